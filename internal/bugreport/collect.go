@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net/http"
 	"net/url"
 	"path"
 	"slices"
@@ -20,13 +19,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"outrider.dev/internal/contract"
 	"outrider.dev/internal/controlplane/debugapi"
 	"outrider.dev/internal/podupgrade"
+	"outrider.dev/internal/replicas"
 )
-
-// selector is the label of all objects of the control plane.
-const selector = "app=outriderd"
 
 // A listing is objects of a kind that the report has. No listing is of Secrets.
 type listing struct {
@@ -124,7 +120,7 @@ func (r *report) cluster() error {
 func (r *report) list(l listing) error {
 	in, o := "", metav1.ListOptions{Limit: 500}
 	if l.own {
-		in, o.LabelSelector = r.ControlPlane, selector
+		in, o.LabelSelector = r.ControlPlane, replicas.Selector
 	}
 	all, ok := read(r, l.resource.Resource, func(ctx context.Context) (*unstructured.UnstructuredList, error) {
 		return r.Client.Dynamic.Resource(l.resource).Namespace(in).List(ctx, o)
@@ -180,13 +176,13 @@ func newest(e corev1.Event) *metav1.Time {
 
 // controlPlane adds the replicas: their pods, logs, and what they serve.
 func (r *report) controlPlane() error {
-	replicas, ok := read(r, "the replicas", func(ctx context.Context) (*corev1.PodList, error) {
-		return r.Client.Core.CoreV1().Pods(r.ControlPlane).List(ctx, metav1.ListOptions{LabelSelector: selector})
+	all, ok := read(r, "the replicas", func(ctx context.Context) (*corev1.PodList, error) {
+		return r.Client.Core.CoreV1().Pods(r.ControlPlane).List(ctx, metav1.ListOptions{LabelSelector: replicas.Selector})
 	})
 	if !ok {
 		return nil
 	}
-	for _, p := range replicas.Items {
+	for _, p := range all.Items {
 		if err := r.pod(path.Join("control-plane/pods", p.Name), &p); err != nil {
 			return err
 		}
@@ -204,17 +200,13 @@ func (r *report) controlPlane() error {
 func (r *report) served(p *corev1.Pod) error {
 	get := r.get
 	if get == nil {
-		address, ok := read(r, "replica "+p.Name, func(ctx context.Context) (string, error) {
-			address, stop, err := r.Client.Forward(ctx, p.Namespace, p.Name, contract.MonitoringPort)
-			if err == nil {
-				r.close = append(r.close, stop)
-			}
-			return address, err
-		})
-		if !ok {
+		if _, ok := read(r, "replica "+p.Name, func(ctx context.Context) (string, error) { return r.set.Monitoring(ctx, p.Name) }); !ok {
 			return nil
 		}
-		get = func(ctx context.Context, _, at string) ([]byte, error) { return fetch(ctx, "http://"+address+at) }
+		get = func(ctx context.Context, pod, at string) ([]byte, error) {
+			body, _, err := r.set.Get(ctx, pod, at, maxAnswer)
+			return body, err
+		}
 	}
 	dir := path.Join("control-plane/pods", p.Name)
 	for _, f := range []struct {
@@ -286,23 +278,6 @@ func (r *report) summaries(p *corev1.Pod, get func(context.Context, string, stri
 		}
 	}
 	return nil
-}
-
-// fetch requests a page of a replica.
-func fetch(ctx context.Context, at string) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
-	if err != nil {
-		return nil, err
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	if res.StatusCode != http.StatusOK {
-		res.Body.Close()
-		return nil, fmt.Errorf("the replica answers %s", res.Status)
-	}
-	return limited(res.Body, nil)
 }
 
 // pods adds the newest pods with a proxy.

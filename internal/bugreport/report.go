@@ -9,14 +9,15 @@ package bugreport
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/version"
 	"sigs.k8s.io/yaml"
 
 	"outrider.dev/internal/kubeclient"
+	"outrider.dev/internal/replicas"
 )
 
 // Options of a report. The zero value of a limit means its default.
@@ -57,9 +58,9 @@ const (
 type report struct {
 	Options
 	*archive
-	ctx   context.Context // of the reads; the caller's own ends the whole
-	mask  *masker
-	close []func()
+	ctx  context.Context // of the reads; the caller's own ends the whole
+	mask *masker
+	set  *replicas.Set
 }
 
 // Write writes the report. The error is one of w, or of a context that has ended.
@@ -67,12 +68,8 @@ func Write(ctx context.Context, w io.Writer, o Options) error {
 	o = o.defaults()
 	reading, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
-	r := &report{Options: o, archive: newArchive(w, o.Version, o.now, o.Size), ctx: reading, mask: &masker{}}
-	defer func() {
-		for _, stop := range r.close {
-			stop()
-		}
-	}()
+	r := &report{Options: o, archive: newArchive(w, o.Version, o.now, o.Size), ctx: reading, mask: &masker{}, set: replicas.In(o.Client, o.ControlPlane)}
+	defer r.set.Close()
 	for _, part := range []struct {
 		what string
 		read func() error
@@ -126,6 +123,26 @@ func read[T any](r *report, what string, from func(context.Context) (T, error)) 
 	return out, true
 }
 
+// bounded waits for what takes no context, until one ends. What still runs then is left to itself.
+func bounded[T any](ctx context.Context, what func() (T, error)) (T, error) {
+	type answer struct {
+		value T
+		err   error
+	}
+	done := make(chan answer, 1)
+	go func() {
+		value, err := what()
+		done <- answer{value, err}
+	}()
+	select {
+	case a := <-done:
+		return a.value, a.err
+	case <-ctx.Done():
+		var none T
+		return none, ctx.Err()
+	}
+}
+
 // json adds a file with a value in JSON.
 func (r *report) json(f File, v any) error {
 	v, err := r.plain(v)
@@ -166,7 +183,9 @@ func (r *report) plain(v any) (any, error) {
 }
 
 func (r *report) versions() error {
-	kubernetes, ok := read(r, "the version of Kubernetes", func(context.Context) (any, error) { return r.Client.Core.Discovery().ServerVersion() })
+	kubernetes, ok := read(r, "the version of Kubernetes", func(ctx context.Context) (*version.Info, error) {
+		return bounded(ctx, r.Client.Core.Discovery().ServerVersion)
+	})
 	all := map[string]any{"client": r.Version}
 	if ok {
 		all["kubernetes"] = kubernetes
@@ -184,7 +203,9 @@ func (r *report) versions() error {
 }
 
 func (r *report) release() error {
-	values, ok := read(r, "the release's values", r.Values)
+	values, ok := read(r, "the release's values", func(ctx context.Context) (map[string]any, error) {
+		return bounded(ctx, func() (map[string]any, error) { return r.Values(ctx) })
+	})
 	if !ok {
 		return nil
 	}
@@ -207,17 +228,4 @@ func tail(text []byte, most int) (out []byte, cut bool) {
 		}
 	}
 	return text, true
-}
-
-// limited reads the beginning of what may have no end.
-func limited(from io.ReadCloser, err error) ([]byte, error) {
-	if err != nil {
-		return nil, err
-	}
-	defer from.Close()
-	text, err := io.ReadAll(io.LimitReader(from, maxAnswer+1))
-	if err == nil && len(text) > maxAnswer {
-		err = fmt.Errorf("more than %d MiB", maxAnswer>>20)
-	}
-	return text, err
 }

@@ -99,25 +99,38 @@ func (s *Set) Monitoring(ctx context.Context, pod string) (string, error) {
 	return (&url.URL{Scheme: "http", Host: address}).String(), err
 }
 
-// Version asks a replica for its version.
-func (s *Set) Version(ctx context.Context, pod string) (v contract.Version, err error) {
+// Get requests a page of a replica's HTTP server; one of more than limit bytes is an error.
+func (s *Set) Get(ctx context.Context, pod, path string, limit int64) (body []byte, header http.Header, err error) {
 	address, err := s.Monitoring(ctx, pod)
 	if err != nil {
-		return v, err
+		return nil, nil, err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address+"/version", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address+path, nil)
 	if err != nil {
-		return v, err
+		return nil, nil, err
 	}
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return v, fmt.Errorf("asking %s for its version: %w", pod, err)
+		return nil, nil, fmt.Errorf("asking %s: %w", pod, err)
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
-		return v, fmt.Errorf("%s does not answer with its version, but with %s", pod, res.Status)
+		return nil, nil, fmt.Errorf("%s answers GET %s with %s", pod, path, res.Status)
 	}
-	if err := json.NewDecoder(io.LimitReader(res.Body, 1<<16)).Decode(&v); err != nil || v.Version == "" {
+	body, err = io.ReadAll(io.LimitReader(res.Body, limit+1))
+	if err == nil && int64(len(body)) > limit {
+		err = fmt.Errorf("%s answers GET %s with more than %d bytes", pod, path, limit)
+	}
+	return body, res.Header, err
+}
+
+// Version asks a replica for its version.
+func (s *Set) Version(ctx context.Context, pod string) (v contract.Version, err error) {
+	body, _, err := s.Get(ctx, pod, "/version", 1<<16)
+	if err != nil {
+		return v, err
+	}
+	if err := json.Unmarshal(body, &v); err != nil || v.Version == "" {
 		return v, fmt.Errorf("the version of %s cannot be read", pod)
 	}
 	return v, nil

@@ -100,3 +100,19 @@ func TestNoReplicaRuns(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+// A page is read up to a limit, and an answer that is none is an error with the path.
+func TestGet(t *testing.T) {
+	at := answers(t, map[string]string{"/page": "12345"})
+	s := &Set{Namespace: own, Forward: func(context.Context, string, string, int) (string, func(), error) { return at, func() {}, nil }}
+	body, header, err := s.Get(t.Context(), "a", "/page", 5)
+	if err != nil || string(body) != "12345" || header.Get("Date") == "" {
+		t.Errorf("%q, %v, %v", body, header, err)
+	}
+	if _, _, err := s.Get(t.Context(), "a", "/page", 4); err == nil || !strings.Contains(err.Error(), "a answers GET /page with more than 4 bytes") {
+		t.Errorf("error %v", err)
+	}
+	if _, _, err := s.Get(t.Context(), "a", "/none", 5); err == nil || !strings.Contains(err.Error(), "GET /none with 404") {
+		t.Errorf("error %v", err)
+	}
+}
