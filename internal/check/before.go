@@ -320,65 +320,6 @@ func (s *survey) requested(ctx context.Context) ([]corev1.Namespace, error) {
 	}), nil
 }
 
-// podSecurity creates a pod as a dry run in each namespace with injection, with what injection
-// adds to each: an init container with NET_ADMIN. Pod Security and whatever else judges pods
-// answers for itself.
-func (s *survey) podSecurity(ctx context.Context) answer {
-	requested, err := s.requested(ctx)
-	if err != nil {
-		return unknown(err)
-	}
-	if len(requested) == 0 {
-		return fine("no namespace requests injection by its label yet")
-	}
-	var refused []string
-	reason := ""
-	for _, n := range requested {
-		_, err := s.Core.CoreV1().Pods(n.Name).Create(ctx, capturing(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		switch {
-		case err == nil:
-		case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "cannot create resource"):
-			return unknown(tried("creating a pod as a dry run", err))
-		case apierrors.IsForbidden(err) || apierrors.IsInvalid(err):
-			refused, reason = append(refused, n.Name), err.Error()
-		default:
-			return unknown(tried("creating a pod as a dry run in "+n.Name, err))
-		}
-	}
-	if len(refused) > 0 {
-		return failed("kubectl label namespace NAME pod-security.kubernetes.io/enforce=privileged --overwrite; or annotate the pods with outrider.dev/capture: none, which keeps the order without capture",
-			"a pod with an init container that has NET_ADMIN is refused in %s: %s", few(refused), reason)
-	}
-	return fine("%s an init container with NET_ADMIN", plural(len(requested), "namespace with injection admits", "namespaces with injection admit"))
-}
-
-// capturing is a pod with the rights of outrider-init, which no injector changes.
-func capturing() *corev1.Pod {
-	no := map[string]string{contract.InjectLabel: "false", contract.OwnInjectLabel: "false"}
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: "outrider-check-", Labels: no},
-		Spec: corev1.PodSpec{
-			InitContainers: []corev1.Container{{Name: contract.InitContainer, Image: "outrider.dev/check", SecurityContext: &corev1.SecurityContext{
-				RunAsUser: new(int64(0)), RunAsNonRoot: new(false),
-				Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{"NET_ADMIN"}},
-			}}},
-			Containers: []corev1.Container{sampleContainer()},
-		},
-	}
-}
-
-// sampleContainer meets the strictest level of Pod Security.
-func sampleContainer() corev1.Container {
-	return corev1.Container{
-		Name: "app", Image: "outrider.dev/check", Command: []string{"/check"},
-		SecurityContext: &corev1.SecurityContext{
-			RunAsNonRoot: new(true), RunAsUser: new(int64(65532)), AllowPrivilegeEscalation: new(false),
-			Capabilities:   &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-		},
-	}
-}
-
 func (s *survey) otherInjectors(ctx context.Context) answer {
 	all, err := s.allConfigurations(ctx)
 	if err != nil {

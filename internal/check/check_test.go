@@ -3,6 +3,7 @@ package check
 import (
 	"context"
 	"crypto/x509"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	admission "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -222,6 +224,44 @@ func TestPodSecurity(t *testing.T) {
 	s.podSecurity(t.Context()).is(t, OK, "no namespace requests")
 	s, _ = in(t, namespace("shop", map[string]string{contract.OwnNamespaceLabel: "enabled"}), istios())
 	s.podSecurity(t.Context()).is(t, OK, "1 namespace with injection admits")
+}
+
+// A namespace that refuses NET_ADMIN is well if no workload there needs it.
+func TestPodSecurityWithoutCapture(t *testing.T) {
+	template := func(annotations, labels map[string]string) corev1.PodTemplateSpec {
+		return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: annotations, Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{sampleContainer()}}}
+	}
+	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name, Namespace: "shop"} }
+	none, off, captured := template(map[string]string{contract.Capture: "none"}, nil), template(nil, map[string]string{contract.OwnInjectLabel: "false"}), template(nil, nil)
+	replicaSet := func(replicas int32, t corev1.PodTemplateSpec) *appsv1.ReplicaSet {
+		return &appsv1.ReplicaSet{ObjectMeta: meta("r"), Spec: appsv1.ReplicaSetSpec{Replicas: &replicas, Template: t}}
+	}
+	for name, tt := range map[string]struct {
+		objects []runtime.Object
+		want    Result
+		words   string
+	}{
+		"without workloads":          {nil, Failed, "is refused in shop"},
+		"all without capture":        {[]runtime.Object{replicaSet(1, none), &appsv1.StatefulSet{ObjectMeta: meta("s"), Spec: appsv1.StatefulSetSpec{Template: off}}}, OK, "NET_ADMIN is refused in shop"},
+		"one with capture":           {[]runtime.Object{replicaSet(1, none), &appsv1.DaemonSet{ObjectMeta: meta("d"), Spec: appsv1.DaemonSetSpec{Template: captured}}}, Failed, "in shop"},
+		"a revision that is not run": {[]runtime.Object{replicaSet(0, captured), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "shop", Annotations: none.Annotations}, Spec: none.Spec}}, OK, "in shop"},
+		"a pod of before":            {[]runtime.Object{&corev1.Pod{ObjectMeta: meta("p"), Spec: captured.Spec}}, Failed, "in shop"},
+		"a job with capture":         {[]runtime.Object{&batchv1.Job{ObjectMeta: meta("j"), Spec: batchv1.JobSpec{Template: captured}}}, Failed, "in shop"},
+		"a job that is done":         {[]runtime.Object{replicaSet(1, none), &batchv1.Job{ObjectMeta: meta("j"), Spec: batchv1.JobSpec{Template: captured}, Status: batchv1.JobStatus{CompletionTime: &metav1.Time{}}}}, OK, "in shop"},
+		"a job of each night":        {[]runtime.Object{&batchv1.CronJob{ObjectMeta: meta("c"), Spec: batchv1.CronJobSpec{JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: captured}}}}}, Failed, "in shop"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, labels := range []map[string]string{ // with the label of the level, and where the cluster's default is restricted
+				{contract.NamespaceLabel: "enabled", contract.PodSecurityLabel: "restricted"}, {contract.NamespaceLabel: "enabled"},
+			} {
+				s, core := in(t, append(tt.objects, namespace("shop", labels))...)
+				core.PrependReactor("create", "pods", func(ktesting.Action) (bool, runtime.Object, error) {
+					return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "x", errors.New("violates PodSecurity"))
+				})
+				s.podSecurity(t.Context()).is(t, tt.want, tt.words)
+			}
+		})
+	}
 }
 
 func TestWebhook(t *testing.T) {

@@ -19,6 +19,7 @@ import (
 	"outrider.dev/internal/contract"
 	"outrider.dev/internal/controlplane/webhook"
 	"outrider.dev/internal/kubeclient"
+	"outrider.dev/internal/pod/inject"
 	"outrider.dev/internal/replicas"
 )
 
@@ -232,4 +233,17 @@ func certificatesOf(text string) (out []*x509.Certificate, err error) {
 		}
 		out = append(out, c)
 	}
+}
+
+// values are those of injection in the release.
+func (s *survey) values() (values inject.Values, err error) {
+	for _, o := range s.Release.Objects {
+		data, _ := o.Object["data"].(map[string]any)
+		text, is := data["values.yaml"].(string)
+		if o.GetKind() == "ConfigMap" && is && strings.HasSuffix(o.GetName(), "-injection") {
+			values, _, err = inject.ParseValues([]byte(text))
+			return values, err
+		}
+	}
+	return values, nil
 }
