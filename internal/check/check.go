@@ -115,6 +115,7 @@ var (
 		{"definitions", "the kinds that a mesh uses", (*survey).definitions},
 		{"pod-security", "namespaces with injection admit injected pods", (*survey).podSecurity},
 		{"other-injectors", "no other injector selects the same pods", (*survey).otherInjectors},
+		{"cni", "the pods' network leaves connections to the capture", (*survey).cni},
 		{"clock", "the clocks agree", (*survey).clock},
 	}
 	installed = []probe{
@@ -129,6 +130,7 @@ var (
 		{"webhook", "a pod is injected", (*survey).webhook},
 		{"pod-security", "namespaces with injection admit injected pods", (*survey).podSecurity},
 		{"other-injectors", "no other injector selects the same pods", (*survey).otherInjectors},
+		{"cni", "the pods' network leaves connections to the capture", (*survey).cni},
 		{"clock", "the clocks agree", (*survey).clock},
 		{"proxies", "the proxies are in step", (*survey).proxies},
 		{"versions", "client, control plane and proxies are of one version", (*survey).versions},

@@ -37,6 +37,7 @@ type survey struct {
 	rootMaps       asked[map[string]string] // by namespace: the roots
 	server         asked[serverAnswer]
 	sample         asked[*corev1.Pod] // an injected pod, as a dry run returned it
+	nodes          asked[[]corev1.Node]
 }
 
 // asked keeps the answer to a question.
@@ -106,6 +107,22 @@ func (s *survey) allNamespaces(ctx context.Context) ([]corev1.Namespace, error) 
 			return nil, tried("listing namespaces", err)
 		}
 		return slices.DeleteFunc(l.Items, func(n corev1.Namespace) bool { return n.DeletionTimestamp != nil }), nil
+	})
+}
+
+func (s *survey) allNodes(ctx context.Context) ([]corev1.Node, error) {
+	return s.nodes.get(func() (out []corev1.Node, err error) {
+		o := metav1.ListOptions{Limit: 500}
+		for {
+			l, err := s.Core.CoreV1().Nodes().List(ctx, o)
+			if err != nil {
+				return nil, tried("listing nodes", err)
+			}
+			out = append(out, l.Items...)
+			if o.Continue = l.Continue; o.Continue == "" {
+				return out, nil
+			}
+		}
 	})
 }
 

@@ -175,11 +175,13 @@ func TestInstall(t *testing.T) {
 		}
 	})
 	t.Run("checks are green where it can be installed", func(t *testing.T) {
-		for id, c := range c.checks(t, 0, "--pre") {
-			if c.Result != check.OK {
+		all := c.checks(t, 0, "--pre")
+		for id, c := range all {
+			if c.Result != check.OK && id != "cni" {
 				t.Errorf("%s: %+v", id, c)
 			}
 		}
+		is(t, all, check.Skipped, "not recognised", "cni") // the cluster's plugin has no DaemonSet
 	})
 	t.Run("a dry run changes nothing", func(t *testing.T) {
 		if text, _ := c.run(t, 0, with("install", "--dry-run")...); !strings.Contains(text, "kind: Deployment") {
