@@ -2,8 +2,13 @@ package main
 
 import (
 	"errors"
+	"fmt"
+	"os/signal"
+	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"outrider.dev/internal/check"
 	"outrider.dev/internal/cli"
@@ -38,16 +43,28 @@ func clientOf(f *kubeclient.Flags) (*kubeclient.Client, error) {
 
 type checkOptions struct {
 	clusterFlags
-	values valueFlags
-	before bool
-	output string
+	values       valueFlags
+	checks       check.Options
+	controlPlane string
+	proxies      bool
+	all          bool
+	which        check.Selection
+	output       string
 }
 
 const checkExamples = `  # can Outrider be installed here?
   outrider check --pre
 
+  # and does capture work on the kernels of its nodes? This runs a pod on a node of each kind
+  outrider check --pre --nodes
+
   # does it work?
   outrider check
+
+  # is each proxy in step: of all pods, of an application, of one pod
+  outrider check --proxy
+  outrider check --proxy -n shop -l app=checkout
+  outrider check --proxy app-1.shop
 
   # in CI
   outrider check -o junit > outrider.xml
@@ -58,49 +75,127 @@ const checkExamples = `  # can Outrider be installed here?
 func newCheck() *cobra.Command {
 	o := &checkOptions{}
 	cmd := &cobra.Command{
-		Use:   "check [--pre]",
+		Use:   "check [--pre | --proxy [POD[.NAMESPACE]]]",
 		Short: "find out whether Outrider can be installed in a cluster, or works there",
 		Long: `Asks the API server, and the control plane by ports that are forwarded to this machine, and
 prints a line for each check: ok, warning, failed, or skipped with the reason why it is not
 known. With --pre nothing of Outrider has to be in the cluster; the values are those that
 outrider install would get.
 
-Nothing is changed: pods and roles are created as a dry run.
+Nothing is changed: pods and roles are created as a dry run. With --nodes pods are made, one on
+a node of each kind (kernel, operating system, architecture), with the rights of outrider-init
+and in their own network namespace; they capture, prove it, and are deleted.
+
+With --proxy each pod's proxy is checked instead: its connection, its configuration, its agent's
+readiness, its certificate and its version. -n and -l then select pods, of all namespaces by
+default. The table counts what is ok and lists the first of the others; -o json has all. At most
+100 agents are asked for readiness and certificate, by forwarded ports.
 
 Exit status: 0 if no check failed, 1 if one did, 2 if the input is unusable.`,
 		Example: checkExamples,
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
+		Args:    cobra.MaximumNArgs(1),
+		RunE:    func(cmd *cobra.Command, args []string) error { return o.run(cmd, args) },
 	}
 	o.add(cmd)
-	cmd.Flags().BoolVar(&o.before, "pre", false, "check whether Outrider can be installed")
+	fs := cmd.Flags()
+	fs.Lookup("namespace").Usage = "namespace of the control plane; with --proxy of the pods, all by default"
+	fs.BoolVar(&o.checks.Before, "pre", false, "check whether Outrider can be installed")
+	fs.BoolVar(&o.checks.Nodes, "nodes", false, "try capture on nodes, by pods that are deleted again")
+	fs.StringVar(&o.checks.NodesNamespace, "nodes-namespace", "", "namespace of these pods; default: the control plane's if it exists, else \"default\"")
+	fs.BoolVar(&o.proxies, "proxy", false, "check each proxy")
+	fs.BoolVarP(&o.all, "all-namespaces", "A", false, "with --proxy: the pods of all namespaces, which is the default")
+	fs.StringVarP(&o.which.Labels, "selector", "l", "", "with --proxy: labels of the pods, such as app=checkout")
+	fs.StringVar(&o.controlPlane, "control-plane-namespace", install.Namespace, "with --proxy: namespace of the control plane")
+	cmd.MarkFlagsMutuallyExclusive("pre", "proxy")
+	cmd.MarkFlagsMutuallyExclusive("nodes", "proxy")
+	cmd.MarkFlagsMutuallyExclusive("namespace", "all-namespaces")
 	o.values.add(cmd)
 	cli.Choice(cmd, &o.output, "output", "o", "how to print", view.CheckOutputs...)
 	return cmd
 }
 
-func (o *checkOptions) run(cmd *cobra.Command) error {
+// usable refuses flags that would have no effect.
+func (o *checkOptions) usable(cmd *cobra.Command, args []string) error {
+	if _, err := labels.Parse(o.which.Labels); err != nil {
+		return &cli.UsageError{Err: fmt.Errorf("--selector: %w", err), Hint: "as kubectl's, such as app=checkout,tier!=cache"}
+	}
+	if len(args) > 0 && !o.proxies {
+		return &cli.UsageError{Err: fmt.Errorf("%s: a pod is named, and that is for --proxy", args[0])}
+	}
+	for name, proxies := range map[string]bool{ // any order: one of them is enough
+		"all-namespaces": true, "selector": true, "control-plane-namespace": true, "profile": false, "filename": false, "set": false,
+	} {
+		switch {
+		case !cmd.Flags().Changed(name) || proxies == o.proxies:
+		case proxies:
+			return &cli.UsageError{Err: fmt.Errorf("--%s: is for --proxy", name)}
+		default:
+			return &cli.UsageError{Err: fmt.Errorf("--%s: values have no effect with --proxy", name)}
+		}
+	}
+	if o.checks.NodesNamespace != "" && !o.checks.Nodes {
+		return &cli.UsageError{Err: errors.New("--nodes-namespace: is for --nodes")}
+	}
+	return nil
+}
+
+func (o *checkOptions) run(cmd *cobra.Command, args []string) error {
+	if err := o.usable(cmd, args); err != nil {
+		return err
+	}
 	client, err := o.client()
 	if err != nil {
 		return err
+	}
+	// A check that has made pods deletes them before it ends.
+	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	cmd.SetContext(ctx)
+	if o.proxies {
+		return o.checkProxies(cmd, client, strings.Join(args, ""))
 	}
 	values, err := o.values.read(cmd)
 	if err != nil {
 		return err
 	}
-	return runChecks(cmd, client, values, o.before, o.output)
+	return runChecks(cmd, client, values, o.checks, o.output)
+}
+
+func (o *checkOptions) checkProxies(cmd *cobra.Command, client *kubeclient.Client, pod string) error {
+	o.which.Pod = pod
+	if cmd.Flags().Changed("namespace") {
+		o.which.Namespace = o.namespace()
+	}
+	o.checks.Namespace, o.checks.Version = o.controlPlane, cli.Version()
+	all, err := check.RunProxies(cmd.Context(), client, o.checks, o.which)
+	if err != nil {
+		return err
+	}
+	return printChecks(cmd, o.output, all)
 }
 
 // runChecks prints the checks; it fails if one of them did.
-func runChecks(cmd *cobra.Command, client *kubeclient.Client, values map[string]any, before bool, output string) error {
+func runChecks(cmd *cobra.Command, client *kubeclient.Client, values map[string]any, options check.Options, output string) error {
 	release, err := install.ReleaseOf(client.Namespace, values)
 	if err != nil {
 		return unusableValues(err)
 	}
-	all := check.Run(cmd.Context(), client, check.Options{Namespace: client.Namespace, Version: cli.Version(), Before: before, Release: release})
+	options.Namespace, options.Version, options.Release = client.Namespace, cli.Version(), release
+	if options.Nodes {
+		progress := cli.NewProgress(cmd.ErrOrStderr())
+		progress.Wait("a pod tries capture on a node of each kind")
+		defer progress.End()
+	}
+	return printChecks(cmd, output, check.Run(cmd.Context(), client, options))
+}
+
+func printChecks(cmd *cobra.Command, output string, all []check.Check) error {
 	w := cmd.OutOrStdout()
 	if err := view.Checks(w, cli.TerminalOf(w), output, cmd.CommandPath(), all); err != nil {
 		return err
+	}
+	if cmd.Context().Err() != nil {
+		return errors.New("interrupted: what was not asked is skipped")
 	}
 	if len(check.Failures(all)) > 0 {
 		return &cli.ExitError{Status: cli.Failed} // the reasons are printed

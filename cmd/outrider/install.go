@@ -161,7 +161,7 @@ func (o *installOptions) install(cmd *cobra.Command) error {
 	waited := options.Await(ctx, r)
 	progress.End()
 	// What is not ready is a line of the check too, with a hint.
-	if err := runChecks(cmd, options.Client, options.Values, false, o.output); waited == nil {
+	if err := runChecks(cmd, options.Client, options.Values, check.Options{}, o.output); waited == nil {
 		return err
 	}
 	return waited

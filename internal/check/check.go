@@ -2,7 +2,7 @@
 // Outrider works there.
 //
 // [Run] asks the API server and the control plane, and changes nothing: pods are created as a
-// dry run. A check claims only what an answer shows. What could not be asked, because of a
+// dry run, unless [Options.Nodes] requests some. A check claims only what an answer shows. What could not be asked, because of a
 // missing permission or an unreachable pod, is [Skipped] with the reason.
 package check
 
@@ -35,6 +35,7 @@ const (
 type Check struct {
 	ID     string `json:"id"` // stable
 	Title  string `json:"title"`
+	Object string `json:"object,omitempty"` // of which there are several: NAMESPACE/POD, or a kind of nodes
 	Result Result `json:"result"`
 	Reason string `json:"reason"`
 	Hint   string `json:"hint,omitempty"`
@@ -50,6 +51,9 @@ type Options struct {
 	Version   string // of this command
 	Before    bool   // whether Outrider could be installed, and not whether it works
 	Release   Release
+
+	Nodes          bool   // whether to try capture, by a pod on a node of each kind
+	NodesNamespace string // of these pods; default: Namespace if it exists, else "default"
 }
 
 // A Release is what an installation consists of.
@@ -80,8 +84,11 @@ func Run(ctx context.Context, client *kubeclient.Client, o Options) []Check {
 			for _, p := range probes[1:] {
 				out = append(out, p.check(skipped("the API server does not answer")))
 			}
-			break
+			return out
 		}
+	}
+	if o.Nodes {
+		out = append(out, s.kernels(ctx)...)
 	}
 	return out
 }
@@ -105,7 +112,8 @@ func (p probe) check(a answer) Check {
 	return Check{ID: p.id, Title: p.title, Result: a.result, Reason: a.reason, Hint: a.hint, Link: Pages + p.id}
 }
 
-// before and installed are all checks. The first asks whether the API server answers.
+// before and installed are the checks of a cluster as a whole. The first asks whether the API
+// server answers. Those of many objects are kernel, and each in [topics].
 var (
 	before = []probe{
 		{"api-server", "the API server answers", (*survey).apiServer},
@@ -144,6 +152,13 @@ type answer struct {
 }
 
 func fine(format string, args ...any) answer { return answer{OK, fmt.Sprintf(format, args...), ""} }
+
+// about is an answer of a check that has many objects.
+func (p probe) about(object string, a answer) Check {
+	c := p.check(a)
+	c.Object = object
+	return c
+}
 
 func skipped(format string, args ...any) answer {
 	return answer{Skipped, fmt.Sprintf(format, args...), ""}

@@ -3,6 +3,7 @@ package check
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -34,7 +35,11 @@ func TestThePageHasEachCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	ids := map[string]bool{}
-	for _, p := range append(append([]probe{}, before...), installed...) {
+	all := slices.Concat(before, installed, []probe{kernel})
+	for _, topic := range topics {
+		all = append(all, topic.probe)
+	}
+	for _, p := range all {
 		ids[p.id] = true
 		if !strings.Contains(string(text), "\n## "+p.id+"\n") {
 			t.Errorf("docs/troubleshooting.md has no section %q", p.id)

@@ -38,6 +38,8 @@ type survey struct {
 	server         asked[serverAnswer]
 	sample         asked[*corev1.Pod] // an injected pod, as a dry run returned it
 	nodes          asked[[]corev1.Node]
+
+	logs func(ctx context.Context, namespace, pod string) ([]byte, error) // of a pod with one container
 }
 
 // asked keeps the answer to a question.
@@ -56,7 +58,12 @@ func (a *asked[T]) get(ask func() (T, error)) (T, error) {
 }
 
 func newSurvey(client *kubeclient.Client, o Options) *survey {
-	return &survey{Client: client, Options: o, replicaSet: replicas.In(client, o.Namespace)}
+	s := &survey{Client: client, Options: o, replicaSet: replicas.In(client, o.Namespace)}
+	s.logs = func(ctx context.Context, namespace, pod string) ([]byte, error) {
+		limit := int64(1 << 16)
+		return client.Core.CoreV1().Pods(namespace).GetLogs(pod, &corev1.PodLogOptions{LimitBytes: &limit}).DoRaw(ctx)
+	}
+	return s
 }
 
 // close ends the forwarded ports.
@@ -176,10 +183,12 @@ func (s *survey) meshedPods(ctx context.Context) ([]corev1.Pod, error) {
 
 // Meshed returns the pods of a cluster that have a proxy of Outrider and have not ended.
 func Meshed(ctx context.Context, c *kubeclient.Client) ([]corev1.Pod, error) {
-	var out []corev1.Pod
-	o := metav1.ListOptions{Limit: 500}
-	for {
-		l, err := c.Core.CoreV1().Pods(metav1.NamespaceAll).List(ctx, o)
+	return meshedIn(ctx, c, metav1.NamespaceAll, metav1.ListOptions{})
+}
+
+func meshedIn(ctx context.Context, c *kubeclient.Client, namespace string, o metav1.ListOptions) (out []corev1.Pod, err error) {
+	for o.Limit = 500; ; {
+		l, err := c.Core.CoreV1().Pods(namespace).List(ctx, o)
 		if err != nil {
 			return nil, tried("listing pods", err)
 		}

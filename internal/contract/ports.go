@@ -57,6 +57,10 @@ const (
 // ReadyPath is where the agent says on StatusPort and ReadinessPort whether it is ready.
 const ReadyPath = "/healthz/ready"
 
+// CertificateExpiry is the agent's metric of the seconds until its certificate expires: 0 until it has
+// one, absent if it requests none.
+const CertificateExpiry = "outrider_agent_certificate_expiry_seconds"
+
 // Where the agent makes the app's probes and hooks, on StatusPort: Istio's paths.
 // ProbePath + CONTAINER + "/readyz", and then "/" + the value of ProbeKey if there is one.
 // Instead of "readyz" there is also StartedProbe, which is no probe of the app: it succeeds

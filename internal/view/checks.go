@@ -16,7 +16,10 @@ import (
 // CheckOutputs are the formats of [Checks].
 var CheckOutputs = []string{"table", "json", "junit"}
 
-// Checks prints checks of a cluster; suite names them for JUnit.
+// mostObjects is how many objects of a check are listed in a table.
+const mostObjects = 20
+
+// Checks prints checks of a cluster; suite names them for JUnit. A table is shortened.
 func Checks(w io.Writer, terminal cli.Terminal, output, suite string, all []check.Check) error {
 	switch output {
 	case "json":
@@ -26,16 +29,21 @@ func Checks(w io.Writer, terminal cli.Terminal, output, suite string, all []chec
 	}
 	p := &printer{Terminal: terminal}
 	id := 0
-	for _, c := range all {
+	shown := check.Summary(all, mostObjects)
+	for _, c := range shown {
 		id = max(id, len(c.ID))
 	}
 	colours := map[check.Result]string{check.OK: green, check.Warning: yellow, check.Failed: red, check.Skipped: faint}
 	const results = len("warning")
 	indent := strings.Repeat(" ", results+2+id+2)
-	for _, c := range all {
+	for _, c := range shown {
+		reason := c.Reason
+		if c.Object != "" {
+			reason = c.Object + ": " + reason
+		}
 		head := p.paint(colours[c.Result], fmt.Sprintf("%-*s", results, c.Result)) + "  " + fmt.Sprintf("%-*s", id, c.ID) + "  "
 		// The commands in a hint are not wrapped: they are copied.
-		for i, line := range wrap(c.Reason, max(width-len(indent), 40)) {
+		for i, line := range wrap(reason, max(width-len(indent), 40)) {
 			if i > 0 {
 				head = indent
 			}
@@ -114,7 +122,7 @@ type (
 func junit(w io.Writer, suite string, all []check.Check) error {
 	out := testsuite{Name: suite, Tests: len(all)}
 	for _, c := range all {
-		t := testcase{Class: suite, Name: c.ID}
+		t := testcase{Class: suite, Name: strings.TrimSpace(c.ID + " " + c.Object)}
 		reason := visible.Plain(c.Reason)
 		text := visible.Plain(strings.Join(append(strings.Fields(c.Hint), c.Link), " "))
 		switch c.Result {

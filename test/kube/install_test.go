@@ -168,21 +168,28 @@ func TestInstall(t *testing.T) {
 		kubectl(t, "", "delete", "clusterrole", "outriderd")
 
 		w.namespace(t, "guarded-install", map[string]string{"istio-injection": "enabled", "pod-security.kubernetes.io/enforce": "restricted"})
-		is(t, c.checks(t, 1, "--pre"), check.Failed, "guarded-install", "pod-security")
+		guarded := c.checks(t, 1, "--pre", "--nodes", "--nodes-namespace=guarded-install")
+		is(t, guarded, check.Failed, "guarded-install", "pod-security")
+		is(t, guarded, check.Skipped, "namespace guarded-install refuses a pod with NET_ADMIN", "kernel")
+		apply(t, `{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: app, namespace: guarded-install}, spec: {selector: {matchLabels: {app: app}},
+			template: {metadata: {labels: {app: app}, annotations: {outrider.dev/capture: none}}, spec: {containers: [{name: app, image: none}]}}}}`)
+		is(t, c.checks(t, 0, "--pre"), check.OK, "refused in guarded-install, where no workload needs it", "pod-security")
 		kubectl(t, "", "delete", "namespace", "guarded-install", "--wait")
 		if diff := cmp.Diff(before, w.objects(t)); diff != "" {
 			t.Errorf("the checks have changed the cluster (-before +after):\n%s", diff)
 		}
 	})
 	t.Run("checks are green where it can be installed", func(t *testing.T) {
-		all := c.checks(t, 0, "--pre")
+		all := c.checks(t, 0, "--pre", "--nodes")
 		for id, c := range all {
 			if c.Result != check.OK && id != "cni" {
 				t.Errorf("%s: %+v", id, c)
 			}
 		}
+		is(t, all, check.OK, "proved: outbound ipv4, inbound ipv4", "kernel")
 		is(t, all, check.Skipped, "not recognised", "cni") // the cluster's plugin has no DaemonSet
 	})
+	t.Run("pods that try capture are deleted", func(t *testing.T) { kernelPods(t, w, c, before) })
 	t.Run("a dry run changes nothing", func(t *testing.T) {
 		if text, _ := c.run(t, 0, with("install", "--dry-run")...); !strings.Contains(text, "kind: Deployment") {
 			t.Errorf("it prints:\n%s", text)
@@ -207,6 +214,11 @@ func TestInstall(t *testing.T) {
 		}
 	})
 	t.Run("it can be looked at", func(t *testing.T) { looks(t, w, c) })
+	t.Run("capture is tried on the node", func(t *testing.T) {
+		all := c.checks(t, 0, "--nodes")
+		is(t, all, check.OK, "proved: outbound ipv4, inbound ipv4", "kernel")
+		is(t, all, check.OK, "", "deployment", "webhook")
+	})
 	t.Run("helm sees the release", func(t *testing.T) { helmSees(t, 2) })
 	t.Run("installed again, its pods go on", func(t *testing.T) {
 		pods := kubectl(t, "", "get", "pods", "-n", "outrider-system", "--output=jsonpath={.items[*].metadata.uid}")
@@ -238,6 +250,37 @@ func TestInstall(t *testing.T) {
 		}
 		c.run(t, 0, "uninstall", "--purge") // once more
 	})
+}
+
+// kernelPods tries capture with an image that is not there, once to the end and once until Ctrl-C.
+// Neither leaves a pod.
+func kernelPods(t *testing.T, w world, c command, before []string) {
+	t.Helper()
+	missing := []string{"--pre", "--nodes", "--set=global.tag=none"}
+	is(t, c.checks(t, 1, missing...), check.Failed, "has not the image outrider.dev/outrider-proxy:none", "kernel")
+	pods := metav1.ListOptions{LabelSelector: "outrider.dev/check"}
+	gone := func() bool {
+		l, err := w.CoreV1().Pods("").List(t.Context(), pods)
+		must(t, err)
+		return len(l.Items) == 0
+	}
+	until(t, "the pod is gone", gone, nothing)
+	watched, err := w.CoreV1().Pods("default").Watch(t.Context(), pods)
+	must(t, err)
+	defer watched.Stop()
+	cmd := exec.CommandContext(t.Context(), c.file, append([]string{"check"}, missing...)...)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	must(t, cmd.Start())
+	<-watched.ResultChan() // it is made
+	must(t, cmd.Process.Signal(os.Interrupt))
+	if cmd.Wait(); cmd.ProcessState.ExitCode() != 1 || !strings.Contains(stderr.String(), "interrupted") {
+		t.Errorf("%v: %s", cmd.ProcessState, &stderr)
+	}
+	until(t, "the pod is gone", gone, nothing)
+	if diff := cmp.Diff(before, w.objects(t)); diff != "" {
+		t.Errorf("(-before +after):\n%s", diff)
+	}
 }
 
 // killed runs a command, and kills it while Helm's record of the release is pending.
@@ -346,6 +389,14 @@ func looks(t *testing.T, w world, c command) {
 				t.Errorf("no %q in\n%s", w, out)
 			}
 		}
+	}
+	all := c.checks(t, 0, "--proxy", "-n", "described")
+	is(t, all, check.Skipped, "", "proxy-connection", "proxy-config", "proxy-ready", "proxy-certificate", "proxy-version")
+	if all["proxy-ready"].Object != "described/meshed" || !strings.Contains(all["proxy-ready"].Reason, "was not started") {
+		t.Errorf("check --proxy: %+v", all)
+	}
+	if _, stderr := c.run(t, 1, "check", "--proxy", "host.described"); !strings.Contains(stderr, `no running pod "host.described" has a proxy`) {
+		t.Errorf("check --proxy of a pod without one: %s", stderr)
 	}
 	statusPage(t, c)
 	if text, _ := c.run(t, 0, "version"); !strings.Contains(text, "1 pod") {

@@ -53,7 +53,7 @@ func enter(ctx context.Context) (status int, err error) {
 		return 1, err
 	}
 	defer func() { err = errors.Join(err, c.Down()) }()
-	if err := loadImage(ctx, c); err != nil {
+	if err := loadImages(ctx, c); err != nil {
 		return 1, err
 	}
 	self, err := os.Executable()
@@ -69,18 +69,22 @@ func enter(ctx context.Context) (status int, err error) {
 	return cmd.ProcessState.ExitCode(), nil
 }
 
-// loadImage builds outriderd and puts it into the cluster, by the name that the chart has.
-func loadImage(ctx context.Context, c *cluster.Cluster) error {
-	binary, tarball := filepath.Join(c.Dir(), commands.ControlPlane), filepath.Join(c.Dir(), "outriderd.tar")
-	if err := commands.Build(ctx, c.Dir(), commands.ControlPlane); err != nil {
-		return err
+// loadImages builds outriderd, and the agent as the image of outrider-init, and puts them into the
+// cluster, by the names that the chart has.
+func loadImages(ctx context.Context, c *cluster.Cluster) error {
+	for command, name := range map[string]string{commands.ControlPlane: "outriderd", commands.Agent: "outrider-proxy"} { // any order: each is an image
+		binary, tarball := filepath.Join(c.Dir(), command), filepath.Join(c.Dir(), name+".tar")
+		if err := commands.Build(ctx, c.Dir(), command); err != nil {
+			return err
+		}
+		at := "/usr/local/bin/" + command
+		img := image.Image{Name: "outrider.dev/" + name + ":dev", User: "65532", Files: map[string]string{at: binary}, Entrypoint: []string{at}}
+		if err := img.WriteFile(tarball); err != nil {
+			return err
+		}
+		if err := c.LoadImage(ctx, tarball); err != nil {
+			return err
+		}
 	}
-	img := image.Image{
-		Name: "outrider.dev/outriderd:dev", User: "65532",
-		Files: map[string]string{"/usr/local/bin/outriderd": binary}, Entrypoint: []string{"/usr/local/bin/outriderd"},
-	}
-	if err := img.WriteFile(tarball); err != nil {
-		return err
-	}
-	return c.LoadImage(ctx, tarball)
+	return nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"outrider.dev/internal/agent/readiness"
 	"outrider.dev/internal/agent/status"
+	"outrider.dev/internal/contract"
 )
 
 // changed logs and notes a change of readiness. That a condition does not hold yet is how
@@ -53,7 +54,7 @@ func (a *agent) metrics() []status.Metric {
 	out = append(out, a.ends.metrics()...)
 	out = append(out, a.relayMetrics()...)
 	if a.keeper != nil {
-		out = append(out, gauge("outrider_agent_certificate_expiry_seconds", "Until the certificate expires.", func() float64 {
+		out = append(out, gauge(contract.CertificateExpiry, "Until the certificate expires.", func() float64 {
 			s := a.keeper.State()
 			if s.NotAfter.IsZero() {
 				return 0
