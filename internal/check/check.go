@@ -99,8 +99,10 @@ func Failures(all []Check) []Check {
 }
 
 // Blocks reports whether an installation could not work because of it. Namespaces in which pods
-// are refused are a matter of their own.
-func (c Check) Blocks() bool { return c.Result == Failed && c.ID != "pod-security" }
+// are refused are a matter of their own, and so are single nodes.
+func (c Check) Blocks() bool {
+	return c.Result == Failed && !slices.Contains([]string{"pod-security", "cni", kernel.id}, c.ID)
+}
 
 // A probe is a question and its name.
 type probe struct {

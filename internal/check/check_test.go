@@ -160,6 +160,18 @@ func TestWithoutPermissionNothingIsClaimed(t *testing.T) {
 	}
 }
 
+// What concerns some namespaces or nodes does not keep the rest from an installation.
+func TestBlocks(t *testing.T) {
+	for id, want := range map[string]bool{"rights": true, "leftovers": true, "pod-security": false, "cni": false, "kernel": false} { // any order: each by itself
+		if got := (Check{ID: id, Result: Failed}).Blocks(); got != want {
+			t.Errorf("%s blocks: %v", id, got)
+		}
+	}
+	if (Check{ID: "rights", Result: Warning}).Blocks() {
+		t.Error("a warning blocks")
+	}
+}
+
 func TestDeployment(t *testing.T) {
 	d := func(edit func(*appsv1.Deployment)) *appsv1.Deployment {
 		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "outriderd", Namespace: own, Generation: 2, Labels: map[string]string{"app": "outriderd"}}}
