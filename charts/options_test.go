@@ -339,7 +339,7 @@ func TestFlagsExist(t *testing.T) {
 // chart's webhook is never taken for another mesh's.
 func TestOurWebhookIsNoOtherInjector(t *testing.T) {
 	c := get[*admission.MutatingWebhookConfiguration](t, objects(t, nil), "MutatingWebhookConfiguration/outrider-injector")
-	if others := webhook.OtherInjectors([]admission.MutatingWebhookConfiguration{*c}); len(others) > 0 {
+	if others := inject.OtherInjectors([]admission.MutatingWebhookConfiguration{*c}); len(others) > 0 {
 		t.Errorf("%q", others)
 	}
 }

@@ -17,7 +17,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"outrider.dev/internal/contract"
-	"outrider.dev/internal/controlplane/webhook"
 	"outrider.dev/internal/kubeclient"
 	"outrider.dev/internal/pod/inject"
 	"outrider.dev/internal/replicas"
@@ -150,7 +149,7 @@ func (s *survey) ourConfigurations(ctx context.Context) ([]admission.MutatingWeb
 		return nil, err
 	}
 	return slices.DeleteFunc(slices.Clone(all), func(c admission.MutatingWebhookConfiguration) bool {
-		return !webhook.IsOurs(c) || slices.ContainsFunc(c.Webhooks, func(w admission.MutatingWebhook) bool {
+		return !inject.IsOurs(c) || slices.ContainsFunc(c.Webhooks, func(w admission.MutatingWebhook) bool {
 			return w.ClientConfig.Service != nil && w.ClientConfig.Service.Namespace != s.Options.Namespace
 		})
 	}), nil

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"outrider.dev/internal/controlplane/webhook"
 	"outrider.dev/internal/pod/inject"
 )
 
@@ -64,7 +63,7 @@ func (p *plane) otherInjectors() []string {
 	if !p.o.watchesOtherInjectors() || p.cluster.configurations == nil { // not opened yet
 		return nil
 	}
-	return webhook.OtherInjectors(p.cluster.configurations.All())
+	return inject.OtherInjectors(p.cluster.configurations.All())
 }
 
 // followOtherInjectors updates injection when other injectors come and go, and logs them.

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"outrider.dev/internal/contract"
-	"outrider.dev/internal/controlplane/webhook"
+	"outrider.dev/internal/pod/inject"
 )
 
 // removeLabels takes the labels that request injection off the namespaces.
@@ -26,7 +26,7 @@ func (o Options) removeLabels(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listing webhook configurations: %w", err)
 	}
-	others, revisions := webhook.OtherInjectors(l.Items), revisionsOf(l.Items)
+	others, revisions := inject.OtherInjectors(l.Items), revisionsOf(l.Items)
 	for _, n := range namespaces {
 		keys := requests(n)
 		if rev := n.Labels[contract.RevisionLabel]; rev != "" && len(revisions) > 0 && !revisions[rev] {
@@ -92,7 +92,7 @@ func requests(n corev1.Namespace) (keys []string) {
 func revisionsOf(all []admission.MutatingWebhookConfiguration) map[string]bool {
 	out := map[string]bool{}
 	for _, c := range all {
-		if webhook.IsOurs(c) {
+		if inject.IsOurs(c) {
 			out[c.Labels[contract.RevisionLabel]] = true
 		}
 	}

@@ -14,7 +14,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"outrider.dev/internal/cli"
-	"outrider.dev/internal/controlplane/webhook"
 	"outrider.dev/internal/manifest"
 	"outrider.dev/internal/pod/inject"
 	"outrider.dev/internal/pod/podspec"
@@ -76,11 +75,11 @@ func (m *Mesh) readWebhooks(ctx context.Context, core kubernetes.Interface) (oth
 		return false, err
 	}
 	m.Webhook = slices.ContainsFunc(all.Items, func(c admission.MutatingWebhookConfiguration) bool {
-		return webhook.IsOurs(c) && !slices.ContainsFunc(c.Webhooks, func(w admission.MutatingWebhook) bool {
+		return inject.IsOurs(c) && !slices.ContainsFunc(c.Webhooks, func(w admission.MutatingWebhook) bool {
 			return w.ClientConfig.Service != nil && w.ClientConfig.Service.Namespace != m.Namespace
 		})
 	})
-	return len(webhook.OtherInjectors(all.Items)) > 0, nil
+	return len(inject.OtherInjectors(all.Items)) > 0, nil
 }
 
 // ownLabels is the flag --own-labels of a control plane; false: it does not inject.

@@ -28,7 +28,7 @@ type ConfigurationOptions struct {
 	Revision  string // default "default", which labels without a revision stand for
 	Namespace string // the control plane's; default outrider-system
 	ByDefault bool   // namespaces without a label too (enableNamespacesByDefault)
-	OwnLabels bool   // Istio's labels belong to another injector (see [OtherInjectors]): only ours count; the default revision only
+	OwnLabels bool   // Istio's labels belong to another injector (see [inject.OtherInjectors]): only ours count; the default revision only
 	Place     Place
 	Bundle    []byte // PEM, the roots of the webhook's certificate
 }
@@ -106,62 +106,6 @@ func (o ConfigurationOptions) ownRows() []row {
 	return out
 }
 
-// OtherInjectors returns the configurations of other injectors that select pods by those of Istio's
-// labels that stand for our default revision, such as Istio's own: a pod would get a proxy of
-// each. Ours then selects by its own labels alone.
-func OtherInjectors(all []admission.MutatingWebhookConfiguration) []string {
-	var out []string
-	for _, c := range all {
-		if slices.ContainsFunc(c.Webhooks, func(w admission.MutatingWebhook) bool {
-			return !strings.HasSuffix(w.Name, suffix) && onPods(w) && (requires(w.NamespaceSelector) || requires(w.ObjectSelector))
-		}) {
-			out = append(out, c.Name)
-		}
-	}
-	slices.Sort(out)
-	return out
-}
-
-// IsOurs reports whether a configuration is one of outriderd's, of any revision.
-func IsOurs(c admission.MutatingWebhookConfiguration) bool {
-	return slices.ContainsFunc(c.Webhooks, func(w admission.MutatingWebhook) bool { return strings.HasSuffix(w.Name, suffix) })
-}
-
-// onPods reports whether a webhook gets new pods.
-func onPods(w admission.MutatingWebhook) bool {
-	among := func(list []string, word string) bool {
-		return slices.Contains(list, word) || slices.Contains(list, "*")
-	}
-	return slices.ContainsFunc(w.Rules, func(r admission.RuleWithOperations) bool {
-		creates := slices.Contains(r.Operations, admission.Create) || slices.Contains(r.Operations, admission.OperationAll)
-		return creates && among(r.APIGroups, "") && (among(r.Resources, "pods") || slices.Contains(r.Resources, "*/*"))
-	})
-}
-
-// requests are the values of Istio's labels that request the default revision. Another
-// revision has its own pods.
-var requests = map[string]string{contract.NamespaceLabel: "enabled", contract.InjectLabel: "true", contract.RevisionLabel: inject.DefaultRevision}
-
-// requires reports whether a selector requires one of these labels. A selector that excludes a
-// value, as many do, does not.
-func requires(s *metav1.LabelSelector) bool {
-	if s == nil {
-		return false
-	}
-	for key, value := range requests {
-		if s.MatchLabels[key] == value {
-			return true
-		}
-	}
-	return slices.ContainsFunc(s.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool {
-		value, ok := requests[r.Key]
-		return ok && (r.Operator == metav1.LabelSelectorOpExists || r.Operator == metav1.LabelSelectorOpIn && slices.Contains(r.Values, value))
-	})
-}
-
-// suffix is the end of our webhooks' names.
-const suffix = ".inject.outrider.dev"
-
 func (o ConfigurationOptions) complete() ConfigurationOptions {
 	o.Revision = cmp.Or(o.Revision, inject.DefaultRevision)
 	o.Namespace = cmp.Or(o.Namespace, ownNamespace)
@@ -193,7 +137,7 @@ func Configuration(o ConfigurationOptions) (*admission.MutatingWebhookConfigurat
 	outside := isNot(corev1.LabelMetadataName, append([]string{o.Namespace}, inject.IgnoredNamespaces...)...)
 	for _, r := range o.rows() {
 		out.Webhooks = append(out.Webhooks, admission.MutatingWebhook{
-			Name:         r.name + suffix,
+			Name:         r.name + inject.WebhookSuffix,
 			ClientConfig: client,
 			Rules: []admission.RuleWithOperations{{
 				Operations: []admission.OperationType{admission.Create},
