@@ -1,3 +1,5 @@
+//go:build linux
+
 package main
 
 import (
@@ -21,7 +23,7 @@ func newDemo() *cobra.Command {
 	var out, log string
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "show the race at a pod's start, and five ways to avoid it",
+		Short: demoShort,
 		Long: `Runs one pod six times. Its app fetches its configuration when it starts, and exits if the
 connection is refused. The pod has a real Envoy, too, started by outrider-agent and configured
 by outriderd with some thousand services. Containers are processes on this machine, started

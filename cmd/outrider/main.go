@@ -16,6 +16,12 @@ import (
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
+// What needs Linux is listed on every system.
+const (
+	runShort  = "run a pod's containers as processes of this machine, by the kubelet's rules"
+	demoShort = "show the race at a pod's start, and five ways to avoid it"
+)
+
 // run is main without the process. It returns the exit status: 0 success, 1 it failed
 // or found something, 2 the input is unusable.
 func run(args []string, stdout, stderr io.Writer) int {

@@ -9,7 +9,6 @@ import (
 	"outrider.dev/internal/capture"
 	"outrider.dev/internal/capture/iptables"
 	"outrider.dev/internal/capture/nftables"
-	"outrider.dev/internal/capture/setup"
 	"outrider.dev/internal/cli"
 )
 
@@ -80,9 +79,9 @@ func (o *rulesOptions) run(cmd *cobra.Command) error {
 	if err := cli.FinishIntent(cmd.Flags(), &o.intent); err != nil {
 		return err
 	}
-	var here capture.Network // the machine's own network is no pod's
-	if o.query.To != "" && !setup.InHost() {
-		here = setup.Network()
+	var here capture.Network
+	if o.query.To != "" {
+		here = podNetwork()
 	}
 	network, err := o.query.Network(here)
 	if err != nil {

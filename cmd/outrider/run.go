@@ -1,3 +1,5 @@
+//go:build linux
+
 package main
 
 import (
@@ -53,7 +55,7 @@ func newRun() *cobra.Command {
 	o := &runOptions{kube: 34}
 	cmd := &cobra.Command{
 		Use:   "run -f FILE",
-		Short: "run a pod's containers as processes of this machine, by the kubelet's rules",
+		Short: runShort,
 		Long: `Runs the containers of a pod as processes on this machine, with the kubelet's order, hooks,
 probes, restarts, signals and grace period, in a network namespace. Images are not used: a
 container sees this machine's files, copy on write, and its command must be in the pod spec

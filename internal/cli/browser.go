@@ -5,19 +5,21 @@ import (
 	"runtime"
 )
 
-// openers open an address in the user's browser.
-var openers = map[string][]string{
-	"darwin":  {"open"},
-	"windows": {"rundll32", "url.dll,FileProtocolHandler"},
+// opener is the command that opens an address in the browser of a system's user.
+func opener(system string) []string {
+	switch system {
+	case "darwin":
+		return []string{"open"}
+	case "windows":
+		return []string{"rundll32", "url.dll,FileProtocolHandler"}
+	}
+	return []string{"xdg-open"}
 }
 
 // Browse opens an address in the user's browser, and does not wait for it.
 func Browse(address string) error {
-	opener, ok := openers[runtime.GOOS]
-	if !ok {
-		opener = []string{"xdg-open"}
-	}
-	cmd := exec.Command(opener[0], append(opener[1:], address)...) //nolint:noctx // it stays when the command ends
+	words := append(opener(runtime.GOOS), address)
+	cmd := exec.Command(words[0], words[1:]...) //nolint:noctx // it stays when the command ends
 	if err := cmd.Start(); err != nil {
 		return err
 	}

@@ -4,8 +4,6 @@ import (
 	"io"
 	"os"
 
-	"golang.org/x/sys/unix"
-
 	"outrider.dev/internal/cli/visible"
 )
 
@@ -25,9 +23,9 @@ func TerminalOf(w io.Writer) Terminal {
 	if !ok {
 		return t
 	}
-	t.Colour = isTerminal(f) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
-	if size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil && size.Col > 0 {
-		t.Columns = int(size.Col)
+	t.Colour = isTerminal(f) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && interprets(f)
+	if n := columns(f); n > 0 {
+		t.Columns = n
 	}
 	return t
 }

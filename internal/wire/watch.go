@@ -6,9 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // WatchFiles calls changed after each change of a directory that one of paths is in, from one
@@ -17,17 +16,14 @@ import (
 //
 // It watches the directories of the files before and after links are followed: the
 // kubelet changes a projected volume by renaming a link, ..data, beside the file. If the
-// kernel has no more inotify instances, or a directory does not exist yet, it calls changed
-// every poll.
+// kernel has no inotify, or no more instances of it, or a directory does not exist yet, it
+// calls changed every poll.
 func WatchFiles(poll time.Duration, changed func(), paths ...string) (stop func()) {
 	w := &watcher{paths: slices.DeleteFunc(slices.Clone(paths), func(p string) bool { return p == "" }), poll: poll, changed: changed, stop: make(chan struct{})}
 	if len(w.paths) == 0 {
 		return func() {}
 	}
-	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
-	if err == nil {
-		w.events = os.NewFile(uintptr(fd), "inotify")
-	}
+	w.events = openEvents()
 	// Here, not in the goroutine: no change after WatchFiles has returned may be missed.
 	complete := w.add()
 	var done sync.WaitGroup
@@ -46,12 +42,8 @@ type watcher struct {
 	poll    time.Duration
 	changed func()
 	stop    chan struct{}
-	events  *os.File // nil: the kernel has none left
+	events  *os.File // nil: the kernel has none, or none left
 }
-
-// mask is what changes a directory's files. Writes end with a close.
-const mask = unix.IN_CLOSE_WRITE | unix.IN_CREATE | unix.IN_MOVED_TO | unix.IN_MOVED_FROM | unix.IN_DELETE |
-	unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR
 
 // add watches all directories. A directory that is already watched keeps its watch. It
 // reports whether all exist.
@@ -66,7 +58,7 @@ func (w *watcher) add() bool {
 	complete := true
 	err = raw.Control(func(fd uintptr) {
 		for dir := range directories(w.paths) {
-			if _, err := unix.InotifyAddWatch(int(fd), dir, mask); err != nil {
+			if watchDir(int(fd), dir) != nil {
 				complete = false
 			}
 		}
@@ -121,7 +113,7 @@ func (w *watcher) read(seen chan<- struct{}) {
 	buffer := make([]byte, 4096)
 	for {
 		if _, err := w.events.Read(buffer); err != nil {
-			if errors.Is(err, unix.EINTR) {
+			if errors.Is(err, syscall.EINTR) {
 				continue
 			}
 			return // closed

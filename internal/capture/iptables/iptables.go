@@ -1,17 +1,5 @@
-// Package iptables writes capture's rule sets into the kernel with
-// iptables-restore, reads them back with iptables-save and removes them.
-//
-// Everything of ours is in chains named OUTRIDER_..., each reached by one constant
-// jump from a chain of the kernel's or by a goto from another of ours. So what is
-// ours can be recognised, replaced and removed whatever flags or version wrote it, and
-// the rules of other programs stay as they are.
-//
-// iptables commits table by table, and IPv4 and IPv6 apart. While rules change, new
-// connections wait behind a guard, in each family that is not done; what fails halfway is
-// undone.
-//
-// There are two variants of iptables, with separate rules: "legacy" with tables of its own in the kernel, and "nft" on top of nf_tables. The
-// package looks for its rules in both and leaves them in one.
+//go:build linux
+
 package iptables
 
 import (

@@ -18,6 +18,9 @@ const maxName = 28
 // there before the nat table redirects anything to it.
 var tables = []capture.Table{capture.Filter, capture.Mangle, capture.Raw, capture.NAT}
 
+// families are in the order in which they are read.
+var families = []capture.Families{capture.IPv4, capture.IPv6}
+
 // builtins are the kernel's chains by the hook they are called at.
 var builtins = map[capture.Hook]string{
 	capture.Prerouting: "PREROUTING",

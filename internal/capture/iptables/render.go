@@ -1,3 +1,17 @@
+// Package iptables writes capture's rule sets into the kernel with
+// iptables-restore, reads them back with iptables-save and removes them.
+//
+// Everything of ours is in chains named OUTRIDER_..., each reached by one constant
+// jump from a chain of the kernel's or by a goto from another of ours. So what is
+// ours can be recognised, replaced and removed whatever flags or version wrote it, and
+// the rules of other programs stay as they are.
+//
+// iptables commits table by table, and IPv4 and IPv6 apart. While rules change, new
+// connections wait behind a guard, in each family that is not done; what fails halfway is
+// undone.
+//
+// There are two variants of iptables, with separate rules: "legacy" with tables of its own in the kernel, and "nft" on top of nf_tables. The
+// package looks for its rules in both and leaves them in one.
 package iptables
 
 import (
@@ -6,8 +20,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"outrider.dev/internal/capture"
 )
@@ -56,7 +68,7 @@ func writeSets(b *strings.Builder, rs capture.Ruleset) {
 		if kind == bitmapPort {
 			fmt.Fprintf(b, "create %s %s range 0-65535\n", name, kind)
 		} else {
-			fmt.Fprintf(b, "create %s %s family %s maxelem %d\n", name, kind, map[uint8]string{unix.AF_INET: "inet", unix.AF_INET6: "inet6"}[family], len(prefixesOf(s.Addresses)))
+			fmt.Fprintf(b, "create %s %s family %s maxelem %d\n", name, kind, map[uint8]string{family4: "inet", family6: "inet6"}[family], len(prefixesOf(s.Addresses)))
 		}
 		for _, i := range s.Numbers {
 			fmt.Fprintf(b, "add %s %s\n", name, i)

@@ -1,3 +1,5 @@
+//go:build linux
+
 package iptables
 
 import (
@@ -17,9 +19,6 @@ import (
 	"outrider.dev/internal/capture"
 	"outrider.dev/internal/capture/nftables"
 )
-
-// families are in the order in which they are read.
-var families = []capture.Families{capture.IPv4, capture.IPv6}
 
 // nftPlaces returns the places of the nft variant that have chains of ours in the network
 // namespace of the calling thread.

@@ -1,3 +1,5 @@
+//go:build linux
+
 package nftables
 
 import (
@@ -28,26 +30,10 @@ const (
 	tcpFlagSYN     = 0x02
 )
 
-// hooks and priorities are nft's names for iptables' tables (man 8 nft).
-var (
-	hooks = map[capture.Hook]uint32{
-		capture.Prerouting: unix.NF_INET_PRE_ROUTING,
-		capture.Input:      unix.NF_INET_LOCAL_IN,
-		capture.Output:     unix.NF_INET_LOCAL_OUT,
-	}
-	priorities = map[capture.Table]int32{capture.Raw: -300, capture.Mangle: -150, capture.NAT: -100, capture.Filter: 0}
-)
-
-// chainType is nf_tables' type of a hooked chain. Marks set on output must lead to a
-// new routing decision, which only type route makes.
-func chainType(c capture.Chain) string {
-	switch {
-	case c.Table == capture.NAT:
-		return "nat"
-	case c.Table == capture.Mangle && c.Hook == capture.Output:
-		return "route"
-	}
-	return "filter"
+var hooks = map[capture.Hook]uint32{
+	capture.Prerouting: unix.NF_INET_PRE_ROUTING,
+	capture.Input:      unix.NF_INET_LOCAL_IN,
+	capture.Output:     unix.NF_INET_LOCAL_OUT,
 }
 
 // comment is a rule's reason in the form that nft shows.

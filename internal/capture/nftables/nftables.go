@@ -1,9 +1,5 @@
-// Package nftables writes capture's rule sets into the kernel by one netlink
-// transaction, reads them back and removes them.
-//
-// Everything of ours is in one table, so a new rule set replaces the old one
-// atomically: the transaction deletes the table and makes it anew, and every packet
-// meets either the old rules or the new ones.
+//go:build linux
+
 package nftables
 
 import (
@@ -18,9 +14,6 @@ import (
 	"outrider.dev/internal/capture"
 	"outrider.dev/internal/capture/netlink"
 )
-
-// Table is the name of our table, of family inet.
-const Table = "outrider"
 
 // A Backend talks to nf_tables in the network namespace of the thread that opened it.
 type Backend struct{ *netlink.Conn }

@@ -1,3 +1,5 @@
+//go:build linux
+
 package nftables
 
 import (
@@ -14,32 +16,6 @@ import (
 	"outrider.dev/internal/capture"
 	"outrider.dev/internal/capture/netlink"
 )
-
-// A setType is how nf_tables has the sets of a key.
-type setType struct {
-	name     string // in nft's syntax
-	magic    uint32 // nft's number of the type; the kernel only stores it
-	size     int    // of a key, in bytes
-	interval bool   // elements are intervals: a pair of bounds each
-}
-
-// setTypes are the types of sets by their keys (nft's enum datatypes; in the number of a key
-// of two parts each takes 6 bits). Numbers of users and groups are in the byte order of the
-// machine, in which the kernel cannot sort them: they are no intervals.
-var setTypes = [capture.UnknownKey]setType{
-	capture.ByFamily:       {"nf_proto", 2, 1, false},
-	capture.ByFamilyPort:   {"nf_proto . inet_service", 2<<6 | 13, 8, false},
-	capture.ByPort:         {"inet_service", 13, 2, true},
-	capture.ByUID:          {"uid", 24, 4, false},
-	capture.ByGID:          {"gid", 25, 4, false},
-	capture.BySource4:      {"ipv4_addr", 7, 4, true},
-	capture.ByDestination4: {"ipv4_addr", 7, 4, true},
-	capture.BySource6:      {"ipv6_addr", 8, 16, true},
-	capture.ByDestination6: {"ipv6_addr", 8, 16, true},
-}
-
-// sizeByFamily is the size of a set with a key for each family.
-const sizeByFamily = 2
 
 // set appends a set with its elements.
 func (b batch) set(s capture.Set, id uint32) {

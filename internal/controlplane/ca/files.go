@@ -10,8 +10,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"golang.org/x/sys/unix"
-
 	"outrider.dev/internal/wire"
 )
 
@@ -48,14 +46,6 @@ func withLock(dir string, do func() error) error {
 		return err
 	}
 	return do()
-}
-
-// lock waits until no other process has the file locked; closing it unlocks.
-func lock(f *os.File) error {
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
-		return fmt.Errorf("locking %s: %w", f.Name(), err)
-	}
-	return nil
 }
 
 // syncDir stores the names of a directory's files.

@@ -1,0 +1,17 @@
+//go:build !linux
+
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"outrider.dev/internal/capture"
+	"outrider.dev/internal/cli"
+)
+
+func newRun() *cobra.Command { return cli.NeedsLinux("run", runShort) }
+
+func newDemo() *cobra.Command { return cli.NeedsLinux("demo", demoShort) }
+
+// podNetwork is unknown: rules are written and explained for a pod on Linux.
+func podNetwork() capture.Network { return capture.Network{} }

@@ -1,0 +1,14 @@
+package main
+
+import (
+	"outrider.dev/internal/capture"
+	"outrider.dev/internal/capture/setup"
+)
+
+// podNetwork is that of this network namespace, unless it is the machine's own, which is no pod's.
+func podNetwork() capture.Network {
+	if setup.InHost() {
+		return capture.Network{}
+	}
+	return setup.Network()
+}
