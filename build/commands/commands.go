@@ -87,6 +87,14 @@ func Build(ctx context.Context, dir string, names ...string) error {
 	return BuildFor(ctx, "", "", dir, names...)
 }
 
+// File is the name of a command's file on an operating system, as GOOS.
+func File(system, name string) string {
+	if system == "windows" {
+		return name + ".exe"
+	}
+	return name
+}
+
 // BuildFor does so for an operating system and architecture, as GOOS and GOARCH, as it is
 // published: without the race detector. Empty: for this machine.
 func BuildFor(ctx context.Context, system, arch, dir string, names ...string) error {
@@ -96,7 +104,7 @@ func BuildFor(ctx context.Context, system, arch, dir string, names ...string) er
 		if racing && system == "" {
 			args, cgo = append(args, "-race"), "CGO_ENABLED=1"
 		}
-		cmd := exec.CommandContext(ctx, "go", append(args, "-o", filepath.Join(dir, name), "outrider.dev/cmd/"+name)...)
+		cmd := exec.CommandContext(ctx, "go", append(args, "-o", filepath.Join(dir, File(system, name)), "outrider.dev/cmd/"+name)...)
 		cmd.Env = append(os.Environ(), cgo, "GOOS="+system, "GOARCH="+arch)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("building %s: %w\n%s", name, err, out)

@@ -55,7 +55,7 @@ type release struct {
 type archive struct{ Name, OS, Arch, Sum string }
 
 // named is a line of the checksums for an archive of the command: checksum, version, system.
-var named = regexp.MustCompile(`^([0-9a-f]{64}) [ *](outrider_([0-9A-Za-z.+-]+)_([a-z0-9]+)_([a-z0-9]+)\.tar\.gz)$`)
+var named = regexp.MustCompile(`^([0-9a-f]{64}) [ *](outrider_([0-9A-Za-z.+-]+)_([a-z0-9]+)_([a-z0-9]+)\.(?:tar\.gz|zip))$`)
 
 // version is a semantic version, as krew requires it.
 var version = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?$`)

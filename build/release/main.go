@@ -5,6 +5,7 @@ package main
 
 import (
 	"archive/tar"
+	"archive/zip"
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
@@ -25,9 +26,9 @@ import (
 	"outrider.dev/build/parts"
 )
 
-// targets are the systems for which the command is published. It writes and reads firewall rules
-// and starts processes as a kubelet does (rules, run, demo), so it builds for Linux alone.
-const targets = "linux/amd64,linux/arm64"
+// targets are the systems for which the command is published: those of the people who look after
+// a cluster. What needs Linux says so on the others.
+const targets = "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -111,10 +112,14 @@ func (r releaser) write(ctx context.Context, systems []string) error {
 		if err := os.WriteFile(filepath.Join(r.out, name+".cdx.json"), bill, 0o644); err != nil {
 			return err
 		}
-		if err := archive(filepath.Join(r.out, name+".tar.gz"), dir, r.stamp.Time); err != nil {
+		packed := name + ".tar.gz"
+		if system == "windows" {
+			packed = name + ".zip"
+		}
+		if err := archive(filepath.Join(r.out, packed), dir, r.stamp.Time); err != nil {
 			return err
 		}
-		for _, file := range []string{name + ".cdx.json", name + ".tar.gz"} {
+		for _, file := range []string{name + ".cdx.json", packed} {
 			content, err := os.ReadFile(filepath.Join(r.out, file))
 			if err != nil {
 				return err
@@ -154,7 +159,7 @@ func (r releaser) fill(ctx context.Context, dir, completions, system, arch strin
 	if err := commands.BuildFor(ctx, system, arch, dir, commands.CLI); err != nil {
 		return err
 	}
-	all, err := parts.Of(ctx, filepath.Join(dir, commands.CLI))
+	all, err := parts.Of(ctx, filepath.Join(dir, commands.File(system, commands.CLI)))
 	if err != nil {
 		return err
 	}
@@ -178,17 +183,44 @@ func (r releaser) fill(ctx context.Context, dir, completions, system, arch strin
 	return errors.Join(parts.Materials(f, commands.CLI, r.stamp.Version, r.stamp.Time, all), f.Close())
 }
 
-// archive writes the files of a folder to a tar.gz: in the order of their names, all with one
-// time and without owners.
+// archive writes the files of a folder to a tar.gz or a zip, by the name of it: in the order of their
+// names, all with one time and without owners.
 func archive(path, from string, at time.Time) (err error) {
 	f, err := os.Create(path)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
+	if strings.HasSuffix(path, ".zip") {
+		z := zip.NewWriter(f)
+		err := each(from, func(name string, mode fs.FileMode, content []byte) error {
+			header := &zip.FileHeader{Name: name, Method: zip.Deflate, Modified: at}
+			header.SetMode(mode)
+			w, err := z.CreateHeader(header)
+			if err != nil {
+				return err
+			}
+			_, err = w.Write(content)
+			return err
+		})
+		return errors.Join(err, z.Close())
+	}
 	z := gzip.NewWriter(f)
 	t := tar.NewWriter(z)
-	err = filepath.WalkDir(from, func(p string, entry fs.DirEntry, err error) error {
+	err = each(from, func(name string, mode fs.FileMode, content []byte) error {
+		header := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: int64(mode), Size: int64(len(content)), ModTime: at}
+		if err := t.WriteHeader(header); err != nil {
+			return err
+		}
+		_, err := t.Write(content)
+		return err
+	})
+	return errors.Join(err, t.Close(), z.Close())
+}
+
+// each calls add for the files of a folder. The command at its root can be run.
+func each(from string, add func(name string, mode fs.FileMode, content []byte) error) error {
+	return filepath.WalkDir(from, func(p string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.Type().IsRegular() {
 			return err
 		}
@@ -200,16 +232,10 @@ func archive(path, from string, at time.Time) (err error) {
 		if err != nil {
 			return err
 		}
-		mode := int64(0o644)
-		if name == commands.CLI {
+		mode := fs.FileMode(0o644)
+		if strings.TrimSuffix(name, ".exe") == commands.CLI {
 			mode = 0o755
 		}
-		header := &tar.Header{Typeflag: tar.TypeReg, Name: filepath.ToSlash(name), Mode: mode, Size: int64(len(content)), ModTime: at}
-		if err := t.WriteHeader(header); err != nil {
-			return err
-		}
-		_, err = t.Write(content)
-		return err
+		return add(filepath.ToSlash(name), mode, content)
 	})
-	return errors.Join(err, t.Close(), z.Close())
 }

@@ -2,10 +2,12 @@ package main
 
 import (
 	"archive/tar"
+	"archive/zip"
 	"bytes"
 	"compress/gzip"
 	"errors"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -17,50 +19,84 @@ import (
 // An archive has the command at its root, which can be run, and the same bytes whenever and of
 // whichever folder it is made.
 func TestArchive(t *testing.T) {
-	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	var archives [][]byte
-	for _, age := range []time.Duration{0, time.Hour} {
-		dir := t.TempDir()
-		for _, name := range []string{"outrider", "LICENSE", "completions/zsh/_outrider"} {
-			file := filepath.Join(dir, name)
-			when := time.Now().Add(-age)
-			if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(name), 0o600), os.Chtimes(file, when, when)); err != nil {
-				t.Fatal(err)
+	at := time.Date(2026, 1, 2, 3, 4, 6, 0, time.UTC)
+	for command, to := range map[string]string{"outrider": "a.tar.gz", "outrider.exe": "a.zip"} {
+		t.Run(to, func(t *testing.T) {
+			var archives [][]byte
+			for _, age := range []time.Duration{0, time.Hour} {
+				dir := t.TempDir()
+				for _, name := range []string{command, "LICENSE", "completions/zsh/_outrider"} {
+					file := filepath.Join(dir, name)
+					when := time.Now().Add(-age)
+					if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(name), 0o600), os.Chtimes(file, when, when)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				to := filepath.Join(t.TempDir(), to)
+				if err := archive(to, dir, at); err != nil {
+					t.Fatal(err)
+				}
+				text, err := os.ReadFile(to)
+				if err != nil {
+					t.Fatal(err)
+				}
+				archives = append(archives, text)
 			}
-		}
-		to := filepath.Join(t.TempDir(), "a.tar.gz")
-		if err := archive(to, dir, at); err != nil {
-			t.Fatal(err)
-		}
-		text, err := os.ReadFile(to)
+			if !bytes.Equal(archives[0], archives[1]) {
+				t.Error("two archives of the same files differ")
+			}
+			want := map[string]file{command: {0o755, at, command}, "LICENSE": {0o644, at, "LICENSE"}, "completions/zsh/_outrider": {0o644, at, "completions/zsh/_outrider"}}
+			if got := files(t, to, archives[0]); !maps.Equal(got, want) {
+				t.Errorf("the archive has %v, want %v", got, want)
+			}
+		})
+	}
+}
+
+type file struct {
+	mode fs.FileMode
+	at   time.Time
+	text string
+}
+
+// files are those of an archive, by their names.
+func files(t *testing.T, name string, raw []byte) map[string]file {
+	t.Helper()
+	out := map[string]file{}
+	add := func(name string, info fs.FileInfo, content io.Reader) {
+		text, err := io.ReadAll(content)
 		if err != nil {
 			t.Fatal(err)
 		}
-		archives = append(archives, text)
+		out[name] = file{info.Mode(), info.ModTime().UTC(), string(text)}
 	}
-	if !bytes.Equal(archives[0], archives[1]) {
-		t.Error("two archives of the same files differ")
+	if strings.HasSuffix(name, ".zip") {
+		z, err := zip.NewReader(bytes.NewReader(raw), int64(len(raw)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range z.File {
+			content, err := f.Open()
+			if err != nil {
+				t.Fatal(err)
+			}
+			add(f.Name, f.FileInfo(), content)
+		}
+		return out
 	}
-	z, err := gzip.NewReader(bytes.NewReader(archives[0]))
+	z, err := gzip.NewReader(bytes.NewReader(raw))
 	if err != nil {
 		t.Fatal(err)
 	}
-	modes := map[string]int64{}
 	for r := tar.NewReader(z); ; {
 		h, err := r.Next()
 		if errors.Is(err, io.EOF) {
-			break
+			return out
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		modes[h.Name] = h.Mode
-		if !h.ModTime.Equal(at) {
-			t.Errorf("%s is of %s", h.Name, h.ModTime)
-		}
-	}
-	if want := map[string]int64{"outrider": 0o755, "LICENSE": 0o644, "completions/zsh/_outrider": 0o644}; !maps.Equal(modes, want) {
-		t.Errorf("the archive has %v, want %v", modes, want)
+		add(h.Name, h.FileInfo(), r)
 	}
 }
 

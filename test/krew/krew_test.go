@@ -21,8 +21,8 @@ func TestKrewAcceptsTheManifest(t *testing.T) {
 	dir := t.TempDir()
 	sums, file := filepath.Join(dir, "checksums.txt"), filepath.Join(dir, "outrider.yaml")
 	var lines strings.Builder
-	for _, arch := range []string{"amd64", "arm64"} {
-		lines.WriteString(strings.Repeat("0123abcd", 8) + "  outrider_1.2.3_linux_" + arch + ".tar.gz\n")
+	for _, archive := range []string{"linux_amd64.tar.gz", "linux_arm64.tar.gz", "darwin_amd64.tar.gz", "darwin_arm64.tar.gz", "windows_amd64.zip"} {
+		lines.WriteString(strings.Repeat("0123abcd", 8) + "  outrider_1.2.3_" + archive + "\n")
 	}
 	if err := os.WriteFile(sums, []byte(lines.String()), 0o644); err != nil {
 		t.Fatal(err)
