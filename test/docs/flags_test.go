@@ -48,11 +48,6 @@ func TestCommandsHaveTheirFlags(t *testing.T) {
 			h.check(t, c, name)
 		case "helm":
 			h.checkValues(t, c)
-		case "kubectl": // exec ... -- /usr/local/bin/outriderd rotate
-			at := slices.IndexFunc(c.args, func(a string) bool { return strings.HasPrefix(a, "/usr/local/bin/outrider") })
-			if at > 0 {
-				h.check(t, command{page: c.page, args: c.args[at:]}, filepath.Base(c.args[at]))
-			}
 		case "make":
 			for _, target := range c.args[1:] {
 				if !strings.Contains(target, "=") && !strings.HasPrefix(target, "-") && !regexp.MustCompile(`(?m)^(?:[\w -]* )?`+target+`(?: [\w -]*)?:`).Match(makefile) {
