@@ -1,4 +1,4 @@
-// Cmd builds the three commands into a folder:
+// Command cmd builds the three commands into a folder:
 //
 //	go run ./build/commands/cmd bin
 //	go run ./build/commands/cmd bin/linux_arm64 linux/arm64

@@ -1,4 +1,4 @@
-// Cluster brings a one-node Kubernetes up on this machine, in namespaces of its
+// Command cluster brings a one-node Kubernetes up on this machine, in namespaces of its
 // own, lets people and scripts in, and ends it.
 package main
 

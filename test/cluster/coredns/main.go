@@ -1,4 +1,4 @@
-// Coredns is CoreDNS with the plugins that a test cluster needs. The full list
+// Command coredns is CoreDNS with the plugins that a test cluster needs. The full list
 // would bring in the client libraries of three cloud vendors.
 package main
 

@@ -1,4 +1,4 @@
-// Kube is every program of Kubernetes, and etcd, in one binary: the name that it
+// Command kube is every program of Kubernetes, and etcd, in one binary: the name that it
 // is called by selects the program.
 //
 // One binary links the packages that the programs share once. That is a third of

@@ -1,4 +1,4 @@
-// Kubemod writes the go.mod of test/cluster/kube for one version of Kubernetes:
+// Command kubemod writes the go.mod of test/cluster/kube for one version of Kubernetes:
 //
 //	go run ./test/cluster/kubemod v1.36.3   # writes test/cluster/kube/v1.36/go.mod and go.sum
 //

@@ -1,4 +1,4 @@
-// Node is the program that runs inside the namespaces of a test cluster. It is
+// Command node is the program that runs inside the namespaces of a test cluster. It is
 // started by package cluster and of no use to anyone else.
 package main
 

@@ -1,4 +1,4 @@
-// Pause holds the namespaces of a pod: it sleeps until a signal ends it, and reaps
+// Command pause holds the namespaces of a pod: it sleeps until a signal ends it, and reaps
 // processes that are left to it when a pod shares one process namespace.
 package main
 

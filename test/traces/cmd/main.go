@@ -1,4 +1,4 @@
-// Traces records what real kubelets do: it brings a test cluster up, runs the
+// Command traces records what real kubelets do: it brings a test cluster up, runs the
 // scenarios of package traces in it, and writes their traces.
 //
 //	traces record [--kube v1.34] [--only REGEXP] [--out DIR] [--at-once 5]
