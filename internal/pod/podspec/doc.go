@@ -13,6 +13,7 @@
 // Where to read:
 //
 //	read.go         a pod as containers, and the recognisers over it
+//	carrier.go      one container: where it stands in the pod, when it restarts, by what it is healthy
 //	native.go       sidecars: restartable init containers
 //	hold.go         a proxy first in the list, with a postStart that blocks
 //	init.go         plain init containers

@@ -4,12 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"outrider.dev/internal/contract"
 	"outrider.dev/startup"
@@ -133,148 +131,6 @@ type reader struct {
 	pod *corev1.Pod
 	all []carrier
 	Reading
-}
-
-// A carrier is a container and where it stands in the pod.
-type carrier struct {
-	*corev1.Container
-	kind startup.Kind
-	at   int // in the reader's list
-
-	list  string // of the pod's spec
-	index int    // in that
-}
-
-// field is its path, for people.
-func (c carrier) field() string { return "spec." + c.list + "[" + strconv.Itoa(c.index) + "]" }
-
-// carriers are the pod's containers, init containers first.
-func carriers(pod *corev1.Pod) []carrier {
-	out := make([]carrier, 0, len(pod.Spec.InitContainers)+len(pod.Spec.Containers))
-	for i := range pod.Spec.InitContainers {
-		c := &pod.Spec.InitContainers[i]
-		kind := startup.Init
-		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-			kind = startup.Sidecar
-		}
-		out = append(out, carrier{c, kind, len(out), "initContainers", i})
-	}
-	for i := range pod.Spec.Containers {
-		out = append(out, carrier{&pod.Spec.Containers[i], startup.Plain, len(out), "containers", i})
-	}
-	return out
-}
-
-// argv is command and args together.
-func (c carrier) argv() []string { return slices.Concat(c.Command, c.Args) }
-
-// argField returns the field of word i of argv.
-func (c carrier) argField(i int) string {
-	if i < len(c.Command) {
-		return fmt.Sprintf("%s.command[%d]", c.field(), i)
-	}
-	return fmt.Sprintf("%s.args[%d]", c.field(), i-len(c.Command))
-}
-
-func (c carrier) env(name string) string {
-	for _, e := range c.Env {
-		if e.Name == name {
-			return e.Value
-		}
-	}
-	return ""
-}
-
-func (r *reader) container(c carrier) startup.Container {
-	out := startup.Container{Name: c.Name, Kind: c.kind, Health: r.health(c)}
-	if c.kind != startup.Sidecar {
-		out.Restart = restart(r.pod.Spec.RestartPolicy, c.Container.RestartPolicy)
-	}
-	for _, p := range []*corev1.Probe{startupProbe(c.Container), c.ReadinessProbe} {
-		if n := r.probeNeeds(c, p); n != "" && !slices.Contains(out.HealthNeeds, n) {
-			out.HealthNeeds = append(out.HealthNeeds, n)
-		}
-	}
-	return out
-}
-
-func restart(pod corev1.RestartPolicy, own *corev1.ContainerRestartPolicy) startup.Restart {
-	policy := string(pod)
-	if own != nil {
-		policy = string(*own)
-	}
-	switch policy {
-	case "OnFailure":
-		return startup.OnFailure
-	case "Never":
-		return startup.Never
-	}
-	return startup.Always
-}
-
-// health is what reports the container as healthy. The kubelet waits for a
-// sidecar's startup probe and never for its readiness; others wait best for readiness,
-// which can be withdrawn.
-func (r *reader) health(c carrier) startup.Health {
-	_, isProxy := knownProxy(c.Name)
-	first, second := startup.ReadinessProbe, startup.StartupProbe
-	isFirst, isSecond := answers(c.Container, c.ReadinessProbe), answers(c.Container, startupProbe(c.Container))
-	if c.kind == startup.Sidecar {
-		first, second, isFirst, isSecond = second, first, isSecond, isFirst
-	}
-	switch {
-	case r.holdsItself(c):
-		return startup.PostStart
-	case isFirst:
-		return first
-	case isSecond:
-		return second
-	case isProxy:
-		return startup.Report
-	}
-	return startup.NoHealth
-}
-
-// ownProbe is what "healthy" means for a container: its readiness probe, else its
-// startup probe, else what is known of a mesh's proxy; nil if there is none.
-func ownProbe(c *corev1.Container) *corev1.Probe {
-	first := startupProbe(c)
-	switch p, isProxy := knownProxy(c.Name); {
-	case answers(c, c.ReadinessProbe):
-		return c.ReadinessProbe
-	case answers(c, first):
-		return first
-	case isProxy:
-		return p.probe()
-	}
-	return nil
-}
-
-// probeNeeds names the container without which a probe of c fails: Istio sends an
-// app's HTTP probes to the proxy, and some probes connect to the proxy themselves.
-func (r *reader) probeNeeds(c carrier, p *corev1.Probe) string {
-	if p == nil || p.HTTPGet == nil {
-		return ""
-	}
-	for _, name := range proxiesAt(PortNumber(c.Container, p.HTTPGet.Port)) {
-		if name != c.Name && r.has(name) {
-			return name
-		}
-	}
-	return ""
-}
-
-// PortNumber resolves a named port of a container; 0 if it has none of that name.
-func PortNumber(c *corev1.Container, port intstr.IntOrString) int {
-	if port.Type == intstr.Int {
-		return port.IntValue()
-	}
-	for _, p := range c.Ports {
-		if p.Name == port.StrVal {
-			return int(p.ContainerPort)
-		}
-	}
-	return 0
 }
 
 func (r *reader) has(name string) bool {
