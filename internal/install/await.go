@@ -68,13 +68,6 @@ func watched[L runtime.Object](client lister[L], which metav1.ListOptions) cache
 	}
 }
 
-// follow watches what a client lists until a condition holds. An error of the condition ends
-// it too.
-func follow(ctx context.Context, l cache.ListerWatcher, of runtime.Object, done func(watch.Event) (bool, error)) error {
-	_, err := watchtools.UntilWithSync(ctx, l, of, nil, done)
-	return err
-}
-
 // followFrom watches from a version on, for events that a new list would not have: deletions.
 func followFrom(ctx context.Context, l cache.ListerWatcher, version string, done func(watch.Event) (bool, error)) error {
 	_, err := watchtools.Until(ctx, version, l, done)
@@ -86,24 +79,33 @@ func one(name string) metav1.ListOptions {
 	return metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String()}
 }
 
-func (o Options) awaitRollout(ctx context.Context, name string) error {
-	what := fmt.Sprintf("deployment %s/%s", o.Client.Namespace, name)
-	reason := "it does not exist"
-	l := watched(o.Client.Core.AppsV1().Deployments(o.Client.Namespace), one(name))
-	err := follow(ctx, l, &appsv1.Deployment{}, func(e watch.Event) (bool, error) {
-		d, ok := e.Object.(*appsv1.Deployment)
+// awaitObject waits until what is listed has an object that waits for nothing, as reason says. It
+// returns the last reason.
+func awaitObject[T runtime.Object](ctx context.Context, o Options, l cache.ListerWatcher, of T, what, done string, reason func(T) string) (last string, err error) {
+	last = "it does not exist"
+	_, err = watchtools.UntilWithSync(ctx, l, of, nil, func(e watch.Event) (bool, error) {
+		object, ok := e.Object.(T)
 		if !ok || e.Type == watch.Deleted {
 			return false, nil
 		}
-		if reason = check.RolledOut(d); reason != "" {
-			o.Progress.Wait("%s: %s", what, reason)
+		if last = reason(object); last != "" {
+			o.Progress.Wait("%s: %s", what, last)
 		}
-		return reason == "", nil
+		return last == "", nil
 	})
+	if err == nil {
+		o.Progress.Step("%s: %s", what, done)
+	}
+	return last, err
+}
+
+func (o Options) awaitRollout(ctx context.Context, name string) error {
+	what := fmt.Sprintf("deployment %s/%s", o.Client.Namespace, name)
+	l := watched(o.Client.Core.AppsV1().Deployments(o.Client.Namespace), one(name))
+	reason, err := awaitObject(ctx, o, l, &appsv1.Deployment{}, what, "ready", check.RolledOut)
 	if err != nil {
 		return o.notReady(ctx, what, reason, err)
 	}
-	o.Progress.Step("%s: ready", what)
 	return nil
 }
 
@@ -141,21 +143,15 @@ func waitsFor(p *corev1.Pod) string {
 func (o Options) awaitBundle(ctx context.Context, name string) error {
 	what := "MutatingWebhookConfiguration " + name
 	l := watched(o.Client.Core.AdmissionregistrationV1().MutatingWebhookConfigurations(), one(name))
-	err := follow(ctx, l, &admission.MutatingWebhookConfiguration{}, func(e watch.Event) (bool, error) {
-		c, ok := e.Object.(*admission.MutatingWebhookConfiguration)
-		if !ok || e.Type == watch.Deleted {
-			return false, nil
-		}
+	_, err := awaitObject(ctx, o, l, &admission.MutatingWebhookConfiguration{}, what, "has the certificates", func(c *admission.MutatingWebhookConfiguration) string {
 		if slices.ContainsFunc(c.Webhooks, func(w admission.MutatingWebhook) bool { return len(w.ClientConfig.CABundle) == 0 }) {
-			o.Progress.Wait("%s: has no certificates yet", what)
-			return false, nil
+			return "has no certificates yet"
 		}
-		return true, nil
+		return ""
 	})
 	if err != nil {
 		return fmt.Errorf("waiting until the control plane has written the certificates into %s: %w", what, err)
 	}
-	o.Progress.Step("%s: has the certificates", what)
 	return nil
 }
 
@@ -173,19 +169,18 @@ func (o Options) awaitRoots(ctx context.Context) error {
 	}
 	all := len(without)
 	l := watched(o.Client.Core.CoreV1().ConfigMaps(metav1.NamespaceAll), one(contract.RootConfigMap))
-	err = follow(ctx, l, &corev1.ConfigMap{}, func(e watch.Event) (bool, error) {
-		if m, ok := e.Object.(*corev1.ConfigMap); ok && e.Type != watch.Deleted && m.Data[contract.RootKey] != "" {
+	_, err = awaitObject(ctx, o, l, &corev1.ConfigMap{}, "roots", fmt.Sprintf("in %d namespaces", all), func(m *corev1.ConfigMap) string {
+		if m.Data[contract.RootKey] != "" {
 			delete(without, m.Namespace)
 		}
-		if len(without) > 0 {
-			o.Progress.Wait("roots: in %d of %d namespaces", all-len(without), all)
+		if len(without) == 0 {
+			return ""
 		}
-		return len(without) == 0, nil
+		return fmt.Sprintf("in %d of %d namespaces", all-len(without), all)
 	})
 	if err != nil {
 		return fmt.Errorf("waiting until the roots are in %d more of %d namespaces: %w", len(without), all, err)
 	}
-	o.Progress.Step("roots: in %d namespaces", all)
 	return nil
 }
 
