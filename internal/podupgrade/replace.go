@@ -24,6 +24,7 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 
 	"outrider.dev/internal/contract"
+	"outrider.dev/internal/mesh/objects"
 )
 
 // An Exec runs a command in a pod's proxy container and returns what it printed.
@@ -116,7 +117,7 @@ func (r *roll) await(ctx context.Context, c Candidate, before string) error {
 		case s.State.Terminated != nil:
 			last = fmt.Sprintf("the proxy ended with status %d: %s", s.State.Terminated.ExitCode, s.State.Terminated.Message)
 			return false, nil
-		case !podReady(pod):
+		case !objects.PodReady(&pod.Status):
 			last = "the pod is not ready"
 			return false, nil
 		}
@@ -130,15 +131,6 @@ func (r *roll) await(ctx context.Context, c Candidate, before string) error {
 
 // errGone is no failure of the upgrade: the pod's successor gets the new proxy.
 var errGone = errors.New("the pod has been deleted meanwhile")
-
-func podReady(pod *corev1.Pod) bool {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
-}
 
 // follow calls done with a pod and each of its changes until it says so.
 func (r *roll) follow(ctx context.Context, namespace, name string, done func(*corev1.Pod) (bool, error)) (*corev1.Pod, error) {

@@ -35,7 +35,7 @@ func Pod(p *corev1.Pod) (*mesh.WorkloadSpec, error) {
 			Proxied: proxied(p), Own: hasContainer(p, contract.ProxyContainer), HostNetwork: p.Spec.HostNetwork,
 		},
 		Hostname: p.Spec.Hostname, Subdomain: p.Spec.Subdomain,
-		Ready: podReady(&p.Status), Kept: kept(&p.Status), Terminating: p.DeletionTimestamp != nil,
+		Ready: PodReady(&p.Status), Kept: kept(&p.Status), Terminating: p.DeletionTimestamp != nil,
 	}
 	c.name("spec.serviceAccountName", out.ServiceAccount)
 	for i := range p.Spec.Containers {
@@ -69,8 +69,8 @@ func hasContainer(p *corev1.Pod, names ...string) bool {
 	return slices.ContainsFunc(p.Spec.Containers, is) || slices.ContainsFunc(p.Spec.InitContainers, is)
 }
 
-// podReady treats a pod without a status as ready: a manifest written by hand has none.
-func podReady(s *corev1.PodStatus) bool {
+// PodReady treats a pod without a status as ready: a manifest written by hand has none.
+func PodReady(s *corev1.PodStatus) bool {
 	for _, condition := range s.Conditions {
 		if condition.Type == corev1.PodReady {
 			return condition.Status == corev1.ConditionTrue
