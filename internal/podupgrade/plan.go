@@ -11,6 +11,7 @@ package podupgrade
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -117,7 +118,7 @@ func (p *planner) judge(ctx context.Context, pod *corev1.Pod) (c Candidate, has 
 	}
 	c = Candidate{
 		Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Node: pod.Spec.NodeName,
-		From: container.Image, State: Cannot, workload: workloadOf(pod), pullSecrets: pod.Spec.ImagePullSecrets, statusPort: statusPort(pod),
+		From: container.Image, State: Cannot, workload: workloadOf(pod), pullSecrets: pod.Spec.ImagePullSecrets, statusPort: statusPort(container),
 	}
 	switch {
 	case pod.DeletionTimestamp != nil:
@@ -144,13 +145,18 @@ func (p *planner) judge(ctx context.Context, pod *corev1.Pod) (c Candidate, has 
 	return c, true
 }
 
-// statusPort is the agent's port, by the annotation or the default. Where a ProxyConfig alone says
-// another one the announcement finds no agent, and nothing is changed.
-func statusPort(pod *corev1.Pod) string {
-	if n, err := strconv.ParseUint(pod.Annotations[contract.StatusPortAnnotation], 10, 16); err == nil && n > 0 {
-		return strconv.FormatUint(n, 10)
+// statusPort is the agent's port. Injection has written it into the proxy's configuration wherever
+// it is not the default: by the annotation, a ProxyConfig, or the values.
+func statusPort(proxy *corev1.Container) string {
+	config := struct {
+		StatusPort uint16 `json:"statusPort"`
+	}{contract.StatusPort}
+	for _, e := range proxy.Env {
+		if e.Name == "PROXY_CONFIG" {
+			_ = json.Unmarshal([]byte(e.Value), &config) // not readable: the default, as for the agent of such a pod
+		}
 	}
-	return strconv.Itoa(contract.StatusPort)
+	return strconv.Itoa(int(config.StatusPort))
 }
 
 // proxyOf is the proxy's container, as a plain or as a native sidecar.

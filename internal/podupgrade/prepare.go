@@ -23,7 +23,7 @@ const pullTimeout = 5 * time.Minute
 
 // prepare has the node of c run the image once.
 func (r *roll) prepare(ctx context.Context, c Candidate) error {
-	ctx, cancel := context.WithTimeout(ctx, pullTimeout)
+	ctx, cancel := context.WithTimeout(ctx, r.pull)
 	defer cancel()
 	pod := runOnce(c)
 	pods := r.Client.CoreV1().Pods(c.Namespace)
@@ -58,7 +58,7 @@ func (r *roll) prepare(ctx context.Context, c Candidate) error {
 		return p.Status.Phase == corev1.PodSucceeded, nil
 	})
 	if errors.Is(err, context.DeadlineExceeded) {
-		err = fmt.Errorf("not run within %s: %s", pullTimeout, last)
+		err = fmt.Errorf("not run within %s: %s", r.pull, last)
 	}
 	if err != nil {
 		return fmt.Errorf("%s does not run on node %s: %w", c.To, c.Node, err)

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -57,7 +58,7 @@ func NewExec(config *rest.Config, client kubernetes.Interface) Exec {
 func (r *roll) announce(ctx context.Context, c Candidate) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	out, err := r.Exec(ctx, c.Namespace, c.Name, "outrider-agent", "request", "POST", "/replace", "--debug-port", c.statusPort)
+	out, err := r.Exec(ctx, c.Namespace, c.Name, "outrider-agent", "request", "POST", "/replace", "--debug-port", c.statusPort, "--status-port", c.statusPort)
 	if err != nil {
 		return fmt.Errorf("its agent cannot drain for a replacement: %s: %w", firstOf(out), err)
 	}
@@ -70,15 +71,20 @@ func firstOf(out string) string {
 	return line[:min(len(line), 200)]
 }
 
-// setImage changes the proxy's image in a pod, and nothing else. It fails for another pod of that
-// name.
-func (r *roll) setImage(ctx context.Context, c Candidate, image string) error {
+// get returns the pod of c. Another pod of its name is none, nor one that is being deleted.
+func (r *roll) get(ctx context.Context, c Candidate) (*corev1.Pod, error) {
 	pod, err := r.Client.CoreV1().Pods(c.Namespace).Get(ctx, c.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) || err == nil && (pod.UID != c.UID || pod.DeletionTimestamp != nil) {
+		return nil, errGone
+	}
+	return pod, err
+}
+
+// setImage changes the proxy's image in a pod, and nothing else.
+func (r *roll) setImage(ctx context.Context, c Candidate, image string) error {
+	pod, err := r.get(ctx, c)
 	if err != nil {
 		return err
-	}
-	if pod.UID != c.UID {
-		return errors.New("it is another pod by now")
 	}
 	list := "containers"
 	for _, init := range pod.Spec.InitContainers {
@@ -161,6 +167,9 @@ func (r *roll) follow(ctx context.Context, namespace, name string, done func(*co
 		}
 		return done(pod)
 	})
+	if ctx.Err() != nil && wait.Interrupted(err) { // client-go has an error of its own for the end of ctx
+		err = ctx.Err()
+	}
 	if event == nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package podupgrade
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,8 @@ type Options struct {
 	MaxUnavailable int           // proxies that are replaced at a time, and a quarter of a workload's (at least one); default 1
 	Timeout        time.Duration // for one pod to get ready; default DefaultTimeout
 	Progress       func(Event)   // called for each step, by one goroutine at a time; default: none
+
+	pull time.Duration // for a node to pull and run the image; default pullTimeout
 }
 
 // A Step is what happened to a pod.
@@ -69,6 +72,7 @@ func Run(ctx context.Context, all []Candidate, o Options) (Result, error) {
 	if r.Timeout <= 0 {
 		r.Timeout = DefaultTimeout
 	}
+	r.pull = cmp.Or(r.pull, pullTimeout)
 	var due []Candidate
 	for _, c := range all {
 		if c.State == Due {
@@ -98,7 +102,7 @@ func (r *roll) replaceAll(ctx context.Context, all, due []Candidate) error {
 	for range min(r.MaxUnavailable, len(due)) {
 		workers.Go(func() {
 			for c, more := q.next(); more; c, more = q.next() {
-				if !r.replace(ctx, c) {
+				if !r.replace(ctx, c) || ctx.Err() != nil {
 					q.stop()
 				}
 				q.done(c)
@@ -116,31 +120,40 @@ func (r *roll) replaceAll(ctx context.Context, all, due []Candidate) error {
 // replace replaces one pod's proxy, and reports whether to go on.
 func (r *roll) replace(ctx context.Context, c Candidate) bool {
 	// What has begun is brought to an end, also when the caller gives up: a pod is not left between.
-	whole := context.WithoutCancel(ctx)
-	pod, err := r.Client.CoreV1().Pods(c.Namespace).Get(ctx, c.Name, metav1.GetOptions{})
-	if err != nil || pod.UID != c.UID {
-		return r.end(Event{Pod: c, Step: Gone})
+	ctx = context.WithoutCancel(ctx)
+	fail := func(err error) bool {
+		if errors.Is(err, errGone) {
+			return r.end(Event{Pod: c, Step: Gone})
+		}
+		return r.end(Event{Pod: c, Step: Failed, Err: err})
+	}
+	pod, err := r.get(ctx, c)
+	if err != nil {
+		return fail(err)
 	}
 	before := statusOf(pod, contract.ProxyContainer)
 	if before == nil {
-		return r.end(Event{Pod: c, Step: Failed, Err: errors.New("the kubelet reports no proxy")})
+		return fail(errors.New("the kubelet reports no proxy"))
 	}
 	if err := r.announce(ctx, c); err != nil {
-		return r.end(Event{Pod: c, Step: Failed, Err: err})
+		if _, gone := r.get(ctx, c); errors.Is(gone, errGone) {
+			err = gone
+		}
+		return fail(err)
 	}
 	begin := time.Now()
 	if err := r.setImage(ctx, c, c.To); err != nil {
-		return r.end(Event{Pod: c, Step: Failed, Err: fmt.Errorf("changing its image: %w", err)})
+		return fail(fmt.Errorf("changing its image: %w", err))
 	}
 	r.tell(Event{Pod: c, Step: Replacing})
-	err = r.await(whole, c, before.ContainerID)
+	err = r.await(ctx, c, before.ContainerID)
 	switch {
 	case errors.Is(err, errGone):
-		return r.end(Event{Pod: c, Step: Gone})
+		return fail(err)
 	case err != nil:
-		return r.end(r.rollBack(whole, c, err))
+		return r.end(r.rollBack(ctx, c, err))
 	}
-	return r.end(Event{Pod: c, Step: Replaced, Took: time.Since(begin), Restarts: r.restarted(whole, pod)})
+	return r.end(Event{Pod: c, Step: Replaced, Took: time.Since(begin), Restarts: r.restarted(ctx, pod)})
 }
 
 // rollBack gives a pod the image that it had.
