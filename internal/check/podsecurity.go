@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"outrider.dev/internal/contract"
-	"outrider.dev/internal/controlplane/webhook"
 	"outrider.dev/internal/pod/inject"
 )
 
@@ -68,7 +67,7 @@ func (s *survey) passes(ctx context.Context, n corev1.Namespace) bool {
 	if err != nil {
 		return false
 	}
-	o := inject.Options{Values: values, OwnLabels: len(webhook.OtherInjectors(configurations)) > 0}
+	o := inject.Options{Values: values, OwnLabels: len(inject.OtherInjectors(configurations)) > 0}
 	return !slices.ContainsFunc(templates, func(t corev1.PodTemplateSpec) bool {
 		pod, err := inject.Stripped(&corev1.Pod{ObjectMeta: t.ObjectMeta, Spec: t.Spec})
 		if err != nil {
