@@ -305,7 +305,7 @@ func agentConfigOf(in input, s settings, r *report) (string, error) {
 	if _, ok := fields["discoveryAddress"]; !ok {
 		fields["discoveryAddress"] = in.o.controlPlane()
 	}
-	if s.port != contract.StatusPort {
+	if _, set := fields["statusPort"]; set || s.port != contract.StatusPort {
 		fields["statusPort"] = s.port
 	}
 	text, err := agentFields(fields)
