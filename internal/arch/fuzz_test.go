@@ -50,7 +50,7 @@ var targets = map[string]string{
 	"internal/image/lookup FuzzDocument":                           "manifests and indexes of registries",
 	"internal/image/lookup FuzzConfiguration":                      "configurations of images of registries",
 	"cmd/outrider FuzzProxyStatus":                                 "answers of a control plane",
-	"internal/bugreport FuzzMask":                                  "texts and objects with secrets",
+	"internal/mask FuzzMask":                                       "texts and objects with secrets",
 	"cmd/outrider-agent FuzzReasons":                               "answers of a readiness port",
 	"internal/agent/identity FuzzAnswer":                           "answers of the certificate service",
 	"internal/agent/identity FuzzDiscoveryRequest":                 "requests of Envoy for secrets",

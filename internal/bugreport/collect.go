@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"outrider.dev/internal/controlplane/debugapi"
+	"outrider.dev/internal/mask"
 	"outrider.dev/internal/podupgrade"
 	"outrider.dev/internal/replicas"
 )
@@ -238,7 +239,7 @@ func (r *report) answer(f File, text []byte) error {
 	if json.Unmarshal(text, &v) == nil {
 		return r.json(f, v)
 	}
-	return r.add(f, r.mask.text(text))
+	return r.add(f, r.mask.Text(text))
 }
 
 // summaries adds which resources the first proxies of the namespace have, without their bodies.
@@ -319,8 +320,8 @@ func (r *report) pods() error {
 // pod adds a pod and the logs of its containers. The values of its variables that are secret are
 // masked in its logs too.
 func (r *report) pod(dir string, p *corev1.Pod) error {
-	r.mask = &masker{}
-	defer func() { r.mask = &masker{} }()
+	r.mask = &mask.Masker{}
+	defer func() { r.mask = &mask.Masker{} }()
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(p)
 	if err != nil {
 		return err
@@ -366,7 +367,7 @@ func (r *report) log(dir string, p *corev1.Pod, container string, previous bool)
 		return nil
 	}
 	lost := len(text) > r.Log || bytes.Count(text, []byte("\n")) >= maxLines
-	text, cut := tail(r.mask.text(text), r.Log)
+	text, cut := tail(r.mask.Text(text), r.Log)
 	f := File{Path: path.Join(dir, name), Kind: Log, Namespace: p.Namespace, Pod: p.Name, Container: container, Previous: previous,
 		Truncated: cut || lost}
 	return r.add(f, text)

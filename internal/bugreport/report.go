@@ -2,7 +2,7 @@
 // work: versions, checks, logs, what the control plane serves, and the objects of both.
 //
 // It reads and changes nothing. Of Secrets it reads the record of the release alone, and secrets in
-// texts and objects are masked (mask.go). Each read has its own limits of time and size; one that fails is a line in errors.txt.
+// texts and objects are masked ([mask.Masker]). Each read has its own limits of time and size; one that fails is a line in errors.txt.
 // docs/troubleshooting.md has the layout (archive.go), which tools may read.
 package bugreport
 
@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"outrider.dev/internal/kubeclient"
+	"outrider.dev/internal/mask"
 	"outrider.dev/internal/replicas"
 )
 
@@ -59,7 +60,7 @@ type report struct {
 	Options
 	*archive
 	ctx  context.Context // of the reads; the caller's own ends the whole
-	mask *masker
+	mask *mask.Masker
 	set  *replicas.Set
 }
 
@@ -68,7 +69,7 @@ func Write(ctx context.Context, w io.Writer, o Options) error {
 	o = o.defaults()
 	reading, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
-	r := &report{Options: o, archive: newArchive(w, o.Version, o.now, o.Size), ctx: reading, mask: &masker{}, set: replicas.In(o.Client, o.ControlPlane)}
+	r := &report{Options: o, archive: newArchive(w, o.Version, o.now, o.Size), ctx: reading, mask: &mask.Masker{}, set: replicas.In(o.Client, o.ControlPlane)}
 	defer r.set.Close()
 	for _, part := range []struct {
 		what string
@@ -179,7 +180,7 @@ func (r *report) plain(v any) (any, error) {
 	if err := json.Unmarshal(text, &out); err != nil {
 		return nil, err
 	}
-	return r.mask.value(out), nil
+	return r.mask.Value(out), nil
 }
 
 func (r *report) versions() error {

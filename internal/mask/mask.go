@@ -1,4 +1,9 @@
-package bugreport
+// Package mask takes secrets out of texts and objects that are shown or handed on: values of
+// variables, fields and flags whose names look secret, tokens, private keys, headers, passwords in
+// URLs, and keys of well-known services. It rather masks too much.
+//
+// A secret that neither its form nor its name tells stays.
+package mask
 
 import (
 	"bytes"
@@ -8,8 +13,8 @@ import (
 	"strings"
 )
 
-// masked stands where a secret was.
-const masked = "(masked)"
+// Masked stands where a secret was.
+const Masked = "(masked)"
 
 // A rule masks what it matches, up to its first group, which stays. It is tried on lines that have
 // one of the hints, in small letters: that is much faster.
@@ -40,19 +45,19 @@ var privateKeys = []*regexp.Regexp{
 // rules are for lines of any text. They rather mask too much.
 var rules = []rule{
 	// JSON Web Tokens, signed or encrypted.
-	{[]string{"eyj"}, regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{5,}(?:\.[A-Za-z0-9_-]*){2,4}`), masked},
+	{[]string{"eyj"}, regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{5,}(?:\.[A-Za-z0-9_-]*){2,4}`), Masked},
 	// Headers, as HTTP, JSON, YAML and Envoy's log write them.
-	{[]string{"authorization", "api-key", "auth-token", "cookie", "bearer", "basic"}, regexp.MustCompile(`(?i)((?:authorization|x-api-key|x-auth-token|set-cookie|cookie)\\?["']?[ \t]*[:=,][ \t]*\\?["']?)[^"'\r\n]+`), "${1}" + masked},
-	{[]string{"authorization", "api-key", "auth-token", "cookie", "bearer", "basic"}, regexp.MustCompile(`(?i)\b((?:bearer|basic)[ \t]+)[A-Za-z0-9._~+/=-]{6,}`), "${1}" + masked},
+	{[]string{"authorization", "api-key", "auth-token", "cookie", "bearer", "basic"}, regexp.MustCompile(`(?i)((?:authorization|x-api-key|x-auth-token|set-cookie|cookie)\\?["']?[ \t]*[:=,][ \t]*\\?["']?)[^"'\r\n]+`), "${1}" + Masked},
+	{[]string{"authorization", "api-key", "auth-token", "cookie", "bearer", "basic"}, regexp.MustCompile(`(?i)\b((?:bearer|basic)[ \t]+)[A-Za-z0-9._~+/=-]{6,}`), "${1}" + Masked},
 	// User and password of a URL.
-	{[]string{"://"}, regexp.MustCompile(`(://)[^\s/"'<>]+@`), "${1}" + masked + "@"},
+	{[]string{"://"}, regexp.MustCompile(`(://)[^\s/"'<>]+@`), "${1}" + Masked + "@"},
 	// name=value, name: value, "name": "value", --name value. Quotes stay.
-	{words, regexp.MustCompile(`(?i)(` + named + `\\?")(?:[^"\\]|\\[^"])+`), "${1}" + masked},
-	{words, regexp.MustCompile(`(?i)(` + named + `')[^']+`), "${1}" + masked},
-	{words, regexp.MustCompile(`(?i)(` + named + `)[^\s,;&"'}\])\\({\[][^\s,;&"'}\])]*`), "${1}" + masked},
-	{words, regexp.MustCompile(`(?i)(--?[\w-]*` + secretWord + `[\w-]*[ \t]+)(?:"[^"]*"|'[^']*'|[^\s"'-][^\s"']*)`), "${1}" + masked},
+	{words, regexp.MustCompile(`(?i)(` + named + `\\?")(?:[^"\\]|\\[^"])+`), "${1}" + Masked},
+	{words, regexp.MustCompile(`(?i)(` + named + `')[^']+`), "${1}" + Masked},
+	{words, regexp.MustCompile(`(?i)(` + named + `)[^\s,;&"'}\])\\({\[][^\s,;&"'}\])]*`), "${1}" + Masked},
+	{words, regexp.MustCompile(`(?i)(--?[\w-]*` + secretWord + `[\w-]*[ \t]+)(?:"[^"]*"|'[^']*'|[^\s"'-][^\s"']*)`), "${1}" + Masked},
 	// Keys of well-known services, by their form.
-	{[]string{"gh", "glpat", "xox", "akia", "asia"}, regexp.MustCompile(`\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|xox[abprs]-[\w-]{10,}|(?:AKIA|ASIA)[A-Z0-9]{16})\b`), masked},
+	{[]string{"gh", "glpat", "xox", "akia", "asia"}, regexp.MustCompile(`\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|xox[abprs]-[\w-]{10,}|(?:AKIA|ASIA)[A-Z0-9]{16})\b`), Masked},
 }
 
 // Names: those of variables and headers, whose value is a text of the author's; and those of other
@@ -67,28 +72,28 @@ var (
 // name of an object, a number or a switch as value.
 var noSecrets = []string{"secretName", "imagePullSecrets", "imagePullSecret", "secrets", "automountServiceAccountToken", "serviceAccountToken", "tokenExpirationSeconds", "secretKeyRef", "secretRef"}
 
-// A masker takes secrets out of texts and objects. The values that it has found in the fields of an
+// A Masker takes secrets out of texts and objects. The values that it has found in the fields of an
 // object it takes out of the texts that come later too, such as the logs of that pod.
-type masker struct{ values []string }
+type Masker struct{ values []string }
 
 // minValue is the shortest value that is masked wherever it stands: "true" is everywhere.
 const minValue = 8
 
-func (m *masker) learn(value string) string {
+func (m *Masker) learn(value string) string {
 	if len(value) >= minValue && !slices.Contains(m.values, value) {
 		m.values = append(m.values, value)
 	}
-	return masked
+	return Masked
 }
 
-// text masks a text, such as a log.
-func (m *masker) text(b []byte) []byte {
+// Text masks a text, such as a log.
+func (m *Masker) Text(b []byte) []byte {
 	for _, v := range m.values {
-		b = bytes.ReplaceAll(b, []byte(v), []byte(masked))
+		b = bytes.ReplaceAll(b, []byte(v), []byte(Masked))
 	}
 	if bytes.Contains(b, []byte("PRIVATE KEY")) {
 		for _, r := range privateKeys {
-			b = r.ReplaceAll(b, []byte(masked))
+			b = r.ReplaceAll(b, []byte(Masked))
 		}
 	}
 	var out bytes.Buffer
@@ -104,8 +109,8 @@ func (m *masker) text(b []byte) []byte {
 	return out.Bytes()
 }
 
-// value masks a value of JSON.
-func (m *masker) value(v any) any {
+// Value masks a value of JSON, in place.
+func (m *Masker) Value(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
 		return m.object(v)
@@ -117,7 +122,7 @@ func (m *masker) value(v any) any {
 	return v
 }
 
-func (m *masker) object(o map[string]any) map[string]any {
+func (m *Masker) object(o map[string]any) map[string]any {
 	if name, ok := o["name"].(string); ok && secretVariable.MatchString(name) { // a variable, or a header of a probe
 		if value, ok := o["value"].(string); ok && value != "" {
 			o["value"] = m.learn(value)
@@ -128,13 +133,13 @@ func (m *masker) object(o map[string]any) map[string]any {
 			o[key] = m.whole(v)
 			continue
 		}
-		o[key] = m.value(v)
+		o[key] = m.Value(v)
 	}
 	return o
 }
 
 // whole masks each text of a value whose name says that it is secret.
-func (m *masker) whole(v any) any {
+func (m *Masker) whole(v any) any {
 	switch v := v.(type) {
 	case string:
 		if v == "" {
@@ -152,7 +157,7 @@ func (m *masker) whole(v any) any {
 }
 
 // list masks the elements; the one after a flag such as --password too.
-func (m *masker) list(all []any) []any {
+func (m *Masker) list(all []any) []any {
 	for i, v := range all {
 		flag, isText := "", false
 		if i > 0 {
@@ -162,23 +167,26 @@ func (m *masker) list(all []any) []any {
 			all[i] = m.learn(value)
 			continue
 		}
-		all[i] = m.value(v)
+		all[i] = m.Value(v)
 	}
 	return all
 }
 
 // string masks a text; one that is an object in JSON, as annotations are that keep an object, stays
 // one.
-func (m *masker) string(s string) string {
+func (m *Masker) string(s string) string {
 	if t := strings.TrimSpace(s); strings.HasPrefix(t, "{") || strings.HasPrefix(t, "[") {
 		var v any
 		d := json.NewDecoder(strings.NewReader(t))
 		d.UseNumber()
 		if d.Decode(&v) == nil && !d.More() {
-			if out, err := json.Marshal(m.value(v)); err == nil {
+			if out, err := json.Marshal(m.Value(v)); err == nil {
 				return string(out)
 			}
 		}
 	}
-	return string(m.text([]byte(s)))
+	return string(m.Text([]byte(s)))
 }
+
+// Line masks one line of text.
+func Line(line []byte) []byte { return new(Masker).Text(line) }
