@@ -123,9 +123,10 @@ var arrows = map[string][]string{
 
 	"cmd/outrider": {"internal/bugreport", pflag, "internal/manifest", "internal/podrestart", "internal/rotate", "internal/replicas", "internal/report", "k8s.io/apimachinery/pkg/labels", "internal/check", "internal/install", "internal/podupgrade", "internal/kubeclient", "internal/cli", "internal/contract", "internal/view", "internal/capture", "internal/capture/iptables", "internal/capture/nftables", "internal/capture/setup", "internal/controlplane/debugapi", "internal/image/lookup", "internal/lint", "internal/lint/finding", "internal/lint/source", "internal/model/kubelet", "internal/model/scenario", "internal/model/simulate", "internal/model/verify",
 		"internal/pod/inject", "internal/pod/offline", "internal/pod/plan", "internal/pod/podspec", "internal/run/demo", "internal/run/localpod", "startup", "k8s.io/api", cobra},
-	"internal/podrestart": {"internal/pod/inject", "internal/contract", "internal/controlplane/webhook", "internal/podupgrade", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
-	"internal/bugreport":  {"internal/mask", "internal/controlplane/debugapi", "internal/kubeclient", "internal/podupgrade", "internal/replicas", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/yaml"},
-	"internal/mask":       {},
+	"internal/podrestart":         {"internal/pod/inject", "internal/contract", "internal/controlplane/webhook", "internal/podupgrade", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
+	"internal/bugreport":          {"internal/mask", "internal/controlplane/debugapi", "internal/kubeclient", "internal/podupgrade", "internal/replicas", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/yaml"},
+	"internal/mask":               {},
+	"internal/evidence/timestamp": {},
 	"cmd/outrider-agent": {"startup", "internal/wire", "internal/agent/config", "internal/agent/gate", "internal/agent/proxy", "internal/agent/readiness", "internal/agent/state", "internal/agent/status", "internal/capture", "internal/capture/iptables", "internal/capture/nftables",
 		"internal/capture/setup", "internal/cli", cobra, pflag, sys},
 	"cmd/outriderd": {"github.com/KimMachineGun/automemlimit/memlimit", "internal/image/lookup", "internal/controlplane/kube", "internal/controlplane/webhook", "sigs.k8s.io/yaml", "internal/cli", "internal/controlplane", "internal/controlplane/ca", "internal/mesh", cobra},

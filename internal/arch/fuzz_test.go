@@ -58,6 +58,7 @@ var targets = map[string]string{
 	"internal/controlplane/files FuzzManifest": "a folder of manifests, and objects of internal/mesh/objects",
 	"internal/image FuzzImage":                 "names in images that are written",
 	"internal/image/lookup FuzzCredentials":    "Docker's config.json",
+	"internal/evidence/timestamp FuzzFind":     "times in lines of logs",
 	"internal/lint FuzzLint":                   "manifests, linted and fixed",
 	"internal/manifest FuzzSmallChange":        "manifests, edited",
 	"internal/manifest FuzzSplit":              "documents of a file",

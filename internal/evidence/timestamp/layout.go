@@ -1,0 +1,148 @@
+package timestamp
+
+import (
+	"bytes"
+	"time"
+)
+
+// A Prefix is what stands before each line that a program wrote.
+type Prefix string
+
+// The prefixes.
+const (
+	NoPrefix Prefix = ""
+	Kubectl  Prefix = "kubectl --timestamps" // 2026-11-24T03:18:19.480123456Z text
+	CRI      Prefix = "CRI"                  // 2026-11-24T03:18:19.480123456Z stdout F text: a node's file
+)
+
+// A Layout is how the lines of one log have their times.
+type Layout struct {
+	Prefix Prefix
+	Form   Form // empty: no line has a time of its own
+	Column int  // where most of them begin
+}
+
+// A Reading is one line, taken apart.
+type Reading struct {
+	Written, Own       Stamp // by the container runtime, by the program
+	HasWritten, HasOwn bool
+	Text               []byte // without the prefix
+	Continues          bool   // it belongs to the line before: a stack trace, a text of several lines
+}
+
+// Learn returns the layout on which the first lines of a log agree.
+func Learn(lines [][]byte) Layout {
+	l := Layout{Prefix: prefixOf(lines)}
+	type vote struct {
+		form   Form
+		column int
+	}
+	votes := map[vote]int{}
+	best := 0
+	for _, line := range lines {
+		text, _, _ := l.cut(line)
+		if s, ok := Find(text); ok {
+			v := vote{s.Form, s.At}
+			votes[v]++
+			if votes[v] > best {
+				best, l.Form, l.Column = votes[v], v.form, v.column
+			}
+		}
+	}
+	return l
+}
+
+// prefixOf returns the prefix that all lines have, stack traces too: with the nine digits that
+// a kubelet writes.
+func prefixOf(lines [][]byte) Prefix {
+	cri, with, seen := 0, 0, 0
+	for _, line := range lines {
+		if len(line) == 0 {
+			continue
+		}
+		seen++
+		rest, _, ok := cutStamp(line)
+		if !ok {
+			return NoPrefix
+		}
+		with++
+		if _, ok := cutStream(rest); ok {
+			cri++
+		}
+	}
+	switch {
+	case with == 0 || with < seen:
+		return NoPrefix
+	case cri == with:
+		return CRI
+	}
+	for _, line := range lines { // containerd leaves zeros out, kubectl does not
+		if _, s, _ := cutStamp(line); len(line) > 0 && s.Resolution != 1 {
+			return NoPrefix
+		}
+	}
+	return Kubectl
+}
+
+// cutStamp removes a stamp of RFC 3339 and the space after it.
+func cutStamp(line []byte) ([]byte, Stamp, bool) {
+	if len(line) < len("2006-01-02T15:04:05Z") || line[10] != 'T' || !digit(line, 0) {
+		return line, Stamp{}, false
+	}
+	s, ok := at(line, 0, true)
+	if !ok || s.Form != ISO || !s.Zoned || s.Resolution == time.Second {
+		return line, Stamp{}, false
+	}
+	if s.End < len(line) && line[s.End] != ' ' {
+		return line, Stamp{}, false
+	}
+	return line[min(s.End+1, len(line)):], s, true
+}
+
+// cutStream removes "stdout F " of CRI; P is a part of a line that the runtime has cut.
+func cutStream(text []byte) ([]byte, bool) {
+	for _, p := range []string{"stdout F", "stderr F", "stdout P", "stderr P"} {
+		if rest, ok := bytes.CutPrefix(text, []byte(p)); ok && (len(rest) == 0 || rest[0] == ' ') {
+			return rest[min(1, len(rest)):], true
+		}
+	}
+	return text, false
+}
+
+func (l Layout) cut(line []byte) (text []byte, written Stamp, ok bool) {
+	if l.Prefix == NoPrefix {
+		return line, Stamp{}, false
+	}
+	text, written, ok = cutStamp(line)
+	if ok && l.Prefix == CRI {
+		text, _ = cutStream(text)
+	}
+	return text, written, ok
+}
+
+// Read takes a line apart. A line without a time where the others have one belongs to the one
+// before it.
+func (l Layout) Read(line []byte) Reading {
+	var r Reading
+	r.Text, r.Written, r.HasWritten = l.cut(line)
+	if l.Form == "" {
+		r.Continues = indented(r.Text)
+		return r
+	}
+	if indented(r.Text) && l.Column == 0 {
+		r.Continues = true
+		return r
+	}
+	if l.Form != JSON && l.Column < len(r.Text) && beginsToken(r.Text, l.Column) {
+		r.Own, r.HasOwn = at(r.Text, l.Column, l.Column == skipColours(r.Text, 0))
+		r.HasOwn = r.HasOwn && r.Own.Form == l.Form
+	}
+	if !r.HasOwn {
+		r.Own, r.HasOwn = Find(r.Text)
+	}
+	r.Continues = !r.HasOwn
+	return r
+}
+
+// indented reports whether a line begins as those of stack traces do.
+func indented(text []byte) bool { return len(text) > 0 && (text[0] == ' ' || text[0] == '\t') }

@@ -1,0 +1,200 @@
+// Package timestamp finds the time in a line of a log: of the usual runtimes, in any of their
+// layouts, with as much of it as is there.
+//
+// A [Stamp] says what the line has, and no more: its resolution, and whether the line names a zone,
+// a year, a date. [Learn] finds the [Layout] of a log from its first lines, [Layout.Read] takes a
+// line apart: what the container runtime wrote before it, the program's own stamp, the text. [Fits]
+// are the zones in which stamps without a zone lie in a given span; it is for the caller to conclude.
+//
+// There is one scanner and no regular expression: a log of a gigabyte is read in seconds.
+package timestamp
+
+import (
+	"bytes"
+	"time"
+)
+
+// A Stamp is a time as a line has it.
+type Stamp struct {
+	Wall       time.Time     // of UTC if Zoned; else the digits, as if they were of UTC
+	Resolution time.Duration // the instant is in [Wall, Wall+Resolution)
+	Zoned      bool          // the line has the zone, or an epoch
+	NoYear     bool          // Wall is in year 0
+	NoDate     bool          // Wall is at January 1st of year 0
+	Form       Form
+	At, End    int // where in the line
+}
+
+// A Form is a way to write a time.
+type Form string
+
+// The forms.
+const (
+	ISO   Form = "iso"   // 2026-11-24T03:18:19.480Z, 2026/11/24 03:18:19, 2026-11-24 03:18:19,480
+	Named Form = "named" // Nov 24, 2026 3:18:19 AM; 24/Nov/2026:03:18:19 +0000; Nov 24 03:18:19
+	Klog  Form = "klog"  // I1124 03:18:19.480123
+	Clock Form = "clock" // 03:18:19.480
+	Epoch Form = "epoch" // 1795490299.480
+	JSON  Form = "json"  // a field of an object, in any of the forms
+)
+
+const (
+	reach     = 160  // where a stamp may begin
+	jsonReach = 4096 // the same, in an object
+)
+
+// Find returns the first stamp near the beginning of a line.
+func Find(line []byte) (Stamp, bool) {
+	start := skipColours(line, 0)
+	if start < len(line) && line[start] == '{' {
+		return inJSON(line[:min(len(line), jsonReach)], start)
+	}
+	for i := 0; i < min(len(line), reach); {
+		if next := skipColours(line, i); next != i {
+			i = next
+			continue
+		}
+		if beginsToken(line, i) {
+			if s, ok := at(line, i, i == start); ok {
+				return s, true
+			}
+		}
+		i++
+	}
+	return Stamp{}, false
+}
+
+// at reads the stamp that begins at i. What is a time only at the beginning of a line, or in
+// brackets there, is none elsewhere.
+func at(line []byte, i int, first bool) (Stamp, bool) {
+	if i >= len(line) {
+		return Stamp{}, false
+	}
+	first = first || i > 0 && line[i-1] == '[' && skipColours(line, 0) == i-1
+	c := scan{text: line, i: i}
+	var s Stamp
+	var ok bool
+	switch b := line[i]; {
+	case b >= '0' && b <= '9':
+		s, ok = c.numeric(first || keyed(line, i))
+	case first && (b == 'I' || b == 'W' || b == 'E' || b == 'F' || b == 'D') && digit(line, i+1):
+		s, ok = c.klog()
+	case b >= 'A' && b <= 'S':
+		s, ok = c.monthFirst()
+	}
+	s.At, s.End = i, c.i
+	return s, ok && !digit(line, c.i)
+}
+
+// beginsToken reports whether a time may begin at i: not within a word, a number, a path or a name.
+func beginsToken(line []byte, i int) bool {
+	if i == 0 {
+		return true
+	}
+	switch b := line[i-1]; {
+	case b == ':':
+		return i > 1 && letter(line[i-2])
+	case b == 'm': // the end of a colour
+		esc := bytes.LastIndexByte(line[:i], 0x1b)
+		return esc >= 0 && skipColours(line, esc) == i
+	case b == '-', b == '/', b == '.', b == '_', b == '+', b >= '0' && b <= '9', letter(b), b >= 0x80:
+		return false
+	}
+	return true
+}
+
+// keyed reports whether a number is the value of a field for the time, as ts=1795490299.
+func keyed(line []byte, i int) bool {
+	k := bytes.LastIndexByte(line[:i], ' ') + 1
+	if i <= k || line[i-1] != '=' {
+		return false
+	}
+	return timeKeys[string(line[k:i-1])]
+}
+
+// skipColours is where a line goes on after the sequences that set colours at i.
+func skipColours(line []byte, i int) int {
+	for i+1 < len(line) && line[i] == 0x1b && line[i+1] == '[' {
+		end := i + 2
+		for end < len(line) && end < i+20 && (line[end] == ';' || line[end] >= '0' && line[end] <= '9') {
+			end++
+		}
+		if end >= len(line) || line[end] < '@' || line[end] > '~' {
+			return i
+		}
+		i = end + 1
+	}
+	return i
+}
+
+func letter(b byte) bool { return b|0x20 >= 'a' && b|0x20 <= 'z' }
+
+func digit(line []byte, i int) bool { return i < len(line) && line[i] >= '0' && line[i] <= '9' }
+
+// Instant is the time of s in a zone that is the offset ahead of UTC. What is missing of the date
+// is chosen so that the instant is the nearest to a known one, near, for a year; and the first that
+// is not before it, for a date.
+func (s Stamp) Instant(offset time.Duration, near time.Time) time.Time {
+	if s.Zoned && !s.NoYear {
+		return s.Wall
+	}
+	if s.Zoned {
+		offset = 0
+	}
+	w := s.Wall
+	switch {
+	case s.NoDate:
+		local := near.UTC().Add(offset)
+		t := time.Date(local.Year(), local.Month(), local.Day(), w.Hour(), w.Minute(), w.Second(), w.Nanosecond(), time.UTC).Add(-offset)
+		if t.Before(near) {
+			t = t.AddDate(0, 0, 1)
+		}
+		return t
+	case s.NoYear:
+		best := time.Time{}
+		for year := near.Year() - 1; year <= near.Year()+1; year++ {
+			t := time.Date(year, w.Month(), w.Day(), w.Hour(), w.Minute(), w.Second(), w.Nanosecond(), time.UTC).Add(-offset)
+			if best.IsZero() || t.Sub(near).Abs() < best.Sub(near).Abs() {
+				best = t
+			}
+		}
+		return best
+	}
+	return w.Add(-offset)
+}
+
+// The zones that are tried: all that are in use, in whole quarters of an hour.
+const (
+	west    = -12 * time.Hour
+	east    = 14 * time.Hour
+	quarter = 15 * time.Minute
+)
+
+// Fits returns the offsets from UTC for which both stamps, the first and the last of a log, lie in
+// a span. A zero end is not known. Slack is how far outside still counts as inside.
+func Fits(first, last Stamp, from, to time.Time, slack time.Duration) (out []time.Duration) {
+	for offset := west; offset <= east; offset += quarter {
+		begin := first.Instant(offset, from.Add(-slack))
+		end := last.Instant(offset, begin)
+		if !begin.Before(from.Add(-slack)) && !end.Before(begin.Add(-slack)) && (to.IsZero() || !end.After(to.Add(slack))) {
+			out = append(out, offset)
+		}
+	}
+	return out
+}
+
+// Offset is the zone in which a stamp is a known instant, in whole quarters of an hour, and what is
+// left: how far the one clock is from the other.
+func (s Stamp) Offset(instant time.Time) (offset, rest time.Duration) {
+	if s.Zoned {
+		return 0, s.Instant(0, instant).Sub(instant)
+	}
+	near := s
+	if s.NoDate { // the nearest, and not the first after it
+		t := s.Instant(0, instant.Add(-12*time.Hour))
+		near = Stamp{Wall: t}
+	}
+	ahead := near.Instant(0, instant).Sub(instant)
+	offset = ahead.Round(quarter)
+	return offset, ahead - offset
+}
