@@ -126,6 +126,7 @@ var arrows = map[string][]string{
 	"internal/podrestart":         {"internal/pod/inject", "internal/contract", "internal/controlplane/webhook", "internal/podupgrade", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
 	"internal/bugreport":          {"internal/mask", "internal/controlplane/debugapi", "internal/kubeclient", "internal/podupgrade", "internal/replicas", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/yaml"},
 	"internal/mask":               {},
+	"internal/evidence":           {"internal/contract", "internal/cli/visible", "internal/evidence/timestamp", "internal/manifest", "internal/mask", "startup", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/json", "sigs.k8s.io/yaml"},
 	"internal/evidence/timestamp": {},
 	"cmd/outrider-agent": {"startup", "internal/wire", "internal/agent/config", "internal/agent/gate", "internal/agent/proxy", "internal/agent/readiness", "internal/agent/state", "internal/agent/status", "internal/capture", "internal/capture/iptables", "internal/capture/nftables",
 		"internal/capture/setup", "internal/cli", cobra, pflag, sys},

@@ -1,0 +1,363 @@
+package evidence
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// A bundle is what was read, before it is known what belongs to which pod.
+type bundle struct {
+	pods     []placed
+	events   []podEvent
+	owners   map[string]Owner // by kind, namespace and name
+	journals []placedJournal
+	logs     []placedLog
+	stats    []placedStats
+	missing  []placedMissing
+	failures []string // that a bug report notes
+	taken    Time
+	noEvents []Missing // of a namespace, or of all
+	cut      []string  // logs of which a bug report has the end
+	left     []Unused
+}
+
+// What is placed was found in folders.
+type placed struct {
+	*Pod
+	folders []string
+}
+
+type placedJournal struct {
+	*Journal
+	folder string
+}
+
+type placedStats struct {
+	values map[string]float64
+	from   Source
+	folder string
+}
+
+// A placedMissing is what could not be had of a pod.
+type placedMissing struct {
+	pod *Pod
+	Missing
+}
+
+type podEvent struct {
+	Event
+	uid, id string
+}
+
+// A placedLog is a log and what its name says of it.
+type placedLog struct {
+	*Log
+	name
+	folder string
+	empty  bool
+}
+
+func newBundle() *bundle { return &bundle{owners: map[string]Owner{}} }
+
+func (b *bundle) unused(from Source, format string, args ...any) {
+	b.left = append(b.left, Unused{from, fmt.Sprintf(format, args...)})
+}
+
+// finish gives each fact to its pod.
+func (b *bundle) finish(ctx context.Context) (pods []*Pod, unused []Unused) {
+	slices.SortFunc(b.pods, func(a, c placed) int {
+		return cmp.Or(strings.Compare(a.Name(), c.Name()), strings.Compare(string(a.Object.UID), string(c.Object.UID)))
+	})
+	for _, p := range b.pods {
+		p.Taken = b.taken
+		b.own(p.Pod)
+		b.giveEvents(p.Pod)
+		p.fromEvents()
+		pods = append(pods, p.Pod)
+	}
+	for _, l := range b.logs {
+		l.Truncated = l.Truncated || slices.Contains(b.cut, l.Source.File)
+		b.giveLog(l)
+	}
+	for _, j := range b.journals {
+		if p, why := b.onlyPod(j.folder); p != nil {
+			p.Journal = j.Journal
+		} else {
+			b.unused(j.Source, "%s", why)
+		}
+	}
+	for _, s := range b.stats {
+		if p, why := b.onlyPod(s.folder); p != nil {
+			p.Stats, p.StatsFrom = s.values, s.from
+		} else {
+			b.unused(s.from, "%s", why)
+		}
+	}
+	for _, p := range pods {
+		b.giveFailures(p)
+		for _, m := range b.noEvents {
+			if m.What == "events of namespace "+p.Object.Namespace {
+				p.Missing = append(p.Missing, m)
+			}
+		}
+	}
+	for _, m := range b.missing {
+		m.pod.Missing = append(m.pod.Missing, m.Missing)
+	}
+	for _, p := range pods {
+		p.skew()
+		p.place(ctx)
+		p.contradictions()
+		p.noteMissing()
+	}
+	return pods, b.left
+}
+
+// giveFailures gives a pod what a bug report notes of its logs: "log of shop/a, app.previous.log: why".
+func (b *bundle) giveFailures(p *Pod) {
+	for _, f := range b.failures {
+		rest, ok := strings.CutPrefix(f, "log of "+p.Name()+", ")
+		if !ok {
+			continue
+		}
+		file, why, _ := strings.Cut(rest, ": ")
+		file = strings.TrimSuffix(file, ".log")
+		container, previous := strings.CutSuffix(file, ".previous")
+		kind := FromLog
+		if previous {
+			kind = FromPreviousLog
+		}
+		p.Missing = append(p.Missing, Missing{kind, logOf(container, previous), why})
+	}
+}
+
+// own follows the owners of a pod.
+func (b *bundle) own(p *Pod) {
+	refs, namespace := p.Object.OwnerReferences, p.Object.Namespace
+	for depth := 0; depth < 4; depth++ {
+		kind, name := controller(refs)
+		if kind == "" {
+			break
+		}
+		o, there := b.owners[about(kind, namespace, name)]
+		if !there {
+			p.Owners = append(p.Owners, Owner{Kind: kind, Name: name, Source: p.Source})
+			p.Missing = append(p.Missing, Missing{FromOwner, about(kind, namespace, name), "it is not among the evidence"})
+			break
+		}
+		p.Owners = append(p.Owners, o)
+		refs = references(o.Object)
+	}
+	hash := p.Object.Labels["pod-template-hash"]
+	if n := len(p.Owners); n == 1 && p.Owners[0].Kind == "ReplicaSet" && hash != "" && p.Owners[0].Object == nil {
+		if name, ok := strings.CutSuffix(p.Owners[0].Name, "-"+hash); ok {
+			o, there := b.owners[about("Deployment", namespace, name)]
+			if !there {
+				o = Owner{Kind: "Deployment", Name: name, Source: p.Source}
+			}
+			o.Derived = true
+			p.Owners = append(p.Owners, o)
+		}
+	}
+}
+
+// giveEvents gives a pod the events of itself and of its owners, each once.
+func (b *bundle) giveEvents(p *Pod) {
+	of := map[string]bool{about("Pod", p.Object.Namespace, p.Object.Name): true}
+	for _, o := range p.Owners {
+		of[about(o.Kind, p.Object.Namespace, o.Name)] = true
+	}
+	self := about("Pod", p.Object.Namespace, p.Object.Name)
+	seen := map[string]bool{}
+	for _, e := range b.events {
+		otherPod := e.About == self && e.uid != "" && p.Object.UID != "" && e.uid != string(p.Object.UID)
+		if !of[e.About] || otherPod || e.id != "" && seen[e.id] {
+			continue
+		}
+		seen[e.id] = true
+		p.Events = append(p.Events, e.Event)
+	}
+	slices.SortStableFunc(p.Events, func(a, c Event) int { return a.First.At.Compare(c.First.At) })
+}
+
+// giveLog finds the container of a log, by the name of its file and the pods of its folder.
+func (b *bundle) giveLog(l placedLog) {
+	candidates := b.near(l.folder, l.name)
+	if len(candidates) == 0 {
+		b.unused(l.Source, "no pod of the evidence is %s; want its object beside the log, as kubectl get pod NAME -o yaml prints it", l.describe())
+		return
+	}
+	type match struct {
+		pod       *Pod
+		container *Container
+	}
+	var found []match
+	for _, p := range candidates {
+		if c := l.containerIn(p); c != nil {
+			found = append(found, match{p, c})
+		}
+	}
+	switch {
+	case len(found) == 1:
+		found[0].pod.give(l, found[0].container)
+	case len(found) > 1:
+		var names []string
+		for _, m := range found {
+			names = append(names, m.pod.Name())
+		}
+		b.unused(l.Source, "pods %s have a container of this name: name the file POD_CONTAINER.log, or give each pod a folder", strings.Join(names, ", "))
+	case strings.Contains(l.base, "access") && len(candidates) == 1:
+		l.Log.Source.Kind = FromAccessLog
+		candidates[0].AccessLogs = append(candidates[0].AccessLogs, l.Log)
+	default:
+		var names []string
+		for _, p := range candidates {
+			for _, c := range p.Containers {
+				if !slices.Contains(names, c.Name) {
+					names = append(names, c.Name)
+				}
+			}
+		}
+		b.unused(l.Source, "no pod beside it has container %q; want CONTAINER.log or CONTAINER.previous.log, containers are %s", l.base, strings.Join(names, ", "))
+	}
+}
+
+// near are the pods that a log can be of: those that its name says, else those of the nearest
+// folder that has any.
+func (b *bundle) near(folder string, n name) (out []*Pod) {
+	if n.pod != "" {
+		for _, p := range b.pods {
+			if p.Object.Name == n.pod && (n.namespace == "" || p.Object.Namespace == "" || p.Object.Namespace == n.namespace) && (n.uid == "" || p.Object.UID == "" || string(p.Object.UID) == n.uid) {
+				out = append(out, p.Pod)
+			}
+		}
+		return out
+	}
+	for {
+		for _, p := range b.pods {
+			if slices.Contains(p.folders, folder) {
+				out = append(out, p.Pod)
+			}
+		}
+		switch {
+		case len(out) > 0 || folder == single:
+			return out
+		case folder == "." || folder == "/":
+			folder = single
+		default:
+			folder = path.Dir(folder)
+		}
+	}
+}
+
+// single is the folder of files that were given by themselves: their pods are near everything.
+const single = ""
+
+// onlyPod is the one pod of a folder.
+func (b *bundle) onlyPod(folder string) (*Pod, string) {
+	switch pods := b.near(folder, name{}); len(pods) {
+	case 0:
+		return nil, "there is no pod in its folder"
+	case 1:
+		return pods[0], ""
+	}
+	return nil, "there are several pods in its folder: give each a folder"
+}
+
+// give gives a log to a container, with the number of its run.
+func (p *Pod) give(l placedLog, c *Container) {
+	l.Log.Container = c.Name
+	l.Log.Run = -1
+	switch {
+	case l.run >= 0:
+		l.Log.Run = l.run
+	case c.Restarts < 0:
+	case l.previous:
+		l.Log.Source.Kind, l.Log.Previous = FromPreviousLog, true
+		l.Log.Run = c.Restarts - 1
+		if c.Waiting != nil { // the kubelet takes the same run for both
+			l.Log.Run = c.Restarts
+		}
+	default:
+		l.Log.Run = c.Restarts
+	}
+	if l.Log.Run < 0 && l.run < 0 && l.previous {
+		if l.empty { // must-gather makes the file of each container
+			return
+		}
+		p.Notes = append(p.Notes, Note{l.Source, fmt.Sprintf("a previous log, although container %s has not restarted", c.Name)})
+	}
+	if other := c.Log(l.Log.Run); other != nil && l.Log.Run >= 0 {
+		if c.Waiting == nil || other.Previous == l.Log.Previous {
+			p.Notes = append(p.Notes, Note{l.Source, fmt.Sprintf("a second log of container %s, run %d; the first is %s", c.Name, l.Log.Run, other.Source)})
+		}
+		if l.Log.Previous == other.Previous {
+			l.Log.Run = -1
+		} else {
+			return // the same text twice
+		}
+	}
+	c.Logs = append(c.Logs, l.Log)
+	slices.SortStableFunc(c.Logs, func(a, b *Log) int { return a.Run - b.Run })
+	if l.Truncated {
+		p.Missing = append(p.Missing, Missing{l.Log.Source.Kind, fmt.Sprintf("the rest of the log of container %s, run %d", c.Name, l.Log.Run), "truncated"})
+	}
+}
+
+// noteMissing notes the runs whose log is not there, unless it was noted why.
+func (p *Pod) noteMissing() {
+	for _, c := range p.Containers {
+		for _, r := range c.Runs {
+			kind, what := FromLog, logOf(c.Name, false)
+			if r.Number < c.Restarts {
+				kind, what = FromPreviousLog, logOf(c.Name, true)
+			}
+			noted := slices.ContainsFunc(p.Missing, func(m Missing) bool { return m.What == what })
+			if c.Log(r.Number) == nil && !noted && r.Number >= c.Restarts-1 {
+				p.Missing = append(p.Missing, Missing{kind, what, "it is not among the evidence"})
+			}
+		}
+	}
+	if len(p.Events) == 0 && !slices.ContainsFunc(p.Missing, func(m Missing) bool { return m.Kind == FromEvent }) {
+		p.Missing = append(p.Missing, Missing{FromEvent, "events", "there are none: the API server forgets them after an hour"})
+	}
+}
+
+func logOf(container string, previous bool) string {
+	if previous {
+		return "previous log of container " + container
+	}
+	return "log of container " + container
+}
+
+// controller is the one owner that manages the object.
+func controller(refs []metav1.OwnerReference) (kind, name string) {
+	for _, r := range refs {
+		if r.Controller != nil && *r.Controller {
+			return r.Kind, r.Name
+		}
+	}
+	if len(refs) == 1 {
+		return refs[0].Kind, refs[0].Name
+	}
+	return "", ""
+}
+
+func references(object map[string]any) (out []metav1.OwnerReference) {
+	meta, _ := object["metadata"].(map[string]any)
+	list, _ := meta["ownerReferences"].([]any)
+	for _, e := range list {
+		o, _ := e.(map[string]any)
+		kind, _ := o["kind"].(string)
+		name, _ := o["name"].(string)
+		controls, _ := o["controller"].(bool)
+		out = append(out, metav1.OwnerReference{Kind: kind, Name: name, Controller: &controls})
+	}
+	return out
+}

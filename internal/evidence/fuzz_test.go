@@ -1,0 +1,114 @@
+package evidence
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// consume reads all that a set has, as a diagnosis would.
+func consume(t *testing.T, s *Set) {
+	for _, p := range s.Pods {
+		for _, c := range p.Containers {
+			for _, l := range c.Logs {
+				found, err := l.Scan(t.Context(), []Pattern{{Name: "refused", Any: []string{"refused", "timeout"}}}, ScanOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, h := range found.Hits {
+					Show(h.Line.Text, false)
+				}
+			}
+			for i, r := range c.Runs {
+				if i > 0 && r.Number <= c.Runs[i-1].Number {
+					t.Fatalf("runs %+v", c.Runs)
+				}
+			}
+		}
+	}
+}
+
+func FuzzObjects(f *testing.F) {
+	for _, s := range []string{awesome, eventList, newerEvent, replicaSet, journal, `{"kind":"List","items":[{"kind":"Pod"},null]}`, "kind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: a}, {name: a}]}"} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		b := newBundle()
+		b.parse("x", "x.yaml", data)
+		b.parse("x", "pod.yaml", []byte(awesome))
+		pods, unused := b.finish(t.Context())
+		consume(t, &Set{Pods: pods, Unused: unused})
+	})
+}
+
+func FuzzArchive(f *testing.F) {
+	f.Add([]byte{0x1f, 0x8b, 8, 0})
+	var t testing.T
+	f.Add(archive(&t, handmade()))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		dir := t.TempDir()
+		s, err := Read(t.Context(), Options{Stdin: bytes.NewReader(data), Dir: dir, Files: 50, Unpack: 1 << 20}, "-")
+		if err == nil {
+			consume(t, s)
+			err = s.Close()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+			t.Fatalf("left behind: %v, %v", left, err)
+		}
+	})
+}
+
+func FuzzLog(f *testing.F) {
+	for _, s := range []string{currentLog, previousLog, proxyLog, "==== START logs for container app of pod shop/awesome-app ====\nx\n==== END logs for container app of pod shop/awesome-app ====\n", "a: 1\nb{x=\"y\"} 2\n", "\xff\x00\n"} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		dir := t.TempDir()
+		for name, text := range map[string][]byte{"pod.yaml": []byte(awesome), "app.log": data, "app.previous.log": data, "stats.txt": data} {
+			if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s, err := Read(t.Context(), Options{}, dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		consume(t, s)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// The matcher finds what a search of each literal finds.
+func FuzzMatch(f *testing.F) {
+	f.Add("he", "she", "hers", "uSHErs")
+	f.Add("aa", "aaa", "a", "aAbaaa")
+	f.Fuzz(func(t *testing.T, a, b, c, text string) {
+		literals := []string{a, b, c}
+		var patterns []Pattern
+		for _, l := range literals {
+			patterns = append(patterns, Pattern{Any: []string{l}})
+		}
+		lower := func(s string) []byte {
+			out := []byte(s)
+			for i := range out {
+				out[i] = fold(out[i])
+			}
+			return out
+		}
+		got := [3]bool{}
+		for _, p := range newMatcher(patterns).match([]byte(text), nil) {
+			got[p] = true
+		}
+		for i, l := range literals {
+			if want := l != "" && bytes.Contains(lower(text), lower(l)); got[i] != want {
+				t.Fatalf("%q in %q: %v", l, text, got[i])
+			}
+		}
+	})
+}

@@ -1,0 +1,247 @@
+package evidence
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// logIn is a log whose run began and ended at seconds after 13:16:20 UTC.
+func logIn(text string, began, ended int) *Log {
+	start := time.Date(2026, 11, 24, 13, 16, 20, 0, time.UTC)
+	at := func(s int) Time { return seconds(start.Add(time.Duration(s)*time.Second), NodeClock) }
+	l := &Log{Source: Source{Kind: FromLog, File: "app.log"}}
+	l.open = func(context.Context) (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(text)), nil }
+	l.tail = func(most int) ([]byte, error) { return []byte(text[max(len(text)-most, 0):]), nil }
+	l.window(&Run{Started: at(began), Finished: at(ended)}, Time{})
+	return l
+}
+
+// placedLogIn is the same with its zone, as a pod finds it.
+func placedLogIn(t *testing.T, text string, began, ended int) (*Log, *Pod) {
+	t.Helper()
+	l := logIn(text, began, ended)
+	p := &Pod{Containers: []*Container{{Name: "app", Logs: []*Log{l}, Runs: []Run{{Started: Time{At: l.from, Error: time.Second, Clock: NodeClock}, Finished: Time{At: l.to.Add(-time.Second), Error: time.Second, Clock: NodeClock}}}}}}
+	p.place(t.Context())
+	return l, p
+}
+
+func TestTimesOfLines(t *testing.T) {
+	const k = "2026-11-24T13:16:21.000000000Z "
+	for name, tt := range map[string]struct{ log, want string }{
+		"a zone that one offset explains":         {"2026-11-24 21:16:22,900 x\n\tat y\n2026-11-24 21:16:23,100 z", "1 13:16:22.9 ±1ms node; 2 13:16:22.9 ±1ms node +; 3 13:16:23.1 ±1ms node"},
+		"a log without a date, over midnight":     {"23:59:59.900 x\n00:00:00.100 y", "1 13:29:59.9 ±1ms node; 2 13:30:00.1 ±1ms node"},
+		"klog, which has no year":                 {"I1124 13:16:22.900000 1 x] y\nI1124 13:16:23.100000 1 x] y", "1 13:16:22.9 ±1µs node; 2 13:16:23.1 ±1µs node"},
+		"a zone that the lines name":              {"2026-11-24T21:16:22.9+08:00 x", "1 13:16:22.9 ±100ms node"},
+		"a zone by the runtime's times":           {k + "21:16:20.999 x\n" + k + "\tat y", "1 13:16:20.999 ±1ms node; 2 13:16:20.999 ±1ms node +"},
+		"the runtime's times where no others are": {k + "listening", "1 13:16:21 ±1ns node"},
+		"no time at all":                          {"listening\n    at y", "1 unknown; 2 unknown +"},
+		"a log of another run":                    {"2026-11-24 13:46:40 x\n2026-11-24 13:46:50 x\n2026-11-24 15:00:00 y", "1 13:46:40 ±1s log app.log; 2 13:46:50 ±1s log app.log; 3 15:00:00 ±1s log app.log"},
+		"a time in a line that is not its time":   {"2026-11-24T13:16:22Z x\n2020-01-01T00:00:00Z is when it expired", "1 13:16:22 ±1s node; 2 00:00:00 ±1s node !"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ended := 4
+			if strings.Contains(tt.log, "23:59") {
+				ended = 900
+			}
+			l, _ := placedLogIn(t, tt.log, 1, ended)
+			var got []string
+			for line, err := range l.Lines(t.Context()) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				s := fmt.Sprintf("%d unknown", line.Number)
+				if line.Time.Known() {
+					s = fmt.Sprintf("%d %s ±%s %s", line.Number, line.Time.At.Format("15:04:05.999999999"), line.Time.Error, line.Time.Clock)
+				}
+				if line.Continues {
+					s += " +"
+				}
+				if line.Outside {
+					s += " !"
+				}
+				got = append(got, s)
+			}
+			if diff := cmp.Diff(tt.want, strings.Join(got, "; ")); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Whether a zone is known is said, with the reason.
+func TestZones(t *testing.T) {
+	for name, tt := range map[string]struct {
+		log          string
+		began, ended int
+		known        bool
+		why          string
+	}{
+		"one":     {"2026-11-24 21:16:22 x", 1, 4, true, "the only one"},
+		"several": {"2026-11-24 21:16:22 x", 0, 3600, false, "the log lies in its run for each of 5"},
+		"none":    {"2026-11-24 21:20:22 x", 0, 4, false, "there is none for which the log lies in its run"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, p := placedLogIn(t, tt.log, tt.began, tt.ended)
+			if l.Zone.Known != tt.known || !strings.Contains(l.Zone.Why, tt.why) || tt.known == (len(p.Notes) > 0) {
+				t.Errorf("%+v, notes %v", l.Zone, p.Notes)
+			}
+		})
+	}
+}
+
+func TestScan(t *testing.T) {
+	var b strings.Builder
+	for i := 1; i <= 100; i++ {
+		fmt.Fprintf(&b, "2026-11-24T13:16:22.%03dZ line %d\n", i, i)
+		if i%10 == 0 {
+			fmt.Fprintf(&b, "java.net.ConnectException: Connection REFUSED %d\n\tat x\n", i)
+		}
+	}
+	b.WriteString(strings.Repeat("x", 3*MaxLine) + " refused\n\xff\xfe\nlast")
+	patterns := []Pattern{
+		{Name: "refused", Any: []string{"connection refused", "ECONNREFUSED"}},
+		{Name: "no fifty", Any: []string{"refused"}, Only: func(text []byte) bool { return !bytes.Contains(text, []byte(" 50")) }},
+		{Name: "overlap", Any: []string{"at", "that", "x x"}}, {Name: "none", Any: []string{"timeout", ""}},
+	}
+	found, err := logIn(b.String(), 1, 4).Scan(t.Context(), patterns, ScanOptions{Hits: 4, Before: 1, After: 2, Ends: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]int{"refused": 10, "no fifty": 9, "overlap": 10}, found.Total); diff != "" {
+		t.Errorf("totals (-want +got):\n%s", diff)
+	}
+	var got []string
+	for _, h := range found.Hits {
+		if h.Pattern != "refused" {
+			continue
+		}
+		s := fmt.Sprintf("%d %s:", h.Line.Number, h.Line.Time.At.Format(".000"))
+		for _, l := range append(slices.Clone(h.Before), h.After...) {
+			s += " " + string(l.Text[max(0, len(l.Text)-4):])
+		}
+		got = append(got, s)
+	}
+	want := []string{"11 .010: e 10 at x e 11", "23 .020: e 20 at x e 21", "107 .090: e 90 at x e 91", "119 .100:  100 at x xxxx"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("hits (-want +got):\n%s", diff)
+	}
+	if found.Lines != 123 || found.Stamped != 100 || found.Cut != 1 || found.Invalid != 1 || string(found.Tail[1].Text) != "last" || len(found.Tail) != 2 || !strings.HasSuffix(string(found.Head[1].Text), "line 2") {
+		t.Errorf("%d lines, %d stamped, %d cut, %d invalid, head %q, tail %q", found.Lines, found.Stamped, found.Cut, found.Invalid, found.Head[1].Text, found.Tail[1].Text)
+	}
+}
+
+func TestALogThatBreaksOff(t *testing.T) {
+	l := logIn("", 0, 1)
+	broken := errors.New("broken")
+	l.open = func(context.Context) (io.ReadCloser, error) {
+		return io.NopCloser(io.MultiReader(strings.NewReader(strings.Repeat("2026-11-24T13:16:20Z refused\n", 10_000)), iotest.ErrReader(broken))), nil
+	}
+	found, err := l.Scan(t.Context(), []Pattern{{Name: "refused", Any: []string{"refused"}}}, ScanOptions{})
+	if !errors.Is(err, broken) || found.Total["refused"] != 10_000 || len(found.Hits) != 16 {
+		t.Errorf("%v, %v, %d hits", err, found.Total, len(found.Hits))
+	}
+	l.open = func(context.Context) (io.ReadCloser, error) { return nil, broken }
+	if _, err := l.Scan(t.Context(), nil, ScanOptions{}); !errors.Is(err, broken) || !strings.Contains(err.Error(), "app.log") {
+		t.Error(err)
+	}
+}
+
+func TestShow(t *testing.T) {
+	line := []byte("\x1b[31mERROR\x1b[0m \x1b]0;title\x07 postgres://u:hunter2@db \xff")
+	if got, want := Show(line, false), `ERROR \x1b]0;title\x07 postgres://(masked)@db \xff`; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := Show(line, true); !strings.Contains(got, "u:hunter2@db") {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestCompare(t *testing.T) {
+	base := time.Date(2026, 11, 24, 13, 16, 22, 0, time.UTC)
+	at := func(ms int, e time.Duration, c Clock) Time {
+		return Time{At: base.Add(time.Duration(ms) * time.Millisecond), Error: e, Clock: c}
+	}
+	for name, tt := range map[string]struct {
+		a, b Time
+		want Order
+	}{
+		"whole seconds apart":              {at(0, time.Second, NodeClock), at(1000, time.Second, NodeClock), Before},
+		"a line within the second":         {at(0, time.Second, NodeClock), at(999, time.Millisecond, NodeClock), CannotTell},
+		"a line in the second after":       {at(1000, time.Millisecond, NodeClock), at(0, time.Second, NodeClock), After},
+		"the same second":                  {at(0, time.Second, NodeClock), at(0, time.Second, NodeClock), CannotTell},
+		"different clocks":                 {at(0, time.Second, NodeClock), at(9000, time.Second, APIClock), CannotTell},
+		"one is not known":                 {Time{}, at(0, 0, NodeClock), CannotTell},
+		"the same exact instant":           {at(0, 0, NodeClock), at(0, 0, NodeClock), CannotTell},
+		"placed, although clocks differ":   {at(0, time.Second, NodeClock), Skew{Least: 5 * time.Second, Most: 6 * time.Second, HasLeast: true, HasMost: true}.Place(at(0, time.Second, APIClock)), Before},
+		"placed, within the clocks' error": {at(0, time.Second, NodeClock), Skew{Least: -5 * time.Second, Most: 6 * time.Second, HasLeast: true, HasMost: true}.Place(at(0, time.Second, APIClock)), CannotTell},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := tt.a.Compare(tt.b); got != tt.want {
+				t.Errorf("%v, want %v", got, tt.want)
+			}
+			if got := tt.b.Compare(tt.a); got != [...]Order{CannotTell, After, Before}[tt.want] {
+				t.Errorf("the other way round: %v", got)
+			}
+		})
+	}
+}
+
+// The number of a run depends on the state; contradictions are named.
+func TestStatus(t *testing.T) {
+	const head = "kind: Pod\nmetadata: {name: a, creationTimestamp: \"2026-11-24T13:00:00Z\"}\nspec: {nodeName: n1, containers: [{name: app}]}\nstatus:\n"
+	const run = `startedAt: "2026-11-24T13:00:05Z", finishedAt: "2026-11-24T13:00:09Z"`
+	kubelet := func(recorded, first string) string {
+		return "---\n" + fmt.Sprintf("kind: Event\nmetadata: {name: e, creationTimestamp: %q}\ninvolvedObject: {kind: Pod, name: a}\nreason: Pulled\nfirstTimestamp: %q\nsource: {component: kubelet}\n", recorded, first)
+	}
+	for name, tt := range map[string]struct{ pod, want string }{
+		"it waits to be restarted: the last state is of the newest run": {
+			head + "  containerStatuses: [{name: app, restartCount: 3, state: {waiting: {reason: CrashLoopBackOff}}, lastState: {terminated: {exitCode: 137, " + run + "}}}]",
+			"run 3 signal 9; 3 unknown; waiting CrashLoopBackOff; note: container app: of 3 of its runs nothing is known; the API keeps the last two"},
+		"it has ended, and so had the one before": {
+			head + "  containerStatuses: [{name: app, restartCount: 1, state: {terminated: {exitCode: 0, " + run + "}}, lastState: {terminated: {exitCode: 2, " + run + "}}}]",
+			"run 0 signal 0; run 1 signal 0; note: container app: run 1 started 2026-11-24T13:00:05Z, before run 0 finished 2026-11-24T13:00:09Z"},
+		"it has not started":       {head + "  containerStatuses: [{name: app, restartCount: 0, state: {waiting: {reason: ImagePullBackOff}}}]", "waiting ImagePullBackOff"},
+		"it could not be started":  {head + `  containerStatuses: [{name: app, restartCount: 0, state: {terminated: {exitCode: 128, reason: StartError, startedAt: "1970-01-01T00:00:00Z", finishedAt: "2026-11-24T13:00:09Z"}}}]`, "run 0 signal 0"},
+		"it has no status":         {head + "  phase: Pending", ""},
+		"it ended before it began": {head + `  containerStatuses: [{name: app, restartCount: 0, state: {terminated: {exitCode: 1, startedAt: "2026-11-24T13:00:09Z", finishedAt: "2026-11-24T13:00:05Z"}}}]`, "run 0 signal 0; note: container app, run 0: finished 2026-11-24T13:00:05Z, before it started 2026-11-24T13:00:09Z"},
+		"the node's clock is ahead": {head + `  startTime: "2026-11-24T13:05:00Z"` + "\n" + kubelet("2026-11-24T13:00:01Z", "2026-11-24T13:05:01Z"),
+			"note: the clock of node n1 is ahead of the API server's by 4m59s or more"},
+		"the node's clock is behind": {head + `  startTime: "2026-11-24T12:55:00Z"` + "\n" + kubelet("2026-11-24T13:00:01Z", "2026-11-24T12:55:01Z"),
+			"note: the clock of node n1 is behind the API server's by 4m59s or more"},
+		"the clocks agree, and an event is late": {head + `  startTime: "2026-11-24T13:00:00Z"` + "\n" + kubelet("2026-11-24T13:00:30Z", "2026-11-24T13:00:01Z"), ""},
+		"a clock was set meanwhile": {head + `  startTime: "2026-11-24T12:55:00Z"` + "\n" + kubelet("2026-11-24T13:00:01Z", "2026-11-24T13:05:01Z"),
+			"note: no difference between the clocks of node n1 and API server explains both FILE:7 and FILE:1: one of the clocks was set meanwhile"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := folder(t, map[string]string{"pod.yaml": tt.pod})
+			p := read(t, Options{}, dir).Pods[0]
+			c := p.Container("app")
+			var got []string
+			for _, r := range c.Runs {
+				got = append(got, fmt.Sprintf("run %d signal %d", r.Number, r.Signal))
+			}
+			if c.Unknown > 0 {
+				got = append(got, fmt.Sprintf("%d unknown", c.Unknown))
+			}
+			if c.Waiting != nil {
+				got = append(got, "waiting "+c.Waiting.Reason)
+			}
+			for _, n := range p.Notes {
+				got = append(got, "note: "+strings.ReplaceAll(n.Text, dir+"/pod.yaml", "FILE"))
+			}
+			if diff := cmp.Diff(tt.want, strings.Join(got, "; ")); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}

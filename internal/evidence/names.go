@@ -1,0 +1,88 @@
+package evidence
+
+import (
+	"cmp"
+	"path"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// A name is what the path of a log says of it. Empty: it does not say.
+type name struct {
+	namespace, pod, uid, container string
+	previous                       bool
+	run                            int    // -1: it does not say
+	base                           string // of the file, without what else is known
+}
+
+func (n name) describe() string {
+	if n.pod != "" {
+		return cmp.Or(n.namespace, "(any namespace)") + "/" + n.pod
+	}
+	return "in its folder or above"
+}
+
+const label = `([a-z0-9](?:[-a-z0-9.]*[a-z0-9])?)`
+
+// The layouts whose paths say all.
+var (
+	// OpenShift's must-gather and oc adm inspect.
+	mustGather = regexp.MustCompile(`(?:^|/)namespaces/` + label + `/pods/` + label + `/` + label + `/[^/]+/logs/(current|previous|previous\.insecure)\.log$`)
+	// A node's /var/log/pods and /var/log/containers.
+	nodePods       = regexp.MustCompile(`(?:^|/)` + label + `_` + label + `_([-0-9a-f]{32,36})/` + label + `/(\d+)\.log$`)
+	nodeContainers = regexp.MustCompile(`(?:^|/)` + label + `_` + label + `_` + label + `-[0-9a-f]{64}\.log$`)
+)
+
+// nameOf reads the path of a log.
+func nameOf(file string) name {
+	n := name{run: -1}
+	file = strings.ReplaceAll(file, ":", "/") // of an archive
+	if m := mustGather.FindStringSubmatch(file); m != nil {
+		n.namespace, n.pod, n.container, n.previous = m[1], m[2], m[3], m[4] != "current"
+		return n
+	}
+	if m := nodePods.FindStringSubmatch(file); m != nil {
+		n.namespace, n.pod, n.uid, n.container = m[1], m[2], m[3], m[4]
+		n.run, _ = strconv.Atoi(m[5])
+		return n
+	}
+	if m := nodeContainers.FindStringSubmatch(file); m != nil {
+		n.pod, n.namespace, n.container = m[1], m[2], m[3]
+		return n
+	}
+	n.base = strings.TrimSuffix(path.Base(file), path.Ext(file))
+	for _, end := range []string{".previous", "-previous", "_previous", ".prev"} {
+		if rest, ok := strings.CutSuffix(n.base, end); ok {
+			n.base, n.previous = rest, true
+		}
+	}
+	if n.base == "previous" {
+		n.base, n.previous = "", true
+	}
+	return n
+}
+
+// containerIn is the container of a pod that the name means.
+func (n name) containerIn(p *Pod) *Container {
+	if n.container != "" {
+		return p.Container(n.container)
+	}
+	if c := p.Container(n.base); c != nil {
+		return c
+	}
+	for _, between := range []string{"_", "-", "."} {
+		if rest, ok := strings.CutPrefix(n.base, p.Object.Name+between); ok {
+			return p.Container(rest)
+		}
+	}
+	all := p.Object.Spec.Containers
+	of := n.base == p.Object.Name || n.base == "" || n.base == "log" || n.base == "logs" || n.base == "current" || strings.HasPrefix(p.Object.Name, n.base+"-") // kubectl logs deploy/NAME > NAME.log
+	if len(all) == 1 && of {
+		return p.Container(all[0].Name)
+	}
+	return nil
+}
+
+// section begins and ends a log in what kubectl cluster-info dump writes.
+var section = regexp.MustCompile(`^==== (START|END) logs for container (\S+) of pod ([^/\s]*)/(\S+) ====$`)

@@ -1,0 +1,400 @@
+package evidence
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Options bound what is read of files. The zero value of a field means its default.
+type Options struct {
+	Stdin   io.Reader // for "-"
+	Files   int       // in all folders and archives; default 50,000
+	Objects int64     // bytes of one file of objects; default 64 MiB
+	Unpack  int64     // bytes of what archives hold; default 16 GiB
+	Dir     string    // where they are unpacked; default: the system's for temporary files
+}
+
+func (o Options) defaults() Options {
+	if o.Files == 0 {
+		o.Files = 50_000
+	}
+	if o.Objects == 0 {
+		o.Objects = 64 << 20
+	}
+	if o.Unpack == 0 {
+		o.Unpack = 16 << 30
+	}
+	return o
+}
+
+// Read collects what files, folders, archives (tar, tar.gz) and standard input ("-") have. The
+// error is of a path that cannot be read at all, or of an input without any pod; all else that is
+// wrong is in what is returned.
+func Read(ctx context.Context, o Options, paths ...string) (*Set, error) {
+	r := &reader{o: o.defaults(), bundle: newBundle()}
+	set := &Set{close: r.cleanup}
+	for _, p := range paths {
+		if err := r.path(ctx, p); err != nil {
+			return nil, errors.Join(err, r.cleanup())
+		}
+	}
+	set.Pods, set.Unused = r.finish(ctx)
+	if len(set.Pods) == 0 {
+		err := fmt.Errorf("%s: no pod in it; want the object of a pod, as kubectl get pod NAME -o yaml prints it", strings.Join(paths, ", "))
+		if len(set.Unused) > 0 {
+			u := set.Unused[0]
+			err = fmt.Errorf("%w; %s: %s", err, u.Source, u.Why)
+		}
+		return nil, errors.Join(err, r.cleanup())
+	}
+	return set, nil
+}
+
+// A reader walks over what was given.
+type reader struct {
+	*bundle
+	o       Options
+	ctx     context.Context
+	files   int
+	written int64
+	dirs    []string
+	roots   []*os.Root
+}
+
+func (r *reader) cleanup() error {
+	var errs []error
+	for _, root := range r.roots {
+		errs = append(errs, root.Close())
+	}
+	for _, dir := range r.dirs {
+		errs = append(errs, os.RemoveAll(dir))
+	}
+	return errors.Join(errs...)
+}
+
+func (r *reader) temporary() (string, error) {
+	dir, err := os.MkdirTemp(r.o.Dir, "outrider-evidence-*")
+	if err == nil {
+		r.dirs = append(r.dirs, dir)
+	}
+	return dir, err
+}
+
+// path reads one of the given paths.
+func (r *reader) path(ctx context.Context, p string) error {
+	name := p
+	if p == "-" {
+		spooled, err := r.spool()
+		if err != nil {
+			return err
+		}
+		p, name = spooled, "standard input"
+	}
+	info, err := os.Stat(p)
+	if err != nil {
+		return err
+	}
+	if info.IsDir() {
+		return r.folder(ctx, p, name)
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is no file, folder or archive", name)
+	}
+	dir, err := r.unpack(ctx, p, name)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	if dir != "" {
+		return r.folder(ctx, dir, name+":")
+	}
+	root, err := os.OpenRoot(filepath.Dir(p))
+	if err != nil {
+		return err
+	}
+	r.roots = append(r.roots, root)
+	return r.file(root, filepath.Base(p), name, single)
+}
+
+// spool is standard input as a file: logs in it are read twice.
+func (r *reader) spool() (string, error) {
+	if r.o.Stdin == nil {
+		return "", errors.New("- needs a standard input")
+	}
+	dir, err := r.temporary()
+	if err != nil {
+		return "", err
+	}
+	name := filepath.Join(dir, "stdin")
+	f, err := os.Create(name)
+	if err != nil {
+		return "", err
+	}
+	n, err := io.Copy(f, io.LimitReader(r.o.Stdin, r.o.Unpack+1))
+	if err == nil && n > r.o.Unpack {
+		err = fmt.Errorf("standard input has more than %d MiB", r.o.Unpack>>20)
+	}
+	return name, errors.Join(err, f.Close())
+}
+
+// folder reads all files of a folder, in the order of their names. Links that lead out of it are
+// not followed.
+func (r *reader) folder(ctx context.Context, dir, shown string) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	r.roots = append(r.roots, root)
+	return fs.WalkDir(root.FS(), ".", func(file string, d fs.DirEntry, err error) error {
+		from := Source{File: join(shown, file)}
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			if file == "." {
+				return err
+			}
+			r.unused(from, "%v", err)
+			return nil
+		case file != "." && strings.HasPrefix(d.Name(), "."):
+			if d.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		case d.IsDir():
+			return nil
+		}
+		info, err := root.Stat(file) // follows links within the folder
+		switch {
+		case err != nil && d.Type()&fs.ModeSymlink != 0:
+			r.unused(from, "a link out of the folder, or to nothing, is not followed")
+			return nil
+		case err != nil:
+			r.unused(from, "%v", err)
+			return nil
+		case info.IsDir():
+			r.unused(from, "a link to a folder is not followed")
+			return nil
+		case !info.Mode().IsRegular():
+			r.unused(from, "it is no regular file")
+			return nil
+		}
+		if r.files++; r.files > r.o.Files {
+			return fmt.Errorf("%s has more than %d files: give a part of it, such as the folder of one namespace", shown, r.o.Files)
+		}
+		return r.file(root, file, join(shown, file), path.Join(filepath.ToSlash(shown), path.Dir(file)))
+	})
+}
+
+func join(shown, file string) string {
+	if strings.HasSuffix(shown, ":") {
+		return shown + file
+	}
+	return path.Join(filepath.ToSlash(shown), file)
+}
+
+// objectEnds are those of files with objects; logEnds those of files that may be logs.
+var (
+	objectEnds = []string{".yaml", ".yml", ".json"}
+	logEnds    = []string{".log", ".txt", ".out", ""}
+)
+
+// file recognises one by its name and its content.
+func (r *reader) file(root *os.Root, file, shown, folder string) error {
+	f, err := root.Open(file)
+	if err != nil {
+		r.unused(Source{File: shown}, "%v", err)
+		return nil
+	}
+	defer f.Close()
+	in := bufio.NewReaderSize(f, 64<<10)
+	head, err := in.Peek(64 << 10)
+	if err != nil && err != io.EOF {
+		r.unused(Source{File: shown}, "%v", err)
+		return nil
+	}
+	from := Source{Kind: FromLog, File: shown}
+	base := path.Base(file)
+	end := path.Ext(base)
+	trimmed := bytes.TrimLeft(head, " \t\r\n\ufeff")
+	switch {
+	case len(trimmed) == 0:
+		if slices.Contains(logEnds, end) && base != "errors.txt" && !strings.HasSuffix(base, ".insecure.log") {
+			r.addLog(root, file, folder, from, 0, -1).empty = true
+		}
+	case bytes.HasPrefix(head, gzipMagic):
+		r.unused(from, "it is compressed: give it by itself, or decompress it")
+	case base == "index.json" && bytes.Contains(head, []byte(`"format"`)) && bytes.Contains(head, []byte(`"made"`)):
+		return r.index(in, from)
+	case base == "errors.txt":
+		r.errors(in, from)
+	case bytes.Contains(head, []byte("==== START logs for container ")):
+		return r.sections(root, file, folder, from)
+	case slices.Contains(objectEnds, end), end == "" && isObject(trimmed):
+		return r.readObjects(in, folder, from)
+	case isDescription(trimmed):
+		r.unused(from, "what kubectl describe prints is not read: kubectl get pod NAME -o yaml has more")
+	case strings.Contains(base, "stats") || strings.HasSuffix(base, ".prom"):
+		values, err := readStats(io.LimitReader(in, r.o.Objects))
+		from.Kind = FromStats
+		if values == nil {
+			r.unused(from, "%v", err)
+			return nil
+		}
+		r.stats = append(r.stats, placedStats{values, from, folder})
+	case slices.Contains(logEnds, end):
+		r.addLog(root, file, folder, from, 0, -1)
+	default:
+		r.unused(from, "a name that ends with %q is neither one of objects (%s) nor of a log (.log, .txt, .out)", end, strings.Join(objectEnds, ", "))
+	}
+	return nil
+}
+
+func isObject(text []byte) bool {
+	return bytes.HasPrefix(text, []byte("{")) && bytes.Contains(text, []byte(`"kind"`)) || bytes.HasPrefix(text, []byte("apiVersion:")) || bytes.HasPrefix(text, []byte("kind:")) ||
+		bytes.HasPrefix(text, []byte("---\n")) || bytes.Contains(text, []byte(`"process_started"`))
+}
+
+func isDescription(text []byte) bool {
+	return bytes.HasPrefix(text, []byte("Name:")) && bytes.Contains(text, []byte("\nNamespace:"))
+}
+
+func (r *reader) readObjects(in io.Reader, folder string, from Source) error {
+	data, err := io.ReadAll(io.LimitReader(in, r.o.Objects+1))
+	switch {
+	case err != nil:
+		r.unused(from, "%v", err)
+	case int64(len(data)) > r.o.Objects:
+		r.unused(from, "it has more than %d MiB of objects: give those of one namespace, or of one pod", r.o.Objects>>20)
+	default:
+		r.parse(folder, from.File, data)
+	}
+	return nil
+}
+
+// addLog adds a log, or the part of a file with one.
+func (r *reader) addLog(root *os.Root, file, folder string, from Source, begin, size int64) *placedLog {
+	open := func() (*os.File, int64, error) {
+		f, err := root.Open(file)
+		if err != nil {
+			return nil, 0, err
+		}
+		if size >= 0 {
+			return f, begin + size, nil
+		}
+		info, err := f.Stat()
+		if err != nil {
+			return nil, 0, errors.Join(err, f.Close())
+		}
+		return f, info.Size(), nil
+	}
+	l := &Log{Source: from, Run: -1}
+	l.open = func(context.Context) (io.ReadCloser, error) {
+		f, end, err := open()
+		if err != nil {
+			return nil, err
+		}
+		return struct {
+			io.Reader
+			io.Closer
+		}{io.NewSectionReader(f, begin, end-begin), f}, nil
+	}
+	l.tail = func(most int) ([]byte, error) {
+		f, end, err := open()
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		return io.ReadAll(io.NewSectionReader(f, max(begin, end-int64(most)), int64(most)))
+	}
+	r.logs = append(r.logs, placedLog{Log: l, name: nameOf(from.File), folder: folder})
+	return &r.logs[len(r.logs)-1]
+}
+
+// sections reads what kubectl cluster-info dump writes: logs.txt of a pod, or all in one stream,
+// objects too.
+func (r *reader) sections(root *os.Root, file, folder string, from Source) error {
+	f, err := root.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	in := bufio.NewReaderSize(f, MaxLine)
+	var at, begin int64
+	var open []string
+	var object bytes.Buffer
+	for {
+		line, err := in.ReadSlice('\n')
+		m := section.FindSubmatch(bytes.TrimRight(line, "\r\n"))
+		switch {
+		case m != nil && string(m[1]) == "START":
+			begin, open = at+int64(len(line)), []string{string(m[2]), string(m[3]), string(m[4])}
+		case m != nil && open != nil && string(m[2]) == open[0]:
+			r.section(root, file, folder, from, open, begin, at-begin)
+			open = nil
+		case open == nil && m == nil && int64(object.Len()) < r.o.Objects:
+			object.Write(line)
+		}
+		at += int64(len(line))
+		if err != nil && err != bufio.ErrBufferFull {
+			break
+		}
+	}
+	if open != nil {
+		r.section(root, file, folder, from, open, begin, at-begin).Truncated = true
+	}
+	if isObject(bytes.TrimSpace(object.Bytes())) {
+		r.parse(folder, from.File, object.Bytes())
+	}
+	return nil
+}
+
+func (r *reader) section(root *os.Root, file, folder string, from Source, of []string, begin, size int64) *placedLog {
+	l := r.addLog(root, file, folder, from, begin, size)
+	l.name = name{container: of[0], namespace: of[1], pod: of[2], run: -1}
+	return l
+}
+
+// index reads the one of a bug report: when it was made, and which logs are cut.
+func (r *reader) index(in io.Reader, from Source) error {
+	var index struct {
+		Made  time.Time `json:"made"`
+		Files []struct {
+			Path      string `json:"path"`
+			Truncated bool   `json:"truncated"`
+		} `json:"files"`
+	}
+	if err := json.NewDecoder(io.LimitReader(in, r.o.Objects)).Decode(&index); err != nil {
+		r.unused(from, "this is no index of a bug report: %v", err)
+		return nil
+	}
+	r.taken = Time{At: index.Made, Error: time.Minute, Clock: NodeClock} // by the clock of the machine that made it
+	for _, f := range index.Files {
+		if f.Truncated {
+			r.cut = append(r.cut, strings.TrimSuffix(from.File, "index.json")+f.Path)
+		}
+	}
+	return nil
+}
+
+// errors reads what a bug report could not have.
+func (r *reader) errors(in io.Reader, from Source) {
+	text, err := io.ReadAll(io.LimitReader(in, 1<<20))
+	if err != nil {
+		r.unused(from, "%v", err)
+	}
+	for line := range strings.Lines(string(text)) {
+		r.failures = append(r.failures, strings.TrimSpace(line))
+	}
+}

@@ -1,0 +1,173 @@
+package evidence
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"unicode/utf8"
+)
+
+// ScanOptions bound what is kept. The zero value of a field means its default.
+type ScanOptions struct {
+	Hits   int // of a pattern: half of them the first ones, half the last; default 16
+	Before int // lines before a hit; default 2
+	After  int // lines after it; default 6
+	Text   int // bytes of a line that are kept; default 2048
+	Ends   int // lines at the beginning and at the end of the log; default 8
+}
+
+func (o ScanOptions) defaults() ScanOptions {
+	for _, f := range []struct {
+		field *int
+		usual int
+	}{{&o.Hits, 16}, {&o.Before, 2}, {&o.After, 6}, {&o.Text, 2048}, {&o.Ends, 8}} {
+		if *f.field == 0 {
+			*f.field = f.usual
+		}
+	}
+	return o
+}
+
+// A Hit is a line that a pattern picked, and lines around it.
+type Hit struct {
+	Pattern       string
+	Line          Line
+	Before, After []Line
+}
+
+// Found is what one pass over a log found.
+type Found struct {
+	Hits    []Hit          // in the order of lines
+	Total   map[string]int // by pattern, also of hits that are not kept
+	Head    []Line
+	Tail    []Line
+	Lines   int
+	Bytes   int64
+	Stamped int // lines with a time of their own
+	Outside int // of these, those whose time is not in the run
+	Cut     int // lines longer than [MaxLine]
+	Invalid int // lines that are not UTF-8
+}
+
+// Scan passes over the log once. What was found until an error is returned with it.
+func (l *Log) Scan(ctx context.Context, patterns []Pattern, o ScanOptions) (Found, error) {
+	s := scanner{o: o.defaults(), matcher: newMatcher(patterns), kept: make([][]*Hit, len(patterns))}
+	s.found.Total = map[string]int{}
+	var failed error
+	for line, err := range l.Lines(ctx) {
+		if err != nil {
+			failed = err
+			break
+		}
+		s.line(line)
+	}
+	return s.result(), failed
+}
+
+type scanner struct {
+	o       ScanOptions
+	matcher *matcher
+	found   Found
+	kept    [][]*Hit // by pattern
+	open    []*Hit   // that want lines after them
+	recent  []Line   // copies, the oldest first
+	hits    []int
+}
+
+func (s *scanner) line(line Line) {
+	s.count(line)
+	var copied *Line
+	keep := func() Line { // one copy at most, whoever needs it
+		if copied == nil {
+			c := line
+			c.Text = bytes.Clone(line.Text[:min(len(line.Text), s.o.Text)])
+			c.Cut = line.Cut || len(c.Text) < len(line.Text)
+			copied = &c
+		}
+		return *copied
+	}
+	s.open = slices.DeleteFunc(s.open, func(h *Hit) bool {
+		h.After = append(h.After, keep())
+		return len(h.After) >= s.o.After
+	})
+	s.hits = s.matcher.match(line.Text, s.hits[:0])
+	for i, p := range s.hits {
+		if slices.Contains(s.hits[:i], p) {
+			continue
+		}
+		pattern := s.matcher.patterns[p]
+		if pattern.Only != nil && !pattern.Only(line.Text) {
+			continue
+		}
+		s.found.Total[pattern.Name]++
+		s.hit(p, &Hit{Pattern: pattern.Name, Line: keep(), Before: s.before()})
+	}
+	if len(s.found.Head) < s.o.Ends {
+		s.found.Head = append(s.found.Head, keep())
+	}
+	s.remember(line)
+}
+
+func (s *scanner) count(line Line) {
+	s.found.Lines++
+	s.found.Bytes += int64(len(line.Text)) + 1
+	if line.Time.Known() && !line.Continues {
+		s.found.Stamped++
+	}
+	if line.Outside {
+		s.found.Outside++
+	}
+	if line.Cut {
+		s.found.Cut++
+	}
+	if !utf8.Valid(line.Text) {
+		s.found.Invalid++
+	}
+}
+
+// hit keeps the first and the last ones of a pattern.
+func (s *scanner) hit(p int, h *Hit) {
+	kept := s.kept[p]
+	if len(kept) >= s.o.Hits {
+		first := s.o.Hits / 2
+		gone := kept[first]
+		s.open = slices.DeleteFunc(s.open, func(h *Hit) bool { return h == gone })
+		kept = slices.Delete(kept, first, first+1)
+	}
+	s.kept[p] = append(kept, h)
+	s.open = append(s.open, h)
+}
+
+// before are copies of the last lines.
+func (s *scanner) before() (out []Line) {
+	for _, l := range s.recent[max(len(s.recent)-s.o.Before, 0):] {
+		l.Text = bytes.Clone(l.Text)
+		out = append(out, l)
+	}
+	return out
+}
+
+// remember keeps the last lines, in memory that is used again.
+func (s *scanner) remember(line Line) {
+	most := max(s.o.Before, s.o.Ends)
+	var text []byte
+	if len(s.recent) == most {
+		text = s.recent[0].Text
+		copy(s.recent, s.recent[1:])
+		s.recent = s.recent[:most-1]
+	}
+	line.Cut = line.Cut || len(line.Text) > s.o.Text
+	line.Text = append(text[:0], line.Text[:min(len(line.Text), s.o.Text)]...)
+	s.recent = append(s.recent, line)
+}
+
+func (s *scanner) result() Found {
+	for _, kept := range s.kept {
+		for _, h := range kept {
+			s.found.Hits = append(s.found.Hits, *h)
+		}
+	}
+	slices.SortStableFunc(s.found.Hits, func(a, b Hit) int { return a.Line.Number - b.Line.Number })
+	s.found.Tail = s.recent[max(len(s.recent)-s.o.Ends, 0):]
+	return s.found
+}

@@ -1,0 +1,138 @@
+package evidence
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/startup"
+)
+
+// newPod takes what a pod's object says by itself.
+func newPod(object *corev1.Pod, from Source) *Pod {
+	p := &Pod{Object: object, Source: from}
+	add := func(c corev1.Container, kind startup.Kind, statuses []corev1.ContainerStatus) {
+		at := slices.IndexFunc(statuses, func(s corev1.ContainerStatus) bool { return s.Name == c.Name })
+		if at < 0 {
+			p.Containers = append(p.Containers, &Container{Name: c.Name, Kind: kind, Restarts: -1})
+			return
+		}
+		p.Containers = append(p.Containers, newContainer(kind, statuses[at], from))
+	}
+	for _, c := range object.Spec.InitContainers {
+		kind := startup.Init
+		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			kind = startup.Sidecar
+		}
+		add(c, kind, object.Status.InitContainerStatuses)
+	}
+	for _, c := range object.Spec.Containers {
+		add(c, startup.Plain, object.Status.ContainerStatuses)
+	}
+	for _, c := range object.Spec.EphemeralContainers {
+		add(corev1.Container(c.EphemeralContainerCommon), Ephemeral, object.Status.EphemeralContainerStatuses)
+	}
+	return p
+}
+
+// newContainer numbers the runs that a status has. The state is that of run restartCount; but a
+// container that waits to be restarted has that run in its last state, and the one before nowhere.
+func newContainer(kind startup.Kind, s corev1.ContainerStatus, from Source) *Container {
+	c := &Container{Name: s.Name, Kind: kind, Restarts: int(s.RestartCount)}
+	last := c.Restarts - 1
+	switch {
+	case s.State.Running != nil:
+		c.Runs = append(c.Runs, Run{Number: c.Restarts, Running: true, Started: seconds(s.State.Running.StartedAt.Time, NodeClock), Source: from})
+	case s.State.Terminated != nil:
+		c.Runs = append(c.Runs, ended(c.Restarts, *s.State.Terminated, from))
+	case s.State.Waiting != nil:
+		c.Waiting = &Waiting{s.State.Waiting.Reason, s.State.Waiting.Message}
+		last = c.Restarts
+	}
+	if t := s.LastTerminationState.Terminated; t != nil && last >= 0 {
+		c.Runs = append([]Run{ended(last, *t, from)}, c.Runs...)
+	}
+	took := c.Restarts + 1
+	if len(c.Runs) == 0 && c.Restarts == 0 {
+		took = 0 // it has not started yet
+	}
+	c.Unknown = max(took-len(c.Runs), 0)
+	return c
+}
+
+func ended(number int, t corev1.ContainerStateTerminated, from Source) Run {
+	code := int(t.ExitCode)
+	r := Run{Number: number, Started: seconds(t.StartedAt.Time, NodeClock), Finished: seconds(t.FinishedAt.Time, NodeClock), Exit: &code, Signal: int(t.Signal),
+		Reason: t.Reason, Message: t.Message, Source: from}
+	if r.Signal == 0 && code > 128 && code <= 128+64 {
+		r.Signal = code - 128
+	}
+	// A container that could not be started has times of 1970.
+	if r.Started.Known() && r.Started.At.Year() < 1980 {
+		r.Started = Time{}
+	}
+	if r.Finished.Known() && r.Finished.At.Year() < 1980 {
+		r.Finished = Time{}
+	}
+	return r
+}
+
+// fromEvents adds what the events tell of runs that the status no longer has: the first start, if
+// each start was counted.
+func (p *Pod) fromEvents() {
+	for _, c := range p.Containers {
+		for _, e := range p.Events {
+			if e.Container != c.Name || e.Reason != "Started" || e.Count != c.Restarts+1 || !e.First.Known() || c.Run(0) != nil || e.First.Clock != NodeClock {
+				continue
+			}
+			c.Runs = append([]Run{{Number: 0, Started: e.First, Source: e.Source}}, c.Runs...)
+			c.Unknown = max(c.Unknown-1, 0)
+		}
+	}
+}
+
+// contradictions notes times that cannot all be true.
+func (p *Pod) contradictions() {
+	note := func(from Source, format string, args ...any) {
+		p.Notes = append(p.Notes, Note{from, fmt.Sprintf(format, args...)})
+	}
+	created := p.Skew.Place(seconds(p.Object.CreationTimestamp.Time, APIClock))
+	for _, c := range p.Containers {
+		for i, r := range c.Runs {
+			if r.Finished.Compare(r.Started) == Before {
+				note(r.Source, "container %s, run %d: finished %s, before it started %s", c.Name, r.Number, show(r.Finished), show(r.Started))
+			}
+			if r.Started.Compare(created) == Before {
+				note(r.Source, "container %s, run %d: started %s, before the pod was created %s", c.Name, r.Number, show(r.Started), show(created))
+			}
+			if i > 0 && r.Started.Compare(c.Runs[i-1].Finished) == Before {
+				note(r.Source, "container %s: run %d started %s, before run %d finished %s", c.Name, r.Number, show(r.Started), c.Runs[i-1].Number, show(c.Runs[i-1].Finished))
+			}
+		}
+		if c.Unknown > 0 {
+			note(p.Source, "container %s: of %d of its runs nothing is known; the API keeps the last two", c.Name, c.Unknown)
+		}
+	}
+	switch s := p.Skew; {
+	case s.Contradicts():
+		note(s.By[0], "no difference between the clocks of node %s and API server explains both %s and %s: one of the clocks was set meanwhile", p.Object.Spec.NodeName, s.By[0], s.By[1])
+	case s.HasLeast && s.Least > 0:
+		note(s.By[0], "the clock of node %s is ahead of the API server's by %s or more", p.Object.Spec.NodeName, s.Least)
+	case s.HasMost && s.Most < 0:
+		note(s.By[1], "the clock of node %s is behind the API server's by %s or more", p.Object.Spec.NodeName, -s.Most)
+	}
+}
+
+func show(t Time) string { return t.At.Format(time.RFC3339Nano) }
+
+// Spec is the field path of a container in an event, as spec.containers{app}.
+func containerOf(fieldPath string) string {
+	_, name, ok := strings.Cut(fieldPath, "{")
+	if !ok {
+		return ""
+	}
+	return strings.TrimSuffix(name, "}")
+}
