@@ -137,6 +137,7 @@ bench: ## measure; prints tables, asserts nothing (root)
 	$(GO) run ./bench/agent
 	$(GO) run ./bench/wait
 	$(GO) run ./bench/xds
+	$(GO) run ./bench/evidence
 	$(GO) test -run '^$$' -bench 'Explore|Run|Pod|Review' -benchmem -cpu 1 ./internal/model/verify ./internal/model/simulate ./internal/pod/inject ./internal/controlplane/webhook
 
 .PHONY: campaign

@@ -52,14 +52,14 @@ type Found struct {
 // Scan passes over the log once. What was found until an error is returned with it.
 func (l *Log) Scan(ctx context.Context, patterns []Pattern, o ScanOptions) (Found, error) {
 	s := scanner{o: o.defaults(), matcher: newMatcher(patterns), kept: make([][]*Hit, len(patterns))}
-	s.found.Total = map[string]int{}
+	s.found.Total, s.recent = map[string]int{}, make([]Line, max(s.o.Before, s.o.Ends))
 	var failed error
 	for line, err := range l.Lines(ctx) {
 		if err != nil {
 			failed = err
 			break
 		}
-		s.line(line)
+		s.line(&line)
 	}
 	return s.result(), failed
 }
@@ -70,27 +70,29 @@ type scanner struct {
 	found   Found
 	kept    [][]*Hit // by pattern
 	open    []*Hit   // that want lines after them
-	recent  []Line   // copies, the oldest first
+	recent  []Line   // a ring of copies, whose memory is used again
+	seen    int      // lines that were put into it
 	hits    []int
 }
 
-func (s *scanner) line(line Line) {
+func (s *scanner) line(line *Line) {
 	s.count(line)
-	var copied *Line
-	keep := func() Line { // one copy at most, whoever needs it
-		if copied == nil {
-			c := line
-			c.Text = bytes.Clone(line.Text[:min(len(line.Text), s.o.Text)])
-			c.Cut = line.Cut || len(c.Text) < len(line.Text)
-			copied = &c
-		}
-		return *copied
+	s.hits = s.matcher.match(line.Text, s.hits[:0])
+	if len(s.open) > 0 || len(s.hits) > 0 || len(s.found.Head) < s.o.Ends {
+		s.keep(line)
 	}
+	s.remember(line)
+}
+
+// keep looks at a line of which a copy may be needed: one at most.
+func (s *scanner) keep(line *Line) {
+	kept := *line
+	kept.Text = bytes.Clone(line.Text[:min(len(line.Text), s.o.Text)])
+	kept.Cut = line.Cut || len(kept.Text) < len(line.Text)
 	s.open = slices.DeleteFunc(s.open, func(h *Hit) bool {
-		h.After = append(h.After, keep())
+		h.After = append(h.After, kept)
 		return len(h.After) >= s.o.After
 	})
-	s.hits = s.matcher.match(line.Text, s.hits[:0])
 	for i, p := range s.hits {
 		if slices.Contains(s.hits[:i], p) {
 			continue
@@ -100,15 +102,14 @@ func (s *scanner) line(line Line) {
 			continue
 		}
 		s.found.Total[pattern.Name]++
-		s.hit(p, &Hit{Pattern: pattern.Name, Line: keep(), Before: s.before()})
+		s.hit(p, &Hit{Pattern: pattern.Name, Line: kept, Before: s.last(s.o.Before)})
 	}
 	if len(s.found.Head) < s.o.Ends {
-		s.found.Head = append(s.found.Head, keep())
+		s.found.Head = append(s.found.Head, kept)
 	}
-	s.remember(line)
 }
 
-func (s *scanner) count(line Line) {
+func (s *scanner) count(line *Line) {
 	s.found.Lines++
 	s.found.Bytes += int64(len(line.Text)) + 1
 	if line.Time.Known() && !line.Continues {
@@ -138,27 +139,24 @@ func (s *scanner) hit(p int, h *Hit) {
 	s.open = append(s.open, h)
 }
 
-// before are copies of the last lines.
-func (s *scanner) before() (out []Line) {
-	for _, l := range s.recent[max(len(s.recent)-s.o.Before, 0):] {
+// last are copies of the last lines.
+func (s *scanner) last(n int) (out []Line) {
+	for i := max(s.seen-min(n, len(s.recent)), 0); i < s.seen; i++ {
+		l := s.recent[i%len(s.recent)]
 		l.Text = bytes.Clone(l.Text)
 		out = append(out, l)
 	}
 	return out
 }
 
-// remember keeps the last lines, in memory that is used again.
-func (s *scanner) remember(line Line) {
-	most := max(s.o.Before, s.o.Ends)
-	var text []byte
-	if len(s.recent) == most {
-		text = s.recent[0].Text
-		copy(s.recent, s.recent[1:])
-		s.recent = s.recent[:most-1]
-	}
-	line.Cut = line.Cut || len(line.Text) > s.o.Text
-	line.Text = append(text[:0], line.Text[:min(len(line.Text), s.o.Text)]...)
-	s.recent = append(s.recent, line)
+// remember keeps the last lines.
+func (s *scanner) remember(line *Line) {
+	at := &s.recent[s.seen%len(s.recent)]
+	s.seen++
+	text := at.Text
+	*at = *line
+	at.Cut = line.Cut || len(line.Text) > s.o.Text
+	at.Text = append(text[:0], line.Text[:min(len(line.Text), s.o.Text)]...)
 }
 
 func (s *scanner) result() Found {
@@ -168,6 +166,6 @@ func (s *scanner) result() Found {
 		}
 	}
 	slices.SortStableFunc(s.found.Hits, func(a, b Hit) int { return a.Line.Number - b.Line.Number })
-	s.found.Tail = s.recent[max(len(s.recent)-s.o.Ends, 0):]
+	s.found.Tail = s.last(s.o.Ends)
 	return s.found
 }
