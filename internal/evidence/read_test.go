@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"fmt"
 	"maps"
 	"os"
@@ -14,6 +15,14 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"outrider.dev/internal/bugreport"
+	"outrider.dev/internal/contract"
+	"outrider.dev/internal/kubeclient"
 )
 
 // awesome is the pod of a start-up race: the app's first run ended after a second.
@@ -397,3 +406,47 @@ func TestLinksOutOfAFolder(t *testing.T) {
 		t.Errorf("%v", s.Unused)
 	}
 }
+
+// What outrider bug-report writes is read: its pods, logs, events and what it could not have.
+func TestBugReport(t *testing.T) {
+	core := shop(t)
+	pod, err := core.CoreV1().Pods("shop").Get(t.Context(), "awesome-app", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod.Spec.Containers[1].Name = contract.ProxyContainer
+	pod.Spec.Containers[1].Args = []string{"proxy", "sidecar"}
+	if _, err := core.CoreV1().Pods("shop").Update(t.Context(), pod, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	err = bugreport.Write(t.Context(), &b, bugreport.Options{
+		Client: &kubeclient.Client{Core: core, Dynamic: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(scheme.Scheme, map[schema.GroupVersionResource]string{{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}: "List"})}, ControlPlane: "outrider-system", Namespace: "shop", Progress: quiet{},
+		Checks: func(context.Context) (any, error) { return nil, nil }, Values: func(context.Context) (map[string]any, error) { return nil, nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := read(t, Options{Stdin: &b}, "-").Pods[0]
+	if p.Name() != "shop/awesome-app" || len(p.Events) != 1 || !p.Taken.Known() || len(p.Container("app").Logs) != 2 {
+		t.Errorf("%s: events %v, taken %v, logs of app %v", p.Name(), p.Events, p.Taken, p.Container("app").Logs)
+	}
+}
+
+// What a bug report says of its logs is said of the pod.
+func TestGapsOfABugReport(t *testing.T) {
+	files := handmade()
+	files["index.json"] = `{"format": 1, "made": "2026-11-24T13:20:00Z", "files": [{"path": "app.log", "kind": "log", "truncated": true}]}`
+	files["errors.txt"] = "log of shop/awesome-app, istio-init.log: container is gone\n"
+	p := read(t, Options{}, folder(t, files)).Pods[0]
+	for _, want := range []Missing{{FromLog, "log of container istio-init", "container is gone"}, {FromLog, "the rest of the log of container app, run 2", "truncated"}} {
+		if !slices.Contains(p.Missing, want) {
+			t.Errorf("%v is not in %v", want, p.Missing)
+		}
+	}
+}
+
+type quiet struct{}
+
+func (quiet) Step(string, ...any) {}
+func (quiet) Wait(string, ...any) {}
