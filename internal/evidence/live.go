@@ -39,7 +39,7 @@ type Wanted struct {
 
 	Pods     int           // default 1,000
 	Since    time.Time     // older lines are not read; zero: all
-	LogBytes int64         // of one log, its beginning; default 64 MiB
+	LogBytes int64         // of one log, its beginning; default 256 MiB
 	Parallel int           // requests at a time; default 8
 	Timeout  time.Duration // of one request, but the reading of a log; default 20s
 
@@ -52,7 +52,7 @@ func (w Wanted) defaults(c Cluster) Wanted {
 		w.Pods = 1000
 	}
 	if w.LogBytes == 0 {
-		w.LogBytes = 64 << 20
+		w.LogBytes = 256 << 20
 	}
 	if w.Parallel == 0 {
 		w.Parallel = 8
@@ -353,10 +353,29 @@ func (l *live) readLog(ctx context.Context, p *Pod, container string, previous b
 		l.note(p, kind, logOf(container, previous), err)
 		return
 	}
-	log := &Log{Source: Source{Kind: kind, File: command}, open: func(ctx context.Context) (io.ReadCloser, error) { return l.Wanted.logs(ctx, namespace, pod, o) }}
+	log := &Log{Source: Source{Kind: kind, File: command}}
+	log.open = func(ctx context.Context) (io.ReadCloser, error) {
+		stream, err := l.Wanted.logs(ctx, namespace, pod, o)
+		return &limited{ReadCloser: stream, log: log, left: l.LogBytes}, err
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.bundle.logs = append(l.bundle.logs, placedLog{Log: log, name: name{namespace: namespace, pod: pod, uid: string(p.Object.UID), container: container, previous: previous, run: run}})
+}
+
+// limited notes that a log has reached its limit.
+type limited struct {
+	io.ReadCloser
+	log  *Log
+	left int64
+}
+
+func (l *limited) Read(p []byte) (int, error) {
+	n, err := l.ReadCloser.Read(p)
+	if l.left -= int64(n); l.left <= 0 {
+		l.log.Truncated = true
+	}
+	return n, err
 }
 
 // readJournal reads what Outrider's agent recorded, of a pod that has one.

@@ -76,7 +76,7 @@ func TestLive(t *testing.T) {
 	defer agent.Close()
 	var mu sync.Mutex
 	asked := map[string]bool{}
-	w := Wanted{Namespace: "shop", Names: []string{"deploy/awesome-app"}, LogBytes: 1 << 20, now: func() time.Time { return time.Date(2026, 11, 24, 13, 20, 0, 0, time.UTC) },
+	w := Wanted{Namespace: "shop", Names: []string{"deploy/awesome-app"}, LogBytes: int64(2*len("2026-11-24T13:16:37.123456789Z ") + len(proxyLog)), now: func() time.Time { return time.Date(2026, 11, 24, 13, 20, 0, 0, time.UTC) },
 		logs: func(_ context.Context, namespace, pod string, o *corev1.PodLogOptions) (io.ReadCloser, error) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -118,6 +118,9 @@ istio-proxy log of run 0: 2 lines, 0 outside, first 13:16:20.480123Z ±1µs node
 	}
 	if diff := cmp.Diff(map[string]string{"previous log of container app": "forbidden: the user may not read it", "log of container istio-init": "unable to retrieve container logs for containerd://1"}, got); diff != "" {
 		t.Errorf("missing (-want +got):\n%s", diff)
+	}
+	if app := p.Container("app").Log(2); app.Truncated || !p.Container("istio-proxy").Log(0).Truncated {
+		t.Error("a log is truncated if the API server sent as much as was requested, and else not")
 	}
 	if len(p.Owners) != 2 || p.Owners[1].Kind != "Deployment" || p.Owners[1].Object == nil || len(p.Events) != 1 {
 		t.Errorf("owners %+v, events %+v", p.Owners, p.Events)

@@ -40,9 +40,10 @@ type Line struct {
 	Continues bool   // it belongs to the line before; Time is that line's
 	Cut       bool   // it was longer than [MaxLine]
 	Outside   bool   // its own time is not in the run
+	NoDate    bool   // its own time has no date: it is the first that fits, after the line before
 }
 
-// Source is that of a line.
+// At is the source of a line.
 func (l *Log) At(line Line) Source {
 	s := l.Source
 	s.Line = line.Number
@@ -167,6 +168,7 @@ func (t *lineReader) line(text []byte) Line {
 	}
 	if r.HasOwn {
 		line.Time, line.Outside = t.own(r.Own, line.Written)
+		line.NoDate = r.Own.NoDate && !r.HasWritten
 	}
 	switch {
 	case line.Time.Known():

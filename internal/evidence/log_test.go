@@ -43,6 +43,7 @@ func TestTimesOfLines(t *testing.T) {
 		"klog, which has no year":                 {"I1124 13:16:22.900000 1 x] y\nI1124 13:16:23.100000 1 x] y", "1 13:16:22.9 ±1µs node; 2 13:16:23.1 ±1µs node"},
 		"a zone that the lines name":              {"2026-11-24T21:16:22.9+08:00 x", "1 13:16:22.9 ±100ms node"},
 		"a zone by the runtime's times":           {k + "21:16:20.999 x\n" + k + "\tat y", "1 13:16:20.999 ±1ms node; 2 13:16:20.999 ±1ms node +"},
+		"a zone, and no date":                     {"21:16:22.950+0800 x\n21:16:23.5+0800 y", "1 13:16:22.95 ±1ms node; 2 13:16:23.5 ±100ms node"},
 		"the runtime's times where no others are": {k + "listening", "1 13:16:21 ±1ns node"},
 		"no time at all":                          {"listening\n    at y", "1 unknown; 2 unknown +"},
 		"a log of another run":                    {"2026-11-24 13:46:40 x\n2026-11-24 13:46:50 x\n2026-11-24 15:00:00 y", "1 13:46:40 ±1s log app.log; 2 13:46:50 ±1s log app.log; 3 15:00:00 ±1s log app.log"},
@@ -84,15 +85,16 @@ func TestZones(t *testing.T) {
 		log          string
 		began, ended int
 		known        bool
+		likely       time.Duration // -1: none
 		why          string
 	}{
-		"one":     {"2026-11-24 21:16:22 x", 1, 4, true, "the only one"},
-		"several": {"2026-11-24 21:16:22 x", 0, 3600, false, "the log lies in its run for each of 5"},
-		"none":    {"2026-11-24 21:20:22 x", 0, 4, false, "there is none for which the log lies in its run"},
+		"one":     {"2026-11-24 21:16:22 x", 1, 4, true, -1, "the only one"},
+		"several": {"2026-11-24 21:16:22 x", 0, 3600, false, 8 * time.Hour, "the log lies in its run for each of 5"},
+		"none":    {"2026-11-24 21:20:22 x", 0, 4, false, -1, "there is none for which the log lies in its run"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l, p := placedLogIn(t, tt.log, tt.began, tt.ended)
-			if l.Zone.Known != tt.known || !strings.Contains(l.Zone.Why, tt.why) || tt.known == (len(p.Notes) > 0) {
+			if l.Zone.Known != tt.known || !strings.Contains(l.Zone.Why, tt.why) || tt.known == (len(p.Notes) > 0) || l.Zone.HasLikely != (tt.likely >= 0) || l.Zone.HasLikely && l.Zone.Likely != tt.likely {
 				t.Errorf("%+v, notes %v", l.Zone, p.Notes)
 			}
 		})

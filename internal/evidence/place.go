@@ -17,6 +17,12 @@ type Zone struct {
 	Known  bool
 	Fits   []time.Duration // those for which the logs lie in their runs, if there are several
 	Why    string
+
+	// Likely is the one of Fits for which a log begins within a minute after its run, as logs do that
+	// are whole and programs that write at their start. It is no fact: only a caller that says so may
+	// set Offset and Known by it.
+	Likely    time.Duration
+	HasLikely bool
 }
 
 // place finds the zone of each container's logs: the offsets from UTC for which each of them lies in
@@ -24,6 +30,7 @@ type Zone struct {
 func (p *Pod) place(ctx context.Context) {
 	for _, c := range p.Containers {
 		var fits []time.Duration
+		var likely Zone
 		tried := 0
 		for _, l := range c.Logs {
 			l.window(c.Run(l.Run), p.Taken)
@@ -32,6 +39,11 @@ func (p *Pod) place(ctx context.Context) {
 				continue
 			}
 			found := timestamp.Fits(first, last, l.from, l.to, maxSlack)
+			for _, offset := range found {
+				if late := first.Instant(offset, l.from.Add(-maxSlack)).Sub(l.from); late <= time.Minute {
+					likely.Likely, likely.HasLikely = offset, true
+				}
+			}
 			if tried++; tried == 1 {
 				fits = found
 			} else {
@@ -47,7 +59,9 @@ func (p *Pod) place(ctx context.Context) {
 			c.Zone = Zone{Why: "there is none for which the log lies in its run: it is of another container or run, or a clock is off"}
 			p.Notes = append(p.Notes, Note{c.Logs[0].Source, fmt.Sprintf("the log of container %s has times without a zone, and %s", c.Name, c.Zone.Why)})
 		default:
-			c.Zone = Zone{Fits: fits, Why: fmt.Sprintf("the log lies in its run for each of %d", len(fits))}
+			c.Zone = likely
+			c.Zone.Fits, c.Zone.Why = fits, fmt.Sprintf("the log lies in its run for each of %d", len(fits))
+			c.Zone.HasLikely = likely.HasLikely && slices.Contains(fits, likely.Likely)
 			p.Notes = append(p.Notes, Note{c.Logs[0].Source, fmt.Sprintf("the log of container %s has times without a zone, and %s", c.Name, c.Zone.Why)})
 		}
 		for _, l := range c.Logs {

@@ -246,7 +246,7 @@ func (c *scan) clock(s *Stamp, d date) bool {
 	}
 	s.Wall = time.Date(d.year, time.Month(d.month), d.day, hour, minute, second, nanos, time.UTC)
 	if offset, there := c.zone(); there {
-		s.Zoned = !s.NoDate
+		s.Zoned = true
 		s.Wall = s.Wall.Add(-offset)
 	}
 	return true

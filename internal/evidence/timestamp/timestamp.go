@@ -183,12 +183,9 @@ func Fits(first, last Stamp, from, to time.Time, slack time.Duration) (out []tim
 	return out
 }
 
-// Offset is the zone in which a stamp is a known instant, in whole quarters of an hour, and what is
+// Offset is the zone in which a stamp without one is a known instant, in whole quarters of an hour, and what is
 // left: how far the one clock is from the other.
 func (s Stamp) Offset(instant time.Time) (offset, rest time.Duration) {
-	if s.Zoned {
-		return 0, s.Instant(0, instant).Sub(instant)
-	}
 	near := s
 	if s.NoDate { // the nearest, and not the first after it
 		t := s.Instant(0, instant.Add(-12*time.Hour))

@@ -32,6 +32,7 @@ func TestFind(t *testing.T) {
 		"java.util.Date, recorded":               {"Tue Nov 24 03:18:19 UTC 2026 date", "named 2026-11-24T03:18:19Z 1s"},
 		"logback's default":                      {"03:18:19.480 [main] INFO shop.Main -- x", "clock 03:18:19.48 1ms"},
 		"logback with a date":                    {"2026-11-24 03:18:19,480 INFO [main] x", "iso " + ms + " 1ms"},
+		"logback without a date":                 {"11:18:19.480+0800 [main] WARN x", "clock 03:18:19.48Z 1ms"},
 		"log4j 1":                                {"2026-11-24 03:18:19,480 [main] ERROR x", "iso " + ms + " 1ms"},
 		"log4j 2, level first":                   {"ERROR 2026-11-24T03:18:19,480 main x", "iso " + ms + " 1ms"},
 		"log4j 2 in JSON":                        {`{"instant":{"epochSecond":1795490299,"nanoOfSecond":480123000},"thread":"main"}`, "json " + µs + "Z 1ns"},
