@@ -233,7 +233,7 @@ func (b *bundle) giveLog(l placedLog) {
 func (b *bundle) near(folder string, n name) (out []*Pod) {
 	if n.pod != "" {
 		for _, p := range b.pods {
-			if p.Object.Name == n.pod && (n.namespace == "" || p.Object.Namespace == "" || p.Object.Namespace == n.namespace) && (n.uid == "" || p.Object.UID == "" || string(p.Object.UID) == n.uid) {
+			if n.means(p.Object) {
 				out = append(out, p.Pod)
 			}
 		}

@@ -183,20 +183,7 @@ func (t *lineReader) line(text []byte) Line {
 
 // own places a program's own stamp.
 func (t *lineReader) own(s timestamp.Stamp, written Time) (at Time, outside bool) {
-	near := t.log.from
-	switch {
-	case t.last.Known() && t.last.Clock != NodeClock: // of the log's own clock
-		near = t.last.At
-	case written.Known():
-		near = written.At.Add(-12 * time.Hour)
-		if s.NoYear && !s.NoDate {
-			near = written.At
-		}
-	case t.last.Known():
-		near = t.last.At.Add(-maxSlack)
-	case !near.IsZero():
-		near = near.Add(-maxSlack)
-	}
+	near := t.near(s, written)
 	if !s.Zoned && !t.zone.Known {
 		if s.NoDate { // hours and minutes alone: a time since the first midnight
 			return Time{At: s.Wall, Error: s.Resolution, Clock: t.clock}, false
@@ -209,6 +196,23 @@ func (t *lineReader) own(s timestamp.Stamp, written Time) (at Time, outside bool
 	at = Time{At: s.Instant(t.zone.Offset, near), Error: s.Resolution, Clock: NodeClock}
 	outside = !t.log.from.IsZero() && (at.Latest().Before(t.log.from.Add(-maxSlack)) || at.At.After(t.end.Add(maxSlack)))
 	return at, outside
+}
+
+// near is the instant to which what is missing of a date is completed.
+func (t *lineReader) near(s timestamp.Stamp, written Time) time.Time {
+	switch {
+	case t.last.Known() && t.last.Clock != NodeClock: // of the log's own clock
+		return t.last.At
+	case written.Known() && s.NoDate:
+		return written.At.Add(-12 * time.Hour)
+	case written.Known():
+		return written.At
+	case t.last.Known():
+		return t.last.At.Add(-maxSlack)
+	case t.log.from.IsZero():
+		return time.Time{}
+	}
+	return t.log.from.Add(-maxSlack)
 }
 
 // window is the span of the run, as far as it is known.

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // A name is what the path of a log says of it. Empty: it does not say.
@@ -61,6 +63,12 @@ func nameOf(file string) name {
 		n.base, n.previous = "", true
 	}
 	return n
+}
+
+// means reports whether the name is of a log of the pod. What either does not say agrees.
+func (n name) means(p *corev1.Pod) bool {
+	agree := func(a, b string) bool { return a == "" || b == "" || a == b }
+	return n.pod == p.Name && agree(n.namespace, p.Namespace) && agree(n.uid, string(p.UID))
 }
 
 // containerIn is the container of a pod that the name means.

@@ -229,36 +229,61 @@ func (r *reader) file(root *os.Root, file, shown, folder string) error {
 	end := path.Ext(base)
 	trimmed := bytes.TrimLeft(head, " \t\r\n\ufeff")
 	switch {
+	case r.ofReport(base, head, in, from):
 	case len(trimmed) == 0:
-		if slices.Contains(logEnds, end) && base != "errors.txt" && !strings.HasSuffix(base, ".insecure.log") {
+		if slices.Contains(logEnds, end) && !strings.HasSuffix(base, ".insecure.log") {
 			r.addLog(root, file, folder, from, 0, -1).empty = true
 		}
-	case bytes.HasPrefix(head, gzipMagic):
-		r.unused(from, "it is compressed: give it by itself, or decompress it")
-	case base == "index.json" && bytes.Contains(head, []byte(`"format"`)) && bytes.Contains(head, []byte(`"made"`)):
-		return r.index(in, from)
-	case base == "errors.txt":
-		r.errors(in, from)
 	case bytes.Contains(head, []byte("==== START logs for container ")):
 		return r.sections(root, file, folder, from)
 	case slices.Contains(objectEnds, end), end == "" && isObject(trimmed):
-		return r.readObjects(in, folder, from)
-	case isDescription(trimmed):
-		r.unused(from, "what kubectl describe prints is not read: kubectl get pod NAME -o yaml has more")
-	case strings.Contains(base, "stats") || strings.HasSuffix(base, ".prom"):
-		values, err := readStats(io.LimitReader(in, r.o.Objects))
-		from.Kind = FromStats
-		if values == nil {
-			r.unused(from, "%v", err)
-			return nil
-		}
-		r.stats = append(r.stats, placedStats{values, from, folder})
-	case slices.Contains(logEnds, end):
-		r.addLog(root, file, folder, from, 0, -1)
+		r.readObjects(in, folder, from)
+	case strings.Contains(base, "stats") || end == ".prom":
+		r.addStats(in, folder, from)
 	default:
-		r.unused(from, "a name that ends with %q is neither one of objects (%s) nor of a log (.log, .txt, .out)", end, strings.Join(objectEnds, ", "))
+		if why := noLog(head, end); why != "" {
+			r.unused(from, "%s", why)
+		} else {
+			r.addLog(root, file, folder, from, 0, -1)
+		}
 	}
 	return nil
+}
+
+// ofReport reads the files that only a bug report has.
+func (r *reader) ofReport(base string, head []byte, in io.Reader, from Source) bool {
+	switch {
+	case base == "index.json" && bytes.Contains(head, []byte(`"format"`)) && bytes.Contains(head, []byte(`"made"`)):
+		r.index(in, from)
+	case base == "errors.txt":
+		r.errors(in, from)
+	default:
+		return false
+	}
+	return true
+}
+
+// noLog is why a file is no log.
+func noLog(head []byte, end string) string {
+	switch {
+	case bytes.HasPrefix(head, gzipMagic):
+		return "it is compressed: give it by itself, or decompress it"
+	case bytes.HasPrefix(head, []byte("Name:")) && bytes.Contains(head, []byte("\nNamespace:")):
+		return "what kubectl describe prints is not read: kubectl get pod NAME -o yaml has more"
+	case !slices.Contains(logEnds, end):
+		return fmt.Sprintf("a name that ends with %q is neither one of objects (%s) nor of a log (.log, .txt, .out)", end, strings.Join(objectEnds, ", "))
+	}
+	return ""
+}
+
+func (r *reader) addStats(in io.Reader, folder string, from Source) {
+	values, err := readStats(io.LimitReader(in, r.o.Objects))
+	from.Kind = FromStats
+	if values == nil {
+		r.unused(from, "%v", err)
+		return
+	}
+	r.stats = append(r.stats, placedStats{values, from, folder})
 }
 
 func isObject(text []byte) bool {
@@ -266,11 +291,7 @@ func isObject(text []byte) bool {
 		bytes.HasPrefix(text, []byte("---\n")) || bytes.Contains(text, []byte(`"process_started"`))
 }
 
-func isDescription(text []byte) bool {
-	return bytes.HasPrefix(text, []byte("Name:")) && bytes.Contains(text, []byte("\nNamespace:"))
-}
-
-func (r *reader) readObjects(in io.Reader, folder string, from Source) error {
+func (r *reader) readObjects(in io.Reader, folder string, from Source) {
 	data, err := io.ReadAll(io.LimitReader(in, r.o.Objects+1))
 	switch {
 	case err != nil:
@@ -280,7 +301,6 @@ func (r *reader) readObjects(in io.Reader, folder string, from Source) error {
 	default:
 		r.parse(folder, from.File, data)
 	}
-	return nil
 }
 
 // addLog adds a log, or the part of a file with one.
@@ -367,7 +387,7 @@ func (r *reader) section(root *os.Root, file, folder string, from Source, of []s
 }
 
 // index reads the one of a bug report: when it was made, and which logs are cut.
-func (r *reader) index(in io.Reader, from Source) error {
+func (r *reader) index(in io.Reader, from Source) {
 	var index struct {
 		Made  time.Time `json:"made"`
 		Files []struct {
@@ -377,7 +397,7 @@ func (r *reader) index(in io.Reader, from Source) error {
 	}
 	if err := json.NewDecoder(io.LimitReader(in, r.o.Objects)).Decode(&index); err != nil {
 		r.unused(from, "this is no index of a bug report: %v", err)
-		return nil
+		return
 	}
 	r.taken = Time{At: index.Made, Error: time.Minute, Clock: NodeClock} // by the clock of the machine that made it
 	for _, f := range index.Files {
@@ -385,7 +405,6 @@ func (r *reader) index(in io.Reader, from Source) error {
 			r.cut = append(r.cut, strings.TrimSuffix(from.File, "index.json")+f.Path)
 		}
 	}
-	return nil
 }
 
 // errors reads what a bug report could not have.

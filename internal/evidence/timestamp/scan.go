@@ -162,19 +162,26 @@ func (c *scan) monthFirst() (s Stamp, ok bool) {
 	if !c.clock(&s, d) {
 		return s, false
 	}
-	if d.year == 0 { // after the time, as in C
-		mark := c.i
-		c.spaces()
-		year, ok := c.number(4, 4)
-		d.year = year
-		if !ok || digit(c.text, c.i) || c.peek() == '-' || !d.valid() || year == 0 {
-			c.i, d.year = mark, 0
-		}
+	if d.year == 0 {
+		d.year = c.yearAfter(d)
 	}
 	s.NoYear = d.year == 0
 	w := s.Wall
 	s.Wall = time.Date(d.year, w.Month(), w.Day(), w.Hour(), w.Minute(), w.Second(), w.Nanosecond(), time.UTC)
 	return s, true
+}
+
+// yearAfter reads the year after the time, as C writes it; 0 if there is none.
+func (c *scan) yearAfter(d date) int {
+	mark := c.i
+	c.spaces()
+	year, ok := c.number(4, 4)
+	d.year = year
+	if !ok || digit(c.text, c.i) || c.peek() == '-' || year == 0 || !d.valid() {
+		c.i = mark
+		return 0
+	}
+	return year
 }
 
 const months = "JanFebMarAprMayJunJulAugSepOctNovDec"
@@ -287,43 +294,45 @@ func (c *scan) half() (afternoon, there bool) {
 	return false, false
 }
 
-// zone reads Z, UTC, GMT, or +08:00 and its relatives. Other names are not unique.
+// zone reads Z, UTC, GMT, +08:00 and its relatives, or GMT+0800 of JavaScript. Other names are not
+// unique.
 func (c *scan) zone() (offset time.Duration, there bool) {
 	mark := c.i
-	c.spaces()
-	for _, w := range []string{"Z", "UTC", "GMT"} {
-		if c.word(w) {
-			if after := c.peek(); w != "Z" && (after == '+' || after == '-') && digit(c.text, c.i+1) {
-				mark = c.i // GMT+0800, as JavaScript writes it
-				break
-			}
-			if !letter(c.peek()) && (w != "Z" || c.i == mark+1) {
-				return 0, true
-			}
-			c.i = mark
-			c.spaces()
-		}
-	}
-	sign := c.peek()
-	if sign == '+' || sign == '-' {
-		c.i++
-		hours, ok := c.number(2, 2)
-		minutes, more := 0, false
-		if c.take(':') || digit(c.text, c.i) {
-			minutes, more = c.number(2, 2)
-		} else {
-			more = c.i == mark+3 // +08, without a space
-		}
-		if ok && more && hours <= 14 && minutes%15 == 0 && minutes < 60 && !digit(c.text, c.i) {
-			offset = time.Duration(hours)*time.Hour + time.Duration(minutes)*time.Minute
-			if sign == '-' {
-				offset = -offset
-			}
-			return offset, true
-		}
+	if c.word("Z") && !letter(c.peek()) {
+		return 0, true
 	}
 	c.i = mark
-	return 0, false
+	c.spaces()
+	spaced := c.i > mark
+	named := (c.word("UTC") || c.word("GMT")) && !letter(c.peek())
+	if named {
+		mark, spaced = c.i, false
+	}
+	if offset, ok := c.offset(spaced); ok {
+		return offset, true
+	}
+	c.i = mark
+	return 0, named
+}
+
+// offset reads +08:00, +0800, and +08 if no space stands before it.
+func (c *scan) offset(spaced bool) (time.Duration, bool) {
+	sign := time.Duration(1)
+	switch {
+	case c.take('-'):
+		sign = -1
+	case !c.take('+'):
+		return 0, false
+	}
+	hours, ok := c.number(2, 2)
+	minutes, whole := 0, !spaced
+	if c.take(':') || digit(c.text, c.i) {
+		minutes, whole = c.number(2, 2)
+	}
+	if !ok || !whole || hours > 14 || minutes%15 != 0 || minutes > 59 || digit(c.text, c.i) {
+		return 0, false
+	}
+	return sign * (time.Duration(hours)*time.Hour + time.Duration(minutes)*time.Minute), true
 }
 
 // epoch reads seconds, or parts of them, since 1970: the magnitude tells which.
@@ -386,19 +395,11 @@ func inJSON(line []byte, i int) (Stamp, bool) {
 		begin := i + q + 1
 		end := stringEnd(line, begin)
 		i = end + 1
-		if end-begin > 16 || end >= len(line) {
+		v, isKey := afterColon(line, i)
+		if !isKey {
 			continue
 		}
-		v := i
-		for v < len(line) && line[v] == ' ' {
-			v++
-		}
-		if v >= len(line) || line[v] != ':' {
-			continue
-		}
-		for v++; v < len(line) && line[v] == ' '; v++ {
-		}
-		if v >= len(line) || !timeKeys[string(line[begin:end])] {
+		if !timeKeys[string(line[begin:end])] {
 			i = v
 			continue
 		}
@@ -406,9 +407,7 @@ func inJSON(line []byte, i int) (Stamp, bool) {
 			v++
 		}
 		if s, ok := at(line, v, true); ok {
-			if s.Form == Epoch && string(line[begin:end]) == "epochSecond" || string(line[begin:end]) == "seconds" {
-				s = withNanos(line, s)
-			}
+			s = withNanos(line, s)
 			s.Form = JSON
 			return s, true
 		}
@@ -417,7 +416,16 @@ func inJSON(line []byte, i int) (Stamp, bool) {
 	return Stamp{}, false
 }
 
-// withNanos adds the field that stands beside the seconds.
+// afterColon is where the value begins of a key that ends at i; false if it is none.
+func afterColon(line []byte, i int) (int, bool) {
+	c := scan{text: line, i: min(i, len(line))}
+	c.spaces()
+	isKey := c.take(':')
+	c.spaces()
+	return c.i, isKey && c.i < len(line)
+}
+
+// withNanos adds the field that log4j and protobuf have beside the seconds.
 func withNanos(line []byte, s Stamp) Stamp {
 	for _, key := range []string{`,"nanoOfSecond":`, `,"nanos":`} {
 		c := scan{text: line, i: s.End}

@@ -77,7 +77,7 @@ func at(line []byte, i int, first bool) (Stamp, bool) {
 	switch b := line[i]; {
 	case b >= '0' && b <= '9':
 		s, ok = c.numeric(first || keyed(line, i))
-	case first && (b == 'I' || b == 'W' || b == 'E' || b == 'F' || b == 'D') && digit(line, i+1):
+	case first && bytes.IndexByte(levels, b) >= 0 && digit(line, i+1):
 		s, ok = c.klog()
 	case b >= 'A' && b <= 'S':
 		s, ok = c.monthFirst()
@@ -85,6 +85,9 @@ func at(line []byte, i int, first bool) (Stamp, bool) {
 	s.At, s.End = i, c.i
 	return s, ok && !digit(line, c.i)
 }
+
+// levels are the letters with which klog and glog begin a line.
+var levels = []byte("IWEFD")
 
 // beginsToken reports whether a time may begin at i: not within a word, a number, a path or a name.
 func beginsToken(line []byte, i int) bool {
