@@ -101,6 +101,20 @@ func TestZones(t *testing.T) {
 	}
 }
 
+// The runs of a container have one zone: a short one places a long one, whichever was first.
+func TestAShortRunPlacesALongOne(t *testing.T) {
+	long, short := logIn("2026-11-24 21:16:22 x", 0, 3600), logIn("2026-11-24 22:16:25 x", 3604, 3606)
+	long.Run, short.Run = 0, 1
+	run := func(n int, l *Log) Run {
+		return Run{Number: n, Started: Time{At: l.from, Error: time.Second}, Finished: Time{At: l.to.Add(-time.Second), Error: time.Second}}
+	}
+	p := &Pod{Containers: []*Container{{Name: "app", Logs: []*Log{long, short}, Runs: []Run{run(0, long), run(1, short)}}}}
+	p.place(t.Context())
+	if !long.Zone.Known || long.Zone.Offset != 8*time.Hour || short.Zone.Offset != 8*time.Hour || len(p.Notes) > 0 {
+		t.Errorf("%+v, %+v, notes %v", long.Zone, short.Zone, p.Notes)
+	}
+}
+
 func TestScan(t *testing.T) {
 	var b strings.Builder
 	for i := 1; i <= 100; i++ {
@@ -216,7 +230,7 @@ func TestStatus(t *testing.T) {
 		"it could not be started":  {head + `  containerStatuses: [{name: app, restartCount: 0, state: {terminated: {exitCode: 128, reason: StartError, startedAt: "1970-01-01T00:00:00Z", finishedAt: "2026-11-24T13:00:09Z"}}}]`, "run 0 signal 0"},
 		"it has no status":         {head + "  phase: Pending", ""},
 		"it ended before it began": {head + `  containerStatuses: [{name: app, restartCount: 0, state: {terminated: {exitCode: 1, startedAt: "2026-11-24T13:00:09Z", finishedAt: "2026-11-24T13:00:05Z"}}}]`, "run 0 signal 0; note: container app, run 0: finished 2026-11-24T13:00:05Z, before it started 2026-11-24T13:00:09Z"},
-		"the node's clock is ahead": {head + `  startTime: "2026-11-24T13:05:00Z"` + "\n" + kubelet("2026-11-24T13:00:01Z", "2026-11-24T13:05:01Z"),
+		"the node's clock is ahead": {head + `  startTime: "2026-11-24T13:05:00Z"` + "\n" + kubelet("2026-11-24T13:00:01Z", "2026-11-24T13:05:01Z") + kubelet("2026-11-24T13:00:50Z", "2026-11-24T13:05:02Z"),
 			"note: the clock of node n1 is ahead of the API server's by 4m59s or more"},
 		"the node's clock is behind": {head + `  startTime: "2026-11-24T12:55:00Z"` + "\n" + kubelet("2026-11-24T13:00:01Z", "2026-11-24T12:55:01Z"),
 			"note: the clock of node n1 is behind the API server's by 4m59s or more"},

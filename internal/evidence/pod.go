@@ -55,7 +55,7 @@ func (s *Set) Close() error {
 	return s.close()
 }
 
-// Unused is something given that is no evidence of any pod, and why; Want is what would be.
+// Unused is something given that is no evidence of any pod, why, and what would be.
 type Unused struct {
 	Source Source
 	Why    string
@@ -160,7 +160,7 @@ type Run struct {
 	Source   Source
 }
 
-// Events are of core v1 or of events.k8s.io.
+// An Event is one of core v1 or of events.k8s.io.
 type Event struct {
 	Type, Reason, Message string
 	About                 string // "Pod shop/app-1", "Job shop/migrate"

@@ -66,7 +66,6 @@ func Read(ctx context.Context, o Options, paths ...string) (*Set, error) {
 type reader struct {
 	*bundle
 	o       Options
-	ctx     context.Context
 	files   int
 	written int64
 	dirs    []string

@@ -128,7 +128,7 @@ func (p *Pod) contradictions() {
 
 func show(t Time) string { return t.At.Format(time.RFC3339Nano) }
 
-// Spec is the field path of a container in an event, as spec.containers{app}.
+// containerOf is the container in the field path of an event, as spec.containers{app}.
 func containerOf(fieldPath string) string {
 	_, name, ok := strings.Cut(fieldPath, "{")
 	if !ok {

@@ -135,8 +135,8 @@ func letter(b byte) bool { return b|0x20 >= 'a' && b|0x20 <= 'z' }
 func digit(line []byte, i int) bool { return i < len(line) && line[i] >= '0' && line[i] <= '9' }
 
 // Instant is the time of s in a zone that is the offset ahead of UTC. What is missing of the date
-// is chosen so that the instant is the nearest to a known one, near, for a year; and the first that
-// is not before it, for a date.
+// is chosen by a known instant: a year so that the result is the nearest to it, a date so that it is
+// the first that is not before it.
 func (s Stamp) Instant(offset time.Duration, near time.Time) time.Time {
 	if s.Zoned && !s.NoYear {
 		return s.Wall
