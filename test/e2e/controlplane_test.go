@@ -134,6 +134,7 @@ func (r *run) loseTheHolder(l *loading) {
 	l.note("it is back")
 	l.settle(5)
 	r.outrider(l, "check")
+	r.outrider(l, "check", "--proxy", "--namespace="+world.TierNamespace)
 }
 
 // signingRoot is the root that signs, as the authority keeps it.
