@@ -29,9 +29,10 @@ var (
 	trustDomain   = rule{"lower case letters, digits, dots, dashes and underscores, for example cluster.local", func(s string) bool {
 		return ca.Identity{TrustDomain: s, Namespace: "x", ServiceAccount: "x"}.Check() == nil
 	}}
-	dnsLabel   = rule{"at most 63 lower case letters, digits and dashes, as of a namespace", label.MatchString}
-	secretName = rule{"the name of a Secret: lower case letters, digits, dashes and dots, for example outrider-ca", isSecretName}
-	dnsDomain  = rule{"a DNS domain in lower case, for example cluster.local", isDomain}
+	dnsLabel      = rule{"at most 63 lower case letters, digits and dashes, as of a namespace", label.MatchString}
+	secretName    = rule{"the name of a Secret: lower case letters, digits, dashes and dots, for example outrider-ca", isSecretName}
+	configMapName = rule{"the name of a ConfigMap: lower case letters, digits, dashes and dots, for example istio-ca-root-cert", isSecretName}
+	dnsDomain     = rule{"a DNS domain in lower case, for example cluster.local", isDomain}
 )
 
 // check refuses a value of a flag that breaks a rule.
@@ -60,6 +61,9 @@ func checkServe(o controlplane.Options) error {
 	}
 	if o.CASecret != "" {
 		values = append(values, value{"ca-secret", o.CASecret, secretName})
+	}
+	if o.RootsFrom != "" {
+		values = append(values, value{"ca-roots", o.RootsFrom, configMapName})
 	}
 	if o.Injection.ControlPlane != "" {
 		values = append(values, value{"control-plane", o.Injection.ControlPlane, hostPort})
@@ -112,7 +116,7 @@ func byFlag(err error) error {
 	if !errors.As(err, &wrong) {
 		return err
 	}
-	flags := map[string]string{"State": "state", "CASecret": "ca-secret", "Injection.Values": "inject-values", "Injection.MeshConfig": "mesh-config", "Injection.ClientCA": "webhook-client-ca"}
+	flags := map[string]string{"State": "state", "CASecret": "ca-secret", "ServingSecret": "serving-certificate", "RootsFrom": "ca-roots", "Injection.Values": "inject-values", "Injection.MeshConfig": "mesh-config", "Injection.ClientCA": "webhook-client-ca"}
 	return &cli.UsageError{Err: fmt.Errorf("--%s: %w", flags[wrong.Option], wrong.Err)}
 }
 

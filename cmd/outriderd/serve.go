@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -23,7 +24,7 @@ import (
 const defaultState = "/var/lib/outrider"
 
 func newServe() *cobra.Command {
-	var source, push, level, ownLabels string
+	var source, push, level, ownLabels, serving string
 	var kubernetes clusterFlags
 	var images lookup.Flags
 	var networks []string
@@ -50,7 +51,10 @@ is used by default.
 If the state directory has no root certificate, one is made there. Proxies need the file
 ca/root-cert.pem. With --ca-secret the authority is in a Secret instead, nothing is kept in the
 state directory, and several replicas may run. The root that was made is replaced by itself
-when a fifth of its life is left, and by outriderd rotate.`,
+when a fifth of its life is left, and by outriderd rotate.
+
+With --serving-certificate another authority signs the certificates of proxies, such as
+cert-manager's istio-csr, and outriderd signs none.`,
 		Example: `  outriderd serve --source files:./mesh --state ./state
   outriderd serve --source files:./mesh --state ./state --name outriderd.example --push full
   outriderd serve --source kubernetes --kubeconfig ~/.kube/config --state ./state`,
@@ -70,6 +74,9 @@ when a fifth of its life is left, and by outriderd rotate.`,
 				o.Webhook = ""
 			}
 			if err := checkServe(o); err != nil {
+				return err
+			}
+			if err := servingFrom(serving, &o); err != nil {
 				return err
 			}
 			if o.Folder, err = folder(source); err != nil {
@@ -100,6 +107,8 @@ when a fifth of its life is left, and by outriderd rotate.`,
 	f.StringVar(&o.WebhookConfiguration, "webhook-configuration", "", "name of the MutatingWebhookConfiguration in which certificates are kept current; off: none (default outrider-injector, with the revision)")
 	f.StringVar(&o.State, "state", defaultState, "directory of the certificate authority and of used tokens")
 	f.StringVar(&o.CASecret, "ca-secret", "", "Secret in --namespace with the certificate authority, which all replicas share; outrider-ca is made if there is none, another one is waited for, and never written (default: the authority is in --state)")
+	f.StringVar(&serving, "serving-certificate", "", "where another authority signs the proxies' certificates (global.caAddress): the control plane's own certificate, tls.crt, tls.key and ca.crt, in secret:NAME, a Secret in --namespace, or in files:DIR; then no certificate is signed here")
+	f.StringVar(&o.RootsFrom, "ca-roots", "", "with --serving-certificate=secret:NAME, ConfigMap in --namespace with more roots to trust, as istio-csr writes istio-ca-root-cert")
 	f.DurationVar(&o.RootSpread, "root-spread", ca.DefaultRootSpread, "in a rotation of the root, how long the next root is published before it signs")
 	f.StringVar(&push, "push", contract.PushOnDemand, "which resources proxies get: on-demand, those that they use; full, all")
 	f.DurationVar(&o.FirstUse, "first-use-timeout", contract.DefaultFirstUse, "how long the control plane may be gone before a proxy's agent responds to the first use of a service; a proxy without an agent waits so long for its configuration, before it answers 503 or resets")
@@ -157,6 +166,26 @@ func folder(source string) (string, error) {
 		return "", &cli.UsageError{Err: fmt.Errorf("--source: %s is not a folder", dir)}
 	}
 	return dir, nil
+}
+
+// servingFrom sets where the control plane's own certificate is.
+func servingFrom(text string, o *controlplane.Options) error {
+	if text == "" {
+		return nil
+	}
+	from, name, _ := strings.Cut(text, ":")
+	switch {
+	case o.CASecret != "":
+		return &cli.UsageError{Err: errors.New("--serving-certificate with --ca-secret: either another authority signs, or this one")}
+	case from == "secret" && isSecretName(name):
+		o.ServingSecret = name
+	case from == "files" && name != "":
+		o.ServingFiles = name
+	default:
+		return &cli.UsageError{Err: fmt.Errorf("--serving-certificate=%q: want secret:NAME, a Secret, or files:DIR, a folder", text),
+			Hint: "--serving-certificate=secret:" + contract.ServingSecret}
+	}
+	return nil
 }
 
 func full(push string) (bool, error) {

@@ -74,6 +74,11 @@ const (
 	AuthoritySecret = "outrider-ca"
 	// SeenRootsSecret has the roots that were seen in a Secret which is not ours. It has no key.
 	SeenRootsSecret = "outrider-seen-roots"
+	// ServingSecret has the control plane's own certificate, where another authority signs those of
+	// the proxies.
+	ServingSecret = "outriderd-tls"
+	// ServingFlag is the flag of outriderd serve with that Secret.
+	ServingFlag = "--serving-certificate"
 	// RouteStatusLease is held by the replica that writes the status of routes.
 	RouteStatusLease = "outrider-route-status"
 	// AuthoritySecretEnv is the variable of outriderd's containers with that Secret's name, or

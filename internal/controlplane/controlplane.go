@@ -38,12 +38,19 @@ const DefaultConnectionAge = 30 * time.Minute
 type Options struct {
 	Folder  string        // of manifests: the source of the mesh; default: Cluster
 	Cluster *kube.Cluster // see cluster.go; default: none, and Folder is required
-	State   string        // directory of the authority and of used tokens; required without CASecret
+	State   string        // directory of the authority and of used tokens; required without CASecret and ServingSecret
 
 	// CASecret is the Secret of Cluster with the authority, in Namespace, which all replicas share;
 	// used tokens are then there too. [contract.AuthoritySecret] is made if there is none; others
 	// are waited for. Default: the authority is in State.
 	CASecret string
+	// ServingSecret is set where another authority signs the proxies' certificates: the Secret of
+	// Cluster in Namespace with the control plane's own one (tls.crt, tls.key, ca.crt), which is
+	// waited for. ServingFiles is a folder with the same. Default: the authority is this process.
+	ServingSecret, ServingFiles string
+	// RootsFrom is a ConfigMap in Namespace with more roots, as istio-csr writes
+	// istio-ca-root-cert, with ServingSecret. Default: none.
+	RootsFrom string
 	// RootSpread is how long the next root is published before it signs; default
 	// [ca.DefaultRootSpread].
 	RootSpread time.Duration
@@ -83,6 +90,12 @@ type Options struct {
 	// Ready is called with the addresses that are served, once they are.
 	Ready func(Addresses)
 }
+
+// external reports whether another authority signs the proxies' certificates.
+func (o Options) external() bool { return o.ServingSecret != "" || o.ServingFiles != "" }
+
+// inSecret reports whether the authority's files are in a Secret, which may have to be waited for.
+func (o Options) inSecret() bool { return o.CASecret != "" || o.ServingSecret != "" }
 
 // An OptionError is an option that cannot be used.
 type OptionError struct {
@@ -132,7 +145,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	web := p.startWeb(listeners.web)
-	if o.CASecret != "" {
+	if o.inSecret() {
 		if err := p.openAuthority(ctx); err != nil {
 			web.close()
 			listeners.close()

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -67,7 +68,7 @@ func open(ctx context.Context, o Options) (*plane, error) {
 	if err := p.openSource(ctx); err != nil {
 		return nil, err
 	}
-	if o.CASecret == "" {
+	if !o.inSecret() {
 		return p, p.openAuthority(ctx)
 	}
 	if o.Webhook != "" { // an error of the user's is not to wait
@@ -83,7 +84,13 @@ func prepareState(o Options) error {
 	switch {
 	case o.CASecret != "" && o.Cluster == nil:
 		return &OptionError{"CASecret", errors.New("a Secret needs a cluster")}
-	case o.CASecret != "":
+	case o.ServingSecret != "" && o.Cluster == nil:
+		return &OptionError{"ServingSecret", errors.New("a Secret needs a cluster")}
+	case o.CASecret != "" && o.external():
+		return &OptionError{"ServingSecret", errors.New("another authority signs, so that there is no Secret with ours")}
+	case o.RootsFrom != "" && o.ServingSecret == "":
+		return &OptionError{"RootsFrom", errors.New("the roots are read with the Secret of the control plane's certificate")}
+	case o.inSecret():
 		return nil
 	case o.State == "":
 		return &OptionError{"State", errors.New("want a directory")}
@@ -111,12 +118,22 @@ func (p *plane) openAuthority(ctx context.Context) (err error) {
 		Store: ca.Directory(filepath.Join(o.State, "ca")), TrustDomain: o.Mesh.TrustDomain, Life: o.Life, MaxLife: o.MaxLife,
 		RootSpread: o.RootSpread, Hosts: hosts{p.mesh}, Log: o.Log,
 	}
-	if o.CASecret != "" {
+	switch {
+	case o.ServingSecret != "":
+		options.Store = o.Cluster.ServingSecret(o.Namespace, o.ServingSecret, o.RootsFrom)
+	case o.ServingFiles != "":
+		options.Store, options.Record = ca.Directory(o.ServingFiles), ca.Directory(filepath.Join(o.State, "seen-roots"))
+	case o.CASecret != "":
 		options.Store, options.StoreTokenKey = o.Cluster.AuthoritySecret(o.Namespace, o.CASecret), true
+	}
+	if o.inSecret() {
 		if o.CASecret != contract.AuthoritySecret {
 			options.Record = o.Cluster.AuthoritySecret(o.Namespace, contract.SeenRootsSecret)
 		}
 		options.Waiting = func(err error) { p.awaited.Store(new(err.Error())) }
+	}
+	if o.external() {
+		options.ServesOnly = o.servedNames()
 	}
 	if p.authority, err = ca.NewAuthority(ctx, options); err != nil {
 		return err
@@ -126,6 +143,17 @@ func (p *plane) openAuthority(ctx context.Context) (err error) {
 	}
 	p.openConfigurations(ctx)
 	return nil
+}
+
+// servedNames are the DNS names by which proxies and the API server know this control plane.
+func (o Options) servedNames() []string {
+	out := []string{contract.ControlPlaneName}
+	if o.Webhook != "" {
+		if host, _, err := net.SplitHostPort(o.Injection.address(o.Namespace)); err == nil {
+			out = append(out, host)
+		}
+	}
+	return append(out, o.Names...)
 }
 
 // openServing makes the servers.
@@ -192,7 +220,7 @@ func (p *plane) openSecure() error {
 // tokens are those that this control plane signs, and the one-time ones that were used: where the
 // authority is.
 func (p *plane) tokens() (*ca.Tokens, ca.UsedTokens, error) {
-	if p.o.CASecret != "" {
+	if p.o.inSecret() {
 		return p.authority.Tokens(), p.o.Cluster.UsedTokens(p.o.Namespace), nil
 	}
 	tokens, err := ca.NewTokens(p.o.State, p.o.Mesh.TrustDomain)

@@ -43,6 +43,11 @@ type Injection struct {
 	ClientNames []string
 }
 
+// address is that of the control plane for injected pods.
+func (i Injection) address(namespace string) string {
+	return cmp.Or(i.ControlPlane, "outriderd."+namespace+".svc:"+strconv.Itoa(contract.SecureDiscoveryPort))
+}
+
 // apiServers is as many clients with one name at one address as [conns.Options.Proxies] counts:
 // an API server sends at most 200 reviews at a time (--max-mutating-requests-inflight), each on
 // a connection, and four times this number is served.
@@ -86,7 +91,7 @@ func (p *plane) openWebhook(serving *ca.Serving) error {
 // injection reads the files as they are now.
 func (p *plane) injection() (inject.Options, error) {
 	i := p.o.Injection
-	out := inject.Options{Revision: i.Revision, ProbeKey: inject.RandomProbeKey, ControlPlane: cmp.Or(i.ControlPlane, "outriderd."+p.o.Namespace+".svc:"+strconv.Itoa(contract.SecureDiscoveryPort))}
+	out := inject.Options{Revision: i.Revision, ProbeKey: inject.RandomProbeKey, ControlPlane: i.address(p.o.Namespace)}
 	if i.Values != "" {
 		data, err := os.ReadFile(i.Values)
 		if err != nil {

@@ -83,6 +83,12 @@ func storeOf(ctx context.Context, core kubernetes.Interface, namespace string) (
 	}
 	var names []string
 	for _, d := range list.Items {
+		if signsElsewhere(d) {
+			return nil, &ForeignError{
+				Reason:  fmt.Sprintf("deployment %s/%s signs no certificates: another authority does (global.caAddress)", namespace, d.Name),
+				Instead: "replace the root there: outriderd publishes the roots that it sees in authority.rootConfigMap and authority.servingSecretName, and keeps those that leave while certificates of them are valid",
+			}
+		}
 		name := secretOf(d)
 		if name == "" {
 			return nil, fmt.Errorf("deployment %s/%s has its authority in no Secret: its replicas would lose it (authority.secretName)", namespace, d.Name)
@@ -94,6 +100,13 @@ func storeOf(ctx context.Context, core kubernetes.Interface, namespace string) (
 		return nil, fmt.Errorf("the control planes in namespace %s have different authorities (%s): give them one authority.secretName first", namespace, strings.Join(names, ", "))
 	}
 	return kube.Using(core).AuthoritySecret(namespace, names[0]), nil
+}
+
+// signsElsewhere reports whether another authority signs the proxies' certificates.
+func signsElsewhere(d appsv1.Deployment) bool {
+	return slices.ContainsFunc(d.Spec.Template.Spec.Containers, func(c corev1.Container) bool {
+		return slices.ContainsFunc(c.Args, func(arg string) bool { return strings.HasPrefix(arg, contract.ServingFlag+"=") })
+	})
 }
 
 // secretOf reads the Secret's name where the chart writes it.

@@ -214,6 +214,13 @@ func own(t *testing.T) (cert, key []byte) {
 	return wire.MarshalCertificates(&x509.Certificate{Raw: der}), key
 }
 
+// external is a control plane with certificates of another authority.
+func external() *appsv1.Deployment {
+	d := deployment("outriderd", "")
+	d.Spec.Template.Spec.Containers[0].Args = []string{"serve", "--serving-certificate=secret:outriderd-tls"}
+	return d
+}
+
 func TestWhatIsNotRotated(t *testing.T) {
 	cert, key := own(t)
 	secret := func(name string, files map[string][]byte) *corev1.Secret {
@@ -226,6 +233,7 @@ func TestWhatIsNotRotated(t *testing.T) {
 	}{
 		"no control plane":  {nil, "no control plane is in namespace outrider-system", ""},
 		"no Secret":         {[]runtime.Object{deployment("outriderd", "")}, "has its authority in no Secret", ""},
+		"istio-csr signs":   {[]runtime.Object{external()}, "signs no certificates: another authority does", "replace the root there"},
 		"two Secrets":       {[]runtime.Object{deployment("outriderd", "a"), deployment("outriderd-canary", "b")}, "have different authorities (a, b)", ""},
 		"a missing Secret":  {[]runtime.Object{deployment("outriderd", "cacerts")}, "the Secret outrider-system/cacerts/ca-cert.pem: there is no such file", ""},
 		"Istio's cacerts":   {[]runtime.Object{deployment("outriderd", "cacerts"), secret("cacerts", map[string][]byte{"ca-cert.pem": cert, "ca-key.pem": key, "root-cert.pem": cert})}, "only a root that outriderd made", "root-cert.pem in the Secret"},
@@ -239,7 +247,7 @@ func TestWhatIsNotRotated(t *testing.T) {
 				t.Fatalf("%v, want %q", err, tt.want)
 			}
 			var foreign *ForeignError
-			if errors.As(err, &foreign) != strings.HasPrefix(tt.want, "only") || foreign != nil && !strings.Contains(foreign.Hint(), tt.hint) {
+			if errors.As(err, &foreign) != (tt.hint != "" || strings.HasPrefix(tt.want, "only")) || foreign != nil && !strings.Contains(foreign.Hint(), tt.hint) {
 				t.Errorf("%#v, want the hint %q", err, tt.hint)
 			}
 			for _, a := range core.Actions() {

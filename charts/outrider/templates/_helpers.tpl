@@ -34,6 +34,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 {{- end }}
 
+{{/* Where the certificates are signed: "external", by global.caAddress; "secret", by a key that replicas share; "pod". */}}
+{{- define "outrider.signer" -}}
+{{- if .Values.global.caAddress }}external{{ else if .Values.authority.secretName }}secret{{ else }}pod{{ end }}
+{{- end }}
+
 {{/* Custom kinds that are not read: "hosts httproutes". */}}
 {{- define "outrider.skipped" -}}
 {{- $f := .Values.features }}

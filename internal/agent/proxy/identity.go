@@ -12,6 +12,10 @@ import (
 	"outrider.dev/internal/agent/readiness"
 )
 
+// foreignLife is requested of another authority than outriderd: Istio's agent always names a lifetime,
+// so that none may be served as a life of zero.
+const foreignLife = 24 * time.Hour
+
 // newKeeper makes what gets the certificate, unless nothing needs one.
 func (a *agent) newKeeper() (err error) {
 	c := a.config
@@ -36,6 +40,9 @@ func (a *agent) newKeeper() (err error) {
 			a.relay.Usable()
 		},
 		OnRoots: func(roots []byte) { a.secrets.Set(envoy.RootsName, identity.RootsSecret(roots)) },
+	}
+	if o.Life == 0 && !o.Client.Outriderd {
+		o.Life = foreignLife
 	}
 	if c.Certificate.FileMounted {
 		at := "/etc/certs/" // Istio's place for them

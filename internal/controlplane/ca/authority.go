@@ -52,6 +52,9 @@ type AuthorityOptions struct {
 	// StoreTokenKey has the key of [Authority.Tokens] made as a file of the store, if the store
 	// may be written. Default: the key follows from the authority's.
 	StoreTokenKey bool
+	// ServesOnly, if set, are the DNS names of this control plane, for which another authority has
+	// signed the certificate in the store; see external.go. Nothing is made or signed then.
+	ServesOnly []string
 	// Waiting, if set, is called with what the store lacks, each time that is something else,
 	// while [NewAuthority] waits for it. Default: NewAuthority returns it as an error.
 	Waiting func(error)
@@ -194,7 +197,7 @@ func (a *Authority) open(ctx context.Context) (made bool, err error) {
 // complete adds what a store of our own lacks.
 func (a *Authority) complete(c Contents) (next Contents, adds bool, err error) {
 	next = c.clone()
-	if !c.Own {
+	if !c.Own || a.External() {
 		return next, false, nil
 	}
 	if _, ok := find(c.Files); !ok {
@@ -245,7 +248,7 @@ func (a *Authority) Reload(ctx context.Context) error {
 // reload is Reload by the holder of reading.
 func (a *Authority) reload(ctx context.Context) error {
 	c, err := a.o.Store.Read(ctx)
-	if err == nil && c.Version == "" && c.Own && a.stored.Own {
+	if err == nil && c.Version == "" && c.Own && a.stored.Own && !a.External() {
 		c, err = a.restore(ctx)
 	}
 	if err != nil {
@@ -270,7 +273,7 @@ func (a *Authority) reload(ctx context.Context) error {
 
 // signer is what contents of the store lead to.
 func (a *Authority) signer(ctx context.Context, c Contents) (*signer, error) {
-	s, err := load(a.o.Store, c.Files, a.now())
+	s, err := a.o.read(c.Files, a.now())
 	if err != nil {
 		return nil, err
 	}
@@ -348,6 +351,9 @@ type holder struct {
 }
 
 func (a *Authority) sign(public crypto.PublicKey, id holder, life time.Duration) (*Certificate, error) {
+	if a.External() {
+		return nil, errSignsNothing
+	}
 	if err := id.Check(); err != nil {
 		return nil, err
 	}

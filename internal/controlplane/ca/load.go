@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,7 +35,7 @@ var layouts = []layout{
 
 // A signer is one state of the authority's files.
 type signer struct {
-	cert   *x509.Certificate
+	cert   *x509.Certificate // of an external authority: the control plane's own
 	key    crypto.Signer
 	chain  []*x509.Certificate // cert and its intermediates, without the root; empty for a root
 	root   *x509.Certificate   // of cert
@@ -113,6 +114,11 @@ var errNoFile = errors.New("there is no such file")
 // load reads the authority in a store. Each error names the store and the file.
 func load(in fmt.Stringer, files map[string][]byte, now time.Time) (*signer, error) {
 	l, _ := find(files)
+	return loadAs(in, files, l, x509.ExtKeyUsageAny, (*signer).maySign, now)
+}
+
+// loadAs reads a certificate, its key and the roots, and checks what the certificate may do.
+func loadAs(in fmt.Stringer, files map[string][]byte, l layout, usage x509.ExtKeyUsage, check func(*signer) error, now time.Time) (*signer, error) {
 	s := &signer{}
 	about := func(name string, err error) error { return fmt.Errorf("%s/%s: %w", in, name, err) }
 	read := func(name string) ([]byte, error) {
@@ -140,12 +146,13 @@ func load(in fmt.Stringer, files map[string][]byte, now time.Time) (*signer, err
 	}
 	s.cert = own[0]
 	s.roots, err = certificates(l.roots)
-	if errors.Is(err, errNoFile) && s.cert.CheckSignatureFrom(s.cert) == nil {
+	if errors.Is(err, errNoFile) && usage == x509.ExtKeyUsageAny && s.cert.CheckSignatureFrom(s.cert) == nil {
 		s.roots, err = own[:1], nil // a self-signed root of a start that was interrupted
 	}
 	if err != nil {
 		return nil, err
 	}
+	s.roots = unique(s.roots)
 	if s.chain, err = certificates(l.chain); errors.Is(err, errNoFile) {
 		s.chain = nil
 	} else if err != nil {
@@ -158,7 +165,13 @@ func load(in fmt.Stringer, files map[string][]byte, now time.Time) (*signer, err
 	if s.key, err = wire.ParseKey(rawKey); err != nil {
 		return nil, about(l.key, err)
 	}
-	if err := s.complete(now); err != nil {
+	if !wire.Fits(s.cert, s.key) {
+		return nil, about(l.cert, errors.New("the key file holds the key of another certificate"))
+	}
+	if err := check(s); err != nil {
+		return nil, about(l.cert, err)
+	}
+	if err := s.complete(usage, now); err != nil {
 		return nil, about(l.cert, err)
 	}
 	if s.tokens, err = s.tokenKey(files); err != nil {
@@ -168,16 +181,18 @@ func load(in fmt.Stringer, files map[string][]byte, now time.Time) (*signer, err
 	return s, nil
 }
 
-// complete checks that the files belong together, and builds the chain to the root.
-func (s *signer) complete(now time.Time) error {
-	switch {
-	case !wire.Fits(s.cert, s.key):
-		return errors.New("the key file holds the key of another certificate")
-	case !s.cert.IsCA || s.cert.KeyUsage != 0 && s.cert.KeyUsage&x509.KeyUsageCertSign == 0:
+// maySign checks that the certificate is that of an authority.
+func (s *signer) maySign() error {
+	if !s.cert.IsCA || s.cert.KeyUsage != 0 && s.cert.KeyUsage&x509.KeyUsageCertSign == 0 {
 		return errors.New("the certificate may not sign others; its basic constraints need CA, its key usage keyCertSign")
 	}
+	return nil
+}
+
+// complete builds the chain to the root.
+func (s *signer) complete(usage x509.ExtKeyUsage, now time.Time) error {
 	s.pool = poolOf(s.roots)
-	chains, err := s.cert.Verify(x509.VerifyOptions{Roots: s.pool, Intermediates: poolOf(s.chain), CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
+	chains, err := s.cert.Verify(x509.VerifyOptions{Roots: s.pool, Intermediates: poolOf(s.chain), CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{usage}})
 	if err != nil {
 		return fmt.Errorf("it does not lead to a root of the mesh: %w", err)
 	}
@@ -190,6 +205,16 @@ func (s *signer) complete(now time.Time) error {
 // may make the next one too.
 func (s *signer) madeHere() bool {
 	return s.cert.Equal(s.root) && strings.HasPrefix(s.cert.Subject.CommonName, rootName)
+}
+
+// unique is a list without repetitions: bundles are joined, and a ClusterTrustBundle takes none.
+func unique(certs []*x509.Certificate) (out []*x509.Certificate) {
+	for _, c := range certs {
+		if !slices.ContainsFunc(out, c.Equal) {
+			out = append(out, c)
+		}
+	}
+	return out
 }
 
 func poolOf(certs []*x509.Certificate) *x509.CertPool {

@@ -55,6 +55,9 @@ func name(c Caller) string {
 }
 
 func (s *Service) create(ctx context.Context, in wire.CertificateRequest) (*Certificate, Caller, error) {
+	if s.Authority.External() { // before a credential is read, or spent
+		return nil, Caller{}, status.Error(codes.Unimplemented, errSignsNothing.Error()+": set its address (global.caAddress, CA_ADDR)")
+	}
 	caller, err := s.Authenticate(ctx)
 	if err != nil {
 		return nil, Caller{}, err

@@ -111,6 +111,9 @@ func (s *Serving) Certificate() (*tls.Certificate, error) {
 }
 
 func (s *Serving) next() (*tls.Certificate, error) {
+	if s.authority.External() {
+		return s.authority.current.Load().served(), nil
+	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
@@ -166,7 +169,8 @@ func (s *Serving) current(base *tls.Config) (*tls.Config, error) {
 
 // ticketKeys encrypt the tickets of a day, and decrypt those of the day before. They follow from
 // the authority's key, which all replicas have: it can sign any identity, so that a ticket's key
-// is worth less.
+// is worth less. That of an external authority's store is the control plane's own: its holder can
+// already answer every proxy.
 func (s *signer) ticketKeys(day time.Time) ([][32]byte, error) {
 	secret, err := x509.MarshalPKCS8PrivateKey(s.key)
 	if err != nil {

@@ -4,12 +4,10 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"outrider.dev/internal/contract"
 	"outrider.dev/internal/controlplane/ca"
@@ -103,11 +101,5 @@ func (s *AuthoritySecret) written(err error) error {
 // Watch calls changed also when the Secret was read for the first time, and when the API server
 // answers again.
 func (s *AuthoritySecret) Watch(changed func()) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	to := newStore(func(string, metav1.Object) string { return "" })
-	to.changed = func(types.NamespacedName, string, string, bool) { changed() }
-	f := feedOf(s.String(), s.cluster.core.CoreV1().Secrets(s.namespace), one(s.name))
-	var done sync.WaitGroup
-	done.Go(func() { s.cluster.follow(ctx, f, to, nil) })
-	return sync.OnceFunc(func() { cancel(); done.Wait() })
+	return s.cluster.watchOne(feedOf(s.String(), s.cluster.core.CoreV1().Secrets(s.namespace), one(s.name)), changed)
 }

@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -28,6 +29,7 @@ type World struct {
 	Family    Family
 	Capture   []string // added to the flags of capture
 	ProxyUser uint32   // default the constant
+	RootFile  string   // of the authority; default: that of the control plane
 
 	pods  int
 	lives int // of the control plane
@@ -107,7 +109,7 @@ func (w *World) Serve(args ...string) {
 		}
 		return w.PlaneGet("/ready") != ""
 	})
-	root, err := os.ReadFile(filepath.Join(w.State(), "ca", "root-cert.pem"))
+	root, err := os.ReadFile(cmp.Or(w.RootFile, filepath.Join(w.State(), "ca", "root-cert.pem")))
 	if err == nil {
 		err = os.WriteFile(w.Roots(), root, 0o644)
 	}
