@@ -130,7 +130,7 @@ func TestRolesAreBound(t *testing.T) {
 	}
 	slices.Sort(roles)
 	slices.Sort(bound)
-	if d := cmp.Diff(roles, bound); d != "" || len(roles) != 4 {
+	if d := cmp.Diff(roles, bound); d != "" || len(roles) != 5 {
 		t.Errorf("(-roles +bound):\n%s", d)
 	}
 	for _, rule := range rules(all) {
@@ -154,6 +154,8 @@ func TestPermissionsGoWithTheirFeatures(t *testing.T) {
 		"features: {otherMeshes: false}":                        {"--skip-kind=ignored", ".", 30},
 		"features: {injection: false}":                          {"--webhook=off", "mutatingwebhookconfigurations", 4},
 		"global: {caAddress: 'csr.cert-manager.svc:443'}":       {"--serving-certificate=secret:outriderd-tls", "^namespace: .* (secrets outrider-ca|configmaps)$", 8},
+		"authority: {trustBundle: 'off'}":                       {"--trust-bundle=off", "clustertrustbundles|signers|nodes", 7},
+		"authority: {trustBundle: 'on'}":                        {"--trust-bundle=on", "nodes$", 2},
 		"authority: {secretName: cacerts}":                      {"--source=kubernetes", "^namespace: .* secrets outrider-ca", 4},
 		"sidecarInjectorWebhook: {ownLabels: 'on'}":             {"--own-labels=on", "^cluster: (list|watch) mutatingwebhookconfigurations$", 2},
 		"authority: {secretName: ''}\npilot: {replicaCount: 1}": {"--state=/var/lib/outrider", "^namespace: ", 9},

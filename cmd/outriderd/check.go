@@ -29,6 +29,7 @@ var (
 	trustDomain   = rule{"lower case letters, digits, dots, dashes and underscores, for example cluster.local", func(s string) bool {
 		return ca.Identity{TrustDomain: s, Namespace: "x", ServiceAccount: "x"}.Check() == nil
 	}}
+	trustBundle   = rule{"one of " + strings.Join(controlplane.TrustBundleModes, ", "), func(s string) bool { return slices.Contains(controlplane.TrustBundleModes, s) }}
 	dnsLabel      = rule{"at most 63 lower case letters, digits and dashes, as of a namespace", label.MatchString}
 	secretName    = rule{"the name of a Secret: lower case letters, digits, dashes and dots, for example outrider-ca", isSecretName}
 	configMapName = rule{"the name of a ConfigMap: lower case letters, digits, dashes and dots, for example istio-ca-root-cert", isSecretName}
@@ -61,6 +62,9 @@ func checkServe(o controlplane.Options) error {
 	}
 	if o.CASecret != "" {
 		values = append(values, value{"ca-secret", o.CASecret, secretName})
+	}
+	if o.TrustBundle != "" {
+		values = append(values, value{"trust-bundle", o.TrustBundle, trustBundle})
 	}
 	if o.RootsFrom != "" {
 		values = append(values, value{"ca-roots", o.RootsFrom, configMapName})

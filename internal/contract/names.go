@@ -68,6 +68,12 @@ const (
 	RootKey       = "root-cert.pem" // Istio's
 )
 
+// The ClusterTrustBundle with the same, of our signer's name, with which its own has to begin.
+const (
+	TrustSigner = "outrider.dev/mesh-root"
+	TrustBundle = "outrider.dev:mesh-root:outrider"
+)
+
 // What the replicas of a control plane share, in its namespace.
 const (
 	// AuthoritySecret has the authority's files. It is made if there is none.

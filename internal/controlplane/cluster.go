@@ -18,6 +18,7 @@ type cluster struct {
 	*kube.Cluster
 	namespaces     *kube.Namespaces
 	configurations *kube.WebhookConfigurations // ours, and others if they matter; nil: not followed
+	trust          *kube.TrustBundle           // nil: none is kept
 }
 
 // openCluster follows the namespaces; nil without a cluster.
@@ -26,6 +27,48 @@ func openCluster(ctx context.Context, o Options) *cluster {
 		return nil
 	}
 	return &cluster{Cluster: o.Cluster, namespaces: o.Cluster.Namespaces(ctx)}
+}
+
+// Values of [Options.TrustBundle].
+const (
+	TrustBundleAuto = "auto" // where API server and kubelets are of versions that always can: [kube.TrustAPIs]
+	TrustBundleOn   = "on"   // where the cluster has the API: it is switched on in API server and kubelets
+	TrustBundleOff  = "off"
+)
+
+// TrustBundleModes are the values of [Options.TrustBundle].
+var TrustBundleModes = []string{TrustBundleAuto, TrustBundleOn, TrustBundleOff}
+
+// openTrustBundle makes the keeper of the ClusterTrustBundle.
+func (p *plane) openTrustBundle() {
+	apis := map[string][]kube.TrustAPI{TrustBundleAuto: kube.TrustAPIs, TrustBundleOn: kube.SwitchedTrustAPIs}[p.o.TrustBundle]
+	if p.cluster != nil && apis != nil {
+		p.cluster.trust = p.cluster.TrustBundle(p.authority, apis)
+	}
+}
+
+// trustBundle is the ClusterTrustBundle that injected pods mount; empty: the ConfigMap.
+func (p *plane) trustBundle() string {
+	if p.cluster == nil || p.cluster.trust == nil {
+		return ""
+	}
+	if usable, _ := p.cluster.trust.Usable(); !usable {
+		return ""
+	}
+	return contract.TrustBundle
+}
+
+// followTrustBundle updates injection when pods may mount the bundle, or may no more.
+func (p *plane) followTrustBundle(ctx context.Context) error {
+	for {
+		_, changed := p.cluster.trust.Usable()
+		if p.webhook != nil {
+			p.useInjection()
+		}
+		if !wait(ctx, changed) {
+			return ctx.Err()
+		}
+	}
 }
 
 // openConfigurations follows the configurations of webhooks.
@@ -85,6 +128,10 @@ func (p *plane) serveCluster(ctx context.Context, g *run.Group) {
 		g.Add(func() error { return run(ctx) }, func(error) { cancel() })
 	}
 	add(p.cluster.RootKeeper(p.cluster.namespaces, p.authority, p.o.Namespace).Run)
+	if p.cluster.trust != nil {
+		add(p.cluster.trust.Run)
+		add(p.followTrustBundle)
+	}
 	if p.o.CASecret != "" {
 		add(func(ctx context.Context) error {
 			return p.cluster.UsedTokens(p.o.Namespace).Run(ctx, p.mesh.Synced(), hosts{p.mesh})

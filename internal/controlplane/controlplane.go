@@ -51,6 +51,9 @@ type Options struct {
 	// RootsFrom is a ConfigMap in Namespace with more roots, as istio-csr writes
 	// istio-ca-root-cert, with ServingSecret. Default: none.
 	RootsFrom string
+	// TrustBundle is whether the roots are in a ClusterTrustBundle too, which injected pods mount in
+	// place of their namespace's ConfigMap; default off.
+	TrustBundle string
 	// RootSpread is how long the next root is published before it signs; default
 	// [ca.DefaultRootSpread].
 	RootSpread time.Duration

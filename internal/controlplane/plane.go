@@ -142,6 +142,7 @@ func (p *plane) openAuthority(ctx context.Context) (err error) {
 		return err
 	}
 	p.openConfigurations(ctx)
+	p.openTrustBundle()
 	return nil
 }
 

@@ -20,6 +20,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordination "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -27,6 +28,7 @@ import (
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"outrider.dev/internal/contract"
 	"outrider.dev/internal/kubeclient"
 )
 
@@ -66,6 +68,7 @@ func newWorld(t *testing.T, objects ...runtime.Object) world {
 		Capabilities: chartutil.DefaultCapabilities.Copy(), Log: func(string, ...any) {}}
 	w.helm.Capabilities.KubeVersion = rendered
 	kinds := map[schema.GroupVersionResource]string{definitions: "CustomResourceDefinitionList", httpRoutes: "HTTPRouteList", {Version: "v1", Resource: "configmaps"}: "ConfigMapList",
+		trustBundles("v1"): "ClusterTrustBundleList", trustBundles("v1beta1"): "ClusterTrustBundleList",
 		{Version: "v1", Resource: "secrets"}: "SecretList", {Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}: "LeaseList"}
 	w.Options = Options{Client: &kubeclient.Client{Core: w.core, Dynamic: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds), Namespace: Namespace},
 		Progress: w.steps, helm: func() (*action.Configuration, error) { return w.helm, nil }}
@@ -284,8 +287,16 @@ func TestPurge(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	bundles := w.Client.Dynamic.Resource(trustBundles("v1beta1"))
+	bundle := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "certificates.k8s.io/v1beta1", "kind": "ClusterTrustBundle", "metadata": map[string]any{"name": contract.TrustBundle}}}
+	if _, err := bundles.Create(t.Context(), bundle, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	if err := Purge(t.Context(), w.Options); err != nil {
 		t.Fatal(err)
+	}
+	if _, err := bundles.Get(t.Context(), contract.TrustBundle, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the ClusterTrustBundle is left: %v", err)
 	}
 	list, err := client.List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(list.Items) != 1 || list.Items[0].GetName() != "cacerts" {

@@ -150,8 +150,15 @@ func leftovers() []leftover {
 		{core("configmaps"), made, false}, // such as the tokens that were used
 		{core("secrets"), made, false},    // the authority's keys
 		{leases, made, false},
+		{trustBundles("v1"), one(contract.TrustBundle), true},
+		{trustBundles("v1beta1"), one(contract.TrustBundle), true},
 		{definitions, made, true},
 	}
+}
+
+// trustBundles are the cluster's bundles of roots, in a version that it may serve.
+func trustBundles(version string) schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: "certificates.k8s.io", Version: version, Resource: "clustertrustbundles"}
 }
 
 // An InUseError means that another control plane needs what a purge removes.
@@ -178,6 +185,9 @@ func Purge(ctx context.Context, o Options) error {
 			in = metav1.NamespaceAll
 		}
 		list, err := o.Client.Dynamic.Resource(l.resource).Namespace(in).List(ctx, l.options)
+		if apierrors.IsNotFound(err) && l.resource.Group == trustBundles("").Group {
+			continue // this version is not served
+		}
 		if err != nil {
 			return fmt.Errorf("listing %s: %w", l.resource.Resource, err)
 		}

@@ -59,6 +59,11 @@ type Options struct {
 	// KubeletLog makes the kubelet log more, by source file: {"generic": 5} is as
 	// its flag --vmodule=generic=5.
 	KubeletLog map[string]int
+
+	// Features are feature gates that are switched on in the API server and the kubelet, and APIs are
+	// resources that the API server serves besides its default ones, as
+	// certificates.k8s.io/v1beta1/clustertrustbundles. Default: none.
+	Features, APIs []string
 }
 
 func (o Options) withDefaults() (Options, error) {

@@ -31,7 +31,7 @@ func writeConfig(c node.Config, file string, o Options) error {
 		}
 	}
 	values := map[string]any{
-		"Dir": c.Dir, "Group": c.Group, "ProxyMode": o.ProxyMode, "KubeletLog": o.KubeletLog, "PauseImage": pauseImage, "CNIPlugins": cniPlugins,
+		"Dir": c.Dir, "Group": c.Group, "ProxyMode": o.ProxyMode, "KubeletLog": o.KubeletLog, "Features": o.Features, "PauseImage": pauseImage, "CNIPlugins": cniPlugins,
 		"Node": node.Name, "Address": node.Address, "Containerd": node.Containerd, "Domain": node.Domain,
 		"PodRange": node.PodRange, "ServiceRange": node.ServiceRange, "DNSService": node.DNSService,
 	}

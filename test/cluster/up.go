@@ -69,6 +69,8 @@ func start(ctx context.Context, o Options, progress *progress) (*Cluster, error)
 		Node:    filepath.Join(o.Cache, "tools", "node"),
 		Group:   c.state.Group,
 		Images:  []string{pauseTarball(o.Cache), baseTarball(o.Cache)},
+
+		Features: o.Features, APIs: o.APIs,
 	}
 	if err := writeConfig(c.config, c.state.configFile(), o); err != nil {
 		return nil, err

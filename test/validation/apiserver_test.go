@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	feature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	podutil "k8s.io/kubernetes/pkg/api/pod"
 	"k8s.io/kubernetes/pkg/apis/apps"
@@ -26,6 +27,7 @@ import (
 	_ "k8s.io/kubernetes/pkg/apis/core/install"
 	corevalidation "k8s.io/kubernetes/pkg/apis/core/validation"
 	"k8s.io/kubernetes/pkg/capabilities"
+	"k8s.io/kubernetes/pkg/features"
 	security "k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
 )
@@ -37,6 +39,15 @@ var decoder = serializer.NewCodecFactory(legacyscheme.Scheme, serializer.EnableS
 // The API server lets privileged containers in (--allow-privileged) wherever a network plugin is
 // installed by a DaemonSet.
 func init() { capabilities.Setup(true, 0) }
+
+// Without these gates, which are on by default from 1.37 on, the API server removes a
+// ClusterTrustBundle from a pod's volume without an error.
+func init() {
+	err := feature.DefaultMutableFeatureGate.SetFromMap(map[string]bool{string(features.ClusterTrustBundle): true, string(features.ClusterTrustBundleProjection): true})
+	if err != nil {
+		panic(err)
+	}
+}
 
 // A verdict is what the API server says of one object with a pod.
 type verdict struct {

@@ -39,6 +39,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if .Values.global.caAddress }}external{{ else if .Values.authority.secretName }}secret{{ else }}pod{{ end }}
 {{- end }}
 
+{{/* auto, on or off, as with ownLabels. */}}
+{{- define "outrider.trustBundle" -}}
+{{- $mode := .Values.authority.trustBundle }}
+{{- if kindIs "bool" $mode }}{{ ternary "on" "off" $mode }}{{ else }}{{ $mode }}{{ end }}
+{{- end }}
+
 {{/* Custom kinds that are not read: "hosts httproutes". */}}
 {{- define "outrider.skipped" -}}
 {{- $f := .Values.features }}

@@ -267,6 +267,16 @@ func (in input) proxyMounts(s settings) []corev1.VolumeMount {
 	return append(out, s.mounts...)
 }
 
+// roots is where the mesh's roots come from: the ClusterTrustBundle is there in each namespace from its
+// first moment on, the ConfigMap soon after.
+func (in input) roots() corev1.VolumeSource {
+	if name := in.o.TrustBundle; name != "" {
+		return corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{
+			ClusterTrustBundle: &corev1.ClusterTrustBundleProjection{Name: &name, Path: contract.RootKey}}}}}
+	}
+	return corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: cmp.Or(in.o.RootCA, contract.RootConfigMap)}}}
+}
+
 // proxyVolumes are the proxy's, without those of the author that the pod has already.
 func (in input) proxyVolumes(s settings) []corev1.Volume {
 	field := func(path, name string) corev1.DownwardAPIVolumeFile {
@@ -281,7 +291,7 @@ func (in input) proxyVolumes(s settings) []corev1.Volume {
 			field("labels", "metadata.labels"), field("annotations", "metadata.annotations")}}}},
 		{Name: contract.TokenVolume, VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{
 			ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Audience: tokenAudience, ExpirationSeconds: new(int64(tokenSeconds)), Path: path.Base(contract.TokenFile)}}}}}},
-		{Name: contract.RootVolume, VolumeSource: corev1.VolumeSource{ConfigMap: configMap(cmp.Or(in.o.RootCA, contract.RootConfigMap))}},
+		{Name: contract.RootVolume, VolumeSource: in.roots()},
 	}
 	if name := in.pod.Annotations[bootstrapKey]; name != "" {
 		out = append(out, corev1.Volume{Name: contract.BootstrapVolume, VolumeSource: corev1.VolumeSource{ConfigMap: configMap(name)}})

@@ -1,5 +1,7 @@
 package node
 
+import "strings"
+
 // A component is one program of the cluster.
 type component struct {
 	name string // of its log
@@ -27,7 +29,7 @@ func containerd(c Config) component {
 }
 
 func apiServer(c Config) component {
-	return component{"kube-apiserver", []string{
+	return component{"kube-apiserver", append([]string{
 		"kube-apiserver",
 		"--etcd-servers=http://127.0.0.1:2379",
 		"--advertise-address=" + Address, "--secure-port=6443",
@@ -43,7 +45,17 @@ func apiServer(c Config) component {
 		"--kubelet-certificate-authority=" + c.PKI("ca.crt"),
 		"--kubelet-preferred-address-types=InternalIP", // the name of the node does not resolve
 		"--profiling=false",
-	}}
+	}, switched(c)...)}
+}
+
+// switched are the API server's flags for what is off by default.
+func switched(c Config) (out []string) {
+	for flag, names := range map[string][]string{"--feature-gates=": c.Features, "--runtime-config=": c.APIs} { // any order: flags
+		if len(names) > 0 {
+			out = append(out, flag+strings.Join(names, "=true,")+"=true")
+		}
+	}
+	return out
 }
 
 func controllerManager(c Config) component {

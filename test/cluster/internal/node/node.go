@@ -45,6 +45,8 @@ type Config struct {
 	Node    string   // this program
 	Group   string   // name of the cluster in the cgroup hierarchies
 	Images  []string // image tarballs that containers may use from the start
+
+	Features, APIs []string // of the API server, besides its default ones
 }
 
 // Load reads a Config from a JSON file.
