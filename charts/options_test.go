@@ -154,7 +154,7 @@ func TestPermissionsGoWithTheirFeatures(t *testing.T) {
 		"features: {otherMeshes: false}":                        {"--skip-kind=ignored", ".", 30},
 		"features: {injection: false}":                          {"--webhook=off", "mutatingwebhookconfigurations", 4},
 		"global: {caAddress: 'csr.cert-manager.svc:443'}":       {"--serving-certificate=secret:outriderd-tls", "^namespace: .* (secrets outrider-ca|configmaps)$", 8},
-		"authority: {trustBundle: 'off'}":                       {"--trust-bundle=off", "clustertrustbundles|signers|nodes", 7},
+		"authority: {trustBundle: 'off'}":                       {"--trust-bundle=off", "clustertrustbundles|signers|nodes", 5},
 		"authority: {trustBundle: 'on'}":                        {"--trust-bundle=on", "nodes$", 2},
 		"authority: {secretName: cacerts}":                      {"--source=kubernetes", "^namespace: .* secrets outrider-ca", 4},
 		"sidecarInjectorWebhook: {ownLabels: 'on'}":             {"--own-labels=on", "^cluster: (list|watch) mutatingwebhookconfigurations$", 2},

@@ -34,7 +34,7 @@ func TestTheTrustRoleIsEnoughAndNotMore(t *testing.T) {
 	deployed(t)
 	w.namespace(t, "roles", nil)
 	rules := w.roles(t, "outriderd-trust")
-	if len(rules) != 7 {
+	if len(rules) != 5 {
 		t.Fatalf("%d rules: %v", len(rules), rules)
 	}
 	account := func(i int) string { return fmt.Sprintf("trust-%d", i) }
@@ -67,7 +67,7 @@ func TestTheTrustRoleIsEnoughAndNotMore(t *testing.T) {
 			w.allowed(t, account(i), rules[(i+1)%len(rules)])
 			a, b := try(t, account(i))
 			until(t, want, func() bool { return strings.Contains(strings.ReplaceAll(a.text(), `\"`, `"`), want) }, a.text)
-			if usable, _ := b.Usable(); usable {
+			if usable, _ := b.Usable(); usable && rule.Verbs[0] != "watch" { // the lists were read
 				t.Error("pods are said to be able to mount it")
 			}
 			if text := strings.ReplaceAll(a.text(), want, ""); strings.Contains(text, "cannot") {
