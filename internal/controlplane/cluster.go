@@ -47,15 +47,15 @@ func (p *plane) openTrustBundle() {
 	}
 }
 
-// trustBundle is the ClusterTrustBundle that injected pods mount; empty: the ConfigMap.
-func (p *plane) trustBundle() string {
+// trustSigner is whose ClusterTrustBundle injected pods mount; empty: the ConfigMap.
+func (p *plane) trustSigner() string {
 	if p.cluster == nil || p.cluster.trust == nil {
 		return ""
 	}
 	if usable, _ := p.cluster.trust.Usable(); !usable {
 		return ""
 	}
-	return contract.TrustBundle
+	return contract.TrustSigner
 }
 
 // followTrustBundle updates injection when pods may mount the bundle, or may no more.

@@ -23,7 +23,7 @@ type setting struct {
 	change      func(*corev1.Pod) // by the author
 	values      string
 	kubernetes  startup.Kubernetes
-	bundle      string            // ClusterTrustBundle with the roots
+	bundle      string            // whose ClusterTrustBundle has the roots
 	environ     map[string]string // in the path of the webhook
 	enforce     security.Level    // Pod Security of the namespace
 	keeps       bool              // the level of Pod Security that a pod has
@@ -59,7 +59,7 @@ var settings = []setting{
 	{name: "annotations of the proxy", annotations: annotations{"sidecar.istio.io/proxyCPU": "10m", "sidecar.istio.io/proxyMemoryLimit": "300Mi", "sidecar.istio.io/logLevel": "debug",
 		"sidecar.istio.io/bootstrapOverride": "more", "sidecar.istio.io/userVolume": `{"extra": {"emptyDir": {}}}`, "sidecar.istio.io/userVolumeMount": `{"extra": {"mountPath": "/extra"}}`,
 		"prometheus.io/scrape": "true", "prometheus.io/port": "9090", "readiness.status.sidecar.istio.io/initialDelaySeconds": "3"}},
-	{name: "roots of a ClusterTrustBundle", bundle: contract.TrustBundle},
+	{name: "roots of a ClusterTrustBundle", bundle: contract.TrustSigner},
 	{name: "DNS is captured", values: `meshConfig: {defaultConfig: {proxyMetadata: {ISTIO_META_DNS_CAPTURE: "true", ISTIO_META_CLUSTER_ID: west}}}`},
 	{name: "Istio's hold", values: "global: {proxy: {holdApplicationUntilProxyStarts: true}}"},
 	{name: "no limits", values: "global: {proxy: {resources: {limits: {cpu: null, memory: null}}}}"},
@@ -147,7 +147,7 @@ func (s setting) options(t testing.TB) inject.Options {
 	if err != nil {
 		t.Fatalf("%s: %v", s.name, err)
 	}
-	return inject.Options{Kubernetes: s.kubernetes, TrustBundle: s.bundle, Values: v, Environ: s.environ, ProbeKey: inject.DerivedProbeKey([]byte("secret"))}
+	return inject.Options{Kubernetes: s.kubernetes, TrustSigner: s.bundle, Values: v, Environ: s.environ, ProbeKey: inject.DerivedProbeKey([]byte("secret"))}
 }
 
 // written is a pod as its author would write it with the setting.

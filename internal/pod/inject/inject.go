@@ -30,7 +30,7 @@ type Options struct {
 	Kubernetes   startup.Kubernetes // of the nodes; default 1.34
 	ControlPlane string             // host:port; default outriderd.outrider-system.svc:15012
 	RootCA       string             // ConfigMap with root-cert.pem; default outrider-ca-root-cert
-	TrustBundle  string             // ClusterTrustBundle with the same, in its place; default: none
+	TrustSigner  string             // whose ClusterTrustBundle has the same, in its place; default: none
 	Revision     string             // default: that of the values, else "default"
 	Manual       bool               // injection by hand: a namespace without a label is injected
 	Workload     Workload           // default: the pod's owner

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"outrider.dev/internal/contract"
@@ -270,9 +271,12 @@ func (in input) proxyMounts(s settings) []corev1.VolumeMount {
 // roots is where the mesh's roots come from: the ClusterTrustBundle is there in each namespace from its
 // first moment on, the ConfigMap soon after.
 func (in input) roots() corev1.VolumeSource {
-	if name := in.o.TrustBundle; name != "" {
+	// By its signer and not by its name: of a bundle that is mounted by name the kubelet keeps what it
+	// had for five minutes, if the bundle has a signer (dropCacheFor in
+	// k8s.io/kubernetes/pkg/kubelet/clustertrustbundle; seen on 1.34.4).
+	if signer := in.o.TrustSigner; signer != "" {
 		return corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{
-			ClusterTrustBundle: &corev1.ClusterTrustBundleProjection{Name: &name, Path: contract.RootKey}}}}}
+			ClusterTrustBundle: &corev1.ClusterTrustBundleProjection{SignerName: &signer, LabelSelector: &metav1.LabelSelector{}, Path: contract.RootKey}}}}}
 	}
 	return corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: cmp.Or(in.o.RootCA, contract.RootConfigMap)}}}
 }

@@ -13,8 +13,8 @@ import (
 // again, and from the ConfigMap else; at the same path.
 func TestRootsOfAPod(t *testing.T) {
 	pod := podOf(t, "{apiVersion: v1, kind: Pod, metadata: {name: app, namespace: shop}, spec: {containers: [{name: app, image: app}]}}")
-	for _, name := range []string{"", contract.TrustBundle, ""} {
-		r, err := Pod(pod, Namespace{Name: "shop"}, Options{Manual: true, TrustBundle: name})
+	for _, signer := range []string{"", contract.TrustSigner, ""} {
+		r, err := Pod(pod, Namespace{Name: "shop"}, Options{Manual: true, TrustSigner: signer})
 		if err != nil || !r.Injected {
 			t.Fatalf("%v, %+v", err, r.Reason)
 		}
@@ -30,15 +30,15 @@ func TestRootsOfAPod(t *testing.T) {
 		}
 		var file string
 		switch s := sources[0]; {
-		case name == "" && s.ConfigMap != nil && s.ConfigMap.Name == contract.RootConfigMap:
+		case signer == "" && s.ConfigMap != nil && s.ConfigMap.Name == contract.RootConfigMap:
 			file = contract.RootKey // each key is a file
-		case name != "" && s.Projected != nil && *s.Projected.Sources[0].ClusterTrustBundle.Name == name:
+		case signer != "" && s.Projected != nil && *s.Projected.Sources[0].ClusterTrustBundle.SignerName == signer:
 			file = s.Projected.Sources[0].ClusterTrustBundle.Path
 		}
 		proxy := find(pod, contract.ProxyContainer)
 		i := slices.IndexFunc(proxy.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == contract.RootVolume })
 		if i < 0 || proxy.VolumeMounts[i].MountPath+"/"+file != contract.RootFile {
-			t.Errorf("with the bundle %q: %+v, mounted at %+v", name, sources[0], proxy.VolumeMounts)
+			t.Errorf("with the bundle of %q: %+v, mounted at %+v", signer, sources[0], proxy.VolumeMounts)
 		}
 	}
 }
