@@ -1,0 +1,157 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/yaml"
+
+	"outrider.dev/internal/cli"
+	"outrider.dev/internal/diagnose"
+	"outrider.dev/internal/evidence"
+	"outrider.dev/internal/kubeclient"
+)
+
+type diagnoseOptions struct {
+	flags   *kubeclient.Flags
+	all     bool
+	labels  string
+	files   []string
+	secrets bool
+	output  string
+}
+
+const diagnoseExamples = `  # what happened to a pod, why, and what ends it
+  outrider diagnose web-5d9c7b6f4d-x2x7k -n shop
+
+  # the pods of a workload; those of a namespace
+  outrider diagnose deploy/web -n shop
+  outrider diagnose -n shop -l app=web
+
+  # without a cluster: pod.yaml, app.log, app.previous.log, events.yaml of a folder, or an archive
+  outrider diagnose -f incident/
+  outrider bug-report && outrider diagnose -f outrider-bug-report.tar.gz`
+
+func newDiagnose() *cobra.Command {
+	o := &diagnoseOptions{flags: kubeclient.NewFlags("")}
+	cmd := &cobra.Command{
+		Use:   "diagnose [POD|KIND/NAME]...",
+		Short: "say what happened to a pod, why, and what ends it",
+		Long: `Reads what there is of a pod: its status, logs (also of the run before), events, owner, and the
+journal of Outrider's agent. Says in one sentence what happened, then when, by which evidence, how
+sure that is, what speaks against it, and the patch that ends it. The pod may be of any mesh, or of
+none; nothing of Outrider needs to be installed, and nothing is changed.
+
+Evidence that is missing makes a diagnosis less sure. Where two causes fit, it is undecided, and
+the command is named that would decide. What looks like a secret is masked.
+
+Exit status: 0 nothing is wrong, 1 something was found or is undecided, 2 there is nothing to look at.`,
+		Example: diagnoseExamples,
+		RunE:    o.run,
+	}
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	o.flags.Add(fs, "namespace of the pods; default: the context's")
+	fs.BoolVarP(&o.all, "all-namespaces", "A", false, "the pods of all namespaces")
+	fs.StringVarP(&o.labels, "selector", "l", "", "labels of the pods, such as app=web")
+	fs.StringArrayVarP(&o.files, "filename", "f", nil, "file, folder or archive (tar, tar.gz) with evidence; '-' is standard input; may be repeated")
+	fs.BoolVar(&o.secrets, "show-secrets", false, "do not mask what looks like a secret")
+	cli.CompleteFiles(cmd, "filename", "yaml", "yml", "json", "log", "tar", "gz", "tgz")
+	cli.Choice(cmd, &o.output, "output", "o", "how to print", "text", "json", "yaml")
+	return cmd
+}
+
+// check refuses input that could not work.
+func (o *diagnoseOptions) check(cmd *cobra.Command, names []string) error {
+	selects := o.all || o.labels != ""
+	switch _, err := labels.Parse(o.labels); {
+	case err != nil:
+		return &cli.UsageError{Err: fmt.Errorf("--selector: %w", err), Hint: "as kubectl's, such as app=web,tier!=cache"}
+	case o.all && cmd.Flags().Changed("namespace"):
+		return &cli.UsageError{Err: errors.New("--namespace and --all-namespaces exclude one another")}
+	case len(o.files) > 0 && (selects || len(names) > 0):
+		return &cli.UsageError{Err: errors.New("-f reads evidence from files: name no pod, and select none")}
+	case len(names) > 0 && selects:
+		return &cli.UsageError{Err: errors.New("a pod is named: -A and -l select others")}
+	case len(o.files) == 0 && len(names) == 0 && !selects && !cmd.Flags().Changed("namespace"):
+		return &cli.UsageError{Err: errors.New("no pod is named"), Hint: "name one, or select some with -n, -l or -A, or give evidence with -f"}
+	}
+	return nil
+}
+
+func (o *diagnoseOptions) run(cmd *cobra.Command, names []string) error {
+	if err := o.check(cmd, names); err != nil {
+		return err
+	}
+	set, err := o.evidence(cmd, names)
+	if err != nil {
+		return &cli.UsageError{Err: err}
+	}
+	defer set.Close()
+	reports := []diagnose.Report{}
+	wrong := false
+	for _, p := range set.Pods {
+		r, err := diagnose.Diagnose(cmd.Context(), p, diagnose.Options{ShowSecrets: o.secrets})
+		if err != nil {
+			return err
+		}
+		wrong = wrong || r.Verdict != diagnose.Nothing
+		reports = append(reports, r)
+	}
+	for _, u := range set.Unused {
+		cli.Note(cmd, "%s is not used: %s", u.Source, u.Why)
+	}
+	if err := o.print(cmd, reports); err != nil {
+		return err
+	}
+	if wrong {
+		return &cli.ExitError{Status: cli.Failed}
+	}
+	return nil
+}
+
+func (o *diagnoseOptions) evidence(cmd *cobra.Command, names []string) (*evidence.Set, error) {
+	if len(o.files) > 0 {
+		return evidence.Read(cmd.Context(), evidence.Options{Stdin: cmd.InOrStdin()}, o.files...)
+	}
+	client, err := clientOf(o.flags)
+	if err != nil {
+		return nil, err
+	}
+	namespace := client.Namespace
+	if o.all {
+		namespace = ""
+	}
+	return evidence.Live(cmd.Context(), evidence.Cluster{Core: client.Core, Forward: client.Forward},
+		evidence.Wanted{Namespace: namespace, Names: names, Selector: o.labels})
+}
+
+func (o *diagnoseOptions) print(cmd *cobra.Command, reports []diagnose.Report) error {
+	w := cmd.OutOrStdout()
+	switch o.output {
+	case "json", "yaml":
+		text, err := json.MarshalIndent(reports, "", "  ")
+		if err == nil && o.output == "yaml" {
+			text, err = yaml.JSONToYAML(text)
+		}
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(w, string(text))
+		return err
+	}
+	at := cli.TerminalOf(w)
+	for i, r := range reports {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		if err := r.Text(w, cmp.Or(at.Columns, 100), nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,238 @@
+package diagnose
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"outrider.dev/internal/evidence"
+	"outrider.dev/internal/lint/finding"
+	"outrider.dev/startup"
+)
+
+// settled is how long after its start a proxy is taken to listen where nothing else says it.
+const settled = time.Minute
+
+// startupRace finds calls that were refused since the proxy did not listen yet, of applications that
+// nothing made wait for it.
+func startupRace(s *subject) (out []Finding) {
+	for _, app := range s.apps {
+		if e, waits := s.waits(app.Name); waits && e.By == startup.Hold {
+			continue // holdFailedOpen
+		}
+		if f, found := s.race(app); found {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// race is the finding for one container: of its runs the one that shows it best.
+func (s *subject) race(app *evidence.Container) (best Finding, found bool) {
+	for _, y := range s.symptoms {
+		if y.container != app.Name || y.kind != refused {
+			continue
+		}
+		f, fits := s.judge(app, y)
+		if fits && (!found || confidence(f) > confidence(best)) {
+			best, found = f, true
+		}
+	}
+	return best, found
+}
+
+func confidence(f Finding) int {
+	for i, c := range confidences {
+		if c == f.Confidence {
+			return i
+		}
+	}
+	return -1
+}
+
+// judge says whether a refused call was the proxy's absence.
+func (s *subject) judge(app *evidence.Container, y symptom) (Finding, bool) {
+	takes, why := s.capture.takes(app.Name, y.to)
+	if takes == no || s.capture.parks {
+		return Finding{}, false
+	}
+	listens, which, because := s.listened(y.at)
+	if listens == yes || which < 0 || s.diedBefore(which, y.at) {
+		return Finding{}, false
+	}
+	f := Finding{
+		Code: "startup-race", Container: app.Name,
+		Sentence: fmt.Sprintf("startup race: %s called out before its proxy was ready, %s", app.Name, s.consequence(app, y)),
+		Evidence: append([]Quote{y.quote}, because...),
+		Disproof: fmt.Sprintf("a line of %s that says it was ready before %s, or a setting that leaves %s out of the capture", s.proxy.Name, instant(y.at), y.to),
+		Remedy:   s.wait(app.Name), Patch: s.waitPatch(app.Name),
+	}
+	run := s.serving[which]
+	f.Evidence = append(f.Evidence, s.quote(run.Started, fmt.Sprintf("%s started", s.proxy.Name)))
+	if q, ok := s.wellSince(app, y); ok {
+		f.Evidence = append(f.Evidence, q)
+	}
+	switch {
+	case listens == no && takes == yes:
+		f.Confidence = Certain
+	case listens == no:
+		f.Confidence = Likely
+	case run.ready.At.Known() || takes == perhaps:
+		// The two instants lie within the error of their clocks, or the call may not have been the proxy's.
+		f.Confidence = Possible
+	default:
+		// Nothing says when the proxy was ready. But only while none listens is a captured call refused.
+		f.Confidence = Likely
+		f.Evidence = append(f.Evidence, s.quote(evidence.Time{}, fmt.Sprintf("the capture sends %s to %s, where the kernel refuses it only while no proxy listens", y.to, s.proxy.Name)))
+	}
+	if takes == perhaps {
+		f.Against = append(f.Against, s.quote(evidence.Time{}, why))
+	}
+	if q, recurs := s.recurs(app, y, run); recurs {
+		f.Against, f.Confidence = append(f.Against, q), Possible
+	}
+	return f, true
+}
+
+// diedBefore reports whether it was the end of a run of the proxy that a call met.
+func (s *subject) diedBefore(which int, at evidence.Time) bool {
+	for i := 0; i <= which; i++ {
+		if end := s.serving[i].Finished; end.Known() && at.Compare(end) != evidence.Before {
+			return true
+		}
+	}
+	return false
+}
+
+// consequence is what became of the application.
+func (s *subject) consequence(app *evidence.Container, y symptom) string {
+	r := app.Run(y.run)
+	switch {
+	case r == nil:
+		return "and was refused"
+	case r.Exit != nil && *r.Exit != 0:
+		return fmt.Sprintf("was refused, and ended (%s)", exitText(*r))
+	case r.Running:
+		return "was refused, and runs on without what it asked for"
+	}
+	return "and was refused"
+}
+
+// wellSince is the later run of an application that has no such call.
+func (s *subject) wellSince(app *evidence.Container, y symptom) (Quote, bool) {
+	if len(app.Runs) == 0 {
+		return Quote{}, false
+	}
+	last := app.Runs[len(app.Runs)-1]
+	if !last.Running || last.Number <= y.run || app.Log(last.Number) == nil || len(s.of(app.Name, last.Number, refused)) > 0 {
+		return Quote{}, false
+	}
+	return s.quote(last.Started, fmt.Sprintf("%s runs since then (run %d), and its log has no refused call", app.Name, last.Number)), true
+}
+
+// recurs finds the same call refused when the proxy has long been there: then it is not its start.
+func (s *subject) recurs(app *evidence.Container, y symptom, proxy service) (Quote, bool) {
+	for _, other := range s.symptoms {
+		if other.kind != refused || other.container != app.Name || other.to != y.to || other.run == y.run && other.at == y.at {
+			continue
+		}
+		least, _, ok := other.at.Since(proxy.Started)
+		if listens, _, _ := s.listened(other.at); listens == yes || ok && least > settled {
+			return other.quote, true
+		}
+	}
+	return Quote{}, false
+}
+
+// holdFailedOpen finds applications that started although a hook was to hold them: the kubelet goes
+// on when it fails.
+func holdFailedOpen(s *subject) (out []Finding) {
+	for _, app := range s.apps {
+		e, waits := s.waits(app.Name)
+		if !waits || e.By != startup.Hold {
+			continue
+		}
+		f, found := s.race(app)
+		if !found {
+			continue
+		}
+		f.Code = "hold-failed-open"
+		f.Sentence = fmt.Sprintf("the hold of %s failed open: %s started before its proxy was ready, %s", s.proxy.Name, app.Name, s.consequence(app, s.firstRefused(app)))
+		f.Disproof = fmt.Sprintf("an end of the postStart hook of %s before %s started", s.proxy.Name, app.Name)
+		for _, v := range s.Events {
+			if v.Container == s.proxy.Name && v.Reason == "FailedPostStartHook" {
+				f.Evidence, f.Confidence = append(f.Evidence, Quote{v.Source, v.First, v.Message}), Certain
+			}
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+func (s *subject) firstRefused(app *evidence.Container) symptom {
+	for _, y := range s.symptoms {
+		if y.container == app.Name && y.kind == refused {
+			return y
+		}
+	}
+	return symptom{}
+}
+
+// proxyDied finds ends of the proxy while applications ran.
+func proxyDied(s *subject) (out []Finding) {
+	for i, v := range s.serving {
+		if !v.Finished.Known() || s.Object.DeletionTimestamp != nil && i == len(s.serving)-1 {
+			continue
+		}
+		app := s.ranAt(v.Finished)
+		if app == nil {
+			continue
+		}
+		f := Finding{
+			Code: "proxy-died", Container: s.proxy.Name, Confidence: Certain,
+			Sentence: fmt.Sprintf("%s ended while %s ran: %s", s.proxy.Name, app.Name, exitText(v.Run)),
+			Evidence: []Quote{s.quote(v.Finished, fmt.Sprintf("%s, run %d: %s", s.proxy.Name, v.Number, exitText(v.Run)))},
+			Disproof: fmt.Sprintf("a run of %s that had ended before %s", app.Name, instant(v.Finished)),
+			Remedy:   finding.Remedy{Sentence: "see its log for the reason", Command: s.kubectl("logs %s -c %s --previous", s.Object.Name, s.proxy.Name)},
+		}
+		if v.Reason == "OOMKilled" {
+			f.Code = "proxy-out-of-memory"
+			f.Sentence = fmt.Sprintf("%s ran out of memory while %s ran", s.proxy.Name, app.Name)
+			f.Remedy = finding.Remedy{Sentence: fmt.Sprintf("raise the memory limit of %s (%s), or have it know less of the mesh", s.proxy.Name, s.memoryLimit(s.proxy.Name))}
+		}
+		for _, q := range s.known.in(v.Number, "crash") {
+			f.Evidence = append(f.Evidence, q)
+		}
+		for _, y := range s.symptoms {
+			if y.container != s.proxy.Name && y.at.Compare(v.Finished) == evidence.After && (i+1 == len(s.serving) || !s.serving[i+1].ready.At.Known() || y.at.Compare(s.serving[i+1].ready.At) == evidence.Before) {
+				f.Evidence = append(f.Evidence, y.quote)
+			}
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+// ranAt is an application that ran at an instant for certain.
+func (s *subject) ranAt(at evidence.Time) *evidence.Container {
+	for _, app := range s.apps {
+		for _, r := range app.Runs {
+			if r.Started.Compare(at) == evidence.Before && (r.Running || r.Finished.Compare(at) == evidence.After) {
+				return app
+			}
+		}
+	}
+	return nil
+}
+
+func exitText(r evidence.Run) string {
+	switch {
+	case r.Reason == "OOMKilled":
+		return "out of memory"
+	case r.Exit == nil:
+		return cmp.Or(r.Reason, "ended")
+	case r.Signal > 0:
+		return fmt.Sprintf("exit code %d, signal %d", *r.Exit, r.Signal)
+	}
+	return fmt.Sprintf("exit code %d", *r.Exit)
+}

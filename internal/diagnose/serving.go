@@ -1,0 +1,149 @@
+package diagnose
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"outrider.dev/internal/evidence"
+	"outrider.dev/startup"
+)
+
+// A service is one run of the proxy, and when it began to listen.
+type service struct {
+	evidence.Run
+	ready Quote         // At is not known: the evidence does not have it
+	by    evidence.Time // it listened by then at the latest; not known: there is no such evidence
+	why   Quote         // of by
+}
+
+// proxyTexts are what proxies write that says how they are.
+var proxyTexts = []evidence.Pattern{
+	{Name: "ready", Any: []string{"envoy proxy is ready", `"msg":"ready"`, "certified identity", "dapr initialized. status: running", "all dependencies initialized. starting workers"}},
+	{Name: "no-control-plane", Any: []string{"config stream to xds-grpc closed", "streamaggregatedresources gRPC config stream", "deltaaggregatedresources grpc config stream", "connection error: desc", "failed to connect to upstream", "the control plane is not reachable", "failed to resolve control plane", "could not connect to the control plane"}},
+	{Name: "no-certificate", Any: []string{"failed to warm certificate", "failed to sign csr", "failed to get secret", "ca client error", "failed to generate workload certificate", "token is expired", "certificate signed by unknown authority", "failed to obtain identity", "no certificate"}},
+	{Name: "rejected", Any: []string{"rejected: error adding", "grpc config for", "delta config for"}, Only: func(line []byte) bool { return strings.Contains(string(line), "rejected") }},
+	{Name: "stops", Any: []string{"received signal, draining", "agent draining proxy", "terminating proxy", "received sigterm", "caught sigterm", "epoch 0 exited", "signal received, shutting down", "shutting down gracefully"}},
+	{Name: "crash", Any: []string{"caught segmentation fault", "caught aborted", "panic:", "assert failure", "std::bad_alloc"}},
+}
+
+// A proxyLog is what the proxy's logs say.
+type proxyLog struct {
+	said map[string][]said
+}
+
+type said struct {
+	run   int
+	quote Quote
+}
+
+func (p *proxyLog) add(s *subject, l *evidence.Log, found evidence.Found) {
+	if p.said == nil {
+		p.said = map[string][]said{}
+	}
+	for _, h := range found.Hits {
+		p.said[h.Pattern] = append(p.said[h.Pattern], said{l.Run, Quote{l.At(h.Line), h.Line.Time, s.show(h.Line.Text)}})
+	}
+}
+
+// in are the lines of a kind in a run of the proxy.
+func (p *proxyLog) in(run int, kind string) (out []Quote) {
+	for _, x := range p.said[kind] {
+		if x.run == run {
+			out = append(out, x.quote)
+		}
+	}
+	return out
+}
+
+// readServing finds when each run of the proxy was ready: by what it wrote, by Outrider's journal,
+// or by what the kubelet did next.
+func (s *subject) readServing() {
+	if s.proxy == nil {
+		return
+	}
+	for _, r := range s.proxy.Runs {
+		v := service{Run: r}
+		ready := s.known.in(r.Number, "ready")
+		// Of Envoy's own line and that of its agent the later one counts: it listens then.
+		if i := slices.IndexFunc(ready, func(q Quote) bool { return q.At.Known() && q.At.Clock == evidence.NodeClock && !isWorkers(q.Text) }); i >= 0 {
+			v.ready = ready[i]
+		} else if i := slices.IndexFunc(ready, func(q Quote) bool { return q.At.Known() && q.At.Clock == evidence.NodeClock }); i >= 0 {
+			v.ready = ready[i]
+		}
+		if j := s.Journal; j != nil && !v.ready.At.Known() && r.Number == s.proxy.Restarts {
+			for _, e := range j.Entries {
+				if e.Name == "proxy serving" && e.Begin.Known() {
+					v.ready = Quote{j.Source, e.Begin, "the agent's journal: the proxy serves"}
+					break
+				}
+			}
+		}
+		if r.Number == 0 {
+			v.by, v.why = s.heldBy()
+		}
+		s.serving = append(s.serving, v)
+	}
+}
+
+func isWorkers(text string) bool { return strings.Contains(text, "starting workers") }
+
+// heldBy is when the first container began that the kubelet starts only when the proxy is ready: a
+// native sidecar with a startup probe holds all that comes after it.
+func (s *subject) heldBy() (evidence.Time, Quote) {
+	spec := specOf(s.Object, s.proxy.Name)
+	if s.proxy.Kind != startup.Sidecar || spec == nil || spec.StartupProbe == nil {
+		return evidence.Time{}, Quote{}
+	}
+	for _, c := range s.apps {
+		if r := c.Run(0); r != nil && r.Started.Known() {
+			text := c.Name + " started, which the kubelet does when the startup probe of " + s.proxy.Name + " has succeeded"
+			return r.Started, s.quote(r.Started, text)
+		}
+	}
+	return evidence.Time{}, Quote{}
+}
+
+// listened says whether the proxy took connections at an instant: yes, no, or perhaps. The quotes
+// are the evidence; which is the run of the proxy that was there or was to come.
+func (s *subject) listened(at evidence.Time) (a answer, which int, because []Quote) {
+	if len(s.serving) == 0 || !at.Known() {
+		return perhaps, -1, nil
+	}
+	a, which = perhaps, -1
+	for i, v := range s.serving {
+		switch {
+		case v.Started.Known() && at.Compare(v.Started) == evidence.Before:
+			if i == 0 && v.Number == 0 || i > 0 && s.serving[i-1].Finished.Known() && at.Compare(s.serving[i-1].Finished) == evidence.After {
+				return no, i, []Quote{s.quote(v.Started, s.proxy.Name+" started")}
+			}
+			return a, max(which, 0), because
+		case v.ready.At.Known() && at.Compare(v.ready.At) == evidence.Before:
+			if at.Compare(v.Started) == evidence.After || i == 0 && v.Number == 0 {
+				return no, i, []Quote{v.ready}
+			}
+			return perhaps, i, []Quote{v.ready}
+		case v.Finished.Known() && at.Compare(v.Finished) == evidence.After:
+			a, which, because = no, i, []Quote{s.quote(v.Finished, s.proxy.Name+" "+runText(v.Run))}
+		case v.ready.At.Known() && at.Compare(v.ready.At) == evidence.After && (v.Running || at.Compare(v.Finished) == evidence.Before):
+			return yes, i, []Quote{v.ready}
+		case v.by.Known() && at.Compare(v.by) == evidence.After && (v.Running || at.Compare(v.Finished) == evidence.Before):
+			return yes, i, []Quote{v.why}
+		default:
+			a, which, because = perhaps, i, nil
+			if v.ready.At.Known() {
+				because = []Quote{v.ready}
+			}
+		}
+	}
+	return a, which, because
+}
+
+// fields of a JSON line, for those that tell more there.
+func fieldsOf(text string) map[string]any {
+	var out map[string]any
+	if json.Unmarshal([]byte(text), &out) != nil {
+		return nil
+	}
+	return out
+}
