@@ -156,7 +156,7 @@ func TestParkingWithTimeWait(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			t.Cleanup(func() { l.Close() })
+			t.Cleanup(func() { end(t, l) })
 			go func() {
 				for {
 					c, err := l.Accept()

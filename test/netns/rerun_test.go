@@ -231,7 +231,7 @@ func relay(t *testing.T, pod *ns.Namespace, port uint16) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { l.Close() })
+	t.Cleanup(func() { end(t, l) })
 	go func() {
 		for {
 			c, err := l.Accept()

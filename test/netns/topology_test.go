@@ -2,6 +2,7 @@ package netns
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -75,7 +76,7 @@ func serve(t testing.TB, n *ns.Namespace, user int, l capture.Listener, name str
 		if listener, err := listenTCP(l); err != nil {
 			t.Error(err)
 		} else {
-			stop = func() { listener.Close() }
+			stop = func() { end(t, listener) }
 			go accept(listener, name)
 		}
 	})
@@ -91,6 +92,22 @@ func listenTCP(l capture.Listener) (net.Listener, error) {
 	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error { return transparent(c, l.Transparent) }}
 	config.SetMultipathTCP(false)
 	return config.Listen(context.Background(), "tcp", "[::]:"+strconv.Itoa(int(l.Port)))
+}
+
+// end makes l refuse from now on. A process that a test beside this one starts has a copy
+// of every descriptor until it has executed its program: closing ours alone would leave
+// the socket listening for that long, and then reset what it took.
+func end(t testing.TB, l net.Listener) {
+	socket, err := l.(*net.TCPListener).SyscallConn()
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	socket.Control(func(fd uintptr) { err = unix.Shutdown(int(fd), unix.SHUT_RD) })
+	if err != nil && !errors.Is(err, unix.ENOTCONN) {
+		t.Errorf("ending the listener at %s: %v", l.Addr(), err)
+	}
+	l.Close()
 }
 
 // serveUDP listens on every address by a socket of its own, as name servers do: the
