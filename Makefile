@@ -92,7 +92,7 @@ CONCURRENT = $$(git grep -lE '^\s*go [a-z(]|"sync"|"sync/atomic"|"net/http"|"goo
 check: house ## format, vet, other systems, staticcheck, race detector, arrows, tidy modules
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$unformatted" || { echo "gofmt: $$unformatted" >&2; exit 1; }
 	$(GO) vet ./...
-	GOOS=windows $(GO) vet ./cmd/outrider # it has the least in common with Linux; "make release" builds all
+	GOOS=windows $(GO) build -o /dev/null ./cmd/outrider # it has the least in common with Linux; "make release" builds all
 	$(GO) tool -modfile=build/tools/go.mod staticcheck ./...
 	$(GO) mod tidy -diff
 	CGO_ENABLED=1 $(GO) test -race -timeout 30m -p 3 $(CONCURRENT) ./test/agent # which builds the commands with the detector too

@@ -200,9 +200,7 @@ func proxyDied(s *subject) (out []Finding) {
 			f.Sentence = fmt.Sprintf("%s ran out of memory while %s ran", s.proxy.Name, app.Name)
 			f.Remedy = finding.Remedy{Sentence: fmt.Sprintf("raise the memory limit of %s (%s), or have it know less of the mesh", s.proxy.Name, s.memoryLimit(s.proxy.Name))}
 		}
-		for _, q := range s.known.in(v.Number, "crash") {
-			f.Evidence = append(f.Evidence, q)
-		}
+		f.Evidence = append(f.Evidence, s.known.in(v.Number, "crash")...)
 		for _, y := range s.symptoms {
 			if y.container != s.proxy.Name && y.at.Compare(v.Finished) == evidence.After && (i+1 == len(s.serving) || !s.serving[i+1].ready.At.Known() || y.at.Compare(s.serving[i+1].ready.At) == evidence.Before) {
 				f.Evidence = append(f.Evidence, y.quote)

@@ -1,7 +1,6 @@
 package diagnose
 
 import (
-	"encoding/json"
 	"slices"
 	"strings"
 
@@ -137,13 +136,4 @@ func (s *subject) listened(at evidence.Time) (a answer, which int, because []Quo
 		}
 	}
 	return a, which, because
-}
-
-// fields of a JSON line, for those that tell more there.
-func fieldsOf(text string) map[string]any {
-	var out map[string]any
-	if json.Unmarshal([]byte(text), &out) != nil {
-		return nil
-	}
-	return out
 }
