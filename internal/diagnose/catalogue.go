@@ -4,10 +4,11 @@ import (
 	"fmt"
 	"slices"
 
+	"outrider.dev/internal/lint"
 	"outrider.dev/internal/lint/finding"
 )
 
-// Kinds returns all that a diagnosis can find, in the order of the rules.
+// Kinds returns all that a diagnosis can find, in the order of the rules; those that lint finds too come last.
 func Kinds() []finding.Kind { return slices.Clone(kinds) }
 
 // KindOf returns the kind with a code.
@@ -18,6 +19,9 @@ func KindOf(code string) (finding.Kind, error) {
 	}
 	return kinds[i], nil
 }
+
+// foreseen are those that lint finds before they happen.
+var foreseen = []string{"hold-fails-open", "init-needs-network", "job-never-ends", "killed-while-waiting"}
 
 // kinds is the list of codes. They are stable: one that is no longer used stays.
 var kinds = func() []finding.Kind {
@@ -34,14 +38,14 @@ var kinds = func() []finding.Kind {
 			Explanation: "While no proxy listens, the kernel refuses each connection that the capture takes. Calls of the application fail until the next proxy is ready, although the application is well."},
 		{Code: "proxy-out-of-memory", Title: "the proxy ran out of memory while an application ran",
 			Explanation: "As proxy-died. A proxy that is told of the whole mesh needs memory for all of it."},
-		{Code: "hold-failed-open", Title: "a postStart hold let the application start without its proxy",
-			Explanation: "The kubelet starts the next container also when the hook of the one before failed or gave up: the order is lost just when the proxy is slow."},
+		{Code: "hold-without-effect", Title: "a hold is requested, and the pod does not have it",
+			Explanation: "The annotation is read when a pod is injected. One that was made before, or whose proxy is not its first container, does not wait."},
+		{Code: "order-not-kept", Title: "a container started before what the pod makes it wait for",
+			Explanation: "The pod declares the order, and its containers did not start in it, by more than the clocks' error. Either nothing keeps the order (an annotation of a pod that was not injected), or what keeps it gave up. outrider plan shows by what it is kept."},
 		{Code: "startup-race", Title: "an application called out before its proxy was ready",
 			Explanation: `The capture sends every connection of the pod to the proxy's port from the start. Until the proxy listens there, the kernel refuses them. The application fails and is restarted, and works at the second try; or it runs on without what it asked for, and nothing shows it.
 
 A refused call is taken for this only if the capture takes its destination, and if the proxy was not ready for certain, or nothing says when it was. If both instants lie within the error of their clocks, the diagnosis is undecided.`},
-		{Code: "init-without-network", Title: "an init container called out before the proxy could run",
-			Explanation: "Init containers end before plain containers start. Where the capture is written first, their connections go to a proxy that does not run yet."},
 		{Code: "shutdown-race", Title: "the proxy left before the application",
 			Explanation: "When a pod is deleted all plain containers get SIGTERM at once. A proxy that leaves first takes the application's last calls with it."},
 		{Code: "configuration-rejected", Title: "the proxy rejects its configuration",
@@ -52,14 +56,10 @@ A refused call is taken for this only if the capture takes its destination, and 
 			Explanation: "Without it a new proxy has no configuration, and never gets ready."},
 		{Code: "proxy-not-ready", Title: "the proxy runs and is not ready, and does not say why",
 			Explanation: "Its readiness probe fails, and no line of its log tells the reason."},
-		{Code: "killed-while-waiting", Title: "a probe killed a container that waited for its proxy",
-			Explanation: "The kubelet probes a container from its start, also while its command waits."},
 		{Code: "killed-by-probe", Title: "a liveness or startup probe killed a container",
 			Explanation: "The kubelet killed it since its probe failed as often as the pod allows."},
 		{Code: "out-of-memory", Title: "an application ran out of memory",
 			Explanation: "The kernel killed a process at the container's memory limit."},
-		{Code: "job-does-not-end", Title: "a Job's work is done, and the proxy keeps its pod",
-			Explanation: "A pod ends when all its plain containers have. A proxy among them never does by itself."},
 		{Code: "dependency-down", Title: "what was called was not there",
 			Explanation: "The far side refused, or did not answer: the call never went to the proxy, or the proxy says so itself."},
 		{Code: "sibling-down", Title: "another container of the pod was called, and did not listen yet",
@@ -77,7 +77,12 @@ A refused call is taken for this only if the capture takes its destination, and 
 	}
 	for i := range all {
 		all[i].Severity = finding.Error
-		all[i].Doc = "docs/diagnose.md#" + string(all[i].Code)
+		all[i].Doc = "findings/" + string(all[i].Code) + ".md"
+	}
+	for _, code := range foreseen {
+		if k, err := lint.KindOf(code); err == nil { // a test has that each is there
+			all = append(all, k)
+		}
 	}
 	return all
 }()

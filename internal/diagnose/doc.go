@@ -18,7 +18,8 @@
 //	report.go    what is returned
 //	subject.go   roles, order; captured.go: what the capture takes
 //	symptom.go   failed calls in logs; serving.go: when the proxy served
-//	rules.go     the rules in their order; race.go, status.go, calls.go, stop.go: the rules
+//	rules.go     the rules in their order; race.go, order.go, status.go, calls.go: the rules
+//	remedy.go    what ends it; replay.go: what the kubelet would have done with it
 //	timeline.go  what happened, in order
 //	catalogue.go the codes
 //	text.go      for a terminal

@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"time"
 
+	"sigs.k8s.io/yaml"
+
+	"outrider.dev/internal/contract"
 	"outrider.dev/internal/evidence"
 	"outrider.dev/internal/lint/finding"
 	"outrider.dev/startup"
@@ -13,32 +16,79 @@ import (
 // settled is how long after its start a proxy is taken to listen where nothing else says it.
 const settled = time.Minute
 
-// startupRace finds calls that were refused since the proxy did not listen yet, of applications that
-// nothing made wait for it.
+// startupRace finds calls that were refused since the proxy did not listen yet.
 func startupRace(s *subject) (out []Finding) {
 	for _, app := range s.apps {
-		if e, waits := s.waits(app.Name); waits && e.By == startup.Hold {
-			continue // holdFailedOpen
+		f, y, found := s.race(app)
+		if !found {
+			continue
 		}
-		if f, found := s.race(app); found {
-			out = append(out, f)
+		e, waits := s.waits(app.Name)
+		why, held := s.holdWithoutEffect()
+		switch {
+		case waits && e.By == startup.Hold:
+			s.failedOpen(&f, app, y)
+		case held:
+			f.Code = "hold-without-effect"
+			f.Sentence = fmt.Sprintf("the hold of %s is set and has no effect: %s called out before its proxy was ready, %s", s.proxy.Name, app.Name, s.consequence(app, y))
+			f.Evidence = append(f.Evidence, why)
+			s.wait(&f, app, y, stronger)
+			f.Remedy.Sentence = "make the pod anew, so that it is injected with the hold that is set; or " + f.Remedy.Sentence
+		default:
+			s.wait(&f, app, y, waiting)
 		}
+		out = append(out, f)
 	}
 	return out
 }
 
-// race is the finding for one container: of its runs the one that shows it best.
-func (s *subject) race(app *evidence.Container) (best Finding, found bool) {
+// failedOpen makes of a race that of an application that a hook was to hold: the kubelet goes on when
+// it fails.
+func (s *subject) failedOpen(f *Finding, app *evidence.Container, y symptom) {
+	f.Code = "hold-fails-open"
+	f.Sentence = fmt.Sprintf("the hold of %s failed open: %s started before its proxy was ready, %s", s.proxy.Name, app.Name, s.consequence(app, y))
+	f.Disproof = fmt.Sprintf("an end of the postStart hook of %s before %s started", s.proxy.Name, app.Name)
+	for _, v := range s.Events {
+		if v.Container == s.proxy.Name && v.Reason == "FailedPostStartHook" {
+			f.Evidence, f.Confidence = append(f.Evidence, Quote{v.Source, v.First, v.Message}), Certain
+		}
+	}
+	s.wait(f, app, y, stronger)
+}
+
+// holdWithoutEffect is the annotation that requests Istio's hold, of a pod whose proxy does not have
+// it: the pod was made before, or the annotation is not where injection reads it.
+func (s *subject) holdWithoutEffect() (Quote, bool) {
+	var config struct {
+		Hold bool `json:"holdApplicationUntilProxyStarts"`
+	}
+	text := s.Object.Annotations[contract.ProxyConfig]
+	if yaml.Unmarshal([]byte(text), &config) != nil || !config.Hold || s.proxy.Kind != startup.Plain {
+		return Quote{}, false
+	}
+	spec := specOf(s.Object, s.proxy.Name)
+	why := fmt.Sprintf("%s has no postStart hook", s.proxy.Name)
+	if spec.Lifecycle != nil && spec.Lifecycle.PostStart != nil {
+		if s.Object.Spec.Containers[0].Name == s.proxy.Name {
+			return Quote{}, false
+		}
+		why = fmt.Sprintf("%s has the hook and is not the first container: those before it do not wait", s.proxy.Name)
+	}
+	return s.quote(evidence.Time{}, fmt.Sprintf("the annotation %s requests the hold, but %s", contract.ProxyConfig, why)), true
+}
+
+// race is the finding for one container, and its call: of its runs the one that shows it best.
+func (s *subject) race(app *evidence.Container) (best Finding, of symptom, found bool) {
 	for _, y := range s.symptoms {
 		if y.container != app.Name || y.kind != refused {
 			continue
 		}
 		f, fits := s.judge(app, y)
 		if fits && (!found || confidence(f) > confidence(best)) {
-			best, found = f, true
+			best, of, found = f, y, true
 		}
 	}
-	return best, found
+	return best, of, found
 }
 
 func confidence(f Finding) int {
@@ -65,7 +115,6 @@ func (s *subject) judge(app *evidence.Container, y symptom) (Finding, bool) {
 		Sentence: fmt.Sprintf("startup race: %s called out before its proxy was ready, %s", app.Name, s.consequence(app, y)),
 		Evidence: append([]Quote{y.quote}, because...),
 		Disproof: fmt.Sprintf("a line of %s that says it was ready before %s, or a setting that leaves %s out of the capture", s.proxy.Name, instant(y.at), y.to),
-		Remedy:   s.wait(app.Name), Patch: s.waitPatch(app.Name),
 	}
 	run := s.serving[which]
 	f.Evidence = append(f.Evidence, s.quote(run.Started, fmt.Sprintf("%s started", s.proxy.Name)))
@@ -142,40 +191,6 @@ func (s *subject) recurs(app *evidence.Container, y symptom, proxy service) (Quo
 		}
 	}
 	return Quote{}, false
-}
-
-// holdFailedOpen finds applications that started although a hook was to hold them: the kubelet goes
-// on when it fails.
-func holdFailedOpen(s *subject) (out []Finding) {
-	for _, app := range s.apps {
-		e, waits := s.waits(app.Name)
-		if !waits || e.By != startup.Hold {
-			continue
-		}
-		f, found := s.race(app)
-		if !found {
-			continue
-		}
-		f.Code = "hold-failed-open"
-		f.Sentence = fmt.Sprintf("the hold of %s failed open: %s started before its proxy was ready, %s", s.proxy.Name, app.Name, s.consequence(app, s.firstRefused(app)))
-		f.Disproof = fmt.Sprintf("an end of the postStart hook of %s before %s started", s.proxy.Name, app.Name)
-		for _, v := range s.Events {
-			if v.Container == s.proxy.Name && v.Reason == "FailedPostStartHook" {
-				f.Evidence, f.Confidence = append(f.Evidence, Quote{v.Source, v.First, v.Message}), Certain
-			}
-		}
-		out = append(out, f)
-	}
-	return out
-}
-
-func (s *subject) firstRefused(app *evidence.Container) symptom {
-	for _, y := range s.symptoms {
-		if y.container == app.Name && y.kind == refused {
-			return y
-		}
-	}
-	return symptom{}
 }
 
 // proxyDied finds ends of the proxy while applications ran.

@@ -4,40 +4,58 @@ import (
 	"fmt"
 	"strings"
 
+	"outrider.dev/internal/contract"
 	"outrider.dev/internal/evidence"
 	"outrider.dev/internal/lint/finding"
 	"outrider.dev/internal/pod/podspec"
+	"outrider.dev/startup"
 )
 
-// The annotations by which each mesh makes applications wait for its proxy. Sources:
-// istio.io/docs/reference/config/annotations and .../istio.mesh.v1alpha1 (holdApplicationUntilProxyStarts);
-// linkerd.io/2/reference/proxy-configuration (proxy-enable-native-sidecar).
-var waiting = map[string][2]string{
-	podspec.OurProxy: {"outrider.dev/start", "gate"},
-	"istio-proxy":    {"proxy.istio.io/config", `{"holdApplicationUntilProxyStarts": true}`},
-	"linkerd-proxy":  {"config.alpha.linkerd.io/proxy-enable-native-sidecar", "true"},
+// A way is an annotation by which applications of a mesh wait for its proxy.
+type way struct {
+	annotation, value string
+	by                startup.Mechanism
 }
 
-// wait is how an application is made to wait for its proxy.
-func (s *subject) wait(app string) finding.Remedy {
-	a, has := waiting[s.proxy.Name]
+// Sources: istio.io/docs/reference/config/annotations and .../istio.mesh.v1alpha1
+// (holdApplicationUntilProxyStarts); linkerd.io/2/reference/proxy-configuration
+// (proxy-enable-native-sidecar); kuma.io/docs/latest/reference/kubernetes-annotations.
+var (
+	waiting = map[string]way{
+		podspec.OurProxy: {contract.Start, "gate", startup.Gate},
+		"istio-proxy":    {contract.ProxyConfig, `{"holdApplicationUntilProxyStarts": true}`, startup.Hold},
+		"linkerd-proxy":  {"config.alpha.linkerd.io/proxy-enable-native-sidecar", "true", startup.Native},
+		"kuma-sidecar":   {"kuma.io/wait-for-dataplane-ready", "true", startup.Hold},
+	}
+	// stronger is for where a hold did not do.
+	stronger = map[string]way{
+		podspec.OurProxy: waiting[podspec.OurProxy],
+		"istio-proxy":    {contract.NativeSidecar, "true", startup.Native},
+		"linkerd-proxy":  waiting["linkerd-proxy"],
+	}
+)
+
+// wait is the remedy that lets an application wait for its proxy, by the annotations of its mesh if
+// there is one; and what the model of the kubelet says of it.
+func (s *subject) wait(f *Finding, app *evidence.Container, y symptom, ways map[string]way) {
+	w, has := ways[s.proxy.Name]
 	if !has {
-		return finding.Remedy{Sentence: fmt.Sprintf("make %s a native sidecar (an init container with restartPolicy: Always and a startup probe), so that %s starts after it", s.proxy.Name, app)}
+		w.by = startup.Native
+		f.Remedy = finding.Remedy{Sentence: fmt.Sprintf("make %s a native sidecar (an init container with restartPolicy: Always and a startup probe), so that %s starts after it", s.proxy.Name, app.Name)}
+	} else {
+		kind, name := s.workload()
+		f.Remedy = finding.Remedy{
+			Sentence: fmt.Sprintf("let %s wait for %s, by the annotation %s", app.Name, s.proxy.Name, w.annotation),
+			Command:  s.kubectl("patch %s %s --patch-file patch.yaml", kind, name),
+		}
+		f.Patch = s.annotate(w)
 	}
-	kind, name := s.workload()
-	return finding.Remedy{
-		Sentence: fmt.Sprintf("let %s wait for %s, by the annotation %s", app, s.proxy.Name, a[0]),
-		Command:  s.kubectl("patch %s %s --patch-file patch.yaml", kind, name),
-	}
+	f.Replay = s.replay(app, y, w.by)
 }
 
-// waitPatch is the patch of that remedy.
-func (s *subject) waitPatch(string) string {
-	a, has := waiting[s.proxy.Name]
-	if !has {
-		return ""
-	}
-	annotations := fmt.Sprintf("metadata:\n  annotations:\n    %s: %q\n", a[0], a[1])
+// annotate is the patch that writes an annotation into the pod's template.
+func (s *subject) annotate(w way) string {
+	annotations := fmt.Sprintf("metadata:\n  annotations:\n    %s: %q\n", w.annotation, w.value)
 	switch kind, _ := s.workload(); kind {
 	case "pod":
 		return annotations

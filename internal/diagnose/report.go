@@ -54,6 +54,7 @@ type Finding struct {
 	Disproof   string         `json:"disproof"`          // what would show that it is wrong
 	Remedy     finding.Remedy `json:"remedy"`
 	Patch      string         `json:"patch,omitempty"` // of the pod's template, as kubectl patch takes it
+	Replay     *Replay        `json:"replay,omitempty"`
 
 	rank int // of the rule: what explains more comes first
 }

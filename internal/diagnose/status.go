@@ -8,8 +8,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"outrider.dev/internal/contract"
 	"outrider.dev/internal/evidence"
 	"outrider.dev/internal/lint/finding"
+	"outrider.dev/internal/pod/podspec"
 	"outrider.dev/startup"
 )
 
@@ -88,7 +90,7 @@ func initWithoutNetwork(s *subject) (out []Finding) {
 				continue
 			}
 			f := Finding{
-				Code: "init-without-network", Container: c.Name, Confidence: Certain,
+				Code: "init-needs-network", Container: c.Name, Confidence: Certain,
 				Sentence: fmt.Sprintf("init container %s has no network: its calls go to %s, which starts only when all init containers have ended", c.Name, s.proxy.Name),
 				Evidence: []Quote{y.quote, s.quote(evidence.Time{}, fmt.Sprintf("%s is a plain container, and the capture is written before %s", s.proxy.Name, c.Name))},
 				Disproof: fmt.Sprintf("that %s is left out of the capture", y.to),
@@ -118,20 +120,17 @@ func (s *subject) captureFirst(container string) bool {
 	return false
 }
 
-// nativePatch has the annotation by which a mesh makes its proxy a native sidecar.
+// nativePatch is the annotation by which a proxy is there before a container of the init list; empty
+// where the mesh has none.
 func (s *subject) nativePatch(container string) string {
-	key, value := "", ""
-	switch s.proxy.Name {
-	case "outrider-proxy":
-		key, value = "outrider.dev/depends-on."+container, s.proxy.Name
-	case "istio-proxy":
-		key, value = "sidecar.istio.io/nativeSidecar", "true"
-	case "linkerd-proxy":
-		key, value = waiting[s.proxy.Name][0], waiting[s.proxy.Name][1]
-	default:
+	w, has := stronger[s.proxy.Name]
+	switch {
+	case s.proxy.Name == podspec.OurProxy:
+		w = way{annotation: contract.DependsOn + "." + container, value: s.proxy.Name}
+	case !has:
 		return ""
 	}
-	return nest("spec", nest("template", fmt.Sprintf("metadata:\n  annotations:\n    %s: %q\n", key, value)))
+	return s.annotate(w)
 }
 
 // unready is why a proxy is not ready, by what it writes, and what to do.
@@ -256,7 +255,7 @@ func jobDoesNotEnd(s *subject) []Finding {
 	}
 	kind, name := s.workload()
 	return []Finding{{
-		Code: "job-does-not-end", Container: s.proxy.Name, Confidence: Certain,
+		Code: "job-never-ends", Container: s.proxy.Name, Confidence: Certain,
 		Sentence: fmt.Sprintf("the %s cannot end: its work is done, and %s runs on", kind, s.proxy.Name),
 		Evidence: append(ended, s.quote(s.proxy.Runs[len(s.proxy.Runs)-1].Started, fmt.Sprintf("%s runs", s.proxy.Name))),
 		Disproof: fmt.Sprintf("an end of %s soon after", s.proxy.Name),
