@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"outrider.dev/internal/cli"
+	"outrider.dev/internal/codes"
 	"outrider.dev/internal/kubeclient"
 	"outrider.dev/internal/lint"
 	"outrider.dev/internal/lint/finding"
@@ -105,11 +106,11 @@ func (o *lintOptions) run(cmd *cobra.Command) error {
 	case o.list:
 		return view.Kinds(w, o.output)
 	case o.explain != "":
-		k, err := lint.KindOf(o.explain)
+		c, err := codes.Find(o.explain)
 		if err != nil {
 			return &cli.UsageError{Err: err, Hint: listCodes}
 		}
-		return view.Kind(w, cli.TerminalOf(w), k)
+		return view.Code(w, cli.TerminalOf(w), "text", c)
 	}
 	if err := o.check(); err != nil {
 		return err

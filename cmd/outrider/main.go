@@ -33,6 +33,6 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if strings.HasPrefix(filepath.Base(os.Args[0]), "kubectl-") { // as a plugin of kubectl, which usage texts then name
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl outrider"}
 	}
-	root.AddCommand(newBugReport(), newCheck(), newDashboard(), newDemo(), newDescribe(), newDiagnose(), newInject(), newInstall(), newLint(), newManifest(), newPlan(), newProxyConfig(), newProxyStatus(), newRotate(), newRules(), newRun(), newSimulate(), newUninject(), newUninstall(), newUpgrade(), newVerify(), newVersion())
+	root.AddCommand(newBugReport(), newCheck(), newDashboard(), newDemo(), newDescribe(), newDiagnose(), newExplain(), newInject(), newInstall(), newLint(), newManifest(), newPlan(), newProxyConfig(), newProxyStatus(), newRotate(), newRules(), newRun(), newSimulate(), newUninject(), newUninstall(), newUpgrade(), newVerify(), newVersion())
 	return cli.Run(root, args, stdout, stderr, nil)
 }

@@ -43,7 +43,7 @@ type Check struct {
 }
 
 // Pages is where the pages about the checks are.
-const Pages = "https://outrider.dev/docs/troubleshooting#"
+const Pages = "https://outrider.dev/docs/"
 
 // Options of the checks.
 type Options struct {
@@ -111,7 +111,7 @@ type probe struct {
 }
 
 func (p probe) check(a answer) Check {
-	return Check{ID: p.id, Title: p.title, Result: a.result, Reason: a.reason, Hint: a.hint, Link: Pages + p.id}
+	return Check{ID: p.id, Title: p.title, Result: a.result, Reason: a.reason, Hint: a.hint, Link: Pages + pageOf(p.id)}
 }
 
 // before and installed are the checks of a cluster as a whole. The first asks whether the API

@@ -63,7 +63,7 @@ func ofProxy(t *testing.T, s *survey) map[string]Check {
 	}
 	out := map[string]Check{}
 	for _, c := range all {
-		if c.Object != "shop/a" || c.Link != Pages+c.ID {
+		if c.Object != "shop/a" || c.Link != Pages+"findings/"+c.ID+".md" {
 			t.Errorf("%+v", c)
 		}
 		out[c.ID] = c

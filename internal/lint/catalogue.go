@@ -166,7 +166,7 @@ With outrider.dev/depends-on.NAME: outrider-proxy the proxy becomes a sidecar th
 			Explanation: `Some cannot be on that side of the edge, such as init containers that end before the other one starts.`},
 	}
 	for i := range all {
-		all[i].Doc = "lint.md#" + string(all[i].Code)
+		all[i].Doc = "findings/" + string(all[i].Code) + ".md"
 	}
 	return all
 }()

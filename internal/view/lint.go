@@ -1,10 +1,12 @@
 package view
 
 import (
+	"fmt"
 	"io"
 	"strings"
 
 	"outrider.dev/internal/cli"
+	"outrider.dev/internal/codes"
 	"outrider.dev/internal/lint"
 	"outrider.dev/internal/lint/finding"
 )
@@ -72,14 +74,33 @@ func Kinds(w io.Writer, output string) error {
 	return p.print(w)
 }
 
-// Kind explains one code.
-func Kind(w io.Writer, t cli.Terminal, k finding.Kind) error {
-	p := printer{Terminal: t}
-	p.line("%s  %s", p.paint(bold, string(k.Code)), p.paint(faint, string(k.Severity)))
-	p.line("%s.\n", strings.ToUpper(k.Title[:1])+k.Title[1:])
-	for _, paragraph := range strings.Split(k.Explanation, "\n\n") {
-		p.line("%s\n", strings.Join(wrap(paragraph, width), "\n"))
+// Codes prints all codes, and which commands find them.
+func Codes(w io.Writer, output string) error {
+	all := codes.All()
+	if output == "json" {
+		return cli.WriteJSON(w, all)
 	}
-	p.line("More: docs/%s", k.Doc)
+	rows := [][]string{{"CODE", "BY", "WHAT"}}
+	for _, c := range all {
+		rows = append(rows, []string{string(c.Code), strings.Join(c.By, ", "), c.Title})
+	}
+	return table(w, rows)
+}
+
+// Code explains one code.
+func Code(w io.Writer, t cli.Terminal, output string, c codes.Code) error {
+	if output == "json" {
+		return cli.WriteJSON(w, c)
+	}
+	p := printer{Terminal: t}
+	p.line("%s  %s", p.paint(bold, string(c.Code)), p.paint(faint, fmt.Sprintf("%s, by %s", c.Severity, strings.Join(c.By, ", "))))
+	p.line("%s.\n", strings.ToUpper(c.Title[:1])+c.Title[1:])
+	for _, paragraph := range strings.Split(c.Explanation, "\n\n") {
+		for _, item := range strings.Split(paragraph, "\n- ") { // of a list
+			p.line("%s", strings.Join(wrap(item, width), "\n"))
+		}
+		p.line("")
+	}
+	p.line("More: docs/%s", c.Doc)
 	return p.print(w)
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // documents are all pages with commands, those that need a cluster too.
-var documents = []string{"../../*.md", "../../docs/*.md", "../../examples/*/*.md"}
+var documents = []string{"../../*.md", "../../docs/*.md", "../../docs/*/*.md", "../../examples/*/*.md"}
 
 var (
 	fenced = regexp.MustCompile("(?ms)^```([a-z]*)\n(.*?)^```$")

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"outrider.dev/internal/cli"
+	"outrider.dev/internal/codes"
+	"outrider.dev/internal/view"
+)
+
+const explainExamples = `  # what a code of lint, check or diagnose means, and what to do
+  outrider explain startup-race
+
+  # all codes
+  outrider explain`
+
+func newExplain() *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:     "explain [CODE]",
+		Short:   "explain a code of lint, check or diagnose",
+		Long:    "Prints what a code means, whether lint, check or diagnose has found it, and what to do. Without a\ncode: the list of all.",
+		Example: explainExamples,
+		Args:    cobra.MaximumNArgs(1),
+		ValidArgsFunction: func(*cobra.Command, []string, string) (out []string, _ cobra.ShellCompDirective) {
+			for _, c := range codes.All() {
+				out = append(out, string(c.Code)+"\t"+c.Title)
+			}
+			return out, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			w := cmd.OutOrStdout()
+			if len(args) == 0 {
+				return view.Codes(w, output)
+			}
+			c, err := codes.Find(args[0])
+			if err != nil {
+				return &cli.UsageError{Err: err, Hint: "outrider explain lists all"}
+			}
+			return view.Code(w, cli.TerminalOf(w), output, c)
+		},
+	}
+	cli.Choice(cmd, &output, "output", "o", "how to print", "text", "json")
+	return cmd
+}
