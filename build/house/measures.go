@@ -37,7 +37,7 @@ var measures = []measure{
 	{"literals of /outrider/own outside the contract", 0, literals(token.STRING, `^"/outrider/own`)},
 	{"decisions on a condition outside startup", 0, conditions},
 	{"lists of mechanisms outside startup", 0, preferences},
-	{"lines of cmd/outrider, without tests", 3300, lines("cmd/outrider")},
+	{"lines of cmd/outrider, without tests", 3400, lines("cmd/outrider")},
 	{"\"nobody\" and \"somebody\"", 6, words(`(?i)\b(nobod(y|ys|y's)|somebod(y|ys|y's))\b`)},
 	{"references to documents that are not here", 0, words(`(?i)(^|[^\w/])(design \d|design\.md|style\.md|reference/|issue \d+)`)},
 	{"ranges over a map whose order can show, without a reason", 0, mapOrder},
@@ -47,7 +47,7 @@ var measures = []measure{
 	// API server's own validation of what is injected, and what it found; 12,000 with what an
 	// operator needs: the chart's tests, install, check and upgrade, and an authority of replicas; 10,000 with the way back (uninject,
 	// rotate, bug-report), what describes a running mesh, images and releases.
-	{"lines of Go, code and tests", 196000, lines("")},
+	{"lines of Go, code and tests", 199000, lines("")},
 }
 
 // linked counts what the binary in every pod links.

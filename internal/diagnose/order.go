@@ -2,7 +2,6 @@ package diagnose
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"outrider.dev/internal/evidence"
@@ -16,7 +15,7 @@ func orderBroken(s *subject) (out []Finding) {
 	plan := s.reading.Plan()
 	for _, e := range plan.Expand().Edges {
 		app := s.Container(e.To)
-		if app == nil || e.By != "" && !slices.Contains([]startup.Mechanism{startup.Native, startup.Hold, startup.InitDone}, e.By) {
+		if app == nil || e.By == startup.Gate || e.By == startup.PostStartProbe || e.By.WaitsInside() {
 			continue
 		}
 		if _, _, known := s.race(app); known && s.proxy != nil && e.From == s.proxy.Name {
