@@ -24,6 +24,7 @@ import (
 	"outrider.dev/internal/pod/plan"
 	"outrider.dev/internal/pod/podspec"
 	"outrider.dev/internal/run/localpod"
+	"outrider.dev/internal/run/outside"
 	"outrider.dev/internal/view"
 	"outrider.dev/startup"
 )
@@ -120,12 +121,21 @@ func (o *runOptions) run(cmd *cobra.Command) error {
 	stop := make(chan os.Signal, 2)
 	signal.Notify(stop, syscall.SIGINT, syscall.SIGTERM)
 	defer signal.Stop(stop)
+	seen, err := outside.Watch(&options, time.Now())
+	if err != nil {
+		return err
+	}
+	defer seen.Close()
 	pod, err := node.Start(options)
 	if err != nil {
 		return &cli.UsageError{Err: fmt.Errorf("%s: %w", o.file, err)}
 	}
 	result := pod.Await(stop, o.duration)
-	if err := show.Summary(result); err != nil {
+	diagnosis, err := seen.Diagnose(cmd.Context())
+	if err != nil {
+		return err
+	}
+	if err := show.Summary(result, diagnosis); err != nil {
 		return err
 	}
 	if !result.OK() {

@@ -47,7 +47,8 @@ var arrows = map[string][]string{
 	"internal/model/simulate": {"internal/model/kubelet", "internal/model/chart", "internal/model/gates", "startup"},
 	"internal/model/chart":    {"internal/cli/visible", "startup"},
 	"internal/model/gates":    {"internal/model/kubelet", "startup"},
-	"internal/run/demo":       {"internal/model/kubelet", "internal/run/localpod", "internal/pod/podspec", "internal/model/chart", "startup", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/yaml"},
+	"internal/run/outside":    {"internal/diagnose", "internal/evidence", "internal/model/kubelet", "internal/run/localpod", "k8s.io/api", "k8s.io/apimachinery"},
+	"internal/run/demo":       {"internal/diagnose", "internal/lint/finding", "internal/run/outside", "internal/model/kubelet", "internal/run/localpod", "internal/pod/podspec", "internal/model/chart", "startup", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/yaml"},
 	"internal/run/localpod": {"internal/agent/state", "github.com/fsnotify/fsnotify", "internal/model/kubelet", "internal/pod/podspec", "startup", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/yaml",
 		"github.com/fsnotify/fsnotify", rtnetlink, sys},
 	"internal/model/verify": {"internal/model/kubelet", "internal/model/gates", "startup"},
@@ -110,7 +111,7 @@ var arrows = map[string][]string{
 	"internal/model/scenario":        {"internal/model/chart", "internal/model/gates", "internal/model/kubelet", "internal/model/simulate", "internal/model/verify", "internal/pod/plan", "internal/pod/podspec", "startup"},
 	"internal/lint/source":           {"internal/cli", "internal/lint", "internal/mesh", "internal/pod/podspec", "k8s.io/apimachinery", "sigs.k8s.io/yaml"},
 	"internal/controlplane/debugapi": {"internal/contract"},
-	"internal/view":                  {"internal/codes", "internal/controlplane/ca", "internal/report", "internal/check", "internal/podupgrade", "internal/cli", "internal/controlplane/debugapi", "internal/lint", "internal/lint/finding", "internal/model/chart", "internal/model/scenario", "internal/model/verify", "internal/pod/plan", "internal/pod/podspec", "internal/run/localpod", "internal/cli/visible", "sigs.k8s.io/yaml", "startup"},
+	"internal/view":                  {"internal/diagnose", "internal/codes", "internal/controlplane/ca", "internal/report", "internal/check", "internal/podupgrade", "internal/cli", "internal/controlplane/debugapi", "internal/lint", "internal/lint/finding", "internal/model/chart", "internal/model/scenario", "internal/model/verify", "internal/pod/plan", "internal/pod/podspec", "internal/run/localpod", "internal/cli/visible", "sigs.k8s.io/yaml", "startup"},
 
 	// The way of a person to a cluster: Helm's SDK is here alone.
 	"internal/kubeclient": {"github.com/spf13/pflag", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/cli-runtime/pkg/genericclioptions", "k8s.io/client-go", "k8s.io/klog/v2"},
@@ -122,7 +123,7 @@ var arrows = map[string][]string{
 	"internal/install":    {"charts", "internal/check", "internal/contract", "internal/kubeclient", "helm.sh/helm/v3/pkg", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/yaml"},
 
 	"cmd/outrider": {"internal/bugreport", "internal/codes", "internal/diagnose", "internal/evidence", "sigs.k8s.io/yaml", pflag, "internal/manifest", "internal/podrestart", "internal/rotate", "internal/replicas", "internal/report", "k8s.io/apimachinery/pkg/labels", "internal/check", "internal/install", "internal/podupgrade", "internal/kubeclient", "internal/cli", "internal/contract", "internal/view", "internal/capture", "internal/capture/iptables", "internal/capture/nftables", "internal/capture/setup", "internal/controlplane/debugapi", "internal/image/lookup", "internal/lint", "internal/lint/finding", "internal/lint/source", "internal/model/kubelet", "internal/model/scenario", "internal/model/simulate", "internal/model/verify",
-		"internal/pod/inject", "internal/pod/offline", "internal/pod/plan", "internal/pod/podspec", "internal/run/demo", "internal/run/localpod", "startup", "k8s.io/api", cobra},
+		"internal/pod/inject", "internal/pod/offline", "internal/pod/plan", "internal/pod/podspec", "internal/run/demo", "internal/run/localpod", "internal/run/outside", "startup", "k8s.io/api", cobra},
 	"internal/podrestart":         {"internal/pod/inject", "internal/contract", "internal/controlplane/webhook", "internal/podupgrade", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
 	"internal/bugreport":          {"internal/mask", "internal/controlplane/debugapi", "internal/kubeclient", "internal/podupgrade", "internal/replicas", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/yaml"},
 	"internal/mask":               {},

@@ -11,6 +11,7 @@ import (
 
 	"outrider.dev/internal/cli"
 	"outrider.dev/internal/cli/visible"
+	"outrider.dev/internal/diagnose"
 	"outrider.dev/internal/run/localpod"
 )
 
@@ -118,13 +119,15 @@ func Problems(r localpod.Result) []string {
 	return out
 }
 
-// Summary prints the end, and returns the first error of printing.
-func (r *Run) Summary(result localpod.Result) error {
+// Summary prints the end, and what a diagnosis makes of it that has the pod's status and logs alone.
+// It returns the first error of printing.
+func (r *Run) Summary(result localpod.Result, d diagnose.Report) error {
 	if r.json {
 		r.object(struct {
 			Kind string `json:"kind"`
 			localpod.Result
-		}{"summary", result})
+			Diagnosis diagnose.Report `json:"diagnosis"`
+		}{"summary", result, d})
 		return r.err
 	}
 	r.printf("\n%s %s after %.1fs\n", result.Pod, or(result.Deleted, "was deleted, and ended", "ended"), result.Took.Seconds())
@@ -137,6 +140,7 @@ func (r *Run) Summary(result localpod.Result) error {
 	for _, e := range result.Unjudged {
 		r.printf("not observed: %s: it waits within its container\n", e)
 	}
+	r.printf("diagnosed by status and logs alone: %s\n", d.Sentence)
 	return r.err
 }
 

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"outrider.dev/internal/contract"
+	"outrider.dev/internal/lint/finding"
 	"outrider.dev/internal/pod/podspec"
 	"outrider.dev/startup"
 )
@@ -22,11 +23,12 @@ type Act struct {
 	Park  bool              // connections that come too early wait
 	Slow  bool              // the proxy needs [proxyDelay] longer to be ready
 	Job   bool              // the app does some work and ends
+	Cause finding.Code      // what a diagnosis must come to; empty: nothing is wrong
 }
 
 // Acts is the story.
 var Acts = []Act{
-	{Title: "the race", Slow: true,
+	{Title: "the race", Slow: true, Cause: "startup-race",
 		Lead: "No order, no parking. The proxy is ready after five seconds, as one that fetches a large mesh first; the app does not wait."},
 	{Title: "hold", Order: startup.Hold, Park: true,
 		Lead: "The proxy comes first in the list, and its postStart hook blocks until it is ready."},

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"outrider.dev/internal/diagnose"
 	"outrider.dev/internal/pod/podspec"
 	"outrider.dev/startup"
 )
@@ -77,7 +78,8 @@ func TestStory(t *testing.T) {
 }
 
 func TestMissedNamesEachActThatWentWrong(t *testing.T) {
-	race := Performance{Act: Acts[0], Refused: 2, Starts: 3, Ready: 1}
+	found := diagnose.Report{Verdict: diagnose.Found, Findings: []diagnose.Finding{{Code: "startup-race"}}}
+	race := Performance{Act: Acts[0], Refused: 2, Starts: 3, Ready: 1, Diagnosis: found}
 	gate := Performance{Act: Acts[3], Starts: 1, Ready: 1}
 	tests := map[string]struct {
 		change func(race, gate *Performance)
@@ -88,6 +90,8 @@ func TestMissedNamesEachActThatWentWrong(t *testing.T) {
 		"the app lost it once only":      {func(race, _ *Performance) { race.Refused, race.Starts = 1, 2 }, 1},
 		"behind a gate it was refused":   {func(_, gate *Performance) { gate.Refused = 1 }, 1},
 		"a request failed at the stop":   {func(_, gate *Performance) { gate.Failed = 1 }, 1},
+		"the diagnosis saw no race":      {func(race, _ *Performance) { race.Diagnosis = diagnose.Report{} }, 1},
+		"the diagnosis saw one too many": {func(_, gate *Performance) { gate.Diagnosis = found }, 1},
 		"the race was won, and one lost": {func(race, gate *Performance) { race.Refused, gate.Starts = 0, 2 }, 2},
 	}
 	for name, tt := range tests {

@@ -9,6 +9,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"outrider.dev/internal/diagnose"
+	"outrider.dev/internal/lint/finding"
 	"outrider.dev/internal/model/chart"
 )
 
@@ -100,7 +102,17 @@ func Missed(all []Performance) []string {
 			out = append(out, fmt.Sprintf("%s: %d refused, %d starts; want 2 and 3: this machine is too slow or too busy", p.Act.Title, p.Refused, p.Starts))
 		case !race && !p.Good():
 			out = append(out, fmt.Sprintf("%s: %d refused, %d starts, %d failed; %s", p.Act.Title, p.Refused, p.Starts, p.Failed, p.Problem))
+		case p.cause() != p.Act.Cause:
+			out = append(out, fmt.Sprintf("%s: the diagnosis is %q, and not %q: %s", p.Act.Title, p.cause(), p.Act.Cause, p.Diagnosis.Sentence))
 		}
 	}
 	return out
+}
+
+// cause is the code that the diagnosis has found.
+func (p Performance) cause() finding.Code {
+	if p.Diagnosis.Verdict != diagnose.Found {
+		return ""
+	}
+	return p.Diagnosis.Findings[0].Code
 }

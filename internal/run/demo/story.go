@@ -15,9 +15,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"outrider.dev/internal/diagnose"
 	"outrider.dev/internal/model/chart"
 	"outrider.dev/internal/model/kubelet"
 	"outrider.dev/internal/run/localpod"
+	"outrider.dev/internal/run/outside"
 	"outrider.dev/startup"
 )
 
@@ -58,6 +60,9 @@ type Performance struct {
 	Result  localpod.Result
 	Chart   chart.Chart
 	Problem string // why the act did not come to its end
+
+	// Diagnosis is what one comes to that has the pod's status and logs alone.
+	Diagnosis diagnose.Report
 }
 
 // actTimeout is how long an act may take, with the kubelet's back-off.
@@ -113,6 +118,7 @@ func Run(ctx context.Context, o Options) ([]Performance, error) {
 		if s.Problem != "" {
 			fmt.Fprintln(o.Out, "  "+s.Problem)
 		}
+		fmt.Fprintf(o.Out, "  diagnosed by status and logs alone: %s\n", s.Diagnosis.Sentence)
 	}
 	return all, cmp.Or(err, context.Cause(ctx))
 }
@@ -198,6 +204,12 @@ func (s *scene) play(ctx context.Context, w *world, log *sharedLog) {
 	}
 	l := &listener{act: s.Number, log: log, began: time.Now(), ready: make(chan time.Duration, 1)}
 	o.Pod, o.Plan, o.Kube, o.Line, o.Journal = *pod, plan, kubelet.Minor(34), l.line, l.entry
+	seen, err := outside.Watch(&o, time.Now())
+	if err != nil {
+		s.err = err
+		return
+	}
+	defer seen.Close()
 	running, err := w.node.Start(o)
 	if err != nil {
 		s.err = err
@@ -215,8 +227,15 @@ func (s *scene) play(ctx context.Context, w *world, log *sharedLog) {
 
 	select {
 	case s.Ready = <-l.ready:
+		if s.Diagnosis, s.err = seen.Diagnose(ctx); s.err != nil {
+			running.Kill()
+			return
+		}
 		s.Sent, s.Failed = w.stopUnderLoad(ctx, running)
 	case <-running.Done():
+		if s.Diagnosis, s.err = seen.Diagnose(ctx); s.err != nil {
+			return
+		}
 	}
 	close(s.leaving)
 	s.Result = running.Wait()

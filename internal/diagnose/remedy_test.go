@@ -1,0 +1,86 @@
+package diagnose
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"outrider.dev/startup"
+)
+
+// The replay shows the race that was, and that the remedy ends it.
+func TestReplay(t *testing.T) {
+	annotated := func(from, to string) func(*testing.T, string) {
+		return func(t *testing.T, folder string) { edit(t, filepath.Join(folder, "pod.yaml"), from, to) }
+	}
+	for name, c := range map[string]struct {
+		change func(*testing.T, string)
+		code   string
+		by     startup.Mechanism
+		patch  string
+	}{
+		"a classic proxy":             {nil, "startup-race", startup.Hold, "holdApplicationUntilProxyStarts"},
+		"a hold that the pod has not": {annotated("metadata:\n", "metadata:\n  annotations: {proxy.istio.io/config: 'holdApplicationUntilProxyStarts: true'}\n"), "hold-without-effect", startup.Native, "nativeSidecar"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			folder := t.TempDir()
+			if err := os.CopyFS(folder, os.DirFS(incidents+"/awesome-app")); err != nil {
+				t.Fatal(err)
+			}
+			if c.change != nil {
+				c.change(t, folder)
+			}
+			f := diagnoseFolder(t, folder).Findings[0]
+			if string(f.Code) != c.code || !strings.Contains(f.Patch, c.patch) || (f.Patch == "") != (c.patch == "") {
+				t.Errorf("%s with the patch %q, want %s with %s", f.Code, f.Patch, c.code, c.patch)
+			}
+			if f.Replay == nil {
+				t.Fatal("no replay")
+			}
+			if r := *f.Replay; r.Mechanism != c.by || r.AsItWas.Refused == 0 || r.AsItWas.Restarts == 0 || r.Remedied.Refused != 0 || r.Remedied.Restarts != 0 || r.Remedied.Runs >= r.AsItWas.Runs {
+				t.Errorf("%+v", r)
+			}
+		})
+	}
+}
+
+// Containers that began before what they are to wait for are found by the plan, without a failed call.
+func TestOrderBroken(t *testing.T) {
+	for name, c := range map[string]struct {
+		annotation, start string
+		want              string
+	}{
+		"declared, and nothing keeps it": {"outrider.dev/depends-on.web: istio-proxy", "13:16:21Z", "found order-not-kept"},
+		"within the clocks' error":       {"outrider.dev/depends-on.web: istio-proxy", "13:16:22Z", "nothing"},
+		"declared, and kept":             {"outrider.dev/depends-on.web: istio-proxy", "13:16:24Z", "nothing"},
+		"not declared":                   {"a: b", "13:16:21Z", "nothing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			folder := t.TempDir()
+			if err := os.CopyFS(folder, os.DirFS(incidents+"/clean")); err != nil {
+				t.Fatal(err)
+			}
+			edit(t, filepath.Join(folder, "pod.yaml"), "metadata:\n", "metadata:\n  annotations: {"+c.annotation+"}\n")
+			edit(t, filepath.Join(folder, "pod.yaml"), "13:16:24Z", c.start)
+			if got := key(diagnoseFolder(t, folder)); got != c.want {
+				t.Errorf("%s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+func edit(t *testing.T, file, from, to string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err == nil && !strings.Contains(string(text), from) {
+		err = fmt.Errorf("%s has no %q", file, from)
+	}
+	if err == nil {
+		err = os.WriteFile(file, []byte(strings.ReplaceAll(string(text), from, to)), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
