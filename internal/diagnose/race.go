@@ -182,12 +182,14 @@ func (s *subject) wellSince(app *evidence.Container, y symptom) (Quote, bool) {
 // recurs finds the same call refused when the proxy has long been there: then it is not its start.
 func (s *subject) recurs(app *evidence.Container, y symptom, proxy service) (Quote, bool) {
 	for _, other := range s.symptoms {
-		if other.kind != refused || other.container != app.Name || other.to != y.to || other.run == y.run && other.at == y.at {
+		if other.kind != refused || other.container != app.Name || other.to != y.to {
 			continue
 		}
-		least, _, ok := other.at.Since(proxy.Started)
-		if listens, _, _ := s.listened(other.at); listens == yes || ok && least > settled {
-			return other.quote, true
+		least, _, ok := other.last.Since(proxy.Started)
+		if listens, _, _ := s.listened(other.last); listens == yes || listens == perhaps && ok && least > settled {
+			q := other.quote
+			q.At = other.last
+			return q, true
 		}
 	}
 	return Quote{}, false

@@ -31,6 +31,7 @@ type symptom struct {
 	run       int // -1: not known
 	to        destination
 	at        evidence.Time
+	last      evidence.Time // of the last line like it; where the log's zone is not known, by the likely one
 	quote     Quote
 	more      int // lines like it
 }
@@ -57,7 +58,7 @@ func notFromProxy(line []byte) bool {
 	return true
 }
 
-// readLogs passes over each log once.
+// readLogs passes over each log once, and again for the times of failed calls if its zone is not known.
 func (s *subject) readLogs(ctx context.Context) error {
 	for _, c := range s.Containers {
 		patterns := texts
@@ -76,23 +77,33 @@ func (s *subject) readLogs(ctx context.Context) error {
 				s.known.add(s, l, found)
 				continue
 			}
-			s.addSymptoms(c, l, found)
+			likely := found
+			if len(found.Hits) > 0 && !l.Zone.Known && l.Zone.HasLikely {
+				placed := *l
+				placed.Zone.Offset, placed.Zone.Known = l.Zone.Likely, true
+				if likely, err = placed.Scan(ctx, patterns, evidence.ScanOptions{}); err != nil || len(likely.Hits) != len(found.Hits) {
+					likely = found
+				}
+			}
+			s.addSymptoms(c, l, found, likely)
 		}
 	}
-	return nil
+	return ctx.Err()
 }
 
 // addSymptoms keeps one for each way and destination in a run: the first, with the number of the others.
-func (s *subject) addSymptoms(c *evidence.Container, l *evidence.Log, found evidence.Found) {
+func (s *subject) addSymptoms(c *evidence.Container, l *evidence.Log, found, likely evidence.Found) {
 	type key struct {
 		kind failure
 		to   destination
 	}
 	first := map[key]int{}
-	for _, h := range found.Hits {
+	for i, h := range found.Hits {
 		k := key{failure(h.Pattern), destinationOf(h)}
+		last := s.timeOf(c, l, likely.Hits[i].Line)
 		if at, seen := first[k]; seen {
 			s.symptoms[at].more++
+			s.symptoms[at].last = last
 			continue
 		}
 		// The lines of a stack trace repeat what its head says.
@@ -104,7 +115,7 @@ func (s *subject) addSymptoms(c *evidence.Container, l *evidence.Log, found evid
 		}
 		first[k] = len(s.symptoms)
 		s.symptoms = append(s.symptoms, symptom{
-			kind: k.kind, container: c.Name, run: l.Run, to: k.to, at: s.timeOf(c, l, h.Line),
+			kind: k.kind, container: c.Name, run: l.Run, to: k.to, at: s.timeOf(c, l, h.Line), last: last,
 			quote: Quote{l.At(h.Line), h.Line.Time, s.show(h.Line.Text)},
 		})
 	}
