@@ -20,7 +20,8 @@
 //	symptom.go   failed calls in logs; serving.go: when the proxy served
 //	rules.go     the rules in their order; race.go, order.go, status.go, calls.go: the rules
 //	remedy.go    what ends it; replay.go: what the kubelet would have done with it
-//	timeline.go  what happened, in order
+//	timeline.go  what happened, in order; track.go: all of it, for pictures
+//	start.go     how long the pod took to get ready, and in which phases
 //	catalogue.go the codes
 //	text.go      for a terminal
 package diagnose

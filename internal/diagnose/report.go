@@ -41,6 +41,8 @@ type Report struct {
 	Timeline []Moment  `json:"timeline,omitempty"`
 	Missing  []string  `json:"missing,omitempty"` // evidence that could not be had, and why
 	Notes    []string  `json:"notes,omitempty"`   // contradictions in the evidence
+	Start    *Start    `json:"start,omitempty"`   // how long it took to get ready
+	Tracks   []Track   `json:"tracks,omitempty"`  // what pictures are drawn from
 }
 
 // A Finding is one cause, or one suspect.

@@ -40,6 +40,7 @@ func Diagnose(ctx context.Context, p *evidence.Pod, o Options) (Report, error) {
 	}
 	r.conclude(s)
 	r.Timeline = s.timeline(r.Findings)
+	r.Start, r.Tracks = s.start(), s.tracks()
 	for _, m := range s.Missing {
 		r.Missing = append(r.Missing, fmt.Sprintf("%s: %s", m.What, m.Why))
 	}
