@@ -18,6 +18,8 @@ type Chart struct {
 	Pod   []Mark        `json:"pod,omitempty"`   // what happened to all
 	Notes []string      `json:"notes,omitempty"` // sentences below: broken edges first
 
+	Description string `json:"description,omitempty"` // of the picture, for who cannot see it
+
 	axis    time.Duration // end of the axis that it shares with other charts; 0: its own
 	letters int           // likewise of the longest name
 }
@@ -51,6 +53,7 @@ const (
 	Pulling  Phase = "pulling"  // its image
 	Waiting  Phase = "waiting"  // at a gate
 	Running  Phase = "running"  // and not healthy
+	Alive    Phase = "alive"    // it runs, and whether it is healthy is not known
 	Healthy  Phase = "healthy"  //
 	Stopping Phase = "stopping" // it has got its stop signal, and runs
 	BackOff  Phase = "back-off" // the kubelet holds it back
@@ -64,6 +67,9 @@ const (
 	NoImage    MarkKind = "no-image"
 	Completed  MarkKind = "completed"
 	Refused    MarkKind = "refused"     // a connection that it made
+	CallFailed MarkKind = "call-failed" // likewise, in any way
+	Ready      MarkKind = "ready"       //
+	Line       MarkKind = "line"        // of its log
 	HookFailed MarkKind = "hook-failed" //
 	Notified   MarkKind = "notified"
 	TooEarly   MarkKind = "too-early" // an edge was broken here

@@ -24,28 +24,43 @@ const (
 	badgeWide  = 15
 )
 
-// style has the colours, for light and for dark pages. Each bar has a contrast of at least
-// 3:1 against the ground, and each but that of a healthy container a pattern, so that bars
-// differ without their colours too.
-const style = `<style>
-.chart { --ground: #fff; --ink: #1f2328; --faint: #59636e; --grid: #d8dee4; --bad: #cf222e; --good: #1a7f37; --warn: #bc4c00; --info: #0550ae; --pod: #6639ba;
-  --pulling: #0969da; --waiting: #9a6700; --running: #0e7490; --healthy: #1a7f37; --stopping: #8250df; --backoff: #cf222e }
-@media (prefers-color-scheme: dark) { .chart { --ground: #161b22; --ink: #e6edf3; --faint: #9198a1; --grid: #3d444d; --bad: #ff7b72; --good: #3fb950; --warn: #f0883e; --info: #79c0ff; --pod: #d2a8ff;
-  --pulling: #58a6ff; --waiting: #d29922; --running: #39c5cf; --healthy: #3fb950; --stopping: #a371f7; --backoff: #ff7b72 } }
-.chart .ground { fill: var(--ground) } .chart text { fill: var(--ink) } .chart .faint { fill: var(--faint) } .chart .grid { stroke: var(--grid) }
+// A Colour is one of the palette, for light and for dark pages.
+type Colour struct{ Name, Light, Dark string }
+
+// Palette has all colours. Each bar has a contrast of at least 3:1 against the ground, and each text
+// of at least 4.5:1. All bars but that of a healthy container have a pattern too, so that they differ
+// without their colours.
+var Palette = []Colour{
+	{"ground", "#fff", "#161b22"}, {"ink", "#1f2328", "#e6edf3"}, {"faint", "#59636e", "#9198a1"}, {"grid", "#d8dee4", "#3d444d"},
+	{"bad", "#cf222e", "#ff7b72"}, {"good", "#1a7f37", "#3fb950"}, {"warn", "#bc4c00", "#f0883e"}, {"info", "#0550ae", "#79c0ff"}, {"pod", "#6639ba", "#d2a8ff"},
+	{"pulling", "#0969da", "#58a6ff"}, {"waiting", "#9a6700", "#d29922"}, {"running", "#0e7490", "#39c5cf"}, {"alive", "#0550ae", "#79c0ff"},
+	{"healthy", "#1a7f37", "#3fb950"}, {"stopping", "#8250df", "#a371f7"}, {"backoff", "#cf222e", "#ff7b72"},
+}
+
+var style = func() string {
+	var light, dark, bars, inks strings.Builder
+	for _, c := range Palette {
+		fmt.Fprintf(&light, "--%s: %s; ", c.Name, c.Light)
+		fmt.Fprintf(&dark, "--%s: %s; ", c.Name, c.Dark)
+	}
+	for _, p := range phaseOrder {
+		fmt.Fprintf(&bars, ".chart .bar.%[1]s { fill: var(--%[1]s) } ", phases[p].class)
+	}
+	for _, c := range []string{"bad", "good", "warn", "info", "pod"} {
+		fmt.Fprintf(&inks, ".chart text.%[1]s { fill: var(--%[1]s) } .chart circle.%[1]s { stroke: var(--%[1]s) } ", c)
+	}
+	return "<style>\n.chart { " + light.String() + "}\n@media (prefers-color-scheme: dark) { .chart { " + dark.String() + "} }\n" +
+		`.chart .ground { fill: var(--ground) } .chart text { fill: var(--ink) } .chart .faint { fill: var(--faint) } .chart .grid { stroke: var(--grid) }
 .chart .badge { fill: var(--ground); stroke-width: 1.5 } .chart pattern path { stroke: var(--ground); stroke-width: 2; fill: none } .chart pattern circle { fill: var(--ground) }
-.chart .bar.pulling { fill: var(--pulling) } .chart .bar.waiting { fill: var(--waiting) } .chart .bar.running { fill: var(--running) }
-.chart .bar.healthy { fill: var(--healthy) } .chart .bar.stopping { fill: var(--stopping) } .chart .bar.backoff { fill: var(--backoff) }
-.chart text.bad { fill: var(--bad) } .chart text.good { fill: var(--good) } .chart text.warn { fill: var(--warn) } .chart text.info { fill: var(--info) } .chart text.pod { fill: var(--pod) }
-.chart circle.bad { stroke: var(--bad) } .chart circle.good { stroke: var(--good) } .chart circle.warn { stroke: var(--warn) } .chart circle.info { stroke: var(--info) } .chart circle.pod { stroke: var(--pod) }
-</style>
-`
+` + bars.String() + "\n" + inks.String() + "\n</style>\n"
+}()
 
 // patterns are laid over the bars.
 const patterns = `<defs>
 <pattern id="p-pulling" width="6" height="6" patternUnits="userSpaceOnUse"><path d="M1 0V6"/></pattern>
 <pattern id="p-waiting" width="6" height="6" patternUnits="userSpaceOnUse"><circle cx="3" cy="3" r="1.4"/></pattern>
 <pattern id="p-running" width="8" height="8" patternUnits="userSpaceOnUse"><path d="M-2 10L10 -2"/></pattern>
+<pattern id="p-alive" width="8" height="8" patternUnits="userSpaceOnUse"><path d="M-2 -2L10 10"/></pattern>
 <pattern id="p-stopping" width="6" height="6" patternUnits="userSpaceOnUse"><path d="M0 3H6"/></pattern>
 <pattern id="p-backoff" width="8" height="8" patternUnits="userSpaceOnUse"><path d="M0 6L4 2L8 6"/></pattern>
 </defs>
@@ -67,7 +82,21 @@ func SVG(charts []Chart) string {
 		wide, high = max(wide, p.wide), high+p.high
 	}
 	return fmt.Sprintf(`<svg class="chart" xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f" viewBox="0 0 %.0f %.0f" role="img" font-family="system-ui, sans-serif" font-size="12">`+"\n"+
-		"<title>%s</title>\n%s%s"+`<rect class="ground" width="100%%" height="100%%"/>`+"\n%s</svg>\n", wide, high, wide, high, markup(names(charts)), style, patterns, body.String())
+		"<title>%s</title>\n%s%s%s"+`<rect class="ground" width="100%%" height="100%%"/>`+"\n%s</svg>\n", wide, high, wide, high, markup(names(charts)), described(charts), style, patterns, body.String())
+}
+
+// described is what a screen reader says of the picture.
+func described(charts []Chart) string {
+	var out []string
+	for _, c := range charts {
+		if c.Description != "" {
+			out = append(out, c.Description)
+		}
+	}
+	if len(out) == 0 {
+		return ""
+	}
+	return "<desc>" + markup(strings.Join(out, "\n")) + "</desc>\n"
 }
 
 // aligned gives the charts one axis and one margin, so that their bars can be compared.

@@ -26,6 +26,7 @@ var phases = map[Phase]look{
 	Pulling:  {'░', "36", "pulling", "pulling the image"},
 	Waiting:  {'·', "33", "waiting", "waiting for dependencies"},
 	Running:  {'▒', "34", "running", "running, not healthy"},
+	Alive:    {'▓', "34", "alive", "running"},
 	Healthy:  {'█', "32", "healthy", "healthy"},
 	Stopping: {'▄', "35", "stopping", "stopping"},
 	BackOff:  {'~', "31", "backoff", "in back-off"},
@@ -36,6 +37,9 @@ var marks = map[MarkKind]look{
 	NoImage:    {'p', "31;1", "bad", "its image could not be pulled"},
 	Completed:  {'o', "32;1", "good", "completed"},
 	Refused:    {'?', "33;1", "warn", "its call was refused"},
+	CallFailed: {'?', "33;1", "warn", "its call failed"},
+	Ready:      {'r', "32;1", "good", "ready"},
+	Line:       {'l', "36", "info", "a line of its log"},
 	HookFailed: {'h', "31;1", "bad", "a hook failed"},
 	Notified:   {'n', "36;1", "info", "notified of a restart"},
 	TooEarly:   {'!', "31;1", "bad", "broke the plan"},
@@ -46,8 +50,8 @@ var marks = map[MarkKind]look{
 
 // In the order of the legend. Of two marks in one cell the later one here is drawn.
 var (
-	phaseOrder = []Phase{Pulling, Waiting, Running, Healthy, Stopping, BackOff}
-	markOrder  = []MarkKind{Address, Notified, NoImage, Completed, HookFailed, Crashed, Refused, Sandbox, Deleted, TooEarly}
+	phaseOrder = []Phase{Pulling, Waiting, Running, Alive, Healthy, Stopping, BackOff}
+	markOrder  = []MarkKind{Line, Address, Notified, Ready, NoImage, Completed, HookFailed, Crashed, CallFailed, Refused, Sandbox, Deleted, TooEarly}
 )
 
 // isBackOff reports whether the kubelet backs off, and no gate waits: a timeline has one
