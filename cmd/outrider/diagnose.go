@@ -2,16 +2,15 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/labels"
-	"sigs.k8s.io/yaml"
 
 	"outrider.dev/internal/cli"
 	"outrider.dev/internal/diagnose"
+	"outrider.dev/internal/diagnose/page"
 	"outrider.dev/internal/evidence"
 	"outrider.dev/internal/kubeclient"
 )
@@ -22,7 +21,7 @@ type diagnoseOptions struct {
 	labels  string
 	files   []string
 	secrets bool
-	output  string
+	page    page.Options
 }
 
 const diagnoseExamples = `  # what happened to a pod, why, and what ends it
@@ -31,6 +30,9 @@ const diagnoseExamples = `  # what happened to a pod, why, and what ends it
   # the pods of a workload; those of a namespace
   outrider diagnose deploy/web -n shop
   outrider diagnose -n shop -l app=web
+
+  # to paste into a ticket
+  outrider diagnose web-5d9c7b6f4d-x2x7k -n shop -o md
 
   # without a cluster: pod.yaml, app.log, app.previous.log, events.yaml of a folder, or an archive
   outrider diagnose -f incident/
@@ -61,7 +63,7 @@ Exit status: 0 nothing is wrong, 1 something was found or is undecided, 2 there 
 	fs.StringArrayVarP(&o.files, "filename", "f", nil, "file, folder or archive (tar, tar.gz) with evidence; '-' is standard input; may be repeated")
 	fs.BoolVar(&o.secrets, "show-secrets", false, "do not mask what looks like a secret")
 	cli.CompleteFiles(cmd, "filename", "yaml", "yml", "json", "log", "tar", "gz", "tgz")
-	cli.Choice(cmd, &o.output, "output", "o", "how to print", "text", "json", "yaml")
+	cli.Choice(cmd, &o.page.Format, "output", "o", "how to print", page.Formats...)
 	return cmd
 }
 
@@ -105,7 +107,8 @@ func (o *diagnoseOptions) run(cmd *cobra.Command, names []string) error {
 	for _, u := range set.Unused {
 		cli.Note(cmd, "%s is not used: %s", u.Source, u.Why)
 	}
-	if err := o.print(cmd, reports); err != nil {
+	o.page.Columns = cmp.Or(cli.TerminalOf(cmd.OutOrStdout()).Columns, 100)
+	if err := page.Write(cmd.OutOrStdout(), reports, o.page); err != nil {
 		return err
 	}
 	if wrong {
@@ -128,30 +131,4 @@ func (o *diagnoseOptions) evidence(cmd *cobra.Command, names []string) (*evidenc
 	}
 	return evidence.Live(cmd.Context(), evidence.Cluster{Core: client.Core, Forward: client.Forward},
 		evidence.Wanted{Namespace: namespace, Names: names, Selector: o.labels})
-}
-
-func (o *diagnoseOptions) print(cmd *cobra.Command, reports []diagnose.Report) error {
-	w := cmd.OutOrStdout()
-	switch o.output {
-	case "json", "yaml":
-		text, err := json.MarshalIndent(reports, "", "  ")
-		if err == nil && o.output == "yaml" {
-			text, err = yaml.JSONToYAML(text)
-		}
-		if err != nil {
-			return err
-		}
-		_, err = fmt.Fprintln(w, string(text))
-		return err
-	}
-	at := cli.TerminalOf(w)
-	for i, r := range reports {
-		if i > 0 {
-			fmt.Fprintln(w)
-		}
-		if err := r.Text(w, cmp.Or(at.Columns, 100), nil); err != nil {
-			return err
-		}
-	}
-	return nil
 }
