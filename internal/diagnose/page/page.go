@@ -28,6 +28,7 @@ type Options struct {
 // Limits of what a page shows. What is beyond them is counted on the page.
 const (
 	longestLine = 500  // characters of a line of a log
+	longestName = 120  // of a pod or a container
 	mostLines   = 1000 // lines of logs on a page
 	mostPods    = 40   // with their timelines
 	mostRows    = 2000 // of a fleet
@@ -56,6 +57,9 @@ func Write(w io.Writer, reports []diagnose.Report, o Options) error {
 		return err
 	case "md":
 		_, err := io.WriteString(w, Markdown(reports))
+		return err
+	case "svg":
+		_, err := io.WriteString(w, SVG(reports))
 		return err
 	}
 	for i, r := range reports {
