@@ -31,8 +31,13 @@ const diagnoseExamples = `  # what happened to a pod, why, and what ends it
   outrider diagnose deploy/web -n shop
   outrider diagnose -n shop -l app=web
 
-  # to paste into a ticket
+  # to paste into a ticket; a page with the timelines of a workload's pods
   outrider diagnose web-5d9c7b6f4d-x2x7k -n shop -o md
+  outrider diagnose deploy/web -n shop -o html > web.html
+
+  # all pods by time to ready, and why they were not
+  outrider diagnose -A --all
+  outrider diagnose -A --all -o html > fleet.html
 
   # without a cluster: pod.yaml, app.log, app.previous.log, events.yaml of a folder, or an archive
   outrider diagnose -f incident/
@@ -61,6 +66,7 @@ Exit status: 0 nothing is wrong, 1 something was found or is undecided, 2 there 
 	fs.BoolVarP(&o.all, "all-namespaces", "A", false, "the pods of all namespaces")
 	fs.StringVarP(&o.labels, "selector", "l", "", "labels of the pods, such as app=web")
 	fs.StringArrayVarP(&o.files, "filename", "f", nil, "file, folder or archive (tar, tar.gz) with evidence; '-' is standard input; may be repeated")
+	fs.BoolVar(&o.page.Fleet, "all", false, "a line for each pod, the worst first, by time to ready, and the count of causes")
 	fs.BoolVar(&o.secrets, "show-secrets", false, "do not mask what looks like a secret")
 	cli.CompleteFiles(cmd, "filename", "yaml", "yml", "json", "log", "tar", "gz", "tgz")
 	cli.Choice(cmd, &o.page.Format, "output", "o", "how to print", page.Formats...)
@@ -70,6 +76,9 @@ Exit status: 0 nothing is wrong, 1 something was found or is undecided, 2 there 
 // check refuses input that could not work.
 func (o *diagnoseOptions) check(cmd *cobra.Command, names []string) error {
 	selects := o.all || o.labels != ""
+	if err := o.page.Check(); err != nil {
+		return &cli.UsageError{Err: err}
+	}
 	switch _, err := labels.Parse(o.labels); {
 	case err != nil:
 		return &cli.UsageError{Err: fmt.Errorf("--selector: %w", err), Hint: "as kubectl's, such as app=web,tier!=cache"}

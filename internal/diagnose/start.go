@@ -60,7 +60,8 @@ const (
 // PhaseNames are all, in that order.
 var PhaseNames = []PhaseName{SchedulePhase, SandboxPhase, ImagePhase, InitPhase, ProxyPhase, GatePhase, AppPhase}
 
-// A Phase is a span of the start, after From from the pod's creation.
+// A Phase is a span of the start. From is since the pod's creation; where it is not known when the pod
+// was scheduled, since the kubelet saw it.
 type Phase struct {
 	Name PhaseName     `json:"name"`
 	From time.Duration `json:"from"`
@@ -83,15 +84,18 @@ func (s *subject) start() *Start {
 	if least, most, ok := scheduled.Since(created); ok && most > 0 {
 		out.Phases = append(out.Phases, Phase{SchedulePhase, 0, elapsed(least, most)})
 	}
-	if o.Status.StartTime == nil || len(out.Phases) == 0 {
+	if o.Status.StartTime == nil {
 		return out
 	}
 	seen, end := at(o.Status.StartTime.Time, evidence.NodeClock), s.Taken
 	if out.State == StartReady {
 		end = s.condition(corev1.PodReady, evidence.NodeClock)
 	}
-	offset := out.Phases[0].Took
-	if least, most, ok := end.Since(seen); ok && most > 0 && (out.State == StartReady || out.State == StartNotReady) {
+	var offset Elapsed
+	if len(out.Phases) > 0 {
+		offset = out.Phases[0].Took
+	}
+	if least, most, ok := end.Since(seen); ok && most > 0 && offset.Known() && (out.State == StartReady || out.State == StartNotReady) {
 		took := elapsed(least, most)
 		out.Took = Elapsed{offset.Time + took.Time, offset.Error + took.Error}
 	}

@@ -73,6 +73,10 @@ func TestStart(t *testing.T) {
 			Start{State: StartReady, AtMost: true, Took: Elapsed{s(20), s(2)}, Phases: phases(
 				Phase{SchedulePhase, 0, sec(2)}, Phase{SandboxPhase, s(2), sec(1)}, Phase{InitPhase, s(7), sec(2)})},
 		},
+		"it is not known when it was scheduled": {
+			map[string]string{"pod.yaml": strings.Replace(startedPod, "{type: PodScheduled,", "{type: Other,", 1)},
+			Start{State: StartReady, Phases: phases(Phase{SandboxPhase, 0, sec(1)}, Phase{InitPhase, s(5), sec(2)}, Phase{AppPhase, s(8), sec(10)})},
+		},
 		"not ready": {
 			map[string]string{"pod.yaml": strings.Replace(startedPod, `{type: Ready, status: "True"`, `{type: Ready, status: "False"`, 1)},
 			Start{State: StartNotReady, Phases: phases(

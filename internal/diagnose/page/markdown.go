@@ -125,8 +125,11 @@ func oneLine(text string) string {
 
 // cut is the beginning of a long text.
 func cut(text string, most int) string {
-	if utf8.RuneCountInString(text) <= most {
-		return text
+	for i := range text {
+		if most == 0 {
+			return text[:i] + " …"
+		}
+		most--
 	}
-	return string([]rune(text)[:most]) + " …"
+	return text
 }

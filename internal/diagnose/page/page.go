@@ -29,6 +29,7 @@ type Options struct {
 const (
 	longestLine = 500  // characters of a line of a log
 	longestName = 120  // of a pod or a container
+	mostMarks   = 200  // of one container
 	mostLines   = 1000 // lines of logs on a page
 	mostPods    = 40   // with their timelines
 	mostRows    = 2000 // of a fleet
@@ -44,6 +45,14 @@ func (o Options) Check() error {
 
 // Write writes the reports.
 func Write(w io.Writer, reports []diagnose.Report, o Options) error {
+	switch {
+	case o.Format == "html" && o.Fleet:
+		return FleetHTML(w, reports)
+	case o.Format == "html":
+		return HTML(w, reports)
+	case o.Fleet && o.Format == "text":
+		return FleetText(w, reports, o.Columns)
+	}
 	switch o.Format {
 	case "json", "yaml":
 		text, err := json.MarshalIndent(reports, "", "  ")

@@ -24,9 +24,9 @@ func SVG(reports []diagnose.Report) string {
 // picture is the chart of a report.
 func picture(r diagnose.Report) chart.Chart {
 	zero := firstMoment(r)
-	c := chart.Chart{Title: cut(oneLine(r.Pod), longestName), Description: cut(r.Sentence, longestLine) + "\n" + timeline(r)}
+	c := chart.Chart{Title: oneLine(cut(r.Pod, longestName)), Description: cut(r.Sentence, longestLine) + "\n" + timeline(r)}
 	if r.Verdict != diagnose.Nothing {
-		c.Notes = []string{cut(oneLine(r.Sentence), 160)}
+		c.Notes = []string{oneLine(cut(r.Sentence, 160))}
 	}
 	last := time.Duration(0)
 	for _, t := range r.Tracks {
@@ -72,11 +72,11 @@ func after(t, zero time.Time) time.Duration {
 }
 
 func lane(t diagnose.Track, zero time.Time, end time.Duration) chart.Lane {
-	l := chart.Lane{Name: cut(oneLine(t.Container), longestName)}
+	l := chart.Lane{Name: oneLine(cut(t.Container, longestName))}
 	for _, v := range t.Runs {
 		run := fmt.Sprintf("run %d", v.Number)
 		if v.Ended != "" {
-			run += ", " + cut(oneLine(v.Ended), longestLine)
+			run += ", " + oneLine(cut(v.Ended, longestLine))
 		}
 		from, to := after(v.Started.At, zero), end
 		if v.Finished.Known() {
@@ -92,9 +92,9 @@ func lane(t diagnose.Track, zero time.Time, end time.Duration) chart.Lane {
 		}
 		l.Spans = append(l.Spans, spans(t, from, to, zero, run)...)
 	}
-	for _, m := range t.Marks {
+	for _, m := range t.Marks[:min(len(t.Marks), mostMarks)] {
 		kind := map[diagnose.MarkKind]chart.MarkKind{diagnose.MarkReady: chart.Ready, diagnose.MarkCall: chart.CallFailed, diagnose.MarkedLine: chart.Line}[m.Kind]
-		l.Marks = append(l.Marks, chart.Mark{Kind: kind, At: after(m.At.At, zero), Detail: cut(oneLine(m.Text), longestLine)})
+		l.Marks = append(l.Marks, chart.Mark{Kind: kind, At: after(m.At.At, zero), Detail: oneLine(cut(m.Text, longestLine))})
 	}
 	return l
 }

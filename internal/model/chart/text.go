@@ -240,3 +240,9 @@ func (c Chart) used() (out []look) {
 	}
 	return out
 }
+
+// Badge is how a mark is drawn: a letter, the class of its colour, and what it means.
+func (k MarkKind) Badge() (letter, class, means string) {
+	l := marks[k]
+	return string(l.cell), l.class, l.means
+}
