@@ -63,6 +63,7 @@ var targets = map[string]string{
 	"internal/evidence FuzzArchive":            "archives, and the files in them",
 	"internal/evidence FuzzLog":                "logs, their sections and statistics",
 	"internal/evidence FuzzMatch":              "patterns and lines",
+	"internal/diagnose/page FuzzHTML":          "what logs and pods say, in a page",
 	"internal/diagnose FuzzDestination":        "what a line of a log says was called",
 	"internal/diagnose FuzzCapture":            "settings of capture in pods of any mesh",
 	"internal/lint FuzzLint":                   "manifests, linted and fixed",

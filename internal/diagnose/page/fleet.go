@@ -134,7 +134,7 @@ func FleetText(w io.Writer, reports []diagnose.Report, columns int) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n\n", f.summary())
 	for _, c := range f.causes {
-		fmt.Fprintf(&b, "%6d  %-24s %s\n", c.Count, c.Code, c.Title)
+		b.WriteString(strings.TrimRight(fmt.Sprintf("%6d  %-24s %s", c.Count, c.Code, c.Title), " ") + "\n")
 	}
 	rows := [][]string{{"UNTIL READY", "POD", "CAUSE", "PHASES"}}
 	for _, r := range f.reports {
