@@ -138,6 +138,7 @@ bench: ## measure; prints tables, asserts nothing (root)
 	$(GO) run ./bench/wait
 	$(GO) run ./bench/xds
 	$(GO) run ./bench/evidence
+	$(GO) run ./bench/diagnose
 	$(GO) test -run '^$$' -bench 'Explore|Run|Pod|Review' -benchmem -cpu 1 ./internal/model/verify ./internal/model/simulate ./internal/pod/inject ./internal/controlplane/webhook
 
 .PHONY: campaign

@@ -131,7 +131,7 @@ var arrows = map[string][]string{
 	"internal/evidence/timestamp": {},
 	"internal/codes":              {"internal/check", "internal/diagnose", "internal/lint", "internal/lint/finding"},
 	"internal/diagnose":           {"internal/capture", "internal/contract", "internal/evidence", "internal/lint", "internal/lint/finding", "internal/model/simulate", "internal/pod/podspec", "sigs.k8s.io/yaml", "startup", "k8s.io/api"},
-	"internal/diagnose/page":      {"internal/cli/visible", "internal/diagnose", "internal/evidence", "internal/model/chart", "sigs.k8s.io/yaml"},
+	"internal/diagnose/page":      {"internal/lint/finding", "internal/cli/visible", "internal/diagnose", "internal/evidence", "internal/model/chart", "sigs.k8s.io/yaml"},
 	"cmd/outrider-agent": {"startup", "internal/wire", "internal/agent/config", "internal/agent/gate", "internal/agent/proxy", "internal/agent/readiness", "internal/agent/state", "internal/agent/status", "internal/capture", "internal/capture/iptables", "internal/capture/nftables",
 		"internal/capture/setup", "internal/cli", cobra, pflag, sys},
 	"cmd/outriderd": {"github.com/KimMachineGun/automemlimit/memlimit", "internal/image/lookup", "internal/controlplane/kube", "internal/controlplane/webhook", "sigs.k8s.io/yaml", "internal/cli", "internal/controlplane", "internal/controlplane/ca", "internal/mesh", cobra},
@@ -139,6 +139,7 @@ var arrows = map[string][]string{
 	"bench/internal/figures": {},
 	"bench/internal/tb":      {},
 	"bench/evidence":         {"internal/evidence"},
+	"bench/diagnose":         {"internal/diagnose/page"},
 	"bench/agent":            {"bench/internal/figures", "bench/internal/tb", "test/agent/harness"}, // the same world as the tests'
 	"bench/capture":          {"bench/internal/figures", "bench/internal/tb", "build/commands", "internal/contract", "test/ns", nftables, sys},
 	"bench/xds":              {"bench/internal/figures", "build/commands", "internal/controlplane/ca", "test/fleet"}, // the same proxies as the suite's
