@@ -21,14 +21,14 @@ func Made(n int) []diagnose.Report {
 			r.Start.Phases = append(r.Start.Phases, diagnose.Phase{Name: p, From: at, Took: diagnose.Elapsed{Time: took}})
 			at += took
 		}
-		if i%25 == 0 { // one waits for long
+		if i%25 == 0 { // it waits for long, and its last phase has no end
 			at += 10 * time.Minute
-			r.Start.State = diagnose.StartNotReady
+			r.Start.State, r.Start.Phases = diagnose.StartNotReady, r.Start.Phases[:len(r.Start.Phases)-1]
 		}
 		r.Start.Took = diagnose.Elapsed{Time: at, Error: time.Second}
 		if i%8 == 0 {
 			code := causes[i/8%len(causes)]
-			r.Verdict, r.Sentence = diagnose.Found, fmt.Sprintf("%s: web called http://config.shop-%d.svc:8080 before its proxy was ready, and ended (exit code 1)", code, i%20)
+			r.Verdict, r.Sentence = diagnose.Found, fmt.Sprintf("%s: made up for web-%d, with a sentence that is about as long as those of real findings are", code, i)
 			r.Findings = []diagnose.Finding{{Code: code, Sentence: r.Sentence, Container: "web", Confidence: diagnose.Likely}}
 		}
 		out = append(out, r)
