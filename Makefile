@@ -79,6 +79,14 @@ PODS ?= 400
 validation: ## does the API server's own code take every pod that is injected, and Kubernetes 1.29 to 1.36 the chart? prints counts; PODS=10000 random ones take 3 minutes
 	cd test/validation && $(GO) test -count=1 -timeout 60m -v ./... -pods $(PODS)
 
+.PHONY: corpus incidents
+corpus: ## how many incidents of testdata/incidents are diagnosed right, as a confusion matrix for each split
+	@$(GO) test -count=1 -v -run 'TestIncidents$$' ./internal/diagnose | grep -E '^ +corpus_test|^(ok|FAIL|---)'
+RUN ?=
+incidents: build $(ENVOY) ## record what is missing in testdata/incidents from real processes; RUN=java-.* records again (root)
+	build/packages.sh ruby php-cli redis-tools nginx-light nodejs python3 perl curl default-jdk-headless
+	$(GO) run ./test/incidents -envoy $(ENVOY) -run '$(RUN)'
+
 .PHONY: house
 house: ## measure what is to stay small: links, branches, copies, words, lines
 	@$(GO) run ./build/house

@@ -1,0 +1,214 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"outrider.dev/internal/run/localpod"
+)
+
+// The services of the world. The first one answers; nothing listens at the second one; the third one
+// answers with a failure of its own.
+const (
+	liveIP, deadIP, sickIP = "10.96.8.1", "10.96.8.2", "10.96.8.3"
+	domain                 = ".shop.svc.cluster.local"
+)
+
+var services = map[string]string{"config-server": liveIP, "legacy-config": deadIP, "sick-config": sickIP}
+
+type world struct {
+	bin, envoy, dir string
+	node            *localpod.Node
+}
+
+func open(bin, envoy string) (*world, error) {
+	w := &world{}
+	var err error
+	for _, p := range []struct {
+		to   *string
+		path string
+	}{{&w.bin, bin}, {&w.envoy, envoy}} {
+		if *p.to, err = filepath.Abs(p.path); err != nil {
+			return nil, err
+		}
+	}
+	if w.dir, err = os.MkdirTemp("", "incidents-"); err != nil {
+		return nil, err
+	}
+	steps := []func() error{w.build, w.connect, w.mesh, w.serve}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			w.close()
+			return nil, err
+		}
+	}
+	return w, nil
+}
+
+func (w *world) close() {
+	if w.node != nil {
+		w.node.Close()
+	}
+	os.RemoveAll(w.dir)
+}
+
+// build puts the applications into one folder, which pods have as /app.
+func (w *world) build() error {
+	if err := os.CopyFS(filepath.Join(w.dir, "app"), os.DirFS("test/incidents/apps")); err != nil {
+		return err
+	}
+	for _, c := range [][]string{
+		{"go", "build", "-trimpath", "-o", w.dir + "/app/go-app", "./test/incidents/apps/goapp"},
+		{"javac", "-d", w.dir + "/app", "test/incidents/apps/App.java"},
+		{"chmod", "-R", "a+rX", w.dir + "/app"},
+		{"chmod", "a+x", w.dir, w.dir + "/app/pilot-agent.sh"},
+	} {
+		if out, err := exec.Command(c[0], c[1:]...).CombinedOutput(); err != nil {
+			return fmt.Errorf("%s: %w: %s", strings.Join(c, " "), err, out)
+		}
+	}
+	return envoys(w.dir + "/app")
+}
+
+// connect makes the machine and the addresses of its services.
+func (w *world) connect() (err error) {
+	if w.node, err = localpod.NewNode(localpod.NodeOptions{Name: "node-1"}); err != nil {
+		return err
+	}
+	return w.node.Do(func() error {
+		for _, ip := range services { // any order: each is added
+			if out, err := exec.Command("ip", "addr", "add", ip+"/32", "dev", "lo").CombinedOutput(); err != nil {
+				return fmt.Errorf("ip addr add: %w: %s", err, out)
+			}
+		}
+		return nil
+	})
+}
+
+// mesh writes the services for outriderd, and starts it.
+func (w *world) mesh() error {
+	var b strings.Builder
+	for name, ip := range services { // any order: a set of objects
+		fmt.Fprintf(&b, "---\napiVersion: v1\nkind: Service\nmetadata: {name: %[1]s, namespace: shop}\nspec: {clusterIP: %[2]s, ports: [{name: http, port: 8080}, {name: redis, port: 6379}]}\n"+
+			"---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: %[1]s-1, namespace: shop, labels: {kubernetes.io/service-name: %[1]s}}\n"+
+			"addressType: IPv4\nports: [{name: http, port: 8080}, {name: redis, port: 6379}]\nendpoints: [{addresses: [%[2]q], conditions: {ready: true}}]\n", name, ip)
+	}
+	for _, sub := range []string{"mesh", "state"} {
+		if err := os.Mkdir(filepath.Join(w.dir, sub), 0o700); err != nil {
+			return err
+		}
+	}
+	if err := os.WriteFile(w.dir+"/mesh/services.yaml", []byte(b.String()), 0o644); err != nil {
+		return err
+	}
+	cmd := exec.Command(w.bin+"/outriderd", "serve", "--source", "files:"+w.dir+"/mesh", "--state", w.dir+"/state")
+	read, write, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	cmd.Stdout, cmd.Stderr = write, write
+	if _, err := w.node.Command(cmd); err != nil {
+		return err
+	}
+	write.Close()
+	lines := bufio.NewScanner(read)
+	for lines.Scan() {
+		if strings.Contains(lines.Text(), `"msg":"serving"`) {
+			go func() {
+				for lines.Scan() {
+				}
+			}()
+			return nil
+		}
+	}
+	return fmt.Errorf("outriderd did not start")
+}
+
+// serve starts the services, and a DNS server that has no name.
+func (w *world) serve() error {
+	for ip, status := range map[string]int{liveIP: http.StatusOK, sickIP: http.StatusInternalServerError} { // any order: each is started
+		l, err := w.node.Listen(net.JoinHostPort(ip, "8080"))
+		if err != nil {
+			return err
+		}
+		go http.Serve(l, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			rw.WriteHeader(status)
+			fmt.Fprintf(rw, "{\"path\": %q, \"status\": %d}\n", r.URL.Path, status)
+		}))
+	}
+	l, err := w.node.Listen(net.JoinHostPort(liveIP, "6379"))
+	if err != nil {
+		return err
+	}
+	go queue(l)
+	return w.node.Do(func() error {
+		c, err := net.ListenPacket("udp4", net.JoinHostPort(w.node.Addresses()[0].String(), "53"))
+		if err != nil {
+			return err
+		}
+		go func() {
+			query := make([]byte, 1500)
+			for {
+				n, from, err := c.ReadFrom(query)
+				if err != nil {
+					return
+				}
+				if n > 3 {
+					query[2], query[3] = query[2]|0x84, 0x83 // a response: NXDOMAIN
+					_, _ = c.WriteTo(query[:n], from)
+				}
+			}
+		}()
+		return nil
+	})
+}
+
+// queue is a Redis as far as it answers PING.
+func queue(l net.Listener) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer c.Close()
+			if _, err := c.Read(make([]byte, 512)); err == nil {
+				_, _ = c.Write([]byte("+PONG\r\n"))
+			}
+		}()
+	}
+}
+
+// options are what each pod gets.
+func (w *world) options() (localpod.Options, error) {
+	root, err := os.ReadFile(w.dir + "/state/ca/root-cert.pem")
+	if err != nil {
+		return localpod.Options{}, err
+	}
+	hosts := map[string]string{"outriderd.outrider-system.svc": w.node.Addresses()[0].String()}
+	for name, ip := range services { // any order: a map of them
+		hosts[name+domain] = ip
+	}
+	return localpod.Options{
+		ConfigMaps: []corev1.ConfigMap{{ObjectMeta: metav1.ObjectMeta{Name: "outrider-ca-root-cert", Namespace: "shop"}, Data: map[string]string{"root-cert.pem": string(root)}}},
+		Binds: []localpod.Bind{
+			{From: w.bin + "/outrider-agent", To: "/usr/local/bin/outrider-agent"}, {From: w.bin + "/outrider-agent", To: "/usr/local/bin/istio-iptables"},
+			{From: w.dir + "/app/pilot-agent.sh", To: "/usr/local/bin/pilot-agent"},
+			{From: w.envoy, To: "/usr/local/bin/envoy"}, {From: w.dir + "/app", To: "/app"},
+		},
+		Token: func(string) ([]byte, error) {
+			out, err := exec.Command(w.bin+"/outriderd", "token", "--state", w.dir+"/state", "--namespace", "shop", "--service-account", "shop").Output()
+			return []byte(strings.TrimSpace(string(out))), err
+		},
+		Hosts: hosts,
+	}, nil
+}
