@@ -43,16 +43,21 @@ func readCapture(pod *corev1.Pod, proxy *evidence.Container) capturing {
 	case pod.Spec.HostNetwork:
 		return capturing{none: "the pod has the node's network (hostNetwork), in which no mesh captures"}
 	case !podspec.OfMesh(proxy.Name):
-		return capturing{none: fmt.Sprintf("%s captures nothing: applications call it by its own port", proxy.Name)}
+		return handMade(pod, proxy)
 	}
-	c := capturing{intent: capture.Defaults(), users: users(pod)}
+	c := newCapturing(pod)
 	in := &c.intent
 	set := setter(in)
 	mesh := podspec.Meshes[slices.IndexFunc(podspec.Meshes, func(m podspec.Mesh) bool { return m.Proxy == proxy.Name })]
 	in.ProxyUIDs, in.ProxyGIDs = []uint32{uint32(mesh.User)}, []uint32{uint32(mesh.User)}
 	ours := proxy.Name == podspec.OurProxy
-	in.Park = "" // of a foreign mesh: it refuses
+	if !ours {
+		in.Park = capture.ParkOff // it refuses
+	}
 	written := slices.IndexFunc(pod.Spec.InitContainers, func(i corev1.Container) bool { return slices.Contains(mesh.Init, i.Name) })
+	if written < 0 || !ours && proxy.Name != "istio-proxy" { // without settings all is captured; Istio's program takes nothing then
+		_, _ = set("istio-service-cidr", "*"), set("istio-inbound-ports", "*")
+	}
 	if written >= 0 {
 		spec := pod.Spec.InitContainers[written]
 		c.vague = fromArguments(slices.Concat(spec.Command, spec.Args), set)
@@ -66,10 +71,44 @@ func readCapture(pod *corev1.Pod, proxy *evidence.Container) capturing {
 		}
 	}
 	if ours && written >= 0 {
-		c.parks = in.Park != "none"
+		c.parks = in.Park != capture.ParkOff
 	}
-	c.rules, _ = capture.Build(c.intent, "")
+	c.rules, _ = capture.Build(c.intent, capture.NFTables)
 	return c
+}
+
+func newCapturing(pod *corev1.Pod) capturing {
+	c := capturing{intent: capture.Defaults(), users: users(pod)}
+	c.intent.Families = capture.DualStack
+	return c
+}
+
+// handMade is the capture of a proxy that no mesh has added: an init container with NET_ADMIN writes
+// rules of its own, which are not understood here.
+func handMade(pod *corev1.Pod, proxy *evidence.Container) capturing {
+	for _, i := range pod.Spec.InitContainers {
+		sc := i.SecurityContext
+		if sc == nil || sc.Capabilities == nil || !slices.Contains(sc.Capabilities.Add, "NET_ADMIN") {
+			continue
+		}
+		if text := strings.ToLower(strings.Join(slices.Concat(i.Command, i.Args), " ")); strings.Contains(text, "redirect") || strings.Contains(text, "tproxy") {
+			c := newCapturing(pod)
+			c.vague = "rules of its own, by " + i.Name
+			c.intent.Park = capture.ParkOff
+			_ = setter(&c.intent)("istio-service-cidr", "*")
+			if user, known := c.users[proxy.Name]; known {
+				c.intent.ProxyUIDs, c.intent.ProxyGIDs = []uint32{uint32(user)}, nil
+			}
+			c.rules, _ = capture.Build(c.intent, capture.NFTables)
+			return c
+		}
+	}
+	return capturing{none: fmt.Sprintf("%s captures nothing: applications call it by its own port", proxy.Name)}
+}
+
+// leavesOut reports whether the settings leave some destinations out.
+func (c capturing) leavesOut() bool {
+	return len(c.intent.ExcludeOutboundPorts) > 0 || len(c.intent.ExcludeOutboundRanges) > 0 || !c.intent.OutboundRanges.All
 }
 
 // captureAnnotations are the settings of capture that a pod has where a plugin of the node writes
@@ -200,9 +239,12 @@ func (c capturing) takes(container string, d destination) (answer, string) {
 	if !known {
 		user = 65535 // any but the proxy's
 	}
-	port := cmp.Or(d.port, 65535)
+	port, source := cmp.Or(d.port, 65535), netip.MustParseAddr("198.51.100.9")
+	if addr.Is6() && !addr.Is4In6() {
+		source = netip.MustParseAddr("2001:db8::9")
+	}
 	trace := c.rules.Trace(capture.Conn{
-		Proto: capture.TCP, Src: netip.AddrPortFrom(netip.MustParseAddr("198.51.100.9"), 40000), Dst: netip.AddrPortFrom(addr, port),
+		Proto: capture.TCP, Src: netip.AddrPortFrom(source, 40000), Dst: netip.AddrPortFrom(addr, port),
 		Out: "eth0", UID: uint32(user), GID: uint32(user),
 	}, capture.Pod{Listeners: []capture.Listener{{Proto: capture.TCP, Port: c.intent.OutboundPort, Transparent: true}}})
 	taken := trace.Fate == capture.Redirected || trace.Fate == capture.Taken

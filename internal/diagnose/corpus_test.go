@@ -26,16 +26,12 @@ type expectation struct {
 	Split      string     `json:"split"`      // rules, or test: kept aside while rules are written
 }
 
-// floor is how many of a hundred cases of a split are right at least. It is only ever raised.
-// mostFalseRaces is how many are called a start-up race and are none. It is only ever lowered; the
-// aim is 0.
-var (
-	floor          = map[string]int{"rules": 66, "test": 64}
-	mostFalseRaces = map[string]int{"rules": 4, "test": 1}
-)
+// mostWrong is how many cases of a split are not as expected; it is only ever lowered. None is called
+// a start-up race that is none.
+var mostWrong = map[string]int{"rules": 24, "test": 11}
 
 // Each incident of the corpus is diagnosed from its folder alone, and the confusion matrix of each
-// split is printed. A case that the rules get wrong stays with what it was: a split has a floor.
+// split is printed. A case that the rules get wrong stays with what it was: a split has a limit.
 func TestIncidents(t *testing.T) {
 	all := readExpectations(t)
 	matrix := map[string]map[[2]string]int{}
@@ -70,14 +66,12 @@ func TestIncidents(t *testing.T) {
 			}
 			t.Logf("%-6s %3d %s want %-40s got %s", split, matrix[split][k], mark, k[0], k[1])
 		}
-		percent := 100 * right[split] / of[split]
-		t.Logf("%s: %d of %d are right, %d %%", split, right[split], of[split], percent)
-		t.Logf("%s: %d false start-up races: %s", split, len(races[split]), strings.Join(races[split], ", "))
-		if len(races[split]) > mostFalseRaces[split] {
-			t.Errorf("%s: %d false start-up races, and there were %d", split, len(races[split]), mostFalseRaces[split])
+		t.Logf("%s: %d of %d are right, %d %%", split, right[split], of[split], 100*right[split]/of[split])
+		if len(races[split]) > 0 {
+			t.Errorf("%s: false start-up races: %s", split, strings.Join(races[split], ", "))
 		}
-		if percent < floor[split] {
-			t.Errorf("%s: %d %% are right, and %d %% were", split, percent, floor[split])
+		if wrong := of[split] - right[split]; wrong > mostWrong[split] {
+			t.Errorf("%s: %d are wrong, and %d were", split, wrong, mostWrong[split])
 		}
 	}
 }
@@ -98,7 +92,7 @@ func readExpectations(t *testing.T) map[string]expectation {
 	}
 	for name, e := range all { // any order: each is reported
 		known := slices.Contains([]Verdict{Found, Nothing, Undecided}, e.Verdict) && slices.Contains([]string{"recorded", "written"}, e.Origin)
-		if _, ok := floor[e.Split]; !ok || !known || (e.Code == "") != (e.Verdict == Nothing) {
+		if _, ok := mostWrong[e.Split]; !ok || !known || (e.Code == "") != (e.Verdict == Nothing) {
 			t.Errorf("%s: verdict %q, code %q, origin %q, split %q", name, e.Verdict, e.Code, e.Origin, e.Split)
 		}
 	}

@@ -8,14 +8,15 @@ import (
 
 // What decides between a race and something else.
 func TestEveryMutantIsNoticed(t *testing.T) {
-	mutants.Run(t, "TestIncidents|TestReplay|TestOrderBroken", map[string]mutants.Mutant{
+	mutants.Run(t, "TestIncidents|TestReplay|TestOrderBroken|TestTakes", map[string]mutants.Mutant{
 		"what the capture leaves out is a race":        {File: "race.go", From: `takes == no || s.capture.parks`, To: `s.capture.parks`},
 		"a call of a ready proxy is a race":            {File: "race.go", From: `listens == yes || which < 0 || s.diedBefore(which, y.at)`, To: `which < 0 || s.diedBefore(which, y.at)`},
 		"within the clocks' error it is sure":          {File: "race.go", From: `run.ready.At.Known() || takes == perhaps`, To: `false`},
 		"what recurs is a race":                        {File: "race.go", From: `recurs`, In: `recurs {`, To: `false`},
 		"loopback is captured":                         {File: "captured.go", From: `d.loopback()`, In: `case d.loopback():`, To: `false`},
 		"the proxy's own word is not heard":            {File: "serving.go", From: `v.ready.At.Known() && at.Compare(v.ready.At) == evidence.After && (v.Running || at.Compare(v.Finished) == evidence.Before)`, To: `false`},
-		"an undecided cause is found":                  {File: "rules.go", From: `r.Findings[0].Confidence != Possible`, To: `true`},
+		"long after the proxy's start it is sure":      {File: "race.go", From: `s.late(y.at, run)`, To: `false`},
+		"what may be left out is sure":                 {File: "race.go", From: `!(s.capture.vague == "" && s.capture.leavesOut())`, To: `true`},
 		"a hold that is not there is no cause":         {File: "race.go", From: `held`, In: "case held:", To: `false`},
 		"a plan is not held against the start":         {File: "order.go", From: `v.How == startup.RanTooEarly && v.By != startup.Forever`, To: `false`},
 		"within the error a start is early":            {File: "order.go", From: `to.Run(0).Started.Latest()`, To: `to.Run(0).Started.At`},

@@ -16,6 +16,9 @@ import (
 // settled is how long after its start a proxy is taken to listen where nothing else says it.
 const settled = time.Minute
 
+// usual is how long proxies need to listen, of which nothing says when they did.
+const usual = 15 * time.Second
+
 // startupRace finds calls that were refused since the proxy did not listen yet.
 func startupRace(s *subject) (out []Finding) {
 	for _, app := range s.apps {
@@ -124,10 +127,14 @@ func (s *subject) judge(app *evidence.Container, y symptom) (Finding, bool) {
 	switch {
 	case listens == no && takes == yes:
 		f.Confidence = Certain
-	case listens == no:
+	case listens == no && !(s.capture.vague == "" && s.capture.leavesOut()):
 		f.Confidence = Likely
+	case listens == no:
+		f.Confidence = Possible // it may be of those that are left out
 	case run.ready.At.Known() || takes == perhaps:
 		// The two instants lie within the error of their clocks, or the call may not have been the proxy's.
+		f.Confidence = Possible
+	case s.late(y.at, run):
 		f.Confidence = Possible
 	default:
 		// Nothing says when the proxy was ready. But only while none listens is a captured call refused.
@@ -141,6 +148,12 @@ func (s *subject) judge(app *evidence.Container, y symptom) (Finding, bool) {
 		f.Against, f.Confidence = append(f.Against, q), Possible
 	}
 	return f, true
+}
+
+// late reports whether a call came so long after the proxy's start that most proxies listen by then.
+func (s *subject) late(at evidence.Time, proxy service) bool {
+	least, _, ok := at.Since(proxy.Started)
+	return ok && least > usual
 }
 
 // diedBefore reports whether it was the end of a run of the proxy that a call met.

@@ -21,7 +21,7 @@ type rule func(*subject) []Finding
 // rules are in the order in which they explain others: without an image nothing starts, and an
 // application whose proxy died has failed calls too.
 var rules = []rule{
-	notStarted, proxyDied, startupRace, orderBroken, initWithoutNetwork, shutdownRace, neverReady,
+	notStarted, proxyDied, neverReady, startupRace, orderBroken, initWithoutNetwork, shutdownRace,
 	killedByProbe, outOfMemory, jobDoesNotEnd, dependencyDown, nameNotResolved, probeFails, ownCrash,
 }
 

@@ -141,8 +141,8 @@ var unready = []struct {
 	remedy string
 }{
 	{"rejected", "configuration-rejected", "it rejects its configuration", "see the message for the field: it is of a resource that was changed, an EnvoyFilter for instance"},
-	{"no-certificate", "no-certificate", "it has no certificate", "see whether the control plane signs, and whether the pod's token and roots are current"},
 	{"no-control-plane", "no-control-plane", "it does not reach its control plane", "see whether the control plane runs, and whether a NetworkPolicy lets the pod reach it"},
+	{"no-certificate", "no-certificate", "it has no certificate", "see whether the control plane signs, and whether the pod's token and roots are current"},
 }
 
 // neverReady finds proxies that run and are not ready, and why.

@@ -40,10 +40,10 @@ type symptom struct {
 // its responses come first: they quote the others.
 var texts = []evidence.Pattern{
 	{Name: string(upstream), Any: []string{"upstream connect error", "delayed connect error", "no healthy upstream", "upstream request timeout", "remote connection failure"}},
-	{Name: string(refused), Any: []string{"connection refused", "econnrefused", "connectionrefused", "actively refused", "errno 111", "os error 111"}, Only: notFromProxy},
+	{Name: string(refused), Any: []string{"connection refused", "econnrefused", "connectionrefused", "actively refused", "errno 111", "os error 111", "couldn't connect to server", "java.net.connectexception"}, Only: isRefused},
 	{Name: string(reset), Any: []string{"connection reset", "econnreset", "broken pipe", "socket hang up", "unexpected eof", "premature close", "closed by the remote", "remote end closed", "connection aborted"}, Only: notFromProxy},
 	{Name: string(timedOut), Any: []string{"connection timed out", "connect timed out", "connect timeout", "etimedout", "i/o timeout", "context deadline exceeded", "read timed out", "connection timeout"}, Only: notFromProxy},
-	{Name: string(unresolved), Any: []string{"no such host", "unknownhostexception", "name or service not known", "temporary failure in name resolution", "enotfound", "eai_again", "could not resolve host", "name does not resolve", "nodename nor servname"}},
+	{Name: string(unresolved), Any: []string{"no such host", "unknownhostexception", "name or service not known", "temporary failure in name resolution", "enotfound", "eai_again", "could not resolve host", "name does not resolve", "nodename nor servname", "unresolvedaddressexception", "host not found in upstream", "read udp"}},
 	{Name: string(unreachable), Any: []string{"network is unreachable", "no route to host", "ehostunreach", "enetunreach"}},
 }
 
@@ -57,6 +57,22 @@ func notFromProxy(line []byte) bool {
 	}
 	return true
 }
+
+// isRefused leaves out a name server that refuses by UDP, which is not captured; a Java exception that
+// says more than its name; and the words of a setting, which stand in quotes.
+func isRefused(line []byte) bool {
+	l := string(bytes.ToLower(bytes.TrimSpace(line)))
+	_, java, is := strings.Cut(l, "java.net.connectexception")
+	switch {
+	case strings.Contains(l, "read udp"), quotedWords.MatchString(l):
+		return false
+	case is && java != "" && !strings.Contains(java, "refused"):
+		return false
+	}
+	return notFromProxy(line)
+}
+
+var quotedWords = regexp.MustCompile(`["']connection refused["']`)
 
 // readLogs passes over each log once, and again for the times of failed calls if its zone is not known.
 func (s *subject) readLogs(ctx context.Context) error {
@@ -145,6 +161,7 @@ func (s *subject) timeOf(c *evidence.Container, l *evidence.Log, line evidence.L
 // addresses find what was called, in the words of the usual clients. The groups are host and port.
 var addresses = []*regexp.Regexp{
 	regexp.MustCompile(`(?i)dial (?:tcp|udp)[46]? (?:lookup )?\[?([0-9a-z.:_-]+?)\]?:(\d+)`),                                                                      // Go
+	regexp.MustCompile(`(?i)connection refused \(([0-9a-z._-]+):(\d+)\)`),                                                                                         // .NET
 	regexp.MustCompile(`(?i)host='([^']+)', port=(\d+)`),                                                                                                          // Python, urllib3
 	regexp.MustCompile(`\('([0-9a-zA-Z.:_-]+)', (\d+)\)`),                                                                                                         // Python, asyncio
 	regexp.MustCompile(`(?i)E(?:CONNREFUSED|CONNRESET|TIMEDOUT|HOSTUNREACH|NETUNREACH) \[?([0-9a-f.:]+?)\]?:(\d+)`),                                               // Node
