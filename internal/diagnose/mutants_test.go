@@ -8,7 +8,7 @@ import (
 
 // What decides between a race and something else.
 func TestEveryMutantIsNoticed(t *testing.T) {
-	mutants.Run(t, "TestIncidents|TestReplay|TestOrderBroken|TestTakes", map[string]mutants.Mutant{
+	mutants.Run(t, "TestIncidents|TestReplay|TestOrderBroken|TestTakes|TestUnnamedDestinationIsUndecided", map[string]mutants.Mutant{
 		"what the capture leaves out is a race":        {File: "race.go", From: `takes == no || s.capture.parks`, To: `s.capture.parks`},
 		"a call of a ready proxy is a race":            {File: "race.go", From: `listens == yes || which < 0 || s.diedBefore(which, y.at)`, To: `which < 0 || s.diedBefore(which, y.at)`},
 		"within the clocks' error it is sure":          {File: "race.go", From: `run.ready.At.Known() || takes == perhaps`, To: `false`},

@@ -84,3 +84,15 @@ func edit(t *testing.T, file, from, to string) {
 		t.Fatal(err)
 	}
 }
+
+// A call whose destination the log does not name may be one that the capture leaves out.
+func TestUnnamedDestinationIsUndecided(t *testing.T) {
+	folder := t.TempDir()
+	if err := os.CopyFS(folder, os.DirFS(incidents+"/dotnet-port-left-out")); err != nil {
+		t.Fatal(err)
+	}
+	edit(t, filepath.Join(folder, "loyalty.previous.log"), " (config:8888)", "")
+	if got := key(diagnoseFolder(t, folder)); got != "undecided startup-race" {
+		t.Errorf("%s, want undecided", got)
+	}
+}
