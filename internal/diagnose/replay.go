@@ -38,10 +38,17 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %s", n, what)
 }
 
-// Sentence is the replay in words.
-func (r Replay) Sentence() string {
+// Tried is the replay in words, with what it assumes; empty if there is none.
+func (f Finding) Tried() string {
+	if f.Replay == nil {
+		return ""
+	}
 	by := map[startup.Mechanism]string{startup.Gate: "a gate", startup.Hold: "the hold", startup.Native: "a native sidecar"}
-	return fmt.Sprintf("without it %s; with %s %s", r.AsItWas, by[r.Mechanism], r.Remedied)
+	text := fmt.Sprintf("In the model of the kubelet, with the times above: without it %s; with %s %s", f.Replay.AsItWas, by[f.Replay.Mechanism], f.Replay.Remedied)
+	for _, a := range f.Replay.Assumed {
+		text += "; assumed: " + a
+	}
+	return text
 }
 
 // replay returns nil where the model, told all that was observed, does not show a refused call: then

@@ -115,11 +115,8 @@ func (t *texter) finding(f Finding, numbered bool, i int) {
 	if f.Remedy.Sentence != "" {
 		t.line("  ", "What ends it: "+f.Remedy.Sentence, "")
 	}
-	if f.Replay != nil {
-		t.line("  ", "In the model of the kubelet, with the times above: "+f.Replay.Sentence(), "")
-		for _, a := range f.Replay.Assumed {
-			t.line("  ", "assumed: "+a, "")
-		}
+	if tried := f.Tried(); tried != "" {
+		t.line("  ", tried, "")
 	}
 	if f.Remedy.Command != "" {
 		t.line("  ", "$ "+f.Remedy.Command, "command")

@@ -110,8 +110,8 @@ type (
 		Placed, Against             bool
 	}
 	findingPart struct {
-		Code, Confidence, Sentence, Disproof, Remedy, Command, Patch string
-		Quotes                                                       []linePart
+		Code, Confidence, Sentence, Disproof, Remedy, Tried, Command, Patch string
+		Quotes                                                              []linePart
 	}
 	listPart struct {
 		Title string
@@ -210,7 +210,7 @@ func podOf(r diagnose.Report, end time.Duration, kinds map[chart.MarkKind]bool, 
 	}
 	for _, f := range r.Findings {
 		part := findingPart{Code: shown(string(f.Code), longestName), Confidence: shown(string(f.Confidence), longestName), Sentence: shown(f.Sentence, longestLine), Disproof: shown(f.Disproof, longestLine),
-			Remedy: shown(f.Remedy.Sentence, longestLine), Command: shown(f.Remedy.Command, longestLine), Patch: shown(f.Patch, 20*longestLine)}
+			Remedy: shown(f.Remedy.Sentence, longestLine), Tried: shown(f.Tried(), longestLine), Command: shown(f.Remedy.Command, longestLine), Patch: shown(f.Patch, 20*longestLine)}
 		for _, q := range f.Evidence {
 			part.Quotes = append(part.Quotes, quoteOf(q, zero, false))
 		}

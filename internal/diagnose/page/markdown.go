@@ -36,6 +36,9 @@ func markdown(b *strings.Builder, r diagnose.Report) {
 		if f.Remedy.Sentence != "" {
 			fmt.Fprintf(b, "\n**What ends it:** %s\n", prose(f.Remedy.Sentence))
 		}
+		if tried := f.Tried(); tried != "" {
+			fmt.Fprintf(b, "\n%s\n", prose(tried))
+		}
 		if f.Remedy.Command != "" {
 			block(b, "sh", f.Remedy.Command)
 		}

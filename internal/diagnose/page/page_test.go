@@ -3,6 +3,7 @@ package page
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"outrider.dev/internal/diagnose"
@@ -65,6 +66,9 @@ func poisoned(t testing.TB, text string) diagnose.Report {
 		f := &r.Findings[i]
 		f.Sentence, f.Container, f.Disproof, f.Patch = text, text, text, text
 		f.Remedy.Sentence, f.Remedy.Command = text, text
+		if f.Replay != nil {
+			f.Replay.Assumed = []string{text}
+		}
 		f.Against = append(f.Against, diagnose.Quote{Text: text})
 		for j := range f.Evidence {
 			f.Evidence[j].Text, f.Evidence[j].Source.File = text, text
@@ -81,4 +85,18 @@ func poisoned(t testing.TB, text string) diagnose.Report {
 		}
 	}
 	return r
+}
+
+// What the model of the kubelet says of the remedy is in each form.
+func TestReplayIsShown(t *testing.T) {
+	reports := []diagnose.Report{incident(t, "awesome-app")}
+	for _, format := range []string{"text", "md", "html"} {
+		var b strings.Builder
+		if err := Write(&b, reports, Options{Format: format, Columns: 1000}); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(b.String(), "with the hold 0 refused calls, 0 restarts") {
+			t.Errorf("-o %s has no replay:\n%s", format, b.String())
+		}
+	}
 }
