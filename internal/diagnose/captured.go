@@ -153,7 +153,8 @@ func setter(in *capture.Intent) func(name, value string) error {
 }
 
 // harmless are flags of the programs that write rules that have no part in what is captured.
-var harmless = []string{"log_output_level", "log-level", "log-format", "run-validation", "skip-rule-apply", "timeout-close-wait-secs", "ipv6", "iptables-mode", "verbose", "kubernetes", "wait-for-proxy"}
+var harmless = []string{"log_output_level", "log-level", "log-format", "run-validation", "skip-rule-apply", "timeout-close-wait-secs", "ipv6", "iptables-mode", "verbose", "kubernetes", "wait-for-proxy",
+	"copy", "iptables-probe-port", "force-iptables-binary", "proof", "backend", "termination-log", "force-apply", "reconcile", "cleanup-only"}
 
 // fromArguments reads the flags of a command line, and returns what it has that was not understood.
 func fromArguments(words []string, set func(name, value string) error) (vague string) {

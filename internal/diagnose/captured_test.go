@@ -33,6 +33,7 @@ func TestTakes(t *testing.T) {
 		"the pod itself, by address":        {classic("-i", "*"), destination{"127.0.0.1", 9090}, no},
 		"by a plugin of the node":           {cni(nil), destination{"10.96.12.9", 9090}, yes},
 		"by a plugin, left out":             {cni(map[string]string{"traffic.sidecar.istio.io/excludeOutboundIPRanges": "10.96.12.0/24"}), destination{"10.96.12.9", 9090}, no},
+		"a setting of the program alone":    {classic("--copy", "/outrider/bin/outrider-agent", "-i", "*", "--backend=nftables"), destination{"10.96.12.9", 9090}, yes},
 		"an unknown setting":                {classic("-i", "*", "--what", "x"), destination{"10.96.12.9", 9090}, perhaps},
 	} {
 		t.Run(name, func(t *testing.T) {
