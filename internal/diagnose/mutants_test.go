@@ -16,10 +16,11 @@ func TestEveryMutantIsNoticed(t *testing.T) {
 		"loopback is captured":                         {File: "captured.go", From: `d.loopback()`, In: `case d.loopback():`, To: `false`},
 		"the proxy's own word is not heard":            {File: "serving.go", From: `v.ready.At.Known() && at.Compare(v.ready.At) == evidence.After && (v.Running || at.Compare(v.Finished) == evidence.Before)`, To: `false`},
 		"long after the proxy's start it is sure":      {File: "race.go", From: `s.late(y.at, run)`, To: `false`},
-		"what may be left out is sure":                 {File: "race.go", From: `!(s.capture.vague == "" && s.capture.leavesOut())`, To: `true`},
+		"what may be left out is sure":                 {File: "race.go", From: `!s.capture.leavesOut()`, To: `true`},
 		"a hold that is not there is no cause":         {File: "race.go", From: `held`, In: "case held:", To: `false`},
 		"a plan is not held against the start":         {File: "order.go", From: `v.How == startup.RanTooEarly && v.By != startup.Forever`, To: `false`},
 		"within the error a start is early":            {File: "order.go", From: `to.Run(0).Started.Latest()`, To: `to.Run(0).Started.At`},
+		"a zone that is likely is certain":             {File: "race.go", From: `assumed == nil`, To: `true`},
 		"the replay has no remedy":                     {File: "replay.go", From: `c.Health, c.Kind = startup.PostStart, startup.Plain`, To: ``},
 		"the replay does not look at what is observed": {File: "replay.go", From: `of.Calls = []simulate.Call{call}`, To: ``},
 	})

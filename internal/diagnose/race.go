@@ -109,6 +109,7 @@ func (s *subject) judge(app *evidence.Container, y symptom) (Finding, bool) {
 	if takes == no || s.capture.parks {
 		return Finding{}, false
 	}
+	assumed := s.placed(app, &y)
 	listens, which, because := s.listened(y.at)
 	if listens == yes || which < 0 || s.diedBefore(which, y.at) {
 		return Finding{}, false
@@ -124,10 +125,13 @@ func (s *subject) judge(app *evidence.Container, y symptom) (Finding, bool) {
 	if q, ok := s.wellSince(app, y); ok {
 		f.Evidence = append(f.Evidence, q)
 	}
+	if assumed != nil {
+		f.Evidence = append(f.Evidence, *assumed)
+	}
 	switch {
-	case listens == no && takes == yes:
+	case listens == no && takes == yes && assumed == nil:
 		f.Confidence = Certain
-	case listens == no && !(s.capture.vague == "" && s.capture.leavesOut()):
+	case listens == no && (takes == yes || s.capture.vague != "" || !s.capture.leavesOut()):
 		f.Confidence = Likely
 	case listens == no:
 		f.Confidence = Possible // it may be of those that are left out

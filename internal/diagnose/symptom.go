@@ -31,6 +31,7 @@ type symptom struct {
 	run       int // -1: not known
 	to        destination
 	at        evidence.Time
+	likely    evidence.Time // where the log's zone is not known: by the likely one
 	last      evidence.Time // of the last line like it; where the log's zone is not known, by the likely one
 	quote     Quote
 	more      int // lines like it
@@ -131,10 +132,21 @@ func (s *subject) addSymptoms(c *evidence.Container, l *evidence.Log, found, lik
 		}
 		first[k] = len(s.symptoms)
 		s.symptoms = append(s.symptoms, symptom{
-			kind: k.kind, container: c.Name, run: l.Run, to: k.to, at: s.timeOf(c, l, h.Line), last: last,
+			kind: k.kind, container: c.Name, run: l.Run, to: k.to, at: s.timeOf(c, l, h.Line), likely: last, last: last,
 			quote: Quote{l.At(h.Line), h.Line.Time, s.show(h.Line.Text)},
 		})
 	}
+}
+
+// placed is a symptom at the time that the likely zone of its log gives it, with what is assumed by
+// that; nil: it has a time of its own, or there is no such zone.
+func (s *subject) placed(app *evidence.Container, y *symptom) *Quote {
+	l := app.Log(y.run)
+	if l == nil || l.Zone.Known || !l.Zone.HasLikely || !y.likely.Known() || y.likely == y.at {
+		return nil
+	}
+	y.at = y.likely
+	return &Quote{Source: l.Source, Text: fmt.Sprintf("its times name no zone: they are taken for those of UTC%+.1f h, with which the log begins within a minute after its run", l.Zone.Likely.Hours())}
 }
 
 // timeOf is that of a line: its own, or else the run that it lies in.
