@@ -131,7 +131,7 @@ func (o *runOptions) run(cmd *cobra.Command) error {
 		return &cli.UsageError{Err: fmt.Errorf("%s: %w", o.file, err)}
 	}
 	result := pod.Await(stop, o.duration)
-	diagnosis, err := seen.Diagnose(cmd.Context())
+	diagnosis, err := seen.Diagnose(cmd.Context(), time.Now())
 	if err != nil {
 		return err
 	}

@@ -60,7 +60,7 @@ func readCapture(pod *corev1.Pod, proxy *evidence.Container) capturing {
 	}
 	if written >= 0 {
 		spec := pod.Spec.InitContainers[written]
-		c.vague = fromArguments(slices.Concat(spec.Command, spec.Args), set)
+		c.vague = fromArguments(expanded(spec), set)
 	} else {
 		for _, a := range captureAnnotations {
 			if v, has := pod.Annotations[a.key]; has {
@@ -110,6 +110,9 @@ func handMade(pod *corev1.Pod, proxy *evidence.Container) capturing {
 func (c capturing) leavesOut() bool {
 	return len(c.intent.ExcludeOutboundPorts) > 0 || len(c.intent.ExcludeOutboundRanges) > 0 || !c.intent.OutboundRanges.All
 }
+
+// takesAll reports whether the settings are understood, and leave no destination out.
+func (c capturing) takesAll() bool { return c.none == "" && c.vague == "" && !c.leavesOut() }
 
 // captureAnnotations are the settings of capture that a pod has where a plugin of the node writes
 // the rules. Sources: istio.io/docs/reference/config/annotations; linkerd.io/2/reference/proxy-configuration;
@@ -179,6 +182,21 @@ func fromArguments(words []string, set func(name, value string) error) (vague st
 		}
 	}
 	return vague
+}
+
+// expanded is the command of a container with its $(VARIABLE)s, as far as the pod has their values.
+func expanded(c corev1.Container) []string {
+	var pairs []string
+	for _, e := range c.Env {
+		if e.ValueFrom == nil {
+			pairs = append(pairs, "$("+e.Name+")", e.Value)
+		}
+	}
+	words, values := slices.Concat(c.Command, c.Args), strings.NewReplacer(pairs...)
+	for i, w := range words {
+		words[i] = values.Replace(w)
+	}
+	return words
 }
 
 // users are those that containers run as, where the pod says it.

@@ -17,6 +17,10 @@ func TestTakes(t *testing.T) {
 	classic := func(args ...string) *corev1.Pod {
 		return &corev1.Pod{Spec: corev1.PodSpec{InitContainers: []corev1.Container{{Name: "istio-init", Args: append([]string{"istio-iptables"}, args...)}}}}
 	}
+	withEnv := func(pod *corev1.Pod, name, value string) *corev1.Pod {
+		pod.Spec.InitContainers[0].Env = []corev1.EnvVar{{Name: name, Value: value}}
+		return pod
+	}
 	for name, c := range map[string]struct {
 		pod  *corev1.Pod
 		to   destination
@@ -31,6 +35,8 @@ func TestTakes(t *testing.T) {
 		"a port that is left out":           {classic("-i", "*", "-o", "9090"), destination{"config", 9090}, no},
 		"the pod itself, by name":           {classic("-i", "*"), destination{"localhost", 9090}, no},
 		"the pod itself, by address":        {classic("-i", "*"), destination{"127.0.0.1", 9090}, no},
+		"a variable of the container":       {withEnv(classic("-i", "$(RANGES)"), "RANGES", "10.96.12.0/24"), destination{"10.96.12.9", 9090}, yes},
+		"its value leaves it out":           {withEnv(classic("-i", "$(RANGES)"), "RANGES", "10.96.13.0/24"), destination{"10.96.12.9", 9090}, no},
 		"by a plugin of the node":           {cni(nil), destination{"10.96.12.9", 9090}, yes},
 		"by a plugin, left out":             {cni(map[string]string{"traffic.sidecar.istio.io/excludeOutboundIPRanges": "10.96.12.0/24"}), destination{"10.96.12.9", 9090}, no},
 		"a setting of the program alone":    {classic("--copy", "/outrider/bin/outrider-agent", "-i", "*", "--backend=nftables"), destination{"10.96.12.9", 9090}, yes},

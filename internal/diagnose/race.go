@@ -3,6 +3,7 @@ package diagnose
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"sigs.k8s.io/yaml"
@@ -109,6 +110,9 @@ func (s *subject) judge(app *evidence.Container, y symptom) (Finding, bool) {
 	if takes == no || s.capture.parks {
 		return Finding{}, false
 	}
+	if takes == perhaps && !y.to.known() && s.capture.takesAll() && s.alone(app) {
+		takes = yes // nothing in the pod could have been called past the capture
+	}
 	assumed := s.placed(app, &y)
 	listens, which, because := s.listened(y.at)
 	if listens == yes || which < 0 || s.diedBefore(which, y.at) {
@@ -129,7 +133,7 @@ func (s *subject) judge(app *evidence.Container, y symptom) (Finding, bool) {
 		f.Evidence = append(f.Evidence, *assumed)
 	}
 	switch {
-	case listens == no && takes == yes && assumed == nil:
+	case listens == no && takes == yes && assumed == nil && y.to.known():
 		f.Confidence = Certain
 	case listens == no && (takes == yes || s.capture.vague != "" || !s.capture.leavesOut()):
 		f.Confidence = Likely
@@ -152,6 +156,13 @@ func (s *subject) judge(app *evidence.Container, y symptom) (Finding, bool) {
 		f.Against, f.Confidence = append(f.Against, q), Possible
 	}
 	return f, true
+}
+
+// alone reports whether an application has no other one in the pod that it could call.
+func (s *subject) alone(app *evidence.Container) bool {
+	return !slices.ContainsFunc(s.Containers, func(c *evidence.Container) bool {
+		return c != app && c != s.proxy && c.Kind != startup.Init
+	})
 }
 
 // late reports whether a call came so long after the proxy's start that most proxies listen by then.

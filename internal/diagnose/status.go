@@ -165,6 +165,9 @@ func neverReady(s *subject) (out []Finding) {
 		Disproof: fmt.Sprintf("a readiness probe of %s that succeeds", s.proxy.Name),
 		Remedy:   finding.Remedy{Command: s.kubectl("logs %s -c %s", s.Object.Name, s.proxy.Name)},
 	}
+	if age, _, ok := s.Taken.Since(now.Started); ok && age < settled {
+		f.Confidence = Possible // it may be on its way
+	}
 	for _, u := range unready {
 		if q := s.known.in(now.Number, u.said); len(q) > 0 {
 			f.Code, f.Confidence = u.code, Certain

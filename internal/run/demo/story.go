@@ -227,13 +227,13 @@ func (s *scene) play(ctx context.Context, w *world, log *sharedLog) {
 
 	select {
 	case s.Ready = <-l.ready:
-		if s.Diagnosis, s.err = seen.Diagnose(ctx); s.err != nil {
+		if s.Diagnosis, s.err = seen.Diagnose(ctx, time.Now()); s.err != nil {
 			running.Kill()
 			return
 		}
 		s.Sent, s.Failed = w.stopUnderLoad(ctx, running)
 	case <-running.Done():
-		if s.Diagnosis, s.err = seen.Diagnose(ctx); s.err != nil {
+		if s.Diagnosis, s.err = seen.Diagnose(ctx, time.Now()); s.err != nil {
 			return
 		}
 	}

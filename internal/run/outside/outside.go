@@ -156,8 +156,8 @@ func (v *View) Line(container string, at time.Time, text string) {
 	v.err = cmp.Or(v.err, err)
 }
 
-// Diagnose is what a diagnosis makes of it.
-func (v *View) Diagnose(ctx context.Context) (diagnose.Report, error) {
+// Diagnose is what a diagnosis makes of it that is made at that time.
+func (v *View) Diagnose(ctx context.Context, at time.Time) (diagnose.Report, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	object, err := json.Marshal(v.pod)
@@ -172,5 +172,6 @@ func (v *View) Diagnose(ctx context.Context) (diagnose.Report, error) {
 		return diagnose.Report{}, err
 	}
 	defer set.Close()
+	set.Pods[0].Taken = evidence.Time{At: at, Clock: evidence.NodeClock}
 	return diagnose.Diagnose(ctx, set.Pods[0], diagnose.Options{})
 }

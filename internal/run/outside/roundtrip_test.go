@@ -160,7 +160,7 @@ func (p staged) outside(t *testing.T, truth startup.Timeline, epoch time.Time) d
 			v.Line(e.Container, at, "info Envoy proxy is ready")
 		}
 	}
-	r, err := v.Diagnose(t.Context())
+	r, err := v.Diagnose(t.Context(), epoch.Add(100*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}
