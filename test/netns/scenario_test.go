@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -168,7 +169,7 @@ const proxyUser = contract.ProxyUser
 
 // callOf is the connection of a scenario.
 func callOf(top *topology, c capture.Conn) call {
-	out := call{from: top.pod, uid: int(c.UID), gid: int(c.GID), proto: c.Proto, dst: c.Dst, mark: int(c.Mark), limit: short}
+	out := call{from: top.pod, uid: int(c.UID), gid: int(c.GID), proto: c.Proto, dst: c.Dst, mark: int(c.Mark), port: sourcePort(), limit: short}
 	switch c.In {
 	case "eth0":
 		out.from = top.peer
@@ -182,6 +183,17 @@ func callOf(top *topology, c capture.Conn) call {
 		}
 	}
 	return out
+}
+
+// sourcePorts counts the calls of scenarios.
+var sourcePorts atomic.Uint32
+
+// sourcePort is another one for each call. Chosen by the kernel, it was now and then that
+// of an earlier scenario in the same namespace, whose connection the kernel still tracked:
+// the call then went where the rules of that scenario had led.
+func sourcePort() uint16 {
+	const first, past = 20000, 32768 // past them the kernel chooses
+	return uint16(first + sourcePorts.Add(1)%(past-first))
 }
 
 // waits is the end of a connection that gets no answer.

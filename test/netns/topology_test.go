@@ -190,6 +190,7 @@ type call struct {
 	uid, gid int
 	proto    uint32
 	src      netip.Addr // bound to, if valid
+	port     uint16     // bound to; 0: the kernel chooses
 	dst      netip.AddrPort
 	mark     int
 	notLocal bool // src is not an address of the namespace
@@ -227,10 +228,10 @@ func (c call) attempt() (conn net.Conn, again int, err error) {
 		}
 		return err
 	}}
-	if c.src.IsValid() {
-		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(c.src, 0))
+	if c.src.IsValid() || c.port != 0 {
+		d.LocalAddr = &net.TCPAddr{IP: c.src.AsSlice(), Port: int(c.port)}
 		if c.proto == capture.UDP {
-			d.LocalAddr = net.UDPAddrFromAddrPort(netip.AddrPortFrom(c.src, 0))
+			d.LocalAddr = &net.UDPAddr{IP: c.src.AsSlice(), Port: int(c.port)}
 		}
 	}
 	c.from.As(c.uid, c.gid, func() { conn, err = d.Dial(network, c.dst.String()) })
