@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/labels"
@@ -21,6 +22,7 @@ type diagnoseOptions struct {
 	labels  string
 	files   []string
 	secrets bool
+	slow    time.Duration
 	page    page.Options
 }
 
@@ -68,6 +70,7 @@ Exit status: 0 nothing is wrong, 1 something was found or is undecided, 2 there 
 	fs.StringArrayVarP(&o.files, "filename", "f", nil, "file, folder or archive (tar, tar.gz) with evidence; '-' is standard input; may be repeated")
 	fs.BoolVar(&o.page.Fleet, "all", false, "a line for each pod, the worst first, by time to ready, and the count of causes")
 	fs.BoolVar(&o.secrets, "show-secrets", false, "do not mask what looks like a secret")
+	fs.DurationVar(&o.slow, "slow", diagnose.SlowStart, "a start that takes longer than this is a finding")
 	cli.CompleteFiles(cmd, "filename", "yaml", "yml", "json", "log", "tar", "gz", "tgz")
 	cli.Choice(cmd, &o.page.Format, "output", "o", "how to print", page.Formats...)
 	return cmd
@@ -80,6 +83,8 @@ func (o *diagnoseOptions) check(cmd *cobra.Command, names []string) error {
 		return &cli.UsageError{Err: err}
 	}
 	switch _, err := labels.Parse(o.labels); {
+	case o.slow <= 0:
+		return &cli.UsageError{Err: fmt.Errorf("--slow: %s is no time that a start can take; write it like 30s", o.slow)}
 	case err != nil:
 		return &cli.UsageError{Err: fmt.Errorf("--selector: %w", err), Hint: "as kubectl's, such as app=web,tier!=cache"}
 	case o.all && cmd.Flags().Changed("namespace"):
@@ -106,7 +111,7 @@ func (o *diagnoseOptions) run(cmd *cobra.Command, names []string) error {
 	reports := []diagnose.Report{}
 	wrong := false
 	for _, p := range set.Pods {
-		r, err := diagnose.Diagnose(cmd.Context(), p, diagnose.Options{ShowSecrets: o.secrets})
+		r, err := diagnose.Diagnose(cmd.Context(), p, diagnose.Options{ShowSecrets: o.secrets, Slow: o.slow})
 		if err != nil {
 			return err
 		}

@@ -74,9 +74,13 @@ A refused call is taken for this only if the capture takes its destination, and 
 			Explanation: "The application itself answers so, or not at all."},
 		{Code: "own-crash", Title: "an application ended by itself",
 			Explanation: "No failed call, no probe and no lack of memory explains its end."},
+		{Code: "slow-start", Title: "a pod took long to get ready, and nothing failed", Severity: finding.Warning,
+			Explanation: "The time from the pod's creation until it was ready is divided into phases, as far as the status, the events and the logs show them: schedule, sandbox, image, init, proxy, gate, app. The finding names the phase that took the most. What is slow is set by --slow (30 s)."},
 	}
 	for i := range all {
-		all[i].Severity = finding.Error
+		if all[i].Severity == "" {
+			all[i].Severity = finding.Error
+		}
 		all[i].Doc = "findings/" + string(all[i].Code) + ".md"
 	}
 	for _, code := range foreseen {

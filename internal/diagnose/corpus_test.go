@@ -128,6 +128,11 @@ func key(r Report) string {
 
 func diagnoseFolder(t *testing.T, folder string) Report {
 	t.Helper()
+	return diagnoseWith(t, folder, Options{})
+}
+
+func diagnoseWith(t *testing.T, folder string, o Options) Report {
+	t.Helper()
 	set, err := evidence.Read(t.Context(), evidence.Options{}, folder)
 	if err != nil {
 		t.Fatal(err)
@@ -136,7 +141,7 @@ func diagnoseFolder(t *testing.T, folder string) Report {
 	if len(set.Pods) != 1 {
 		t.Fatalf("%d pods in %s", len(set.Pods), folder)
 	}
-	r, err := Diagnose(t.Context(), set.Pods[0], Options{})
+	r, err := Diagnose(t.Context(), set.Pods[0], o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,13 +6,15 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"outrider.dev/internal/evidence"
 )
 
 // Options of a diagnosis.
 type Options struct {
-	ShowSecrets bool // do not mask what looks like one
+	ShowSecrets bool          // do not mask what looks like one
+	Slow        time.Duration // a start that takes longer is a finding; 0: [SlowStart]
 }
 
 // A rule looks for one cause.
@@ -38,9 +40,12 @@ func Diagnose(ctx context.Context, p *evidence.Pod, o Options) (Report, error) {
 			r.Findings = append(r.Findings, f)
 		}
 	}
+	r.Start, r.Tracks = s.start(), s.tracks()
+	if len(r.Findings) == 0 { // what failed explains the time too
+		r.Findings = slowStart(s, r.Start)
+	}
 	r.conclude(s)
 	r.Timeline = s.timeline(r.Findings)
-	r.Start, r.Tracks = s.start(), s.tracks()
 	for _, m := range s.Missing {
 		r.Missing = append(r.Missing, fmt.Sprintf("%s: %s", m.What, m.Why))
 	}
