@@ -37,6 +37,9 @@ func relay(o optionSet) {
 	l, err := net.Listen("tcp4", ":15021")
 	must(err)
 	emit("healthy")
+	if o.eat > 0 {
+		time.AfterFunc(o.every, func() { eat(o.eat) })
+	}
 	go http.Serve(l, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	<-terminated
 	time.Sleep(o.stop)

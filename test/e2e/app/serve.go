@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"os"
@@ -83,6 +84,9 @@ func configure(o optionSet) bool {
 	return r == "ok"
 }
 
+// said is how many errors the log has.
+var said atomic.Int32
+
 // get returns "ok", "refused", a status, or the error.
 func get(client *http.Client, url string, header http.Header) string {
 	req, err := http.NewRequest(http.MethodGet, url, nil)
@@ -91,6 +95,9 @@ func get(client *http.Client, url string, header http.Header) string {
 		req.Header = header
 	}
 	resp, err := client.Do(req)
+	if err != nil && said.Add(1) <= 20 {
+		log.Print(err) // for those who read logs, as a program's own
+	}
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "refused"

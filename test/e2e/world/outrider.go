@@ -134,3 +134,12 @@ func (w *World) Tag(ctx context.Context, image, name string) error {
 	}
 	return nil
 }
+
+// Untag takes an image's name away, as if it had not come.
+func (w *World) Untag(ctx context.Context, name string) error {
+	out, err := exec.CommandContext(ctx, "ctr", "--namespace=k8s.io", "images", "rm", "--sync", name).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("removing the name of an image: %w: %s", err, out)
+	}
+	return nil
+}

@@ -44,6 +44,11 @@ func (p *Pod) Records(container string) (out []Record) {
 	return out
 }
 
+// Wrote reports whether a line of a container's log has a text.
+func (p *Pod) Wrote(container, text string) bool {
+	return slices.ContainsFunc(p.w.logs.of(p.UID), func(l Line) bool { return l.Container == container && strings.Contains(l.Text, text) })
+}
+
 // Has returns the n-th time, from 1, that a container emitted an event.
 func (p *Pod) Has(container, word string, n int) (Record, bool) {
 	for _, w := range p.Records(container) {

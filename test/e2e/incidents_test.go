@@ -1,0 +1,306 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"outrider.dev/internal/diagnose"
+	"outrider.dev/test/e2e/world"
+)
+
+// What went wrong with a pod is diagnosed while it runs, by the command, from what the API server
+// and the kubelet have of it.
+func TestIncidents(t *testing.T) {
+	for name, c := range map[string]struct {
+		stage func(*run) *world.Pod
+		code  string // empty: nothing is wrong
+		of    string // the container
+	}{
+		"clean":                  {clean, "", ""},
+		"race":                   {race, "startup-race", "app"},
+		"dead control plane":     {noControlPlane, "no-control-plane", proxy},
+		"configuration rejected": {rejected, "configuration-rejected", "istio-proxy"},
+		"proxy out of memory":    {proxyOutOfMemory, "proxy-out-of-memory", "app"},
+		"excluded port":          {excludedPort, "dependency-down", "app"},
+		"liveness":               {killedByLiveness, "killed-by-probe", "app"},
+		"job":                    {jobThatHangs, "job-never-ends", "istio-proxy"},
+		"image":                  {imageMissing, "image-missing", "app"},
+		"shutdown race":          {shutdownRace, "shutdown-race", "app"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRun(t)
+			p := c.stage(r)
+			got := r.diagnosed(p)
+			switch {
+			case c.code == "" && got.Verdict != diagnose.Nothing:
+				t.Errorf("%s: %s", got.Verdict, got.Sentence)
+			case c.code != "" && (got.Verdict != diagnose.Found || string(got.Findings[0].Code) != c.code || got.Findings[0].Container != c.of):
+				t.Errorf("%s: %s\nwant %s of %q", got.Verdict, got.Sentence, c.code, c.of)
+			}
+			if t.Failed() {
+				text, _ := w.Outrider(r.Context(), "diagnose", p.Name, "-n", p.Namespace)
+				t.Errorf("%s\n%s", text, p.Describe())
+			}
+		})
+	}
+}
+
+// diagnosed is the report of the command about a pod. Its exit status must agree.
+func (r *run) diagnosed(p *world.Pod) diagnose.Report {
+	r.Helper()
+	var out, notes bytes.Buffer
+	cmd := exec.CommandContext(r.Context(), filepath.Join(w.Root, "bin", "outrider"), "diagnose", p.Name, "-n", p.Namespace, "-o", "json")
+	cmd.Stdout, cmd.Stderr = &out, &notes
+	err := cmd.Run()
+	var reports []diagnose.Report
+	if e := json.Unmarshal(out.Bytes(), &reports); e != nil || len(reports) != 1 {
+		r.Fatalf("%d reports, %v, %v: %s%s", len(reports), e, err, &out, &notes)
+	}
+	var exit *exec.ExitError
+	failed := errors.As(err, &exit) && exit.ExitCode() == 1
+	if failed != (reports[0].Verdict != diagnose.Nothing) || err != nil && !failed {
+		r.Errorf("%v, and the verdict %s\n%s", err, reports[0].Verdict, &notes)
+	}
+	return reports[0]
+}
+
+func clean(r *run) *world.Pod {
+	p := r.webhook(awesome("shop", "incident-clean"))
+	r.ready(p)
+	r.emitted(p, "app", "called", 1)
+	return p
+}
+
+// race is a pod whose proxy is late and whose application does not wait, and works at a later try.
+func race(r *run) *world.Pod {
+	late := "test.outrider.dev/incident-race:1"
+	p := r.cli(awesome("plain", "incident-race", start("off"), annotated("outrider.dev/park", "off"), annotated("sidecar.istio.io/proxyImage", late)),
+		"--set", "values.global.proxy_init.image="+world.ProxyImage)
+	r.emitted(p, "app", "gives-up", 1)
+	r.must(w.Tag(r.Context(), world.ProxyImage, late))
+	r.ready(p)
+	r.emitted(p, "app", "called", 1)
+	return p
+}
+
+func noControlPlane(r *run) *world.Pod {
+	p := r.webhook(awesome("shop", "incident-no-plane", annotated("proxy.istio.io/config", "discoveryAddress: outriderd.gone.svc:15012")))
+	r.until(p, "the proxy says that its control plane is away", func() bool { return p.Wrote(proxy, "is not reached") })
+	return p
+}
+
+// rejected is a real Envoy with a listener that it does not take.
+func rejected(r *run) *world.Pod {
+	r.must(w.Apply(r.Context(), rejectedConfiguration))
+	p := r.webhook(awesome("plain", "incident-rejected", func(p *corev1.Pod) {
+		user := int64(1337)
+		p.Spec.Volumes = []corev1.Volume{{Name: "config", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "incident-rejected"}}}}}
+		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{
+			Name: "istio-proxy", Image: world.ProxyImage, Command: []string{"/usr/local/bin/envoy", "-c", "/config/envoy.yaml"},
+			SecurityContext: &corev1.SecurityContext{RunAsUser: &user},
+			VolumeMounts:    []corev1.VolumeMount{{Name: "config", MountPath: "/config"}},
+			ReadinessProbe:  httpProbe("/healthz/ready", 15021),
+		})
+	}))
+	r.until(p, "Envoy rejects its listener", func() bool { return p.Wrote("istio-proxy", "rejected") })
+	return p
+}
+
+const rejectedConfiguration = `
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: incident-rejected, namespace: plain}
+data:
+  envoy.yaml: |
+    node: {id: incident, cluster: incident}
+    dynamic_resources:
+      lds_config: {path_config_source: {path: /config/listeners.yaml}}
+  listeners.yaml: |
+    resources:
+    - "@type": type.googleapis.com/envoy.config.listener.v3.Listener
+      name: ready
+      address: {socket_address: {address: 0.0.0.0, port_value: 15021}}
+      filter_chains: [{filters: [{name: envoy.filters.network.tcp_proxy, typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy, cluster: none}}]}]
+`
+
+// captured is the proxy of another mesh, and its capture.
+func captured(flags ...string) change {
+	return func(p *corev1.Pod) {
+		user := int64(1337)
+		p.Annotations["sidecar.istio.io/status"] = `{"initContainers":["istio-init"],"containers":["istio-proxy"]}`
+		p.Spec.InitContainers = append(p.Spec.InitContainers, corev1.Container{
+			Name: "istio-init", Image: world.ProxyImage, Command: []string{"/usr/local/bin/pilot-agent"},
+			Args:            []string{"istio-iptables", "-p", "15001", "-z", "15006", "-u", "1337", "-m", "REDIRECT", "-i", "*", "-x", "", "-b", "*", "-d", "15090,15021,15020", "--park=off"},
+			SecurityContext: &corev1.SecurityContext{RunAsUser: new(int64), Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_ADMIN", "NET_RAW"}}},
+		})
+		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{
+			Name: "istio-proxy", Image: world.AppImage, Command: append([]string{"/app", "proxy"}, flags...),
+			SecurityContext: &corev1.SecurityContext{RunAsUser: &user},
+			ReadinessProbe:  httpProbe("/healthz/ready", 15021),
+		})
+	}
+}
+
+// proxyOutOfMemory is an application that calls on while its proxy is killed.
+func proxyOutOfMemory(r *run) *world.Pod {
+	p := r.webhook(awesome("plain", "incident-oom", command("serve", "--call=http://server.shop/"), captured("--eat=200", "--every=3s"), func(p *corev1.Pod) {
+		p.Spec.Containers[1].Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("48Mi")}
+	}))
+	r.until(p, "the proxy starts again", func() bool { return p.Restarts("istio-proxy") > 0 })
+	r.emitted(p, "app", "failure", 1)
+	return p
+}
+
+// excludedPort is an application whose call was never the proxy's.
+func excludedPort(r *run) *world.Pod {
+	pods, err := w.Adopt(r.Context(), "centre", "app=config")
+	r.must(err)
+	status, _ := pods[0].Status()
+	p := r.webhook(awesome("shop", "incident-excluded", annotated("traffic.sidecar.istio.io/excludeOutboundPorts", "8081"),
+		command("serve", fmt.Sprintf("--config=http://%s:8081/", status.PodIP))))
+	r.until(p, "started again", func() bool { return p.Restarts("app") > 0 })
+	return p
+}
+
+func killedByLiveness(r *run) *world.Pod {
+	p := r.webhook(awesome("plain", "incident-liveness", command("serve", "--healthy=1h"), func(p *corev1.Pod) {
+		p.Spec.Containers[0].LivenessProbe = httpProbe("/ready", 8080)
+	}))
+	r.until(p, "started again", func() bool { return p.Restarts("app") > 0 })
+	return p
+}
+
+// jobThatHangs is one whose work is done, and whose proxy stays.
+func jobThatHangs(r *run) *world.Pod {
+	p := r.webhook(awesome("plain", "incident-job", works("--every=1s"), restart(corev1.RestartPolicyNever), captured()))
+	r.until(p, "the work is done", func() bool {
+		for _, c := range p.Containers() {
+			if c.Name == "app" && c.State.Terminated != nil {
+				return true
+			}
+		}
+		return false
+	})
+	return p
+}
+
+func imageMissing(r *run) *world.Pod {
+	p := r.webhook(awesome("plain", "incident-image", func(p *corev1.Pod) { p.Spec.Containers[0].Image = "test.outrider.dev/none:1" }))
+	r.until(p, "the kubelet misses the image", func() bool {
+		for _, c := range p.Containers() {
+			if c.State.Waiting != nil && strings.Contains(c.State.Waiting.Reason, "Image") {
+				return true
+			}
+		}
+		return false
+	})
+	return p
+}
+
+// shutdownRace is an application that calls on after SIGTERM, as its proxy does not.
+func shutdownRace(r *run) *world.Pod {
+	grace := int64(60)
+	p := r.webhook(awesome("plain", "incident-shutdown", command("serve", "--call=http://server.shop/", "--stop=50s"), captured(), func(p *corev1.Pod) {
+		p.Spec.TerminationGracePeriodSeconds = &grace
+	}))
+	r.ready(p)
+	r.emitted(p, "app", "called", 1)
+	r.must(p.StartDelete(r.Context()))
+	r.emitted(p, "app", "failure", 2)
+	r.until(p, "the end of the proxy is known", func() bool {
+		for _, c := range p.Containers() {
+			if c.Name == "istio-proxy" && c.State.Terminated != nil {
+				return true
+			}
+		}
+		return false
+	})
+	return p
+}
+
+// What a diagnosis of a race says is to be done is done: the workload's manifest, patched, gives pods
+// without a refused call, with a proxy that is as late as before.
+func TestThePatchOfADiagnosis(t *testing.T) {
+	r := newRun(t)
+	const late = "test.outrider.dev/incident-patched:1"
+	source := filepath.Join(t.TempDir(), "web.yaml")
+	r.must(os.WriteFile(source, []byte(strings.ReplaceAll(racingDeployment, "LATE", late)), 0o600))
+	before := r.deployed(source, nil)
+	r.emitted(before, "app", "gives-up", 1)
+	r.must(w.Tag(r.Context(), world.ProxyImage, late))
+	r.ready(before)
+	report := r.diagnosed(before)
+	if len(report.Findings) == 0 || report.Findings[0].Code != "startup-race" || report.Findings[0].Patch == "" {
+		t.Fatalf("%s\n%s", report.Sentence, before.Describe())
+	}
+	r.must(w.Untag(r.Context(), late))
+	patch := filepath.Join(t.TempDir(), "patch.yaml")
+	r.must(os.WriteFile(patch, []byte(report.Findings[0].Patch), 0o600))
+	patched, err := w.Kubectl(r.Context(), "", "patch", "--local", "--filename="+source, "--patch-file="+patch, "--output=yaml")
+	r.must(err)
+	r.must(os.WriteFile(source, []byte(patched), 0o600))
+	after := r.deployed(source, before)
+	r.until(after, "the image is missed", func() bool { return missing(after) })
+	r.must(w.Tag(r.Context(), world.ProxyImage, late))
+	r.ready(after)
+	r.emitted(after, "app", "called", 1)
+	if failed, refused := r.entry.tally(after); failed+refused+after.Restarts("app") > 0 {
+		t.Errorf("%d failed, %d refused, %d restarts\n%s", failed, refused, after.Restarts("app"), after.Describe())
+	}
+	if got := r.diagnosed(after); got.Verdict != diagnose.Nothing {
+		t.Errorf("after the patch: %s", got.Sentence)
+	}
+	_, err = w.Kubectl(r.Context(), "", "delete", "--namespace=plain", "deployment/incident-patched", "--wait=false")
+	r.must(err)
+}
+
+const racingDeployment = `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: incident-patched, namespace: plain}
+spec:
+  strategy: {type: Recreate}
+  selector: {matchLabels: {app: incident-patched}}
+  template:
+    metadata:
+      labels: {app: incident-patched}
+      annotations: {outrider.dev/start: "off", outrider.dev/park: "off", sidecar.istio.io/proxyImage: "LATE", sidecar.istio.io/proxyCPU: 10m, sidecar.istio.io/proxyMemory: 32Mi}
+    spec:
+      terminationGracePeriodSeconds: 5
+      containers:
+      - name: app
+        image: "` + world.AppImage + `"
+        command: [/app, serve, --config=http://config.centre/, --call=http://server.shop/]
+        ports: [{containerPort: 8080}]
+        readinessProbe: {httpGet: {path: /ready, port: 8080}, periodSeconds: 1}
+`
+
+// deployed applies the workload of a file, injected by the command, and returns its pod that is not
+// the one before.
+func (r *run) deployed(file string, before *world.Pod) *world.Pod {
+	r.Helper()
+	injected, err := w.Outrider(r.Context(), "inject", "-f", file, "--set", "values.global.proxy_init.image="+world.ProxyImage)
+	r.must(err)
+	r.must(w.Apply(r.Context(), injected))
+	var found *world.Pod
+	r.must(w.Until(r.Context(), "a pod of the workload", func() bool {
+		pods, err := w.Adopt(r.Context(), "plain", "app=incident-patched")
+		r.must(err)
+		for _, p := range pods {
+			if before == nil || p.UID != before.UID {
+				found = p
+			}
+		}
+		return found != nil
+	}))
+	return r.keep(found)
+}
