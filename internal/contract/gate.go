@@ -19,6 +19,9 @@ const (
 	waitCommand    = "wait"
 )
 
+// GateSays begins each line that a gate writes to the log of its container.
+const GateSays = "outrider-gate: "
+
 // A Gate is the command line of "outrider-agent gate", which is written into a pod in front
 // of a container's own command:
 //

@@ -96,3 +96,22 @@ func TestUnnamedDestinationIsUndecided(t *testing.T) {
 		t.Errorf("%s, want undecided", got)
 	}
 }
+
+// What a gate says of those that it waits for is no failed call of the application behind it.
+func TestGatesAreNoCallers(t *testing.T) {
+	for line, want := range map[string]string{
+		"outrider-gate: waits for istio-proxy: GET http://127.0.0.1:15021/healthz/ready: connect: connection refused": "nothing",
+		"GET http://127.0.0.1:15021/healthz/ready: connect: connection refused":                                       "found sibling-down",
+	} {
+		folder := t.TempDir()
+		if err := os.CopyFS(folder, os.DirFS(incidents+"/clean")); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(folder, "web.log"), []byte("2026-03-02T13:16:24.600Z "+line+"\n2026-03-02T13:16:26.902Z up\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := key(diagnoseFolder(t, folder)); got != want {
+			t.Errorf("%q: %s, want %s", line, got, want)
+		}
+	}
+}

@@ -155,7 +155,9 @@ func neverReady(s *subject) (out []Finding) {
 		return nil
 	}
 	now := s.serving[len(s.serving)-1]
-	if now.ready.At.Known() {
+	// Envoy starts its workers without the listeners that it rejected, that of its readiness too.
+	workersAlone := isWorkers(now.ready.Text) && len(s.known.in(now.Number, "rejected")) > 0
+	if now.ready.At.Known() && !workersAlone {
 		return nil
 	}
 	f := Finding{

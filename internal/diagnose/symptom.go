@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"outrider.dev/internal/contract"
 	"outrider.dev/internal/evidence"
 )
 
@@ -116,6 +117,9 @@ func (s *subject) addSymptoms(c *evidence.Container, l *evidence.Log, found, lik
 	}
 	first := map[key]int{}
 	for i, h := range found.Hits {
+		if bytes.Contains(h.Line.Text, []byte(contract.GateSays)) {
+			continue // it waits for what refuses
+		}
 		k := key{failure(h.Pattern), destinationOf(h)}
 		last := s.timeOf(c, l, likely.Hits[i].Line)
 		if at, seen := first[k]; seen {

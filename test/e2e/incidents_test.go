@@ -30,7 +30,7 @@ func TestIncidents(t *testing.T) {
 		"race":                   {race, "startup-race", "app"},
 		"dead control plane":     {noControlPlane, "no-control-plane", proxy},
 		"configuration rejected": {rejected, "configuration-rejected", "istio-proxy"},
-		"proxy out of memory":    {proxyOutOfMemory, "proxy-out-of-memory", "app"},
+		"proxy out of memory":    {proxyOutOfMemory, "proxy-out-of-memory", "istio-proxy"},
 		"excluded port":          {excludedPort, "dependency-down", "app"},
 		"liveness":               {killedByLiveness, "killed-by-probe", "app"},
 		"job":                    {jobThatHangs, "job-never-ends", "istio-proxy"},
@@ -74,6 +74,18 @@ func (r *run) diagnosed(p *world.Pod) diagnose.Report {
 	return reports[0]
 }
 
+// stateOf is a container's as the API server has it, which is a second or two behind the node.
+func stateOf(p *world.Pod, container string) corev1.ContainerState {
+	for _, c := range p.Containers() {
+		if c.Name == container {
+			return c.State
+		}
+	}
+	return corev1.ContainerState{}
+}
+
+func runs(p *world.Pod, container string) bool { return stateOf(p, container).Running != nil }
+
 func clean(r *run) *world.Pod {
 	p := r.webhook(awesome("shop", "incident-clean"))
 	r.ready(p)
@@ -95,7 +107,7 @@ func race(r *run) *world.Pod {
 
 func noControlPlane(r *run) *world.Pod {
 	p := r.webhook(awesome("shop", "incident-no-plane", annotated("proxy.istio.io/config", "discoveryAddress: outriderd.gone.svc:15012")))
-	r.until(p, "the proxy says that its control plane is away", func() bool { return p.Wrote(proxy, "is not reached") })
+	r.until(p, "the proxy says that its control plane is away", func() bool { return p.Wrote(proxy, "is not reached") && runs(p, proxy) })
 	return p
 }
 
@@ -112,7 +124,7 @@ func rejected(r *run) *world.Pod {
 			ReadinessProbe:  httpProbe("/healthz/ready", 15021),
 		})
 	}))
-	r.until(p, "Envoy rejects its listener", func() bool { return p.Wrote("istio-proxy", "rejected") })
+	r.until(p, "Envoy rejects its listener", func() bool { return p.Wrote("istio-proxy", "rejected") && runs(p, "istio-proxy") })
 	return p
 }
 
@@ -140,7 +152,7 @@ func captured(flags ...string) change {
 		p.Annotations["sidecar.istio.io/status"] = `{"initContainers":["istio-init"],"containers":["istio-proxy"]}`
 		p.Spec.InitContainers = append(p.Spec.InitContainers, corev1.Container{
 			Name: "istio-init", Image: world.ProxyImage, Command: []string{"/usr/local/bin/pilot-agent"},
-			Args:            []string{"istio-iptables", "-p", "15001", "-z", "15006", "-u", "1337", "-m", "REDIRECT", "-i", "*", "-x", "", "-b", "*", "-d", "15090,15021,15020", "--park=off"},
+			Args:            []string{"istio-iptables", "-p", "15001", "-z", "15006", "-u", "1337", "-m", "REDIRECT", "-i", "*", "-x", "", "-b", "", "--park=off"},
 			SecurityContext: &corev1.SecurityContext{RunAsUser: new(int64), Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_ADMIN", "NET_RAW"}}},
 		})
 		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{
@@ -182,27 +194,16 @@ func killedByLiveness(r *run) *world.Pod {
 
 // jobThatHangs is one whose work is done, and whose proxy stays.
 func jobThatHangs(r *run) *world.Pod {
-	p := r.webhook(awesome("plain", "incident-job", works("--every=1s"), restart(corev1.RestartPolicyNever), captured()))
-	r.until(p, "the work is done", func() bool {
-		for _, c := range p.Containers() {
-			if c.Name == "app" && c.State.Terminated != nil {
-				return true
-			}
-		}
-		return false
-	})
+	p := r.webhook(awesome("plain", "incident-job", command("work", "--every=1s"), restart(corev1.RestartPolicyNever), captured()))
+	r.until(p, "the work is done", func() bool { return stateOf(p, "app").Terminated != nil && runs(p, "istio-proxy") })
 	return p
 }
 
 func imageMissing(r *run) *world.Pod {
 	p := r.webhook(awesome("plain", "incident-image", func(p *corev1.Pod) { p.Spec.Containers[0].Image = "test.outrider.dev/none:1" }))
 	r.until(p, "the kubelet misses the image", func() bool {
-		for _, c := range p.Containers() {
-			if c.State.Waiting != nil && strings.Contains(c.State.Waiting.Reason, "Image") {
-				return true
-			}
-		}
-		return false
+		waits := stateOf(p, "app").Waiting
+		return waits != nil && strings.Contains(waits.Reason, "Image")
 	})
 	return p
 }
@@ -217,14 +218,7 @@ func shutdownRace(r *run) *world.Pod {
 	r.emitted(p, "app", "called", 1)
 	r.must(p.StartDelete(r.Context()))
 	r.emitted(p, "app", "failure", 2)
-	r.until(p, "the end of the proxy is known", func() bool {
-		for _, c := range p.Containers() {
-			if c.Name == "istio-proxy" && c.State.Terminated != nil {
-				return true
-			}
-		}
-		return false
-	})
+	r.until(p, "the end of the proxy is known", func() bool { return stateOf(p, "istio-proxy").Terminated != nil })
 	return p
 }
 
@@ -258,7 +252,8 @@ func TestThePatchOfADiagnosis(t *testing.T) {
 		t.Errorf("%d failed, %d refused, %d restarts\n%s", failed, refused, after.Restarts("app"), after.Describe())
 	}
 	if got := r.diagnosed(after); got.Verdict != diagnose.Nothing {
-		t.Errorf("after the patch: %s", got.Sentence)
+		text, _ := w.Outrider(r.Context(), "diagnose", after.Name, "-n", after.Namespace)
+		t.Errorf("after the patch: %s\n%s\n%s", got.Sentence, text, after.Describe())
 	}
 	_, err = w.Kubectl(r.Context(), "", "delete", "--namespace=plain", "deployment/incident-patched", "--wait=false")
 	r.must(err)
