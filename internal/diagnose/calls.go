@@ -8,6 +8,7 @@ import (
 	"outrider.dev/internal/evidence"
 	"outrider.dev/internal/lint/finding"
 	"outrider.dev/internal/pod/podspec"
+	"outrider.dev/startup"
 )
 
 func ofMesh(proxy, container string) bool {
@@ -111,7 +112,11 @@ func shutdownRace(s *subject) (out []Finding) {
 	}
 	last := s.serving[len(s.serving)-1]
 	stops := s.known.in(last.Number, "stops")
-	if !last.Finished.Known() && len(stops) == 0 {
+	left := s.quote(last.Finished, s.proxy.Name+" ended")
+	if last.stops.At.Known() && s.proxy.Kind == startup.Plain { // the status does not have the end yet
+		left = last.stops
+	}
+	if !left.At.Known() {
 		return nil
 	}
 	for _, app := range s.apps {
@@ -120,14 +125,15 @@ func shutdownRace(s *subject) (out []Finding) {
 				continue
 			}
 			takes, why := s.capture.takes(app.Name, y.to)
-			after := last.Finished.Known() && y.at.Compare(last.Finished) == evidence.After
-			if takes == no || !after || last.Exit == nil || *last.Exit != 0 && last.Signal != 15 && *last.Exit != 143 {
+			crashed := !last.Running && (last.Exit == nil || *last.Exit != 0 && last.Signal != 15 && *last.Exit != 143)
+			after := y.at.Compare(left.At) == evidence.After || y.at.Known() && y.last.Compare(left.At) == evidence.After
+			if takes == no || crashed || !after {
 				continue
 			}
 			f := Finding{
 				Code: "shutdown-race", Container: app.Name, Confidence: Certain,
 				Sentence: fmt.Sprintf("shutdown race: %s left while %s still made calls", s.proxy.Name, app.Name),
-				Evidence: append([]Quote{s.quote(last.Finished, s.proxy.Name+" ended"), y.quote}, stops...),
+				Evidence: append([]Quote{left, y.quote}, stops...),
 				Disproof: fmt.Sprintf("an end of %s before that of %s", app.Name, s.proxy.Name),
 				Remedy:   finding.Remedy{Sentence: fmt.Sprintf("make %s a native sidecar, which the kubelet stops after %s", s.proxy.Name, app.Name)},
 				Patch:    s.nativePatch(app.Name),

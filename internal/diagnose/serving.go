@@ -14,6 +14,7 @@ type service struct {
 	ready Quote         // At is not known: the evidence does not have it
 	by    evidence.Time // it listened by then at the latest; not known: there is no such evidence
 	why   Quote         // of by
+	stops Quote         // the kubelet began to stop it; from then on it may be gone, whatever the status says
 }
 
 // proxyTexts are what proxies write that says how they are.
@@ -81,11 +82,36 @@ func (s *subject) readServing() {
 		if r.Number == 0 {
 			v.by, v.why = s.heldBy()
 		}
+		if r.Running {
+			v.stops = s.stopping()
+		}
 		s.serving = append(s.serving, v)
 	}
 }
 
 func isWorkers(text string) bool { return strings.Contains(text, "starting workers") }
+
+// stopping is when the kubelet began to stop the proxy of a pod that is being deleted. The pod's status
+// has the end of a container only when all have ended (found on a kubelet of 1.34).
+func (s *subject) stopping() Quote {
+	if s.Object.DeletionTimestamp == nil {
+		return Quote{}
+	}
+	for _, e := range s.Events {
+		if e.Container == s.proxy.Name && e.Reason == "Killing" {
+			return Quote{e.Source, e.Last, s.show([]byte(e.Message))}
+		}
+	}
+	return Quote{}
+}
+
+// stays reports whether a run of the proxy had not ended at an instant for certain.
+func (v service) stays(at evidence.Time) bool {
+	if v.Running {
+		return !v.stops.At.Known() || at.Compare(v.stops.At) == evidence.Before
+	}
+	return at.Compare(v.Finished) == evidence.Before
+}
 
 // heldBy is when the first container began that the kubelet starts only when the proxy is ready: a
 // native sidecar with a startup probe holds all that comes after it.
@@ -124,9 +150,9 @@ func (s *subject) listened(at evidence.Time) (a answer, which int, because []Quo
 			return perhaps, i, []Quote{v.ready}
 		case v.Finished.Known() && at.Compare(v.Finished) == evidence.After:
 			a, which, because = no, i, []Quote{s.quote(v.Finished, s.proxy.Name+" "+runText(v.Run))}
-		case v.ready.At.Known() && at.Compare(v.ready.At) == evidence.After && (v.Running || at.Compare(v.Finished) == evidence.Before):
+		case v.ready.At.Known() && at.Compare(v.ready.At) == evidence.After && v.stays(at):
 			return yes, i, []Quote{v.ready}
-		case v.by.Known() && at.Compare(v.by) == evidence.After && (v.Running || at.Compare(v.Finished) == evidence.Before):
+		case v.by.Known() && at.Compare(v.by) == evidence.After && v.stays(at):
 			return yes, i, []Quote{v.why}
 		default:
 			a, which, because = perhaps, i, nil
