@@ -152,7 +152,7 @@ func shutdownRace(s *subject) (out []Finding) {
 func probeFails(s *subject) (out []Finding) {
 	for _, app := range s.apps {
 		status := statusOf(s.Object, app.Name)
-		if status == nil || status.Ready || status.State.Running == nil {
+		if status == nil || status.Ready || status.State.Running == nil || s.held(app.Name) {
 			continue
 		}
 		var q []Quote
@@ -178,6 +178,16 @@ func probeFails(s *subject) (out []Finding) {
 		out = append(out, f)
 	}
 	return out
+}
+
+// held reports whether a container waits in its command: its proxy runs and is not ready.
+func (s *subject) held(app string) bool {
+	e, waits := s.waits(app)
+	if !waits || e.By != startup.Gate {
+		return false
+	}
+	proxy := statusOf(s.Object, s.proxy.Name)
+	return proxy != nil && !proxy.Ready
 }
 
 // cut reports whether probes met a proxy that requires mutual TLS: a connection that is there, and is cut.

@@ -60,7 +60,12 @@ func readCapture(pod *corev1.Pod, proxy *evidence.Container) capturing {
 	}
 	if written >= 0 {
 		spec := pod.Spec.InitContainers[written]
-		c.vague = fromArguments(expanded(spec), set)
+		if words := expanded(spec); ownRules(words) {
+			c.vague = "rules of its own, by " + spec.Name
+			_ = set("istio-service-cidr", "*")
+		} else {
+			c.vague = fromArguments(words, set)
+		}
 	} else {
 		for _, a := range captureAnnotations {
 			if v, has := pod.Annotations[a.key]; has {
@@ -104,6 +109,12 @@ func handMade(pod *corev1.Pod, proxy *evidence.Container) capturing {
 		}
 	}
 	return capturing{none: fmt.Sprintf("%s captures nothing: applications call it by its own port", proxy.Name)}
+}
+
+// ownRules reports whether a command is a script that writes rules, which no flags describe.
+func ownRules(command []string) bool {
+	text := strings.ToLower(strings.Join(command, " "))
+	return slices.ContainsFunc([]string{"-j redirect", "-j tproxy", "redirect to :", "tproxy to :"}, func(rule string) bool { return strings.Contains(text, rule) })
 }
 
 // leavesOut reports whether the settings leave some destinations out.

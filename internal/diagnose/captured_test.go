@@ -17,6 +17,9 @@ func TestTakes(t *testing.T) {
 	classic := func(args ...string) *corev1.Pod {
 		return &corev1.Pod{Spec: corev1.PodSpec{InitContainers: []corev1.Container{{Name: "istio-init", Args: append([]string{"istio-iptables"}, args...)}}}}
 	}
+	script := func(text string) *corev1.Pod {
+		return &corev1.Pod{Spec: corev1.PodSpec{InitContainers: []corev1.Container{{Name: "istio-init", Command: []string{"sh", "-ec", text}}}}}
+	}
 	withEnv := func(pod *corev1.Pod, name, value string) *corev1.Pod {
 		pod.Spec.InitContainers[0].Env = []corev1.EnvVar{{Name: name, Value: value}}
 		return pod
@@ -40,6 +43,7 @@ func TestTakes(t *testing.T) {
 		"by a plugin of the node":           {cni(nil), destination{"10.96.12.9", 9090}, yes},
 		"by a plugin, left out":             {cni(map[string]string{"traffic.sidecar.istio.io/excludeOutboundIPRanges": "10.96.12.0/24"}), destination{"10.96.12.9", 9090}, no},
 		"a setting of the program alone":    {classic("--copy", "/outrider/bin/outrider-agent", "-i", "*", "--backend=nftables"), destination{"10.96.12.9", 9090}, yes},
+		"a script instead of the program":   {script("iptables -t nat -A OUTPUT -p tcp -j REDIRECT --to-ports 15001"), destination{"10.96.12.9", 9090}, perhaps},
 		"an unknown setting":                {classic("-i", "*", "--what", "x"), destination{"10.96.12.9", 9090}, perhaps},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -8,13 +8,16 @@ import (
 
 // What decides between a race and something else.
 func TestEveryMutantIsNoticed(t *testing.T) {
-	mutants.Run(t, "TestIncidents|TestReplay|TestOrderBroken|TestTakes|TestUnnamedDestinationIsUndecided", map[string]mutants.Mutant{
+	mutants.Run(t, "TestIncidents|TestReplay|TestOrderBroken|TestTakes|TestUnnamedDestinationIsUndecided|TestGatesAreNoCallers|TestBareEnvoy|TestSlowStart", map[string]mutants.Mutant{
 		"what the capture leaves out is a race":        {File: "race.go", From: `takes == no || s.capture.parks`, To: `s.capture.parks`},
 		"a call of a ready proxy is a race":            {File: "race.go", From: `listens == yes || which < 0 || s.diedBefore(which, y.at)`, To: `which < 0 || s.diedBefore(which, y.at)`},
 		"within the clocks' error it is sure":          {File: "race.go", From: `run.ready.At.Known() || takes == perhaps`, To: `false`},
 		"what recurs is a race":                        {File: "race.go", From: `recurs`, In: `recurs {`, To: `false`},
 		"loopback is captured":                         {File: "captured.go", From: `d.loopback()`, In: `case d.loopback():`, To: `false`},
-		"the proxy's own word is not heard":            {File: "serving.go", From: `v.ready.At.Known() && at.Compare(v.ready.At) == evidence.After && (v.Running || at.Compare(v.Finished) == evidence.Before)`, To: `false`},
+		"the proxy's own word is not heard":            {File: "serving.go", From: `v.ready.At.Known() && at.Compare(v.ready.At) == evidence.After && v.stays(at)`, To: `false`},
+		"a gate's own lines are calls":                 {File: "symptom.go", From: `bytes.Contains(h.Line.Text, []byte(contract.GateSays))`, To: `false`},
+		"a proxy that was told to stop stays":          {File: "calls.go", From: `last.stops.At.Known() && s.proxy.Kind == startup.Plain`, To: `false`},
+		"a restart does not hide the first start":      {File: "slow.go", From: `start.AtMost`, To: `false`},
 		"long after the proxy's start it is sure":      {File: "race.go", From: `s.late(y.at, run)`, To: `false`},
 		"what may be left out is sure":                 {File: "race.go", From: `!s.capture.leavesOut()`, To: `true`},
 		"a hold that is not there is no cause":         {File: "race.go", From: `held`, In: "case held:", To: `false`},

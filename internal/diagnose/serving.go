@@ -23,7 +23,7 @@ var proxyTexts = []evidence.Pattern{
 	{Name: "no-control-plane", Any: []string{"config stream to xds-grpc closed", "streamaggregatedresources gRPC config stream", "deltaaggregatedresources grpc config stream", "connection error: desc", "failed to connect to upstream", "the control plane is not reachable", "is not reached: ", "failed to resolve control plane", "could not connect to the control plane"}},
 	{Name: "no-certificate", Any: []string{"failed to warm certificate", "failed to sign csr", "failed to get secret", "ca client error", "failed to generate workload certificate", "token is expired", "certificate signed by unknown authority", "failed to obtain identity", "no certificate"}},
 	{Name: "rejected", Any: []string{"rejected: error adding", "grpc config for", "delta config for"}, Only: func(line []byte) bool { return strings.Contains(string(line), "rejected") }},
-	{Name: "stops", Any: []string{"received signal, draining", "agent draining proxy", "terminating proxy", "received sigterm", "caught sigterm", "epoch 0 exited", "signal received, shutting down", "shutting down gracefully"}},
+	{Name: "stops", Any: []string{"received signal, draining", "agent draining proxy", "terminating proxy", "received sigterm", "caught sigterm", "caught envoy_sigterm", "epoch 0 exited", "signal received, shutting down", "shutting down gracefully"}},
 	{Name: "crash", Any: []string{"caught segmentation fault", "caught aborted", "panic:", "assert failure", "std::bad_alloc"}},
 }
 
@@ -83,7 +83,7 @@ func (s *subject) readServing() {
 			v.by, v.why = s.heldBy()
 		}
 		if r.Running {
-			v.stops = s.stopping()
+			v.stops = s.stopping(r.Number)
 		}
 		s.serving = append(s.serving, v)
 	}
@@ -93,7 +93,7 @@ func isWorkers(text string) bool { return strings.Contains(text, "starting worke
 
 // stopping is when the kubelet began to stop the proxy of a pod that is being deleted. The pod's status
 // has the end of a container only when all have ended (found on a kubelet of 1.34).
-func (s *subject) stopping() Quote {
+func (s *subject) stopping(run int) Quote {
 	if s.Object.DeletionTimestamp == nil {
 		return Quote{}
 	}
@@ -101,6 +101,9 @@ func (s *subject) stopping() Quote {
 		if e.Container == s.proxy.Name && e.Reason == "Killing" {
 			return Quote{e.Source, e.Last, s.show([]byte(e.Message))}
 		}
+	}
+	if said := s.known.in(run, "stops"); len(said) > 0 {
+		return said[0]
 	}
 	return Quote{}
 }
