@@ -87,6 +87,8 @@ const (
 	ServingFlag = "--serving-certificate"
 	// RouteStatusLease is held by the replica that writes the status of routes.
 	RouteStatusLease = "outrider-route-status"
+	// DiagnosisLease is held by the replica that diagnoses pods.
+	DiagnosisLease = "outrider-diagnosis"
 	// AuthoritySecretEnv is the variable of outriderd's containers with that Secret's name, or
 	// another one's.
 	AuthoritySecretEnv = "OUTRIDER_CA_SECRET"

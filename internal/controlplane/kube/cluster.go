@@ -113,6 +113,17 @@ func (h withoutElections) Handle(ctx context.Context, r slog.Record) error {
 // Server is the API server's address.
 func (c *Cluster) Server() string { return c.server }
 
+// Core is the client of the built-in kinds.
+func (c *Cluster) Core() kubernetes.Interface { return c.core }
+
+// Note records the result of an operation, which is among [Cluster.Trouble] while it fails.
+func (c *Cluster) Note(tried string, err error) {
+	if err != nil {
+		err = explain(tried, err)
+	}
+	c.trouble.note(tried, err)
+}
+
 // explain adds what was tried, and what helps if the API server forbids it; its own error
 // names the permission.
 func explain(tried string, err error) error {

@@ -2,10 +2,7 @@ package kube
 
 import (
 	"context"
-	"crypto/rand"
-	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -18,8 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/leaderelection"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -40,7 +35,7 @@ type RouteStatus struct {
 	source    Meshes
 	kinds     []kind
 
-	lease, renew, retry time.Duration // of the election
+	leaseTimes
 
 	mu     sync.Mutex
 	routes map[mesh.Key]*routeObject
@@ -66,7 +61,7 @@ type Meshes interface {
 // RouteStatus returns a writer for a control plane in a namespace, of the mesh of s; skip is that
 // of [Cluster.Source].
 func (c *Cluster) RouteStatus(namespace string, s Meshes, skip ...string) *RouteStatus {
-	w := &RouteStatus{cluster: c, namespace: namespace, source: s, lease: 15 * time.Second, renew: 10 * time.Second, retry: 2 * time.Second}
+	w := &RouteStatus{cluster: c, namespace: namespace, source: s, leaseTimes: usualLease}
 	for resource, name := range map[string]mesh.Kind{"httproutes": mesh.KindRoute, "grpcroutes": "GRPCRoute"} { // any order: each is followed by itself
 		if slices.Contains(skip, "httproutes") || resource == "grpcroutes" && slices.Contains(skip, skipIgnored) {
 			continue
@@ -91,68 +86,7 @@ func (w *RouteStatus) Run(ctx context.Context) error {
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	host, err := os.Hostname()
-	if err != nil {
-		host = "outriderd"
-	}
-	lock := &resourcelock.LeaseLock{
-		LeaseMeta:  metav1.ObjectMeta{Namespace: w.namespace, Name: contract.RouteStatusLease},
-		Client:     w.cluster.core.CoordinationV1(),
-		LockConfig: resourcelock.ResourceLockConfig{Identity: host + "-" + rand.Text()[:8]},
-		Labels:     madeHere,
-	}
-	for ctx.Err() == nil {
-		ended := make(chan struct{})
-		elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-			Lock: &notedLock{lock, w.cluster}, LeaseDuration: w.lease, RenewDeadline: w.renew, RetryPeriod: w.retry, ReleaseOnCancel: true, Name: contract.RouteStatusLease,
-			Callbacks: leaderelection.LeaderCallbacks{
-				OnStartedLeading: func(ctx context.Context) { defer close(ended); w.lead(ctx) },
-				OnStoppedLeading: func() {},
-			},
-		})
-		if err != nil {
-			return err
-		}
-		elector.Run(ctx) // returns when the Lease is lost, or ctx ends
-		select {
-		case <-ended: // so that there is one of these at a time
-		case <-ctx.Done():
-		}
-	}
-	return ctx.Err()
-}
-
-// A notedLock notes what the API server refuses. Another replica that is first is no trouble.
-type notedLock struct {
-	resourcelock.Interface
-	cluster *Cluster
-}
-
-func (l *notedLock) note(err error) error {
-	const tried = "holding the Lease " + contract.RouteStatusLease
-	switch {
-	case err == nil || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err):
-		l.cluster.trouble.note(tried, nil)
-	case !errors.Is(err, context.Canceled):
-		l.cluster.trouble.note(tried, explain(tried, err))
-	}
-	return err
-}
-
-// Get reads the Lease.
-func (l *notedLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
-	r, raw, err := l.Interface.Get(ctx)
-	return r, raw, l.note(err)
-}
-
-// Create makes it.
-func (l *notedLock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
-	return l.note(l.Interface.Create(ctx, r))
-}
-
-// Update takes, renews or releases it.
-func (l *notedLock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
-	return l.note(l.Interface.Update(ctx, r))
+	return w.cluster.lead(ctx, w.namespace, contract.RouteStatusLease, w.leaseTimes, w.lead)
 }
 
 var routesResource = schema.GroupVersionResource{Group: gatewayv1.GroupName, Version: customVersion, Resource: "httproutes"}

@@ -1,0 +1,93 @@
+package kube
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"os"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+// leaseTimes are those of an election: how long a Lease is valid, how long its holder tries to
+// renew it, and how long a replica waits between two attempts.
+type leaseTimes struct{ lease, renew, retry time.Duration }
+
+var usualLease = leaseTimes{lease: 15 * time.Second, renew: 10 * time.Second, retry: 2 * time.Second}
+
+// Lead calls lead while this replica holds the Lease of that name, until ctx ends. Then the Lease
+// is released. The context of lead ends when the Lease is lost; lead is then called again once this
+// replica holds it again, never twice at a time.
+func (c *Cluster) Lead(ctx context.Context, namespace, name string, lead func(context.Context)) error {
+	return c.lead(ctx, namespace, name, usualLease, lead)
+}
+
+func (c *Cluster) lead(ctx context.Context, namespace, name string, times leaseTimes, lead func(context.Context)) error {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "outriderd"
+	}
+	lock := &resourcelock.LeaseLock{
+		LeaseMeta:  metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Client:     c.core.CoordinationV1(),
+		LockConfig: resourcelock.ResourceLockConfig{Identity: host + "-" + rand.Text()[:8]},
+		Labels:     madeHere,
+	}
+	for ctx.Err() == nil {
+		ended := make(chan struct{})
+		elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+			Lock: &notedLock{lock, c, name}, LeaseDuration: times.lease, RenewDeadline: times.renew, RetryPeriod: times.retry, ReleaseOnCancel: true, Name: name,
+			Callbacks: leaderelection.LeaderCallbacks{
+				OnStartedLeading: func(ctx context.Context) { defer close(ended); lead(ctx) },
+				OnStoppedLeading: func() {},
+			},
+		})
+		if err != nil {
+			return err
+		}
+		elector.Run(ctx) // returns when the Lease is lost, or ctx ends
+		select {
+		case <-ended: // so that there is one of these at a time
+		case <-ctx.Done():
+		}
+	}
+	return ctx.Err()
+}
+
+// A notedLock notes what the API server refuses. Another replica that is first is no trouble.
+type notedLock struct {
+	resourcelock.Interface
+	cluster *Cluster
+	name    string
+}
+
+func (l *notedLock) note(err error) error {
+	tried := "holding the Lease " + l.name
+	switch {
+	case err == nil || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err):
+		l.cluster.Note(tried, nil)
+	case !errors.Is(err, context.Canceled):
+		l.cluster.Note(tried, err)
+	}
+	return err
+}
+
+// Get reads the Lease.
+func (l *notedLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	r, raw, err := l.Interface.Get(ctx)
+	return r, raw, l.note(err)
+}
+
+// Create makes it.
+func (l *notedLock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	return l.note(l.Interface.Create(ctx, r))
+}
+
+// Update takes, renews or releases it.
+func (l *notedLock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	return l.note(l.Interface.Update(ctx, r))
+}
