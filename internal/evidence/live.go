@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
@@ -36,6 +37,10 @@ type Wanted struct {
 	Namespace string   // empty: all, for a Selector or for no Names
 	Names     []string // POD, deploy/NAME, job/NAME, sts/NAME, ds/NAME, rs/NAME, cronjob/NAME; none: all pods
 	Selector  string
+
+	// OwnEvents leaves out the events of other objects, such as owners: of a namespace with many of
+	// them only those of the pods are read.
+	OwnEvents bool
 
 	Pods     int           // default 1,000
 	Since    time.Time     // older lines are not read; zero: all
@@ -276,29 +281,34 @@ func (l *live) readOwners(ctx context.Context, pods []corev1.Pod) {
 	}
 }
 
-// readEvents reads the events of the namespaces of the pods; of a single pod, its own and its
-// namespace's others: those of owners are among them.
+// readEvents reads the events of the namespaces of the pods: those of owners are among them. With
+// OwnEvents it reads those of each pod.
 func (l *live) readEvents(ctx context.Context, pods []corev1.Pod) {
-	var namespaces []string
+	type wanted struct{ namespace, fields string }
+	var all []wanted
 	for _, p := range pods {
-		if !slices.Contains(namespaces, p.Namespace) {
-			namespaces = append(namespaces, p.Namespace)
+		w := wanted{namespace: p.Namespace}
+		if l.OwnEvents {
+			w.fields = fields.Set{"involvedObject.kind": "Pod", "involvedObject.name": p.Name}.String()
+		}
+		if !slices.Contains(all, w) {
+			all = append(all, w)
 		}
 	}
-	for _, n := range namespaces {
+	for _, w := range all {
 		l.request(ctx, func(ctx context.Context) {
-			o := metav1.ListOptions{Limit: 500}
+			o := metav1.ListOptions{Limit: 500, FieldSelector: w.fields}
 			for range 40 { // 20,000 events
-				page, err := l.Core.CoreV1().Events(n).List(ctx, o)
+				page, err := l.Core.CoreV1().Events(w.namespace).List(ctx, o)
 				if err != nil {
 					l.mu.Lock()
 					defer l.mu.Unlock()
-					l.noEvents = append(l.noEvents, Missing{FromEvent, "events of namespace " + n, reason(err)})
+					l.noEvents = append(l.noEvents, Missing{FromEvent, "events of namespace " + w.namespace, reason(err)})
 					return
 				}
 				l.mu.Lock()
 				for i := range page.Items {
-					l.event(Source{Kind: FromEvent, File: "kubectl get events -n " + n}, &page.Items[i])
+					l.event(Source{Kind: FromEvent, File: "kubectl get events -n " + w.namespace}, &page.Items[i])
 				}
 				l.mu.Unlock()
 				if o.Continue = page.Continue; o.Continue == "" {
@@ -363,7 +373,7 @@ func (l *live) readLog(ctx context.Context, p *Pod, container string, previous b
 	l.bundle.logs = append(l.bundle.logs, placedLog{Log: log, name: name{namespace: namespace, pod: pod, uid: string(p.Object.UID), container: container, previous: previous, run: run}})
 }
 
-// limited notes that a log has reached its limit.
+// limited ends a log at its limit, and notes that.
 type limited struct {
 	io.ReadCloser
 	log  *Log
@@ -371,7 +381,10 @@ type limited struct {
 }
 
 func (l *limited) Read(p []byte) (int, error) {
-	n, err := l.ReadCloser.Read(p)
+	if l.left <= 0 { // the API server has a limit of its own, which is a request
+		return 0, io.EOF
+	}
+	n, err := l.ReadCloser.Read(p[:min(int64(len(p)), l.left)])
 	if l.left -= int64(n); l.left <= 0 {
 		l.log.Truncated = true
 	}
