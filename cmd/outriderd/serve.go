@@ -17,6 +17,7 @@ import (
 	"outrider.dev/internal/contract"
 	"outrider.dev/internal/controlplane"
 	"outrider.dev/internal/controlplane/ca"
+	"outrider.dev/internal/controlplane/diagnoser"
 	"outrider.dev/internal/image/lookup"
 	"outrider.dev/internal/mesh"
 )
@@ -132,6 +133,8 @@ cert-manager's istio-csr, and outriderd signs none.`,
 	f.StringVar(&o.Mesh.Domain, "domain", mesh.DefaultDomain, "DNS domain of services")
 	f.StringSliceVar(&o.SkipKinds, "skip-kind", nil, "kind that is not read in the cluster, so that no permission for it is needed: httproutes, peerauthentications, hosts, or ignored, the kinds of other meshes that are only reported; may be repeated")
 	f.StringSliceVar(&networks, "network", nil, "network of services and pods; may be repeated (default: the private networks)")
+	f.BoolVar(&o.Diagnose, "diagnose", false, "with a cluster, diagnose injected pods that restart or are slow to get ready: an Event on the pod says the cause, and outriderd_diagnoses_total counts it; one replica does it")
+	f.DurationVar(&o.SlowStart, "slow-start", diagnoser.DefaultSlow, "with --diagnose, how long after it has a node a pod may take to get ready")
 	f.DurationVar(&o.Life, "certificate-life", 24*time.Hour, "lifetime of certificates, unless the agent requests one (SECRET_TTL), and of the control plane's own")
 	f.DurationVar(&o.MaxLife, "max-certificate-life", 0, "the longest lifetime that an agent may request (default 24h, or --certificate-life if that is longer)")
 	f.DurationVar(&o.ConnectionAge, "max-connection-age", controlplane.DefaultConnectionAge, "after which time, more or less a tenth, a proxy must connect again")

@@ -8,6 +8,7 @@ import (
 	"outrider.dev/internal/contract"
 	"outrider.dev/internal/controlplane/ca"
 	"outrider.dev/internal/controlplane/conns"
+	"outrider.dev/internal/controlplane/diagnoser"
 	"outrider.dev/internal/controlplane/kube"
 	"outrider.dev/internal/controlplane/webhook"
 	"outrider.dev/internal/pod/inject"
@@ -68,6 +69,13 @@ func (p *plane) followTrustBundle(ctx context.Context) error {
 		if !wait(ctx, changed) {
 			return ctx.Err()
 		}
+	}
+}
+
+// openDiagnoser makes what diagnoses pods, if it is wanted.
+func (p *plane) openDiagnoser() {
+	if p.o.Diagnose {
+		p.diagnoser = diagnoser.New(diagnoser.Options{Core: p.cluster.Core(), Slow: p.o.SlowStart, Instance: p.o.Replica, Log: p.o.Log, Note: p.cluster.Note})
 	}
 }
 
@@ -139,6 +147,11 @@ func (p *plane) serveCluster(ctx context.Context, g *run.Group) {
 	}
 	if source, ok := p.mesh.(*kube.Source); ok {
 		add(p.cluster.RouteStatus(p.o.Namespace, source, p.o.SkipKinds...).Run)
+	}
+	if p.diagnoser != nil {
+		add(func(ctx context.Context) error {
+			return p.cluster.Lead(ctx, p.o.Namespace, contract.DiagnosisLease, p.diagnoser.Run)
+		})
 	}
 	name := p.webhookConfiguration()
 	if name != "" {

@@ -81,6 +81,11 @@ type Options struct {
 	// [DefaultConnectionAge].
 	ConnectionAge time.Duration
 
+	// Diagnose writes Events on injected pods of Cluster that restart, or that are not ready after
+	// SlowStart: see package diagnoser. One replica does it, the holder of a Lease in Namespace.
+	Diagnose  bool
+	SlowStart time.Duration // default [diagnoser.DefaultSlow]
+
 	Injection Injection // at the webhook
 	// WebhookConfiguration of Cluster whose certificates are kept current; default: that
 	// of the injection's revision; "off": none.

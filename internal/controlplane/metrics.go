@@ -30,6 +30,8 @@ var (
 
 	unenforced = prometheus.NewDesc("outriderd_mesh_unenforced", "Objects that forbid something and are of a kind that is not supported, by kind.", []string{"kind"}, nil)
 
+	diagnoses = prometheus.NewDesc("outriderd_diagnoses_total", "Diagnoses of injected pods that restarted or are slow to get ready, by cause: a code of outrider explain, or undecided.", []string{"cause"}, nil)
+
 	connections = prometheus.NewDesc("outriderd_connections", "Connections that are open, with and without a certificate of the mesh.", []string{"identity"}, nil)
 	refused     = prometheus.NewDesc("outriderd_connections_refused_total", "Connections that were closed: too many in a short time from one address (rate), too many without a certificate, before the handshake or after it (anonymous), without a valid TLS handshake in time (handshake), too many of one identity at one address (client), too many calls of one (calls), too many bytes without an identity (bytes), by the client before its turn (gone).", []string{"reason"}, nil)
 
@@ -101,6 +103,11 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	}
 	if m.p.cluster != nil {
 		number(troubles, prometheus.GaugeValue, float64(len(m.p.cluster.Trouble())))
+	}
+	if m.p.diagnoser != nil {
+		for code, n := range m.p.diagnoser.Counts() { // any order: metrics are sorted
+			out <- prometheus.MustNewConstMetric(diagnoses, prometheus.CounterValue, float64(n), code)
+		}
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"outrider.dev/internal/contract"
 	"outrider.dev/internal/controlplane/ca"
 	"outrider.dev/internal/controlplane/conns"
+	"outrider.dev/internal/controlplane/diagnoser"
 	"outrider.dev/internal/controlplane/webhook"
 	"outrider.dev/internal/mesh"
 	"outrider.dev/internal/pod/inject"
@@ -41,7 +42,8 @@ type plane struct {
 	secure, plain       port
 	tls                 *tls.Config // of secure
 
-	trimmer *trimmer
+	trimmer   *trimmer
+	diagnoser *diagnoser.Diagnoser // nil: pods are not diagnosed
 
 	webhook *webhook.Webhook // nil without its port
 	reviews *http.Server
@@ -68,6 +70,7 @@ func open(ctx context.Context, o Options) (*plane, error) {
 	if err := p.openSource(ctx); err != nil {
 		return nil, err
 	}
+	p.openDiagnoser()
 	if !o.inSecret() {
 		return p, p.openAuthority(ctx)
 	}
@@ -90,6 +93,8 @@ func prepareState(o Options) error {
 		return &OptionError{"ServingSecret", errors.New("another authority signs, so that there is no Secret with ours")}
 	case o.RootsFrom != "" && o.ServingSecret == "":
 		return &OptionError{"RootsFrom", errors.New("the roots are read with the Secret of the control plane's certificate")}
+	case o.Diagnose && o.Cluster == nil:
+		return &OptionError{"Diagnose", errors.New("pods are diagnosed in a cluster: want --source=kubernetes, or --kubernetes=on")}
 	case o.inSecret():
 		return nil
 	case o.State == "":
