@@ -191,6 +191,40 @@ func TestPermissionsGoWithTheirFeatures(t *testing.T) {
 	}
 }
 
+// Diagnosis is off by default. It needs a role of its own, and a name in the rule of the Leases.
+func TestPermissionsOfDiagnosis(t *testing.T) {
+	for text, leases := range map[string]string{"": "outrider-route-status,outrider-diagnosis", ", gatewayRoutes: false": "outrider-diagnosis"} { // any order: each is a case
+		off, on := objects(t, values(t, "features: {diagnosis: false"+text+"}")), objects(t, values(t, "features: {diagnosis: true"+text+"}\nserve: {slowStart: 45s}"))
+		before := rules(off)
+		var added []string
+		for _, rule := range rules(on) {
+			if !slices.Contains(before, rule) && (!strings.Contains(rule, "leases") || strings.Contains(rule, "outrider-diagnosis")) {
+				added = append(added, rule)
+			}
+		}
+		want := []string{"cluster: create events", "cluster: get events", "cluster: get pods", "cluster: get pods/log", "cluster: list events", "cluster: patch events",
+			"namespace: get leases " + leases, "namespace: update leases " + leases}
+		if d := cmp.Diff(want, added); d != "" {
+			t.Errorf("(-want +added):\n%s", d)
+		}
+		if !slices.Contains(rules(on), "namespace: create leases") {
+			t.Error("no Lease may be made")
+		}
+		if b := get[*rbac.ClusterRoleBinding](t, on, "ClusterRoleBinding/outriderd-diagnosis"); b.RoleRef.Name != "outriderd-diagnosis" || off["ClusterRole/outriderd-diagnosis"] != nil {
+			t.Errorf("%+v", b)
+		}
+		args := func(all map[string]runtime.Object) []string {
+			return get[*appsv1.Deployment](t, all, "Deployment/outriderd").Spec.Template.Spec.Containers[0].Args
+		}
+		if !slices.Contains(args(on), "--diagnose") || !slices.Contains(args(on), "--slow-start=45s") || strings.Contains(fmt.Sprint(args(off)), "--diagnose") {
+			t.Errorf("%q, off %q", args(on), args(off))
+		}
+	}
+	if d := cmp.Diff(rules(objects(t, values(t, "features: {diagnosis: false}"))), rules(objects(t, nil))); d != "" {
+		t.Errorf("it is on by default (-off +default):\n%s", d)
+	}
+}
+
 // Each ignored kind may be read.
 func TestRoleHasIgnoredKinds(t *testing.T) {
 	all := strings.Join(rules(objects(t, nil)), "\n") + "\n"
@@ -327,7 +361,7 @@ func TestFlagsExist(t *testing.T) {
 		t.Fatalf("%v: %s", err, help)
 	}
 	for _, text := range []string{
-		"{}", "revision: canary", "features: {injection: false, hosts: false}",
+		"{}", "revision: canary", "features: {injection: false, hosts: false, diagnosis: true}",
 		"authority: {maxCertificateLife: 48h, rootSpread: 1h}\nmeshConfig: {trustDomain: a}\nserve: {networks: ['10.0.0.0/8'], names: [a], resolveImages: true}",
 	} {
 		for _, arg := range deployment(t, values(t, text)).Spec.Template.Spec.Containers[0].Args[1:] {

@@ -243,6 +243,7 @@ func TestBadValuesAreRefused(t *testing.T) {
 		"authority: {certificateLife: a day}":                          "/authority/certificateLife",
 		"authority: {secret: mine}":                                    "'secret' not allowed",
 		"serve: {networks: [10.0.0.0]}":                                "/serve/networks/0",
+		"serve: {slowStart: soon}":                                     "/serve/slowStart",
 		"serve: {push: half}":                                          "/serve/push",
 		"features: {host: false}":                                      "'host' not allowed",
 		"monitoring: {serviceMonitor: {interval: often}}":              "/monitoring/serviceMonitor/interval",
