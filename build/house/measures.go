@@ -47,7 +47,7 @@ var measures = []measure{
 	// API server's own validation of what is injected, and what it found; 12,000 with what an
 	// operator needs: the chart's tests, install, check and upgrade, and an authority of replicas; 10,000 with the way back (uninject,
 	// rotate, bug-report), what describes a running mesh, images and releases.
-	{"lines of Go, code and tests", 200000, lines("")},
+	{"lines of Go, code and tests", 203000, lines("")},
 }
 
 // linked counts what the binary in every pod links.

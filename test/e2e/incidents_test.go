@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -214,6 +215,8 @@ func shutdownRace(r *run) *world.Pod {
 	grace := int64(60)
 	p := r.webhook(awesome("plain", "incident-shutdown", command("serve", "--call=http://server.shop/", "--stop=50s"), captured(), func(p *corev1.Pod) {
 		p.Spec.TerminationGracePeriodSeconds = &grace
+		slices.Reverse(p.Spec.Containers) // the proxy first, and a while before the application
+		p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 3}}}
 	}))
 	r.ready(p)
 	r.emitted(p, "app", "called", 1)

@@ -278,7 +278,7 @@ func (d *Diagnoser) diagnose(ctx context.Context, r *record, p *progress, again 
 	if pod.Object.UID != r.uid { // another one of that name
 		return nil
 	}
-	report, err := judge(ctx, pod)
+	report, err := judge(ctx, pod, d.o.Slow)
 	if err != nil || report.Verdict == diagnose.Undecided && again {
 		return err
 	}
@@ -303,11 +303,11 @@ func (d *Diagnoser) diagnose(ctx context.Context, r *record, p *progress, again 
 
 // judge is [diagnose.Diagnose]. The evidence is what workloads write: a panic by some of it, which
 // would be a bug there, must not end the control plane of all others.
-func judge(ctx context.Context, pod *evidence.Pod) (r diagnose.Report, err error) {
+func judge(ctx context.Context, pod *evidence.Pod, slow time.Duration) (r diagnose.Report, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("diagnosing pod %s: panic: %v\n%s", pod.Name(), p, debug.Stack())
 		}
 	}()
-	return diagnose.Diagnose(ctx, pod, diagnose.Options{})
+	return diagnose.Diagnose(ctx, pod, diagnose.Options{Slow: slow})
 }

@@ -437,7 +437,7 @@ func TestCauses(t *testing.T) {
 
 // A panic while a pod's evidence is judged is an error of that pod.
 func TestAPanicIsAnError(t *testing.T) {
-	if _, err := judge(t.Context(), &evidence.Pod{Object: pod("app"), Containers: []*evidence.Container{nil}}); err == nil || !strings.Contains(err.Error(), "panic") {
+	if _, err := judge(t.Context(), &evidence.Pod{Object: pod("app"), Containers: []*evidence.Container{nil}}, 0); err == nil || !strings.Contains(err.Error(), "panic") {
 		t.Errorf("error %v", err)
 	}
 }
