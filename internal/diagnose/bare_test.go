@@ -31,6 +31,10 @@ func TestBareEnvoy(t *testing.T) {
 			deleted: `, "deletionTimestamp": "2026-03-02T10:05:40Z"`, ready: "true", app: refusedLater,
 			proxy: workers + "2026-03-02T10:05:10.100Z [warning][main] caught ENVOY_SIGTERM\n", want: "found dependency-down",
 		},
+		"nothing says when it was ready, and it is no race of its start": {
+			deleted: `, "deletionTimestamp": "2026-03-02T10:05:30Z"`, ready: "true", app: refusedLater,
+			proxy: "2026-03-02T10:05:00.100Z [warning][main] caught ENVOY_SIGTERM\n", want: "found shutdown-race",
+		},
 		"its workers start although its listeners were rejected": {
 			ready: "false", app: "2026-03-02T10:00:02.600Z up\n",
 			proxy: "2026-03-02T10:00:02.400Z [warning][config] Filesystem config update rejected: Error adding/updating listener(s) in: no filter chains specified\n" + workers, want: "found configuration-rejected",

@@ -115,7 +115,7 @@ func (s *subject) judge(app *evidence.Container, y symptom) (Finding, bool) {
 	}
 	assumed := s.placed(app, &y)
 	listens, which, because := s.listened(y.at)
-	if listens == yes || which < 0 || s.diedBefore(which, y.at) {
+	if listens == yes || which < 0 || s.diedBefore(which, y.at) || !s.serving[which].stays(y.at) && s.serving[which].Running {
 		return Finding{}, false
 	}
 	f := Finding{

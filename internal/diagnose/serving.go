@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"outrider.dev/internal/evidence"
 	"outrider.dev/startup"
 )
@@ -84,6 +86,9 @@ func (s *subject) readServing() {
 		}
 		if r.Running {
 			v.stops = s.stopping(r.Number)
+			if !v.by.Known() {
+				v.by, v.why = s.readyBy(r)
+			}
 		}
 		s.serving = append(s.serving, v)
 	}
@@ -114,6 +119,16 @@ func (v service) stays(at evidence.Time) bool {
 		return !v.stops.At.Known() || at.Compare(v.stops.At) == evidence.Before
 	}
 	return at.Compare(v.Finished) == evidence.Before
+}
+
+// readyBy is when the pod was ready, which takes that the readiness probe of its proxy succeeds.
+func (s *subject) readyBy(r evidence.Run) (evidence.Time, Quote) {
+	spec, status := specOf(s.Object, s.proxy.Name), statusOf(s.Object, s.proxy.Name)
+	ready := s.condition(corev1.PodReady, evidence.NodeClock)
+	if spec == nil || spec.ReadinessProbe == nil || status == nil || !status.Ready || ready.Compare(r.Started) != evidence.After {
+		return evidence.Time{}, Quote{}
+	}
+	return ready, s.quote(ready, "the pod is ready, and so "+s.proxy.Name+" is")
 }
 
 // heldBy is when the first container began that the kubelet starts only when the proxy is ready: a
