@@ -213,7 +213,7 @@ func imageMissing(r *run) *world.Pod {
 // has the end of the proxy only when all containers have ended.
 func shutdownRace(r *run) *world.Pod {
 	grace := int64(60)
-	p := r.webhook(awesome("plain", "incident-shutdown", command("serve", "--call=http://server.shop/", "--stop=50s"), captured(), func(p *corev1.Pod) {
+	p := r.webhook(awesome("plain", "incident-shutdown", command("serve", "--call=http://server.shop/", "--every=500ms", "--stop=50s"), captured(), func(p *corev1.Pod) {
 		p.Spec.TerminationGracePeriodSeconds = &grace
 		slices.Reverse(p.Spec.Containers) // the proxy first, and a while before the application
 		p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 3}}}
@@ -221,7 +221,7 @@ func shutdownRace(r *run) *world.Pod {
 	r.ready(p)
 	r.emitted(p, "app", "called", 1)
 	r.must(p.StartDelete(r.Context()))
-	r.emitted(p, "app", "failure", 2)
+	r.emitted(p, "app", "failure", 5)
 	return p
 }
 
