@@ -112,6 +112,12 @@ type replica struct {
 // replica starts one that uses a Secret, as outriderd and as edit has it.
 func (w world) replica(t *testing.T, secret string, edit ...func(*api.Cluster, *api.AuthInfo)) *replica {
 	t.Helper()
+	return w.replicaWith(t, secret, func(*controlplane.Options) {}, edit...)
+}
+
+// replicaWith starts one with other options.
+func (w world) replicaWith(t *testing.T, secret string, set func(*controlplane.Options), edit ...func(*api.Cluster, *api.AuthInfo)) *replica {
+	t.Helper()
 	as := func(c *api.Cluster, a *api.AuthInfo) {
 		for _, e := range append(edit, outriderd) {
 			e(c, a)
@@ -125,6 +131,7 @@ func (w world) replica(t *testing.T, secret string, edit ...func(*api.Cluster, *
 		Cluster: w.connect(t, r.log, as), CASecret: secret, Names: []string{"127.0.0.1"}, Log: r.log.log(), RootSpread: 2 * time.Second,
 		Listen: "127.0.0.1:0", HTTP: r.web, WebhookConfiguration: "off", Ready: func(a controlplane.Addresses) { r.ready <- a },
 	}
+	set(&o)
 	running(t, func(ctx context.Context) error {
 		err := controlplane.Run(ctx, o)
 		if err != nil {

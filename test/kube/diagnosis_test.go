@@ -1,0 +1,111 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"outrider.dev/internal/contract"
+	"outrider.dev/internal/controlplane"
+	"outrider.dev/test/chart"
+)
+
+// Of two replicas with the chart's permissions one diagnoses: a restart and a slow start get an Event
+// each, which a further restart counts up, and the metric has the cause. When the one is gone the
+// other goes on, and writes nothing again. A replica without --diagnose has no such metric.
+//
+// The pods have no node: their status is what the test writes, and decides the cause.
+func TestDiagnosesAreEvents(t *testing.T) {
+	w := enterWorld(t)
+	text, err := chart.Manifest("features: {diagnosis: true}", "Deployment", "PodDisruptionBudget", "MutatingWebhookConfiguration")
+	must(t, err)
+	apply(t, text)
+	w.withoutAuthority(t)
+	w.CoordinationV1().Leases(own).Delete(t.Context(), contract.DiagnosisLease, metav1.DeleteOptions{})
+	t.Cleanup(func() {
+		w.RbacV1().ClusterRoleBindings().Delete(context.Background(), "outriderd-diagnosis", metav1.DeleteOptions{})
+		w.RbacV1().ClusterRoles().Delete(context.Background(), "outriderd-diagnosis", metav1.DeleteOptions{})
+	})
+	w.namespace(t, "diagnosed", nil)
+	diagnoses := func(o *controlplane.Options) { o.Diagnose, o.SlowStart = true, time.Second }
+	lines := []*line{newLine(t, w), newLine(t, w)}
+	all := []*replica{w.replicaWith(t, contract.AuthoritySecret, diagnoses, lines[0].through).serves(t), w.replicaWith(t, contract.AuthoritySecret, diagnoses, lines[1].through).serves(t)}
+	without := w.replica(t, contract.AuthoritySecret).serves(t)
+
+	w.unscheduled(t, "slow")
+	w.unscheduled(t, "restarts")
+	w.status(t, "slow", `"phase":"Pending","conditions":[%s,{"type":"Ready","status":"False"}],"containerStatuses":[{"name":"app","image":"none","imageID":"","ready":false,"restartCount":0,"state":{"waiting":{"reason":"ImagePullBackOff","message":"not found"}}}]`)
+	restarted := func(n int) {
+		w.status(t, "restarts", fmt.Sprintf(`"phase":"Running","conditions":[%%s,{"type":"Ready","status":"True"}],"containerStatuses":[{"name":"app","image":"none","imageID":"","ready":true,"restartCount":%d,"state":{"running":{"startedAt":"%[2]s"}},"lastState":{"terminated":{"exitCode":137,"reason":"OOMKilled","startedAt":"%[2]s","finishedAt":"%[2]s"}}}]`,
+			n, time.Now().UTC().Format(time.RFC3339)))
+	}
+	restarted(1)
+	events := func() string {
+		return kubectl(t, "", "get", "events", "-n", "diagnosed", "--field-selector=reportingComponent=outriderd", "--sort-by=.involvedObject.name",
+			`--output=jsonpath={range .items[*]}{.involvedObject.name} {.involvedObject.fieldPath} {.reason} {.count}: {.message}{"\n"}{end}`)
+	}
+	is := func(times int) {
+		t.Helper()
+		want := fmt.Sprintf("restarts spec.containers{app} OutOfMemory %d: app ran out of memory (out-of-memory: outrider diagnose restarts -n diagnosed)\n"+
+			"slow spec.containers{app} ImageMissing 1: app has no image: none cannot be had (ImagePullBackOff) (image-missing: outrider diagnose slow -n diagnosed)\n", times)
+		until(t, want, func() bool { return events() == want }, func() string { return events() + logs(all...)() })
+	}
+	is(1)
+	metric := func(r *replica, cause string, n int) bool {
+		_, text := r.get(t, "/metrics")
+		return strings.Contains(text, fmt.Sprintf("outriderd_diagnoses_total{cause=%q} %d\n", cause, n))
+	}
+	first, second := all[0], all[1]
+	if !strings.Contains(first.log.String(), "this replica diagnoses pods") {
+		first, second, lines[0] = second, first, lines[1]
+	}
+	until(t, "the causes are counted", func() bool {
+		return metric(first, "out-of-memory", 1) && metric(first, "image-missing", 1) && metric(first, "startup-race", 0)
+	}, logs(all...))
+	if !metric(second, "out-of-memory", 0) || strings.Contains(second.log.String(), "this replica diagnoses pods") {
+		t.Errorf("both replicas diagnose:\n%s", logs(all...)())
+	}
+	if _, text := without.get(t, "/metrics"); strings.Contains(text, "outriderd_diagnoses") || !strings.Contains(text, "outriderd_mesh_services") {
+		t.Errorf("a replica without --diagnose has the metrics\n%s", text)
+	}
+	restarted(2)
+	is(2)
+	if text := logs(all...)(); strings.Contains(text, "forbidden") {
+		t.Errorf("a permission is missing:\n%s", text)
+	}
+
+	lines[0].cut()
+	until(t, "the other replica diagnoses", func() bool { return strings.Contains(second.log.String(), "this replica diagnoses pods") }, logs(all...))
+	restarted(3)
+	is(3)
+	until(t, "it counts the last one alone", func() bool { return metric(second, "out-of-memory", 1) }, logs(all...))
+	if !metric(second, "image-missing", 0) {
+		t.Error("what was written is counted again")
+	}
+}
+
+// unscheduled makes a pod of namespace diagnosed, as injection leaves one, that gets no node.
+func (w world) unscheduled(t *testing.T, name string) {
+	t.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{contract.Status: "{}"}},
+		Spec:       corev1.PodSpec{SchedulerName: "none", Containers: []corev1.Container{{Name: "app", Image: "none"}}},
+	}
+	until(t, "the pod "+name, func() bool {
+		_, err := w.CoreV1().Pods("diagnosed").Create(t.Context(), pod, metav1.CreateOptions{})
+		return err == nil || apierrors.IsAlreadyExists(err) // until its service account is there
+	}, nothing)
+}
+
+// status writes that of a pod which has a node since a moment ago.
+func (w world) status(t *testing.T, name, text string) {
+	t.Helper()
+	scheduled := fmt.Sprintf(`{"type":"PodScheduled","status":"True","lastTransitionTime":%q}`, time.Now().UTC().Format(time.RFC3339))
+	kubectl(t, "", "patch", "pod", name, "-n", "diagnosed", "--subresource=status", "--type=merge", `--patch={"status":{`+fmt.Sprintf(text, scheduled)+`}}`)
+}
