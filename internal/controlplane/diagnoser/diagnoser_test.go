@@ -165,8 +165,16 @@ func (w *world) last(name string) {
 	})
 }
 
+// is compares; a cause is counted after its Event is written.
 func (w *world) is(events []string, counts map[string]uint64) {
 	w.Helper()
+	total := func(counts map[string]uint64) (n uint64) {
+		for _, c := range counts { // any order: a sum
+			n += c
+		}
+		return n
+	}
+	w.until("the counts", func() bool { return total(w.counted()) >= total(counts) })
 	if d := cmp.Diff(events, w.events()); d != "" {
 		w.Errorf("Events (-want +got):\n%s", d)
 	}
