@@ -193,3 +193,12 @@ func TestLivePods(t *testing.T) {
 		})
 	}
 }
+
+// A log ends at its limit, and without an error, also where the API server sends more.
+func TestALogEndsAtItsLimit(t *testing.T) {
+	log := &Log{}
+	text, err := io.ReadAll(&limited{ReadCloser: io.NopCloser(strings.NewReader(strings.Repeat("line\n", 100))), log: log, left: 12})
+	if err != nil || string(text) != "line\nline\nli" || !log.Truncated {
+		t.Errorf("%q, %v, truncated %v", text, err, log.Truncated)
+	}
+}
