@@ -196,11 +196,22 @@ func (l *live) list(ctx context.Context, selector string) (out []corev1.Pod, err
 	return out, nil
 }
 
+// kinds are kubectl's names of workloads.
+var kinds = map[string]string{"deploy": "Deployment", "deployment": "Deployment", "deployments": "Deployment", "sts": "StatefulSet", "statefulset": "StatefulSet",
+	"statefulsets": "StatefulSet", "ds": "DaemonSet", "daemonset": "DaemonSet", "daemonsets": "DaemonSet", "rs": "ReplicaSet", "replicaset": "ReplicaSet",
+	"replicasets": "ReplicaSet", "job": "Job", "jobs": "Job"}
+
+// Workload is the kind of a workload that is named KIND/NAME, as in [Wanted], and the selector of its pods.
+func Workload(ctx context.Context, c Cluster, namespace, named string) (kind, selector string, err error) {
+	l := &live{Cluster: c, Wanted: Wanted{Namespace: namespace}}
+	of, name, _ := strings.Cut(named, "/")
+	selector, err = l.selectorOf(ctx, of, name)
+	return kinds[strings.ToLower(of)], selector, err
+}
+
 // selectorOf is that of the pods of a workload.
 func (l *live) selectorOf(ctx context.Context, kind, name string) (string, error) {
-	full := map[string]string{"deploy": "Deployment", "deployment": "Deployment", "deployments": "Deployment", "sts": "StatefulSet", "statefulset": "StatefulSet",
-		"statefulsets": "StatefulSet", "ds": "DaemonSet", "daemonset": "DaemonSet", "daemonsets": "DaemonSet", "rs": "ReplicaSet", "replicaset": "ReplicaSet",
-		"replicasets": "ReplicaSet", "job": "Job", "jobs": "Job"}[strings.ToLower(kind)]
+	full := kinds[strings.ToLower(kind)]
 	if full == "" {
 		return "", fmt.Errorf("%s/%s: want POD, deploy/NAME, job/NAME, sts/NAME, ds/NAME or rs/NAME", kind, name)
 	}

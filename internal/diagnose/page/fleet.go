@@ -31,8 +31,8 @@ const (
 	undecided = "undecided"
 )
 
-// causeOf is the first finding's code.
-func causeOf(r diagnose.Report) string {
+// Cause is the code of what a report found, "undecided", or "nothing wrong".
+func Cause(r diagnose.Report) string {
 	switch {
 	case r.Verdict == diagnose.Found && len(r.Findings) > 0:
 		return string(r.Findings[0].Code)
@@ -51,7 +51,7 @@ func newFleet(reports []diagnose.Report) fleet {
 	})
 	counts := map[string]int{}
 	for _, r := range reports {
-		counts[causeOf(r)]++
+		counts[Cause(r)]++
 	}
 	for _, code := range slices.Sorted(maps.Keys(counts)) {
 		c := cause{code, "", counts[code]}
@@ -86,8 +86,8 @@ func (f fleet) summary() string {
 	return out
 }
 
-// tookText is the time until a pod was ready, no finer than it is known.
-func tookText(s diagnose.Start) string {
+// Took is the time until a pod was ready, no finer than it is known.
+func Took(s diagnose.Start) string {
 	text := ""
 	if s.Took.Known() {
 		text = duration(s.Took.Time)
@@ -139,7 +139,7 @@ func FleetText(w io.Writer, reports []diagnose.Report, columns int) error {
 	rows := [][]string{{"UNTIL READY", "POD", "CAUSE", "PHASES"}}
 	for _, r := range f.reports {
 		s := startOf(r)
-		rows = append(rows, []string{tookText(s), cut(oneLine(r.Pod), longestName), causeOf(r), phasesText(s)})
+		rows = append(rows, []string{Took(s), cut(oneLine(r.Pod), longestName), Cause(r), phasesText(s)})
 	}
 	wide := make([]int, 3)
 	for _, row := range rows {
@@ -225,7 +225,7 @@ func (f fleet) axis() time.Duration {
 
 func rowOf(r diagnose.Report, end time.Duration) row {
 	s := startOf(r)
-	out := row{Name: visible.Plain(cut(r.Pod, longestName)), Took: tookText(s), Cause: causeOf(r), Label: phasesText(s), Class: "bad"}
+	out := row{Name: visible.Plain(cut(r.Pod, longestName)), Took: Took(s), Cause: Cause(r), Label: phasesText(s), Class: "bad"}
 	if r.Verdict != diagnose.Nothing {
 		out.Sentence = shown(r.Sentence, 200)
 	} else if s.State != diagnose.StartNotReady {
