@@ -4,6 +4,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -11,6 +15,7 @@ import (
 
 	"outrider.dev/internal/cli"
 	"outrider.dev/internal/diagnose"
+	"outrider.dev/internal/diagnose/follow"
 	"outrider.dev/internal/diagnose/page"
 	"outrider.dev/internal/evidence"
 	"outrider.dev/internal/kubeclient"
@@ -22,6 +27,7 @@ type diagnoseOptions struct {
 	labels  string
 	files   []string
 	secrets bool
+	watch   bool
 	slow    time.Duration
 	page    page.Options
 }
@@ -32,6 +38,9 @@ const diagnoseExamples = `  # what happened to a pod, why, and what ends it
   # the pods of a workload; those of a namespace
   outrider diagnose deploy/web -n shop
   outrider diagnose -n shop -l app=web
+
+  # tell races of a roll-out as they happen, until it is complete
+  outrider diagnose deploy/web -n shop --watch
 
   # to paste into a ticket; a page with the timelines of a workload's pods
   outrider diagnose web-5d9c7b6f4d-x2x7k -n shop -o md
@@ -58,6 +67,9 @@ none; nothing of Outrider needs to be installed, and nothing is changed.
 Evidence that is missing makes a diagnosis less sure. Where two causes fit, it is undecided, and
 the command is named that would decide. What looks like a secret is masked.
 
+With --watch there is a line when a pod is ready, restarts, fails, or is not ready after --slow: until
+the roll-out of the workload that is named is complete, else until Ctrl-C.
+
 Exit status: 0 nothing is wrong, 1 something was found or is undecided, 2 there is nothing to look at.`,
 		Example: diagnoseExamples,
 		RunE:    o.run,
@@ -69,6 +81,7 @@ Exit status: 0 nothing is wrong, 1 something was found or is undecided, 2 there 
 	fs.StringVarP(&o.labels, "selector", "l", "", "labels of the pods, such as app=web")
 	fs.StringArrayVarP(&o.files, "filename", "f", nil, "file, folder or archive (tar, tar.gz) with evidence; '-' is standard input; may be repeated")
 	fs.BoolVar(&o.page.Fleet, "all", false, "a line for each pod, the worst first, by time to ready, and the count of causes")
+	fs.BoolVar(&o.watch, "watch", false, "follow a roll-out: a line for each change; with -o json one object each")
 	fs.BoolVar(&o.secrets, "show-secrets", false, "do not mask what looks like a secret")
 	fs.DurationVar(&o.slow, "slow", diagnose.SlowStart, "a start that takes longer than this is a finding")
 	cli.CompleteFiles(cmd, "filename", "yaml", "yml", "json", "log", "tar", "gz", "tgz")
@@ -85,6 +98,8 @@ func (o *diagnoseOptions) check(cmd *cobra.Command, names []string) error {
 	switch _, err := labels.Parse(o.labels); {
 	case o.slow <= 0:
 		return &cli.UsageError{Err: fmt.Errorf("--slow: %s is no time that a start can take; write it like 30s", o.slow)}
+	case o.watch && (len(o.files) > 0 || len(names) > 1 || o.page.Fleet || o.page.Format != "text" && o.page.Format != "json"):
+		return &cli.UsageError{Err: errors.New("--watch follows one workload or pod, or those of -n, -l or -A, and prints text or json"), Hint: "leave out -f, --all, more names, and other formats"}
 	case err != nil:
 		return &cli.UsageError{Err: fmt.Errorf("--selector: %w", err), Hint: "as kubectl's, such as app=web,tier!=cache"}
 	case o.all && cmd.Flags().Changed("namespace"):
@@ -102,6 +117,9 @@ func (o *diagnoseOptions) check(cmd *cobra.Command, names []string) error {
 func (o *diagnoseOptions) run(cmd *cobra.Command, names []string) error {
 	if err := o.check(cmd, names); err != nil {
 		return err
+	}
+	if o.watch {
+		return o.follow(cmd, names)
 	}
 	set, err := o.evidence(cmd, names)
 	if err != nil {
@@ -121,7 +139,8 @@ func (o *diagnoseOptions) run(cmd *cobra.Command, names []string) error {
 	for _, u := range set.Unused {
 		cli.Note(cmd, "%s is not used: %s", u.Source, u.Why)
 	}
-	o.page.Columns = cmp.Or(cli.TerminalOf(cmd.OutOrStdout()).Columns, 100)
+	terminal := cli.TerminalOf(cmd.OutOrStdout())
+	o.page.Columns, o.page.Colour = cmp.Or(terminal.Columns, 100), terminal.Colour
 	if err := page.Write(cmd.OutOrStdout(), reports, o.page); err != nil {
 		return err
 	}
@@ -135,14 +154,45 @@ func (o *diagnoseOptions) evidence(cmd *cobra.Command, names []string) (*evidenc
 	if len(o.files) > 0 {
 		return evidence.Read(cmd.Context(), evidence.Options{Stdin: cmd.InOrStdin()}, o.files...)
 	}
-	client, err := clientOf(o.flags)
+	cluster, namespace, err := o.cluster()
 	if err != nil {
 		return nil, err
 	}
-	namespace := client.Namespace
-	if o.all {
-		namespace = ""
+	return evidence.Live(cmd.Context(), cluster, evidence.Wanted{Namespace: namespace, Names: names, Selector: o.labels})
+}
+
+func (o *diagnoseOptions) cluster() (c evidence.Cluster, namespace string, err error) {
+	client, err := clientOf(o.flags)
+	if err != nil {
+		return c, "", err
 	}
-	return evidence.Live(cmd.Context(), evidence.Cluster{Core: client.Core, Forward: client.Forward},
-		evidence.Wanted{Namespace: namespace, Names: names, Selector: o.labels})
+	if !o.all {
+		namespace = client.Namespace
+	}
+	return evidence.Cluster{Core: client.Core, Forward: client.Forward}, namespace, nil
+}
+
+func (o *diagnoseOptions) follow(cmd *cobra.Command, names []string) error {
+	cluster, namespace, err := o.cluster()
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	progress := cli.NewProgress(cmd.ErrOrStderr())
+	options := follow.Options{Namespace: namespace, Name: strings.Join(names, ""), Selector: o.labels, ShowSecrets: o.secrets, Slow: o.slow}
+	if cli.TerminalOf(cmd.ErrOrStderr()).Colour {
+		options.Waits = func(text string) { progress.Wait("%s", text) }
+	}
+	found, err := follow.Follow(ctx, cluster, options, func(l follow.Line) error {
+		progress.End()
+		return l.Write(cmd.OutOrStdout(), o.page.Format == "json")
+	})
+	if err != nil {
+		return &cli.UsageError{Err: err}
+	}
+	if status := found.Status(); status != cli.OK {
+		return &cli.ExitError{Status: status}
+	}
+	return nil
 }

@@ -23,6 +23,7 @@ type Options struct {
 	Format  string // one of Formats
 	Fleet   bool   // all pods by time to ready, instead of one after the other
 	Columns int    // of the terminal; text
+	Colour  bool   // the terminal shows colours; text
 }
 
 // Limits of what a page shows. What is beyond them is counted on the page.
@@ -71,11 +72,15 @@ func Write(w io.Writer, reports []diagnose.Report, o Options) error {
 		_, err := io.WriteString(w, SVG(reports))
 		return err
 	}
+	var style diagnose.Style
+	if o.Colour {
+		style = paint
+	}
 	for i, r := range reports {
 		if i > 0 {
 			fmt.Fprintln(w)
 		}
-		if err := r.Text(w, o.Columns, nil); err != nil {
+		if err := r.Text(w, o.Columns, style); err != nil {
 			return err
 		}
 	}
