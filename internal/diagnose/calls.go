@@ -49,6 +49,18 @@ func (s *subject) farSide(app *evidence.Container, y symptom) (Finding, bool) {
 	case y.kind == upstream:
 		f.Confidence = Certain
 		f.Sentence = fmt.Sprintf("%s called %s through its proxy, which did not reach it", app.Name, y.to)
+	case y.kind == unavailable:
+		if r := app.Run(y.run); r == nil || r.Exit == nil || *r.Exit == 0 {
+			return Finding{}, false // it goes on without: a 503 now and then is usual
+		}
+		f.Sentence = fmt.Sprintf("%s ended after %s answered with status 503", app.Name, y.to)
+	case y.kind == reset && takes != no:
+		q, said := s.unreached(app.Run(y.run))
+		if !said {
+			return Finding{}, false
+		}
+		f.Evidence = append(f.Evidence, q)
+		f.Sentence = fmt.Sprintf("%s called %s through its proxy, which did not reach it", app.Name, y.to)
 	case y.kind == refused && y.to.loopback():
 		f.Code, f.Confidence = "sibling-down", Certain
 		f.Sentence = fmt.Sprintf("%s called its own pod at %s, where no container listened", app.Name, y.to)
@@ -81,6 +93,17 @@ func (s *subject) farSide(app *evidence.Container, y symptom) (Finding, bool) {
 	return f, true
 }
 
+// unreached is what the proxy wrote during a run of an application about a far side that it did not reach.
+func (s *subject) unreached(r *evidence.Run) (Quote, bool) {
+	for _, x := range s.known.said["unreached"] {
+		at := x.quote.At
+		if r != nil && at.Known() && at.Compare(r.Started) != evidence.Before && (r.Running || at.Compare(r.Finished) != evidence.After) {
+			return x.quote, true
+		}
+	}
+	return Quote{}, false
+}
+
 // nameNotResolved finds names without an address.
 func nameNotResolved(s *subject) (out []Finding) {
 	for _, app := range append(slices.Clone(s.apps), s.inits...) {
@@ -107,7 +130,7 @@ func nameNotResolved(s *subject) (out []Finding) {
 
 // shutdownRace finds calls that failed since the proxy had left before the application.
 func shutdownRace(s *subject) (out []Finding) {
-	if s.proxy == nil || len(s.serving) == 0 {
+	if s.proxy == nil || len(s.serving) == 0 || s.hookFailed() {
 		return nil
 	}
 	last := s.serving[len(s.serving)-1]
@@ -127,7 +150,9 @@ func shutdownRace(s *subject) (out []Finding) {
 			takes, why := s.capture.takes(app.Name, y.to)
 			crashed := !last.Running && (last.Exit == nil || *last.Exit != 0 && last.Signal != 15 && *last.Exit != 143)
 			after := y.at.Compare(left.At) == evidence.After || y.at.Known() && y.last.Compare(left.At) == evidence.After
-			if takes == no || crashed || !after {
+			// A captured call is refused only while no proxy listens: of a pod that is being deleted, since it left.
+			within := s.Object.DeletionTimestamp != nil && takes == yes && y.at.Known() && y.at.Clock == left.At.Clock && y.at.Compare(left.At) != evidence.Before
+			if takes == no || crashed || !after && !within {
 				continue
 			}
 			f := Finding{
@@ -138,8 +163,11 @@ func shutdownRace(s *subject) (out []Finding) {
 				Remedy:   finding.Remedy{Sentence: fmt.Sprintf("make %s a native sidecar, which the kubelet stops after %s", s.proxy.Name, app.Name)},
 				Patch:    s.nativePatch(app.Name),
 			}
-			if takes == perhaps {
+			switch {
+			case takes == perhaps:
 				f.Confidence, f.Against = Likely, []Quote{s.quote(evidence.Time{}, why)}
+			case !after:
+				f.Confidence = Likely // the two instants lie within the error of their clocks
 			}
 			out = append(out, f)
 			break
@@ -203,7 +231,8 @@ func ownCrash(s *subject) (out []Finding) {
 	for _, app := range append(slices.Clone(s.apps), s.inits...) {
 		for i := len(app.Runs) - 1; i >= 0; i-- {
 			r := app.Runs[i]
-			if r.Exit == nil || *r.Exit == 0 || r.Reason == "OOMKilled" || s.Object.DeletionTimestamp != nil || s.explained(app, r) {
+			again := app.Waiting != nil && app.Waiting.Reason == "CrashLoopBackOff" // with 0 too: it is to run for ever
+			if r.Exit == nil || *r.Exit == 0 && !again || r.Reason == "OOMKilled" || s.Object.DeletionTimestamp != nil || s.explained(app, r) {
 				continue
 			}
 			f := Finding{
@@ -216,6 +245,11 @@ func ownCrash(s *subject) (out []Finding) {
 			if app.Log(r.Number) == nil {
 				f.Confidence = Possible
 				f.Against = []Quote{s.quote(evidence.Time{}, fmt.Sprintf("the log of run %d is missing: it may have a failed call", r.Number))}
+			}
+			if q, said := s.unreached(&r); said && s.proxy != nil {
+				f.Code, f.Evidence = "dependency-down", append(f.Evidence, q)
+				f.Sentence = fmt.Sprintf("%s ended (%s) after its proxy did not reach what it called", app.Name, exitText(r))
+				f.Disproof, f.Remedy = "another reason in its log", finding.Remedy{Sentence: fmt.Sprintf("see whether what %s calls runs, and let it try again until it does", app.Name)}
 			}
 			out = append(out, f)
 			break

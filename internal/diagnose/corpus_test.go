@@ -28,7 +28,7 @@ type expectation struct {
 
 // mostWrong is how many cases of a split are not as expected; it is only ever lowered. None is called
 // a start-up race that is none.
-var mostWrong = map[string]int{"rules": 20, "test": 6}
+var mostWrong = map[string]int{"rules": 11, "test": 5}
 
 // Each incident of the corpus is diagnosed from its folder alone, and the confusion matrix of each
 // split is printed. A case that the rules get wrong stays with what it was: a split has a limit.

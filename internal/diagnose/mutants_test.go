@@ -10,7 +10,7 @@ import (
 func TestEveryMutantIsNoticed(t *testing.T) {
 	mutants.Run(t, "TestIncidents|TestReplay|TestOrderBroken|TestTakes|TestUnnamedDestinationIsUndecided|TestGatesAreNoCallers|TestBareEnvoy|TestSlowStart", map[string]mutants.Mutant{
 		"what the capture leaves out is a race":        {File: "race.go", From: `takes == no || s.capture.parks`, To: `s.capture.parks`},
-		"a call of a ready proxy is a race":            {File: "race.go", From: `listens == yes || which < 0 || s.diedBefore(which, y.at)`, To: `which < 0 || s.diedBefore(which, y.at)`},
+		"a call of a ready proxy is a race":            {File: "race.go", From: `listens == yes || which < 0 || s.diedBefore(which, y.at) && !s.hookFailed()`, To: `which < 0 || s.diedBefore(which, y.at)`},
 		"within the clocks' error it is sure":          {File: "race.go", From: `run.ready.At.Known() || takes == perhaps`, To: `false`},
 		"what recurs is a race":                        {File: "race.go", From: `recurs`, In: `recurs {`, To: `false`},
 		"loopback is captured":                         {File: "captured.go", From: `d.loopback()`, In: `case d.loopback():`, To: `false`},
@@ -18,6 +18,8 @@ func TestEveryMutantIsNoticed(t *testing.T) {
 		"a gate's own lines are calls":                 {File: "symptom.go", From: `bytes.Contains(h.Line.Text, []byte(contract.GateSays))`, To: `false`},
 		"a proxy that was told to stop stays":          {File: "calls.go", From: `last.stops.At.Known() && s.proxy.Kind == startup.Plain`, To: `false`},
 		"a restart does not hide the first start":      {File: "slow.go", From: `start.AtMost`, To: `false`},
+		"a hook that failed is a death":                {File: "race.go", From: `!s.hookFailed()`, To: `true`},
+		"a likely zone of the proxy is certain":        {File: "race.go", From: `cmp.Or(s.placed(app, &y), s.proxyZone)`, To: `s.placed(app, &y)`},
 		"long after the proxy's start it is sure":      {File: "race.go", From: `s.late(y.at, run)`, To: `false`},
 		"what may be left out is sure":                 {File: "race.go", From: `!s.capture.leavesOut()`, To: `true`},
 		"a hold that is not there is no cause":         {File: "race.go", From: `held`, In: "case held:", To: `false`},

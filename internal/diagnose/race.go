@@ -113,9 +113,9 @@ func (s *subject) judge(app *evidence.Container, y symptom) (Finding, bool) {
 	if takes == perhaps && !y.to.known() && s.capture.takesAll() && s.alone(app) {
 		takes = yes // nothing in the pod could have been called past the capture
 	}
-	assumed := s.placed(app, &y)
+	assumed := cmp.Or(s.placed(app, &y), s.proxyZone)
 	listens, which, because := s.listened(y.at)
-	if listens == yes || which < 0 || s.diedBefore(which, y.at) || !s.serving[which].stays(y.at) && s.serving[which].Running {
+	if listens == yes || which < 0 || s.diedBefore(which, y.at) && !s.hookFailed() || !s.serving[which].stays(y.at) && s.serving[which].Running {
 		return Finding{}, false
 	}
 	f := Finding{
@@ -169,6 +169,12 @@ func (s *subject) alone(app *evidence.Container) bool {
 func (s *subject) late(at evidence.Time, proxy service) bool {
 	least, _, ok := at.Since(proxy.Started)
 	return ok && least > usual
+}
+
+// hookFailed reports whether the kubelet killed the proxy since its postStart hook failed, which lets
+// go what it held.
+func (s *subject) hookFailed() bool {
+	return s.Object.DeletionTimestamp == nil && len(s.events(s.proxy.Name, "FailedPostStartHook")) > 0
 }
 
 // diedBefore reports whether it was the end of a run of the proxy that a call met.

@@ -25,6 +25,8 @@ type subject struct {
 	symptoms []symptom
 	serving  []service // runs of the proxy
 	known    proxyLog
+
+	proxyZone *Quote // what is assumed of the times in the proxy's log; nil: nothing
 }
 
 // newSubject finds the roles, and reads each log once.

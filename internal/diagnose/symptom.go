@@ -23,6 +23,7 @@ const (
 	unresolved  failure = "unresolved"  // a name had no address
 	unreachable failure = "unreachable" // no route
 	upstream    failure = "upstream"    // a proxy answers that it did not reach the far side
+	unavailable failure = "unavailable" // the answer is 503, of a proxy or of the far side
 )
 
 // A symptom is a failed call that a container's log has.
@@ -47,6 +48,8 @@ var texts = []evidence.Pattern{
 	{Name: string(timedOut), Any: []string{"connection timed out", "connect timed out", "connect timeout", "etimedout", "i/o timeout", "context deadline exceeded", "read timed out", "connection timeout"}, Only: notFromProxy},
 	{Name: string(unresolved), Any: []string{"no such host", "unknownhostexception", "name or service not known", "temporary failure in name resolution", "enotfound", "eai_again", "could not resolve host", "name does not resolve", "nodename nor servname", "unresolvedaddressexception", "host not found in upstream", "read udp"}},
 	{Name: string(unreachable), Any: []string{"network is unreachable", "no route to host", "ehostunreach", "enetunreach"}},
+	// As Python's urllib, Go, Node's axios, Java and curl have it.
+	{Name: string(unavailable), Any: []string{"http error 503", "503 service unavailable", "status code 503", "response code: 503", "returned error: 503"}},
 }
 
 // notFromProxy leaves out what an Envoy says of its own connection, in a response that is logged.
@@ -84,6 +87,11 @@ func (s *subject) readLogs(ctx context.Context) error {
 			patterns = proxyTexts
 		}
 		for _, l := range c.Logs {
+			if c == s.proxy && !l.Zone.Known && l.Zone.HasLikely {
+				likely := *l
+				likely.Zone.Offset, likely.Zone.Known = l.Zone.Likely, true
+				l, s.proxyZone = &likely, assumedZone(l)
+			}
 			found, err := l.Scan(ctx, patterns, evidence.ScanOptions{Before: 16}) // the head of a stack trace names what was called
 			if ctx.Err() != nil {
 				return ctx.Err()
@@ -150,6 +158,10 @@ func (s *subject) placed(app *evidence.Container, y *symptom) *Quote {
 		return nil
 	}
 	y.at = y.likely
+	return assumedZone(l)
+}
+
+func assumedZone(l *evidence.Log) *Quote {
 	return &Quote{Source: l.Source, Text: fmt.Sprintf("its times name no zone: they are taken for those of UTC%+.1f h, with which the log begins within a minute after its run", l.Zone.Likely.Hours())}
 }
 
