@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"outrider.dev/internal/diagnose"
+	"outrider.dev/internal/diagnose/follow"
 	"outrider.dev/test/e2e/world"
 )
 
@@ -226,19 +227,23 @@ func shutdownRace(r *run) *world.Pod {
 }
 
 // What a diagnosis of a race says is to be done is done: the workload's manifest, patched, gives pods
-// without a refused call, with a proxy that is as late as before.
+// without a refused call, with a proxy that is as late as before. Both roll-outs are followed.
 func TestThePatchOfADiagnosis(t *testing.T) {
 	r := newRun(t)
 	const late = "test.outrider.dev/incident-patched:1"
 	source := filepath.Join(t.TempDir(), "web.yaml")
 	r.must(os.WriteFile(source, []byte(strings.ReplaceAll(racingDeployment, "LATE", late)), 0o600))
 	before := r.deployed(source, nil)
+	followed := r.follow("deploy/incident-patched", "plain")
 	r.emitted(before, "app", "gives-up", 1)
 	r.must(w.Tag(r.Context(), world.ProxyImage, late))
 	r.ready(before)
 	report := r.diagnosed(before)
 	if len(report.Findings) == 0 || report.Findings[0].Code != "startup-race" || report.Findings[0].Patch == "" {
 		t.Fatalf("%s\n%s", report.Sentence, before.Describe())
+	}
+	if lines, status := followed(); status != 1 || !says(lines, "startup-race") {
+		t.Errorf("exit status %d of the one that follows the roll-out, want 1 and startup-race: %+v", status, lines)
 	}
 	r.must(w.Untag(r.Context(), late))
 	patch := filepath.Join(t.TempDir(), "patch.yaml")
@@ -247,6 +252,7 @@ func TestThePatchOfADiagnosis(t *testing.T) {
 	r.must(err)
 	r.must(os.WriteFile(source, []byte(patched), 0o600))
 	after := r.deployed(source, before)
+	followed = r.follow("deploy/incident-patched", "plain")
 	r.until(after, "the image is missed", func() bool { return missing(after) })
 	r.must(w.Tag(r.Context(), world.ProxyImage, late))
 	r.ready(after)
@@ -258,8 +264,39 @@ func TestThePatchOfADiagnosis(t *testing.T) {
 		text, _ := w.Outrider(r.Context(), "diagnose", after.Name, "-n", after.Namespace)
 		t.Errorf("after the patch: %s\n%s\n%s", got.Sentence, text, after.Describe())
 	}
+	if lines, _ := followed(); says(lines, "startup-race") || lines[len(lines)-1].Summary == nil || !lines[len(lines)-1].Summary.Complete {
+		t.Errorf("the one that follows the patched roll-out: %+v", lines)
+	}
 	_, err = w.Kubectl(r.Context(), "", "delete", "--namespace=plain", "deployment/incident-patched", "--wait=false")
 	r.must(err)
+}
+
+// follow runs the command that follows a roll-out, until it is complete.
+func (r *run) follow(workload, namespace string) (ended func() ([]follow.Line, int)) {
+	r.Helper()
+	var out, notes bytes.Buffer
+	cmd := exec.CommandContext(r.Context(), filepath.Join(w.Root, "bin", "outrider"), "diagnose", workload, "-n", namespace, "--watch", "-o", "json")
+	cmd.Stdout, cmd.Stderr = &out, &notes
+	r.must(cmd.Start())
+	return func() (lines []follow.Line, status int) {
+		r.Helper()
+		_ = cmd.Wait() // the exit status is what is returned
+		for decoder := json.NewDecoder(&out); decoder.More(); {
+			var l follow.Line
+			if err := decoder.Decode(&l); err != nil {
+				r.Fatalf("%v: %s%s", err, &out, &notes)
+			}
+			lines = append(lines, l)
+		}
+		if len(lines) == 0 {
+			r.Fatalf("it said nothing: %s", &notes)
+		}
+		return lines, cmd.ProcessState.ExitCode()
+	}
+}
+
+func says(lines []follow.Line, code string) bool {
+	return slices.ContainsFunc(lines, func(l follow.Line) bool { return string(l.Code) == code })
 }
 
 const racingDeployment = `apiVersion: apps/v1
