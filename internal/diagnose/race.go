@@ -203,11 +203,8 @@ func (s *subject) consequence(app *evidence.Container, y symptom) string {
 
 // wellSince is the later run of an application that has no such call.
 func (s *subject) wellSince(app *evidence.Container, y symptom) (Quote, bool) {
-	if len(app.Runs) == 0 {
-		return Quote{}, false
-	}
-	last := app.Runs[len(app.Runs)-1]
-	if !last.Running || last.Number <= y.run || app.Log(last.Number) == nil || len(s.of(app.Name, last.Number, refused)) > 0 {
+	last := app.Last()
+	if last == nil || !last.Running || last.Number <= y.run || app.Log(last.Number) == nil || len(s.of(app.Name, last.Number, refused)) > 0 {
 		return Quote{}, false
 	}
 	return s.quote(last.Started, fmt.Sprintf("%s runs since then (run %d), and its log has no refused call", app.Name, last.Number)), true

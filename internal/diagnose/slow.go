@@ -40,10 +40,11 @@ func slowStart(s *subject, start *Start) []Finding {
 	}
 	if start.State == StartNotReady {
 		f.Sentence = fmt.Sprintf("the pod is not ready %s after it was made", seconds(start.Took.Time))
-		f.Container = s.awaited()
-		if r := s.runOf(f.Container); r != nil && s.Taken.Known() {
-			f.Sentence += fmt.Sprintf(": %s has run for %s of them", f.Container, seconds(s.Taken.At.Sub(r.Started.At)))
-			f.Evidence = append(f.Evidence, s.quote(r.Started, f.Container+" started, and runs"))
+		if c := s.awaited(); c != nil {
+			f.Container = c.Name
+			started := c.Last().Started // and the time of the evidence is known, since that of the start is
+			f.Sentence += fmt.Sprintf(": %s has run for %s of them", c.Name, seconds(s.Taken.At.Sub(started.At)))
+			f.Evidence = append(f.Evidence, s.quote(started, c.Name+" started, and runs"))
 		}
 		f.Remedy = finding.Remedy{Sentence: "its log tells what it does", Command: s.kubectl("logs %s -c %s --timestamps", s.Object.Name, cmp.Or(f.Container, s.Object.Spec.Containers[0].Name))}
 		return []Finding{f}
@@ -77,24 +78,16 @@ func slowStart(s *subject, start *Start) []Finding {
 }
 
 // awaited is the container that keeps a pod from being ready: the init container that runs, or the
-// first application that runs and is not ready; empty if there is none.
-func (s *subject) awaited() string {
+// first application that runs and is not ready; nil if there is none.
+func (s *subject) awaited() *evidence.Container {
 	for _, list := range [][]*evidence.Container{s.inits, s.apps} {
 		at := slices.IndexFunc(list, func(c *evidence.Container) bool {
-			status, r := statusOf(s.Object, c.Name), s.runOf(c.Name)
+			status, r := statusOf(s.Object, c.Name), c.Last()
 			return r != nil && r.Running && (c.Kind == startup.Init || status != nil && !status.Ready)
 		})
 		if at >= 0 {
-			return list[at].Name
+			return list[at]
 		}
-	}
-	return ""
-}
-
-// runOf is the present run of a container; nil if there is none.
-func (s *subject) runOf(container string) *evidence.Run {
-	if c := s.Pod.Container(container); c != nil && len(c.Runs) > 0 {
-		return &c.Runs[len(c.Runs)-1]
 	}
 	return nil
 }

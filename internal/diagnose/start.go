@@ -153,7 +153,7 @@ func (s *subject) stretches(seen, ready evidence.Time) (out []stretch) {
 	out = append(out, s.pulls()...)
 	for _, c := range s.Containers {
 		if r := c.Run(0); c.Kind == startup.Init && r != nil && len(c.Runs) > 0 {
-			out = append(out, stretch{InitPhase, r.Started, c.Runs[len(c.Runs)-1].Finished})
+			out = append(out, stretch{InitPhase, r.Started, c.Last().Finished})
 		}
 	}
 	if len(s.serving) > 0 && s.serving[0].Number == 0 {

@@ -246,23 +246,22 @@ func outOfMemory(s *subject) (out []Finding) {
 // jobDoesNotEnd finds pods that run once, whose applications have ended and whose proxy has not.
 func jobDoesNotEnd(s *subject) []Finding {
 	once := s.Object.Spec.RestartPolicy == corev1.RestartPolicyNever || s.Object.Spec.RestartPolicy == corev1.RestartPolicyOnFailure
-	if !once || s.proxy == nil || s.proxy.Kind == startup.Sidecar || len(s.apps) == 0 || len(s.proxy.Runs) == 0 || !s.proxy.Runs[len(s.proxy.Runs)-1].Running {
+	if !once || s.proxy == nil || s.proxy.Kind == startup.Sidecar || len(s.apps) == 0 || s.proxy.Last() == nil || !s.proxy.Last().Running {
 		return nil
 	}
 	var ended []Quote
 	for _, c := range s.apps {
-		n := len(c.Runs)
-		if n == 0 || c.Runs[n-1].Exit == nil || *c.Runs[n-1].Exit != 0 {
+		r := c.Last()
+		if r == nil || r.Exit == nil || *r.Exit != 0 {
 			return nil
 		}
-		r := c.Runs[n-1]
 		ended = append(ended, s.quote(r.Finished, fmt.Sprintf("%s completed", c.Name)))
 	}
 	kind, name := s.workload()
 	return []Finding{{
 		Code: "job-never-ends", Container: s.proxy.Name, Confidence: Certain,
 		Sentence: fmt.Sprintf("the %s cannot end: its work is done, and %s runs on", kind, s.proxy.Name),
-		Evidence: append(ended, s.quote(s.proxy.Runs[len(s.proxy.Runs)-1].Started, fmt.Sprintf("%s runs", s.proxy.Name))),
+		Evidence: append(ended, s.quote(s.proxy.Last().Started, fmt.Sprintf("%s runs", s.proxy.Name))),
 		Disproof: fmt.Sprintf("an end of %s soon after", s.proxy.Name),
 		Remedy:   finding.Remedy{Sentence: fmt.Sprintf("make %s a native sidecar, which ends with the pod's work; this pod ends when its proxy is asked to", s.proxy.Name), Command: s.quit()},
 		Patch:    cmp.Or(s.nativePatch(name), ""),

@@ -88,9 +88,7 @@ func (s *subject) readLogs(ctx context.Context) error {
 		}
 		for _, l := range c.Logs {
 			if c == s.proxy && !l.Zone.Known && l.Zone.HasLikely {
-				likely := *l
-				likely.Zone.Offset, likely.Zone.Known = l.Zone.Likely, true
-				l, s.proxyZone = &likely, assumedZone(l)
+				l, s.proxyZone = inLikelyZone(l), assumedZone(l)
 			}
 			found, err := l.Scan(ctx, patterns, evidence.ScanOptions{Before: 16}) // the head of a stack trace names what was called
 			if ctx.Err() != nil {
@@ -105,9 +103,7 @@ func (s *subject) readLogs(ctx context.Context) error {
 			}
 			likely := found
 			if len(found.Hits) > 0 && !l.Zone.Known && l.Zone.HasLikely {
-				placed := *l
-				placed.Zone.Offset, placed.Zone.Known = l.Zone.Likely, true
-				if likely, err = placed.Scan(ctx, patterns, evidence.ScanOptions{}); err != nil || len(likely.Hits) != len(found.Hits) {
+				if likely, err = inLikelyZone(l).Scan(ctx, patterns, evidence.ScanOptions{}); err != nil || len(likely.Hits) != len(found.Hits) {
 					likely = found
 				}
 			}
@@ -161,6 +157,14 @@ func (s *subject) placed(app *evidence.Container, y *symptom) *Quote {
 	return assumedZone(l)
 }
 
+// inLikelyZone is a log whose times are taken for those of its likely zone.
+func inLikelyZone(l *evidence.Log) *evidence.Log {
+	placed := *l
+	placed.Zone.Offset, placed.Zone.Known = l.Zone.Likely, true
+	return &placed
+}
+
+// assumedZone says what that assumes.
 func assumedZone(l *evidence.Log) *Quote {
 	return &Quote{Source: l.Source, Text: fmt.Sprintf("its times name no zone: they are taken for those of UTC%+.1f h, with which the log begins within a minute after its run", l.Zone.Likely.Hours())}
 }

@@ -134,6 +134,14 @@ func (c *Container) Run(number int) *Run {
 	return nil
 }
 
+// Last returns the last run that is known, or nil.
+func (c *Container) Last() *Run {
+	if len(c.Runs) == 0 {
+		return nil
+	}
+	return &c.Runs[len(c.Runs)-1]
+}
+
 // Log returns the log of a run, or nil.
 func (c *Container) Log(run int) *Log {
 	for _, l := range c.Logs {

@@ -203,10 +203,7 @@ func jobThatHangs(r *run) *world.Pod {
 
 func imageMissing(r *run) *world.Pod {
 	p := r.webhook(awesome("plain", "incident-image", func(p *corev1.Pod) { p.Spec.Containers[0].Image = "test.outrider.dev/none:1" }))
-	r.until(p, "the kubelet misses the image", func() bool {
-		waits := stateOf(p, "app").Waiting
-		return waits != nil && strings.Contains(waits.Reason, "Image")
-	})
+	r.until(p, "the image is missed", func() bool { return missing(p, "app") })
 	return p
 }
 
@@ -253,7 +250,7 @@ func TestThePatchOfADiagnosis(t *testing.T) {
 	r.must(os.WriteFile(source, []byte(patched), 0o600))
 	after := r.deployed(source, before)
 	followed = r.follow("deploy/incident-patched", "plain")
-	r.until(after, "the image is missed", func() bool { return missing(after) })
+	r.until(after, "the image is missed", func() bool { return missing(after, proxy) })
 	r.must(w.Tag(r.Context(), world.ProxyImage, late))
 	r.ready(after)
 	r.emitted(after, "app", "called", 1)

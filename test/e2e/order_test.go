@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -100,7 +99,7 @@ func TestTheProxyIsLate(t *testing.T) {
 				r.emitted(p, "app", "gives-up", 1)
 				r.until(p, "started again", func() bool { return p.Restarts("app") > 0 })
 			} else {
-				r.until(p, "the image is missed", func() bool { return missing(p) })
+				r.until(p, "the image is missed", func() bool { return missing(p, proxy) })
 				time.Sleep(2 * time.Second) // what would go wrong has time to
 			}
 			r.must(w.Tag(r.Context(), world.ProxyImage, late))
@@ -120,11 +119,10 @@ func TestTheProxyIsLate(t *testing.T) {
 	}
 }
 
-// missing reports whether the kubelet has missed the proxy's image.
-func missing(p *world.Pod) bool {
-	return slices.ContainsFunc(p.Containers(), func(c corev1.ContainerStatus) bool {
-		return c.Name == proxy && c.State.Waiting != nil && strings.Contains(c.State.Waiting.Reason, "Image")
-	})
+// missing reports whether the kubelet has missed a container's image.
+func missing(p *world.Pod, container string) bool {
+	waits := stateOf(p, container).Waiting
+	return waits != nil && strings.Contains(waits.Reason, "Image")
 }
 
 // Fifty pods at once, again and again, started and stopped while they work.
@@ -193,7 +191,7 @@ func TestLivenessWhileWaiting(t *testing.T) {
 			live.FailureThreshold, live.InitialDelaySeconds = 2, c.delay
 			pod.Spec.Containers[0].LivenessProbe = live
 			p := r.cli(pod, "--set", "values.global.proxy_init.image="+world.ProxyImage)
-			r.until(p, "the image is missed", func() bool { return missing(p) })
+			r.until(p, "the image is missed", func() bool { return missing(p, proxy) })
 			time.Sleep(4 * time.Second) // what would go wrong has time to
 			r.must(w.Tag(r.Context(), world.ProxyImage, late))
 			r.ready(p)

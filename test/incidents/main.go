@@ -1,4 +1,4 @@
-// Incidents records incidents of pods for testdata/incidents: each entry of its table (cases.go) is
+// Command incidents records incidents of pods for testdata/incidents: each entry of its table (cases.go) is
 // staged with real processes on a private machine (package localpod), with the kernel's own refusals,
 // by real rules and a real Envoy. What a user of kubectl would see of it is written to a folder.
 //

@@ -1,6 +1,7 @@
 package diagnoser
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -67,6 +68,5 @@ func keep(object any) (any, error) {
 
 // statuses are those of all containers.
 func statuses(pod *corev1.Pod) []corev1.ContainerStatus {
-	out := make([]corev1.ContainerStatus, 0, len(pod.Status.InitContainerStatuses)+len(pod.Status.ContainerStatuses))
-	return append(append(out, pod.Status.InitContainerStatuses...), pod.Status.ContainerStatuses...)
+	return slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
 }

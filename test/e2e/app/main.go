@@ -51,7 +51,7 @@ type optionSet struct {
 	token    string        // file with a bearer token for it
 	roots    string        // file with who may have signed its certificate
 	call     string        // called again and again
-	every    time.Duration // between two calls
+	every    time.Duration // between two calls; of a proxy: from listening until eat
 	calls    int           // of work
 	listen   string
 	tcp      string
@@ -76,7 +76,7 @@ func options(args []string) optionSet {
 	f.StringVar(&o.token, "token", "", "file with a bearer token for it")
 	f.StringVar(&o.roots, "roots", "", "file with the roots of its certificate")
 	f.StringVar(&o.call, "call", "", "URL that is called again and again")
-	f.DurationVar(&o.every, "every", 20*time.Millisecond, "between two calls")
+	f.DurationVar(&o.every, "every", 20*time.Millisecond, "between two calls; of a proxy: from when it listens until it eats")
 	f.IntVar(&o.calls, "calls", 1, "how many calls a work has")
 	f.StringVar(&o.listen, "listen", ":8080", "address for HTTP")
 	f.StringVar(&o.tcp, "tcp", "", "address for TCP probes")
