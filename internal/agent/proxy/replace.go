@@ -59,8 +59,9 @@ func (a *agent) awaitReplaceable(ctx context.Context) {
 		case <-ctx.Done():
 		}
 	}
+	directions := []direction{{"inbound", a.config.Ports.Inbound}, {"outbound", a.config.Ports.Outbound}}
 	requests := 0
-	for _, d := range []direction{{"inbound", a.config.Ports.Inbound}, {"outbound", a.config.Ports.Outbound}} {
+	for _, d := range directions {
 		if interception(a.config) != none {
 			a.standbys.leave(d.port)
 		}
@@ -68,6 +69,12 @@ func (a *agent) awaitReplaceable(ctx context.Context) {
 		requests += a.awaitAnswered(ctx, d, drain)
 	}
 	left := a.awaitFlushed(ctx)
+	for came := a.came(ctx, directions); requests == 0 && came; came = a.came(ctx, directions) {
+		for _, d := range directions {
+			requests += a.awaitAnswered(ctx, d, drain)
+		}
+		left = a.awaitFlushed(ctx)
+	}
 	connections, _ := a.active(ctx) // an Envoy that does not answer has none to count
 	outcome := fmt.Sprintf("requests cut: %d, bytes not passed on: %d, connections cut: %d", requests, left, connections)
 	end(outcome, requests > 0 || left > 0)
@@ -113,11 +120,27 @@ func (a *agent) awaitAnswered(ctx context.Context, d direction, patience time.Du
 	}
 }
 
-// http counts Envoy's requests in flight and its connections of HTTP in a direction.
+// came reports whether a request has come since its direction was found without any: on a connection
+// that was idle then, or whose bytes were in no count of Envoy's yet.
+func (a *agent) came(ctx context.Context, directions []direction) bool {
+	for _, d := range directions {
+		if requests, _, err := a.http(ctx, d); err == nil && requests > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// http counts Envoy's requests in flight and its connections of HTTP in a direction. A connection that
+// Envoy has accepted, and of which it does not know yet whether it is one of HTTP, counts as a request.
 func (a *agent) http(ctx context.Context, d direction) (requests, connections int, err error) {
-	stats, err := a.admin.Stats(ctx, `^http\..*\.downstream_(rq|cx)_active$`)
+	stats, err := a.admin.Stats(ctx, `^(http\..*\.downstream_(rq|cx)_active|listener\..*\.downstream_pre_cx_active)$`)
 	for name, n := range stats { // any order: sums
 		switch {
+		case strings.HasPrefix(name, "listener."):
+			if strings.HasSuffix(name, fmt.Sprintf("_%d.downstream_pre_cx_active", d.port)) {
+				requests += int(n)
+			}
 		case strings.HasPrefix(name, "http.admin."), strings.HasPrefix(name, "http.stats."): // not of applications
 		case strings.HasPrefix(name, "http.inbound.") != (d.name == "inbound"):
 		case strings.HasSuffix(name, "_rq_active"):
