@@ -108,6 +108,9 @@ func TestNewConnectionsAtRestarts(t *testing.T) {
 		},
 	}
 	for len(deaths) < len(ways) || int(made.Load()) < want { // the agent gives up after 30
+		harness.Eventually(t, "the queue outlives the Envoy", func() bool {
+			return strings.Count(client.Log(), `"keeps the proxy's listening sockets","port":15001`) > len(deaths)
+		})
 		before, envoy := made.Load(), client.Envoy()
 		harness.Eventually(t, "connections are made", func() bool { return made.Load() >= before+int64(want/21) })
 		d := death{begin: time.Now()}

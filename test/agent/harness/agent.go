@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -116,19 +117,24 @@ func Resident(pid int) (bytes int64) {
 
 // Stopped reports whether a process was stopped by a signal: then none of its threads runs.
 func Stopped(pid int) bool {
-	f := stat(pid)
-	return len(f) > 0 && f[0] == "T"
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
+	for _, thread := range threads {
+		if f := stat(thread); len(f) > 0 && f[0] != "T" {
+			return false
+		}
+	}
+	return len(threads) > 0
 }
 
-// stat is what /proc/PID/stat has from the state on; nothing without such a process.
-func stat(pid int) []string {
-	raw, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+// stat is what the file of a process or a thread has from the state on; nothing without such a one.
+func stat(proc string) []string {
+	raw, _ := os.ReadFile(proc + "/stat")
 	return strings.Fields(string(raw[strings.LastIndexByte(string(raw), ')')+1:]))
 }
 
 // Spent is the processor time of a process, to a hundredth of a second.
 func Spent(pid int) time.Duration {
-	f := stat(pid)
+	f := stat(fmt.Sprintf("/proc/%d", pid))
 	if len(f) < 13 {
 		return 0
 	}
