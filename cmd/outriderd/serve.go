@@ -133,6 +133,7 @@ cert-manager's istio-csr, and outriderd signs none.`,
 	f.StringVar(&o.Mesh.Domain, "domain", mesh.DefaultDomain, "DNS domain of services")
 	f.StringSliceVar(&o.SkipKinds, "skip-kind", nil, "kind that is not read in the cluster, so that no permission for it is needed: httproutes, peerauthentications, hosts, or ignored, the kinds of other meshes that are only reported; may be repeated")
 	f.StringSliceVar(&networks, "network", nil, "network of services and pods; may be repeated (default: the private networks)")
+	f.BoolVar(&o.Nodes, "nodes", false, "with a cluster, watch its nodes: where all Linux nodes run outrider-node, injected pods without annotation outrider.dev/init get no init container")
 	f.BoolVar(&o.Diagnose, "diagnose", false, "with a cluster, diagnose injected pods that restart or are slow to get ready: an Event on the pod says the cause, and outriderd_diagnoses_total counts it; one replica does it")
 	f.DurationVar(&o.SlowStart, "slow-start", diagnoser.DefaultSlow, "with --diagnose, how long after it has a node a pod may take to get ready")
 	f.DurationVar(&o.Life, "certificate-life", 24*time.Hour, "lifetime of certificates, unless the agent requests one (SECRET_TTL), and of the control plane's own")

@@ -87,6 +87,7 @@ var targets = map[string]string{
 	"startup FuzzDistance":                     "misspelt words",
 	"startup FuzzParse":                        "plans",
 	"internal/contract FuzzGate":               "the gate's command line",
+	"internal/contract FuzzNodeWork":           "what a node does for a pod, of the pod's annotation",
 	"internal/agent/gate FuzzParseProbe":       "the gate's probes",
 	"internal/agent/gate FuzzParseAfter":       "the gate's edges",
 	"internal/agent/standby FuzzReadHeader":    "headers of the PROXY protocol",

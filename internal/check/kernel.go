@@ -159,7 +159,7 @@ func (s *survey) injectedLike(ctx context.Context) (*corev1.Pod, error) {
 		return nil, err
 	}
 	try := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{contract.OwnInjectLabel: "true"}},
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{contract.OwnInjectLabel: "true"}, Annotations: map[string]string{contract.Init: contract.InitContained}},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{sampleContainer()}},
 	}
 	r, err := inject.Pod(try, inject.Namespace{Name: metav1.NamespaceDefault}, inject.Options{Values: values, Manual: true})

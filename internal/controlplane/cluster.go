@@ -20,6 +20,7 @@ type cluster struct {
 	namespaces     *kube.Namespaces
 	configurations *kube.WebhookConfigurations // ours, and others if they matter; nil: not followed
 	trust          *kube.TrustBundle           // nil: none is kept
+	nodes          *kube.Nodes                 // nil: not followed
 }
 
 // openCluster follows the namespaces; nil without a cluster.
@@ -27,7 +28,36 @@ func openCluster(ctx context.Context, o Options) *cluster {
 	if o.Cluster == nil {
 		return nil
 	}
-	return &cluster{Cluster: o.Cluster, namespaces: o.Cluster.Namespaces(ctx)}
+	c := &cluster{Cluster: o.Cluster, namespaces: o.Cluster.Namespaces(ctx)}
+	if o.Nodes {
+		c.nodes = o.Cluster.Nodes(ctx)
+	}
+	return c
+}
+
+// nodeServes is whether the nodes capture and add gates for pods that leave it open.
+func (p *plane) nodeServes() bool {
+	if p.cluster == nil || p.cluster.nodes == nil {
+		return false
+	}
+	serve, _ := p.cluster.nodes.Serve()
+	return serve
+}
+
+// followNodes updates injection when all nodes do, or one does no more.
+func (p *plane) followNodes(ctx context.Context) error {
+	used := false
+	for first := true; ; first = false {
+		serve, changed := p.cluster.nodes.Serve()
+		if serve != used || first { // what was used before may be another answer
+			used = serve
+			p.o.Log.Info("whether the nodes capture and add the gates of pods that leave it open (outrider.dev/init: auto)", "nodes", serve)
+			p.useInjection()
+		}
+		if !wait(ctx, changed) {
+			return ctx.Err()
+		}
+	}
 }
 
 // Values of [Options.TrustBundle].
@@ -140,6 +170,9 @@ func (p *plane) serveCluster(ctx context.Context, g *run.Group) {
 		add(p.cluster.trust.Run)
 		add(p.followTrustBundle)
 	}
+	if p.cluster.nodes != nil && p.webhook != nil {
+		add(p.followNodes)
+	}
 	if p.o.CASecret != "" {
 		add(func(ctx context.Context) error {
 			return p.cluster.UsedTokens(p.o.Namespace).Run(ctx, p.mesh.Synced(), hosts{p.mesh})
@@ -181,6 +214,9 @@ func (p *plane) missing() []string {
 	wait("mesh:", p.mesh.Synced())
 	if p.cluster != nil {
 		wait("namespaces:", p.cluster.namespaces.Synced())
+		if p.cluster.nodes != nil {
+			wait("nodes:", p.cluster.nodes.Synced())
+		}
 		if p.isOpen() && p.o.watchesOtherInjectors() {
 			wait("webhook configurations:", p.cluster.configurations.Synced())
 		}

@@ -58,6 +58,10 @@ type Options struct {
 	// [ca.DefaultRootSpread].
 	RootSpread time.Duration
 
+	// Nodes says that nodes of Cluster run outrider-node: they are watched, and where all do,
+	// injected pods without annotation [contract.Init] are theirs.
+	Nodes bool
+
 	Mesh      mesh.Config
 	SkipKinds []string // of Cluster that are not read, of [kube.OptionalKinds]; default: none
 	Version   string   // of the program, for /version

@@ -91,7 +91,7 @@ func (p *plane) openWebhook(serving *ca.Serving) error {
 // injection reads the files as they are now.
 func (p *plane) injection() (inject.Options, error) {
 	i := p.o.Injection
-	out := inject.Options{Revision: i.Revision, ProbeKey: inject.RandomProbeKey, ControlPlane: i.address(p.o.Namespace), TrustSigner: p.trustSigner()}
+	out := inject.Options{Revision: i.Revision, ProbeKey: inject.RandomProbeKey, ControlPlane: i.address(p.o.Namespace), TrustSigner: p.trustSigner(), NodeServes: p.nodeServes()}
 	if i.Values != "" {
 		data, err := os.ReadFile(i.Values)
 		if err != nil {
@@ -169,7 +169,7 @@ func (p *plane) useInjection() inject.Options {
 	if err != nil {
 		p.o.Log.Error("injection goes on as before", "error", err)
 		options = p.used
-		options.TrustSigner = p.trustSigner()
+		options.TrustSigner, options.NodeServes = p.trustSigner(), p.nodeServes()
 		if own, err := p.listen(revisionOf(options)); err == nil {
 			options.OwnLabels = own // other injectors do not depend on the files
 		}

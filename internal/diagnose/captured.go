@@ -55,10 +55,16 @@ func readCapture(pod *corev1.Pod, proxy *evidence.Container) capturing {
 		in.Park = capture.ParkOff // it refuses
 	}
 	written := slices.IndexFunc(pod.Spec.InitContainers, func(i corev1.Container) bool { return slices.Contains(mesh.Init, i.Name) })
-	if written < 0 || !ours && proxy.Name != "istio-proxy" { // without settings all is captured; Istio's program takes nothing then
+	work, byNode := podspec.NodeWork(pod)
+	if byNode = byNode && ours; byNode && len(work.Capture) == 0 {
+		return capturing{none: "the pod asks its node for no capture"}
+	}
+	if written < 0 && !byNode || !ours && proxy.Name != "istio-proxy" { // without settings all is captured; Istio's program takes nothing then
 		_, _ = set("istio-service-cidr", "*"), set("istio-inbound-ports", "*")
 	}
-	if written >= 0 {
+	if byNode {
+		c.vague = fromArguments(work.Capture, set)
+	} else if written >= 0 {
 		spec := pod.Spec.InitContainers[written]
 		if words := expanded(spec); ownRules(words) {
 			c.vague = "rules of its own, by " + spec.Name
@@ -75,7 +81,7 @@ func readCapture(pod *corev1.Pod, proxy *evidence.Container) capturing {
 			}
 		}
 	}
-	if ours && written >= 0 {
+	if ours && (byNode || written >= 0) {
 		c.parks = in.Park != capture.ParkOff
 	}
 	c.rules, _ = capture.Build(c.intent, capture.NFTables)

@@ -15,7 +15,7 @@ import (
 // A Capture is which connections of the pod are captured, as its flags say: ports and ranges, with
 // "*" for all.
 type Capture struct {
-	By                    string `json:"by"`   // container
+	By                    string `json:"by"`   // container, or "the node"
 	Mode                  string `json:"mode"` // REDIRECT, TPROXY, NONE, or "park only" beside another mesh
 	InboundPorts          string `json:"inboundPorts"`
 	ExcludeInboundPorts   string `json:"excludeInboundPorts"`
@@ -76,8 +76,11 @@ func captureOf(pod *corev1.Pod) (*Capture, error) {
 }
 
 // captureArgs are the arguments with the flags, and the container that has them: outrider-init, or
-// the proxy in its place.
+// the proxy in its place; or the node has them.
 func captureArgs(pod *corev1.Pod) (*corev1.Container, []string) {
+	if work, ok := podspec.NodeWork(pod); ok && len(work.Capture) > 0 {
+		return &corev1.Container{Name: "the node"}, work.Capture
+	}
 	if c := container(pod, contract.InitContainer); c != nil && len(c.Args) > 0 && c.Args[0] == "init" {
 		return c, c.Args[1:]
 	}

@@ -131,7 +131,8 @@ var annotations = []annotation{
 	{name: contract.NativeRelease, means: "hook or probe: what releases the containers that wait for a native sidecar", check: oneOf("hook", "probe")},
 	{name: contract.Capture, means: "none: no connection is captured", check: oneOf("all", "none")},
 	{name: contract.Proxy, means: "none: no proxy; order, and parking alongside another mesh", check: oneOf("sidecar", "none")},
-	{name: contract.Init, means: "none: no init container of ours", check: oneOf("container", "none")},
+	{name: contract.Init, means: "who captures and brings the gates: auto, node, container (an init container) or none (the proxy's own)", check: initModes},
+	{name: contract.NodeAnnotation, means: "written: what the node does for the pod", check: valid("no value of an author: injection writes it", func(string) bool { return false })},
 	{name: contract.Park, means: "on, off or require: whether early connections wait", check: oneOf("on", "off", "require")},
 	{name: contract.Prewarm, means: "hosts whose configuration is fetched before the first request"},
 	{name: contract.Push, means: "full or on-demand: how much of the mesh the proxy gets", check: oneOf(contract.PushFull, contract.PushOnDemand)},
@@ -211,7 +212,7 @@ func Meant(name string) string {
 func alike(name string) []string {
 	var out []string
 	for _, a := range annotations {
-		if a.without == "" && a.name != contract.Status && a.name != contract.Overrides {
+		if a.without == "" && a.name != contract.Status && a.name != contract.Overrides && a.name != contract.NodeAnnotation {
 			out = append(out, a.name)
 		}
 	}

@@ -67,6 +67,11 @@ func (v Values) check() error {
 		}
 		all = append(all, setting{"global.imagePullSecrets", secret, objectName})
 	}
+	if mode := v.Injector.Init; mode != "" {
+		if err := initModes(mode); err != nil {
+			return fmt.Errorf("sidecarInjectorWebhook.init: %q: want %w", mode, err)
+		}
+	}
 	for _, image := range v.Injector.AllowedProxyImages {
 		all = append(all, setting{"sidecarInjectorWebhook.allowedProxyImages", image, imagePrefix})
 	}

@@ -24,7 +24,7 @@ func writeInit(pod *corev1.Pod, in input, s settings, edges startup.Plan, r *rep
 		}
 		return nil
 	}
-	if in.pod.Annotations[contract.Init] == "none" {
+	if s.init == contract.InitNone {
 		why := whyInit(pod, in, s, edges)
 		if why == "" {
 			return writeStage(pod, in, s, r)
@@ -151,7 +151,7 @@ func (in input) captureFlags(s settings) []string {
 			break
 		}
 	}
-	if in.o.Values.Global.NativeNftables {
+	if in.o.Values.Global.NativeNftables && !s.byNode() { // which decides by itself
 		flags = append(flags, "--native-nftables")
 	}
 	return flags

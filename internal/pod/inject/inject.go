@@ -37,6 +37,7 @@ type Options struct {
 	Claims       []string           // volumes that the pod's owner adds: volumeClaimTemplates of a StatefulSet
 	Environ      map[string]string  // more variables of the proxy
 	OwnLabels    bool               // Istio's labels belong to another injector: only ours count
+	NodeServes   bool               // all nodes of the cluster run outrider-node
 
 	// ProbeKey returns a secret for the paths of a workload's probes and hooks, by which the
 	// agent knows the kubelet. Default: there is none, and the agent knows it by its address.

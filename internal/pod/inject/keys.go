@@ -95,6 +95,7 @@ var valueKeys = slices.Concat(
 	keysOf(InValues, Key{Means: "whether the agent makes the app's probes"}, "sidecarInjectorWebhook.rewriteAppHTTPProbe"),
 	keysOf(InValues, Key{Means: "annotations that each injected pod gets"}, "sidecarInjectorWebhook.injectedAnnotations"),
 	keysOf(InValues, Key{Means: "images that a pod's author may choose; it is ours"}, "sidecarInjectorWebhook.allowedProxyImages"),
+	keysOf(InValues, Key{Means: "annotation outrider.dev/init of pods without one; it is ours"}, "sidecarInjectorWebhook.init"),
 	keysOf(InValues, Key{Means: "auto, true or false: whether the proxy is a native sidecar"}, "pilot.env.ENABLE_NATIVE_SIDECARS env.ENABLE_NATIVE_SIDECARS"),
 	keysOf(InValues, Key{Means: "a MeshConfig"}, "meshConfig"),
 

@@ -30,7 +30,7 @@ var used = map[Surface]map[string]string{
 		"global.proxy.resources": "{limits: {cpu: 3}}", "global.proxy.lifecycle": "{preStop: {exec: {command: [/a]}}}", "global.proxy.seccompProfile": "{type: Unconfined}",
 		"sidecarInjectorWebhook.neverInjectSelector": "[{matchLabels: {app: shop}}]", "sidecarInjectorWebhook.alwaysInjectSelector": "[{matchLabels: {app: shop}}]",
 		"sidecarInjectorWebhook.enableNamespacesByDefault": "true", "revision": "other", "sidecarInjectorWebhook.rewriteAppHTTPProbe": "false",
-		"sidecarInjectorWebhook.injectedAnnotations": "{a: b}", "sidecarInjectorWebhook.allowedProxyImages": "[a.example]",
+		"sidecarInjectorWebhook.injectedAnnotations": "{a: b}", "sidecarInjectorWebhook.allowedProxyImages": "[a.example]", "sidecarInjectorWebhook.init": "node",
 		"pilot.env.ENABLE_NATIVE_SIDECARS": "true", "env.ENABLE_NATIVE_SIDECARS": `"true"`, "meshConfig": "{trustDomain: td}",
 	},
 	InMesh: {"defaultConfig": "{concurrency: 3}", "trustDomain": "td", "enablePrometheusMerge": "false"},

@@ -85,6 +85,7 @@ type overrides struct {
 	Containers     []corev1.Container      `json:"containers,omitempty"`
 	Annotations    map[string]*string      `json:"annotations,omitempty"`
 	Labels         map[string]*string      `json:"labels,omitempty"`
+	NodeSelector   map[string]*string      `json:"nodeSelector,omitempty"`
 	Order          []string                `json:"order,omitempty"`    // of the plain containers, if it was changed
 	Commands       map[string]imageCommand `json:"commands,omitempty"` // of images, by container
 	Args           map[string]int          `json:"args,omitempty"`     // by container with a gate: how many of its command's words were args

@@ -208,7 +208,7 @@ func arrange(in input, s settings, w orderPolicy, known commands, r *report) (pl
 	if err != nil {
 		return p, err
 	}
-	reading.Avoid, reading.Unknown = w.avoid, known.unknown
+	reading.Avoid, reading.Unknown, reading.Node = w.avoid, known.unknown, s.byNode()
 	if in.alongside && w.start == podspec.StartDefault {
 		reading.Avoid = append(slices.Clip(reading.Avoid), mechanismsThatChange(reading, proxy)...)
 	}

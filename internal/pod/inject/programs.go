@@ -30,7 +30,7 @@ func checkPrograms(in input, s settings) error {
 			return refuse(ImageRefused, hint, "the pod's own container %s sets %s: where the mesh limits images it may set image, imagePullPolicy, resources and ports", own.Name, field)
 		}
 	}
-	if root := s.mode == tproxy || in.pod.Annotations[bindKey] == "true" || in.pod.Annotations[contract.Init] == "none"; root {
+	if root := s.mode == tproxy || in.pod.Annotations[bindKey] == "true" || s.init == contract.InitNone; root {
 		for _, key := range []string{mountKey, bootstrapKey} {
 			if in.annotations()[key] != "" {
 				return refuse(ImageRefused, hint, "annotation %s: the proxy of this pod runs as root, and where the mesh limits images it gets no files of the pod's author", key)

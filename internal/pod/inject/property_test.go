@@ -46,7 +46,7 @@ func randomPod(c chooser) string {
 		c.of("", "", "outrider.dev/native-release: probe"),
 		c.of("", "", "", "outrider.dev/capture: none"),
 		c.of("", "", "", "", "outrider.dev/proxy: none"),
-		c.of("", "", "outrider.dev/init: none"),
+		c.of("", "", "", "outrider.dev/init: none", "outrider.dev/init: node"),
 		c.of("", "", `status.sidecar.istio.io/port: "0"`, `status.sidecar.istio.io/port: "15555"`),
 		c.of("", "", `sidecar.istio.io/rewriteAppHTTPProbers: "false"`),
 		c.of("", `prometheus.io/port: "8080"`, `prometheus.io/scrape: "false"`),
@@ -107,6 +107,7 @@ func randomPod(c chooser) string {
 func randomOptions(t testing.TB, c chooser) Options {
 	version := c(3)
 	return Options{
+		NodeServes: c(4) == 0,
 		ProbeKey:   []func(string) string{nil, DerivedProbeKey([]byte("secret")), nil}[version],
 		Kubernetes: startup.Kubernetes([]int{27, 34, 36}[version]),
 		Values: valuesOf(t, c.of("{}", "global: {proxy: {holdApplicationUntilProxyStarts: true}}", "global: {proxy: {lifecycle: {postStart: {exec: {command: [v]}}}}}",

@@ -20,16 +20,17 @@ func checkSecurity(in input, s settings, r *report) (capture bool, err error) {
 	if level != "baseline" && level != "restricted" {
 		return s.capture, nil
 	}
-	if in.alongside && s.capture && in.pod.Annotations[contract.Park] != "require" {
+	captured := s.capture && !s.byNode() // by a container
+	if in.alongside && captured && in.pod.Annotations[contract.Park] != "require" {
 		r.warn("the namespace %s has the label %s=%s: early connections are not parked, since outrider-init would need the capability NET_ADMIN", in.ns.Name, contract.PodSecurityLabel, level)
 		return false, nil
 	}
-	hint := "label the namespace " + contract.PodSecurityLabel + "=privileged, or annotate the pod " + contract.Capture + ": none to have order and gate alone"
+	hint := "have the nodes capture (" + contract.Init + ": node, with outrider-node installed), label the namespace " + contract.PodSecurityLabel + "=privileged, or annotate the pod " + contract.Capture + ": none to have order and gate alone"
 	for _, need := range []struct {
 		needed bool
 		what   string
 	}{
-		{s.capture, "outrider-init needs the capability NET_ADMIN, to capture connections or to park them"},
+		{captured, "outrider-init needs the capability NET_ADMIN, to capture connections or to park them"},
 		{level == "restricted" && s.proxy && in.pod.Annotations[bindKey] == "true", "a proxy with " + bindKey + " runs as root"},
 		{s.proxy && hostVolumes(in.pod.Annotations[volumeKey], level == "restricted"), "annotation " + volumeKey + " has a volume of the node or of a network"},
 		{unconfined(in.o.Values.Global.Proxy.SeccompProfile), "the value global.proxy.seccompProfile is Unconfined"},

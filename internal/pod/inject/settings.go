@@ -36,6 +36,7 @@ type settings struct {
 
 	uid, gid         int64
 	image, initImage string
+	init             string // who captures and brings the gates: contract.InitByNode or another
 	pull             corev1.PullPolicy
 	resources        corev1.ResourceRequirements // shared: not to be changed
 	agentLevel       string                      // log level of the agent
@@ -57,6 +58,9 @@ func settingsOf(in input, r *report) (s settings, err error) {
 		return s, err
 	}
 	checkLabels(in, r)
+	if s.init, err = initOf(in, r); err != nil {
+		return s, err
+	}
 	if err = s.readConfig(in.o, a); err != nil {
 		return s, err
 	}

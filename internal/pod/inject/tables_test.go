@@ -23,7 +23,7 @@ var set1 = map[string]string{
 	"sidecar.istio.io/proxyCPU": "1m", "sidecar.istio.io/proxyMemory": "1Mi", "sidecar.istio.io/proxyCPULimit": "9", "sidecar.istio.io/proxyMemoryLimit": "9Gi",
 	logKey: "debug", componentLogKey: "upstream:debug", agentLogKey: "debug", bootstrapKey: "b", volumeKey: `{"v":{"emptyDir":{}}}`, mountKey: `{"outrider-work":{"mountPath":"/x"}}`,
 	bindKey: "true", discoveryKey: "d:1", templatesKey: "grpc", contract.ProxyConfig: "holdApplicationUntilProxyStarts: false", contract.DependsOn: "app: {outrider-proxy: started}",
-	contract.Start: "native", contract.Capture: "none", contract.Proxy: "none", contract.Init: "none", contract.Park: "off", contract.Prewarm: "a", contract.Push: "full", contract.Status: "x", contract.Overrides: "",
+	contract.Start: "native", contract.Capture: "none", contract.Proxy: "none", contract.Init: "none", contract.NodeAnnotation: "{}", contract.Park: "off", contract.Prewarm: "a", contract.Push: "full", contract.Status: "x", contract.Overrides: "",
 	contract.NativeRelease: "probe", contract.RevisionLabel: "",
 }
 

@@ -39,6 +39,9 @@ type Values struct {
 		EnableNamespacesByDefault bool                   `json:"enableNamespacesByDefault"`
 		InjectedAnnotations       map[string]string      `json:"injectedAnnotations"`
 
+		// Init is the annotation outrider.dev/init of pods without one. It is ours.
+		Init string `json:"init"`
+
 		// AllowedProxyImages are the images, repositories and registries that a pod's author
 		// may choose for the containers of injection. It is ours; default: any, as in Istio.
 		AllowedProxyImages []string `json:"allowedProxyImages"`

@@ -21,7 +21,11 @@ import (
 func write(in input, s settings, p plan, r *report) (pod *corev1.Pod, added bool, err error) {
 	before := overrides{InitContainers: in.own.init, Containers: in.own.plain, Commands: p.commands}
 	before.rememberEdges(p.pod)
-	pod, err = podspec.Write(p.pod, p.edges, s.initImage, p.reporting(in, s, r)...)
+	if reports := p.reporting(in, s, r); s.byNode() {
+		pod, err = podspec.WriteForNode(p.pod, p.edges, reports...)
+	} else {
+		pod, err = podspec.Write(p.pod, p.edges, s.initImage, reports...)
+	}
 	if err != nil {
 		var impossible *podspec.WriteError
 		if errors.As(err, &impossible) {
@@ -34,7 +38,12 @@ func write(in input, s settings, p plan, r *report) (pod *corev1.Pod, added bool
 	if was := names(p.pod.Spec.Containers); !slices.Equal(was, names(pod.Spec.Containers)) {
 		before.Order = was
 	}
-	if err := writeInit(pod, in, s, p.edges, r); err != nil {
+	if s.byNode() {
+		err = writeNode(pod, in, s, &before, r)
+	} else {
+		err = writeInit(pod, in, s, p.edges, r)
+	}
+	if err != nil {
 		return nil, false, err
 	}
 	if err := writeProbes(pod, in, s, r); err != nil {
@@ -67,7 +76,8 @@ func write(in input, s settings, p plan, r *report) (pod *corev1.Pod, added bool
 	if err := podspec.CheckSize(pod); err != nil {
 		return nil, false, tooLarge(fmt.Errorf("the injected pod: %w", err))
 	}
-	return pod, len(what.Containers)+len(what.InitContainers) > 0, nil
+	_, byNode := podspec.NodeWork(pod)
+	return pod, byNode || len(what.Containers)+len(what.InitContainers) > 0, nil
 }
 
 // A status is the annotation outrider.dev/status: what injection added.
@@ -125,7 +135,7 @@ func statusOf(given, pod *corev1.Pod, revision string) status {
 // none where the agent would need an init container of its own.
 func (p plan) reporting(in input, s settings, r *report) (out []string) {
 	off := in.pod.Annotations[contract.Start] == string(podspec.StartOff) // then commands stay as they are
-	if off || !s.proxy || !s.capture || in.pod.Annotations[contract.Init] == "none" ||
+	if off || !s.proxy || !s.capture || s.init == contract.InitNone ||
 		!slices.ContainsFunc(p.pod.Spec.Containers, named(contract.ProxyContainer)) {
 		return nil
 	}
@@ -138,7 +148,7 @@ func (p plan) reporting(in input, s settings, r *report) (out []string) {
 	for _, c := range p.pod.Spec.Containers {
 		switch {
 		case gated[c.Name]:
-		case len(c.Command) == 0, podspec.First(c.Command[0]):
+		case len(c.Command) == 0 && !s.byNode(), len(c.Command) > 0 && podspec.First(c.Command[0]):
 			return nil
 		default:
 			out = append(out, c.Name)
@@ -154,6 +164,7 @@ func (p plan) reporting(in input, s settings, r *report) (out []string) {
 // the gates of all applications report that their commands have ended for good
 // (internal/agent/proxy/apps.go); nothing reports the end of a container without a gate.
 func reportEnd(pod *corev1.Pod, s settings, r *report) {
+	pod = podspec.AsRun(pod)
 	if s.proxy && endsOnce(pod) && slices.ContainsFunc(pod.Spec.Containers, named(contract.ProxyContainer)) {
 		var free []string
 		for _, c := range pod.Spec.Containers {

@@ -43,6 +43,8 @@ var because = map[startup.Mechanism][]string{
 	startup.Hold:     {"all that is left; it fails open"},
 }
 
+var becauseNode = []string{"the node puts a gate before any command, in the pod spec or of the image; it keeps the edge at every start and when the pod stops"}
+
 // Choose picks the mechanism for each edge of what was read, on a kubelet of that
 // version. The mechanism that the edge names wins over that of the pod's annotation, and
 // that over [startup.Preferred]. If it does not fit, the edge gets no mechanism, and the
@@ -235,6 +237,9 @@ func (r *chooser) choose(e startup.Edge) Choice {
 			continue
 		}
 		why := because[m]
+		if m == startup.Gate && r.Node {
+			why = becauseNode
+		}
 		if requested == m {
 			why = []string{source}
 		}

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"outrider.dev/internal/contract"
 	"outrider.dev/startup"
 )
@@ -80,7 +78,10 @@ func gate(r *reader, c carrier) {
 		}
 		f := Found{Container: c.Name, Mechanism: w.mechanism(), By: w.by, Edges: g.edges,
 			Evidence: Evidence{c.argField(start), strings.Join(argv[start:], " ")}}
-		if g.real > 0 && start+g.real < len(argv) {
+		switch {
+		case r.byNode[c.Name]:
+			f.By, f.Evidence.Field = w.by+", by the node", "metadata.annotations["+contract.NodeAnnotation+"]"
+		case g.real > 0 && start+g.real < len(argv):
 			f.unwrap, f.Replaceable = start+g.real, true
 		}
 		for i := range f.Edges {
@@ -230,7 +231,7 @@ func (w *writer) writeGates(edges []startup.Edge) error {
 	}
 	// Our proxy reads there when its applications have ended, and publishes its own state.
 	if proxy := w.find(OurProxy); proxy != nil {
-		if err := mountStates(proxy); err != nil {
+		if err := w.shareStates(proxy); err != nil {
 			return err
 		}
 	}
@@ -242,7 +243,7 @@ func (w *writer) writeGates(edges []startup.Edge) error {
 func (w *writer) gates(edges []startup.Edge) (after map[string][]startup.Edge, probed map[string]bool, err error) {
 	commands := map[string]bool{}
 	for _, c := range carriers(w.out) {
-		commands[c.Name] = len(c.Command) > 0
+		commands[c.Name] = len(c.Command) > 0 || w.node
 	}
 	after, probed = map[string][]startup.Edge{}, map[string]bool{}
 	for _, e := range edges {
@@ -265,13 +266,14 @@ func (w *writer) gates(edges []startup.Edge) (after map[string][]startup.Edge, p
 // wrap puts the gate before the command of c, in place of an earlier one.
 func (w *writer) wrap(c carrier, after []startup.Edge, probed bool, helps []string) error {
 	unwrap(c.Container)
-	if len(c.Command) == 0 && len(after) == 0 {
+	switch {
+	case len(c.Command) > 0 || w.node:
+	case len(after) == 0:
 		return fmt.Errorf("the command of %s is not in the pod, so nothing can report its end", c.Name)
-	}
-	if len(c.Command) == 0 {
+	default:
 		return w.fail(after[0], "the command of "+c.Name+" is not in the pod, so there is nothing to wrap")
 	}
-	line := contract.Gate{Name: c.Name, HelperOf: helps, Command: slices.Concat(c.Command, c.Args)}
+	line := contract.Gate{Name: c.Name, HelperOf: helps}
 	for _, e := range after {
 		line.After = append(line.After, afterText(e))
 		if p, ok := knownProxy(e.From); ok {
@@ -294,10 +296,14 @@ func (w *writer) wrap(c carrier, after []startup.Edge, probed bool, helps []stri
 	} else if err := w.takeOver(c, &line); err != nil {
 		return err
 	}
-	c.Args = line.Args()
-	c.Command = []string{AgentPath}
-	if err := mount(c.Container, corev1.VolumeMount{Name: BinVolume, MountPath: BinDir, ReadOnly: true}); err != nil {
+	if !w.node {
+		line.Command = slices.Concat(c.Command, c.Args)
+		c.Command, c.Args = []string{AgentPath}, line.Args()
+	} else if err := w.byNode(c.Container, line.Args()); err != nil {
 		return err
 	}
-	return mountStates(c.Container)
+	if err := w.shareAgent(c.Container); err != nil {
+		return err
+	}
+	return w.shareStates(c.Container)
 }

@@ -197,13 +197,23 @@ func unwrap(c *corev1.Container) bool {
 	if !ok {
 		return false
 	}
+	c.Command, c.Args = line.Command, nil
+	giveBack(c, line)
+	c.VolumeMounts = slices.DeleteFunc(c.VolumeMounts, isGateMount)
+	if len(c.VolumeMounts) == 0 {
+		c.VolumeMounts = nil
+	}
+	return true
+}
+
+// giveBack is what unwrap does besides the command.
+func giveBack(c *corev1.Container, line contract.Gate) {
 	// Earlier versions left no startup probe, and had a command that always succeeds for the
 	// delay of a liveness probe. They gave a container without a readiness probe one like the
 	// startup probe: that stays, for an author may have written it too.
 	if first := decoded(line.StartupProbe); IsStarted(c) || first != nil && !isDelay(first) {
 		c.StartupProbe = first
 	}
-	c.Command, c.Args = line.Command, nil
 	var hook corev1.LifecycleHandler
 	if json.Unmarshal([]byte(line.PostStart), &hook) == nil {
 		if c.Lifecycle == nil {
@@ -214,11 +224,6 @@ func unwrap(c *corev1.Container) bool {
 	if live := HeldProbe(c); live != nil {
 		c.LivenessProbe = live
 	}
-	c.VolumeMounts = slices.DeleteFunc(c.VolumeMounts, isGateMount)
-	if len(c.VolumeMounts) == 0 {
-		c.VolumeMounts = nil
-	}
-	return true
 }
 
 func isDelay(p *corev1.Probe) bool {
@@ -232,6 +237,7 @@ func isGateMount(m corev1.VolumeMount) bool { return m.Name == BinVolume || m.Na
 // gate took over is the kubelet's again. Command and arguments become one list.
 func Ungated(pod *corev1.Pod) *corev1.Pod {
 	out := pod.DeepCopy()
+	withoutNodeGates(out)
 	for _, c := range carriers(out) {
 		unwrap(c.Container)
 		if usesAgent(c.Container) { // which may hold others besides being gated

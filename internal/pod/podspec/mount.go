@@ -47,8 +47,19 @@ func (e *TakenError) Error() string {
 	return e.Container + " mounts its volume " + e.Volume + " at " + e.Mount + ", and all of " + OwnDir + " is the gates'"
 }
 
-// mountStates mounts the states of all containers read-only, and the directory of c's own.
-func mountStates(c *corev1.Container) error {
+// shareAgent gives c the agent's program.
+func (w *writer) shareAgent(c *corev1.Container) error {
+	if w.node {
+		return w.byNode(c, nil)
+	}
+	return mount(c, corev1.VolumeMount{Name: BinVolume, MountPath: BinDir, ReadOnly: true})
+}
+
+// shareStates gives c the states of all containers to read, and a directory for its own.
+func (w *writer) shareStates(c *corev1.Container) error {
+	if w.node {
+		return w.byNode(c, nil)
+	}
 	if err := mount(c, corev1.VolumeMount{Name: StateVolume, MountPath: contract.StatesDir, ReadOnly: true}); err != nil {
 		return err
 	}
@@ -58,15 +69,34 @@ func mountStates(c *corev1.Container) error {
 // mount gives c one of our volumes, unless it has it. Another one in our directory, or
 // over it, would hide it or be hidden.
 func mount(c *corev1.Container, m corev1.VolumeMount) error {
-	for _, o := range c.VolumeMounts {
-		if !slices.Contains(Volumes, o.Name) && Overlap(o.MountPath, OwnDir) {
-			return &TakenError{o.Name, c.Name, o.MountPath}
-		}
+	if err := checkOwnDir(c); err != nil {
+		return err
 	}
 	if !slices.ContainsFunc(c.VolumeMounts, func(o corev1.VolumeMount) bool { return o.MountPath == m.MountPath }) {
 		c.VolumeMounts = append(c.VolumeMounts, m)
 	}
 	return nil
+}
+
+func checkOwnDir(c *corev1.Container) error {
+	for _, o := range c.VolumeMounts {
+		if !slices.Contains(Volumes, o.Name) && Overlap(o.MountPath, OwnDir) {
+			return &TakenError{o.Name, c.Name, o.MountPath}
+		}
+	}
+	return nil
+}
+
+// byNode has the node mount the agent and the states into c, with a gate of those arguments if
+// there are any.
+func (w *writer) byNode(c *corev1.Container, gate []string) error {
+	if w.work.Containers == nil {
+		w.work.Containers = map[string][]string{}
+	}
+	if _, there := w.work.Containers[c.Name]; !there || len(gate) > 0 {
+		w.work.Containers[c.Name] = gate
+	}
+	return checkOwnDir(c)
 }
 
 // Overlap reports whether one of two directories is the other, or is in it.
@@ -76,8 +106,11 @@ func Overlap(a, b string) bool {
 }
 
 // addGateVolumes adds what gates share. A volume of that name on a disk, for example,
-// could be shared with another pod.
+// could be shared with another pod. A node has its own directories for that.
 func (w *writer) addGateVolumes() error {
+	if w.node {
+		return nil
+	}
 	limits := map[string]resource.Quantity{BinVolume: binLimit, StateVolume: stateLimit}
 	for _, name := range Volumes {
 		i := slices.IndexFunc(w.out.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == name })

@@ -29,6 +29,9 @@ type Reading struct {
 	// not by the pod.
 	Avoid []startup.Mechanism
 
+	// Node says that the nodes of the pod add gates, to any command. It is set by callers.
+	Node bool
+
 	// Unknown has for containers the reason why their command is not known from their image either.
 	// Nil: the images were not looked up.
 	Unknown map[string]string
@@ -115,7 +118,15 @@ func read(pod *corev1.Pod, requested []startup.Edge) (reader, error) {
 
 // newReader has the containers, and has not looked for any order yet.
 func newReader(pod *corev1.Pod) reader {
-	r := reader{pod: pod, all: carriers(pod), Reading: Reading{Facts: map[string]Fact{}}}
+	asRun := AsRun(pod)
+	r := reader{pod: pod, all: carriers(asRun), Reading: Reading{Facts: map[string]Fact{}}}
+	if asRun != pod {
+		work, _ := NodeWork(pod)
+		r.byNode = map[string]bool{}
+		for name, args := range work.Containers { // any order: into a map
+			r.byNode[name] = len(args) > 0
+		}
+	}
 	for _, c := range r.all {
 		r.Containers = append(r.Containers, r.container(c))
 		_, isProxy := knownProxy(c.Name)
@@ -128,8 +139,9 @@ func newReader(pod *corev1.Pod) reader {
 var recognisers = []func(*reader, carrier){native, initDone, gate, hook, workaround}
 
 type reader struct {
-	pod *corev1.Pod
-	all []carrier
+	pod    *corev1.Pod
+	all    []carrier       // as they run
+	byNode map[string]bool // containers whose gates the node adds
 	Reading
 }
 

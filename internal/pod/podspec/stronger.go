@@ -60,6 +60,9 @@ func (c *chooser) gateWouldFit(e startup.Edge) bool {
 
 // missingCommands are the containers whose commands a gate for that edge needs, and that have none.
 func (r Reading) missingCommands(e startup.Edge) (out []string) {
+	if r.Node {
+		return nil
+	}
 	if !r.Facts[e.To].Command {
 		out = append(out, e.To)
 	}

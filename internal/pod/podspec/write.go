@@ -29,7 +29,18 @@ func (e *WriteError) Error() string { return fmt.Sprintf("%q: %s", e.Edge, e.Rea
 // those that were there. The containers in reports get a gate also where they wait for nothing:
 // it publishes when their command has ended. Their commands must be in the pod.
 func Write(pod *corev1.Pod, plan startup.Plan, image string, reports ...string) (*corev1.Pod, error) {
-	w := &writer{out: pod.DeepCopy(), image: cmp.Or(image, "outrider-agent"), block: map[string]bool{}, reports: reports}
+	return (&writer{out: pod.DeepCopy(), image: cmp.Or(image, "outrider-agent"), reports: reports}).writePlan(plan)
+}
+
+// WriteForNode is [Write] for a pod on nodes whose plugins add the gates: to any command, and without
+// an init container and volumes. What they are to do is in the pod's annotation, in place of what was
+// there.
+func WriteForNode(pod *corev1.Pod, plan startup.Plan, reports ...string) (*corev1.Pod, error) {
+	return (&writer{out: Ungated(pod), node: true, reports: reports}).writePlan(plan)
+}
+
+func (w *writer) writePlan(plan startup.Plan) (*corev1.Pod, error) {
+	w.block = map[string]bool{}
 	plan.Containers = containersOf(w.out)
 	full := plan.Expand()
 	if err := CheckEdges(full.Edges); err != nil {
@@ -66,6 +77,9 @@ func Write(pod *corev1.Pod, plan startup.Plan, image string, reports ...string) 
 		return nil, err
 	}
 	w.annotate(full.Edges)
+	if w.node && len(w.work.Containers) > 0 {
+		SetNodeWork(w.out, w.work)
+	}
 	if n := annotationsSize(w.out.Annotations); n > MaxAnnotations {
 		return nil, &SizeError{len(full.Edges), n}
 	}
@@ -79,6 +93,9 @@ type writer struct {
 	block map[string]bool    // containers whose hook waits for their health already
 
 	reports []string // containers with a gate, whether they wait or not
+
+	node bool // the node adds the gates:
+	work contract.NodeWork
 }
 
 func (w *writer) fail(e startup.Edge, reason string) error {
@@ -156,7 +173,7 @@ func (w *writer) blockUntilHealthy(e startup.Edge, c *corev1.Container) error {
 		return w.fail(e, err.Error())
 	}
 	if command[0] == AgentPath {
-		if err := mount(c, corev1.VolumeMount{Name: BinVolume, MountPath: BinDir, ReadOnly: true}); err != nil {
+		if err := w.shareAgent(c); err != nil {
 			return err
 		}
 	}
