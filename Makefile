@@ -8,8 +8,9 @@ ENVOY   ?= $(CACHE)/envoy/envoy
 PACKAGES      := nftables iptables iproute2 util-linux procps
 TEST_PACKAGES := busybox-static containerd containernetworking-plugins ipset runc \
 	chromium fonts-dejavu-core
-# KUBE=v1.36 is the other version of the test cluster.
+# KUBE=v1.36 is the other version of the test cluster, RUNTIME=containerd-2 its other runtime.
 KUBE     ?= v1.34
+RUNTIME  ?= containerd
 
 export CGO_ENABLED ?= 0
 
@@ -170,10 +171,10 @@ bench-cluster: ## what each way to start a pod costs on a real kubelet; 15 minut
 .PHONY: cluster cluster-down
 cluster: ## a real one-node Kubernetes, left up; builds it first, 15 minutes (root)
 	$(GO) build -o bin/cluster ./test/cluster/cmd
-	@bin/cluster up --kube $(KUBE)
+	@bin/cluster up --kube $(KUBE) --runtime $(RUNTIME)
 cluster-down: ## end it; nothing is left but its logs
 	$(GO) build -o bin/cluster ./test/cluster/cmd
-	@bin/cluster down --kube $(KUBE)
+	@bin/cluster down --kube $(KUBE) --runtime $(RUNTIME)
 
 .PHONY: traces costs
 traces: ## record what real kubelets do, for the tests of the model; 20 minutes (root)

@@ -16,7 +16,7 @@ func BenchmarkUpDown(b *testing.B) {
 	if os.Getenv("OUTRIDER_E2E") != "1" {
 		b.Skip("brings up a real cluster: set OUTRIDER_E2E=1")
 	}
-	o := cluster.Options{Version: os.Getenv("KUBE"), Dir: b.TempDir()}
+	o := cluster.Options{Version: os.Getenv("KUBE"), Runtime: os.Getenv("RUNTIME"), Dir: b.TempDir()}
 	if err := cluster.Build(b.Context(), o); err != nil {
 		b.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package cluster
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -53,7 +54,11 @@ func build(ctx context.Context, o Options, progress *progress) error {
 		return err
 	}
 	dns := program{name: "CoreDNS", dir: filepath.Join(source, "coredns"), modfile: "go.mod", output: filepath.Join(tools, "coredns")}
-	for _, p := range []program{kube, dns} {
+	runtime, err := runtimePrograms(source, o)
+	if err != nil {
+		return err
+	}
+	for _, p := range append(runtime, kube, dns) {
 		if err := p.buildOnce(ctx, progress); err != nil {
 			return err
 		}
@@ -80,6 +85,8 @@ type program struct {
 	name    string
 	dir     string // of its source
 	modfile string // relative to dir; default: the go.mod that governs dir
+	pkg     string // of a module that the modfile requires; default: the one in dir
+	tags    string
 	ldflags string
 	output  string
 }
@@ -87,19 +94,26 @@ type program struct {
 // links are the names that the binary of Kubernetes is called by.
 var links = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet", "kubectl"}
 
-var kubeVersion = regexp.MustCompile(`(?m)^(?:require |\t)k8s\.io/kubernetes (v1\.(\d+)\.\d+)$`)
+// requiredVersion returns the version of a module that a go.mod requires.
+func requiredVersion(modfile, module string) (string, error) {
+	text, err := os.ReadFile(modfile)
+	if err != nil {
+		return "", err
+	}
+	match := regexp.MustCompile(`(?m)^(?:require |\t)` + regexp.QuoteMeta(module) + ` (v\S+)`).FindSubmatch(text)
+	if match == nil {
+		return "", fmt.Errorf("%s does not require %s", modfile, module)
+	}
+	return string(match[1]), nil
+}
 
 func kubeProgram(dir, version, output string) (program, error) {
 	modfile := filepath.Join(version, "go.mod")
-	text, err := os.ReadFile(filepath.Join(dir, modfile))
+	release, err := requiredVersion(filepath.Join(dir, modfile), "k8s.io/kubernetes")
 	if err != nil {
 		return program{}, err
 	}
-	match := kubeVersion.FindSubmatch(text)
-	if match == nil {
-		return program{}, fmt.Errorf("%s does not require k8s.io/kubernetes", modfile)
-	}
-	release, minor := string(match[1]), string(match[2])
+	minor := strings.Split(release, ".")[1]
 	// Without these the programs call themselves v0.0.0, and kubelet and API server
 	// then disagree with clients that compare versions.
 	const at = "-X k8s.io/component-base/version."
@@ -149,7 +163,12 @@ func (p program) inputs() (string, error) {
 	sum := sha256.New()
 	fmt.Fprintln(sum, p.args())
 	modfile := filepath.Join(p.dir, p.modfile)
-	for _, file := range []string{filepath.Join(p.dir, "main.go"), modfile, strings.TrimSuffix(modfile, ".mod") + ".sum"} {
+	files := []string{filepath.Join(p.dir, "main.go"), modfile, strings.TrimSuffix(modfile, ".mod") + ".sum"}
+	if p.pkg != "" {
+		fmt.Fprintln(sum, p.pkg)
+		files = files[1:]
+	}
+	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			return "", err
@@ -163,6 +182,9 @@ func (p program) args() []string {
 	args := []string{"build", "-v", "-trimpath", "-buildvcs=false", "-ldflags", strings.TrimSpace("-s -w " + p.ldflags)}
 	if p.modfile != "" {
 		args = append(args, "-modfile="+p.modfile)
+	}
+	if p.tags != "" {
+		args = append(args, "-tags="+p.tags)
 	}
 	return args
 }
@@ -178,7 +200,7 @@ func (p program) build(ctx context.Context, progress *progress) error {
 		return err
 	}
 	defer os.Remove(temp)
-	cmd := exec.CommandContext(ctx, "go", append(p.args(), compileFaster, "-o", temp, ".")...)
+	cmd := exec.CommandContext(ctx, "go", append(p.args(), compileFaster, "-o", temp, cmp.Or(p.pkg, "."))...)
 	cmd.Dir = p.dir
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
 	report := &buildReport{}

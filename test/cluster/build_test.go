@@ -79,6 +79,7 @@ func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
 		want    string // in the error
 	}{
 		"an unknown version":          {Options{Version: "v1.2"}, "only v1.34, v1.36"},
+		"an unknown runtime":          {Options{Runtime: "podman"}, "only containerd, containerd-2"},
 		"an unknown mode":             {Options{ProxyMode: "ipvs"}, "only iptables, nftables"},
 		"a directory that is hidden":  {Options{Dir: "/var/lib/x"}, "below /var/lib"},
 		"a hidden directory, written": {Options{Dir: "/tmp/../run"}, "below /run"},
@@ -93,7 +94,7 @@ func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
 }
 
 func TestStateIsOfOneProcess(t *testing.T) {
-	s := newState(t.TempDir(), "v1.34")
+	s := newState(t.TempDir(), "v1.34", "")
 	if s.alive() {
 		t.Error("a cluster without a process is alive")
 	}

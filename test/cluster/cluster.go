@@ -50,7 +50,8 @@ const bringUpLimit = 5 * time.Minute
 // Options of a cluster. The zero value of a field means its default.
 type Options struct {
 	Version   string    // one of Versions
-	Dir       string    // keys, logs, container files; default: run/<Version> in the cache
+	Runtime   string    // one of Runtimes
+	Dir       string    // keys, logs, container files; default: run/<Version> in the cache, and Runtime if it is not the first
 	Cache     string    // what was built; default: .cache/cluster in the repository
 	ProxyMode string    // of kube-proxy: iptables or nftables; default iptables
 	Detach    bool      // the cluster outlives this process; otherwise it ends with it
@@ -73,6 +74,10 @@ func (o Options) withDefaults() (Options, error) {
 	if !slices.Contains(Versions, o.Version) {
 		return o, fmt.Errorf("no Kubernetes %s here, only %s", o.Version, strings.Join(Versions, ", "))
 	}
+	var err error
+	if o, err = o.withRuntime(); err != nil {
+		return o, err
+	}
 	if o.ProxyMode == "" {
 		o.ProxyMode = "iptables"
 	}
@@ -91,8 +96,10 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Dir == "" {
 		o.Dir = filepath.Join(o.Cache, "run", o.Version)
+		if o.Runtime != Runtimes[0] {
+			o.Dir += "-" + o.Runtime
+		}
 	}
-	var err error
 	if o.Cache, err = visible(o.Cache); err != nil {
 		return o, err
 	}
@@ -173,6 +180,9 @@ var ErrDown = errors.New("no cluster is up")
 
 // Version is the version of Kubernetes, such as v1.34.
 func (c *Cluster) Version() string { return c.state.Version }
+
+// Runtime is its container runtime, one of [Runtimes].
+func (c *Cluster) Runtime() string { return c.state.Runtime }
 
 // Dir is the directory of the cluster. Its logs outlive it, in log.
 func (c *Cluster) Dir() string { return c.state.Dir }

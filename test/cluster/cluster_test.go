@@ -38,7 +38,7 @@ func options(t *testing.T, name string) cluster.Options {
 			os.RemoveAll(dir)
 		}
 	})
-	return cluster.Options{Version: os.Getenv("KUBE"), Cache: cache, Dir: dir, Progress: testLog{t}}
+	return cluster.Options{Version: os.Getenv("KUBE"), Runtime: os.Getenv("RUNTIME"), Cache: cache, Dir: dir, Progress: testLog{t}}
 }
 
 func up(t *testing.T, o cluster.Options) *cluster.Cluster {

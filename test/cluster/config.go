@@ -25,19 +25,19 @@ func writeConfig(c node.Config, file string, o Options) error {
 	if err := os.RemoveAll(filepath.Join(c.Dir, "log")); err != nil {
 		return err
 	}
-	for _, dir := range []string{"conf/cni", "log/pods", "pki"} {
+	for _, dir := range []string{"conf", "log/pods", "pki"} {
 		if err := os.MkdirAll(filepath.Join(c.Dir, dir), 0o755); err != nil {
 			return err
 		}
 	}
 	values := map[string]any{
-		"Dir": c.Dir, "Group": c.Group, "ProxyMode": o.ProxyMode, "KubeletLog": o.KubeletLog, "Features": o.Features, "PauseImage": pauseImage, "CNIPlugins": cniPlugins,
+		"Dir": c.Dir, "Group": c.Group, "ProxyMode": o.ProxyMode, "KubeletLog": o.KubeletLog, "Features": o.Features, "PauseImage": pauseImage, "CNIPlugins": node.CNIPlugins, "CNIConfig": node.CNIConfig, "NRI": o.Runtime == containerd2,
 		"Node": node.Name, "Address": node.Address, "Containerd": node.Containerd, "Domain": node.Domain,
 		"PodRange": node.PodRange, "ServiceRange": node.ServiceRange, "DNSService": node.DNSService,
 	}
 	for _, f := range []struct{ name, target string }{
 		{"containerd.toml", "containerd.toml"},
-		{"cni.conflist", "cni/10-pods.conflist"},
+		{"cni.conflist", "cni.conflist"},
 		{"kubelet.yaml", "kubelet.yaml"},
 		{"kube-proxy.yaml", "kube-proxy.yaml"},
 		{"Corefile", "Corefile"},

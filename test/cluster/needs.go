@@ -8,10 +8,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-)
 
-// cniPlugins is where the distribution puts them.
-const cniPlugins = "/usr/lib/cni"
+	"outrider.dev/test/cluster/internal/node"
+)
 
 // needs maps a package of the distribution to the programs that are used of it. What
 // `make test-deps` installs must have them all.
@@ -22,7 +21,7 @@ var needs = []struct {
 	{"busybox-static", []string{"busybox"}},
 	{"containerd", []string{"containerd", "containerd-shim-runc-v2", "ctr"}},
 	{"containernetworking-plugins", []string{
-		cniPlugins + "/bridge", cniPlugins + "/host-local", cniPlugins + "/loopback", cniPlugins + "/portmap",
+		node.MachineCNIPlugins + "/bridge", node.MachineCNIPlugins + "/host-local", node.MachineCNIPlugins + "/loopback", node.MachineCNIPlugins + "/portmap",
 	}},
 	{"iproute2", []string{"ip"}},
 	{"iptables", []string{"iptables", "xtables-nft-multi"}},

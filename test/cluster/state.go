@@ -24,6 +24,7 @@ import (
 type state struct {
 	Dir     string
 	Version string
+	Runtime string
 	Group   string // name in the cgroup hierarchies
 	Ready   bool
 	PID     int    // of its process 1; 0 before there is one
@@ -32,9 +33,9 @@ type state struct {
 
 // newState names the control group after the directory: two clusters never meet,
 // and what a killed one left behind is found again.
-func newState(dir, version string) state {
+func newState(dir, version, runtime string) state {
 	sum := sha256.Sum256([]byte(dir))
-	return state{Dir: dir, Version: version, Group: fmt.Sprintf("outrider-test-%x", sum[:5])}
+	return state{Dir: dir, Version: version, Runtime: runtime, Group: fmt.Sprintf("outrider-test-%x", sum[:5])}
 }
 
 func (s state) configFile() string { return filepath.Join(s.Dir, "conf", "node.json") }

@@ -58,13 +58,14 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 func start(ctx context.Context, o Options, progress *progress) (*Cluster, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, bringUpLimit, fmt.Errorf("not usable after %v", bringUpLimit))
 	defer cancel()
-	c := &Cluster{state: newState(o.Dir, o.Version)}
+	c := &Cluster{state: newState(o.Dir, o.Version, o.Runtime)}
 	if err := c.state.write(); err != nil {
 		return nil, err
 	}
 	c.config = node.Config{
 		Dir:     o.Dir,
 		Bin:     filepath.Join(o.Cache, o.Version),
+		Runtime: runtimeDir(o),
 		CoreDNS: filepath.Join(o.Cache, "tools", "coredns"),
 		Node:    filepath.Join(o.Cache, "tools", "node"),
 		Group:   c.state.Group,

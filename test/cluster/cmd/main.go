@@ -31,8 +31,10 @@ network of this machine, and nothing is left when it is down.
 
 flags, after the command:
   --kube VERSION   %s (default: $KUBE, else %s)
-  --dir DIR        of the cluster (default: .cache/cluster/run/VERSION); choose
-                   others to run more than one of a version
+  --runtime NAME   %s (default: $RUNTIME, else %s)
+  --dir DIR        of the cluster (default: .cache/cluster/run/VERSION, with the
+                   runtime if it is not the default); choose others to run more
+                   than one of a version
   --proxy-mode M   up only: iptables (default) or nftables for kube-proxy
 
 examples:
@@ -49,7 +51,8 @@ func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 // run is main without the process. It returns the exit status: 0 fine, 1 it did not
 // work, 2 usage, 130 interrupted; enter returns that of the command.
 func run(args []string, stdout, stderr io.Writer) int {
-	help := fmt.Sprintf(usage, strings.Join(cluster.Versions, " or "), cluster.Versions[0])
+	help := fmt.Sprintf(usage, strings.Join(cluster.Versions, " or "), cluster.Versions[0],
+		strings.Join(cluster.Runtimes, " or "), cluster.Runtimes[0])
 	if len(args) == 0 {
 		fmt.Fprint(stderr, help)
 		return 2
@@ -68,6 +71,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	flags.SetOutput(stderr)
 	flags.Usage = func() { fmt.Fprint(stderr, help) }
 	flags.StringVar(&options.Version, "kube", os.Getenv("KUBE"), "")
+	flags.StringVar(&options.Runtime, "runtime", os.Getenv("RUNTIME"), "")
 	flags.StringVar(&options.Dir, "dir", "", "")
 	flags.StringVar(&options.ProxyMode, "proxy-mode", "", "")
 	if err := flags.Parse(args[1:]); err != nil {
@@ -129,21 +133,23 @@ func up(ctx context.Context, c call) (int, error) {
 		return 1, err
 	case c.options.Version != "" && c.options.Version != found.Version():
 		return 1, fmt.Errorf("a %s cluster is up in %s: choose another --dir, or end that one", found.Version(), dir)
+	case c.options.Runtime != "" && c.options.Runtime != found.Runtime():
+		return 1, fmt.Errorf("a cluster with %s is up in %s: choose another --dir, or end that one", found.Runtime(), dir)
 	default:
 		fmt.Fprintln(c.stderr, "        cluster was up already")
 	}
 	self := commandName(c.options)
 	fmt.Fprintf(c.stdout, `
-Kubernetes %s is up. It can be reached from inside only:
+Kubernetes %s with %s is up. It can be reached from inside only:
 
-  %[2]s kubectl get nodes
-  %[2]s kubectl run hello --image=%[3]s --command -- sleep 1h
-  %[2]s                            # a shell on the node
-  %[4]s
+  %[3]s kubectl get nodes
+  %[3]s kubectl run hello --image=%[4]s --command -- sleep 1h
+  %[3]s                            # a shell on the node
+  %[5]s
 
-kubeconfig: %[5]s
-logs:       %[6]s/log
-`, found.Version(), self("enter"), cluster.BaseImage, self("down"), found.Kubeconfig(), found.Dir())
+kubeconfig: %[6]s
+logs:       %[7]s/log
+`, found.Version(), found.Runtime(), self("enter"), cluster.BaseImage, self("down"), found.Kubeconfig(), found.Dir())
 	return 0, nil
 }
 
@@ -156,6 +162,9 @@ func commandName(o cluster.Options) func(command string) string {
 	var flags string
 	if o.Version != "" && o.Version != cluster.Versions[0] {
 		flags += " --kube " + o.Version
+	}
+	if o.Runtime != "" && o.Runtime != cluster.Runtimes[0] {
+		flags += " --runtime " + o.Runtime
 	}
 	if o.Dir != "" {
 		flags += " --dir " + o.Dir
@@ -213,7 +222,7 @@ func status(_ context.Context, c call) (int, error) {
 		if err != nil {
 			return 1, err
 		}
-		fmt.Fprintf(c.stdout, "%s  pid %d  %d MiB (most: %d MiB)  %s\n", found.Version(), found.PID(), now>>20, peak>>20, found.Dir())
+		fmt.Fprintf(c.stdout, "%s  %s  pid %d  %d MiB (most: %d MiB)  %s\n", found.Version(), found.Runtime(), found.PID(), now>>20, peak>>20, found.Dir())
 	}
 	return 0, nil
 }

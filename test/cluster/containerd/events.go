@@ -5,6 +5,7 @@ package containerd
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"io"
@@ -125,11 +126,11 @@ func parse(line string) (Event, bool) {
 		return Event{}, false
 	}
 	var body struct {
-		ID        string    `json:"id"`
-		Container string    `json:"container_id"`
-		PID       int       `json:"pid"`
-		Status    int       `json:"exit_status"`
-		ExitedAt  time.Time `json:"exited_at"`
+		ID        string `json:"id"`
+		Container string `json:"container_id"`
+		PID       int    `json:"pid"`
+		Status    int    `json:"exit_status"`
+		ExitedAt  moment `json:"exited_at"`
 	}
 	if json.Unmarshal([]byte(w[6]), &body) != nil {
 		return Event{}, false
@@ -144,12 +145,28 @@ func parse(line string) (Event, bool) {
 			return e, false // of an exec
 		}
 		if !body.ExitedAt.IsZero() {
-			e.At = body.ExitedAt
+			e.At = body.ExitedAt.Time
 		}
 	default:
 		return e, false
 	}
 	return e, true
+}
+
+// A moment is a time as ctr prints it: up to 1.7 as text, since 2.0 as the fields of a
+// protobuf Timestamp.
+type moment struct{ time.Time }
+
+func (m *moment) UnmarshalJSON(text []byte) error {
+	if bytes.HasPrefix(text, []byte{'"'}) {
+		return m.Time.UnmarshalJSON(text)
+	}
+	var t struct{ Seconds, Nanos int64 }
+	if err := json.Unmarshal(text, &t); err != nil {
+		return err
+	}
+	m.Time = time.Unix(t.Seconds, t.Nanos).UTC()
+	return nil
 }
 
 // Of returns the events of a pod, by its uid.

@@ -18,7 +18,7 @@ import (
 // Hidden are the directories of the machine that a cluster sees empty. They hold
 // the fixed paths of kubelet, containerd, its shims and CNI, which so touch
 // nothing outside and need no cleaning up.
-var Hidden = []string{"/run", "/var/lib", "/var/log"}
+var Hidden = []string{"/opt", "/run", "/var/lib", "/var/log"}
 
 // OnDisk are the directories in /var/lib that are not empty memory but those of the
 // same name in the cluster's directory.
@@ -35,13 +35,14 @@ var tunables = map[string]string{
 	"kernel/keys/root_maxbytes": "25000000",
 }
 
-func prepareMounts(c Config) error {
-	mount := func(source, target, kind string, flags uintptr) error {
-		if err := syscall.Mount(source, target, kind, flags, ""); err != nil {
-			return fmt.Errorf("mounting %s on %s: %w", kind, target, err)
-		}
-		return nil
+func mount(source, target, kind string, flags uintptr) error {
+	if err := syscall.Mount(source, target, kind, flags, ""); err != nil {
+		return fmt.Errorf("mounting %s on %s: %w", kind, target, err)
 	}
+	return nil
+}
+
+func prepareMounts(c Config) error {
 	// First cut off from the machine, then shared: volumes with mount propagation
 	// want a shared tree, and it must not be the machine's.
 	if err := mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE); err != nil {
@@ -58,10 +59,8 @@ func prepareMounts(c Config) error {
 			return err
 		}
 	}
-	for _, dir := range []string{"/run/lock", "/run/netns", "/run/tunables", tempDir} {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return err
-		}
+	if err := makeDirectories(runDirectories...); err != nil {
+		return err
 	}
 	// Container files are too large for memory. They are in the cluster's directory
 	// but seen where they usually are: that path may be too long for a socket.
@@ -74,9 +73,12 @@ func prepareMounts(c Config) error {
 			return err
 		}
 	}
+	if err := makeDirectories(tunablesDir); err != nil {
+		return err
+	}
 	for _, name := range slices.Sorted(maps.Keys(tunables)) {
 		value := tunables[name]
-		file := filepath.Join("/run/tunables", strings.ReplaceAll(name, "/", "."))
+		file := filepath.Join(tunablesDir, strings.ReplaceAll(name, "/", "."))
 		if err := os.WriteFile(file, []byte(value+"\n"), 0o644); err != nil {
 			return err
 		}
@@ -84,12 +86,32 @@ func prepareMounts(c Config) error {
 			return err
 		}
 	}
+	if err := prepareCNI(c); err != nil {
+		return err
+	}
 	return syscall.Sethostname([]byte(Name))
 }
+
+// ownDir holds what the cluster is made of. Unlike /run it outlives a reboot.
+const ownDir = "/var/lib/outrider-test"
+
+const tunablesDir = ownDir + "/tunables"
 
 // tempDir is for the programs of the cluster; /tmp is shared with the machine,
 // because tests have their files there.
 const tempDir = "/run/tmp"
+
+// runDirectories are those that programs expect in /run of a node that has just started.
+var runDirectories = []string{"/run/lock", "/run/netns", tempDir}
+
+func makeDirectories(paths ...string) error {
+	for _, path := range paths {
+		if err := os.MkdirAll(path, 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // network is the batch input of iproute2. The bridge node0 stands for the
 // network that the node is in, with nothing else on it. Services need a route,

@@ -8,6 +8,7 @@
 package node
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -41,6 +42,7 @@ const Keep = 'k'
 type Config struct {
 	Dir     string   // of the cluster: configuration, keys, logs, container files
 	Bin     string   // the programs of Kubernetes
+	Runtime string   // those of the container runtime; default: the distribution's
 	CoreDNS string   // the program
 	Node    string   // this program
 	Group   string   // name of the cluster in the cgroup hierarchies
@@ -74,7 +76,7 @@ func (c Config) Kubeconfig() string { return filepath.Join(c.Dir, "kubeconfig") 
 // its own environment. What comes last wins.
 func (c Config) Environ(own []string) []string {
 	return append(own,
-		"PATH="+c.Bin+":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:"+os.Getenv("PATH"),
+		"PATH="+c.Bin+":"+cmp.Or(c.Runtime, c.Bin)+":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:"+os.Getenv("PATH"),
 		"KUBECONFIG="+c.Kubeconfig(),
 		"CONTAINERD_ADDRESS="+Containerd,
 		"CONTAINERD_NAMESPACE=k8s.io",

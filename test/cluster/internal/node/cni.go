@@ -1,0 +1,94 @@
+package node
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// CNIPlugins and CNIConfig are where a DaemonSet that installs a CNI plugin expects them, and
+// writable: nothing that is written there reaches the machine.
+const (
+	CNIPlugins = "/opt/cni/bin"
+	CNIConfig  = "/etc/cni/net.d"
+)
+
+// MachineCNIPlugins is where the distribution puts them.
+const MachineCNIPlugins = "/usr/lib/cni"
+
+func prepareCNI(c Config) error {
+	if err := makeDirectories(CNIPlugins); err != nil {
+		return err
+	}
+	if err := overlay(MachineCNIPlugins, CNIPlugins); err != nil {
+		return err
+	}
+	if err := overlayEtc(); err != nil {
+		return err
+	}
+	config, err := os.ReadFile(c.Conf("cni.conflist"))
+	if err != nil {
+		return err
+	}
+	return errors.Join(makeDirectories(CNIConfig), os.WriteFile(filepath.Join(CNIConfig, "10-pods.conflist"), config, 0o644))
+}
+
+// overlay shows lower at target, which may be the same, with all changes kept apart from it.
+func overlay(lower, target string) error {
+	layer := filepath.Join(ownDir, "overlay", strings.ReplaceAll(target, "/", "."))
+	upper, work := filepath.Join(layer, "upper"), filepath.Join(layer, "work")
+	if err := makeDirectories(upper, work); err != nil {
+		return err
+	}
+	err := syscall.Mount("overlay", target, "overlay", 0, "lowerdir="+lower+",upperdir="+upper+",workdir="+work)
+	if err != nil {
+		return &os.PathError{Op: "mounting an overlay on", Path: target, Err: err}
+	}
+	return nil
+}
+
+// overlayEtc gives the cluster an /etc of its own. In a container, files such as /etc/hosts
+// are mounts, which an overlay does not take over from below.
+func overlayEtc() error {
+	mounts, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return err
+	}
+	defer mounts.Close()
+	files, err := mountsBelow("/etc", mounts)
+	if err != nil {
+		return err
+	}
+	below := filepath.Join(ownDir, "etc")
+	if err := errors.Join(makeDirectories(below), mount("/etc", below, "bind", syscall.MS_BIND|syscall.MS_REC)); err != nil {
+		return err
+	}
+	// Otherwise what is mounted on /etc appears here too, and goes there when it goes here.
+	if err := mount("", below, "", syscall.MS_REC|syscall.MS_PRIVATE); err != nil {
+		return err
+	}
+	if err := overlay("/etc", "/etc"); err != nil {
+		return err
+	}
+	for _, f := range files {
+		if err := mount(filepath.Join(below, strings.TrimPrefix(f, "/etc")), f, "bind", syscall.MS_BIND); err != nil {
+			return err
+		}
+	}
+	return syscall.Unmount(below, syscall.MNT_DETACH)
+}
+
+// mountsBelow returns the mount points below dir, in the order in which they were mounted.
+func mountsBelow(dir string, mountinfo io.Reader) (found []string, err error) {
+	lines := bufio.NewScanner(mountinfo)
+	for lines.Scan() {
+		if fields := strings.Fields(lines.Text()); len(fields) > 4 && strings.HasPrefix(fields[4], dir+"/") {
+			found = append(found, fields[4])
+		}
+	}
+	return found, lines.Err()
+}

@@ -1,0 +1,63 @@
+package cluster
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Runtimes are the container runtimes that a cluster can have; the first is the default.
+// "containerd" is the distribution's. "containerd-2" is built from its Go module; it has NRI
+// with its default validator, and image volumes.
+var Runtimes = []string{"containerd", containerd2}
+
+const containerd2 = "containerd-2"
+
+// withRuntime fills in the runtime and what Kubernetes needs switched on to use all of it.
+func (o Options) withRuntime() (Options, error) {
+	if o.Runtime == "" {
+		o.Runtime = Runtimes[0]
+	}
+	if !slices.Contains(Runtimes, o.Runtime) {
+		return o, fmt.Errorf("no container runtime %s here, only %s", o.Runtime, strings.Join(Runtimes, ", "))
+	}
+	// Beta and off by default up to v1.35, stable in v1.36; containerd has them since 2.1.
+	const imageVolumes = "ImageVolume"
+	if o.Runtime == containerd2 && o.Version == "v1.34" && !slices.Contains(o.Features, imageVolumes) {
+		o.Features = append(slices.Clip(o.Features), imageVolumes)
+	}
+	return o, nil
+}
+
+// runtimeDir returns where the programs of the runtime are built; "" for the distribution's.
+func runtimeDir(o Options) string {
+	if o.Runtime != containerd2 {
+		return ""
+	}
+	return filepath.Join(o.Cache, o.Runtime)
+}
+
+// runtimePrograms returns what of the runtime is to be built. The shim is a program of its
+// own, because one runs for each pod: its size counts.
+func runtimePrograms(source string, o Options) ([]program, error) {
+	if runtimeDir(o) == "" {
+		return nil, nil
+	}
+	const module, modfile = "github.com/containerd/containerd/v2", "go.mod"
+	dir := filepath.Join(source, "containerd2")
+	version, err := requiredVersion(filepath.Join(dir, modfile), module)
+	if err != nil {
+		return nil, err
+	}
+	var all []program
+	for _, name := range []string{"containerd", "containerd-shim-runc-v2", "ctr"} {
+		all = append(all, program{
+			name: name + " " + version, dir: dir, modfile: modfile, pkg: module + "/cmd/" + name,
+			tags:    "no_btrfs,no_devmapper,no_zfs,no_tracing", // what no test needs
+			ldflags: "-X " + module + "/version.Version=" + version,
+			output:  filepath.Join(runtimeDir(o), name),
+		})
+	}
+	return all, nil
+}
