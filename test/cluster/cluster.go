@@ -17,6 +17,7 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -131,6 +132,7 @@ func visible(dir string) (string, error) {
 type Cluster struct {
 	state  state
 	config node.Config
+	inside bool     // this process is in its namespaces
 	leash  *os.File // nil unless this process started a cluster that ends with it
 }
 
@@ -153,6 +155,17 @@ func Open(dir string) (*Cluster, error) {
 		return nil, err
 	}
 	return &Cluster{state: s, config: config}, nil
+}
+
+// Inside returns the cluster that has its files in dir to a process that runs inside of it,
+// such as a test that [Cluster.Enter] started. It cannot end it.
+func Inside(dir string) (*Cluster, error) {
+	s, err := readState(dir)
+	if err != nil {
+		return nil, err
+	}
+	config, err := node.Load(s.configFile())
+	return &Cluster{state: s, config: config, inside: true}, err
 }
 
 // List returns the clusters that are up in the cache of these options. Those in
@@ -203,8 +216,11 @@ func (c *Cluster) Memory() (now, peak int64, err error) { return cgroup.Memory(c
 // the node, in the current directory, with kubectl and ctr ready to use. When ctx
 // ends it is sent SIGTERM, and after five seconds SIGKILL.
 func (c *Cluster) Enter(ctx context.Context, name string, args ...string) *exec.Cmd {
-	argv := append([]string{"enter", strconv.Itoa(c.state.PID), name}, args...)
-	cmd := exec.CommandContext(ctx, c.config.Node, argv...)
+	if !c.inside {
+		args = append([]string{"enter", strconv.Itoa(c.state.PID), name}, args...)
+		name = c.config.Node
+	}
+	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = c.config.Environ(os.Environ())
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 5 * time.Second
@@ -235,9 +251,33 @@ func (c *Cluster) LoadImage(ctx context.Context, tarball string) error {
 	return nil
 }
 
+// RestartRuntime kills containerd and starts it again; pods run on. It returns when containerd
+// answers.
+func (c *Cluster) RestartRuntime(ctx context.Context) error {
+	return c.request(ctx, node.RestartRuntime)
+}
+
+// Reboot ends the node as a loss of power does, without drain, and starts it again. All
+// processes of pods, containerd, kubelet and kube-proxy are killed; all that is in memory is
+// lost, as /run, other mounts and rules. What is on disk stays, as /etc, /opt and /var/lib, and
+// so does the control plane with its state. Reboot returns when the new kubelet has reported
+// that the node is ready; pods start at any time before or after.
+func (c *Cluster) Reboot(ctx context.Context) error { return c.request(ctx, node.Reboot) }
+
+// request lets the node do something. It is done even if ctx ends.
+func (c *Cluster) request(ctx context.Context, name string) error {
+	if out, err := c.Enter(ctx, c.config.Node, "control", name).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", name, err, bytes.TrimSpace(out))
+	}
+	return nil
+}
+
 // Down ends the cluster. Nothing is left of it but its logs. Down of a cluster that
 // is down already does nothing.
 func (c *Cluster) Down() error {
+	if c.inside {
+		return errors.New("a cluster is not ended from inside: the end would end this process")
+	}
 	err := Down(c.state.Dir)
 	if c.leash != nil {
 		c.leash.Close()

@@ -33,7 +33,7 @@ func writeConfig(c node.Config, file string, o Options) error {
 	values := map[string]any{
 		"Dir": c.Dir, "Group": c.Group, "ProxyMode": o.ProxyMode, "KubeletLog": o.KubeletLog, "Features": o.Features, "PauseImage": pauseImage, "CNIPlugins": node.CNIPlugins, "CNIConfig": node.CNIConfig, "NRI": o.Runtime == containerd2,
 		"Node": node.Name, "Address": node.Address, "Containerd": node.Containerd, "Domain": node.Domain,
-		"PodRange": node.PodRange, "ServiceRange": node.ServiceRange, "DNSService": node.DNSService,
+		"PodRange": node.PodRange, "PodBridge": node.PodBridge, "ServiceRange": node.ServiceRange, "DNSService": node.DNSService,
 	}
 	for _, f := range []struct{ name, target string }{
 		{"containerd.toml", "containerd.toml"},

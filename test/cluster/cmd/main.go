@@ -26,6 +26,10 @@ network of this machine, and nothing is left when it is down.
   enter     run a command inside; without one, a shell
   load      import image tarballs
   status    list the clusters that are up
+  reboot    end the node as a loss of power does, and start it again; the control
+            plane stays
+  restart-runtime
+            kill containerd and start it again; pods run on
   down      end a cluster; its logs stay
   build     build what is missing, and no more
 
@@ -109,6 +113,10 @@ var commands = map[string]func(context.Context, call) (status int, err error){
 	"down":   down,
 	"enter":  enter,
 	"load":   load,
+	"reboot": func(ctx context.Context, c call) (int, error) { return request(ctx, c, (*cluster.Cluster).Reboot) },
+	"restart-runtime": func(ctx context.Context, c call) (int, error) {
+		return request(ctx, c, (*cluster.Cluster).RestartRuntime)
+	},
 	"status": status,
 	"up":     up,
 }
@@ -207,6 +215,14 @@ func load(ctx context.Context, c call) (int, error) {
 		}
 	}
 	return 0, nil
+}
+
+func request(ctx context.Context, c call, do func(*cluster.Cluster, context.Context) error) (int, error) {
+	found, err := open(c.options)
+	if err != nil {
+		return 1, err
+	}
+	return 0, do(found, ctx)
 }
 
 func status(_ context.Context, c call) (int, error) {

@@ -10,7 +10,7 @@ import (
 	"outrider.dev/test/cluster/internal/node"
 )
 
-const usage = `usage: node init CONFIG | node run CONFIG | node enter PID COMMAND [ARG...] | node become COMMAND [ARG...]
+const usage = `usage: node init CONFIG | node run CONFIG | node control REQUEST | node enter PID COMMAND [ARG...] | node become COMMAND [ARG...]
 Package test/cluster starts it.
 `
 
@@ -25,6 +25,8 @@ func run(args []string, stderr io.Writer) int {
 		err = node.Init(args[1])
 	case len(args) == 2 && args[0] == "run":
 		err = node.Run(args[1])
+	case len(args) == 2 && args[0] == "control":
+		err = node.Control(args[1])
 	case len(args) > 2 && args[0] == "enter":
 		var status int
 		if status, err = node.Enter(args[1], args[2:]); err == nil {

@@ -11,7 +11,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"outrider.dev/test/cluster/internal/poll"
@@ -90,11 +92,11 @@ func inherit(parent, child, file string) error {
 	return os.WriteFile(filepath.Join(child, file), value, 0o644)
 }
 
-// Join moves this process, and what it will start, to the group name/system of
+// Join moves this process, and what it will start, to the group name/sub of
 // the hierarchy that counts memory. The kubelet removes groups that it does not
 // know, but only below kubepods.
-func Join(name string) error {
-	group := filepath.Join(memory(name), "system")
+func Join(name, sub string) error {
+	group := filepath.Join(memory(name), sub)
 	if err := os.MkdirAll(group, 0o755); err != nil {
 		return err
 	}
@@ -134,12 +136,67 @@ func memory(name string) string {
 	return filepath.Join(Root, name)
 }
 
+// Kill kills the processes in the group name/sub and below, until there are none: they may
+// start others meanwhile.
+func Kill(ctx context.Context, name, sub string) error {
+	return poll.Until(ctx, 10*time.Millisecond, func(context.Context) error {
+		pids, err := processes(filepath.Join(memory(name), sub))
+		for _, pid := range pids {
+			// One that has ended by now is not there.
+			if killErr := syscall.Kill(pid, syscall.SIGKILL); killErr != nil && killErr != syscall.ESRCH {
+				err = errors.Join(err, fmt.Errorf("killing process %d: %w", pid, killErr))
+			}
+		}
+		if err == nil && len(pids) > 0 {
+			err = fmt.Errorf("%d processes are there", len(pids))
+		}
+		return err
+	})
+}
+
+// processes returns those in group and below. A group that goes away meanwhile has none.
+func processes(group string) (pids []int, err error) {
+	err = filepath.WalkDir(group, func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(filepath.Join(path, "cgroup.procs"))
+		for _, line := range strings.Fields(string(text)) {
+			pid, err := strconv.Atoi(line)
+			if err != nil {
+				return err
+			}
+			// 0 is one outside of this namespace, and would mean this process.
+			if pid > 1 {
+				pids = append(pids, pid)
+			}
+		}
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV) {
+			return nil
+		}
+		return err
+	})
+	return pids, err
+}
+
+// RemovePods removes what the kubelet made in the group called name, as [Remove] does.
+func RemovePods(ctx context.Context, name string) error {
+	return remove(ctx, filepath.Join(name, "kubepods"))
+}
+
 // Remove removes the groups called name with all below them. Their processes must
 // have been killed; Remove waits for the kernel to forget them until ctx ends.
 func Remove(ctx context.Context, name string) error {
 	if name == "" || strings.ContainsAny(name, "/.") {
 		return fmt.Errorf("refusing to remove cgroup %q", name)
 	}
+	return remove(ctx, name)
+}
+
+func remove(ctx context.Context, name string) error {
 	return poll.Until(ctx, 20*time.Millisecond, func(context.Context) error {
 		var left error
 		for _, h := range hierarchies() {

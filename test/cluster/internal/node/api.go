@@ -58,22 +58,34 @@ func (c *client) hasDefaultAccount(ctx context.Context) error {
 // nodeReady includes that pods can be scheduled: the taint of a young node goes a little
 // after its condition has changed.
 func (c *client) nodeReady(ctx context.Context) error {
-	text, err := c.do(ctx, http.MethodGet, "/api/v1/nodes/"+Name, "")
+	node, err := c.node(ctx)
 	if err != nil {
-		return err
-	}
-	var node struct {
-		Spec   struct{ Taints []struct{ Key string } }
-		Status struct {
-			Conditions []struct{ Type, Status, Message string }
-		}
-	}
-	if err := json.Unmarshal(text, &node); err != nil {
 		return err
 	}
 	for _, t := range node.Spec.Taints {
 		return fmt.Errorf("node has taint %s", t.Key)
 	}
+	return node.ready()
+}
+
+// A nodeObject has the parts of the node's object that matter here.
+type nodeObject struct {
+	Spec   struct{ Taints []struct{ Key string } }
+	Status struct {
+		Conditions []struct{ Type, Status, Message string }
+		NodeInfo   struct{ BootID string }
+	}
+}
+
+func (c *client) node(ctx context.Context) (node nodeObject, err error) {
+	text, err := c.do(ctx, http.MethodGet, "/api/v1/nodes/"+Name, "")
+	if err == nil {
+		err = json.Unmarshal(text, &node)
+	}
+	return node, err
+}
+
+func (node nodeObject) ready() error {
 	for _, cond := range node.Status.Conditions {
 		if cond.Type != "Ready" {
 			continue

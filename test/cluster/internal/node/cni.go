@@ -1,9 +1,7 @@
 package node
 
 import (
-	"bufio"
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -54,12 +52,7 @@ func overlay(lower, target string) error {
 // overlayEtc gives the cluster an /etc of its own. In a container, files such as /etc/hosts
 // are mounts, which an overlay does not take over from below.
 func overlayEtc() error {
-	mounts, err := os.Open("/proc/self/mountinfo")
-	if err != nil {
-		return err
-	}
-	defer mounts.Close()
-	files, err := mountsBelow("/etc", mounts)
+	all, err := mounts()
 	if err != nil {
 		return err
 	}
@@ -74,21 +67,14 @@ func overlayEtc() error {
 	if err := overlay("/etc", "/etc"); err != nil {
 		return err
 	}
-	for _, f := range files {
-		if err := mount(filepath.Join(below, strings.TrimPrefix(f, "/etc")), f, "bind", syscall.MS_BIND); err != nil {
+	for _, m := range all {
+		file, ok := strings.CutPrefix(m.point, "/etc/")
+		if !ok {
+			continue
+		}
+		if err := mount(filepath.Join(below, file), m.point, "bind", syscall.MS_BIND); err != nil {
 			return err
 		}
 	}
 	return syscall.Unmount(below, syscall.MNT_DETACH)
-}
-
-// mountsBelow returns the mount points below dir, in the order in which they were mounted.
-func mountsBelow(dir string, mountinfo io.Reader) (found []string, err error) {
-	lines := bufio.NewScanner(mountinfo)
-	for lines.Scan() {
-		if fields := strings.Fields(lines.Text()); len(fields) > 4 && strings.HasPrefix(fields[4], dir+"/") {
-			found = append(found, fields[4])
-		}
-	}
-	return found, lines.Err()
 }

@@ -16,7 +16,7 @@ func etcd(Config) component {
 	const clients, peers = "http://127.0.0.1:2379", "http://127.0.0.1:2380"
 	return component{"etcd", []string{
 		"etcd",
-		"--data-dir=/run/etcd", // in memory: nothing waits for a disk, nothing is left
+		"--data-dir=" + ownDir + "/etcd", // in memory: nothing waits for a disk, nothing is left
 		"--unsafe-no-fsync",
 		"--listen-client-urls=" + clients, "--advertise-client-urls=" + clients,
 		"--listen-peer-urls=" + peers, "--initial-advertise-peer-urls=" + peers,

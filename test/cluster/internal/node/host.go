@@ -33,6 +33,7 @@ var tunables = map[string]string{
 	"kernel/panic_on_oops":      "1",
 	"kernel/keys/root_maxkeys":  "1000000",
 	"kernel/keys/root_maxbytes": "25000000",
+	"kernel/random/boot_id":     "", // of each boot of the node, see [newBoot]
 }
 
 func mount(source, target, kind string, flags uintptr) error {
@@ -77,14 +78,16 @@ func prepareMounts(c Config) error {
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(tunables)) {
-		value := tunables[name]
-		file := filepath.Join(tunablesDir, strings.ReplaceAll(name, "/", "."))
-		if err := os.WriteFile(file, []byte(value+"\n"), 0o644); err != nil {
+		file := tunableFile(name)
+		if err := os.WriteFile(file, []byte(tunables[name]+"\n"), 0o644); err != nil {
 			return err
 		}
 		if err := mount(file, filepath.Join("/proc/sys", name), "bind", syscall.MS_BIND); err != nil {
 			return err
 		}
+	}
+	if _, err := newBoot(); err != nil {
+		return err
 	}
 	if err := prepareCNI(c); err != nil {
 		return err
@@ -96,6 +99,10 @@ func prepareMounts(c Config) error {
 const ownDir = "/var/lib/outrider-test"
 
 const tunablesDir = ownDir + "/tunables"
+
+func tunableFile(name string) string {
+	return filepath.Join(tunablesDir, strings.ReplaceAll(name, "/", "."))
+}
 
 // tempDir is for the programs of the cluster; /tmp is shared with the machine,
 // because tests have their files there.

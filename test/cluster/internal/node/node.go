@@ -25,6 +25,7 @@ const (
 	DNSService    = "10.96.0.10"
 	Domain        = "cluster.local"
 	API           = "https://" + Address + ":6443"
+	PodBridge     = "cni0"
 	Containerd    = "/run/containerd/containerd.sock"
 	networkPrefix = "/24"
 )

@@ -3,11 +3,11 @@ package node
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
-	"strings"
 	"syscall"
 	"time"
 
@@ -27,8 +27,13 @@ func Run(configFile string) error {
 	report := json.NewEncoder(events)
 
 	ctx, cancel := context.WithCancelCause(context.Background())
-	programs := &programs{config: c, ended: cancel}
+	programs := &programs{config: c, ended: cancel, running: map[string]*process{}}
 	if err := programs.bringUp(ctx, func(phase string) { report.Encode(Event{Phase: phase}) }); err != nil {
+		report.Encode(Event{Error: err.Error()})
+		return err
+	}
+	control, err := listen()
+	if err != nil {
 		report.Encode(Event{Error: err.Error()})
 		return err
 	}
@@ -36,7 +41,7 @@ func Run(configFile string) error {
 	events.Close()
 	// A program that ends from here on is a line in the log: the cluster stays, so
 	// that it can be looked at.
-	select {}
+	return programs.serve(control)
 }
 
 // bringUp starts everything in order. A step is reported when it is completed.
@@ -47,20 +52,24 @@ func (p *programs) bringUp(ctx context.Context, completed func(phase string)) er
 		phase string
 		do    func() error
 	}{
-		{"mounts, control groups and network made", func() error {
+		{"mounts, control groups and network made", func() (err error) {
 			if err := cgroup.Create(c.Group); err != nil {
 				return err
 			}
-			if err := cgroup.Join(c.Group); err != nil {
+			if err := cgroup.Join(c.Group, systemGroup); err != nil {
 				return err
 			}
 			if err := prepareMounts(c); err != nil {
 				return err
 			}
-			return prepareNetwork(ctx)
+			if err := prepareNetwork(ctx); err != nil {
+				return err
+			}
+			p.mounts, err = mountsNow()
+			return err
 		}},
 		{"etcd, containerd and kube-apiserver started", func() error {
-			return p.start(etcd(c), containerd(c), apiServer(c))
+			return errors.Join(p.start(systemGroup, etcd(c), apiServer(c)), p.start(nodeGroup, containerd(c)))
 		}},
 		{"images imported", func() error { return importImages(ctx, c.Images) }},
 		{"kube-apiserver ready", func() (err error) {
@@ -70,7 +79,7 @@ func (p *programs) bringUp(ctx context.Context, completed func(phase string)) er
 			return api.await(ctx, (*client).ready)
 		}},
 		{"controllers, scheduler and kubelet started", func() error {
-			return p.start(controllerManager(c), scheduler(c), kubelet(c))
+			return errors.Join(p.start(systemGroup, controllerManager(c), scheduler(c)), p.start(nodeGroup, kubelet(c)))
 		}},
 		{"DNS started", func() error {
 			for _, o := range objects {
@@ -78,11 +87,11 @@ func (p *programs) bringUp(ctx context.Context, completed func(phase string)) er
 					return err
 				}
 			}
-			return p.start(coreDNS(c))
+			return p.start(systemGroup, coreDNS(c))
 		}},
 		{"node ready", func() error { return api.await(ctx, (*client).nodeReady) }},
 		// Before its node exists, kube-proxy would try again only after seconds.
-		{"kube-proxy started", func() error { return p.start(kubeProxy(c)) }},
+		{"kube-proxy started", func() error { return p.start(nodeGroup, kubeProxy(c)) }},
 		{"default service account made", func() error { return api.await(ctx, (*client).hasDefaultAccount) }},
 		// A ready node does not imply the next two: both are queried through a Service.
 		{"Services answer", func() error { return poll.Until(ctx, 50*time.Millisecond, dialService) }},
@@ -98,14 +107,7 @@ func (p *programs) bringUp(ctx context.Context, completed func(phase string)) er
 }
 
 func importImages(ctx context.Context, tarballs []string) error {
-	err := poll.Until(ctx, 20*time.Millisecond, func(ctx context.Context) error {
-		conn, err := new(net.Dialer).DialContext(ctx, "unix", Containerd)
-		if err == nil {
-			conn.Close()
-		}
-		return err
-	})
-	if err != nil {
+	if err := awaitRuntime(ctx); err != nil {
 		return err
 	}
 	for _, t := range tarballs {
@@ -115,6 +117,16 @@ func importImages(ctx context.Context, tarballs []string) error {
 		}
 	}
 	return nil
+}
+
+func awaitRuntime(ctx context.Context) error {
+	return poll.Until(ctx, 20*time.Millisecond, func(ctx context.Context) error {
+		conn, err := new(net.Dialer).DialContext(ctx, "unix", Containerd)
+		if err == nil {
+			conn.Close()
+		}
+		return err
+	})
 }
 
 // dialService reaches the API server by way of its Service. The time is short: a
@@ -138,43 +150,4 @@ func lookUp(ctx context.Context) error {
 	}}
 	_, err := r.LookupHost(ctx, "kubernetes.default.svc."+Domain+".")
 	return err
-}
-
-// programs starts the components of one cluster and notices when one ends.
-type programs struct {
-	config Config
-	ended  func(cause error)
-}
-
-func (p *programs) start(components ...component) error {
-	for _, comp := range components {
-		logFile := p.config.Log(comp.name + ".log")
-		log, err := os.Create(logFile)
-		if err != nil {
-			return err
-		}
-		cmd := exec.Command(comp.args[0], comp.args[1:]...)
-		cmd.Env = append(os.Environ(), "TMPDIR="+tempDir)
-		cmd.Stdout, cmd.Stderr = log, log
-		err = cmd.Start()
-		log.Close()
-		if err != nil {
-			return fmt.Errorf("starting %s: %w", comp.name, err)
-		}
-		go func() {
-			err := fmt.Errorf("%s ended: %v: %s", comp.name, cmd.Wait(), lastLine(logFile))
-			fmt.Fprintln(os.Stderr, err)
-			p.ended(err)
-		}()
-	}
-	return nil
-}
-
-func lastLine(file string) string {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return err.Error()
-	}
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	return lines[len(lines)-1]
 }

@@ -1,0 +1,67 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// Requests to a cluster that is up; see [Control].
+const (
+	RestartRuntime = "restart-runtime"
+	Reboot         = "reboot"
+)
+
+// controlSocket can be reached from inside only.
+const controlSocket = ownDir + "/control.sock"
+
+// requestLimit is many times what a request takes on two cores that are not idle.
+const requestLimit = 3 * time.Minute
+
+func listen() (net.Listener, error) { return net.Listen("unix", controlSocket) }
+
+// serve answers requests, one at a time. It returns when it cannot.
+func (p *programs) serve(l net.Listener) error {
+	requests := map[string]func(context.Context) error{RestartRuntime: p.restartRuntime, Reboot: p.reboot}
+	return http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		request, ok := requests[strings.TrimPrefix(r.URL.Path, "/")]
+		if !ok || r.Method != http.MethodPost {
+			http.NotFound(w, r)
+			return
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		// A client that goes away must not leave half a node.
+		ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(r.Context()), requestLimit, fmt.Errorf("not done after %v", requestLimit))
+		defer cancel()
+		ctx, fail := context.WithCancelCause(ctx)
+		defer fail(nil)
+		p.ended = fail
+		if err := request(ctx); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+		}
+	}))
+}
+
+// Control sends a request to the cluster that this process is inside of, and returns when it
+// is done.
+func Control(request string) error {
+	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", controlSocket)
+	}}}
+	resp, err := client.Post("http://node/"+request, "", nil)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = errors.New(strings.TrimSpace(string(text)))
+	}
+	return err
+}
