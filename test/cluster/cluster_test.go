@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -200,8 +201,8 @@ func TestFailureHalfWay(t *testing.T) {
 		os.Mkdir(tools, 0o755),
 		os.WriteFile(filepath.Join(tools, "coredns.inputs"), inputs, 0o644), // or it would be built anew
 		os.WriteFile(filepath.Join(tools, "coredns"), []byte("#!/bin/sh\necho no DNS today\nexit 1\n"), 0o755))
-	for _, version := range cluster.Versions {
-		err = errors.Join(err, os.Symlink(filepath.Join(good.Cache, version), filepath.Join(broken.Cache, version)))
+	for _, name := range slices.Concat(cluster.Versions, cluster.Runtimes) {
+		err = errors.Join(err, os.Symlink(filepath.Join(good.Cache, name), filepath.Join(broken.Cache, name)))
 	}
 	if err != nil {
 		t.Fatal(err)

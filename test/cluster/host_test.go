@@ -34,7 +34,7 @@ func look(t *testing.T) host {
 		"iptables":   output(t, "iptables-save"),
 		"named file": nil,
 	}
-	for _, dir := range []string{"/etc", "/opt", "/run", "/run/netns", "/usr/libexec", "/var/lib", "/var/log"} {
+	for _, dir := range []string{"/etc", "/opt", "/run", "/run/netns", "/usr/lib/cni", "/usr/libexec", "/var/lib", "/var/log"} {
 		entries, _ := filepath.Glob(dir + "/*")
 		h["named file"] = append(h["named file"], entries...)
 	}

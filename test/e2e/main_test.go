@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	if !world.Inside() {
-		os.Exit(world.Enter(world.Options{Root: root, Version: os.Getenv("KUBE"), Name: "e2e", Progress: os.Stderr}))
+		os.Exit(world.Enter(world.Options{Root: root, Version: os.Getenv("KUBE"), Runtime: os.Getenv("RUNTIME"), Name: "e2e", Progress: os.Stderr}))
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	if w, err = world.Open(ctx, root); err == nil {

@@ -48,7 +48,7 @@ func enter(ctx context.Context) (status int, err error) {
 	if version == "" {
 		version = cluster.Versions[0]
 	}
-	c, err := cluster.Up(ctx, cluster.Options{Version: version, Cache: cache, Dir: filepath.Join(cache, "kube", version), Progress: os.Stderr,
+	c, err := cluster.Up(ctx, cluster.Options{Version: version, Runtime: os.Getenv("RUNTIME"), Cache: cache, Dir: filepath.Join(cache, "kube", version), Progress: os.Stderr,
 		Features: []string{"ClusterTrustBundle", "ClusterTrustBundleProjection"}, APIs: []string{"certificates.k8s.io/v1beta1/clustertrustbundles"}})
 	if err != nil {
 		return 1, err

@@ -8,12 +8,20 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-func dial(socket string) (cri.RuntimeServiceClient, error) {
-	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+func dial(socket string) (*grpc.ClientConn, error) {
+	return grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+}
+
+// Ready returns nil if the runtime takes requests of a kubelet. It does so later than others:
+// first it takes in the containers that run. A kubelet that is too early ends.
+func Ready(ctx context.Context, socket string) error {
+	conn, err := dial(socket)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return cri.NewRuntimeServiceClient(conn), nil
+	defer conn.Close()
+	_, err = cri.NewRuntimeServiceClient(conn).Version(ctx, &cri.VersionRequest{})
+	return err
 }
 
 // A label names the container or sandbox of an id.

@@ -49,10 +49,11 @@ type Log struct {
 // Follow reads events until ctx ends. It is for inside of a cluster, where "ctr" finds
 // its socket. What happens while containerd itself is restarted is missed.
 func Follow(ctx context.Context, socket string) (*Log, error) {
-	r, err := dial(socket)
+	conn, err := dial(socket)
 	if err != nil {
 		return nil, err
 	}
+	r := cri.NewRuntimeServiceClient(conn)
 	l := &Log{labels: map[string]label{}, Changed: make(chan struct{}, 1)}
 	follow := func() (wait func() error, err error) {
 		cmd := exec.CommandContext(ctx, "ctr", "events")

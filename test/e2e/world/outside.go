@@ -48,6 +48,7 @@ func Inside() bool { return os.Getenv(dirVariable) != "" }
 type Options struct {
 	Root     string    // of the repository
 	Version  string    // of Kubernetes; empty: the default
+	Runtime  string    // of containers; empty: the default
 	Name     string    // of the cluster's directory, so that several do not meet
 	Progress io.Writer // a line for each step
 }
@@ -76,7 +77,7 @@ func enter(ctx context.Context, o Options) (status int, err error) {
 	}
 	cache := filepath.Join(o.Root, ".cache", "cluster")
 	c, err := cluster.Up(ctx, cluster.Options{
-		Version: version, Cache: cache, Dir: filepath.Join(cache, o.Name, version), Progress: o.Progress,
+		Version: version, Runtime: o.Runtime, Cache: cache, Dir: filepath.Join(cache, o.Name, version), Progress: o.Progress,
 	})
 	if err != nil {
 		return 1, err

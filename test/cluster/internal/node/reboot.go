@@ -44,7 +44,10 @@ func (p *programs) reboot(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := p.start(nodeGroup, containerd(p.config), kubelet(p.config), kubeProxy(p.config)); err != nil {
+	if err := errors.Join(p.start(nodeGroup, containerd(p.config)), awaitRuntime(ctx)); err != nil {
+		return err
+	}
+	if err := p.start(nodeGroup, kubelet(p.config), kubeProxy(p.config)); err != nil {
 		return err
 	}
 	api, err := newClient(p.config)

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	runtime "outrider.dev/test/cluster/containerd"
 	"outrider.dev/test/cluster/internal/cgroup"
 	"outrider.dev/test/cluster/internal/poll"
 )
@@ -120,13 +121,7 @@ func importImages(ctx context.Context, tarballs []string) error {
 }
 
 func awaitRuntime(ctx context.Context) error {
-	return poll.Until(ctx, 20*time.Millisecond, func(ctx context.Context) error {
-		conn, err := new(net.Dialer).DialContext(ctx, "unix", Containerd)
-		if err == nil {
-			conn.Close()
-		}
-		return err
-	})
+	return poll.Until(ctx, 20*time.Millisecond, func(ctx context.Context) error { return runtime.Ready(ctx, Containerd) })
 }
 
 // dialService reaches the API server by way of its Service. The time is short: a
