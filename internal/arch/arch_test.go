@@ -93,6 +93,11 @@ var arrows = map[string][]string{
 	"internal/capture/iptables": {"internal/capture", "internal/capture/nftables", netlink, sys},
 	"internal/capture/setup":    {"internal/capture", "internal/capture/iptables", "internal/capture/netlink", "internal/capture/nftables", sys},
 
+	// What runs on a node: neither Kubernetes' libraries nor gRPC's.
+	"internal/node/nri":      {"internal/contract", "github.com/containerd/nri/pkg"},
+	"internal/node/states":   {sys},
+	"internal/node/hostfile": {},
+
 	"internal/image/lookup": {"internal/pod/inject", "github.com/distribution/reference", "github.com/google/go-containerregistry/pkg", "github.com/opencontainers/go-digest", "github.com/opencontainers/image-spec/specs-go/v1", pflag},
 
 	"internal/image":       {"github.com/google/go-containerregistry/pkg"},

@@ -86,6 +86,7 @@ var targets = map[string]string{
 	"internal/cli/visible FuzzPlain":           "text for a terminal",
 	"startup FuzzDistance":                     "misspelt words",
 	"startup FuzzParse":                        "plans",
+	"internal/contract FuzzNodeWork":           "what a node does for a pod, as an annotation",
 	"internal/contract FuzzGate":               "the gate's command line",
 	"internal/contract FuzzNodeWork":           "what a node does for a pod, of the pod's annotation",
 	"internal/agent/gate FuzzParseProbe":       "the gate's probes",

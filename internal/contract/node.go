@@ -83,3 +83,19 @@ func ParseNodeWork(text string) (NodeWork, error) {
 	}
 	return w, nil
 }
+
+// Where outrider-node keeps what is on the node. Each is at the same path in its container.
+const (
+	NodeAgentsDir = "/opt/outrider"           // the agent, in a directory for each digest
+	NodeStatesDir = "/run/outrider/pods"      // the states of pods, by sandbox
+	NodeRunDir    = "/run/outrider/node"      // the daemon's socket and its lock
+	NodeSocket    = NodeRunDir + "/node.sock" // where the CNI plugin asks the daemon
+	NodeGuard     = NodePlugin + "-guard"     // the plugin that refuses what the daemon has not adjusted
+)
+
+// RunsFirst reports whether a program runs only as process 1, or else does something else: systemd,
+// and s6-overlay's, which is called /init. Behind a gate it is not process 1.
+func RunsFirst(program string) bool {
+	name := program[strings.LastIndexByte(program, '/')+1:]
+	return name == "init" || name == "systemd"
+}

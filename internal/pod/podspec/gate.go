@@ -39,11 +39,8 @@ func (w wrapper) mechanism() startup.Mechanism {
 	return startup.Wrapper
 }
 
-// First reports whether a program runs only as process 1, or else does something
-// else: systemd, and s6-overlay's, which is called /init. Behind a gate it is not.
-func First(program string) bool { return slices.Contains(firsts, path.Base(program)) }
-
-var firsts = []string{"init", "systemd"}
+// First reports whether a program runs only as process 1: [contract.RunsFirst].
+func First(program string) bool { return contract.RunsFirst(program) }
 
 // A gateReading is read from a wrapper's command line and environment.
 type gateReading struct {

@@ -1,0 +1,101 @@
+// Package hostfile puts programs onto the node, whole or not at all, and removes those that are not
+// used any more.
+package hostfile
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// Agents is the directory with the copies of the agent, each in a directory that is named by its
+// digest: containers of an earlier version keep theirs.
+type Agents struct{ Root string }
+
+// Install copies the agent, unless the same one is there, and returns the directory of the copy.
+func (a Agents) Install(source string) (dir string, err error) {
+	sum, err := digest(source)
+	if err != nil {
+		return "", err
+	}
+	dir = filepath.Join(a.Root, hex.EncodeToString(sum)[:32])
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	return dir, Copy(source, filepath.Join(dir, filepath.Base(source)))
+}
+
+// Keep removes all copies but those in these directories.
+func (a Agents) Keep(dirs []string) error {
+	entries, err := os.ReadDir(a.Root)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, e := range entries {
+		if dir := filepath.Join(a.Root, e.Name()); e.IsDir() && !slices.Contains(dirs, dir) {
+			errs = append(errs, os.RemoveAll(dir))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Copy makes target an executable copy of source. A process that starts target at the same time
+// runs the old one or the new one. An equal one stays.
+func Copy(source, target string) error {
+	want, err := digest(source)
+	if err != nil {
+		return err
+	}
+	if has, err := digest(target); err == nil && bytes.Equal(has, want) {
+		return nil
+	}
+	in, err := os.Open(source)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	// A leading dot and no known ending: neither a CNI configuration nor a plugin to launch.
+	out, err := os.CreateTemp(filepath.Dir(target), ".outrider-*.tmp")
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	err = errors.Join(err, out.Chmod(0o755), out.Sync(), out.Close())
+	if err == nil {
+		err = os.Rename(out.Name(), target)
+	}
+	if err != nil {
+		os.Remove(out.Name())
+		return fmt.Errorf("copying %s to %s: %w", source, target, err)
+	}
+	return nil
+}
+
+// Remove removes a file, if it is there.
+func Remove(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+func digest(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return nil, err
+	}
+	return h.Sum(nil), nil
+}

@@ -1,0 +1,129 @@
+package nri
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/nri/pkg/log"
+	"github.com/containerd/nri/pkg/stub"
+)
+
+// DefaultSocket is where containerd and CRI-O listen for plugins.
+const DefaultSocket = api.DefaultSocketPath
+
+// Order in which the runtime asks its plugins, by their index: the gate goes around what others
+// have set.
+const index = "95"
+
+// Pauses before the plugin connects again: short at first, since a runtime that restarts may create
+// containers as soon as it runs.
+const (
+	retryBase = 20 * time.Millisecond
+	retryMax  = time.Second
+)
+
+// registration bounds what a runtime may take until it has registered the plugin.
+const registration = 15 * time.Second
+
+// Run keeps the plugin connected to the runtime, under a name, until ctx ends. It reports each
+// change. A nil conn is dialled at the socket; one that the runtime has given is used once.
+func (p *Plugin) Run(ctx context.Context, name, socket string, conn net.Conn, connected func(bool)) error {
+	pause := retryBase
+	for {
+		served, err := p.serve(ctx, name, socket, conn, connected)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if conn != nil {
+			return err
+		}
+		if served {
+			pause = retryBase
+		}
+		p.Log.Warn("not connected to the container runtime", "socket", socket, "error", err, "again", pause)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, retryMax)
+	}
+}
+
+// serve connects once, and returns when the connection has ended.
+func (p *Plugin) serve(ctx context.Context, name, socket string, conn net.Conn, connected func(bool)) (served bool, err error) {
+	if conn == nil {
+		d := net.Dialer{Timeout: registration}
+		if conn, err = d.DialContext(ctx, "unix", socket); err != nil {
+			return false, err
+		}
+	}
+	defer conn.Close()
+	closed := make(chan struct{})
+	all := make(chan struct{})
+	synced := &synchronized{Plugin: p, done: sync.OnceFunc(func() { close(all) })}
+	s, err := stub.New(synced, stub.WithPluginName(name), stub.WithPluginIdx(index), stub.WithConnection(conn),
+		stub.WithLogger(quiet{}), stub.WithOnClose(func() { close(closed) }))
+	if err != nil {
+		return false, err
+	}
+	started := make(chan error, 1)
+	// Start cannot be cancelled, and waits for a runtime that has gone: then it is left behind,
+	// with its connection closed.
+	go func() { started <- s.Start(context.WithoutCancel(ctx)) }()
+	timer := time.NewTimer(registration)
+	defer timer.Stop()
+	for waiting := 2; waiting > 0; waiting-- {
+		select {
+		case err := <-started:
+			if err != nil {
+				return false, err
+			}
+			p.limit.Store(int64(s.RequestTimeout()))
+			started = nil
+		case <-all:
+			all = nil
+		case <-timer.C:
+			return false, errors.New("the runtime did not register the plugin")
+		case <-ctx.Done():
+			return false, nil
+		}
+	}
+	p.Log.Info("connected to the container runtime", "plugin", name)
+	connected(true)
+	defer connected(false)
+	select {
+	case <-closed:
+		return true, errors.New("the runtime closed the connection")
+	case <-ctx.Done():
+		s.Stop()
+		return true, nil
+	}
+}
+
+// synchronized is a plugin that says when the runtime has sent it all containers: from then on it
+// is asked about each new one.
+type synchronized struct {
+	*Plugin
+	done func()
+}
+
+// Synchronize is the plugin's own, once for each connection.
+func (s *synchronized) Synchronize(ctx context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
+	defer s.done()
+	return s.Plugin.Synchronize(ctx, pods, containers)
+}
+
+// quiet drops what the library logs: the plugin logs its own events.
+type quiet struct{}
+
+func (quiet) Debugf(context.Context, string, ...any) {}
+func (quiet) Infof(context.Context, string, ...any)  {}
+func (quiet) Warnf(context.Context, string, ...any)  {}
+func (quiet) Errorf(context.Context, string, ...any) {}
+
+var _ log.Logger = quiet{}
