@@ -78,6 +78,7 @@ the same network namespace.`,
 	}
 	cmd.Flags().SortFlags = false
 	cli.IntentFlags(cmd.Flags(), &o.intent, &o.output)
+	cli.ServersFlag(cmd.Flags())
 	o.operationFlags(cmd.Flags())
 	o.sharedFlags(cmd.Flags(), termination)
 	return cmd, o

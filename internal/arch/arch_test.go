@@ -97,6 +97,10 @@ var arrows = map[string][]string{
 	"internal/node/nri":      {"internal/contract", "github.com/containerd/nri/pkg"},
 	"internal/node/states":   {sys},
 	"internal/node/hostfile": {},
+	"internal/node/captures": {"internal/capture", pflag, sys},
+	"internal/node/socket":   {sys},
+	"internal/node/cni":      {"internal/contract", "internal/node/socket", "github.com/containernetworking/cni/pkg"},
+	"internal/node/cniconf":  {"github.com/fsnotify/fsnotify", sys},
 
 	"internal/image/lookup": {"internal/pod/inject", "github.com/distribution/reference", "github.com/google/go-containerregistry/pkg", "github.com/opencontainers/go-digest", "github.com/opencontainers/image-spec/specs-go/v1", pflag},
 

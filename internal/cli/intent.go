@@ -79,13 +79,38 @@ func FinishIntent(fs *pflag.FlagSet, in *capture.Intent) error {
 		return &UsageError{Err: err}
 	}
 	if in.DNS == capture.DNSServers {
-		servers, err := nameservers("/etc/resolv.conf")
+		servers, err := givenServers(fs)
+		if err == nil && servers == nil {
+			servers, err = nameservers("/etc/resolv.conf")
+		}
 		if err != nil {
 			return fmt.Errorf("--redirect-dns: %w", err)
 		}
 		in.Nameservers = servers
 	}
 	return nil
+}
+
+// ServersFlag adds the flag with the DNS servers of a pod whose resolv.conf is not at hand.
+func ServersFlag(fs *pflag.FlagSet) {
+	const name = "nameservers"
+	fs.StringSlice(name, nil, "with --redirect-dns: addresses of the pod's DNS servers, instead of those of resolv.conf")
+	fs.Lookup(name).Hidden = true // for outrider-node
+}
+
+func givenServers(fs *pflag.FlagSet) (out []netip.Addr, err error) {
+	texts, err := fs.GetStringSlice("nameservers")
+	if err != nil {
+		return nil, nil // the command has no such flag
+	}
+	for _, text := range texts {
+		a, err := netip.ParseAddr(text)
+		if err != nil {
+			return nil, &UsageError{Err: fmt.Errorf("--nameservers=%q: not an address", text)}
+		}
+		out = append(out, a.WithZone("").Unmap())
+	}
+	return out, nil
 }
 
 func lookupUser(name string) (uint32, error) {

@@ -343,7 +343,9 @@ func TestOtherPlugins(t *testing.T) {
 	}
 }
 
-type otherPlugin struct{ set func(*api.ContainerAdjustment) }
+type otherPlugin struct {
+	set func(*api.ContainerAdjustment)
+}
 
 func (o otherPlugin) CreateContainer(context.Context, *api.PodSandbox, *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
 	a := &api.ContainerAdjustment{}

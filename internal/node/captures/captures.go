@@ -1,0 +1,226 @@
+// Package captures captures the connections of pods from outside, in their network namespaces, and
+// remembers whose capture is proven.
+//
+// The flags come from a pod's annotation, which whoever creates the pod may set: they are parsed
+// here, and only the settings of a capture's intent reach the agent.
+package captures
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
+
+	"outrider.dev/internal/capture"
+)
+
+// ownNamespace is that of this process, which shares the node's.
+const ownNamespace = "/proc/self/ns/net"
+
+// environment is that of the agent: its iptables backend looks for programs there.
+const environment = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// Captures runs the agent, and has the sandboxes whose capture it has proven.
+type Captures struct {
+	agent string
+
+	mu        sync.Mutex
+	sandboxes map[string]*sandbox
+}
+
+type sandbox struct {
+	mu      sync.Mutex // held while the agent runs
+	proven  string
+	servers []netip.Addr
+}
+
+// New returns captures by the agent at a path.
+func New(agent string) *Captures {
+	return &Captures{agent: agent, sandboxes: map[string]*sandbox{}}
+}
+
+func (c *Captures) sandbox(id string) *sandbox {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.sandboxes[id]
+	if s == nil {
+		s = &sandbox{}
+		c.sandboxes[id] = s
+	}
+	return s
+}
+
+// Servers sets a sandbox's DNS servers, which a capture of DNS has to know.
+func (c *Captures) Servers(id string, servers []netip.Addr) {
+	s := c.sandbox(id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.servers = servers
+}
+
+// Forget drops what is known of a sandbox. Its rules go with its namespace.
+func (c *Captures) Forget(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.sandboxes, id)
+}
+
+// Keep forgets all sandboxes but these.
+func (c *Captures) Keep(ids []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id := range c.sandboxes { // any order: each is dropped or not
+		if !slices.Contains(ids, id) {
+			delete(c.sandboxes, id)
+		}
+	}
+}
+
+// Ensure captures the connections in a namespace and proves it, unless this process has proven the
+// same before. Rules that are there already, and as they should be, are proven and not written.
+func (c *Captures) Ensure(ctx context.Context, id, namespace string, flags []string) error {
+	arguments, dns, err := Parse(flags)
+	if err != nil {
+		return err
+	}
+	if err := apart(namespace); err != nil {
+		return err
+	}
+	s := c.sandbox(id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := strings.Join(append([]string{namespace}, arguments...), "\x00")
+	if s.proven == key {
+		return nil
+	}
+	s.proven = ""
+	switch {
+	case !dns:
+	case len(s.servers) > 0:
+		arguments = append(arguments, "--nameservers="+addresses(s.servers))
+	default: // the pod's own resolv.conf is not at hand; its queries are among those to all servers
+		arguments = append(arguments, "--capture-all-dns=true")
+	}
+	if err := c.run(ctx, append([]string{"capture", "--network-namespace=" + namespace, "--backend=auto", "--termination-log="}, arguments...)); err != nil {
+		return err
+	}
+	s.proven = key
+	return nil
+}
+
+func addresses(list []netip.Addr) string {
+	var texts []string
+	for _, a := range list {
+		texts = append(texts, a.String())
+	}
+	return strings.Join(texts, ",")
+}
+
+// apart reports whether a namespace is another one than the node's.
+func apart(namespace string) error {
+	var pod, node unix.Stat_t
+	if err := unix.Stat(namespace, &pod); err != nil {
+		return fmt.Errorf("network namespace %q: %w", namespace, err)
+	}
+	if err := unix.Stat(ownNamespace, &node); err != nil {
+		return fmt.Errorf("%s: %w", ownNamespace, err)
+	}
+	if pod.Dev == node.Dev && pod.Ino == node.Ino {
+		return fmt.Errorf("network namespace %q is the node's own, which is never captured", namespace)
+	}
+	return nil
+}
+
+// run runs the agent without any variable but PATH, and returns its last words as the error.
+func (c *Captures) run(ctx context.Context, arguments []string) error {
+	out := &tail{}
+	cmd := exec.CommandContext(ctx, c.agent, arguments...)
+	cmd.Env, cmd.Dir = []string{environment}, "/"
+	cmd.Stdout, cmd.Stderr = nil, out
+	err := cmd.Run()
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("capturing: %w", context.Cause(ctx))
+	}
+	if text := out.text(); text != "" {
+		return fmt.Errorf("capturing: %w: %s", err, text)
+	}
+	return fmt.Errorf("capturing: %w", err)
+}
+
+// tail keeps the end of what is written to it.
+type tail struct{ bytes.Buffer }
+
+const maxTail = 2 << 10
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.Buffer.Write(p[max(0, len(p)-maxTail):])
+	t.Next(max(0, t.Len()-maxTail))
+	return len(p), nil
+}
+
+func (t *tail) text() string { return strings.Join(strings.Fields(t.String()), " ") }
+
+// Parse reads the flags of an annotation, and returns them as the agent gets them, and whether they
+// capture DNS by the pod's own servers. Only settings of a capture's intent are flags here.
+func Parse(flags []string) (arguments []string, dns bool, err error) {
+	in := capture.Defaults()
+	fs := pflag.NewFlagSet("capture", pflag.ContinueOnError)
+	fs.SetOutput(new(bytes.Buffer))
+	fs.Usage = func() {}
+	for _, f := range capture.Flags(&in, nil, nil) {
+		fs.VarP(given{f, &arguments}, f.Name, f.Short, f.Usage)
+		if f.IsBoolFlag() {
+			fs.Lookup(f.Name).NoOptDefVal = "true"
+		}
+	}
+	fail := func(err error) ([]string, bool, error) {
+		return nil, false, fmt.Errorf("flags of capture %q: %w", flags, err)
+	}
+	if err := fs.Parse(flags); errors.Is(err, pflag.ErrHelp) {
+		return fail(errors.New("they ask for help; want settings of what is captured"))
+	} else if err != nil {
+		return fail(err)
+	}
+	if fs.NArg() > 0 || fs.ArgsLenAtDash() >= 0 {
+		return fail(errors.New("there is an argument that is not a flag"))
+	}
+	if err := in.Check(); err != nil {
+		return fail(err)
+	}
+	return arguments, in.DNS == capture.DNSServers, nil
+}
+
+// given is a flag that adds itself to the arguments, with the value that was given.
+type given struct {
+	*capture.Flag
+	arguments *[]string
+}
+
+func (g given) Set(value string) error {
+	if strings.ContainsRune(value, 0) {
+		return fmt.Errorf("--%s=%q: has a zero byte", g.Name, value)
+	}
+	if err := g.Flag.Set(value); err != nil {
+		return err
+	}
+	*g.arguments = append(*g.arguments, "--"+g.Name+"="+value)
+	return nil
+}
+
+// Ready reports whether the agent is there.
+func (c *Captures) Ready() error {
+	_, err := os.Stat(c.agent)
+	return err
+}

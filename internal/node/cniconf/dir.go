@@ -1,0 +1,248 @@
+package cniconf
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+	"golang.org/x/sys/unix"
+)
+
+// A Dir is a node's directory of network configurations.
+type Dir struct {
+	Path   string
+	Plugin string // the name of our plugin
+	Entry  string // its part of a list
+	Log    *slog.Logger
+}
+
+// mark is in the name of a list that is ours altogether. It sorts before "conf" and "json".
+const mark = ".0-outrider.conflist"
+
+// ErrNone is the error while there is no configuration: the main plugin has not written it yet.
+var ErrNone = errors.New("there is no network configuration yet")
+
+// configurations are the names of the files that a runtime reads, in its order. Those of ours
+// altogether are left out.
+func (d Dir) configurations() (theirs, ours []string, err error) {
+	entries, err := os.ReadDir(d.Path)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, e := range entries { // sorted by name
+		switch {
+		case e.IsDir():
+		case strings.HasSuffix(e.Name(), mark):
+			ours = append(ours, e.Name())
+		case slices.Contains([]string{".conf", ".conflist", ".json"}, filepath.Ext(e.Name())):
+			theirs = append(theirs, e.Name())
+		}
+	}
+	return theirs, ours, nil
+}
+
+// Install brings the plugin into the configuration that the runtime uses: the first one. It changes
+// nothing where the plugin is there.
+func (d Dir) Install() error {
+	theirs, ours, err := d.configurations()
+	if err != nil {
+		return err
+	}
+	if len(theirs) == 0 { // a list of ours without the plugin that it names would keep the node up without a network
+		return errors.Join(d.removeFiles(ours), ErrNone)
+	}
+	name := theirs[0]
+	path := filepath.Join(d.Path, name)
+	if filepath.Ext(name) == ".conflist" {
+		if err := d.edit(path, func(text []byte) ([]byte, error) { return Insert(text, d.Plugin, d.Entry) }); err != nil {
+			return err
+		}
+		return d.removeFiles(ours)
+	}
+	beside := strings.TrimSuffix(name, filepath.Ext(name)) + mark
+	text, info, err := read(path)
+	if err != nil {
+		return err
+	}
+	whole, err := list(text, d.Entry)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if has, _, err := read(filepath.Join(d.Path, beside)); err != nil || !bytes.Equal(has, whole) {
+		if err := d.write(filepath.Join(d.Path, beside), whole, info, nil); err != nil {
+			return err
+		}
+	}
+	return d.removeFiles(slices.DeleteFunc(ours, func(n string) bool { return n == beside }))
+}
+
+// Remove takes the plugin out of all configurations.
+func (d Dir) Remove() error {
+	theirs, ours, err := d.configurations()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	errs := []error{err}
+	for _, name := range theirs {
+		path := filepath.Join(d.Path, name)
+		text, _, err := read(path)
+		if err != nil || !bytes.Contains(text, []byte(d.Plugin)) || filepath.Ext(name) != ".conflist" {
+			errs = append(errs, err)
+			continue
+		}
+		errs = append(errs, d.edit(path, func(text []byte) ([]byte, error) { return Remove(text, d.Plugin) }))
+	}
+	return errors.Join(append(errs, d.removeFiles(ours))...)
+}
+
+func (d Dir) removeFiles(names []string) error {
+	var errs []error
+	for _, n := range names {
+		d.Log.Info("network configuration removed", "file", n)
+		errs = append(errs, os.Remove(filepath.Join(d.Path, n)))
+	}
+	return errors.Join(errs...)
+}
+
+// edits bounds the attempts at a file that its owner writes at the same time.
+const edits = 5
+
+// edit changes a file by what change returns for its text.
+func (d Dir) edit(path string, change func([]byte) ([]byte, error)) error {
+	path, err := filepath.EvalSymlinks(path) // the file itself is written, and a link to it stays
+	if err != nil {
+		return err
+	}
+	for range edits {
+		text, info, err := read(path)
+		if err != nil {
+			return err
+		}
+		changed, err := change(text)
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		if bytes.Equal(text, changed) {
+			return nil
+		}
+		if err := d.write(path, changed, info, text); !errors.Is(err, errChanged) {
+			return err
+		}
+	}
+	return fmt.Errorf("%s: %w, %d times", path, errChanged, edits)
+}
+
+var errChanged = errors.New("its owner has written it meanwhile")
+
+// write makes text the content of a file, in one step, with the mode and owner of info. If before
+// is not nil that must be its content: files are exchanged, so that what another program has
+// written since it was read is seen, and put back.
+func (d Dir) write(path string, text []byte, info fs.FileInfo, before []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".outrider-*.tmp")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // after a rename it is not there
+	_, err = f.Write(text)
+	if st, ok := info.Sys().(*syscall.Stat_t); ok && err == nil {
+		err = f.Chown(int(st.Uid), int(st.Gid))
+	}
+	if err := errors.Join(err, f.Chmod(info.Mode().Perm()), f.Sync(), f.Close()); err != nil {
+		return fmt.Errorf("writing beside %s: %w", path, err)
+	}
+	if before == nil {
+		err = os.Rename(f.Name(), path)
+	} else {
+		err = exchange(f.Name(), path, before)
+	}
+	if err == nil {
+		d.Log.Info("network configuration written", "file", path)
+	}
+	return err
+}
+
+func exchange(temp, path string, before []byte) error {
+	err := unix.Renameat2(unix.AT_FDCWD, temp, unix.AT_FDCWD, path, unix.RENAME_EXCHANGE)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return errChanged // removed: the next attempt finds no file
+	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS): // this file system cannot
+		if now, _, err := read(path); err != nil || !bytes.Equal(now, before) {
+			return errors.Join(errChanged, err)
+		}
+		return os.Rename(temp, path)
+	case err != nil:
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	was, _, err := read(temp)
+	if err == nil && bytes.Equal(was, before) {
+		return nil
+	}
+	if back := unix.Renameat2(unix.AT_FDCWD, temp, unix.AT_FDCWD, path, unix.RENAME_EXCHANGE); back != nil {
+		return fmt.Errorf("putting back what the owner of %s has written: %w", path, back)
+	}
+	return errors.Join(errChanged, err)
+}
+
+func read(path string) ([]byte, fs.FileInfo, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, nil, err
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxSize+1))
+	return text, info, err
+}
+
+// again is when an attempt that failed is made again without any change of the directory.
+const again = 5 * time.Second
+
+// Keep installs the plugin, and again whenever the directory changes, until ctx ends. It reports
+// whether the plugin is in place, each time.
+func (d Dir) Keep(ctx context.Context, inPlace func(error)) error {
+	w, err := fsnotify.NewWatcher()
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	if err := w.Add(d.Path); err != nil {
+		return fmt.Errorf("watching %s: %w", d.Path, err)
+	}
+	for {
+		err := d.Install()
+		inPlace(err)
+		var retry <-chan time.Time
+		if err != nil && !errors.Is(err, ErrNone) {
+			retry = time.After(again)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-retry:
+		case err := <-w.Errors:
+			return fmt.Errorf("watching %s: %w", d.Path, err)
+		case _, ok := <-w.Events:
+			if !ok {
+				return fmt.Errorf("watching %s has ended", d.Path)
+			}
+			for len(w.Events) > 0 { // several of one change
+				<-w.Events
+			}
+		}
+	}
+}
