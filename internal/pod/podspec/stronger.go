@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"outrider.dev/internal/contract"
 	"outrider.dev/startup"
 )
 
@@ -36,7 +37,7 @@ func (r Reading) Stronger(choices []Choice, on startup.Kubernetes) string {
 	}
 	var remedy []string
 	if len(missing) > 0 {
-		remedy = append(remedy, fmt.Sprintf("write the command of %s into the pod spec, or inject with --resolve-images", names(missing)))
+		remedy = append(remedy, fmt.Sprintf("write the command of %s into the pod spec, inject with --resolve-images, or have the nodes add the gates (%s: %s)", names(missing), contract.Init, contract.InitByNode))
 	}
 	if len(missing)+len(request) == 0 || r.Start != StartDefault || r.Native {
 		request = append(request, StartAnnotation+": gate")
