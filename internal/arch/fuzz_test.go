@@ -92,7 +92,6 @@ var targets = map[string]string{
 	"internal/node/cni FuzzConf":               "what a runtime hands to the CNI plugin",
 	"internal/node/cniconf FuzzEdit":           "network configurations of a node",
 	"internal/contract FuzzGate":               "the gate's command line",
-	"internal/contract FuzzNodeWork":           "what a node does for a pod, of the pod's annotation",
 	"internal/agent/gate FuzzParseProbe":       "the gate's probes",
 	"internal/agent/gate FuzzParseAfter":       "the gate's edges",
 	"internal/agent/standby FuzzReadHeader":    "headers of the PROXY protocol",

@@ -44,6 +44,8 @@ const (
 const (
 	BinDir    = "/outrider/bin"
 	AgentPath = BinDir + "/outrider-agent"
+	// ImageBinDir is the directory of the proxy's image with the agent, for a volume of it.
+	ImageBinDir = "usr/local/bin"
 
 	StatesDir = "/outrider/state" // the states of all containers, read-only
 	OwnDir    = "/outrider/own"   // the container's own directory in it

@@ -131,7 +131,7 @@ var annotations = []annotation{
 	{name: contract.NativeRelease, means: "hook or probe: what releases the containers that wait for a native sidecar", check: oneOf("hook", "probe")},
 	{name: contract.Capture, means: "none: no connection is captured", check: oneOf("all", "none")},
 	{name: contract.Proxy, means: "none: no proxy; order, and parking alongside another mesh", check: oneOf("sidecar", "none")},
-	{name: contract.Init, means: "who captures and brings the gates: auto, node, container (an init container) or none (the proxy's own)", check: initModes},
+	{name: contract.Init, means: "who captures and brings the gates: auto, node, image-volume, container (an init container) or none (the proxy's own)", check: initModes},
 	{name: contract.NodeAnnotation, means: "written: what the node does for the pod", check: valid("no value of an author: injection writes it", func(string) bool { return false })},
 	{name: contract.Park, means: "on, off or require: whether early connections wait", check: oneOf("on", "off", "require")},
 	{name: contract.Prewarm, means: "hosts whose configuration is fetched before the first request"},

@@ -13,7 +13,11 @@ import (
 	"outrider.dev/internal/pod/podspec"
 )
 
-var initModes = oneOf(contract.InitAuto, contract.InitByNode, contract.InitContained, contract.InitNone)
+var initModes = oneOf(contract.InitAuto, contract.InitByNode, contract.InitVolume, contract.InitContained, contract.InitNone)
+
+// imageVolumes is the first minor version of Kubernetes with volumes of images as a beta, and their
+// sub-paths. Source: KEP-4639; pkg/features/kube_features.go of kubernetes v1.34.4.
+const imageVolumes = 33
 
 // initOf returns who captures and brings the gates. The pod's annotation goes before the
 // namespace's, and that before the mesh's value.
@@ -40,6 +44,12 @@ func initOf(in input, r *report) (string, error) {
 		return contract.InitByNode, nil
 	case mode == contract.InitAuto:
 		return contract.InitContained, nil
+	case mode == contract.InitVolume && in.o.kubernetes() < imageVolumes:
+		r.ignored(contract.Init, fmt.Sprintf("volumes of images need Kubernetes 1.%d, and this is 1.%d", imageVolumes, in.o.kubernetes()))
+		r.warn("%s: image-volume has no effect, and an init container brings the gates: volumes of images need Kubernetes 1.%d, and this is 1.%d", at, imageVolumes, in.o.kubernetes())
+		return contract.InitContained, nil
+	case mode == contract.InitVolume:
+		r.note("%s: image-volume (%s): a volume of %s brings the gates; it needs a kubelet with the feature ImageVolume (by default from Kubernetes 1.35 on) and containerd 2.1 or CRI-O 1.33", contract.Init, at, contract.ProxyContainer+"'s image")
 	case mode == contract.InitByNode:
 		r.note("%s: node (%s): the nodes capture and add the gates; the pod runs only on nodes with the label %s=%s", contract.Init, at, contract.NodeLabel, contract.NodeServes)
 	}

@@ -46,7 +46,7 @@ func randomPod(c chooser) string {
 		c.of("", "", "outrider.dev/native-release: probe"),
 		c.of("", "", "", "outrider.dev/capture: none"),
 		c.of("", "", "", "", "outrider.dev/proxy: none"),
-		c.of("", "", "", "outrider.dev/init: none", "outrider.dev/init: node"),
+		c.of("", "", "", "outrider.dev/init: none", "outrider.dev/init: node", "outrider.dev/init: image-volume"),
 		c.of("", "", `status.sidecar.istio.io/port: "0"`, `status.sidecar.istio.io/port: "15555"`),
 		c.of("", "", `sidecar.istio.io/rewriteAppHTTPProbers: "false"`),
 		c.of("", `prometheus.io/port: "8080"`, `prometheus.io/scrape: "false"`),

@@ -21,9 +21,12 @@ import (
 func write(in input, s settings, p plan, r *report) (pod *corev1.Pod, added bool, err error) {
 	before := overrides{InitContainers: in.own.init, Containers: in.own.plain, Commands: p.commands}
 	before.rememberEdges(p.pod)
-	if reports := p.reporting(in, s, r); s.byNode() {
+	switch reports := p.reporting(in, s, r); s.init {
+	case contract.InitByNode:
 		pod, err = podspec.WriteForNode(p.pod, p.edges, reports...)
-	} else {
+	case contract.InitVolume:
+		pod, err = podspec.WriteByVolume(p.pod, p.edges, s.initImage, s.pull, reports...)
+	default:
 		pod, err = podspec.Write(p.pod, p.edges, s.initImage, reports...)
 	}
 	if err != nil {

@@ -52,7 +52,11 @@ func (w *writer) shareAgent(c *corev1.Container) error {
 	if w.node {
 		return w.byNode(c, nil)
 	}
-	return mount(c, corev1.VolumeMount{Name: BinVolume, MountPath: BinDir, ReadOnly: true})
+	m := corev1.VolumeMount{Name: BinVolume, MountPath: BinDir, ReadOnly: true}
+	if w.volume != nil {
+		m.SubPath = contract.ImageBinDir
+	}
+	return mount(c, m)
 }
 
 // shareStates gives c the states of all containers to read, and a directory for its own.
@@ -114,9 +118,17 @@ func (w *writer) addGateVolumes() error {
 	limits := map[string]resource.Quantity{BinVolume: binLimit, StateVolume: stateLimit}
 	for _, name := range Volumes {
 		i := slices.IndexFunc(w.out.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == name })
+		byImage := name == BinVolume && w.volume != nil
 		if i < 0 {
-			w.out.Spec.Volumes = append(w.out.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: Memory(limits[name])})
+			source := Memory(limits[name])
+			if byImage {
+				source = corev1.VolumeSource{Image: w.volume}
+			}
+			w.out.Spec.Volumes = append(w.out.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: source})
 			continue
+		}
+		if byImage {
+			return &TakenError{Volume: name}
 		}
 		if e := w.out.Spec.Volumes[i].EmptyDir; e == nil || e.Medium != corev1.StorageMediumMemory {
 			return &TakenError{Volume: name}
@@ -128,7 +140,7 @@ func (w *writer) addGateVolumes() error {
 // addInit adds the container that copies the agent, first of all, so that the
 // gates of other init containers find it; unless a container brings it by itself.
 func (w *writer) addInit() error {
-	if slices.ContainsFunc(w.out.Spec.Containers, func(c corev1.Container) bool { return Staged(&c) }) {
+	if w.volume != nil || slices.ContainsFunc(w.out.Spec.Containers, func(c corev1.Container) bool { return Staged(&c) }) {
 		return nil
 	}
 	i := slices.IndexFunc(w.out.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == contract.InitContainer })

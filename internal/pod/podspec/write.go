@@ -32,6 +32,13 @@ func Write(pod *corev1.Pod, plan startup.Plan, image string, reports ...string) 
 	return (&writer{out: pod.DeepCopy(), image: cmp.Or(image, "outrider-agent"), reports: reports}).writePlan(plan)
 }
 
+// WriteByVolume is [Write] for kubelets and runtimes that mount images (Kubernetes 1.33): the agent
+// comes by a volume of its image, and no init container copies it.
+func WriteByVolume(pod *corev1.Pod, plan startup.Plan, image string, pull corev1.PullPolicy, reports ...string) (*corev1.Pod, error) {
+	volume := &corev1.ImageVolumeSource{Reference: image, PullPolicy: pull}
+	return (&writer{out: pod.DeepCopy(), volume: volume, reports: reports}).writePlan(plan)
+}
+
 // WriteForNode is [Write] for a pod on nodes whose plugins add the gates: to any command, and without
 // an init container and volumes. What they are to do is in the pod's annotation, in place of what was
 // there.
@@ -94,8 +101,9 @@ type writer struct {
 
 	reports []string // containers with a gate, whether they wait or not
 
-	node bool // the node adds the gates:
-	work contract.NodeWork
+	volume *corev1.ImageVolumeSource // brings the agent; nil: an init container does
+	node   bool                      // the node adds the gates:
+	work   contract.NodeWork
 }
 
 func (w *writer) fail(e startup.Edge, reason string) error {
