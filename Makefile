@@ -31,7 +31,7 @@ $(CACHE)/envoy/envoy: build/envoy.txt build/envoy.sha256
 	build/envoy.sh $(CACHE)/envoy
 
 .PHONY: build
-build: ## the three commands, into bin/
+build: ## the commands, into bin/
 	$(GO) run ./build/commands/cmd bin
 
 .PHONY: images

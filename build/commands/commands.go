@@ -17,6 +17,7 @@ const (
 	CLI          = "outrider"
 	Agent        = "outrider-agent"
 	ControlPlane = "outriderd"
+	Node         = "outrider-node"
 )
 
 // racing is whether the commands get the race detector, as their builder has it.

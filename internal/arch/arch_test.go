@@ -101,6 +101,9 @@ var arrows = map[string][]string{
 	"internal/node/socket":   {sys},
 	"internal/node/cni":      {"internal/contract", "internal/node/socket", "github.com/containernetworking/cni/pkg"},
 	"internal/node/cniconf":  {"github.com/fsnotify/fsnotify", sys},
+	"internal/node/kubenode": {"internal/contract"},
+	"internal/node/daemon":   {"internal/contract", "internal/node/captures", "internal/node/cni", "internal/node/cniconf", "internal/node/hostfile", "internal/node/kubenode", "internal/node/nri", "internal/node/socket", "internal/node/states", "github.com/fsnotify/fsnotify", "github.com/oklog/run", sys},
+	"cmd/outrider-node":      {"internal/cli", "internal/contract", "internal/node/cni", "internal/node/daemon", "internal/node/kubenode", "internal/node/nri", cobra},
 
 	"internal/image/lookup": {"internal/pod/inject", "github.com/distribution/reference", "github.com/google/go-containerregistry/pkg", "github.com/opencontainers/go-digest", "github.com/opencontainers/image-spec/specs-go/v1", pflag},
 
@@ -162,7 +165,7 @@ var arrows = map[string][]string{
 // other package may import them but a bench: no other list above has them.
 const tests = "test/"
 
-// heavy must not be in the binary that runs in every pod.
+// heavy must not be in the binaries that run in every pod and on every node.
 var heavy = []string{"k8s.io/", "google.golang.org/grpc", "github.com/envoyproxy/", "sigs.k8s.io/"}
 
 // A source is a package as its files say.
@@ -265,7 +268,13 @@ func TestEveryPackageSaysWhatItPromises(t *testing.T) {
 	}
 }
 
-func TestAgentStaysSmall(t *testing.T) {
+func TestWhatRunsEverywhereStaysSmall(t *testing.T) {
+	for _, command := range []string{"outrider-agent", "outrider-node"} {
+		staysSmall(t, command)
+	}
+}
+
+func staysSmall(t *testing.T, command string) {
 	all := sources(t)
 	seen := map[string]bool{}
 	var visit func(pkg string)
@@ -280,12 +289,12 @@ func TestAgentStaysSmall(t *testing.T) {
 			}
 			for _, h := range heavy {
 				if strings.HasPrefix(imported, h) {
-					t.Errorf("outrider-agent links %s, by %s", imported, pkg)
+					t.Errorf("%s links %s, by %s", command, imported, pkg)
 				}
 			}
 		}
 	}
-	visit(path.Join("cmd", "outrider-agent"))
+	visit(path.Join("cmd", command))
 	if len(seen) < 5 {
 		t.Errorf("only %d packages seen: the test looks in the wrong place", len(seen))
 	}

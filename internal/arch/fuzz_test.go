@@ -90,6 +90,7 @@ var targets = map[string]string{
 	"internal/node/captures FuzzParse":         "flags of a capture in a pod's annotation",
 	"internal/node/socket FuzzQuestion":        "questions to a node's daemon",
 	"internal/node/cni FuzzConf":               "what a runtime hands to the CNI plugin",
+	"internal/node/kubenode FuzzTaints":        "taints of a Node",
 	"internal/node/cniconf FuzzEdit":           "network configurations of a node",
 	"internal/contract FuzzGate":               "the gate's command line",
 	"internal/agent/gate FuzzParseProbe":       "the gate's probes",

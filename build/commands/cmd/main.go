@@ -1,4 +1,4 @@
-// Command cmd builds the three commands into a folder:
+// Command cmd builds the commands into a folder:
 //
 //	go run ./build/commands/cmd bin
 //	go run ./build/commands/cmd bin/linux_arm64 linux/arm64
@@ -29,7 +29,7 @@ func run(args []string, stderr io.Writer) int {
 	defer stop()
 	err := os.MkdirAll(args[0], 0o755)
 	if err == nil {
-		err = commands.BuildFor(ctx, system, arch, args[0], commands.CLI, commands.Agent, commands.ControlPlane)
+		err = commands.BuildFor(ctx, system, arch, args[0], commands.CLI, commands.Agent, commands.ControlPlane, commands.Node)
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "build: error: %v\n", err)

@@ -46,7 +46,7 @@ func Main(stdout io.Writer) int {
 	nothing := func(*skel.CmdArgs) error { return nil }
 	// A failing STATUS would make the whole node NotReady. The node's label and taint say the same
 	// to those that need it.
-	err := skel.PluginMainFuncsWithError(skel.CNIFuncs{Add: p.add, Del: nothing, Check: nothing, GC: nothing, Status: nothing},
+	err := skel.PluginMainFuncsWithError(skel.CNIFuncs{Add: p.add, Del: p.del, Check: nothing, GC: nothing, Status: nothing},
 		version.All, "Outrider's CNI plugin: outrider-node installs it; a container runtime runs it")
 	if err != nil {
 		_ = json.NewEncoder(stdout).Encode(err)
@@ -91,6 +91,22 @@ func (p plugin) add(args *skel.CmdArgs) error {
 	}
 	_, err = p.stdout.Write(c.PrevResult)
 	return err
+}
+
+// forgetting bounds what the end of a sandbox waits for the daemon, which learns it from the runtime
+// too.
+const forgetting = time.Second
+
+// del tells the daemon that a sandbox has ended. It never fails: a sandbox that cannot end would
+// hold its pod's name.
+func (p plugin) del(args *skel.CmdArgs) error {
+	var c conf
+	if json.Unmarshal(args.StdinData, &c) == nil && c.Runtime.Annotations[contract.NodeAnnotation] != "" {
+		ctx, cancel := context.WithTimeout(context.Background(), forgetting)
+		defer cancel()
+		_ = socket.Ask(ctx, p.socket, socket.Question{Sandbox: args.ContainerID})
+	}
+	return nil
 }
 
 // parse reads a configuration.

@@ -62,6 +62,13 @@ func TestAdd(t *testing.T) {
 	if out, err := add(input(map[string]string{"a": "b"}, result)); err != nil || out != result || len(asked) > 0 {
 		t.Errorf("a pod without the annotation: %s, %v", out, err)
 	}
+	answer <- errors.New("too late")
+	if err := (plugin{socket: path}).del(&skel.CmdArgs{ContainerID: "4f", StdinData: input(map[string]string{contract.NodeAnnotation: work}, "")}); err != nil {
+		t.Errorf("the end of a sandbox: %v", err)
+	}
+	if q := <-asked; q.Sandbox != "4f" || q.Namespace != "" {
+		t.Errorf("at the end the daemon is asked %+v", q)
+	}
 	for _, text := range []string{"", "{", `{"runtimeConfig":7,"prevResult":{}}`, string(input(nil, "")), string(input(nil, "null"))} {
 		if out, err := add([]byte(text)); err == nil {
 			t.Errorf("%q: %s", text, out)

@@ -13,6 +13,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+	"time"
 )
 
 // Agents is the directory with the copies of the agent, each in a directory that is named by its
@@ -62,8 +64,14 @@ func Copy(source, target string) error {
 		return err
 	}
 	defer in.Close()
-	// A leading dot and no known ending: neither a CNI configuration nor a plugin to launch.
-	out, err := os.CreateTemp(filepath.Dir(target), ".outrider-*.tmp")
+	// In a directory of its own: a runtime that starts meanwhile fails for an executable with a name
+	// that is no plugin's.
+	dir, err := workDir(filepath.Dir(target))
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	out, err := os.OpenFile(filepath.Join(dir, "new"), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o700)
 	if err != nil {
 		return err
 	}
@@ -73,10 +81,26 @@ func Copy(source, target string) error {
 		err = os.Rename(out.Name(), target)
 	}
 	if err != nil {
-		os.Remove(out.Name())
 		return fmt.Errorf("copying %s to %s: %w", source, target, err)
 	}
 	return nil
+}
+
+// staleAfter is when a directory of a copy that was not finished is removed.
+const staleAfter = time.Hour
+
+func workDir(parent string) (string, error) {
+	const prefix = ".outrider-"
+	entries, err := os.ReadDir(parent)
+	if err != nil {
+		return "", err
+	}
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && e.IsDir() && strings.HasPrefix(e.Name(), prefix) && time.Since(info.ModTime()) > staleAfter {
+			_ = os.RemoveAll(filepath.Join(parent, e.Name()))
+		}
+	}
+	return os.MkdirTemp(parent, prefix)
 }
 
 // Remove removes a file, if it is there.

@@ -7,6 +7,7 @@
 package nri
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,6 +50,8 @@ type Plugin struct {
 	Captures Captures
 	Agents   Agents
 	Log      *slog.Logger
+
+	AgentsRoot, StatesRoot string // where their sources are; default: those of the contract
 
 	limit atomic.Int64 // how long the runtime waits for an answer, a time.Duration
 }
@@ -168,16 +171,16 @@ func (p *Plugin) ValidateContainerAdjustment(_ context.Context, req *api.Validat
 			argv = argv[1:]
 		}
 	}
-	return inOrder(req.GetPod(), req.GetContainer().GetName(), argv, slices.Concat(req.GetContainer().GetMounts(), req.GetAdjust().GetMounts()))
+	return p.inOrder(req.GetPod(), req.GetContainer().GetName(), argv, slices.Concat(req.GetContainer().GetMounts(), req.GetAdjust().GetMounts()))
 }
 
 // StartContainer refuses a container that was created while no plugin was connected.
 func (p *Plugin) StartContainer(_ context.Context, pod *api.PodSandbox, c *api.Container) error {
-	return inOrder(pod, c.GetName(), c.GetArgs(), c.GetMounts())
+	return p.inOrder(pod, c.GetName(), c.GetArgs(), c.GetMounts())
 }
 
 // inOrder reports why a container, as it is created, is not what the pod's annotation asks for.
-func inOrder(pod *api.PodSandbox, container string, argv []string, mounts []*api.Mount) error {
+func (p *Plugin) inOrder(pod *api.PodSandbox, container string, argv []string, mounts []*api.Mount) error {
 	work, ok, err := workOf(pod)
 	if !ok || err != nil {
 		return err
@@ -190,9 +193,9 @@ func inOrder(pod *api.PodSandbox, container string, argv []string, mounts []*api
 		return fmt.Errorf("container %s is to run behind a gate, and does not: outrider-node does not serve yet, or another plugin has set its command; the kubelet tries again", container)
 	}
 	for _, at := range []string{contract.BinDir, contract.StatesDir, contract.OwnDir} {
-		from := contract.NodeStatesDir
+		from := cmp.Or(p.StatesRoot, contract.NodeStatesDir)
 		if at == contract.BinDir {
-			from = contract.NodeAgentsDir
+			from = cmp.Or(p.AgentsRoot, contract.NodeAgentsDir)
 		}
 		if source := lastSource(mounts, at); !strings.HasPrefix(source, from+"/") {
 			return fmt.Errorf("container %s has %q mounted at %s, and not what outrider-node has for it; the kubelet tries again", container, source, at)
@@ -245,7 +248,7 @@ func (p *Plugin) Synchronize(_ context.Context, pods []*api.PodSandbox, containe
 			continue
 		}
 		pod := bySandbox[c.GetPodSandboxId()]
-		if err := inOrder(pod, c.GetName(), c.GetArgs(), c.GetMounts()); err != nil {
+		if err := p.inOrder(pod, c.GetName(), c.GetArgs(), c.GetMounts()); err != nil {
 			p.Log.Error("container runs out of order", "namespace", pod.GetNamespace(), "pod", pod.GetName(), "container", c.GetName(), "error", err)
 		}
 	}

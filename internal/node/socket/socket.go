@@ -28,11 +28,12 @@ const (
 // machine seconds.
 const Timeout = 30 * time.Second
 
-// A Question is a new sandbox with the pod's annotation [outrider.dev/internal/contract.NodeWork].
+// A Question is a new sandbox with the pod's annotation [outrider.dev/internal/contract.NodeWork],
+// or, without a namespace, one that has ended.
 type Question struct {
 	Sandbox     string       `json:"sandbox"`
-	Namespace   string       `json:"namespace"` // the path of its network namespace
-	Work        string       `json:"work"`
+	Namespace   string       `json:"namespace,omitempty"` // the path of its network namespace
+	Work        string       `json:"work,omitempty"`
 	Nameservers []netip.Addr `json:"nameservers,omitempty"`
 }
 

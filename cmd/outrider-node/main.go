@@ -1,0 +1,271 @@
+// Command outrider-node is the part of Outrider that runs on a node: the daemon of a DaemonSet, the
+// plugin of the node's network (as outrider-cni), and the guard that a container runtime launches.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"outrider.dev/internal/cli"
+	"outrider.dev/internal/contract"
+	"outrider.dev/internal/node/cni"
+	"outrider.dev/internal/node/daemon"
+	"outrider.dev/internal/node/kubenode"
+	"outrider.dev/internal/node/nri"
+)
+
+func main() { os.Exit(run(os.Args, os.Stdout, os.Stderr)) }
+
+// Memory: the heap is small, and a pod's start takes a few kilobytes of it.
+const (
+	memoryLimit = 12 << 20
+	collectAt   = 50
+)
+
+// launched is the variable of a plugin that a runtime launches: the descriptor of its connection.
+const launched = "NRI_PLUGIN_SOCKET"
+
+// run is main without the process. It returns the exit status: 0 fine, 1 it failed, 2 the input
+// cannot be used.
+func run(argv []string, stdout, stderr io.Writer) int {
+	name := filepath.Base(argv[0])
+	if name == cni.Program {
+		return cni.Main(stdout)
+	}
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(collectAt)
+	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(memoryLimit)
+	}
+	args := argv[1:]
+	if name == daemon.GuardFile {
+		args = []string{"guard"}
+	}
+	root := &cobra.Command{
+		Use:   "outrider-node",
+		Short: "the part of Outrider that runs on a node",
+		Long: `Gives pods their order and captures their connections from outside: without an init
+container, and without a privilege of the pod. "serve" is the daemon on each node.`,
+	}
+	root.AddCommand(newServe(), newReady(), newGuard(), newRemove(), newLeave(), cli.VersionCommand())
+	return cli.Run(root, args, stdout, stderr, nil)
+}
+
+// flags are what several commands have.
+type flags struct {
+	o         daemon.Options
+	root      string
+	node      string
+	daemonSet string
+	logLevel  slog.Level
+}
+
+// defaultReady is within the container: each has its own.
+const defaultReady = "/var/tmp/outrider-node/ready"
+
+func (f *flags) paths(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.StringVar(&f.o.CNIConf, "cni-conf-dir", "/etc/cni/net.d", "the node's network configurations")
+	fs.StringVar(&f.o.CNIBin, "cni-bin-dir", "/opt/cni/bin", "the node's CNI plugins")
+	fs.StringVar(&f.o.NRISocket, "nri-socket", nri.DefaultSocket, "where the container runtime listens for its plugins")
+	fs.StringVar(&f.o.NRIPlugins, "nri-plugin-dir", "/opt/nri/plugins", "from where the container runtime launches plugins when it starts: the guard goes there; empty: no guard")
+	fs.StringVar(&f.root, "root", "", "before the paths of the node that have no flag")
+	fs.Lookup("root").Hidden = true // for tests
+	fs.TextVar(&f.logLevel, "log-level", slog.LevelInfo, "debug, info, warn or error")
+}
+
+func (f *flags) account(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.StringVar(&f.node, "node", "", "name of this node")
+	cli.BindEnv(fs, "node", "NODE_NAME")
+	fs.StringVar(&f.daemonSet, "daemonset", "", "NAMESPACE/NAME of the DaemonSet: when it is deleted, the node is left as it was")
+}
+
+// finish reads the environment, and completes the options.
+func (f *flags) finish(cmd *cobra.Command) error {
+	if err := cli.FromEnv(cmd.Flags()); err != nil {
+		return err
+	}
+	f.o.Log = slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: f.logLevel}))
+	f.o.AgentsDir, f.o.StatesDir, f.o.RunDir = f.root+contract.NodeAgentsDir, f.root+contract.NodeStatesDir, f.root+contract.NodeRunDir
+	if f.daemonSet != "" {
+		namespace, name, ok := strings.Cut(f.daemonSet, "/")
+		if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
+			return &cli.UsageError{Err: fmt.Errorf("--daemonset=%q: must be NAMESPACE/NAME", f.daemonSet)}
+		}
+		f.o.DaemonSetNamespace, f.o.DaemonSet = namespace, name
+	}
+	return nil
+}
+
+func (f *flags) client() (err error) {
+	if f.node == "" && f.daemonSet == "" {
+		return nil
+	}
+	f.o.Kube, err = kubenode.InCluster(os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT"), f.root+kubenode.AccountDir, f.node)
+	return err
+}
+
+func ended(cmd *cobra.Command) (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+}
+
+func newServe() *cobra.Command {
+	f := &flags{}
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "install the plugins on this node, and answer them",
+		Long: `Installs the CNI plugin and the guard, keeps the CNI plugin in the network configuration
+whoever writes it, and registers with the container runtime (NRI). The node has the label
+` + contract.NodeLabel + `=` + contract.NodeServes + ` while all of it works, and the taint ` + contract.NodeTaint + ` while not.
+
+Of several processes on a node one leads, and the others take over when it ends.`,
+		Example: `  outrider-node serve --node=$NODE_NAME --daemonset=outrider-system/outrider-node
+  outrider-node serve --cni-conf-dir=/var/lib/rancher/k3s/agent/etc/cni/net.d   # k3s`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.finish(cmd); err != nil {
+				return err
+			}
+			var err error
+			if f.o.Program, err = os.Executable(); err != nil {
+				return err
+			}
+			if f.o.Agent == "" {
+				f.o.Agent = filepath.Join(filepath.Dir(f.o.Program), "outrider-agent")
+			}
+			if err := f.client(); err != nil {
+				return err
+			}
+			ctx, stop := ended(cmd)
+			defer stop()
+			return daemon.Serve(ctx, f.o)
+		},
+	}
+	f.paths(cmd)
+	f.account(cmd)
+	cmd.Flags().StringVar(&f.o.Agent, "agent", "", "the agent of this version; default: outrider-agent beside this program")
+	cmd.Flags().StringVar(&f.o.ReadyFile, "ready-file", defaultReady, "file that is there while this process does its part")
+	cmd.Flags().BoolVar(&f.o.Taint, "taint", true, "keep all pods from a node whose plugins do not serve; without it, the label keeps those that need it")
+	return cmd
+}
+
+func newReady() *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:     "ready",
+		Short:   "the readiness probe of serve: exit status 0 while it does its part",
+		Example: "  outrider-node ready",
+		Args:    cobra.NoArgs,
+		RunE:    func(*cobra.Command, []string) error { return daemon.Ready(file) },
+	}
+	cmd.Flags().StringVar(&file, "ready-file", defaultReady, "file of serve")
+	return cmd
+}
+
+func newGuard() *cobra.Command {
+	return &cobra.Command{
+		Use:   "guard",
+		Short: "refuse containers that need this node's daemon and were not adjusted by it",
+		Long: `Refuses containers that need this node's daemon and were not adjusted by it. The container
+runtime launches it from its folder of plugins when it starts, so that nothing is
+unguarded until the daemon has connected. It ends when its file is removed or replaced.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			conn, err := given(os.Getenv(launched))
+			if err != nil {
+				return err
+			}
+			ctx, stop := ended(cmd)
+			defer stop()
+			return daemon.Guard(ctx, conn, slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), nil)))
+		},
+	}
+}
+
+// given is the connection that the runtime gave this process.
+func given(descriptor string) (net.Conn, error) {
+	fd, err := strconv.ParseUint(descriptor, 10, 16)
+	if err != nil {
+		return nil, &cli.UsageError{Err: errors.New("there is no connection to a container runtime"), Hint: "a container runtime runs this command; " + launched + " has the descriptor"}
+	}
+	for _, name := range []string{launched, "NRI_PLUGIN_NAME", "NRI_PLUGIN_IDX"} { // read here: the library takes them for its own
+		os.Unsetenv(name)
+	}
+	file := os.NewFile(uintptr(fd), "nri")
+	defer file.Close()
+	conn, err := net.FileConn(file)
+	if err != nil {
+		return nil, &cli.UsageError{Err: fmt.Errorf("%s=%s: %w", launched, descriptor, err)}
+	}
+	return conn, nil
+}
+
+func newRemove() *cobra.Command {
+	f := &flags{}
+	cmd := &cobra.Command{
+		Use:   "remove",
+		Short: "leave this node as it was: network configuration, plugins, and what no running pod uses",
+		Long: `Leaves this node as it was. The daemon does it itself when its DaemonSet is deleted; this
+is for a node whose daemon was killed. Running pods go on.`,
+		Example: "  outrider-node remove",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.finish(cmd); err != nil {
+				return err
+			}
+			ctx, stop := ended(cmd)
+			defer stop()
+			return daemon.Remove(ctx, f.o)
+		},
+	}
+	f.paths(cmd)
+	return cmd
+}
+
+func newLeave() *cobra.Command {
+	f := &flags{}
+	var wait time.Duration
+	cmd := &cobra.Command{
+		Use:     "leave",
+		Short:   "delete the DaemonSet, and wait until each node is as it was",
+		Example: "  outrider-node leave --daemonset=outrider-system/outrider-node",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.finish(cmd); err != nil {
+				return err
+			}
+			if f.daemonSet == "" {
+				return &cli.UsageError{Err: errors.New("--daemonset is missing"), Hint: cmd.CommandPath() + " --help shows it"}
+			}
+			if err := f.client(); err != nil {
+				return err
+			}
+			ctx, stop := ended(cmd)
+			defer stop()
+			ctx, cancel := context.WithTimeoutCause(ctx, wait, fmt.Errorf("not all pods have ended within %s", wait))
+			defer cancel()
+			return f.o.Kube.Leave(ctx, f.o.DaemonSetNamespace, f.o.DaemonSet, time.Second)
+		},
+	}
+	f.account(cmd)
+	cmd.Flags().StringVar(&f.root, "root", "", "before the path of the service account")
+	cmd.Flags().Lookup("root").Hidden = true
+	cmd.Flags().DurationVar(&wait, "wait", 4*time.Minute, "how long")
+	return cmd
+}

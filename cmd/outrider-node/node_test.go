@@ -1,0 +1,434 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/containerd/nri/pkg/adaptation"
+	"github.com/containerd/nri/pkg/api"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+
+	"outrider.dev/build/commands"
+	"outrider.dev/internal/contract"
+	"outrider.dev/internal/node/cni"
+	"outrider.dev/internal/node/daemon"
+	"outrider.dev/test/ns"
+)
+
+const patience = time.Minute
+
+// aNode is a node's file system, its runtime's half of NRI, and the API server's Node.
+type aNode struct {
+	t       *testing.T
+	root    string
+	bin     string
+	runtime *adaptation.Adaptation
+	server  *httptest.Server
+
+	mu     sync.Mutex
+	object string
+	set    string // the DaemonSet; empty: deleted
+}
+
+const (
+	conflist = "{\n  \"cniVersion\": \"1.0.0\", \"name\": \"net\",\n  \"plugins\": [ {\"type\": \"bridge\"} ]\n}\n"
+	plain    = `{"metadata":{"labels":{"zone":"a"}},"spec":{}}`
+)
+
+var build = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "outrider-node")
+	if err != nil {
+		return "", err
+	}
+	return dir, commands.Build(context.Background(), dir, commands.Node, commands.Agent)
+})
+
+func TestMain(m *testing.M) {
+	status := m.Run()
+	if dir, err := build(); err == nil {
+		os.RemoveAll(dir)
+	}
+	os.Exit(status)
+}
+
+func newNode(t *testing.T) *aNode {
+	t.Helper()
+	ns.RequireRoot(t)
+	bin, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &aNode{t: t, root: t.TempDir(), bin: bin, object: plain, set: `{"metadata":{}}`}
+	for _, dir := range []string{"net.d", "bin", "plugins", "run", "var/run/secrets/kubernetes.io/serviceaccount"} {
+		if err := os.MkdirAll(n.path(dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.server = httptest.NewTLSServer(n)
+	t.Cleanup(n.server.Close)
+	account := n.path("var/run/secrets/kubernetes.io/serviceaccount")
+	root := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: n.server.Certificate().Raw})
+	n.write(account+"/ca.crt", string(root))
+	n.write(account+"/token", "secret-token")
+	n.write(n.path("net.d/10-net.conflist"), conflist)
+	n.startRuntime()
+	t.Cleanup(func() { exec.Command("sh", "-c", "umount "+n.root+contract.NodeStatesDir+"/* 2>&-").Run() })
+	return n
+}
+
+func (n *aNode) path(name string) string { return filepath.Join(n.root, name) }
+
+func (n *aNode) write(path, text string) {
+	n.t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+func (n *aNode) startRuntime() {
+	n.t.Helper()
+	sync := func(ctx context.Context, each adaptation.SyncCB) error {
+		_, err := each(ctx, []*api.PodSandbox{{Id: "living"}}, nil)
+		return err
+	}
+	a, err := adaptation.New("containerd", "2.2.9", sync, func(context.Context, []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) { return nil, nil },
+		adaptation.WithSocketPath(n.path("nri.sock")), adaptation.WithPluginPath(n.path("plugins")), adaptation.WithPluginConfigPath(n.path("none")))
+	if err == nil {
+		err = a.Start()
+	}
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.runtime = a
+	n.t.Cleanup(a.Stop)
+}
+
+// ServeHTTP is the API server, with one Node and one DaemonSet.
+func (n *aNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if r.Header.Get("Authorization") != "Bearer secret-token" {
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	switch {
+	case strings.HasPrefix(r.URL.Path, "/api/v1/nodes/worker-1"):
+		if r.Method == http.MethodPatch {
+			body, _ := io.ReadAll(r.Body)
+			merged, err := jsonpatch.MergePatch([]byte(n.object), body)
+			if err != nil {
+				http.Error(w, err.Error(), http.StatusBadRequest)
+				return
+			}
+			n.object = string(merged)
+		}
+		_, _ = io.WriteString(w, n.object)
+	case n.set == "":
+		http.NotFound(w, r)
+	default:
+		_, _ = io.WriteString(w, n.set)
+	}
+}
+
+// says reports what the Node says: "serves", "tainted" or "".
+func (n *aNode) says() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case strings.Contains(n.object, contract.NodeLabel+`":"`+contract.NodeServes):
+		return "serves"
+	case strings.Contains(n.object, contract.NodeTaint):
+		return "tainted"
+	}
+	return ""
+}
+
+// a process is one "outrider-node serve".
+type process struct {
+	*exec.Cmd
+	ready string
+	done  chan error
+	log   *logged
+}
+
+// logged keeps what a process logs.
+type logged struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Join(l.lines, "\n")
+}
+
+func (n *aNode) serve() *process {
+	n.t.Helper()
+	ready := filepath.Join(n.t.TempDir(), "ready")
+	p := &process{ready: ready, done: make(chan error, 1), log: &logged{}}
+	p.Cmd = exec.Command(filepath.Join(n.bin, commands.Node), "serve", "--root="+n.root, "--cni-conf-dir="+n.path("net.d"), "--cni-bin-dir="+n.path("bin"),
+		"--nri-socket="+n.path("nri.sock"), "--nri-plugin-dir="+n.path("plugins"), "--ready-file="+ready, "--node=worker-1", "--daemonset=outrider-system/outrider-node")
+	host, port, _ := strings.Cut(strings.TrimPrefix(n.server.URL, "https://"), ":")
+	p.Env = []string{"KUBERNETES_SERVICE_HOST=" + host, "KUBERNETES_SERVICE_PORT=" + port}
+	stderr, err := p.StderrPipe()
+	if err == nil {
+		err = p.Start()
+	}
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	go func() {
+		for lines := bufio.NewScanner(stderr); lines.Scan(); {
+			p.log.mu.Lock()
+			p.log.lines = append(p.log.lines, lines.Text())
+			p.log.mu.Unlock()
+		}
+		p.done <- p.Wait()
+	}()
+	n.t.Cleanup(func() {
+		p.Process.Kill()
+		if n.t.Failed() {
+			n.t.Logf("process %d:\n%s", p.Process.Pid, p.log)
+		}
+	})
+	return p
+}
+
+func (n *aNode) await(what string, is func() bool) {
+	n.t.Helper()
+	for end := time.Now().Add(patience); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			n.t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+func exists(path string) bool { _, err := os.Stat(path); return err == nil }
+
+func (n *aNode) configuration() string {
+	text, _ := os.ReadFile(n.path("net.d/10-net.conflist"))
+	return string(text)
+}
+
+func (n *aNode) awaitServing() {
+	n.t.Helper()
+	n.await("the node serves", func() bool { return n.says() == "serves" && strings.Contains(n.configuration(), cni.Program) })
+}
+
+func (p *process) stop(t *testing.T) {
+	t.Helper()
+	if err := p.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-p.done:
+		if err != nil {
+			t.Errorf("it ends with %v", err)
+		}
+	case <-time.After(patience):
+		t.Error("it does not end")
+	}
+}
+
+func gateArgs() []string {
+	return contract.Gate{Name: "app", After: []string{"cache is healthy"}}.Args()
+}
+
+// create has the runtime create a container that needs a gate.
+func (n *aNode) create(namespace string) (*api.ContainerAdjustment, error) {
+	work := contract.NodeWork{Containers: map[string][]string{"app": gateArgs()}}
+	if namespace != "" {
+		work.Capture = []string{"-i", "*", "-b", "*"}
+	}
+	pod := &api.PodSandbox{Id: "4f", Name: "web", Annotations: map[string]string{contract.NodeAnnotation: work.String()},
+		Linux: &api.LinuxPodSandbox{Namespaces: []*api.LinuxNamespace{{Type: "network", Path: namespace}}}}
+	defer n.runtime.BlockPluginSync().Unblock()
+	res, err := n.runtime.CreateContainer(n.t.Context(), &api.CreateContainerRequest{Pod: pod, Container: &api.Container{Id: "c", Name: "app", PodSandboxId: "4f", Args: []string{"app"}}})
+	return res.GetAdjust(), err
+}
+
+// add runs the installed CNI plugin for a pod that is to be captured.
+func (n *aNode) add(namespace string) (string, error) {
+	cmd := exec.Command("unshare", "--mount", "sh", "-c", "mkdir -p /run/outrider && mount --bind "+n.path("run/outrider")+" /run/outrider && exec "+n.path("bin/"+cni.Program))
+	cmd.Env = append(os.Environ(), "CNI_COMMAND=ADD", "CNI_CONTAINERID=4f", "CNI_NETNS="+namespace, "CNI_IFNAME=eth0", "CNI_PATH=/opt/cni/bin", "CNI_NETNS_OVERRIDE=1")
+	in, _ := json.Marshal(map[string]any{"cniVersion": "1.0.0", "name": "net", "type": cni.Program, "prevResult": map[string]any{"cniVersion": "1.0.0"},
+		"runtimeConfig": map[string]any{"io.kubernetes.cri.pod-annotations": map[string]string{contract.NodeAnnotation: contract.NodeWork{Capture: []string{"-i", "*", "-b", "*"}}.String()}}})
+	cmd.Stdin = bytes.NewReader(in)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// A node from its first pod to its last: all is as it was when the DaemonSet is deleted.
+func TestANode(t *testing.T) {
+	n := newNode(t)
+	p := n.serve()
+	n.awaitServing()
+	n.await("it is ready", func() bool { return exists(p.ready) })
+	pod := ns.Pod(t)
+	if out, err := n.add(pod.Path()); err != nil || out != `{"cniVersion":"1.0.0"}` {
+		t.Fatalf("a sandbox: %s, %v", out, err)
+	}
+	verify := exec.Command(filepath.Join(n.bin, commands.Agent), "capture", "verify", "--network-namespace="+pod.Path())
+	if out, err := verify.CombinedOutput(); err != nil {
+		t.Errorf("the sandbox is not captured: %v: %s", err, out)
+	}
+	got, err := n.create(pod.Path())
+	if err != nil || !slices.Equal(got.GetArgs(), slices.Concat([]string{contract.AgentPath}, gateArgs(), []string{"app"})) {
+		t.Fatalf("the container runs %q, %v", got.GetArgs(), err)
+	}
+	for _, m := range got.GetMounts() {
+		if !exists(m.Source) || m.Destination == contract.BinDir && !exists(m.Source+"/outrider-agent") {
+			t.Errorf("%s is to be mounted and is not there", m.Source)
+		}
+	}
+	if status, err := os.ReadFile("/proc/" + strconv.Itoa(p.Process.Pid) + "/status"); err == nil {
+		for line := range strings.Lines(string(status)) {
+			if strings.HasPrefix(line, "VmHWM") || strings.HasPrefix(line, "Rss") {
+				t.Log(strings.TrimSpace(line))
+			}
+		}
+	}
+	if strings.Contains(p.log.String(), "secret-token") {
+		t.Error("the token is in the log")
+	}
+	// Its owner writes the configuration anew.
+	n.write(n.path("net.d/10-net.conflist"), strings.Replace(conflist, "net", "new", 1))
+	n.await("the plugin is in the new configuration", func() bool { return strings.Contains(n.configuration(), cni.Program) })
+	n.write(n.path("net.d/10-net.conflist"), conflist)
+	n.await("the plugin is in it again", func() bool { return strings.Contains(n.configuration(), cni.Program) })
+
+	// A restart of the DaemonSet keeps all but the label.
+	p.stop(t)
+	if n.says() != "tainted" || !strings.Contains(n.configuration(), cni.Program) {
+		t.Errorf("after a stop the Node says %q, and the configuration is %s", n.says(), n.configuration())
+	}
+	if out, err := n.add(pod.Path()); err == nil || !strings.Contains(out, "does not run on this node") {
+		t.Errorf("a sandbox without a daemon: %s, %v", out, err)
+	}
+	p = n.serve()
+	n.awaitServing()
+
+	n.mu.Lock()
+	n.set = `{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"}}`
+	n.mu.Unlock()
+	p.stop(t)
+	n.mu.Lock()
+	if n.object != strings.Replace(plain, `},"spec"`, `,"resourceVersion":""},"spec"`, 1) {
+		t.Errorf("the Node is %s, and was %s", n.object, plain)
+	}
+	n.mu.Unlock()
+	if got := n.configuration(); got != conflist {
+		t.Errorf("the configuration is %q", got)
+	}
+	var left []string
+	for _, dir := range []string{"net.d", "bin", "plugins", "opt", "run"} {
+		_ = filepath.WalkDir(n.path(dir), func(path string, d os.DirEntry, err error) error {
+			if err == nil && !d.IsDir() && d.Name() != "10-net.conflist" {
+				left = append(left, path)
+			}
+			return nil
+		})
+	}
+	if len(left) > 0 {
+		t.Errorf("left behind are %q", left)
+	}
+}
+
+// The process that leads is killed, again and again: another one leads, and not one container is
+// created without its gate.
+func TestKilled(t *testing.T) {
+	n := newNode(t)
+	processes := []*process{n.serve(), n.serve()}
+	n.awaitServing()
+	for _, p := range processes {
+		n.await("each is ready", func() bool { return exists(p.ready) })
+	}
+	leads := func(p *process) bool { return strings.Contains(p.log.String(), `"leading"`) }
+	refused := 0
+	for range 10 {
+		n.await("one leads", func() bool { return leads(processes[0]) || leads(processes[1]) })
+		if leads(processes[1]) {
+			slices.Reverse(processes)
+		}
+		if err := processes[0].Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		n.await("a container is created", func() bool {
+			got, err := n.create("")
+			if err == nil && len(got.GetArgs()) == 0 {
+				t.Fatal("a container is created without its gate")
+			}
+			if err != nil {
+				refused++
+			}
+			return err == nil
+		})
+		<-processes[0].done
+		processes[0] = n.serve()
+		n.await("the new one is ready", func() bool { return exists(processes[0].ready) })
+	}
+	t.Logf("10 kills: %d containers refused in between", refused)
+	if n.says() != "serves" {
+		t.Errorf("the Node says %q", n.says())
+	}
+}
+
+// The guard, as a runtime launches it, refuses while no daemon runs, and ends with its file.
+func TestTheRuntimeLaunchesTheGuard(t *testing.T) {
+	n := newNode(t)
+	p := n.serve()
+	n.awaitServing()
+	p.stop(t)
+	n.runtime.Stop()
+	n.startRuntime()
+	for range 2 {
+		if got, err := n.create(""); err == nil {
+			t.Errorf("without a daemon: %v", got)
+		}
+	}
+	if err := os.Remove(n.path("plugins/" + daemon.GuardFile)); err != nil {
+		t.Fatal(err)
+	}
+	n.await("it ends", func() bool { _, err := n.create(""); return err == nil })
+}
+
+func TestUsage(t *testing.T) {
+	for args, want := range map[string]string{
+		"serve --daemonset=x":      "NAMESPACE/NAME",
+		"serve x":                  "takes no argument",
+		"serve --log-level=loud":   "loud",
+		"leave":                    "--daemonset is missing",
+		"guard":                    "no connection",
+		"ready --ready-file=/none": "log",
+		"serve --node=a":           "KUBERNETES_SERVICE_HOST",
+	} {
+		var stderr bytes.Buffer
+		status := run(append([]string{"outrider-node"}, strings.Fields(args)...), io.Discard, &stderr)
+		if status == 0 || !strings.Contains(stderr.String(), want) {
+			t.Errorf("%s: status %d, %s", args, status, stderr.String())
+		}
+		if usage := !strings.HasPrefix(args, "ready") && !strings.HasPrefix(args, "serve --node"); usage && status != 2 {
+			t.Errorf("%s: status %d, want 2", args, status)
+		}
+	}
+	if errors.Is(daemon.Ready(os.Args[0]), os.ErrNotExist) || daemon.Ready(os.Args[0]) != nil {
+		t.Error("a file that is there")
+	}
+}

@@ -1,0 +1,380 @@
+// Package daemon is what outrider-node does on a node: one process of the node leads, which adjusts
+// containers, answers the CNI plugin, and keeps the network configuration, the label and the taint.
+// Each further one stands by: it refuses what is not adjusted, and leads once the first has ended,
+// however that ended.
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/oklog/run"
+
+	"outrider.dev/internal/contract"
+	"outrider.dev/internal/node/captures"
+	"outrider.dev/internal/node/cni"
+	"outrider.dev/internal/node/cniconf"
+	"outrider.dev/internal/node/hostfile"
+	"outrider.dev/internal/node/kubenode"
+	"outrider.dev/internal/node/nri"
+	"outrider.dev/internal/node/socket"
+	"outrider.dev/internal/node/states"
+)
+
+// Options are where things are on the node. Each path is the same in the daemon's container.
+type Options struct {
+	Program, Agent                 string // of this image
+	CNIConf, CNIBin                string // directories
+	NRISocket, NRIPlugins          string // NRIPlugins: where the runtime launches plugins from; empty: no guard is installed
+	AgentsDir, StatesDir, RunDir   string
+	ReadyFile                      string // is there while the process does its part
+	DaemonSetNamespace, DaemonSet  string // whose deletion means that all is to be as before; empty: never
+	Taint                          bool
+	Kube                           *kubenode.Client // nil: the Node is not written
+	Log                            *slog.Logger
+	settle, handover, leaveTimeout time.Duration
+}
+
+// Times.
+const (
+	// settle is how long the plugins may be gone before the Node says so: a runtime that restarts is
+	// back sooner, and pods wait meanwhile.
+	settle = 2 * time.Second
+	// handover is how long another process may take to lead when this one ends.
+	handover = 2 * time.Second
+	// leaveTimeout bounds what is removed at the end.
+	leaveTimeout = 20 * time.Second
+	retryMax     = 30 * time.Second // of requests to the API server
+)
+
+// GuardFile is the guard's name among the plugins that a runtime launches. The number is its place.
+const GuardFile = "95-" + contract.NodeGuard
+
+func (o *Options) complete() {
+	for _, d := range []struct {
+		field *time.Duration
+		value time.Duration
+	}{{&o.settle, settle}, {&o.handover, handover}, {&o.leaveTimeout, leaveTimeout}} {
+		if *d.field == 0 {
+			*d.field = d.value
+		}
+	}
+}
+
+// A daemon is one process.
+type daemon struct {
+	Options
+	conf     cniconf.Dir
+	agents   hostfile.Agents
+	agentDir string
+	states   *states.Dir
+	captures *captures.Captures
+
+	mu      sync.Mutex
+	state   state
+	changed chan struct{} // has one element while the state differs from what was reported
+}
+
+// state is what is known of this process's part.
+type state struct {
+	guards, leads, connected bool
+	conf                     error
+}
+
+func (s state) serves() bool { return s.leads && s.connected && s.conf == nil }
+
+func (s state) ready() bool { return s.guards && (!s.leads || s.serves()) }
+
+var errNotYet = errors.New("the network configuration was not read yet")
+
+// Serve runs until ctx ends.
+func Serve(ctx context.Context, o Options) error {
+	o.complete()
+	d := &daemon{Options: o, changed: make(chan struct{}, 1), state: state{conf: errNotYet}, captures: captures.New(o.Agent), agents: hostfile.Agents{Root: o.AgentsDir},
+		conf: cniconf.Dir{Path: o.CNIConf, Plugin: cni.Program, Entry: cni.Entry, Log: o.Log}}
+	if err := d.prepare(); err != nil {
+		return err
+	}
+	defer os.Remove(o.ReadyFile)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var g run.Group
+	add := func(f func(context.Context) error) {
+		g.Add(func() error { return f(ctx) }, func(error) { cancel() })
+	}
+	add(func(ctx context.Context) error {
+		p := d.plugin()
+		p.Leads = nil
+		return p.Run(ctx, contract.NodeGuard, o.NRISocket, nil, func(is bool) { d.set(func(s *state) { s.guards = is }) })
+	})
+	add(d.report)
+	add(d.lead)
+	return g.Run()
+}
+
+// prepare makes what all processes need.
+func (d *daemon) prepare() error {
+	if err := os.MkdirAll(d.RunDir, 0o700); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(d.ReadyFile), 0o755); err != nil {
+		return err
+	}
+	if err := d.captures.Ready(); err != nil {
+		return err
+	}
+	var err error
+	if d.states, err = states.New(d.StatesDir); err != nil {
+		return err
+	}
+	d.agentDir, err = d.agents.Install(d.Agent)
+	return err
+}
+
+func (d *daemon) plugin() *nri.Plugin {
+	return &nri.Plugin{Leads: func() bool { return true }, AgentDir: d.agentDir, States: d.states, Captures: d.captures, Agents: d.agents, Log: d.Log,
+		AgentsRoot: d.AgentsDir, StatesRoot: d.StatesDir}
+}
+
+// lead waits until no other process leads, and then does the node's work until ctx ends.
+func (d *daemon) lead(ctx context.Context) error {
+	lock, err := acquire(ctx, filepath.Join(d.RunDir, "lock"))
+	if err != nil || lock == nil {
+		return err
+	}
+	defer lock.Close()
+	if err := d.install(); err != nil {
+		return err
+	}
+	d.Log.Info("leading", "agent", d.agentDir)
+	d.set(func(s *state) { s.leads = true })
+	// It serves while it asks what its end is for.
+	working, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	leaving := false
+	var g run.Group
+	add := func(f func(context.Context) error) {
+		g.Add(func() error { return f(working) }, func(error) { stop() })
+	}
+	add(func(ctx context.Context) error {
+		return d.plugin().Run(ctx, contract.NodePlugin, d.NRISocket, nil, func(is bool) { d.set(func(s *state) { s.connected = is }) })
+	})
+	add(func(ctx context.Context) error {
+		return socket.Serve(ctx, filepath.Join(d.RunDir, filepath.Base(contract.NodeSocket)), d.answer)
+	})
+	add(func(ctx context.Context) error {
+		return d.conf.Keep(ctx, func(err error) { d.set(func(s *state) { s.conf = err }) })
+	})
+	add(func(working context.Context) error {
+		select {
+		case <-working.Done():
+		case <-ctx.Done():
+			leaving = d.leaves(working)
+		}
+		return nil
+	})
+	if err := g.Run(); err != nil {
+		return err
+	}
+	return d.end(context.WithoutCancel(ctx), leaving, lock)
+}
+
+// leaves reports whether the process ends because its DaemonSet is deleted.
+func (d *daemon) leaves(ctx context.Context) bool {
+	if d.Kube == nil || d.DaemonSet == "" {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, d.leaveTimeout/2)
+	defer cancel()
+	is, err := d.Kube.Leaving(ctx, d.DaemonSetNamespace, d.DaemonSet)
+	if err != nil {
+		d.Log.Warn("not known whether the DaemonSet is deleted: all stays", "error", err)
+	}
+	return is
+}
+
+// install puts the programs onto the node that others run: before the configuration names them.
+func (d *daemon) install() error {
+	if err := hostfile.Copy(d.Program, filepath.Join(d.CNIBin, cni.Program)); err != nil {
+		return err
+	}
+	if d.NRIPlugins == "" {
+		return nil
+	}
+	if err := os.MkdirAll(d.NRIPlugins, 0o755); err != nil {
+		return err
+	}
+	return hostfile.Copy(d.Program, filepath.Join(d.NRIPlugins, GuardFile))
+}
+
+// answer does what the CNI plugin asks for.
+func (d *daemon) answer(ctx context.Context, q socket.Question) error {
+	if q.Namespace == "" {
+		d.captures.Forget(q.Sandbox)
+		return nil
+	}
+	if !d.now().connected {
+		return errors.New("the container runtime has not registered the plugin (NRI), which brings the gate; the pod waits for it")
+	}
+	work, err := contract.ParseNodeWork(q.Work)
+	if err != nil || len(work.Capture) == 0 {
+		return err
+	}
+	d.captures.Servers(q.Sandbox, q.Nameservers)
+	began := time.Now()
+	if err := d.captures.Ensure(ctx, q.Sandbox, q.Namespace, work.Capture); err != nil {
+		d.captures.Forget(q.Sandbox)
+		d.Log.Warn("sandbox refused", "sandbox", q.Sandbox, "error", err)
+		return err
+	}
+	d.Log.Info("sandbox captured", "sandbox", q.Sandbox, "after", time.Since(began))
+	return nil
+}
+
+func (d *daemon) now() state {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.state
+}
+
+func (d *daemon) set(change func(*state)) {
+	d.mu.Lock()
+	change(&d.state)
+	d.mu.Unlock()
+	select {
+	case d.changed <- struct{}{}:
+	default:
+	}
+}
+
+// report writes the file of readiness, and says on the Node whether this node serves.
+func (d *daemon) report(ctx context.Context) error {
+	var reported *bool
+	since := time.Now() // it does not serve
+	pause := time.Second
+	var again <-chan time.Time
+	for {
+		s := d.now()
+		if err := d.writeReady(s.ready()); err != nil {
+			return err
+		}
+		if s.serves() {
+			since = time.Time{}
+		} else if since.IsZero() {
+			since = time.Now()
+		}
+		again = nil
+		switch unsettled := d.settle - time.Since(since); {
+		case d.Kube == nil || !s.leads || reported != nil && *reported == s.serves():
+		case !s.serves() && unsettled > 0:
+			again = time.After(unsettled)
+		default:
+			err := d.tell(ctx, s)
+			if err == nil {
+				is := s.serves()
+				reported, pause = &is, time.Second
+				break
+			}
+			if ctx.Err() == nil {
+				d.Log.Warn("the Node does not say whether this node serves", "error", err, "again", pause)
+			}
+			again, pause = time.After(pause), min(2*pause, retryMax)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-d.changed:
+		case <-again:
+		}
+	}
+}
+
+func (d *daemon) tell(ctx context.Context, s state) error {
+	if s.serves() {
+		d.Log.Info("serving", "node", d.Kube.Node)
+		return d.Kube.Serves(ctx)
+	}
+	d.Log.Warn("not serving", "node", d.Kube.Node, "runtime", s.connected, "configuration", s.conf)
+	return d.Kube.ServesNot(ctx, d.Taint)
+}
+
+func (d *daemon) writeReady(is bool) error {
+	if !is {
+		if err := os.Remove(d.ReadyFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	return os.WriteFile(d.ReadyFile, nil, 0o644)
+}
+
+// Ready reports why a process does not do its part.
+func Ready(file string) error {
+	if _, err := os.Stat(file); err != nil {
+		return errors.New("not connected to the container runtime, or not in the network configuration: the log says which")
+	}
+	return nil
+}
+
+// end hands the work on, or leaves the node as it was.
+func (d *daemon) end(ctx context.Context, leaving bool, lock *os.File) error {
+	ctx, cancel := context.WithTimeout(ctx, d.leaveTimeout)
+	defer cancel()
+	if leaving {
+		return errors.Join(Remove(ctx, d.Options), d.Kube.ServesNot(ctx, false))
+	}
+	if err := lock.Close(); err != nil {
+		return err
+	}
+	if d.Kube == nil || taken(ctx, filepath.Join(d.RunDir, "lock"), d.handover) {
+		return nil
+	}
+	d.Log.Info("no other process leads: pods that need this node wait")
+	return d.Kube.ServesNot(ctx, d.Taint)
+}
+
+// Remove leaves the node as it was: network configuration, programs, and what no running pod uses.
+func Remove(ctx context.Context, o Options) error {
+	o.complete()
+	conf := cniconf.Dir{Path: o.CNIConf, Plugin: cni.Program, Log: o.Log}
+	if err := conf.Remove(); err != nil {
+		return fmt.Errorf("%w; the programs stay, because the configuration names them", err)
+	}
+	errs := []error{hostfile.Remove(filepath.Join(o.CNIBin, cni.Program))}
+	if o.NRIPlugins != "" {
+		errs = append(errs, hostfile.Remove(filepath.Join(o.NRIPlugins, GuardFile)))
+	}
+	errs = append(errs, o.removeUnused(ctx), os.RemoveAll(o.RunDir))
+	for _, dir := range []string{o.AgentsDir, o.StatesDir, filepath.Dir(o.StatesDir), o.NRIPlugins} {
+		_ = os.Remove(dir) // if it is empty, and no mount of the container
+	}
+	return errors.Join(errs...)
+}
+
+// removeUnused removes agents and states that no container has mounted, as the runtime says.
+func (o Options) removeUnused(ctx context.Context) error {
+	dir, err := states.New(o.StatesDir)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.leaveTimeout/2)
+	defer cancel()
+	p := &nri.Plugin{Leads: func() bool { return true }, States: dir, Captures: captures.New(""), Agents: hostfile.Agents{Root: o.AgentsDir}, Log: o.Log,
+		AgentsRoot: o.AgentsDir, StatesRoot: o.StatesDir}
+	listed := false
+	err = p.Run(ctx, contract.NodePlugin+"-leaving", o.NRISocket, nil, func(is bool) {
+		listed = listed || is
+		cancel()
+	})
+	if err == nil && !listed {
+		o.Log.Warn("the container runtime does not say what its containers use: copies of the agent and states stay", "agents", o.AgentsDir, "states", o.StatesDir)
+	}
+	return err
+}
