@@ -151,10 +151,10 @@ func (n *aNode) says() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch {
-	case strings.Contains(n.object, contract.NodeLabel+`":"`+contract.NodeServes):
-		return "serves"
 	case strings.Contains(n.object, contract.NodeTaint):
 		return "tainted"
+	case strings.Contains(n.object, contract.NodeLabel+`":"`+contract.NodeServes):
+		return "serves"
 	}
 	return ""
 }
@@ -314,7 +314,7 @@ func TestANode(t *testing.T) {
 	n.write(n.path("net.d/10-net.conflist"), conflist)
 	n.await("the plugin is in it again", func() bool { return strings.Contains(n.configuration(), cni.Program) })
 
-	// A restart of the DaemonSet keeps all but the label.
+	// A restart of the DaemonSet keeps all; the taint says that the node does not serve meanwhile.
 	p.stop(t)
 	if n.says() != "tainted" || !strings.Contains(n.configuration(), cni.Program) {
 		t.Errorf("after a stop the Node says %q, and the configuration is %s", n.says(), n.configuration())

@@ -328,7 +328,7 @@ func (d *daemon) end(ctx context.Context, leaving bool, lock *os.File) error {
 	ctx, cancel := context.WithTimeout(ctx, d.leaveTimeout)
 	defer cancel()
 	if leaving {
-		return errors.Join(Remove(ctx, d.Options), d.Kube.ServesNot(ctx, false))
+		return errors.Join(Remove(ctx, d.Options), d.Kube.Left(ctx))
 	}
 	if err := lock.Close(); err != nil {
 		return err

@@ -140,14 +140,25 @@ func ours() taint {
 }
 
 // Serves says on the Node that the plugins serve: it gets the label, and loses the taint.
-func (c *Client) Serves(ctx context.Context) error { return c.set(ctx, contract.NodeServes, false) }
+func (c *Client) Serves(ctx context.Context) error {
+	return c.set(ctx, func(string) string { return contract.NodeServes }, false)
+}
 
-// ServesNot says that they do not: it loses the label, and gets the taint if that is to be.
-func (c *Client) ServesNot(ctx context.Context, tainted bool) error { return c.set(ctx, "", tainted) }
+// ServesNot says that they do not: it gets the taint if that is to be. A label stays: when a kubelet
+// starts it ends the pods that its node's labels do not fit any more, for good (canAdmitPod of kubernetes
+// v1.34.4), and after a reboot it starts before the plugins.
+func (c *Client) ServesNot(ctx context.Context, tainted bool) error {
+	return c.set(ctx, func(has string) string { return has }, tainted)
+}
 
-// set brings the label to a value, where empty is none, and the taint. The patch is for the version
-// that was read, so that taints which others add are not lost.
-func (c *Client) set(ctx context.Context, label string, tainted bool) error {
+// Left says that there are no plugins: the Node has neither label nor taint.
+func (c *Client) Left(ctx context.Context) error {
+	return c.set(ctx, func(string) string { return "" }, false)
+}
+
+// set brings the label to a value that follows from the one it has, where empty is none, and the taint.
+// The patch is for the version that was read, so that taints which others add are not lost.
+func (c *Client) set(ctx context.Context, labelOf func(has string) string, tainted bool) error {
 	path := "/api/v1/nodes/" + url.PathEscape(c.Node)
 	var err error
 	for range conflicts {
@@ -166,7 +177,9 @@ func (c *Client) set(ctx context.Context, label string, tainted bool) error {
 			taints = append(taints, ours())
 		}
 		same := slices.EqualFunc(node.Spec.Taints, taints, func(a, b taint) bool { return a.key == b.key && a.effect == b.effect })
-		if has, ok := node.Metadata.Labels[contract.NodeLabel]; same && has == label && ok == (label != "") {
+		has, ok := node.Metadata.Labels[contract.NodeLabel]
+		label := labelOf(has)
+		if same && has == label && ok == (label != "") {
 			return nil
 		}
 		value := any(label)

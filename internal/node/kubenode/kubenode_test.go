@@ -115,6 +115,7 @@ func TestLabelAndTaint(t *testing.T) {
 	c := newClient(t, s)
 	served := `{"metadata":{"labels":{"outrider.dev/node":"serves","zone":"a"}},"spec":{"taints":[` + others + `]},"status":{}}`
 	tainted := `{"metadata":{"labels":{"zone":"a"}},"spec":{"taints":[` + others + `,{"effect":"NoSchedule","key":"outrider.dev/node-not-serving"}]},"status":{}}`
+	down := strings.Replace(tainted, `"labels":{`, `"labels":{"outrider.dev/node":"serves",`, 1)
 	for _, step := range []struct {
 		name  string
 		call  func(context.Context) error
@@ -125,7 +126,9 @@ func TestLabelAndTaint(t *testing.T) {
 		{"again", func(ctx context.Context) error { return c.ServesNot(ctx, true) }, tainted, "GET"},
 		{"serves", c.Serves, served, "GET PATCH"},
 		{"again", c.Serves, served, "GET"},
-		{"has gone", func(ctx context.Context) error { return c.ServesNot(ctx, false) }, plain, "GET PATCH"},
+		{"serves no more", func(ctx context.Context) error { return c.ServesNot(ctx, true) }, down, "GET PATCH"},
+		{"serves no more, without a taint", func(ctx context.Context) error { return c.ServesNot(ctx, false) }, served, "GET PATCH"},
+		{"has gone", c.Left, plain, "GET PATCH"},
 	} {
 		s.calls = nil
 		if err := step.call(t.Context()); err != nil {
