@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	admission "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbac "k8s.io/api/rbac/v1"
@@ -370,6 +371,56 @@ func TestFlagsExist(t *testing.T) {
 				t.Errorf("outriderd serve has no %s", name)
 			}
 		}
+	}
+}
+
+// The DaemonSet is off by default. Its pods hand over without a moment in between, mount what they
+// mount where the runtime sees it, and have no flag that the command lacks.
+func TestNodes(t *testing.T) {
+	for key := range objects(t, nil) { // any order: a check of each
+		if strings.Contains(key, "outrider-node") {
+			t.Errorf("%s is there by default", key)
+		}
+	}
+	all := objects(t, values(t, "node: {enabled: true}"))
+	set := get[*appsv1.DaemonSet](t, all, "DaemonSet/outrider-node").Spec
+	pod := set.Template.Spec
+	if u := set.UpdateStrategy.RollingUpdate; u.MaxSurge.IntValue() != 1 || u.MaxUnavailable.IntValue() != 0 || !pod.HostNetwork || pod.HostPID || len(pod.Containers) != 2 {
+		t.Errorf("update %v, %d containers", u, len(pod.Containers))
+	}
+	help, err := exec.Command("go", "run", "../cmd/outrider-node", "serve", "--help").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, help)
+	}
+	for _, c := range pod.Containers {
+		propagated := map[string]corev1.MountPropagationMode{}
+		for _, m := range c.VolumeMounts {
+			if m.MountPropagation != nil {
+				propagated[m.MountPath] = *m.MountPropagation
+			}
+		}
+		want := map[string]corev1.MountPropagationMode{"/run/outrider": corev1.MountPropagationBidirectional, "/run/netns": corev1.MountPropagationHostToContainer, "/var/run/netns": corev1.MountPropagationHostToContainer}
+		if diff := cmp.Diff(want, propagated); diff != "" {
+			t.Errorf("mounts of %s (-want +got):\n%s", c.Name, diff)
+		}
+		for _, arg := range c.Args[1:] {
+			name, _, _ := strings.Cut(arg, "=")
+			if !regexp.MustCompile(`(?m)^ +` + name + `\b`).Match(help) {
+				t.Errorf("outrider-node serve has no %s", name)
+			}
+		}
+	}
+	if rules := get[*rbac.ClusterRole](t, all, "ClusterRole/outrider-node").Rules; len(rules) != 1 || !slices.Equal(rules[0].Verbs, []string{"get", "patch"}) || !slices.Equal(rules[0].Resources, []string{"nodes"}) {
+		t.Errorf("it may %v", rules)
+	}
+	job := get[*batchv1.Job](t, all, "Job/outrider-node-leave")
+	if job.Annotations["helm.sh/hook"] != "pre-delete" || !slices.Contains(job.Spec.Template.Spec.Containers[0].Args, "--daemonset=outrider-system/outrider-node") {
+		t.Errorf("before the release is deleted: %v %v", job.Annotations, job.Spec.Template.Spec.Containers[0].Args)
+	}
+	all = objects(t, values(t, "revision: canary\nnode: {enabled: true, standby: false, nriPluginDir: '', image: 'r.example/n@sha256:00'}"))
+	pod = get[*appsv1.DaemonSet](t, all, "DaemonSet/outrider-node-canary").Spec.Template.Spec
+	if len(pod.Containers) != 1 || pod.Containers[0].Image != "r.example/n@sha256:00" || !slices.Contains(pod.Containers[0].Args, "--nri-plugin-dir=") {
+		t.Errorf("containers %+v", pod.Containers)
 	}
 }
 

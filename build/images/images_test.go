@@ -23,7 +23,7 @@ import (
 func TestRegistry(t *testing.T) {
 	bin := t.TempDir()
 	agent := filepath.Join(bin, commands.Agent)
-	if err := errors.Join(commands.BuildFor(t.Context(), "linux", runtime.GOARCH, bin, commands.Agent), os.Link(agent, filepath.Join(bin, commands.ControlPlane))); err != nil {
+	if err := errors.Join(commands.BuildFor(t.Context(), "linux", runtime.GOARCH, bin, commands.Agent), os.Link(agent, filepath.Join(bin, commands.ControlPlane)), os.Link(agent, filepath.Join(bin, commands.Node))); err != nil {
 		t.Fatal(err)
 	}
 	store := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
@@ -41,7 +41,7 @@ func TestRegistry(t *testing.T) {
 	if status := run(t.Context(), args); status != 0 {
 		t.Fatalf("status %d", status)
 	}
-	for _, image := range []string{"outriderd", "outrider-proxy"} {
+	for _, image := range []string{"outriderd", "outrider-proxy", "outrider-node"} {
 		ref, err := name.ParseReference(hub + "/" + image + ":1.2.3")
 		if err != nil {
 			t.Fatal(err)

@@ -1,6 +1,6 @@
-// Command images writes Outrider's container images without a container engine: outriderd, and
-// outrider-proxy, which holds Envoy, its libraries and the agent. The same commit gives the same
-// bytes. "make images" and "make images-all" call it.
+// Command images writes Outrider's container images without a container engine: outriderd;
+// outrider-proxy, which holds Envoy, its libraries and the agent; and outrider-node, with the agent
+// that it brings to pods. The same commit gives the same bytes. "make images" and "make images-all" call it.
 package main
 
 import (
@@ -128,7 +128,7 @@ func (o options) write(ctx context.Context) error {
 			byName[name] = append(byName[name], img)
 		}
 	}
-	for _, name := range []string{"outriderd", "outrider-proxy"} {
+	for _, name := range []string{"outriderd", "outrider-proxy", "outrider-node"} {
 		if err := o.publish(ctx, name, docs, byName[name]); err != nil {
 			return err
 		}
@@ -160,22 +160,31 @@ func (o options) images(arch string) []image.Image {
 			Entrypoint: []string{"/usr/local/bin/outrider-agent"},
 			User:       strconv.Itoa(contract.ProxyUser),
 		},
+		{
+			Name: o.hub + "/outrider-node", Arch: arch, Root: root,
+			Files: map[string]string{
+				"/usr/local/bin/outrider-node":  filepath.Join(bin, "outrider-node"),
+				"/usr/local/bin/outrider-agent": filepath.Join(bin, "outrider-agent"),
+			},
+			Entrypoint: []string{"/usr/local/bin/outrider-node"},
+			User:       "0",
+		},
 	}
 }
 
 // document writes the licences and the bill of materials of an image's parts to a folder: the
 // modules of our programs, Envoy and the C library.
 func (o options) document(ctx context.Context, dir, arch, name string, stamp commands.Stamp, files map[string]string) error {
-	var all []parts.Part
-	for path, file := range files { // any order: an image has one program of ours
-		if filepath.Base(path) == "envoy" {
-			continue
+	var programs []string
+	for path, file := range files { // any order: sorted below
+		if filepath.Base(path) != "envoy" {
+			programs = append(programs, file)
 		}
-		modules, err := parts.Of(ctx, file)
-		if err != nil {
-			return err
-		}
-		all = append(modules, all...)
+	}
+	slices.Sort(programs)
+	all, err := parts.Of(ctx, programs...)
+	if err != nil {
+		return err
 	}
 	if envoy, ok := files["/usr/local/bin/envoy"]; ok {
 		added, err := parts.Envoy(envoy)

@@ -54,7 +54,8 @@ func TestImages(t *testing.T) {
 	}
 	for _, arch := range archs {
 		dir := filepath.Join(bin, arch)
-		if err := errors.Join(os.Mkdir(dir, 0o755), commands.BuildFor(t.Context(), "linux", arch, dir, commands.Agent), os.Link(filepath.Join(dir, commands.Agent), filepath.Join(dir, commands.ControlPlane))); err != nil {
+		if err := errors.Join(os.Mkdir(dir, 0o755), commands.BuildFor(t.Context(), "linux", arch, dir, commands.Agent), os.Link(filepath.Join(dir, commands.Agent), filepath.Join(dir, commands.ControlPlane)),
+			os.Link(filepath.Join(dir, commands.Agent), filepath.Join(dir, commands.Node))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -64,14 +65,14 @@ func TestImages(t *testing.T) {
 		if text, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, text)
 		}
-		for _, name := range []string{"outriderd", "outrider-proxy"} {
+		for _, name := range []string{"outriderd", "outrider-proxy", "outrider-node"} {
 			top := readIndex(t, filepath.Join(out, name))
 			manifest, err := top.IndexManifest()
 			if err != nil {
 				t.Fatal(err)
 			}
 			digests = append(digests, manifest.Manifests[0].Digest.String())
-			if len(digests) > 2 {
+			if len(digests) > 3 {
 				continue // the second time only for its digest
 			}
 			images := []v1.Image{}
@@ -97,7 +98,7 @@ func TestImages(t *testing.T) {
 			}
 		}
 	}
-	if digests[0] != digests[2] || digests[1] != digests[3] {
+	if !slices.Equal(digests[:3], digests[3:]) {
 		t.Errorf("made twice, the images are %s", digests)
 	}
 }

@@ -102,7 +102,7 @@ var valueKeys = slices.Concat(
 	keysOf(InValues, Key{Chart: "the Deployment of outriderd and what belongs to it"}, oneList("pilot.", chartValues), "global.priorityClassName|defaultPodDisruptionBudget|networkPolicy"),
 	keysOf(InValues, Key{Chart: "variables of outriderd"}, "pilot.env.OUTRIDER_FIRST_USE_TIMEOUT|GOMEMLIMIT|GOGC"),
 	keysOf(InValues, Key{Chart: "the webhook's configuration; ownLabels is our name"}, "sidecarInjectorWebhook.failurePolicy|ownLabels"),
-	keysOf(InValues, Key{Chart: "the authority, flags of outriderd serve, what it reads, and monitoring; these names are ours"}, "authority serve features monitoring"),
+	keysOf(InValues, Key{Chart: "the authority, flags of outriderd serve, what it reads, monitoring, and the nodes; these names are ours"}, "authority serve features monitoring node"),
 
 	keysOf(InValues, Key{Refused: "it is a field of an IstioOperator or of another object; want only what is below its spec.values, and its spec.meshConfig as meshConfig"}, "apiVersion kind metadata spec"),
 
