@@ -413,6 +413,14 @@ func TestNodes(t *testing.T) {
 	if rules := get[*rbac.ClusterRole](t, all, "ClusterRole/outrider-node").Rules; len(rules) != 1 || !slices.Equal(rules[0].Verbs, []string{"get", "patch"}) || !slices.Equal(rules[0].Resources, []string{"nodes"}) {
 		t.Errorf("it may %v", rules)
 	}
+	// The control plane follows the nodes, where it injects.
+	for text, want := range map[string]bool{"node: {enabled: true}": true, "": false, "node: {enabled: true}\nfeatures: {injection: false}": false} { // any order: each is a case
+		all := objects(t, values(t, text))
+		follows := slices.Contains(get[*appsv1.Deployment](t, all, "Deployment/outriderd").Spec.Template.Spec.Containers[0].Args, "--nodes")
+		if may := all["ClusterRole/outriderd-nodes"] != nil && all["ClusterRoleBinding/outriderd-nodes"] != nil; follows != want || may != want {
+			t.Errorf("%q: --nodes is given: %t, and it may: %t", text, follows, may)
+		}
+	}
 	job := get[*batchv1.Job](t, all, "Job/outrider-node-leave")
 	if job.Annotations["helm.sh/hook"] != "pre-delete" || !slices.Contains(job.Spec.Template.Spec.Containers[0].Args, "--daemonset=outrider-system/outrider-node") {
 		t.Errorf("before the release is deleted: %v %v", job.Annotations, job.Spec.Template.Spec.Containers[0].Args)
