@@ -183,6 +183,16 @@ func (l *Log) Of(uid string) (events []Event) {
 	return events
 }
 
+// Sandboxes returns the identifiers of a pod's sandboxes, the newest last.
+func (l *Log) Sandboxes(uid string) (ids []string) {
+	for _, e := range l.Of(uid) {
+		if e.Container == "" && e.Topic == Started {
+			ids = append(ids, e.id)
+		}
+	}
+	return ids
+}
+
 // Running returns the process of each container of a pod that runs, the sandbox under an
 // empty name.
 func (l *Log) Running(uid string) map[string]int {

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"outrider.dev/internal/contract"
 	"outrider.dev/test/chart"
 )
 
@@ -41,6 +42,9 @@ const Overloaded = 10 * time.Second
 // again with more values, it is an upgrade.
 func (w *World) Install(ctx context.Context, replicas int, firstUse time.Duration, more ...string) error {
 	args := []string{"install"}
+	if w.ByNode {
+		more = append(more, "node.enabled=true")
+	}
 	for _, v := range append(values(replicas, firstUse), more...) {
 		args = append(args, "--set="+v)
 	}
@@ -111,6 +115,9 @@ func (w *World) Inject(ctx context.Context, pod *corev1.Pod, flags ...string) (*
 		return nil, err
 	}
 	kube := "--kube=" + w.Version[1:] // v1.34
+	if w.ByNode {
+		flags = append(flags, "--set=values.sidecarInjectorWebhook.init="+contract.InitByNode)
+	}
 	cmd := exec.CommandContext(ctx, filepath.Join(w.Root, "bin", "outrider"), append([]string{"inject", "-f", "-", kube}, flags...)...)
 	cmd.Stdin = bytes.NewReader(text)
 	var stderr bytes.Buffer

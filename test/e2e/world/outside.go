@@ -36,10 +36,17 @@ const (
 	AppImage   = "test.outrider.dev/app:1"
 	ProxyImage = "outrider.dev/outrider-proxy:dev"
 	ServeImage = "outrider.dev/outriderd:dev"
+	NodeImage  = "outrider.dev/outrider-node:dev"
 )
 
 // dirVariable is how the program inside finds the cluster's directory.
 const dirVariable = "OUTRIDER_E2E_CLUSTER"
+
+// runtimeVariable has the container runtime, and nodesRuntime is the one that has NRI.
+const (
+	runtimeVariable = "OUTRIDER_E2E_RUNTIME"
+	nodesRuntime    = "containerd-2"
+)
 
 // Inside reports whether this process was started by [Enter].
 func Inside() bool { return os.Getenv(dirVariable) != "" }
@@ -77,7 +84,7 @@ func enter(ctx context.Context, o Options) (status int, err error) {
 	}
 	cache := filepath.Join(o.Root, ".cache", "cluster")
 	c, err := cluster.Up(ctx, cluster.Options{
-		Version: version, Runtime: o.Runtime, Cache: cache, Dir: filepath.Join(cache, o.Name, version), Progress: o.Progress,
+		Version: version, Runtime: o.Runtime, Cache: cache, Dir: filepath.Join(cache, o.Name, version+o.Runtime), Progress: o.Progress,
 	})
 	if err != nil {
 		return 1, err
@@ -93,7 +100,7 @@ func enter(ctx context.Context, o Options) (status int, err error) {
 		return 1, err
 	}
 	inside := c.Enter(ctx, self, os.Args[1:]...)
-	inside.Env = append(inside.Environ(), dirVariable+"="+c.Dir(), "OUTRIDER_E2E_KUBE="+version)
+	inside.Env = append(inside.Environ(), dirVariable+"="+c.Dir(), "OUTRIDER_E2E_KUBE="+version, runtimeVariable+"="+o.Runtime)
 	inside.Stdout, inside.Stderr = os.Stdout, os.Stderr
 	var exit *exec.ExitError
 	if err := inside.Run(); errors.As(err, &exit) {
@@ -128,5 +135,5 @@ func images(ctx context.Context, o Options) (tarballs []string, err error) {
 	if err := img.WriteFile(tarball); err != nil {
 		return nil, err
 	}
-	return []string{filepath.Join(dir, "outriderd.tar"), filepath.Join(dir, "outrider-proxy.tar"), tarball}, nil
+	return []string{filepath.Join(dir, "outriderd.tar"), filepath.Join(dir, "outrider-proxy.tar"), filepath.Join(dir, "outrider-node.tar"), tarball}, nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"outrider.dev/internal/agent/state"
+	"outrider.dev/internal/contract"
 	"outrider.dev/internal/pod/podspec"
 	"outrider.dev/startup"
 	"outrider.dev/test/cluster/containerd"
@@ -149,6 +150,10 @@ func (p *Pod) began(w Record) time.Time {
 // the pod its volumes go.
 func (p *Pod) journal(container string) []state.Entry {
 	dir := filepath.Join("/var/lib/kubelet/pods", p.UID, "volumes", "kubernetes.io~empty-dir", podspec.StateVolume)
+	if _, byNode := podspec.NodeWork(p.asMade); byNode {
+		all := p.w.runtime.Sandboxes(p.UID)
+		dir = filepath.Join(contract.NodeStatesDir, strings.Join(all[max(len(all)-1, 0):], ""))
+	}
 	entries, err := state.Journal(dir, container)
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()

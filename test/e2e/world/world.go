@@ -27,6 +27,7 @@ type World struct {
 	Root    string // of the repository
 	Dir     string // of the cluster
 	Version string // of Kubernetes
+	ByNode  bool   // outrider-node captures and adds the gates
 
 	objects dynamic.Interface
 	runtime *containerd.Log
@@ -51,7 +52,7 @@ func Open(ctx context.Context, root string) (*World, error) {
 		return nil, err
 	}
 	config.QPS, config.Burst = 200, 400
-	w := &World{Root: root, Dir: os.Getenv(dirVariable), Version: os.Getenv("OUTRIDER_E2E_KUBE"),
+	w := &World{Root: root, Dir: os.Getenv(dirVariable), Version: os.Getenv("OUTRIDER_E2E_KUBE"), ByNode: os.Getenv(runtimeVariable) == nodesRuntime,
 		pods: map[string][]seen{}, changed: make(chan struct{})}
 	if err := w.connect(config); err != nil {
 		return nil, err
