@@ -56,8 +56,11 @@ func (s *survey) podSecurity(ctx context.Context) answer {
 // when they are injected: their pods may be absent because they are refused.
 func (s *survey) passes(ctx context.Context, n corev1.Namespace) bool {
 	templates, err := s.templates(ctx, n.Name)
-	if err != nil || len(templates) == 0 {
-		return false // a pod that comes without an annotation is refused
+	if err != nil {
+		return false
+	}
+	if len(templates) == 0 { // a pod may come without an annotation
+		templates = []corev1.PodTemplateSpec{{Spec: corev1.PodSpec{Containers: []corev1.Container{sampleContainer()}}}}
 	}
 	configurations, err := s.allConfigurations(ctx)
 	if err != nil {
@@ -67,7 +70,7 @@ func (s *survey) passes(ctx context.Context, n corev1.Namespace) bool {
 	if err != nil {
 		return false
 	}
-	o := inject.Options{Values: values, OwnLabels: len(inject.OtherInjectors(configurations)) > 0}
+	o := inject.Options{Values: values, OwnLabels: len(inject.OtherInjectors(configurations)) > 0, NodeServes: s.nodesServe(ctx)}
 	return !slices.ContainsFunc(templates, func(t corev1.PodTemplateSpec) bool {
 		pod, err := inject.Stripped(&corev1.Pod{ObjectMeta: t.ObjectMeta, Spec: t.Spec})
 		if err != nil {
@@ -78,6 +81,20 @@ func (s *survey) passes(ctx context.Context, n corev1.Namespace) bool {
 			return c.SecurityContext != nil && c.SecurityContext.Capabilities != nil && slices.Contains(c.SecurityContext.Capabilities.Add, "NET_ADMIN")
 		})
 	})
+}
+
+// nodesServe reports whether all nodes run outrider-node.
+func (s *survey) nodesServe(ctx context.Context) bool {
+	nodes, err := s.allNodes(ctx)
+	some := false
+	for _, n := range nodes {
+		has, matters := contract.HasNode(n.Labels)
+		if matters && !has {
+			return false
+		}
+		some = some || matters
+	}
+	return some && err == nil
 }
 
 // templates are the pods of a namespace, and those that its workloads make.

@@ -26,6 +26,13 @@ const (
 	RequiredPlugins = "required-plugins.noderesource.dev"
 )
 
+// HasNode reports whether a node with these labels runs outrider-node, and whether it matters: a node
+// of another system than Linux does not.
+func HasNode(labels map[string]string) (has, matters bool) {
+	system := labels["kubernetes.io/os"]
+	return labels[NodeLabel] == NodeServes, system == "" || system == "linux"
+}
+
 // Values of the annotation Init: who captures a pod's connections, and brings the gate.
 const (
 	InitAuto      = "auto"         // the best that the cluster's nodes offer

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"outrider.dev/internal/contract"
 	"outrider.dev/startup"
 	"outrider.dev/test/cluster"
 	"outrider.dev/test/e2e/world"
@@ -143,22 +144,17 @@ func plainCall(r *run, p *world.Pod, at string) (string, error) {
 	return w.Kubectl(r.Context(), "", "exec", "--namespace=centre", "deployment/config", "--", "/app", "work", "--call=http://"+status.PodIP+at)
 }
 
-// A namespace that enforces restricted takes no capture: the pod is refused with the
-// reason, or has order alone.
+// A namespace that enforces restricted takes no capture by a container: the pod is refused with
+// the reason, or has order alone.
 func TestRestrictedNamespace(t *testing.T) {
 	// Not for longer: "outrider check" is red while it is there.
 	if err := w.Namespace(t.Context(), "locked", map[string]string{"istio-injection": "enabled", "pod-security.kubernetes.io/enforce": "restricted"}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { w.Client.CoreV1().Namespaces().Delete(context.Background(), "locked", metav1.DeleteOptions{}) })
-	no, yes, user := false, true, int64(65532)
-	restricted := func(p *corev1.Pod) {
-		p.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsNonRoot: &yes, RunAsUser: &user, SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}}
-		p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{AllowPrivilegeEscalation: &no, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}}
-	}
 	t.Run("refused", func(t *testing.T) {
 		r := newRun(t)
-		_, err := w.Create(r.Context(), awesome("locked", "locked-refused", restricted))
+		_, err := w.Create(r.Context(), awesome("locked", "locked-refused", restricted, annotated(contract.Init, contract.InitContained)))
 		if err == nil || !strings.Contains(err.Error(), "pod-security.kubernetes.io/enforce") || !strings.Contains(err.Error(), "outrider.dev/capture") {
 			t.Errorf("error %v, want one that names the label and the way out", err)
 		}

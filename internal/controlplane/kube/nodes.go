@@ -5,7 +5,6 @@ import (
 	"slices"
 	"sync"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -30,11 +29,10 @@ const (
 )
 
 func offerOf(o metav1.Object) nodeOffer {
-	system := o.GetLabels()[corev1.LabelOSStable]
-	switch {
-	case system != "" && system != string(corev1.Linux):
+	switch has, matters := contract.HasNode(o.GetLabels()); {
+	case !matters:
 		return otherSystem
-	case o.GetLabels()[contract.NodeLabel] == contract.NodeServes:
+	case has:
 		return serves
 	}
 	return lacks

@@ -15,7 +15,7 @@ import (
 // writeInit adds our init container: it captures, or copies the gate's binary, or both. With
 // the annotation outrider.dev/init: none the proxy does its work where it can.
 func writeInit(pod *corev1.Pod, in input, s settings, edges startup.Plan, r *report) error {
-	gates := s.init != contract.InitVolume && slices.ContainsFunc(authors(pod), podspec.NeedsAgent) // it is to copy for
+	gates := s.init != contract.InitVolume && slices.ContainsFunc(authors(pod), podspec.NeedsAgent)     // it is to copy for
 	pod.Spec.InitContainers = slices.DeleteFunc(pod.Spec.InitContainers, named(contract.InitContainer)) // podspec's, which only copies
 	own, hasOwn := in.own.find(contract.InitContainer)
 	if !s.capture && !gates {
