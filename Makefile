@@ -166,7 +166,7 @@ CALLS ?= 50000
 load: ## roll-outs (CALLS for each way to order), kills and restarts on a real kubelet; 55 minutes (root)
 	OUTRIDER_CALLS=$(CALLS) $(subst 60m,90m,$(E2E)) -v -run 'TestRollouts|UnderLoad' ./test/e2e
 bench-cluster: ## what each way to start a pod costs on a real kubelet; 15 minutes (root)
-	$(GO) run ./bench/cluster -kube $(KUBE)
+	$(GO) run ./bench/cluster -kube $(KUBE) -runtime $(RUNTIME)
 
 .PHONY: cluster cluster-down
 cluster: ## a real one-node Kubernetes, left up; builds it first, 15 minutes (root)

@@ -3,7 +3,7 @@
 // successful call, which goes through the proxy where there is one. The ways take turns, one
 // pod at a time, and the pod without a mesh is among them.
 //
-//	go run ./bench/cluster [-n 20] [-kube v1.34]
+//	go run ./bench/cluster [-n 20] [-kube v1.34] [-runtime containerd]
 //
 // or, with -probes 300, what a liveness probe costs.
 package main
@@ -41,10 +41,11 @@ func main() {
 	n := flag.Int("n", 20, "pods of each way")
 	probes := flag.Int("probes", 0, "measure the processor time of so many liveness probes instead")
 	kube := flag.String("kube", "", "version of Kubernetes (default the test cluster's)")
+	runtime := flag.String("runtime", "", "container runtime (default the test cluster's)")
 	flag.Parse()
 	root, err := os.Getwd()
 	if err == nil && !world.Inside() {
-		os.Exit(world.Enter(world.Options{Root: root, Version: *kube, Name: "bench", Progress: os.Stderr}))
+		os.Exit(world.Enter(world.Options{Root: root, Version: *kube, Runtime: *runtime, Name: "bench", Progress: os.Stderr}))
 	}
 	if err == nil {
 		err = measure(context.Background(), root, *n, *probes)

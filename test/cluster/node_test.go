@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -91,6 +92,7 @@ func TestNode(t *testing.T) {
 	t.Run("a container waits for the NRI plugin that its pod requires", func(t *testing.T) { testRequiredPlugin(t, g) })
 	t.Run("a container has the programs of another image", func(t *testing.T) { testImageVolume(t, g) })
 	t.Run("containerd restarts and pods run on", func(t *testing.T) { testRestartRuntime(t, g) })
+	t.Run("a test inside does the same", func(t *testing.T) { testFromInside(t, g) })
 	t.Run("the node reboots without drain", func(t *testing.T) { testReboot(t, g) })
 	t.Run("and again", func(t *testing.T) { testReboot(t, g) })
 	if err := c.Down(); err != nil {
@@ -163,6 +165,36 @@ func testImageVolume(t *testing.T, g guest) {
 	g.apply(t, imageVolume)
 	g.wait(t, "Ready", "pod/volume")
 	g.kubectl(t, "delete", "pod", "volume")
+}
+
+// insideVariable names the cluster's directory to this program when it is run inside.
+const insideVariable = "OUTRIDER_TEST_INSIDE"
+
+func testFromInside(t *testing.T, g guest) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := g.Enter(t.Context(), self, "-test.run=^TestFromInside$", "-test.v")
+	cmd.Env = append(cmd.Env, insideVariable+"="+g.Dir())
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: TestFromInside ") {
+		t.Errorf("%v:\n%s", err, out)
+	}
+}
+
+func TestFromInside(t *testing.T) {
+	dir := os.Getenv(insideVariable)
+	if dir == "" {
+		t.Skip("is run in a cluster, by TestNode")
+	}
+	c, err := cluster.Inside(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	testRestartRuntime(t, guest{c})
+	if err := c.Down(); err == nil {
+		t.Error("a test inside of a cluster ended it and is there")
+	}
 }
 
 func testRestartRuntime(t *testing.T, g guest) {
