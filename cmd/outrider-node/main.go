@@ -160,20 +160,22 @@ Of several processes on a node one leads, and the others take over when it ends.
 	f.paths(cmd)
 	f.account(cmd)
 	cmd.Flags().StringVar(&f.o.Agent, "agent", "", "the agent of this version; default: outrider-agent beside this program")
-	cmd.Flags().StringVar(&f.o.ReadyFile, "ready-file", defaultReady, "file that is there while this process does its part")
+	cmd.Flags().StringVar(&f.o.ReadyFile, "ready-file", defaultReady, "file in which this process says why it does not do its part; empty while it does")
 	cmd.Flags().BoolVar(&f.o.Taint, "taint", true, "keep all pods from a node whose plugins do not serve; without it, the label keeps those that need it")
 	return cmd
 }
 
 func newReady() *cobra.Command {
 	var file string
+	var alive bool
 	cmd := &cobra.Command{
 		Use:     "ready",
 		Short:   "the readiness probe of serve: exit status 0 while it does its part",
-		Example: "  outrider-node ready",
+		Example: "  outrider-node ready\n  outrider-node ready --alive   # the liveness probe",
 		Args:    cobra.NoArgs,
-		RunE:    func(*cobra.Command, []string) error { return daemon.Ready(file) },
+		RunE:    func(*cobra.Command, []string) error { return daemon.Ready(file, alive) },
 	}
+	cmd.Flags().BoolVar(&alive, "alive", false, "only whether it runs and does not hang")
 	cmd.Flags().StringVar(&file, "ready-file", defaultReady, "file of serve")
 	return cmd
 }

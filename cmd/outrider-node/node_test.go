@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -252,22 +253,22 @@ func gateArgs() []string {
 }
 
 // create has the runtime create a container that needs a gate.
-func (n *aNode) create(namespace string) (*api.ContainerAdjustment, error) {
+func (n *aNode) create(sandbox, namespace string) (*api.ContainerAdjustment, error) {
 	work := contract.NodeWork{Containers: map[string][]string{"app": gateArgs()}}
 	if namespace != "" {
 		work.Capture = []string{"-i", "*", "-b", "*"}
 	}
-	pod := &api.PodSandbox{Id: "4f", Name: "web", Annotations: map[string]string{contract.NodeAnnotation: work.String()},
+	pod := &api.PodSandbox{Id: sandbox, Name: "web", Annotations: map[string]string{contract.NodeAnnotation: work.String()},
 		Linux: &api.LinuxPodSandbox{Namespaces: []*api.LinuxNamespace{{Type: "network", Path: namespace}}}}
 	defer n.runtime.BlockPluginSync().Unblock()
-	res, err := n.runtime.CreateContainer(n.t.Context(), &api.CreateContainerRequest{Pod: pod, Container: &api.Container{Id: "c", Name: "app", PodSandboxId: "4f", Args: []string{"app"}}})
+	res, err := n.runtime.CreateContainer(n.t.Context(), &api.CreateContainerRequest{Pod: pod, Container: &api.Container{Id: "c", Name: "app", PodSandboxId: sandbox, Args: []string{"app"}}})
 	return res.GetAdjust(), err
 }
 
 // add runs the installed CNI plugin for a pod that is to be captured.
-func (n *aNode) add(namespace string) (string, error) {
+func (n *aNode) add(sandbox, namespace string) (string, error) {
 	cmd := exec.Command("unshare", "--mount", "sh", "-c", "mkdir -p /run/outrider && mount --bind "+n.path("run/outrider")+" /run/outrider && exec "+n.path("bin/"+cni.Program))
-	cmd.Env = append(os.Environ(), "CNI_COMMAND=ADD", "CNI_CONTAINERID=4f", "CNI_NETNS="+namespace, "CNI_IFNAME=eth0", "CNI_PATH=/opt/cni/bin", "CNI_NETNS_OVERRIDE=1")
+	cmd.Env = append(os.Environ(), "CNI_COMMAND=ADD", "CNI_CONTAINERID="+sandbox, "CNI_NETNS="+namespace, "CNI_IFNAME=eth0", "CNI_PATH=/opt/cni/bin", "CNI_NETNS_OVERRIDE=1")
 	in, _ := json.Marshal(map[string]any{"cniVersion": "1.0.0", "name": "net", "type": cni.Program, "prevResult": map[string]any{"cniVersion": "1.0.0"},
 		"runtimeConfig": map[string]any{"io.kubernetes.cri.pod-annotations": map[string]string{contract.NodeAnnotation: contract.NodeWork{Capture: []string{"-i", "*", "-b", "*"}}.String()}}})
 	cmd.Stdin = bytes.NewReader(in)
@@ -275,21 +276,79 @@ func (n *aNode) add(namespace string) (string, error) {
 	return string(out), err
 }
 
+func (p *process) logMemory(t *testing.T) {
+	t.Helper()
+	status, err := os.ReadFile("/proc/" + strconv.Itoa(p.Process.Pid) + "/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(status)) {
+		if strings.HasPrefix(line, "VmHWM") || strings.HasPrefix(line, "Rss") {
+			t.Log(strings.Join(strings.Fields(line), " "))
+		}
+	}
+}
+
+// Fifty pods start at once, by way of the network and of the runtime alone: each is captured before
+// its first container, and has its gate.
+func TestFiftyAtOnce(t *testing.T) {
+	n := newNode(t)
+	p := n.serve()
+	n.awaitServing()
+	const pods = 50
+	var spaces []string
+	for range pods {
+		spaces = append(spaces, ns.Pod(t).Path())
+	}
+	began := time.Now()
+	failed := make(chan error, pods)
+	for i, space := range spaces {
+		go func() {
+			id := "pod" + strconv.Itoa(i)
+			var err error
+			if i%10 > 0 { // the network's configuration was just written without the plugin
+				var out string
+				if out, err = n.add(id, space); err != nil {
+					err = fmt.Errorf("%w: %s", err, out)
+				}
+			}
+			var got *api.ContainerAdjustment
+			if err == nil {
+				got, err = n.create(id, space)
+			}
+			if err == nil && len(got.GetArgs()) == 0 {
+				err = errors.New("there is no gate")
+			}
+			if err == nil {
+				err = exec.Command(filepath.Join(n.bin, commands.Agent), "capture", "verify", "-i", "*", "-b", "*", "--network-namespace="+space).Run()
+			}
+			failed <- err
+		}()
+	}
+	for range pods {
+		if err := <-failed; err != nil {
+			t.Error(err)
+		}
+	}
+	t.Logf("%d pods in %s", pods, time.Since(began).Round(time.Millisecond))
+	p.logMemory(t)
+}
+
 // A node from its first pod to its last: all is as it was when the DaemonSet is deleted.
 func TestANode(t *testing.T) {
 	n := newNode(t)
 	p := n.serve()
 	n.awaitServing()
-	n.await("it is ready", func() bool { return exists(p.ready) })
+	n.await("it is ready", func() bool { return daemon.Ready(p.ready, false) == nil })
 	pod := ns.Pod(t)
-	if out, err := n.add(pod.Path()); err != nil || out != `{"cniVersion":"1.0.0"}` {
+	if out, err := n.add("4f", pod.Path()); err != nil || out != `{"cniVersion":"1.0.0"}` {
 		t.Fatalf("a sandbox: %s, %v", out, err)
 	}
 	verify := exec.Command(filepath.Join(n.bin, commands.Agent), "capture", "verify", "--network-namespace="+pod.Path())
 	if out, err := verify.CombinedOutput(); err != nil {
 		t.Errorf("the sandbox is not captured: %v: %s", err, out)
 	}
-	got, err := n.create(pod.Path())
+	got, err := n.create("4f", pod.Path())
 	if err != nil || !slices.Equal(got.GetArgs(), slices.Concat([]string{contract.AgentPath}, gateArgs(), []string{"app"})) {
 		t.Fatalf("the container runs %q, %v", got.GetArgs(), err)
 	}
@@ -298,13 +357,7 @@ func TestANode(t *testing.T) {
 			t.Errorf("%s is to be mounted and is not there", m.Source)
 		}
 	}
-	if status, err := os.ReadFile("/proc/" + strconv.Itoa(p.Process.Pid) + "/status"); err == nil {
-		for line := range strings.Lines(string(status)) {
-			if strings.HasPrefix(line, "VmHWM") || strings.HasPrefix(line, "Rss") {
-				t.Log(strings.TrimSpace(line))
-			}
-		}
-	}
+	p.logMemory(t)
 	if strings.Contains(p.log.String(), "secret-token") {
 		t.Error("the token is in the log")
 	}
@@ -319,7 +372,7 @@ func TestANode(t *testing.T) {
 	if n.says() != "tainted" || !strings.Contains(n.configuration(), cni.Program) {
 		t.Errorf("after a stop the Node says %q, and the configuration is %s", n.says(), n.configuration())
 	}
-	if out, err := n.add(pod.Path()); err == nil || !strings.Contains(out, "does not run on this node") {
+	if out, err := n.add("4f", pod.Path()); err == nil || !strings.Contains(out, "does not run on this node") {
 		t.Errorf("a sandbox without a daemon: %s, %v", out, err)
 	}
 	p = n.serve()
@@ -358,7 +411,7 @@ func TestKilled(t *testing.T) {
 	processes := []*process{n.serve(), n.serve()}
 	n.awaitServing()
 	for _, p := range processes {
-		n.await("each is ready", func() bool { return exists(p.ready) })
+		n.await("each is ready", func() bool { return daemon.Ready(p.ready, false) == nil })
 	}
 	leads := func(p *process) bool { return strings.Contains(p.log.String(), `"leading"`) }
 	refused := 0
@@ -371,7 +424,7 @@ func TestKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 		n.await("a container is created", func() bool {
-			got, err := n.create("")
+			got, err := n.create("4f", "")
 			if err == nil && len(got.GetArgs()) == 0 {
 				t.Fatal("a container is created without its gate")
 			}
@@ -382,7 +435,7 @@ func TestKilled(t *testing.T) {
 		})
 		<-processes[0].done
 		processes[0] = n.serve()
-		n.await("the new one is ready", func() bool { return exists(processes[0].ready) })
+		n.await("the new one is ready", func() bool { return daemon.Ready(processes[0].ready, false) == nil })
 	}
 	t.Logf("10 kills: %d containers refused in between", refused)
 	if n.says() != "serves" {
@@ -399,14 +452,14 @@ func TestTheRuntimeLaunchesTheGuard(t *testing.T) {
 	n.runtime.Stop()
 	n.startRuntime()
 	for range 2 {
-		if got, err := n.create(""); err == nil {
+		if got, err := n.create("4f", ""); err == nil {
 			t.Errorf("without a daemon: %v", got)
 		}
 	}
 	if err := os.Remove(n.path("plugins/" + daemon.GuardFile)); err != nil {
 		t.Fatal(err)
 	}
-	n.await("it ends", func() bool { _, err := n.create(""); return err == nil })
+	n.await("it ends", func() bool { _, err := n.create("4f", ""); return err == nil })
 }
 
 func TestUsage(t *testing.T) {
@@ -416,7 +469,7 @@ func TestUsage(t *testing.T) {
 		"serve --log-level=loud":   "loud",
 		"leave":                    "--daemonset is missing",
 		"guard":                    "no connection",
-		"ready --ready-file=/none": "log",
+		"ready --ready-file=/none": "not started",
 		"serve --node=a":           "KUBERNETES_SERVICE_HOST",
 	} {
 		var stderr bytes.Buffer
@@ -428,7 +481,17 @@ func TestUsage(t *testing.T) {
 			t.Errorf("%s: status %d, want 2", args, status)
 		}
 	}
-	if errors.Is(daemon.Ready(os.Args[0]), os.ErrNotExist) || daemon.Ready(os.Args[0]) != nil {
-		t.Error("a file that is there")
+	file := filepath.Join(t.TempDir(), "ready")
+	if err := os.WriteFile(file, []byte("not connected"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := daemon.Ready(file, false); err == nil || err.Error() != "not connected" || daemon.Ready(file, true) != nil {
+		t.Errorf("a process that is not connected: %v", err)
+	}
+	if err := os.Chtimes(file, time.Time{}, time.Now().Add(-time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if err := daemon.Ready(file, true); err == nil || !strings.Contains(err.Error(), "hangs") {
+		t.Errorf("a process that has said nothing for an hour: %v", err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -32,20 +33,20 @@ const environment = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbi
 // Captures runs the agent, and has the sandboxes whose capture it has proven.
 type Captures struct {
 	agent string
+	dir   string // with the DNS servers of sandboxes, which the next process needs too
 
 	mu        sync.Mutex
 	sandboxes map[string]*sandbox
 }
 
 type sandbox struct {
-	mu      sync.Mutex // held while the agent runs
-	proven  string
-	servers []netip.Addr
+	mu     sync.Mutex // held while the agent runs
+	proven string
 }
 
-// New returns captures by the agent at a path.
-func New(agent string) *Captures {
-	return &Captures{agent: agent, sandboxes: map[string]*sandbox{}}
+// New returns captures by the agent at a path, which keep DNS servers in a directory.
+func New(agent, dir string) *Captures {
+	return &Captures{agent: agent, dir: dir, sandboxes: map[string]*sandbox{}}
 }
 
 func (c *Captures) sandbox(id string) *sandbox {
@@ -59,12 +60,31 @@ func (c *Captures) sandbox(id string) *sandbox {
 	return s
 }
 
+// file is where a sandbox's DNS servers are; false if the id is no name of a file.
+func (c *Captures) file(id string) (string, bool) {
+	return filepath.Join(c.dir, id), id != "" && id[0] != '.' && !strings.ContainsRune(id, '/')
+}
+
 // Servers sets a sandbox's DNS servers, which a capture of DNS has to know.
-func (c *Captures) Servers(id string, servers []netip.Addr) {
-	s := c.sandbox(id)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.servers = servers
+func (c *Captures) Servers(id string, servers []netip.Addr) error {
+	name, ok := c.file(id)
+	if !ok || len(servers) == 0 {
+		return nil
+	}
+	if err := os.MkdirAll(c.dir, 0o700); err != nil {
+		return err
+	}
+	return os.WriteFile(name, []byte(addresses(servers)), 0o600)
+}
+
+// servers are those of before, and of a process before; empty: not known.
+func (c *Captures) servers(id string) string {
+	name, ok := c.file(id)
+	if !ok {
+		return ""
+	}
+	text, _ := os.ReadFile(name)
+	return string(text)
 }
 
 // Forget drops what is known of a sandbox. Its rules go with its namespace.
@@ -72,15 +92,26 @@ func (c *Captures) Forget(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.sandboxes, id)
+	if name, ok := c.file(id); ok {
+		_ = os.Remove(name)
+	}
 }
 
 // Keep forgets all sandboxes but these.
 func (c *Captures) Keep(ids []string) {
+	known := map[string]bool{}
+	entries, _ := os.ReadDir(c.dir) // none yet
+	for _, e := range entries {
+		known[e.Name()] = true
+	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	for id := range c.sandboxes { // any order: each is dropped or not
+	for id := range c.sandboxes { // any order: a set
+		known[id] = true
+	}
+	c.mu.Unlock()
+	for id := range known { // any order: each is dropped or not
 		if !slices.Contains(ids, id) {
-			delete(c.sandboxes, id)
+			c.Forget(id)
 		}
 	}
 }
@@ -103,10 +134,10 @@ func (c *Captures) Ensure(ctx context.Context, id, namespace string, flags []str
 		return nil
 	}
 	s.proven = ""
-	switch {
+	switch servers := c.servers(id); {
 	case !dns:
-	case len(s.servers) > 0:
-		arguments = append(arguments, "--nameservers="+addresses(s.servers))
+	case servers != "":
+		arguments = append(arguments, "--nameservers="+servers)
 	default: // the pod's own resolv.conf is not at hand; its queries are among those to all servers
 		arguments = append(arguments, "--capture-all-dns=true")
 	}

@@ -92,9 +92,12 @@ func program(t *testing.T, status string) (path, seen string) {
 func TestTheAgentGetsTheIntentAlone(t *testing.T) {
 	t.Setenv("OUTRIDER_BACKEND", "iptables")
 	path, seen := program(t, "0")
-	c := New(path)
+	dir := filepath.Join(t.TempDir(), "dns")
+	if err := New(path, dir).Servers("a", []netip.Addr{netip.MustParseAddr("10.96.0.10"), netip.MustParseAddr("fd00::a")}); err != nil {
+		t.Fatal(err)
+	}
+	c := New(path, dir) // another process
 	other := ns.Empty(t).Path()
-	c.Servers("a", []netip.Addr{netip.MustParseAddr("10.96.0.10"), netip.MustParseAddr("fd00::a")})
 	flags := []string{"-i", "*", "--redirect-dns"}
 	for range 2 { // the second one is proven already
 		if err := c.Ensure(t.Context(), "a", other, flags); err != nil {
@@ -114,7 +117,11 @@ func TestTheAgentGetsTheIntentAlone(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	c.Keep([]string{"b"})
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
+		t.Errorf("of a sandbox that has ended there is %v, %v", entries, err)
+	}
 	c.Forget("b")
+	c.Forget("../dns")
 	if err := c.Ensure(t.Context(), "b", other, flags); err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +132,7 @@ func TestTheAgentGetsTheIntentAlone(t *testing.T) {
 
 func TestErrors(t *testing.T) {
 	path, _ := program(t, "1")
-	c := New(path)
+	c := New(path, t.TempDir())
 	other := ns.Empty(t).Path()
 	if err := c.Ensure(t.Context(), "a", other, []string{"-i", "*"}); err == nil || !strings.Contains(err.Error(), "no nftables") {
 		t.Errorf("the agent fails: %v", err)
@@ -159,8 +166,10 @@ func TestCaptureInANamespace(t *testing.T) {
 		t.Fatal("a new namespace is captured")
 	}
 	for _, what := range []string{"new", "after the rules have gone", "by another process of the daemon"} {
-		c := New(agent)
-		c.Servers("a", []netip.Addr{netip.MustParseAddr("10.96.0.10")})
+		c := New(agent, t.TempDir())
+		if err := errors.Join(c.Servers("a", []netip.Addr{netip.MustParseAddr("10.96.0.10")}), c.Servers("../b", nil)); err != nil {
+			t.Fatal(err)
+		}
 		if err := c.Ensure(t.Context(), "a", pod.Path(), flags); err != nil {
 			t.Fatalf("%s: %v", what, err)
 		}

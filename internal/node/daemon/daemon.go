@@ -8,8 +8,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"sync"
@@ -34,7 +34,7 @@ type Options struct {
 	CNIConf, CNIBin                string // directories
 	NRISocket, NRIPlugins          string // NRIPlugins: where the runtime launches plugins from; empty: no guard is installed
 	AgentsDir, StatesDir, RunDir   string
-	ReadyFile                      string // is there while the process does its part
+	ReadyFile                      string // why the process does not do its part
 	DaemonSetNamespace, DaemonSet  string // whose deletion means that all is to be as before; empty: never
 	Taint                          bool
 	Kube                           *kubenode.Client // nil: the Node is not written
@@ -52,6 +52,11 @@ const (
 	// leaveTimeout bounds what is removed at the end.
 	leaveTimeout = 20 * time.Second
 	retryMax     = 30 * time.Second // of requests to the API server
+	// reconcile is about how often the Node is read: it may have been made anew, without the label.
+	reconcile = 5 * time.Minute
+	// heartbeat is how often a process says that it is alive, and hangs after which it does not.
+	heartbeat = 5 * time.Second
+	hangs     = 30 * time.Second
 )
 
 // GuardFile is the guard's name among the plugins that a runtime launches. The number is its place.
@@ -90,14 +95,23 @@ type state struct {
 
 func (s state) serves() bool { return s.leads && s.connected && s.conf == nil }
 
-func (s state) ready() bool { return s.guards && (!s.leads || s.serves()) }
+// unready is why a process does not do its part; empty: it does.
+func (s state) unready() string {
+	switch {
+	case !s.guards || s.leads && !s.connected:
+		return "not connected to the container runtime by NRI"
+	case s.leads && s.conf != nil:
+		return "the network configuration: " + s.conf.Error()
+	}
+	return ""
+}
 
 var errNotYet = errors.New("the network configuration was not read yet")
 
 // Serve runs until ctx ends.
 func Serve(ctx context.Context, o Options) error {
 	o.complete()
-	d := &daemon{Options: o, changed: make(chan struct{}, 1), state: state{conf: errNotYet}, captures: captures.New(o.Agent), agents: hostfile.Agents{Root: o.AgentsDir},
+	d := &daemon{Options: o, changed: make(chan struct{}, 1), state: state{conf: errNotYet}, captures: captures.New(o.Agent, filepath.Join(o.RunDir, "dns")), agents: hostfile.Agents{Root: o.AgentsDir},
 		conf: cniconf.Dir{Path: o.CNIConf, Plugin: cni.Program, Entry: cni.Entry, Log: o.Log}}
 	if err := d.prepare(); err != nil {
 		return err
@@ -227,7 +241,9 @@ func (d *daemon) answer(ctx context.Context, q socket.Question) error {
 	if err != nil || len(work.Capture) == 0 {
 		return err
 	}
-	d.captures.Servers(q.Sandbox, q.Nameservers)
+	if err := d.captures.Servers(q.Sandbox, q.Nameservers); err != nil {
+		return err
+	}
 	began := time.Now()
 	if err := d.captures.Ensure(ctx, q.Sandbox, q.Namespace, work.Capture); err != nil {
 		d.captures.Forget(q.Sandbox)
@@ -259,27 +275,27 @@ func (d *daemon) report(ctx context.Context) error {
 	var reported *bool
 	since := time.Now() // it does not serve
 	pause := time.Second
+	alive := time.NewTicker(heartbeat)
+	defer alive.Stop()
 	var again <-chan time.Time
 	for {
 		s := d.now()
-		if err := d.writeReady(s.ready()); err != nil {
-			return err
-		}
 		if s.serves() {
 			since = time.Time{}
 		} else if since.IsZero() {
 			since = time.Now()
 		}
-		again = nil
-		switch unsettled := d.settle - time.Since(since); {
-		case d.Kube == nil || !s.leads || reported != nil && *reported == s.serves():
-		case !s.serves() && unsettled > 0:
+		unsettled := d.settle - time.Since(since)
+		switch same := reported != nil && *reported == s.serves(); {
+		case d.Kube == nil || !s.leads || same && again != nil:
+		case !same && !s.serves() && unsettled > 0:
 			again = time.After(unsettled)
 		default:
-			err := d.tell(ctx, s)
+			err := d.tell(ctx, s, same)
 			if err == nil {
 				is := s.serves()
 				reported, pause = &is, time.Second
+				again = time.After(reconcile/2 + rand.N(reconcile))
 				break
 			}
 			if ctx.Err() == nil {
@@ -287,40 +303,52 @@ func (d *daemon) report(ctx context.Context) error {
 			}
 			again, pause = time.After(pause), min(2*pause, retryMax)
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-d.changed:
-		case <-again:
+		for beats := true; beats; {
+			if err := os.WriteFile(d.ReadyFile, []byte(d.now().unready()), 0o644); err != nil {
+				return err
+			}
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-alive.C:
+				continue
+			case <-d.changed:
+			case <-again:
+				again = nil
+			}
+			beats = false
 		}
 	}
 }
 
-func (d *daemon) tell(ctx context.Context, s state) error {
+func (d *daemon) tell(ctx context.Context, s state, known bool) error {
 	if s.serves() {
-		d.Log.Info("serving", "node", d.Kube.Node)
+		if !known {
+			d.Log.Info("serving", "node", d.Kube.Node)
+		}
 		return d.Kube.Serves(ctx)
 	}
-	d.Log.Warn("not serving", "node", d.Kube.Node, "runtime", s.connected, "configuration", s.conf)
+	if !known {
+		d.Log.Warn("not serving", "node", d.Kube.Node, "reason", s.unready())
+	}
 	return d.Kube.ServesNot(ctx, d.Taint)
 }
 
-func (d *daemon) writeReady(is bool) error {
-	if !is {
-		if err := os.Remove(d.ReadyFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		return nil
+// Ready reports why a process does not do its part. Of its life alone it reports that it does not
+// run, or hangs.
+func Ready(file string, lifeAlone bool) error {
+	info, err := os.Stat(file)
+	if err != nil {
+		return errors.New("outrider-node has not started yet")
 	}
-	return os.WriteFile(d.ReadyFile, nil, 0o644)
-}
-
-// Ready reports why a process does not do its part.
-func Ready(file string) error {
-	if _, err := os.Stat(file); err != nil {
-		return errors.New("not connected to the container runtime, or not in the network configuration: the log says which")
+	if age := time.Since(info.ModTime()); age > hangs {
+		return fmt.Errorf("outrider-node hangs since %s", age.Round(time.Second))
 	}
-	return nil
+	reason, err := os.ReadFile(file)
+	if err == nil && len(reason) > 0 && !lifeAlone {
+		err = errors.New(string(reason))
+	}
+	return err
 }
 
 // end hands the work on, or leaves the node as it was.
@@ -366,7 +394,7 @@ func (o Options) removeUnused(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.leaveTimeout/2)
 	defer cancel()
-	p := &nri.Plugin{Leads: func() bool { return true }, States: dir, Captures: captures.New(""), Agents: hostfile.Agents{Root: o.AgentsDir}, Log: o.Log,
+	p := &nri.Plugin{Leads: func() bool { return true }, States: dir, Captures: captures.New("", filepath.Join(o.RunDir, "dns")), Agents: hostfile.Agents{Root: o.AgentsDir}, Log: o.Log,
 		AgentsRoot: o.AgentsDir, StatesRoot: o.StatesDir}
 	listed := false
 	err = p.Run(ctx, contract.NodePlugin+"-leaving", o.NRISocket, nil, func(is bool) {

@@ -67,7 +67,7 @@ func (p *Plugin) serve(ctx context.Context, name, socket string, conn net.Conn, 
 	all := make(chan struct{})
 	synced := &synchronized{Plugin: p, done: sync.OnceFunc(func() { close(all) })}
 	s, err := stub.New(synced, stub.WithPluginName(name), stub.WithPluginIdx(index), stub.WithConnection(conn),
-		stub.WithLogger(quiet{}), stub.WithOnClose(func() { close(closed) }))
+		stub.WithLogger(quiet{}), stub.WithOnClose(sync.OnceFunc(func() { close(closed) })))
 	if err != nil {
 		return false, err
 	}

@@ -329,6 +329,7 @@ func TestOtherPlugins(t *testing.T) {
 			a.RemoveMount(contract.BinDir)
 			a.AddMount(&api.Mount{Destination: contract.BinDir, Source: "/elsewhere", Type: "bind"})
 		}, nil},
+		{"99", func(a *api.ContainerAdjustment) { a.RemoveMount(contract.OwnDir) }, nil},
 	} {
 		r := newRuntime(t)
 		r.connect(&node{}, true, contract.NodePlugin)
