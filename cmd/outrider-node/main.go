@@ -132,7 +132,7 @@ func newServe() *cobra.Command {
 		Short: "install the plugins on this node, and answer them",
 		Long: `Installs the CNI plugin and the guard, keeps the CNI plugin in the network configuration
 whoever writes it, and registers with the container runtime (NRI). The node has the label
-` + contract.NodeLabel + `=` + contract.NodeServes + ` while all of it works, and the taint ` + contract.NodeTaint + ` while not.
+` + contract.NodeLabel + `=` + contract.NodeServes + ` while all of it works, and the taint ` + contract.NodeTaint + ` when it does no more.
 
 Of several processes on a node one leads, and the others take over when it ends.`,
 		Example: `  outrider-node serve --node=$NODE_NAME --daemonset=outrider-system/outrider-node
@@ -161,7 +161,7 @@ Of several processes on a node one leads, and the others take over when it ends.
 	f.account(cmd)
 	cmd.Flags().StringVar(&f.o.Agent, "agent", "", "the agent of this version; default: outrider-agent beside this program")
 	cmd.Flags().StringVar(&f.o.ReadyFile, "ready-file", defaultReady, "file in which this process says why it does not do its part; empty while it does")
-	cmd.Flags().BoolVar(&f.o.Taint, "taint", true, "keep all pods from a node whose plugins do not serve; without it, the label keeps those that need it")
+	cmd.Flags().BoolVar(&f.o.Taint, "taint", true, "keep all pods from a node whose plugins have served and do not any more; without it, the label keeps those that need it")
 	return cmd
 }
 

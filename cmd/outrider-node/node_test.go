@@ -23,6 +23,7 @@ import (
 
 	"github.com/containerd/nri/pkg/adaptation"
 	"github.com/containerd/nri/pkg/api"
+	"github.com/containernetworking/cni/libcni"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 
 	"outrider.dev/build/commands"
@@ -402,6 +403,48 @@ func TestANode(t *testing.T) {
 	if len(left) > 0 {
 		t.Errorf("left behind are %q", left)
 	}
+}
+
+// The library by which runtimes call plugins gives ours the pod's annotations and DNS servers,
+// because the configuration declares the capabilities, and passes the main plugin's result through.
+func TestByTheRuntimesLibrary(t *testing.T) {
+	n := newNode(t)
+	p := n.serve()
+	n.awaitServing()
+	const result = `{"cniVersion":"1.1.0","ips":[{"address":"10.9.0.2/24"}],"dns":{}}`
+	n.write(n.path("bin/bridge"), "#!/bin/sh\ncat >/dev/null; test $CNI_COMMAND != ADD || echo '"+result+"'\n")
+	if err := os.Chmod(n.path("bin/bridge"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	n.write(n.path("net.d/10-net.conflist"), strings.Replace(conflist, "1.0.0", "1.1.0", 1))
+	n.await("the plugin is in the configuration", func() bool { return strings.Contains(n.configuration(), cni.Program) })
+	list, err := libcni.NetworkConfFromFile(n.path("net.d/10-net.conflist"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := libcni.NewCNIConfigWithCacheDir([]string{n.path("bin")}, t.TempDir(), nil)
+	run := func(annotations map[string]string) (string, error) {
+		rt := &libcni.RuntimeConf{ContainerID: "4f", NetNS: ns.Pod(t).Path(), IfName: "eth0", Args: [][2]string{{"IgnoreUnknown", "1"}, {"K8S_POD_NAME", "web"}},
+			CapabilityArgs: map[string]any{"io.kubernetes.cri.pod-annotations": annotations, "dns": map[string]any{"Servers": []string{"10.96.0.10"}}, "portMappings": []string{}}}
+		got, err := call.AddNetworkList(t.Context(), list, rt)
+		if err != nil {
+			return "", err
+		}
+		var text bytes.Buffer
+		err = errors.Join(got.PrintTo(&text), call.CheckNetworkList(t.Context(), list, rt), call.DelNetworkList(t.Context(), list, rt))
+		return text.String(), err
+	}
+	if got, err := run(map[string]string{"a": "b"}); err != nil || !strings.Contains(got, "10.9.0.2/24") {
+		t.Errorf("a pod that is not in the mesh: %s, %v", got, err)
+	}
+	if err := call.GetStatusNetworkList(t.Context(), list); err != nil {
+		t.Errorf("the status of the network: %v", err)
+	}
+	// The machine of the test has no daemon where the plugin asks.
+	if got, err := run(map[string]string{contract.NodeAnnotation: "{}"}); err == nil || !strings.Contains(err.Error(), "does not run on this node") {
+		t.Errorf("a pod that is in the mesh: %s, %v", got, err)
+	}
+	p.stop(t)
 }
 
 // The process that leads is killed, again and again: another one leads, and not one container is

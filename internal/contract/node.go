@@ -15,7 +15,7 @@ const (
 	// them select it.
 	NodeLabel  = Prefix + "node"
 	NodeServes = "serves"
-	// NodeTaint is on a node while the plugins do not serve; its effect is NoSchedule.
+	// NodeTaint is on a node whose plugins have served and do not any more; its effect is NoSchedule.
 	NodeTaint = Prefix + "node-not-serving"
 	// NodeAnnotation has a pod's [NodeWork]: injection writes it, the plugins do it.
 	NodeAnnotation = Prefix + "node-work"

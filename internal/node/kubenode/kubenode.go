@@ -144,9 +144,10 @@ func (c *Client) Serves(ctx context.Context) error {
 	return c.set(ctx, func(string) string { return contract.NodeServes }, false)
 }
 
-// ServesNot says that they do not: it gets the taint if that is to be. A label stays: when a kubelet
-// starts it ends the pods that its node's labels do not fit any more, for good (canAdmitPod of kubernetes
-// v1.34.4), and after a reboot it starts before the plugins.
+// ServesNot says that they do not: it gets the taint if that is to be and it has the label. A node on
+// which the plugins have never served, because its runtime cannot, stays open for pods that do not need
+// them. The label stays: when a kubelet starts it ends the pods that its node's labels do not fit any
+// more, for good (canAdmitPod of kubernetes v1.34.4), and after a reboot it starts before the plugins.
 func (c *Client) ServesNot(ctx context.Context, tainted bool) error {
 	return c.set(ctx, func(has string) string { return has }, tainted)
 }
@@ -173,11 +174,11 @@ func (c *Client) set(ctx context.Context, labelOf func(has string) string, taint
 			return err
 		}
 		taints := slices.DeleteFunc(slices.Clone(node.Spec.Taints), func(t taint) bool { return t.key == contract.NodeTaint })
-		if tainted {
+		has, ok := node.Metadata.Labels[contract.NodeLabel]
+		if tainted && has != "" {
 			taints = append(taints, ours())
 		}
 		same := slices.EqualFunc(node.Spec.Taints, taints, func(a, b taint) bool { return a.key == b.key && a.effect == b.effect })
-		has, ok := node.Metadata.Labels[contract.NodeLabel]
 		label := labelOf(has)
 		if same && has == label && ok == (label != "") {
 			return nil

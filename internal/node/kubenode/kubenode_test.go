@@ -122,8 +122,7 @@ func TestLabelAndTaint(t *testing.T) {
 		want  string
 		calls string
 	}{
-		{"does not serve yet", func(ctx context.Context) error { return c.ServesNot(ctx, true) }, tainted, "GET PATCH"},
-		{"again", func(ctx context.Context) error { return c.ServesNot(ctx, true) }, tainted, "GET"},
+		{"has never served", func(ctx context.Context) error { return c.ServesNot(ctx, true) }, plain, "GET"},
 		{"serves", c.Serves, served, "GET PATCH"},
 		{"again", c.Serves, served, "GET"},
 		{"serves no more", func(ctx context.Context) error { return c.ServesNot(ctx, true) }, down, "GET PATCH"},
@@ -147,9 +146,11 @@ func TestLabelAndTaint(t *testing.T) {
 // time is an error in the end.
 func TestOthersWriteTheNode(t *testing.T) {
 	s := &server{objects: map[string]string{}}
-	s.put(nodePath, `{"metadata":{},"spec":{}}`)
+	s.put(nodePath, `{"metadata":{"labels":{"outrider.dev/node":"serves"}},"spec":{}}`)
 	c := newClient(t, s)
-	once := sync.OnceFunc(func() { s.put(nodePath, `{"metadata":{},"spec":{"taints":[{"key":"theirs","effect":"NoSchedule"}]}}`) })
+	once := sync.OnceFunc(func() {
+		s.put(nodePath, `{"metadata":{"labels":{"outrider.dev/node":"serves"}},"spec":{"taints":[{"key":"theirs","effect":"NoSchedule"}]}}`)
+	})
 	s.before = func(string) { once() }
 	if err := c.ServesNot(t.Context(), true); err != nil {
 		t.Fatal(err)
