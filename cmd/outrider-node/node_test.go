@@ -18,6 +18,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -484,6 +485,31 @@ func TestKilled(t *testing.T) {
 	if n.says() != "serves" {
 		t.Errorf("the Node says %q", n.says())
 	}
+}
+
+// The process that leads hangs: pods that need the node wait until it is killed, others do not.
+func TestHangs(t *testing.T) {
+	n := newNode(t)
+	leader := n.serve()
+	n.awaitServing()
+	n.await("it is ready", func() bool { return daemon.Ready(leader.ready, false) == nil })
+	standby := n.serve()
+	n.await("the standby is ready", func() bool { return daemon.Ready(standby.ready, false) == nil })
+	if err := leader.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if got, err := n.create("4f", ""); err == nil {
+			t.Fatalf("a container is created: %v", got)
+		}
+	}
+	if _, err := n.runtime.CreateContainer(t.Context(), &api.CreateContainerRequest{Pod: &api.PodSandbox{Id: "other"}, Container: &api.Container{Id: "o", Args: []string{"app"}}}); err != nil {
+		t.Errorf("a pod that is not in the mesh: %v", err)
+	}
+	if err := leader.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	n.await("the standby leads", func() bool { got, err := n.create("4f", ""); return err == nil && len(got.GetArgs()) > 0 })
 }
 
 // The guard, as a runtime launches it, refuses while no daemon runs, and ends with its file.
