@@ -3,9 +3,9 @@
 // successful call, which goes through the proxy where there is one. The ways take turns, one
 // pod at a time, and the pod without a mesh is among them.
 //
-//	go run ./bench/cluster [-n 20] [-kube v1.34] [-runtime containerd]
+//	go run ./bench/cluster [-n 20] [-kube v1.34] [-runtime containerd] [-ways REGEX]
 //
-// or, with -probes 300, what a liveness probe costs.
+// With -runtime containerd-2 the ways of the node are among them. With -probes 300, what a liveness probe costs.
 package main
 
 import (
@@ -13,10 +13,12 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"text/tabwriter"
 	"time"
 
+	"outrider.dev/internal/contract"
 	"outrider.dev/test/e2e/world"
 )
 
@@ -25,16 +27,30 @@ type way struct {
 	name        string
 	namespace   string
 	annotations map[string]string
+	byNode      bool // only where the nodes have the plugins
 }
 
-var ways = []way{
-	{"no mesh", "centre", nil},
-	{"gate", "shop", map[string]string{"outrider.dev/start": "gate"}},
-	{"gate, init: none", "shop", map[string]string{"outrider.dev/start": "gate", "outrider.dev/init": "none"}},
-	{"native", "shop", map[string]string{"outrider.dev/start": "native"}},
-	{"native by probe", "shop", map[string]string{"outrider.dev/start": "native", "outrider.dev/native-release": "probe"}},
-	{"hold", "shop", map[string]string{"outrider.dev/start": "hold"}},
-	{"parking alone", "shop", map[string]string{"outrider.dev/start": "off"}},
+var all = []way{
+	{"no mesh", "centre", nil, false},
+	{"gate", "shop", by(contract.InitContained, "gate"), false},
+	{"gate, image volume", "shop", by(contract.InitVolume, "gate"), true},
+	{"gate, init: none", "shop", by(contract.InitNone, "gate"), false},
+	{"gate of the node", "shop", by(contract.InitByNode, "gate"), true},
+	{"native", "shop", by(contract.InitContained, "native"), false},
+	{"native, the node captures", "shop", by(contract.InitByNode, "native"), true},
+	{"native by probe", "shop", with(by(contract.InitContained, "native"), contract.NativeRelease, "probe"), false},
+	{"hold", "shop", by(contract.InitContained, "hold"), false},
+	{"parking alone", "shop", by(contract.InitContained, "off"), false},
+	{"parking alone, the node captures", "shop", by(contract.InitByNode, "off"), true},
+}
+
+func by(init, start string) map[string]string {
+	return map[string]string{contract.Init: init, contract.Start: start}
+}
+
+func with(m map[string]string, key, value string) map[string]string {
+	m[key] = value
+	return m
 }
 
 func main() {
@@ -42,13 +58,19 @@ func main() {
 	probes := flag.Int("probes", 0, "measure the processor time of so many liveness probes instead")
 	kube := flag.String("kube", "", "version of Kubernetes (default the test cluster's)")
 	runtime := flag.String("runtime", "", "container runtime (default the test cluster's)")
+	only := flag.String("ways", "", "regular expression of the ways to measure, besides no mesh (default all)")
 	flag.Parse()
+	pattern, err := regexp.Compile(*only)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "cluster: error: -ways %q: %v\n", *only, err)
+		os.Exit(2)
+	}
 	root, err := os.Getwd()
 	if err == nil && !world.Inside() {
 		os.Exit(world.Enter(world.Options{Root: root, Version: *kube, Runtime: *runtime, Name: "bench", Progress: os.Stderr}))
 	}
 	if err == nil {
-		err = measure(context.Background(), root, *n, *probes)
+		err = measure(context.Background(), root, *n, *probes, pattern)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "cluster: error:", err)
@@ -59,7 +81,7 @@ func main() {
 // times are what was measured of one way.
 type times struct{ container, first, called []time.Duration }
 
-func measure(ctx context.Context, root string, n, probes int) error {
+func measure(ctx context.Context, root string, n, probes int, only *regexp.Regexp) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	w, err := world.Open(ctx, root)
@@ -75,6 +97,9 @@ func measure(ctx context.Context, root string, n, probes int) error {
 	if probes > 0 {
 		return measureProbes(ctx, w, probes)
 	}
+	ways := slices.DeleteFunc(slices.Clone(all), func(way way) bool {
+		return way.byNode && !w.ByNode || way.name != all[0].name && !only.MatchString(way.name)
+	})
 	took := make([]times, len(ways))
 	for round := range n {
 		for i, way := range ways {
@@ -84,7 +109,7 @@ func measure(ctx context.Context, root string, n, probes int) error {
 		}
 		fmt.Fprintf(os.Stderr, "round %d of %d\n", round+1, n)
 	}
-	report(w.Version, n, took)
+	report(w.Version, n, ways, took)
 	return nil
 }
 
@@ -127,14 +152,15 @@ func firstContainer(p *world.Pod, began time.Time) time.Duration {
 	return 0
 }
 
-func report(version string, n int, took []times) {
+func report(version string, n int, ways []way, took []times) {
 	fmt.Printf("\nkubelet %s, n=%d each, in turns; milliseconds from the request that creates the pod: min / median / max\n", version, n)
 	t := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "way\tfirst container\tfirst instruction\tfirst call answered\tmore than without a mesh (medians)")
+	fmt.Fprintln(t, "way\tfirst container\tfirst instruction\tfirst call answered\tmore than without a mesh (medians): first instruction, first call")
 	for i, way := range ways {
 		more := median(took[i].called) - median(took[0].called)
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%+d, ratio %.2f\n", way.name, spread(took[i].container), spread(took[i].first), spread(took[i].called),
-			more.Milliseconds(), float64(median(took[i].called))/float64(median(took[0].called)))
+		first := median(took[i].first) - median(took[0].first)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%+d, %+d, ratio %.2f\n", way.name, spread(took[i].container), spread(took[i].first), spread(took[i].called),
+			first.Milliseconds(), more.Milliseconds(), float64(median(took[i].called))/float64(median(took[0].called)))
 	}
 	t.Flush()
 }
