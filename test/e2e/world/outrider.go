@@ -42,10 +42,7 @@ const Overloaded = 10 * time.Second
 // again with more values, it is an upgrade.
 func (w *World) Install(ctx context.Context, replicas int, firstUse time.Duration, more ...string) error {
 	args := []string{"install"}
-	if w.ByNode {
-		more = append(more, "node.enabled=true")
-	}
-	for _, v := range append(values(replicas, firstUse), more...) {
+	for _, v := range append(w.values(replicas, firstUse), more...) {
 		args = append(args, "--set="+v)
 	}
 	text, err := w.Outrider(ctx, args...)
@@ -63,7 +60,7 @@ const helm = "bin/helm"
 // InstallByHelm does the same as Install by Helm's own command, and waits until the check is green.
 func (w *World) InstallByHelm(ctx context.Context, replicas int, firstUse time.Duration) error {
 	args := []string{"install", "outrider", "charts/outrider", "--namespace=" + chart.Namespace, "--create-namespace", "--wait", "--timeout=" + Patience.String()}
-	for _, v := range values(replicas, firstUse) {
+	for _, v := range w.values(replicas, firstUse) {
 		args = append(args, "--set="+v)
 	}
 	cmd := exec.CommandContext(ctx, filepath.Join(w.Root, helm), args...)
@@ -84,10 +81,13 @@ func (w *World) InstallByHelm(ctx context.Context, replicas int, firstUse time.D
 }
 
 // values are those that it is installed with.
-func values(replicas int, firstUse time.Duration) []string {
+func (w *World) values(replicas int, firstUse time.Duration) []string {
 	out := []string{fmt.Sprintf("pilot.replicaCount=%d", replicas), "authority.rootSpread=" + RootSpread.String()}
 	if firstUse > 0 {
 		out = append(out, "serve.firstUseTimeout="+firstUse.String())
+	}
+	if w.ByNode {
+		out = append(out, "node.enabled=true")
 	}
 	return out
 }
