@@ -132,7 +132,7 @@ func newServe() *cobra.Command {
 		Short: "install the plugins on this node, and answer them",
 		Long: `Installs the CNI plugin and the guard, keeps the CNI plugin in the network configuration
 whoever writes it, and registers with the container runtime (NRI). The node has the label
-` + contract.NodeLabel + `=` + contract.NodeServes + ` while all of it works, and the taint ` + contract.NodeTaint + ` when it does no more.
+` + contract.NodeLabel + `=` + contract.NodeInstalled + ` once all of it works, and besides the taint ` + contract.NodeTaint + ` while it does no more.
 
 Of several processes on a node one leads, and the others take over when it ends.`,
 		Example: `  outrider-node serve --node=$NODE_NAME --daemonset=outrider-system/outrider-node

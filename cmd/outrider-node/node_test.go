@@ -156,7 +156,7 @@ func (n *aNode) says() string {
 	switch {
 	case strings.Contains(n.object, contract.NodeTaint):
 		return "tainted"
-	case strings.Contains(n.object, contract.NodeLabel+`":"`+contract.NodeServes):
+	case strings.Contains(n.object, contract.NodeLabel+`":"`+contract.NodeInstalled):
 		return "serves"
 	}
 	return ""

@@ -11,10 +11,10 @@ import (
 // What a node offers to pods by plugins of its network (CNI) and of its container runtime
 // (NRI), which outrider-node installs.
 const (
-	// NodeLabel is on a node, with the value NodeServes, while the plugins serve. Pods that need
-	// them select it.
-	NodeLabel  = Prefix + "node"
-	NodeServes = "serves"
+	// NodeLabel is on a node, with the value NodeInstalled, from the plugins' first moment until they
+	// are removed. Pods that need them select it.
+	NodeLabel     = Prefix + "node"
+	NodeInstalled = "installed"
 	// NodeTaint is on a node whose plugins have served and do not any more; its effect is NoSchedule.
 	NodeTaint = Prefix + "node-not-serving"
 	// NodeAnnotation has a pod's [NodeWork]: injection writes it, the plugins do it.
@@ -30,7 +30,7 @@ const (
 // of another system than Linux does not.
 func HasNode(labels map[string]string) (has, matters bool) {
 	system := labels["kubernetes.io/os"]
-	return labels[NodeLabel] == NodeServes, system == "" || system == "linux"
+	return labels[NodeLabel] == NodeInstalled, system == "" || system == "linux"
 }
 
 // Values of the annotation Init: who captures a pod's connections, and brings the gate.

@@ -17,7 +17,7 @@ func TestNodesServe(t *testing.T) {
 	node := func(name, system string, serves bool) *corev1.Node {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelOSStable: system}}}
 		if serves {
-			n.Labels[contract.NodeLabel] = contract.NodeServes
+			n.Labels[contract.NodeLabel] = contract.NodeInstalled
 		}
 		return n
 	}

@@ -141,7 +141,7 @@ func ours() taint {
 
 // Serves says on the Node that the plugins serve: it gets the label, and loses the taint.
 func (c *Client) Serves(ctx context.Context) error {
-	return c.set(ctx, func(string) string { return contract.NodeServes }, false)
+	return c.set(ctx, func(string) string { return contract.NodeInstalled }, false)
 }
 
 // ServesNot says that they do not: it gets the taint if that is to be and it has the label. A node on

@@ -113,9 +113,9 @@ func TestLabelAndTaint(t *testing.T) {
 	s := &server{objects: map[string]string{}}
 	s.put(nodePath, plain)
 	c := newClient(t, s)
-	served := `{"metadata":{"labels":{"outrider.dev/node":"serves","zone":"a"}},"spec":{"taints":[` + others + `]},"status":{}}`
+	served := `{"metadata":{"labels":{"outrider.dev/node":"installed","zone":"a"}},"spec":{"taints":[` + others + `]},"status":{}}`
 	tainted := `{"metadata":{"labels":{"zone":"a"}},"spec":{"taints":[` + others + `,{"effect":"NoSchedule","key":"outrider.dev/node-not-serving"}]},"status":{}}`
-	down := strings.Replace(tainted, `"labels":{`, `"labels":{"outrider.dev/node":"serves",`, 1)
+	down := strings.Replace(tainted, `"labels":{`, `"labels":{"outrider.dev/node":"installed",`, 1)
 	for _, step := range []struct {
 		name  string
 		call  func(context.Context) error
@@ -146,10 +146,10 @@ func TestLabelAndTaint(t *testing.T) {
 // time is an error in the end.
 func TestOthersWriteTheNode(t *testing.T) {
 	s := &server{objects: map[string]string{}}
-	s.put(nodePath, `{"metadata":{"labels":{"outrider.dev/node":"serves"}},"spec":{}}`)
+	s.put(nodePath, `{"metadata":{"labels":{"outrider.dev/node":"installed"}},"spec":{}}`)
 	c := newClient(t, s)
 	once := sync.OnceFunc(func() {
-		s.put(nodePath, `{"metadata":{"labels":{"outrider.dev/node":"serves"}},"spec":{"taints":[{"key":"theirs","effect":"NoSchedule"}]}}`)
+		s.put(nodePath, `{"metadata":{"labels":{"outrider.dev/node":"installed"}},"spec":{"taints":[{"key":"theirs","effect":"NoSchedule"}]}}`)
 	})
 	s.before = func(string) { once() }
 	if err := c.ServesNot(t.Context(), true); err != nil {

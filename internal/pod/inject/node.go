@@ -51,7 +51,7 @@ func initOf(in input, r *report) (string, error) {
 	case mode == contract.InitVolume:
 		r.note("%s: image-volume (%s): a volume of %s brings the gates; it needs a kubelet with the feature ImageVolume (by default from Kubernetes 1.35 on) and containerd 2.1 or CRI-O 1.33", contract.Init, at, contract.ProxyContainer+"'s image")
 	case mode == contract.InitByNode:
-		r.note("%s: node (%s): the nodes capture and add the gates; the pod runs only on nodes with the label %s=%s", contract.Init, at, contract.NodeLabel, contract.NodeServes)
+		r.note("%s: node (%s): the nodes capture and add the gates; the pod runs only on nodes with the label %s=%s", contract.Init, at, contract.NodeLabel, contract.NodeInstalled)
 	}
 	return mode, nil
 }
@@ -71,7 +71,7 @@ func writeNode(pod *corev1.Pod, in input, s settings, before *overrides, r *repo
 		return nil
 	}
 	podspec.SetNodeWork(pod, work)
-	change(&pod.Spec.NodeSelector, &before.NodeSelector, contract.NodeLabel, new(contract.NodeServes))
+	change(&pod.Spec.NodeSelector, &before.NodeSelector, contract.NodeLabel, new(contract.NodeInstalled))
 	plugins, err := requiring(pod.Annotations[contract.RequiredPlugins])
 	if err != nil {
 		return err

@@ -100,7 +100,7 @@ func TestNodeIsRequired(t *testing.T) {
 			p.Annotations[contract.RequiredPlugins] = given
 		}
 		r := injected(t, p, Options{})
-		if got := r.Pod.Annotations[contract.RequiredPlugins]; got != want || r.Pod.Spec.NodeSelector[contract.NodeLabel] != contract.NodeServes {
+		if got := r.Pod.Annotations[contract.RequiredPlugins]; got != want || r.Pod.Spec.NodeSelector[contract.NodeLabel] != contract.NodeInstalled {
 			t.Errorf("%q becomes %q, and the pod selects %v", given, got, r.Pod.Spec.NodeSelector)
 		}
 		if diff := podDiff(p, mustStrip(t, r.Pod)); diff != "" {
