@@ -269,7 +269,7 @@ func (n *aNode) create(sandbox, namespace string) (*api.ContainerAdjustment, err
 
 // add runs the installed CNI plugin for a pod that is to be captured.
 func (n *aNode) add(sandbox, namespace string) (string, error) {
-	cmd := exec.Command("unshare", "--mount", "sh", "-c", "mkdir -p /run/outrider && mount --bind "+n.path("run/outrider")+" /run/outrider && exec "+n.path("bin/"+cni.Program))
+	cmd := exec.Command("unshare", "--mount", "sh", "-c", "mount -t tmpfs none /run && mkdir /run/outrider && mount --bind "+n.path("run/outrider")+" /run/outrider && exec "+n.path("bin/"+cni.Program))
 	cmd.Env = append(os.Environ(), "CNI_COMMAND=ADD", "CNI_CONTAINERID="+sandbox, "CNI_NETNS="+namespace, "CNI_IFNAME=eth0", "CNI_PATH=/opt/cni/bin", "CNI_NETNS_OVERRIDE=1")
 	in, _ := json.Marshal(map[string]any{"cniVersion": "1.0.0", "name": "net", "type": cni.Program, "prevResult": map[string]any{"cniVersion": "1.0.0"},
 		"runtimeConfig": map[string]any{"io.kubernetes.cri.pod-annotations": map[string]string{contract.NodeAnnotation: contract.NodeWork{Capture: []string{"-i", "*", "-b", "*"}}.String()}}})
@@ -389,21 +389,7 @@ func TestANode(t *testing.T) {
 		t.Errorf("the Node is %s, and was %s", n.object, plain)
 	}
 	n.mu.Unlock()
-	if got := n.configuration(); got != conflist {
-		t.Errorf("the configuration is %q", got)
-	}
-	var left []string
-	for _, dir := range []string{"net.d", "bin", "plugins", "opt", "run"} {
-		_ = filepath.WalkDir(n.path(dir), func(path string, d os.DirEntry, err error) error {
-			if err == nil && !d.IsDir() && d.Name() != "10-net.conflist" {
-				left = append(left, path)
-			}
-			return nil
-		})
-	}
-	if len(left) > 0 {
-		t.Errorf("left behind are %q", left)
-	}
+	n.isAsItWas()
 }
 
 // The library by which runtimes call plugins gives ours the pod's annotations and DNS servers,
@@ -510,6 +496,50 @@ func TestHangs(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.await("the standby leads", func() bool { got, err := n.create("4f", ""); return err == nil && len(got.GetArgs()) > 0 })
+}
+
+// On a node whose daemon was killed, and does not come back, a command leaves all as it was.
+func TestRemove(t *testing.T) {
+	n := newNode(t)
+	p := n.serve()
+	n.awaitServing()
+	if _, err := n.create("4f", ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-p.done
+	cmd := exec.Command(filepath.Join(n.bin, commands.Node), "remove", "--root="+n.root, "--cni-conf-dir="+n.path("net.d"), "--cni-bin-dir="+n.path("bin"),
+		"--nri-socket="+n.path("nri.sock"), "--nri-plugin-dir="+n.path("plugins"))
+	for range 2 { // nothing is left for the second time
+		cmd := *cmd
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	n.isAsItWas()
+	for _, dir := range []string{contract.NodeStatesDir, contract.NodeRunDir, contract.NodeAgentsDir} {
+		if exists(n.root + dir) {
+			t.Errorf("%s is there", dir)
+		}
+	}
+}
+
+// isAsItWas fails the test if there is a file of ours, or the configuration is another one.
+func (n *aNode) isAsItWas() {
+	n.t.Helper()
+	if got := n.configuration(); got != conflist {
+		n.t.Errorf("the configuration is %q", got)
+	}
+	for _, dir := range []string{"net.d", "bin", "plugins", "opt", "run"} {
+		_ = filepath.WalkDir(n.path(dir), func(path string, d os.DirEntry, err error) error {
+			if err == nil && !d.IsDir() && d.Name() != "10-net.conflist" {
+				n.t.Errorf("%s is left behind", path)
+			}
+			return nil
+		})
+	}
 }
 
 // The guard, as a runtime launches it, refuses while no daemon runs, and ends with its file.

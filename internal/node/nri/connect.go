@@ -26,6 +26,9 @@ const (
 	retryMax  = time.Second
 )
 
+// logged is how many attempts are logged once: those of a minute.
+const logged = 60
+
 // registration bounds what a runtime may take until it has registered the plugin.
 const registration = 15 * time.Second
 
@@ -33,7 +36,7 @@ const registration = 15 * time.Second
 // change. A nil conn is dialled at the socket; one that the runtime has given is used once.
 func (p *Plugin) Run(ctx context.Context, name, socket string, conn net.Conn, connected func(bool)) error {
 	pause := retryBase
-	for {
+	for attempts := 0; ; attempts++ {
 		served, err := p.serve(ctx, name, socket, conn, connected)
 		if ctx.Err() != nil {
 			return nil
@@ -42,9 +45,11 @@ func (p *Plugin) Run(ctx context.Context, name, socket string, conn net.Conn, co
 			return err
 		}
 		if served {
-			pause = retryBase
+			pause, attempts = retryBase, 0
 		}
-		p.Log.Warn("not connected to the container runtime", "socket", socket, "error", err, "again", pause)
+		if attempts%logged == 0 {
+			p.Log.Warn("not connected to the container runtime", "socket", socket, "error", err)
+		}
 		select {
 		case <-ctx.Done():
 			return nil
