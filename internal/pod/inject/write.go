@@ -21,20 +21,9 @@ import (
 func write(in input, s settings, p plan, r *report) (pod *corev1.Pod, added bool, err error) {
 	before := overrides{InitContainers: in.own.init, Containers: in.own.plain, Commands: p.commands}
 	before.rememberEdges(p.pod)
-	switch reports := p.reporting(in, s, r); s.init {
-	case contract.InitByNode:
-		pod, err = podspec.WriteForNode(p.pod, p.edges, reports...)
-	case contract.InitVolume:
-		pod, err = podspec.WriteByVolume(p.pod, p.edges, s.initImage, s.pull, reports...)
-	default:
-		pod, err = podspec.Write(p.pod, p.edges, s.initImage, reports...)
-	}
+	pod, err = writeOrder(in, s, p, r)
 	if err != nil {
-		var impossible *podspec.WriteError
-		if errors.As(err, &impossible) {
-			return nil, false, refuse(NoMechanism, "", "%v", err)
-		}
-		return nil, false, taken(err)
+		return nil, false, err
 	}
 	p.explain(in.alongside, r)
 	reportEnd(pod, s, r)
@@ -81,6 +70,26 @@ func write(in input, s settings, p plan, r *report) (pod *corev1.Pod, added bool
 	}
 	_, byNode := podspec.NodeWork(pod)
 	return pod, byNode || len(what.Containers)+len(what.InitContainers) > 0, nil
+}
+
+// writeOrder writes the edges, with gates that come as the settings say.
+func writeOrder(in input, s settings, p plan, r *report) (pod *corev1.Pod, err error) {
+	switch reports := p.reporting(in, s, r); s.init {
+	case contract.InitByNode:
+		pod, err = podspec.WriteForNode(p.pod, p.edges, reports...)
+	case contract.InitVolume:
+		pod, err = podspec.WriteByVolume(p.pod, p.edges, s.initImage, s.pull, reports...)
+	default:
+		pod, err = podspec.Write(p.pod, p.edges, s.initImage, reports...)
+	}
+	var impossible *podspec.WriteError
+	switch {
+	case err == nil:
+		return pod, nil
+	case errors.As(err, &impossible):
+		return nil, refuse(NoMechanism, "", "%v", err)
+	}
+	return nil, taken(err)
 }
 
 // A status is the annotation outrider.dev/status: what injection added.

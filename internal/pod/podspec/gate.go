@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"outrider.dev/internal/contract"
 	"outrider.dev/startup"
 )
@@ -293,14 +295,18 @@ func (w *writer) wrap(c carrier, after []startup.Edge, probed bool, helps []stri
 	} else if err := w.takeOver(c, &line); err != nil {
 		return err
 	}
-	if !w.node {
-		line.Command = slices.Concat(c.Command, c.Args)
-		c.Command, c.Args = []string{AgentPath}, line.Args()
-	} else if err := w.byNode(c.Container, line.Args()); err != nil {
+	return w.putGate(c.Container, line)
+}
+
+// putGate has the gate run before the command of c, which is not in the line.
+func (w *writer) putGate(c *corev1.Container, line contract.Gate) error {
+	if w.node {
+		return w.byNode(c, line.Args())
+	}
+	line.Command = slices.Concat(c.Command, c.Args)
+	c.Command, c.Args = []string{AgentPath}, line.Args()
+	if err := w.shareAgent(c); err != nil {
 		return err
 	}
-	if err := w.shareAgent(c.Container); err != nil {
-		return err
-	}
-	return w.shareStates(c.Container)
+	return w.shareStates(c)
 }
