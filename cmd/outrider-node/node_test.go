@@ -450,11 +450,17 @@ func TestKilled(t *testing.T) {
 		if leads(processes[1]) {
 			slices.Reverse(processes)
 		}
-		if err := processes[0].Process.Kill(); err != nil {
+		// As by one of another version, which no container uses.
+		if err := errors.Join(os.RemoveAll(n.root+contract.NodeAgentsDir), processes[0].Process.Kill()); err != nil {
 			t.Fatal(err)
 		}
 		n.await("a container is created", func() bool {
 			got, err := n.create("4f", "")
+			for _, m := range got.GetMounts() {
+				if !exists(m.Source) {
+					t.Fatalf("%s is to be mounted and is not there", m.Source)
+				}
+			}
 			if err == nil && len(got.GetArgs()) == 0 {
 				t.Fatal("a container is created without its gate")
 			}

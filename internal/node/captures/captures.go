@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
@@ -97,16 +98,23 @@ func (c *Captures) Forget(id string) {
 	}
 }
 
-// Keep forgets all sandboxes but these.
+// starting is how long a sandbox may take from its network until the runtime lists it.
+const starting = 10 * time.Minute
+
+// Keep forgets all sandboxes but these, and those that may be starting.
 func (c *Captures) Keep(ids []string) {
 	known := map[string]bool{}
 	entries, _ := os.ReadDir(c.dir) // none yet
 	for _, e := range entries {
-		known[e.Name()] = true
+		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > starting {
+			known[e.Name()] = true
+		}
 	}
 	c.mu.Lock()
-	for id := range c.sandboxes { // any order: a set
-		known[id] = true
+	for id := range c.sandboxes { // any order: each is dropped or not
+		if !slices.Contains(ids, id) {
+			delete(c.sandboxes, id) // what is starting is proven again
+		}
 	}
 	c.mu.Unlock()
 	for id := range known { // any order: each is dropped or not

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -115,6 +116,13 @@ func TestTheAgentGetsTheIntentAlone(t *testing.T) {
 	want := run + "--nameservers=10.96.0.10,fd00::a\n" + environment + "\n" + run + "--capture-all-dns=true\n" + environment + "\n"
 	if diff := cmp.Diff(want, string(got)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+	c.Keep([]string{"b"})
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+		t.Errorf("of a sandbox that may be starting there is %v, %v", entries, err)
+	}
+	if err := os.Chtimes(filepath.Join(dir, "a"), time.Time{}, time.Now().Add(-2*starting)); err != nil {
+		t.Fatal(err)
 	}
 	c.Keep([]string{"b"})
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {

@@ -164,6 +164,10 @@ func (d *daemon) lead(ctx context.Context) error {
 		return err
 	}
 	defer lock.Close()
+	// The process that led may have removed it, as a version that no container has mounted.
+	if _, err := d.agents.Install(d.Agent); err != nil {
+		return err
+	}
 	if err := d.install(); err != nil {
 		return err
 	}

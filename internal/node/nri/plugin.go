@@ -235,6 +235,9 @@ func (p *Plugin) ended(pod *api.PodSandbox) error {
 // Synchronize gets all sandboxes and containers when the plugin connects, and removes what none of
 // them has.
 func (p *Plugin) Synchronize(_ context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
+	if !p.leads() {
+		return nil, nil
+	}
 	bySandbox := map[string]*api.PodSandbox{}
 	var sandboxes []string
 	for _, pod := range pods {
@@ -251,9 +254,6 @@ func (p *Plugin) Synchronize(_ context.Context, pods []*api.PodSandbox, containe
 		if err := p.inOrder(pod, c.GetName(), c.GetArgs(), c.GetMounts()); err != nil {
 			p.Log.Error("container runs out of order", "namespace", pod.GetNamespace(), "pod", pod.GetName(), "container", c.GetName(), "error", err)
 		}
-	}
-	if !p.leads() {
-		return nil, nil
 	}
 	p.Captures.Keep(sandboxes)
 	if err := errors.Join(p.States.Keep(sandboxes), p.Agents.Keep(dirs)); err != nil {
