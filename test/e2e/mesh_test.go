@@ -193,6 +193,9 @@ func TestStopUnderLoad(t *testing.T) {
 func TestNoDeadlockOverThePodIP(t *testing.T) {
 	for _, m := range []startup.Mechanism{startup.Gate, startup.Native, startup.Hold} {
 		t.Run(string(m), func(t *testing.T) {
+			if w.ByNode && m != startup.Gate {
+				t.Skip("a hook of the pod's first container: the kubelet publishes the IP only once it has returned. Without the node an init container has ended before")
+			}
 			r := newRun(t)
 			p := r.webhook(awesome("shop", "strict-network-"+string(m), start(m)))
 			stop := strictNetwork(r, p)

@@ -49,7 +49,7 @@ func TestNodeNeedsNothingOfThePod(t *testing.T) {
 	t.Cleanup(func() { w.Client.CoreV1().Namespaces().Delete(context.Background(), "tight", metav1.DeleteOptions{}) })
 	for name, changes := range map[string][]change{
 		"a server":           {},
-		"a job":              {works("--for=1s"), restart(corev1.RestartPolicyNever)},
+		"a job":              {works(), restart(corev1.RestartPolicyNever)},
 		"a volume of images": {annotated(contract.Init, contract.InitVolume), annotated(contract.Capture, "none"), annotated(contract.Start, "gate"), unmeshed},
 	} {
 		t.Run(name, func(t *testing.T) {
