@@ -29,8 +29,9 @@ const (
 // logged is how many attempts are logged once: those of a minute.
 const logged = 60
 
-// registration bounds what a runtime may take until it has registered the plugin.
-const registration = 15 * time.Second
+// registration bounds what a runtime may take until it has registered the plugin. containerd 2.2
+// registers none while it stops a container, which takes up to the container's grace period.
+const registration = 2 * time.Minute
 
 // Run keeps the plugin connected to the runtime, under a name, until ctx ends. It reports each
 // change. A nil conn is dialled at the socket; one that the runtime has given is used once.
