@@ -101,7 +101,7 @@ func Failures(all []Check) []Check {
 // Blocks reports whether an installation could not work because of it. Namespaces in which pods
 // are refused are a matter of their own, and so are single nodes.
 func (c Check) Blocks() bool {
-	return c.Result == Failed && !slices.Contains([]string{"pod-security", "cni", kernel.id}, c.ID)
+	return c.Result == Failed && !slices.Contains([]string{"pod-security", "cni", nodePlugins, kernel.id}, c.ID)
 }
 
 // A probe is a question and its name.
@@ -139,6 +139,7 @@ var (
 		{"certificates", "the certificates are valid for long enough", (*survey).certificates},
 		{"webhook", "a pod is injected", (*survey).webhook},
 		{"pod-security", "namespaces with injection admit injected pods", (*survey).podSecurity},
+		{nodePlugins, "the nodes' plugins serve", (*survey).nodePlugins},
 		{"other-injectors", "no other injector selects the same pods", (*survey).otherInjectors},
 		{"cni", "the pods' network leaves connections to the capture", (*survey).cni},
 		{"clock", "the clocks agree", (*survey).clock},

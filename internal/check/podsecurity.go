@@ -83,20 +83,6 @@ func (s *survey) passes(ctx context.Context, n corev1.Namespace) bool {
 	})
 }
 
-// nodesServe reports whether all nodes run outrider-node.
-func (s *survey) nodesServe(ctx context.Context) bool {
-	nodes, err := s.allNodes(ctx)
-	some := false
-	for _, n := range nodes {
-		has, matters := contract.HasNode(n.Labels)
-		if matters && !has {
-			return false
-		}
-		some = some || matters
-	}
-	return some && err == nil
-}
-
 // templates are the pods of a namespace, and those that its workloads make.
 func (s *survey) templates(ctx context.Context, namespace string) (out []corev1.PodTemplateSpec, err error) {
 	var o metav1.ListOptions

@@ -16,6 +16,7 @@ import (
 
 	"outrider.dev/internal/contract"
 	"outrider.dev/internal/pod/podspec"
+	"outrider.dev/test/cluster"
 	"outrider.dev/test/e2e/world"
 )
 
@@ -157,5 +158,46 @@ func TestRuntimeRestartsUnderNodeMode(t *testing.T) {
 	for _, p := range append(all, after) {
 		r.deleted(p)
 		r.kept(p)
+	}
+}
+
+// The node loses its power, and comes back without having been drained: its pods start again behind
+// their proxies, though the kubelet is there before the plugins.
+func TestNodeRebootsUnderNodeMode(t *testing.T) {
+	onNodes(t)
+	c, err := cluster.Inside(w.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reboots := 2
+	if underLoad().waves > 1 {
+		reboots = 20
+	}
+	r := alone(t)
+	var pods []*world.Pod
+	for i := range 3 {
+		pods = append(pods, r.webhook(awesome("shop", fmt.Sprintf("reboot-%d", i), noCommand)))
+	}
+	for _, p := range pods {
+		r.ready(p)
+	}
+	for n := range reboots {
+		r.must(c.Reboot(t.Context()))
+		for _, p := range pods {
+			r.emitted(p, "app", "config", n+2)
+		}
+	}
+	for _, p := range pods {
+		for _, got := range p.Records("app") {
+			if got.Event == "config" && got.Values["result"] != "ok" {
+				t.Errorf("the first call of a run: %v\n%s", got, p.Describe())
+			}
+		}
+		r.ready(p)
+		r.deleted(p)
+		r.ordered(p) // calls under way are lost with the node
+		if _, refused := r.entry.tally(p); refused > 0 {
+			t.Errorf("%d refused\n%s", refused, p.Describe())
+		}
 	}
 }

@@ -1,0 +1,54 @@
+package check
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"outrider.dev/internal/contract"
+)
+
+func TestNodePlugins(t *testing.T) {
+	node := func(name, what string) runtime.Object {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}}}
+		switch what {
+		case "windows":
+			n.Labels[corev1.LabelOSStable] = what
+		case "serves", "down":
+			n.Labels[contract.NodeLabel] = contract.NodeInstalled
+		}
+		if what == "down" {
+			n.Spec.Taints = []corev1.Taint{{Key: contract.NodeTaint, Effect: corev1.TaintEffectNoSchedule}}
+		}
+		return n
+	}
+	for name, tt := range map[string]struct {
+		nodes      string
+		want       Result
+		says       string
+		nodesServe bool
+	}{
+		"nowhere":            {"a=lacks b=windows", OK, "no node has outrider-node", false},
+		"everywhere":         {"a=serves b=serves c=windows", OK, "serves on 2 nodes", true},
+		"not everywhere":     {"a=serves b=lacks", Warning, "serves on 1 node, and not on b", false},
+		"one does not serve": {"a=serves b=down", Failed, "does not serve on b", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var all []runtime.Object
+			for text := range strings.FieldsSeq(tt.nodes) {
+				name, what, _ := strings.Cut(text, "=")
+				all = append(all, node(name, what))
+			}
+			s, _ := in(t, all...)
+			if a := s.nodePlugins(t.Context()); a.result != tt.want || !strings.Contains(a.reason, tt.says) {
+				t.Errorf("%+v; want %s, %q", a, tt.want, tt.says)
+			}
+			if got := s.nodesServe(t.Context()); got != tt.nodesServe {
+				t.Errorf("all nodes have it: %t", got)
+			}
+		})
+	}
+}
