@@ -187,7 +187,15 @@ func (o *runOptions) options(cmd *cobra.Command) (localpod.Options, error) {
 	if out.Entrypoints, err = localpod.ParseEntrypoints(o.entrypoint); err != nil {
 		return none, fmt.Errorf("--entrypoint=%w", err)
 	}
-	if o.on {
+	if _, byNode := podspec.NodeWork(&out.Pod); byNode {
+		pod, err := podspec.InsteadOfNode(&out.Pod, agentProgram, func(image string) []string { return out.Entrypoints[image] })
+		if err != nil {
+			return none, err
+		}
+		out.Pod = *pod
+		cli.Note(cmd, "there is no node here: an init container does what outrider-node would do for the pod")
+	}
+	if _, byNode := podspec.NodeWork(&object.Pod); o.on || byNode {
 		addAgent(out.Entrypoints, &out.Pod)
 	}
 	for _, sentence := range podspec.Unmodelled(&out.Pod) {

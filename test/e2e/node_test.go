@@ -144,12 +144,16 @@ func TestNodePluginsAreKilled(t *testing.T) {
 // The container runtime is killed and started again while pods start.
 func TestRuntimeRestartsUnderNodeMode(t *testing.T) {
 	onNodes(t)
+	c, err := cluster.Inside(w.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
 	r := alone(t)
 	var all []*world.Pod
 	for i := range 4 {
 		all = append(all, r.webhook(awesome("shop", fmt.Sprintf("runtime-%d", i), noCommand)))
 	}
-	r.must(w.Restart(t.Context(), "containerd"))
+	r.must(c.RestartRuntime(t.Context()))
 	for _, p := range all {
 		r.ready(p)
 	}

@@ -55,3 +55,47 @@ func withoutNodeGates(pod *corev1.Pod) {
 	}
 	delete(pod.Annotations, contract.NodeAnnotation)
 }
+
+// InsteadOfNode returns the pod with what its node would do done by an init container of that image and
+// by volumes, for where no node does it. entrypoint is the command of an image; nil where it is
+// unknown: then the gate has the container's arguments alone. A pod for which a node does nothing is
+// returned itself.
+func InsteadOfNode(pod *corev1.Pod, image string, entrypoint func(image string) []string) (*corev1.Pod, error) {
+	work, ok := NodeWork(pod)
+	if !ok {
+		return pod, nil
+	}
+	w := &writer{out: pod.DeepCopy(), image: image}
+	delete(w.out.Annotations, contract.NodeAnnotation)
+	for _, c := range carriers(w.out) {
+		args, listed := work.Containers[c.Name]
+		if !listed {
+			continue
+		}
+		if len(c.Command) == 0 {
+			c.Command = entrypoint(c.Image)
+		}
+		if len(args) > 0 {
+			c.Command, c.Args = []string{AgentPath}, slices.Concat(args, c.Command, c.Args)
+		}
+		if err := w.shareAgent(c.Container); err != nil {
+			return nil, err
+		}
+		if err := w.shareStates(c.Container); err != nil {
+			return nil, err
+		}
+	}
+	if err := w.addGateVolumes(); err != nil {
+		return nil, err
+	}
+	c := w.find(contract.InitContainer)
+	c.Command, c.Args = nil, []string{"copy", AgentPath} // the image's own command is the agent
+	if len(work.Capture) == 0 {
+		return w.out, nil
+	}
+	root := int64(0)
+	c.Args = slices.Concat([]string{"init", "--copy", AgentPath}, work.Capture)
+	c.SecurityContext = &corev1.SecurityContext{RunAsUser: &root, RunAsNonRoot: new(false),
+		Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{"NET_ADMIN"}}}
+	return w.out, nil
+}

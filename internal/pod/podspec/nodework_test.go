@@ -99,3 +99,43 @@ spec:
 		t.Errorf("%v; want that /outrider/own/x is taken", err)
 	}
 }
+
+// Where there is no node an init container does its work: the same gates, before the image's command
+// where the pod names none.
+func TestInsteadOfNode(t *testing.T) {
+	given := pod(t, `
+spec:
+  containers:
+  - {name: outrider-proxy, image: p, readinessProbe: {httpGet: {path: /healthz/ready, port: 15021}}}
+  - {name: app, image: a, args: [serve]}
+`)
+	plan := startup.Plan{Edges: []startup.Edge{{From: OurProxy, To: "app", After: startup.Healthy, By: startup.Gate}}}
+	written, err := WriteForNode(given, plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	work, _ := NodeWork(written)
+	work.Capture = []string{"-p", "15001"}
+	SetNodeWork(written, work)
+	got, err := InsteadOfNode(written, "agent", func(image string) []string { return []string{"/" + image} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, still := NodeWork(got); still {
+		t.Error("the annotation is still there")
+	}
+	first, app := got.Spec.InitContainers[0], got.Spec.Containers[1]
+	if line, ok := gateLine(&app); !ok || !slices.Equal(line.Command, []string{"/a", "serve"}) || len(app.VolumeMounts) != 3 {
+		t.Errorf("the application runs %q %q", app.Command, app.Args)
+	}
+	if want := []string{"init", "--copy", AgentPath, "-p", "15001"}; first.Image != "agent" || len(first.Command) > 0 || !slices.Equal(first.Args, want) {
+		t.Errorf("the init container runs %q %q", first.Command, first.Args)
+	}
+	r, err := Read(got)
+	if err != nil || !slices.Contains(r.Plan().Edges, plan.Edges[0]) {
+		t.Errorf("the order is %v, %v", r.Plan().Edges, err)
+	}
+	if same, err := InsteadOfNode(given, "agent", nil); same != given || err != nil {
+		t.Errorf("a pod without work for a node became another one: %v", err)
+	}
+}
