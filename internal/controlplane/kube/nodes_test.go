@@ -5,9 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
-	testcore "k8s.io/client-go/testing"
 
 	"outrider.dev/internal/contract"
 )
@@ -22,13 +20,8 @@ func TestNodesServe(t *testing.T) {
 		return n
 	}
 	c, _ := serving("", node("a", "linux", true), node("win", "windows", false))
-	// A fake forgets what happens between a list and the watch after it.
-	core, watching := c.core.(*fake.Clientset), make(chan struct{}, 10)
-	core.PrependWatchReactor("nodes", func(testcore.Action) (bool, watch.Interface, error) {
-		w, err := core.Tracker().Watch(corev1.SchemeGroupVersion.WithResource("nodes"), "")
-		watching <- struct{}{}
-		return true, w, err
-	})
+	core := c.core.(*fake.Clientset)
+	watching := watches(core, "nodes", "")
 	ctx := t.Context()
 	n := c.Nodes(ctx)
 	<-n.Synced()

@@ -33,10 +33,11 @@ func TestServingSecret(t *testing.T) {
 	if err := s.Update(t.Context(), c); err == nil {
 		t.Error("the Secret of another was written")
 	}
-	hints := make(chan struct{}, 100)
+	hints, watching := make(chan struct{}, 100), watches(core, "configmaps", "mesh")
 	defer s.Watch(func() { hints <- struct{}{} })()
 	<-hints
 	<-hints // the first list of each
+	<-watching
 	roots.Data["root-cert.pem"], roots.ResourceVersion = "newer root", "2"
 	if _, err := core.CoreV1().ConfigMaps("mesh").Update(t.Context(), roots, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)

@@ -61,18 +61,24 @@ func serving(version string, nodes ...runtime.Object) (c *Cluster, applied chan 
 	return &Cluster{core: core, dynamic: bundles, log: log, trouble: troubles{log: log}}, applied
 }
 
+// watches has an element for each watch of core's objects of a kind that has begun: a fake forgets what
+// happens between a list and the watch after it.
+func watches(core *fake.Clientset, resource, namespace string) <-chan struct{} {
+	begun := make(chan struct{}, 10)
+	core.PrependWatchReactor(resource, func(testcore.Action) (bool, watch.Interface, error) {
+		w, err := core.Tracker().Watch(corev1.SchemeGroupVersion.WithResource(resource), namespace)
+		begun <- struct{}{}
+		return true, w, err
+	})
+	return begun
+}
+
 // The bundle is of our signer, and usable once it has the roots and each kubelet can mount it.
 func TestTrustBundle(t *testing.T) {
 	old, young := nodeOf("old", "v1.36.9"), nodeOf("young", "v1.37.2+k3s1")
 	c, applied := serving("v1", old, young)
 	b := c.TrustBundle(given("roots"), TrustAPIs)
-	// A fake forgets what happens between a list and the watch after it.
-	core, watching := c.core.(*fake.Clientset), make(chan struct{}, 10)
-	core.PrependWatchReactor("nodes", func(testcore.Action) (bool, watch.Interface, error) {
-		w, err := core.Tracker().Watch(corev1.SchemeGroupVersion.WithResource("nodes"), "")
-		watching <- struct{}{}
-		return true, w, err
-	})
+	watching := watches(c.core.(*fake.Clientset), "nodes", "")
 	ctx := t.Context()
 	go b.Run(ctx)
 	o := <-applied
