@@ -125,7 +125,7 @@ func Serve(ctx context.Context, o Options) error {
 	}
 	add(func(ctx context.Context) error {
 		p := d.plugin()
-		p.Leads = nil
+		p.Leads = false
 		return p.Run(ctx, contract.NodeGuard, o.NRISocket, nil, func(is bool) { d.set(func(s *state) { s.guards = is }) })
 	})
 	add(d.report)
@@ -153,7 +153,7 @@ func (d *daemon) prepare() error {
 }
 
 func (d *daemon) plugin() *nri.Plugin {
-	return &nri.Plugin{Leads: func() bool { return true }, AgentDir: d.agentDir, States: d.states, Captures: d.captures, Agents: d.agents, Log: d.Log,
+	return &nri.Plugin{Leads: true, AgentDir: d.agentDir, States: d.states, Captures: d.captures, Agents: d.agents, Log: d.Log,
 		AgentsRoot: d.AgentsDir, StatesRoot: d.StatesDir}
 }
 
@@ -398,7 +398,7 @@ func (o Options) removeUnused(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.leaveTimeout/2)
 	defer cancel()
-	p := &nri.Plugin{Leads: func() bool { return true }, States: dir, Captures: captures.New("", filepath.Join(o.RunDir, "dns")), Agents: hostfile.Agents{Root: o.AgentsDir}, Log: o.Log,
+	p := &nri.Plugin{Leads: true, States: dir, Captures: captures.New("", filepath.Join(o.RunDir, "dns")), Agents: hostfile.Agents{Root: o.AgentsDir}, Log: o.Log,
 		AgentsRoot: o.AgentsDir, StatesRoot: o.StatesDir}
 	listed := false
 	err = p.Run(ctx, contract.NodePlugin+"-leaving", o.NRISocket, nil, func(is bool) {

@@ -148,7 +148,7 @@ func (a agents) Keep(dirs []string) error { return a.note(&a.dirs, dirs...) }
 // connect runs a plugin against the runtime. The channel gets each change of its connection.
 func (r *aRuntime) connect(n *node, leads bool, name string) (connected chan bool, stop func()) {
 	r.t.Helper()
-	p := &Plugin{Leads: func() bool { return leads }, AgentDir: agentDir, States: n, Captures: captures{n}, Agents: agents{n}, Log: slog.New(slog.DiscardHandler)}
+	p := &Plugin{Leads: leads, AgentDir: agentDir, States: n, Captures: captures{n}, Agents: agents{n}, Log: slog.New(slog.DiscardHandler)}
 	ctx, cancel := context.WithCancel(r.t.Context())
 	connected = make(chan bool, 10)
 	ended := make(chan struct{})

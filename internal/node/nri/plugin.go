@@ -44,8 +44,8 @@ type Agents interface {
 
 // A Plugin answers the runtime. Without Leads it adjusts nothing, and refuses only.
 type Plugin struct {
-	Leads    func() bool // whether this process is the one that adjusts
-	AgentDir string      // on the node: the directory with this version's agent
+	Leads    bool   // this process is the one that adjusts
+	AgentDir string // on the node: the directory with this version's agent
 	States   States
 	Captures Captures
 	Agents   Agents
@@ -55,8 +55,6 @@ type Plugin struct {
 
 	limit atomic.Int64 // how long the runtime waits for an answer, a time.Duration
 }
-
-func (p *Plugin) leads() bool { return p.Leads != nil && p.Leads() }
 
 // workOf returns what the node does for a pod; false without the annotation.
 func workOf(pod *api.PodSandbox) (contract.NodeWork, bool, error) {
@@ -71,7 +69,7 @@ func workOf(pod *api.PodSandbox) (contract.NodeWork, bool, error) {
 // CreateContainer returns the adjustment of a container. With an error there is no container, and
 // the kubelet tries again.
 func (p *Plugin) CreateContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
-	if !p.leads() {
+	if !p.Leads {
 		return nil, nil, nil
 	}
 	began := time.Now()
@@ -222,7 +220,7 @@ func (p *Plugin) StopPodSandbox(_ context.Context, pod *api.PodSandbox) error { 
 func (p *Plugin) RemovePodSandbox(_ context.Context, pod *api.PodSandbox) error { return p.ended(pod) }
 
 func (p *Plugin) ended(pod *api.PodSandbox) error {
-	if !p.leads() {
+	if !p.Leads {
 		return nil
 	}
 	p.Captures.Forget(pod.GetId())
@@ -235,7 +233,7 @@ func (p *Plugin) ended(pod *api.PodSandbox) error {
 // Synchronize gets all sandboxes and containers when the plugin connects, and removes what none of
 // them has.
 func (p *Plugin) Synchronize(_ context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
-	if !p.leads() {
+	if !p.Leads {
 		return nil, nil
 	}
 	bySandbox := map[string]*api.PodSandbox{}
