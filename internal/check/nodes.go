@@ -11,14 +11,10 @@ import (
 
 const nodePlugins = "nodes"
 
-// nodePlugins reports on which nodes outrider-node is, and whether it serves there, as the nodes
-// themselves say.
-func (s *survey) nodePlugins(ctx context.Context) answer {
+// byPlugins returns the names of the nodes on which outrider-node serves, of those that lack it, and of
+// those on which it does not serve any more, as the nodes themselves say.
+func (s *survey) byPlugins(ctx context.Context) (serve, lack, down []string, err error) {
 	nodes, err := s.allNodes(ctx)
-	if err != nil {
-		return unknown(err)
-	}
-	var have, lack, down []string
 	for _, n := range nodes {
 		switch has, matters := contract.HasNode(n.Labels); {
 		case !matters:
@@ -27,31 +23,31 @@ func (s *survey) nodePlugins(ctx context.Context) answer {
 		case slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == contract.NodeTaint }):
 			down = append(down, n.Name)
 		default:
-			have = append(have, n.Name)
+			serve = append(serve, n.Name)
 		}
 	}
+	return serve, lack, down, err
+}
+
+// nodePlugins reports on which nodes outrider-node is, and whether it serves there.
+func (s *survey) nodePlugins(ctx context.Context) answer {
+	serve, lack, down, err := s.byPlugins(ctx)
 	const logs = "the log of the pod of DaemonSet outrider-node on that node has the reason"
 	switch {
+	case err != nil:
+		return unknown(err)
 	case len(down) > 0:
 		return failed(logs, "outrider-node does not serve on %s: pods that need it wait", few(down))
-	case len(have) == 0:
+	case len(serve) == 0:
 		return fine("no node has outrider-node: containers of the pods capture, and bring the gates")
 	case len(lack) > 0:
-		return warning(logs+", if it is to run there", "outrider-node serves on %s, and not on %s: pods without %s get an init container", plural(len(have), "node", "nodes"), few(lack), contract.Init)
+		return warning(logs+", if it is to run there", "outrider-node serves on %s, and not on %s: pods without %s get an init container", plural(len(serve), "node", "nodes"), few(lack), contract.Init)
 	}
-	return fine("outrider-node serves on %s", plural(len(have), "node", "nodes"))
+	return fine("outrider-node serves on %s", plural(len(serve), "node", "nodes"))
 }
 
 // nodesServe reports whether all nodes have outrider-node.
 func (s *survey) nodesServe(ctx context.Context) bool {
-	nodes, err := s.allNodes(ctx)
-	some := false
-	for _, n := range nodes {
-		has, matters := contract.HasNode(n.Labels)
-		if matters && !has {
-			return false
-		}
-		some = some || matters
-	}
-	return some && err == nil
+	serve, lack, down, err := s.byPlugins(ctx)
+	return err == nil && len(lack) == 0 && len(serve)+len(down) > 0
 }
