@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"outrider.dev/internal/contract"
 	"outrider.dev/internal/pod/podspec"
 	"outrider.dev/startup"
 )
@@ -107,7 +108,7 @@ func (k ImageCommand) argv(c *corev1.Container) ([]string, string) {
 		return nil, k.Why
 	case len(argv) == 0:
 		return nil, fmt.Sprintf("image %s has neither ENTRYPOINT nor CMD", c.Image)
-	case podspec.First(argv[0]):
+	case contract.RunsFirst(argv[0]):
 		return nil, fmt.Sprintf("image %s runs %s, which has to be process 1, and that is the gate: name the command in the pod if this one need not be", c.Image, argv[0])
 	}
 	return argv, ""

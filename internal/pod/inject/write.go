@@ -160,7 +160,7 @@ func (p plan) reporting(in input, s settings, r *report) (out []string) {
 	for _, c := range p.pod.Spec.Containers {
 		switch {
 		case gated[c.Name]:
-		case len(c.Command) == 0 && !s.byNode(), len(c.Command) > 0 && podspec.First(c.Command[0]):
+		case len(c.Command) == 0 && !s.byNode(), len(c.Command) > 0 && contract.RunsFirst(c.Command[0]):
 			return nil
 		default:
 			out = append(out, c.Name)

@@ -41,9 +41,6 @@ func (w wrapper) mechanism() startup.Mechanism {
 	return startup.Wrapper
 }
 
-// First reports whether a program runs only as process 1: [contract.RunsFirst].
-func First(program string) bool { return contract.RunsFirst(program) }
-
 // A gateReading is read from a wrapper's command line and environment.
 type gateReading struct {
 	edges []startup.Edge
@@ -78,7 +75,7 @@ func gate(r *reader, c carrier) {
 		f := Found{Container: c.Name, Mechanism: w.mechanism(), By: w.by, Edges: g.edges,
 			Evidence: Evidence{c.argField(start), strings.Join(argv[start:], " ")}}
 		switch {
-		case r.byNode[c.Name]:
+		case len(r.gates[c.Name]) > 0:
 			f.By, f.Evidence.Field = w.by+", by the node", "metadata.annotations["+contract.NodeAnnotation+"]"
 		case g.real > 0 && start+g.real < len(argv):
 			f.unwrap, f.Replaceable = start+g.real, true
@@ -305,8 +302,5 @@ func (w *writer) putGate(c *corev1.Container, line contract.Gate) error {
 	}
 	line.Command = slices.Concat(c.Command, c.Args)
 	c.Command, c.Args = []string{AgentPath}, line.Args()
-	if err := w.shareAgent(c); err != nil {
-		return err
-	}
-	return w.shareStates(c)
+	return w.share(c)
 }

@@ -47,6 +47,14 @@ func (e *TakenError) Error() string {
 	return e.Container + " mounts its volume " + e.Volume + " at " + e.Mount + ", and all of " + OwnDir + " is the gates'"
 }
 
+// share gives c the agent's program and the states.
+func (w *writer) share(c *corev1.Container) error {
+	if err := w.shareAgent(c); err != nil {
+		return err
+	}
+	return w.shareStates(c)
+}
+
 // shareAgent gives c the agent's program.
 func (w *writer) shareAgent(c *corev1.Container) error {
 	if w.node {

@@ -29,10 +29,14 @@ func SetNodeWork(pod *corev1.Pod, work contract.NodeWork) {
 
 // AsRun returns the pod with the gates that its node adds, as their containers run: what a container
 // names as command and arguments follows its gate. The command of an image is not in it. A pod
-// for which a node does nothing is returned itself.
+// to which a node adds no gate is returned itself.
 func AsRun(pod *corev1.Pod) *corev1.Pod {
-	work, ok := NodeWork(pod)
-	if !ok {
+	work, _ := NodeWork(pod)
+	return withGates(pod, work)
+}
+
+func withGates(pod *corev1.Pod, work contract.NodeWork) *corev1.Pod {
+	if len(work.Containers) == 0 {
 		return pod
 	}
 	out := *pod
@@ -75,13 +79,11 @@ func InsteadOfNode(pod *corev1.Pod, image string, entrypoint func(image string) 
 		if len(c.Command) == 0 {
 			c.Command = entrypoint(c.Image)
 		}
-		if len(args) > 0 {
-			c.Command, c.Args = []string{AgentPath}, slices.Concat(args, c.Command, c.Args)
+		share := w.share
+		if line, gated := contract.ParseGate(args); gated {
+			share = func(c *corev1.Container) error { return w.putGate(c, line) }
 		}
-		if err := w.shareAgent(c.Container); err != nil {
-			return nil, err
-		}
-		if err := w.shareStates(c.Container); err != nil {
+		if err := share(c.Container); err != nil {
 			return nil, err
 		}
 	}

@@ -118,19 +118,12 @@ func read(pod *corev1.Pod, requested []startup.Edge) (reader, error) {
 
 // newReader has the containers, and has not looked for any order yet.
 func newReader(pod *corev1.Pod) reader {
-	asRun := AsRun(pod)
-	r := reader{pod: pod, all: carriers(asRun), Reading: Reading{Facts: map[string]Fact{}}}
-	if asRun != pod {
-		work, _ := NodeWork(pod)
-		r.byNode = map[string]bool{}
-		for name, args := range work.Containers { // any order: into a map
-			r.byNode[name] = len(args) > 0
-		}
-	}
+	work, _ := NodeWork(pod)
+	r := reader{pod: pod, all: carriers(withGates(pod, work)), gates: work.Containers, Reading: Reading{Facts: map[string]Fact{}}}
 	for _, c := range r.all {
 		r.Containers = append(r.Containers, r.container(c))
 		_, isProxy := knownProxy(c.Name)
-		r.Facts[c.Name] = Fact{Command: len(c.Command) > 0, First: len(c.Command) > 0 && First(c.Command[0]), Proxy: isProxy, Probed: ownProbe(c.Container) != nil, Starts: c.StartupProbe != nil, Hooked: c.Lifecycle != nil && c.Lifecycle.PostStart != nil && !r.holdsItself(c)}
+		r.Facts[c.Name] = Fact{Command: len(c.Command) > 0, First: len(c.Command) > 0 && contract.RunsFirst(c.Command[0]), Proxy: isProxy, Probed: ownProbe(c.Container) != nil, Starts: c.StartupProbe != nil, Hooked: c.Lifecycle != nil && c.Lifecycle.PostStart != nil && !r.holdsItself(c)}
 	}
 	return r
 }
@@ -139,9 +132,9 @@ func newReader(pod *corev1.Pod) reader {
 var recognisers = []func(*reader, carrier){native, initDone, gate, hook, workaround}
 
 type reader struct {
-	pod    *corev1.Pod
-	all    []carrier       // as they run
-	byNode map[string]bool // containers whose gates the node adds
+	pod   *corev1.Pod
+	all   []carrier           // as they run
+	gates map[string][]string // that the node adds, by container
 	Reading
 }
 
