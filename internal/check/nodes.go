@@ -3,8 +3,10 @@ package check
 import (
 	"context"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/version"
 
 	"outrider.dev/internal/contract"
 )
@@ -38,12 +40,25 @@ func (s *survey) nodePlugins(ctx context.Context) answer {
 		return unknown(err)
 	case len(down) > 0:
 		return failed(logs, "outrider-node does not serve on %s: pods that need it wait", few(down))
+	case len(serve) == 0 && s.takesNode(ctx, lack):
+		return answer{OK, "no node has outrider-node, and the container runtime of each takes it: order without commands and privileges", "outrider upgrade --set node.enabled=true; docs/node.md says what that gives and takes"}
 	case len(serve) == 0:
 		return fine("no node has outrider-node: containers of the pods capture, and bring the gates")
 	case len(lack) > 0:
 		return warning(logs+", if it is to run there", "outrider-node serves on %s, and not on %s: pods without %s get an init container", plural(len(serve), "node", "nodes"), few(lack), contract.Init)
 	}
 	return fine("outrider-node serves on %s", plural(len(serve), "node", "nodes"))
+}
+
+// takesNode reports whether the container runtimes of these nodes take the plugins by default: containerd
+// from 2.2 on (docs/node.md). Of others that is not known.
+func (s *survey) takesNode(ctx context.Context, names []string) bool {
+	nodes, err := s.allNodes(ctx)
+	return err == nil && len(names) > 0 && !slices.ContainsFunc(nodes, func(n corev1.Node) bool {
+		name, text, _ := strings.Cut(n.Status.NodeInfo.ContainerRuntimeVersion, "://")
+		v, err := version.ParseGeneric(text)
+		return slices.Contains(names, n.Name) && (name != "containerd" || err != nil || v.LessThan(version.MajorMinor(2, 2)))
+	})
 }
 
 // nodesServe reports whether all nodes have outrider-node.

@@ -20,6 +20,9 @@ func TestNodePlugins(t *testing.T) {
 		case "serves", "down":
 			n.Labels[contract.NodeLabel] = contract.NodeInstalled
 		}
+		if name, runtime, ok := strings.Cut(what, "-"); ok && name == "lacks" {
+			n.Status.NodeInfo.ContainerRuntimeVersion = strings.Replace(runtime, "-", "://", 1)
+		}
 		if what == "down" {
 			n.Spec.Taints = []corev1.Taint{{Key: contract.NodeTaint, Effect: corev1.TaintEffectNoSchedule}}
 		}
@@ -31,10 +34,13 @@ func TestNodePlugins(t *testing.T) {
 		says       string
 		nodesServe bool
 	}{
-		"nowhere":            {"a=lacks b=windows", OK, "no node has outrider-node", false},
-		"everywhere":         {"a=serves b=serves c=windows", OK, "serves on 2 nodes", true},
-		"not everywhere":     {"a=serves b=lacks", Warning, "serves on 1 node, and not on b", false},
-		"one does not serve": {"a=serves b=down", Failed, "does not serve on b", true},
+		"nowhere":                {"a=lacks b=windows", OK, "no node has outrider-node", false},
+		"nowhere, and it could":  {"a=lacks-containerd-2.2.0 b=lacks-containerd-2.3.1+x c=windows", OK, "the container runtime of each takes it", false},
+		"one runtime is older":   {"a=lacks-containerd-2.2.0 b=lacks-containerd-2.1.4", OK, "containers of the pods capture", false},
+		"one runtime is another": {"a=lacks-containerd-2.2.0 b=lacks-cri-o-1.34.0", OK, "containers of the pods capture", false},
+		"everywhere":             {"a=serves b=serves c=windows", OK, "serves on 2 nodes", true},
+		"not everywhere":         {"a=serves b=lacks", Warning, "serves on 1 node, and not on b", false},
+		"one does not serve":     {"a=serves b=down", Failed, "does not serve on b", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var all []runtime.Object
