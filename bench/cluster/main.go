@@ -28,20 +28,22 @@ type way struct {
 	namespace   string
 	annotations map[string]string
 	byNode      bool // only where the nodes have the plugins
+	appFirst    bool // the pod lists the proxy after the application
 }
 
 var all = []way{
-	{"no mesh", "centre", nil, false},
-	{"gate", "shop", by(contract.InitContained, "gate"), false},
-	{"gate, image volume", "shop", by(contract.InitVolume, "gate"), true},
-	{"gate, init: none", "shop", by(contract.InitNone, "gate"), false},
-	{"gate of the node", "shop", by(contract.InitByNode, "gate"), true},
-	{"native", "shop", by(contract.InitContained, "native"), false},
-	{"native, the node captures", "shop", by(contract.InitByNode, "native"), true},
-	{"native by probe", "shop", with(by(contract.InitContained, "native"), contract.NativeRelease, "probe"), false},
-	{"hold", "shop", by(contract.InitContained, "hold"), false},
-	{"parking alone", "shop", by(contract.InitContained, "off"), false},
-	{"parking alone, the node captures", "shop", by(contract.InitByNode, "off"), true},
+	{name: "no mesh", namespace: "centre"},
+	{name: "gate", namespace: "shop", annotations: by(contract.InitContained, "gate")},
+	{name: "gate, image volume", namespace: "shop", annotations: by(contract.InitVolume, "gate"), byNode: true},
+	{name: "gate, init: none", namespace: "shop", annotations: by(contract.InitNone, "gate")},
+	{name: "gate of the node", namespace: "shop", annotations: by(contract.InitByNode, "gate"), byNode: true},
+	{name: "native", namespace: "shop", annotations: by(contract.InitContained, "native")},
+	{name: "native, the node captures", namespace: "shop", annotations: by(contract.InitByNode, "native"), byNode: true},
+	{name: "native by probe", namespace: "shop", annotations: with(by(contract.InitContained, "native"), contract.NativeRelease, "probe")},
+	{name: "hold", namespace: "shop", annotations: by(contract.InitContained, "hold")},
+	{name: "parking alone", namespace: "shop", annotations: by(contract.InitContained, "off")},
+	{name: "parking alone, the node captures", namespace: "shop", annotations: by(contract.InitByNode, "off"), byNode: true},
+	{name: "the same, the application listed first", namespace: "shop", annotations: by(contract.InitByNode, "off"), byNode: true, appFirst: true},
 }
 
 func by(init, start string) map[string]string {
@@ -117,6 +119,9 @@ func one(ctx context.Context, w *world.World, way way, name string, took *times)
 	pod := world.Awesome(way.namespace, name)
 	for key, value := range way.annotations {
 		pod.Annotations[key] = value
+	}
+	if way.appFirst {
+		world.ListProxy(pod)
 	}
 	began := time.Now()
 	p, err := w.Create(ctx, pod)

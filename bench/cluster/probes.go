@@ -22,9 +22,9 @@ type probing struct {
 
 var probings = []probing{
 	{way: all[0]},
-	{way: way{"native", "shop", map[string]string{"outrider.dev/start": "native"}, false}},
-	{way: way{"gate", "shop", map[string]string{"outrider.dev/start": "gate"}, false}},
-	{way: way{"gate, outrider-agent held", "shop", map[string]string{"outrider.dev/start": "gate", "status.sidecar.istio.io/port": "0"}, false}, delay: 1},
+	{way: way{name: "native", namespace: "shop", annotations: map[string]string{"outrider.dev/start": "native"}}},
+	{way: way{name: "gate", namespace: "shop", annotations: map[string]string{"outrider.dev/start": "gate"}}},
+	{way: way{name: "gate, outrider-agent held", namespace: "shop", annotations: map[string]string{"outrider.dev/start": "gate", "status.sidecar.istio.io/port": "0"}}, delay: 1},
 }
 
 // measureProbes prints the processor time of one liveness probe in the pod and its shim, which

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"outrider.dev/internal/contract"
 	"outrider.dev/internal/pod/podspec"
 )
@@ -114,6 +116,54 @@ func TestNodeIsRequired(t *testing.T) {
 		var refusal *Refusal
 		if _, err := Pod(p, Namespace{Name: "shop"}, Options{}); !errors.As(err, &refusal) || refusal.Code != BadAnnotation || !strings.Contains(refusal.Sentence, annotation) {
 			t.Errorf("%s: %s: %v", annotation, value, err)
+		}
+	}
+}
+
+// Where nothing is ordered, the proxy starts where the author lists it; else it is the first.
+func TestPlaceOfTheProxy(t *testing.T) {
+	for _, tt := range []struct{ annotations, containers, hook, want string }{
+		{`outrider.dev/start: "off"`, "app", "", "outrider-proxy app"},
+		{`outrider.dev/start: "off"`, "app outrider-proxy", "", "app outrider-proxy"},
+		{`outrider.dev/start: "off"`, "outrider-proxy app", "", "outrider-proxy app"},
+		{`outrider.dev/start: "off"`, "app istio-proxy log", "", "app outrider-proxy log"},
+		{`outrider.dev/start: "off"`, "app outrider-proxy", ", lifecycle: {postStart: {exec: {command: [a]}}}", "app outrider-proxy"},
+		{"outrider.dev/start: gate", "app outrider-proxy", "", "outrider-proxy app"},
+	} {
+		for _, init := range []string{contract.InitByNode, contract.InitContained} {
+			var list []string
+			for name := range strings.FieldsSeq(tt.containers) {
+				c := "{name: " + name + ", image: x, command: [/x]" + tt.hook + "}"
+				if strings.HasSuffix(name, "-proxy") {
+					c = "{name: " + name + ", image: auto}"
+				}
+				list = append(list, c)
+			}
+			p := podOf(t, "metadata: {name: shop, annotations: {outrider.dev/init: "+init+", "+tt.annotations+"}}\nspec: {containers: ["+strings.Join(list, ", ")+"]}")
+			r, err := Pod(p, Namespace{Name: "shop"}, Options{})
+			if err != nil {
+				t.Fatalf("%+v: %v", tt, err)
+			}
+			all := func(pod *corev1.Pod) string {
+				var out []string
+				for _, c := range pod.Spec.Containers {
+					out = append(out, c.Name)
+				}
+				return strings.Join(out, " ")
+			}
+			if got := all(r.Pod); got != tt.want {
+				t.Errorf("%s: %+v: the containers are %s", init, tt, got)
+			}
+			again, err := Pod(r.Pod, Namespace{Name: "shop"}, Options{})
+			if err != nil || all(again.Pod) != tt.want {
+				t.Errorf("%s: %+v: injected again: %s, %v", init, tt, all(again.Pod), err)
+			}
+			if stripped, err := Stripped(r.Pod); err != nil || tt.annotations == `outrider.dev/start: "off"` && all(stripped) != tt.containers {
+				t.Errorf("%s: %+v: stripped: %s, %v", init, tt, all(stripped), err)
+			}
+			if warned := strings.Contains(strings.Join(r.Warnings, "\n"), "postStart"); warned != (tt.hook != "") {
+				t.Errorf("%s: %+v: warnings %q", init, tt, r.Warnings)
+			}
 		}
 	}
 }

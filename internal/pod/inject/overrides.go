@@ -46,7 +46,10 @@ func overridden(c corev1.Container) string {
 }
 
 // ownContainers are the author's own containers of our names, or of Istio's: they change fields of ours.
-type ownContainers struct{ init, plain []corev1.Container }
+type ownContainers struct {
+	init, plain []corev1.Container
+	before      int // how many plain containers of the author's stand before our proxy's own
+}
 
 func (o ownContainers) find(name string) (corev1.Container, bool) {
 	for _, list := range [][]corev1.Container{o.init, o.plain} {
@@ -75,6 +78,11 @@ func withoutOwn(pod *corev1.Pod, o Options) (*corev1.Pod, ownContainers) {
 	out := *pod
 	out.Spec.InitContainers = split(pod.Spec.InitContainers, &own.init)
 	out.Spec.Containers = split(pod.Spec.Containers, &own.plain)
+	if at := slices.IndexFunc(pod.Spec.Containers, func(c corev1.Container) bool {
+		return overridden(c) == contract.ProxyContainer && (istios || ours(c.Name))
+	}); at > 0 {
+		own.before = len(split(pod.Spec.Containers[:at], new([]corev1.Container)))
+	}
 	return &out, own
 }
 

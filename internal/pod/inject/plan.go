@@ -196,12 +196,10 @@ func arrange(in input, s settings, w orderPolicy, known commands, r *report) (pl
 		if err != nil {
 			return p, err
 		}
-		// It starts first, even if no container waits for it: a connection that is parked
-		// before the proxy listens is retried only after a second.
 		if w.sidecar {
 			p.pod.Spec.InitContainers = slices.Insert(p.pod.Spec.InitContainers, 0, c)
 		} else {
-			p.pod.Spec.Containers = slices.Insert(p.pod.Spec.Containers, 0, c)
+			p.pod.Spec.Containers = slices.Insert(p.pod.Spec.Containers, in.place(w, r), c)
 		}
 	}
 	reading, err := p.read(s.proxy)
@@ -236,6 +234,25 @@ func arrange(in input, s settings, w orderPolicy, known commands, r *report) (pl
 		}
 	}
 	return p, nil
+}
+
+// place is that of the proxy among the plain containers. It starts first, even if no container waits
+// for it: a connection that is parked before the proxy listens is retried only after a second. An
+// author who takes that second for a start without delay lists a container of the proxy's name after
+// the application.
+func (in input) place(w orderPolicy, r *report) int {
+	if w.start != podspec.StartOff || in.own.before == 0 {
+		return 0
+	}
+	var first []string
+	for _, c := range in.pod.Spec.Containers[:in.own.before] {
+		first = append(first, c.Name)
+		if c.Lifecycle != nil && c.Lifecycle.PostStart != nil {
+			r.warn("%s starts before the proxy, which starts only when the postStart hook has ended: what the hook calls through the proxy fails after the parking time", c.Name)
+		}
+	}
+	r.note("the proxy starts after %s, as the pod lists them: connections in between are parked, and retried after a second", strings.Join(first, ", "))
+	return in.own.before
 }
 
 // read reads the order of the pod, to which our proxy was added or not.

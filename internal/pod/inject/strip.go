@@ -53,7 +53,12 @@ func stripped(pod *corev1.Pod, s status, before overrides) (*corev1.Pod, error) 
 		return slices.Contains(append(s.InitContainers, s.Containers...), c.Name)
 	}
 	out.Spec.InitContainers = append(slices.DeleteFunc(out.Spec.InitContainers, added), before.InitContainers...)
-	out.Spec.Containers = append(slices.DeleteFunc(out.Spec.Containers, added), before.Containers...)
+	place := slices.IndexFunc(out.Spec.Containers, named(contract.ProxyContainer))
+	out.Spec.Containers = slices.DeleteFunc(out.Spec.Containers, added)
+	if start, _ := podspec.ParseStart(pod.Annotations); start != podspec.StartOff || place < 0 {
+		place = len(out.Spec.Containers)
+	}
+	out.Spec.Containers = slices.Insert(out.Spec.Containers, place, before.Containers...) // see [input.place]
 	out = podspec.Ungated(out)
 	restoreCommands(out, before.Commands)
 	before.restoreWords(out)

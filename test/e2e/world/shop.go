@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"outrider.dev/internal/contract"
 )
 
 // Awesome is the pod of most cases: an application that needs its configuration at its
@@ -29,6 +31,11 @@ func Awesome(namespace, name string) *corev1.Pod {
 			}},
 		},
 	}
+}
+
+// ListProxy lists the proxy after the application, for injection to fill in.
+func ListProxy(pod *corev1.Pod) {
+	pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: contract.ProxyContainer, Image: "auto"})
 }
 
 // HTTPProbe probes once a second.
