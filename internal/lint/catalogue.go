@@ -48,6 +48,9 @@ var kinds = func() []finding.Kind {
 			Explanation: `Every connection of the pod is redirected to the proxy from the start, and the proxy needs a certificate and its configuration before it listens. An app that starts in the meantime gets "Connection refused", fails, is restarted, and works at the second try.
 
 Injection makes every container wait for the proxy, unless the pod turns that off (outrider.dev/start: off, holdApplicationUntilProxyStarts: false) or names the containers that wait. The proxy of another mesh does not delay other containers by itself.`},
+		{Code: "first-start-only", Severity: finding.Note, Title: "the order is kept at the first start only, since the command is not in the pod spec",
+			Explanation: `A gate goes before the container's command, and keeps the order at every start. Where only the image names the command, injection takes a native sidecar: the kubelet orders the first start by it, and no restart. The gates of the nodes (docs/node.md) need no command; else write it into the pod spec, or inject with --resolve-images.`},
+
 		{Code: "hold-fails-open", Severity: finding.Warning, Title: "a postStart hold lets the app start without its proxy",
 			Explanation: `The kubelet starts the plain containers one after the other and waits for the postStart hook of each. It ignores how the hook ends: the app starts even if the hook fails or gives up, if the image of the proxy is missing, or if the proxy is in back-off.
 
@@ -106,7 +109,7 @@ With outrider.dev/depends-on.NAME: outrider-proxy the proxy becomes a sidecar th
 		{Code: "proxy-uid", Severity: finding.Warning, Title: "a container runs as the proxy's user or group",
 			Explanation: `Capture recognises the proxy's own connections by their user or group (1337; 2102 in Linkerd; 5678 in Kuma). An app that runs as that user or group bypasses the mesh: no mutual TLS, no policy, no routing.`},
 		{Code: "pod-security", Severity: finding.Error, Title: "the namespace's pod security refuses the injected pod",
-			Explanation: `Writing capture rules needs NET_ADMIN in one container that ends at once. The levels baseline and restricted of pod security refuse that, in init containers too. The refusal comes when the pod is created, after the Deployment was accepted: the Deployment then has no pods.`},
+			Explanation: `Writing capture rules needs NET_ADMIN in one container that ends at once. The levels baseline and restricted of pod security refuse that, in init containers too. Where the nodes capture (docs/node.md) no container needs it. The refusal comes when the pod is created, after the Deployment was accepted: the Deployment then has no pods.`},
 
 		{Code: "injection-refused", Severity: finding.Error, Title: "injection refuses the pod",
 			Explanation: `The pod requests something unsupported: an invalid value, a mechanism that does not fit, or a port that the mesh uses. Injection is all or nothing, so the pod is not created.`},

@@ -111,9 +111,9 @@ type world struct {
 
 // A namespace that is in the files.
 type namespace struct {
-	labels map[string]string
-	source *source
-	root   int
+	labels, annotations map[string]string
+	source              *source
+	root                int
 }
 
 // A service, and where it stands.
@@ -154,6 +154,9 @@ func (w *world) namespace(s *source, root int, name string) {
 	n := namespace{labels: map[string]string{}, source: s, root: root}
 	if labels := manifest.Field(s.objects[root].node, "metadata", "labels"); labels != nil {
 		_ = labels.Decode(&n.labels) // labels that are not strings do not count
+	}
+	if annotations := manifest.Field(s.objects[root].node, "metadata", "annotations"); annotations != nil {
+		_ = annotations.Decode(&n.annotations)
 	}
 	w.namespaces[name] = n
 }

@@ -57,6 +57,26 @@ func leftOut(s subject, b *builder) {
 		why: "a pod that names containers to wait for its proxy must name all of them; " + refused, do: "let " + words(free) + " wait for " + s.proxy + " too", fix: s.requesting(&s.Pod, s.edges(free))})
 }
 
+// firstStartOnly: injection keeps the order at the first start at most, and gates would keep it at all.
+func firstStartOnly(s subject, b *builder) {
+	if !s.injected || s.refusal != nil || s.Pod.Spec.RestartPolicy == corev1.RestartPolicyNever { // then each start is the first
+		return
+	}
+	run, err := podspec.Read(s.result.Pod)
+	if err != nil {
+		return
+	}
+	missing := run.MissingCommands(podspec.Choose(run, s.on), s.on)
+	if len(missing) == 0 {
+		return
+	}
+	m, _ := s.member(missing[0])
+	b.add(clue{code: "first-start-only", title: fmt.Sprintf("%s and %s are in order at the first start only", words(missing), s.proxy), field: m.field.plus("name"), evidence: missing[0],
+		why: "a gate keeps the order at every start, and needs the command, which only the image names here; what injection takes in its place keeps no order when a container restarts",
+		do:  "install outrider-node (value node.enabled), whose gates need no command, or write the command into the pod spec, or inject with --resolve-images",
+		run: fmt.Sprintf("outrider plan %s --advise", b.input(s.File)), source: "docs/node.md"})
+}
+
 // controlPlane is the label of Linkerd's own pods: its proxies get their certificates from one of
 // them, whose app would wait for ever for a proxy that waits for it.
 const controlPlane = "linkerd.io/control-plane-component"

@@ -3,7 +3,7 @@ package lint
 // podRules are the table of rules over pods. Each adds what it finds.
 var podRules = []func(subject, *builder){
 	unknownFields, planWorks,
-	startOff, leftOut, nothingWaits,
+	startOff, leftOut, nothingWaits, firstStartOnly,
 	heldInPod, holdRequested,
 	workarounds,
 	probeOfLater, killedWhileWaiting, livenessProbesProxy,

@@ -62,7 +62,7 @@ func (s *subject) findProxy(w *world) {
 	}
 	waits := len(s.reading.Expected) > 0 && s.reading.Expected[0] == contract.ProxyContainer
 	o := inject.Options{Kubernetes: s.on, Claims: s.Claims, Manual: w.Injected || waits, Revision: cmp.Or(s.ns.labels[contract.RevisionLabel], s.Pod.Labels[contract.RevisionLabel])}
-	ns := inject.Namespace{Name: cmp.Or(s.Ref.Namespace, w.Namespace), Labels: s.ns.labels}
+	ns := inject.Namespace{Name: cmp.Or(s.Ref.Namespace, w.Namespace), Labels: s.ns.labels, Annotations: s.ns.annotations}
 	if ns.Labels == nil {
 		ns.Labels = map[string]string{} // a namespace without labels in the files has none
 	}

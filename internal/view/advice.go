@@ -46,6 +46,8 @@ func (p *printer) ways(a podspec.Advice) {
 
 func wayName(w podspec.Way) string {
 	switch {
+	case w.ByNode:
+		return string(w.By) + ", by the node"
 	case w.By == startup.Native && w.Health == startup.PostStart:
 		return "native, blocking postStart"
 	case w.By == startup.Native:
@@ -65,7 +67,7 @@ func (p *printer) costs(r plan.Report) {
 	p.line("  %s (kubelet %s).\n", podspec.CostSource, costs[0].Kubelet)
 	p.podCosts(`"applied" to "app runs"`, costs)
 	p.podCosts(fmt.Sprintf(`"applied" to the first call answered, with Envoy (kubelet %s, n=20)`, podspec.MeshCosts[0].Kubelet), podspec.MeshCosts)
-	p.line("  A gate needs the agent in the pod: one init container, or none with outrider.dev/init: none.")
+	p.line("  A gate needs the agent in the pod: one init container, or none with outrider.dev/init: none or node (docs/node.md).")
 }
 
 func (p *printer) podCosts(fromTo string, costs []podspec.PodCost) {

@@ -17,6 +17,7 @@ type Advice struct {
 // pod, and what it costs.
 type Way struct {
 	By     startup.Mechanism `json:"by"`
+	ByNode bool              `json:"byNode,omitempty"` // the node adds it, to any command
 	Health startup.Health    `json:"releasedBy,omitempty"`
 	Fits   bool              `json:"fits"`
 	Chosen bool              `json:"chosen"`
@@ -31,11 +32,13 @@ type Way struct {
 var ways = []struct {
 	by       startup.Mechanism
 	released startup.Health
+	byNode   bool
 }{
-	{startup.Gate, ""},
-	{startup.Native, startup.PostStart},
-	{startup.Native, startup.StartupProbe},
-	{startup.Hold, startup.PostStart},
+	{by: startup.Gate},
+	{by: startup.Gate, byNode: true},
+	{by: startup.Native, released: startup.PostStart},
+	{by: startup.Native, released: startup.StartupProbe},
+	{by: startup.Hold, released: startup.PostStart},
 }
 
 // Advise compares the ways to keep each edge that is more than the order of init
@@ -84,24 +87,29 @@ func (r Reading) expecting(name string) Reading {
 func (r Reading) advice(e startup.Edge, on startup.Kubernetes) Advice {
 	a := Advice{Edge: e}
 	chosen := false
-	add := func(o Option, released startup.Health, cost *Cost) {
-		w := Way{By: o.By, Health: released, Fits: o.Answer.Can(), WhyNot: o.WhyNot(), Start: o.Answer.Start.String(), Stop: o.Answer.Stop, Limits: o.Answer.Limits, Cost: cost}
-		w.Chosen = !chosen && w.By == e.By && w.Fits
+	add := func(o Option, released startup.Health, byNode bool, cost *Cost) {
+		w := Way{By: o.By, ByNode: byNode, Health: released, Fits: o.Answer.Can(), WhyNot: o.WhyNot(), Start: o.Answer.Start.String(), Stop: o.Answer.Stop, Limits: o.Answer.Limits, Cost: cost}
+		w.Chosen = !chosen && w.By == e.By && w.Fits && (!byNode || r.Node)
 		chosen = chosen || w.Chosen
 		a.Ways = append(a.Ways, w)
 	}
 	plan := r.plan()
 	for _, w := range ways {
+		if w.by == startup.Gate && r.Node && !w.byNode {
+			continue // its commands, if it names any, follow the node's gates
+		}
 		one := startup.Plan{Containers: slices.Clone(plan.Containers)}
 		if _, i := one.Find(e.From); i >= 0 && w.released != "" && r.Facts[e.From].Probed {
 			one.Containers[i].Health = w.released
 		}
 		plain := e
 		plain.By = ""
-		add(newChooser(r, one, on).option(plain, w.by), w.released, costOf(w.by, w.released, on))
+		of := r
+		of.Node = w.byNode
+		add(newChooser(of, one, on).option(plain, w.by), w.released, w.byNode, costOf(w.by, w.released, on))
 	}
 	if _, i := plan.Find(e.From); i >= 0 && !slices.Contains(startup.Preferred, e.By) && e.By != "" {
-		add(Option{By: e.By, Answer: e.By.Keeps(plan, e, on)}, "", nil)
+		add(Option{By: e.By, Answer: e.By.Keeps(plan, e, on)}, "", false, nil)
 	}
 	return a
 }

@@ -139,3 +139,35 @@ spec:
 		t.Errorf("a pod without work for a node became another one: %v", err)
 	}
 }
+
+// A node adds gates to commands that the pod does not name: for others that is no way.
+func TestAdviceHasGatesOfTheNode(t *testing.T) {
+	const containers = "\nspec: {containers: [{name: outrider-proxy, image: a}, {name: app, image: a}]}"
+	for _, tt := range []struct {
+		pod  string
+		want string // ways that fit; * is chosen
+	}{
+		{containers, "gate by the node, native*, native, hold"},
+		{`metadata: {annotations: {outrider.dev/node-work: '{"containers": {"app": ["gate", "--name=app", "--after=outrider-proxy:healthy", "--"]}}'}}` + containers, "gate by the node*, native, native, hold"},
+	} {
+		r, err := Read(pod(t, tt.pod))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, w := range Advise(r, 34)[0].Ways {
+			if text := string(w.By); w.Fits {
+				if w.ByNode {
+					text += " by the node"
+				}
+				if w.Chosen {
+					text += "*"
+				}
+				got = append(got, text)
+			}
+		}
+		if strings.Join(got, ", ") != tt.want {
+			t.Errorf("%s: %q, want %q", tt.pod, got, tt.want)
+		}
+	}
+}

@@ -29,7 +29,8 @@ type Reading struct {
 	// not by the pod.
 	Avoid []startup.Mechanism
 
-	// Node says that the nodes of the pod add gates, to any command. It is set by callers.
+	// Node says that the nodes of the pod add gates, to any command: they do already, or its caller
+	// sets it for a pod that is to be injected so.
 	Node bool
 
 	// Unknown has for containers the reason why their command is not known from their image either.
@@ -119,7 +120,7 @@ func read(pod *corev1.Pod, requested []startup.Edge) (reader, error) {
 // newReader has the containers, and has not looked for any order yet.
 func newReader(pod *corev1.Pod) reader {
 	work, _ := NodeWork(pod)
-	r := reader{pod: pod, all: carriers(withGates(pod, work)), gates: work.Containers, Reading: Reading{Facts: map[string]Fact{}}}
+	r := reader{pod: pod, all: carriers(withGates(pod, work)), gates: work.Containers, Reading: Reading{Facts: map[string]Fact{}, Node: len(work.Containers) > 0}}
 	for _, c := range r.all {
 		r.Containers = append(r.Containers, r.container(c))
 		_, isProxy := knownProxy(c.Name)

@@ -24,7 +24,7 @@ func (r Reading) Stronger(choices []Choice, on startup.Kubernetes) string {
 	for _, choice := range choices {
 		e := choice.Edge
 		_, isRequested := requested[endsOf(e)]
-		if choice.Answer.Start == startup.EveryStart || !isRequested && !r.Facts[e.From].Proxy || !c.gateWouldFit(e) {
+		if !c.weak(choice, isRequested) {
 			continue
 		}
 		weak, missing, by = append(weak, e.To), append(missing, r.missingCommands(e)...), append(by, string(e.By))
@@ -46,6 +46,27 @@ func (r Reading) Stronger(choices []Choice, on startup.Kubernetes) string {
 		remedy = append(remedy, "annotate "+names(request))
 	}
 	return fmt.Sprintf("%s keeps %s back at the first start at most; a gate would at every start: %s", names(by), names(weak), strings.Join(remedy, ", and "))
+}
+
+// weak reports whether a gate would keep at every start an edge that the choice keeps at the first one at
+// most.
+func (c *chooser) weak(choice Choice, requested bool) bool {
+	return choice.Answer.Start != startup.EveryStart && (requested || c.Facts[choice.Edge.From].Proxy) && c.gateWouldFit(choice.Edge)
+}
+
+// MissingCommands are the containers, once each and in order, that wait for a proxy at the first start
+// at most, because a gate would need a command that the pod does not have.
+func (r Reading) MissingCommands(choices []Choice, on startup.Kubernetes) (out []string) {
+	if r.Start == StartOff {
+		return nil
+	}
+	c := newChooser(r, r.Plan().Expand(), on)
+	for _, choice := range choices {
+		if e := choice.Edge; c.weak(choice, false) && slices.Contains(r.missingCommands(e), e.To) && !slices.Contains(out, e.To) {
+			out = append(out, e.To)
+		}
+	}
+	return out
 }
 
 // gateWouldFit reports whether a plain container could wait behind a gate in place of the mechanism
