@@ -78,6 +78,9 @@ func TestUninstallUnderLoad(t *testing.T) {
 	r.outrider(l, "uninject", "--all-namespaces")
 	l.settle(5)
 	r.outrider(l, "uninstall", "--purge")
+	if w.ByNode {
+		r.nodeAsBefore()
+	}
 	l.settle(5)
 	for _, p := range r.allReady() {
 		for _, c := range p.Containers() {

@@ -1,12 +1,17 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -26,6 +31,64 @@ func onNodes(t *testing.T) {
 	if !w.ByNode {
 		t.Skip("the cluster's container runtime has no NRI: RUNTIME=containerd-2 brings up one that has")
 	}
+}
+
+// A door is a server outside the pods of a case. It takes mutual TLS alone, and counts what comes without.
+type door struct {
+	*run
+	pod  *world.Pod
+	past int // connections that came past a proxy, of the test's own
+}
+
+// doorHost is what the pods of a case call.
+const doorHost = "http://door.strict/"
+
+func (r *run) door() *door {
+	r.Helper()
+	d := &door{run: r}
+	r.must(w.Apply(r.Context(), `{apiVersion: v1, kind: Service, metadata: {name: door, namespace: strict}, spec: {selector: {app: door}, ports: [{name: http, port: 80, targetPort: 8080}]}}`))
+	d.pod = r.webhook(awesome("strict", "door", command("serve", "--stop=3s"),
+		annotated("proxy.istio.io/config", "proxyStatsMatcher: {inclusionPrefixes: [listener.]}")))
+	r.ready(d.pod)
+	d.shut()
+	return d
+}
+
+// shut fails the case if a connection came past a proxy since the door's Envoy started; first it tries whether
+// such a one is counted.
+func (d *door) shut() {
+	d.Helper()
+	before := d.count("connection_error")
+	if before != d.past {
+		d.Errorf("%d connections came to the door without mutual TLS, want %d", before, d.past)
+	}
+	if out, err := plainCall(d.run, d.pod, ":8080/"); err == nil {
+		d.Errorf("the door answers a call without mutual TLS: %s", out)
+	}
+	if d.past = d.count("connection_error"); d.past <= before {
+		d.Errorf("the door counts no connection without mutual TLS: %d", d.past)
+	}
+	d.Logf("the door: %d connections with mutual TLS; %d without, all by the test itself", d.count("handshake"), d.past)
+}
+
+// count is a counter of the listeners that take mutual TLS. Source: envoyproxy.io, "Listener
+// stats", "TLS statistics"; a first byte that is no handshake's is a connection_error.
+func (d *door) count(name string) (n int) {
+	d.Helper()
+	out, err := w.Kubectl(d.Context(), "", "exec", "--namespace=strict", d.pod.Name, "--container="+proxy, "--",
+		"outrider-agent", "request", "GET", "/stats?filter=^listener\\.[0-9._]%2Bssl\\."+name+"$")
+	d.must(err)
+	for line := range strings.Lines(out) {
+		_, value, _ := strings.Cut(line, ": ")
+		n += number(value)
+	}
+	return n
+}
+
+// calls is the application of most cases, at the door: often enough to see a gap, and seldom enough for
+// fifty of them.
+func calls(p *corev1.Pod) {
+	command("serve", "--config=http://config.centre/", "--call="+doorHost, "--every=100ms", "--stop=300ms")(p)
 }
 
 // noCommand leaves the program to the image.
@@ -82,6 +145,10 @@ func TestNodeNeedsNothingOfThePod(t *testing.T) {
 					r.emitted(p, "app", "called", 1)
 					r.must(p.KillBelow("app", "app"))
 					r.emitted(p, "app", "started", 2)
+					out, err := w.Kubectl(r.Context(), "", "exec", "--namespace=tight", p.Name, "--container=app", "--", "/app", "work", "--call=http://server.shop/", "--calls=1")
+					if err != nil || strings.Contains(out, "gate") || !strings.Contains(out, "done") {
+						t.Errorf("exec: %v\n%s", err, out)
+					}
 				}
 				r.deleted(p)
 			}
@@ -93,51 +160,87 @@ func TestNodeNeedsNothingOfThePod(t *testing.T) {
 // unmeshed is an application that calls nothing by the mesh: nothing is captured.
 func unmeshed(p *corev1.Pod) { command("serve")(p) }
 
-// The daemon is killed, again and again, while pods start and their applications restart: what needs
-// the node waits, and is in order.
+// The daemon is killed at random moments while pods start and their applications restart: what needs
+// the node waits, is in order, and never calls past its proxy.
 func TestNodePluginsAreKilled(t *testing.T) {
 	onNodes(t)
-	kills, pods := 5, 10
-	if load := underLoad(); load.waves > 1 {
-		kills, pods = 50, 200
+	kills, pods, wave := 5, 10, 5
+	if underLoad().waves > 1 {
+		kills, pods, wave = 50, 200, 10
+	}
+	c, err := cluster.Inside(w.Dir)
+	if err != nil {
+		t.Fatal(err)
 	}
 	r := alone(t)
-	var done atomic.Bool
-	var killing sync.WaitGroup
-	var killed int
-	killing.Go(func() {
-		for ; killed < kills && !done.Load(); killed++ {
-			for _, p := range w.In("outrider-system") {
-				for _, name := range []string{"node", "standby"} {
-					// Both at once each third time, else in turns.
-					if pid := p.PID(name); pid > 0 && strings.HasPrefix(p.Spec().GenerateName, "outrider-node") && (killed%3 == 2 || (killed%3 == 0) == (name == "node")) {
-						_ = syscall.Kill(pid, syscall.SIGKILL) // it may have gone
-					}
+	r.must(c.RestartRuntime(t.Context())) // which launches the guard: both plugins may be killed at once
+	d := r.door()
+	seed := uint64(time.Now().UnixNano())
+	random := rand.New(rand.NewPCG(seed, 0))
+	killed := 0
+	for i := 0; i < pods; i += wave {
+		var killing sync.WaitGroup
+		killing.Go(func() {
+			for tries := 0; killed < kills*(i+wave)/pods && tries < 100; tries++ {
+				time.Sleep(time.Duration(random.IntN(2000)) * time.Millisecond)
+				if killPlugins(killed) {
+					killed++
 				}
 			}
-			time.Sleep(300 * time.Millisecond) // so that they are killed while they start, too
+		})
+		var all []*world.Pod
+		for j := range wave {
+			all = append(all, r.webhook(awesome("shop", fmt.Sprintf("killed-%d", i+j), calls, noCommand)))
 		}
-	})
-	for i := 0; i < pods; i += 5 {
-		var wave []*world.Pod
-		for j := range 5 {
-			wave = append(wave, r.webhook(awesome("shop", fmt.Sprintf("killed-%d", i+j), noCommand)))
-		}
-		for _, p := range wave {
+		for _, p := range all {
 			r.ready(p)
 			r.must(p.KillBelow("app", "app"))
 		}
-		for _, p := range wave {
-			r.emitted(p, "app", "started", 2)
+		for _, p := range all {
+			r.emitted(p, "app", "called", 2)
 			r.deleted(p)
 			r.kept(p)
+			p.Remove(r.Context())
+		}
+		killing.Wait()
+		if t.Failed() {
+			break
+		}
+		r.replacePlugins()
+	}
+	d.shut()
+	t.Logf("%d pods, %d kills, seed %d", pods, killed, seed)
+	if killed < kills {
+		t.Errorf("killed %d times, want %d", killed, kills)
+	}
+}
+
+// plugins are the pods of outrider-node.
+func plugins() []*world.Pod {
+	return slices.DeleteFunc(w.In("outrider-system"), func(p *world.Pod) bool { return !strings.HasPrefix(p.Spec().GenerateName, "outrider-node") })
+}
+
+// killPlugins kills both containers of outrider-node each third time, else in turns. It reports whether one
+// was there to be killed.
+func killPlugins(n int) (killed bool) {
+	for _, p := range plugins() {
+		for _, name := range []string{"node", "standby"} {
+			if pid := p.PID(name); pid > 0 && (n%3 == 2 || (n%3 == 0) == (name == "node")) {
+				killed = syscall.Kill(pid, syscall.SIGKILL) == nil || killed
+			}
 		}
 	}
-	done.Store(true)
-	killing.Wait()
-	t.Logf("%d pods, %d kills", pods, killed)
-	if killed == 0 {
-		t.Error("nothing was killed")
+	return killed
+}
+
+// replacePlugins deletes a pod of outrider-node whose containers were killed so often that the kubelet lets
+// minutes pass before it starts them again; the DaemonSet makes another.
+func (r *run) replacePlugins() {
+	r.Helper()
+	for _, p := range plugins() {
+		if p.Restarts("node") > 2 || p.Restarts("standby") > 2 {
+			r.must(p.StartDelete(r.Context()))
+		}
 	}
 }
 
@@ -178,18 +281,23 @@ func TestNodeRebootsUnderNodeMode(t *testing.T) {
 		reboots = 20
 	}
 	r := alone(t)
+	d := r.door()
 	var pods []*world.Pod
 	for i := range 3 {
-		pods = append(pods, r.webhook(awesome("shop", fmt.Sprintf("reboot-%d", i), noCommand)))
+		pods = append(pods, r.webhook(awesome("shop", fmt.Sprintf("reboot-%d", i), calls, noCommand)))
 	}
 	for _, p := range pods {
 		r.ready(p)
 	}
 	for n := range reboots {
 		r.must(c.Reboot(t.Context()))
+		d.past = 0 // its Envoy counts anew
 		for _, p := range pods {
-			r.emitted(p, "app", "config", n+2)
+			r.emitted(p, "app", "called", n+2)
 		}
+		r.ready(d.pod)
+		d.shut()
+		t.Logf("reboot %d", n+1)
 	}
 	for _, p := range pods {
 		for _, got := range p.Records("app") {
@@ -204,4 +312,50 @@ func TestNodeRebootsUnderNodeMode(t *testing.T) {
 			t.Errorf("%d refused\n%s", refused, p.Describe())
 		}
 	}
+}
+
+// nodeAsBefore fails the case if anything of outrider-node is left on the node. TestUninstallUnderLoad calls it.
+func (r *run) nodeAsBefore() {
+	r.Helper()
+	const pods = "10-pods.conflist" // as test/cluster writes it
+	was, err := os.ReadFile(filepath.Join(w.Dir, "conf", "cni.conflist"))
+	r.must(err)
+	files, err := filepath.Glob("/etc/cni/net.d/*")
+	r.must(err)
+	for _, file := range files {
+		if is, err := os.ReadFile(file); err != nil || filepath.Base(file) != pods || !bytes.Equal(is, was) {
+			r.Errorf("%s: %v\n%s\nwant %s alone, as it was:\n%s", file, err, is, pods, was)
+		}
+	}
+	for _, pattern := range []string{"/opt/cni/bin/outrider*", "/opt/nri/plugins/*", contract.NodeAgentsDir + "/*", contract.NodeStatesDir + "/*", contract.NodeRunDir} {
+		if left, err := filepath.Glob(pattern); err != nil || len(left) > 0 {
+			r.Errorf("%q is left: %v", left, err)
+		}
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	r.must(err)
+	if strings.Contains(string(mounts), contract.NodeStatesDir+"/") {
+		r.Errorf("states are mounted:\n%s", mounts)
+	}
+	nodes, err := w.Client.CoreV1().Nodes().List(r.Context(), metav1.ListOptions{})
+	r.must(err)
+	for _, n := range nodes.Items {
+		for key := range n.Labels { // any order: each is looked at
+			if strings.HasPrefix(key, contract.Prefix) {
+				r.Errorf("the node has the label %s", key)
+			}
+		}
+		for _, taint := range n.Spec.Taints {
+			if strings.HasPrefix(taint.Key, contract.Prefix) {
+				r.Errorf("the node has the taint %s", taint.Key)
+			}
+		}
+	}
+	for _, p := range w.RunningTiers() {
+		rules, err := exec.CommandContext(r.Context(), "nsenter", "--target", strconv.Itoa(p.PID("")), "--net", "nft", "list", "ruleset").CombinedOutput()
+		if err != nil || len(bytes.TrimSpace(rules)) > 0 {
+			r.Errorf("%s: rules are left: %v\n%s", p.Name, err, rules)
+		}
+	}
+	r.Logf("the node is as before: %d files of the network's configuration, %d pods without a rule", len(files), len(w.RunningTiers()))
 }

@@ -137,8 +137,11 @@ func TestFiftyAtOnce(t *testing.T) {
 				for i := range size {
 					name := fmt.Sprintf("fifty-%s-%d-%d", m, wave, i)
 					// Two thousand and five hundred calls a second are another test.
-					pods = append(pods, r.webhook(awesome("shop", name, start(m),
-						command("serve", "--config=http://config.centre/", "--call=http://server.shop/", "--every=250ms", "--stop=300ms"))))
+					changes := []change{start(m), command("serve", "--config=http://config.centre/", "--call=http://server.shop/", "--every=250ms", "--stop=300ms")}
+					if w.ByNode {
+						changes = append(changes, noCommand)
+					}
+					pods = append(pods, r.webhook(awesome("shop", name, changes...)))
 				}
 				for _, p := range pods {
 					r.ready(p)
