@@ -156,14 +156,19 @@ campaign: ## kill 200 captures, start 20 at once 100 times, on each backend; 30 
 
 # One at a time: each brings up a cluster of its own. A cold start builds it first.
 E2E := OUTRIDER_E2E=1 $(GO) test -count=1 -timeout 60m -p 1 -parallel 4
-.PHONY: e2e e2e-all e2e-node load bench-cluster
+.PHONY: e2e e2e-all e2e-node load load-node bench-cluster
 e2e: ## the promise on a real kubelet, case by case; 15 minutes, the first time 30 (root)
 	$(E2E) ./test/cluster ./test/kube
 	$(E2E) -v ./test/e2e
+	RUNTIME=containerd-2 $(E2E) -v -run '$(BY_NODE)' ./test/e2e
+# What the plugins of the node are for: killed, restarted, rebooted under pods that need them.
+BY_NODE := TestOrder$$|TestNode|TestRuntimeRestarts
 e2e-all: ## the order of pods on both versions of Kubernetes (root)
 	for v in v1.34 v1.36; do KUBE=$$v $(E2E) -v -run 'TestOrder|TestGraph|TestEnds|TestTheProxyIsLate|TestFaults' ./test/e2e || exit 1; done
 e2e-node: ## every case with the plugins of the node, on containerd 2; 20 minutes (root); KUBE=v1.36 is the other version
 	RUNTIME=containerd-2 $(E2E) -v ./test/e2e
+load-node: ## the node's plugins at size: 200 pods under 50 kills, 20 reboots, 150 pods in three waves; 40 minutes (root); KUBE=v1.36 is the other version
+	RUNTIME=containerd-2 OUTRIDER_CALLS=$(CALLS) $(subst 60m,90m,$(E2E)) -v -run 'TestNode|TestRuntimeRestarts|TestFiftyAtOnce/gate' ./test/e2e
 CALLS ?= 50000
 load: ## roll-outs (CALLS for each way to order), kills and restarts on a real kubelet; 55 minutes (root)
 	OUTRIDER_CALLS=$(CALLS) $(subst 60m,90m,$(E2E)) -v -run 'TestRollouts|UnderLoad' ./test/e2e
