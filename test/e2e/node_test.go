@@ -194,6 +194,7 @@ func TestNodePluginsAreKilled(t *testing.T) {
 		}
 		for _, p := range all {
 			r.ready(p)
+			r.emitted(p, "app", "called", 1)
 			r.must(p.KillBelow("app", "app"))
 		}
 		for _, p := range all {
