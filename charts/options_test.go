@@ -149,7 +149,7 @@ func TestPermissionsGoWithTheirFeatures(t *testing.T) {
 		removed string // what each removed rule matches
 		some    int
 	}{
-		"features: {gatewayRoutes: false}":                      {"--skip-kind=httproutes", "httproutes|grpcroutes/status|customresourcedefinitions|leases", 7},
+		"features: {gatewayRoutes: false}":                      {"--skip-kind=httproutes", "httproutes|grpcroutes|referencegrants|customresourcedefinitions|leases", 7},
 		"features: {policies: false}":                           {"--skip-kind=peerauthentications", "peerauthentications|customresourcedefinitions", 2},
 		"features: {hosts: false}":                              {"--skip-kind=hosts", "hosts|customresourcedefinitions|^namespace: (create|get|delete|list) configmaps$", 6},
 		"features: {otherMeshes: false}":                        {"--skip-kind=ignored", ".", 30},

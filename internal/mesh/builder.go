@@ -35,8 +35,10 @@ type Builder struct {
 	bySliceAddress multimap[netip.Addr, name]       // services with the address in a slice
 	bySlicePod     multimap[name, name]             // services with the pod in a slice
 	byVIP          multimap[netip.Addr, name]
-	routesOf       multimap[name, *RouteSpec]     // by parent
-	routesTo       multimap[name, *RouteSpec]     // by backend
+	routesOf       multimap[name, *RouteSpec]  // by parent
+	routesTo       multimap[name, *RouteSpec]  // by backend
+	routesInto     multimap[grant, *RouteSpec] // by the grant for all services of a backend's namespace
+	grants         multimap[grant, *GrantSpec]
 	ignored        multimap[string, *IgnoredSpec] // by namespace
 	zonesOf        map[string]map[string]int      // by node, with the number of endpoints of slices that say so
 
@@ -46,6 +48,8 @@ type Builder struct {
 	staleAddresses set[netip.Addr]
 	staleIgnored   set[string] // namespaces
 	staleNodes     set[string]
+	staleRoutes    set[Key]
+	staleGrants    set[grant]
 
 	conflicts map[name][]Conflict // by service
 	current   *Mesh
@@ -58,6 +62,7 @@ type service struct {
 	members       []member
 	proxyPorts    []member                 // endpoints at ports of proxies, which are not members
 	workloadPorts map[workloadID][]AppPort // of its members; without TLS
+	routes        *routeSet                // nil: they may have changed
 	current       *Service
 }
 
@@ -77,6 +82,7 @@ func NewBuilder(config Config) *Builder {
 		bySelector: multimap[label, name]{}, byLabel: multimap[label, workloadID]{}, byNamespace: multimap[string, workloadID]{},
 		byAddress: multimap[netip.Addr, workloadID]{}, bySliceAddress: multimap[netip.Addr, name]{}, bySlicePod: multimap[name, name]{},
 		byVIP: multimap[netip.Addr, name]{}, routesOf: multimap[name, *RouteSpec]{}, routesTo: multimap[name, *RouteSpec]{},
+		routesInto: multimap[grant, *RouteSpec]{}, grants: multimap[grant, *GrantSpec]{}, staleRoutes: set[Key]{}, staleGrants: set[grant]{},
 		ignored: multimap[string, *IgnoredSpec]{}, staleIgnored: set[string]{},
 		zonesOf: map[string]map[string]int{}, staleNodes: set[string]{},
 		staleServices: set[name]{}, staleWorkloads: set[workloadID]{}, staleVIPs: set[netip.Addr]{}, staleAddresses: set[netip.Addr]{},
@@ -122,6 +128,8 @@ func (b *Builder) index(p Part, present bool) {
 		b.markPolicy(p)
 	case *RouteSpec:
 		b.indexRoute(p, present)
+	case *GrantSpec:
+		b.indexGrant(p, present)
 	case *IgnoredSpec:
 		b.indexIgnored(p, present)
 	}
@@ -138,6 +146,8 @@ func (b *Builder) Mesh() *Mesh {
 		addresses  = edit[netip.Addr, workloadID]{old: old.addresses}
 		ignored    = edit[string, *ignoredList]{old: old.ignored}
 		nodes      = edit[string, string]{old: old.nodes}
+		routes     = edit[Key, *RouteSpec]{old: old.routes}
+		grants     = edit[grant, bool]{old: old.grants}
 	)
 	b.markVIPs()
 	staleServicesOf := set[workloadID]{}
@@ -165,15 +175,23 @@ func (b *Builder) Mesh() *Mesh {
 	for node := range b.staleNodes {
 		b.updateNode(node, &nodes)
 	}
+	for k := range b.staleRoutes {
+		b.updateRoute(k, &routes)
+	}
+	for k := range b.staleGrants {
+		b.updateGrant(k, &grants)
+	}
 	b.clearStale()
 
 	next := &Mesh{
 		Config: b.config, services: services.done(), workloads: workloads.done(),
 		servicesOf: servicesOf.done(), vips: vips.done(), addresses: addresses.done(),
 		ignored: ignored.done(), nodes: nodes.done(),
+		routes: routes.done(), grants: grants.done(),
 	}
 	if next.services == old.services && next.workloads == old.workloads && next.servicesOf == old.servicesOf &&
-		next.vips == old.vips && next.addresses == old.addresses && next.ignored == old.ignored && next.nodes == old.nodes {
+		next.vips == old.vips && next.addresses == old.addresses && next.ignored == old.ignored && next.nodes == old.nodes &&
+		next.routes == old.routes && next.grants == old.grants {
 		return old
 	}
 	b.current = next
@@ -185,6 +203,7 @@ func (b *Builder) clearStale() {
 	b.staleServices, b.staleWorkloads = set[name]{}, set[workloadID]{}
 	b.staleVIPs, b.staleAddresses = set[netip.Addr]{}, set[netip.Addr]{}
 	b.staleIgnored, b.staleNodes = set[string]{}, set[string]{}
+	b.staleRoutes, b.staleGrants = set[Key]{}, set[grant]{}
 }
 
 // updateAddress writes the owner of an address, if it changed.
@@ -228,7 +247,7 @@ func (b *Builder) service(n name) *service {
 func (b *Builder) indexService(p *ServiceSpec, present bool) {
 	n := name{p.Namespace, p.Name}
 	s := b.service(n)
-	s.spec = nil
+	s.spec, s.routes = nil, nil
 	if present {
 		s.spec = p
 	}

@@ -91,7 +91,7 @@ func (b *Builder) updateConflicts(n name, s *service) {
 		add("", "endpoint %s is ignored%s: %d is a port of the proxy of %s, not of its application",
 			netip.AddrPortFrom(rejected[0].Addr, rejected[0].Port), more, rejected[0].Port, rejected[0].workload.key())
 	}
-	if out != nil {
+	if out = append(out, s.routes.conflicts...); out != nil {
 		b.conflicts[n] = out
 	}
 }

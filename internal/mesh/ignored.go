@@ -68,7 +68,6 @@ var ignoredKinds = map[[2]string]ignoredKind{
 	{"networking.istio.io", "WorkloadGroup"}:          {"use a Host for each machine", nil, nil},
 	{"networking.istio.io", "ProxyConfig"}:            {"use annotations of the pod", nil, nil},
 	{"telemetry.istio.io", "Telemetry"}:               {"metrics are those of Envoy, at port 15090", nil, ofGateway},
-	{"gateway.networking.k8s.io", "GRPCRoute"}:        {"use an HTTPRoute, where a method is the path /package.Service/Method", nil, notOfService},
 	{"gateway.networking.k8s.io", "TCPRoute"}:         {"connections go to the Service that they name", nil, notOfService},
 	{"gateway.networking.k8s.io", "TLSRoute"}:         {"connections go to the Service that they name", nil, notOfService},
 }
@@ -145,6 +144,9 @@ func Ignored(object map[string]any) *IgnoredSpec {
 	out := &IgnoredSpec{
 		Kind: o.text("kind"), Namespace: cmp.Or(meta.text("namespace"), "default"), Name: meta.text("name"),
 		Guards: kind.guards != nil && kind.guards(spec), Instead: kind.instead,
+	}
+	if out.Kind == "VirtualService" {
+		out.Instead = insteadOfVirtualService(o)
 	}
 	if out.Selector = spec.at("selector").texts("matchLabels"); out.Selector == nil && out.Kind != "ServiceEntry" {
 		out.Selector = spec.at("workloadSelector").texts("labels")

@@ -76,7 +76,7 @@ func TestIgnoredResources(t *testing.T) {
 			t.Errorf("no %s in %v", name, all)
 		}
 	}
-	if len(all) != 17 {
+	if len(all) != 16 {
 		t.Errorf("%d resources", len(all))
 	}
 }

@@ -50,8 +50,9 @@ type Service struct {
 
 	Topological bool // the order of the endpoints depends on where a client is
 
-	Endpoints []Endpoint // by port name, then address
-	Routes    []Route    // HTTP routes with this service as parent; the first match wins
+	Endpoints     []Endpoint // by port name, then address
+	RoutesLeftOut []Key      // valid routes that do not fit
+	Routes        []Route    // with this service as parent: see [Service.RoutesFor]
 }
 
 // Traffic is which endpoints of a service a client prefers: its trafficDistribution.
@@ -139,15 +140,17 @@ const (
 	Disable    TLSMode = "DISABLE" // plain only
 )
 
-// A Route is one rule of an HTTPRoute with one match: rules with several are split, because
-// the Gateway API orders matches, not rules. [Service.RoutesFor] returns those for a client.
+// A Route is one rule of an HTTPRoute or a GRPCRoute with one match: rules with several are
+// split, because the Gateway API orders matches, not rules. [Service.RoutesFor] returns those
+// for a client.
 type Route struct {
-	Name           string   // namespace/name/rule
+	Name           string   // namespace/name/rule, where a rule without a name has its number
+	GRPC           bool     // for calls of gRPC alone
 	Port           uint16   // of the parent; 0: all its ports
 	Namespaces     []string // of its clients; none: all
 	Matches        []Match  // any of them; none: everything
 	Filters        []Filter
-	Backends       []Backend     // none: 500, as the Gateway API requires
+	Backends       []Backend     // none: 500, as the Gateway API requires, or UNAVAILABLE
 	Timeout        time.Duration // of the request; 0: none
 	BackendTimeout time.Duration // of one try; 0: none
 	Retry          *Retry
@@ -156,9 +159,16 @@ type Route struct {
 // A Match of a request: all that is set must match.
 type Match struct {
 	Path    *Text
+	Call    *Call // of a GRPCRoute, in place of Path
 	Headers []Pair
 	Query   []Pair
 	Method  string
+}
+
+// A Call is a method of gRPC to match. An empty text matches all.
+type Call struct {
+	Kind            TextKind // [Exact] or [RegExp]
+	Service, Method string   // package.Service, Method
 }
 
 // A Text to match.
@@ -203,7 +213,7 @@ type Redirect struct {
 	Scheme, Host string
 	Path         *PathChange
 	Port         uint16
-	Status       int // 301 or 302
+	Status       int // 301, 302, 303, 307 or 308
 }
 
 // A Rewrite changes the request to the backend. Empty fields leave the request's value.
@@ -224,8 +234,9 @@ type PathChange struct {
 // a service's route is mostly the service itself), and a change of one service's endpoints
 // must not change every service with routes that lead to it.
 type Backend struct {
+	Kind            string // as in the route, if it is not a Service: then it does not exist
 	Namespace, Name string // as in the route
-	Host            string // [Service.Host]; empty: it does not exist, and its share gets 500
+	Host            string // [Service.Host]; empty: it is not [Resolved], and its share gets 500
 	Port            uint16
 	Weight          uint32
 	Filters         []Filter

@@ -286,6 +286,7 @@ func TestBackends(t *testing.T) {
 		return Backend{Namespace: namespace, Name: name, Port: port, Weight: 1}
 	}
 	b := NewBuilder(Config{})
+	b.Set(&GrantSpec{Namespace: "pay", Name: "g", From: []GrantFrom{{KindRoute, "shop"}}, To: []string{"log"}})
 	mirrored := to("pay", "log", 80)
 	b.Set(svc("shop", "web", "10.0.0.1", port("http", 80)), &RouteSpec{
 		Namespace: "shop", Name: "r", Parents: []Parent{{Namespace: "shop", Name: "web"}},

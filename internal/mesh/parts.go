@@ -27,6 +27,8 @@ const (
 	KindHost    Kind = "Host"
 	KindPolicy  Kind = "PeerAuthentication"
 	KindRoute   Kind = "HTTPRoute"
+	KindGRPC    Kind = "GRPCRoute"
+	KindGrant   Kind = "ReferenceGrant"
 )
 
 // A ServiceSpec is a Kubernetes Service.
@@ -110,12 +112,14 @@ const (
 	ModeDisable    Mode = "DISABLE"
 )
 
-// A RouteSpec is an HTTPRoute with services as parents.
+// A RouteSpec is an HTTPRoute or a GRPCRoute with services as parents.
 type RouteSpec struct {
 	Name, Namespace string
+	GRPC            bool // a GRPCRoute
 	Created         time.Time
+	Generation      int64 // of the object; 0 in files
 	Parents         []Parent
-	Rules           []Route // without Name, Port and Namespaces; backends without Host
+	Rules           []Route // without Port and Namespaces, their names those of the rules; backends without Host
 }
 
 // A Parent is a service that a route belongs to.
@@ -128,7 +132,8 @@ type Parent struct {
 func (s *ServiceSpec) Key() Key { return Key{KindService, s.Namespace, s.Name} }
 func (s *SliceSpec) Key() Key   { return Key{KindSlice, s.Namespace, s.Name} }
 func (s *PolicySpec) Key() Key  { return Key{KindPolicy, s.Namespace, s.Name} }
-func (s *RouteSpec) Key() Key   { return Key{KindRoute, s.Namespace, s.Name} }
+func (s *GrantSpec) Key() Key   { return Key{KindGrant, s.Namespace, s.Name} }
+func (s *RouteSpec) Key() Key   { return Key{s.kind(), s.Namespace, s.Name} }
 func (s *WorkloadSpec) Key() Key {
 	if s.Host {
 		return Key{KindHost, s.Namespace, s.Name}

@@ -22,6 +22,9 @@ type Mesh struct {
 
 	nodes *index[string, string] // zones, by node
 
+	routes *index[Key, *RouteSpec]
+	grants *index[grant, bool]
+
 	sorted sync.Once
 	byHost []*Service
 	byName []*Workload

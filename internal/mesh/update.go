@@ -37,6 +37,9 @@ func (b *Builder) updateWorkload(id workloadID, e *edit[workloadID, *Workload]) 
 // updateService computes a service again, from its members and the current workloads.
 func (b *Builder) updateService(n name, e *edit[string, *Service]) {
 	s := b.services[n]
+	if s.spec != nil && s.routes == nil {
+		s.routes = b.routes(n, s.spec)
+	}
 	b.updateConflicts(n, s)
 	if s.spec == nil {
 		if s.current != nil {
@@ -51,7 +54,7 @@ func (b *Builder) updateService(n name, e *edit[string, *Service]) {
 	next := &Service{
 		Name: n.name, Namespace: n.namespace, Host: b.config.host(n.namespace, n.name),
 		Addresses: b.addresses(n, s.spec), External: s.spec.External, Headless: s.spec.Headless, ExportTo: s.spec.ExportTo, Traffic: s.spec.Traffic,
-		Ports: s.spec.ports(), Endpoints: b.endpoints(s), Routes: b.routes(n, s.spec),
+		Ports: s.spec.ports(), Endpoints: b.endpoints(s), Routes: s.routes.routes, RoutesLeftOut: s.routes.excess,
 	}
 	next.Topological = next.Traffic != AnyTraffic || slices.ContainsFunc(next.Endpoints, func(e Endpoint) bool { return e.ForZones != "" || e.ForNodes != "" })
 	if s.current != nil && same(s.current, next) {

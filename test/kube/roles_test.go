@@ -93,8 +93,8 @@ func TestTheRolesAreEnoughAndNotMore(t *testing.T) {
 	w := enterWorld(t)
 	deployed(t)
 	w.namespace(t, "roles", nil)
-	apply(t, hosts(t)+"---\n"+peerAuthentications+"---\n"+httpRoutes(t))
-	definitions := []string{"hosts.outrider.dev", "peerauthentications.security.istio.io", "httproutes.gateway.networking.k8s.io"}
+	apply(t, hosts(t)+"---\n"+peerAuthentications+"---\n"+gatewayDefinitions(t))
+	definitions := append([]string{"hosts.outrider.dev", "peerauthentications.security.istio.io"}, gatewayKinds...)
 	kubectl(t, "", append([]string{"wait", "--for=condition=Established", "--timeout=60s", "crd"}, definitions...)...)
 	t.Cleanup(w.undefine(definitions...))
 	rules := w.roles(t, "outriderd", "outriderd-mesh")
@@ -185,8 +185,10 @@ func (w world) attempt(t *testing.T, account, token string) *attempt {
 	t.Cleanup(func() { configurations.Delete(context.Background(), name, metav1.DeleteOptions{}) })
 
 	const status = "--output=jsonpath={.status.parents[*].controllerName}"
-	kubectl(t, "", "delete", "httproute", "web", "--namespace=roles", "--ignore-not-found")
-	apply(t, `{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: web, namespace: roles}, spec: {parentRefs: [{group: "", kind: Service, name: web}]}}`)
+	for _, kind := range []string{"HTTPRoute", "GRPCRoute"} {
+		kubectl(t, "", "delete", kind, "web", "--namespace=roles", "--ignore-not-found")
+		apply(t, `{apiVersion: gateway.networking.k8s.io/v1, kind: `+kind+`, metadata: {name: web, namespace: roles}, spec: {parentRefs: [{group: "", kind: Service, name: web}]}}`)
+	}
 
 	a := &attempt{}
 	a.cluster = w.connect(t, &a.journal, as("roles", account))
@@ -212,7 +214,9 @@ func (w world) attempt(t *testing.T, account, token string) *attempt {
 		if err != nil || slices.ContainsFunc(c.Webhooks, func(h admission.MutatingWebhook) bool { return string(h.ClientConfig.CABundle) != pem(t) }) {
 			return false
 		}
-		return closed(source.Synced()) && closed(followed.Synced()) && kubectl(t, "", "get", "httproute", "web", "--namespace=roles", status) == kube.ControllerName
+		return closed(source.Synced()) && closed(followed.Synced()) &&
+			kubectl(t, "", "get", "httproute", "web", "--namespace=roles", status) == kube.ControllerName &&
+			kubectl(t, "", "get", "grpcroute", "web", "--namespace=roles", status) == kube.ControllerName
 	}
 	return a
 }

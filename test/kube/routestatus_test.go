@@ -20,9 +20,9 @@ func TestTheStatusOfRoutes(t *testing.T) {
 	deployed(t)
 	w.withoutAuthority(t)
 	w.CoordinationV1().Leases(own).Delete(t.Context(), contract.RouteStatusLease, metav1.DeleteOptions{})
-	apply(t, httpRoutes(t))
-	kubectl(t, "", "wait", "--for=condition=Established", "--timeout=60s", "crd", "httproutes.gateway.networking.k8s.io")
-	t.Cleanup(w.undefine("httproutes.gateway.networking.k8s.io"))
+	apply(t, gatewayDefinitions(t))
+	kubectl(t, "", append([]string{"wait", "--for=condition=Established", "--timeout=60s", "crd"}, gatewayKinds...)...)
+	t.Cleanup(w.undefine(gatewayKinds...))
 	w.namespace(t, "routes", nil)
 	lines := []*line{newLine(t, w), newLine(t, w)}
 	all := []*replica{w.replica(t, contract.AuthoritySecret, lines[0].through).serves(t), w.replica(t, contract.AuthoritySecret, lines[1].through).serves(t)}

@@ -35,14 +35,22 @@ spec:
     schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
 `
 
-// httpRoutes is the Gateway API's own definition.
-func httpRoutes(t *testing.T) string {
+// gatewayKinds are the definitions of the Gateway API that outriderd reads.
+var gatewayKinds = []string{"httproutes.gateway.networking.k8s.io", "grpcroutes.gateway.networking.k8s.io", "referencegrants.gateway.networking.k8s.io"}
+
+// gatewayDefinitions are the Gateway API's own.
+func gatewayDefinitions(t *testing.T) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api").Output()
 	must(t, err)
-	text, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(out)), "config", "crd", "standard", "gateway.networking.k8s.io_httproutes.yaml"))
-	must(t, err)
-	return string(text)
+	var all []string
+	for _, name := range gatewayKinds {
+		resource, group, _ := strings.Cut(name, ".")
+		text, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(out)), "config", "crd", "standard", group+"_"+resource+".yaml"))
+		must(t, err)
+		all = append(all, string(text))
+	}
+	return strings.Join(all, "---\n")
 }
 
 func hosts(t *testing.T) string {
@@ -143,8 +151,8 @@ func TestTheClusterIsTheMesh(t *testing.T) {
 
 	// What the cluster has no definition of is no part of it, until it has.
 	for range 2 {
-		apply(t, hosts(t)+"---\n"+peerAuthentications+"---\n"+httpRoutes(t))
-		kubectl(t, "", "wait", "--for=condition=Established", "--timeout=60s", "crd", "hosts.outrider.dev", "peerauthentications.security.istio.io", "httproutes.gateway.networking.k8s.io")
+		apply(t, hosts(t)+"---\n"+peerAuthentications+"---\n"+gatewayDefinitions(t))
+		kubectl(t, "", append([]string{"wait", "--for=condition=Established", "--timeout=60s", "crd", "hosts.outrider.dev", "peerauthentications.security.istio.io"}, gatewayKinds...)...)
 		apply(t, extras)
 		until(t, "route, policy and host are there", func() bool {
 			m := current()
@@ -152,7 +160,7 @@ func TestTheClusterIsTheMesh(t *testing.T) {
 			return len(routes) == 1 && routes[0].Timeout == 7*time.Second && ready()[0].Workload.TLS == mesh.Strict &&
 				host != nil && host.ServiceAccount == "vm" && host.Addresses[0] == netip.MustParseAddr("192.168.7.7")
 		}, text)
-		kubectl(t, "", "delete", "crd", "hosts.outrider.dev", "peerauthentications.security.istio.io", "httproutes.gateway.networking.k8s.io")
+		kubectl(t, "", append([]string{"delete", "crd", "hosts.outrider.dev", "peerauthentications.security.istio.io"}, gatewayKinds...)...)
 		until(t, "they are gone", func() bool {
 			m := current()
 			return len(m.ByName("shop", "web").Routes) == 0 && m.Host("shop", "vm") == nil && ready()[0].Workload.TLS == mesh.Permissive

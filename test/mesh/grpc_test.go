@@ -3,16 +3,68 @@ package mesh
 import (
 	"context"
 	"net"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	"outrider.dev/internal/mesh"
 )
+
+// Calls are routed by method; one without a rule is not implemented, and one whose backend is not
+// there is unavailable. What is no call gets neither.
+func TestGRPCRoutes(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	server := grpc.NewServer()
+	healthpb.RegisterHealthServer(server, health.NewServer())
+	go server.Serve(s.server.listen(9000))
+	t.Cleanup(server.Stop)
+	s.service("rpc", "10.96.0.22", "server", port(9000, mesh.GRPC))
+	const name = "grpc.health.v1.Health"
+	to := func(service string) []mesh.Backend {
+		return []mesh.Backend{{Namespace: namespace, Name: service, Port: 9000, Weight: 1}}
+	}
+	header := []mesh.Pair{{Name: "x-to", Text: mesh.Text{Kind: mesh.Exact, Value: "nowhere"}}}
+	s.source.set(&mesh.RouteSpec{
+		Name: "rpc", Namespace: namespace, GRPC: true, Parents: []mesh.Parent{{Namespace: namespace, Name: "rpc"}},
+		Rules: []mesh.Route{
+			{Matches: []mesh.Match{{Call: &mesh.Call{Kind: mesh.RegExp, Service: "grpc\\..*", Method: "C[a-z]+k"}}}, Backends: to("rpc"),
+				Filters: []mesh.Filter{{ResponseHeaders: &mesh.Headers{Set: [][2]string{{"x-route", "by pattern"}}}}}},
+			{Matches: []mesh.Match{{Call: &mesh.Call{Kind: mesh.Exact, Service: name, Method: "Check"}, Headers: header}}, Backends: to("nowhere")},
+		},
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	client := s.client.healthClient(t, "10.96.0.22:9000")
+	var got metadata.MD
+	r, err := client.Check(ctx, &healthpb.HealthCheckRequest{}, grpc.WaitForReady(true), grpc.Header(&got))
+	if err != nil || r.Status != healthpb.HealthCheckResponse_SERVING || !slices.Equal(got["x-route"], []string{"by pattern"}) {
+		t.Errorf("a call with a rule: %v, %v, %v", r, err, got)
+	}
+	_, err = client.Check(metadata.AppendToOutgoingContext(ctx, "x-to", "nowhere"), &healthpb.HealthCheckRequest{})
+	if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "the backend shop/nowhere:9000 of the route shop/rpc/1 does not exist") {
+		t.Errorf("without its backend: %v", err)
+	}
+	stream, err := client.Watch(ctx, &healthpb.HealthCheckRequest{})
+	if err == nil {
+		_, err = stream.Recv()
+	}
+	if status.Code(err) != codes.Unimplemented {
+		t.Errorf("without a rule: %v", err)
+	}
+	if got := get(s.client.client(), "http://10.96.0.22:9000/"+name+"/Check"); !strings.HasPrefix(got, "404 ") {
+		t.Errorf("a request that is no call: %s", got)
+	}
+}
 
 // A stream that is silent outlives the control plane, its return, and changes of the mesh.
 func TestGRPCStream(t *testing.T) {

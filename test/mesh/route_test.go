@@ -32,6 +32,12 @@ func TestRoutes(t *testing.T) {
 		mesh.Route{Matches: path(mesh.Exact, "/whole"), Backends: []mesh.Backend{backend("web", 1)},
 			Filters: []mesh.Filter{{Rewrite: &mesh.Rewrite{Host: "other.example", Path: &mesh.PathChange{Full: "/new"}}}}},
 		mesh.Route{Matches: path(mesh.Exact, "/away"), Filters: []mesh.Filter{{Redirect: &mesh.Redirect{Scheme: "https", Host: "other.example", Status: 301}}}},
+		mesh.Route{Matches: path(mesh.Prefix, "/moved"), Filters: []mesh.Filter{{Redirect: &mesh.Redirect{Path: &mesh.PathChange{Prefix: &prefix}, Status: 307}}}},
+		mesh.Route{Matches: path(mesh.Exact, "/tls"), Filters: []mesh.Filter{{Redirect: &mesh.Redirect{Scheme: "https", Status: 308}}}},
+		mesh.Route{Matches: []mesh.Match{{Path: &mesh.Text{Kind: mesh.Exact, Value: "/by-host"}, Headers: []mesh.Pair{{Name: "host", Text: mesh.Text{Kind: mesh.Exact, Value: "old.example"}}}}}, Backends: []mesh.Backend{backend("old", 1)}},
+		mesh.Route{Matches: path(mesh.Exact, "/each"), Backends: []mesh.Backend{
+			{Namespace: namespace, Name: "web", Port: 8080, Weight: 1, Filters: []mesh.Filter{{Rewrite: &mesh.Rewrite{Path: &mesh.PathChange{Full: "/of-web"}}}}}, backend("old", 1),
+		}},
 		mesh.Route{Matches: path(mesh.Exact, "/missing"), Backends: []mesh.Backend{backend("nowhere", 1)}},
 		mesh.Route{Matches: path(mesh.Exact, "/slow"), Backends: []mesh.Backend{backend("web", 1)}, Timeout: 100 * time.Millisecond},
 		mesh.Route{Matches: path(mesh.Exact, "/ws"), Backends: []mesh.Backend{backend("web", 1)}},
@@ -47,7 +53,11 @@ func TestRoutes(t *testing.T) {
 		"whatever the host":           {path: "/old", host: "anything.example", want: "200 plain HTTP/1.1 host=anything.example path=/old"},
 		"prefix rewritten to nothing": {path: "/cut/x", want: "200 server HTTP/1.1 host=10.96.0.1:8080 path=/x"},
 		"path and host rewritten":     {path: "/whole", want: "200 server HTTP/1.1 host=other.example path=/new"},
-		"redirect":                    {path: "/away", want: "301 "},
+		"redirect":                    {path: "/away", want: "301 https://other.example/away"},
+		"redirect to the same host":   {path: "/moved/x?y=1", host: "web.shop", want: "307 http://web.shop.svc.cluster.local:8080/x?y=1"},
+		"redirect to TLS":             {path: "/tls", host: "web.shop:8080", want: "308 https://web.shop.svc.cluster.local/tls"},
+		"by the client's host":        {path: "/by-host", host: "old.example", want: "200 plain HTTP/1.1 host=old.example path=/by-host"},
+		"not by another host":         {path: "/by-host", host: "new.example", want: "404 "},
 		"no such backend":             {path: "/missing", want: "500 "},
 		"timeout":                     {path: "/slow", want: "504 "},
 		"no rule":                     {path: "/", want: "404 "},
@@ -68,10 +78,10 @@ func TestRoutes(t *testing.T) {
 			}
 			defer resp.Body.Close()
 			b, _ := io.ReadAll(resp.Body)
-			if got := fmt.Sprintf("%d %s", resp.StatusCode, b); !strings.HasPrefix(got, tt.want) {
+			if got := fmt.Sprintf("%d %s%s", resp.StatusCode, resp.Header.Get("Location"), b); !strings.HasPrefix(got, tt.want) {
 				t.Errorf("%q, want %q", got, tt.want)
 			}
-			if resp.StatusCode == http.StatusMovedPermanently && len(b) > 0 {
+			if resp.Header.Get("Location") != "" && len(b) > 0 {
 				t.Errorf("a redirect with a text: %s", b)
 			}
 			for name := range resp.Header {
@@ -88,6 +98,16 @@ func TestRoutes(t *testing.T) {
 			seen[name]++
 		}
 		if len(seen) != 2 || seen["server"] < 10 || seen["plain"] < 10 {
+			t.Errorf("%v", seen)
+		}
+	})
+	t.Run("a backend's own path", func(t *testing.T) {
+		seen := map[string]int{}
+		for range 60 {
+			fields := strings.Fields(get(c, "http://10.96.0.1:8080/each"))
+			seen[fields[1]+" "+fields[4]]++
+		}
+		if len(seen) != 2 || seen["server path=/of-web"] < 10 || seen["plain path=/each"] < 10 {
 			t.Errorf("%v", seen)
 		}
 	})

@@ -1,7 +1,9 @@
 package kube
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,6 +25,8 @@ type kind struct {
 	// definition is the name of its CustomResourceDefinition, which may be created and
 	// deleted at any time; empty: the kind is built in.
 	definition string
+	// with is the resource that it is skipped with; empty: its own.
+	with string
 	// patient, if set, changes each feed of the kind so that it waits while it is forbidden.
 	patient func(feed) feed
 }
@@ -34,15 +38,29 @@ const skipIgnored = "ignored"
 func OptionalKinds() []string {
 	var out []string
 	for _, k := range kinds {
-		if name := k.optional(); name != "" {
+		if name := k.resource(); name != "" && k.with == "" {
 			out = append(out, name)
 		}
 	}
 	return append(out, skipIgnored)
 }
 
-// optional is the resource of a kind that a cluster need not have; empty for one that is built in.
-func (k kind) optional() string {
+// skipped reports whether the kind is among those of [OptionalKinds] to be skipped.
+func (k kind) skipped(skip []string) bool {
+	return slices.Contains(skip, cmp.Or(k.with, k.resource()))
+}
+
+// withRoutes is a kind that is skipped with HTTPRoutes. Its API may have older versions alone, which
+// have the same fields.
+func withRoutes(k kind) kind {
+	k.with = routesResource.Resource
+	resource, group, _ := strings.Cut(k.definition, ".")
+	k.feed = func(c *Cluster) feed { return c.newestOf(group, resource) }
+	return k
+}
+
+// resource is that of a kind that a cluster need not have; empty for one that is built in.
+func (k kind) resource() string {
 	resource, _, _ := strings.Cut(k.definition, ".")
 	return resource
 }
@@ -72,6 +90,8 @@ var kinds = []kind{
 		return feedOf("pods", c.core.CoreV1().Pods(metav1.NamespaceAll), alive)
 	}},
 	custom(mesh.KindRoute, objects.HTTPRoute, "gateway.networking.k8s.io", "httproutes"),
+	withRoutes(custom(mesh.KindGRPC, objects.GRPCRoute, "gateway.networking.k8s.io", "grpcroutes")),
+	withRoutes(custom(mesh.KindGrant, objects.ReferenceGrant, "gateway.networking.k8s.io", "referencegrants")),
 	custom(mesh.KindPolicy, objects.PeerAuthentication, "security.istio.io", "peerauthentications"),
 	custom(mesh.KindHost, objects.Host, "outrider.dev", "hosts"),
 }

@@ -1,9 +1,12 @@
 package kube
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"outrider.dev/internal/contract"
@@ -26,8 +28,8 @@ import (
 // ControllerName is who wrote a parent's entry in the status of a route.
 const ControllerName = "outrider.dev/outriderd"
 
-// A RouteStatus writes the status of routes whose parents are Services: of HTTPRoutes, and of
-// GRPCRoutes, that they have no effect. One replica writes, the holder of the Lease
+// A RouteStatus writes the status of the HTTPRoutes and GRPCRoutes whose parents are Services. One
+// replica writes, the holder of the Lease
 // [contract.RouteStatusLease]; it has no part in what proxies get.
 type RouteStatus struct {
 	cluster   *Cluster
@@ -62,9 +64,9 @@ type Meshes interface {
 // of [Cluster.Source].
 func (c *Cluster) RouteStatus(namespace string, s Meshes, skip ...string) *RouteStatus {
 	w := &RouteStatus{cluster: c, namespace: namespace, source: s, leaseTimes: usualLease}
-	for resource, name := range map[string]mesh.Kind{"httproutes": mesh.KindRoute, "grpcroutes": "GRPCRoute"} { // any order: each is followed by itself
-		if slices.Contains(skip, "httproutes") || resource == "grpcroutes" && slices.Contains(skip, skipIgnored) {
-			continue
+	for resource, name := range map[string]mesh.Kind{"httproutes": mesh.KindRoute, "grpcroutes": mesh.KindGRPC} { // any order: each is followed by itself
+		if slices.Contains(skip, routesResource.Resource) {
+			break
 		}
 		k := custom(name, func(*struct{}) (*routeObject, error) { return nil, nil }, gatewayv1.GroupName, resource)
 		k.patient = func(f feed) feed { f.quiet = true; return f } // what fails is noted by the source
@@ -151,25 +153,34 @@ func (w *RouteStatus) pass(ctx context.Context, m *mesh.Mesh) bool {
 	w.mu.Unlock()
 	slices.SortFunc(all, func(a, b *routeObject) int { return compareKeys(a.Key(), b.Key()) })
 	const tried = "writing the status of routes"
+	var failed error
+	forbidden := map[mesh.Kind]bool{} // kinds: the role is older than outriderd
 	for _, r := range all {
+		if forbidden[r.kind.name] {
+			continue
+		}
 		next, err := r.judged(m, time.Now())
 		if err == nil && next != nil {
 			err = w.write(ctx, r, next)
 		}
-		if err != nil && ctx.Err() == nil {
-			w.cluster.trouble.note(tried, explain(tried, err))
-			return false
+		if err == nil || ctx.Err() != nil {
+			continue
+		}
+		failed = cmp.Or(failed, explain(tried, err))
+		forbidden[r.kind.name] = apierrors.IsForbidden(err)
+		if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) { // it is not about this kind, or this route
+			break
 		}
 	}
-	w.cluster.trouble.note(tried, nil)
-	return true
+	w.cluster.trouble.note(tried, failed)
+	return failed == nil
 }
 
 // write is one request. What was changed or deleted meanwhile comes again by the watch.
 func (w *RouteStatus) write(ctx context.Context, r *routeObject, next *unstructured.Unstructured) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	resource := schema.GroupVersionResource{Group: gatewayv1.GroupName, Version: customVersion, Resource: r.kind.optional()}
+	resource := schema.GroupVersionResource{Group: gatewayv1.GroupName, Version: customVersion, Resource: r.kind.resource()}
 	_, err := w.cluster.dynamic.Resource(resource).Namespace(next.GetNamespace()).UpdateStatus(ctx, next, metav1.UpdateOptions{FieldManager: fieldManager})
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return nil
@@ -177,26 +188,49 @@ func (w *RouteStatus) write(ctx context.Context, r *routeObject, next *unstructu
 	return err
 }
 
+// A routeView is what the status of a route of either kind depends on.
+type routeView struct {
+	spec    *mesh.RouteSpec
+	err     error // why it is not used
+	rules   int
+	parents []gatewayv1.ParentReference
+	status  []gatewayv1.RouteParentStatus
+}
+
+// view reads a route; false if it has another form than we know, which the source reports.
+func (r *routeObject) view() (routeView, bool) {
+	from := func(into any) bool {
+		return runtime.DefaultUnstructuredConverter.FromUnstructured(r.object.Object, into) == nil
+	}
+	if r.kind.name == mesh.KindGRPC {
+		var route gatewayv1.GRPCRoute
+		ok := from(&route)
+		spec, err := objects.GRPCRoute(&route)
+		return routeView{spec, err, len(route.Spec.Rules), route.Spec.ParentRefs, route.Status.Parents}, ok
+	}
+	var route gatewayv1.HTTPRoute
+	ok := from(&route)
+	spec, err := objects.HTTPRoute(&route)
+	return routeView{spec, err, len(route.Spec.Rules), route.Spec.ParentRefs, route.Status.Parents}, ok
+}
+
 // judged is the route with its status; nil if it has that already.
 func (r *routeObject) judged(m *mesh.Mesh, now time.Time) (*unstructured.Unstructured, error) {
-	var route gatewayv1.HTTPRoute // of a GRPCRoute: what both have, parents and status
-	content := r.object.Object
-	if r.kind.name != mesh.KindRoute {
-		spec, _, _ := unstructured.NestedMap(content, "spec")
-		content = map[string]any{"metadata": content["metadata"], "spec": map[string]any{"parentRefs": spec["parentRefs"]}, "status": content["status"]}
+	v, ok := r.view()
+	if !ok {
+		return nil, nil
 	}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, &route); err != nil {
-		return nil, nil //nolint:nilerr // it has another form than we know; the source reports it
-	}
-	is := route.Status.Parents
+	is := v.status
 	var next []gatewayv1.RouteParentStatus
 	for _, p := range is {
 		if p.ControllerName != ControllerName {
 			next = append(next, p)
 		}
 	}
-	for _, ref := range route.Spec.ParentRefs {
-		if ptr.Deref(ref.Group, gatewayv1.GroupName) != "" || ptr.Deref(ref.Kind, "Gateway") != "Service" {
+	ours := 0
+	for i := range v.parents {
+		ref := v.parents[i]
+		if !objects.IsService(&ref) {
 			continue
 		}
 		entry := gatewayv1.RouteParentStatus{ParentRef: ref, ControllerName: ControllerName}
@@ -205,11 +239,16 @@ func (r *routeObject) judged(m *mesh.Mesh, now time.Time) (*unstructured.Unstruc
 				entry.Conditions = slices.Clone(p.Conditions)
 			}
 		}
-		for _, c := range r.conditions(m, &route, ref) {
-			c.ObservedGeneration, c.LastTransitionTime = route.Generation, metav1.NewTime(now)
+		conditions := v.conditions(m, v.spec.Parents[ours])
+		entry.Conditions = slices.DeleteFunc(entry.Conditions, func(had metav1.Condition) bool {
+			return !slices.ContainsFunc(conditions, func(c metav1.Condition) bool { return c.Type == had.Type })
+		})
+		for _, c := range conditions {
+			c.LastTransitionTime = metav1.NewTime(now)
 			meta.SetStatusCondition(&entry.Conditions, c)
 		}
 		next = append(next, entry)
+		ours++
 	}
 	if sameParents(is, next) {
 		return nil, nil
@@ -232,65 +271,112 @@ func sameParents(is, next []gatewayv1.RouteParentStatus) bool {
 	})
 }
 
+// reasonConflicted is GEP-1294's for a route of a kind that is not used beside another; the API's
+// package has no name for it.
+const reasonConflicted gatewayv1.RouteConditionReason = "Conflicted"
+
 // conditions are those for one parent.
-func (r *routeObject) conditions(m *mesh.Mesh, route *gatewayv1.HTTPRoute, ref gatewayv1.ParentReference) []metav1.Condition {
-	accepted := condition(gatewayv1.RouteConditionAccepted, gatewayv1.RouteReasonAccepted, "")
-	refuse := func(reason gatewayv1.RouteConditionReason, message string) {
-		accepted = condition(gatewayv1.RouteConditionAccepted, reason, message)
+func (v *routeView) conditions(m *mesh.Mesh, p mesh.Parent) []metav1.Condition {
+	out := v.accepted(m, p)
+	for i := range out {
+		if out[i].ObservedGeneration == 0 {
+			out[i].ObservedGeneration = v.spec.Generation
+		}
 	}
-	if r.kind.name != mesh.KindRoute {
-		refuse(gatewayv1.RouteReasonUnsupportedValue, "a "+string(r.kind.name)+" has no effect here: use an HTTPRoute, where a method is the path /package.Service/Method")
-		return []metav1.Condition{accepted}
-	}
-	namespace := string(ptr.Deref(ref.Namespace, gatewayv1.Namespace(route.Namespace)))
-	parent := m.ByName(namespace, string(ref.Name))
-	_, err := objects.HTTPRoute(route)
-	switch {
-	case parent == nil:
-		refuse(gatewayv1.RouteReasonNoMatchingParent, fmt.Sprintf("there is no Service %s/%s", namespace, ref.Name))
-	case !slices.ContainsFunc(parent.Ports, func(p mesh.Port) bool {
-		return (ref.Port == nil || int32(*ref.Port) == int32(p.Number)) && (ref.SectionName == nil || string(*ref.SectionName) == p.Name)
-	}):
-		refuse(gatewayv1.RouteReasonNoMatchingParent, fmt.Sprintf("Service %s/%s has no such port", namespace, ref.Name))
-	case err != nil:
-		refuse(gatewayv1.RouteReasonUnsupportedValue, err.Error()+"; the version before stays in use")
-	}
-	return []metav1.Condition{accepted, resolved(m, route)}
+	resolved := v.resolved(m, p)
+	resolved.ObservedGeneration = v.spec.Generation
+	return append(out, resolved)
 }
 
-// resolved says whether all backends are there.
-func resolved(m *mesh.Mesh, route *gatewayv1.HTTPRoute) metav1.Condition {
-	missing := func(ref *gatewayv1.BackendObjectReference) (gatewayv1.RouteConditionReason, string) {
-		if ptr.Deref(ref.Group, "") != "" || ptr.Deref(ref.Kind, "Service") != "Service" {
-			return gatewayv1.RouteReasonInvalidKind, fmt.Sprintf("%s is not supported: must be Service", ptr.Deref(ref.Kind, ""))
-		}
-		namespace := string(ptr.Deref(ref.Namespace, gatewayv1.Namespace(route.Namespace)))
-		s := m.ByName(namespace, string(ref.Name))
-		if s == nil || ref.Port == nil || !slices.ContainsFunc(s.Ports, func(p mesh.Port) bool { return int32(p.Number) == int32(*ref.Port) }) {
-			return gatewayv1.RouteReasonBackendNotFound, fmt.Sprintf("there is no Service %s/%s with the port %d", namespace, ref.Name, ptr.Deref(ref.Port, 0))
-		}
-		return "", ""
+// accepted says whether the route is used for a parent, and which version of it.
+func (v *routeView) accepted(m *mesh.Mesh, p mesh.Parent) []metav1.Condition {
+	is := func(reason gatewayv1.RouteConditionReason, format string, args ...any) []metav1.Condition {
+		return []metav1.Condition{condition(gatewayv1.RouteConditionAccepted, reason, fmt.Sprintf(format, args...))}
 	}
-	for _, rule := range route.Spec.Rules {
-		refs := make([]*gatewayv1.BackendObjectReference, 0, len(rule.BackendRefs))
-		filters := slices.Clone(rule.Filters)
-		for i := range rule.BackendRefs {
-			refs = append(refs, &rule.BackendRefs[i].BackendObjectReference)
-			filters = append(filters, rule.BackendRefs[i].Filters...)
-		}
-		for _, f := range filters {
-			if f.RequestMirror != nil {
-				refs = append(refs, &f.RequestMirror.BackendRef)
-			}
-		}
-		for _, ref := range refs {
-			if reason, message := missing(ref); reason != "" {
-				return condition(gatewayv1.RouteConditionResolvedRefs, reason, message)
-			}
-		}
+	s := m.ByName(p.Namespace, p.Name)
+	if s == nil || !m.Visible(s, v.spec.Namespace) {
+		return is(gatewayv1.RouteReasonNoMatchingParent, "there is no Service %s/%s", p.Namespace, p.Name)
 	}
-	return condition(gatewayv1.RouteConditionResolvedRefs, gatewayv1.RouteReasonResolvedRefs, "")
+	ports := p.Ports(s)
+	if len(ports) == 0 {
+		return is(gatewayv1.RouteReasonNoMatchingParent, "Service %s/%s has no such port", p.Namespace, p.Name)
+	}
+	ports = slices.DeleteFunc(ports, func(p mesh.Port) bool { return !p.Protocol.IsHTTP() && p.Protocol != mesh.Unknown })
+	if len(ports) == 0 {
+		return is(gatewayv1.RouteReasonNoMatchingParent, "Service %s/%s declares no such port for requests: see its appProtocol, or the port's name", p.Namespace, p.Name)
+	}
+	if v.err != nil {
+		return v.invalid(m.Route(v.spec.Key()))
+	}
+	overridden := s.Overridden(v.spec, ports)
+	switch excess := s.Excess(v.spec); {
+	case excess != "":
+		return is(gatewayv1.RouteReasonUnsupportedValue, "%s", excess)
+	case len(overridden) == len(ports):
+		return is(reasonConflicted, "%s", mesh.OverriddenMessage(p.Namespace, p.Name, overridden))
+	case len(overridden) > 0:
+		return is(gatewayv1.RouteReasonAccepted, "%s", mesh.OverriddenMessage(p.Namespace, p.Name, overridden))
+	}
+	return is(gatewayv1.RouteReasonAccepted, "")
 }
+
+// invalid is the status of an invalid route, whose last valid version is used, if there is one.
+// The standard knows it as partially invalid if some of its rules are valid.
+func (v *routeView) invalid(used *mesh.RouteSpec) []metav1.Condition {
+	message := v.err.Error()
+	if used == nil {
+		return []metav1.Condition{condition(gatewayv1.RouteConditionAccepted, gatewayv1.RouteReasonUnsupportedValue, message+"; the route is not used")}
+	}
+	if !v.partly() {
+		return []metav1.Condition{condition(gatewayv1.RouteConditionAccepted, gatewayv1.RouteReasonUnsupportedValue,
+			fmt.Sprintf("%s; generation %d stays in use", message, used.Generation))}
+	}
+	accepted := condition(gatewayv1.RouteConditionAccepted, gatewayv1.RouteReasonAccepted, fmt.Sprintf("generation %d is in use", used.Generation))
+	accepted.ObservedGeneration = used.Generation
+	partly := condition(gatewayv1.RouteConditionPartiallyInvalid, gatewayv1.RouteReasonUnsupportedValue,
+		fmt.Sprintf("Fall Back to generation %d: %s", used.Generation, message))
+	partly.Status = metav1.ConditionTrue
+	return []metav1.Condition{accepted, partly}
+}
+
+// partly reports whether the errors are of some of the rules only.
+func (v *routeView) partly() bool {
+	var all objects.FieldErrors
+	if !errors.As(v.err, &all) {
+		return false
+	}
+	invalid := map[string]bool{}
+	for _, e := range all {
+		rule, _, _ := strings.Cut(e.Field, "]")
+		if !strings.HasPrefix(rule, "spec.rules[") {
+			return false
+		}
+		invalid[rule] = true
+	}
+	return len(invalid) < v.rules
+}
+
+// resolved says whether all backends are there, and are used; of several reasons the first.
+func (v *routeView) resolved(m *mesh.Mesh, p mesh.Parent) metav1.Condition {
+	reason := gatewayv1.RouteReasonResolvedRefs
+	var messages []string
+	v.spec.EachBackend(func(to *mesh.Backend) {
+		why := m.Resolution(v.spec, p, to)
+		if why == mesh.Resolved {
+			return
+		}
+		if messages == nil {
+			reason = gatewayv1.RouteConditionReason(why)
+		}
+		if message := mesh.Unresolved(why, to); len(messages) < maxUnresolved && !slices.Contains(messages, message) {
+			messages = append(messages, message)
+		}
+	})
+	return condition(gatewayv1.RouteConditionResolvedRefs, reason, strings.Join(messages, "; "))
+}
+
+// maxUnresolved bounds what is said of the backends of one route.
+const maxUnresolved = 8
 
 // condition is true if its reason is that of success.
 func condition(of gatewayv1.RouteConditionType, reason gatewayv1.RouteConditionReason, message string) metav1.Condition {

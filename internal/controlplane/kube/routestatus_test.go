@@ -29,9 +29,26 @@ func routeOf(t *testing.T, text string) *unstructured.Unstructured {
 }
 
 // shopMesh has the Service shop/web with the port http, 80.
-func shopMesh() *mesh.Mesh {
+//
+// It also has the ports calls, 90, and mysql, 3306; shop/log with a port of UDP, and pay/web, for
+// which there is a grant to GRPCRoutes of shop; bank/web is exported to its own namespace alone.
+func shopMesh(parts ...mesh.Part) *mesh.Mesh {
 	b := mesh.NewBuilder(mesh.Config{})
-	b.Set(&mesh.ServiceSpec{Namespace: "shop", Name: "web", Addresses: []netip.Addr{netip.MustParseAddr("10.96.0.7")}, Ports: []mesh.PortSpec{{Port: mesh.Port{Name: "http", Number: 80}}}})
+	service := func(namespace, name string, exportTo []string, ports ...mesh.Port) {
+		s := &mesh.ServiceSpec{Namespace: namespace, Name: name, ExportTo: exportTo}
+		for _, p := range ports {
+			s.Ports = append(s.Ports, mesh.PortSpec{Port: p})
+		}
+		b.Set(s)
+	}
+	service("shop", "log", nil, mesh.Port{Number: 514, Protocol: mesh.UDP})
+	service("pay", "web", nil, mesh.Port{Number: 80})
+	service("bank", "web", []string{"."}, mesh.Port{Number: 80})
+	b.Set(&mesh.GrantSpec{Namespace: "pay", Name: "g", From: []mesh.GrantFrom{{Kind: mesh.KindGRPC, Namespace: "shop"}}, To: []string{""}})
+	b.Set(parts...)
+	b.Set(&mesh.ServiceSpec{Namespace: "shop", Name: "web", Addresses: []netip.Addr{netip.MustParseAddr("10.96.0.7")}, Ports: []mesh.PortSpec{
+		{Port: mesh.Port{Name: "http", Number: 80}}, {Port: mesh.Port{Name: "calls", Number: 90, Protocol: mesh.GRPC}}, {Port: mesh.Port{Name: "mysql", Number: 3306, Protocol: mesh.ServerFirst}},
+	}})
 	return b.Mesh()
 }
 
@@ -52,10 +69,14 @@ func ours(t *testing.T, u *unstructured.Unstructured) (out []string) {
 			continue
 		}
 		for _, c := range p.Conditions {
-			if c.ObservedGeneration != 3 || c.LastTransitionTime.IsZero() {
+			if c.LastTransitionTime.IsZero() {
 				t.Errorf("condition %+v", c)
 			}
-			out = append(out, fmt.Sprintf("%s %s %s %s", p.ParentRef.Name, c.Type, c.Status, c.Reason))
+			line := fmt.Sprintf("%s %s %s %s", p.ParentRef.Name, c.Type, c.Status, c.Reason)
+			if c.ObservedGeneration != 3 {
+				line += fmt.Sprintf(" of %d", c.ObservedGeneration)
+			}
+			out = append(out, line)
 		}
 	}
 	return out
@@ -69,21 +90,30 @@ func TestTheStatusOfARoute(t *testing.T) {
 		kind, spec, status string
 		want               []string // nil: it is not written
 	}{
-		"a route that is used":      {"HTTPRoute", `{parentRefs: [` + webParent + `], rules: [{backendRefs: [{name: web, port: 80}]}]}`, `{}`, []string{"web Accepted True Accepted", "web ResolvedRefs True ResolvedRefs"}},
-		"by the port's name":        {"HTTPRoute", `{parentRefs: [{group: "", kind: Service, name: web, sectionName: http, port: 80}]}`, `{}`, []string{"web Accepted True Accepted", "web ResolvedRefs True ResolvedRefs"}},
-		"no such Service":           {"HTTPRoute", `{parentRefs: [{group: "", kind: Service, name: none}]}`, `{}`, []string{"none Accepted False NoMatchingParent", "none ResolvedRefs True ResolvedRefs"}},
-		"no such port":              {"HTTPRoute", `{parentRefs: [{group: "", kind: Service, name: web, port: 81}]}`, `{}`, []string{"web Accepted False NoMatchingParent", "web ResolvedRefs True ResolvedRefs"}},
-		"no such backend":           {"HTTPRoute", `{parentRefs: [` + webParent + `], rules: [{backendRefs: [{name: next, port: 80}]}]}`, `{}`, []string{"web Accepted True Accepted", "web ResolvedRefs False BackendNotFound"}},
-		"no such mirror":            {"HTTPRoute", `{parentRefs: [` + webParent + `], rules: [{filters: [{type: RequestMirror, requestMirror: {backendRef: {name: next, port: 80}}}]}]}`, `{}`, []string{"web Accepted True Accepted", "web ResolvedRefs False BackendNotFound"}},
-		"a backend of another kind": {"HTTPRoute", `{parentRefs: [` + webParent + `], rules: [{backendRefs: [{kind: Bucket, name: web, port: 80}]}]}`, `{}`, []string{"web Accepted False UnsupportedValue", "web ResolvedRefs False InvalidKind"}},
-		"what is not supported":     {"HTTPRoute", `{parentRefs: [` + webParent + `], rules: [{sessionPersistence: {}}]}`, `{}`, []string{"web Accepted False UnsupportedValue", "web ResolvedRefs True ResolvedRefs"}},
+		"a route that is used":          {"HTTPRoute", `{parentRefs: [` + webParent + `], rules: [{backendRefs: [{name: web, port: 80}]}]}`, `{}`, []string{"web Accepted True Accepted", "web ResolvedRefs True ResolvedRefs"}},
+		"by the port's name":            {"HTTPRoute", `{parentRefs: [{group: "", kind: Service, name: web, sectionName: http, port: 80}]}`, `{}`, []string{"web Accepted True Accepted", "web ResolvedRefs True ResolvedRefs"}},
+		"no such Service":               {"HTTPRoute", `{parentRefs: [{group: "", kind: Service, name: none}]}`, `{}`, []string{"none Accepted False NoMatchingParent", "none ResolvedRefs True ResolvedRefs"}},
+		"no such port":                  {"HTTPRoute", `{parentRefs: [{group: "", kind: Service, name: web, port: 81}]}`, `{}`, []string{"web Accepted False NoMatchingParent", "web ResolvedRefs True ResolvedRefs"}},
+		"no such backend":               {"HTTPRoute", `{parentRefs: [` + webParent + `], rules: [{backendRefs: [{name: next, port: 80}]}]}`, `{}`, []string{"web Accepted True Accepted", "web ResolvedRefs False BackendNotFound"}},
+		"no such mirror":                {"HTTPRoute", `{parentRefs: [` + webParent + `], rules: [{filters: [{type: RequestMirror, requestMirror: {backendRef: {name: next, port: 80}}}]}]}`, `{}`, []string{"web Accepted True Accepted", "web ResolvedRefs False BackendNotFound"}},
+		"a backend of another kind":     {"HTTPRoute", `{parentRefs: [` + webParent + `], rules: [{backendRefs: [{kind: Bucket, name: web, port: 80}]}]}`, `{}`, []string{"web Accepted True Accepted", "web ResolvedRefs False InvalidKind"}},
+		"a backend of UDP":              {"HTTPRoute", `{parentRefs: [` + webParent + `], rules: [{backendRefs: [{name: log, port: 514}]}]}`, `{}`, []string{"web Accepted True Accepted", "web ResolvedRefs False UnsupportedProtocol"}},
+		"a backend without a grant":     {"HTTPRoute", `{parentRefs: [` + webParent + `], rules: [{backendRefs: [{name: web, namespace: pay, port: 80}]}]}`, `{}`, []string{"web Accepted True Accepted", "web ResolvedRefs False RefNotPermitted"}},
+		"a backend with a grant":        {"GRPCRoute", `{parentRefs: [` + webParent + `], rules: [{backendRefs: [{name: web, namespace: pay, port: 80}]}]}`, `{}`, []string{"web Accepted True Accepted", "web ResolvedRefs True ResolvedRefs"}},
+		"a parent that may not be seen": {"HTTPRoute", `{parentRefs: [{group: "", kind: Service, name: web, namespace: bank}]}`, `{}`, []string{"web Accepted False NoMatchingParent", "web ResolvedRefs True ResolvedRefs"}},
+		"a parent of another namespace": {"HTTPRoute", `{parentRefs: [{group: "", kind: Service, name: web, namespace: pay}], rules: [{backendRefs: [{name: web, namespace: pay, port: 80}]}]}`, `{}`, []string{"web Accepted True Accepted", "web ResolvedRefs True ResolvedRefs"}},
+		"a port of bytes":               {"HTTPRoute", `{parentRefs: [{group: "", kind: Service, name: web, port: 3306}]}`, `{}`, []string{"web Accepted False NoMatchingParent", "web ResolvedRefs True ResolvedRefs"}},
+		"a port that is another one's":  {"HTTPRoute", `{parentRefs: [{group: "", kind: Service, name: web, sectionName: calls, port: 80}]}`, `{}`, []string{"web Accepted False NoMatchingParent", "web ResolvedRefs True ResolvedRefs"}},
+		"two parents, by port":          {"HTTPRoute", `{parentRefs: [{group: "", kind: Service, name: web, port: 80}, {group: "", kind: Service, name: web, port: 81}]}`, `{}`, []string{"web Accepted True Accepted", "web ResolvedRefs True ResolvedRefs", "web Accepted False NoMatchingParent", "web ResolvedRefs True ResolvedRefs"}},
+		"a GRPCRoute":                   {"GRPCRoute", `{parentRefs: [` + webParent + `], rules: [{matches: [{method: {service: a.B}}], backendRefs: [{name: web, port: 90}]}]}`, `{}`, []string{"web Accepted True Accepted", "web ResolvedRefs True ResolvedRefs"}},
+		"a GRPCRoute with a wrong name": {"GRPCRoute", `{parentRefs: [` + webParent + `], rules: [{matches: [{method: {service: a/B}}]}]}`, `{}`, []string{"web Accepted False UnsupportedValue", "web ResolvedRefs True ResolvedRefs"}},
+		"what is not supported":         {"HTTPRoute", `{parentRefs: [` + webParent + `], rules: [{sessionPersistence: {}}]}`, `{}`, []string{"web Accepted False UnsupportedValue", "web ResolvedRefs True ResolvedRefs"}},
 		"two parents, one a Gateway": {"HTTPRoute", `{parentRefs: [{name: edge}, ` + webParent + `]}`, `{}`,
 			[]string{"web Accepted True Accepted", "web ResolvedRefs True ResolvedRefs"}},
 		"of a Gateway alone":         {"HTTPRoute", `{parentRefs: [{name: edge}]}`, `{}`, nil},
 		"beside another controller":  {"HTTPRoute", `{parentRefs: [` + webParent + `]}`, istio, []string{"of istio.io/gateway-controller", "web Accepted True Accepted", "web ResolvedRefs True ResolvedRefs"}},
 		"a parent that is no more":   {"HTTPRoute", `{parentRefs: [{name: edge}]}`, `{parents: [{parentRef: ` + webParent + `, controllerName: outrider.dev/outriderd, conditions: []}]}`, []string{}},
 		"another controller's alone": {"HTTPRoute", `{parentRefs: [{name: edge}]}`, istio, nil},
-		"a GRPCRoute has no effect":  {"GRPCRoute", `{parentRefs: [` + webParent + `], rules: [{matches: [{method: {service: a.B}}]}]}`, `{}`, []string{"web Accepted False UnsupportedValue"}},
 		"a form that is not known":   {"HTTPRoute", `{parentRefs: web}`, `{}`, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -105,6 +135,57 @@ func TestTheStatusOfARoute(t *testing.T) {
 			r.object = got
 			if again, err := r.judged(shopMesh(), time.Now().Add(time.Hour)); again != nil || err != nil {
 				t.Errorf("it is written again: %v, %v", again, err)
+			}
+		})
+	}
+}
+
+// What a route is told depends on the others, and on its own last valid version.
+func TestTheStatusOfARouteAmongOthers(t *testing.T) {
+	web := []mesh.Parent{{Namespace: "shop", Name: "web"}}
+	used := &mesh.RouteSpec{Namespace: "shop", Name: "web", Generation: 2, Parents: web, Rules: []mesh.Route{{}}}
+	calls := &mesh.RouteSpec{Namespace: "shop", Name: "calls", GRPC: true, Parents: []mesh.Parent{{Namespace: "shop", Name: "web", Port: 90}}, Rules: []mesh.Route{{}}}
+	large := *used
+	large.Rules = []mesh.Route{{Filters: []mesh.Filter{{Rewrite: &mesh.Rewrite{Path: &mesh.PathChange{Full: strings.Repeat("/", 1<<20)}}}}}}
+	for name, tt := range map[string]struct {
+		parts []mesh.Part
+		spec  string
+		want  []string
+	}{
+		"all rules invalid":           {[]mesh.Part{used}, `{parentRefs: [` + webParent + `], rules: [{sessionPersistence: {}}]}`, []string{"web Accepted False UnsupportedValue", "web ResolvedRefs True ResolvedRefs"}},
+		"one of two rules invalid":    {[]mesh.Part{used}, `{parentRefs: [` + webParent + `], rules: [{sessionPersistence: {}}, {}]}`, []string{"web Accepted True Accepted of 2", "web PartiallyInvalid True UnsupportedValue", "web ResolvedRefs True ResolvedRefs"}},
+		"none was ever valid":         {nil, `{parentRefs: [` + webParent + `], rules: [{sessionPersistence: {}}, {}]}`, []string{"web Accepted False UnsupportedValue", "web ResolvedRefs True ResolvedRefs"}},
+		"beside a GRPCRoute":          {[]mesh.Part{used, calls}, `{parentRefs: [{group: "", kind: Service, name: web, port: 90}]}`, []string{"web Accepted False Conflicted", "web ResolvedRefs True ResolvedRefs"}},
+		"on another port than it":     {[]mesh.Part{used, calls}, `{parentRefs: [{group: "", kind: Service, name: web, port: 80}]}`, []string{"web Accepted True Accepted", "web ResolvedRefs True ResolvedRefs"}},
+		"on more ports than it":       {[]mesh.Part{used, calls}, `{parentRefs: [` + webParent + `]}`, []string{"web Accepted True Accepted", "web ResolvedRefs True ResolvedRefs"}},
+		"more than fits on a Service": {[]mesh.Part{&large}, `{parentRefs: [` + webParent + `]}`, []string{"web Accepted False UnsupportedValue", "web ResolvedRefs True ResolvedRefs"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &routeObject{kind{name: mesh.KindRoute}, routeOf(t, routeText("HTTPRoute", tt.spec, `{}`))}
+			m := shopMesh(tt.parts...)
+			got, err := r.judged(m, time.Now())
+			if err != nil || got == nil {
+				t.Fatalf("%v, %v", got, err)
+			}
+			if have := ours(t, got); !slices.Equal(have, tt.want) {
+				t.Errorf("%q, want %q", have, tt.want)
+			}
+			r.object = got
+			if again, err := r.judged(m, time.Now().Add(time.Hour)); again != nil || err != nil {
+				t.Errorf("it is written again: %v, %v", again, err)
+			}
+			// Once it is valid, nothing is left of it.
+			next := routeOf(t, routeText("HTTPRoute", `{parentRefs: [`+webParent+`]}`, `{}`))
+			next.Object["status"] = got.Object["status"]
+			r.object = next
+			if got, err = r.judged(shopMesh(), time.Now()); err != nil {
+				t.Fatal(err)
+			}
+			if got == nil {
+				got = next
+			}
+			if have, want := ours(t, got), []string{"web Accepted True Accepted", "web ResolvedRefs True ResolvedRefs"}; len(have) != 2 || have[0] != want[0] || have[1] != want[1] {
+				t.Errorf("later %q, want %q", have, want)
 			}
 		})
 	}

@@ -63,7 +63,7 @@ func (s *Source) run(ctx context.Context, skip []string) {
 	}
 	var stores []*store[known]
 	for _, k := range kinds {
-		if slices.Contains(skip, k.optional()) {
+		if k.skipped(skip) {
 			continue
 		}
 		to := s.storeOf(k)

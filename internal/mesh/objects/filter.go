@@ -2,6 +2,7 @@ package objects
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 
 	"k8s.io/utils/ptr"
@@ -13,10 +14,18 @@ import (
 // filters leaves out a mirror without requests.
 func (c *check) filters(field string, filters []gatewayv1.HTTPRouteFilter, namespace string) []mesh.Filter {
 	var out []mesh.Filter
+	seen := map[gatewayv1.HTTPRouteFilterType]bool{}
 	for i := range filters {
+		if t := filters[i].Type; seen[t] && t != gatewayv1.HTTPRouteFilterRequestMirror {
+			c.invalid(at(field, i)+".type", "a second %s: must be one", t)
+		}
+		seen[filters[i].Type] = true
 		if f := c.filter(at(field, i), &filters[i], namespace); f != (mesh.Filter{}) {
 			out = append(out, f)
 		}
+	}
+	if seen[gatewayv1.HTTPRouteFilterRequestRedirect] && seen[gatewayv1.HTTPRouteFilterURLRewrite] {
+		c.invalid(field, "RequestRedirect conflicts with URLRewrite: must be one of them")
 	}
 	return out
 }
@@ -62,7 +71,7 @@ func (c *check) headers(field string, f *gatewayv1.HTTPHeaderFilter) *mesh.Heade
 	pairs := func(field string, headers []gatewayv1.HTTPHeader) [][2]string {
 		var out [][2]string
 		for i, h := range headers {
-			c.headerName(at(field, i)+".name", string(h.Name))
+			c.headerToChange(at(field, i)+".name", string(h.Name))
 			if strings.ContainsAny(h.Value, "\r\n\x00") {
 				c.invalid(at(field, i)+".value", "must not have a line break")
 			}
@@ -71,10 +80,21 @@ func (c *check) headers(field string, f *gatewayv1.HTTPHeaderFilter) *mesh.Heade
 		return out
 	}
 	for i, name := range f.Remove {
-		c.headerName(at(field+".remove", i), name)
+		c.headerToChange(at(field+".remove", i), name)
 	}
 	return &mesh.Headers{Set: pairs(field+".set", f.Set), Add: pairs(field+".add", f.Add), Remove: f.Remove}
 }
+
+// headerToChange refuses what decides where a request goes.
+func (c *check) headerToChange(field, name string) {
+	c.headerName(field, name)
+	if strings.EqualFold(name, "host") {
+		c.invalid(field, "Host cannot be changed as a header: use the filter URLRewrite with hostname")
+	}
+}
+
+// redirects are the statuses that the Gateway API has.
+var redirects = []int{http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect}
 
 var schemes = map[string]bool{"": true, "http": true, "https": true}
 
@@ -87,8 +107,8 @@ func (c *check) redirect(field string, f *gatewayv1.HTTPRequestRedirectFilter) *
 	if f.Port != nil {
 		out.Port = c.port(field+".port", int64(*f.Port))
 	}
-	if out.Status != http.StatusFound && out.Status != http.StatusMovedPermanently {
-		c.invalid(field+".statusCode", "%d is not supported: must be 301 or 302", out.Status)
+	if !slices.Contains(redirects, out.Status) {
+		c.invalid(field+".statusCode", "%d is not supported: must be 301, 302, 303, 307 or 308", out.Status)
 	}
 	return out
 }

@@ -76,13 +76,15 @@ type reader struct {
 
 // readers has the kinds that a mesh uses, by group and kind.
 var readers = map[[2]string]reader{
-	{"", "Service"}:                             {[]string{"v1"}, decoded(Service)},
-	{"", "Pod"}:                                 {[]string{"v1"}, decoded(Pod)},
-	{"", "Namespace"}:                           {[]string{"v1"}, decoded(namespace)},
-	{"discovery.k8s.io", "EndpointSlice"}:       {[]string{"v1"}, decoded(EndpointSlice)},
-	{"gateway.networking.k8s.io", "HTTPRoute"}:  {[]string{"v1", "v1beta1"}, decoded(HTTPRoute)},
-	{"security.istio.io", "PeerAuthentication"}: {[]string{"v1", "v1beta1"}, decoded(PeerAuthentication)},
-	{hostGroup, "Host"}:                         {[]string{"v1"}, decoded(Host)},
+	{"", "Service"}:                                 {[]string{"v1"}, decoded(Service)},
+	{"", "Pod"}:                                     {[]string{"v1"}, decoded(Pod)},
+	{"", "Namespace"}:                               {[]string{"v1"}, decoded(namespace)},
+	{"discovery.k8s.io", "EndpointSlice"}:           {[]string{"v1"}, decoded(EndpointSlice)},
+	{"gateway.networking.k8s.io", "HTTPRoute"}:      {[]string{"v1", "v1beta1"}, decoded(HTTPRoute)},
+	{"gateway.networking.k8s.io", "GRPCRoute"}:      {[]string{"v1", "v1alpha2"}, decoded(GRPCRoute)},
+	{"gateway.networking.k8s.io", "ReferenceGrant"}: {[]string{"v1beta1", "v1"}, decoded(ReferenceGrant)},
+	{"security.istio.io", "PeerAuthentication"}:     {[]string{"v1", "v1beta1"}, decoded(PeerAuthentication)},
+	{hostGroup, "Host"}:                             {[]string{"v1"}, decoded(Host)},
 }
 
 // Read reads an object, or the items of a list. An error is a [FieldErrors] about the last

@@ -2,9 +2,13 @@ package objects
 
 import (
 	"regexp"
+	"regexp/syntax"
+	"slices"
 	"strings"
 	"time"
+	"unicode"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -13,13 +17,29 @@ import (
 )
 
 // HTTPRoute returns the part of r; nil if none of its parents is a Service. Its hostnames
-// are for gateways and have no effect (GEP-1426).
+// are for gateways and have no effect (GEP-1294). With an error the part is what the object says
+// apart from that.
 func HTTPRoute(r *gatewayv1.HTTPRoute) (*mesh.RouteSpec, error) {
 	var c check
-	out := &mesh.RouteSpec{Created: r.CreationTimestamp.Time}
-	out.Namespace, out.Name = c.meta(&r.ObjectMeta)
-	for i, p := range r.Spec.ParentRefs {
-		if ptr.Deref(p.Group, "") != "" || ptr.Deref(p.Kind, "") != "Service" { // the group's default is the Gateway API's own
+	out := c.route(&r.ObjectMeta, r.Spec.ParentRefs)
+	if out == nil {
+		return nil, c.result()
+	}
+	for i := range r.Spec.Rules {
+		out.Rules = append(out.Rules, c.rule(at("spec.rules", i), &r.Spec.Rules[i], out.Namespace))
+	}
+	if len(out.Rules) == 0 { // the API server's default: one rule, for everything
+		out.Rules = []mesh.Route{{}}
+	}
+	return out, c.result()
+}
+
+// route returns what routes of all kinds have; nil if none of the parents is a Service.
+func (c *check) route(m *metav1.ObjectMeta, parents []gatewayv1.ParentReference) *mesh.RouteSpec {
+	out := &mesh.RouteSpec{Created: m.CreationTimestamp.Time, Generation: m.Generation}
+	out.Namespace, out.Name = c.meta(m)
+	for i, p := range parents {
+		if !IsService(&p) {
 			continue
 		}
 		field := at("spec.parentRefs", i)
@@ -32,19 +52,36 @@ func HTTPRoute(r *gatewayv1.HTTPRoute) (*mesh.RouteSpec, error) {
 		out.Parents = append(out.Parents, parent)
 	}
 	if len(out.Parents) == 0 {
-		return nil, c.result()
+		return nil
 	}
-	for i := range r.Spec.Rules {
-		out.Rules = append(out.Rules, c.rule(at("spec.rules", i), &r.Spec.Rules[i], out.Namespace))
+	return out
+}
+
+// IsService reports whether a parent is a Service. In a cluster a reference has its defaults, which
+// are those of a Gateway; in a file it need not have the empty group of a Service.
+func IsService(p *gatewayv1.ParentReference) bool {
+	return ptr.Deref(p.Group, "") == "" && ptr.Deref(p.Kind, "Gateway") == "Service"
+}
+
+// ruleName is part of names in a proxy's configuration and logs.
+func (c *check) ruleName(field string, name *gatewayv1.SectionName) string {
+	if name != nil {
+		c.name(field+".name", string(*name))
 	}
-	if len(out.Rules) == 0 { // the API server's default: one rule, for everything
-		out.Rules = []mesh.Route{{}}
+	return string(ptr.Deref(name, ""))
+}
+
+// weight is that of a backend.
+func (c *check) weight(field string, weight *int32) uint32 {
+	n := ptr.Deref(weight, 1)
+	if n < 0 || n > 1_000_000 {
+		c.invalid(field+".weight", "%d is not a weight: must be 0 to 1000000", n)
 	}
-	return out, c.result()
+	return uint32(n)
 }
 
 func (c *check) rule(field string, r *gatewayv1.HTTPRouteRule, namespace string) mesh.Route {
-	var out mesh.Route
+	out := mesh.Route{Name: c.ruleName(field, r.Name)}
 	for i := range r.Matches {
 		out.Matches = append(out.Matches, c.match(at(field+".matches", i), &r.Matches[i]))
 	}
@@ -52,14 +89,17 @@ func (c *check) rule(field string, r *gatewayv1.HTTPRouteRule, namespace string)
 	for i, b := range r.BackendRefs {
 		at := at(field+".backendRefs", i)
 		to := c.backend(at, &b.BackendObjectReference, namespace)
-		weight := ptr.Deref(b.Weight, 1)
-		if weight < 0 || weight > 1_000_000 {
-			c.invalid(at+".weight", "%d is not a weight: must be 0 to 1000000", weight)
-		}
-		to.Weight = uint32(weight)
+		to.Weight = c.weight(at, b.Weight)
 		to.Filters = c.filters(at+".filters", b.Filters, namespace)
+		if slices.ContainsFunc(to.Filters, isRedirect) {
+			c.invalid(at+".filters", "RequestRedirect is not supported here: use it in the filters of the rule")
+		}
 		out.Backends = append(out.Backends, to)
 	}
+	if slices.ContainsFunc(out.Filters, isRedirect) && len(out.Backends) > 0 {
+		c.invalid(field+".backendRefs", "conflict with the filter RequestRedirect, which responds instead")
+	}
+	c.prefixes(field, &out)
 	if t := r.Timeouts; t != nil {
 		out.Timeout = c.duration(field+".timeouts.request", t.Request)
 		out.BackendTimeout = c.duration(field+".timeouts.backendRequest", t.BackendRequest)
@@ -72,6 +112,23 @@ func (c *check) rule(field string, r *gatewayv1.HTTPRouteRule, namespace string)
 		c.invalid(field+".sessionPersistence", "is not supported")
 	}
 	return out
+}
+
+func isRedirect(f mesh.Filter) bool { return f.Redirect != nil }
+
+// prefixes finds changes of a prefix where not all matches are by one.
+func (c *check) prefixes(field string, r *mesh.Route) {
+	byPrefix := !slices.ContainsFunc(r.Matches, func(m mesh.Match) bool { return m.Path != nil && m.Path.Kind != mesh.Prefix })
+	changes := func(f mesh.Filter) bool {
+		return f.Redirect != nil && f.Redirect.Path != nil && f.Redirect.Path.Prefix != nil || f.Rewrite != nil && f.Rewrite.Path != nil && f.Rewrite.Path.Prefix != nil
+	}
+	all := slices.Clone(r.Filters)
+	for _, b := range r.Backends {
+		all = append(all, b.Filters...)
+	}
+	if !byPrefix && slices.ContainsFunc(all, changes) {
+		c.invalid(field+".matches", "all paths must be of the type PathPrefix, because a filter has replacePrefixMatch")
+	}
 }
 
 const (
@@ -115,7 +172,9 @@ func (c *check) duration(field string, d *gatewayv1.Duration) time.Duration {
 func (c *check) backend(field string, r *gatewayv1.BackendObjectReference, namespace string) mesh.Backend {
 	out := mesh.Backend{Namespace: string(ptr.Deref(r.Namespace, gatewayv1.Namespace(namespace))), Name: string(r.Name), Weight: 1}
 	if ptr.Deref(r.Group, "") != "" || ptr.Deref(r.Kind, "Service") != "Service" {
-		c.invalid(field+".kind", "%s is not supported: must be Service", strings.Trim(string(ptr.Deref(r.Group, "")+"/")+string(ptr.Deref(r.Kind, "Service")), "/"))
+		// It takes its share of the requests, which get an error, as the Gateway API requires.
+		out.Kind = strings.Trim(string(ptr.Deref(r.Group, "")+"/")+string(ptr.Deref(r.Kind, "Service")), "/")
+		return out
 	}
 	c.label(field+".name", out.Name)
 	c.label(field+".namespace", out.Namespace)
@@ -154,17 +213,30 @@ func (c *check) match(field string, m *gatewayv1.HTTPRouteMatch) mesh.Match {
 		}
 	}
 	for i, h := range m.Headers {
-		pair := c.pair(at(field+".headers", i), string(h.Name), h.Value, ptr.Deref(h.Type, gatewayv1.HeaderMatchExact))
-		pair.Name = strings.ToLower(pair.Name)
-		out.Headers = append(out.Headers, pair)
+		out.Headers = first(out.Headers, c.header(at(field+".headers", i), string(h.Name), h.Value, ptr.Deref(h.Type, gatewayv1.HeaderMatchExact)))
 	}
 	for i, q := range m.QueryParams {
-		out.Query = append(out.Query, c.pair(at(field+".queryParams", i), string(q.Name), q.Value, gatewayv1.HeaderMatchType(ptr.Deref(q.Type, gatewayv1.QueryParamMatchExact))))
+		out.Query = first(out.Query, c.pair(at(field+".queryParams", i), string(q.Name), q.Value, gatewayv1.HeaderMatchType(ptr.Deref(q.Type, gatewayv1.QueryParamMatchExact))))
 	}
 	if m.Method != nil {
 		oneOf(c, field+".method", *m.Method, methods)
 		out.Method = string(*m.Method)
 	}
+	return out
+}
+
+// first adds a pair, if none has its name: of several the Gateway API has the first one count.
+func first(pairs []mesh.Pair, p mesh.Pair) []mesh.Pair {
+	if slices.ContainsFunc(pairs, func(has mesh.Pair) bool { return has.Name == p.Name }) {
+		return pairs
+	}
+	return append(pairs, p)
+}
+
+// header is a pair whose name has no case.
+func (c *check) header(field, name, text string, kind gatewayv1.HeaderMatchType) mesh.Pair {
+	out := c.pair(field, name, text, kind)
+	out.Name = strings.ToLower(out.Name)
 	return out
 }
 
@@ -178,10 +250,48 @@ func (c *check) pair(field, name, text string, kind gatewayv1.HeaderMatchType) m
 }
 
 func (c *check) regexp(field, expr string) {
-	if _, err := regexp.Compile(expr); err != nil {
+	parsed, err := syntax.Parse(expr, syntax.Perl)
+	if err != nil {
 		c.invalid(field, "is not a regular expression of RE2: %s", strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+		return
+	}
+	if size := programSize(parsed); size > maxProgramSize {
+		c.invalid(field, "is a regular expression of some %d steps: must be at most %d, so repeat and alternate less in it", size, maxProgramSize)
 	}
 }
+
+// maxProgramSize bounds regular expressions. Envoy rejects the whole resource with one of more
+// than 32768 instructions (envoy.Options.Bootstrap), or of more memory than RE2 has.
+const maxProgramSize = 16384
+
+// programSize is about the number of instructions to which RE2 compiles an expression: it
+// compares bytes, so that a class of characters beyond ASCII takes several for each range.
+func programSize(r *syntax.Regexp) int {
+	prog, err := syntax.Compile(r.Simplify())
+	if err != nil {
+		return maxProgramSize + 1
+	}
+	n := 0
+	for i := range prog.Inst {
+		n++
+		switch inst := &prog.Inst[i]; inst.Op {
+		case syntax.InstRuneAny, syntax.InstRuneAnyNotNL:
+			n += bytesOfAny
+		case syntax.InstRune:
+			for _, last := range inst.Rune {
+				if last > unicode.MaxASCII {
+					n += bytesOfRange
+				}
+			}
+		}
+	}
+	return n
+}
+
+const (
+	bytesOfAny   = 9 // the forms of UTF-8, with their continuations
+	bytesOfRange = 4
+)
 
 // paths are the characters that the Gateway API lets be matched literally.
 var paths = regexp.MustCompile(`^/(?:[-A-Za-z0-9/._~!$&'()*+,;=:@]|%[0-9a-fA-F]{2})*$`)

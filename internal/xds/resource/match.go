@@ -1,6 +1,7 @@
 package resource
 
 import (
+	"regexp"
 	"strings"
 
 	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
@@ -22,6 +23,9 @@ func match(m mesh.Match) *route.RouteMatch {
 	out := anything()
 	if m.Path != nil {
 		pathMatch(out, *m.Path)
+	}
+	if m.Call != nil {
+		callMatch(out, *m.Call)
 	}
 	if m.Method != "" {
 		out.Headers = append(out.Headers, headerMatch(mesh.Pair{Name: ":method", Text: mesh.Text{Kind: mesh.Exact, Value: m.Method}}))
@@ -49,6 +53,28 @@ func pathMatch(out *route.RouteMatch, t mesh.Text) {
 		if p := strings.TrimRight(t.Value, "/"); p != "" {
 			out.PathSpecifier = &route.RouteMatch_PathSeparatedPrefix{PathSeparatedPrefix: p}
 		}
+	}
+}
+
+// callMatch matches the path of a call, /package.Service/Method.
+func callMatch(out *route.RouteMatch, c mesh.Call) {
+	const anyName = "[^/]+"
+	expression := func(text string) string {
+		switch {
+		case text == "":
+			return anyName
+		case c.Kind == mesh.RegExp:
+			return "(?:" + text + ")"
+		}
+		return regexp.QuoteMeta(text)
+	}
+	switch {
+	case c.Kind == mesh.Exact && c.Service != "" && c.Method != "":
+		out.PathSpecifier = &route.RouteMatch_Path{Path: "/" + c.Service + "/" + c.Method}
+	case c.Kind == mesh.Exact && c.Service != "":
+		out.PathSpecifier = &route.RouteMatch_Prefix{Prefix: "/" + c.Service + "/"}
+	default:
+		out.PathSpecifier = &route.RouteMatch_SafeRegex{SafeRegex: &matcher.RegexMatcher{Regex: "/" + expression(c.Service) + "/" + expression(c.Method)}}
 	}
 }
 

@@ -123,6 +123,23 @@ func parts() []mesh.Part {
 	}
 }
 
+// callRoutes are of the gRPC port of web.
+func callRoutes() *mesh.RouteSpec {
+	call := func(kind mesh.TextKind, service, method string) []mesh.Match {
+		return []mesh.Match{{Call: &mesh.Call{Kind: kind, Service: service, Method: method}}}
+	}
+	to := func(name string, weight uint32, filters ...mesh.Filter) mesh.Backend {
+		return mesh.Backend{Namespace: "shop", Name: name, Port: 80, Weight: weight, Filters: filters}
+	}
+	mirror := mesh.Filter{Mirror: &mesh.Backend{Namespace: "shop", Name: "old", Port: 80}, MirrorPercent: 100. / 3}
+	return &mesh.RouteSpec{Name: "calls", Namespace: "shop", GRPC: true, Parents: []mesh.Parent{{Namespace: "shop", Name: "web", Port: 81}}, Rules: []mesh.Route{
+		{Matches: call(mesh.Exact, "a.B", "C"), Backends: []mesh.Backend{to("web", 1), to("old", 2)}},
+		{Matches: call(mesh.Exact, "a.B", ""), Backends: []mesh.Backend{to("nowhere", 1)}},
+		{Matches: call(mesh.Exact, "", "C"), Filters: []mesh.Filter{mirror, mirror}, Backends: []mesh.Backend{to("web", 1)}},
+		{Matches: call(mesh.RegExp, "a|b", "C.*"), Backends: []mesh.Backend{to("web", 1, mirror), to("old", 2), to("web", 0), to("nowhere", 1)}},
+	}}
+}
+
 func client(change ...func(*xds.Proxy)) *xds.Proxy {
 	p := &xds.Proxy{
 		ID: "sidecar~10.244.0.1~web-1.shop~x", Namespace: "shop", ServiceAccount: "web", Addresses: addresses("10.244.0.1"),
@@ -192,10 +209,13 @@ func goldenCases(t *testing.T) map[string][]xds.Dependency {
 		"a service outside":               named(p, xds.ClusterType, "outbound|80||out.shop.svc.cluster.local"),
 		"routes":                          named(p, xds.RouteType, "routed"),
 		"virtual host":                    named(p, xds.VirtualHostType, "routed/80.routed.shop.svc.cluster.local"),
-		"virtual host, IPv6":              named(dual, xds.VirtualHostType, "routed/80-ipv6.routed.shop.svc.cluster.local"),
-		"everything, listeners":           flatten(v.Wildcard(full, xds.ListenerType, nil), xds.ListenerType)[2:],
-		"everything, routes":              flatten(v.Wildcard(full, xds.RouteType, nil), xds.RouteType),
-		"everything, clusters":            flatten(v.Wildcard(full, xds.ClusterType, nil), xds.ClusterType),
+		"virtual host, calls": flatten([]xds.Bundle{
+			snapshot(t, append(parts(), callRoutes())...).Named(p, xds.VirtualHostType, "routed/81.web.shop.svc.cluster.local"),
+		}, xds.VirtualHostType),
+		"virtual host, IPv6":    named(dual, xds.VirtualHostType, "routed/80-ipv6.routed.shop.svc.cluster.local"),
+		"everything, listeners": flatten(v.Wildcard(full, xds.ListenerType, nil), xds.ListenerType)[2:],
+		"everything, routes":    flatten(v.Wildcard(full, xds.RouteType, nil), xds.RouteType),
+		"everything, clusters":  flatten(v.Wildcard(full, xds.ClusterType, nil), xds.ClusterType),
 		"client of gRPC": slices.Concat(named(rpc, xds.ListenerType, "web:81"), named(rpc, xds.RouteType, "outbound|81||web.shop.svc.cluster.local"),
 			named(rpc, xds.ClusterType, "outbound|81||web.shop.svc.cluster.local"), named(rpc, xds.ListenerType, "web:99")),
 	}

@@ -3,8 +3,10 @@ package resource
 import (
 	"cmp"
 	"fmt"
+	"net/http"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -62,20 +64,13 @@ func (p *policy) clusters() []target {
 	if len(p.routes) == 0 {
 		return []target{p.targetOf(p.service, p.port)}
 	}
-	add := func(b mesh.Backend) {
-		if t, ok := p.target(b); ok {
+	add := func(b *mesh.Backend) {
+		if t, ok := p.target(*b); ok {
 			out = append(out, t)
 		}
 	}
-	for _, r := range p.routes {
-		for _, b := range r.Backends {
-			add(b)
-		}
-		for _, f := range r.Filters {
-			if f.Mirror != nil {
-				add(*f.Mirror)
-			}
-		}
+	for i := range p.routes {
+		p.routes[i].EachBackend(add)
 	}
 	slices.SortFunc(out, func(a, b target) int { return strings.Compare(a.name(), b.name()) })
 	return slices.Compact(out)
@@ -100,9 +95,13 @@ func (p *policy) target(b mesh.Backend) (target, bool) {
 }
 
 // rule converts one match of a route to Envoy's routes. The share of missing backends has a
-// route of its own, with status 500.
+// route of its own, with an error; if a backend has filters that Envoy has for a whole route
+// only, so has each backend.
 func (p *policy) rule(r mesh.Route, m mesh.Match) []*route.Route {
-	out := &route.Route{Name: r.Name, Match: match(m)}
+	if slices.ContainsFunc(r.Backends, func(b mesh.Backend) bool { return slices.ContainsFunc(b.Filters, ofWholeRoute) }) {
+		return p.routePerBackend(r, m)
+	}
+	out := &route.Route{Name: r.Name, Match: p.match(r, m)}
 	for _, f := range r.Filters {
 		if f.RequestHeaders != nil {
 			out.RequestHeadersToAdd, out.RequestHeadersToRemove = headers(f.RequestHeaders)
@@ -134,9 +133,56 @@ func (p *policy) rule(r mesh.Route, m mesh.Match) []*route.Route {
 	if existing == all {
 		return []*route.Route{out}
 	}
-	missing := &route.Route{Name: r.Name + "/missing", Match: match(m), Action: p.noBackend(r)}
+	missing := &route.Route{Name: r.Name + "/missing", Match: p.match(r, m), Action: p.noBackend(r)}
 	missing.Match.RuntimeFraction = millionths(uint32((all - existing) * 1_000_000 / all))
 	return []*route.Route{missing, out}
+}
+
+// match converts a match. Where the internal listener selects a route, the client's authority is
+// in another header.
+func (p *policy) match(r mesh.Route, m mesh.Match) *route.RouteMatch {
+	if isHost := func(h mesh.Pair) bool { return h.Name == "host" }; p.internal && slices.ContainsFunc(m.Headers, isHost) {
+		m.Headers = slices.Clone(m.Headers)
+		m.Headers[slices.IndexFunc(m.Headers, isHost)].Name = hostHeader
+	}
+	out := match(m)
+	if r.GRPC {
+		out.Grpc = &route.RouteMatch_GrpcRouteMatchOptions{}
+	}
+	return out
+}
+
+// ofWholeRoute reports whether f is not among the filters of a weighted cluster.
+func ofWholeRoute(f mesh.Filter) bool { return f.Mirror != nil || f.Rewrite != nil }
+
+// routePerBackend gives each backend a route, the last one what is left of the requests. Envoy
+// compares the fractions of a request's routes with one random number, so each has the sum of
+// the shares up to its own.
+func (p *policy) routePerBackend(r mesh.Route, m mesh.Match) []*route.Route {
+	var all, sum uint64
+	for _, b := range r.Backends {
+		all += uint64(b.Weight)
+	}
+	var out []*route.Route
+	for i, b := range r.Backends {
+		if b.Weight == 0 && all > 0 {
+			continue
+		}
+		one := r
+		one.Name += "/" + strconv.Itoa(i)
+		one.Filters = slices.Concat(r.Filters, slices.DeleteFunc(slices.Clone(b.Filters), func(f mesh.Filter) bool { return !ofWholeRoute(f) }))
+		b.Filters = slices.DeleteFunc(slices.Clone(b.Filters), ofWholeRoute)
+		one.Backends = []mesh.Backend{b}
+		list := p.rule(one, m) // one route: the backend is there, or it is not
+		if sum += uint64(b.Weight); sum < all {
+			list[0].Match.RuntimeFraction = millionths(uint32(sum * 1_000_000 / all))
+		}
+		out = append(out, list...)
+		if sum == all {
+			break
+		}
+	}
+	return out
 }
 
 // millionths is a share of the requests.
@@ -145,14 +191,18 @@ func millionths(n uint32) *core.RuntimeFractionalPercent {
 }
 
 // noBackend answers the requests of missing backends, with the status that the Gateway API
-// requires.
+// requires; a client of gRPC gets 503 as UNAVAILABLE.
 func (p *policy) noBackend(r mesh.Route) *route.Route_DirectResponse {
 	direction := "outbound"
 	if p.internal {
 		direction = internalName
 	}
+	status := uint32(http.StatusInternalServerError)
+	if r.GRPC {
+		status = http.StatusServiceUnavailable
+	}
 	return &route.Route_DirectResponse{DirectResponse: &route.DirectResponseAction{
-		Status: 500, Body: inline("outrider (" + direction + "): " + p.missing(r) + "\n"),
+		Status: status, Body: inline("outrider (" + direction + "): " + p.missing(r) + "\n"),
 	}}
 }
 
@@ -161,7 +211,7 @@ func (p *policy) noBackend(r mesh.Route) *route.Route_DirectResponse {
 func (p *policy) missing(r mesh.Route) string {
 	for _, b := range r.Backends {
 		if _, ok := p.target(b); !ok && b.Weight > 0 {
-			return fmt.Sprintf("the backend %s/%s:%d of the route %s does not exist, or is not visible to this client's namespace", b.Namespace, b.Name, b.Port, r.Name)
+			return fmt.Sprintf("the backend %s/%s:%d of the route %s does not exist, needs a ReferenceGrant, or is not visible to this client's namespace", b.Namespace, b.Name, b.Port, r.Name)
 		}
 	}
 	return "the route " + r.Name + " has no backend with a weight"
@@ -224,21 +274,27 @@ func (p *policy) applyFilter(a *route.RouteAction, f mesh.Filter, m mesh.Match) 
 	}
 }
 
+// redirects are the statuses of redirects.
+var redirects = map[int]route.RedirectAction_RedirectResponseCode{
+	http.StatusMovedPermanently:  route.RedirectAction_MOVED_PERMANENTLY,
+	http.StatusFound:             route.RedirectAction_FOUND,
+	http.StatusSeeOther:          route.RedirectAction_SEE_OTHER,
+	http.StatusTemporaryRedirect: route.RedirectAction_TEMPORARY_REDIRECT,
+	http.StatusPermanentRedirect: route.RedirectAction_PERMANENT_REDIRECT,
+}
+
+// wellKnown are the ports that need not be in an address.
+var wellKnown = map[string]uint16{"http": 80, "https": 443}
+
 // redirect converts a redirect. In the internal listener a request has lost the client's
 // authority, so a redirect that keeps the host has the service's.
 func (p *policy) redirect(r *mesh.Redirect, m mesh.Match) *route.RedirectAction {
-	out := &route.RedirectAction{HostRedirect: r.Host, PortRedirect: uint32(r.Port), ResponseCode: route.RedirectAction_FOUND}
-	if r.Status == 301 {
-		out.ResponseCode = route.RedirectAction_MOVED_PERMANENTLY
+	out := &route.RedirectAction{HostRedirect: r.Host, PortRedirect: uint32(p.redirectPort(r)), ResponseCode: redirects[cmp.Or(r.Status, http.StatusFound)]}
+	if p.internal && r.Host == "" {
+		out.HostRedirect = p.service.Host
 	}
 	if r.Scheme != "" {
 		out.SchemeRewriteSpecifier = &route.RedirectAction_SchemeRedirect{SchemeRedirect: r.Scheme}
-	}
-	if p.internal && r.Host == "" {
-		out.HostRedirect = p.service.Host
-		if r.Port == 0 && r.Scheme == "" && p.port.Number != 80 {
-			out.PortRedirect = uint32(p.port.Number)
-		}
 	}
 	if r.Path == nil {
 		return out
@@ -255,10 +311,26 @@ func (p *policy) redirect(r *mesh.Redirect, m mesh.Match) *route.RedirectAction 
 	return out
 }
 
+// redirectPort is the port that a redirect names, 0 for none: the rule's, else that of its scheme,
+// else that of the service, which is the request's (Gateway API, HTTPRequestRedirectFilter.port).
+func (p *policy) redirectPort(r *mesh.Redirect) uint16 {
+	port := cmp.Or(r.Port, wellKnown[r.Scheme], p.port.Number)
+	if port != wellKnown[cmp.Or(r.Scheme, "http")] {
+		return port
+	}
+	// Envoy keeps the port of a host that it keeps, but for 80 where the scheme becomes https.
+	if r.Host != "" || p.internal || p.port.Number == wellKnown["http"] {
+		return 0
+	}
+	return port
+}
+
 // retries returns those of the route, or the ones that are always safe.
 func retries(r mesh.Route) *route.RetryPolicy {
 	out := defaultRetries()
 	if r.Retry != nil {
+		// As the Gateway API wants it: a connection that is reset, and a try that takes too long.
+		out.RetryOn += ",reset"
 		out.NumRetries = uint32Value(uint32(max(r.Retry.Attempts, 0)))
 		for _, code := range r.Retry.Codes {
 			out.RetriableStatusCodes = append(out.RetriableStatusCodes, uint32(code))
