@@ -175,6 +175,10 @@ load: ## roll-outs (CALLS for each way to order), kills and restarts on a real k
 bench-cluster: ## what each way to start a pod costs on a real kubelet; 15 minutes (root)
 	$(GO) run ./bench/cluster -kube $(KUBE) -runtime $(RUNTIME)
 
+.PHONY: conformance
+conformance: ## the Gateway API's own suite for meshes, on a real kubelet; its report: docs/conformance (root); RUN=MeshPorts runs one test
+	$(GO) run ./test/e2e/conformance -kube $(KUBE) -runtime $(RUNTIME) -run '$(RUN)'
+
 .PHONY: cluster cluster-down
 cluster: ## a real one-node Kubernetes, left up; builds it first, 15 minutes (root)
 	$(GO) build -o bin/cluster ./test/cluster/cmd

@@ -57,6 +57,7 @@ type Options struct {
 	Version  string    // of Kubernetes; empty: the default
 	Runtime  string    // of containers; empty: the default
 	Name     string    // of the cluster's directory, so that several do not meet
+	Images   []string  // tarballs of images besides Outrider's and the application's
 	Progress io.Writer // a line for each step
 }
 
@@ -90,7 +91,7 @@ func enter(ctx context.Context, o Options) (status int, err error) {
 		return 1, err
 	}
 	defer func() { err = errors.Join(err, c.Down()) }()
-	for _, tarball := range tarballs {
+	for _, tarball := range append(tarballs, o.Images...) {
 		if err := c.LoadImage(ctx, tarball); err != nil {
 			return 1, err
 		}
