@@ -40,6 +40,7 @@ var targets = map[string]string{
 	"internal/xds FuzzDelta":                                       "requests of proxies, delta",
 	"internal/xds FuzzStateOfTheWorld":                             "requests of proxies, state of the world",
 	"internal/xds FuzzPrewarmCache":                                "what workloads used",
+	"internal/mesh/objects FuzzAuthorizationPolicy":                "policies of clients that are let in",
 	"internal/mesh FuzzIgnored":                                    "objects of kinds that are ignored",
 	"internal/xds FuzzParseNodeID":                                 "identifiers of proxies",
 	"internal/xds/resource FuzzNames":                              "names of resources",

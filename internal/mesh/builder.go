@@ -40,7 +40,8 @@ type Builder struct {
 	routesInto     multimap[grant, *RouteSpec] // by the grant for all services of a backend's namespace
 	grants         multimap[grant, *GrantSpec]
 	ignored        multimap[string, *IgnoredSpec] // by namespace
-	zonesOf        map[string]map[string]int      // by node, with the number of endpoints of slices that say so
+	authorization  authorizationIndex
+	zonesOf        map[string]map[string]int // by node, with the number of endpoints of slices that say so
 
 	staleServices  set[name]
 	staleWorkloads set[workloadID]
@@ -83,7 +84,7 @@ func NewBuilder(config Config) *Builder {
 		byAddress: multimap[netip.Addr, workloadID]{}, bySliceAddress: multimap[netip.Addr, name]{}, bySlicePod: multimap[name, name]{},
 		byVIP: multimap[netip.Addr, name]{}, routesOf: multimap[name, *RouteSpec]{}, routesTo: multimap[name, *RouteSpec]{},
 		routesInto: multimap[grant, *RouteSpec]{}, grants: multimap[grant, *GrantSpec]{}, staleRoutes: set[Key]{}, staleGrants: set[grant]{},
-		ignored: multimap[string, *IgnoredSpec]{}, staleIgnored: set[string]{},
+		ignored: multimap[string, *IgnoredSpec]{}, staleIgnored: set[string]{}, authorization: newAuthorizationIndex(),
 		zonesOf: map[string]map[string]int{}, staleNodes: set[string]{},
 		staleServices: set[name]{}, staleWorkloads: set[workloadID]{}, staleVIPs: set[netip.Addr]{}, staleAddresses: set[netip.Addr]{},
 		conflicts: map[name][]Conflict{},
@@ -126,6 +127,8 @@ func (b *Builder) index(p Part, present bool) {
 	case *PolicySpec:
 		b.policies.set(p.Namespace, p, present)
 		b.markPolicy(p)
+	case *AuthorizationSpec:
+		b.indexAuthorization(p, present)
 	case *RouteSpec:
 		b.indexRoute(p, present)
 	case *GrantSpec:
@@ -148,6 +151,9 @@ func (b *Builder) Mesh() *Mesh {
 		nodes      = edit[string, string]{old: old.nodes}
 		routes     = edit[Key, *RouteSpec]{old: old.routes}
 		grants     = edit[grant, bool]{old: old.grants}
+
+		authorization = edit[workloadID, *Authorization]{old: old.authorization}
+		guarded       = edit[string, bool]{old: old.guarded}
 	)
 	b.markVIPs()
 	staleServicesOf := set[workloadID]{}
@@ -158,7 +164,7 @@ func (b *Builder) Mesh() *Mesh {
 		b.updateServicesOf(id, &servicesOf)
 	}
 	for id := range b.staleWorkloads {
-		b.updateWorkload(id, &workloads)
+		b.updateWorkload(id, &workloads, &authorization)
 	}
 	for n := range b.staleServices {
 		b.updateService(n, &services)
@@ -181,17 +187,20 @@ func (b *Builder) Mesh() *Mesh {
 	for k := range b.staleGrants {
 		b.updateGrant(k, &grants)
 	}
+	for namespace := range b.authorization.stale {
+		b.updateGuarded(namespace, &guarded)
+	}
 	b.clearStale()
 
 	next := &Mesh{
 		Config: b.config, services: services.done(), workloads: workloads.done(),
 		servicesOf: servicesOf.done(), vips: vips.done(), addresses: addresses.done(),
-		ignored: ignored.done(), nodes: nodes.done(),
+		ignored: ignored.done(), nodes: nodes.done(), authorization: authorization.done(), guarded: guarded.done(),
 		routes: routes.done(), grants: grants.done(),
 	}
 	if next.services == old.services && next.workloads == old.workloads && next.servicesOf == old.servicesOf &&
 		next.vips == old.vips && next.addresses == old.addresses && next.ignored == old.ignored && next.nodes == old.nodes &&
-		next.routes == old.routes && next.grants == old.grants {
+		next.routes == old.routes && next.grants == old.grants && next.SameAuthorization(old) {
 		return old
 	}
 	b.current = next
@@ -202,7 +211,7 @@ func (b *Builder) clearStale() {
 	// Maps do not shrink: after the first load these are large.
 	b.staleServices, b.staleWorkloads = set[name]{}, set[workloadID]{}
 	b.staleVIPs, b.staleAddresses = set[netip.Addr]{}, set[netip.Addr]{}
-	b.staleIgnored, b.staleNodes = set[string]{}, set[string]{}
+	b.staleIgnored, b.staleNodes, b.authorization.stale = set[string]{}, set[string]{}, set[string]{}
 	b.staleRoutes, b.staleGrants = set[Key]{}, set[grant]{}
 }
 

@@ -29,7 +29,7 @@ func (b *Builder) Conflicts() []Conflict {
 	for _, n := range slices.SortedFunc(maps.Keys(b.conflicts), compareNames) {
 		out = append(out, b.conflicts[n]...)
 	}
-	return append(out, b.conflictsOfIgnored()...)
+	return append(append(out, b.conflictsOfAuthorization()...), b.conflictsOfIgnored()...)
 }
 
 // vipOwner returns the service of a virtual address: the first by namespace and name that

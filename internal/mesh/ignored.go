@@ -14,6 +14,8 @@ import (
 type IgnoredSpec struct {
 	Kind, Namespace, Name string
 	Guards                bool              // it forbids something, and here it does not
+	Partly                bool              // it is enforced, and not as it is written
+	OtherRoot             bool              // that is so because Istio's root namespace is not Outrider's, and for no other reason
 	Instead               string            // what to do
 	Selector              map[string]string // of the workloads it is for; none: all of its namespace, or from the root namespace all
 }
@@ -38,7 +40,10 @@ func (s *IgnoredSpec) Severity() string {
 
 // Message says what it means that s is ignored.
 func (s *IgnoredSpec) Message() string {
-	if s.Guards {
+	switch {
+	case s.Partly:
+		return "is not enforced as it is written: " + s.Instead
+	case s.Guards:
 		return "is not enforced by Outrider: " + s.Instead
 	}
 	return "has no effect on pods of Outrider: " + s.Instead
@@ -49,27 +54,29 @@ type ignoredKind struct {
 	instead string
 	guards  func(spec fields) bool // nil: no object does
 	skip    func(spec fields) bool // it is for another mesh, or a gateway; nil: none is
+	// judge, if set, completes what is known of one object, and reports whether it is ignored at all.
+	judge func(s *IgnoredSpec, object fields) bool
 }
 
 // ignoredKinds are the kinds that are reported, by group and kind. Other unknown kinds are not
 // about a mesh.
 var ignoredKinds = map[[2]string]ignoredKind{
-	{"security.istio.io", "AuthorizationPolicy"}:      {"it has no authorization; remove the policy, and forbid the connections by a NetworkPolicy", always, ofGateway},
-	{"security.istio.io", "RequestAuthentication"}:    {"it checks no tokens of requests; check them in the application", always, ofGateway},
-	{"networking.istio.io", "EnvoyFilter"}:            {"its proxies take no other configuration; do it in the application", always, ofGateway},
-	{"extensions.istio.io", "WasmPlugin"}:             {"its proxies run no plugins; do it in the application", always, ofGateway},
-	{"gateway.networking.k8s.io", "BackendTLSPolicy"}: {"its proxies add no TLS of the server's own; use TLS in the application", always, nil},
-	{"networking.istio.io", "Sidecar"}:                {"a proxy gets what it uses, and outside addresses stay reachable; forbid those by a NetworkPolicy", registryOnly, nil},
-	{"networking.istio.io", "ServiceEntry"}:           {"use a Host, or a Service of type ExternalName", nil, nil},
-	{"networking.istio.io", "DestinationRule"}:        {"use a Service for each subset, and an HTTPRoute for their shares", nil, nil},
-	{"networking.istio.io", "VirtualService"}:         {"use an HTTPRoute", nil, nil},
-	{"networking.istio.io", "Gateway"}:                {"use an ingress controller", nil, nil},
-	{"networking.istio.io", "WorkloadEntry"}:          {"use a Host", nil, nil},
-	{"networking.istio.io", "WorkloadGroup"}:          {"use a Host for each machine", nil, nil},
-	{"networking.istio.io", "ProxyConfig"}:            {"use annotations of the pod", nil, nil},
-	{"telemetry.istio.io", "Telemetry"}:               {"metrics are those of Envoy, at port 15090", nil, ofGateway},
-	{"gateway.networking.k8s.io", "TCPRoute"}:         {"connections go to the Service that they name", nil, notOfService},
-	{"gateway.networking.k8s.io", "TLSRoute"}:         {"connections go to the Service that they name", nil, notOfService},
+	{"security.istio.io", "AuthorizationPolicy"}:      {skip: ofGateway, judge: judgeAuthorization},
+	{"security.istio.io", "RequestAuthentication"}:    {"it checks no tokens of requests; check them in the application", always, ofGateway, nil},
+	{"networking.istio.io", "EnvoyFilter"}:            {"its proxies take no other configuration; do it in the application", always, ofGateway, nil},
+	{"extensions.istio.io", "WasmPlugin"}:             {"its proxies run no plugins; do it in the application", always, ofGateway, nil},
+	{"gateway.networking.k8s.io", "BackendTLSPolicy"}: {"its proxies add no TLS of the server's own; use TLS in the application", always, nil, nil},
+	{"networking.istio.io", "Sidecar"}:                {"a proxy gets what it uses, and outside addresses stay reachable; forbid those by a NetworkPolicy", registryOnly, nil, nil},
+	{"networking.istio.io", "ServiceEntry"}:           {"use a Host, or a Service of type ExternalName", nil, nil, nil},
+	{"networking.istio.io", "DestinationRule"}:        {"use a Service for each subset, and an HTTPRoute for their shares", nil, nil, nil},
+	{"networking.istio.io", "VirtualService"}:         {"use an HTTPRoute", nil, nil, nil},
+	{"networking.istio.io", "Gateway"}:                {"use an ingress controller", nil, nil, nil},
+	{"networking.istio.io", "WorkloadEntry"}:          {"use a Host", nil, nil, nil},
+	{"networking.istio.io", "WorkloadGroup"}:          {"use a Host for each machine", nil, nil, nil},
+	{"networking.istio.io", "ProxyConfig"}:            {"use annotations of the pod", nil, nil, nil},
+	{"telemetry.istio.io", "Telemetry"}:               {"metrics are those of Envoy, at port 15090", nil, ofGateway, nil},
+	{"gateway.networking.k8s.io", "TCPRoute"}:         {"connections go to the Service that they name", nil, notOfService, nil},
+	{"gateway.networking.k8s.io", "TLSRoute"}:         {"connections go to the Service that they name", nil, notOfService, nil},
 }
 
 // IgnoredResources returns the kinds that are reported, by the names of their
@@ -92,12 +99,21 @@ type fields map[string]any
 func (f fields) at(key string) fields   { v, _ := f[key].(map[string]any); return v }
 func (f fields) text(key string) string { v, _ := f[key].(string); return v }
 
-// kinds are those of a list of references.
-func (f fields) kinds(key string) (out []string) {
+// list returns the items of a list that are objects, and nothing in the place of others.
+func (f fields) list(key string) (out []fields) {
 	list, _ := f[key].([]any)
 	for _, item := range list {
-		if m, ok := item.(map[string]any); ok {
-			out = append(out, fields(m).text("kind"))
+		m, _ := item.(map[string]any)
+		out = append(out, m)
+	}
+	return out
+}
+
+// kinds are those of a list of references.
+func (f fields) kinds(key string) (out []string) {
+	for _, item := range f.list(key) {
+		if item != nil {
+			out = append(out, item.text("kind"))
 		}
 	}
 	return out
@@ -147,6 +163,9 @@ func Ignored(object map[string]any) *IgnoredSpec {
 	}
 	if out.Kind == "VirtualService" {
 		out.Instead = insteadOfVirtualService(o)
+	}
+	if kind.judge != nil && !kind.judge(out, o) {
+		return nil
 	}
 	if out.Selector = spec.at("selector").texts("matchLabels"); out.Selector == nil && out.Kind != "ServiceEntry" {
 		out.Selector = spec.at("workloadSelector").texts("labels")

@@ -29,6 +29,8 @@ const (
 	KindRoute   Kind = "HTTPRoute"
 	KindGRPC    Kind = "GRPCRoute"
 	KindGrant   Kind = "ReferenceGrant"
+
+	KindAuthorization Kind = "AuthorizationPolicy"
 )
 
 // A ServiceSpec is a Kubernetes Service.
@@ -134,6 +136,9 @@ func (s *SliceSpec) Key() Key   { return Key{KindSlice, s.Namespace, s.Name} }
 func (s *PolicySpec) Key() Key  { return Key{KindPolicy, s.Namespace, s.Name} }
 func (s *GrantSpec) Key() Key   { return Key{KindGrant, s.Namespace, s.Name} }
 func (s *RouteSpec) Key() Key   { return Key{s.kind(), s.Namespace, s.Name} }
+func (s *AuthorizationSpec) Key() Key {
+	return Key{KindAuthorization, s.Namespace, s.Name}
+}
 func (s *WorkloadSpec) Key() Key {
 	if s.Host {
 		return Key{KindHost, s.Namespace, s.Name}

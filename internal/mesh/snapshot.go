@@ -22,8 +22,10 @@ type Mesh struct {
 
 	nodes *index[string, string] // zones, by node
 
-	routes *index[Key, *RouteSpec]
-	grants *index[grant, bool]
+	routes        *index[Key, *RouteSpec]
+	grants        *index[grant, bool]
+	authorization *index[workloadID, *Authorization]
+	guarded       *index[string, bool] // namespaces with AuthorizationPolicies
 
 	sorted sync.Once
 	byHost []*Service

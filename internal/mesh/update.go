@@ -7,10 +7,11 @@ import (
 
 // updateWorkload computes a workload again. If it changed, it marks the services that have
 // it as an endpoint.
-func (b *Builder) updateWorkload(id workloadID, e *edit[workloadID, *Workload]) {
+func (b *Builder) updateWorkload(id workloadID, e *edit[workloadID, *Workload], authorization *edit[workloadID, *Authorization]) {
 	w := b.workloads[id]
 	if w.spec == nil {
 		delete(b.workloads, id)
+		b.forgetAuthorization(id, authorization)
 		if w.current != nil {
 			e.delete(id)
 		}
@@ -24,6 +25,7 @@ func (b *Builder) updateWorkload(id workloadID, e *edit[workloadID, *Workload]) 
 		}
 	}
 	b.applyPolicies(&next)
+	b.authorize(id, &next, authorization).requireIdentity(&next)
 	if w.current != nil && reflect.DeepEqual(*w.current, next) {
 		return
 	}

@@ -58,16 +58,6 @@ func (t *translation) only(f fields, keys ...string) {
 	}
 }
 
-// list returns a list of objects.
-func (f fields) list(key string) (out []fields) {
-	list, _ := f[key].([]any)
-	for _, item := range list {
-		m, _ := item.(map[string]any)
-		out = append(out, m)
-	}
-	return out
-}
-
 // number reads what YAML and JSON decode in different ways.
 func (f fields) number(key string) float64 {
 	switch n := f[key].(type) {

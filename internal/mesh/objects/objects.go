@@ -84,6 +84,7 @@ var readers = map[[2]string]reader{
 	{"gateway.networking.k8s.io", "GRPCRoute"}:      {[]string{"v1", "v1alpha2"}, decoded(GRPCRoute)},
 	{"gateway.networking.k8s.io", "ReferenceGrant"}: {[]string{"v1beta1", "v1"}, decoded(ReferenceGrant)},
 	{"security.istio.io", "PeerAuthentication"}:     {[]string{"v1", "v1beta1"}, decoded(PeerAuthentication)},
+	{"security.istio.io", "AuthorizationPolicy"}:    {[]string{"v1", "v1beta1"}, AuthorizationPolicy},
 	{hostGroup, "Host"}:                             {[]string{"v1"}, decoded(Host)},
 }
 
