@@ -43,7 +43,7 @@ func (v *snapshot) Diff(old xds.Snapshot) (map[string]xds.Change, bool) {
 	if !v.mesh.SameNodes(o.mesh) || slices.ContainsFunc(workloads, moved) {
 		d.types[xds.EndpointType].AllNames = true // which are near
 	}
-	if len(workloads) > 0 { // a proxy's listeners depend on its workload
+	if len(workloads) > 0 || !v.mesh.SameAuthorization(o.mesh) { // a proxy's listeners depend on its workload
 		d.types[xds.ListenerType].Wildcard, d.types[xds.ListenerType].AllNames = true, true
 	}
 	if len(d.addresses) > 0 {

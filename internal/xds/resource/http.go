@@ -112,8 +112,8 @@ func (b *builder) httpRouteByService(sh features) *listener.Filter {
 	return httpManager(m)
 }
 
-// httpToApplication sends requests to the proxy's own application.
-func httpToApplication() *listener.Filter {
+// httpToApplication sends requests to the proxy's own application, if g lets them in.
+func httpToApplication(g guard) *listener.Filter {
 	m := connectionManager("inbound", unreached)
 	m.RouteSpecifier = singleRoute("inbound", &route.VirtualHost{Name: "app"}, &route.RouteAction{
 		ClusterSpecifier: &route.RouteAction_Cluster{Cluster: applicationCluster},
@@ -126,6 +126,7 @@ func httpToApplication() *listener.Filter {
 	m.ForwardClientCertDetails = hcm.HttpConnectionManager_APPEND_FORWARD
 	m.SetCurrentClientCertDetails = &hcm.HttpConnectionManager_SetCurrentClientCertDetails{Subject: on(), Uri: true, Dns: true}
 	m.HttpFilters = []*hcm.HttpFilter{toRouter(&router.Router{SuppressEnvoyHeaders: true})}
+	g.requests(m)
 	return httpManager(m)
 }
 

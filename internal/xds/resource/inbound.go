@@ -64,7 +64,7 @@ func inboundPortsKey(ports []inboundPort) string { return fmt.Sprint(ports) }
 // connections, or the one for those that came before the proxy started. Its listener filters
 // depend on the ports as little as possible: a change of them would close the connections to
 // all ports.
-func (b *builder) inbound(name string, f features, ports []inboundPort) *listener.Listener {
+func (b *builder) inbound(name string, f features, ports []inboundPort, g guard) *listener.Listener {
 	var l *listener.Listener
 	var destination *listener.ListenerFilter
 	if name == earlyInboundName {
@@ -92,7 +92,7 @@ func (b *builder) inbound(name string, f features, ports []inboundPort) *listene
 	l.TrafficDirection = core.TrafficDirection_INBOUND
 	l.FilterChains = rejectOwnPorts()
 	for _, p := range ports {
-		l.FilterChains = append(l.FilterChains, b.firstChains(f, p)...)
+		l.FilterChains = append(l.FilterChains, b.firstChains(f, p, g)...)
 	}
 	return l
 }
@@ -161,17 +161,17 @@ func not(p *predicate) *predicate {
 // chains returns the filter chains of a port. Envoy selects the most specific match, and
 // does not fall back to a less specific one: so where the mesh's TLS is matched by its
 // ALPN, other TLS needs a chain too.
-func (b *builder) chains(sh features, d inboundPort) []*listener.FilterChain {
-	bytes := tcpProxy(toApplication())
+func (b *builder) chains(sh features, d inboundPort, g guard) []*listener.FilterChain {
+	bytes := append(g.bytes(), tcpProxy(toApplication()))
 	app, authenticated := bytes, bytes
 	if d.http {
-		app = httpToApplication()
+		app = []*listener.Filter{httpToApplication(g)}
 		authenticated = app
 	} else {
 		// The application gets no connection from a client that is not authenticated.
 		after := toApplication()
 		after.UpstreamConnectMode, after.MaxEarlyDataBytes = tcp.UpstreamConnectMode_ON_DOWNSTREAM_TLS_HANDSHAKE, uint32Value(0)
-		authenticated = tcpProxy(after)
+		authenticated = append(g.bytes(), tcpProxy(after))
 	}
 	name := "app"
 	match := func() *listener.FilterChainMatch { return &listener.FilterChainMatch{} }
@@ -182,8 +182,8 @@ func (b *builder) chains(sh features, d inboundPort) []*listener.FilterChain {
 		}
 	}
 	var out []*listener.FilterChain
-	add := func(suffix string, m *listener.FilterChainMatch, f *listener.Filter, s *core.TransportSocket) {
-		out = append(out, &listener.FilterChain{Name: name + suffix, FilterChainMatch: m, Filters: []*listener.Filter{f}, TransportSocket: s})
+	add := func(suffix string, m *listener.FilterChainMatch, filters []*listener.Filter, s *core.TransportSocket) {
+		out = append(out, &listener.FilterChain{Name: name + suffix, FilterChainMatch: m, Filters: filters, TransportSocket: s})
 	}
 	if d.mutualTLS {
 		m := match()
@@ -208,14 +208,15 @@ func (b *builder) chains(sh features, d inboundPort) []*listener.FilterChain {
 // sends first, only plain text in which HTTP was detected is plain text: silent connections,
 // and all others in which neither HTTP nor TLS was detected, go to the internal listener. On
 // other ports either side may send first: silent connections go to the agent, if that takes them.
-func (b *builder) firstChains(f features, d inboundPort) []*listener.FilterChain {
-	out := b.chains(f, d)
+// The agent connects to the application, so they are judged before.
+func (b *builder) firstChains(f features, d inboundPort, g guard) []*listener.FilterChain {
+	out := b.chains(f, d, g)
 	var filters []*listener.Filter
 	switch {
 	case d.clientFirst:
 		filters = toLateInbound()
 	case d.appTLS && f.silent:
-		filters = []*listener.Filter{tcpProxy(toCluster(contract.SilentCluster))}
+		filters = append(g.bytes(), tcpProxy(toCluster(contract.SilentCluster)))
 	default:
 		return out
 	}

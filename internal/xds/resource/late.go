@@ -71,14 +71,14 @@ type lateKey address
 
 // lateInbound serves the silent connections to ports of the application on which the client
 // sends first, in plain text or by mutual TLS.
-func (b *builder) lateInbound(f features, ports []inboundPort) *listener.Listener {
+func (b *builder) lateInbound(f features, ports []inboundPort, g guard) *listener.Listener {
 	l := internal(lateInboundName, core.TrafficDirection_INBOUND)
 	l.ListenerFilters = []*listener.ListenerFilter{originalDestination(), listenerFilter("envoy.filters.listener.tls_inspector", &inspector.TlsInspector{})}
 	l.ListenerFiltersTimeout = duration(lateTimeout)
 	l.FilterChains = rejectOwnPorts()
 	for _, p := range ports {
 		if p.clientFirst {
-			l.FilterChains = append(l.FilterChains, b.chains(f, p)...)
+			l.FilterChains = append(l.FilterChains, b.chains(f, p, g)...)
 		}
 	}
 	return l

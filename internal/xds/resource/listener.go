@@ -27,6 +27,7 @@ type (
 		name     string
 		features features
 		ports    string // [inboundPortsKey]
+		guard    string
 	}
 )
 
@@ -97,18 +98,19 @@ func (v *snapshot) sniffedListener(port uint16, f features) *xds.Resource {
 }
 
 func (v *snapshot) inboundListeners(p *xds.Proxy, f features) []*xds.Resource {
-	ports := inboundPorts(workload(v.mesh, p), f)
+	w := workload(v.mesh, p)
+	ports, g := inboundPorts(w, f), guard{v.mesh.Authorization(w, p.Namespace), v.config.TrustDomain}
 	var out []*xds.Resource
 	add := func(name string, build func() *listener.Listener) {
-		out = append(out, v.cache.shared.getFor(f, inboundKey{name, f, inboundPortsKey(ports)}, func() *xds.Resource {
+		out = append(out, v.cache.shared.getFor(f, inboundKey{name, f, inboundPortsKey(ports), g.key()}, func() *xds.Resource {
 			return serialize(name, build())
 		}))
 	}
 	if f.late() { // first: the others send connections there
-		add(lateInboundName, func() *listener.Listener { return v.lateInbound(f, ports) })
+		add(lateInboundName, func() *listener.Listener { return v.lateInbound(f, ports, g) })
 	}
 	for _, name := range []string{inboundName, earlyInboundName} {
-		add(name, func() *listener.Listener { return v.inbound(name, f, ports) })
+		add(name, func() *listener.Listener { return v.inbound(name, f, ports, g) })
 	}
 	return out
 }

@@ -1,0 +1,237 @@
+package mesh
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"outrider.dev/internal/mesh"
+	"outrider.dev/test/authorization"
+)
+
+// A door is a shop whose server has policies.
+type door struct {
+	*shop
+	callers map[string]*pod
+	set     []mesh.Key
+	number  int
+}
+
+func newDoor(t *testing.T) *door {
+	s := newShop(t)
+	d := &door{shop: s, callers: map[string]*pod{"client": s.client, "plain": s.plain, "other": s.pod("other", "other").proxied()}}
+	for name, p := range map[string]*pod{"server": s.server, "plain": s.plain, "client": s.client, "other": d.callers["other"]} {
+		if p.v4.String() != authorization.Addresses[name] {
+			t.Fatalf("%s has the address %s; the table says %s", name, p.v4, authorization.Addresses[name])
+		}
+	}
+	return d
+}
+
+// policies replaces all policies, and waits until the server's proxy has them. One more policy, which
+// nothing else sends a request for, shows that.
+func (d *door) policies(t *testing.T, parts ...mesh.Part) {
+	t.Helper()
+	d.number++
+	mark := fmt.Sprintf("/mark-%d-", d.number)
+	parts = append(parts, &mesh.AuthorizationSpec{Name: "mark", Namespace: namespace, Selector: map[string]string{"app": "server"}, Deny: true, Rules: []mesh.AuthorizationRule{{
+		To: [][]mesh.Condition{{{Of: mesh.AppPortNumber, Values: []string{"8080"}}, {Of: mesh.Path, Values: []string{mark}}}},
+	}}})
+	d.source.change(func(b *mesh.Builder) {
+		b.Delete(d.set...)
+		b.Set(parts...)
+	})
+	d.set = nil
+	for _, p := range parts {
+		d.set = append(d.set, p.Key())
+	}
+	eventually(t, "the policies in the server's proxy", func() bool {
+		raw, err := d.server.admin.Get(context.Background(), "/config_dump", "resource=dynamic_listeners&mask=active_state")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Count(string(raw), mark) >= 3 // in each inbound listener
+	})
+}
+
+// call returns what becomes of a call: allowed, denied, or something else.
+func (d *door) call(c authorization.Call) string {
+	from, to := d.callers[c.From], netip.AddrPortFrom(d.server.v4, authorization.Ports[c.Port]).String()
+	switch c.Port {
+	case "http":
+		return from.request(c.Method, "http://"+to+c.Path, c.Host, nil)
+	case "tcp":
+		switch got := from.send(to, "PING"); got {
+		case "server PING":
+			return "allowed"
+		case closed:
+			return "denied"
+		default:
+			return got
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	conn, err := from.dial(ctx, "tcp", to)
+	if err != nil {
+		return err.Error()
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(patience))
+	fmt.Fprintln(conn, "PING")
+	for in := bufio.NewReader(conn); ; {
+		line, err := in.ReadString('\n')
+		switch {
+		case line == "PING\n":
+			return "allowed"
+		case err != nil && failure(err) == closed:
+			return "denied"
+		case err != nil:
+			return err.Error()
+		}
+	}
+}
+
+func (p *pod) request(method, url, host string, header http.Header) string {
+	r, err := http.NewRequest(method, url, nil)
+	if err != nil {
+		return err.Error()
+	}
+	r.Host = host
+	for k, v := range header { // any order: a map
+		r.Header[k] = v
+	}
+	response, err := p.client().Do(r)
+	if err != nil {
+		return err.Error()
+	}
+	defer response.Body.Close()
+	body, _ := io.ReadAll(response.Body)
+	switch {
+	case response.StatusCode == http.StatusOK:
+		return "allowed"
+	case response.StatusCode == http.StatusForbidden && string(body) == "RBAC: access denied":
+		return "denied"
+	}
+	return fmt.Sprintf("%s %s", response.Status, body)
+}
+
+// Envoy lets in what the table says, and its metrics count it.
+func TestAuthorization(t *testing.T) {
+	d := newDoor(t)
+	for _, c := range authorization.Table(t) {
+		t.Run(c.Name, func(t *testing.T) {
+			d.policies(t, c.Parts...)
+			for want, calls := range map[string][]authorization.Call{"allowed": c.Allowed, "denied": c.Denied} { // any order: independent calls
+				for _, call := range calls {
+					// A client's proxy does not know at once that the port takes mutual TLS only, and has connections
+					// from before: one for each thread. Each of these has one more response.
+					row := 0
+					eventually(t, fmt.Sprintf("%s: %s", call, want), func() bool {
+						before := d.server.stat(`.*rbac\.` + want)
+						if d.call(call) == want && (call.Port != "http" || d.server.stat(`.*rbac\.`+want) > before) {
+							row++
+						} else {
+							row = 0
+						}
+						return row == 3
+					})
+				}
+			}
+		})
+	}
+}
+
+// There are ways to a port that do not look like it, and ways to lie about an address or a path.
+func TestNoWayAroundAuthorization(t *testing.T) {
+	d := newDoor(t)
+	server := netip.AddrPortFrom(d.server.v4, 8080)
+	only := func(of mesh.Attribute, value string) mesh.Part {
+		rule := mesh.AuthorizationRule{From: [][]mesh.Condition{{{Of: of, Values: []string{value}}}}}
+		return &mesh.AuthorizationSpec{Name: "only", Namespace: namespace, Selector: map[string]string{"app": "server"}, Rules: []mesh.AuthorizationRule{rule}}
+	}
+	t.Run("the address in a header", func(t *testing.T) {
+		d.policies(t, only(mesh.SourceIP, "10.9.9.9"))
+		for _, header := range []http.Header{{"X-Forwarded-For": {"10.9.9.9"}}, {"Forwarded": {"for=10.9.9.9"}}, {"X-Envoy-External-Address": {"10.9.9.9"}}, {"X-Real-Ip": {"10.9.9.9"}}} {
+			eventually(t, fmt.Sprint(header), func() bool { return d.plain.request("GET", "http://"+server.String()+"/", "", header) == "denied" })
+		}
+	})
+	t.Run("the identity in a header", func(t *testing.T) {
+		d.policies(t, only(mesh.Principal, "*"))
+		eventually(t, "denied", func() bool {
+			return d.plain.request("GET", "http://"+server.String()+"/", "", http.Header{"X-Forwarded-Client-Cert": {"By=spiffe://cluster.local/ns/shop/sa/server;URI=spiffe://cluster.local/ns/shop/sa/client"}}) == "denied"
+		})
+	})
+	t.Run("another spelling of a path", func(t *testing.T) {
+		d.policies(t, &mesh.AuthorizationSpec{Name: "only", Namespace: namespace, Selector: map[string]string{"app": "server"}, Deny: true, Rules: []mesh.AuthorizationRule{{To: [][]mesh.Condition{{{Of: mesh.Path, Values: []string{"/admin"}}}}}}})
+		for _, path := range []string{"/admin", "/admin?x", "/x/../admin", "/./admin", "/%61dmin", `/x\..\admin`} {
+			eventually(t, path, func() bool {
+				return d.plain.send(server.String(), "GET "+path+" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r") == "HTTP/1.1 403 Forbidden"
+			})
+		}
+	})
+	t.Run("a request that comes late", func(t *testing.T) {
+		d.policies(t, only(mesh.SourceIP, d.plain.v4.String()))
+		if got := d.late(t, d.plain, server); got != "HTTP/1.0 200 OK" {
+			t.Errorf("from the address that is allowed: %q", got)
+		}
+		d.policies(t, only(mesh.SourceIP, "10.9.9.9"))
+		if got := d.late(t, d.plain, server); got != "HTTP/1.0 403 Forbidden" {
+			t.Errorf("from another: %q", got)
+		}
+	})
+	t.Run("bytes at a port of requests", func(t *testing.T) {
+		d.policies(t, only(mesh.Principal, "*"))
+		if got := d.plain.send(server.String(), "\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00"); got == "server" || strings.Contains(got, "200") {
+			t.Errorf("%q", got)
+		}
+	})
+	t.Run("connections from before the proxy", func(t *testing.T) {
+		early := func(to netip.AddrPort, line string) string {
+			var c net.Conn
+			var err error
+			d.server.As(proxyUser, proxyUser, func() { c, err = net.Dial("tcp", "127.0.0.1:15016") })
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			c.Write(proxyHeader(to)) // from 10.1.1.1
+			return exchange(c, line)
+		}
+		bytes, request := netip.AddrPortFrom(d.server.v4, 6379), "GET / HTTP/1.0\r\n\r"
+		d.policies(t, only(mesh.SourceIP, "10.1.1.1"))
+		if got := early(bytes, "PING"); got != "server PING" {
+			t.Errorf("bytes from the address that is allowed: %q", got)
+		}
+		if got := early(server, request); got != "HTTP/1.0 200 OK" {
+			t.Errorf("a request from the address that is allowed: %q", got)
+		}
+		d.policies(t, only(mesh.SourceIP, "127.0.0.0/8")) // the agent's own
+		if got := early(bytes, "PING"); got != closed {
+			t.Errorf("bytes from another address: %q", got)
+		}
+		if got := early(server, request); got != "HTTP/1.0 403 Forbidden" {
+			t.Errorf("a request from another address: %q", got)
+		}
+	})
+}
+
+// late sends a request when the server's proxy no longer waits for the first bytes.
+func (d *door) late(t *testing.T, from *pod, to netip.AddrPort) string {
+	t.Helper()
+	before := d.server.stalls()
+	c, err := from.dial(context.Background(), "tcp", to.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	eventually(t, "a connection that is silent for long", func() bool { return d.server.stalls() > before })
+	return exchange(c, "GET / HTTP/1.0\r\n\r")
+}
