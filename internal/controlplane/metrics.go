@@ -28,7 +28,7 @@ var (
 	rootsNow  = describe("outriderd_roots", "Roots that are trusted: more than one during a rotation.")
 	signsTill = describe("outriderd_authority_expiry_timestamp_seconds", "When the certificate that signs others ends, in Unix time.")
 
-	unenforced = prometheus.NewDesc("outriderd_mesh_unenforced", "Objects that forbid something and are of a kind that is not supported, by kind.", []string{"kind"}, nil)
+	unenforced = prometheus.NewDesc("outriderd_mesh_unenforced", "Objects that forbid something and are not enforced as they are written, by kind.", []string{"kind"}, nil)
 
 	diagnoses = prometheus.NewDesc("outriderd_diagnoses_total", "Diagnoses of injected pods that restarted or are slow to get ready, by cause: a code of outrider explain, or undecided.", []string{"cause"}, nil)
 

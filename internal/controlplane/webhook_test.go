@@ -95,21 +95,21 @@ func TestPodsAreReviewedByTheCurrentFiles(t *testing.T) {
 		t.Errorf("the command of an image is not looked up: %s", p)
 	}
 
-	put(t, filepath.Join(folder, "deny.yaml"), "{apiVersion: security.istio.io/v1, kind: AuthorizationPolicy, metadata: {name: deny-all, namespace: shop}}")
+	put(t, filepath.Join(folder, "deny.yaml"), "{apiVersion: security.istio.io/v1, kind: RequestAuthentication, metadata: {name: deny-all, namespace: shop}}")
 	until("the policy", func() bool {
 		patch("shop")
-		return strings.Contains(warnings, "outrider: AuthorizationPolicy shop/deny-all is not enforced by Outrider: ")
+		return strings.Contains(warnings, "outrider: RequestAuthentication shop/deny-all is not enforced by Outrider: ")
 	})
 	if patch("quiet"); warnings != "" {
 		t.Errorf("another namespace: %s", warnings)
 	}
-	if problems := fetched(t, "http://"+at.HTTP+"/debug/problems"); !strings.Contains(problems, `"error: deny.yaml:1: AuthorizationPolicy shop/deny-all: is not enforced`) {
+	if problems := fetched(t, "http://"+at.HTTP+"/debug/problems"); !strings.Contains(problems, `"error: deny.yaml:1: RequestAuthentication shop/deny-all: is not enforced`) {
 		t.Errorf("problems: %s", problems)
 	}
 
 	text := fetched(t, "http://"+at.HTTP+"/metrics")
 	for _, want := range []string{`outriderd_webhook_reviews_total{code="injected"}`, `outriderd_webhook_reviews_total{code="ignored-namespace"} 2`, "outriderd_webhook_review_seconds_count",
-		`outriderd_mesh_unenforced{kind="AuthorizationPolicy"} 1`, "outriderd_image_lookups_total 1", "outriderd_roots 1", "outriderd_authority_expiry_timestamp_seconds ", "outriderd_image_lookup_failures_total 0"} {
+		`outriderd_mesh_unenforced{kind="RequestAuthentication"} 1`, "outriderd_image_lookups_total 1", "outriderd_roots 1", "outriderd_authority_expiry_timestamp_seconds ", "outriderd_image_lookup_failures_total 0"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s in the metrics", want)
 		}

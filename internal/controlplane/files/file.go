@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -69,6 +70,7 @@ type file struct {
 	ignored    map[string]bool      // kinds without a meaning for a mesh
 	namespaces []manifest.Namespace // also those of a version with problems
 	problems   []Problem            // of the current version; if there are any, the parts are of an earlier one
+	valid      bool                 // it has had a version without problems
 }
 
 // A place is a part and where it is in the file.
@@ -89,8 +91,16 @@ func read(root, path string, before *file) *file {
 	} else {
 		next.parse(data)
 	}
-	if len(next.problems) > 0 {
+	next.valid = before.valid || len(next.problems) == 0
+	switch {
+	case len(next.problems) == 0:
+	case before.valid:
 		next.parts = before.parts
+	default: // no version of it is valid; but what its policies forbid is forbidden
+		maps.DeleteFunc(next.parts, func(_ mesh.Key, p place) bool {
+			_, policy := p.part.(*mesh.AuthorizationSpec)
+			return !policy
+		})
 	}
 	// What did not change keeps its pointer, by which the mesh knows it.
 	for key, p := range next.parts {

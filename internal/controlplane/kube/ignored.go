@@ -29,6 +29,9 @@ var ignoredVersions = []string{"v1", "v1beta1", "v1alpha3", "v1alpha2", "v1alpha
 func (s *Source) ignoredKinds() []kind {
 	var out []kind
 	for definition, name := range mesh.IgnoredResources() { // any order: each is followed by itself
+		if slices.ContainsFunc(kinds, func(k kind) bool { return k.definition == definition }) {
+			continue // of which parts are reported
+		}
 		resource, group, _ := strings.Cut(definition, ".")
 		out = append(out, kind{
 			name: name, definition: definition,

@@ -25,11 +25,11 @@ import (
 	"outrider.dev/internal/mesh"
 )
 
-var policies = schema.GroupVersionResource{Group: "security.istio.io", Version: "v1", Resource: "authorizationpolicies"}
+var policies = schema.GroupVersionResource{Group: "security.istio.io", Version: "v1", Resource: "requestauthentications"}
 
 func policy(name string) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "security.istio.io/v1", "kind": "AuthorizationPolicy", "metadata": map[string]any{"namespace": "shop", "name": name},
+		"apiVersion": "security.istio.io/v1", "kind": "RequestAuthentication", "metadata": map[string]any{"namespace": "shop", "name": name},
 		"spec": map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"app": "web"}}},
 	}}
 }
@@ -48,7 +48,9 @@ func fakeCluster(t *testing.T, pod *corev1.Pod, crds []string, objects ...runtim
 		{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "httproutes"}:  "HTTPRouteList",
 		{Group: "security.istio.io", Version: "v1", Resource: "peerauthentications"}: "PeerAuthenticationList",
 		{Group: "outrider.dev", Version: "v1", Resource: "hosts"}:                    "HostList",
-		policies: "AuthorizationPolicyList",
+		policies: "RequestAuthenticationList",
+		{Group: "security.istio.io", Version: "v1", Resource: "authorizationpolicies"}:      "AuthorizationPolicyList",
+		{Group: "security.istio.io", Version: "v1beta1", Resource: "authorizationpolicies"}: "AuthorizationPolicyList",
 	}
 	scheme := metadatafake.NewTestScheme()
 	if err := metav1.AddMetaToScheme(scheme); err != nil {
@@ -94,10 +96,10 @@ func problemsOf(t *testing.T, s *Source, want func([]string) bool) {
 
 // A policy that is not enforced is a problem while a pod with Outrider's proxy has its labels.
 func TestPolicyThatIsNotEnforced(t *testing.T) {
-	c, d, _ := fakeCluster(t, podOf(contract.ProxyContainer), []string{"authorizationpolicies.security.istio.io"}, policy("deny"))
+	c, d, _ := fakeCluster(t, podOf(contract.ProxyContainer), []string{"requestauthentications.security.istio.io"}, policy("deny"))
 	s := c.Source(t.Context(), mesh.Config{})
 	problemsOf(t, s, func(all []string) bool {
-		return len(all) == 1 && strings.HasPrefix(all[0], "error: AuthorizationPolicy shop/deny: is not enforced by Outrider: ")
+		return len(all) == 1 && strings.HasPrefix(all[0], "error: RequestAuthentication shop/deny: is not enforced by Outrider: ")
 	})
 	if err := d.Resource(policies).Namespace("shop").Delete(t.Context(), "deny", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -107,9 +109,9 @@ func TestPolicyThatIsNotEnforced(t *testing.T) {
 
 // It is none of ours where the pods have another mesh's proxy.
 func TestPolicyOfAnotherMesh(t *testing.T) {
-	c, d, _ := fakeCluster(t, podOf(contract.IstioProxyContainer), []string{"authorizationpolicies.security.istio.io"}, policy("deny"))
+	c, d, _ := fakeCluster(t, podOf(contract.IstioProxyContainer), []string{"requestauthentications.security.istio.io"}, policy("deny"))
 	read := make(chan struct{}, 1)
-	d.PrependWatchReactor("authorizationpolicies", func(clienttesting.Action) (bool, watch.Interface, error) {
+	d.PrependWatchReactor("requestauthentications", func(clienttesting.Action) (bool, watch.Interface, error) {
 		select {
 		case read <- struct{}{}:
 		default:
@@ -145,7 +147,7 @@ func TestIgnoredKindsThatMayNotBeRead(t *testing.T) {
 // A kind that is skipped is not read, and neither is its definition: that needs no permission.
 func TestSkippedKinds(t *testing.T) {
 	c, d, m := fakeCluster(t, podOf(contract.ProxyContainer), []string{"hosts.outrider.dev", "peerauthentications.security.istio.io"})
-	s := c.Source(t.Context(), mesh.Config{}, "hosts", "httproutes", skipIgnored)
+	s := c.Source(t.Context(), mesh.Config{}, "hosts", "httproutes", "authorizationpolicies", skipIgnored)
 	<-s.Synced()
 	for _, a := range d.Actions() {
 		if r := a.GetResource().Resource; r != "peerauthentications" {

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -93,7 +94,23 @@ var kinds = []kind{
 	withRoutes(custom(mesh.KindGRPC, objects.GRPCRoute, "gateway.networking.k8s.io", "grpcroutes")),
 	withRoutes(custom(mesh.KindGrant, objects.ReferenceGrant, "gateway.networking.k8s.io", "referencegrants")),
 	custom(mesh.KindPolicy, objects.PeerAuthentication, "security.istio.io", "peerauthentications"),
+	{name: mesh.KindAuthorization, definition: "authorizationpolicies.security.istio.io", part: authorization, feed: func(c *Cluster) feed {
+		return c.newestOf("security.istio.io", "authorizationpolicies")
+	}},
 	custom(mesh.KindHost, objects.Host, "outrider.dev", "hosts"),
+}
+
+// authorization reads a policy of whichever version: one that is not read would not be enforced.
+func authorization(o metav1.Object) (mesh.Part, error) {
+	u, ok := o.(*unstructured.Unstructured)
+	if !ok {
+		return nil, errNoObject
+	}
+	raw, err := json.Marshal(u.Object)
+	if err != nil {
+		return nil, err
+	}
+	return objects.AuthorizationPolicy(raw)
 }
 
 // customVersion is the version of all the custom kinds.

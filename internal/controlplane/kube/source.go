@@ -104,6 +104,8 @@ func (s *Source) storeOf(k kind) *store[known] {
 			pod.Kept = was != nil && was.Kept
 		}
 		switch {
+		case err != nil && standsIn(old.part):
+			return known{part, err.Error()}
 		case err != nil:
 			return known{old.part, err.Error()}
 		case reflect.DeepEqual(old.part, part): // most changes of pods do not matter to a mesh
@@ -117,6 +119,13 @@ func (s *Source) storeOf(k kind) *store[known] {
 		}
 	}
 	return to
+}
+
+// standsIn reports whether there is no valid version of an object. Of an invalid policy that forbids
+// something there is a part, which forbids more.
+func standsIn(p mesh.Part) bool {
+	policy, ok := p.(*mesh.AuthorizationSpec)
+	return p == nil || ok && policy.Closed
 }
 
 func (s *Source) put(key mesh.Key, before, now known) {
