@@ -150,7 +150,7 @@ func TestPermissionsGoWithTheirFeatures(t *testing.T) {
 		some    int
 	}{
 		"features: {gatewayRoutes: false}":                      {"--skip-kind=httproutes", "httproutes|grpcroutes|referencegrants|customresourcedefinitions|leases", 7},
-		"features: {policies: false}":                           {"--skip-kind=peerauthentications", "peerauthentications|customresourcedefinitions", 2},
+		"features: {policies: false}":                           {"--skip-kind=authorizationpolicies", "peerauthentications|authorizationpolicies|customresourcedefinitions", 4},
 		"features: {hosts: false}":                              {"--skip-kind=hosts", "hosts|customresourcedefinitions|^namespace: (create|get|delete|list) configmaps$", 6},
 		"features: {otherMeshes: false}":                        {"--skip-kind=ignored", ".", 30},
 		"features: {injection: false}":                          {"--webhook=off", "mutatingwebhookconfigurations", 4},

@@ -46,5 +46,9 @@ func withoutEffect(o ignored, b *builder) {
 		c.code, c.title = "not-enforced", fmt.Sprintf("%s is not enforced by Outrider", o.Ref)
 		c.why = fmt.Sprintf("what it forbids is possible at %s: Outrider does not support the kind", b.subjects[i].Ref)
 	}
+	if o.Partly {
+		c.title, c.do = fmt.Sprintf("%s is not enforced as it is written", o.Ref), "use the conditions that docs/kubernetes.md lists, in a namespace where the policy holds"
+		c.why = fmt.Sprintf("it is for %s: %s", b.subjects[i].Ref, o.Instead)
+	}
 	b.add(c)
 }

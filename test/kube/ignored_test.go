@@ -19,7 +19,7 @@ func TestObjectsThatAreIgnored(t *testing.T) {
 	w := enterWorld(t)
 	deployed(t)
 	w.namespace(t, "guarded", nil)
-	const policies, routes = "authorizationpolicies.security.istio.io", "virtualservices.networking.istio.io"
+	const policies, routes = "requestauthentications.security.istio.io", "virtualservices.networking.istio.io"
 	t.Cleanup(w.undefine(policies, routes))
 	apply(t, `{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: guarded, labels: {app: web}}, spec: {nodeName: nowhere, serviceAccountName: default,
 		containers: [{name: web, image: none}, {name: `+contract.ProxyContainer+`, image: none}]}}`)
@@ -47,16 +47,16 @@ func TestObjectsThatAreIgnored(t *testing.T) {
 		}, func() string { return strings.Join(append(p, n...), "\n") + "\n" + j.String() })
 	}
 	policy := func(app string) string {
-		return "{apiVersion: security.istio.io/v1beta1, kind: AuthorizationPolicy, metadata: {name: deny, namespace: guarded}, spec: {selector: {matchLabels: {app: " + app + "}}}}"
+		return "{apiVersion: security.istio.io/v1beta1, kind: RequestAuthentication, metadata: {name: deny, namespace: guarded}, spec: {selector: {matchLabels: {app: " + app + "}}}}"
 	}
 	const (
 		route   = "{apiVersion: networking.istio.io/v1beta1, kind: VirtualService, metadata: {name: web, namespace: guarded}, spec: {hosts: [web]}}"
-		denied  = "error: AuthorizationPolicy guarded/deny: is not enforced by Outrider: "
+		denied  = "error: RequestAuthentication guarded/deny: is not enforced by Outrider: "
 		without = "warning: VirtualService guarded/web: has no effect on pods of Outrider: "
 	)
 	want("nothing is ignored", nil, nil)
 	for range 2 {
-		apply(t, definition("security.istio.io", "AuthorizationPolicy", "authorizationpolicies")+"---"+definition("networking.istio.io", "VirtualService", "virtualservices"))
+		apply(t, definition("security.istio.io", "RequestAuthentication", "requestauthentications")+"---"+definition("networking.istio.io", "VirtualService", "virtualservices"))
 		kubectl(t, "", "wait", "--for=condition=Established", "--timeout=60s", "crd", policies, routes)
 		apply(t, policy("web")+"\n---\n"+route)
 		want("both are reported", []string{denied, without}, []string{denied})
@@ -64,7 +64,7 @@ func TestObjectsThatAreIgnored(t *testing.T) {
 		want("the policy is for no pod of ours", []string{without}, nil)
 		apply(t, policy("web"))
 		want("it is again", []string{denied, without}, []string{denied})
-		kubectl(t, "", "delete", "authorizationpolicies.security.istio.io", "deny", "--namespace=guarded")
+		kubectl(t, "", "delete", "requestauthentications.security.istio.io", "deny", "--namespace=guarded")
 		want("it is deleted", []string{without}, nil)
 		apply(t, policy("web"))
 		want("it is there once more", []string{denied, without}, []string{denied})

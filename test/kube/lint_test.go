@@ -48,11 +48,11 @@ spec:
 	}
 	// What guards a door in a root namespace is for this one too.
 	deployed(t)
-	apply(t, definition("security.istio.io", "AuthorizationPolicy", "authorizationpolicies"))
-	kubectl(t, "", "wait", "--for=condition=Established", "--timeout=60s", "crd", "authorizationpolicies.security.istio.io")
-	t.Cleanup(w.undefine("authorizationpolicies.security.istio.io"))
-	apply(t, "{apiVersion: security.istio.io/v1beta1, kind: AuthorizationPolicy, metadata: {name: deny, namespace: outrider-system}, spec: {}}")
-	if found, _ := lint(1, "--only=not-enforced"); !strings.Contains(found, "AuthorizationPolicy outrider-system/deny") {
+	apply(t, definition("security.istio.io", "RequestAuthentication", "requestauthentications"))
+	kubectl(t, "", "wait", "--for=condition=Established", "--timeout=60s", "crd", "requestauthentications.security.istio.io")
+	t.Cleanup(w.undefine("requestauthentications.security.istio.io"))
+	apply(t, "{apiVersion: security.istio.io/v1beta1, kind: RequestAuthentication, metadata: {name: deny, namespace: outrider-system}, spec: {}}")
+	if found, _ := lint(1, "--only=not-enforced"); !strings.Contains(found, "RequestAuthentication outrider-system/deny") {
 		t.Errorf("found:\n%s\nwant the policy of the root namespace", found)
 	}
 	fixed, _ := lint(0, "--only=sleep", "--fix")

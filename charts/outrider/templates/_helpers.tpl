@@ -49,7 +49,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- define "outrider.skipped" -}}
 {{- $f := .Values.features }}
 {{- if not $f.gatewayRoutes }}httproutes {{ end }}
-{{- if not $f.policies }}peerauthentications {{ end }}
+{{- if not $f.policies }}peerauthentications authorizationpolicies {{ end }}
 {{- if not $f.hosts }}hosts {{ end }}
 {{- if not $f.otherMeshes }}ignored {{ end }}
 {{- end }}

@@ -123,7 +123,7 @@ var annotations = []annotation{
 	{name: "istio.io/workloadController", without: ofWorkloadEntry},
 	{name: "istio.io/connectedAt", without: ofWorkloadEntry},
 	{name: "istio.io/disconnectedAt", without: ofWorkloadEntry},
-	{name: "istio.io/dry-run", without: "it is of an AuthorizationPolicy, which has no effect here"},
+	{name: "istio.io/dry-run", without: "it is of an AuthorizationPolicy, not of a pod"},
 	{name: "topology.istio.io/controlPlaneClusters", without: "it is of Istio's own namespace, for several clusters"},
 
 	{name: contract.DependsOn, means: "which container waits for which"},
