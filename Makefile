@@ -67,6 +67,9 @@ krew: ## the manifest by which krew installs "kubectl outrider", of the archives
 # These wait most of their time: for the kernel, and for programs to start and to end.
 WAITING := ./test/agent ./test/mesh ./test/netns
 
+# Public modules, which need nothing of this one.
+LIBRARIES := resilience resilience/grpcresilience resilience/otelresilience
+
 .PHONY: test
 test: ## all tests; as root, or those in network namespaces are skipped
 	$(GO) test -count=1 -timeout 30m $$($(GO) list ./... | grep -v '/test/')
@@ -74,6 +77,7 @@ test: ## all tests; as root, or those in network namespaces are skipped
 	$(GO) test -count=1 -timeout 30m -p 1 $$($(GO) list ./test/... | grep -v $(WAITING:./%=-e '/%$$')) # one at a time: they fill the machine
 	cd test/validation && $(GO) test -count=1 -timeout 30m ./...
 	cd test/krew && $(GO) test -count=1 -timeout 30m ./...
+	@for m in $(LIBRARIES); do (set -x; cd $$m && $(GO) test -count=1 -timeout 10m ./...) || exit 1; done
 
 .PHONY: validation
 PODS ?= 400
@@ -105,6 +109,9 @@ check: house ## format, vet, other systems, staticcheck, race detector, arrows, 
 	$(GO) tool -modfile=build/tools/go.mod staticcheck ./...
 	$(GO) mod tidy -diff
 	CGO_ENABLED=1 $(GO) test -race -timeout 30m -p 3 $(CONCURRENT) ./test/agent # which builds the commands with the detector too
+	@for m in $(LIBRARIES); do (set -x; cd $$m && $(GO) vet ./... && GOOS=windows $(GO) vet . && \
+		$(GO) tool -modfile=$(CURDIR)/build/tools/go.mod staticcheck ./... && $(GO) mod tidy -diff && \
+		CGO_ENABLED=1 $(GO) test -race -timeout 10m ./...) || exit 1; done
 
 .PHONY: istio-names
 istio-names: ## does the table of Istio's settings have all that Istio publishes? test/istioapi/names_test.go says how to get the next
@@ -116,7 +123,7 @@ fuzz: ## every fuzz target for FUZZTIME (30s)
 	@grep -rlE '^func Fuzz' --include='*_test.go' . | xargs -n1 dirname | sort -u | while read -r dir; do \
 		for target in $$(grep -hoE '^func Fuzz[A-Za-z0-9]+' $$dir/*_test.go | sed 's/^func //'); do \
 			echo "$$dir $$target" >&2; \
-			if out=$$($(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$dir 2>&1); then echo "$$out" | tail -n 1; continue; fi; \
+			if out=$$(cd $$dir && $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x . 2>&1); then echo "$$out" | tail -n 1; continue; fi; \
 			echo "$$out" | tail -n 30; \
 			echo "$$out" | grep -q 'context deadline exceeded' && ! echo "$$out" | grep -q 'Failing input' || exit 1; \
 			echo 'no failing input: the time ended while Go was at work (https://go.dev/issue/75804)'; done; done
@@ -149,6 +156,7 @@ bench: ## measure; prints tables, asserts nothing (root)
 	$(GO) run ./bench/evidence
 	$(GO) run ./bench/diagnose
 	$(GO) test -run '^$$' -bench 'Explore|Run|Pod|Review' -benchmem -cpu 1 ./internal/model/verify ./internal/model/simulate ./internal/pod/inject ./internal/controlplane/webhook
+	cd resilience && $(GO) test -run '^$$' -bench . -cpu 1 .
 
 .PHONY: campaign
 campaign: ## kill 200 captures, start 20 at once 100 times, on each backend; 30 minutes (root)

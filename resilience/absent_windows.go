@@ -1,0 +1,16 @@
+package resilience
+
+import (
+	"errors"
+	"syscall"
+)
+
+// WSAENETUNREACH, WSAECONNREFUSED and WSAEHOSTUNREACH, which the errors of package syscall
+// are not equal to.
+const netUnreachable, connRefused, hostUnreachable = 10051, 10061, 10065
+
+// isAbsent reports whether a dial failed because nothing listens or no route leads there.
+func isAbsent(err error) bool {
+	errno, ok := errors.AsType[syscall.Errno](err)
+	return ok && (errno == connRefused || errno == hostUnreachable || errno == netUnreachable)
+}

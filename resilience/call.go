@@ -1,0 +1,318 @@
+package resilience
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/failsafe-go/failsafe-go"
+)
+
+// A call is one call and all its tries.
+type call struct {
+	*Policy
+	idempotent bool
+	single     bool // one request: what was not sent may be repeated
+	replayable bool // the body can be sent again
+
+	// do makes try n and sets value, err, class and after of the outcome.
+	do func(ctx context.Context, n int, o *outcome)
+	// release frees what a result that is not the call's holds. May be nil. With reuse the
+	// connection should be kept for the next try, if that takes no time.
+	release func(o *outcome, reuse bool)
+
+	ctx     context.Context // the caller's, with Options.Timeout
+	began   time.Time
+	round   int // tries one after the other; one goroutine has it at a time
+	tries   atomic.Int32
+	running atomic.Int32 // in this round
+	hedged  bool
+
+	mu   sync.Mutex
+	over bool       // results that come from now on are not the call's
+	held []*outcome // results to be released, unless they become the call's
+	last error      // of the latest try that failed
+}
+
+// An outcome is what became of a try.
+type outcome struct {
+	call      *call
+	value     any
+	err       error
+	class     Class
+	after     time.Duration // that the dependency wants to be left alone; negative: for ever
+	rejected  bool          // it was not made
+	abandoned bool          // it was cancelled: by the caller, or because another one was faster
+	final     bool          // for the hedge: not worth waiting for others
+	spent     bool          // another round followed
+	panicked  any
+	delay     time.Duration // before the next one
+}
+
+func (o *outcome) good() bool {
+	return o.class == Answered && !o.rejected && !o.abandoned && o.panicked == nil
+}
+
+// begin starts the call's clock. The context that it returns has the call's deadline.
+func (c *call) begin(ctx context.Context) (context.Context, context.CancelFunc) {
+	c.began = time.Now()
+	cancel := context.CancelFunc(func() {})
+	if t := c.options.Timeout; t > 0 {
+		ctx, cancel = context.WithTimeoutCause(ctx, t, &timeoutError{policy: c.options.Name, field: "Timeout", limit: t})
+	}
+	c.ctx = ctx
+	return ctx, cancel
+}
+
+// run makes the tries and returns the call's outcome.
+func (c *call) run(ctx context.Context) *outcome {
+	c.budget.deposit()
+	executor := c.plain
+	if c.hedging != nil && c.idempotent && c.replayable {
+		executor, c.hedged = c.hedging, true
+	}
+	var o *outcome
+	switch {
+	case ctx.Err() != nil:
+	case c.hedged:
+		o, _ = executor.WithContext(ctx).GetWithExecution(func(e failsafe.Execution[*outcome]) (*outcome, error) {
+			return c.try(e.Context(), e.IsHedge()), nil
+		})
+	default:
+		o = c.retried(ctx, executor)
+	}
+	// When ctx ends between two rounds, failsafe-go's result is nil, or that of the round before.
+	if o == nil || o.spent {
+		o = &outcome{call: c, class: Lost, abandoned: true, err: c.ended()}
+	}
+	c.finish(o)
+	if o.panicked != nil {
+		panic(o.panicked) // in the goroutine of the caller, which may recover
+	}
+	c.emit(ctx, Event{Decision: Done, Target: c.target.name, Class: o.class, Try: int(c.tries.Load()), Duration: time.Since(c.began), Err: o.err})
+	return o
+}
+
+// retried makes the first try outside of the loop of retries, which most calls do not need:
+// it costs more than all the rest.
+func (c *call) retried(ctx context.Context, executor failsafe.Executor[*outcome]) *outcome {
+	o := c.try(ctx, false)
+	if executor == nil || o.good() {
+		return o
+	}
+	first := o
+	o, _ = executor.WithContext(ctx).Get(func() (*outcome, error) {
+		if o := first; o != nil {
+			first = nil
+			return o, nil
+		}
+		return c.try(ctx, false), nil
+	})
+	return o
+}
+
+// finish releases all results but o, also those that are still to come.
+func (c *call) finish(o *outcome) {
+	c.mu.Lock()
+	c.over = true
+	held := c.held
+	c.mu.Unlock()
+	for _, other := range held {
+		if other != o {
+			c.release(other, false)
+		}
+	}
+}
+
+// hold keeps a result until it is known whether it is the call's.
+func (c *call) hold(o *outcome) {
+	c.mu.Lock()
+	if o.err != nil && c.ctx.Err() == nil {
+		c.last = o.err
+	}
+	late := c.over
+	if !late && c.release != nil {
+		c.held = append(c.held, o)
+	}
+	c.mu.Unlock()
+	if late && c.release != nil {
+		c.release(o, false)
+	}
+}
+
+// try makes one try. Without a hedge, one follows the other.
+func (c *call) try(ctx context.Context, hedge bool) *outcome {
+	o := &outcome{call: c}
+	if !c.hedged {
+		c.attempt(ctx, hedge, o)
+		return o
+	}
+	c.running.Add(1)
+	func() {
+		// The loop of hedges runs this in a goroutine of its own, where a panic would end the process.
+		defer func() {
+			if v := recover(); v != nil {
+				o.panicked, o.class = v, Failed
+			}
+		}()
+		c.attempt(ctx, hedge, o)
+	}()
+	// A hedge that fails must not win over a first try that is only slow.
+	o.final = c.running.Add(-1) == 0 || o.good() || o.panicked != nil
+	return o
+}
+
+// attempt makes the try if it is allowed, and counts its result.
+func (c *call) attempt(ctx context.Context, hedge bool, o *outcome) {
+	if hedge && !c.mayHedge(o) {
+		return
+	}
+	permit, err := c.target.admit(ctx)
+	if err != nil {
+		o.rejected, o.err, o.class = true, err, Failed
+		if ctx.Err() != nil { // while it waited for a place
+			o.abandoned, o.class, o.err = true, Lost, c.ended()
+			return
+		}
+		c.emit(ctx, Event{Decision: DecidedReject, Target: c.target.name, Reason: reasonOf(err), Try: int(c.tries.Load()), Class: o.class})
+		return
+	}
+	o.class = Failed
+	defer func() { c.target.done(ctx, permit, o) }() // also when do panics
+	tryCtx := ctx
+	if t := c.options.TryTimeout; t > 0 {
+		var cancel context.CancelFunc
+		tryCtx, cancel = context.WithTimeoutCause(ctx, t, &timeoutError{policy: c.options.Name, field: "TryTimeout", limit: t})
+		defer cancel()
+	}
+	c.do(tryCtx, int(c.tries.Add(1)), o)
+	if o.class < 0 || int(o.class) >= len(classes) {
+		o.class = Failed // of a Classify that invents one
+	}
+	if o.err != nil && tryCtx.Err() != nil {
+		c.blame(ctx, tryCtx, o)
+	}
+	c.hold(o)
+}
+
+// blame says whose fault an error is that came with the end of the context.
+func (c *call) blame(ctx, tryCtx context.Context, o *outcome) {
+	o.class = Lost
+	switch {
+	case errors.Is(c.ctx.Err(), context.DeadlineExceeded):
+		o.err = c.ended()
+	case ctx.Err() != nil: // the caller, or another try was faster
+		o.abandoned = true
+		if c.ctx.Err() != nil {
+			o.err = c.ended()
+		}
+	default:
+		o.err = context.Cause(tryCtx)
+	}
+}
+
+// ended is the error of a call whose context ended.
+func (c *call) ended() error {
+	cause := context.Cause(c.ctx)
+	if t, ok := errors.AsType[*timeoutError](cause); ok && t.field == "Timeout" {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return &timeoutError{policy: t.policy, field: t.field, limit: t.limit, before: c.last}
+	}
+	return cause
+}
+
+// mayHedge takes the token for a hedge.
+func (c *call) mayHedge(o *outcome) bool {
+	e := Event{Decision: DecidedHedge, Target: c.target.name, Try: int(c.tries.Load())}
+	_, ok := c.budget.withdraw(0)
+	if !ok {
+		e.Decision, e.Reason = DecidedNoHedge, "budget"
+		o.rejected, o.err, o.class = true, errNoHedge, Failed
+	}
+	c.emit(c.ctx, e)
+	return ok
+}
+
+// repeat decides, once after each round, whether there is another one, and when.
+func (c *call) repeat(o *outcome) bool {
+	c.round++
+	if o.rejected || o.abandoned || o.panicked != nil || c.ctx.Err() != nil || classes[o.class].repeat == never {
+		return false
+	}
+	e := Event{Decision: DecidedRetry, Target: c.target.name, Class: o.class, Try: int(c.tries.Load()), Err: o.err}
+	if e.Reason = c.obstacle(o); e.Reason != "" {
+		e.Decision = DecidedNoRetry
+	}
+	e.Delay = o.delay
+	c.emit(c.ctx, e)
+	if e.Reason != "" {
+		return false
+	}
+	o.spent = true
+	c.releaseRound(o)
+	return true
+}
+
+// releaseRound frees what the results of a round hold before the next one begins.
+func (c *call) releaseRound(o *outcome) {
+	c.mu.Lock()
+	held := c.held
+	c.held = nil
+	c.mu.Unlock()
+	for _, h := range held {
+		c.release(h, h == o)
+	}
+}
+
+// obstacle is the reason why the call is not repeated, or empty: then o.delay is set, and the
+// token of the retry is taken.
+func (c *call) obstacle(o *outcome) (reason string) {
+	retry := c.options.Retry
+	patient := o.class == Absent && c.starting()
+	switch {
+	case !c.idempotent && !(c.single && classes[o.class].repeat == ifUnsent):
+		return "not idempotent"
+	case !c.replayable:
+		return "body cannot be sent again"
+	case c.round >= retry.Tries && !patient:
+		return "tries"
+	case o.after < 0 || o.after > retry.MaxRetryAfter:
+		return "retry-after"
+	}
+	// Whoever was sent away until a time does not come back at that very time with all others.
+	delay := o.after + backoff(retry, c.round)
+	if c.target.openFor() > delay {
+		return "breaker open"
+	}
+	left := retry.MaxDelay
+	if deadline, ok := c.ctx.Deadline(); ok {
+		if delay >= time.Until(deadline) {
+			return "deadline"
+		}
+		left = min(left, time.Until(deadline))
+	}
+	wait, ok := c.budget.withdraw(left)
+	if !ok {
+		return "budget"
+	}
+	o.delay = max(delay, wait)
+	return ""
+}
+
+// backoff is exponential with full jitter:
+// https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/
+func backoff(r *Retry, round int) time.Duration {
+	limit := r.MinDelay
+	for range round - 1 {
+		if limit > r.MaxDelay/2 {
+			limit = r.MaxDelay
+			break
+		}
+		limit *= 2
+	}
+	return time.Duration(rand.Int64N(int64(min(limit, r.MaxDelay)) + 1))
+}

@@ -1,0 +1,87 @@
+package resilience
+
+import (
+	"context"
+	"log/slog"
+	"time"
+)
+
+// A Decision is what a policy did.
+type Decision string
+
+const (
+	DecidedRetry    Decision = "retry"             // another try follows after Event.Delay
+	DecidedNoRetry  Decision = "no-retry"          // the call failed and is not repeated: Event.Reason
+	DecidedHedge    Decision = "hedge"             // a second try is started beside a slow one
+	DecidedNoHedge  Decision = "no-hedge"          // it is not: Event.Reason
+	DecidedReject   Decision = "reject"            // a try is not made: Event.Reason
+	DecidedForgive  Decision = "forgive"           // a failure within Options.Start is not counted by the breaker
+	DecidedOpen     Decision = "breaker-open"      // the breaker of a target opened
+	DecidedHalfOpen Decision = "breaker-half-open" // it lets probes through
+	DecidedClose    Decision = "breaker-closed"    // it closed
+	DecidedLimit    Decision = "limit"             // the adaptive limit of a target changed to Event.Limit
+	DecidedFallback Decision = "fallback"          // the fallback's result replaces a failure
+	Done            Decision = "done"              // no decision: a call ended, with Event.Err, Event.Try tries and Event.Duration
+)
+
+// An Event is one decision, or the end of a call.
+type Event struct {
+	Policy   string // Options.Name
+	Decision Decision
+	Target   string // the host in HTTP, the target of the connection in gRPC; empty for others
+	Class    Class  // of the last try
+	// Reason of a decision against something; one of: "not idempotent", "body cannot be
+	// sent again", "tries", "retry-after", "deadline", "budget", "breaker open",
+	// "bulkhead full", "limit".
+	Reason   string
+	Try      int           // tries made so far; a hedge is a try
+	Delay    time.Duration // before the next try
+	Duration time.Duration // of the call, for Done
+	Limit    int           // for DecidedLimit
+	Err      error         // of the last try; nil if it was a response
+}
+
+// levels of the decisions in the log; those that are not here are Debug.
+var levels = map[Decision]slog.Level{
+	DecidedOpen:     slog.LevelWarn,
+	DecidedHalfOpen: slog.LevelInfo,
+	DecidedClose:    slog.LevelInfo,
+}
+
+// emit hands an event to the observer and to the log. The end of a call is not logged.
+func (s *shared) emit(ctx context.Context, e Event) {
+	e.Policy = s.options.Name
+	if s.options.Observe != nil {
+		s.options.Observe(ctx, e)
+	}
+	if s.options.Logger == nil || e.Decision == Done {
+		return
+	}
+	level, ok := levels[e.Decision]
+	if !ok {
+		level = slog.LevelDebug
+	}
+	if !s.options.Logger.Enabled(ctx, level) {
+		return
+	}
+	attrs := []slog.Attr{slog.String("policy", e.Policy), slog.String("decision", string(e.Decision))}
+	if e.Target != "" {
+		attrs = append(attrs, slog.String("target", e.Target))
+	}
+	if e.Reason != "" {
+		attrs = append(attrs, slog.String("reason", e.Reason))
+	}
+	if e.Try > 0 {
+		attrs = append(attrs, slog.Int("try", e.Try), slog.String("class", e.Class.String()))
+	}
+	if e.Delay > 0 {
+		attrs = append(attrs, slog.Duration("delay", e.Delay))
+	}
+	if e.Limit > 0 {
+		attrs = append(attrs, slog.Int("limit", e.Limit))
+	}
+	if e.Err != nil {
+		attrs = append(attrs, slog.Any("error", e.Err))
+	}
+	s.options.Logger.LogAttrs(ctx, level, "resilience", attrs...)
+}

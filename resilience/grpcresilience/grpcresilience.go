@@ -1,0 +1,260 @@
+// Package grpcresilience applies policies of package resilience to gRPC clients, by
+// interceptors.
+//
+//	calls, err := grpcresilience.New(resilience.Default("orders"))
+//	if err != nil {
+//		return err
+//	}
+//	conn, err := grpc.NewClient(target, append(calls.DialOptions(), ...)...)
+//
+// Repeated are
+//
+//   - RPCs of methods whose idempotency_level in the .proto file is NO_SIDE_EFFECTS or
+//     IDEMPOTENT, of contexts of [resilience.WithIdempotent], and all if Options.Idempotent is set;
+//   - any other only if it was not sent, because there was no connection.
+//
+// A streaming RPC is repeated until it is established, never after: the interceptor
+// cannot send again what the application sent. Its later failures are the application's, and the breaker
+// does not count them. Timeouts of the policy end when it is established.
+//
+// The push-back of a server (trailer grpc-retry-pushback-ms, gRPC's proposal A6) has the
+// effect of Retry-After in HTTP. Do not use the retries of gRPC's service config besides: the
+// tries of both would multiply.
+package grpcresilience
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/descriptorpb"
+
+	"outrider.dev/resilience"
+)
+
+// Interceptors apply one policy to the RPCs of any number of connections. Each target of a
+// connection has a breaker, bulkhead and limiter of its own.
+type Interceptors struct {
+	policy     *resilience.Policy
+	idempotent bool // all
+}
+
+// New returns interceptors, or an error that names every option that is wrong. Hedges are
+// unsupported: two tries would write to one reply. Options.Single is implied.
+// Options.Classify sees status errors; its default is [Classify].
+func New(o resilience.Options) (*Interceptors, error) {
+	var unsupported error
+	if o.Hedge != nil {
+		unsupported = errors.New("grpcresilience: Options.Hedge is unsupported: must be nil")
+	}
+	classify := o.Classify
+	if classify == nil {
+		classify = Classify
+	}
+	o.Single = true
+	o.Classify = func(err error) resilience.Class {
+		if t, ok := errors.AsType[*tryError](err); ok {
+			if t.unsent {
+				return resilience.Absent
+			}
+			err = t.error
+		}
+		return classify(err)
+	}
+	p, err := resilience.New(o)
+	if err := errors.Join(unsupported, err); err != nil {
+		return nil, err
+	}
+	return &Interceptors{p, o.Idempotent}, nil
+}
+
+// DialOptions are the interceptors as options of [grpc.NewClient].
+func (i *Interceptors) DialOptions() []grpc.DialOption {
+	return []grpc.DialOption{grpc.WithChainUnaryInterceptor(i.Unary), grpc.WithChainStreamInterceptor(i.Stream)}
+}
+
+// Classify says what the status of an RPC means:
+//
+//	UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED   Lost
+//	RESOURCE_EXHAUSTED                          Busy
+//	INTERNAL, UNKNOWN, DATA_LOSS                Failed
+//	all others                                  Answered
+//
+// UNAVAILABLE of an RPC for which there was no connection is Absent, whatever Options.Classify says.
+func Classify(err error) resilience.Class {
+	switch status.Code(err) {
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
+		return resilience.Lost
+	case codes.ResourceExhausted:
+		return resilience.Busy
+	case codes.Internal, codes.Unknown, codes.DataLoss:
+		return resilience.Failed
+	default:
+		return resilience.Answered
+	}
+}
+
+// Unary is a [grpc.UnaryClientInterceptor].
+func (i *Interceptors) Unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	_, err := resilience.Do(i.context(ctx, method), i.policy.For(cc.Target()), func(ctx context.Context) (struct{}, error) {
+		var t attempt
+		return struct{}{}, t.result(invoke(ctx, method, req, reply, cc, t.options(opts)...))
+	})
+	return statusError(err)
+}
+
+// Stream is a [grpc.StreamClientInterceptor].
+func (i *Interceptors) Stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	var opened *stream
+	_, err := resilience.Do(i.context(ctx, method), i.policy.For(cc.Target()), func(try context.Context) (struct{}, error) {
+		// The stream outlives the try, whose context ends it only until it is established.
+		streamCtx, cancel := context.WithCancel(ctx)
+		stop := context.AfterFunc(try, cancel)
+		var t attempt
+		s, err := open(streamCtx, desc, cc, method, t.options(opts)...)
+		if !stop() && err == nil {
+			err = context.Cause(try)
+		}
+		if err != nil {
+			cancel()
+			return struct{}{}, t.result(err)
+		}
+		opened = &stream{s, cancel, desc.ServerStreams}
+		return struct{}{}, nil
+	})
+	if err != nil {
+		if opened != nil { // and the deadline passed at that moment
+			opened.cancel()
+		}
+		return nil, statusError(err)
+	}
+	return opened, nil
+}
+
+// context marks the RPCs that may be repeated.
+func (i *Interceptors) context(ctx context.Context, method string) context.Context {
+	if !i.idempotent && declaredIdempotent(method) {
+		return resilience.WithIdempotent(ctx)
+	}
+	return ctx
+}
+
+// declaredIdempotent looks the method up among the .proto files that are compiled in.
+func declaredIdempotent(method string) bool {
+	name := strings.ReplaceAll(strings.TrimPrefix(method, "/"), "/", ".")
+	if !protoreflect.FullName(name).IsValid() {
+		return false
+	}
+	d, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(name))
+	if err != nil {
+		return false
+	}
+	o, ok := d.Options().(*descriptorpb.MethodOptions)
+	return ok && o.GetIdempotencyLevel() != descriptorpb.MethodOptions_IDEMPOTENCY_UNKNOWN
+}
+
+// An attempt collects what gRPC knows of one try besides its status.
+type attempt struct {
+	peer    peer.Peer
+	trailer metadata.MD
+}
+
+func (t *attempt) options(opts []grpc.CallOption) []grpc.CallOption {
+	return append(slices.Clip(opts), grpc.Peer(&t.peer), grpc.Trailer(&t.trailer))
+}
+
+// result adds to a status error whether the RPC was sent, and when to come back. Without a
+// peer there was no connection to send it by. The text of an error would not say that: it
+// may be one that the server got from a server of its own.
+func (t *attempt) result(err error) error {
+	if err == nil {
+		return nil
+	}
+	e := &tryError{error: err, unsent: t.peer.Addr == nil && status.Code(err) == codes.Unavailable}
+	if v := t.trailer.Get("grpc-retry-pushback-ms"); len(v) > 0 {
+		e.after = pushback(v[0])
+	}
+	return e
+}
+
+// pushback reads the trailer grpc-retry-pushback-ms. What is negative or no number forbids a
+// retry: https://github.com/grpc/proposal/blob/master/A6-client-retries.md#pushback
+func pushback(v string) time.Duration {
+	ms, err := strconv.ParseInt(v, 10, 64)
+	switch {
+	case err != nil || ms < 0:
+		return -1
+	case ms > int64(math.MaxInt64/time.Millisecond):
+		return math.MaxInt64
+	default:
+		return time.Duration(ms) * time.Millisecond
+	}
+}
+
+// A tryError is the status error of a try, for the policy only.
+type tryError struct {
+	error
+	unsent bool
+	after  time.Duration
+}
+
+func (e *tryError) Unwrap() error             { return e.error }
+func (e *tryError) RetryAfter() time.Duration { return e.after }
+
+// policyError is an error of the policy, with a status.
+type policyError struct {
+	error
+	code codes.Code
+}
+
+func (e *policyError) Unwrap() error              { return e.error }
+func (e *policyError) GRPCStatus() *status.Status { return status.New(e.code, e.Error()) }
+
+// statusError returns the error of an RPC as an application expects it: that of the last try
+// as it is, others with the status that gRPC itself would give.
+func statusError(err error) error {
+	t, ok := err.(*tryError)
+	switch {
+	case err == nil:
+		return nil
+	case ok:
+		return t.error
+	case errors.Is(err, resilience.ErrOpen):
+		return &policyError{err, codes.Unavailable}
+	case errors.Is(err, resilience.ErrFull), errors.Is(err, resilience.ErrLimited):
+		return &policyError{err, codes.ResourceExhausted}
+	case errors.Is(err, context.DeadlineExceeded):
+		return &policyError{err, codes.DeadlineExceeded}
+	case errors.Is(err, context.Canceled):
+		return &policyError{err, codes.Canceled}
+	default:
+		return &policyError{fmt.Errorf("grpcresilience: %w", err), codes.Unknown}
+	}
+}
+
+// A stream frees its context when it ends.
+type stream struct {
+	grpc.ClientStream
+	cancel  context.CancelFunc
+	several bool // messages from the server
+}
+
+func (s *stream) RecvMsg(m any) error {
+	err := s.ClientStream.RecvMsg(m)
+	if err != nil || !s.several {
+		s.cancel()
+	}
+	return err
+}

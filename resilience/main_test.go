@@ -1,0 +1,98 @@
+package resilience
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A dial that is refused, as package net reports it.
+var errRefused = &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+
+var errReset = &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}
+
+var errBoom = errors.New("boom")
+
+// A record keeps the events of a policy.
+type record struct {
+	mu     sync.Mutex
+	events []Event
+}
+
+func (r *record) observe(_ context.Context, e Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events = append(r.events, e)
+}
+
+// of returns the events of a decision, in their order.
+func (r *record) of(d Decision) (out []Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.events {
+		if e.Decision == d {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// decisions are those that were made, without the ends of calls.
+func (r *record) decisions() (out []Decision) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.events {
+		if e.Decision != Done {
+			out = append(out, e.Decision)
+		}
+	}
+	return out
+}
+
+func budget(t testing.TB, o BudgetOptions) *Budget {
+	t.Helper()
+	b, err := NewBudget(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// ample is a budget that a test does not exhaust. No test takes from the process's.
+func ample(t testing.TB) *Budget {
+	return budget(t, BudgetOptions{Ratio: 1, PerSecond: 1000, Burst: 1000})
+}
+
+// policy returns one whose events are recorded.
+func policy(t testing.TB, o Options) (*Policy, *record) {
+	t.Helper()
+	r := &record{}
+	o.Name, o.Observe = "test", r.observe
+	if o.Budget == nil {
+		o.Budget = ample(t)
+	}
+	p, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, r
+}
+
+var twoRetries = &Retry{Tries: 3, MinDelay: 10 * time.Millisecond, MaxDelay: 100 * time.Millisecond, MaxRetryAfter: 5 * time.Second}
+
+// failing returns a function that fails with err n times, then gives "done", and the count of its calls.
+func failing(n int, err error) (func(context.Context) (string, error), *int) {
+	calls := new(int)
+	return func(context.Context) (string, error) {
+		*calls++
+		if *calls <= n {
+			return "", err
+		}
+		return "done", nil
+	}, calls
+}

@@ -1,0 +1,127 @@
+package resilience
+
+import (
+	"context"
+	"time"
+
+	"github.com/failsafe-go/failsafe-go"
+	"github.com/failsafe-go/failsafe-go/hedgepolicy"
+	"github.com/failsafe-go/failsafe-go/retrypolicy"
+)
+
+// A Policy applies its options to calls. It may be used by any number of goroutines, and
+// should live as long as the process: a new one knows nothing of what failed before.
+type Policy struct {
+	*shared
+	target *target
+}
+
+// shared is what the policies of all targets have in common.
+type shared struct {
+	options        Options
+	budget         *Budget
+	began          time.Time // New
+	targets        *targets
+	plain, hedging failsafe.Executor[*outcome] // nil: one try
+}
+
+// New returns a policy, or an error that names every option that is wrong. Options are
+// copied; what their pointers lead to is not changed afterwards, and must not be.
+func New(o Options) (*Policy, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	if o.Classify == nil {
+		o.Classify = Classify
+	}
+	s := &shared{options: o, budget: o.Budget, began: time.Now()}
+	if s.budget == nil {
+		s.budget = ProcessBudget()
+	}
+	if o.MaxTargets == 0 {
+		o.MaxTargets = defaultTargets
+	}
+	s.targets = newTargets(o.MaxTargets, func(name string) *Policy { return &Policy{shared: s, target: newTarget(name, s)} })
+	s.plain, s.hedging = executors(o)
+	return s.targets.root, nil
+}
+
+// For returns the policy of one target: the same options and budget, but a breaker, bulkhead
+// and limiter of its own. The name is what events call the target. The same name leads to the
+// same state, as long as it is not forgotten: see Options.MaxTargets. [Transport] does that
+// for each host.
+func (p *Policy) For(target string) *Policy { return p.targets.get(target) }
+
+// executors builds the loops of failsafe-go. All decisions are made in call.repeat and
+// call.try; the loops wait, start and cancel.
+func executors(o Options) (plain, hedging failsafe.Executor[*outcome]) {
+	var policies []failsafe.Policy[*outcome]
+	if o.Retry != nil {
+		policies = append(policies, retrypolicy.NewBuilder[*outcome]().
+			HandleIf(func(o *outcome, _ error) bool { return o != nil && o.call.repeat(o) }). // once after each round
+			WithDelayFunc(func(e failsafe.ExecutionAttempt[*outcome]) time.Duration { return e.LastResult().delay }).
+			WithMaxRetries(-1).
+			Build())
+		plain = failsafe.With(policies...)
+	}
+	if o.Hedge != nil {
+		policies = append(policies, hedgepolicy.NewBuilderWithDelay[*outcome](o.Hedge.Delay).
+			CancelIf(func(o *outcome, _ error) bool { return o == nil || o.final }).
+			WithMaxHedges(o.Hedge.Max).
+			Build())
+		hedging = failsafe.With(policies...)
+	}
+	return plain, hedging
+}
+
+// starting reports whether dependencies may still be on their way up.
+func (s *shared) starting() bool {
+	return s.options.Start > 0 && time.Since(s.began) < s.options.Start
+}
+
+// Do calls f, which must return soon after its context ends: a context is the only way to
+// stop it. The context of f ends with the try. Do returns the result of the last try as it
+// is, or an error of this package: [ErrOpen], [ErrFull], [ErrLimited], [ErrTimeout].
+//
+// f is called again only if Options.Idempotent is set or ctx is of [WithIdempotent]; with
+// Options.Single also after an error that says that nothing was sent. With a Hedge it is
+// called at the same time by several goroutines. An error with a method
+// RetryAfter() time.Duration, on it or wrapped, has the effect of the header Retry-After; a
+// negative one forbids a repetition.
+//
+// A call that its caller cancels is no failure of the dependency. One whose deadline passes
+// while a try is under way is.
+func Do[T any](ctx context.Context, p *Policy, f func(context.Context) (T, error)) (T, error) {
+	c := &call{Policy: p, idempotent: p.options.Idempotent || isIdempotent(ctx), single: p.options.Single, replayable: true}
+	c.do = func(ctx context.Context, _ int, o *outcome) {
+		v, err := f(ctx)
+		o.value, o.err, o.class = v, err, p.options.Classify(err)
+		o.after = retryAfterOf(err)
+	}
+	ctx, cancel := c.begin(ctx)
+	defer cancel()
+	o := c.run(ctx)
+	v, _ := o.value.(T)
+	return v, o.err
+}
+
+// DoOr is [Do] with a fallback: where Do returns an error, its result is that of fallback,
+// which gets that error. It is not called when ctx has ended.
+func DoOr[T any](ctx context.Context, p *Policy, f func(context.Context) (T, error), fallback func(context.Context, error) (T, error)) (T, error) {
+	v, err := Do(ctx, p, f)
+	if err == nil || ctx.Err() != nil {
+		return v, err
+	}
+	p.emit(ctx, Event{Decision: DecidedFallback, Target: p.target.name, Err: err})
+	return fallback(ctx, err)
+}
+
+type idempotentKey struct{}
+
+// WithIdempotent returns a context whose calls may be repeated and hedged: doing them twice
+// has the effect of doing them once.
+func WithIdempotent(ctx context.Context) context.Context {
+	return context.WithValue(ctx, idempotentKey{}, true)
+}
+
+func isIdempotent(ctx context.Context) bool { return ctx.Value(idempotentKey{}) != nil }

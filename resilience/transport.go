@@ -1,0 +1,303 @@
+package resilience
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A Transport applies a policy to the requests of an http.Client, with a breaker, bulkhead
+// and limiter for each host (scheme, name and port).
+//
+//   - Repeated are requests with an idempotent method (RFC 9110, section 9.2.2: GET, HEAD,
+//     OPTIONS, TRACE, PUT, DELETE), with a header Idempotency-Key or X-Idempotency-Key, or
+//     with a context of [WithIdempotent]; any other only if it was not sent.
+//   - A request with a body is repeated if it has a GetBody, which http.NewRequest sets for
+//     the readers of packages bytes and strings, or if HTTPOptions.BufferBody covers it.
+//   - The response of the last try is returned as it is, also one with a status of failure,
+//     unless there is a Fallback.
+//   - The responses of other tries are closed. Up to 64 KiB of their bodies are read for up to 50 ms, so that
+//     the connection can be used again.
+//   - Requests whose scheme is neither http nor https go to the base as they are.
+type Transport struct {
+	base    http.RoundTripper
+	options HTTPOptions
+	policy  *Policy
+}
+
+// NewTransport returns a transport that sends its requests by base, or by
+// http.DefaultTransport if that is nil. The error names every option that is wrong.
+func NewTransport(base http.RoundTripper, o HTTPOptions) (*Transport, error) {
+	policy, err := New(o.Options)
+	if err := errors.Join(err, o.check()); err != nil {
+		return nil, err
+	}
+	if base == nil {
+		base = http.DefaultTransport
+	}
+	if o.Classify == nil {
+		o.Classify = ClassifyHTTP
+	}
+	return &Transport{base, o, policy}, nil
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.URL == nil || req.URL.Host == "" || req.URL.Scheme != "http" && req.URL.Scheme != "https" {
+		return t.base.RoundTrip(req)
+	}
+	c := &call{Policy: t.policy.For(targetOf(req.URL)), single: true, idempotent: t.options.Idempotent || idempotent(req), release: release}
+	ctx, cancel := c.begin(req.Context())
+	defer cancel()
+	body, err := newBody(ctx, req, t.options.BufferBody)
+	if err != nil {
+		return nil, err
+	}
+	defer body.closeUnused()
+	c.replayable = body.replayable
+	c.do = func(ctx context.Context, n int, o *outcome) {
+		resp, err := t.send(ctx, req, body, n)
+		o.err = err
+		if resp != nil {
+			o.value, o.after = resp, retryAfter(resp.Header, time.Now())
+		}
+		if o.class = Answered; !body.broken.Load() { // else the caller's own error, which says nothing of the host
+			o.class = t.options.Classify(resp, err)
+		}
+	}
+	o := c.run(ctx)
+	resp, _ := o.value.(*http.Response)
+	if t.options.Fallback == nil || o.good() || req.Context().Err() != nil {
+		return resp, o.err
+	}
+	return t.fallback(req, c, o)
+}
+
+func targetOf(u *url.URL) string { return u.Scheme + "://" + strings.ToLower(u.Host) }
+
+// CloseIdleConnections closes those of the base, for http.Client.CloseIdleConnections.
+func (t *Transport) CloseIdleConnections() {
+	if c, ok := t.base.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+}
+
+// fallback replaces a failure.
+func (t *Transport) fallback(req *http.Request, c *call, o *outcome) (*http.Response, error) {
+	err := o.err
+	if resp, ok := o.value.(*http.Response); ok && err == nil {
+		err = &StatusError{resp.StatusCode}
+		release(o, true)
+	}
+	c.emit(req.Context(), Event{Decision: DecidedFallback, Target: c.target.name, Class: o.class, Try: int(c.tries.Load()), Err: err})
+	resp, err := t.options.Fallback(req, err)
+	if resp != nil && resp.Body == nil {
+		resp.Body = http.NoBody // as http.Client requires
+	}
+	return resp, err
+}
+
+// send makes one try. Its context covers the time until the header of the response is there;
+// then the body belongs to the caller, and to the request's own context.
+func (t *Transport) send(ctx context.Context, req *http.Request, body *body, n int) (*http.Response, error) {
+	tryCtx, cancel := context.WithCancelCause(req.Context())
+	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+	try := req.WithContext(tryCtx)
+	var err error
+	if try.Body, err = body.next(n); err != nil {
+		stop()
+		cancel(nil)
+		return nil, err
+	}
+	resp, err := t.base.RoundTrip(try)
+	if resp != nil && resp.Body == nil {
+		resp.Body = http.NoBody // of a base that is not net/http's
+	}
+	if !stop() && err == nil {
+		// The context ended at the moment at which the header came.
+		resp.Body.Close()
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		cancel(nil)
+		return nil, err
+	}
+	resp.Body = withCancel(resp.Body, cancel)
+	return resp, nil
+}
+
+// idempotent reports whether the request may be sent twice.
+func idempotent(req *http.Request) bool {
+	switch req.Method {
+	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete:
+		return true
+	}
+	// The headers that net/http knows; the second is the older name.
+	return req.Header.Get("Idempotency-Key") != "" || req.Header.Get("X-Idempotency-Key") != "" || isIdempotent(req.Context())
+}
+
+// responseBody ends the context of its try when it was read or closed.
+type responseBody struct {
+	io.ReadCloser
+	cancel context.CancelCauseFunc
+}
+
+func (b *responseBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil {
+		b.cancel(nil)
+	}
+	return n, err
+}
+
+func (b *responseBody) Close() error {
+	err := b.ReadCloser.Close()
+	b.cancel(nil)
+	return err
+}
+
+// upgradedBody is that of a response "101 Switching Protocols": the connection.
+type upgradedBody struct {
+	responseBody
+	io.Writer
+}
+
+func withCancel(body io.ReadCloser, cancel context.CancelCauseFunc) io.ReadCloser {
+	if w, ok := body.(io.Writer); ok {
+		return &upgradedBody{responseBody{body, cancel}, w}
+	}
+	return &responseBody{body, cancel}
+}
+
+const (
+	drainBytes = 64 << 10
+	drainTime  = 50 * time.Millisecond
+)
+
+// release closes a response that is not the call's. To reuse its connection the rest of the
+// body has to be read, which must not delay the call: a goroutine does it, for a short time.
+func release(o *outcome, reuse bool) {
+	resp, ok := o.value.(*http.Response)
+	if !ok {
+		return
+	}
+	if !reuse || resp.Body == http.NoBody {
+		resp.Body.Close()
+		return
+	}
+	go func() {
+		timer := time.AfterFunc(drainTime, func() { resp.Body.Close() })
+		defer timer.Stop()
+		io.CopyN(io.Discard, resp.Body, drainBytes)
+		resp.Body.Close()
+	}()
+}
+
+// A body makes the request bodies of tries.
+type body struct {
+	first      io.ReadCloser
+	mu         sync.Mutex // a GetBody need not be safe for the hedges of a call
+	again      func() (io.ReadCloser, error)
+	replayable bool
+	used       atomic.Bool // first
+	broken     atomic.Bool // it could not be read, or made again
+}
+
+// newBody reads a body that cannot be made again into memory, if it is at most limit bytes.
+// A body whose reading fails is closed.
+func newBody(ctx context.Context, req *http.Request, limit int64) (*body, error) {
+	b := &body{first: req.Body, again: req.GetBody}
+	switch {
+	case req.Body == nil || req.Body == http.NoBody:
+		b.again = func() (io.ReadCloser, error) { return req.Body, nil }
+	case req.GetBody != nil || limit <= 0 || req.ContentLength > limit:
+	default:
+		if err := b.buffer(ctx, limit); err != nil {
+			return nil, err
+		}
+	}
+	if b.replayable = b.again != nil; !b.replayable {
+		b.first = &sourceBody{b.first, b}
+	}
+	return b, nil
+}
+
+// sourceBody notes an error of the caller's reader.
+type sourceBody struct {
+	io.ReadCloser
+	body *body
+}
+
+func (s *sourceBody) Read(p []byte) (int, error) {
+	n, err := s.ReadCloser.Read(p)
+	if err != nil && err != io.EOF {
+		s.body.broken.Store(true)
+	}
+	return n, err
+}
+
+// buffer reads at most limit+1 bytes. If that is not all, what was read is put back. A reader
+// that is slow does not outlast ctx.
+func (b *body) buffer(ctx context.Context, limit int64) error {
+	type result struct {
+		data []byte
+		err  error
+	}
+	source, done := b.first, make(chan result, 1)
+	go func() {
+		data, err := io.ReadAll(io.LimitReader(source, limit+1))
+		done <- result{data, err}
+	}()
+	select {
+	case <-ctx.Done():
+		source.Close()
+		return context.Cause(ctx)
+	case r := <-done:
+		if r.err != nil {
+			source.Close()
+			return r.err
+		}
+		if int64(len(r.data)) > limit {
+			b.first = struct {
+				io.Reader
+				io.Closer
+			}{io.MultiReader(strings.NewReader(string(r.data)), source), source}
+			return nil
+		}
+		source.Close()
+		b.again = func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(string(r.data))), nil }
+		b.first, _ = b.again()
+		return nil
+	}
+}
+
+// next is the body of try n. Only the first one may be the request's own, which its try
+// closes.
+func (b *body) next(n int) (io.ReadCloser, error) {
+	if n == 1 {
+		b.used.Store(true)
+		return b.first, nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	again, err := b.again()
+	if err != nil {
+		b.broken.Store(true)
+		return nil, fmt.Errorf("resilience: GetBody of the request, for try %d: %w", n, err)
+	}
+	return again, nil
+}
+
+// closeUnused closes the body of a request that was never sent, as RoundTrip must.
+func (b *body) closeUnused() {
+	if b.first != nil && !b.used.Load() {
+		b.first.Close()
+	}
+}
