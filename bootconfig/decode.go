@@ -1,0 +1,39 @@
+package bootconfig
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// JSON decodes one JSON value over what is in into. Fields that T does not have are ignored. The
+// value null, which would change nothing, is an error, as is anything after the value.
+func JSON[T any](data []byte, into *T) error {
+	return decodeJSON(json.NewDecoder(bytes.NewReader(data)), data, into)
+}
+
+// StrictJSON is [JSON] without fields that T does not have. Every program must then know a field
+// before the centre has it.
+func StrictJSON[T any](data []byte, into *T) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	return decodeJSON(d, data, into)
+}
+
+func decodeJSON[T any](d *json.Decoder, data []byte, into *T) error {
+	if string(bytes.TrimSpace(data)) == "null" {
+		return errors.New("decoding JSON: null is not a document")
+	}
+	if err := d.Decode(into); err != nil {
+		if errors.Is(err, io.EOF) {
+			err = errors.New("the document is empty")
+		}
+		return fmt.Errorf("decoding JSON: %w", err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("decoding JSON: something follows the value, at byte %d", d.InputOffset())
+	}
+	return nil
+}

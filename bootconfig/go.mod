@@ -1,0 +1,3 @@
+module outrider.dev/bootconfig
+
+go 1.25.0

@@ -1,0 +1,186 @@
+package bootconfig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// HTTPOptions of [NewHTTP]. The zero value of a field means its default.
+type HTTPOptions struct {
+	// Header is sent with each request. Its values appear in no error.
+	Header http.Header
+	// Authorize is called with each request before it is sent, for credentials that change, such
+	// as a token in a file. Its error ends the fetch and must contain no secret.
+	Authorize func(*http.Request) error
+	// Transport is used instead of one that this package makes, for example for client
+	// certificates. Default: that of package net/http, with the proxies of the environment.
+	Transport http.RoundTripper
+	// PlaintextCredentials allows Header and Authorize with an http:// address that is not a
+	// loopback address.
+	PlaintextCredentials bool
+}
+
+// HTTP fetches a document by GET. Make it with [NewHTTP].
+//
+// The version is the ETag, sent as If-None-Match; a centre without ETags is fetched in full each
+// time, and unchanged bytes change nothing. A long poll is sent as "Prefer: wait=SECONDS" (RFC
+// 7240, section 4.3): a centre that honours it answers with 304 when the time is over, or as soon
+// as the document has another ETag.
+//
+// Only the status 200 brings a document. Redirects are followed, at most three, to the same
+// scheme, host and port: the headers would go along. An answer whose end cannot be told from an
+// interrupted one (HTTP/1 without Content-Length, chunks or compression) is refused.
+// Retry-After is honoured.
+type HTTP struct {
+	address *url.URL
+	name    string
+	options HTTPOptions
+	client  http.Client
+}
+
+// NewHTTP returns a provider for an http:// or https:// address. The error says which option
+// cannot work.
+func NewHTTP(address string, o HTTPOptions) (*HTTP, error) {
+	u, err := url.Parse(address)
+	if err != nil { // it may quote a password
+		return nil, errors.New("address of the HTTP provider: it is not a URL")
+	}
+	name := (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
+	credentials := len(o.Header) > 0 || o.Authorize != nil
+	switch {
+	case u.Scheme != "http" && u.Scheme != "https":
+		return nil, fmt.Errorf("address %s: the scheme must be http or https", name)
+	case u.Hostname() == "":
+		return nil, fmt.Errorf("address %s: it has no host", name)
+	case u.User != nil:
+		return nil, fmt.Errorf("address %s: it must contain no user and password; use HTTPOptions.Header or Authorize", name)
+	case u.Scheme == "http" && credentials && !o.PlaintextCredentials && !isLoopback(u.Hostname()):
+		return nil, fmt.Errorf("address %s: headers would be sent unencrypted; use https, or set PlaintextCredentials", name)
+	}
+	transport := o.Transport
+	if transport == nil {
+		t := http.DefaultTransport.(*http.Transport).Clone()
+		t.MaxIdleConnsPerHost = 1
+		t.MaxResponseHeaderBytes = 64 << 10
+		transport = t
+	}
+	o.Header = o.Header.Clone()
+	u.Fragment = ""
+	return &HTTP{address: u, name: name, options: o, client: http.Client{Transport: transport, CheckRedirect: sameOrigin}}, nil
+}
+
+// String returns the address without its query.
+func (h *HTTP) String() string { return h.name }
+
+// GoString is String: %#v shows no header.
+func (h *HTTP) GoString() string { return h.name }
+
+// Fetch implements [Provider].
+func (h *HTTP) Fetch(ctx context.Context, r Request) (Document, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, h.address.String(), nil)
+	if err != nil {
+		return Document{}, err
+	}
+	for key, values := range h.options.Header { // any order: the keys differ
+		request.Header[http.CanonicalHeaderKey(key)] = values
+	}
+	if host := h.options.Header.Get("Host"); host != "" {
+		request.Host = host
+	}
+	if r.Version != "" {
+		request.Header.Set("If-None-Match", r.Version)
+		if r.Wait > 0 {
+			request.Header.Set("Prefer", "wait="+strconv.Itoa(int(r.Wait.Seconds())))
+		}
+	}
+	if h.options.Authorize != nil {
+		if err := h.options.Authorize(request); err != nil {
+			return Document{}, fmt.Errorf("authorizing: %w", err)
+		}
+	}
+	response, err := h.client.Do(request)
+	if err != nil {
+		h.client.CloseIdleConnections() // one of HTTP/2 that is dead would be used again
+		return Document{}, withoutAddress(err)
+	}
+	defer response.Body.Close()
+	d, err := document(response, r)
+	if err != nil && response.StatusCode == http.StatusOK {
+		h.client.CloseIdleConnections()
+	}
+	return d, err
+}
+
+// document reads an answer.
+func document(response *http.Response, r Request) (Document, error) {
+	switch response.StatusCode {
+	case http.StatusOK:
+	case http.StatusNotModified:
+		return Document{}, ErrUnchanged
+	default:
+		err := fmt.Errorf("the centre answers %d %s", response.StatusCode, http.StatusText(response.StatusCode))
+		if after, ok := retryAfter(response.Header.Get("Retry-After"), time.Now()); ok {
+			return Document{}, &RetryAfterError{After: after, Err: err}
+		}
+		return Document{}, err
+	}
+	if response.ProtoMajor == 1 && response.ContentLength < 0 && len(response.TransferEncoding) == 0 && !response.Uncompressed {
+		return Document{}, errors.New("the answer has neither a length nor chunks: it may be cut off")
+	}
+	if response.ContentLength > r.MaxSize {
+		return Document{}, tooLarge(r.MaxSize)
+	}
+	data, err := io.ReadAll(io.LimitReader(response.Body, r.MaxSize+1))
+	if err != nil {
+		return Document{}, fmt.Errorf("reading the answer: %w", err)
+	}
+	if int64(len(data)) > r.MaxSize {
+		return Document{}, tooLarge(r.MaxSize)
+	}
+	return Document{Version: response.Header.Get("ETag"), Data: data}, nil
+}
+
+// sameOrigin refuses a redirect to where the headers of the first request must not go.
+func sameOrigin(request *http.Request, via []*http.Request) error {
+	from := via[0].URL
+	if request.URL.Scheme != from.Scheme || request.URL.Host != from.Host {
+		return fmt.Errorf("the centre redirects to another origin, %s://%s", request.URL.Scheme, request.URL.Host)
+	}
+	if len(via) > 3 {
+		return errors.New("the centre redirects more than three times")
+	}
+	return nil
+}
+
+// withoutAddress takes the address out of an error of net/http: its query may be a secret, and
+// the name of the provider is in the error already.
+func withoutAddress(err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		return u.Err
+	}
+	return err
+}
+
+// retryAfter reads a Retry-After: seconds, or a date.
+func retryAfter(value string, now time.Time) (time.Duration, bool) {
+	if seconds, err := strconv.ParseUint(value, 10, 63); err == nil {
+		return time.Duration(min(seconds, uint64(longestAsked/time.Second))) * time.Second, true
+	}
+	if date, err := http.ParseTime(value); err == nil {
+		return min(max(date.Sub(now), 0), longestAsked), true
+	}
+	return 0, false
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}

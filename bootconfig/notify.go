@@ -1,0 +1,113 @@
+package bootconfig
+
+// A listener is a function of OnChange.
+type listener[T any] struct {
+	f    func(Snapshot[T])
+	seen uint64 // the generation that it got last
+	wake chan struct{}
+	end  chan struct{}
+}
+
+// OnChange calls f with the value in use before it returns, and from then on with each value
+// that comes into use, in their order, by one goroutine at a time. When f is slower than changes
+// come, it gets the last one and misses those between. f may block, and may panic, which is
+// reported; it then gets the next value all the same. After stop, or Close, f is not called again;
+// a call that has begun goes on.
+func (c *Config[T]) OnChange(f func(Snapshot[T])) (stop func()) {
+	l := &listener[T]{f: f, wake: make(chan struct{}, 1), end: make(chan struct{})}
+	c.mu.Lock()
+	c.listeners[l] = struct{}{} // before the value is read: a change in between wakes it
+	c.mu.Unlock()
+	c.deliver(l)
+	go c.listen(l)
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if _, ok := c.listeners[l]; ok {
+			delete(c.listeners, l)
+			close(l.end)
+		}
+	}
+}
+
+func (c *Config[T]) listen(l *listener[T]) {
+	for {
+		select {
+		case <-l.end:
+			return
+		case <-c.ctx.Done():
+			return
+		case <-l.wake:
+		}
+		select {
+		case <-l.end: // stop came together with a change
+			return
+		case <-c.ctx.Done():
+			return
+		default:
+			c.deliver(l)
+		}
+	}
+}
+
+// deliver calls the function of l with the current value, if it has not had it.
+func (c *Config[T]) deliver(l *listener[T]) {
+	s := c.current.Load()
+	if s.Generation == l.seen {
+		return
+	}
+	l.seen = s.Generation
+	if err := callListener(l.f, *s); err != nil {
+		c.report(err)
+	}
+}
+
+func callListener[T any](f func(Snapshot[T]), s Snapshot[T]) (err error) {
+	defer caught("a function of OnChange", &err)
+	f(s)
+	return nil
+}
+
+// notify wakes the listeners.
+func (c *Config[T]) notify() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for l := range c.listeners { // any order: each has a goroutine of its own
+		signal(l.wake)
+	}
+}
+
+// signal wakes a goroutine that looks for itself what there is to do.
+func signal(wake chan struct{}) {
+	select {
+	case wake <- struct{}{}:
+	default: // it is awake already, and has not looked yet
+	}
+}
+
+// report hands an error to OnError, without waiting for it.
+func (c *Config[T]) report(err error) {
+	if c.o.OnError == nil {
+		return
+	}
+	select {
+	case c.errors <- err:
+	default: // Snapshot.Err has it
+	}
+}
+
+func (c *Config[T]) reportErrors() {
+	for {
+		select {
+		case err := <-c.errors:
+			callOnError(c.o.OnError, err)
+		case <-c.ctx.Done():
+			return
+		}
+	}
+}
+
+func callOnError(f func(error), err error) {
+	defer func() { _ = recover() }() // there is no one left to report to
+	f(err)
+}

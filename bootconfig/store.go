@@ -1,0 +1,280 @@
+package bootconfig
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// A store keeps the last good document on disk. The file is one line of JSON, the header, and
+// then the document as it was fetched, so that a person can read it.
+type store struct {
+	path, schema string
+	maxSize      int64
+
+	next atomic.Pointer[record] // what is to be written
+	wake chan struct{}
+
+	step func(string) // for tests: called between the steps of a write
+}
+
+const (
+	storeFormat = 1
+	maxHeader   = 8 << 10
+)
+
+// A record is what a store keeps.
+type record struct {
+	header
+	document []byte
+}
+
+type header struct {
+	Format  int       `json:"format"`
+	Schema  string    `json:"schema,omitempty"`
+	From    string    `json:"from"`
+	Version string    `json:"version,omitempty"`
+	Fetched time.Time `json:"fetched"`
+	Size    int       `json:"size"`
+	SHA256  string    `json:"sha256"` // of the document
+}
+
+// An otherError says that a file is sound, and of another schema or format.
+type otherError struct{ what string }
+
+func (e *otherError) Error() string { return e.what }
+
+func newStore(path, schema string, maxSize int64) *store {
+	return &store{path: path, schema: schema, maxSize: maxSize, wake: make(chan struct{}, 1), step: func(string) {}}
+}
+
+// load returns the record of this schema: from the path, or from what was kept aside. If there
+// is none, the error is the path's.
+func (s *store) load() (record, error) {
+	r, err := s.read(s.path)
+	if other := (*otherError)(nil); errors.As(err, &other) {
+		if aside, err := s.read(s.path + ".other"); err == nil {
+			return aside, nil
+		}
+	}
+	return r, err
+}
+
+func (s *store) read(path string) (record, error) {
+	data, err := readFile(path, s.maxSize+maxHeader)
+	if err != nil {
+		return record{}, err
+	}
+	return parseRecord(data, s.schema)
+}
+
+// parseRecord reads a file of a store. The error is an *otherError if it is of another schema.
+func parseRecord(data []byte, schema string) (record, error) {
+	line, document, found := bytes.Cut(data, []byte("\n"))
+	if !found || len(line) > maxHeader {
+		return record{}, errors.New("it has no header")
+	}
+	var h header
+	if err := json.Unmarshal(line, &h); err != nil {
+		return record{}, fmt.Errorf("its header: %w", err)
+	}
+	sum := sha256.Sum256(document)
+	switch {
+	case h.Format > storeFormat:
+		return record{}, &otherError{fmt.Sprintf("it is of format %d; this program reads format %d", h.Format, storeFormat)}
+	case h.Format != storeFormat:
+		return record{}, fmt.Errorf("its header has format %d; want %d", h.Format, storeFormat)
+	case h.Size != len(document):
+		return record{}, fmt.Errorf("it has %d bytes; its header says %d", len(document), h.Size)
+	case h.SHA256 != hex.EncodeToString(sum[:]):
+		return record{}, errors.New("it was changed: the checksum is another")
+	case h.Schema != schema:
+		return record{}, &otherError{fmt.Sprintf("it is of schema %.64q; this program reads schema %q", h.Schema, schema)}
+	}
+	return record{h, document}, nil
+}
+
+// keep has run write r, and drops what is not written yet.
+func (s *store) keep(r record) {
+	s.next.Store(&r)
+	signal(s.wake)
+}
+
+// run writes what keep hands it, until ctx ends and that is written. What cannot be written is
+// reported, and tried again when the store is woken.
+func (s *store) run(ctx context.Context, report func(error)) {
+	for {
+		ended := false
+		select {
+		case <-s.wake:
+		case <-ctx.Done():
+			ended = true
+		}
+		if r := s.next.Load(); r != nil {
+			if err := s.save(*r); err != nil {
+				report(fmt.Errorf("keeping the last good document: %w", err))
+			} else {
+				s.next.CompareAndSwap(r, nil)
+			}
+		}
+		if ended {
+			return
+		}
+	}
+}
+
+// save writes a record so that path is always the file before or the one after.
+func (s *store) save(r record) error {
+	if err := os.MkdirAll(filepath.Dir(s.path), 0o700); err != nil {
+		return err
+	}
+	data, err := encodeRecord(r, s.schema)
+	if err != nil {
+		return err
+	}
+	temp, err := s.writeTemp(data)
+	if temp != nil {
+		defer temp.Close()           // which unlocks it
+		defer os.Remove(temp.Name()) // if it was not renamed
+	}
+	if err != nil {
+		return err
+	}
+	s.step("written")
+	if newer := s.setAside(r.Fetched); newer {
+		return nil
+	}
+	s.step("set aside")
+	if !renamesOpenFiles {
+		temp.Close()
+	}
+	if err := os.Rename(temp.Name(), s.path); err != nil {
+		return err
+	}
+	s.step("renamed")
+	return syncFolder(filepath.Dir(s.path))
+}
+
+func encodeRecord(r record, schema string) ([]byte, error) {
+	sum := sha256.Sum256(r.document)
+	r.Format, r.Schema, r.Size, r.SHA256 = storeFormat, schema, len(r.document), hex.EncodeToString(sum[:])
+	line, err := json.Marshal(r.header)
+	if err != nil {
+		return nil, err
+	}
+	if len(line) > maxHeader {
+		return nil, fmt.Errorf("the header has %d bytes, more than %d: the version or the name of the provider is too long", len(line), maxHeader)
+	}
+	return append(append(line, '\n'), r.document...), nil
+}
+
+// writeTemp writes a temporary file beside the path, and locks it: one without a lock was left by
+// a process that ended.
+func (s *store) writeTemp(data []byte) (*os.File, error) {
+	f, err := os.CreateTemp(filepath.Dir(s.path), s.tempPrefix()+"*") // mode 0600
+	if err != nil {
+		return nil, err
+	}
+	if _, err := lock(f); err != nil {
+		return f, fmt.Errorf("locking %s: %w", f.Name(), err)
+	}
+	s.step("created")
+	if _, err := f.Write(data[:len(data)/2]); err != nil {
+		return f, err
+	}
+	s.step("half written")
+	if _, err := f.Write(data[len(data)/2:]); err != nil {
+		return f, err
+	}
+	return f, f.Sync()
+}
+
+func (s *store) tempPrefix() string { return "." + filepath.Base(s.path) + ".tmp-" }
+
+// setAside links what is at the path to a name of its own, if a record of this schema would
+// replace something else. It reports whether there is a record that another process fetched
+// later: that one stays.
+func (s *store) setAside(fetched time.Time) (newer bool) {
+	old, err := s.read(s.path)
+	if err == nil {
+		return old.Fetched.After(fetched) && !old.Fetched.After(time.Now())
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	aside := s.path + ".corrupt"
+	if other := (*otherError)(nil); errors.As(err, &other) {
+		aside = s.path + ".other"
+	}
+	// A file that cannot be kept is no reason to go without the next.
+	_ = os.Remove(aside)
+	_ = os.Link(s.path, aside)
+	return false
+}
+
+// clean removes temporary files that were left behind by processes that ended while they wrote.
+func (s *store) clean() error {
+	names, err := filepath.Glob(filepath.Join(escapeGlob(filepath.Dir(s.path)), escapeGlob(s.tempPrefix())+"*"))
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for _, name := range names {
+		if !stale(name) {
+			continue
+		}
+		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			failed = append(failed, fmt.Errorf("removing what an earlier process left: %w", err))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+func stale(name string) bool {
+	f, err := os.OpenFile(name, os.O_RDWR, 0)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	locked, err := lock(f)
+	return locked && err == nil
+}
+
+var globMeta = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
+
+func escapeGlob(s string) string { return globMeta.Replace(s) }
+
+// readFile reads a regular file of at most limit bytes.
+func readFile(path string, limit int64) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() { // to open a pipe may block
+		return nil, fmt.Errorf("reading %s: it must be a regular file", path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(data)) > limit {
+		return nil, fmt.Errorf("reading %s: %w", path, tooLarge(limit))
+	}
+	return data, nil
+}
