@@ -123,7 +123,7 @@ fuzz: ## every fuzz target for FUZZTIME (30s)
 	@grep -rlE '^func Fuzz' --include='*_test.go' . | xargs -n1 dirname | sort -u | while read -r dir; do \
 		for target in $$(grep -hoE '^func Fuzz[A-Za-z0-9]+' $$dir/*_test.go | sed 's/^func //'); do \
 			echo "$$dir $$target" >&2; \
-			if out=$$(cd $$dir && $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x . 2>&1); then echo "$$out" | tail -n 1; continue; fi; \
+			if out=$$($(GO) -C $$dir test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x . 2>&1); then echo "$$out" | tail -n 1; continue; fi; \
 			echo "$$out" | tail -n 30; \
 			echo "$$out" | grep -q 'context deadline exceeded' && ! echo "$$out" | grep -q 'Failing input' || exit 1; \
 			echo 'no failing input: the time ended while Go was at work (https://go.dev/issue/75804)'; done; done
@@ -157,6 +157,7 @@ bench: ## measure; prints tables, asserts nothing (root)
 	$(GO) run ./bench/diagnose
 	$(GO) test -run '^$$' -bench 'Explore|Run|Pod|Review' -benchmem -cpu 1 ./internal/model/verify ./internal/model/simulate ./internal/pod/inject ./internal/controlplane/webhook
 	cd resilience && $(GO) test -run '^$$' -bench . -cpu 1 .
+	$(GO) -C bootconfig test -run '^$$' -bench . -benchmem
 
 .PHONY: campaign
 campaign: ## kill 200 captures, start 20 at once 100 times, on each backend; 30 minutes (root)

@@ -79,10 +79,11 @@
 //
 // # Providers
 //
-// [HTTP] (ETag and long poll) and [File] (a file, or a mounted ConfigMap) are here, and need
-// nothing but the standard library. Those that need a client are modules of their own:
-// outrider.dev/bootconfig/kubernetes, /consul, /nacos and /apollo; /koanf decodes other formats
-// and lays the environment over a document. A [Provider] of your own is one method, and a name.
+// [HTTP] (ETag and long poll) and [File] (a file, or a mounted ConfigMap) are here, and package
+// outrider.dev/bootconfig/apollo beside them: the standard library is all that they need. Those
+// that need a client are modules of their own, so that nothing else comes with them:
+// outrider.dev/bootconfig/kubernetes, /consul and /nacos; /koanf decodes other formats and lays
+// the environment over a document. A [Provider] of your own is one method, and a name.
 //
 // # Versions
 //

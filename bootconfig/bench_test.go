@@ -1,0 +1,32 @@
+package bootconfig
+
+import (
+	"testing"
+)
+
+// What a read of the configuration costs a program, with 1 and with all processors.
+func BenchmarkGet(b *testing.B) {
+	c, err := Open(b.Context(), Options[settings]{Provider: script(hang)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer c.Close()
+	b.Run("one", func(b *testing.B) {
+		b.ReportAllocs()
+		n := 0
+		for b.Loop() {
+			n += c.Get().N
+		}
+		_ = n
+	})
+	b.Run("parallel", func(b *testing.B) {
+		b.ReportAllocs()
+		b.RunParallel(func(p *testing.PB) {
+			n := 0
+			for p.Next() {
+				n += c.Get().N
+			}
+			_ = n
+		})
+	})
+}

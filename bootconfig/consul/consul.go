@@ -1,0 +1,74 @@
+// Package consul fetches documents from Consul's key/value store, for package bootconfig, by
+// Consul's own client.
+//
+// A long poll is one of Consul's blocking queries: a change is in use within seconds. The address,
+// TLS, the token and the namespace are those of the client. Versions are as in package bootconfig.
+package consul
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+	"outrider.dev/bootconfig"
+)
+
+// A Provider fetches the value of one key. Make it with [New].
+type Provider struct {
+	kv  *api.KV
+	key string
+}
+
+// New returns a provider of the value of a key, such as "shop/settings". The key need not exist yet.
+func New(client *api.Client, key string) (*Provider, error) {
+	switch {
+	case client == nil:
+		return nil, errors.New("the provider of Consul has no client")
+	case key == "" || strings.HasPrefix(key, "/"):
+		return nil, fmt.Errorf("the key of Consul is %q; it must not be empty or begin with a slash", key)
+	}
+	return &Provider{client.KV(), key}, nil
+}
+
+// String returns "consul:" and the key.
+func (p *Provider) String() string { return "consul:" + p.key }
+
+// Fetch implements [bootconfig.Provider]. The version is Consul's index of the key.
+func (p *Provider) Fetch(ctx context.Context, r bootconfig.Request) (bootconfig.Document, error) {
+	query := &api.QueryOptions{}
+	index, err := strconv.ParseUint(r.Version, 10, 64)
+	if known := err == nil && index > 0; known && r.Wait > 0 {
+		// Consul adds up to a sixteenth to the time.
+		query.WaitIndex, query.WaitTime = index, (r.Wait * 16 / 17).Truncate(time.Millisecond)
+	}
+	pair, meta, err := p.kv.Get(p.key, query.WithContext(ctx))
+	if err != nil {
+		return bootconfig.Document{}, withoutAddress(err)
+	}
+	if pair == nil {
+		return bootconfig.Document{}, errors.New("the key does not exist")
+	}
+	// Consul's pages: an index that goes back, as after a restore, is a new one; one of 0 is none.
+	version := ""
+	if meta.LastIndex > 0 {
+		version = strconv.FormatUint(meta.LastIndex, 10)
+	}
+	if version != "" && version == r.Version {
+		return bootconfig.Document{}, bootconfig.ErrUnchanged
+	}
+	return bootconfig.Document{Version: version, Data: pair.Value}, nil
+}
+
+// withoutAddress takes the URL out of an error of net/http.
+func withoutAddress(err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		return u.Err
+	}
+	return err
+}
