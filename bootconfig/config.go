@@ -323,8 +323,8 @@ func (c *Config[T]) publish(change func(*Snapshot[T])) {
 	c.current.Store(&s)
 }
 
-// fetch calls the provider, decodes and validates. It ends at the deadline, also when the provider,
-// the decoder or the validation do not.
+// fetch calls the provider, decodes and validates. It ends a second after the deadline, also when
+// the provider, the decoder or the validation do not.
 func (c *Config[T]) fetch() fetched[T] {
 	if c.late != nil {
 		select {
@@ -349,14 +349,12 @@ func (c *Config[T]) fetch() fetched[T] {
 		return f
 	case <-ctx.Done():
 	}
-	// A provider that ends with ctx has the better error.
+	// ctx also ends with the call, so the result may be there. A provider that ends with its
+	// deadline has the better error.
 	grace := time.NewTimer(time.Second)
 	defer grace.Stop()
 	select {
 	case f := <-result:
-		if f.err == nil {
-			f.err = ctx.Err()
-		}
 		return f
 	case <-c.ctx.Done():
 	case <-grace.C:

@@ -39,8 +39,8 @@
 //   - [Config.Get] is one atomic load: no lock, no allocation, never half of a value.
 //   - A good value is never replaced by a bad one. A document is bad when it is too large, does
 //     not decode, is not valid, or makes the decoder or the validation panic.
-//   - A fetch ends at its deadline, also when the provider does not: then its result is dropped,
-//     and it is not called again before it has returned.
+//   - A fetch ends at its deadline. When the provider does not, it is left alone a second later:
+//     its result is dropped, and it is not called again before it has returned.
 //   - Each function of [Config.OnChange] gets values in their order, and always the last one. When
 //     it is slower than the changes it misses those between. One that blocks or panics delays
 //     neither the others nor the refresh.

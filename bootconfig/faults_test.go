@@ -117,9 +117,10 @@ func TestInsideTheNamespaces(t *testing.T) {
 	}
 	command(t, "mount", "--make-rprivate", "/")
 	command(t, "ip", "link", "set", "lo", "up")
-	// A dummy link takes packets and gives none back: what is sent to its network is lost.
-	command(t, "ip", "link", "add", "hole", "type", "dummy")
-	command(t, "ip", "link", "set", "hole", "up")
+	// A cable with nothing at its end, and without ARP, which would say so: what is sent there is lost.
+	command(t, "ip", "link", "add", "hole", "type", "veth", "peer", "name", "far")
+	command(t, "ip", "link", "set", "hole", "arp", "off", "up")
+	command(t, "ip", "link", "set", "far", "up")
 	command(t, "ip", "addr", "add", "10.66.0.1/24", "dev", "hole")
 	command(t, "ip", "addr", "add", "10.77.0.1/32", "dev", "lo")
 
@@ -144,7 +145,7 @@ func TestInsideTheNamespaces(t *testing.T) {
 			return func() { f.set(fine(2)) }
 		}, "connection reset"},
 		"black hole": {func(t *testing.T, f *fault, _ net.Listener) func() {
-			// The route leads to the dummy link; connections that are open lose their packets too.
+			// The route leads into the hole; connections that are open lose their packets too.
 			command(t, "ip", "addr", "del", "10.77.0.1/32", "dev", "lo")
 			command(t, "ip", "route", "add", "10.77.0.1/32", "dev", "hole")
 			f.set(fine(2))

@@ -3,7 +3,9 @@ package bootconfig
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
+	"math"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -59,10 +61,12 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// 10,000 processes hold a long poll when the centre ends. It is away for two seconds, or two
+var fleetSize = flag.Int("fleet", 2000, "processes of the test of a fleet; 10000 take a minute")
+
+// Many processes hold a long poll when the centre ends. It is away for two seconds, or two
 // minutes. Their calls come back spread over the time and not at once.
 func TestAFleetDoesNotStormACentreThatRestarts(t *testing.T) {
-	const fleet = 10_000
+	fleet := int64(*fleetSize)
 	for _, away := range []time.Duration{2 * time.Second, 2 * time.Minute} {
 		t.Run(away.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -112,10 +116,12 @@ func TestAFleetDoesNotStormACentreThatRestarts(t *testing.T) {
 					time.Sleep(time.Second)
 					most = max(most, calls.Load()-before)
 				}
-				// Spread evenly over a minute it were 167 a second; by chance, 99.9999 % of such
-				// seconds have fewer than 240.
-				if most > 280 {
-					t.Errorf("%d calls in one second", most)
+				// Spread evenly over a minute, the first retries are a sixtieth of the fleet in a
+				// second, and the second ones, over two minutes, half of that. Chance adds its part:
+				// six standard deviations of a Poisson distribution.
+				mean := float64(fleet) / 60 * 1.5
+				if limit := mean + 6*math.Sqrt(mean); float64(most) > limit {
+					t.Errorf("%d calls in one second; want at most %.0f", most, limit)
 				}
 				t.Logf("centre away for %v: at most %d calls in a second of %d processes", away, most, fleet)
 				cancel()

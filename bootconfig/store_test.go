@@ -51,7 +51,6 @@ func writer(t *testing.T, path, at string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), writerEnv+"="+at, writerEnv+"_PATH="+path)
-	cmd.Stderr = os.Stderr
 	return cmd
 }
 

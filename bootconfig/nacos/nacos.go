@@ -1,0 +1,115 @@
+// Package nacos fetches documents from Nacos, for package bootconfig, by Nacos' own client.
+//
+// Make the client with DisableUseSnapShot in its constant.ClientConfig. Without, it answers from
+// files of its own when the server is away, and neither this package nor a status page can tell
+// that from the server's answer; bootconfig keeps a last good document itself. Servers, user and
+// namespace are those of the client. Versions are as in package bootconfig.
+package nacos
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nacos-group/nacos-sdk-go/v2/clients/config_client"
+	"github.com/nacos-group/nacos-sdk-go/v2/vo"
+	"outrider.dev/bootconfig"
+)
+
+// A Provider fetches one document. Make it with [New].
+type Provider struct {
+	client    config_client.IConfigClient
+	param     vo.ConfigParam
+	changed   chan struct{} // has one when the document may have changed
+	listening bool
+}
+
+// New returns a provider of the document dataID of a group, such as "DEFAULT_GROUP", which need not
+// exist yet. A client can have one provider of a document.
+func New(client config_client.IConfigClient, dataID, group string) (*Provider, error) {
+	if client == nil {
+		return nil, errors.New("the provider of Nacos has no client")
+	}
+	if dataID == "" || group == "" {
+		return nil, fmt.Errorf("dataID %q and group %q of Nacos: none must be empty", dataID, group)
+	}
+	return &Provider{client: client, param: vo.ConfigParam{DataId: dataID, Group: group}, changed: make(chan struct{}, 1)}, nil
+}
+
+// String returns "nacos:GROUP/DATAID".
+func (p *Provider) String() string { return "nacos:" + p.param.Group + "/" + p.param.DataId }
+
+// Close ends the subscription that the first long poll begins. Call it after Config.Close.
+func (p *Provider) Close() error {
+	if !p.listening {
+		return nil
+	}
+	return p.client.CancelListenConfig(p.param)
+}
+
+// Fetch implements [bootconfig.Provider]. The version is a hash of the document. The client takes
+// no context: a call that hangs goes on in the background until the client's own TimeoutMs.
+func (p *Provider) Fetch(ctx context.Context, r bootconfig.Request) (bootconfig.Document, error) {
+	if r.Wait > 0 && !p.listening {
+		param := p.param
+		param.OnChange = func(string, string, string, string) { p.notify() }
+		if err := p.client.ListenConfig(param); err != nil {
+			return bootconfig.Document{}, fmt.Errorf("subscribing: %w", err)
+		}
+		p.listening = true
+	}
+	var over <-chan time.Time
+	if r.Wait > 0 {
+		timer := time.NewTimer(r.Wait)
+		defer timer.Stop()
+		over = timer.C
+	}
+	for {
+		d, err := p.get(ctx)
+		if err != nil || d.Version != r.Version {
+			return d, err
+		}
+		if r.Wait <= 0 {
+			return bootconfig.Document{}, bootconfig.ErrUnchanged
+		}
+		select {
+		case <-p.changed: // look again: notifications come twice, and late
+		case <-over:
+			return bootconfig.Document{}, bootconfig.ErrUnchanged
+		case <-ctx.Done():
+			return bootconfig.Document{}, ctx.Err()
+		}
+	}
+}
+
+func (p *Provider) notify() {
+	select {
+	case p.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (p *Provider) get(ctx context.Context) (bootconfig.Document, error) {
+	type answer struct {
+		content string
+		err     error
+	}
+	result := make(chan answer, 1)
+	go func() {
+		content, err := p.client.GetConfig(p.param)
+		result <- answer{content, err}
+	}()
+	select {
+	case a := <-result:
+		if a.err != nil {
+			return bootconfig.Document{}, a.err
+		}
+		sum := sha256.Sum256([]byte(a.content))
+		return bootconfig.Document{Version: "sha256:" + hex.EncodeToString(sum[:]), Data: []byte(a.content)}, nil
+	case <-ctx.Done():
+		return bootconfig.Document{}, ctx.Err()
+	}
+}
