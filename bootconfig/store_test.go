@@ -119,7 +119,7 @@ func TestAKilledWriterLeavesAGoodFile(t *testing.T) {
 func TestWritersThatAreKilledAtAnyMoment(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "last")
-	for round := range 30 {
+	for round := range 10 {
 		a, b := writer(t, path, "never"), writer(t, path, "never")
 		for _, cmd := range []*exec.Cmd{a, b} {
 			out, err := cmd.StdoutPipe()

@@ -107,6 +107,9 @@ func (p *Provider) get(ctx context.Context) (bootconfig.Document, error) {
 		if a.err != nil {
 			return bootconfig.Document{}, a.err
 		}
+		if a.content == "" { // the client's answer for both; Nacos stores no empty document
+			return bootconfig.Document{}, errors.New("the document does not exist")
+		}
 		sum := sha256.Sum256([]byte(a.content))
 		return bootconfig.Document{Version: "sha256:" + hex.EncodeToString(sum[:]), Data: []byte(a.content)}, nil
 	case <-ctx.Done():
