@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
-	"github.com/google/nftables/userdata"
 	"golang.org/x/sys/unix"
 
 	"outrider.dev/internal/capture"
@@ -36,9 +35,12 @@ var hooks = map[capture.Hook]uint32{
 	capture.Output:     unix.NF_INET_LOCAL_OUT,
 }
 
-// comment is a rule's reason in the form that nft shows.
+// typeComment is NFTNL_UDATA_RULE_COMMENT of libnftnl's udata.h.
+const typeComment = 0
+
+// comment is a rule's reason in the form that nft shows: type, length, text and a NUL.
 func comment(reason string) []byte {
-	return userdata.AppendString(nil, userdata.TypeComment, reason)
+	return append(append([]byte{typeComment, byte(len(reason) + 1)}, reason...), 0)
 }
 
 // setIDs are numbers of sets by their names. The kernel knows a set that is made in the same

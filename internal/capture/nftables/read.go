@@ -8,7 +8,6 @@ import (
 	"fmt"
 
 	"github.com/google/nftables/expr"
-	"github.com/google/nftables/userdata"
 	"golang.org/x/sys/unix"
 
 	"outrider.dev/internal/capture"
@@ -254,15 +253,14 @@ func decodeRule(a netlink.Attributes) (ruleEntry, error) {
 	return out, nil
 }
 
-// commentOf finds nft's comment in a rule's user data. The library's own reader does
-// not check lengths.
+// commentOf finds nft's comment in a rule's user data.
 func commentOf(udata []byte) string {
 	for len(udata) >= 2 {
 		kind, length := udata[0], int(udata[1])
 		if len(udata) < 2+length {
 			return ""
 		}
-		if kind == byte(userdata.TypeComment) && length > 0 {
+		if kind == typeComment && length > 0 {
 			return string(udata[2 : 2+length-1]) // without the closing NUL
 		}
 		udata = udata[2+length:]
