@@ -1,0 +1,146 @@
+package ready
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// containerName is the API's rule for the name of a container (RFC 1123).
+var containerName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+
+// parseContainer reads "cache" and "cache is healthy".
+func parseContainer(text string) (*condition, error) {
+	f := strings.Fields(text)
+	if len(f) == 1 {
+		f = append(f, "is", "healthy")
+	}
+	if len(f) != 3 || f[1] != "is" || !containerName.MatchString(f[0]) || f[2] != "started" && f[2] != "healthy" && f[2] != "completed" {
+		return nil, fmt.Errorf("%q: want an address as tcp://HOST:PORT, or a container as \"cache\" or \"cache is healthy\" (started, healthy, completed)", visible(text))
+	}
+	name, reach := f[0], f[2]
+	c := &condition{name: name + " is " + reach, busy: make(chan struct{}, 1)}
+	c.in = func(p place) {
+		c.dirs = []string{p.states, filepath.Join(p.states, name)}
+		c.check = func(context.Context, *attempt) error { return containerCheck(p.states, name, reach) }
+	}
+	return c, nil
+}
+
+// A record is what the gate of a container publishes, as far as it is used here: the file "state" in its directory, which is replaced by
+// rename. Its writer holds a lock on it while it lives.
+type record struct {
+	Version    int    `json:"version"`
+	Container  string `json:"container"`
+	Sandbox    string `json:"sandbox"` // of the pod: a fact of an earlier one does not count
+	Phase      string `json:"phase"`   // waiting, running, ended
+	Healthy    bool   `json:"healthy"`
+	StartingUp bool   `json:"startingUp"` // its startup probe has not succeeded yet
+	Completed  bool   `json:"completed"`
+	Code       int    `json:"code"`
+}
+
+const (
+	recordFile    = "state"
+	recordVersion = 1
+	recordLimit   = 64 << 10
+)
+
+var errNoStates = errors.New("this container does not see the states of others: it needs a gate, by the annotation outrider.dev/depends-on.NAME of the pod")
+
+func containerCheck(states, name, reach string) error {
+	if !exists(states) {
+		return finalError{errNoStates} // a volume is there from the start, or never
+	}
+	here, err := sandbox()
+	if err != nil {
+		return finalError{fmt.Errorf("finding out which sandbox of the pod this is: %w", err)}
+	}
+	r, alive, err := readRecord(filepath.Join(states, name, recordFile))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return errors.New("it has not started, or publishes no state")
+	case err != nil:
+		return err
+	case r.Container != name:
+		return fmt.Errorf("its state is of %q", visible(r.Container))
+	case r.Sandbox != here:
+		return errors.New("it has not started in this sandbox of the pod")
+	}
+	return r.reached(reach, alive)
+}
+
+// reached is nil if a container has reached a condition. As in the plan of a pod: one that is completed was started.
+func (r record) reached(reach string, alive bool) error {
+	runs := alive && r.Phase == "running"
+	failed := r.Phase == "ended" && r.Code != 0 || r.Phase != "ended" && !alive
+	switch {
+	case reach == "completed" && r.Completed,
+		reach == "healthy" && runs && r.Healthy,
+		reach == "started" && (runs && !r.StartingUp || r.Completed && !failed):
+		return nil
+	case !alive && r.Phase != "ended":
+		return errors.New("it was killed")
+	case r.Phase == "ended":
+		return fmt.Errorf("it ended with code %d", r.Code)
+	case runs && reach == "healthy":
+		return errors.New("it runs, and is not healthy")
+	case runs:
+		return errors.New("it runs")
+	}
+	return errors.New("it waits for others")
+}
+
+// readRecord reads a record, and whether its writer lives. One that is replaced meanwhile is read again.
+func readRecord(name string) (r record, alive bool, err error) {
+	for range 100 {
+		f, err := openRegular(name)
+		if err != nil {
+			return r, false, err
+		}
+		alive = locked(f)
+		// A writer lets go of its old record only after the new one is in its place.
+		if !alive && !sameFile(f, name) {
+			f.Close()
+			continue
+		}
+		raw, err := io.ReadAll(io.LimitReader(f, recordLimit+1))
+		f.Close()
+		if err != nil {
+			return r, false, err
+		}
+		r, err = parseRecord(raw)
+		return r, alive, err
+	}
+	return r, false, errors.New("its state is replaced all the time")
+}
+
+func parseRecord(raw []byte) (r record, err error) {
+	if len(raw) > recordLimit || json.Unmarshal(raw, &r) != nil {
+		return record{}, errors.New("its state cannot be read")
+	}
+	if r.Version != recordVersion {
+		return record{}, finalError{fmt.Errorf("its state has version %d, want %d: this program needs another version of outrider.dev/ready", r.Version, recordVersion)}
+	}
+	return r, nil
+}
+
+func sameFile(f *os.File, name string) bool {
+	mine, err := f.Stat()
+	if err != nil || !mine.Mode().IsRegular() {
+		return err == nil // no record: reading it fails
+	}
+	there, err := os.Lstat(name)
+	return err == nil && os.SameFile(mine, there)
+}
+
+// cookieText is the cookie of a network namespace as the states have it.
+func cookieText(raw []byte) string { return fmt.Sprint("net", binary.NativeEndian.Uint64(raw)) }

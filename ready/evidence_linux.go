@@ -1,0 +1,173 @@
+package ready
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// hostNetwork reports whether this process is in the first network namespace of the machine: the kernel shows these settings
+// in no other one (net/core/sysctl_net_core.c).
+func hostNetwork() bool { return exists("/proc/sys/net/core/netdev_max_backlog") }
+
+// captured reports whether the kernel tracks this network namespace's connections. It does so only where rules need it: those that
+// redirect connections to a proxy do. A capture is written before the applications start, so this is known before the proxy runs.
+func captured() bool {
+	return tracked("127.0.0.1:0", syscall.IPPROTO_IP) || tracked("[::1]:0", syscall.IPPROTO_IPV6)
+}
+
+// originalDst is SO_ORIGINAL_DST and IP6T_SO_ORIGINAL_DST (linux/netfilter_ipv4.h, linux/netfilter_ipv6/ip6_tables.h).
+const originalDst = 80
+
+// tracked connects to itself, and looks for the connection in the kernel's table.
+func tracked(address string, level int) bool {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return false // no such family
+	}
+	defer l.Close()
+	l.(*net.TCPListener).SetDeadline(time.Now().Add(time.Second))
+	out, err := net.DialTimeout("tcp", l.Addr().String(), time.Second)
+	if err != nil {
+		return false
+	}
+	defer out.Close()
+	in, err := l.Accept()
+	if err != nil {
+		return false
+	}
+	defer in.Close()
+	raw, err := in.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		return false
+	}
+	found := false
+	raw.Control(func(fd uintptr) {
+		// The package syscall has no function for this option: these two have values that are large enough.
+		if level == syscall.IPPROTO_IP {
+			_, err = syscall.GetsockoptIPv6Mreq(int(fd), level, originalDst)
+		} else {
+			_, err = syscall.GetsockoptIPv6MTUInfo(int(fd), level, originalDst)
+		}
+		found = err == nil
+	})
+	return found
+}
+
+// sandbox names the pod's sandbox as the states of containers do: the boot, and the cookie of the network namespace (SO_NETNS_COOKIE, Linux
+// 5.14), else its number.
+func sandbox() (string, error) {
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", err
+	}
+	id, err := netns()
+	return strings.TrimSpace(string(boot)) + "/" + id, err
+}
+
+func netns() (string, error) {
+	const cookie = 71 // SO_NETNS_COOKIE
+	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_DGRAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return "", err
+	}
+	defer syscall.Close(fd)
+	// Of 8 bytes, as the value is.
+	if v, err := syscall.GetsockoptIPMreq(fd, syscall.SOL_SOCKET, cookie); err == nil {
+		return cookieText(append(v.Multiaddr[:], v.Interface[:]...)), nil
+	}
+	return os.Readlink("/proc/self/ns/net")
+}
+
+// locked reports whether another process holds the write lock on a file: the writer of a record lives.
+func locked(f *os.File) bool {
+	const getOwner = 36 // F_OFD_GETLK, fcntl(2)
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return false
+	}
+	l := syscall.Flock_t{Type: syscall.F_RDLCK}
+	raw.Control(func(fd uintptr) {
+		if err = syscall.FcntlFlock(fd, getOwner, &l); err == syscall.EINTR {
+			err = syscall.FcntlFlock(fd, getOwner, &l)
+		}
+	})
+	return err == nil && l.Type == syscall.F_WRLCK
+}
+
+// openRegular opens a file that another container made: no link is followed, nothing blocks.
+func openRegular(name string) (*os.File, error) {
+	return os.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+}
+
+// changes is a source of events: something in one of the directories changed. Without inotify, of which a user has few
+// instances on a machine, there are none, and the pauses are all.
+type changes struct {
+	C     chan struct{}
+	dirs  []string
+	file  *os.File // nil: none
+	added map[string]bool
+}
+
+// watch follows directories; add adds those that come later.
+func watch(dirs []string) *changes {
+	w := &changes{C: make(chan struct{}, 1), dirs: dirs, added: map[string]bool{}}
+	return w
+}
+
+// what changes a directory's files; writes end with a close.
+const inotifyMask = syscall.IN_CLOSE_WRITE | syscall.IN_CREATE | syscall.IN_MOVED_TO | syscall.IN_MOVED_FROM | syscall.IN_DELETE | syscall.IN_ONLYDIR
+
+// add follows the directories that are there. No change after it has returned is missed.
+func (w *changes) add() {
+	for _, dir := range w.dirs {
+		if w.added[dir] || !exists(dir) {
+			continue
+		}
+		if w.file == nil && !w.open() {
+			w.dirs = nil
+			return
+		}
+		raw, err := w.file.SyscallConn()
+		if err != nil {
+			return
+		}
+		raw.Control(func(fd uintptr) {
+			_, err = syscall.InotifyAddWatch(int(fd), filepath.Clean(dir), inotifyMask)
+		})
+		w.added[dir] = err == nil
+	}
+}
+
+func (w *changes) open() bool {
+	fd, err := syscall.InotifyInit1(syscall.IN_CLOEXEC | syscall.IN_NONBLOCK)
+	if err != nil {
+		return false
+	}
+	w.file = os.NewFile(uintptr(fd), "inotify")
+	go w.read(w.file)
+	return true
+}
+
+// read empties the queue. Which event it was does not matter.
+func (w *changes) read(f *os.File) {
+	buffer := make([]byte, 4096)
+	for {
+		if _, err := f.Read(buffer); err != nil {
+			return // closed
+		}
+		select {
+		case w.C <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (w *changes) close() {
+	if w.file != nil {
+		w.file.Close()
+	}
+}

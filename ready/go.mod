@@ -1,0 +1,3 @@
+module outrider.dev/ready
+
+go 1.25.0
