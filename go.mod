@@ -45,6 +45,7 @@ require (
 	k8s.io/klog/v2 v2.130.1
 	k8s.io/utils v0.0.0-20250820121507-0af2bda4dd1d
 	mvdan.cc/sh/v3 v3.14.1
+	outrider.dev/ready v0.1.0
 	sigs.k8s.io/gateway-api v1.4.0
 	sigs.k8s.io/json v0.0.0-20250730193827-2d320260d730
 	sigs.k8s.io/yaml v1.6.0
@@ -173,3 +174,5 @@ require (
 )
 
 tool helm.sh/helm/v3/cmd/helm
+
+replace outrider.dev/ready => ./ready

@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -87,4 +89,17 @@ func request(ctx context.Context, w io.Writer, port uint16, method, path, body s
 		return fmt.Errorf("%s %s: status %s", method, target, res.Status)
 	}
 	return nil
+}
+
+// plain is err without the URL, which the message already has.
+func plain(err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		err = u.Err
+	}
+	var op *net.OpError
+	if errors.As(err, &op) && op.Err != nil {
+		err = op.Err
+	}
+	return err
 }

@@ -15,6 +15,7 @@ import (
 
 	"outrider.dev/internal/agent/proxy"
 	"outrider.dev/internal/cli"
+	"outrider.dev/internal/wire"
 )
 
 // recordName is the file beside the copy that shows that a stage is done.
@@ -191,4 +192,19 @@ func awaitRecord(ctx context.Context, file string) (proxy.StageRecord, error) {
 			return r, fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		}
 	}
+}
+
+// watchPause is how often files are looked at that cannot be watched.
+const watchPause = 100 * time.Millisecond
+
+// watch returns a channel that gets a value after a change in the directory of a file. Without
+// inotify, or before the directory exists, it gets one every watchPause.
+func watch(file string) (changed <-chan struct{}, stop func()) {
+	c := make(chan struct{}, 1)
+	return c, wire.WatchFiles(watchPause, func() {
+		select {
+		case c <- struct{}{}:
+		default:
+		}
+	}, file)
 }

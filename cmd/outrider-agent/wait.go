@@ -3,18 +3,10 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/http"
-	"net/http/httptrace"
-	"net/textproto"
-	"net/url"
-	"os"
-	"path/filepath"
-	"strconv"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -22,23 +14,26 @@ import (
 	"github.com/spf13/pflag"
 
 	"outrider.dev/internal/agent/gate"
-	"outrider.dev/internal/agent/readiness"
-	"outrider.dev/internal/agent/status"
 	"outrider.dev/internal/cli"
 	"outrider.dev/internal/contract"
-	"outrider.dev/internal/wire"
+	"outrider.dev/ready"
 )
 
 // waitOptions are the flags of wait; the first four are pilot-agent's.
 type waitOptions struct {
 	timeoutSeconds, requestMillis, periodMillis int
 
-	url      string
-	level    string
-	as       string
-	stateDir string
-	probe    string
+	url       string
+	level     string
+	as        string
+	stateDir  string
+	probe     string
+	on        []string // what to wait for instead of the proxy; proxyWord is the proxy
+	onTimeout string
 }
+
+// proxyWord is the value of --for that means the proxy.
+const proxyWord = "proxy"
 
 func newWait() *cobra.Command {
 	o := &waitOptions{}
@@ -57,6 +52,12 @@ With --probe it waits until a probe of this container succeeds, without a limit 
 --timeoutSeconds is given: injection writes that into the postStart hook of a container
 that others wait for.
 
+With --for it waits for what that names, at the same time: tcp://HOST:PORT,
+http://HOST:PORT/PATH, grpc://HOST:PORT/SERVICE, unix:///PATH, file:///PATH, a container of
+this pod with a gate ("cache", "cache is started", "migrate is completed"), or proxy.
+--for=proxy without --url waits for the proxy of whichever mesh there is, and for none where there is
+no mesh (docs/ready.md).
+
 The endpoint of another mesh, which does not hold requests, is polled every
 --periodMillis, but at least every 50 ms.`,
 		Example: `  # what Istio's injector writes into a hook
@@ -67,6 +68,9 @@ The endpoint of another mesh, which does not hold requests, is polled every
 
   # the same in a container that has a gate
   outrider-agent wait --level=full --url=unix:///outrider/state/outrider-proxy/agent.sock
+
+  # until the proxy and a database are there; after a minute the command runs all the same
+  outrider-agent wait --for=proxy --for=tcp://db:5432 --on-timeout=continue
 
   # until this container answers on its own port
   outrider-agent wait --probe '{"tcpSocket":{"port":6379}}'`,
@@ -81,11 +85,7 @@ The endpoint of another mesh, which does not hold requests, is polled every
 			if o.probe != "" {
 				return o.awaitProbe(cmd.Context(), cmd.Flags())
 			}
-			w, err := o.waiter()
-			if err != nil {
-				return &cli.UsageError{Err: err}
-			}
-			return w.wait(cmd.Context(), cmd.Root().Name())
+			return o.await(cmd.Context(), cmd.Flags(), cmd.ErrOrStderr(), cmd.Root().Name())
 		},
 	}
 	fs := cmd.Flags()
@@ -98,13 +98,15 @@ The endpoint of another mesh, which does not hold requests, is polled every
 	fs.StringVar(&o.as, "as", "", "name of the waiter in the agent's journal; default: this pod and process")
 	fs.StringVar(&o.stateDir, "state-dir", contract.OwnDir, "directory of the agent's state file, watched if it is there")
 	fs.StringVar(&o.probe, "probe", "", "JSON of a pod's probe: wait for that, and not for the proxy")
+	fs.StringArrayVar(&o.on, "for", nil, "what to wait for instead of the proxy; repeat it for more")
+	fs.StringVar(&o.onTimeout, "on-timeout", string(ready.Fail), "fail, or continue: exit status 0, and a line that names what is missing")
 	cli.BindEnv(fs, "state-dir", "OUTRIDER_STATE_DIR")
 	return cmd
 }
 
 // awaitProbe returns nil once the probe has succeeded.
 func (o *waitOptions) awaitProbe(ctx context.Context, fs *pflag.FlagSet) error {
-	for _, other := range []string{"url", "level"} {
+	for _, other := range []string{"url", "level", "for", "on-timeout"} {
 		if fs.Changed(other) {
 			return &cli.UsageError{Err: fmt.Errorf("--probe conflicts with --%s: give one of them", other)}
 		}
@@ -125,23 +127,8 @@ func (o *waitOptions) awaitProbe(ctx context.Context, fs *pflag.FlagSet) error {
 	return nil
 }
 
-// A waiter polls one endpoint until it is ready.
-type waiter struct {
-	timeout, limit, period time.Duration
-
-	url      *url.URL
-	shown    string // the URL as it was given
-	as       string
-	client   *http.Client
-	stateDir string
-}
-
-// Pauses between two requests that are not held.
-const (
-	firstPause   = 5 * time.Millisecond
-	longestPause = 100 * time.Millisecond
-	otherPause   = 50 * time.Millisecond
-)
+// otherPause is the longest pause between two requests to an endpoint that does not hold them.
+const otherPause = 50 * time.Millisecond
 
 func (o waitOptions) checkNumbers() error {
 	for _, f := range []struct {
@@ -155,175 +142,89 @@ func (o waitOptions) checkNumbers() error {
 	return nil
 }
 
-// waiter checks the flags.
-func (o waitOptions) waiter() (*waiter, error) {
-	level, err := readiness.ParseLevel(o.level)
+// await waits for the proxy, or for what --for names.
+func (o *waitOptions) await(ctx context.Context, fs *pflag.FlagSet, stderr io.Writer, name string) error {
+	if !strings.Contains(o.url, "://") { // and not a name of package ready's
+		return &cli.UsageError{Err: fmt.Errorf("--url=%q: want http://host:port/path or unix:///path", o.url)}
+	}
+	w, err := ready.New(o.conditions(fs, stderr, name)...)
 	if err != nil {
-		return nil, fmt.Errorf("--%w", err)
+		return &cli.UsageError{Err: cmp.Or(errors.Unwrap(err), err)} // without the name of the package
 	}
-	u, err := url.Parse(o.url)
-	if err != nil {
-		return nil, fmt.Errorf("--url: %w", err)
+	err = w.Wait(ctx)
+	var failed *ready.Error
+	if !errors.As(err, &failed) {
+		return err
 	}
-	w := &waiter{
-		timeout: time.Duration(o.timeoutSeconds) * time.Second,
-		limit:   time.Duration(o.requestMillis) * time.Millisecond,
-		period:  min(time.Duration(o.periodMillis)*time.Millisecond, otherPause),
-		url:     u, shown: o.url, as: o.as, stateDir: o.stateDir,
+	return o.failure(failed, name)
+}
+
+// conditions are the flags as the options of package ready.
+func (o *waitOptions) conditions(fs *pflag.FlagSet, stderr io.Writer, name string) []ready.Option {
+	out := []ready.Option{
+		ready.For(time.Duration(o.timeoutSeconds) * time.Second), ready.Policy(o.onTimeout), ready.StateDirs(o.stateDir, ""),
 	}
-	if w.as == "" {
-		host, _ := os.Hostname()
-		w.as = fmt.Sprintf("%s pid %d", host, os.Getpid())
+	log := slog.New(slog.DiscardHandler) // pilot-agent's wait says nothing before its end
+	if len(o.on) > 0 {
+		log = slog.New(&lines{to: stderr, name: name})
 	}
-	transport := &http.Transport{DisableCompression: true} // and no proxy of the environment
+	out = append(out, ready.Log(log))
+	proxy := len(o.on) == 0
+	for _, on := range o.on {
+		if proxy = proxy || on == proxyWord; on != proxyWord {
+			out = append(out, ready.On(on))
+		}
+	}
 	switch {
-	case u.Scheme == "unix" && u.Path != "":
-		path := u.Path
-		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", path)
-		}
-		w.url = &url.URL{Scheme: "http", Host: "agent", Path: contract.ReadyPath}
-	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return nil, fmt.Errorf("--url=%q: want http://host:port/path or unix:///path", o.url)
+	case !proxy:
+	case len(o.on) > 0 && !fs.Changed("url"):
+		out = append(out, ready.Proxy())
+	default:
+		out = append(out, ready.Proxy(o.url))
 	}
-	if port := u.Port(); port != "" {
-		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-			return nil, fmt.Errorf("--url=%q: port %s: want a number from 1 to 65535", o.url, port)
-		}
+	if o.level != "" {
+		out = append(out, ready.Level(o.level))
 	}
-	if level != readiness.Outbound {
-		q := w.url.Query()
-		q.Set("level", string(level))
-		w.url.RawQuery = q.Encode()
+	if o.as != "" {
+		out = append(out, ready.Name(o.as))
 	}
-	w.client = &http.Client{Transport: transport}
-	return w, nil
+	// The defaults are pilot-agent's, for one endpoint of this pod.
+	if len(o.on) == 0 || fs.Changed("requestTimeoutMillis") {
+		out = append(out, ready.Attempt(time.Duration(o.requestMillis)*time.Millisecond))
+	}
+	if len(o.on) == 0 || fs.Changed("periodMillis") {
+		out = append(out, ready.Every(min(time.Duration(o.periodMillis)*time.Millisecond, otherPause)))
+	}
+	return out
 }
 
-// An answer is what came of one request.
-type answer struct {
-	ready bool
-	agent bool // by an agent that holds requests
-	why   string
-	hint  string
-	err   error // there was no answer
-}
-
-// wait returns nil once it is ready. name is the program's, for hints.
-func (w *waiter) wait(ctx context.Context, name string) error {
-	began := time.Now()
-	end := began.Add(w.timeout)
-	changed, stop := watch(filepath.Join(w.stateDir, status.StateFile))
-	defer stop()
-	pause := firstPause
-	for {
-		a := w.request(ctx, end)
-		if a.ready {
-			return nil
-		}
-		if !time.Now().Before(end) || ctx.Err() != nil {
-			return w.failed(name, a)
-		}
-		if a.err == nil && !a.agent {
-			pause = w.period
-		}
-		select {
-		case <-changed:
-		case <-time.After(min(pause, time.Until(end))):
-			pause = min(2*pause, longestPause)
-		case <-ctx.Done():
-		}
+// failure is the error of a wait that was in vain, with a hint.
+func (o *waitOptions) failure(e *ready.Error, name string) error {
+	if len(o.on) > 0 || len(e.Missing) != 1 || !errors.Is(e.Cause, context.DeadlineExceeded) {
+		return e
 	}
+	err := fmt.Errorf("the proxy was not ready within %s: %w", time.Duration(o.timeoutSeconds)*time.Second, e.Missing[0].Err)
+	if hint := e.Missing[0].Hint; hint != "" {
+		err = fmt.Errorf("%w\n%s: hint: %s", err, name, hint)
+	}
+	return err
 }
 
-// answerSlack is how much later than requested the answer to a held request may come.
-const answerSlack = time.Second
+// lines writes records for a person: each on one line, as the command's other messages.
+type lines struct {
+	slog.Handler
+	to   io.Writer
+	name string
+}
 
-// request makes one request, which the agent may hold until end.
-func (w *waiter) request(ctx context.Context, end time.Time) answer {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	// The limit is for a request that is not reported as held.
-	limit := time.AfterFunc(w.limit, func() { cancel(fmt.Errorf("no answer within %s", w.limit)) })
-	defer limit.Stop()
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		Got1xxResponse: func(code int, _ textproto.MIMEHeader) error {
-			if code == http.StatusProcessing {
-				limit.Reset(time.Until(end) + answerSlack)
-			}
-			return nil
-		},
+func (*lines) Enabled(context.Context, slog.Level) bool { return true }
+
+func (l *lines) Handle(_ context.Context, r slog.Record) error {
+	text := l.name + ": " + r.Message
+	r.Attrs(func(a slog.Attr) bool {
+		text += " " + a.Key + " " + a.Value.String()
+		return true
 	})
-	u := *w.url
-	q := u.Query()
-	q.Set("wait", max(time.Until(end), 0).Round(time.Millisecond).String())
-	u.RawQuery = q.Encode()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
-	if err != nil {
-		return answer{err: err}
-	}
-	req.Header.Set(status.WaiterHeader, w.as)
-	req.Header.Set("Accept", "application/json")
-	res, err := w.client.Do(req)
-	if err != nil {
-		if cause := context.Cause(ctx); cause != nil {
-			err = cause
-		}
-		return answer{err: plain(err)}
-	}
-	defer res.Body.Close()
-	body, _ := io.ReadAll(io.LimitReader(res.Body, 64<<10))
-	a := answer{ready: res.StatusCode == http.StatusOK, agent: res.Header.Get(status.AgentHeader) != ""}
-	if !a.ready {
-		a.why, a.hint = reasons(res.StatusCode, body)
-	}
-	return a
-}
-
-// plain is err without the URL, which the message already has.
-func plain(err error) error {
-	var u *url.Error
-	if errors.As(err, &u) {
-		err = u.Err
-	}
-	var op *net.OpError
-	if errors.As(err, &op) && op.Err != nil {
-		err = op.Err
-	}
+	_, err := fmt.Fprintln(l.to, text)
 	return err
-}
-
-// reasons reads why an endpoint is not ready.
-func reasons(code int, body []byte) (why, hint string) {
-	var s readiness.Status
-	if json.Unmarshal(body, &s) == nil && len(s.Reasons) > 0 {
-		return s.String(), s.Reasons[0].Hint
-	}
-	text := strings.Join(strings.Fields(strings.ToValidUTF8(string(body[:min(len(body), 300)]), "?")), " ")
-	return strings.TrimSpace("it answers " + strconv.Itoa(code) + " " + text), ""
-}
-
-// failed is the error of a wait that was in vain.
-func (w *waiter) failed(name string, a answer) error {
-	if a.err != nil {
-		a.why = fmt.Sprintf("no answer from %s: %v", w.shown, a.err)
-		a.hint = "is the proxy's container running, and in this pod?"
-	}
-	err := fmt.Errorf("the proxy was not ready within %s: %s", w.timeout, a.why)
-	if a.hint != "" {
-		err = fmt.Errorf("%w\n%s: hint: %s", err, name, a.hint)
-	}
-	return err
-}
-
-// watch returns a channel that gets a value after a change in the directory of a file. Without
-// inotify, or before the directory exists, it gets one every longestPause.
-func watch(file string) (changed <-chan struct{}, stop func()) {
-	c := make(chan struct{}, 1)
-	return c, wire.WatchFiles(longestPause, func() {
-		select {
-		case c <- struct{}{}:
-		default:
-		}
-	}, file)
 }

@@ -147,7 +147,7 @@ var arrows = map[string][]string{
 	"internal/diagnose/follow":    {"internal/cli/visible", "internal/diagnose", "internal/diagnose/page", "internal/evidence", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
 	"internal/diagnose/page":      {"internal/lint/finding", "internal/cli/visible", "internal/diagnose", "internal/evidence", "internal/model/chart", "sigs.k8s.io/yaml"},
 	"cmd/outrider-agent": {"startup", "internal/wire", "internal/agent/config", "internal/agent/gate", "internal/agent/proxy", "internal/agent/readiness", "internal/agent/state", "internal/agent/status", "internal/capture", "internal/capture/iptables", "internal/capture/nftables",
-		"internal/capture/setup", "internal/cli", cobra, pflag, sys},
+		"internal/capture/setup", "internal/cli", "ready", cobra, pflag, sys},
 	"cmd/outriderd": {"internal/controlplane/diagnoser", "github.com/KimMachineGun/automemlimit/memlimit", "internal/image/lookup", "internal/controlplane/kube", "internal/controlplane/webhook", "sigs.k8s.io/yaml", "internal/cli", "internal/controlplane", "internal/controlplane/ca", "internal/mesh", cobra},
 
 	"bench/internal/figures": {},
@@ -157,7 +157,7 @@ var arrows = map[string][]string{
 	"bench/agent":            {"bench/internal/figures", "bench/internal/tb", "test/agent/harness"}, // the same world as the tests'
 	"bench/capture":          {"bench/internal/figures", "bench/internal/tb", "build/commands", "internal/contract", "test/ns", nftables, sys},
 	"bench/xds":              {"bench/internal/figures", "build/commands", "internal/controlplane/ca", "test/fleet"}, // the same proxies as the suite's
-	"bench/wait":             {"bench/internal/figures", "build/commands", "internal/agent/readiness", "internal/agent/state", "internal/agent/status"},
+	"bench/wait":             {"bench/internal/figures", "build/commands", "internal/agent/readiness", "internal/agent/state", "internal/agent/status", "ready"},
 	"bench/cluster":          {"test/e2e/world"}, // the same world as the suite's
 }
 

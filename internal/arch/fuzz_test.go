@@ -52,7 +52,7 @@ var targets = map[string]string{
 	"internal/image/lookup FuzzConfiguration":                      "configurations of images of registries",
 	"cmd/outrider FuzzProxyStatus":                                 "answers of a control plane",
 	"internal/mask FuzzMask":                                       "texts and objects with secrets",
-	"cmd/outrider-agent FuzzReasons":                               "answers of a readiness port",
+	"cmd/outrider-agent FuzzGroups":                                "groups of a user, in the root stage's flags",
 	"internal/agent/identity FuzzAnswer":                           "answers of the certificate service",
 	"internal/agent/identity FuzzDiscoveryRequest":                 "requests of Envoy for secrets",
 	// From people: files and flags.

@@ -115,6 +115,8 @@ require (
 
 replace outrider.dev => ../..
 
+replace outrider.dev/ready => ../../ready
+
 replace (
 	k8s.io/api => k8s.io/api v0.34.4
 	k8s.io/apiextensions-apiserver => k8s.io/apiextensions-apiserver v0.34.4
