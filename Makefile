@@ -65,10 +65,10 @@ krew: ## the manifest by which krew installs "kubectl outrider", of the archives
 	$(GO) run ./build/krew
 
 # These wait most of their time: for the kernel, and for programs to start and to end.
-WAITING := ./test/agent ./test/mesh ./test/netns
-
-# Public modules, which need nothing of this one.
-LIBRARIES := resilience resilience/grpcresilience resilience/otelresilience
+WAITING := ./test/agent ./test/mesh ./test/netns ./test/ready
+# For applications: modules of their own, which need nothing of this one.
+LIBRARIES := ready ready/grpcready resilience resilience/grpcresilience resilience/otelresilience \
+	bootconfig bootconfig/consul bootconfig/koanf bootconfig/kubernetes bootconfig/nacos
 
 .PHONY: test
 test: ## all tests; as root, or those in network namespaces are skipped
