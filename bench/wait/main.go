@@ -1,5 +1,5 @@
 // Command wait measures how long after a dependency is ready a waiter for it continues: a held
-// request, "outrider-agent wait", a command behind a gate, and what people use instead. It also
+// request, "outrider-agent wait", the library ready, a command behind a gate, and what people use instead. It also
 // measures a wait for a proxy that is ready already. In each round every way runs once, in
 // random order, and its dependency gets ready at a random moment. No time makes it fail.
 //

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -12,10 +14,12 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"outrider.dev/internal/agent/readiness"
 	"outrider.dev/internal/agent/state"
+	"outrider.dev/ready"
 )
 
 // A way is one way to wait for a dependency.
@@ -36,7 +40,23 @@ var ways = []way{
 		}
 		return p.proxyReady, cmd.Wait, p.awaitHeld()
 	}},
+	{"ready.Wait returns", false, func(p *place) (release, released func() error, err error) {
+		return p.proxyReady, p.library(p.url()), p.awaitHeld()
+	}},
+	{"ready.Wait returns, of an agent that holds no requests", false, func(p *place) (release, released func() error, err error) {
+		var ready, asked atomic.Bool
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			asked.Store(true)
+			if !ready.Load() {
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+		}))
+		p.ends = append(p.ends, server.Close)
+		released = p.library(server.URL + "/healthz/ready")
+		return func() error { ready.Store(true); return nil }, released, await(asked.Load)
+	}},
 	{"a poll every 500 ms is answered", true, (*place).poll},
+	{"a poll every second is answered", true, (*place).pollSlowly},
 	{"a gate by state runs its command", false, (*place).gateByState},
 	{"a gate by a held request runs its command", false, func(p *place) (release, released func() error, err error) {
 		return p.gateByRequest(func(_ http.ResponseWriter, r *http.Request, ready <-chan struct{}) {
@@ -116,13 +136,24 @@ func (p *place) proxyReady() error {
 }
 
 // awaitHeld returns when the status server holds a request.
-func (p *place) awaitHeld() error {
-	for end := time.Now().Add(10 * time.Second); p.board.Waiting() == 0; time.Sleep(100 * time.Microsecond) {
+func (p *place) awaitHeld() error { return await(func() bool { return p.board.Waiting() > 0 }) }
+
+func await(waits func() bool) error {
+	for end := time.Now().Add(10 * time.Second); !waits(); time.Sleep(100 * time.Microsecond) {
 		if time.Now().After(end) {
 			return errors.New("no request waits")
 		}
 	}
 	return nil
+}
+
+// library starts a wait in this process, as an application does.
+func (p *place) library(url string) (released func() error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	p.ends = append(p.ends, cancel)
+	ended := make(chan error, 1)
+	go func() { ended <- ready.Wait(ctx, ready.Proxy(url), ready.Log(slog.New(slog.DiscardHandler))) }()
+	return func() error { return <-ended }
 }
 
 // request sends a request to the status server and returns a function that reads the
@@ -156,10 +187,15 @@ func (p *place) heldRequest() (release, released func() error, err error) {
 }
 
 // poll is what pilot-agent wait does by default.
-func (p *place) poll() (release, released func() error, err error) {
+func (p *place) poll() (release, released func() error, err error) { return p.pollEvery(500 * time.Millisecond) }
+
+// pollSlowly is "try every second".
+func (p *place) pollSlowly() (release, released func() error, err error) { return p.pollEvery(time.Second) }
+
+func (p *place) pollEvery(period time.Duration) (release, released func() error, err error) {
 	ended := make(chan error, 1)
 	go func() {
-		for ; ; time.Sleep(500 * time.Millisecond) {
+		for ; ; time.Sleep(period) {
 			ok, err := p.request("")
 			if err != nil {
 				ended <- err
