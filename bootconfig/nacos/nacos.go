@@ -25,7 +25,12 @@ type Provider struct {
 	param     vo.ConfigParam
 	changed   chan struct{} // has one when the document may have changed
 	listening bool
+	next      time.Time // of the next question
 }
+
+// pause is between two questions: the client refuses more than five a second for one document
+// ("ConfigQueryRequest is limited").
+const pause = 250 * time.Millisecond
 
 // New returns a provider of the document dataID of a group, such as "DEFAULT_GROUP", which need not
 // exist yet. A client can have one provider of a document.
@@ -93,6 +98,14 @@ func (p *Provider) notify() {
 }
 
 func (p *Provider) get(ctx context.Context) (bootconfig.Document, error) {
+	early := time.NewTimer(time.Until(p.next))
+	defer early.Stop()
+	select {
+	case <-early.C:
+	case <-ctx.Done():
+		return bootconfig.Document{}, ctx.Err()
+	}
+	p.next = time.Now().Add(pause)
 	type answer struct {
 		content string
 		err     error

@@ -156,7 +156,11 @@ func client(t *testing.T) (config_client.IConfigClient, func()) {
 		server.GrpcPort = uint64(ln.Addr().(*net.TCPAddr).Port)
 	}
 	t.Cleanup(stop)
-	dir := t.TempDir()
+	// Below the folder of TestMain: the client writes to it after it is closed.
+	dir, err := os.MkdirTemp(".", "")
+	if err != nil {
+		t.Fatal(err)
+	}
 	c, err := clients.NewConfigClient(vo.NacosClientParam{
 		ClientConfig: &constant.ClientConfig{
 			TimeoutMs: 2000, CacheDir: dir + "/cache", LogDir: dir + "/log", LogLevel: "error", NotLoadCacheAtStart: true, DisableUseSnapShot: true,

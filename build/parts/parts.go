@@ -43,6 +43,9 @@ func Of(ctx context.Context, programs ...string) ([]Part, error) {
 		own = info.Main.Path
 		for _, m := range info.Deps {
 			if m.Replace != nil {
+				if strings.HasPrefix(m.Replace.Path, "./") {
+					continue // a folder of this repository, and so a part of the programs' own module
+				}
 				m = m.Replace
 			}
 			seen[m.Path] = Part{Name: m.Path, Version: m.Version, URL: "pkg:golang/" + m.Path + "@" + m.Version}
