@@ -67,7 +67,8 @@ func newWorld(t *testing.T, objects ...runtime.Object) world {
 	w.helm = &action.Configuration{Releases: storage.Init(driver.NewMemory()), KubeClient: &kubefake.PrintingKubeClient{Out: io.Discard},
 		Capabilities: chartutil.DefaultCapabilities.Copy(), Log: func(string, ...any) {}}
 	w.helm.Capabilities.KubeVersion = rendered
-	kinds := map[schema.GroupVersionResource]string{definitions: "CustomResourceDefinitionList", httpRoutes: "HTTPRouteList", {Version: "v1", Resource: "configmaps"}: "ConfigMapList",
+	kinds := map[schema.GroupVersionResource]string{definitions: "CustomResourceDefinitionList", gateway("httproutes"): "HTTPRouteList", gateway("grpcroutes"): "GRPCRouteList",
+		gateway("referencegrants"): "ReferenceGrantList", {Version: "v1", Resource: "configmaps"}: "ConfigMapList",
 		trustBundles("v1"): "ClusterTrustBundleList", trustBundles("v1beta1"): "ClusterTrustBundleList",
 		{Version: "v1", Resource: "secrets"}: "SecretList", {Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}: "LeaseList"}
 	w.Options = Options{Client: &kubeclient.Client{Core: w.core, Dynamic: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds), Namespace: Namespace},
@@ -220,7 +221,9 @@ func TestDefinitions(t *testing.T) {
 	}
 }
 
-var httpRoutes = schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "httproutes"}
+func gateway(resource string) schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: resource}
+}
 
 // The Gateway API's kind is for other controllers too: its own definition is never replaced by
 // ours, and neither is removed while there are objects of it.
@@ -250,7 +253,7 @@ func TestTheDefinitionOfTheGatewayAPI(t *testing.T) {
 			}
 			if tt.used {
 				route := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute", "metadata": map[string]any{"name": "web", "namespace": "shop"}}}
-				if _, err := w.Client.Dynamic.Resource(httpRoutes).Namespace("shop").Create(t.Context(), route, metav1.CreateOptions{}); err != nil {
+				if _, err := w.Client.Dynamic.Resource(gateway("httproutes")).Namespace("shop").Create(t.Context(), route, metav1.CreateOptions{}); err != nil {
 					t.Fatal(err)
 				}
 			}
