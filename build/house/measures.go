@@ -38,7 +38,7 @@ var measures = []measure{
 	{"decisions on a condition outside startup", 0, conditions},
 	{"lists of mechanisms outside startup", 0, preferences},
 	{"lines of cmd/outrider, without tests", 3400, lines("cmd/outrider")},
-	{"\"nobody\" and \"somebody\"", 6, words(`(?i)\b(nobod(y|ys|y's)|somebod(y|ys|y's))\b`)},
+	{"\"nobody\" and \"somebody\"", 5, words(`\b([Nn]obod(y|ys|y's)|[Ss]omebod(y|ys|y's))\b`)}, // not http.NoBody
 	{"references to documents that are not here", 0, words(`(?i)(^|[^\w/])(design \d|design\.md|style\.md|reference/|issue \d+)`)},
 	{"ranges over a map whose order can show, without a reason", 0, mapOrder},
 	// 15,000 came with what holds under trouble: the agent's relay, admission by turns, identities
@@ -47,8 +47,9 @@ var measures = []measure{
 	// API server's own validation of what is injected, and what it found; 12,000 with what an
 	// operator needs: the chart's tests, install, check and upgrade, and an authority of replicas; 10,000 with the way back (uninject,
 	// rotate, bug-report), what describes a running mesh, images and releases; 10,000 with the plugins of
-	// the node (NRI, CNI), and a second container runtime to try them on.
-	{"lines of Go, code and tests", 213000, lines("")},
+	// the node (NRI, CNI), and a second container runtime to try them on; 16,000 with the modules for
+	// applications (ready, resilience, bootconfig), all of the Gateway API's mesh profiles, and authorization.
+	{"lines of Go, code and tests", 229000, lines("")},
 }
 
 // linked counts what the binary in every pod links.

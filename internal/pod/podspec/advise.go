@@ -28,12 +28,15 @@ type Way struct {
 	Cost   *Cost             `json:"readyToStartSeconds,omitempty"` // nil if it was not measured
 }
 
-// ways are the mechanisms that are compared.
-var ways = []struct {
+// A way is a mechanism, and what releases it.
+type way struct {
 	by       startup.Mechanism
 	released startup.Health
 	byNode   bool
-}{
+}
+
+// ways are those that are compared.
+var ways = []way{
 	{by: startup.Gate},
 	{by: startup.Gate, byNode: true},
 	{by: startup.Native, released: startup.PostStart},
@@ -86,12 +89,8 @@ func (r Reading) expecting(name string) Reading {
 
 func (r Reading) advice(e startup.Edge, on startup.Kubernetes) Advice {
 	a := Advice{Edge: e}
-	chosen := false
-	add := func(o Option, released startup.Health, byNode bool, cost *Cost) {
-		w := Way{By: o.By, ByNode: byNode, Health: released, Fits: o.Answer.Can(), WhyNot: o.WhyNot(), Start: o.Answer.Start.String(), Stop: o.Answer.Stop, Limits: o.Answer.Limits, Cost: cost}
-		w.Chosen = !chosen && w.By == e.By && w.Fits && (!byNode || r.Node)
-		chosen = chosen || w.Chosen
-		a.Ways = append(a.Ways, w)
+	add := func(o Option, w way, cost *Cost) {
+		a.Ways = append(a.Ways, Way{By: o.By, ByNode: w.byNode, Health: w.released, Fits: o.Answer.Can(), WhyNot: o.WhyNot(), Start: o.Answer.Start.String(), Stop: o.Answer.Stop, Limits: o.Answer.Limits, Cost: cost})
 	}
 	plan := r.plan()
 	for _, w := range ways {
@@ -106,10 +105,13 @@ func (r Reading) advice(e startup.Edge, on startup.Kubernetes) Advice {
 		plain.By = ""
 		of := r
 		of.Node = w.byNode
-		add(newChooser(of, one, on).option(plain, w.by), w.released, w.byNode, costOf(w.by, w.released, on))
+		add(newChooser(of, one, on).option(plain, w.by), w, costOf(w.by, w.released, on))
 	}
 	if _, i := plan.Find(e.From); i >= 0 && !slices.Contains(startup.Preferred, e.By) && e.By != "" {
-		add(Option{By: e.By, Answer: e.By.Keeps(plan, e, on)}, "", false, nil)
+		add(Option{By: e.By, Answer: e.By.Keeps(plan, e, on)}, way{}, nil)
+	}
+	if i := slices.IndexFunc(a.Ways, func(w Way) bool { return w.By == e.By && w.Fits && (!w.ByNode || r.Node) }); i >= 0 {
+		a.Ways[i].Chosen = true
 	}
 	return a
 }

@@ -242,7 +242,7 @@ func (g guard) principal(of mesh.Attribute, v, namespace string) *rbac.Principal
 }
 
 // identified matches clients by the SPIFFE ID of their certificate, without which there is no connection
-// by mutual TLS. Not by mtls_authenticated, which matches nobody when a TLS session is resumed: a
+// by mutual TLS. Not by mtls_authenticated, which matches no client when a TLS session is resumed: a
 // DENY rule would let in the second connection.
 func identified(id *matcher.StringMatcher) *rbac.Principal {
 	return &rbac.Principal{Identifier: &rbac.Principal_Authenticated_{Authenticated: &rbac.Principal_Authenticated{PrincipalName: id}}}
