@@ -77,6 +77,9 @@ test: ## all tests; as root, or those in network namespaces are skipped
 	$(GO) test -count=1 -timeout 30m -p 1 $$($(GO) list ./test/... | grep -v $(WAITING:./%=-e '/%$$')) # one at a time: they fill the machine
 	cd test/validation && $(GO) test -count=1 -timeout 30m ./...
 	cd test/krew && $(GO) test -count=1 -timeout 30m ./...
+	$(MAKE) libraries
+.PHONY: libraries
+libraries: ## the tests of the modules for applications alone: ready, resilience, bootconfig and their adapters; as root
 	@for m in $(LIBRARIES); do (set -x; cd $$m && $(GO) test -count=1 -timeout 10m ./...) || exit 1; done
 
 .PHONY: validation
