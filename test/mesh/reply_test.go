@@ -170,7 +170,7 @@ func TestMissingBackends(t *testing.T) {
 		name, vip := fmt.Sprint("front", i), fmt.Sprint("10.96.1.", i+1)
 		s.service(name, vip, "server", port(8080, mesh.HTTP))
 		s.route(name, name, 8080, mesh.Route{Backends: []mesh.Backend{b}})
-		want := fmt.Sprintf("500 outrider (routed): the backend %s/%s:%d of the route %s/%s/0 does not exist, or is not visible to this client's namespace\n", b.Namespace, b.Name, b.Port, namespace, name)
+		want := fmt.Sprintf("500 outrider (routed): the backend %s/%s:%d of the route %s/%s/0 does not exist, needs a ReferenceGrant, or is not visible to this client's namespace\n", b.Namespace, b.Name, b.Port, namespace, name)
 		if got := get(s.client.client(), "http://"+vip+":8080/"); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
