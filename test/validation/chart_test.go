@@ -224,7 +224,11 @@ func TestChartsDefinitions(t *testing.T) {
 		names = append(names, v1.Name)
 		definitionsv1.SetDefaults_CustomResourceDefinition(&v1)
 		definitionsv1.SetDefaults_CustomResourceDefinitionSpec(&v1.Spec)
-		v1.Status.StoredVersions = []string{"v1"}
+		stored := slices.IndexFunc(v1.Spec.Versions, func(v definitionsv1.CustomResourceDefinitionVersion) bool { return v.Storage })
+		if stored < 0 {
+			t.Fatalf("%s has no version that is stored", v1.Name)
+		}
+		v1.Status.StoredVersions = []string{v1.Spec.Versions[stored].Name}
 		var d definitions.CustomResourceDefinition
 		if err := definitionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(&v1, &d, nil); err != nil {
 			t.Fatal(err)
