@@ -112,7 +112,7 @@ check: house ## format, vet, other systems, staticcheck, race detector, arrows, 
 	$(GO) tool -modfile=build/tools/go.mod staticcheck ./...
 	$(GO) mod tidy -diff
 	CGO_ENABLED=1 $(GO) test -race -timeout 30m -p 3 $(CONCURRENT) ./test/agent # which builds the commands with the detector too
-	@for m in $(LIBRARIES); do (set -x; cd $$m && $(GO) vet ./... && GOOS=windows $(GO) vet . && \
+	@for m in $(LIBRARIES); do (set -x; cd $$m && $(GO) vet ./... && GOOS=windows $(GO) build . && \
 		$(GO) tool -modfile=$(CURDIR)/build/tools/go.mod staticcheck ./... && $(GO) mod tidy -diff && \
 		CGO_ENABLED=1 $(GO) test -race -timeout 10m ./...) || exit 1; done
 

@@ -110,13 +110,13 @@ func (c *Config[T]) own() (s Snapshot[T], err error) {
 	if c.o.Embedded != nil {
 		v, err := c.o.value(c.o.Embedded)
 		if err != nil {
-			return s, fmt.Errorf("Embedded: %w", err)
+			return s, fmt.Errorf("the value of Embedded: %w", err)
 		}
 		return Snapshot[T]{Value: v, Source: FromEmbedded}, nil
 	}
 	v := c.o.Default()
 	if err := c.o.validate(v); err != nil {
-		return s, fmt.Errorf("Default: %w", err)
+		return s, fmt.Errorf("the value of Default: %w", err)
 	}
 	return Snapshot[T]{Value: v, Source: FromDefault}, nil
 }

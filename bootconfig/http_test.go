@@ -214,10 +214,13 @@ func TestALongPollBringsChanges(t *testing.T) {
 // memory or on disk, and a good answer is always in use after it.
 func TestTenThousandRefreshesWithFaults(t *testing.T) {
 	const refreshes = 10_000
-	r := rand.New(rand.NewPCG(1, 2)) // of the server alone, one request at a time
+	var mu sync.Mutex // of what follows: a request that was given up may be answered beside the next one
+	r := rand.New(rand.NewPCG(1, 2))
 	n := 0
 	kinds := map[string]int{}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
 		n++
 		hijack := func(answer string, reset bool) {
 			conn, _, err := w.(http.Hijacker).Hijack()
@@ -260,7 +263,9 @@ func TestTenThousandRefreshesWithFaults(t *testing.T) {
 			w.Header().Set("Content-Encoding", "gzip")
 			w.Write([]byte(zipped(doc)[:r.IntN(20)]))
 		case "late":
+			mu.Unlock()
 			<-request.Context().Done()
+			mu.Lock()
 		case "busy":
 			w.Header().Set("Retry-After", "99999999999999")
 			w.WriteHeader(http.StatusTooManyRequests)
@@ -327,6 +332,8 @@ func TestTenThousandRefreshesWithFaults(t *testing.T) {
 	cancel()
 	readers.Wait()
 	run.Wait()
+	mu.Lock()
+	defer mu.Unlock()
 	if got := valid(t, path); got != last {
 		t.Errorf("on disk is %d, in use %d", got, last)
 	}

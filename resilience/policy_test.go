@@ -166,7 +166,9 @@ func TestNoCallExceedsItsDeadline(t *testing.T) {
 			}
 			var wg sync.WaitGroup
 			for range 3 {
+				random.Lock() // calls of before are under way
 				deadline := upTo(4 * time.Second)
+				random.Unlock()
 				wg.Go(func() {
 					ctx, cancel := context.WithTimeout(t.Context(), deadline)
 					defer cancel()
