@@ -290,6 +290,7 @@ func (c *Config[T]) take(f fetched[T]) {
 		return
 	}
 	c.inUse = f.sum
+	c.keep(f.document) // first: whoever has seen the document may close the Config, which writes what is kept
 	now := time.Now()
 	c.publish(func(s *Snapshot[T]) {
 		*s = Snapshot[T]{
@@ -299,7 +300,6 @@ func (c *Config[T]) take(f fetched[T]) {
 	})
 	c.notify()
 	c.markFresh()
-	c.keep(f.document)
 }
 
 // keep has the store write a document, which is not waited for.

@@ -295,12 +295,12 @@ func TestARejectedDocumentIsReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var reported collected
 		var asked []string
-		bad := true
+		var back atomic.Bool // the centre is back at the first document
 		c := open(t, Options[settings]{
 			Provider: script(func(_ context.Context, r Request) (Document, error) {
 				asked = append(asked, r.Version)
 				switch {
-				case len(asked) == 1 || !bad:
+				case len(asked) == 1 || back.Load():
 					return Document{"1", good(1)}, nil
 				case r.Version == "2":
 					return Document{}, ErrUnchanged
@@ -318,7 +318,7 @@ func TestARejectedDocumentIsReportedOnce(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 		// Back to the one in use: nothing changes, and all is well.
-		bad = false
+		back.Store(true)
 		time.Sleep(2 * time.Minute)
 		if s := c.Snapshot(); s.Err != nil || s.Generation != 2 || s.Version != "1" {
 			t.Errorf("after the way back: %+v", s)
