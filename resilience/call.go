@@ -192,10 +192,24 @@ func (c *call) attempt(ctx context.Context, hedge bool, o *outcome) {
 	if o.class < 0 || int(o.class) >= len(classes) {
 		o.class = Failed // of a Classify that invents one
 	}
-	if o.err != nil && tryCtx.Err() != nil {
+	if o.err != nil && over(tryCtx) {
 		c.blame(ctx, tryCtx, o)
 	}
 	c.hold(o)
+}
+
+// over says whether a context ended, or is about to: its deadline has passed and its timer
+// is late. A server that was told the deadline, as gRPC's are, may have ended the call in
+// between. Then over waits for the timer, since only it leaves a cause; a context that has
+// a deadline and never ends is a mistake of its author and costs a second.
+func over(ctx context.Context) bool {
+	if deadline, ok := ctx.Deadline(); ctx.Err() == nil && ok && !time.Now().Before(deadline) {
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+	}
+	return ctx.Err() != nil
 }
 
 // blame says whose fault an error is that came with the end of the context.

@@ -188,6 +188,24 @@ func TestNoCallExceedsItsDeadline(t *testing.T) {
 	}
 }
 
+// A lateContext ends after its deadline, as all do, but so late that it can be seen.
+type lateContext struct {
+	context.Context
+	deadline time.Time
+	done     chan struct{}
+}
+
+func (c lateContext) Deadline() (time.Time, bool) { return c.deadline, true }
+func (c lateContext) Done() <-chan struct{}       { return c.done }
+func (c lateContext) Err() error {
+	select {
+	case <-c.done:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
 func TestTimeouts(t *testing.T) {
 	hang := func(ctx context.Context) (string, error) {
 		<-ctx.Done()
@@ -212,6 +230,24 @@ func TestTimeouts(t *testing.T) {
 		if tries := events.of(Done)[0].Try; tries != 3 {
 			t.Errorf("%d tries, want 3", tries)
 		}
+	})
+	t.Run("of a deadline that the server sees before the timer here", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			for ends, want := range map[bool]error{true: context.DeadlineExceeded, false: errReset} {
+				p, _ := policy(t, Options{})
+				ctx := lateContext{t.Context(), time.Now().Add(time.Minute), make(chan struct{})}
+				_, err := Do(ctx, p, func(ctx context.Context) (string, error) {
+					time.Sleep(time.Minute)
+					if ends {
+						time.AfterFunc(time.Millisecond, func() { close(ctx.(lateContext).done) })
+					}
+					return "", errReset
+				})
+				if !errors.Is(err, want) {
+					t.Errorf("its timer ends: %v: %v, want %v", ends, err, want)
+				}
+			}
+		})
 	})
 	t.Run("of a context that has ended before the call", func(t *testing.T) {
 		p, _ := policy(t, Options{Retry: twoRetries})
