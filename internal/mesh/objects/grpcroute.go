@@ -11,19 +11,11 @@ import (
 
 // GRPCRoute is [HTTPRoute] for calls of gRPC.
 func GRPCRoute(r *gatewayv1.GRPCRoute) (*mesh.RouteSpec, error) {
-	var c check
-	out := c.route(&r.ObjectMeta, r.Spec.ParentRefs)
-	if out == nil {
-		return nil, c.result()
+	out, err := route(&r.ObjectMeta, r.Spec.ParentRefs, r.Spec.Rules, (*check).grpcRule)
+	if out != nil {
+		out.GRPC = true
 	}
-	out.GRPC = true
-	for i := range r.Spec.Rules {
-		out.Rules = append(out.Rules, c.grpcRule(at("spec.rules", i), &r.Spec.Rules[i], out.Namespace))
-	}
-	if len(out.Rules) == 0 {
-		out.Rules = []mesh.Route{{}}
-	}
-	return out, c.result()
+	return out, err
 }
 
 func (c *check) grpcRule(field string, r *gatewayv1.GRPCRouteRule, namespace string) mesh.Route {

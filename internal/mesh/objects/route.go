@@ -20,13 +20,25 @@ import (
 // are for gateways and have no effect (GEP-1294). With an error the part is what the object says
 // apart from that.
 func HTTPRoute(r *gatewayv1.HTTPRoute) (*mesh.RouteSpec, error) {
+	return route(&r.ObjectMeta, r.Spec.ParentRefs, r.Spec.Rules, (*check).rule)
+}
+
+// route is a route of any kind, with the function that reads a rule of it.
+func route[R any](m *metav1.ObjectMeta, parents []gatewayv1.ParentReference, rules []R,
+	read func(c *check, field string, r *R, namespace string) mesh.Route) (*mesh.RouteSpec, error) {
 	var c check
-	out := c.route(&r.ObjectMeta, r.Spec.ParentRefs)
-	if out == nil {
+	out := &mesh.RouteSpec{Created: m.CreationTimestamp.Time, Generation: m.Generation}
+	out.Namespace, out.Name = c.meta(m)
+	for i, p := range parents {
+		if IsService(&p) {
+			out.Parents = append(out.Parents, c.parent(at("spec.parentRefs", i), &p, out.Namespace))
+		}
+	}
+	if len(out.Parents) == 0 {
 		return nil, c.result()
 	}
-	for i := range r.Spec.Rules {
-		out.Rules = append(out.Rules, c.rule(at("spec.rules", i), &r.Spec.Rules[i], out.Namespace))
+	for i := range rules {
+		out.Rules = append(out.Rules, read(&c, at("spec.rules", i), &rules[i], out.Namespace))
 	}
 	if len(out.Rules) == 0 { // the API server's default: one rule, for everything
 		out.Rules = []mesh.Route{{}}
@@ -34,25 +46,12 @@ func HTTPRoute(r *gatewayv1.HTTPRoute) (*mesh.RouteSpec, error) {
 	return out, c.result()
 }
 
-// route returns what routes of all kinds have; nil if none of the parents is a Service.
-func (c *check) route(m *metav1.ObjectMeta, parents []gatewayv1.ParentReference) *mesh.RouteSpec {
-	out := &mesh.RouteSpec{Created: m.CreationTimestamp.Time, Generation: m.Generation}
-	out.Namespace, out.Name = c.meta(m)
-	for i, p := range parents {
-		if !IsService(&p) {
-			continue
-		}
-		field := at("spec.parentRefs", i)
-		parent := mesh.Parent{Namespace: string(ptr.Deref(p.Namespace, gatewayv1.Namespace(out.Namespace))), Name: string(p.Name), Section: string(ptr.Deref(p.SectionName, ""))}
-		c.label(field+".name", parent.Name)
-		c.label(field+".namespace", parent.Namespace)
-		if p.Port != nil {
-			parent.Port = c.port(field+".port", int64(*p.Port))
-		}
-		out.Parents = append(out.Parents, parent)
-	}
-	if len(out.Parents) == 0 {
-		return nil
+func (c *check) parent(field string, p *gatewayv1.ParentReference, namespace string) mesh.Parent {
+	out := mesh.Parent{Namespace: string(ptr.Deref(p.Namespace, gatewayv1.Namespace(namespace))), Name: string(p.Name), Section: string(ptr.Deref(p.SectionName, ""))}
+	c.label(field+".name", out.Name)
+	c.label(field+".namespace", out.Namespace)
+	if p.Port != nil {
+		out.Port = c.port(field+".port", int64(*p.Port))
 	}
 	return out
 }
