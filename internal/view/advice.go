@@ -63,10 +63,10 @@ func figures(least, median, most float64) string {
 // costs explains the figures.
 func (p *printer) costs(r plan.Report) {
 	p.line("\n  * is what is chosen or in the pod. Figures are min / median / max from \"ready\" to \"app starts\",")
-	costs := podspec.PodCostsOn(r.On)
+	costs, withEnvoy := podspec.CostsOn(podspec.PodCosts, r.On), podspec.CostsOn(podspec.MeshCosts, r.On)
 	p.line("  %s (kubelet %s).\n", podspec.CostSource, costs[0].Kubelet)
 	p.podCosts(`"applied" to "app runs"`, costs)
-	p.podCosts(fmt.Sprintf(`"applied" to the first call answered, with Envoy (kubelet %s, n=20)`, podspec.MeshCosts[0].Kubelet), podspec.MeshCosts)
+	p.podCosts(fmt.Sprintf(`"applied" to the first call answered, with Envoy (kubelet %s, n=20)`, withEnvoy[0].Kubelet), withEnvoy)
 	p.line("  A gate needs the agent in the pod: one init container, or none with outrider.dev/init: none or node (docs/node.md).")
 }
 
