@@ -210,9 +210,7 @@ func imageMissing(r *run) *world.Pod {
 // shutdownRace is an application that calls on after SIGTERM, as its proxy does not. The API server
 // has the end of the proxy only when all containers have ended.
 func shutdownRace(r *run) *world.Pod {
-	grace := int64(60)
-	p := r.webhook(awesome("plain", "incident-shutdown", command("serve", "--call=http://server.shop/", "--every=500ms", "--stop=50s"), captured(), func(p *corev1.Pod) {
-		p.Spec.TerminationGracePeriodSeconds = &grace
+	p := r.webhook(awesome("plain", "incident-shutdown", grace(60), command("serve", "--call=http://server.shop/", "--every=500ms", "--stop=50s"), captured(), func(p *corev1.Pod) {
 		slices.Reverse(p.Spec.Containers) // the proxy first, and a while before the application
 		p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 3}}}
 	}))

@@ -137,7 +137,8 @@ func TestFiftyAtOnce(t *testing.T) {
 				for i := range size {
 					name := fmt.Sprintf("fifty-%s-%d-%d", m, wave, i)
 					// Two thousand and five hundred calls a second are another test.
-					changes := []change{start(m), command("serve", "--config=http://config.centre/", "--call=http://server.shop/", "--every=250ms", "--stop=300ms")}
+					// A busy kubelet takes longer than the default's 30 s to stop fifty, and then kills in no order.
+					changes := []change{start(m), grace(180), command("serve", "--config=http://config.centre/", "--call=http://server.shop/", "--every=250ms", "--stop=300ms")}
 					if w.ByNode {
 						changes = append(changes, noCommand)
 					}

@@ -42,6 +42,11 @@ func restart(policy corev1.RestartPolicy) change {
 	return func(p *corev1.Pod) { p.Spec.RestartPolicy = policy }
 }
 
+// grace is how long the pod has to stop, in seconds.
+func grace(seconds int64) change {
+	return func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = &seconds }
+}
+
 // command is that of the first container.
 func command(words ...string) change {
 	return func(p *corev1.Pod) { p.Spec.Containers[0].Command = append([]string{"/app"}, words...) }

@@ -52,9 +52,10 @@ func serve(o optionSet) {
 	emit("done", "calls", n.calls, "failed", n.failed, "refused", n.refused, "first", n.first)
 }
 
-// proxyReady is the status of the proxy's readiness endpoint now, or "no answer".
+// proxyReady is the status of the proxy's readiness endpoint now, or "none". A proxy that is not
+// there refuses, and one that is not ready says so: only a busy machine takes long.
 func proxyReady() string {
-	client := http.Client{Timeout: 2 * time.Second}
+	client := http.Client{Timeout: 20 * time.Second}
 	resp, err := client.Get("http://127.0.0.1:15021/healthz/ready")
 	if err != nil {
 		return "none"
