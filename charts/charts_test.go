@@ -194,7 +194,7 @@ func TestDefinitions(t *testing.T) {
 		}
 	}
 	slices.Sort(names)
-	if want := []string{"authorizationpolicies.security.istio.io", "grpcroutes.gateway.networking.k8s.io", "hosts.outrider.dev", "httproutes.gateway.networking.k8s.io", "peerauthentications.security.istio.io", "referencegrants.gateway.networking.k8s.io"}; !slices.Equal(names, want) {
+	if want := []string{"authorizationpolicies.security.istio.io", "backendpolicies.outrider.dev", "grpcroutes.gateway.networking.k8s.io", "hosts.outrider.dev", "httproutes.gateway.networking.k8s.io", "peerauthentications.security.istio.io", "referencegrants.gateway.networking.k8s.io"}; !slices.Equal(names, want) {
 		t.Errorf("%q, want %q", names, want)
 	}
 }

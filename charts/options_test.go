@@ -149,9 +149,10 @@ func TestPermissionsGoWithTheirFeatures(t *testing.T) {
 		removed string // what each removed rule matches
 		some    int
 	}{
-		"features: {gatewayRoutes: false}":                      {"--skip-kind=httproutes", "httproutes|grpcroutes|referencegrants|customresourcedefinitions|leases", 7},
+		"features: {gatewayRoutes: false}":                      {"--skip-kind=httproutes", "httproutes|grpcroutes|referencegrants|customresourcedefinitions", 5},
 		"features: {policies: false}":                           {"--skip-kind=authorizationpolicies", "peerauthentications|authorizationpolicies|customresourcedefinitions", 4},
 		"features: {hosts: false}":                              {"--skip-kind=hosts", "hosts|customresourcedefinitions|^namespace: (create|get|delete|list) configmaps$", 6},
+		"features: {backendPolicies: false}":                    {"--skip-kind=backendpolicies", "backendpolicies|xbackendtrafficpolicies|customresourcedefinitions", 8},
 		"features: {otherMeshes: false}":                        {"--skip-kind=ignored", ".", 30},
 		"features: {injection: false}":                          {"--webhook=off", "mutatingwebhookconfigurations", 4},
 		"global: {caAddress: 'csr.cert-manager.svc:443'}":       {"--serving-certificate=secret:outriderd-tls", "^namespace: .* (secrets outrider-ca|configmaps)$", 8},
@@ -181,7 +182,7 @@ func TestPermissionsGoWithTheirFeatures(t *testing.T) {
 			}
 		})
 	}
-	none := objects(t, values(t, "features: {injection: false, gatewayRoutes: false, policies: false, hosts: false, otherMeshes: false}"))
+	none := objects(t, values(t, "features: {injection: false, gatewayRoutes: false, policies: false, hosts: false, backendPolicies: false, otherMeshes: false}"))
 	for _, rule := range rules(none) {
 		if strings.Contains(rule, "customresourcedefinitions") || strings.Contains(rule, "webhook") {
 			t.Error(rule)
@@ -194,7 +195,7 @@ func TestPermissionsGoWithTheirFeatures(t *testing.T) {
 
 // Diagnosis is off by default. It needs a role of its own, and a name in the rule of the Leases.
 func TestPermissionsOfDiagnosis(t *testing.T) {
-	for text, leases := range map[string]string{"": "outrider-route-status,outrider-diagnosis", ", gatewayRoutes: false": "outrider-diagnosis"} { // any order: each is a case
+	for text, leases := range map[string]string{"": "outrider-route-status,outrider-diagnosis", ", gatewayRoutes: false, backendPolicies: false": "outrider-diagnosis"} { // any order: each is a case
 		off, on := objects(t, values(t, "features: {diagnosis: false"+text+"}")), objects(t, values(t, "features: {diagnosis: true"+text+"}\nserve: {slowStart: 45s}"))
 		before := rules(off)
 		var added []string

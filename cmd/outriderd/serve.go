@@ -37,8 +37,9 @@ func newServe() *cobra.Command {
 		Long: `Serves configuration (xDS) and certificates to proxies over mutual TLS.
 
 The mesh comes from a cluster or from a folder of Kubernetes manifests: Service,
-EndpointSlice, Pod, Namespace, HTTPRoute, GRPCRoute, ReferenceGrant, PeerAuthentication, AuthorizationPolicy, and Host
-for machines outside of Kubernetes. Both are watched: a change reaches the proxies that use the changed object. A
+EndpointSlice, Pod, Namespace, HTTPRoute, GRPCRoute, ReferenceGrant, PeerAuthentication,
+AuthorizationPolicy, BackendPolicy, XBackendTrafficPolicy, and Host for machines outside of
+Kubernetes. Both are watched: a change reaches the proxies that use the changed object. A
 file or object with a mistake is reported, and its former content stays in use.
 
 Pods are injected at admission, by a webhook on a separate port; outriderd webhook-config
@@ -131,7 +132,7 @@ cert-manager's istio-csr, and outriderd signs none.`,
 	f.StringVar(&o.Namespace, "namespace", mesh.DefaultRoot, "namespace that outriderd runs in; policies there hold for the whole mesh")
 	f.StringVar(&o.Mesh.TrustDomain, "trust-domain", mesh.DefaultTrustDomain, "trust domain of identities")
 	f.StringVar(&o.Mesh.Domain, "domain", mesh.DefaultDomain, "DNS domain of services")
-	f.StringSliceVar(&o.SkipKinds, "skip-kind", nil, "kind that is not read in the cluster, so that no permission for it is needed: httproutes (and with these grpcroutes and referencegrants), peerauthentications, authorizationpolicies, hosts, or ignored, the kinds of other meshes that are only reported; may be repeated")
+	f.StringSliceVar(&o.SkipKinds, "skip-kind", nil, "kind that is not read in the cluster, so that no permission for it is needed: httproutes (and with these grpcroutes and referencegrants), peerauthentications, authorizationpolicies, hosts, backendpolicies (and with these xbackendtrafficpolicies), or ignored, the kinds of other meshes that are only reported; may be repeated")
 	f.StringSliceVar(&networks, "network", nil, "network of services and pods; may be repeated (default: the private networks)")
 	f.BoolVar(&o.Nodes, "nodes", false, "with a cluster, watch its nodes: where all Linux nodes run outrider-node, injected pods without annotation outrider.dev/init get no init container")
 	f.BoolVar(&o.Diagnose, "diagnose", false, "with a cluster, diagnose injected pods that restart or are slow to get ready: an Event on the pod says the cause, and outriderd_diagnoses_total counts it; one replica does it")

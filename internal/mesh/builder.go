@@ -39,7 +39,8 @@ type Builder struct {
 	routesTo       multimap[name, *RouteSpec]  // by backend
 	routesInto     multimap[grant, *RouteSpec] // by the grant for all services of a backend's namespace
 	grants         multimap[grant, *GrantSpec]
-	ignored        multimap[string, *IgnoredSpec] // by namespace
+	policiesTo     multimap[name, *BackendPolicySpec] // by target
+	ignored        multimap[string, *IgnoredSpec]     // by namespace
 	authorization  authorizationIndex
 	zonesOf        map[string]map[string]int // by node, with the number of endpoints of slices that say so
 
@@ -64,6 +65,7 @@ type service struct {
 	proxyPorts    []member                 // endpoints at ports of proxies, which are not members
 	workloadPorts map[workloadID][]AppPort // of its members; without TLS
 	routes        *routeSet                // nil: they may have changed
+	policies      *policySet               // nil: they may have changed
 	current       *Service
 }
 
@@ -84,7 +86,7 @@ func NewBuilder(config Config) *Builder {
 		byAddress: multimap[netip.Addr, workloadID]{}, bySliceAddress: multimap[netip.Addr, name]{}, bySlicePod: multimap[name, name]{},
 		byVIP: multimap[netip.Addr, name]{}, routesOf: multimap[name, *RouteSpec]{}, routesTo: multimap[name, *RouteSpec]{},
 		routesInto: multimap[grant, *RouteSpec]{}, grants: multimap[grant, *GrantSpec]{}, staleRoutes: set[Key]{}, staleGrants: set[grant]{},
-		ignored: multimap[string, *IgnoredSpec]{}, staleIgnored: set[string]{}, authorization: newAuthorizationIndex(),
+		policiesTo: multimap[name, *BackendPolicySpec]{}, ignored: multimap[string, *IgnoredSpec]{}, staleIgnored: set[string]{}, authorization: newAuthorizationIndex(),
 		zonesOf: map[string]map[string]int{}, staleNodes: set[string]{},
 		staleServices: set[name]{}, staleWorkloads: set[workloadID]{}, staleVIPs: set[netip.Addr]{}, staleAddresses: set[netip.Addr]{},
 		conflicts: map[name][]Conflict{},
@@ -133,6 +135,8 @@ func (b *Builder) index(p Part, present bool) {
 		b.indexRoute(p, present)
 	case *GrantSpec:
 		b.indexGrant(p, present)
+	case *BackendPolicySpec:
+		b.indexBackendPolicy(p, present)
 	case *IgnoredSpec:
 		b.indexIgnored(p, present)
 	}
@@ -256,7 +260,7 @@ func (b *Builder) service(n name) *service {
 func (b *Builder) indexService(p *ServiceSpec, present bool) {
 	n := name{p.Namespace, p.Name}
 	s := b.service(n)
-	s.spec, s.routes = nil, nil
+	s.spec, s.routes, s.policies = nil, nil, nil
 	if present {
 		s.spec = p
 	}

@@ -68,10 +68,15 @@ func (b *Builder) addresses(n name, spec *ServiceSpec) []netip.Addr {
 // updateConflicts finds the ignored parts of a service.
 func (b *Builder) updateConflicts(n name, s *service) {
 	delete(b.conflicts, n)
-	if s.spec == nil {
-		return
+	if out := slices.Concat(s.policies.conflicts, b.ignoredParts(n, s)); len(out) > 0 {
+		b.conflicts[n] = out
 	}
-	var out []Conflict
+}
+
+func (b *Builder) ignoredParts(n name, s *service) (out []Conflict) {
+	if s.spec == nil {
+		return nil
+	}
 	add := func(field, format string, args ...any) {
 		out = append(out, Conflict{"", s.spec.Key(), field, fmt.Sprintf(format, args...)})
 	}
@@ -91,9 +96,7 @@ func (b *Builder) updateConflicts(n name, s *service) {
 		add("", "endpoint %s is ignored%s: %d is a port of the proxy of %s, not of its application",
 			netip.AddrPortFrom(rejected[0].Addr, rejected[0].Port), more, rejected[0].Port, rejected[0].workload.key())
 	}
-	if out = append(out, s.routes.conflicts...); out != nil {
-		b.conflicts[n] = out
-	}
+	return append(out, s.routes.conflicts...)
 }
 
 // isProxyPort reports whether an endpoint is a port of its workload's proxy.

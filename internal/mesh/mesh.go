@@ -53,6 +53,8 @@ type Service struct {
 	Endpoints     []Endpoint // by port name, then address
 	RoutesLeftOut []Key      // valid routes that do not fit
 	Routes        []Route    // with this service as parent: see [Service.RoutesFor]
+
+	Policies []PortPolicy // of the ports that have any, by number
 }
 
 // Traffic is which endpoints of a service a client prefers: its trafficDistribution.

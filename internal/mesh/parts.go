@@ -31,6 +31,9 @@ const (
 	KindGrant   Kind = "ReferenceGrant"
 
 	KindAuthorization Kind = "AuthorizationPolicy"
+
+	KindBackendPolicy Kind = "BackendPolicy"
+	KindTrafficPolicy Kind = "XBackendTrafficPolicy"
 )
 
 // A ServiceSpec is a Kubernetes Service.

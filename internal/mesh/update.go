@@ -42,6 +42,9 @@ func (b *Builder) updateService(n name, e *edit[string, *Service]) {
 	if s.spec != nil && s.routes == nil {
 		s.routes = b.routes(n, s.spec)
 	}
+	if s.policies == nil {
+		s.policies = b.backendPolicies(n, s.spec)
+	}
 	b.updateConflicts(n, s)
 	if s.spec == nil {
 		if s.current != nil {
@@ -56,7 +59,7 @@ func (b *Builder) updateService(n name, e *edit[string, *Service]) {
 	next := &Service{
 		Name: n.name, Namespace: n.namespace, Host: b.config.host(n.namespace, n.name),
 		Addresses: b.addresses(n, s.spec), External: s.spec.External, Headless: s.spec.Headless, ExportTo: s.spec.ExportTo, Traffic: s.spec.Traffic,
-		Ports: s.spec.ports(), Endpoints: b.endpoints(s), Routes: s.routes.routes, RoutesLeftOut: s.routes.excess,
+		Ports: s.spec.ports(), Endpoints: b.endpoints(s), Policies: s.policies.ports, Routes: s.routes.routes, RoutesLeftOut: s.routes.excess,
 	}
 	next.Topological = next.Traffic != AnyTraffic || slices.ContainsFunc(next.Endpoints, func(e Endpoint) bool { return e.ForZones != "" || e.ForNodes != "" })
 	if s.current != nil && same(s.current, next) {

@@ -40,7 +40,7 @@ func chartValues(t *testing.T) map[string]map[string]any {
 	for name, text := range map[string]string{ // any order: out is a map
 		"defaults": "{}", "revision": "revision: canary", "everything": everything,
 		"nodes": "node: {enabled: true, nodeSelector: {a: b}}\nglobal: {imagePullSecrets: [a]}", "nodes of a revision": "revision: canary\nnode: {enabled: true, standby: false, nriPluginDir: ''}",
-		"nothing": "features: {injection: false, gatewayRoutes: false, policies: false, hosts: false, otherMeshes: false}",
+		"nothing": "features: {injection: false, gatewayRoutes: false, policies: false, hosts: false, backendPolicies: false, otherMeshes: false}",
 	} {
 		var v map[string]any
 		if err := yaml.Unmarshal([]byte(text), &v); err != nil {

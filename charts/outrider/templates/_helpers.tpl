@@ -51,6 +51,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if not $f.gatewayRoutes }}httproutes {{ end }}
 {{- if not $f.policies }}peerauthentications authorizationpolicies {{ end }}
 {{- if not $f.hosts }}hosts {{ end }}
+{{- if not $f.backendPolicies }}backendpolicies {{ end }}
 {{- if not $f.otherMeshes }}ignored {{ end }}
 {{- end }}
 

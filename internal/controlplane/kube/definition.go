@@ -81,7 +81,7 @@ func (c *Cluster) followCustom(ctx context.Context, k kind, to *store[known]) {
 		to.Replace(nil, "")
 		d := delay()
 		if d > time.Second && k.patient == nil { // not the first time
-			c.trouble.note(tried, fmt.Errorf("the CustomResourceDefinition %s is there, but serves no version %s", k.definition, customVersion))
+			c.trouble.note(tried, fmt.Errorf("the CustomResourceDefinition %s is there, but serves no version %s", k.definition, k.version))
 		}
 		sleep(ctx, d)
 	}

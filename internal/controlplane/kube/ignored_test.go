@@ -147,7 +147,7 @@ func TestIgnoredKindsThatMayNotBeRead(t *testing.T) {
 // A kind that is skipped is not read, and neither is its definition: that needs no permission.
 func TestSkippedKinds(t *testing.T) {
 	c, d, m := fakeCluster(t, podOf(contract.ProxyContainer), []string{"hosts.outrider.dev", "peerauthentications.security.istio.io"})
-	s := c.Source(t.Context(), mesh.Config{}, "hosts", "httproutes", "authorizationpolicies", skipIgnored)
+	s := c.Source(t.Context(), mesh.Config{}, "hosts", "httproutes", "authorizationpolicies", "backendpolicies", skipIgnored)
 	<-s.Synced()
 	for _, a := range d.Actions() {
 		if r := a.GetResource().Resource; r != "peerauthentications" {

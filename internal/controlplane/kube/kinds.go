@@ -26,6 +26,7 @@ type kind struct {
 	// definition is the name of its CustomResourceDefinition, which may be created and
 	// deleted at any time; empty: the kind is built in.
 	definition string
+	version    string // of a custom kind
 	// with is the resource that it is skipped with; empty: its own.
 	with string
 	// patient, if set, changes each feed of the kind so that it waits while it is forbidden.
@@ -94,10 +95,11 @@ var kinds = []kind{
 	withRoutes(custom(mesh.KindGRPC, objects.GRPCRoute, "gateway.networking.k8s.io", "grpcroutes")),
 	withRoutes(custom(mesh.KindGrant, objects.ReferenceGrant, "gateway.networking.k8s.io", "referencegrants")),
 	custom(mesh.KindPolicy, objects.PeerAuthentication, "security.istio.io", "peerauthentications"),
-	{name: mesh.KindAuthorization, definition: "authorizationpolicies.security.istio.io", part: authorization, feed: func(c *Cluster) feed {
+	{name: mesh.KindAuthorization, definition: "authorizationpolicies.security.istio.io", version: customVersion, part: authorization, feed: func(c *Cluster) feed {
 		return c.newestOf("security.istio.io", "authorizationpolicies")
 	}},
 	custom(mesh.KindHost, objects.Host, "outrider.dev", "hosts"),
+	backendPolicies, trafficPolicies,
 }
 
 // authorization reads a policy of whichever version: one that is not read would not be enforced.
@@ -113,18 +115,23 @@ func authorization(o metav1.Object) (mesh.Part, error) {
 	return objects.AuthorizationPolicy(raw)
 }
 
-// customVersion is the version of all the custom kinds.
+// customVersion is the version of the custom kinds that are stable.
 const customVersion = "v1"
 
 func custom[T any, P interface {
 	comparable
 	mesh.Part
 }](name mesh.Kind, from func(*T) (P, error), group, resource string) kind {
+	return customOf(name, from, schema.GroupVersionResource{Group: group, Version: customVersion, Resource: resource})
+}
+
+func customOf[T any, P interface {
+	comparable
+	mesh.Part
+}](name mesh.Kind, from func(*T) (P, error), of schema.GroupVersionResource) kind {
 	return kind{
-		name: name, definition: resource + "." + group,
-		feed: func(c *Cluster) feed {
-			return feedOf(resource, c.dynamic.Resource(schema.GroupVersionResource{Group: group, Version: customVersion, Resource: resource}), nil)
-		},
+		name: name, definition: of.Resource + "." + of.Group, version: of.Version,
+		feed: func(c *Cluster) feed { return feedOf(of.Resource, c.dynamic.Resource(of), nil) },
 		part: func(o metav1.Object) (mesh.Part, error) {
 			u, ok := o.(*unstructured.Unstructured)
 			if !ok {
@@ -133,7 +140,7 @@ func custom[T any, P interface {
 			var object T
 			// The definition may be newer than outriderd: unknown fields are ignored.
 			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &object); err != nil {
-				return nil, fmt.Errorf("does not match version %s as outriderd knows it: %w", customVersion, err)
+				return nil, fmt.Errorf("does not match version %s as outriderd knows it: %w", of.Version, err)
 			}
 			return some(from(&object))
 		},

@@ -28,8 +28,8 @@ import (
 // ControllerName is who wrote a parent's entry in the status of a route.
 const ControllerName = "outrider.dev/outriderd"
 
-// A RouteStatus writes the status of the HTTPRoutes and GRPCRoutes whose parents are Services. One
-// replica writes, the holder of the Lease
+// A RouteStatus writes the status of the HTTPRoutes and GRPCRoutes whose parents are Services, and
+// of the policies whose targets are Services (policystatus.go). One replica writes, the holder of the Lease
 // [contract.RouteStatusLease]; it has no part in what proxies get.
 type RouteStatus struct {
 	cluster   *Cluster
@@ -69,17 +69,27 @@ func (c *Cluster) RouteStatus(namespace string, s Meshes, skip ...string) *Route
 			break
 		}
 		k := custom(name, func(*struct{}) (*routeObject, error) { return nil, nil }, gatewayv1.GroupName, resource)
-		k.patient = func(f feed) feed { f.quiet = true; return f } // what fails is noted by the source
-		k.part = func(o metav1.Object) (mesh.Part, error) {
-			u, ok := o.(*unstructured.Unstructured)
-			if !ok {
-				return nil, errNoObject
-			}
-			return &routeObject{k, u}, nil
+		w.kinds = append(w.kinds, k.withStatus())
+	}
+	for _, k := range []kind{backendPolicies, trafficPolicies} {
+		if !k.skipped(skip) {
+			w.kinds = append(w.kinds, k.withStatus())
 		}
-		w.kinds = append(w.kinds, k)
 	}
 	return w
+}
+
+// withStatus returns a kind whose parts are its objects as they are stored.
+func (k kind) withStatus() kind {
+	k.patient = func(f feed) feed { f.quiet = true; return f } // what fails is noted by the source
+	k.part = func(o metav1.Object) (mesh.Part, error) {
+		u, ok := o.(*unstructured.Unstructured)
+		if !ok {
+			return nil, errNoObject
+		}
+		return &routeObject{k, u}, nil
+	}
+	return k
 }
 
 // Run writes while this replica holds the Lease, until ctx ends. Then the Lease is released.
@@ -180,8 +190,7 @@ func (w *RouteStatus) pass(ctx context.Context, m *mesh.Mesh) bool {
 func (w *RouteStatus) write(ctx context.Context, r *routeObject, next *unstructured.Unstructured) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	resource := schema.GroupVersionResource{Group: gatewayv1.GroupName, Version: customVersion, Resource: r.kind.resource()}
-	_, err := w.cluster.dynamic.Resource(resource).Namespace(next.GetNamespace()).UpdateStatus(ctx, next, metav1.UpdateOptions{FieldManager: fieldManager})
+	_, err := w.cluster.dynamic.Resource(r.kind.api()).Namespace(next.GetNamespace()).UpdateStatus(ctx, next, metav1.UpdateOptions{FieldManager: fieldManager})
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -216,6 +225,9 @@ func (r *routeObject) view() (routeView, bool) {
 
 // judged is the route with its status; nil if it has that already.
 func (r *routeObject) judged(m *mesh.Mesh, now time.Time) (*unstructured.Unstructured, error) {
+	if isPolicy(r.kind.name) {
+		return r.judgedPolicy(m, now)
+	}
 	v, ok := r.view()
 	if !ok {
 		return nil, nil
@@ -250,7 +262,7 @@ func (r *routeObject) judged(m *mesh.Mesh, now time.Time) (*unstructured.Unstruc
 		next = append(next, entry)
 		ours++
 	}
-	if sameParents(is, next) {
+	if sameEntries(is, next) {
 		return nil, nil
 	}
 	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&gatewayv1.RouteStatus{Parents: next})
@@ -264,10 +276,10 @@ func (r *routeObject) judged(m *mesh.Mesh, now time.Time) (*unstructured.Unstruc
 	return out, unstructured.SetNestedField(out.Object, raw["parents"], "status", "parents")
 }
 
-// sameParents compares entries in any order.
-func sameParents(is, next []gatewayv1.RouteParentStatus) bool {
-	return len(is) == len(next) && !slices.ContainsFunc(next, func(n gatewayv1.RouteParentStatus) bool {
-		return !slices.ContainsFunc(is, func(i gatewayv1.RouteParentStatus) bool { return equality.Semantic.DeepEqual(i, n) })
+// sameEntries compares those of a status in any order.
+func sameEntries[T any](is, next []T) bool {
+	return len(is) == len(next) && !slices.ContainsFunc(next, func(n T) bool {
+		return !slices.ContainsFunc(is, func(i T) bool { return equality.Semantic.DeepEqual(i, n) })
 	})
 }
 

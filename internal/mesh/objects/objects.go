@@ -86,6 +86,9 @@ var readers = map[[2]string]reader{
 	{"security.istio.io", "PeerAuthentication"}:     {[]string{"v1", "v1beta1"}, decoded(PeerAuthentication)},
 	{"security.istio.io", "AuthorizationPolicy"}:    {[]string{"v1", "v1beta1"}, AuthorizationPolicy},
 	{hostGroup, "Host"}:                             {[]string{"v1"}, decoded(Host)},
+	{hostGroup, "BackendPolicy"}:                    {[]string{"v1alpha1"}, decoded(BackendPolicy)},
+
+	{"gateway.networking.x-k8s.io", "XBackendTrafficPolicy"}: {[]string{"v1alpha1"}, decoded(XBackendTrafficPolicy)},
 }
 
 // Read reads an object, or the items of a list. An error is a [FieldErrors] about the last

@@ -38,7 +38,7 @@ func (v *snapshot) cluster(p *xds.Proxy, name string) xds.Bundle {
 // addressCluster returns the cluster of an address, by the first rule that matches:
 //
 //  1. The virtual address of a service that is visible to the proxy: the service, or the
-//     internal listener, if the service has routes for this client.
+//     internal listener, if the service has routes for this client, or faults.
 //  2. The address of a workload: that workload, by mutual TLS if it supports that.
 //     In both cases a port that declares HTTP has the internal listener for silent
 //     connections in place of the cluster for bytes.
@@ -50,7 +50,7 @@ func (v *snapshot) addressCluster(p *xds.Proxy, a address) xds.Bundle {
 		switch {
 		case a.late(t.port.Protocol):
 			return xds.Bundle{Resource: v.lateCluster(a, t), Service: true}
-		case a.http() && len(t.service.RoutesFor(p.Namespace, t.port.Number)) > 0:
+		case a.http() && t.routed(p.Namespace):
 			out = v.internalCluster(p, a, t)
 			out.Service = true
 		default:

@@ -96,7 +96,12 @@ func appCluster() *cluster.Cluster {
 // protocolOptions selects HTTP/2 for a port that declares it, otherwise the protocol of the
 // client. Retries that are not nil replace those of routes.
 func protocolOptions(p mesh.Protocol, retries *route.RetryPolicy) map[string]*anypb.Any {
+	return limitedOptions(p, retries, mesh.Limits{})
+}
+
+func limitedOptions(p mesh.Protocol, retries *route.RetryPolicy, l mesh.Limits) map[string]*anypb.Any {
 	options := &upstream.HttpProtocolOptions{RetryPolicy: retries}
+	limitRequests(options, l)
 	if p == mesh.HTTP2 || p == mesh.GRPC {
 		options.UpstreamProtocolOptions = &upstream.HttpProtocolOptions_ExplicitHttpConfig_{
 			ExplicitHttpConfig: &upstream.HttpProtocolOptions_ExplicitHttpConfig{
@@ -122,8 +127,9 @@ func (b *builder) serviceEDS(name string, t target, requests bool, sh features) 
 	c := newCluster(name)
 	c.ConnectTimeout = duration(tryTimeout)
 	c.AltStatName = serviceName(s, p.Number, primary)
+	limit(c, t.policyOf())
 	if requests {
-		c.TypedExtensionProtocolOptions = protocolOptions(p.Protocol, nil)
+		c.TypedExtensionProtocolOptions = limitedOptions(p.Protocol, nil, t.policyOf().Limits)
 	}
 	if s.External != "" {
 		return externalCluster(c, s.External, p.Number)
@@ -139,6 +145,7 @@ func (b *builder) serviceEDS(name string, t target, requests bool, sh features) 
 	}
 	c.LbPolicy = cluster.Cluster_LEAST_REQUEST
 	c.OutlierDetection = outlierDetection()
+	detectOutliers(c, t.policyOf().Outliers)
 	ids := map[string]bool{}
 	for _, e := range s.Endpoints {
 		if e.PortName == p.Name && mutual(e.Workload, e.Port) {

@@ -27,11 +27,12 @@ func (v *snapshot) Diff(old xds.Snapshot) (map[string]xds.Change, bool) {
 	for _, c := range services {
 		d.service(c.Old)
 		d.service(c.New)
-		if !sameFrontend(c.Old, c.New) || !sameRoutes(c.Old, c.New) {
+		sameFaults := mesh.SameFaults(c.Old, c.New)
+		if !sameFaults || !sameFrontend(c.Old, c.New) || !sameRoutes(c.Old, c.New) {
 			d.routes(c.Old)
 			d.routes(c.New)
 		}
-		if !sameForRoutes(c.Old, c.New) {
+		if !sameFaults || !sameForRoutes(c.Old, c.New) {
 			// Routes of other services may lead there.
 			d.types[xds.VirtualHostType].AllNames, d.types[xds.RouteType].AllNames = true, true
 		}

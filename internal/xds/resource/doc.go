@@ -8,7 +8,7 @@
 // no service has to be known before it is used, and one port number may be HTTP for one
 // service and MySQL for the next. An address of no service is passed through.
 //
-// A service with HTTP routes needs one more step: its cluster leads to an internal listener
+// A service with HTTP routes or faults needs one more step: its cluster leads to an internal listener
 // of the proxy, which subscribes to the virtual host of that service alone (route.go).
 //
 // A proxy that is not on demand gets all that it may see, as Istio sends it

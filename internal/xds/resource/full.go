@@ -204,7 +204,7 @@ func (v *snapshot) sniffs(p *xds.Proxy, port uint16) bool {
 func httpByHost(port uint16) *listener.FilterChain {
 	m := connectionManager("outbound", noCluster, noRoute, timedOut, noEndpoint, refused)
 	m.RouteSpecifier = &hcm.HttpConnectionManager_Rds{Rds: &hcm.Rds{RouteConfigName: strconv.Itoa(int(port)), ConfigSource: ads(0)}}
-	m.HttpFilters = []*hcm.HttpFilter{toRouter(outboundRouter())}
+	m.HttpFilters = []*hcm.HttpFilter{injectsFaults(), toRouter(outboundRouter())}
 	return httpChain(httpManager(m))
 }
 

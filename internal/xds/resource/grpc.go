@@ -23,7 +23,7 @@ import (
 // that there is none.
 func (v *snapshot) grpcListener(p *xds.Proxy, name string) *xds.Resource {
 	// Not cached: a target has many aliases, "Reviews.shop.:80" is one.
-	m := &hcm.HttpConnectionManager{StatPrefix: "grpc", HttpFilters: []*hcm.HttpFilter{toRouter(&router.Router{})}}
+	m := &hcm.HttpConnectionManager{StatPrefix: "grpc", HttpFilters: []*hcm.HttpFilter{injectsFaults(), toRouter(&router.Router{})}}
 	t, unknown := v.grpcTarget(p, name)
 	switch {
 	case unknown == "":

@@ -107,7 +107,7 @@ func (b *builder) httpRouteByService(sh features) *listener.Filter {
 		httpFilter("envoy.filters.http.set_filter_state", &filterstate.Config{
 			OnRequestHeaders: []*values.FilterStateValue{setState(originalHost, "%REQ("+hostHeader+")%")},
 		}),
-		onDemand(b.firstUse(sh)), toRouter(r),
+		onDemand(b.firstUse(sh)), injectsFaults(), toRouter(r),
 	}
 	return httpManager(m)
 }

@@ -73,6 +73,11 @@ func port(number uint16, p mesh.Protocol) mesh.PortSpec {
 
 func unproxied(s *mesh.WorkloadSpec) { s.Proxied = false }
 
+// policyFor sets the policy of a service.
+func policyFor(service string, settings mesh.BackendPolicy) *mesh.BackendPolicySpec {
+	return &mesh.BackendPolicySpec{Kind: mesh.KindBackendPolicy, Name: service, Namespace: "shop", Targets: []mesh.PolicyTarget{{Name: service}}, Settings: settings}
+}
+
 // parts of the mesh of most tests.
 func parts() []mesh.Part {
 	prefix := "/"
@@ -185,7 +190,10 @@ func goldenCases(t *testing.T) map[string][]xds.Dependency {
 	rpc := client(func(p *xds.Proxy) { p.OnDemand, p.GRPC = false, true })
 	sds := client(func(p *xds.Proxy) { p.Metadata[contract.MetadataSecrets] = "sds-grpc" })
 	istio := client(func(p *xds.Proxy) { p.Metadata = map[string]string{contract.MetadataIstioVersion: "1.32"} })
+	limited := snapshot(t, append(parts(), policyFor("web", everyField()), budgetFor("web"))...)
 	return map[string][]xds.Dependency{
+		"limits, to a service":            flatten([]xds.Bundle{limited.Named(p, xds.ClusterType, "http|10.96.0.1:80"), limited.Named(p, xds.ClusterType, web80)}, xds.ClusterType),
+		"limits, faults in a route":       flatten([]xds.Bundle{limited.Named(p, xds.VirtualHostType, "routed/80.routed.shop.svc.cluster.local")}, xds.VirtualHostType),
 		"listeners":                       flatten(v.Wildcard(p, xds.ListenerType, nil), xds.ListenerType),
 		"listeners, two families":         flatten(v.Wildcard(dual, xds.ListenerType, nil), xds.ListenerType)[:3],
 		"listeners, STRICT inbound":       flatten(v.Wildcard(db, xds.ListenerType, nil), xds.ListenerType)[:2],

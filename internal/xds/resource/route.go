@@ -45,6 +45,7 @@ func (p *policy) virtualHost(name string, domains ...string) *route.VirtualHost 
 	if len(p.routes) == 0 {
 		r := &route.Route{Match: anything()}
 		p.forward(r, &route.RouteAction{ClusterSpecifier: &route.RouteAction_Cluster{Cluster: p.targetOf(p.service, p.port).name()}, RetryPolicy: defaultRetries()})
+		r.TypedPerFilterConfig = faultsOf(p.targetOf(p.service, p.port))
 		v.Routes = []*route.Route{r}
 		return v
 	}
@@ -123,6 +124,7 @@ func (p *policy) rule(r mesh.Route, m mesh.Match) []*route.Route {
 	if len(clusters) == 1 && clusters[0].RequestHeadersToAdd == nil && clusters[0].RequestHeadersToRemove == nil &&
 		clusters[0].ResponseHeadersToAdd == nil && clusters[0].ResponseHeadersToRemove == nil {
 		action.ClusterSpecifier = &route.RouteAction_Cluster{Cluster: clusters[0].Name}
+		out.TypedPerFilterConfig = clusters[0].TypedPerFilterConfig
 	} else {
 		action.ClusterSpecifier = &route.RouteAction_WeightedClusters{WeightedClusters: &route.WeightedCluster{Clusters: clusters}}
 	}
@@ -240,7 +242,7 @@ func (p *policy) weighted(backends []mesh.Backend) (out []*route.WeightedCluster
 			continue
 		}
 		existing += uint64(b.Weight)
-		c := &route.WeightedCluster_ClusterWeight{Name: t.name(), Weight: uint32Value(b.Weight)}
+		c := &route.WeightedCluster_ClusterWeight{Name: t.name(), Weight: uint32Value(b.Weight), TypedPerFilterConfig: faultsOf(t)}
 		for _, f := range b.Filters {
 			if f.RequestHeaders != nil {
 				c.RequestHeadersToAdd, c.RequestHeadersToRemove = headers(f.RequestHeaders)

@@ -237,7 +237,7 @@ func (p *policy) key() string {
 	}
 	b.WriteByte('\n')
 	for _, t := range p.clusters() {
-		b.WriteString(t.name() + "\n")
+		b.WriteString(t.name() + faultsKey(t) + "\n")
 	}
 	h := fnv.New128a()
 	h.Write([]byte(b.String()))

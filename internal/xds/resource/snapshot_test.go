@@ -164,6 +164,14 @@ func TestDiff(t *testing.T) {
 		{"an IPv6 address more", func() { h.builder.Set(service("old", "old", "10.96.0.9 fd96::9", port(80, mesh.HTTP))) }},
 		{"the IPv6 address first", func() { h.builder.Set(service("old", "old", "fd96::9 10.96.0.9", port(80, mesh.HTTP))) }},
 		{"an address that another has", func() { h.builder.Set(service("a", "old", "10.96.0.9", port(79, mesh.TCP))) }},
+		{"limits", func() { h.builder.Set(policyFor("web", mesh.BackendPolicy{Limits: mesh.Limits{Connections: 7}})) }},
+		{"faults", func() {
+			h.builder.Set(policyFor("web", mesh.BackendPolicy{Faults: mesh.Faults{Delay: 1, DelayPercent: 100}}))
+		}},
+		{"more faults", func() {
+			h.builder.Set(policyFor("web", mesh.BackendPolicy{Faults: mesh.Faults{Delay: 2, DelayPercent: 100}}))
+		}},
+		{"faults gone", func() { h.builder.Delete(policyFor("web", mesh.BackendPolicy{}).Key()) }},
 		{"a route gone", func() { h.builder.Delete((&mesh.RouteSpec{Name: "r", Namespace: "shop"}).Key()) }},
 		{"and has no more", func() { h.builder.Delete((&mesh.ServiceSpec{Name: "a", Namespace: "shop"}).Key()) }},
 		{"nothing", func() {}},

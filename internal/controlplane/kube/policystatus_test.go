@@ -1,0 +1,109 @@
+package kube
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"outrider.dev/internal/mesh"
+)
+
+func policyText(kind, name, spec, status string) string {
+	version := "outrider.dev/v1alpha1"
+	if kind == string(mesh.KindTrafficPolicy) {
+		version = "gateway.networking.x-k8s.io/v1alpha1"
+	}
+	return fmt.Sprintf("{apiVersion: %s, kind: %s, metadata: {name: %s, namespace: shop, generation: 3}, spec: %s, status: %s}", version, kind, name, spec, status)
+}
+
+// policyEntries are the conditions of our entries, and the controllers of the others.
+func policyEntries(t *testing.T, u *unstructured.Unstructured) (out []string) {
+	t.Helper()
+	var r struct{ Status gatewayv1.PolicyStatus }
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(map[string]any{"Status": u.Object["status"]}, &r); err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range r.Status.Ancestors {
+		if a.ControllerName != ControllerName {
+			out = append(out, "of "+string(a.ControllerName))
+			continue
+		}
+		for _, c := range a.Conditions {
+			if c.ObservedGeneration != 3 || c.LastTransitionTime.IsZero() {
+				t.Errorf("condition %+v", c)
+			}
+			out = append(out, fmt.Sprintf("%s %s %s %s: %s", a.AncestorRef.Name, c.Type, c.Status, c.Reason, c.Message))
+		}
+	}
+	return out
+}
+
+func TestTheStatusOfAPolicy(t *testing.T) {
+	const ours, api = string(mesh.KindBackendPolicy), string(mesh.KindTrafficPolicy)
+	const web = `targetRefs: [{group: "", kind: Service, name: web}]`
+	const stale = `{ancestors: [{ancestorRef: {group: "", kind: Service, name: web}, controllerName: outrider.dev/outriderd, conditions: [{type: PartiallyInvalid, status: "True", reason: UnsupportedValue, message: x, lastTransitionTime: "2026-01-01T00:00:00Z"}]}]}`
+	for name, tt := range map[string]struct {
+		kind, name, spec, status string
+		want                     []string // the beginning of each; nil: it is not written
+	}{
+		"that holds":               {ours, "p", `{` + web + `, connections: {max: 7}}`, `{}`, []string{"web Accepted True Accepted: "}},
+		"that holds in part":       {ours, "p", `{` + web + `, faults: {abort: {httpStatus: 503, percent: 10}}}`, `{}`, []string{"web Accepted True Accepted: ", "web PartiallyInvalid True UnsupportedValue: spec.faults has no effect on the port 81"}},
+		"a port":                   {ours, "p", `{targetRefs: [{group: "", kind: Service, name: web, sectionName: http}], faults: {delay: {duration: 1s}}}`, `{}`, []string{"web Accepted True Accepted: "}},
+		"no longer in part":        {ours, "p", `{` + web + `, connections: {max: 7}}`, stale, []string{"web Accepted True Accepted: "}},
+		"no such Service":          {ours, "p", `{targetRefs: [{group: "", kind: Service, name: none}], connections: {max: 7}}`, `{}`, []string{"none Accepted False TargetNotFound: there is no Service shop/none"}},
+		"no such port":             {ours, "p", `{targetRefs: [{group: "", kind: Service, name: web, sectionName: x}], connections: {max: 7}}`, `{}`, []string{"web Accepted False TargetNotFound: Service shop/web has no port"}},
+		"an older one":             {ours, "q", `{` + web + `, connections: {max: 7}}`, `{}`, []string{"web Accepted False Conflicted: is ignored: on the port 80 BackendPolicy shop/p counts"}},
+		"invalid":                  {ours, "p", `{` + web + `, connections: {max: 0}}`, `{}`, []string{"web Accepted False Invalid: spec.connections.max: 0 is out of range: must be 1 to 2147483647; the version before stays in use"}},
+		"of another controller":    {ours, "p", `{` + web + `, connections: {max: 7}}`, `{ancestors: [{ancestorRef: {name: x}, controllerName: example.com/x, conditions: []}]}`, []string{"of example.com/x", "web Accepted True Accepted: "}},
+		"a retry budget":           {api, "b", `{` + web + `, retryConstraint: {budget: {percent: 10}}}`, `{}`, []string{"web Accepted True Accepted: proxies limit how many retries are in progress", "web PartiallyInvalid True UnsupportedValue: spec.retryConstraint has no effect on the port 81"}},
+		"session persistence":      {api, "b", `{` + web + `, sessionPersistence: {type: Cookie}}`, `{}`, []string{"web Accepted False Invalid: spec.sessionPersistence: is not supported"}},
+		"for another controller":   {api, "b", `{targetRefs: [{group: x, kind: Backend, name: web}]}`, `{}`, nil},
+		"a form that is not known": {ours, "p", `{targetRefs: web}`, `{}`, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := mesh.NewBuilder(mesh.Config{})
+			b.Set(&mesh.ServiceSpec{Namespace: "shop", Name: "web", Addresses: []netip.Addr{netip.MustParseAddr("10.96.0.7")}, Ports: []mesh.PortSpec{
+				{Port: mesh.Port{Name: "http", Number: 80, Protocol: mesh.HTTP}}, {Port: mesh.Port{Name: "tcp-db", Number: 81, Protocol: mesh.TCP}}}},
+				&mesh.BackendPolicySpec{Kind: mesh.KindBackendPolicy, Namespace: "shop", Name: "p", Targets: []mesh.PolicyTarget{{Name: "web"}}},
+				&mesh.BackendPolicySpec{Kind: mesh.KindTrafficPolicy, Namespace: "shop", Name: "b", Targets: []mesh.PolicyTarget{{Name: "web"}}})
+			r := &routeObject{kindOf(mesh.Kind(tt.kind)), routeOf(t, policyText(tt.kind, tt.name, tt.spec, tt.status))}
+			before := r.object.DeepCopy()
+			got, err := r.judged(b.Mesh(), time.Now())
+			if err != nil || (got == nil) != (tt.want == nil) {
+				t.Fatalf("%v, %v; want %v", got, err, tt.want)
+			}
+			if got == nil {
+				return
+			}
+			have := policyEntries(t, got)
+			if !slices.EqualFunc(have, tt.want, strings.HasPrefix) {
+				t.Errorf("%q, want %q", have, tt.want)
+			}
+			if fmt.Sprint(before) != fmt.Sprint(r.object) {
+				t.Error("the object of the cache was changed")
+			}
+			r.object = got
+			if again, err := r.judged(b.Mesh(), time.Now().Add(time.Hour)); again != nil || err != nil {
+				t.Errorf("it is written again: %v, %v", again, err)
+			}
+		})
+	}
+}
+
+// A whole number is a percentage too, in the objects of an API client.
+func TestPoliciesOfACluster(t *testing.T) {
+	p, err := backendPolicies.part(routeOf(t, policyText("BackendPolicy", "p", `{targetRefs: [{name: web}], faults: {abort: {httpStatus: 503, percent: 10}}}`, `{}`)))
+	if s, ok := p.(*mesh.BackendPolicySpec); err != nil || !ok || s.Settings.Faults.AbortPercent != 10 {
+		t.Errorf("%+v, %v", p, err)
+	}
+	if got := trafficPolicies.api().String(); got != "gateway.networking.x-k8s.io/v1alpha1, Resource=xbackendtrafficpolicies" {
+		t.Error(got)
+	}
+}

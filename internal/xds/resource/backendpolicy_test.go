@@ -1,0 +1,77 @@
+package resource_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/utils/ptr"
+
+	"outrider.dev/internal/mesh"
+	"outrider.dev/internal/xds"
+	"outrider.dev/internal/xds/resource"
+)
+
+// everyField has a value for each field of a policy, no two the same.
+func everyField() mesh.BackendPolicy {
+	return mesh.BackendPolicy{
+		Limits:   mesh.Limits{Connections: 11, PendingRequests: 12, Requests: 13, Retries: ptr.To[uint32](0), RequestsPerConnection: 14, ConnectTimeout: 15 * time.Second, IdleTimeout: 16 * time.Second},
+		Outliers: mesh.Outliers{Errors5xx: ptr.To[uint32](21), GatewayErrors: ptr.To[uint32](22), LocalFailures: ptr.To[uint32](0), Interval: 24 * time.Second, EjectionTime: 25 * time.Second, EjectionPercent: ptr.To[uint32](80)},
+		Faults:   mesh.Faults{Delay: 31 * time.Millisecond, DelayPercent: 0.5, HTTPStatus: 418, AbortPercent: 33},
+	}
+}
+
+func budgetFor(service string) *mesh.BackendPolicySpec {
+	return &mesh.BackendPolicySpec{Kind: mesh.KindTrafficPolicy, Name: service, Namespace: "shop", Targets: []mesh.PolicyTarget{{Name: service}},
+		Settings: mesh.BackendPolicy{Budget: &mesh.RetryBudget{Percent: 41, Interval: 42 * time.Second, Least: 43}}}
+}
+
+// A policy changes nothing for services that it is not for, and nothing of what a proxy may not see.
+func TestPolicyOfOneService(t *testing.T) {
+	hidden := policyFor("hidden", everyField())
+	hidden.Namespace = "vault"
+	before, after := snapshot(t, parts()...), snapshot(t, append(parts(), policyFor("web", everyField()), budgetFor("web"), hidden)...)
+	for name, same := range map[string]bool{
+		"http|10.96.0.1:80": false, "tcp|10.96.0.1:82": false, web80: false,
+		"http|10.96.0.2:80": true, old80: true, "tcp|10.96.0.3:6379": true, "http|10.96.0.66:80": true, "outbound|80||hidden.vault.svc.cluster.local": true,
+	} { // any order: each by itself
+		is := text(t, flatten([]xds.Bundle{before.Named(client(), xds.ClusterType, name)}, xds.ClusterType))
+		got := text(t, flatten([]xds.Bundle{after.Named(client(), xds.ClusterType, name)}, xds.ClusterType))
+		if (is == got) != same {
+			t.Errorf("%s is as without policies: %t\n%s", name, is == got, got)
+		}
+	}
+}
+
+// A change of limits concerns the clusters of that service alone; one of faults also the routes.
+func TestChangesOfPolicies(t *testing.T) {
+	h := newTestMesh(parts()...)
+	source := resource.New(h)
+	for _, step := range []struct {
+		name     string
+		settings mesh.BackendPolicy
+		routes   bool
+	}{
+		{"limits", mesh.BackendPolicy{Limits: mesh.Limits{Connections: 7}}, false},
+		{"other limits", mesh.BackendPolicy{Limits: mesh.Limits{Connections: 8}}, false},
+		{"faults", mesh.BackendPolicy{Faults: mesh.Faults{HTTPStatus: 500, AbortPercent: 1}}, true},
+		{"outliers in their place", mesh.BackendPolicy{Outliers: mesh.Outliers{Errors5xx: ptr.To[uint32](5)}}, true},
+	} {
+		old, _ := source.Current()
+		h.builder.Set(policyFor("web", step.settings))
+		now, _ := source.Current()
+		changes, _ := now.Diff(old)
+		for name := range changes[xds.ClusterType].Names {
+			if !strings.Contains(name, "web.shop") && !strings.Contains(name, "10.96.0.1:") && !strings.Contains(name, "[fd96::1]:") {
+				t.Errorf("%s: %s", step.name, name)
+			}
+		}
+		c := changes[xds.ClusterType]
+		if len(c.Names) == 0 || c.Wildcard || c.AllNames || changes[xds.VirtualHostType].AllNames != step.routes {
+			t.Errorf("%s: %+v", step.name, changes)
+		}
+		if _, listeners := changes[xds.ListenerType]; listeners {
+			t.Errorf("%s: listeners change", step.name)
+		}
+	}
+}

@@ -1,0 +1,165 @@
+package validation
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	definitionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	schemavalidation "k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"sigs.k8s.io/yaml"
+
+	"outrider.dev/internal/mesh/objects"
+	"outrider.dev/test/chart"
+)
+
+// backendPolicies judges BackendPolicies as the API server does: by the definition's schema, with its
+// defaults, and by its rules (CEL).
+func backendPolicies(t *testing.T) func(object map[string]any) field.ErrorList {
+	t.Helper()
+	crds, err := chart.Definitions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var v1 definitionsv1.CustomResourceDefinition
+	for _, text := range crds { // any order: one is looked for
+		if strings.Contains(text, "name: backendpolicies.outrider.dev") {
+			if err := yaml.UnmarshalStrict([]byte(text), &v1); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if len(v1.Spec.Versions) != 1 {
+		t.Fatal("the chart has no definition of BackendPolicies")
+	}
+	var props apiextensions.JSONSchemaProps
+	if err := definitionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(v1.Spec.Versions[0].Schema.OpenAPIV3Schema, &props, nil); err != nil {
+		t.Fatal(err)
+	}
+	structural, err := structuralschema.NewStructural(&props)
+	if err != nil {
+		t.Fatal(err)
+	}
+	validator, _, err := schemavalidation.NewSchemaValidator(&props)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules := cel.NewValidator(structural, true, celconfig.PerCallLimit)
+	return func(object map[string]any) field.ErrorList {
+		defaulting.Default(object, structural)
+		errs := schemavalidation.ValidateCustomResource(nil, object, validator)
+		more, _ := rules.Validate(t.Context(), nil, structural, object, nil, celconfig.RuntimeCELCostBudget)
+		return append(errs, more...)
+	}
+}
+
+// policySpecs are specs by what the API server's code, and ours, says of them: a part of its error, or
+// "" for one that both accept.
+var policySpecs = map[string]struct{ spec, wants string }{
+	"everything": {`{targetRefs: [{group: "", kind: Service, name: web}, {name: web, sectionName: http}],
+		connections: {max: 1, maxPendingRequests: 2147483647, maxRequests: 1, maxRetries: 0, maxRequestsPerConnection: 1, connectTimeout: 250ms, idleTimeout: 24h},
+		outlierDetection: {consecutive5xxErrors: 0, consecutiveGatewayErrors: 1, consecutiveLocalOriginFailures: 1, interval: 1s, baseEjectionTime: 1h, maxEjectionPercent: 100},
+		faults: {delay: {duration: 1m30s, percent: 0.5}, abort: {httpStatus: 503, percent: 100}}}`, ""},
+	"an abort of gRPC":             {`{targetRefs: [{name: web}], faults: {abort: {grpcStatus: 14}}}`, ""},
+	"no target":                    {`{targetRefs: [], faults: {abort: {grpcStatus: 14}}}`, "targetRefs"},
+	"17 targets":                   {`{targetRefs: [` + strings.TrimSuffix(strings.Repeat("{name: web}, ", 17), ", ") + `], faults: {abort: {grpcStatus: 14}}}`, "targetRefs"},
+	"a target twice":               {`{targetRefs: [{name: web}, {name: web}], faults: {abort: {grpcStatus: 14}}}`, "twice"},
+	"a port twice":                 {`{targetRefs: [{name: web, sectionName: a}, {name: web, sectionName: a}], faults: {abort: {grpcStatus: 14}}}`, "twice"},
+	"two ports of one Service":     {`{targetRefs: [{name: web, sectionName: a}, {name: web, sectionName: b}, {name: web}], faults: {abort: {grpcStatus: 14}}}`, ""},
+	"another kind":                 {`{targetRefs: [{kind: Pod, name: web}], faults: {abort: {grpcStatus: 14}}}`, "kind"},
+	"another group":                {`{targetRefs: [{group: x, name: web}], faults: {abort: {grpcStatus: 14}}}`, "targetRefs[0]"},
+	"no name":                      {`{targetRefs: [{sectionName: web}], faults: {abort: {grpcStatus: 14}}}`, "name"},
+	"a name in capitals":           {`{targetRefs: [{name: Web}], faults: {abort: {grpcStatus: 14}}}`, "name"},
+	"a port's name in capitals":    {`{targetRefs: [{name: web, sectionName: A}], faults: {abort: {grpcStatus: 14}}}`, "sectionName"},
+	"an empty port's name":         {`{targetRefs: [{name: web, sectionName: ""}], faults: {abort: {grpcStatus: 14}}}`, "sectionName"},
+	"nothing is set":               {`{targetRefs: [{name: web}]}`, "must have connections, outlierDetection or faults"},
+	"empty connections":            {`{targetRefs: [{name: web}], connections: {}}`, "spec.connections"},
+	"empty outlierDetection":       {`{targetRefs: [{name: web}], outlierDetection: {}}`, "spec.outlierDetection"},
+	"empty faults":                 {`{targetRefs: [{name: web}], faults: {}}`, "spec.faults"},
+	"no connection":                {`{targetRefs: [{name: web}], connections: {max: 0}}`, "connections.max"},
+	"too many connections":         {`{targetRefs: [{name: web}], connections: {max: 2147483648}}`, "connections.max"},
+	"no pending request":           {`{targetRefs: [{name: web}], connections: {maxPendingRequests: 0}}`, "maxPendingRequests"},
+	"no request":                   {`{targetRefs: [{name: web}], connections: {maxRequests: 0}}`, "maxRequests"},
+	"fewer retries than none":      {`{targetRefs: [{name: web}], connections: {maxRetries: -1}}`, "maxRetries"},
+	"no request of a connection":   {`{targetRefs: [{name: web}], connections: {maxRequestsPerConnection: 0}}`, "maxRequestsPerConnection"},
+	"a timeout without a unit":     {`{targetRefs: [{name: web}], connections: {connectTimeout: "1"}}`, "connectTimeout"},
+	"a timeout of zero":            {`{targetRefs: [{name: web}], connections: {connectTimeout: 0s}}`, "must be 1ms to 1h"},
+	"a timeout of hours":           {`{targetRefs: [{name: web}], connections: {connectTimeout: 1h1ms}}`, "must be 1ms to 1h"},
+	"an idle timeout of zero":      {`{targetRefs: [{name: web}], connections: {idleTimeout: 0s}}`, "must be 1ms to 24h"},
+	"an idle timeout of days":      {`{targetRefs: [{name: web}], connections: {idleTimeout: 25h}}`, "must be 1ms to 24h"},
+	"fewer errors than none":       {`{targetRefs: [{name: web}], outlierDetection: {consecutive5xxErrors: -1}}`, "consecutive5xxErrors"},
+	"fewer of gateways":            {`{targetRefs: [{name: web}], outlierDetection: {consecutiveGatewayErrors: -1}}`, "consecutiveGatewayErrors"},
+	"fewer failures than none":     {`{targetRefs: [{name: web}], outlierDetection: {consecutiveLocalOriginFailures: -1}}`, "consecutiveLocalOriginFailures"},
+	"an interval of milliseconds":  {`{targetRefs: [{name: web}], outlierDetection: {interval: 999ms}}`, "must be 1s to 1h"},
+	"an ejection of hours":         {`{targetRefs: [{name: web}], outlierDetection: {baseEjectionTime: 2h}}`, "must be 1s to 1h"},
+	"more than all endpoints":      {`{targetRefs: [{name: web}], outlierDetection: {maxEjectionPercent: 101}}`, "maxEjectionPercent"},
+	"a delay without a duration":   {`{targetRefs: [{name: web}], faults: {delay: {percent: 1}}}`, "duration"},
+	"a delay of zero":              {`{targetRefs: [{name: web}], faults: {delay: {duration: 0ms}}}`, "must be 1ms to 1h"},
+	"a share of none":              {`{targetRefs: [{name: web}], faults: {delay: {duration: 1s, percent: 0}}}`, "percent"},
+	"a share above all":            {`{targetRefs: [{name: web}], faults: {abort: {httpStatus: 500, percent: 100.5}}}`, "percent"},
+	"an abort without a status":    {`{targetRefs: [{name: web}], faults: {abort: {percent: 1}}}`, "must have either httpStatus or grpcStatus"},
+	"an abort with both":           {`{targetRefs: [{name: web}], faults: {abort: {httpStatus: 500, grpcStatus: 14}}}`, "must have either httpStatus or grpcStatus"},
+	"an informational status":      {`{targetRefs: [{name: web}], faults: {abort: {httpStatus: 100}}}`, "httpStatus"},
+	"a gRPC status of success":     {`{targetRefs: [{name: web}], faults: {abort: {grpcStatus: 0}}}`, "grpcStatus"},
+	"a gRPC status of no standard": {`{targetRefs: [{name: web}], faults: {abort: {grpcStatus: 17}}}`, "grpcStatus"},
+}
+
+// The definition refuses what the control plane refuses in a folder, and accepts what it accepts.
+func TestBackendPolicies(t *testing.T) {
+	judge := backendPolicies(t)
+	for name, tt := range policySpecs { // any order: each is a case
+		t.Run(name, func(t *testing.T) {
+			text := "{apiVersion: outrider.dev/v1alpha1, kind: BackendPolicy, metadata: {name: p, namespace: shop}, spec: " + tt.spec + "}"
+			var object map[string]any
+			if err := yaml.Unmarshal([]byte(text), &object); err != nil {
+				t.Fatal(err)
+			}
+			ours := folderSays(t, text)
+			errs := judge(integers(object).(map[string]any))
+			if (tt.wants == "") != (len(errs) == 0) || (tt.wants == "") != (ours == "") {
+				t.Errorf("the API server: %v; a folder: %q; want %q", errs, ours, tt.wants)
+			}
+			if tt.wants != "" && !slices.ContainsFunc(errs, func(e *field.Error) bool { return strings.Contains(e.Error(), tt.wants) }) {
+				t.Errorf("the API server: %v, want %q", errs, tt.wants)
+			}
+		})
+	}
+}
+
+// folderSays is the error of the same object in a folder of manifests.
+func folderSays(t *testing.T, text string) string {
+	t.Helper()
+	raw, err := yaml.YAMLToJSONStrict([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := objects.Read(raw); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// integers turns whole numbers into int64, as the API server's decoder does.
+func integers(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for k := range v { // any order: each by itself
+			v[k] = integers(v[k])
+		}
+	case []any:
+		for i := range v {
+			v[i] = integers(v[i])
+		}
+	case float64:
+		if v == float64(int64(v)) {
+			return int64(v)
+		}
+	}
+	return v
+}
