@@ -110,10 +110,11 @@ func TestPoliciesBeforeTheirService(t *testing.T) {
 	if s := before.ByName("shop", "web"); s.Policy(80).Limits.Connections != 1 || s.Policy(81) != (BackendPolicy{}) {
 		t.Errorf("%+v", s.Policies)
 	}
+	judged := b.services[name{"shop", "web"}].policies
 	b.Set(pod("shop", "web-1", "10.1.0.1", "app", "web"))
 	b.Mesh()
-	if b.services[name{"shop", "web"}].stalePolicies {
-		t.Error("the policies are stale after a change of endpoints")
+	if b.services[name{"shop", "web"}].policies != judged {
+		t.Error("the policies are judged again after a change of endpoints")
 	}
 	b.Set(backendPolicy("p00", 0, 7, PolicyTarget{Name: "web"}))
 	changed, _ := Changed(before, b.Mesh())
@@ -133,8 +134,8 @@ func TestMutantsOfPolicies(t *testing.T) {
 		"a budget beside maxRetries":       {File: "backendpolicy.go", From: `withBudget || of.BudgetFrom != ""`, To: `withBudget`},
 		"a conflict of a part is none":     {File: "backendpolicy.go", From: `v.Without = others`, To: ``},
 		"a conflict as a whole is in part": {File: "backendpolicy.go", From: `len(others) > 0 && len(others)+len(udp) == len(ports)`, To: `false`},
-		"all are reported":                 {File: "backendpolicy.go", From: `len(s.policyConflicts) >= maxPolicyConflicts`, To: `false`},
-		"they are judged once":             {File: "backendpolicy.go", From: `b.service(n).stalePolicies = true`, To: `b.service(n)`},
-		"they are judged always":           {File: "backendpolicy.go", From: `s.stalePolicies, s.policies, s.policyConflicts = false, nil, nil`, To: `s.policies, s.policyConflicts = nil, nil`},
+		"all are reported":                 {File: "backendpolicy.go", From: `len(out.conflicts) >= maxPolicyConflicts`, To: `false`},
+		"they are judged once":             {File: "backendpolicy.go", From: `b.service(n).policies = nil`, To: `b.service(n)`},
+		"they are judged always":           {File: "update.go", From: `s.policies == nil`, To: `true`},
 	})
 }

@@ -101,7 +101,7 @@ var policySpecs = map[string]struct{ spec, wants string }{
 	"more than all endpoints":      {`{targetRefs: [{name: web}], outlierDetection: {maxEjectionPercent: 101}}`, "maxEjectionPercent"},
 	"a delay without a duration":   {`{targetRefs: [{name: web}], faults: {delay: {percent: 1}}}`, "duration"},
 	"a delay of zero":              {`{targetRefs: [{name: web}], faults: {delay: {duration: 0ms}}}`, "must be 1ms to 1h"},
-	"a share of none":              {`{targetRefs: [{name: web}], faults: {delay: {duration: 1s, percent: 0}}}`, "percent"},
+	"a share of none":              {`{targetRefs: [{name: web}], faults: {delay: {duration: 1s, percent: 0}}}`, "must be 0.0001 to 100"},
 	"a share above all":            {`{targetRefs: [{name: web}], faults: {abort: {httpStatus: 500, percent: 100.5}}}`, "percent"},
 	"an abort without a status":    {`{targetRefs: [{name: web}], faults: {abort: {percent: 1}}}`, "must have either httpStatus or grpcStatus"},
 	"an abort with both":           {`{targetRefs: [{name: web}], faults: {abort: {httpStatus: 500, grpcStatus: 14}}}`, "must have either httpStatus or grpcStatus"},
