@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -20,30 +21,33 @@ import (
 
 // policyStats are the metrics by which a policy's effect is seen.
 var policyStats = []string{
-	`cluster\..*\.(upstream_cx_overflow|upstream_rq_pending_overflow|upstream_rq_retry_overflow|upstream_cx_connect_timeout|upstream_cx_max_requests|upstream_cx_idle_timeout|upstream_rq_retry)`,
+	`cluster\..*\.upstream_cx_(total|overflow|connect_fail|connect_timeout|max_requests|idle_timeout)`, `cluster\..*\.upstream_rq_(pending_overflow|retry|retry_overflow)`,
 	`cluster\..*\.circuit_breakers\.default\..*_open`,
-	`cluster\..*\.outlier_detection\.ejections_(enforced|detected)_.*`, `cluster\..*\.outlier_detection\.ejections_(active|overflow)`,
+	`cluster\..*\.outlier_detection\.ejections_(enforced_.*|active)`,
 	`http\..*\.fault\.(delays_injected|aborts_injected)`,
 }
 
 // A guarded world has a client with a proxy, and servers without one, which do what a request's path says.
 type guarded struct {
 	*world
-	client *pod
-	held   sync.WaitGroup
+	client   *pod
+	uses     int
+	held     sync.WaitGroup
+	untilEnd context.Context // of the test
 }
 
-// newGuarded has the service web at 10.96.0.1:8080 with two endpoints, bytes at 10.96.0.2:6379 and
-// a service that no endpoint answers at 10.96.0.3:8080.
+// newGuarded has the service web at 10.96.0.1:8080, with two endpoints.
 func newGuarded(t *testing.T, metadata map[string]any) *guarded {
 	g := &guarded{world: newWorld(t)}
+	var cancel context.CancelFunc
+	g.untilEnd, cancel = context.WithCancel(context.Background())
+	t.Cleanup(func() { cancel(); g.held.Wait() })
 	for i := range 2 {
 		p := g.pod(fmt.Sprintf("server-%d", i), "server")
 		go serveAsTold(p.listen(8080), p.name)
 		go repeat(p.listen(6379), p.name)
 	}
 	g.service("web", "10.96.0.1", "server", port(8080, mesh.HTTP))
-	g.service("db", "10.96.0.2", "server", port(6379, mesh.TCP))
 	g.client = g.pod("client", "client")
 	g.client.stats, g.client.metadata = policyStats, metadata
 	g.client.proxied()
@@ -83,101 +87,234 @@ func policyText(service, settings string) string {
 	return "{apiVersion: outrider.dev/v1alpha1, kind: BackendPolicy, metadata: {name: p-" + service + ", namespace: shop}, spec: {targetRefs: [{name: " + service + "}], " + settings + "}}"
 }
 
-// endpoint adds one to the service web that has no pod.
-func (g *guarded) endpoint(addr string) {
-	s := &mesh.SliceSpec{Name: "web-1", Namespace: namespace, Service: "web", Ports: []mesh.SlicePort{{Name: "p8080", Number: 8080}}}
-	for _, a := range []string{"10.244.1.2", "10.244.2.2", addr} { // the servers'
+// A use is a service of the guarded world, which its client uses.
+type use struct {
+	*guarded
+	name, vip string
+	grpc      bool   // its requests are calls
+	counted   string // the service whose cluster counts; default: this one
+}
+
+// use makes a service of its own with the two servers behind it, and these other addresses.
+func (g *guarded) use(name string, more ...string) *use {
+	return g.useOf(name, append([]string{"10.244.1.2", "10.244.2.2"}, more...)...)
+}
+
+// useOf makes a service with these endpoints.
+func (g *guarded) useOf(name string, addresses ...string) *use {
+	g.uses++
+	u := &use{guarded: g, name: name, vip: fmt.Sprintf("10.96.1.%d", g.uses), counted: name}
+	s := &mesh.SliceSpec{Name: name, Namespace: namespace, Service: name, Ports: []mesh.SlicePort{{Name: "p8080", Number: 8080}, {Name: "p6379", Number: 6379}}}
+	for _, a := range addresses {
 		s.Endpoints = append(s.Endpoints, mesh.SliceEndpoint{Addresses: []netip.Addr{netip.MustParseAddr(a)}, Ready: true})
 	}
-	g.source.set(s)
+	spec := &mesh.ServiceSpec{Name: name, Namespace: namespace, Addresses: []netip.Addr{netip.MustParseAddr(u.vip)}, Ports: []mesh.PortSpec{port(8080, mesh.HTTP), port(6379, mesh.TCP)}}
+	g.source.set(spec, s)
+	return u
 }
 
-// hold makes requests that last until the test ends, or connections.
-func (g *guarded) hold(t *testing.T, n int) {
-	ctx, cancel := context.WithCancel(context.Background())
-	t.Cleanup(func() { cancel(); g.held.Wait() })
-	for range n {
-		g.held.Go(func() {
-			r, _ := http.NewRequestWithContext(ctx, "GET", "http://10.96.0.1:8080/hold", nil)
-			if resp, err := g.client.client().Do(r); err == nil {
-				resp.Body.Close()
-			}
-		})
+// behind makes a service whose requests a route leads to u.
+func (u *use) behind(grpc bool) *use {
+	front := u.guarded.use(u.name + "-front")
+	front.grpc, front.counted = grpc, u.name
+	u.source.set(&mesh.RouteSpec{Name: front.name, Namespace: namespace, GRPC: grpc, Parents: []mesh.Parent{{Namespace: namespace, Name: front.name}},
+		Rules: []mesh.Route{{Backends: []mesh.Backend{{Namespace: namespace, Name: u.name, Port: 8080, Weight: 1}}}}})
+	return front
+}
+
+func (u *use) request(ctx context.Context, path string) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, "POST", "http://"+u.vip+":8080"+path, nil)
+	if err != nil {
+		return nil, err
 	}
+	if u.grpc {
+		r.Header.Set("Content-Type", "application/grpc")
+	}
+	resp, err := u.client.client().Do(r)
+	if err == nil {
+		resp.Body.Close()
+	}
+	return resp, err
 }
 
-// Each field of a BackendPolicy has an effect in a real Envoy, which its metric shows, and none
-// before it is set: the metric is 0 in the same traffic.
-func TestBackendPolicyFields(t *testing.T) {
-	burst := func(path string, n int) func(*testing.T, *guarded) {
-		return func(t *testing.T, g *guarded) {
-			c := g.client.client()
-			for range n {
-				get(c, "http://10.96.0.1:8080"+path)
+// burst makes requests, one after the other.
+func burst(path string, n int) func(*testing.T, *use) {
+	return func(t *testing.T, u *use) {
+		for range n {
+			if _, err := u.request(t.Context(), path); err != nil {
+				t.Fatal(err)
 			}
 		}
 	}
-	held := func(n int) func(*testing.T, *guarded) {
-		return func(t *testing.T, g *guarded) { g.hold(t, n) }
+}
+
+// held makes requests that last until the test ends.
+func held(n int) func(*testing.T, *use) {
+	return func(_ *testing.T, u *use) {
+		for range n {
+			u.held.Go(func() { u.request(u.untilEnd, "/hold") })
+		}
 	}
-	// lost makes requests to endpoints of which one never answers: no packet arrives there.
-	lost := func(t *testing.T, g *guarded) {
-		g.router.IP("route", "add", "blackhole", "10.244.254.0/24")
-		g.endpoint("10.244.254.1")
-		burst("/", 20)(t, g)
+}
+
+// stat is a metric of the clusters of the service.
+func (u *use) stat(metric string) uint64 {
+	u.t.Helper()
+	return u.client.stat(`cluster\.` + regexp.QuoteMeta("outbound|") + `[0-9]+` + regexp.QuoteMeta("||"+u.counted+".shop.svc.cluster.local.") + metric)
+}
+
+// Fields of a BackendPolicy have an effect in a real Envoy, which a metric shows: of two Services with
+// the same endpoints and the same traffic, the one with the policy has it, and the other one has not.
+func TestBackendPolicyFields(t *testing.T) {
+	t.Parallel()
+	g := newGuarded(t, nil)
+	unused := g.use("unused")
+	g.apply(t, policyText("unused", `connections: {max: 1}, faults: {delay: {duration: 1s}}`))
+	// bytes opens connections that last until the test ends.
+	bytes := func(t *testing.T, u *use) {
+		for range 3 {
+			c, err := g.client.dial(g.untilEnd, "", u.vip+":6379")
+			if err != nil {
+				t.Fatal(err)
+			}
+			context.AfterFunc(g.untilEnd, func() { c.Close() })
+			exchange(c, "x") // one that is above the limit is closed
+		}
 	}
-	refused := func(t *testing.T, g *guarded) {
-		g.endpoint(resolver) // where no port is open
-		burst("/", 20)(t, g)
+	// refused makes requests until one endpoint has refused one connection.
+	refused := func(t *testing.T, u *use) {
+		eventually(t, "a connection that is refused", func() bool {
+			burst("/", 1)(t, u)
+			return u.stat("upstream_cx_connect_fail") > 0
+		})
 	}
-	for name, tt := range map[string]struct {
-		settings string
-		traffic  func(*testing.T, *guarded)
-		metric   string
+	for _, tt := range []struct {
+		field, settings string
+		traffic         func(*testing.T, *use)
+		metric          string
+		want            uint64 // at least
+		endpoint        string // one more
 	}{
-		"connections.max of bytes": {`connections: {max: 1}`, func(t *testing.T, g *guarded) {
-			for range 3 {
-				c, err := g.client.dial(t.Context(), "", "10.96.0.2:6379")
+		{"connections.max of bytes", `connections: {max: 1}`, bytes, "upstream_cx_overflow", 1, ""},
+		{"connections.max of requests", `connections: {max: 1}`, held(3), "upstream_cx_overflow", 1, ""},
+		{"connections.maxPendingRequests", `connections: {max: 1, maxPendingRequests: 1}`, held(6), "upstream_rq_pending_overflow", 1, ""},
+		{"connections.maxRequests", `connections: {maxRequests: 1}`, held(4), `circuit_breakers\.default\.rq_open`, 1, ""},
+		{"connections.maxRequestsPerConnection", `connections: {maxRequestsPerConnection: 1}`, burst("/", 3), "upstream_cx_max_requests", 3, ""},
+		{"connections.idleTimeout", `connections: {idleTimeout: 100ms}`, burst("/", 1), "upstream_cx_idle_timeout", 1, ""},
+		{"outlierDetection.consecutive5xxErrors", `outlierDetection: {consecutive5xxErrors: 2}`, burst("/500", 12), `outlier_detection\.ejections_enforced_consecutive_5xx`, 1, ""},
+		{"outlierDetection.consecutiveGatewayErrors", `outlierDetection: {consecutiveGatewayErrors: 2}`, burst("/503", 12), `outlier_detection\.ejections_enforced_consecutive_gateway_failure`, 1, ""},
+		// The default is a half: one of the two.
+		{"outlierDetection.maxEjectionPercent", `outlierDetection: {consecutive5xxErrors: 2, maxEjectionPercent: 100, baseEjectionTime: 1h}`, burst("/500", 12), `outlier_detection\.ejections_active`, 2, ""},
+		// The default is three.
+		{"outlierDetection.consecutiveLocalOriginFailures", `outlierDetection: {consecutiveLocalOriginFailures: 1}`, refused, `outlier_detection\.ejections_enforced_consecutive_local_origin_failure`, 1, resolver},
+	} {
+		t.Run(tt.field, func(t *testing.T) {
+			name := strings.ToLower(strings.NewReplacer(".", "-", " ", "-").Replace(tt.field))
+			more := strings.Fields(tt.endpoint)
+			with, without := g.use("with-"+name, more...), g.use("without-"+name, more...)
+			g.apply(t, policyText(with.name, tt.settings))
+			tt.traffic(t, without)
+			tt.traffic(t, with)
+			eventually(t, tt.metric, func() bool { return with.stat(tt.metric) >= tt.want })
+			if n := without.stat(tt.metric); n != 0 {
+				t.Errorf("%s is %d without the policy", tt.metric, n)
+			}
+		})
+	}
+	for _, tt := range []struct{ field, settings, metric string }{
+		{"faults.delay", `faults: {delay: {duration: 1ms}}`, "delays_injected"},
+		{"faults.abort", `faults: {abort: {httpStatus: 418}}`, "aborts_injected"},
+	} {
+		t.Run(tt.field, func(t *testing.T) {
+			with, without := g.use("with-"+tt.metric[:5]), g.use("without-"+tt.metric[:5])
+			g.apply(t, policyText(with.name, tt.settings))
+			burst("/", 2)(t, without)
+			metric := `http\.routed\.fault\.` + tt.metric
+			if n := g.client.stat(metric); n != 0 {
+				t.Errorf("%s is %d without the policy", tt.metric, n)
+			}
+			burst("/", 2)(t, with)
+			eventually(t, metric, func() bool { return g.client.stat(metric) == 2 })
+		})
+	}
+	for _, tt := range []struct {
+		kind, fault string
+		grpc        bool
+		aborted     func(*http.Response) bool
+	}{
+		{"HTTPRoute", "httpStatus: 418", false, func(r *http.Response) bool { return r.StatusCode == 418 }},
+		{"GRPCRoute", "grpcStatus: 10", true, func(r *http.Response) bool { return r.Header.Get("Grpc-Status") == "10" }},
+	} {
+		t.Run("of the backend of a "+tt.kind, func(t *testing.T) {
+			backend := g.use("backend-" + strings.ToLower(tt.kind))
+			front := backend.behind(tt.grpc)
+			g.apply(t, policyText(backend.name, `connections: {maxRequests: 1}, outlierDetection: {consecutive5xxErrors: 2}`))
+			burst("/500", 3)(t, front)
+			eventually(t, "an ejection", func() bool { return front.stat(`outlier_detection\.ejections_enforced_consecutive_5xx`) > 0 })
+			held(4)(t, front)
+			eventually(t, "the limit", func() bool { return front.stat(`circuit_breakers\.default\.rq_open`) > 0 })
+			// While it is in use, the policy becomes another one.
+			g.apply(t, policyText(backend.name, `faults: {abort: {`+tt.fault+`}}`))
+			eventually(t, "an abort", func() bool {
+				resp, err := front.request(t.Context(), "/")
 				if err != nil {
 					t.Fatal(err)
 				}
-				t.Cleanup(func() { c.Close() })
-				exchange(c, "x")
-			}
-		}, `cluster\..*\.upstream_cx_overflow`},
-		"connections.max of requests":                     {`connections: {max: 1, maxPendingRequests: 1}`, held(6), `cluster\..*\.upstream_rq_pending_overflow`},
-		"connections.maxPendingRequests":                  {`connections: {max: 1, maxPendingRequests: 1}`, held(6), `cluster\..*\.circuit_breakers\.default\.rq_pending_open`},
-		"connections.maxRequests":                         {`connections: {maxRequests: 1}`, held(4), `cluster\..*\.circuit_breakers\.default\.rq_open`},
-		"connections.maxRequestsPerConnection":            {`connections: {maxRequestsPerConnection: 1}`, burst("/", 3), `cluster\..*\.upstream_cx_max_requests`},
-		"connections.idleTimeout":                         {`connections: {idleTimeout: 100ms}`, burst("/", 1), `cluster\..*\.upstream_cx_idle_timeout`},
-		"outlierDetection.consecutive5xxErrors":           {`outlierDetection: {consecutive5xxErrors: 2}`, burst("/500", 12), `cluster\..*\.outlier_detection\.ejections_enforced_consecutive_5xx`},
-		"outlierDetection.consecutiveGatewayErrors":       {`outlierDetection: {consecutiveGatewayErrors: 2}`, burst("/503", 12), `cluster\..*\.outlier_detection\.ejections_enforced_consecutive_gateway_failure`},
-		"outlierDetection.maxEjectionPercent":             {`outlierDetection: {consecutive5xxErrors: 2, maxEjectionPercent: 0}`, burst("/500", 12), `cluster\..*\.outlier_detection\.ejections_overflow`},
-		"outlierDetection.consecutiveLocalOriginFailures": {`outlierDetection: {consecutiveLocalOriginFailures: 1}`, refused, `cluster\..*\.outlier_detection\.ejections_enforced_consecutive_local_origin_failure`},
-		"connections.connectTimeout":                      {`connections: {connectTimeout: 50ms}`, lost, `cluster\..*\.upstream_cx_connect_timeout`},
-		"faults.delay":                                    {`faults: {delay: {duration: 1ms}}`, burst("/", 2), `http\..*\.fault\.delays_injected`},
-		"faults.abort":                                    {`faults: {abort: {httpStatus: 418}}`, burst("/", 2), `http\..*\.fault\.aborts_injected`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			g := newGuarded(t, nil)
-			service := "web"
-			if strings.HasSuffix(name, "of bytes") {
-				service = "db"
-			}
-			if name != "connections.max of bytes" {
-				burst("/", 1)(t, g) // without the policy, and in use when it comes
-			}
-			if n := g.client.stat(tt.metric); n != 0 {
-				t.Fatalf("%s is %d without the policy", tt.metric, n)
-			}
-			version := g.client.stat(`cluster_manager\.cluster_(updated|modified|added)`)
-			g.apply(t, policyText(service, tt.settings))
-			if name != "connections.max of bytes" {
-				eventually(t, "the policy in the proxy", func() bool { return g.client.stat(`cluster_manager\.cluster_(updated|modified|added)`) > version })
-			}
-			tt.traffic(t, g)
-			eventually(t, tt.metric, func() bool { return g.client.stat(tt.metric) > 0 })
+				return tt.aborted(resp)
+			})
 		})
+	}
+	t.Run("a Service that is not used", func(t *testing.T) {
+		out, err := g.client.admin.Get(t.Context(), "/config_dump", "")
+		if err != nil || !strings.Contains(string(out), "backend-httproute.shop.svc") {
+			t.Fatalf("%v; no used service in %d bytes", err, len(out))
+		}
+		for _, name := range []string{"unused.shop.svc", unused.vip + ":"} {
+			if strings.Contains(string(out), name) {
+				t.Errorf("the proxy has %s", name)
+			}
+		}
+	})
+}
+
+// The times of a policy, by events: what must not end within a test has not ended when the same has
+// ended elsewhere, where it began later.
+func TestBackendPolicyTimes(t *testing.T) {
+	t.Parallel()
+	g := newGuarded(t, nil)
+	g.router.IP("route", "add", "blackhole", "10.244.254.0/24")
+	const lost = "10.244.254.1" // does not answer
+	patient, usual := g.useOf("patient", lost), g.useOf("usual", lost)
+	g.apply(t, policyText("patient", `connections: {connectTimeout: 1h}`))
+	held(1)(t, patient)
+	eventually(t, "a connection", func() bool { return patient.stat("upstream_cx_total") > 0 })
+	held(1)(t, usual) // 2s for each try
+
+	const ejected, active = `outlier_detection\.ejections_enforced_consecutive_5xx`, `outlier_detection\.ejections_active`
+	eject := func(u *use, times uint64) {
+		eventually(t, "an ejection of "+u.name, func() bool { burst("/500", 1)(t, u); return u.stat(ejected) >= times })
+	}
+	long, rare, quick := g.use("long"), g.use("rare"), g.use("quick")
+	for u, times := range map[*use]string{ // any order: each is a service of its own
+		long: "interval: 1s, baseEjectionTime: 1h", rare: "interval: 1h, baseEjectionTime: 1s", quick: "interval: 1s, baseEjectionTime: 1s",
+	} {
+		g.apply(t, policyText(u.name, `outlierDetection: {consecutive5xxErrors: 1, `+times+`}`))
+	}
+	eject(long, 1)
+	eject(rare, 1)
+	for times := range uint64(3) { // in which the others would have returned by the default times
+		eject(quick, times+1)
+		eventually(t, "a return", func() bool { return quick.stat(active) == 0 })
+	}
+	eventually(t, "two tries that are given up", func() bool { return usual.stat("upstream_cx_connect_timeout") >= 2 })
+	if n := patient.stat("upstream_cx_connect_timeout"); n != 0 {
+		t.Errorf("connections.connectTimeout: %d connections are given up", n)
+	}
+	if n := long.stat(active); n == 0 {
+		t.Error("outlierDetection.baseEjectionTime: the endpoint has returned")
+	}
+	if n := rare.stat(active); n == 0 {
+		t.Error("outlierDetection.interval: the endpoint has returned")
 	}
 }
 
