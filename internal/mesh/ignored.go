@@ -68,7 +68,7 @@ var ignoredKinds = map[[2]string]ignoredKind{
 	{"gateway.networking.k8s.io", "BackendTLSPolicy"}: {"its proxies add no TLS of the server's own; use TLS in the application", always, nil, nil},
 	{"networking.istio.io", "Sidecar"}:                {"a proxy gets what it uses, and outside addresses stay reachable; forbid those by a NetworkPolicy", registryOnly, nil, nil},
 	{"networking.istio.io", "ServiceEntry"}:           {"use a Host, or a Service of type ExternalName", nil, nil, nil},
-	{"networking.istio.io", "DestinationRule"}:        {"use a Service for each subset, and an HTTPRoute for their shares", nil, nil, nil},
+	{"networking.istio.io", "DestinationRule"}:        {"use a BackendPolicy", nil, nil, nil},
 	{"networking.istio.io", "VirtualService"}:         {"use an HTTPRoute", nil, nil, nil},
 	{"networking.istio.io", "Gateway"}:                {"use an ingress controller", nil, nil, nil},
 	{"networking.istio.io", "WorkloadEntry"}:          {"use a Host", nil, nil, nil},
@@ -161,8 +161,11 @@ func Ignored(object map[string]any) *IgnoredSpec {
 		Kind: o.text("kind"), Namespace: cmp.Or(meta.text("namespace"), "default"), Name: meta.text("name"),
 		Guards: kind.guards != nil && kind.guards(spec), Instead: kind.instead,
 	}
-	if out.Kind == "VirtualService" {
+	switch out.Kind {
+	case "VirtualService":
 		out.Instead = insteadOfVirtualService(o)
+	case "DestinationRule":
+		out.Instead = insteadOfDestinationRule(o)
 	}
 	if kind.judge != nil && !kind.judge(out, o) {
 		return nil

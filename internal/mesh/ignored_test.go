@@ -83,9 +83,11 @@ func TestIgnoredResources(t *testing.T) {
 
 func FuzzIgnored(f *testing.F) {
 	f.Add("security.istio.io/v1", "AuthorizationPolicy", "matchLabels", "x")
+	f.Add("networking.istio.io/v1", "DestinationRule", "interval", "1h")
 	f.Fuzz(func(t *testing.T, version, kind, key, value string) {
 		for _, spec := range []any{nil, value, []any{value}, map[string]any{
-			"selector": map[string]any{key: map[string]any{value: value}}, "targetRefs": []any{value, map[string]any{"kind": value}}, "outboundTrafficPolicy": value,
+			"selector": map[string]any{key: map[string]any{value: value}}, "targetRefs": []any{value, map[string]any{"kind": value}}, "outboundTrafficPolicy": value, "host": value,
+			"trafficPolicy": map[string]any{key: value, "outlierDetection": map[string]any{key: value}, "connectionPool": map[string]any{"tcp": map[string]any{key: value}}, "portLevelSettings": []any{value}},
 		}} {
 			if s := mesh.Ignored(map[string]any{"apiVersion": version, "kind": kind, "metadata": spec, "spec": spec}); s != nil && s.Kind != kind {
 				t.Errorf("%+v", s)

@@ -18,7 +18,10 @@ const maxTranslation = 2000
 // insteadOfVirtualService says what does the same as a VirtualService of Istio: the HTTPRoute, if
 // all of the object has a place there.
 func insteadOfVirtualService(o fields) string {
-	const plain = "use an HTTPRoute"
+	plain := "use an HTTPRoute"
+	if slices.ContainsFunc(o.at("spec").list("http"), func(h fields) bool { return h["fault"] != nil }) {
+		plain += ", and a BackendPolicy for its faults"
+	}
 	t := translation{namespace: o.at("metadata").text("namespace")}
 	route := t.route(o)
 	if t.fails {

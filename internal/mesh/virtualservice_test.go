@@ -27,7 +27,7 @@ func TestInsteadOfAVirtualService(t *testing.T) {
 		"no rule":                       {`{hosts: [web]}`, plain},
 		"a rule that leads nowhere":     {`{hosts: [web], http: [{timeout: 1s}]}`, plain},
 		"a subset":                      {`{hosts: [web], http: [{route: [{destination: {host: web, subset: v1}}]}]}`, plain},
-		"a fault":                       {`{hosts: [web], http: [{fault: {}, route: [{destination: {host: web}}]}]}`, plain},
+		"a fault":                       {`{hosts: [web], http: [{fault: {}, route: [{destination: {host: web}}]}]}`, plain + ", and a BackendPolicy for its faults"},
 		"a gateway":                     {`{hosts: [web], gateways: [edge], http: [{route: [{destination: {host: web}}]}]}`, plain},
 		"two hosts":                     {`{hosts: [web, api], http: [{route: [{destination: {host: web}}]}]}`, plain},
 		"an outside host":               {`{hosts: [api.example.com], http: [{route: [{destination: {host: web}}]}]}`, plain},

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"regexp"
 	"strings"
 	"sync"
@@ -32,6 +33,7 @@ type guarded struct {
 	*world
 	client   *pod
 	uses     int
+	settled  int // policies of web, by which it is seen that others are there
 	held     sync.WaitGroup
 	untilEnd context.Context // of the test
 }
@@ -51,6 +53,7 @@ func newGuarded(t *testing.T, metadata map[string]any) *guarded {
 	g.client = g.pod("client", "client")
 	g.client.stats, g.client.metadata = policyStats, metadata
 	g.client.proxied()
+	get(g.client.client(), "http://10.96.0.1:8080/")
 	return g
 }
 
@@ -81,6 +84,23 @@ func (w *world) apply(t *testing.T, text string) {
 		t.Fatal(err)
 	}
 	w.source.set(all[0].Part)
+}
+
+// protect sets a policy of a service that is not used yet, and waits until the control plane serves it:
+// until the proxy has what came after it, of the service web.
+func (g *guarded) protect(t *testing.T, u *use, settings string) {
+	t.Helper()
+	g.apply(t, policyText(u.name, settings))
+	g.settled++
+	g.apply(t, policyText("web", fmt.Sprintf(`connections: {max: %d}`, 1_000_000+g.settled)))
+	want := fmt.Sprintf(`"max_connections": %d`, 1_000_000+g.settled)
+	eventually(t, "the policy of web", func() bool {
+		out, err := g.client.admin.Get(t.Context(), "/config_dump", url.Values{"resource": {"dynamic_active_clusters"}, "name_regex": {`http.10\.96\.0\.1:8080`}}.Encode())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Contains(string(out), want)
+	})
 }
 
 func policyText(service, settings string) string {
@@ -114,11 +134,11 @@ func (g *guarded) useOf(name string, addresses ...string) *use {
 }
 
 // behind makes a service whose requests a route leads to u.
-func (u *use) behind(grpc bool) *use {
+func (u *use) behind(grpc bool, retry *mesh.Retry) *use {
 	front := u.guarded.use(u.name + "-front")
 	front.grpc, front.counted = grpc, u.name
 	u.source.set(&mesh.RouteSpec{Name: front.name, Namespace: namespace, GRPC: grpc, Parents: []mesh.Parent{{Namespace: namespace, Name: front.name}},
-		Rules: []mesh.Route{{Backends: []mesh.Backend{{Namespace: namespace, Name: u.name, Port: 8080, Weight: 1}}}}})
+		Rules: []mesh.Route{{Backends: []mesh.Backend{{Namespace: namespace, Name: u.name, Port: 8080, Weight: 1}}, Retry: retry}}})
 	return front
 }
 
@@ -169,7 +189,7 @@ func TestBackendPolicyFields(t *testing.T) {
 	t.Parallel()
 	g := newGuarded(t, nil)
 	unused := g.use("unused")
-	g.apply(t, policyText("unused", `connections: {max: 1}, faults: {delay: {duration: 1s}}`))
+	g.protect(t, unused, `connections: {max: 1}, faults: {delay: {duration: 1s}}`)
 	// bytes opens connections that last until the test ends.
 	bytes := func(t *testing.T, u *use) {
 		for range 3 {
@@ -181,11 +201,13 @@ func TestBackendPolicyFields(t *testing.T) {
 			exchange(c, "x") // one that is above the limit is closed
 		}
 	}
-	// refused makes requests until one endpoint has refused one connection.
+	const refusals = `outlier_detection\.ejections_enforced_consecutive_local_origin_failure`
+	// refused makes requests until one endpoint has refused two connections, or is ejected: Envoy does not
+	// count a connection that fails in the first request to a cluster, while it learns the endpoints.
 	refused := func(t *testing.T, u *use) {
-		eventually(t, "a connection that is refused", func() bool {
+		eventually(t, "connections that are refused", func() bool {
 			burst("/", 1)(t, u)
-			return u.stat("upstream_cx_connect_fail") > 0
+			return u.stat("upstream_cx_connect_fail") >= 2 || u.stat(refusals) > 0
 		})
 	}
 	for _, tt := range []struct {
@@ -206,13 +228,13 @@ func TestBackendPolicyFields(t *testing.T) {
 		// The default is a half: one of the two.
 		{"outlierDetection.maxEjectionPercent", `outlierDetection: {consecutive5xxErrors: 2, maxEjectionPercent: 100, baseEjectionTime: 1h}`, burst("/500", 12), `outlier_detection\.ejections_active`, 2, ""},
 		// The default is three.
-		{"outlierDetection.consecutiveLocalOriginFailures", `outlierDetection: {consecutiveLocalOriginFailures: 1}`, refused, `outlier_detection\.ejections_enforced_consecutive_local_origin_failure`, 1, resolver},
+		{"outlierDetection.consecutiveLocalOriginFailures", `outlierDetection: {consecutiveLocalOriginFailures: 1}`, refused, refusals, 1, resolver},
 	} {
 		t.Run(tt.field, func(t *testing.T) {
 			name := strings.ToLower(strings.NewReplacer(".", "-", " ", "-").Replace(tt.field))
 			more := strings.Fields(tt.endpoint)
 			with, without := g.use("with-"+name, more...), g.use("without-"+name, more...)
-			g.apply(t, policyText(with.name, tt.settings))
+			g.protect(t, with, tt.settings)
 			tt.traffic(t, without)
 			tt.traffic(t, with)
 			eventually(t, tt.metric, func() bool { return with.stat(tt.metric) >= tt.want })
@@ -227,7 +249,7 @@ func TestBackendPolicyFields(t *testing.T) {
 	} {
 		t.Run(tt.field, func(t *testing.T) {
 			with, without := g.use("with-"+tt.metric[:5]), g.use("without-"+tt.metric[:5])
-			g.apply(t, policyText(with.name, tt.settings))
+			g.protect(t, with, tt.settings)
 			burst("/", 2)(t, without)
 			metric := `http\.routed\.fault\.` + tt.metric
 			if n := g.client.stat(metric); n != 0 {
@@ -247,8 +269,8 @@ func TestBackendPolicyFields(t *testing.T) {
 	} {
 		t.Run("of the backend of a "+tt.kind, func(t *testing.T) {
 			backend := g.use("backend-" + strings.ToLower(tt.kind))
-			front := backend.behind(tt.grpc)
-			g.apply(t, policyText(backend.name, `connections: {maxRequests: 1}, outlierDetection: {consecutive5xxErrors: 2}`))
+			front := backend.behind(tt.grpc, nil)
+			g.protect(t, backend, `connections: {maxRequests: 1}, outlierDetection: {consecutive5xxErrors: 2}`)
 			burst("/500", 3)(t, front)
 			eventually(t, "an ejection", func() bool { return front.stat(`outlier_detection\.ejections_enforced_consecutive_5xx`) > 0 })
 			held(4)(t, front)
@@ -285,7 +307,7 @@ func TestBackendPolicyTimes(t *testing.T) {
 	g.router.IP("route", "add", "blackhole", "10.244.254.0/24")
 	const lost = "10.244.254.1" // does not answer
 	patient, usual := g.useOf("patient", lost), g.useOf("usual", lost)
-	g.apply(t, policyText("patient", `connections: {connectTimeout: 1h}`))
+	g.protect(t, patient, `connections: {connectTimeout: 1h}`)
 	held(1)(t, patient)
 	eventually(t, "a connection", func() bool { return patient.stat("upstream_cx_total") > 0 })
 	held(1)(t, usual) // 2s for each try
@@ -298,7 +320,7 @@ func TestBackendPolicyTimes(t *testing.T) {
 	for u, times := range map[*use]string{ // any order: each is a service of its own
 		long: "interval: 1s, baseEjectionTime: 1h", rare: "interval: 1h, baseEjectionTime: 1s", quick: "interval: 1s, baseEjectionTime: 1s",
 	} {
-		g.apply(t, policyText(u.name, `outlierDetection: {consecutive5xxErrors: 1, `+times+`}`))
+		g.protect(t, u, `outlierDetection: {consecutive5xxErrors: 1, `+times+`}`)
 	}
 	eject(long, 1)
 	eject(rare, 1)
@@ -321,6 +343,7 @@ func TestBackendPolicyTimes(t *testing.T) {
 // Faults hold by address, with an HTTPRoute, in a share of a route, and with full push, and end with
 // the policy.
 func TestFaults(t *testing.T) {
+	t.Parallel()
 	for name, metadata := range map[string]map[string]any{"on demand": nil, "full push": {"OUTRIDER_PUSH": "full"}} { // any order: each is a case
 		t.Run(name, func(t *testing.T) {
 			g := newGuarded(t, metadata)
@@ -355,37 +378,33 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// Retries are those of a route whose requests fail: with a budget of none but the least, some are
-// not tried again.
+// Retries are those of a route of another Service, whose requests fail at this one: with a budget of
+// none but the least, some are not tried again. Without one all are.
 func TestRetryBudget(t *testing.T) {
-	for name, text := range map[string]string{ // any order: each is a case
+	t.Parallel()
+	g := newGuarded(t, nil)
+	const overflow = "upstream_rq_retry_overflow"
+	for name, settings := range map[string]string{ // any order: each is a case
 		"retryConstraint": `{apiVersion: gateway.networking.x-k8s.io/v1alpha1, kind: XBackendTrafficPolicy, metadata: {name: p, namespace: shop},
-			spec: {targetRefs: [{group: "", kind: Service, name: web}], retryConstraint: {budget: {percent: 0, interval: 1s}, minRetryRate: {count: 1, interval: 1s}}}}`,
-		"connections.maxRetries": policyText("web", `connections: {maxRetries: 0}`),
+			spec: {targetRefs: [{group: "", kind: Service, name: retryconstraint}], retryConstraint: {budget: {percent: 0, interval: 1s}, minRetryRate: {count: 1, interval: 1s}}}}`,
+		"connections.maxRetries": policyText("connections-maxretries", `connections: {maxRetries: 0}`),
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := newGuarded(t, nil)
-			g.route("web", "web", 8080, mesh.Route{Backends: []mesh.Backend{{Namespace: namespace, Name: "web", Port: 8080, Weight: 1}}, Retry: &mesh.Retry{Attempts: 3, Codes: []int{503}, Backoff: 200 * time.Millisecond}})
-			c := g.client.client()
-			get(c, "http://10.96.0.1:8080/503")
-			const overflow = `cluster\..*\.upstream_rq_retry_overflow`
-			if n := g.client.stat(overflow); n != 0 {
-				t.Fatalf("%d without a policy", n)
-			}
-			if n := g.client.stat(`cluster\..*\.upstream_rq_retry`); n == 0 {
-				t.Fatal("nothing is tried again")
-			}
-			version := g.client.stat(`cluster_manager\.cluster_(updated|modified|added)`)
-			g.apply(t, text)
-			eventually(t, "the policy in the proxy", func() bool { return g.client.stat(`cluster_manager\.cluster_(updated|modified|added)`) > version })
-			eventually(t, overflow, func() bool {
+			web := g.use(strings.ToLower(strings.ReplaceAll(name, ".", "-")))
+			front := web.behind(false, &mesh.Retry{Attempts: 3, Codes: []int{503}, Backoff: 10 * time.Millisecond})
+			fail := func() {
 				var all sync.WaitGroup
 				for range 8 {
-					all.Go(func() { get(c, "http://10.96.0.1:8080/503") })
+					all.Go(func() { front.request(t.Context(), "/503") })
 				}
 				all.Wait()
-				return g.client.stat(overflow) > 0
-			})
+			}
+			fail()
+			if n, tried := front.stat(overflow), front.stat("upstream_rq_retry"); n != 0 || tried != 24 {
+				t.Fatalf("without a policy %d are not tried again, and %d are, want 24", n, tried)
+			}
+			g.apply(t, settings)
+			eventually(t, overflow, func() bool { fail(); return front.stat(overflow) > 0 })
 		})
 	}
 }
