@@ -97,6 +97,13 @@ func (s *Service) portPolicy(number uint16) *PortPolicy {
 	return &s.Policies[i]
 }
 
+// Uses reports whether a version of a policy, valid or the last valid one, counts for a port of s.
+func (s *Service) Uses(p *BackendPolicySpec) bool {
+	return slices.ContainsFunc(s.Policies, func(of PortPolicy) bool {
+		return p.Kind == KindBackendPolicy && of.From == p.Name || p.Kind == KindTrafficPolicy && of.BudgetFrom == p.Name
+	})
+}
+
 // SameFaults reports whether the requests to a and b have the same faults.
 func SameFaults(a, b *Service) bool {
 	faults := func(s *Service) (out []PortPolicy) {

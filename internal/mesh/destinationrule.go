@@ -68,7 +68,7 @@ func (r *ruleTranslation) sentence(policies []any, elsewhere, named, subsets, bu
 			policy += ", which is then for the clients of all namespaces"
 		}
 		if named {
-			policy += ", with the names of the Service's ports in place of their numbers"
+			policy += ", with the names of the Service's ports in place of port-NUMBER"
 		}
 		use = append(use, policy)
 	}

@@ -42,7 +42,7 @@ func TestInsteadOfADestinationRule(t *testing.T) {
 		},
 		"ports": {
 			`{host: web, trafficPolicy: {connectionPool: {tcp: {maxConnections: 1}}, portLevelSettings: [{port: {number: 80}, connectionPool: {tcp: {maxConnections: 2}}}, {port: {number: 81}, tls: {mode: SIMPLE}}]}}`,
-			`use a BackendPolicy, with the names of the Service's ports in place of their numbers; without an equivalent: trafficPolicy.portLevelSettings[1].tls (proxies use mutual TLS among themselves; other TLS is the application's), trafficPolicy.portLevelSettings[1]` +
+			`use a BackendPolicy, with the names of the Service's ports in place of port-NUMBER; without an equivalent: trafficPolicy.portLevelSettings[1].tls (proxies use mutual TLS among themselves; other TLS is the application's), trafficPolicy.portLevelSettings[1]` +
 				`: {"apiVersion":"v1","items":[` + head + `"connections":{"max":1},` + target + `,` + strings.Replace(head, `"d"`, `"d-port-80"`, 1) + `"connections":{"max":2},"targetRefs":[{"name":"web","sectionName":"port-80"}]}}],"kind":"List"}`,
 		},
 		"a Service of another namespace": {

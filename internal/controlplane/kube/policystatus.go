@@ -131,7 +131,11 @@ func policyConditions(s *mesh.Service, p *mesh.BackendPolicySpec, invalid error,
 	case verdict.NotFound != "":
 		return []metav1.Condition{accepted(gatewayv1.PolicyReasonTargetNotFound, verdict.NotFound)}
 	case invalid != nil:
-		return []metav1.Condition{accepted(gatewayv1.PolicyReasonInvalid, invalid.Error()+"; the version before stays in use")}
+		message := invalid.Error() + "; the policy is not used"
+		if s.Uses(p) {
+			message = invalid.Error() + "; its last valid version stays in use"
+		}
+		return []metav1.Condition{accepted(gatewayv1.PolicyReasonInvalid, message)}
 	case verdict.Conflicted != "":
 		return []metav1.Condition{accepted(gatewayv1.PolicyReasonConflicted, verdict.Conflicted)}
 	}

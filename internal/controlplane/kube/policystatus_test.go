@@ -60,7 +60,8 @@ func TestTheStatusOfAPolicy(t *testing.T) {
 		"no such Service":          {ours, "p", `{targetRefs: [{group: "", kind: Service, name: none}], connections: {max: 7}}`, `{}`, []string{"none Accepted False TargetNotFound: there is no Service shop/none"}},
 		"no such port":             {ours, "p", `{targetRefs: [{group: "", kind: Service, name: web, sectionName: x}], connections: {max: 7}}`, `{}`, []string{"web Accepted False TargetNotFound: Service shop/web has no port"}},
 		"an older one":             {ours, "q", `{` + web + `, connections: {max: 7}}`, `{}`, []string{"web Accepted False Conflicted: is ignored: on the port 80 BackendPolicy shop/p counts"}},
-		"invalid":                  {ours, "p", `{` + web + `, connections: {max: 0}}`, `{}`, []string{"web Accepted False Invalid: spec.connections.max: 0 is out of range: must be 1 to 2147483647; the version before stays in use"}},
+		"invalid":                  {ours, "p", `{` + web + `, connections: {max: 0}}`, `{}`, []string{"web Accepted False Invalid: spec.connections.max: 0 is out of range: must be 1 to 2147483647; its last valid version stays in use"}},
+		"invalid from the start":   {ours, "q", `{` + web + `, connections: {max: 0}}`, `{}`, []string{"web Accepted False Invalid: spec.connections.max: 0 is out of range: must be 1 to 2147483647; the policy is not used"}},
 		"of another controller":    {ours, "p", `{` + web + `, connections: {max: 7}}`, `{ancestors: [{ancestorRef: {name: x}, controllerName: example.com/x, conditions: []}]}`, []string{"of example.com/x", "web Accepted True Accepted: "}},
 		"a retry budget":           {api, "b", `{` + web + `, retryConstraint: {budget: {percent: 10}}}`, `{}`, []string{"web Accepted True Accepted: proxies limit how many retries are in progress", "web PartiallyInvalid True UnsupportedValue: spec.retryConstraint has no effect on the port 81"}},
 		"session persistence":      {api, "b", `{` + web + `, sessionPersistence: {type: Cookie}}`, `{}`, []string{"web Accepted False Invalid: spec.sessionPersistence: is not supported"}},
@@ -95,6 +96,44 @@ func TestTheStatusOfAPolicy(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A mistake that the API server accepts is a problem with object and field, and the last valid version
+// stays in use.
+func TestAMistakeInAPolicy(t *testing.T) {
+	s, services := fed()
+	policies := s.storeOf(kindOf(mesh.KindBackendPolicy))
+	budgets := s.storeOf(kindOf(mesh.KindTrafficPolicy))
+	want := func(when string, connections uint32, budget bool, problems ...string) {
+		t.Helper()
+		s.publish()
+		m, _ := s.Current()
+		p := m.ByName("shop", "web").Policy(80)
+		found, _ := s.Problems()
+		if p.Limits.Connections != connections || (p.Budget != nil) != budget || !slices.Equal(found, problems) {
+			t.Errorf("%s: %+v, problems %q; want %d, %t, %q", when, p, found, connections, budget, problems)
+		}
+	}
+	policy := func(max string) *unstructured.Unstructured {
+		return routeOf(t, policyText("BackendPolicy", "p", `{targetRefs: [{name: web}], connections: {max: `+max+`}}`, `{}`))
+	}
+	budget := func(more string) *unstructured.Unstructured {
+		return routeOf(t, policyText("XBackendTrafficPolicy", "b", `{targetRefs: [{group: "", kind: Service, name: web}], retryConstraint: {}`+more+`}`, `{}`))
+	}
+	services.Add(named("web", 80))
+	policies.Add(policy("0"))
+	want("wrong from the start", 0, false, "BackendPolicy shop/p: spec.connections.max: 0 is out of range: must be 1 to 2147483647")
+	policies.Update(policy("7"))
+	budgets.Add(budget(""))
+	want("good", 7, true)
+	policies.Update(policy("8, connectTimeout: 2h"))
+	budgets.Update(budget(", sessionPersistence: {type: Cookie}"))
+	want("wrong", 7, true,
+		`BackendPolicy shop/p: spec.connections.connectTimeout: "2h" is out of range: must be 1ms to 1h`,
+		"XBackendTrafficPolicy shop/b: spec.sessionPersistence: is not supported: remove it")
+	policies.Delete(policy("8"))
+	budgets.Update(budget(""))
+	want("deleted", 0, true)
 }
 
 // A whole number is a percentage too, in the objects of an API client.
