@@ -1,10 +1,15 @@
 package resource_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
 	"k8s.io/utils/ptr"
 
 	"outrider.dev/internal/mesh"
@@ -73,5 +78,45 @@ func TestChangesOfPolicies(t *testing.T) {
 		if _, listeners := changes[xds.ListenerType]; listeners {
 			t.Errorf("%s: listeners change", step.name)
 		}
+	}
+}
+
+// A gRPC client without a proxy follows faults, and the limit of requests; both also when they come
+// while it is in use.
+func TestPoliciesOfGRPCClients(t *testing.T) {
+	w := newGRPCMesh(t)
+	w.moveTo("greeter", w.greeter())
+	client := w.dial("greeter:81")
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	stream, err := client.Watch(ctx, &healthpb.HealthCheckRequest{}, grpc.WaitForReady(true))
+	if err == nil {
+		_, err = stream.Recv()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		name, want string // a part of the error of a call; empty: it has none
+		settings   mesh.BackendPolicy
+	}{
+		{"a fault", "desc = RPC terminated due to fault injection", mesh.BackendPolicy{Faults: mesh.Faults{GRPCStatus: 10, AbortPercent: 100}}},
+		{"none", "", mesh.BackendPolicy{}},
+		{"one request at a time", "max requests 1 exceeded", mesh.BackendPolicy{Limits: mesh.Limits{Requests: 1}}},
+	} {
+		w.set(policyFor("greeter", step.settings))
+		for {
+			_, err := client.Check(ctx, &healthpb.HealthCheckRequest{})
+			if (step.want == "") == (err == nil) && (err == nil || strings.Contains(err.Error(), step.want)) {
+				break
+			}
+			if ctx.Err() != nil {
+				t.Fatalf("%s: %v", step.name, err)
+			}
+			time.Sleep(5 * time.Millisecond) // the client follows a change on its own
+		}
+	}
+	if _, err := client.Check(ctx, &healthpb.HealthCheckRequest{}); status.Code(err) != codes.Unavailable {
+		t.Errorf("above the limit: %v", err)
 	}
 }
