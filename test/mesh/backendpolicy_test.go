@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"os"
 	"regexp"
 	"strings"
 	"sync"
@@ -20,12 +21,24 @@ import (
 	"outrider.dev/internal/mesh/objects"
 )
 
-// policyStats are the metrics by which a policy's effect is seen.
-var policyStats = []string{
-	`cluster\..*\.upstream_cx_(total|overflow|connect_fail|connect_timeout|max_requests|idle_timeout)`, `cluster\..*\.upstream_rq_(pending_overflow|retry|retry_overflow)`,
-	`cluster\..*\.circuit_breakers\.default\..*_open`,
-	`cluster\..*\.outlier_detection\.ejections_(enforced_.*|active)`,
-	`http\..*\.fault\.(delays_injected|aborts_injected)`,
+// policyStats are the metrics by which a policy's effect is seen: those that docs/backend-policy.md
+// says how to keep, and what the tests need beside them.
+func policyStats(t *testing.T) []string {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/backend-policy.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, list, _ := strings.Cut(string(page), "inclusionRegexps:\n")
+	out := []string{`cluster\..*\.upstream_cx_(total|connect_fail)`, `cluster\..*\.upstream_rq_retry`}
+	for line := range strings.Lines(list) {
+		pattern, ok := strings.CutPrefix(strings.TrimSpace(line), "- ")
+		if !ok {
+			break
+		}
+		out = append(out, pattern)
+	}
+	return out
 }
 
 // A guarded world has a client with a proxy, and servers without one, which do what a request's path says.
@@ -51,7 +64,7 @@ func newGuarded(t *testing.T, metadata map[string]any) *guarded {
 	}
 	g.service("web", "10.96.0.1", "server", port(8080, mesh.HTTP))
 	g.client = g.pod("client", "client")
-	g.client.stats, g.client.metadata = policyStats, metadata
+	g.client.stats, g.client.metadata = policyStats(t), metadata
 	g.client.proxied()
 	get(g.client.client(), "http://10.96.0.1:8080/")
 	return g
