@@ -93,8 +93,8 @@ func TestTheRolesAreEnoughAndNotMore(t *testing.T) {
 	w := enterWorld(t)
 	deployed(t)
 	w.namespace(t, "roles", nil)
-	apply(t, hosts(t)+"---\n"+peerAuthentications+"---\n"+definition("security.istio.io", "AuthorizationPolicy", "authorizationpolicies")+"---\n"+gatewayDefinitions(t))
-	definitions := append([]string{"hosts.outrider.dev", "peerauthentications.security.istio.io", "authorizationpolicies.security.istio.io"}, gatewayKinds...)
+	apply(t, hosts(t)+"---\n"+peerAuthentications+"---\n"+definition("security.istio.io", "AuthorizationPolicy", "authorizationpolicies")+"---\n"+gatewayDefinitions(t)+"---\n"+policyDefinitions(t))
+	definitions := slices.Concat([]string{"hosts.outrider.dev", "peerauthentications.security.istio.io", "authorizationpolicies.security.istio.io"}, gatewayKinds, policyKinds)
 	kubectl(t, "", append([]string{"wait", "--for=condition=Established", "--timeout=60s", "crd"}, definitions...)...)
 	t.Cleanup(w.undefine(definitions...))
 	rules := w.roles(t, "outriderd", "outriderd-mesh")
@@ -190,6 +190,13 @@ func (w world) attempt(t *testing.T, account, token string) *attempt {
 		apply(t, `{apiVersion: gateway.networking.k8s.io/v1, kind: `+kind+`, metadata: {name: web, namespace: roles}, spec: {parentRefs: [{group: "", kind: Service, name: web}]}}`)
 	}
 
+	const policyStatus = "--output=jsonpath={.status.ancestors[*].controllerName}"
+	for kind, spec := range map[string]string{"BackendPolicy": "outrider.dev/v1alpha1 connections: {max: 7}", "XBackendTrafficPolicy": "gateway.networking.x-k8s.io/v1alpha1 retryConstraint: {}"} { // any order: each by itself
+		version, setting, _ := strings.Cut(spec, " ")
+		kubectl(t, "", "delete", kind, "web", "--namespace=roles", "--ignore-not-found")
+		apply(t, `{apiVersion: `+version+`, kind: `+kind+`, metadata: {name: web, namespace: roles}, spec: {targetRefs: [{group: "", kind: Service, name: web}], `+setting+`}}`)
+	}
+
 	a := &attempt{}
 	a.cluster = w.connect(t, &a.journal, as("roles", account))
 	r := newRoots(pem(t))
@@ -216,7 +223,9 @@ func (w world) attempt(t *testing.T, account, token string) *attempt {
 		}
 		return closed(source.Synced()) && closed(followed.Synced()) &&
 			kubectl(t, "", "get", "httproute", "web", "--namespace=roles", status) == kube.ControllerName &&
-			kubectl(t, "", "get", "grpcroute", "web", "--namespace=roles", status) == kube.ControllerName
+			kubectl(t, "", "get", "grpcroute", "web", "--namespace=roles", status) == kube.ControllerName &&
+			kubectl(t, "", "get", "backendpolicy", "web", "--namespace=roles", policyStatus) == kube.ControllerName &&
+			kubectl(t, "", "get", "xbackendtrafficpolicy", "web", "--namespace=roles", policyStatus) == kube.ControllerName
 	}
 	return a
 }

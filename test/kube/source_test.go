@@ -41,16 +41,32 @@ var gatewayKinds = []string{"httproutes.gateway.networking.k8s.io", "grpcroutes.
 // gatewayDefinitions are the Gateway API's own.
 func gatewayDefinitions(t *testing.T) string {
 	t.Helper()
+	return gatewayDefinitionsOf(t, "standard", gatewayKinds...)
+}
+
+func gatewayDefinitionsOf(t *testing.T, channel string, names ...string) string {
+	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api").Output()
 	must(t, err)
 	var all []string
-	for _, name := range gatewayKinds {
+	for _, name := range names {
 		resource, group, _ := strings.Cut(name, ".")
-		text, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(out)), "config", "crd", "standard", group+"_"+resource+".yaml"))
+		text, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(out)), "config", "crd", channel, group+"_"+resource+".yaml"))
 		must(t, err)
 		all = append(all, string(text))
 	}
 	return strings.Join(all, "---\n")
+}
+
+// policyKinds are the definitions of policies for Services.
+var policyKinds = []string{"backendpolicies.outrider.dev", "xbackendtrafficpolicies.gateway.networking.x-k8s.io"}
+
+// policyDefinitions are the chart's, and the Gateway API's own.
+func policyDefinitions(t *testing.T) string {
+	t.Helper()
+	all, err := chart.Definitions()
+	must(t, err)
+	return all["backendpolicies"] + "\n---\n" + gatewayDefinitionsOf(t, "experimental", policyKinds[1])
 }
 
 func hosts(t *testing.T) string {
