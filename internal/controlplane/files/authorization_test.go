@@ -25,15 +25,7 @@ func TestInvalidAuthorizationPolicies(t *testing.T) {
 	write(t, filepath.Join(dir, "pod.yaml"), pod)
 	read := func(f *folder, text string) string {
 		t.Helper()
-		write(t, filepath.Join(dir, "policies.yaml"), text)
-		l, err := walk(dir, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, known := range f.files {
-			known.doubtful = true // the file may have the same stamp
-		}
-		f.apply(l)
+		reread(t, f, "policies.yaml", text)
 		m := f.builder.Mesh()
 		var out []string
 		if a := m.Authorization(m.Pod("shop", "web"), "shop"); a != nil {

@@ -17,15 +17,7 @@ func TestInvalidBackendPolicies(t *testing.T) {
 	write(t, filepath.Join(dir, "web.yaml"), "apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {clusterIP: 10.0.0.1, ports: [{name: http, port: 80}]}\n")
 	read := func(f *folder, text string) string {
 		t.Helper()
-		write(t, filepath.Join(dir, "policy.yaml"), text)
-		l, err := walk(dir, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, known := range f.files {
-			known.doubtful = true // the file may have the same stamp
-		}
-		f.apply(l)
+		reread(t, f, "policy.yaml", text)
 		out := []string{fmt.Sprint(f.builder.Mesh().ByName("default", "web").Policy(80).Limits.Connections)}
 		for _, p := range f.problems() {
 			out = append(out, p.String())

@@ -123,6 +123,20 @@ func write(t testing.TB, path, text string) {
 	}
 }
 
+// reread writes a file of a folder, and reads the folder again.
+func reread(t *testing.T, f *folder, name, text string) {
+	t.Helper()
+	write(t, filepath.Join(f.root, name), text)
+	l, err := walk(f.root, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, known := range f.files {
+		known.doubtful = true // the file may have the same stamp
+	}
+	f.apply(l)
+}
+
 func TestWatchNeedsAFolder(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "a.yaml")
