@@ -1,0 +1,84 @@
+// awesome-app, robust: it starts at once with the settings at hand, and takes those of the
+// configuration centre when they come.
+import { readFileSync } from 'node:fs';
+import { rename, writeFile } from 'node:fs/promises';
+import { env } from 'node:process';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { log, parse, refuse, serve, setLevel } from './app.mjs';
+
+const embedded = 'level=INFO\n';
+const limit = 2000, size = 64 << 10; // of one fetch: milliseconds, bytes
+const first = 500, longest = 300_000; // of retries: milliseconds, doubled from the first to the longest
+const { CONFIG_URL: url = '', LAST_GOOD: lastGood = '' } = env;
+const refresh = Number(env.REFRESH || 60);
+
+let state = { level: '', source: '', error: '' };
+
+/** Takes a good document into use. A bad one throws, and everything stays as it is. */
+function use(document, source) {
+  const level = parse(document);
+  if (level !== state.level || source !== state.source) log('INFO', 'log settings in use', { log_level: level, source });
+  setLevel(level);
+  state = { level, source, error: '' };
+}
+
+/** Returns the document, or throws: within the limits of time and size. */
+async function fetchDocument() {
+  const answer = await fetch(url, { signal: AbortSignal.timeout(limit), redirect: 'error' });
+  if (!answer.ok) {
+    await answer.body?.cancel();
+    throw new Error(`the centre answers ${answer.status} ${answer.statusText}`);
+  }
+  const chunks = [];
+  let length = 0;
+  for await (const chunk of answer.body) {
+    length += chunk.length;
+    if (length > size) throw new Error(`the answer has more than ${size} bytes`);
+    chunks.push(chunk);
+  }
+  return new TextDecoder('utf-8', { fatal: true }).decode(Buffer.concat(chunks));
+}
+
+/** Writes the last good document: the file is the one before or the new one, never a part. */
+async function keep(document) {
+  if (!lastGood) return;
+  await writeFile(`${lastGood}.tmp`, document);
+  await rename(`${lastGood}.tmp`, lastGood);
+}
+
+/** Fetches for ever. Times are random, so that processes that start together do not stay together. */
+async function follow() {
+  for (let failures = 0; ;) {
+    let pause = refresh * 1000 * (0.5 + Math.random());
+    try {
+      const document = await fetchDocument();
+      use(document, 'provider');
+      await keep(document);
+      failures = 0;
+    } catch (err) { // whatever it is, the loop must go on
+      const error = err.cause?.message || err.cause?.code || err.message;
+      log('WARN', 'log settings stay as they are', { url, error });
+      state = { ...state, error };
+      pause = Math.random() * Math.min(first * 2 ** failures, longest);
+      failures += 1;
+    }
+    await sleep(pause);
+  }
+}
+
+function start() {
+  use(embedded, 'embedded');
+  if (!lastGood) return;
+  try {
+    use(readFileSync(lastGood, 'utf8'), 'last good');
+  } catch (err) {
+    if (err.code !== 'ENOENT') log('WARN', `${lastGood} is passed over`, { error: err.message });
+  }
+}
+
+if (url && !/^https?:\/\//.test(url)) refuse(`CONFIG_URL is "${url}"; it must begin with http:// or https://`);
+if (!(Number.isInteger(refresh) && refresh >= 1 && refresh <= 9999)) refuse(`REFRESH is "${env.REFRESH}"; it must be a number of seconds, from 1 to 9999`);
+log('INFO', 'starting awesome-app', { config: url });
+start();
+await serve(() => state);
+if (url) await follow();

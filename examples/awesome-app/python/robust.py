@@ -1,0 +1,105 @@
+"""awesome-app, robust: it starts at once with the settings at hand, and takes those of the
+configuration centre when they come.
+"""
+
+import http.client
+import os
+import random
+import socket
+import threading
+import time
+import urllib.parse
+
+import app
+
+EMBEDDED = "level=INFO\n"
+LIMIT, SIZE = 2, 64 << 10  # of one fetch: seconds, bytes
+FIRST, LONGEST = 0.5, 300  # of retries: seconds, doubled from the first to the longest
+
+
+def fetch(url):
+    """Return the document, or raise: within LIMIT seconds, and LIMIT more to connect."""
+    u = urllib.parse.urlsplit(url)
+    make = http.client.HTTPSConnection if u.scheme == "https" else http.client.HTTPConnection
+    connection = make(u.netloc, timeout=LIMIT)
+    connection.connect()
+    # The timeout is one of each read: of an answer that trickles in there is one more read, for ever.
+    end = threading.Timer(LIMIT, connection.sock.shutdown, [socket.SHUT_RDWR])
+    end.start()
+    try:
+        connection.request("GET", urllib.parse.urlunsplit(("", "", u.path or "/", u.query, "")))
+        answer = connection.getresponse()
+        if answer.status != 200:
+            raise ValueError(f"the centre answers {answer.status} {answer.reason}")
+        body = answer.read(SIZE + 1)
+        if len(body) > SIZE:
+            raise ValueError(f"the answer has more than {SIZE} bytes")
+        if end.finished.is_set():
+            raise TimeoutError(f"no answer within {LIMIT} s")
+        if answer.length != 0 and not answer.chunked:
+            raise ValueError("the answer may be cut off")
+        return body.decode()
+    finally:
+        end.cancel()
+        connection.close()
+
+
+class Settings:
+    """The settings in use. A good document replaces them; everything else leaves them as they are."""
+
+    def __init__(self, url, refresh, last_good):
+        self.url, self.refresh, self.last_good = url, refresh, last_good
+        self.use(EMBEDDED, "embedded")
+        if last_good and os.path.exists(last_good):
+            try:
+                with open(last_good, encoding="utf-8") as f:
+                    self.use(f.read(SIZE), "last good")
+            except (OSError, ValueError) as e:
+                app.log.warning("%s is passed over: %s", last_good, e)
+        if url:
+            threading.Thread(target=self.follow, daemon=True).start()
+
+    def use(self, document, source):
+        level = app.parse(document)
+        if (level, source) != getattr(self, "state", ())[:2]:
+            app.log.info("log settings in use: level %s, source %s", level, source)
+        app.log.setLevel(level)
+        self.state = app.State(level, source)
+
+    def follow(self):
+        """Fetch for ever. Times are random, so that processes that start together do not stay together."""
+        failures = 0
+        while True:
+            try:
+                document = fetch(self.url)
+                self.use(document, "provider")
+                self.keep(document)
+                failures = 0
+                pause = self.refresh * random.uniform(0.5, 1.5)
+            except Exception as e:  # whatever it is, this thread must go on
+                app.log.warning("log settings stay as they are: %s: %s", self.url, e)
+                self.state = self.state._replace(error=str(e) or type(e).__name__)
+                pause = random.uniform(0, min(FIRST * 2 ** min(failures, 16), LONGEST))
+                failures += 1
+            time.sleep(pause)
+
+    def keep(self, document):
+        """Write the last good document: the file is the one before or the new one, never a part."""
+        if self.last_good:
+            with open(self.last_good + ".tmp", "w", encoding="utf-8") as f:
+                f.write(document)
+            os.replace(self.last_good + ".tmp", self.last_good)
+
+
+def main():
+    url, refresh = os.environ.get("CONFIG_URL", ""), os.environ.get("REFRESH") or "60"
+    if url and not url.startswith(("http://", "https://")):
+        app.refuse(f"CONFIG_URL is {url!r}; it must begin with http:// or https://")
+    if not refresh.isdigit() or not 1 <= int(refresh) <= 9999:
+        app.refuse(f"REFRESH is {refresh!r}; it must be a number of seconds, from 1 to 9999")
+    app.log.info("starting awesome-app with log settings from %s", url or "nowhere")
+    settings = Settings(url, int(refresh), os.environ.get("LAST_GOOD"))
+    app.serve(lambda: settings.state)
+
+
+main()
