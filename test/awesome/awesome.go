@@ -1,0 +1,67 @@
+// Package awesome runs the applications of examples/awesome-app as processes: each form in each
+// language. Its tests put faults on the configuration centre, and on the pod.
+package awesome
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// Languages are those in which the application is written.
+var Languages = []string{"go", "java", "node", "python"}
+
+// The forms of the application.
+const (
+	Fragile = "fragile"
+	Robust  = "robust"
+)
+
+// Install puts what runs into a folder, of the sources below root, the folder of the repository.
+// What this machine lacks for a language is in missing, which is not an error.
+func Install(root, dir string) (missing map[string]error, err error) {
+	missing = map[string]error{}
+	for language, program := range map[string]string{"java": "/usr/bin/javac", "node": "/usr/bin/node", "python": "/usr/bin/python3"} { // any order: a set
+		if _, err := os.Stat(program); err != nil {
+			missing[language] = err
+		}
+	}
+	source := filepath.Join(root, "examples", "awesome-app")
+	for _, language := range []string{"node", "python"} {
+		if err := os.CopyFS(filepath.Join(dir, language), os.DirFS(filepath.Join(source, language))); err != nil {
+			return missing, err
+		}
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return missing, err
+	}
+	build := []*exec.Cmd{exec.Command("go", "build", "-C", filepath.Join(source, "go"), "-trimpath", "-o", dir+"/go/", "./"+Fragile, "./"+Robust)}
+	if missing["java"] == nil {
+		files, err := filepath.Glob(filepath.Join(source, "java", "*.java"))
+		if err != nil {
+			return missing, err
+		}
+		build = append(build, exec.Command("/usr/bin/javac", append([]string{"-Xlint:all", "-Werror", "-d", dir + "/java"}, files...)...))
+	}
+	for _, cmd := range build {
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return missing, fmt.Errorf("%s: %w: %s", cmd.Path, err, out)
+		}
+	}
+	return missing, nil
+}
+
+// Command is the command line of a form, where dir is what Install has filled.
+func Command(dir, language, form string) []string {
+	switch language {
+	case "java":
+		return []string{"/usr/bin/java", "-cp", dir + "/java", map[string]string{Fragile: "Fragile", Robust: "Robust"}[form]}
+	case "node":
+		return []string{"/usr/bin/node", dir + "/node/" + form + ".mjs"}
+	case "python":
+		return []string{"/usr/bin/python3", dir + "/python/" + form + ".py"}
+	default:
+		return []string{dir + "/go/" + form}
+	}
+}

@@ -1,0 +1,102 @@
+package awesome
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"outrider.dev/test/ns"
+)
+
+const (
+	centreAddress = "127.0.0.1:12345"
+	centreURL     = "http://" + centreAddress + "/awesome-app.properties"
+)
+
+// A centre is the configuration centre of a namespace. It begins as one at which nothing listens.
+type centre struct {
+	t      *testing.T
+	in     *ns.Namespace
+	answer atomic.Pointer[http.HandlerFunc]
+	server *http.Server
+}
+
+func newCentre(t *testing.T, in *ns.Namespace) *centre {
+	c := &centre{t: t, in: in}
+	t.Cleanup(func() { c.be(nil) })
+	return c
+}
+
+// be makes it answer in another way; nil: nothing listens.
+func (c *centre) be(answer http.HandlerFunc) {
+	c.t.Helper()
+	c.answer.Store(&answer)
+	switch {
+	case answer == nil && c.server != nil:
+		c.server.Close()
+		c.server = nil
+	case answer != nil && c.server == nil:
+		var l net.Listener
+		var err error
+		c.in.Do(func() { l, err = net.Listen("tcp", centreAddress) })
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		c.server = &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*c.answer.Load())(w, r) })}
+		go c.server.Serve(l)
+	}
+}
+
+// good has a document.
+func good(level string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, "# of the centre\nlevel=%s\n", level) }
+}
+
+// taken is a document that would be good, if the rest of the answer were: its level must never be in use.
+const taken = "level=ERROR\n"
+
+// faults are what a centre can be instead. Each lasts until the centre is something else, or the
+// caller has gone.
+var faults = []struct {
+	name   string
+	answer http.HandlerFunc
+}{
+	{"nothing listens", nil},
+	{"it accepts and is silent", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }},
+	{"500", func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusInternalServerError)
+		io.WriteString(w, taken)
+	}},
+	{"a page instead of a document", func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, "<!DOCTYPE html>\n<html lang=en><body>Sign in</body></html>\n")
+	}},
+	{"a level that is none", good("LOUD")},
+	{"it is cut off", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "1000")
+		io.WriteString(w, taken)
+		panic(http.ErrAbortHandler)
+	}},
+	{"it trickles in", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", "60000") // for more than an hour
+		forever(w, r, "#", 100*time.Millisecond)
+	}},
+	{"it has no end", func(w http.ResponseWriter, r *http.Request) {
+		forever(w, r, strings.Repeat("#", 16<<10), 0)
+	}},
+}
+
+// forever sends a document and then more of the same, until the caller has gone.
+func forever(w http.ResponseWriter, r *http.Request, more string, pause time.Duration) {
+	_, err := io.WriteString(w, taken)
+	for err == nil && r.Context().Err() == nil {
+		if _, err = io.WriteString(w, more); err == nil {
+			err = http.NewResponseController(w).Flush()
+		}
+		time.Sleep(pause)
+	}
+}
