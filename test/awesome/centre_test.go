@@ -62,32 +62,29 @@ const taken = "level=ERROR\n"
 
 // faults are what a centre can be instead. Each lasts until the centre is something else, or the
 // caller has gone.
-var faults = []struct {
-	name   string
-	answer http.HandlerFunc
-}{
-	{"nothing listens", nil},
-	{"it accepts and is silent", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }},
-	{"500", func(w http.ResponseWriter, _ *http.Request) {
+var faults = map[string]http.HandlerFunc{
+	"nothing listens": nil,
+	"silence":         func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+	"status 500": func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusInternalServerError)
 		io.WriteString(w, taken)
-	}},
-	{"a page instead of a document", func(w http.ResponseWriter, _ *http.Request) {
+	},
+	"a page instead of a document": func(w http.ResponseWriter, _ *http.Request) {
 		io.WriteString(w, "<!DOCTYPE html>\n<html lang=en><body>Sign in</body></html>\n")
-	}},
-	{"a level that is none", good("LOUD")},
-	{"it is cut off", func(w http.ResponseWriter, _ *http.Request) {
+	},
+	"a level that is none": good("LOUD"),
+	"a document that is cut off": func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "1000")
 		io.WriteString(w, taken)
 		panic(http.ErrAbortHandler)
-	}},
-	{"it trickles in", func(w http.ResponseWriter, r *http.Request) {
+	},
+	"a document that trickles in": func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Length", "60000") // for more than an hour
 		forever(w, r, "#", 100*time.Millisecond)
-	}},
-	{"it has no end", func(w http.ResponseWriter, r *http.Request) {
+	},
+	"a document without an end": func(w http.ResponseWriter, r *http.Request) {
 		forever(w, r, strings.Repeat("#", 16<<10), 0)
-	}},
+	},
 }
 
 // forever sends a document and then more of the same, until the caller has gone.
