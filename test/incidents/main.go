@@ -1,10 +1,5 @@
-// Command incidents records incidents of pods for testdata/incidents: each entry of its table (cases.go) is
-// staged with real processes on a private machine (package localpod), with the kernel's own refusals,
-// by real rules and a real Envoy. What a user of kubectl would see of it is written to a folder.
-//
-//	world.go   the machine: control plane, configuration service, DNS
-//	stage.go   a case becomes a pod, runs, and is watched
-//	object.go  what was seen becomes the pod's object, events and logs
+// Command incidents records incidents of pods for testdata/incidents: those of the table of package
+// recorder that have no folder yet.
 package main
 
 import (
@@ -12,9 +7,9 @@ import (
 	"fmt"
 	"os"
 	"regexp"
-	"slices"
-	"strings"
 	"sync"
+
+	"outrider.dev/test/incidents/recorder"
 )
 
 func main() {
@@ -35,24 +30,23 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	var todo []incident
-	for _, c := range cases() {
-		_, err := os.Stat(*out + "/" + c.name)
-		if only.MatchString(c.name) && (*which != "" || err != nil) {
-			todo = append(todo, c)
+	var todo []recorder.Incident
+	for _, c := range recorder.Incidents() {
+		_, err := os.Stat(*out + "/" + c.Name)
+		if !only.MatchString(c.Name) || *which == "" && err == nil {
+			continue
 		}
+		if err := c.Missing(); err != nil {
+			fmt.Printf("%s is not recorded: %v\n", c.Name, err)
+			continue
+		}
+		todo = append(todo, c)
 	}
-	w, err := open(*bin, *envoy)
+	w, err := recorder.Open(recorder.Options{Root: ".", Bin: *bin, Envoy: *envoy}, todo)
 	if err != nil {
 		return err
 	}
-	defer w.close()
-	for name, c := range runtimes { // any order: all that is missing is printed
-		if _, err := os.Stat(c[0]); err != nil && !strings.HasPrefix(c[0], "/app/") {
-			fmt.Printf("%s is missing: its cases are not recorded: %v\n", name, err)
-			todo = slices.DeleteFunc(todo, func(c incident) bool { return c.runtime == name })
-		}
-	}
+	defer w.Close()
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	slots := make(chan bool, *atOnce)
@@ -60,13 +54,13 @@ func run() error {
 		slots <- true
 		wg.Go(func() {
 			defer func() { <-slots }()
-			seen, err := w.record(c)
+			seen, err := w.Record(c)
 			mu.Lock()
 			defer mu.Unlock()
 			if err == nil {
-				err = seen.write(*out)
+				err = seen.Write(*out)
 			}
-			fmt.Printf("%-50s %v\n", c.name, err)
+			fmt.Printf("%-50s %v\n", c.Name, err)
 		})
 	}
 	wg.Wait()

@@ -1,4 +1,4 @@
-package main
+package recorder
 
 import (
 	"fmt"
@@ -15,7 +15,7 @@ import (
 )
 
 // status is what the kubelet would write into the pod of what was seen.
-func (s *sight) status() {
+func (s *Sight) status() {
 	p := s.pod
 	created := metav1.NewTime(s.began.Truncate(time.Second))
 	p.CreationTimestamp, p.Status.StartTime = created, &created
@@ -54,7 +54,7 @@ func (s *sight) status() {
 	}
 }
 
-func (s *sight) containerStatus(c *corev1.Container, init bool) corev1.ContainerStatus {
+func (s *Sight) containerStatus(c *corev1.Container, init bool) corev1.ContainerStatus {
 	status := corev1.ContainerStatus{Name: c.Name, Image: c.Image}
 	lives := s.lives[c.Name]
 	n := len(lives)
@@ -100,7 +100,7 @@ func (l *life) terminated() *corev1.ContainerStateTerminated {
 // longest is how many bytes of a log a folder has: its first half, and its last.
 const longest = 5 << 10
 
-func (s *sight) log(l *life) string {
+func (s *Sight) log(l *life) string {
 	var b strings.Builder
 	for _, line := range l.lines {
 		if s.stamped {
@@ -124,10 +124,11 @@ func keep(of string, lines []line) []line {
 // unset are fields that say nothing.
 var unset = regexp.MustCompile(`(?m)^ *(?:eventTime|lastProbeTime|lastTransitionTime|resources|lastState|imageID|reportingInstance): (?:null|""|\{\})\n`)
 
-// write makes the folder of a case, and its entry in the list of what is expected.
-func (s *sight) write(out string) error {
+// Write makes the folder of a case below out, and its entry in the list of what is expected,
+// expected.yaml, which must be there.
+func (s *Sight) Write(out string) error {
 	s.status()
-	dir := filepath.Join(out, s.name)
+	dir := filepath.Join(out, s.Name)
 	if err := os.RemoveAll(dir); err != nil {
 		return err
 	}
@@ -174,7 +175,7 @@ func (s *sight) write(out string) error {
 }
 
 // expect replaces the line of the case in the list.
-func (s *sight) expect(file string) error {
+func (s *Sight) expect(file string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return err
@@ -194,10 +195,10 @@ func (s *sight) expect(file string) error {
 			verdict = "undecided"
 		}
 	}
-	entry := fmt.Sprintf("%s: {verdict: %s,%s origin: recorded, split: %s}", s.name, verdict, more, split(s.name))
+	entry := fmt.Sprintf("%s: {verdict: %s,%s origin: recorded, split: %s}", s.Name, verdict, more, split(s.Name))
 	const mark = "# One line each from here on: recorded by make incidents.\n"
 	before, after, _ := strings.Cut(string(text), mark)
-	lines := slices.DeleteFunc(strings.Split(after, "\n"), func(l string) bool { return l == "" || strings.HasPrefix(l, s.name+": ") })
+	lines := slices.DeleteFunc(strings.Split(after, "\n"), func(l string) bool { return l == "" || strings.HasPrefix(l, s.Name+": ") })
 	lines = append(lines, entry)
 	slices.Sort(lines)
 	return os.WriteFile(file, []byte(strings.TrimRight(before, "\n")+"\n\n"+mark+strings.Join(lines, "\n")+"\n"), 0o644)

@@ -1,4 +1,4 @@
-package main
+package recorder
 
 import (
 	"bufio"
@@ -8,12 +8,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"outrider.dev/internal/run/localpod"
+	"outrider.dev/test/awesome"
 )
 
 // The services of the world. The first one answers; nothing listens at the second one; the third one
@@ -23,64 +26,95 @@ const (
 	domain                 = ".shop.svc.cluster.local"
 )
 
+// sources are the applications, below the repository's folder.
+const sources = "test/incidents/recorder/apps"
+
 var services = map[string]string{"config-server": liveIP, "legacy-config": deadIP, "sick-config": sickIP}
 
-type world struct {
-	bin, envoy, dir string
-	node            *localpod.Node
+// Options of a Recorder.
+type Options struct {
+	Root  string // folder of this repository
+	Bin   string // folder of the commands; outriderd is needed by cases of the form outrider alone
+	Envoy string // path of the binary
 }
 
-func open(bin, envoy string) (*world, error) {
-	w := &world{}
-	var err error
-	for _, p := range []struct {
-		to   *string
-		path string
-	}{{&w.bin, bin}, {&w.envoy, envoy}} {
-		if *p.to, err = filepath.Abs(p.path); err != nil {
+// A Recorder is a machine on which incidents are staged, many at a time.
+type Recorder struct {
+	o     Options
+	dir   string
+	node  *localpod.Node
+	plane func() error // starts the control plane, once
+}
+
+// Open makes a machine for cases. Close ends all that is on it.
+func Open(o Options, of []Incident) (*Recorder, error) {
+	w := &Recorder{o: o}
+	w.plane = sync.OnceValue(w.mesh)
+	for _, p := range []*string{&w.o.Root, &w.o.Bin, &w.o.Envoy} {
+		var err error
+		if *p, err = filepath.Abs(*p); err != nil {
 			return nil, err
 		}
 	}
+	var err error
 	if w.dir, err = os.MkdirTemp("", "incidents-"); err != nil {
 		return nil, err
 	}
-	steps := []func() error{w.build, w.connect, w.mesh, w.serve}
-	for _, step := range steps {
+	for _, step := range []func() error{func() error { return w.build(of) }, w.connect, w.serve} {
 		if err := step(); err != nil {
-			w.close()
+			w.Close()
 			return nil, err
 		}
 	}
 	return w, nil
 }
 
-func (w *world) close() {
+// Close ends the pods and the machine.
+func (w *Recorder) Close() {
 	if w.node != nil {
 		w.node.Close()
 	}
 	os.RemoveAll(w.dir)
 }
 
-// build puts the applications into one folder, which pods have as /app.
-func (w *world) build() error {
-	if err := os.CopyFS(filepath.Join(w.dir, "app"), os.DirFS("test/incidents/apps")); err != nil {
+// build puts the applications of cases into one folder, which pods have as /app.
+func (w *Recorder) build(of []Incident) error {
+	if err := os.CopyFS(filepath.Join(w.dir, "app"), os.DirFS(filepath.Join(w.o.Root, sources))); err != nil {
 		return err
 	}
-	for _, c := range [][]string{
-		{"go", "build", "-trimpath", "-o", w.dir + "/app/go-app", "./test/incidents/apps/goapp"},
-		{"javac", "-d", w.dir + "/app", "test/incidents/apps/App.java"},
-		{"chmod", "-R", "a+rX", w.dir + "/app"},
-		{"chmod", "a+x", w.dir, w.dir + "/app/pilot-agent.sh"},
+	needs := func(what string) bool {
+		return slices.ContainsFunc(of, func(c Incident) bool { return strings.Contains(strings.Join(runtimes[c.runtime], " "), what) })
+	}
+	for _, c := range []struct {
+		need    string
+		command []string
+	}{
+		{"/app/go-app", []string{"go", "build", "-trimpath", "-o", w.dir + "/app/go-app", "./" + sources + "/goapp"}},
+		{"-cp /app App", []string{"javac", "-d", w.dir + "/app", sources + "/App.java"}},
+		{"", []string{"chmod", "a+x", w.dir, w.dir + "/app/pilot-agent.sh"}},
 	} {
-		if out, err := exec.Command(c[0], c[1:]...).CombinedOutput(); err != nil {
-			return fmt.Errorf("%s: %w: %s", strings.Join(c, " "), err, out)
+		if !needs(c.need) {
+			continue
+		}
+		cmd := exec.Command(c.command[0], c.command[1:]...)
+		cmd.Dir = w.o.Root
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%s: %w: %s", cmd, err, out)
 		}
 	}
-	return envoys(w.dir + "/app")
+	if needs("/app/awesome/") {
+		if _, err := awesome.Install(w.o.Root, w.dir+"/app/awesome"); err != nil { // what is missing, Missing has named
+			return err
+		}
+	}
+	if err := envoys(w.dir + "/app"); err != nil {
+		return err
+	}
+	return exec.Command("chmod", "-R", "a+rX", w.dir+"/app").Run()
 }
 
 // connect makes the machine and the addresses of its services.
-func (w *world) connect() (err error) {
+func (w *Recorder) connect() (err error) {
 	if w.node, err = localpod.NewNode(localpod.NodeOptions{Name: "node-1"}); err != nil {
 		return err
 	}
@@ -95,7 +129,7 @@ func (w *world) connect() (err error) {
 }
 
 // mesh writes the services for outriderd, and starts it.
-func (w *world) mesh() error {
+func (w *Recorder) mesh() error {
 	var b strings.Builder
 	for name, ip := range services { // any order: a set of objects
 		fmt.Fprintf(&b, "---\napiVersion: v1\nkind: Service\nmetadata: {name: %[1]s, namespace: shop}\nspec: {clusterIP: %[2]s, ports: [{name: http, port: 8080}, {name: redis, port: 6379}]}\n"+
@@ -110,7 +144,7 @@ func (w *world) mesh() error {
 	if err := os.WriteFile(w.dir+"/mesh/services.yaml", []byte(b.String()), 0o644); err != nil {
 		return err
 	}
-	cmd := exec.Command(w.bin+"/outriderd", "serve", "--source", "files:"+w.dir+"/mesh", "--state", w.dir+"/state")
+	cmd := exec.Command(w.o.Bin+"/outriderd", "serve", "--source", "files:"+w.dir+"/mesh", "--state", w.dir+"/state")
 	read, write, err := os.Pipe()
 	if err != nil {
 		return err
@@ -134,7 +168,7 @@ func (w *world) mesh() error {
 }
 
 // serve starts the services, and a DNS server that has no name.
-func (w *world) serve() error {
+func (w *Recorder) serve() error {
 	for ip, status := range map[string]int{liveIP: http.StatusOK, sickIP: http.StatusInternalServerError} { // any order: each is started
 		l, err := w.node.Listen(net.JoinHostPort(ip, "8080"))
 		if err != nil {
@@ -142,7 +176,7 @@ func (w *world) serve() error {
 		}
 		go http.Serve(l, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			rw.WriteHeader(status)
-			fmt.Fprintf(rw, "{\"path\": %q, \"status\": %d}\n", r.URL.Path, status)
+			fmt.Fprintf(rw, "{\"path\": %q, \"status\": %d}\nlevel=INFO\n", r.URL.Path, status) // a line for awesome-app
 		}))
 	}
 	l, err := w.node.Listen(net.JoinHostPort(liveIP, "6379"))
@@ -189,24 +223,30 @@ func queue(l net.Listener) {
 }
 
 // options are what each pod gets.
-func (w *world) options() (localpod.Options, error) {
-	root, err := os.ReadFile(w.dir + "/state/ca/root-cert.pem")
-	if err != nil {
-		return localpod.Options{}, err
-	}
+func (w *Recorder) options(c Incident) (localpod.Options, error) {
 	hosts := map[string]string{"outriderd.outrider-system.svc": w.node.Addresses()[0].String()}
 	for name, ip := range services { // any order: a map of them
 		hosts[name+domain] = ip
 	}
+	var root []byte
+	if c.form == "outrider" {
+		if err := w.plane(); err != nil {
+			return localpod.Options{}, err
+		}
+		var err error
+		if root, err = os.ReadFile(w.dir + "/state/ca/root-cert.pem"); err != nil {
+			return localpod.Options{}, err
+		}
+	}
 	return localpod.Options{
 		ConfigMaps: []corev1.ConfigMap{{ObjectMeta: metav1.ObjectMeta{Name: "outrider-ca-root-cert", Namespace: "shop"}, Data: map[string]string{"root-cert.pem": string(root)}}},
 		Binds: []localpod.Bind{
-			{From: w.bin + "/outrider-agent", To: "/usr/local/bin/outrider-agent"}, {From: w.bin + "/outrider-agent", To: "/usr/local/bin/istio-iptables"},
+			{From: w.o.Bin + "/outrider-agent", To: "/usr/local/bin/outrider-agent"}, {From: w.o.Bin + "/outrider-agent", To: "/usr/local/bin/istio-iptables"},
 			{From: w.dir + "/app/pilot-agent.sh", To: "/usr/local/bin/pilot-agent"},
-			{From: w.envoy, To: "/usr/local/bin/envoy"}, {From: w.dir + "/app", To: "/app"},
+			{From: w.o.Envoy, To: "/usr/local/bin/envoy"}, {From: w.dir + "/app", To: "/app"},
 		},
 		Token: func(string) ([]byte, error) {
-			out, err := exec.Command(w.bin+"/outriderd", "token", "--state", w.dir+"/state", "--namespace", "shop", "--service-account", "shop").Output()
+			out, err := exec.Command(w.o.Bin+"/outriderd", "token", "--state", w.dir+"/state", "--namespace", "shop", "--service-account", "shop").Output()
 			return []byte(strings.TrimSpace(string(out))), err
 		},
 		Hosts: hosts,

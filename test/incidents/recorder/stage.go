@@ -1,4 +1,4 @@
-package main
+package recorder
 
 import (
 	"embed"
@@ -38,10 +38,10 @@ var formOf = map[string]form{
 var appNames = map[string]string{"java": "orders", "node": "checkout", "python": "prices", "ruby": "mailer", "php": "shop", "go": "gateway",
 	"perl": "importer", "curl": "reports", "redis": "worker", "nginx": "edge"}
 
-func (c incident) app() string { return appNames[c.runtime] }
+func (c Incident) app() string { return appNames[c.runtime] }
 
 // port is that of the service which the application calls.
-func (c incident) port() string {
+func (c Incident) port() string {
 	if c.runtime == "redis" {
 		return "6379"
 	}
@@ -49,7 +49,7 @@ func (c incident) port() string {
 }
 
 // shown is the pod as its API would show it, without a status.
-func (c incident) shown() (*corev1.Pod, error) {
+func (c Incident) shown() (*corev1.Pod, error) {
 	text, err := forms.ReadFile("forms/" + c.form + ".yaml")
 	pod := &corev1.Pod{}
 	if err == nil {
@@ -59,7 +59,7 @@ func (c incident) shown() (*corev1.Pod, error) {
 		return nil, fmt.Errorf("form %s: %w", c.form, err)
 	}
 	h := fnv.New64a()
-	h.Write([]byte(c.name))
+	h.Write([]byte(c.Name))
 	id := fmt.Sprintf("%016x", h.Sum64())
 	owner := metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: c.app() + "-" + id[:10], UID: types.UID(id), Controller: new(true)}
 	pod.APIVersion, pod.Kind = "v1", "Pod"
@@ -94,10 +94,10 @@ func (c incident) shown() (*corev1.Pod, error) {
 	return pod, nil
 }
 
-func (c incident) has(tweak string) bool { return slices.Contains(strings.Fields(c.tweak), tweak) }
+func (c Incident) has(tweak string) bool { return slices.Contains(strings.Fields(c.tweak), tweak) }
 
 // adjust does to the pod what the fault needs.
-func (c incident) adjust(pod *corev1.Pod) {
+func (c Incident) adjust(pod *corev1.Pod) {
 	f, s := formOf[c.form], &pod.Spec
 	app := &s.Containers[0]
 	switch {
@@ -138,7 +138,7 @@ func (c incident) adjust(pod *corev1.Pod) {
 }
 
 // staged is the same pod with the commands that stand for its images.
-func (c incident) staged(shown *corev1.Pod, dns string) corev1.Pod {
+func (c Incident) staged(shown *corev1.Pod, dns string) corev1.Pod {
 	pod := *shown.DeepCopy()
 	pod.Spec.NodeName, pod.OwnerReferences = "", nil
 	if c.has("no-dns") {
@@ -156,7 +156,7 @@ func (c incident) staged(shown *corev1.Pod, dns string) corev1.Pod {
 }
 
 // command is that of a container.
-func (c incident) command(k *corev1.Container) {
+func (c Incident) command(k *corev1.Container) {
 	f := formOf[c.form]
 	after := func(n int, command ...string) []string {
 		return append([]string{"sh", "-c", fmt.Sprintf(`trap "exit 143" TERM; sleep %d & wait; exec "$@"`, n), "sh"}, command...)
@@ -183,6 +183,9 @@ func (c incident) command(k *corev1.Container) {
 			command = append([]string{"timeout", "-s", "KILL", fmt.Sprint(c.dies)}, command...)
 		}
 		k.Command, k.Args, k.Env = after(c.slow, command...), nil, nil
+		if c.held {
+			k.Command[2] = `trap "exit 143" TERM; until [ -e /app/` + c.Name + ` ]; do sleep 0.05; done; exec "$@"`
+		}
 	default:
 		wait := c.wait
 		if k.Name == "migrate" {
@@ -220,9 +223,9 @@ type line struct {
 	text string
 }
 
-// A sight is what was seen of a staged pod.
-type sight struct {
-	incident
+// A Sight is what was seen of a staged pod.
+type Sight struct {
+	Incident
 	pod     *corev1.Pod
 	mu      sync.Mutex
 	over    bool // nothing counts after the pod was looked at
@@ -232,22 +235,25 @@ type sight struct {
 	lives   map[string][]*life
 	ready   map[string]bool
 	events  []corev1.Event
+	exited  func() // of the application, at its first end, in a case that is held
+	proxied chan struct{}
 }
 
-// record stages a case and watches it.
-func (w *world) record(c incident) (*sight, error) {
+// Record stages a case and watches it.
+func (w *Recorder) Record(c Incident) (*Sight, error) {
 	shown, err := c.shown()
 	if err != nil {
 		return nil, err
 	}
-	o, err := w.options()
+	o, err := w.options(c)
 	if err != nil {
 		return nil, err
 	}
 	if c.has("no-plane") {
 		o.Hosts["outriderd.outrider-system.svc"] = "10.244.0.250" // no machine has it
 	}
-	s := &sight{incident: c, pod: shown, lives: map[string][]*life{}, ready: map[string]bool{}}
+	s := &Sight{Incident: c, pod: shown, lives: map[string][]*life{}, ready: map[string]bool{}, proxied: make(chan struct{})}
+	s.exited = sync.OnceFunc(func() { _ = os.WriteFile(w.dir+"/app/"+c.Name, nil, 0o644) }) // which the proxy waits for
 	o.Pod, o.Line, o.Journal = c.staged(shown, w.node.Addresses()[0].String()), s.line, s.entry
 	running, err := w.node.Start(o)
 	if err != nil {
@@ -256,10 +262,19 @@ func (w *world) record(c incident) (*sight, error) {
 	defer running.Wait()
 	defer running.Kill()
 	s.pod.Status.PodIP = running.Addresses()[0].String()
-	in := fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: %s, namespace: shop, labels: {app: %s, security.istio.io/tlsMode: istio}}\n"+
-		"spec: {serviceAccountName: shop, containers: [{name: app}]}\nstatus: {phase: Running, podIP: %[3]s, podIPs: [{ip: %[3]s}]}\n", shown.Name, c.app(), s.pod.Status.PodIP)
-	if err := os.WriteFile(w.dir+"/mesh/"+shown.Name+".yaml", []byte(in), 0o644); err != nil {
-		return nil, err
+	if c.form == "outrider" {
+		in := fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: %s, namespace: shop, labels: {app: %s, security.istio.io/tlsMode: istio}}\n"+
+			"spec: {serviceAccountName: shop, containers: [{name: app}]}\nstatus: {phase: Running, podIP: %[3]s, podIPs: [{ip: %[3]s}]}\n", shown.Name, c.app(), s.pod.Status.PodIP)
+		if err := os.WriteFile(w.dir+"/mesh/"+shown.Name+".yaml", []byte(in), 0o644); err != nil {
+			return nil, err
+		}
+	}
+	if c.held {
+		select {
+		case <-s.proxied:
+		case <-time.After(2 * time.Minute):
+			return nil, fmt.Errorf("%s: the application has not exited, or then its proxy is not ready", c.Name)
+		}
 	}
 	if c.delete > 0 {
 		time.Sleep(seconds(c.delete))
@@ -277,7 +292,7 @@ func (w *world) record(c incident) (*sight, error) {
 
 // at is the life of a container that ends next: its lines come before the news of its end, and
 // may come before that of its start.
-func (s *sight) at(container string) *life {
+func (s *Sight) at(container string) *life {
 	all := s.lives[container]
 	if n := len(all); n > 0 && all[n-1].finished.IsZero() {
 		return all[n-1]
@@ -287,12 +302,12 @@ func (s *sight) at(container string) *life {
 }
 
 // ended reports whether a container ran and does not now.
-func (s *sight) ended(container string) bool {
+func (s *Sight) ended(container string) bool {
 	all := s.lives[container]
 	return len(all) > 0 && !all[len(all)-1].finished.IsZero()
 }
 
-func (s *sight) line(container, text string) {
+func (s *Sight) line(container, text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.over {
@@ -301,7 +316,7 @@ func (s *sight) line(container, text string) {
 	}
 }
 
-func (s *sight) entry(e localpod.Entry) {
+func (s *Sight) entry(e localpod.Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.over {
@@ -319,8 +334,14 @@ func (s *sight) entry(e localpod.Entry) {
 		l := s.at(e.Container)
 		l.finished, l.code = now, *e.ExitCode
 		s.ready[e.Container] = false
+		if e.Container == s.app() && s.held {
+			s.exited()
+		}
 	case kind == "event probe-answered":
 		if e.Which == "readiness" || e.Which == "startup" {
+			if e.Container == formOf[s.form].proxy && !e.Failed && !s.ready[e.Container] && s.held {
+				close(s.proxied)
+			}
 			s.ready[e.Container] = !e.Failed
 		}
 		if e.Failed {
@@ -342,7 +363,7 @@ func (s *sight) entry(e localpod.Entry) {
 	}
 }
 
-func (s *sight) container(name string) *corev1.Container {
+func (s *Sight) container(name string) *corev1.Container {
 	for _, list := range [][]corev1.Container{s.pod.Spec.InitContainers, s.pod.Spec.Containers} {
 		if i := slices.IndexFunc(list, func(c corev1.Container) bool { return c.Name == name }); i >= 0 {
 			return &list[i]
@@ -352,7 +373,7 @@ func (s *sight) container(name string) *corev1.Container {
 }
 
 // event counts what happens again, as the kubelet does.
-func (s *sight) event(at time.Time, container, kind, reason, message string) {
+func (s *Sight) event(at time.Time, container, kind, reason, message string) {
 	path := fmt.Sprintf("spec.containers{%s}", container)
 	if slices.ContainsFunc(s.pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == container }) {
 		path = fmt.Sprintf("spec.initContainers{%s}", container)

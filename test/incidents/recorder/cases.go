@@ -1,8 +1,21 @@
-package main
+// Package recorder stages incidents of pods with real processes on a private machine (package localpod),
+// with the kernel's own refusals, by real rules and a real Envoy, and writes what a user of kubectl would
+// see of it to a folder.
+//
+//	cases.go   what is staged, as a table
+//	world.go   the machine: control plane, configuration service, DNS
+//	stage.go   a case becomes a pod, runs, and is watched
+//	object.go  what was seen becomes the pod's object, events and logs
+package recorder
 
 import (
+	"fmt"
 	"hash/fnv"
+	"os"
+	"strings"
 	"time"
+
+	"outrider.dev/test/awesome"
 )
 
 // runtimes are the applications' commands.
@@ -11,6 +24,14 @@ var runtimes = map[string][]string{
 	"python": {"/usr/bin/python3", "/app/app.py"}, "ruby": {"/usr/bin/ruby", "/app/app.rb"}, "php": {"/usr/bin/php", "-d", "display_errors=stderr", "/app/app.php"},
 	"go": {"/app/go-app"}, "perl": {"/usr/bin/perl", "/app/app.pl"}, "curl": {"/bin/sh", "/app/app.sh"},
 	"redis": {"/bin/sh", "/app/redis.sh"}, "nginx": {"/bin/sh", "/app/nginx.sh"},
+}
+
+// The fragile forms of examples/awesome-app are called awesome-go and so on.
+func init() {
+	for _, language := range awesome.Languages {
+		runtimes["awesome-"+language] = awesome.Command("/app/awesome", language, awesome.Fragile)
+		appNames["awesome-"+language] = "awesome-app"
+	}
 }
 
 // A fault is what is staged, and what a diagnosis is to find of it.
@@ -26,10 +47,12 @@ type fault struct {
 	code   string // empty: nothing is wrong
 	of     string // container; default: the application
 	vague  bool   // the evidence does not decide
+	held   bool   // by events, not by time: the proxy begins when the application has exited, and when it is ready it is looked at
 }
 
 var faults = map[string]fault{
 	"race":         {mode: "strict", slow: 3, takes: 15, code: "startup-race"},
+	"held-race":    {mode: "strict", held: true, code: "startup-race"},
 	"short-race":   {mode: "strict", slow: 1, takes: 6, code: "startup-race"},
 	"silent-race":  {mode: "swallow", slow: 2, takes: 7, code: "startup-race"},
 	"clean":        {mode: "strict", wait: 3, takes: 7},
@@ -69,6 +92,8 @@ var table = []struct {
 	{"race", "linkerd", []string{"ruby", "php+"}},
 	{"race", "kuma", []string{"go", "node+"}},
 	{"race", "hand", []string{"python", "redis", "perl-"}},
+	{"race", "istio", []string{"awesome-go", "awesome-java", "awesome-node", "awesome-python"}},
+	{"down", "none", []string{"awesome-go", "awesome-java", "awesome-node", "awesome-python"}},
 	{"short-race", "outrider", []string{"go", "perl", "node-"}},
 	{"silent-race", "outrider", []string{"java", "node", "php", "nginx+"}},
 	{"silent-race", "istio", []string{"python", "perl", "redis"}},
@@ -122,29 +147,47 @@ var table = []struct {
 	{"no-plane", "outrider", []string{"java", "redis"}},
 }
 
-// An incident is one case.
-type incident struct {
-	name, runtime, form, faultName string
-	stamped, silent                bool
+// An Incident is one case.
+type Incident struct {
+	Name string // RUNTIME-FORM-FAULT
+
+	runtime, form, faultName string
+	stamped, silent          bool
 	fault
 }
 
-func cases() (out []incident) {
+// Incidents are those of the table.
+func Incidents() (out []Incident) {
 	for _, row := range table {
 		for _, r := range row.runtimes {
-			c := incident{runtime: r, form: row.form, faultName: row.fault, fault: faults[row.fault]}
-			if last := r[len(r)-1]; last == '+' || last == '-' {
-				c.runtime, c.stamped, c.silent = r[:len(r)-1], last == '+', last == '-'
-			}
-			c.name = c.runtime + "-" + row.form + "-" + row.fault
-			// Of Envoys that stand in for another mesh's proxy the log is not that mesh's.
-			c.silent = c.silent || row.form != "outrider" && row.form != "hand"
-			// Without it a connection that the proxy cuts may have been cut by anything behind it.
-			c.vague = c.vague || row.fault == "down" && c.silent && row.form != "none"
-			out = append(out, c)
+			out = append(out, New(r, row.form, row.fault))
 		}
 	}
 	return out
+}
+
+// New is the case of a runtime, a mesh's form and a fault, which the tables have.
+func New(runtime, form, fault string) Incident {
+	c := Incident{runtime: strings.TrimRight(runtime, "+-"), form: form, faultName: fault, fault: faults[fault]}
+	c.stamped, c.silent = strings.HasSuffix(runtime, "+"), strings.HasSuffix(runtime, "-")
+	c.Name = c.runtime + "-" + form + "-" + fault
+	// Of Envoys that stand in for another mesh's proxy the log is not that mesh's.
+	c.silent = c.silent || form != "outrider" && form != "hand"
+	// Without it a connection that the proxy cuts may have been cut by anything behind it.
+	c.vague = c.vague || fault == "down" && c.silent && form != "none"
+	return c
+}
+
+// Missing returns why this machine cannot run an incident: it has not its runtime.
+func (c Incident) Missing() error {
+	program := runtimes[c.runtime][0]
+	if strings.HasPrefix(program, "/app/") {
+		return nil // it is built
+	}
+	if _, err := os.Stat(program); err != nil {
+		return fmt.Errorf("%s is missing: %w", c.runtime, err)
+	}
+	return nil
 }
 
 // Split keeps a third of the cases aside, by their names alone.
