@@ -65,10 +65,11 @@ krew: ## the manifest by which krew installs "kubectl outrider", of the archives
 	$(GO) run ./build/krew
 
 # These wait most of their time: for the kernel, and for programs to start and to end.
-WAITING := ./test/agent ./test/mesh ./test/netns ./test/ready
+WAITING := ./test/agent ./test/awesome ./test/mesh ./test/netns ./test/ready
 # For applications: modules of their own, which need nothing of this one.
 LIBRARIES := ready ready/grpcready resilience resilience/grpcresilience resilience/otelresilience \
-	bootconfig bootconfig/consul bootconfig/koanf bootconfig/kubernetes bootconfig/nacos
+	bootconfig bootconfig/consul bootconfig/koanf bootconfig/kubernetes bootconfig/nacos \
+	examples/awesome-app/go
 
 .PHONY: test
 test: ## all tests; as root, or those in network namespaces are skipped
@@ -159,6 +160,7 @@ bench: ## measure; prints tables, asserts nothing (root)
 	$(GO) run ./bench/xds
 	$(GO) run ./bench/evidence
 	$(GO) run ./bench/diagnose
+	$(GO) run ./bench/awesome
 	$(GO) test -run '^$$' -bench 'Explore|Run|Pod|Review' -benchmem -cpu 1 ./internal/model/verify ./internal/model/simulate ./internal/pod/inject ./internal/controlplane/webhook
 	cd resilience && $(GO) test -run '^$$' -bench . -cpu 1 .
 	$(GO) -C bootconfig test -run '^$$' -bench . -benchmem
