@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -14,7 +15,8 @@ import (
 )
 
 // pages are those from which people copy commands.
-var pages = []string{"../../README.md", "../../docs/*.md"}
+// Those of an example run in a copy of its folder.
+var pages = []string{"../../README.md", "../../docs/*.md", "../../examples/*/README.md"}
 
 // A block is a script of a page: one that a reader copies, or a check that a reader does
 // not see. Both are in HTML comments or behind one, so that what is copied has no need of
@@ -76,16 +78,25 @@ func TestCommandsOfThePages(t *testing.T) {
 	eachPage(t, pages, func(page, text string) {
 		all := scripts(text)
 		blocks += len(all)
-		t.Run(filepath.Base(page), func(t *testing.T) { runAll(t, bin, all) })
+		folder := ""
+		if strings.HasPrefix(page, "examples/") {
+			folder = filepath.Join("../..", filepath.Dir(page))
+		}
+		t.Run(strings.TrimPrefix(page, "docs/"), func(t *testing.T) { runAll(t, bin, folder, all) })
 	})
 	if blocks < 5 {
 		t.Errorf("%d blocks found: the test looks in the wrong place", blocks)
 	}
 }
 
-// runAll runs the blocks of one page in one namespace.
-func runAll(t *testing.T, bin string, all []script) {
+// runAll runs the blocks of one page in one namespace, and in one folder: a copy, or an empty one for "".
+func runAll(t *testing.T, bin, folder string, all []script) {
 	dir := t.TempDir()
+	if folder != "" {
+		if err := os.CopyFS(dir, os.DirFS(folder)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	ns.Pod(t).Do(func() {
 		for _, s := range all {
 			cmd := exec.Command("sh", "-euxc", s.text)
