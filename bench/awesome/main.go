@@ -19,6 +19,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,8 +42,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return 0
 	case err != nil:
 		return 2
-	case *n < 1 || fs.NArg() > 0:
-		fmt.Fprintln(stderr, "bench/awesome: error: usage: awesome [-n N] [-root FOLDER] [-languages LIST], with N of 1 or more")
+	case *n < 1 || fs.NArg() > 0 || slices.ContainsFunc(strings.Split(*only, ","), unknown):
+		fmt.Fprintln(stderr, "bench/awesome: error: usage: awesome [-n N] [-root FOLDER] [-languages LIST], with N of 1 or more, languages of "+strings.Join(awesome.Languages, ","))
 		return 2
 	}
 	if err := measure(*n, *root, strings.Split(*only, ","), stdout); err != nil {
@@ -51,6 +52,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	return 0
 }
+
+func unknown(language string) bool { return !slices.Contains(awesome.Languages, language) }
 
 // A way is one case: a form, beside a centre.
 type way struct{ name, form, centre string }

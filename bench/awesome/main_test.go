@@ -24,7 +24,7 @@ func TestRunMeasuresEveryWay(t *testing.T) {
 }
 
 func TestBadUsage(t *testing.T) {
-	for _, args := range [][]string{{"-n=0"}, {"more"}, {"-unknown"}} {
+	for _, args := range [][]string{{"-n=0"}, {"-languages=go,rust"}, {"more"}, {"-unknown"}} {
 		if code := run(args, &bytes.Buffer{}, &bytes.Buffer{}); code != 2 {
 			t.Errorf("%v: status %d", args, code)
 		}

@@ -194,6 +194,16 @@ func (a *app) until(before string, want setting) {
 	a.t.Fatalf("%s, and %s was expected:\n%s", last, want, a.wrote())
 }
 
+// awaits waits for words in its log.
+func (a *app) awaits(words string) {
+	a.t.Helper()
+	for end := time.Now().Add(patience); !strings.Contains(a.wrote(), words); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			a.t.Fatalf("its log has no %q:\n%s", words, a.wrote())
+		}
+	}
+}
+
 // end waits for its end, and returns the status.
 func (a *app) end() int {
 	a.t.Helper()
@@ -273,9 +283,15 @@ func TestRestart(t *testing.T) {
 		}
 		a = start(t, in, command(Robust), env...)
 		a.until("INFO", setting{"INFO", "embedded", true})
-		if !strings.Contains(a.wrote(), file) {
-			t.Errorf("the log does not name the file that was passed over:\n%s", a.wrote())
-		}
+		a.awaits(file)
+		a.kill()
+
+		// One that cannot be written is no reason to leave the centre's settings.
+		file = filepath.Join(t.TempDir(), "is-not-there", "last-good")
+		c.be(good("DEBUG"))
+		a = start(t, in, command(Robust), "CONFIG_URL="+centreURL, "LAST_GOOD="+file)
+		a.until("INFO", setting{"DEBUG", "provider", false})
+		a.awaits(file)
 	})
 }
 

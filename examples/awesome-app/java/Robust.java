@@ -115,11 +115,16 @@ final class Robust {
   }
 
   /** Writes the last good document: the file is the one before or the new one, never a part. */
-  private static void keep(String document, String lastGood) throws IOException {
-    if (!lastGood.isEmpty()) {
+  private static void keep(String document, String lastGood) {
+    if (lastGood.isEmpty()) {
+      return;
+    }
+    try {
       var file = Path.of(lastGood + ".tmp");
       Files.writeString(file, document);
       Files.move(file, Path.of(lastGood), StandardCopyOption.ATOMIC_MOVE);
+    } catch (IOException e) { // such as a full disk: the document is in use all the same
+      App.log(App.Level.WARN, lastGood + " is not written: " + e);
     }
   }
 }

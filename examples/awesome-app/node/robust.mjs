@@ -42,8 +42,12 @@ async function fetchDocument() {
 /** Writes the last good document: the file is the one before or the new one, never a part. */
 async function keep(document) {
   if (!lastGood) return;
-  await writeFile(`${lastGood}.tmp`, document);
-  await rename(`${lastGood}.tmp`, lastGood);
+  try {
+    await writeFile(`${lastGood}.tmp`, document);
+    await rename(`${lastGood}.tmp`, lastGood);
+  } catch (err) { // such as a full disk: the document is in use all the same
+    log('WARN', `${lastGood} is not written`, { error: err.message });
+  }
 }
 
 /** Fetches for ever. Times are random, so that processes that start together do not stay together. */

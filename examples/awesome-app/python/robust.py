@@ -85,10 +85,14 @@ class Settings:
 
     def keep(self, document):
         """Write the last good document: the file is the one before or the new one, never a part."""
-        if self.last_good:
+        if not self.last_good:
+            return
+        try:
             with open(self.last_good + ".tmp", "w", encoding="utf-8") as f:
                 f.write(document)
             os.replace(self.last_good + ".tmp", self.last_good)
+        except OSError as e:  # such as a full disk: the document is in use all the same
+            app.log.warning("%s is not written: %s", self.last_good, e)
 
 
 def main():

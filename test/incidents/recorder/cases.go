@@ -181,8 +181,11 @@ func New(runtime, form, fault string) Incident {
 // Missing returns why this machine cannot run an incident: it has not its runtime.
 func (c Incident) Missing() error {
 	program := runtimes[c.runtime][0]
-	if strings.HasPrefix(program, "/app/") {
+	switch {
+	case strings.HasPrefix(program, "/app/"):
 		return nil // it is built
+	case program == "/usr/bin/java":
+		program = "/usr/bin/javac" // it comes with the former
 	}
 	if _, err := os.Stat(program); err != nil {
 		return fmt.Errorf("%s is missing: %w", c.runtime, err)
