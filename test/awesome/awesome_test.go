@@ -80,7 +80,7 @@ func start(t *testing.T, in *ns.Namespace, command []string, env ...string) *app
 		in.Do(func() { c, err = new(net.Dialer).DialContext(ctx, network, address) })
 		return c, err
 	}
-	a.http = &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DialContext: dial}}
+	a.http = &http.Client{Timeout: patience, Transport: &http.Transport{DialContext: dial}}
 	t.Cleanup(a.http.CloseIdleConnections)
 	out, err := os.Create(a.log)
 	if err != nil {
