@@ -76,6 +76,7 @@ var faults = map[string]http.HandlerFunc{
 	"a document that is cut off": func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "1000")
 		io.WriteString(w, taken)
+		http.NewResponseController(w).Flush()
 		panic(http.ErrAbortHandler)
 	},
 	"a document that trickles in": func(w http.ResponseWriter, r *http.Request) {
