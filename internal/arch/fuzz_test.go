@@ -45,6 +45,8 @@ var targets = map[string]string{
 	"internal/xds FuzzParseNodeID":                                 "identifiers of proxies",
 	"internal/xds/resource FuzzNames":                              "names of resources",
 	"internal/agent/status FuzzEndpoints":                          "requests to a pod's status ports",
+	"internal/agent/status FuzzRequestNames":                       "statistics of Envoy, as they are shown",
+	"internal/telemetry FuzzFormat":                                "formats of access logs",
 	"internal/agent/status FuzzGateways":                           "the kernel's routes, for the node's address",
 	"internal/agent/dns FuzzQuestions":                             "DNS queries of the pod's apps",
 	"internal/agent/dns FuzzAnswers":                               "DNS answers of upstream servers",

@@ -74,7 +74,7 @@ var ignoredKinds = map[[2]string]ignoredKind{
 	{"networking.istio.io", "WorkloadEntry"}:          {"use a Host", nil, nil, nil},
 	{"networking.istio.io", "WorkloadGroup"}:          {"use a Host for each machine", nil, nil, nil},
 	{"networking.istio.io", "ProxyConfig"}:            {"use annotations of the pod", nil, nil, nil},
-	{"telemetry.istio.io", "Telemetry"}:               {"metrics are those of Envoy, at port 15090", nil, ofGateway, nil},
+	{"telemetry.istio.io", "Telemetry"}:               {"access logs, tracing and request metrics are settings of the whole mesh: meshConfig.accessLogFile, meshConfig.defaultProviders and telemetry.v2.prometheus of the values", nil, ofGateway, nil},
 	{"gateway.networking.k8s.io", "TCPRoute"}:         {"connections go to the Service that they name", nil, notOfService, nil},
 	{"gateway.networking.k8s.io", "TLSRoute"}:         {"connections go to the Service that they name", nil, notOfService, nil},
 }

@@ -15,6 +15,8 @@ package mesh
 import (
 	"net/netip"
 	"time"
+
+	"outrider.dev/internal/telemetry"
 )
 
 // Defaults of a [Mesh].
@@ -34,6 +36,8 @@ type Config struct {
 	// outside of them is passed through without the control plane. Default: the private
 	// networks (RFC 1918, 6598 and 4193).
 	Networks []netip.Prefix
+
+	Telemetry telemetry.Settings // default: off
 }
 
 // A Service is a name with ports, and with addresses or endpoints behind it.

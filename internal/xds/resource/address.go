@@ -20,6 +20,10 @@ func (v *snapshot) cluster(p *xds.Proxy, name string) xds.Bundle {
 	if r := v.fixedCluster(name); r != nil {
 		return xds.Bundle{Resource: r}
 	}
+	if name == tracingCluster {
+		b, _ := v.tracingBundle(p)
+		return b
+	}
 	if a, ok := parseAddress(name); ok {
 		return v.addressCluster(p, a)
 	}
@@ -75,7 +79,9 @@ func (v *snapshot) addressCluster(p *xds.Proxy, a address) xds.Bundle {
 		if a.late(port.Protocol) {
 			return serialize(a.String(), lateTo(a))
 		}
-		return serialize(a.String(), directCluster(a, port.Protocol, id, sh, retried))
+		c := directCluster(a, port.Protocol, id, sh, retried)
+		v.describeWorkload(c.LoadAssignment.Endpoints[0].LbEndpoints[0], w)
+		return serialize(a.String(), c)
 	}
 	if !declared {
 		return xds.Bundle{Resource: build()} // one of 65,535: not cached either

@@ -37,7 +37,7 @@ var ofTheBootstrap = []string{
 // Each name in a resource is that of another resource of the control plane: so an Envoy
 // needs nothing in its bootstrap but what ofTheBootstrap lists.
 func TestResourcesAreClosed(t *testing.T) {
-	v := snapshot(t, parts()...)
+	v := snapshotOf(t, observed(t), parts()...)
 	proxies := map[string]*xds.Proxy{
 		"on demand": client(withAgent), "with files": client(),
 		"full push": client(withAgent, func(p *xds.Proxy) { p.OnDemand = false }),

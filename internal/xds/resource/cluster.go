@@ -128,6 +128,7 @@ func (b *builder) serviceEDS(name string, t target, requests bool, sh features) 
 	c.ConnectTimeout = duration(tryTimeout)
 	c.AltStatName = serviceName(s, p.Number, primary)
 	limit(c, t.policyOf())
+	b.describeService(c, s)
 	if requests {
 		c.TypedExtensionProtocolOptions = limitedOptions(p.Protocol, nil, t.policyOf().Limits)
 	}

@@ -37,6 +37,14 @@ func (v *snapshot) Diff(old xds.Snapshot) (map[string]xds.Change, bool) {
 			d.types[xds.VirtualHostType].AllNames, d.types[xds.RouteType].AllNames = true, true
 		}
 	}
+	if t := v.config.Telemetry; len(services) > 0 {
+		if t.Metrics { // an inbound listener has the services of its ports
+			d.types[xds.ListenerType].Wildcard, d.types[xds.ListenerType].AllNames = true, true
+		}
+		if t.Tracing.On() { // one of them may be the collector's
+			d.name(xds.ClusterType, tracingCluster)
+		}
+	}
 	for _, c := range workloads {
 		d.workload(c.Old)
 		d.workload(c.New)

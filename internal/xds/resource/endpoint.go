@@ -35,7 +35,7 @@ func (b *builder) endpoints(name string, t target, at mesh.Place) *endpoint.Clus
 		if near != nil && !near(e) {
 			g.priority = 1
 		}
-		groups[g] = append(groups[g], lbEndpoint(e.Addr.String(), e.Port, id))
+		groups[g] = append(groups[g], b.describeWorkload(lbEndpoint(e.Addr.String(), e.Port, id), e.Workload))
 	}
 	out := &endpoint.ClusterLoadAssignment{ClusterName: name}
 	for _, g := range slices.SortedFunc(maps.Keys(groups), group.compare) {

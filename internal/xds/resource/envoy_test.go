@@ -47,7 +47,9 @@ func TestEnvoyAcceptsAll(t *testing.T) {
 				t.Fatal(err)
 			}
 			out, err := exec.Command(binary, "--mode", "validate", "-c", file, "-l", "error").CombinedOutput()
-			if err != nil {
+			// Not by its exit status: with statistics of requests Envoy 1.40 crashes at the end of a
+			// validation, after this line. A server does not.
+			if !bytes.Contains(out, []byte("configuration '"+file+"' OK")) {
 				t.Errorf("%v: %s", err, out)
 			}
 		})

@@ -15,10 +15,11 @@ type features struct {
 	secrets     secrets
 	v4, v6      bool // families of its listeners
 	transparent bool
-	full        bool // it gets everything, not on demand
-	silent      bool // its agent takes connections whose client is silent
-	grpc        bool // it is a gRPC client without a proxy
-	relayed     bool // its agent responds while the control plane is away
+	full        bool   // it gets everything, not on demand
+	silent      bool   // its agent takes connections whose client is silent
+	grpc        bool   // it is a gRPC client without a proxy
+	relayed     bool   // its agent responds while the control plane is away
+	sampling    string // see samplingOf
 }
 
 // shared reports whether other proxies are likely to have the same features: a directory is
@@ -33,6 +34,7 @@ func featuresOf(p *xds.Proxy) features {
 		silent:      p.Metadata[contract.MetadataSilent] == contract.SilentCluster,
 		grpc:        p.GRPC,
 		relayed:     p.Relayed,
+		sampling:    samplingOf(p),
 	}
 	if s.grpc {
 		s.secrets = secrets{} // endpoints that differ in their transport sockets are unsupported
@@ -60,7 +62,7 @@ func (f features) forClusters() features {
 	return features{secrets: f.secrets, full: f.full, grpc: f.grpc, relayed: f.relayed}
 }
 func (f features) forListeners() features {
-	return features{v4: f.v4, v6: f.v6, full: f.full, relayed: f.relayed}
+	return features{v4: f.v4, v6: f.v6, full: f.full, relayed: f.relayed, sampling: f.sampling}
 }
 
 // workload returns the workload of a proxy, or nil. The proxy claims its name and its

@@ -22,7 +22,7 @@ func (v *snapshot) fullPush(p *xds.Proxy, typeURL string) []xds.Bundle {
 	sh := featuresOf(p)
 	switch typeURL {
 	case xds.ClusterType:
-		out := bundles(v.fixedClusters(sh))
+		out := v.withTracing(p, bundles(v.fixedClusters(sh)))
 		for t := range v.targetsByFamily(p) {
 			reached := t.forProxy(p)
 			out = append(out, v.withEndpoints(p, v.serviceCluster(t.name(), reached, sh, true), reached))
@@ -244,6 +244,6 @@ func (v *snapshot) serviceListener(p *xds.Proxy, t target, at socket) *xds.Resou
 				Name: "tcp", Filters: []*listener.Filter{tcpProxy(toService(t.name()))},
 			}}
 		}
-		return serialize(name, l)
+		return serialize(name, v.observe(l, featuresOf(p), nil))
 	})
 }

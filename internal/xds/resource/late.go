@@ -42,7 +42,7 @@ func (v *snapshot) lateListener(sh features) *listener.Listener {
 }
 
 func (v *snapshot) lateResource(f features) *xds.Resource {
-	return v.shared(lateName, outboundKey{lateName, features{relayed: f.relayed}, v.rangesKey()}, func() proto.Message { return v.lateListener(f) })
+	return v.shared(lateName, outboundKey{lateName, features{relayed: f.relayed, sampling: f.sampling}, v.rangesKey()}, func() proto.Message { return v.observe(v.lateListener(f), f, nil) })
 }
 
 // lateTo is the cluster of an address that leads to that listener. The endpoint's metadata

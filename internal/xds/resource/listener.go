@@ -28,6 +28,7 @@ type (
 		features features
 		ports    string // [inboundPortsKey]
 		guard    string
+		services string // [servicesKey]
 	}
 )
 
@@ -83,27 +84,29 @@ func (v *snapshot) listServerFirst() []target {
 
 func (v *snapshot) outboundListener(f features) *xds.Resource {
 	f = f.forListeners()
-	return v.shared(outboundName, outboundKey{outboundName, f, v.rangesKey()}, func() proto.Message { return v.outbound(f) })
+	return v.shared(outboundName, outboundKey{outboundName, f, v.rangesKey()}, func() proto.Message { return v.observe(v.outbound(f), f, nil) })
 }
 
 func (v *snapshot) earlyListener(f features) *xds.Resource {
 	serverFirst := v.ports.unsniffed
-	return v.shared(earlyName, outboundKey{earlyName, features{relayed: f.relayed}, fmt.Sprint(serverFirst, v.rangesKey())}, func() proto.Message { return v.early(f, serverFirst) })
+	return v.shared(earlyName, outboundKey{earlyName, features{relayed: f.relayed, sampling: f.sampling}, fmt.Sprint(serverFirst, v.rangesKey())}, func() proto.Message { return v.observe(v.early(f, serverFirst), f, nil) })
 }
 
 func (v *snapshot) sniffedListener(port uint16, f features) *xds.Resource {
 	f = f.forListeners()
 	name := sniffedName(port)
-	return v.shared(name, outboundKey{name, f, v.rangesKey()}, func() proto.Message { return v.sniffed(f, port) })
+	return v.shared(name, outboundKey{name, f, v.rangesKey()}, func() proto.Message { return v.observe(v.sniffed(f, port), f, nil) })
 }
 
 func (v *snapshot) inboundListeners(p *xds.Proxy, f features) []*xds.Resource {
 	w := workload(v.mesh, p)
 	ports, g := inboundPorts(w, f), guard{v.mesh.Authorization(w, p.Namespace), v.config.TrustDomain}
+	services := v.servicesByPort(w, f)
 	var out []*xds.Resource
 	add := func(name string, build func() *listener.Listener) {
-		out = append(out, v.cache.shared.getFor(f, inboundKey{name, f, inboundPortsKey(ports), g.key()}, func() *xds.Resource {
-			return serialize(name, build())
+		key := inboundKey{name, f, inboundPortsKey(ports), g.key(), servicesKey(services)}
+		out = append(out, v.cache.shared.getFor(f, key, func() *xds.Resource {
+			return serialize(name, v.observe(build(), f, services))
 		}))
 	}
 	if f.late() { // first: the others send connections there
@@ -116,7 +119,7 @@ func (v *snapshot) inboundListeners(p *xds.Proxy, f features) []*xds.Resource {
 }
 
 func (v *snapshot) internalResource(f features) *xds.Resource {
-	return v.shared(internalName, internalListenerKey(f.relayed), func() proto.Message { return v.internalListener(f) })
+	return v.shared(internalName, internalListenerKey(f.relayed), func() proto.Message { return v.observe(v.internalListener(f), f, nil) })
 }
 
 // listener returns one listener, or that of the target of a gRPC client; nil if none has

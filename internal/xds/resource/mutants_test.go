@@ -22,7 +22,7 @@ func TestMutants(t *testing.T) {
 		"bytes by mutual TLS reach the application":   {File: "inbound.go", From: `authenticated = append(g.bytes(), tcpProxy(after))`, To: `authenticated = []*listener.Filter{tcpProxy(after)}`},
 		"bytes in plain text reach the application":   {File: "inbound.go", From: `append(g.bytes(), tcpProxy(toApplication()))`, To: `[]*listener.Filter{tcpProxy(toApplication())}`},
 		"requests reach the application":              {File: "http.go", From: `g.requests(m)`, To: ``},
-		"listeners of other policies are taken":       {File: "listener.go", From: `inboundKey{name, f, inboundPortsKey(ports), g.key()}`, To: `inboundKey{name, f, inboundPortsKey(ports), ""}`, Tests: "TestAuthorizationReachesWhatItSelects"},
+		"listeners of other policies are taken":       {File: "listener.go", From: `g.key()`, To: `""`, Tests: "TestAuthorizationReachesWhatItSelects"},
 		"a change of policies reaches no proxy":       {File: "diff.go", From: `len(workloads) > 0 || !v.mesh.SameAuthorization(o.mesh)`, To: `len(workloads) > 0`, Tests: "TestAuthorizationReachesWhatItSelects"},
 	})
 }

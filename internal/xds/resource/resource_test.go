@@ -17,6 +17,7 @@ import (
 
 	"outrider.dev/internal/contract"
 	"outrider.dev/internal/mesh"
+	"outrider.dev/internal/telemetry"
 	"outrider.dev/internal/xds"
 	"outrider.dev/internal/xds/resource"
 )
@@ -33,15 +34,22 @@ type testMesh struct {
 
 func (h *testMesh) Current() (*mesh.Mesh, <-chan struct{}) { return h.builder.Mesh(), h.newer }
 
-func newTestMesh(parts ...mesh.Part) *testMesh {
-	h := &testMesh{builder: mesh.NewBuilder(mesh.Config{}), newer: make(chan struct{})}
+func newTestMesh(parts ...mesh.Part) *testMesh { return newTestMeshOf(mesh.Config{}, parts...) }
+
+func newTestMeshOf(config mesh.Config, parts ...mesh.Part) *testMesh {
+	h := &testMesh{builder: mesh.NewBuilder(config), newer: make(chan struct{})}
 	h.builder.Set(parts...)
 	return h
 }
 
 func snapshot(t testing.TB, parts ...mesh.Part) xds.Snapshot {
 	t.Helper()
-	v, _ := resource.New(newTestMesh(parts...)).Current()
+	return snapshotOf(t, mesh.Config{}, parts...)
+}
+
+func snapshotOf(t testing.TB, config mesh.Config, parts ...mesh.Part) xds.Snapshot {
+	t.Helper()
+	v, _ := resource.New(newTestMeshOf(config, parts...)).Current()
 	return v
 }
 
@@ -156,6 +164,9 @@ func client(change ...func(*xds.Proxy)) *xds.Proxy {
 	return p
 }
 
+// relayed is a proxy whose agent relays its configuration, and shows its statistics.
+func relayed(p *xds.Proxy) { p.Relayed = true }
+
 // withAgent is a proxy whose agent serves its secrets.
 func withAgent(p *xds.Proxy) {
 	p.Metadata[contract.MetadataSecrets] = contract.SecretsCluster
@@ -171,6 +182,17 @@ func flatten(a []xds.Bundle, typeURL string) (out []xds.Dependency) {
 		out = append(out, a.After...)
 	}
 	return out
+}
+
+// observed is a mesh with access logs, tracing and request metrics.
+func observed(t *testing.T) mesh.Config {
+	t.Helper()
+	s, err := telemetry.Mesh{AccessLogFile: "/dev/stdout", AccessLogFormat: "%RESPONSE_CODE% %RESPONSE_FLAGS%"}.Settings(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Metrics, s.Tracing = true, telemetry.Tracing{Host: "otel.shop", Port: 4317, Sampling: 12.5}
+	return mesh.Config{Telemetry: s}
 }
 
 // goldenCases are the resources in the golden files.
@@ -191,9 +213,20 @@ func goldenCases(t *testing.T) map[string][]xds.Dependency {
 	sds := client(func(p *xds.Proxy) { p.Metadata[contract.MetadataSecrets] = "sds-grpc" })
 	istio := client(func(p *xds.Proxy) { p.Metadata = map[string]string{contract.MetadataIstioVersion: "1.32"} })
 	limited := snapshot(t, append(parts(), policyFor("web", everyField()), budgetFor("web"))...)
+	deny := &mesh.AuthorizationSpec{Name: "deny", Namespace: "shop", Deny: true, Rules: []mesh.AuthorizationRule{{To: [][]mesh.Condition{{{Of: mesh.Method, Values: []string{"DELETE"}}}}}}}
+	ov := snapshotOf(t, observed(t), append(parts(), deny, service("otel", "web", "10.96.0.9", port(4317, mesh.TCP)))...)
+	seen := func(typeURL, name string, change ...func(*xds.Proxy)) []xds.Dependency {
+		return flatten([]xds.Bundle{ov.Named(client(append(change, relayed)...), typeURL, name)}, typeURL)
+	}
+	percent := func(p *xds.Proxy) { p.Metadata[contract.MetadataSampling] = "99.4" }
 	return map[string][]xds.Dependency{
 		"limits, to a service":            flatten([]xds.Bundle{limited.Named(p, xds.ClusterType, "http|10.96.0.1:80"), limited.Named(p, xds.ClusterType, web80)}, xds.ClusterType),
 		"limits, faults in a route":       flatten([]xds.Bundle{limited.Named(p, xds.VirtualHostType, "routed/80.routed.shop.svc.cluster.local")}, xds.VirtualHostType),
+		"observed, inbound, guarded":      seen(xds.ListenerType, "virtualInbound"),
+		"observed, outbound":              slices.Concat(seen(xds.ListenerType, "outbound_80", percent), seen(xds.ListenerType, "virtualOutbound")),
+		"observed, routed":                seen(xds.ListenerType, "routed"),
+		"observed, cluster":               seen(xds.ClusterType, "http|10.96.0.1:80"),
+		"observed, collector":             seen(xds.ClusterType, "tracing"),
 		"listeners":                       flatten(v.Wildcard(p, xds.ListenerType, nil), xds.ListenerType),
 		"listeners, two families":         flatten(v.Wildcard(dual, xds.ListenerType, nil), xds.ListenerType)[:3],
 		"listeners, STRICT inbound":       flatten(v.Wildcard(db, xds.ListenerType, nil), xds.ListenerType)[:2],

@@ -69,7 +69,7 @@ func (v *snapshot) Wildcard(p *xds.Proxy, typeURL string, prewarm []string) []xd
 	case xds.ListenerType:
 		return bundles(v.listeners(p))
 	case xds.ClusterType:
-		out := bundles(v.fixedClusters(featuresOf(p)))
+		out := v.withTracing(p, bundles(v.fixedClusters(featuresOf(p))))
 		for _, name := range append(v.prewarmNames(p), prewarm...) {
 			if b := v.cluster(p, name); b.Resource != nil {
 				out = append(out, b)

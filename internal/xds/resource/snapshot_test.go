@@ -139,15 +139,22 @@ func TestListenersOfManyServices(t *testing.T) {
 }
 
 // Diff reports every resource that differs.
-func TestDiff(t *testing.T) {
-	h := newTestMesh(parts()...)
+func TestDiff(t *testing.T) { testDiff(t, mesh.Config{}) }
+
+// So it does where requests are counted, which depends on the services of a port, and traced, which
+// depends on the collector's service.
+func TestDiffWithTelemetry(t *testing.T) { testDiff(t, observed(t)) }
+
+func testDiff(t *testing.T, config mesh.Config) {
+	h := newTestMeshOf(config, parts()...)
 	source := resource.New(h)
 	hidden := service("hidden", "hidden", "10.96.0.66", port(80, mesh.HTTP))
 	hidden.Namespace = "vault"
-	steps := []struct {
+	type step struct {
 		name   string
 		change func()
-	}{
+	}
+	steps := []step{
 		{"a policy", func() { h.builder.Set(&mesh.PolicySpec{Name: "all", Namespace: "shop", Mode: mesh.ModeStrict}) }},
 		{"a new pod", func() { h.builder.Set(pod("web-9", "web", "10.244.0.9")) }},
 		{"a pod at a subscribed address", func() { h.builder.Set(pod("x", "x", "10.9.9.9")) }},
@@ -173,12 +180,26 @@ func TestDiff(t *testing.T) {
 		}},
 		{"faults gone", func() { h.builder.Delete(policyFor("web", mesh.BackendPolicy{}).Key()) }},
 		{"a route gone", func() { h.builder.Delete((&mesh.RouteSpec{Name: "r", Namespace: "shop"}).Key()) }},
+		{"the collector", func() { h.builder.Set(service("otel", "old", "10.96.0.10", port(4317, mesh.GRPC))) }},
 		{"and has no more", func() { h.builder.Delete((&mesh.ServiceSpec{Name: "a", Namespace: "shop"}).Key()) }},
 		{"nothing", func() {}},
 	}
+	if config.Telemetry.Metrics {
+		steps = append(steps,
+			step{"an endpoint of a service without a selector", func() {
+				h.builder.Set(&mesh.ServiceSpec{Name: "byhand", Namespace: "shop", Addresses: addresses("10.96.0.11"), Ports: []mesh.PortSpec{port(80, mesh.HTTP)}})
+			}},
+			step{"which is a pod with a proxy", func() {
+				h.builder.Set(&mesh.SliceSpec{Name: "byhand-1", Namespace: "shop", Service: "byhand", Ports: []mesh.SlicePort{{Name: "p80", Number: 8080}},
+					Endpoints: []mesh.SliceEndpoint{{Addresses: addresses("10.244.0.1"), Ready: true}}})
+			}},
+			step{"a pod's labels", func() {
+				h.builder.Set(pod("web-2", "web", "10.244.0.2", func(s *mesh.WorkloadSpec) { s.Labels = map[string]string{"app": "web", "version": "v2"} }))
+			}})
+	}
 	universe := map[string][]string{
 		xds.ClusterType: {"http|10.96.0.1:80", "raw|10.96.0.1:80", "tcp|10.96.0.1:80", "raw|10.244.0.9:8080", "tcp|10.244.0.9:8080", "tcp|10.96.0.1:82", "http|10.96.0.2:80", "tcp|10.96.0.3:6379", "http|10.96.0.5:80", "http|10.96.0.66:80",
-			"tcp|10.244.0.66:80", "tcp|10.244.0.4:6379", "tcp|10.244.0.4:1", "tcp|10.9.9.9:99", "http|10.9.9.9:80", "tcp|10.9.9.8:99", web80, "http|10.244.0.9:8080",
+			"tcp|10.244.0.66:80", "tcp|10.244.0.4:6379", "tcp|10.244.0.4:1", "tcp|10.9.9.9:99", "http|10.9.9.9:80", "tcp|10.9.9.8:99", web80, "http|10.244.0.9:8080", "tracing",
 			"http|[fd96::9]:80", "http|10.96.0.9:80", "http|10.96.0.9:79", old80, old80v4, old80v6, "http|[fd96::5]:80"},
 		xds.EndpointType:    {web80, old80, old80v4, old80v6, "outbound|6379||db.shop.svc.cluster.local", "outbound|80||hidden.vault.svc.cluster.local"},
 		xds.VirtualHostType: {"routed/80.routed.shop.svc.cluster.local", "routed/80.web.shop.svc.cluster.local", "routed/80-ipv6.routed.shop.svc.cluster.local"},
@@ -189,7 +210,7 @@ func TestDiff(t *testing.T) {
 		out := map[[2]string]string{}
 		for typeURL, names := range universe {
 			for _, name := range names {
-				if r := v.Named(client(), typeURL, name).Resource; r != nil {
+				if r := v.Named(client(relayed), typeURL, name).Resource; r != nil {
 					out[[2]string{typeURL, name}] = r.Version
 				}
 			}
@@ -240,8 +261,8 @@ func TestDiff(t *testing.T) {
 // on demand with declared and prewarmed clusters, and for one with full push.
 func setsDiffer(old, now xds.Snapshot) map[string][]string {
 	clients := []*xds.Proxy{
-		client(func(p *xds.Proxy) { p.Metadata[contract.MetadataPrewarm] = "old,y:99,hidden.vault" }),
-		client(func(p *xds.Proxy) { p.OnDemand = false }),
+		client(relayed, func(p *xds.Proxy) { p.Metadata[contract.MetadataPrewarm] = "old,y:99,hidden.vault" }),
+		client(relayed, func(p *xds.Proxy) { p.OnDemand = false }),
 	}
 	prewarm := []string{"http|10.96.0.2:80", "outbound|99||y.shop.svc.cluster.local"}
 	out := map[string][]string{}
