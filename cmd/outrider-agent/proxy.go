@@ -57,7 +57,7 @@ the log and in the journal (/startup).`,
 			log := slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level}))
 			stop, cancel := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, os.Interrupt)
 			defer cancel()
-			status, err := proxy.Run(stop, context.Background(), proxy.Options{Config: c, Inputs: inputs, Log: log, Level: level, TerminationMessage: termination.path})
+			status, err := proxy.Run(stop, context.Background(), proxy.Options{Config: c, Inputs: inputs, Log: log, Level: level, TerminationMessage: termination.path, Stdout: os.Stdout})
 			var wrong *proxy.ConfigError
 			switch {
 			case errors.As(err, &wrong):

@@ -17,6 +17,7 @@ const (
 	MetadataSecrets        = "SECRETS"           // SecretsCluster, if the agent serves the proxy's secrets
 	MetadataSilent         = "SILENT"            // SilentCluster, if the agent takes connections whose client is silent
 	MetadataCertificates   = "CERTIFICATES"      // or the directory of their files
+	MetadataSampling       = "SAMPLING"          // percent of the requests that are traced, if the pod has its own
 	MetadataVersion        = "OUTRIDER_VERSION"  // of the agent
 	MetadataIstioVersion   = "ISTIO_VERSION"     // Istio's: its agent serves secrets by Istio's names; none of the three: no mutual TLS
 	MetadataDNSCapture     = "DNS_CAPTURE"       // Istio's: its agent needs a table of names

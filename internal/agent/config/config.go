@@ -53,7 +53,8 @@ type Pod struct {
 	Addresses      []netip.Addr
 	Domain         string // of its short names, for example "shop.svc.cluster.local"
 	TrustDomain    string
-	Metadata       map[string]any // of Envoy's node, for the control plane
+	Labels         map[string]string // of the pod, as they were when the agent started
+	Metadata       map[string]any    // of Envoy's node, for the control plane
 }
 
 // ID is Envoy's node ID, in Istio's form.
@@ -105,6 +106,8 @@ type Envoy struct {
 	DrainTime   time.Duration // whole seconds
 	Stats       Stats
 	Extra       json.RawMessage // merged into the bootstrap
+	Sampling    string          // percent of the requests that are traced; empty: as in the mesh
+	Resource    string          // more attributes of its spans' resource, as OpenTelemetry has them: a=b,c=d
 	RenewAfter  time.Duration   // replace it if it has served so long, has grown and is idle; 0: never
 }
 

@@ -6,11 +6,13 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
 
+	"outrider.dev/internal/telemetry"
 	"outrider.dev/startup"
 )
 
@@ -33,6 +35,7 @@ var proxySettings = map[string]setter{
 const (
 	proxyMetadata = "proxyMetadata"
 	statsMatcher  = "proxyStatsMatcher"
+	tracing       = "tracing"
 )
 
 // elsewhere are fields that injection acts on, or that have no effect, and why.
@@ -41,8 +44,8 @@ var elsewhere = map[string]string{
 	"interceptionMode":                "",
 	"image":                           "",
 	"readinessProbe":                  "an application's own readiness is its container's probe",
-	"tracing":                         "tracing is not configured by the agent yet",
-	"envoyAccessLogService":           "the proxy writes no access log",
+	tracing:                           "",
+	"envoyAccessLogService":           "access logs are those of meshConfig.accessLogFile",
 	"envoyMetricsService":             "metrics are scraped",
 	"extraStatTags":                   "tags of statistics are Envoy's own",
 	"caCertificatesPem":               "the trusted roots are in the mounted root certificate",
@@ -60,11 +63,11 @@ var elsewhere = map[string]string{
 	"runtimeValues":                   "Envoy's runtime has its defaults; annotation sidecar.istio.io/bootstrapOverride adds to its bootstrap",
 	"sds":                             "the agent gives Envoy its certificates",
 	"statsCompression":                "metrics are not compressed by Envoy",
-	"tracingServiceName":              "tracing is not configured by the agent yet",
-	"zipkinAddress":                   "tracing is not configured by the agent yet",
+	"tracingServiceName":              "a span has the name of the workload's app, and its namespace",
+	"zipkinAddress":                   "spans go to the opentelemetry provider of meshConfig.defaultProviders.tracing",
 	"privateKeyProvider":              "the key is made and kept by the agent",
-	"fileFlushInterval":               "the proxy writes no files of logs",
-	"fileFlushMinSizeKb":              "the proxy writes no files of logs",
+	"fileFlushInterval":               "lines of the access log are written when 64 KiB or 10 s are full",
+	"fileFlushMinSizeKb":              "lines of the access log are written when 64 KiB or 10 s are full",
 }
 
 // ProxyConfigFields are the fields of Istio's ProxyConfig that are known, each with why it has
@@ -164,6 +167,9 @@ func (r *reader) proxyNode(where string, node *yaml.Node) {
 		case statsMatcher:
 			r.setStats(where, &value)
 			continue
+		case tracing:
+			r.setTracing(where, &value)
+			continue
 		case "image":
 			r.only(where, &value, "imageType")
 		case "interceptionMode":
@@ -250,6 +256,31 @@ func (r *reader) setStats(where string, value *yaml.Node) {
 	}
 	r.only(where, value, "inclusionPrefixes", "inclusionSuffixes", "inclusionRegexps")
 	r.out.Envoy.Stats = Stats{m.Prefixes, m.Suffixes, m.Regexps}
+}
+
+// setTracing reads how many requests are traced. Where spans go is a setting of the whole mesh.
+func (r *reader) setTracing(where string, value *yaml.Node) {
+	var fields map[string]yaml.Node
+	if err := value.Decode(&fields); err != nil {
+		r.refuse(where, err.Error(), "an object with sampling")
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		field := fields[name]
+		if name != "sampling" {
+			r.note("%s.%s has no effect: spans go to the opentelemetry provider of meshConfig.defaultProviders.tracing", where, name)
+			continue
+		}
+		percent, err := strconv.ParseFloat(field.Value, 64)
+		if err == nil {
+			err = telemetry.CheckSampling(percent)
+		}
+		if err != nil {
+			r.refuse(where+".sampling", field.Value, "a percentage, from 0 to 100")
+			continue
+		}
+		r.out.Envoy.Sampling = field.Value
+	}
 }
 
 // jsonOf is a YAML or JSON object as JSON.

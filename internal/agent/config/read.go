@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/netip"
+	"path"
 	"runtime"
 	"strings"
 
@@ -115,6 +116,13 @@ func (r *reader) proxyConfigs() {
 		r.annotations = annotations
 		if text := annotations[contract.ProxyConfig]; text != "" {
 			r.proxyConfig("annotation "+contract.ProxyConfig, []byte(text))
+		}
+	}
+	labels := path.Join(path.Dir(r.out.Annotations), "labels")
+	if data, ok := r.file(labels); ok {
+		var err error
+		if r.out.Pod.Labels, err = Annotations(data); err != nil {
+			r.refuse(labels, err.Error(), "what the downward API writes: key=\"value\", one a line")
 		}
 	}
 }

@@ -121,11 +121,12 @@ func TestRead(t *testing.T) {
 		},
 		"a setting without effect gets a note": {
 			flags: map[string]string{"stsPort": "15463", "templateFile": ""},
-			env:   []string{"PROXY_CONFIG={tracing: {sampling: 1}, colour: red, image: {imageType: debug}}", "CA_PROVIDER=Citadel"},
+			env:   []string{"PROXY_CONFIG={tracing: {sampling: 1, zipkin: {}}, colour: red, image: {imageType: debug}}", "CA_PROVIDER=Citadel"},
 			want: like(func(c *Config) {
+				c.Envoy.Sampling = "1"
 				c.Notes = []string{
 					"variable PROXY_CONFIG: colour: no such setting is known; it has no effect",
-					"variable PROXY_CONFIG: tracing has no effect: tracing is not configured by the agent yet",
+					"variable PROXY_CONFIG: tracing.zipkin has no effect: spans go to the opentelemetry provider of meshConfig.defaultProviders.tracing",
 					"variable CA_PROVIDER has no effect: certificates are requested by Istio's own service, which others offer too",
 					"--stsPort has no effect: there is no token exchange",
 				}

@@ -54,7 +54,7 @@ func TestChangesOfARunningPod(t *testing.T) {
 				{Setting: "interceptionMode", To: "TPROXY", Refused: created},
 				{Setting: "proxyMetadata", Refused: created},
 				{Setting: "proxyStatsMatcher", To: `{"inclusionPrefixes":["http."]}`, Refused: created},
-				{Setting: "tracing", From: `{"sampling":1}`, To: `{"sampling":2}`, Refused: "it has no effect: tracing is not configured by the agent yet"},
+				{Setting: "tracing", From: `{"sampling":1}`, To: `{"sampling":2}`, Refused: created},
 			},
 		},
 		"annotations that count when a pod is made": {

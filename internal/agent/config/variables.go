@@ -75,6 +75,7 @@ var variables = []known{
 	{"OUTRIDER_STANDBY", choice(func(c *Config) *bool { return &c.NoStandby }, "on or off", map[string]bool{"on": false, "off": true})},
 	{"OUTRIDER_PREWARM", list(func(c *Config) *[]string { return &c.Prewarm })},
 	{"OUTRIDER_RENEW_AFTER", duration(func(c *Config) *time.Duration { return &c.Envoy.RenewAfter })},
+	{"OTEL_RESOURCE_ATTRIBUTES", text(func(c *Config) *string { return &c.Envoy.Resource })},
 	{"OUTRIDER_ENVOY", text(func(c *Config) *string { return &c.Envoy.Path })},
 }
 

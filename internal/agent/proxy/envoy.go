@@ -56,6 +56,9 @@ func envoyOptions(c config.Config) envoy.Options {
 	if len(c.Prewarm) > 0 {
 		metadata[contract.MetadataPrewarm] = strings.Join(c.Prewarm, ",")
 	}
+	if c.Envoy.Sampling != "" {
+		metadata[contract.MetadataSampling] = c.Envoy.Sampling
+	}
 	var silent uint16
 	if hasStandby(c) {
 		silent = c.Ports.RelaySilent

@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -41,6 +42,7 @@ type Options struct {
 	Log                *slog.Logger   // required
 	Level              *slog.LevelVar // of Log, to change it; default: it does not change
 	TerminationMessage string         // the kubelet's file; empty: none
+	Stdout             io.Writer      // gets Envoy's access log; default: Log
 }
 
 // An agent is what runs.
@@ -63,7 +65,8 @@ type agent struct {
 	apps      *apps // nil: nothing reports when the applications have ended
 	health    *health
 	super     *supervise.Supervisor
-	ends      ends // of Envoy
+	accessLog *supervise.Queue // nil: Envoy's standard output is in the agent's log
+	ends      ends             // of Envoy
 	renewal   renewal
 	leaving   leaving                    // what is known of the stop
 	names     atomic.Pointer[dns.Server] // nil: there is no DNS server (yet)
@@ -145,6 +148,9 @@ func Run(stop, quit context.Context, o Options) (int, error) {
 	}
 
 	result := a.super.Run(stop, quit)
+	if a.accessLog != nil {
+		a.accessLog.Flush(time.Second)
+	}
 	if result.Status != 0 {
 		return result.Status, errors.New(result.Reason)
 	}
@@ -184,8 +190,13 @@ func prepare(o Options) (*agent, error) {
 		Board: a.board, Admin: a.admin, ControlPlane: c.ControlPlane.Address, Ports: capturePorts(c), Answered: a.answered, Stream: a.stream,
 		Progress: func() (time.Duration, bool) { return supervise.Progress(a.super.PID()) },
 	})
+	command := supervise.Command{Path: c.Envoy.Path, Args: a.envoy.Args(a.bootstrap), Line: a.line, Env: []string{resource(c)}}
+	if o.Stdout != nil {
+		a.accessLog = supervise.NewQueue(o.Stdout)
+		command.Stdout = a.accessLog
+	}
 	a.super = supervise.New(supervise.Options{
-		Command:            supervise.Command{Path: c.Envoy.Path, Args: a.envoy.Args(a.bootstrap), Line: a.line},
+		Command:            command,
 		Renew:              a.next,
 		Grace:              c.Stop.Grace - margin(c.Stop.Grace),
 		Ready:              a.ready,
@@ -251,7 +262,7 @@ func (a *agent) listen() (err error) {
 		Replace: a.leaving.announceReplacement,
 		Quit:    func() { a.quit() },
 		Envoy:   fmt.Sprintf("http://localhost:%d/stats/prometheus", c.Ports.Prometheus),
-		Metrics: a.metrics(),
+		Metrics: a.metrics(), Workload: workloadOf(c),
 	})
 	return err
 }

@@ -62,6 +62,9 @@ func (a *agent) metrics() []status.Metric {
 			return time.Until(s.NotAfter).Seconds()
 		}))
 	}
+	if a.accessLog != nil {
+		out = append(out, counter("outrider_agent_access_log_lines_lost_total", "Lines of the access log for which there was no room, because standard output was not read.", func() float64 { return float64(a.accessLog.Lost()) }))
+	}
 	if a.config.DNS {
 		out = append(out, a.nameMetrics()...)
 	}

@@ -176,15 +176,16 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 	s.scrapes.total.Add(1)
 	expose(w, s.own())
 	if s.o.Envoy != "" {
-		s.pass(r.Context(), w, s.o.Envoy, envoyLimit, "Envoy", &s.scrapes.envoyFailed)
+		names := &requestNames{own: s.o.Workload}
+		s.pass(r.Context(), w, s.o.Envoy, envoyLimit, "Envoy", &s.scrapes.envoyFailed, names.line)
 	}
 	for _, t := range s.o.App {
-		s.pass(r.Context(), w, t.url(), scrapeLimit, "application", &s.scrapes.appFailed)
+		s.pass(r.Context(), w, t.url(), scrapeLimit, "application", &s.scrapes.appFailed, func(line []byte) []byte { return line })
 	}
 }
 
-// pass writes what a target shows, if it begins to within limit.
-func (s *Server) pass(ctx context.Context, w io.Writer, url string, limit time.Duration, what string, failures *atomic.Uint64) {
+// pass writes what a target shows, each line as it is to be shown, if it begins to within limit.
+func (s *Server) pass(ctx context.Context, w io.Writer, url string, limit time.Duration, what string, failures *atomic.Uint64, shown func([]byte) []byte) {
 	err := func() error {
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
@@ -205,7 +206,7 @@ func (s *Server) pass(ctx context.Context, w io.Writer, url string, limit time.D
 		if res.StatusCode != http.StatusOK {
 			return fmt.Errorf("%s: status %d", url, res.StatusCode)
 		}
-		return copyLines(w, res.Body, scrapeSize)
+		return copyLines(w, res.Body, scrapeSize, shown)
 	}()
 	if err != nil && ctx.Err() == nil {
 		failures.Add(1)
@@ -216,7 +217,7 @@ func (s *Server) pass(ctx context.Context, w io.Writer, url string, limit time.D
 // copyLines copies whole lines, at most limit bytes of them. A line that was cut off,
 // because its sender failed, is not one: half a number is a wrong number. The end mark of
 // OpenMetrics is left out: more may follow.
-func copyLines(w io.Writer, r io.Reader, limit int) error {
+func copyLines(w io.Writer, r io.Reader, limit int, shown func([]byte) []byte) error {
 	in := bufio.NewReaderSize(r, lineSize)
 	for {
 		line, err := in.ReadSlice('\n')
@@ -233,7 +234,7 @@ func copyLines(w io.Writer, r io.Reader, limit int) error {
 		if bytes.Equal(line, []byte("# EOF")) {
 			continue
 		}
-		if _, err := fmt.Fprintf(w, "%s\n", line); err != nil {
+		if _, err := fmt.Fprintf(w, "%s\n", shown(line)); err != nil {
 			return err
 		}
 	}

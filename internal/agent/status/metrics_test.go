@@ -109,7 +109,7 @@ func TestLinesAreCopiedWhole(t *testing.T) {
 		"nothing":                     {strings.NewReader(""), 100, "", false},
 	} {
 		var out bytes.Buffer
-		err := copyLines(&out, tt.in, tt.limit)
+		err := copyLines(&out, tt.in, tt.limit, func(line []byte) []byte { return line })
 		if out.String() != tt.want || (err != nil) != tt.err {
 			t.Errorf("%s: %q, %v", name, out.String(), err)
 		}

@@ -49,7 +49,9 @@ type Options struct {
 
 	Metrics []Metric // of the agent, besides the server's own
 	Envoy   string   // URL of Envoy's metrics; default none
-	App     []Target // the app's metrics
+	// Workload is the pod's, by which Envoy's statistics of requests are labelled.
+	Workload Workload
+	App      []Target // the app's metrics
 
 	Probes Probes
 	// Node are the addresses of the pod's node: the kubelet's. MetricsFrom are networks that may

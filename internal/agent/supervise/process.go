@@ -3,6 +3,7 @@ package supervise
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"runtime"
@@ -22,6 +23,9 @@ type Command struct {
 	// are valid during the call only. A slow Line slows the child down: it writes into a
 	// pipe. Nil: lines are not passed on.
 	Line func([]byte)
+
+	Env    []string  // NAME=value, besides this process's own
+	Stdout io.Writer // standard output; nil: its lines are Line's, too
 }
 
 // drainTime is how long the child's output is read after its end, in case another process
@@ -40,6 +44,12 @@ func Start(c Command) (*Process, *StartError) {
 	p := &Process{done: make(chan struct{})}
 	out := &output{line: c.Line}
 	p.cmd = &exec.Cmd{Args: append([]string{c.Path}, c.Args...), Stdout: out, Stderr: out, WaitDelay: drainTime}
+	if c.Stdout != nil {
+		p.cmd.Stdout = c.Stdout
+	}
+	if len(c.Env) > 0 {
+		p.cmd.Env = append(p.cmd.Environ(), c.Env...)
+	}
 	err := StartGroup(p.cmd, func() {
 		out.flush()
 		p.exit = exitOf(p.cmd.ProcessState)
