@@ -67,6 +67,9 @@ func open(ctx context.Context, o Options) (*plane, error) {
 	}
 	p := &plane{o: o, began: time.Now(), cluster: openCluster(ctx, o), trimmer: newTrimmer(), opened: make(chan struct{})}
 	p.awaited.Store(new("not read yet"))
+	if err := p.openTelemetry(); err != nil {
+		return nil, err
+	}
 	if err := p.openSource(ctx); err != nil {
 		return nil, err
 	}

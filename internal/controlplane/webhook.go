@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
+	"reflect"
 	"strconv"
 	"time"
 
@@ -20,6 +22,7 @@ import (
 	"outrider.dev/internal/image/lookup"
 	"outrider.dev/internal/mesh"
 	"outrider.dev/internal/pod/inject"
+	"outrider.dev/internal/telemetry"
 	"outrider.dev/internal/wire"
 )
 
@@ -88,10 +91,9 @@ func (p *plane) openWebhook(serving *ca.Serving) error {
 	return nil
 }
 
-// injection reads the files as they are now.
-func (p *plane) injection() (inject.Options, error) {
+// settings reads the files as they are now.
+func (p *plane) settings(log *slog.Logger) (out inject.Options, err error) {
 	i := p.o.Injection
-	out := inject.Options{Revision: i.Revision, ProbeKey: inject.RandomProbeKey, ControlPlane: i.address(p.o.Namespace), TrustSigner: p.trustSigner(), NodeServes: p.nodeServes()}
 	if i.Values != "" {
 		data, err := os.ReadFile(i.Values)
 		if err != nil {
@@ -102,7 +104,7 @@ func (p *plane) injection() (inject.Options, error) {
 			return out, &OptionError{"Injection.Values", fmt.Errorf("%s: %w", i.Values, err)}
 		}
 		for _, w := range warnings {
-			p.o.Log.Warn("value without effect", "file", i.Values, "warning", w)
+			log.Warn("value without effect", "file", i.Values, "warning", w)
 		}
 		out.Values = values
 	}
@@ -115,10 +117,49 @@ func (p *plane) injection() (inject.Options, error) {
 			return out, &OptionError{"Injection.MeshConfig", fmt.Errorf("%s: %w", i.MeshConfig, err)}
 		}
 		for _, n := range out.Mesh.Notes {
-			p.o.Log.Warn("mesh configuration without effect", "file", i.MeshConfig, "note", n)
+			log.Warn("mesh configuration without effect", "file", i.MeshConfig, "note", n)
 		}
 	}
-	var err error
+	return out, nil
+}
+
+// openTelemetry reads what the proxies log, trace and count. It is for the life of the process: a
+// change is a change of all listeners of all proxies, as a new version is.
+func (p *plane) openTelemetry() error {
+	o, err := p.settings(slog.New(slog.DiscardHandler)) // injection logs them
+	if err != nil {
+		return err
+	}
+	p.o.Mesh.Telemetry, err = telemetryOf(o, p.o.Injection)
+	return err
+}
+
+func telemetryOf(o inject.Options, files Injection) (telemetry.Settings, error) {
+	s, err := o.Telemetry()
+	switch {
+	case err == nil:
+		return s, nil
+	case files.Values != "" && len(o.Values.MeshConfig) > 0:
+		return s, &OptionError{"Injection.Values", fmt.Errorf("%s: meshConfig: %w", files.Values, err)}
+	}
+	return s, &OptionError{"Injection.MeshConfig", fmt.Errorf("%s: %w", files.MeshConfig, err)}
+}
+
+// injection reads the files as they are now, for injection.
+func (p *plane) injection() (inject.Options, error) {
+	out, err := p.settings(p.o.Log)
+	if err != nil {
+		return out, err
+	}
+	i := p.o.Injection
+	out.Revision, out.ProbeKey, out.ControlPlane, out.TrustSigner, out.NodeServes = i.Revision, inject.RandomProbeKey, i.address(p.o.Namespace), p.trustSigner(), p.nodeServes()
+	s, err := telemetryOf(out, i)
+	if err != nil {
+		return out, err
+	}
+	if !reflect.DeepEqual(s, p.o.Mesh.Telemetry) {
+		p.o.Log.Warn("changes of access logs, tracing and request metrics take effect when outriderd starts again", "values", i.Values, "mesh_config", i.MeshConfig)
+	}
 	if out.OwnLabels, err = p.listen(revisionOf(out)); err != nil {
 		return out, err
 	}

@@ -60,3 +60,17 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- $own := .Values.sidecarInjectorWebhook.ownLabels }}
 {{- if kindIs "bool" $own }}{{ ternary "on" "off" $own }}{{ else }}{{ $own }}{{ end }}
 {{- end }}
+
+{{/* Settings of access logs, tracing and request metrics, unless all are off. */}}
+{{- define "outrider.telemetry" -}}
+{{- $mesh := pick .Values.meshConfig "accessLogFile" "accessLogFormat" "accessLogEncoding" "extensionProviders" "defaultProviders" }}
+{{- with dig "tracing" dict (.Values.meshConfig.defaultConfig | default dict) }}{{ $mesh = set $mesh "tracing" . }}{{ end }}
+{{- if include "outrider.metrics" . }}{{ $mesh = set $mesh "metrics" true }}{{ end }}
+{{- with $mesh }}{{ toJson . }}{{ end }}
+{{- end }}
+
+{{/* Whether requests are counted. */}}
+{{- define "outrider.metrics" -}}
+{{- $t := .Values.telemetry }}
+{{- if and $t.enabled $t.v2.enabled $t.v2.prometheus.enabled }}true{{ end }}
+{{- end }}

@@ -33,6 +33,7 @@ type Key struct {
 	Name    string // of an object's field, the path: a.b; a.* is each field that has no key of its own
 	Means   string // it is used
 	Chart   string // the chart of outriderd (charts/outrider) uses it; injection does not
+	Plane   string // outriderd configures running proxies by it; injection does not use it
 	Without string // it has no effect, and a warning says why
 	Refused string // it is an error, which says what would be right
 
@@ -108,7 +109,7 @@ var valueKeys = slices.Concat(
 
 	keysOf(InValues, Key{Without: "the proxy needs no privilege", same: []string{"false"}}, "global.proxy.privileged"),
 	keysOf(InValues, Key{Without: "core dumps are the container runtime's", same: []string{"false"}}, "global.proxy.enableCoreDump"),
-	keysOf(InValues, Key{Without: "tracing is not configured by injection", same: []string{`"none"`}}, "global.proxy.tracer global.tracer"),
+	keysOf(InValues, Key{Without: "spans go to the opentelemetry provider of meshConfig.defaultProviders.tracing", same: []string{`"none"`}}, "global.proxy.tracer global.tracer"),
 	keysOf(InValues, Key{Without: "outlier events are not logged to a file"}, "global.proxy.outlierLogPath"),
 	keysOf(InValues, Key{Without: "both families are captured where the pod has both", same: []string{"true"}}, "global.proxy.includeIPv6"),
 	keysOf(InValues, Key{Without: "it is annotation " + bindKey + " of a pod", same: []string{"false"}}, "global.proxy.capNetBindService"),
@@ -128,7 +129,8 @@ var valueKeys = slices.Concat(
 	keysOf(InValues, Key{Without: "write what is in it one level up, as the chart's users do"}, "_internal_defaults_do_not_set defaults"),
 	keysOf(InValues, Key{Without: "the revision is the value revision, or --revision"}, "global.revision"),
 	keysOf(InValues, Key{Without: "there are no gateways here; use an ingress controller"}, "gateways gatewayClasses"),
-	keysOf(InValues, Key{Without: "metrics are those of Envoy, at port 15090"}, "telemetry"),
+	keysOf(InValues, Key{Plane: "whether requests are counted by Istio's names ([telemetry.md](telemetry.md))"}, "telemetry.enabled telemetry.v2.enabled telemetry.v2.prometheus.enabled"),
+	keysOf(InValues, Key{Without: "metrics go to Prometheus alone, by fixed names and labels", same: []string{"false"}}, "telemetry.v2.stackdriver telemetry.v2.accessLogPolicy"),
 	keysOf(InValues, Key{Without: noAmbient}, "ztunnel global.waypoint global.agentgateway"),
 	keysOf(InValues, Key{Without: "the control plane's namespace is in its address: --control-plane, or meshConfig.defaultConfig.discoveryAddress"}, "global.istioNamespace global.remotePilotAddress"),
 	keysOf(InValues, Key{Without: "a control plane has one cluster, which it runs in or reads (outriderd serve --kubeconfig)", same: []string{"false"}},
@@ -163,9 +165,11 @@ var meshKeys = slices.Concat(
 	keysOf(InMesh, Key{Without: "outriderd signs certificates, with the root in its state directory"}, "ca|caCertificates|certificates"),
 	keysOf(InMesh, Key{Without: "mutual TLS is used wherever both sides have a proxy; a PeerAuthentication says what servers accept", same: []string{"true"}}, "enableAutoMtls"),
 	keysOf(InMesh, Key{Without: "versions and ciphers of TLS between proxies are built in, and certificates are always verified"}, "meshMTLS|tlsDefaults|verifyCertificateAtClient"),
-	keysOf(InMesh, Key{Without: "the proxies write no access log", same: []string{"false", `"TEXT"`}}, "accessLogFile|accessLogFormat|accessLogEncoding|enableEnvoyAccessLogService|disableEnvoyListenerLog"),
-	keysOf(InMesh, Key{Without: "tracing is not configured", same: []string{"false"}}, "enableTracing"),
-	keysOf(InMesh, Key{Without: "no provider of telemetry or authorization is called"}, "extensionProviders|defaultProviders"),
+	keysOf(InMesh, Key{Plane: "access logs of all proxies ([telemetry.md](telemetry.md))"}, "accessLogFile|accessLogFormat|accessLogEncoding"),
+	keysOf(InMesh, Key{Plane: "whether requests are counted, and where spans go ([telemetry.md](telemetry.md))"}, "defaultProviders.tracing|metrics"),
+	keysOf(InMesh, Key{Plane: "the collector that defaultProviders.tracing names, of kind opentelemetry"}, "extensionProviders"),
+	keysOf(InMesh, Key{Without: "access logs go to standard output: accessLogFile", same: []string{"false"}}, "enableEnvoyAccessLogService|disableEnvoyListenerLog defaultProviders.accessLogging"),
+	keysOf(InMesh, Key{Without: "tracing is on where defaultProviders.tracing names a provider", same: []string{"false"}}, "enableTracing"),
 	keysOf(InMesh, Key{Without: "statistics have Envoy's own names"}, "inboundClusterStatName|outboundClusterStatName"),
 	keysOf(InMesh, Key{Without: "a service is visible in all namespaces, unless its annotation networking.istio.io/exportTo restricts it", same: []string{`["*"]`}}, "defaultServiceExportTo"),
 	keysOf(InMesh, Key{Without: "objects of this kind have no effect here; outriderd reports them, with what to use instead"}, "defaultVirtualServiceExportTo|defaultDestinationRuleExportTo|serviceEntryVisibility"),
@@ -293,7 +297,7 @@ func (c *keyCheck) object(parent string, fields map[string]any) {
 				}
 				c.without[key.Without] = append(c.without[key.Without], c.parent+path)
 			}
-		case key != nil: // used, by injection or the chart
+		case key != nil: // used, by injection, the chart or the control plane
 		case c.tree.children[path] == nil:
 			c.unknown = append(c.unknown, notKnown(c.what, c.parent+path, name, c.tree.children[parent]))
 		case isObject:
@@ -339,7 +343,7 @@ func usedAbove(path string) bool {
 	for i := strings.LastIndexAny(path, ".["); i >= 0; i = strings.LastIndexAny(path, ".[") {
 		path = path[:i]
 		if k := valueTree.keys[path]; k != nil {
-			return k.Means != ""
+			return k.Means != "" || k.Plane != ""
 		}
 	}
 	return false

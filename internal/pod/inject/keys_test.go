@@ -14,6 +14,7 @@ import (
 
 	"outrider.dev/internal/agent/config"
 	"outrider.dev/internal/contract"
+	"outrider.dev/internal/telemetry"
 )
 
 // used is, for each key that is used, a value that changes what is injected, in YAML. Those of
@@ -32,8 +33,12 @@ var used = map[Surface]map[string]string{
 		"sidecarInjectorWebhook.enableNamespacesByDefault": "true", "revision": "other", "sidecarInjectorWebhook.rewriteAppHTTPProbe": "false",
 		"sidecarInjectorWebhook.injectedAnnotations": "{a: b}", "sidecarInjectorWebhook.allowedProxyImages": "[a.example]", "sidecarInjectorWebhook.init": "node",
 		"pilot.env.ENABLE_NATIVE_SIDECARS": "true", "env.ENABLE_NATIVE_SIDECARS": `"true"`, "meshConfig": "{trustDomain: td}",
+		"telemetry.enabled": "false", "telemetry.v2.enabled": "false", "telemetry.v2.prometheus.enabled": "true",
 	},
-	InMesh: {"defaultConfig": "{concurrency: 3}", "trustDomain": "td", "enablePrometheusMerge": "false"},
+	InMesh: {"defaultConfig": "{concurrency: 3}", "trustDomain": "td", "enablePrometheusMerge": "false",
+		"accessLogFile": "/dev/stdout", "accessLogEncoding": "JSON", "accessLogFormat": `"%PROTOCOL%"`, "defaultProviders.metrics": "[prometheus]",
+		"defaultProviders.tracing": "[other]", "extensionProviders": "[{name: otel, opentelemetry: {service: changed.example, port: 4317}}]",
+	},
 	InLabels: {
 		contract.InjectLabel: `"false"`, contract.OwnInjectLabel: `"false"`, contract.RevisionLabel: "other", contract.NamespaceLabel: "disabled", contract.OwnNamespaceLabel: "disabled",
 		tlsModeLabel: "disabled", canonicalName: "n", canonicalRevision: "r", networkLabel: "net",
@@ -46,6 +51,7 @@ var usedByAgent = map[string]string{
 	"discoveryAddress": "a:1", "concurrency": "3", "drainDuration": "9s", "terminationDrainDuration": "9s", "statusPort": "15555", "proxyAdminPort": "15556",
 	"serviceCluster": "c", "binaryPath": "/e", "configPath": "/w", "controlPlaneAuthPolicy": "NONE", "proxyMetadata": "{MINIMUM_DRAIN_DURATION: 9s}", "proxyStatsMatcher": "{inclusionPrefixes: [a]}",
 	"holdApplicationUntilProxyStarts": "false", "interceptionMode": "TPROXY", "image": "{imageType: debug}", "meshId": "m",
+	"tracing": "{sampling: 3}",
 }
 
 // usedVariables is likewise, for variables of the agent whose values are not any text.
@@ -112,7 +118,7 @@ func TestEveryKeyIsUsedRefusedOrWarnedOf(t *testing.T) {
 	plain := outcome(t, pod, nil, Options{})
 	for _, k := range Keys() {
 		t.Run(string(k.Surface)+" "+strings.ReplaceAll(k.Name, "/", "_"), func(t *testing.T) {
-			if given := slices.DeleteFunc([]string{k.Means, k.Chart, k.Without, k.Refused}, func(s string) bool { return s == "" }); len(given) != 1 {
+			if given := slices.DeleteFunc([]string{k.Means, k.Chart, k.Plane, k.Without, k.Refused}, func(s string) bool { return s == "" }); len(given) != 1 {
 				t.Fatalf("the table says %q: want one text", given)
 			}
 			var warnings []string
@@ -186,6 +192,13 @@ func TestEveryKeyIsUsedRefusedOrWarnedOf(t *testing.T) {
 				if got != base || strings.Contains(all, name) {
 					t.Errorf("it is of the chart, and changes what is injected or is warned of: %s", all)
 				}
+			case k.Plane != "":
+				if got != base || strings.Contains(all, name) {
+					t.Errorf("it is of the control plane, and changes what is injected or is warned of: %s", all)
+				}
+				if off, on := telemetryOf(t, k, ""), telemetryOf(t, k, value); gocmp.Equal(off, on) {
+					t.Errorf("%s changes nothing", value)
+				}
 			case value == "some" && k.Surface != InProxyConfig:
 				t.Error("no value is known that shows its effect")
 			case got == base:
@@ -195,6 +208,39 @@ func TestEveryKeyIsUsedRefusedOrWarnedOf(t *testing.T) {
 			}
 		})
 	}
+}
+
+// telemetryOf are the settings with one key, over others that make it count; those alone if the
+// value is empty.
+func telemetryOf(t *testing.T, k Key, value string) telemetry.Settings {
+	t.Helper()
+	const provider = "{name: %s, opentelemetry: {service: %s.example, port: 4317}}"
+	m, err := ParseMesh([]byte("accessLogFile: /dev/stdout\nextensionProviders: [" + fmt.Sprintf(provider, "otel", "otel") + "," + fmt.Sprintf(provider, "other", "other") + "]\n" +
+		"defaultProviders: {tracing: [otel]}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	switch {
+	case k.Name == "accessLogFile":
+		m.AccessLogFile = ""
+	case strings.HasPrefix(k.Name, "telemetry.") && k.Name != "telemetry.v2.prometheus.enabled":
+		m.Defaults.Metrics = []string{"prometheus"}
+	}
+	o := Options{Mesh: m}
+	if value != "" {
+		text := object(k.Name, value)
+		if k.Surface == InMesh {
+			text = object("meshConfig."+k.Name, value)
+		}
+		if o.Values, _, err = ParseValues([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := o.Telemetry()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 // without are values with the policy alone.
@@ -361,6 +407,7 @@ func keyTable() string {
 		for _, effect := range []func(Key) (string, string){
 			func(k Key) (string, string) { return "", k.Means },
 			func(k Key) (string, string) { return "of the chart, not of injection: ", k.Chart },
+			func(k Key) (string, string) { return "of the control plane, not of injection: ", k.Plane },
 			func(k Key) (string, string) { return "refused: ", k.Refused },
 			func(k Key) (string, string) { return "none, with a warning: ", k.Without },
 		} {

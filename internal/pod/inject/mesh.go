@@ -13,6 +13,7 @@ import (
 
 	"outrider.dev/internal/agent/config"
 	"outrider.dev/internal/contract"
+	"outrider.dev/internal/telemetry"
 )
 
 // A Mesh has the fields of Istio's MeshConfig that injection reads.
@@ -20,6 +21,7 @@ type Mesh struct {
 	DefaultConfig         map[string]any `json:"defaultConfig"` // a ProxyConfig
 	TrustDomain           string         `json:"trustDomain"`
 	EnablePrometheusMerge *bool          `json:"enablePrometheusMerge"`
+	telemetry.Mesh
 
 	Notes []string `json:"-"` // fields without effect, a sentence each
 }
@@ -77,7 +79,26 @@ func (m Mesh) check() ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("defaultConfig: the agent could not use it: %w", err)
 	}
-	return notes, nil
+	if m.Defaults.Tracing == nil || m.Providers != nil { // else they may be in another file: see Telemetry
+		_, err = m.Settings(c.Tracing.Sampling)
+	}
+	return notes, err
+}
+
+// Telemetry returns the access logs, traces and request metrics of the mesh, which the control
+// plane configures.
+func (o Options) Telemetry() (telemetry.Settings, error) {
+	m, err := o.Values.mesh(o.Mesh)
+	if err != nil {
+		return telemetry.Settings{}, err
+	}
+	c, err := proxyConfigOf(m.DefaultConfig)
+	if err != nil {
+		return telemetry.Settings{}, fmt.Errorf("defaultConfig: %w", err)
+	}
+	s, err := m.Settings(c.Tracing.Sampling)
+	s.Metrics = o.Values.Telemetry.metrics(s.Metrics)
+	return s, err
 }
 
 // TrustDomain returns that of the pods' identities, as the settings have it, and where it is
@@ -125,7 +146,10 @@ type proxyConfig struct {
 	InterceptionMode string          `json:"interceptionMode"`
 	ProxyMetadata    map[string]text `json:"proxyMetadata"`
 	MeshID           string          `json:"meshId"`
-	Image            struct {
+	Tracing          struct {
+		Sampling *float64 `json:"sampling"`
+	} `json:"tracing"`
+	Image struct {
 		ImageType string `json:"imageType"`
 	} `json:"image"`
 }

@@ -49,9 +49,34 @@ type Values struct {
 	Pilot struct {
 		Env map[string]any `json:"env"`
 	} `json:"pilot"`
-	Env        map[string]any `json:"env"` // of the chart istiod, where Pilot's values are at the top
-	MeshConfig map[string]any `json:"meshConfig"`
-	Revision   string         `json:"revision"`
+	Env        map[string]any  `json:"env"` // of the chart istiod, where Pilot's values are at the top
+	MeshConfig map[string]any  `json:"meshConfig"`
+	Revision   string          `json:"revision"`
+	Telemetry  TelemetryValues `json:"telemetry"`
+}
+
+// TelemetryValues are Istio's switches of request metrics: the inner ones count where the outer
+// ones do not say false.
+type TelemetryValues struct {
+	Enabled *bool `json:"enabled"`
+	V2      struct {
+		Enabled    *bool `json:"enabled"`
+		Prometheus struct {
+			Enabled *bool `json:"enabled"`
+		} `json:"prometheus"`
+	} `json:"v2"`
+}
+
+func (t TelemetryValues) metrics(otherwise bool) bool {
+	for _, outer := range []*bool{t.Enabled, t.V2.Enabled} {
+		if outer != nil && !*outer {
+			return false
+		}
+	}
+	if own := t.V2.Prometheus.Enabled; own != nil {
+		return *own
+	}
+	return otherwise
 }
 
 // ProxyValues are those below global.proxy.
@@ -194,6 +219,7 @@ func (v Values) mesh(m Mesh) (Mesh, error) {
 	if over.EnablePrometheusMerge != nil {
 		m.EnablePrometheusMerge = over.EnablePrometheusMerge
 	}
+	m.Mesh = over.Over(m.Mesh)
 	return m, nil
 }
 
