@@ -73,6 +73,11 @@ func (s *source) set(parts ...mesh.Part) { s.change(func(b *mesh.Builder) { b.Se
 
 func newWorld(t testing.TB, change ...func(*resource.Source)) *world {
 	t.Helper()
+	return newWorldOf(t, mesh.Config{}, change...)
+}
+
+func newWorldOf(t testing.TB, config mesh.Config, change ...func(*resource.Source)) *world {
+	t.Helper()
 	envoyBinary(t)
 	w := &world{t: t, router: ns.New(t)}
 	var err error
@@ -100,7 +105,7 @@ func newWorld(t testing.TB, change ...func(*resource.Source)) *world {
 			}
 		}
 	})
-	w.source = &source{builder: mesh.NewBuilder(mesh.Config{})}
+	w.source = &source{builder: mesh.NewBuilder(config)}
 	w.source.set()
 	resources := resource.New(w.source)
 	resources.FirstUseTimeout = 10 * time.Second // a second is not enough for a machine that has other work
@@ -138,9 +143,12 @@ type pod struct {
 	v4, v6    netip.Addr
 	spec      mesh.WorkloadSpec
 	metadata  map[string]any
-	stats     []string // expressions for more of Envoy's
-	foreign   bool     // its bootstrap has what Envoy needs to reach the control plane, and no more
-	certified string   // another account that its certificate is for
+	stats     []string                                // expressions for more of Envoy's
+	env       []string                                // of its Envoy, besides ours
+	static    func(certificates, admin string) string // in place of the bootstrap
+	pid       int
+	foreign   bool   // its bootstrap has what Envoy needs to reach the control plane, and no more
+	certified string // another account that its certificate is for
 	admin     *envoy.Admin
 	dir       string
 }
@@ -259,6 +267,9 @@ func (p *pod) start() {
 	if p.foreign {
 		raw = withoutPassthrough(t, raw)
 	}
+	if p.static != nil {
+		raw = []byte(p.static(certificates, o.Admin.Socket))
+	}
 	config := filepath.Join(p.dir, "envoy.json")
 	if err := os.WriteFile(config, raw, 0o644); err != nil {
 		t.Fatal(err)
@@ -270,6 +281,7 @@ func (p *pod) start() {
 	}
 	defer binary.Close()
 	cmd := exec.Command("/proc/self/fd/3", o.Args(config)...)
+	cmd.Env = append(os.Environ(), p.env...)
 	cmd.ExtraFiles = []*os.File{binary}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: proxyUser, Gid: proxyUser}, Pdeathsig: syscall.SIGKILL}
 	log, err := os.Create(filepath.Join(p.dir, "log"))
@@ -277,7 +289,12 @@ func (p *pod) start() {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	cmd.Stderr, cmd.Stdout = log, log
+	access, err := os.Create(filepath.Join(p.dir, "access"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer access.Close()
+	cmd.Stderr, cmd.Stdout = log, access
 	// Pdeathsig is about the thread that starts: one that lives as long as the test.
 	started := make(chan error, 1)
 	go p.Do(func() {
@@ -287,7 +304,7 @@ func (p *pod) start() {
 	if err := <-started; err != nil {
 		t.Fatal(err)
 	}
-	p.admin = envoy.NewAdmin(o, patience)
+	p.admin, p.pid = envoy.NewAdmin(o, patience), cmd.Process.Pid
 	t.Cleanup(func() {
 		if t.Failed() {
 			raw, _ := os.ReadFile(log.Name())

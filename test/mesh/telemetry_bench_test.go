@@ -1,0 +1,168 @@
+package mesh
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"outrider.dev/internal/contract"
+	"outrider.dev/internal/mesh"
+	"outrider.dev/internal/telemetry"
+)
+
+// plainEnvoy is a configuration by hand: one listener, one route and one cluster, with mutual TLS,
+// and nothing that the mesh needs.
+func plainEnvoy(listener string, port uint16, to string, client bool) func(certificates, admin string) string {
+	return func(certificates, admin string) string {
+		common := fmt.Sprintf(`{"tls_certificate_sds_secret_configs": [{"name": "workload", "sds_config": {"path_config_source": {"path": "%[1]s/workload.json"}}}],
+			"validation_context_sds_secret_config": {"name": "roots", "sds_config": {"path_config_source": {"path": "%[1]s/roots.json"}}}}`, certificates)
+		socket := func(direction, more string) string {
+			return fmt.Sprintf(`, "transport_socket": {"name": "tls", "typed_config":
+				{"@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.%sTlsContext", "common_tls_context": %s%s}}`, direction, common, more)
+		}
+		host, number, _ := net.SplitHostPort(to)
+		inbound, outbound := "", socket("Upstream", "")
+		other := "virtualInbound"
+		if !client {
+			inbound, outbound, other = socket("Downstream", `, "require_client_certificate": true`), "", "virtualOutbound"
+		}
+		const http = `"@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"`
+		return fmt.Sprintf(`{"node": {"id": "plain", "cluster": "plain"}, "admin": {"address": {"pipe": {"path": "%s"}}},
+			"stats_config": {"stats_matcher": {"inclusion_list": {"patterns": [{"prefix": "server."}]}}},
+			"static_resources": {"listeners": [
+				{"name": "%s", "address": {"socket_address": {"address": "0.0.0.0", "port_value": 19999}}, "filter_chains": [{}]},
+				{"name": "%s", "address": {"socket_address": {"address": "0.0.0.0", "port_value": %d}}, "filter_chains": [{"filters": [{"name": "http", "typed_config": {%s,
+					"stat_prefix": "http", "route_config": {"virtual_hosts": [{"name": "all", "domains": ["*"], "routes": [{"match": {"prefix": "/"}, "route": {"cluster": "to", "timeout": "0s"}}]}]},
+					"http_filters": [{"name": "envoy.filters.http.router", "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"}}]}}]%s}]}],
+			"clusters": [{"name": "to", "type": "STATIC", "load_assignment": {"cluster_name": "to", "endpoints": [{"lb_endpoints": [{"endpoint":
+				{"address": {"socket_address": {"address": "%s", "port_value": %s}}}}]}]}%s}]}}`, admin, other, listener, port, http, inbound, host, number, outbound)
+	}
+}
+
+// A way to have telemetry, or not.
+type way struct {
+	name     string
+	settings telemetry.Settings
+	plain    bool
+
+	client, server *pod
+	http           *http.Client
+	rps, cpu       []float64 // requests a second, and µs of both Envoys for each
+}
+
+// BenchmarkTelemetry compares Envoys by requests a second, and processor time for each request.
+// All ways are measured in turn, in each round in another order.
+func BenchmarkTelemetry(b *testing.B) {
+	const rounds, callers, warm, measured = 7, 16, 300 * time.Millisecond, 1500 * time.Millisecond
+	jsonLog, err := telemetry.Mesh{AccessLogFile: "/dev/stdout", AccessLogEncoding: "JSON"}.Settings(nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	traced := func(percent float64) telemetry.Settings {
+		return telemetry.Settings{Tracing: telemetry.Tracing{Host: "otel.shop.svc.cluster.local", Port: 4317, Sampling: percent}}
+	}
+	ways := []*way{
+		{name: "plain Envoy", plain: true}, {name: "all off"}, {name: "metrics", settings: telemetry.Settings{Metrics: true}},
+		{name: "JSON logs", settings: jsonLog}, {name: "tracing 1 %", settings: traced(1)}, {name: "tracing 100 %", settings: traced(100)},
+	}
+	for _, w := range ways {
+		w.open(b)
+	}
+	for round := range rounds {
+		for i := range ways {
+			w := ways[(i*5+round)%len(ways)] // 5 and the number of ways have no common factor
+			w.load(b, callers, warm)
+			before, began := w.spent(b), time.Now()
+			n := w.load(b, callers, measured)
+			took, after := time.Since(began), w.spent(b)
+			w.rps = append(w.rps, float64(n)/took.Seconds())
+			w.cpu = append(w.cpu, float64((after-before).Microseconds())/float64(n))
+		}
+	}
+	var out strings.Builder
+	fmt.Fprintf(&out, "%-14s %2s  %s  %s\n", "way", "n", "requests/s: min median max, of plain", "µs/request: min median max, of plain")
+	for _, w := range ways {
+		slices.Sort(w.rps)
+		slices.Sort(w.cpu)
+		middle := len(w.rps) / 2
+		fmt.Fprintf(&out, "%-14s %2d  %7.0f %7.0f %7.0f  %.2f  %7.0f %7.0f %7.0f  %.2f\n", w.name, len(w.rps), w.rps[0], w.rps[middle], w.rps[len(w.rps)-1], w.rps[middle]/ways[0].rps[middle],
+			w.cpu[0], w.cpu[middle], w.cpu[len(w.cpu)-1], w.cpu[middle]/ways[0].cpu[middle])
+	}
+	b.Log("\n" + out.String())
+}
+
+func (w *way) open(b *testing.B) {
+	world := newWorldOf(b, mesh.Config{Telemetry: w.settings})
+	world.service("web", "10.96.0.1", "server", port(8080, mesh.HTTP))
+	if w.settings.Tracing.On() {
+		otel := world.pod("otel", "otel")
+		world.service("otel", "10.96.0.9", "otel", port(4317, mesh.GRPC))
+		c := collector{drop: true}
+		c.serve(b, otel.listen(4317), otel.listen(4318))
+	}
+	w.server, w.client = world.pod("server", "server"), world.pod("client", "client")
+	go http.Serve(w.server.listen(8080), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "hello") }))
+	if w.plain {
+		w.server.static = plainEnvoy("virtualInbound", contract.InboundPort, "127.0.0.1:8080", false)
+		w.client.static = plainEnvoy("virtualOutbound", contract.OutboundPort, w.server.v4.String()+":8080", true)
+	}
+	for _, p := range []*pod{w.client, w.server} {
+		p.metadata = map[string]any{contract.MetadataRelay: "true"}
+		p.proxied()
+	}
+	w.http = &http.Client{Transport: &http.Transport{DialContext: w.client.dial, MaxIdleConnsPerHost: 100}, Timeout: patience}
+	eventually(b, "a response by way of "+w.name, func() bool { return get(w.http, "http://10.96.0.1:8080/") == "200 hello" })
+}
+
+// load makes requests for a time, and returns how many.
+func (w *way) load(b *testing.B, callers int, d time.Duration) int {
+	b.Helper()
+	end := time.Now().Add(d)
+	var n, failed atomic.Int64
+	var all sync.WaitGroup
+	for range callers {
+		all.Go(func() {
+			for time.Now().Before(end) {
+				if got := get(w.http, "http://10.96.0.1:8080/a/path?with=query"); got != "200 hello" {
+					failed.Add(1)
+				}
+				n.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	if failed.Load() > 0 {
+		b.Fatalf("%s: %d of %d requests failed", w.name, failed.Load(), n.Load())
+	}
+	return int(n.Load())
+}
+
+// spent is the processor time of both Envoys.
+func (w *way) spent(b *testing.B) time.Duration {
+	b.Helper()
+	var ticks int
+	for _, p := range []*pod{w.client, w.server} {
+		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.pid))
+		if err != nil {
+			b.Fatal(err)
+		}
+		fields := strings.Fields(string(raw[strings.LastIndexByte(string(raw), ')')+2:]))
+		user, err1 := strconv.Atoi(fields[11])
+		system, err2 := strconv.Atoi(fields[12])
+		if err := cmp.Or(err1, err2); err != nil {
+			b.Fatal(err)
+		}
+		ticks += user + system
+	}
+	return time.Duration(ticks) * 10 * time.Millisecond // USER_HZ is 100
+}
