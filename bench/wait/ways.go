@@ -187,10 +187,14 @@ func (p *place) heldRequest() (release, released func() error, err error) {
 }
 
 // poll is what pilot-agent wait does by default.
-func (p *place) poll() (release, released func() error, err error) { return p.pollEvery(500 * time.Millisecond) }
+func (p *place) poll() (release, released func() error, err error) {
+	return p.pollEvery(500 * time.Millisecond)
+}
 
 // pollSlowly is "try every second".
-func (p *place) pollSlowly() (release, released func() error, err error) { return p.pollEvery(time.Second) }
+func (p *place) pollSlowly() (release, released func() error, err error) {
+	return p.pollEvery(time.Second)
+}
 
 func (p *place) pollEvery(period time.Duration) (release, released func() error, err error) {
 	ended := make(chan error, 1)

@@ -212,7 +212,8 @@ func (e evaluator) principal(p *rbac.Principal) bool {
 		return slices.ContainsFunc(i.OrIds.Ids, e.principal)
 	case *rbac.Principal_NotId:
 		return !e.principal(i.NotId)
-	case *rbac.Principal_SourceIp: //lint:ignore SA1019 see fromAddress
+	case *rbac.Principal_SourceIp:
+		//lint:ignore SA1019 see fromAddress
 		return netip.PrefixFrom(netip.MustParseAddr(i.SourceIp.AddressPrefix), int(i.SourceIp.PrefixLen.GetValue())).Contains(netip.MustParseAddr(authorization.Addresses[e.call.From]))
 	case *rbac.Principal_Authenticated_:
 		return identity(e.call) != "" && matches(e.t, i.Authenticated.PrincipalName, identity(e.call))
