@@ -34,6 +34,7 @@ func (c clusterFlags) connect(log *slog.Logger, needed bool) (*kube.Cluster, err
 	default:
 		return nil, &cli.UsageError{Err: fmt.Errorf("--kubernetes=%q: one of auto, on, off", c.mode)}
 	}
+	kube.LogClientGo(log)
 	cluster, err := kube.Connect(kube.Options{Kubeconfig: c.kubeconfig, InPod: inPod(), UserAgent: "outriderd/" + cli.Version(), Log: log})
 	if err != nil {
 		return nil, &cli.UsageError{Err: err, Hint: "--kubeconfig names a file in kubectl's format; --source files:DIR --kubernetes=off needs no cluster"}

@@ -70,6 +70,7 @@ func (w world) connect(t *testing.T, j *journal, edit func(*api.Cluster, *api.Au
 	}
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	must(t, clientcmd.WriteToFile(*config, file))
+	kube.LogClientGo(j.log())
 	c, err := kube.Connect(kube.Options{Kubeconfig: file, Log: j.log()})
 	must(t, err)
 	return c

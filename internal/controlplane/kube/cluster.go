@@ -41,6 +41,12 @@ func Using(core kubernetes.Interface) *Cluster {
 	return &Cluster{core: core, log: log, trouble: troubles{log: log}}
 }
 
+// LogClientGo sets where client-go logs. It has one logger per process and reads it without a
+// lock, so this is called once, before the first [Connect].
+func LogClientGo(log *slog.Logger) {
+	klog.SetSlogLogger(slog.New(withoutElections{log.With("by", "client-go").Handler()}))
+}
+
 // Connect makes the client of a cluster. It sends no request: an API server may be
 // unavailable for a while.
 func Connect(o Options) (*Cluster, error) {
@@ -51,7 +57,6 @@ func Connect(o Options) (*Cluster, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	klog.SetSlogLogger(slog.New(withoutElections{o.Log.With("by", "client-go").Handler()})) // client-go has one logger per process
 	config.UserAgent = o.UserAgent
 	// No client-side limit: the API server limits each client (priority and fairness), and
 	// client-go's default of 5 requests a second would delay the first certificates of a
