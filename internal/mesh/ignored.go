@@ -38,16 +38,19 @@ func (s *IgnoredSpec) Severity() string {
 	return contract.WarningPrefix
 }
 
-// Message says what it means that s is ignored.
-func (s *IgnoredSpec) Message() string {
+// Effect says what it means that s is ignored.
+func (s *IgnoredSpec) Effect() string {
 	switch {
 	case s.Partly:
-		return "is not enforced as it is written: " + s.Instead
+		return "is not enforced as it is written"
 	case s.Guards:
-		return "is not enforced by Outrider: " + s.Instead
+		return "is not enforced by Outrider"
 	}
-	return "has no effect on pods of Outrider: " + s.Instead
+	return "has no effect on pods of Outrider"
 }
+
+// Message is the effect, and what to do.
+func (s *IgnoredSpec) Message() string { return s.Effect() + ": " + s.Instead }
 
 // An ignoredKind is why a kind is ignored.
 type ignoredKind struct {

@@ -398,12 +398,32 @@ func looks(t *testing.T, w world, c command) {
 	if _, stderr := c.run(t, 1, "check", "--proxy", "host.described"); !strings.Contains(stderr, `no running pod "host.described" has a proxy`) {
 		t.Errorf("check --proxy of a pod without one: %s", stderr)
 	}
+	checksOtherMeshes(t, c)
 	statusPage(t, c)
 	if text, _ := c.run(t, 0, "version"); !strings.Contains(text, "1 pod") {
 		t.Errorf("version:\n%s", text)
 	}
 	kubectl(t, "", "delete", "pods", "--all", "-n", "described", "--force", "--grace-period=0")
 	kubectl(t, "", "delete", "namespace", "described", "--wait")
+}
+
+// checksOtherMeshes adds an object that Istio supports beside the pod with a proxy: the check shows
+// what says the same.
+func checksOtherMeshes(t *testing.T, c command) {
+	t.Helper()
+	const id, routes = "other-meshes", "virtualservices.networking.istio.io"
+	is(t, c.checks(t, 0), check.OK, "none", id)
+	apply(t, definition("networking.istio.io", "VirtualService", "virtualservices"))
+	kubectl(t, "", "wait", "--for=condition=Established", "--timeout=60s", "crd", routes)
+	apply(t, `{apiVersion: networking.istio.io/v1beta1, kind: VirtualService, metadata: {name: web, namespace: described},
+		spec: {hosts: [web], http: [{timeout: 2s, route: [{destination: {host: web}}]}]}}`)
+	all := c.checks(t, 0)
+	is(t, all, check.Warning, "has no effect on pods of Outrider", id)
+	if found := all[id]; found.Object != "VirtualService described/web" || !strings.Contains(found.Hint, `"kind":"HTTPRoute"`) {
+		t.Errorf("%+v", found)
+	}
+	is(t, c.checks(t, 0, "--pre"), check.Warning, "has no effect on pods of Outrider", id)
+	kubectl(t, "", "delete", "crd", routes)
 }
 
 // statusPage reads the page that outrider dashboard opens, and ends the command as Ctrl-C does.

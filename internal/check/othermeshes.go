@@ -1,0 +1,110 @@
+package check
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"outrider.dev/internal/mesh"
+)
+
+var otherMeshes = probe{id: "other-meshes", title: "objects of other meshes have an effect here"}
+
+// Limits of what is read and reported of other meshes' objects.
+const (
+	maxObjectsOfKind = 5000
+	maxReported      = 100
+)
+
+// objectsOfOtherMeshes makes a check of each object of another mesh that Outrider does not support:
+// once it is installed of those for pods with its proxy, before that of all.
+func (s *survey) objectsOfOtherMeshes(ctx context.Context) (out []Check) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	meant := func(*mesh.IgnoredSpec) bool { return true }
+	if !s.Before {
+		pods, err := s.meshedPods(ctx)
+		if err != nil {
+			return []Check{otherMeshes.check(unknown(err))}
+		}
+		meant = func(o *mesh.IgnoredSpec) bool {
+			return slices.ContainsFunc(pods, func(p corev1.Pod) bool {
+				return (o.Namespace == p.Namespace || slices.Contains(mesh.RootNamespaces(), o.Namespace)) && o.IsFor(p.Labels)
+			})
+		}
+	}
+	var found []*mesh.IgnoredSpec
+	resources := mesh.IgnoredResources()
+	for _, definition := range slices.Sorted(maps.Keys(resources)) {
+		_, group, _ := strings.Cut(definition, ".")
+		all, more, err := s.ignored(ctx, schema.GroupKind{Group: group, Kind: string(resources[definition])})
+		if err != nil {
+			out = append(out, otherMeshes.about(definition, unknown(tried("listing "+definition, err))))
+		}
+		if more {
+			out = append(out, otherMeshes.about(definition, skipped("more than %d: the rest was not read; outrider lint reads manifests of any number", maxObjectsOfKind)))
+		}
+		found = append(found, slices.DeleteFunc(all, func(o *mesh.IgnoredSpec) bool { return !meant(o) })...)
+	}
+	slices.SortStableFunc(found, func(a, b *mesh.IgnoredSpec) int { return -cmp.Compare(rank(a), rank(b)) })
+	for _, o := range found[:min(len(found), maxReported)] {
+		judge := warning
+		if o.Guards && !s.Before {
+			judge = failed
+		}
+		out = append(out, otherMeshes.about(o.Key().String(), judge(o.Instead, "%s", o.Effect())))
+	}
+	switch {
+	case len(found) > maxReported:
+		out = append(out, otherMeshes.about("others", warning("outrider lint on their manifests names them all", "%d more are without effect", len(found)-maxReported)))
+	case len(out) == 0 && s.Before:
+		out = append(out, otherMeshes.check(fine("the cluster has none that Outrider does not support")))
+	case len(out) == 0:
+		out = append(out, otherMeshes.check(fine("none that Outrider does not support is for a pod with its proxy")))
+	}
+	return out
+}
+
+// rank is higher for what forbids something.
+func rank(o *mesh.IgnoredSpec) int {
+	if o.Guards {
+		return 1
+	}
+	return 0
+}
+
+// ignored reads the objects of a kind that are ignored, in the version that the API server prefers;
+// more: there are others. A cluster without the kind has none.
+func (s *survey) ignored(ctx context.Context, kind schema.GroupKind) (out []*mesh.IgnoredSpec, more bool, err error) {
+	served, err := s.Mapper.RESTMapping(kind)
+	if meta.IsNoMatchError(err) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	o := metav1.ListOptions{Limit: 500}
+	for read := 0; read < maxObjectsOfKind; {
+		l, err := s.Dynamic.Resource(served.Resource).List(ctx, o)
+		if err != nil {
+			return out, false, err
+		}
+		for _, item := range l.Items {
+			if spec := mesh.Ignored(item.Object); spec != nil {
+				out = append(out, spec)
+			}
+		}
+		read += len(l.Items)
+		if o.Continue = l.GetContinue(); o.Continue == "" {
+			return out, false, nil
+		}
+	}
+	return out, true, nil
+}
