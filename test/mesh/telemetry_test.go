@@ -41,7 +41,8 @@ type observed struct {
 type collector struct {
 	mu    sync.Mutex
 	spans []span
-	drop  bool // it keeps none
+	drop  bool          // it keeps none
+	hang  chan struct{} // it answers when this is closed; nil: at once
 }
 
 // A span, with the name of its service.
@@ -95,6 +96,13 @@ func (c *collector) serve(t testing.TB, rpc, web net.Listener) {
 		if err := stream.RecvMsg(data); err != nil {
 			return err
 		}
+		if c.hang != nil {
+			select {
+			case <-c.hang:
+			case <-stream.Context().Done():
+				return stream.Context().Err()
+			}
+		}
 		c.add(data)
 		return stream.SendMsg(&otlp.TracesData{})
 	}))
@@ -143,6 +151,7 @@ func newObserved(t *testing.T, settings telemetry.Settings) *observed {
 	for _, p := range []*pod{o.client, o.server} {
 		app := p.spec.ServiceAccount
 		p.metadata = map[string]any{contract.MetadataRelay: "true"}
+		p.stats = []string{`cluster\.outbound\|4317.*\.upstream_rq_.*`}
 		p.env = []string{"OTEL_RESOURCE_ATTRIBUTES=service.name=" + app + "." + namespace}
 		p.proxied()
 	}

@@ -96,12 +96,11 @@ func appCluster() *cluster.Cluster {
 // protocolOptions selects HTTP/2 for a port that declares it, otherwise the protocol of the
 // client. Retries that are not nil replace those of routes.
 func protocolOptions(p mesh.Protocol, retries *route.RetryPolicy) map[string]*anypb.Any {
-	return limitedOptions(p, retries, mesh.Limits{})
+	return packed(httpOptions(p, retries))
 }
 
-func limitedOptions(p mesh.Protocol, retries *route.RetryPolicy, l mesh.Limits) map[string]*anypb.Any {
+func httpOptions(p mesh.Protocol, retries *route.RetryPolicy) *upstream.HttpProtocolOptions {
 	options := &upstream.HttpProtocolOptions{RetryPolicy: retries}
-	limitRequests(options, l)
 	if p == mesh.HTTP2 || p == mesh.GRPC {
 		options.UpstreamProtocolOptions = &upstream.HttpProtocolOptions_ExplicitHttpConfig_{
 			ExplicitHttpConfig: &upstream.HttpProtocolOptions_ExplicitHttpConfig{
@@ -118,7 +117,11 @@ func limitedOptions(p mesh.Protocol, retries *route.RetryPolicy, l mesh.Limits) 
 			},
 		}
 	}
-	return map[string]*anypb.Any{"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": typed(options)}
+	return options
+}
+
+func packed(o *upstream.HttpProtocolOptions) map[string]*anypb.Any {
+	return map[string]*anypb.Any{"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": typed(o)}
 }
 
 // serviceEDS returns a cluster of a service's port, for requests or for bytes.
@@ -130,7 +133,9 @@ func (b *builder) serviceEDS(name string, t target, requests bool, sh features) 
 	limit(c, t.policyOf())
 	b.describeService(c, s)
 	if requests {
-		c.TypedExtensionProtocolOptions = limitedOptions(p.Protocol, nil, t.policyOf().Limits)
+		options := httpOptions(p.Protocol, nil)
+		limitRequests(options, t.policyOf().Limits)
+		c.TypedExtensionProtocolOptions = packed(options)
 	}
 	if s.External != "" {
 		return externalCluster(c, s.External, p.Number)

@@ -41,8 +41,12 @@ import (
 // tracingCluster leads to the collector of spans.
 const tracingCluster = "tracing"
 
-// collectorTimeout bounds an export. Envoy drops the spans of one that fails, and keeps 1,024 at most.
-const collectorTimeout = 10 * time.Second
+// Bounds of exports to a collector. Envoy keeps the spans of an export, some 18 KB, until it has
+// ended, and drops those of one that fails. It makes one for each five spans.
+const (
+	exportTimeout = 10 * time.Second
+	maxExports    = 100 // at once
+)
 
 // Bounds of the statistics of one proxy: what is beyond is not counted. No label has a value that a
 // client chooses, but servers choose status codes, and there may be any number of peers.
@@ -260,12 +264,12 @@ func (o observer) tracing() *hcm.HttpConnectionManager_Tracing {
 	}}}
 	t := o.s.Tracing
 	if t.Path == "" {
-		config.GrpcService = &core.GrpcService{Timeout: duration(collectorTimeout), TargetSpecifier: &core.GrpcService_EnvoyGrpc_{
+		config.GrpcService = &core.GrpcService{Timeout: duration(exportTimeout), TargetSpecifier: &core.GrpcService_EnvoyGrpc_{
 			EnvoyGrpc: &core.GrpcService_EnvoyGrpc{ClusterName: tracingCluster, Authority: t.Authority()},
 		}}
 	} else {
 		config.HttpService = &core.HttpService{HttpUri: &core.HttpUri{
-			Uri: "http://" + t.Authority() + t.Path, Timeout: duration(collectorTimeout),
+			Uri: "http://" + t.Authority() + t.Path, Timeout: duration(exportTimeout),
 			HttpUpstreamType: &core.HttpUri_Cluster{Cluster: tracingCluster},
 		}}
 	}
@@ -334,6 +338,7 @@ func (v *snapshot) tracingBundle(p *xds.Proxy) (xds.Bundle, bool) {
 				port := *to.port
 				port.Protocol, requests.port = protocol, &port
 				c := v.serviceEDS(tracingCluster, requests, true, sh)
+				boundExports(c, protocol)
 				return serialize(tracingCluster, c)
 			})
 			return v.withEndpoints(p, r, to), true
@@ -341,13 +346,23 @@ func (v *snapshot) tracingBundle(p *xds.Proxy) (xds.Bundle, bool) {
 	}
 	return xds.Bundle{Resource: v.shared(tracingCluster, tracingCluster, func() proto.Message {
 		c := newCluster(tracingCluster)
-		c.TypedExtensionProtocolOptions = protocolOptions(protocol, nil)
+		boundExports(c, protocol)
 		externalCluster(c, t.Host, t.Port)
 		if _, err := netip.ParseAddr(t.Host); err == nil {
 			c.ClusterDiscoveryType = &cluster.Cluster_Type{Type: cluster.Cluster_STATIC}
 		}
 		return c
 	})}, true
+}
+
+// boundExports is for a collector that does not answer. The timeout of a gRPC service is not one of
+// its exports, so that of the cluster is.
+func boundExports(c *cluster.Cluster, p mesh.Protocol) {
+	t := c.CircuitBreakers.Thresholds[0]
+	t.MaxRequests, t.MaxPendingRequests = uint32Value(maxExports), uint32Value(maxExports)
+	options := httpOptions(p, nil)
+	options.CommonHttpProtocolOptions = &core.HttpProtocolOptions{MaxStreamDuration: duration(exportTimeout)}
+	c.TypedExtensionProtocolOptions = packed(options)
 }
 
 // withTracing adds that cluster, if there is one.
