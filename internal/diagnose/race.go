@@ -195,10 +195,18 @@ func (s *subject) consequence(app *evidence.Container, y symptom) string {
 		return "and was refused"
 	case r.Exit != nil && *r.Exit != 0:
 		return fmt.Sprintf("was refused, and ended (%s)", exitText(*r))
+	case r.Running && s.triedAgain(y):
+		return "was refused, tried again, and was refused no more once the proxy was there"
 	case r.Running:
-		return "was refused, and runs on without what it asked for"
+		return "was refused, and runs on, perhaps without what it asked for"
 	}
 	return "and was refused"
+}
+
+// triedAgain reports whether a refused call was repeated, each time before the proxy listened.
+func (s *subject) triedAgain(y symptom) bool {
+	listens, _, _ := s.listened(y.last)
+	return y.last.Compare(y.at) == evidence.After && listens == no
 }
 
 // wellSince is the later run of an application that has no such call.

@@ -1,0 +1,38 @@
+package diagnose
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// What became of an application that was refused is told as far as its log shows it: proxy and
+// application start at :10, the proxy is ready at :15, and the pod goes on.
+func TestWhatBecameOfARace(t *testing.T) {
+	refusedAt := func(seconds ...int) (log string) {
+		for _, s := range seconds {
+			log += fmt.Sprintf("2026-03-02T13:00:%02d.100000Z ERROR config: dial tcp 10.96.8.1:8080: connect: connection refused\n", s)
+		}
+		return log
+	}
+	for name, tt := range map[string]struct{ log, want string }{
+		"once":                  {refusedAt(11), "was refused, and runs on, perhaps without what it asked for"},
+		"again, until it works": {refusedAt(11, 12, 13), "was refused, tried again, and was refused no more once the proxy was there"},
+		"twice at once":         {refusedAt(11, 11), "was refused, and runs on, perhaps without what it asked for"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			folder := t.TempDir()
+			for file, text := range map[string]string{"pod.yaml": startedPod, "istio-proxy.log": readyLog, "web.log": tt.log} { // any order: files
+				if err := os.WriteFile(filepath.Join(folder, file), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			findings := diagnoseFolder(t, folder).Findings
+			if len(findings) == 0 || findings[0].Code != "startup-race" || !strings.HasSuffix(findings[0].Sentence, tt.want) {
+				t.Errorf("%+v; want a race that %s", findings, tt.want)
+			}
+		})
+	}
+}
