@@ -9,8 +9,6 @@
 package main
 
 import (
-	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -24,61 +22,67 @@ import (
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
-// run is main without the process. It returns the exit status: 0 measured, 1 something
-// failed, 2 usage.
+// run is main without the process.
 func run(args []string, stdout, stderr io.Writer) int {
-	fs := flag.NewFlagSet("agent", flag.ContinueOnError)
-	fs.SetOutput(stderr)
-	n := fs.Int("n", 12, "starts of each case on demand")
-	full := fs.Int("full", 10, "starts of each case with full push")
+	fs := figures.Flags("agent", stderr)
+	var o options
+	fs.IntVar(&o.n, "n", 12, "starts of each case on demand")
+	fs.IntVar(&o.full, "full", 10, "starts of each case with full push")
 	sizes := fs.String("services", "10,1000,10000", "sizes of the mesh")
-	idle := fs.Duration("idle", 20*time.Second, "how long each measurement of an idle proxy takes; 0 skips it")
-	looks := fs.Int("looks", 4, "measurements of an idle proxy")
+	fs.DurationVar(&o.idle, "idle", 20*time.Second, "how long each measurement of an idle proxy takes; 0 skips it")
+	fs.IntVar(&o.looks, "looks", 4, "measurements of an idle proxy")
 	earlies := fs.String("early", "20,200,2000", "numbers of connections made before Envoy is ready")
-	waves := fs.Int("waves", 10, "repetitions of -early, half of them from 1,000 connections on; 0 skips -early and -rate")
-	rate := fs.Float64("rate", 5000, "connections a second begun during a hand-over")
-	switch err := fs.Parse(args); {
-	case errors.Is(err, flag.ErrHelp):
-		return 0
-	case err != nil || *n < 1 || *full < 0 || *looks < 1 || *waves < 0 || *rate < 1:
-		return 2
-	}
-	services, err := figures.Numbers(*sizes, 0, 50_000)
-	if err != nil {
-		fmt.Fprintf(stderr, "bench/agent: error: -services: %v\n", err)
-		return 2
-	}
-	connections, err := figures.Numbers(*earlies, 1, 3000)
-	if err != nil {
-		fmt.Fprintf(stderr, "bench/agent: error: -early: %v\n", err)
-		return 2
-	}
+	fs.IntVar(&o.waves, "waves", 10, "repetitions of -early, half of them from 1,000 connections on; 0 skips -early and -rate")
+	fs.Float64Var(&o.rate, "rate", 5000, "connections a second begun during a hand-over")
+	return figures.Run(fs, args, func() (err error) {
+		if err := figures.Positive(fs, "n", "looks"); err != nil {
+			return err
+		}
+		if o.full < 0 || o.waves < 0 || o.rate < 1 {
+			return figures.Usage("-full and -waves: want 0 or more; -rate: 1 or more")
+		}
+		if o.services, err = figures.Numbers("services", *sizes, 0, 50_000); err != nil {
+			return err
+		}
+		if o.early, err = figures.Numbers("early", *earlies, 1, 3000); err != nil {
+			return err
+		}
+		return o.measure(stdout)
+	})
+}
+
+// options are what the flags say.
+type options struct {
+	n, full, looks, waves int
+	services, early       []int
+	idle                  time.Duration
+	rate                  float64
+}
+
+func (o options) measure(stdout io.Writer) error {
 	defer harness.Clean()
 	t := &figures.Table{}
-	for i, size := range services {
+	for i, size := range o.services {
 		err := inWorld(func(w *harness.World) {
 			if info, err := os.Stat(w.Binaries.Agent); i == 0 && err == nil {
 				fmt.Fprintf(stdout, "agent, stripped: %.2f MB. Load average at the begin: %s\n", float64(info.Size())/1e6, figures.Load())
 			}
-			measure(t, w, size, *n, *full)
-			if i == 0 && *idle > 0 {
-				rest(t, w, *looks, *idle)
+			measure(t, w, size, o.n, o.full)
+			if i == 0 && o.idle > 0 {
+				rest(t, w, o.looks, o.idle)
 			}
 		})
 		if err != nil {
-			fmt.Fprintf(stderr, "bench/agent: error: %v\n", err)
-			return 1
+			return err
 		}
 	}
-	if *waves > 0 {
-		if err := inWorld(func(w *harness.World) { standby(t, newCaller(w), connections, *waves, *rate) }); err != nil {
-			fmt.Fprintf(stderr, "bench/agent: error: %v\n", err)
-			return 1
+	if o.waves > 0 {
+		if err := inWorld(func(w *harness.World) { standby(t, newCaller(w), o.early, o.waves, o.rate) }); err != nil {
+			return err
 		}
 	}
 	fmt.Fprintf(stdout, "Load average at the end: %s. Times in milliseconds since the exec; memory is Rss at ready.\n\n", figures.Load())
-	t.Print(stdout, "of Envoy alone")
-	return 0
+	return t.Print(stdout, "of Envoy alone")
 }
 
 // inWorld calls f with a new world, and cleans it up.

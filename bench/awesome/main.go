@@ -10,7 +10,6 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -29,31 +28,25 @@ import (
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
-// run is main without the process. It returns the exit status: 0 measured, 1 something
-// failed, 2 usage.
+// run is main without the process.
 func run(args []string, stdout, stderr io.Writer) int {
-	fs := flag.NewFlagSet("awesome", flag.ContinueOnError)
-	fs.SetOutput(stderr)
+	fs := figures.Flags("awesome", stderr)
 	n := fs.Int("n", 20, "starts of each case")
 	root := fs.String("root", ".", "the repository's folder")
 	only := fs.String("languages", strings.Join(awesome.Languages, ","), "those that are measured")
-	switch err := fs.Parse(args); {
-	case errors.Is(err, flag.ErrHelp):
-		return 0
-	case err != nil:
-		return 2
-	case *n < 1 || fs.NArg() > 0 || slices.ContainsFunc(strings.Split(*only, ","), unknown):
-		fmt.Fprintln(stderr, "bench/awesome: error: usage: awesome [-n N] [-root FOLDER] [-languages LIST], with N of 1 or more, languages of "+strings.Join(awesome.Languages, ","))
-		return 2
-	}
-	if err := measure(*n, *root, strings.Split(*only, ","), stdout); err != nil {
-		fmt.Fprintf(stderr, "bench/awesome: error: %v\n", err)
-		return 1
-	}
-	return 0
+	return figures.Run(fs, args, func() error {
+		languages := strings.Split(*only, ",")
+		for _, l := range languages {
+			if !slices.Contains(awesome.Languages, l) {
+				return figures.Usage("-languages: %q: one of %s", l, strings.Join(awesome.Languages, ", "))
+			}
+		}
+		if err := figures.Positive(fs, "n"); err != nil {
+			return err
+		}
+		return measure(*n, *root, languages, stdout)
+	})
 }
-
-func unknown(language string) bool { return !slices.Contains(awesome.Languages, language) }
 
 // A way is one case: a form, beside a centre.
 type way struct{ name, form, centre string }

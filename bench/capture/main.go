@@ -10,8 +10,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -29,33 +27,22 @@ func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 // maxEntries is as many ranges as one argument of a command can hold (128 KiB).
 const maxEntries = 10_000
 
-// run is main without the process. It returns the exit status: 0 measured, 1 something
-// failed, 2 usage.
+// run is main without the process.
 func run(args []string, stdout, stderr io.Writer) int {
-	fs := flag.NewFlagSet("capture", flag.ContinueOnError)
-	fs.SetOutput(stderr)
+	fs := figures.Flags("capture", stderr)
 	n := fs.Int("n", 25, "runs of each way")
 	sizes := fs.String("entries", "0,100,1000,10000", "numbers of ports and of ranges in the lists (-o and -x)")
 	agent := fs.String("agent", "", "outrider-agent to measure (default: built from ./cmd/outrider-agent)")
-	switch err := fs.Parse(args); {
-	case errors.Is(err, flag.ErrHelp):
-		return 0
-	case err != nil:
-		return 2
-	case *n < 1 || fs.NArg() > 0:
-		fmt.Fprintln(stderr, "bench/capture: error: usage: capture [-n N] [-entries LIST] [-agent FILE], with N of 1 or more")
-		return 2
-	}
-	entries, err := figures.Numbers(*sizes, 0, maxEntries)
-	if err != nil {
-		fmt.Fprintf(stderr, "bench/capture: error: -entries: %v\n", err)
-		return 2
-	}
-	if err := measure(*n, entries, *agent, stdout); err != nil {
-		fmt.Fprintf(stderr, "bench/capture: error: %v\n", err)
-		return 1
-	}
-	return 0
+	return figures.Run(fs, args, func() error {
+		if err := figures.Positive(fs, "n"); err != nil {
+			return err
+		}
+		entries, err := figures.Numbers("entries", *sizes, 0, maxEntries)
+		if err != nil {
+			return err
+		}
+		return measure(*n, entries, *agent, stdout)
+	})
 }
 
 func measure(n int, entries []int, agent string, stdout io.Writer) error {

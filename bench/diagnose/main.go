@@ -6,8 +6,6 @@ package main
 
 import (
 	"bytes"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -15,32 +13,23 @@ import (
 	"slices"
 	"time"
 
+	"outrider.dev/bench/internal/figures"
 	"outrider.dev/internal/diagnose/page"
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
-// run is main without the process. It returns the exit status: 0 measured, 1 something
-// failed, 2 usage.
+// run is main without the process.
 func run(args []string, stdout, stderr io.Writer) int {
-	fs := flag.NewFlagSet("diagnose", flag.ContinueOnError)
-	fs.SetOutput(stderr)
+	fs := figures.Flags("diagnose", stderr)
 	pods := fs.Int("pods", 1000, "how many")
 	runs := fs.Int("runs", 5, "times that each is written")
-	switch err := fs.Parse(args); {
-	case errors.Is(err, flag.ErrHelp):
-		return 0
-	case err != nil:
-		return 2
-	case *pods < 1 || *runs < 1 || fs.NArg() > 0:
-		fmt.Fprintln(stderr, "bench/diagnose: error: usage: diagnose [-pods N] [-runs N], with N of 1 or more")
-		return 2
-	}
-	if err := measure(*pods, *runs, stdout); err != nil {
-		fmt.Fprintf(stderr, "bench/diagnose: error: %v\n", err)
-		return 1
-	}
-	return 0
+	return figures.Run(fs, args, func() error {
+		if err := figures.Positive(fs, "pods", "runs"); err != nil {
+			return err
+		}
+		return measure(*pods, *runs, stdout)
+	})
 }
 
 func measure(pods, runs int, stdout io.Writer) error {

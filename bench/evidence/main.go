@@ -9,7 +9,6 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -19,32 +18,23 @@ import (
 	"syscall"
 	"time"
 
+	"outrider.dev/bench/internal/figures"
 	"outrider.dev/internal/evidence"
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
-// run is main without the process. It returns the exit status: 0 measured, 1 something
-// failed, 2 usage.
+// run is main without the process.
 func run(args []string, stdout, stderr io.Writer) int {
-	fs := flag.NewFlagSet("evidence", flag.ContinueOnError)
-	fs.SetOutput(stderr)
+	fs := figures.Flags("evidence", stderr)
 	mb := fs.Int("mb", 1024, "size of the log, in MB")
 	dir := fs.String("dir", "", "where it is made (default: the system's folder for temporary files)")
-	switch err := fs.Parse(args); {
-	case errors.Is(err, flag.ErrHelp):
-		return 0
-	case err != nil:
-		return 2
-	case *mb < 1 || fs.NArg() > 0:
-		fmt.Fprintln(stderr, "bench/evidence: error: usage: evidence [-mb N] [-dir FOLDER], with N of 1 or more")
-		return 2
-	}
-	if err := measure(*mb, *dir, stdout); err != nil {
-		fmt.Fprintf(stderr, "bench/evidence: error: %v\n", err)
-		return 1
-	}
-	return 0
+	return figures.Run(fs, args, func() error {
+		if err := figures.Positive(fs, "mb"); err != nil {
+			return err
+		}
+		return measure(*mb, *dir, stdout)
+	})
 }
 
 const pod = `{"kind":"Pod","metadata":{"name":"shop"},"spec":{"containers":[{"name":"app"}]},

@@ -9,8 +9,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -26,28 +24,18 @@ import (
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
-// run is main without the process. It returns the exit status: 0 measured, 1 something
-// failed, 2 usage.
+// run is main without the process.
 func run(args []string, stdout, stderr io.Writer) int {
-	fs := flag.NewFlagSet("wait", flag.ContinueOnError)
-	fs.SetOutput(stderr)
+	fs := figures.Flags("wait", stderr)
 	n := fs.Int("n", 200, "runs of each way")
 	polled := fs.Int("polled", 20, "runs of each way that polls")
 	agent := fs.String("agent", "", "outrider-agent to measure (default: built from ./cmd/outrider-agent)")
-	switch err := fs.Parse(args); {
-	case errors.Is(err, flag.ErrHelp):
-		return 0
-	case err != nil:
-		return 2
-	case *n < 1 || *polled < 1 || fs.NArg() > 0:
-		fmt.Fprintln(stderr, "bench/wait: error: usage: wait [-n N] [-polled N] [-agent FILE], with N of 1 or more")
-		return 2
-	}
-	if err := measure(*n, *polled, *agent, stdout); err != nil {
-		fmt.Fprintf(stderr, "bench/wait: error: %v\n", err)
-		return 1
-	}
-	return 0
+	return figures.Run(fs, args, func() error {
+		if err := figures.Positive(fs, "n", "polled"); err != nil {
+			return err
+		}
+		return measure(*n, *polled, *agent, stdout)
+	})
 }
 
 func measure(n, polled int, agent string, stdout io.Writer) error {

@@ -11,8 +11,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -25,32 +23,24 @@ import (
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
-// run is main without the process. It returns the exit status: 0 measured, 1 something
-// failed, 2 usage.
+// run is main without the process.
 func run(args []string, stdout, stderr io.Writer) int {
 	b := &bench{table: &figures.Table{}}
-	fs := flag.NewFlagSet("xds", flag.ContinueOnError)
-	fs.SetOutput(stderr)
+	fs := figures.Flags("xds", stderr)
 	divide := fs.Int("divide", 1, "divides the numbers of proxies and services, for a quick run; up to 10")
 	fs.IntVar(&b.storms, "storms", 3, "how often all connect at once")
 	fs.IntVar(&b.changes, "changes", 10, "changes of each kind")
 	fs.DurationVar(&b.idle, "idle", 30*time.Second, "how long to measure idle proxies; outriderd pings them every 30s")
 	fs.StringVar(&b.outriderd, "outriderd", "", "binary to measure (default: built from here)")
-	switch err := fs.Parse(args); {
-	case errors.Is(err, flag.ErrHelp):
-		return 0
-	case err != nil:
-		return 2
-	}
-	if b.storms < 1 || b.changes < 1 || *divide < 1 || *divide > 10 {
-		fmt.Fprintln(stderr, "bench/xds: error: -storms and -changes must be 1 or more, -divide 1 to 10")
-		return 2
-	}
-	if err := b.all(settings(*divide), stdout, stderr); err != nil {
-		fmt.Fprintf(stderr, "bench/xds: error: %v\n", err)
-		return 1
-	}
-	return 0
+	return figures.Run(fs, args, func() error {
+		if err := figures.Positive(fs, "storms", "changes", "divide"); err != nil {
+			return err
+		}
+		if *divide > 10 {
+			return figures.Usage("-divide=%d: want 10 at most", *divide)
+		}
+		return b.all(settings(*divide), stdout, stderr)
+	})
 }
 
 func (b *bench) all(settings []setting, stdout, stderr io.Writer) error {

@@ -153,8 +153,8 @@ var arrows = map[string][]string{
 
 	"bench/internal/figures": {},
 	"bench/internal/tb":      {},
-	"bench/evidence":         {"internal/evidence"},
-	"bench/diagnose":         {"internal/diagnose/page"},
+	"bench/evidence":         {"bench/internal/figures", "internal/evidence"},
+	"bench/diagnose":         {"bench/internal/figures", "internal/diagnose/page"},
 	"bench/awesome":          {"bench/internal/figures", "test/awesome"},                            // the same processes as the suite's
 	"bench/agent":            {"bench/internal/figures", "bench/internal/tb", "test/agent/harness"}, // the same world as the tests'
 	"bench/capture":          {"bench/internal/figures", "bench/internal/tb", "build/commands", "internal/contract", "test/ns", nftables, sys},

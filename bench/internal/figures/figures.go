@@ -1,5 +1,5 @@
-// Package figures has the parts that the programs below bench share: a table of figures and
-// the load of the machine.
+// Package figures has the parts that the programs below bench share: their flags and exit status, a
+// table of figures and the load of the machine.
 package figures
 
 import (
@@ -95,12 +95,12 @@ func Load() string {
 	return strings.Join(f[:3], " ")
 }
 
-// Numbers parses a comma-separated list.
-func Numbers(list string, least, most int) (out []int, err error) {
+// Numbers parses the comma-separated list of a flag.
+func Numbers(name, list string, least, most int) (out []int, err error) {
 	for text := range strings.SplitSeq(list, ",") {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < least || n > most {
-			return nil, fmt.Errorf("%q is not a number from %d to %d", text, least, most)
+			return nil, Usage("-%s: %q is not a number from %d to %d", name, text, least, most)
 		}
 		out = append(out, n)
 	}
