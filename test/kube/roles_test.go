@@ -156,6 +156,17 @@ func (w world) podToken(t *testing.T, namespace, name string) (token string, pod
 	return w.token(t, namespace, "default", []string{ca.DefaultAudience}, bound), pod
 }
 
+// statusless are objects of which outriderd writes the status.
+const statusless = `
+{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: web, namespace: roles}, spec: {parentRefs: [{group: "", kind: Service, name: web}]}}
+---
+{apiVersion: gateway.networking.k8s.io/v1, kind: GRPCRoute, metadata: {name: web, namespace: roles}, spec: {parentRefs: [{group: "", kind: Service, name: web}]}}
+---
+{apiVersion: outrider.dev/v1alpha1, kind: BackendPolicy, metadata: {name: web, namespace: roles}, spec: {targetRefs: [{group: "", kind: Service, name: web}], connections: {max: 7}}}
+---
+{apiVersion: gateway.networking.x-k8s.io/v1alpha1, kind: XBackendTrafficPolicy, metadata: {name: web, namespace: roles}, spec: {targetRefs: [{group: "", kind: Service, name: web}], retryConstraint: {}}}
+`
+
 // An attempt is all that outriderd does in a cluster, by one account.
 type attempt struct {
 	journal journal
@@ -184,18 +195,8 @@ func (w world) attempt(t *testing.T, account, token string) *attempt {
 	must(t, err)
 	t.Cleanup(func() { configurations.Delete(context.Background(), name, metav1.DeleteOptions{}) })
 
-	const status = "--output=jsonpath={.status.parents[*].controllerName}"
-	for _, kind := range []string{"HTTPRoute", "GRPCRoute"} {
-		kubectl(t, "", "delete", kind, "web", "--namespace=roles", "--ignore-not-found")
-		apply(t, `{apiVersion: gateway.networking.k8s.io/v1, kind: `+kind+`, metadata: {name: web, namespace: roles}, spec: {parentRefs: [{group: "", kind: Service, name: web}]}}`)
-	}
-
-	const policyStatus = "--output=jsonpath={.status.ancestors[*].controllerName}"
-	for kind, spec := range map[string]string{"BackendPolicy": "outrider.dev/v1alpha1 connections: {max: 7}", "XBackendTrafficPolicy": "gateway.networking.x-k8s.io/v1alpha1 retryConstraint: {}"} { // any order: each by itself
-		version, setting, _ := strings.Cut(spec, " ")
-		kubectl(t, "", "delete", kind, "web", "--namespace=roles", "--ignore-not-found")
-		apply(t, `{apiVersion: `+version+`, kind: `+kind+`, metadata: {name: web, namespace: roles}, spec: {targetRefs: [{group: "", kind: Service, name: web}], `+setting+`}}`)
-	}
+	kubectl(t, statusless, "delete", "--ignore-not-found", "--filename=-")
+	apply(t, statusless)
 
 	a := &attempt{}
 	a.cluster = w.connect(t, &a.journal, as("roles", account))
@@ -221,11 +222,9 @@ func (w world) attempt(t *testing.T, account, token string) *attempt {
 		if err != nil || slices.ContainsFunc(c.Webhooks, func(h admission.MutatingWebhook) bool { return string(h.ClientConfig.CABundle) != pem(t) }) {
 			return false
 		}
-		return closed(source.Synced()) && closed(followed.Synced()) &&
-			kubectl(t, "", "get", "httproute", "web", "--namespace=roles", status) == kube.ControllerName &&
-			kubectl(t, "", "get", "grpcroute", "web", "--namespace=roles", status) == kube.ControllerName &&
-			kubectl(t, "", "get", "backendpolicy", "web", "--namespace=roles", policyStatus) == kube.ControllerName &&
-			kubectl(t, "", "get", "xbackendtrafficpolicy", "web", "--namespace=roles", policyStatus) == kube.ControllerName
+		const writers = "--output=jsonpath={.items[*].status.parents[*].controllerName} {.items[*].status.ancestors[*].controllerName}"
+		written := kubectl(t, statusless, "get", "--filename=-", writers)
+		return closed(source.Synced()) && closed(followed.Synced()) && strings.Count(written, kube.ControllerName) == strings.Count(statusless, "kind: Service")
 	}
 	return a
 }
