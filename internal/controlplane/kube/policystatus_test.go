@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"outrider.dev/internal/mesh"
 )
@@ -21,28 +19,6 @@ func policyText(kind, name, spec, status string) string {
 		version = "gateway.networking.x-k8s.io/v1alpha1"
 	}
 	return fmt.Sprintf("{apiVersion: %s, kind: %s, metadata: {name: %s, namespace: shop, generation: 3}, spec: %s, status: %s}", version, kind, name, spec, status)
-}
-
-// policyEntries are the conditions of our entries, and the controllers of the others.
-func policyEntries(t *testing.T, u *unstructured.Unstructured) (out []string) {
-	t.Helper()
-	var r struct{ Status gatewayv1.PolicyStatus }
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(map[string]any{"Status": u.Object["status"]}, &r); err != nil {
-		t.Fatal(err)
-	}
-	for _, a := range r.Status.Ancestors {
-		if a.ControllerName != ControllerName {
-			out = append(out, "of "+string(a.ControllerName))
-			continue
-		}
-		for _, c := range a.Conditions {
-			if c.ObservedGeneration != 3 || c.LastTransitionTime.IsZero() {
-				t.Errorf("condition %+v", c)
-			}
-			out = append(out, fmt.Sprintf("%s %s %s %s: %s", a.AncestorRef.Name, c.Type, c.Status, c.Reason, c.Message))
-		}
-	}
-	return out
 }
 
 func TestTheStatusOfAPolicy(t *testing.T) {
@@ -83,7 +59,7 @@ func TestTheStatusOfAPolicy(t *testing.T) {
 			if got == nil {
 				return
 			}
-			have := policyEntries(t, got)
+			have := entries(t, got)
 			if !slices.EqualFunc(have, tt.want, strings.HasPrefix) {
 				t.Errorf("%q, want %q", have, tt.want)
 			}

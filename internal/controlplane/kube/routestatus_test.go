@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -11,8 +12,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"
 
 	"outrider.dev/internal/contract"
@@ -56,28 +55,48 @@ func routeText(kind, spec, status string) string {
 	return fmt.Sprintf("{apiVersion: gateway.networking.k8s.io/v1, kind: %s, metadata: {name: web, namespace: shop, generation: 3}, spec: %s, status: %s}", kind, spec, status)
 }
 
-// ours are the conditions of our entries, as "type status reason", by parent.
-func ours(t *testing.T, u *unstructured.Unstructured) (out []string) {
+// entries are the conditions of our entries in a status, as "name type status reason: message", and
+// the controllers of the others.
+func entries(t *testing.T, u *unstructured.Unstructured) (out []string) {
 	t.Helper()
-	var r gatewayv1.HTTPRoute
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(map[string]any{"status": u.Object["status"]}, &r); err != nil {
+	type entry struct {
+		ParentRef, AncestorRef struct{ Name string }
+		ControllerName         string
+		Conditions             []metav1.Condition
+	}
+	var r struct{ Parents, Ancestors []entry }
+	raw, err := json.Marshal(u.Object["status"])
+	if err == nil {
+		err = json.Unmarshal(raw, &r)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range r.Status.Parents {
-		if p.ControllerName != ControllerName {
-			out = append(out, "of "+string(p.ControllerName))
+	for _, e := range append(r.Parents, r.Ancestors...) {
+		if e.ControllerName != ControllerName {
+			out = append(out, "of "+e.ControllerName)
 			continue
 		}
-		for _, c := range p.Conditions {
+		for _, c := range e.Conditions {
 			if c.LastTransitionTime.IsZero() {
 				t.Errorf("condition %+v", c)
 			}
-			line := fmt.Sprintf("%s %s %s %s", p.ParentRef.Name, c.Type, c.Status, c.Reason)
+			line := fmt.Sprintf("%s %s %s %s", e.ParentRef.Name+e.AncestorRef.Name, c.Type, c.Status, c.Reason)
 			if c.ObservedGeneration != 3 {
 				line += fmt.Sprintf(" of %d", c.ObservedGeneration)
 			}
-			out = append(out, line)
+			out = append(out, line+": "+c.Message)
 		}
+	}
+	return out
+}
+
+// ours are the entries without their messages.
+func ours(t *testing.T, u *unstructured.Unstructured) []string {
+	t.Helper()
+	out := entries(t, u)
+	for i := range out {
+		out[i], _, _ = strings.Cut(out[i], ": ")
 	}
 	return out
 }
