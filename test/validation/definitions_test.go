@@ -1,6 +1,7 @@
 package validation
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -19,9 +20,9 @@ import (
 	"outrider.dev/test/chart"
 )
 
-// backendPolicies judges BackendPolicies as the API server does: by the definition's schema, with its
-// defaults, and by its rules (CEL).
-func backendPolicies(t *testing.T) func(object map[string]any) field.ErrorList {
+// judgeOf judges objects of a definition as the API server does: by the schema of its first version,
+// with its defaults, and by its rules (CEL).
+func judgeOf(t *testing.T, definition string) func(object map[string]any) field.ErrorList {
 	t.Helper()
 	crds, err := chart.Definitions()
 	if err != nil {
@@ -29,14 +30,14 @@ func backendPolicies(t *testing.T) func(object map[string]any) field.ErrorList {
 	}
 	var v1 definitionsv1.CustomResourceDefinition
 	for _, text := range crds { // any order: one is looked for
-		if strings.Contains(text, "name: backendpolicies.outrider.dev") {
+		if strings.Contains(text, "name: "+definition+"\n") {
 			if err := yaml.UnmarshalStrict([]byte(text), &v1); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	if len(v1.Spec.Versions) != 1 {
-		t.Fatal("the chart has no definition of BackendPolicies")
+	if len(v1.Spec.Versions) == 0 {
+		t.Fatalf("the chart has no definition %s", definition)
 	}
 	var props apiextensions.JSONSchemaProps
 	if err := definitionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(v1.Spec.Versions[0].Schema.OpenAPIV3Schema, &props, nil); err != nil {
@@ -110,25 +111,85 @@ var policySpecs = map[string]struct{ spec, wants string }{
 	"a gRPC status of no standard": {`{targetRefs: [{name: web}], faults: {abort: {grpcStatus: 17}}}`, "grpcStatus"},
 }
 
-// The definition refuses what the control plane refuses in a folder, and accepts what it accepts.
-func TestBackendPolicies(t *testing.T) {
-	judge := backendPolicies(t)
-	for name, tt := range policySpecs { // any order: each is a case
-		t.Run(name, func(t *testing.T) {
-			text := "{apiVersion: outrider.dev/v1alpha1, kind: BackendPolicy, metadata: {name: p, namespace: shop}, spec: " + tt.spec + "}"
-			var object map[string]any
-			if err := yaml.Unmarshal([]byte(text), &object); err != nil {
-				t.Fatal(err)
-			}
-			ours := folderSays(t, text)
-			errs := judge(integers(object).(map[string]any))
-			if (tt.wants == "") != (len(errs) == 0) || (tt.wants == "") != (ours == "") {
-				t.Errorf("the API server: %v; a folder: %q; want %q", errs, ours, tt.wants)
-			}
-			if tt.wants != "" && !slices.ContainsFunc(errs, func(e *field.Error) bool { return strings.Contains(e.Error(), tt.wants) }) {
-				t.Errorf("the API server: %v, want %q", errs, tt.wants)
-			}
-		})
+// routeRules are the same of the rules of an HTTPRoute to a Service.
+var routeRules = map[string]struct{ spec, wants string }{
+	"all of it": {`{matches: [{path: {type: Exact, value: "/a%20b"}, headers: [{name: X-A, value: b}], queryParams: [{name: q, value: "1"}], method: GET}, {path: {type: RegularExpression, value: "/a?"}}],
+		filters: [{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: a, value: b}], remove: [c]}}, {type: ResponseHeaderModifier, responseHeaderModifier: {add: [{name: a, value: b}]}},
+			{type: URLRewrite, urlRewrite: {hostname: x.example, path: {type: ReplaceFullPath, replaceFullPath: /x}}},
+			{type: RequestMirror, requestMirror: {backendRef: {name: a, port: 80}}}, {type: RequestMirror, requestMirror: {backendRef: {name: b, port: 80}, percent: 10}}],
+		backendRefs: [{name: a, port: 80, weight: 3, filters: [{type: RequestHeaderModifier, requestHeaderModifier: {remove: [c]}}]}], timeouts: {request: 2s, backendRequest: 1s500ms}}`, ""},
+	"a prefix that is replaced":        {`{matches: [{path: {type: PathPrefix, value: /a}}], filters: [{type: RequestRedirect, requestRedirect: {path: {type: ReplacePrefixMatch, replacePrefixMatch: /b}, statusCode: 308}}]}`, ""},
+	"no timeout at all":                {`{timeouts: {request: 0s, backendRequest: 1s}}`, ""},
+	"a backend that is no Service":     {`{backendRefs: [{group: storage.example, kind: Bucket, name: b}]}`, ""},
+	"a path without /":                 {`{matches: [{path: {value: a}}]}`, "value must begin with /"},
+	"a path with a query":              {`{matches: [{path: {value: "/a?b"}}]}`, "no ? or #"},
+	"a path that is not normalised":    {`{matches: [{path: {value: /a/../b}}]}`, "/.."},
+	"a slash that is hidden":           {`{matches: [{path: {value: /a%2Fb}}]}`, "%2F"},
+	"a method of no standard":          {`{matches: [{method: FETCH}]}`, "method"},
+	"a header's name with a space":     {`{matches: [{headers: [{name: "a b", value: x}]}]}`, "name"},
+	"a changed header with a colon":    {`{filters: [{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: ":path", value: x}]}}]}`, "name"},
+	"a filter without its field":       {`{filters: [{type: URLRewrite}]}`, "must have urlRewrite with the type URLRewrite"},
+	"the field of another type":        {`{filters: [{type: URLRewrite, requestHeaderModifier: {remove: [a]}}]}`, "must have requestHeaderModifier with the type RequestHeaderModifier"},
+	"a filter of no standard":          {`{filters: [{type: Limit}]}`, "type"},
+	"a filter twice":                   {`{filters: [{type: URLRewrite, urlRewrite: {hostname: a}}, {type: URLRewrite, urlRewrite: {hostname: b}}]}`, "same type twice"},
+	"a redirect and a rewrite":         {`{filters: [{type: URLRewrite, urlRewrite: {hostname: a}}, {type: RequestRedirect, requestRedirect: {hostname: b}}]}`, "both RequestRedirect and URLRewrite"},
+	"a redirect with a backend":        {`{filters: [{type: RequestRedirect, requestRedirect: {hostname: b}}], backendRefs: [{name: a, port: 80}]}`, "must not be used with the filter RequestRedirect"},
+	"a redirect with another status":   {`{filters: [{type: RequestRedirect, requestRedirect: {statusCode: 300}}]}`, "statusCode"},
+	"a prefix of an exact path":        {`{matches: [{path: {type: Exact, value: /a}}], filters: [{type: URLRewrite, urlRewrite: {path: {type: ReplacePrefixMatch, replacePrefixMatch: /b}}}]}`, "of the type PathPrefix"},
+	"a path of the other type":         {`{filters: [{type: URLRewrite, urlRewrite: {path: {type: ReplacePrefixMatch, replaceFullPath: /b}}}]}`, "must have the field of its type"},
+	"a full path without /":            {`{filters: [{type: URLRewrite, urlRewrite: {path: {type: ReplaceFullPath, replaceFullPath: b}}}]}`, "replaceFullPath"},
+	"a backend without a port":         {`{backendRefs: [{name: a}]}`, "must have the port of the Service"},
+	"a mirror without a port":          {`{filters: [{type: RequestMirror, requestMirror: {backendRef: {name: a}}}]}`, "must have the port of the Service"},
+	"a weight of less than none":       {`{backendRefs: [{name: a, port: 80, weight: -1}]}`, "weight"},
+	"a backend's timeout that is more": {`{timeouts: {request: 1s, backendRequest: 2s}}`, "must not be longer than request"},
+	"a timeout without a unit":         {`{timeouts: {request: "1"}}`, "request"},
+	"a retry of a success":             {`{retry: {codes: [200]}}`, "codes"},
+}
+
+// callRules are the same of the rules of a GRPCRoute to a Service.
+var callRules = map[string]struct{ spec, wants string }{
+	"all of it": {`{matches: [{method: {service: shop.Cart, method: Add}, headers: [{name: x-a, value: b}]}, {method: {type: RegularExpression, service: "shop[.].*"}}],
+		filters: [{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: a, value: b}]}}, {type: RequestMirror, requestMirror: {backendRef: {name: a, port: 80}}}], backendRefs: [{name: a, port: 80}]}`, ""},
+	"neither service nor method":    {`{matches: [{method: {}}]}`, "method"},
+	"a service with a slash":        {`{matches: [{method: {service: shop/Cart}}]}`, "service must be letters"},
+	"a method with a dot":           {`{matches: [{method: {method: a.b}}]}`, "method must be letters"},
+	"a filter of HTTPRoutes":        {`{filters: [{type: URLRewrite, urlRewrite: {hostname: a}}]}`, "type"},
+	"a filter without its field":    {`{filters: [{type: ResponseHeaderModifier}]}`, "must have responseHeaderModifier"},
+	"a filter twice":                {`{filters: [{type: RequestHeaderModifier, requestHeaderModifier: {remove: [a]}}, {type: RequestHeaderModifier, requestHeaderModifier: {remove: [b]}}]}`, "same type twice"},
+	"a backend without a port":      {`{backendRefs: [{name: a}]}`, "must have the port of the Service"},
+	"a header's name with a space":  {`{matches: [{headers: [{name: "a b", value: x}]}]}`, "name"},
+	"a mirror that is not complete": {`{filters: [{type: RequestMirror}]}`, "must have requestMirror"},
+}
+
+// The definitions refuse what the control plane refuses in a folder, and accept what it accepts.
+func TestDefinitions(t *testing.T) {
+	const toService = `{parentRefs: [{group: "", kind: Service, name: web}], rules: [%s]}`
+	for _, kind := range []struct {
+		definition, version, kind, spec string
+		cases                           map[string]struct{ spec, wants string }
+	}{
+		{"backendpolicies.outrider.dev", "outrider.dev/v1alpha1", "BackendPolicy", "%s", policySpecs},
+		{"httproutes.gateway.networking.k8s.io", "gateway.networking.k8s.io/v1", "HTTPRoute", toService, routeRules},
+		{"grpcroutes.gateway.networking.k8s.io", "gateway.networking.k8s.io/v1", "GRPCRoute", toService, callRules},
+	} {
+		judge := judgeOf(t, kind.definition)
+		for name, tt := range kind.cases { // any order: each is a case
+			t.Run(kind.kind+"/"+name, func(t *testing.T) {
+				text := fmt.Sprintf("{apiVersion: %s, kind: %s, metadata: {name: p, namespace: shop}, spec: "+kind.spec+"}", kind.version, kind.kind, tt.spec)
+				var object map[string]any
+				if err := yaml.Unmarshal([]byte(text), &object); err != nil {
+					t.Fatal(err)
+				}
+				ours := folderSays(t, text)
+				errs := judge(integers(object).(map[string]any))
+				if (tt.wants == "") != (len(errs) == 0) || (tt.wants == "") != (ours == "") {
+					t.Errorf("the API server: %v; a folder: %q; want %q", errs, ours, tt.wants)
+				}
+				if tt.wants != "" && !slices.ContainsFunc(errs, func(e *field.Error) bool { return strings.Contains(e.Error(), tt.wants) }) {
+					t.Errorf("the API server: %v, want %q", errs, tt.wants)
+				}
+			})
+		}
 	}
 }
 
