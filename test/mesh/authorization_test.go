@@ -125,6 +125,7 @@ func (p *pod) request(method, url, host string, header http.Header) string {
 
 // Envoy lets in what the table says, and its metrics count it.
 func TestAuthorization(t *testing.T) {
+	t.Parallel()
 	d := newDoor(t)
 	for _, c := range authorization.Table(t) {
 		t.Run(c.Name, func(t *testing.T) {
@@ -151,6 +152,7 @@ func TestAuthorization(t *testing.T) {
 
 // There are ways to a port that do not look like it, and ways to lie about an address or a path.
 func TestNoWayAroundAuthorization(t *testing.T) {
+	t.Parallel()
 	d := newDoor(t)
 	server := netip.AddrPortFrom(d.server.v4, 8080)
 	only := func(of mesh.Attribute, value string) mesh.Part {

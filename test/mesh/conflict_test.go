@@ -30,6 +30,7 @@ func evil(at netip.Addr) []mesh.Part {
 // A service of another namespace takes nothing from a pod: neither its listeners, nor mutual
 // TLS, nor later policies; and it opens no way to the ports of its proxy.
 func TestServiceOfAnotherNamespace(t *testing.T) {
+	t.Parallel()
 	s := newShop(t)
 	byMutualTLS := func() {
 		t.Helper()

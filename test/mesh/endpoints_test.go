@@ -139,6 +139,7 @@ func TestSlowApplicationIsNotEjected(t *testing.T) {
 // The only endpoint of a service stays in use whatever happened: nothing is gained without
 // it.
 func TestOnlyEndpointIsNotEjected(t *testing.T) {
+	t.Parallel()
 	s := newPair(t)
 	s.service("web", "10.96.0.1", "alone", port(8080, mesh.HTTP), port(6379, mesh.TCP))
 	only := s.pod("only", "alone")
@@ -161,6 +162,7 @@ func TestOnlyEndpointIsNotEjected(t *testing.T) {
 // Calls stay in the client's zone while an endpoint is there, and leave it when that is not
 // ready, or silent.
 func TestPreferClose(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s := &pair{world: w, client: w.pod("client", "client"), a: w.pod("a", "web"), b: w.pod("b", "web")}
 	place := func(p *pod, zone string, ready bool) {

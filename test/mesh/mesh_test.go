@@ -64,6 +64,7 @@ func newShop(t testing.TB, change ...func(*resource.Source)) *shop {
 }
 
 func TestTraffic(t *testing.T) {
+	t.Parallel()
 	s := newShop(t)
 	t.Run("requests", s.requests)
 	t.Run("bytes", s.bytes)

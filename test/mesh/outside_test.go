@@ -15,6 +15,7 @@ import (
 
 // An Envoy whose bootstrap the agent has not written reaches what is outside of the mesh.
 func TestPlainEnvoyReachesOutside(t *testing.T) {
+	t.Parallel()
 	for name, push := range map[string]string{"on demand": "", "full push": "full"} {
 		t.Run(name, func(t *testing.T) {
 			s := newShop(t)

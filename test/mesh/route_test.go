@@ -16,6 +16,7 @@ import (
 // Routes hold for what goes to a service's address, whatever the host is that the
 // request names; the application behind sees that host.
 func TestRoutes(t *testing.T) {
+	t.Parallel()
 	s := newShop(t)
 	backend := func(service string, weight uint32) mesh.Backend {
 		return mesh.Backend{Namespace: namespace, Name: service, Port: 8080, Weight: weight}

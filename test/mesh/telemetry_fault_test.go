@@ -16,6 +16,7 @@ import (
 
 // A request that an AuthorizationPolicy denies is in the log and the metrics of both sides.
 func TestTelemetryOfADeniedRequest(t *testing.T) {
+	t.Parallel()
 	settings, err := telemetry.Mesh{AccessLogFile: "/dev/stdout", AccessLogEncoding: "JSON"}.Settings(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -60,6 +61,7 @@ func TestTelemetryOfADeniedRequest(t *testing.T) {
 // A collector that takes spans and never answers costs the spans: requests go on, a proxy waits for
 // so many exports at once and for so long, and when the collector is well again it gets spans.
 func TestCollectorHangs(t *testing.T) {
+	t.Parallel()
 	o := newObserved(t, telemetry.Settings{Tracing: telemetry.Tracing{Host: "otel.shop.svc.cluster.local", Port: 4317, Sampling: 100}})
 	o.collector.hang = make(chan struct{})
 	go func() {

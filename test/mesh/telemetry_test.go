@@ -275,6 +275,7 @@ func (o *observed) continued(t *testing.T, trace string, seen http.Header) {
 
 // Requests of all kinds are logged, counted and traced once by each proxy.
 func TestTelemetry(t *testing.T) {
+	t.Parallel()
 	settings, err := telemetry.Mesh{AccessLogFile: "/dev/stdout", AccessLogEncoding: "JSON"}.Settings(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -388,6 +389,7 @@ func (o *observed) metrics(t *testing.T) {
 
 // The text is Istio's, and spans go over HTTP as well.
 func TestTelemetryAsText(t *testing.T) {
+	t.Parallel()
 	settings, err := telemetry.Mesh{AccessLogFile: "/dev/stdout"}.Settings(nil)
 	if err != nil {
 		t.Fatal(err)

@@ -21,6 +21,7 @@ import (
 // A request that a proxy could not hand to its application goes to another endpoint,
 // whatever its method; one that an application has seen does not.
 func TestUnreachedIsTriedElsewhere(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	client, full := w.pod("client", "client").proxied(), w.pod("full", "client")
 	full.metadata = map[string]any{"OUTRIDER_PUSH": "full"}
