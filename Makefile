@@ -74,7 +74,7 @@ LIBRARIES := ready ready/grpcready resilience resilience/grpcresilience resilien
 .PHONY: test
 test: ## all tests; as root, or those in network namespaces are skipped
 	$(GO) test -count=1 -timeout 30m $$($(GO) list ./... | grep -v '/test/')
-	$(GO) test -count=1 -timeout 30m -p 3 $(WAITING)
+	$(GO) test -count=1 -timeout 30m -p 3 -parallel 4 $(WAITING)
 	$(GO) test -count=1 -timeout 30m -p 1 $$($(GO) list ./test/... | grep -v $(WAITING:./%=-e '/%$$')) # one at a time: they fill the machine
 	cd test/validation && $(GO) test -count=1 -timeout 30m ./...
 	cd test/krew && $(GO) test -count=1 -timeout 30m ./...
@@ -112,7 +112,7 @@ check: house ## format, vet, other systems, staticcheck, race detector, arrows, 
 	GOOS=windows $(GO) build -o /dev/null ./cmd/outrider # it has the least in common with Linux; "make release" builds all
 	$(GO) tool -modfile=build/tools/go.mod staticcheck ./...
 	$(GO) mod tidy -diff
-	CGO_ENABLED=1 $(GO) test -race -timeout 30m -p 3 $(CONCURRENT) ./test/agent # which builds the commands with the detector too
+	CGO_ENABLED=1 $(GO) test -race -timeout 30m -p 3 -parallel 4 ./test/agent $(CONCURRENT) # the first takes longest, and builds the commands with the detector too
 	@for m in $(LIBRARIES); do (set -x; cd $$m && $(GO) vet ./... && \
 		$(GO) tool -modfile=$(CURDIR)/build/tools/go.mod staticcheck ./... && $(GO) mod tidy -diff) || exit 1; done
 	@for m in ready resilience bootconfig; do (set -x; cd $$m && GOOS=windows $(GO) build ./... && \
@@ -172,10 +172,13 @@ campaign: ## kill 200 captures, start 20 at once 100 times, on each backend; 30 
 
 # One at a time: each brings up a cluster of its own. A cold start builds it first.
 E2E := OUTRIDER_E2E=1 $(GO) test -count=1 -timeout 60m -p 1 -parallel 4
-.PHONY: e2e e2e-all e2e-node load load-node bench-cluster
-e2e: ## the promise on a real kubelet, case by case; 15 minutes, the first time 30 (root)
-	$(E2E) ./test/cluster ./test/kube
+.PHONY: e2e e2e-api e2e-by-node e2e-all e2e-node load load-node bench-cluster
+e2e: ## the promise on a real kubelet, case by case; 30 minutes, the first time 45 (root)
+	$(MAKE) -j2 --output-sync=target e2e-api e2e-by-node # these wait most of their time
 	$(E2E) -v ./test/e2e
+e2e-api:
+	$(E2E) ./test/cluster ./test/kube
+e2e-by-node:
 	RUNTIME=containerd-2 $(E2E) -v -run '$(BY_NODE)' ./test/e2e
 # What the plugins of the node are for: killed, restarted, rebooted under pods that need them.
 BY_NODE := TestOrder$$|TestNode|TestRuntimeRestarts
