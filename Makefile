@@ -74,7 +74,7 @@ LIBRARIES := ready ready/grpcready resilience resilience/grpcresilience resilien
 .PHONY: test
 test: ## all tests; as root, or those in network namespaces are skipped
 	$(GO) test -count=1 -timeout 30m $$($(GO) list ./... | grep -v '/test/')
-	$(GO) test -count=1 -timeout 30m -p 3 -parallel 4 $(WAITING)
+	$(GO) test -count=1 -timeout 30m -p 3 $(WAITING)
 	$(GO) test -count=1 -timeout 30m -p 1 $$($(GO) list ./test/... | grep -v $(WAITING:./%=-e '/%$$')) # one at a time: they fill the machine
 	cd test/validation && $(GO) test -count=1 -timeout 30m ./...
 	cd test/krew && $(GO) test -count=1 -timeout 30m ./...
@@ -112,7 +112,7 @@ check: house ## format, vet, other systems, staticcheck, race detector, arrows, 
 	GOOS=windows $(GO) build -o /dev/null ./cmd/outrider # it has the least in common with Linux; "make release" builds all
 	$(GO) tool -modfile=build/tools/go.mod staticcheck ./...
 	$(GO) mod tidy -diff
-	CGO_ENABLED=1 $(GO) test -race -timeout 30m -p 3 -parallel 4 ./test/agent $(CONCURRENT) # the first takes longest, and builds the commands with the detector too
+	CGO_ENABLED=1 $(GO) test -race -timeout 30m -p 3 ./test/agent $(CONCURRENT) # the first takes longest, and builds the commands with the detector too
 	@for m in $(LIBRARIES); do (set -x; cd $$m && $(GO) vet ./... && \
 		$(GO) tool -modfile=$(CURDIR)/build/tools/go.mod staticcheck ./... && $(GO) mod tidy -diff) || exit 1; done
 	@for m in ready resilience bootconfig; do (set -x; cd $$m && GOOS=windows $(GO) build ./... && \
