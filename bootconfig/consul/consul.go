@@ -20,8 +20,9 @@ import (
 
 // A Provider fetches the value of one key. Make it with [New].
 type Provider struct {
-	kv  *api.KV
-	key string
+	kv       *api.KV
+	key      string
+	answered bool // the last call
 }
 
 // New returns a provider of the value of a key, such as "shop/settings". The key need not exist yet.
@@ -32,7 +33,7 @@ func New(client *api.Client, key string) (*Provider, error) {
 	case key == "" || strings.HasPrefix(key, "/"):
 		return nil, fmt.Errorf("the key of Consul is %q; it must not be empty or begin with a slash", key)
 	}
-	return &Provider{client.KV(), key}, nil
+	return &Provider{kv: client.KV(), key: key}, nil
 }
 
 // String returns "consul:" and the key.
@@ -40,11 +41,28 @@ func (p *Provider) String() string { return "consul:" + p.key }
 
 // Fetch implements [bootconfig.Provider]. The version is Consul's index of the key.
 func (p *Provider) Fetch(ctx context.Context, r bootconfig.Request) (bootconfig.Document, error) {
+	for {
+		// A Consul that has lost its data begins with low indexes, and a query holds with a version
+		// of before until its time is over, whatever the key has. So the first call, and the one
+		// after a failure, do not hold.
+		wait := r.Wait
+		if !p.answered {
+			wait = 0
+		}
+		d, err := p.get(ctx, r.Version, wait)
+		unchanged := errors.Is(err, bootconfig.ErrUnchanged)
+		p.answered = err == nil || unchanged
+		if !unchanged || wait == r.Wait {
+			return d, err
+		}
+	}
+}
+
+func (p *Provider) get(ctx context.Context, known string, wait time.Duration) (bootconfig.Document, error) {
 	query := &api.QueryOptions{}
-	index, err := strconv.ParseUint(r.Version, 10, 64)
-	if known := err == nil && index > 0; known && r.Wait > 0 {
+	if index, err := strconv.ParseUint(known, 10, 64); err == nil && index > 0 && wait > 0 {
 		// Consul adds up to a sixteenth to the time.
-		query.WaitIndex, query.WaitTime = index, (r.Wait * 16 / 17).Truncate(time.Millisecond)
+		query.WaitIndex, query.WaitTime = index, (wait * 16 / 17).Truncate(time.Millisecond)
 	}
 	pair, meta, err := p.kv.Get(p.key, query.WithContext(ctx))
 	if err != nil {
@@ -58,7 +76,7 @@ func (p *Provider) Fetch(ctx context.Context, r bootconfig.Request) (bootconfig.
 	if meta.LastIndex > 0 {
 		version = strconv.FormatUint(meta.LastIndex, 10)
 	}
-	if version != "" && version == r.Version {
+	if version != "" && version == known {
 		return bootconfig.Document{}, bootconfig.ErrUnchanged
 	}
 	return bootconfig.Document{Version: version, Data: pair.Value}, nil

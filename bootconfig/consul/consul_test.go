@@ -1,15 +1,16 @@
 package consul
 
 import (
-	"context"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,21 +19,47 @@ import (
 
 	"github.com/hashicorp/consul/api"
 	"outrider.dev/bootconfig"
+	"outrider.dev/bootconfig/internal/providertest"
 )
 
-// The suite runs on a fake, or on a real Consul: go test -consul 127.0.0.1:8500, of which it
-// changes the keys below bootconfig-test/.
-var address = flag.String("consul", "", "host:port of a real Consul; default: a fake of its key/value API")
+var program = flag.String("consul", "../../.cache/configcentres/consul", "path of Consul; make centres builds it")
 
 // fake is what Consul's pages say of GET /v1/kv/KEY: index, blocking queries, 404 with an index.
+// Like an agent in dev mode, it has lost all when it starts again.
 type fake struct {
+	address string
+	server  *httptest.Server
+
 	mu      sync.Mutex
 	index   uint64
 	keys    map[string]api.KVPair
 	changed chan struct{}
 }
 
+func (f *fake) start(t *testing.T) {
+	ln, err := net.Listen("tcp", f.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.mu.Lock()
+	f.index, f.keys, f.changed = 10, map[string]api.KVPair{}, make(chan struct{})
+	f.mu.Unlock()
+	f.server = httptest.NewUnstartedServer(f)
+	f.server.Listener.Close()
+	f.server.Listener = ln
+	f.server.Start()
+}
+
+func (f *fake) kill(*testing.T) {
+	f.server.CloseClientConnections() // ends the queries that are held
+	f.server.Close()
+}
+
 func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("X-Consul-Token") != providertest.Secret {
+		http.Error(w, "ACL not found", http.StatusForbidden)
+		return
+	}
 	key := strings.TrimPrefix(r.URL.Path, "/v1/kv/")
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -101,15 +128,10 @@ func (f *fake) at(key string) uint64 {
 	return f.index
 }
 
-func client(t *testing.T) *api.Client {
+func client(t *testing.T, address, token string) *api.Client {
 	t.Helper()
 	config := api.DefaultConfig()
-	config.Address = *address
-	if *address == "" {
-		server := httptest.NewServer(&fake{index: 10, keys: map[string]api.KVPair{}, changed: make(chan struct{})})
-		t.Cleanup(server.Close)
-		config.Address = server.Listener.Addr().String()
-	}
+	config.Address, config.Token = address, token
 	c, err := api.NewClient(config)
 	if err != nil {
 		t.Fatal(err)
@@ -117,90 +139,61 @@ func client(t *testing.T) *api.Client {
 	return c
 }
 
-func put(t *testing.T, c *api.Client, key, value string) {
-	t.Helper()
-	if _, err := c.KV().Put(&api.KVPair{Key: key, Value: []byte(value)}, nil); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func TestAKeyOfConsul(t *testing.T) {
-	c := client(t)
-	const key = "bootconfig-test/settings"
-	if _, err := c.KV().Delete(key, nil); err != nil {
-		t.Fatal(err)
-	}
-	p, err := New(c, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.Fetch(t.Context(), bootconfig.Request{}); err == nil || !strings.Contains(err.Error(), "does not exist") {
-		t.Errorf("before the key exists: %v", err)
-	}
-	put(t, c, key, "one")
-	first, err := p.Fetch(t.Context(), bootconfig.Request{})
-	if err != nil || string(first.Data) != "one" || first.Version == "" {
-		t.Fatalf("%+v, %v", first, err)
-	}
-	if _, err := p.Fetch(t.Context(), bootconfig.Request{Version: first.Version}); !errors.Is(err, bootconfig.ErrUnchanged) {
-		t.Errorf("again: %v", err)
-	}
-	if _, err := p.Fetch(t.Context(), bootconfig.Request{Version: first.Version, Wait: 50 * time.Millisecond}); !errors.Is(err, bootconfig.ErrUnchanged) {
-		t.Errorf("held: %v", err)
-	}
-	// Another key changes while the query is held: it goes on.
-	fetched := make(chan bootconfig.Document, 1)
-	go func() {
-		d, err := p.Fetch(context.Background(), bootconfig.Request{Version: first.Version, Wait: time.Minute})
+func suite(t *testing.T, address string, kill, start func(*testing.T)) {
+	provider := func(t *testing.T, name, token string) bootconfig.Provider {
+		p, err := New(client(t, address, token), "shop/"+name)
 		if err != nil {
-			t.Error(err)
+			t.Fatal(err)
 		}
-		fetched <- d
-	}()
-	put(t, c, "bootconfig-test/other", "x")
-	put(t, c, key, "two")
-	if d := <-fetched; string(d.Data) != "two" {
-		t.Errorf("after the change: %+v", d)
+		return p
 	}
-	// A version of before a restore of Consul, or of another provider.
-	for _, version := range []string{"1", "0", "sha256:x", "-1"} {
-		if d, err := p.Fetch(t.Context(), bootconfig.Request{Version: version}); err != nil || string(d.Data) != "two" {
-			t.Errorf("with version %q: %+v, %v", version, d, err)
-		}
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := p.Fetch(ctx, bootconfig.Request{}); !errors.Is(err, context.Canceled) || strings.Contains(err.Error(), "/v1/kv") {
-		t.Errorf("cancelled: %v", err)
-	}
+	kv := client(t, address, providertest.Secret).KV()
+	providertest.Centre{
+		Provider: func(t *testing.T, name string) bootconfig.Provider { return provider(t, name, providertest.Secret) },
+		Refused: func(t *testing.T, name string) (bootconfig.Provider, string) {
+			return provider(t, name, providertest.WrongSecret), "403 (ACL not found)"
+		},
+		Put: func(name, document string) error {
+			_, err := kv.Put(&api.KVPair{Key: "shop/" + name, Value: []byte(document)}, nil)
+			return err
+		},
+		Delete: func(name string) error { _, err := kv.Delete("shop/"+name, nil); return err },
+		Kill:   kill, Start: start, Missing: "the key does not exist",
+	}.Run(t)
 }
 
-func TestTheWholeWayFromConsul(t *testing.T) {
-	c := client(t)
-	const key = "bootconfig-test/level"
-	put(t, c, key, `{"level":"info"}`)
-	p, err := New(c, key)
+func TestAFake(t *testing.T) {
+	f := &fake{address: fmt.Sprint("127.0.0.1:", providertest.Port(t))}
+	f.start(t)
+	t.Cleanup(func() { f.kill(t) })
+	suite(t, f.address, f.kill, f.start)
+}
+
+// An agent in dev mode, with access control.
+func TestARealAgent(t *testing.T) {
+	binary, dir := providertest.Program(t, *program), t.TempDir()
+	port := func() string { return strconv.Itoa(providertest.Port(t)) }
+	acl := fmt.Sprintf(`{"acl": {"enabled": true, "default_policy": "deny", "tokens": {"initial_management": %q}}}`, providertest.Secret)
+	if err := os.WriteFile(filepath.Join(dir, "acl.json"), []byte(acl), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	api := port()
+	address := "127.0.0.1:" + api
+	kv := client(t, address, providertest.Secret).KV()
+	agent := providertest.Start(t, dir, func() error { _, _, err := kv.Get("ready", nil); return err },
+		binary, "agent", "-dev", "-bind", "127.0.0.1", "-client", "127.0.0.1", "-http-port", api,
+		"-server-port", port(), "-serf-lan-port", port(), "-serf-wan-port", "-1", "-dns-port", "-1", "-grpc-port", "-1", "-grpc-tls-port", "-1",
+		"-config-file", "acl.json", "-disable-host-node-id", "-log-level", "warn")
+	suite(t, address, agent.Kill, agent.Start)
+}
+
+func TestErrorsShowNoAddress(t *testing.T) {
+	p, err := New(client(t, fmt.Sprint("127.0.0.1:", providertest.Port(t)), providertest.Secret), "shop/settings")
 	if err != nil {
 		t.Fatal(err)
 	}
-	type settings struct{ Level string }
-	config, err := bootconfig.Open(t.Context(), bootconfig.Options[settings]{Provider: p, Refresh: time.Second, LongPoll: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer config.Close()
-	levels := make(chan string, 10)
-	config.OnChange(func(s bootconfig.Snapshot[settings]) {
-		if s.Value.Level != "" {
-			levels <- s.Value.Level
-		}
-	})
-	if got := <-levels; got != "info" {
-		t.Errorf("level %q", got)
-	}
-	put(t, c, key, `{"level":"debug"}`)
-	if got := <-levels; got != "debug" {
-		t.Errorf("level %q", got)
+	if _, err := p.Fetch(t.Context(), bootconfig.Request{}); err == nil || strings.Contains(err.Error(), "/v1/kv") {
+		t.Errorf("%v", err)
 	}
 }
 
@@ -209,7 +202,7 @@ func TestWrongOptionsOfConsul(t *testing.T) {
 		t.Error("no client is taken")
 	}
 	for _, key := range []string{"", "/a"} {
-		if _, err := New(client(t), key); err == nil {
+		if _, err := New(client(t, "127.0.0.1:1", ""), key); err == nil {
 			t.Errorf("the key %q is taken", key)
 		}
 	}
