@@ -12,6 +12,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/nacos-group/nacos-sdk-go/v2/clients/config_client"
@@ -25,12 +26,15 @@ type Provider struct {
 	param     vo.ConfigParam
 	changed   chan struct{} // has one when the document may have changed
 	listening bool
-	next      time.Time // of the next question
+	next      time.Time // of the next query
 }
 
-// pause is between two questions: the client refuses more than five a second for one document
-// ("ConfigQueryRequest is limited").
-const pause = 250 * time.Millisecond
+// pause is between two queries: all clients of a process together refuse more than five a second for
+// one document, with an error that has the text limited and no type.
+const (
+	pause   = 250 * time.Millisecond
+	limited = "ConfigQueryRequest is limited"
+)
 
 // New returns a provider of the document dataID of a group, such as "DEFAULT_GROUP", which need not
 // exist yet. A client can have one provider of a document.
@@ -72,18 +76,18 @@ func (p *Provider) Fetch(ctx context.Context, r bootconfig.Request) (bootconfig.
 		defer timer.Stop()
 		over = timer.C
 	}
-	for {
+	for last := r.Wait <= 0; ; {
 		d, err := p.get(ctx)
 		if err != nil || d.Version != r.Version {
 			return d, err
 		}
-		if r.Wait <= 0 {
+		if last {
 			return bootconfig.Document{}, bootconfig.ErrUnchanged
 		}
 		select {
 		case <-p.changed: // look again: notifications come twice, and late
-		case <-over:
-			return bootconfig.Document{}, bootconfig.ErrUnchanged
+		case <-over: // look again: no notification comes from a server that is away
+			last = true
 		case <-ctx.Done():
 			return bootconfig.Document{}, ctx.Err()
 		}
@@ -97,15 +101,32 @@ func (p *Provider) notify() {
 	}
 }
 
+// get returns the document as soon as the client's limit allows it.
 func (p *Provider) get(ctx context.Context) (bootconfig.Document, error) {
-	early := time.NewTimer(time.Until(p.next))
-	defer early.Stop()
-	select {
-	case <-early.C:
-	case <-ctx.Done():
-		return bootconfig.Document{}, ctx.Err()
+	for {
+		early := time.NewTimer(time.Until(p.next))
+		select {
+		case <-early.C:
+		case <-ctx.Done():
+			early.Stop()
+			return bootconfig.Document{}, ctx.Err()
+		}
+		p.next = time.Now().Add(pause)
+		content, err := p.content(ctx)
+		switch {
+		case err != nil && strings.Contains(err.Error(), limited): // another provider has used it up
+		case err != nil:
+			return bootconfig.Document{}, err
+		case content == "": // the client's answer for both; Nacos stores no empty document
+			return bootconfig.Document{}, errors.New("the document does not exist")
+		default:
+			sum := sha256.Sum256([]byte(content))
+			return bootconfig.Document{Version: "sha256:" + hex.EncodeToString(sum[:]), Data: []byte(content)}, nil
+		}
 	}
-	p.next = time.Now().Add(pause)
+}
+
+func (p *Provider) content(ctx context.Context) (string, error) {
 	type answer struct {
 		content string
 		err     error
@@ -117,15 +138,8 @@ func (p *Provider) get(ctx context.Context) (bootconfig.Document, error) {
 	}()
 	select {
 	case a := <-result:
-		if a.err != nil {
-			return bootconfig.Document{}, a.err
-		}
-		if a.content == "" { // the client's answer for both; Nacos stores no empty document
-			return bootconfig.Document{}, errors.New("the document does not exist")
-		}
-		sum := sha256.Sum256([]byte(a.content))
-		return bootconfig.Document{Version: "sha256:" + hex.EncodeToString(sum[:]), Data: []byte(a.content)}, nil
+		return a.content, a.err
 	case <-ctx.Done():
-		return bootconfig.Document{}, ctx.Err()
+		return "", ctx.Err()
 	}
 }

@@ -7,13 +7,15 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"fmt"
 	"net"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	nacosgrpc "github.com/nacos-group/nacos-sdk-go/v2/api/grpc"
 	"github.com/nacos-group/nacos-sdk-go/v2/clients"
@@ -23,18 +25,19 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/anypb"
 	"outrider.dev/bootconfig"
+	"outrider.dev/bootconfig/internal/providertest"
 )
 
-// The suite runs on a fake, or on a real Nacos without authentication: go test -nacos
-// 127.0.0.1:8848. It writes documents of the group BOOTCONFIG_TEST. The fake is not the real one,
-// whose server is in no package registry; it speaks to the real client.
-var address = flag.String("nacos", "", "host:port of a real Nacos 2; default: a fake of its gRPC service")
+var program = flag.String("nacos", "../../.cache/configcentres/nacos/nacos.jar", "path of the server of Nacos; make centres builds it")
 
 // fake is the part of Nacos 2 that a client of configurations calls: one unary method and one
 // stream, on which changes of what a client listens to are pushed.
 type fake struct {
 	nacosgrpc.UnimplementedRequestServer
 	nacosgrpc.UnimplementedBiRequestStreamServer
+	address string
+	server  *grpc.Server
+
 	mu        sync.Mutex
 	documents map[key]string
 	streams   map[nacosgrpc.BiRequestStream_RequestBiStreamServer]bool
@@ -127,35 +130,23 @@ func sum(s string) string {
 	return hex.EncodeToString(h[:])
 }
 
-// client returns a client of a Nacos, and what ends the fake.
-func client(t *testing.T) (config_client.IConfigClient, func()) {
-	t.Helper()
-	server, stop := constant.ServerConfig{}, func() {}
-	if *address != "" {
-		host, port, err := net.SplitHostPort(*address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		n, err := strconv.ParseUint(port, 10, 16)
-		if err != nil {
-			t.Fatal(err)
-		}
-		server.IpAddr, server.Port = host, n
-	} else {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		f := &fake{documents: map[key]string{}, streams: map[nacosgrpc.BiRequestStream_RequestBiStreamServer]bool{}}
-		s := grpc.NewServer()
-		nacosgrpc.RegisterRequestServer(s, f)
-		nacosgrpc.RegisterBiRequestStreamServer(s, f)
-		go s.Serve(ln)
-		stop = s.Stop
-		server.IpAddr, server.Port = "127.0.0.1", 1
-		server.GrpcPort = uint64(ln.Addr().(*net.TCPAddr).Port)
+// start starts the fake again, which has kept its documents.
+func (f *fake) start(t *testing.T) {
+	ln, err := net.Listen("tcp", f.address)
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Cleanup(stop)
+	f.server = grpc.NewServer()
+	nacosgrpc.RegisterRequestServer(f.server, f)
+	nacosgrpc.RegisterBiRequestStreamServer(f.server, f)
+	go f.server.Serve(ln)
+}
+
+func (f *fake) kill(*testing.T) { f.server.Stop() }
+
+// client returns a client of a Nacos whose gRPC service is at a port.
+func client(t *testing.T, port uint64) config_client.IConfigClient {
+	t.Helper()
 	// Below the folder of TestMain: the client writes to it after it is closed.
 	dir, err := os.MkdirTemp(".", "")
 	if err != nil {
@@ -165,112 +156,93 @@ func client(t *testing.T) (config_client.IConfigClient, func()) {
 		ClientConfig: &constant.ClientConfig{
 			TimeoutMs: 2000, CacheDir: dir + "/cache", LogDir: dir + "/log", LogLevel: "error", NotLoadCacheAtStart: true, DisableUseSnapShot: true,
 		},
-		ServerConfigs: []constant.ServerConfig{server},
+		ServerConfigs: []constant.ServerConfig{{IpAddr: "127.0.0.1", Port: 1, GrpcPort: port}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.CloseClient)
-	return c, stop
+	return c
 }
 
 const group = "BOOTCONFIG_TEST"
 
-func publish(t *testing.T, c config_client.IConfigClient, id, text string) {
-	t.Helper()
-	if ok, err := c.PublishConfig(vo.ConfigParam{DataId: id, Group: group, Content: text}); err != nil || !ok {
-		t.Fatalf("publishing: %v, %v", ok, err)
+// publish writes a document, which a Nacos that has not started yet refuses.
+func publish(c config_client.IConfigClient, name, document string) error {
+	ok, err := c.PublishConfig(vo.ConfigParam{DataId: name, Group: group, Content: document})
+	if err == nil && !ok {
+		err = errors.New("not published")
 	}
+	return err
 }
 
-func TestADocumentOfNacos(t *testing.T) {
-	c, stop := client(t)
-	if _, err := c.DeleteConfig(vo.ConfigParam{DataId: "settings", Group: group}); err != nil {
-		t.Fatal(err)
-	}
-	p, err := New(c, "settings", group)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Close()
-	if _, err := p.Fetch(t.Context(), bootconfig.Request{}); err == nil || !strings.Contains(err.Error(), "does not exist") {
-		t.Errorf("before it exists: %v", err)
-	}
-	publish(t, c, "settings", "one")
-	first, err := p.Fetch(t.Context(), bootconfig.Request{})
-	if err != nil || string(first.Data) != "one" {
-		t.Fatalf("%q, %v", first.Data, err)
-	}
-	known := bootconfig.Request{Version: first.Version}
-	if _, err := p.Fetch(t.Context(), known); !errors.Is(err, bootconfig.ErrUnchanged) {
-		t.Errorf("again: %v", err)
-	}
-	known.Wait = 50 * time.Millisecond
-	if _, err := p.Fetch(t.Context(), known); !errors.Is(err, bootconfig.ErrUnchanged) {
-		t.Errorf("held: %v", err)
-	}
-	known.Wait = time.Minute
-	fetched := make(chan string, 1)
-	go func() {
-		d, err := p.Fetch(context.Background(), known)
-		if err != nil {
-			t.Error(err)
-		}
-		fetched <- string(d.Data)
-	}()
-	publish(t, c, "settings", "two")
-	if got := <-fetched; got != "two" {
-		t.Errorf("after the change: %q", got)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := p.Fetch(ctx, known); !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled: %v", err)
-	}
-	if *address != "" {
-		return
-	}
-	// The client must not answer from its own files.
-	stop()
-	if d, err := p.Fetch(t.Context(), bootconfig.Request{}); err == nil {
-		t.Errorf("without a server: %q", d.Data)
-	}
+func suite(t *testing.T, port int, kill, start func(*testing.T)) {
+	writer := client(t, uint64(port))
+	providertest.Centre{
+		Provider: func(t *testing.T, name string) bootconfig.Provider {
+			p, err := New(client(t, uint64(port)), name, group)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { p.Close() })
+			return p
+		},
+		Put: func(name, document string) error { return publish(writer, name, document) },
+		Delete: func(name string) error {
+			_, err := writer.DeleteConfig(vo.ConfigParam{DataId: name, Group: group})
+			return err
+		},
+		Kill: kill, Start: start, Missing: "the document does not exist",
+	}.Run(t)
 }
 
-func TestTheWholeWayFromNacos(t *testing.T) {
-	c, _ := client(t)
-	publish(t, c, "level", `{"level":"info"}`)
-	p, err := New(c, "level", group)
-	if err != nil {
-		t.Fatal(err)
+func TestAFake(t *testing.T) {
+	port := providertest.Port(t)
+	f := &fake{
+		address:   fmt.Sprint("127.0.0.1:", port),
+		documents: map[key]string{}, streams: map[nacosgrpc.BiRequestStream_RequestBiStreamServer]bool{},
 	}
-	defer p.Close()
-	type settings struct{ Level string }
-	config, err := bootconfig.Open(t.Context(), bootconfig.Options[settings]{Provider: p, Refresh: time.Second, LongPoll: time.Minute})
-	if err != nil {
-		t.Fatal(err)
+	f.start(t)
+	t.Cleanup(func() { f.kill(t) })
+	suite(t, port, f.kill, f.start)
+}
+
+// The server listens at all addresses, and takes all callers: it runs in a network namespace, in
+// which TestMain has started this process again.
+func TestARealServer(t *testing.T) {
+	jar := providertest.Program(t, *program)
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: makes a network namespace")
 	}
-	defer config.Close()
-	levels := make(chan string, 10)
-	config.OnChange(func(s bootconfig.Snapshot[settings]) {
-		if s.Value.Level != "" {
-			levels <- s.Value.Level
+	java, err := exec.LookPath("java")
+	if err != nil {
+		t.Skip("needs Java: ", err)
+	}
+	const port = 8848
+	grpcPort := port + int(constant.RpcPortOffset)
+	var c config_client.IConfigClient
+	server := providertest.Start(t, t.TempDir(), func() error {
+		if conn, err := net.Dial("tcp", fmt.Sprint("127.0.0.1:", grpcPort)); err != nil {
+			return err
+		} else {
+			conn.Close()
 		}
-	})
-	if got := <-levels; got != "info" {
-		t.Errorf("level %q", got)
-	}
-	publish(t, c, "level", `{"level":"debug"}`)
-	if got := <-levels; got != "debug" {
-		t.Errorf("level %q", got)
-	}
+		if c == nil {
+			c = client(t, uint64(grpcPort))
+		}
+		return publish(c, "ready", "x")
+	}, java, "-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", // it starts in half of the time
+		"-Dderby.system.durability=test", // on a busy disk its database is else not there after 10 s, and it gives up
+		"-Dnacos.home=.", "-Dnacos.standalone=true", "-jar", jar,
+		"--server.address=127.0.0.1", "--server.port="+strconv.Itoa(port), "--nacos.inetutils.ip-address=127.0.0.1")
+	suite(t, grpcPort, server.Kill, server.Start)
 }
 
 func TestWrongOptionsOfNacos(t *testing.T) {
 	if _, err := New(nil, "a", group); err == nil {
 		t.Error("no client is taken")
 	}
-	c, _ := client(t)
+	c := client(t, 1)
 	if _, err := New(c, "", group); err == nil {
 		t.Error("an empty dataID is taken")
 	}
@@ -281,6 +253,13 @@ func TestWrongOptionsOfNacos(t *testing.T) {
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	var err error
+	if *program, err = filepath.Abs(*program); err != nil {
+		panic(err)
+	}
+	if _, err := os.Stat(*program); err == nil && os.Geteuid() == 0 {
+		providertest.Isolate()
+	}
 	// The client writes a log of its own into the working folder in some cases.
 	dir, err := os.MkdirTemp("", "nacos.*")
 	if err != nil {

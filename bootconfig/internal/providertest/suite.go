@@ -47,6 +47,16 @@ func (c Centre) put(t *testing.T, name, document string) {
 	eventually(t, "writing "+name, func() error { return c.Put(name, document) })
 }
 
+// fetch returns a document that was just written, which Nacos does not have at once.
+func fetch(t *testing.T, p bootconfig.Provider) (d bootconfig.Document) {
+	t.Helper()
+	eventually(t, "the first document of "+p.String(), func() (err error) {
+		d, err = p.Fetch(t.Context(), request("", 0))
+		return err
+	})
+	return d
+}
+
 func (c Centre) fetches(t *testing.T) {
 	const name = "document"
 	p := c.Provider(t, name)
@@ -54,9 +64,9 @@ func (c Centre) fetches(t *testing.T) {
 		t.Errorf("before it exists: %v; want %s", err, c.Missing)
 	}
 	c.put(t, name, "one")
-	first, err := p.Fetch(t.Context(), request("", 0))
-	if err != nil || string(first.Data) != "one" || first.Version == "" {
-		t.Fatalf("the first: %q of version %q, %v", first.Data, first.Version, err)
+	first := fetch(t, p)
+	if string(first.Data) != "one" || first.Version == "" {
+		t.Fatalf("the first: %q of version %q", first.Data, first.Version)
 	}
 	for what, wait := range map[string]time.Duration{"at once": 0, "held": 50 * time.Millisecond} { // any order: nothing changes
 		if _, err := p.Fetch(t.Context(), request(first.Version, wait)); !errors.Is(err, bootconfig.ErrUnchanged) {
@@ -129,10 +139,7 @@ func (c Centre) killed(t *testing.T) {
 	const name = "killed"
 	c.put(t, name, level("one"))
 	provider := c.Provider(t, name)
-	held, err := provider.Fetch(t.Context(), request("", 0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	held := fetch(t, provider)
 	lastGood := filepath.Join(t.TempDir(), "last")
 	config, _ := open(t, c.Provider(t, name), lastGood)
 	reaches(t, config, "one")
