@@ -83,6 +83,14 @@ test: ## all tests; as root, or those in network namespaces are skipped
 libraries: ## the tests of the modules for applications alone: ready, resilience, bootconfig and their adapters; as root
 	@for m in $(LIBRARIES); do (set -x; cd $$m && $(GO) test -count=1 -timeout 10m ./...) || exit 1; done
 
+.PHONY: centres
+centres: $(CACHE)/configcentres/consul $(CACHE)/configcentres/nacos/nacos.jar ## the suites of bootconfig's adapters on a real Consul and Nacos, which it builds first, 10 minutes (root, Java 17, Maven)
+	@for m in consul nacos; do (set -x; cd bootconfig/$$m && $(GO) test -count=1 -timeout 10m -v -run TestA ./...) || exit 1; done
+$(CACHE)/configcentres/consul: test/centres/consul/go.mod
+	cd test/centres/consul && $(GO) build -ldflags='-s -w' -o $(abspath $@) github.com/hashicorp/consul
+$(CACHE)/configcentres/nacos/nacos.jar: $(wildcard test/centres/nacos/*)
+	mvn -q -B -f test/centres/nacos/pom.xml package
+
 .PHONY: validation
 PODS ?= 400
 validation: ## does the API server's own code take every pod that is injected, and Kubernetes 1.29 to 1.36 the chart? prints counts; PODS=10000 random ones take 3 minutes
