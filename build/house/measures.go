@@ -49,7 +49,7 @@ var measures = []measure{
 	// rotate, bug-report), what describes a running mesh, images and releases; 10,000 with the plugins of
 	// the node (NRI, CNI), and a second container runtime to try them on; 16,000 with the modules for
 	// applications (ready, resilience, bootconfig), all of the Gateway API's mesh profiles, and authorization.
-	{"lines of Go, code and tests", 235000, lines("")},
+	{"lines of Go, code and tests", 236000, lines("")},
 }
 
 // linked counts what the binary in every pod links.
