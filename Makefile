@@ -182,10 +182,11 @@ campaign: ## kill 200 captures, start 20 at once 100 times, on each backend; 30 
 E2E := OUTRIDER_E2E=1 $(GO) test -count=1 -timeout 60m -p 1 -parallel 4
 .PHONY: e2e e2e-api e2e-by-node e2e-all e2e-node load load-node bench-cluster
 e2e: ## the promise on a real kubelet, case by case; 30 minutes, the first time 45 (root)
+	$(E2E) ./test/cluster # which looks for what a cluster has left on the machine
 	$(MAKE) -j2 --output-sync=target e2e-api e2e-by-node # these wait most of their time
 	$(E2E) -v ./test/e2e
 e2e-api:
-	$(E2E) ./test/cluster ./test/kube
+	$(E2E) ./test/kube
 e2e-by-node:
 	RUNTIME=containerd-2 $(E2E) -v -run '$(BY_NODE)' ./test/e2e
 # What the plugins of the node are for: killed, restarted, rebooted under pods that need them.
