@@ -65,9 +65,9 @@ func (s *survey) objectsOfOtherMeshes(ctx context.Context) (out []Check) {
 	case len(found) > maxReported:
 		out = append(out, otherMeshes.about("others", warning("outrider lint on their manifests names them all", "%d more are without effect", len(found)-maxReported)))
 	case len(out) == 0 && s.Before:
-		out = append(out, otherMeshes.check(fine("the cluster has none that Outrider does not support")))
+		out = append(out, otherMeshes.check(fine("the cluster has no object that would be without effect")))
 	case len(out) == 0:
-		out = append(out, otherMeshes.check(fine("none that Outrider does not support is for a pod with its proxy")))
+		out = append(out, otherMeshes.check(fine("no object for a pod with the proxy is without effect")))
 	}
 	return out
 }

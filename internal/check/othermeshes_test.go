@@ -73,15 +73,15 @@ func TestObjectsOfOtherMeshes(t *testing.T) {
 		objects []string
 		want    []string
 	}{
-		"there are none": {false, nil, []string{"ok : none that Outrider does not support is for a pod with its proxy"}},
+		"there are none": {false, nil, []string{"ok : no object for a pod with the proxy is without effect"}},
 		"what forbids is first, and fails": {false, []string{virtualService("shop", "a"), tokens("shop", "web")}, []string{
 			"failed RequestAuthentication shop/tokens: is not enforced by Outrider", "warning VirtualService shop/a: has no effect on pods of Outrider"}},
 		"they are for no pod with a proxy": {false, []string{virtualService("other", "a"), tokens("shop", "other")}, []string{
-			"ok : none that Outrider does not support is for a pod with its proxy"}},
+			"ok : no object for a pod with the proxy is without effect"}},
 		"Istio's root namespace is for all": {false, []string{virtualService("istio-system", "a")}, []string{"warning VirtualService istio-system/a: has no effect on pods of Outrider"}},
 		"before, all are, and none fails": {true, []string{virtualService("other", "a"), tokens("other", "web")}, []string{
 			"warning RequestAuthentication other/tokens: is not enforced by Outrider", "warning VirtualService other/a: has no effect on pods of Outrider"}},
-		"before, there are none": {true, nil, []string{"ok : the cluster has none that Outrider does not support"}},
+		"before, there are none": {true, nil, []string{"ok : the cluster has no object that would be without effect"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, _ := otherMesh(t, tt.objects...)

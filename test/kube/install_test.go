@@ -412,7 +412,7 @@ func looks(t *testing.T, w world, c command) {
 func checksOtherMeshes(t *testing.T, c command) {
 	t.Helper()
 	const id, routes = "other-meshes", "virtualservices.networking.istio.io"
-	is(t, c.checks(t, 0), check.OK, "none", id)
+	is(t, c.checks(t, 0), check.OK, "is without effect", id)
 	apply(t, definition("networking.istio.io", "VirtualService", "virtualservices"))
 	kubectl(t, "", "wait", "--for=condition=Established", "--timeout=60s", "crd", routes)
 	apply(t, `{apiVersion: networking.istio.io/v1beta1, kind: VirtualService, metadata: {name: web, namespace: described},
