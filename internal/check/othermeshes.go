@@ -1,7 +1,6 @@
 package check
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -53,7 +52,7 @@ func (s *survey) objectsOfOtherMeshes(ctx context.Context) (out []Check) {
 		}
 		found = append(found, slices.DeleteFunc(all, func(o *mesh.IgnoredSpec) bool { return !meant(o) })...)
 	}
-	slices.SortStableFunc(found, func(a, b *mesh.IgnoredSpec) int { return -cmp.Compare(rank(a), rank(b)) })
+	slices.SortStableFunc(found, func(a, b *mesh.IgnoredSpec) int { return strings.Compare(a.Severity(), b.Severity()) }) // errors first
 	for _, o := range found[:min(len(found), maxReported)] {
 		judge := warning
 		if o.Guards && !s.Before {
@@ -70,14 +69,6 @@ func (s *survey) objectsOfOtherMeshes(ctx context.Context) (out []Check) {
 		out = append(out, otherMeshes.check(fine("no object for a pod with the proxy is without effect")))
 	}
 	return out
-}
-
-// rank is higher for what forbids something.
-func rank(o *mesh.IgnoredSpec) int {
-	if o.Guards {
-		return 1
-	}
-	return 0
 }
 
 // ignored reads the objects of a kind that are ignored, in the version that the API server prefers;
