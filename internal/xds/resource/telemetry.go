@@ -264,7 +264,7 @@ func (o observer) tracing() *hcm.HttpConnectionManager_Tracing {
 	}}}
 	t := o.s.Tracing
 	if t.Path == "" {
-		config.GrpcService = &core.GrpcService{Timeout: duration(exportTimeout), TargetSpecifier: &core.GrpcService_EnvoyGrpc_{
+		config.GrpcService = &core.GrpcService{TargetSpecifier: &core.GrpcService_EnvoyGrpc_{
 			EnvoyGrpc: &core.GrpcService_EnvoyGrpc{ClusterName: tracingCluster, Authority: t.Authority()},
 		}}
 	} else {
@@ -355,8 +355,8 @@ func (v *snapshot) tracingBundle(p *xds.Proxy) (xds.Bundle, bool) {
 	})}, true
 }
 
-// boundExports is for a collector that does not answer. The timeout of a gRPC service is not one of
-// its exports, so that of the cluster is.
+// boundExports is for a collector that does not answer. Envoy applies no timeout of a gRPC service to
+// exports, so the cluster has it.
 func boundExports(c *cluster.Cluster, p mesh.Protocol) {
 	t := c.CircuitBreakers.Thresholds[0]
 	t.MaxRequests, t.MaxPendingRequests = uint32Value(maxExports), uint32Value(maxExports)
