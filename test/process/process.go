@@ -1,0 +1,257 @@
+// Package process starts the programs of tests, and waits for what they do.
+//
+// A program ends with the test that started it. If the test's own process ends first,
+// however it does, the kernel kills the program. A wait ends when the condition holds, when a
+// process that it depends on has ended, or after [Patience]; the failure says how the process
+// ended, and names a file with its whole log.
+package process
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Patience is how long a wait lasts at most. What has not happened by then, on a busy
+// machine too, will not happen.
+const Patience = 2 * time.Minute
+
+// A Process is a running program.
+type Process struct {
+	t    testing.TB
+	cmd  *exec.Cmd
+	log  string
+	kept string
+	done chan struct{} // closed when it has ended
+}
+
+// Options of a process. The zero value of a field means its default.
+type Options struct {
+	// In runs a function on a thread that stays for as long as the function runs, for
+	// example in a network namespace. The default is a thread as any other.
+	In func(func())
+	// Log is the file for the output that cmd sends nowhere else. The default is a file in
+	// the test's temporary folder.
+	Log string
+	// User and group of the process; 0 is that of the test.
+	User uint32
+}
+
+// Start starts cmd. It is killed at the end of the test.
+func Start(t testing.TB, cmd *exec.Cmd, o Options) *Process {
+	t.Helper()
+	if o.In == nil {
+		o.In = onThread
+	}
+	if o.Log == "" {
+		o.Log = filepath.Join(t.TempDir(), filepath.Base(cmd.Path)+".log")
+	}
+	p := &Process{t: t, cmd: cmd, log: o.Log, done: make(chan struct{})}
+	out, err := os.Create(p.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	cmd.Stdout, cmd.Stderr = orElse(cmd.Stdout, out), orElse(cmd.Stderr, out)
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	if o.User != 0 {
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: o.User, Gid: o.User}
+	}
+	// The kernel sends the signal when the thread ends that forked: it must live as long as
+	// the child.
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	started := make(chan error, 1)
+	go o.In(func() {
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			cmd.Wait()
+			close(p.done)
+		}
+	})
+	if err := <-started; err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		p.Kill()
+		if strings.Contains(p.Log(), "WARNING: DATA RACE") {
+			t.Error("a data race in a command, built with the detector as this test is")
+		}
+		if t.Failed() {
+			t.Logf("%s, its last lines:\n%s", p.End(), tail(p.Log(), 4000))
+		}
+	})
+	return p
+}
+
+func orElse(w io.Writer, other *os.File) io.Writer {
+	if w == nil {
+		return other
+	}
+	return w
+}
+
+func onThread(f func()) {
+	runtime.LockOSThread() // and never unlocked: the thread ends with f
+	f()
+}
+
+// PID is the number of the process.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Log is the output until now.
+func (p *Process) Log() string {
+	raw, err := os.ReadFile(p.log)
+	if err != nil {
+		p.t.Error(err)
+	}
+	return string(raw)
+}
+
+// Signal sends a signal. A process that has ended ignores it.
+func (p *Process) Signal(s syscall.Signal) {
+	if err := p.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		p.t.Error(err)
+	}
+}
+
+// Kill ends the process and waits until it has ended.
+func (p *Process) Kill() {
+	p.Signal(syscall.SIGKILL)
+	<-p.done
+}
+
+// Done is closed when the process has ended.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Exit waits for the end of the process and returns its exit status; -1 means a signal.
+func (p *Process) Exit() int {
+	p.t.Helper()
+	select {
+	case <-p.done:
+	case <-time.After(Patience):
+		p.t.Fatalf("still running after %s: %s", Patience, p.End())
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// End says which process it is, how it ended, and where its whole log is: in a file that
+// stays when the test's temporary folder goes.
+func (p *Process) End() string {
+	state := "runs"
+	select {
+	case <-p.done:
+		state = "ended with " + p.cmd.ProcessState.String()
+	default:
+	}
+	return fmt.Sprintf("%s (process %d) %s; its log is in %s", filepath.Base(p.cmd.Path), p.PID(), state, p.keep())
+}
+
+// keep copies the log to a file that outlives the test.
+func (p *Process) keep() string {
+	if p.kept == "" {
+		dir := os.Getenv("OUTRIDER_LOGS")
+		if dir == "" {
+			dir = filepath.Join(os.TempDir(), "outrider-logs")
+		}
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err.Error()
+		}
+		f, err := os.CreateTemp(dir, strings.NewReplacer("/", "-", " ", "-").Replace(p.t.Name())+"-*-"+filepath.Base(p.log))
+		if err != nil {
+			return err.Error()
+		}
+		f.Close()
+		p.kept = f.Name()
+	}
+	if err := os.WriteFile(p.kept, []byte(p.Log()), 0o644); err != nil {
+		return err.Error()
+	}
+	return p.kept
+}
+
+// A Peer is a process that a wait depends on.
+type Peer interface {
+	// Done is closed when the process has ended.
+	Done() <-chan struct{}
+	// End says how it ended, and where its log is.
+	End() string
+}
+
+// Eventually polls a condition until it holds, and returns how long that took. It fails
+// the test if the condition does not hold and one of the peers has ended, or after
+// [Patience].
+func Eventually(t testing.TB, what string, holds func() bool, peers ...Peer) time.Duration {
+	t.Helper()
+	for begin := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		ended := endedOf(peers) // looked up first: what a process did before its end counts
+		if holds() {
+			return time.Since(begin)
+		}
+		if ended != nil {
+			t.Fatalf("never seen: %s\n%s", what, ended.End())
+		}
+		if time.Since(begin) > Patience {
+			for _, p := range peers {
+				what += "\n" + p.End()
+			}
+			t.Fatalf("not within %s: %s", Patience, what)
+		}
+	}
+}
+
+func endedOf(peers []Peer) Peer {
+	for _, p := range peers {
+		select {
+		case <-p.Done():
+			return p
+		default:
+		}
+	}
+	return nil
+}
+
+// AwaitEnd waits until a process that is not the test's child has ended, whether or not its
+// exit status has been collected, and returns how long that took.
+func AwaitEnd(t testing.TB, pid int) time.Duration {
+	t.Helper()
+	begin := time.Now()
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err == unix.ESRCH {
+		return 0
+	}
+	if err != nil {
+		t.Fatalf("process %d: %v", pid, err)
+	}
+	defer unix.Close(fd)
+	for {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(Patience.Milliseconds()))
+		if err == unix.EINTR {
+			continue
+		}
+		if n != 1 || err != nil {
+			t.Fatalf("process %d does not end: %v", pid, err)
+		}
+		return time.Since(begin)
+	}
+}
+
+func tail(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	_, s, _ = strings.Cut(s[len(s)-n:], "\n")
+	return "...\n" + s
+}
