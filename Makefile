@@ -3,27 +3,31 @@
 GO      ?= go
 CACHE   := .cache
 ENVOY   ?= $(CACHE)/envoy/envoy
-# What the commands and the demo call, and what the tests need besides, by the names of
-# Debian's packages.
-PACKAGES      := nftables iptables iproute2 util-linux procps
-TEST_PACKAGES := busybox-static containerd containernetworking-plugins ipset runc \
-	chromium fonts-dejavu-core
+# What the commands and the demo call, and what the tests need besides: Debian's packages, each with
+# the program or file by which build/packages.sh sees that it is there.
+PACKAGES      := nftables=nft iptables=iptables-nft-save iproute2=ip util-linux=unshare procps=ps
+TEST_PACKAGES := busybox-static=busybox containerd containernetworking-plugins=/usr/lib/cni/bridge ipset runc \
+	chromium fonts-dejavu-core=/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf gcc libc6-dev=/usr/include/stdlib.h
 # KUBE=v1.36 is the other version of the test cluster, RUNTIME=containerd-2 its other runtime.
 KUBE     ?= v1.34
 RUNTIME  ?= containerd
 
 export CGO_ENABLED ?= 0
+# What is compiled serves all checkouts of this user, tests and commands alike.
+export GOFLAGS += -trimpath
 
 .PHONY: help
 help: ## list the tasks
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 16
 
-.PHONY: deps test-deps
-deps: $(ENVOY) ## install what the commands and the demo call: nftables, iptables, iproute2, Envoy
-	@build/packages.sh $(PACKAGES)
+.PHONY: deps test-deps packages test-packages
+deps: packages $(ENVOY) ## install what the commands and the demo call: nftables, iptables, iproute2, Envoy
 	$(GO) mod download
 	$(ENVOY) --version
-test-deps: deps ## and what the tests need besides: containerd, runc, chromium
+packages:
+	@build/packages.sh $(PACKAGES)
+test-deps: deps test-packages ## and what the tests need besides: containerd, runc, chromium, gcc
+test-packages:
 	@build/packages.sh $(TEST_PACKAGES)
 
 # ENVOY=/some/envoy uses another binary, and nothing is fetched.
@@ -64,24 +68,21 @@ reproducible: ## images and archives of the commit twice, from two clones with e
 krew: ## the manifest by which krew installs "kubectl outrider", of the archives in bin/release
 	$(GO) run ./build/krew
 
-# These wait most of their time: for the kernel, and for programs to start and to end.
-WAITING := ./test/agent ./test/awesome ./test/mesh ./test/netns ./test/ready
-# For applications: modules of their own, which need nothing of this one.
-LIBRARIES := ready ready/grpcready resilience resilience/grpcresilience resilience/otelresilience \
-	bootconfig bootconfig/consul bootconfig/koanf bootconfig/kubernetes bootconfig/nacos \
-	examples/awesome-app/go
-
-.PHONY: test
-test: ## all tests; as root, or those in network namespaces are skipped
-	$(GO) test -count=1 -timeout 30m $$($(GO) list ./... | grep -v '/test/')
-	$(GO) test -count=1 -timeout 30m -p 3 $(WAITING)
-	$(GO) test -count=1 -timeout 30m -p 1 $$($(GO) list ./test/... | grep -v $(WAITING:./%=-e '/%$$')) # one at a time: they fill the machine
-	cd test/validation && $(GO) test -count=1 -timeout 30m ./...
-	cd test/krew && $(GO) test -count=1 -timeout 30m ./...
-	$(MAKE) libraries
-.PHONY: libraries
-libraries: ## the tests of the modules for applications alone: ready, resilience, bootconfig and their adapters; as root
-	@for m in $(LIBRARIES); do (set -x; cd $$m && $(GO) test -count=1 -timeout 10m ./...) || exit 1; done
+# The tiers, each a list of steps: build/tiers. Every step runs, and the last line says what the result
+# is worth.
+TIER := $(GO) run ./build/tiers
+.PHONY: quick test check e2e nightly
+quick: ## unit tests of what changed, and of what depends on it; before every commit
+	@$(TIER) quick
+test: ## units, and suites on real Envoy, nftables and browser; installs what it needs (root, or it says what is not tested)
+	@$(TIER) test
+check: ## format, vet, other systems, staticcheck, tidy modules, what must stay small
+	@$(TIER) check
+e2e: ## the promise on a real kubelet: some 60 starts of pods; the first time it builds Kubernetes (root)
+	@$(TIER) e2e
+PART ?= 1/1
+nightly: ## everything: all starts, mutants, attacks, fuzzing, load; hours; PART=2/4 is one of four parts, "go run ./build/tiers -list nightly" prints it (root)
+	@$(TIER) -part $(PART) nightly
 
 .PHONY: centres
 centres: $(CACHE)/configcentres/consul $(CACHE)/configcentres/nacos/nacos.jar ## the suites of bootconfig's adapters on a real Consul and Nacos, which it builds first, 10 minutes (root, Java 17, Maven)
@@ -101,30 +102,12 @@ corpus: ## how many incidents of testdata/incidents are diagnosed right, as a co
 	@$(GO) test -count=1 -v -run 'TestIncidents$$' ./internal/diagnose | grep -E '^ +corpus_test|^(ok|FAIL|---)'
 RUN ?=
 incidents: build $(ENVOY) ## record what is missing in testdata/incidents from real processes; RUN=java-.* records again (root)
-	build/packages.sh ruby php-cli redis-tools nginx-light nodejs python3 perl curl default-jdk-headless
+	build/packages.sh ruby php-cli=php redis-tools=redis-cli nginx-light=nginx nodejs=node python3 perl curl default-jdk-headless=javac
 	$(GO) run ./test/incidents -envoy $(ENVOY) -run '$(RUN)'
 
 .PHONY: house
 house: ## measure what is to stay small: links, branches, copies, words, lines
 	@$(GO) run ./build/house
-
-# The packages whose own code shares memory between goroutines: only there can the race
-# detector, which makes tests five times slower, find anything.
-CONCURRENT = $$(git grep -lE '^\s*go [a-z(]|"sync"|"sync/atomic"|"net/http"|"google.golang.org/grpc"' -- 'internal/*.go' 'cmd/outrider-agent/*.go' 'cmd/outriderd/*.go' 'startup/*.go' | \
-	grep -v _test.go | xargs -n1 dirname | sort -u | sed 's,^,./,')
-
-.PHONY: check
-check: house ## format, vet, other systems, staticcheck, race detector, arrows, tidy modules
-	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$unformatted" || { echo "gofmt: $$unformatted" >&2; exit 1; }
-	$(GO) vet ./...
-	GOOS=windows $(GO) build -o /dev/null ./cmd/outrider # it has the least in common with Linux; "make release" builds all
-	$(GO) tool -modfile=build/tools/go.mod staticcheck ./...
-	$(GO) mod tidy -diff
-	CGO_ENABLED=1 $(GO) test -race -timeout 30m -p 3 ./test/agent $(CONCURRENT) # the first takes longest, and builds the commands with the detector too
-	@for m in $(LIBRARIES); do (set -x; cd $$m && $(GO) vet ./... && \
-		$(GO) tool -modfile=$(CURDIR)/build/tools/go.mod staticcheck ./... && $(GO) mod tidy -diff) || exit 1; done
-	@for m in ready resilience bootconfig; do (set -x; cd $$m && GOOS=windows $(GO) build ./... && \
-		CGO_ENABLED=1 $(GO) test -race -timeout 10m ./...) || exit 1; done # what the adapters link takes minutes to build with the detector
 
 .PHONY: istio-names
 istio-names: ## does the table of Istio's settings have all that Istio publishes? test/istioapi/names_test.go says how to get the next
@@ -180,17 +163,7 @@ campaign: ## kill 200 captures, start 20 at once 100 times, on each backend; 30 
 
 # One at a time: each brings up a cluster of its own. A cold start builds it first.
 E2E := OUTRIDER_E2E=1 $(GO) test -count=1 -timeout 60m -p 1 -parallel 4
-.PHONY: e2e e2e-api e2e-by-node e2e-all e2e-node load load-node bench-cluster
-e2e: ## the promise on a real kubelet, case by case; 30 minutes, the first time 45 (root)
-	$(E2E) ./test/cluster # which looks for what a cluster has left on the machine
-	$(MAKE) -j2 --output-sync=target e2e-api e2e-by-node # these wait most of their time
-	$(E2E) -v ./test/e2e
-e2e-api:
-	$(E2E) ./test/kube
-e2e-by-node:
-	RUNTIME=containerd-2 $(E2E) -v -run '$(BY_NODE)' ./test/e2e
-# What the plugins of the node are for: killed, restarted, rebooted under pods that need them.
-BY_NODE := TestOrder$$|TestNode|TestRuntimeRestarts
+.PHONY: e2e-all e2e-node load load-node bench-cluster
 e2e-all: ## the order of pods on both versions of Kubernetes (root)
 	for v in v1.34 v1.36; do KUBE=$$v $(E2E) -v -run 'TestOrder|TestGraph|TestEnds|TestTheProxyIsLate|TestFaults' ./test/e2e || exit 1; done
 e2e-node: ## every case with the plugins of the node, on containerd 2; 20 minutes (root); KUBE=v1.36 is the other version

@@ -1,11 +1,35 @@
 #!/bin/sh
-# Installs those of the named Debian packages that are missing.
+# Installs the Debian packages whose program or file is missing:
+#
+#   build/packages.sh nftables=nft containerd fonts-dejavu-core=/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf
+#
+# Where nothing is missing, no package manager is called. What cannot be installed is named, and the
+# exit status is 1.
 set -eu
-missing=
-for p in "$@"; do
-	dpkg-query -W -f='${Status}\n' "$p" 2>/dev/null | grep -q '^install ok installed' || missing="$missing $p"
-done
-test -n "$missing" || exit 0
-echo "installing$missing" >&2
-apt-get update -qq
-DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $missing
+PATH=$PATH:/usr/sbin:/sbin
+
+# Prints the packages that are missing.
+missing() {
+	for p in "$@"; do
+		case ${p#*=} in
+		/*) test -e "${p#*=}" || printf ' %s' "${p%%=*}" ;;
+		*) command -v "${p#*=}" >/dev/null || printf ' %s' "${p%%=*}" ;;
+		esac
+	done
+}
+
+lacks=$(missing "$@")
+test -n "$lacks" || exit 0
+if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+	echo "installing$lacks" >&2
+	export DEBIAN_FRONTEND=noninteractive
+	# Again, where the package manager believes that it is there. One by one, if together they
+	# cannot be had.
+	install="apt-get install -qq -y --no-install-recommends --reinstall"
+	apt-get update -qq || true
+	$install $lacks >/dev/null || for p in $lacks; do $install "$p" >/dev/null || true; done
+	lacks=$(missing "$@")
+	test -n "$lacks" || exit 0
+fi
+echo "packages.sh: missing:$lacks; on Debian as root this command installs them" >&2
+exit 1

@@ -5,11 +5,14 @@ package commands
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
+
+	"outrider.dev/build/progress"
 )
 
 // The commands of cmd/.
@@ -85,7 +88,7 @@ func Given(ctx context.Context, given, dir, name string) (string, error) {
 // Build builds commands into a folder, which must exist. It is to be called within the
 // module.
 func Build(ctx context.Context, dir string, names ...string) error {
-	return BuildFor(ctx, "", "", dir, names...)
+	return BuildFor(ctx, Target{}, dir, names...)
 }
 
 // File is the name of a command's file on an operating system, as GOOS.
@@ -96,20 +99,34 @@ func File(system, name string) string {
 	return name
 }
 
-// BuildFor does so for an operating system and architecture, as GOOS and GOARCH, as it is
-// published: without the race detector. Empty: for this machine.
-func BuildFor(ctx context.Context, system, arch, dir string, names ...string) error {
-	stamp := StampOf(ctx).linked()
+// A Target is what commands are built for, and how.
+type Target struct {
+	System, Arch string    // as GOOS and GOARCH; default: this machine
+	Progress     io.Writer // a line every few seconds; default: none
+}
+
+// BuildFor builds commands for a system. Those for a named system are as they are published:
+// without the race detector.
+func BuildFor(ctx context.Context, t Target, dir string, names ...string) error {
+	if t.Progress == nil {
+		t.Progress = io.Discard
+	}
+	stamp, begin := StampOf(ctx).linked(), time.Now()
+	say := func(name, state string) {
+		fmt.Fprintf(t.Progress, "%6.1fs  %s: %s\n", time.Since(begin).Seconds(), name, state)
+	}
 	for _, name := range names {
-		args, cgo := append([]string{"build", "-trimpath"}, flags(name, stamp)...), "CGO_ENABLED=0"
-		if racing && system == "" {
+		args, cgo := append([]string{"build", "-v", "-trimpath"}, flags(name, stamp)...), "CGO_ENABLED=0"
+		if racing && t.System == "" {
 			args, cgo = append(args, "-race"), "CGO_ENABLED=1"
 		}
-		cmd := exec.CommandContext(ctx, "go", append(args, "-o", filepath.Join(dir, File(system, name)), "outrider.dev/cmd/"+name)...)
-		cmd.Env = append(os.Environ(), cgo, "GOOS="+system, "GOARCH="+arch)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("building %s: %w\n%s", name, err, out)
+		file := filepath.Join(dir, File(t.System, name))
+		cmd := exec.CommandContext(ctx, "go", append(args, "-o", file, "outrider.dev/cmd/"+name)...)
+		cmd.Env = append(os.Environ(), cgo, "GOOS="+t.System, "GOARCH="+t.Arch)
+		if err := progress.Build(ctx, cmd, 5*time.Second, func(state string) { say(name, state) }); err != nil {
+			return fmt.Errorf("building %s: %w", name, err)
 		}
+		say(name, "built: "+file)
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ import (
 func TestRegistry(t *testing.T) {
 	bin := t.TempDir()
 	agent := filepath.Join(bin, commands.Agent)
-	if err := errors.Join(commands.BuildFor(t.Context(), "linux", runtime.GOARCH, bin, commands.Agent), os.Link(agent, filepath.Join(bin, commands.ControlPlane)), os.Link(agent, filepath.Join(bin, commands.Node))); err != nil {
+	if err := errors.Join(commands.BuildFor(t.Context(), commands.Target{System: "linux", Arch: runtime.GOARCH}, bin, commands.Agent), os.Link(agent, filepath.Join(bin, commands.ControlPlane)), os.Link(agent, filepath.Join(bin, commands.Node))); err != nil {
 		t.Fatal(err)
 	}
 	store := registry.New(registry.Logger(log.New(io.Discard, "", 0)))

@@ -156,7 +156,7 @@ func (r releaser) fill(ctx context.Context, dir, completions, system, arch strin
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	if err := commands.BuildFor(ctx, system, arch, dir, commands.CLI); err != nil {
+	if err := commands.BuildFor(ctx, commands.Target{System: system, Arch: arch}, dir, commands.CLI); err != nil {
 		return err
 	}
 	all, err := parts.Of(ctx, filepath.Join(dir, commands.File(system, commands.CLI)))

@@ -54,7 +54,7 @@ func TestImages(t *testing.T) {
 	}
 	for _, arch := range archs {
 		dir := filepath.Join(bin, arch)
-		if err := errors.Join(os.Mkdir(dir, 0o755), commands.BuildFor(t.Context(), "linux", arch, dir, commands.Agent), os.Link(filepath.Join(dir, commands.Agent), filepath.Join(dir, commands.ControlPlane)),
+		if err := errors.Join(os.Mkdir(dir, 0o755), commands.BuildFor(t.Context(), commands.Target{System: "linux", Arch: arch}, dir, commands.Agent), os.Link(filepath.Join(dir, commands.Agent), filepath.Join(dir, commands.ControlPlane)),
 			os.Link(filepath.Join(dir, commands.Agent), filepath.Join(dir, commands.Node))); err != nil {
 			t.Fatal(err)
 		}

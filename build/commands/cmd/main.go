@@ -29,7 +29,7 @@ func run(args []string, stderr io.Writer) int {
 	defer stop()
 	err := os.MkdirAll(args[0], 0o755)
 	if err == nil {
-		err = commands.BuildFor(ctx, system, arch, args[0], commands.CLI, commands.Agent, commands.ControlPlane, commands.Node)
+		err = commands.BuildFor(ctx, commands.Target{System: system, Arch: arch, Progress: stderr}, args[0], commands.CLI, commands.Agent, commands.ControlPlane, commands.Node)
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "build: error: %v\n", err)

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+)
+
+// counts are the tests of a step that are no subtests.
+type counts struct {
+	packages, passed, failed int
+	skipped                  map[string]int // by reason; subtests too
+}
+
+// events reads what "go test -json" prints, and prints what "go test" does: the output of failed
+// tests, and a line for each package.
+type events struct {
+	counts
+	out  io.Writer
+	rest []byte
+	text map[string]map[string][]string // by package and test: its output
+}
+
+func newEvents(out io.Writer) *events {
+	return &events{out: out, counts: counts{skipped: map[string]int{}}, text: map[string]map[string][]string{}}
+}
+
+// An event is one line. Source: go doc test2json, go help buildjson.
+type event struct {
+	Action, Package, Test, Output, ImportPath string
+}
+
+func (e *events) Write(p []byte) (int, error) {
+	e.rest = append(e.rest, p...)
+	for {
+		line, rest, ok := bytes.Cut(e.rest, []byte("\n"))
+		if !ok {
+			return len(p), nil
+		}
+		e.rest = rest
+		var ev event
+		if json.Unmarshal(line, &ev) != nil {
+			fmt.Fprintf(e.out, "%s\n", line) // of the go command itself
+			continue
+		}
+		e.take(ev)
+	}
+}
+
+func (e *events) take(ev event) {
+	switch ev.Action {
+	case "build-output":
+		io.WriteString(e.out, ev.Output)
+	case "output":
+		if e.text[ev.Package] == nil {
+			e.text[ev.Package] = map[string][]string{}
+		}
+		e.text[ev.Package][ev.Test] = append(e.text[ev.Package][ev.Test], ev.Output)
+	case "pass", "fail", "skip":
+		if ev.Test == "" {
+			e.end(ev)
+			return
+		}
+		e.test(ev)
+	}
+}
+
+// test counts a test that has ended. The output of one that has not failed is dropped.
+func (e *events) test(ev event) {
+	top := !strings.Contains(ev.Test, "/")
+	switch ev.Action {
+	case "pass":
+		e.passed += one(top)
+	case "fail":
+		e.failed += one(top)
+		return
+	case "skip":
+		e.skipped[reason(e.text[ev.Package][ev.Test])]++
+	}
+	delete(e.text[ev.Package], ev.Test)
+}
+
+// end prints a package that has ended: the output of its failed tests, and of those that had not
+// ended either.
+func (e *events) end(ev event) {
+	e.packages++
+	texts := e.text[ev.Package]
+	last := texts[""]
+	delete(texts, "")
+	for _, test := range sortedKeys(texts) {
+		io.WriteString(e.out, strings.Join(kept(texts[test]), ""))
+	}
+	io.WriteString(e.out, strings.Join(kept(last), ""))
+	delete(e.text, ev.Package)
+}
+
+// kept drops the lines that only -v prints.
+func kept(output []string) (out []string) {
+	for _, line := range output {
+		if chatter.MatchString(line) {
+			continue
+		}
+		out = append(out, line)
+	}
+	return out
+}
+
+var chatter = regexp.MustCompile(`^(=== (RUN|PAUSE|CONT|NAME) |PASS\n|\s*--- (PASS|SKIP): )`)
+
+// reason is what a skipped test gave as its reason: its last line, without the place in the source.
+func reason(output []string) string {
+	last := "no reason"
+	for _, line := range output {
+		if place := where.FindString(line); place != "" {
+			last = strings.TrimSpace(line[len(place):])
+		}
+	}
+	return last
+}
+
+var where = regexp.MustCompile(`^\s+[\w.-]+\.go:\d+: `)
+
+func one(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}

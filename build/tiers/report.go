@@ -1,0 +1,157 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A report is the run of a tier.
+type report struct {
+	title   string
+	out     io.Writer
+	mu      sync.Mutex // of out and results
+	results []result
+}
+
+// run runs all steps, those that stand beside each other at once.
+func (r *report) run(ctx context.Context, steps []step) {
+	for len(steps) > 0 && ctx.Err() == nil {
+		n := 1
+		for n < len(steps) && steps[n].beside {
+			n++
+		}
+		var all sync.WaitGroup
+		done := make([]result, n)
+		for i, s := range steps[:n] {
+			all.Go(func() { done[i] = r.step(ctx, s) })
+		}
+		all.Wait()
+		r.results = append(r.results, done...)
+		steps = steps[n:]
+	}
+	for _, s := range steps {
+		r.results = append(r.results, result{step: s, err: context.Cause(ctx)})
+	}
+}
+
+func (r *report) step(ctx context.Context, s step) result {
+	out := &lines{mu: &r.mu, w: r.out}
+	fmt.Fprintf(out, "+ %s\n", s.line())
+	done := s.run(ctx, out)
+	fmt.Fprintln(out) // ends a line that has no end
+	if done.err != nil {
+		fmt.Fprintf(out, "%s: %v\n", s.name, done.err)
+	}
+	return done
+}
+
+// close prints what was skipped, the table, and the line that says what the result is worth. It
+// returns the exit status.
+func (r *report) close() int {
+	var total counts
+	skipped := map[string]int{}
+	status, red := 0, []string(nil)
+	for _, res := range r.results {
+		total.packages += res.counts.packages
+		total.passed += res.counts.passed
+		total.failed += res.counts.failed
+		for reason, n := range res.counts.skipped { // any order: a sum
+			skipped[reason] += n
+		}
+		if res.err != nil && !res.step.soft {
+			status, red = 1, append(red, res.step.name)
+		}
+	}
+	skips, untested := r.skips(skipped)
+	for _, res := range r.results {
+		if res.err != nil && res.step.soft {
+			untested = append(untested, fmt.Sprintf("what needs %s (%v)", res.step.name, res.err))
+		}
+	}
+	if len(untested) > 0 && os.Getenv("CI") == "true" {
+		status, red = 1, append(red, "incomplete, which CI must not be")
+	}
+	table := r.table()
+	fmt.Fprint(r.out, table)
+	keep(table)
+	worth := "green"
+	if status != 0 {
+		worth = "RED: " + strings.Join(red, ", ")
+	}
+	line := fmt.Sprintf("%s: %s; %d packages, %d tests passed, %d failed, %d skipped", r.title, worth, total.packages, total.passed, total.failed, skips)
+	if len(untested) > 0 {
+		line += "; NOT TESTED HERE: " + strings.Join(untested, "; ")
+	}
+	fmt.Fprintln(r.out, line)
+	return status
+}
+
+// skips prints a line for each reason. It returns how many tests were skipped, and the reasons that
+// are a lack of this machine.
+func (r *report) skips(skipped map[string]int) (n int, untested []string) {
+	if len(skipped) > 0 {
+		fmt.Fprintln(r.out, "\nskipped, by reason:")
+	}
+	reasons := sortedKeys(skipped)
+	slices.SortStableFunc(reasons, func(a, b string) int { return cmp.Compare(skipped[b], skipped[a]) })
+	for _, reason := range reasons {
+		n += skipped[reason]
+		fmt.Fprintf(r.out, "%5d  %s\n", skipped[reason], reason)
+		if lacking(reason) {
+			untested = append(untested, fmt.Sprintf("%d tests: %s", skipped[reason], reason))
+		}
+	}
+	return n, untested
+}
+
+// lacking reports whether a reason is a lack of this machine or of this user's rights.
+func lacking(reason string) bool {
+	return strings.Contains(reason, "make test-deps") || strings.Contains(reason, "needs root")
+}
+
+func (r *report) table() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "\n%s\n%-14s %6s %6s\n", r.title, "step", "wall s", "cpu s")
+	var wall, cpu time.Duration
+	for i, res := range r.results {
+		state := "green"
+		if res.err != nil {
+			state = strings.TrimSuffix("RED  "+res.step.known, "  ")
+		}
+		fmt.Fprintf(&b, "%-14s %6.0f %6.0f  %s\n", res.step.name, res.wall.Seconds(), res.cpu.Seconds(), state)
+		cpu += res.cpu
+		if !res.step.beside {
+			longest := res.wall
+			for _, other := range r.results[i+1:] {
+				if !other.step.beside {
+					break
+				}
+				longest = max(longest, other.wall)
+			}
+			wall += longest
+		}
+	}
+	fmt.Fprintf(&b, "%-14s %6.0f %6.0f\n", "in all", wall.Seconds(), cpu.Seconds())
+	return b.String()
+}
+
+// keep appends a table to the file that $OUTRIDER_TIMES names, from which CI prints all tables at
+// its end.
+func keep(table string) {
+	if path := os.Getenv("OUTRIDER_TIMES"); path != "" {
+		if f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644); err == nil {
+			f.WriteString(table)
+			f.Close()
+		}
+	}
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

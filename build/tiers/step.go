@@ -1,0 +1,123 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// A step is one command of a tier.
+type step struct {
+	name    string
+	command []string
+	dir     string   // relative to the root of the module; default: that
+	env     []string // added to that of this process
+	// tests: the command is a "go test", to which -json is added: its output is printed as that of
+	// "go test" without -v, and what was skipped is counted.
+	tests bool
+	// beside: the step starts with the one before it, and not after it.
+	beside bool
+	// soft: a failure makes the run incomplete, and red in CI alone.
+	soft    bool
+	minutes int    // as measured, for parts
+	known   string // why the step is red today
+}
+
+// line is the step as a shell would be given it.
+func (s step) line() string {
+	var b strings.Builder
+	if s.dir != "" {
+		fmt.Fprintf(&b, "cd %s && ", s.dir)
+	}
+	for _, e := range s.env {
+		b.WriteString(e + " ")
+	}
+	line := strings.Join(s.command, " ")
+	if first, _, cut := strings.Cut(line, "outrider.dev/"); cut && strings.Count(line, "outrider.dev/") > 3 {
+		line = fmt.Sprintf("%s... (%d packages)", first, strings.Count(line, "outrider.dev/"))
+	}
+	b.WriteString(line)
+	return b.String()
+}
+
+// A result is what became of a step.
+type result struct {
+	step      step
+	err       error
+	wall, cpu time.Duration
+	counts    counts
+}
+
+// run runs a step. Its output goes to out: that of tests when a package has ended, the other line by
+// line.
+func (s step) run(ctx context.Context, out io.Writer) result {
+	args := s.command
+	if s.tests {
+		args = append([]string{args[0], args[1], "-json"}, args[2:]...)
+	}
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Dir = s.dir
+	cmd.Env = append(os.Environ(), s.env...)
+	// The whole group ends when the step is interrupted, with time to clean up.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.WaitDelay = time.Minute
+	r := result{step: s}
+	var events *events
+	cmd.Stdout, cmd.Stderr = out, out
+	if s.tests {
+		events = newEvents(out)
+		cmd.Stdout = events
+	}
+	begin := time.Now()
+	r.err = cmd.Run()
+	r.wall = time.Since(begin)
+	if cmd.ProcessState != nil {
+		r.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	}
+	if events != nil {
+		r.counts = events.counts
+		if r.err == nil && r.counts.passed == 0 {
+			r.err = fmt.Errorf("no test was run")
+		}
+	}
+	return r
+}
+
+// output is what a command prints.
+func output(ctx context.Context, name string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("%s %s: %w", name, strings.Join(args, " "), err)
+	}
+	return string(out), nil
+}
+
+// lines writes whole lines to w, which several steps share.
+type lines struct {
+	mu   *sync.Mutex
+	w    io.Writer
+	rest []byte
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.rest = append(l.rest, p...)
+	if end := bytes.LastIndexByte(l.rest, '\n'); end >= 0 {
+		if _, err := l.w.Write(l.rest[:end+1]); err != nil {
+			return 0, err
+		}
+		l.rest = append([]byte(nil), l.rest[end+1:]...)
+	}
+	return len(p), nil
+}

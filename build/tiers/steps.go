@@ -1,0 +1,230 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// stepsOf returns the steps of a tier.
+func stepsOf(ctx context.Context, tier string) ([]step, error) {
+	switch tier {
+	case "quick":
+		return quick(ctx)
+	case "test":
+		return test(ctx)
+	case "check":
+		return check(), nil
+	case "e2e":
+		return e2e(), nil
+	case "nightly":
+		return nightly(ctx)
+	}
+	return nil, fmt.Errorf("tier %q: want quick, test, check, e2e or nightly", tier)
+}
+
+// libraries are the modules for applications, which need nothing of the main one. The race detector
+// has only the first three: what the adapters link takes minutes to build with it.
+var libraries = []string{"ready", "resilience", "bootconfig",
+	"ready/grpcready", "resilience/grpcresilience", "resilience/otelresilience",
+	"bootconfig/consul", "bootconfig/koanf", "bootconfig/kubernetes", "bootconfig/nacos", "examples/awesome-app/go"}
+
+const racing = 3
+
+// waiting are the suites that wait most of their time: for the kernel, and for programs to start
+// and to end. They run beside those that need the processors.
+var waiting = []string{"test/awesome", "test/mesh", "test/netns", "test/ready"}
+
+// clustered are the packages of the tier e2e.
+var clustered = []string{"test/cluster", "test/e2e", "test/kube"}
+
+// quick runs without "-count=1": the go command runs again only the packages that changed, or
+// that depend on what changed.
+func quick(ctx context.Context) ([]step, error) {
+	all, err := packages(ctx, "./...")
+	if err != nil {
+		return nil, err
+	}
+	steps := []step{goTest("units", all.units, "-p", "4")}
+	for _, m := range libraries {
+		s := goTest(m, []string{"./..."})
+		s.dir = m
+		steps = append(steps, s)
+	}
+	return steps, nil
+}
+
+// test runs each package once: with the race detector where its own code shares memory
+// between goroutines, without it, five times as fast, elsewhere.
+func test(ctx context.Context) ([]step, error) {
+	all, err := packages(ctx, "./...")
+	if err != nil {
+		return nil, err
+	}
+	var raced, plain []string
+	for _, p := range all.units {
+		shared, err := concurrent(p)
+		if err != nil {
+			return nil, err
+		}
+		if shared {
+			raced = append(raced, p)
+		} else {
+			plain = append(plain, p)
+		}
+	}
+	suites := slices.DeleteFunc(all.suites, func(p string) bool {
+		return within(p, waiting) || within(p, clustered) || p == module+"test/agent"
+	})
+	// The first of the race pass takes longest, and builds the commands with the detector too.
+	race := goTest("race", append([]string{module + "test/agent"}, raced...), "-race", "-count=1", "-p", "2")
+	race.env = []string{"CGO_ENABLED=1"}
+	wait := goTest("waiting", full(waiting), "-count=1", "-p", "2")
+	wait.beside = true
+	steps := []step{
+		{name: "deps", command: []string{"make", "--no-print-directory", "test-deps"}, soft: true},
+		race, wait,
+		goTest("units", plain, "-count=1", "-p", "3"),
+		goTest("suites", suites, "-count=1", "-p", "2"),
+	}
+	for i, m := range append([]string{"test/validation", "test/krew"}, libraries...) {
+		s := goTest(m, []string{"./..."}, "-count=1")
+		if i -= 2; i >= 0 && i < racing {
+			s = goTest(m, []string{"./..."}, "-count=1", "-race")
+			s.env = []string{"CGO_ENABLED=1"}
+		}
+		s.dir = m
+		steps = append(steps, s)
+	}
+	return steps, nil
+}
+
+// check looks at the code without running it.
+func check() []step {
+	const staticcheck = "go tool -modfile=%sbuild/tools/go.mod staticcheck ./..."
+	steps := []step{
+		{name: "house", command: words("go run ./build/house")},
+		shell("format", `unformatted=$(gofmt -l $(git ls-files '*.go')); test -z "$unformatted" || { echo "gofmt: $unformatted"; exit 1; }`),
+		{name: "vet", command: words("go vet ./...")},
+		// Windows has the least in common with Linux; "make release" builds all.
+		{name: "windows", command: words("go build -o /dev/null ./cmd/outrider"), env: []string{"GOOS=windows"}},
+		{name: "staticcheck", command: words(fmt.Sprintf(staticcheck, ""))},
+		{name: "tidy", command: words("go mod tidy -diff")},
+	}
+	for i, m := range libraries {
+		up := strings.Repeat("../", 1+strings.Count(m, "/"))
+		script := "go vet ./... && go mod tidy -diff && " + fmt.Sprintf(staticcheck, up)
+		if i < racing {
+			script += " && GOOS=windows go build ./..."
+		}
+		s := shell(m, script)
+		s.dir = m
+		steps = append(steps, s)
+	}
+	return steps
+}
+
+// e2e brings clusters up, each step one of its own.
+func e2e() []step {
+	cluster := clusterTest("cluster", "test/cluster", "") // which looks for what a cluster has left on the machine
+	kube := clusterTest("kube", "test/kube", "")
+	node := clusterTest("by node", "test/e2e", "containerd-2", "-run", `TestOrder$|TestNode|TestRuntimeRestarts`)
+	node.beside = true
+	return []step{cluster, kube, node, clusterTest("pods", "test/e2e", "")}
+}
+
+// clusterTest is a suite that brings up a cluster with a container runtime.
+func clusterTest(name, dir, runtime string, flags ...string) step {
+	s := goTest(name, full([]string{dir}), append([]string{"-count=1", "-timeout=60m", "-parallel=4"}, flags...)...)
+	s.env = []string{"OUTRIDER_E2E=1"}
+	if runtime != "" {
+		s.env = append(s.env, "RUNTIME="+runtime)
+	}
+	return s
+}
+
+func nightly(ctx context.Context) ([]step, error) {
+	return nil, errors.New("no steps yet")
+}
+
+const module = "outrider.dev/"
+
+// goTest is "go test" of packages. What vet finds is found once, by the tier check.
+func goTest(name string, packages []string, flags ...string) step {
+	return step{name: name, tests: true, command: slices.Concat(words("go test -vet=off -timeout 30m"), flags, packages)}
+}
+
+func shell(name, script string) step {
+	return step{name: name, command: []string{"bash", "-euo", "pipefail", "-c", script}}
+}
+
+func words(line string) []string { return strings.Fields(line) }
+
+func full(paths []string) (out []string) {
+	for _, p := range paths {
+		out = append(out, module+p)
+	}
+	return out
+}
+
+// within reports whether a package is one of these, or below one.
+func within(pkg string, paths []string) bool {
+	return slices.ContainsFunc(full(paths), func(p string) bool { return pkg == p || strings.HasPrefix(pkg, p+"/") })
+}
+
+// A set is the packages that have tests.
+type set struct {
+	units  []string
+	suites []string // below test/: on real parts
+}
+
+func packages(ctx context.Context, pattern string) (set, error) {
+	out, err := output(ctx, "go", "list", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}", pattern)
+	if err != nil {
+		return set{}, err
+	}
+	var s set
+	for _, p := range strings.Fields(out) {
+		if strings.HasPrefix(p, module+"test/") {
+			s.suites = append(s.suites, p)
+		} else {
+			s.units = append(s.units, p)
+		}
+	}
+	return s, nil
+}
+
+// sharing is what a file has whose code can race.
+var sharing = regexp.MustCompile(`(?m)^\s*go [a-z(]|"sync"|"sync/atomic"|"net/http"|"google.golang.org/grpc"`)
+
+// concurrent reports whether the own code of a package shares memory between goroutines: only
+// there can the race detector find anything. What runs on a person's machine, a command or a build, is
+// left out.
+func concurrent(pkg string) (bool, error) {
+	dir := strings.TrimPrefix(pkg, module)
+	if !slices.Contains([]string{"startup", "cmd/outrider-agent", "cmd/outriderd"}, dir) && !strings.HasPrefix(dir, "internal/") {
+		return false, nil
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return false, err
+	}
+	for _, f := range files {
+		if !strings.HasSuffix(f.Name(), ".go") || strings.HasSuffix(f.Name(), "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(path.Join(dir, f.Name()))
+		if err != nil {
+			return false, err
+		}
+		if sharing.Match(text) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
