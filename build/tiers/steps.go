@@ -154,9 +154,10 @@ func nightly(ctx context.Context) ([]step, error) {
 
 const module = "outrider.dev/"
 
-// goTest is "go test" of packages. What vet finds is found once, by the tier check.
+// goTest is "go test" of packages. What vet finds is found once, by the tier check. Nothing reads the
+// debugging information, which a third of the linking would be for.
 func goTest(name string, packages []string, flags ...string) step {
-	return step{name: name, tests: true, command: slices.Concat(words("go test -vet=off -timeout 30m"), flags, packages)}
+	return step{name: name, tests: true, command: slices.Concat(words("go test -vet=off -ldflags=-w -timeout 30m"), flags, packages)}
 }
 
 func shell(name, script string) step {
