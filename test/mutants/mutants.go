@@ -12,6 +12,13 @@
 //		})
 //	}
 //
+// A run tries a sample of the mutants, chosen by their names; the nightly run tries all, and so
+// does a run in a package that is not as committed: it may be the mutants' own code, or their
+// tests, that is being changed. Whether every mutant still fits the source is checked always.
+//
+// The binary is built without the race detector and without cgo, whichever way the calling
+// test was: the verdicts are the same, and so is what the build cache has.
+//
 // The sources on disk are not touched: the changed files reach the compiler as an overlay.
 // Put the mutants into the package that they change, and name tests that take seconds:
 // they run once per mutant.
@@ -27,6 +34,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"outrider.dev/test/process"
+	"outrider.dev/test/tier"
 )
 
 // A Mutant is one file of the package with From replaced by To.
@@ -52,6 +62,9 @@ type Mutant struct {
 	Survives string
 }
 
+// share is how many mutants there are for each one that an ordinary run tries.
+const share = 8
+
 // Run fails for each mutant that the tests, a list of names separated by "|", do not
 // notice. A panic is not a verdict of a test: a mutant that causes one fails too.
 func Run(t *testing.T, tests string, list map[string]Mutant) {
@@ -59,37 +72,62 @@ func Run(t *testing.T, tests string, list map[string]Mutant) {
 	if os.Getenv(variable) != "" {
 		t.Skip("this is a mutant")
 	}
-	binary, err := build(t.TempDir(), ".", list)
+	work, tried, all := t.TempDir(), map[string]Mutant{}, edited(".")
+	for name, m := range list {
+		if all || tier.Sample(t.Name()+"/"+name, share) {
+			tried[name] = m
+		}
+	}
+	t.Logf("%d of %d mutants; OUTRIDER_NIGHTLY=1 tries all", len(tried), len(list))
+	plan, err := overlay(work, ".", list)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, err := play(binary, ".", "", allTests(tests, list)); err != nil {
-		t.Fatalf("without any mutant: %v\n%s", err, out)
+	if len(tried) == 0 {
+		return
 	}
-	for name, m := range list {
+	binary, err := build(work, ".", plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, status := play(t, binary, ".", "", allTests(tests, tried)); status != 0 {
+		t.Fatalf("without any mutant: exit status %d\n%s", status, out)
+	}
+	for name, m := range tried {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m.Tests = firstOf(m.Tests, tests)
-			if problem := judge(binary, ".", name, m); problem != "" {
+			if problem := judge(t, binary, ".", name, m); problem != "" {
 				t.Errorf("%s: with %q instead of %q, %s", m.File, m.To, m.From, problem)
 			}
 		})
 	}
 }
 
+// edited reports whether a folder differs from the last commit. Outside a repository it
+// does not.
+func edited(dir string) bool {
+	cmd := exec.Command("git", "status", "--porcelain", "--", ".")
+	cmd.Dir = dir
+	out, err := cmd.Output()
+	return err == nil && len(out) > 0
+}
+
 // judge returns what is wrong with a mutant: empty if its tests notice it, or if they do not
 // and it has a reason to survive.
-func judge(binary, dir, name string, m Mutant) string {
-	out, err := play(binary, dir, name, m.Tests)
+func judge(t *testing.T, binary, dir, name string, m Mutant) string {
+	out, status := play(t, binary, dir, name, m.Tests)
 	switch {
-	case err == nil && m.Survives == "":
+	case status == 0 && strings.Contains(out, "no tests to run"):
+		return "no test has the name " + m.Tests
+	case status == 0 && m.Survives == "":
 		return m.Tests + " does not fail"
-	case err == nil:
+	case status == 0:
 		return ""
 	case m.Survives != "":
 		return fmt.Sprintf("%s does fail, which Survives denies:\n%s", m.Tests, out)
 	case strings.Contains(out, "panic:") || !strings.Contains(out, "--- FAIL: "):
-		return fmt.Sprintf("%s ends without a verdict: %v\n%s", m.Tests, err, out)
+		return fmt.Sprintf("%s ends without a verdict: exit status %d\n%s", m.Tests, status, out)
 	default:
 		return ""
 	}
@@ -113,19 +151,19 @@ func firstOf(a, b string) string {
 // variable names the mutant that a test binary plays.
 const variable = "OUTRIDER_MUTANT"
 
-func play(binary, dir, name, tests string) (string, error) {
+// play runs tests of the binary as a mutant, and returns their output and exit status.
+func play(t *testing.T, binary, dir, name, tests string) (string, int) {
 	cmd := exec.Command(binary, "-test.run", "^("+tests+")$", "-test.failfast", "-test.timeout", "5m")
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), variable+"="+name)
-	out, err := cmd.CombinedOutput()
-	if err == nil && strings.Contains(string(out), "no tests to run") {
-		err = fmt.Errorf("no test has the name %s", tests)
-	}
-	return string(out), err
+	p := process.Start(t, cmd, process.Options{})
+	<-p.Done() // it has a time limit of its own
+	return p.Log(), p.Exit()
 }
 
-// build builds the tests of the package in dir with all mutants, and returns the binary.
-func build(work, dir string, list map[string]Mutant) (string, error) {
+// overlay writes the sources of the package in dir with all mutants, and returns the file by
+// which the compiler finds them.
+func overlay(work, dir string, list map[string]Mutant) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return "", err
@@ -169,12 +207,16 @@ func build(work, dir string, list map[string]Mutant) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	plan, binary := filepath.Join(work, "overlay.json"), filepath.Join(work, "mutants.test")
-	if err := os.WriteFile(plan, replace, 0o644); err != nil {
-		return "", err
-	}
+	plan := filepath.Join(work, "overlay.json")
+	return plan, os.WriteFile(plan, replace, 0o644)
+}
+
+// build builds the tests of the package in dir by a plan, and returns the binary.
+func build(work, dir, plan string) (string, error) {
+	binary := filepath.Join(work, "mutants.test")
 	cmd := exec.Command("go", "test", "-c", "-overlay", plan, "-o", binary, ".")
 	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building the mutants: %w\n%s", err, out)
 	}

@@ -1,6 +1,8 @@
 package mutants
 
 import (
+	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -24,28 +26,37 @@ func TestJudge(t *testing.T) {
 		"a survivor":                   {Mutant{From: `b.high == b.low`, To: `false`}, "does not fail"},
 		"a survivor with its reason":   {Mutant{From: `b.high == b.low`, To: `false`, Survives: unlike}, ""},
 		"a reason that is wrong":       {Mutant{From: `calls++`, To: `calls += 2`, Survives: unlike}, "which Survives denies"},
-		"a test that does not exist":   {Mutant{From: `calls++`, To: ``, Tests: "TestNone"}, "without a verdict"},
+		"a test that does not exist":   {Mutant{From: `calls++`, To: ``, Tests: "TestNone"}, "no test has the name"},
 	}
 	list := map[string]Mutant{}
 	for name, tt := range tests {
 		tt.mutant.File, tt.mutant.Tests = "clamp.go", firstOf(tt.mutant.Tests, "TestClamp")
 		list[name] = tt.mutant
 	}
-	binary, err := build(t.TempDir(), dir, list)
+	binary, err := built(t, list)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, err := play(binary, dir, "", "TestClamp"); err != nil {
-		t.Fatalf("without any mutant: %v\n%s", err, out)
+	if out, status := play(t, binary, dir, "", "TestClamp"); status != 0 {
+		t.Fatalf("without any mutant: exit status %d\n%s", status, out)
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := judge(binary, dir, name, list[name])
+			got := judge(t, binary, dir, name, list[name])
 			if (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) {
 				t.Errorf("the problem is %q, want %q", got, tt.want)
 			}
 		})
 	}
+}
+
+func built(t *testing.T, list map[string]Mutant) (binary string, err error) {
+	work := t.TempDir()
+	plan, err := overlay(work, dir, list)
+	if err != nil {
+		return "", err
+	}
+	return build(work, dir, plan)
 }
 
 func TestMutantsThatDoNotFitAreErrors(t *testing.T) {
@@ -60,8 +71,41 @@ func TestMutantsThatDoNotFitAreErrors(t *testing.T) {
 		if m.File == "" {
 			m.File = "clamp.go"
 		}
-		if _, err := build(t.TempDir(), dir, map[string]Mutant{"m": m}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := built(t, map[string]Mutant{"m": m}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error is %v, want %q in it", err, want)
 		}
+	}
+}
+
+func TestEdited(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "a.go")
+	write := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	git := func(args ...string) {
+		args = append([]string{"-C", dir, "-c", "user.name=a", "-c", "user.email=a@example.com"}, args...)
+		if out, err := exec.Command("git", args...).CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	write("package a\n")
+	if edited(dir) {
+		t.Error("a folder outside a repository is edited")
+	}
+	git("init", "-q")
+	if !edited(dir) {
+		t.Error("a new file is no edit")
+	}
+	git("add", ".")
+	git("commit", "-q", "-m", "a")
+	if edited(dir) {
+		t.Error("a committed folder is edited")
+	}
+	write("package b\n")
+	if !edited(dir) {
+		t.Error("a changed file is no edit")
 	}
 }
