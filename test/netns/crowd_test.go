@@ -7,9 +7,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
+
+	"outrider.dev/test/process"
 )
 
 // A crowd makes new connections as fast as it can.
@@ -30,7 +31,7 @@ func (c *crowd) gather(top *topology, size int) {
 
 func (c *crowd) callOften(dst string) {
 	for !c.stop.Load() {
-		conn, err := net.DialTimeout("tcp", dst, ample)
+		conn, err := net.DialTimeout("tcp", dst, enough)
 		c.made.Add(1)
 		switch {
 		case errors.Is(err, unix.ECONNRESET): // it was in the queue of the process that was killed
@@ -60,12 +61,8 @@ func (c *crowd) end() {
 // passes waits until n more were served.
 func (c *crowd) passes(t testing.TB, n int64) {
 	t.Helper()
-	n += c.passed.Load()
-	for start := time.Now(); c.passed.Load() < n; time.Sleep(time.Millisecond) {
-		if time.Since(start) > ample {
-			t.Fatalf("%s; want %d served", c, n)
-		}
-	}
+	want := n + c.passed.Load()
+	process.Eventually(t, fmt.Sprintf("%d more connections served", n), func() bool { return c.passed.Load() >= want })
 }
 
 func (c *crowd) String() string {

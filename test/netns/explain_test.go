@@ -25,6 +25,7 @@ import (
 // OUTRIDER_SEED repeats a run.
 func TestExplain(t *testing.T) {
 	ns.RequireRoot(t)
+	t.Parallel()
 	pairs := number(t, "OUTRIDER_PAIRS", 96)
 	seed := number(t, "OUTRIDER_SEED", uint64(time.Now().UnixNano()))
 	t.Logf("OUTRIDER_SEED=%d OUTRIDER_PAIRS=%d", seed, pairs)

@@ -3,6 +3,7 @@ package netns
 import (
 	"bytes"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -21,12 +22,13 @@ import (
 
 	"outrider.dev/internal/capture"
 	"outrider.dev/test/ns"
+	"outrider.dev/test/process"
 )
 
 // The campaigns run with small numbers. "make campaign" runs the long form:
 // OUTRIDER_KILLS is how many captures are killed for each backend, OUTRIDER_ROUNDS how often
 // 20 are started at once, OUTRIDER_SEED repeats a run.
-func campaign(t *testing.T, name string, small int) (n int, r *rand.Rand) {
+func campaign(t *testing.T, name string, small int) (n int, random func(stream int) *rand.Rand) {
 	t.Helper()
 	number := func(name string, otherwise uint64) uint64 {
 		if os.Getenv(name) == "" {
@@ -41,7 +43,7 @@ func campaign(t *testing.T, name string, small int) (n int, r *rand.Rand) {
 	n = int(number(name, uint64(small)))
 	seed := number("OUTRIDER_SEED", rand.Uint64())
 	t.Logf("%s=%d OUTRIDER_SEED=%d", name, n, seed)
-	return n, rand.New(rand.NewPCG(seed, 0))
+	return n, func(stream int) *rand.Rand { return rand.New(rand.NewPCG(seed, uint64(stream))) }
 }
 
 var agentBinary = sync.OnceValues(func() (string, error) {
@@ -57,6 +59,7 @@ var agentBinary = sync.OnceValues(func() (string, error) {
 })
 
 func TestMain(m *testing.M) {
+	flag.Set("test.parallel", "12") // a value of the command line comes after it
 	code := m.Run()
 	if path, err := agentBinary(); err == nil {
 		os.RemoveAll(filepath.Dir(path))
@@ -66,7 +69,7 @@ func TestMain(m *testing.M) {
 
 // A run is the real command in a pod.
 type run struct {
-	*exec.Cmd
+	*process.Process
 	out, err bytes.Buffer
 }
 
@@ -76,25 +79,17 @@ func start(t *testing.T, pod *ns.Namespace, args ...string) *run {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &run{Cmd: exec.Command(path, append([]string{"capture"}, args...)...)}
-	r.Stdout, r.Stderr = &r.out, &r.err
-	pod.Do(func() { err = r.Start() })
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := &run{}
+	cmd := exec.Command(path, append([]string{"capture"}, args...)...)
+	cmd.Stdout, cmd.Stderr = &r.out, &r.err
+	r.Process = process.Start(t, cmd, process.Options{In: pod.Do})
 	return r
-}
-
-// end waits for the exit status.
-func (r *run) end() int {
-	r.Wait()
-	return r.ProcessState.ExitCode()
 }
 
 func agent(t *testing.T, pod *ns.Namespace, args ...string) string {
 	t.Helper()
 	r := start(t, pod, args...)
-	if r.end() != 0 {
+	if r.Exit() != 0 {
 		t.Fatalf("capture %s: %s%s", strings.Join(args, " "), &r.out, &r.err)
 	}
 	return r.out.String()
@@ -226,21 +221,22 @@ func (c change) args() []string {
 // completes it.
 func TestKilledCaptures(t *testing.T) {
 	ns.RequireRoot(t)
-	n, r := campaign(t, "OUTRIDER_KILLS", 4)
-	for _, v := range variants {
-		t.Run(v.name, func(t *testing.T) {
-			top := probed(t)
-			found := map[string]int{}
-			for _, c := range changesOf(v) {
-				k := newKiller(t, top, c, r)
+	t.Parallel()
+	n, random := campaign(t, "OUTRIDER_KILLS", 4)
+	for i, v := range variants {
+		for j, c := range changesOf(v) {
+			t.Run(v.name+", "+c.name, func(t *testing.T) {
+				t.Parallel()
+				k := newKiller(t, probed(t), c, random(4*i+j))
+				found := map[string]int{}
 				for range max(1, n/4) {
-					found[c.name+": "+k.once()]++
+					found[k.once()]++
 				}
-			}
-			for _, name := range slices.Sorted(maps.Keys(found)) {
-				t.Logf("%4d  %s", found[name], name)
-			}
-		})
+				for _, left := range slices.Sorted(maps.Keys(found)) {
+					t.Logf("%4d  %s", found[left], left)
+				}
+			})
+		}
 	}
 }
 
@@ -285,12 +281,12 @@ func (k *killer) once() string {
 	delay := time.Duration(k.rand.Int64N(int64(k.takes) * 5 / 4))
 	r := start(k.T, k.top.pod, k.change.args()...)
 	time.Sleep(delay)
-	r.Process.Kill()
-	ended := r.end()
+	r.Kill()
+	ended := r.Exit()
 	unlocked(k.T, k.top.pod)
 	rules, routing := kernelState(k.T, k.top.pod)
 	verify := start(k.T, k.top.pod, "verify")
-	status := verify.end()
+	status := verify.Exit()
 	says := verify.err.String()
 	left, want := k.classify(rules, routing, says)
 	switch {
@@ -397,10 +393,12 @@ func (k *killer) probe(left string) {
 func TestCapturesAtOnce(t *testing.T) {
 	ns.RequireRoot(t)
 	const crowd = 20
-	rounds, r := campaign(t, "OUTRIDER_ROUNDS", 1)
-	for _, v := range variants {
+	t.Parallel()
+	rounds, random := campaign(t, "OUTRIDER_ROUNDS", 1)
+	for i, v := range variants {
 		t.Run(v.name, func(t *testing.T) {
-			top := probed(t)
+			t.Parallel()
+			top, r := probed(t), random(i)
 			failed, waited := 0, 0
 			for range rounds {
 				f, w := atOnce(t, top, v, crowd, r)
@@ -431,7 +429,7 @@ func atOnce(t *testing.T, top *topology, v variant, crowd int, r *rand.Rand) (fa
 	}
 	good := map[string]int{}
 	for i, run := range runs {
-		status := run.end()
+		status := run.Exit()
 		if strings.Contains(run.err.String(), "waiting for") {
 			waited++
 		}

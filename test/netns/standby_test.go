@@ -2,7 +2,6 @@ package netns
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -29,6 +28,8 @@ import (
 	"outrider.dev/internal/agent/standby"
 	"outrider.dev/internal/capture"
 	"outrider.dev/test/ns"
+	"outrider.dev/test/process"
+	"outrider.dev/test/tier"
 )
 
 // standbyEnv makes the test binary the process that has the standby listeners: the
@@ -75,15 +76,12 @@ func TestStandbyProcess(t *testing.T) {
 	os.Exit(0)
 }
 
-// ample is more than anything takes, on a machine that is busy with something else.
-const ample = time.Minute
-
 // untilReady polls often: what is measured is the standby, not how the agent finds out
 // that Envoy listens.
 func untilReady(s *standby.Standby) error {
 	for start := time.Now(); ; time.Sleep(time.Millisecond) {
 		err := s.Ready()
-		if !errors.Is(err, standby.ErrNotListening) || time.Since(start) > ample {
+		if !errors.Is(err, standby.ErrNotListening) || time.Since(start) > enough {
 			return err
 		}
 	}
@@ -91,9 +89,10 @@ func untilReady(s *standby.Standby) error {
 
 // A holder is a process with standby listeners for both directions.
 type holder struct {
-	t   testing.TB
-	in  io.Writer
-	out *bufio.Reader
+	t       testing.TB
+	process *process.Process
+	in      io.Writer
+	out     *bufio.Reader
 }
 
 const outTwin, inTwin = 15007, 15016
@@ -124,7 +123,7 @@ func startHolder(t testing.TB, pod *ns.Namespace, mode capture.Mode, most int) *
 		t.Fatal(err)
 	}
 	h.in, h.out = in, bufio.NewReader(out)
-	startAsProxy(t, pod, cmd, mode)
+	h.process = startAsProxy(t, pod, cmd, mode)
 	if got, err := h.out.ReadString('\n'); got != "listening\n" {
 		t.Fatalf("the standby's first line is %q, %v", got, err)
 	}
@@ -132,27 +131,13 @@ func startHolder(t testing.TB, pod *ns.Namespace, mode capture.Mode, most int) *
 }
 
 // startAsProxy starts a process as the proxy's user in the pod; for transparent
-// proxying with the one capability that this takes. It is killed with the test.
-func startAsProxy(t testing.TB, pod *ns.Namespace, cmd *exec.Cmd, mode capture.Mode) {
+// proxying with the one capability that this takes.
+func startAsProxy(t testing.TB, pod *ns.Namespace, cmd *exec.Cmd, mode capture.Mode) *process.Process {
 	t.Helper()
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: proxyUser, Gid: proxyUser}}
 	if mode == capture.TProxyMode {
-		cmd.SysProcAttr.AmbientCaps = []uintptr{unix.CAP_NET_ADMIN}
+		cmd.SysProcAttr = &syscall.SysProcAttr{AmbientCaps: []uintptr{unix.CAP_NET_ADMIN}}
 	}
-	var log bytes.Buffer
-	cmd.Stderr = &log
-	var err error
-	pod.Do(func() { err = cmd.Start() })
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-		if t.Failed() {
-			t.Logf("%s: %s", filepath.Base(cmd.Path), log.String())
-		}
-	})
+	return process.Start(t, cmd, process.Options{In: pod.Do, User: proxyUser})
 }
 
 // do sends a command. It returns when the command was done, and the standbys' counts.
@@ -175,13 +160,10 @@ func (h *holder) do(command string) (time.Time, [2]standby.Counts) {
 // holding waits until so many connections are held.
 func (h *holder) holding(n int) {
 	h.t.Helper()
-	var c [2]standby.Counts
-	for start := time.Now(); time.Since(start) < ample; time.Sleep(10 * time.Millisecond) {
-		if _, c = h.do("counts"); c[0].Held+c[1].Held == n {
-			return
-		}
-	}
-	h.t.Fatalf("%+v; want %d held", c, n)
+	process.Eventually(h.t, fmt.Sprintf("%d connections held", n), func() bool {
+		_, c := h.do("counts")
+		return c[0].Held+c[1].Held == n
+	}, h.process)
 }
 
 // envoyConfig has a listener for each direction as capture needs it, and its twin for
@@ -228,7 +210,7 @@ func envoyBinary(t testing.TB) string {
 	return path
 }
 
-func startEnvoy(t testing.TB, pod *ns.Namespace, mode capture.Mode) *exec.Cmd {
+func startEnvoy(t testing.TB, pod *ns.Namespace, mode capture.Mode) *process.Process {
 	t.Helper()
 	binary, err := os.Open(envoyBinary(t))
 	if err != nil {
@@ -239,13 +221,12 @@ func startEnvoy(t testing.TB, pod *ns.Namespace, mode capture.Mode) *exec.Cmd {
 	cmd := exec.Command("/proc/self/fd/3", "--config-yaml", envoyConfig(mode == capture.TProxyMode),
 		"--concurrency", "2", "--disable-hot-restart", "-l", "error")
 	cmd.ExtraFiles = []*os.File{binary}
-	startAsProxy(t, pod, cmd, mode)
-	return cmd
+	return startAsProxy(t, pod, cmd, mode)
 }
 
 // firstLine is what the server sends first.
 func firstLine(c net.Conn) (string, error) {
-	c.SetDeadline(time.Now().Add(ample))
+	c.SetDeadline(time.Now().Add(enough))
 	var buf [64]byte
 	n, err := c.Read(buf[:])
 	return strings.TrimSpace(string(buf[:n])), err
@@ -287,12 +268,14 @@ func standbyTopology(t testing.TB, mode capture.Mode) *topology {
 // directions and families; so do those made after it was killed.
 func TestStandbyBeforeEnvoyAndAfter(t *testing.T) {
 	envoyBinary(t)
+	t.Parallel()
 	for _, mode := range []capture.Mode{capture.RedirectMode, capture.TProxyMode} {
 		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
 			top := standbyTopology(t, mode)
 			h := startHolder(t, top.pod, mode, 0)
 			var delays []time.Duration
-			for range 3 {
+			for range tier.Times(2, 3) {
 				delays = append(delays, oneLife(t, top, h, mode)...)
 			}
 			t.Log(spread("handed over to first byte of the server", delays))
@@ -340,8 +323,7 @@ func oneLife(t *testing.T, top *topology, h *holder, mode capture.Mode) []time.D
 	if _, after := h.do("counts"); after[0].Relayed != before[0].Relayed || after[1].Relayed != before[1].Relayed {
 		t.Errorf("connections came past Envoy: %+v, then %+v", before, after)
 	}
-	envoy.Process.Kill()
-	envoy.Wait()
+	envoy.Kill()
 	h.do("gone")
 	return delays
 }
@@ -366,6 +348,7 @@ func exchange(t *testing.T, name string, c net.Conn) {
 
 func TestStandbyHoldsTwoThousand(t *testing.T) {
 	envoyBinary(t)
+	t.Parallel()
 	const n = 2000
 	top := standbyTopology(t, capture.RedirectMode)
 	h := startHolder(t, top.pod, capture.RedirectMode, n)
@@ -412,6 +395,7 @@ func TestStandbyHoldsTwoThousand(t *testing.T) {
 // What is addressed to a capture port itself is closed, whoever calls.
 func TestStandbyDoesNotCallItself(t *testing.T) {
 	envoyBinary(t)
+	t.Parallel()
 	top := standbyTopology(t, capture.RedirectMode)
 	h := startHolder(t, top.pod, capture.RedirectMode, 0)
 	for _, user := range []int{1000, proxyUser} {
@@ -430,6 +414,7 @@ func TestStandbyDoesNotCallItself(t *testing.T) {
 // but what it had.
 func TestStandbyUnderLoad(t *testing.T) {
 	envoyBinary(t)
+	t.Parallel()
 	top := standbyTopology(t, capture.RedirectMode)
 	h := startHolder(t, top.pod, capture.RedirectMode, 0)
 	var c crowd
@@ -443,9 +428,9 @@ func TestStandbyUnderLoad(t *testing.T) {
 	if c.cut.Load() != 0 || c.refused.Load() != 0 {
 		t.Errorf("hand-over: %s; want all served; %v", &c, c.first.Load())
 	}
-	for range 6 {
-		envoy.Process.Kill()
-		envoy.Wait()
+	kills := tier.Times(2, 6)
+	for range kills {
+		envoy.Kill()
 		h.do("gone")
 		envoy = startEnvoy(t, top.pod, capture.RedirectMode)
 		h.do("ready")
@@ -453,8 +438,8 @@ func TestStandbyUnderLoad(t *testing.T) {
 	}
 	c.end()
 	_, counts := h.do("counts")
-	t.Logf("killed six times: %s; %+v", &c, counts)
+	t.Logf("killed %d times: %s; %+v", kills, &c, counts)
 	if c.refused.Load() != 0 {
-		t.Errorf("killed six times: %s; want none refused; %v", &c, c.first.Load())
+		t.Errorf("killed %d times: %s; want none refused; %v", kills, &c, c.first.Load())
 	}
 }

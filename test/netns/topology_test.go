@@ -18,6 +18,7 @@ import (
 
 	"outrider.dev/internal/capture"
 	"outrider.dev/test/ns"
+	"outrider.dev/test/process"
 )
 
 // A topology is the one that package scenario describes: a pod between the outside
@@ -125,7 +126,13 @@ func serveUDP(t testing.TB, port uint16, name string) (stop func()) {
 		}
 	}
 	for _, host := range hosts {
-		conn, err := net.ListenPacket("udp", netip.AddrPortFrom(host, port).String())
+		address := netip.AddrPortFrom(host, port).String()
+		var conn net.PacketConn
+		// The socket of an earlier server may still be there: see end.
+		process.Eventually(t, address+" is free", func() bool {
+			conn, err = net.ListenPacket("udp", address)
+			return !errors.Is(err, unix.EADDRINUSE)
+		})
 		if err != nil {
 			t.Error(err)
 			continue
