@@ -2,7 +2,8 @@
 // they have in the chart, and measures what an ordinary client notices meanwhile.
 //
 //	make attack                                             every case, the long form (root)
-//	go test ./test/attack                                   the short form, as in make test
+//	go test ./test/attack                                   the short form of one case of each kind, as in make test
+//	OUTRIDER_NIGHTLY=1 go test ./test/attack                the short form of every case
 //	go test ./test/attack -v -long -run 'TestAttack/review' some cases, the long form
 //
 // Each case has an outriderd of its own, in a network namespace; the attacker is a process
@@ -39,5 +40,5 @@
 // long one, and bounds what it opens: repeat does both. That a request is refused is no error of the attacker; an error means that
 // the attack could not be made, and fails the test. To see one case's effect alone:
 //
-//	go test ./test/attack -v -run 'TestAttack/reviews:_100'
+//	OUTRIDER_NIGHTLY=1 go test ./test/attack -v -run 'TestAttack/reviews:_100'
 package attack

@@ -20,6 +20,7 @@ import (
 	"outrider.dev/internal/contract"
 	"outrider.dev/internal/wire"
 	"outrider.dev/internal/xds"
+	"outrider.dev/test/process"
 )
 
 // What an identity lasts for, and what is done without one: the holder of a certificate whose
@@ -85,7 +86,7 @@ var identities = []attacked{
 				// The stream may go on when the attack is over: the server has to end it. The
 				// certificate's end is a whole second, so that it has at most its life. What a busy
 				// machine adds to the end of the stream is not the server's.
-				late, cancel := context.WithTimeout(context.WithoutCancel(ctx), life+30*time.Second)
+				late, cancel := context.WithTimeout(context.WithoutCancel(ctx), life+process.Patience)
 				defer cancel()
 				s, err := discovery.NewAggregatedDiscoveryServiceClient(connection).DeltaAggregatedResources(late)
 				if err != nil {
@@ -104,7 +105,7 @@ var identities = []attacked{
 				}
 			})
 			if n := outlived.Load(); err == nil && n > 0 {
-				err = fmt.Errorf("%d streams outlived their certificate by 30 s", n)
+				err = fmt.Errorf("%d streams outlived their certificate by %s", n, process.Patience)
 			}
 			return did, err
 		},

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"outrider.dev/test/agent/harness"
+	"outrider.dev/test/tier"
 )
 
 var (
@@ -120,10 +121,18 @@ func TestAttack(t *testing.T) {
 	t.Setenv("GOMEMLIMIT", fmt.Sprint(planeLimit/10*8)) // as outriderd has it of its container's
 	load, _ := os.ReadFile("/proc/loadavg")
 	t.Logf("limit %d MiB; load average at the start: %s", planeLimit>>20, load)
+	names := []string{}
+	for _, a := range all() {
+		names = append(names, a.name)
+	}
+	chosen := tier.OneOfEach(names, func(name string) string { kind, _, _ := strings.Cut(name, ":"); return kind })
 	var rows []row
-	t.Cleanup(func() { t.Log("\n" + table(rows)) })
+	t.Cleanup(func() { t.Logf("%d of %d cases\n%s", len(rows), len(names), table(rows)) })
 	for _, a := range all() {
 		t.Run(a.name, func(t *testing.T) {
+			if !chosen[a.name] && !*long {
+				t.Skip("another case of its kind is in this run; -long and OUTRIDER_NIGHTLY=1 have all")
+			}
 			r := a.run(t)
 			rows = append(rows, r)
 			for _, complaint := range r.complaints(a) {
