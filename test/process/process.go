@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 )
 
@@ -195,19 +196,36 @@ type Peer interface {
 // [Patience].
 func Eventually(t testing.TB, what string, holds func() bool, peers ...Peer) time.Duration {
 	t.Helper()
+	return poll(t, func() (bool, string) { return holds(), what }, peers)
+}
+
+// EventuallyEqual polls a value until it is the wanted one, as [Eventually]. The failure has
+// the difference of the last value.
+func EventuallyEqual[T any](t testing.TB, what string, want T, get func() T, peers ...Peer) {
+	t.Helper()
+	poll(t, func() (bool, string) {
+		diff := cmp.Diff(want, get())
+		return diff == "", what + " (-want +got):\n" + diff
+	}, peers)
+}
+
+// poll asks until the answer is yes. The text says what has not been seen.
+func poll(t testing.TB, ask func() (yes bool, text string), peers []Peer) time.Duration {
+	t.Helper()
 	for begin := time.Now(); ; time.Sleep(5 * time.Millisecond) {
 		ended := endedOf(peers) // looked up first: what a process did before its end counts
-		if holds() {
+		yes, text := ask()
+		if yes {
 			return time.Since(begin)
 		}
 		if ended != nil {
-			t.Fatalf("never seen: %s\n%s", what, ended.End())
+			t.Fatalf("never seen: %s\n%s", text, ended.End())
 		}
 		if time.Since(begin) > Patience {
 			for _, p := range peers {
-				what += "\n" + p.End()
+				text += "\n" + p.End()
 			}
-			t.Fatalf("not within %s: %s", Patience, what)
+			t.Fatalf("not within %s: %s", Patience, text)
 		}
 	}
 }

@@ -24,30 +24,53 @@ func (r *recorder) Fatalf(format string, args ...any) {
 func TestAWaitEndsWithItsProcess(t *testing.T) {
 	t.Setenv("OUTRIDER_LOGS", t.TempDir())
 	p := Start(t, exec.Command("sh", "-c", "echo the reason; exit 3"), Options{})
-	r := &recorder{TB: t}
 	begin := time.Now()
-	func() {
-		defer func() {
-			if e := recover(); e != r {
-				t.Fatalf("the wait did not fail: %v", e)
-			}
-		}()
-		Eventually(r, "an answer", func() bool { return false }, p)
-	}()
+	failure := failureOf(t, func(t testing.TB) { Eventually(t, "an answer", func() bool { return false }, p) })
 	if took := time.Since(begin); took > Patience/2 {
 		t.Errorf("it waited %s for a process that had ended", took)
 	}
 	for _, want := range []string{"an answer", "exit status 3"} {
-		if !strings.Contains(r.failure, want) {
-			t.Errorf("the failure has no %q:\n%s", want, r.failure)
+		if !strings.Contains(failure, want) {
+			t.Errorf("the failure has no %q:\n%s", want, failure)
 		}
 	}
-	log := regexp.MustCompile(`its log is in (\S+)`).FindStringSubmatch(r.failure)
+	log := regexp.MustCompile(`its log is in (\S+)`).FindStringSubmatch(failure)
 	if log == nil {
-		t.Fatalf("the failure names no log:\n%s", r.failure)
+		t.Fatalf("the failure names no log:\n%s", failure)
 	}
 	if raw, err := os.ReadFile(log[1]); err != nil || string(raw) != "the reason\n" {
 		t.Errorf("the log has %q, %v", raw, err)
+	}
+}
+
+// failureOf is how a wait fails.
+func failureOf(t *testing.T, wait func(testing.TB)) (failure string) {
+	t.Helper()
+	r := &recorder{TB: t}
+	defer func() {
+		if e := recover(); e != nil && e != r {
+			panic(e)
+		}
+		failure = r.failure
+	}()
+	wait(r)
+	t.Fatal("the wait did not fail")
+	return ""
+}
+
+// A value may be another one at first. The failure has the last difference.
+func TestAValueBecomesTheWantedOne(t *testing.T) {
+	t.Setenv("OUTRIDER_LOGS", t.TempDir())
+	p := Start(t, exec.Command("sleep", "300"), Options{})
+	n := 0
+	count := func() int { n++; return n }
+	EventuallyEqual(t, "the third", 3, count, p)
+	p.Kill()
+	failure := failureOf(t, func(t testing.TB) { EventuallyEqual(t, "the third", 3, count, p) })
+	for _, want := range []string{"the third", "3", "4", "signal: killed"} {
+		if !strings.Contains(failure, want) {
+			t.Errorf("the failure has no %q:\n%s", want, failure)
+		}
 	}
 }
 
