@@ -209,6 +209,18 @@ func EventuallyEqual[T any](t testing.TB, what string, want T, get func() T, pee
 	}, peers)
 }
 
+// Retry is [Eventually] for a condition whose failure says what was found instead: it calls
+// try until that returns nil.
+func Retry(t testing.TB, try func() error, peers ...Peer) time.Duration {
+	t.Helper()
+	return poll(t, func() (bool, string) {
+		if err := try(); err != nil {
+			return false, err.Error()
+		}
+		return true, ""
+	}, peers)
+}
+
 // poll asks until the answer is yes. The text says what has not been seen.
 func poll(t testing.TB, ask func() (yes bool, text string), peers []Peer) time.Duration {
 	t.Helper()
