@@ -24,6 +24,7 @@ import (
 
 	"outrider.dev/bench/internal/figures"
 	"outrider.dev/test/awesome"
+	"outrider.dev/test/process"
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
@@ -134,7 +135,7 @@ func once(command []string, centre string) (time.Duration, error) {
 		return 0, err
 	}
 	began := time.Now()
-	if err := cmd.Start(); err != nil {
+	if err := process.StartBound(cmd); err != nil {
 		return 0, err
 	}
 	var took time.Duration

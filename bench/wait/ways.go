@@ -20,6 +20,7 @@ import (
 	"outrider.dev/internal/agent/readiness"
 	"outrider.dev/internal/agent/state"
 	"outrider.dev/ready"
+	"outrider.dev/test/process"
 )
 
 // A way is one way to wait for a dependency.
@@ -35,7 +36,7 @@ var ways = []way{
 	{"a held request is answered", false, (*place).heldRequest},
 	{"outrider-agent wait ends", false, func(p *place) (release, released func() error, err error) {
 		cmd := exec.Command(p.agent, "wait", "--url="+p.url())
-		if err := cmd.Start(); err != nil {
+		if err := process.StartBound(cmd); err != nil {
 			return nil, nil, err
 		}
 		return p.proxyReady, cmd.Wait, p.awaitHeld()
@@ -232,7 +233,7 @@ func (p *place) command(argv ...string) (start, running func() error, err error)
 			cmd.Wait()
 		}
 	})
-	return cmd.Start, func() error {
+	return func() error { return process.StartBound(cmd) }, func() error {
 		in.Close() // so that the read ends with the command
 		if _, err := out.Read(make([]byte, 1)); err != nil {
 			return fmt.Errorf("the command has no output: %w", err)

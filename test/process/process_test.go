@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -81,14 +82,26 @@ func TestWhatHappenedBeforeTheEndIsSeen(t *testing.T) {
 	Eventually(t, "a condition that holds", func() bool { return true }, p)
 }
 
-// TestMain starts a child that leaves a grandchild, for TestAKilledTestLeavesNothing.
+// TestMain starts a child that leaves a grandchild, for TestAKilledTestLeavesNothing. By the
+// name "go" it is a go command, which runs such a test.
 func TestMain(m *testing.M) {
-	if os.Getenv("OUTRIDER_CHILD") == "" {
+	log := os.Getenv("OUTRIDER_CHILD")
+	switch {
+	case log == "":
 		os.Exit(m.Run())
+	case filepath.Base(os.Args[0]) == "go":
+		test := exec.Command("/proc/self/exe")
+		test.Stdout = os.Stdout
+		test.Run()
+	default:
+		p := Start(&recorder{}, exec.Command("sleep", "300"), Options{Log: log})
+		bound := exec.Command("sleep", "300")
+		if err := StartBound(bound); err != nil {
+			panic(err)
+		}
+		fmt.Println(p.PID(), bound.Process.Pid)
+		select {}
 	}
-	p := Start(&recorder{}, exec.Command("sleep", "300"), Options{Log: os.Getenv("OUTRIDER_CHILD")})
-	fmt.Println(p.PID())
-	select {}
 }
 
 func TestAKilledTestLeavesNothing(t *testing.T) {
@@ -96,16 +109,26 @@ func TestAKilledTestLeavesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), "OUTRIDER_CHILD="+t.TempDir()+"/sleep.log")
-	test := Start(t, cmd, Options{})
-	var pid int
-	Eventually(t, "the number of a child", func() bool {
-		n, _ := fmt.Sscan(test.Log(), &pid)
-		return n == 1
-	}, test)
-	test.Kill()
-	AwaitEnd(t, pid)
+	command := filepath.Join(t.TempDir(), "go")
+	if err := os.Symlink(self, command); err != nil {
+		t.Fatal(err)
+	}
+	for name, path := range map[string]string{"the test": self, "its go command": command} {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.Command(path)
+			cmd.Env = append(os.Environ(), "OUTRIDER_CHILD="+t.TempDir()+"/sleep.log")
+			killed := Start(t, cmd, Options{})
+			pids := make([]int, 2)
+			Eventually(t, "the numbers of the children", func() bool {
+				n, _ := fmt.Sscanln(killed.Log(), &pids[0], &pids[1])
+				return n == 2
+			}, killed)
+			killed.Kill()
+			for _, pid := range pids {
+				AwaitEnd(t, pid)
+			}
+		})
+	}
 }
 
 func (r *recorder) Helper()        {}

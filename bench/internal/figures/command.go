@@ -5,6 +5,8 @@ import (
 	"flag"
 	"fmt"
 	"io"
+
+	_ "outrider.dev/test/process" // a bench ends with the "go run" that started it
 )
 
 // Flags returns the flags of the measurement of a folder below bench.
