@@ -207,6 +207,7 @@ func TestAnswers(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // two of them wait
 			c := p.options(t).Client
 			c.Address = speaker(t, p, tt.answer)
 			within := 20 * time.Second

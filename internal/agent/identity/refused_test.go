@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
+
+	"outrider.dev/test/tier"
 )
 
 // An openListener counts the connections that are open.
@@ -68,7 +70,9 @@ func TestARefusedCallLeavesNoConnection(t *testing.T) {
 	t.Cleanup(s.Stop)
 	o := p.options(t)
 	o.Client.Address = listener.Addr().String()
-	for range 300 {
+	calls := tier.Times(100, 300)
+	t.Logf("%d calls; 300 with OUTRIDER_NIGHTLY=1", calls)
+	for range calls {
 		if _, err := o.Client.CreateCertificate(t.Context(), Call{CSR: []byte("x"), Certificate: &tls.Certificate{}}); err == nil {
 			t.Fatal("a certificate")
 		}

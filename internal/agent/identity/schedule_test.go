@@ -29,6 +29,7 @@ type fake struct {
 	answer func(public crypto.PublicKey) ([]*x509.Certificate, error)
 	times  []time.Duration // of the requests, since the begin
 	keys   map[string]bool // of the requests
+	shown  []bool          // whether a request was authenticated by a certificate
 	life   time.Duration
 }
 
@@ -48,6 +49,7 @@ func newFake(t *testing.T, change func(*Options)) *fake {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.times = append(f.times, time.Since(f.begin))
+		f.shown = append(f.shown, c.Certificate != nil)
 		block, _ := pem.Decode(c.CSR)
 		csr := must(x509.ParseCertificateRequest(block.Bytes))
 		f.keys[string(csr.RawSubjectPublicKeyInfo)] = true
@@ -178,7 +180,8 @@ func TestExpiryIsReportedInTime(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 		synctest.Wait()
-		if s := f.State(); s.Phase != Expired || s.Usable(time.Now()) || s.Fault.Kind != Unreachable {
+		if s := f.State(); s.Phase != Expired || s.Usable(time.Now()) || s.Fault.Kind != Unreachable ||
+			!strings.Contains(s.String(), "certificate expired at") || !strings.Contains(s.String(), "not reached") {
 			t.Errorf("at its end: %s", s)
 		}
 		f.answers(f.sign)
@@ -186,6 +189,13 @@ func TestExpiryIsReportedInTime(t *testing.T) {
 		synctest.Wait()
 		if s := f.State(); s.Phase != Have {
 			t.Errorf("when requests succeed again: %s", s)
+		}
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		for i, shown := range f.shown {
+			if valid := i > 0 && f.begin.Add(f.times[i]).Before(first.NotAfter); shown != valid {
+				t.Errorf("the request after %s shows a certificate: %t; there is a valid one: %t", f.times[i], shown, valid)
+			}
 		}
 	})
 }

@@ -2,6 +2,7 @@ package localpod
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"net"
 	"net/http"
@@ -37,6 +38,8 @@ func TestMain(m *testing.M) {
 	case "victim":
 		victim()
 	default:
+		flag.Parse()
+		flag.Set("test.parallel", "8") // they wait most of their time
 		os.Exit(m.Run())
 	}
 }
