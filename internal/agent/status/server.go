@@ -59,6 +59,8 @@ type Options struct {
 	Node, MetricsFrom []netip.Prefix
 
 	Log *slog.Logger // default: none
+
+	header time.Duration // default headerLimit
 }
 
 // Limits of one client.
@@ -94,7 +96,7 @@ func Listen(o Options) (*Server, error) {
 	s := &Server{o: o, conns: newConnLimiter(), waits: newSlotLimiter(heldLimit, 0), scraping: newSlotLimiter(scrapeSlots, scrapesEach)}
 	s.http = &http.Server{
 		Handler:           s.handler(),
-		ReadHeaderTimeout: headerLimit, ReadTimeout: bodyLimit, WriteTimeout: answerLimit, IdleTimeout: idleLimit,
+		ReadHeaderTimeout: cmp.Or(o.header, headerLimit), ReadTimeout: bodyLimit, WriteTimeout: answerLimit, IdleTimeout: idleLimit,
 		MaxHeaderBytes: headerSize, ConnState: s.follow,
 		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug), // as a scanner's TLS hello
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {

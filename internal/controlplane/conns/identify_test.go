@@ -32,7 +32,7 @@ func TestIdentityFromAToken(t *testing.T) {
 		t.Errorf("%q; want no identity before it is proved", name)
 	}
 	before := server.(*Conn).expiry
-	if err := Identify(ctx, "2", time.Now().Add(5*time.Second)); err != nil {
+	if err := Identify(ctx, "2", time.Now().Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	if before.Stop() {
@@ -51,12 +51,20 @@ func TestIdentityFromAToken(t *testing.T) {
 	if n, err := io.CopyN(io.Discard, server, 2*maxAnonymousBytes); err != nil {
 		t.Errorf("after %d bytes: %v; want them all", n, err)
 	}
+}
+
+func TestConnectionEndsWithItsToken(t *testing.T) {
+	l := start(t, Options{anonymous: time.Hour})
+	ctx, client, server := call(t, l)
+	if err := Identify(ctx, "2", time.Now().Add(50*time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
 	client.SetReadDeadline(time.Now().Add(patience))
 	if _, err := client.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("after its expiry: %v; want the end of the connection", err)
 	}
 	<-server.(*Conn).open.Done()
-	if c := l.Counters(); c.Identified != 1 {
+	if c := l.Counters(); c.Identified != 0 {
 		t.Errorf("%+v; want that the connection is not counted any more", c)
 	}
 }

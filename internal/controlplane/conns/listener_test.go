@@ -332,7 +332,7 @@ func TestClientThatSendsTooMuchIsSlowedDown(t *testing.T) {
 func TestConnectionEndsWithItsCertificate(t *testing.T) {
 	l := start(t, Options{})
 	config := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}
-	config.Certificates = []tls.Certificate{certificateUntil(t, 7, time.Now().Add(5*time.Second))}
+	config.Certificates = []tls.Certificate{certificateUntil(t, 7, time.Now().Add(time.Second))}
 	short, err := tls.DialWithDialer(&net.Dialer{Timeout: patience}, "tcp", l.from.Addr().String(), config)
 	if err != nil {
 		t.Fatal(err)
