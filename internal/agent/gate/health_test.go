@@ -53,27 +53,29 @@ func TestHealthyByTheProbe(t *testing.T) {
 	defer grpc.Close()
 	file := t.TempDir() + "/ready"
 	tests := map[string]string{
-		"httpGet": fmt.Sprintf(`{"httpGet":{"path":"/ready","port":%s,"httpHeaders":[{"name":"X-A","value":"b"},{"name":"host","value":"me"}]},"periodSeconds":1,"failureThreshold":1}`, port(t, web.Listener.Addr().String())),
-		"https":   fmt.Sprintf(`{"httpGet":{"port":%q,"scheme":"HTTPS"},"periodSeconds":1,"failureThreshold":1}`, port(t, secure.Listener.Addr().String())),
-		"exec":    fmt.Sprintf(`{"exec":{"command":["test","-e",%q]},"periodSeconds":1,"failureThreshold":1}`, file),
-		"grpc":    fmt.Sprintf(`{"grpc":{"port":%s,"service":"x"},"periodSeconds":1,"failureThreshold":1}`, port(t, grpc.Listener.Addr().String())),
+		"http-get": fmt.Sprintf(`{"httpGet":{"path":"/ready","port":%s,"httpHeaders":[{"name":"X-A","value":"b"},{"name":"host","value":"me"}]},"periodSeconds":1,"failureThreshold":1}`, port(t, web.Listener.Addr().String())),
+		"https":    fmt.Sprintf(`{"httpGet":{"port":%q,"scheme":"HTTPS"},"periodSeconds":1,"failureThreshold":1}`, port(t, secure.Listener.Addr().String())),
+		"exec":     fmt.Sprintf(`{"exec":{"command":["test","-e",%q]},"periodSeconds":1,"failureThreshold":1}`, file),
+		"grpc":     fmt.Sprintf(`{"grpc":{"port":%s,"service":"x"},"periodSeconds":1,"failureThreshold":1}`, port(t, grpc.Listener.Addr().String())),
 	}
+	p := newPod(t)
 	for name, probe := range tests {
-		t.Run(name, func(t *testing.T) {
-			ready.Store(false)
-			_ = os.Remove(file)
-			p := newPod(t)
-			p.start(spec{Name: "app", Probe: probe, Command: []string{"sleep", "100"}})
-			if s := p.until("app", state.Seen.Runs); s.Healthy {
-				t.Error("healthy before the probe can succeed")
-			}
-			ready.Store(true)
-			check(t, os.WriteFile(file, nil, 0o644))
-			p.healthy("app")
-			ready.Store(false)
-			check(t, os.Remove(file))
-			p.until("app", func(s state.Seen) bool { return s.Runs() && !s.Healthy })
-		})
+		p.start(spec{Name: name, Probe: probe, Command: []string{"sleep", "100"}})
+	}
+	for name := range tests {
+		if s := p.until(name, state.Seen.Runs); s.Healthy {
+			t.Errorf("%s: healthy before the probe can succeed", name)
+		}
+	}
+	ready.Store(true)
+	check(t, os.WriteFile(file, nil, 0o644))
+	for name := range tests {
+		p.healthy(name)
+	}
+	ready.Store(false)
+	check(t, os.Remove(file))
+	for name := range tests {
+		p.until(name, func(s state.Seen) bool { return s.Runs() && !s.Healthy })
 	}
 	t.Run("tcpSocket", func(t *testing.T) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
