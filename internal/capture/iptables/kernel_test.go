@@ -356,6 +356,7 @@ func TestEveryCommitIsSafe(t *testing.T) {
 		}
 		for name, change := range changes {
 			t.Run(name, func(t *testing.T) {
+				t.Parallel()
 				newNamespace(t)
 				everyCommit(t, &Backend{Variant: b.Variant}, change[0](), change[1]())
 			})

@@ -96,6 +96,7 @@ func TestEveryFailureRestores(t *testing.T) {
 		"nothing is to be captured any more": {&redirected, capture.NFTables, capture.Intent{Mode: capture.NoneMode, Families: capture.IPv4}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			ns.Pod(t).Do(func() {
 				nft, ipt := backends(t)
 				real := []Backend{nft, ipt}
@@ -159,6 +160,7 @@ func TestRoutingThatFailsRestores(t *testing.T) {
 	redirected.Families = capture.IPv4
 	for name, old := range map[string]*capture.Intent{"nothing before": nil, "redirected before": &redirected} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			ns.Pod(t).Do(func() {
 				nft, ipt := backends(t)
 				all := []Backend{nft, ipt}

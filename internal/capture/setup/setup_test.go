@@ -80,6 +80,7 @@ func TestWhatTheKernelCannotDo(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			ns.New(t).Do(func() {
 				nft, ipt := backends(t)
 				all := []Backend{nft, ipt}
@@ -132,6 +133,7 @@ func TestProofSeesWhatReadingBackCannot(t *testing.T) {
 	for name, script := range others {
 		for _, backend := range []string{capture.NFTables, capture.IPTables} {
 			t.Run(name+", "+backend, func(t *testing.T) {
+				t.Parallel()
 				ns.Pod(t).Do(func() {
 					all, err := Backends(backend, "")
 					if err != nil {
