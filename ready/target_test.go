@@ -52,13 +52,17 @@ func TestSocketsThatListen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	port := uint16(l.Addr().(*net.TCPAddr).Port)
-	if !listens(port) {
+	defer l.Close()
+	if !listens(uint16(l.Addr().(*net.TCPAddr).Port)) {
 		t.Error("a socket that listens is not found")
 	}
-	l.Close()
-	if listens(port) {
-		t.Error("a socket that is closed is found")
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if listens(uint16(c.LocalAddr().(*net.TCPAddr).Port)) {
+		t.Error("a socket that does not listen is found")
 	}
 }
 

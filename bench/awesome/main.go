@@ -106,11 +106,10 @@ func measure(n int, root string, languages []string, stdout io.Writer) error {
 // centres are those of the cases. The first case is the baseline.
 func centres() (ways []way, end func(), err error) {
 	live := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "level=INFO\n") }))
-	dead, err := net.Listen("tcp", "127.0.0.1:0")
+	dead, err := net.Dial("tcp", live.Listener.Addr().String()) // nothing listens on its own port
 	if err != nil {
 		return nil, nil, err
 	}
-	dead.Close()                                    // its port refuses from here on
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, and nothing is read
 	if err != nil {
 		return nil, nil, err
@@ -118,10 +117,10 @@ func centres() (ways []way, end func(), err error) {
 	return []way{
 		{"robust, no centre", awesome.Robust, ""},
 		{"robust, centre answers", awesome.Robust, live.URL},
-		{"robust, centre refuses", awesome.Robust, "http://" + dead.Addr().String()},
+		{"robust, centre refuses", awesome.Robust, "http://" + dead.LocalAddr().String()},
 		{"robust, centre is silent", awesome.Robust, "http://" + silent.Addr().String()},
 		{"fragile, centre answers", awesome.Fragile, live.URL},
-	}, func() { live.Close(); silent.Close() }, nil
+	}, func() { dead.Close(); live.Close(); silent.Close() }, nil
 }
 
 // once starts an application, and returns the time until it serves.

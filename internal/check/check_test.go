@@ -28,6 +28,7 @@ import (
 	"outrider.dev/internal/controlplane/webhook"
 	"outrider.dev/internal/kubeclient"
 	"outrider.dev/internal/replicas"
+	"outrider.dev/test/port"
 )
 
 const own = "outrider-system"
@@ -363,7 +364,7 @@ func TestRunBeforeInstallation(t *testing.T) {
 		if all[0].Result != OK || all[1].ID != "kubernetes-version" || all[1].Result != want {
 			t.Errorf("%s: %v; want %s", version, all[:2], want)
 		}
-		down := runAt(t, server.URL)
+		down := runAt(t, "http://"+port.Hold(t).String())
 		if down[0].Result != Failed || len(down) != len(before) {
 			t.Errorf("without a server: %v", down)
 		}

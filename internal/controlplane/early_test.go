@@ -3,7 +3,6 @@ package controlplane
 import (
 	"context"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"outrider.dev/internal/controlplane/kube"
+	"outrider.dev/test/port"
 )
 
 const unreachable = `
@@ -35,12 +35,7 @@ func TestTheAuthorityIsWaitedFor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := free.Addr().String()
-	free.Close()
+	address := port.Hold(t).String()
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	var ended error

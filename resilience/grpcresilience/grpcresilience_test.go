@@ -165,12 +165,13 @@ func TestUnary(t *testing.T) {
 }
 
 func TestAnRPCThatWasNotSentIsRepeated(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	server := newServer(t, nil)
+	other, err := net.Dial("tcp", server.addr) // nothing listens on its own port, which no other process gets
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.Close() // now it is refused
-	conn, events := client(t, l.Addr().String(), resilience.Options{Retry: retry})
+	defer other.Close()
+	conn, events := client(t, other.LocalAddr().String(), resilience.Options{Retry: retry})
 	err = conn.Invoke(t.Context(), unsafe, &emptypb.Empty{}, &emptypb.Empty{})
 	if e := events.last(resilience.Done); status.Code(err) != codes.Unavailable || e.Try != 3 || e.Class != resilience.Absent {
 		t.Errorf("%v, %+v", err, e)
@@ -289,7 +290,7 @@ func Example() {
 		return
 	}
 	defer conn.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Nanosecond)
+	ctx, cancel := context.WithTimeout(context.Background(), 0)
 	defer cancel()
 	_, err = grpc_health_v1.NewHealthClient(conn).Check(resilience.WithIdempotent(ctx), &grpc_health_v1.HealthCheckRequest{})
 	fmt.Println(status.Code(err))

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -16,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"outrider.dev/internal/contract"
+	"outrider.dev/test/port"
 )
 
 // A Server is an outriderd, in a process of its own.
@@ -36,11 +36,11 @@ type Server struct {
 func (s *Server) Start() error {
 	for _, address := range []*string{&s.Address, &s.Web} {
 		if *address == "" {
-			free, err := unused()
+			held, _, err := port.Take() // for as long as this process runs
 			if err != nil {
 				return err
 			}
-			*address = free
+			*address = fmt.Sprint("127.2.0.1:", held.Port())
 		}
 	}
 	push := contract.PushOnDemand
@@ -72,17 +72,6 @@ func (s *Server) Start() error {
 			return errors.Join(fmt.Errorf("outriderd is not ready: %w", err), s.LastLog())
 		}
 	}
-}
-
-// unused returns an address, of which no connection begins: none gets its port while no server
-// has it.
-func unused() (string, error) {
-	l, err := net.Listen("tcp", "127.2.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer l.Close()
-	return l.Addr().String(), nil
 }
 
 func (s *Server) gone() bool {

@@ -15,7 +15,6 @@ import (
 	"io"
 	"log/slog"
 	"maps"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -39,6 +38,7 @@ import (
 	"outrider.dev/internal/rotate"
 	"outrider.dev/test/castore"
 	"outrider.dev/test/chart"
+	"outrider.dev/test/port"
 )
 
 const own = "outrider-system" // outriderd's namespace
@@ -123,10 +123,7 @@ func (w world) replicaWith(t *testing.T, secret string, set func(*controlplane.O
 			e(c, a)
 		}
 	}
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	r := &replica{web: free.Addr().String(), log: &journal{}, ready: make(chan controlplane.Addresses, 1)}
-	must(t, free.Close())
+	r := &replica{web: port.Hold(t).String(), log: &journal{}, ready: make(chan controlplane.Addresses, 1)}
 	o := controlplane.Options{
 		Cluster: w.connect(t, r.log, as), CASecret: secret, Names: []string{"127.0.0.1"}, Log: r.log.log(), RootSpread: 2 * time.Second,
 		Listen: "127.0.0.1:0", HTTP: r.web, WebhookConfiguration: "off", Ready: func(a controlplane.Addresses) { r.ready <- a },

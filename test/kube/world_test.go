@@ -22,6 +22,7 @@ import (
 	"outrider.dev/internal/controlplane/kube"
 	"outrider.dev/test/buffer"
 	"outrider.dev/test/chart"
+	"outrider.dev/test/port"
 )
 
 // A world is the cluster as an administrator has it.
@@ -164,7 +165,7 @@ type line struct {
 func newLine(t *testing.T, w world) *line {
 	server := w.config.Clusters[w.config.Contexts[w.config.CurrentContext].Cluster].Server
 	l := &line{t: t, server: strings.TrimPrefix(server, "https://"), open: map[net.Conn]bool{}}
-	l.join("127.0.0.1:0")
+	l.join(port.Hold(t).String())
 	t.Cleanup(l.cut)
 	return l
 }

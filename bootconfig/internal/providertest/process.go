@@ -1,12 +1,11 @@
 package providertest
 
 import (
-	"fmt"
-	"math/rand/v2"
-	"net"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 )
 
@@ -84,17 +83,19 @@ func Program(t *testing.T, path string) string {
 	return path
 }
 
-// Port returns a port of the loopback address that is free. It is below those that the kernel
-// gives to clients: a client that calls a centre that is away could get the centre's own.
+// Port returns a port on which nothing listens. Until the end of the test no other process, and no
+// client of a centre that is away, gets it: it is bound, and left to a listener with SO_REUSEADDR.
 func Port(t *testing.T) int {
 	t.Helper()
-	for range 100 {
-		port := 20000 + rand.IntN(12000)
-		if ln, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
-			ln.Close()
-			return port
-		}
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("none of 100 ports is free")
-	return 0
+	t.Cleanup(func() { syscall.Close(fd) })
+	err = errors.Join(syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1), syscall.Bind(fd, &syscall.SockaddrInet4{}))
+	name, unnamed := syscall.Getsockname(fd)
+	if err := errors.Join(err, unnamed); err != nil {
+		t.Fatal(err)
+	}
+	return name.(*syscall.SockaddrInet4).Port
 }

@@ -28,10 +28,11 @@ func FuzzQuestions(f *testing.F) {
 	seeds(f)
 	conf := filepath.Join(f.TempDir(), "resolv.conf")
 	put(f, conf, "search shop.svc.cluster.local svc.cluster.local cluster.local\n")
-	s, err := Listen(Options{Port: freePort(f), Names: resolverOf(shop), ResolvConf: conf})
-	if err != nil {
-		f.Fatal(err)
-	}
+	var s *Server
+	atSomePort(f, func(port uint16) (err error) {
+		s, err = Listen(Options{Port: port, Names: resolverOf(shop), ResolvConf: conf})
+		return err
+	})
 	f.Cleanup(func() { s.Close() })
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		for _, tcp := range []bool{false, true} {

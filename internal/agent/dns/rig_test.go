@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"os"
@@ -74,18 +75,18 @@ func (n *nameserver) received() []string {
 }
 
 // newNameserver listens on an address of the loopback network.
-func newNameserver(t testing.TB, at netip.AddrPort) *nameserver {
-	t.Helper()
+func newNameserver(t testing.TB, at netip.AddrPort) (*nameserver, error) {
 	n := &nameserver{at: at, sources: map[uint16]bool{}, ids: map[uint16]bool{}}
 	p, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(at))
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
+	t.Cleanup(func() { p.Close() })
 	l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(at))
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	t.Cleanup(func() { p.Close(); l.Close() })
+	t.Cleanup(func() { l.Close() })
 	go func() {
 		for {
 			b := make([]byte, maxMessage)
@@ -120,27 +121,19 @@ func newNameserver(t testing.TB, at netip.AddrPort) *nameserver {
 			}()
 		}
 	}()
-	return n
+	return n, nil
 }
 
-// freePort is one that is free on the loopback network, over UDP and TCP.
-func freePort(t testing.TB) uint16 {
+// atSomePort passes ports until one is not in use. They are below those that the kernel chooses.
+func atSomePort(t testing.TB, listen func(port uint16) error) {
 	t.Helper()
-	for range 100 {
-		p, err := net.ListenPacket("udp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		port := uint16(p.LocalAddr().(*net.UDPAddr).Port)
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		p.Close()
-		if err == nil {
-			l.Close()
-			return port
-		}
+	err := error(syscall.EADDRINUSE)
+	for errors.Is(err, syscall.EADDRINUSE) {
+		err = listen(20000 + rand.N[uint16](12000))
 	}
-	t.Fatal("no port is free")
-	return 0
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // A rig is a server, its name servers, and a client.
@@ -154,25 +147,30 @@ type rig struct {
 func newRig(t testing.TB, names Resolver, servers int) *rig {
 	t.Helper()
 	r := &rig{conf: filepath.Join(t.TempDir(), "resolv.conf")}
-	upstream := freePort(t)
-	text := "search shop.svc.cluster.local svc.cluster.local cluster.local corp.example\noptions ndots:5\n"
-	for i := range servers {
-		at := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, byte(2 + i)}), upstream)
-		r.servers = append(r.servers, newNameserver(t, at))
-		text += "nameserver " + at.Addr().String() + "\n"
-	}
-	put(t, r.conf, text)
-	s, err := Listen(Options{Port: freePort(t), Names: names, ResolvConf: r.conf, upstream: upstream})
-	for errors.Is(err, syscall.EADDRINUSE) { // another process was faster
-		s, err = Listen(Options{Port: freePort(t), Names: names, ResolvConf: r.conf, upstream: upstream})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Server = s
+	const head = "search shop.svc.cluster.local svc.cluster.local cluster.local corp.example\noptions ndots:5\n"
+	o := Options{Names: names, ResolvConf: r.conf}
+	atSomePort(t, func(port uint16) error {
+		o.upstream, r.servers = port, nil
+		text := head
+		for i := range servers {
+			n, err := newNameserver(t, netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, byte(2 + i)}), port))
+			if err != nil {
+				return err
+			}
+			r.servers = append(r.servers, n)
+			text += "nameserver " + n.at.Addr().String() + "\n"
+		}
+		put(t, r.conf, text)
+		return nil
+	})
+	atSomePort(t, func(port uint16) (err error) {
+		o.Port = port
+		r.Server, err = Listen(o)
+		return err
+	})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- s.Serve(ctx) }()
+	go func() { done <- r.Serve(ctx) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {

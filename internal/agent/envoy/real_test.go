@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"outrider.dev/test/port"
 )
 
 // patience is how long a test waits for Envoy on a busy machine.
@@ -209,7 +211,7 @@ func TestARealEnvoyIsReadyAndIsControlled(t *testing.T) {
 func TestEnvoyIsNotReadyWithoutAControlPlane(t *testing.T) {
 	o := alone()
 	o.Extra = nil
-	o.Admin = Endpoint{Port: freePort(t)}
+	o.Admin = Endpoint{Port: port.Hold(t).Port()}
 	r := start(t, o)
 	eventually(t, "an answer of /ready", func() bool {
 		ready, state, err := r.admin.Ready(context.Background())
@@ -222,7 +224,7 @@ func TestEnvoyIsNotReadyWithoutAControlPlane(t *testing.T) {
 
 func TestOnlyMetricsAreShownToTheNetwork(t *testing.T) {
 	o := alone()
-	o.NoPrometheus, o.Prometheus = false, freePort(t)
+	o.NoPrometheus, o.Prometheus = false, port.Hold(t).Port()
 	r := start(t, o)
 	eventually(t, "LIVE", r.live)
 	for path, want := range map[string]int{"/stats/prometheus": 200, "/stats/prometheus?usedonly": 200, "/config_dump": 404, "/": 404, "/quitquitquit": 404, "/stats": 404} {
@@ -237,29 +239,6 @@ func TestOnlyMetricsAreShownToTheNetwork(t *testing.T) {
 			t.Errorf("%s: %d, want %d", path, res.StatusCode, want)
 		}
 	}
-}
-
-// freePort is a port that the kernel gives to no other process until the test has ended: it is
-// bound, and left to a listener with SO_REUSEADDR, as Envoy's are.
-func freePort(t testing.TB) uint16 {
-	t.Helper()
-	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { syscall.Close(fd) })
-	err = syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1)
-	if err == nil {
-		err = syscall.Bind(fd, &syscall.SockaddrInet4{})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	name, err := syscall.Getsockname(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return uint16(name.(*syscall.SockaddrInet4).Port)
 }
 
 func TestARejectedStartIsExplained(t *testing.T) {
@@ -315,7 +294,7 @@ func get(c net.Conn) (closing bool, err error) {
 // Envoy's own drain time is fixed at its start. Two calls make a drain of any length:
 // DiscourageInbound, which does not end, and CloseInbound for the end.
 func TestADrainOfAnyLength(t *testing.T) {
-	port := freePort(t)
+	port := port.Hold(t).Port()
 	o := alone()
 	o.DrainTime = time.Hour
 	o.Extra = json.RawMessage(fmt.Sprintf(`{"dynamic_resources": null, "static_resources": {"listeners": [{

@@ -13,6 +13,7 @@ import (
 
 	"outrider.dev/internal/agent/state"
 	"outrider.dev/internal/wire"
+	ports "outrider.dev/test/port"
 )
 
 func port(t *testing.T, address string) string {
@@ -78,17 +79,17 @@ func TestHealthyByTheProbe(t *testing.T) {
 		p.until(name, func(s state.Seen) bool { return s.Runs() && !s.Healthy })
 	}
 	t.Run("tcpSocket", func(t *testing.T) {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		at := ports.Hold(t)
+		probe, err := ParseProbe(fmt.Sprintf(`{"tcpSocket":{"port":%d}}`, at.Port()))
+		check(t, err)
+		if err := probe.Try(t.Context()); err == nil {
+			t.Error("nothing listens on the port, and it succeeds")
+		}
+		l, err := net.Listen("tcp", at.String())
 		check(t, err)
 		defer l.Close()
-		probe, err := ParseProbe(fmt.Sprintf(`{"tcpSocket":{"port":%s}}`, port(t, l.Addr().String())))
-		check(t, err)
 		if err := probe.Try(t.Context()); err != nil {
 			t.Error(err)
-		}
-		l.Close()
-		if err := probe.Try(t.Context()); err == nil {
-			t.Error("the port is closed, and it succeeds")
 		}
 	})
 }
@@ -222,8 +223,11 @@ func TestAContainerWithoutAStateIsProbed(t *testing.T) {
 // answered before.
 func TestHealthyMeansNow(t *testing.T) {
 	p := newPod(t)
-	web := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	s := spec{Name: "app", After: []string{"proxy is healthy", "cache is started"}, At: map[string]string{"proxy": web.URL}}
+	l, err := net.Listen("tcp", ports.Hold(t).String())
+	check(t, err)
+	web := &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})}
+	go web.Serve(l)
+	s := spec{Name: "app", After: []string{"proxy is healthy", "cache is started"}, At: map[string]string{"proxy": "http://" + l.Addr().String()}}
 	p.start(s)
 	p.until("app", func(s state.Seen) bool { return len(s.Waited) == 2 && s.Waited[0].By != "" })
 	web.Close()

@@ -5,8 +5,6 @@ import (
 	"crypto/rsa"
 	"encoding/pem"
 	"errors"
-	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -425,12 +423,4 @@ func TestADirectoryThatCannotBeWritten(t *testing.T) {
 	if left, _ := os.ReadDir(o.OutputDir); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
-}
-
-// freeAddress has no listener, and is none that connections come from: no other process gets it.
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	l := must(net.Listen("tcp", "127.0.0.8:0"))
-	defer l.Close()
-	return fmt.Sprint(l.Addr())
 }

@@ -3,7 +3,6 @@ package readiness
 import (
 	"context"
 	"errors"
-	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -313,19 +312,4 @@ func FuzzRead(f *testing.F) {
 		}
 		dumpedError([]byte(s))
 	})
-}
-
-// freePorts are ports without a listener.
-func freePorts(t testing.TB, n int) []uint16 {
-	t.Helper()
-	var out []uint16
-	for range n {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer ln.Close()
-		out = append(out, uint16(ln.Addr().(*net.TCPAddr).Port))
-	}
-	return out
 }

@@ -30,6 +30,7 @@ import (
 
 	"outrider.dev/internal/agent/envoy"
 	"outrider.dev/internal/agent/identity"
+	"outrider.dev/test/port"
 	"outrider.dev/test/secretserver"
 )
 
@@ -116,7 +117,7 @@ func discovered(listener string) map[string]string {
 }
 
 func TestReasonsOfARealEnvoy(t *testing.T) {
-	ports := freePorts(t, 2)
+	ports := []uint16{port.Hold(t).Port(), port.Hold(t).Port()}
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"outrider.dev/internal/wire"
+	"outrider.dev/test/port"
 )
 
 // bound is for events that must come: no test takes that long.
@@ -49,9 +50,7 @@ type stream struct {
 
 func newRig(t *testing.T) *rig {
 	r := &rig{T: t, states: make(chan State, 100), streams: make(chan *stream), refused: make(chan struct{}, 1000)}
-	// Not an address that connections come from: one to a port that nothing listens on could have
-	// that port itself.
-	l, err := net.Listen("tcp", "127.0.0.9:0")
+	l, err := net.Listen("tcp", port.Hold(t).String()) // it is used again
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"outrider.dev/test/port"
 )
 
 // Whatever a server does other than answer is a failure, by each client, with what it was.
@@ -50,7 +52,7 @@ func TestEveryFailureIsSeen(t *testing.T) {
 				ctx := t.Context()
 				if tt.timedOut {
 					var cancel context.CancelFunc
-					ctx, cancel = context.WithTimeout(ctx, silence+time.Second)
+					ctx, cancel = context.WithTimeout(ctx, silence+time.Second) // time limit: it is to pass
 					defer cancel()
 				}
 				answer, f := call(ctx, client(by), "here", server.URL, "hello")
@@ -76,12 +78,7 @@ func TestEveryFailureIsSeen(t *testing.T) {
 
 func TestRefusedIsSeen(t *testing.T) {
 	for _, by := range Clients {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		l.Close()
-		if _, f := call(t.Context(), client(by), "here", "http://"+l.Addr().String(), ""); f == nil || !strings.Contains(f.Text, "refused") {
+		if _, f := call(t.Context(), client(by), "here", "http://"+port.Hold(t).String(), ""); f == nil || !strings.Contains(f.Text, "refused") {
 			t.Errorf("%s: failure %+v, want one that says refused", by, f)
 		}
 	}
