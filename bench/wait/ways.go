@@ -140,7 +140,7 @@ func (p *place) proxyReady() error {
 func (p *place) awaitHeld() error { return await(func() bool { return p.board.Waiting() > 0 }) }
 
 func await(waits func() bool) error {
-	for end := time.Now().Add(10 * time.Second); !waits(); time.Sleep(100 * time.Microsecond) {
+	for end := time.Now().Add(time.Minute); !waits(); time.Sleep(100 * time.Microsecond) {
 		if time.Now().After(end) {
 			return errors.New("no request waits")
 		}
@@ -252,7 +252,7 @@ func (p *place) gate(flags ...string) (running func() error, err error) {
 	if err := start(); err != nil {
 		return nil, err
 	}
-	for late := time.After(30 * time.Second); ; {
+	for late := time.After(time.Minute); ; {
 		seen, err := p.watch.Read("app")
 		if err != nil || seen.Known {
 			return running, err
@@ -260,7 +260,7 @@ func (p *place) gate(flags ...string) (running func() error, err error) {
 		select {
 		case <-p.watch.C:
 		case <-late:
-			return nil, errors.New("the gate does not wait within 30s")
+			return nil, errors.New("the gate does not wait within a minute")
 		}
 	}
 }

@@ -158,7 +158,7 @@ func TestKernelPodsAreDeleted(t *testing.T) {
 	}
 	noPods(t, core)
 
-	late, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
+	late, cancel := context.WithTimeout(t.Context(), 0)
 	defer cancel()
 	<-late.Done()
 	s.nodes, s.namespaces = asked[[]corev1.Node]{}, asked[[]corev1.Namespace]{}

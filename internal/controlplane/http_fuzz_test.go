@@ -36,7 +36,7 @@ func FuzzHTTP(f *testing.F) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		c.SetDeadline(time.Now().Add(30 * time.Second))
+		c.SetDeadline(time.Now().Add(time.Minute))
 		fmt.Fprint(c, text)
 		res, err := http.ReadResponse(bufio.NewReader(c), &http.Request{Method: method})
 		if err != nil {

@@ -168,7 +168,7 @@ func (w *world) spent() time.Duration { return harness.Spent(w.subject.PID()) }
 // measure makes n ordinary requests at the client's pace, and more until a time is over.
 func (w *world) measure(c client, n int, length time.Duration) (l latencies) {
 	for end := time.Now().Add(length); l.n() < n || time.Now().Before(end); {
-		ctx, cancel := context.WithTimeout(context.Background(), answered)
+		ctx, cancel := context.WithTimeout(context.Background(), answered) // time limit: a longer answer is none
 		began := time.Now()
 		err := c.once(ctx)
 		cancel()

@@ -19,7 +19,7 @@ var statusPorts = []attacked{
 		attack: func(ctx context.Context, v victim) (string, error) {
 			to := net.JoinHostPort(v.Pod, strconv.Itoa(contract.ReadinessPort))
 			return repeat(ctx, 2000, func(ctx context.Context, _ int) error {
-				c, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "tcp", to)
+				c, err := (&net.Dialer{Timeout: time.Minute}).DialContext(ctx, "tcp", to)
 				if err != nil {
 					return err
 				}

@@ -130,7 +130,7 @@ func byStreams(workers int, metadata func(worker, n int) map[string]any, request
 				return err
 			}
 			defer connection.Close()
-			ctx, cancel := context.WithTimeout(ctx, time.Second) // then the next stream
+			ctx, cancel := context.WithTimeout(ctx, time.Second) // time limit: then the next stream
 			defer cancel()
 			s, err := discovery.NewAggregatedDiscoveryServiceClient(connection).DeltaAggregatedResources(ctx)
 			if err != nil {

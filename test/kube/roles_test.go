@@ -273,7 +273,7 @@ func TestDeployment(t *testing.T) {
 	const want = `services is forbidden: User "system:serviceaccount:outrider-system:outriderd" cannot list resource "services" in API group "" at the cluster scope; the chart has the roles`
 	var answer string
 	until(t, "readiness names what is missing", func() bool {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // time limit: it is tried again
 		defer cancel()
 		pods, err := w.CoreV1().Pods("outrider-system").List(ctx, metav1.ListOptions{LabelSelector: "app=outriderd"})
 		if err != nil {

@@ -176,7 +176,7 @@ func (w *world) pod(name, app string) *pod {
 		// Neighbours are found before anything is measured: an IPv6 one may take a second.
 		eventually(w.t, "a neighbour", func() bool {
 			var err error
-			p.Do(func() { _, err = net.DialTimeout("tcp", netip.AddrPortFrom(gateway, 9).String(), 100*time.Millisecond) })
+			p.Do(func() { _, err = net.DialTimeout("tcp", netip.AddrPortFrom(gateway, 9).String(), 100*time.Millisecond) }) // time limit: it is tried again
 			return errors.Is(err, syscall.ECONNREFUSED)
 		})
 	}

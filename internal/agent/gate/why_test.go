@@ -158,7 +158,7 @@ func TestTheAnswerIsPartOfTheReason(t *testing.T) {
 	check(t, err)
 	p := &poller{url: u}
 	want := answer{responded: true, problem: "status 503: server is not live"}
-	ctx, cancel := context.WithTimeout(t.Context(), holdFor)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*holdFor)
 	defer cancel()
 	if got := p.get(ctx, p.client()); got != want || ctx.Err() != nil {
 		t.Errorf("answer %+v, want %+v; %v", got, want, ctx.Err())

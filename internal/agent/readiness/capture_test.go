@@ -76,7 +76,7 @@ type question struct {
 
 // Limits of a check: where an answer comes, and where none ever does.
 const (
-	answers  = 20 * time.Second
+	answers  = 2 * time.Minute
 	noAnswer = 2 * time.Second
 )
 

@@ -141,7 +141,7 @@ func TestLeave(t *testing.T) {
 		close(left)
 	}()
 	eventually(t, "a new connection is refused", func() bool {
-		c, err := net.DialTimeout("tcp", target, 100*time.Millisecond)
+		c, err := net.DialTimeout("tcp", target, 100*time.Millisecond) // time limit: it is tried again
 		if err == nil {
 			queued = append(queued, c)
 		}

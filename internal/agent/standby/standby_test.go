@@ -264,7 +264,10 @@ func TestCallersThatLeave(t *testing.T) {
 	io.WriteString(c, "hello")
 	c.CloseWrite()
 	eventually(t, "held", func() bool { return s.Counts().Held == 1 })
-	time.Sleep(200 * time.Millisecond) // for it to be dropped
+	before, later := s.Counts().Left, dial(t, target)
+	eventually(t, "held", func() bool { return s.Counts().Held == 2 })
+	later.Close()
+	eventually(t, "a later one that left is dropped", func() bool { return s.Counts().Left > before })
 	if s.Counts().Held != 1 {
 		t.Fatal("a connection whose caller only finished sending was dropped")
 	}

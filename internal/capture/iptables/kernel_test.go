@@ -587,7 +587,7 @@ func TestRecountIsARead(t *testing.T) {
 			}
 			conn.Write([]byte("x"))
 			conn.Close()
-			if conn, err := net.DialTimeout("tcp", dst, time.Millisecond); err == nil {
+			if conn, err := net.DialTimeout("tcp", dst, time.Millisecond); err == nil { // time limit: a packet is enough
 				conn.Close()
 			}
 		}

@@ -33,7 +33,7 @@ func TestASlowRegistry(t *testing.T) {
 	if err == nil || !strings.HasSuffix(err.Error(), "its registry has not answered within 20ms") {
 		t.Error(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond) // time limit: it is to pass
 	defer cancel()
 	_, err = resolver(t, r, Options{}).Command(ctx, r.Host+"/shop:1")
 	if err == nil || !strings.HasSuffix(err.Error(), "its registry has not answered in time") {

@@ -243,7 +243,7 @@ func TestKeep(t *testing.T) {
 	go func() { ended <- d.Keep(ctx, func(err error) { states <- err }) }()
 	await := func(what string, is func(error) bool) {
 		t.Helper()
-		timer := time.After(30 * time.Second)
+		timer := time.After(time.Minute)
 		for {
 			select {
 			case err := <-states:

@@ -213,7 +213,7 @@ func TestLeaving(t *testing.T) {
 		t.Errorf("without a DaemonSet: %v", err)
 	}
 	s.objects[setPath] = `{}`
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond) // time limit: it is to pass
 	defer cancel()
 	if err := c.Leave(ctx, "outrider-system", "outrider-node", time.Millisecond); err == nil {
 		t.Error("pods that never end")

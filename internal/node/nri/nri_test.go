@@ -24,7 +24,7 @@ import (
 
 const (
 	agentDir = contract.NodeAgentsDir + "/4711"
-	timeout  = 30 * time.Second
+	timeout  = time.Minute
 )
 
 // aRuntime is the runtime's half of NRI, as containerd has it.

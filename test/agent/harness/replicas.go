@@ -5,7 +5,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"time"
 )
 
 // Replicas starts two control planes that share their state, and returns them with the
@@ -41,7 +40,7 @@ func (w *World) forward(l net.Listener, to ...string) {
 		go func() {
 			defer c.Close()
 			for _, address := range to {
-				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+				ctx, cancel := context.WithTimeout(context.Background(), Patience)
 				behind, err := dial(ctx, "tcp", address)
 				cancel()
 				if err != nil {

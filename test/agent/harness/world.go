@@ -260,7 +260,7 @@ func (w *World) link() (pod *ns.Namespace, addresses []netip.Addr) {
 		// The neighbour is found before anything is measured.
 		Eventually(w.T, "a neighbour", func() bool {
 			var err error
-			pod.Do(func() { _, err = net.DialTimeout("tcp", netip.AddrPortFrom(g.Addr(), 9).String(), time.Second) })
+			pod.Do(func() { _, err = net.DialTimeout("tcp", netip.AddrPortFrom(g.Addr(), 9).String(), time.Second) }) // time limit: it is tried again
 			return errors.Is(err, syscall.ECONNREFUSED)
 		})
 	}
