@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -176,6 +177,37 @@ func excuses(m map[string]int) error {
 	}
 	if want := "returnsOne prints collects"; strings.Join(got, " ") != want {
 		t.Errorf("ranges in which the order shows: %q, want %q", got, want)
+	}
+}
+
+// A rule for tests finds the lines of its folder with "bad", and no others.
+func TestRulesForTests(t *testing.T) {
+	text, err := os.ReadFile("testdata/rules.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := in(t, string(text))
+	for name, rule := range map[string]func(*tree) (result, error){
+		"ports": inTests(file.runs, "closed port", closedPorts), "limits": inTests(file.judges, "time limit", upperBounds), "orphans": inTests(file.runs, "outlives", orphans),
+	} {
+		r, err := rule(tests)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want []string
+		for _, f := range tests.files {
+			for i, line := range strings.Split(f.text, "\n") {
+				if f.below(name) && strings.Contains(line, "// bad") {
+					want = append(want, f.path+":"+itoa(i+1))
+				}
+			}
+		}
+		r.places = slices.DeleteFunc(r.places, func(p string) bool { return !strings.HasPrefix(p, name+"/") })
+		slices.Sort(r.places)
+		slices.Sort(want)
+		if !slices.Equal(r.places, want) {
+			t.Errorf("%s: found %q, want %q", name, r.places, want)
+		}
 	}
 }
 

@@ -25,7 +25,7 @@ func mapOrder(t *tree) (result, error) {
 			return r, e
 		}
 		for _, f := range p.Syntax {
-			c := mapChecker{info: p.TypesInfo, excused: excused(t, f)}
+			c := mapChecker{info: p.TypesInfo, excused: excused(t, f, anyOrder)}
 			for _, d := range f.Decls {
 				if fn, ok := d.(*ast.FuncDecl); ok && fn.Body != nil {
 					for _, n := range c.check(fn, t) {
@@ -41,10 +41,10 @@ func mapOrder(t *tree) (result, error) {
 var anyOrder = regexp.MustCompile(`any order: \S`)
 
 // excused returns the lines that an excuse covers: its own and the next one.
-func excused(t *tree, f *ast.File) map[int]bool {
+func excused(t *tree, f *ast.File, excuse *regexp.Regexp) map[int]bool {
 	out := map[int]bool{}
 	for _, g := range f.Comments {
-		if anyOrder.MatchString(g.Text()) {
+		if excuse.MatchString(g.Text()) {
 			for line := t.fset.Position(g.Pos()).Line; line <= t.fset.Position(g.End()).Line+1; line++ {
 				out[line] = true
 			}

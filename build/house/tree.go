@@ -16,6 +16,7 @@ type tree struct {
 	root  string
 	fset  *token.FileSet
 	files []file
+	types *checked // the types of all modules, once a rule needs them
 }
 
 // A file is one of the tree. Its path is relative to the root, with slashes.

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"go/ast"
+	"go/token"
+	"go/types"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// inTests lists what a rule finds in some files of tests: what makes them fail by chance or by
+// the load of the machine, or leaves a process behind. A comment with the excuse and a reason, on
+// the line or above it, says why a place is right.
+func inTests(files func(file) bool, excuse string, find func(*checked, ast.Decl) []ast.Node) func(*tree) (result, error) {
+	match := regexp.MustCompile(excuse + `: \S`)
+	return func(t *tree) (r result, err error) {
+		if t.types == nil {
+			if t.types, err = check(t); err != nil {
+				return r, err
+			}
+		}
+		for _, f := range t.files {
+			if f.syntax == nil || f.below("test/process") || !files(f) {
+				continue
+			}
+			excused := excused(t, f.syntax, match)
+			for _, d := range f.syntax.Decls {
+				for _, n := range find(t.types, d) {
+					if !excused[t.fset.Position(n.Pos()).Line] {
+						r.add(t.place(n))
+					}
+				}
+			}
+		}
+		return r, nil
+	}
+}
+
+// judges reports whether the file can fail a test, runs whether tests or benchmarks use it.
+func (f file) judges() bool {
+	return slices.ContainsFunc(f.syntax.Imports, func(i *ast.ImportSpec) bool { return i.Path.Value == `"testing"` })
+}
+func (f file) runs() bool { return f.isTest() || f.below("bench") || f.judges() }
+
+// closedPorts finds servers that are closed although their address is used: it is named in the
+// same function, or for a httptest.Server later. Meanwhile another process may have got the port.
+// A deferred Close comes too late for that, unless the function has results, as the address.
+func closedPorts(c *checked, d ast.Decl) (out []ast.Node) {
+	last := map[types.Object]token.Pos{} // use of the address
+	ast.Inspect(d, func(n ast.Node) bool {
+		if s, ok := n.(*ast.SelectorExpr); ok && c.object(s.X) != nil {
+			switch o := c.object(s.X); s.Sel.Name {
+			case "Addr", "LocalAddr":
+				last[o] = d.End()
+			case "URL":
+				last[o] = s.Pos()
+			}
+		}
+		return true
+	})
+	fn, _ := d.(*ast.FuncDecl)
+	ast.Inspect(d, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.ReturnStmt:
+			return false // a function that closes it later
+		case *ast.DeferStmt:
+			if fn == nil || fn.Type.Results == nil || strings.Contains(c.called(n.Call), "httptest") {
+				return false
+			}
+		case *ast.CallExpr:
+			if strings.HasSuffix(c.called(n), ".Cleanup") {
+				return false
+			}
+			if s, ok := n.Fun.(*ast.SelectorExpr); ok && s.Sel.Name == "Close" {
+				o := c.object(s.X)
+				servers := []string{"net.Listener", "net.PacketConn", "*net.TCPListener", "*net.UDPConn", "*net/http/httptest.Server"}
+				if o != nil && (fn == nil || o.Pos() > fn.Body.Pos()) && last[o] > s.Pos() && slices.Contains(servers, o.Type().String()) {
+					out = append(out, s)
+				}
+			}
+		}
+		return true
+	})
+	return out
+}
+
+// upperBounds finds the ways to fail if something takes longer than a constant below a minute.
+// In a bubble of synctest, nothing takes longer by the load of the machine.
+func upperBounds(c *checked, d ast.Decl) (out []ast.Node) {
+	took, ends := map[types.Object]bool{}, map[types.Object]bool{}
+	measured := func(e ast.Expr) bool { return c.has(e, took, "time.Since", "(time.Time).Sub") }
+	above := func(n ast.Node) bool { // a comparison
+		b, ok := n.(*ast.BinaryExpr)
+		return ok && (b.Op == token.GTR || b.Op == token.GEQ) && measured(b.X) && c.short(b.Y) || ok && (b.Op == token.LSS || b.Op == token.LEQ) && measured(b.Y) && c.short(b.X)
+	}
+	timer := func(n ast.Node) bool { return c.called(n) == "time.After" && c.short(n.(*ast.CallExpr).Args[0]) }
+	end := func(n ast.Node) bool {
+		if c.called(n) != "(time.Time).Add" {
+			return false
+		}
+		call := n.(*ast.CallExpr)
+		return c.called(call.Fun.(*ast.SelectorExpr).X) == "time.Now" && c.short(call.Args[0])
+	}
+	ast.Inspect(d, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.AssignStmt:
+			for i, e := range n.Lhs {
+				if o := c.object(e); o != nil && len(n.Lhs) == len(n.Rhs) {
+					took[o] = took[o] || measured(n.Rhs[i])
+					ends[o] = ends[o] || timer(n.Rhs[i]) || end(n.Rhs[i])
+				}
+			}
+		case *ast.IfStmt:
+			if c.fails(n.Body) && any(n.Cond, above) {
+				out = append(out, n)
+			}
+		case *ast.CaseClause:
+			if c.fails(n) && slices.ContainsFunc(n.List, func(e ast.Expr) bool { return any(e, above) }) {
+				out = append(out, n)
+			}
+		case *ast.CommClause:
+			if n.Comm != nil && c.fails(n) && (any(n.Comm, timer) || c.has(n.Comm, ends)) {
+				out = append(out, n)
+			}
+		case *ast.KeyValueExpr: // of http.Client, net.Dialer
+			if id, ok := n.Key.(*ast.Ident); ok && id.Name == "Timeout" && c.Uses[id] != nil && c.Uses[id].Pkg() != nil && strings.HasPrefix(c.Uses[id].Pkg().Path(), "net") && c.short(n.Value) {
+				out = append(out, n)
+			}
+		case *ast.CallExpr:
+			called := c.called(n)
+			_, method, _ := strings.Cut(called, ").")
+			switch {
+			case called == "testing/synctest.Test" || c.bubbles[called]:
+				return false
+			case (called == "context.WithTimeout" || called == "net.DialTimeout") && c.short(n.Args[len(n.Args)-1]),
+				strings.HasPrefix(method, "Set") && strings.HasSuffix(method, "Deadline") && end(n.Args[0]),
+				(method == "Before" || method == "After") && c.has(n, ends):
+				out = append(out, n)
+			}
+		}
+		return true
+	})
+	return out
+}
+
+// orphans finds programs that are started, and not bound to the life of the test's process.
+func orphans(c *checked, d ast.Decl) (out []ast.Node) {
+	if any(d, func(n ast.Node) bool { id, ok := n.(*ast.Ident); return ok && id.Name == "Pdeathsig" }) {
+		return nil
+	}
+	ast.Inspect(d, func(n ast.Node) bool {
+		if c.called(n) == "(*os/exec.Cmd).Start" {
+			out = append(out, n)
+		}
+		return true
+	})
+	return out
+}
+
+// any reports whether a node or one in it is of a kind.
+func any(n ast.Node, is func(ast.Node) bool) (found bool) {
+	ast.Inspect(n, func(n ast.Node) bool {
+		found = found || n != nil && is(n)
+		return !found
+	})
+	return found
+}
+
+// has reports whether a node has one of the variables, or calls one of the functions.
+func (c *checked) has(n ast.Node, of map[types.Object]bool, functions ...string) bool {
+	return any(n, func(n ast.Node) bool {
+		e, ok := n.(ast.Expr)
+		return ok && of[c.object(e)] || slices.Contains(functions, c.called(n))
+	})
+}
+
+// fails reports whether a node fails a test, panics, or makes an error.
+func (c *checked) fails(n ast.Node) bool {
+	ends := []string{"panic", "New", "Error", "Errorf", "Fatal", "Fatalf", "FailNow"}
+	return any(n, func(n ast.Node) bool { id := name(n); return id != nil && slices.Contains(ends, id.Name) })
+}
