@@ -10,6 +10,7 @@ import (
 
 	"outrider.dev/bench/internal/figures"
 	"outrider.dev/test/agent/harness"
+	"outrider.dev/test/process"
 )
 
 // greeter is a server without a proxy, so that one Envoy is measured and not two. It speaks
@@ -59,7 +60,7 @@ func (c *caller) hold() *harness.Agent {
 		}
 	}
 	a := c.Agent()
-	harness.Eventually(c.World.T, "the standby listens", func() bool { return c.Bound(15001) })
+	process.Eventually(c.World.T, "the standby listens", func() bool { return c.Bound(15001) })
 	return a
 }
 
@@ -71,7 +72,7 @@ func (c *caller) release() {
 }
 
 // end kills the agent, and waits for its Envoy: the next one needs its ports.
-func (c *caller) end(a *harness.Agent) { harness.AwaitEnd(c.World.T, endOf(a)) }
+func (c *caller) end(a *harness.Agent) { process.AwaitEnd(c.World.T, endOf(a)) }
 
 // early makes connections before Envoy is ready, and then as many to the ready Envoy.
 func early(t *figures.Table, c *caller, size int) {
@@ -79,7 +80,7 @@ func early(t *figures.Table, c *caller, size int) {
 	a := c.hold()
 	defer c.end(a)
 	crowd := c.Crowd(called, harness.Pace{Total: size})
-	harness.Eventually(c.World.T, "all are connected", func() bool { return crowd.Connected() == size })
+	process.Eventually(c.World.T, "all are connected", func() bool { return crowd.Connected() == size })
 	spent := spentBy(a)
 	c.release()
 	calls := crowd.Wait()

@@ -11,6 +11,7 @@ import (
 
 	"outrider.dev/bench/internal/figures"
 	"outrider.dev/test/agent/harness"
+	"outrider.dev/test/process"
 )
 
 // phases are the entries of the journal that mark a start's progress, in their order. why is
@@ -56,7 +57,7 @@ func start(t *figures.Table, p *harness.Pod, title, alone string, counts bool) {
 	}
 	begin := time.Now()
 	a := p.Agent()
-	defer func() { harness.AwaitEnd(p.World.T, endOf(a)) }() // of all: the next one needs its ports
+	defer func() { process.AwaitEnd(p.World.T, endOf(a)) }() // of all: the next one needs its ports
 	ready := readyAt(p, a.Process, "127.0.0.1:15021", "/healthz/ready?wait=60s")
 	if !counts {
 		return
@@ -85,7 +86,7 @@ func endOf(a *harness.Agent) (envoy int) {
 }
 
 // readyAt sends requests in the pod's namespace until the answer is 200, and returns that time.
-func readyAt(p *harness.Pod, server *harness.Process, address, path string) (at time.Time) {
+func readyAt(p *harness.Pod, server *process.Process, address, path string) (at time.Time) {
 	p.Do(func() {
 		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
 			c, err := net.Dial("tcp4", address)

@@ -157,8 +157,8 @@ var arrows = map[string][]string{
 	"bench/internal/tb":      {},
 	"bench/evidence":         {"bench/internal/figures", "internal/evidence"},
 	"bench/diagnose":         {"bench/internal/figures", "internal/diagnose/page"},
-	"bench/awesome":          {"bench/internal/figures", "test/awesome", "test/process"},            // the same processes as the suite's
-	"bench/agent":            {"bench/internal/figures", "bench/internal/tb", "test/agent/harness"}, // the same world as the tests'
+	"bench/awesome":          {"bench/internal/figures", "test/awesome", "test/process"},                            // the same processes as the suite's
+	"bench/agent":            {"bench/internal/figures", "bench/internal/tb", "test/agent/harness", "test/process"}, // the same world as the tests'
 	"bench/capture":          {"bench/internal/figures", "bench/internal/tb", "build/commands", "internal/contract", "test/ns", nftables, sys},
 	"bench/xds":              {"bench/internal/figures", "build/commands", "internal/controlplane/ca", "test/fleet"}, // the same proxies as the suite's
 	"bench/wait":             {"bench/internal/figures", "build/commands", "internal/agent/readiness", "internal/agent/state", "internal/agent/status", "ready", "test/process"},

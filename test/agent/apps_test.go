@@ -15,6 +15,7 @@ import (
 	health1 "google.golang.org/grpc/health/grpc_health_v1"
 
 	"outrider.dev/test/agent/harness"
+	"outrider.dev/test/process"
 )
 
 // The ports of an app in these tests, as a Service has them.
@@ -82,7 +83,7 @@ func socket(w http.ResponseWriter, r *http.Request) {
 
 // firstLine reads a line from a connection.
 func firstLine(c net.Conn) (string, error) {
-	c.SetDeadline(time.Now().Add(harness.Patience))
+	c.SetDeadline(time.Now().Add(process.Patience))
 	line, err := bufio.NewReader(c).ReadString('\n')
 	return line, err
 }

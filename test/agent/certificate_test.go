@@ -12,9 +12,10 @@ import (
 
 	"outrider.dev/internal/contract"
 	"outrider.dev/test/agent/harness"
+	"outrider.dev/test/process"
 )
 
-var long = flag.Bool("long", false, "two minutes of short certificates instead of one")
+var long = flag.Bool("long", false, "twice as many short certificates")
 
 // strict refuses connections without a certificate: a served request came over mutual TLS.
 const strict = `apiVersion: security.istio.io/v1
@@ -54,20 +55,18 @@ func TestShortCertificates(t *testing.T) {
 			return err
 		}),
 	}
-	life := time.Minute
+	least := 12 // six of each pod
 	if *long {
-		life *= 2
+		least *= 2
 	}
-	time.Sleep(life)
-	for name, l := range loads {
-		judge(t, name, l)
-	}
-	least := int(life/(10*time.Second)) * 2
 	// A stream does not outlive its certificate: each proxy connects again with the next one.
 	for _, what := range []string{`"certificate signed"`, `"proxy connected"`} {
 		count := func() int { return strings.Count(w.Plane().Log(), what) }
-		t.Logf("%s: %d times in %s", what, count(), life)
-		harness.Eventually(t, fmt.Sprintf("%s at least %d times", what, least), func() bool { return count() >= least })
+		took := process.Eventually(t, fmt.Sprintf("%s at least %d times", what, least), func() bool { return count() >= least }, w.Plane(), client, server)
+		t.Logf("%s: %d times after %s", what, count(), took)
+	}
+	for name, l := range loads {
+		judge(t, name, l)
 	}
 	for _, a := range []*harness.Agent{client, server} {
 		if s, ok := a.Status(); !ok || !s.Ready {
@@ -141,12 +140,12 @@ spec: {address: %s, serviceAccount: vm-1, tokenSHA256: %x}
 
 	// A removed machine gets no configuration, although its certificate is valid.
 	connected := func() bool { return strings.Contains(w.Proxies(), "vm-1.shop") }
-	harness.Eventually(t, "its proxy is connected", connected)
+	process.Eventually(t, "its proxy is connected", connected, w.Plane(), a)
 	if list := w.Proxies(); !strings.Contains(list, `"envoy": "`+contract.EnvoyVersion+`"`) || !strings.Contains(list, `"agent": "`) {
 		t.Errorf("the versions are missing in\n%s", list)
 	}
 	w.Manifest("vm", "")
-	harness.Eventually(t, "its proxy is no longer connected", func() bool { return !connected() })
+	process.Eventually(t, "its proxy is no longer connected", func() bool { return !connected() }, w.Plane(), a)
 	a.Kill()
 	a = vm.Agent()
 	a.Unready("identity-refused", "host shop/vm-1 of this certificate is not in the mesh")

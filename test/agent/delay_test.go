@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"outrider.dev/test/agent/harness"
+	"outrider.dev/test/process"
 )
 
 var allDelays = flag.Bool("delays", false, "try round trips of 0, 250 and 500 ms to the control plane too")
@@ -57,7 +58,7 @@ func TestDelayToControlPlane(t *testing.T) {
 				time.Sleep(time.Second) // what Envoy has accepted is kept when the agent has its ACK
 				envoy := a.Envoy()
 				a.Kill()
-				harness.AwaitEnd(t, envoy)
+				process.AwaitEnd(t, envoy)
 			}
 		})
 	}

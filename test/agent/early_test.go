@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"outrider.dev/test/agent/harness"
+	"outrider.dev/test/process"
 )
 
 // holdEnvoy puts a program in Envoy's place that becomes Envoy once release is called.
@@ -52,7 +53,7 @@ func early(t *testing.T) (client *harness.Agent, called netip.AddrPort, release 
 	s.Agent().Ready()
 	release = holdEnvoy(c)
 	client = c.Agent()
-	harness.Eventually(t, "the standby listens", func() bool { return c.Bound(15001) })
+	process.Eventually(t, "the standby listens", func() bool { return c.Bound(15001) }, client)
 	return client, netip.MustParseAddrPort(vip + ":91"), release
 }
 
@@ -81,7 +82,7 @@ func TestConnectionsBeforeEnvoy(t *testing.T) {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			client, called, release := early(t)
 			crowd := client.Pod.Crowd(called, harness.Pace{Total: n})
-			harness.Eventually(t, "all are connected", func() bool { return crowd.Connected() == n })
+			process.Eventually(t, "all are connected", func() bool { return crowd.Connected() == n }, client)
 			if client.Pod.Bound(15007) {
 				t.Fatal("Envoy listens already")
 			}
@@ -99,11 +100,11 @@ func TestHandOverUnderLoad(t *testing.T) {
 	// Below the standby's limit, which a slow machine would reach.
 	crowd := client.Pod.Crowd(called, harness.Pace{Rate: 5000, Limit: 1500})
 	const least = 2000
-	harness.Eventually(t, "the first wait", func() bool { return crowd.Connected() >= 100 })
+	process.Eventually(t, "the first wait", func() bool { return crowd.Connected() >= 100 }, client)
 	release()
 	client.Ready()
 	status, _ := client.Status()
-	harness.Eventually(t, "enough calls", func() bool { return crowd.Connected() >= least && time.Since(status.Since) > time.Second })
+	process.Eventually(t, "enough calls", func() bool { return crowd.Connected() >= least && time.Since(status.Since) > time.Second }, client)
 	calls := crowd.Leave()
 	end := time.Now()
 	delays := served(t, calls, calls[0].Begin)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"outrider.dev/test/agent/harness"
+	"outrider.dev/test/process"
 )
 
 // Envoy's end is reported in three ways: by the journal, by the metrics, and by the log with
@@ -27,11 +28,11 @@ func TestEndsOfEnvoyAreReported(t *testing.T) {
 		}
 		next(t, a, i)
 	}
-	metrics = a.Get(15020, "/metrics").Body
 	for _, want := range []string{total + `SIGKILL"} 1`, total + `SIGSEGV"} 1`, total + `exit"} 0`, restarts + "2"} {
-		if !strings.Contains(metrics, want+"\n") {
-			t.Errorf("no line %s", want)
-		}
+		process.Eventually(t, "the line "+want, func() bool {
+			metrics = a.Get(15020, "/metrics").Body
+			return strings.Contains(metrics, want+"\n")
+		}, a)
 	}
 	if n := strings.Count(metrics, "# HELP outrider_agent_envoy_ends_total "); n != 1 {
 		t.Errorf("the help is printed %d times", n)
@@ -71,11 +72,11 @@ func TestSignalsForEnvoy(t *testing.T) {
 	a := p.Agent()
 	a.Ready()
 	// A signal is dropped until the supervisor has learnt that Envoy is ready, a little later.
-	harness.Eventually(t, "Envoy serves", func() bool { return strings.Contains(a.Log(), `"event":"child ready"`) })
+	a.Logs(`"event":"child ready"`)
 	envoy := a.Envoy()
 	for s, line := range map[syscall.Signal]string{syscall.SIGUSR1: "caught SIGUSR1", syscall.SIGHUP: "caught and eating SIGHUP"} {
 		a.Signal(s)
-		harness.Eventually(t, "Envoy's log: "+line, func() bool { return strings.Contains(a.Log(), line) })
+		a.Logs(line)
 	}
 	if now := a.Envoy(); now != envoy {
 		t.Errorf("Envoy is process %d, and was %d", now, envoy)

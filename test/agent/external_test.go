@@ -30,6 +30,7 @@ import (
 	"outrider.dev/internal/controlplane/ca"
 	"outrider.dev/internal/wire"
 	"outrider.dev/test/agent/harness"
+	"outrider.dev/test/process"
 )
 
 const istioCSRName = "cert-manager-istio-csr.cert-manager.svc"
@@ -210,11 +211,11 @@ func TestCertificatesOfIstioCSR(t *testing.T) {
 	next := newIssuer(t, "new intermediate", newIssuer(t, "new root", nil))
 	servingFiles(t, files, next, "outriderd", "outriderd.outrider-system.svc", harness.PlaneName)
 	both := filepath.Join(w.State(), "seen-roots", "root-cert.pem")
-	harness.Eventually(t, "both roots are published", func() bool {
+	process.Eventually(t, "both roots are published", func() bool {
 		raw, _ := os.ReadFile(both)
 		certs, err := wire.ParseCertificates(raw)
 		return err == nil && slices.ContainsFunc(certs, old.root.cert.Equal) && slices.ContainsFunc(certs, next.root.cert.Equal)
-	})
+	}, w.Plane())
 	raw, err := os.ReadFile(both)
 	if err == nil {
 		err = os.WriteFile(w.Roots(), raw, 0o644)
@@ -235,7 +236,7 @@ func TestCertificatesOfIstioCSR(t *testing.T) {
 	// Their certificates are of the old root, and their connections have aged.
 	connections := func() int { return strings.Count(w.Plane().Log(), `"proxy connected"`) }
 	before := connections()
-	harness.Eventually(t, "all proxies connect again", func() bool { return connections() > before+6 })
+	process.Eventually(t, "all proxies connect again", func() bool { return connections() > before+6 }, w.Plane(), client, server)
 	if err := served(); err != nil {
 		t.Errorf("client and server of the old root: %v", err)
 	}

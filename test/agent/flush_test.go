@@ -41,7 +41,7 @@ func TestStopFlushes(t *testing.T) {
 	}
 	end := func(t *testing.T, a *harness.Agent) {
 		a.Signal(syscall.SIGTERM)
-		harness.Eventually(t, "the agent drains", func() bool { return strings.Contains(a.Log(), `"state":"draining"`) })
+		a.Logs(draining)
 	}
 	left := func(t *testing.T, a *harness.Agent) {
 		if status := a.Exit(); status != 0 || why(a) != "all applications have ended" {

@@ -13,6 +13,7 @@ import (
 
 	"outrider.dev/internal/agent/readiness"
 	"outrider.dev/test/agent/harness"
+	"outrider.dev/test/process"
 )
 
 // An Envoy that hangs runs and listens, and serves no request: readiness reports it, and the
@@ -22,9 +23,11 @@ func TestAnEnvoyThatHangs(t *testing.T) {
 	go http.Serve(harness.Listen(a.Pod.World, a.Pod.Namespace, harness.AppUser, ":8080"),
 		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "app_things 7") }))
 	scrape := func() harness.Answer { return a.Get(15020, "/metrics") }
-	if got := scrape().Body; !strings.Contains(got, "\nenvoy_server_live") || !strings.Contains(got, "\napp_things 7\n") {
-		t.Errorf("merged:\n%s", got)
+	merged := func() bool { // a busy Envoy may take longer than a scrape waits for it
+		got := scrape().Body
+		return strings.Contains(got, "\nenvoy_server_live") && strings.Contains(got, "\napp_things 7\n")
 	}
+	process.Eventually(t, "all metrics", merged, a)
 	envoy := a.Envoy()
 	if err := unix.Kill(envoy, unix.SIGSTOP); err != nil {
 		t.Fatal(err)
@@ -43,9 +46,7 @@ func TestAnEnvoyThatHangs(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.Ready()
-	if got := scrape().Body; !strings.Contains(got, "\nenvoy_server_live") {
-		t.Errorf("after SIGCONT, without its metrics:\n%s", got)
-	}
+	process.Eventually(t, "all metrics after SIGCONT", merged, a)
 }
 
 // A DNS port that another process has is reported; once it is free, the agent uses it.

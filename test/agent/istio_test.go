@@ -17,6 +17,7 @@ import (
 	"outrider.dev/internal/contract"
 	"outrider.dev/internal/controlplane/ca"
 	"outrider.dev/test/agent/harness"
+	"outrider.dev/test/process"
 	"outrider.dev/test/secretserver"
 )
 
@@ -65,7 +66,7 @@ type istio struct {
 
 // pilotAgent starts Istio's agent, with our Envoy, and waits until it is ready. Its paths are
 // relative to its working directory.
-func pilotAgent(p *harness.Pod, by istio, env ...string) {
+func pilotAgent(p *harness.Pod, by istio, env ...string) *process.Process {
 	t := p.World.T
 	t.Helper()
 	agent, template := istioBin(t, "pilot-agent"), istioBin(t, "envoy_bootstrap.json")
@@ -111,12 +112,13 @@ func pilotAgent(p *harness.Pod, by istio, env ...string) {
 		"setpriv", "--reuid", user, "--regid", user, "--clear-groups", "env", "-C", dir, "-i"}, env...)
 	as := *p
 	as.User = 0
-	as.Program("pilot-agent", append(command, binary, "proxy", "sidecar", "--concurrency", "1")...)
-	harness.Eventually(t, "pilot-agent is ready", func() bool {
+	out := as.Program("pilot-agent", append(command, binary, "proxy", "sidecar", "--concurrency", "1")...)
+	process.Eventually(t, "pilot-agent is ready", func() bool {
 		c := harness.NewClient(p.Namespace, harness.AppUser)
 		defer c.Close()
 		return c.Get("http://127.0.0.1:15021/healthz/ready").Status == 200
-	})
+	}, out)
+	return out
 }
 
 func copyFile(t testing.TB, from, to string, mode os.FileMode) {
@@ -166,17 +168,23 @@ func TestIstioProxy(t *testing.T) {
 	for name, file := range map[string]string{"CERT_CHAIN": "cert-chain", "KEY": "key", "ROOT_CERT": "root-cert"} {
 		mounted["ISTIO_META_TLS_CLIENT_"+name] = "./etc/certs/" + file + ".pem"
 	}
-	tests := map[string]func(*harness.Pod){
-		"twin":                          func(p *harness.Pod) { twin(p, "DELTA_GRPC", "full") },
-		"twin, on demand":               func(p *harness.Pod) { twin(p, "DELTA_GRPC", "on-demand") },
-		"twin, state of the world":      func(p *harness.Pod) { twin(p, "GRPC", "") },
-		"pilot-agent, token":            func(p *harness.Pod) { pilotAgent(p, istio{token: true}) },
-		"pilot-agent, token, on demand": func(p *harness.Pod) { pilotAgent(p, istio{token: true}, "ISTIO_META_OUTRIDER_PUSH=on-demand") },
-		"pilot-agent, PROV_CERT":        func(p *harness.Pod) { pilotAgent(p, istio{certificates: "prov"}, "PROV_CERT=./prov") },
-		"pilot-agent, FILE_MOUNTED_CERTS": func(p *harness.Pod) {
-			pilotAgent(p, istio{certificates: "etc/certs", metadata: mounted}, "FILE_MOUNTED_CERTS=true")
+	tests := map[string]func(*harness.Pod) *process.Process{
+		"twin":                     func(p *harness.Pod) *process.Process { return twin(p, "DELTA_GRPC", "full") },
+		"twin, on demand":          func(p *harness.Pod) *process.Process { return twin(p, "DELTA_GRPC", "on-demand") },
+		"twin, state of the world": func(p *harness.Pod) *process.Process { return twin(p, "GRPC", "") },
+		"pilot-agent, token":       func(p *harness.Pod) *process.Process { return pilotAgent(p, istio{token: true}) },
+		"pilot-agent, token, on demand": func(p *harness.Pod) *process.Process {
+			return pilotAgent(p, istio{token: true}, "ISTIO_META_OUTRIDER_PUSH=on-demand")
 		},
-		"pilot-agent, token, DNS_CAPTURE": func(p *harness.Pod) { pilotAgent(p, istio{token: true}, "ISTIO_META_DNS_CAPTURE=true") },
+		"pilot-agent, PROV_CERT": func(p *harness.Pod) *process.Process {
+			return pilotAgent(p, istio{certificates: "prov"}, "PROV_CERT=./prov")
+		},
+		"pilot-agent, FILE_MOUNTED_CERTS": func(p *harness.Pod) *process.Process {
+			return pilotAgent(p, istio{certificates: "etc/certs", metadata: mounted}, "FILE_MOUNTED_CERTS=true")
+		},
+		"pilot-agent, token, DNS_CAPTURE": func(p *harness.Pod) *process.Process {
+			return pilotAgent(p, istio{token: true}, "ISTIO_META_DNS_CAPTURE=true")
+		},
 	}
 	for name, start := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -188,20 +196,21 @@ func TestIstioProxy(t *testing.T) {
 			app(ours)
 			foreign := foreignPod(w)
 			w.Known(2, 2)
-			ours.Agent().Ready()
-			start(foreign)
+			own := ours.Agent()
+			own.Ready()
+			other := start(foreign)
 
 			is := func(what string, from *harness.Pod, url, want string) {
 				t.Helper()
 				var last error
-				harness.Eventually(t, what, func() bool {
+				process.Eventually(t, what, func() bool {
 					err := fresh(from, url, want)()
 					if err != nil && (last == nil || err.Error() != last.Error()) {
 						t.Logf("%s: %v", what, err)
 					}
 					last = err
 					return err == nil
-				})
+				}, w.Plane(), own, other)
 			}
 			both := func(mode string) {
 				t.Helper()
@@ -211,11 +220,11 @@ func TestIstioProxy(t *testing.T) {
 					// A connection of a busy client may be silent for 200 ms: it is treated as TCP,
 					// and its request gets no header.
 					want := "URI=spiffe://cluster.local/ns/shop/sa/" + pods[0].Name
-					harness.Eventually(t, fmt.Sprintf("%s: %s sees the client %s", mode, pods[1].Name, want), func() bool {
+					process.Eventually(t, fmt.Sprintf("%s: %s sees the client %s", mode, pods[1].Name, want), func() bool {
 						c := harness.NewClient(pods[0].Namespace, harness.AppUser)
 						defer c.Close()
 						return strings.Contains(c.Get("http://"+to+"/peer").Body, want)
-					})
+					}, w.Plane(), own, other)
 				}
 			}
 			both("PERMISSIVE")
@@ -224,7 +233,7 @@ func TestIstioProxy(t *testing.T) {
 			is("an outside address", foreign, "http://"+outsider.Address.String()+"/", "outsider HTTP/1.1")
 
 			w.Manifest("strict", strict)
-			harness.Eventually(t, "an outsider is refused", func() bool { return fresh(outsider, direct, "foreign HTTP/1.1")() != nil })
+			process.Eventually(t, "an outsider is refused", func() bool { return fresh(outsider, direct, "foreign HTTP/1.1")() != nil }, w.Plane(), own, other)
 			both("STRICT")
 			is("an outside address", foreign, "http://"+outsider.Address.String()+"/", "outsider HTTP/1.1")
 
@@ -234,7 +243,7 @@ func TestIstioProxy(t *testing.T) {
 			const connected = `"msg":"proxy connected","proxy":"sidecar~`
 			from := connected + foreign.Address.String() + "~foreign.shop~"
 			before := strings.Count(w.Plane().Log(), from)
-			harness.Eventually(t, "the next stream of the foreign proxy", func() bool { return strings.Count(w.Plane().Log(), from) > before })
+			process.Eventually(t, "the next stream of the foreign proxy", func() bool { return strings.Count(w.Plane().Log(), from) > before }, w.Plane(), own, other)
 			for what, load := range map[string]*harness.Load{"out": out, "in": in} { // any order: each is checked
 				if made, _, failed := load.Stop(); made == 0 || len(failed) > 0 {
 					t.Errorf("%s: %d calls, failed %v", what, made, failed)
@@ -249,7 +258,7 @@ func TestIstioProxy(t *testing.T) {
 
 // twin starts Envoy as Istio's agent does, without that agent. Push is what the user of the pod
 // sets by ISTIO_META_OUTRIDER_PUSH; Istio's agents of today use the delta protocol.
-func twin(p *harness.Pod, protocol, push string) {
+func twin(p *harness.Pod, protocol, push string) *process.Process {
 	t := p.World.T
 	t.Helper()
 	chain, key := certificateOf(p)
@@ -291,5 +300,5 @@ func twin(p *harness.Pod, protocol, push string) {
 	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	p.Program("envoy", p.Envoy, "-c", config, "--concurrency", "1", "--use-dynamic-base-id")
+	return p.Program("envoy", p.Envoy, "-c", config, "--concurrency", "1", "--use-dynamic-base-id")
 }

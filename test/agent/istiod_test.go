@@ -13,6 +13,7 @@ import (
 
 	"outrider.dev/internal/controlplane/ca"
 	"outrider.dev/test/agent/harness"
+	"outrider.dev/test/process"
 )
 
 const istiodName = "istiod.istio-system.svc"
@@ -108,13 +109,13 @@ spec: {hosts: [server.shop.svc.cluster.local], addresses: [10.96.0.10], ports: [
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.Program("istiod", "env", "-i", "-C", p.Dir, "POD_NAMESPACE=istio-system", "POD_NAME=istiod", "ROOT_CA_DIR="+cacerts,
+	server := p.Program("istiod", "env", "-i", "-C", p.Dir, "POD_NAMESPACE=istio-system", "POD_NAME=istiod", "ROOT_CA_DIR="+cacerts,
 		binary, "discovery", "--configDir", folder, "--kubeconfig", filepath.Join(p.Dir, "kubeconfig"))
-	harness.Eventually(t, "istiod is ready", func() bool {
+	process.Eventually(t, "istiod is ready", func() bool {
 		c := harness.NewClient(p.Namespace, 0)
 		defer c.Close()
 		return c.Get("http://127.0.0.1:8080/ready").Status == 200
-	})
+	}, server)
 	return api.reviews.Load
 }
 

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"outrider.dev/test/agent/harness"
+	"outrider.dev/test/process"
 )
 
 // full requests the level full.
@@ -57,6 +57,10 @@ func TestFullWithoutAProbeOrGate(t *testing.T) {
 func TestFullByProbe(t *testing.T) {
 	a := lone(t, "ISTIO_META_APP_CONTAINERS=app",
 		`ISTIO_KUBE_APP_PROBERS={"/app-health/app/readyz": {"timeoutSeconds": 60, "httpGet": {"path": "/ready", "port": 8080}}, "/app-health/app/livez": {"tcpSocket": {"port": 1}}}`)
+	twin := a.Pod.World.Pod("twin")
+	twin.Env = a.Pod.Env
+	other := twin.Agent()
+	other.Ready()
 	wantUnready(t, full(a, ""), "app: its probe failed: connect: connection refused")
 	held := make(chan harness.Answer, 1)
 	go func() { held <- full(a, "&wait=30s") }()
@@ -65,7 +69,7 @@ func TestFullByProbe(t *testing.T) {
 			return strings.Contains(a.Get(15020, "/metrics").Body, "\noutrider_agent_waiters "+n+"\n")
 		}
 	}
-	harness.Eventually(t, "a waiter", waiting("1"))
+	process.Eventually(t, "a waiter", waiting("1"), a)
 
 	var probes atomic.Int32
 	var unhealthy atomic.Bool
@@ -81,11 +85,21 @@ func TestFullByProbe(t *testing.T) {
 	if !fullMetric(a, "1") {
 		t.Error("the metrics do not report the level full")
 	}
-	harness.Eventually(t, "no waiter", waiting("0"))
-	time.Sleep(3 * time.Second) // for probes under way
+	process.Eventually(t, "no waiter", waiting("0"), a)
 	before := probes.Load()
-	time.Sleep(2 * time.Second) // no probe is expected
-	if n := probes.Load() - before; n != 0 {
+	// Another agent, for whose app a request waits, probes meanwhile.
+	var others atomic.Int32
+	go http.Serve(harness.Listen(other.Pod.World, other.Pod.Namespace, harness.AppUser, ":8080"), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		others.Add(1)
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	go func() {
+		for t.Context().Err() == nil {
+			full(other, "&wait=60s")
+		}
+	}()
+	process.Eventually(t, "probes for a request that waits", func() bool { return others.Load() >= 8 }, other)
+	if n := probes.Load() - before; n > 1 { // one was under way
 		t.Errorf("no request waits, and the app was probed %d times", n)
 	}
 
@@ -93,13 +107,13 @@ func TestFullByProbe(t *testing.T) {
 	if got := a.Get(15020, "/app-health/app/readyz"); got.Status != 503 { // as the kubelet does
 		t.Errorf("the probe: %d", got.Status)
 	}
-	harness.Eventually(t, "the metrics report the failed probe", func() bool { return fullMetric(a, "0") })
+	process.Eventually(t, "the metrics report the failed probe", func() bool { return fullMetric(a, "0") }, a)
 	if s, ok := a.Status(); !ok || !s.Ready {
 		t.Errorf("outbound depends on the app: %v", s)
 	}
 	wantUnready(t, full(a, ""), "app: its probe failed: status 503")
 	unhealthy.Store(false)
-	harness.Eventually(t, "the level full", func() bool { return full(a, "").Status == 200 }) // by a new probe
+	process.Eventually(t, "the level full", func() bool { return full(a, "").Status == 200 }, a) // by a new probe
 }
 
 // By its gate the app's health is known without a probe.
@@ -109,10 +123,10 @@ func TestFullByGate(t *testing.T) {
 	healthy := filepath.Join(p.World.Dir, "healthy")
 	probe := `{"exec": {"command": ["test", "-e", "` + healthy + `"]}, "periodSeconds": 1, "failureThreshold": 1}`
 	gate := p.Gate("--after", "outrider-proxy is healthy", "--probe", probe, "--", "sleep", "60")
-	harness.Eventually(t, "the command runs", func() bool { return strings.Contains(p.State("app"), `"phase":"running"`) })
-	harness.Eventually(t, "and is not healthy", func() bool {
+	process.Eventually(t, "the command runs", func() bool { return strings.Contains(p.State("app"), `"phase":"running"`) }, gate)
+	process.Eventually(t, "and is not healthy", func() bool {
 		return strings.Contains(full(a, "").Body, "app: its gate does not report that it is healthy")
-	})
+	}, a, gate)
 	held := make(chan harness.Answer, 1)
 	go func() { held <- full(a, "&wait=30s") }()
 	if err := os.WriteFile(healthy, nil, 0o644); err != nil {
@@ -124,9 +138,9 @@ func TestFullByGate(t *testing.T) {
 	if err := os.Remove(healthy); err != nil {
 		t.Fatal(err)
 	}
-	harness.Eventually(t, "the metrics report the failed probe", func() bool { return fullMetric(a, "0") })
+	process.Eventually(t, "the metrics report the failed probe", func() bool { return fullMetric(a, "0") }, a, gate)
 	gate.Kill()
-	harness.Eventually(t, "it is gone", func() bool { return strings.Contains(full(a, "").Body, "app: its command does not run") })
+	process.Eventually(t, "it is gone", func() bool { return strings.Contains(full(a, "").Body, "app: its command does not run") }, a)
 }
 
 // The probes that stand for a gate: the startup probe is answered when the command begins, and
@@ -142,10 +156,10 @@ func TestProbesOfAGate(t *testing.T) {
 	up := filepath.Join(p.World.Dir, "up")
 	startup := `{"exec": {"command": ["test", "-e", "` + up + `"]}, "periodSeconds": 1, "failureThreshold": 600}`
 	gate := p.Gate("--after", "cache is started", "--startup-probe", startup, "--", "sleep", "60")
-	harness.Eventually(t, "the gate waits", func() bool { return strings.Contains(p.State("app"), `"phase":"waiting"`) })
-	harness.Eventually(t, "liveness is held", func() bool { return probe("livez").Status == 200 })
+	process.Eventually(t, "the gate waits", func() bool { return strings.Contains(p.State("app"), `"phase":"waiting"`) }, gate)
+	process.Eventually(t, "liveness is held", func() bool { return probe("livez").Status == 200 }, a)
 	cache := p.GateOf("cache", "--", "sleep", "60")
-	harness.Eventually(t, "the command runs", func() bool { return strings.Contains(p.State("app"), `"startingUp":true`) })
+	process.Eventually(t, "the command runs", func() bool { return strings.Contains(p.State("app"), `"startingUp":true`) }, gate)
 	select {
 	case got := <-began:
 		t.Errorf("answered before the startup probe succeeded: %d %s %v", got.Status, got.Body, got.Err)
@@ -153,7 +167,7 @@ func TestProbesOfAGate(t *testing.T) {
 	}
 	const unhealthy = "app: its gate does not report that it is healthy"
 	// The agent follows the state file: it reads it a moment after this test.
-	harness.Eventually(t, "the agent has read it", func() bool { return strings.Contains(full(a, "").Body, unhealthy) })
+	process.Eventually(t, "the agent has read it", func() bool { return strings.Contains(full(a, "").Body, unhealthy) }, a)
 	wantUnready(t, full(a, ""), unhealthy)
 	if err := os.WriteFile(up, nil, 0o644); err != nil {
 		t.Fatal(err)
@@ -161,7 +175,7 @@ func TestProbesOfAGate(t *testing.T) {
 	if got := <-began; got.Status != 200 {
 		t.Errorf("the command has started up: %d %s %v", got.Status, got.Body, got.Err)
 	}
-	harness.Eventually(t, "liveness counts, and nothing listens", func() bool { return probe("livez").Status == 500 })
+	process.Eventually(t, "liveness counts, and nothing listens", func() bool { return probe("livez").Status == 500 }, a)
 	if got := full(a, ""); got.Status != 200 {
 		t.Errorf("level full: %d %s", got.Status, got.Body)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"outrider.dev/internal/contract"
 	"outrider.dev/test/agent/harness"
+	"outrider.dev/test/process"
 )
 
 // A window is a time in which a process was ending: requests under way may fail. Before the
@@ -63,7 +64,7 @@ func judge(t *testing.T, what string, l *harness.Load, windows ...window) {
 // the server: what it uses for the first time fails while the control plane is away.
 func used(t *testing.T, client *harness.Agent) {
 	t.Helper()
-	harness.Eventually(t, "the first answer", func() bool { return fresh(client.Pod, "http://"+vip+"/", "server HTTP/1.1")() == nil })
+	process.Eventually(t, "the first answer", func() bool { return fresh(client.Pod, "http://"+vip+"/", "server HTTP/1.1")() == nil }, client)
 }
 
 // fresh makes requests with a new connection each, kept with a persistent one.
@@ -126,6 +127,7 @@ func restartPauses(log string) (all []time.Duration) {
 
 func killOften(t *testing.T, client, victim *harness.Agent, kills int, serves time.Duration) {
 	used(t, client)
+	victim.Logs(serving) // from then on the agent counts how long Envoy has served
 	url := "http://" + vip + "/"
 	loads := map[string]*harness.Load{
 		"new connections":  harness.NewLoad(workers, pause, fresh(client.Pod, url, "server HTTP/1.1")),
@@ -207,7 +209,7 @@ func TestAgentIsKilled(t *testing.T) {
 	_, client, _ := two(t)
 	envoy := client.Envoy()
 	client.Kill()
-	t.Logf("Envoy ended %s after its agent", harness.AwaitEnd(t, envoy).Round(time.Millisecond))
+	t.Logf("Envoy ended %s after its agent", process.AwaitEnd(t, envoy).Round(time.Millisecond))
 	again := client.Pod.Agent()
 	again.Ready()
 	if err := fresh(client.Pod, "http://"+vip+"/", "server HTTP/1.1")(); err != nil {
@@ -302,10 +304,10 @@ func TestControlPlaneIsGone(t *testing.T) {
 	w.Serve()
 	up := time.Now()
 	for _, to := range []string{"10.96.0.11", "10.96.0.12"} {
-		harness.Eventually(t, "the new service", func() bool { return get("http://"+to+"/", "").Want(want) == nil })
+		process.Eventually(t, "the new service", func() bool { return get("http://"+to+"/", "").Want(want) == nil }, w.Plane(), client, server)
 		t.Logf("%s is served %s after the control plane", to, time.Since(up).Round(time.Millisecond))
 	}
-	harness.Eventually(t, "bytes to the new service", func() bool { got, _ := echoed(client.Pod, "10.96.0.12:90"); return got == "line\n" })
+	process.Eventually(t, "bytes to the new service", func() bool { got, _ := echoed(client.Pod, "10.96.0.12:90"); return got == "line\n" }, w.Plane(), client, server)
 }
 
 // An Envoy, and an agent, that starts while the control plane is away serves what the one before
@@ -343,17 +345,17 @@ func envoyStartsWithoutControlPlane(t *testing.T, push string, notUsed bool) {
 			t.Errorf("%s: bytes: %q, %v", when, got, err)
 		}
 	}
-	harness.Eventually(t, "the route", func() bool { return served("http://10.96.0.11/") })
-	harness.Eventually(t, "the service that will be deleted", func() bool { return served("http://10.96.0.12/") })
+	process.Eventually(t, "the route", func() bool { return served("http://10.96.0.11/") }, w.Plane(), client, server)
+	process.Eventually(t, "the service that will be deleted", func() bool { return served("http://10.96.0.12/") }, w.Plane(), client, server)
 	check("before")
 	w.Manifest("service-gone", "")
-	harness.Eventually(t, "the service is deleted", func() bool { return !served("http://10.96.0.12/") })
+	process.Eventually(t, "the service is deleted", func() bool { return !served("http://10.96.0.12/") }, w.Plane(), client)
 	w.Plane().Kill()
 	// A connection that comes before Envoy has the pod's sockets is served by address, for which
 	// full push has nothing: there the control plane is needed.
 	takenOver := func() {
 		if push == contract.PushFull {
-			harness.Eventually(t, "Envoy has the sockets", func() bool { return served("http://" + vip + "/") })
+			process.Eventually(t, "Envoy has the sockets", func() bool { return served("http://" + vip + "/") }, client, server)
 		}
 	}
 	another(t, client)
@@ -368,19 +370,19 @@ func envoyStartsWithoutControlPlane(t *testing.T, push string, notUsed bool) {
 	}
 	old := client.Envoy()
 	client.Kill()
-	harness.AwaitEnd(t, old)
+	process.AwaitEnd(t, old)
 	client = client.Pod.Agent()
 	client.Ready()
 	takenOver()
 	check("with a new agent")
 	w.Serve("--push", push)
-	harness.Eventually(t, "both proxies are connected", func() bool {
+	process.Eventually(t, "both proxies are connected", func() bool {
 		list := w.Proxies()
 		return strings.Contains(list, "client.shop") && strings.Contains(list, "server.shop")
-	})
+	}, w.Plane(), client, server)
 	check("afterwards")
 	w.Service("other", "10.96.0.99", "server", ports...)
-	harness.Eventually(t, "a change", func() bool { return served("http://10.96.0.99/") })
+	process.Eventually(t, "a change", func() bool { return served("http://10.96.0.99/") }, w.Plane(), client, server)
 }
 
 // A control plane that is slow is not one that is gone: first calls wait for it.
@@ -394,7 +396,7 @@ func TestControlPlaneIsSlow(t *testing.T) {
 	}
 	w.Known(1+n, 2)
 	w.Plane().Signal(syscall.SIGSTOP)
-	harness.Eventually(t, "the control plane is stopped", func() bool { return harness.Stopped(w.Plane().PID()) })
+	process.Eventually(t, "the control plane is stopped", func() bool { return harness.Stopped(w.Plane().PID()) }, w.Plane())
 	failed := make(chan error, n)
 	for i := range n {
 		go func() { failed <- fresh(client.Pod, fmt.Sprintf("http://10.96.1.%d/", i), "server HTTP/1.1")() }()
@@ -442,7 +444,7 @@ func lateRequest(t *testing.T, p *harness.Pod, address string, after time.Durati
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(harness.Patience))
+	conn.SetDeadline(time.Now().Add(process.Patience))
 	time.Sleep(after) // the silence is tested
 	fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", address)
 	answer, err := io.ReadAll(conn)
@@ -475,7 +477,7 @@ func TestControlPlaneRestarts(t *testing.T) {
 			w.Plane().Exit()
 		}
 		w.Serve()
-		back = append(back, harness.Eventually(t, "both proxies are connected", connected))
+		back = append(back, process.Eventually(t, "both proxies are connected", connected, w.Plane(), client, server))
 	}
 	for name, l := range loads {
 		judge(t, name, l)
@@ -483,9 +485,9 @@ func TestControlPlaneRestarts(t *testing.T) {
 	t.Log(spread("from its start to both proxies connected", back))
 	// In step: a change reaches both.
 	w.Service("server", "10.96.0.99", "server", ports...)
-	harness.Eventually(t, "the service at its new address", func() bool {
+	process.Eventually(t, "the service at its new address", func() bool {
 		return fresh(client.Pod, "http://10.96.0.99/", "server HTTP/1.1")() == nil
-	})
+	}, w.Plane(), client, server)
 	if s, _ := server.Status(); !s.Ready {
 		t.Error(s)
 	}

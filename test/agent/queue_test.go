@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"outrider.dev/test/agent/harness"
+	"outrider.dev/test/process"
 )
 
 // keeps is what an agent logs once it shares Envoy's listening sockets.
@@ -37,11 +38,11 @@ func TestQueueOfADeadEnvoy(t *testing.T) {
 			dial := harness.Dialer(caller.Namespace, harness.AppUser)
 			for life := range 2 {
 				envoy := victim.Envoy()
-				harness.Eventually(t, "the agent keeps the sockets", func() bool { return strings.Count(victim.Log(), keeps) == 2*(life+1) })
+				process.Eventually(t, "the agent keeps the sockets", func() bool { return strings.Count(victim.Log(), keeps) == 2*(life+1) }, victim)
 				if err := unix.Kill(envoy, unix.SIGSTOP); err != nil {
 					t.Fatal(err)
 				}
-				harness.Eventually(t, "Envoy is stopped", func() bool { return harness.Stopped(envoy) })
+				process.Eventually(t, "Envoy is stopped", func() bool { return harness.Stopped(envoy) }, victim)
 				var queued [200]net.Conn
 				for i := range queued {
 					conn, err := dial(t.Context(), "tcp", to)
@@ -101,21 +102,21 @@ func TestNewConnectionsAtRestarts(t *testing.T) {
 		func(envoy int, _ *death) { unix.Kill(envoy, unix.SIGTERM) },
 		func(envoy int, d *death) {
 			unix.Kill(envoy, unix.SIGSTOP)
-			harness.Eventually(t, "Envoy is stopped", func() bool { return harness.Stopped(envoy) })
+			process.Eventually(t, "Envoy is stopped", func() bool { return harness.Stopped(envoy) }, client)
 			d.deaf = time.Now()
 			time.Sleep(20 * time.Millisecond) // some come
 			unix.Kill(envoy, unix.SIGKILL)
 		},
 	}
 	for len(deaths) < len(ways) || int(made.Load()) < want { // the agent gives up after 30
-		harness.Eventually(t, "the queue outlives the Envoy", func() bool {
+		process.Eventually(t, "the queue outlives the Envoy", func() bool {
 			return strings.Count(client.Log(), `"keeps the proxy's listening sockets","port":15001`) > len(deaths)
-		})
+		}, client)
 		before, envoy := made.Load(), client.Envoy()
-		harness.Eventually(t, "connections are made", func() bool { return made.Load() >= before+int64(want/21) })
+		process.Eventually(t, "connections are made", func() bool { return made.Load() >= before+int64(want/21) }, client)
 		d := death{begin: time.Now()}
 		ways[len(deaths)%len(ways)](envoy, &d)
-		harness.AwaitEnd(t, envoy)
+		process.AwaitEnd(t, envoy)
 		if d.end = time.Now(); d.deaf.IsZero() {
 			d.deaf = d.end
 		}

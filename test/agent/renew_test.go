@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"outrider.dev/test/agent/harness"
+	"outrider.dev/test/process"
 )
 
 // touched is how many addresses, or services, a test of Envoy's memory uses. By default it is
@@ -49,15 +50,36 @@ func TestEnvoyIsRenewed(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			w := harness.New(t)
-			client, _ := pair(w, func(c, _ *harness.Pod) { c.Env = []string{"OUTRIDER_RENEW_AFTER=1s"} })
+			renews := []string{"OUTRIDER_RENEW_AFTER=1s"}
+			client, _ := pair(w, func(c, _ *harness.Pod) { c.Env = renews })
 			used(t, client)
 			touch := prepare(w)
-			renewed(t, client, n, func(i int) error { return touch(client.Pod, i) })
+			twin := w.Pod("twin")
+			twin.Env = renews
+			other := twin.Agent()
+			other.Ready()
+			used(t, other)
+			renewed(t, client, other, func(p *harness.Pod) {
+				var next atomic.Int64
+				var touching sync.WaitGroup
+				for range 4 {
+					touching.Go(func() {
+						for i := next.Add(1) - 1; i < int64(n); i = next.Add(1) - 1 {
+							if err := touch(p, int(i)); err != nil {
+								t.Errorf("%d: %v", i, err)
+							}
+						}
+					})
+				}
+				touching.Wait()
+			})
 		})
 	}
 }
 
-func renewed(t *testing.T, client *harness.Agent, n int, touch func(i int) error) {
+// renewed has the Envoys of two pods grow, of which the client keeps a connection. When the other
+// one, which grew later, is replaced, the client's would have been too.
+func renewed(t *testing.T, client, other *harness.Agent, grow func(*harness.Pod)) {
 	kept, err := harness.Dialer(client.Pod.Namespace, harness.AppUser)(t.Context(), "tcp", vip+":90")
 	if err != nil {
 		t.Fatal(err)
@@ -74,37 +96,32 @@ func renewed(t *testing.T, client *harness.Agent, n int, touch func(i int) error
 	echo("before")
 	envoy, plane := client.Envoy(), client.Pod.World.Plane().PID()
 	begin := harness.Resident(envoy)
-	var next atomic.Int64
-	var touching sync.WaitGroup
-	for range 4 {
-		touching.Go(func() {
-			for i := next.Add(1) - 1; i < int64(n); i = next.Add(1) - 1 {
-				if err := touch(int(i)); err != nil {
-					t.Errorf("%d: %v", i, err)
-				}
-			}
-		})
-	}
-	touching.Wait()
+	grow(client.Pod)
 	grown, planeGrown := harness.Resident(envoy), harness.Resident(plane)
 	load := harness.NewLoad(1, 100*time.Millisecond, fresh(client.Pod, "http://"+vip+"/", "server HTTP/1.1"))
-	time.Sleep(6 * time.Second) // enough polls for it to be replaced, if it had no connection
+	replaced := func(a *harness.Agent, envoy int) {
+		t.Helper()
+		process.Eventually(t, "another Envoy of "+a.Pod.Name, func() bool {
+			now, ok := a.Child()
+			return ok && now != envoy
+		}, a)
+	}
+	first := other.Envoy()
+	grow(other.Pod)
+	replaced(other, first)
 	echo("meanwhile")
 	if now := client.Envoy(); now != envoy {
 		t.Errorf("Envoy was replaced, by process %d, with a connection open", now)
 	}
 	kept.Close()
 	closed := time.Now()
-	harness.Eventually(t, "another Envoy", func() bool {
-		now, ok := client.Child()
-		return ok && now != envoy
-	})
+	replaced(client, envoy)
 	after := time.Since(closed)
 	client.Ready()
 	end := harness.Resident(client.Envoy())
 	judge(t, "new connections", load)
-	t.Logf("%d: Envoy had %d MiB, %d after them, %d %s after the last connection; the control plane %d and %d",
-		n, begin>>20, grown>>20, end>>20, after.Round(time.Second), planeGrown>>20, harness.Resident(plane)>>20)
+	t.Logf("Envoy had %d MiB, %d after them, %d %s after the last connection; the control plane %d and %d",
+		begin>>20, grown>>20, end>>20, after.Round(time.Second), planeGrown>>20, harness.Resident(plane)>>20)
 	if fell := grown - end; fell < (grown-begin)*3/4 {
 		t.Errorf("of %d MiB more %d were given back", (grown-begin)>>20, fell>>20)
 	}

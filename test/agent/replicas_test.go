@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"outrider.dev/test/agent/harness"
+	"outrider.dev/test/process"
 )
 
 // Two control planes share their state. When one dies the proxies go to the other.
@@ -16,7 +17,7 @@ func TestReplicas(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
 	w.Service("server", vip, "server", ports...)
-	front, first, _ := w.Replicas()
+	front, first, second := w.Replicas()
 	c, s := w.Pod("client"), w.Pod("server")
 	for _, p := range []*harness.Pod{c, s} {
 		p.Plane = front
@@ -24,8 +25,9 @@ func TestReplicas(t *testing.T) {
 	app(s)
 	w.Known(1, 2)
 	url, want := "http://"+vip+"/", "server HTTP/1.1"
-	s.Agent().Ready()
-	c.Agent().Ready()
+	server, client := s.Agent(), c.Agent()
+	server.Ready()
+	client.Ready()
 	if err := fresh(c, url, want)(); err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +35,7 @@ func TestReplicas(t *testing.T) {
 	w.Known(2, 2)
 	load := harness.NewLoad(2, pause, kept(c, url, want))
 	first.Kill()
-	after := harness.Eventually(t, "a new service", func() bool { return fresh(c, "http://10.96.0.11/", want)() == nil })
+	after := process.Eventually(t, "a new service", func() bool { return fresh(c, "http://10.96.0.11/", want)() == nil }, second, client, server)
 	t.Logf("a new service is served %s after the death of one", after.Round(time.Millisecond))
 	judge(t, "a known service", load)
 }
@@ -78,13 +80,13 @@ func TestControlPlaneIsKilledOften(t *testing.T) {
 		time.Sleep(300 * time.Millisecond) // of use
 		w.Plane().Kill()
 		w.Serve()
-		harness.Eventually(t, "the proxy is connected", func() bool { return strings.Contains(w.Proxies(), "client.shop") })
+		process.Eventually(t, "the proxy is connected", func() bool { return strings.Contains(w.Proxies(), "client.shop") }, w.Plane(), client)
 	}
 	judge(t, "a known service", known)
 	judge(t, "new services", unused)
 	t.Logf("%d new services, %d refused at first", min(next, news), len(refused))
 	for _, url := range refused {
-		harness.Eventually(t, url, func() bool { return fresh(client.Pod, url, want)() == nil })
+		process.Eventually(t, url, func() bool { return fresh(client.Pod, url, want)() == nil }, w.Plane(), client)
 	}
 }
 

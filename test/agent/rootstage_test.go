@@ -26,6 +26,7 @@ import (
 	"outrider.dev/internal/run/localpod"
 	"outrider.dev/startup"
 	"outrider.dev/test/agent/harness"
+	"outrider.dev/test/process"
 )
 
 // A stagedPod is an injected pod without an init container, run by the kubelet's rules.
@@ -35,7 +36,6 @@ type stagedPod struct {
 	pod  *localpod.Pod
 
 	mu      sync.Mutex
-	changed chan struct{}
 	lines   []string // "container | line"
 	entries []localpod.Entry
 }
@@ -106,7 +106,7 @@ spec:
 
 func runStaged(t *testing.T, node *localpod.Node, o localpod.Options, change func(*corev1.Pod)) *stagedPod {
 	t.Helper()
-	s := &stagedPod{t: t, name: fmt.Sprintf("staged-%d-%d", os.Getpid(), time.Now().UnixNano()), changed: make(chan struct{})}
+	s := &stagedPod{t: t, name: fmt.Sprintf("staged-%d-%d", os.Getpid(), time.Now().UnixNano())}
 	var pod corev1.Pod
 	if err := yaml.UnmarshalStrict(fmt.Appendf(nil, stagedManifest, s.name), &pod); err != nil {
 		t.Fatal(err)
@@ -137,30 +137,23 @@ func (s *stagedPod) change(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f()
-	close(s.changed)
-	s.changed = make(chan struct{})
 }
 
-// until waits until something holds, a minute at most.
+// until waits until something holds.
 func (s *stagedPod) until(what string, holds func() bool) {
 	s.t.Helper()
-	late := time.After(time.Minute)
-	for {
+	process.Eventually(s.t, what, func() bool {
 		s.mu.Lock()
-		ok, changed := holds(), s.changed
-		s.mu.Unlock()
-		if ok {
-			return
-		}
-		select {
-		case <-changed:
-		case <-late:
-			s.t.Fatalf("never seen: %s\n%s", what, s.log())
-		}
-	}
+		defer s.mu.Unlock()
+		return holds()
+	}, s)
 }
 
-func (s *stagedPod) log() string {
+// Done is closed when the pod has ended.
+func (s *stagedPod) Done() <-chan struct{} { return s.pod.Done() }
+
+// End is what the pod's containers have written, and what happened to them.
+func (s *stagedPod) End() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var b strings.Builder
@@ -189,7 +182,7 @@ func (s *stagedPod) count(container string, what startup.What) (n int) {
 // process finds the pod's process that runs this command.
 func (s *stagedPod) process(command string) (pid int) {
 	s.t.Helper()
-	harness.Eventually(s.t, "a process "+command, func() bool {
+	process.Eventually(s.t, "a process "+command, func() bool {
 		files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 		for _, file := range files {
 			argv, _ := os.ReadFile(file)
@@ -200,7 +193,7 @@ func (s *stagedPod) process(command string) (pid int) {
 			}
 		}
 		return false
-	})
+	}, s)
 	return pid
 }
 
@@ -231,7 +224,7 @@ func TestNoInitContainer(t *testing.T) {
 	if err := syscall.Kill(agent, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	harness.AwaitEnd(t, agent)
+	process.AwaitEnd(t, agent)
 	s.until("the proxy runs again", func() bool { return s.count("outrider-proxy", startup.IsStarted) > 1 })
 	again := s.process(stagedAgent)
 	if out, err := exec.Command("nsenter", fmt.Sprintf("--net=/proc/%d/ns/net", again), harness.Build(t).Agent, "wait").CombinedOutput(); err != nil {

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"outrider.dev/test/agent/harness"
+	"outrider.dev/test/process"
 )
 
 // A node has 128 inotify instances for all processes of one user, and all proxies of a
@@ -33,20 +35,21 @@ func TestNoInotifyInstanceIsLeft(t *testing.T) {
 		t.Error(err)
 	}
 	for _, a := range []*harness.Agent{client, server} {
-		first := shownSerial(a)
-		harness.Eventually(t, a.Pod.Name+"'s Envoy has a later certificate", func() bool {
+		first := ""
+		process.Eventually(t, a.Pod.Name+"'s Envoy has a later certificate", func() bool {
 			now := shownSerial(a)
-			return first != "" && now != "" && now != first
-		})
+			first = cmp.Or(first, now) // Envoy may not answer at first
+			return now != "" && now != first
+		}, a, w.Plane())
 	}
 	if err := call(); err != nil {
 		t.Errorf("with later certificates: %v", err)
 	}
 	for _, a := range []*harness.Agent{client, server} {
 		// One for each secret: outriderd and the bootstrap configure the same.
-		if clusters := a.Get(15000, "/clusters").Body; !strings.Contains(clusters, "/sds.sock::rq_active::2\n") {
-			t.Errorf("%s: want two streams for secrets:\n%s", a.Pod.Name, clusters)
-		}
+		process.Eventually(t, "two streams for secrets of "+a.Pod.Name, func() bool {
+			return strings.Contains(a.Get(15000, "/clusters").Body, "/sds.sock::rq_active::2\n")
+		}, a)
 		for _, pid := range []int{a.PID(), a.Envoy()} {
 			if n := inotifyOf(t, pid); n != 0 {
 				t.Errorf("%s: process %d has %d inotify instances; want 0", a.Pod.Name, pid, n)

@@ -21,6 +21,7 @@ import (
 	"outrider.dev/internal/contract"
 	"outrider.dev/test/agent/harness"
 	"outrider.dev/test/late"
+	"outrider.dev/test/process"
 )
 
 // silentPorts are undeclared ports of a server: on the first the client sends first, on the
@@ -42,7 +43,7 @@ func newSilentServer(t *testing.T, tproxy bool) *silentServer {
 		w.Capture = []string{"-m", "TPROXY"}
 	}
 	var certs string
-	_, server := pair(w, func(c, s *harness.Pod) {
+	client, server := pair(w, func(c, s *harness.Pod) {
 		certs = filepath.Join(c.Dir, "work", "output")
 		c.Env = []string{"OUTPUT_CERTS=" + certs}
 		if tproxy {
@@ -61,7 +62,7 @@ func newSilentServer(t *testing.T, tproxy bool) *silentServer {
 		io.Copy(c, c)
 	})
 	s := &silentServer{Agent: server, outsider: w.Machine("outsider")}
-	harness.Eventually(t, "the client's certificate", func() bool {
+	process.Eventually(t, "the client's certificate", func() bool {
 		chain, err := os.ReadFile(filepath.Join(certs, identity.ChainFile))
 		if err != nil {
 			return false
@@ -71,7 +72,7 @@ func newSilentServer(t *testing.T, tproxy bool) *silentServer {
 			s.config, err = late.Config(chain, key)
 		}
 		return err == nil
-	})
+	}, client)
 	return s
 }
 
@@ -126,18 +127,18 @@ func TestSilentClients(t *testing.T) {
 			defer c.Close()
 			all = append(all, c)
 		}
-		harness.Eventually(t, "all are silent", func() bool { return server.silent() == n })
+		process.Eventually(t, "all are silent", func() bool { return server.silent() == n }, server)
 		for _, c := range all[:n/2] {
 			if err := ping(c); err != nil {
 				t.Error(err)
 			}
 		}
-		harness.Eventually(t, "half of them are silent", func() bool { return server.silent() == n/2 })
+		process.Eventually(t, "half of them are silent", func() bool { return server.silent() == n/2 }, server)
 		t.Logf("agent: %d KiB", harness.Resident(server.PID())>>10)
 		for _, c := range all {
 			c.Close()
 		}
-		harness.Eventually(t, "none is left", func() bool { return server.silent() == 0 })
+		process.Eventually(t, "none is left", func() bool { return server.silent() == 0 }, server)
 	})
 	t.Run("no application", func(t *testing.T) {
 		c, err := dial(t.Context(), "tcp", server.Pod.Address.String()+":9009")
@@ -174,14 +175,14 @@ func TestSilentClients(t *testing.T) {
 			time.Sleep(late.Pause)
 			return ping(c)
 		}
-		harness.Eventually(t, "plain text is refused", func() bool { return plain() != nil })
+		process.Eventually(t, "plain text is refused", func() bool { return plain() != nil }, server)
 		c, err := dial(t.Context(), "tcp", to)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer c.Close()
 		time.Sleep(late.Pause)
-		harness.Eventually(t, "the agent has no silent connection", func() bool { return server.silent() == 0 })
+		process.Eventually(t, "the agent has no silent connection", func() bool { return server.silent() == 0 }, server)
 		if err := late.Hello(server.config, ping)(c); err != nil {
 			t.Error(err)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"outrider.dev/internal/agent/readiness"
 	"outrider.dev/test/agent/harness"
+	"outrider.dev/test/process"
 )
 
 // The readiness port reports by name what is missing at the start, and the agent gets ready
@@ -93,10 +94,10 @@ func TestStartSaysWhatIsMissing(t *testing.T) {
 		}
 		gate := p.Gate("--after", "outrider-proxy is healthy", "--", "sleep", "60")
 		defer gate.Kill()
-		harness.Eventually(t, "the gate's log has the proxy's reason", func() bool {
+		process.Eventually(t, "the gate's log has the proxy's reason", func() bool {
 			raw, err := os.ReadFile(filepath.Join(p.Dir, "gate.log"))
 			return err == nil && regexp.MustCompile("not ready: certificate-missing: .*the control plane .* is not reached: .*; see kubectl logs").Match(raw)
-		})
+		}, gate, a)
 		w.Serve()
 		up := time.Now()
 		a.Ready()

@@ -16,7 +16,11 @@ import (
 	"outrider.dev/internal/agent/sockets"
 	"outrider.dev/internal/contract"
 	"outrider.dev/test/agent/harness"
+	"outrider.dev/test/process"
 )
+
+// draining is what an agent logs when it begins to drain.
+const draining = `"state":"draining"`
 
 // stopped ends an agent with SIGTERM and returns how long that took, and how it ended.
 func stopped(a *harness.Agent) (time.Duration, int) {
@@ -42,7 +46,7 @@ func TestStopServesALateCall(t *testing.T) {
 	begin := time.Now()
 	client.Signal(syscall.SIGTERM)
 	// Not even the death of Envoy changes that.
-	harness.Eventually(t, "the agent drains", func() bool { return strings.Contains(client.Log(), `"state":"draining"`) })
+	client.Logs(draining)
 	harness.KillAndWatch(t, client.Envoy())
 	time.Sleep(time.Second)
 	if err := fresh(client.Pod, "http://"+vip+"/", "server HTTP/1.1")(); err != nil {
@@ -75,11 +79,9 @@ func TestStopBeforeReady(t *testing.T) {
 		envoy := a.Envoy()
 		noSockets(t, p)
 		// The proof of capture has just been made: its own connection is no client.
-		harness.Eventually(t, "capture is proved", func() bool {
-			return strings.Contains(a.Log(), `"msg":"condition holds","condition":"capture"`)
-		})
+		a.Logs(`"msg":"condition holds","condition":"capture"`)
 		took, status := stopped(a)
-		harness.AwaitEnd(t, envoy)
+		process.AwaitEnd(t, envoy)
 		t.Logf("left after %s: %s", took.Round(time.Millisecond), why(a))
 		if status != 0 || why(a) != "it was never ready, and no client waits for it" {
 			t.Errorf("status %d, %q; want 0, and no drain time", status, why(a))
@@ -90,7 +92,7 @@ func TestStopBeforeReady(t *testing.T) {
 		p.Env = []string{"ISTIO_META_APP_CONTAINERS=app"}
 		a := p.Agent()
 		gate := p.Gate("--after", "outrider-proxy is healthy", "--", "sleep", "60")
-		harness.Eventually(t, "the gate waits", func() bool { return strings.Contains(p.State("app"), `"phase":"waiting"`) })
+		process.Eventually(t, "the gate waits", func() bool { return strings.Contains(p.State("app"), `"phase":"waiting"`) }, gate)
 		l := harness.Listen(w, p.Namespace, harness.AppUser, "0.0.0.0:8080") // of a container that is no application
 		defer l.Close()
 		a.Unready("certificate-missing", "is not reached")
@@ -106,7 +108,7 @@ func TestStopBeforeReady(t *testing.T) {
 // noSockets waits until no other user has a socket in a pod: the client has hung up.
 func noSockets(t *testing.T, p *harness.Pod) {
 	t.Helper()
-	harness.Eventually(t, "no other user has a socket", func() bool {
+	process.Eventually(t, "no other user has a socket", func() bool {
 		n, err := 0, error(nil)
 		p.Do(func() { n, err = sockets.Others(p.User) })
 		return err == nil && n == 0
@@ -133,11 +135,11 @@ func TestStopBeforeReadyWithAHeldConnection(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { conn.Close() })
-		harness.Eventually(t, "it is held", func() bool {
+		process.Eventually(t, "it is held", func() bool {
 			return strings.Contains(a.Get(15020, "/metrics").Body, "outrider_agent_held_connections 1\n")
-		})
+		}, a)
 		a.Signal(syscall.SIGTERM)
-		harness.Eventually(t, "the agent drains", func() bool { return strings.Contains(a.Log(), `"state":"draining"`) })
+		a.Logs(draining)
 		return a, conn
 	}
 
@@ -166,7 +168,7 @@ func TestStopBeforeReadyWithAHeldConnection(t *testing.T) {
 		c.Args = []string{"--grace", "5s"}
 		begin := time.Now()
 		a, conn := early(t)
-		conn.SetReadDeadline(time.Now().Add(harness.Patience))
+		conn.SetReadDeadline(time.Now().Add(process.Patience))
 		_, err := conn.Read(make([]byte, 1))
 		cut := time.Since(begin)
 		status := a.Exit()
@@ -274,7 +276,7 @@ func TestStopByProof(t *testing.T) {
 			// The app ends a second after SIGTERM.
 			gate := p.Gate(append(flags, "--", "sh", "-c", `trap 'sleep 1; exit 0' TERM; while :; do sleep 0.05; done`)...)
 			a.Ready()
-			harness.Eventually(t, "the app runs behind its gate", func() bool { return strings.Contains(p.State("app"), `"phase":"running"`) })
+			process.Eventually(t, "the app runs behind its gate", func() bool { return strings.Contains(p.State("app"), `"phase":"running"`) }, gate, a)
 			a.Signal(syscall.SIGTERM)
 			gate.Signal(syscall.SIGTERM)
 			gate.Exit()
@@ -342,7 +344,7 @@ func TestStopRefusesCallers(t *testing.T) {
 	stopped(a)
 	waits := make(chan error, 1)
 	go func() { waits <- call() }()
-	harness.Eventually(t, "the call waits", func() bool {
+	process.Eventually(t, "the call waits", func() bool {
 		var waiting []sockets.Socket
 		outsider.Do(func() { waiting, _ = sockets.List(sockets.TCP, sockets.Of(sockets.SynSent)) })
 		return len(waiting) > 0
@@ -419,10 +421,10 @@ func TestOrders(t *testing.T) {
 	if got := c.Get("http://" + s.Address.String() + hook + "/" + key); got.Err != nil || got.Status != 200 || got.Body != "ok\n" {
 		t.Errorf("the hook: %d %q, %v", got.Status, got.Body, got.Err)
 	}
-	harness.Eventually(t, "answers with Connection: close", func() bool {
+	process.Eventually(t, "answers with Connection: close", func() bool {
 		got := c.Get("http://" + s.Address.String() + "/")
 		return got.Status == 200 && got.Close
-	})
+	}, a)
 	if got := a.Post("/drain"); got.Err != nil || got.Status != 200 {
 		t.Errorf("/drain: %d %q, %v", got.Status, got.Body, got.Err)
 	}

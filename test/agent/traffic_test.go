@@ -13,6 +13,7 @@ import (
 	health1 "google.golang.org/grpc/health/grpc_health_v1"
 
 	"outrider.dev/test/agent/harness"
+	"outrider.dev/test/process"
 )
 
 // Each kind of traffic goes from an app through its proxy, over mutual TLS, and through the
@@ -26,7 +27,7 @@ func TestTraffic(t *testing.T) {
 		t.Errorf("an outsider, where mutual TLS is not required: %v", err)
 	}
 	w.Manifest("strict", strict)
-	harness.Eventually(t, "an outsider is refused", func() bool { return fresh(outsider, direct, "server HTTP/1.1")() != nil })
+	process.Eventually(t, "an outsider is refused", func() bool { return fresh(outsider, direct, "server HTTP/1.1")() != nil }, w.Plane(), server)
 	dial := harness.Dialer(client.Pod.Namespace, harness.AppUser)
 	get := func(port int, path string) harness.Answer {
 		c := harness.NewClient(client.Pod.Namespace, harness.AppUser)
@@ -43,7 +44,7 @@ func TestTraffic(t *testing.T) {
 		p.SetUnencryptedHTTP2(true)
 		tr := &http.Transport{DialContext: dial, Protocols: &p}
 		defer tr.CloseIdleConnections()
-		c := harness.Client{Client: &http.Client{Transport: tr, Timeout: harness.Patience}}
+		c := harness.Client{Client: &http.Client{Transport: tr, Timeout: process.Patience}}
 		if err := c.Get("http://" + vip + ":81/").Want("server HTTP/2.0"); err != nil {
 			t.Error(err)
 		}
@@ -55,7 +56,7 @@ func TestTraffic(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
+		ctx, cancel := context.WithTimeout(t.Context(), process.Patience)
 		defer cancel()
 		got, err := health1.NewHealthClient(conn).Check(ctx, &health1.HealthCheckRequest{})
 		if got.GetStatus() != health1.HealthCheckResponse_SERVING {

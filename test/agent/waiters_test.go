@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"outrider.dev/test/agent/harness"
+	"outrider.dev/test/process"
 )
 
 // inContainer runs a command with the directories of the pod's containers where a
@@ -49,7 +50,7 @@ func TestTheExamplesOfWait(t *testing.T) {
 	p := w.Pod("waiters")
 	p.Env = []string{`ISTIO_KUBE_APP_PROBERS={"/app-health/app/startupz": {"tcpSocket": {"port": 8080}}}`}
 	users := []int{harness.ProxyUser, harness.AppUser} // the proxy's own container, and another one
-	ended := make(chan error, len(examples))
+	var waiters []*process.Process
 	for i, example := range examples {
 		root := filepath.Join(w.Dir, fmt.Sprintf("root-%d", i))
 		if err := os.Mkdir(root, 0o755); err != nil {
@@ -57,30 +58,19 @@ func TestTheExamplesOfWait(t *testing.T) {
 		}
 		args := append([]string{"-m", "sh", "-c", inContainer, "sh", root, filepath.Join(p.Dir, "states"), filepath.Join(p.Dir, "states", "outrider-proxy"),
 			fmt.Sprintf("%d:%[1]d", users[i])}, example...)
-		go p.Do(func() {
-			cmd := exec.Command("unshare", args...)
-			cmd.Env = append(os.Environ(), "AGENT="+w.Binaries.Agent)
-			out, err := cmd.CombinedOutput()
-			if err != nil || len(out) > 0 {
-				err = fmt.Errorf("%s: %v: %s", strings.Join(example, " "), err, out)
-			}
-			ended <- err
-		})
+		cmd := exec.Command("unshare", args...)
+		cmd.Env = append(os.Environ(), "AGENT="+w.Binaries.Agent)
+		waiters = append(waiters, process.Start(t, cmd, process.Options{In: p.Do}))
 	}
 	a := p.Agent()
 	a.Ready()
-	harness.Eventually(t, "both are held", func() bool {
+	process.Eventually(t, "both are held", func() bool {
 		return strings.Contains(a.Get(15020, "/metrics").Body, fmt.Sprintf("\noutrider_agent_waiters %d\n", len(examples)))
-	})
-	select {
-	case err := <-ended:
-		t.Fatalf("it ended before the app is there: %v", err)
-	default:
-	}
+	}, a, waiters[0], waiters[1])
 	harness.Listen(w, p.Namespace, harness.AppUser, ":8080")
-	for range examples {
-		if err := <-ended; err != nil {
-			t.Error(err)
+	for i, waiter := range waiters {
+		if status := waiter.Exit(); status != 0 || waiter.Log() != "" {
+			t.Errorf("%s: status %d: %s", strings.Join(examples[i], " "), status, waiter.Log())
 		}
 	}
 }

@@ -20,7 +20,7 @@ import (
 // the subject of the attack, and has a memory limit.
 type world struct {
 	*harness.World
-	subject          *harness.Process
+	subject          *process.Process
 	pod              *harness.Pod // whose agent is the subject, or nil
 	attacker, friend *harness.Pod
 	group            string // control group of the subject; empty: the machine gives none

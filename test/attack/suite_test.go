@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"outrider.dev/test/agent/harness"
+	"outrider.dev/test/process"
 	"outrider.dev/test/tier"
 )
 
@@ -167,7 +168,7 @@ func (a attacked) run(t *testing.T) row {
 		t.Fatal(err)
 	}
 	hostile := w.attacker.Program("attacker", "/usr/bin/nice", "-n", attackerNice, "/usr/bin/env", "GOMAXPROCS=1", self, "-attacker", a.name, "-victim", string(v))
-	harness.Eventually(t, "the attacker has begun", func() bool { return strings.Contains(hostile.Log(), begun) || isDone(hostile) })
+	process.Eventually(t, "the attacker has begun", func() bool { return strings.Contains(hostile.Log(), begun) }, hostile)
 	began := time.Now()
 	r.during = w.measure(ordinary, inForm(15, 500), inForm(700*time.Millisecond, 20*time.Second))
 	r.attacker = harness.Spent(hostile.PID())
@@ -185,7 +186,7 @@ func (a attacked) run(t *testing.T) row {
 	return r
 }
 
-func isDone(p *harness.Process) bool {
+func isDone(p *process.Process) bool {
 	select {
 	case <-p.Done():
 		return true

@@ -6,15 +6,19 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"outrider.dev/internal/agent/readiness"
 	"outrider.dev/internal/agent/status"
+	"outrider.dev/test/process"
 )
 
 // An Agent is a running one.
 type Agent struct {
-	*Process
+	*process.Process
 	Pod *Pod
 }
 
@@ -42,18 +46,13 @@ func (a *Agent) Status() (s readiness.Status, ok bool) {
 func (a *Agent) Ready() {
 	t := a.Pod.World.T
 	t.Helper()
-	Eventually(t, "the agent is ready", func() bool {
-		select {
-		case <-a.Done():
-			t.Fatalf("the agent ended:\n%s", a.Log())
-		default:
-		}
+	process.Eventually(t, "the agent is ready", func() bool {
 		got := a.Get(15021, "/healthz/ready?wait=30s")
 		if got.Err == nil && got.Status != 200 {
 			t.Logf("the agent is not ready: %s", got.Body)
 		}
 		return got.Status == 200
-	})
+	}, a)
 }
 
 // Unready waits until the agent gives a reason that has this code and these words.
@@ -62,12 +61,7 @@ func (a *Agent) Unready(code, words string) readiness.Reason {
 	t.Helper()
 	var found readiness.Reason
 	var last string
-	Eventually(t, fmt.Sprintf("reason %s with %q", code, words), func() bool {
-		select {
-		case <-a.Done():
-			t.Fatalf("the agent ended:\n%s", a.Log())
-		default:
-		}
+	process.Eventually(t, fmt.Sprintf("reason %s with %q", code, words), func() bool {
 		s, ok := a.Status()
 		if ok && s.String() != last {
 			last = s.String()
@@ -80,8 +74,15 @@ func (a *Agent) Unready(code, words string) readiness.Reason {
 			}
 		}
 		return false
-	})
+	}, a)
 	return found
+}
+
+// Logs waits until the agent's log has a text.
+func (a *Agent) Logs(text string) {
+	t := a.Pod.World.T
+	t.Helper()
+	process.Eventually(t, fmt.Sprintf("%s in the log of %s", text, a.Pod.Name), func() bool { return strings.Contains(a.Log(), text) }, a)
 }
 
 // Envoy is its process.
@@ -89,11 +90,38 @@ func (a *Agent) Envoy() int {
 	t := a.Pod.World.T
 	t.Helper()
 	pid := 0
-	Eventually(t, "Envoy runs", func() (ok bool) {
+	process.Eventually(t, "Envoy runs", func() (ok bool) {
 		pid, ok = a.Child()
 		return ok
-	})
+	}, a)
 	return pid
+}
+
+// Child is the number of the agent's only child, if there is one.
+func (a *Agent) Child() (pid int, ok bool) {
+	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", a.PID()))
+	if err != nil {
+		return 0, false
+	}
+	for _, task := range tasks {
+		raw, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/children", a.PID(), task.Name()))
+		if _, err := fmt.Sscan(string(raw), &pid); err == nil {
+			return pid, true
+		}
+	}
+	return 0, false
+}
+
+// KillAndWatch kills a process that is not the test's child, and returns when it is gone,
+// with the moments before and after.
+func KillAndWatch(t testing.TB, pid int) (before, after time.Time) {
+	t.Helper()
+	before = time.Now()
+	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+		t.Fatalf("process %d: %v", pid, err)
+	}
+	process.AwaitEnd(t, pid)
+	return before, time.Now()
 }
 
 // Journal is that of the start.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"outrider.dev/test/ns"
+	"outrider.dev/test/process"
 )
 
 // A Client makes HTTP requests from a namespace, as a user.
@@ -20,7 +21,7 @@ type Client struct {
 // NewClient makes a client with persistent connections.
 func NewClient(in *ns.Namespace, user int) *Client {
 	tr := &http.Transport{DialContext: Dialer(in, user), MaxIdleConnsPerHost: 16}
-	return &Client{Client: &http.Client{Transport: tr, Timeout: Patience}, transport: tr}
+	return &Client{Client: &http.Client{Transport: tr, Timeout: process.Patience}, transport: tr}
 }
 
 // Dialer connects from a namespace, as a user.

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"outrider.dev/test/process"
 )
 
 // A Crowd opens connections of one pod, as the app, and waits on each for the server's
@@ -86,7 +88,7 @@ func (c *Crowd) run() (err error) {
 			last = time.Now()
 		case c.open == 0:
 			return nil
-		case time.Since(last) > Patience:
+		case time.Since(last) > process.Patience:
 			return fmt.Errorf("%d of %d connections wait for an answer", c.open, len(c.calls))
 		}
 		// In small parts: answers are to be read when they come.

@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"outrider.dev/test/ns"
+	"outrider.dev/test/process"
 )
 
 // A Pod is a network namespace with its processes.
@@ -123,17 +124,23 @@ func (p *Pod) Agent() *Agent {
 		"GORACE=atexit_sleep_ms=0", // else one with the race detector stays a second
 	}, p.Env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{AmbientCaps: p.Capabilities}
-	return &Agent{Pod: p, Process: start(p.World.T, p.Namespace, p.User, cmd, filepath.Join(p.Dir, fmt.Sprintf("agent-%d.log", p.agents)))}
+	return &Agent{Pod: p, Process: p.start(p.User, cmd, fmt.Sprintf("agent-%d.log", p.agents))}
+}
+
+// start runs a program in the pod, as a user.
+func (p *Pod) start(user uint32, cmd *exec.Cmd, log string) *process.Process {
+	p.World.T.Helper()
+	return process.Start(p.World.T, cmd, process.Options{In: p.Do, User: user, Log: filepath.Join(p.Dir, log)})
 }
 
 // Gate runs a command of the app behind a gate, as the app's user.
-func (p *Pod) Gate(args ...string) *Process {
+func (p *Pod) Gate(args ...string) *process.Process {
 	p.World.T.Helper()
 	return p.gate("app", "gate.log", args)
 }
 
 // GateOf is Gate for another container.
-func (p *Pod) GateOf(name string, args ...string) *Process {
+func (p *Pod) GateOf(name string, args ...string) *process.Process {
 	t := p.World.T
 	t.Helper()
 	if err := os.MkdirAll(p.own(name), 0o755); err != nil {
@@ -145,9 +152,10 @@ func (p *Pod) GateOf(name string, args ...string) *Process {
 	return p.gate(name, name+"-gate.log", args)
 }
 
-func (p *Pod) gate(name, log string, args []string) *Process {
+func (p *Pod) gate(name, log string, args []string) *process.Process {
+	p.World.T.Helper()
 	args = append([]string{"gate", "--name", name, "--states", p.states(), "--own", p.own(name)}, args...)
-	return start(p.World.T, p.Namespace, AppUser, exec.Command(p.World.Binaries.Agent, args...), filepath.Join(p.Dir, log))
+	return p.start(AppUser, exec.Command(p.World.Binaries.Agent, args...), log)
 }
 
 // Message is the termination message for the kubelet.
@@ -189,7 +197,7 @@ func (p *Pod) State(container string) string {
 }
 
 // Program runs another one in the proxy's place, as its user.
-func (p *Pod) Program(name string, command ...string) *Process {
+func (p *Pod) Program(name string, command ...string) *process.Process {
 	p.World.T.Helper()
-	return start(p.World.T, p.Namespace, p.User, exec.Command(command[0], command[1:]...), filepath.Join(p.Dir, name+".log"))
+	return p.start(p.User, exec.Command(command[0], command[1:]...), name+".log")
 }

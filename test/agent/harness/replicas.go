@@ -5,24 +5,21 @@ import (
 	"io"
 	"net"
 	"net/http"
+
+	"outrider.dev/test/process"
 )
 
 // Replicas starts two control planes that share their state, and returns them with the
 // address of the Service in front of them: a connection goes to the first that takes it.
-func (w *World) Replicas() (front string, first, second *Process) {
+func (w *World) Replicas() (front string, first, second *process.Process) {
 	w.T.Helper()
 	w.Serve("--listen", Discovery)
 	first, second = w.plane, w.servePlane("--listen", otherPlane+":15012", "--http", otherPlane+":15024", "--webhook", "off")
-	Eventually(w.T, "the second control plane serves", func() bool {
-		select {
-		case <-second.done:
-			w.T.Fatalf("it ended:\n%s", second.Log())
-		default:
-		}
+	process.Eventually(w.T, "the second control plane serves", func() bool {
 		c := NewClient(w.Node, 0)
 		defer c.Close()
 		return c.Get("http://"+otherPlane+":15024/ready").Status == http.StatusOK
-	})
+	}, second)
 	front = frontAddress + ":15012"
 	w.Node.IP("addr", "add", frontAddress+"/32", "dev", "lo")
 	go w.forward(Listen(w, w.Node, 0, front), Discovery, otherPlane+":15012")

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"outrider.dev/test/ns"
+	"outrider.dev/test/process"
 )
 
 // A World is a network, a folder of manifests and, once it is started, a control plane.
@@ -33,7 +34,7 @@ type World struct {
 
 	pods  int
 	lives int // of the control plane
-	plane *Process
+	plane *process.Process
 }
 
 // A Family is what a pod has addresses of.
@@ -101,14 +102,7 @@ func (w *World) Roots() string { return filepath.Join(w.Dir, "roots.pem") }
 func (w *World) Serve(args ...string) {
 	w.T.Helper()
 	w.plane = w.servePlane(args...)
-	Eventually(w.T, "the control plane serves", func() bool {
-		select {
-		case <-w.plane.done:
-			w.T.Fatalf("the control plane ended:\n%s", w.plane.Log())
-		default:
-		}
-		return w.PlaneGet("/ready") != ""
-	})
+	process.Eventually(w.T, "the control plane serves", func() bool { return w.PlaneGet("/ready") != "" }, w.plane)
 	root, err := os.ReadFile(cmp.Or(w.RootFile, filepath.Join(w.State(), "ca", "root-cert.pem")))
 	if err == nil {
 		err = os.WriteFile(w.Roots(), root, 0o644)
@@ -118,15 +112,16 @@ func (w *World) Serve(args ...string) {
 	}
 }
 
-func (w *World) servePlane(args ...string) *Process {
+func (w *World) servePlane(args ...string) *process.Process {
 	w.T.Helper()
 	w.lives++
 	args = append([]string{"serve", "--source", "files:" + w.mesh(), "--state", w.State(), "--name", PlaneName}, args...)
-	return start(w.T, w.Node, 0, exec.Command(w.Binaries.Plane, args...), filepath.Join(w.Dir, fmt.Sprintf("plane-%d.log", w.lives)))
+	return process.Start(w.T, exec.Command(w.Binaries.Plane, args...),
+		process.Options{In: w.Node.Do, Log: filepath.Join(w.Dir, fmt.Sprintf("plane-%d.log", w.lives))})
 }
 
 // Plane is the control plane's process.
-func (w *World) Plane() *Process { return w.plane }
+func (w *World) Plane() *process.Process { return w.plane }
 
 // PlaneGet requests a path of the control plane's metrics port; empty without status 200.
 func (w *World) PlaneGet(path string) string {
@@ -203,11 +198,11 @@ spec: {clusterIP: "%s", clusterIPs: ["%s"], selector: {app: %s}, ports: [%s]}
 func (w *World) Known(services, workloads int) {
 	w.T.Helper()
 	var metrics string
-	Eventually(w.T, fmt.Sprintf("a mesh of %d services and %d workloads", services, workloads), func() bool {
+	process.Eventually(w.T, fmt.Sprintf("a mesh of %d services and %d workloads", services, workloads), func() bool {
 		metrics = w.PlaneGet("/metrics")
 		return strings.Contains(metrics, fmt.Sprintf("\noutriderd_mesh_services %s\n", number(services))) &&
 			strings.Contains(metrics, fmt.Sprintf("\noutriderd_mesh_workloads %s\n", number(workloads)))
-	})
+	}, w.plane)
 	if problems := w.local("/debug/problems"); strings.TrimSpace(problems) != "[]" {
 		w.T.Fatalf("the folder has mistakes: %s", problems)
 	}
@@ -258,7 +253,7 @@ func (w *World) link() (pod *ns.Namespace, addresses []netip.Addr) {
 	for _, g := range gateways {
 		pod.IP("route", "add", "default", "via", g.Addr().String())
 		// The neighbour is found before anything is measured.
-		Eventually(w.T, "a neighbour", func() bool {
+		process.Eventually(w.T, "a neighbour", func() bool {
 			var err error
 			pod.Do(func() { _, err = net.DialTimeout("tcp", netip.AddrPortFrom(g.Addr(), 9).String(), time.Second) }) // time limit: it is tried again
 			return errors.Is(err, syscall.ECONNREFUSED)
