@@ -14,6 +14,7 @@ import (
 
 	"outrider.dev/internal/mesh"
 	"outrider.dev/test/authorization"
+	"outrider.dev/test/process"
 )
 
 // A door is a shop whose server has policies.
@@ -52,13 +53,20 @@ func (d *door) policies(t *testing.T, parts ...mesh.Part) {
 	for _, p := range parts {
 		d.set = append(d.set, p.Key())
 	}
-	eventually(t, "the policies in the server's proxy", func() bool {
+	d.eventually(t, "the policies in the server's proxy", func() bool {
 		raw, err := d.server.admin.Get(context.Background(), "/config_dump", "resource=dynamic_listeners&mask=active_state")
 		if err != nil {
 			t.Fatal(err)
 		}
 		return strings.Count(string(raw), mark) >= 3 // in each inbound listener
 	})
+}
+
+// becomes waits for the result of a call: when the listeners have new policies, their threads may not
+// have them yet.
+func (d *door) becomes(t *testing.T, what, want string, call func() string) {
+	t.Helper()
+	process.EventuallyEqual(t, what, want, call, d.envoys...)
 }
 
 // call returns what becomes of a call: allowed, denied, or something else.
@@ -77,14 +85,14 @@ func (d *door) call(c authorization.Call) string {
 			return got
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), process.Patience)
 	defer cancel()
 	conn, err := from.dial(ctx, "tcp", to)
 	if err != nil {
 		return err.Error()
 	}
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(patience))
+	conn.SetDeadline(time.Now().Add(process.Patience))
 	fmt.Fprintln(conn, "PING")
 	for in := bufio.NewReader(conn); ; {
 		line, err := in.ReadString('\n')
@@ -135,7 +143,7 @@ func TestAuthorization(t *testing.T) {
 					// A client's proxy does not know at once that the port takes mutual TLS only, and has connections
 					// from before: one for each thread. Each of these has one more response.
 					row := 0
-					eventually(t, fmt.Sprintf("%s: %s", call, want), func() bool {
+					d.eventually(t, fmt.Sprintf("%s: %s", call, want), func() bool {
 						before := d.server.stat(`.*rbac\.` + want)
 						if d.call(call) == want && (call.Port != "http" || d.server.stat(`.*rbac\.`+want) > before) {
 							row++
@@ -162,32 +170,28 @@ func TestNoWayAroundAuthorization(t *testing.T) {
 	t.Run("the address in a header", func(t *testing.T) {
 		d.policies(t, only(mesh.SourceIP, "10.9.9.9"))
 		for _, header := range []http.Header{{"X-Forwarded-For": {"10.9.9.9"}}, {"Forwarded": {"for=10.9.9.9"}}, {"X-Envoy-External-Address": {"10.9.9.9"}}, {"X-Real-Ip": {"10.9.9.9"}}} {
-			eventually(t, fmt.Sprint(header), func() bool { return d.plain.request("GET", "http://"+server.String()+"/", "", header) == "denied" })
+			d.eventually(t, fmt.Sprint(header), func() bool { return d.plain.request("GET", "http://"+server.String()+"/", "", header) == "denied" })
 		}
 	})
 	t.Run("the identity in a header", func(t *testing.T) {
 		d.policies(t, only(mesh.Principal, "*"))
-		eventually(t, "denied", func() bool {
+		d.eventually(t, "denied", func() bool {
 			return d.plain.request("GET", "http://"+server.String()+"/", "", http.Header{"X-Forwarded-Client-Cert": {"By=spiffe://cluster.local/ns/shop/sa/server;URI=spiffe://cluster.local/ns/shop/sa/client"}}) == "denied"
 		})
 	})
 	t.Run("another spelling of a path", func(t *testing.T) {
 		d.policies(t, &mesh.AuthorizationSpec{Name: "only", Namespace: namespace, Selector: map[string]string{"app": "server"}, Deny: true, Rules: []mesh.AuthorizationRule{{To: [][]mesh.Condition{{{Of: mesh.Path, Values: []string{"/admin"}}}}}}})
 		for _, path := range []string{"/admin", "/admin?x", "/x/../admin", "/./admin", "/%61dmin", `/x\..\admin`} {
-			eventually(t, path, func() bool {
+			d.eventually(t, path, func() bool {
 				return d.plain.send(server.String(), "GET "+path+" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r") == "HTTP/1.1 403 Forbidden"
 			})
 		}
 	})
 	t.Run("a request that comes late", func(t *testing.T) {
 		d.policies(t, only(mesh.SourceIP, d.plain.v4.String()))
-		if got := d.late(t, d.plain, server); got != "HTTP/1.0 200 OK" {
-			t.Errorf("from the address that is allowed: %q", got)
-		}
+		d.becomes(t, "from the address that is allowed", "HTTP/1.0 200 OK", func() string { return d.late(t, d.plain, server) })
 		d.policies(t, only(mesh.SourceIP, "10.9.9.9"))
-		if got := d.late(t, d.plain, server); got != "HTTP/1.0 403 Forbidden" {
-			t.Errorf("from another: %q", got)
-		}
+		d.becomes(t, "from another", "HTTP/1.0 403 Forbidden", func() string { return d.late(t, d.plain, server) })
 	})
 	t.Run("bytes at a port of requests", func(t *testing.T) {
 		d.policies(t, only(mesh.Principal, "*"))
@@ -209,19 +213,11 @@ func TestNoWayAroundAuthorization(t *testing.T) {
 		}
 		bytes, request := netip.AddrPortFrom(d.server.v4, 6379), "GET / HTTP/1.0\r\n\r"
 		d.policies(t, only(mesh.SourceIP, "10.1.1.1"))
-		if got := early(bytes, "PING"); got != "server PING" {
-			t.Errorf("bytes from the address that is allowed: %q", got)
-		}
-		if got := early(server, request); got != "HTTP/1.0 200 OK" {
-			t.Errorf("a request from the address that is allowed: %q", got)
-		}
+		d.becomes(t, "bytes from the address that is allowed", "server PING", func() string { return early(bytes, "PING") })
+		d.becomes(t, "a request from the address that is allowed", "HTTP/1.0 200 OK", func() string { return early(server, request) })
 		d.policies(t, only(mesh.SourceIP, "127.0.0.0/8")) // the agent's own
-		if got := early(bytes, "PING"); got != closed {
-			t.Errorf("bytes from another address: %q", got)
-		}
-		if got := early(server, request); got != "HTTP/1.0 403 Forbidden" {
-			t.Errorf("a request from another address: %q", got)
-		}
+		d.becomes(t, "bytes from another address", closed, func() string { return early(bytes, "PING") })
+		d.becomes(t, "a request from another address", "HTTP/1.0 403 Forbidden", func() string { return early(server, request) })
 	})
 }
 
@@ -234,6 +230,6 @@ func (d *door) late(t *testing.T, from *pod, to netip.AddrPort) string {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	eventually(t, "a connection that is silent for long", func() bool { return d.server.stalls() > before })
+	d.eventually(t, "a connection that is silent for long", func() bool { return d.server.stalls() > before })
 	return exchange(c, "GET / HTTP/1.0\r\n\r")
 }

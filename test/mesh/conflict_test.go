@@ -41,13 +41,13 @@ func TestServiceOfAnotherNamespace(t *testing.T) {
 	byMutualTLS()
 	pushes := s.server.stat(`listener_manager\.lds\.update_success`)
 	s.source.set(evil(s.server.v4)...)
-	eventually(t, "its port numbers, at the server", func() bool { return s.server.stat(`listener_manager\.lds\.update_success`) > pushes })
+	s.eventually(t, "its port numbers, at the server", func() bool { return s.server.stat(`listener_manager\.lds\.update_success`) > pushes })
 	s.client.send("10.96.9.9:7080", "PING") // the client uses it too
 	for range 5 {
 		byMutualTLS()
 	}
 	s.source.set(&mesh.PolicySpec{Name: "all", Namespace: namespace, Mode: mesh.ModeStrict})
-	eventually(t, "the policy at the server", func() bool {
+	s.eventually(t, "the policy at the server", func() bool {
 		return !strings.HasPrefix(s.plain.send(s.server.v4.String()+":6379", "PING"), "server")
 	})
 	for _, number := range []string{":14001", ":14006", ":14007", ":14016"} {

@@ -146,7 +146,7 @@ func TestFullPushWaitsForEndpoints(t *testing.T) {
 	go greet(server.listen(3307), "server")
 	server.proxied()
 	for _, to := range []string{"10.96.0.2:3306", "10.96.0.2:3307"} {
-		eventually(t, to, func() bool { return client.send(to, "") == "server" })
+		w.eventually(t, to, func() bool { return client.send(to, "") == "server" })
 	}
 	if n := client.stat(client.stats[0]); n != 0 {
 		t.Errorf("%d clusters did not wait, later", n)

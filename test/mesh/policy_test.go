@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"outrider.dev/internal/mesh"
+	"outrider.dev/test/process"
 )
 
 // Policies determine what a port accepts, at once and for both ends.
@@ -50,7 +51,7 @@ func TestPolicies(t *testing.T) {
 			set(step.mode, step.ports)
 			for _, c := range step.calls {
 				// The two proxies get the change one after the other.
-				eventually(t, fmt.Sprintf("%s to %s: %t", c.from.name, c.to, c.ok), func() bool {
+				s.eventually(t, fmt.Sprintf("%s to %s: %t", c.from.name, c.to, c.ok), func() bool {
 					return strings.HasPrefix(c.from.send(c.to, "PING"), "server") == c.ok
 				})
 			}
@@ -67,7 +68,7 @@ func TestWrongIdentity(t *testing.T) {
 	go repeat(server.listen(6379), "server")
 	w.service("db", "10.96.0.2", "server", port(6379, mesh.TCP))
 	for _, to := range []string{"10.96.0.2:6379", server.v4.String() + ":6379"} {
-		eventually(t, "a refused certificate at "+to, func() bool {
+		w.eventually(t, "a refused certificate at "+to, func() bool {
 			got := client.send(to, "PING")
 			if got == "server PING" {
 				t.Fatalf("%s answers %q", to, got)
@@ -92,7 +93,7 @@ func TestTLSOfTheApplication(t *testing.T) {
 			if p == s.plain && strings.HasPrefix(to, "10.96") {
 				continue // the address belongs to no service
 			}
-			c := &http.Client{Transport: &http.Transport{DialContext: p.dial, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, Timeout: patience}
+			c := &http.Client{Transport: &http.Transport{DialContext: p.dial, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, Timeout: process.Patience}
 			if got := get(c, "https://"+to); got != "200 inside\n" {
 				t.Errorf("%s to %s: %s", p.name, to, got)
 			}
@@ -107,7 +108,7 @@ func TestHTTP2AndLargeBodies(t *testing.T) {
 	s.route("web", "web", 8080)
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)
-	h2 := &http.Client{Transport: &http.Transport{DialContext: s.client.dial, Protocols: protocols}, Timeout: patience}
+	h2 := &http.Client{Transport: &http.Transport{DialContext: s.client.dial, Protocols: protocols}, Timeout: process.Patience}
 	for name, tt := range map[string]struct {
 		c    *http.Client
 		url  string
@@ -206,16 +207,15 @@ func TestChangesCutNothing(t *testing.T) {
 	added := s.client.stat(`listener_manager\.listener_added`)
 	s.service("new", "10.97.1.1", "server", port(8888, mesh.HTTP), port(3307, mesh.ServerFirst), port(6381, mesh.TCP))
 	s.service("web", "10.96.0.1 fd96::1", "server", port(8080, mesh.HTTP), port(8090, mesh.Unknown))
-	eventually(t, "listeners for the new port numbers", func() bool { return s.client.stat(`listener_manager\.listener_added`) >= added+2 })
+	s.eventually(t, "listeners for the new port numbers", func() bool { return s.client.stat(`listener_manager\.listener_added`) >= added+2 })
 	more := s.pod("server2", "server").proxied()
 	go repeat(more.listen(6379), "server2")
-	eventually(t, "the new endpoint", func() bool { return s.client.send("10.96.0.2:6379", "PING") == "server2 PING" })
+	s.eventually(t, "the new endpoint", func() bool { return s.client.send("10.96.0.2:6379", "PING") == "server2 PING" })
 	for _, c := range conns {
 		if got := exchange(c, "PING"); got != "server PING" {
 			t.Errorf("%s: %s", c.RemoteAddr(), got)
 		}
 	}
-	if n := s.client.stat(`listener_manager\.total_listeners_draining`); n != 3 {
-		t.Errorf("%d listeners drain, want those of ports 8081 and 8082, and the early one, for 3307", n)
-	}
+	process.EventuallyEqual(t, "the listeners that drain: those of ports 8081 and 8082, and the early one, for 3307", 3,
+		func() uint64 { return s.client.stat(`listener_manager\.total_listeners_draining`) }, s.envoys...)
 }

@@ -18,6 +18,7 @@ import (
 	"outrider.dev/internal/mesh"
 	"outrider.dev/internal/xds"
 	"outrider.dev/internal/xds/resource"
+	"outrider.dev/test/process"
 )
 
 // A response that a proxy creates names the proxy, the destination and the reason.
@@ -54,7 +55,7 @@ func TestReplies(t *testing.T) {
 		"no control plane, by route":   {to: "10.96.0.10:8080", status: 503, direction: "outbound", text: why},
 	})
 	t.Run("no control plane, gRPC", func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), process.Patience)
 		defer cancel()
 		_, err := s.client.healthClient(t, "10.96.0.9:8080").Check(ctx, &healthpb.HealthCheckRequest{})
 		if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), why) {

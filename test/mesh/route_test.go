@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"outrider.dev/internal/mesh"
+	"outrider.dev/test/process"
 )
 
 // Routes hold for what goes to a service's address, whatever the host is that the
@@ -119,9 +120,9 @@ func TestRoutes(t *testing.T) {
 	})
 	t.Run("taken away and back", func(t *testing.T) {
 		s.source.change(func(b *mesh.Builder) { b.Delete((&mesh.RouteSpec{Name: "web", Namespace: namespace}).Key()) })
-		eventually(t, "no routes", func() bool { return strings.HasPrefix(get(c, "http://10.96.0.1:8080/old"), "200 server") })
+		s.eventually(t, "no routes", func() bool { return strings.HasPrefix(get(c, "http://10.96.0.1:8080/old"), "200 server") })
 		s.route("web", "web", 8080)
-		eventually(t, "another route", func() bool {
+		s.eventually(t, "another route", func() bool {
 			r, err := c.Get("http://10.96.0.1:8080/old")
 			if err != nil {
 				return false
@@ -141,7 +142,7 @@ func (s *shop) idleStream(t *testing.T, to string) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(patience))
+	c.SetDeadline(time.Now().Add(process.Patience))
 	fmt.Fprintf(c, "GET /ws HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
 	in := bufio.NewReader(c)
 	r, err := http.ReadResponse(in, nil)

@@ -18,6 +18,7 @@ import (
 	"outrider.dev/internal/contract"
 	"outrider.dev/internal/mesh"
 	"outrider.dev/internal/telemetry"
+	"outrider.dev/test/process"
 )
 
 // plainEnvoy is a configuration by hand: one listener, one route and one cluster, with mutual TLS,
@@ -120,8 +121,8 @@ func (w *way) open(b *testing.B) {
 		p.metadata = map[string]any{contract.MetadataRelay: "true"}
 		p.proxied()
 	}
-	w.http = &http.Client{Transport: &http.Transport{DialContext: w.client.dial, MaxIdleConnsPerHost: 100}, Timeout: patience}
-	eventually(b, "a response by way of "+w.name, func() bool { return get(w.http, "http://10.96.0.1:8080/") == "200 hello" })
+	w.http = &http.Client{Transport: &http.Transport{DialContext: w.client.dial, MaxIdleConnsPerHost: 100}, Timeout: process.Patience}
+	world.eventually(b, "a response by way of "+w.name, func() bool { return get(w.http, "http://10.96.0.1:8080/") == "200 hello" })
 }
 
 // load makes requests for a time, and returns how many.
@@ -152,7 +153,7 @@ func (w *way) spent(b *testing.B) time.Duration {
 	b.Helper()
 	var ticks int
 	for _, p := range []*pod{w.client, w.server} {
-		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.pid))
+		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.envoy.PID()))
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -27,6 +27,7 @@ import (
 	"outrider.dev/internal/contract"
 	"outrider.dev/internal/mesh"
 	"outrider.dev/internal/telemetry"
+	"outrider.dev/test/process"
 )
 
 // An observed mesh has a client and a server that log, count and trace, and a collector.
@@ -158,16 +159,15 @@ func newObserved(t *testing.T, settings telemetry.Settings) *observed {
 	return o
 }
 
-// lines are those of a pod's access log, once there are so many.
-func (p *pod) lines(n int) []string {
+// lines are the whole ones of a pod's access log.
+func (p *pod) lines() []string {
 	p.world.t.Helper()
-	var out []string
-	eventually(p.world.t, fmt.Sprintf("%d lines of %s", n, p.name), func() bool {
-		raw, err := os.ReadFile(filepath.Join(p.dir, "access"))
-		out = strings.Split(strings.TrimSuffix(string(raw), "\n"), "\n")
-		return err == nil && strings.HasSuffix(string(raw), "\n") && len(out) >= n
-	})
-	return out
+	raw, err := os.ReadFile(filepath.Join(p.dir, "access"))
+	if err != nil {
+		p.world.t.Fatal(err)
+	}
+	lines := strings.Split(string(raw), "\n")
+	return lines[:len(lines)-1]
 }
 
 // scraped are the metrics of a pod with Istio's names, as its agent shows them, without those of
@@ -233,7 +233,7 @@ func (o *observed) call(t *testing.T, url, trace string, grpc bool) {
 		r.Header.Set("Content-Type", "application/grpc")
 	}
 	defer transport.CloseIdleConnections()
-	response, err := (&http.Client{Transport: transport, Timeout: patience}).Do(r)
+	response, err := (&http.Client{Transport: transport, Timeout: process.Patience}).Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,7 +247,7 @@ func (o *observed) call(t *testing.T, url, trace string, grpc bool) {
 func (o *observed) continued(t *testing.T, trace string, seen http.Header) {
 	t.Helper()
 	var spans []span
-	eventually(t, "two spans of "+trace, func() bool { spans = o.collector.of(trace); return len(spans) >= 2 })
+	o.eventually(t, "two spans of "+trace, func() bool { spans = o.collector.of(trace); return len(spans) >= 2 })
 	type hop struct {
 		Service, Parent string
 		Kind            otlp.Span_SpanKind
@@ -316,19 +316,22 @@ func TestTelemetry(t *testing.T) {
 					want[i].Cluster = "InboundPassthroughCluster"
 				}
 			}
-			var got []line
-			for _, text := range p.lines(len(want)) {
-				var l line
-				if err := json.Unmarshal([]byte(text), &l); err != nil {
-					t.Errorf("%v: %s", err, text)
-				}
-				if got = append(got, l); strings.Contains(text, "secret") {
-					t.Errorf("%s: %s", p.name, text)
-				}
+			inOrder := func(all []line) []line { // each of Envoy's threads writes lines
+				slices.SortFunc(all, func(a, b line) int { return cmp.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+				return all
 			}
-			if diff := gocmp.Diff(want, got); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", p.name, diff)
-			}
+			process.EventuallyEqual(t, p.name, inOrder(want), func() (got []line) {
+				for _, text := range p.lines() {
+					var l line
+					if err := json.Unmarshal([]byte(text), &l); err != nil {
+						t.Errorf("%v: %s", err, text)
+					}
+					if got = append(got, l); strings.Contains(text, "secret") {
+						t.Errorf("%s: %s", p.name, text)
+					}
+				}
+				return inOrder(got)
+			}, o.envoys...)
 		}
 	})
 	t.Run("spans", func(t *testing.T) {
@@ -379,11 +382,7 @@ func (o *observed) metrics(t *testing.T) {
 			"istio_tcp_received_bytes_total" + db + "2", "istio_tcp_sent_bytes_total" + db + "5",
 		}
 		slices.Sort(want)
-		var got []string
-		eventually(t, "histograms of "+p.name, func() bool { got = p.scraped(own); return len(got) >= len(want) })
-		if diff := gocmp.Diff(want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", p.name, diff)
-		}
+		process.EventuallyEqual(t, p.name, want, func() []string { return p.scraped(own) }, o.envoys...) // histograms are merged later
 	}
 }
 
@@ -403,7 +402,9 @@ func TestTelemetryAsText(t *testing.T) {
 		o.client: `] "POST /hello HTTP/1.1" 200 - via_upstream - "-" 4 0 `,
 		o.server: `] "POST /hello HTTP/1.1" 200 - via_upstream - "-" 4 0 `,
 	} {
-		if got := p.lines(1); len(got) != 1 || !strings.HasPrefix(got[0], "[") || !strings.Contains(got[0], want) || strings.Contains(got[0], "secret") {
+		var got []string
+		o.eventually(t, "a line of "+p.name, func() bool { got = p.lines(); return len(got) > 0 })
+		if len(got) != 1 || !strings.HasPrefix(got[0], "[") || !strings.Contains(got[0], want) || strings.Contains(got[0], "secret") {
 			t.Errorf("%s: %q, want %q in one line", p.name, got, want)
 		}
 	}

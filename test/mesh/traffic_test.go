@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"outrider.dev/test/process"
 )
 
 // echo responds with what the request had, in HTTP/1.1 and HTTP/2 without TLS.
@@ -73,7 +75,7 @@ func repeat(l net.Listener, name string) {
 
 // client makes requests from a pod, each on a connection of its own.
 func (p *pod) client() *http.Client {
-	return &http.Client{Transport: &http.Transport{DialContext: p.dial, DisableKeepAlives: true}, Timeout: patience}
+	return &http.Client{Transport: &http.Transport{DialContext: p.dial, DisableKeepAlives: true}, Timeout: process.Patience}
 }
 
 // get returns status and body, or the error.
@@ -92,7 +94,7 @@ func get(c *http.Client, url string) string {
 
 // send connects and exchanges one line.
 func (p *pod) send(to, line string) string {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), process.Patience)
 	defer cancel()
 	c, err := p.dial(ctx, "tcp", to)
 	if err != nil {
@@ -104,7 +106,7 @@ func (p *pod) send(to, line string) string {
 
 // exchange sends a line unless it is empty, and returns the first line of the response.
 func exchange(c net.Conn, line string) string {
-	c.SetDeadline(time.Now().Add(patience))
+	c.SetDeadline(time.Now().Add(process.Patience))
 	if line != "" {
 		fmt.Fprintln(c, line)
 	}

@@ -55,7 +55,7 @@ func TestUnreachedIsTriedElsewhere(t *testing.T) {
 		serve(p, "x-outrider-unreached")
 	}
 	for _, port := range []string{dead.v4.String() + ":8080", dead.v4.String() + ":9000", alone.v4.String() + ":8081"} {
-		eventually(t, "the proxy has its ports", func() bool {
+		w.eventually(t, "the proxy has its ports", func() bool {
 			resp, err := foreign[0].client().Get("http://" + port)
 			if err == nil {
 				resp.Body.Close()

@@ -29,6 +29,7 @@ import (
 	"outrider.dev/internal/xds"
 	"outrider.dev/internal/xds/resource"
 	"outrider.dev/test/ns"
+	"outrider.dev/test/process"
 )
 
 const (
@@ -48,6 +49,7 @@ type world struct {
 	dir    string // readable by the proxy's user
 	ca     *ca.Authority
 	pods   int
+	envoys []process.Peer
 
 	source  *source
 	server  *grpc.Server
@@ -146,9 +148,9 @@ type pod struct {
 	stats     []string                                // expressions for more of Envoy's
 	env       []string                                // of its Envoy, besides ours
 	static    func(certificates, admin string) string // in place of the bootstrap
-	pid       int
-	foreign   bool   // its bootstrap has what Envoy needs to reach the control plane, and no more
-	certified string // another account that its certificate is for
+	envoy     *process.Process                        // nil: it has no proxy
+	foreign   bool                                    // its bootstrap has what Envoy needs to reach the control plane, and no more
+	certified string                                  // another account that its certificate is for
 	admin     *envoy.Admin
 	dir       string
 }
@@ -174,7 +176,7 @@ func (w *world) pod(name, app string) *pod {
 	p.IP("route", "add", "default", "via", gateway6.String())
 	for _, gateway := range []netip.Addr{gateway4, gateway6} {
 		// Neighbours are found before anything is measured: an IPv6 one may take a second.
-		eventually(w.t, "a neighbour", func() bool {
+		w.eventually(w.t, "a neighbour", func() bool {
 			var err error
 			p.Do(func() { _, err = net.DialTimeout("tcp", netip.AddrPortFrom(gateway, 9).String(), 100*time.Millisecond) }) // time limit: it is tried again
 			return errors.Is(err, syscall.ECONNREFUSED)
@@ -283,37 +285,17 @@ func (p *pod) start() {
 	cmd := exec.Command("/proc/self/fd/3", o.Args(config)...)
 	cmd.Env = append(os.Environ(), p.env...)
 	cmd.ExtraFiles = []*os.File{binary}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: proxyUser, Gid: proxyUser}, Pdeathsig: syscall.SIGKILL}
-	log, err := os.Create(filepath.Join(p.dir, "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
 	access, err := os.Create(filepath.Join(p.dir, "access"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer access.Close()
-	cmd.Stderr, cmd.Stdout = log, access
-	// Pdeathsig is about the thread that starts: one that lives as long as the test.
-	started := make(chan error, 1)
-	go p.Do(func() {
-		started <- cmd.Start()
-		cmd.Wait()
-	})
-	if err := <-started; err != nil {
-		t.Fatal(err)
-	}
-	p.admin, p.pid = envoy.NewAdmin(o, patience), cmd.Process.Pid
-	t.Cleanup(func() {
-		if t.Failed() {
-			raw, _ := os.ReadFile(log.Name())
-			t.Logf("%s: %s", p.name, tail(string(raw), 4000))
-		}
-		cmd.Process.Kill()
-		p.admin.Close()
-	})
-	eventually(t, p.name+" listens", func() bool {
+	cmd.Stdout = access
+	p.envoy = process.Start(t, cmd, process.Options{In: p.Do, Log: filepath.Join(p.dir, "log"), User: proxyUser})
+	p.world.envoys = append(p.world.envoys, p.envoy)
+	p.admin = envoy.NewAdmin(o, process.Patience)
+	t.Cleanup(p.admin.Close)
+	p.world.eventually(t, p.name+" listens", func() bool {
 		live, _, err := p.admin.Ready(context.Background())
 		if err != nil {
 			return false
@@ -347,6 +329,18 @@ func (p *pod) stalls() uint64 {
 func (p *pod) dial(ctx context.Context, _, to string) (net.Conn, error) {
 	var c net.Conn
 	var err error
+	if p.envoy != nil { // the capture's rules would park a connection for the next Envoy
+		alive, cancel := context.WithCancel(ctx)
+		defer cancel()
+		go func() {
+			select {
+			case <-p.envoy.Done():
+				cancel()
+			case <-alive.Done():
+			}
+		}()
+		ctx = alive
+	}
 	p.As(appUser, appUser, func() { c, err = (&net.Dialer{}).DialContext(ctx, "tcp", to) })
 	return c, err
 }
@@ -395,18 +389,8 @@ func envoyBinary(t testing.TB) string {
 	return path
 }
 
-// patience is when what has not happened on a busy machine will not.
-const patience = 2 * time.Minute
-
-// eventually polls until ok returns true.
-func eventually(t testing.TB, what string, ok func() bool) {
+// eventually waits until a condition holds. The end of an Envoy of the world ends the wait.
+func (w *world) eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if ok() {
-			return
-		}
-	}
-	t.Fatalf("never seen: %s", what)
+	process.Eventually(t, what, holds, w.envoys...)
 }
-
-func tail(s string, n int) string { return s[max(0, len(s)-n):] }
