@@ -11,8 +11,10 @@ import (
 	"path/filepath"
 	"testing"
 
+	"outrider.dev/internal/agent/identity"
 	"outrider.dev/internal/contract"
 	"outrider.dev/internal/controlplane/ca"
+	"outrider.dev/test/secretserver"
 )
 
 // certificate returns a workload's certificate and key.
@@ -31,6 +33,19 @@ func certificate(t testing.TB, authority *ca.Authority, account string) (chain, 
 		t.Fatal(err)
 	}
 	return leaf.Chain[0], string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}))
+}
+
+// serveSecrets serves an Envoy a workload's certificate and the roots, as the agent does. From files
+// Envoy takes two inotify instances, and aborts when its user, who has 128, has no more: 64 at once.
+func serveSecrets(t testing.TB, authority *ca.Authority, socket, account string) {
+	t.Helper()
+	chain, private := certificate(t, authority, account)
+	s := secretserver.Serve(t, socket, nil)
+	if err := os.Chown(socket, proxyUser, proxyUser); err != nil {
+		t.Fatal(err)
+	}
+	s.Set(contract.WorkloadSecret, identity.CertificateSecret([]byte(chain), []byte(private)))
+	s.Set(contract.RootsSecret, identity.RootsSecret(authority.RootsPEM()))
 }
 
 // issue writes a workload's certificate and the roots as Envoy's secrets.

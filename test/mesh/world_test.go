@@ -231,15 +231,24 @@ func (p *pod) start() {
 	t := p.world.t
 	t.Helper()
 	p.dir = filepath.Join(p.world.dir, p.name)
-	certificates := filepath.Join(p.dir, "certificates")
-	issue(t, p.world.ca, certificates, cmp.Or(p.certified, p.spec.ServiceAccount))
+	if err := os.MkdirAll(p.dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	account, secrets := cmp.Or(p.certified, p.spec.ServiceAccount), filepath.Join(p.dir, "sds")
 	var addresses []string
 	for _, a := range p.spec.Addresses {
 		addresses = append(addresses, a.String())
 	}
 	metadata := map[string]any{
 		contract.MetadataServiceAccount: p.spec.ServiceAccount, contract.MetadataAddresses: strings.Join(addresses, ","),
-		contract.MetadataCertificates: certificates,
+	}
+	certificates := filepath.Join(p.dir, "certificates")
+	if p.foreign || p.static != nil {
+		issue(t, p.world.ca, certificates, account)
+		metadata[contract.MetadataCertificates] = certificates
+	} else {
+		serveSecrets(t, p.world.ca, secrets, account)
+		metadata[contract.MetadataSecrets] = contract.SecretsCluster
 	}
 	for k, v := range p.metadata {
 		metadata[k] = v
@@ -259,7 +268,11 @@ func (p *pod) start() {
 			"typed_dns_resolver_config": {"name": "envoy.network.dns_resolver.cares", "typed_config":
 			{"@type": "type.googleapis.com/envoy.extensions.network.dns_resolver.cares.v3.CaresDnsResolverConfig",
 			"resolvers": [{"socket_address": {"address": "` + resolver + `", "port_value": 53}}],
-			"dns_resolver_options": {"no_default_search_domain": true}}}}`),
+			"dns_resolver_options": {"no_default_search_domain": true}}},
+			"static_resources": {"clusters": [{"name": "` + contract.SecretsCluster + `", "type": "STATIC", "connect_timeout": "1s",
+			"typed_extension_protocol_options": {"envoy.extensions.upstreams.http.v3.HttpProtocolOptions":
+			{"@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions", "explicit_http_config": {"http2_protocol_options": {}}}},
+			"load_assignment": {"cluster_name": "` + contract.SecretsCluster + `", "endpoints": [{"lb_endpoints": [{"endpoint": {"address": {"pipe": {"path": "` + secrets + `"}}}}]}]}}]}}`),
 	}
 	o.Stats.Regexps = append(o.Stats.Regexps, p.stats...)
 	raw, err := o.Bootstrap()
