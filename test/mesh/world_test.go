@@ -19,6 +19,7 @@ import (
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
 
 	"outrider.dev/internal/agent/envoy"
 	"outrider.dev/internal/capture"
@@ -129,7 +130,9 @@ func (w *world) up() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.server = grpc.NewServer(grpc.StreamInterceptor(w.line.between), grpc.ForceServerCodecV2(xds.Codec()))
+	w.server = grpc.NewServer(grpc.StreamInterceptor(w.line.between), grpc.ForceServerCodecV2(xds.Codec()),
+		// Envoy pings every 5 s. By default gRPC closes the connection of such a client, after 20 s.
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}))
 	discovery.RegisterAggregatedDiscoveryServiceServer(w.server, w.toServe)
 	go w.server.Serve(l)
 }
