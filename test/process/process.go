@@ -91,7 +91,7 @@ func Start(t testing.TB, cmd *exec.Cmd, o Options) *Process {
 			t.Error("a data race in a command, built with the detector as this test is")
 		}
 		if t.Failed() {
-			t.Logf("%s, its last lines:\n%s", p.End(), tail(p.Log(), 4000))
+			t.Logf("%s, its last lines:\n%s", p.End(), tail(p.Log()))
 		}
 	})
 	return p
@@ -278,10 +278,18 @@ func AwaitEnd(t testing.TB, pid int) time.Duration {
 	}
 }
 
-func tail(s string, n int) string {
-	if len(s) <= n {
-		return s
+// tail is the end of a log. Envoy writes why it aborts some 70 lines before the last one, and
+// then a dump, with lines of many kilobytes.
+func tail(log string) string {
+	const most, length = 100, 300
+	lines := strings.Split(log, "\n")
+	if n := len(lines) - most; n > 0 {
+		lines = append([]string{"..."}, lines[n:]...)
 	}
-	_, s, _ = strings.Cut(s[len(s)-n:], "\n")
-	return "...\n" + s
+	for i, l := range lines {
+		if len(l) > length {
+			lines[i] = l[:length] + "..."
+		}
+	}
+	return strings.Join(lines, "\n")
 }

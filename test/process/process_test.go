@@ -133,3 +133,12 @@ func TestAKilledTestLeavesNothing(t *testing.T) {
 
 func (r *recorder) Helper()        {}
 func (r *recorder) Cleanup(func()) {}
+
+// An abort of Envoy: the reason, a dump with long lines, and nothing else that says why.
+func TestTheReasonIsShown(t *testing.T) {
+	reason := `{"level":"critical","component":"assert","message":"assert failure"}`
+	log := strings.Repeat("a line of before\n", 1000) + reason + "\n" + strings.Repeat("#0: [0x1]\n", 61) + strings.Repeat("x", 12_000) + strings.Repeat("\ny", 7)
+	if got := tail(log); !strings.Contains(got, reason) || len(got) > 5000 {
+		t.Errorf("%d bytes:\n%s", len(got), got)
+	}
+}
