@@ -150,11 +150,22 @@ func (p program) buildOnce(ctx context.Context, progress *progress) error {
 			return nil
 		}
 	}
+	if err := os.MkdirAll(filepath.Dir(p.output), 0o755); err != nil {
+		return err
+	}
+	shared := p.kept(inputs)
+	if shared.take(p.output) {
+		progress.step("%s is of %s", p.name, shared.dir)
+		return os.WriteFile(stamp, []byte(inputs), 0o644)
+	}
 	progress.step("building %s; the first time takes some minutes", p.name)
 	if err := p.build(ctx, progress); err != nil {
 		return err
 	}
 	progress.step("built %s", p.name)
+	if err := shared.put(p.output); err != nil {
+		progress.step("it is not kept for other checkouts: %v", err)
+	}
 	return os.WriteFile(stamp, []byte(inputs), 0o644)
 }
 
