@@ -42,6 +42,10 @@ var Versions = []string{"v1.34", "v1.36"}
 // BaseImage is there in every cluster: busybox under all its names, and iptables.
 const BaseImage = "test.outrider.dev/base:1"
 
+// Shared is the variable with the directory of a cluster that is up for several programs, of which
+// none ends it: "cluster run" sets it.
+const Shared = "OUTRIDER_CLUSTER"
+
 // Hidden are the directories of the machine that the cluster sees empty.
 var Hidden = node.Hidden
 

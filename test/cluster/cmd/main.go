@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
 	"strings"
 	"syscall"
@@ -23,6 +24,8 @@ A real one-node Kubernetes in namespaces of its own: nothing of it touches the
 network of this machine, and nothing is left when it is down.
 
   up        build what is missing, bring a cluster up, say how to use it
+  run       bring a cluster up for a command, and end it with the command: tests
+            that it runs share the cluster, $OUTRIDER_CLUSTER
   enter     run a command inside; without one, a shell
   load      import image tarballs
   status    list the clusters that are up
@@ -39,12 +42,16 @@ flags, after the command:
   --dir DIR        of the cluster (default: .cache/cluster/run/VERSION, with the
                    runtime if it is not the default); choose others to run more
                    than one of a version
-  --proxy-mode M   up only: iptables (default) or nftables for kube-proxy
+  --proxy-mode M   up and run: iptables (default) or nftables for kube-proxy
+  --features LIST  up and run: feature gates that are switched on, with commas
+  --apis LIST      up and run: resources that the API server serves besides its
+                   default ones, with commas
 
 examples:
   cluster up
   cluster enter kubectl get pods --all-namespaces
   cluster enter ctr images list
+  cluster run -- go test ./test/e2e  # with OUTRIDER_E2E=1
   cluster up --kube v1.36            # beside the first one
   cluster enter --kube v1.36         # a shell on its node
   cluster down --kube v1.36
@@ -53,7 +60,7 @@ examples:
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
 // run is main without the process. It returns the exit status: 0 fine, 1 it did not
-// work, 2 usage, 130 interrupted; enter returns that of the command.
+// work, 2 usage, 130 interrupted; enter and run return that of the command.
 func run(args []string, stdout, stderr io.Writer) int {
 	help := fmt.Sprintf(usage, strings.Join(cluster.Versions, " or "), cluster.Versions[0],
 		strings.Join(cluster.Runtimes, " or "), cluster.Runtimes[0])
@@ -78,6 +85,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 	flags.StringVar(&options.Runtime, "runtime", os.Getenv("RUNTIME"), "")
 	flags.StringVar(&options.Dir, "dir", "", "")
 	flags.StringVar(&options.ProxyMode, "proxy-mode", "", "")
+	for name, list := range map[string]*[]string{"features": &options.Features, "apis": &options.APIs} { // any order: each is a flag
+		flags.Func(name, "", func(value string) error { *list = strings.Split(value, ","); return nil })
+	}
 	if err := flags.Parse(args[1:]); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return 0
@@ -117,6 +127,7 @@ var commands = map[string]func(context.Context, call) (status int, err error){
 	"restart-runtime": func(ctx context.Context, c call) (int, error) {
 		return request(ctx, c, (*cluster.Cluster).RestartRuntime)
 	},
+	"run":    around,
 	"status": status,
 	"up":     up,
 }
@@ -178,6 +189,39 @@ func commandName(o cluster.Options) func(command string) string {
 		flags += " --dir " + o.Dir
 	}
 	return func(command string) string { return program + " " + command + flags }
+}
+
+// around runs a command on the machine while a cluster of its own is up.
+func around(ctx context.Context, c call) (status int, err error) {
+	if len(c.args) == 0 {
+		return 2, errors.New("run needs a command")
+	}
+	if c.options.Dir == "" { // that of up is a person's
+		dir, err := c.options.Directory()
+		if err != nil {
+			return 2, err
+		}
+		c.options.Dir = dir + "-run"
+	}
+	c.options.Detach = false
+	found, err := cluster.Up(ctx, c.options)
+	if err != nil {
+		return 1, err
+	}
+	defer func() { err = errors.Join(err, found.Down()) }()
+	cmd := exec.CommandContext(ctx, c.args[0], c.args[1:]...)
+	cmd.Env = append(os.Environ(), cluster.Shared+"="+found.Dir())
+	cmd.Stdout, cmd.Stderr = c.stdout, c.stderr
+	// What the command starts is in a group with it, and ends with it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.WaitDelay = 30 * time.Second
+	err = cmd.Run()
+	var exit *exec.ExitError
+	if ctx.Err() == nil && errors.As(err, &exit) && exit.Exited() {
+		return exit.ExitCode(), nil
+	}
+	return 0, err
 }
 
 func down(_ context.Context, c call) (int, error) {

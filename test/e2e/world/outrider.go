@@ -59,6 +59,9 @@ const helm = "bin/helm"
 
 // InstallByHelm does the same as Install by Helm's own command, and waits until the check is green.
 func (w *World) InstallByHelm(ctx context.Context, replicas int, firstUse time.Duration) error {
+	if err := build(ctx, w.Root, filepath.Join(w.Root, helm), "helm.sh/helm/v3/cmd/helm"); err != nil {
+		return err
+	}
 	args := []string{"install", "outrider", "charts/outrider", "--namespace=" + chart.Namespace, "--create-namespace", "--wait", "--timeout=" + Patience.String()}
 	for _, v := range w.values(replicas, firstUse) {
 		args = append(args, "--set="+v)

@@ -59,10 +59,13 @@ type Options struct {
 	Name     string    // of the cluster's directory, so that several do not meet
 	Images   []string  // tarballs of images besides Outrider's and the application's
 	Progress io.Writer // a line for each step
+
+	Features, APIs []string // see [cluster.Options]
 }
 
 // Enter builds what runs in the cluster, brings one up, starts this program again inside of
-// it with the same arguments, and ends the cluster. It returns the exit status.
+// it with the same arguments, and ends the cluster. It returns the exit status. Within
+// "cluster run" it takes the cluster that is up, whatever the options want, and leaves it.
 func Enter(o Options) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -75,33 +78,20 @@ func Enter(o Options) int {
 }
 
 func enter(ctx context.Context, o Options) (status int, err error) {
-	tarballs, err := images(ctx, o)
+	c, end, err := bringUp(ctx, o)
 	if err != nil {
 		return 1, err
 	}
-	version := o.Version
-	if version == "" {
-		version = cluster.Versions[0]
-	}
-	cache := filepath.Join(o.Root, ".cache", "cluster")
-	c, err := cluster.Up(ctx, cluster.Options{
-		Version: version, Runtime: o.Runtime, Cache: cache, Dir: filepath.Join(cache, o.Name, version+o.Runtime), Progress: o.Progress,
-	})
-	if err != nil {
+	defer func() { err = errors.Join(err, end()) }()
+	if err := loadImages(ctx, c, o); err != nil {
 		return 1, err
-	}
-	defer func() { err = errors.Join(err, c.Down()) }()
-	for _, tarball := range append(tarballs, o.Images...) {
-		if err := c.LoadImage(ctx, tarball); err != nil {
-			return 1, err
-		}
 	}
 	self, err := os.Executable()
 	if err != nil {
 		return 1, err
 	}
 	inside := c.Enter(ctx, self, os.Args[1:]...)
-	inside.Env = append(inside.Environ(), dirVariable+"="+c.Dir(), "OUTRIDER_E2E_KUBE="+version, runtimeVariable+"="+o.Runtime)
+	inside.Env = append(inside.Environ(), dirVariable+"="+c.Dir(), "OUTRIDER_E2E_KUBE="+c.Version(), runtimeVariable+"="+c.Runtime())
 	inside.Stdout, inside.Stderr = os.Stdout, os.Stderr
 	var exit *exec.ExitError
 	if err := inside.Run(); errors.As(err, &exit) {
@@ -110,6 +100,55 @@ func enter(ctx context.Context, o Options) (status int, err error) {
 		return 1, err
 	}
 	return 0, nil
+}
+
+// bringUp returns a cluster, and what is to be done at its end.
+func bringUp(ctx context.Context, o Options) (c *cluster.Cluster, end func() error, err error) {
+	if dir := os.Getenv(cluster.Shared); dir != "" {
+		c, err = cluster.Open(dir)
+		return c, func() error { return nil }, err
+	}
+	version := o.Version
+	if version == "" {
+		version = cluster.Versions[0]
+	}
+	cache := filepath.Join(o.Root, ".cache", "cluster")
+	c, err = cluster.Up(ctx, cluster.Options{
+		Version: version, Runtime: o.Runtime, Cache: cache, Dir: filepath.Join(cache, o.Name, version+o.Runtime), Progress: o.Progress,
+		Features: o.Features, APIs: o.APIs,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return c, c.Down, nil
+}
+
+// loadImages puts the images into the cluster. Those of Outrider and the application are there if
+// another program had them loaded.
+func loadImages(ctx context.Context, c *cluster.Cluster, o Options) error {
+	tarballs, loaded := o.Images, filepath.Join(c.Dir(), "conf", "images") // goes with the cluster
+	if _, err := os.Stat(loaded); err != nil {
+		// Two clusters that are brought up at once do not write the same files.
+		root, err := os.Open(o.Root)
+		if err != nil {
+			return err
+		}
+		defer root.Close()
+		if err := syscall.Flock(int(root.Fd()), syscall.LOCK_EX); err != nil {
+			return err
+		}
+		ours, err := images(ctx, o)
+		if err != nil {
+			return err
+		}
+		tarballs = append(ours, tarballs...)
+	}
+	for _, tarball := range tarballs {
+		if err := c.LoadImage(ctx, tarball); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(loaded, nil, 0o644)
 }
 
 // images makes those of Outrider, as "make images" does, and that of the application.
@@ -122,14 +161,8 @@ func images(ctx context.Context, o Options) (tarballs []string, err error) {
 	}
 	dir := filepath.Join(o.Root, "bin", "images")
 	app := filepath.Join(o.Root, "bin", "e2e-app")
-	for output, source := range map[string]string{ // any order: both are built
-		app: "outrider.dev/test/e2e/app", filepath.Join(o.Root, helm): "helm.sh/helm/v3/cmd/helm",
-	} {
-		build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", output, source)
-		build.Dir, build.Env = o.Root, append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			return nil, fmt.Errorf("building %s: %w: %s", source, err, out)
-		}
+	if err := build(ctx, o.Root, app, "outrider.dev/test/e2e/app"); err != nil {
+		return nil, err
 	}
 	img := image.Image{Name: AppImage, Files: map[string]string{"/app": app}, Entrypoint: []string{"/app"}, User: "65532"}
 	tarball := filepath.Join(dir, "app.tar")
@@ -137,4 +170,14 @@ func images(ctx context.Context, o Options) (tarballs []string, err error) {
 		return nil, err
 	}
 	return []string{filepath.Join(dir, "outriderd.tar"), filepath.Join(dir, "outrider-proxy.tar"), filepath.Join(dir, "outrider-node.tar"), tarball}, nil
+}
+
+// build builds a program of the repository or of a module that it requires.
+func build(ctx context.Context, root, output, source string) error {
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", output, source)
+	cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("building %s: %w: %s", source, err, out)
+	}
+	return nil
 }
