@@ -21,7 +21,7 @@ import (
 // other goes on, and writes nothing again. A replica without --diagnose has no such metric.
 //
 // The pods have no node: their status is what the test writes, and decides the cause.
-func TestDiagnosesAreEvents(t *testing.T) {
+func diagnosesAreEvents(t *testing.T) {
 	w := enterWorld(t)
 	text, err := chart.Manifest("features: {diagnosis: true}", "Deployment", "PodDisruptionBudget", "MutatingWebhookConfiguration")
 	must(t, err)

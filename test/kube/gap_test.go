@@ -112,7 +112,7 @@ func ended(w http.ResponseWriter, _ *http.Request) {
 
 // Whatever an API server answers while it restarts, has too much to do or has lost the history of a
 // watch: each mesh that is published is whole. It stays as it was until the objects are listed again.
-func TestTheMeshIsWholeOverAGap(t *testing.T) {
+func theMeshIsWholeOverAGap(t *testing.T) {
 	w := enterWorld(t)
 	deployed(t)
 	w.namespace(t, "gaps", nil)
@@ -134,6 +134,7 @@ func TestTheMeshIsWholeOverAGap(t *testing.T) {
 		{"watches end with 410", nil, ended, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel() // a client's pauses between its tries are most of the time
 			was, later := fmt.Sprintf("was-%d", i), fmt.Sprintf("later-%d", i)
 			kubectl(t, "", "create", "service", "clusterip", was, "--tcp=80", "-n", "gaps")
 			var j journal

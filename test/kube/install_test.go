@@ -31,16 +31,18 @@ import (
 	"outrider.dev/internal/install"
 	"outrider.dev/internal/kubeclient"
 	"outrider.dev/internal/report"
+	"outrider.dev/test/chart"
 )
 
-// A command is outrider, built.
+// A command is outrider.
 type command struct{ file string }
 
-func buildCommand(t *testing.T) command {
+// theCommand is the one that was built with the images.
+func theCommand(t *testing.T) command {
 	t.Helper()
-	dir := t.TempDir()
-	must(t, commands.Build(t.Context(), dir, commands.CLI))
-	return command{filepath.Join(dir, commands.CLI)}
+	file, err := filepath.Abs(filepath.Join(root, "bin", commands.CLI))
+	must(t, err)
+	return command{file}
 }
 
 // run runs it, and wants an exit status.
@@ -80,13 +82,23 @@ func is(t *testing.T, all map[string]check.Check, want check.Result, words strin
 	}
 }
 
-// vacate removes what other tests have left of a control plane.
-func vacate(t *testing.T, c command) {
+// vacate removes what other tests have left of a control plane, and waits until nothing is being
+// deleted any more.
+func (w world) vacate(t *testing.T) {
 	t.Helper()
-	text, _ := c.run(t, 0, "manifest")
-	kubectl(t, text, "delete", "--ignore-not-found", "--wait", "--filename=-")
-	kubectl(t, "", "delete", "namespace", "outrider-system", "--ignore-not-found", "--wait")
+	text, err := chart.Manifest("{}")
+	must(t, err)
+	remove(t, text)
+	definitions, err := chart.Definitions()
+	must(t, err)
+	for _, text := range definitions { // any order: each is an object
+		remove(t, text)
+	}
+	remove(t, "{apiVersion: v1, kind: Namespace, metadata: {name: outrider-system}}")
 	kubectl(t, "", "delete", "configmaps", "--all-namespaces", "--field-selector=metadata.name="+contract.RootConfigMap)
+	withoutBundle(t)
+	until(t, "what other tests have made is gone", func() bool { return len(w.ending(t)) == 0 },
+		func() string { return strings.Join(w.ending(t), "\n") })
 }
 
 // objects are the names of all objects in the cluster, but for records of what happens: events,
@@ -118,7 +130,7 @@ func (w world) objects(t *testing.T) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// ending are the namespaces and pods that are being deleted, with what Kubernetes says of them.
+// ending are the namespaces, pods and definitions that are being deleted, with what Kubernetes says of them.
 func (w world) ending(t *testing.T) (all []string) {
 	t.Helper()
 	namespaces, err := w.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{})
@@ -135,6 +147,15 @@ func (w world) ending(t *testing.T) (all []string) {
 			all = append(all, fmt.Sprintf("pod %s/%s, since %s: %s", o.Namespace, o.Name, o.DeletionTimestamp, o.Status.Phase))
 		}
 	}
+	client, err := theObjects()
+	must(t, err)
+	definitions, err := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}).List(t.Context(), metav1.ListOptions{})
+	must(t, err)
+	for _, o := range definitions.Items {
+		if o.GetDeletionTimestamp() != nil {
+			all = append(all, "definition "+o.GetName())
+		}
+	}
 	return all
 }
 
@@ -145,12 +166,10 @@ var small = []string{"--profile", "small"}
 // cluster without Outrider to one without a trace of it.
 func TestInstall(t *testing.T) {
 	w := enterWorld(t)
-	c := buildCommand(t)
-	vacate(t, c)
+	c := theCommand(t)
+	w.vacate(t)
 	t.Cleanup(func() { exec.Command(c.file, "uninstall", "--purge", "--force").Run() })
 	with := func(args ...string) []string { return append(args, small...) }
-	until(t, "what other tests have made is gone", func() bool { return len(w.ending(t)) == 0 },
-		func() string { return strings.Join(w.ending(t), "\n") })
 	before := w.objects(t)
 
 	t.Run("before it is installed, checks are red", func(t *testing.T) {

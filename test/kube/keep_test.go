@@ -26,7 +26,7 @@ func (w world) token(t *testing.T, namespace, account string, audience []string,
 	return r.Status.Token
 }
 
-func TestTokensAreReviewed(t *testing.T) {
+func tokensAreReviewed(t *testing.T) {
 	w := enterWorld(t)
 	deployed(t)
 	w.namespace(t, "tokens", nil)

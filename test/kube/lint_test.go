@@ -2,12 +2,9 @@ package kube
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"outrider.dev/build/commands"
 )
 
 // TestLintReadsANamespace: what "outrider lint -n" finds by a real kubectl, and that the
@@ -30,17 +27,9 @@ spec:
 	until(t, "the Deployment has a pod", func() bool {
 		return kubectl(t, "", "get", "pods", "--namespace=linted", "--output=name") != ""
 	}, func() string { return kubectl(t, "", "get", "all", "--namespace=linted") })
-	dir := t.TempDir()
-	must(t, commands.Build(t.Context(), dir, commands.CLI))
 	lint := func(status int, args ...string) (string, string) {
 		t.Helper()
-		cmd := exec.CommandContext(t.Context(), filepath.Join(dir, commands.CLI), append([]string{"lint", "-n", "linted"}, args...)...)
-		var out, stderr strings.Builder
-		cmd.Stdout, cmd.Stderr = &out, &stderr
-		if cmd.Run(); cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != status {
-			t.Fatalf("outrider %s: %v; want status %d\n%s%s", cmd.Args[1:], cmd.ProcessState, status, &out, &stderr)
-		}
-		return out.String(), stderr.String()
+		return theCommand(t).run(t, status, append([]string{"lint", "-n", "linted"}, args...)...)
 	}
 	found, _ := lint(1)
 	if !strings.Contains(found, "Deployment linted/web  deployment/web") || !strings.Contains(found, "[sleep]") || !strings.Contains(found, "1 pod\n") {
@@ -61,7 +50,7 @@ spec:
 		t.Errorf("after its own fix:\n%s", after)
 	}
 	// A user without permissions.
-	kubeconfig := filepath.Join(dir, "kubeconfig")
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	text, err := os.ReadFile(os.Getenv("KUBECONFIG"))
 	must(t, err)
 	must(t, os.WriteFile(kubeconfig, text, 0o600))

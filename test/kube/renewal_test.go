@@ -24,7 +24,7 @@ import (
 // The control plane with a real API server, and the agent's client: a certificate is renewed
 // with a token only, and the token is good as long as its pod. While the API server is away the
 // agent learns that it is to try again.
-func TestCertificatesEndWithTheirPod(t *testing.T) {
+func certificatesEndWithTheirPod(t *testing.T) {
 	w := enterWorld(t)
 	deployed(t)
 	w.namespace(t, "renewals", nil)

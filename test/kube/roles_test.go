@@ -195,7 +195,7 @@ func (w world) attempt(t *testing.T, account, token string) *attempt {
 	must(t, err)
 	t.Cleanup(func() { configurations.Delete(context.Background(), name, metav1.DeleteOptions{}) })
 
-	kubectl(t, statusless, "delete", "--ignore-not-found", "--filename=-")
+	remove(t, statusless)
 	apply(t, statusless)
 
 	a := &attempt{}

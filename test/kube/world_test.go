@@ -22,6 +22,7 @@ import (
 	"outrider.dev/internal/controlplane/kube"
 	"outrider.dev/test/buffer"
 	"outrider.dev/test/chart"
+	e2e "outrider.dev/test/e2e/world"
 	"outrider.dev/test/port"
 )
 
@@ -34,7 +35,7 @@ type world struct {
 // enterWorld skips the test outside of a cluster.
 func enterWorld(t *testing.T) world {
 	t.Helper()
-	if os.Getenv(inside) == "" {
+	if !e2e.Inside() {
 		t.Skip("brings up a real cluster, as root: set OUTRIDER_E2E=1")
 	}
 	config, err := clientcmd.LoadFromFile(os.Getenv("KUBECONFIG"))
@@ -114,11 +115,6 @@ func definition(group, kind, plural string) string {
 		"security.istio.io", group, "name: v1\n", "name: v1beta1\n").Replace(peerAuthentications)
 }
 
-func apply(t *testing.T, manifest string) {
-	t.Helper()
-	kubectl(t, manifest, "apply", "--filename=-")
-}
-
 // deployed applies the chart but its Deployment, and the webhook that leads to it: the test is
 // outriderd.
 func deployed(t *testing.T) {
@@ -145,10 +141,15 @@ const patience = 5 * time.Minute
 // until polls until a condition holds; why describes a failure.
 func until(t *testing.T, what string, ok func() bool, why func() string) {
 	t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(patience); ; {
+		began := time.Now()
+		if ok() {
+			return
+		}
 		if time.Now().After(end) {
 			t.Fatalf("not within %v: %s\n%s", patience, what, why())
 		}
+		time.Sleep(max(10*time.Millisecond, time.Since(began))) // the cluster has at least half of a processor
 	}
 }
 
