@@ -15,12 +15,13 @@ func TestFaults(t *testing.T) {
 		changes []change
 		happens func(*run, *world.Pod)
 		lossy   bool // calls in flight may be lost; none may be refused
+		nightly bool
 	}{
 		"the application dies": {changes: []change{gated}, happens: func(r *run, p *world.Pod) {
 			r.must(p.KillBelow("app", "app"))
 			r.emitted(p, "app", "started", 2)
 		}},
-		"the gate dies with its application": {changes: []change{gated}, happens: func(r *run, p *world.Pod) {
+		"the gate dies with its application": {nightly: true, changes: []change{gated}, happens: func(r *run, p *world.Pod) {
 			r.must(p.Kill("app"))
 			r.emitted(p, "app", "started", 2)
 		}},
@@ -35,16 +36,17 @@ func TestFaults(t *testing.T) {
 			r.must(p.Kill(proxy))
 			r.until(p, "the proxy is back", func() bool { return p.Restarts(proxy) == 1 })
 		}},
-		"the proxy dies, and then the application": {changes: []change{gated}, lossy: true, happens: func(r *run, p *world.Pod) {
+		"the proxy dies, and then the application": {nightly: true, changes: []change{gated}, lossy: true, happens: func(r *run, p *world.Pod) {
 			r.must(p.Kill(proxy))
 			r.must(p.Kill("app"))
 			r.emitted(p, "app", "started", 2)
 		}},
-		"a native proxy dies": {changes: []change{start(startup.Native)}, lossy: true, happens: func(r *run, p *world.Pod) {
+		"a native proxy dies": {nightly: true, changes: []change{start(startup.Native)}, lossy: true, happens: func(r *run, p *world.Pod) {
 			r.must(p.Kill(proxy))
 			r.until(p, "the proxy is back", func() bool { return p.Restarts(proxy) == 1 })
 		}},
 		"out of memory": {
+			nightly: true,
 			changes: []change{gated, memory("96Mi"), command("serve", "--config=http://config.centre/", "--eat=200", "--after=2s")},
 			happens: func(r *run, p *world.Pod) { r.emitted(p, "app", "started", 2) },
 		},
@@ -52,12 +54,15 @@ func TestFaults(t *testing.T) {
 			r.must(p.Kill(""))
 			r.emitted(p, "app", "started", 2)
 		}},
-		"the sandbox of a native sidecar is lost": {changes: []change{start(startup.Native)}, lossy: true, happens: func(r *run, p *world.Pod) {
+		"the sandbox of a native sidecar is lost": {nightly: true, changes: []change{start(startup.Native)}, lossy: true, happens: func(r *run, p *world.Pod) {
 			r.must(p.Kill(""))
 			r.emitted(p, "app", "started", 2)
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if c.nightly {
+				nightly(t)
+			}
 			r := newRun(t)
 			p := r.webhook(awesome("shop", dashed("fault", name), c.changes...))
 			r.ready(p)

@@ -64,6 +64,7 @@ migrate: {outrider-proxy: healthy}
 		r.kept(p)
 	})
 	t.Run("with a helper that a job leaves behind", func(t *testing.T) {
+		nightly(t)
 		r := newRun(t)
 		p := r.webhook(awesome("shop", "graph-helper", restart(corev1.RestartPolicyNever), works("--calls=3"),
 			another("db", "serve", "--listen=:8081"), probed("db", 8081),
@@ -92,15 +93,19 @@ func TestEnds(t *testing.T) {
 		want    corev1.PodPhase
 		code    int32
 		starts  int
+		nightly bool
 	}{
-		"never":                {[]change{restart(corev1.RestartPolicyNever), works("--calls=5")}, corev1.PodSucceeded, 0, 1},
-		"never, fails":         {[]change{restart(corev1.RestartPolicyNever), works("--calls=5", "--code=3")}, corev1.PodFailed, 3, 1},
-		"on failure":           {[]change{restart(corev1.RestartPolicyOnFailure), works("--calls=5")}, corev1.PodSucceeded, 0, 1},
-		"on failure, two runs": {[]change{restart(corev1.RestartPolicyOnFailure), works("--code=3", "--failures=1", "--say=/scratch/runs"), scratch}, corev1.PodSucceeded, 0, 2},
-		"native":               {[]change{restart(corev1.RestartPolicyNever), start(startup.Native), works("--calls=5")}, corev1.PodSucceeded, 0, 1},
-		"a plain proxy":        {[]change{restart(corev1.RestartPolicyNever), annotated("sidecar.istio.io/nativeSidecar", "false"), works("--calls=5")}, corev1.PodSucceeded, 0, 1},
+		"never":                {[]change{restart(corev1.RestartPolicyNever), works("--calls=5")}, corev1.PodSucceeded, 0, 1, true},
+		"never, fails":         {[]change{restart(corev1.RestartPolicyNever), works("--calls=5", "--code=3")}, corev1.PodFailed, 3, 1, false},
+		"on failure":           {[]change{restart(corev1.RestartPolicyOnFailure), works("--calls=5")}, corev1.PodSucceeded, 0, 1, true},
+		"on failure, two runs": {[]change{restart(corev1.RestartPolicyOnFailure), works("--code=3", "--failures=1", "--say=/scratch/runs"), scratch}, corev1.PodSucceeded, 0, 2, false},
+		"native":               {[]change{restart(corev1.RestartPolicyNever), start(startup.Native), works("--calls=5")}, corev1.PodSucceeded, 0, 1, false},
+		"a plain proxy":        {[]change{restart(corev1.RestartPolicyNever), annotated("sidecar.istio.io/nativeSidecar", "false"), works("--calls=5")}, corev1.PodSucceeded, 0, 1, true},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if c.nightly {
+				nightly(t)
+			}
 			r := newRun(t)
 			p := r.webhook(awesome("shop", dashed("ends", name), c.changes...))
 			if phase := r.ends(p); phase != c.want {
@@ -162,6 +167,7 @@ spec:
 		r.job("job-fails", "Failed", 1)
 	})
 	t.Run("cron job", func(t *testing.T) {
+		nightly(t) // up to a minute until it is due
 		r := newRun(t)
 		r.must(w.Apply(r.Context(), `
 apiVersion: batch/v1

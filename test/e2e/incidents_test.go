@@ -27,19 +27,23 @@ func TestIncidents(t *testing.T) {
 		stage func(*run) *world.Pod
 		code  string // empty: nothing is wrong
 		of    string // the container
+		often bool   // in each run
 	}{
-		"clean":                  {clean, "", ""},
-		"race":                   {race, "startup-race", "app"},
-		"dead control plane":     {noControlPlane, "no-control-plane", proxy},
-		"configuration rejected": {rejected, "configuration-rejected", "istio-proxy"},
-		"proxy out of memory":    {proxyOutOfMemory, "proxy-out-of-memory", "istio-proxy"},
-		"excluded port":          {excludedPort, "dependency-down", "app"},
-		"liveness":               {killedByLiveness, "killed-by-probe", "app"},
-		"job":                    {jobThatHangs, "job-never-ends", "istio-proxy"},
-		"image":                  {imageMissing, "image-missing", "app"},
-		"shutdown race":          {shutdownRace, "shutdown-race", "app"},
+		"clean":                  {clean, "", "", true},
+		"race":                   {race, "startup-race", "app", true},
+		"dead control plane":     {noControlPlane, "no-control-plane", proxy, false},
+		"configuration rejected": {rejected, "configuration-rejected", "istio-proxy", false},
+		"proxy out of memory":    {proxyOutOfMemory, "proxy-out-of-memory", "istio-proxy", false},
+		"excluded port":          {excludedPort, "dependency-down", "app", false},
+		"liveness":               {killedByLiveness, "killed-by-probe", "app", false},
+		"job":                    {jobThatHangs, "job-never-ends", "istio-proxy", true},
+		"image":                  {imageMissing, "image-missing", "app", false},
+		"shutdown race":          {shutdownRace, "shutdown-race", "app", false},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if !c.often {
+				nightly(t)
+			}
 			r := newRun(t)
 			p := c.stage(r)
 			got := r.diagnosed(p)

@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 	}
 	status := m.Run()
 	report.print(os.Stdout)
-	if err := report.tooFew(); err != nil && !partial() {
+	if err := report.tooFew(enough()); err != nil && !partial() {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		status = max(status, 1)
 	}

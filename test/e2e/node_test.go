@@ -23,6 +23,7 @@ import (
 	"outrider.dev/internal/pod/podspec"
 	"outrider.dev/test/cluster"
 	"outrider.dev/test/e2e/world"
+	"outrider.dev/test/tier"
 )
 
 // onNodes skips a case where no node has the plugins.
@@ -164,7 +165,7 @@ func unmeshed(p *corev1.Pod) { command("serve")(p) }
 // the node waits, is in order, and never calls past its proxy.
 func TestNodePluginsAreKilled(t *testing.T) {
 	onNodes(t)
-	kills, pods, wave := 5, 10, 5
+	kills, pods, wave := tier.Times(2, 5), tier.Times(4, 10), tier.Times(4, 5)
 	if underLoad().waves > 1 {
 		kills, pods, wave = 50, 200, 10
 	}
@@ -254,7 +255,7 @@ func TestRuntimeRestartsUnderNodeMode(t *testing.T) {
 	}
 	r := alone(t)
 	var all []*world.Pod
-	for i := range 4 {
+	for i := range tier.Times(2, 4) {
 		all = append(all, r.webhook(awesome("shop", fmt.Sprintf("runtime-%d", i), noCommand)))
 	}
 	r.must(c.RestartRuntime(t.Context()))
@@ -277,14 +278,14 @@ func TestNodeRebootsUnderNodeMode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reboots := 2
+	reboots := tier.Times(1, 2)
 	if underLoad().waves > 1 {
 		reboots = 20
 	}
 	r := alone(t)
 	d := r.door()
 	var pods []*world.Pod
-	for i := range 3 {
+	for i := range tier.Times(2, 3) {
 		pods = append(pods, r.webhook(awesome("shop", fmt.Sprintf("reboot-%d", i), calls, noCommand)))
 	}
 	for _, p := range pods {

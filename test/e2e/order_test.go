@@ -21,6 +21,9 @@ func TestOrder(t *testing.T) {
 	for name, c := range ways {
 		for _, by := range []string{"inject", "webhook"} {
 			t.Run(name+"/"+by, func(t *testing.T) {
+				if c.often < (map[string]int{"webhook": 1, "inject": 2})[by] {
+					nightly(t)
+				}
 				r := newRun(t)
 				var p *world.Pod
 				pod := awesome("shop", dashed("order", name)+"-"+by, c.changes...)
@@ -50,19 +53,20 @@ func TestOrder(t *testing.T) {
 // ways are the ways to order.
 var ways = map[string]struct {
 	by      startup.Mechanism
+	often   int // in each run: 2: by the command and by the webhook, 1: by the webhook; 0: nightly
 	changes []change
 }{
-	"default":        {startup.Gate, nil},
-	"gate":           {startup.Gate, []change{start(startup.Gate)}},
-	"native":         {startup.Native, []change{start(startup.Native)}},
-	"native probe":   {startup.Native, []change{start(startup.Native), annotated("outrider.dev/native-release", "probe")}},
-	"hold":           {startup.Hold, []change{start(startup.Hold)}},
-	"init none":      {startup.Gate, []change{annotated("outrider.dev/init", "none")}},
-	"parking alone":  {"", []change{annotated("outrider.dev/start", "off")}},
-	"istio's wish":   {startup.Native, []change{annotated("sidecar.istio.io/nativeSidecar", "true")}},
-	"istio's hold":   {startup.Gate, []change{annotated("proxy.istio.io/config", "holdApplicationUntilProxyStarts: true")}},
-	"whole mesh":     {startup.Gate, []change{annotated("outrider.dev/push", "full")}},
-	"names by proxy": {startup.Gate, []change{annotated("proxy.istio.io/config", `proxyMetadata: {ISTIO_META_DNS_CAPTURE: "true"}`)}},
+	"default":        {startup.Gate, 2, nil},
+	"gate":           {startup.Gate, 0, []change{start(startup.Gate)}},
+	"native":         {startup.Native, 2, []change{start(startup.Native)}},
+	"native probe":   {startup.Native, 1, []change{start(startup.Native), annotated("outrider.dev/native-release", "probe")}},
+	"hold":           {startup.Hold, 2, []change{start(startup.Hold)}},
+	"init none":      {startup.Gate, 1, []change{annotated("outrider.dev/init", "none")}},
+	"parking alone":  {"", 2, []change{annotated("outrider.dev/start", "off")}},
+	"istio's wish":   {startup.Native, 0, []change{annotated("sidecar.istio.io/nativeSidecar", "true")}},
+	"istio's hold":   {startup.Gate, 0, []change{annotated("proxy.istio.io/config", "holdApplicationUntilProxyStarts: true")}},
+	"whole mesh":     {startup.Gate, 0, []change{annotated("outrider.dev/push", "full")}},
+	"names by proxy": {startup.Gate, 1, []change{annotated("proxy.istio.io/config", `proxyMetadata: {ISTIO_META_DNS_CAPTURE: "true"}`)}},
 }
 
 // waitsBy is the mechanism by which the application waits for the proxy.
@@ -81,15 +85,19 @@ func TestTheProxyIsLate(t *testing.T) {
 		flags   []string
 		changes []change
 		suffers bool
+		nightly bool
 	}{
 		"no order, no parking": {changes: []change{annotated("outrider.dev/start", "off"), annotated("outrider.dev/park", "off")}, suffers: true},
-		"parking alone":        {changes: []change{annotated("outrider.dev/start", "off")}},
+		"parking alone":        {changes: []change{annotated("outrider.dev/start", "off")}, nightly: true},
 		"gate":                 {changes: []change{start(startup.Gate)}},
 		"native":               {changes: []change{start(startup.Native)}},
 		"hold":                 {changes: []change{start(startup.Hold)}},
-		"never restarted":      {changes: []change{restart(corev1.RestartPolicyNever)}},
+		"never restarted":      {changes: []change{restart(corev1.RestartPolicyNever)}, nightly: true},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if c.nightly {
+				nightly(t)
+			}
 			r := newRun(t)
 			id := dashed("late", name)
 			late := "test.outrider.dev/" + id + ":1"
@@ -131,6 +139,7 @@ func TestFiftyAtOnce(t *testing.T) {
 	waves := underLoad().waves
 	for _, m := range []startup.Mechanism{startup.Gate, startup.Native} {
 		t.Run(string(m), func(t *testing.T) {
+			nightly(t)
 			r := alone(t)
 			for wave := range waves {
 				var pods []*world.Pod
@@ -187,6 +196,9 @@ func TestLivenessWhileWaiting(t *testing.T) {
 		"by the copied agent":        {changes: []change{annotated("status.sidecar.istio.io/port", "0")}, execs: true},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name != "by the agent" {
+				nightly(t)
+			}
 			r := newRun(t)
 			id := dashed("live", name)
 			late := "test.outrider.dev/" + id + ":1"

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"os"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +12,7 @@ import (
 	"outrider.dev/internal/pod/podspec"
 	"outrider.dev/startup"
 	"outrider.dev/test/e2e/world"
+	"outrider.dev/test/tier"
 )
 
 // proxy is the container that the applications wait for.
@@ -78,6 +80,18 @@ type run struct {
 	*testing.T
 	entry *entry
 	pods  []*world.Pod
+}
+
+// everything reports whether all cases run, and not one or two of each kind.
+func everything() bool { return tier.Nightly() || os.Getenv("OUTRIDER_CALLS") != "" }
+
+// nightly skips a case that is left to the nightly run, unless this is it.
+func nightly(t *testing.T) {
+	t.Helper()
+	if !everything() {
+		report.leave()
+		t.Skip("of this kind other cases run: OUTRIDER_NIGHTLY=1 has all")
+	}
 }
 
 // newRun begins a case. Cases run beside each other: most of their time they wait.

@@ -14,6 +14,7 @@ import (
 
 	"outrider.dev/test/e2e/load"
 	"outrider.dev/test/e2e/world"
+	"outrider.dev/test/tier"
 )
 
 // A form is how long the suites under load are. Their verdict is a number of failed calls, never
@@ -33,7 +34,7 @@ type form struct {
 	firstUse    time.Duration // that outriderd is installed with; 0: its own
 }
 
-// short is part of "make e2e", long is "make load". Two processors do a hundred calls a second
+// short is the nightly form and, with less, that of "make e2e"; long is "make load". Two processors do a hundred calls a second
 // through six proxies, and three hundred not.
 var (
 	short = form{
@@ -59,6 +60,11 @@ var (
 // roll-outs of each strategy.
 func underLoad() form {
 	calls := os.Getenv("OUTRIDER_CALLS")
+	if calls == "" && !tier.Nightly() {
+		f := short
+		f.upgrades, f.kills = f.strategies, map[string]int{"envoy": 1, "agent": 1}
+		return f
+	}
 	if calls == "" {
 		return short
 	}
@@ -124,6 +130,7 @@ func TestKillsUnderLoad(t *testing.T) {
 // The programs of the node and the control plane are restarted while the services are called: no
 // call is lost.
 func TestRestartsUnderLoad(t *testing.T) {
+	nightly(t)
 	r, form := alone(t), underLoad()
 	r.must(w.Tiers(r.Context(), nil))
 	l := r.load(form.rate)
