@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"outrider.dev/test/cluster"
+	"outrider.dev/test/tier"
 )
 
 // needCluster skips a test that brings a real cluster up.
@@ -23,6 +24,15 @@ func needCluster(t *testing.T) {
 	t.Helper()
 	if os.Getenv("OUTRIDER_E2E") != "1" {
 		t.Skip("brings up a real cluster, as root, and builds it if need be: set OUTRIDER_E2E=1")
+	}
+}
+
+// nightly skips what takes long, and is left to the nightly run: in the others one cluster comes up
+// and is ended in order, and another is killed.
+func nightly(t *testing.T) {
+	t.Helper()
+	if !tier.Nightly() {
+		t.Skip("one cluster that is ended and one that is killed are enough for this run: OUTRIDER_NIGHTLY=1 has all")
 	}
 }
 
@@ -141,19 +151,27 @@ func TestInterrupted(t *testing.T) {
 	tests := map[string]struct {
 		after  string
 		signal syscall.Signal
-		status int // of the exit; -1 where the signal is the end
+		status int      // of the exit; -1 where the signal is the end
+		run    []string // a command that has the cluster; none: it is left up
 	}{
-		"Ctrl-C while containerd starts":        {"etcd, containerd and kube-apiserver started", syscall.SIGINT, 130},
-		"SIGTERM once the API server is ready":  {"kube-apiserver ready", syscall.SIGTERM, 130},
-		"Ctrl-C with the node ready":            {"node ready", syscall.SIGINT, 130},
-		"SIGKILL once the API server is ready":  {"kube-apiserver ready", syscall.SIGKILL, -1},
-		"Ctrl-C before anything has been built": {"", syscall.SIGINT, 130},
+		"Ctrl-C while containerd starts":        {"etcd, containerd and kube-apiserver started", syscall.SIGINT, 130, nil},
+		"SIGTERM once the API server is ready":  {"kube-apiserver ready", syscall.SIGTERM, 130, nil},
+		"Ctrl-C with the node ready":            {"node ready", syscall.SIGINT, 130, nil},
+		"SIGKILL once the API server is ready":  {"kube-apiserver ready", syscall.SIGKILL, -1, nil},
+		"Ctrl-C before anything has been built": {"", syscall.SIGINT, 130, nil},
+		"SIGTERM while a command has it":        {"it is here", syscall.SIGTERM, 130, []string{"sh", "-c", `ls "$OUTRIDER_CLUSTER/kubeconfig" && echo it is here >&2; sleep 4322`}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
+			if tt.signal != syscall.SIGKILL {
+				nightly(t)
+			}
 			o := options(t, "")
 			before := look(t)
 			cmd := exec.Command(program, "up", "--dir", o.Dir)
+			if tt.run != nil {
+				cmd = exec.Command(program, append([]string{"run", "--dir", o.Dir, "--"}, tt.run...)...)
+			}
 			stderr, err := cmd.StderrPipe()
 			if err != nil {
 				t.Fatal(err)
@@ -189,6 +207,7 @@ func TestInterrupted(t *testing.T) {
 // TestFailureHalfWay has a DNS server that does not start.
 func TestFailureHalfWay(t *testing.T) {
 	needCluster(t)
+	nightly(t)
 	good := options(t, "")
 	if err := cluster.Build(t.Context(), good); err != nil {
 		t.Fatal(err)
@@ -219,6 +238,7 @@ func TestFailureHalfWay(t *testing.T) {
 // TestSideBySide: the same addresses twice, without effect on each other.
 func TestSideBySide(t *testing.T) {
 	needCluster(t)
+	nightly(t)
 	if err := cluster.Build(t.Context(), options(t, "")); err != nil {
 		t.Fatal(err)
 	}

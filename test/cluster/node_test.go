@@ -77,6 +77,7 @@ spec:
 // TestNode is about what happens to a node, and not to a pod alone.
 func TestNode(t *testing.T) {
 	needCluster(t)
+	nightly(t)
 	o := options(t, "")
 	if err := cluster.Build(t.Context(), o); err != nil {
 		t.Fatal(err)
