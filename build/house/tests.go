@@ -96,13 +96,9 @@ func upperBounds(c *checked, d ast.Decl) (out []ast.Node) {
 	}
 	timer := func(n ast.Node) bool { return c.called(n) == "time.After" && c.short(n.(*ast.CallExpr).Args[0]) }
 	end := func(n ast.Node) bool {
-		if c.called(n) != "(time.Time).Add" {
-			return false
-		}
-		call := n.(*ast.CallExpr)
-		return c.called(call.Fun.(*ast.SelectorExpr).X) == "time.Now" && c.short(call.Args[0])
+		return c.called(n) == "(time.Time).Add" && c.called(n.(*ast.CallExpr).Fun.(*ast.SelectorExpr).X) == "time.Now" && c.short(n.(*ast.CallExpr).Args[0])
 	}
-	ast.Inspect(d, func(n ast.Node) bool {
+	find := func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.AssignStmt:
 			for i, e := range n.Lhs {
@@ -140,7 +136,10 @@ func upperBounds(c *checked, d ast.Decl) (out []ast.Node) {
 			}
 		}
 		return true
-	})
+	}
+	ast.Inspect(d, find)
+	out = nil
+	ast.Inspect(d, find) // with all assignments, also those that come after what contains them
 	return out
 }
 
