@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"outrider.dev/internal/capture"
+	"outrider.dev/test/tier"
 )
 
 // pick returns some of the values, in any order.
@@ -129,7 +130,9 @@ func sameRules(t testing.TB, want capture.Ruleset, got capture.State) {
 
 func TestWhatIsRenderedIsReadBack(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	for range 600 {
+	intents := tier.Times(150, 600)
+	t.Logf("%d intents, 600 with OUTRIDER_NIGHTLY=1", intents)
+	for range intents {
 		rs, _ := capture.Build(anyIntent(r), capture.IPTables)
 		four, six := render(t, rs)
 		got, err := parse(four, six)
