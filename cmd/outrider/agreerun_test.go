@@ -38,6 +38,8 @@ func TestRunsAgreeWithVerify(t *testing.T) {
 	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 	edges, both := 0, 0
 	var began atomic.Int64
+	var all sync.WaitGroup
+	turns := make(chan struct{}, 6) // several pods at once, as a run mostly waits
 	for seed := range uint64(pods) {
 		rng := rand.New(rand.NewPCG(seed, 17))
 		text, crashes := realPod(rng)
@@ -53,8 +55,6 @@ func TestRunsAgreeWithVerify(t *testing.T) {
 		if stops {
 			both++
 		}
-		var all sync.WaitGroup
-		turns := make(chan struct{}, 3) // several pods at once, as a run mostly waits
 		for i := range runs {
 			lasts := 4 * time.Second // long enough for all of it; the others are deleted anywhere
 			if i > 0 {
@@ -69,8 +69,8 @@ func TestRunsAgreeWithVerify(t *testing.T) {
 				}
 			})
 		}
-		all.Wait()
 	}
+	all.Wait()
 	t.Logf("%d pods with %d edges, of which %d also hold when the pod stops; %d real runs of each, in which commands began %d times", pods, edges, both, runs, began.Load())
 }
 
