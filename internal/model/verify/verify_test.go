@@ -242,7 +242,7 @@ func TestTimeIsCheckedBetweenReplays(t *testing.T) {
 func TestProgressIsReported(t *testing.T) {
 	var last Progress
 	calls := 0
-	r, err := Explore(context.Background(), Question{Pod: unordered, Plan: plan(t, gatePlan), Version: kubelet.Minor(34)}, Bound{Faults: 4},
+	r, err := Explore(context.Background(), Question{Pod: unordered, Plan: plan(t, gatePlan), Version: kubelet.Minor(34)}, Bound{Faults: 3},
 		func(p Progress) {
 			if p.Faults > last.Faults {
 				last = Progress{}
