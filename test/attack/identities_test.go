@@ -16,6 +16,8 @@ import (
 	"time"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"outrider.dev/internal/contract"
 	"outrider.dev/internal/wire"
@@ -97,7 +99,8 @@ var identities = []attacked{
 				}
 				for {
 					if _, err := s.Recv(); err != nil {
-						if late.Err() != nil {
+						// The server has the deadline too, and may be the first to end the stream for it.
+						if status.Code(err) == codes.DeadlineExceeded {
 							outlived.Add(1)
 						}
 						return nil // as it must be
