@@ -24,6 +24,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 
 	"outrider.dev/build/commands"
+	"outrider.dev/test/tier"
 )
 
 var cache = flag.String("cache", "../../.cache", "`folder` with what make images and make images-all fetch")
@@ -35,7 +36,7 @@ var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AA
 
 // Both images, of the parts that the machine has: those of "make images" always, those of
 // "make images-all" where that has fetched them. The agent stands for outriderd, which takes
-// minutes to link and is static too.
+// minutes to link and is static too. The nightly run makes them twice, and compares.
 func TestImages(t *testing.T) {
 	all := []string{"-envoy", filepath.Join(*cache, "envoy", "envoy")}
 	archs := []string{runtime.GOARCH}
@@ -60,7 +61,8 @@ func TestImages(t *testing.T) {
 		}
 	}
 	var digests []string
-	for _, out := range []string{t.TempDir(), t.TempDir()} {
+	for range tier.Times(1, 2) {
+		out := t.TempDir()
 		cmd := exec.CommandContext(t.Context(), filepath.Join(bin, "images"), append(all, "-bin", filepath.Join(bin, "{arch}"), "-o", "oci:"+out)...)
 		if text, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, text)
@@ -98,9 +100,10 @@ func TestImages(t *testing.T) {
 			}
 		}
 	}
-	if !slices.Equal(digests[:3], digests[3:]) {
+	if again := digests[3:]; len(again) > 0 && !slices.Equal(digests[:3], again) {
 		t.Errorf("made twice, the images are %s", digests)
 	}
+	t.Logf("made %d of 2 times", len(digests)/3)
 }
 
 func readIndex(t *testing.T, dir string) v1.ImageIndex {
