@@ -187,8 +187,8 @@ func TestFaults(t *testing.T) {
 			p.until("waiting", tt.why)
 			mend()
 			p.until("ok")
-			if strings.Contains(strings.Join(p.all, "\n"), "secret") {
-				t.Errorf("the log has a secret:\n%s", strings.Join(p.all, "\n"))
+			if strings.Contains(p.Log(), "secret") {
+				t.Errorf("the log has a secret:\n%s", p.Log())
 			}
 		})
 	}

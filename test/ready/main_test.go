@@ -1,7 +1,6 @@
 package ready
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -17,6 +16,7 @@ import (
 
 	"outrider.dev/ready"
 	"outrider.dev/test/ns"
+	"outrider.dev/test/process"
 )
 
 // A wait is what the process does.
@@ -79,60 +79,44 @@ func (w wait) run(out io.Writer) error {
 	return ready.Wait(context.Background(), options...)
 }
 
-// A process is a wait that runs.
-type process struct {
-	t     *testing.T
-	lines *bufio.Scanner
-	all   []string
+// A waiting process is a wait that runs.
+type waiting struct {
+	*process.Process
+	t    *testing.T
+	read int // bytes of its log, by until
 }
 
 // begin starts a wait in a namespace, or where the test is for nil. Its environment is that of the test without what
 // may say that there is a mesh, and what is given.
-func begin(t *testing.T, in *ns.Namespace, w wait, env ...string) *process {
+func begin(t *testing.T, in *ns.Namespace, w wait, env ...string) *waiting {
 	t.Helper()
 	text, err := json.Marshal(w)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	cmd := exec.CommandContext(ctx, os.Args[0])
+	cmd := exec.Command(os.Args[0])
 	cmd.Env = append([]string{variable + "=" + string(text), "PATH=" + os.Getenv("PATH")}, slices.DeleteFunc(env, func(e string) bool { return e == "" })...)
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
+	o := process.Options{}
+	if in != nil {
+		o.In = in.Do
 	}
-	start := func() { err = cmd.Start() }
-	if in == nil {
-		start()
-	} else {
-		in.Do(start)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cancel()
-		_ = cmd.Wait() // its last line has said how it ended, or until has failed the test
-	})
-	return &process{t: t, lines: bufio.NewScanner(out)}
+	return &waiting{Process: process.Start(t, cmd, o), t: t}
 }
 
-// until reads to a line that has the words.
-func (p *process) until(words ...string) {
+// until waits for the next line that has the words.
+func (p *waiting) until(words ...string) {
 	p.t.Helper()
-	for p.lines.Scan() {
-		line := p.lines.Text()
-		p.all = append(p.all, line)
-		has := true
-		for _, w := range words {
-			has = has && strings.Contains(line, w)
+	process.Eventually(p.t, fmt.Sprintf("a line with %q", words), func() bool {
+		log := p.Log()
+		for line := range strings.Lines(log[p.read:]) {
+			if !strings.HasSuffix(line, "\n") {
+				return false // the rest of it comes
+			}
+			p.read += len(line)
+			if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) }) {
+				return true
+			}
 		}
-		if has {
-			return
-		}
-		if line == "ok" || strings.HasPrefix(line, "error:") {
-			break
-		}
-	}
-	p.t.Fatalf("no line has %q:\n%s", words, strings.Join(p.all, "\n"))
+		return false
+	}, p)
 }

@@ -21,6 +21,7 @@ import (
 	"outrider.dev/ready"
 	"outrider.dev/startup"
 	"outrider.dev/test/ns"
+	"outrider.dev/test/process"
 )
 
 // inPod is a variable of each container of Kubernetes.
@@ -305,19 +306,11 @@ func TestTheLineOfCurl(t *testing.T) {
 		t.Fatalf("the page has no such line: %q", line)
 	}
 	in := namespace(t)
-	var out strings.Builder
-	cmd := exec.Command("sh", "-c", line)
-	cmd.Stdout = &out
-	in.Do(func() { err = cmd.Start() })
-	if err != nil {
-		t.Fatal(err)
-	}
+	curl := process.Start(t, exec.Command("sh", "-c", line), process.Options{In: in.Do})
 	board, _ := agent(t, in, status.Options{Ports: ports}) // after its first request, or before
-	for board.Waiting() == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	process.Eventually(t, "a request that waits", func() bool { return board.Waiting() > 0 }, curl)
 	board.Set(readiness.ControlPlane, true, "")
-	if err := cmd.Wait(); err != nil || !strings.HasPrefix(out.String(), "ready (outbound)") {
-		t.Errorf("%v: %s", err, &out)
+	if status := curl.Exit(); status != 0 || !strings.Contains(curl.Log(), "ready (outbound)") {
+		t.Errorf("status %d: %s", status, curl.Log())
 	}
 }
