@@ -107,6 +107,7 @@ type replica struct {
 	web                    string
 	log                    *journal
 	ready                  chan controlplane.Addresses
+	done                   <-chan struct{} // closed when it has ended
 }
 
 // replica starts one that uses a Secret, as outriderd and as edit has it.
@@ -129,7 +130,7 @@ func (w world) replicaWith(t *testing.T, secret string, set func(*controlplane.O
 		Listen: "127.0.0.1:0", HTTP: r.web, WebhookConfiguration: "off", Ready: func(a controlplane.Addresses) { r.ready <- a },
 	}
 	set(&o)
-	running(t, func(ctx context.Context) error {
+	r.done = running(t, func(ctx context.Context) error {
 		err := controlplane.Run(ctx, o)
 		if err != nil {
 			r.log.log().Error("the control plane has ended", "error", err)
@@ -158,10 +159,12 @@ func (r *replica) serves(t *testing.T) *replica {
 	t.Helper()
 	select {
 	case r.Addresses = <-r.ready:
+	case <-r.done:
+		t.Fatalf("the replica has ended:\n%s", r.log.String())
 	case <-time.After(patience):
 		t.Fatalf("the replica does not serve within %v:\n%s", patience, r.log.String())
 	}
-	until(t, "the replica is ready", func() bool { code, _ := r.get(t, "/ready"); return code == http.StatusOK }, r.log.String)
+	until(t, "the replica is ready", func() bool { code, _ := r.get(t, "/ready"); return code == http.StatusOK }, r.log.String, r)
 	return r
 }
 
@@ -213,7 +216,7 @@ func TestReplicasShareTheAuthority(t *testing.T) {
 	until(t, "the Secret is written back", func() bool {
 		s, err := w.CoreV1().Secrets(own).Get(t.Context(), contract.AuthoritySecret, metav1.GetOptions{})
 		return err == nil && s.UID != made.UID && maps.EqualFunc(s.Data, made.Data, bytes.Equal)
-	}, logs(all...))
+	}, logs(all...), all...)
 
 	published := func(namespace string, right func(roots string) bool) bool {
 		m, err := w.CoreV1().ConfigMaps(namespace).Get(t.Context(), contract.RootConfigMap, metav1.GetOptions{})
@@ -229,7 +232,7 @@ func TestReplicasShareTheAuthority(t *testing.T) {
 		return published("sharing", func(roots string) bool {
 			return strings.Contains(roots, string(first)) && strings.Count(roots, "BEGIN") == 2
 		})
-	}, logs(all...))
+	}, logs(all...), all...)
 	rotation.Until = rotate.Signs
 	if got, err := rotation.Run(t.Context()); err != nil || got.Roots[0].State != ca.RootRetiring || got.Roots[1].State != ca.RootSigns {
 		t.Errorf("rotate until the next root signs = %+v, %v\n%s", got, err, j.String())
@@ -238,7 +241,7 @@ func TestReplicasShareTheAuthority(t *testing.T) {
 	until(t, "the next root signs", func() bool {
 		next = w.secret(t, contract.AuthoritySecret).Data["ca-cert.pem"]
 		return !bytes.Equal(next, first) && one.shows(next) && two.shows(next) && !one.shows(first) && !two.shows(first)
-	}, logs(all...))
+	}, logs(all...), all...)
 	if !published("sharing", func(roots string) bool {
 		return strings.Contains(roots, string(first)) && strings.Contains(roots, string(next))
 	}) {
@@ -319,7 +322,7 @@ subjects: [{kind: ServiceAccount, name: outriderd, namespace: outrider-system}]
 			until(t, "readiness says what is missing", func() bool {
 				code, text := r.get(t, "/ready")
 				return code == http.StatusServiceUnavailable && strings.Contains(text, tt.waiting)
-			}, r.log.String)
+			}, r.log.String, r)
 			if code, text := r.get(t, "/live"); code != http.StatusOK {
 				t.Errorf("/live: %d, %s", code, text)
 			}
@@ -343,7 +346,7 @@ subjects: [{kind: ServiceAccount, name: outriderd, namespace: outrider-system}]
 				t.Errorf("the Secret was written by %v", s.ManagedFields)
 			}
 			must(t, secrets.Delete(t.Context(), tt.name, metav1.DeleteOptions{}))
-			until(t, "the log has that it is gone", func() bool { return strings.Contains(r.log.String(), "the authority stays as it was") }, r.log.String)
+			until(t, "the log has that it is gone", func() bool { return strings.Contains(r.log.String(), "the authority stays as it was") }, r.log.String, r)
 			if _, err := secrets.Get(t.Context(), tt.name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 				t.Errorf("it is written back: %v", err)
 			}
@@ -384,7 +387,7 @@ func TestATokenIsUsedOnceAmongReplicas(t *testing.T) {
 		return f
 	}
 	mine, another := newCSR(t), newCSR(t)
-	until(t, "the first certificate", func() bool { return request(all[0], "once", mine) == nil }, logs(all...))
+	until(t, "the first certificate", func() bool { return request(all[0], "once", mine) == nil }, logs(all...), all...)
 	if f := request(all[1], "once", another); f == nil || f.Kind != identity.Rejected || !strings.Contains(f.Error(), "was used already") {
 		t.Errorf("another key at the other replica: %v, want a refusal", f)
 	}
@@ -428,12 +431,12 @@ func TestReadinessWithoutTheAPIServer(t *testing.T) {
 	until(t, "readiness says that the API server does not answer", func() bool {
 		code, text := r.get(t, "/ready")
 		return code == http.StatusOK && strings.Contains(text, "but not current: reading the Secret outrider-system/outrider-ca: ")
-	}, r.log.String)
+	}, r.log.String, r)
 	if !r.shows(w.secret(t, contract.AuthoritySecret).Data["root-cert.pem"]) {
 		t.Error("it does not serve")
 	}
 	l.mend()
-	until(t, "readiness has no trouble any more", func() bool { _, text := r.get(t, "/ready"); return text == "ready\n" }, r.log.String)
+	until(t, "readiness has no trouble any more", func() bool { _, text := r.get(t, "/ready"); return text == "ready\n" }, r.log.String, r)
 }
 
 // Each permission in the namespace is needed: without it the error names it.

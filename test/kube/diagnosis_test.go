@@ -67,7 +67,7 @@ func diagnosesAreEvents(t *testing.T) {
 	}
 	until(t, "the causes are counted", func() bool {
 		return metric(first, "out-of-memory", 1) && metric(first, "image-missing", 1) && metric(first, "startup-race", 0)
-	}, logs(all...))
+	}, logs(all...), all...)
 	if !metric(second, "out-of-memory", 0) || strings.Contains(second.log.String(), "this replica diagnoses pods") {
 		t.Errorf("both replicas diagnose:\n%s", logs(all...)())
 	}
@@ -81,10 +81,10 @@ func diagnosesAreEvents(t *testing.T) {
 	}
 
 	lines[0].cut()
-	until(t, "the other replica diagnoses", func() bool { return strings.Contains(second.log.String(), "this replica diagnoses pods") }, logs(all...))
+	until(t, "the other replica diagnoses", func() bool { return strings.Contains(second.log.String(), "this replica diagnoses pods") }, logs(all...), second)
 	restarted(3)
 	is(3)
-	until(t, "it counts the last one alone", func() bool { return metric(second, "out-of-memory", 1) }, logs(all...))
+	until(t, "it counts the last one alone", func() bool { return metric(second, "out-of-memory", 1) }, logs(all...), second)
 	if !metric(second, "image-missing", 0) {
 		t.Error("what was written is counted again")
 	}

@@ -196,10 +196,10 @@ func TestReadinessOverAGap(t *testing.T) {
 	until(t, "readiness says what is not current", func() bool {
 		code, text := r.get(t, "/ready")
 		return code == http.StatusOK && strings.Contains(text, "but not current: ") && strings.Contains(text, "reading services: ")
-	}, r.log.String)
+	}, r.log.String, r)
 	if !r.shows(roots) {
 		t.Error("it does not serve")
 	}
 	g.answers(nil, nil)
-	until(t, "readiness has no trouble any more", func() bool { _, text := r.get(t, "/ready"); return text == "ready\n" }, r.log.String)
+	until(t, "readiness has no trouble any more", func() bool { _, text := r.get(t, "/ready"); return text == "ready\n" }, r.log.String, r)
 }

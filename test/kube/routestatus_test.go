@@ -63,7 +63,7 @@ func TestTheStatusOfRoutes(t *testing.T) {
 	apply(t, `{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: last, namespace: routes}, spec: {parentRefs: [{group: "", kind: Service, name: other-2}]}}`)
 	until(t, "a route of the last Service", func() bool {
 		return strings.Contains(kubectl(t, "", "get", "httproute", "last", "-n", "routes", "--output=jsonpath={.status}"), `"reason":"Accepted"`)
-	}, logs(all...))
+	}, logs(all...), all...)
 	if now := version(); now != before {
 		t.Errorf("the route was at version %s, and is at %s", before, now)
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -138,15 +139,19 @@ func (w world) namespace(t *testing.T, name string, labels map[string]string) {
 // namespace again after up to a minute, and there are several tries.
 const patience = 5 * time.Minute
 
-// until polls until a condition holds; why describes a failure.
-func until(t *testing.T, what string, ok func() bool, why func() string) {
+// until polls until a condition holds, at most as long as the replicas live; why describes a
+// failure. It is process.Eventually with the cluster's patience.
+func until(t *testing.T, what string, ok func() bool, why func() string, replicas ...*replica) {
 	t.Helper()
 	for end := time.Now().Add(patience); ; {
 		began := time.Now()
-		if ok() {
+		ended := slices.ContainsFunc(replicas, func(r *replica) bool { return closed(r.done) })
+		switch {
+		case ok():
 			return
-		}
-		if time.Now().After(end) {
+		case ended:
+			t.Fatalf("a replica has ended, and never seen: %s\n%s", what, why())
+		case time.Now().After(end):
 			t.Fatalf("not within %v: %s\n%s", patience, what, why())
 		}
 		time.Sleep(max(10*time.Millisecond, time.Since(began))) // the cluster has at least half of a processor
@@ -251,11 +256,12 @@ func (r *roots) set(pem string) {
 }
 
 // running runs something until the test ends.
-func running(t *testing.T, run func(context.Context) error) {
+func running(t *testing.T, run func(context.Context) error) (ended <-chan struct{}) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); run(ctx) }()
 	t.Cleanup(func() { cancel(); <-done })
+	return done
 }
 
 func nothing() string { return "" }
