@@ -19,30 +19,12 @@ import (
 	"time"
 
 	"outrider.dev/test/port"
+	"outrider.dev/test/process"
 )
-
-// patience is how long a test waits for Envoy on a busy machine.
-const patience = 3 * time.Minute
-
-// program is the real Envoy that "make deps" fetches.
-func program(t testing.TB) string {
-	t.Helper()
-	path := os.Getenv("ENVOY")
-	if path == "" {
-		path = filepath.Join("..", "..", "..", ".cache", "envoy", "envoy")
-	}
-	path, err := filepath.Abs(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(path); err != nil {
-		t.Skip("no Envoy here: make deps fetches it")
-	}
-	return path
-}
 
 // A running is an Envoy of a test.
 type running struct {
+	*process.Process
 	admin  *Admin
 	socket string
 	lines  chan Line
@@ -57,36 +39,30 @@ func start(t testing.TB, o Options) *running {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(dir, "envoy.json"), raw)
-	cmd := exec.Command(program(t), o.Args("envoy.json")...)
+	cmd := exec.Command(process.Envoy(t), o.Args("envoy.json")...)
 	cmd.Dir = dir
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	stderr, err := cmd.StderrPipe()
+	stderr, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	cmd.Stderr = w
 	inDir := o
 	if o.Admin.Socket != "" {
 		inDir.Admin.Socket = filepath.Join(dir, o.Admin.Socket)
 	}
-	r := &running{socket: inDir.Admin.Socket, admin: NewAdmin(inDir, patience), lines: make(chan Line, 10000)}
-	exit := make(chan error, 1)
+	r := &running{socket: inDir.Admin.Socket, admin: NewAdmin(inDir, process.Patience), lines: make(chan Line, 10000)}
+	t.Cleanup(r.admin.Close)
+	r.Process = process.Start(t, cmd, process.Options{})
+	w.Close()
 	go func() {
+		defer stderr.Close()
+		defer close(r.lines)
 		s := bufio.NewScanner(stderr)
 		s.Buffer(nil, 1<<20)
 		for s.Scan() {
 			r.lines <- ParseLine(s.Bytes())
 		}
-		close(r.lines)
-		exit <- cmd.Wait()
 	}()
-	t.Cleanup(func() {
-		r.admin.Close()
-		cmd.Process.Kill()
-		<-exit
-	})
 	return r
 }
 
@@ -102,17 +78,6 @@ func write(t testing.TB, path string, content []byte) {
 	}
 }
 
-// eventually polls until a condition holds.
-func eventually(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if holds() {
-			return
-		}
-	}
-	t.Fatalf("not within %s: %s", patience, what)
-}
-
 // alone is an Envoy without a control plane, which so is ready by itself.
 func alone() Options {
 	o := pod()
@@ -124,7 +89,7 @@ func alone() Options {
 }
 
 func TestEnvoyAcceptsEveryCombination(t *testing.T) {
-	bin := program(t)
+	bin := process.Envoy(t)
 	changes := map[string]func(*Options){
 		"as it is":   func(*Options) {},
 		"IPv6":       func(o *Options) { o.Family = IPv6 },
@@ -174,10 +139,10 @@ func TestARealEnvoyIsReadyAndIsControlled(t *testing.T) {
 			break
 		}
 	}
-	if line.Component != "config" || line.Level != slog.LevelInfo || time.Since(line.Time).Abs() > patience {
+	if line.Component != "config" || line.Level != slog.LevelInfo || time.Since(line.Time).Abs() > process.Patience {
 		t.Errorf("the line of readiness is %+v", line)
 	}
-	eventually(t, "LIVE", r.live)
+	process.Eventually(t, "LIVE", r.live, r)
 	if err := r.admin.SetLevels(ctx, Log{Level: "error", Components: map[string]string{"upstream": "debug", "config": "off"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -213,27 +178,27 @@ func TestEnvoyIsNotReadyWithoutAControlPlane(t *testing.T) {
 	o.Extra = nil
 	o.Admin = Endpoint{Port: port.Hold(t).Port()}
 	r := start(t, o)
-	eventually(t, "an answer of /ready", func() bool {
+	process.Eventually(t, "an answer of /ready", func() bool {
 		ready, state, err := r.admin.Ready(context.Background())
 		if ready {
 			t.Fatal("ready without its configuration")
 		}
 		return err == nil && strings.Contains(state, "INITIALIZING")
-	})
+	}, r)
 }
 
 func TestOnlyMetricsAreShownToTheNetwork(t *testing.T) {
 	o := alone()
 	o.NoPrometheus, o.Prometheus = false, port.Hold(t).Port()
 	r := start(t, o)
-	eventually(t, "LIVE", r.live)
+	process.Eventually(t, "LIVE", r.live, r)
 	for path, want := range map[string]int{"/stats/prometheus": 200, "/stats/prometheus?usedonly": 200, "/config_dump": 404, "/": 404, "/quitquitquit": 404, "/stats": 404} {
 		var res *http.Response
-		eventually(t, "an answer of "+path, func() (ok bool) {
+		process.Eventually(t, "an answer of "+path, func() (ok bool) {
 			var err error
 			res, err = http.Get(fmt.Sprintf("http://127.0.0.1:%d%s", o.Prometheus, path))
 			return err == nil
-		})
+		}, r)
 		res.Body.Close()
 		if res.StatusCode != want {
 			t.Errorf("%s: %d, want %d", path, res.StatusCode, want)
@@ -269,10 +234,11 @@ func TestARejectedStartIsExplained(t *testing.T) {
 			}
 			dir := t.TempDir()
 			write(t, filepath.Join(dir, "envoy.json"), raw)
-			cmd := exec.Command(program(t), o.Args("envoy.json")...)
+			cmd := exec.Command(process.Envoy(t), o.Args("envoy.json")...)
 			cmd.Dir = dir
-			out, _ := cmd.CombinedOutput()
-			if got := Explain(strings.Split(string(out), "\n")); !strings.HasPrefix(got.Reason, tt.want) || got.Final != tt.final {
+			p := process.Start(t, cmd, process.Options{})
+			p.Exit()
+			if got := Explain(strings.Split(p.Log(), "\n")); !strings.HasPrefix(got.Reason, tt.want) || got.Final != tt.final {
 				t.Errorf("Explain = %+v, want %s...", got, tt.want)
 			}
 		})
@@ -308,15 +274,15 @@ func TestADrainOfAnyLength(t *testing.T) {
 	    "http_filters": [{"name": "router", "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"}}]
 	  }}]}]}]}}`, port))
 	r := start(t, o)
-	eventually(t, "LIVE", r.live)
+	process.Eventually(t, "LIVE", r.live, r)
 	address := fmt.Sprintf("127.0.0.1:%d", port)
 	dial := func() (c net.Conn) {
 		t.Helper()
-		eventually(t, "a connection", func() (ok bool) {
+		process.Eventually(t, "a connection", func() (ok bool) {
 			var err error
 			c, err = net.Dial("tcp", address)
 			return err == nil
-		})
+		}, r)
 		t.Cleanup(func() { c.Close() })
 		return c
 	}
@@ -326,24 +292,24 @@ func TestADrainOfAnyLength(t *testing.T) {
 	}
 	idle := dial()
 	// What no worker has accepted yet would end with the listener.
-	eventually(t, "both are accepted", func() bool {
+	process.Eventually(t, "both are accepted", func() bool {
 		stats, err := r.admin.Stats(t.Context(), `^http\.in\.downstream_cx_active$`)
 		return err == nil && stats["http.in.downstream_cx_active"] == 2
-	})
+	}, r)
 	if err := r.admin.Drain(t.Context(), DiscourageInbound); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a response that ends its connection", func() bool { closing, err := get(dial()); return err == nil && closing })
+	process.Eventually(t, "a response that ends its connection", func() bool { closing, err := get(dial()); return err == nil && closing }, r)
 	if err := r.admin.Drain(t.Context(), CloseInbound); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a refusal", func() bool {
+	process.Eventually(t, "a refusal", func() bool {
 		c, err := net.Dial("tcp", address)
 		if err == nil {
 			c.Close()
 		}
 		return errors.Is(err, syscall.ECONNREFUSED)
-	})
+	}, r)
 	for name, c := range map[string]net.Conn{"with an earlier request": before, "without one": idle} {
 		if closing, err := get(c); err != nil || !closing {
 			t.Errorf("a connection %s: closing %t, %v; want a response that ends it", name, closing, err)

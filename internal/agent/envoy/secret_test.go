@@ -20,6 +20,7 @@ import (
 	"outrider.dev/internal/agent/identity"
 	"outrider.dev/internal/controlplane/ca"
 	"outrider.dev/internal/wire"
+	"outrider.dev/test/process"
 	"outrider.dev/test/secretserver"
 )
 
@@ -108,8 +109,8 @@ func receive[T any](t testing.TB, from <-chan T, what string) (v T) {
 	t.Helper()
 	select {
 	case v = <-from:
-	case <-time.After(patience):
-		t.Fatalf("not within %s: %s", patience, what)
+	case <-time.After(process.Patience):
+		t.Fatalf("not within %s: %s", process.Patience, what)
 	}
 	return v
 }
@@ -128,7 +129,7 @@ func TestEnvoyAndTheControlPlaneAuthenticateEachOther(t *testing.T) {
 		m := newMesh(t, appID, 0)
 		m.provide()
 		r := start(t, m.options)
-		eventually(t, "a refused name", func() bool {
+		process.Eventually(t, "a refused name", func() bool {
 			s, _ := r.admin.Stats(context.Background(), `^cluster\.xds-grpc\.ssl\.fail_verify_san$`)
 			return s["cluster.xds-grpc.ssl.fail_verify_san"] > 0
 		})
@@ -174,13 +175,13 @@ func TestEnvoyWaitsForASlowControlPlane(t *testing.T) {
 func TestEnvoyTakesSecretsWhenTheyCome(t *testing.T) {
 	m := newMesh(t, planeID, 0)
 	r := start(t, m.options)
-	eventually(t, "an answer of /ready", func() bool {
+	process.Eventually(t, "an answer of /ready", func() bool {
 		ready, _, err := r.admin.Ready(context.Background())
 		if ready {
 			t.Fatal("ready without its secrets")
 		}
 		return err == nil
-	})
+	}, r)
 	first := m.provide()
 	if got := receive(t, m.requests, "a request"); got.serial != first {
 		t.Errorf("certificate %s, want %s", got.serial, first)

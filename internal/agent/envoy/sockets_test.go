@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"outrider.dev/test/ns"
 )
 
 // shares is how Envoy's side of a hot restart is tested: h and the socket of the fake Envoy.
@@ -127,12 +129,10 @@ func TestCopyGivesUpItsTurn(t *testing.T) {
 
 // A file system without room for a page is noticed before Envoy writes to it.
 func TestNoRoom(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: mounts a file system")
-	}
+	ns.RequireRoot(t)
 	dir := t.TempDir()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=4k"); err != nil {
-		t.Skip("mounting: ", err)
+		t.Fatal("mounting: ", err)
 	}
 	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
 	if err := room(dir); err != nil {

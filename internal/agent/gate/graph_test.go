@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 
 	"outrider.dev/internal/agent/state"
 	"outrider.dev/startup"
+	"outrider.dev/test/process"
 	"outrider.dev/test/tier"
 )
 
@@ -191,7 +191,7 @@ func TestSIGTERMAtEveryMoment(t *testing.T) {
 		// 143: before its handler was there, while it waited, or before its command had
 		// one; 0: the command stopped.
 		if code != 143 && code != 0 {
-			t.Errorf("status %d\n%s", code, c.stderr)
+			t.Errorf("status %d\n%s", code, c.Log())
 		}
 	}
 	t.Logf("statuses: %v", ends)
@@ -202,8 +202,6 @@ func TestSIGTERMAtEveryMoment(t *testing.T) {
 		}
 		var pid int
 		fmt.Sscan(w[4], &pid)
-		if err := syscall.Kill(pid, 0); err != syscall.ESRCH {
-			t.Errorf("process %d of app is still there: %v", pid, err)
-		}
+		process.AwaitEnd(t, pid)
 	}
 }

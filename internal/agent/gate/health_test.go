@@ -146,7 +146,7 @@ func TestAPostStartHookFailsAsTheKubeletsDoes(t *testing.T) {
 				do = []string{"lives=300ms"}
 			}
 			if code := p.ended(p.start(spec{Name: "app", PostStart: tt.hook}, do...)); code != tt.code {
-				t.Errorf("status %d, want %d\n%s", code, tt.code, p.all["app"].stderr)
+				t.Errorf("status %d, want %d\n%s", code, tt.code, p.all["app"].Log())
 			}
 		})
 	}

@@ -47,7 +47,7 @@ func TestTheCommandIsFoundAsWithoutAGate(t *testing.T) {
 				want += "\n"
 			}
 			if code != tt.code || out != want {
-				t.Errorf("status %d, output %q, want %d, %q\n%s", code, out, tt.code, want, p.all["app"].stderr)
+				t.Errorf("status %d, output %q, want %d, %q\n%s", code, out, tt.code, want, p.all["app"].Log())
 			}
 		})
 	}

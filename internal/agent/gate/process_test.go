@@ -19,6 +19,8 @@ import (
 
 	"outrider.dev/internal/agent/state"
 	"outrider.dev/startup"
+	"outrider.dev/test/ns"
+	"outrider.dev/test/process"
 )
 
 func shell(script string) []string { return []string{"sh", "-c", script} }
@@ -48,7 +50,7 @@ func TestTheCommandIsAsWithoutAGate(t *testing.T) {
 			p := newPod(t)
 			code, out := p.output(spec{Name: "app", Command: tt.command}, tt.stdin)
 			if code != tt.code || tt.want != "*" && out != tt.want {
-				t.Errorf("status %d, output %q, want %d, %q\n%s", code, out, tt.code, tt.want, p.all["app"].stderr)
+				t.Errorf("status %d, output %q, want %d, %q\n%s", code, out, tt.code, tt.want, p.all["app"].Log())
 			}
 			if tt.want == "*" {
 				var pid int
@@ -56,7 +58,7 @@ func TestTheCommandIsAsWithoutAGate(t *testing.T) {
 				if pid == 0 {
 					t.Fatalf("no process in %q", out)
 				}
-				awaitEnd(t, pid) // a signal that was sent is not yet an end
+				process.AwaitEnd(t, pid) // a signal that was sent is not yet an end
 			}
 			if seen, err := p.watch.Read("app"); seen.Phase != state.Ended || seen.Code != tt.code || err != nil {
 				t.Errorf("its state is %+v, %v", seen, err)
@@ -75,27 +77,6 @@ func without(t *testing.T, script string) string {
 	return string(out)
 }
 
-// awaitEnd fails where a process, which need not be a child, does not end.
-func awaitEnd(t *testing.T, pid int) {
-	t.Helper()
-	fd, err := unix.PidfdOpen(pid, 0)
-	if err == unix.ESRCH {
-		return
-	}
-	check(t, err)
-	defer unix.Close(fd)
-	for {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 30_000)
-		if err == unix.EINTR {
-			continue
-		}
-		if n == 0 || err != nil {
-			t.Fatalf("process %d runs on: %v", pid, err)
-		}
-		return
-	}
-}
-
 func TestEverySignalReachesTheCommand(t *testing.T) {
 	p := newPod(t)
 	for s := syscall.Signal(1); s <= lastSignal; s++ {
@@ -108,7 +89,7 @@ func TestEverySignalReachesTheCommand(t *testing.T) {
 			p.healthy("app")
 			p.signal(c, s)
 			if code := p.ended(c); code != 42 {
-				t.Errorf("status %d, want the command's\n%s", code, c.stderr)
+				t.Errorf("status %d, want the command's\n%s", code, c.Log())
 			}
 		})
 	}
@@ -177,7 +158,7 @@ func TestADependencyThatCameBack(t *testing.T) {
 	}
 	t.Run("the command is notified by the chosen signal", func(t *testing.T) {
 		p, _ := restart(t, spec{Name: "app", NotifySignal: unix.SIGHUP, After: []string{"cache is healthy, on restart notify"}}, "hup=yes")
-		p.eventually(func() bool { return strings.Contains(p.log(), "app notified") })
+		process.Eventually(t, "app is notified", func() bool { return strings.Contains(p.log(), "app notified") }, p.all["app"])
 		b, err := os.ReadFile(filepath.Join(p.place("app").Own, BackFile))
 		if string(b) != "cache\n" || err != nil {
 			t.Errorf("the file holds %q, %v", b, err)
@@ -185,10 +166,10 @@ func TestADependencyThatCameBack(t *testing.T) {
 	})
 	t.Run("without a chosen signal it is notified by the file", func(t *testing.T) {
 		p, _ := restart(t, spec{Name: "app", After: []string{"cache is healthy, on restart notify"}})
-		p.eventually(func() bool {
+		process.Retry(t, func() error {
 			_, err := os.Stat(filepath.Join(p.place("app").Own, BackFile))
-			return err == nil
-		})
+			return err
+		}, p.all["app"])
 		p.healthy("app")
 	})
 	t.Run("the container is restarted", func(t *testing.T) {
@@ -205,16 +186,6 @@ func TestADependencyThatCameBack(t *testing.T) {
 			t.Errorf("status %d, want the command's", code)
 		}
 	})
-}
-
-// eventually polls for what has no event.
-func (p *pod) eventually(is func() bool) {
-	p.t.Helper()
-	for begun := time.Now(); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Since(begun) > bad {
-			p.t.Fatalf("it never comes\n%s", p.log())
-		}
-	}
 }
 
 func TestStopOrder(t *testing.T) {
@@ -282,12 +253,7 @@ func TestParkingEndsWithTheStop(t *testing.T) {
 		t.Errorf("released %d times while it runs", n)
 	}
 	p.signal(app, unix.SIGTERM)
-	for end := time.Now().Add(bad); released() < 3; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("released %d times since the stop began; want again and again", released())
-
-		}
-	}
+	process.Eventually(t, "it releases again and again since the stop began", func() bool { return released() >= 3 }, app)
 }
 
 func ends(p *pod, name string) time.Time {
@@ -329,7 +295,7 @@ func TestHelpersEndWithTheJob(t *testing.T) {
 				p.start(spec{Name: "main", Restart: startup.OnFailure}, "lives=10ms") // the kubelet's next try
 			}
 			if code := p.ended(h); code != 0 {
-				t.Errorf("the helper's status is %d\n%s", code, h.stderr)
+				t.Errorf("the helper's status is %d\n%s", code, h.Log())
 			}
 			if again := p.ended(p.start(helper)); again != 0 {
 				t.Errorf("started once more the helper's status is %d", again)
@@ -344,9 +310,7 @@ func TestHelpersEndWithTheJob(t *testing.T) {
 // As the kubelet mounts it: the volume read-only, its own directory by a bind mount, each
 // container with a user, a process namespace and a mount namespace of its own.
 func TestInContainersAsTheKubeletMakesThem(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: makes mount and process namespaces")
-	}
+	ns.RequireRoot(t)
 	p := newPod(t)
 	container := func(name, uid string, s spec) *container {
 		p.add(name)
@@ -365,7 +329,7 @@ mount --bind "$1/mnt$2/state" /outrider/state
 mount -o remount,bind,ro /outrider/state
 mount --bind "$1/mnt$2/own" /outrider/own
 mount -o remount,ro /outrider
-exec setpriv --reuid "$3" --regid "$3" --clear-groups --no-new-privs --bounding-set=-all --inh-caps=-all "$4"`
+exec setpriv --pdeathsig keep --reuid "$3" --regid "$3" --clear-groups --no-new-privs --bounding-set=-all --inh-caps=-all "$4"`
 		cmd := exec.Command("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", script, "sh", p.dir, name, uid, p.exe)
 		cmd.Env = append(p.environ(s), "PATH=/usr/bin:/bin:/usr/sbin:/sbin", "HOME=/nonexistent")
 		return p.launch(name, cmd)
@@ -386,7 +350,7 @@ kill -HUP 1; sleep 0.1 # PID 1 is deaf to what it does not handle
 exit 5`)})
 	code := p.ended(app)
 	if code != 5 {
-		t.Errorf("app's status is %d, want its command's\n%s\ncache:\n%s", code, app.stderr, cache.stderr)
+		t.Errorf("app's status is %d, want its command's\n%s\ncache:\n%s", code, app.Log(), cache.Log())
 	}
 }
 
@@ -442,11 +406,7 @@ func TestAStateIsPublishedLater(t *testing.T) {
 	own := p.place("app").Own
 	check(t, os.Rename(own, own+"-away"))
 	p.publish("cache")
-	for deadline := time.Now().Add(bad); !strings.Contains(p.log(), "app pid 0"); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("the command does not begin\n%s", p.log())
-		}
-	}
+	process.Eventually(t, "the command begins", func() bool { return strings.Contains(p.log(), "app pid 0") }, app)
 	if seen, err := p.watch.Read("app"); seen.Runs() {
 		t.Errorf("its state is %+v, %v", seen, err)
 	}

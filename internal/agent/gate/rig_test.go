@@ -23,6 +23,7 @@ import (
 
 	"outrider.dev/internal/agent/state"
 	"outrider.dev/startup"
+	"outrider.dev/test/process"
 )
 
 // The test binary plays the gates, and the commands that they run.
@@ -189,10 +190,8 @@ type pod struct {
 }
 
 type container struct {
-	name   string
-	cmd    *exec.Cmd
-	stderr *strings.Builder
-	done   chan struct{}
+	*process.Process
+	cmd *exec.Cmd
 }
 
 const harness = "zz-harness"
@@ -219,7 +218,6 @@ func newPod(t testing.TB) *pod {
 	p.watch, err = state.NewWatch(p.place(harness))
 	check(t, err)
 	t.Cleanup(func() { p.watch.Close() })
-	t.Cleanup(p.killAll)
 	return p
 }
 
@@ -296,73 +294,29 @@ func (p *pod) start(s spec, do ...string) *container {
 
 func (p *pod) launch(name string, cmd *exec.Cmd) *container {
 	p.t.Helper()
-	c := &container{name: name, cmd: cmd, stderr: &strings.Builder{}, done: make(chan struct{})}
-	if cmd.Stderr == nil {
-		cmd.Stderr = c.stderr
-	}
-	cmd.WaitDelay = 5 * time.Second
-	if cmd.SysProcAttr == nil {
-		cmd.SysProcAttr = &syscall.SysProcAttr{}
-	}
-	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL // no thread of this process ends before it
-	check(p.t, cmd.Start())
+	c := &container{process.Start(p.t, cmd, process.Options{}), cmd}
 	p.mu.Lock()
 	p.all[name] = c
 	p.mu.Unlock()
-	go func() {
-		_ = cmd.Wait()
-		close(c.done)
-	}()
 	return c
 }
-
-func (p *pod) killAll() {
-	for _, c := range p.all {
-		// What made a container's namespaces stays outside of them: its child is PID 1
-		// there, and ends all.
-		children, _ := os.ReadFile(fmt.Sprintf("/proc/%[1]d/task/%[1]d/children", c.cmd.Process.Pid))
-		for _, field := range strings.Fields(string(children)) {
-			if pid, err := strconv.Atoi(field); err == nil && !p.over(c) {
-				_ = syscall.Kill(pid, unix.SIGKILL)
-			}
-		}
-		_ = c.cmd.Process.Kill()
-		<-c.done
-	}
-}
-
-func (p *pod) over(c *container) bool {
-	select {
-	case <-c.done:
-		return true
-	default:
-		return false
-	}
-}
-
-// bad is how long a bad day of a busy machine may make a test wait.
-const bad = time.Minute
 
 // ended waits for the end of the gate and returns its status; 128+n for signal n.
 func (p *pod) ended(c *container) int {
 	p.t.Helper()
-	select {
-	case <-c.done:
-	case <-time.After(bad):
-		p.t.Fatalf("%s does not end\n%s", c.name, p.log())
-	}
+	c.Exit()
 	return exitCode(c.cmd.ProcessState)
 }
 
 func (p *pod) signal(c *container, s syscall.Signal) {
 	p.t.Helper()
-	check(p.t, c.cmd.Process.Signal(s))
+	c.Signal(s)
 }
 
 // until waits until a container has published what is wanted.
 func (p *pod) until(name string, wanted func(state.Seen) bool) state.Seen {
 	p.t.Helper()
-	over := time.After(bad)
+	over := time.After(process.Patience)
 	for {
 		seen, err := p.watch.See(name)
 		check(p.t, err)

@@ -43,7 +43,7 @@ func TestTheGateSaysWhyTheProxyIsNotReady(t *testing.T) {
 		t.Errorf("status %d, want %d", code, GaveUp)
 	}
 	want := "it runs, not ready: certificate-missing: the control plane outriderd:15012 is not reached: lookup outriderd: no such host; see kubectl logs POD -c outrider-proxy"
-	if got := c.stderr.String(); !strings.Contains(got, want) {
+	if got := c.Log(); !strings.Contains(got, want) {
 		t.Errorf("the log is %q, want %q in it", got, want)
 	}
 }

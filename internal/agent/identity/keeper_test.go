@@ -15,6 +15,7 @@ import (
 
 	"outrider.dev/internal/controlplane/ca"
 	"outrider.dev/internal/wire"
+	"outrider.dev/test/process"
 )
 
 var (
@@ -229,7 +230,7 @@ func TestRootsAreFollowed(t *testing.T) {
 	both := append(append([]byte{}, old...), next.RootsPEM()...)
 	put(t, filepath.Join(p.dir, "root-cert.pem"), both)
 	put(t, o.Client.RootFile, both)
-	eventually(t, "both roots", func() bool { return w.rootsOnDisk(t) == string(both) })
+	process.Eventually(t, "both roots", func() bool { return w.rootsOnDisk(t) == string(both) })
 	if s := w.State(); s.Serial != first.Serial {
 		t.Error("a new certificate, which was not needed")
 	}

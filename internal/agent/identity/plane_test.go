@@ -197,16 +197,6 @@ func (w *watched) rootsOnDisk(t testing.TB) string {
 	return string(wire.MarshalCertificates(readRoots(w.o.Dir)...))
 }
 
-// eventually polls until a condition holds.
-func eventually(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("never seen: %s", what)
-		}
-	}
-}
-
 func text(t testing.TB, dir, name string) string {
 	t.Helper()
 	return string(must(os.ReadFile(filepath.Join(dir, name))))

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"outrider.dev/test/ns"
+	"outrider.dev/test/process"
 )
 
 // asWhat makes the test program the first process of a container.
@@ -64,17 +65,13 @@ func TestStageRecord(t *testing.T) {
 		bad(file)
 	}
 
-	sleep := exec.Command("/bin/sleep", "600")
-	if err := sleep.Start(); err != nil {
-		t.Fatal(err)
-	}
+	sleep := process.Start(t, exec.Command("sleep", "infinity"), process.Options{})
 	other := r
-	other.PID = sleep.Process.Pid
+	other.PID = sleep.PID()
 	other.Began-- // the test began before, but maybe in the same hundredth
 	write(other)
 	bad("another one has its number")
-	sleep.Process.Kill()
-	sleep.Wait()
+	sleep.Kill()
 	bad("has ended")
 	other = r
 	other.Sandbox = strings.Replace(r.Sandbox, "/", "0/", 1)

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"outrider.dev/internal/agent/envoy"
+	"outrider.dev/test/process"
 )
 
 // A fake is an Envoy whose answers the test sets.
@@ -195,7 +196,7 @@ func TestOneEnvoyAfterAnother(t *testing.T) {
 // await waits for a reason.
 func await(t *testing.T, b *Board, reason string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), process.Patience)
 	defer cancel()
 	var last Status
 	for last = range b.Subscribe(ctx, Outbound) {

@@ -24,13 +24,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"outrider.dev/internal/agent/envoy"
 	"outrider.dev/internal/agent/identity"
 	"outrider.dev/test/port"
+	"outrider.dev/test/process"
 	"outrider.dev/test/secretserver"
 )
 
@@ -38,13 +38,6 @@ import (
 // goes to a Proxy, which sets the conditions of the board.
 func realEnvoy(t *testing.T, o envoy.Options, ports []uint16, files map[string]string) *Board {
 	t.Helper()
-	path, err := filepath.Abs(filepath.Join("..", "..", "..", ".cache", "envoy", "envoy"))
-	if e := os.Getenv("ENVOY"); e != "" {
-		path = e
-	}
-	if _, notThere := os.Stat(path); err != nil || notThere != nil {
-		t.Skip("no Envoy here: make deps fetches it")
-	}
 	dir := t.TempDir()
 	o.Admin.Socket, o.NoPrometheus = filepath.Join(dir, "a"), true
 	o.Node.ID = "sidecar~127.0.0.1~a.b~c"
@@ -68,24 +61,24 @@ func realEnvoy(t *testing.T, o envoy.Options, ports []uint16, files map[string]s
 	t.Cleanup(admin.Close)
 	board := New(Options{Conditions: []Condition{Identity, ControlPlane, Envoy, Configuration, Listeners}})
 	p := NewProxy(ProxyOptions{Board: board, Admin: admin, Ports: ports, slow: 20 * time.Millisecond})
-	cmd := exec.CommandContext(t.Context(), path, o.Args("envoy.json")...)
-	cmd.Dir, cmd.SysProcAttr = dir, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	stderr, err := cmd.StderrPipe()
+	cmd := exec.Command(process.Envoy(t), o.Args("envoy.json")...)
+	cmd.Dir = dir
+	stderr, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	cmd.Stderr = w
 	var tasks sync.WaitGroup
-	t.Cleanup(tasks.Wait) // the context of the test ends before
+	t.Cleanup(tasks.Wait) // the context of the test, and Envoy, end before
+	process.Start(t, cmd, process.Options{})
+	w.Close()
 	tasks.Go(func() {
+		defer stderr.Close()
 		s := bufio.NewScanner(stderr)
 		s.Buffer(nil, 1<<20)
 		for s.Scan() {
 			p.LogLine(envoy.ParseLine(s.Bytes()))
 		}
-		cmd.Wait()
 	})
 	tasks.Go(func() { _ = p.Ready(t.Context()) })
 	return board
@@ -158,7 +151,7 @@ func TestReasonsOfARealEnvoy(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			board := realEnvoy(t, tt.o, tt.ports, tt.files)
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), process.Patience)
 			defer cancel()
 			var last Status
 			for last = range board.Subscribe(ctx, Outbound) {

@@ -19,6 +19,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"outrider.dev/test/ns"
+	"outrider.dev/test/process"
 )
 
 // All tests of this package run in a network namespace of their own.
@@ -72,9 +75,7 @@ const (
 // listen begins to hold connections for a test.
 func listen(t testing.TB, change func(*Options)) *Standby {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: makes a network namespace and redirects connections in it")
-	}
+	ns.RequireRoot(t)
 	if err := setUpNetwork(); err != nil {
 		t.Fatal(err)
 	}
@@ -118,17 +119,17 @@ func startProxy(t testing.TB, workers int, families ...family) *proxy {
 // frozenProxy makes one that accepts nothing yet.
 func frozenProxy(t testing.TB, workers int, families ...family) *proxy {
 	t.Helper()
-	for range 3000 { // its predecessor's may not be closed yet
-		p := &proxy{t: t, accepted: make([]atomic.Int64, workers)}
-		if err := p.listen(workers, families); err == nil {
-			t.Cleanup(p.kill)
-			return p
+	var p *proxy
+	process.Retry(t, func() error { // its predecessor's may not be closed yet
+		p = &proxy{t: t, accepted: make([]atomic.Int64, workers)}
+		err := p.listen(workers, families)
+		if err != nil {
+			p.kill()
 		}
-		p.kill()
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatal("the proxy cannot listen")
-	return nil
+		return err
+	})
+	t.Cleanup(p.kill)
+	return p
 }
 
 // listen makes the listener of what is relayed, and then the workers' by family.
@@ -245,17 +246,6 @@ func line(c net.Conn) string {
 		}
 		b.WriteByte(one[0])
 	}
-}
-
-func eventually(t testing.TB, what string, f func() bool) {
-	t.Helper()
-	for range 12000 {
-		if f() {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Errorf("not within two minutes: %s", what)
 }
 
 // callers connect again and again until they leave.

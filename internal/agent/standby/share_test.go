@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"outrider.dev/test/process"
 )
 
 // copies are those of the listening sockets of a proxy that runs in this process.
@@ -63,10 +65,10 @@ func TestQueueOutlivesTheProxy(t *testing.T) {
 	for life := range 3 {
 		before := s.Counts().Relayed
 		relayed := dial(t, targets[0])
-		eventually(t, "it is held", func() bool { return s.Counts().Held == 1 })
+		process.Eventually(t, "it is held", func() bool { return s.Counts().Held == 1 })
 		p = frozenProxy(t, 2, ip4, ip6)
 		ready(t, s)
-		eventually(t, "it is relayed", func() bool { return s.Counts().Relayed == before+1 })
+		process.Eventually(t, "it is relayed", func() bool { return s.Counts().Relayed == before+1 })
 		want := []string{targets[0]}
 		queued := []net.Conn{relayed}
 		for i := range 20 {
@@ -140,7 +142,7 @@ func TestLeave(t *testing.T) {
 		s.Leave()
 		close(left)
 	}()
-	eventually(t, "a new connection is refused", func() bool {
+	process.Eventually(t, "a new connection is refused", func() bool {
 		c, err := net.DialTimeout("tcp", target, 100*time.Millisecond) // time limit: it is tried again
 		if err == nil {
 			queued = append(queued, c)
@@ -186,7 +188,7 @@ func TestHold(t *testing.T) {
 			t.Error("the proxy has accepted all, and Hold does not report it")
 		}
 		waiting := dial(t, target)
-		eventually(t, "it is held", func() bool { return s.Counts().Held == 1 })
+		process.Eventually(t, "it is held", func() bool { return s.Counts().Held == 1 })
 		ready(t, s)
 		if got := line(waiting); got != target {
 			t.Errorf("a held connection: %q, want %q", got, target)

@@ -8,12 +8,14 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"os"
 	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"outrider.dev/test/ns"
+	"outrider.dev/test/process"
 )
 
 // hello is a TLS record as long as a ClientHello.
@@ -30,9 +32,7 @@ type silentWorld struct {
 
 func newSilentWorld(t *testing.T, change func(*SilentOptions)) *silentWorld {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: makes a network namespace")
-	}
+	ns.RequireRoot(t)
 	if err := setUpNetwork(); err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func (w *silentWorld) silent() (client, app *net.TCPConn) {
 	before := w.Counts().Waiting
 	client = w.open(from(w.clients), addrPort(w.app.Addr()))
 	app = acceptOne(w.t, w.app)
-	eventually(w.t, "it waits", func() bool { return w.Counts().Waiting == before+1 })
+	process.Eventually(w.t, "it waits", func() bool { return w.Counts().Waiting == before+1 })
 	return client, app
 }
 
@@ -148,7 +148,7 @@ func TestWhicheverSideSendsFirst(t *testing.T) {
 	run := func(name string, f func(*testing.T)) {
 		t.Run(name, func(t *testing.T) {
 			w.t = t
-			eventually(t, "the connections of the case before have ended", func() bool { return w.Counts() == SilentCounts{} })
+			process.Eventually(t, "the connections of the case before have ended", func() bool { return w.Counts() == SilentCounts{} })
 			f(t)
 		})
 	}
@@ -177,7 +177,7 @@ func TestWhicheverSideSendsFirst(t *testing.T) {
 			for _, end := range ends {
 				client.Write(hello[begin:end])
 				begin = end
-				eventually(t, "the relay has begun", func() bool { return w.Counts().Relaying == 1 })
+				process.Eventually(t, "the relay has begun", func() bool { return w.Counts().Relaying == 1 })
 			}
 			client.Write(hello[begin:])
 			w.inspected(client)
@@ -185,13 +185,13 @@ func TestWhicheverSideSendsFirst(t *testing.T) {
 				t.Errorf("the application's connection: %v", err)
 			}
 			client.Close()
-			eventually(t, "all has ended", func() bool { return w.Counts().Relaying == 0 })
+			process.Eventually(t, "all has ended", func() bool { return w.Counts().Relaying == 0 })
 		})
 	}
 	run("the application, and then a ClientHello", func(t *testing.T) {
 		client, app := w.silent()
 		io.WriteString(app, "greeting")
-		eventually(t, "the greeting is held", holding)
+		process.Eventually(t, "the greeting is held", holding)
 		client.Write(hello)
 		w.inspected(client)
 		client.Close()
@@ -199,7 +199,7 @@ func TestWhicheverSideSendsFirst(t *testing.T) {
 	run("the application, and then plain text", func(t *testing.T) {
 		client, app := w.silent()
 		io.WriteString(app, "greeting")
-		eventually(t, "the greeting is held", holding)
+		process.Eventually(t, "the greeting is held", holding)
 		exchange(t, client, app, "HELO")
 		exchange(t, app, client, "")
 		w.clients-- // the same source again: nothing is held, though Greeting is an hour
@@ -241,7 +241,7 @@ func TestWhicheverSideSendsFirst(t *testing.T) {
 		}
 	})
 	w.t = t
-	eventually(t, "all has ended", func() bool { return w.Counts() == SilentCounts{} })
+	process.Eventually(t, "all has ended", func() bool { return w.Counts() == SilentCounts{} })
 }
 
 // A greeting goes to a client that stays silent, a while later.
@@ -291,7 +291,7 @@ func TestTooManySilentConnections(t *testing.T) {
 	for i := range room/2 + 1 {
 		same = append(same, w.open(from(1000), addrPort(w.app.Addr())))
 		acceptOne(t, w.app)
-		eventually(t, "it waits", func() bool { return w.Counts().Waiting == 2+min(i+1, room/2) })
+		process.Eventually(t, "it waits", func() bool { return w.Counts().Waiting == 2+min(i+1, room/2) })
 	}
 	if err := endOf(same[0]); !isReset(err) {
 		t.Errorf("the first of too many of one source: %v", err)
@@ -303,7 +303,7 @@ func TestTooManySilentConnections(t *testing.T) {
 		t.Errorf("the longest silent: %v", err)
 	}
 	exchange(t, second, app, "PING")
-	eventually(t, "all the room is used, and two were refused", func() bool {
+	process.Eventually(t, "all the room is used, and two were refused", func() bool {
 		c := w.Counts()
 		return c.Waiting+c.Relaying == room && c.Refused == 2
 	})

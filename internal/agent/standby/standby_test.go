@@ -8,13 +8,15 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"os"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"outrider.dev/test/ns"
+	"outrider.dev/test/process"
 )
 
 func TestEarlyConnectionsAreHandedOver(t *testing.T) {
@@ -31,7 +33,7 @@ func TestEarlyConnectionsAreHandedOver(t *testing.T) {
 				for _, to := range to {
 					early = append(early, dial(t, to))
 				}
-				eventually(t, "both are held", func() bool { return s.Counts().Held == len(early) })
+				process.Eventually(t, "both are held", func() bool { return s.Counts().Held == len(early) })
 				if err := s.Ready(); !errors.Is(err, ErrNotListening) {
 					t.Fatalf("Ready without a proxy: %v, want ErrNotListening", err)
 				}
@@ -64,7 +66,7 @@ func TestEarlyConnectionsAreHandedOver(t *testing.T) {
 				p.kill()
 				s.Gone()
 			}
-			eventually(t, "nothing is relayed", func() bool { return s.Counts().Relaying == 0 })
+			process.Eventually(t, "nothing is relayed", func() bool { return s.Counts().Relaying == 0 })
 		})
 	}
 }
@@ -136,7 +138,7 @@ func TestOrderOfListening(t *testing.T) {
 		for range 10 {
 			dial(t, target)
 		}
-		eventually(t, fmt.Sprintf("index %d takes all", index), func() bool {
+		process.Eventually(t, fmt.Sprintf("index %d takes all", index), func() bool {
 			now := [4]int64{int64(s.Counts().Held), p.accepted[0].Load(), p.accepted[1].Load(), p.accepted[2].Load()}
 			return now[index] == before[index]+10
 		})
@@ -177,7 +179,7 @@ func TestSilentConnectionsAreRelayed(t *testing.T) {
 	for range n {
 		dial(t, target)
 	}
-	eventually(t, "all are held", func() bool { return s.Counts().Held == n })
+	process.Eventually(t, "all are held", func() bool { return s.Counts().Held == n })
 	var silent []net.Conn
 	relayed, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: twin})
 	if err != nil {
@@ -210,7 +212,7 @@ func TestPastTheBound(t *testing.T) {
 	for range 5 {
 		dial(t, target)
 	}
-	eventually(t, "five are held", func() bool { return s.Counts().Held == 5 })
+	process.Eventually(t, "five are held", func() bool { return s.Counts().Held == 5 })
 	for range 3 {
 		c, err := net.Dial("tcp", target)
 		if err == nil {
@@ -236,7 +238,7 @@ func TestCapturePortItselfIsClosed(t *testing.T) {
 			}
 		}
 	}
-	eventually(t, "three are closed, and the one to another machine is held", func() bool {
+	process.Eventually(t, "three are closed, and the one to another machine is held", func() bool {
 		got := s.Counts()
 		return got.Looped == 3 && got.Held == 1
 	})
@@ -255,19 +257,19 @@ func TestCallersThatLeave(t *testing.T) {
 		for _, to := range []string{target, "[fd96::10]:80"} {
 			before := s.Counts().Left
 			c := dial(t, to)
-			eventually(t, "held", func() bool { return s.Counts().Held == 1 })
+			process.Eventually(t, "held", func() bool { return s.Counts().Held == 1 })
 			leave(c)
-			eventually(t, name+" to "+to, func() bool { return s.Counts().Left == before+1 && s.Counts().Held == 0 })
+			process.Eventually(t, name+" to "+to, func() bool { return s.Counts().Left == before+1 && s.Counts().Held == 0 })
 		}
 	}
 	c := dial(t, target)
 	io.WriteString(c, "hello")
 	c.CloseWrite()
-	eventually(t, "held", func() bool { return s.Counts().Held == 1 })
+	process.Eventually(t, "held", func() bool { return s.Counts().Held == 1 })
 	before, later := s.Counts().Left, dial(t, target)
-	eventually(t, "held", func() bool { return s.Counts().Held == 2 })
+	process.Eventually(t, "held", func() bool { return s.Counts().Held == 2 })
 	later.Close()
-	eventually(t, "a later one that left is dropped", func() bool { return s.Counts().Left > before })
+	process.Eventually(t, "a later one that left is dropped", func() bool { return s.Counts().Left > before })
 	if s.Counts().Held != 1 {
 		t.Fatal("a connection whose caller only finished sending was dropped")
 	}
@@ -285,7 +287,7 @@ func TestCallersThatLeave(t *testing.T) {
 func TestEnds(t *testing.T) {
 	s := listen(t, nil)
 	a, b, c := dial(t, target), dial(t, target), dial(t, target)
-	eventually(t, "held", func() bool { return s.Counts().Held == 3 })
+	process.Eventually(t, "held", func() bool { return s.Counts().Held == 3 })
 	p := startProxy(t, 1, ip4, ip6)
 	if err := s.Ready(); err != nil {
 		t.Fatal(err)
@@ -294,7 +296,7 @@ func TestEnds(t *testing.T) {
 		line(conn)
 	}
 	reset(a)
-	eventually(t, "the reset arrives", func() bool { return s.Counts().Relaying == 2 })
+	process.Eventually(t, "the reset arrives", func() bool { return s.Counts().Relaying == 2 })
 	s.Close()
 	io.WriteString(b, "still there\n")
 	if got := line(b); got != "still there" {
@@ -328,7 +330,7 @@ func TestContextEndsAll(t *testing.T) {
 	p.kill()
 	s.Gone()
 	held := dial(t, target)
-	eventually(t, "held", func() bool { return s.Counts().Held == 1 })
+	process.Eventually(t, "held", func() bool { return s.Counts().Held == 1 })
 	cancel()
 	s.Wait()
 	if _, err := held.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNRESET) {
@@ -357,9 +359,7 @@ func TestOptionsThatCannotWork(t *testing.T) {
 
 // A socket that does not share the port is an error that names the port.
 func TestPortTaken(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
-	}
+	ns.RequireRoot(t)
 	var config net.ListenConfig
 	l, err := config.Listen(context.Background(), "tcp", ":15009")
 	if err != nil {

@@ -15,6 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"outrider.dev/startup"
+	"outrider.dev/test/ns"
+	"outrider.dev/test/process"
 )
 
 // role makes the test binary the process of a container.
@@ -202,22 +204,16 @@ func TestTheDeathOfAProcessIsAnEvent(t *testing.T) {
 	defer watch.Close()
 	cmd := exec.Command("/proc/self/exe", "app", dir)
 	cmd.Env = append(os.Environ(), role+"=write", "GORACE=atexit_sleep_ms=0")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer cmd.Process.Kill()
+	p := process.Start(t, cmd, process.Options{})
 	changed(t, watch)
 	if s, err := watch.See("app"); !s.Alive || !s.Healthy || err != nil {
 		t.Fatalf("it published, and is %+v, %v", s, err)
 	}
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	p.Kill()
 	changed(t, watch)
 	if s, err := watch.See("app"); s.Alive || !s.Status().Failed || err != nil {
 		t.Errorf("it was killed, and is %+v, %v", s, err)
 	}
-	_ = cmd.Wait()
 }
 
 // A reader that meets a change must see the one before or the one after it, never a
@@ -304,9 +300,7 @@ func TestASandboxIsANetworkNamespaceOfThisBoot(t *testing.T) {
 	if two, err := Sandbox(); one != two || err != nil || len(one) < 36 {
 		t.Errorf("%q and %q, %v", one, two, err)
 	}
-	if os.Geteuid() != 0 {
-		t.Skip("the rest needs root: makes a network namespace")
-	}
+	ns.RequireRoot(t)
 	other := make(chan string)
 	go func() { // its thread ends with it, as it is never unlocked
 		runtime.LockOSThread()

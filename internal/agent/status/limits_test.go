@@ -13,6 +13,7 @@ import (
 
 	"outrider.dev/internal/agent/readiness"
 	"outrider.dev/test/ns"
+	"outrider.dev/test/process"
 )
 
 // A client of the cluster opens as many connections as it can: the kubelet's requests and
@@ -55,23 +56,23 @@ func TestOneClientCannotUseUpTheConnections(t *testing.T) {
 	}
 
 	mine := request(dial("", "127.0.0.1"), "?wait=5m")
-	eventually(t, "the pod's own waiter", func() bool { return r.board.Waiting() == 1 })
+	process.Eventually(t, "the pod's own waiter", func() bool { return r.board.Waiting() == 1 })
 	for range heldLimit[outside] {
 		request(dial(client, "10.9.0.2"), "?wait=5m")
 	}
-	eventually(t, "the client's requests are held", func() bool { return r.board.Waiting() == 1+heldLimit[outside] })
+	process.Eventually(t, "the client's requests are held", func() bool { return r.board.Waiting() == 1+heldLimit[outside] })
 	if got := status(request(dial(client, "10.9.0.2"), "?wait=5m")); !strings.HasPrefix(got, "503 ") || !strings.Contains(got, "Retry-After: 1") ||
 		!strings.Contains(got, "envoy-not-live") {
 		t.Errorf("one too many: %s", got)
 	}
 	second := request(dial("", "127.0.0.1"), "?wait=5m")
-	eventually(t, "a slot for the pod", func() bool { return r.board.Waiting() == 2+heldLimit[outside] })
+	process.Eventually(t, "a slot for the pod", func() bool { return r.board.Waiting() == 2+heldLimit[outside] })
 
 	// Connections without a request, many more than the limit.
 	for range openLimit[outside] + 50 {
 		dial(client, "10.9.0.2")
 	}
-	eventually(t, "the client's oldest are closed", func() bool { return r.board.Waiting() == 2 })
+	process.Eventually(t, "the client's oldest are closed", func() bool { return r.board.Waiting() == 2 })
 	if got := status(request(dial(kubelet, "10.9.0.2"), "")); !strings.HasPrefix(got, "503 ") {
 		t.Errorf("the kubelet gets %s", got)
 	}

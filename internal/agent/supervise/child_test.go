@@ -1,7 +1,6 @@
 package supervise
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +19,9 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"outrider.dev/test/ns"
+	"outrider.dev/test/process"
 )
 
 // role is the variable that makes the test binary a child.
@@ -214,9 +216,7 @@ func TestOnlyOrphansAreReaped(t *testing.T) {
 	}
 	t.Run("as a subreaper", func(t *testing.T) { run(t, nil, "false") })
 	t.Run("as PID 1", func(t *testing.T) {
-		if os.Geteuid() != 0 {
-			t.Skip("a PID namespace needs root")
-		}
+		ns.RequireRoot(t)
 		run(t, &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS, Unshareflags: syscall.CLONE_NEWNS}, "true", "pid1")
 	})
 }
@@ -340,31 +340,16 @@ func TestWhatHoldsThePipesDoesNotHoldTheEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.Exit()
-	awaitGone(t, <-pid) // it was in the group
+	process.AwaitEnd(t, <-pid) // it was in the group
 }
 
 func TestAnAgentThatIsKilledTakesTheChildAlong(t *testing.T) {
-	c := self("agent")
-	c.Stderr = os.Stderr
-	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	in := bufio.NewScanner(out)
-	if !in.Scan() {
-		t.Fatal("no child")
-	}
-	var pids []int
-	for _, field := range strings.Fields(in.Text()) {
-		pid, err := strconv.Atoi(field)
-		if err != nil {
-			t.Fatal(err)
-		}
-		pids = append(pids, pid)
-	}
+	agent := process.Start(t, self("agent"), process.Options{})
+	pids := make([]int, 3)
+	process.Eventually(t, "three children", func() bool {
+		n, _ := fmt.Sscanln(agent.Log(), &pids[0], &pids[1], &pids[2])
+		return n == 3
+	}, agent)
 	// The goroutines that started them are long gone, and their threads.
 	time.Sleep(100 * time.Millisecond)
 	for _, pid := range pids {
@@ -372,12 +357,9 @@ func TestAnAgentThatIsKilledTakesTheChildAlong(t *testing.T) {
 			t.Errorf("child %d of %v ended with the thread of the goroutine that started it", pid, pids)
 		}
 	}
-	if err := c.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = c.Wait()
+	agent.Kill()
 	for _, pid := range pids {
-		awaitGone(t, pid)
+		process.AwaitEnd(t, pid)
 	}
 }
 
@@ -389,14 +371,4 @@ func gone(pid int) bool {
 	}
 	state := statFields(string(raw))[0]
 	return state == "Z" || state == "X"
-}
-
-func awaitGone(t *testing.T, pid int) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		if gone(pid) {
-			return
-		}
-	}
-	t.Errorf("process %d lives on", pid)
 }

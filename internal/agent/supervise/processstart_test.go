@@ -8,18 +8,15 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"outrider.dev/test/process"
 )
 
 func TestStartTime(t *testing.T) {
 	before := time.Now()
-	cmd := exec.Command("sleep", "60")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer cmd.Wait()
-	defer cmd.Process.Kill()
+	p := process.Start(t, exec.Command("sleep", "infinity"), process.Options{})
 	after := time.Now()
-	got, err := StartTime(strconv.Itoa(cmd.Process.Pid))
+	got, err := StartTime(strconv.Itoa(p.PID()))
 	if slack := 20 * time.Millisecond; err != nil || got.Before(before.Add(-slack)) || got.After(after.Add(slack)) {
 		t.Errorf("%v, %v; between %v and %v", got, err, before, after)
 	}
@@ -64,34 +61,21 @@ func TestAProcessNameMayContainAnything(t *testing.T) {
 }
 
 func TestThreads(t *testing.T) {
-	cmd := exec.Command("sh", "-c", "while :; do :; done")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // it would take a processor for ever
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer cmd.Wait()
-	defer cmd.Process.Kill()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) { // until the shell is loaded
-		running, err := Threads(cmd.Process.Pid)
-		if err != nil || len(running) != 1 || time.Now().After(end) {
-			t.Fatalf("%+v, %v; want one that runs", running, err)
-		}
-		if running[0].Awake() {
-			break
-		}
-	}
-	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	p := process.Start(t, exec.Command("sh", "-c", "while :; do :; done"), process.Options{})
+	process.Eventually(t, "the shell is loaded, and runs", func() bool {
+		running, err := Threads(p.PID())
+		return err == nil && len(running) == 1 && running[0].Awake()
+	}, p)
+	p.Signal(syscall.SIGSTOP)
 	var info unix.Siginfo
-	if err := unix.Waitid(unix.P_PID, cmd.Process.Pid, &info, unix.WSTOPPED, nil); err != nil {
+	if err := unix.Waitid(unix.P_PID, p.PID(), &info, unix.WSTOPPED, nil); err != nil {
 		t.Fatal(err)
 	}
-	ran, awake := Progress(cmd.Process.Pid)
-	if again, _ := Progress(cmd.Process.Pid); ran <= 0 || awake || again != ran {
+	ran, awake := Progress(p.PID())
+	if again, _ := Progress(p.PID()); ran <= 0 || awake || again != ran {
 		t.Errorf("stopped after %s, %t, and then after %s", ran, awake, again)
 	}
-	stopped, err := Threads(cmd.Process.Pid)
+	stopped, err := Threads(p.PID())
 	if err != nil || len(stopped) != 1 || stopped[0].State != 'T' || stopped[0].Awake() || stopped[0].Name != "sh" {
 		t.Errorf("%+v, %v; want one that is stopped", stopped, err)
 	}
