@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -32,10 +31,9 @@ import (
 	"outrider.dev/internal/node/cni"
 	"outrider.dev/internal/node/daemon"
 	"outrider.dev/test/ns"
+	"outrider.dev/test/process"
 	"outrider.dev/test/tier"
 )
-
-const patience = time.Minute
 
 // aNode is a node's file system, its runtime's half of NRI, and the API server's Node.
 type aNode struct {
@@ -163,65 +161,20 @@ func (n *aNode) says() string {
 	return ""
 }
 
-// a process is one "outrider-node serve".
-type process struct {
-	*exec.Cmd
+// A serving is one "outrider-node serve".
+type serving struct {
+	*process.Process
 	ready string
-	done  chan error
-	log   *logged
 }
 
-// logged keeps what a process logs.
-type logged struct {
-	mu    sync.Mutex
-	lines []string
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Join(l.lines, "\n")
-}
-
-func (n *aNode) serve() *process {
+func (n *aNode) serve() *serving {
 	n.t.Helper()
 	ready := filepath.Join(n.t.TempDir(), "ready")
-	p := &process{ready: ready, done: make(chan error, 1), log: &logged{}}
-	p.Cmd = exec.Command(filepath.Join(n.bin, commands.Node), "serve", "--root="+n.root, "--cni-conf-dir="+n.path("net.d"), "--cni-bin-dir="+n.path("bin"),
+	cmd := exec.Command(filepath.Join(n.bin, commands.Node), "serve", "--root="+n.root, "--cni-conf-dir="+n.path("net.d"), "--cni-bin-dir="+n.path("bin"),
 		"--nri-socket="+n.path("nri.sock"), "--nri-plugin-dir="+n.path("plugins"), "--ready-file="+ready, "--node=worker-1", "--daemonset=outrider-system/outrider-node")
 	host, port, _ := strings.Cut(strings.TrimPrefix(n.server.URL, "https://"), ":")
-	p.Env = []string{"KUBERNETES_SERVICE_HOST=" + host, "KUBERNETES_SERVICE_PORT=" + port}
-	stderr, err := p.StderrPipe()
-	if err == nil {
-		err = p.Start()
-	}
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	go func() {
-		for lines := bufio.NewScanner(stderr); lines.Scan(); {
-			p.log.mu.Lock()
-			p.log.lines = append(p.log.lines, lines.Text())
-			p.log.mu.Unlock()
-		}
-		p.done <- p.Wait()
-	}()
-	n.t.Cleanup(func() {
-		p.Process.Kill()
-		if n.t.Failed() {
-			n.t.Logf("process %d:\n%s", p.Process.Pid, p.log)
-		}
-	})
-	return p
-}
-
-func (n *aNode) await(what string, is func() bool) {
-	n.t.Helper()
-	for end := time.Now().Add(patience); !is(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			n.t.Fatalf("never: %s", what)
-		}
-	}
+	cmd.Env = []string{"KUBERNETES_SERVICE_HOST=" + host, "KUBERNETES_SERVICE_PORT=" + port}
+	return &serving{process.Start(n.t, cmd, process.Options{}), ready}
 }
 
 func exists(path string) bool { _, err := os.Stat(path); return err == nil }
@@ -231,23 +184,18 @@ func (n *aNode) configuration() string {
 	return string(text)
 }
 
-func (n *aNode) awaitServing() {
+func (n *aNode) awaitServing(s *serving) {
 	n.t.Helper()
-	n.await("the node serves", func() bool { return n.says() == "serves" && strings.Contains(n.configuration(), cni.Program) })
+	process.Eventually(n.t, "the node serves", func() bool { return n.says() == "serves" && strings.Contains(n.configuration(), cni.Program) }, s)
 }
 
-func (p *process) stop(t *testing.T) {
+func (s *serving) isReady() bool { return daemon.Ready(s.ready, false) == nil }
+
+func (s *serving) stop(t *testing.T) {
 	t.Helper()
-	if err := p.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case err := <-p.done:
-		if err != nil {
-			t.Errorf("it ends with %v", err)
-		}
-	case <-time.After(patience):
-		t.Error("it does not end")
+	s.Signal(syscall.SIGINT)
+	if status := s.Exit(); status != 0 {
+		t.Errorf("it ends with status %d", status)
 	}
 }
 
@@ -279,9 +227,9 @@ func (n *aNode) add(sandbox, namespace string) (string, error) {
 	return string(out), err
 }
 
-func (p *process) logMemory(t *testing.T) {
+func (p *serving) logMemory(t *testing.T) {
 	t.Helper()
-	status, err := os.ReadFile("/proc/" + strconv.Itoa(p.Process.Pid) + "/status")
+	status, err := os.ReadFile("/proc/" + strconv.Itoa(p.PID()) + "/status")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -297,7 +245,7 @@ func (p *process) logMemory(t *testing.T) {
 func TestManyAtOnce(t *testing.T) {
 	n := newNode(t)
 	p := n.serve()
-	n.awaitServing()
+	n.awaitServing(p)
 	pods := tier.Times(20, 50)
 	var spaces []string
 	for range pods {
@@ -341,8 +289,8 @@ func TestManyAtOnce(t *testing.T) {
 func TestANode(t *testing.T) {
 	n := newNode(t)
 	p := n.serve()
-	n.awaitServing()
-	n.await("it is ready", func() bool { return daemon.Ready(p.ready, false) == nil })
+	n.awaitServing(p)
+	process.Eventually(n.t, "it is ready", p.isReady, p)
 	pod := ns.Pod(t)
 	if out, err := n.add("4f", pod.Path()); err != nil || out != `{"cniVersion":"1.0.0"}` {
 		t.Fatalf("a sandbox: %s, %v", out, err)
@@ -361,14 +309,14 @@ func TestANode(t *testing.T) {
 		}
 	}
 	p.logMemory(t)
-	if strings.Contains(p.log.String(), "secret-token") {
+	if strings.Contains(p.Log(), "secret-token") {
 		t.Error("the token is in the log")
 	}
 	// Its owner writes the configuration anew.
 	n.write(n.path("net.d/10-net.conflist"), strings.Replace(conflist, "net", "new", 1))
-	n.await("the plugin is in the new configuration", func() bool { return strings.Contains(n.configuration(), cni.Program) })
+	process.Eventually(n.t, "the plugin is in the new configuration", func() bool { return strings.Contains(n.configuration(), cni.Program) })
 	n.write(n.path("net.d/10-net.conflist"), conflist)
-	n.await("the plugin is in it again", func() bool { return strings.Contains(n.configuration(), cni.Program) })
+	process.Eventually(n.t, "the plugin is in it again", func() bool { return strings.Contains(n.configuration(), cni.Program) })
 
 	// A restart of the DaemonSet keeps all; the taint says that the node does not serve meanwhile.
 	p.stop(t)
@@ -379,7 +327,7 @@ func TestANode(t *testing.T) {
 		t.Errorf("a sandbox without a daemon: %s, %v", out, err)
 	}
 	p = n.serve()
-	n.awaitServing()
+	n.awaitServing(p)
 
 	n.mu.Lock()
 	n.set = `{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"}}`
@@ -398,14 +346,14 @@ func TestANode(t *testing.T) {
 func TestByTheRuntimesLibrary(t *testing.T) {
 	n := newNode(t)
 	p := n.serve()
-	n.awaitServing()
+	n.awaitServing(p)
 	const result = `{"cniVersion":"1.1.0","ips":[{"address":"10.9.0.2/24"}],"dns":{}}`
 	n.write(n.path("bin/bridge"), "#!/bin/sh\ncat >/dev/null; test $CNI_COMMAND != ADD || echo '"+result+"'\n")
 	if err := os.Chmod(n.path("bin/bridge"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	n.write(n.path("net.d/10-net.conflist"), strings.Replace(conflist, "1.0.0", "1.1.0", 1))
-	n.await("the plugin is in the configuration", func() bool { return strings.Contains(n.configuration(), cni.Program) })
+	process.Eventually(n.t, "the plugin is in the configuration", func() bool { return strings.Contains(n.configuration(), cni.Program) })
 	list, err := libcni.NetworkConfFromFile(n.path("net.d/10-net.conflist"))
 	if err != nil {
 		t.Fatal(err)
@@ -439,24 +387,25 @@ func TestByTheRuntimesLibrary(t *testing.T) {
 // created without its gate.
 func TestKilled(t *testing.T) {
 	n := newNode(t)
-	processes := []*process{n.serve(), n.serve()}
-	n.awaitServing()
+	processes := []*serving{n.serve(), n.serve()}
+	n.awaitServing(processes[0])
 	for _, p := range processes {
-		n.await("each is ready", func() bool { return daemon.Ready(p.ready, false) == nil })
+		process.Eventually(n.t, "each is ready", p.isReady, p)
 	}
-	leads := func(p *process) bool { return strings.Contains(p.log.String(), `"leading"`) }
+	leads := func(p *serving) bool { return strings.Contains(p.Log(), `"leading"`) }
 	refused := 0
 	kills := tier.Times(4, 10)
 	for range kills {
-		n.await("one leads", func() bool { return leads(processes[0]) || leads(processes[1]) })
+		process.Eventually(n.t, "one leads", func() bool { return leads(processes[0]) || leads(processes[1]) })
 		if leads(processes[1]) {
 			slices.Reverse(processes)
 		}
 		// As by one of another version, which no container uses.
-		if err := errors.Join(os.RemoveAll(n.root+contract.NodeAgentsDir), processes[0].Process.Kill()); err != nil {
+		if err := os.RemoveAll(n.root + contract.NodeAgentsDir); err != nil {
 			t.Fatal(err)
 		}
-		n.await("a container is created", func() bool {
+		processes[0].Signal(syscall.SIGKILL)
+		process.Eventually(n.t, "a container is created", func() bool {
 			got, err := n.create("4f", "")
 			for _, m := range got.GetMounts() {
 				if !exists(m.Source) {
@@ -471,9 +420,9 @@ func TestKilled(t *testing.T) {
 			}
 			return err == nil
 		})
-		<-processes[0].done
+		<-processes[0].Done()
 		processes[0] = n.serve()
-		n.await("the new one is ready", func() bool { return daemon.Ready(processes[0].ready, false) == nil })
+		process.Eventually(n.t, "the new one is ready", processes[0].isReady, processes[0])
 	}
 	t.Logf("%d kills, 10 with OUTRIDER_NIGHTLY=1: %d containers refused in between", kills, refused)
 	if n.says() != "serves" {
@@ -485,13 +434,11 @@ func TestKilled(t *testing.T) {
 func TestHangs(t *testing.T) {
 	n := newNode(t)
 	leader := n.serve()
-	n.awaitServing()
-	n.await("it is ready", func() bool { return daemon.Ready(leader.ready, false) == nil })
+	n.awaitServing(leader)
+	process.Eventually(n.t, "it is ready", leader.isReady, leader)
 	standby := n.serve()
-	n.await("the standby is ready", func() bool { return daemon.Ready(standby.ready, false) == nil })
-	if err := leader.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	process.Eventually(n.t, "the standby is ready", standby.isReady, standby)
+	leader.Signal(syscall.SIGSTOP)
 	for range 3 {
 		if got, err := n.create("4f", ""); err == nil {
 			t.Fatalf("a container is created: %v", got)
@@ -500,24 +447,19 @@ func TestHangs(t *testing.T) {
 	if _, err := n.runtime.CreateContainer(t.Context(), &api.CreateContainerRequest{Pod: &api.PodSandbox{Id: "other"}, Container: &api.Container{Id: "o", Args: []string{"app"}}}); err != nil {
 		t.Errorf("a pod that is not in the mesh: %v", err)
 	}
-	if err := leader.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	n.await("the standby leads", func() bool { got, err := n.create("4f", ""); return err == nil && len(got.GetArgs()) > 0 })
+	leader.Kill()
+	process.Eventually(n.t, "the standby leads", func() bool { got, err := n.create("4f", ""); return err == nil && len(got.GetArgs()) > 0 })
 }
 
 // On a node whose daemon was killed, and does not come back, a command leaves all as it was.
 func TestRemove(t *testing.T) {
 	n := newNode(t)
 	p := n.serve()
-	n.awaitServing()
+	n.awaitServing(p)
 	if _, err := n.create("4f", ""); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	<-p.done
+	p.Kill()
 	cmd := exec.Command(filepath.Join(n.bin, commands.Node), "remove", "--root="+n.root, "--cni-conf-dir="+n.path("net.d"), "--cni-bin-dir="+n.path("bin"),
 		"--nri-socket="+n.path("nri.sock"), "--nri-plugin-dir="+n.path("plugins"))
 	for range 2 { // nothing is left for the second time
@@ -554,7 +496,7 @@ func (n *aNode) isAsItWas() {
 func TestTheRuntimeLaunchesTheGuard(t *testing.T) {
 	n := newNode(t)
 	p := n.serve()
-	n.awaitServing()
+	n.awaitServing(p)
 	p.stop(t)
 	n.runtime.Stop()
 	n.startRuntime()
@@ -566,7 +508,7 @@ func TestTheRuntimeLaunchesTheGuard(t *testing.T) {
 	if err := os.Remove(n.path("plugins/" + daemon.GuardFile)); err != nil {
 		t.Fatal(err)
 	}
-	n.await("it ends", func() bool { _, err := n.create("4f", ""); return err == nil })
+	process.Eventually(n.t, "it ends", func() bool { _, err := n.create("4f", ""); return err == nil })
 }
 
 func TestUsage(t *testing.T) {

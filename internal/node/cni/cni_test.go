@@ -15,6 +15,7 @@ import (
 
 	"outrider.dev/internal/contract"
 	"outrider.dev/internal/node/socket"
+	"outrider.dev/test/ns"
 )
 
 const (
@@ -34,9 +35,7 @@ func input(annotations map[string]string, prev string) []byte {
 }
 
 func TestAdd(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root may ask the daemon")
-	}
+	ns.RequireRoot(t)
 	path := filepath.Join(t.TempDir(), "node.sock")
 	asked := make(chan socket.Question, 1)
 	answer := make(chan error, 1)

@@ -13,14 +13,15 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"outrider.dev/test/ns"
+	"outrider.dev/test/process"
 )
 
 // served runs a daemon's half, and returns its path when it listens.
 func served(t *testing.T, handle func(context.Context, Question) error) string {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("only root may ask")
-	}
+	ns.RequireRoot(t)
 	path := filepath.Join(t.TempDir(), "run", "node.sock")
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
@@ -31,13 +32,14 @@ func served(t *testing.T, handle func(context.Context, Question) error) string {
 			t.Error(err)
 		}
 	})
-	for {
-		if conn, err := net.Dial("unix", path); err == nil {
+	process.Retry(t, func() error {
+		conn, err := net.Dial("unix", path)
+		if err == nil {
 			conn.Close()
-			return path
 		}
-		time.Sleep(time.Millisecond)
-	}
+		return err
+	})
+	return path
 }
 
 func TestQuestionAndAnswer(t *testing.T) {
@@ -71,9 +73,7 @@ func TestTakeover(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- Serve(ctx, path, func(context.Context, Question) error { return nil }) }()
-	for Ask(t.Context(), path, Question{}) != nil {
-		time.Sleep(time.Millisecond)
-	}
+	process.Retry(t, func() error { return Ask(t.Context(), path, Question{}) })
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)
@@ -104,9 +104,7 @@ func FuzzQuestion(f *testing.F) {
 	f.Add([]byte(`{"sandbox":"a","namespace":"/run/netns/a","work":"{}"}`))
 	f.Add([]byte(`{"nameservers":["x"]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		if os.Geteuid() != 0 {
-			t.Skip("only root may ask")
-		}
+		ns.RequireRoot(t)
 		dir := t.TempDir()
 		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, "s"), Net: "unix"})
 		if err != nil {

@@ -8,13 +8,13 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"outrider.dev/test/ns"
 )
 
 func newDir(t *testing.T) *Dir {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("mounts need root")
-	}
+	ns.RequireRoot(t)
 	d, err := New(filepath.Join(t.TempDir(), "pods"))
 	if err != nil {
 		t.Fatal(err)
