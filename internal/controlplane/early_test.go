@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -9,10 +10,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"outrider.dev/internal/controlplane/kube"
 	"outrider.dev/test/port"
+	"outrider.dev/test/process"
 )
 
 const unreachable = `
@@ -54,15 +55,13 @@ func TestTheAuthorityIsWaitedFor(t *testing.T) {
 	}
 	want := func(path string, status int, text string) {
 		t.Helper()
-		for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		process.Retry(t, func() error {
 			code, body := get(path)
 			if code == status && strings.Contains(body, text) {
-				return
+				return nil
 			}
-			if time.Now().After(end) {
-				t.Fatalf("%s: %d, %s; want %d and %q", path, code, body, status, text)
-			}
-		}
+			return fmt.Errorf("%s: %d, %s; want %d and %q", path, code, body, status, text)
+		})
 	}
 	want("/live", http.StatusOK, "live")
 	want("/ready", http.StatusServiceUnavailable, "authority: reading the authority's files: reading the Secret outrider-system/outrider-ca: ")

@@ -22,11 +22,11 @@ func FuzzHTTP(f *testing.F) {
 	calls := 1
 	f.Fuzz(func(t *testing.T, method, target, accept string) {
 		if strings.Contains(target, "profile") || strings.Contains(target, "trace") || strings.Contains(target, "seconds") {
-			t.Skip() // they take as long as the request says
+			return // they take as long as the request says
 		}
 		text := method + " " + target + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAccept: " + accept + "\r\n\r\n"
 		if r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(text))); err != nil || r.ContentLength != 0 {
-			t.Skip()
+			return
 		}
 		// Connections of one address have a rate.
 		calls++

@@ -13,6 +13,7 @@ import (
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"outrider.dev/internal/image/lookup"
+	"outrider.dev/test/process"
 	"outrider.dev/test/registry"
 )
 
@@ -63,14 +64,6 @@ func TestPodsAreReviewedByTheCurrentFiles(t *testing.T) {
 		t.Helper()
 		return review(namespace, `{"name":"a","image":"a","command":["/a"]}`)
 	}
-	until := func(what string, ok func() bool) {
-		t.Helper()
-		for end := time.Now().Add(time.Minute); !ok(); time.Sleep(10 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("not within a minute: %s", what)
-			}
-		}
-	}
 	if p := patch("shop"); !strings.Contains(p, "first.test") || !strings.Contains(p, "outriderd-canary.mesh.svc:15012") {
 		t.Errorf("shop is labelled, and its proxy has an address of the control plane: %s", p)
 	}
@@ -80,12 +73,12 @@ func TestPodsAreReviewedByTheCurrentFiles(t *testing.T) {
 		}
 	}
 	put(t, values, hub("second.test"))
-	until("the second hub", func() bool { return strings.Contains(patch("shop"), "second.test") })
+	process.Eventually(t, "the second hub", func() bool { return strings.Contains(patch("shop"), "second.test") })
 	put(t, values, "global: [")
 	put(t, filepath.Join(folder, "quiet.yaml"), "{apiVersion: v1, kind: Namespace, metadata: {name: quiet, labels: {istio-injection: enabled}}}")
-	until("the label of quiet, with the values that could be used last", func() bool { return strings.Contains(patch("quiet"), "second.test") })
+	process.Eventually(t, "the label of quiet, with the values that could be used last", func() bool { return strings.Contains(patch("quiet"), "second.test") })
 	put(t, values, hub("third.test"))
-	until("the third hub", func() bool { return strings.Contains(patch("shop"), "third.test") })
+	process.Eventually(t, "the third hub", func() bool { return strings.Contains(patch("shop"), "third.test") })
 
 	// More than is read from a client that has to get an identity.
 	if p := review("shop", fmt.Sprintf(`{"name":"a","image":"a","command":["/a"],"args":[%q]}`, strings.Repeat("x", 500<<10))); p == "" {
@@ -96,7 +89,7 @@ func TestPodsAreReviewedByTheCurrentFiles(t *testing.T) {
 	}
 
 	put(t, filepath.Join(folder, "deny.yaml"), "{apiVersion: security.istio.io/v1, kind: RequestAuthentication, metadata: {name: deny-all, namespace: shop}}")
-	until("the policy", func() bool {
+	process.Eventually(t, "the policy", func() bool {
 		patch("shop")
 		return strings.Contains(warnings, "outrider: RequestAuthentication shop/deny-all is not enforced by Outrider: ")
 	})

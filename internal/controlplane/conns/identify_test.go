@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc/peer"
+
+	"outrider.dev/test/process"
 )
 
 // call returns the context of a call on a connection without a certificate, with both ends.
@@ -59,7 +61,7 @@ func TestConnectionEndsWithItsToken(t *testing.T) {
 	if err := Identify(ctx, "2", time.Now().Add(50*time.Millisecond)); err != nil {
 		t.Fatal(err)
 	}
-	client.SetReadDeadline(time.Now().Add(patience))
+	client.SetReadDeadline(time.Now().Add(process.Patience))
 	if _, err := client.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("after its expiry: %v; want the end of the connection", err)
 	}

@@ -25,10 +25,8 @@ import (
 	"google.golang.org/grpc/tap"
 
 	"outrider.dev/internal/wire"
+	"outrider.dev/test/process"
 )
-
-// patience bounds a wait for what is certain to come.
-const patience = 60 * time.Second
 
 // start serves a listener on loopback, whose clients are named by their serial number.
 func start(t *testing.T, o Options) *Listener {
@@ -79,7 +77,7 @@ func dial(t *testing.T, l *Listener, serial int64) *tls.Conn {
 	if serial != 0 {
 		config.Certificates = []tls.Certificate{certificate(t, serial)}
 	}
-	c, err := tls.DialWithDialer(&net.Dialer{Timeout: patience}, "tcp", l.from.Addr().String(), config)
+	c, err := tls.DialWithDialer(&net.Dialer{Timeout: process.Patience}, "tcp", l.from.Addr().String(), config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +158,7 @@ func connect(t *testing.T, l *Listener, n int) []net.Conn {
 
 func closed(t *testing.T, c net.Conn) {
 	t.Helper()
-	c.SetReadDeadline(time.Now().Add(patience))
+	c.SetReadDeadline(time.Now().Add(process.Patience))
 	var timeout net.Error
 	if n, err := c.Read(make([]byte, 1)); n != 0 || err == nil || errors.As(err, &timeout) && timeout.Timeout() {
 		t.Errorf("%d bytes, %v; want that the server closes the connection", n, err)
@@ -171,7 +169,7 @@ func TestAddressThatConnectsTooFastIsRefused(t *testing.T) {
 	l := start(t, Options{})
 	// Far more than the burst: the rate makes up for the time that the test takes.
 	connect(t, l, 4*addressBurst)
-	eventually(t, "refused connections", func() bool { return l.Counters().Refused[TooFast] > 0 })
+	process.Eventually(t, "refused connections", func() bool { return l.Counters().Refused[TooFast] > 0 })
 }
 
 // stub is an accepted connection of an address.
@@ -231,12 +229,10 @@ func TestHandshakeThatFailsFreesItsPlace(t *testing.T) {
 	if _, err := c.Write(bytes.Repeat([]byte("x"), 1000)); err != nil {
 		t.Fatal(err)
 	}
-	c.SetReadDeadline(time.Now().Add(patience))
+	c.SetReadDeadline(time.Now().Add(process.Patience))
 	io.Copy(io.Discard, c) // ends after the alert
 	closed(t, c)
-	for l.Counters().Refused[Handshake] == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	process.Eventually(t, "a refusal", func() bool { return l.Counters().Refused[Handshake] > 0 })
 	if n := l.Counters().Anonymous; n != 0 {
 		t.Errorf("%d connections are counted; want none", n)
 	}
@@ -333,7 +329,7 @@ func TestConnectionEndsWithItsCertificate(t *testing.T) {
 	l := start(t, Options{})
 	config := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}
 	config.Certificates = []tls.Certificate{certificateUntil(t, 7, time.Now().Add(time.Second))}
-	short, err := tls.DialWithDialer(&net.Dialer{Timeout: patience}, "tcp", l.from.Addr().String(), config)
+	short, err := tls.DialWithDialer(&net.Dialer{Timeout: process.Patience}, "tcp", l.from.Addr().String(), config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -341,7 +337,7 @@ func TestConnectionEndsWithItsCertificate(t *testing.T) {
 	served := accept(t, l.Identified()).(*Conn)
 	long := dial(t, l, 8)
 	left := accept(t, l.Identified()).(*Conn)
-	short.SetReadDeadline(time.Now().Add(patience))
+	short.SetReadDeadline(time.Now().Add(process.Patience))
 	if _, err := short.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatalf("after the certificate's expiry: %v; want the end of the connection", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -15,6 +16,8 @@ import (
 
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/tap"
+
+	"outrider.dev/test/process"
 )
 
 // occupy takes all that a gate has, by two addresses, until end is called.
@@ -38,7 +41,7 @@ func occupy(t *testing.T, g *Gate) (end func()) {
 // waiting returns once so many turns of a gate wait.
 func waiting(t *testing.T, g *Gate, n int) {
 	t.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+	process.Retry(t, func() error {
 		g.mu.Lock()
 		has := 0
 		for e := g.turns.Front(); e != nil; e = e.Next() {
@@ -46,12 +49,10 @@ func waiting(t *testing.T, g *Gate, n int) {
 		}
 		g.mu.Unlock()
 		if has == n {
-			return
+			return nil
 		}
-		if time.Now().After(end) {
-			t.Fatalf("%d turns wait, want %d", has, n)
-		}
-	}
+		return fmt.Errorf("%d turns wait, want %d", has, n)
+	})
 }
 
 // hello is the first message of a client.
@@ -89,7 +90,7 @@ func TestHandshakesWaitForTheirTurn(t *testing.T) {
 
 	end()
 	for _, c := range silent {
-		c.SetReadDeadline(time.Now().Add(patience))
+		c.SetReadDeadline(time.Now().Add(process.Patience))
 		if n, err := c.Read(make([]byte, 1)); n == 0 {
 			t.Errorf("%v; want the server's part of the handshake", err)
 		}
@@ -234,16 +235,6 @@ func TestAddressThatLosesAConnection(t *testing.T) {
 	}
 }
 
-// eventually waits for what is certain to come.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !holds(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within %s: %s", patience, what)
-		}
-	}
-}
-
 // A client that closes its connection while it waits, for a place or for a processor, costs
 // nothing when its turn comes.
 func TestClientThatHasGoneIsNotServed(t *testing.T) {
@@ -264,7 +255,7 @@ func TestClientThatHasGoneIsNotServed(t *testing.T) {
 			waiting(t, waits(l), 1)
 			c.Close()
 			end()
-			eventually(t, "the connection is counted as gone", func() bool { return l.Counters().Refused[Gone] == 1 })
+			process.Eventually(t, "the connection is counted as gone", func() bool { return l.Counters().Refused[Gone] == 1 })
 			if c := l.Counters(); c.Anonymous != 0 || c.Refused[Handshake] != 0 {
 				t.Errorf("%+v; want no connection, and no failed handshake", c)
 			}
@@ -281,7 +272,7 @@ func TestSlowClientHasNoPlace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the connection is there", func() bool { return l.Counters().Anonymous == 1 })
+	process.Eventually(t, "the connection is there", func() bool { return l.Counters().Anonymous == 1 })
 	occupy(t, l.places[0])()
 
 	goOn := make(chan struct{})
@@ -289,7 +280,7 @@ func TestSlowClientHasNoPlace(t *testing.T) {
 	defer client.Close()
 	ended := make(chan error, 1)
 	go func() { ended <- client.Handshake() }()
-	eventually(t, "the place is free", func() bool {
+	process.Eventually(t, "the place is free", func() bool {
 		return client.NetConn().(*stopping).stopped.Load() && l.places[0].Free() == all
 	})
 	close(goOn)
@@ -308,7 +299,7 @@ func TestHandshakeThatTakesTooLongIsCounted(t *testing.T) {
 		if _, err := c.Write(message); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the handshake is counted", func() bool { return l.Counters().Refused[Handshake] == int64(i+1) })
+		process.Eventually(t, "the handshake is counted", func() bool { return l.Counters().Refused[Handshake] == int64(i+1) })
 	}
 	if c := l.Counters(); c.Anonymous != 0 {
 		t.Errorf("%+v; want no connection", c)
@@ -366,7 +357,7 @@ func TestOpening(t *testing.T) {
 				}
 			}
 			end(c, ctx)
-			eventually(t, name+": the place is free", func() bool { return taken() == 0 })
+			process.Eventually(t, name+": the place is free", func() bool { return taken() == 0 })
 			c.Close()
 		}
 	}

@@ -30,6 +30,7 @@ import (
 	"outrider.dev/internal/contract"
 	"outrider.dev/internal/diagnose"
 	"outrider.dev/internal/evidence"
+	"outrider.dev/test/process"
 )
 
 // pod is one that was injected, runs and is ready.
@@ -112,11 +113,12 @@ func (w *world) watches() (n int) {
 
 func (w *world) until(what string, ok func() bool) {
 	w.Helper()
-	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			w.Fatalf("%s: events %q, counts %v", what, w.events(), w.counted())
+	process.Retry(w, func() error {
+		if ok() {
+			return nil
 		}
-	}
+		return fmt.Errorf("%s: events %q, counts %v", what, w.events(), w.counted())
+	})
 }
 
 // events are what is written, as "pod reason count".

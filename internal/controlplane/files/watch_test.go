@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"outrider.dev/internal/mesh"
+	"outrider.dev/test/process"
 )
 
 const patience = time.Minute
@@ -139,15 +140,13 @@ func TestNamespacesAreFollowed(t *testing.T) {
 	w := watching(t, dir)
 	is := func(name, want string) {
 		t.Helper()
-		for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		process.Retry(t, func() error {
 			ns, _ := w.Namespace(name)
 			if ns.Labels["a"] == want {
-				return
+				return nil
 			}
-			if time.Now().After(end) {
-				t.Fatalf("namespace %s has labels %v, want a: %s", name, ns.Labels, want)
-			}
-		}
+			return fmt.Errorf("namespace %s has labels %v, want a: %s", name, ns.Labels, want)
+		})
 	}
 	is("n", "1") // the first by path
 	is("m", "2")

@@ -16,6 +16,7 @@ import (
 
 	"outrider.dev/internal/contract"
 	"outrider.dev/internal/mesh"
+	"outrider.dev/test/process"
 )
 
 func routeOf(t *testing.T, text string) *unstructured.Unstructured {
@@ -239,11 +240,12 @@ func TestOneReplicaWritesTheStatus(t *testing.T) {
 	}
 	until := func(what string, ok func() bool) {
 		t.Helper()
-		for end := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("%s: %v; %v", what, status(), c.Trouble())
+		process.Retry(t, func() error {
+			if ok() {
+				return nil
 			}
-		}
+			return fmt.Errorf("%s: %v; %v", what, status(), c.Trouble())
+		})
 	}
 	holder := func() string {
 		l, err := c.core.CoordinationV1().Leases("outrider-system").Get(t.Context(), contract.RouteStatusLease, metav1.GetOptions{})

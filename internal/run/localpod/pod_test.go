@@ -1,7 +1,6 @@
 package localpod
 
 import (
-	"bufio"
 	"io"
 	"net"
 	"net/http"
@@ -17,6 +16,8 @@ import (
 
 	"outrider.dev/internal/model/kubelet"
 	"outrider.dev/startup"
+	"outrider.dev/test/ns"
+	tests "outrider.dev/test/process"
 )
 
 func TestStartAndStopOrder(t *testing.T) {
@@ -367,9 +368,7 @@ spec:
 }
 
 func TestNothingOutlivesItsProgram(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: runs pods in namespaces of their own")
-	}
+	ns.RequireRoot(t)
 	t.Parallel()
 	exe, err := os.Executable()
 	if err != nil {
@@ -378,17 +377,11 @@ func TestNothingOutlivesItsProgram(t *testing.T) {
 	name := "victim-" + time.Now().Format("150405.000000")
 	cmd := exec.Command(exe)
 	cmd.Env = append(os.Environ(), asWhat+"=victim", "LOCALPOD_TEST_NAME="+name)
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	line, err := bufio.NewReader(out).ReadString('\n')
-	namespaces := strings.Fields(line)
-	if err != nil || len(namespaces) != 3 || !strings.HasPrefix(namespaces[0], "net:") {
-		t.Errorf("the program prints %q, %v", line, err)
+	victim := tests.Start(t, cmd, tests.Options{})
+	tests.Eventually(t, "its namespaces", func() bool { return strings.HasSuffix(victim.Log(), "\n") }, victim)
+	namespaces := strings.Fields(victim.Log())
+	if len(namespaces) != 3 || !strings.HasPrefix(namespaces[0], "net:") {
+		t.Errorf("the program prints %q", victim.Log())
 	}
 	running := leftBehind(namespaces, []string{name})
 	if len(running) < 6 {
@@ -399,9 +392,6 @@ func TestNothingOutlivesItsProgram(t *testing.T) {
 			hold(t, path)
 		}
 	}
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = cmd.Wait()
+	victim.Kill()
 	nothingLeft(t, namespaces, []string{name})
 }

@@ -25,6 +25,8 @@ import (
 
 	"outrider.dev/internal/pod/podspec"
 	"outrider.dev/startup"
+	"outrider.dev/test/ns"
+	tests "outrider.dev/test/process"
 )
 
 // asWhat makes the test program something else: a server in a container, or a program
@@ -99,9 +101,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: runs pods in namespaces of their own")
-	}
+	ns.RequireRoot(t)
 	w := &world{t: t, changed: make(chan struct{}), mounts: ownMounts(t)}
 	var err error
 	if w.node, err = NewNode(NodeOptions{}); err != nil {
@@ -171,18 +171,12 @@ func hold(t *testing.T, path string) {
 // namespaces or has one of these host names.
 func nothingLeft(t *testing.T, namespaces, hostnames []string) {
 	t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for {
-		left := leftBehind(namespaces, hostnames)
-		if len(left) == 0 {
-			return
+	tests.Retry(t, func() error {
+		if left := leftBehind(namespaces, hostnames); len(left) > 0 {
+			return fmt.Errorf("left behind: %s", left)
 		}
-		if time.Now().After(deadline) {
-			t.Errorf("left behind: %s", left)
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+		return nil
+	})
 }
 
 func leftBehind(namespaces, hostnames []string) []string {
