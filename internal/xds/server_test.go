@@ -18,6 +18,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+
+	"outrider.dev/test/process"
 )
 
 // listen serves on loopback until the test ends, and returns the address.
@@ -157,11 +159,7 @@ func TestSlowClientLosesItsStreamAndDelaysNoOther(t *testing.T) {
 	if err := until(quick, hasResource("base", "2")); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(time.Minute); s.Counters().Streams > 1; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the slow client's stream does not end")
-		}
-	}
+	process.Eventually(t, "the end of the slow client's stream", func() bool { return s.Counters().Streams == 1 })
 	if err := until(slow, func(*discovery.DeltaDiscoveryResponse) bool { return false }); status.Code(err) != codes.DeadlineExceeded {
 		t.Errorf("the slow client reads at last, and finds %v; want DeadlineExceeded", err)
 	}

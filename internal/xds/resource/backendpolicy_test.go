@@ -2,6 +2,7 @@ package resource_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"outrider.dev/internal/mesh"
 	"outrider.dev/internal/xds"
 	"outrider.dev/internal/xds/resource"
+	"outrider.dev/test/process"
 )
 
 // everyField has a value for each field of a policy, no two the same.
@@ -105,16 +107,13 @@ func TestPoliciesOfGRPCClients(t *testing.T) {
 		{"one request at a time", "max requests 1 exceeded", mesh.BackendPolicy{Limits: mesh.Limits{Requests: 1}}},
 	} {
 		w.set(policyFor("greeter", step.settings))
-		for {
+		process.Retry(t, func() error { // the client follows a change on its own
 			_, err := client.Check(ctx, &healthpb.HealthCheckRequest{})
 			if (step.want == "") == (err == nil) && (err == nil || strings.Contains(err.Error(), step.want)) {
-				break
+				return nil
 			}
-			if ctx.Err() != nil {
-				t.Fatalf("%s: %v", step.name, err)
-			}
-			time.Sleep(5 * time.Millisecond) // the client follows a change on its own
-		}
+			return fmt.Errorf("%s: %v; want %q", step.name, err, step.want)
+		})
 	}
 	if _, err := client.Check(ctx, &healthpb.HealthCheckRequest{}); status.Code(err) != codes.Unavailable {
 		t.Errorf("above the limit: %v", err)

@@ -27,17 +27,12 @@ import (
 
 	"outrider.dev/internal/agent/envoy"
 	"outrider.dev/internal/xds"
+	"outrider.dev/test/process"
 )
 
 // The real Envoy accepts every resource of the golden files.
 func TestEnvoyAcceptsAll(t *testing.T) {
-	binary := os.Getenv("ENVOY")
-	if binary == "" {
-		binary = filepath.Join("..", "..", "..", ".cache", "envoy", "envoy")
-	}
-	if _, err := os.Stat(binary); err != nil {
-		t.Skip("no Envoy here: make deps fetches it")
-	}
+	binary := process.Envoy(t)
 	for name, resources := range goldenCases(t) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

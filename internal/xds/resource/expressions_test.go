@@ -13,18 +13,13 @@ import (
 
 	"outrider.dev/internal/mesh/objects"
 	"outrider.dev/internal/xds"
+	"outrider.dev/test/process"
 )
 
 // Envoy rejects all routes of a service because of one expression that is too large. So those that
 // a route may have are small enough: here are the largest of several forms.
 func TestEnvoyAcceptsTheLargestExpressions(t *testing.T) {
-	binary := os.Getenv("ENVOY")
-	if binary == "" {
-		binary = filepath.Join("..", "..", "..", ".cache", "envoy", "envoy")
-	}
-	if _, err := os.Stat(binary); err != nil {
-		t.Skip("no Envoy here: make deps fetches it")
-	}
+	binary := process.Envoy(t)
 	route := func(expressions ...string) *gatewayv1.HTTPRoute {
 		r := &gatewayv1.HTTPRoute{}
 		r.Namespace, r.Name = "shop", "large"

@@ -1,7 +1,6 @@
 package resource_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -28,6 +27,7 @@ import (
 	"outrider.dev/internal/mesh"
 	"outrider.dev/internal/xds"
 	"outrider.dev/internal/xds/resource"
+	"outrider.dev/test/process"
 )
 
 // A grpcMesh is a control plane with one service, greeter, of which the port 81 is for gRPC.
@@ -101,19 +101,16 @@ func (w *grpcMesh) dial(target string) healthpb.HealthClient {
 // reaches calls until a call is served at an address.
 func (w *grpcMesh) reaches(c healthpb.HealthClient, want string) {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(w.t.Context(), process.Patience)
 	defer cancel()
-	for {
+	process.Retry(w.t, func() error { // the client follows a change on its own
 		var p peer.Peer
 		_, err := c.Check(ctx, &healthpb.HealthCheckRequest{}, grpc.Peer(&p), grpc.WaitForReady(true))
 		if err == nil && p.Addr.String() == want {
-			return
+			return nil
 		}
-		if ctx.Err() != nil {
-			w.t.Fatalf("calls go to %v, %v; want %s", p.Addr, err, want)
-		}
-		time.Sleep(5 * time.Millisecond) // the client follows a change on its own
-	}
+		return fmt.Errorf("calls go to %v, %v; want %s", p.Addr, err, want)
+	})
 }
 
 // A gRPC client without a proxy resolves its target by xDS (state of the world), and
@@ -178,8 +175,8 @@ func TestGRPCTargetThatIsNotFound(t *testing.T) {
 // A client of gRPC's C-core (Python, C++, Ruby, PHP) accepts what it is sent, and fails at once
 // where there is nothing.
 func TestGRPCClientOfCCore(t *testing.T) {
-	if out, err := exec.Command("python3", "-c", "import grpc").CombinedOutput(); err != nil {
-		t.Skipf("no gRPC for Python (pip install grpcio): %v: %s", err, bytes.TrimSpace(out))
+	if exec.Command("python3", "-c", "import grpc").Run() != nil {
+		t.Skip("no gRPC for Python: pip install grpcio")
 	}
 	w := newGRPCMesh(t)
 	w.moveTo("greeter", w.greeter())
