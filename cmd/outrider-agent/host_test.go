@@ -14,7 +14,7 @@ import (
 func TestCaptureRefusesTheMachine(t *testing.T) {
 	ns.RequireRoot(t)
 	if !setup.InHost() {
-		t.Skip("this is not the machine's own network namespace")
+		t.Skip("this machine is in a network namespace itself, so no test can be in the first one")
 	}
 	tests := map[string]struct {
 		args   []string

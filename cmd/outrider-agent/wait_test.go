@@ -18,6 +18,7 @@ import (
 	"outrider.dev/internal/agent/readiness"
 	"outrider.dev/internal/agent/status"
 	"outrider.dev/internal/contract"
+	"outrider.dev/test/process"
 )
 
 // An agent is the part of a real one that wait sends requests to.
@@ -65,11 +66,12 @@ func begin(args ...string) <-chan string {
 
 func (a *agent) held(t *testing.T, n int) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); a.board.Waiting() != n; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%d are held; want %d", a.board.Waiting(), n)
+	process.Retry(t, func() error {
+		if is := a.board.Waiting(); is != n {
+			return fmt.Errorf("%d are held; want %d", is, n)
 		}
-	}
+		return nil
+	})
 }
 
 func TestWaitIsHeldAndReleased(t *testing.T) {

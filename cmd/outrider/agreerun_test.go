@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"outrider.dev/startup"
+	"outrider.dev/test/ns"
 )
 
 // agreeRuns is the environment variable for the long form, as PODSxRUNS.
@@ -25,9 +26,7 @@ const agreeRuns = "OUTRIDER_AGREE_RUNS"
 // Real runs of random pods keep what verify says holds, at their starts and when they stop. Only the order
 // of the events that run prints is judged.
 func TestRunsAgreeWithVerify(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: runs pods in namespaces of their own")
-	}
+	ns.RequireRoot(t)
 	pods, runs := 2, 3
 	if text := os.Getenv(agreeRuns); text != "" {
 		if n, err := fmt.Sscanf(text, "%dx%d", &pods, &runs); n != 2 || err != nil || pods < 1 || runs < 1 {

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -18,6 +17,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"outrider.dev/internal/controlplane"
+	"outrider.dev/test/process"
 )
 
 const proxyStatusMesh = `apiVersion: v1
@@ -88,12 +88,10 @@ func TestProxyStatusOfARealControlPlane(t *testing.T) {
 	at := connected(t)
 	var status int
 	var out string
-	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		// The proxy's answers are on their way.
-		if status, out, _ = command("proxy-status", "--control-plane-http", at); strings.Contains(out, "REJECTED") || time.Now().After(end) {
-			break
-		}
-	}
+	process.Eventually(t, "the proxy's answers", func() bool {
+		status, out, _ = command("proxy-status", "--control-plane-http", at)
+		return strings.Contains(out, "REJECTED")
+	})
 	if status != 1 {
 		t.Errorf("status %d, want 1: something was rejected", status)
 	}

@@ -23,7 +23,7 @@ type Namespace struct {
 func RequireRoot(t testing.TB) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("needs root: makes network namespaces and writes packet filter rules in them")
+		t.Skip("needs root")
 	}
 }
 

@@ -19,15 +19,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"outrider.dev/internal/capture"
+	"outrider.dev/test/ns"
 )
 
 // newNamespace gives the calling goroutine, which must end with the test, a
 // network namespace with a loopback interface.
 func newNamespace(t *testing.T) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("a network namespace takes root")
-	}
+	ns.RequireRoot(t)
 	runtime.LockOSThread() // for good: a thread in another namespace must not be used again
 	if err := syscall.Unshare(syscall.CLONE_NEWNET); err != nil {
 		t.Fatalf("unsharing the network namespace: %v", err)

@@ -11,6 +11,8 @@ import (
 	"outrider.dev/internal/diagnose"
 	"outrider.dev/internal/pod/podspec"
 	"outrider.dev/startup"
+	"outrider.dev/test/ns"
+	"outrider.dev/test/process"
 )
 
 func TestActsMatchTheirTitles(t *testing.T) {
@@ -36,20 +38,8 @@ func TestActsMatchTheirTitles(t *testing.T) {
 
 // The first act shows the race; the others are free of it.
 func TestStory(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("running pods needs root")
-	}
-	root, err := filepath.Abs("../../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	envoy := os.Getenv("ENVOY")
-	if envoy == "" {
-		envoy = filepath.Join(root, ".cache", "envoy", "envoy")
-	}
-	if _, err := os.Stat(envoy); err != nil {
-		t.Skipf("no Envoy, which make deps installs: %v", err)
-	}
+	ns.RequireRoot(t)
+	envoy := process.Envoy(t)
 	bin := t.TempDir()
 	build := exec.Command("go", "build", "-o", bin, "outrider.dev/cmd/...")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
