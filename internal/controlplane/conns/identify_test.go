@@ -63,7 +63,7 @@ func TestConnectionEndsWithItsToken(t *testing.T) {
 	}
 	client.SetReadDeadline(time.Now().Add(process.Patience))
 	if _, err := client.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("after its expiry: %v; want the end of the connection", err)
+		t.Fatalf("after its expiry: %v; want the end of the connection", err)
 	}
 	<-server.(*Conn).open.Done()
 	if c := l.Counters(); c.Identified != 0 {
