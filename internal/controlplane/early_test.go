@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"outrider.dev/internal/controlplane/kube"
-	"outrider.dev/test/port"
+	held "outrider.dev/test/port"
 	"outrider.dev/test/process"
 )
 
@@ -36,7 +36,7 @@ func TestTheAuthorityIsWaitedFor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := port.Hold(t).String()
+	address := held.Hold(t).String()
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	var ended error

@@ -264,7 +264,7 @@ func TestAHostLearnsTheNextRootFromTheControlPlane(t *testing.T) {
 	w := run(t, o)
 	w.phase(t, Have)
 	p.rotate(t, newer, "ca-key.pem", "ca-cert.pem", "root-cert.pem") // the host's file stays as it was
-	eventually(t, "a certificate of the next root", func() bool {
+	process.Eventually(t, "a certificate of the next root", func() bool {
 		return w.onDisk(t).leaf().CheckSignatureFrom(next.Roots()[0]) == nil
 	})
 }

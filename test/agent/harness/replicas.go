@@ -37,7 +37,7 @@ func (w *World) forward(l net.Listener, to ...string) {
 		go func() {
 			defer c.Close()
 			for _, address := range to {
-				ctx, cancel := context.WithTimeout(context.Background(), Patience)
+				ctx, cancel := context.WithTimeout(context.Background(), process.Patience)
 				behind, err := dial(ctx, "tcp", address)
 				cancel()
 				if err != nil {
