@@ -17,10 +17,8 @@ import (
 	"time"
 
 	"outrider.dev/test/ns"
+	"outrider.dev/test/process"
 )
-
-// patience is when what has not happened on a busy machine will not.
-const patience = 2 * time.Minute
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -64,57 +62,23 @@ func each(t *testing.T, test func(t *testing.T, command func(form string) []stri
 
 // An app is a process of the application, in a namespace of its own with its centre.
 type app struct {
+	*process.Process
 	t    *testing.T
-	in   *ns.Namespace
-	log  string
-	exit chan int
-	stop context.CancelFunc
 	http *http.Client
 }
 
 func start(t *testing.T, in *ns.Namespace, command []string, env ...string) *app {
 	t.Helper()
-	ctx, stop := context.WithCancel(context.Background())
-	a := &app{t: t, in: in, log: filepath.Join(t.TempDir(), "log"), exit: make(chan int, 1), stop: stop}
 	dial := func(ctx context.Context, network, address string) (c net.Conn, err error) {
 		in.Do(func() { c, err = new(net.Dialer).DialContext(ctx, network, address) })
 		return c, err
 	}
-	a.http = &http.Client{Timeout: patience, Transport: &http.Transport{DialContext: dial}}
+	a := &app{t: t, http: &http.Client{Timeout: process.Patience, Transport: &http.Transport{DialContext: dial}}}
 	t.Cleanup(a.http.CloseIdleConnections)
-	out, err := os.Create(a.log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
-	cmd.Env, cmd.Stdout, cmd.Stderr = append([]string{"REFRESH=1", "JDK_JAVA_OPTIONS=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}, env...), out, out
-	in.Do(func() { err = cmd.Start() })
-	out.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		cmd.Wait()
-		a.exit <- cmd.ProcessState.ExitCode()
-		close(a.exit)
-	}()
-	t.Cleanup(a.kill)
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Env = append([]string{"REFRESH=1", "JDK_JAVA_OPTIONS=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}, env...)
+	a.Process = process.Start(t, cmd, process.Options{In: in.Do})
 	return a
-}
-
-// kill ends it and waits for that.
-func (a *app) kill() {
-	a.stop()
-	for range a.exit {
-	}
-}
-
-func (a *app) wrote() string {
-	text, err := os.ReadFile(a.log)
-	if err != nil {
-		a.t.Error(err)
-	}
-	return string(text)
 }
 
 // get reads a page of it.
@@ -162,58 +126,40 @@ func parse(page string) (s setting, err error) {
 // one that is awaited; Then /healthz is well.
 func (a *app) until(before string, want setting) {
 	a.t.Helper()
-	last := "it has not served"
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		select {
-		case status := <-a.exit:
-			a.t.Fatalf("it has ended with the status %d, and %s was expected:\n%s", status, want, a.wrote())
-		default:
-		}
+	served := false
+	process.EventuallyEqual(a.t, "the settings", want.String(), func() string {
 		page, err := a.get("/settings")
 		if err != nil {
-			if !strings.Contains(err.Error(), "connection refused") || strings.Contains(a.wrote(), "awesome-app is ready") && last != "it has not served" {
-				a.t.Fatalf("/settings: %v\n%s", err, a.wrote())
+			select {
+			case <-a.Done():
+				return "it has ended"
+			default:
 			}
-			continue // its start
+			if !strings.Contains(err.Error(), "connection refused") || strings.Contains(a.Log(), "awesome-app is ready") && served {
+				a.t.Fatalf("/settings: %v\n%s", err, a.Log())
+			}
+			return "it has not served" // its start
 		}
+		served = true
 		got, err := parse(page)
 		if err != nil {
 			a.t.Fatal(err)
 		}
-		if got == want {
-			if health, err := a.get("/healthz"); health != "ok\n" {
-				a.t.Errorf("/healthz: %q, %v", health, err)
-			}
-			return
-		}
 		if got.level != before && got.level != want.level {
-			a.t.Fatalf("%s, between the level %s and %s:\n%s", got, before, want, a.wrote())
+			a.t.Fatalf("%s, between the level %s and %s:\n%s", got, before, want, a.Log())
 		}
-		last = got.String()
+		time.Sleep(20 * time.Millisecond) // which is left to the application
+		return got.String()
+	}, a)
+	if health, err := a.get("/healthz"); health != "ok\n" {
+		a.t.Errorf("/healthz: %q, %v", health, err)
 	}
-	a.t.Fatalf("%s, and %s was expected:\n%s", last, want, a.wrote())
 }
 
 // awaits waits for words in its log.
 func (a *app) awaits(words string) {
 	a.t.Helper()
-	for end := time.Now().Add(patience); !strings.Contains(a.wrote(), words); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			a.t.Fatalf("its log has no %q:\n%s", words, a.wrote())
-		}
-	}
-}
-
-// end waits for its end, and returns the status.
-func (a *app) end() int {
-	a.t.Helper()
-	select {
-	case status := <-a.exit:
-		return status
-	case <-time.After(patience):
-		a.t.Fatalf("it still runs:\n%s", a.wrote())
-		return 0
-	}
+	process.Eventually(a.t, words+" in its log", func() bool { return strings.Contains(a.Log(), words) }, a)
 }
 
 // The robust form starts beside a centre with a fault, takes the settings when they come, and keeps
@@ -232,14 +178,14 @@ func TestRobust(t *testing.T) {
 				c.be(faults[first])
 				a := start(t, in, command(Robust), "CONFIG_URL="+centreURL)
 				a.until("INFO", setting{"INFO", "embedded", true})
-				if strings.Contains(a.wrote(), "/settings") {
-					t.Errorf("the log has requests, which are of the level DEBUG, and the level is INFO:\n%s", a.wrote())
+				if strings.Contains(a.Log(), "/settings") {
+					t.Errorf("the log has requests, which are of the level DEBUG, and the level is INFO:\n%s", a.Log())
 				}
 				c.be(good("DEBUG"))
 				a.until("INFO", setting{"DEBUG", "provider", false})
 				a.get("/applied")
-				if !strings.Contains(a.wrote(), "/applied") {
-					t.Errorf("the level DEBUG is in use, and the log has not the request:\n%s", a.wrote())
+				if !strings.Contains(a.Log(), "/applied") {
+					t.Errorf("the level DEBUG is in use, and the log has not the request:\n%s", a.Log())
 				}
 				level, next := "DEBUG", "WARN"
 				for _, fault := range more {
@@ -264,18 +210,12 @@ func TestRestart(t *testing.T) {
 		env := []string{"CONFIG_URL=" + centreURL, "LAST_GOOD=" + file}
 		a := start(t, in, command(Robust), env...)
 		a.until("INFO", setting{"DEBUG", "provider", false})
-		for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-			if _, err := os.Stat(file); err == nil {
-				break
-			} else if time.Now().After(end) {
-				t.Fatal(err)
-			}
-		}
-		a.kill()
+		process.Eventually(t, file, func() bool { _, err := os.Stat(file); return err == nil }, a)
+		a.Kill()
 		c.be(nil)
 		a = start(t, in, command(Robust), env...)
 		a.until("DEBUG", setting{"DEBUG", "last good", true})
-		a.kill()
+		a.Kill()
 
 		// A file that is not what was written is passed over.
 		if err := os.WriteFile(file, []byte("level=LO"), 0o600); err != nil {
@@ -284,7 +224,7 @@ func TestRestart(t *testing.T) {
 		a = start(t, in, command(Robust), env...)
 		a.until("INFO", setting{"INFO", "embedded", true})
 		a.awaits(file)
-		a.kill()
+		a.Kill()
 
 		// One that cannot be written, by root neither, is no reason to leave the centre's settings.
 		file = "/proc/awesome-app-last-good"
@@ -303,8 +243,8 @@ func TestVariables(t *testing.T) {
 		for _, wrong := range []string{"CONFIG_URL=ftp://centre", "REFRESH=0"} {
 			name, _, _ := strings.Cut(wrong, "=")
 			a := start(t, in, command(Robust), "CONFIG_URL="+centreURL, wrong)
-			if status := a.end(); status != 2 || !strings.Contains(a.wrote(), name) {
-				t.Errorf("%s: status %d, want 2 and a line with the variable:\n%s", wrong, status, a.wrote())
+			if status := a.Exit(); status != 2 || !strings.Contains(a.Log(), name) {
+				t.Errorf("%s: status %d, want 2 and a line with the variable:\n%s", wrong, status, a.Log())
 			}
 		}
 	})
@@ -318,12 +258,12 @@ func TestFragile(t *testing.T) {
 		c.be(good("DEBUG"))
 		a := start(t, in, command(Fragile), "CONFIG_URL="+centreURL)
 		a.until("DEBUG", setting{"DEBUG", "provider", false})
-		a.kill()
+		a.Kill()
 		for _, fault := range []string{"nothing listens", "status 500", "a level that is none"} {
 			c.be(faults[fault])
 			a := start(t, in, command(Fragile), "CONFIG_URL="+centreURL)
-			if status := a.end(); status != 1 || strings.Contains(a.wrote(), "awesome-app is ready") {
-				t.Errorf("%s: status %d, want 1 before it is ready:\n%s", fault, status, a.wrote())
+			if status := a.Exit(); status != 1 || strings.Contains(a.Log(), "awesome-app is ready") {
+				t.Errorf("%s: status %d, want 1 before it is ready:\n%s", fault, status, a.Log())
 			}
 		}
 	})
