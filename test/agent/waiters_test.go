@@ -14,6 +14,8 @@ import (
 
 // inContainer runs a command with the directories of the pod's containers where a
 // container finds them, as the app's user.
+// The shell is the first process of its namespace, so that all ends with it: the kernel forgets the
+// signal for the end of a parent when a process becomes another user.
 const inContainer = `set -e
 root=$1 states=$2 own=$3 user=$4; shift 4
 mount -t tmpfs none "$root"
@@ -27,7 +29,7 @@ mount --bind "$states" "$root/outrider/state"
 mount -o remount,ro,bind "$root/outrider/state"
 touch "$root/run/outrider-agent"
 mount --bind "$AGENT" "$root/run/outrider-agent"
-exec chroot --userspec="$user" "$root" env PATH=/run "$@"`
+chroot --userspec="$user" "$root" env PATH=/run "$@" & wait $!`
 
 // Each example of "wait --help" for the agent's socket works as it stands there.
 func TestTheExamplesOfWait(t *testing.T) {
@@ -56,7 +58,7 @@ func TestTheExamplesOfWait(t *testing.T) {
 		if err := os.Mkdir(root, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		args := append([]string{"-m", "sh", "-c", inContainer, "sh", root, filepath.Join(p.Dir, "states"), filepath.Join(p.Dir, "states", "outrider-proxy"),
+		args := append([]string{"--mount", "--pid", "--fork", "--kill-child", "sh", "-c", inContainer, "sh", root, filepath.Join(p.Dir, "states"), filepath.Join(p.Dir, "states", "outrider-proxy"),
 			fmt.Sprintf("%d:%[1]d", users[i])}, example...)
 		cmd := exec.Command("unshare", args...)
 		cmd.Env = append(os.Environ(), "AGENT="+w.Binaries.Agent)
