@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"outrider.dev/build/progress"
+	"outrider.dev/build/gobuild"
 )
 
 // The commands of cmd/.
@@ -123,7 +123,7 @@ func BuildFor(ctx context.Context, t Target, dir string, names ...string) error 
 		file := filepath.Join(dir, File(t.System, name))
 		cmd := exec.CommandContext(ctx, "go", append(args, "-o", file, "outrider.dev/cmd/"+name)...)
 		cmd.Env = append(os.Environ(), cgo, "GOOS="+t.System, "GOARCH="+t.Arch)
-		if err := progress.Build(ctx, cmd, 5*time.Second, func(state string) { say(name, state) }); err != nil {
+		if err := gobuild.Run(ctx, cmd, 5*time.Second, func(state string) { say(name, state) }); err != nil {
 			return fmt.Errorf("building %s: %w", name, err)
 		}
 		say(name, "built: "+file)

@@ -1,8 +1,6 @@
 package cluster
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -14,9 +12,9 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
-	"syscall"
 	"time"
+
+	"outrider.dev/build/gobuild"
 )
 
 // Build builds what a cluster with these options needs, as far as it is missing or
@@ -214,85 +212,11 @@ func (p program) build(ctx context.Context, progress *progress) error {
 	cmd := exec.CommandContext(ctx, "go", append(p.args(), compileFaster, "-o", temp, cmp.Or(p.pkg, "."))...)
 	cmd.Dir = p.dir
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
-	report := &buildReport{}
-	cmd.Stdout, cmd.Stderr = report, report
-	// The compilers are in a group with the go command, and end with it.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
-	cmd.WaitDelay = 10 * time.Second
-	stop := report.every(15*time.Second, func(state string) { progress.step("building %s: %s", p.name, state) })
-	defer stop()
-	if err := cmd.Run(); err != nil {
-		if ctx.Err() != nil {
-			err = context.Cause(ctx)
-		}
-		return fmt.Errorf("building %s: %w%s", p.name, err, report.tail())
+	say := func(state string) { progress.step("building %s: %s", p.name, state) }
+	if err := gobuild.Run(ctx, cmd, 15*time.Second, say); err != nil {
+		return fmt.Errorf("building %s: %w", p.name, err)
 	}
 	return os.Rename(temp, p.output)
-}
-
-// A buildReport understands what `go build -v` prints.
-type buildReport struct {
-	mu                   sync.Mutex
-	rest                 []byte   // of a line that is not complete
-	other                []string // lines that are no progress, so probably errors
-	downloaded, compiled int
-}
-
-func (r *buildReport) Write(p []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.rest = append(r.rest, p...)
-	for {
-		advance, line, _ := bufio.ScanLines(r.rest, false)
-		if advance == 0 {
-			return len(p), nil
-		}
-		r.rest = r.rest[advance:]
-		switch {
-		case bytes.HasPrefix(line, []byte("go: downloading ")):
-			r.downloaded++
-		case !bytes.ContainsAny(line, " :"): // the path of a package
-			r.compiled++
-		default:
-			r.other = append(r.other, string(line))
-		}
-	}
-}
-
-// tail returns the last lines that are no progress, each on a line of its own.
-func (r *buildReport) tail() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var b strings.Builder
-	for _, line := range append(r.other, string(r.rest))[max(0, len(r.other)-20):] {
-		if line != "" {
-			b.WriteString("\n" + line)
-		}
-	}
-	return b.String()
-}
-
-// every calls print with the state of the build until stop is called.
-func (r *buildReport) every(d time.Duration, print func(state string)) (stop func()) {
-	done := make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		tick := time.NewTicker(d)
-		defer tick.Stop()
-		for {
-			select {
-			case <-done:
-				return
-			case <-tick.C:
-			}
-			r.mu.Lock()
-			state := fmt.Sprintf("%d modules downloaded, %d packages compiled", r.downloaded, r.compiled)
-			r.mu.Unlock()
-			print(state)
-		}
-	})
-	return func() { close(done); wg.Wait() }
 }
 
 // repository returns the root of this module, seen from the current directory.

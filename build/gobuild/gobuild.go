@@ -1,5 +1,5 @@
-// Package progress runs builds that take minutes, and says how far they are.
-package progress
+// Package gobuild runs builds that take minutes, and says how far they are.
+package gobuild
 
 import (
 	"bufio"
@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// Build runs a "go build -v", made by exec.CommandContext with ctx. It calls print with the state
+// Run runs a "go build -v", made by exec.CommandContext with ctx. It calls print with the state
 // of the build every interval. The error has the last lines that are no progress.
 //
 // The compilers are in a process group with the go command, and end with it.
-func Build(ctx context.Context, cmd *exec.Cmd, interval time.Duration, print func(state string)) error {
+func Run(ctx context.Context, cmd *exec.Cmd, interval time.Duration, print func(state string)) error {
 	r := &report{}
 	cmd.Stdout, cmd.Stderr = r, r
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
