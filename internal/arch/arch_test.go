@@ -113,7 +113,7 @@ var arrows = map[string][]string{
 	"build/parts":          {"github.com/CycloneDX/cyclonedx-go"},
 	"build/release":        {"build/commands", "build/parts"},
 	"build/commands":       {"build/gobuild"},
-	"build/gobuild":       {},
+	"build/gobuild":        {},
 	"build/tiers":          {},
 	"build/krew":           {},
 	"build/house":          {"golang.org/x/tools/go/packages"},
