@@ -43,7 +43,7 @@ var measures = []measure{
 	{"ranges over a map whose order can show, without a reason", 0, mapOrder},
 	{"ports of tests that are closed and used again, without a reason", 0, inTests(file.runs, "closed port", closedPorts)},
 	{"tests that fail if something takes seconds, without a reason", 0, inTests(file.judges, "time limit", upperBounds)},
-	{"programs that a killed test leaves behind", 32, inTests(file.runs, "outlives", orphans)},
+	{"programs that a killed test leaves behind", 13, inTests(file.runs, "outlives", orphans)},
 	// 15,000 came with what holds under trouble: the agent's relay, admission by turns, identities
 	// by token, and the suites that storm, delay, kill and roll out; 5,000 with the keys of Istio's
 	// API, what lint finds and the pods that hold it, and the agreement of the tools; 2,000 with the

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"outrider.dev/test/cluster"
+	"outrider.dev/test/process"
 	"outrider.dev/test/tier"
 )
 
@@ -176,7 +177,7 @@ func TestInterrupted(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := cmd.Start(); err != nil {
+			if err := process.StartBound(cmd); err != nil {
 				t.Fatal(err)
 			}
 			if tt.after == "" {

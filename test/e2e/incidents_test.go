@@ -18,6 +18,7 @@ import (
 	"outrider.dev/internal/diagnose"
 	"outrider.dev/internal/diagnose/follow"
 	"outrider.dev/test/e2e/world"
+	"outrider.dev/test/process"
 )
 
 // What went wrong with a pod is diagnosed while it runs, by the command, from what the API server
@@ -276,7 +277,7 @@ func (r *run) follow(workload, namespace string) (ended func() ([]follow.Line, i
 	var out, notes bytes.Buffer
 	cmd := exec.CommandContext(r.Context(), filepath.Join(w.Root, "bin", "outrider"), "diagnose", workload, "-n", namespace, "--watch", "-o", "json")
 	cmd.Stdout, cmd.Stderr = &out, &notes
-	r.must(cmd.Start())
+	r.must(process.StartBound(cmd))
 	return func() (lines []follow.Line, status int) {
 		r.Helper()
 		_ = cmd.Wait() // the exit status is what is returned

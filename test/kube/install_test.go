@@ -32,6 +32,7 @@ import (
 	"outrider.dev/internal/kubeclient"
 	"outrider.dev/internal/report"
 	"outrider.dev/test/chart"
+	"outrider.dev/test/process"
 )
 
 // A command is outrider.
@@ -290,7 +291,7 @@ func kernelPods(t *testing.T, w world, c command, before []string) {
 	cmd := exec.CommandContext(t.Context(), c.file, append([]string{"check"}, missing...)...)
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
-	must(t, cmd.Start())
+	must(t, process.StartBound(cmd))
 	<-watched.ResultChan() // it is made
 	must(t, cmd.Process.Signal(os.Interrupt))
 	if cmd.Wait(); cmd.ProcessState.ExitCode() != 1 || !strings.Contains(stderr.String(), "interrupted") {
@@ -311,7 +312,7 @@ func killed(t *testing.T, w world, c command, args ...string) {
 	must(t, err)
 	cmd := exec.Command(c.file, args...)
 	cmd.Stderr = os.Stderr
-	must(t, cmd.Start())
+	must(t, process.StartBound(cmd))
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	for {
@@ -451,7 +452,7 @@ func statusPage(t *testing.T, c command) {
 	cmd := exec.CommandContext(t.Context(), c.file, "dashboard", "--browser=false")
 	out, err := cmd.StdoutPipe()
 	must(t, err)
-	must(t, cmd.Start())
+	must(t, process.StartBound(cmd))
 	line, err := bufio.NewReader(out).ReadString('\n')
 	must(t, err)
 	pod, page, _ := strings.Cut(strings.TrimSpace(line), "  ")

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"outrider.dev/internal/wire"
+	"outrider.dev/test/process"
 	"outrider.dev/test/tier"
 )
 
@@ -148,7 +149,7 @@ func TestKilledWhileWriting(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := cmd.Start(); err != nil {
+		if err := process.StartBound(cmd); err != nil {
 			t.Fatal(err)
 		}
 		said := make([]byte, 1+rand.IntN(30))
