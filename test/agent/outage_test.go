@@ -15,6 +15,7 @@ import (
 	"outrider.dev/internal/contract"
 	"outrider.dev/test/agent/harness"
 	"outrider.dev/test/process"
+	"outrider.dev/test/tier"
 )
 
 // A window is a time in which a process was ending: requests under way may fail. Before the
@@ -96,8 +97,8 @@ func TestEnvoyIsKilled(t *testing.T) {
 		serves time.Duration // before each kill
 		which  func(client, server *harness.Agent) *harness.Agent
 	}{
-		"the caller's": {20, 100 * time.Millisecond, func(c, _ *harness.Agent) *harness.Agent { return c }},
-		"the server's": {6, 1200 * time.Millisecond, func(_, s *harness.Agent) *harness.Agent { return s }},
+		"the caller's": {tier.Times(6, 20), 100 * time.Millisecond, func(c, _ *harness.Agent) *harness.Agent { return c }},
+		"the server's": {tier.Times(3, 6), 1200 * time.Millisecond, func(_, s *harness.Agent) *harness.Agent { return s }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
