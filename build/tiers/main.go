@@ -54,7 +54,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	if *list {
 		for _, s := range steps {
-			fmt.Fprintf(stdout, "%-14s %3d min  %s\n", s.name, s.minutes, s.line())
+			fmt.Fprintf(stdout, "%-26s %3d min  %s\n", s.name, s.minutes, s.line())
 		}
 		return 0
 	}

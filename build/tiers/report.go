@@ -119,14 +119,14 @@ func lacking(reason string) bool {
 
 func (r *report) table() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n%s\n%-14s %6s %6s\n", r.title, "step", "wall s", "cpu s")
+	fmt.Fprintf(&b, "\n%s\n%-26s %6s %6s\n", r.title, "step", "wall s", "cpu s")
 	var wall, cpu time.Duration
 	for i, res := range r.results {
 		state := "green"
 		if res.err != nil {
 			state = strings.TrimSuffix("RED  "+res.step.known, "  ")
 		}
-		fmt.Fprintf(&b, "%-14s %6.0f %6.0f  %s\n", res.step.name, res.wall.Seconds(), res.cpu.Seconds(), state)
+		fmt.Fprintf(&b, "%-26s %6.0f %6.0f  %s\n", res.step.name, res.wall.Seconds(), res.cpu.Seconds(), state)
 		cpu += res.cpu
 		if !res.step.beside {
 			longest := res.wall
@@ -139,7 +139,7 @@ func (r *report) table() string {
 			wall += longest
 		}
 	}
-	fmt.Fprintf(&b, "%-14s %6.0f %6.0f\n", "in all", wall.Seconds(), cpu.Seconds())
+	fmt.Fprintf(&b, "%-26s %6.0f %6.0f\n", "in all", wall.Seconds(), cpu.Seconds())
 	return b.String()
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -19,8 +20,8 @@ type step struct {
 	command []string
 	dir     string   // relative to the root of the module; default: that
 	env     []string // added to that of this process
-	// tests: the command is a "go test", to which -json is added: its output is printed as that of
-	// "go test" without -v, and what was skipped is counted.
+	// tests: the command is, or ends with, a "go test", to which -json is added: its output is printed
+	// as that of "go test" without -v, and what was skipped is counted.
 	tests bool
 	// beside: the step starts with the one before it, and not after it.
 	beside bool
@@ -60,7 +61,8 @@ type result struct {
 func (s step) run(ctx context.Context, out io.Writer) result {
 	args := s.command
 	if s.tests {
-		args = append([]string{args[0], args[1], "-json"}, args[2:]...)
+		last := slices.Index(args, "test") + 1
+		args = slices.Insert(slices.Clone(args), last, "-json")
 	}
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Dir = s.dir

@@ -128,22 +128,22 @@ func check() []step {
 	return steps
 }
 
-// e2e brings clusters up, each step one of its own.
+// e2e brings up a cluster for each container runtime, which the suites share.
 func e2e() []step {
-	cluster := clusterTest("cluster", "test/cluster", "") // which looks for what a cluster has left on the machine
-	kube := clusterTest("kube", "test/kube", "")
-	node := clusterTest("by node", "test/e2e", "containerd-2", "-run", `TestOrder$|TestNode|TestRuntimeRestarts`)
+	own := goTest("cluster", full([]string{"test/cluster"}), "-count=1") // which looks for what a cluster has left on the machine
+	own.env = []string{"OUTRIDER_E2E=1"}
+	// What the plugins of the node are for: killed, restarted, rebooted under pods that need them.
+	node := inCluster("node", "containerd-2", []string{"test/e2e"}, "-run", `TestOrder$|TestNode|TestRuntimeRestarts`)
 	node.beside = true
-	return []step{cluster, kube, node, clusterTest("pods", "test/e2e", "")}
+	return []step{own, inCluster("pods", "containerd", []string{"test/kube", "test/e2e"}), node}
 }
 
-// clusterTest is a suite that brings up a cluster with a container runtime.
-func clusterTest(name, dir, runtime string, flags ...string) step {
-	s := goTest(name, full([]string{dir}), append([]string{"-count=1", "-timeout=60m", "-parallel=4"}, flags...)...)
+// inCluster runs suites one after the other in a cluster that is brought up for them.
+func inCluster(name, runtime string, dirs []string, flags ...string) step {
+	s := goTest(name, full(dirs), slices.Concat(words("-count=1 -p 1 -parallel 4 -timeout 60m"), flags)...)
+	s.command = slices.Concat(words("go run ./test/cluster/cmd run --features ClusterTrustBundle,ClusterTrustBundleProjection"+
+		" --apis certificates.k8s.io/v1beta1/clustertrustbundles --runtime "+runtime+" --"), s.command)
 	s.env = []string{"OUTRIDER_E2E=1"}
-	if runtime != "" {
-		s.env = append(s.env, "RUNTIME="+runtime)
-	}
 	return s
 }
 
@@ -170,10 +170,11 @@ func nightly(ctx context.Context) ([]step, error) {
 		makes("centres", 10),
 		makes("reproducible", 15),
 		makes("conformance", 10),
+		makes("e2e-cluster", 5),
 		makes("e2e-api", 15),
 		makes("e2e-pods", 25),
 		makes("e2e-node", 20),
-		makes("e2e-order", 15),
+		makes("e2e-all", 20),
 		makes("load", 55),
 		makes("load-node", 40),
 		withKube("v1.36", makes("load-node", 40)),
