@@ -28,8 +28,7 @@ func needCluster(t *testing.T) {
 	}
 }
 
-// nightly skips what takes long, and is left to the nightly run: in the others one cluster comes up
-// and is ended in order, and another is killed.
+// nightly skips what is left to the nightly run.
 func nightly(t *testing.T) {
 	t.Helper()
 	if !tier.Nightly() {
@@ -124,21 +123,13 @@ func testGuestEnds(t *testing.T, c *cluster.Cluster, spaces []string) {
 	sleeps := func() bool {
 		return strings.Contains(strings.Join(processes(spaces), "\n"), " sleep 4321")
 	}
-	for start := time.Now(); !sleeps(); time.Sleep(20 * time.Millisecond) {
-		if time.Since(start) > 5*time.Minute {
-			t.Fatal("the command of Enter does not start")
-		}
-	}
+	process.Eventually(t, "the command of Enter", sleeps)
 	cancel()
 	cmd.Wait()
 	if status := cmd.ProcessState.ExitCode(); status != 3 {
 		t.Errorf("exit status %d, want 3, of a command that handles SIGTERM", status)
 	}
-	for start := time.Now(); sleeps(); time.Sleep(20 * time.Millisecond) {
-		if time.Since(start) > 5*time.Minute {
-			t.Fatal("a command runs on after the context of Enter has ended")
-		}
-	}
+	process.Eventually(t, "its end, with the context of Enter", func() bool { return !sleeps() })
 }
 
 // TestInterrupted ends the bring-up at different moments, in the way that a person,

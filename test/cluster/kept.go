@@ -73,22 +73,18 @@ func (k kept) put(output string) error {
 		os.Remove(temp)
 		return err
 	}
-	entries, err := os.ReadDir(k.dir)
-	if err != nil {
-		return err
-	}
-	used := func(e os.DirEntry) time.Time {
-		info, err := e.Info()
-		if err != nil { // another process has removed it
-			return time.Time{}
+	files, err := filepath.Glob(filepath.Join(k.dir, "*"))
+	used := func(file string) int64 {
+		if info, err := os.Stat(file); err == nil {
+			return info.ModTime().UnixNano()
 		}
-		return info.ModTime()
+		return 0 // another process has removed it
 	}
-	slices.SortStableFunc(entries, func(a, b os.DirEntry) int { return cmp.Compare(used(b).UnixNano(), used(a).UnixNano()) })
-	for _, e := range entries[min(keptBuilds, len(entries)):] {
-		os.Remove(filepath.Join(k.dir, e.Name()))
+	slices.SortFunc(files, func(a, b string) int { return cmp.Compare(used(b), used(a)) })
+	for _, file := range files[min(keptBuilds, len(files)):] {
+		os.Remove(file)
 	}
-	return nil
+	return err
 }
 
 // copied copies a program into a new file of dir, and returns the digest of what it copied.

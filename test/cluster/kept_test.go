@@ -53,7 +53,6 @@ func TestBuildsAreKeptForOtherCheckouts(t *testing.T) {
 	both.Wait()
 	wants("a", "program a")
 	wants("b", "")
-
 	files, _ := filepath.Glob(filepath.Join(checkout().kept("a").dir, "*"))
 	if len(files) != 1 {
 		t.Fatalf("two that put the same have %v", files)

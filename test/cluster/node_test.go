@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"outrider.dev/test/cluster"
+	"outrider.dev/test/process"
 )
 
 // agent is a DaemonSet that changes its node: it installs a CNI plugin behind the others, and
@@ -254,11 +255,7 @@ func testReboot(t *testing.T, g guest) {
 	if out, err := g.run(t, "nft", "list", "table", "inet", "lost"); err == nil {
 		t.Errorf("outlived the reboot: %s", out)
 	}
-	for start := time.Now(); g.container(t) == container; time.Sleep(100 * time.Millisecond) {
-		if time.Since(start) > 5*time.Minute {
-			t.Fatalf("the container is %s as before", container)
-		}
-	}
+	process.Eventually(t, "another container than "+container, func() bool { return g.container(t) != container })
 	g.wait(t, "Ready", "pod/user")
 	for _, shim := range g.shims(t) {
 		if slices.Contains(shims, shim) {

@@ -18,7 +18,7 @@ import (
 // Whatever an operator does with the control plane while services call one another, no call is
 // lost, and no container of theirs is restarted.
 func TestControlPlaneUnderLoad(t *testing.T) {
-	nightly(t)
+	nightly(t, true)
 	form := underLoad()
 	r := alone(t)
 	r.must(w.Tiers(r.Context(), nil))
@@ -62,7 +62,7 @@ func TestControlPlaneUnderLoad(t *testing.T) {
 // Services leave the mesh while they are called from outside of it, and the mesh leaves the
 // cluster: no call is lost.
 func TestUninstallUnderLoad(t *testing.T) {
-	nightly(t)
+	nightly(t, true)
 	form := underLoad()
 	r := alone(t)
 	r.must(w.Tiers(r.Context(), nil))

@@ -60,9 +60,7 @@ func TestFaults(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if c.nightly {
-				nightly(t)
-			}
+			nightly(t, c.nightly)
 			r := newRun(t)
 			p := r.webhook(awesome("shop", dashed("fault", name), c.changes...))
 			r.ready(p)

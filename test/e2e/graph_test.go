@@ -64,7 +64,7 @@ migrate: {outrider-proxy: healthy}
 		r.kept(p)
 	})
 	t.Run("with a helper that a job leaves behind", func(t *testing.T) {
-		nightly(t)
+		nightly(t, true)
 		r := newRun(t)
 		p := r.webhook(awesome("shop", "graph-helper", restart(corev1.RestartPolicyNever), works("--calls=3"),
 			another("db", "serve", "--listen=:8081"), probed("db", 8081),
@@ -103,9 +103,7 @@ func TestEnds(t *testing.T) {
 		"a plain proxy":        {[]change{restart(corev1.RestartPolicyNever), annotated("sidecar.istio.io/nativeSidecar", "false"), works("--calls=5")}, corev1.PodSucceeded, 0, 1, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if c.nightly {
-				nightly(t)
-			}
+			nightly(t, c.nightly)
 			r := newRun(t)
 			p := r.webhook(awesome("shop", dashed("ends", name), c.changes...))
 			if phase := r.ends(p); phase != c.want {
@@ -167,7 +165,7 @@ spec:
 		r.job("job-fails", "Failed", 1)
 	})
 	t.Run("cron job", func(t *testing.T) {
-		nightly(t) // up to a minute until it is due
+		nightly(t, true) // up to a minute until it is due
 		r := newRun(t)
 		r.must(w.Apply(r.Context(), `
 apiVersion: batch/v1

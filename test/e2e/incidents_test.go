@@ -42,9 +42,7 @@ func TestIncidents(t *testing.T) {
 		"shutdown race":          {shutdownRace, "shutdown-race", "app", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if !c.often {
-				nightly(t)
-			}
+			nightly(t, !c.often)
 			r := newRun(t)
 			p := c.stage(r)
 			got := r.diagnosed(p)

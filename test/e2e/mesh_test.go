@@ -45,9 +45,7 @@ func TestSettingsFromTheAPIServer(t *testing.T) {
 	const account = "/var/run/secrets/kubernetes.io/serviceaccount/"
 	for _, m := range []startup.Mechanism{startup.Gate, startup.Native} {
 		t.Run(string(m), func(t *testing.T) {
-			if m != startup.Gate {
-				nightly(t)
-			}
+			nightly(t, m != startup.Gate)
 			r := newRun(t)
 			p := r.webhook(awesome("shop", "settings-"+string(m), start(m), command("serve",
 				"--config=https://kubernetes.default/api/v1/namespaces/shop/configmaps/settings", "--token="+account+"token", "--roots="+account+"ca.crt",
@@ -83,9 +81,7 @@ func TestProbesThroughTheProxy(t *testing.T) {
 		"grpc": {PeriodSeconds: 1, ProbeHandler: corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: grpc}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if name != "grpc" { // TestHooksThroughTheProxy has those by HTTP
-				nightly(t)
-			}
+			nightly(t, name != "grpc") // TestHooksThroughTheProxy has those by HTTP
 			r := newRun(t)
 			p := r.webhook(awesome("strict", "probe-"+name, command("serve", "--tcp=:8081", "--grpc=:9000", "--call=http://server.shop/"), func(p *corev1.Pod) {
 				p.Spec.Containers[0].ReadinessProbe = probe
@@ -117,9 +113,7 @@ func TestHooksThroughTheProxy(t *testing.T) {
 		"by the command line": {"plain", func(r *run, p *corev1.Pod) *world.Pod { return r.cli(p) }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if name != "by the webhook" {
-				nightly(t)
-			}
+			nightly(t, name != "by the webhook")
 			r := newRun(t)
 			p := tt.inject(r, awesome(tt.namespace, "hooks", command("serve", "--call=http://server.shop/"), func(p *corev1.Pod) {
 				p.Spec.Containers[0].ReadinessProbe = httpProbe("/ready", 8080)
@@ -202,9 +196,7 @@ func TestStopUnderLoad(t *testing.T) {
 func TestNoDeadlockOverThePodIP(t *testing.T) {
 	for _, m := range []startup.Mechanism{startup.Gate, startup.Native, startup.Hold} {
 		t.Run(string(m), func(t *testing.T) {
-			if m != startup.Native {
-				nightly(t)
-			}
+			nightly(t, m != startup.Native)
 			if w.ByNode && m != startup.Gate {
 				t.Skip("a hook of the pod's first container: the kubelet publishes the IP only once it has returned. Without the node an init container has ended before")
 			}
@@ -276,9 +268,7 @@ iptables -t nat -A ISTIO_OUTPUT -p tcp -j REDIRECT --to-ports 15001
 		"parking alone":     {annotated("outrider.dev/start", "off")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if name != "order and parking" {
-				nightly(t)
-			}
+			nightly(t, name != "order and parking")
 			r := newRun(t)
 			pod := awesome("plain", dashed("other-mesh", name), append(c, istio)...)
 			p := r.cli(pod)

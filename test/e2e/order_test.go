@@ -21,9 +21,7 @@ func TestOrder(t *testing.T) {
 	for name, c := range ways {
 		for _, by := range []string{"inject", "webhook"} {
 			t.Run(name+"/"+by, func(t *testing.T) {
-				if c.often < (map[string]int{"webhook": 1, "inject": 2})[by] {
-					nightly(t)
-				}
+				nightly(t, c.often < (map[string]int{"webhook": 1, "inject": 2})[by])
 				r := newRun(t)
 				var p *world.Pod
 				pod := awesome("shop", dashed("order", name)+"-"+by, c.changes...)
@@ -95,9 +93,7 @@ func TestTheProxyIsLate(t *testing.T) {
 		"never restarted":      {changes: []change{restart(corev1.RestartPolicyNever)}, nightly: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if c.nightly {
-				nightly(t)
-			}
+			nightly(t, c.nightly)
 			r := newRun(t)
 			id := dashed("late", name)
 			late := "test.outrider.dev/" + id + ":1"
@@ -139,7 +135,7 @@ func TestFiftyAtOnce(t *testing.T) {
 	waves := underLoad().waves
 	for _, m := range []startup.Mechanism{startup.Gate, startup.Native} {
 		t.Run(string(m), func(t *testing.T) {
-			nightly(t)
+			nightly(t, true)
 			r := alone(t)
 			for wave := range waves {
 				var pods []*world.Pod
@@ -196,9 +192,7 @@ func TestLivenessWhileWaiting(t *testing.T) {
 		"by the copied agent":        {changes: []change{annotated("status.sidecar.istio.io/port", "0")}, execs: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if name != "by the agent" {
-				nightly(t)
-			}
+			nightly(t, name != "by the agent")
 			r := newRun(t)
 			id := dashed("live", name)
 			late := "test.outrider.dev/" + id + ":1"

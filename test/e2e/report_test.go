@@ -60,13 +60,6 @@ func (l *ledger) begin(t *testing.T) *entry {
 	return e
 }
 
-// leave counts a case that does not run.
-func (l *ledger) leave() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.left++
-}
-
 func (l *ledger) judged(e *entry, by startup.Mechanism, starts, violations int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -109,7 +102,7 @@ func (l *ledger) print(to io.Writer) {
 	fmt.Fprintln(to)
 }
 
-// enough is how many starts by gate and native a whole run judges, at least: the nightly one has 180, others 50.
+// enough is how many starts by gate and native a whole run judges, at least: the nightly one has 180, others 45.
 func enough() int { return tier.Times(40, 150) }
 
 // tooFew returns an error if a whole run has judged too few starts to show anything.

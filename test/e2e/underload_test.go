@@ -14,6 +14,7 @@ import (
 
 	"outrider.dev/test/e2e/load"
 	"outrider.dev/test/e2e/world"
+	"outrider.dev/test/process"
 	"outrider.dev/test/tier"
 )
 
@@ -62,7 +63,7 @@ func underLoad() form {
 	calls := os.Getenv("OUTRIDER_CALLS")
 	if calls == "" && !tier.Nightly() {
 		f := short
-		f.upgrades, f.kills = f.strategies, map[string]int{"envoy": 1, "agent": 1}
+		f.rate, f.answered, f.upgrades, f.kills = 10, 200, f.strategies, map[string]int{"envoy": 1, "agent": 1}
 		return f
 	}
 	if calls == "" {
@@ -130,7 +131,7 @@ func TestKillsUnderLoad(t *testing.T) {
 // The programs of the node and the control plane are restarted while the services are called: no
 // call is lost.
 func TestRestartsUnderLoad(t *testing.T) {
-	nightly(t)
+	nightly(t, true)
 	r, form := alone(t), underLoad()
 	r.must(w.Tiers(r.Context(), nil))
 	l := r.load(form.rate)
@@ -318,12 +319,7 @@ func (r *run) kill(l *loading, what string, p *world.Pod) {
 	ready, restarts := healthy(p), p.Restarts(container)
 	kill := load.Kill{What: what, Pod: p.Name, Service: world.TierHost(p.Spec().Labels["app"]), Before: time.Now()}
 	r.must(syscall.Kill(pid, signal))
-	for !world.Gone(pid) {
-		if time.Since(kill.Before) > world.Patience {
-			r.Fatalf("%s of %s does not end\n%s", what, p.Name, p.Describe())
-		}
-		time.Sleep(time.Millisecond)
-	}
+	process.AwaitEnd(r, pid)
 	kill.After = time.Now()
 	l.note("%s of %s was killed", what, p.Name)
 	r.until(p, what+" is back", func() bool {

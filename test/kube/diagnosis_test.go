@@ -13,7 +13,6 @@ import (
 
 	"outrider.dev/internal/contract"
 	"outrider.dev/internal/controlplane"
-	"outrider.dev/test/chart"
 )
 
 // Of two replicas with the chart's permissions one diagnoses: a restart and a slow start get an Event
@@ -23,9 +22,6 @@ import (
 // The pods have no node: their status is what the test writes, and decides the cause.
 func diagnosesAreEvents(t *testing.T) {
 	w := enterWorld(t)
-	text, err := chart.Manifest("features: {diagnosis: true}", "Deployment", "PodDisruptionBudget", "MutatingWebhookConfiguration")
-	must(t, err)
-	apply(t, text)
 	w.withoutAuthority(t)
 	w.CoordinationV1().Leases(own).Delete(t.Context(), contract.DiagnosisLease, metav1.DeleteOptions{})
 	t.Cleanup(func() {

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -114,7 +113,6 @@ func ended(w http.ResponseWriter, _ *http.Request) {
 // watch: each mesh that is published is whole. It stays as it was until the objects are listed again.
 func theMeshIsWholeOverAGap(t *testing.T) {
 	w := enterWorld(t)
-	deployed(t)
 	w.namespace(t, "gaps", nil)
 	unavailable := status(http.StatusServiceUnavailable, "ServiceUnavailable")
 	busy := func(w http.ResponseWriter, r *http.Request) {
@@ -141,11 +139,7 @@ func theMeshIsWholeOverAGap(t *testing.T) {
 			g := newGap(t, w)
 			c := w.connect(t, &j, func(c *api.Cluster, a *api.AuthInfo) { outriderd(c, a); g.through(c, a) })
 			s := c.Source(t.Context(), mesh.Config{})
-			select {
-			case <-s.Synced():
-			case <-time.After(patience):
-				t.Fatalf("not synced: %v\n%s", c.Trouble(), j.String())
-			}
+			until(t, "synced", func() bool { return closed(s.Synced()) }, func() string { return strings.Join(c.Trouble(), "\n") + j.String() })
 			whole := func(m *mesh.Mesh) bool {
 				return m.ByName("default", "kubernetes") != nil && m.ByName("kube-system", "kube-dns") != nil &&
 					(m.ByName("gaps", was) != nil || m.ByName("gaps", later) != nil)

@@ -28,7 +28,6 @@ func (w world) token(t *testing.T, namespace, account string, audience []string,
 
 func tokensAreReviewed(t *testing.T) {
 	w := enterWorld(t)
-	deployed(t)
 	w.namespace(t, "tokens", nil)
 	good := w.tokenOf(t, "tokens")
 	mesh := []string{ca.DefaultAudience}

@@ -29,7 +29,7 @@ spec:
 	}, func() string { return kubectl(t, "", "get", "all", "--namespace=linted") })
 	lint := func(status int, args ...string) (string, string) {
 		t.Helper()
-		return theCommand(t).run(t, status, append([]string{"lint", "-n", "linted"}, args...)...)
+		return outrider.run(t, status, append([]string{"lint", "-n", "linted"}, args...)...)
 	}
 	found, _ := lint(1)
 	if !strings.Contains(found, "Deployment linted/web  deployment/web") || !strings.Contains(found, "[sleep]") || !strings.Contains(found, "1 pod\n") {

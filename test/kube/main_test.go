@@ -9,8 +9,7 @@ import (
 	e2e "outrider.dev/test/e2e/world"
 )
 
-// root is the repository.
-const root = "../.."
+const root = "../.." // of the repository
 
 // TestMain brings a cluster up and starts this test again inside of it: nothing else
 // reaches its API server. "cluster run" of a cluster for it has these features too.

@@ -26,7 +26,6 @@ import (
 // agent learns that it is to try again.
 func certificatesEndWithTheirPod(t *testing.T) {
 	w := enterWorld(t)
-	deployed(t)
 	w.namespace(t, "renewals", nil)
 	token, _ := w.podToken(t, "renewals", "one")
 	next := w.token(t, "renewals", "default", nil, nil)

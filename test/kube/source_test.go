@@ -130,11 +130,7 @@ func TestTheClusterIsTheMesh(t *testing.T) {
 	l := newLine(t, w)
 	c := w.connect(t, &j, func(c *api.Cluster, a *api.AuthInfo) { outriderd(c, a); l.through(c, a) })
 	s := c.Source(t.Context(), mesh.Config{})
-	select {
-	case <-s.Synced():
-	case <-time.After(patience):
-		t.Fatalf("not synced within %v: %v\n%s", patience, c.Trouble(), j.String())
-	}
+	until(t, "synced", func() bool { return closed(s.Synced()) }, func() string { return strings.Join(c.Trouble(), "\n") + j.String() })
 	current := func() *mesh.Mesh { m, _ := s.Current(); return m }
 	text := func() string {
 		m := current()

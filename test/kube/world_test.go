@@ -118,9 +118,12 @@ func definition(group, kind, plural string) string {
 
 // deployed applies the chart but its Deployment, and the webhook that leads to it: the test is
 // outriderd.
-func deployed(t *testing.T) {
+func deployed(t *testing.T) { deployedWith(t, "{}") }
+
+// deployedWith does so with values for the chart.
+func deployedWith(t *testing.T, values string) {
 	t.Helper()
-	text, err := chart.Manifest("{}", "Deployment", "PodDisruptionBudget", "MutatingWebhookConfiguration")
+	text, err := chart.Manifest(values, "Deployment", "PodDisruptionBudget", "MutatingWebhookConfiguration")
 	must(t, err)
 	apply(t, text)
 }
@@ -265,3 +268,26 @@ func running(t *testing.T, run func(context.Context) error) (ended <-chan struct
 }
 
 func nothing() string { return "" }
+
+// These wait for the cluster most of their time, and do not disturb one another: of the tests with
+// replicas of outriderd one alone has the shared authority, and none judges the status of routes.
+func TestBesideEachOther(t *testing.T) {
+	enterWorld(t)
+	deployedWith(t, "features: {diagnosis: true}") // once: each time takes away what others have in their roles
+	for name, test := range map[string]func(*testing.T){
+		"tokens are reviewed":             tokensAreReviewed,
+		"certificates end with their pod": certificatesEndWithTheirPod,
+		"the mesh is whole over a gap":    theMeshIsWholeOverAGap,
+		"diagnoses are events":            diagnosesAreEvents,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t)
+		})
+	}
+}
+
+// The last test, since its file is the last: another suite may have the cluster after this one.
+func TestNothingIsLeft(t *testing.T) {
+	enterWorld(t).vacate(t)
+}

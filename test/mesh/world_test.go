@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"net"
 	"net/netip"
@@ -42,6 +43,12 @@ const (
 	outside      = "203.0.113.1" // of no network of the mesh
 	resolver     = "10.0.0.53"   // of proxies; only TestNameThatIsNotResolved listens there
 )
+
+// TestMain has more tests at once than there are processors: they wait most of their time.
+func TestMain(m *testing.M) {
+	flag.Set("test.parallel", "6") // a value of the command line comes after it
+	os.Exit(m.Run())
+}
 
 // A world is a network with pods on it and a control plane.
 type world struct {

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -196,14 +197,11 @@ func around(ctx context.Context, c call) (status int, err error) {
 	if len(c.args) == 0 {
 		return 2, errors.New("run needs a command")
 	}
-	if c.options.Dir == "" { // that of up is a person's
-		dir, err := c.options.Directory()
-		if err != nil {
-			return 2, err
-		}
-		c.options.Dir = dir + "-run"
+	dir, err := c.options.Directory()
+	if err != nil {
+		return 2, err
 	}
-	c.options.Detach = false
+	c.options.Dir, c.options.Detach = cmp.Or(c.options.Dir, dir+"-run"), false // a person may have the other one up
 	found, err := cluster.Up(ctx, c.options)
 	if err != nil {
 		return 1, err

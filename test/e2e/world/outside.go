@@ -17,6 +17,7 @@
 package world
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -108,10 +109,7 @@ func bringUp(ctx context.Context, o Options) (c *cluster.Cluster, end func() err
 		c, err = cluster.Open(dir)
 		return c, func() error { return nil }, err
 	}
-	version := o.Version
-	if version == "" {
-		version = cluster.Versions[0]
-	}
+	version := cmp.Or(o.Version, cluster.Versions[0])
 	cache := filepath.Join(o.Root, ".cache", "cluster")
 	c, err = cluster.Up(ctx, cluster.Options{
 		Version: version, Runtime: o.Runtime, Cache: cache, Dir: filepath.Join(cache, o.Name, version+o.Runtime), Progress: o.Progress,
