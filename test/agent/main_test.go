@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"flag"
 	"os"
 	"testing"
 
@@ -8,6 +9,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	flag.Set("test.parallel", "4") // they wait most of their time; a value of the command line comes after it
 	status := m.Run()
 	harness.Clean()
 	os.Exit(status)
