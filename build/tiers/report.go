@@ -123,7 +123,9 @@ func (r *report) table() string {
 	var wall, cpu time.Duration
 	for i, res := range r.results {
 		state := "green"
-		if res.err != nil {
+		if res.wall == 0 {
+			state = "not run"
+		} else if res.err != nil {
 			state = strings.TrimSuffix("RED  "+res.step.known, "  ")
 		}
 		fmt.Fprintf(&b, "%-26s %6.0f %6.0f  %s\n", res.step.name, res.wall.Seconds(), res.cpu.Seconds(), state)
