@@ -47,8 +47,11 @@ func TestControlPlaneIsKilledOften(t *testing.T) {
 	w, client, _ := two(t)
 	used(t, client)
 	const news = 200
-	addServices(w, news)
+	addServices(w, news+1)
 	want := "server HTTP/1.1"
+	// The agent has to know that there are services in this network before the control plane is
+	// killed: connections to an address that is no service's go there directly.
+	process.Eventually(t, "a service of the network is used", func() bool { return fresh(client.Pod, "http://"+newAddress(news)+"/", want)() == nil }, w.Plane(), client)
 	// On kept connections: on a slow machine a new one may be silent for 200 ms; it is then
 	// treated as TCP, which is another cluster.
 	known := harness.NewLoad(2, pause, kept(client.Pod, "http://"+vip+"/", want))

@@ -3,7 +3,6 @@ package mesh
 import (
 	"context"
 	"net"
-	"net/http"
 	"net/netip"
 	"strings"
 	"testing"
@@ -76,7 +75,7 @@ func TestOneAddressOfTwo(t *testing.T) {
 	go echo(server.listen(8080), "server")
 	go repeat(server.listen(6379), "server")
 	c := client.client()
-	c.Transport.(*http.Transport).DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+	c.Transport.(retrying).DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return client.dial(ctx, "", "10.96.0.1:8080")
 	}
 	for _, host := range []string{"web", "web.shop", "web.shop.svc.cluster.local", "10.96.0.1"} {

@@ -75,7 +75,49 @@ func repeat(l net.Listener, name string) {
 
 // client makes requests from a pod, each on a connection of its own.
 func (p *pod) client() *http.Client {
-	return &http.Client{Transport: &http.Transport{DialContext: p.dial, DisableKeepAlives: true}, Timeout: process.Patience}
+	return &http.Client{Transport: retrying{p.world, &http.Transport{DialContext: p.dial, DisableKeepAlives: true}}, Timeout: process.Patience}
+}
+
+// A retrying transport tries a failed request again if a proxy of the world has waited in vain for
+// first bytes: a busy client may be silent for longer than that, and its connection is then treated
+// as one of TCP. Each such wait excuses one request.
+type retrying struct {
+	*world
+	*http.Transport
+}
+
+func (l retrying) RoundTrip(r *http.Request) (*http.Response, error) {
+	for {
+		resp, err := l.Transport.RoundTrip(r)
+		if err == nil || r.Context().Err() != nil || r.Body != nil && r.GetBody == nil || !l.excuses() {
+			return resp, err
+		}
+		l.t.Logf("%s %s is tried again: %v", r.Method, r.URL, err)
+		r = r.Clone(r.Context())
+		if r.GetBody != nil {
+			r.Body, _ = r.GetBody() // of a reader in memory: never an error
+		}
+	}
+}
+
+// excuses reports whether there was a wait in vain that has excused no request yet.
+func (w *world) excuses() bool {
+	var stalls int64
+	for _, p := range w.proxies {
+		all, _ := p.admin.Stats(context.Background(), stalled) // one that has ended has none
+		for _, n := range all {
+			stalls += int64(n)
+		}
+	}
+	for {
+		n := w.excused.Load()
+		if n >= stalls {
+			return false
+		}
+		if w.excused.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
 }
 
 // get returns status and body, or the error.

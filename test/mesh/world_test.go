@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -58,6 +59,9 @@ type world struct {
 	ca     *ca.Authority
 	pods   int
 	envoys []process.Peer
+
+	proxies []*pod       // with an Envoy
+	excused atomic.Int64 // see retrying
 
 	source  *source
 	server  *grpc.Server
@@ -317,6 +321,7 @@ func (p *pod) start() {
 	p.envoy = process.Start(t, cmd, process.Options{In: p.Do, Log: filepath.Join(p.dir, "log"), User: proxyUser})
 	p.world.envoys = append(p.world.envoys, p.envoy)
 	p.admin = envoy.NewAdmin(o, process.Patience)
+	p.world.proxies = append(p.world.proxies, p)
 	t.Cleanup(p.admin.Close)
 	p.world.eventually(t, p.name+" listens", func() bool {
 		live, _, err := p.admin.Ready(context.Background())
@@ -342,10 +347,13 @@ func (p *pod) stat(name string) uint64 {
 	return sum
 }
 
+// stalled is the counter of the waits for a connection's first bytes in vain.
+const stalled = `listener\..*\.downstream_pre_cx_timeout`
+
 // stalls is how often the pod's Envoy waited for a connection's first bytes in vain.
 func (p *pod) stalls() uint64 {
 	p.world.t.Helper()
-	return p.stat(`listener\..*\.downstream_pre_cx_timeout`)
+	return p.stat(stalled)
 }
 
 // dial connects from the pod's application.
