@@ -144,14 +144,14 @@ func TestInterrupted(t *testing.T) {
 		after  string
 		signal syscall.Signal
 		status int      // of the exit; -1 where the signal is the end
-		run    []string // a command that has the cluster; none: it is left up
+		args   []string // with --dir after the first
 	}{
-		"Ctrl-C while containerd starts":        {"etcd, containerd and kube-apiserver started", syscall.SIGINT, 130, nil},
-		"SIGTERM once the API server is ready":  {"kube-apiserver ready", syscall.SIGTERM, 130, nil},
-		"Ctrl-C with the node ready":            {"node ready", syscall.SIGINT, 130, nil},
-		"SIGKILL once the API server is ready":  {"kube-apiserver ready", syscall.SIGKILL, -1, nil},
-		"Ctrl-C before anything has been built": {"", syscall.SIGINT, 130, nil},
-		"SIGTERM while a command has it":        {"it is here", syscall.SIGTERM, 130, []string{"sh", "-c", `ls "$OUTRIDER_CLUSTER/kubeconfig" && echo it is here >&2; sleep 4322`}},
+		"Ctrl-C while containerd starts":        {"etcd, containerd and kube-apiserver started", syscall.SIGINT, 130, []string{"up"}},
+		"SIGTERM once the API server is ready":  {"kube-apiserver ready", syscall.SIGTERM, 130, []string{"up"}},
+		"Ctrl-C with the node ready":            {"node ready", syscall.SIGINT, 130, []string{"up"}},
+		"SIGKILL once the API server is ready":  {"kube-apiserver ready", syscall.SIGKILL, -1, []string{"up"}},
+		"Ctrl-C before anything has been built": {"", syscall.SIGINT, 130, []string{"up"}},
+		"SIGTERM while a command has it":        {"it is here", syscall.SIGTERM, 130, []string{"run", "sh", "-c", `ls "$OUTRIDER_CLUSTER/kubeconfig" && echo it is here >&2; sleep 4322`}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -160,10 +160,7 @@ func TestInterrupted(t *testing.T) {
 			}
 			o := options(t, "")
 			before := look(t)
-			cmd := exec.Command(program, "up", "--dir", o.Dir)
-			if tt.run != nil {
-				cmd = exec.Command(program, append([]string{"run", "--dir", o.Dir, "--"}, tt.run...)...)
-			}
+			cmd := exec.Command(program, slices.Insert(slices.Clone(tt.args), 1, "--dir", o.Dir)...)
 			stderr, err := cmd.StderrPipe()
 			if err != nil {
 				t.Fatal(err)

@@ -16,9 +16,8 @@ import (
 // kept are the builds of a program that the user's checkouts share. Each is one file, named after
 // its inputs and its contents: it comes in one step, and one that is broken is found.
 type kept struct {
-	dir    string // in ${XDG_CACHE_HOME:-~/.cache}/outrider/cluster
+	dir    string // in ${XDG_CACHE_HOME:-~/.cache}/outrider/cluster; empty: the user has none
 	inputs string
-	err    error // there is no such directory
 }
 
 // keptBuilds is how many builds of a program are kept: more than the branches that a user
@@ -28,16 +27,16 @@ const keptBuilds = 3
 // kept returns the builds of p. Those of another Go release or for another machine are others.
 func (p program) kept(inputs string) kept {
 	cache, err := os.UserCacheDir()
+	if err != nil {
+		return kept{}
+	}
 	name := filepath.Base(filepath.Dir(p.output)) + "-" + filepath.Base(p.output) // v1.34-kube
 	sum := sha256.Sum256([]byte(inputs + runtime.Version() + runtime.GOARCH))
-	return kept{filepath.Join(cache, "outrider", "cluster", name), fmt.Sprintf("%x", sum[:8]), err}
+	return kept{filepath.Join(cache, "outrider", "cluster", name), fmt.Sprintf("%x", sum[:8])}
 }
 
 // take makes output a copy of the build, if there is one that is whole.
 func (k kept) take(output string) bool {
-	if k.err != nil {
-		return false
-	}
 	files, _ := filepath.Glob(filepath.Join(k.dir, k.inputs+"-*")) // fails for a wrong pattern only
 	for _, file := range files {
 		temp, sum, err := copied(file, filepath.Dir(output))
@@ -59,9 +58,6 @@ func (k kept) take(output string) bool {
 
 // put keeps output, and removes what was not used for the longest time.
 func (k kept) put(output string) error {
-	if k.err != nil {
-		return k.err
-	}
 	if err := os.MkdirAll(k.dir, 0o755); err != nil {
 		return err
 	}

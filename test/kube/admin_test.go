@@ -157,8 +157,7 @@ func (w world) ending(t *testing.T) (all []string) {
 var small = []string{"--profile", "small"}
 
 // TestInstall: what outrider install, check and uninstall do on a real API server, from a
-// cluster without Outrider to one without a trace of it. It is the first test, by the name of its
-// file: the namespaces of others take a minute to be gone.
+// cluster without Outrider to one without a trace of it. It is first: namespaces take a minute to be gone.
 func TestInstall(t *testing.T) {
 	w := enterWorld(t)
 	c := outrider

@@ -25,6 +25,7 @@ import (
 	"outrider.dev/internal/controlplane/webhook"
 	"outrider.dev/internal/mesh"
 	"outrider.dev/test/chart"
+	"outrider.dev/test/tier"
 )
 
 // roles are the rules of ClusterRoles in the cluster, one for each resource and verb.
@@ -117,20 +118,26 @@ func TestTheRolesAreEnoughAndNotMore(t *testing.T) {
 			t.Errorf("with every permission:\n%s", text)
 		}
 	})
+	tried := 0
 	for i, rule := range rules {
 		want := fmt.Sprintf("cannot %s resource %q in API group %q", rule.Verbs[0], rule.Resources[0], rule.APIGroups[0])
-		t.Run(fmt.Sprint(rule.Verbs[0], " ", rule.Resources[0], " ", strings.Join(rule.ResourceNames, "")), func(t *testing.T) {
+		name := fmt.Sprint(rule.Verbs[0], " ", rule.Resources[0], " ", strings.Join(rule.ResourceNames, ""))
+		if !tier.Sample(name, 3) {
+			continue
+		}
+		tried++
+		t.Run(name, func(t *testing.T) {
 			w.allowed(t, account(i), rules[(i+1)%len(rules)])
 			a := w.attempt(t, account(i), token)
-			named := func(text string) bool {
-				return strings.Contains(text, want) && (len(rule.ResourceNames) == 0 || strings.Contains(text, rule.ResourceNames[0]))
-			}
-			until(t, want, func() bool { return named(a.text()) }, a.text)
+			until(t, want, func() bool {
+				return strings.Contains(a.text(), want) && strings.Contains(a.text(), strings.Join(rule.ResourceNames, ""))
+			}, a.text)
 			if text := strings.ReplaceAll(a.text(), want, ""); strings.Contains(text, "cannot") {
 				t.Errorf("something else is missing too:\n%s", text)
 			}
 		})
 	}
+	t.Logf("without %d of %d permissions: OUTRIDER_NIGHTLY=1 tries each", tried, len(rules))
 }
 
 // tokenOf returns the token of a pod that is scheduled to no node.

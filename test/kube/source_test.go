@@ -121,9 +121,8 @@ metadata: {name: vm, namespace: shop}
 spec: {address: 192.168.7.7, serviceAccount: vm}
 `
 
-func TestTheClusterIsTheMesh(t *testing.T) {
+func theClusterIsTheMesh(t *testing.T) {
 	w := enterWorld(t)
-	deployed(t)
 	w.namespace(t, "shop", nil)
 	apply(t, shop)
 	var j journal

@@ -279,6 +279,7 @@ func TestBesideEachOther(t *testing.T) {
 		"certificates end with their pod": certificatesEndWithTheirPod,
 		"the mesh is whole over a gap":    theMeshIsWholeOverAGap,
 		"diagnoses are events":            diagnosesAreEvents,
+		"the cluster is the mesh":         theClusterIsTheMesh,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
