@@ -20,8 +20,8 @@ type step struct {
 	command []string
 	dir     string   // relative to the root of the module; default: that
 	env     []string // added to that of this process
-	// tests: the command is, or ends with, a "go test", to which -json is added: its output is printed
-	// as that of "go test" without -v, and what was skipped is counted.
+	// tests: the command prints what "go test -json" does; to a plain "go test" the flag is added. It
+	// is printed as "go test" without -v would, and what was skipped is counted.
 	tests bool
 	// beside: the step starts with the one before it, and not after it.
 	beside bool
@@ -61,8 +61,9 @@ type result struct {
 func (s step) run(ctx context.Context, out io.Writer) result {
 	args := s.command
 	if s.tests {
-		last := slices.Index(args, "test") + 1
-		args = slices.Insert(slices.Clone(args), last, "-json")
+		if args[1] == "test" {
+			args = slices.Insert(slices.Clone(args), 2, "-json")
+		}
 	}
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Dir = s.dir

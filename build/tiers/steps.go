@@ -81,7 +81,7 @@ func test(ctx context.Context) ([]step, error) {
 		return within(p, waiting) || within(p, clustered) || p == module+"test/agent"
 	})
 	// The first of the race pass takes longest, and builds the commands with the detector too.
-	race := goTest("race", append([]string{module + "test/agent"}, raced...), "-race", "-count=1", "-p", "2")
+	race := goTest("race", append([]string{module + "test/agent"}, raced...), "-race", "-count=1", "-p", "3")
 	race.env = []string{"CGO_ENABLED=1"}
 	wait := goTest("waiting", full(waiting), "-count=1", "-p", "2")
 	wait.beside = true
@@ -133,18 +133,20 @@ func e2e() []step {
 	own := goTest("cluster", full([]string{"test/cluster"}), "-count=1") // which looks for what a cluster has left on the machine
 	own.env = []string{"OUTRIDER_E2E=1"}
 	// What the plugins of the node are for: killed, restarted, rebooted under pods that need them.
-	node := inCluster("node", "containerd-2", []string{"test/e2e"}, "-run", `TestOrder$|TestNode|TestRuntimeRestarts`)
+	node := inCluster("kube, node", "containerd-2", "./test/kube", "-run 'TestOrder/(default|native|hold)$|TestNode|TestRuntimeRestarts' ./test/e2e")
 	node.beside = true
-	return []step{own, inCluster("pods", "containerd", []string{"test/kube", "test/e2e"}), node}
+	return []step{own, inCluster("pods", "containerd", "./test/e2e"), node}
 }
 
-// inCluster runs suites one after the other in a cluster that is brought up for them.
-func inCluster(name, runtime string, dirs []string, flags ...string) step {
-	s := goTest(name, full(dirs), slices.Concat(words("-count=1 -p 1 -parallel 4 -timeout 60m"), flags)...)
-	s.command = slices.Concat(words("go run ./test/cluster/cmd run --features ClusterTrustBundle,ClusterTrustBundleProjection"+
-		" --apis certificates.k8s.io/v1beta1/clustertrustbundles --runtime "+runtime+" --"), s.command)
-	s.env = []string{"OUTRIDER_E2E=1"}
-	return s
+// inCluster runs suites one after the other in a cluster that is brought up for them. Both install
+// a control plane, so they cannot share it at the same time.
+func inCluster(name, runtime string, suites ...string) step {
+	script := "status=0"
+	for _, suite := range suites {
+		script += "; go test -json -vet=off -ldflags=-w -count=1 -parallel 4 -timeout 60m " + suite + " || status=1"
+	}
+	return step{name: name, tests: true, env: []string{"OUTRIDER_E2E=1"}, command: append(words("go run ./test/cluster/cmd run --features ClusterTrustBundle,ClusterTrustBundleProjection"+
+		" --apis certificates.k8s.io/v1beta1/clustertrustbundles --runtime "+runtime+" -- sh -c"), script+"; exit $status")}
 }
 
 // nightly is everything: the tests without samples, and what takes too long for every change.
