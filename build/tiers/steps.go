@@ -84,12 +84,12 @@ func test(ctx context.Context) ([]step, error) {
 	race := goTest("race", append([]string{module + "test/agent"}, raced...), "-race", "-count=1", "-p", "3")
 	race.env = []string{"CGO_ENABLED=1"}
 	wait := goTest("waiting", full(waiting), "-count=1", "-p", "2")
-	wait.beside = true
+	real := goTest("suites", suites, "-count=1", "-p", "2")
+	wait.beside, real.beside = true, true
 	steps := []step{
 		{name: "deps", command: []string{"make", "--no-print-directory", "test-deps"}, soft: true},
 		race, wait,
-		goTest("units", plain, "-count=1", "-p", "3"),
-		goTest("suites", suites, "-count=1", "-p", "2"),
+		goTest("units", plain, "-count=1", "-p", "2"), real,
 	}
 	for i, m := range append([]string{"test/validation", "test/krew"}, libraries...) {
 		s := goTest(m, []string{"./..."}, "-count=1")
