@@ -31,7 +31,10 @@ func stepsOf(ctx context.Context, tier string) ([]step, error) {
 // not adapters.
 var libraries = []string{"ready", "resilience", "bootconfig",
 	"ready/grpcready", "resilience/grpcresilience", "resilience/otelresilience",
-	"bootconfig/consul", "bootconfig/koanf", "bootconfig/kubernetes", "bootconfig/nacos", "examples/awesome-app/go"}
+	"bootconfig/consul", "bootconfig/koanf", "bootconfig/kubernetes", "bootconfig/nacos"}
+
+// example has no tests of its own: test/awesome has them.
+const example = "examples/awesome-app/go"
 
 // The race detector has the first two: what the adapters link takes minutes to build with it, and in
 // bootconfig it ends itself in two of four runs ("tsan_rtl.cpp:346: CHECK failed"), whose cause is not
@@ -118,7 +121,7 @@ func check() []step {
 		{name: "staticcheck", command: words(fmt.Sprintf(staticcheck, ""))},
 		{name: "tidy", command: words("go mod tidy -diff")},
 	}
-	for i, m := range libraries {
+	for i, m := range append(slices.Clone(libraries), example) {
 		up := strings.Repeat("../", 1+strings.Count(m, "/"))
 		script := "go vet ./... && go mod tidy -diff && " + fmt.Sprintf(staticcheck, up)
 		if i < plainLibraries {
