@@ -14,6 +14,7 @@ import (
 	"outrider.dev/internal/capture"
 	"outrider.dev/internal/capture/setup"
 	"outrider.dev/test/ns"
+	"outrider.dev/test/process"
 )
 
 // everything captures both directions, parking on; change makes the differences.
@@ -190,14 +191,14 @@ func samePort(pod *ns.Namespace) (again int, out error) {
 			return
 		}
 		defer unix.Close(fd)
-		limit := unix.Timeval{Sec: 10}
+		limit := unix.Timeval{Sec: 60}
 		out = errors.Join(
 			unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1),
 			unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &limit),
 			unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit),
 			unix.Bind(fd, &unix.SockaddrInet4{Port: 41000}),
 		)
-		for range 1000 {
+		for begin := time.Now(); time.Since(begin) < process.Patience; {
 			err = unix.Connect(fd, &unix.SockaddrInet4{Port: 80, Addr: [4]byte{10, 96, 0, 10}})
 			// Go's runtime sends signals to its threads; a second call waits on.
 			if !errors.Is(err, unix.EADDRNOTAVAIL) && !errors.Is(err, unix.EINTR) {
