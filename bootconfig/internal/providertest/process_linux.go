@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"syscall"
+	"testing"
 )
 
 // endsWithParent has the kernel kill the program when the test's process is killed.
@@ -37,4 +38,21 @@ func Isolate() {
 	default:
 		panic(err)
 	}
+}
+
+// Port returns a port on which nothing listens. Until the end of the test no other process, and no
+// client of a centre that is away, gets it: it is bound, and left to a listener with SO_REUSEADDR.
+func Port(t *testing.T) int {
+	t.Helper()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { syscall.Close(fd) })
+	err = errors.Join(syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1), syscall.Bind(fd, &syscall.SockaddrInet4{}))
+	name, unnamed := syscall.Getsockname(fd)
+	if err := errors.Join(err, unnamed); err != nil {
+		t.Fatal(err)
+	}
+	return name.(*syscall.SockaddrInet4).Port
 }
