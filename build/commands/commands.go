@@ -99,7 +99,7 @@ func File(system, name string) string {
 	return name
 }
 
-// A Target is what commands are built for, and how.
+// A Target names the system that commands are built for.
 type Target struct {
 	System, Arch string    // as GOOS and GOARCH; default: this machine
 	Progress     io.Writer // a line every few seconds; default: none

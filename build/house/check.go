@@ -10,7 +10,7 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// standard is what the rules for tests know of the standard library.
+// standard lists the packages of the standard library with types that the rules for tests use.
 var standard = []string{"context", "net", "net/http", "net/http/httptest", "os/exec", "testing", "testing/synctest", "time"}
 
 // checked is the types of the packages of all modules below a folder, as far as they follow from
@@ -57,7 +57,7 @@ func check(t *tree) (*checked, error) {
 	return c, nil
 }
 
-// types ignores errors: they are those of packages that are empty.
+// types checks the types of a package. Its errors come from the packages that are left empty, and are ignored.
 func (c *checked) types(path string, files []*ast.File) *types.Package {
 	p, _ := (&types.Config{Importer: c, Error: func(error) {}}).Check(path, c.fset, files, &c.Info)
 	return p

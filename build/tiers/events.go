@@ -110,7 +110,7 @@ func kept(output []string) (out []string) {
 
 var chatter = regexp.MustCompile(`^(=== (RUN|PAUSE|CONT|NAME) |PASS\n|\s*--- (PASS|SKIP): )`)
 
-// reason is what a skipped test gave as its reason: its last line, without the place in the source.
+// reason returns the last line that a skipped test logged, without its place in the source.
 func reason(output []string) string {
 	last := "no reason"
 	for _, line := range output {

@@ -48,7 +48,7 @@ func (s step) line() string {
 	return b.String()
 }
 
-// A result is what became of a step.
+// A result has the error, the times and the counts of a step that ran.
 type result struct {
 	step      step
 	err       error

@@ -76,7 +76,7 @@ func Program(t *testing.T, path string) string {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(path); err != nil {
-		t.Skipf("no real centre: %v; make centres builds it", err)
+		t.Skip("no real centre: make centres builds it")
 	}
 	return path
 }
