@@ -78,7 +78,7 @@ test: ## units, and suites on real Envoy, nftables and browser; installs what it
 	@$(TIER) test
 check: ## format, vet, other systems, staticcheck, tidy modules, what must stay small
 	@$(TIER) check
-e2e: ## the promise on a real kubelet: some 60 starts of pods; the first time it builds Kubernetes (root)
+e2e: ## the promise on a real kubelet: some 80 starts of pods; the first time it builds Kubernetes (root)
 	@$(TIER) e2e
 PART ?= 1/1
 nightly: ## everything: all starts, mutants, attacks, fuzzing, load; hours; PART=2/4 is one of four parts, "go run ./build/tiers -list nightly" prints it (root)

@@ -248,7 +248,7 @@ func packages(ctx context.Context, pattern string) (set, error) {
 	return s, nil
 }
 
-// sharing is what a file has whose code can race.
+// sharing matches a file that shares memory between goroutines.
 var sharing = regexp.MustCompile(`(?m)^\s*go [a-z(]|"sync"|"sync/atomic"|"net/http"|"google.golang.org/grpc"`)
 
 // concurrent reports whether the own code of a package shares memory between goroutines: only

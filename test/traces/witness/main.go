@@ -1,4 +1,4 @@
-// Witness is the program in the containers of a recorded pod. It behaves as its
+// Command witness is the program in the containers of a recorded pod. It behaves as its
 // arguments demand and writes down what the kubelet does to it, with the time.
 //
 //	witness run [life=2s,1s] [code=1] [stop=3s|never] [healthy=1s|never] [sick=5s]
