@@ -2,6 +2,7 @@ package capture
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -12,6 +13,13 @@ import (
 // connection to its port. It bounds how long the memory can be out of date: if no
 // connection arrives after the listener is back, only time clears it.
 const forgetAbsence = 5 * time.Minute
+
+// releasePort is where the packets of [Release] come from. No process has it, so that no
+// other packet to a port of the pod is taken for one.
+const releasePort = contract.ProbePort
+
+// releaseAddrs are where [Release] sends its packets, to the port that is released.
+var releaseAddrs = []netip.Prefix{passthrough4, loopback6}
 
 // NFTables and IPTables are the names of the backends.
 const (

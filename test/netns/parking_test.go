@@ -13,6 +13,7 @@ import (
 
 	"outrider.dev/internal/capture"
 	"outrider.dev/internal/capture/setup"
+	"outrider.dev/internal/contract"
 	"outrider.dev/test/ns"
 	"outrider.dev/test/process"
 )
@@ -131,9 +132,11 @@ func TestReleaseEndsParking(t *testing.T) {
 			t.Errorf("a release by the app: %v", err)
 		}
 		want("after a release by the app", waits, short)
+		another := releasing(t, top.pod)
 		if err := release(top.pod, proxyUser, w.port); err != nil {
 			t.Error(err)
 		}
+		unix.Close(another)
 		want("after a release by the proxy", "refused", enough)
 		stop := serve(t, top.pod, proxyUser, capture.Listener{Proto: capture.TCP, Port: w.port}, "back")
 		want("with a listener", "back", enough)
@@ -145,6 +148,20 @@ func TestReleaseEndsParking(t *testing.T) {
 func release(pod *ns.Namespace, user int, port uint16) (err error) {
 	pod.As(user, user, func() { err = capture.Release(port) })
 	return err
+}
+
+// releasing is the socket of a release that has not ended.
+func releasing(t *testing.T, pod *ns.Namespace) (fd int) {
+	t.Helper()
+	pod.Do(func() {
+		var err error
+		fd, err = unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		err = errors.Join(err, unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1), unix.Bind(fd, &unix.SockaddrInet4{Port: contract.ProbePort}))
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	return fd
 }
 
 // A client that uses its port again, while the server's end of the last connection is

@@ -7,15 +7,10 @@ import (
 	"net/netip"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"outrider.dev/internal/contract"
 )
-
-// releasePort is where the packets of [Release] come from. No process has it, so that no
-// other packet to a port of the pod is taken for one.
-const releasePort = contract.ProbePort
-
-// releaseAddrs are where [Release] sends its packets, to the port that is released.
-var releaseAddrs = []netip.Prefix{passthrough4, loopback6}
 
 // A NotReleasedError reports a port whose release no rule has accepted: it is not parked
 // with a time limit, or the sender is neither root nor a user of the proxy.
@@ -86,7 +81,8 @@ func release(to netip.Addr, port uint16) (bool, error) {
 
 // send sends a packet and reports whether a rule has dropped it.
 func send(to netip.AddrPort) (dropped bool, err error) {
-	conn, err := net.DialUDP("udp", &net.UDPAddr{Port: releasePort}, net.UDPAddrFromAddrPort(to))
+	dialer := net.Dialer{LocalAddr: &net.UDPAddr{Port: releasePort}, Control: shared}
+	conn, err := dialer.Dial("udp", to.String())
 	if err != nil {
 		return false, err
 	}
@@ -96,4 +92,13 @@ func send(to netip.AddrPort) (dropped bool, err error) {
 		return true, nil
 	}
 	return false, err
+}
+
+// shared lets more than one socket have releasePort at once: another release, and the one before this,
+// which a program that is just being started keeps until it runs.
+func shared(_, _ string, c syscall.RawConn) (err error) {
+	failed := c.Control(func(fd uintptr) {
+		err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
+	})
+	return errors.Join(failed, err)
 }
