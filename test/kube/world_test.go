@@ -15,6 +15,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
@@ -128,10 +129,14 @@ func deployedWith(t *testing.T, values string) {
 	apply(t, text)
 }
 
-// namespace makes one that goes with the test.
+// namespace makes one that goes with the test. One of a test before may still be going.
 func (w world) namespace(t *testing.T, name string, labels map[string]string) {
 	t.Helper()
-	_, err := w.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}, metav1.CreateOptions{})
+	var err error
+	until(t, "the namespace "+name+" is made", func() bool {
+		_, err = w.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}, metav1.CreateOptions{})
+		return !apierrors.IsAlreadyExists(err)
+	}, func() string { return err.Error() })
 	must(t, err)
 	t.Cleanup(func() {
 		w.CoreV1().Namespaces().Delete(context.Background(), name, metav1.DeleteOptions{})
