@@ -140,17 +140,18 @@ func theClusterIsTheMesh(t *testing.T) {
 	if m := current(); m.ByName("default", "kubernetes") == nil || m.ByName("shop", "web") == nil || m.ByName("kube-system", "kube-dns") == nil {
 		t.Errorf("synced, and not whole:\n%s", text())
 	}
-	ready := func() (out []mesh.Endpoint) {
-		for _, e := range current().ByName("shop", "web").Endpoints {
+	ready := func(m *mesh.Mesh) (out []mesh.Endpoint) {
+		for _, e := range m.ByName("shop", "web").Endpoints {
 			if e.Ready && e.Workload != nil {
 				out = append(out, e)
 			}
 		}
 		return out
 	}
-	until(t, "both pods are behind their service", func() bool { return len(ready()) == 2 }, text)
-	for _, e := range ready() {
-		if w := e.Workload; e.Port != 8080 || w.Namespace != "shop" || !w.Proxied || w.Node == "" || current().Workload(e.Addr) != w {
+	until(t, "both pods are behind their service", func() bool { return len(ready(current())) == 2 }, text)
+	m := current() // one of them: each has workloads of its own
+	for _, e := range ready(m) {
+		if w := e.Workload; e.Port != 8080 || w.Namespace != "shop" || !w.Proxied || w.Node == "" || m.Workload(e.Addr) != w {
 			t.Errorf("endpoint %+v of workload %+v", e, w)
 		}
 	}
@@ -168,13 +169,13 @@ func theClusterIsTheMesh(t *testing.T) {
 		until(t, "route, policy and host are there", func() bool {
 			m := current()
 			routes, host := m.ByName("shop", "web").Routes, m.Host("shop", "vm")
-			return len(routes) == 1 && routes[0].Timeout == 7*time.Second && ready()[0].Workload.TLS == mesh.Strict &&
+			return len(routes) == 1 && routes[0].Timeout == 7*time.Second && ready(m)[0].Workload.TLS == mesh.Strict &&
 				host != nil && host.ServiceAccount == "vm" && host.Addresses[0] == netip.MustParseAddr("192.168.7.7")
 		}, text)
 		kubectl(t, "", append([]string{"delete", "crd", "hosts.outrider.dev", "peerauthentications.security.istio.io"}, gatewayKinds...)...)
 		until(t, "they are gone", func() bool {
 			m := current()
-			return len(m.ByName("shop", "web").Routes) == 0 && m.Host("shop", "vm") == nil && ready()[0].Workload.TLS == mesh.Permissive
+			return len(m.ByName("shop", "web").Routes) == 0 && m.Host("shop", "vm") == nil && ready(m)[0].Workload.TLS == mesh.Permissive
 		}, text)
 	}
 
@@ -213,7 +214,7 @@ func theClusterIsTheMesh(t *testing.T) {
 	until(t, "there is trouble", func() bool { return len(c.Trouble()) > 0 }, text)
 	kubectl(t, "", "delete", "service", "web", "--namespace=shop")
 	kubectl(t, "", "create", "service", "clusterip", "later", "--tcp=80", "--namespace=shop")
-	if m := current(); m.ByName("shop", "web") == nil || len(ready()) != 2 {
+	if m := current(); m.ByName("shop", "web") == nil || len(ready(m)) != 2 {
 		t.Errorf("with the API server away the mesh is\n%s", text())
 	}
 	l.mend()
