@@ -7,7 +7,8 @@ ENVOY   ?= $(CACHE)/envoy/envoy
 # the program or file by which build/packages.sh sees that it is there.
 PACKAGES      := nftables=nft iptables=iptables-nft-save iproute2=ip util-linux=unshare procps=ps
 TEST_PACKAGES := busybox-static=busybox containerd containernetworking-plugins=/usr/lib/cni/bridge ipset runc \
-	chromium fonts-dejavu-core=/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf gcc libc6-dev=/usr/include/stdlib.h
+	chromium fonts-dejavu-core=/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf gcc libc6-dev=/usr/include/stdlib.h \
+	curl default-jdk-headless=/usr/bin/javac nodejs=/usr/bin/node python3-grpcio=/usr/lib/python3/dist-packages/grpc/__init__.py
 # KUBE=v1.36 is the other version of the test cluster, RUNTIME=containerd-2 its other runtime.
 KUBE     ?= v1.34
 RUNTIME  ?= containerd
@@ -26,7 +27,7 @@ deps: packages $(ENVOY) ## install what the commands and the demo call: nftables
 	$(ENVOY) --version
 packages:
 	@build/packages.sh $(PACKAGES)
-test-deps: deps test-packages ## and what the tests need besides: containerd, runc, chromium, gcc
+test-deps: deps test-packages ## and what the tests need besides: containerd, runc, chromium, gcc, Java, Node
 test-packages:
 	@build/packages.sh $(TEST_PACKAGES)
 

@@ -38,7 +38,7 @@ func TestDependencies(t *testing.T) {
 func TestThePageShowsExamples(t *testing.T) {
 	page, err := os.ReadFile("../docs/resilience.md")
 	if os.IsNotExist(err) {
-		t.Skip("needs docs/resilience.md, which is in the repository and not in the module")
+		t.Skip("docs/resilience.md is in the repository and not in the module")
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -114,7 +114,7 @@ func (r *report) skips(skipped map[string]int) (n int, untested []string) {
 
 // lacking reports whether a reason is a lack of this machine or of this user's rights.
 func lacking(reason string) bool {
-	return strings.Contains(reason, "make deps") || strings.Contains(reason, "make test-deps") || strings.Contains(reason, "needs root")
+	return strings.HasPrefix(reason, "needs ") || strings.Contains(reason, "make deps") || strings.Contains(reason, "make test-deps")
 }
 
 func (r *report) table() string {

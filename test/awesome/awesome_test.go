@@ -53,7 +53,7 @@ func each(t *testing.T, test func(t *testing.T, command func(form string) []stri
 		t.Run(language, func(t *testing.T) {
 			t.Parallel()
 			if err := i.missing[language]; err != nil {
-				t.Skipf("no %s here: %v", language, err)
+				t.Skipf("needs %s, which make test-deps installs: %v", language, err)
 			}
 			test(t, func(form string) []string { return Command(i.dir, language, form) })
 		})

@@ -294,7 +294,7 @@ func TestTheAgentsSocketIsFound(t *testing.T) {
 func TestTheLineOfCurl(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("curl"); err != nil {
-		t.Skip("there is no curl on this machine")
+		t.Skip("needs curl, which make test-deps installs")
 	}
 	page, err := os.ReadFile("../../docs/ready.md")
 	if err != nil {

@@ -203,7 +203,7 @@ func TestHealthOfAContainer(t *testing.T) {
 func TestAProbeOverIPv6(t *testing.T) {
 	ln, err := net.Listen("tcp", "[::1]:0")
 	if err != nil {
-		t.Skip("no IPv6 here")
+		t.Skip("needs IPv6")
 	}
 	defer ln.Close()
 	_, port, _ := net.SplitHostPort(ln.Addr().String())

@@ -175,21 +175,32 @@ func TestGRPCTargetThatIsNotFound(t *testing.T) {
 // A client of gRPC's C-core (Python, C++, Ruby, PHP) accepts what it is sent, and fails at once
 // where there is nothing.
 func TestGRPCClientOfCCore(t *testing.T) {
-	if exec.Command("python3", "-c", "import grpc").Run() != nil {
-		t.Skip("no gRPC for Python: pip install grpcio")
+	python := ""
+	for _, program := range []string{"python3", "/usr/bin/python3"} { // Debian's package is for its own
+		if exec.Command(program, "-c", "import grpc").Run() == nil {
+			python = program
+			break
+		}
+	}
+	if python == "" {
+		t.Skip("needs gRPC for Python, which make test-deps installs")
 	}
 	w := newGRPCMesh(t)
 	w.moveTo("greeter", w.greeter())
-	cmd := exec.CommandContext(t.Context(), "python3", filepath.Join("testdata", "client.py"), "greeter:81", "greeter", "nosuch:81")
+	cmd := exec.CommandContext(t.Context(), python, filepath.Join("testdata", "client.py"), "greeter:81", "greeter", "nosuch:81")
 	cmd.Env = append(os.Environ(), "GRPC_XDS_BOOTSTRAP_CONFIG="+string(w.bootstrap))
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	for _, want := range []string{"greeter:81: OK\n", "greeter: OK\n", "nosuch:81: UNAVAILABLE", "could not find VirtualHost for nosuch:81"} {
+	for _, want := range []string{"greeter:81: OK\n", "greeter: OK\n", "nosuch:81: UNAVAILABLE"} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
+	}
+	// Debian's 1.51 has the second reason: it rejects a virtual host without routes.
+	if !strings.Contains(string(out), "could not find VirtualHost for nosuch:81") && !strings.Contains(string(out), "No route found in the virtual host") {
+		t.Errorf("no reason that names the service in\n%s", out)
 	}
 	t.Logf("%s", out)
 }
