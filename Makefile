@@ -166,11 +166,7 @@ campaign: ## kill 200 captures, start 20 at once 100 times, on each backend; 30 
 # Whole suites, of which "make e2e" takes a sample. Each brings up a cluster of its own; a cold start
 # builds it first.
 E2E := OUTRIDER_E2E=1 OUTRIDER_NIGHTLY=1 $(GO) test -count=1 -timeout 60m -p 1 -parallel 4
-.PHONY: e2e-cluster e2e-api e2e-pods e2e-all e2e-node load load-node bench-cluster
-e2e-cluster: ## what the test cluster does, and that nothing of it is left (root)
-	$(E2E) ./test/cluster
-e2e-api: ## the control plane and the command at a real API server (root)
-	$(E2E) ./test/kube
+.PHONY: e2e-pods e2e-all e2e-node load load-node bench-cluster
 e2e-pods: ## every case of pods; 25 minutes (root)
 	$(E2E) -v ./test/e2e
 e2e-all: ## the order of pods on both versions of Kubernetes (root)

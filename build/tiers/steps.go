@@ -149,55 +149,51 @@ func e2e() []step {
 func inCluster(name, runtime string, suites ...string) step {
 	script := "status=0"
 	for _, suite := range suites {
-		script += "; go test -json -vet=off -ldflags=-w -count=1 -parallel 4 -timeout 60m " + suite + " || status=1"
+		script += "; go test -json -vet=off -ldflags=-w -count=1 -parallel 4 -timeout 90m " + suite + " || status=1"
 	}
 	return step{name: name, tests: true, env: []string{"OUTRIDER_E2E=1"}, command: append(words("go run ./test/cluster/cmd run --features ClusterTrustBundle,ClusterTrustBundleProjection"+
 		" --apis certificates.k8s.io/v1beta1/clustertrustbundles --runtime "+runtime+" -- sh -c"), script+"; exit $status")}
 }
 
-// nightly is everything: the tests without samples, and what takes too long for every change.
-// Minutes are those of the last run on two processors.
+// nightly is everything once: the tests without samples, what takes too long for every change, and
+// the pods at size. Minutes are those of the last run on two processors.
 func nightly(ctx context.Context) ([]step, error) {
-	whole, err := test(ctx)
+	steps, err := test(ctx)
 	if err != nil {
 		return nil, err
 	}
-	for i := range whole {
-		whole[i].beside = false
-		whole[i].env = append(slices.Clone(whole[i].env), "OUTRIDER_NIGHTLY=1")
-		whole[i].minutes = map[string]int{"race": 25, "waiting": 10, "units": 12, "suites": 20, "test/validation": 6}[whole[i].name]
+	if i := slices.IndexFunc(steps, func(s step) bool { return s.name == "suites" }); i >= 0 { // make attack has the long form
+		steps[i].command = slices.DeleteFunc(steps[i].command, func(p string) bool { return p == module+"test/attack" })
 	}
-	return append(whole, []step{
-		makes("attack", 20),
-		makes("storm", 5),
-		makes("campaign", 30),
-		{name: "fuzz", command: words("make --no-print-directory fuzz"), minutes: 80,
-			known: "FuzzMask: internal/mask leaves a part of a secret; to be mended there"},
-		makes("explain", 3),
-		makes("istio-names", 1),
-		makes("centres", 10),
-		makes("reproducible", 15),
-		makes("conformance", 10),
-		makes("e2e-cluster", 5),
-		makes("e2e-api", 15),
-		makes("e2e-pods", 25),
-		makes("e2e-node", 20),
-		makes("e2e-all", 20),
-		makes("load", 55),
-		makes("load-node", 40),
-		withKube("v1.36", makes("load-node", 40)),
-	}...), nil
+	node := inCluster("kube, node", "containerd-2", "./test/kube", "-skip 'TestRollouts|UnderLoad' ./test/e2e")
+	young := inCluster("pods v1.36", "containerd-2", "-run 'TestOrder|TestGraph|TestEnds|TestTheProxyIsLate|TestFaults|TestNode' ./test/e2e")
+	young.env = append(young.env, "KUBE=v1.36")
+	pods := e2e()[:2]
+	pods[1].env, node.env = append(pods[1].env, "OUTRIDER_CALLS=10000"), append(node.env, "OUTRIDER_CALLS=10000")
+	steps = slices.Concat(steps, []step{
+		makes("attack"), makes("campaign"), makes("fuzz"), makes("istio-names"),
+		makes("centres"), makes("reproducible"), makes("conformance"),
+	}, pods, []step{node, young})
+	minutes := map[string]int{"race": 25, "waiting": 10, "units": 12, "suites": 10, "test/validation": 6,
+		"attack": 20, "campaign": 30, "fuzz": 60, "istio-names": 1, "centres": 10, "reproducible": 15, "conformance": 10,
+		"cluster": 5, "pods": 55, "kube, node": 75, "pods v1.36": 15}
+	for i := range steps {
+		s := &steps[i]
+		s.beside, s.minutes = false, minutes[s.name]
+		s.env = append(slices.Clone(s.env), "OUTRIDER_NIGHTLY=1")
+		switch s.name {
+		case "waiting":
+			s.env = append(s.env, "OUTRIDER_PAIRS=2000")
+		case "fuzz":
+			s.known = "FuzzMask: internal/mask leaves a part of a secret; to be mended there"
+		}
+	}
+	return steps, nil
 }
 
 // makes is a task of the Makefile.
-func makes(target string, minutes int) step {
-	return step{name: target, command: words("make --no-print-directory " + target), env: []string{"OUTRIDER_NIGHTLY=1"}, minutes: minutes}
-}
-
-func withKube(version string, s step) step {
-	s.name += " " + version
-	s.env = append(s.env, "KUBE="+version)
-	return s
+func makes(target string) step {
+	return step{name: target, command: words("make --no-print-directory " + target)}
 }
 
 const module = "outrider.dev/"

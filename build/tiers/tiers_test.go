@@ -120,3 +120,30 @@ func TestPartsHaveEachStepOnce(t *testing.T) {
 		t.Error("a step that is not there is taken")
 	}
 }
+
+func TestNightlyHasNothingTwice(t *testing.T) {
+	t.Chdir("../..")
+	steps, err := nightly(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]string{}
+	for _, s := range steps {
+		for _, arg := range s.command {
+			if strings.HasPrefix(arg, module) || s.command[0] == "make" && !strings.HasPrefix(arg, "-") && arg != "make" {
+				if before, ok := seen[arg]; ok {
+					t.Errorf("%s is in %s and in %s", arg, before, s.name)
+				}
+				seen[arg] = s.name
+			}
+		}
+	}
+	for _, want := range []string{module + "test/storm", module + "test/cluster", "attack"} {
+		if seen[want] == "" {
+			t.Errorf("%s is in no step", want)
+		}
+	}
+	if in := seen[module+"test/attack"]; in != "" {
+		t.Errorf("test/attack is in %s, and make attack has it", in)
+	}
+}
