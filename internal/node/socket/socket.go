@@ -61,7 +61,11 @@ func Ask(ctx context.Context, path string, q Question) error {
 		return fmt.Errorf("%w: %w", ErrAbsent, err)
 	}
 	var a answer
-	if err := json.NewDecoder(io.LimitReader(conn, maxAnswer)).Decode(&a); err != nil {
+	err = json.NewDecoder(io.LimitReader(conn, maxAnswer)).Decode(&a)
+	if errors.Is(err, unix.ECONNRESET) { // it ended with the question unread, which the kernel had taken
+		return fmt.Errorf("%w: %w", ErrAbsent, err)
+	}
+	if err != nil {
 		return fmt.Errorf("outrider-node gave no answer: %w", err)
 	}
 	if a.Error != "" {

@@ -83,6 +83,28 @@ func TestTakeover(t *testing.T) {
 	}
 }
 
+// A daemon that ends with a question in its queue has not read it: the plugin asks again.
+func TestAnEndBeforeTheQuestionIsRead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := make(chan error)
+	go func() { asked <- Ask(t.Context(), path, Question{Sandbox: "4f"}) }()
+	conn, err := l.AcceptUnix()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Read(make([]byte, 1)); err != nil { // the rest is in the queue
+		t.Fatal(err)
+	}
+	conn.Close()
+	if err := <-asked; !errors.Is(err, ErrAbsent) {
+		t.Error(err)
+	}
+}
+
 func TestNoAnswer(t *testing.T) {
 	path := served(t, func(ctx context.Context, _ Question) error { <-ctx.Done(); return nil })
 	err := ErrAbsent
