@@ -7,8 +7,6 @@ import (
 	"net/netip"
 	"syscall"
 
-	"golang.org/x/sys/unix"
-
 	"outrider.dev/internal/contract"
 )
 
@@ -98,7 +96,7 @@ func send(to netip.AddrPort) (dropped bool, err error) {
 // which a program that is just being started keeps until it runs.
 func shared(_, _ string, c syscall.RawConn) (err error) {
 	failed := c.Control(func(fd uintptr) {
-		err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
+		err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1)
 	})
 	return errors.Join(failed, err)
 }
