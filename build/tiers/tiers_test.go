@@ -58,6 +58,7 @@ func TestEventsAreToldAsGoTestDoes(t *testing.T) {
 // runs runs steps and returns the status and what was printed.
 func runs(t *testing.T, steps ...step) (int, string) {
 	t.Helper()
+	t.Setenv("OUTRIDER_TIMES", filepath.Join(t.TempDir(), "times")) // not CI's
 	var out bytes.Buffer
 	r := &report{title: "make some", out: &out}
 	r.run(context.Background(), steps)
@@ -66,7 +67,6 @@ func runs(t *testing.T, steps ...step) (int, string) {
 }
 
 func TestEveryStepRuns(t *testing.T) {
-	t.Setenv("OUTRIDER_TIMES", filepath.Join(t.TempDir(), "times"))
 	ran := filepath.Join(t.TempDir(), "ran")
 	status, out := runs(t, shell("first", "exit 3"), shell("second", "echo hello; touch "+ran))
 	if _, err := os.Stat(ran); err != nil {
