@@ -445,13 +445,17 @@ func TestListenersGetTheLastValueInOrder(t *testing.T) {
 
 // A value must not be reachable from the value before: the decoder writes into maps.
 func TestDocumentsDoNotShareTheDefault(t *testing.T) {
+	later := func(ctx context.Context, r Request) (Document, error) { // than the test reads the default
+		time.Sleep(time.Second)
+		return serve("1", []byte(`{"Names":{"a":1}}`))(ctx, r)
+	}
 	synctest.Test(t, func(t *testing.T) {
 		c := open(t, Options[settings]{
 			Default:  func() settings { return settings{Names: map[string]int{"kept": 1}} },
-			Provider: steps(serve("1", []byte(`{"Names":{"a":1}}`)), serve("2", []byte(`{"Names":{"b":1}}`))),
+			Provider: steps(later, serve("2", []byte(`{"Names":{"b":1}}`))),
 		})
 		start := c.Get()
-		time.Sleep(time.Second)
+		time.Sleep(2 * time.Second)
 		first := c.Get()
 		time.Sleep(2 * time.Minute)
 		if got, want := fmt.Sprint(start.Names, first.Names, c.Get().Names), "map[kept:1] map[a:1 kept:1] map[b:1 kept:1]"; got != want {
