@@ -24,19 +24,33 @@ function use(document, source) {
 
 /** Returns the document, or throws: within the limits of time and size. */
 async function fetchDocument() {
-  const answer = await fetch(url, { signal: AbortSignal.timeout(limit), redirect: 'error' });
-  if (!answer.ok) {
-    await answer.body?.cancel();
-    throw new Error(`the centre answers ${answer.status} ${answer.statusText}`);
+  // The signal of a fetch does not end its body once the request is garbage, so the reader ends too.
+  const end = new AbortController();
+  let reader;
+  const timer = setTimeout(() => {
+    end.abort(new Error(`the centre has not answered within ${limit} ms`));
+    reader?.cancel().catch(() => {}); // the read says it
+  }, limit);
+  try {
+    const answer = await fetch(url, { signal: end.signal, redirect: 'error' });
+    if (!answer.ok) {
+      await answer.body?.cancel();
+      throw new Error(`the centre answers ${answer.status} ${answer.statusText}`);
+    }
+    const chunks = [];
+    reader = answer.body.getReader();
+    for (let length = 0; ;) {
+      const { done, value } = await reader.read();
+      end.signal.throwIfAborted();
+      if (done) return new TextDecoder('utf-8', { fatal: true }).decode(Buffer.concat(chunks));
+      length += value.length;
+      if (length > size) throw new Error(`the answer has more than ${size} bytes`);
+      chunks.push(value);
+    }
+  } finally {
+    clearTimeout(timer);
+    await reader?.cancel().catch(() => {});
   }
-  const chunks = [];
-  let length = 0;
-  for await (const chunk of answer.body) {
-    length += chunk.length;
-    if (length > size) throw new Error(`the answer has more than ${size} bytes`);
-    chunks.push(chunk);
-  }
-  return new TextDecoder('utf-8', { fatal: true }).decode(Buffer.concat(chunks));
 }
 
 /** Writes the last good document: the file is the one before or the new one, never a part. */
