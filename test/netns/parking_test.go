@@ -3,6 +3,7 @@ package netns
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -239,17 +240,20 @@ func samePort(pod *ns.Namespace) (again int, out error) {
 func TestParkedIsCounted(t *testing.T) {
 	eachVariant(t, []string{""}, func(t *testing.T, top *topology, v variant, _ string) {
 		capturing(t, top.pod, v, everything(nil))
+		parked := 0
 		for _, w := range ways {
-			if got := ending(w.call(top, short)); got != waits {
-				t.Fatalf("%q, want to wait", got)
+			conn, again, err := w.call(top, short).attempt()
+			if timeout := net.Error(nil); conn != nil || !errors.As(err, &timeout) || !timeout.Timeout() {
+				t.Fatalf("%v, want to wait", err)
 			}
+			parked += 1 + again // the kernel tries again after a second, on a busy machine
 		}
 		report := capturing(t, top.pod, v, everything(nil))
 		if !report.Unchanged {
 			t.Error("the same capture again wrote rules again")
 		}
-		if report.Parked != 4 {
-			t.Errorf("%d attempts parked, want 4", report.Parked)
+		if parked < len(ways) || int(report.Parked) != parked {
+			t.Errorf("%d attempts parked, want %d", report.Parked, parked)
 		}
 	})
 }
