@@ -49,20 +49,21 @@ var arrows = map[string][]string{
 	"internal/model/chart":    {"internal/cli/visible", "startup"},
 	"internal/model/gates":    {"internal/model/kubelet", "startup"},
 	"internal/run/outside":    {"internal/diagnose", "internal/evidence", "internal/model/kubelet", "internal/run/localpod", "k8s.io/api", "k8s.io/apimachinery"},
-	"internal/run/demo":       {"internal/diagnose", "internal/lint/finding", "internal/run/outside", "internal/model/kubelet", "internal/run/localpod", "internal/pod/podspec", "internal/model/chart", "startup", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/yaml"},
-	"internal/run/localpod": {"internal/agent/state", "github.com/fsnotify/fsnotify", "internal/model/kubelet", "internal/pod/podspec", "startup", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/yaml",
+	"internal/run/demo":       {"internal/manifest", "internal/diagnose", "internal/lint/finding", "internal/run/outside", "internal/model/kubelet", "internal/run/localpod", "internal/pod/podspec", "internal/model/chart", "startup", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/yaml"},
+	"internal/run/localpod": {"internal/manifest", "internal/agent/state", "github.com/fsnotify/fsnotify", "internal/model/kubelet", "internal/pod/podspec", "startup", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/yaml",
 		"github.com/fsnotify/fsnotify", rtnetlink, sys},
 	"internal/model/verify": {"internal/model/kubelet", "internal/model/gates", "startup"},
 
-	"internal/agent/config":           {"startup", "internal/telemetry", yaml},
+	"internal/agent/config":           {"internal/manifest/limits", "startup", "internal/telemetry", yaml},
 	"internal/xds":                    {"golang.org/x/time/rate", "internal/contract", "internal/wire", grpc, protobuf, xds, "google.golang.org/genproto/googleapis/rpc"},
 	"internal/xds/resource":           {"internal/contract", "internal/telemetry", "internal/wire", "internal/mesh", "internal/xds", xds, protobuf},
 	"internal/wire":                   {sys},
 	"internal/agent/dns":              {"internal/wire", "golang.org/x/net/dns/dnsmessage"},
 	"internal/lint/finding":           {},
 	"internal/lint":                   {"internal/lint/finding", "internal/manifest", "internal/pod/inject", "internal/mesh", "internal/pod/podspec", "startup", "github.com/rogpeppe/go-internal/diff", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/yaml", yaml},
-	"internal/pod/inject":             {"startup", "internal/capture", "internal/contract", "internal/pod/podspec", "internal/agent/config", "internal/telemetry", "github.com/distribution/reference", "helm.sh/helm/v3/pkg/strvals", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/json", "sigs.k8s.io/yaml"},
-	"internal/manifest":               {"github.com/rogpeppe/go-internal/diff", "sigs.k8s.io/yaml", yaml},
+	"internal/pod/inject":             {"internal/manifest", "startup", "internal/capture", "internal/contract", "internal/pod/podspec", "internal/agent/config", "internal/telemetry", "github.com/distribution/reference", "helm.sh/helm/v3/pkg/strvals", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/json", "sigs.k8s.io/yaml"},
+	"internal/manifest/limits":        {yaml},
+	"internal/manifest":               {"internal/manifest/limits", "github.com/rogpeppe/go-internal/diff", "sigs.k8s.io/yaml", yaml},
 	"internal/controlplane/webhook":   {"internal/contract", "internal/controlplane/conns", "internal/pod/inject", "internal/pod/podspec", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/json"},
 	"internal/controlplane/kube":      {"internal/contract", "internal/controlplane/ca", "internal/mesh", "internal/mesh/objects", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/klog/v2", "k8s.io/utils/clock", "k8s.io/utils/ptr", "sigs.k8s.io/gateway-api"},
 	"internal/controlplane/diagnoser": {"internal/contract", "internal/diagnose", "internal/evidence", "golang.org/x/time/rate", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
@@ -127,7 +128,7 @@ var arrows = map[string][]string{
 	"internal/model/scenario":        {"internal/model/chart", "internal/model/gates", "internal/model/kubelet", "internal/model/simulate", "internal/model/verify", "internal/pod/plan", "internal/pod/podspec", "startup"},
 	"internal/lint/source":           {"internal/cli", "internal/lint", "internal/mesh", "internal/pod/podspec", "k8s.io/apimachinery", "sigs.k8s.io/yaml"},
 	"internal/controlplane/debugapi": {"internal/contract"},
-	"internal/view":                  {"internal/diagnose", "internal/codes", "internal/controlplane/ca", "internal/report", "internal/check", "internal/podupgrade", "internal/cli", "internal/controlplane/debugapi", "internal/lint", "internal/lint/finding", "internal/model/chart", "internal/model/scenario", "internal/model/verify", "internal/pod/plan", "internal/pod/podspec", "internal/run/localpod", "internal/cli/visible", "sigs.k8s.io/yaml", "startup"},
+	"internal/view":                  {"internal/manifest", "internal/diagnose", "internal/codes", "internal/controlplane/ca", "internal/report", "internal/check", "internal/podupgrade", "internal/cli", "internal/controlplane/debugapi", "internal/lint", "internal/lint/finding", "internal/model/chart", "internal/model/scenario", "internal/model/verify", "internal/pod/plan", "internal/pod/podspec", "internal/run/localpod", "internal/cli/visible", "sigs.k8s.io/yaml", "startup"},
 
 	// The way of a person to a cluster: Helm's SDK is here alone.
 	"internal/kubeclient": {"github.com/spf13/pflag", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/cli-runtime/pkg/genericclioptions", "k8s.io/client-go", "k8s.io/klog/v2"},
@@ -136,7 +137,7 @@ var arrows = map[string][]string{
 	"internal/report":     {"github.com/spf13/pflag", "internal/check", "internal/cli", "internal/contract", "internal/controlplane/debugapi", "internal/kubeclient", "internal/pod/inject", "internal/pod/offline", "internal/pod/plan", "internal/pod/podspec", "internal/capture", "internal/manifest", "internal/replicas", "startup", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/yaml"},
 	"internal/podupgrade": {"internal/contract", "internal/mesh/objects", "internal/pod/inject", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
 	"internal/rotate":     {"internal/controlplane/ca", "internal/controlplane/kube", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
-	"internal/install":    {"charts", "internal/check", "internal/contract", "internal/kubeclient", "helm.sh/helm/v3/pkg", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/yaml"},
+	"internal/install":    {"internal/manifest", "charts", "internal/check", "internal/contract", "internal/kubeclient", "helm.sh/helm/v3/pkg", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/yaml"},
 
 	"cmd/outrider": {"internal/diagnose/follow", "internal/diagnose/page", "internal/bugreport", "internal/codes", "internal/diagnose", "internal/evidence", "sigs.k8s.io/yaml", pflag, "internal/manifest", "internal/podrestart", "internal/rotate", "internal/replicas", "internal/report", "k8s.io/apimachinery/pkg/labels", "internal/check", "internal/install", "internal/podupgrade", "internal/kubeclient", "internal/cli", "internal/contract", "internal/view", "internal/capture", "internal/capture/iptables", "internal/capture/nftables", "internal/capture/setup", "internal/controlplane/debugapi", "internal/image/lookup", "internal/lint", "internal/lint/finding", "internal/lint/source", "internal/model/kubelet", "internal/model/scenario", "internal/model/simulate", "internal/model/verify",
 		"internal/pod/inject", "internal/pod/offline", "internal/pod/plan", "internal/pod/podspec", "internal/run/demo", "internal/run/localpod", "internal/run/outside", "startup", "k8s.io/api", cobra},
@@ -146,7 +147,7 @@ var arrows = map[string][]string{
 	"internal/evidence":           {"internal/contract", "internal/cli/visible", "internal/evidence/timestamp", "internal/manifest", "internal/mask", "startup", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/json", "sigs.k8s.io/yaml"},
 	"internal/evidence/timestamp": {},
 	"internal/codes":              {"internal/check", "internal/diagnose", "internal/lint", "internal/lint/finding"},
-	"internal/diagnose":           {"internal/capture", "internal/contract", "internal/evidence", "internal/lint", "internal/lint/finding", "internal/model/simulate", "internal/pod/podspec", "sigs.k8s.io/yaml", "startup", "k8s.io/api"},
+	"internal/diagnose":           {"internal/manifest", "internal/capture", "internal/contract", "internal/evidence", "internal/lint", "internal/lint/finding", "internal/model/simulate", "internal/pod/podspec", "sigs.k8s.io/yaml", "startup", "k8s.io/api"},
 	"internal/diagnose/follow":    {"internal/cli/visible", "internal/diagnose", "internal/diagnose/page", "internal/evidence", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
 	"internal/diagnose/page":      {"internal/lint/finding", "internal/cli/visible", "internal/diagnose", "internal/evidence", "internal/model/chart", "sigs.k8s.io/yaml"},
 	"cmd/outrider-agent": {"startup", "internal/wire", "internal/agent/config", "internal/agent/gate", "internal/agent/proxy", "internal/agent/readiness", "internal/agent/state", "internal/agent/status", "internal/capture", "internal/capture/iptables", "internal/capture/nftables",
@@ -330,3 +331,57 @@ func TestArchitecturePageIsTrue(t *testing.T) {
 		}
 	}
 }
+
+// Whatever decodes YAML counts first what it unfolds to: package manifest does, for everything.
+func TestOneDecoderOfYAML(t *testing.T) {
+	n := 0
+	for _, dir := range []string{"charts", "cmd", "internal", "startup"} {
+		err := filepath.WalkDir(filepath.Join("../..", dir), func(file string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
+				return err
+			}
+			fset := token.NewFileSet()
+			parsed, err := parser.ParseFile(fset, file, nil, 0)
+			if err != nil {
+				return err
+			}
+			names := map[string]bool{} // by which the file has a package for YAML
+			for _, spec := range parsed.Imports {
+				path := strings.Trim(spec.Path.Value, `"`)
+				if parts := strings.Split(path, "/"); !slices.ContainsFunc(parts, func(p string) bool { return p == "yaml" || strings.HasPrefix(p, "yaml.v") }) {
+					continue
+				}
+				name := "yaml"
+				if spec.Name != nil {
+					name = spec.Name.Name
+				}
+				names[name] = true
+			}
+			ast.Inspect(parsed, func(node ast.Node) bool {
+				call, ok := node.(*ast.SelectorExpr)
+				if !ok {
+					return true
+				}
+				of, ok := call.X.(*ast.Ident)
+				if !ok || !names[of.Name] || !decodesYAML.MatchString(call.Sel.Name) {
+					return true
+				}
+				if strings.HasPrefix(file, "../../internal/manifest/") {
+					n++
+				} else {
+					t.Errorf("%s: %s.%s; want package manifest, or its limits", fset.Position(call.Pos()), of.Name, call.Sel.Name)
+				}
+				return true
+			})
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n == 0 {
+		t.Error("package manifest decodes nothing: this test does not see it")
+	}
+}
+
+var decodesYAML = regexp.MustCompile(`^(Unmarshal|YAMLToJSON|NewDecoder|NewYAMLOrJSONDecoder|NewYAMLToJSONDecoder|ToJSON)`)

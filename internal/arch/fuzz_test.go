@@ -71,6 +71,7 @@ var targets = map[string]string{
 	"internal/diagnose FuzzCapture":            "settings of capture in pods of any mesh",
 	"internal/lint FuzzLint":                   "manifests, linted and fixed",
 	"internal/manifest FuzzSmallChange":        "manifests, edited",
+	"internal/manifest/limits FuzzParse":       "YAML that repeats itself",
 	"internal/manifest FuzzSplit":              "documents of a file",
 	"internal/pod/podspec FuzzRead":            "pods and workloads",
 	"internal/pod/podspec FuzzRewrite":         "manifests, injected",

@@ -6,11 +6,10 @@ import (
 	"slices"
 	"time"
 
-	"sigs.k8s.io/yaml"
-
 	"outrider.dev/internal/contract"
 	"outrider.dev/internal/evidence"
 	"outrider.dev/internal/lint/finding"
+	"outrider.dev/internal/manifest"
 	"outrider.dev/startup"
 )
 
@@ -67,7 +66,7 @@ func (s *subject) holdWithoutEffect() (Quote, bool) {
 		Hold bool `json:"holdApplicationUntilProxyStarts"`
 	}
 	text := s.Object.Annotations[contract.ProxyConfig]
-	if yaml.Unmarshal([]byte(text), &config) != nil || !config.Hold || s.proxy.Kind != startup.Plain {
+	if manifest.DecodeAnnotation(text, &config) != nil || !config.Hold || s.proxy.Kind != startup.Plain {
 		return Quote{}, false
 	}
 	spec := specOf(s.Object, s.proxy.Name)

@@ -16,7 +16,6 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kjson "sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
 
 	"outrider.dev/internal/manifest"
 )
@@ -51,7 +50,7 @@ func (b *bundle) parse(folder, file string, data []byte) {
 			continue
 		}
 		from := Source{Kind: FromPod, File: file, Line: s.Line}
-		raw, err := yaml.YAMLToJSON(s.Body)
+		raw, err := manifest.JSON(s.Body)
 		if err != nil {
 			b.unused(from, "this is not YAML: %s; want objects as kubectl get -o yaml prints them", manifest.SyntaxReason(s.Body, err))
 			continue

@@ -21,10 +21,10 @@ import (
 	"helm.sh/helm/v3/pkg/releaseutil"
 	"helm.sh/helm/v3/pkg/strvals"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/yaml"
 
 	"outrider.dev/charts"
 	"outrider.dev/internal/check"
+	"outrider.dev/internal/manifest"
 )
 
 // Namespace is where the control plane is by default.
@@ -92,7 +92,7 @@ func WithProfile(profile string, files []File, settings []string) (map[string]an
 	out := map[string]any{}
 	for _, f := range files {
 		values := map[string]any{}
-		if err := yaml.UnmarshalStrict(f.Data, &values); err != nil {
+		if err := manifest.DecodeStrict(f.Data, &values); err != nil {
 			text := strings.TrimPrefix(strings.Join(strings.Fields(err.Error()), " "), "error converting YAML to JSON: ")
 			return nil, &ValuesError{fmt.Errorf("%s: %s", f.Name, text)} // in one line, as other errors
 		}
@@ -210,7 +210,7 @@ func objectsOf(text string) (out []*unstructured.Unstructured, err error) {
 	})
 	for _, key := range keys {
 		o := map[string]any{}
-		if err := yaml.Unmarshal([]byte(documents[key]), &o); err != nil {
+		if err := manifest.Decode([]byte(documents[key]), &o); err != nil {
 			return nil, err
 		}
 		if len(o) > 0 {

@@ -8,7 +8,6 @@ import (
 
 	"go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
-	sigsyaml "sigs.k8s.io/yaml"
 
 	"outrider.dev/internal/lint/finding"
 	"outrider.dev/internal/manifest"
@@ -168,7 +167,7 @@ func (w *world) service(s *source, root int, ref finding.Object) {
 		return
 	}
 	var out corev1.Service
-	if sigsyaml.Unmarshal(text, &out) != nil {
+	if manifest.Decode(text, &out) != nil {
 		return
 	}
 	w.services = append(w.services, service{Service: &out, Ref: ref, source: s, root: root})

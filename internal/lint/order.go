@@ -8,9 +8,9 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/yaml"
 
 	"outrider.dev/internal/contract"
+	"outrider.dev/internal/manifest"
 	"outrider.dev/internal/pod/inject"
 	"outrider.dev/internal/pod/podspec"
 	"outrider.dev/startup"
@@ -274,7 +274,7 @@ func (b *builder) held(s subject, from string, to []string, field path, evidence
 // configOf is a field of the pod's ProxyConfig; nil if it is not there.
 func (s *subject) configOf(field string) any {
 	var config map[string]any
-	if yaml.Unmarshal([]byte(s.Pod.Annotations[proxyConfig]), &config) != nil {
+	if manifest.DecodeAnnotation(s.Pod.Annotations[proxyConfig], &config) != nil {
 		return nil
 	}
 	return config[field]

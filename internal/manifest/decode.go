@@ -9,11 +9,16 @@ import (
 
 	yamlv3 "go.yaml.in/yaml/v3"
 	"sigs.k8s.io/yaml"
+
+	"outrider.dev/internal/manifest/limits"
 )
 
 // StrictJSON converts a document to JSON. A key that is there twice is an error; a key beside
 // a merge key (<<) that merges another one of its name is none: it wins, wherever it stands.
 func StrictJSON(text []byte) ([]byte, error) {
+	if err := limits.Document(text).Check(text); err != nil {
+		return nil, err
+	}
 	raw, err := yaml.YAMLToJSONStrict(text)
 	if err == nil || !bytes.Contains(text, []byte("<<")) {
 		return raw, err
@@ -27,6 +32,42 @@ func StrictJSON(text []byte) ([]byte, error) {
 		return nil, err
 	}
 	return yaml.YAMLToJSONStrict(expanded)
+}
+
+// JSON converts a document to JSON. Of a key that is there twice the last counts.
+func JSON(text []byte) ([]byte, error) {
+	if err := limits.Document(text).Check(text); err != nil {
+		return nil, err
+	}
+	return yaml.YAMLToJSON(text)
+}
+
+// Decode decodes a document by the rules of package json: fields that into does not have are passed
+// over. Of a key that is there twice the last counts.
+func Decode(text []byte, into any) error {
+	return decode(text, limits.Document(text), yaml.Unmarshal, into)
+}
+
+// DecodeStrict is Decode where a key that is there twice, and a field that into does not have, are errors.
+func DecodeStrict(text []byte, into any) error {
+	return decode(text, limits.Document(text), yaml.UnmarshalStrict, into)
+}
+
+// DecodeAnnotation is [Decode] of a value within an object, within [limits.Annotation].
+func DecodeAnnotation(text string, into any) error {
+	return decode([]byte(text), limits.Annotation, yaml.Unmarshal, into)
+}
+
+// DecodeAnnotationStrict is [DecodeStrict] of a value within an object, within [limits.Annotation].
+func DecodeAnnotationStrict(text string, into any) error {
+	return decode([]byte(text), limits.Annotation, yaml.UnmarshalStrict, into)
+}
+
+func decode(text []byte, l limits.Limits, by func([]byte, any, ...yaml.JSONOpt) error, into any) error {
+	if err := l.Check(text); err != nil {
+		return err
+	}
+	return by(text, into)
 }
 
 // Reason is an error of a YAML or JSON decoder without the names of libraries.

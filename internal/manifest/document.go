@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"outrider.dev/internal/manifest/limits"
 )
 
 // A Document is one of a file's that is being edited.
@@ -20,10 +22,11 @@ type Document struct {
 
 // Read reads a document. It has no root if the text has comments only.
 func Read(text []byte) (*Document, error) {
-	d := &Document{text: text}
-	if err := yaml.Unmarshal(text, &d.node); err != nil {
+	node, err := limits.Document(text).Parse(text)
+	if err != nil {
 		return nil, err
 	}
+	d := &Document{text: text, node: *node}
 	if len(d.node.Content) > 0 {
 		d.root = d.node.Content[0]
 	}

@@ -17,7 +17,7 @@ package manifest
 import (
 	"bytes"
 
-	"go.yaml.in/yaml/v3"
+	"outrider.dev/internal/manifest/limits"
 )
 
 // A Namespace is a document of that kind.
@@ -39,7 +39,7 @@ func Namespaces(data []byte) []Namespace {
 				Annotations map[string]string `yaml:"annotations"`
 			} `yaml:"metadata"`
 		}
-		if !bytes.Contains(s.Body, []byte("Namespace")) || yaml.Unmarshal(s.Body, &head) != nil || head.Kind != "Namespace" {
+		if !bytes.Contains(s.Body, []byte("Namespace")) || limits.Document(s.Body).Decode(s.Body, &head) != nil || head.Kind != "Namespace" {
 			continue
 		}
 		ns := Namespace{head.Metadata.Name, head.Metadata.Labels, head.Metadata.Annotations}

@@ -6,11 +6,10 @@ import (
 	"io"
 	"strings"
 
-	"sigs.k8s.io/yaml"
-
 	"outrider.dev/internal/check"
 	"outrider.dev/internal/cli"
 	"outrider.dev/internal/cli/visible"
+	"outrider.dev/internal/manifest"
 )
 
 // CheckOutputs are the formats of [Checks].
@@ -84,7 +83,7 @@ func Manifest(w io.Writer, output, text string) error {
 	var items []any
 	for document := range strings.SplitSeq("\n"+text, "\n---") {
 		var o map[string]any
-		if err := yaml.Unmarshal([]byte(document), &o); err != nil {
+		if err := manifest.Decode([]byte(document), &o); err != nil {
 			return err
 		}
 		if len(o) > 0 {

@@ -12,6 +12,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"outrider.dev/internal/manifest/limits"
 	"outrider.dev/internal/telemetry"
 	"outrider.dev/startup"
 )
@@ -110,7 +111,7 @@ func (r *reader) meshConfig(name string, data []byte) {
 		Default     yaml.Node `yaml:"defaultConfig"`
 		TrustDomain string    `yaml:"trustDomain"`
 	}
-	if err := yaml.Unmarshal(data, &mesh); err != nil {
+	if err := limits.Document(data).Decode(data, &mesh); err != nil {
 		r.refuse(name, err.Error(), "Istio's MeshConfig as YAML")
 		return
 	}
@@ -118,7 +119,7 @@ func (r *reader) meshConfig(name string, data []byte) {
 		r.out.Pod.TrustDomain = mesh.TrustDomain
 	}
 	var all map[string]yaml.Node
-	if yaml.Unmarshal(data, &all) == nil {
+	if limits.Document(data).Decode(data, &all) == nil {
 		delete(all, "defaultConfig")
 		delete(all, "trustDomain")
 		if others := slices.Sorted(maps.Keys(all)); len(others) > 0 {
@@ -133,7 +134,7 @@ func (r *reader) meshConfig(name string, data []byte) {
 // proxyConfig reads one ProxyConfig, as YAML or JSON.
 func (r *reader) proxyConfig(where string, data []byte) {
 	var node yaml.Node
-	if err := yaml.Unmarshal(data, &node); err != nil {
+	if err := limits.Annotation.Decode(data, &node); err != nil {
 		r.refuse(where, err.Error(), "Istio's ProxyConfig as YAML or JSON")
 		return
 	}
@@ -286,7 +287,7 @@ func (r *reader) setTracing(where string, value *yaml.Node) {
 // jsonOf is a YAML or JSON object as JSON.
 func jsonOf(data []byte) (json.RawMessage, error) {
 	var v any
-	if err := yaml.Unmarshal(data, &v); err != nil {
+	if err := limits.Annotation.Decode(data, &v); err != nil {
 		return nil, err
 	}
 	object, ok := v.(map[string]any)

@@ -9,6 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"outrider.dev/internal/contract"
+	"outrider.dev/internal/manifest/limits"
 )
 
 // A Change is what a change of the pod's annotations means for a running agent.
@@ -177,7 +178,7 @@ func ofMesh(all map[string]string) map[string]string {
 func fields(text string) map[string]string {
 	out := map[string]string{}
 	var nodes map[string]yaml.Node
-	if yaml.Unmarshal([]byte(text), &nodes) == nil {
+	if limits.Annotation.Decode([]byte(text), &nodes) == nil {
 		for name, node := range nodes {
 			out[name] = written(&node)
 		}

@@ -70,11 +70,11 @@ func (d *document) lineOf(o objects.Object) int {
 
 // nodeOf returns the first value of a text; nil if it is not YAML, as JSON with tabs.
 func nodeOf(text []byte) *yamlnode.Node {
-	var doc yamlnode.Node
-	if yamlnode.Unmarshal(text, &doc) != nil || len(doc.Content) == 0 {
+	d, err := manifest.Read(text)
+	if err != nil {
 		return nil
 	}
-	return doc.Content[0]
+	return d.Root()
 }
 
 // lineOf returns the line of a field below n, else that of its innermost parent, from 0.

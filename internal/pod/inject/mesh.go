@@ -9,10 +9,10 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
-	"sigs.k8s.io/yaml"
 
 	"outrider.dev/internal/agent/config"
 	"outrider.dev/internal/contract"
+	"outrider.dev/internal/manifest"
 	"outrider.dev/internal/telemetry"
 )
 
@@ -176,7 +176,7 @@ func proxyConfigOf(fields map[string]any) (proxyConfig, error) {
 
 func parseProxyConfig(text string) (map[string]any, proxyConfig, error) {
 	var fields map[string]any
-	if err := yaml.Unmarshal([]byte(text), &fields); err != nil {
+	if err := manifest.DecodeAnnotation(text, &fields); err != nil {
 		return nil, proxyConfig{}, fmt.Errorf("want Istio's ProxyConfig, as YAML or JSON: %w", err)
 	}
 	c, err := proxyConfigOf(fields)

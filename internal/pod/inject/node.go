@@ -6,10 +6,10 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/yaml"
 
 	"outrider.dev/internal/capture"
 	"outrider.dev/internal/contract"
+	"outrider.dev/internal/manifest"
 	"outrider.dev/internal/pod/podspec"
 )
 
@@ -86,7 +86,7 @@ func writeNode(pod *corev1.Pod, in input, s settings, before *overrides, r *repo
 // requiring is NRI's list of required plugins with ours.
 func requiring(text string) (string, error) {
 	var list []string
-	if err := yaml.Unmarshal([]byte(text), &list); err != nil {
+	if err := manifest.DecodeAnnotation(text, &list); err != nil {
 		return "", refuse(BadAnnotation, "", "annotation %s: %q: want a list of plugins, as [%s]: %v", contract.RequiredPlugins, text, contract.NodePlugin, err)
 	}
 	if !slices.Contains(list, contract.NodePlugin) {

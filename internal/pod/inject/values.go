@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
+
+	"outrider.dev/internal/manifest"
 )
 
 // Values have the values of Istio's charts that injection reads, by their names. The zero
@@ -131,7 +133,7 @@ const builtIn = "what is injected is built in; use an own container named outrid
 // ParseValues reads values, YAML or JSON. The warnings are about values without effect.
 func ParseValues(data []byte) (Values, []string, error) {
 	var v Values
-	text, err := yaml.YAMLToJSONStrict(data)
+	text, err := manifest.StrictJSON(data)
 	var all map[string]any
 	if err == nil {
 		err = json.Unmarshal(text, &all)
@@ -192,7 +194,7 @@ func SetValue(values map[string]any, setting string) error {
 
 // decode reads YAML or JSON. Names are case-sensitive.
 func decode(data []byte, v any) error {
-	text, err := yaml.YAMLToJSONStrict(data) // a name that is there twice is an error
+	text, err := manifest.StrictJSON(data) // a name that is there twice is an error
 	if err != nil {
 		return err
 	}

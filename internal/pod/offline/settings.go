@@ -8,6 +8,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"outrider.dev/internal/manifest"
 	"outrider.dev/internal/pod/inject"
 )
 
@@ -115,7 +116,7 @@ func (s Settings) sources() (out []source, all map[string]any, err error) {
 			return nil, nil, fmt.Errorf("--values: %w", err)
 		}
 		var one map[string]any
-		if err := yaml.UnmarshalStrict(data, &one); err != nil {
+		if err := manifest.DecodeStrict(data, &one); err != nil {
 			return nil, nil, fmt.Errorf("--values: %s: %w", file, err)
 		}
 		add("--values: "+file, one)

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"sigs.k8s.io/yaml"
-
 	"outrider.dev/internal/manifest"
 	"outrider.dev/startup"
 )
@@ -81,7 +79,7 @@ func Edges(annotations map[string]string) ([]startup.Edge, error) {
 
 func longForm(text string) ([]startup.Edge, error) {
 	var graph map[string]map[string]json.RawMessage
-	if err := yaml.UnmarshalStrict([]byte(text), &graph); err != nil {
+	if err := manifest.DecodeAnnotationStrict(text, &graph); err != nil {
 		return nil, &AnnotationError{EdgesAnnotation, "", fmt.Sprintf("want CONTAINER: {DEPENDENCY: CONDITION}: %s", mismatch(nil, err))}
 	}
 	var edges []startup.Edge

@@ -6,10 +6,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/yaml"
 
 	"outrider.dev/internal/contract"
 	"outrider.dev/internal/lint/finding"
+	"outrider.dev/internal/manifest"
 	"outrider.dev/internal/pod/podspec"
 	"outrider.dev/startup"
 )
@@ -43,7 +43,7 @@ var Acts = []Act{
 }
 
 //go:embed pod.yaml
-var manifest []byte
+var podText []byte
 
 const (
 	appName   = "awesome-app"
@@ -54,7 +54,7 @@ const (
 // pod is the pod of an act, with the plan that its start is compared with.
 func (a Act) pod(number int) (*corev1.Pod, startup.Plan, error) {
 	var pod corev1.Pod
-	if err := yaml.UnmarshalStrict(manifest, &pod); err != nil {
+	if err := manifest.DecodeStrict(podText, &pod); err != nil {
 		return nil, startup.Plan{}, fmt.Errorf("the demo's own pod: %w", err)
 	}
 	pod.Name = fmt.Sprintf("awesome-%d", number)

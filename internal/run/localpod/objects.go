@@ -9,7 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	k8syaml "k8s.io/apimachinery/pkg/util/yaml"
-	"sigs.k8s.io/yaml"
+
+	"outrider.dev/internal/manifest"
 )
 
 // Objects returns the ConfigMaps and Secrets among a file's documents.
@@ -29,15 +30,15 @@ func Objects(file string, data []byte) ([]corev1.ConfigMap, []corev1.Secret, err
 			Kind string `json:"kind"`
 		}
 		// What is no object at all is an error of the reader of pods.
-		_ = yaml.Unmarshal(text, &head)
+		_ = manifest.Decode(text, &head)
 		switch head.Kind {
 		case "ConfigMap":
 			var m corev1.ConfigMap
-			err = yaml.UnmarshalStrict(text, &m)
+			err = manifest.DecodeStrict(text, &m)
 			maps = append(maps, m)
 		case "Secret":
 			var s corev1.Secret
-			err = yaml.UnmarshalStrict(text, &s)
+			err = manifest.DecodeStrict(text, &s)
 			secrets = append(secrets, s)
 		}
 		if err != nil {
