@@ -49,6 +49,9 @@ func (l Limits) Parse(text []byte) (*yaml.Node, error) {
 	if l.Bytes > 0 && len(text) > l.Bytes {
 		return nil, &Error{fmt.Sprintf("%d bytes; want at most %d", len(text), l.Bytes)}
 	}
+	if l.Depth > 0 && unclosed(text) > 32*l.Depth { // 10,000 of them take the parser half a second
+		return nil, l.tooDeep()
+	}
 	var document yaml.Node
 	if err := yaml.Unmarshal(text, &document); err != nil {
 		return nil, err
@@ -119,7 +122,26 @@ func (c *counter) judge(s size, depth int) error {
 	case l.Unfolded > 0 && s.bytes > l.Unfolded:
 		return &Error{fmt.Sprintf("more than %d bytes%s", l.Unfolded, repeated)}
 	case l.Depth > 0 && s.depth+depth > l.Depth+1: // the document is a level of its own
-		return &Error{fmt.Sprintf("more than %d lists and objects in one another", l.Depth)}
+		return l.tooDeep()
 	}
 	return nil
+}
+
+func (l Limits) tooDeep() error {
+	return &Error{fmt.Sprintf("more than %d lists and objects in one another", l.Depth)}
+}
+
+// unclosed is how many brackets are open at once, those in strings among them.
+func unclosed(text []byte) int {
+	open, most := 0, 0
+	for _, c := range text {
+		switch c {
+		case '[', '{':
+			open++
+			most = max(most, open)
+		case ']', '}':
+			open--
+		}
+	}
+	return most
 }
