@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"encoding/json"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -249,10 +250,21 @@ func newNode(v any) (*yaml.Node, error) {
 	return out, out.Encode(v)
 }
 
+// newKey is the node of a key. An emitter and a parser, which Encode is, decide on the quotes where
+// there may be any.
 func newKey(key string) *yaml.Node {
+	if plainKey.MatchString(key) && !slices.Contains(words, strings.ToLower(key)) {
+		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: key}
+	}
 	out := &yaml.Node{}
 	if err := out.Encode(key); err != nil {
 		out.Kind, out.Value = yaml.ScalarNode, key
 	}
 	return out
 }
+
+// plainKey matches the keys of Kubernetes' objects; words are what YAML 1.1 reads as another type.
+var (
+	plainKey = regexp.MustCompile(`^[A-Za-z]+$`)
+	words    = []string{"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
+)
