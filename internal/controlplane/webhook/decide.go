@@ -174,13 +174,12 @@ func patched(result inject.Result) (*admission.AdmissionResponse, inject.Code) {
 		warnings = append([]string{fmt.Sprintf("not injected (%s): %s", code, result.Reason.Sentence)}, warnings...)
 	}
 	out.Warnings = fitting(warnings)
-	ops, err := result.Patch()
-	if err == nil && len(ops) > 0 {
+	if ops := result.Patch(); len(ops) > 0 {
+		var err error
 		out.PatchType = new(admission.PatchTypeJSONPatch)
-		out.Patch, err = json.Marshal(ops)
-	}
-	if err != nil {
-		return refused(BadPod, fmt.Sprintf("the pod cannot be written as JSON: %v", err), "")
+		if out.Patch, err = json.Marshal(ops); err != nil {
+			return refused(BadPod, fmt.Sprintf("the pod cannot be written as JSON: %v", err), "")
+		}
 	}
 	if len(out.Patch) > maxPatch {
 		return refused(inject.TooLarge, fmt.Sprintf("injection adds %d bytes to the pod, which then cannot be stored: %d are written", len(out.Patch), maxPatch), "request fewer edges")

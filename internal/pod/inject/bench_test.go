@@ -47,10 +47,7 @@ spec:
 			for b.Loop() {
 				r, err := Pod(pod, Namespace{Name: "shop"}, Options{})
 				if err == nil && bb.patch {
-					var ops []Operation
-					if ops, err = r.Patch(); err == nil {
-						_, err = json.Marshal(ops)
-					}
+					_, err = json.Marshal(r.Patch())
 				}
 				if err != nil {
 					b.Fatal(err)

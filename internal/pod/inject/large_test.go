@@ -143,7 +143,7 @@ func TestLongListsArePatched(t *testing.T) {
 	if err != nil || !r.Injected {
 		t.Fatal(err)
 	}
-	if ops, err := r.Patch(); err != nil || len(ops) > 40 {
+	if ops := r.Patch(); len(ops) > 40 {
 		t.Errorf("%d operations, %v", len(ops), err)
 	}
 }

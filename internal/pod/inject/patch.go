@@ -1,13 +1,15 @@
 package inject
 
 import (
+	"cmp"
+	"encoding/json"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // An Operation is one step of a JSON patch (RFC 6902).
@@ -20,9 +22,9 @@ type Operation struct {
 
 // Patch returns the operations that make the injected pod of the given one. There are none
 // if nothing was changed.
-func (r Result) Patch() ([]Operation, error) {
+func (r Result) Patch() []Operation {
 	if r.Pod == r.given {
-		return nil, nil
+		return nil
 	}
 	return Diff(r.given, r.Pod)
 }
@@ -31,19 +33,15 @@ func (r Result) Patch() ([]Operation, error) {
 // lists are identified by their names: one that stays is patched inside, and one that changes
 // its place is moved, so that fields of a newer Kubernetes, which are not in our types, stay.
 // Libraries that compare lists by position would write such an element anew, without them.
-func Diff(before, after *corev1.Pod) ([]Operation, error) {
-	old, err := runtime.DefaultUnstructuredConverter.ToUnstructured(before)
-	if err != nil {
-		return nil, err
-	}
-	new, err := runtime.DefaultUnstructuredConverter.ToUnstructured(after)
-	if err != nil {
-		return nil, err
-	}
+//
+// It compares the pods as they are in memory, by what of them is in their JSON: only what differs is
+// ever written as such.
+func Diff(before, after *corev1.Pod) []Operation {
 	var p patch
-	p.moveContainers(old["spec"].(map[string]any), new["spec"].(map[string]any))
-	p.object("", old, new)
-	return p, nil
+	old := *before
+	p.moveContainers(&old.Spec, &after.Spec)
+	p.object("", reflect.ValueOf(&old).Elem(), reflect.ValueOf(after).Elem())
+	return p
 }
 
 type patch []Operation
@@ -62,67 +60,192 @@ var escaper = strings.NewReplacer("~", "~0", "/", "~1")
 
 func at(list string, i int) string { return list + "/" + strconv.Itoa(i) }
 
-// object compares two objects. An add also replaces a field.
-func (p *patch) object(path string, old, new map[string]any) {
-	for _, key := range sortedKeys(old) {
-		if _, stays := new[key]; !stays {
-			p.remove(path + "/" + escaper.Replace(key))
+// object compares two objects, structs or maps.
+func (p *patch) object(path string, old, new reflect.Value) {
+	if old.Kind() == reflect.Map {
+		p.fields(path, keysOfBoth(old, new), func(k field) reflect.Value { return old.MapIndex(k.key) }, func(k field) reflect.Value { return new.MapIndex(k.key) })
+		return
+	}
+	p.fields(path, jsonFields(old.Type()), func(f field) reflect.Value { return f.of(old) }, func(f field) reflect.Value { return f.of(new) })
+}
+
+// fields compares two objects field by field: what was, and what is. An add also replaces a field.
+func (p *patch) fields(path string, all []field, was, is func(field) reflect.Value) {
+	for _, f := range all {
+		if was(f).IsValid() && !is(f).IsValid() {
+			p.remove(path + "/" + escaper.Replace(f.name))
 		}
 	}
-	for _, key := range sortedKeys(new) {
-		field, was, is := path+"/"+escaper.Replace(key), old[key], new[key]
-		oldObject, wasObject := was.(map[string]any)
-		newObject, isObject := is.(map[string]any)
-		oldList, _ := was.([]any)
-		newList, _ := is.([]any)
-		switch id := identity(oldList, newList); {
-		// Empty resources may be missing in the API server's object.
-		case wasObject && isObject && (len(oldObject) > 0 || key != "resources"):
-			p.object(field, oldObject, newObject)
-		case id != "":
-			p.list(field, id, oldList, newList)
-		case !reflect.DeepEqual(was, is):
-			p.add(field, is)
+	for _, f := range all {
+		old, new := was(f), is(f)
+		switch {
+		case !new.IsValid():
+		case !old.IsValid():
+			p.add(path+"/"+escaper.Replace(f.name), new.Interface())
+		default:
+			p.value(path, f.name, old, new)
 		}
 	}
 }
 
+// value compares the values of a field that both objects have.
+func (p *patch) value(path, name string, old, new reflect.Value) {
+	field := path + "/" + escaper.Replace(name)
+	if old.Kind() == reflect.Pointer && !old.IsNil() && !new.IsNil() {
+		old, new = old.Elem(), new.Elem()
+	}
+	switch t := old.Type(); {
+	case t.Implements(marshaler) || reflect.PointerTo(t).Implements(marshaler): // as a quantity: one text
+		if !reflect.DeepEqual(old.Interface(), new.Interface()) && !sameJSON(old, new) {
+			p.add(field, new.Interface())
+		}
+	// Empty resources may be missing in the API server's object.
+	case old.Kind() == reflect.Struct && (name != "resources" || !old.IsZero()), old.Kind() == reflect.Map:
+		p.object(field, old, new)
+	case old.Kind() == reflect.Slice && identity(old, new) != "":
+		p.list(field, identity(old, new), old, new)
+	case !reflect.DeepEqual(old.Interface(), new.Interface()):
+		p.add(field, new.Interface())
+	}
+}
+
+var marshaler = reflect.TypeFor[json.Marshaler]()
+
+func sameJSON(a, b reflect.Value) bool {
+	x, errX := json.Marshal(a.Interface())
+	y, errY := json.Marshal(b.Interface())
+	return errX == nil && errY == nil && string(x) == string(y)
+}
+
+// A field is one of a type's JSON, or the key of a map.
+type field struct {
+	name  string
+	key   reflect.Value
+	index []int
+	empty bool // it is left out where it is empty
+}
+
+// of returns the field of an object; the zero value: its JSON has none.
+func (f field) of(object reflect.Value) reflect.Value {
+	v := object.FieldByIndex(f.index)
+	if !f.empty {
+		return v
+	}
+	switch v.Kind() {
+	case reflect.Struct: // is never left out
+	case reflect.Slice, reflect.Map:
+		if v.Len() == 0 {
+			return reflect.Value{}
+		}
+	default:
+		if v.IsZero() {
+			return reflect.Value{}
+		}
+	}
+	return v
+}
+
+var known sync.Map // of reflect.Type, []field
+
+// jsonFields returns the fields of a type's JSON, by their names.
+func jsonFields(t reflect.Type) []field {
+	if all, ok := known.Load(t); ok {
+		return all.([]field)
+	}
+	all := namedFields(t, nil)
+	slices.SortFunc(all, func(a, b field) int { return cmp.Compare(a.name, b.name) })
+	known.Store(t, all)
+	return all
+}
+
+// namedFields are those of a struct at an index, and of the structs in it that have no name of their own.
+func namedFields(t reflect.Type, at []int) (all []field) {
+	for i := range t.NumField() {
+		f, index := t.Field(i), append(slices.Clip(at), i)
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case name == "-":
+		case name == "" && f.Anonymous:
+			all = append(all, namedFields(f.Type, index)...)
+		default:
+			all = append(all, field{name: name, index: index, empty: strings.Contains(options, "omitempty")})
+		}
+	}
+	return all
+}
+
+// keysOfBoth returns the keys of two maps.
+func keysOfBoth(old, new reflect.Value) (all []field) {
+	for _, m := range []reflect.Value{old, new} {
+		for _, key := range m.MapKeys() {
+			all = append(all, field{name: key.String(), key: key})
+		}
+	}
+	slices.SortFunc(all, func(a, b field) int { return cmp.Compare(a.name, b.name) })
+	return slices.CompactFunc(all, func(a, b field) bool { return a.name == b.name })
+}
+
 // identity returns the field by which the elements of two lists are identified: the first
 // that all have (patchMergeKey of k8s.io/api/core/v1); empty if there is none.
-func identity(old, new []any) string {
+func identity(old, new reflect.Value) string {
+	if t := old.Type().Elem(); t.Kind() != reflect.Struct || old.Len() == 0 || new.Len() == 0 {
+		return ""
+	}
 	for _, key := range []string{"mountPath", "containerPort", "name"} {
-		without := func(e any) bool {
-			fields, _ := e.(map[string]any)
-			return fields[key] == nil
-		}
-		if len(old) > 0 && len(new) > 0 && !slices.ContainsFunc(old, without) && !slices.ContainsFunc(new, without) {
+		if all(old, key) && all(new, key) {
 			return key
 		}
 	}
 	return ""
 }
 
-func with(id string, like any) func(any) bool {
-	return func(e any) bool { return e.(map[string]any)[id] == like.(map[string]any)[id] }
+func all(list reflect.Value, key string) bool {
+	for i := range list.Len() {
+		if !id(list.Index(i), key).IsValid() {
+			return false
+		}
+	}
+	return true
+}
+
+// id is a field of an element; the zero value: it has none.
+func id(element reflect.Value, key string) reflect.Value {
+	for _, f := range jsonFields(element.Type()) {
+		if f.name == key {
+			return f.of(element)
+		}
+	}
+	return reflect.Value{}
 }
 
 // list first removes elements, from the end, then puts each one into its place, from the
 // beginning, so that each index is right at its time.
-func (p *patch) list(path, id string, old, new []any) {
-	now, stay := slices.Clone(old), map[any]bool{}
-	for _, e := range new {
-		stay[e.(map[string]any)[id]] = true
+func (p *patch) list(path, key string, old, new reflect.Value) {
+	type element struct {
+		id    any
+		value reflect.Value
+	}
+	elements := func(list reflect.Value) (out []element) {
+		for i := range list.Len() {
+			out = append(out, element{id(list.Index(i), key).Interface(), list.Index(i)})
+		}
+		return out
+	}
+	now, wanted := elements(old), elements(new)
+	stay := map[any]bool{}
+	for _, e := range wanted {
+		stay[e.id] = true
 	}
 	for i := len(now) - 1; i >= 0; i-- {
-		if !stay[now[i].(map[string]any)[id]] {
+		if !stay[now[i].id] {
 			p.remove(at(path, i))
 			now = slices.Delete(now, i, i+1)
 		}
 	}
-	for j, want := range new {
-		i := slices.IndexFunc(now[min(j, len(now)):], with(id, want))
+	for j, want := range wanted {
+		i := slices.IndexFunc(now[min(j, len(now)):], func(e element) bool { return e.id == want.id })
 		if i < 0 {
-			p.add(at(path, j), want)
+			p.add(at(path, j), want.value.Interface())
 			now = slices.Insert(now, j, want)
 			continue
 		}
@@ -131,35 +254,37 @@ func (p *patch) list(path, id string, old, new []any) {
 			e := now[i+j]
 			now = slices.Insert(slices.Delete(now, i+j, i+j+1), j, e)
 		}
-		p.object(at(path, j), now[j].(map[string]any), want.(map[string]any))
+		p.object(at(path, j), now[j].value, want.value)
 	}
-	for i := len(now) - 1; i >= len(new); i-- { // a second element of a name
+	for i := len(now) - 1; i >= len(wanted); i-- { // a second element of a name
 		p.remove(at(path, i))
 	}
 }
 
 // moveContainers moves containers between the two lists of a spec. It changes old.
-func (p *patch) moveContainers(old, new map[string]any) {
-	lists := []string{"initContainers", "containers"}
-	for i, from := range lists {
-		to := lists[1-i]
-		stay, _ := new[from].([]any)
-		come, _ := new[to].([]any)
-		here, _ := old[from].([]any)
-		for j := len(here) - 1; j >= 0; j-- {
-			c := here[j]
-			if slices.ContainsFunc(stay, with("name", c)) || !slices.ContainsFunc(come, with("name", c)) {
+func (p *patch) moveContainers(old, new *corev1.PodSpec) {
+	type list struct {
+		name      string
+		here, new *[]corev1.Container
+	}
+	inits := list{"initContainers", &old.InitContainers, &new.InitContainers}
+	plain := list{"containers", &old.Containers, &new.Containers}
+	for _, way := range [][2]list{{inits, plain}, {plain, inits}} {
+		from, to := way[0], way[1]
+		for j := len(*from.here) - 1; j >= 0; j-- {
+			c := (*from.here)[j]
+			if slices.ContainsFunc(*from.new, named(c.Name)) || !slices.ContainsFunc(*to.new, named(c.Name)) {
 				continue
 			}
-			there, _ := old[to].([]any)
-			if len(there) == 0 {
-				p.add("/spec/"+to, []any{})
+			if len(*to.here) == 0 {
+				p.add("/spec/"+to.name, []any{})
 			}
-			p.move(at("/spec/"+from, j), "/spec/"+to+"/0")
-			old[to], here = slices.Insert(there, 0, c), slices.Delete(here, j, j+1)
-		}
-		if old[from] != nil {
-			old[from] = here
+			p.move(at("/spec/"+from.name, j), "/spec/"+to.name+"/0")
+			*to.here = slices.Insert(slices.Clone(*to.here), 0, c)
+			*from.here = slices.Delete(slices.Clone(*from.here), j, j+1)
+			if len(*from.here) == 0 && from.name == inits.name { // an empty list stays, and no field of ours has it
+				p.remove("/spec/" + from.name)
+			}
 		}
 	}
 }
