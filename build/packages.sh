@@ -30,6 +30,8 @@ if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
 	$install $lacks >/dev/null || for p in $lacks; do $install "$p" >/dev/null || true; done
 	lacks=$(missing "$@")
 	test -n "$lacks" || exit 0
+	echo "packages.sh: missing, and apt-get cannot install:$lacks" >&2
+	exit 1
 fi
 echo "packages.sh: missing:$lacks; on Debian as root this command installs them" >&2
 exit 1

@@ -11,14 +11,18 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
@@ -33,20 +37,37 @@ The tiers are quick, test, check, e2e and nightly. In the root of the module.
 func run(args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("tiers", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.Usage = func() { fmt.Fprint(stderr, usage); flags.PrintDefaults() }
+	flags.Usage = func() {}
 	part := flags.String("part", "1/1", "the `K/N`th part alone: parts take about the same time")
 	only := flags.String("only", "", "these `steps` alone, by their names, with commas between them")
 	list := flags.Bool("list", false, "print the steps and run none")
-	if flags.Parse(args) != nil || flags.NArg() != 1 {
-		flags.Usage()
+	err := flags.Parse(args)
+	if err == nil && flags.NArg() != 1 {
+		err = fmt.Errorf("%d tiers: want one, after the flags", flags.NArg())
+		fmt.Fprintln(stderr, "tiers: error:", err)
+	}
+	if err != nil {
+		fmt.Fprint(stderr, usage)
+		flags.PrintDefaults()
+		if errors.Is(err, flag.ErrHelp) {
+			return 0
+		}
 		return 2
 	}
 	name := flags.Arg(0)
+	some := false
+	flags.Visit(func(f *flag.Flag) { some = some || f.Name == "only" })
+	if some && *only == "" {
+		*only = "," // as from a variable that is not set: an error, and not everything
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	steps, err := stepsOf(ctx, name)
+	// Ends also where "go run" is killed, which passes nothing on.
+	_ = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGTERM), 0, 0, 0)
+	all, err := stepsOf(ctx, name)
+	steps := all
 	if err == nil {
-		steps, err = selected(steps, *part, *only)
+		steps, err = selected(all, *part, *only)
 	}
 	if err != nil {
 		fmt.Fprintln(stderr, "tiers: error:", err)
@@ -54,7 +75,11 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	if *list {
 		for _, s := range steps {
-			fmt.Fprintf(stdout, "%-26s %3d min  %s\n", s.name, s.minutes, s.line())
+			minutes := ""
+			if s.minutes > 0 {
+				minutes = fmt.Sprintf("%d min", s.minutes)
+			}
+			fmt.Fprintf(stdout, "%-26s %7s  %s\n", s.name, minutes, s.line())
 		}
 		return 0
 	}
@@ -62,30 +87,44 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if *part != "1/1" {
 		title += " PART=" + *part
 	}
+	if n := len(steps); n < len(all) {
+		title += fmt.Sprintf(" (%d of %d steps)", n, len(all))
+	}
 	r := &report{title: title, out: stdout}
 	r.run(ctx, steps)
 	return r.close()
 }
 
 // selected returns the steps of a part, and of those the named ones.
-func selected(steps []step, part, only string) ([]step, error) {
-	var k, n int
-	if _, err := fmt.Sscanf(part, "%d/%d", &k, &n); err != nil || k < 1 || n < k {
-		return nil, fmt.Errorf("-part %s: want K/N with 1 <= K <= N, such as 2/4", part)
+func selected(all []step, part, only string) ([]step, error) {
+	first, of, ok := strings.Cut(part, "/")
+	k, errK := strconv.Atoi(first)
+	n, errN := strconv.Atoi(of)
+	if !ok || errK != nil || errN != nil || k < 1 || n < k || n > len(all) {
+		return nil, fmt.Errorf("-part %q: want K/N with 1 <= K <= N <= %d, such as 2/4", part, len(all))
 	}
-	steps = parts(steps, n)[k-1]
-	if only == "" {
-		return steps, nil
-	}
-	var out []step
-	for name := range strings.SplitSeq(only, ",") {
-		i := slices.IndexFunc(steps, func(s step) bool { return s.name == name })
-		if i < 0 {
-			return nil, fmt.Errorf("-only %s: not a step of this tier; -list prints them", name)
+	steps := parts(all, n)[k-1]
+	if only != "" {
+		var names []string
+		for name := range strings.SplitSeq(only, ",") {
+			name = strings.TrimSpace(name)
+			has := func(s step) bool { return s.name == name }
+			switch {
+			case !slices.ContainsFunc(all, has):
+				return nil, fmt.Errorf("-only %q: %q is not a step of this tier; -list prints them", only, name)
+			case !slices.ContainsFunc(steps, has):
+				return nil, fmt.Errorf("-only %q: %q is a step of another part", only, name)
+			}
+			names = append(names, name)
 		}
-		out = append(out, steps[i])
+		steps = slices.DeleteFunc(steps, func(s step) bool { return !slices.Contains(names, s.name) })
 	}
-	return out, nil
+	// What stands beside a step that is left out would stand beside the one before it.
+	for i := range steps {
+		at := slices.IndexFunc(all, func(s step) bool { return s.name == steps[i].name })
+		steps[i].beside = steps[i].beside && i > 0 && steps[i-1].name == all[at-1].name
+	}
+	return steps, nil
 }
 
 // parts deals steps out so that the parts take about the same time: the longest first, each to
@@ -109,6 +148,11 @@ func parts(steps []step, n int) [][]step {
 	}
 	out := make([][]step, n)
 	for p := range n {
+		for i, s := range steps {
+			if s.soft && !slices.Contains(taken[p], i) { // what others need
+				taken[p] = append(taken[p], i)
+			}
+		}
 		slices.Sort(taken[p])
 		for _, i := range taken[p] {
 			out[p] = append(out[p], steps[i])

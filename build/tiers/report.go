@@ -19,10 +19,13 @@ type report struct {
 	out     io.Writer
 	mu      sync.Mutex // of out and results
 	results []result
+	begun   time.Time
+	broken  bool // by a signal
 }
 
 // run runs all steps, those that stand beside each other at once.
 func (r *report) run(ctx context.Context, steps []step) {
+	r.begun = time.Now()
 	for len(steps) > 0 && ctx.Err() == nil {
 		n := 1
 		for n < len(steps) && steps[n].beside {
@@ -38,8 +41,9 @@ func (r *report) run(ctx context.Context, steps []step) {
 		steps = steps[n:]
 	}
 	for _, s := range steps {
-		r.results = append(r.results, result{step: s, err: context.Cause(ctx)})
+		r.results = append(r.results, result{step: s})
 	}
+	r.broken = ctx.Err() != nil
 }
 
 func (r *report) step(ctx context.Context, s step) result {
@@ -73,18 +77,24 @@ func (r *report) close() int {
 	skips, untested := r.skips(skipped)
 	for _, res := range r.results {
 		if res.err != nil && res.step.soft {
-			untested = append(untested, fmt.Sprintf("what needs %s (%v)", res.step.name, res.err))
+			untested = append(untested, fmt.Sprintf("what needs %s (%s)", res.step.name, cmp.Or(res.reason, res.err.Error())))
 		}
 	}
-	if len(untested) > 0 && os.Getenv("CI") == "true" {
+	switch {
+	case r.broken:
+		status, red = 1, append(red, "interrupted")
+	case len(untested) > 0 && os.Getenv("CI") == "true":
 		status, red = 1, append(red, "incomplete, which CI must not be")
 	}
 	table := r.table()
 	fmt.Fprint(r.out, table)
 	keep(table)
 	worth := "green"
-	if status != 0 {
+	switch {
+	case status != 0:
 		worth = "RED: " + strings.Join(red, ", ")
+	case len(untested) > 0:
+		worth = "INCOMPLETE"
 	}
 	line := fmt.Sprintf("%s: %s; %d packages, %d tests passed, %d failed, %d skipped", r.title, worth, total.packages, total.passed, total.failed, skips)
 	if len(untested) > 0 {
@@ -120,28 +130,21 @@ func lacking(reason string) bool {
 func (r *report) table() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n%s\n%-26s %6s %6s\n", r.title, "step", "wall s", "cpu s")
-	var wall, cpu time.Duration
-	for i, res := range r.results {
+	var cpu time.Duration
+	for _, res := range r.results {
 		state := "green"
-		if res.wall == 0 {
+		switch {
+		case res.wall == 0:
 			state = "not run"
-		} else if res.err != nil {
+		case res.err != nil && res.step.soft:
+			state = "INCOMPLETE"
+		case res.err != nil:
 			state = strings.TrimSuffix("RED  "+res.step.known, "  ")
 		}
 		fmt.Fprintf(&b, "%-26s %6.0f %6.0f  %s\n", res.step.name, res.wall.Seconds(), res.cpu.Seconds(), state)
 		cpu += res.cpu
-		if !res.step.beside {
-			longest := res.wall
-			for _, other := range r.results[i+1:] {
-				if !other.step.beside {
-					break
-				}
-				longest = max(longest, other.wall)
-			}
-			wall += longest
-		}
 	}
-	fmt.Fprintf(&b, "%-26s %6.0f %6.0f\n", "in all", wall.Seconds(), cpu.Seconds())
+	fmt.Fprintf(&b, "%-26s %6.0f %6.0f\n", "in all", time.Since(r.begun).Seconds(), cpu.Seconds())
 	return b.String()
 }
 

@@ -52,6 +52,7 @@ func (s step) line() string {
 type result struct {
 	step      step
 	err       error
+	reason    string // of a soft step that failed: the last line that its command printed
 	wall, cpu time.Duration
 	counts    counts
 }
@@ -75,6 +76,10 @@ func (s step) run(ctx context.Context, out io.Writer) result {
 	r := result{step: s}
 	var events *events
 	cmd.Stdout, cmd.Stderr = out, out
+	var last tail
+	if s.soft {
+		cmd.Stderr = io.MultiWriter(out, &last)
+	}
 	if s.tests {
 		events = newEvents(out)
 		cmd.Stdout = events
@@ -82,6 +87,7 @@ func (s step) run(ctx context.Context, out io.Writer) result {
 	begin := time.Now()
 	r.err = cmd.Run()
 	r.wall = time.Since(begin)
+	r.reason = last.line
 	if cmd.ProcessState != nil {
 		r.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	}
@@ -121,6 +127,18 @@ func (l *lines) Write(p []byte) (int, error) {
 			return 0, err
 		}
 		l.rest = append([]byte(nil), l.rest[end+1:]...)
+	}
+	return len(p), nil
+}
+
+// tail keeps the last line that is not make's own.
+type tail struct{ line string }
+
+func (t *tail) Write(p []byte) (int, error) {
+	for line := range strings.Lines(string(p)) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "make") {
+			t.line = line
+		}
 	}
 	return len(p), nil
 }

@@ -139,7 +139,7 @@ func e2e() []step {
 	own := goTest("cluster", full([]string{"test/cluster"}), "-count=1") // which looks for what a cluster has left on the machine
 	own.env = []string{"OUTRIDER_E2E=1"}
 	// What the plugins of the node are for: killed, restarted, rebooted under pods that need them.
-	node := inCluster("kube, node", "containerd-2", "./test/kube", "-run 'TestOrder/(default|native|hold)$|TestNode|TestRuntimeRestarts' ./test/e2e")
+	node := inCluster("kube and node", "containerd-2", "./test/kube", "-run 'TestOrder/(default|native|hold)$|TestNode|TestRuntimeRestarts' ./test/e2e")
 	node.beside = true
 	return []step{own, inCluster("pods", "containerd", "./test/e2e"), node}
 }
@@ -165,7 +165,7 @@ func nightly(ctx context.Context) ([]step, error) {
 	if i := slices.IndexFunc(steps, func(s step) bool { return s.name == "suites" }); i >= 0 { // make attack has the long form
 		steps[i].command = slices.DeleteFunc(steps[i].command, func(p string) bool { return p == module+"test/attack" })
 	}
-	node := inCluster("kube, node", "containerd-2", "./test/kube", "-skip 'TestRollouts|UnderLoad' ./test/e2e")
+	node := inCluster("kube and node", "containerd-2", "./test/kube", "-skip 'TestRollouts|UnderLoad' ./test/e2e")
 	young := inCluster("pods v1.36", "containerd-2", "-run 'TestOrder|TestGraph|TestEnds|TestTheProxyIsLate|TestFaults|TestNode' ./test/e2e")
 	young.env = append(young.env, "KUBE=v1.36")
 	pods := e2e()[:2]
@@ -176,7 +176,7 @@ func nightly(ctx context.Context) ([]step, error) {
 	}, pods, []step{node, young})
 	minutes := map[string]int{"race": 25, "waiting": 10, "units": 12, "suites": 10, "test/validation": 6,
 		"attack": 20, "campaign": 30, "fuzz": 60, "istio-names": 1, "centres": 10, "reproducible": 15, "conformance": 10,
-		"cluster": 5, "pods": 55, "kube, node": 75, "pods v1.36": 15}
+		"cluster": 5, "pods": 55, "kube and node": 75, "pods v1.36": 15}
 	for i := range steps {
 		s := &steps[i]
 		s.beside, s.minutes = false, minutes[s.name]

@@ -113,11 +113,28 @@ func TestPartsHaveEachStepOnce(t *testing.T) {
 	if strings.Join(got, " ") != "ab cd" {
 		t.Errorf("parts %q, want ab and cd", got)
 	}
-	if _, err := selected(steps, "3/2", ""); err == nil {
-		t.Error("part 3 of 2 is taken")
+	for _, bad := range [][2]string{{"3/2", ""}, {"1/5", ""}, {"1/2x", ""}, {"1/2/3", ""}, {"1/1", "e"}, {"1/1", ","}, {"1/2", "c"}} {
+		if got, err := selected(steps, bad[0], bad[1]); err == nil {
+			t.Errorf("-part %s -only %q: %v", bad[0], bad[1], got)
+		}
 	}
-	if _, err := selected(steps, "1/1", "e"); err == nil {
-		t.Error("a step that is not there is taken")
+	needed := []step{{name: "deps", soft: true}, {name: "a"}, {name: "b", beside: true}, {name: "c"}}
+	for _, part := range parts(needed, 3) {
+		if part[0].name != "deps" {
+			t.Errorf("a part without what it needs: %v", part)
+		}
+	}
+	if got, err := selected(needed, "1/1", "deps, b"); err != nil || len(got) != 2 || got[1].beside {
+		t.Errorf("b is to come after deps: %+v, %v", got, err)
+	}
+}
+
+func TestUsage(t *testing.T) {
+	for line, want := range map[string]int{"--help": 0, "": 2, "quick test": 2, "-only= quick": 2, "nosuch": 2, "-part 99/99 e2e": 2, "-list -only kube e2e": 2} {
+		var out, errs bytes.Buffer
+		if status := run(strings.Fields(line), &out, &errs); status != want || strings.Count(errs.String(), "usage:") > 1 || out.Len() > 0 {
+			t.Errorf("%q: status %d, want %d\n%s%s", line, status, want, out.String(), errs.String())
+		}
 	}
 }
 
