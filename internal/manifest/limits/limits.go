@@ -1,5 +1,5 @@
-// Package limits parses YAML that somebody else has written: what its aliases unfold to is counted
-// before anything unfolds it. A text of 200 KB can say that it is 9 GB.
+// Package limits parses YAML of unknown authors: what its aliases unfold to is counted before anything
+// unfolds it. A text of 200 KB can say that it is 9 GB.
 //
 // Package manifest decodes by it; the agent, which links little, uses it alone.
 package limits
