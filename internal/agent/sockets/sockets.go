@@ -29,6 +29,7 @@ const (
 	Established State = 1
 	SynSent     State = 2
 	SynReceived State = 3
+	FinWait1    State = 4
 	TimeWait    State = 6
 	Listening   State = 10
 )
@@ -70,25 +71,35 @@ func List(p Protocol, states States) ([]Socket, error) {
 
 // Pending sums what a user's TCP connections have still to pass on: the bytes that it has not
 // read, and those that the peer has not acknowledged. Within the machine bytes are delivered
-// before they are acknowledged, which takes up to 40 ms. Sockets for which apart is
+// before they are acknowledged, which takes up to 40 ms: there those alone count that a process has
+// left behind for the user, which on a busy machine may be under way. Sockets for which apart is
 // true are not counted.
 func Pending(uid uint32, apart func(Socket) bool) (bytes uint64, err error) {
 	all, err := List(TCP, Any&^Of(TimeWait))
 	if err != nil {
 		return 0, err
 	}
+	peers := map[netip.AddrPort]bool{}
 	for _, s := range all {
 		if s.UID != uid || s.Inode == 0 || apart(s) {
 			continue
 		}
+		peers[unmapped(s.Remote)] = true
 		bytes += uint64(s.Unread)
 		here, there := s.Local.Addr().Unmap(), s.Remote.Addr().Unmap()
 		if s.State != Listening && !here.IsLoopback() && !there.IsLoopback() && here != there {
 			bytes += uint64(s.Unsent) // of a listener it is the limit of its queue
 		}
 	}
+	for _, s := range all {
+		if s.Inode == 0 && s.State == FinWait1 && peers[unmapped(s.Local)] { // its own remote end may be another than the user's: redirected
+			bytes += uint64(s.Unsent)
+		}
+	}
 	return bytes, nil
 }
+
+func unmapped(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()) }
 
 // Others counts the sockets that users other than uid have open: TCP and UDP, listening or
 // not, of both families. A socket that no process has open does not count, nor does the

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os/exec"
 	"slices"
 	"testing"
 
@@ -13,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"outrider.dev/test/ns"
+	"outrider.dev/test/process"
 )
 
 // open makes a socket as a user.
@@ -240,4 +242,33 @@ func TestPending(t *testing.T) {
 	if got := pending(1337, none); got != 0 {
 		t.Errorf("all read: %d; want 0", got)
 	}
+
+	// What an application leaves behind counts before it is delivered.
+	c = connect(t, n, 1000, "127.0.0.1:15001")
+	n.As(1337, 1337, func() { s, err = l.Accept() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	nft := func(rule string) {
+		t.Helper()
+		n.Do(func() {
+			if out, err := exec.Command("nft", rule).CombinedOutput(); err != nil {
+				t.Errorf("%v: %s", err, out)
+			}
+		})
+	}
+	nft("table inet late { chain out { type filter hook output priority 0; tcp dport 15001 drop; }; }")
+	if _, err := c.Write(make([]byte, 1000)); err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	if got := pending(1337, none); got < 1000 {
+		t.Errorf("under way to the user: %d; want 1000 and the end", got)
+	}
+	nft("delete table inet late")
+	if _, err := io.ReadFull(s, make([]byte, 1000)); err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	process.EventuallyEqual(t, "what is pending in the end", uint64(0), func() uint64 { return pending(1337, none) })
 }
