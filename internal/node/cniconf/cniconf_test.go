@@ -1,6 +1,7 @@
 package cniconf
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -66,6 +67,7 @@ func TestInsertAndRemove(t *testing.T) {
 func FuzzEdit(f *testing.F) {
 	f.Add([]byte(flannel))
 	f.Add([]byte(`{"plugins":[{"type":"x"} , {"type":"outrider-cni"}] }`))
+	f.Add([]byte(`{"a":1e3444444,"plugins":[{"type":"x"}]}`))
 	f.Add([]byte(`{"plugins":[1,[],"a",null,` + entry + `],"a":{"plugins":[]}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		without, err := Remove(text, plugin)
@@ -80,7 +82,12 @@ func FuzzEdit(f *testing.F) {
 			t.Errorf("%q becomes %q and then %q, %v; want %q", text, with, back, err, without)
 		}
 		var a, b map[string]any
-		if err := errors.Join(json.Unmarshal(without, &a), json.Unmarshal(with, &b)); err != nil {
+		decode := func(text []byte, into *map[string]any) error {
+			d := json.NewDecoder(bytes.NewReader(text))
+			d.UseNumber() // one may be larger than Go's
+			return d.Decode(into)
+		}
+		if err := errors.Join(decode(without, &a), decode(with, &b)); err != nil {
 			t.Fatal(err)
 		}
 		list := b["plugins"].([]any)
