@@ -60,30 +60,26 @@ var escaper = strings.NewReplacer("~", "~0", "/", "~1")
 
 func at(list string, i int) string { return list + "/" + strconv.Itoa(i) }
 
-// object compares two objects, structs or maps.
+// object compares two objects, structs or maps. An add also replaces a field.
 func (p *patch) object(path string, old, new reflect.Value) {
+	var fields []field
 	if old.Kind() == reflect.Map {
-		p.fields(path, keysOfBoth(old, new), func(k field) reflect.Value { return old.MapIndex(k.key) }, func(k field) reflect.Value { return new.MapIndex(k.key) })
-		return
+		fields = keysOfBoth(old, new)
+	} else {
+		fields = jsonFields(old.Type())
 	}
-	p.fields(path, jsonFields(old.Type()), func(f field) reflect.Value { return f.of(old) }, func(f field) reflect.Value { return f.of(new) })
-}
-
-// fields compares two objects field by field: what was, and what is. An add also replaces a field.
-func (p *patch) fields(path string, all []field, was, is func(field) reflect.Value) {
-	for _, f := range all {
-		if was(f).IsValid() && !is(f).IsValid() {
+	for _, f := range fields {
+		if f.of(old).IsValid() && !f.of(new).IsValid() {
 			p.remove(path + "/" + escaper.Replace(f.name))
 		}
 	}
-	for _, f := range all {
-		old, new := was(f), is(f)
-		switch {
-		case !new.IsValid():
-		case !old.IsValid():
-			p.add(path+"/"+escaper.Replace(f.name), new.Interface())
+	for _, f := range fields {
+		switch was, is := f.of(old), f.of(new); {
+		case !is.IsValid():
+		case !was.IsValid():
+			p.add(path+"/"+escaper.Replace(f.name), is.Interface())
 		default:
-			p.value(path, f.name, old, new)
+			p.value(path, f.name, was, is)
 		}
 	}
 }
@@ -94,7 +90,7 @@ func (p *patch) value(path, name string, old, new reflect.Value) {
 	if old.Kind() == reflect.Pointer && !old.IsNil() && !new.IsNil() {
 		old, new = old.Elem(), new.Elem()
 	}
-	switch t := old.Type(); {
+	switch t, key := old.Type(), identity(old, new); {
 	case t.Implements(marshaler) || reflect.PointerTo(t).Implements(marshaler): // as a quantity: one text
 		if !reflect.DeepEqual(old.Interface(), new.Interface()) && !sameJSON(old, new) {
 			p.add(field, new.Interface())
@@ -102,8 +98,8 @@ func (p *patch) value(path, name string, old, new reflect.Value) {
 	// Empty resources may be missing in the API server's object.
 	case old.Kind() == reflect.Struct && (name != "resources" || !old.IsZero()), old.Kind() == reflect.Map:
 		p.object(field, old, new)
-	case old.Kind() == reflect.Slice && identity(old, new) != "":
-		p.list(field, identity(old, new), old, new)
+	case key != "":
+		p.list(field, key, old, new)
 	case !reflect.DeepEqual(old.Interface(), new.Interface()):
 		p.add(field, new.Interface())
 	}
@@ -127,6 +123,9 @@ type field struct {
 
 // of returns the field of an object; the zero value: its JSON has none.
 func (f field) of(object reflect.Value) reflect.Value {
+	if f.key.IsValid() {
+		return object.MapIndex(f.key)
+	}
 	v := object.FieldByIndex(f.index)
 	if !f.empty {
 		return v
@@ -158,7 +157,8 @@ func jsonFields(t reflect.Type) []field {
 	return all
 }
 
-// namedFields are those of a struct at an index, and of the structs in it that have no name of their own.
+// namedFields returns the fields of a struct at an index, with those of embedded structs that have no
+// name in JSON.
 func namedFields(t reflect.Type, at []int) (all []field) {
 	for i := range t.NumField() {
 		f, index := t.Field(i), append(slices.Clip(at), i)
@@ -188,7 +188,7 @@ func keysOfBoth(old, new reflect.Value) (all []field) {
 // identity returns the field by which the elements of two lists are identified: the first
 // that all have (patchMergeKey of k8s.io/api/core/v1); empty if there is none.
 func identity(old, new reflect.Value) string {
-	if t := old.Type().Elem(); t.Kind() != reflect.Struct || old.Len() == 0 || new.Len() == 0 {
+	if old.Kind() != reflect.Slice || old.Type().Elem().Kind() != reflect.Struct || old.Len() == 0 || new.Len() == 0 {
 		return ""
 	}
 	for _, key := range []string{"mountPath", "containerPort", "name"} {
