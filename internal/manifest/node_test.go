@@ -7,7 +7,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// The node of a key is what the library makes of it, with the quotes that a reader of YAML 1.1 needs.
+// newKey returns the node that the library makes of a key: a reader of YAML 1.1 needs quotes at some.
 func TestKeysAreThoseOfTheLibrary(t *testing.T) {
 	for _, key := range []string{"name", "hostIP", "y", "N", "yes", "oN", "OFF", "true", "Null", "null", "a.b", "outrider.dev/start", "1", "1e3", "0x1", "a b", "", "~", "-", "<<", "a: b", "x\ny", "é", "\xff"} {
 		var want yaml.Node

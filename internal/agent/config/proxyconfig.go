@@ -111,7 +111,11 @@ func (r *reader) meshConfig(name string, data []byte) {
 		Default     yaml.Node `yaml:"defaultConfig"`
 		TrustDomain string    `yaml:"trustDomain"`
 	}
-	if err := limits.Document(data).Decode(data, &mesh); err != nil {
+	document, err := limits.Document(data).Parse(data)
+	if err == nil {
+		err = document.Decode(&mesh)
+	}
+	if err != nil {
 		r.refuse(name, err.Error(), "Istio's MeshConfig as YAML")
 		return
 	}
@@ -119,7 +123,7 @@ func (r *reader) meshConfig(name string, data []byte) {
 		r.out.Pod.TrustDomain = mesh.TrustDomain
 	}
 	var all map[string]yaml.Node
-	if limits.Document(data).Decode(data, &all) == nil {
+	if document.Decode(&all) == nil {
 		delete(all, "defaultConfig")
 		delete(all, "trustDomain")
 		if others := slices.Sorted(maps.Keys(all)); len(others) > 0 {
@@ -133,8 +137,8 @@ func (r *reader) meshConfig(name string, data []byte) {
 
 // proxyConfig reads one ProxyConfig, as YAML or JSON.
 func (r *reader) proxyConfig(where string, data []byte) {
-	var node yaml.Node
-	if err := limits.Annotation.Decode(data, &node); err != nil {
+	node, err := limits.Annotation.Parse(data)
+	if err != nil {
 		r.refuse(where, err.Error(), "Istio's ProxyConfig as YAML or JSON")
 		return
 	}

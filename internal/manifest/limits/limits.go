@@ -95,9 +95,6 @@ func (c *counter) count(n *yaml.Node, depth int) (size, error) {
 	}
 	out := size{values: 1, bytes: len(n.Value)}
 	for _, child := range n.Content {
-		if depth > 10_000 { // as far as the parser goes
-			break
-		}
 		s, err := c.count(child, depth+1)
 		if err != nil {
 			return size{}, err
