@@ -156,7 +156,8 @@ func inCluster(name, runtime string, suites ...string) step {
 }
 
 // nightly is everything once: the tests without samples, what takes too long for every change, and
-// the pods at size. Minutes are those of the last run on two processors.
+// the pods at size. Parts have about the same minutes, which are estimates for two
+// processors.
 func nightly(ctx context.Context) ([]step, error) {
 	steps, err := test(ctx)
 	if err != nil {
