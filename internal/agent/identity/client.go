@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"outrider.dev/internal/wire"
@@ -48,9 +49,9 @@ type Call struct {
 // A control plane with a new root of the same name requests a certificate like ours and then
 // ends the connection because of it. So after a failed connection the token is tried alone.
 func (c *Client) CreateCertificate(ctx context.Context, call Call) ([]*x509.Certificate, error) {
-	shown := false
+	var shown atomic.Bool // a handshake may go on when the call has ended
 	chain, f := c.create(ctx, call, &shown)
-	if f != nil && shown && ctx.Err() == nil && (f.Kind == Untrusted || f.Kind == Unreachable) {
+	if f != nil && shown.Load() && ctx.Err() == nil && (f.Kind == Untrusted || f.Kind == Unreachable) {
 		call.Certificate = nil
 		again, g := c.create(ctx, call, &shown)
 		if g == nil || g.Kind != NoToken {
@@ -64,7 +65,7 @@ func (c *Client) CreateCertificate(ctx context.Context, call Call) ([]*x509.Cert
 }
 
 // create is one call over one connection. Shown becomes true if our certificate was.
-func (c *Client) create(ctx context.Context, call Call, shown *bool) ([]*x509.Certificate, *Fault) {
+func (c *Client) create(ctx context.Context, call Call, shown *atomic.Bool) ([]*x509.Certificate, *Fault) {
 	req, f := c.request(call)
 	if f != nil {
 		return nil, f

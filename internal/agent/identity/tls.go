@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"outrider.dev/internal/contract"
@@ -15,7 +16,7 @@ import (
 
 // tls requires the control plane's identity. A certificate of the same root is not enough:
 // every workload has one.
-func (c *Client) tls(roots []*x509.Certificate, own *tls.Certificate, shown *bool) *tls.Config {
+func (c *Client) tls(roots []*x509.Certificate, own *tls.Certificate, shown *atomic.Bool) *tls.Config {
 	host, _, _ := net.SplitHostPort(c.Address)
 	wanted := c.identities()
 	return &tls.Config{
@@ -37,7 +38,7 @@ func (c *Client) tls(roots []*x509.Certificate, own *tls.Certificate, shown *boo
 			if own == nil || r.SupportsCertificate(own) != nil {
 				return &tls.Certificate{}, nil
 			}
-			*shown = true
+			shown.Store(true)
 			return own, nil
 		},
 	}
@@ -123,9 +124,9 @@ func pool(certs []*x509.Certificate) *x509.CertPool {
 func (k *Keeper) TLS(address string) *tls.Config {
 	client := k.o.Client
 	client.Address, client.Outriderd = address, true
-	out := client.tls(nil, nil, new(bool))
+	out := client.tls(nil, nil, new(atomic.Bool))
 	out.VerifyConnection = func(s tls.ConnectionState) error {
-		return client.tls(readRoots(k.o.Dir), nil, new(bool)).VerifyConnection(s)
+		return client.tls(readRoots(k.o.Dir), nil, new(atomic.Bool)).VerifyConnection(s)
 	}
 	out.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 		h, err := readHeld(k.o.Dir)
