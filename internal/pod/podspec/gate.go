@@ -215,13 +215,13 @@ func (w *writer) writeGates(edges []startup.Edge) error {
 	if err != nil || len(after) == 0 && len(w.reports) == 0 {
 		return err
 	}
-	helping := helpingIn(w.out, edges)
+	helping := helpingIn(w.out, edges, w.reports)
 	for _, c := range carriers(w.out) {
 		_, publishes := probed[c.Name]
 		if len(after[c.Name]) == 0 && !publishes && !slices.Contains(w.reports, c.Name) {
 			continue
 		}
-		if err := w.wrap(c, after[c.Name], probed[c.Name], helping.mains(w.out, c.Name)); err != nil {
+		if err := w.wrap(c, after[c.Name], probed[c.Name], helping.mains(c.Name)); err != nil {
 			return err
 		}
 	}

@@ -19,44 +19,50 @@ func HelperOf(c *corev1.Container) []string {
 	return line.HelperOf
 }
 
-// A helping says which containers wait for the health of which by gates.
-type helping struct {
-	served map[string]bool
-	needs  startup.Dependency
-}
+// A helping says which plain containers only serve others, and which have work of their own, as far as
+// gates report their ends.
+type helping struct{ serve, work map[string]bool }
 
-// helpingIn returns that of a pod; nothing helps in one that runs for ever.
-func helpingIn(pod *corev1.Pod, edges []startup.Edge) helping {
-	h := helping{served: map[string]bool{}}
+// helpingIn returns that of a pod whose gates are those of the edges, and of the containers that
+// report their ends; nothing helps in one that runs for ever.
+//
+// A container that others wait for until it is started or completed does work of its own; one that
+// gets healthy is a server, which does not end by itself and would keep a Job from completing. Sidecars
+// the kubelet ends itself.
+func helpingIn(pod *corev1.Pod, edges []startup.Edge, reports []string) helping {
+	h := helping{map[string]bool{}, map[string]bool{}}
 	if policy := pod.Spec.RestartPolicy; policy == "" || policy == corev1.RestartPolicyAlways {
 		return h
 	}
-	var p startup.Plan
-	for _, c := range carriers(pod) {
-		p.Containers = append(p.Containers, startup.Container{Name: c.Name})
+	gated := map[string]bool{}
+	for _, name := range reports {
+		gated[name] = true
 	}
 	for _, e := range edges {
-		if e.By == startup.Gate && e.After == startup.Healthy {
-			h.served[e.From], p.Edges = true, append(p.Edges, e)
+		if e.By == startup.Gate {
+			gated[e.From], gated[e.To] = true, true
+			h.serve[e.From] = h.serve[e.From] || e.After == startup.Healthy
 		}
 	}
-	h.needs = p.Dependency()
+	for _, c := range carriers(pod) {
+		_, isProxy := knownProxy(c.Name)
+		ends := c.kind == startup.Plain && !isProxy // by itself, or by its gate
+		h.work[c.Name] = ends && gated[c.Name] && !h.serve[c.Name]
+		h.serve[c.Name] = ends && h.serve[c.Name]
+	}
 	return h
 }
 
-// mains are the containers that c only helps: those at the end of the chain of
-// containers that wait for its health by gates. There are none if the pod runs for ever,
-// or if no container waits for this one's health. A container that others wait for until it
-// is started or completed does work of its own; one that gets healthy is a server, which
-// does not end by itself and would keep a Job from completing.
-func (h helping) mains(pod *corev1.Pod, name string) []string {
-	if !h.served[name] {
+// mains are the containers after whose end nothing is left for one that only helps: all with work of
+// their own, also those that do not declare that they wait for it. The pod does not complete before.
+func (h helping) mains(name string) []string {
+	if !h.serve[name] {
 		return nil
 	}
 	var out []string
-	for _, c := range carriers(pod) {
-		if !h.served[c.Name] && h.needs.Needs(c.Name, name) {
-			out = append(out, c.Name)
+	for c, works := range h.work {
+		if works {
+			out = append(out, c)
 		}
 	}
 	slices.Sort(out)

@@ -32,25 +32,29 @@ func TestHelpersOfAJob(t *testing.T) {
 	edges := []startup.Edge{
 		gate("db", "cache", startup.Healthy), gate("cache", "app", startup.Healthy), gate("db", "report", startup.Healthy),
 		gate("migrate", "app", startup.Completed), gate("first", "app", startup.Started),
+		gate("side", "app", startup.Healthy), gate(OurProxy, "app", startup.Healthy),
 	}
 	for _, c := range []struct {
 		name   string
 		policy corev1.RestartPolicy
 		want   []string
 	}{
-		{"db", corev1.RestartPolicyNever, []string{"app", "report"}},
-		{"cache", corev1.RestartPolicyOnFailure, []string{"app"}},
+		{"db", corev1.RestartPolicyNever, []string{"app", "first", "migrate", "report", "uploads"}},
+		{"cache", corev1.RestartPolicyOnFailure, []string{"app", "first", "migrate", "report", "uploads"}}, // report may use it, unsaid
 		{"db", corev1.RestartPolicyAlways, nil},
 		{"db", "", nil},
 		{"migrate", corev1.RestartPolicyNever, nil}, // ends by itself
 		{"first", corev1.RestartPolicyNever, nil},   // has work of its own
 		{"app", corev1.RestartPolicyNever, nil},
+		{"side", corev1.RestartPolicyNever, nil}, // the kubelet ends it, after all others
+		{OurProxy, corev1.RestartPolicyNever, nil},
 	} {
-		pod := &corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: c.policy}}
-		for _, name := range []string{"db", "cache", "app", "report", "migrate", "first"} {
+		always := corev1.ContainerRestartPolicyAlways
+		pod := &corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: c.policy, InitContainers: []corev1.Container{{Name: "side", RestartPolicy: &always}}}}
+		for _, name := range []string{OurProxy, "db", "cache", "app", "report", "migrate", "first", "uploads", "no gate"} {
 			pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: name})
 		}
-		if got := helpingIn(pod, edges).mains(pod, c.name); !slices.Equal(got, c.want) {
+		if got := helpingIn(pod, edges, []string{"uploads"}).mains(c.name); !slices.Equal(got, c.want) {
 			t.Errorf("%s with %s helps %v, want %v", c.name, c.policy, got, c.want)
 		}
 	}
