@@ -57,7 +57,12 @@ func (p Plan) cyclicWaits(from source) cyclicWaits {
 
 // closes reports whether an edge, which the waits include, is part of a cycle.
 func (w cyclicWaits) closes(e *Edge) bool {
-	return w.component[w.node(point{e.From, reached(e.After)})] == w.component[w.node(point{e.To, running})]
+	return w.together(point{e.From, reached(e.After)}, point{e.To, running})
+}
+
+// together reports whether two points wait for one another.
+func (w cyclicWaits) together(a, b point) bool {
+	return w.component[w.node(a)] == w.component[w.node(b)]
 }
 
 func (v *validator) leftOut(x *expander, e *Edge) {

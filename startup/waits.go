@@ -1,6 +1,9 @@
 package startup
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // A moment in the life of a container. The kubelet has started a container
 // before its real command runs when something in the container waits.
@@ -133,4 +136,35 @@ func (w *waits) path(from, to point) []string {
 		out = append(out, w.numbers.names[n/int32(moments)])
 	}
 	return slices.Compact(out)
+}
+
+// A Deadlock is why a pod never starts: containers that wait for one another, by edges and by the
+// kubelet's order together.
+type Deadlock struct {
+	Edges []Edge   // of the plan: those that are part of it, and those by whose mechanism the kubelet holds
+	Path  []string // one way around, each waiting for the next, the first name again at the end
+}
+
+func (d *Deadlock) Error() string { return "it never starts: " + strings.Join(d.Path, " -> ") }
+
+// Deadlock returns the deadlock of a pod whose lists are those of the plan, and whose edges are kept
+// by mechanisms that are in it; nil if there is none. Without an edge there is none: what a pod does
+// by itself is not judged.
+func (p Plan) Deadlock() *Deadlock {
+	var d Deadlock
+	w := p.cyclicWaits(everyWait)
+	for _, e := range p.Edges {
+		closes := w.closes(&e)
+		holds := (e.By == Hold || e.By == Native) && w.together(point{e.From, healthy}, point{e.From, passed})
+		if closes || holds {
+			d.Edges = append(d.Edges, e)
+		}
+		if closes && d.Path == nil {
+			d.Path = append([]string{e.To}, w.path(point{e.From, reached(e.After)}, point{e.To, running})...)
+		}
+	}
+	if d.Path == nil {
+		return nil
+	}
+	return &d
 }

@@ -65,6 +65,8 @@ func (p plan) needsSidecar(w orderPolicy, on startup.Kubernetes) bool {
 	}
 	return slices.ContainsFunc(p.edges.Edges, func(e startup.Edge) bool {
 		return e.From == contract.ProxyContainer && e.By == startup.Native || e.By == startup.Gate && (p.fromInit[e.From] || p.fromInit[e.To])
+	}) || slices.ContainsFunc(p.choices, func(c podspec.Choice) bool {
+		return c.Edge.From == contract.ProxyContainer && c.Edge.By == "" // such as for what becomes a sidecar by an edge of its own
 	})
 }
 
@@ -189,6 +191,9 @@ func presentEdges(in input, requested []startup.Edge, r *report) []startup.Edge 
 // mechanismsThatChange are those that would change the other mesh's proxy: it becomes no
 // sidecar and gets no hook, unless an annotation requests that by name.
 func mechanismsThatChange(r podspec.Reading, proxy string) []startup.Mechanism {
+	if proxy == "" {
+		return nil
+	}
 	var out []startup.Mechanism
 	at := slices.IndexFunc(r.Containers, func(c startup.Container) bool { return c.Name == proxy })
 	if at >= 0 && r.Containers[at].Kind == startup.Plain {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -66,12 +67,28 @@ func (r *reader) container(c carrier) startup.Container {
 	if c.kind != startup.Sidecar {
 		out.Restart = restart(r.pod.Spec.RestartPolicy, c.Container.RestartPolicy)
 	}
-	for _, p := range []*corev1.Probe{startupProbe(c.Container), c.ReadinessProbe} {
+	probes := []*corev1.Probe{startupProbe(c.Container), c.ReadinessProbe}
+	switch out.Health {
+	case startup.StartupProbe:
+		probes = probes[:1]
+	case startup.PostStart:
+		probes = []*corev1.Probe{hookProbe(c)}
+	}
+	for _, p := range probes {
 		if n := r.probeNeeds(c, p); n != "" && !slices.Contains(out.HealthNeeds, n) {
 			out.HealthNeeds = append(out.HealthNeeds, n)
 		}
 	}
 	return out
+}
+
+// hookProbe is the probe that a hook of ours makes until it succeeds; nil: the hook is another one.
+func hookProbe(c carrier) *corev1.Probe {
+	if !usesAgent(c.Container) {
+		return nil
+	}
+	_, probe, _ := strings.Cut(strings.Join(c.Lifecycle.PostStart.Exec.Command, "\n"), "\n--probe\n")
+	return decoded(probe)
 }
 
 func restart(pod corev1.RestartPolicy, own *corev1.ContainerRestartPolicy) startup.Restart {

@@ -214,22 +214,38 @@ func (w waiter) bound(argv []string) time.Duration {
 	return w.timeout
 }
 
-// writeHold makes from the first of the two in the list of plain containers and
-// lets its hook block until it is healthy.
+// writeHold lists from before to and lets its hook block until it is healthy.
 func (w *writer) writeHold(e startup.Edge) error {
 	list := w.out.Spec.Containers
-	from := slices.IndexFunc(list, func(c corev1.Container) bool { return c.Name == e.From })
-	to := slices.IndexFunc(list, func(c corev1.Container) bool { return c.Name == e.To })
-	if from < 0 || to < 0 {
+	if !slices.ContainsFunc(list, containerNamed(e.From)) || !slices.ContainsFunc(list, containerNamed(e.To)) {
 		return w.fail(e, "hold works between plain containers only")
-	}
-	if from > to {
-		c := list[from]
-		w.out.Spec.Containers = slices.Insert(slices.Delete(list, from, from+1), to, c)
-		from = to
 	}
 	if e.After == startup.Started {
 		return w.fail(e, "a hook holds until its container is healthy, and not only until it is started")
 	}
-	return w.blockUntilHealthy(e, &w.out.Spec.Containers[from])
+	list = heldBefore(list, func(c corev1.Container) string { return c.Name }, e, w.needs)
+	w.out.Spec.Containers = list
+	return w.blockUntilHealthy(e, &list[slices.IndexFunc(list, containerNamed(e.From))])
+}
+
+func containerNamed(name string) func(corev1.Container) bool {
+	return func(c corev1.Container) bool { return c.Name == name }
+}
+
+// heldBefore is a list of containers in which From of an edge stands before To, and all that From
+// itself waits for before From: its hook would hold them for ever. The others keep their order.
+func heldBefore[T any](list []T, name func(T) string, e startup.Edge, needs startup.Dependency) []T {
+	first := slices.IndexFunc(list, func(c T) bool { return name(c) == e.From || name(c) == e.To })
+	var needed, from, others []T
+	for _, c := range list[first:] {
+		switch {
+		case name(c) == e.From:
+			from = append(from, c)
+		case needs.Needs(e.From, name(c)):
+			needed = append(needed, c)
+		default:
+			others = append(others, c)
+		}
+	}
+	return slices.Concat(list[:first], needed, from, others)
 }

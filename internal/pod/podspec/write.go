@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -112,7 +113,7 @@ func (w *writer) fail(e startup.Edge, reason string) error {
 
 func (w *writer) find(name string) *corev1.Container {
 	for _, list := range [][]corev1.Container{w.out.Spec.InitContainers, w.out.Spec.Containers} {
-		if i := slices.IndexFunc(list, func(c corev1.Container) bool { return c.Name == name }); i >= 0 {
+		if i := slices.IndexFunc(list, containerNamed(name)); i >= 0 {
 			return &list[i]
 		}
 	}
@@ -134,7 +135,7 @@ func (w *writer) write(e startup.Edge) error {
 // writeNative makes from a restartable init container, before all that waits for it.
 func (w *writer) writeNative(e startup.Edge) error {
 	always := corev1.ContainerRestartPolicyAlways
-	plain := slices.IndexFunc(w.out.Spec.Containers, func(c corev1.Container) bool { return c.Name == e.From })
+	plain := slices.IndexFunc(w.out.Spec.Containers, containerNamed(e.From))
 	if plain >= 0 {
 		if len(w.out.Spec.Containers) == 1 {
 			return w.fail(e, "a pod needs a container that is no sidecar")
@@ -150,7 +151,7 @@ func (w *writer) writeNative(e startup.Edge) error {
 		w.out.Spec.Containers = slices.Delete(w.out.Spec.Containers, plain, plain+1)
 		w.out.Spec.InitContainers = slices.Insert(w.out.Spec.InitContainers, at, c)
 	}
-	i := slices.IndexFunc(w.out.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == e.From })
+	i := slices.IndexFunc(w.out.Spec.InitContainers, containerNamed(e.From))
 	from := &w.out.Spec.InitContainers[i]
 	switch {
 	case from.RestartPolicy == nil || *from.RestartPolicy != always:
@@ -259,6 +260,9 @@ func (w *writer) check(edges []startup.Edge) error {
 			got = fmt.Sprintf("%q", have[i])
 		}
 		return w.fail(e, "cannot be written into this pod: read back as "+got)
+	}
+	if knot := (startup.Plan{Containers: r.Containers, Edges: edges}).Deadlock(); knot != nil {
+		return w.fail(knot.Edges[0], "the pod would never start: "+strings.Join(knot.Path, " -> "))
 	}
 	return nil
 }
