@@ -69,7 +69,7 @@ func write(in input, s settings, p plan, r *report) (pod *corev1.Pod, added bool
 		return nil, false, tooLarge(fmt.Errorf("the injected pod: %w", err))
 	}
 	_, byNode := podspec.NodeWork(pod)
-	return pod, byNode || len(what.Containers)+len(what.InitContainers) > 0, nil
+	return pod, byNode || len(p.edges.Edges)+len(what.Containers)+len(what.InitContainers) > 0, nil
 }
 
 // writeOrder writes the edges, with gates that come as the settings say.
