@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -64,6 +65,11 @@ func handlersOf(c *corev1.Container) []handler {
 // forGate reports whether the handler is the startup probe that stands for a gate.
 func (h handler) forGate() bool { return strings.HasSuffix(h.path, "/"+contract.StartedProbe) }
 
+// begins reports whether the kubelet goes on to the next container only after this one.
+func (h handler) begins() bool {
+	return h.probe != nil && h.probe == h.of.StartupProbe || h.hook != nil && h.hook == h.of.Lifecycle.PostStart
+}
+
 func (h handler) get() prober {
 	if h.probe == h.of.LivenessProbe && h.probe != nil && podspec.IsStarted(h.of) {
 		if live := podspec.HeldProbe(h.of); live != nil {
@@ -105,21 +111,11 @@ func writeProbes(pod *corev1.Pod, in input, s settings, r *report) error {
 		return nil
 	}
 	apps := s.mode != noMode && rewrites(in, r)
-	all, key := map[string]prober{}, in.probeKey(pod)
+	key := in.probeKey(pod)
 	if key != "" && !contract.ValidProbeKey(key) {
 		return refuse(BadAnnotation, "leave it out: injection writes one", "variable %s of the proxy: want 16 to 128 letters, digits, '-' and '_'", contract.ProbeKey)
 	}
-	for _, c := range authors(pod) {
-		for _, h := range handlersOf(c) {
-			if !apps && !h.forGate() && !h.get().Held {
-				continue
-			}
-			if p, ok := proberOf(c, h, s.port, r); ok {
-				all[h.path] = p
-				h.set(prober{HTTPGet: &corev1.HTTPGetAction{Path: keyed(h.path, key), Port: intstr.FromInt32(s.port)}})
-			}
-		}
-	}
+	all := takenProbes(pod, s, apps, key, r)
 	if len(all) == 0 {
 		return nil
 	}
@@ -129,6 +125,30 @@ func writeProbes(pod *corev1.Pod, in input, s settings, r *report) error {
 		setProxyEnv(pod, contract.ProbeKey, key)
 	}
 	return err
+}
+
+// takenProbes are those that the agent makes, by their paths: the app's too, or only those that stand for a
+// gate. The kubelet gets the agent's path in place of each.
+func takenProbes(pod *corev1.Pod, s settings, apps bool, key string, r *report) map[string]prober {
+	all := map[string]prober{}
+	plainProxy := slices.ContainsFunc(pod.Spec.Containers, named(contract.ProxyContainer))
+	for _, c := range authors(pod) {
+		first := plainProxy && slices.ContainsFunc(pod.Spec.InitContainers, named(c.Name))
+		for _, h := range handlersOf(c) {
+			if !apps && !h.forGate() && !h.get().Held {
+				continue
+			}
+			switch p, ok := proberOf(c, h, s.port, r); {
+			case !ok:
+			case first && h.begins():
+				r.warn("the probe or hook %s stays the kubelet's: the proxy is a plain container, which starts only when it has succeeded", h.path)
+			default:
+				all[h.path] = p
+				h.set(prober{HTTPGet: &corev1.HTTPGetAction{Path: keyed(h.path, key), Port: intstr.FromInt32(s.port)}})
+			}
+		}
+	}
+	return all
 }
 
 // writeStopHook lets a native sidecar drain inbound from the beginning of the pod's stop: the
