@@ -257,6 +257,33 @@ func TestStreamsThatAreNotReadHoldTwoLargeResponses(t *testing.T) {
 	})
 }
 
+// A large request waits for its turn without its client's lock, and no longer than the server serves.
+func TestALargeRequestWaitsUnlocked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(byClaim(newTestSource(mustSnapshot(t, "1", "cds base@1 *"))))
+		for range cap(s.large) {
+			s.large <- struct{}{} // others compute
+		}
+		p := &pipe[*discovery.DeltaDiscoveryRequest, *discovery.DeltaDiscoveryResponse]{ctx: t.Context(), in: make(chan *discovery.DeltaDiscoveryRequest)}
+		ended := make(chan error, 1)
+		go func() { ended <- serve(s, p, delta{1}) }()
+		p.in <- &discovery.DeltaDiscoveryRequest{Node: &core.Node{Id: "1"}, TypeUrl: ClusterType, ResourceNamesSubscribe: names(largeRequest+1, 8)}
+		synctest.Wait()
+		for _, c := range s.clients {
+			if !c.mu.TryLock() {
+				t.Fatal("the client is locked while its request waits")
+			}
+			c.mu.Unlock()
+		}
+		if err := s.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := <-ended; err != errStopping {
+			t.Errorf("the stream ended with %v", err)
+		}
+	})
+}
+
 func TestLinesOfAClientAreLimited(t *testing.T) {
 	var out bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&out, nil))

@@ -195,10 +195,6 @@ func (st *stream[Req, Resp]) request(r Req, snapshot Snapshot) error {
 		if sub := c.types[r.GetTypeUrl()]; sub != nil && r.GetResponseNonce() != "" {
 			st.acknowledge(c, sub, r)
 		}
-		if large {
-			st.server.large <- struct{}{} // others hold it while they compute, and not while they send
-			defer func() { <-st.server.large }()
-		}
 		answer, err := st.protocol.read(c, r)
 		if err == nil {
 			work += answer.work()
@@ -251,29 +247,14 @@ func (st *stream[Req, Resp]) push(old, snapshot Snapshot) error {
 func (st *stream[Req, Resp]) respond(large bool, step func(*client) (*response, error)) error {
 	c := st.client
 	if large || !c.proxy.OnDemand {
-		select {
-		case st.peer.large <- struct{}{}:
-			defer func() { <-st.peer.large }()
-		case <-st.transport.Context().Done():
-			return grpcstatus.FromContextError(st.transport.Context().Err()).Err()
-		case <-st.server.stop:
-			return errStopping
+		if err := st.enter(st.peer.large); err != nil {
+			return err
 		}
+		defer func() { <-st.peer.large }()
 	}
-	c.mu.Lock()
-	before := c.overLimit
-	r, err := step(c)
+	messages, err := st.compute(large, step)
 	if err != nil {
-		c.mu.Unlock()
 		return err
-	}
-	messages := st.protocol.write(c, r)
-	c.dropOverLimit(r)
-	st.peer.count(c, c.names())
-	after := c.overLimit
-	c.mu.Unlock()
-	if before == 0 && after > 0 {
-		st.peer.log(st.server.log, slog.LevelWarn, "proxy subscribes to too many names; the rest is answered once, without updates", "proxy", c.proxy.ID, "bound", c.maxNames)
 	}
 	for _, m := range messages {
 		if err := st.send(m); err != nil {
@@ -285,6 +266,46 @@ func (st *stream[Req, Resp]) respond(large bool, step func(*client) (*response, 
 		st.due = time.After(time.Until(at))
 	}
 	return nil
+}
+
+// compute returns the messages of a step. A large one has a place among all streams meanwhile, which it
+// waits for without the client's lock: the status of proxies needs that.
+func (st *stream[Req, Resp]) compute(large bool, step func(*client) (*response, error)) ([]Resp, error) {
+	if large {
+		if err := st.enter(st.server.large); err != nil {
+			return nil, err
+		}
+		defer func() { <-st.server.large }()
+	}
+	c := st.client
+	c.mu.Lock()
+	before := c.overLimit
+	r, err := step(c)
+	if err != nil {
+		c.mu.Unlock()
+		return nil, err
+	}
+	messages := st.protocol.write(c, r)
+	c.dropOverLimit(r)
+	st.peer.count(c, c.names())
+	after := c.overLimit
+	c.mu.Unlock()
+	if before == 0 && after > 0 {
+		st.peer.log(st.server.log, slog.LevelWarn, "proxy subscribes to too many names; the rest is answered once, without updates", "proxy", c.proxy.ID, "bound", c.maxNames)
+	}
+	return messages, nil
+}
+
+// enter waits for one of a number of places, until the stream or the server ends.
+func (st *stream[Req, Resp]) enter(places chan struct{}) error {
+	select {
+	case places <- struct{}{}:
+		return nil
+	case <-st.transport.Context().Done():
+		return grpcstatus.FromContextError(st.transport.Context().Err()).Err()
+	case <-st.server.stop:
+		return errStopping
+	}
 }
 
 // send sends one message. A client that does not take it in time loses its stream: when
