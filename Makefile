@@ -73,7 +73,7 @@ krew: ## the manifest by which krew installs "kubectl outrider", of the archives
 # is worth.
 TIER := $(GO) run ./build/tiers
 .PHONY: quick test check e2e nightly
-quick: ## unit tests of what changed, and of what depends on it; before every commit
+quick: ## unit tests of what changed, and of what depends on it, but not bench/; before every commit
 	@$(TIER) quick
 test: ## units, and suites on real Envoy, nftables and browser; installs what it needs (root, or it says what is not tested)
 	@$(TIER) test
