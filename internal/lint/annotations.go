@@ -82,12 +82,14 @@ func (s *subject) corrected(key string) *correction {
 		return &correction{out, "make it a label"}
 	}
 	meant := inject.Meant(key)
-	if _, there := out.Annotations[meant]; meant == "" || there || s.inject == nil {
+	if _, there := out.Annotations[meant]; meant == "" || there {
 		return nil
 	}
 	out.Annotations[meant] = value
-	if r, err := s.inject(out); err != nil || r.NoEffect[meant] != "" {
-		return nil // not with this value
+	if s.inject != nil { // else another mesh has the proxy, and there is no injection to try it on
+		if r, err := s.inject(out); err != nil || r.NoEffect[meant] != "" {
+			return nil // not with this value
+		}
 	}
 	return &correction{out, "rename it to " + meant}
 }

@@ -192,8 +192,12 @@ func InFamily(name string) bool {
 // ReadByNoMesh returns why no mesh reads an annotation of that name; empty if one does, or if
 // that is unknown.
 func ReadByNoMesh(name string) string {
-	if a, known := annotationIndex[name]; known && a.inNoMesh {
+	a, known := annotationIndex[name]
+	switch {
+	case known && a.inNoMesh:
 		return a.without
+	case !known && strings.HasPrefix(name, contract.Prefix) && !strings.HasPrefix(name, contract.DependsOn+"."):
+		return "the name is not known" + didYouMean(name, alike(name))
 	}
 	return ""
 }
