@@ -180,8 +180,9 @@ func nightly(ctx context.Context) ([]step, error) {
 	node := inCluster("kube and node", "containerd-2", "./test/kube", "-skip 'TestRollouts|UnderLoad' ./test/e2e")
 	young := inCluster("pods v1.36", "containerd-2", "-run 'TestOrder|TestGraph|TestEnds|TestTheProxyIsLate|TestFaults|TestNode' ./test/e2e")
 	young.env = append(young.env, "KUBE=v1.36")
+	const calls = "OUTRIDER_CALLS=2000" // for each of five strategies
 	pods := e2e()[:2]
-	pods[1].env, node.env = append(pods[1].env, "OUTRIDER_CALLS=10000"), append(node.env, "OUTRIDER_CALLS=10000")
+	pods[1].env, node.env = append(pods[1].env, calls), append(node.env, calls)
 	steps = slices.Concat(steps, []step{
 		makes("attack"), makes("campaign"), makes("fuzz"), makes("istio-names"),
 		makes("centres"), makes("reproducible"), makes("conformance"),
