@@ -1,5 +1,10 @@
 package contract
 
+import (
+	"path"
+	"strings"
+)
+
 // Containers that injection adds. A container of the user that has one of these names
 // overrides fields of the injected one.
 const (
@@ -42,6 +47,8 @@ const (
 
 // Directories and files in a pod's containers.
 const (
+	// Dir is ours, with all below it: nothing else is mounted at, above or below it.
+	Dir       = "/outrider"
 	BinDir    = "/outrider/bin"
 	AgentPath = BinDir + "/outrider-agent"
 	// ImageBinDir is the directory of the proxy's image with the agent, for a volume of it.
@@ -63,6 +70,12 @@ const (
 	RootDir   = "/var/run/secrets/outrider"
 	RootFile  = RootDir + "/" + RootKey
 )
+
+// Overlap reports whether one of two directories is the other, or is in it.
+func Overlap(a, b string) bool {
+	below := func(dir string) string { return strings.TrimSuffix(path.Clean("/"+dir), "/") + "/" }
+	return strings.HasPrefix(below(a), below(b)) || strings.HasPrefix(below(b), below(a))
+}
 
 // The ConfigMap with the control plane's root certificates, in each namespace.
 const (

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -265,6 +266,33 @@ func TestRefused(t *testing.T) {
 		}
 		if got, err := r.create(tt.pod, tt.c); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, %v; want an error with %q", got, err, want)
+		}
+	}
+}
+
+// A mount of the pod's, or of another plugin's, that would hide ours or lie in it is refused: the runtime
+// sorts mounts by their depth, so that one below ours comes after it.
+func TestNothingElseIsMountedThere(t *testing.T) {
+	for at, refused := range map[string]bool{
+		"/": true, "/outrider": true, "/outrider/": true, "//outrider/./": true, "/x/../outrider": true, "outrider": true,
+		"/outrider/bin": true, "/outrider/bin/": true, "/outrider/bin/..": true, "/outrider/bin/outrider-agent": true, "/outrider/bin/../bin/outrider-agent/": true,
+		"/outrider/state/web": true, "/outrider/own/ready.json": true, "/outrider/else": true,
+		"/outriders": false, "/data/outrider": false, "/outrider/../data": false, "/etc/outrider/proxy": false, "/data": false,
+	} {
+		r := newRuntime(t)
+		r.connect(&node{}, true, contract.NodePlugin)
+		by := func(what string, c *api.Container) {
+			_, err := r.create(gatedPod(), c)
+			if says := fmt.Sprintf("container app has %q mounted at %s, ", "/evil", at); refused != (err != nil && strings.Contains(err.Error(), says)) {
+				t.Errorf("at %s, by %s: %v", at, what, err)
+			}
+		}
+		c := container("app", "app")
+		c.Mounts = []*api.Mount{{Destination: "/proc", Source: "proc"}, {Destination: at, Source: "/evil"}}
+		by("the pod", c)
+		r.other("99", func(a *api.ContainerAdjustment) { a.AddMount(&api.Mount{Destination: at, Source: "/evil"}) })
+		if !strings.HasSuffix(at, "bin") { // NRI itself refuses a second plugin there
+			by("a plugin", container("app", "app"))
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -190,26 +191,20 @@ func (p *Plugin) inOrder(pod *api.PodSandbox, container string, argv []string, m
 	if want := append([]string{contract.AgentPath}, args...); len(args) > 0 && (len(argv) <= len(want) || !slices.Equal(argv[:len(want)], want)) {
 		return fmt.Errorf("container %s is to run behind a gate, and does not: outrider-node does not serve yet, or another plugin has set its command; the kubelet tries again", container)
 	}
-	for _, at := range []string{contract.BinDir, contract.StatesDir, contract.OwnDir} {
-		from := cmp.Or(p.StatesRoot, contract.NodeStatesDir)
-		if at == contract.BinDir {
-			from = cmp.Or(p.AgentsRoot, contract.NodeAgentsDir)
+	states := cmp.Or(p.StatesRoot, contract.NodeStatesDir)
+	ours := map[string]string{contract.BinDir: cmp.Or(p.AgentsRoot, contract.NodeAgentsDir), contract.StatesDir: states, contract.OwnDir: states}
+	for _, m := range mounts {
+		at := path.Clean("/" + m.GetDestination())
+		if from := ours[at]; from != "" && strings.HasPrefix(path.Clean(m.GetSource()), from+"/") {
+			delete(ours, at)
+		} else if contract.Overlap(at, contract.Dir) {
+			return fmt.Errorf("container %s has %q mounted at %s, and all of %s is outrider-node's; mount it somewhere else", container, m.GetSource(), m.GetDestination(), contract.Dir)
 		}
-		if source := lastSource(mounts, at); !strings.HasPrefix(source, from+"/") {
-			return fmt.Errorf("container %s has %q mounted at %s, and not what outrider-node has for it; the kubelet tries again", container, source, at)
-		}
+	}
+	if missing := slices.Sorted(maps.Keys(ours)); len(missing) > 0 {
+		return fmt.Errorf("container %s has nothing of outrider-node's mounted at %s; the kubelet tries again", container, strings.Join(missing, ", "))
 	}
 	return nil
-}
-
-// lastSource is what is mounted at a path: the last one covers those before.
-func lastSource(mounts []*api.Mount, at string) (source string) {
-	for _, m := range mounts {
-		if path.Clean(m.GetDestination()) == at {
-			source = m.GetSource()
-		}
-	}
-	return source
 }
 
 // StopPodSandbox removes what a sandbox has here: none of its containers starts again. A new
@@ -244,7 +239,11 @@ func (p *Plugin) Synchronize(_ context.Context, pods []*api.PodSandbox, containe
 	}
 	dirs := []string{p.AgentDir}
 	for _, c := range containers {
-		dirs = append(dirs, lastSource(c.GetMounts(), contract.BinDir))
+		for _, m := range c.GetMounts() {
+			if m.GetDestination() == contract.BinDir {
+				dirs = append(dirs, m.GetSource())
+			}
+		}
 		if c.GetState() != api.ContainerState_CONTAINER_RUNNING {
 			continue
 		}

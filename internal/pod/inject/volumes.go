@@ -226,7 +226,7 @@ func checkMounts(mounts []corev1.VolumeMount, has map[string]corev1.Volume) erro
 		if _, there := has[m.Name]; !there {
 			return refuse(BadAnnotation, "add it to annotation "+volumeKey, "annotation %s: there is no volume %s", mountKey, m.Name)
 		}
-		over := func(dir string) bool { return podspec.Overlap(dir, m.MountPath) }
+		over := func(dir string) bool { return contract.Overlap(dir, m.MountPath) }
 		if slices.ContainsFunc(ourDirs, over) || mounted[m.MountPath] {
 			return refuse(MountTaken, "mount it somewhere else", "annotation %s: something else is mounted at %s already", mountKey, m.MountPath)
 		}

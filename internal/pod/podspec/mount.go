@@ -1,18 +1,13 @@
 package podspec
 
 import (
-	"path"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"outrider.dev/internal/contract"
 )
-
-// OwnDir is the directory in containers that is ours, with all below it.
-const OwnDir = "/outrider"
 
 // Volumes are the names of those that [Write] adds.
 var Volumes = []string{BinVolume, StateVolume}
@@ -44,7 +39,7 @@ func (e *TakenError) Error() string {
 	if e.Container == "" {
 		return "the pod has its own volume " + e.Volume + ", and by that name the gates have theirs"
 	}
-	return e.Container + " mounts its volume " + e.Volume + " at " + e.Mount + ", and all of " + OwnDir + " is the gates'"
+	return e.Container + " mounts its volume " + e.Volume + " at " + e.Mount + ", and all of " + contract.Dir + " is the gates'"
 }
 
 // share gives c the agent's program and the states.
@@ -81,7 +76,7 @@ func (w *writer) shareStates(c *corev1.Container) error {
 // mount gives c one of our volumes, unless it has it. Another one in our directory, or
 // over it, would hide it or be hidden.
 func mount(c *corev1.Container, m corev1.VolumeMount) error {
-	if err := checkOwnDir(c); err != nil {
+	if err := checkDir(c); err != nil {
 		return err
 	}
 	if !slices.ContainsFunc(c.VolumeMounts, func(o corev1.VolumeMount) bool { return o.MountPath == m.MountPath }) {
@@ -90,9 +85,17 @@ func mount(c *corev1.Container, m corev1.VolumeMount) error {
 	return nil
 }
 
-func checkOwnDir(c *corev1.Container) error {
+// ours reports whether a mount of c is as [Write] adds it.
+func ours(c *corev1.Container, m corev1.VolumeMount) bool {
+	return slices.Contains([][3]string{
+		{BinVolume, BinDir, ""}, {BinVolume, BinDir, contract.ImageBinDir}, {StateVolume, contract.StatesDir, ""}, {StateVolume, contract.OwnDir, c.Name},
+	}, [3]string{m.Name, m.MountPath, m.SubPath + m.SubPathExpr})
+}
+
+// checkDir refuses other mounts of c in our directory, or over it.
+func checkDir(c *corev1.Container) error {
 	for _, o := range c.VolumeMounts {
-		if !slices.Contains(Volumes, o.Name) && Overlap(o.MountPath, OwnDir) {
+		if !ours(c, o) && contract.Overlap(o.MountPath, contract.Dir) {
 			return &TakenError{o.Name, c.Name, o.MountPath}
 		}
 	}
@@ -108,13 +111,7 @@ func (w *writer) byNode(c *corev1.Container, gate []string) error {
 	if _, there := w.work.Containers[c.Name]; !there || len(gate) > 0 {
 		w.work.Containers[c.Name] = gate
 	}
-	return checkOwnDir(c)
-}
-
-// Overlap reports whether one of two directories is the other, or is in it.
-func Overlap(a, b string) bool {
-	below := func(dir string) string { return strings.TrimSuffix(path.Clean("/"+dir), "/") + "/" }
-	return strings.HasPrefix(below(a), below(b)) || strings.HasPrefix(below(b), below(a))
+	return checkDir(c)
 }
 
 // addGateVolumes adds what gates share. A volume of that name on a disk, for example,

@@ -166,6 +166,7 @@ func TestWriteRefuses(t *testing.T) {
 		"a directory of the gate":  {at(mount, "/outrider/bin"), gated, at(under, "/outrider/bin")},
 		"the same, not normalised": {at(mount, "//outrider/own/"), gated, at(under, "//outrider/own/")},
 		"its parent":               {at(mount, "/outrider"), gated, at(under, "/outrider")},
+		"by the name of ours":      {strings.NewReplacer("data", "outrider-bin", "{}", "{medium: Memory}", "PATH", "/outrider/bin/outrider-agent").Replace(mount), gated, strings.NewReplacer("data", "outrider-bin", "PATH", "/outrider/bin/outrider-agent").Replace(under)},
 		"a longer name":            {at(mount, "/outriders"), gated, ""},
 		"the states, on the node":  {volume("{name: outrider-state, hostPath: {path: /data}}"), gated, "the pod has its own volume outrider-state, and by that name the gates have theirs"},
 		"the program, on the disk": {volume("{name: outrider-bin, emptyDir: {}}"), gated, "the pod has its own volume outrider-bin, and by that name the gates have theirs"},
