@@ -49,7 +49,7 @@ func (f *Flag) IsBoolFlag() bool { return f.bool }
 // Set parses s into the intent. The error names the flag and the value.
 func (f *Flag) Set(s string) error {
 	if err := f.set(s); err != nil {
-		return fmt.Errorf("--%s=%q: %w", f.Name, s, err)
+		return fmt.Errorf("--%s=%.200q: %w", f.Name, s, err)
 	}
 	f.value = s
 	return nil
@@ -84,13 +84,13 @@ func Flags(in *Intent, users, groups Lookup) []*Flag {
 		{Name: "inbound-tunnel-port", Short: "e", def: fmt.Sprint(contract.TunnelPort), set: one(&in.TunnelPort, ParsePort),
 			Usage: "port on which the proxy ends tunnels; never captured"},
 
-		{Name: "proxy-uid", Short: "u", def: fmt.Sprint(contract.ProxyUser), set: one(&in.ProxyUIDs, list(user)), Env: []string{"PROXY_UID", "ENVOY_USER"},
+		{Name: "proxy-uid", Short: "u", def: fmt.Sprint(contract.ProxyUser), set: one(&in.ProxyUIDs, list(maxIDs, user)), Env: []string{"PROXY_UID", "ENVOY_USER"},
 			Usage: "users (names or numbers, comma separated) whose traffic is not captured: the proxy's"},
-		{Name: "proxy-gid", Short: "g", def: "as --proxy-uid", set: one(&in.ProxyGIDs, list(group)),
+		{Name: "proxy-gid", Short: "g", def: "as --proxy-uid", set: one(&in.ProxyGIDs, list(maxIDs, group)),
 			Usage: "groups whose traffic is not captured: the proxy's"},
-		{Name: "outbound-owner-groups", def: "*", set: in.ownerGroups(group), Env: []string{"ISTIO_OUTBOUND_OWNER_GROUPS"},
+		{Name: "outbound-owner-groups", def: "*", set: selection(&in.OwnerGroups, list(maxIDs, group)), Env: []string{"ISTIO_OUTBOUND_OWNER_GROUPS"},
 			Usage: "capture outbound traffic of these groups alone; '*' is all"},
-		{Name: "outbound-owner-groups-exclude", set: one(&in.ExcludeOwnerGroups, list(group)), Env: []string{"ISTIO_OUTBOUND_OWNER_GROUPS_EXCLUDE"},
+		{Name: "outbound-owner-groups-exclude", set: one(&in.ExcludeOwnerGroups, list(maxIDs, group)), Env: []string{"ISTIO_OUTBOUND_OWNER_GROUPS_EXCLUDE"},
 			Usage: "do not capture outbound traffic of these groups"},
 
 		{Name: "istio-inbound-interception-mode", Short: "m", def: "REDIRECT", set: one(&in.Mode, parseMode),
@@ -104,9 +104,9 @@ func Flags(in *Intent, users, groups Lookup) []*Flag {
 		{Name: "istio-inbound-tproxy-route-table", Short: "r", def: "133", set: one(&in.TProxyTable, parseTable),
 			Usage: "routing table that makes those packets local (TPROXY)"},
 
-		{Name: "istio-service-cidr", Short: "i", set: selection(&in.OutboundRanges, list(parsePrefix)),
+		{Name: "istio-service-cidr", Short: "i", set: selection(&in.OutboundRanges, list(MaxRanges, parsePrefix)),
 			Usage: "capture outbound connections to these address ranges; '*' is all, empty is none"},
-		{Name: "istio-service-exclude-cidr", Short: "x", set: notAll("address", "-i", one(&in.ExcludeOutboundRanges, list(parsePrefix))),
+		{Name: "istio-service-exclude-cidr", Short: "x", set: notAll("address", "-i", one(&in.ExcludeOutboundRanges, list(MaxRanges, parsePrefix))),
 			Usage: "do not capture outbound connections to these address ranges"},
 		{Name: "istio-outbound-ports", Short: "q", set: selection(&in.OutboundPorts, portList(nil)),
 			Usage: "capture outbound connections to these ports, whatever the address"},
@@ -115,9 +115,9 @@ func Flags(in *Intent, users, groups Lookup) []*Flag {
 		{Name: "outbound-ipv4-loopback-cidr", def: "127.0.0.1/32", set: one(&in.Loopback, parseLoopback), Env: []string{"ISTIO_OUTBOUND_IPV4_LOOPBACK_CIDR"},
 			Usage: "IPv4 loopback range that outbound capture leaves alone"},
 
-		{Name: "istio-exclude-interfaces", Short: "c", set: one(&in.ExcludeInterfaces, list(interfacePattern)),
+		{Name: "istio-exclude-interfaces", Short: "c", set: one(&in.ExcludeInterfaces, list(MaxInterfaces, interfacePattern)),
 			Usage: "capture nothing on these interfaces; with + at its end a name is a prefix (eth+)"},
-		{Name: "kube-virt-interfaces", Short: "k", set: one(&in.VirtualInterfaces, list(interfacePattern)),
+		{Name: "kube-virt-interfaces", Short: "k", set: one(&in.VirtualInterfaces, list(MaxInterfaces, interfacePattern)),
 			Usage: "inbound traffic on these interfaces is a guest's outbound traffic"},
 
 		{Name: "redirect-dns", bool: true, set: boolean(setDNS(&dns)), Env: []string{"REDIRECT_DNS", "ISTIO_META_DNS_CAPTURE"},
@@ -178,9 +178,20 @@ func one[T any](to *T, parse func(string) (T, error)) func(string) error {
 	}
 }
 
+// How many values a list may have: whoever creates a pod writes it, and the node's daemon captures. With all
+// lists full, and no ipset, a capture has 22 MiB resident.
+const (
+	MaxPorts      = 128 // and ranges of ports
+	MaxRanges     = 256 // of addresses
+	MaxInterfaces = 64
+	maxIDs        = 64 // users or groups; Istio's limit
+)
+
+func tooMany(most int) error { return fmt.Errorf("too many values; at most %d are possible", most) }
+
 // list reads values separated by commas, each once. Empty entries are left out, as Istio
 // does.
-func list[T comparable](parse func(string) (T, error)) func(string) ([]T, error) {
+func list[T comparable](most int, parse func(string) (T, error)) func(string) ([]T, error) {
 	return func(s string) (out []T, err error) {
 		seen := map[T]bool{}
 		for part := range entries(s) {
@@ -188,10 +199,14 @@ func list[T comparable](parse func(string) (T, error)) func(string) ([]T, error)
 			if err != nil {
 				return nil, err
 			}
-			if !seen[v] {
-				seen[v] = true
-				out = append(out, v)
+			if seen[v] {
+				continue
 			}
+			if len(out) == most {
+				return nil, tooMany(most)
+			}
+			seen[v] = true
+			out = append(out, v)
 		}
 		return out, nil
 	}
@@ -252,21 +267,6 @@ func (in *Intent) dualStack(v bool) {
 	if v {
 		in.Families = DualStack
 	}
-}
-
-// maxOwnerGroups is Istio's limit for a list of groups.
-const maxOwnerGroups = 64
-
-func (in *Intent) ownerGroups(group func(string) (uint32, error)) func(string) error {
-	return one(&in.OwnerGroups, func(s string) (g Groups, err error) {
-		if err := selection(&g, list(group))(s); err != nil {
-			return g, err
-		}
-		if len(g.List) > maxOwnerGroups {
-			return g, fmt.Errorf("%d groups; at most %d", len(g.List), maxOwnerGroups)
-		}
-		return g, nil
-	})
 }
 
 func parseMode(s string) (Mode, error) {
@@ -384,10 +384,13 @@ func portList(never []uint16) func(string) ([]uint16, error) {
 			if r[0] == r[1] && slices.Contains(never, r[0]) {
 				return nil, fmt.Errorf("status port %d is never parked: a probe must be refused at once", r[0])
 			}
+			if len(ranges) == MaxPorts {
+				return nil, tooMany(MaxPorts)
+			}
 			ranges = append(ranges, r)
 		}
 		slices.SortFunc(ranges, func(a, b [2]uint16) int { return cmp.Compare(a[0], b[0]) })
-		next := 1 // ranges may overlap, and there may be many
+		next := 1 // ranges may overlap
 		for _, r := range ranges {
 			for next = max(next, int(r[0])); next <= int(r[1]); next++ {
 				if !slices.Contains(never, uint16(next)) {

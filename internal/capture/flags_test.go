@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -81,7 +82,7 @@ func TestFlagsSet(t *testing.T) {
 		"outbound-owner-groups=*":                             func(in *intent) {},
 		"outbound-owner-groups=":                              func(in *intent) { in.OwnerGroups = capture.Groups{} },
 		"outbound-owner-groups=1,istio-proxy":                 func(in *intent) { in.OwnerGroups = capture.Groups{List: []uint32{1, 1337}} },
-		"outbound-owner-groups=" + groups(64): func(in *intent) {
+		"outbound-owner-groups=" + many(64, "%d"): func(in *intent) {
 			in.OwnerGroups = capture.Groups{}
 			for i := range uint32(64) {
 				in.OwnerGroups.List = append(in.OwnerGroups.List, i)
@@ -183,7 +184,6 @@ func TestFlagsRefuse(t *testing.T) {
 		"proxy-uid=4294967295":                      `there is no user "4294967295" here; use its number, or a name from this machine`,
 		"proxy-gid=1,no-such-name":                  `there is no group "no-such-name" here; use its number, or a name from this machine`,
 		"outbound-owner-groups=*,5":                 `there is no group "*" here; use its number, or a name from this machine`,
-		"outbound-owner-groups=" + groups(65):       `65 groups; at most 64`,
 		"outbound-owner-groups-exclude=x":           `there is no group "x" here; use its number, or a name from this machine`,
 		"istio-inbound-interception-mode=FOO":       `not a mode; one of REDIRECT, TPROXY, NONE`,
 		"istio-inbound-ports=80,*":                  `'*' is every port; list no others with it`,
@@ -273,12 +273,33 @@ func TestFlagsRefuse(t *testing.T) {
 	}
 }
 
-func groups(n int) string {
+func many(n int, format string) string {
 	var list []string
 	for i := range n {
-		list = append(list, fmt.Sprint(i))
+		list = append(list, fmt.Sprintf(format, i))
 	}
 	return strings.Join(list, ",")
+}
+
+// Each list has a bound, and the error names the flag and the bound.
+func TestListsAreBounded(t *testing.T) {
+	const ids, ports, ranges, interfaces = "64 %d", "128 10%03d", "256 fd00::%d", "64 eth%d"
+	for name, kind := range map[string]string{
+		"proxy-uid": ids, "proxy-gid": ids, "outbound-owner-groups": ids, "outbound-owner-groups-exclude": ids,
+		"istio-inbound-ports": ports, "istio-local-exclude-ports": ports, "istio-outbound-ports": ports, "istio-local-outbound-ports-exclude": ports, "park-ports": ports,
+		"istio-service-cidr": ranges, "istio-service-exclude-cidr": ranges, "istio-exclude-interfaces": interfaces, "kube-virt-interfaces": interfaces,
+	} {
+		bound, format, _ := strings.Cut(kind, " ")
+		n, _ := strconv.Atoi(bound)
+		in := capture.Defaults()
+		if err := set(&in, name+"="+many(n, format)); err != nil {
+			t.Error(err)
+		}
+		want := fmt.Sprintf("--%s=%.200q: too many values; at most %d are possible", name, many(n+1, format), n)
+		if err := set(&in, name+"="+many(n+1, format)); fmt.Sprint(err) != want {
+			t.Errorf("error\n got %v\nwant %s", err, want)
+		}
+	}
 }
 
 func TestNamesNeedALookup(t *testing.T) {

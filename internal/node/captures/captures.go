@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -28,13 +29,22 @@ import (
 // ownNamespace is that of this process, which shares the node's.
 const ownNamespace = "/proc/self/ns/net"
 
-// environment is that of the agent: its iptables backend looks for programs there.
-const environment = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+// environment is that of the agent: its iptables backend looks for programs there, and its collector
+// keeps to that much.
+var environment = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "GOMEMLIMIT=12MiB"}
+
+// Limits: agents that run at once, while others wait; and flags of one, which may come again.
+const (
+	atOnce   = 4
+	maxFlags = 128
+)
 
 // Captures runs the agent, and has the sandboxes whose capture it has proven.
 type Captures struct {
 	agent string
 	dir   string // with the DNS servers of sandboxes, which the next process needs too
+	turns chan struct{}
+	procs string // file of the agents' cgroup that takes their ids; empty: they have none
 
 	mu        sync.Mutex
 	sandboxes map[string]*sandbox
@@ -47,7 +57,7 @@ type sandbox struct {
 
 // New returns captures by the agent at a path, which keep DNS servers in a directory.
 func New(agent, dir string) *Captures {
-	return &Captures{agent: agent, dir: dir, sandboxes: map[string]*sandbox{}}
+	return &Captures{agent: agent, dir: dir, turns: make(chan struct{}, atOnce), sandboxes: map[string]*sandbox{}}
 }
 
 func (c *Captures) sandbox(id string) *sandbox {
@@ -179,13 +189,25 @@ func apart(namespace string) error {
 	return nil
 }
 
-// run runs the agent without any variable but PATH, and returns its last words as the error.
+// run runs the agent in its turn, with no variable of this process, and returns its last words as the error.
 func (c *Captures) run(ctx context.Context, arguments []string) error {
+	select {
+	case c.turns <- struct{}{}:
+		defer func() { <-c.turns }()
+	case <-ctx.Done():
+		return fmt.Errorf("capturing, in its turn after others: %w", context.Cause(ctx))
+	}
 	out := &tail{}
 	cmd := exec.CommandContext(ctx, c.agent, arguments...)
-	cmd.Env, cmd.Dir = []string{environment}, "/"
+	cmd.Env, cmd.Dir = environment, "/"
 	cmd.Stdout, cmd.Stderr = nil, out
-	err := cmd.Run()
+	err := cmd.Start()
+	if err == nil {
+		if c.procs != "" {
+			_ = os.WriteFile(c.procs, []byte(strconv.Itoa(cmd.Process.Pid)), 0) // it may have ended
+		}
+		err = cmd.Wait()
+	}
 	switch {
 	case err == nil:
 		return nil
@@ -225,9 +247,15 @@ func Parse(flags []string) (arguments []string, dns bool, err error) {
 		}
 	}
 	fail := func(err error) ([]string, bool, error) {
-		return nil, false, fmt.Errorf("flags of capture %q: %w", flags, err)
+		return nil, false, fmt.Errorf("flags of capture: %w", err)
 	}
-	if err := fs.Parse(flags); errors.Is(err, pflag.ErrHelp) {
+	if len(flags) > maxFlags {
+		return fail(fmt.Errorf("there are %d; at most %d are possible", len(flags), maxFlags))
+	}
+	var bad *pflag.InvalidValueError // its text has the value in full
+	if err := fs.Parse(flags); errors.As(err, &bad) {
+		return fail(errors.Unwrap(bad))
+	} else if errors.Is(err, pflag.ErrHelp) {
 		return fail(errors.New("they ask for help; want settings of what is captured"))
 	} else if err != nil {
 		return fail(err)

@@ -3,11 +3,13 @@ package captures
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -44,10 +46,86 @@ func TestParse(t *testing.T) {
 		"-p=15021":                        "reserved",
 		"--proxy-uid=root":                "proxy-uid",
 		"--istio-exclude-interfaces=\x00": "zero byte",
+		"--istio-outbound-ports=" + strings.Repeat("1:2,", 129) + "x": "at most 128",
 	} {
 		if got, _, err := Parse([]string{"-i", "*", flag}); err == nil || !strings.Contains(err.Error(), why) {
 			t.Errorf("%q is parsed as %q, %v; want an error with %q", flag, got, err, why)
 		}
+	}
+}
+
+// The bounds hold what a daemon can be made to do: of an annotation with 31,000 names, and of as many flags.
+func TestParseIsBounded(t *testing.T) {
+	long := "-ce0,e0,"
+	for i := range 31000 {
+		long += fmt.Sprintf("e%d,", i)
+	}
+	for want, flags := range map[string][]string{"at most 64": {long}, "at most 128": slices.Repeat([]string{"-mNONE"}, maxFlags+1)} {
+		if _, _, err := Parse(flags); err == nil || !strings.Contains(err.Error(), want) || len(err.Error()) > 500 {
+			t.Errorf("%.600v; want a short error with %q", err, want)
+		}
+	}
+}
+
+// Agents run in turn, in a cgroup that has what the daemon's own leaves, by version 1 and 2.
+func TestConfine(t *testing.T) {
+	path, _ := program(t, "0")
+	pid := strconv.Itoa(os.Getpid())
+	for name, tt := range map[string]struct{ self, own, file, limit, want, fails string }{
+		"1, in a container":  {"4:memory:/kubepods/x\n0::/y\n", "memory", "memory.limit_in_bytes", "134217728\n", "100663296", ""},
+		"1, on the node":     {"4:cpu,memory:/x\n", "memory/x", "memory.limit_in_bytes", "134217728\n", "100663296", ""},
+		"1, without a limit": {"4:memory:/x\n", "memory/x", "memory.limit_in_bytes", "9223372036854771712\n", "", ""},
+		"2":                  {"1:name=systemd:/\n0::/x/y\n", "x/y", "memory.max", "134217728\n", "100663296", ""},
+		"2, without a limit": {"0::/\n", "", "memory.max", "max\n", "", ""},
+		"too small":          {"0::/\n", "", "memory.max", "50000000\n", "", "too small"},
+		"another's":          {"0::/\n", "z", "memory.max", "134217728\n", "", "no cgroup with this process"},
+	} {
+		root := t.TempDir()
+		own := filepath.Join(root, tt.own)
+		write := func(name, text string) string {
+			name = filepath.Join(root, name)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, []byte(text), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			return name
+		}
+		write(filepath.Join(tt.own, "cgroup.procs"), "1\n"+pid+"\n")
+		write(filepath.Join(tt.own, tt.file), tt.limit)
+		c := New(path, root)
+		if err := c.Confine(write("self", tt.self), root); (err == nil) != (tt.fails == "") || err != nil && !strings.Contains(err.Error(), tt.fails) {
+			t.Errorf("%s: %v; want %q", name, err, tt.fails)
+		}
+		text := func(name string) string { text, _ := os.ReadFile(filepath.Join(own, name)); return string(text) }
+		if got := text("captures/" + tt.file); got != tt.want {
+			t.Errorf("%s: the agents' limit is %q, want %q", name, got, tt.want)
+		}
+		if tt.want == "" {
+			continue
+		}
+		if v2 := tt.file == "memory.max"; v2 && text("daemon/cgroup.procs")+text("cgroup.subtree_control") != pid+"+memory" {
+			t.Errorf("%s: the daemon is not in a cgroup beside the agents'", name)
+		}
+		if err := c.run(t.Context(), nil); err != nil || text("captures/cgroup.procs") == "" {
+			t.Errorf("%s: %v, and the agent ran outside the cgroup", name, err)
+		}
+	}
+}
+
+// No more agents than that run at once, and one whose turn does not come in time does not run.
+func TestAgentsRunInTurn(t *testing.T) {
+	path, seen := program(t, "0")
+	c := New(path, t.TempDir())
+	for range atOnce {
+		c.turns <- struct{}{}
+	}
+	late := errors.New("the runtime does not wait")
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 1, late)
+	defer cancel()
+	if err := c.run(ctx, nil); !errors.Is(err, late) || !strings.Contains(err.Error(), "in its turn") {
+		t.Error(err)
+	}
+	if _, err := os.Stat(seen); err == nil {
+		t.Error("it ran")
 	}
 }
 
@@ -83,7 +161,7 @@ func program(t *testing.T, status string) (path, seen string) {
 	t.Helper()
 	dir := t.TempDir()
 	path, seen = filepath.Join(dir, "agent"), filepath.Join(dir, "seen")
-	script := "#!/bin/sh\n{ printf '%s\\n' \"$@\"; env | grep -v -e ^_= -e ^PWD= -e ^SHLVL= -e ^OLDPWD=; } >> " + seen + "\necho no nftables >&2\nexit " + status + "\n"
+	script := "#!/bin/sh\n{ printf '%s\\n' \"$@\"; env | grep -v -e ^_= -e ^PWD= -e ^SHLVL= -e ^OLDPWD= | sort; } >> " + seen + "\necho no nftables >&2\nexit " + status + "\n"
 	if err := os.WriteFile(path, []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +191,8 @@ func TestTheAgentGetsTheIntentAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	run := "capture\n--network-namespace=" + other + "\n--backend=auto\n--termination-log=\n--istio-service-cidr=*\n--redirect-dns=true\n"
-	want := run + "--nameservers=10.96.0.10,fd00::a\n" + environment + "\n" + run + "--capture-all-dns=true\n" + environment + "\n"
+	variables := environment[1] + "\n" + environment[0] + "\n"
+	want := run + "--nameservers=10.96.0.10,fd00::a\n" + variables + run + "--capture-all-dns=true\n" + variables
 	if diff := cmp.Diff(want, string(got)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -144,6 +144,9 @@ func (d *daemon) prepare() error {
 	if err := d.captures.Ready(); err != nil {
 		return err
 	}
+	if err := d.captures.Confine("/proc/self/cgroup", "/sys/fs/cgroup"); err != nil {
+		d.Log.Warn("captures have no cgroup of their own: the memory that they take is this container's", "error", err)
+	}
 	var err error
 	if d.states, err = states.New(d.StatesDir); err != nil {
 		return err

@@ -267,12 +267,9 @@ var (
 
 	ranges      = valid(wantRanges, captureFlag("x"))
 	rangesOrAll = valid("*, or "+wantRanges, captureFlag("i"))
-	interfaces  = valid("names of network interfaces like eth1, or their beginning like eth+, with commas between", captureFlag("c"))
-)
-
-const (
-	wantPorts  = "ports from 1 to 65535 or ranges like 8080:8090, with commas between"
-	wantRanges = "address ranges like 10.0.0.0/8, with commas between"
+	interfaces  = valid(fmt.Sprintf("names of network interfaces like eth1, or their beginning like eth+, with commas between, %d at most", capture.MaxInterfaces), captureFlag("c"))
+	wantPorts   = fmt.Sprintf("ports from 1 to 65535 or ranges like 8080:8090, with commas between, %d at most", capture.MaxPorts)
+	wantRanges  = fmt.Sprintf("address ranges like 10.0.0.0/8, with commas between, %d at most", capture.MaxRanges)
 )
 
 // captureFlag reports whether capture takes a value for that flag: the value is given to it as it is.
