@@ -93,6 +93,8 @@ func (p *Plugin) serve(ctx context.Context, name, socket string, conn net.Conn, 
 			started = nil
 		case <-all:
 			all = nil
+		case <-closed:
+			return false, errors.New("the runtime closed the connection before it had sent its containers: its log says why; containers with long environments keep plugins out (docs/nri-synchronize.md)")
 		case <-timer.C:
 			return false, errors.New("the runtime did not register the plugin")
 		case <-ctx.Done():

@@ -18,6 +18,7 @@ import (
 	"github.com/containerd/nri/pkg/adaptation"
 	"github.com/containerd/nri/pkg/api"
 	"github.com/containerd/nri/pkg/stub"
+	validator "github.com/containerd/nri/plugins/default-validator/builtin"
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"outrider.dev/internal/contract"
@@ -36,6 +37,7 @@ type aRuntime struct {
 	*adaptation.Adaptation
 	pods       []*api.PodSandbox
 	containers []*api.Container
+	validates  bool // by the validator that containerd has
 }
 
 func newRuntime(t *testing.T) *aRuntime {
@@ -52,7 +54,7 @@ func (r *aRuntime) start() {
 		return err
 	}
 	update := func(context.Context, []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) { return nil, nil }
-	a, err := adaptation.New("containerd", "2.2.9", sync, update, adaptation.WithSocketPath(r.socket), adaptation.WithPluginPath(r.t.TempDir()), adaptation.WithPluginConfigPath(r.t.TempDir()))
+	a, err := adaptation.New("containerd", "2.2.9", sync, update, adaptation.WithDefaultValidator(&validator.DefaultValidatorConfig{Enable: r.validates}), adaptation.WithSocketPath(r.socket), adaptation.WithPluginPath(r.t.TempDir()), adaptation.WithPluginConfigPath(r.t.TempDir()))
 	if err == nil {
 		err = a.Start()
 	}
@@ -341,6 +343,30 @@ func TestGuard(t *testing.T) {
 		t.Error("a container without its gate starts")
 	}
 	stopGuard()
+}
+
+// Containers that are too large for NRI's first message, of any pod, keep every plugin out (docs/nri-synchronize.md). A container
+// that needs a gate is created without: but not where the runtime's own validator is on, by the
+// annotation that injection writes.
+func TestPluginsAreKeptOut(t *testing.T) {
+	for _, validates := range []bool{false, true} {
+		r := newRuntime(t)
+		r.Stop()
+		r.validates, r.socket = validates, filepath.Join(t.TempDir(), "nri.sock")
+		for i := range 3 {
+			r.containers = append(r.containers, &api.Container{Id: fmt.Sprint(i), PodSandboxId: "other", Env: []string{"V=" + strings.Repeat("x", 1500000)}})
+		}
+		r.start()
+		p := &Plugin{Log: slog.New(slog.DiscardHandler)}
+		if served, err := p.serve(t.Context(), contract.NodeGuard, r.socket, nil, func(bool) { t.Error("the runtime registers the plugin: docs/node.md has changed") }); served || err == nil {
+			t.Errorf("%v, %v", served, err)
+		}
+		pod := gatedPod()
+		pod.Annotations[contract.RequiredPlugins] = "[" + contract.NodePlugin + "]"
+		if _, err := r.create(pod, container("app", "app")); validates != (err != nil && strings.Contains(err.Error(), contract.NodePlugin)) {
+			t.Errorf("with the runtime's validator %v: %v", validates, err)
+		}
+	}
 }
 
 // What another plugin sets before is what the gate runs; one that takes the gate away is refused.
