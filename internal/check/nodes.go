@@ -2,6 +2,7 @@ package check
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -47,7 +48,8 @@ func (s *survey) nodePlugins(ctx context.Context) answer {
 	case len(lack) > 0:
 		return warning(logs+", if it is to run there", "outrider-node serves on %s, and not on %s: pods without %s get an init container", plural(len(serve), "node", "nodes"), few(lack), contract.Init)
 	}
-	return fine("outrider-node serves on %s", plural(len(serve), "node", "nodes"))
+	return answer{OK, fmt.Sprintf("outrider-node serves on %s", plural(len(serve), "node", "nodes")),
+		"the runtime of each needs containerd's validator, and one restart since the installation (systemctl restart containerd); neither is read from here: docs/node.md has the lines"}
 }
 
 // takesNode reports whether the container runtimes of these nodes take the plugins by default: containerd
