@@ -139,7 +139,7 @@ func (r *report) table() string {
 		case res.err != nil && res.step.soft:
 			state = "INCOMPLETE"
 		case res.err != nil:
-			state = strings.TrimSuffix("RED  "+res.step.known, "  ")
+			state = "RED"
 		}
 		fmt.Fprintf(&b, "%-26s %6.0f %6.0f  %s\n", res.step.name, res.wall.Seconds(), res.cpu.Seconds(), state)
 		cpu += res.cpu

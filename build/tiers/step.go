@@ -27,8 +27,7 @@ type step struct {
 	beside bool
 	// soft: a failure makes the run incomplete, and red in CI alone.
 	soft    bool
-	minutes int    // as measured, for parts
-	known   string // why the step is red today
+	minutes int // as measured, for parts
 }
 
 // line is the step as a shell would be given it.

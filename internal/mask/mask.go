@@ -1,12 +1,14 @@
 // Package mask takes secrets out of texts and objects that are shown or handed on: values of
 // variables, fields and flags whose names look secret, tokens, private keys, headers, passwords in
-// URLs, and keys of well-known services. It rather masks too much.
+// URLs, and keys of well-known services. It rather masks too much. A text is masked in one pass; a
+// regular expression is run only where a name or the beginning of a token stands.
 //
 // A secret that neither its form nor its name tells stays.
 package mask
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"regexp"
 	"slices"
@@ -16,61 +18,28 @@ import (
 // Masked stands where a secret was.
 const Masked = "(masked)"
 
-// A rule masks what it matches, up to its first group, which stays. It is tried on lines that have
-// one of the hints, in small letters: that is much faster.
-type rule struct {
-	hints []string
-	match *regexp.Regexp
-	with  string
-}
-
-// secretWord is in the name of what is secret.
-const secretWord = `(?:passw(?:or)?d|passphrase|pwd|secret|token|credential|api[-_.]?key|private[-_.]?key|access[-_.]?key|signing[-_.]?key|encryption[-_.]?key)`
-
-// named begins what a secret's name leads to.
-const named = `[\w.-]*` + secretWord + `[\w.-]*\\?["']?[ \t]*[:=][ \t]*`
-
 // stamp is the time before each line of a log.
-const stamp = `\d{4}-\d\d-\d\dT\S+[ \t]`
+const stamp = `(?:\d{4}-\d\d-\d\dT\S+[ \t])?`
 
-// words are in what secretWord matches.
-var words = []string{"passw", "passphrase", "pwd", "secret", "token", "credential", "key"}
-
-// privateKeys are in PEM, also with "\n" for the ends of lines; of some one end was cut off.
+// privateKeys are in PEM, also with "\n" for the ends of lines, in the format of SSH2, and in that of PuTTY; of some one end was cut off.
 var privateKeys = []*regexp.Regexp{
-	regexp.MustCompile(`(?s)-----BEGIN [A-Z0-9 ]*PRIVATE KEY( BLOCK)?-----.*?(?:-----END [A-Z0-9 ]*PRIVATE KEY( BLOCK)?-----|\z)`),
-	regexp.MustCompile(`(?:(?:` + stamp + `)?[A-Za-z0-9+/=\\]+\s+)*(?:` + stamp + `)?[A-Za-z0-9+/=\\]*-----END [A-Z0-9 ]*PRIVATE KEY( BLOCK)?-----`),
+	regexp.MustCompile(`(?s)-{4,5} ?BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)? ?-{4,5}.*?(?:-{4,5} ?END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)? ?-{4,5}|\z)|Private-Lines:.*?(?:Private-(?:MAC|Hash)[^\n]*|\z)`),
+	regexp.MustCompile(`(?:` + stamp + `[A-Za-z0-9+/=\\]+\s+)*` + stamp + `[A-Za-z0-9+/=\\]*-{4,5} ?END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)? ?-{4,5}`),
 }
 
-// rules are for lines of any text. They rather mask too much.
-var rules = []rule{
-	// JSON Web Tokens, signed or encrypted.
-	{[]string{"eyj"}, regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{5,}(?:\.[A-Za-z0-9_-]*){2,4}`), Masked},
-	// Headers, as HTTP, JSON, YAML and Envoy's log write them.
-	{[]string{"authorization", "api-key", "auth-token", "cookie", "bearer", "basic"}, regexp.MustCompile(`(?i)((?:authorization|x-api-key|x-auth-token|set-cookie|cookie)\\?["']?[ \t]*[:=,][ \t]*\\?["']?)[^"'\r\n]+`), "${1}" + Masked},
-	{[]string{"authorization", "api-key", "auth-token", "cookie", "bearer", "basic"}, regexp.MustCompile(`(?i)\b((?:bearer|basic)[ \t]+)[A-Za-z0-9._~+/=-]{6,}`), "${1}" + Masked},
-	// User and password of a URL.
-	{[]string{"://"}, regexp.MustCompile(`(://)[^\s/"'<>]+@`), "${1}" + Masked + "@"},
-	// name=value, name: value, "name": "value", --name value. Quotes stay.
-	{words, regexp.MustCompile(`(?i)(` + named + `\\?")(?:[^"\\]|\\[^"])+`), "${1}" + Masked},
-	{words, regexp.MustCompile(`(?i)(` + named + `')[^']+`), "${1}" + Masked},
-	{words, regexp.MustCompile(`(?i)(` + named + `)[^\s,;&"'}\])\\({\[][^\s,;&"'}\])]*`), "${1}" + Masked},
-	{words, regexp.MustCompile(`(?i)(--?[\w-]*` + secretWord + `[\w-]*[ \t]+)(?:"[^"]*"|'[^']*'|[^\s"'-][^\s"']*)`), "${1}" + Masked},
-	// Keys of well-known services, by their form.
-	{[]string{"gh", "glpat", "xox", "akia", "asia"}, regexp.MustCompile(`\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|xox[abprs]-[\w-]{10,}|(?:AKIA|ASIA)[A-Z0-9]{16})\b`), Masked},
-}
-
-// Names: those of variables and headers, whose value is a text of the author's; and those of other
-// fields, of which many name a Secret and have none.
-var (
-	secretVariable = regexp.MustCompile(`(?i)` + secretWord + `|(?:^|[_.-])(?:pass|key|auth|cert|dsn|salt|cookie)(?:$|[_.-])|authorization`)
-	secretField    = regexp.MustCompile(`(?i)` + secretWord + `|^authorization$`)
-	secretFlag     = regexp.MustCompile(`(?i)^--?[\w-]*` + secretWord + `[\w-]*$`)
-)
+// variable is a word of a variable's or header's name whose value is a text of the author's; other fields with it refer to
+// something.
+var variable = regexp.MustCompile(`(?i)(?:^|[_.-])(?:pass|key|auth|cert|dsn|salt|cookie)(?:$|[_.-])`)
 
 // noSecrets are fields of Kubernetes and of the chart that have such a word in their name, and the
 // name of an object, a number or a switch as value.
 var noSecrets = []string{"secretName", "imagePullSecrets", "imagePullSecret", "secrets", "automountServiceAccountToken", "serviceAccountToken", "tokenExpirationSeconds", "secretKeyRef", "secretRef"}
+
+// refers are the fields by which a value says where a secret is, or what it looks like.
+var refers = strings.Fields("apiGroup apiVersion audience defaultMode description enum expirationSeconds fieldPath format group items key kind mode name namespace optional path pattern required secretName title type uid version")
+
+// privateJWK are the secret fields of a key in JSON.
+var privateJWK = strings.Fields("d dp dq k p q qi")
 
 // A Masker takes secrets out of texts and objects. The values that it has found in the fields of an
 // object it takes out of the texts that come later too, such as the logs of that pod.
@@ -80,42 +49,49 @@ type Masker struct{ values []string }
 const minValue = 8
 
 func (m *Masker) learn(value string) string {
-	if len(value) >= minValue && !slices.Contains(m.values, value) {
-		m.values = append(m.values, value)
+	if i, found := slices.BinarySearchFunc(m.values, value, longest); !found && len(value) >= minValue && !strings.Contains(value, Masked) {
+		m.values = slices.Insert(m.values, i, value)
 	}
 	return Masked
 }
 
-// Text masks a text, such as a log.
+// longest orders values so that none is masked as a part of another.
+func longest(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) }
+
+// Text masks a text, such as a log. What it returns stays as it is when it is masked again.
 func (m *Masker) Text(b []byte) []byte {
 	for _, v := range m.values {
 		b = bytes.ReplaceAll(b, []byte(v), []byte(Masked))
 	}
-	if bytes.Contains(b, []byte("PRIVATE KEY")) {
-		for _, r := range privateKeys {
-			b = r.ReplaceAll(b, []byte(Masked))
-		}
-	}
-	var out bytes.Buffer
-	for line := range bytes.Lines(b) {
-		small := string(bytes.ToLower(line))
-		for _, r := range rules {
-			if slices.ContainsFunc(r.hints, func(h string) bool { return strings.Contains(small, h) }) {
-				line = r.match.ReplaceAll(line, []byte(r.with))
+	b = plain(b)
+	// Without a secret the text is another one, in which the next may show.
+	for range 100 {
+		for _, keys := range privateKeys {
+			if bytes.Contains(b, []byte("PRIVATE KEY")) || bytes.Contains(b, []byte("Private-Lines:")) {
+				b = keys.ReplaceAll(b, []byte(Masked))
 			}
 		}
-		out.Write(line)
+		next := cover(b, scan(b))
+		if bytes.Equal(next, b) {
+			break
+		}
+		b = next
 	}
-	return out.Bytes()
+	return b
 }
 
 // Value masks a value of JSON, in place.
 func (m *Masker) Value(v any) any {
+	// What the last field teaches may stand in the first one too.
+	return m.value(m.value(v))
+}
+
+func (m *Masker) value(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
 		return m.object(v)
 	case []any:
-		return m.list(v)
+		return m.list(v, "")
 	case string:
 		return m.string(v)
 	}
@@ -123,53 +99,105 @@ func (m *Masker) Value(v any) any {
 }
 
 func (m *Masker) object(o map[string]any) map[string]any {
-	if name, ok := o["name"].(string); ok && secretVariable.MatchString(name) { // a variable, or a header of a probe
-		if value, ok := o["value"].(string); ok && value != "" {
-			o["value"] = m.learn(value)
-		}
+	name, ok := o["name"].(string)
+	if !ok {
+		name, _ = o["key"].(string)
 	}
+	if value, ok := o["value"]; ok && (secretField(name) != no || variable.MatchString(name)) { // a variable, or a header of a probe
+		o["value"] = m.whole(value, name)
+	}
+	command, _ := o["command"].([]any)
 	for key, v := range o { // any order: each field is masked by itself
-		if secretField.MatchString(key) && !slices.Contains(noSecrets, key) {
-			o[key] = m.whole(v)
-			continue
+		text, _ := v.(string)
+		args, _ := v.([]any)
+		secret := secretField(key)
+		switch {
+		case key == "name" || slices.Contains(noSecrets, key):
+			o[key] = m.value(v)
+		case secret == sure && (itself.MatchString(key) || !isObject(v)), secret == perhaps && text != "" && !wordsOnly.MatchString(text), random(text),
+			key == "stringData", key == "data" && o["kind"] == "Secret", o["kty"] != nil && slices.Contains(privateJWK, key):
+			o[key] = m.whole(v, key)
+		case key == "args" && args != nil:
+			o[key] = m.list(args, joined(command))
+		default:
+			o[key] = m.value(v)
 		}
-		o[key] = m.Value(v)
 	}
 	return o
 }
 
-// whole masks each text of a value whose name says that it is secret.
-func (m *Masker) whole(v any) any {
+func isObject(v any) bool { _, ok := v.(map[string]any); return ok }
+
+// whole masks each text of a value whose name says that it is secret; and each number, if the name is not that of a length or a time.
+func (m *Masker) whole(v any, name string) any {
 	switch v := v.(type) {
 	case string:
-		if v == "" {
+		switch {
+		case v == "":
 			return v
+		case wordsOnly.MatchString(v) && strings.HasSuffix(strings.ToLower(name), "secret"): // the name of one, perhaps: it may be in other names
+			return Masked
 		}
 		return m.learn(v)
+	case json.Number, float64:
+		if itself.MatchString(name) && !strings.HasSuffix(strings.ToLower(name), "tokens") { // maxTokens
+			digits, _ := json.Marshal(v)
+			return m.learn(string(digits))
+		}
 	case []any:
 		for i := range v {
-			v[i] = m.whole(v[i])
+			v[i] = m.whole(v[i], name)
 		}
 	case map[string]any:
-		return m.object(v) // with fields of their own names: a reference has no secret
+		for key := range v {
+			if slices.Contains(refers, key) {
+				v[key] = m.value(v[key])
+			} else {
+				v[key] = m.whole(v[key], name)
+			}
+		}
 	}
 	return v
 }
 
-// list masks the elements; the one after a flag such as --password too.
-func (m *Masker) list(all []any) []any {
+// list masks the elements, as the words of a command that begins with those before.
+func (m *Masker) list(all []any, before string) []any {
+	spans := scan([]byte(before + joined(all)))
+	from := len(before)
 	for i, v := range all {
-		flag, isText := "", false
-		if i > 0 {
-			flag, isText = all[i-1].(string)
-		}
-		if value, ok := v.(string); ok && isText && secretFlag.MatchString(flag) && !strings.HasPrefix(value, "-") {
-			all[i] = m.learn(value)
+		text, ok := v.(string)
+		if !ok {
+			all[i] = m.value(v)
+			from++
 			continue
 		}
-		all[i] = m.Value(v)
+		own, to := scan([]byte(text)), from+len(text)
+		var parts []span
+		for _, s := range spans {
+			if from <= s.from && s.from < to {
+				parts = append(parts, span{s.from - from, min(s.to, to) - from})
+			}
+		}
+		switch flag := slices.ContainsFunc(parts, func(s span) bool { return s.from == 0 }); {
+		case flag && !slices.ContainsFunc(own, func(s span) bool { return s.from == 0 }): // its value, with all its spaces
+			text = m.learn(text)
+		case len(own) == 0:
+			text = string(cover([]byte(text), parts))
+		}
+		all[i] = m.string(text)
+		from = to + 1
 	}
 	return all
+}
+
+// joined are the texts of a list as one.
+func joined(all []any) string {
+	var b strings.Builder
+	for _, v := range all {
+		text, _ := v.(string)
+		b.WriteString(text + " ")
+	}
+	return b.String()
 }
 
 // string masks a text; one that is an object in JSON, as annotations are that keep an object, stays
@@ -180,7 +208,11 @@ func (m *Masker) string(s string) string {
 		d := json.NewDecoder(strings.NewReader(t))
 		d.UseNumber()
 		if d.Decode(&v) == nil && !d.More() {
+			before, _ := json.Marshal(v)
 			if out, err := json.Marshal(m.Value(v)); err == nil {
+				if bytes.Equal(before, out) {
+					return s
+				}
 				return string(out)
 			}
 		}

@@ -1,0 +1,286 @@
+package mask
+
+import (
+	"bytes"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// A kind of word in a name says what makes the name secret.
+type kind int
+
+const (
+	part   kind = iota // wherever it stands in a name: PGPASSWORD, password2
+	whole              // as a word: db_pw
+	pass               // as the last word: smtp_pass, and not proxy_pass; alone, if its value looks secret
+	weak               // as the last word, if its value looks secret: auth, sig
+	key                // as the last word, by the word before it: apiKey, and not topologyKey
+	header             // as the last word, and the rest of the line is secret
+	phrase             // wherever it stands, and the rest of the line is secret
+)
+
+// nameWords are the words of each kind, in small letters.
+var nameWords = [...]string{
+	part:   "passw passcode pwd secret token credential dockerconfig dockercfg jsessionid phpsessid aspsession privatekey accesskey apikey",
+	whole:  "pw psw pswd cred creds connectionstring connstr auths",
+	pass:   "pass",
+	weak:   "auth sig signature sid sess session sessionid session_id hmac dsn jwt otp totp",
+	key:    "key",
+	header: "authorization cookie",
+	phrase: "phrase mnemonic",
+}
+
+// owners stand before "key", and phrases before "phrase"; of a public or a passing one nothing is secret.
+var (
+	owners  = strings.Fields("api private access signing encryption secret account master licence license shared hmac aes ssh deploy consumer admin webhook instrumentation ingestion subscription stripe client application app sas jwt session root enc encrypt auth authentication")
+	benign  = strings.Fields("public primary foreign partition routing sort cache label topology index object group map lookup idempotency registry row hash host field node config message event state sub unique natural ref name")
+	phrases = strings.Fields("pass seed recovery backup secret mnemonic")
+	passing = strings.Fields("proxy fastcgi uwsgi scgi grpc memcached first second third last multi two one single by all test")
+)
+
+// How sure it is that a name is that of a secret, or a value one.
+const (
+	no = iota
+	perhaps
+	sure
+)
+
+var (
+	// about are names of what says where a secret is, or how long it holds.
+	about = regexp.MustCompile(`(?:(?i:[_.-](?:files?|paths?|dir|names?|namespace|refs?|ttl|url|uri|type|policy|length|size|count|expiry|seconds|enabled|audience|issuer|format|version|class|provider))|[a-z](?:File|Path|Dir|Name|Namespace|Refs?|TTL|URL|Type|Policy|Length|Seconds|Enabled|Class|Provider))$`)
+	// itself are names of a secret, and not of more that one has: tokenTTL has a number, and secretFor an object.
+	itself = regexp.MustCompile(`(?i)(?:passw(?:or)?d|passphrase|pass|pwd|pw|pin|otp|secret|token|credential|key|auth)s?$`)
+	// lastWord is what else may follow the word that makes a name secret.
+	lastWord = regexp.MustCompile(`^[_.-]*(?:data|b64|base64|hex|value|string|\d*)$`)
+)
+
+// longestName is how far a name goes on each side of a word of it.
+const longestName = 64
+
+// secretName says how sure it is that the name from l to r of a text is that of a secret, by a word of it at i.
+func secretName(b []byte, l, i, r int, h hint) int {
+	name, end := b[l:r], i+len(h.text)
+	before := bytes.ToLower(bytes.TrimRight(b[max(0, i-24):i], "_-. "))
+	after := func(words []string) bool {
+		return slices.ContainsFunc(words, func(w string) bool { return bytes.HasSuffix(before, []byte(w)) })
+	}
+	last, alone := lastWord.Match(bytes.ToLower(b[end:r])), len(bytes.Trim(b[l:i], "-_.")) == 0
+	secret := perhaps
+	switch {
+	case h.kind == part, h.kind == key && last && after(owners), h.kind == phrase && (h.text != "phrase" || after(phrases)):
+		secret = sure
+	case !isBound(b, l, i) || !isBound(b, l, end), h.kind != whole && !last, h.kind == phrase:
+		return no
+	case h.kind == whole, h.kind == header, l > 0 && (b[l-1] == '?' || b[l-1] == '&'): // of a URL
+		secret = sure
+	case h.kind == pass && after(passing), h.kind == key && (alone || bytes.ContainsFunc(name, isLower) || after(benign)):
+		return no
+	case h.kind == pass && !alone:
+		secret = sure
+	}
+	if about.Match(name) || slices.Contains(noSecrets, string(name[1+bytes.LastIndexByte(name, '.'):])) {
+		return no
+	}
+	return secret
+}
+
+// isBound reports whether a word ends, or begins, before i of a text.
+func isBound(b []byte, l, i int) bool {
+	if i <= l || i >= len(b) || !isAlnum(b[i-1]) || !isAlnum(b[i]) || b[i] <= '9' {
+		return true
+	}
+	return isUpper(b[i]) && (!isUpper(b[i-1]) || i+1 < len(b) && isLower(rune(b[i+1])))
+}
+
+// secretField says how sure it is that a field of an object, or a variable, has a secret.
+func secretField(name string) int {
+	b, most := []byte(name), no
+	for i := 0; i+1 < len(b); i++ {
+		for _, h := range table().at(b, i) {
+			if h.form == nil && h.begins(b[i:]) {
+				most = max(most, secretName(b, max(0, i-longestName), i, min(len(b), i+longestName), h))
+			}
+		}
+	}
+	return most
+}
+
+var (
+	// separator is between a name and its value. Its groups are a quote that ends the name; what says that a value comes; a
+	// comma; and words as in a sentence, and what else may stand there.
+	separator = regexp.MustCompile("^(\\\\*[\"'`]|&quot;|&#3[49];|%2[27])?[\\])]?(?:" +
+		`((?:[ \t]+(?:is|was))?(?:[ \t]|%20)*(?:[=-]+>|:?(?:=[ \t]*)+|:|[→⇒≔]|%3[DdAa]|\\u003[DdAa]|&#61;)(?:[ \t]|%20)*|(?:[ \t]*,)?\s*\\*["']?[Vv]alue\\*["']?[ \t]*[:=][ \t]*)` +
+		`|([ \t]*,[ \t]*\\*["'` + "`" + `])|([ \t]+(?:for|of|to)(?:[ \t]+[\w'@-]+){1,3}[ \t]*[:=][ \t]*|\([\w'@-]+\)[ \t]*[:=][ \t]*|[ \t]*[|│(\[{][ \t]*|[ \t]*(?:[~/;,-]+|::)[ \t]+|[ \t]+(?:(?:is|was|as|set to|changed to)[ \t]+)?))`)
+	// A name may be that of a tag in XML, or stand in it.
+	tagBegin, tagEnd = regexp.MustCompile(`<(?:\w+:|[^<>\n]*["'])?$`), regexp.MustCompile(`^["']?(?:[ \t][^<>\n]*)?>(?:<!\[CDATA\[)?([^<]+)`)
+)
+
+// named returns the value of the name of which a hint at i is a word.
+func named(b []byte, i int, h hint) []span {
+	l, r := i, i+len(h.text)
+	for l > 0 && i-l < longestName && isName(b[l-1]) {
+		l--
+	}
+	r += len(bytes.TrimRight(b[r:r+run(b[r:min(len(b), r+longestName)], isName)], "-."))
+	secret := secretName(b, l, i, r, h)
+	if secret == no {
+		return nil
+	}
+	if tag := tagEnd.FindSubmatchIndex(b[r:min(len(b), r+reach)]); tag != nil && tagBegin.Match(b[max(0, l-longestName):l]) {
+		return []span{{r + tag[2], r + tag[3]}}
+	}
+	m := separator.FindSubmatchIndex(b[r:min(len(b), r+2*longestName)])
+	if m == nil {
+		return nil
+	}
+	group := func(n int) []byte { return b[r+max(0, m[2*n]) : r+max(0, m[2*n+1])] }
+	v := value{b: b, line: l, from: r + m[1], rest: h.kind == header || h.kind == phrase, itself: itself.Match(b[l:r])}
+	if l > 0 && v.rest {
+		v.quote = b[l-1]
+	}
+	var begin byte // of the value
+	if v.from < len(b) {
+		begin = b[v.from]
+	}
+	flag, inQuotes := b[l] == '-', len(group(1)) > 0
+	v.rest = v.rest && !inQuotes && begin != '{'
+	switch says := group(2); {
+	case bytes.HasSuffix(says, []byte(":")) && (begin == ':' || len(says) == 1 && l > 1 && b[l-1] == '/' && isAlnum(b[l-2])): // Token::new, and the tag of an image
+		return nil
+	case len(says) > 0:
+		if flag && h.kind == pass {
+			secret = sure
+		}
+		if (h.text == "secret" || h.kind == header) && bytes.Contains(says, []byte("alue")) { // the name of a Secret, perhaps
+			secret = perhaps
+		}
+	case len(group(3)) > 0:
+		if !inQuotes {
+			return nil
+		}
+		v.from -= len(bytes.TrimLeft(group(3), ", \t"))
+		if inQuotes = false; h.kind != header || b[v.from] != '\'' { // 'cookie', 'x', as Envoy's log has them
+			secret = perhaps
+		}
+	case flag && !inQuotes:
+		if secret = sure; begin == '-' {
+			return nil
+		}
+	default:
+		if secret == sure && h.kind != header && (!inQuotes || bytes.IndexByte(group(4), '|') >= 0) && bytes.IndexByte([]byte("([{<"), begin) < 0 {
+			return v.inSentence(string(bytes.TrimSpace(group(4))), h.text == "passw" || bytes.IndexByte(b[l:r], '_') >= 0, h.kind == key)
+		}
+		return nil
+	}
+	if near := v; secret == perhaps {
+		// What is perhaps none is looked at again and again, so not all of it.
+		near.b = b[:min(len(b), v.from+reach/16)]
+		found := near.spans(false)
+		if len(found) == 0 {
+			return nil
+		}
+		if text := string(b[found[0].from:found[0].to]); !plausible(text) && !(inQuotes && found[0].from > v.from && !wordsOnly.MatchString(text)) {
+			return nil
+		}
+	}
+	found := v.spans(secret == sure)
+	if len(found) == 0 {
+		return nil
+	}
+	text := v.text(found)
+	switch {
+	case reference.Match(text), h.kind == key && path.Match(text), h.text == "secret" && namespaced.Match(text):
+		return nil
+	case string(group(2)) == ": " && !v.rest && l > 1 && b[l-1] == ' ' && isLower(rune(b[l-2])) && complaint.Match(b[v.from:min(len(b), v.from+longestName)]): // failed to fetch token: unexpected end of input
+		return nil
+	}
+	return found
+}
+
+// inSentence returns a value that a sentence has: "password is x", "with secret 'x'". Messages of Kubernetes have names in
+// quotes: secret "x" not found.
+func (v value) inSentence(said string, names, key bool) []span {
+	found := v.spans(false)
+	if len(found) == 0 || reference.Match(v.text(found)) {
+		return nil
+	}
+	text, rest := string(v.text(found)), v.b[found[0].to:]
+	quoted, words := found[0].from > v.from, said == "" || isLower(rune(said[0]))
+	if !quoted {
+		text = strings.TrimRight(text, ".:!?")
+	}
+	switch object := objectName.MatchString(text); {
+	case object && strings.ContainsAny(text, "-./") && (quoted || !words), object && quoted && words && len(rest) > 1 && rest[1] != '\n':
+		return nil
+	case quoted && words, (said != "" || names && !key) && plausible(text), random(text) && !key:
+		return found
+	}
+	return nil
+}
+
+var (
+	// reference is a variable, as a shell and Kubernetes write it.
+	reference = regexp.MustCompile(`^\$(?:[A-Z][A-Z0-9_]*|\{[A-Z][A-Z0-9_]*\}|\([A-Z][A-Z0-9_]*\))$`)
+	// objectName is what names of objects in Kubernetes are like, and path what those of files are.
+	objectName, path = regexp.MustCompile(`^[a-z0-9][a-z0-9./-]*$`), regexp.MustCompile(`^\.{0,2}/[\w.-]+(?:/[\w.-]+)*$`)
+	// namespaced is the name of an object with its namespace, and complaint what is wrong with something secret.
+	namespaced, complaint = regexp.MustCompile(`^[a-z][a-z0-9-]*/[a-z0-9][a-z0-9.-]*$`), regexp.MustCompile(`^[a-z]+ ["a-z]`)
+	// wordsOnly are no secret, as values of a name that may be another's too.
+	wordsOnly = regexp.MustCompile(`^[A-Za-z]*(?:[ _./-][A-Za-z]+)*$`)
+	// measure is a number with a unit, a version, a date, a digest, a file or a URL.
+	measure = regexp.MustCompile(`^(?:v?\d+(?:[.:]\d+)*(?:[A-Za-z%]{1,5}\d*)*|0x[0-9a-fA-F]+|\d{4}-\d\d-\d\d.*|sha\d+:.*|\.{0,2}/.*|[a-z]+://[^@]*)$`)
+	// mixed has letters, and digits or what passwords have; many has many letters or digits.
+	mixed, many = regexp.MustCompile(`[A-Za-z].*[\d!@#$%^&*~+]|[\d!@#$%^&*~+].*[A-Za-z]`), regexp.MustCompile(`^(?:\d{8,}|[a-z]{20,})$`)
+	// word is one that may be drawn by chance, as camel is not, and runs are the letters of one kind in it.
+	camel      = regexp.MustCompile(`^(?:[A-Z][a-z]{2,}|[A-Z]{2,}|[a-z]+|\d{1,2})+$`)
+	word, runs = regexp.MustCompile(`^[0-9A-Za-z!@#%^&*~+_=-][0-9A-Za-z!@#%^&*~+/_=-]{9,}$`), regexp.MustCompile(`[0-9]+|[A-Z]+|[a-z]+`)
+)
+
+// plausible reports whether a text looks like a password.
+func plausible(s string) bool {
+	return many.MatchString(s) || len(s) >= 6 && mixed.MatchString(s) && !measure.MatchString(s)
+}
+
+// certificate begins one in PEM, in base64.
+const certificate = "LS0tLS1CRUdJTiBDRV"
+
+// random reports whether a whole text looks drawn by chance: of small letters, capitals and digits, which change often.
+func random(s string) bool {
+	return word.MatchString(s) && !camel.MatchString(s) && !strings.HasPrefix(s, certificate) && strings.ContainsAny(s, "0123456789") && strings.ContainsFunc(s, isLower) && strings.ToLower(s) != s &&
+		5*len(runs.FindAllString(s, -1)) >= 2*len(s)
+}
+
+var (
+	// port is what a host in a URL ends in.
+	port = regexp.MustCompile(`:\d{0,5}$`)
+	// driver and address are what follows a user and a password without a scheme.
+	driver, address = regexp.MustCompile(`^@(?:tcp|udp|unix)?\(`), regexp.MustCompile(`^@(?:[A-Za-z][\w.-]*(?::\d{2,5}\b|/\w)|\d+\.\d+\.\d+\.\d+)`)
+)
+
+// userinfo returns the user and the password of a URL that stand before the "@" at i, and the password of "user:password@host".
+func userinfo(b []byte, i int) []span {
+	from := max(0, i-reach/8)
+	from += 1 + bytes.LastIndexAny(b[from:i], " \t\r\n\"'<>`")
+	scheme := bytes.LastIndex(b[from:i], []byte("://"))
+	if scheme >= 0 {
+		from += scheme + 3
+	}
+	if from >= i {
+		return nil
+	}
+	user, after, ok := bytes.Cut(b[from:i], []byte("/"))
+	// A host with a port, and an "@" in the path.
+	if scheme >= 0 && ok && (bytes.IndexByte(user, ':') < 0 || bytes.IndexByte(user, '@') >= 0 || user[0] == '[' || port.Match(user) || len(after) == 0) {
+		return nil
+	}
+	if scheme < 0 {
+		name, password, _ := bytes.Cut(b[from:i], []byte(":"))
+		name = name[1+bytes.LastIndexAny(name, "=,;([{"):]
+		host := b[i:min(len(b), i+longestName)]
+		if from = i - len(password); from == i || len(name) == 0 || run(name, isName) < len(name) || !driver.Match(host) && !(address.Match(host) && plausible(string(password))) {
+			return nil
+		}
+	}
+	return []span{{from, i}}
+}
