@@ -32,6 +32,20 @@ func (s space) Close() {
 	}
 }
 
+// enter moves the thread into the namespace. It is an error of a closed one: a connection that nothing waits for any
+// more may still be made when its node is closed, and the file's number may be another's then.
+func (s space) enter() error {
+	var entered error
+	file, err := s.file.SyscallConn()
+	if err == nil {
+		err = file.Control(func(fd uintptr) { entered = unix.Setns(int(fd), s.kind) })
+	}
+	if err = errors.Join(err, entered); err != nil {
+		return fmt.Errorf("entering the %s namespace: %w", spaceNames[s.kind], err)
+	}
+	return nil
+}
+
 // inside runs f on a thread of its own in these namespaces and waits for it. What f
 // starts runs there, and sockets that it makes stay there. A process namespace
 // counts for what f starts, not for f.
@@ -44,8 +58,8 @@ func inside(f func() error, spaces ...space) error {
 					return fmt.Errorf("parting from the other threads' root: %w", err)
 				}
 			}
-			if err := unix.Setns(int(s.file.Fd()), s.kind); err != nil {
-				return fmt.Errorf("entering the %s namespace: %w", spaceNames[s.kind], err)
+			if err := s.enter(); err != nil {
+				return err
 			}
 		}
 		return f()

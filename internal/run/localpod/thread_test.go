@@ -1,0 +1,25 @@
+package localpod
+
+import (
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"outrider.dev/test/ns"
+)
+
+// What still dials when its node is closed gets an error, and not the namespace whose file has the number now.
+func TestAClosedNamespaceIsNotEntered(t *testing.T) {
+	ns.RequireRoot(t)
+	s, err := openSpace("thread-self", unix.CLONE_NEWNET)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := inside(func() error { return nil }, s); err != nil {
+		t.Error(err)
+	}
+	s.Close()
+	if err := inside(func() error { return nil }, s); err == nil {
+		t.Error("a closed namespace was entered")
+	}
+}
