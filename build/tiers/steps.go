@@ -49,23 +49,30 @@ var waiting = []string{"test/awesome", "test/mesh", "test/netns", "test/ready"}
 var clustered = []string{"test/cluster", "test/e2e", "test/kube"}
 
 // quick runs without "-count=1": the go command runs again only the packages that changed, or
-// that depend on what changed. The programs of bench/ depend on everything, and what an adapter
-// of a library links takes minutes to compile: one is run where its library has changes that are not
-// committed.
+// that depend on what changed. The programs of bench/ depend on everything; nothing depends on those
+// of build/, and what they and the adapters of a library link takes minutes to compile: they are run
+// where they, or the library, have changes that are not committed. What is tested is compiled first,
+// because tests that build commands would compile it at the same time.
 func quick(ctx context.Context) ([]step, error) {
 	all, err := packages(ctx, "./...")
 	if err != nil {
 		return nil, err
 	}
-	units := slices.DeleteFunc(all.units, func(p string) bool { return within(p, []string{"bench"}) })
-	steps := []step{goTest("units", units, "-p", "4")}
+	without := []string{"bench"}
+	if changes, err := changed(ctx, "build"); err != nil {
+		return nil, err
+	} else if !changes {
+		without = append(without, "build")
+	}
+	units := slices.DeleteFunc(all.units, func(p string) bool { return within(p, without) })
+	steps := []step{{name: "build", command: append(words("go build"), units...)}, goTest("units", units, "-p", "4")}
 	for i, m := range libraries {
 		library, _, _ := strings.Cut(m, "/")
-		changes, err := output(ctx, "git", "status", "--porcelain", "--", library)
+		changes, err := changed(ctx, library)
 		if err != nil {
 			return nil, err
 		}
-		if i >= plainLibraries && changes == "" {
+		if i >= plainLibraries && !changes {
 			continue
 		}
 		s := goTest(m, []string{"./..."})
@@ -73,6 +80,12 @@ func quick(ctx context.Context) ([]step, error) {
 		steps = append(steps, s)
 	}
 	return steps, nil
+}
+
+// changed reports whether a folder has changes that are not committed.
+func changed(ctx context.Context, dir string) (bool, error) {
+	out, err := output(ctx, "git", "status", "--porcelain", "--", dir)
+	return out != "", err
 }
 
 // test runs each package once: with the race detector where its own code shares memory
