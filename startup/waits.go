@@ -145,7 +145,9 @@ type Deadlock struct {
 	Path  []string // one way around, each waiting for the next, the first name again at the end
 }
 
-func (d *Deadlock) Error() string { return "it never starts: " + strings.Join(d.Path, " -> ") }
+func (d *Deadlock) Error() string {
+	return "the pod would never start: " + strings.Join(d.Path, " -> ")
+}
 
 // Deadlock returns the deadlock of a pod whose lists are those of the plan, and whose edges are kept
 // by mechanisms that are in it; nil if there is none. Without an edge there is none: what a pod does

@@ -49,11 +49,10 @@ type Call struct {
 // A control plane with a new root of the same name requests a certificate like ours and then
 // ends the connection because of it. So after a failed connection the token is tried alone.
 func (c *Client) CreateCertificate(ctx context.Context, call Call) ([]*x509.Certificate, error) {
-	var shown atomic.Bool // a handshake may go on when the call has ended
-	chain, f := c.create(ctx, call, &shown)
-	if f != nil && shown.Load() && ctx.Err() == nil && (f.Kind == Untrusted || f.Kind == Unreachable) {
+	chain, shown, f := c.create(ctx, call)
+	if f != nil && shown && ctx.Err() == nil && (f.Kind == Untrusted || f.Kind == Unreachable) {
 		call.Certificate = nil
-		again, g := c.create(ctx, call, &shown)
+		again, _, g := c.create(ctx, call)
 		if g == nil || g.Kind != NoToken {
 			chain, f = again, g
 		}
@@ -64,21 +63,31 @@ func (c *Client) CreateCertificate(ctx context.Context, call Call) ([]*x509.Cert
 	return chain, nil
 }
 
-// create is one call over one connection. Shown becomes true if our certificate was.
-func (c *Client) create(ctx context.Context, call Call, shown *atomic.Bool) ([]*x509.Certificate, *Fault) {
+// create is one call over one connection, which returns whether our certificate was shown.
+func (c *Client) create(ctx context.Context, call Call) ([]*x509.Certificate, bool, *Fault) {
 	req, f := c.request(call)
 	if f != nil {
-		return nil, f
+		return nil, false, f
 	}
 	roots, f := c.roots()
 	if f != nil {
-		return nil, f
+		return nil, false, f
+	}
+	var shown atomic.Bool // a handshake may go on when the call has ended
+	config := c.tls(append(roots, call.Roots...))
+	config.GetClientCertificate = func(r *tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		// Another authority would end the handshake because of ours.
+		if call.Certificate == nil || r.SupportsCertificate(call.Certificate) != nil {
+			return &tls.Certificate{}, nil
+		}
+		shown.Store(true)
+		return call.Certificate, nil
 	}
 	protocols := &http.Protocols{}
 	protocols.SetHTTP2(true)
 	transport := &http.Transport{
 		// No proxy from the environment: HTTP_PROXY is the application's.
-		TLSClientConfig: c.tls(append(roots, call.Roots...), call.Certificate, shown), Protocols: protocols,
+		TLSClientConfig: config, Protocols: protocols,
 		DisableCompression: true, MaxResponseHeaderBytes: 64 << 10,
 		// One call each half life: the connection would only grow old. CloseIdleConnections leaves one
 		// open whose call was refused before its request was read.
@@ -86,13 +95,13 @@ func (c *Client) create(ctx context.Context, call Call, shown *atomic.Bool) ([]*
 	}
 	message, err := req.Do(ctx, transport)
 	if err != nil {
-		return nil, c.failed(ctx, err)
+		return nil, shown.Load(), c.failed(ctx, err)
 	}
 	chain, err := answer(message)
 	if err != nil {
-		return nil, fault(Broken, "the control plane %s sends %v", c.Address, err)
+		return nil, shown.Load(), fault(Broken, "the control plane %s sends %v", c.Address, err)
 	}
-	return chain, nil
+	return chain, shown.Load(), nil
 }
 
 // answer reads the certificates of a message.

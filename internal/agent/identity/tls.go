@@ -8,15 +8,14 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"outrider.dev/internal/contract"
 )
 
 // tls requires the control plane's identity. A certificate of the same root is not enough:
-// every workload has one.
-func (c *Client) tls(roots []*x509.Certificate, own *tls.Certificate, shown *atomic.Bool) *tls.Config {
+// every workload has one. Ours is not shown.
+func (c *Client) tls(roots []*x509.Certificate) *tls.Config {
 	host, _, _ := net.SplitHostPort(c.Address)
 	wanted := c.identities()
 	return &tls.Config{
@@ -32,14 +31,6 @@ func (c *Client) tls(roots []*x509.Certificate, own *tls.Certificate, shown *ato
 				return f
 			}
 			return nil
-		},
-		GetClientCertificate: func(r *tls.CertificateRequestInfo) (*tls.Certificate, error) {
-			// Another authority would end the handshake because of ours.
-			if own == nil || r.SupportsCertificate(own) != nil {
-				return &tls.Certificate{}, nil
-			}
-			shown.Store(true)
-			return own, nil
 		},
 	}
 }
@@ -124,9 +115,9 @@ func pool(certs []*x509.Certificate) *x509.CertPool {
 func (k *Keeper) TLS(address string) *tls.Config {
 	client := k.o.Client
 	client.Address, client.Outriderd = address, true
-	out := client.tls(nil, nil, new(atomic.Bool))
+	out := client.tls(nil)
 	out.VerifyConnection = func(s tls.ConnectionState) error {
-		return client.tls(readRoots(k.o.Dir), nil, new(atomic.Bool)).VerifyConnection(s)
+		return client.tls(readRoots(k.o.Dir)).VerifyConnection(s)
 	}
 	out.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 		h, err := readHeld(k.o.Dir)

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// reserve is what the daemon keeps of its container's memory for itself: it has 20 MiB at most.
+// reserve is the memory, in bytes, that the daemon keeps of its container's for itself: it has 20 MiB at most.
 const reserve = 32 << 20
 
 // Confine gives the agents a cgroup of their own below this process's, with what its limit leaves beside

@@ -23,7 +23,7 @@ func HelperOf(c *corev1.Container) []string {
 // gates report their ends.
 type helping struct{ serve, work map[string]bool }
 
-// helpingIn returns that of a pod whose gates are those of the edges, and of the containers that
+// helpingIn sorts the containers of a pod whose gates are those of the edges, and of the containers that
 // report their ends; nothing helps in one that runs for ever.
 //
 // A container that others wait for until it is started or completed does work of its own; one that

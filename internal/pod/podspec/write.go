@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -262,7 +261,7 @@ func (w *writer) check(edges []startup.Edge) error {
 		return w.fail(e, "cannot be written into this pod: read back as "+got)
 	}
 	if knot := (startup.Plan{Containers: r.Containers, Edges: edges}).Deadlock(); knot != nil {
-		return w.fail(knot.Edges[0], "the pod would never start: "+strings.Join(knot.Path, " -> "))
+		return w.fail(knot.Edges[0], knot.Error())
 	}
 	return nil
 }

@@ -1,0 +1,123 @@
+package podspec
+
+import (
+	"slices"
+
+	"outrider.dev/startup"
+)
+
+// maxKnots bounds how many times mechanisms are taken back. A pod with more is refused when it is
+// written.
+const maxKnots = 20
+
+// startable takes mechanisms back until the pod can start as it would be written. Each is chosen for
+// its edge alone; together they may make containers wait for one another.
+func (c *chooser) startable(all []Choice, requested func(startup.Edge) startup.Edge) {
+	order, err := c.plan.StartOrder()
+	if err != nil {
+		return // no mechanism helps against a cycle of edges
+	}
+	for range maxKnots {
+		knot := c.written(all, order).Deadlock()
+		if knot == nil {
+			return
+		}
+		i := weakest(all, knot.Edges, requested)
+		if i < 0 {
+			return
+		}
+		e := all[i].Edge
+		if c.stuck == nil {
+			c.stuck = map[startup.Edge]string{}
+		}
+		c.stuck[startup.Edge{From: e.From, To: e.To, By: e.By}] = knot.Error()
+		all[i] = c.choose(requested(e))
+	}
+}
+
+// weakest is the place of the choice to take back from a deadlock: of those that are still to be written
+// one whose edge names no mechanism, and of these the one that keeps least; -1: there is none.
+func weakest(all []Choice, knot []startup.Edge, requested func(startup.Edge) startup.Edge) int {
+	at, worst := -1, 0
+	for i, c := range all {
+		rank := slices.Index(startup.Preferred, c.Edge.By)
+		if c.Present != nil || rank < 1 || !slices.Contains(knot, c.Edge) {
+			continue
+		}
+		if requested(c.Edge).By == "" {
+			rank += len(startup.Preferred)
+		}
+		if rank > worst {
+			at, worst = i, rank
+		}
+	}
+	return at
+}
+
+// written is the plan of the pod that [Write] would make of the choices; order is its containers',
+// each after those that it waits for.
+func (c *chooser) written(all []Choice, order []string) startup.Plan {
+	p := startup.Plan{Containers: slices.Clone(c.plan.Containers)}
+	moves := map[string][]startup.Edge{}
+	for _, choice := range all {
+		e := choice.Edge
+		if slices.Contains(startup.Preferred, e.By) {
+			p.Edges = append(p.Edges, e)
+		}
+		if choice.Present == nil && (e.By == startup.Native || e.By == startup.Hold) {
+			moves[e.From] = append(moves[e.From], e)
+		}
+	}
+	if len(moves) == 0 {
+		return p
+	}
+	needs := p.Dependency()
+	for _, name := range order {
+		for _, e := range moves[name] {
+			_, from := p.Find(e.From)
+			_, to := p.Find(e.To)
+			if e.By == startup.Native {
+				p = movedBefore(p, from, to, startup.Sidecar, c.Facts[e.From], e.After)
+				continue
+			}
+			p.Containers[from] = c.Facts[e.From].written(p.Containers[from], startup.Plain, e.After)
+			p.Containers = heldBefore(p.Containers, func(c startup.Container) string { return c.Name }, e, needs)
+		}
+	}
+	return p
+}
+
+// movedBefore is plan with the container at place from before the one at place
+// to, as that kind, with a hook if the edge needs one and the container has a probe.
+func movedBefore(plan startup.Plan, from, to int, kind startup.Kind, f Fact, after startup.Condition) startup.Plan {
+	list := slices.Clone(plan.Containers)
+	c := f.written(list[from], kind, after)
+	list[from] = c
+	if from > to || kind == startup.Sidecar && plan.Containers[from].Kind == startup.Plain {
+		list = slices.Delete(list, from, from+1)
+		at := to
+		if to > from {
+			at--
+		}
+		if kind == startup.Sidecar && list[at].Kind == startup.Plain { // to the end of the init list
+			at = slices.IndexFunc(list, func(c startup.Container) bool { return c.Kind == startup.Plain })
+		}
+		list = slices.Insert(list, at, c)
+	}
+	return startup.Plan{Containers: list, Edges: plan.Edges}
+}
+
+// written is c as that kind, and as [Write] makes it wait for its health where an edge needs that.
+func (f Fact) written(c startup.Container, kind startup.Kind, after startup.Condition) startup.Container {
+	if c.Kind != startup.Init {
+		c.Kind = kind
+	}
+	if kind == startup.Sidecar && f.Starts && c.Health == startup.ReadinessProbe {
+		c.Health = startup.StartupProbe // which the kubelet waits for
+	}
+	holds := c.Health == startup.PostStart || kind == startup.Sidecar && c.Health == startup.StartupProbe
+	if after == startup.Healthy && !holds && (f.Probed || f.Proxy) {
+		c.Health = startup.PostStart
+	}
+	return c
+}
