@@ -327,6 +327,7 @@ func TestOptions(t *testing.T) {
 		"serve: {networks: ['10.0.0.0/8'], names: [a.example]}":                                                        "--network=10.0.0.0/8",
 		"serve: {proxiesPerAddress: 100000}":                                                                           "--proxies-per-address=100000",
 		"serve: {resolveImages: true, logLevel: debug, push: full}":                                                    "--resolve-images",
+		"serve: {resolveImages: true, registryNetworks: ['10.0.0.0/8']}":                                               "--registry-network=10.0.0.0/8",
 		"authority: {secretName: ''}\npilot: {replicaCount: 1}":                                                        "type: Recreate",
 		"pilot: {rollingMaxSurge: 50%}":                                                                                "maxSurge: 50%",
 	} {
@@ -364,7 +365,7 @@ func TestFlagsExist(t *testing.T) {
 	}
 	for _, text := range []string{
 		"{}", "revision: canary", "features: {injection: false, hosts: false, diagnosis: true}",
-		"authority: {maxCertificateLife: 48h, rootSpread: 1h}\nmeshConfig: {trustDomain: a}\nserve: {networks: ['10.0.0.0/8'], names: [a], resolveImages: true}",
+		"authority: {maxCertificateLife: 48h, rootSpread: 1h}\nmeshConfig: {trustDomain: a}\nserve: {networks: ['10.0.0.0/8'], names: [a], resolveImages: true, registryNetworks: ['10.0.0.0/8']}",
 	} {
 		for _, arg := range deployment(t, values(t, text)).Spec.Template.Spec.Containers[0].Args[1:] {
 			name, _, _ := strings.Cut(arg, "=")

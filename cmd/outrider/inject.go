@@ -69,7 +69,7 @@ input is unusable.`,
 	fs.StringVar(&o.inject.ControlPlane, "control-plane", "", "address of the control plane (default outriderd.outrider-system.svc:15012)")
 	fs.StringVar(&o.inject.Images.Proxy, "proxy-image", "", "image of the proxy (default of the values)")
 	fs.StringVar(&o.settings.ProbeKey, "probe-key", "", "file with a secret of 16 bytes or more, from which the keys of the probes' paths are derived: the agent then knows the kubelet by them, and not by its address")
-	o.images.Add(fs, 10*time.Second)
+	o.images.Add(fs, 10*time.Second, lookup.Private)
 	istioFlags(cmd, o)
 	cli.CompleteFiles(cmd, "filename", "yaml", "yml", "json")
 	cli.CompleteFiles(cmd, "registry-config", "json")

@@ -126,7 +126,7 @@ cert-manager's istio-csr, and outriderd signs none.`,
 	f.StringVar(&o.Injection.MeshConfig, "mesh-config", "", "file with the mesh configuration for injection, in Istio's format; watched")
 	f.StringVar(&o.Injection.Revision, "revision", "", "revision that pods and namespaces request (default: that of the values, else default)")
 	f.StringVar(&o.Injection.ControlPlane, "control-plane", "", "address of the control plane for injected pods, as HOST:PORT (default outriderd.NAMESPACE.svc:15012)")
-	images.Add(f, 3*time.Second)
+	images.Add(f, 3*time.Second, nil)
 	f.StringSliceVar(&o.Names, "name", nil, "more DNS names and IP addresses of this control plane, for its certificate")
 	f.StringVar(&ownLabels, "own-labels", "auto", "whether only outrider.dev/injection and outrider.dev/inject request injection, and Istio's labels do not: on, off, or auto, which is on while Istio's labels select pods for another injector in the cluster")
 	f.StringVar(&o.Namespace, "namespace", mesh.DefaultRoot, "namespace that outriderd runs in; policies there hold for the whole mesh")

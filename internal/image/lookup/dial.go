@@ -15,9 +15,9 @@ import (
 
 // newTransport returns the default transport. The author of a pod chooses a registry, and
 // the registry chooses others by redirects: none may be this machine, or on its link alone,
-// such as a cloud's metadata service. Exceptions are the insecure registries and the proxies,
-// which then decide for themselves.
-func newTransport(insecure []string, proxy func(*http.Request) (*url.URL, error)) *http.Transport {
+// such as a cloud's metadata service, or in a private network that is not allowed. Exceptions are the
+// insecure registries and the proxies, which then decide for themselves.
+func newTransport(insecure []string, allowed []netip.Prefix, proxy func(*http.Request) (*url.URL, error)) *http.Transport {
 	var proxies sync.Map // the hosts of those in use
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.MaxResponseHeaderBytes = 64 << 10
@@ -37,7 +37,7 @@ func newTransport(insecure []string, proxy func(*http.Request) (*url.URL, error)
 	}
 	open := net.Dialer{Timeout: 10 * time.Second}
 	guarded := open
-	guarded.Control = func(_, address string, _ syscall.RawConn) error { return checkAddress(address) }
+	guarded.Control = func(_, address string, _ syscall.RawConn) error { return checkAddress(address, allowed) }
 	t.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
 		host, port, _ := net.SplitHostPort(address)
 		if exempt(address) || (port == "80" || port == "443") && exempt(host) {
@@ -48,15 +48,46 @@ func newTransport(insecure []string, proxy func(*http.Request) (*url.URL, error)
 	return t
 }
 
-// checkAddress refuses the addresses of this machine and its link.
-func checkAddress(address string) error {
+// Private are the networks of organisations (RFC 1918, RFC 4193), and those that carriers and clouds
+// use within (RFC 6598).
+var Private = prefixes("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7")
+
+// special are the other networks that are not the internet's, and tunnels, of IANA's special-purpose
+// address registries (RFC 6890).
+var special = prefixes("0.0.0.0/8", "192.0.0.0/24", "198.18.0.0/15", "240.0.0.0/4",
+	"::/96", "64:ff9b:1::/48", "100::/64", "2001::/23", "2002::/16", "fec0::/10")
+
+// nat64 has an IPv4 address in the last bytes of each of its own (RFC 6052).
+var nat64 = netip.MustParsePrefix("64:ff9b::/96")
+
+func prefixes(all ...string) (out []netip.Prefix) {
+	for _, s := range all {
+		out = append(out, netip.MustParsePrefix(s))
+	}
+	return out
+}
+
+// checkAddress refuses the addresses of this machine and its link, and those of networks that are not
+// the internet's and not allowed.
+func checkAddress(address string, allowed []netip.Prefix) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return err
 	}
-	ip := at.Addr().Unmap()
-	if ip.IsLoopback() || ip.IsUnspecified() || ip.IsLinkLocalUnicast() || ip.IsMulticast() {
-		return fmt.Errorf("%s is this machine or its link, which registries must not be: if that is intended, name the registry by --insecure-registry", ip)
+	ip := at.Addr().Unmap().WithZone("")
+	shown := ip.String()
+	if nat64.Contains(ip) {
+		bytes := ip.As16()
+		ip = netip.AddrFrom4([4]byte(bytes[12:]))
+		shown += " (" + ip.String() + ")"
+	}
+	within := func(p netip.Prefix) bool { return p.Contains(ip) }
+	switch {
+	case ip.IsLoopback() || ip.IsUnspecified() || ip.IsLinkLocalUnicast() || ip.IsMulticast():
+		return fmt.Errorf("%s is this machine or its link, which registries must not be: if that is intended, name the registry by --insecure-registry", shown)
+	case slices.ContainsFunc(allowed, within):
+	case slices.ContainsFunc(Private, within) || slices.ContainsFunc(special, within):
+		return fmt.Errorf("%s is in a private or special network, where no registry may be: if that is intended, allow the network by --registry-network", shown)
 	}
 	return nil
 }

@@ -2,7 +2,9 @@ package lookup
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"time"
 
@@ -11,22 +13,35 @@ import (
 
 // Flags are those of commands that can look up images.
 type Flags struct {
-	on bool
-	o  Options
+	on       bool
+	networks []string
+	o        Options
 }
 
-// Add adds the flags to a command; a look-up takes no longer than timeout.
-func (f *Flags) Add(fs *pflag.FlagSet, timeout time.Duration) {
+// Add adds the flags to a command; a look-up takes no longer than timeout. Without a flag registries
+// may be in these networks, beside the internet.
+func (f *Flags) Add(fs *pflag.FlagSet, timeout time.Duration, networks []netip.Prefix) {
 	f.o.Timeout = timeout
+	for _, n := range networks {
+		f.networks = append(f.networks, n.String())
+	}
 	fs.BoolVar(&f.on, "resolve-images", false, "look up in registries what images run, for containers that name no command: a gate needs it")
 	fs.StringVar(&f.o.Config, "registry-config", "", "file with credentials for --resolve-images, as Docker's config.json")
 	fs.StringSliceVar(&f.o.Insecure, "insecure-registry", nil, "registry that --resolve-images contacts by plain HTTP, as HOST:PORT; may be repeated")
+	fs.StringSliceVar(&f.networks, "registry-network", f.networks, "network, as 10.0.0.0/8, that is not the internet's and in which --resolve-images contacts registries; may be repeated")
 }
 
 // Resolver returns the resolver that the flags describe; nil if look-ups are off. Proxy is
 // as that of [Options].
 func (f *Flags) Resolver(proxy func(*http.Request) (*url.URL, error)) (*Resolver, error) {
 	f.o.Proxy = proxy
+	for _, n := range f.networks {
+		network, err := netip.ParsePrefix(n)
+		if err != nil {
+			return nil, fmt.Errorf("--registry-network %q: want a network, as 10.0.0.0/8", n)
+		}
+		f.o.Networks = append(f.o.Networks, network.Masked())
+	}
 	switch {
 	case f.on:
 		return New(f.o)

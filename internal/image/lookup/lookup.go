@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"sync"
 	"sync/atomic"
@@ -41,13 +42,16 @@ type Options struct {
 	// be this machine. Default: none.
 	Insecure []string
 
+	// Networks that are not the internet's, in which registries may be, too. Default: none.
+	Networks []netip.Prefix
+
 	// Proxy returns the proxy of a request, as that of [http.Transport]. Default: none.
 	Proxy func(*http.Request) (*url.URL, error)
 
 	Timeout time.Duration // of one look-up, all its requests together; default 3s
 	Entries int           // of the cache; default 512
 
-	Transport http.RoundTripper // default: one that does not connect to this machine or its link
+	Transport http.RoundTripper // default: one that does not connect to this machine, its link or other networks
 }
 
 // How long an answer is valid. That of a digest does not change.
@@ -73,7 +77,7 @@ func New(o Options) (*Resolver, error) {
 	o.Timeout = cmp.Or(o.Timeout, 3*time.Second)
 	o.Entries = cmp.Or(o.Entries, 512)
 	if o.Transport == nil {
-		o.Transport = newTransport(o.Insecure, o.Proxy)
+		o.Transport = newTransport(o.Insecure, o.Networks, o.Proxy)
 	}
 	if _, err := readConfig(o.Config); err != nil {
 		return nil, err

@@ -294,12 +294,19 @@ func TestAddressesOfThisMachineAreRefused(t *testing.T) {
 			t.Errorf("%v: %v", tt.insecure, err)
 		}
 	}
-	for address, ok := range map[string]bool{
-		"127.0.0.1:443": false, "[::1]:443": false, "169.254.169.254:80": false, "[fe80::1]:443": false, "0.0.0.0:443": false,
-		"[::ffff:127.0.0.1]:443": false, "224.0.0.1:443": false, "10.0.0.1:443": true, "[2001:db8::1]:443": true,
+	for address, want := range map[string]struct{ none, private bool }{ // whether it is contacted, and so where private networks are allowed
+		"127.0.0.1:443": {}, "[::1]:443": {}, "169.254.169.254:80": {}, "[fe80::1]:443": {}, "[fe80::1%eth0]:443": {}, "0.0.0.0:443": {},
+		"[::ffff:127.0.0.1]:443": {}, "224.0.0.1:443": {}, "[::ffff:10.0.0.1]:443": {false, true},
+		"10.0.0.1:443": {false, true}, "172.31.255.255:443": {false, true}, "192.168.1.1:443": {false, true}, "100.64.0.1:443": {false, true}, "[fd00:ec2::254]:80": {false, true},
+		"[64:ff9b::a9fe:a9fe]:80": {}, "[64:ff9b::a00:1]:443": {false, true}, "[64:ff9b::c000:264]:443": {true, true}, "[64:ff9b:1::a00:1]:443": {},
+		"[2002:a00:1::1]:443": {}, "[2001:0:a00:1::1]:443": {}, "[::10.0.0.1]:443": {}, "198.18.0.1:443": {}, "0.1.2.3:443": {}, "255.255.255.255:443": {}, "[fec0::1]:443": {},
+		"172.32.0.1:443": {true, true}, "100.128.0.1:443": {true, true}, "93.184.216.34:443": {true, true}, "[2606:4700::1]:443": {true, true},
 	} {
-		if err := checkAddress(address); (err == nil) != ok {
+		if err := checkAddress(address, nil); (err == nil) != want.none {
 			t.Errorf("%s: %v", address, err)
+		}
+		if err := checkAddress(address, Private); (err == nil) != want.private {
+			t.Errorf("%s, with private networks: %v", address, err)
 		}
 	}
 	if len(r.Requests()) == 0 {
