@@ -68,9 +68,6 @@ func waitsByProgram(s subject, b *builder) {
 // with bash 5.2 and busybox 1.35; dash 0.5.12, which is sh in Debian and Ubuntu, does not.
 var execsLast = []string{"bash", "ash", "busybox", "zsh"}
 
-// builtins cannot be the program that exec starts.
-var builtins = []string{"wait", "exit", "true", ":", "echo", "cd", ".", "source", "set", "export", "return", "printf", "test", "[", "false", "read", "unset", "ulimit", "umask"}
-
 // shellStays: a shell that stays process 1 takes the signal to stop, and passes none on.
 func shellStays(s subject, b *builder) {
 	if s.ends() {
@@ -79,8 +76,8 @@ func shellStays(s subject, b *builder) {
 	for _, m := range s.running() {
 		argv := m.argv()
 		shell, ok := podspec.Script(argv)
-		if !ok || shell == "" || !isShell(argv[0]) || m.stopsByHook() {
-			continue // tini and dumb-init pass signals on
+		if !ok || podspec.BehindInit(argv) || m.stopsByHook() {
+			continue
 		}
 		if shell == "sh" && (strings.Contains(m.Image, "alpine") || strings.Contains(m.Image, "busybox")) {
 			shell = "busybox"
@@ -108,16 +105,12 @@ func shellStays(s subject, b *builder) {
 		}
 		if last >= 0 {
 			c.evidence = calls[last].Program
-			if !idles && !slices.Contains(builtins, calls[last].Program) && !strings.Contains(argv[calls[last].Word], "()") {
+			if !idles {
 				c.fix = s.execing(m, calls[last])
 			}
 		}
 		b.add(c)
 	}
-}
-
-func isShell(program string) bool {
-	return slices.Contains([]string{"sh", "bash", "ash", "dash", "zsh", "busybox"}, program[strings.LastIndex(program, "/")+1:])
 }
 
 // stopsByHook reports whether a preStop ends the program.

@@ -12,6 +12,7 @@ import (
 
 	"outrider.dev/internal/lint/finding"
 	"outrider.dev/internal/manifest"
+	"outrider.dev/internal/pod/podspec"
 )
 
 // A change is an object before and after, as trees of package manifest.
@@ -28,8 +29,16 @@ func changeOf(at path, before, after any) *change {
 	return &change{manifest.Set(nil, at.keys(), a), manifest.Set(nil, at.keys(), b)}
 }
 
-// to is the change of the subject's pod to another.
-func (s *subject) to(after *corev1.Pod) *change { return changeOf(s.template, &s.Pod, after) }
+// to is the change of the subject's pod to another; nil if a container might then run another
+// program.
+func (s *subject) to(after *corev1.Pod) *change {
+	for _, m := range s.members() {
+		if c := containerOf(after, m.Name); c != nil && !podspec.SameProgram(m.argv(), slices.Concat(c.Command, c.Args)) {
+			return nil
+		}
+	}
+	return changeOf(s.template, &s.Pod, after)
+}
 
 // patch puts a change into the text of one object. It fails if the outcome, read again, is
 // not exactly what was wanted.

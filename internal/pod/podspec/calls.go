@@ -22,11 +22,12 @@ type Call struct {
 
 // Script reports whether argv is a shell with a script, and which shell.
 func Script(argv []string) (shell string, ok bool) {
-	if _, ok := shellScript(argv); !ok {
-		return "", false
-	}
-	return path.Base(argv[afterInit(argv)]), true
+	s, ok := shellScript(argv)
+	return s.shell, ok
 }
+
+// BehindInit reports whether argv begins with a program that reaps processes, and passes signals on.
+func BehindInit(argv []string) bool { return afterInit(argv) > 0 }
 
 // Calls are the programs that argv runs: itself, or those of its script, also in loops,
 // conditions and substitutions. Nothing is known of a script that cannot be parsed.

@@ -22,11 +22,14 @@
 //	gatekeep.go     what a gate takes over from the kubelet, and gives back
 //	workaround.go   health loops, sleeps and hooks that people write
 //	known.go        proxies and programs by name, as data
+//	argv.go         the shell in a command line, and its script
+//	same.go         whether two command lines run the same program
 //	shell.go        the statements of a shell script
 //	polling.go      how a statement polls, and what that keeps
 //	check.go        what the API server would refuse
 //	annotation.go   outrider.dev/depends-on
 //	choose.go       which mechanism, and why
+//	startable.go    the pod as it will be written, and whether it can start
 //	costs.go        what each was measured to cost
 //	write.go        a plan into a pod
 //	without.go      an ordering out of a pod

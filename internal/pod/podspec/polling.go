@@ -156,16 +156,9 @@ func (s statement) errexits() bool {
 	if s.words[0] != "set" {
 		return false
 	}
-	return setsErrexit(s.words[1:])
-}
-
-func setsErrexit(options []string) bool {
-	for i, o := range options {
-		if strings.HasPrefix(o, "-") && !strings.HasPrefix(o, "--") && strings.Contains(o, "e") || o == "errexit" && i > 0 && options[i-1] == "-o" {
-			return true
-		}
-	}
-	return false
+	var set script
+	set.options(s.words[1:])
+	return set.errexit
 }
 
 var (

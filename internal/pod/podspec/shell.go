@@ -19,51 +19,6 @@ type statement struct {
 	start, end int      // in the script; it ends where the next one begins
 }
 
-// A script is the text that a shell runs, and where in argv it stands.
-type script struct {
-	text    string
-	at      int  // index in the words of the container's command and args
-	errexit bool // it is run with -e
-}
-
-// shellScript finds the text that "sh -c TEXT" runs, also behind an init program
-// such as tini. argv is command and args together.
-func shellScript(argv []string) (script, bool) {
-	i := afterInit(argv)
-	if i >= len(argv) || !slices.Contains([]string{"sh", "bash", "ash", "dash", "zsh", "busybox"}, path.Base(argv[i])) {
-		return script{}, false
-	}
-	options := i + 1
-	for i++; i < len(argv); i++ {
-		option := argv[i]
-		switch {
-		case strings.HasPrefix(option, "-") && strings.Contains(option, "c") && !strings.HasPrefix(option, "--"):
-			if i+1 < len(argv) {
-				return script{text: argv[i+1], at: i + 1, errexit: setsErrexit(argv[options : i+1])}, true
-			}
-			return script{}, false
-		case !strings.HasPrefix(option, "-") && option != "sh":
-			return script{}, false
-		}
-	}
-	return script{}, false
-}
-
-// afterInit skips programs that only reap processes: tini, dumb-init.
-func afterInit(argv []string) int {
-	if len(argv) == 0 || !slices.Contains([]string{"tini", "dumb-init", "catatonit", "docker-init"}, path.Base(argv[0])) {
-		return 0
-	}
-	i := 1
-	for i < len(argv) && strings.HasPrefix(argv[i], "-") {
-		i++
-		if argv[i-1] == "--" {
-			break
-		}
-	}
-	return i
-}
-
 // statements are the commands of a script, one after the other: a pipe, && and || separate
 // them like the end of a line. A script that the shell could not read has none.
 func statements(text string) []statement {

@@ -1,0 +1,95 @@
+package podspec
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// A script is the text that a shell runs, and where in argv it stands.
+type script struct {
+	shell   string // its base name
+	text    string
+	at      int  // index in the words of the container's command and args
+	errexit bool // it is run with -e
+}
+
+// shellScript finds the text that "sh -c TEXT" runs, also behind an init program such as tini, and
+// behind env. argv is command and args together.
+func shellScript(argv []string) (script, bool) {
+	i := afterEnv(argv, afterInit(argv))
+	if i >= len(argv) || !slices.Contains([]string{"sh", "bash", "ash", "dash", "zsh", "ksh", "busybox"}, path.Base(argv[i])) {
+		return script{}, false
+	}
+	s := script{shell: path.Base(argv[i])}
+	if i++; s.shell == "busybox" && i < len(argv) && (argv[i] == "sh" || argv[i] == "ash") {
+		i++
+	}
+	n, hasText := s.options(argv[i:])
+	if i += n; !hasText || i >= len(argv) {
+		return script{}, false
+	}
+	s.text, s.at = argv[i], i
+	return s, true
+}
+
+// options reads those of a shell, and returns how many words they are, and whether a text follows them
+// (POSIX, sh; bash(1), Options).
+func (s *script) options(words []string) (n int, hasText bool) {
+	for ; n < len(words); n++ {
+		switch word := words[n]; {
+		case word == "--" || word == "-":
+			return n + 1, hasText
+		case word == "--rcfile" || word == "--init-file":
+			n++
+		case strings.HasPrefix(word, "--"):
+		case strings.HasPrefix(word, "-") || strings.HasPrefix(word, "+"):
+			on := word[0] == '-'
+			hasText = hasText || on && strings.Contains(word, "c")
+			if strings.Contains(word, "e") {
+				s.errexit = on
+			}
+			for range strings.Count(strings.ToLower(word), "o") { // each has a name
+				if n++; n < len(words) && words[n] == "errexit" {
+					s.errexit = on
+				}
+			}
+		default:
+			return n, hasText
+		}
+	}
+	return n, hasText
+}
+
+// afterInit skips programs that only reap processes: tini, dumb-init.
+func afterInit(argv []string) int {
+	if len(argv) == 0 || !slices.Contains([]string{"tini", "dumb-init", "catatonit", "docker-init"}, path.Base(argv[0])) {
+		return 0
+	}
+	i := 1
+	for i < len(argv) && strings.HasPrefix(argv[i], "-") {
+		i++
+		if argv[i-1] == "--" {
+			break
+		}
+	}
+	return i
+}
+
+// afterEnv skips an env at i, with its options and variables.
+func afterEnv(argv []string, i int) int {
+	if i >= len(argv) || path.Base(argv[i]) != "env" {
+		return i
+	}
+	for i++; i < len(argv); i++ {
+		switch word := argv[i]; {
+		case strings.HasPrefix(word, "-S") || strings.HasPrefix(word, "--split-string"):
+			return len(argv)
+		case word == "-u" || word == "-C" || word == "--unset" || word == "--chdir":
+			i++
+		case !strings.HasPrefix(word, "-") && !strings.Contains(word, "="):
+			return i
+		}
+	}
+	return i
+}

@@ -1,0 +1,120 @@
+package podspec
+
+import (
+	"slices"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// SameProgram reports whether two command lines run the same program in the end. After may lack what
+// waits before it: a wrapper, or statements of a script; and it may begin the last command by exec. It
+// is false where a script cannot be parsed, or where another part of it differs.
+func SameProgram(before, after []string) bool {
+	if slices.Equal(before, after) {
+		return true
+	}
+	a, isScript := shellScript(before)
+	if !isScript { // a wrapper is taken off
+		n := len(before) - len(after)
+		return n > 0 && len(after) > 0 && slices.Equal(before[n:], after)
+	}
+	b, isScript := shellScript(after)
+	if !isScript || len(before) != len(after) || a.at != b.at {
+		return false
+	}
+	if rest := slices.Clone(after); b.at < len(rest) {
+		rest[b.at] = a.text
+		if !slices.Equal(before, rest) {
+			return false
+		}
+	}
+	return lacksWaits(a.text, b.text) || lacksWaits(a.text, withoutExec(b.text))
+}
+
+// lacksWaits reports whether a script is another one without some of the statements before its last,
+// and runs the rest whenever those succeed.
+func lacksWaits(before, after string) bool {
+	a, b := statements(before), statements(after)
+	if len(a) == 0 || len(b) == 0 {
+		return false
+	}
+	then := ";" // what stands before the statement in hand
+	for i, left := 0, len(a)-len(b); i < len(a); i++ {
+		at := i - (len(a) - len(b) - left)
+		if at < len(b) && a[i].raw(before) == b[at].raw(after) {
+			if at > 0 && b[at-1].then != then {
+				return false
+			}
+			then = a[i].then
+			continue
+		}
+		leaves := then == ";" && (a[i].then == ";" || a[i].then == "&&") || then == "&&" && a[i].then == "&&"
+		if left--; left < 0 || !leaves {
+			return false
+		}
+	}
+	return true
+}
+
+// raw is the text of a statement, without what separates it from the next one.
+func (s statement) raw(script string) string {
+	return strings.Trim(script[s.start:s.end], " \t\r\n;&|")
+}
+
+// withoutExec returns a script without the exec of its last command, if the shell without it would
+// start the same program, and do nothing after it.
+func withoutExec(text string) string {
+	file, err := syntax.NewParser().Parse(strings.NewReader(text), "")
+	if err != nil {
+		return text
+	}
+	last, _ := lastOf(file.Stmts)
+	if last == nil || len(last.Args) < 2 || last.Args[0].Lit() != "exec" || !isProgram(last.Args[1]) {
+		return text
+	}
+	own := false // the shell does something of its own with the name, or at its end
+	syntax.Walk(file, func(n syntax.Node) bool {
+		switch n := n.(type) {
+		case *syntax.FuncDecl:
+			own = own || n.Name.Value == last.Args[1].Lit()
+		case *syntax.CallExpr:
+			own = own || len(n.Args) > 0 && slices.Contains([]string{"trap", "alias", "eval", ".", "source"}, n.Args[0].Lit())
+		}
+		return !own
+	})
+	if own {
+		return text
+	}
+	return text[:last.Args[0].Pos().Offset()] + text[last.Args[1].Pos().Offset():]
+}
+
+// builtins are what shells do themselves, by POSIX (2.14, and utilities that have no file) and bash(1).
+var builtins = strings.Fields(`. : [ [[ alias bg bind break builtin caller cd command compgen complete compopt continue declare dirs
+	disown echo enable eval exec exit export false fc fg getopts hash help history jobs kill let local logout mapfile popd printf pushd
+	pwd read readarray readonly return set shift shopt source suspend test time times trap true type typeset ulimit umask unalias unset wait`)
+
+// isProgram reports whether a word surely names a program in a file: by a name that is no builtin, or
+// by a path. What the container's arguments say counts as one.
+func isProgram(word *syntax.Word) bool {
+	if name := word.Lit(); name != "" {
+		return !slices.Contains(builtins, name) && !strings.ContainsAny(name, "*?[\\")
+	}
+	path := false
+	for _, part := range word.Parts {
+		if quoted, ok := part.(*syntax.DblQuoted); ok && len(word.Parts) == 1 {
+			return isProgram(&syntax.Word{Parts: quoted.Parts})
+		}
+		switch part := part.(type) {
+		case *syntax.Lit:
+			path = path || strings.Contains(part.Value, "/")
+		case *syntax.SglQuoted:
+			path = path || strings.Contains(part.Value, "/")
+		case *syntax.ParamExp:
+			path = path || len(word.Parts) == 1 && (part.Param.Value == "@" || isDigits(part.Param.Value))
+		default:
+			return false
+		}
+	}
+	return path
+}
