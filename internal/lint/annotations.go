@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"outrider.dev/internal/lint/finding"
 	"outrider.dev/internal/manifest"
 	"outrider.dev/internal/pod/inject"
 	"outrider.dev/startup"
@@ -26,7 +27,9 @@ func noEffect(s *subject, key, value string) string {
 		return "a pod with hostNetwork: true is never injected"
 	case forInjection && value != "true" && value != "false":
 		return fmt.Sprintf("%q is neither \"true\" nor \"false\": it is ignored", value)
-	case forInjection && value == "true" && s.reason.Code == inject.NotRequested && s.ns.source != nil:
+	case forInjection && value == "true" && s.reason.Code == inject.NotRequested && s.ns.source == nil:
+		return "an annotation alone does not start injection: the API server selects pods by their labels, or those of the namespace, which is not among the files"
+	case forInjection && value == "true" && s.reason.Code == inject.NotRequested:
 		return "an annotation alone does not start injection: the API server selects pods by labels; make it a label"
 	case s.result.NoEffect[key] != "":
 		return s.result.NoEffect[key]
@@ -53,6 +56,9 @@ func annotationsOfPod(s subject, b *builder) {
 				c.source = "istio/istio#59690: in native mode the setting is a no-op, without notice"
 			}
 		} else if after := s.corrected(key); after != nil {
+			if s.asksByAnnotation() && s.ns.source == nil {
+				c.severity = finding.Note // the namespace may ask
+			}
 			c.fix, c.do = s.to(after.pod), after.how
 		}
 		b.add(c)

@@ -129,6 +129,11 @@ With outrider.dev/depends-on.NAME: outrider-proxy the proxy becomes a sidecar th
 		{Code: "kind-without-effect", Severity: finding.Warning, Title: "an object has no effect, because its kind is not supported",
 			Explanation: `The object is of a kind that another mesh supports, and Outrider does not: ServiceEntry, Sidecar, DestinationRule, VirtualService, Gateway, WorkloadEntry, WorkloadGroup, ProxyConfig and Telemetry of Istio, and the TCPRoute or TLSRoute of a Service. A VirtualService is reported with the HTTPRoute that says the same, if there is one, and a DestinationRule with the BackendPolicy. It is reported if a pod with Outrider's proxy is in its namespace.`},
 
+		{Code: "object-refused", Severity: finding.Error, Title: "outriderd does not accept an object",
+			Explanation: `A field of a PeerAuthentication, an AuthorizationPolicy, a Host, a BackendPolicy or a route has a value that outriderd does not accept. An API server whose definition of the kind is of another version may take it. An AuthorizationPolicy then allows nothing, or denies everything, for what it selects; of another object outriderd keeps the version that it had before.`},
+		{Code: "selector-empty", Severity: finding.Warning, Title: "a policy is for all pods, because its selector names no label",
+			Explanation: `selector: {} and matchLabels: {} select every pod of the namespace, and from the root namespace every pod of the mesh, as no selector does. A policy that denies then closes all of them. If that is meant, leave the selector out.`},
+
 		{Code: "undeclared-server-first", Severity: finding.Warning, Title: "a port of a protocol in which the server sends first does not declare it",
 			Explanation: `The proxy finds out the protocol of an undeclared port from the client's first bytes, and waits up to 200 ms for them. In MySQL, SMTP, FTP, SSH, POP3, IMAP and NATS the client waits too, for the server's greeting; on a port that declares HTTP it waits for ever. Declare the port: appProtocol: mysql, or a name that begins with mysql.`},
 

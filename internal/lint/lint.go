@@ -92,6 +92,12 @@ func Lint(files []File, o Options) (Report, error) {
 		withoutEffect(o, &b)
 		out = append(out, b.found...)
 	}
+	for _, o := range w.meshObjects {
+		b := builder{world: &w, source: o.source, root: o.root, object: o.Ref}
+		refusedObject(o, &b)
+		selectsEverything(o, &b)
+		out = append(out, b.found...)
+	}
 	finding.Sort(out)
 	return Report{Findings: out, Pods: len(w.subjects), Services: len(w.services), Unknown: unknown}, nil
 }
@@ -101,11 +107,12 @@ const defaultKubernetes startup.Kubernetes = 34
 // A world is the content of all files.
 type world struct {
 	Options
-	subjects   []subject
-	services   []service
-	ignored    []ignored
-	namespaces map[string]namespace
-	byLabel    map[string][]int // subjects
+	subjects    []subject
+	services    []service
+	ignored     []ignored
+	meshObjects []meshObject
+	namespaces  map[string]namespace
+	byLabel     map[string][]int // subjects
 }
 
 // A namespace that is in the files.
@@ -141,6 +148,7 @@ func (w *world) read(f File) error {
 			}
 		default:
 			w.addIgnored(s, i, ref)
+			w.addMeshObject(s, i, ref)
 		}
 	}
 	for _, o := range pods {

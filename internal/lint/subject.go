@@ -73,16 +73,22 @@ func (s *subject) findProxy(w *world) {
 	o.Manual = true // an annotation without effect has none in any mode
 	s.inject = func(pod *corev1.Pod) (inject.Result, error) { return inject.Pod(pod, ns, o) }
 	var err error
-	if s.result, err = s.inject(&s.Pod); s.reason.Code != inject.Injected || !s.result.Proxy {
+	if s.result, err = s.inject(&s.Pod); s.reason.Code != inject.Injected && !s.asksByAnnotation() || !s.result.Proxy {
 		return
 	}
 	errors.As(err, &s.refusal)
 	s.proxy, s.injected = contract.ProxyContainer, true
 }
 
+// asksByAnnotation reports whether the author wants injection, and an annotation alone says so: what
+// injection would make of the pod is of interest.
+func (s *subject) asksByAnnotation() bool {
+	return s.reason.Code == inject.NotRequested && slices.ContainsFunc(inject.PodLabels, func(key string) bool { return s.Pod.Annotations[key] == "true" })
+}
+
 // asRun is the pod as it runs: injected, where it will be.
 func (s *subject) asRun() *corev1.Pod {
-	if s.reason.Code == inject.Injected && s.result.Injected {
+	if (s.reason.Code == inject.Injected || s.injected) && s.result.Injected {
 		return s.result.Pod
 	}
 	return &s.Pod
