@@ -64,7 +64,7 @@ var targets = map[string]string{
 	"internal/evidence/timestamp FuzzFind":     "times in lines of logs",
 	"internal/evidence FuzzObjects":            "pods, events, owners and journals",
 	"internal/evidence FuzzArchive":            "archives, and the files in them",
-	"internal/evidence FuzzLog":                "logs, their sections and statistics",
+	"internal/evidence FuzzLog":                "logs and their sections",
 	"internal/evidence FuzzMatch":              "patterns and lines",
 	"internal/diagnose/page FuzzHTML":          "what logs and pods say, in a page",
 	"internal/diagnose FuzzDestination":        "what a line of a log says was called",

@@ -18,7 +18,6 @@ type bundle struct {
 	owners   map[string]Owner // by kind, namespace and name
 	journals []placedJournal
 	logs     []placedLog
-	stats    []placedStats
 	missing  []placedMissing
 	failures []string // that a bug report notes
 	taken    Time
@@ -35,12 +34,6 @@ type placed struct {
 
 type placedJournal struct {
 	*Journal
-	folder string
-}
-
-type placedStats struct {
-	values map[string]float64
-	from   Source
 	folder string
 }
 
@@ -90,13 +83,6 @@ func (b *bundle) finish(ctx context.Context) (pods []*Pod, unused []Unused) {
 			p.Journal = j.Journal
 		} else {
 			b.unused(j.Source, "%s", why)
-		}
-	}
-	for _, s := range b.stats {
-		if p, why := b.onlyPod(s.folder); p != nil {
-			p.Stats, p.StatsFrom = s.values, s.from
-		} else {
-			b.unused(s.from, "%s", why)
 		}
 	}
 	for _, p := range pods {
@@ -212,9 +198,7 @@ func (b *bundle) giveLog(l placedLog) {
 			names = append(names, m.pod.Name())
 		}
 		b.unused(l.Source, "pods %s have a container of this name: name the file POD_CONTAINER.log, or give each pod a folder", strings.Join(names, ", "))
-	case strings.Contains(l.base, "access") && len(candidates) == 1:
-		l.Log.Source.Kind = FromAccessLog
-		candidates[0].AccessLogs = append(candidates[0].AccessLogs, l.Log)
+	case strings.Contains(l.base, "access") && len(candidates) == 1: // Envoy's access log: nothing is concluded from it
 	default:
 		var names []string
 		for _, p := range candidates {

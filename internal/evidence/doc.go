@@ -31,7 +31,6 @@
 //	time.go     instants with errors, clocks
 //	pod.go      the facts of one pod
 //	status.go   from its status: runs of containers; what contradicts itself
-//	access.go   lines of Envoy's access log
 //	log.go      lines; scan.go passes over a log, match.go finds its patterns
 //	place.go    zones of logs, skew of clocks
 //	bundle.go   what belongs to which pod; objects.go decodes objects

@@ -1,12 +1,10 @@
 package evidence
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"strconv"
 	"strings"
@@ -282,32 +280,4 @@ func readJournal(raw []byte, from Source) (*Journal, error) {
 		j.Entries = append(j.Entries, out)
 	}
 	return j, nil
-}
-
-// readStats reads Envoy's statistics: of its admin interface, or in Prometheus' format.
-func readStats(from io.Reader) (map[string]float64, error) {
-	out := map[string]float64{}
-	in := bufio.NewScanner(from)
-	in.Buffer(nil, MaxLine)
-	for in.Scan() {
-		line := strings.TrimSpace(in.Text())
-		name, value, ok := strings.Cut(line, ": ")
-		if !ok || strings.ContainsAny(name, "{ ") {
-			at := strings.LastIndexByte(line, ' ')
-			if at < 0 || line[0] == '#' {
-				continue
-			}
-			name, value = line[:at], line[at+1:]
-		}
-		if v, err := strconv.ParseFloat(strings.TrimSpace(value), 64); err == nil {
-			out[name] = v
-		}
-	}
-	if err := in.Err(); err != nil {
-		return out, err
-	}
-	if len(out) == 0 {
-		return nil, fmt.Errorf("no line is a statistic; want those of Envoy's /stats or /stats/prometheus")
-	}
-	return out, nil
 }

@@ -21,8 +21,6 @@ const (
 	FromOwner       Kind = "owner"
 	FromJournal     Kind = "startup journal"
 	FromTermination Kind = "termination message"
-	FromAccessLog   Kind = "Envoy access log"
-	FromStats       Kind = "Envoy stats"
 )
 
 // A Source is where a fact was read. Line is 0 where there are none; of an object it is where its
@@ -69,10 +67,7 @@ type Pod struct {
 	Events     []Event      // of the pod and of its owners, in the order of their first times
 	Owners     []Owner      // the nearest first
 	Journal    *Journal     // of Outrider's agent
-	Stats      map[string]float64
-	StatsFrom  Source
-	AccessLogs []*Log // Envoy's, in files of their own
-	Taken      Time   // when the evidence was taken, if that is known
+	Taken      Time         // when the evidence was taken, if that is known
 	Skew       Skew
 	Missing    []Missing
 	Notes      []Note

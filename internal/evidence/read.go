@@ -237,8 +237,7 @@ func (r *reader) file(root *os.Root, file, shown, folder string) error {
 		return r.sections(root, file, folder, from)
 	case slices.Contains(objectEnds, end), end == "" && isObject(trimmed):
 		r.readObjects(in, folder, from)
-	case strings.Contains(base, "stats") || end == ".prom":
-		r.addStats(in, folder, from)
+	case strings.Contains(base, "stats") || end == ".prom": // Envoy's: nothing is concluded from them
 	default:
 		if why := noLog(head, end); why != "" {
 			r.unused(from, "%s", why)
@@ -273,16 +272,6 @@ func noLog(head []byte, end string) string {
 		return fmt.Sprintf("a name that ends with %q is neither one of objects (%s) nor of a log (.log, .txt, .out)", end, strings.Join(objectEnds, ", "))
 	}
 	return ""
-}
-
-func (r *reader) addStats(in io.Reader, folder string, from Source) {
-	values, err := readStats(io.LimitReader(in, r.o.Objects))
-	from.Kind = FromStats
-	if values == nil {
-		r.unused(from, "%v", err)
-		return
-	}
-	r.stats = append(r.stats, placedStats{values, from, folder})
 }
 
 func isObject(text []byte) bool {

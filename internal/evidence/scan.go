@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"slices"
-	"unicode/utf8"
 )
 
 // ScanOptions bound what is kept. The zero value of a field means its default.
@@ -13,14 +12,13 @@ type ScanOptions struct {
 	Before int // lines before a hit; default 2
 	After  int // lines after it; default 6
 	Text   int // bytes of a line that are kept; default 2048
-	Ends   int // lines at the beginning and at the end of the log; default 8
 }
 
 func (o ScanOptions) defaults() ScanOptions {
 	for _, f := range []struct {
 		field *int
 		usual int
-	}{{&o.Hits, 16}, {&o.Before, 2}, {&o.After, 6}, {&o.Text, 2048}, {&o.Ends, 8}} {
+	}{{&o.Hits, 16}, {&o.Before, 2}, {&o.After, 6}, {&o.Text, 2048}} {
 		if *f.field == 0 {
 			*f.field = f.usual
 		}
@@ -37,22 +35,16 @@ type Hit struct {
 
 // Found is what one pass over a log found.
 type Found struct {
-	Hits    []Hit          // in the order of lines
-	Total   map[string]int // by pattern, also of hits that are not kept
-	Head    []Line
-	Tail    []Line
-	Lines   int
-	Bytes   int64
-	Stamped int // lines with a time of their own
-	Outside int // of these, those whose time is not in the run
-	Cut     int // lines longer than [MaxLine]
-	Invalid int // lines that are not UTF-8
+	Hits  []Hit          // in the order of lines
+	Total map[string]int // by pattern, also of hits that are not kept
+	Lines int
+	Bytes int64
 }
 
 // Scan passes over the log once. What was found until an error is returned with it.
 func (l *Log) Scan(ctx context.Context, patterns []Pattern, o ScanOptions) (Found, error) {
 	s := scanner{o: o.defaults(), matcher: newMatcher(patterns), kept: make([][]*Hit, len(patterns))}
-	s.found.Total, s.recent = map[string]int{}, make([]Line, max(s.o.Before, s.o.Ends))
+	s.found.Total, s.recent = map[string]int{}, make([]Line, s.o.Before)
 	var failed error
 	for line, err := range l.Lines(ctx) {
 		if err != nil {
@@ -76,9 +68,10 @@ type scanner struct {
 }
 
 func (s *scanner) line(line *Line) {
-	s.count(line)
+	s.found.Lines++
+	s.found.Bytes += int64(len(line.Text)) + 1
 	s.hits = s.matcher.match(line.Text, s.hits[:0])
-	if len(s.open) > 0 || len(s.hits) > 0 || len(s.found.Head) < s.o.Ends {
+	if len(s.open) > 0 || len(s.hits) > 0 {
 		s.keep(line)
 	}
 	s.remember(line)
@@ -103,26 +96,6 @@ func (s *scanner) keep(line *Line) {
 		}
 		s.found.Total[pattern.Name]++
 		s.hit(p, &Hit{Pattern: pattern.Name, Line: kept, Before: s.last(s.o.Before)})
-	}
-	if len(s.found.Head) < s.o.Ends {
-		s.found.Head = append(s.found.Head, kept)
-	}
-}
-
-func (s *scanner) count(line *Line) {
-	s.found.Lines++
-	s.found.Bytes += int64(len(line.Text)) + 1
-	if line.Time.Known() && !line.Continues {
-		s.found.Stamped++
-	}
-	if line.Outside {
-		s.found.Outside++
-	}
-	if line.Cut {
-		s.found.Cut++
-	}
-	if !utf8.Valid(line.Text) {
-		s.found.Invalid++
 	}
 }
 
@@ -166,6 +139,5 @@ func (s *scanner) result() Found {
 		}
 	}
 	slices.SortStableFunc(s.found.Hits, func(a, b Hit) int { return a.Line.Number - b.Line.Number })
-	s.found.Tail = s.last(s.o.Ends)
 	return s.found
 }
