@@ -89,7 +89,6 @@ func one(mb int, dir, name string, line func(time.Time, int) string, stdout io.W
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, set.Close()) }()
 	found, err := set.Pods[0].Container("app").Logs[0].Scan(ctx, patterns(), evidence.ScanOptions{})
 	if err != nil {
 		return err

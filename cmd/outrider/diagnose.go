@@ -125,7 +125,6 @@ func (o *diagnoseOptions) run(cmd *cobra.Command, names []string) error {
 	if err != nil {
 		return &cli.UsageError{Err: err}
 	}
-	defer set.Close()
 	reports := []diagnose.Report{}
 	wrong := false
 	for _, p := range set.Pods {

@@ -137,7 +137,6 @@ func diagnoseWith(t *testing.T, folder string, o Options) Report {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer set.Close()
 	if len(set.Pods) != 1 {
 		t.Fatalf("%d pods in %s", len(set.Pods), folder)
 	}

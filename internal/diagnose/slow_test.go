@@ -98,7 +98,6 @@ func TestNotReadyForLong(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer set.Close()
 			set.Pods[0].Taken = evidence.Time{At: time.Date(2026, 3, 2, 13, 10, 0, 0, time.UTC), Clock: evidence.NodeClock}
 			r, err := Diagnose(t.Context(), set.Pods[0], Options{})
 			if err != nil {

@@ -24,6 +24,10 @@ type bundle struct {
 	noEvents []Missing // of a namespace, or of all
 	cut      []string  // logs of which a bug report has the end
 	left     []Unused
+	at       map[string]int // index in pods, by name and UID
+	depth    int            // of lists in one another
+	held     int64          // bytes of memory that objects take, about
+	most     int64          // of these
 }
 
 // What is placed was found in folders.
@@ -56,10 +60,17 @@ type placedLog struct {
 	empty  bool
 }
 
-func newBundle() *bundle { return &bundle{owners: map[string]Owner{}} }
+func newBundle(most int64) *bundle {
+	return &bundle{owners: map[string]Owner{}, at: map[string]int{}, most: most}
+}
 
 func (b *bundle) unused(from Source, format string, args ...any) {
-	b.left = append(b.left, Unused{from, fmt.Sprintf(format, args...)})
+	switch n := len(b.left); {
+	case n < maxNotes:
+		b.left = append(b.left, Unused{from, fmt.Sprintf(format, args...)})
+	case n == maxNotes:
+		b.left = append(b.left, Unused{from, "this, and more that is not listed"})
+	}
 }
 
 // finish gives each fact to its pod.
@@ -138,7 +149,10 @@ func (b *bundle) own(p *Pod) {
 			break
 		}
 		p.Owners = append(p.Owners, o)
-		refs = references(o.Object)
+		if o.Object == nil {
+			break
+		}
+		refs = o.Object.GetOwnerReferences()
 	}
 	hash := p.Object.Labels["pod-template-hash"]
 	if n := len(p.Owners); n == 1 && p.Owners[0].Kind == "ReplicaSet" && hash != "" && p.Owners[0].Object == nil {
@@ -147,7 +161,6 @@ func (b *bundle) own(p *Pod) {
 			if !there {
 				o = Owner{Kind: "Deployment", Name: name, Source: p.Source}
 			}
-			o.Derived = true
 			p.Owners = append(p.Owners, o)
 		}
 	}
@@ -331,17 +344,4 @@ func controller(refs []metav1.OwnerReference) (kind, name string) {
 		return refs[0].Kind, refs[0].Name
 	}
 	return "", ""
-}
-
-func references(object map[string]any) (out []metav1.OwnerReference) {
-	meta, _ := object["metadata"].(map[string]any)
-	list, _ := meta["ownerReferences"].([]any)
-	for _, e := range list {
-		o, _ := e.(map[string]any)
-		kind, _ := o["kind"].(string)
-		name, _ := o["name"].(string)
-		controls, _ := o["controller"].(bool)
-		out = append(out, metav1.OwnerReference{Kind: kind, Name: name, Controller: &controls})
-	}
-	return out
 }

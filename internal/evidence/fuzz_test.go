@@ -34,7 +34,7 @@ func FuzzObjects(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		b := newBundle()
+		b := newBundle(1 << 20)
 		b.parse("x", "x.yaml", data)
 		b.parse("x", "pod.yaml", []byte(awesome))
 		pods, unused := b.finish(t.Context())
@@ -47,17 +47,9 @@ func FuzzArchive(f *testing.F) {
 	var t testing.T
 	f.Add(archive(&t, handmade()))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		dir := t.TempDir()
-		s, err := Read(t.Context(), Options{Stdin: bytes.NewReader(data), Dir: dir, Files: 50, Unpack: 1 << 20}, "-")
+		s, err := Read(t.Context(), Options{Stdin: bytes.NewReader(data), Files: 50, Unpack: 1 << 20, Entry: 1 << 18, Memory: 1 << 18}, "-")
 		if err == nil {
 			consume(t, s)
-			err = s.Close()
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
-			t.Fatalf("left behind: %v, %v", left, err)
 		}
 	})
 }
@@ -78,9 +70,6 @@ func FuzzLog(f *testing.F) {
 			t.Fatal(err)
 		}
 		consume(t, s)
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
 	})
 }
 

@@ -18,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 
 	"outrider.dev/internal/contract"
@@ -80,7 +79,7 @@ func (w Wanted) defaults(c Cluster) Wanted {
 // each can be read is tried here. What cannot be had, because it is forbidden or gone, is in
 // [Pod.Missing]; the error is of pods that cannot be read or are not there.
 func Live(ctx context.Context, c Cluster, w Wanted) (*Set, error) {
-	l := &live{Cluster: c, Wanted: w.defaults(c), bundle: newBundle()}
+	l := &live{Cluster: c, Wanted: w.defaults(c), bundle: newBundle(0)}
 	l.turns = make(chan struct{}, l.Parallel)
 	pods, err := l.pods(ctx)
 	if err != nil {
@@ -219,48 +218,43 @@ func (l *live) selectorOf(ctx context.Context, kind, name string) (string, error
 	if err != nil {
 		return "", fmt.Errorf("reading %s %s/%s: %w", full, l.Namespace, name, err)
 	}
-	raw, err := json.Marshal(object["spec"])
+	raw, err := json.Marshal(object)
 	if err != nil {
 		return "", err
 	}
-	var spec struct {
-		Selector *metav1.LabelSelector `json:"selector"`
+	var o struct {
+		Spec struct {
+			Selector *metav1.LabelSelector `json:"selector"`
+		} `json:"spec"`
 	}
-	if err := json.Unmarshal(raw, &spec); err != nil {
+	if err := json.Unmarshal(raw, &o); err != nil {
 		return "", err
 	}
-	s, err := metav1.LabelSelectorAsSelector(spec.Selector)
+	s, err := metav1.LabelSelectorAsSelector(o.Spec.Selector)
 	if err != nil || s.Empty() || s == labels.Nothing() {
 		return "", fmt.Errorf("%s %s/%s selects no pods", full, l.Namespace, name)
 	}
 	return s.String(), nil
 }
 
-// owner reads a workload, as JSON has it.
-func (l *live) owner(ctx context.Context, namespace, kind, name string) (map[string]any, error) {
-	var o runtime.Object
-	var err error
+// owner reads a workload.
+func (l *live) owner(ctx context.Context, namespace, kind, name string) (metav1.Object, error) {
 	get := metav1.GetOptions{}
 	switch kind {
 	case "Deployment":
-		o, err = l.Core.AppsV1().Deployments(namespace).Get(ctx, name, get)
+		return l.Core.AppsV1().Deployments(namespace).Get(ctx, name, get)
 	case "StatefulSet":
-		o, err = l.Core.AppsV1().StatefulSets(namespace).Get(ctx, name, get)
+		return l.Core.AppsV1().StatefulSets(namespace).Get(ctx, name, get)
 	case "DaemonSet":
-		o, err = l.Core.AppsV1().DaemonSets(namespace).Get(ctx, name, get)
+		return l.Core.AppsV1().DaemonSets(namespace).Get(ctx, name, get)
 	case "ReplicaSet":
-		o, err = l.Core.AppsV1().ReplicaSets(namespace).Get(ctx, name, get)
+		return l.Core.AppsV1().ReplicaSets(namespace).Get(ctx, name, get)
 	case "Job":
-		o, err = l.Core.BatchV1().Jobs(namespace).Get(ctx, name, get)
+		return l.Core.BatchV1().Jobs(namespace).Get(ctx, name, get)
 	case "CronJob":
-		o, err = l.Core.BatchV1().CronJobs(namespace).Get(ctx, name, get)
-	default:
-		return nil, fmt.Errorf("kind %s is none of Kubernetes' own", kind)
+		return l.Core.BatchV1().CronJobs(namespace).Get(ctx, name, get)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+	return nil, fmt.Errorf("kind %s is none of Kubernetes' own", kind)
 }
 
 // readOwners reads the owners of the pods, each once, and theirs.
@@ -283,7 +277,7 @@ func (l *live) readOwners(ctx context.Context, pods []corev1.Pod) {
 		l.mu.Lock()
 		l.owners[about(k.kind, k.namespace, k.name)] = Owner{Kind: k.kind, Name: k.name, Object: object, Source: Source{Kind: FromOwner, File: fmt.Sprintf("kubectl get %s %s -n %s", strings.ToLower(k.kind), k.name, k.namespace)}}
 		l.mu.Unlock()
-		kind, name := controller(references(object))
+		kind, name := controller(object.GetOwnerReferences())
 		follow(ctx, key{k.namespace, kind, name})
 	}
 	for _, p := range pods {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"outrider.dev/startup"
 )
@@ -20,7 +21,6 @@ const (
 	FromEvent       Kind = "event"
 	FromOwner       Kind = "owner"
 	FromJournal     Kind = "startup journal"
-	FromTermination Kind = "termination message"
 )
 
 // A Source is where a fact was read. Line is 0 where there are none; of an object it is where its
@@ -38,19 +38,10 @@ func (s Source) String() string {
 	return s.File
 }
 
-// A Set is all that was collected. Close removes what was unpacked; logs cannot be read after it.
+// A Set is all that was collected.
 type Set struct {
 	Pods   []*Pod
 	Unused []Unused
-	close  func() error
-}
-
-// Close is to be called once.
-func (s *Set) Close() error {
-	if s.close == nil {
-		return nil
-	}
-	return s.close()
 }
 
 // Unused is something given that is no evidence of any pod, why, and what would be.
@@ -159,7 +150,7 @@ type Run struct {
 	Exit     *int // nil: it runs, or that is not known
 	Signal   int  // that ended it, also by the exit code 128+n of shells and runtimes; 0: none
 	Reason   string
-	Message  string // its termination message; source: [FromTermination]
+	Message  string // its termination message
 	Source   Source
 }
 
@@ -178,8 +169,7 @@ type Event struct {
 // An Owner is what the pod belongs to.
 type Owner struct {
 	Kind, Name string
-	Object     map[string]any // nil: not among the evidence
-	Derived    bool           // by the name alone: a Deployment from its ReplicaSet
+	Object     metav1.Object // its metadata; nil: it is not among the evidence
 	Source     Source
 }
 
@@ -189,7 +179,6 @@ type Journal struct {
 	Container Time // not known: the agent does not know either
 	At        Time // when it was requested
 	Entries   []JournalEntry
-	Lost      int // entries that were dropped
 	Source    Source
 }
 

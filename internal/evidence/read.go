@@ -3,6 +3,8 @@ package evidence
 import (
 	"bufio"
 	"bytes"
+	"cmp"
+	"compress/flate"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,20 +24,14 @@ type Options struct {
 	Stdin   io.Reader // for "-"
 	Files   int       // in all folders and archives; default 50,000
 	Objects int64     // bytes of one file of objects; default 64 MiB
-	Unpack  int64     // bytes of what archives hold; default 16 GiB
-	Dir     string    // where they are unpacked; default: the system's for temporary files
+	Unpack  int64     // bytes of what archives hold, and of standard input; default 4 GiB
+	Entry   int64     // bytes of one file of these; default 1 GiB
+	Memory  int64     // bytes of memory for the files of these, compressed, and twice as much for all objects; default 256 MiB
 }
 
 func (o Options) defaults() Options {
-	if o.Files == 0 {
-		o.Files = 50_000
-	}
-	if o.Objects == 0 {
-		o.Objects = 64 << 20
-	}
-	if o.Unpack == 0 {
-		o.Unpack = 16 << 30
-	}
+	o.Files, o.Objects, o.Memory = cmp.Or(o.Files, 50_000), cmp.Or(o.Objects, 64<<20), cmp.Or(o.Memory, 256<<20)
+	o.Unpack, o.Entry = cmp.Or(o.Unpack, 4<<30), cmp.Or(o.Entry, 1<<30)
 	return o
 }
 
@@ -43,120 +39,121 @@ func (o Options) defaults() Options {
 // error is of a path that cannot be read at all, or of an input without any pod; all else that is
 // wrong is in what is returned.
 func Read(ctx context.Context, o Options, paths ...string) (*Set, error) {
-	r := &reader{o: o.defaults(), bundle: newBundle()}
-	set := &Set{close: r.cleanup}
+	o = o.defaults()
+	r := &reader{o: o, bundle: newBundle(2 * o.Memory)}
+	r.flate, _ = flate.NewWriter(nil, flate.BestSpeed)
 	for _, p := range paths {
 		if err := r.path(ctx, p); err != nil {
-			return nil, errors.Join(err, r.cleanup())
+			return nil, err
 		}
 	}
-	set.Pods, set.Unused = r.finish(ctx)
-	if len(set.Pods) == 0 {
+	pods, unused := r.finish(ctx)
+	if len(pods) == 0 {
 		err := fmt.Errorf("%s: no pod in it; want the object of a pod, as kubectl get pod NAME -o yaml prints it", strings.Join(paths, ", "))
-		if len(set.Unused) > 0 {
-			u := set.Unused[0]
-			err = fmt.Errorf("%w; %s: %s", err, u.Source, u.Why)
+		if len(unused) > 0 {
+			err = fmt.Errorf("%w; %s: %s", err, unused[0].Source, unused[0].Why)
 		}
-		return nil, errors.Join(err, r.cleanup())
+		return nil, err
 	}
-	return set, nil
+	return &Set{Pods: pods, Unused: unused}, nil
 }
 
 // A reader walks over what was given.
 type reader struct {
 	*bundle
-	o       Options
-	files   int
-	written int64
-	dirs    []string
-	roots   []*os.Root
+	o        Options
+	files    int
+	unpacked int64 // bytes of the files of archives
+	kept     int64 // bytes of memory that they take
+	flate    *flate.Writer
 }
 
-func (r *reader) cleanup() error {
-	var errs []error
-	for _, root := range r.roots {
-		errs = append(errs, root.Close())
-	}
-	for _, dir := range r.dirs {
-		errs = append(errs, os.RemoveAll(dir))
-	}
-	return errors.Join(errs...)
+// A text is what a log is in: an open file, or one of an archive.
+type text interface {
+	io.ReaderAt
+	io.Closer
 }
 
-func (r *reader) temporary() (string, error) {
-	dir, err := os.MkdirTemp(r.o.Dir, "outrider-evidence-*")
-	if err == nil {
-		r.dirs = append(r.dirs, dir)
+// An opener opens a text, which has a size in bytes.
+type opener func() (text, int64, error)
+
+// onDisk opens a file with its size.
+func onDisk(open func() (*os.File, error)) opener {
+	return func() (text, int64, error) {
+		f, err := open()
+		if err != nil {
+			return nil, 0, err
+		}
+		info, err := f.Stat()
+		if err != nil {
+			return nil, 0, errors.Join(err, f.Close())
+		}
+		return f, info.Size(), nil
 	}
-	return dir, err
 }
 
 // path reads one of the given paths.
 func (r *reader) path(ctx context.Context, p string) error {
-	name := p
 	if p == "-" {
-		spooled, err := r.spool()
-		if err != nil {
-			return err
-		}
-		p, name = spooled, "standard input"
+		return r.stdin(ctx)
 	}
 	info, err := os.Stat(p)
 	if err != nil {
 		return err
 	}
 	if info.IsDir() {
-		return r.folder(ctx, p, name)
+		return r.folder(ctx, p)
 	}
 	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%s is no file, folder or archive", name)
+		return fmt.Errorf("%s is no file, folder or archive", p)
 	}
-	dir, err := r.unpack(ctx, p, name)
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	if dir != "" {
-		return r.folder(ctx, dir, name+":")
-	}
-	root, err := os.OpenRoot(filepath.Dir(p))
+	f, err := os.Open(p)
 	if err != nil {
 		return err
 	}
-	r.roots = append(r.roots, root)
-	return r.file(root, filepath.Base(p), name, single)
+	defer f.Close()
+	if is, err := r.archive(ctx, bufio.NewReaderSize(f, 64<<10), p); is {
+		return within(p, err)
+	}
+	return r.file(onDisk(func() (*os.File, error) { return os.Open(p) }), filepath.Base(p), p, single)
 }
 
-// spool is standard input as a file: logs in it are read twice.
-func (r *reader) spool() (string, error) {
+// stdin reads standard input.
+func (r *reader) stdin(ctx context.Context) error {
 	if r.o.Stdin == nil {
-		return "", errors.New("- needs a standard input")
+		return errors.New("- needs a standard input")
 	}
-	dir, err := r.temporary()
+	const name = "standard input"
+	in := bufio.NewReaderSize(r.o.Stdin, 64<<10)
+	if is, err := r.archive(ctx, in, name); is {
+		return within(name, err)
+	}
+	p, err := r.pack(in)
 	if err != nil {
-		return "", err
+		return within(name, err)
 	}
-	name := filepath.Join(dir, "stdin")
-	f, err := os.Create(name)
+	return r.file(p.open, "stdin", name, single)
+}
+
+// within adds to an error what it is of.
+func within(name string, err error) error {
 	if err != nil {
-		return "", err
+		err = fmt.Errorf("%s: %w", name, err)
 	}
-	n, err := io.Copy(f, io.LimitReader(r.o.Stdin, r.o.Unpack+1))
-	if err == nil && n > r.o.Unpack {
-		err = fmt.Errorf("standard input has more than %d MiB", r.o.Unpack>>20)
-	}
-	return name, errors.Join(err, f.Close())
+	return err
 }
 
 // folder reads all files of a folder, in the order of their names. Links that lead out of it are
 // not followed.
-func (r *reader) folder(ctx context.Context, dir, shown string) error {
+func (r *reader) folder(ctx context.Context, dir string) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
 	}
-	r.roots = append(r.roots, root)
+	defer root.Close()
 	return fs.WalkDir(root.FS(), ".", func(file string, d fs.DirEntry, err error) error {
-		from := Source{File: join(shown, file)}
+		shown := path.Join(filepath.ToSlash(dir), file)
+		from := Source{File: shown}
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -189,18 +186,11 @@ func (r *reader) folder(ctx context.Context, dir, shown string) error {
 			r.unused(from, "it is no regular file")
 			return nil
 		}
-		if r.files++; r.files > r.o.Files {
-			return fmt.Errorf("%s has more than %d files: give a part of it, such as the folder of one namespace", shown, r.o.Files)
+		if err := r.count(); err != nil {
+			return within(dir, err)
 		}
-		return r.file(root, file, join(shown, file), path.Join(filepath.ToSlash(shown), path.Dir(file)))
+		return r.file(onDisk(func() (*os.File, error) { return os.OpenInRoot(dir, file) }), file, shown, path.Dir(shown))
 	})
-}
-
-func join(shown, file string) string {
-	if strings.HasSuffix(shown, ":") {
-		return shown + file
-	}
-	return path.Join(filepath.ToSlash(shown), file)
 }
 
 // objectEnds are those of files with objects; logEnds those of files that may be logs.
@@ -210,14 +200,14 @@ var (
 )
 
 // file recognises one by its name and its content.
-func (r *reader) file(root *os.Root, file, shown, folder string) error {
-	f, err := root.Open(file)
+func (r *reader) file(open opener, file, shown, folder string) error {
+	f, size, err := open()
 	if err != nil {
 		r.unused(Source{File: shown}, "%v", err)
 		return nil
 	}
 	defer f.Close()
-	in := bufio.NewReaderSize(f, 64<<10)
+	in := bufio.NewReaderSize(io.NewSectionReader(f, 0, size), 64<<10)
 	head, err := in.Peek(64 << 10)
 	if err != nil && err != io.EOF {
 		r.unused(Source{File: shown}, "%v", err)
@@ -231,10 +221,10 @@ func (r *reader) file(root *os.Root, file, shown, folder string) error {
 	case r.ofReport(base, head, in, from):
 	case len(trimmed) == 0:
 		if slices.Contains(logEnds, end) && !strings.HasSuffix(base, ".insecure.log") {
-			r.addLog(root, file, folder, from, 0, -1).empty = true
+			r.addLog(open, folder, from, 0, -1).empty = true
 		}
 	case bytes.Contains(head, []byte("==== START logs for container ")):
-		return r.sections(root, file, folder, from)
+		return within(shown, r.sections(in, open, folder, from))
 	case slices.Contains(objectEnds, end), end == "" && isObject(trimmed):
 		r.readObjects(in, folder, from)
 	case strings.Contains(base, "stats") || end == ".prom": // Envoy's: nothing is concluded from them
@@ -242,7 +232,7 @@ func (r *reader) file(root *os.Root, file, shown, folder string) error {
 		if why := noLog(head, end); why != "" {
 			r.unused(from, "%s", why)
 		} else {
-			r.addLog(root, file, folder, from, 0, -1)
+			r.addLog(open, folder, from, 0, -1)
 		}
 	}
 	return nil
@@ -292,24 +282,17 @@ func (r *reader) readObjects(in io.Reader, folder string, from Source) {
 }
 
 // addLog adds a log, or the part of a file with one.
-func (r *reader) addLog(root *os.Root, file, folder string, from Source, begin, size int64) *placedLog {
-	open := func() (*os.File, int64, error) {
-		f, err := root.Open(file)
-		if err != nil {
-			return nil, 0, err
-		}
+func (r *reader) addLog(open opener, folder string, from Source, begin, size int64) *placedLog {
+	part := func() (text, int64, error) {
+		f, end, err := open()
 		if size >= 0 {
-			return f, begin + size, nil
+			end = begin + size
 		}
-		info, err := f.Stat()
-		if err != nil {
-			return nil, 0, errors.Join(err, f.Close())
-		}
-		return f, info.Size(), nil
+		return f, end, err
 	}
 	l := &Log{Source: from, Run: -1}
 	l.open = func(context.Context) (io.ReadCloser, error) {
-		f, end, err := open()
+		f, end, err := part()
 		if err != nil {
 			return nil, err
 		}
@@ -319,7 +302,7 @@ func (r *reader) addLog(root *os.Root, file, folder string, from Source, begin, 
 		}{io.NewSectionReader(f, begin, end-begin), f}, nil
 	}
 	l.tail = func(most int) ([]byte, error) {
-		f, end, err := open()
+		f, end, err := part()
 		if err != nil {
 			return nil, err
 		}
@@ -332,13 +315,7 @@ func (r *reader) addLog(root *os.Root, file, folder string, from Source, begin, 
 
 // sections reads what kubectl cluster-info dump writes: logs.txt of a pod, or all in one stream,
 // objects too.
-func (r *reader) sections(root *os.Root, file, folder string, from Source) error {
-	f, err := root.Open(file)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	in := bufio.NewReaderSize(f, MaxLine)
+func (r *reader) sections(in *bufio.Reader, file opener, folder string, from Source) error {
 	var at, begin int64
 	var open []string
 	var object bytes.Buffer
@@ -348,8 +325,11 @@ func (r *reader) sections(root *os.Root, file, folder string, from Source) error
 		switch {
 		case m != nil && string(m[1]) == "START":
 			begin, open = at+int64(len(line)), []string{string(m[2]), string(m[3]), string(m[4])}
+			if err := r.count(); err != nil {
+				return err
+			}
 		case m != nil && open != nil && string(m[2]) == open[0]:
-			r.section(root, file, folder, from, open, begin, at-begin)
+			r.section(file, folder, from, open, begin, at-begin)
 			open = nil
 		case open == nil && m == nil && int64(object.Len()) < r.o.Objects:
 			object.Write(line)
@@ -360,7 +340,7 @@ func (r *reader) sections(root *os.Root, file, folder string, from Source) error
 		}
 	}
 	if open != nil {
-		r.section(root, file, folder, from, open, begin, at-begin).Truncated = true
+		r.section(file, folder, from, open, begin, at-begin).Truncated = true
 	}
 	if isObject(bytes.TrimSpace(object.Bytes())) {
 		r.parse(folder, from.File, object.Bytes())
@@ -368,8 +348,8 @@ func (r *reader) sections(root *os.Root, file, folder string, from Source) error
 	return nil
 }
 
-func (r *reader) section(root *os.Root, file, folder string, from Source, of []string, begin, size int64) *placedLog {
-	l := r.addLog(root, file, folder, from, begin, size)
+func (r *reader) section(file opener, folder string, from Source, of []string, begin, size int64) *placedLog {
+	l := r.addLog(file, folder, from, begin, size)
 	l.name = name{container: of[0], namespace: of[1], pod: of[2], run: -1}
 	return l
 }
@@ -383,17 +363,20 @@ func (r *reader) index(in io.Reader, from Source) {
 			Truncated bool   `json:"truncated"`
 		} `json:"files"`
 	}
-	if err := json.NewDecoder(io.LimitReader(in, r.o.Objects)).Decode(&index); err != nil {
+	if err := json.NewDecoder(io.LimitReader(in, maxObject)).Decode(&index); err != nil {
 		r.unused(from, "this is no index of a bug report: %v", err)
 		return
 	}
 	r.taken = Time{At: index.Made, Error: time.Minute, Clock: NodeClock} // by the clock of the machine that made it
 	for _, f := range index.Files {
-		if f.Truncated {
+		if f.Truncated && len(r.cut) < r.o.Files {
 			r.cut = append(r.cut, strings.TrimSuffix(from.File, "index.json")+f.Path)
 		}
 	}
 }
+
+// maxFailures is how many lines of these are kept: a bug report has one for each log at most.
+const maxFailures = 10_000
 
 // errors reads what a bug report could not have.
 func (r *reader) errors(in io.Reader, from Source) {
@@ -402,6 +385,9 @@ func (r *reader) errors(in io.Reader, from Source) {
 		r.unused(from, "%v", err)
 	}
 	for line := range strings.Lines(string(text)) {
+		if len(r.failures) == maxFailures {
+			break
+		}
 		r.failures = append(r.failures, strings.TrimSpace(line))
 	}
 }

@@ -3,9 +3,12 @@ package evidence
 import (
 	"archive/tar"
 	"bytes"
+	"compress/flate"
 	"compress/gzip"
 	"context"
+	_ "embed"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -15,6 +18,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
@@ -25,77 +29,23 @@ import (
 	"outrider.dev/internal/kubeclient"
 )
 
-// awesome is the pod of a start-up race: the app's first run ended after a second.
-const awesome = `apiVersion: v1
-kind: Pod
-metadata:
-  name: awesome-app
-  namespace: shop
-  uid: 5d3f2a54-0000-0000-0000-000000000001
-  creationTimestamp: "2026-11-24T13:16:15Z"
-  ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: awesome-app-7d9, uid: u, controller: true}]
-spec:
-  nodeName: n1
-  aFieldOfALaterVersion: {x: 1}
-  initContainers: [{name: istio-init, image: i}]
-  containers: [{name: app, image: a}, {name: istio-proxy, image: p}]
-status:
-  phase: Running
-  startTime: "2026-11-24T13:16:15Z"
-  conditions: [{type: PodScheduled, status: "True", lastTransitionTime: "2026-11-24T13:16:15Z"}]
-  initContainerStatuses:
-  - {name: istio-init, restartCount: 0, state: {terminated: {exitCode: 0, reason: Completed, startedAt: "2026-11-24T13:16:17Z", finishedAt: "2026-11-24T13:16:18Z"}}}
-  containerStatuses:
-  - name: app
-    restartCount: 2
-    state: {running: {startedAt: "2026-11-24T13:16:36Z"}}
-    lastState: {terminated: {exitCode: 1, reason: Error, message: "Connection refused", startedAt: "2026-11-24T13:16:22Z", finishedAt: "2026-11-24T13:16:23Z"}}
-  - {name: istio-proxy, restartCount: 0, state: {running: {startedAt: "2026-11-24T13:16:20Z"}}}
-`
-
-const (
-	previousLog = `2026-11-24 21:16:22,803 INFO [main] starting
-2026-11-24 21:16:23,110 ERROR [main] Logging system failed to initialize using configuration from 'http://log-config-server:12345/logback.xml'
-java.net.ConnectException: Connection refused
-	at java.base/sun.nio.ch.Net.connect0(Native Method)
-`
-	currentLog = "2026-11-24 21:16:37,001 INFO [main] starting\n2026-11-24 21:16:39,480 INFO [main] serving\n"
-	proxyLog   = "2026-11-24T13:16:20.480123Z\tinfo\tstarting\n2026-11-24T13:16:23.900000Z\tinfo\tEnvoy proxy is ready\n"
-	eventList  = `apiVersion: v1
-kind: EventList
-items:
-- metadata: {name: e2, uid: e2, creationTimestamp: "2026-11-24T13:16:19Z"}
-  involvedObject: {kind: Pod, namespace: shop, name: awesome-app, uid: 5d3f2a54-0000-0000-0000-000000000001, fieldPath: "spec.containers{app}"}
-  reason: Started
-  message: Started container app
-  type: Normal
-  count: 3
-  firstTimestamp: "2026-11-24T13:16:19Z"
-  lastTimestamp: "2026-11-24T13:16:36Z"
-  source: {component: kubelet, host: n1}
-- metadata: {name: e1, uid: e1, creationTimestamp: "2026-11-24T13:16:15Z"}
-  involvedObject: {kind: Pod, namespace: shop, name: awesome-app}
-  reason: Scheduled
-  message: Successfully assigned
-  type: Normal
-  eventTime: "2026-11-24T13:16:15.123456Z"
-  reportingComponent: default-scheduler
-- metadata: {name: e3, uid: e3}
-  involvedObject: {kind: Pod, namespace: shop, name: awesome-app, uid: another-pod-of-that-name}
-  reason: Killing
-`
-	newerEvent = `{"apiVersion":"events.k8s.io/v1","kind":"Event","metadata":{"name":"e4","uid":"e4","creationTimestamp":"2026-11-24T13:16:16Z"},
-"regarding":{"kind":"ReplicaSet","namespace":"shop","name":"awesome-app-7d9"},"reason":"SuccessfulCreate","note":"Created pod","type":"Normal",
-"eventTime":"2026-11-24T13:16:15.000001Z","reportingController":"replicaset-controller","series":{"count":4,"lastObservedTime":"2026-11-24T13:16:18.500000Z"}}`
-	replicaSet = `{"apiVersion":"apps/v1","kind":"ReplicaSet","metadata":{"name":"awesome-app-7d9","namespace":"shop","ownerReferences":[{"kind":"Deployment","name":"awesome-app","controller":true}]}}`
-	journal    = `{"process_started":"2026-11-24T13:16:20.1Z","at":"2026-11-24T13:17:00Z","entries":[{"kind":"phase","name":"certificate","begin_ns":100000000,"end_ns":2100000000,"ended":"got it"},{"kind":"wait","name":"app","begin_ns":1,"open":true}]}`
-)
+//go:embed testdata/awesome.txtar
+var awesomeFiles []byte
 
 // handmade is the folder that a person makes.
 func handmade() map[string]string {
-	return map[string]string{"pod.yaml": awesome, "app.log": currentLog, "app.previous.log": previousLog, "istio-proxy.log": proxyLog, "events.yaml": eventList,
-		"more.json": newerEvent + "\n" + replicaSet, "startup.json": journal, "envoy-stats.txt": "server.live: 1\n"}
+	out := map[string]string{}
+	for _, f := range txtar.Parse(awesomeFiles).Files {
+		out[f.Name] = string(f.Data)
+	}
+	return out
 }
+
+var (
+	awesome, eventList, newerEvent    = handmade()["pod.yaml"], handmade()["events.yaml"], handmade()["event.json"]
+	previousLog, currentLog, proxyLog = handmade()["app.previous.log"], handmade()["app.log"], handmade()["istio-proxy.log"]
+	replicaSet, journal               = handmade()["replicaset.json"], handmade()["startup.json"]
+)
 
 func folder(t *testing.T, files map[string]string) string {
 	t.Helper()
@@ -114,21 +64,38 @@ func folder(t *testing.T, files map[string]string) string {
 
 func archive(t *testing.T, files map[string]string) []byte {
 	t.Helper()
+	return gzipped(t, tarOf(t, files))
+}
+
+// tarOf is an archive with the headers, of which a regular file has as many x as it says, and with files.
+func tarOf(t *testing.T, files map[string]string, headers ...tar.Header) []byte {
+	t.Helper()
 	var b bytes.Buffer
-	z := gzip.NewWriter(&b)
-	w := tar.NewWriter(z)
+	w := tar.NewWriter(&b)
+	write := func(h tar.Header, text string) {
+		h.Mode = 0o644
+		if err := w.WriteHeader(&h); err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprint(w, text)
+	}
+	for _, h := range headers {
+		write(h, strings.Repeat("x", int(h.Size)))
+	}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(files[name]))}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := w.Write([]byte(files[name])); err != nil {
-			t.Fatal(err)
-		}
+		write(tar.Header{Name: name, Size: int64(len(files[name]))}, files[name])
 	}
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := z.Close(); err != nil {
+	return b.Bytes()
+}
+
+func gzipped(t *testing.T, text []byte) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	if _, err := z.Write(text); err != nil || z.Close() != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()
@@ -136,19 +103,10 @@ func archive(t *testing.T, files map[string]string) []byte {
 
 func read(t *testing.T, o Options, paths ...string) *Set {
 	t.Helper()
-	o.Dir = t.TempDir()
 	s, err := Read(t.Context(), o, paths...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-		if left, err := os.ReadDir(o.Dir); err != nil || len(left) > 0 {
-			t.Errorf("left behind: %v, %v", left, err)
-		}
-	})
 	return s
 }
 
@@ -316,6 +274,11 @@ func TestUnused(t *testing.T) {
 		"a pod without containers":      {map[string]string{"b.yaml": "kind: Pod\nmetadata: {name: b}"}, "b.yaml:1: Pod b: spec.containers: a pod has at least one"},
 		"a list":                        {map[string]string{"b.yaml": "- a"}, "b.yaml:1: this is no Kubernetes object"},
 		"a log that is compressed":      {map[string]string{"app.log.gz": "\x1f\x8bxx"}, "app.log.gz: it is compressed"},
+		"an object of no API server":    {map[string]string{"b.yaml": strings.Replace(pod("b"), "spec:", "status: {message: "+strings.Repeat("x", maxObject)+"}\nspec:", 1)}, "b.yaml:1: an object has more than 4 MiB, as none"},
+		"an object of many parts":       {map[string]string{"b.json": `{"kind":"Pod","metadata":{"name":"b"},"spec":{"containers":[` + strings.Repeat("{},", maxParts) + "{}]}}"}, "b.json:1: an object has more than 4 MiB or 65536 parts"},
+		"a list in lists":               {map[string]string{"b.json": strings.Repeat(`{"kind":"List","items":[`, 4) + strings.Repeat("]}", 4)}, "b.json:1: it has lists in lists in lists"},
+		"a list of very many":           {map[string]string{"b.json": `{"kind":"List","items":[` + strings.Repeat("1,", maxCommas+1) + "1]}"}, "b.json: it has more than 4194304 values"},
+		"more containers than any":      {map[string]string{"b.yaml": strings.Replace(pod("b"), "[", "["+strings.Repeat("{name: c},", maxContainers), 1)}, "b.yaml:1: Pod b: it has more than 1000 containers"},
 		"a journal of no process":       {map[string]string{"b.json": `{"process_started":"0001-01-01T00:00:00Z"}`}, "b.json:1: startup journal: process_started: missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -332,16 +295,25 @@ func TestUnused(t *testing.T) {
 	}
 }
 
+func TestManyNotes(t *testing.T) {
+	b := newBundle(1 << 20)
+	b.parse("", "a.json", []byte(`{"kind":"List","items":[`+strings.Repeat("1,", maxNotes+9)+"1]}"))
+	if n := len(b.left); n != maxNotes+1 || b.left[maxNotes].Why != "this, and more that is not listed" {
+		t.Errorf("%d notes, the last is %v", n, b.left[n-1])
+	}
+}
+
 func TestBadInput(t *testing.T) {
-	dir := folder(t, map[string]string{"app.log": "x", "plain.txt": "x", "many/1.log": "", "many/2.log": "", "many/3.log": "", "half.gz": "\x1f\x8b\x08", "big.tgz": string(archive(t, map[string]string{"a.log": strings.Repeat("x", 1<<20)}))})
+	dir := folder(t, map[string]string{"app.log": "x", "plain.txt": "x", "many/1.log": "", "many/2.log": "", "many/3.log": "", "half.gz": "\x1f\x8b\x08",
+		"sections.txt": strings.Repeat("==== START logs for container a of pod b/c ====\n", 3)})
 	for name, tt := range map[string]struct {
 		path, want string
 	}{
 		"nothing there":     {"none", "no such file or directory"},
 		"no pod":            {"app.log", "no pod in it; want the object of a pod, as kubectl get pod NAME -o yaml prints it"},
-		"too many files":    {"many", "has more than 2 files"},
-		"a tar bomb":        {"big.tgz", "it unpacks to more than 0 MiB"},
-		"half a header":     {"half.gz", "it begins as gzip does, and is none"},
+		"too many files":    {"many", "many: there are more than 2 files"},
+		"too many sections": {"sections.txt", "sections.txt: there are more than 2 files"},
+		"half a header":     {"half.gz", "half.gz: it begins as gzip does, and is none"},
 		"no standard input": {"-", "needs a standard input"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -349,7 +321,7 @@ func TestBadInput(t *testing.T) {
 			if path != "-" {
 				path = filepath.Join(dir, path)
 			}
-			s, err := Read(t.Context(), Options{Files: 2, Unpack: 1 << 16, Dir: t.TempDir()}, path)
+			s, err := Read(t.Context(), Options{Files: 2}, path)
 			if s != nil || err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("%v, want %s", err, tt.want)
 			}
@@ -357,38 +329,119 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// What comes before the damage of an archive is used, and nothing leads out of it.
+// A hostile archive is refused, with the entry and the bound.
+func TestHostileArchives(t *testing.T) {
+	pod := map[string]string{"pod.yaml": awesome}
+	deep := strings.Repeat("d/", maxDepth+1) + "f.log"
+	many := []tar.Header{{Name: "1"}, {Name: "2"}, {Name: "3"}, {Name: "4"}}
+	folders := slices.Repeat([]tar.Header{{Name: "d/", Typeflag: tar.TypeDir}}, 13)
+	for name, tt := range map[string]struct {
+		o    Options
+		text []byte
+		want string
+	}{
+		"deep folders":          {Options{}, tarOf(t, pod, tar.Header{Name: deep}), fmt.Sprintf("entry %q: it is in more than 64 folders in one another", deep)},
+		"a long name":           {Options{}, tarOf(t, pod, tar.Header{Name: strings.Repeat("x", maxName+1)}), "its path has more than 4096 bytes"},
+		"many files":            {Options{Files: 3}, tarOf(t, pod, many...), `entry "4": there are more than 3 files`},
+		"many folders":          {Options{Files: 3}, tarOf(t, pod, folders...), `entry "d/": it is after 12 folders`},
+		"a large file":          {Options{Entry: 1 << 20}, tarOf(t, pod, tar.Header{Name: "a.log", Size: 1<<20 + 1}), `entry "a.log": it has more than 1 MiB`},
+		"a file of zeros":       {Options{}, gzipped(t, tarOf(t, pod, tar.Header{Name: "a.log", Size: 70 << 20})), `entry "a.log": it unpacks to more than 200 times its size`},
+		"a text of zeros":       {Options{}, gzipped(t, make([]byte, 70<<20)), "standard input: it unpacks to more than 200 times its size"},
+		"more than all may be":  {Options{Unpack: 1 << 10}, tarOf(t, pod), `after entry "": all unpacks to more than 0 MiB`},
+		"more than memory":      {Options{Memory: 1 << 10}, tarOf(t, pod, tar.Header{Name: "a.log", Size: 1 << 20}), `entry "a.log": with it, the files of archives take more than 0 MiB of memory`},
+		"a long standard input": {Options{Entry: 1 << 20}, bytes.Repeat([]byte("x"), 1<<20+1), "standard input: it has more than 1 MiB"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tt.o.Stdin = bytes.NewReader(tt.text)
+			s, err := Read(t.Context(), tt.o, "-")
+			if s != nil || err == nil || !strings.HasPrefix(err.Error(), "standard input: ") || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("%v, want %s", err, tt.want)
+			}
+		})
+	}
+}
+
+// What comes before the damage of an archive is used. Nothing leads out of it, and nothing of it is
+// written to a disk.
 func TestArchives(t *testing.T) {
 	files := handmade()
 	files["zzz.log"] = strings.Repeat("not much to compress "+previousLog, 100)
 	whole := archive(t, files)
 	cut := filepath.Join(folder(t, map[string]string{"cut.tar.gz": string(whole[:len(whole)-60])}), "cut.tar.gz")
+	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "none"))
 	s := read(t, Options{}, cut)
 	if len(s.Unused) == 0 || !strings.Contains(s.Unused[0].Why, "damaged or ends too early") || len(s.Pods[0].Container("app").Logs) != 2 {
 		t.Errorf("%v", s.Unused)
 	}
-	var b bytes.Buffer
-	w := tar.NewWriter(&b)
-	for _, h := range []tar.Header{{Name: "../evil.log", Size: 1}, {Name: "link.log", Typeflag: tar.TypeSymlink, Linkname: "/etc/passwd"}, {Name: "pod.yaml", Size: int64(len(awesome))}} {
-		h.Mode = 0o644
-		if err := w.WriteHeader(&h); err != nil {
-			t.Fatal(err)
-		}
-		if h.Size > 0 {
-			fmt.Fprint(w, awesome[:h.Size])
-		}
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	s = read(t, Options{Stdin: &b}, "-")
+	s = read(t, Options{Stdin: bytes.NewReader(tarOf(t, map[string]string{"pod.yaml": awesome}, tar.Header{Name: "../evil.log", Size: 1}, tar.Header{Name: "/etc/evil.log", Size: 1}, tar.Header{Name: "link.log", Typeflag: tar.TypeSymlink, Linkname: "/etc/passwd"},
+		tar.Header{Name: "hard.log", Typeflag: tar.TypeLink, Linkname: "pod.yaml"}, tar.Header{Name: "null.log", Typeflag: tar.TypeChar}, tar.Header{Name: "pod.yaml/in/app.log", Size: 1}, tar.Header{Name: "in/.hidden/x.log", Size: 1}, tar.Header{Name: ".", Size: 1}))}, "-")
 	var got []string
 	for _, u := range s.Unused {
-		got = append(got, u.Source.File+": "+u.Why)
+		got = append(got, strings.TrimPrefix(u.Source.File, "standard input:")+": "+u.Why)
 	}
-	want := []string{"standard input:../evil.log: its path leads out of the archive", "standard input:link.log: it is no regular file: links of archives are not followed"}
+	const link = ": it is no regular file: links of archives are not followed"
+	want := []string{"../evil.log: its path leads out of the archive", "/etc/evil.log: its path is absolute", "link.log" + link, "hard.log" + link, "null.log" + link, ".: its path leads out of the archive"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// What several archives unpack to is counted together.
+func TestArchivesTogether(t *testing.T) {
+	dir := folder(t, map[string]string{"a.tar": string(tarOf(t, nil, tar.Header{Name: "a.log", Size: 600 << 10}))})
+	a := filepath.Join(dir, "a.tar")
+	_, err := Read(t.Context(), Options{Unpack: 1 << 20}, a, a)
+	if want := a + `: entry "a.log": all unpacks to more than 1 MiB`; err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
+// A log of an archive is read as one of a folder: in pieces, from any place.
+func TestPackedText(t *testing.T) {
+	var text []byte
+	for i := range 100_000 {
+		text = fmt.Appendf(text, "line %d\n", i)
+	}
+	r := &reader{o: Options{}.defaults()}
+	r.flate, _ = flate.NewWriter(nil, flate.BestSpeed)
+	p, err := r.pack(bytes.NewReader(text))
+	if err != nil || p.size != int64(len(text)) || len(p.pieces) < 3 || r.kept*2 > p.size {
+		t.Fatalf("%v, size %d, %d pieces of %d bytes", err, p.size, len(p.pieces), r.kept)
+	}
+	f, size, _ := p.open()
+	for _, from := range []int64{0, piece - 1, piece, 3, size - 1} {
+		got := make([]byte, min(piece+2, size-from))
+		if _, err := f.ReadAt(got, from); err != nil || !bytes.Equal(got, text[from:][:len(got)]) {
+			t.Errorf("from %d: %v", from, err)
+		}
+	}
+	if p, err := r.pack(bytes.NewReader(gzipped(t, text))); err != nil || p.size != 2 {
+		t.Errorf("of what is compressed %d bytes are kept, %v", p.size, err)
+	}
+	if n, err := f.ReadAt(make([]byte, 2), size-1); n != 1 || err != io.EOF {
+		t.Errorf("beyond the end: %d, %v", n, err)
+	}
+}
+
+// The items of a large list are decoded one by one, and are those of the whole.
+func TestLargeList(t *testing.T) {
+	for name, tt := range map[string]struct{ list, item string }{
+		"as kubectl prints it": {"apiVersion: v1\nitems:\n%skind: PodList\nmetadata: {resourceVersion: ''}\n", "- metadata:\n    name: p%d\n    annotations: {a: '%s'}\n  spec:\n    containers:\n    - name: app\n"},
+		"indented":             {"kind: List\nitems:\n%s", "  - kind: Pod\n    metadata: {name: p%d, annotations: {a: '%s'}}\n    spec:\n      containers:\n      - {name: app}\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var items strings.Builder
+			for i := range 10 {
+				fmt.Fprintf(&items, tt.item, i, strings.Repeat("x", maxObject/9))
+			}
+			file := filepath.Join(folder(t, map[string]string{"pods.yaml": fmt.Sprintf(tt.list, items.String())}), "pods.yaml")
+			if s := read(t, Options{}, file); len(s.Pods) != 10 || len(s.Unused) > 0 || s.Pods[9].Containers[0].Name != "app" || s.Pods[9].Source.Line != 1 {
+				t.Errorf("%d pods, unused %v", len(s.Pods), s.Unused)
+			}
+			if s := read(t, Options{Memory: 1 << 20}, file); len(s.Pods) == 0 || len(s.Pods) == 10 || len(s.Unused) != 1 || !strings.Contains(s.Unused[0].Why, "take more than 2 MiB of memory") {
+				t.Errorf("%d pods, unused %v", len(s.Pods), s.Unused)
+			}
+		})
 	}
 }
 

@@ -76,9 +76,6 @@ type Skew struct {
 	By                [2]Source // what Least and Most are from
 }
 
-// Off reports whether the clocks are certainly not the same.
-func (s Skew) Off() bool { return s.HasLeast && s.Least > 0 || s.HasMost && s.Most < 0 }
-
 // Contradicts reports whether no skew explains all times: a clock was set meanwhile.
 func (s Skew) Contradicts() bool { return s.HasLeast && s.HasMost && s.Least > s.Most }
 

@@ -4,124 +4,242 @@ import (
 	"archive/tar"
 	"bufio"
 	"bytes"
+	"compress/flate"
 	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
+	"maps"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
+)
+
+// An archive may be hostile: what it may be beside [Options]. Those of must-gather have 15 folders in
+// one another, and are a tenth of what they unpack to.
+const (
+	maxDepth = 64       // folders in one another
+	maxName  = 4096     // bytes of a path
+	maxRatio = 200      // times the size of what is compressed; zeros are 1,000 times
+	freeSize = 64 << 20 // bytes that may come of anything
 )
 
 var gzipMagic = []byte{0x1f, 0x8b}
 
-// unpack unpacks an archive into a folder; "" if the file is none. Nothing is written outside of the
-// folder, links are not made. What comes after a damage is lost, what was before it is used.
-func (r *reader) unpack(ctx context.Context, file, shown string) (string, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	in := bufio.NewReaderSize(f, 64<<10)
+// archive reads an archive; false if it is none. Its files are kept in memory, compressed: nothing is
+// written to a disk. What comes after a damage is lost, what was before it is used.
+func (r *reader) archive(ctx context.Context, in *bufio.Reader, shown string) (bool, error) {
 	head, _ := in.Peek(512)
-	var from io.Reader = in
-	packed := bytes.HasPrefix(head, gzipMagic)
-	if packed {
-		z, err := gzip.NewReader(in)
+	compressed := bytes.HasPrefix(head, gzipMagic)
+	read := &counter{Reader: in}
+	u := &unpacking{ctx: ctx, from: read, packed: read, most: r.o.Unpack}
+	if compressed {
+		z, err := gzip.NewReader(read)
 		if err != nil {
-			return "", fmt.Errorf("it begins as gzip does, and is none: %w", err)
+			return true, fmt.Errorf("it begins as gzip does, and is none: %w", err)
 		}
-		plain := bufio.NewReaderSize(z, 64<<10)
+		u.from = z
+	}
+	plain := bufio.NewReaderSize(u, 64<<10)
+	if compressed {
 		head, _ = plain.Peek(512)
-		from = plain
 	}
-	isTar := len(head) == 512 && string(head[257:262]) == "ustar"
-	if !packed && !isTar {
-		return "", nil
-	}
-	dir, err := r.temporary()
-	if err != nil {
-		return "", err
-	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return "", err
-	}
-	defer root.Close()
-	if isTar {
-		err = r.untar(ctx, root, from, shown)
-	} else {
-		err = r.write(root, strings.TrimSuffix(filepath.Base(shown), ".gz"), from)
+	files, err := map[string]*packed{}, error(nil)
+	switch {
+	case len(head) == 512 && string(head[257:262]) == "ustar":
+		err = r.untar(files, plain, shown)
+	case compressed:
+		name := strings.TrimSuffix(filepath.Base(shown), ".gz")
+		files[name], err = r.pack(plain)
+	default:
+		return false, nil
 	}
 	if damaged(err) {
 		r.unused(Source{File: shown}, "the archive is damaged or ends too early (%v): what comes before that is used", err)
 		err = nil
 	}
-	return dir, err
+	for _, name := range slices.SortedFunc(maps.Keys(files), asFolders) {
+		if err != nil {
+			break
+		}
+		if hidden := strings.HasPrefix(name, ".") || strings.Contains(name, "/."); !hidden {
+			err = r.file(files[name].open, name, shown+":"+name, path.Join(filepath.ToSlash(shown)+":", path.Dir(name)))
+		}
+		delete(files, name) // if nothing keeps it, its memory is free
+	}
+	return true, err
 }
+
+// asFolders is the order in which a folder of these files would be read.
+func asFolders(a, b string) int { return slices.Compare(strings.Split(a, "/"), strings.Split(b, "/")) }
 
 // damaged reports whether an error is of the archive's own text.
 func damaged(err error) bool {
-	var flate interface{ Error() string }
-	if err == nil || !errors.As(err, &flate) {
-		return false
-	}
-	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, gzip.ErrChecksum) || errors.Is(err, gzip.ErrHeader) || errors.Is(err, tar.ErrHeader) || strings.HasPrefix(flate.Error(), "flate: ")
+	var corrupt flate.CorruptInputError
+	return errors.As(err, &corrupt) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, gzip.ErrChecksum) || errors.Is(err, gzip.ErrHeader) || errors.Is(err, tar.ErrHeader)
 }
 
-func (r *reader) untar(ctx context.Context, root *os.Root, from io.Reader, shown string) error {
+// untar reads the files of a tar.
+func (r *reader) untar(files map[string]*packed, from io.Reader, shown string) error {
+	last, folders := "", 0
 	for t := tar.NewReader(from); ; {
 		h, err := t.Next()
-		switch {
-		case err == io.EOF:
+		if err == io.EOF {
 			return nil
-		case err != nil:
-			return err
-		case ctx.Err() != nil:
-			return ctx.Err()
 		}
-		name := path.Clean(strings.TrimLeft(h.Name, "/"))
+		if err != nil {
+			return fmt.Errorf("after entry %.200q: %w", last, err)
+		}
+		last = h.Name
+		name := path.Clean(h.Name)
 		in := Source{File: shown + ":" + name}
 		switch {
+		case len(h.Name) > maxName:
+			err = fmt.Errorf("its path has more than %d bytes", maxName)
+		case strings.Count(name, "/") > maxDepth:
+			err = fmt.Errorf("it is in more than %d folders in one another", maxDepth)
 		case h.Typeflag == tar.TypeDir, h.Typeflag == tar.TypeXGlobalHeader:
-			continue
-		case !filepath.IsLocal(name):
-			r.unused(in, "its path leads out of the archive")
-			continue
-		case h.Typeflag != tar.TypeReg:
-			r.unused(in, "it is no regular file: links of archives are not followed")
-			continue
-		}
-		if r.files++; r.files > r.o.Files {
-			return fmt.Errorf("it has more than %d files: unpack it and give a part of it, such as the folder of one namespace", r.o.Files)
-		}
-		if err := r.write(root, name, t); err != nil {
-			var p *os.PathError
-			if errors.As(err, &p) && !damaged(err) {
-				r.unused(in, "%v", p.Err) // a name that is too long, or of a file and of a folder
-				continue
+			if folders++; folders > 4*r.o.Files {
+				err = fmt.Errorf("it is after %d folders", 4*r.o.Files)
 			}
-			return err
+		default:
+			if err = r.count(); err != nil {
+				break
+			}
+			r.kept += int64(4 * len(name)) // beside the texts
+			switch {
+			case path.IsAbs(name):
+				r.unused(in, "its path is absolute")
+			case !filepath.IsLocal(name) || name == ".":
+				r.unused(in, "its path leads out of the archive")
+			case h.Typeflag != tar.TypeReg:
+				r.unused(in, "it is no regular file: links of archives are not followed")
+			default:
+				files[name], err = r.pack(t)
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("entry %.200q: %w", h.Name, err)
 		}
 	}
 }
 
-// write writes one file, within the limit of all.
-func (r *reader) write(root *os.Root, name string, from io.Reader) error {
-	if err := root.MkdirAll(path.Dir(name), 0o700); err != nil {
-		return err
+// count counts a file of any folder or archive, or a section of one.
+func (r *reader) count() error {
+	if r.files++; r.files > r.o.Files {
+		return fmt.Errorf("there are more than %d files: unpack an archive, and give a part of it, such as the folder of one namespace", r.o.Files)
 	}
-	f, err := root.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
+	return nil
+}
+
+// An unpacking is what an archive unpacks to, up to a size.
+type unpacking struct {
+	ctx        context.Context
+	from       io.Reader
+	packed     *counter
+	size, most int64
+}
+
+func (u *unpacking) Read(p []byte) (int, error) {
+	n, err := u.from.Read(p)
+	u.size += int64(n)
+	switch {
+	case u.ctx.Err() != nil:
+		return 0, u.ctx.Err()
+	case u.size > u.most:
+		return 0, tooMuch(u.most)
+	case u.size > freeSize && u.size > maxRatio*u.packed.n:
+		return 0, fmt.Errorf("it unpacks to more than %d times its size, as no log does", maxRatio)
 	}
-	n, err := io.Copy(f, io.LimitReader(from, r.o.Unpack-r.written+1))
-	r.written += n
-	if err == nil && r.written > r.o.Unpack {
-		err = fmt.Errorf("it unpacks to more than %d MiB: unpack it and give a part of it", r.o.Unpack>>20)
+	return n, err
+}
+
+func tooMuch(most int64) error {
+	return fmt.Errorf("all unpacks to more than %d MiB: unpack it, and give a part of it", most>>20)
+}
+
+// A counter counts the bytes that are read.
+type counter struct {
+	io.Reader
+	n int64
+}
+
+func (c *counter) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.n += int64(n)
+	return n, err
+}
+
+// piece is how much of a text is compressed by itself, in bytes.
+const piece = 256 << 10
+
+// A packed text is compressed in memory, so that any part of it can be read: objects and logs take a
+// tenth of their size.
+type packed struct {
+	pieces [][]byte
+	size   int64
+}
+
+// pack reads a text to its end. Of what is itself compressed nothing is used, so that it is not kept.
+// What was read before an error is returned with it.
+func (r *reader) pack(text io.Reader) (*packed, error) {
+	p, in := &packed{}, bufio.NewReaderSize(text, 32<<10)
+	if head, _ := in.Peek(len(gzipMagic)); bytes.Equal(head, gzipMagic) {
+		text = bytes.NewReader(head)
+	} else {
+		text = in
 	}
-	return errors.Join(err, f.Close())
+	for {
+		var b bytes.Buffer
+		r.flate.Reset(&b)
+		n, err := io.CopyN(r.flate, text, piece)
+		if n > 0 {
+			r.flate.Close() // to memory: without an error
+			p.pieces, p.size = append(p.pieces, bytes.Clone(b.Bytes())), p.size+n
+			r.kept, r.unpacked = r.kept+int64(b.Len()), r.unpacked+n
+		}
+		switch {
+		case p.size > r.o.Entry:
+			return p, fmt.Errorf("it has more than %d MiB", r.o.Entry>>20)
+		case r.unpacked > r.o.Unpack: // a tar can have holes
+			return p, tooMuch(r.o.Unpack)
+		case r.kept > r.o.Memory:
+			return p, fmt.Errorf("with it, the files of archives take more than %d MiB of memory, compressed: unpack it, and give the folder", r.o.Memory>>20)
+		case err == io.EOF:
+			return p, nil
+		case err != nil:
+			return p, err
+		}
+	}
+}
+
+func (p *packed) open() (text, int64, error) { return &unpacked{packed: p, at: -1}, p.size, nil }
+
+// An unpacked text is read from memory. It is used by one goroutine.
+type unpacked struct {
+	*packed
+	at   int // the piece in text
+	text []byte
+}
+
+func (u *unpacked) Close() error { return nil }
+
+// ReadAt reads from any place.
+func (u *unpacked) ReadAt(p []byte, from int64) (n int, err error) {
+	for n < len(p) {
+		if from >= u.size {
+			return n, io.EOF
+		}
+		if at := int(from / piece); at != u.at {
+			u.at, u.text = at, append(u.text[:0], make([]byte, min(piece, u.size-int64(at)*piece))...)
+			if _, err := io.ReadFull(flate.NewReader(bytes.NewReader(u.pieces[at])), u.text); err != nil {
+				return n, err
+			}
+		}
+		c := copy(p[n:], u.text[from%piece:])
+		n, from = n+c, from+int64(c)
+	}
+	return n, nil
 }

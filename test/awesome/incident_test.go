@@ -120,7 +120,6 @@ func diagnosed(t *testing.T, folder string) diagnose.Report {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer set.Close()
 	if len(set.Pods) != 1 {
 		t.Fatalf("%d pods in %s", len(set.Pods), folder)
 	}

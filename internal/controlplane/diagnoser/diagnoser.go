@@ -273,7 +273,6 @@ func (d *Diagnoser) diagnose(ctx context.Context, r *record, p *progress, again 
 	case err != nil:
 		return err
 	}
-	defer set.Close()
 	pod := set.Pods[0]
 	if pod.Object.UID != r.uid { // another one of that name
 		return nil

@@ -370,7 +370,6 @@ func (f *follower) diagnose(ctx context.Context, k key) (diagnose.Report, error)
 	if err != nil {
 		return diagnose.Report{}, err
 	}
-	defer set.Close()
 	if len(set.Pods) != 1 || set.Pods[0].Object.UID != k.uid {
 		return diagnose.Report{}, errGone
 	}

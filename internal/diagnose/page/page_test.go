@@ -24,7 +24,6 @@ func diagnosed(t testing.TB, folder string) diagnose.Report {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer set.Close()
 	r, err := diagnose.Diagnose(t.Context(), set.Pods[0], diagnose.Options{})
 	if err != nil {
 		t.Fatal(err)

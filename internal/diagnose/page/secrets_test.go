@@ -48,7 +48,6 @@ func withSecret(t *testing.T, line string, show bool) diagnose.Report {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer set.Close()
 	r, err := diagnose.Diagnose(t.Context(), set.Pods[0], diagnose.Options{ShowSecrets: show})
 	if err != nil {
 		t.Fatal(err)

@@ -171,7 +171,6 @@ func (v *View) Diagnose(ctx context.Context, at time.Time) (diagnose.Report, err
 	if err != nil {
 		return diagnose.Report{}, err
 	}
-	defer set.Close()
 	set.Pods[0].Taken = evidence.Time{At: at, Clock: evidence.NodeClock}
 	return diagnose.Diagnose(ctx, set.Pods[0], diagnose.Options{})
 }
