@@ -17,6 +17,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"outrider.dev/internal/contract"
@@ -360,4 +361,26 @@ func (r *run) nodeAsBefore() {
 		}
 	}
 	r.Logf("the node is as before: %d files of the network's configuration, %d pods without a rule", len(files), len(w.RunningTiers()))
+}
+
+// A RuntimeClass may run a pod on another kernel, which the node's rules do not bind: its containers are
+// refused, and the pod says why.
+func TestNodeRefusesAnotherKernel(t *testing.T) {
+	onNodes(t)
+	class := &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Handler: "other"}
+	if _, err := w.Client.NodeV1().RuntimeClasses().Create(t.Context(), class, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		w.Client.NodeV1().RuntimeClasses().Delete(context.Background(), "other", metav1.DeleteOptions{})
+	})
+	r := newRun(t)
+	p := r.webhook(awesome("shop", "another-kernel", noCommand, func(p *corev1.Pod) { p.Spec.RuntimeClassName = &class.Name }))
+	r.until(p, "refused", func() bool {
+		status, _ := p.Status()
+		return slices.ContainsFunc(slices.Concat(status.InitContainerStatuses, status.ContainerStatuses), func(c corev1.ContainerStatus) bool {
+			return c.State.Waiting != nil && strings.Contains(c.State.Waiting.Message, `handler "other" may run the pod on another kernel`)
+		})
+	})
+	r.deleted(p)
 }

@@ -37,6 +37,7 @@ type Options struct {
 	ReadyFile                      string // why the process does not do its part
 	DaemonSetNamespace, DaemonSet  string // whose deletion means that all is to be as before; empty: never
 	Taint                          bool
+	Handlers                       []string         // of the runtime, that run containers on the node's kernel, beside those that are known
 	Kube                           *kubenode.Client // nil: the Node is not written
 	Log                            *slog.Logger
 	settle, handover, leaveTimeout time.Duration
@@ -156,7 +157,7 @@ func (d *daemon) prepare() error {
 }
 
 func (d *daemon) plugin() *nri.Plugin {
-	return &nri.Plugin{Leads: true, AgentDir: d.agentDir, States: d.states, Captures: d.captures, Agents: d.agents, Log: d.Log,
+	return &nri.Plugin{Leads: true, AgentDir: d.agentDir, States: d.states, Captures: d.captures, Agents: d.agents, Handlers: d.Handlers, Log: d.Log,
 		AgentsRoot: d.AgentsDir, StatesRoot: d.StatesDir}
 }
 

@@ -191,6 +191,12 @@ func podWith(work contract.NodeWork) *api.PodSandbox {
 		Linux: &api.LinuxPodSandbox{Namespaces: []*api.LinuxNamespace{{Type: "pid"}, {Type: "network", Path: "/run/netns/cni-1"}}}}
 }
 
+func sandboxed(handler string) *api.PodSandbox {
+	out := gatedPod()
+	out.RuntimeHandler = handler
+	return out
+}
+
 func gatedPod() *api.PodSandbox {
 	return podWith(contract.NodeWork{Capture: []string{"-p", "15001"}, Containers: map[string][]string{"app": gateArgs(), contract.ProxyContainer: nil}})
 }
@@ -258,6 +264,7 @@ func TestRefused(t *testing.T) {
 	}{
 		contract.NodeAnnotation:    {bad, app, nil},
 		"hostNetwork":              {host, app, nil},
+		`handler "kata-qemu" may`:  {sandboxed("kata-qemu"), app, nil},
 		"runs /init, which has to": {gatedPod(), container("app", "/init", "x"), nil},
 		"has no command":           {gatedPod(), container("app"), nil},
 		"no nftables":              {gatedPod(), app, errors.New("no nftables")},

@@ -50,6 +50,7 @@ type Plugin struct {
 	States   States
 	Captures Captures
 	Agents   Agents
+	Handlers []string // of the runtime, beside those that are known to run containers on the node's kernel
 	Log      *slog.Logger
 
 	AgentsRoot, StatesRoot string // where their sources are; default: those of the contract
@@ -91,6 +92,9 @@ func (p *Plugin) adjust(ctx context.Context, pod *api.PodSandbox, c *api.Contain
 		return nil, err
 	}
 	if len(work.Capture) > 0 {
+		if err := p.onHostKernel(pod.GetRuntimeHandler()); err != nil {
+			return nil, err
+		}
 		ctx, cancel := p.limited(ctx)
 		defer cancel()
 		namespace, err := networkNamespace(pod)
@@ -121,6 +125,20 @@ func (p *Plugin) adjust(ctx context.Context, pod *api.PodSandbox, c *api.Contain
 	adjust.AddMount(bind(states, contract.StatesDir, "ro", "nosuid", "nodev", "noexec"))
 	adjust.AddMount(bind(own, contract.OwnDir, "rw", "nosuid", "nodev", "noexec"))
 	return adjust, nil
+}
+
+// hostKernel are the handlers (of RuntimeClasses) of runtimes whose containers run on the node's own
+// kernel: the runtime's default, runc and its like, and NVIDIA's, which calls runc.
+var hostKernel = []string{"", "runc", "crun", "youki", "nvidia", "nvidia-cdi", "nvidia-legacy"}
+
+// onHostKernel refuses a sandbox with a network of its own (gVisor) or a kernel of its own (Kata): the
+// rules in the pod's network namespace would not bind its connections.
+func (p *Plugin) onHostKernel(handler string) error {
+	if slices.Contains(hostKernel, handler) || slices.Contains(p.Handlers, handler) {
+		return nil
+	}
+	return fmt.Errorf("the runtime's handler %q may run the pod on another kernel, which the node's rules do not bind: if it does not, name it in the value node.runtimeHandlers; else let an init container capture (%s: %s)",
+		handler, contract.Init, contract.InitContained)
 }
 
 // limited ends before the runtime gives the plugin up, and with it every container until it has
