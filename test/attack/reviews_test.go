@@ -20,6 +20,40 @@ var reviews = []attacked{
 			return repeat(ctx, v.n(8, 12), func(ctx context.Context, _ int) error { return v.review(ctx, c, body) })
 		},
 	},
+	{
+		name:     "reviews: annotations whose YAML unfolds to gigabytes",
+		ordinary: review,
+		attack: func(ctx context.Context, v victim) (string, error) {
+			c, err := v.web()
+			if err != nil {
+				return "", err
+			}
+			var bodies [][]byte
+			for _, text := range unfolding() {
+				for _, key := range []string{"proxy.istio.io/config", "outrider.dev/depends-on"} {
+					bodies = append(bodies, reviewOf(fmt.Sprintf(`{"metadata":{"name":"app","annotations":{%q:%q}},"spec":{"containers":[{"name":"app","image":"a","command":["/a"]}]}}`, key, text)))
+				}
+			}
+			return repeat(ctx, v.n(8, 12), func(ctx context.Context, worker int) error { return v.review(ctx, c, bodies[worker%len(bodies)]) })
+		},
+	},
+}
+
+// unfolding are texts of YAML below the 256 KiB that the annotations of a pod may have: many aliases of a
+// long text, aliases of aliases, many keys, and a deep list.
+func unfolding() []string {
+	layers := "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
+	for i := 1; i < 12; i++ {
+		layers += fmt.Sprintf("a%d: &a%d [%s]\n", i, i, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d, ", i-1), 10), ", "))
+	}
+	keys := ""
+	for i := range 24_000 {
+		keys += fmt.Sprintf("k%d: 1\n", i)
+	}
+	return []string{
+		"x: &a \"" + strings.Repeat("y", 45_000) + "\"\nzone: [" + strings.TrimSuffix(strings.Repeat("*a,", 45_000), ",") + "]\n",
+		layers, keys, strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000),
+	}
 }
 
 // complete is a pod with n containers in which each depends on all before it.
