@@ -90,7 +90,7 @@ func (c *changer) mapping(n *yaml.Node, before, after fields) error {
 			return err
 		case i < 0:
 			n.Content = slices.Insert(n.Content, c.placeFor(n), newKey(f.key), value)
-		case len(hadFields) > 0 && value.Kind == yaml.MappingNode && len(value.Content) == 0: // the change has emptied it
+		case c.small && len(hadFields) > 0 && value.Kind == yaml.MappingNode && len(value.Content) == 0: // the change has emptied it
 			c.remove(n, i)
 		default:
 			n.Content[i+1] = value

@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"encoding/json"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -155,7 +156,8 @@ func (f fields) get(key string) (any, bool) {
 	return f[i].value, true
 }
 
-// Tree is v as JSON has it, for [Document.Change].
+// Tree is v as JSON has it, for [Document.Change], with the lists and maps that are there and empty, and
+// without fields that are null.
 func Tree(v any) (any, error) {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -165,7 +167,44 @@ func Tree(v any) (any, error) {
 	if err := yaml.Unmarshal(text, &doc); err != nil { // JSON is YAML
 		return nil, err
 	}
-	return tree(doc.Content[0])
+	out, err := tree(doc.Content[0])
+	if err != nil {
+		return nil, err
+	}
+	return withEmpty(out, reflect.ValueOf(v)), nil
+}
+
+// withEmpty adds to the tree of v what omitempty leaves out though its author wrote it: [] and {}.
+func withEmpty(tree any, v reflect.Value) any {
+	for v.Kind() == reflect.Pointer {
+		v = v.Elem()
+	}
+	switch t := tree.(type) {
+	case []any:
+		for i := range t {
+			if v.Kind() == reflect.Slice && i < v.Len() {
+				t[i] = withEmpty(t[i], v.Index(i))
+			}
+		}
+	case fields:
+		for i := 0; v.Kind() == reflect.Struct && i < v.NumField(); i++ {
+			of, value := v.Type().Field(i), v.Field(i)
+			name, _, _ := strings.Cut(of.Tag.Get("json"), ",")
+			at := slices.IndexFunc(t, func(f field) bool { return f.key == name })
+			switch kind := value.Kind(); {
+			case of.Anonymous && name == "":
+				t, _ = withEmpty(t, value).(fields)
+			case at >= 0:
+				t[at].value = withEmpty(t[at].value, value)
+			case kind == reflect.Slice && !value.IsNil() && value.Len() == 0 && of.Type.Elem().Kind() != reflect.Uint8:
+				t = append(t, field{name, []any{}})
+			case kind == reflect.Map && !value.IsNil() && value.Len() == 0:
+				t = append(t, field{name, fields{}})
+			}
+		}
+		return t
+	}
+	return tree
 }
 
 func tree(n *yaml.Node) (any, error) {
@@ -173,6 +212,9 @@ func tree(n *yaml.Node) (any, error) {
 	case yaml.MappingNode:
 		out := make(fields, 0, len(n.Content)/2)
 		for i := 0; i+1 < len(n.Content); i += 2 {
+			if n.Content[i+1].Tag == "!!null" {
+				continue // a field without a value, such as the service of a gRPC probe
+			}
 			value, err := tree(n.Content[i+1])
 			if err != nil {
 				return nil, err

@@ -47,8 +47,9 @@ func overridden(c corev1.Container) string {
 
 // ownContainers are the author's own containers of our names, or of Istio's: they change fields of ours.
 type ownContainers struct {
-	init, plain []corev1.Container
-	before      int // how many plain containers of the author's stand before our proxy's own
+	init, plain      []corev1.Container
+	initOrder, order []string // of the lists that have any, with them
+	before           int      // how many plain containers of the author's stand before our proxy's own
 }
 
 func (o ownContainers) find(name string) (corev1.Container, bool) {
@@ -78,6 +79,18 @@ func withoutOwn(pod *corev1.Pod, o Options) (*corev1.Pod, ownContainers) {
 	out := *pod
 	out.Spec.InitContainers = split(pod.Spec.InitContainers, &own.init)
 	out.Spec.Containers = split(pod.Spec.Containers, &own.plain)
+	all := func(list []corev1.Container) (out []string) {
+		for _, c := range list {
+			out = append(out, c.Name)
+		}
+		return out
+	}
+	if len(own.init) > 0 {
+		own.initOrder = all(pod.Spec.InitContainers)
+	}
+	if len(own.plain) > 0 {
+		own.order = all(pod.Spec.Containers)
+	}
 	if at := slices.IndexFunc(pod.Spec.Containers, func(c corev1.Container) bool {
 		return overridden(c) == contract.ProxyContainer && (istios || ours(c.Name))
 	}); at > 0 {
@@ -94,10 +107,12 @@ type overrides struct {
 	Annotations    map[string]*string      `json:"annotations,omitempty"`
 	Labels         map[string]*string      `json:"labels,omitempty"`
 	NodeSelector   map[string]*string      `json:"nodeSelector,omitempty"`
-	Order          []string                `json:"order,omitempty"`    // of the plain containers, if it was changed
-	Commands       map[string]imageCommand `json:"commands,omitempty"` // of images, by container
-	Args           map[string]int          `json:"args,omitempty"`     // by container with a gate: how many of its command's words were args
-	Ports          map[string]string       `json:"ports,omitempty"`    // names of ports that became numbers, by container/handler
+	Order          []string                `json:"order,omitempty"`     // of the plain containers, if it was changed or has any of our names
+	InitOrder      []string                `json:"initOrder,omitempty"` // of the init containers, if it has any of our names
+	Commands       map[string]imageCommand `json:"commands,omitempty"`  // of images, by container
+	Args           map[string]int          `json:"args,omitempty"`      // by container with a gate: how many of its command's words were args
+	Empty          []string                `json:"empty,omitempty"`     // lists and maps that were there without an element: see [vessels]
+	Ports          map[string]string       `json:"ports,omitempty"`     // names of ports that became numbers, by container/handler
 }
 
 // annotate sets an annotation, or removes it, and keeps the value before.
@@ -231,4 +246,59 @@ func mergeLists(below, above []any, key string) []any {
 		below[i] = v
 	}
 	return below
+}
+
+// A vessel is a list or a map that injection may fill.
+type vessel struct {
+	name  string
+	none  bool       // it has nothing in it
+	empty bool       // and is there
+	set   func(bool) // of one with nothing in it: whether it is there
+}
+
+// vessels are those of a pod, and of its containers, by NAME/FIELD.
+func vessels(pod *corev1.Pod) []vessel {
+	out := []vessel{listed("initContainers", &pod.Spec.InitContainers), listed("volumes", &pod.Spec.Volumes), listed("imagePullSecrets", &pod.Spec.ImagePullSecrets),
+		mapped("annotations", &pod.Annotations), mapped("labels", &pod.Labels), mapped("nodeSelector", &pod.Spec.NodeSelector)}
+	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			c := &list[i]
+			out = append(out, listed(c.Name+"/command", &c.Command), listed(c.Name+"/args", &c.Args), listed(c.Name+"/env", &c.Env), listed(c.Name+"/volumeMounts", &c.VolumeMounts))
+		}
+	}
+	return out
+}
+
+func listed[T any](name string, list *[]T) vessel {
+	return vessel{name, len(*list) == 0, *list != nil && len(*list) == 0, func(there bool) {
+		if *list = nil; there {
+			*list = []T{}
+		}
+	}}
+}
+
+func mapped(name string, m *map[string]string) vessel {
+	return vessel{name, len(*m) == 0, *m != nil && len(*m) == 0, func(there bool) {
+		if *m = nil; there {
+			*m = map[string]string{}
+		}
+	}}
+}
+
+// rememberEmpty notes what the author's pod has without an element.
+func (o *overrides) rememberEmpty(pod *corev1.Pod) {
+	for _, v := range vessels(pod) {
+		if v.empty {
+			o.Empty = append(o.Empty, v.name)
+		}
+	}
+}
+
+// restoreEmpty makes what was filled, and is empty again, as it was: there or not.
+func (o overrides) restoreEmpty(pod *corev1.Pod) {
+	for _, v := range vessels(pod) {
+		if was := slices.Contains(o.Empty, v.name); v.empty || was && v.none {
+			v.set(was)
+		}
+	}
 }

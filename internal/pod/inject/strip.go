@@ -63,6 +63,7 @@ func stripped(pod *corev1.Pod, s status, before overrides) (*corev1.Pod, error) 
 	restoreCommands(out, before.Commands)
 	before.restoreWords(out)
 	reorder(out, before.Order)
+	sortAs(out.Spec.InitContainers, before.InitOrder)
 	out.Spec.Volumes = slices.DeleteFunc(out.Spec.Volumes, func(v corev1.Volume) bool { return slices.Contains(s.Volumes, v.Name) })
 	out.Spec.ImagePullSecrets = slices.DeleteFunc(out.Spec.ImagePullSecrets, func(r corev1.LocalObjectReference) bool { return slices.Contains(s.ImagePullSecrets, r.Name) })
 	delete(out.Annotations, contract.Status)
@@ -70,9 +71,7 @@ func stripped(pod *corev1.Pod, s status, before overrides) (*corev1.Pod, error) 
 	out.Annotations = restored(out.Annotations, before.Annotations)
 	out.Labels = restored(out.Labels, before.Labels)
 	out.Spec.NodeSelector = restored(out.Spec.NodeSelector, before.NodeSelector)
-	emptyToNil(&out.Spec.InitContainers)
-	emptyToNil(&out.Spec.Volumes)
-	emptyToNil(&out.Spec.ImagePullSecrets)
+	before.restoreEmpty(out)
 	return out, nil
 }
 
@@ -91,9 +90,13 @@ func reorder(pod *corev1.Pod, order []string) {
 		pod.Spec.InitContainers = slices.Delete(pod.Spec.InitContainers, i, i+1)
 		pod.Spec.Containers = append(pod.Spec.Containers, c)
 	}
-	since := func(c corev1.Container) bool { return !slices.Contains(order, c.Name) }
-	first := slices.IndexFunc(pod.Spec.Containers, func(c corev1.Container) bool { return !since(c) })
-	before := names(pod.Spec.Containers[:max(first, 0)]) // came since, and stands first: another mesh's hold
+	sortAs(pod.Spec.Containers, order)
+}
+
+// sortAs restores an order.
+func sortAs(list []corev1.Container, order []string) {
+	first := slices.IndexFunc(list, func(c corev1.Container) bool { return slices.Contains(order, c.Name) })
+	before := names(list[:max(first, 0)]) // came since, and stands first: another mesh's hold
 	place := func(c corev1.Container) int {
 		switch i := slices.Index(order, c.Name); {
 		case i >= 0:
@@ -103,7 +106,7 @@ func reorder(pod *corev1.Pod, order []string) {
 		}
 		return len(order)
 	}
-	slices.SortStableFunc(pod.Spec.Containers, func(a, b corev1.Container) int { return place(a) - place(b) })
+	slices.SortStableFunc(list, func(a, b corev1.Container) int { return place(a) - place(b) })
 }
 
 func restored(m map[string]string, before map[string]*string) map[string]string {
@@ -117,14 +120,5 @@ func restored(m map[string]string, before map[string]*string) map[string]string 
 		}
 		m[key] = *value
 	}
-	if len(m) == 0 {
-		return nil
-	}
 	return m
-}
-
-func emptyToNil[T any](list *[]T) {
-	if len(*list) == 0 {
-		*list = nil
-	}
 }

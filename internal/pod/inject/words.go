@@ -43,7 +43,6 @@ func (o *overrides) restoreWords(pod *corev1.Pod) {
 		if n := o.Args[c.Name]; n > 0 && len(c.Args) == 0 && n <= len(c.Command) {
 			at := len(c.Command) - n
 			c.Command, c.Args = slices.Clip(c.Command[:at]), slices.Clone(c.Command[at:])
-			emptyToNil(&c.Command)
 		}
 		for handler, port := range portsOf(c) { // any order: each is changed by itself
 			name := intstr.FromString(o.Ports[c.Name+"/"+handler])

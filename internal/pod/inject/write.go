@@ -19,15 +19,16 @@ import (
 // write is the last step: the pod with settings and plan in it. It returns whether anything
 // was added.
 func write(in input, s settings, p plan, r *report) (pod *corev1.Pod, added bool, err error) {
-	before := overrides{InitContainers: in.own.init, Containers: in.own.plain, Commands: p.commands}
+	before := overrides{InitContainers: in.own.init, Containers: in.own.plain, Commands: p.commands, Order: in.own.order, InitOrder: in.own.initOrder}
 	before.rememberEdges(p.pod)
+	before.rememberEmpty(in.stripped)
 	pod, err = writeOrder(in, s, p, r)
 	if err != nil {
 		return nil, false, err
 	}
 	p.explain(in.alongside, r)
 	reportEnd(pod, s, r)
-	if was := names(p.pod.Spec.Containers); !slices.Equal(was, names(pod.Spec.Containers)) {
+	if was := names(p.pod.Spec.Containers); before.Order == nil && !slices.Equal(was, names(pod.Spec.Containers)) {
 		before.Order = was
 	}
 	if s.byNode() {

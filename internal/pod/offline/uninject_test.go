@@ -1,22 +1,22 @@
 package offline
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/api/equality"
+	"github.com/google/go-cmp/cmp"
 
 	"outrider.dev/internal/manifest"
 	"outrider.dev/internal/pod/inject"
-	"outrider.dev/internal/pod/podspec"
 	"outrider.dev/startup"
 	"outrider.dev/test/corpus"
 	"outrider.dev/test/tier"
 )
 
-// The injection of each pod of the corpus is undone: Kubernetes reads the same objects as before,
-// and what was not injected has the same bytes. Most of the others have, too; in the rest a probe
+// The injection of each pod of the corpus is undone: the data is as before, also what Kubernetes would
+// take for the same, and what was not injected has the same bytes. Most of the others have, too; in the rest a probe
 // has its fields in another order, or a long text is folded otherwise.
 func TestUninjectUndoesInject(t *testing.T) {
 	files, err := corpus.Sane()
@@ -49,7 +49,7 @@ func TestUninjectUndoesInject(t *testing.T) {
 				changed, same = changed+c, same+s
 			}
 			t.Logf("%d of %d documents, all of them with OUTRIDER_NIGHTLY=1", taken, all)
-			t.Logf("%d documents injected; once that is undone %d of them have the same bytes as before", changed, same)
+			t.Logf("%d documents injected; once that is undone all have the same data, and %d the same bytes as before", changed, same)
 			if changed < tier.Times(50, 250) || same*10 < changed*tier.Times(7, 8) {
 				t.Errorf("of %d documents that were injected %d have the same bytes as before", changed, same)
 			}
@@ -87,28 +87,70 @@ func roundTrip(t *testing.T, f File, o Options) (changed, same int) {
 		case was[i] == is[i] && was[i] != between[i]:
 			same++
 		}
-	}
-	before, after := objects(t, f), objects(t, undone.Files[0])
-	for i := range before {
-		if !equality.Semantic.DeepEqual(before[i].Pod, after[i].Pod) {
-			t.Errorf("%s: %s: not as before:\n%s", f.Name, before[i], injected.Diff())
+		if d := cmp.Diff(dataOf(t, was[i]), dataOf(t, is[i])); d != "" {
+			t.Errorf("%s: document %d is not as before (-was +is):\n%s", f.Name, i+1, d)
 		}
 	}
 	return changed, same
 }
 
+func dataOf(t *testing.T, text string) (v any) {
+	t.Helper()
+	raw, err := manifest.JSON([]byte(text))
+	if err == nil {
+		err = json.Unmarshal(raw, &v)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// Lists that are there and empty, and containers of our names among the author's own, come back too.
+func TestUninjectKeepsEmptyListsAndOrder(t *testing.T) {
+	const text = `apiVersion: v1
+kind: Pod
+metadata: {name: empty, annotations: {}, labels: {}}
+spec:
+  nodeSelector: {}
+  imagePullSecrets: []
+  initContainers: []
+  volumes: []
+  containers:
+  - {name: app, image: x, command: [/app], args: [], env: [], volumeMounts: [], livenessProbe: {grpc: {port: 80}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: ours}
+spec:
+  initContainers:
+  - {name: one, image: x, command: [/one]}
+  - {name: outrider-init, image: auto, resources: {limits: {cpu: 500m}}}
+  - {name: two, image: x, command: [/two]}
+  containers:
+  - {name: app, image: x, command: [/app]}
+  - {name: outrider-proxy, image: auto, resources: {limits: {cpu: 500m}}}
+  - {name: web, image: x, command: [/web]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: istios}
+spec:
+  containers:
+  - {name: app, image: x, command: [/app]}
+  - {name: istio-proxy, image: auto, resources: {limits: {cpu: 500m}}}
+  - {name: web, image: x, args: [--port=80]}
+`
+	for _, on := range []startup.Kubernetes{28, 34} {
+		if changed, _ := roundTrip(t, File{"pods.yaml", []byte(text)}, Options{Namespace: "x", Inject: inject.Options{Manual: true, Kubernetes: on}}); changed != 3 {
+			t.Errorf("%d pods were injected", changed)
+		}
+	}
+}
+
 func documents(data []byte) (out []string) {
 	for s := range manifest.Split(data) {
 		out = append(out, string(s.Raw()))
-	}
-	return out
-}
-
-func objects(t *testing.T, f File) []podspec.Object {
-	t.Helper()
-	out, _, err := podspec.Parse(f.Name, f.Data)
-	if err != nil {
-		t.Fatal(err)
 	}
 	return out
 }
