@@ -75,6 +75,9 @@ func underLoad() form {
 	}
 	f := long
 	f.answered = n
+	if tier.Nightly() { // beside other steps: with a starved load nothing could be judged
+		f.rate = 10
+	}
 	return f
 }
 
