@@ -341,7 +341,7 @@ func (k *killer) classify(rules, routing, says string) (left, intact string) {
 		case o.flags != nil && routing == o.state.routing:
 			return o.name, o.name
 		case o.flags != nil && hasLines(routing, o.state.routing):
-			return o.name + ", routing to be removed", o.name
+			return o.name + ", routing to be removed", ""
 		}
 	}
 	switch {

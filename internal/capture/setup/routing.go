@@ -219,6 +219,22 @@ func readRouting(rs capture.Ruleset) (capture.Routing, error) {
 	return rs.Routing, nil
 }
 
+// unusedRouting names the entries that capture has added and its rules do not use.
+func unusedRouting(s capture.State) (out []string, err error) {
+	r, err := openRouter()
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	have, err := r.replaced(false, s.Routing.SixSource)
+	for _, e := range have {
+		if !slices.ContainsFunc(entriesOf(s.Routing, s.Families), e.same) {
+			out = append(out, e.String())
+		}
+	}
+	return out, err
+}
+
 // tproxyMark is the mark of packets to the proxy that TPROXY sets, or 0.
 func tproxyMark(rs capture.Ruleset) (mark uint32) {
 	anyRule(rs, func(r capture.Rule) bool {

@@ -33,11 +33,15 @@ type entry struct {
 }
 
 func (e entry) String() string {
+	family := "IPv4"
+	if e.family == unix.AF_INET6 {
+		family = "IPv6"
+	}
 	switch e.kind {
 	case policyRules:
-		return fmt.Sprintf("the routing rule for mark %#x, to table %d", e.mark, e.table)
+		return fmt.Sprintf("the %s rule for mark %#x, to table %d", family, e.mark, e.table)
 	case localRoutes:
-		return fmt.Sprintf("the local route of table %d", e.table)
+		return fmt.Sprintf("the local %s route of table %d", family, e.table)
 	}
 	return "::6 on lo"
 }

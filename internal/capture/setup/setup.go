@@ -367,7 +367,7 @@ func usesSix(old []found) bool {
 }
 
 // Verify checks that the rules are complete and unchanged, that they are those of the
-// intent (if intent is not nil), and that they work.
+// intent (if intent is not nil), that nothing of another run is left, and that they work.
 func Verify(ctx context.Context, backends []Backend, intent *capture.Intent) (Report, error) {
 	var report Report
 	have, err := find(ctx, backends)
@@ -410,6 +410,13 @@ func Verify(ctx context.Context, backends []Backend, intent *capture.Intent) (Re
 	}
 	if _, ok := state.Recorded(); !ok {
 		return report, errors.New("the rules, or the routing that belongs to them, are not those that this version wrote; run capture again")
+	}
+	left, err := unusedRouting(state)
+	if err != nil {
+		return report, err
+	}
+	if len(left) > 0 {
+		return report, fmt.Errorf("a capture was interrupted; its routing is left, and does nothing: %s; run capture again", strings.Join(left, ", "))
 	}
 	err = try(ctx, have[0].by, state, &report)
 	return report, err
