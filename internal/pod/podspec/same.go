@@ -54,7 +54,7 @@ func lacksWaits(before, after string) bool {
 			return false
 		}
 	}
-	return true
+	return then == b[len(b)-1].then
 }
 
 // raw is the text of a statement, without what separates it from the next one.
