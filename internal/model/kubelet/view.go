@@ -14,6 +14,7 @@ type View struct {
 	Exited      bool
 	Code        int // of the last end
 	Incarnation int // -1: never started
+	Started     bool // its startup probe, if any, succeeded
 	Ready       bool
 }
 
@@ -25,7 +26,7 @@ func (s State) View(name string) View {
 		return View{}
 	}
 	c := s.c[i]
-	return View{Running: c.run == running, Exited: c.run == exited, Code: c.code, Incarnation: c.incarnation, Ready: c.ready}
+	return View{Running: c.run == running, Exited: c.run == exited, Code: c.code, Incarnation: c.incarnation, Started: c.started, Ready: c.ready}
 }
 
 // Running returns the names of the containers that run, in the pod's order.

@@ -54,7 +54,7 @@ func (p *Pod) healthOf(before kubelet.State, e kubelet.Event) (startup.What, boo
 	}
 	was, is := before.View(e.Container), p.state.View(e.Container)
 	switch source := p.sources[e.Container]; {
-	case source == startup.StartupProbe && e.Kind == kubelet.ProbeAnswered && e.Which == kubelet.Startup && e.OK,
+	case source == startup.StartupProbe && e.Kind == kubelet.ProbeAnswered && e.Which == kubelet.Startup && !was.Started && is.Started, // an answer may be late, and a second one come
 		source == startup.PostStart && e.Kind == kubelet.HookReturned && e.Which == kubelet.PostStart && e.OK,
 		source == startup.ReadinessProbe && e.Kind == kubelet.ProbeAnswered && !was.Ready && is.Ready:
 		return startup.IsHealthy, is.Running
