@@ -68,6 +68,15 @@ func waitsByProgram(s subject, b *builder) {
 // with bash 5.2 and busybox 1.35; dash 0.5.12, which is sh in Debian and Ubuntu, does not.
 var execsLast = []string{"bash", "ash", "busybox", "zsh"}
 
+// execsItsLast reports whether a shell replaces itself by the last simple command of a script. busybox does
+// not where an end of a line follows, as in a block of YAML; nor bash where a comment does.
+func execsItsLast(shell, script string) bool {
+	if shell == "bash" && strings.HasPrefix(script[strings.LastIndexByte(strings.TrimRight(script, "\n"), '\n')+1:], "#") {
+		return false
+	}
+	return slices.Contains(execsLast, shell) && (shell == "bash" || shell == "zsh" || !strings.HasSuffix(script, "\n"))
+}
+
 // shellStays: a shell that stays process 1 takes the signal to stop, and passes none on.
 func shellStays(s subject, b *builder) {
 	if s.ends() {
@@ -76,7 +85,7 @@ func shellStays(s subject, b *builder) {
 	for _, m := range s.running() {
 		argv := m.argv()
 		shell, ok := podspec.Script(argv)
-		if !ok || podspec.BehindInit(argv) || m.stopsByHook() {
+		if !ok || m.stopsByHook() {
 			continue
 		}
 		if shell == "sh" && (strings.Contains(m.Image, "alpine") || strings.Contains(m.Image, "busybox")) {
@@ -86,18 +95,25 @@ func shellStays(s subject, b *builder) {
 		if m.offline() {
 			continue // a pause or a loop of the shell: a kill loses nothing
 		}
-		if len(calls) == 0 || slices.ContainsFunc(calls, func(c podspec.Call) bool { return c.Program == "trap" || c.Execed && !c.Final }) {
+		last := slices.IndexFunc(calls, func(c podspec.Call) bool { return c.Final })
+		ended := func(c podspec.Call) bool { // or perhaps, in a branch
+			return c.Program == "trap" || c.Execed && !c.Final && (c.Always || last < 0)
+		}
+		if len(calls) == 0 || slices.ContainsFunc(calls, ended) {
 			continue
 		}
-		last := slices.IndexFunc(calls, func(c podspec.Call) bool { return c.Final })
-		if last >= 0 && (calls[last].Execed || calls[last].Alone && slices.Contains(execsLast, shell)) {
+		if last >= 0 && (calls[last].Execed || calls[last].Alone && execsItsLast(shell, argv[calls[last].Word])) {
 			continue
 		}
 		c := clue{code: "shell-without-exec", title: fmt.Sprintf("the shell of %s stays in front of its program", m.Name), field: m.wordAt(calls[0].Word), source: "measured: bash 5.2, busybox 1.35, dash 0.5.12",
 			why: "as process 1 it ignores SIGTERM and passes none on: the program does not stop by itself, and is killed when the whole grace period is over",
 			do:  "begin the last command with exec, or trap SIGTERM and pass it on"}
-		idles := last >= 0 && slices.Contains([]string{"sleep", "tail"}, calls[last].Program)
-		if last < 0 || idles { // exec cannot stand in a loop, a pipe or the background; and these two ignore SIGTERM too
+		if podspec.BehindInit(argv) {
+			c.source = "measured: tini 0.19.0 with and without -g, dumb-init 1.2.5"
+			c.why = "the init program passes SIGTERM to it, it ends at once, and the container with it: the program is killed without any time to stop"
+		}
+		idles := last >= 0 && slices.Contains([]string{"sleep", "tail", "curl", "wget", "kill", "nc"}, calls[last].Program)
+		if last < 0 || idles { // exec cannot stand in a loop, a pipe or the background; and those are not what must stop
 			c.do = "run the program alone with exec, or trap SIGTERM and pass it on"
 		}
 		if last >= 0 && calls[last].Alone && shell == "sh" {

@@ -152,6 +152,13 @@ func TestFixOfACommand(t *testing.T) {
 		"the container's arguments":                 {[]string{"sh", "-c", `cd /srv; "$@"`, "sh", "app"}, nil, []string{"sh", "-c", `cd /srv; exec "$@"`, "sh", "app"}},
 		"a function of the same name":               {[]string{"sh", "-c", "app() { /srv/app; }; app"}, nil, nil},
 		"a function in the words of bash":           {[]string{"sh", "-c", "function app { /srv/app; }; app"}, nil, nil},
+		"a loop with the program in it":             {[]string{"bash", "-c", "for i in {1..30}; do if curl -sf localhost:15021/healthz/ready; then exec app; fi; sleep 1; done; exit 1"}, nil, nil},
+		"a loop that does other work":               {[]string{"sh", "-c", "until curl -sf localhost:15021/healthz/ready; do migrate; sleep 1; done; exec app"}, nil, nil},
+		"a loop whose variable is used":             {[]string{"sh", "-c", "n=0; for i in 1 2; do curl -sf localhost:15021/healthz/ready && n=1 && break; sleep 1; done; [ $n = 1 ] && exec app"}, nil, nil},
+		"a pause that is all":                       {[]string{"sh", "-c", "sleep 3600; echo done"}, nil, nil},
+		"what runs if the program fails":            {[]string{"sh", "-c", "app || fallback"}, nil, nil},
+		"a call after the program":                  {[]string{"sh", "-c", "app; curl -X POST localhost:15020/quitquitquit"}, nil, nil},
+		"behind an init program":                    {[]string{"tini", "--", "sh", "-c", "migrate; app"}, nil, []string{"tini", "--", "sh", "-c", "migrate; exec app"}},
 		"a builtin that is written as a program is": {[]string{"sh", "-c", "cd /srv; command app"}, nil, nil},
 		"strict options":                            {[]string{"bash", "-euo", "pipefail", "-c", loop + "; exec app"}, nil, []string{"bash", "-euo", "pipefail", "-c", "exec app"}},
 	} {

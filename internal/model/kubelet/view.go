@@ -12,8 +12,8 @@ func (s State) Now() time.Duration { return s.now }
 type View struct {
 	Running     bool
 	Exited      bool
-	Code        int // of the last end
-	Incarnation int // -1: never started
+	Code        int  // of the last end
+	Incarnation int  // -1: never started
 	Started     bool // its startup probe, if any, succeeded
 	Ready       bool
 }

@@ -17,6 +17,7 @@ type Call struct {
 	At      int      // where it begins in that word, if that is a script
 	Final   bool     // a script does nothing after it: it is neither in a loop, a pipe nor in the background
 	Execed  bool     // by "exec": it takes the place of the shell
+	Always  bool     // it is a statement of its own, in the foreground
 	Alone   bool     // it is a simple command without redirections, and nothing runs in the background
 }
 
@@ -47,6 +48,12 @@ func Calls(argv []string) []Call {
 	}
 	f := flattener{text: s.text}
 	final, alone := lastOf(file.Stmts)
+	always := map[*syntax.CallExpr]bool{}
+	for _, s := range file.Stmts {
+		if call, ok := s.Cmd.(*syntax.CallExpr); ok && !s.Background {
+			always[call] = true
+		}
+	}
 	var out []Call
 	syntax.Walk(file, func(n syntax.Node) bool {
 		if call, ok := n.(*syntax.CallExpr); ok {
@@ -56,7 +63,7 @@ func Calls(argv []string) []Call {
 			}
 			if c, ok := callOf(words); ok {
 				c.Word, c.Final, c.At = s.at, call == final, int(call.Args[0].Pos().Offset())
-				c.Alone = c.Final && alone
+				c.Alone, c.Always = c.Final && alone, always[call]
 				out = append(out, c)
 			}
 		}
@@ -66,7 +73,7 @@ func Calls(argv []string) []Call {
 }
 
 // lastOf is the command with which a script ends, if it is one in the foreground, also at
-// the end of a list with && and ||.
+// the end of a list with &&.
 func lastOf(all []*syntax.Stmt) (last *syntax.CallExpr, alone bool) {
 	if len(all) == 0 {
 		return nil, false
@@ -80,7 +87,7 @@ func lastOf(all []*syntax.Stmt) (last *syntax.CallExpr, alone bool) {
 		if !ok {
 			break
 		}
-		if b.Op != syntax.AndStmt && b.Op != syntax.OrStmt {
+		if b.Op != syntax.AndStmt { // in a pipe, or not for sure
 			return nil, false
 		}
 		s = b.Y

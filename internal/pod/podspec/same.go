@@ -50,11 +50,32 @@ func lacksWaits(before, after string) bool {
 			continue
 		}
 		leaves := then == ";" && (a[i].then == ";" || a[i].then == "&&") || then == "&&" && a[i].then == "&&"
-		if left--; left < 0 || !leaves {
+		if left--; left < 0 || !leaves || !onlyWaits(before, a[i]) {
 			return false
 		}
 	}
-	return then == b[len(b)-1].then
+	last := b[len(b)-1]
+	return then == last.then && (len(a) == len(b) || startsProgram(last.raw(after)))
+}
+
+// startsProgram reports whether a statement runs a program in a file: else what the script waits for is
+// perhaps all that it does.
+func startsProgram(text string) (does bool) {
+	file, err := syntax.NewParser().Parse(strings.NewReader(text), "")
+	if err != nil {
+		return false
+	}
+	syntax.Walk(file, func(n syntax.Node) bool {
+		if call, ok := n.(*syntax.CallExpr); ok && len(call.Args) > 0 {
+			program := call.Args[0]
+			if program.Lit() == "exec" && len(call.Args) > 1 {
+				program = call.Args[1]
+			}
+			does = does || isProgram(program) || program.Lit() == ""
+		}
+		return !does
+	})
+	return does
 }
 
 // raw is the text of a statement, without what separates it from the next one.

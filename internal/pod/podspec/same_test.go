@@ -9,22 +9,25 @@ func TestSameProgram(t *testing.T) {
 		want          bool
 	}{
 		"nothing changes":                 {sh("a; b"), sh("a; b"), true},
-		"a wait is left out":              {sh("a; b"), sh("b"), true},
-		"a wait with && is left out":      {sh("a && b && c"), sh("a && c"), true},
-		"a wait between two":              {sh("a; w; b"), sh("a; b"), true},
+		"a wait is left out":              {sh("sleep 1; b"), sh("b"), true},
+		"a wait with && is left out":      {sh("a && sleep 1 && c"), sh("a && c"), true},
+		"a wait between two":              {sh("a; sleep 1; b"), sh("a; b"), true},
 		"a wrapper is taken off":          {[]string{"wait-for", "db:1", "--", "app", "x"}, []string{"app", "x"}, true},
 		"the last by exec":                {sh("a; B=1 b c"), sh("a; B=1 exec b c"), true},
 		"the whole command is gone":       {[]string{"app"}, nil, false},
 		"a script becomes its argument":   {sh("a"), []string{"a"}, false},
 		"another statement":               {sh("a; b"), sh("a; c"), false},
 		"the last is left out":            {sh("a; b"), sh("a"), false},
+		"work is left out":                {sh("a; b"), sh("b"), false},
+		"a pause that is all":             {sh("sleep 3600; echo done"), sh("echo done"), false},
+		"a pause before an end":           {sh("sleep 5 && exit 1"), sh("exit 1"), false},
 		"what decides about || is gone":   {sh("a || b; c"), sh("b; c"), false},
 		"what || decides about is gone":   {sh("a || b; c"), sh("a || c"), false},
 		"the end of a pipe is gone":       {sh("a | b; c"), sh("a | c"), false},
 		"what always ran has a condition": {sh("a && w; b"), sh("a && b"), false},
-		"the last runs in the background": {sh("w; b"), sh("b &"), false},
+		"the last runs in the background": {sh("sleep 1; b"), sh("b &"), false},
 		"another shell":                   {sh("a; b"), []string{"bash", "-c", "b"}, false},
-		"other arguments":                 {append(sh("w; b"), "x"), append(sh("b"), "y"), false},
+		"other arguments":                 {append(sh("sleep 1; b"), "x"), append(sh("b"), "y"), false},
 		"exec before the end":             {sh("a; b"), sh("exec a; b"), false},
 		"exec of a builtin":               {sh("a; cd /"), sh("a; exec cd /"), false},
 		"exec behind a trap":              {sh("trap x EXIT; b"), sh("trap x EXIT; exec b"), false},
@@ -37,5 +40,52 @@ func TestSameProgram(t *testing.T) {
 				t.Errorf("%q and %q: %t, want %t", tt.before, tt.after, got, tt.want)
 			}
 		})
+	}
+}
+
+// Loops of people, from a stranger's manifests: what each does besides waiting.
+func TestOnlyWaits(t *testing.T) {
+	const h = "curl -sf localhost:15021/healthz/ready"
+	for loop, want := range map[string]bool{
+		"until " + h + "; do sleep 1; done":                                                                           true,
+		"until " + h + " > /dev/null 2>&1; do echo waiting; sleep 1; done":                                            true,
+		"for i in $(seq 1 30); do " + h + " && break; sleep 1; done":                                                  true,
+		"while ! nc -z 127.0.0.1 15021; do sleep 0.5; done":                                                           true,
+		"until curl -s -o /dev/null -w '%{http_code}' http://localhost:15020/app-health | grep 200; do sleep 1; done": true,
+		"until wget -qO- http://localhost:15021/healthz/ready; do sleep 1; done":                                      true,
+		"until (: > /dev/tcp/localhost/15021) 2>/dev/null; do sleep 1; done":                                          true,
+		"n=0; until " + h + "; do n=$((n+1)); [ $n -gt 9 ] && exit 1; sleep 1; done":                                  true,
+		"for i in 1 2; do if " + h + "; then exec myapp; fi; sleep 1; done":                                           false,
+		"for i in 1 2; do " + h + " && myapp && break; sleep 1; done":                                                 false,
+		"until " + h + "; do migrate; sleep 1; done":                                                                  false,
+		"for i in 1 2; do " + h + " || exit 0; sleep 1; done":                                                         false,
+		"until " + h + " && nc -z db 5432; do sleep 1; done":                                                          false,
+		"until " + h + " && fetch http://config/x > /cfg; do sleep 1; done":                                           false,
+		"until " + h + " -o /data/f; do sleep 1; done":                                                                false,
+		"until " + h + " | tee /data/f; do sleep 1; done":                                                             false,
+		"while true; do if " + h + "; then touch /f; break; fi; sleep 1; done":                                        false,
+		"while true; do if " + h + "; then export READY=yes; break; fi; sleep 1; done":                                false,
+		"while read l; do " + h + "; done < /file":                                                                    false,
+		"until curl -sf -X POST 'localhost:15000/logging?level=debug'; do sleep 1; done":                              false,
+		"until curl -s localhost:15000/config_dump | grep -q my-cluster; do sleep 1; done":                            false,
+		"until curl -sfd x localhost:15021/healthz/ready; do sleep 1; done":                                           false,
+	} {
+		all := statements(loop + "\nexec myapp")
+		got := true
+		for _, s := range all[:len(all)-1] {
+			got = got && (!s.isLoop() || onlyWaits(loop+"\nexec myapp", s))
+		}
+		if got != want {
+			t.Errorf("%s: only waits: %t, want %t", loop, got, want)
+		}
+	}
+	for script, want := range map[string]bool{
+		"until READY=$(" + h + "); do sleep 1; done; export READY; myapp":                             false,
+		"for i in 1 2; do " + h + " && break; done; if [ \"$i\" -eq 2 ]; then exit 1; fi; exec myapp": false,
+		"until n=$(" + h + "); do sleep 1; done; exec myapp":                                          true,
+	} {
+		if got := onlyWaits(script, statements(script)[0]); got != want {
+			t.Errorf("%s: only waits: %t, want %t", script, got, want)
+		}
 	}
 }

@@ -1,0 +1,157 @@
+package podspec
+
+import (
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// A waiting is what a statement does besides waiting for something of this pod.
+type waiting struct {
+	flattener
+	more bool            // it does more
+	sets map[string]bool // variables
+}
+
+// onlyWaits reports whether a statement of a script does nothing but wait for something of this pod: it
+// asks local addresses, and pauses. What it sets must not be used after it, nor be exported before.
+func onlyWaits(script string, s statement) bool {
+	text := s.raw(script)
+	file, err := syntax.NewParser().Parse(strings.NewReader(text), "")
+	if err != nil {
+		return false
+	}
+	w := waiting{flattener: flattener{text: text}, sets: map[string]bool{}}
+	syntax.Walk(file, func(n syntax.Node) bool {
+		w.node(n)
+		return !w.more
+	})
+	before, after := script[:s.start], script[s.end:]
+	for name := range w.sets { // any order: one is enough
+		word := regexp.MustCompile(`\b` + regexp.QuoteMeta(name) + `\b`)
+		w.more = w.more || word.MatchString(after) || exports.MatchString(before) && word.MatchString(before)
+	}
+	return !w.more
+}
+
+var exports = regexp.MustCompile(`\b(export|declare|typeset|set\s+-\w*a|allexport)\b`)
+
+// node looks at one part of a statement.
+//
+// complexity: one case for each kind of part.
+func (w *waiting) node(n syntax.Node) {
+	switch n := n.(type) {
+	case *syntax.FuncDecl, *syntax.DeclClause, *syntax.CoprocClause:
+		w.more = true
+	case *syntax.Stmt:
+		w.more = w.more || n.Background
+	case *syntax.Assign:
+		if n.Name != nil {
+			w.sets[n.Name.Value] = true
+		}
+	case *syntax.WordIter:
+		w.sets[n.Name.Value] = true
+	case *syntax.ArithmCmd, *syntax.LetClause, *syntax.CStyleLoop:
+		for _, name := range shellWord.FindAllString(w.raw(n), -1) {
+			w.sets[name] = true
+		}
+	case *syntax.Redirect:
+		target := w.raw(n.Word)
+		reads := n.Op == syntax.RdrIn || n.Op == syntax.DplIn || n.Op == syntax.DplOut
+		w.more = w.more || !reads && target != "/dev/null" && !devTCP.MatchString(target)
+	case *syntax.CallExpr:
+		var words []string
+		for _, word := range n.Args {
+			words = append(words, w.unquoted(word.Parts))
+		}
+		w.more = w.more || len(words) > 0 && !waitingCall(words)
+	}
+}
+
+var shellWord = regexp.MustCompile(`[A-Za-z_][A-Za-z0-9_]*`)
+
+// harmless are programs that change nothing.
+var harmless = strings.Fields(": [ break continue date echo expr false grep printf seq sleep test true")
+
+// waitingCall reports whether a command of a loop only waits.
+func waitingCall(words []string) bool {
+	if words[0] == "exec" && len(words) == 1 { // its redirections alone
+		return true
+	}
+	if words[0] == "exit" { // in failure: what waits instead does not start the program either
+		return len(words) > 1 && isDigits(words[1]) && strings.Trim(words[1], "0") != ""
+	}
+	call, ok := callOf(words)
+	switch {
+	case !ok || call.Execed:
+		return false
+	case slices.Contains(harmless, call.Program):
+		return true
+	}
+	return asksLocally(call)
+}
+
+// askers are the programs by which people poll, and their options that do more than ask. With a value,
+// the option is harmless.
+var askers = map[string]map[string][]string{
+	"curl": {"-o": {"/dev/null"}, "--output": {"/dev/null"}, "-X": {"GET", "HEAD"}, "--request": {"GET", "HEAD"}, "-O": nil, "--remote-name": nil, "-d": nil, "--data": nil, "--data-raw": nil,
+		"--data-binary": nil, "--data-urlencode": nil, "--json": nil, "-T": nil, "--upload-file": nil, "-F": nil, "--form": nil, "-D": {"/dev/null"}, "-c": nil, "-K": nil},
+	"wget":              {"-O": {"-", "/dev/null"}, "-o": {"/dev/null"}, "--output-document": {"-", "/dev/null"}, "--post-data": nil, "--post-file": nil, "--method": {"GET", "HEAD"}},
+	"nc":                {"-l": nil, "-e": nil},
+	"ncat":              {"-l": nil, "-e": nil},
+	"netcat":            {"-l": nil, "-e": nil},
+	"pg_isready":        {},
+	"grpc_health_probe": {},
+}
+
+// readyPath is the end of the paths by which a program says that it is ready.
+var readyPath = regexp.MustCompile(`(?i)(health|ready|live|alive|status|startup|ping|server_info)[a-z]*/?$`)
+
+// asksLocally reports whether a call asks this pod for something, and does nothing else.
+func asksLocally(call Call) bool {
+	refused, ok := askers[call.Program]
+	if !ok {
+		return false
+	}
+	local := false
+	for i, arg := range call.Args {
+		name, value, joined := strings.Cut(arg, "=")
+		if !joined && i+1 < len(call.Args) {
+			value = call.Args[i+1]
+		}
+		if harmlessValues, is := refused[name]; is && !slices.Contains(harmlessValues, value) {
+			return false
+		}
+		if strings.HasPrefix(arg, "-") && !strings.HasPrefix(arg, "--") && len(arg) > 2 { // options in one word: the last may take a value
+			for at, letter := range arg[1:] {
+				values, is := refused["-"+string(letter)]
+				rest := arg[at+2:]
+				if rest == "" {
+					rest = value
+				}
+				if is && !slices.Contains(values, rest) {
+					return false
+				}
+				if is {
+					break // the rest is its value
+				}
+			}
+		}
+		switch {
+		case IsLocal(arg) || arg == "::1":
+			local = true
+			if _, at, found := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(arg, "http://"), "https://"), "/"); found && at != "" && !readyPath.MatchString(path.Clean(strings.SplitN(at, "?", 2)[0])) {
+				return false
+			}
+		case strings.Contains(arg, "://"), hostPort.MatchString(arg):
+			return false
+		}
+	}
+	return local
+}
+
+// hostPort is an address of another host.
+var hostPort = regexp.MustCompile(`^[A-Za-z0-9_.-]+:[0-9$]`)
