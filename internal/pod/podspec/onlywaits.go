@@ -90,6 +90,8 @@ func waitingCall(words []string) bool {
 		return false
 	case slices.Contains(harmless, call.Program):
 		return true
+	case call.Program == "pilot-agent" || call.Program == path.Base(AgentPath):
+		return len(call.Args) > 0 && call.Args[0] == "wait"
 	}
 	return asksLocally(call)
 }

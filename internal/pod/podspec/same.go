@@ -39,7 +39,7 @@ func lacksWaits(before, after string) bool {
 	if len(a) == 0 || len(b) == 0 {
 		return false
 	}
-	then := ";" // what stands before the statement in hand
+	then, first := ";", len(b) // what stands before the statement in hand, and where in b the first one is missing
 	for i, left := 0, len(a)-len(b); i < len(a); i++ {
 		at := i - (len(a) - len(b) - left)
 		if at < len(b) && a[i].raw(before) == b[at].raw(after) {
@@ -53,9 +53,10 @@ func lacksWaits(before, after string) bool {
 		if left--; left < 0 || !leaves || !onlyWaits(before, a[i]) {
 			return false
 		}
+		first = min(first, at)
 	}
-	last := b[len(b)-1]
-	return then == last.then && (len(a) == len(b) || startsProgram(last.raw(after)))
+	does := func(s statement) bool { return startsProgram(s.raw(after)) }
+	return then == b[len(b)-1].then && (len(a) == len(b) || slices.ContainsFunc(b[first:], does))
 }
 
 // startsProgram reports whether a statement runs a program in a file: else what the script waits for is
@@ -80,7 +81,7 @@ func startsProgram(text string) (does bool) {
 
 // raw is the text of a statement, without what separates it from the next one.
 func (s statement) raw(script string) string {
-	return strings.Trim(script[s.start:s.end], " \t\r\n;&|")
+	return strings.Trim(script[s.start:s.end], " \t\r\n;&|\\")
 }
 
 // withoutExec returns a script without the exec of its last command, if the shell without it would
