@@ -256,6 +256,10 @@ func noLog(head []byte, end string) string {
 	switch {
 	case bytes.HasPrefix(head, gzipMagic):
 		return "it is compressed: give it by itself, or decompress it"
+	case bytes.HasPrefix(head, []byte("PK\x03\x04")):
+		return "a zip is not read: pack its files with tar"
+	case slices.Contains([]string{".tar", ".gz", ".tgz"}, end):
+		return "it is no archive of tar or gzip, or one without files"
 	case bytes.HasPrefix(head, []byte("Name:")) && bytes.Contains(head, []byte("\nNamespace:")):
 		return "what kubectl describe prints is not read: kubectl get pod NAME -o yaml has more"
 	case !slices.Contains(logEnds, end):

@@ -273,6 +273,8 @@ func TestUnused(t *testing.T) {
 		"a number that is a text":       {map[string]string{"b.yaml": "---\n" + strings.Replace(pod("b"), "spec:", "status: {containerStatuses: [{name: app, restartCount: many}]}\nspec:", 1)}, `b.yaml:2: Pod: status.containerStatuses[0].restartCount: must be a whole number, not a string`},
 		"a pod without containers":      {map[string]string{"b.yaml": "kind: Pod\nmetadata: {name: b}"}, "b.yaml:1: Pod b: spec.containers: a pod has at least one"},
 		"a list":                        {map[string]string{"b.yaml": "- a"}, "b.yaml:1: this is no Kubernetes object"},
+		"a zip":                         {map[string]string{"b.zip": "PK\x03\x04x"}, "b.zip: a zip is not read"},
+		"a tar that is none":            {map[string]string{"b.tar": "hello"}, "b.tar: it is no archive of tar or gzip"},
 		"a log that is compressed":      {map[string]string{"app.log.gz": "\x1f\x8bxx"}, "app.log.gz: it is compressed"},
 		"an object of no API server":    {map[string]string{"b.yaml": strings.Replace(pod("b"), "spec:", "status: {message: "+strings.Repeat("x", maxObject)+"}\nspec:", 1)}, "b.yaml:1: an object has more than 4 MiB, as none"},
 		"an object of many parts":       {map[string]string{"b.json": `{"kind":"Pod","metadata":{"name":"b"},"spec":{"containers":[` + strings.Repeat("{},", maxParts) + "{}]}}"}, "b.json:1: an object has more than 4 MiB or 65536 parts"},
@@ -383,6 +385,21 @@ func TestArchives(t *testing.T) {
 	want := []string{"../evil.log: its path leads out of the archive", "/etc/evil.log: its path is absolute", "link.log" + link, "hard.log" + link, "null.log" + link, ".: its path leads out of the archive"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// An archive whose checksum is wrong is used, and said to be damaged; tars one behind the other are one.
+func TestArchiveToItsEnd(t *testing.T) {
+	whole := archive(t, handmade())
+	wrong := bytes.Clone(whole)
+	wrong[len(wrong)-6] ^= 1 // in the checksum of gzip's trailer
+	s := read(t, Options{Stdin: bytes.NewReader(wrong)}, "-")
+	if len(s.Unused) == 0 || !strings.Contains(s.Unused[0].Why, "damaged or ends too early (gzip: invalid checksum)") || len(s.Pods) != 1 {
+		t.Errorf("%v", s.Unused)
+	}
+	second := archive(t, map[string]string{"b/pod.yaml": strings.ReplaceAll(awesome, "awesome-app", "b")})
+	if s := read(t, Options{Stdin: bytes.NewReader(slices.Concat(whole, second))}, "-"); len(s.Pods) != 2 || len(s.Unused) > 0 {
+		t.Errorf("%d pods, %v", len(s.Pods), s.Unused)
 	}
 }
 

@@ -48,8 +48,8 @@ func (r *reader) archive(ctx context.Context, in *bufio.Reader, shown string) (b
 	}
 	files, err := map[string]*packed{}, error(nil)
 	switch {
-	case len(head) == 512 && string(head[257:262]) == "ustar":
-		err = r.untar(files, plain, shown)
+	case isTar(head):
+		err = r.untars(files, plain, shown)
 	case compressed:
 		name := strings.TrimSuffix(filepath.Base(shown), ".gz")
 		files[name], err = r.pack(plain)
@@ -74,6 +74,27 @@ func (r *reader) archive(ctx context.Context, in *bufio.Reader, shown string) (b
 
 // asFolders is the order in which a folder of these files would be read.
 func asFolders(a, b string) int { return slices.Compare(strings.Split(a, "/"), strings.Split(b, "/")) }
+
+func isTar(head []byte) bool { return len(head) == 512 && string(head[257:262]) == "ustar" }
+
+// untars reads a tar, and those that follow it, to the end, where the checksum of gzip is.
+func (r *reader) untars(files map[string]*packed, from *bufio.Reader, shown string) error {
+	for {
+		if err := r.untar(files, from, shown); err != nil {
+			return err
+		}
+		head, err := from.Peek(512)
+		for ; err == nil && len(bytes.Trim(head, "\x00")) == 0; head, err = from.Peek(512) {
+			if _, err := from.Discard(512); err != nil {
+				return err
+			}
+		}
+		if !isTar(head) {
+			_, err := io.Copy(io.Discard, from)
+			return err
+		}
+	}
+}
 
 // damaged reports whether an error is of the archive's own text.
 func damaged(err error) bool {
@@ -114,7 +135,7 @@ func (r *reader) untar(files map[string]*packed, from io.Reader, shown string) e
 				r.unused(in, "its path is absolute")
 			case !filepath.IsLocal(name) || name == ".":
 				r.unused(in, "its path leads out of the archive")
-			case h.Typeflag != tar.TypeReg:
+			case h.Typeflag != tar.TypeReg && h.Typeflag != tar.TypeGNUSparse:
 				r.unused(in, "it is no regular file: links of archives are not followed")
 			default:
 				files[name], err = r.pack(t)
