@@ -1,12 +1,14 @@
 package lint
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 
+	"go.yaml.in/yaml/v3"
+
 	"outrider.dev/internal/lint/finding"
+	"outrider.dev/internal/manifest"
 	"outrider.dev/internal/mesh/objects"
 )
 
@@ -22,22 +24,16 @@ type meshObject struct {
 
 // addMeshObject adds the object if it is one about which there is something to say.
 func (w *world) addMeshObject(s *source, root int, ref finding.Object) {
-	var head struct {
-		APIVersion string `yaml:"apiVersion"`
-		Spec       struct {
-			Selector map[string]any `yaml:"selector"`
-		} `yaml:"spec"`
-	}
-	var object map[string]any
 	node := s.objects[root].node
-	if node.Decode(&head) != nil || node.Decode(&object) != nil {
-		return // no object has keys that are not strings
-	}
-	group, _, _ := strings.Cut(head.APIVersion, "/")
+	group, _, _ := strings.Cut(manifest.Text(node, "apiVersion"), "/")
 	if group != "security.istio.io" && group != "outrider.dev" && !strings.HasPrefix(group, "gateway.networking.") {
 		return
 	}
-	raw, err := json.Marshal(object)
+	text, err := yaml.Marshal(node)
+	if err != nil {
+		return
+	}
+	raw, err := manifest.JSON(text) // keys that are numbers, such as ports, are texts in it
 	if err != nil {
 		return
 	}
@@ -45,9 +41,9 @@ func (w *world) addMeshObject(s *source, root int, ref finding.Object) {
 	if _, err := objects.Read(raw); err != nil && !errors.As(err, &o.errs) {
 		return
 	}
-	if spec, _ := object["spec"].(map[string]any); group == "security.istio.io" && head.Spec.Selector != nil {
-		selector, _ := spec["selector"].(map[string]any)
-		if labels, _ := selector["matchLabels"].(map[string]any); len(labels) == 0 {
+	selector := manifest.Field(node, "spec", "selector")
+	if group == "security.istio.io" && selector != nil && selector.Kind == yaml.MappingNode {
+		if labels := manifest.Field(selector, "matchLabels"); labels == nil || len(labels.Content) == 0 {
 			o.emptySelector = path{"spec", "selector"}
 		}
 	}

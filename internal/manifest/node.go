@@ -196,6 +196,9 @@ func withEmpty(tree any, v reflect.Value) any {
 				t, _ = withEmpty(t, value).(fields)
 			case at >= 0:
 				t[at].value = withEmpty(t[at].value, value)
+				if none, _ := t[at].value.(fields); kind == reflect.Struct && none != nil && len(none) == 0 {
+					t = slices.Delete(t, at, at+1) // it cannot be left out by omitempty, and says nothing
+				}
 			case kind == reflect.Slice && !value.IsNil() && value.Len() == 0 && of.Type.Elem().Kind() != reflect.Uint8:
 				t = append(t, field{name, []any{}})
 			case kind == reflect.Map && !value.IsNil() && value.Len() == 0:

@@ -138,11 +138,21 @@ metadata: {name: istios}
 spec:
   containers:
   - {name: app, image: x, command: [/app]}
-  - {name: istio-proxy, image: auto, resources: {limits: {cpu: 500m}}}
+  - {name: istio-proxy, image: auto}
   - {name: web, image: x, args: [--port=80]}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: bare}
+spec:
+  selector: {matchLabels: {app: a}}
+  template:
+    spec:
+      containers:
+      - {name: app, image: x, command: [/app]}
 `
 	for _, on := range []startup.Kubernetes{28, 34} {
-		if changed, _ := roundTrip(t, File{"pods.yaml", []byte(text)}, Options{Namespace: "x", Inject: inject.Options{Manual: true, Kubernetes: on}}); changed != 3 {
+		if changed, _ := roundTrip(t, File{"pods.yaml", []byte(text)}, Options{Namespace: "x", Inject: inject.Options{Manual: true, Kubernetes: on}}); changed != 4 {
 			t.Errorf("%d pods were injected", changed)
 		}
 	}
