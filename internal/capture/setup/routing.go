@@ -219,20 +219,31 @@ func readRouting(rs capture.Ruleset) (capture.Routing, error) {
 	return rs.Routing, nil
 }
 
-// unusedRouting names the entries that capture has added and its rules do not use.
-func unusedRouting(s capture.State) (out []string, err error) {
+// checkRouting reports routing that is not what the rules were written with, and names the entries that
+// capture has added and its rules do not use.
+func checkRouting(s capture.State) error {
+	if _, ok := s.Recorded(); !ok {
+		return errors.New("the rules, or the routing that belongs to them, are not those that this version wrote; run capture again")
+	}
 	r, err := openRouter()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer r.Close()
 	have, err := r.replaced(false, s.Routing.SixSource)
+	if err != nil {
+		return err
+	}
+	var left []string
 	for _, e := range have {
 		if !slices.ContainsFunc(entriesOf(s.Routing, s.Families), e.same) {
-			out = append(out, e.String())
+			left = append(left, e.String())
 		}
 	}
-	return out, err
+	if len(left) > 0 {
+		return fmt.Errorf("a capture was interrupted; its routing is left, and does nothing: %s; run capture again", strings.Join(left, ", "))
+	}
+	return nil
 }
 
 // tproxyMark is the mark of packets to the proxy that TPROXY sets, or 0.

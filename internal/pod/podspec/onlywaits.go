@@ -1,6 +1,7 @@
 package podspec
 
 import (
+	"cmp"
 	"path"
 	"regexp"
 	"slices"
@@ -115,44 +116,52 @@ var readyPath = regexp.MustCompile(`(?i)(health|ready|live|alive|status|startup|
 // asksLocally reports whether a call asks this pod for something, and does nothing else.
 func asksLocally(call Call) bool {
 	refused, ok := askers[call.Program]
-	if !ok {
-		return false
-	}
 	local := false
 	for i, arg := range call.Args {
-		name, value, joined := strings.Cut(arg, "=")
-		if !joined && i+1 < len(call.Args) {
-			value = call.Args[i+1]
+		next := ""
+		if i+1 < len(call.Args) {
+			next = call.Args[i+1]
 		}
-		if harmlessValues, is := refused[name]; is && !slices.Contains(harmlessValues, value) {
-			return false
-		}
-		if strings.HasPrefix(arg, "-") && !strings.HasPrefix(arg, "--") && len(arg) > 2 { // options in one word: the last may take a value
-			for at, letter := range arg[1:] {
-				values, is := refused["-"+string(letter)]
-				rest := arg[at+2:]
-				if rest == "" {
-					rest = value
-				}
-				if is && !slices.Contains(values, rest) {
-					return false
-				}
-				if is {
-					break // the rest is its value
-				}
-			}
-		}
-		switch {
-		case IsLocal(arg) || arg == "::1":
-			local = true
-			if _, at, found := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(arg, "http://"), "https://"), "/"); found && at != "" && !readyPath.MatchString(path.Clean(strings.SplitN(at, "?", 2)[0])) {
-				return false
-			}
-		case strings.Contains(arg, "://"), hostPort.MatchString(arg):
-			return false
+		is, elsewhere := destination(arg)
+		ok = ok && !doesMore(refused, arg, next) && !elsewhere
+		local = local || is
+	}
+	return ok && local
+}
+
+// doesMore reports whether an argument is an option that does more than ask; next is the argument after it.
+func doesMore(refused map[string][]string, arg, next string) bool {
+	not := func(option, value string) bool {
+		values, is := refused[option]
+		return is && !slices.Contains(values, value)
+	}
+	if name, value, joined := strings.Cut(arg, "="); joined {
+		next, arg = value, name
+	}
+	if not(arg, next) {
+		return true
+	}
+	if len(arg) < 3 || arg[0] != '-' || arg[1] == '-' {
+		return false
+	}
+	for i, letter := range arg[1:] { // several options in one word: the first with a value has the rest, or the next word
+		option := "-" + string(letter)
+		if _, is := refused[option]; is {
+			return not(option, cmp.Or(arg[i+2:], next))
 		}
 	}
-	return local
+	return false
+}
+
+// destination reports whether an argument is an address of this pod, with a path at which programs say
+// that they are ready, or one of another host.
+func destination(arg string) (local, elsewhere bool) {
+	if !IsLocal(arg) && arg != "::1" {
+		return false, strings.Contains(arg, "://") || hostPort.MatchString(arg)
+	}
+	_, at, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(arg, "http://"), "https://"), "/")
+	at, _, _ = strings.Cut(at, "?")
+	return true, at != "" && !readyPath.MatchString(path.Clean(at))
 }
 
 // hostPort is an address of another host.

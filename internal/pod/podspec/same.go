@@ -49,14 +49,19 @@ func lacksWaits(before, after string) bool {
 			then = a[i].then
 			continue
 		}
-		leaves := then == ";" && (a[i].then == ";" || a[i].then == "&&") || then == "&&" && a[i].then == "&&"
-		if left--; left < 0 || !leaves || !onlyWaits(before, a[i]) {
+		if left--; left < 0 || !succeeds(then, a[i].then) || !onlyWaits(before, a[i]) {
 			return false
 		}
 		first = min(first, at)
 	}
 	does := func(s statement) bool { return startsProgram(s.raw(after)) }
 	return then == b[len(b)-1].then && (len(a) == len(b) || slices.ContainsFunc(b[first:], does))
+}
+
+// succeeds reports whether a script goes on without a statement as it does once that has succeeded, by what
+// stands before and behind it.
+func succeeds(before, behind string) bool {
+	return before == ";" && (behind == ";" || behind == "&&") || before == "&&" && behind == "&&"
 }
 
 // startsProgram reports whether a statement runs a program in a file: else what the script waits for is
