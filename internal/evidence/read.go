@@ -68,7 +68,7 @@ type reader struct {
 	flate    *flate.Writer
 }
 
-// A text is what a log is in: an open file, or one of an archive.
+// A text is an open file, or a file of an archive, that has a log.
 type text interface {
 	io.ReaderAt
 	io.Closer

@@ -388,7 +388,7 @@ func TestArchives(t *testing.T) {
 	}
 }
 
-// An archive whose checksum is wrong is used, and said to be damaged; tars one behind the other are one.
+// An archive with a wrong checksum is used, with a note that it is damaged; two tars in a row are read as one.
 func TestArchiveToItsEnd(t *testing.T) {
 	whole := archive(t, handmade())
 	wrong := bytes.Clone(whole)
@@ -440,7 +440,7 @@ func TestPackedText(t *testing.T) {
 	}
 }
 
-// The items of a large list are decoded one by one, and are those of the whole.
+// A large list is decoded item by item, and gives the same objects as the whole.
 func TestLargeList(t *testing.T) {
 	for name, tt := range map[string]struct{ list, item string }{
 		"as kubectl prints it": {"apiVersion: v1\nitems:\n%skind: PodList\nmetadata: {resourceVersion: ''}\n", "- metadata:\n    name: p%d\n    annotations: {a: '%s'}\n  spec:\n    containers:\n    - name: app\n"},

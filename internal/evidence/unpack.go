@@ -155,7 +155,7 @@ func (r *reader) count() error {
 	return nil
 }
 
-// An unpacking is what an archive unpacks to, up to a size.
+// An unpacking reads the content of an archive, up to a size.
 type unpacking struct {
 	ctx        context.Context
 	from       io.Reader

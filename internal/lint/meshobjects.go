@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -70,10 +71,7 @@ func selectsEverything(o meshObject, b *builder) {
 	if o.emptySelector == nil {
 		return
 	}
-	namespace := o.Ref.Namespace
-	if namespace == "" {
-		namespace = b.Namespace
-	}
+	namespace := cmp.Or(o.Ref.Namespace, b.Namespace)
 	b.add(clue{code: "selector-empty", title: fmt.Sprintf("%s is for all pods of namespace %s", o.Ref, namespace), field: o.emptySelector,
 		why: "its selector names no label, which selects every pod of the namespace, and from the root namespace every pod of the mesh",
 		do:  "name labels in spec.selector.matchLabels; if all pods are meant, leave spec.selector out", source: "istio/api type/v1beta1/selector.proto"})

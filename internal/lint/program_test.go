@@ -76,8 +76,8 @@ func programs(t *testing.T) string {
 	return dir
 }
 
-// ran is what a command line prints, without what shells say of errors, and its exit status. What runs in
-// the background comes at any time.
+// ran returns the lines that a command prints, without the shell's own messages, and its exit status. The
+// lines are sorted: what runs in the background prints at any time.
 func ran(t *testing.T, dir string, argv []string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -127,7 +127,7 @@ func (p *Plugin) adjust(ctx context.Context, pod *api.PodSandbox, c *api.Contain
 	return adjust, nil
 }
 
-// hostKernel are the handlers (of RuntimeClasses) of runtimes whose containers run on the node's own
+// hostKernel are the handlers (of RuntimeClasses) of runtimes that run containers on the node's own
 // kernel: the runtime's default, runc and its like, and NVIDIA's, which calls runc.
 var hostKernel = []string{"", "runc", "crun", "youki", "nvidia", "nvidia-cdi", "nvidia-legacy"}
 

@@ -256,7 +256,7 @@ type vessel struct {
 	set   func(bool) // of one with nothing in it: whether it is there
 }
 
-// vessels are those of a pod, and of its containers, by NAME/FIELD.
+// vessels returns the lists and maps of a pod, and those of its containers by NAME/FIELD.
 func vessels(pod *corev1.Pod) []vessel {
 	out := []vessel{listed("initContainers", &pod.Spec.InitContainers), listed("volumes", &pod.Spec.Volumes), listed("imagePullSecrets", &pod.Spec.ImagePullSecrets),
 		mapped("annotations", &pod.Annotations), mapped("labels", &pod.Labels), mapped("nodeSelector", &pod.Spec.NodeSelector)}

@@ -42,7 +42,7 @@ func Calls(argv []string) []Call {
 		}
 		return nil
 	}
-	file, err := syntax.NewParser().Parse(strings.NewReader(s.text), "")
+	file, err := parsed(s.text)
 	if err != nil {
 		return nil
 	}
@@ -57,11 +57,7 @@ func Calls(argv []string) []Call {
 	var out []Call
 	syntax.Walk(file, func(n syntax.Node) bool {
 		if call, ok := n.(*syntax.CallExpr); ok {
-			var words []string
-			for _, w := range call.Args {
-				words = append(words, f.unquoted(w.Parts))
-			}
-			if c, ok := callOf(words); ok {
+			if c, ok := callOf(f.argv(call.Args)); ok {
 				c.Word, c.Final, c.At = s.at, call == final, int(call.Args[0].Pos().Offset())
 				c.Alone, c.Always = c.Final && alone, always[call]
 				out = append(out, c)

@@ -23,8 +23,8 @@ func HelperOf(c *corev1.Container) []string {
 // gates report their ends.
 type helping struct{ serve, work map[string]bool }
 
-// helpingIn sorts the containers of a pod whose gates are those of the edges, and of the containers that
-// report their ends; nothing helps in one that runs for ever.
+// helpingIn sorts the containers of a pod in which gates keep the edges, and in which these containers
+// report their ends; nothing helps in a pod that runs for ever.
 //
 // A container that others wait for until it is started or completed does work of its own; one that
 // gets healthy is a server, which does not end by itself and would keep a Job from completing. Sidecars

@@ -21,7 +21,7 @@ type waiting struct {
 // asks local addresses, and pauses. What it sets must not be used after it, nor be exported before.
 func onlyWaits(script string, s statement) bool {
 	text := s.raw(script)
-	file, err := syntax.NewParser().Parse(strings.NewReader(text), "")
+	file, err := parsed(text)
 	if err != nil {
 		return false
 	}
@@ -64,11 +64,7 @@ func (w *waiting) node(n syntax.Node) {
 		reads := n.Op == syntax.RdrIn || n.Op == syntax.DplIn || n.Op == syntax.DplOut
 		w.more = w.more || !reads && target != "/dev/null" && !devTCP.MatchString(target)
 	case *syntax.CallExpr:
-		var words []string
-		for _, word := range n.Args {
-			words = append(words, w.unquoted(word.Parts))
-		}
-		w.more = w.more || len(words) > 0 && !waitingCall(words)
+		w.more = w.more || len(n.Args) > 0 && !waitingCall(w.argv(n.Args))
 	}
 }
 

@@ -23,11 +23,9 @@ func SameProgram(before, after []string) bool {
 	if !isScript || len(before) != len(after) || a.at != b.at {
 		return false
 	}
-	if rest := slices.Clone(after); b.at < len(rest) {
-		rest[b.at] = a.text
-		if !slices.Equal(before, rest) {
-			return false
-		}
+	rest := slices.Clone(after)
+	if rest[b.at] = a.text; !slices.Equal(before, rest) {
+		return false
 	}
 	return lacksWaits(a.text, b.text) || lacksWaits(a.text, withoutExec(b.text))
 }
@@ -67,7 +65,7 @@ func succeeds(before, behind string) bool {
 // startsProgram reports whether a statement runs a program in a file: else what the script waits for is
 // perhaps all that it does.
 func startsProgram(text string) (does bool) {
-	file, err := syntax.NewParser().Parse(strings.NewReader(text), "")
+	file, err := parsed(text)
 	if err != nil {
 		return false
 	}
@@ -92,7 +90,7 @@ func (s statement) raw(script string) string {
 // withoutExec returns a script without the exec of its last command, if the shell without it would
 // start the same program, and do nothing after it.
 func withoutExec(text string) string {
-	file, err := syntax.NewParser().Parse(strings.NewReader(text), "")
+	file, err := parsed(text)
 	if err != nil {
 		return text
 	}

@@ -47,7 +47,7 @@ func TestSameProgram(t *testing.T) {
 	}
 }
 
-// Loops of people, from a stranger's manifests: what each does besides waiting.
+// Loops as people write them: a loop that does more than wait stays in its script.
 func TestOnlyWaits(t *testing.T) {
 	const h = "curl -sf localhost:15021/healthz/ready"
 	for loop, want := range map[string]bool{

@@ -22,7 +22,7 @@ type statement struct {
 // statements are the commands of a script, one after the other: a pipe, && and || separate
 // them like the end of a line. A script that the shell could not read has none.
 func statements(text string) []statement {
-	file, err := syntax.NewParser(syntax.KeepComments(true)).Parse(strings.NewReader(text), "")
+	file, err := parsed(text, syntax.KeepComments(true))
 	if err != nil {
 		return nil
 	}
@@ -38,6 +38,11 @@ func statements(text string) []statement {
 		}
 	}
 	return f.out
+}
+
+// parsed is the tree of a script.
+func parsed(text string, options ...syntax.ParserOption) (*syntax.File, error) {
+	return syntax.NewParser(options...).Parse(strings.NewReader(text), "")
 }
 
 // A flattener makes statements of the tree of a script.
@@ -97,9 +102,7 @@ func (f *flattener) words(s *syntax.Stmt) []string {
 		for _, a := range c.Assigns {
 			add(f.raw(a))
 		}
-		for _, w := range c.Args {
-			add(f.unquoted(w.Parts))
-		}
+		add(f.argv(c.Args)...)
 	case *syntax.BinaryCmd:
 		add(f.words(c.X)...)
 		add(c.Op.String())
@@ -114,9 +117,7 @@ func (f *flattener) words(s *syntax.Stmt) []string {
 		add("for")
 		if list, ok := c.Loop.(*syntax.WordIter); ok {
 			add(list.Name.Value, "in")
-			for _, w := range list.Items {
-				add(f.unquoted(w.Parts))
-			}
+			add(f.argv(list.Items)...)
 		} else {
 			add(f.raw(c.Loop))
 		}
@@ -159,6 +160,14 @@ func (f *flattener) words(s *syntax.Stmt) []string {
 }
 
 func (f *flattener) raw(n syntax.Node) string { return f.text[n.Pos().Offset():n.End().Offset()] }
+
+// argv is the list of words, each unquoted.
+func (f *flattener) argv(words []*syntax.Word) (out []string) {
+	for _, w := range words {
+		out = append(out, f.unquoted(w.Parts))
+	}
+	return out
+}
 
 // unquoted is a word without its quotes; what the shell substitutes stays as it is written.
 func (f *flattener) unquoted(parts []syntax.WordPart) string {
