@@ -384,7 +384,7 @@ func TestNodes(t *testing.T) {
 			t.Errorf("%s is there by default", key)
 		}
 	}
-	all := objects(t, values(t, "node: {enabled: true, runtimeHandlers: [fast]}"))
+	all := objects(t, values(t, "node: {enabled: true, runtimeHandlers: [fast], runtimeConfig: /etc/k3s/config.toml}"))
 	set := get[*appsv1.DaemonSet](t, all, "DaemonSet/outrider-node").Spec
 	pod := set.Template.Spec
 	if u := set.UpdateStrategy.RollingUpdate; u.MaxSurge.IntValue() != 1 || u.MaxUnavailable.IntValue() != 0 || !pod.HostNetwork || pod.HostPID || len(pod.Containers) != 2 {

@@ -162,6 +162,7 @@ Of several processes on a node one leads, and the others take over when it ends.
 	cmd.Flags().StringVar(&f.o.Agent, "agent", "", "the agent of this version; default: outrider-agent beside this program")
 	cmd.Flags().StringVar(&f.o.ReadyFile, "ready-file", defaultReady, "file in which this process says why it does not do its part; empty while it does")
 	cmd.Flags().StringSliceVar(&f.o.Handlers, "runtime-handler", nil, "handler of a RuntimeClass that runs containers on the node's kernel, beside runc, crun, youki and NVIDIA's; may be repeated")
+	cmd.Flags().StringVar(&f.o.RuntimeConfig, "runtime-config", "", "containerd's configuration, of which the Node says whether its validator is on; empty: it says \"unknown\"")
 	cmd.Flags().BoolVar(&f.o.Taint, "taint", true, "keep all pods from a node whose plugins have served and do not any more; without it, the label keeps those that need it")
 	return cmd
 }

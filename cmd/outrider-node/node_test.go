@@ -89,6 +89,7 @@ func newNode(t *testing.T) *aNode {
 	n.write(account+"/ca.crt", string(root))
 	n.write(account+"/token", "secret-token")
 	n.write(n.path("net.d/10-net.conflist"), conflist)
+	n.write(n.path("runtime.toml"), "version = 3\n")
 	n.startRuntime()
 	t.Cleanup(func() { exec.Command("sh", "-c", "umount "+n.root+contract.NodeStatesDir+"/* 2>&-").Run() })
 	return n
@@ -171,7 +172,7 @@ func (n *aNode) serve() *serving {
 	n.t.Helper()
 	ready := filepath.Join(n.t.TempDir(), "ready")
 	cmd := exec.Command(filepath.Join(n.bin, commands.Node), "serve", "--root="+n.root, "--cni-conf-dir="+n.path("net.d"), "--cni-bin-dir="+n.path("bin"),
-		"--nri-socket="+n.path("nri.sock"), "--nri-plugin-dir="+n.path("plugins"), "--ready-file="+ready, "--node=worker-1", "--daemonset=outrider-system/outrider-node")
+		"--nri-socket="+n.path("nri.sock"), "--nri-plugin-dir="+n.path("plugins"), "--runtime-config="+n.path("runtime.toml"), "--ready-file="+ready, "--node=worker-1", "--daemonset=outrider-system/outrider-node")
 	host, port, _ := strings.Cut(strings.TrimPrefix(n.server.URL, "https://"), ":")
 	cmd.Env = []string{"KUBERNETES_SERVICE_HOST=" + host, "KUBERNETES_SERVICE_PORT=" + port}
 	return &serving{process.Start(n.t, cmd, process.Options{}), ready}
@@ -509,6 +510,31 @@ func TestTheRuntimeLaunchesTheGuard(t *testing.T) {
 		t.Fatal(err)
 	}
 	process.Eventually(n.t, "it ends", func() bool { _, err := n.create("4f", ""); return err == nil })
+}
+
+// The Node says whether the runtime that runs has its validator on, which creates no container without the
+// plugins that its pod requires.
+func TestSaysWhetherTheValidatorIsOn(t *testing.T) {
+	n := newNode(t)
+	p := n.serve()
+	says := func(want string) {
+		t.Helper()
+		process.Eventually(t, "the validator is "+want, func() bool {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			return strings.Contains(n.object, contract.NodeValidator+`":"`+want+`"`)
+		}, p)
+	}
+	says(contract.ValidatorOff)
+	n.write(n.path("runtime.toml"), "version = 3\n[plugins.'io.containerd.nri.v1.nri'.default_validator]\nenable = true\n")
+	p.stop(t)
+	p = n.serve()
+	says(contract.ValidatorRestart)
+	p.stop(t)
+	n.runtime.Stop()
+	n.startRuntime()
+	p = n.serve()
+	says(contract.ValidatorOn)
 }
 
 func TestUsage(t *testing.T) {

@@ -96,16 +96,17 @@ var arrows = map[string][]string{
 	"internal/capture/setup":    {"internal/capture", "internal/capture/iptables", "internal/capture/netlink", "internal/capture/nftables", sys},
 
 	// What runs on a node: neither Kubernetes' libraries nor gRPC's.
-	"internal/node/nri":      {"internal/contract", "github.com/containerd/nri/pkg"},
-	"internal/node/states":   {sys},
-	"internal/node/hostfile": {},
-	"internal/node/captures": {"internal/capture", pflag, sys},
-	"internal/node/socket":   {sys},
-	"internal/node/cni":      {"internal/contract", "internal/node/socket", "github.com/containernetworking/cni/pkg"},
-	"internal/node/cniconf":  {"github.com/fsnotify/fsnotify", sys},
-	"internal/node/kubenode": {"internal/contract"},
-	"internal/node/daemon":   {"internal/contract", "internal/node/captures", "internal/node/cni", "internal/node/cniconf", "internal/node/hostfile", "internal/node/kubenode", "internal/node/nri", "internal/node/socket", "internal/node/states", "github.com/fsnotify/fsnotify", "github.com/oklog/run", sys},
-	"cmd/outrider-node":      {"internal/cli", "internal/contract", "internal/node/cni", "internal/node/daemon", "internal/node/kubenode", "internal/node/nri", cobra},
+	"internal/node/nri":       {"internal/contract", "github.com/containerd/nri/pkg"},
+	"internal/node/states":    {sys},
+	"internal/node/hostfile":  {},
+	"internal/node/captures":  {"internal/capture", pflag, sys},
+	"internal/node/socket":    {sys},
+	"internal/node/cni":       {"internal/contract", "internal/node/socket", "github.com/containernetworking/cni/pkg"},
+	"internal/node/cniconf":   {"github.com/fsnotify/fsnotify", sys},
+	"internal/node/kubenode":  {"internal/contract"},
+	"internal/node/validator": {"internal/contract", "github.com/BurntSushi/toml"},
+	"internal/node/daemon":    {"internal/contract", "internal/node/captures", "internal/node/cni", "internal/node/cniconf", "internal/node/hostfile", "internal/node/kubenode", "internal/node/nri", "internal/node/socket", "internal/node/states", "internal/node/validator", "github.com/fsnotify/fsnotify", "github.com/oklog/run", sys},
+	"cmd/outrider-node":       {"internal/cli", "internal/contract", "internal/node/cni", "internal/node/daemon", "internal/node/kubenode", "internal/node/nri", cobra},
 
 	"internal/image/lookup": {"internal/pod/inject", "github.com/distribution/reference", "github.com/google/go-containerregistry/pkg", "github.com/opencontainers/go-digest", "github.com/opencontainers/image-spec/specs-go/v1", pflag},
 

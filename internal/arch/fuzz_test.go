@@ -95,6 +95,7 @@ var targets = map[string]string{
 	"internal/node/socket FuzzQuestion":        "questions to a node's daemon",
 	"internal/node/cni FuzzConf":               "what a runtime hands to the CNI plugin",
 	"internal/node/kubenode FuzzTaints":        "taints of a Node",
+	"internal/node/validator FuzzState":        "a runtime's configuration",
 	"internal/node/cniconf FuzzEdit":           "network configurations of a node",
 	"internal/contract FuzzGate":               "the gate's command line",
 	"internal/agent/gate FuzzParseProbe":       "the gate's probes",

@@ -1,8 +1,8 @@
 package check
 
 import (
+	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -48,8 +48,33 @@ func (s *survey) nodePlugins(ctx context.Context) answer {
 	case len(lack) > 0:
 		return warning(logs+", if it is to run there", "outrider-node serves on %s, and not on %s: pods without %s get an init container", plural(len(serve), "node", "nodes"), few(lack), contract.Init)
 	}
-	return answer{OK, fmt.Sprintf("outrider-node serves on %s", plural(len(serve), "node", "nodes")),
-		"the runtime of each needs containerd's validator, and one restart since the installation (systemctl restart containerd); neither is read from here: docs/node.md has the lines"}
+	return s.validators(ctx, serve)
+}
+
+// validators reports whether the runtimes of the nodes that serve create a container without the plugins
+// that its pod requires, as each node says.
+func (s *survey) validators(ctx context.Context, serve []string) answer {
+	nodes, err := s.allNodes(ctx)
+	if err != nil {
+		return unknown(err)
+	}
+	by := map[string][]string{}
+	for _, n := range nodes {
+		if slices.Contains(serve, n.Name) {
+			state := cmp.Or(n.Labels[contract.NodeValidator], contract.ValidatorUnknown)
+			by[state] = append(by[state], n.Name)
+		}
+	}
+	const without = "a container that needs its gate can start without, if other pods of the node keep the plugins out"
+	switch off, restart, unread := by[contract.ValidatorOff], by[contract.ValidatorRestart], by[contract.ValidatorUnknown]; {
+	case len(off) > 0:
+		return failed("docs/node.md has the lines for the runtime's configuration, under \"Closed, not open\"; containerd has a validator from 2.2 on", "the runtime's validator is off on %s: "+without, few(off))
+	case len(restart) > 0:
+		return failed("systemctl restart containerd on each; running pods go on", "the runtime of %s was not restarted since its configuration has the validator: "+without, few(restart))
+	case len(unread) > 0:
+		return warning("see that containerd's validator is on (docs/node.md, \"Closed, not open\"); the value node.runtimeConfig says where its configuration is, and the log of the pod of outrider-node why it is not read", "outrider-node serves on %s; whether the runtime's validator is on is not known of %s", plural(len(serve), "node", "nodes"), few(unread))
+	}
+	return fine("outrider-node serves on %s, and the runtime of each has its validator on", plural(len(serve), "node", "nodes"))
 }
 
 // takesNode reports whether the container runtimes of these nodes take the plugins by default: containerd

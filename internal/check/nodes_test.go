@@ -19,6 +19,8 @@ func TestNodePlugins(t *testing.T) {
 			n.Labels[corev1.LabelOSStable] = what
 		case "serves", "down":
 			n.Labels[contract.NodeLabel] = contract.NodeInstalled
+		case contract.ValidatorOn, contract.ValidatorOff, contract.ValidatorRestart, contract.ValidatorUnknown:
+			n.Labels[contract.NodeLabel], n.Labels[contract.NodeValidator] = contract.NodeInstalled, what
 		}
 		if name, runtime, ok := strings.Cut(what, "-"); ok && name == "lacks" {
 			n.Status.NodeInfo.ContainerRuntimeVersion = strings.Replace(runtime, "-", "://", 1)
@@ -38,7 +40,11 @@ func TestNodePlugins(t *testing.T) {
 		"nowhere, and it could":  {"a=lacks-containerd-2.2.0 b=lacks-containerd-2.3.1+x c=windows", OK, "the container runtime of each takes it", false},
 		"one runtime is older":   {"a=lacks-containerd-2.2.0 b=lacks-containerd-2.1.4", OK, "containers of the pods capture", false},
 		"one runtime is another": {"a=lacks-containerd-2.2.0 b=lacks-cri-o-1.34.0", OK, "containers of the pods capture", false},
-		"everywhere":             {"a=serves b=serves c=windows", OK, "serves on 2 nodes", true},
+		"everywhere":             {"a=on b=on c=windows", OK, "serves on 2 nodes", true},
+		"an older version":       {"a=on b=serves c=windows", Warning, "validator is on is not known of b", true},
+		"no validator":           {"a=restart b=off c=on d=off", Failed, "validator is off on b, d:", true},
+		"not restarted":          {"a=restart b=unknown c=on", Failed, "the runtime of a was not restarted", true},
+		"a validator not read":   {"a=on b=unknown", Warning, "not known of b", true},
 		"not everywhere":         {"a=serves b=lacks", Warning, "serves on 1 node, and not on b", false},
 		"one does not serve":     {"a=serves b=down", Failed, "does not serve on b", true},
 	} {

@@ -17,6 +17,9 @@ const (
 	NodeInstalled = "installed"
 	// NodeTaint is on a node whose plugins have served and do not any more; its effect is NoSchedule.
 	NodeTaint = Prefix + "node-not-serving"
+	// NodeValidator is on a node with NodeLabel: whether its runtime creates a container without the plugins
+	// that the pod requires.
+	NodeValidator = Prefix + "node-validator"
 	// NodeAnnotation has a pod's [NodeWork]: injection writes it, the plugins do it.
 	NodeAnnotation = Prefix + "node-work"
 	// NodePlugin is the name under which outrider-node registers with the runtime.
@@ -24,6 +27,14 @@ const (
 	// RequiredPlugins is NRI's annotation of a pod: a YAML list of plugins without which a runtime
 	// whose validator is on creates no container of the pod.
 	RequiredPlugins = "required-plugins.noderesource.dev"
+)
+
+// Values of NodeValidator.
+const (
+	ValidatorOn      = "on"
+	ValidatorOff     = "off"
+	ValidatorRestart = "restart" // it is on in the configuration, and the runtime has not restarted since
+	ValidatorUnknown = "unknown" // the configuration cannot be read
 )
 
 // HasNode reports whether a node with these labels runs outrider-node, and whether it matters: a node

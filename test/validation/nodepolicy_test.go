@@ -82,7 +82,7 @@ func TestNodePolicy(t *testing.T) {
 	}
 	const (
 		plain  = `{"metadata":{"name":"a","labels":{"zone":"z"}},"spec":{"taints":[{"key":"t","effect":"NoSchedule"}]}}`
-		serves = `{"metadata":{"name":"a","labels":{"zone":"z","outrider.dev/node":"installed"}},"spec":{"taints":[{"key":"t","effect":"NoSchedule"}]}}`
+		serves = `{"metadata":{"name":"a","labels":{"zone":"z","outrider.dev/node":"installed","outrider.dev/node-validator":"on"}},"spec":{"taints":[{"key":"t","effect":"NoSchedule"}]}}`
 		taint  = `{"metadata":{"name":"a","labels":{"zone":"z"}},"spec":{"taints":[{"key":"t","effect":"NoSchedule"},{"key":"outrider.dev/node-not-serving","effect":"NoSchedule"}]}}`
 		bare   = `{"metadata":{"name":"a"},"spec":{}}`
 	)

@@ -26,6 +26,7 @@ import (
 	"outrider.dev/internal/node/nri"
 	"outrider.dev/internal/node/socket"
 	"outrider.dev/internal/node/states"
+	"outrider.dev/internal/node/validator"
 )
 
 // Options are where things are on the node. Each path is the same in the daemon's container.
@@ -33,6 +34,7 @@ type Options struct {
 	Program, Agent                 string // of this image
 	CNIConf, CNIBin                string // directories
 	NRISocket, NRIPlugins          string // NRIPlugins: where the runtime launches plugins from; empty: no guard is installed
+	RuntimeConfig                  string // containerd's configuration; empty: it is not read
 	AgentsDir, StatesDir, RunDir   string
 	ReadyFile                      string // why the process does not do its part
 	DaemonSetNamespace, DaemonSet  string // whose deletion means that all is to be as before; empty: never
@@ -278,9 +280,27 @@ func (d *daemon) set(change func(*state)) {
 	}
 }
 
+// told is what the Node says.
+type told struct {
+	serves    bool
+	validator string
+}
+
+// validated is the state of the runtime's validator.
+func (d *daemon) validated() string {
+	if d.RuntimeConfig == "" {
+		return contract.ValidatorUnknown
+	}
+	state, err := validator.State(d.RuntimeConfig, d.NRISocket)
+	if err != nil {
+		d.Log.Warn("not known whether the runtime's validator is on", "error", err)
+	}
+	return state
+}
+
 // report writes the file of readiness, and says on the Node whether this node serves.
 func (d *daemon) report(ctx context.Context) error {
-	var reported *bool
+	var reported *told
 	since := time.Now() // it does not serve
 	pause := time.Second
 	alive := time.NewTicker(heartbeat)
@@ -294,14 +314,17 @@ func (d *daemon) report(ctx context.Context) error {
 			since = time.Now()
 		}
 		unsettled := d.settle - time.Since(since)
-		switch same := reported != nil && *reported == s.serves(); {
+		is := told{serves: s.serves()}
+		if is.serves && d.Kube != nil {
+			is.validator = d.validated()
+		}
+		switch same := reported != nil && *reported == is; {
 		case d.Kube == nil || !s.leads || same && again != nil:
 		case !same && !s.serves() && unsettled > 0:
 			again = time.After(unsettled)
 		default:
-			err := d.tell(ctx, s, same)
+			err := d.tell(ctx, s, is.validator, same)
 			if err == nil {
-				is := s.serves()
 				reported, pause = &is, time.Second
 				again = time.After(reconcile/2 + rand.N(reconcile))
 				break
@@ -329,12 +352,12 @@ func (d *daemon) report(ctx context.Context) error {
 	}
 }
 
-func (d *daemon) tell(ctx context.Context, s state, known bool) error {
+func (d *daemon) tell(ctx context.Context, s state, validator string, known bool) error {
 	if s.serves() {
 		if !known {
-			d.Log.Info("serving", "node", d.Kube.Node)
+			d.Log.Info("serving", "node", d.Kube.Node, "validator", validator)
 		}
-		return d.Kube.Serves(ctx)
+		return d.Kube.Serves(ctx, validator)
 	}
 	if !known {
 		d.Log.Warn("not serving", "node", d.Kube.Node, "reason", s.unready())

@@ -139,9 +139,13 @@ func ours() taint {
 	return taint{key: contract.NodeTaint, effect: effect, raw: json.RawMessage(fmt.Sprintf(`{"key":%q,"effect":%q}`, contract.NodeTaint, effect))}
 }
 
-// Serves says on the Node that the plugins serve: it gets the label, and loses the taint.
-func (c *Client) Serves(ctx context.Context) error {
-	return c.set(ctx, func(string) string { return contract.NodeInstalled }, false)
+// labels are those of a Node that are ours; empty: it has not.
+type labels struct{ node, validator string }
+
+// Serves says on the Node that the plugins serve: it gets the labels, and loses the taint. validator is one
+// of the values of [contract.NodeValidator].
+func (c *Client) Serves(ctx context.Context, validator string) error {
+	return c.set(ctx, func(labels) labels { return labels{contract.NodeInstalled, validator} }, false)
 }
 
 // ServesNot says that they do not: it gets the taint if that is to be and it has the label. A node on
@@ -149,17 +153,17 @@ func (c *Client) Serves(ctx context.Context) error {
 // them. The label stays: when a kubelet starts it ends the pods that its node's labels do not fit any
 // more, for good (canAdmitPod of kubernetes v1.34.4), and after a reboot it starts before the plugins.
 func (c *Client) ServesNot(ctx context.Context, tainted bool) error {
-	return c.set(ctx, func(has string) string { return has }, tainted)
+	return c.set(ctx, func(has labels) labels { return has }, tainted)
 }
 
-// Left says that there are no plugins: the Node has neither label nor taint.
+// Left says that there are no plugins: the Node has neither labels nor taint.
 func (c *Client) Left(ctx context.Context) error {
-	return c.set(ctx, func(string) string { return "" }, false)
+	return c.set(ctx, func(labels) labels { return labels{} }, false)
 }
 
-// set brings the label to a value that follows from the one it has, where empty is none, and the taint.
+// set brings the labels to values that follow from those it has, and the taint.
 // The patch is for the version that was read, so that taints which others add are not lost.
-func (c *Client) set(ctx context.Context, labelOf func(has string) string, tainted bool) error {
+func (c *Client) set(ctx context.Context, wanted func(has labels) labels, tainted bool) error {
 	path := "/api/v1/nodes/" + url.PathEscape(c.Node)
 	var err error
 	for range conflicts {
@@ -174,20 +178,17 @@ func (c *Client) set(ctx context.Context, labelOf func(has string) string, taint
 			return err
 		}
 		taints := slices.DeleteFunc(slices.Clone(node.Spec.Taints), func(t taint) bool { return t.key == contract.NodeTaint })
-		has, ok := node.Metadata.Labels[contract.NodeLabel]
-		if tainted && has != "" {
+		has := labels{node.Metadata.Labels[contract.NodeLabel], node.Metadata.Labels[contract.NodeValidator]}
+		if tainted && has.node != "" {
 			taints = append(taints, ours())
 		}
 		same := slices.EqualFunc(node.Spec.Taints, taints, func(a, b taint) bool { return a.key == b.key && a.effect == b.effect })
-		label := labelOf(has)
-		if same && has == label && ok == (label != "") {
+		want := wanted(has)
+		if same && has == want {
 			return nil
 		}
-		value := any(label)
-		if label == "" {
-			value = nil // a merge patch removes it
-		}
-		metadata := map[string]any{"resourceVersion": node.Metadata.ResourceVersion, "labels": map[string]any{contract.NodeLabel: value}}
+		metadata := map[string]any{"resourceVersion": node.Metadata.ResourceVersion,
+			"labels": map[string]any{contract.NodeLabel: orNone(want.node), contract.NodeValidator: orNone(want.validator)}}
 		patch := map[string]any{"metadata": metadata}
 		if !same {
 			patch["spec"] = map[string]any{"taints": taints}
@@ -204,6 +205,14 @@ func (c *Client) set(ctx context.Context, labelOf func(has string) string, taint
 		}
 	}
 	return err
+}
+
+// orNone is a label's value in a merge patch, which removes what is null.
+func orNone(value string) any {
+	if value == "" {
+		return nil
+	}
+	return value
 }
 
 func daemonSet(namespace, name string) string {

@@ -113,9 +113,10 @@ func TestLabelAndTaint(t *testing.T) {
 	s := &server{objects: map[string]string{}}
 	s.put(nodePath, plain)
 	c := newClient(t, s)
-	served := `{"metadata":{"labels":{"outrider.dev/node":"installed","zone":"a"}},"spec":{"taints":[` + others + `]},"status":{}}`
+	served := `{"metadata":{"labels":{"outrider.dev/node":"installed","outrider.dev/node-validator":"on","zone":"a"}},"spec":{"taints":[` + others + `]},"status":{}}`
 	tainted := `{"metadata":{"labels":{"zone":"a"}},"spec":{"taints":[` + others + `,{"effect":"NoSchedule","key":"outrider.dev/node-not-serving"}]},"status":{}}`
-	down := strings.Replace(tainted, `"labels":{`, `"labels":{"outrider.dev/node":"installed",`, 1)
+	down := strings.Replace(tainted, `"labels":{`, `"labels":{"outrider.dev/node":"installed","outrider.dev/node-validator":"on",`, 1)
+	serves := func(ctx context.Context) error { return c.Serves(ctx, contract.ValidatorOn) }
 	for _, step := range []struct {
 		name  string
 		call  func(context.Context) error
@@ -123,8 +124,10 @@ func TestLabelAndTaint(t *testing.T) {
 		calls string
 	}{
 		{"has never served", func(ctx context.Context) error { return c.ServesNot(ctx, true) }, plain, "GET"},
-		{"serves", c.Serves, served, "GET PATCH"},
-		{"again", c.Serves, served, "GET"},
+		{"serves", serves, served, "GET PATCH"},
+		{"again", serves, served, "GET"},
+		{"the runtime has another configuration", func(ctx context.Context) error { return c.Serves(ctx, contract.ValidatorOff) }, strings.Replace(served, `"on"`, `"off"`, 1), "GET PATCH"},
+		{"and the one of before", serves, served, "GET PATCH"},
 		{"serves no more", func(ctx context.Context) error { return c.ServesNot(ctx, true) }, down, "GET PATCH"},
 		{"serves no more, without a taint", func(ctx context.Context) error { return c.ServesNot(ctx, false) }, served, "GET PATCH"},
 		{"has gone", c.Left, plain, "GET PATCH"},
@@ -159,7 +162,7 @@ func TestOthersWriteTheNode(t *testing.T) {
 		t.Errorf("the Node is %s", got)
 	}
 	s.before = func(path string) { s.put(path, s.objects[path]) }
-	if err := c.Serves(t.Context()); !Is(err, http.StatusConflict) {
+	if err := c.Serves(t.Context(), contract.ValidatorOn); !Is(err, http.StatusConflict) {
 		t.Errorf("a Node that changes each time: %v", err)
 	}
 }
@@ -171,7 +174,7 @@ func TestTokensRotate(t *testing.T) {
 		if err := os.WriteFile(c.TokenFile, []byte(token), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.Serves(t.Context()); !Is(err, http.StatusNotFound) {
+		if err := c.Serves(t.Context(), contract.ValidatorOn); !Is(err, http.StatusNotFound) {
 			t.Errorf("without a Node: %v", err)
 		}
 	}

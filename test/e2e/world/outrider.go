@@ -90,7 +90,7 @@ func (w *World) values(replicas int, firstUse time.Duration) []string {
 		out = append(out, "serve.firstUseTimeout="+firstUse.String())
 	}
 	if w.ByNode {
-		out = append(out, "node.enabled=true")
+		out = append(out, "node.enabled=true", "node.runtimeConfig="+filepath.Join(w.Dir, "conf", "containerd.toml"))
 	}
 	return out
 }
