@@ -134,7 +134,7 @@ var arrows = map[string][]string{
 	// The way of a person to a cluster: Helm's SDK is here alone.
 	"internal/kubeclient": {"github.com/spf13/pflag", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/cli-runtime/pkg/genericclioptions", "k8s.io/client-go", "k8s.io/klog/v2"},
 	"internal/replicas":   {"internal/contract", "internal/controlplane/debugapi", "internal/kubeclient", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
-	"internal/check":      {"internal/lint/finding", "internal/replicas", "internal/contract", "internal/controlplane/debugapi", "internal/kubeclient", "internal/mesh", "internal/pod/inject", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
+	"internal/check":      {"internal/lint/finding", "internal/replicas", "internal/contract", "internal/controlplane/debugapi", "internal/kubeclient", "internal/mesh", "internal/mesh/objects", "internal/pod/inject", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
 	"internal/report":     {"github.com/spf13/pflag", "internal/check", "internal/cli", "internal/contract", "internal/controlplane/debugapi", "internal/kubeclient", "internal/pod/inject", "internal/pod/offline", "internal/pod/plan", "internal/pod/podspec", "internal/capture", "internal/manifest", "internal/replicas", "startup", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/yaml"},
 	"internal/podupgrade": {"internal/contract", "internal/mesh/objects", "internal/pod/inject", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
 	"internal/rotate":     {"internal/controlplane/ca", "internal/controlplane/kube", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},

@@ -16,7 +16,7 @@ var checks string
 // Kinds returns all checks, in their order.
 func Kinds() (all []finding.Kind) {
 	has := map[string]bool{}
-	probes := slices.Concat(before, installed, []probe{otherMeshes, kernel})
+	probes := slices.Concat(before, installed, []probe{otherMeshes, policies, kernel})
 	for _, t := range topics {
 		probes = append(probes, t.probe)
 	}

@@ -88,6 +88,7 @@ func Run(ctx context.Context, client *kubeclient.Client, o Options) []Check {
 		}
 	}
 	out = append(out, s.objectsOfOtherMeshes(ctx)...)
+	out = append(out, s.mistakenPolicies(ctx)...)
 	if o.Nodes {
 		out = append(out, s.kernels(ctx)...)
 	}
@@ -100,9 +101,9 @@ func Failures(all []Check) []Check {
 }
 
 // Blocks reports whether an installation could not work because of it. Namespaces in which pods
-// are refused are a matter of their own, and so are single nodes and other meshes' objects.
+// are refused are a matter of their own, and so are single nodes, other meshes' objects and policies.
 func (c Check) Blocks() bool {
-	return c.Result == Failed && !slices.Contains([]string{"pod-security", "cni", nodePlugins, kernel.id, otherMeshes.id}, c.ID)
+	return c.Result == Failed && !slices.Contains([]string{"pod-security", "cni", nodePlugins, kernel.id, otherMeshes.id, policies.id}, c.ID)
 }
 
 // A probe is a question and its name.
@@ -116,7 +117,7 @@ func (p probe) check(a answer) Check {
 }
 
 // before and installed are the checks of a cluster as a whole. The first asks whether the API
-// server answers. Those of many objects are kernel, otherMeshes, and each in [topics].
+// server answers. Those of many objects are kernel, otherMeshes, policies, and each in [topics].
 var (
 	before = []probe{
 		{"api-server", "the API server answers", (*survey).apiServer},

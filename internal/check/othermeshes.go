@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"outrider.dev/internal/mesh"
@@ -71,31 +72,39 @@ func (s *survey) objectsOfOtherMeshes(ctx context.Context) (out []Check) {
 	return out
 }
 
-// ignored reads the objects of a kind that are ignored, in the version that the API server prefers;
-// more: there are others. A cluster without the kind has none.
+// ignored reads the objects of a kind that are ignored; more: there are others.
 func (s *survey) ignored(ctx context.Context, kind schema.GroupKind) (out []*mesh.IgnoredSpec, more bool, err error) {
+	more, err = s.objectsOf(ctx, kind, func(o *unstructured.Unstructured) {
+		if spec := mesh.Ignored(o.Object); spec != nil {
+			out = append(out, spec)
+		}
+	})
+	return out, more, err
+}
+
+// objectsOf reads the objects of a kind, in the version that the API server prefers; more: there are
+// others. A cluster without the kind has none.
+func (s *survey) objectsOf(ctx context.Context, kind schema.GroupKind, take func(*unstructured.Unstructured)) (more bool, err error) {
 	served, err := s.Mapper.RESTMapping(kind)
 	if meta.IsNoMatchError(err) {
-		return nil, false, nil
+		return false, nil
 	}
 	if err != nil {
-		return nil, false, err
+		return false, err
 	}
 	o := metav1.ListOptions{Limit: 500}
 	for read := 0; read < maxObjectsOfKind; {
 		l, err := s.Dynamic.Resource(served.Resource).List(ctx, o)
 		if err != nil {
-			return out, false, err
+			return false, err
 		}
-		for _, item := range l.Items {
-			if spec := mesh.Ignored(item.Object); spec != nil {
-				out = append(out, spec)
-			}
+		for i := range l.Items {
+			take(&l.Items[i])
 		}
 		read += len(l.Items)
 		if o.Continue = l.GetContinue(); o.Continue == "" {
-			return out, false, nil
+			return false, nil
 		}
 	}
-	return out, true, nil
+	return true, nil
 }

@@ -22,7 +22,7 @@ import (
 
 const istioNetworking = "networking.istio.io"
 
-// otherMesh is a survey of a cluster with two kinds of Istio, some of their objects, and a pod
+// otherMesh is a survey of a cluster with kinds of Istio, some of their objects, and a pod
 // with a proxy in "shop".
 func otherMesh(t *testing.T, objects ...string) (*survey, *dynamicfake.FakeDynamicClient) {
 	t.Helper()
@@ -33,6 +33,8 @@ func otherMesh(t *testing.T, objects ...string) (*survey, *dynamicfake.FakeDynam
 	for resource, kind := range map[string]schema.GroupVersionKind{ // any order: each is one kind
 		"virtualservices":        {Group: istioNetworking, Version: "v1", Kind: "VirtualService"},
 		"requestauthentications": {Group: "security.istio.io", Version: "v1", Kind: "RequestAuthentication"},
+		"peerauthentications":    {Group: "security.istio.io", Version: "v1", Kind: "PeerAuthentication"},
+		"authorizationpolicies":  {Group: "security.istio.io", Version: "v1", Kind: "AuthorizationPolicy"},
 	} {
 		mapper.Add(kind, meta.RESTScopeNamespace)
 		lists[kind.GroupVersion().WithResource(resource)] = kind.Kind + "List"

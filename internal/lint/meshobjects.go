@@ -20,7 +20,7 @@ type meshObject struct {
 	root   int
 	errs   objects.FieldErrors // what it refuses
 
-	emptySelector path // nil: there is none
+	selectsAll bool // by a selector that is empty
 }
 
 // addMeshObject adds the object if it is one about which there is something to say.
@@ -42,13 +42,7 @@ func (w *world) addMeshObject(s *source, root int, ref finding.Object) {
 	if _, err := objects.Read(raw); err != nil && !errors.As(err, &o.errs) {
 		return
 	}
-	selector := manifest.Field(node, "spec", "selector")
-	if group == "security.istio.io" && selector != nil && selector.Kind == yaml.MappingNode {
-		if labels := manifest.Field(selector, "matchLabels"); labels == nil || len(labels.Content) == 0 {
-			o.emptySelector = path{"spec", "selector"}
-		}
-	}
-	if o.errs != nil || o.emptySelector != nil {
+	if o.selectsAll = objects.SelectsAll(raw); o.errs != nil || o.selectsAll {
 		w.meshObjects = append(w.meshObjects, o)
 	}
 }
@@ -56,23 +50,19 @@ func (w *world) addMeshObject(s *source, root int, ref finding.Object) {
 // refusedObject: outriderd uses what it can of an object that is not valid. Without the definition of
 // the kind, which may be of another version, the API server takes it.
 func refusedObject(o meshObject, b *builder) {
-	effect := "outriderd goes on with the version that it had before, or without the object"
-	if o.Ref.Kind == "AuthorizationPolicy" {
-		effect = "until it is correct, outriderd lets it allow nothing, or deny everything, for what it selects"
-	}
 	for _, e := range o.errs {
 		b.add(clue{code: "object-refused", title: fmt.Sprintf("%s is refused by outriderd", o.Ref), field: parsePath(e.Field),
-			why: effect, do: strings.TrimPrefix(e.Field+": ", ": ") + e.Message, source: "docs/kubernetes.md"})
+			why: objects.WhileRefused(o.Ref.Kind), do: strings.TrimPrefix(e.Field+": ", ": ") + e.Message, source: "docs/kubernetes.md"})
 	}
 }
 
 // selectsEverything: a selector that is empty is one of all pods, by Istio's rules as well.
 func selectsEverything(o meshObject, b *builder) {
-	if o.emptySelector == nil {
+	if !o.selectsAll {
 		return
 	}
 	namespace := cmp.Or(o.Ref.Namespace, b.Namespace)
-	b.add(clue{code: "selector-empty", title: fmt.Sprintf("%s is for all pods of namespace %s", o.Ref, namespace), field: o.emptySelector,
+	b.add(clue{code: "selector-empty", title: fmt.Sprintf("%s is for all pods of namespace %s", o.Ref, namespace), field: path{"spec", "selector"},
 		why: "its selector names no label, which selects every pod of the namespace, and from the root namespace every pod of the mesh",
 		do:  "name labels in spec.selector.matchLabels; if all pods are meant, leave spec.selector out", source: "istio/api type/v1beta1/selector.proto"})
 }

@@ -1,0 +1,77 @@
+package check
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"outrider.dev/internal/mesh"
+	"outrider.dev/internal/mesh/objects"
+)
+
+var policies = probe{id: "policies", title: "policies do what they say"}
+
+// policyKinds are those that say who may talk to whom.
+var policyKinds = []schema.GroupKind{{Group: "security.istio.io", Kind: "AuthorizationPolicy"}, {Group: "security.istio.io", Kind: "PeerAuthentication"}}
+
+// mistakenPolicies makes a check of each policy that outriderd refuses, or that is for all pods because its
+// selector names no label: once it is installed of those in namespaces that have pods with its proxy.
+func (s *survey) mistakenPolicies(ctx context.Context) (out []Check) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	pods, err := s.meshedPods(ctx)
+	if err != nil && !s.Before {
+		return []Check{policies.check(unknown(err))}
+	}
+	meant := func(o *unstructured.Unstructured) bool {
+		return s.Before || slices.Contains(mesh.RootNamespaces(), o.GetNamespace()) ||
+			slices.ContainsFunc(pods, func(p corev1.Pod) bool { return p.Namespace == o.GetNamespace() })
+	}
+	mistaken := 0
+	for _, kind := range policyKinds {
+		more, err := s.objectsOf(ctx, kind, func(o *unstructured.Unstructured) {
+			a, ok := judgePolicy(o)
+			if ok || !meant(o) {
+				return
+			}
+			if mistaken++; mistaken <= maxReported {
+				out = append(out, policies.about(o.GetKind()+" "+o.GetNamespace()+"/"+o.GetName(), a))
+			}
+		})
+		if err != nil {
+			out = append(out, policies.about(kind.Kind, unknown(tried("listing "+kind.String(), err))))
+		}
+		if more {
+			out = append(out, policies.about(kind.Kind, skipped("more than %d: the rest was not read; outrider lint reads manifests of any number", maxObjectsOfKind)))
+		}
+	}
+	switch {
+	case mistaken > maxReported:
+		out = append(out, policies.about("others", warning("outrider lint on their manifests names them all", "%d more are mistaken", mistaken-maxReported)))
+	case len(out) == 0:
+		out = append(out, policies.check(fine("no policy is refused, or for all pods by a selector that is empty")))
+	}
+	return out
+}
+
+// judgePolicy says what is wrong with a policy.
+func judgePolicy(o *unstructured.Unstructured) (_ answer, ok bool) {
+	raw, err := o.MarshalJSON()
+	if err != nil {
+		return answer{}, true
+	}
+	var refused objects.FieldErrors
+	if _, err := objects.Read(raw); errors.As(err, &refused) && len(refused) > 0 {
+		e := refused[0]
+		return failed(objects.WhileRefused(o.GetKind()), "outriderd refuses it: %s", strings.TrimPrefix(e.Field+": ", ": ")+e.Message), false
+	}
+	if objects.SelectsAll(raw) {
+		return warning("name labels in spec.selector.matchLabels, or leave spec.selector out if all pods are meant", "its selector names no label: it is for all pods of namespace %s", o.GetNamespace()), false
+	}
+	return answer{}, true
+}
