@@ -33,7 +33,7 @@ const injectExamples = `  # add the proxy, the capture and the order, and apply
   # every app starts after its proxy
   outrider inject -f app.yaml --set values.global.proxy.holdApplicationUntilProxyStarts=true
 
-  # in a namespace with these labels
+  # whether a namespace with these labels takes the pods: here it does not, unless they capture nothing
   outrider inject -f app.yaml --namespace shop --namespace-labels pod-security.kubernetes.io/enforce=baseline`
 
 func newInject() *cobra.Command {

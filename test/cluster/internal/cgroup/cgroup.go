@@ -26,6 +26,13 @@ const Root = "/sys/fs/cgroup"
 // v2 are the controllers that the kubelet needs, where there is one hierarchy.
 const v2 = "+cpuset +cpu +io +memory +pids"
 
+// weight is what the group has of the processors beside others, of which each has 1: on a node the pods
+// share them with a few daemons, here with each process of the machine.
+const weight = 4
+
+// weights are the files for it, with what 1 is in each.
+var weights = map[string]int{"cpu.shares": 1024, "cpu.weight": 100}
+
 // hierarchies returns the directories of Root that hold a group of processes.
 func hierarchies() []string {
 	if exists(filepath.Join(Root, "cgroup.procs")) {
@@ -58,11 +65,19 @@ func Create(name string) error {
 			if err := enable(h, group); err != nil {
 				return err
 			}
-			continue
 		}
-		// A group of cpuset takes no process before both are filled in.
+		// A group of cpuset takes no process before both are filled in. The root of version 2 has neither.
 		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
 			if err := inherit(h, group, file); err != nil {
+				return err
+			}
+		}
+		for file, one := range weights { // any order: a hierarchy has one of them, or none
+			path := filepath.Join(group, file)
+			if !exists(path) {
+				continue
+			}
+			if err := os.WriteFile(path, []byte(strconv.Itoa(weight*one)), 0o644); err != nil {
 				return err
 			}
 		}
