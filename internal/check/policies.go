@@ -19,8 +19,8 @@ var policies = probe{id: "policies", title: "policies do what they say"}
 // policyKinds are those that say who may talk to whom.
 var policyKinds = []schema.GroupKind{{Group: "security.istio.io", Kind: "AuthorizationPolicy"}, {Group: "security.istio.io", Kind: "PeerAuthentication"}}
 
-// mistakenPolicies makes a check of each policy that outriderd refuses, or that is for all pods because its
-// selector names no label: once it is installed of those in namespaces that have pods with its proxy.
+// mistakenPolicies makes a check of each policy that outriderd refuses, that is for all pods because its
+// selector names no label, or that has a value which no request has: once it is installed of those in namespaces that have pods with its proxy.
 func (s *survey) mistakenPolicies(ctx context.Context) (out []Check) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -54,7 +54,7 @@ func (s *survey) mistakenPolicies(ctx context.Context) (out []Check) {
 	case mistaken > maxReported:
 		out = append(out, policies.about("others", warning("outrider lint on their manifests names them all", "%d more are mistaken", mistaken-maxReported)))
 	case len(out) == 0:
-		out = append(out, policies.check(fine("no policy is refused, or for all pods by a selector that is empty")))
+		out = append(out, policies.check(fine("no policy is refused, for all pods by an empty selector, or has a value that no request has")))
 	}
 	return out
 }
@@ -69,6 +69,9 @@ func judgePolicy(o *unstructured.Unstructured) (_ answer, ok bool) {
 	if _, err := objects.Read(raw); errors.As(err, &refused) && len(refused) > 0 {
 		e := refused[0]
 		return failed(objects.WhileRefused(o.GetKind()), "outriderd refuses it: %s", strings.TrimPrefix(e.Field+": ", ": ")+e.Message), false
+	}
+	if never := objects.NeverMatches(raw); never != nil {
+		return warning("what a rule allows or denies by it alone never happens", "%s: %s", never[0].Field, never[0].Message), false
 	}
 	if objects.SelectsAll(raw) {
 		return warning("name labels in spec.selector.matchLabels, or leave spec.selector out if all pods are meant", "its selector names no label: it is for all pods of namespace %s", o.GetNamespace()), false

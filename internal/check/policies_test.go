@@ -15,7 +15,7 @@ func TestMistakenPolicies(t *testing.T) {
 	const refused = "failed PeerAuthentication shop/typo: outriderd refuses it: spec.mtls.mode: "
 	typo := policy("PeerAuthentication", "shop", "typo", "{mtls: {mode: STRIKT}}")
 	all := policy("AuthorizationPolicy", "shop", "all", "{selector: {matchLabels: {}}, action: DENY, rules: [{}]}")
-	fine := []string{"ok : no policy is refused, or for all pods by a selector that is empty"}
+	fine := []string{"ok : no policy is refused, for all pods by an empty selector, or has a value that no request has"}
 	for name, tt := range map[string]struct {
 		before  bool
 		objects []string
@@ -26,6 +26,8 @@ func TestMistakenPolicies(t *testing.T) {
 			policy("AuthorizationPolicy", "shop", "web", "{selector: {matchLabels: {app: web}}, rules: [{}]}")}, fine},
 		"one that is refused, and one for all": {false, []string{typo, all}, []string{
 			"warning AuthorizationPolicy shop/all: its selector names no label: it is for all pods of namespace shop", refused}},
+		"of no request": {false, []string{policy("AuthorizationPolicy", "shop", "web", "{action: DENY, rules: [{to: [{operation: {methods: [get]}}]}]}")}, []string{
+			`warning AuthorizationPolicy shop/web: spec.rules[0].to[0].operation.methods[0]: "get" is the method of no request: write GET`}},
 		"in a namespace without proxies":      {false, []string{strings.Replace(typo, "shop", "other", 1)}, fine},
 		"in the root namespace":               {false, []string{strings.Replace(typo, "shop", "istio-system", 1)}, []string{strings.Replace(refused, "shop", "istio-system", 1)}},
 		"before an installation, in each one": {true, []string{strings.Replace(typo, "shop", "other", 1)}, []string{strings.Replace(refused, "shop", "other", 1)}},

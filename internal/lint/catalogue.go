@@ -134,6 +134,9 @@ With outrider.dev/depends-on.NAME: outrider-proxy the proxy becomes a sidecar th
 		{Code: "selector-empty", Severity: finding.Warning, Title: "a policy is for all pods, because its selector names no label",
 			Explanation: `selector: {} and matchLabels: {} select every pod of the namespace, and from the root namespace every pod of the mesh, as no selector does. A policy that denies then closes all of them. If that is meant, leave the selector out.`},
 
+		{Code: "value-never-matches", Severity: finding.Warning, Title: "a policy has a value that no request has",
+			Explanation: `An AuthorizationPolicy compares values as they are written: methods in capitals (GET), paths that begin with / and end before a ?, hosts without scheme and path, principals without a scheme (cluster.local/ns/shop/sa/web). A value of another form is accepted, and no request has it: a rule that denies by it denies nothing, and one that allows by it allows nothing.`},
+
 		{Code: "undeclared-server-first", Severity: finding.Warning, Title: "a port of a protocol in which the server sends first does not declare it",
 			Explanation: `The proxy finds out the protocol of an undeclared port from the client's first bytes, and waits up to 200 ms for them. In MySQL, SMTP, FTP, SSH, POP3, IMAP and NATS the client waits too, for the server's greeting; on a port that declares HTTP it waits for ever. Declare the port: appProtocol: mysql, or a name that begins with mysql.`},
 

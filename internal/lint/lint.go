@@ -96,6 +96,7 @@ func Lint(files []File, o Options) (Report, error) {
 		b := builder{world: &w, source: o.source, root: o.root, object: o.Ref}
 		refusedObject(o, &b)
 		selectsEverything(o, &b)
+		neverMatches(o, &b)
 		out = append(out, b.found...)
 	}
 	finding.Sort(out)

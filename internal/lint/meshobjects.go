@@ -20,7 +20,8 @@ type meshObject struct {
 	root   int
 	errs   objects.FieldErrors // what it refuses
 
-	selectsAll bool // by a selector that is empty
+	selectsAll bool                // by a selector that is empty
+	never      objects.FieldErrors // values that no request has
 }
 
 // addMeshObject adds the object if it is one about which there is something to say.
@@ -42,7 +43,8 @@ func (w *world) addMeshObject(s *source, root int, ref finding.Object) {
 	if _, err := objects.Read(raw); err != nil && !errors.As(err, &o.errs) {
 		return
 	}
-	if o.selectsAll = objects.SelectsAll(raw); o.errs != nil || o.selectsAll {
+	o.selectsAll, o.never = objects.SelectsAll(raw), objects.NeverMatches(raw)
+	if o.errs != nil || o.selectsAll || o.never != nil {
 		w.meshObjects = append(w.meshObjects, o)
 	}
 }
@@ -53,6 +55,15 @@ func refusedObject(o meshObject, b *builder) {
 	for _, e := range o.errs {
 		b.add(clue{code: "object-refused", title: fmt.Sprintf("%s is refused by outriderd", o.Ref), field: parsePath(e.Field),
 			why: objects.WhileRefused(o.Ref.Kind), do: strings.TrimPrefix(e.Field+": ", ": ") + e.Message, source: "docs/kubernetes.md"})
+	}
+}
+
+// neverMatches: outriderd takes these values, as Istio does, and compares them.
+func neverMatches(o meshObject, b *builder) {
+	for _, e := range o.never {
+		b.add(clue{code: "value-never-matches", title: fmt.Sprintf("%s has a value that no request has", o.Ref), field: parsePath(e.Field),
+			why: "it is compared as it is written: what a rule allows or denies by it alone never happens",
+			do:  e.Message, source: "istio/api security/v1beta1/authorization_policy.proto"})
 	}
 }
 

@@ -149,6 +149,7 @@ func FuzzAuthorizationPolicy(f *testing.F) {
 				}
 			}
 		}
+		_, _ = objects.NeverMatches(raw), objects.SelectsAll(raw)
 		// The whole way to the proxies, with all its indexes.
 		b := mesh.NewBuilder(mesh.Config{})
 		if p != nil {

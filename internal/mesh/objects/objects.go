@@ -138,29 +138,6 @@ func read(out []Object, raw []byte, apiVersion, kind string) ([]Object, error) {
 	return append(out, o), err
 }
 
-// WhileRefused says what outriderd does as long as an object of this kind is not valid.
-func WhileRefused(kind string) string {
-	if kind == "AuthorizationPolicy" {
-		return "until it is correct, outriderd lets it allow nothing, or deny everything, for what it selects"
-	}
-	return "outriderd goes on with the version that it had before, or without the object"
-}
-
-// SelectsAll reports whether a policy of Istio's security API has a selector that names no label: it is for
-// all pods of its namespace, as if it had none (type/v1beta1/selector.proto of istio/api).
-func SelectsAll(raw []byte) bool {
-	var policy struct {
-		APIVersion string `json:"apiVersion"`
-		Spec       struct {
-			Selector *struct {
-				MatchLabels map[string]json.RawMessage `json:"matchLabels"`
-			} `json:"selector"`
-		} `json:"spec"`
-	}
-	return json.Unmarshal(raw, &policy) == nil && strings.HasPrefix(policy.APIVersion, "security.istio.io/") &&
-		policy.Spec.Selector != nil && len(policy.Spec.Selector.MatchLabels) == 0
-}
-
 func readItems(out []Object, items []json.RawMessage, apiVersion, kind string) ([]Object, error) {
 	if kind == "" {
 		apiVersion = "" // of kind List: the items have their own

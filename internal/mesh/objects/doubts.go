@@ -1,0 +1,109 @@
+package objects
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+// WhileRefused says what outriderd does as long as an object of this kind is not valid.
+func WhileRefused(kind string) string {
+	if kind == "AuthorizationPolicy" {
+		return "until it is correct, outriderd lets it allow nothing, or deny everything, for what it selects"
+	}
+	return "outriderd goes on with the version that it had before, or without the object"
+}
+
+// SelectsAll reports whether a policy of Istio's security API has a selector that names no label: it is for
+// all pods of its namespace, as if it had none (type/v1beta1/selector.proto of istio/api).
+func SelectsAll(raw []byte) bool {
+	var policy struct {
+		APIVersion string `json:"apiVersion"`
+		Spec       struct {
+			Selector *struct {
+				MatchLabels map[string]json.RawMessage `json:"matchLabels"`
+			} `json:"selector"`
+		} `json:"spec"`
+	}
+	return json.Unmarshal(raw, &policy) == nil && strings.HasPrefix(policy.APIVersion, "security.istio.io/") &&
+		policy.Spec.Selector != nil && len(policy.Spec.Selector.MatchLabels) == 0
+}
+
+// NeverMatches returns the values of an AuthorizationPolicy that no request has, though they are accepted: a
+// rule with one allows less than it says, or denies less.
+func NeverMatches(raw []byte) FieldErrors {
+	var o authorizationObject
+	if decode(raw, &o) != nil || o.Kind != "AuthorizationPolicy" {
+		return nil
+	}
+	var c check
+	doubt := func(field string, values []string, why func(string) string) {
+		for i, v := range values {
+			if message := why(v); message != "" {
+				c.invalid(at(field, i), "%.100q %s", v, message)
+			}
+		}
+	}
+	for i, r := range o.Spec.Rules {
+		if r == nil {
+			continue
+		}
+		rule := at("spec.rules", i)
+		for i, f := range r.From {
+			if f != nil && f.Source != nil {
+				source := at(rule+".from", i) + ".source"
+				doubt(source+".principals", f.Source.Principals, foreignPrincipal)
+				doubt(source+".notPrincipals", f.Source.NotPrincipals, foreignPrincipal)
+			}
+		}
+		for i, t := range r.To {
+			if t != nil && t.Operation != nil {
+				operation := at(rule+".to", i) + ".operation"
+				doubt(operation+".methods", t.Operation.Methods, foreignMethod)
+				doubt(operation+".notMethods", t.Operation.NotMethods, foreignMethod)
+				doubt(operation+".paths", t.Operation.Paths, foreignPath)
+				doubt(operation+".notPaths", t.Operation.NotPaths, foreignPath)
+				doubt(operation+".hosts", t.Operation.Hosts, foreignHost)
+				doubt(operation+".notHosts", t.Operation.NotHosts, foreignHost)
+			}
+		}
+	}
+	return c.errors
+}
+
+// foreignPrincipal: Istio's principals have no scheme (security/v1beta1/authorization_policy.proto of istio/api).
+func foreignPrincipal(v string) string {
+	if strings.Contains(v, "://") {
+		return "is no principal: write it without the scheme, as cluster.local/ns/shop/sa/web"
+	}
+	if !strings.Contains(v, "/") && !strings.Contains(v, "*") {
+		return "is no principal: must be TRUST-DOMAIN/ns/NAMESPACE/sa/ACCOUNT; for an account alone use serviceAccounts"
+	}
+	return ""
+}
+
+// foreignMethod: methods are case-sensitive, and those of HTTP are in capitals (RFC 9110, 9.1).
+func foreignMethod(v string) string {
+	if upper := strings.ToUpper(v); v != upper {
+		return "is the method of no request: write " + upper
+	}
+	return ""
+}
+
+// foreignPath: the path of a request begins with a slash, or is * (RFC 9112, 3.2).
+func foreignPath(v string) string {
+	if !strings.HasPrefix(v, "/") && !strings.HasPrefix(v, "*") {
+		return "is the path of no request: must begin with /, or with * for what it ends with"
+	}
+	if strings.Contains(v, "?") {
+		return "is the path of no request: a path ends before its ?"
+	}
+	return ""
+}
+
+// foreignHost: the host of a request has neither scheme nor path.
+func foreignHost(v string) string {
+	if strings.Contains(v, "/") {
+		return "is the host of no request: write it without scheme and path, as shop.example"
+	}
+	return ""
+}
