@@ -155,7 +155,7 @@ bench: ## measure; prints tables, asserts nothing (root)
 	$(GO) run ./bench/diagnose
 	$(GO) run ./bench/awesome
 	$(GO) test -run '^$$' -bench Telemetry -benchtime 1x ./test/mesh
-	$(GO) test -run '^$$' -bench 'Explore|Run|Pod|Review' -benchmem -cpu 1 ./internal/model/verify ./internal/model/simulate ./internal/pod/inject ./internal/controlplane/webhook
+	$(GO) test -run '^$$' -bench 'Explore|Run|Pod|InjectFile|Review' -benchmem -cpu 1 ./internal/model/verify ./internal/model/simulate ./internal/pod/inject ./internal/pod/offline ./internal/controlplane/webhook
 	cd resilience && $(GO) test -run '^$$' -bench . -cpu 1 .
 	$(GO) -C bootconfig test -run '^$$' -bench . -benchmem
 
