@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 
 	yamlv3 "go.yaml.in/yaml/v3"
@@ -153,8 +155,8 @@ func wanted(goType, kind string) string {
 	return "an object or a string"
 }
 
-// search returns the path, with indexes, of the first value of a kind at a path without
-// them.
+// search returns the path, with indexes and the keys of maps, of the first value of a kind at a path
+// without them.
 func search(v any, path []string, kind string) (at string, found bool) {
 	list, isList := v.([]any)
 	switch {
@@ -166,7 +168,14 @@ func search(v any, path []string, kind string) (at string, found bool) {
 				return fmt.Sprintf("[%d]%s", i, at), true
 			}
 		}
-	case len(path) > 0:
+	case len(path) == 0:
+		object, _ := v.(map[string]any)
+		for _, key := range slices.Sorted(maps.Keys(object)) {
+			if kindOf(object[key]) == kind {
+				return "." + key, true
+			}
+		}
+	default:
 		object, _ := v.(map[string]any)
 		if e, there := object[path[0]]; there {
 			at, found := search(e, path[1:], kind)

@@ -201,7 +201,11 @@ func shortForm(key, to, text string) ([]startup.Edge, error) {
 		}
 		e, err := statementEdge(to, strings.TrimSpace(from), strings.TrimSpace(condition), "")
 		if err != nil {
-			errs = append(errs, &AnnotationError{key, to, err.Error() + "; want DEPENDENCY or DEPENDENCY=CONDITION, with commas between"})
+			meant := ""
+			if name, condition, colon := strings.Cut(from, ":"); colon && !given {
+				meant = fmt.Sprintf("; did you mean %s=%s?", strings.TrimSpace(name), strings.TrimSpace(condition))
+			}
+			errs = append(errs, &AnnotationError{key, to, err.Error() + "; want DEPENDENCY or DEPENDENCY=CONDITION, with commas between" + meant})
 			continue
 		}
 		edges = append(edges, e)

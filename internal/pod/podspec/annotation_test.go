@@ -64,10 +64,11 @@ func TestErrorsNameTheMistake(t *testing.T) {
 			}
 		})
 	}
-	_, err := Edges(map[string]string{EdgesAnnotation: "app: {a: started}", EdgesAnnotation + ".app": "a, , b=no"})
+	_, err := Edges(map[string]string{EdgesAnnotation: "app: {a: started}", EdgesAnnotation + ".app": "a, , b=no, c: started"})
 	want := []string{
 		`annotation outrider.dev/depends-on.app: container app: "" is not one word; want DEPENDENCY or DEPENDENCY=CONDITION, with commas between`,
 		`annotation outrider.dev/depends-on.app: container app: b: "no" is none of started, healthy, completed; want DEPENDENCY or DEPENDENCY=CONDITION, with commas between`,
+		`annotation outrider.dev/depends-on.app: container app: "c: started" is not one word; want DEPENDENCY or DEPENDENCY=CONDITION, with commas between; did you mean c=started?`,
 		`annotation outrider.dev/depends-on.app: container app: waits for a twice; keep one of the two`,
 	}
 	if diff := cmp.Diff(strings.Join(want, "\n"), fmt.Sprint(err)); diff != "" {
