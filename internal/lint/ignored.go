@@ -2,6 +2,7 @@ package lint
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -18,11 +19,11 @@ type ignored struct {
 	root   int
 }
 
-// addIgnored adds the object if it is one.
-func (w *world) addIgnored(s *source, root int, ref finding.Object) {
+// addIgnored adds the object, as JSON, if it is one.
+func (w *world) addIgnored(s *source, root int, ref finding.Object, raw []byte) {
 	var object map[string]any
-	if s.objects[root].node.Decode(&object) != nil {
-		return // no object has keys that are not strings
+	if json.Unmarshal(raw, &object) != nil {
+		return
 	}
 	if spec := mesh.Ignored(object); spec != nil {
 		w.ignored = append(w.ignored, ignored{spec, ref, s, root})

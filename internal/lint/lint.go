@@ -148,8 +148,14 @@ func (w *world) read(f File) error {
 				w.service(s, i, ref)
 			}
 		default:
-			w.addIgnored(s, i, ref)
-			w.addMeshObject(s, i, ref)
+			text, err := yaml.Marshal(o.node)
+			if err == nil {
+				text, err = manifest.JSON(text) // keys that are numbers, such as ports, are texts in it
+			}
+			if err == nil {
+				w.addIgnored(s, i, ref, text)
+				w.addMeshObject(s, i, ref, text)
+			}
 		}
 	}
 	for _, o := range pods {

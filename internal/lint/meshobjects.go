@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
-
 	"outrider.dev/internal/lint/finding"
 	"outrider.dev/internal/manifest"
 	"outrider.dev/internal/mesh/objects"
@@ -24,19 +22,10 @@ type meshObject struct {
 	never      objects.FieldErrors // values that no request has
 }
 
-// addMeshObject adds the object if it is one about which there is something to say.
-func (w *world) addMeshObject(s *source, root int, ref finding.Object) {
-	node := s.objects[root].node
-	group, _, _ := strings.Cut(manifest.Text(node, "apiVersion"), "/")
+// addMeshObject adds the object, as JSON, if it is one about which there is something to say.
+func (w *world) addMeshObject(s *source, root int, ref finding.Object, raw []byte) {
+	group, _, _ := strings.Cut(manifest.Text(s.objects[root].node, "apiVersion"), "/")
 	if group != "security.istio.io" && group != "outrider.dev" && !strings.HasPrefix(group, "gateway.networking.") {
-		return
-	}
-	text, err := yaml.Marshal(node)
-	if err != nil {
-		return
-	}
-	raw, err := manifest.JSON(text) // keys that are numbers, such as ports, are texts in it
-	if err != nil {
 		return
 	}
 	o := meshObject{Ref: ref, source: s, root: root}
