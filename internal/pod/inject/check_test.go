@@ -446,14 +446,60 @@ spec: {containers: [{name: app, image: i}, {name: cache, image: i, command: [/c]
 	}
 }
 
-// A probe of a port that its container does not have never succeeds, and the agent refuses it.
+// A probe of a port that its container does not have never succeeds, and the agent refuses it. Behind such
+// a startup probe the kubelet asks no other one.
 func TestNoEdgeWaitsForAProbeWithoutItsPort(t *testing.T) {
-	for _, by := range []string{"gate", "native", "hold"} {
-		_, err := Pod(podOf(t, `metadata: {name: shop, annotations: {outrider.dev/depends-on: "{app: {cache: {condition: healthy, by: `+by+`}}}"}}
-spec: {containers: [{name: cache, image: i, command: [/c], readinessProbe: {tcpSocket: {port: http}}}, {name: app, image: i, command: [/a]}]}`), Namespace{Name: "shop"}, Options{Manual: true})
-		var refusal *Refusal
-		if !errors.As(err, &refusal) || refusal.Code != BadGraph {
-			t.Errorf("%s: %v, want a refusal with %s", by, err, BadGraph)
+	for _, probes := range []string{"readinessProbe: {tcpSocket: {port: http}}", "startupProbe: {tcpSocket: {port: http}}, readinessProbe: {tcpSocket: {port: 80}}"} {
+		for _, by := range []string{"gate", "native", "hold"} {
+			_, err := Pod(podOf(t, `metadata: {name: shop, annotations: {outrider.dev/depends-on: "{app: {cache: {condition: healthy, by: `+by+`}}}"}}
+spec: {containers: [{name: cache, image: i, command: [/c], `+probes+`}, {name: app, image: i, command: [/a]}]}`), Namespace{Name: "shop"}, Options{Manual: true})
+			var refusal *Refusal
+			if !errors.As(err, &refusal) || refusal.Code != BadGraph {
+				t.Errorf("%s, %s: %v, want a refusal with %s", probes, by, err, BadGraph)
+			}
 		}
 	}
+}
+
+// Pods of people who had not read the code: each once made a command panic, or was written otherwise than plan
+// says.
+func TestWhatOthersWrote(t *testing.T) {
+	const db = "{name: db, image: a, command: [/db]}"
+	for name, tt := range map[string]struct{ annotations, containers, want string }{
+		"a hook that waits for a proxy which is left out": {"outrider.dev/proxy: none, outrider.dev/depends-on.app: cache",
+			`{name: cache, image: a, command: [/cache], readinessProbe: {tcpSocket: {port: 6379}}}, {name: app, image: a, command: [/app], lifecycle: {postStart: {exec: {command: [sh, -c, "until curl -fs localhost:15021/healthz/ready; do sleep 1; done"]}}}}`,
+			"app after cache is healthy, by gate"},
+		"a container after itself": {`outrider.dev/depends-on: "{db: {db: {condition: healthy, by: native}}}"`, db, "start-up cycle: db -> db"},
+		"only a gate gives up": {`sidecar.istio.io/nativeSidecar: "true", outrider.dev/depends-on: "{db: {outrider-proxy: {condition: healthy, timeout: 20s, on-timeout: continue}}}"`, db,
+			"db after outrider-proxy is healthy, within 20s or continue, by gate"},
+		"no hook holds until a container has completed": {"outrider.dev/depends-on.worker: web=completed", "{name: web, image: a, command: [/app], readinessProbe: {tcpSocket: {port: 80}}}, {name: worker, image: a}",
+			"by hold: a hook holds until its container is healthy, and not until it is completed"},
+		"a command that waits for the one behind its gate": {"outrider.dev/depends-on.app: cache",
+			`{name: app, image: a, command: [/app], ports: [{containerPort: 8080}]}, {name: cache, image: a, command: [sh, -c, "until curl -fs localhost:8080; do sleep 1; done; exec /cache"], readinessProbe: {tcpSocket: {port: 6379}}}`,
+			"start-up cycle: app -> cache -> app, if a command waits for what it seems to"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := podOf(t, "metadata: {name: x, annotations: {"+tt.annotations+"}}\nspec: {restartPolicy: Never, containers: ["+tt.containers+"]}")
+			r, err := Pod(pod, Namespace{Name: "shop"}, Options{Manual: true})
+			said := strings.Join(append(r.Notes, r.Warnings...), "\n") + fmt.Sprint(err)
+			if !strings.Contains(said, tt.want) {
+				t.Errorf("%s; want %q", said, tt.want)
+			}
+			if reading, err := podspec.Read(pod); err == nil {
+				podspec.Choose(reading, 34) // as plan and lint do
+			}
+		})
+	}
+}
+
+// What is written is read again: a native sidecar before a plain proxy, whose probe asks the proxy.
+func TestAPodThatWouldNeverStartIsRefused(t *testing.T) {
+	text := `metadata: {name: shop, annotations: {sidecar.istio.io/nativeSidecar: "false", outrider.dev/depends-on: "{app: {cache: {condition: healthy, by: native}}}"}}
+spec: {containers: [{name: app, image: i, command: [/a]}, {name: cache, image: i, command: [/c], readinessProbe: {httpGet: {port: 15021, path: /healthz/ready}}}]}`
+	_, err := Pod(podOf(t, text), Namespace{Name: "shop"}, Options{Manual: true})
+	var refusal *Refusal
+	if !errors.As(err, &refusal) || refusal.Code != BadGraph || !strings.Contains(refusal.Sentence, "the injected pod would never start: ") {
+		t.Errorf("%v, want a refusal with %s", err, BadGraph)
+	}
+	injected(t, podOf(t, strings.Replace(text, "15021, path: /healthz/ready", "8080", 1)), Options{})
 }

@@ -153,7 +153,7 @@ func TestRefusals(t *testing.T) {
 		"a cycle":                          {annotations: "{outrider.dev/depends-on.app: web=started, outrider.dev/depends-on.web: app=started}", code: BadGraph, want: "start-up cycle: app -> web -> app"},
 		"a stranger":                       {annotations: "{outrider.dev/depends-on.app: db}", code: BadGraph, want: "container that the pod does not have"},
 		"an order that is no YAML":         {annotations: `{outrider.dev/depends-on: "app: ["}`, code: BadAnnotation, want: "want CONTAINER: {DEPENDENCY: CONDITION}"},
-		"a proxy that there will not be":   {annotations: "{outrider.dev/proxy: none, outrider.dev/depends-on.app: outrider-proxy}", code: NoMechanism, want: "the pod has no container outrider-proxy"},
+		"a proxy that there will not be":   {annotations: "{outrider.dev/proxy: none, outrider.dev/depends-on.app: outrider-proxy}", code: BadGraph, want: "app waits for a container that the pod does not have: \"outrider-proxy\""},
 		"an own proxy and none":            {annotations: "{outrider.dev/proxy: none}", more: "- {name: outrider-proxy, image: auto}", code: BadOverride, want: "its own container outrider-proxy"},
 		"a status that is no JSON":         {annotations: "{outrider.dev/status: x}", code: BadAnnotation, want: "annotation outrider.dev/status"},
 		"metrics that are nowhere":         {annotations: `{prometheus.istio.io/scrape-targets: garbage}`, code: BadAnnotation, want: `annotation prometheus.istio.io/scrape-targets: "garbage": want port:path`},

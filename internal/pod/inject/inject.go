@@ -152,6 +152,9 @@ func (in input) inject(result *Result, r *report) error {
 		return err
 	}
 	pod, added, err := write(in, s, p, r)
+	if err == nil && added {
+		err = p.judge(pod, in.o.kubernetes())
+	}
 	if err != nil {
 		return err
 	}

@@ -21,6 +21,7 @@ type plan struct {
 	choices  []podspec.Choice
 	commands map[string]imageCommand // by container
 
+	policy      orderPolicy
 	fromInit    map[string]bool // init containers, without the proxy
 	commandless []string        // containers whose commands would make more gates possible
 }
@@ -72,7 +73,7 @@ func (p plan) needsSidecar(w orderPolicy, on startup.Kubernetes) bool {
 
 // arrange puts the proxy into its place and chooses a mechanism for each edge.
 func arrange(in input, s settings, w orderPolicy, known commands, r *report) (plan, error) {
-	p := plan{pod: withLists(known.pod), fromInit: map[string]bool{}}
+	p := plan{pod: withLists(known.pod), policy: w, fromInit: map[string]bool{}}
 	for _, c := range p.pod.Spec.InitContainers {
 		p.fromInit[c.Name] = true
 	}
@@ -106,9 +107,14 @@ func arrange(in input, s settings, w orderPolicy, known commands, r *report) (pl
 	if err := podspec.CheckEdges(all.Edges); err != nil {
 		return p, tooLarge(err)
 	}
-	if err := w.validate(reading, in.o.kubernetes(), len(requested) > 0); err != nil {
+	source := ""
+	if len(requested) > 0 {
+		source = "annotation " + contract.DependsOn + ": "
+	}
+	if err := w.validate(reading, in.o.kubernetes(), source); err != nil {
 		return p, err
 	}
+	w.doubt(reading, in.o.kubernetes(), r)
 	if err := in.o.interrupted(); err != nil {
 		return p, err
 	}
@@ -218,7 +224,7 @@ func withDefault(containers []startup.Container, requested []startup.Edge, w ord
 		}
 		if e.From == proxy && proxy != "" {
 			explicit = true
-			if e.By == "" {
+			if onlyByGate := e.Timeout > 0 || e.OnRestart != startup.Ignore; e.By == "" && !onlyByGate {
 				out[i].By = w.by
 			}
 		}
@@ -242,9 +248,19 @@ func withDefault(containers []startup.Container, requested []startup.Edge, w ord
 // ofChoice are findings about mechanisms, which [plan.add] judges.
 var ofChoice = []startup.Code{startup.MechanismUnfit, startup.CannotBeKept}
 
+// judge reads the injected pod again, as the other commands do, and refuses it if it cannot start. A native
+// sidecar that begins before a plain proxy may have a probe that only the proxy answers, for example.
+func (p plan) judge(pod *corev1.Pod, on startup.Kubernetes) error {
+	reading, err := podspec.ReadOrder(pod)
+	if err != nil {
+		return nil // it has more edges than an annotation is read with: they were judged before they were written
+	}
+	return p.policy.validate(reading, on, "the injected pod would never start: ")
+}
+
 // validate refuses a start that cannot end: what the author requested, with what the kubelet does
-// for certain. A work-around in a command is a guess, which refuses nothing.
-func (w orderPolicy) validate(r podspec.Reading, on startup.Kubernetes, requested bool) error {
+// for certain. A work-around in a command is a guess, which refuses nothing. source begins the reason.
+func (w orderPolicy) validate(r podspec.Reading, on startup.Kubernetes, source string) error {
 	if w.start == podspec.StartOff {
 		return nil
 	}
@@ -260,14 +276,26 @@ func (w orderPolicy) validate(r podspec.Reading, on startup.Kubernetes, requeste
 	}
 	for _, f := range plan.Validate(on) {
 		if f.Level == startup.Error && !slices.Contains(ofChoice, f.Code) {
-			from := ""
-			if requested {
-				from = "annotation " + contract.DependsOn + ": "
-			}
-			return refuse(BadGraph, f.Remedy, "%s%s", from, f.Message)
+			return refuse(BadGraph, f.Remedy, "%s%s", source, f.Message)
 		}
 	}
 	return nil
+}
+
+// doubt warns of a start that cannot end if a command waits for what it seems to.
+func (w orderPolicy) doubt(r podspec.Reading, on startup.Kubernetes, to *report) {
+	if w.start == podspec.StartOff || !slices.ContainsFunc(r.Found, func(f podspec.Found) bool { return f.Mechanism == startup.HealthLoop }) {
+		return
+	}
+	plan := r.Plan()
+	for i := range plan.Edges {
+		plan.Edges[i].By = ""
+	}
+	for _, f := range plan.Validate(on) {
+		if f.Level == startup.Error && f.Code == startup.Cycle {
+			to.warn("%s, if a command waits for what it seems to", f.Message)
+		}
+	}
 }
 
 // initWaits reports whether an init container waits for more than those listed before it.

@@ -116,6 +116,8 @@ func (r *reader) health(c carrier) startup.Health {
 		first, second, isFirst, isSecond = second, first, isSecond, isFirst
 	}
 	switch {
+	case neverStarts(c.Container):
+		return startup.NoHealth
 	case r.holdsItself(c):
 		return startup.PostStart
 	case isFirst:
@@ -128,11 +130,19 @@ func (r *reader) health(c carrier) startup.Health {
 	return startup.NoHealth
 }
 
+// neverStarts reports whether a container has a startup probe that never succeeds: then the kubelet asks
+// no other one, and restarts the container in the end.
+func neverStarts(c *corev1.Container) bool {
+	p := startupProbe(c)
+	return p != nil && !answers(c, p)
+}
+
 // ownProbe is what "healthy" means for a container: its readiness probe, else its
 // startup probe, else what is known of a mesh's proxy; nil if there is none.
 func ownProbe(c *corev1.Container) *corev1.Probe {
 	first := startupProbe(c)
 	switch p, isProxy := knownProxy(c.Name); {
+	case neverStarts(c):
 	case answers(c, c.ReadinessProbe):
 		return c.ReadinessProbe
 	case answers(c, first):

@@ -326,6 +326,9 @@ func (r *chooser) asWritten(e startup.Edge) (startup.Container, startup.Answer, 
 	if at < 0 || toAt < 0 {
 		return startup.Container{}, startup.Answer{}, fmt.Sprintf("the pod does not have both %s and %s", e.From, e.To)
 	}
+	if at == toAt {
+		return startup.Container{}, startup.Answer{}, e.From + " cannot wait for itself"
+	}
 	f := r.Facts[e.From]
 	if f.lacksHook(e) {
 		return startup.Container{}, startup.Answer{}, e.From + " has a postStart hook of its own, and a container can have one only"
@@ -345,8 +348,8 @@ func (r *chooser) asWritten(e startup.Edge) (startup.Container, startup.Answer, 
 		if from.Kind != startup.Plain || to.Kind != startup.Plain {
 			return startup.Container{}, startup.Answer{}, fmt.Sprintf("%s and %s are not both plain containers", e.From, e.To)
 		}
-		if e.After == startup.Started {
-			return startup.Container{}, startup.Answer{}, "a hook holds until its container is healthy, and not only until it is started"
+		if e.After != startup.Healthy {
+			return startup.Container{}, startup.Answer{}, holdsForHealth(e.After)
 		}
 		// The other containers make no difference.
 		two := startup.Plan{Containers: []startup.Container{to, from}}

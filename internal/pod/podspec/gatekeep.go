@@ -157,7 +157,7 @@ func (w *writer) canMoveHook(c carrier) bool {
 	if c.Lifecycle == nil || c.Lifecycle.PostStart == nil || c.Lifecycle.PostStart.TCPSocket != nil {
 		return false
 	}
-	r := reader{pod: w.out, all: carriers(w.out)}
+	r := emptyReader(w.out)
 	_, holds := r.waitsForItself(c)
 	return !holds && hasPort(c.Container, c.Lifecycle.PostStart.HTTPGet)
 }

@@ -220,12 +220,17 @@ func (w *writer) writeHold(e startup.Edge) error {
 	if !slices.ContainsFunc(list, containerNamed(e.From)) || !slices.ContainsFunc(list, containerNamed(e.To)) {
 		return w.fail(e, "hold works between plain containers only")
 	}
-	if e.After == startup.Started {
-		return w.fail(e, "a hook holds until its container is healthy, and not only until it is started")
+	if e.After != startup.Healthy {
+		return w.fail(e, holdsForHealth(e.After))
 	}
 	list = heldBefore(list, func(c corev1.Container) string { return c.Name }, e, w.needs)
 	w.out.Spec.Containers = list
 	return w.blockUntilHealthy(e, &list[slices.IndexFunc(list, containerNamed(e.From))])
+}
+
+// holdsForHealth is why a hook keeps no edge after another condition.
+func holdsForHealth(after startup.Condition) string {
+	return "a hook holds until its container is healthy, and not until it is " + string(after)
 }
 
 func containerNamed(name string) func(corev1.Container) bool {

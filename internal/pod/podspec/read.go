@@ -110,11 +110,16 @@ func read(pod *corev1.Pod, requested []startup.Edge) (reader, error) {
 	start, err := ParseStart(pod.Annotations)
 	r.Start, r.Native = start, pod.Annotations[contract.NativeSidecar] == "true"
 	for _, e := range requested {
-		if e.From == OurProxy {
+		if e.From == OurProxy && pod.Annotations[contract.Proxy] != "none" {
 			r.expect(OurProxy)
 		}
 	}
 	return r, err
+}
+
+// emptyReader has the pod alone.
+func emptyReader(pod *corev1.Pod) reader {
+	return reader{pod: pod, all: carriers(pod), Reading: Reading{Facts: map[string]Fact{}}}
 }
 
 // newReader has the containers, and has not looked for any order yet.
@@ -318,10 +323,10 @@ func (r Reading) requested() []startup.Edge {
 	return out
 }
 
-// contradicts reports whether e, which is only how the pod's lists are ordered now,
-// closes a cycle with what was requested: then the lists will be ordered anew.
+// contradicts reports whether e closes a cycle with what was requested, and is only how the pod's lists are
+// ordered now, which will be ordered anew, or a wait that ends by itself.
 func contradicts(e startup.Edge, requested startup.Dependency) bool {
-	return (e.By == startup.InitDone || e.By == startup.Native) && requested.Needs(e.From, e.To)
+	return slices.Contains([]startup.Mechanism{startup.InitDone, startup.Native, startup.BoundedLoop, startup.Sleep}, e.By) && requested.Needs(e.From, e.To)
 }
 
 // find returns a container of the pod, or one that is expected.

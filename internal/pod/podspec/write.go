@@ -167,7 +167,7 @@ func (w *writer) blockUntilHealthy(e startup.Edge, c *corev1.Container) error {
 		return nil
 	}
 	w.block[c.Name] = true
-	r := reader{pod: w.out, all: carriers(w.out)}
+	r := emptyReader(w.out)
 	for _, other := range r.all {
 		if other.Name == c.Name && r.holdsItself(other) {
 			return nil
