@@ -52,6 +52,12 @@ func (m Mechanism) WaitsInside() bool {
 	return slices.Contains([]Mechanism{Wrapper, HealthLoop, BoundedLoop, Sleep}, m)
 }
 
+// GivesWay reports whether a mechanism that a pod has keeps no other edge from being kept: it is only how the
+// pod's lists are ordered now, or a wait that ends by itself.
+func (m Mechanism) GivesWay() bool {
+	return slices.Contains([]Mechanism{InitDone, Native, BoundedLoop, Sleep}, m)
+}
+
 // Scope is how far a mechanism keeps an edge.
 type Scope int
 

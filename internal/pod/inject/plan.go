@@ -224,9 +224,7 @@ func withDefault(containers []startup.Container, requested []startup.Edge, w ord
 		}
 		if e.From == proxy && proxy != "" {
 			explicit = true
-			if onlyByGate := e.Timeout > 0 || e.OnRestart != startup.Ignore; e.By == "" && !onlyByGate {
-				out[i].By = w.by
-			}
+			out[i].By = w.preset(e)
 		}
 	}
 	if explicit || !w.order || proxy == "" {
@@ -243,6 +241,15 @@ func withDefault(containers []startup.Container, requested []startup.Edge, w ord
 		}
 	}
 	return out
+}
+
+// preset is the mechanism of a requested edge that names none: that of the policy, but where it asks for what
+// a gate alone does, to give up or to follow a restart.
+func (w orderPolicy) preset(e startup.Edge) startup.Mechanism {
+	if e.By != "" || e.Timeout > 0 || e.OnRestart != startup.Ignore {
+		return e.By
+	}
+	return w.by
 }
 
 // ofChoice are findings about mechanisms, which [plan.add] judges.

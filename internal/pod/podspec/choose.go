@@ -345,18 +345,30 @@ func (r *chooser) asWritten(e startup.Edge) (startup.Container, startup.Answer, 
 		}
 		judge = r.asSidecar(e, at, toAt)
 	case startup.Hold:
-		if from.Kind != startup.Plain || to.Kind != startup.Plain {
-			return startup.Container{}, startup.Answer{}, fmt.Sprintf("%s and %s are not both plain containers", e.From, e.To)
+		if reason := noHold(e, from, to); reason != "" {
+			return startup.Container{}, startup.Answer{}, reason
 		}
-		if e.After != startup.Healthy {
-			return startup.Container{}, startup.Answer{}, holdsForHealth(e.After)
-		}
-		// The other containers make no difference.
-		two := startup.Plan{Containers: []startup.Container{to, from}}
-		judge = movedBefore(two, 1, 0, startup.Plain, f, startup.Healthy).Judge(r.on)
+		judge = r.asHeld(from, to, f)
 	}
 	from, _ = judge.Find(e.From)
 	return from, judge.Keeps(e.By, e), ""
+}
+
+// noHold is the reason why [Write] would make no hold for an edge; empty if it would.
+func noHold(e startup.Edge, from, to startup.Container) string {
+	if from.Kind != startup.Plain || to.Kind != startup.Plain {
+		return fmt.Sprintf("%s and %s are not both plain containers", e.From, e.To)
+	}
+	if e.After != startup.Healthy {
+		return holdsForHealth(e.After)
+	}
+	return ""
+}
+
+// asHeld judges the plan in which From stands before To with a hook. The other containers make no difference.
+func (r *chooser) asHeld(from, to startup.Container, f Fact) *startup.Judge {
+	two := startup.Plan{Containers: []startup.Container{to, from}}
+	return movedBefore(two, 1, 0, startup.Plain, f, startup.Healthy).Judge(r.on)
 }
 
 // lacksHook reports whether an edge needs a postStart of From that waits, and there is another one.

@@ -323,10 +323,9 @@ func (r Reading) requested() []startup.Edge {
 	return out
 }
 
-// contradicts reports whether e closes a cycle with what was requested, and is only how the pod's lists are
-// ordered now, which will be ordered anew, or a wait that ends by itself.
+// contradicts reports whether e closes a cycle with what was requested, and gives way to it.
 func contradicts(e startup.Edge, requested startup.Dependency) bool {
-	return slices.Contains([]startup.Mechanism{startup.InitDone, startup.Native, startup.BoundedLoop, startup.Sleep}, e.By) && requested.Needs(e.From, e.To)
+	return e.By.GivesWay() && requested.Needs(e.From, e.To)
 }
 
 // find returns a container of the pod, or one that is expected.
