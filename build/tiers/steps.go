@@ -202,7 +202,7 @@ func nightly(ctx context.Context) ([]step, error) {
 	}, pods, []step{node, young})
 	minutes := map[string]int{"race": 25, "waiting": 10, "units": 12, "suites": 10, "test/validation": 6,
 		"attack": 20, "campaign": 15, "fuzz": 60, "istio-names": 1, "centres": 10, "reproducible": 15, "conformance": 10,
-		"cluster": 5, "pods": 35, "kube and node": 60, "pods v1.36": 15}
+		"cluster": 5, "pods": 40, "kube and node": 45, "pods v1.36": 30}
 	for i := range steps {
 		s := &steps[i]
 		s.beside, s.minutes = false, minutes[s.name]

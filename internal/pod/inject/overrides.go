@@ -111,6 +111,7 @@ type overrides struct {
 	InitOrder      []string                `json:"initOrder,omitempty"` // of the init containers, if it has any of our names
 	Commands       map[string]imageCommand `json:"commands,omitempty"`  // of images, by container
 	Args           map[string]int          `json:"args,omitempty"`      // by container with a gate: how many of its command's words were args
+	Hooks          []string                `json:"hooks,omitempty"`     // other meshes' proxies that got a hook of their own program
 	Empty          []string                `json:"empty,omitempty"`     // lists and maps that were there without an element: see [vessels]
 	Ports          map[string]string       `json:"ports,omitempty"`     // names of ports that became numbers, by container/handler
 }

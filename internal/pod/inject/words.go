@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"outrider.dev/internal/contract"
 	"outrider.dev/internal/pod/podspec"
 )
 
@@ -51,6 +52,36 @@ func (o *overrides) restoreWords(pod *corev1.Pod) {
 			}
 		}
 	}
+}
+
+// rememberHooks keeps which proxies of other meshes got a hook that waits by their own program: nothing else
+// tells it from one of the author's.
+func (o *overrides) rememberHooks(given, written *corev1.Pod) {
+	for _, c := range authors(written) {
+		was := find(given, c.Name)
+		if hookOf(c) != nil && was != nil && hookOf(was) == nil && (hookOf(c).Exec == nil || hookOf(c).Exec.Command[0] != contract.AgentPath) {
+			o.Hooks = append(o.Hooks, c.Name)
+		}
+	}
+}
+
+func (o *overrides) restoreHooks(pod *corev1.Pod) {
+	for _, name := range o.Hooks {
+		c := find(pod, name)
+		if c == nil || hookOf(c) == nil {
+			continue
+		}
+		if c.Lifecycle.PostStart = nil; *c.Lifecycle == (corev1.Lifecycle{}) {
+			c.Lifecycle = nil
+		}
+	}
+}
+
+func hookOf(c *corev1.Container) *corev1.LifecycleHandler {
+	if c.Lifecycle == nil {
+		return nil
+	}
+	return c.Lifecycle.PostStart
 }
 
 // unknownWords are the commands of which an earlier version has not kept what were arguments.

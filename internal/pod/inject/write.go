@@ -44,6 +44,7 @@ func write(in input, s settings, p plan, r *report) (pod *corev1.Pod, added bool
 	}
 	writeStopHook(pod, in, s)
 	before.rememberWords(p.pod, pod)
+	before.rememberHooks(p.pod, pod)
 	s.metrics.annotate(pod, &before, s.port)
 	writeMetadata(pod, in, s, &before)
 	if s.proxy {

@@ -166,6 +166,21 @@ func documents(data []byte) (out []string) {
 }
 
 // What cannot be undone is said, and the pod stays or comes back as far as it is recorded.
+// Another mesh's proxy gets a hook that runs its own program, as its author might have written it.
+func TestUninjectTakesTheHookFromAnotherMeshesProxy(t *testing.T) {
+	for _, start := range []string{"native", "hold"} {
+		given := "kind: Pod\napiVersion: v1\nmetadata:\n  name: x\n  annotations: {outrider.dev/proxy: none, outrider.dev/start: " + start + "}\nspec:\n  containers:\n  - {name: web, image: a, command: [/app]}\n  - {name: istio-proxy, image: proxyv2, args: [proxy, sidecar]}\n"
+		in, err := Inject([]File{{"pod.yaml", []byte(given)}}, Options{Namespace: "x", Inject: inject.Options{Manual: true, Kubernetes: 34}}, func(Message) {})
+		if err != nil || !strings.Contains(string(in.Files[0].Data), "pilot-agent") {
+			t.Fatalf("%s: %v: it has no hook:\n%s", start, err, in.Files[0].Data)
+		}
+		out, err := Uninject(in.Files, func(Message) {})
+		if err != nil || strings.Contains(string(out.Files[0].Data), "lifecycle") {
+			t.Errorf("%s: %v: the hook stays:\n%s", start, err, out.Files[0].Data)
+		}
+	}
+}
+
 func TestUninjectSaysWhatIsNotRecorded(t *testing.T) {
 	const gated = `, command: [/outrider/bin/outrider-agent], args: [gate, --name, app, --after, outrider-proxy is healthy, --, /app, serve]`
 	for name, tt := range map[string]struct {

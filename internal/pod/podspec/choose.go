@@ -260,11 +260,20 @@ func (r *chooser) choose(e startup.Edge) Choice {
 // candidates are the mechanisms to try for an edge, best first: the requested one alone, unless
 // the order of init containers keeps the edge anyway.
 func (r *chooser) candidates(e startup.Edge, requested startup.Mechanism) []startup.Mechanism {
+	// What is avoided is to make a sidecar: the kubelet keeps the order behind one of the author's anyway.
+	var own []startup.Mechanism
+	if from, at := r.judge.Find(e.From); at >= 0 && from.Kind == startup.Sidecar && !r.Facts[e.From].Proxy {
+		own = append(own, startup.Native)
+	}
 	switch {
+	case requested == "" && !slices.Contains(r.order, startup.Native):
+		return slices.Concat(r.order, own)
 	case requested == "":
 		return r.order
 	case slices.Contains(startup.Preferred, requested) && r.option(e, startup.InitDone).Answer.Can():
 		return []startup.Mechanism{startup.InitDone}
+	case requested == startup.Hold && e.By == "":
+		return slices.Concat([]startup.Mechanism{requested}, own)
 	}
 	return []startup.Mechanism{requested}
 }

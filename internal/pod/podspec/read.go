@@ -108,6 +108,7 @@ func read(pod *corev1.Pod, requested []startup.Edge) (reader, error) {
 	r.Requested = requested
 	_, r.Injected = pod.Annotations[contract.Status]
 	start, err := ParseStart(pod.Annotations)
+	r.Node = r.Node || pod.Annotations[contract.Init] == contract.InitByNode
 	r.Start, r.Native = start, pod.Annotations[contract.NativeSidecar] == "true"
 	for _, e := range requested {
 		if e.From == OurProxy && pod.Annotations[contract.Proxy] != "none" {
