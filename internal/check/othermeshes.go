@@ -44,14 +44,17 @@ func (s *survey) objectsOfOtherMeshes(ctx context.Context) (out []Check) {
 	resources := mesh.IgnoredResources()
 	for _, definition := range slices.Sorted(maps.Keys(resources)) {
 		_, group, _ := strings.Cut(definition, ".")
-		all, more, err := s.ignored(ctx, schema.GroupKind{Group: group, Kind: string(resources[definition])})
+		more, err := s.objectsOf(ctx, schema.GroupKind{Group: group, Kind: string(resources[definition])}, func(o *unstructured.Unstructured) {
+			if spec := mesh.Ignored(o.Object); spec != nil && meant(spec) {
+				found = append(found, spec)
+			}
+		})
 		if err != nil {
 			out = append(out, otherMeshes.about(definition, unknown(tried("listing "+definition, err))))
 		}
 		if more {
 			out = append(out, otherMeshes.about(definition, skipped("more than %d: the rest was not read; outrider lint reads manifests of any number", maxObjectsOfKind)))
 		}
-		found = append(found, slices.DeleteFunc(all, func(o *mesh.IgnoredSpec) bool { return !meant(o) })...)
 	}
 	slices.SortStableFunc(found, func(a, b *mesh.IgnoredSpec) int { return strings.Compare(a.Severity(), b.Severity()) }) // errors first
 	for _, o := range found[:min(len(found), maxReported)] {
@@ -70,16 +73,6 @@ func (s *survey) objectsOfOtherMeshes(ctx context.Context) (out []Check) {
 		out = append(out, otherMeshes.check(fine("no object for a pod with the proxy is without effect")))
 	}
 	return out
-}
-
-// ignored reads the objects of a kind that are ignored; more: there are others.
-func (s *survey) ignored(ctx context.Context, kind schema.GroupKind) (out []*mesh.IgnoredSpec, more bool, err error) {
-	more, err = s.objectsOf(ctx, kind, func(o *unstructured.Unstructured) {
-		if spec := mesh.Ignored(o.Object); spec != nil {
-			out = append(out, spec)
-		}
-	})
-	return out, more, err
 }
 
 // objectsOf reads the objects of a kind, in the version that the API server prefers; more: there are

@@ -40,9 +40,7 @@ func TestState(t *testing.T) {
 			dir := t.TempDir()
 			socket := filepath.Join(dir, "nri.sock")
 			began := time.Now().Add(-time.Hour)
-			for _, f := range []string{"nri.sock"} {
-				write(t, filepath.Join(dir, f), "", began)
-			}
+			write(t, socket, "", began)
 			for f, text := range tt.files {
 				at := began.Add(-time.Minute)
 				if _, late := tt.files["late"]; late {

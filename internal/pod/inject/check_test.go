@@ -480,6 +480,9 @@ func TestWhatOthersWrote(t *testing.T) {
 		"nor where all are to be held": {"outrider.dev/start: hold, outrider.dev/depends-on.agent: shipper",
 			"{name: agent, image: a, command: [/agent]}], initContainers: [{name: shipper, image: a, command: [/s], restartPolicy: Always, startupProbe: {tcpSocket: {port: 81}}}",
 			"agent after shipper is healthy, by native"},
+		"a sidecar before a plain proxy that only the proxy answers for": {`sidecar.istio.io/nativeSidecar: "false", outrider.dev/depends-on: "{app: {cache: {condition: healthy, by: native}}}"`,
+			"{name: app, image: i, command: [/a]}, {name: cache, image: i, command: [/c], readinessProbe: {httpGet: {port: 15021, path: /healthz/ready}}}",
+			"the injected pod would never start: outrider-proxy waits for the health of cache"},
 		"a command that waits for the one behind its gate": {"outrider.dev/depends-on.app: cache",
 			`{name: app, image: a, command: [/app], ports: [{containerPort: 8080}]}, {name: cache, image: a, command: [sh, -c, "until curl -fs localhost:8080; do sleep 1; done; exec /cache"], readinessProbe: {tcpSocket: {port: 6379}}}`,
 			"start-up cycle: app -> cache -> app, if a command waits for what it seems to"},
@@ -496,16 +499,4 @@ func TestWhatOthersWrote(t *testing.T) {
 			}
 		})
 	}
-}
-
-// What is written is read again: a native sidecar before a plain proxy, whose probe asks the proxy.
-func TestAPodThatWouldNeverStartIsRefused(t *testing.T) {
-	text := `metadata: {name: shop, annotations: {sidecar.istio.io/nativeSidecar: "false", outrider.dev/depends-on: "{app: {cache: {condition: healthy, by: native}}}"}}
-spec: {containers: [{name: app, image: i, command: [/a]}, {name: cache, image: i, command: [/c], readinessProbe: {httpGet: {port: 15021, path: /healthz/ready}}}]}`
-	_, err := Pod(podOf(t, text), Namespace{Name: "shop"}, Options{Manual: true})
-	var refusal *Refusal
-	if !errors.As(err, &refusal) || refusal.Code != BadGraph || !strings.Contains(refusal.Sentence, "the injected pod would never start: ") {
-		t.Errorf("%v, want a refusal with %s", err, BadGraph)
-	}
-	injected(t, podOf(t, strings.Replace(text, "15021, path: /healthz/ready", "8080", 1)), Options{})
 }

@@ -277,11 +277,7 @@ func (w orderPolicy) validate(r podspec.Reading, on startup.Kubernetes, source s
 		certain = []startup.Mechanism{startup.Gate, startup.Hold}
 	}
 	r.Found = slices.DeleteFunc(slices.Clone(r.Found), func(f podspec.Found) bool { return !slices.Contains(certain, f.Mechanism) })
-	plan := r.Plan()
-	for i := range plan.Edges {
-		plan.Edges[i].By = "" // [plan.add] judges the mechanisms
-	}
-	for _, f := range plan.Validate(on) {
+	for _, f := range unchosen(r).Validate(on) {
 		if f.Level == startup.Error && !slices.Contains(ofChoice, f.Code) {
 			return refuse(BadGraph, f.Remedy, "%s%s", source, f.Message)
 		}
@@ -289,16 +285,21 @@ func (w orderPolicy) validate(r podspec.Reading, on startup.Kubernetes, source s
 	return nil
 }
 
+// unchosen is the plan without mechanisms, which [plan.add] judges.
+func unchosen(r podspec.Reading) startup.Plan {
+	plan := r.Plan()
+	for i := range plan.Edges {
+		plan.Edges[i].By = ""
+	}
+	return plan
+}
+
 // doubt warns of a start that cannot end if a command waits for what it seems to.
 func (w orderPolicy) doubt(r podspec.Reading, on startup.Kubernetes, to *report) {
 	if w.start == podspec.StartOff || !slices.ContainsFunc(r.Found, func(f podspec.Found) bool { return f.Mechanism == startup.HealthLoop }) {
 		return
 	}
-	plan := r.Plan()
-	for i := range plan.Edges {
-		plan.Edges[i].By = ""
-	}
-	for _, f := range plan.Validate(on) {
+	for _, f := range unchosen(r).Validate(on) {
 		if f.Level == startup.Error && f.Code == startup.Cycle {
 			to.warn("%s, if a command waits for what it seems to", f.Message)
 		}

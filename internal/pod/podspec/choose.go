@@ -357,7 +357,8 @@ func (r *chooser) asWritten(e startup.Edge) (startup.Container, startup.Answer, 
 		if reason := noHold(e, from, to); reason != "" {
 			return startup.Container{}, startup.Answer{}, reason
 		}
-		judge = r.asHeld(from, to, f)
+		two := startup.Plan{Containers: []startup.Container{to, from}} // the others make no difference
+		judge = movedBefore(two, 1, 0, startup.Plain, f, startup.Healthy).Judge(r.on)
 	}
 	from, _ = judge.Find(e.From)
 	return from, judge.Keeps(e.By, e), ""
@@ -372,12 +373,6 @@ func noHold(e startup.Edge, from, to startup.Container) string {
 		return holdsForHealth(e.After)
 	}
 	return ""
-}
-
-// asHeld judges the plan in which From stands before To with a hook. The other containers make no difference.
-func (r *chooser) asHeld(from, to startup.Container, f Fact) *startup.Judge {
-	two := startup.Plan{Containers: []startup.Container{to, from}}
-	return movedBefore(two, 1, 0, startup.Plain, f, startup.Healthy).Judge(r.on)
 }
 
 // lacksHook reports whether an edge needs a postStart of From that waits, and there is another one.

@@ -26,12 +26,9 @@ const Root = "/sys/fs/cgroup"
 // v2 are the controllers that the kubelet needs, where there is one hierarchy.
 const v2 = "+cpuset +cpu +io +memory +pids"
 
-// weight is what the group has of the processors beside others, of which each has 1: on a node the pods
-// share them with a few daemons, here with each process of the machine.
-const weight = 4
-
-// weights are the files for it, with what 1 is in each.
-var weights = map[string]int{"cpu.shares": 1024, "cpu.weight": 100}
+// weights are four times what another process of the machine has of the processors, by the file of each
+// version: on a node the pods share them with a few daemons, here with all that runs.
+var weights = map[string]string{"cpu.shares": "4096", "cpu.weight": "400"}
 
 // hierarchies returns the directories of Root that hold a group of processes.
 func hierarchies() []string {
@@ -72,13 +69,11 @@ func Create(name string) error {
 				return err
 			}
 		}
-		for file, one := range weights { // any order: a hierarchy has one of them, or none
-			path := filepath.Join(group, file)
-			if !exists(path) {
-				continue
-			}
-			if err := os.WriteFile(path, []byte(strconv.Itoa(weight*one)), 0o644); err != nil {
-				return err
+		for file, weight := range weights { // any order: a hierarchy has one of them, or none
+			if path := filepath.Join(group, file); exists(path) {
+				if err := os.WriteFile(path, []byte(weight), 0o644); err != nil {
+					return err
+				}
 			}
 		}
 	}
