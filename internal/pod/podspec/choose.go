@@ -272,7 +272,7 @@ func (r *chooser) candidates(e startup.Edge, requested startup.Mechanism) []star
 		return r.order
 	case slices.Contains(startup.Preferred, requested) && r.option(e, startup.InitDone).Answer.Can():
 		return []startup.Mechanism{startup.InitDone}
-	case requested == startup.Hold && e.By == "":
+	case requested == startup.Hold && r.Start == StartHold:
 		return slices.Concat([]startup.Mechanism{requested}, own)
 	}
 	return []startup.Mechanism{requested}
