@@ -44,17 +44,11 @@ func (s *survey) objectsOfOtherMeshes(ctx context.Context) (out []Check) {
 	resources := mesh.IgnoredResources()
 	for _, definition := range slices.Sorted(maps.Keys(resources)) {
 		_, group, _ := strings.Cut(definition, ".")
-		more, err := s.objectsOf(ctx, schema.GroupKind{Group: group, Kind: string(resources[definition])}, func(o *unstructured.Unstructured) {
+		out = append(out, s.objectsOf(ctx, otherMeshes, definition, schema.GroupKind{Group: group, Kind: string(resources[definition])}, func(o *unstructured.Unstructured) {
 			if spec := mesh.Ignored(o.Object); spec != nil && meant(spec) {
 				found = append(found, spec)
 			}
-		})
-		if err != nil {
-			out = append(out, otherMeshes.about(definition, unknown(tried("listing "+definition, err))))
-		}
-		if more {
-			out = append(out, otherMeshes.about(definition, skipped("more than %d: the rest was not read; outrider lint reads manifests of any number", maxObjectsOfKind)))
-		}
+		})...)
 	}
 	slices.SortStableFunc(found, func(a, b *mesh.IgnoredSpec) int { return strings.Compare(a.Severity(), b.Severity()) }) // errors first
 	for _, o := range found[:min(len(found), maxReported)] {
@@ -75,9 +69,21 @@ func (s *survey) objectsOfOtherMeshes(ctx context.Context) (out []Check) {
 	return out
 }
 
-// objectsOf reads the objects of a kind, in the version that the API server prefers; more: there are
+// objectsOf is [survey.list] with a check for what of a kind, of that name, could not be read.
+func (s *survey) objectsOf(ctx context.Context, p probe, name string, kind schema.GroupKind, take func(*unstructured.Unstructured)) (out []Check) {
+	more, err := s.list(ctx, kind, take)
+	if err != nil {
+		out = append(out, p.about(name, unknown(tried("listing "+name, err))))
+	}
+	if more {
+		out = append(out, p.about(name, skipped("more than %d: the rest was not read; outrider lint reads manifests of any number", maxObjectsOfKind)))
+	}
+	return out
+}
+
+// list reads the objects of a kind, in the version that the API server prefers; more: there are
 // others. A cluster without the kind has none.
-func (s *survey) objectsOf(ctx context.Context, kind schema.GroupKind, take func(*unstructured.Unstructured)) (more bool, err error) {
+func (s *survey) list(ctx context.Context, kind schema.GroupKind, take func(*unstructured.Unstructured)) (more bool, err error) {
 	served, err := s.Mapper.RESTMapping(kind)
 	if meta.IsNoMatchError(err) {
 		return false, nil

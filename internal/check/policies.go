@@ -34,21 +34,15 @@ func (s *survey) mistakenPolicies(ctx context.Context) (out []Check) {
 	}
 	mistaken := 0
 	for _, kind := range policyKinds {
-		more, err := s.objectsOf(ctx, kind, func(o *unstructured.Unstructured) {
-			a, ok := judgePolicy(o)
-			if ok || !meant(o) {
-				return
-			}
-			if mistaken++; mistaken <= maxReported {
-				out = append(out, policies.about(o.GetKind()+" "+o.GetNamespace()+"/"+o.GetName(), a))
+		var found []Check
+		unread := s.objectsOf(ctx, policies, kind.String(), kind, func(o *unstructured.Unstructured) {
+			if a, ok := judgePolicy(o); !ok && meant(o) {
+				if mistaken++; mistaken <= maxReported {
+					found = append(found, policies.about(o.GetKind()+" "+o.GetNamespace()+"/"+o.GetName(), a))
+				}
 			}
 		})
-		if err != nil {
-			out = append(out, policies.about(kind.Kind, unknown(tried("listing "+kind.String(), err))))
-		}
-		if more {
-			out = append(out, policies.about(kind.Kind, skipped("more than %d: the rest was not read; outrider lint reads manifests of any number", maxObjectsOfKind)))
-		}
+		out = append(append(out, found...), unread...)
 	}
 	switch {
 	case mistaken > maxReported:

@@ -280,7 +280,7 @@ func (d *daemon) set(change func(*state)) {
 	}
 }
 
-// told is what the Node says.
+// told holds what the daemon wrote on the Node.
 type told struct {
 	serves    bool
 	validator string

@@ -139,7 +139,7 @@ func ours() taint {
 	return taint{key: contract.NodeTaint, effect: effect, raw: json.RawMessage(fmt.Sprintf(`{"key":%q,"effect":%q}`, contract.NodeTaint, effect))}
 }
 
-// labels are those of a Node that are ours; empty: it has not.
+// labels holds the values of our labels on a Node; an absent one is empty.
 type labels struct{ node, validator string }
 
 // Serves says on the Node that the plugins serve: it gets the labels, and loses the taint. validator is one

@@ -127,7 +127,7 @@ func TestLabelAndTaint(t *testing.T) {
 		{"serves", serves, served, "GET PATCH"},
 		{"again", serves, served, "GET"},
 		{"the runtime has another configuration", func(ctx context.Context) error { return c.Serves(ctx, contract.ValidatorOff) }, strings.Replace(served, `"on"`, `"off"`, 1), "GET PATCH"},
-		{"and the one of before", serves, served, "GET PATCH"},
+		{"the validator is on again", serves, served, "GET PATCH"},
 		{"serves no more", func(ctx context.Context) error { return c.ServesNot(ctx, true) }, down, "GET PATCH"},
 		{"serves no more, without a taint", func(ctx context.Context) error { return c.ServesNot(ctx, false) }, served, "GET PATCH"},
 		{"has gone", c.Left, plain, "GET PATCH"},

@@ -22,7 +22,7 @@ const (
 	maxFiles = 64
 )
 
-// config is what is read of containerd's configuration, of version 2 and 3
+// config holds the parts of containerd's configuration, versions 2 and 3, that State reads
 // (internal/nri/config.go of containerd 2.2).
 type config struct {
 	Imports []string
