@@ -483,6 +483,7 @@ func TestWhatOthersWrote(t *testing.T) {
 		"a sidecar before a plain proxy that only the proxy answers for": {`sidecar.istio.io/nativeSidecar: "false", outrider.dev/depends-on: "{app: {cache: {condition: healthy, by: native}}}"`,
 			"{name: app, image: i, command: [/a]}, {name: cache, image: i, command: [/c], readinessProbe: {httpGet: {port: 15021, path: /healthz/ready}}}",
 			"the injected pod would never start: outrider-proxy waits for the health of cache"},
+		"but an edge that names hold means it": {`outrider.dev/depends-on: "{a: {s: {condition: healthy, by: hold}}}"`, "{name: a, image: a}], initContainers: [{name: s, image: a, restartPolicy: Always, startupProbe: {tcpSocket: {port: 81}}}", `"a after s is healthy" cannot be kept: by hold: s and a are not both plain containers`},
 		"a command that waits for the one behind its gate": {"outrider.dev/depends-on.app: cache",
 			`{name: app, image: a, command: [/app], ports: [{containerPort: 8080}]}, {name: cache, image: a, command: [sh, -c, "until curl -fs localhost:8080; do sleep 1; done; exec /cache"], readinessProbe: {tcpSocket: {port: 6379}}}`,
 			"start-up cycle: app -> cache -> app, if a command waits for what it seems to"},
