@@ -56,7 +56,7 @@ func TestEndsOfEnvoyAreReported(t *testing.T) {
 			tails = append(tails, e.Tail)
 		}
 	}
-	if len(tails) != 2 || !strings.Contains(strings.Join(tails[1], "\n"), "Backtrace") {
+	if len(tails) != 2 || !strings.Contains(strings.Join(tails[1], "\n"), "Caught Segmentation fault") {
 		t.Errorf("the log has these last lines: %q", tails)
 	}
 }

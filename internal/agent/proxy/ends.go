@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 
@@ -11,9 +12,16 @@ import (
 	"outrider.dev/internal/agent/supervise"
 )
 
-// shownTail is how many of Envoy's last lines are logged with its end. Each was logged as an
-// event of its own when it was written, so a backtrace need not be whole here.
-const shownTail = 16
+// shown is how many of Envoy's last lines are logged with its end. A backtrace has no frames among
+// them: they are up to 64, what happened stands before them, and each was logged when it was written.
+const shown = 16
+
+func shownTail(lines []string) []string {
+	lines = slices.DeleteFunc(slices.Clone(lines), func(line string) bool {
+		return strings.Contains(line, "backtrace") && strings.Contains(line, "#")
+	})
+	return lines[max(0, len(lines)-shown):]
+}
 
 // entry logs and counts what the supervisor reports.
 func (a *agent) entry(e supervise.Entry) {
@@ -34,8 +42,7 @@ func (a *agent) entry(e supervise.Entry) {
 		a.log.Warn("proxy", append(args, "error", e.Err)...)
 		a.journal.Fail("proxy "+string(e.To), e.Err.Error())
 	case unrequested:
-		tail := e.Exit.Tail[max(0, len(e.Exit.Tail)-shownTail):]
-		a.log.Error("proxy ended", append(args, "how", e.Exit.String(), "pause", e.Pause, "tail", tail)...)
+		a.log.Error("proxy ended", append(args, "how", e.Exit.String(), "pause", e.Pause, "tail", shownTail(e.Exit.Tail))...)
 		a.journal.Fail("proxy ended", e.Reason) // which has how, too
 	default:
 		a.log.Info("proxy", append(args, "event", string(e.Event))...)
