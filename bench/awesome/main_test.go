@@ -1,32 +1,22 @@
 package main
 
 import (
-	"bytes"
-	"strings"
 	"testing"
+
+	"outrider.dev/bench/internal/benchtest"
 )
 
 func TestRunMeasuresEveryWay(t *testing.T) {
-	var out, problems bytes.Buffer
-	if code := run([]string{"-n=1", "-root=../..", "-languages=go"}, &out, &problems); code != 0 {
-		t.Fatalf("status %d: %s", code, &problems)
-	}
 	ways, end, err := centres()
 	if err != nil {
 		t.Fatal(err)
 	}
 	end()
+	var rows []string
 	for _, w := range ways {
-		if !strings.Contains(out.String(), "go, "+w.name+" ") {
-			t.Errorf("no row %q in\n%s", w.name, &out)
-		}
+		rows = append(rows, "go, "+w.name+" ")
 	}
+	benchtest.Run(run).Measures(t, []string{"-n=1", "-root=../..", "-languages=go"}, rows...)
 }
 
-func TestBadUsage(t *testing.T) {
-	for _, args := range [][]string{{"-n=0"}, {"-languages=go,rust"}, {"more"}, {"-unknown"}} {
-		if code := run(args, &bytes.Buffer{}, &bytes.Buffer{}); code != 2 {
-			t.Errorf("%v: status %d", args, code)
-		}
-	}
-}
+func TestBadUsage(t *testing.T) { benchtest.Run(run).Refuses(t, "-n=0", "-languages=go,rust") }

@@ -1,30 +1,20 @@
 package main
 
 import (
-	"bytes"
 	"strings"
 	"testing"
+
+	"outrider.dev/bench/internal/benchtest"
 )
 
 func TestRunMeasuresEveryForm(t *testing.T) {
-	var out, problems bytes.Buffer
-	if code := run([]string{"-mb=2", "-dir=" + t.TempDir()}, &out, &problems); code != 0 {
-		t.Fatalf("status %d: %s", code, &problems)
-	}
+	rows := []string{"resident memory at most"}
 	for _, f := range forms {
-		if !strings.Contains(out.String(), f.name+" ") {
-			t.Errorf("no row %q in\n%s", f.name, &out)
-		}
+		rows = append(rows, f.name+" ")
 	}
-	if strings.Contains(out.String(), " 0\n") || !strings.Contains(out.String(), "resident memory at most") {
-		t.Errorf("no hits, or no memory, in\n%s", &out)
+	if out := benchtest.Run(run).Measures(t, []string{"-mb=2", "-dir=" + t.TempDir()}, rows...); strings.Contains(out, " 0\n") {
+		t.Errorf("no hits in\n%s", out)
 	}
 }
 
-func TestBadUsage(t *testing.T) {
-	for _, args := range [][]string{{"-mb=0"}, {"more"}, {"-unknown"}} {
-		if code := run(args, &bytes.Buffer{}, &bytes.Buffer{}); code != 2 {
-			t.Errorf("%v: status %d", args, code)
-		}
-	}
-}
+func TestBadUsage(t *testing.T) { benchtest.Run(run).Refuses(t, "-mb=0") }

@@ -1,27 +1,17 @@
 package main
 
 import (
-	"bytes"
-	"strings"
 	"testing"
+
+	"outrider.dev/bench/internal/benchtest"
 )
 
 func TestRunMeasuresEveryWay(t *testing.T) {
-	var out, problems bytes.Buffer
-	if code := run([]string{"-n=1", "-polled=1"}, &out, &problems); code != 0 {
-		t.Fatalf("status %d: %s", code, &problems)
-	}
+	var rows []string
 	for _, w := range ways {
-		if !strings.Contains(out.String(), w.name+" ") {
-			t.Errorf("no row %q in\n%s", w.name, &out)
-		}
+		rows = append(rows, w.name+" ")
 	}
+	benchtest.Run(run).Measures(t, []string{"-n=1", "-polled=1"}, rows...)
 }
 
-func TestBadUsage(t *testing.T) {
-	for _, args := range [][]string{{"-n=0"}, {"-polled=0"}, {"more"}, {"-unknown"}} {
-		if code := run(args, &bytes.Buffer{}, &bytes.Buffer{}); code != 2 {
-			t.Errorf("%v: status %d", args, code)
-		}
-	}
-}
+func TestBadUsage(t *testing.T) { benchtest.Run(run).Refuses(t, "-n=0", "-polled=0") }

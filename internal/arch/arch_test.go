@@ -155,16 +155,17 @@ var arrows = map[string][]string{
 		"internal/capture/setup", "internal/cli", "ready", cobra, pflag, sys},
 	"cmd/outriderd": {"internal/controlplane/diagnoser", "github.com/KimMachineGun/automemlimit/memlimit", "internal/image/lookup", "internal/controlplane/kube", "internal/controlplane/webhook", "sigs.k8s.io/yaml", "internal/cli", "internal/controlplane", "internal/controlplane/ca", "internal/mesh", cobra},
 
-	"bench/internal/figures": {"test/process"},
-	"bench/internal/tb":      {},
-	"bench/evidence":         {"bench/internal/figures", "internal/evidence"},
-	"bench/diagnose":         {"bench/internal/figures", "internal/diagnose/page"},
-	"bench/awesome":          {"bench/internal/figures", "test/awesome", "test/process"},                            // the same processes as the suite's
-	"bench/agent":            {"bench/internal/figures", "bench/internal/tb", "test/agent/harness", "test/process"}, // the same world as the tests'
-	"bench/capture":          {"bench/internal/figures", "bench/internal/tb", "build/commands", "internal/contract", "test/ns", nftables, sys},
-	"bench/xds":              {"bench/internal/figures", "build/commands", "internal/controlplane/ca", "test/fleet"}, // the same proxies as the suite's
-	"bench/wait":             {"bench/internal/figures", "build/commands", "internal/agent/readiness", "internal/agent/state", "internal/agent/status", "ready", "test/process"},
-	"bench/cluster":          {"test/e2e/world"}, // the same world as the suite's
+	"bench/internal/figures":   {"test/process"},
+	"bench/internal/benchtest": {},
+	"bench/internal/tb":        {},
+	"bench/evidence":           {"bench/internal/figures", "internal/evidence"},
+	"bench/diagnose":           {"bench/internal/figures", "internal/diagnose/page"},
+	"bench/awesome":            {"bench/internal/figures", "test/awesome", "test/process"},                            // the same processes as the suite's
+	"bench/agent":              {"bench/internal/figures", "bench/internal/tb", "test/agent/harness", "test/process"}, // the same world as the tests'
+	"bench/capture":            {"bench/internal/figures", "bench/internal/tb", "build/commands", "internal/contract", "test/ns", nftables, sys},
+	"bench/xds":                {"bench/internal/figures", "build/commands", "internal/controlplane/ca", "test/fleet"}, // the same proxies as the suite's
+	"bench/wait":               {"bench/internal/figures", "build/commands", "internal/agent/readiness", "internal/agent/state", "internal/agent/status", "ready", "test/process"},
+	"bench/cluster":            {"test/e2e/world"}, // the same world as the suite's
 }
 
 // tests is where packages live that only tests use. They may import anything, and no
