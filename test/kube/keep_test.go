@@ -15,6 +15,7 @@ import (
 	"outrider.dev/internal/controlplane/ca"
 	"outrider.dev/internal/controlplane/kube"
 	"outrider.dev/internal/controlplane/webhook"
+	"outrider.dev/test/roots"
 )
 
 func (w world) token(t *testing.T, namespace, account string, audience []string, bound *authentication.BoundObjectReference) string {
@@ -108,7 +109,7 @@ func TestRootsAreInEveryNamespace(t *testing.T) {
 	var j journal
 	l := newLine(t, w)
 	c := w.connect(t, &j, func(c *api.Cluster, a *api.AuthInfo) { outriderd(c, a); l.through(c, a) })
-	r := newRoots("first")
+	r := roots.New("first")
 	keeper := c.RootKeeper(c.Namespaces(t.Context()), r, "outrider-system")
 	running(t, keeper.Run)
 	data := func(namespace string) map[string]string {
@@ -131,21 +132,21 @@ func TestRootsAreInEveryNamespace(t *testing.T) {
 	has("roots", "first")
 	kubectl(t, "", "patch", "configmap", contract.RootConfigMap, "--namespace=roots", `--patch={"data":{"root-cert.pem":"forged","other":"stays"}}`)
 	has("roots", "first")
-	r.set("second")
+	r.Set("second")
 	has("roots", "second")
 	has("default", "second")
 	if got := data("roots")["other"]; got != "stays" {
 		t.Errorf("what others wrote is %q", got)
 	}
-	r.set("") // while files are exchanged: what pods have is better than nothing
-	r.set("third")
+	r.Set("") // while files are exchanged: what pods have is better than nothing
+	r.Set("third")
 	has("roots", "third")
 	if text := j.String(); strings.Contains(text, "by=client-go") { // of a connection that is cut it may have something to say
 		t.Errorf("the log:\n%s", text)
 	}
 
 	l.cut()
-	r.set("fourth")
+	r.Set("fourth")
 	w.namespace(t, "roots-later", nil)
 	until(t, "there is trouble", func() bool { return len(c.Trouble()) > 0 }, j.String)
 	l.mend()
@@ -168,7 +169,7 @@ func TestTheWebhooksConfigurationIsKept(t *testing.T) {
 	w := enterWorld(t)
 	deployed(t)
 	const name = "outrider-injector" // the role lets it write this one only
-	r := newRoots("first")
+	r := roots.New("first")
 	var j journal
 	for range 2 { // replicas
 		c := w.connect(t, &j, outriderd)
@@ -195,7 +196,7 @@ func TestTheWebhooksConfigurationIsKept(t *testing.T) {
 	remove := func() { all.Delete(context.Background(), name, metav1.DeleteOptions{}) }
 	t.Cleanup(remove)
 	until(t, "both say that there is none", func() bool { return strings.Count(j.String(), "there is no configuration") == 2 }, j.String)
-	r.set(pem(t))
+	r.Set(pem(t))
 	write()
 	has(pem(t))
 	kubectl(t, "", "patch", "mutatingwebhookconfiguration", name, "--type=json", `--patch=[{"op":"remove","path":"/webhooks/0/clientConfig/caBundle"}]`)

@@ -25,6 +25,7 @@ import (
 	"outrider.dev/internal/controlplane/webhook"
 	"outrider.dev/internal/mesh"
 	"outrider.dev/test/chart"
+	"outrider.dev/test/roots"
 	"outrider.dev/test/tier"
 )
 
@@ -207,7 +208,7 @@ func (w world) attempt(t *testing.T, account, token string) *attempt {
 
 	a := &attempt{}
 	a.cluster = w.connect(t, &a.journal, as("roles", account))
-	r := newRoots(pem(t))
+	r := roots.New(pem(t))
 	ctx := t.Context()
 	n := a.cluster.Namespaces(ctx)
 	source := a.cluster.Source(ctx, mesh.Config{})

@@ -14,6 +14,7 @@ import (
 	"outrider.dev/internal/contract"
 	"outrider.dev/internal/controlplane/kube"
 	"outrider.dev/test/chart"
+	"outrider.dev/test/roots"
 	"outrider.dev/test/tier"
 )
 
@@ -43,7 +44,7 @@ func TestTheTrustRoleIsEnoughAndNotMore(t *testing.T) {
 		withoutBundle(t)
 		a := &attempt{}
 		a.cluster = w.connect(t, &a.journal, as("roles", account))
-		b := a.cluster.TrustBundle(newRoots(pem(t)), []kube.TrustAPI{{Version: "v1"}, {Version: "v1beta1", Kubelet: 33}})
+		b := a.cluster.TrustBundle(roots.New(pem(t)), []kube.TrustAPI{{Version: "v1"}, {Version: "v1beta1", Kubelet: 33}})
 		running(t, b.Run)
 		return a, b
 	}
@@ -83,7 +84,7 @@ func TestKubeletsAreOfTheirVersion(t *testing.T) {
 	w := enterWorld(t)
 	withoutBundle(t)
 	var j journal
-	b := w.connect(t, &j, nil).TrustBundle(newRoots(pem(t)), []kube.TrustAPI{{Version: "v1beta1", Kubelet: 99}})
+	b := w.connect(t, &j, nil).TrustBundle(roots.New(pem(t)), []kube.TrustAPI{{Version: "v1beta1", Kubelet: 99}})
 	running(t, b.Run)
 	until(t, "the bundle is written", func() bool { return bundle(t) == pem(t) }, j.String)
 	if usable, _ := b.Usable(); usable {

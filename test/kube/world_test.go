@@ -234,35 +234,6 @@ func (l *line) cut() {
 // mend lets connections through again, at the same address.
 func (l *line) mend() { l.join(l.listener.Addr().String()) }
 
-// roots are an authority's, changed by hand.
-type roots struct {
-	mu      sync.Mutex
-	pem     string
-	changed chan struct{}
-}
-
-func newRoots(pem string) *roots { return &roots{pem: pem, changed: make(chan struct{})} }
-
-func (r *roots) RootsPEM() []byte {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return []byte(r.pem)
-}
-
-func (r *roots) Changed() <-chan struct{} {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.changed
-}
-
-func (r *roots) set(pem string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.pem = pem
-	close(r.changed)
-	r.changed = make(chan struct{})
-}
-
 // running runs something until the test ends.
 func running(t *testing.T, run func(context.Context) error) (ended <-chan struct{}) {
 	ctx, cancel := context.WithCancel(context.Background())

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"outrider.dev/test/buffer"
+	"outrider.dev/test/roots"
 )
 
 // A cluster has one configuration, and refuses an update of an old version.
@@ -58,40 +59,13 @@ func (c *cluster) bundle() string {
 	return string(c.stored.Webhooks[len(c.stored.Webhooks)-1].ClientConfig.CABundle)
 }
 
-// roots change by set.
-type roots struct {
-	mu      sync.Mutex
-	pem     string
-	changed chan struct{}
-}
-
-func (r *roots) RootsPEM() []byte {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return []byte(r.pem)
-}
-
-func (r *roots) Changed() <-chan struct{} {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.changed
-}
-
-func (r *roots) set(pem string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.pem = pem
-	close(r.changed)
-	r.changed = make(chan struct{})
-}
-
 func TestReplicasKeepTheBundleCurrent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stored, err := Configuration(ConfigurationOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, r := &cluster{stored: *stored, refuses: 1}, &roots{pem: "one", changed: make(chan struct{})}
+		c, r := &cluster{stored: *stored, refuses: 1}, roots.New("one")
 		ctx, cancel := context.WithCancel(t.Context())
 		var done sync.WaitGroup
 		var log buffer.Buffer
@@ -112,7 +86,7 @@ func TestReplicasKeepTheBundleCurrent(t *testing.T) {
 		if strings.Contains(log.String(), "WARN") { // a conflict is none
 			t.Errorf("the log:\n%s", log.String())
 		}
-		r.set("one two")
+		r.Set("one two")
 		time.Sleep(2 * time.Second)
 		want("one two", 2, "the roots change")
 		c.mu.Lock()
@@ -120,7 +94,7 @@ func TestReplicasKeepTheBundleCurrent(t *testing.T) {
 		c.mu.Unlock()
 		time.Sleep(time.Minute)
 		want("one two", 3, "a configuration without a bundle is applied")
-		r.set("")
+		r.Set("")
 		time.Sleep(time.Minute)
 		want("one two", 3, "there are no roots for a moment")
 		cancel()
@@ -139,7 +113,7 @@ func TestAConfigurationThatIsNotThereYet(t *testing.T) {
 		var log bytes.Buffer
 		c := &cluster{stored: *stored, missing: true}
 		written := make(chan struct{})
-		r := &roots{pem: "one", changed: make(chan struct{})}
+		r := roots.New("one")
 		ctx, cancel := context.WithCancel(t.Context())
 		var done sync.WaitGroup
 		done.Go(func() {
@@ -149,7 +123,7 @@ func TestAConfigurationThatIsNotThereYet(t *testing.T) {
 			}).Run(ctx)
 		})
 		time.Sleep(time.Hour)
-		r.set("two")
+		r.Set("two")
 		synctest.Wait()
 		if c.reads != 2 || strings.Count(log.String(), "there is no configuration") != 1 || strings.Contains(log.String(), "WARN") {
 			t.Errorf("%d reads, want 2; the log:\n%s", c.reads, log.String())
