@@ -1,11 +1,14 @@
 package manifest
 
 import (
+	"bytes"
 	"encoding/json"
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -163,11 +166,9 @@ func Tree(v any) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	var doc yaml.Node
-	if err := yaml.Unmarshal(text, &doc); err != nil { // JSON is YAML
-		return nil, err
-	}
-	out, err := tree(doc.Content[0])
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	out, err := tree(d)
 	if err != nil {
 		return nil, err
 	}
@@ -210,35 +211,40 @@ func withEmpty(tree any, v reflect.Value) any {
 	return tree
 }
 
-func tree(n *yaml.Node) (any, error) {
-	switch n.Kind {
-	case yaml.MappingNode:
-		out := make(fields, 0, len(n.Content)/2)
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			if n.Content[i+1].Tag == "!!null" {
-				continue // a field without a value, such as the service of a gRPC probe
-			}
-			value, err := tree(n.Content[i+1])
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, field{n.Content[i].Value, value})
+func tree(d *json.Decoder) (any, error) {
+	token, err := d.Token()
+	if number, is := token.(json.Number); is {
+		if n, err := strconv.Atoi(number.String()); err == nil {
+			return n, nil
 		}
-		return out, nil
-	case yaml.SequenceNode:
-		out := make([]any, 0, len(n.Content))
-		for _, c := range n.Content {
-			value, err := tree(c)
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, value)
-		}
-		return out, nil
+		return number.Float64()
 	}
-	var v any
-	err := n.Decode(&v)
-	return v, err
+	open, is := token.(json.Delim)
+	if !is {
+		return token, err
+	}
+	object, list := fields{}, []any{}
+	for d.More() {
+		var key json.Token
+		if open == '{' {
+			if key, err = d.Token(); err != nil {
+				return nil, err
+			}
+		}
+		value, err := tree(d)
+		if err != nil {
+			return nil, err
+		}
+		if name, named := key.(string); !named {
+			list = append(list, value)
+		} else if value != nil { // a field without a value is left out, such as the service of a gRPC probe
+			object = append(object, field{name, value})
+		}
+	}
+	if _, err = d.Token(); open == '{' {
+		return object, err
+	}
+	return list, err
 }
 
 // Set returns a tree with v at a path of keys; without that field if v is nil.
@@ -273,11 +279,13 @@ func newNode(v any) (*yaml.Node, error) {
 			return strings.Compare(a.key, b.key)
 		})
 		for _, f := range sorted {
-			value, err := newNode(f.value)
-			if err != nil {
-				return nil, err
+			for _, part := range []any{f.key, f.value} {
+				n, err := newNode(part)
+				if err != nil {
+					return nil, err
+				}
+				out.Content = append(out.Content, n)
 			}
-			out.Content = append(out.Content, newKey(f.key), value)
 		}
 		return out, nil
 	case []any:
@@ -290,26 +298,22 @@ func newNode(v any) (*yaml.Node, error) {
 			out.Content = append(out.Content, n)
 		}
 		return out, nil
+	case int:
+		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!int", Value: strconv.Itoa(v)}, nil
+	case bool:
+		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: strconv.FormatBool(v)}, nil
+	case string:
+		out := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: v}
+		if noText.MatchString(v) {
+			out.Style = yaml.DoubleQuotedStyle
+		}
+		if utf8.ValidString(v) {
+			return out, nil
+		}
 	}
 	out := &yaml.Node{}
-	return out, out.Encode(v)
+	return out, out.Encode(v) // by an emitter and a parser, which cost a hundred times the above
 }
 
-// newKey is the node of a key. An emitter and a parser, which Encode is, decide on the quotes where
-// there may be any.
-func newKey(key string) *yaml.Node {
-	if plainKey.MatchString(key) && !slices.Contains(words, strings.ToLower(key)) {
-		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: key}
-	}
-	out := &yaml.Node{}
-	if err := out.Encode(key); err != nil {
-		out.Kind, out.Value = yaml.ScalarNode, key
-	}
-	return out
-}
-
-// plainKey matches the keys of Kubernetes' objects; words are what YAML 1.1 reads as another type.
-var (
-	plainKey = regexp.MustCompile(`^[A-Za-z]+$`)
-	words    = []string{"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
-)
+// noText matches what YAML 1.1 reads as another type, and this library's emitter as text.
+var noText = regexp.MustCompile(`^([yYnN]|yes|Yes|YES|no|No|NO|on|On|ON|off|Off|OFF|[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?)$`)

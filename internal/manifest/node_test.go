@@ -1,21 +1,31 @@
 package manifest
 
 import (
-	"reflect"
+	"bytes"
+	"math/rand/v2"
 	"testing"
 
 	"go.yaml.in/yaml/v3"
 )
 
-// newKey returns the node that the library makes of a key: a reader of YAML 1.1 needs quotes at some.
-func TestKeysAreThoseOfTheLibrary(t *testing.T) {
-	for _, key := range []string{"name", "hostIP", "y", "N", "yes", "oN", "OFF", "true", "Null", "null", "a.b", "outrider.dev/start", "1", "1e3", "0x1", "a b", "", "~", "-", "<<", "a: b", "x\ny", "é", "\xff"} {
-		var want yaml.Node
-		if err := want.Encode(key); err != nil {
-			want = yaml.Node{Kind: yaml.ScalarNode, Value: key}
+// What newNode makes of a value is printed as the library prints the value: a reader of YAML 1.1 needs quotes at some.
+func TestNodesArePrintedAsByTheLibrary(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 1))
+	values := []any{nil, true, false, 0, -5, 15021, 1 << 40, 0.5, 1e30, "outrider.dev/start", "1e3", "0x1", "2001-01-01", "a: b", "x\ny", "é", "\xff",
+		"registry:5000/app:1", "yes", "oN", "OFF", "False", "Null", "1:20", "-1:20:59.5", "1:60", "a\nb: c\n", " a\n", "\x7f\n"}
+	const signs = "yYnNoOeEsSfFaAxtrul01:/._=@,+-~<>#& \n\t'\"{}[]%!|?*`"
+	for range 4_000 {
+		b := make([]byte, random.IntN(6))
+		for i := range b {
+			b[i] = signs[random.IntN(len(signs))]
 		}
-		if got := newKey(key); !reflect.DeepEqual(got, &want) {
-			t.Errorf("%q: %+v, want %+v", key, got, want)
+		values = append(values, string(b))
+	}
+	for _, v := range values {
+		want, wantErr := yaml.Marshal([]any{v})
+		n, err := newNode([]any{v})
+		if got, gotErr := yaml.Marshal(n); wantErr != nil || err != nil || gotErr != nil || !bytes.Equal(got, want) {
+			t.Errorf("%q: %q, want %q; %v, %v, %v", v, got, want, wantErr, err, gotErr)
 		}
 	}
 }
