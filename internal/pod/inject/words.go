@@ -67,12 +67,8 @@ func (o *overrides) rememberHooks(given, written *corev1.Pod) {
 
 func (o *overrides) restoreHooks(pod *corev1.Pod) {
 	for _, name := range o.Hooks {
-		c := find(pod, name)
-		if c == nil || hookOf(c) == nil {
-			continue
-		}
-		if c.Lifecycle.PostStart = nil; *c.Lifecycle == (corev1.Lifecycle{}) {
-			c.Lifecycle = nil
+		if c := find(pod, name); c != nil && hookOf(c) != nil {
+			podspec.DropPostStart(c)
 		}
 	}
 }

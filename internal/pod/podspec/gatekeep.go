@@ -51,7 +51,7 @@ func (w *writer) takeOver(c carrier, line *contract.Gate) (err error) {
 		if line.PostStart, err = marshal(n.Lifecycle.PostStart); err != nil {
 			return err
 		}
-		dropPostStart(c.Container)
+		DropPostStart(c.Container)
 	}
 	if held && answers(c.Container, c.LivenessProbe) {
 		if err := Hold(c.Container, n.LivenessProbe); err != nil {
@@ -167,8 +167,8 @@ func marshal(value any) (string, error) {
 	return string(text), err
 }
 
-// dropPostStart takes the hook out, and an empty lifecycle with it.
-func dropPostStart(c *corev1.Container) {
+// DropPostStart takes the hook out, and an empty lifecycle with it.
+func DropPostStart(c *corev1.Container) {
 	c.Lifecycle.PostStart = nil
 	if c.Lifecycle.PreStop == nil && c.Lifecycle.StopSignal == nil {
 		c.Lifecycle = nil
@@ -241,7 +241,7 @@ func Ungated(pod *corev1.Pod) *corev1.Pod {
 	for _, c := range carriers(out) {
 		unwrap(c.Container)
 		if usesAgent(c.Container) { // which may hold others besides being gated
-			dropPostStart(c.Container)
+			DropPostStart(c.Container)
 		}
 		c.Container.VolumeMounts = slices.DeleteFunc(c.VolumeMounts, isGateMount)
 	}

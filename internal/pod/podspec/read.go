@@ -337,8 +337,8 @@ func (r Reading) find(name string) (startup.Container, bool) {
 	return startup.Container{Name: name, Health: startup.Report}, slices.Contains(r.Expected, name)
 }
 
-// plan is the containers alone, those that are expected included: they come
-// first among the plain ones, where injection puts a proxy that others wait for.
+// plan is the containers alone, those that are expected included, where injection puts a proxy that
+// others wait for: a sidecar before the init container that waits for it, else the first plain one.
 func (r Reading) plan() startup.Plan {
 	p := startup.Plan{Containers: slices.Clone(r.Containers)}
 	at := slices.IndexFunc(p.Containers, func(c startup.Container) bool { return c.Kind == startup.Plain })
@@ -346,7 +346,13 @@ func (r Reading) plan() startup.Plan {
 		at = len(p.Containers)
 	}
 	for _, name := range r.Expected {
-		p.Containers = slices.Insert(p.Containers, at, startup.Container{Name: name, Health: startup.Report})
+		c, place := startup.Container{Name: name, Health: startup.Report}, at
+		if first := slices.IndexFunc(p.Containers[:at], func(o startup.Container) bool {
+			return slices.ContainsFunc(r.Requested, func(e startup.Edge) bool { return e.From == name && e.To == o.Name })
+		}); first >= 0 {
+			c.Kind, place = startup.Sidecar, first
+		}
+		p.Containers = slices.Insert(p.Containers, place, c)
 	}
 	return p
 }

@@ -24,7 +24,7 @@ func Without(pod *corev1.Pod, f Found) (*corev1.Pod, error) {
 		if c.Lifecycle == nil {
 			return nil, fmt.Errorf("%s has no hook any more", c.Name)
 		}
-		dropPostStart(c.Container)
+		DropPostStart(c.Container)
 	case startup.Gate, startup.Wrapper:
 		argv := c.argv()
 		if f.unwrap <= 0 || f.unwrap >= len(argv) {
