@@ -18,13 +18,8 @@ import (
 	testcore "k8s.io/client-go/testing"
 
 	"outrider.dev/internal/contract"
+	"outrider.dev/test/roots"
 )
-
-// given are roots that do not change.
-type given string
-
-func (g given) RootsPEM() []byte         { return []byte(g) }
-func (g given) Changed() <-chan struct{} { return nil }
 
 func nodeOf(name, kubelet string) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{KubeletVersion: kubelet}}}
@@ -77,7 +72,7 @@ func watches(core *fake.Clientset, resource, namespace string) <-chan struct{} {
 func TestTrustBundle(t *testing.T) {
 	old, young := nodeOf("old", "v1.36.9"), nodeOf("young", "v1.37.2+k3s1")
 	c, applied := serving("v1", old, young)
-	b := c.TrustBundle(given("roots"), TrustAPIs)
+	b := c.TrustBundle(roots.New("roots"), TrustAPIs)
 	watching := watches(c.core.(*fake.Clientset), "nodes", "")
 	ctx := t.Context()
 	go b.Run(ctx)
@@ -131,7 +126,7 @@ func TestTrustAPIs(t *testing.T) {
 		"v1 where both are allowed": {"v1", SwitchedTrustAPIs, "v1"},
 	} {
 		c, _ := serving(tt.served)
-		got, err := c.TrustBundle(given("roots"), tt.apis).find()
+		got, err := c.TrustBundle(roots.New("roots"), tt.apis).find()
 		if err != nil || got.Version != tt.want {
 			t.Errorf("%s: %q, %v; want %q", name, got.Version, err, tt.want)
 		}
