@@ -46,7 +46,7 @@ func AsItRuns(pod *corev1.Pod, on startup.Kubernetes) (Run, error) {
 	if err != nil {
 		return Run{}, err
 	}
-	run := Run{Pod: withStandIns(pod, r.Expected), Added: r.Expected}
+	run := Run{Pod: withStandIns(pod, r), Added: r.Expected}
 	if r, err = Read(run.Pod); err != nil {
 		return Run{}, err
 	}
@@ -65,12 +65,16 @@ func AsItRuns(pod *corev1.Pod, on startup.Kubernetes) (Run, error) {
 	return run, nil
 }
 
-// withStandIns is pod with a container for each of those names, where injection
-// puts a proxy that others wait for: first.
-func withStandIns(pod *corev1.Pod, names []string) *corev1.Pod {
-	out := pod.DeepCopy()
-	for _, n := range names {
-		out.Spec.Containers = slices.Insert(out.Spec.Containers, 0, corev1.Container{Name: n})
+// withStandIns is pod with a container for each that is expected, where [Reading.plan] has it.
+func withStandIns(pod *corev1.Pod, r Reading) *corev1.Pod {
+	out, always := pod.DeepCopy(), corev1.ContainerRestartPolicyAlways
+	for i, c := range r.plan().Containers {
+		switch in := slices.Contains(r.Expected, c.Name); {
+		case in && c.Kind == startup.Sidecar:
+			out.Spec.InitContainers = slices.Insert(out.Spec.InitContainers, i, corev1.Container{Name: c.Name, RestartPolicy: &always})
+		case in:
+			out.Spec.Containers = slices.Insert(out.Spec.Containers, 0, corev1.Container{Name: c.Name})
+		}
 	}
 	return out
 }
