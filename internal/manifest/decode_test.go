@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestSearchFindsTheIndexes(t *testing.T) {
@@ -47,5 +49,13 @@ func TestStrictJSON(t *testing.T) {
 		if string(got) != want || (err != nil) != (want == "") {
 			t.Errorf("%q: %s, %v; want %s", text, got, err, want)
 		}
+	}
+}
+
+func TestNamespaces(t *testing.T) {
+	got := Namespaces([]byte("kind: Namespace\nmetadata: {name: a, labels: {x: y}}\n---\nkind: Namespace\nmetadata: {name: b}\n---\nkind: Pod\n---\nNamespace: [\n"))
+	want := []Namespace{{Name: "a", Labels: map[string]string{"x": "y"}}, {Name: "b", Labels: map[string]string{}}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

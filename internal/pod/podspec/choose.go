@@ -223,6 +223,9 @@ func (r *chooser) choose(e startup.Edge) Choice {
 	}
 	r.edgeBy, e.By = requested, ""
 	if r.Start == StartOff && requested == startup.Mechanism(StartOff) {
+		if o := r.option(e, startup.InitDone); o.Answer.Can() { // the kubelet's own, and nothing is written
+			return r.chosen(e, o, because[o.By], nil)
+		}
 		return Choice{Edge: e, Why: []string{source + ": no order"}, Warning: e.To + " may run before " + e.From}
 	}
 	order := r.candidates(e, requested)
@@ -294,6 +297,11 @@ func (r *chooser) warning(e startup.Edge, c Choice) string {
 	var out []string
 	if i := slices.IndexFunc(c.Refused, func(o Option) bool { return o.By == startup.Gate }); i >= 0 && r.firstProcess(e) != "" {
 		out = append(out, c.Refused[i].WhyNot())
+	}
+	for _, l := range c.Answer.Limits {
+		if l.Code == "no-timeout" && !l.Fatal {
+			out = append(out, fmt.Sprintf("the wait of %s is not bounded by %s: %s", e.To, e.Timeout, l.Reason))
+		}
 	}
 	if e.By == startup.Hold {
 		out = append(out, "a hold fails open; parking must take the connections that come too early")
