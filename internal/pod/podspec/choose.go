@@ -223,10 +223,7 @@ func (r *chooser) choose(e startup.Edge) Choice {
 	}
 	r.edgeBy, e.By = requested, ""
 	if r.Start == StartOff && requested == startup.Mechanism(StartOff) {
-		if o := r.option(e, startup.InitDone); o.Answer.Can() { // the kubelet's own, and nothing is written
-			return r.chosen(e, o, because[o.By], nil)
-		}
-		return Choice{Edge: e, Why: []string{source + ": no order"}, Warning: e.To + " may run before " + e.From}
+		return r.unordered(e, source)
 	}
 	order := r.candidates(e, requested)
 	var refused []Option
@@ -258,6 +255,14 @@ func (r *chooser) choose(e startup.Edge) Choice {
 		c.Why = []string{source + ", but it does not fit"}
 	}
 	return c
+}
+
+// unordered is the choice where the pod requests no order: the kubelet's own, of init containers, stays.
+func (r *chooser) unordered(e startup.Edge, source string) Choice {
+	if o := r.option(e, startup.InitDone); o.Answer.Can() {
+		return r.chosen(e, o, because[o.By], nil)
+	}
+	return Choice{Edge: e, Why: []string{source + ": no order"}, Warning: e.To + " may run before " + e.From}
 }
 
 // candidates are the mechanisms to try for an edge, best first: the requested one alone, unless
@@ -298,10 +303,8 @@ func (r *chooser) warning(e startup.Edge, c Choice) string {
 	if i := slices.IndexFunc(c.Refused, func(o Option) bool { return o.By == startup.Gate }); i >= 0 && r.firstProcess(e) != "" {
 		out = append(out, c.Refused[i].WhyNot())
 	}
-	for _, l := range c.Answer.Limits {
-		if l.Code == "no-timeout" && !l.Fatal {
-			out = append(out, fmt.Sprintf("the wait of %s is not bounded by %s: %s", e.To, e.Timeout, l.Reason))
-		}
+	if i := slices.IndexFunc(c.Answer.Limits, func(l startup.Limit) bool { return l.Code == "no-timeout" }); i >= 0 {
+		out = append(out, fmt.Sprintf("the wait of %s is not bounded by %s: %s", e.To, e.Timeout, c.Answer.Limits[i].Reason))
 	}
 	if e.By == startup.Hold {
 		out = append(out, "a hold fails open; parking must take the connections that come too early")
