@@ -71,9 +71,15 @@ const (
 	RootFile  = RootDir + "/" + RootKey
 )
 
-// Overlap reports whether one of two directories is the other, or is in it.
+// Overlap reports whether one of two directories is the other, or is in it. What is below /proc may be
+// any directory: /proc/self/root is all of them.
 func Overlap(a, b string) bool {
-	below := func(dir string) string { return strings.TrimSuffix(path.Clean("/"+dir), "/") + "/" }
+	below := func(dir string) string {
+		if dir = path.Clean("/" + dir); strings.HasPrefix(dir, "/proc/") {
+			return "/"
+		}
+		return strings.TrimSuffix(dir, "/") + "/"
+	}
 	return strings.HasPrefix(below(a), below(b)) || strings.HasPrefix(below(b), below(a))
 }
 

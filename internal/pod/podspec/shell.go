@@ -1,6 +1,7 @@
 package podspec
 
 import (
+	"errors"
 	"path"
 	"regexp"
 	"slices"
@@ -40,8 +41,20 @@ func statements(text string) []statement {
 	return f.out
 }
 
+// Bounds of a script that is read. The parser, and whatever reads its tree, call themselves for each level:
+// what may begin one is counted, as to know the depth is to parse.
+const (
+	maxScript = 64 << 10 // bytes
+	maxLevels = 500
+)
+
+var level = regexp.MustCompile("[({`\\[!|]|&&|<<|\\b(if|while|until|for|select|case|time|function|coproc)\\b")
+
 // parsed is the tree of a script.
 func parsed(text string, options ...syntax.ParserOption) (*syntax.File, error) {
+	if len(text) > maxScript || len(level.FindAllStringIndex(text, maxLevels+1)) > maxLevels {
+		return nil, errors.New("the script is longer, or may nest deeper, than what is read")
+	}
 	return syntax.NewParser(options...).Parse(strings.NewReader(text), "")
 }
 

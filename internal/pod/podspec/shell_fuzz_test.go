@@ -5,6 +5,22 @@ import (
 	"testing"
 )
 
+// A script that nests without end is not read: the parser would use up its stack, and end the process.
+func TestDeepScripts(t *testing.T) {
+	for _, begin := range []string{"$(", "(", "{ ", "`", "\"$(", "$((", "${a:-", "if ", "if a; then ", "while a; do ", "for a in b; do ", "case a in b) ", "a && ", "a | ", "! ", "[[ ! ", "time ", "f() ", "a[", "<(", "if a; then b; elif "} {
+		for _, n := range []int{maxLevels + 1, 500_000} {
+			if got := statements(strings.Repeat(begin, n)); got != nil {
+				t.Errorf("%d times %q: %d statements", n, begin, len(got))
+			}
+		}
+	}
+	deep := strings.Repeat("if a; then ", maxLevels) + "b" + strings.Repeat("; fi", maxLevels)
+	if got := statements(deep); len(got) != 1 {
+		t.Errorf("%d levels: %d statements", maxLevels, len(got))
+	}
+	statements("echo $((" + strings.Repeat("-", maxScript-20) + "1))") // a level for each sign, and no more than there are bytes
+}
+
 // Any script can be read, and each call stands where it says.
 func FuzzCalls(f *testing.F) {
 	for _, script := range []string{"a && exec b --c", "until nc -z db 5432; do sleep 1; done; /app", "x=$(curl \"$URL\") | tee /log", "if [ -f /a ]; then timeout 3 env A=b wget c; fi &", "[[ -d /var/lib/mysql ]] || 'my sqld' 1>&2", "f() { a; }; f", "case $1 in a) b;; esac; exec -a n c", "-d"} {
