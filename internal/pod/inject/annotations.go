@@ -159,13 +159,18 @@ var annotationIndex = func() map[string]*annotation {
 }()
 
 // checkAnnotations warns of annotations without effect, and refuses invalid values.
+//
+// A pod may have 10,000 unknown names: what is meant is looked for of the first ones alone.
 func checkAnnotations(given map[string]string, r *report) error {
 	for _, name := range sortedKeys(given) {
 		a, known := annotationIndex[name]
 		switch {
 		case !known && strings.HasPrefix(name, contract.DependsOn+"."):
 		case !known && ofMesh(name):
-			meant := didYouMean(name, alike(name))
+			meant := ""
+			if len(r.noEffect) < maxMeant {
+				meant = didYouMean(name, alike(name))
+			}
 			r.ignored(name, "the name is not known"+meant)
 			r.warn("annotation %s is not known%s; it has no effect", name, meant)
 		case !known || a.same != "" && a.same == given[name]:
@@ -183,6 +188,8 @@ func checkAnnotations(given map[string]string, r *report) error {
 	}
 	return nil
 }
+
+const maxMeant = 50
 
 // InFamily reports whether an annotation of that name is about injection, ours or Istio's.
 func InFamily(name string) bool {

@@ -223,7 +223,7 @@ func (r *reader) add(f Found) {
 }
 
 func oneLine(s string) string {
-	s = strings.Join(strings.Fields(s), " ")
+	s = strings.Join(strings.Fields(s[:min(len(s), 4<<10)]), " ")
 	if runes := []rune(s); len(runes) > 140 {
 		return string(runes[:137]) + "..."
 	}
