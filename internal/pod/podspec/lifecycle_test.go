@@ -211,3 +211,20 @@ func TestAsItRunsOfEveryPod(t *testing.T) {
 		}
 	})
 }
+
+// Containers that injection has yet to add stand in the pod as in the plan.
+func TestStandIns(t *testing.T) {
+	given := pod(t, "spec: {initContainers: [{name: a}, {name: b}], containers: [{name: app}]}")
+	r, err := Read(given)
+	r.Expected, r.Requested = []string{OurProxy, "linkerd-proxy", "istio-proxy"}, []startup.Edge{{From: OurProxy, To: "b"}}
+	with, withErr := Read(withStandIns(given, r))
+	var names [2][]string
+	for i, containers := range [2][]startup.Container{r.plan().Containers, with.Containers} {
+		for _, c := range containers {
+			names[i] = append(names[i], c.Name)
+		}
+	}
+	if want := []string{"a", OurProxy, "b", "istio-proxy", "linkerd-proxy", "app"}; err != nil || withErr != nil || !slices.Equal(names[0], want) || !slices.Equal(names[1], want) {
+		t.Errorf("%v, %v: %q, want %q", err, withErr, names, want)
+	}
+}

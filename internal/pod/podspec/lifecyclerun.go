@@ -73,7 +73,7 @@ func withStandIns(pod *corev1.Pod, r Reading) *corev1.Pod {
 		case in && c.Kind == startup.Sidecar:
 			out.Spec.InitContainers = slices.Insert(out.Spec.InitContainers, i, corev1.Container{Name: c.Name, RestartPolicy: &always})
 		case in:
-			out.Spec.Containers = slices.Insert(out.Spec.Containers, 0, corev1.Container{Name: c.Name})
+			out.Spec.Containers = slices.Insert(out.Spec.Containers, i-len(out.Spec.InitContainers), corev1.Container{Name: c.Name})
 		}
 	}
 	return out

@@ -350,7 +350,7 @@ func (r Reading) plan() startup.Plan {
 		if first := slices.IndexFunc(p.Containers[:at], func(o startup.Container) bool {
 			return slices.ContainsFunc(r.Requested, func(e startup.Edge) bool { return e.From == name && e.To == o.Name })
 		}); first >= 0 {
-			c.Kind, place = startup.Sidecar, first
+			c.Kind, place, at = startup.Sidecar, first, at+1
 		}
 		p.Containers = slices.Insert(p.Containers, place, c)
 	}
