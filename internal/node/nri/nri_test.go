@@ -285,7 +285,7 @@ func TestNothingElseIsMountedThere(t *testing.T) {
 	for at, refused := range map[string]bool{
 		"/": true, "/outrider": true, "/outrider/": true, "//outrider/./": true, "/x/../outrider": true, "outrider": true,
 		"/outrider/bin": true, "/outrider/bin/": true, "/outrider/bin/..": true, "/outrider/bin/outrider-agent": true, "/outrider/bin/../bin/outrider-agent/": true,
-		"/outrider/state/web": true, "/outrider/own/ready.json": true, "/outrider/else": true, "/proc/self/root/outrider/bin": true,
+		"/outrider/state/web": true, "/outrider/own/ready.json": true, "/outrider/else": true, "/proc/self/cwd/outrider/bin": true,
 		"/outriders": false, "/data/outrider": false, "/outrider/../data": false, "/etc/outrider/proxy": false, "/data": false,
 	} {
 		r := newRuntime(t)

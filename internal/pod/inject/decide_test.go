@@ -183,7 +183,7 @@ func TestRefusals(t *testing.T) {
 		"an own mount where the gate is":   {mounts: "[{name: data, mountPath: /outrider/bin}]", code: MountTaken, want: "app mounts its volume data at /outrider/bin"},
 		"an own mount in it":               {mounts: "[{name: data, mountPath: /outrider/bin/x/}]", code: MountTaken, want: "at /outrider/bin/x/"},
 		"an own mount over it":             {mounts: "[{name: data, mountPath: //outrider}]", code: MountTaken, want: "at //outrider"},
-		"one that leads there":             {mounts: "[{name: data, mountPath: /proc/self/root/outrider/bin}]", code: MountTaken, want: "at /proc/self/root"},
+		"one that leads there":             {mounts: "[{name: data, mountPath: /proc/self/cwd/outrider/bin}]", code: MountTaken, want: "at /proc/self/cwd"},
 		"a boolean that is none":           {annotations: `{prometheus.istio.io/merge-metrics: maybe}`, code: BadAnnotation, want: "true or false"},
 		"a port of the agent that is none": {annotations: `{status.sidecar.istio.io/port: x}`, code: BadAnnotation, want: "a port, or 0"},
 		"a period that is none":            {annotations: `{readiness.status.sidecar.istio.io/periodSeconds: "-1"}`, code: BadAnnotation, want: "not negative"},
