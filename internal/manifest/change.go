@@ -84,12 +84,12 @@ func (c *changer) mapping(n *yaml.Node, before, after fields) error {
 		if i >= 0 {
 			old = n.Content[i+1]
 		}
-		key, _ := newNode(f.key) // no text is refused
 		value, err := c.field(f.key, old, was, f.value)
 		switch hadFields, _ := was.(fields); {
 		case err != nil:
 			return err
 		case i < 0:
+			key, _ := newNode(f.key) // no text is refused
 			n.Content = slices.Insert(n.Content, c.placeFor(n), key, value)
 		case c.small && len(hadFields) > 0 && value.Kind == yaml.MappingNode && len(value.Content) == 0: // the change has emptied it
 			c.remove(n, i)
