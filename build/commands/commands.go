@@ -99,8 +99,8 @@ func File(system, name string) string {
 	return name
 }
 
-// sameBytes has a package's functions compiled one after the other. With two at once Go 1.26 leaves out the
-// type of a pointer now and then, and the bytes differ.
+// sameBytes has a package's functions compiled one after the other: with two at once Go 1.26 leaves out a
+// pointer's type now and then, and bytes differ. What the build cache has already is not compiled again.
 const sameBytes = "GO19CONCURRENTCOMPILATION=0"
 
 // A Target names the system that commands are built for.

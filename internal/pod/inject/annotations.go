@@ -159,8 +159,6 @@ var annotationIndex = func() map[string]*annotation {
 }()
 
 // checkAnnotations warns of annotations without effect, and refuses invalid values.
-//
-// A pod may have 10,000 unknown names: what is meant is looked for of the first ones alone.
 func checkAnnotations(given map[string]string, r *report) error {
 	for _, name := range sortedKeys(given) {
 		a, known := annotationIndex[name]
@@ -189,6 +187,7 @@ func checkAnnotations(given map[string]string, r *report) error {
 	return nil
 }
 
+// maxMeant bounds for how many names of a pod the likely ones are looked for: it may have 10,000 unknown ones.
 const maxMeant = 50
 
 // InFamily reports whether an annotation of that name is about injection, ours or Istio's.
