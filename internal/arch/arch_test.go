@@ -59,7 +59,7 @@ var arrows = map[string][]string{
 	"internal/xds/resource":           {"internal/contract", "internal/telemetry", "internal/wire", "internal/mesh", "internal/xds", xds, protobuf},
 	"internal/wire":                   {sys},
 	"internal/agent/dns":              {"internal/wire", "golang.org/x/net/dns/dnsmessage"},
-	"internal/lint/finding":           {},
+	"internal/lint/finding":           {"internal/cli/visible"},
 	"internal/lint":                   {"internal/lint/finding", "internal/manifest", "internal/pod/inject", "internal/mesh", "internal/mesh/objects", "internal/pod/podspec", "startup", "github.com/rogpeppe/go-internal/diff", "k8s.io/api", "k8s.io/apimachinery", yaml},
 	"internal/pod/inject":             {"internal/manifest", "startup", "internal/capture", "internal/contract", "internal/pod/podspec", "internal/agent/config", "internal/telemetry", "github.com/distribution/reference", "helm.sh/helm/v3/pkg/strvals", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/json", "sigs.k8s.io/yaml"},
 	"internal/manifest/limits":        {yaml},

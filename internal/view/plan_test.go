@@ -12,6 +12,7 @@ import (
 
 	"outrider.dev/internal/check"
 	"outrider.dev/internal/cli"
+	"outrider.dev/internal/cli/visible"
 	"outrider.dev/internal/pod/plan"
 	"outrider.dev/internal/pod/podspec"
 )
@@ -76,7 +77,7 @@ func TestColoursAreOnlyAdded(t *testing.T) {
 	}
 	text := coloured.String()
 	for _, code := range []string{"0", bold, red, green, yellow, faint} {
-		text = strings.ReplaceAll(text, "\x1b["+code+"m", "")
+		text = strings.ReplaceAll(text, visible.Colour(code), "")
 	}
 	if text != plain.String() || text == coloured.String() {
 		t.Errorf("without its colours:\n%s\nwant:\n%s", text, plain.String())

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -55,6 +56,10 @@ func (r *Run) object(v any) {
 	r.write(string(text) + "\n")
 }
 
+// sgr are the colours that a line of the user's program keeps: none, bold, faint, and red to cyan. Other
+// codes hide text.
+var sgr = regexp.MustCompile("\x1b\\[(?:[012]|3[1-6])(;(?:[012]|3[1-6]))*m")
+
 // Line prints a line of a container.
 func (r *Run) Line(container, line string) {
 	if r.json {
@@ -64,6 +69,9 @@ func (r *Run) Line(container, line string) {
 			Line      string `json:"line"`
 		}{"log", container, line})
 		return
+	}
+	if r.colour {
+		line = sgr.ReplaceAllStringFunc(line, func(s string) string { return visible.Colour(s[2 : len(s)-1]) }) + visible.Colour("0")
 	}
 	r.write(visible.Text(r.name(container)) + " | " + line + "\n")
 }

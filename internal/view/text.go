@@ -36,7 +36,7 @@ func (p *printer) paint(colour, s string) string {
 	if !p.Colour || colour == "" || s == "" {
 		return s
 	}
-	return "\x1b[" + colour + "m" + s + "\x1b[0m"
+	return visible.Paint(colour, s)
 }
 
 func (p *printer) line(format string, args ...any) { fmt.Fprintf(p, format+"\n", args...) }

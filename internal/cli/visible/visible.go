@@ -5,31 +5,41 @@ package visible
 
 import (
 	"bytes"
+	"crypto/rand"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"sync"
 	"unicode"
 	"unicode/utf8"
 )
 
+// mark begins a colour of ours in a text, until a [Writer] makes it one of the terminal's: a colour
+// that somebody wrote into a name is known by not having it.
+var mark = "\x1b" + rand.Text()
+
+// Colour begins a colour or weight, by its codes (SGR, ECMA-48 8.3.117); 0 ends all.
+func Colour(codes string) string { return mark + codes + "m" }
+
+// Paint gives a text a colour or weight.
+func Paint(codes, text string) string { return Colour(codes) + text + Colour("0") }
+
 // Text shows control characters as \x1b, and those of C1 and of the direction of writing as
-// \u202e, which is the same character in JSON. Lines, tabs and our colours stay.
-func Text(s string) string { return escaped(s, true) }
+// \u202e, which is the same character in JSON. Lines and tabs stay, and what is painted.
+func Text(s string) string { return escaped(s, mark) }
 
 // Plain is Text without colours, as markup needs it.
-func Plain(s string) string { return escaped(s, false) }
+func Plain(s string) string { return escaped(strings.ReplaceAll(s, mark, "\x1b["), mark) }
 
-func escaped(s string, colours bool) string {
+func escaped(s, stay string) string {
 	if !strings.ContainsFunc(s, hidden) && utf8.ValidString(s) {
 		return s
 	}
 	var b strings.Builder
 	for i := 0; i < len(s); {
-		if n := colour(s[i:]); colours && n > 0 {
-			b.WriteString(s[i : i+n])
-			i += n
+		if strings.HasPrefix(s[i:], stay) {
+			b.WriteString(stay)
+			i += len(stay)
 			continue
 		}
 		r, n := utf8.DecodeRuneInString(s[i:])
@@ -48,28 +58,6 @@ func escaped(s string, colours bool) string {
 	return b.String()
 }
 
-// colour is the length of the only sequences that a terminal may get from us: they set a
-// weight or a colour of the text (SGR, ECMA-48 8.3.117); 0 if s begins with none. Others of
-// their kind hide text, and are not among them.
-func colour(s string) int {
-	code, _, closed := strings.Cut(s[:min(len(s), longestColour)], "m")
-	code, ok := strings.CutPrefix(code, "\x1b[")
-	if !ok || !closed {
-		return 0
-	}
-	for part := range strings.SplitSeq(code, ";") {
-		if !slices.Contains(colours, part) {
-			return 0
-		}
-	}
-	return len("\x1b[") + len(code) + len("m")
-}
-
-// colours are: none, bold, faint, and red to cyan. A colour may be bold too.
-var colours = []string{"0", "1", "2", "31", "32", "33", "34", "35", "36"}
-
-const longestColour = len("\x1b[31;1m")
-
 func hidden(r rune) bool {
 	switch r {
 	case '\n', '\t':
@@ -80,12 +68,17 @@ func hidden(r rune) bool {
 	return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)
 }
 
-// A Writer writes [Text] to W. A character or colour that comes in parts waits for the rest,
-// so it is to be flushed at the end. Several goroutines may write: a log and the command.
+// A Writer writes [Text] to W, with its colours. A character or colour that comes in parts waits
+// for the rest, so it is to be flushed at the end. Several goroutines may write: a log and the command.
 type Writer struct {
 	W    io.Writer
 	mu   sync.Mutex
 	part []byte // the beginning of a character or of a colour
+}
+
+func (w *Writer) show(text []byte) error {
+	_, err := io.WriteString(w.W, strings.ReplaceAll(Text(string(text)), mark, "\x1b["))
+	return err
 }
 
 // Write never fails because of what p is.
@@ -95,7 +88,7 @@ func (w *Writer) Write(p []byte) (int, error) {
 	all := append(w.part, p...)
 	whole := len(all) - partial(all)
 	w.part = bytes.Clone(all[whole:])
-	if _, err := io.WriteString(w.W, Text(string(all[:whole]))); err != nil {
+	if err := w.show(all[:whole]); err != nil {
 		return 0, err
 	}
 	return len(p), nil
@@ -107,8 +100,7 @@ func (w *Writer) Flush() error {
 	defer w.mu.Unlock()
 	rest := w.part
 	w.part = nil
-	_, err := io.WriteString(w.W, Text(string(rest)))
-	return err
+	return w.show(rest)
 }
 
 // Unwrap returns the writer behind w, for what asks about its terminal.
@@ -121,9 +113,9 @@ func Unwrap(w io.Writer) io.Writer {
 
 // partial is the length of what is at the end of p and may become whole.
 func partial(p []byte) int {
-	for n := 1; n < min(len(p)+1, longestColour); n++ {
+	for n := 1; n < min(len(p)+1, len(mark)); n++ {
 		end := p[len(p)-n:]
-		if end[0] == 0x1b || utf8.RuneStart(end[0]) && !utf8.FullRune(end) {
+		if strings.HasPrefix(mark, string(end)) || utf8.RuneStart(end[0]) && !utf8.FullRune(end) {
 			return n
 		}
 	}

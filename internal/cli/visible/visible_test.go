@@ -15,26 +15,26 @@ import (
 func TestText(t *testing.T) {
 	for in, want := range map[string]string{
 		"Größe ✓\tof\nlines":         "Größe ✓\tof\nlines",
-		"\x1b[31;1mred\x1b[0m":       "\x1b[31;1mred\x1b[0m",
-		"\x1b[1;8mhidden\x1b[0m":     "\\x1b[1;8mhidden\x1b[0m",
+		Paint("31", "a\x1b[31mb"):    Colour("31") + `a\x1b[31mb` + Colour("0"),
 		"\x1b[2J\x1b]0;title\x07":    `\x1b[2J\x1b]0;title\x07`,
 		"back\rand\x7f, \u009b2J":    `back\x0dand\u007f, \u009b2J`,
 		"gpj.\u202eexe\u2066x\u200f": `gpj.\u202eexe\u2066x\u200f`,
 		"not \xff UTF-8":             `not \xff UTF-8`,
 		"\ufffd stays":               "\ufffd stays",
 	} {
-		if got := Text(in); got != want {
+		if got := Text(in); got != want || Text(got) != want {
 			t.Errorf("%q: %q; want %q", in, got, want)
 		}
 	}
-	if got := Plain("\x1b[1mbold"); got != `\x1b[1mbold` {
+	if got := Plain(Paint("1", "bold")); got != `\x1b[1mbold\x1b[0m` {
 		t.Errorf("%q", got)
 	}
 }
 
-// In parts of any length a text is what it is as a whole.
+// In parts of any length a text is what it is as a whole, and only our colours are a terminal's.
 func TestWriter(t *testing.T) {
-	const in = "a\x1b[2Jb\x1b[31;1mGröße ✓\x1b[0m\u202e\xffc\x1b[3"
+	in := "a\x1b[2Jb" + Paint("31;1", "Größe ✓") + "\u202e\xffc\x1b[31mred" + mark[:3]
+	want := `a\x1b[2Jb` + "\x1b[31;1mGröße ✓\x1b[0m" + `\u202e\xffc\x1b[31mred\x1b` + mark[1:3]
 	for n := 1; n <= len(in); n++ {
 		var b bytes.Buffer
 		w := &Writer{W: &b}
@@ -43,8 +43,8 @@ func TestWriter(t *testing.T) {
 				t.Fatal(written, err)
 			}
 		}
-		if err := w.Flush(); err != nil || b.String() != Text(in) {
-			t.Errorf("in parts of %d: %v, %q, want %q", n, err, b.String(), Text(in))
+		if err := w.Flush(); err != nil || b.String() != want {
+			t.Errorf("in parts of %d: %v, %q, want %q", n, err, b.String(), want)
 		}
 	}
 }

@@ -14,8 +14,8 @@ import (
 
 // Colours change no word and no line, and pass what makes a terminal's text harmless.
 func TestColours(t *testing.T) {
-	colour := regexp.MustCompile("\x1b\\[[0-9;]*m")
-	for name, begins := range map[string]string{"awesome-app": "\x1b[31m", "clean": "\x1b[32m"} {
+	colour := regexp.MustCompile(visible.Colour("[0-9;]*"))
+	for name, begins := range map[string]string{"awesome-app": visible.Colour("31"), "clean": visible.Colour("32")} {
 		reports := []diagnose.Report{incident(t, name)}
 		var plain, painted bytes.Buffer
 		for w, coloured := range map[*bytes.Buffer]bool{&plain: false, &painted: true} {

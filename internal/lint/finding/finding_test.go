@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"outrider.dev/internal/cli/visible"
 )
 
 var sample = []Finding{
@@ -113,9 +115,13 @@ func TestColoursAreOnlyAdded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	var forged strings.Builder
+	if err := WriteText(&forged, []Finding{{Title: "\x1b[32mall is well\x1b[0m"}}, true); err != nil || strings.Contains(forged.String(), "\x1b[") {
+		t.Errorf("colours of a name: %v, %q", err, forged.String())
+	}
 	text := coloured.String()
 	for _, code := range []string{"0", bold, faint, red, green, yellow, cyan} {
-		text = strings.ReplaceAll(text, "\x1b["+code+"m", "")
+		text = strings.ReplaceAll(text, visible.Colour(code), "")
 	}
 	if text != plain.String() || text == coloured.String() {
 		t.Errorf("without its colours:\n%q\nwant:\n%q", text, plain.String())

@@ -6,6 +6,8 @@ import (
 	"io"
 	"strings"
 	"unicode/utf8"
+
+	"outrider.dev/internal/cli/visible"
 )
 
 // Colours of a terminal.
@@ -36,7 +38,7 @@ func WriteText(w io.Writer, all []Finding, colour bool) error {
 		}
 		p.finding(f)
 	}
-	_, err := io.WriteString(w, p.String())
+	_, err := io.WriteString(w, visible.Text(p.String()))
 	return err
 }
 
@@ -74,7 +76,7 @@ func (p *printer) paint(colour, s string) string {
 	if !p.colour || s == "" {
 		return s
 	}
-	return "\x1b[" + colour + "m" + s + "\x1b[0m"
+	return visible.Paint(colour, s)
 }
 
 func (p *printer) finding(f Finding) {

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"outrider.dev/internal/cli/visible"
 )
 
 // TextOptions of a chart in a terminal. The zero value of a field means its default.
@@ -151,7 +153,7 @@ func (d drawing) paint(cells []look) string {
 		case c.cell == 0:
 			b.WriteByte(' ')
 		case d.color:
-			fmt.Fprintf(&b, "\x1b[%sm%c\x1b[0m", c.ansi, c.cell)
+			b.WriteString(visible.Paint(c.ansi, string(c.cell)))
 		default:
 			b.WriteRune(c.cell)
 		}
