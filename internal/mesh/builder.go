@@ -31,9 +31,10 @@ type Builder struct {
 	bySelector     multimap[label, name]       // services, by one label of their selector
 	byLabel        multimap[label, workloadID] // workloads, by each of their labels
 	byNamespace    multimap[string, workloadID]
-	byAddress      multimap[netip.Addr, workloadID] // workloads with an address of their own
-	bySliceAddress multimap[netip.Addr, name]       // services with the address in a slice
-	bySlicePod     multimap[name, name]             // services with the pod in a slice
+	hosts          set[workloadID]
+	byAddress      residents                  // pods with an address of their own, and Hosts
+	bySliceAddress multimap[netip.Addr, name] // services with the address in a slice
+	bySlicePod     multimap[name, name]       // services with the pod in a slice
 	byVIP          multimap[netip.Addr, name]
 	routesOf       multimap[name, *RouteSpec]  // by parent
 	routesTo       multimap[name, *RouteSpec]  // by backend
@@ -47,7 +48,7 @@ type Builder struct {
 	staleServices  set[name]
 	staleWorkloads set[workloadID]
 	staleVIPs      set[netip.Addr]
-	staleAddresses set[netip.Addr]
+	staleAddresses set[location]
 	staleIgnored   set[string] // namespaces
 	staleNodes     set[string]
 	staleRoutes    set[Key]
@@ -83,12 +84,12 @@ func NewBuilder(config Config) *Builder {
 		config: config,
 		parts:  map[Key]Part{}, services: map[name]*service{}, workloads: map[workloadID]*workload{}, policies: multimap[string, *PolicySpec]{},
 		bySelector: multimap[label, name]{}, byLabel: multimap[label, workloadID]{}, byNamespace: multimap[string, workloadID]{},
-		byAddress: multimap[netip.Addr, workloadID]{}, bySliceAddress: multimap[netip.Addr, name]{}, bySlicePod: multimap[name, name]{},
+		byAddress: residents{}, hosts: set[workloadID]{}, bySliceAddress: multimap[netip.Addr, name]{}, bySlicePod: multimap[name, name]{},
 		byVIP: multimap[netip.Addr, name]{}, routesOf: multimap[name, *RouteSpec]{}, routesTo: multimap[name, *RouteSpec]{},
 		routesInto: multimap[grant, *RouteSpec]{}, grants: multimap[grant, *GrantSpec]{}, staleRoutes: set[Key]{}, staleGrants: set[grant]{},
 		policiesTo: multimap[name, *BackendPolicySpec]{}, ignored: multimap[string, *IgnoredSpec]{}, staleIgnored: set[string]{}, authorization: newAuthorizationIndex(),
 		zonesOf: map[string]map[string]int{}, staleNodes: set[string]{},
-		staleServices: set[name]{}, staleWorkloads: set[workloadID]{}, staleVIPs: set[netip.Addr]{}, staleAddresses: set[netip.Addr]{},
+		staleServices: set[name]{}, staleWorkloads: set[workloadID]{}, staleVIPs: set[netip.Addr]{}, staleAddresses: set[location]{},
 		conflicts: map[name][]Conflict{},
 		current:   &Mesh{Config: config},
 	}
@@ -150,7 +151,7 @@ func (b *Builder) Mesh() *Mesh {
 		workloads  = edit[workloadID, *Workload]{old: old.workloads}
 		servicesOf = edit[workloadID, *[]string]{old: old.servicesOf}
 		vips       = edit[netip.Addr, string]{old: old.vips}
-		addresses  = edit[netip.Addr, workloadID]{old: old.addresses}
+		addresses  = edit[location, workloadID]{old: old.addresses}
 		ignored    = edit[string, *ignoredList]{old: old.ignored}
 		nodes      = edit[string, string]{old: old.nodes}
 		routes     = edit[Key, *RouteSpec]{old: old.routes}
@@ -176,8 +177,8 @@ func (b *Builder) Mesh() *Mesh {
 	for addr := range b.staleVIPs {
 		updateAddress(&vips, addr, b.vipOwner(addr), func(n name) string { return b.config.host(n.namespace, n.name) })
 	}
-	for addr := range b.staleAddresses {
-		updateAddress(&addresses, addr, smallest(b.byAddress[addr], workloadID.compare), func(id workloadID) workloadID { return id })
+	for at := range b.staleAddresses {
+		updateAddress(&addresses, at, b.resident(at), func(id workloadID) workloadID { return id })
 	}
 	for namespace := range b.staleIgnored {
 		b.updateIgnored(namespace, &ignored)
@@ -214,13 +215,13 @@ func (b *Builder) Mesh() *Mesh {
 func (b *Builder) clearStale() {
 	// Maps do not shrink: after the first load these are large.
 	b.staleServices, b.staleWorkloads = set[name]{}, set[workloadID]{}
-	b.staleVIPs, b.staleAddresses = set[netip.Addr]{}, set[netip.Addr]{}
+	b.staleVIPs, b.staleAddresses = set[netip.Addr]{}, set[location]{}
 	b.staleIgnored, b.staleNodes, b.authorization.stale = set[string]{}, set[string]{}, set[string]{}
 	b.staleRoutes, b.staleGrants = set[Key]{}, set[grant]{}
 }
 
 // updateAddress writes the owner of an address, if it changed.
-func updateAddress[K comparable, V comparable](e *edit[netip.Addr, V], addr netip.Addr, owner *K, value func(K) V) {
+func updateAddress[A, K, V comparable](e *edit[A, V], addr A, owner *K, value func(K) V) {
 	var none V
 	was := e.old.get(addr)
 	switch {
@@ -324,12 +325,15 @@ func (b *Builder) indexWorkload(p *WorkloadSpec, present bool) {
 		w.spec = p
 	}
 	b.byNamespace.set(id.namespace, id, present)
+	if delete(b.hosts, id); p.Host && present {
+		b.hosts.add(id)
+	}
 	for k, v := range p.Labels {
 		b.byLabel.set(label{id.namespace, k, v}, id, present)
 	}
 	if !p.HostNetwork {
 		for _, a := range p.Addresses {
-			b.byAddress.set(a, id, present)
+			b.byAddress.set(p.location(a), id, present)
 		}
 	}
 	b.markWorkload(p)
@@ -341,7 +345,7 @@ func (b *Builder) markWorkload(p *WorkloadSpec) {
 	id := p.id()
 	maps.Copy(b.staleServices, b.workloads[id].services)
 	for _, a := range p.Addresses {
-		b.staleAddresses.add(a)
+		b.staleAddresses.add(p.location(a))
 		maps.Copy(b.staleServices, b.bySliceAddress[a])
 	}
 	if !p.Host {

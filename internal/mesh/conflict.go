@@ -29,13 +29,72 @@ func (b *Builder) Conflicts() []Conflict {
 	for _, n := range slices.SortedFunc(maps.Keys(b.conflicts), compareNames) {
 		out = append(out, b.conflicts[n]...)
 	}
-	return append(append(out, b.conflictsOfAuthorization()...), b.conflictsOfIgnored()...)
+	return slices.Concat(out, b.conflictsOfHosts(), b.conflictsOfAuthorization(), b.conflictsOfIgnored())
+}
+
+// A location is where a workload is found: a pod at its address by all clients, a Host by those of
+// its namespace alone. The cluster gave the pod its address; that of a Host is what its author
+// wrote, and would else take other people's connections.
+type location struct {
+	namespace string // of a Host
+	addr      netip.Addr
+}
+
+func (w *Workload) location(addr netip.Addr) location {
+	if w.Host {
+		return location{w.Namespace, addr}
+	}
+	return location{addr: addr}
+}
+
+// residents are the workloads of each location, in order: a tenant may write many Hosts with one
+// address, and only the first counts.
+type residents map[location][]workloadID
+
+func (r residents) set(at location, id workloadID, present bool) {
+	i, has := slices.BinarySearchFunc(r[at], id, workloadID.compare)
+	switch {
+	case present && !has:
+		r[at] = slices.Insert(r[at], i, id)
+	case has && !present && len(r[at]) == 1:
+		delete(r, at)
+	case has && !present:
+		r[at] = slices.Delete(r[at], i, i+1)
+	}
+}
+
+// resident returns the first workload of a location, or nil.
+func (b *Builder) resident(at location) *workloadID {
+	if list := b.byAddress[at]; len(list) > 0 {
+		return &list[0]
+	}
+	return nil
+}
+
+// conflictsOfHosts finds the addresses of Hosts that lead elsewhere.
+func (b *Builder) conflictsOfHosts() (out []Conflict) {
+	for _, id := range slices.SortedFunc(maps.Keys(b.hosts), workloadID.compare) {
+		for _, a := range b.workloads[id].spec.Addresses {
+			var owner Key
+			if pod := b.resident(location{addr: a}); pod != nil {
+				owner = pod.key()
+			} else if service := b.vipOwner(a); service != nil {
+				owner = Key{KindService, service.namespace, service.name}
+			} else {
+				owner = b.resident(location{id.namespace, a}).key()
+			}
+			if owner != id.key() {
+				out = append(out, Conflict{"", id.key(), "spec.address", fmt.Sprintf("%s is ignored: it is the address of %s; give the host another", a, owner)})
+			}
+		}
+	}
+	return out
 }
 
 // vipOwner returns the service of a virtual address: the first by namespace and name that
-// has it, or none if the address is a workload's own.
+// has it, or none if the address is a pod's.
 func (b *Builder) vipOwner(addr netip.Addr) *name {
-	if len(b.byAddress[addr]) > 0 {
+	if b.resident(location{addr: addr}) != nil {
 		return nil
 	}
 	return smallest(b.byVIP[addr], compareNames)
@@ -43,9 +102,9 @@ func (b *Builder) vipOwner(addr netip.Addr) *name {
 
 // markVIPs marks all services with an address whose owner may change.
 func (b *Builder) markVIPs() {
-	for addr := range b.staleAddresses {
-		if len(b.byVIP[addr]) > 0 {
-			b.staleVIPs.add(addr)
+	for at := range b.staleAddresses {
+		if len(b.byVIP[at.addr]) > 0 {
+			b.staleVIPs.add(at.addr)
 		}
 	}
 	for addr := range b.staleVIPs {
@@ -82,7 +141,7 @@ func (b *Builder) ignoredParts(n name, s *service) (out []Conflict) {
 	}
 	for _, a := range s.spec.Addresses {
 		if to := b.vipOwner(a); to == nil {
-			id := smallest(b.byAddress[a], workloadID.compare)
+			id := b.resident(location{addr: a})
 			add("spec.clusterIP", "%s is ignored: it is the address of %s; give the service another", a, id.key())
 		} else if *to != n {
 			add("spec.clusterIP", "%s is ignored: it is also the address of %s, which comes first; give one of the two another", a, Key{KindService, to.namespace, to.name})

@@ -109,3 +109,58 @@ func TestOneAddressOfTwo(t *testing.T) {
 		t.Error("the address leads elsewhere")
 	}
 }
+
+// What a Host's author wrote takes no connection from anybody: it has its address for clients of its
+// own namespace, and there after pods and services, in whatever order they come.
+func TestAddressesOfHosts(t *testing.T) {
+	host := func(namespace, name, address string) *WorkloadSpec {
+		h := pod(namespace, name, address, "app", "h")
+		h.Host = true
+		return h
+	}
+	others := []Part{
+		svc("shop", "web", "10.0.0.1"), pod("shop", "b", "10.1.0.1"), host("bank", "vm", "10.9.0.1"),
+		svc("shop", "db", "10.0.0.2", port("tcp", 5432)), slice("shop", "db-1", "db", SlicePort{"tcp", 5432}, "10.9.0.2"),
+	}
+	evil := []Part{host("evil", "h1", "10.0.0.1"), host("evil", "h2", "10.1.0.1"), host("evil", "h3", "10.9.0.1"), host("evil", "h4", "10.9.0.2"), host("evil", "h5", "10.9.0.2")}
+	for _, parts := range [][]Part{slices.Concat(others, evil), slices.Concat(evil, others)} {
+		b := NewBuilder(Config{})
+		for _, p := range parts {
+			b.Set(p)
+			b.Mesh()
+		}
+		m := b.Mesh()
+		for _, test := range []struct{ namespace, address, want string }{
+			{"shop", "10.1.0.1", "b"}, {"evil", "10.1.0.1", "b"},
+			{"shop", "10.9.0.1", ""}, {"bank", "10.9.0.1", "vm"}, {"evil", "10.9.0.1", "h3"},
+			{"shop", "10.9.0.2", ""}, {"evil", "10.9.0.2", "h4"},
+		} {
+			if got := title(m.Workload(addr(test.address), test.namespace)); got != test.want {
+				t.Errorf("%s finds %q at %s, want %q", test.namespace, got, test.address, test.want)
+			}
+		}
+		if s := m.ByAddress(addr("10.0.0.1")); s == nil || s.Name != "web" {
+			t.Errorf("the service's address leads to %v", s)
+		}
+		if w := m.ByName("shop", "db").Endpoints[0].Workload; w != nil {
+			t.Errorf("an endpoint of shop is %v", w)
+		}
+		var said []string
+		for _, c := range b.Conflicts() {
+			said = append(said, fmt.Sprint(c.Object, " ", c.Field, ": ", c.Message))
+		}
+		want := []string{
+			"Host evil/h1 spec.address: 10.0.0.1 is ignored: it is the address of Service shop/web; give the host another",
+			"Host evil/h2 spec.address: 10.1.0.1 is ignored: it is the address of Pod shop/b; give the host another",
+			"Host evil/h5 spec.address: 10.9.0.2 is ignored: it is the address of Host evil/h4; give the host another",
+		}
+		if diff := cmp.Diff(want, said); diff != "" {
+			t.Errorf("conflicts (-want +got):\n%s", diff)
+		}
+		b.Delete(Key{KindHost, "evil", "h4"}, Key{KindPod, "shop", "b"})
+		m = b.Mesh()
+		if a, b := title(m.Workload(addr("10.9.0.2"), "evil")), title(m.Workload(addr("10.1.0.1"), "evil")); a != "h5" || b != "h2" {
+			t.Errorf("without the first: %s and %s, want h5 and h2", a, b)
+		}
+	}
+}

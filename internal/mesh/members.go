@@ -135,7 +135,7 @@ func hint(names []string) string {
 
 // owner returns the workload at an address: the pod that the slice names, if it still has
 // the address (a StatefulSet's pod keeps its name and changes its address), else the
-// workload with the address.
+// workload with the address: a pod, or a Host of the service's namespace.
 func (b *Builder) owner(namespace, pod string, addr netip.Addr) workloadID {
 	if pod != "" {
 		id := workloadID{namespace, pod, false}
@@ -146,7 +146,7 @@ func (b *Builder) owner(namespace, pod string, addr netip.Addr) workloadID {
 			return id
 		}
 	}
-	if id := smallest(b.byAddress[addr], workloadID.compare); id != nil {
+	if id := cmp.Or(b.resident(location{addr: addr}), b.resident(location{namespace, addr})); id != nil {
 		return *id
 	}
 	return workloadID{}

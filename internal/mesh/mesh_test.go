@@ -123,14 +123,14 @@ func TestLookUps(t *testing.T) {
 	if got := m.ByAddress(addr("10.0.0.9")); got != nil {
 		t.Errorf("by an unused address got %v", got)
 	}
-	if got := m.Workload(addr("10.1.0.1")); got == nil || got != m.Pod("a", "p") {
+	if got := m.Workload(addr("10.1.0.1"), ""); got == nil || got != m.Pod("a", "p") {
 		t.Errorf("workload by address: %v", got)
 	}
-	if got := m.Workload(addr("192.168.0.1")); got != nil {
+	if got := m.Workload(addr("192.168.0.1"), ""); got != nil {
 		t.Errorf("a pod on its node's network was found by address: %v", got)
 	}
 	empty := &Mesh{}
-	if empty.Service("x") != nil || empty.ByAddress(addr("10.0.0.1")) != nil || empty.Workload(addr("10.0.0.1")) != nil || len(empty.Services()) != 0 {
+	if empty.Service("x") != nil || empty.ByAddress(addr("10.0.0.1")) != nil || empty.Workload(addr("10.0.0.1"), "") != nil || len(empty.Services()) != 0 {
 		t.Error("an empty mesh has something")
 	}
 }

@@ -13,12 +13,12 @@ import (
 type Mesh struct {
 	Config Config // complete: no field is empty
 
-	services   *index[string, *Service]       // by host
-	vips       *index[netip.Addr, string]     // hosts
-	workloads  *index[workloadID, *Workload]  //
-	addresses  *index[netip.Addr, workloadID] //
-	servicesOf *index[workloadID, *[]string]  // hosts of the services of a workload
-	ignored    *index[string, *ignoredList]   // by namespace
+	services   *index[string, *Service]      // by host
+	vips       *index[netip.Addr, string]    // hosts
+	workloads  *index[workloadID, *Workload] //
+	addresses  *index[location, workloadID]  //
+	servicesOf *index[workloadID, *[]string] // hosts of the services of a workload
+	ignored    *index[string, *ignoredList]  // by namespace
 
 	nodes *index[string, string] // zones, by node
 
@@ -79,13 +79,11 @@ func (m *Mesh) ByAddress(addr netip.Addr) *Service {
 	return m.services.get(host)
 }
 
-// Workload returns the workload with that address, or nil. Pods on their node's network are
-// not found: they share the address.
-func (m *Mesh) Workload(addr netip.Addr) *Workload {
-	id := m.addresses.get(addr.Unmap())
-	if id == (workloadID{}) {
-		return nil
-	}
+// Workload returns the workload that clients of a namespace find at an address: a pod, else a
+// Host of theirs, or nil. Pods on their node's network are not found: they share the address.
+func (m *Mesh) Workload(addr netip.Addr, namespace string) *Workload {
+	addr = addr.Unmap()
+	id := cmp.Or(m.addresses.get(location{addr: addr}), m.addresses.get(location{namespace, addr}))
 	return m.workloads.get(id)
 }
 

@@ -68,7 +68,7 @@ func TestUnchangedObjectsKeepTheirPointers(t *testing.T) {
 	}
 	b.Delete(Key{KindService, "shop", "new"}, Key{KindPod, "shop", "c"})
 	next := b.Mesh()
-	if next.ByName("shop", "new") != nil || next.ByAddress(addr("10.0.0.8")) != nil || next.Pod("shop", "c") != nil || next.Workload(addr("10.1.0.3")) != nil {
+	if next.ByName("shop", "new") != nil || next.ByAddress(addr("10.0.0.8")) != nil || next.Pod("shop", "c") != nil || next.Workload(addr("10.1.0.3"), "") != nil {
 		t.Error("what was deleted is still there")
 	}
 	if e := next.ByName("shop", "db").Endpoints[0]; e.Workload != nil {
@@ -153,15 +153,15 @@ func sameTables(t *testing.T, seed uint64, want, got *Builder) {
 			t.Errorf("seed %d: %s: %d, want %d", seed, what, n[1], n[0])
 		}
 	}
-	if diff := cmp.Diff(owners(want.current), owners(got.current), cmpopts.EquateComparable(netip.Addr{})); diff != "" {
+	if diff := cmp.Diff(owners(want.current), owners(got.current), cmpopts.EquateComparable(netip.Addr{}, location{})); diff != "" {
 		t.Errorf("seed %d: addresses (-want +got):\n%s", seed, diff)
 	}
 }
 
-func owners(m *Mesh) map[netip.Addr]netip.Addr {
-	out := map[netip.Addr]netip.Addr{}
+func owners(m *Mesh) map[location]*Workload {
+	out := map[location]*Workload{}
 	for a := range m.addresses.all() {
-		out[a] = m.Workload(a).Addresses[0]
+		out[a] = m.Workload(a.addr, a.namespace)
 	}
 	return out
 }

@@ -151,7 +151,7 @@ func theClusterIsTheMesh(t *testing.T) {
 	until(t, "both pods are behind their service", func() bool { return len(ready(current())) == 2 }, text)
 	m := current() // one of them: each has workloads of its own
 	for _, e := range ready(m) {
-		if w := e.Workload; e.Port != 8080 || w.Namespace != "shop" || !w.Proxied || w.Node == "" || m.Workload(e.Addr) != w {
+		if w := e.Workload; e.Port != 8080 || w.Namespace != "shop" || !w.Proxied || w.Node == "" || m.Workload(e.Addr, "") != w {
 			t.Errorf("endpoint %+v of workload %+v", e, w)
 		}
 	}

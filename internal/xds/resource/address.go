@@ -65,7 +65,7 @@ func (v *snapshot) addressCluster(p *xds.Proxy, a address) xds.Bundle {
 		}
 		return out
 	}
-	w := v.mesh.Workload(a.to.Addr())
+	w := v.mesh.Workload(a.to.Addr(), p.Namespace)
 	if w == nil || !v.mayIdentify(w, p.Namespace) {
 		return v.unknownCluster(a, w == nil)
 	}

@@ -74,7 +74,7 @@ func workload(m *mesh.Mesh, p *xds.Proxy) *mesh.Workload {
 		found = append(found, m.Pod(p.Namespace, id.Name), m.Host(p.Namespace, id.Name))
 	}
 	for _, a := range p.Addresses {
-		found = append(found, m.Workload(a))
+		found = append(found, m.Workload(a, p.Namespace))
 	}
 	i := slices.IndexFunc(found, func(w *mesh.Workload) bool {
 		return w != nil && w.Namespace == p.Namespace && w.ServiceAccount == p.ServiceAccount
