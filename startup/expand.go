@@ -5,8 +5,8 @@ import "slices"
 // Expand replaces [Everything] by names. An edge that names both its ends wins
 // over one that a star would make between the same two.
 //
-// A star leaves out the container at the other end, and whatever cannot be
-// meant: what that container itself waits for, by an edge or because the kubelet
+// A star leaves out the container at the other end, whatever is to wait only by its name, and
+// whatever cannot be meant: what that container itself waits for, by an edge or because the kubelet
 // starts it only afterwards. Plan.Validate reports which ones were left out.
 func (p Plan) Expand() Plan {
 	if !slices.ContainsFunc(p.Edges, Edge.hasStar) {
@@ -70,7 +70,7 @@ func (x *expander) members(e Edge) (in, out []string) {
 	first := x.firstByNecessity(e)
 	for _, c := range x.containers {
 		switch one := e.with(c.Name); {
-		case one.From == one.To, x.named[ends{one.From, one.To}]:
+		case one.From == one.To, x.named[ends{one.From, one.To}], c.Named && e.To == Everything:
 		case first(c.Name):
 			out = append(out, c.Name)
 		default:

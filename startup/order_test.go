@@ -55,6 +55,11 @@ func TestExpand(t *testing.T) {
 			"container a is plain\ncontainer b is plain\ncontainer last is plain\nlast after * is started",
 			"last after a is started\nlast after b is started\n"},
 	}
+	proxied := plan(t, "container proxy is plain\ncontainer a is plain\ncontainer b is plain\n* after a is started")
+	proxied.Containers[0].Named = true
+	if got, want := (Plan{Edges: proxied.Expand().Edges}).String(), "b after a is started\n"; got != want {
+		t.Errorf("beside what waits only by its name: %q, want %q", got, want)
+	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := Plan{Edges: plan(t, tt.plan).Expand().Edges}.String()

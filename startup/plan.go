@@ -22,6 +22,10 @@ type Container struct {
 	// because its probe or hook checks them too. A readiness that covers the
 	// application needs the application; one that covers the outbound path does not.
 	HealthNeeds []string `json:"healthNeeds,omitempty"`
+
+	// Named containers wait only by an edge that names them, and not by a star, such as a
+	// proxy that serves the others.
+	Named bool `json:"-"`
 }
 
 // Kind is the place of a container in the pod.

@@ -63,7 +63,8 @@ func (c carrier) env(name string) string {
 }
 
 func (r *reader) container(c carrier) startup.Container {
-	out := startup.Container{Name: c.Name, Kind: c.kind, Health: r.health(c)}
+	_, isProxy := knownProxy(c.Name)
+	out := startup.Container{Name: c.Name, Kind: c.kind, Health: r.health(c), Named: isProxy}
 	if c.kind != startup.Sidecar {
 		out.Restart = restart(r.pod.Spec.RestartPolicy, c.Container.RestartPolicy)
 	}

@@ -334,7 +334,7 @@ func (r Reading) find(name string) (startup.Container, bool) {
 	if c, i := (startup.Plan{Containers: r.Containers}).Find(name); i >= 0 {
 		return c, true
 	}
-	return startup.Container{Name: name, Health: startup.Report}, slices.Contains(r.Expected, name)
+	return startup.Container{Name: name, Health: startup.Report, Named: true}, slices.Contains(r.Expected, name)
 }
 
 // plan is the containers alone, those that are expected included, where injection puts a proxy that
@@ -346,7 +346,7 @@ func (r Reading) plan() startup.Plan {
 		at = len(p.Containers)
 	}
 	for _, name := range r.Expected {
-		c, place := startup.Container{Name: name, Health: startup.Report}, at
+		c, place := startup.Container{Name: name, Health: startup.Report, Named: true}, at
 		if first := slices.IndexFunc(p.Containers[:at], func(o startup.Container) bool {
 			return slices.ContainsFunc(r.Requested, func(e startup.Edge) bool { return e.From == name && e.To == o.Name })
 		}); first >= 0 {
