@@ -11,6 +11,7 @@ import (
 	"outrider.dev/internal/lint/finding"
 	"outrider.dev/internal/manifest"
 	"outrider.dev/internal/pod/inject"
+	"outrider.dev/internal/pod/podspec"
 	"outrider.dev/startup"
 )
 
@@ -19,12 +20,14 @@ import (
 //
 // complexity: one case for each reason.
 func noEffect(s *subject, key, value string) string {
-	forInjection := slices.Contains(inject.PodLabels, key)
+	forInjection := slices.Contains(podspec.InjectLabels, key)
 	switch {
 	case inject.ReadByNoMesh(key) != "":
 		return inject.ReadByNoMesh(key)
 	case s.Pod.Spec.HostNetwork && inject.InFamily(key) && !strings.HasSuffix(key, "/status"):
 		return "a pod with hostNetwork: true is never injected"
+	case podspec.IsEdges(key) && podspec.Excluded(&s.Pod) != "":
+		return "injection leaves the pod as it is: " + podspec.Excluded(&s.Pod)
 	case forInjection && value != "true" && value != "false":
 		return fmt.Sprintf("%q is neither \"true\" nor \"false\": it is ignored", value)
 	case forInjection && value == "true" && s.reason.Code == inject.NotRequested && s.ns.source == nil:
@@ -76,7 +79,7 @@ type correction struct {
 func (s *subject) corrected(key string) *correction {
 	out, value := s.Pod.DeepCopy(), s.Pod.Annotations[key]
 	delete(out.Annotations, key)
-	if slices.Contains(inject.PodLabels, key) {
+	if slices.Contains(podspec.InjectLabels, key) {
 		if _, there := out.Labels[key]; value != "true" || s.Pod.Spec.HostNetwork || there {
 			return nil
 		}
@@ -132,7 +135,7 @@ func annotationsElsewhere(s subject, b *builder) {
 func labelsWithoutEffect(s subject, b *builder) {
 	for _, key := range slices.Sorted(maps.Keys(s.Pod.Labels)) {
 		value := s.Pod.Labels[key]
-		forInjection := slices.Contains(inject.PodLabels, key)
+		forInjection := slices.Contains(podspec.InjectLabels, key)
 		why, source := s.result.NoLabel[key], ""
 		switch {
 		case forInjection && s.Pod.Spec.HostNetwork && value == "true":

@@ -83,7 +83,7 @@ func (s *subject) findProxy(w *world) {
 // asksByAnnotation reports whether the author wants injection, and an annotation alone says so: what
 // injection would make of the pod is of interest.
 func (s *subject) asksByAnnotation() bool {
-	return s.reason.Code == inject.NotRequested && slices.ContainsFunc(inject.PodLabels, func(key string) bool { return s.Pod.Annotations[key] == "true" })
+	return s.reason.Code == inject.NotRequested && slices.ContainsFunc(podspec.InjectLabels, func(key string) bool { return s.Pod.Annotations[key] == "true" })
 }
 
 // asRun is the pod as it runs: injected, where it will be.

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"outrider.dev/internal/contract"
+	"outrider.dev/internal/pod/podspec"
 )
 
 // DefaultRevision is the revision of labels that name none.
@@ -18,10 +19,6 @@ const DefaultRevision = "default"
 
 // IgnoredNamespaces are never injected (Istio: pkg/kube/inject/initializer.go).
 var IgnoredNamespaces = []string{"kube-system", "kube-public", "kube-node-lease", "local-path-storage"}
-
-// PodLabels are the labels by which a pod requests injection or declines it. The first that
-// is set decides.
-var PodLabels = []string{contract.OwnInjectLabel, contract.InjectLabel}
 
 // NamesDefault reports whether a namespace has a label that stands for the default revision.
 func NamesDefault(ns Namespace) bool {
@@ -81,7 +78,7 @@ func decideByLabels(pod *corev1.Pod, ns Namespace, o Options) (Reason, []string)
 		}
 	}
 	var warnings []string
-	switch value, where := requested(pod); value {
+	switch value, where := podspec.RequestsInjection(pod); value {
 	case "true":
 		return because(Injected, "%s is \"true\"", where), nil
 	case "false":
@@ -94,17 +91,8 @@ func decideByLabels(pod *corev1.Pod, ns Namespace, o Options) (Reason, []string)
 }
 
 func byKindOfPod(pod *corev1.Pod, _ Namespace, _ Options) (Reason, bool) {
-	switch {
-	case pod.Spec.HostNetwork:
-		return because(HostNetwork, "the pod has hostNetwork: true, and what is captured there is the node's traffic"), true
-	case isWindows(pod):
-		return because(OtherSystem, "the pod is for Windows nodes; the proxy and the capture are for Linux"), true
-	}
-	return Reason{}, false
-}
-
-func isWindows(pod *corev1.Pod) bool {
-	return pod.Spec.OS != nil && pod.Spec.OS.Name == corev1.Windows || pod.Spec.NodeSelector[corev1.LabelOSStable] == "windows"
+	code, sentence := podspec.ExcludedKind(pod)
+	return Reason{Code(code), sentence}, code != ""
 }
 
 func byNamespaceName(_ *corev1.Pod, ns Namespace, _ Options) (Reason, bool) {
@@ -112,21 +100,6 @@ func byNamespaceName(_ *corev1.Pod, ns Namespace, _ Options) (Reason, bool) {
 		return because(IgnoredNamespace, "the namespace %s is one of %s, which are never injected", ns.Name, strings.Join(IgnoredNamespaces, ", ")), true
 	}
 	return Reason{}, false
-}
-
-// requested returns the pod's own label, even if it is empty, else its annotation.
-func requested(pod *corev1.Pod) (value, where string) {
-	for _, key := range PodLabels {
-		if v, ok := pod.Labels[key]; ok {
-			return v, "label " + key
-		}
-	}
-	for _, key := range PodLabels {
-		if v, ok := pod.Annotations[key]; ok {
-			return v, "annotation " + key
-		}
-	}
-	return "", ""
 }
 
 // bySelector has the rules of the webhooks' selectors. With Manual, a namespace without a

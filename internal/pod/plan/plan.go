@@ -170,6 +170,9 @@ func (p Report) findings(r podspec.Reading, choices []podspec.Choice) startup.Fi
 func unkept(r podspec.Reading, e startup.Edge) startup.Finding {
 	f := startup.Finding{Code: startup.MechanismUnfit, Level: startup.Error, Names: []string{e.To, e.From}, Edge: &e,
 		Message: fmt.Sprintf("no mechanism keeps %q", e)}
+	if r.Excluded != "" {
+		f.Remedy = "let the pod be injected: " + r.Excluded
+	}
 	for _, name := range []string{e.To, e.From} {
 		if !r.Facts[name].Command && f.Remedy == "" {
 			f.Remedy = fmt.Sprintf("write the command of %s into the pod spec, so that a gate can wrap it", name)

@@ -83,7 +83,7 @@ func (c *chooser) all(requestedOnly bool) []Choice {
 		i, isRequested := at[endsOf(e)]
 		switch {
 		case !isRequested && requestedOnly:
-		case !isRequested:
+		case !isRequested, r.Excluded != "" && e.By != "":
 			out = append(out, c.present(e))
 		case e.By == startup.Gate && requested[i].By == "" && r.Start == StartDefault,
 			r.Injected && slices.Contains(startup.Preferred, e.By) && (requested[i].By == "" || requested[i].By == e.By):
@@ -223,7 +223,10 @@ func (r *chooser) choose(e startup.Edge) Choice {
 	}
 	r.edgeBy, e.By = requested, ""
 	if r.Start == StartOff && requested == startup.Mechanism(StartOff) {
-		return r.unordered(e, source)
+		return r.unordered(e, source+": no order")
+	}
+	if r.Excluded != "" {
+		return r.unordered(e, "injection leaves the pod as it is: "+r.Excluded)
 	}
 	order := r.candidates(e, requested)
 	var refused []Option
@@ -257,12 +260,12 @@ func (r *chooser) choose(e startup.Edge) Choice {
 	return c
 }
 
-// unordered is the choice where the pod requests no order: the kubelet's own, of init containers, stays.
-func (r *chooser) unordered(e startup.Edge, source string) Choice {
+// unordered is the choice where nothing is to be written: the kubelet's own order, of init containers, stays.
+func (r *chooser) unordered(e startup.Edge, why string) Choice {
 	if o := r.option(e, startup.InitDone); o.Answer.Can() {
 		return r.chosen(e, o, because[o.By], nil)
 	}
-	return Choice{Edge: e, Why: []string{source + ": no order"}, Warning: e.To + " may run before " + e.From}
+	return Choice{Edge: e, Why: []string{why}, Warning: e.To + " may run before " + e.From}
 }
 
 // candidates are the mechanisms to try for an edge, best first: the requested one alone, unless

@@ -23,7 +23,8 @@ type Reading struct {
 	Native     bool            // the annotation sidecar.istio.io/nativeSidecar: "true", which goes before a gate
 	Expected   []string        // containers that the pod waits for, but that injection has yet to add
 	Notes      []string
-	Injected   bool // what is requested was written by injection, as well as it could
+	Injected   bool   // what is requested was written by injection, as well as it could
+	Excluded   string // why injection will not write what is requested; empty: it will
 
 	// Avoid are mechanisms that [Choose] must not prefer by itself. It is set by callers,
 	// not by the pod.
@@ -106,7 +107,9 @@ func read(pod *corev1.Pod, requested []startup.Edge) (reader, error) {
 		}
 	}
 	r.Requested = requested
-	_, r.Injected = pod.Annotations[contract.Status]
+	if _, r.Injected = pod.Annotations[contract.Status]; !r.Injected && len(requested) > 0 {
+		r.Excluded = Excluded(pod)
+	}
 	start, err := ParseStart(pod.Annotations)
 	r.Node = r.Node || pod.Annotations[contract.Init] == contract.InitByNode
 	r.Start, r.Native = start, pod.Annotations[contract.NativeSidecar] == "true"

@@ -125,6 +125,37 @@ func TestChoose(t *testing.T) {
 	})
 }
 
+// Nothing will write the order of a pod that injection leaves as it is; what its author wrote by hand stays.
+func TestExcluded(t *testing.T) {
+	const order = ", annotations: {outrider.dev/depends-on.b: a}}\nspec:\n  %scontainers:\n  - {name: b, command: [%s]}\n%s"
+	const plain = "  - {name: a, command: [a], readinessProbe: {tcpSocket: {port: 1}}}\n"
+	const sidecar = "  initContainers: [{name: a, restartPolicy: Always, startupProbe: {tcpSocket: {port: 1}}}]\n"
+	const gate = "/outrider/bin/outrider-agent, gate, --name, b, --after, a is healthy, --, "
+	for name, test := range map[string]struct {
+		labels, spec, command, a string
+		want                     startup.Mechanism
+	}{
+		"may be injected":             {"a: b", "", "b", plain, startup.Gate},
+		"declined":                    {`sidecar.istio.io/inject: "false"`, "", "b", plain, ""},
+		"declined by our own":         {`outrider.dev/inject: "false", sidecar.istio.io/inject: "true"`, "", "b", plain, ""},
+		"on the node's network":       {"a: b", "hostNetwork: true\n  ", "b", plain, ""},
+		"of Windows":                  {"a: b", "os: {name: windows}\n  ", "b", plain, ""},
+		"of Windows, by selector":     {"a: b", "nodeSelector: {kubernetes.io/os: windows}\n  ", "b", plain, ""},
+		"of Linux":                    {"a: b", "os: {name: linux}\n  ", "b", plain, startup.Gate},
+		"declined, a gate by hand":    {`sidecar.istio.io/inject: "false"`, "", gate + "b", plain, startup.Gate},
+		"declined, a sidecar by hand": {`sidecar.istio.io/inject: "false"`, "", "b", sidecar, startup.Native},
+		"neither \"true\" nor false":  {`sidecar.istio.io/inject: "no"`, "", "b", plain, startup.Gate},
+	} {
+		r, err := Read(pod(t, "metadata: {name: x, labels: {"+test.labels+"}"+fmt.Sprintf(order, test.spec, test.command, test.a)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := Choose(r, 34); len(got) != 1 || got[0].Edge.By != test.want || (test.want == "" && got[0].Warning == "") {
+			t.Errorf("%s: %+v, want by %q", name, got, test.want)
+		}
+	}
+}
+
 func TestScriptsAndCommands(t *testing.T) {
 	tests := map[string]struct {
 		command string // a YAML flow sequence, and other fields
