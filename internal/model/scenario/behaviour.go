@@ -86,6 +86,12 @@ func (b Behaviour) assume(s Subject, c startup.Container) []string {
 	given := b.Given.Containers[c.Name]
 	var out []string
 	lasts, ends := s.run.Lasts[c.Name]
+	mains := s.run.EndsWith[c.Name]
+	if len(given.Ends) == 0 && len(given.EndsWith) == 0 {
+		for _, main := range mains {
+			out = append(out, "ends with "+main)
+		}
+	}
 	switch {
 	case ends && len(given.Ends) == 0:
 		out = append(out, fmt.Sprintf("completes after %s", lasts))
@@ -93,7 +99,7 @@ func (b Behaviour) assume(s Subject, c startup.Container) []string {
 		out = append(out, fmt.Sprintf("completes after %s", InitTakes))
 	case s.run.Facts[c.Name].Proxy:
 		out = append(out, fmt.Sprintf("healthy after %s", ProxyTakes))
-	case c.Kind == startup.Plain && len(given.Ends) == 0 && (s.pod.Restart == kubelet.Never || s.pod.Restart == kubelet.OnFailure):
+	case c.Kind == startup.Plain && len(given.Ends) == 0 && len(mains) == 0 && (s.pod.Restart == kubelet.Never || s.pod.Restart == kubelet.OnFailure):
 		out = append(out, fmt.Sprintf("completes after %s", JobTakes))
 	}
 	if d, ok := s.run.Sleeps[c.Name]; ok && given.Sleeps == 0 {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -99,4 +100,32 @@ func largest(t *testing.T, n int) []podspec.Object {
 		return all[:n]
 	}
 	return append(slices.Clone(all[:n]), all[mysql])
+}
+
+// A Job ends although a server and a plain proxy are in it: the gates end the one, and the proxy ends by
+// itself once every application that has a gate has ended for good. Without one of the gates it runs on.
+func TestJobsEnd(t *testing.T) {
+	const gated = "command: [/outrider/bin/outrider-agent, gate, --name, %s%s, --, /app]"
+	const job = "{kind: Job, apiVersion: batch/v1, metadata: {name: j}, spec: {template: {spec: {restartPolicy: OnFailure, containers: [{name: outrider-proxy}, {name: db, %s}, {name: app, %s}]}}}}"
+	app := fmt.Sprintf(gated, "app", ", --after, db is healthy")
+	helper := fmt.Sprintf(gated, "db", ", --helper-of, app")
+	for text, want := range map[string]string{
+		fmt.Sprintf(job, helper, app):                                            "the pod ended at ",
+		fmt.Sprintf(job, fmt.Sprintf(gated, "db", ""), app):                      "the pod ended at ",
+		fmt.Sprintf(job, helper, "command: [/app]"):                              "it runs on at 2m0s",
+		strings.Replace(fmt.Sprintf(job, helper, app), "OnFailure", "Always", 1): "it runs on at 2m0s",
+	} {
+		objects, _, err := podspec.Parse("job.yaml", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := NewSubject(objects[0], 34)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := s.Simulate(Behaviour{})
+		if err != nil || !strings.Contains(got.Verdict(), want) {
+			t.Errorf("%v, %s; want %s:\n%s\n%s", err, got.Verdict(), want, text, strings.Join(got.Assumptions(), "\n"))
+		}
+	}
 }

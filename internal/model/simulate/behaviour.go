@@ -27,6 +27,7 @@ type Container struct {
 	Sick      time.Duration // it becomes unhealthy, in its first life; 0: it does not
 	SickFor   time.Duration // 0: until its end
 	Ends      []End         // of its lives; the last one goes for all that follow
+	EndsWith  []string      // with 0, once these have ended and will not be started again
 	KilledAt  []time.Duration
 	Stops     time.Duration // after SIGTERM; Forever: it ignores it
 	PostStart Hook
@@ -71,7 +72,7 @@ func (c Container) names() []string {
 	if c.PostStart.Polls != "" {
 		out = append(out, c.PostStart.Polls)
 	}
-	return out
+	return append(out, c.EndsWith...)
 }
 
 // end is how life number n ends, if it does by itself.

@@ -41,6 +41,7 @@ var clauses = []clause{
 	{"crashes after D with N", "its first life ends with that code, 1 to 255", func(c *Container, v values) error { return c.crashes(v.times[0], v.ints[0]) }},
 	{"crashes after D N times", "", func(c *Container, v values) error { return c.ends(End{v.times[0], 1}, v.ints[0]) }},
 	{"crashes after D always", "every life ends so", func(c *Container, v values) error { return c.ends(End{v.times[0], 1}, 0) }},
+	{"ends with NAME", "with 0, once that one, and each that another such line names, has ended for good", func(c *Container, v values) error { c.EndsWith = append(c.EndsWith, v.names[0]); return nil }},
 	{"killed at D", "by SIGKILL, at that time of the pod", func(c *Container, v values) error { c.KilledAt = append(c.KilledAt, v.times[0]); return nil }},
 
 	{"stops after D", "of SIGTERM", func(c *Container, v values) error { c.Stops = v.times[0]; return nil }},

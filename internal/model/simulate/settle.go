@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"slices"
 	"time"
 
 	"outrider.dev/internal/model/kubelet"
@@ -40,10 +41,19 @@ func (r *run) settleOne(name string, at time.Duration) bool {
 	case r.stops[name] && !r.gates.HoldsStop(name):
 		delete(r.stops, name)
 		r.stop(name, at)
+	case r.gates.Runs(name) && len(r.of(name).EndsWith) > 0 && !slices.ContainsFunc(r.of(name).EndsWith, r.mayRunAgain):
+		r.exit(name, at, 0)
 	default:
 		return false
 	}
 	return true
+}
+
+// mayRunAgain reports whether a container runs, or the kubelet will start it.
+func (r *run) mayRunAgain(name string) bool {
+	c, _ := r.Plan.Find(name)
+	view := r.kubelet.View(name)
+	return !view.Exited || c.Restart == startup.Always || c.Restart == startup.OnFailure && view.Code != 0
 }
 
 // isDue reports whether a container becomes healthy now.

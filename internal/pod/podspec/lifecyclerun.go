@@ -26,6 +26,9 @@ type Run struct {
 	Sleeps map[string]time.Duration // by container: before its command begins, or until its polls end
 	Lasts  map[string]time.Duration // by container: its command, if that ends with a sleep
 	Hooks  map[string]Hook          // by container: what its postStart does
+
+	// EndsWith are by container those after whose end it ends too, with status 0.
+	EndsWith map[string][]string
 }
 
 // A Hook is what a postStart waits for.
@@ -62,7 +65,32 @@ func AsItRuns(pod *corev1.Pod, on startup.Kubernetes) (Run, error) {
 	run.Plan, run.Facts = r.plan(), r.Facts
 	run.Plan.Edges = slices.Concat(edges, run.Supposed, brought(r, edges))
 	run.waits(r)
+	run.ends()
 	return run, nil
+}
+
+// ends records which containers end after others: by their gates, and our proxy beside applications
+// that all have one, in a pod that does not run for ever.
+func (run *Run) ends() {
+	run.EndsWith = map[string][]string{}
+	work, _ := NodeWork(run.Pod)
+	var apps []string
+	proxy, gated := false, true
+	for _, c := range carriers(withGates(run.Pod, work)) {
+		if mains := HelperOf(c.Container); len(mains) > 0 {
+			run.EndsWith[c.Name] = mains
+		}
+		switch {
+		case c.kind != startup.Plain:
+		case c.Name == OurProxy:
+			proxy = true
+		default:
+			apps, gated = append(apps, c.Name), gated && Gated(c.Container)
+		}
+	}
+	if policy := run.Pod.Spec.RestartPolicy; proxy && gated && (policy == corev1.RestartPolicyOnFailure || policy == corev1.RestartPolicyNever) {
+		run.EndsWith[OurProxy] = apps
+	}
 }
 
 // withStandIns is pod with a container for each that is expected, where [Reading.plan] has it.
