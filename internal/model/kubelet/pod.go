@@ -64,6 +64,9 @@ func (p Pod) PreStopOutlasts(name string) bool {
 	return sleeps > 0 && sleeps+minimumGrace > p.GracePeriod()
 }
 
+// OrdersStops reports whether the grace period has time for the kubelet's order of stops.
+func (p Pod) OrdersStops() bool { return p.GracePeriod() >= minimumGrace }
+
 // PreStopSleep is how long the preStop of a container sleeps; 0 if it does not.
 func (p Pod) PreStopSleep(name string) time.Duration {
 	for _, c := range slices.Concat(p.Init, p.Containers) {

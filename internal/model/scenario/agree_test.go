@@ -368,7 +368,7 @@ func randomPod(rng *rand.Rand) string {
 				"    livenessProbe: {exec: {command: [l]}, periodSeconds: 2}\n"),
 			lifecycle(of("", "", "", "postStart: {exec: {command: [warm]}}")+preStop()))
 	}
-	fmt.Fprintf(&b, "spec:\n  restartPolicy: %s\n  terminationGracePeriodSeconds: %s\n", of("Always", "Always", "Always", "OnFailure", "Never"), of("5", "10", "30"))
+	fmt.Fprintf(&b, "spec:\n  restartPolicy: %s\n  terminationGracePeriodSeconds: %s\n", of("Always", "Always", "Always", "OnFailure", "Never"), of("0", "1", "5", "10", "30"))
 	if init.Len() > 0 {
 		b.WriteString("  initContainers:\n" + init.String())
 	}

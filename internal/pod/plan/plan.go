@@ -139,6 +139,11 @@ func (p Report) edge(r podspec.Reading, c podspec.Choice, late map[string]bool) 
 		e.Limits = append(slices.Clip(e.Limits), startup.Limit{Code: "grace-too-short",
 			Reason: "a preStop sleeps until less than 2 s of the grace period are left, after which the kubelet stops all containers at once: raise terminationGracePeriodSeconds"})
 	}
+	if e.Stop && e.By == startup.Native && !podspec.Lifecycle(&p.Pod).OrdersStops() {
+		e.Stop = false
+		e.Limits = append(slices.Clip(e.Limits), startup.Limit{Code: "grace-too-short",
+			Reason: "in a grace period of less than 2 s the kubelet stops all containers at once: raise terminationGracePeriodSeconds"})
+	}
 	if c.Present != nil {
 		e.Present = true
 		e.Evidence = p.Field(c.Present.Evidence.Field) + ": " + c.Present.Evidence.Text
