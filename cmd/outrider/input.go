@@ -82,13 +82,21 @@ func (in *podInput) subjects(cmd *cobra.Command) ([]scenario.Subject, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out []scenario.Subject
+	return ofEach(objects, func(o podspec.Object) (scenario.Subject, error) {
+		return scenario.NewSubject(o, startup.Kubernetes(in.kube))
+	})
+}
+
+// ofEach makes something of each pod, and reports all that are unusable.
+func ofEach[T any](objects []podspec.Object, of func(podspec.Object) (T, error)) ([]T, error) {
+	var out []T
+	var errs []error
 	for _, o := range objects {
-		s, err := scenario.NewSubject(o, startup.Kubernetes(in.kube))
-		if err != nil {
-			return nil, &cli.UsageError{Err: err}
-		}
-		out = append(out, s)
+		one, err := of(o)
+		out, errs = append(out, one), append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, &cli.UsageError{Err: err}
 	}
 	return out, nil
 }

@@ -10,6 +10,7 @@ import (
 	"outrider.dev/internal/contract"
 	"outrider.dev/internal/pod/inject"
 	"outrider.dev/internal/pod/plan"
+	"outrider.dev/internal/pod/podspec"
 	"outrider.dev/internal/view"
 	"outrider.dev/startup"
 )
@@ -69,18 +70,13 @@ func (o *planOptions) reports(cmd *cobra.Command) ([]plan.Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out []plan.Report
-	for _, object := range objects {
+	return ofEach(objects, func(object podspec.Object) (plan.Report, error) {
 		r, err := plan.New(object, startup.Kubernetes(o.kube), o.advise)
-		if err != nil {
-			return nil, &cli.UsageError{Err: err}
-		}
-		if !o.on && willBeInjected(r) {
+		if err == nil && !o.on && willBeInjected(r) {
 			r.Notes = append(slices.Clip(r.Notes), "injection decides where "+contract.ProxyContainer+" stands, and may add edges: --injected shows the plan of the pod that will run")
 		}
-		out = append(out, r)
-	}
-	return out, nil
+		return r, err
+	})
 }
 
 // willBeInjected reports whether a pod requests injection by itself, or waits for the proxy that it adds.
