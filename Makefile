@@ -65,10 +65,6 @@ release: ## archives of the command outrider, with checksums.txt, into bin/relea
 	$(GO) run ./build/release
 reproducible: ## images and archives of the commit twice, from two clones with empty caches; fails if a byte differs
 	build/reproducible.sh $(abspath $(CACHE))
-.PHONY: krew
-krew: ## the manifest by which krew installs "kubectl outrider", of the archives in bin/release
-	$(GO) run ./build/krew
-
 # The tiers, each a list of steps: build/tiers. Every step runs, and the last line says what the result
 # is worth.
 TIER := $(GO) run ./build/tiers
@@ -151,11 +147,10 @@ bench: ## measure; prints tables, asserts nothing (root)
 	$(GO) run ./bench/agent
 	$(GO) run ./bench/wait
 	$(GO) run ./bench/xds
-	$(GO) run ./bench/evidence
 	$(GO) run ./bench/diagnose
 	$(GO) run ./bench/awesome
 	$(GO) test -run '^$$' -bench Telemetry -benchtime 1x ./test/mesh
-	$(GO) test -run '^$$' -bench 'Explore|Run|Pod|InjectFile|Review' -benchmem -cpu 1 ./internal/model/verify ./internal/model/simulate ./internal/pod/inject ./internal/pod/offline ./internal/controlplane/webhook
+	$(GO) test -run '^$$' -bench 'Explore|Run|Pod|InjectFile|Review|Scan' -benchmem -cpu 1 ./internal/evidence ./internal/model/verify ./internal/model/simulate ./internal/pod/inject ./internal/pod/offline ./internal/controlplane/webhook
 	cd resilience && $(GO) test -run '^$$' -bench . -cpu 1 .
 	$(GO) -C bootconfig test -run '^$$' -bench . -benchmem
 

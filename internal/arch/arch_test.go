@@ -117,7 +117,6 @@ var arrows = map[string][]string{
 	"build/commands":       {"build/gobuild"},
 	"build/gobuild":        {},
 	"build/tiers":          {},
-	"build/krew":           {},
 	"build/house":          {"golang.org/x/tools/go/packages"},
 	"build/commands/cmd":   {"build/commands"},
 	"internal/arch":        {},
@@ -158,7 +157,6 @@ var arrows = map[string][]string{
 	"bench/internal/figures":   {"test/process"},
 	"bench/internal/benchtest": {},
 	"bench/internal/tb":        {},
-	"bench/evidence":           {"bench/internal/figures", "internal/evidence"},
 	"bench/diagnose":           {"bench/internal/figures", "internal/diagnose/page"},
 	"bench/awesome":            {"bench/internal/figures", "test/awesome", "test/process"},                            // the same processes as the suite's
 	"bench/agent":              {"bench/internal/figures", "bench/internal/tb", "test/agent/harness", "test/process"}, // the same world as the tests'
