@@ -15,7 +15,7 @@ import (
 )
 
 // mark begins a colour of ours in a text, until a [Writer] makes it one of the terminal's: a colour
-// that somebody wrote into a name is known by not having it.
+// in a name that others wrote does not have it.
 var mark = "\x1b" + rand.Text()
 
 // Colour begins a colour or weight, by its codes (SGR, ECMA-48 8.3.117); 0 ends all.

@@ -222,11 +222,8 @@ func (r *chooser) choose(e startup.Edge) Choice {
 		requested, source = startup.Mechanism(r.Start), "annotation "+StartAnnotation+": "+string(r.Start)
 	}
 	r.edgeBy, e.By = requested, ""
-	if r.Start == StartOff && requested == startup.Mechanism(StartOff) {
-		return r.unordered(e, source+": no order")
-	}
-	if r.Excluded != "" {
-		return r.unordered(e, "injection leaves the pod as it is: "+r.Excluded)
+	if why := r.writesNothing(requested, source); why != "" {
+		return r.unordered(e, why)
 	}
 	order := r.candidates(e, requested)
 	var refused []Option
@@ -258,6 +255,17 @@ func (r *chooser) choose(e startup.Edge) Choice {
 		c.Why = []string{source + ", but it does not fit"}
 	}
 	return c
+}
+
+// writesNothing returns why no mechanism will be written into the pod; empty if one may be.
+func (r *chooser) writesNothing(requested startup.Mechanism, source string) string {
+	switch {
+	case r.Excluded != "":
+		return "injection leaves the pod as it is: " + r.Excluded
+	case r.Start == StartOff && requested == startup.Mechanism(StartOff):
+		return source + ": no order"
+	}
+	return ""
 }
 
 // unordered is the choice where nothing is to be written: the kubelet's own order, of init containers, stays.
