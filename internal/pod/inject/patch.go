@@ -174,11 +174,18 @@ func namedFields(t reflect.Type, at []int) (all []field) {
 	return all
 }
 
-// keysOfBoth returns the keys of two maps.
+// keysOfBoth returns the keys of two maps, without those of equal texts: a pod may have a hundred
+// thousand labels.
 func keysOfBoth(old, new reflect.Value) (all []field) {
+	texts, _ := old.Interface().(map[string]string)
+	others, _ := new.Interface().(map[string]string)
 	for _, m := range []reflect.Value{old, new} {
-		for _, key := range m.MapKeys() {
-			all = append(all, field{name: key.String(), key: key})
+		for keys := m.MapRange(); keys.Next(); {
+			name := keys.Key().String()
+			was, is := texts[name]
+			if now, stays := others[name]; !is || !stays || was != now {
+				all = append(all, field{name: name, key: keys.Key()})
+			}
 		}
 	}
 	slices.SortFunc(all, func(a, b field) int { return cmp.Compare(a.name, b.name) })

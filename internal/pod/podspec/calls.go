@@ -128,7 +128,7 @@ func IsLocal(text string) bool {
 // args alone, the program is the image's, which many images are named after.
 func CommandLine(c *corev1.Container) []string {
 	if len(c.Command) > 0 || len(c.Args) == 0 || !strings.HasPrefix(c.Args[0], "-") && !strings.Contains(c.Args[0], "://") && c.Args[0] != "clone" {
-		return slices.Concat(c.Command, c.Args)
+		return argvOf(c)
 	}
 	return slices.Concat([]string{ImageName(c.Image)}, c.Args)
 }

@@ -43,7 +43,29 @@ func carriers(pod *corev1.Pod) []carrier {
 }
 
 // argv is command and args together.
-func (c carrier) argv() []string { return slices.Concat(c.Command, c.Args) }
+func (c carrier) argv() []string { return argvOf(c.Container) }
+
+// argvOf is the command line of c, which may have a hundred thousand words. It is not to be written to.
+func argvOf(c *corev1.Container) []string {
+	switch {
+	case len(c.Command) == 0:
+		return slices.Clip(c.Args)
+	case len(c.Args) == 0:
+		return slices.Clip(c.Command)
+	}
+	return slices.Concat(c.Command, c.Args)
+}
+
+// wordOf is one word of the command line of c; empty if it has fewer.
+func wordOf(c *corev1.Container, i int) string {
+	for _, words := range [][]string{c.Command, c.Args} {
+		if i < len(words) {
+			return words[i]
+		}
+		i -= len(words)
+	}
+	return ""
+}
 
 // argField returns the field of word i of argv.
 func (c carrier) argField(i int) string {

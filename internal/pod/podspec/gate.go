@@ -300,7 +300,7 @@ func (w *writer) putGate(c *corev1.Container, line contract.Gate) error {
 	if w.node {
 		return w.byNode(c, line.Args())
 	}
-	line.Command = slices.Concat(c.Command, c.Args)
+	line.Command = argvOf(c)
 	c.Command, c.Args = []string{AgentPath}, line.Args()
 	return w.share(c)
 }

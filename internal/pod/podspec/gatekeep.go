@@ -143,11 +143,10 @@ func startupProbe(c *corev1.Container) *corev1.Probe {
 
 // gateLine is the command line of our gate before the command of c.
 func gateLine(c *corev1.Container) (contract.Gate, bool) {
-	argv := slices.Concat(c.Command, c.Args)
-	if len(argv) == 0 || argv[0] != AgentPath {
+	if wordOf(c, 0) != AgentPath {
 		return contract.Gate{}, false
 	}
-	line, ok := contract.ParseGate(argv[1:])
+	line, ok := contract.ParseGate(argvOf(c)[1:])
 	return line, ok && len(line.Command) > 0
 }
 
@@ -257,8 +256,7 @@ func usesAgent(c *corev1.Container) bool {
 
 // Gated reports whether c runs behind our gate.
 func Gated(c *corev1.Container) bool {
-	argv := slices.Concat(c.Command, c.Args)
-	return len(argv) > 1 && argv[0] == AgentPath && contract.IsGate(argv[1:])
+	return wordOf(c, 0) == AgentPath && contract.IsGate([]string{wordOf(c, 1)})
 }
 
 // NeedsAgent reports whether c runs the copy of the agent, as its gate or in its hook.

@@ -15,7 +15,7 @@ func HelperOf(c *corev1.Container) []string {
 	if !Gated(c) {
 		return nil
 	}
-	line, _ := contract.ParseGate(slices.Concat(c.Command, c.Args)[1:])
+	line, _ := contract.ParseGate(argvOf(c)[1:])
 	return line.HelperOf
 }
 

@@ -95,7 +95,7 @@ var servers = []string{"cloud-sql-proxy", "cloud_sql_proxy", "gce-proxy", "alloy
 // IsServer reports whether a container is known to serve until it gets a signal: by its
 // program, or by its image if the pod names no program.
 func IsServer(c *corev1.Container) bool {
-	argv := slices.Concat(c.Command, c.Args)
+	argv := argvOf(c)
 	if len(c.Command) == 0 && (len(argv) == 0 || strings.HasPrefix(argv[0], "-") || strings.Contains(argv[0], ":")) {
 		return slices.Contains(servers, ImageName(c.Image)) || ImageName(c.Image) == "docker" && strings.HasSuffix(c.Image, "dind")
 	}

@@ -33,11 +33,7 @@ func WriteStage(c *corev1.Container, flags []string) error {
 
 // Staged reports whether c begins with a root stage.
 func Staged(c *corev1.Container) bool {
-	argv := slices.Concat(c.Command, c.Args)
-	if len(argv) > 1 && path.Base(argv[0]) == "outrider-agent" {
-		argv = argv[1:]
-	}
-	return len(argv) > 0 && argv[0] == stageWord
+	return wordOf(c, 0) == stageWord || path.Base(wordOf(c, 0)) == "outrider-agent" && wordOf(c, 1) == stageWord
 }
 
 // noteStage notes what a root stage costs, and what it does not keep.
