@@ -3,6 +3,7 @@ package conns
 import (
 	"context"
 	"net/netip"
+	"strings"
 	"testing"
 	"testing/synctest"
 )
@@ -45,6 +46,35 @@ func TestTurnsAreByAddress(t *testing.T) {
 		}
 		if want := string([]byte{1, 2, 3, 1, 2}); string(got) != want {
 			t.Errorf("the first turns are of %v, want %v", got, []byte(want))
+		}
+	})
+}
+
+// Of the requests of one address those for another namespace wait for one turn, and not for all.
+func TestTurnsOfAnAddressAreByName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewGate(2, 1)
+		first, err := g.EnterFor(t.Context(), address(1), "a", 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var order []string
+		for _, name := range []string{"a", "a", "a", "b", "a", "b", "c"} {
+			go func() {
+				leave, err := g.EnterFor(t.Context(), address(1), name, 1)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				order = append(order, name)
+				leave()
+			}()
+			synctest.Wait()
+		}
+		first()
+		synctest.Wait()
+		if got, want := strings.Join(order, ""), "abcabaa"; got != want || len(g.served) > 0 || len(g.has) > 0 {
+			t.Errorf("turns of %s, want %s; left: %v, %v", got, want, g.served, g.has)
 		}
 	})
 }

@@ -7,6 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	admission "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
+
 	"outrider.dev/internal/contract"
 	"outrider.dev/internal/pod/podspec"
 )
@@ -54,6 +58,32 @@ func TestAnnotationsThatUnfold(t *testing.T) {
 					t.Errorf("%.400s", answer)
 				}
 			})
+		}
+	}
+}
+
+// The namespace is read before the review is decoded: from what the API server wrote, and from nothing
+// that an author did.
+func TestNamespaceOfAReview(t *testing.T) {
+	review := func(namespace string) []byte {
+		body, err := json.Marshal(admission.AdmissionReview{TypeMeta: reviewType, Request: &admission.AdmissionRequest{
+			UID: "u1", Namespace: namespace, Name: "web", Operation: admission.Create,
+			UserInfo: authenticationv1.UserInfo{Username: `"namespace":"bank"`},
+			Object:   kruntime.RawExtension{Raw: podJSON(t, strings.Replace(admitted, "LABELS", `annotations: {a: '"namespace":"bank"'}`, 1))},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return body
+	}
+	for _, want := range []string{"shop", strings.Repeat("n", 63), ""} {
+		if got := namespaceOf(review(want)); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	for body, want := range map[string]string{"": "", `{"namespace":"`: "", `"namespace":"a`: "a", strings.Repeat(" ", 5000) + `"namespace":"a"`: ""} {
+		if got := namespaceOf([]byte(body)); got != want {
+			t.Errorf("%.20q: %q, want %q", body, got, want)
 		}
 	}
 }

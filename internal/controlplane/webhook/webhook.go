@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -224,10 +225,10 @@ func (w *Webhook) answer(rw http.ResponseWriter, r *http.Request, began time.Tim
 	if err != nil {
 		return nil, Failed, err
 	}
-	if leave, err = lane.places.Enter(ctx, address, 1); err != nil {
+	p := &place{gate: lane.places, address: address, namespace: namespaceOf(body)}
+	if err := p.enter(ctx); err != nil {
 		return nil, Failed, busy(timeout)
 	}
-	p := &place{gate: lane.places, address: address, leave: leave}
 	defer p.free()
 	return w.review(ctx, p, body, environ)
 }
@@ -239,9 +240,23 @@ func busy(timeout time.Duration) error {
 
 // A place is what a review has while it takes a processor.
 type place struct {
-	gate    *conns.Gate
-	address netip.Addr
-	leave   func()
+	gate      *conns.Gate
+	address   netip.Addr
+	namespace string // the reviews of an API server take turns by it: one tenant may send many
+	leave     func()
+}
+
+func (p *place) enter(ctx context.Context) (err error) {
+	p.leave, err = p.gate.EnterFor(ctx, p.address, p.namespace, 1)
+	return err
+}
+
+// namespaceOf is that of a review which is not decoded yet, as the API server writes it: before all that
+// an author wrote (k8s.io/api/admission/v1 AdmissionRequest); empty if it is not there.
+func namespaceOf(body []byte) string {
+	_, after, _ := bytes.Cut(body[:min(len(body), 4<<10)], []byte(`"namespace":"`))
+	name, _, _ := bytes.Cut(after[:min(len(after), 64)], []byte(`"`))
+	return string(name)
 }
 
 func (p *place) free() {
@@ -255,9 +270,7 @@ func (p *place) without(ctx context.Context, wait func()) bool {
 	p.free()
 	p.leave = nil
 	wait()
-	leave, err := p.gate.Enter(ctx, p.address, 1)
-	p.leave = leave
-	return err == nil
+	return p.enter(ctx) == nil
 }
 
 // accept checks everything but the body, and returns the variables in the path.
