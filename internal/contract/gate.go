@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -142,11 +143,27 @@ func (g Gate) Args() []string {
 // ParseGate reads the arguments of the agent; false if they are not those of a gate, or not
 // ones that the agent would accept.
 func ParseGate(arguments []string) (Gate, bool) {
-	var g Gate
-	command, ok := parse(gateCommand, g.Flags(), arguments)
+	p := gateParsers.Get().(*gateParser)
+	defer gateParsers.Put(p)
+	p.gate = Gate{}
+	command, ok := parse(gateCommand, p.flags, arguments)
+	g := p.gate
 	g.Command = command
 	return g, ok
 }
+
+// A gateParser has the flags of a gate: to make them takes longer than to parse a line, and a pod with
+// many gates is read several times.
+type gateParser struct {
+	gate  Gate
+	flags *flag.FlagSet
+}
+
+var gateParsers = sync.Pool{New: func() any {
+	p := &gateParser{}
+	p.flags = p.gate.Flags()
+	return p
+}}
 
 // IsGate reports whether the arguments of the agent run a gate, whatever its flags.
 func IsGate(arguments []string) bool { return len(arguments) > 0 && arguments[0] == gateCommand }

@@ -24,6 +24,10 @@ const (
 	// server's own limit, which it applies only after admission.
 	// Source: TotalAnnotationSizeLimitB of apimachinery v0.34 pkg/api/validation/objectmeta.go.
 	MaxAnnotations = 256 << 10
+
+	// MaxWords limits the words of all commands: a pod may hold some hundred thousand, and the kernel
+	// starts none of 100,000 or more. The longest commands that people write have some hundred.
+	MaxWords = 20_000
 )
 
 // A FieldError is a value that the API server would refuse.
@@ -62,6 +66,15 @@ func CheckSize(pod *corev1.Pod) error {
 	}
 	if n := annotationsSize(pod.Annotations); n > MaxAnnotations {
 		return &FieldError{"metadata.annotations", strconv.Itoa(n) + " bytes are more than the API server takes", "at most " + strconv.Itoa(MaxAnnotations)}
+	}
+	words := 0
+	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			words += len(list[i].Command) + len(list[i].Args)
+		}
+	}
+	if words > MaxWords {
+		return &FieldError{"spec.containers", strconv.Itoa(words) + " words of commands and args are more than are read", "at most " + strconv.Itoa(MaxWords)}
 	}
 	return nil
 }

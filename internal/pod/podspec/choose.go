@@ -141,7 +141,7 @@ type chooser struct {
 	on    startup.Kubernetes
 	judge *startup.Judge      // of plan
 	order []startup.Mechanism // the best first
-	found map[startup.Edge]*presence
+	found map[carried]*presence
 	moved map[moved]*startup.Judge // of plans with a container that becomes a sidecar
 
 	stuck  map[startup.Edge]string // by ends and mechanism: why the pod would never start with it
@@ -152,6 +152,12 @@ type chooser struct {
 type moved struct {
 	from, to int
 	holds    bool // until it is healthy
+}
+
+// A carried edge is one between two containers by a mechanism.
+type carried struct {
+	ends
+	by startup.Mechanism
 }
 
 // A presence is what keeps edges in the pod already.
@@ -193,18 +199,18 @@ func KeptBy(choices []Choice) func(startup.Edge) bool {
 // presence is what the pod has already of the mechanism that an edge names.
 func (r *chooser) presence(e startup.Edge) *presence {
 	if r.found == nil {
-		r.found = map[startup.Edge]*presence{}
+		r.found = map[carried]*presence{}
 		for i := range r.Found {
 			f := &r.Found[i]
 			p := &presence{f, []string{"in the pod already (" + f.By + ")"}}
 			for _, o := range f.Edges {
-				if key := (startup.Edge{From: o.From, To: o.To, By: f.Mechanism}); r.found[key] == nil {
+				if key := (carried{endsOf(o), f.Mechanism}); r.found[key] == nil {
 					r.found[key] = p
 				}
 			}
 		}
 	}
-	return r.found[startup.Edge{From: e.From, To: e.To, By: e.By}]
+	return r.found[carried{endsOf(e), e.By}]
 }
 
 // present is the mechanism that the pod has already.

@@ -9,6 +9,7 @@ func initDone(r *reader, c carrier) {
 		return
 	}
 	f := Found{Container: c.Name, Mechanism: startup.InitDone, By: "init container", Evidence: Evidence{c.field(), "name: " + c.Name}}
+	f.Edges = make([]startup.Edge, 0, len(r.all)-c.at-1)
 	for _, to := range r.all[c.at+1:] {
 		f.Edges = append(f.Edges, startup.Edge{From: c.Name, To: to.Name, After: startup.Completed, By: startup.InitDone})
 	}

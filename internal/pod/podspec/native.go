@@ -25,6 +25,7 @@ func native(r *reader, c carrier) {
 		after = startup.Healthy
 		f.Evidence = Evidence{c.field() + ".startupProbe", probeText(c.StartupProbe)}
 	}
+	f.Edges = make([]startup.Edge, 0, len(r.all)-c.at-1)
 	for _, to := range r.all[c.at+1:] {
 		f.Edges = append(f.Edges, startup.Edge{From: c.Name, To: to.Name, After: after, By: startup.Native})
 	}
