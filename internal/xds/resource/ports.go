@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"outrider.dev/internal/contract"
 	"outrider.dev/internal/mesh"
 )
 
@@ -13,8 +14,15 @@ import (
 // their services.
 const maxOwnListeners = 64
 
+// maxSniffedOfNamespace bounds the port numbers for which a namespace's services have a listener in
+// every proxy of the mesh, each of some 100 KiB: the lowest ones. A connection to another one goes by its
+// address as bytes, with the identity of the server.
+const maxSniffedOfNamespace = 64
+
 // ports counts the services' ports by number.
 type ports struct {
+	spaces map[string]map[uint16]int // by namespace: those whose listener detects the protocol; the inner maps do not change
+
 	http, unknown map[uint16]int // the protocol is detected from the first bytes
 	own, never    map[uint16]int // the server speaks first: at a virtual address, or at pods only
 
@@ -23,7 +31,7 @@ type ports struct {
 }
 
 func countPorts(services []*mesh.Service) *ports {
-	out := &ports{http: map[uint16]int{}, unknown: map[uint16]int{}, own: map[uint16]int{}, never: map[uint16]int{}}
+	out := &ports{spaces: map[string]map[uint16]int{}, http: map[uint16]int{}, unknown: map[uint16]int{}, own: map[uint16]int{}, never: map[uint16]int{}}
 	for _, s := range services {
 		out.add(s, 1)
 	}
@@ -32,10 +40,13 @@ func countPorts(services []*mesh.Service) *ports {
 
 // after returns the ports after a change of services.
 func (p *ports) after(changed []mesh.Change[mesh.Service]) *ports {
+	changed = slices.DeleteFunc(slices.Clone(changed), func(c mesh.Change[mesh.Service]) bool {
+		return c.Old != nil && c.New != nil && slices.Equal(c.Old.Ports, c.New.Ports) && len(c.Old.Addresses) > 0 == (len(c.New.Addresses) > 0)
+	})
 	if len(changed) == 0 {
 		return p
 	}
-	out := &ports{http: maps.Clone(p.http), unknown: maps.Clone(p.unknown), own: maps.Clone(p.own), never: maps.Clone(p.never)}
+	out := &ports{spaces: maps.Clone(p.spaces), http: maps.Clone(p.http), unknown: maps.Clone(p.unknown), own: maps.Clone(p.own), never: maps.Clone(p.never)}
 	for _, c := range changed {
 		out.add(c.Old, -1)
 		out.add(c.New, 1)
@@ -47,6 +58,10 @@ func (p *ports) add(s *mesh.Service, n int) {
 	if s == nil {
 		return
 	}
+	numbers := maps.Clone(p.spaces[s.Namespace])
+	if numbers == nil {
+		numbers = map[uint16]int{}
+	}
 	for _, port := range s.Ports {
 		switch {
 		case port.Protocol == mesh.ServerFirst && len(s.Addresses) > 0:
@@ -55,18 +70,40 @@ func (p *ports) add(s *mesh.Service, n int) {
 			p.never[port.Number] += n
 		case port.Protocol.IsHTTP():
 			p.http[port.Number] += n
+			numbers[port.Number] += n
 		case mayBeHTTP(port.Protocol):
 			p.unknown[port.Number] += n
+			numbers[port.Number] += n
 		}
 	}
+	maps.DeleteFunc(numbers, func(_ uint16, n int) bool { return n == 0 })
+	if p.spaces[s.Namespace] = numbers; len(numbers) == 0 {
+		delete(p.spaces, s.Namespace)
+	}
+}
+
+// within are the numbers that are among the first of a namespace.
+func (p *ports) within() map[uint16]bool {
+	out := map[uint16]bool{}
+	for _, numbers := range p.spaces { // any order: a union
+		first := slices.Collect(maps.Keys(numbers))
+		if len(first) > maxSniffedOfNamespace {
+			slices.Sort(first)
+			first = first[:maxSniffedOfNamespace]
+		}
+		for _, n := range first {
+			out[n] = true
+		}
+	}
+	return out
 }
 
 // listed sets the two lists. A number is sniffed if a service declares HTTP on it. It is also
 // sniffed for the services that declare nothing, if it costs those where the server speaks
 // first no wait: each of them has a listener for its own address, see ownListeners.
 func (p *ports) listed() *ports {
-	for port := range union(p.http, p.unknown) {
-		if (p.http[port] > 0 || p.never[port] == 0 && p.own[port] <= maxOwnListeners) && !slices.Contains(mesh.ProxyPorts, port) {
+	for port := range p.within() {
+		if (p.http[port] > 0 || p.never[port] == 0 && p.own[port] <= maxOwnListeners) && !slices.Contains(mesh.ProxyPorts, port) && port != contract.PrometheusPort {
 			p.sniffed = append(p.sniffed, port)
 		}
 	}
