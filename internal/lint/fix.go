@@ -67,7 +67,7 @@ func (s *source) patch(root int, c *change) (*finding.Patch, error) {
 		n := len(dashes) - len(strings.TrimLeft(dashes, " -"))
 		text = append([]byte(dashes[:n]), bytes.TrimLeft(text, " ")...)
 	}
-	return &finding.Patch{File: s.name, Edits: s.changes(s.text[:from] + string(text) + s.text[to:])}, nil
+	return &finding.Patch{File: s.name, Edits: s.changes(from, to, string(text))}, nil
 }
 
 // part is the text of one object alone, which is quicker to read and print than a list of
@@ -100,10 +100,16 @@ func (s *source) part(n *yaml.Node) (from, to int, d *manifest.Document) {
 	return first, to, d
 }
 
-// changes is the difference to another text, in whole lines: what is between the lines
-// that are the same at the beginning and at the end.
-func (s *source) changes(to string) []finding.Edit {
-	was, is := strings.SplitAfter(s.text, "\n"), strings.SplitAfter(to, "\n")
+// changes is the difference that another text makes from one offset to another, in whole lines: what
+// is between the lines that are the same at the beginning and at the end.
+func (s *source) changes(from, to int, text string) []finding.Edit {
+	first, last := strings.LastIndexByte(s.text[:from], '\n')+1, len(s.text)
+	if to > 0 && s.text[to-1] == '\n' {
+		last = to
+	} else if n := strings.IndexByte(s.text[to:], '\n'); n >= 0 {
+		last = to + n + 1
+	}
+	was, is := strings.SplitAfter(s.text[first:last], "\n"), strings.SplitAfter(s.text[first:from]+text+s.text[to:last], "\n")
 	head := 0
 	for head < len(was) && head < len(is) && was[head] == is[head] {
 		head++
@@ -112,9 +118,9 @@ func (s *source) changes(to string) []finding.Edit {
 	for tail < len(was)-head && tail < len(is)-head && was[len(was)-1-tail] == is[len(is)-1-tail] {
 		tail++
 	}
-	start := len(strings.Join(was[:head], ""))
-	end := len(s.text) - len(strings.Join(was[len(was)-tail:], ""))
-	text := strings.Join(is[head:len(is)-tail], "")
+	start := first + len(strings.Join(was[:head], ""))
+	end := last - len(strings.Join(was[len(was)-tail:], ""))
+	text = strings.Join(is[head:len(is)-tail], "")
 	return []finding.Edit{{Start: start, End: end, Text: text, From: s.position(start), To: s.position(end)}}
 }
 

@@ -20,6 +20,8 @@ type source struct {
 	text    string
 	lines   []int // where each begins
 	objects []object
+	near    finding.Position // the character that was looked for last, and its offset: a file may be one line
+	nearAt  int
 }
 
 // An object, those of a list included, and where it stands.
@@ -123,11 +125,25 @@ func (s *source) place(root *yaml.Node, p path, evidence string) finding.Place {
 			line, column, end = l, c, evidence
 		}
 	}
-	out.Line, out.Column, out.Text = line, column, s.lineText(line)
-	left := utf8.RuneCountInString(strings.TrimRight(out.Text, " \r\n")) - (column - 1)
-	out.Width = max(min(utf8.RuneCountInString(end), left), 1)
+	out.Line, out.Column = line, column
+	text := s.lineText(line)
+	here := min(s.offset(line, column)-s.offset(line, 1), len(text))
+	wide := utf8.RuneCountInString(end)
+	behind := strings.TrimRight(text[here:min(len(text), here+wide*utf8.UTFMax)], " \r\n")
+	out.Width = max(min(wide, utf8.RuneCountInString(behind)), 1)
+	if len(text) > longLine {
+		text = text[:min(len(text), here+longLine)]
+		if from := here - longLine/4; from > 0 {
+			text, here = strings.ToValidUTF8(text[from:], ""), longLine/4
+			out.Skipped = column - 1 - utf8.RuneCountInString(text[:min(here, len(text))])
+		}
+	}
+	out.Text = text
 	return out
 }
+
+// longLine is the length in bytes from which a line is shown in part: a file may be one line.
+const longLine = 4 << 10
 
 // evidence looks for the beginning of a text, which may have been put on one line, in the
 // lines of a scalar.
@@ -142,14 +158,22 @@ func (s *source) evidence(n *yaml.Node, text string) (line, column int, ok bool)
 		if i == 0 {
 			at = min(s.offset(n.Line, n.Column)-s.offset(n.Line, 1), len(l))
 		}
+		in := l[at:]
+		if i == 0 && n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) == 0 {
+			in = in[:min(len(in), escapedMost*len(n.Value)+len(`""`))]
+		}
 		for _, head := range []string{text, strings.Join(words[:min(2, len(words))], " ")} {
-			if j := strings.Index(l[at:], head); j >= 0 {
-				return n.Line + i, utf8.RuneCountInString(l[:at+j]) + 1, true
+			if j := strings.Index(in, head); j >= 0 {
+				line := n.Line + i
+				return line, s.column(line, s.offset(line, 1)+at+j), true
 			}
 		}
 	}
 	return 0, 0, false
 }
+
+// escapedMost is how many bytes a quoted scalar has at most for one of its value: \u0007.
+const escapedMost = 6
 
 // lineStarts are the offsets of the lines.
 func lineStarts(text string) []int {
@@ -179,12 +203,27 @@ func (s *source) offset(line, column int) int {
 	if line < 1 || line > len(s.lines) {
 		return len(s.text)
 	}
-	at := s.lines[line-1]
-	for ; column > 1 && at < len(s.text); column-- {
+	at, here := s.lines[line-1], 1
+	if s.near.Line == line && s.near.Column <= column {
+		at, here = s.nearAt, s.near.Column
+	}
+	for ; here < column && at < len(s.text); here++ {
 		_, n := utf8.DecodeRuneInString(s.text[at:])
 		at += n
 	}
+	if here > 1 {
+		s.near, s.nearAt = finding.Position{Line: line, Column: here}, at
+	}
 	return at
+}
+
+// column is that of an offset in a line.
+func (s *source) column(line, offset int) int {
+	at, here := s.lines[line-1], 1
+	if s.near.Line == line && s.nearAt <= offset {
+		at, here = s.nearAt, s.near.Column
+	}
+	return here + utf8.RuneCountInString(s.text[at:offset])
 }
 
 // position is the other way round.
@@ -193,7 +232,7 @@ func (s *source) position(offset int) finding.Position {
 	if !begins {
 		line--
 	}
-	return finding.Position{Line: line + 1, Column: utf8.RuneCountInString(s.text[s.lines[line]:min(offset, len(s.text))]) + 1}
+	return finding.Position{Line: line + 1, Column: s.column(line+1, min(offset, len(s.text)))}
 }
 
 // A path leads to a field: names (string) and indexes (int).

@@ -82,7 +82,9 @@ type Place struct {
 	Line   int    `json:"line,omitempty"`
 	Column int    `json:"column,omitempty"`
 	Width  int    `json:"-"` // of the evidence, in characters
-	Text   string `json:"-"` // the whole line
+	Text   string `json:"-"` // the line, or of a very long one the part with the evidence
+
+	Skipped int `json:"-"` // characters of the line before Text
 }
 
 // A Remedy is what to do.

@@ -14,7 +14,7 @@ import (
 )
 
 var sample = []Finding{
-	{Code: "sleep", Severity: Warning, Title: "app sleeps", Object: Object{"Pod", "shop", "a"}, Place: Place{"b.yaml", 7, 20, 8, `    command: [sh, -c, "sleep 5; /app"]`},
+	{Code: "sleep", Severity: Warning, Title: "app sleeps", Object: Object{"Pod", "shop", "a"}, Place: Place{"b.yaml", 7, 20, 8, `    command: [sh, -c, "sleep 5; /app"]`, 0},
 		Field: "spec.containers[0].command[2]", Evidence: "sleep 5", Why: "it guesses", Remedy: Remedy{"ask", "outrider lint -f b.yaml --fix"}, Source: "measured",
 		Fix: &Patch{File: "b.yaml", Edits: []Edit{{Start: 3, End: 5, Text: "x", From: Position{1, 4}, To: Position{1, 6}}, {Start: 9, End: 12, From: Position{1, 10}, To: Position{2, 1}}}}},
 	{Code: "cycle", Severity: Error, Title: "a waits for b", Object: Object{Kind: "Job", Name: "b"}, Place: Place{File: "a b.yaml"}, Why: "none starts"},

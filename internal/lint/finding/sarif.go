@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"outrider.dev/internal/cli/visible"
 )
 
 // A Tool made the findings.
@@ -37,7 +39,7 @@ const sarifSchema = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/
 // An object of JSON; its members have the names of SARIF 2.1.0 (OASIS, 27 March 2020).
 type object map[string]any
 
-func message(text string) object { return object{"text": text} }
+func message(text string) object { return object{"text": visible.Plain(text)} }
 
 func location(file string) object { return object{"uri": fileURI(file)} }
 

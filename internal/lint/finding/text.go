@@ -80,7 +80,7 @@ func (p *printer) paint(colour, s string) string {
 }
 
 func (p *printer) finding(f Finding) {
-	p.line("\n  %s: %s %s", p.paint(colours[f.Severity], string(f.Severity)), p.paint(bold, f.Title), p.paint(faint, "["+string(f.Code)+"]"))
+	p.line("\n  %s: %s %s", p.paint(colours[f.Severity], string(f.Severity)), p.paint(bold, strings.Join(strings.Fields(f.Title), " ")), p.paint(faint, "["+string(f.Code)+"]"))
 	p.evidence(f)
 	p.item("why", f.Why)
 	p.item("known", f.Source)
@@ -99,7 +99,7 @@ func (p *printer) evidence(f Finding) {
 		return
 	}
 	text := []rune(strings.ReplaceAll(strings.TrimRight(f.Text, " \r\n"), "\t", " "))
-	from := min(max(f.Column-1, 0), len(text))
+	from := min(max(f.Column-1-f.Skipped, 0), len(text))
 	size := min(max(f.Width, 1), max(len(text)-from, 1))
 	cut := 0 // what all lines have too much on the left
 	for cut < from && text[cut] == ' ' {

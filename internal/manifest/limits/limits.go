@@ -17,6 +17,7 @@ type Limits struct {
 	Values   int // its keys, scalars, lists and objects, each as often as an alias repeats it
 	Unfolded int // bytes of the keys and scalars, each as often as an alias repeats it
 	Depth    int // lists and objects in one another
+	Keys     int // of one object: the decoder compares each with all others
 }
 
 // Annotation is for a value within an object, which a tenant writes and a server reads. The API server
@@ -25,7 +26,7 @@ var Annotation = Limits{Bytes: 64 << 10, Values: 4096, Unfolded: 256 << 10, Dept
 
 // Document is for a text that may repeat itself, and no more than a person would do it.
 func Document(text []byte) Limits {
-	return Limits{Values: 1<<16 + 4*len(text), Unfolded: 1<<20 + 4*len(text), Depth: 1000}
+	return Limits{Values: 1<<16 + 4*len(text), Unfolded: 1<<20 + 4*len(text), Depth: 1000, Keys: 10_000}
 }
 
 // An Error is a text beyond a limit.
@@ -89,6 +90,9 @@ func (c *counter) count(n *yaml.Node, depth int) (size, error) {
 			return size{}, &Error{fmt.Sprintf("anchor '%s' value contains itself", n.Value)}
 		}
 		return repeated, c.judge(repeated, depth)
+	}
+	if most := c.limits.Keys; most > 0 && n.Kind == yaml.MappingNode && len(n.Content) > 2*most {
+		return size{}, &Error{fmt.Sprintf("line %d: an object of %d keys; want at most %d", n.Line, len(n.Content)/2, most)}
 	}
 	if n.Anchor != "" {
 		c.sizes[n] = size{depth: -1}

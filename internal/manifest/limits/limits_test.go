@@ -2,6 +2,7 @@ package limits
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -25,6 +26,10 @@ func doubling(levels int) string {
 
 // What a text says that it is, not how long it is, decides.
 func TestLimits(t *testing.T) {
+	var keys strings.Builder
+	for i := range 10_000 {
+		fmt.Fprintf(&keys, "k%d: v\n", i)
+	}
 	repeated := `x: &a "` + strings.Repeat("y", 5000) + "\"\nzone: [" + strings.Repeat("*a, ", 10000) + "]\n"
 	for name, tt := range map[string]struct {
 		text, annotation, document string // a part of the error; empty: it is taken
@@ -44,6 +49,7 @@ func TestLimits(t *testing.T) {
 		"very deep":            {strings.Repeat("[", 2000) + strings.Repeat("]", 2000), "more than 32", ""},
 		"very deep, repeated":  {"a: &a x\nb: *a\nc: " + strings.Repeat("[", 2000) + strings.Repeat("]", 2000), "more than 32", "more than 1000 lists and objects"},
 		"deep by aliases":      {"a: &a " + strings.Repeat("[", 20) + strings.Repeat("]", 20) + "\nb: " + strings.Repeat("[", 20) + "*a" + strings.Repeat("]", 20), "more than 32", ""},
+		"keys of one object":   {"a: &a 1\n" + keys.String() + "b: *a\n", "want at most 65536", "line 1: an object of 10002 keys; want at most 10000"},
 		"no YAML":              {"a: [*b", "yaml: ", "yaml: "},
 	} {
 		t.Run(name, func(t *testing.T) {
