@@ -97,27 +97,30 @@ func (c *chooser) all(requestedOnly bool) []Choice {
 		}
 	}
 	c.startable(out, func(e startup.Edge) startup.Edge { return requested[at[endsOf(e)]] })
-	near := map[string][]int{} // the choices by each of their ends
-	for i := range out {
-		e := out[i].Edge
-		near[e.From], near[e.To] = append(near[e.From], i), append(near[e.To], i)
-	}
-	for i := range out {
-		c.undone(&out[i], out, near)
-	}
+	c.noteUndone(out)
 	return out
+}
+
+func (c *chooser) noteUndone(all []Choice) {
+	near := map[string][]Choice{} // by each of their ends
+	for _, choice := range all {
+		e := choice.Edge
+		near[e.From], near[e.To] = append(near[e.From], choice), append(near[e.To], choice)
+	}
+	for i := range all {
+		c.undone(&all[i], near)
+	}
 }
 
 // undone notes that other edges undo what the kubelet keeps of this one: To is written before the
 // hold that it would have waited for, or From, which is to be started, waits within its container.
-func (r *chooser) undone(c *Choice, all []Choice, near map[string][]int) {
+func (r *chooser) undone(c *Choice, near map[string][]Choice) {
 	if c.Edge.By != startup.Hold && c.Edge.By != startup.Native {
 		return
 	}
 	var limit startup.Limit
 	to, _ := r.judge.Find(c.Edge.To)
-	for _, i := range slices.Concat(near[c.Edge.From], near[c.Edge.To]) {
-		o := all[i]
+	for _, o := range slices.Concat(near[c.Edge.From], near[c.Edge.To]) {
 		switch {
 		case c.Present != nil && o.Present == nil && c.Edge.By == startup.Hold && o.Edge.By == startup.Native && o.Edge.From == c.Edge.To && to.Kind == startup.Plain:
 			limit = startup.Limit{Code: "moved-before", Reason: fmt.Sprintf("%s becomes a sidecar for another edge, and sidecars start before %s", c.Edge.To, c.Edge.From)}
