@@ -43,7 +43,8 @@ type Builder struct {
 	policiesTo     multimap[name, *BackendPolicySpec] // by target
 	ignored        multimap[string, *IgnoredSpec]     // by namespace
 	authorization  authorizationIndex
-	zonesOf        map[string]map[string]int // by node, with the number of endpoints of slices that say so
+	sizes          sizes
+	zonesOf        map[string]map[spokenZone]int // by node, with the number of endpoints of slices that say so
 
 	staleServices  set[name]
 	staleWorkloads set[workloadID]
@@ -88,7 +89,7 @@ func NewBuilder(config Config) *Builder {
 		byVIP: multimap[netip.Addr, name]{}, routesOf: multimap[name, *RouteSpec]{}, routesTo: multimap[name, *RouteSpec]{},
 		routesInto: multimap[grant, *RouteSpec]{}, grants: multimap[grant, *GrantSpec]{}, staleRoutes: set[Key]{}, staleGrants: set[grant]{},
 		policiesTo: multimap[name, *BackendPolicySpec]{}, ignored: multimap[string, *IgnoredSpec]{}, staleIgnored: set[string]{}, authorization: newAuthorizationIndex(),
-		zonesOf: map[string]map[string]int{}, staleNodes: set[string]{},
+		sizes: sizes{}, zonesOf: map[string]map[spokenZone]int{}, staleNodes: set[string]{},
 		staleServices: set[name]{}, staleWorkloads: set[workloadID]{}, staleVIPs: set[netip.Addr]{}, staleAddresses: set[location]{},
 		conflicts: map[name][]Conflict{},
 		current:   &Mesh{Config: config},
@@ -125,6 +126,7 @@ func (b *Builder) index(p Part, present bool) {
 	case *SliceSpec:
 		b.indexNodes(p, present)
 		b.indexSlice(p, present)
+		b.resize(p, present)
 	case *WorkloadSpec:
 		b.indexWorkload(p, present)
 	case *PolicySpec:

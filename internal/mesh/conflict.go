@@ -147,6 +147,10 @@ func (b *Builder) ignoredParts(n name, s *service) (out []Conflict) {
 			add("spec.clusterIP", "%s is ignored: it is also the address of %s, which comes first; give one of the two another", a, Key{KindService, to.namespace, to.name})
 		}
 	}
+	if len(s.slices) > 0 && !b.fits(n) {
+		add("", "its endpoints are ignored: those of the namespace are %d, each counted for every port of its slice, and %d are read; use fewer ports or services, or other namespaces",
+			b.sizes[n.namespace].all, maxMembersOfNamespace)
+	}
 	if rejected := s.proxyPorts; len(rejected) > 0 {
 		more := ""
 		if len(rejected) > 1 {

@@ -72,6 +72,8 @@ func (b *Builder) members(n name, s *service) (out, rejected []member) {
 	switch {
 	case s.spec == nil || s.spec.External != "":
 		return nil, nil
+	case len(s.slices) > 0 && !b.fits(n):
+		return nil, nil
 	case len(s.slices) > 0:
 		out = b.fromSlices(n, s)
 	default:

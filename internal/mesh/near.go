@@ -82,6 +82,9 @@ func has(hint, name string) bool {
 	return strings.HasPrefix(hint, name+",") || strings.Contains(hint, ","+name+",")
 }
 
+// A spoken zone is what the slices of a namespace say that a node's is.
+type spokenZone struct{ zone, namespace string }
+
 // indexNodes counts what a slice says about the zones of nodes.
 func (b *Builder) indexNodes(p *SliceSpec, present bool) {
 	change := 1
@@ -94,11 +97,12 @@ func (b *Builder) indexNodes(p *SliceSpec, present bool) {
 		}
 		zones := b.zonesOf[e.Node]
 		if zones == nil {
-			zones = map[string]int{}
+			zones = map[spokenZone]int{}
 			b.zonesOf[e.Node] = zones
 		}
-		if zones[e.Zone] += change; zones[e.Zone] == 0 {
-			delete(zones, e.Zone)
+		key := spokenZone{e.Zone, p.Namespace}
+		if zones[key] += change; zones[key] == 0 {
+			delete(zones, key)
 		}
 		if len(zones) == 0 {
 			delete(b.zonesOf, e.Node)
@@ -107,10 +111,18 @@ func (b *Builder) indexNodes(p *SliceSpec, present bool) {
 	}
 }
 
+// updateNode takes the zone that most namespaces name: anybody may write a slice. Of several it is the
+// first by name.
 func (b *Builder) updateNode(node string, e *edit[string, string]) {
+	namespaces := map[string]int{}
+	for said := range b.zonesOf[node] { // any order: counted
+		namespaces[said.zone]++
+	}
 	zone := ""
-	if zones := slices.Sorted(maps.Keys(b.zonesOf[node])); len(zones) > 0 {
-		zone = zones[0] // slices agree, unless a folder is wrong
+	for _, z := range slices.Sorted(maps.Keys(namespaces)) {
+		if zone == "" || namespaces[z] > namespaces[zone] {
+			zone = z
+		}
 	}
 	switch was := e.old.get(node); {
 	case zone == "" && was != "":
