@@ -127,8 +127,29 @@ func (d *Document) Text() (text []byte, exact bool, err error) {
 }
 
 func sameValue(text []byte, n *yaml.Node) bool {
-	var got, want any
-	return yaml.Unmarshal(text, &got) == nil && n.Decode(&want) == nil && reflect.DeepEqual(got, want)
+	var document yaml.Node
+	if yaml.Unmarshal(text, &document) != nil {
+		return false
+	}
+	if sameNodes(&document, n) {
+		return true
+	}
+	var got, want any // in another order, or written in another way
+	return document.Decode(&got) == nil && n.Decode(&want) == nil && reflect.DeepEqual(got, want)
+}
+
+// sameNodes reports whether two trees are written alike but for their style. It makes no values.
+func sameNodes(a, b *yaml.Node) bool {
+	if a.Kind != b.Kind || len(a.Content) != len(b.Content) || a.Kind == yaml.AliasNode ||
+		a.Kind == yaml.ScalarNode && (a.Value != b.Value || a.ShortTag() != b.ShortTag()) {
+		return false
+	}
+	for i := range a.Content {
+		if !sameNodes(a.Content[i], b.Content[i]) {
+			return false
+		}
+	}
+	return true
 }
 
 // lineEnds returns a text with the ends of lines of another.
