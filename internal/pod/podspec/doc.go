@@ -27,6 +27,7 @@
 //	shell.go        the statements of a shell script
 //	polling.go      how a statement polls, and what that keeps
 //	check.go        what the API server would refuse
+//	excluded.go     the pods that injection leaves as they are
 //	annotation.go   outrider.dev/depends-on
 //	choose.go       which mechanism, and why
 //	startable.go    the pod as it will be written, and whether it can start
