@@ -12,14 +12,18 @@ import (
 	"outrider.dev/internal/agent/supervise"
 )
 
-// shown is how many of Envoy's last lines are logged with its end. A backtrace has no frames among
-// them: they are up to 64, what happened stands before them, and each was logged when it was written.
+// shown is how many of Envoy's last lines are logged with its end. What follows the line of a crash is not
+// among them: up to 64 frames, and the state of the request or message in hand, as long as it may be.
+// Each was logged when it was written.
 const shown = 16
 
 func shownTail(lines []string) []string {
-	lines = slices.DeleteFunc(slices.Clone(lines), func(line string) bool {
-		return strings.Contains(line, "backtrace") && strings.Contains(line, "#")
+	crash := slices.IndexFunc(lines, func(line string) bool {
+		return strings.Contains(line, "backtrace") && strings.Contains(line, "Caught ")
 	})
+	if crash >= 0 {
+		lines = lines[:crash+1]
+	}
 	return lines[max(0, len(lines)-shown):]
 }
 

@@ -2,12 +2,12 @@ package supervise
 
 import "bytes"
 
-// Bounds of what is kept of a child's output, whatever it writes. A backtrace of Envoy has
-// up to 64 lines, and begins with what happened.
+// Bounds of what is kept of a child's output, whatever it writes. What Envoy writes when it crashes begins
+// with what happened; 64 frames follow, and some 30 lines for each request and message in hand.
 const (
 	lineLimit = 16 << 10 // a longer line is cut; its rest is thrown away
 	keptLimit = 8 << 10  // of each line that is kept: Envoy's longest reasons fit
-	tailLines = 100
+	tailLines = 400
 	tailLimit = 64 << 10 // of all lines that are kept
 )
 
