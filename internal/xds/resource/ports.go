@@ -23,15 +23,15 @@ const maxSniffedOfNamespace = 64
 type ports struct {
 	spaces map[string]map[uint16]int // by namespace: those whose listener detects the protocol; the inner maps do not change
 
-	http, unknown map[uint16]int // the protocol is detected from the first bytes
-	own, never    map[uint16]int // the server speaks first: at a virtual address, or at pods only
+	http       map[uint16]int // a service declares HTTP
+	own, never map[uint16]int // the server speaks first: at a virtual address, or at pods only
 
 	sniffed   []uint16 // numbers with a listener that detects the protocol, in order
 	unsniffed []uint16 // on which the server of a service speaks first, and no service declares HTTP, in order
 }
 
 func countPorts(services []*mesh.Service) *ports {
-	out := &ports{spaces: map[string]map[uint16]int{}, http: map[uint16]int{}, unknown: map[uint16]int{}, own: map[uint16]int{}, never: map[uint16]int{}}
+	out := &ports{spaces: map[string]map[uint16]int{}, http: map[uint16]int{}, own: map[uint16]int{}, never: map[uint16]int{}}
 	for _, s := range services {
 		out.add(s, 1)
 	}
@@ -46,7 +46,7 @@ func (p *ports) after(changed []mesh.Change[mesh.Service]) *ports {
 	if len(changed) == 0 {
 		return p
 	}
-	out := &ports{spaces: maps.Clone(p.spaces), http: maps.Clone(p.http), unknown: maps.Clone(p.unknown), own: maps.Clone(p.own), never: maps.Clone(p.never)}
+	out := &ports{spaces: maps.Clone(p.spaces), http: maps.Clone(p.http), own: maps.Clone(p.own), never: maps.Clone(p.never)}
 	for _, c := range changed {
 		out.add(c.Old, -1)
 		out.add(c.New, 1)
@@ -72,7 +72,6 @@ func (p *ports) add(s *mesh.Service, n int) {
 			p.http[port.Number] += n
 			numbers[port.Number] += n
 		case mayBeHTTP(port.Protocol):
-			p.unknown[port.Number] += n
 			numbers[port.Number] += n
 		}
 	}
