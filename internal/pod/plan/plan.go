@@ -66,9 +66,10 @@ func New(o podspec.Object, on startup.Kubernetes, advise bool) (Report, error) {
 	p := Report{Object: o, Kubernetes: fmt.Sprintf("1.%d", int(on)), Containers: plan.Containers,
 		Expected: r.Expected, Notes: r.Notes, On: on, Edges: []Edge{}}
 	choices := podspec.Choose(r, on)
-	late := gates.OutlastGrace(asWritten(podspec.Lifecycle(&o.Pod), plan, choices))
+	pod := podspec.Lifecycle(&o.Pod)
+	late := gates.OutlastGrace(asWritten(pod, plan, choices))
 	for _, c := range choices {
-		p.Edges = append(p.Edges, p.edge(r, c, late))
+		p.Edges = append(p.Edges, p.edge(r, c, late, pod.OrdersStops()))
 	}
 	for _, f := range r.Found {
 		f.Evidence.Field = o.Field(f.Evidence.Field)
@@ -132,14 +133,14 @@ func asWritten(p kubelet.Pod, plan startup.Plan, choices []podspec.Choice) (kube
 	return p, plan
 }
 
-func (p Report) edge(r podspec.Reading, c podspec.Choice, late map[string]bool) Edge {
+func (p Report) edge(r podspec.Reading, c podspec.Choice, late map[string]bool, ordersStops bool) Edge {
 	e := Edge{Edge: c.Edge, Why: c.Why, Start: c.Answer.Start.String(), Stop: c.Answer.Stop, Limits: c.Answer.Limits, Warning: c.Warning}
 	if e.Stop && c.Edge.After != startup.Completed && late[c.Edge.To] {
 		e.Stop = false
 		e.Limits = append(slices.Clip(e.Limits), startup.Limit{Code: "grace-too-short",
 			Reason: "a preStop sleeps until less than 2 s of the grace period are left, after which the kubelet stops all containers at once: raise terminationGracePeriodSeconds"})
 	}
-	if e.Stop && e.By == startup.Native && !podspec.Lifecycle(&p.Pod).OrdersStops() {
+	if e.Stop && e.By == startup.Native && !ordersStops {
 		e.Stop = false
 		e.Limits = append(slices.Clip(e.Limits), startup.Limit{Code: "grace-too-short",
 			Reason: "in a grace period of less than 2 s the kubelet stops all containers at once: raise terminationGracePeriodSeconds"})
