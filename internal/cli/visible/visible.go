@@ -26,20 +26,15 @@ func Paint(codes, text string) string { return Colour(codes) + text + Colour("0"
 
 // Text shows control characters as \x1b, and those of C1 and of the direction of writing as
 // \u202e, which is the same character in JSON. Lines and tabs stay, and what is painted.
-func Text(s string) string { return escaped(s, mark) }
-
-// Plain is Text without colours, as markup needs it.
-func Plain(s string) string { return escaped(strings.ReplaceAll(s, mark, "\x1b["), mark) }
-
-func escaped(s, stay string) string {
+func Text(s string) string {
 	if !strings.ContainsFunc(s, hidden) && utf8.ValidString(s) {
 		return s
 	}
 	var b strings.Builder
 	for i := 0; i < len(s); {
-		if strings.HasPrefix(s[i:], stay) {
-			b.WriteString(stay)
-			i += len(stay)
+		if strings.HasPrefix(s[i:], mark) {
+			b.WriteString(mark)
+			i += len(mark)
 			continue
 		}
 		r, n := utf8.DecodeRuneInString(s[i:])
@@ -57,6 +52,9 @@ func escaped(s, stay string) string {
 	}
 	return b.String()
 }
+
+// Plain is Text without colours, as markup needs it.
+func Plain(s string) string { return Text(strings.ReplaceAll(s, mark, "\x1b[")) }
 
 func hidden(r rune) bool {
 	switch r {
