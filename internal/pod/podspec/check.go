@@ -25,8 +25,8 @@ const (
 	// Source: TotalAnnotationSizeLimitB of apimachinery v0.34 pkg/api/validation/objectmeta.go.
 	MaxAnnotations = 256 << 10
 
-	// MaxWords limits the words of all commands: a pod may hold some hundred thousand, and the kernel
-	// starts none of 100,000 or more. The longest commands that people write have some hundred.
+	// MaxWords limits the words of all commands. A pod may hold some hundred thousand; the kernel takes
+	// 2 MiB of them, with 8 bytes for each. The longest commands that people write have some hundred.
 	MaxWords = 20_000
 )
 
