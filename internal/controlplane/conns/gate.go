@@ -3,7 +3,6 @@ package conns
 import (
 	"container/list"
 	"context"
-	"maps"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -11,35 +10,34 @@ import (
 )
 
 // A Gate shares a resource among clients by turns: of those that wait, each address is served
-// once before any is served twice. An address that sends many requests delays its own. Those of
-// one address may be for several, as an API server's are for namespaces: these take turns likewise.
+// once before any is served twice. An address that sends many requests delays its own. The requests of
+// one address may be for several names, as an API server's are for namespaces: the names take turns.
 type Gate struct {
 	mu      sync.Mutex
 	free    int64
 	share   int64 // the most that one address may have
 	has     map[netip.Addr]int64
 	waiting map[netip.Addr]*list.Element // in turns
-	served  map[subject]int              // the number of the last turn of each subject of an address that waits
-	number  int                          // of turns so far
-	turns   *list.List                   // the turns of each address that wait; the next address first
+	turns   *list.List                   // the *waiter of each address that waits; the next address first
+}
+
+// A waiter is an address with turns that wait: those of each name, the next name first.
+type waiter struct {
+	address netip.Addr
+	names   [][]*turn // none is empty
 }
 
 // A turn is what one request has of a gate, or waits for.
 type turn struct {
-	subject
+	address netip.Addr
+	name    string
 	n       int64
 	granted chan struct{} // closed
 }
 
-// A subject is whom a request of an address is for.
-type subject struct {
-	address netip.Addr
-	name    string
-}
-
 // NewGate returns a gate that one address may have a part of.
 func NewGate(all, share int64) *Gate {
-	return &Gate{free: all, share: share, has: map[netip.Addr]int64{}, waiting: map[netip.Addr]*list.Element{}, served: map[subject]int{}, turns: list.New()}
+	return &Gate{free: all, share: share, has: map[netip.Addr]int64{}, waiting: map[netip.Addr]*list.Element{}, turns: list.New()}
 }
 
 // Enter waits for n of the resource, which is no more than a share. Unless it returns an error,
@@ -48,15 +46,14 @@ func (g *Gate) Enter(ctx context.Context, address netip.Addr, n int64) (leave fu
 	return g.EnterFor(ctx, address, "", n)
 }
 
-// EnterFor is Enter for one of several whom an address sends requests for.
+// EnterFor is Enter for one of the names for which an address sends requests.
 func (g *Gate) EnterFor(ctx context.Context, address netip.Addr, name string, n int64) (leave func(), err error) {
-	t := &turn{subject{address, name}, n, make(chan struct{})}
+	t := &turn{address, name, n, make(chan struct{})}
 	g.mu.Lock()
-	if e := g.waiting[address]; e != nil {
-		e.Value = append(e.Value.([]*turn), t)
-	} else {
-		g.waiting[address] = g.turns.PushBack([]*turn{t})
+	if g.waiting[address] == nil {
+		g.waiting[address] = g.turns.PushBack(&waiter{address: address})
 	}
+	g.waiting[address].Value.(*waiter).add(t)
 	g.grant()
 	g.mu.Unlock()
 	select {
@@ -79,27 +76,45 @@ func (g *Gate) leave(t *turn) {
 			delete(g.has, t.address)
 		}
 	default:
-		e := g.waiting[t.address]
-		g.remove(e, slices.Index(e.Value.([]*turn), t))
+		g.remove(g.waiting[t.address], t)
 	}
 	g.grant()
 }
 
 // remove takes a waiting turn out; its address goes to the end of those that wait, or leaves
-// them.
-func (g *Gate) remove(e *list.Element, i int) {
-	turns := e.Value.([]*turn)
-	address := turns[i].address
-	if len(turns) == 1 {
+// them, and so does its name among those of the address.
+func (g *Gate) remove(e *list.Element, t *turn) {
+	w := e.Value.(*waiter)
+	w.remove(t)
+	if len(w.names) == 0 {
 		g.turns.Remove(e)
-		delete(g.waiting, address)
-		maps.DeleteFunc(g.served, func(s subject, _ int) bool { return s.address == address })
+		delete(g.waiting, w.address)
 		return
 	}
-	g.number++
-	g.served[turns[i].subject] = g.number
-	e.Value = slices.Delete(turns, i, i+1)
 	g.turns.MoveToBack(e)
+}
+
+func (w *waiter) place(name string) int {
+	return slices.IndexFunc(w.names, func(turns []*turn) bool { return turns[0].name == name })
+}
+
+func (w *waiter) add(t *turn) {
+	if i := w.place(t.name); i >= 0 {
+		w.names[i] = append(w.names[i], t)
+		return
+	}
+	w.names = append(w.names, []*turn{t})
+}
+
+func (w *waiter) next() *turn { return w.names[0][0] }
+
+func (w *waiter) remove(t *turn) {
+	i := w.place(t.name)
+	turns := w.names[i]
+	w.names = slices.Delete(w.names, i, i+1)
+	if at := slices.Index(turns, t); len(turns) > 1 {
+		w.names = append(w.names, slices.Delete(turns, at, at+1))
+	}
 }
 
 // Free is what none has now.
@@ -113,9 +128,7 @@ func (g *Gate) Free() int64 {
 // over; one that wants more than is free is waited for, or it might wait for ever.
 func (g *Gate) grant() {
 	for e := g.turns.Front(); e != nil; {
-		turns := e.Value.([]*turn)
-		i := g.next(turns)
-		t := turns[i]
+		t := e.Value.(*waiter).next()
 		switch has := g.has[t.address]; {
 		case has > 0 && has+t.n > g.share:
 			e = e.Next()
@@ -124,22 +137,11 @@ func (g *Gate) grant() {
 		default:
 			g.free -= t.n
 			g.has[t.address] = has + t.n
-			g.remove(e, i)
+			g.remove(e, t)
 			close(t.granted)
 			e = g.turns.Front()
 		}
 	}
-}
-
-// next is which of an address's turns comes next: the first of the subject that was served longest ago.
-func (g *Gate) next(turns []*turn) int {
-	next := 0
-	for i, t := range turns {
-		if g.served[t.subject] < g.served[turns[next].subject] {
-			next = i
-		}
-	}
-	return next
 }
 
 // AddressOf is the address by which the client of a request is counted.

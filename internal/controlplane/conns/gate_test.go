@@ -73,8 +73,8 @@ func TestTurnsOfAnAddressAreByName(t *testing.T) {
 		}
 		first()
 		synctest.Wait()
-		if got, want := strings.Join(order, ""), "abcabaa"; got != want || len(g.served) > 0 || len(g.has) > 0 {
-			t.Errorf("turns of %s, want %s; left: %v, %v", got, want, g.served, g.has)
+		if got, want := strings.Join(order, ""), "abcabaa"; got != want || len(g.waiting) > 0 || len(g.has) > 0 {
+			t.Errorf("turns of %s, want %s; left: %v, %v", got, want, g.waiting, g.has)
 		}
 	})
 }

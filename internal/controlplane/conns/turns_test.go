@@ -45,7 +45,9 @@ func waiting(t *testing.T, g *Gate, n int) {
 		g.mu.Lock()
 		has := 0
 		for e := g.turns.Front(); e != nil; e = e.Next() {
-			has += len(e.Value.([]*turn))
+			for _, turns := range e.Value.(*waiter).names {
+				has += len(turns)
+			}
 		}
 		g.mu.Unlock()
 		if has == n {
