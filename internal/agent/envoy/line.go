@@ -71,6 +71,13 @@ type Cause struct {
 	Final bool
 }
 
+const backtrace = "backtrace"
+
+// Crash reports whether a line begins what Envoy writes when it crashes.
+func (l Line) Crash() bool {
+	return l.Component == backtrace && strings.HasPrefix(l.Message, "Caught ")
+}
+
 // Explain looks in the last lines of Envoy's standard error for why it ended.
 func Explain(lines []string) Cause {
 	for _, raw := range lines {
@@ -78,7 +85,7 @@ func Explain(lines []string) Cause {
 		if reason, ok := strings.CutPrefix(l.Message, "PARSE ERROR: "); ok {
 			return Cause{Reason: "arguments rejected: " + tidy(reason), Final: true}
 		}
-		if l.Level < LevelCritical || l.Component == "backtrace" && !strings.HasPrefix(l.Message, "Caught ") {
+		if l.Level < LevelCritical || l.Component == backtrace && !l.Crash() {
 			continue
 		}
 		// "error `why` initializing config 'where'": Envoy writes it once, with status 1.

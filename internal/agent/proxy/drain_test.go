@@ -69,8 +69,8 @@ func TestAwaitEvidence(t *testing.T) {
 
 // However deep Envoy was when it crashed, what happened is among the lines that are shown.
 func TestShownTailSaysWhatHappened(t *testing.T) {
-	before := []string{"listener #1 added", `{"component":"backtrace","message":"Caught Segmentation fault, suspect faulting address 0x0"}`}
-	frames := slices.Repeat([]string{`{"component":"backtrace","message":"#12: [0x55adf8f26724]"}`}, 64)
+	before := []string{"listener #1 added", `{"level":"critical","component":"backtrace","message":"Caught Segmentation fault, suspect faulting address 0x0"}`}
+	frames := slices.Repeat([]string{`{"level":"critical","component":"backtrace","message":"#12: [0x55adf8f26724]"}`}, 64)
 	state := slices.Repeat([]string{"    'content-type', 'application/grpc'"}, 90)
 	if got := shownTail(slices.Concat(before, frames, state)); !slices.Equal(got, before) {
 		t.Errorf("shown: %q", got)

@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"syscall"
 
+	"outrider.dev/internal/agent/envoy"
 	"outrider.dev/internal/agent/status"
 	"outrider.dev/internal/agent/supervise"
 )
@@ -18,9 +18,7 @@ import (
 const shown = 16
 
 func shownTail(lines []string) []string {
-	crash := slices.IndexFunc(lines, func(line string) bool {
-		return strings.Contains(line, "backtrace") && strings.Contains(line, "Caught ")
-	})
+	crash := slices.IndexFunc(lines, func(line string) bool { return envoy.ParseLine([]byte(line)).Crash() })
 	if crash >= 0 {
 		lines = lines[:crash+1]
 	}
