@@ -132,11 +132,12 @@ func (s *source) place(root *yaml.Node, p path, evidence string) finding.Place {
 	behind := strings.TrimRight(text[here:min(len(text), here+wide*utf8.UTFMax)], " \r\n")
 	out.Width = max(min(wide, utf8.RuneCountInString(behind)), 1)
 	if len(text) > longLine {
-		text = text[:min(len(text), here+longLine)]
-		if from := here - longLine/4; from > 0 {
-			text, here = strings.ToValidUTF8(text[from:], ""), longLine/4
-			out.Skipped = column - 1 - utf8.RuneCountInString(text[:min(here, len(text))])
+		from := max(here-longLine/4, 0)
+		for !utf8.RuneStart(text[from]) {
+			from--
 		}
+		out.Skipped = column - 1 - utf8.RuneCountInString(text[from:here])
+		text = strings.ToValidUTF8(text[from:min(len(text), here+longLine)], "")
 	}
 	out.Text = text
 	return out

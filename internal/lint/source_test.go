@@ -9,6 +9,18 @@ import (
 	"outrider.dev/internal/lint/finding"
 )
 
+// Of a very long line the part with the evidence is shown, and the evidence is where the place says.
+func TestPlaceInALongLine(t *testing.T) {
+	for before := range 1030 { // the part begins in each byte of a character
+		s := newSource("f", "{x: '"+strings.Repeat("ö✓", before)+strings.Repeat("a", before%5)+"', y: HERE, z: '"+strings.Repeat("é", 9000)+"'}")
+		got := s.place(s.objects[0].node, path{"y"}, "HERE")
+		text := []rune(got.Text)
+		if at := got.Column - 1 - got.Skipped; at < 0 || !strings.HasPrefix(string(text[at:]), "HERE") || got.Width != len("HERE") || len(got.Text) > 2*longLine {
+			t.Errorf("behind %d characters: %d of %d skipped, %d bytes shown", before, got.Skipped, got.Column-1, len(got.Text))
+		}
+	}
+}
+
 // Offsets and places agree in whatever order they are looked for, also in a line of any length.
 func TestOffsetsAndPositions(t *testing.T) {
 	text := "a: é\n" + strings.Repeat("größe ✓ ", 3000) + "\n\nlast"
