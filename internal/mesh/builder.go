@@ -52,6 +52,7 @@ type Builder struct {
 	staleAddresses set[location]
 	staleIgnored   set[string] // namespaces
 	staleNodes     set[string]
+	staleSizes     set[string] // namespaces
 	staleRoutes    set[Key]
 	staleGrants    set[grant]
 
@@ -89,7 +90,7 @@ func NewBuilder(config Config) *Builder {
 		byVIP: multimap[netip.Addr, name]{}, routesOf: multimap[name, *RouteSpec]{}, routesTo: multimap[name, *RouteSpec]{},
 		routesInto: multimap[grant, *RouteSpec]{}, grants: multimap[grant, *GrantSpec]{}, staleRoutes: set[Key]{}, staleGrants: set[grant]{},
 		policiesTo: multimap[name, *BackendPolicySpec]{}, ignored: multimap[string, *IgnoredSpec]{}, staleIgnored: set[string]{}, authorization: newAuthorizationIndex(),
-		sizes: sizes{}, zonesOf: map[string]map[spokenZone]int{}, staleNodes: set[string]{},
+		sizes: sizes{}, zonesOf: map[string]map[spokenZone]int{}, staleNodes: set[string]{}, staleSizes: set[string]{},
 		staleServices: set[name]{}, staleWorkloads: set[workloadID]{}, staleVIPs: set[netip.Addr]{}, staleAddresses: set[location]{},
 		conflicts: map[name][]Conflict{},
 		current:   &Mesh{Config: config},
@@ -163,6 +164,9 @@ func (b *Builder) Mesh() *Mesh {
 		guarded       = edit[string, bool]{old: old.guarded}
 	)
 	b.markVIPs()
+	for namespace := range b.staleSizes {
+		b.updateSizes(namespace)
+	}
 	staleServicesOf := set[workloadID]{}
 	for n := range b.staleServices {
 		b.updateMembers(n, staleServicesOf)
@@ -218,7 +222,7 @@ func (b *Builder) clearStale() {
 	// Maps do not shrink: after the first load these are large.
 	b.staleServices, b.staleWorkloads = set[name]{}, set[workloadID]{}
 	b.staleVIPs, b.staleAddresses = set[netip.Addr]{}, set[location]{}
-	b.staleIgnored, b.staleNodes, b.authorization.stale = set[string]{}, set[string]{}, set[string]{}
+	b.staleIgnored, b.staleNodes, b.staleSizes, b.authorization.stale = set[string]{}, set[string]{}, set[string]{}, set[string]{}
 	b.staleRoutes, b.staleGrants = set[Key]{}, set[grant]{}
 }
 

@@ -14,12 +14,12 @@ const maxMembersOfNamespace = 50_000
 type sizes map[string]*namespaceSize
 
 type namespaceSize struct {
-	all int
-	of  map[string]int // by service
+	all  int
+	of   map[string]int // by service
+	left set[string]    // services that are left out
 }
 
-// resize counts a slice, or takes it away. Where the bound is passed, or was, every service of the
-// namespace may change.
+// resize counts a slice, or takes it away.
 func (b *Builder) resize(p *SliceSpec, present bool) {
 	size := 0
 	for i := range p.Endpoints {
@@ -33,38 +33,46 @@ func (b *Builder) resize(p *SliceSpec, present bool) {
 		of = &namespaceSize{of: map[string]int{}}
 		b.sizes[p.Namespace] = of
 	}
-	most := max(of.all, of.all+size)
 	of.all += size
 	if of.of[p.Service] += size; of.of[p.Service] == 0 {
 		delete(of.of, p.Service)
 	}
-	if most > maxMembersOfNamespace {
-		for service := range of.of { // any order: a set
-			b.staleServices.add(name{p.Namespace, service})
+	b.staleSizes.add(p.Namespace)
+}
+
+// updateSizes finds which services of a namespace are left out, and marks those that are or were.
+func (b *Builder) updateSizes(namespace string) {
+	of := b.sizes[namespace]
+	before := of.left
+	of.left = nil
+	if room := maxMembersOfNamespace; of.all > room {
+		of.left = set[string]{}
+		for _, service := range slices.Sorted(maps.Keys(of.of)) {
+			if of.of[service] > room {
+				of.left.add(service)
+			} else {
+				room -= of.of[service]
+			}
+		}
+	}
+	for _, left := range []set[string]{before, of.left} {
+		for service := range left { // any order: a set
+			if n := (name{namespace, service}); b.services[n] != nil {
+				b.staleServices.add(n)
+			}
 		}
 	}
 	if len(of.of) == 0 {
-		delete(b.sizes, p.Namespace)
+		delete(b.sizes, namespace)
 	}
 }
 
 // fits reports whether a service has its members: those before it in its namespace leave room.
 func (b *Builder) fits(n name) bool {
 	of := b.sizes[n.namespace]
-	if of == nil || of.all <= maxMembersOfNamespace {
+	if of == nil {
 		return true
 	}
-	room := maxMembersOfNamespace
-	for _, service := range slices.Sorted(maps.Keys(of.of)) {
-		if of.of[service] > room {
-			if service == n.name {
-				return false
-			}
-			continue
-		}
-		if room -= of.of[service]; service == n.name {
-			return true
-		}
-	}
-	return true
+	_, left := of.left[n.name]
+	return !left
 }
