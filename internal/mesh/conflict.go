@@ -33,8 +33,8 @@ func (b *Builder) Conflicts() []Conflict {
 }
 
 // A location is where a workload is found: a pod at its address by all clients, a Host by those of
-// its namespace alone. The cluster gave the pod its address; that of a Host is what its author
-// wrote, and would else take other people's connections.
+// its namespace alone. The cluster gave the pod its address. The author of a Host wrote its address down,
+// and could take other people's connections.
 type location struct {
 	namespace string // of a Host
 	addr      netip.Addr

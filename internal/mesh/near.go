@@ -82,7 +82,7 @@ func has(hint, name string) bool {
 	return strings.HasPrefix(hint, name+",") || strings.Contains(hint, ","+name+",")
 }
 
-// A spoken zone is what the slices of a namespace say that a node's is.
+// A spokenZone is a zone that slices of a namespace name for a node.
 type spokenZone struct{ zone, namespace string }
 
 // indexNodes counts what a slice says about the zones of nodes.

@@ -31,7 +31,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// In parts of any length a text is what it is as a whole, and only our colours are a terminal's.
+// A text that is written in parts of any length comes out as a whole, and only our colours reach the terminal.
 func TestWriter(t *testing.T) {
 	in := "a\x1b[2Jb" + Paint("31;1", "Größe ✓") + "\u202e\xffc\x1b[31mred" + mark[:3]
 	want := `a\x1b[2Jb` + "\x1b[31;1mGröße ✓\x1b[0m" + `\u202e\xffc\x1b[31mred\x1b` + mark[1:3]

@@ -5,7 +5,7 @@ import (
 	"outrider.dev/internal/diagnose"
 )
 
-// colours are those of the parts of a text, as [visible.Paint] takes them.
+// colours has the codes for [visible.Paint], by the part of the text.
 var colours = map[string]string{
 	string(diagnose.Nothing): "32", string(diagnose.Found): "31", string(diagnose.Undecided): "33",
 	"heading": "1", "command": "36", "patch": "32",

@@ -10,8 +10,8 @@ import (
 	"outrider.dev/internal/mesh"
 )
 
-// A namespace gets listeners for so many port numbers, and none for a port of Envoy's own; those of
-// others stay. What a change makes is what a new count makes.
+// A namespace gets listeners for so many port numbers, and none for a port of Envoy's own; the ports of
+// others stay. A change gives the same result as a new count.
 func TestPortsOfOneNamespace(t *testing.T) {
 	service := func(namespace, name string, numbers ...uint16) *mesh.Service {
 		s := &mesh.Service{Namespace: namespace, Name: name}
