@@ -517,8 +517,9 @@ func TestTheRuntimeLaunchesTheGuard(t *testing.T) {
 func TestSaysWhetherTheValidatorIsOn(t *testing.T) {
 	n := newNode(t)
 	p := n.serve()
-	says := func(want string) {
+	says := func(want string) { // of the process before it may stand there, and a signal ends one that does not serve yet
 		t.Helper()
+		n.awaitServing(p)
 		process.Eventually(t, "the validator is "+want, func() bool {
 			n.mu.Lock()
 			defer n.mu.Unlock()
