@@ -244,7 +244,7 @@ func TestInstall(t *testing.T) {
 	t.Run("checks find what breaks", func(t *testing.T) { breaks(t, w, c) })
 	t.Run("it is not removed below pods that need it", func(t *testing.T) {
 		w.namespace(t, "meshed", nil)
-		apply(t, `{apiVersion: v1, kind: Pod, metadata: {name: app, namespace: meshed}, spec: {nodeName: nowhere, serviceAccountName: default,
+		apply(t, `{apiVersion: v1, kind: Pod, metadata: {name: app, namespace: meshed}, spec: {schedulerName: none, serviceAccountName: default,
 			containers: [{name: app, image: none}, {name: `+contract.ProxyContainer+`, image: none}]}}`)
 		out, stderr := c.run(t, 1, "uninstall", "--purge")
 		if !strings.Contains(out, "meshed/app has a proxy") || !strings.Contains(stderr, "nothing was removed") {
@@ -390,7 +390,7 @@ func looks(t *testing.T, w world, c command) {
 	}, nothing)
 	for name, more := range map[string]string{"meshed": "", "host": "hostNetwork: true, "} { // any order: each is a pod
 		apply(t, `{apiVersion: v1, kind: Pod, metadata: {name: `+name+`, namespace: described},
-			spec: {`+more+`nodeName: nowhere, serviceAccountName: default, containers: [{name: app, image: none, command: [/app]}]}}`)
+			spec: {`+more+`schedulerName: none, serviceAccountName: default, containers: [{name: app, image: none, command: [/app]}]}}`)
 	}
 	for name, want := range map[string][]string{ // any order: each is asked by itself
 		"meshed": {"injected, revision default", "the policy is to inject", "start      outrider-init, outrider-proxy, app", "REDIRECT, by outrider-init", "the proxy does not run"},
@@ -427,7 +427,7 @@ func checksOtherMeshes(t *testing.T, c command) {
 	const id, routes = "other-meshes", "virtualservices.networking.istio.io"
 	is(t, c.checks(t, 0), check.OK, "is without effect", id)
 	apply(t, definition("networking.istio.io", "VirtualService", "virtualservices"))
-	kubectl(t, "", "wait", "--for=condition=Established", "--timeout=60s", "crd", routes)
+	kubectl(t, "", "wait", "--for=condition=Established", "--timeout="+patience.String(), "crd", routes)
 	apply(t, `{apiVersion: networking.istio.io/v1beta1, kind: VirtualService, metadata: {name: web, namespace: described},
 		spec: {hosts: [web], http: [{timeout: 2s, route: [{destination: {host: web}}]}]}}`)
 	all := c.checks(t, 0)

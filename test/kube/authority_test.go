@@ -72,7 +72,7 @@ func (w world) secret(t *testing.T, name string) *corev1.Secret {
 // the chart.
 func TestTheSecretIsAStore(t *testing.T) {
 	w := enterWorld(t)
-	deployed(t)
+	w.deployed(t, "{}")
 	w.withoutAuthority(t)
 	var j journal
 	one, two := w.connect(t, &j, outriderd), w.connect(t, &j, outriderd)
@@ -193,7 +193,7 @@ func logs(all ...*replica) func() string {
 // when it is deleted. The root is rotated in both, and in every namespace.
 func TestReplicasShareTheAuthority(t *testing.T) {
 	w := enterWorld(t)
-	deployed(t)
+	w.deployed(t, "{}")
 	w.withoutAuthority(t)
 	w.namespace(t, "sharing", nil)
 	one, two := w.replica(t, contract.AuthoritySecret), w.replica(t, contract.AuthoritySecret)
@@ -276,7 +276,7 @@ func (p progress) Wait(format string, args ...any) { p.Step(format, args...) }
 // A Secret that Outrider did not make is waited for and never written.
 func TestASecretThatIsNotOurs(t *testing.T) {
 	w := enterWorld(t)
-	deployed(t)
+	w.deployed(t, "{}")
 	w.withoutAuthority(t)
 	apply(t, `
 apiVersion: rbac.authorization.k8s.io/v1
@@ -360,10 +360,10 @@ subjects: [{kind: ServiceAccount, name: outriderd, namespace: outrider-system}]
 // A host's token is used once, at whichever replica; a token of one replica is good at the other.
 func TestATokenIsUsedOnceAmongReplicas(t *testing.T) {
 	w := enterWorld(t)
-	deployed(t)
+	w.deployed(t, "{}")
 	w.withoutAuthority(t)
 	apply(t, hosts(t))
-	kubectl(t, "", "wait", "--for=condition=Established", "--timeout=60s", "crd", "hosts.outrider.dev")
+	kubectl(t, "", "wait", "--for=condition=Established", "--timeout="+patience.String(), "crd", "hosts.outrider.dev")
 	t.Cleanup(w.undefine("hosts.outrider.dev"))
 	w.namespace(t, "machines", nil)
 	sum := sha256.Sum256([]byte("once"))
@@ -423,7 +423,7 @@ func newCSR(t *testing.T) []byte {
 // A replica that cannot reach the API server says so, and stays ready.
 func TestReadinessWithoutTheAPIServer(t *testing.T) {
 	w := enterWorld(t)
-	deployed(t)
+	w.deployed(t, "{}")
 	w.withoutAuthority(t)
 	l := newLine(t, w)
 	r := w.replica(t, contract.AuthoritySecret, l.through).serves(t)
@@ -442,7 +442,7 @@ func TestReadinessWithoutTheAPIServer(t *testing.T) {
 // Each permission in the namespace is needed: without it the error names it.
 func TestTheRoleInTheNamespaceIsEnoughAndNotMore(t *testing.T) {
 	w := enterWorld(t)
-	deployed(t)
+	w.deployed(t, "{}")
 	role, err := w.RbacV1().Roles(own).Get(t.Context(), "outriderd", metav1.GetOptions{})
 	must(t, err)
 	var rules []rbac.PolicyRule

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"outrider.dev/internal/contract"
@@ -93,10 +92,8 @@ func (w world) unscheduled(t *testing.T, name string) {
 		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{contract.Status: "{}"}},
 		Spec:       corev1.PodSpec{SchedulerName: "none", Containers: []corev1.Container{{Name: "app", Image: "none"}}},
 	}
-	until(t, "the pod "+name, func() bool {
-		_, err := w.CoreV1().Pods("diagnosed").Create(t.Context(), pod, metav1.CreateOptions{})
-		return err == nil || apierrors.IsAlreadyExists(err) // until its service account is there
-	}, nothing)
+	_, err := w.CoreV1().Pods("diagnosed").Create(t.Context(), pod, metav1.CreateOptions{})
+	must(t, err)
 }
 
 // status writes that of a pod which has a node since a moment ago.

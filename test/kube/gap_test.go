@@ -181,7 +181,7 @@ func theMeshIsWholeOverAGap(t *testing.T) {
 // Readiness of a replica over a gap: it serves, says what is not current, and then no more.
 func TestReadinessOverAGap(t *testing.T) {
 	w := enterWorld(t)
-	deployed(t)
+	w.deployed(t, "{}")
 	w.withoutAuthority(t)
 	g := newGap(t, w)
 	r := w.replica(t, contract.AuthoritySecret, g.through).serves(t)

@@ -81,7 +81,7 @@ func tokensAreReviewed(t *testing.T) {
 
 func TestNamespacesAreKnownAtOnce(t *testing.T) {
 	w := enterWorld(t)
-	deployed(t)
+	w.deployed(t, "{}")
 	var j journal
 	n := w.connect(t, &j, outriderd).Namespaces(t.Context())
 	<-n.Synced()
@@ -92,7 +92,7 @@ func TestNamespacesAreKnownAtOnce(t *testing.T) {
 		t.Error("nowhere is known")
 	}
 	for _, name := range []string{"labels-a", "labels-b", "labels-c"} {
-		w.namespace(t, name, map[string]string{"istio-injection": "enabled"})
+		w.emptyNamespace(t, name, map[string]string{"istio-injection": "enabled"})
 		if ns, ok := n.Get(name); !ok || ns.Labels["istio-injection"] != "enabled" {
 			t.Errorf("right after it was made: %v, %v", ns, ok)
 		}
@@ -105,7 +105,7 @@ func TestNamespacesAreKnownAtOnce(t *testing.T) {
 
 func TestRootsAreInEveryNamespace(t *testing.T) {
 	w := enterWorld(t)
-	deployed(t)
+	w.deployed(t, "{}")
 	var j journal
 	l := newLine(t, w)
 	c := w.connect(t, &j, func(c *api.Cluster, a *api.AuthInfo) { outriderd(c, a); l.through(c, a) })
@@ -167,7 +167,7 @@ func TestRootsAreInEveryNamespace(t *testing.T) {
 
 func TestTheWebhooksConfigurationIsKept(t *testing.T) {
 	w := enterWorld(t)
-	deployed(t)
+	w.deployed(t, "{}")
 	const name = "outrider-injector" // the role lets it write this one only
 	r := roots.New("first")
 	var j journal

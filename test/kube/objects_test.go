@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/resource"
@@ -15,35 +16,40 @@ import (
 
 // each calls do with each object of a manifest. A process of kubectl for each manifest would take
 // most of the time of these tests.
-func each(t *testing.T, manifest string, do func(*resource.Helper, *resource.Info) error) {
-	t.Helper()
-	must(t, resource.NewBuilder(kubeclient.NewFlags("default")).Unstructured().NamespaceParam("default").DefaultNamespace().
+func each(manifest string, do func(*resource.Helper, *resource.Info) error) error {
+	return resource.NewBuilder(kubeclient.NewFlags("default")).Unstructured().NamespaceParam("default").DefaultNamespace().
 		Stream(strings.NewReader(manifest), "the test").Flatten().Do().Visit(func(o *resource.Info, err error) error {
 		if err != nil {
 			return err
 		}
 		return do(resource.NewHelper(o.Client, o.Mapping), o)
-	}))
+	})
 }
 
-// apply makes or changes the objects of a manifest.
+// apply makes or changes the objects of a manifest. A kind whose definition is established may not be
+// served or listed yet, and a webhook that runs may not be reachable: others do that a little later.
 func apply(t *testing.T, manifest string) {
 	t.Helper()
-	each(t, manifest, func(r *resource.Helper, o *resource.Info) error {
-		text, err := json.Marshal(o.Object)
-		must(t, err)
-		_, err = r.Patch(o.Namespace, o.Name, types.ApplyPatchType, text, &metav1.PatchOptions{FieldManager: "test", Force: new(true)})
-		return err
-	})
+	var err error
+	until(t, "a manifest is taken", func() bool {
+		err = each(manifest, func(r *resource.Helper, o *resource.Info) error {
+			text, err := json.Marshal(o.Object)
+			must(t, err)
+			_, err = r.Patch(o.Namespace, o.Name, types.ApplyPatchType, text, &metav1.PatchOptions{FieldManager: "test", Force: new(true)})
+			return err
+		})
+		return !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) && !apierrors.IsInternalError(err)
+	}, func() string { return err.Error() })
+	must(t, err)
 }
 
 // remove deletes the objects of a manifest that are there.
 func remove(t *testing.T, manifest string) {
 	t.Helper()
-	each(t, manifest, func(r *resource.Helper, o *resource.Info) error {
+	must(t, each(manifest, func(r *resource.Helper, o *resource.Info) error {
 		if _, err := r.Delete(o.Namespace, o.Name); !apierrors.IsNotFound(err) {
 			return err
 		}
 		return nil
-	})
+	}))
 }

@@ -74,16 +74,17 @@ func (w world) may(t *testing.T, account string, rules []rbac.PolicyRule) {
 	})
 }
 
-// allowed waits until the API server knows of a rule.
-func (w world) allowed(t *testing.T, account string, rule rbac.PolicyRule) {
+// accessOf is what a rule of [world.roles] allows.
+func accessOf(rule rbac.PolicyRule) authorization.ResourceAttributes {
+	return authorization.ResourceAttributes{Group: rule.APIGroups[0], Resource: rule.Resources[0], Verb: rule.Verbs[0], Name: strings.Join(rule.ResourceNames, "")}
+}
+
+// allowed waits until the API server knows what a service account may do.
+func (w world) allowed(t *testing.T, namespace, account string, access authorization.ResourceAttributes) {
 	t.Helper()
-	access := &authorization.ResourceAttributes{Group: rule.APIGroups[0], Resource: rule.Resources[0], Verb: rule.Verbs[0]}
-	if len(rule.ResourceNames) > 0 {
-		access.Name = rule.ResourceNames[0]
-	}
 	until(t, "the role of "+account, func() bool {
 		r, err := w.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authorization.SubjectAccessReview{
-			Spec: authorization.SubjectAccessReviewSpec{User: "system:serviceaccount:roles:" + account, ResourceAttributes: access},
+			Spec: authorization.SubjectAccessReviewSpec{User: "system:serviceaccount:" + namespace + ":" + account, ResourceAttributes: &access},
 		}, metav1.CreateOptions{})
 		return err == nil && r.Status.Allowed
 	}, nothing)
@@ -93,11 +94,11 @@ func (w world) allowed(t *testing.T, account string, rule rbac.PolicyRule) {
 // the error names the permission. With all of them everything works.
 func TestTheRolesAreEnoughAndNotMore(t *testing.T) {
 	w := enterWorld(t)
-	deployed(t)
+	w.deployed(t, "{}")
 	w.namespace(t, "roles", nil)
 	apply(t, hosts(t)+"---\n"+peerAuthentications+"---\n"+definition("security.istio.io", "AuthorizationPolicy", "authorizationpolicies")+"---\n"+gatewayDefinitions(t)+"---\n"+policyDefinitions(t))
 	definitions := slices.Concat([]string{"hosts.outrider.dev", "peerauthentications.security.istio.io", "authorizationpolicies.security.istio.io"}, gatewayKinds, policyKinds)
-	kubectl(t, "", append([]string{"wait", "--for=condition=Established", "--timeout=60s", "crd"}, definitions...)...)
+	kubectl(t, "", append([]string{"wait", "--for=condition=Established", "--timeout=" + patience.String(), "crd"}, definitions...)...)
 	t.Cleanup(w.undefine(definitions...))
 	rules := w.roles(t, "outriderd", "outriderd-mesh")
 	ignored := w.roles(t, "outriderd-ignored")                                                                                                                        // without it nothing is missing: see package kube
@@ -112,7 +113,7 @@ func TestTheRolesAreEnoughAndNotMore(t *testing.T) {
 	w.may(t, "all", slices.Concat(rules, ignored))
 	token := w.tokenOf(t, "roles")
 	t.Run("all of them", func(t *testing.T) {
-		w.allowed(t, "all", rules[len(rules)-1])
+		w.allowed(t, "roles", "all", accessOf(rules[len(rules)-1]))
 		a := w.attempt(t, "all", token)
 		until(t, "all is done", func() bool { return a.done() }, a.text)
 		if text := a.text(); strings.Contains(text, "cannot") {
@@ -128,7 +129,7 @@ func TestTheRolesAreEnoughAndNotMore(t *testing.T) {
 		}
 		tried++
 		t.Run(name, func(t *testing.T) {
-			w.allowed(t, account(i), rules[(i+1)%len(rules)])
+			w.allowed(t, "roles", account(i), accessOf(rules[(i+1)%len(rules)]))
 			a := w.attempt(t, account(i), token)
 			until(t, want, func() bool {
 				return strings.Contains(a.text(), want) && strings.Contains(a.text(), strings.Join(rule.ResourceNames, ""))
@@ -148,16 +149,13 @@ func (w world) tokenOf(t *testing.T, namespace string) string {
 	return token
 }
 
-// podToken makes a pod, with a token that is bound to it.
+// podToken makes a pod, with a token that is bound to it. It has no node: Kubernetes deletes pods of a
+// node that does not exist.
 func (w world) podToken(t *testing.T, namespace, name string) (token string, pod *corev1.Pod) {
 	t.Helper()
-	until(t, "the service account", func() bool {
-		_, err := w.CoreV1().ServiceAccounts(namespace).Get(t.Context(), "default", metav1.GetOptions{})
-		return err == nil
-	}, nothing)
 	pod, err := w.CoreV1().Pods(namespace).Create(t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       corev1.PodSpec{NodeName: "nowhere", Containers: []corev1.Container{{Name: "a", Image: "none"}}},
+		Spec:       corev1.PodSpec{SchedulerName: "none", Containers: []corev1.Container{{Name: "a", Image: "none"}}},
 	}, metav1.CreateOptions{})
 	must(t, err)
 	bound := &authentication.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: name, UID: pod.UID}
@@ -256,13 +254,13 @@ func TestDeployment(t *testing.T) {
 	log := func() string {
 		return kubectl(t, "", "logs", "--namespace=outrider-system", "deployment/outriderd")
 	}
-	kubectl(t, "", "rollout", "status", "--namespace=outrider-system", "deployment/outriderd", "--timeout=90s")
+	kubectl(t, "", "rollout", "status", "--namespace=outrider-system", "deployment/outriderd", "--timeout="+patience.String())
 	w.namespace(t, "injected", map[string]string{"istio-injection": "enabled"})
 	until(t, "the roots are in the new namespace", func() bool {
 		m, err := w.CoreV1().ConfigMaps("injected").Get(t.Context(), contract.RootConfigMap, metav1.GetOptions{})
 		return err == nil && strings.Contains(m.Data["root-cert.pem"], "BEGIN CERTIFICATE")
 	}, log)
-	kubectl(t, "", "wait", "--for=jsonpath={.webhooks[0].clientConfig.caBundle}", "--timeout=60s", "mutatingwebhookconfiguration/outrider-injector")
+	kubectl(t, "", "wait", "--for=jsonpath={.webhooks[0].clientConfig.caBundle}", "--timeout="+patience.String(), "mutatingwebhookconfiguration/outrider-injector")
 	t.Cleanup(func() {
 		w.AdmissionregistrationV1().MutatingWebhookConfigurations().Delete(context.Background(), "outrider-injector", metav1.DeleteOptions{})
 	})
@@ -294,8 +292,8 @@ func TestDeployment(t *testing.T) {
 		return len(pods.Items) == 2 && strings.Contains(answer, want) && strings.Contains(answer, "200 OK: ready")
 	}, func() string { return answer + "\n" + log() })
 	apply(t, manifest)
-	kubectl(t, "", "rollout", "status", "--namespace=outrider-system", "deployment/outriderd", "--timeout=90s")
-	kubectl(t, "", "delete", "deployment", "outriderd", "--namespace=outrider-system")
+	kubectl(t, "", "rollout", "status", "--namespace=outrider-system", "deployment/outriderd", "--timeout="+patience.String())
+	kubectl(t, "", "delete", "deployment", "outriderd", "--namespace=outrider-system", "--cascade=foreground")
 }
 
 // readiness is what outriderd at an address says of itself.

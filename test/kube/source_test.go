@@ -148,6 +148,10 @@ func theClusterIsTheMesh(t *testing.T) {
 		}
 		return out
 	}
+	is := func(m *mesh.Mesh, mode mesh.TLSMode) bool {
+		all := ready(m)
+		return len(all) > 0 && all[0].Workload.TLS == mode
+	}
 	until(t, "both pods are behind their service", func() bool { return len(ready(current())) == 2 }, text)
 	m := current() // one of them: each has workloads of its own
 	for _, e := range ready(m) {
@@ -164,18 +168,18 @@ func theClusterIsTheMesh(t *testing.T) {
 	// What the cluster has no definition of is no part of it, until it has.
 	for range 2 {
 		apply(t, hosts(t)+"---\n"+peerAuthentications+"---\n"+gatewayDefinitions(t))
-		kubectl(t, "", append([]string{"wait", "--for=condition=Established", "--timeout=60s", "crd", "hosts.outrider.dev", "peerauthentications.security.istio.io"}, gatewayKinds...)...)
+		kubectl(t, "", append([]string{"wait", "--for=condition=Established", "--timeout=" + patience.String(), "crd", "hosts.outrider.dev", "peerauthentications.security.istio.io"}, gatewayKinds...)...)
 		apply(t, extras)
 		until(t, "route, policy and host are there", func() bool {
 			m := current()
 			routes, host := m.ByName("shop", "web").Routes, m.Host("shop", "vm")
-			return len(routes) == 1 && routes[0].Timeout == 7*time.Second && ready(m)[0].Workload.TLS == mesh.Strict &&
+			return len(routes) == 1 && routes[0].Timeout == 7*time.Second && is(m, mesh.Strict) &&
 				host != nil && host.ServiceAccount == "vm" && host.Addresses[0] == netip.MustParseAddr("192.168.7.7")
 		}, text)
 		kubectl(t, "", append([]string{"delete", "crd", "hosts.outrider.dev", "peerauthentications.security.istio.io"}, gatewayKinds...)...)
 		until(t, "they are gone", func() bool {
 			m := current()
-			return len(m.ByName("shop", "web").Routes) == 0 && m.Host("shop", "vm") == nil && ready(m)[0].Workload.TLS == mesh.Permissive
+			return len(m.ByName("shop", "web").Routes) == 0 && m.Host("shop", "vm") == nil && is(m, mesh.Permissive)
 		}, text)
 	}
 
@@ -191,7 +195,7 @@ func theClusterIsTheMesh(t *testing.T) {
 
 	// A mistake only becomes a problem.
 	apply(t, hosts(t))
-	kubectl(t, "", "wait", "--for=condition=Established", "--timeout=60s", "crd", "hosts.outrider.dev")
+	kubectl(t, "", "wait", "--for=condition=Established", "--timeout="+patience.String(), "crd", "hosts.outrider.dev")
 	host := func(address string) string {
 		return "{apiVersion: outrider.dev/v1, kind: Host, metadata: {name: vm, namespace: shop}, spec: {address: " + address + "}}"
 	}

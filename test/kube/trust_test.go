@@ -33,7 +33,7 @@ func withoutBundle(t *testing.T) {
 // usable. The API is the one of this cluster; the versions of kubelets are read as for 1.37.
 func TestTheTrustRoleIsEnoughAndNotMore(t *testing.T) {
 	w := enterWorld(t)
-	deployed(t)
+	w.deployed(t, "{}")
 	w.namespace(t, "roles", nil)
 	rules := w.roles(t, "outriderd-trust")
 	if len(rules) != 5 {
@@ -50,7 +50,7 @@ func TestTheTrustRoleIsEnoughAndNotMore(t *testing.T) {
 	}
 	w.may(t, "trust-all", rules)
 	t.Run("all of them", func(t *testing.T) {
-		w.allowed(t, "trust-all", rules[len(rules)-1])
+		w.allowed(t, "roles", "trust-all", accessOf(rules[len(rules)-1]))
 		a, b := try(t, "trust-all")
 		until(t, "pods may mount it", func() bool { usable, _ := b.Usable(); return usable && bundle(t) == pem(t) }, a.text)
 		kubectl(t, "", "delete", "clustertrustbundle", contract.TrustBundle)
@@ -66,7 +66,7 @@ func TestTheTrustRoleIsEnoughAndNotMore(t *testing.T) {
 			want = "user not permitted to attest for signerName \"" + contract.TrustSigner + "\""
 		}
 		t.Run(fmt.Sprint(rule.Verbs[0], " ", rule.Resources[0]), func(t *testing.T) {
-			w.allowed(t, account(i), rules[(i+1)%len(rules)])
+			w.allowed(t, "roles", account(i), accessOf(rules[(i+1)%len(rules)]))
 			a, b := try(t, account(i))
 			until(t, want, func() bool { return strings.Contains(strings.ReplaceAll(a.text(), `\"`, `"`), want) }, a.text)
 			if usable, _ := b.Usable(); usable && rule.Verbs[0] != "watch" { // the lists were read
@@ -104,18 +104,14 @@ func TestPodsMountTheTrustBundle(t *testing.T) {
 	log := func() string {
 		return kubectl(t, "", "logs", "--namespace=outrider-system", "deployment/outriderd")
 	}
-	kubectl(t, "", "rollout", "status", "--namespace=outrider-system", "deployment/outriderd", "--timeout=90s")
+	kubectl(t, "", "rollout", "status", "--namespace=outrider-system", "deployment/outriderd", "--timeout="+patience.String())
 	t.Cleanup(func() {
 		w.AdmissionregistrationV1().MutatingWebhookConfigurations().Delete(context.Background(), "outrider-injector", metav1.DeleteOptions{})
 	})
 	until(t, "pods may mount it", func() bool { return strings.Contains(log(), `"usable":true`) }, log)
-	kubectl(t, "", "wait", "--for=jsonpath={.webhooks[0].clientConfig.caBundle}", "--timeout=60s", "mutatingwebhookconfiguration/outrider-injector")
+	kubectl(t, "", "wait", "--for=jsonpath={.webhooks[0].clientConfig.caBundle}", "--timeout="+patience.String(), "mutatingwebhookconfiguration/outrider-injector")
 
 	w.namespace(t, "trusting", map[string]string{"istio-injection": "enabled"})
-	until(t, "the service account", func() bool {
-		_, err := w.CoreV1().ServiceAccounts("trusting").Get(t.Context(), "default", metav1.GetOptions{})
-		return err == nil
-	}, nothing)
 	apply(t, `{apiVersion: v1, kind: Pod, metadata: {name: app, namespace: trusting}, spec: {containers: [{name: app, image: "test.outrider.dev/base:1", command: [sleep, 1h]}]}}`)
 	app, err := w.CoreV1().Pods("trusting").Get(t.Context(), "app", metav1.GetOptions{})
 	must(t, err)
@@ -129,7 +125,7 @@ func TestPodsMountTheTrustBundle(t *testing.T) {
 	apply(t, fmt.Sprintf(`{apiVersion: v1, kind: Pod, metadata: {name: reader, namespace: trusting, annotations: {outrider.dev/inject: "false"}, labels: {sidecar.istio.io/inject: "false"}},
 		spec: {volumes: [%s], containers: [{name: reader, image: "test.outrider.dev/base:1", command: [sleep, 1h], volumeMounts: [{name: %s, mountPath: %s}]}]}}`,
 		volume, contract.RootVolume, contract.RootDir))
-	kubectl(t, "", "wait", "--for=condition=Ready", "--timeout=90s", "pod/reader", "--namespace=trusting")
+	kubectl(t, "", "wait", "--for=condition=Ready", "--timeout="+patience.String(), "pod/reader", "--namespace=trusting")
 	roots := func() int {
 		return strings.Count(kubectl(t, "", "exec", "--namespace=trusting", "reader", "--", "cat", contract.RootFile), "BEGIN CERTIFICATE")
 	}
@@ -144,5 +140,5 @@ func TestPodsMountTheTrustBundle(t *testing.T) {
 		t.Log("not waited for the kubelet: OUTRIDER_NIGHTLY=1 sees both roots in the running pod")
 	}
 
-	kubectl(t, "", "delete", "deployment", "outriderd", "--namespace=outrider-system")
+	kubectl(t, "", "delete", "deployment", "outriderd", "--namespace=outrider-system", "--cascade=foreground")
 }

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	authorization "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -117,20 +118,37 @@ func definition(group, kind, plural string) string {
 		"security.istio.io", group, "name: v1\n", "name: v1beta1\n").Replace(peerAuthentications)
 }
 
-// deployed applies the chart but its Deployment, and the webhook that leads to it: the test is
-// outriderd.
-func deployed(t *testing.T) { deployedWith(t, "{}") }
-
-// deployedWith does so with values for the chart.
-func deployedWith(t *testing.T, values string) {
+// deployed applies the chart with some values, but its Deployment, and the webhook that leads to it: the
+// test is outriderd, which may do all that its roles say.
+func (w world) deployed(t *testing.T, values string) {
 	t.Helper()
 	text, err := chart.Manifest(values, "Deployment", "PodDisruptionBudget", "MutatingWebhookConfiguration")
 	must(t, err)
 	apply(t, text)
+	for role, access := range map[string]authorization.ResourceAttributes{ // any order: each is waited for
+		"":               {Namespace: own, Resource: "configmaps", Verb: "create"},
+		"outriderd":      {},
+		"outriderd-mesh": {},
+	} {
+		if role != "" {
+			access = accessOf(w.roles(t, role)[0])
+		}
+		w.allowed(t, own, "outriderd", access)
+	}
 }
 
-// namespace makes one that goes with the test. One of a test before may still be going.
+// namespace makes one that goes with the test, and waits for the service account that its pods need.
 func (w world) namespace(t *testing.T, name string, labels map[string]string) {
+	t.Helper()
+	w.emptyNamespace(t, name, labels)
+	until(t, "the service account of "+name, func() bool {
+		_, err := w.CoreV1().ServiceAccounts(name).Get(t.Context(), "default", metav1.GetOptions{})
+		return err == nil
+	}, nothing)
+}
+
+// emptyNamespace does not wait. A namespace of this name from the test before may still be going.
+func (w world) emptyNamespace(t *testing.T, name string, labels map[string]string) {
 	t.Helper()
 	var err error
 	until(t, "the namespace "+name+" is made", func() bool {
@@ -201,23 +219,23 @@ func (l *line) join(address string) {
 			if err != nil {
 				return
 			}
+			l.mu.Lock()
+			l.open[from] = true
+			l.mu.Unlock()
 			go l.carry(from)
 		}
 	}()
 }
 
 func (l *line) carry(from net.Conn) {
+	defer from.Close()
 	to, err := net.Dial("tcp", l.server)
 	if err != nil {
-		from.Close()
 		return
 	}
-	l.mu.Lock()
-	l.open[from], l.open[to] = true, true
-	l.mu.Unlock()
+	defer to.Close()
 	go func() { io.Copy(to, from); to.Close() }()
 	io.Copy(from, to)
-	from.Close()
 }
 
 // cut refuses new connections and ends those that are.
@@ -248,8 +266,7 @@ func nothing() string { return "" }
 // These wait for the cluster most of their time, and do not disturb one another: of the tests with
 // replicas of outriderd one alone has the shared authority, and none judges the status of routes.
 func TestBesideEachOther(t *testing.T) {
-	enterWorld(t)
-	deployedWith(t, "features: {diagnosis: true}") // once: each time takes away what others have in their roles
+	enterWorld(t).deployed(t, "features: {diagnosis: true}") // once: each time takes away what others have in their roles
 	for name, test := range map[string]func(*testing.T){
 		"tokens are reviewed":             tokensAreReviewed,
 		"certificates end with their pod": certificatesEndWithTheirPod,
