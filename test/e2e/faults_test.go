@@ -27,8 +27,8 @@ func TestFaults(t *testing.T) {
 		}},
 		"envoy dies three times": {changes: []change{gated}, lossy: true, happens: func(r *run, p *world.Pod) {
 			for range 3 {
-				r.must(p.KillBelow(proxy, "envoy"))
 				n := healthy(p)
+				r.must(p.KillBelow(proxy, "envoy"))
 				r.until(p, "the proxy is ready again", func() bool { return healthy(p) > n })
 			}
 		}},

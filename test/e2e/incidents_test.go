@@ -64,7 +64,7 @@ func TestIncidents(t *testing.T) {
 func (r *run) diagnosed(p *world.Pod) diagnose.Report {
 	r.Helper()
 	var out, notes bytes.Buffer
-	cmd := exec.CommandContext(r.Context(), filepath.Join(w.Root, "bin", "outrider"), "diagnose", p.Name, "-n", p.Namespace, "-o", "json")
+	cmd := exec.CommandContext(r.Context(), filepath.Join(w.Root, "bin", "outrider"), "diagnose", p.Name, "-n", p.Namespace, "-o", "json", "--slow="+world.Patience.String())
 	cmd.Stdout, cmd.Stderr = &out, &notes
 	err := cmd.Run()
 	var reports []diagnose.Report
@@ -314,7 +314,7 @@ spec:
         image: "` + world.AppImage + `"
         command: [/app, serve, --config=http://config.centre/, --call=http://server.shop/]
         ports: [{containerPort: 8080}]
-        readinessProbe: {httpGet: {path: /ready, port: 8080}, periodSeconds: 1}
+        readinessProbe: {httpGet: {path: /ready, port: 8080}, periodSeconds: 1, timeoutSeconds: 10}
 `
 
 // deployed applies the workload of a file, injected by the command, and returns its pod that is not

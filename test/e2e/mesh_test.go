@@ -25,7 +25,7 @@ const awesomeImage = world.AppImage
 // job waits for a condition of a job and judges its pods.
 func (r *run) job(name, condition string, pods int) {
 	r.Helper()
-	_, err := w.Kubectl(r.Context(), "", "wait", "--for=condition="+condition, "job/"+name, "--namespace=shop", "--timeout=180s")
+	_, err := w.Kubectl(r.Context(), "", "wait", "--for=condition="+condition, "job/"+name, "--namespace=shop", "--timeout="+world.Patience.String())
 	r.must(err)
 	all, err := w.Adopt(r.Context(), "shop", "job-name="+name)
 	r.must(err)
@@ -77,8 +77,8 @@ func TestProbesThroughTheProxy(t *testing.T) {
 	grpc := int32(9000)
 	for name, probe := range map[string]*corev1.Probe{
 		"http": httpProbe("/ready", 8080),
-		"tcp":  {PeriodSeconds: 1, ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt(8081)}}},
-		"grpc": {PeriodSeconds: 1, ProbeHandler: corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: grpc}}},
+		"tcp":  {PeriodSeconds: 1, TimeoutSeconds: 10, ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt(8081)}}},
+		"grpc": {PeriodSeconds: 1, TimeoutSeconds: 10, ProbeHandler: corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: grpc}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			nightly(t, name != "grpc") // TestHooksThroughTheProxy has those by HTTP
@@ -183,7 +183,7 @@ func TestStopUnderLoad(t *testing.T) {
 		report.count(r.entry, func(e *entry) { e.pods++ })
 		r.deleted(one)
 		r.ordered(one)
-		_, err = w.Kubectl(r.Context(), "", "rollout", "status", "deployment/server", "--namespace=shop", "--timeout=120s")
+		_, err = w.Kubectl(r.Context(), "", "rollout", "status", "deployment/server", "--namespace=shop", "--timeout="+world.Patience.String())
 		r.must(err)
 	}
 	r.deleted(client)

@@ -293,12 +293,13 @@ func TestNodeRebootsUnderNodeMode(t *testing.T) {
 		r.ready(p)
 	}
 	for n := range reboots {
+		before := d.pod.Restarts(proxy)
 		r.must(c.Reboot(t.Context()))
 		d.past = 0 // its Envoy counts anew
 		for _, p := range pods {
 			r.emitted(p, "app", "called", n+2)
 		}
-		r.ready(d.pod)
+		r.until(d.pod, "the door is back", func() bool { return d.pod.Restarts(proxy) > before && d.pod.Ready() })
 		d.shut()
 		t.Logf("reboot %d", n+1)
 	}

@@ -319,6 +319,9 @@ func (r *run) kill(l *loading, what string, p *world.Pod) {
 		pid, err = p.Below("app", "app")
 	}
 	r.must(err)
+	if pid < 1 {
+		r.Fatalf("%s of %s does not run\n%s", what, p.Name, p.Describe())
+	}
 	ready, restarts := healthy(p), p.Restarts(container)
 	kill := load.Kill{What: what, Pod: p.Name, Service: world.TierHost(p.Spec().Labels["app"]), Before: time.Now()}
 	r.must(syscall.Kill(pid, signal))

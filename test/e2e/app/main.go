@@ -97,9 +97,12 @@ func options(args []string) optionSet {
 }
 
 // emit writes one line.
-func emit(word string, pairs ...any) {
+func emit(word string, pairs ...any) { emitOf(time.Now(), word, pairs...) }
+
+// emitOf writes the line of something that was before the line could be written.
+func emitOf(at time.Time, word string, pairs ...any) {
 	var b strings.Builder
-	fmt.Fprintf(&b, "e2e %d %s", time.Now().UnixNano(), word)
+	fmt.Fprintf(&b, "e2e %d %s", at.UnixNano(), word)
 	for i := 0; i+1 < len(pairs); i += 2 {
 		fmt.Fprintf(&b, " %v=%s", pairs[i], strings.Join(strings.Fields(fmt.Sprint(pairs[i+1])), "_"))
 	}

@@ -26,14 +26,14 @@ import (
 func serve(o optionSet) {
 	terminated := make(chan os.Signal, 1)
 	signal.Notify(terminated, syscall.SIGTERM)
-	emit("started", "proxy", proxyReady())
+	emitOf(time.Now(), "started", "proxy", proxyReady()) // the time is that before the request
 	if o.config != "" && !configure(o) {
 		emit("gives-up")
 		os.Exit(1)
 	}
 	var healthy atomic.Bool
 	stop := listen(o, &healthy)
-	time.AfterFunc(o.healthy, func() { healthy.Store(true); emit("healthy") })
+	time.AfterFunc(o.healthy, func() { emit("healthy"); healthy.Store(true) })
 	if o.eat > 0 {
 		time.AfterFunc(o.after, func() { eat(o.eat) })
 	}
@@ -217,7 +217,7 @@ func eat(mib int) {
 
 // work is what a Job's container does.
 func work(o optionSet) {
-	emit("started", "proxy", proxyReady())
+	emitOf(time.Now(), "started", "proxy", proxyReady()) // the time is that before the request
 	if o.config != "" && !configure(o) {
 		emit("gives-up")
 		os.Exit(1)

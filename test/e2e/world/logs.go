@@ -55,13 +55,23 @@ func followLogs(dir string, changed func()) (*logs, error) {
 	}
 	l.look(dir)
 	go func() {
-		for e := range w.Events {
-			switch {
-			case e.Has(fsnotify.Create):
-				l.renew(e.Name)
-				l.look(e.Name)
-			case e.Has(fsnotify.Write):
-				l.readFile(e.Name)
+		for {
+			select {
+			case e, open := <-w.Events:
+				switch {
+				case !open:
+					return
+				case e.Has(fsnotify.Create):
+					l.renew(e.Name)
+					l.look(e.Name)
+				case e.Has(fsnotify.Write):
+					l.readFile(e.Name)
+				}
+			case _, open := <-w.Errors: // events were lost
+				if !open {
+					return
+				}
+				l.look(dir)
 			}
 		}
 	}()

@@ -38,9 +38,9 @@ func ListProxy(pod *corev1.Pod) {
 	pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: contract.ProxyContainer, Image: "auto"})
 }
 
-// HTTPProbe probes once a second.
+// HTTPProbe probes once a second. An answer may take its time: the node is busy.
 func HTTPProbe(path string, port int) *corev1.Probe {
-	return &corev1.Probe{PeriodSeconds: 1, ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromInt(port)}}}
+	return &corev1.Probe{PeriodSeconds: 1, TimeoutSeconds: 10, ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromInt(port)}}}
 }
 
 const injection = "istio-injection"
@@ -83,7 +83,7 @@ func (w *World) Furnish(ctx context.Context) error {
 	for _, of := range []string{"deployment/config --namespace=centre", "deployment/server --namespace=shop"} {
 		var name, namespace string
 		fmt.Sscan(of, &name, &namespace)
-		if out, err := w.Kubectl(ctx, "", "rollout", "status", name, namespace, "--timeout=120s"); err != nil {
+		if out, err := w.Kubectl(ctx, "", "rollout", "status", name, namespace, "--timeout="+Patience.String()); err != nil {
 			pods, _ := w.Kubectl(ctx, "", "describe", "pods", namespace)
 			logs, _ := w.Kubectl(ctx, "", "logs", name, namespace, "--all-containers")
 			return fmt.Errorf("%w\n%s%s%s", err, out, pods, logs)

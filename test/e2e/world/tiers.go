@@ -90,7 +90,7 @@ func (w *World) RollOut(ctx context.Context) error {
 // RolledOut waits until the newest pods of the tiers are ready and those before are gone.
 func (w *World) RolledOut(ctx context.Context) error {
 	for _, of := range deployments() {
-		if _, err := w.Kubectl(ctx, "", "rollout", "status", of, "--namespace="+TierNamespace, "--timeout=180s"); err != nil {
+		if _, err := w.Kubectl(ctx, "", "rollout", "status", of, "--namespace="+TierNamespace, "--timeout="+Patience.String()); err != nil {
 			pods, _ := w.Kubectl(ctx, "", "describe", "pods", "--namespace="+TierNamespace)
 			return fmt.Errorf("%w\n%s", err, pods)
 		}
