@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"outrider.dev/test/cluster"
+	"outrider.dev/test/process"
 )
 
 // A host is what this machine has that a cluster could leave something in: each
@@ -117,13 +118,16 @@ func processes(namespaces []string) []string {
 // wantNoProcessNaming fails if a process other than this one names dir.
 func wantNoProcessNaming(t *testing.T, dir string) {
 	t.Helper()
-	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
-	for _, file := range files {
-		cmdline, _ := os.ReadFile(file)
-		if strings.Contains(string(cmdline), dir) {
-			t.Errorf("still runs: %s: %s", file, strings.ReplaceAll(string(cmdline), "\x00", " "))
+	process.EventuallyEqual(t, "processes of "+dir, nil, func() (found []string) {
+		files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+		for _, file := range files {
+			cmdline, _ := os.ReadFile(file)
+			if strings.Contains(string(cmdline), dir) {
+				found = append(found, file+": "+strings.ReplaceAll(string(cmdline), "\x00", " "))
+			}
 		}
-	}
+		return found
+	})
 }
 
 func output(t *testing.T, name string, args ...string) []string {

@@ -140,7 +140,7 @@ func testRequiredPlugin(t *testing.T, g guest) {
 	}
 	g.apply(t, strings.ReplaceAll(user, "{name: user}", `{name: waits, annotations: {required-plugins.noderesource.dev: "[absent]"}}`))
 	const waiting = ".status.containerStatuses[0].state.waiting"
-	g.kubectl(t, "wait", "--for=jsonpath={"+waiting+".reason}=CreateContainerError", "pod/waits", "--timeout=90s")
+	g.kubectl(t, "wait", "--for=jsonpath={"+waiting+".reason}=CreateContainerError", "pod/waits", "--timeout=5m")
 	if got := g.kubectl(t, "get", "pod", "waits", "--output=jsonpath={"+waiting+".message}"); !strings.Contains(got, `required plugin "absent" not present`) {
 		t.Errorf("it waits for another reason: %s", got)
 	}

@@ -116,7 +116,7 @@ func Down(dir string) error {
 	if err := s.kill(); err != nil {
 		return fmt.Errorf("ending the cluster in %s: %w", dir, err)
 	}
-	ctx, cancel := context.WithTimeoutCause(context.Background(), 10*time.Second, errors.New("still in use after 10s"))
+	ctx, cancel := context.WithTimeoutCause(context.Background(), 2*time.Minute, errors.New("still in use after two minutes"))
 	defer cancel()
 	if err := cgroup.Remove(ctx, s.Group); err != nil {
 		return fmt.Errorf("removing control groups: %w", err)
@@ -132,19 +132,16 @@ func Down(dir string) error {
 // kill sends process 1 SIGTERM, and SIGKILL if the end of everything takes
 // too long.
 func (s state) kill() error {
-	for _, attempt := range []struct {
-		signal os.Signal
-		within time.Duration
-	}{{syscall.SIGTERM, 10 * time.Second}, {syscall.SIGKILL, 10 * time.Second}} {
+	for _, signal := range []os.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		// The handle is opened before the check: it cannot mean a later process.
 		process, err := os.FindProcess(s.PID)
 		if err != nil || !s.alive() {
 			return nil
 		}
-		if err := process.Signal(attempt.signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		if err := process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
 			return err
 		}
-		ctx, cancel := context.WithTimeoutCause(context.Background(), attempt.within, errors.New("process 1 does not end"))
+		ctx, cancel := context.WithTimeoutCause(context.Background(), time.Minute, errors.New("process 1 does not end"))
 		err = poll.Until(ctx, 10*time.Millisecond, func(context.Context) error {
 			if s.alive() {
 				return fmt.Errorf("process %d is there", s.PID)
@@ -152,7 +149,7 @@ func (s state) kill() error {
 			return nil
 		})
 		cancel()
-		if err == nil || attempt.signal == syscall.SIGKILL {
+		if err == nil || signal == syscall.SIGKILL {
 			return err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"outrider.dev/test/cluster"
+	"outrider.dev/test/process"
 )
 
 // workloads are created at once; each of [workloadTests] is about one of them.
@@ -95,11 +96,11 @@ var workloadTests = []struct {
 	test func(*testing.T, guest)
 }{
 	{"a pod reaches both replicas by the name of their Service", func(t *testing.T, g guest) {
-		g.kubectl(t, "rollout", "status", "deployment/web", "--timeout=90s")
+		g.kubectl(t, "rollout", "status", "deployment/web", "--timeout=5m")
 		g.wait(t, "Ready", "pod/client")
 		answers := make(map[string]bool)
 		for range 40 {
-			answers[g.kubectl(t, "exec", "client", "--", "wget", "-qO-", "http://web.default.svc.cluster.local/")] = true
+			answers[g.get(t, "client", "http://web.default.svc.cluster.local/")] = true
 			if len(answers) == 2 {
 				return
 			}
@@ -107,14 +108,18 @@ var workloadTests = []struct {
 		t.Errorf("answered in 40 requests: %v, want two replicas", answers)
 	}},
 	{"a pod reaches a Service by its short name", func(t *testing.T, g guest) {
-		if got := g.kubectl(t, "exec", "client", "--", "wget", "-qO-", "http://web/"); !strings.HasPrefix(got, "web-") {
+		if got := g.get(t, "client", "http://web/"); !strings.HasPrefix(got, "web-") {
 			t.Errorf("answer: %q", got)
 		}
 	}},
 	{"a replica reaches itself through its Service", func(t *testing.T, g guest) {
 		g.kubectl(t, "scale", "deployment/web", "--replicas=1")
-		g.kubectl(t, "rollout", "status", "deployment/web", "--timeout=90s")
-		g.kubectl(t, "exec", "deployment/web", "--", "wget", "-qO-", "http://web/")
+		var pods []string
+		process.Eventually(t, "one replica is left", func() bool {
+			pods = strings.Fields(g.kubectl(t, "get", "pods", "--selector=app=web", "--output=name"))
+			return len(pods) == 1
+		})
+		g.get(t, pods[0], "http://web/")
 	}},
 	{"a Job with a native sidecar completes", func(t *testing.T, g guest) {
 		g.wait(t, "Complete", "job/sidecar")
@@ -166,9 +171,15 @@ func (g guest) kubectl(t *testing.T, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
+// get has a pod read a page. What a Service leads to is the same on the node a while after its objects.
+func (g guest) get(t *testing.T, pod, page string) string {
+	t.Helper()
+	return g.kubectl(t, "exec", pod, "--", "sh", "-c", "for n in $(seq 100); do wget -T 10 -qO- "+page+" && exit; sleep 0.2; done; exit 1")
+}
+
 func (g guest) wait(t *testing.T, condition, object string) {
 	t.Helper()
-	g.kubectl(t, "wait", "--for=condition="+condition, object, "--timeout=90s")
+	g.kubectl(t, "wait", "--for=condition="+condition, object, "--timeout=5m")
 }
 
 // review has the API server review token for audience: "true" or "".

@@ -97,7 +97,7 @@ func (l *Log) read(ctx context.Context, r cri.RuntimeServiceClient, from io.Read
 
 // name looks up the container of an id. The CRI knows it a little later than containerd.
 func (l *Log) name(ctx context.Context, r cri.RuntimeServiceClient, id string) {
-	for range 100 {
+	for range 3000 { // a minute and more: a sandbox is known once it runs
 		if known, ok := lookUp(ctx, r, id); ok {
 			l.mu.Lock()
 			l.labels[id] = known

@@ -92,7 +92,7 @@ func end(group string) error {
 	if err := syscall.Kill(-1, syscall.SIGKILL); err != nil && err != syscall.ESRCH {
 		return fmt.Errorf("killing all processes: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	return cgroup.Remove(ctx, group)
 }
