@@ -111,15 +111,8 @@ func TestApplyAfterAnInterruptedRun(t *testing.T) {
 		if err := w.helm.Releases.Update(r); err != nil {
 			t.Fatal(err)
 		}
-		pending, err := Pending(w.Options)
-		if err != nil || (pending != "") != status.IsPending() {
-			t.Errorf("%s: pending %q, %v", status, pending, err)
-		}
 		if r := w.apply(t); r.Version != 2 || r.Info.Status != release.StatusDeployed {
 			t.Errorf("after %s: %d %s", status, r.Version, r.Info.Status)
-		}
-		if pending, err := Pending(w.Options); err != nil || pending != "" {
-			t.Errorf("after %s and apply: pending %q, %v", status, pending, err)
 		}
 	}
 	for _, status := range []release.Status{release.StatusPendingUpgrade, release.StatusPendingRollback} {

@@ -15,21 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 )
 
-// Pending returns the status of a release that an operation has not completed; empty: none.
-func Pending(o Options) (release.Status, error) {
-	helm, err := o.configuration()
-	if err != nil {
-		return "", err
-	}
-	r, err := last(helm, nameOf(o.Values))
-	if err != nil || r == nil || !unfinished(r.Info.Status) {
-		return "", err
-	}
-	return r.Info.Status, nil
-}
-
-func unfinished(s release.Status) bool { return s.IsPending() || s == release.StatusUninstalling }
-
 // recover makes a release that was interrupted one that can be upgraded, and returns the newest.
 // The caller holds the lock, so no other run of ours is at work.
 func (o Options) recover(ctx context.Context, helm *action.Configuration, name string) (*release.Release, error) {
