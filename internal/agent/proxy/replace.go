@@ -131,12 +131,21 @@ func (a *agent) came(ctx context.Context, directions []direction) bool {
 	return false
 }
 
-// http counts Envoy's requests in flight and its connections of HTTP in a direction. A connection that
-// Envoy has accepted, and of which it does not know yet whether it is one of HTTP, counts as a request.
+// http counts Envoy's requests in flight and its connections of HTTP in a direction.
 func (a *agent) http(ctx context.Context, d direction) (requests, connections int, err error) {
 	stats, err := a.admin.Stats(ctx, `^(http\..*\.downstream_(rq|cx)_active|listener\..*\.downstream_pre_cx_active)$`)
+	requests, connections = d.count(stats)
+	return requests, connections, err
+}
+
+// count does it with Envoy's counts. A connection that Envoy has accepted, and of which it does not know
+// yet whether it is one of HTTP, counts as a request; one that has been silent for so long that it waits
+// in an internal listener may get its first request, as an idle one its next.
+func (d direction) count(stats map[string]uint64) (requests, connections int) {
 	for name, n := range stats { // any order: sums
 		switch {
+		case strings.HasPrefix(name, "listener.envoy_internal_"):
+			connections += int(n)
 		case strings.HasPrefix(name, "listener."):
 			if strings.HasSuffix(name, fmt.Sprintf("_%d.downstream_pre_cx_active", d.port)) {
 				requests += int(n)
@@ -149,5 +158,5 @@ func (a *agent) http(ctx context.Context, d direction) (requests, connections in
 			connections += int(n)
 		}
 	}
-	return requests, connections, err
+	return requests, connections
 }
