@@ -241,7 +241,8 @@ func (s *Server) replace(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) quit(w http.ResponseWriter, r *http.Request) {
 	s.o.Journal.Note("quit", "requested by "+peerFrom(r).name)
+	w.Header().Set("Content-Length", "3")
 	io.WriteString(w, "ok\n")
-	http.NewResponseController(w).Flush() // the answer goes first: soon the process has ended
+	http.NewResponseController(w).Flush() // the whole answer goes first: soon the process has ended
 	s.o.Quit()
 }
