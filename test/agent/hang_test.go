@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"outrider.dev/internal/agent/readiness"
+	"outrider.dev/internal/agent/status"
 	"outrider.dev/test/agent/harness"
 	"outrider.dev/test/process"
 )
@@ -81,15 +83,9 @@ func TestConditionsThatHold(t *testing.T) {
 	if !certificate || strings.Contains(got.Body, `"code"`) {
 		t.Errorf("ready: %s", got.Body)
 	}
-	held := map[string]bool{}
-	for _, e := range a.Journal().Entries {
-		if e.Why == "holds" {
-			held[e.Name] = true
-		}
-	}
 	for _, name := range []string{"certificate", "control-plane", "envoy", "configuration", "listeners", "capture"} {
-		if !held[name] {
-			t.Errorf("the journal has no entry that %q holds: %v", name, held)
-		}
+		process.Eventually(t, "an entry of the journal that "+name+" holds", func() bool {
+			return slices.ContainsFunc(a.Journal().Entries, func(e status.Entry) bool { return e.Name == name && e.Why == "holds" })
+		}, a)
 	}
 }

@@ -63,7 +63,7 @@ func TestFullByProbe(t *testing.T) {
 	other.Ready()
 	wantUnready(t, full(a, ""), "app: its probe failed: connect: connection refused")
 	held := make(chan harness.Answer, 1)
-	go func() { held <- full(a, "&wait=30s") }()
+	go func() { held <- full(a, "&wait=120s") }()
 	waiting := func(n string) func() bool {
 		return func() bool {
 			return strings.Contains(a.Get(15020, "/metrics").Body, "\noutrider_agent_waiters "+n+"\n")
@@ -122,13 +122,13 @@ func TestFullByGate(t *testing.T) {
 	p := a.Pod
 	healthy := filepath.Join(p.World.Dir, "healthy")
 	probe := `{"exec": {"command": ["test", "-e", "` + healthy + `"]}, "periodSeconds": 1, "failureThreshold": 1}`
-	gate := p.Gate("--after", "outrider-proxy is healthy", "--probe", probe, "--", "sleep", "60")
+	gate := p.Gate("--after", "outrider-proxy is healthy", "--probe", probe, "--", "sleep", "infinity")
 	process.Eventually(t, "the command runs", func() bool { return strings.Contains(p.State("app"), `"phase":"running"`) }, gate)
 	process.Eventually(t, "and is not healthy", func() bool {
 		return strings.Contains(full(a, "").Body, "app: its gate does not report that it is healthy")
 	}, a, gate)
 	held := make(chan harness.Answer, 1)
-	go func() { held <- full(a, "&wait=30s") }()
+	go func() { held <- full(a, "&wait=120s") }()
 	if err := os.WriteFile(healthy, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -155,10 +155,10 @@ func TestProbesOfAGate(t *testing.T) {
 	go func() { began <- probe("startedz") }()
 	up := filepath.Join(p.World.Dir, "up")
 	startup := `{"exec": {"command": ["test", "-e", "` + up + `"]}, "periodSeconds": 1, "failureThreshold": 600}`
-	gate := p.Gate("--after", "cache is started", "--startup-probe", startup, "--", "sleep", "60")
+	gate := p.Gate("--after", "cache is started", "--startup-probe", startup, "--", "sleep", "infinity")
 	process.Eventually(t, "the gate waits", func() bool { return strings.Contains(p.State("app"), `"phase":"waiting"`) }, gate)
 	process.Eventually(t, "liveness is held", func() bool { return probe("livez").Status == 200 }, a)
-	cache := p.GateOf("cache", "--", "sleep", "60")
+	cache := p.GateOf("cache", "--", "sleep", "infinity")
 	process.Eventually(t, "the command runs", func() bool { return strings.Contains(p.State("app"), `"startingUp":true`) }, gate)
 	select {
 	case got := <-began:

@@ -29,11 +29,15 @@ func browser(t *testing.T) context.Context {
 	if err != nil {
 		t.Skipf("no Chromium, which make test-deps installs: %v", err)
 	}
+	folder, err := os.MkdirTemp("", "browser")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(folder) }) // its helpers may write for a moment yet: some of it may stay
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(binary),
-		chromedp.NoSandbox, // without it Chromium refuses to run as root
-		chromedp.UserDataDir(t.TempDir()),
-		chromedp.Env("TMPDIR="+t.TempDir()), // where it leaves folders behind
+		chromedp.NoSandbox,             // without it Chromium refuses to run as root
+		chromedp.Env("TMPDIR="+folder), // where it leaves folders behind
 	)
 	ctx, cancel := chromedp.NewExecAllocator(t.Context(), options...)
 	t.Cleanup(cancel)

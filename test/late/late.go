@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"outrider.dev/test/process"
 )
 
 // Pause is longer than a proxy waits for first bytes.
@@ -41,7 +43,7 @@ func Run(t *testing.T, dial func(ctx context.Context, network, to string) (net.C
 			all.Go(func() {
 				defer c.Close()
 				time.Sleep(wait)
-				c.SetDeadline(time.Now().Add(time.Minute))
+				c.SetDeadline(time.Now().Add(process.Patience))
 				if err := call.Talk(c); err != nil && failed[j].Add(1) <= shown {
 					t.Errorf("%s, first byte after %s: %v", call.Name, wait, err)
 				}

@@ -119,7 +119,7 @@ func TestSilentConnectionHasNoServer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.SetDeadline(time.Now().Add(time.Minute))
+		c.SetDeadline(time.Now().Add(process.Patience))
 		silent = append(silent, c)
 		return c
 	}

@@ -203,7 +203,7 @@ func TestParkingWithTimeWait(t *testing.T) {
 // the kernel sent a part of it again.
 func samePort(pod *ns.Namespace) (again int, out error) {
 	pod.As(1000, 1000, func() {
-		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0) // no child of a test beside this one has it
 		if err != nil {
 			out = err
 			return

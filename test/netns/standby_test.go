@@ -187,7 +187,7 @@ func envoyConfig(transparent bool) string {
 		if source != "" {
 			bind = fmt.Sprintf(`, "upstream_bind_config": {"source_address": {"address": "%s", "port_value": 0}}`, source)
 		}
-		return fmt.Sprintf(`{"name": "%s", "type": "ORIGINAL_DST", "lb_policy": "CLUSTER_PROVIDED", "connect_timeout": "5s",
+		return fmt.Sprintf(`{"name": "%s", "type": "ORIGINAL_DST", "lb_policy": "CLUSTER_PROVIDED", "connect_timeout": "60s",
 			"circuit_breakers": {"thresholds": [{"max_connections": 100000, "max_pending_requests": 100000}]}%s}`, name, bind)
 	}
 	return fmt.Sprintf(`{"static_resources": {"listeners": [%s, %s], "clusters": [%s, %s, %s]}}`,
