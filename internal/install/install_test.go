@@ -341,7 +341,7 @@ func TestAwait(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		err = newWorld(t, d, p).awaitRollout(ctx, "outriderd")
 		cancel()
-		if err == nil || strings.Contains(err.Error(), "ImagePullBackOff") {
+		if err == nil || strings.Contains(err.Error(), "the roll-out has not begun; pod") {
 			break
 		}
 	}

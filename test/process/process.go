@@ -121,9 +121,14 @@ func (p *Process) Log() string {
 	return string(raw)
 }
 
-// Signal sends a signal. A process that has ended ignores it.
+// Signal sends a signal. A process that has ended ignores it; one that is stopped is so when this
+// returns, in all its threads.
 func (p *Process) Signal(s syscall.Signal) {
-	if err := p.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	err := p.cmd.Process.Signal(s)
+	if err == nil && s == syscall.SIGSTOP {
+		err = unix.Waitid(unix.P_PID, p.PID(), nil, unix.WSTOPPED|unix.WNOWAIT, nil)
+	}
+	if err != nil && !errors.Is(err, os.ErrProcessDone) {
 		p.t.Error(err)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"outrider.dev/internal/contract"
 	server "outrider.dev/internal/controlplane/ca"
 	"outrider.dev/internal/wire"
+	"outrider.dev/test/port"
 )
 
 const (
@@ -47,7 +48,7 @@ func newPlane(t testing.TB) *plane {
 	t.Helper()
 	dir := t.TempDir()
 	p := &plane{dir: dir, authority: must(server.NewAuthority(t.Context(), server.AuthorityOptions{Store: server.Directory(dir)})), tokens: must(server.NewTokens(dir, "cluster.local"))}
-	p.start(t, "127.0.0.1:0")
+	p.start(t, port.Hold(t).String()) // it may start again there
 	t.Cleanup(p.stop)
 	return p
 }

@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"outrider.dev/test/process"
 )
 
@@ -67,10 +65,6 @@ func TestThreads(t *testing.T) {
 		return err == nil && len(running) == 1 && running[0].Awake()
 	}, p)
 	p.Signal(syscall.SIGSTOP)
-	var info unix.Siginfo
-	if err := unix.Waitid(unix.P_PID, p.PID(), &info, unix.WSTOPPED, nil); err != nil {
-		t.Fatal(err)
-	}
 	ran, awake := Progress(p.PID())
 	if again, _ := Progress(p.PID()); ran <= 0 || awake || again != ran {
 		t.Errorf("stopped after %s, %t, and then after %s", ran, awake, again)

@@ -335,7 +335,7 @@ func (d *daemon) report(ctx context.Context) error {
 			again, pause = time.After(pause), min(2*pause, retryMax)
 		}
 		for beats := true; beats; {
-			if err := os.WriteFile(d.ReadyFile, []byte(d.now().unready()), 0o644); err != nil {
+			if err := d.writeReady(); err != nil {
 				return err
 			}
 			select {
@@ -350,6 +350,15 @@ func (d *daemon) report(ctx context.Context) error {
 			beats = false
 		}
 	}
+}
+
+// writeReady exchanges the file at once: one that is empty says that this process does its part.
+func (d *daemon) writeReady() error {
+	next := d.ReadyFile + ".next"
+	if err := os.WriteFile(next, []byte(d.now().unready()), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(next, d.ReadyFile)
 }
 
 func (d *daemon) tell(ctx context.Context, s state, validator string, known bool) error {
