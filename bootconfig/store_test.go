@@ -313,7 +313,7 @@ func TestADiskThatCannotBeWrittenIsReported(t *testing.T) {
 func TestCloseWritesWhatIsToBeWritten(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "last")
 	for n := range 20 {
-		c := open(t, Options[settings]{Provider: serve("", good(n)), LastGood: path, Validate: settings.Validate})
+		c := open(t, Options[settings]{Provider: serve("", good(n)), LastGood: path, Validate: settings.Validate, Timeout: time.Minute}) // Close waits as long for the disk
 		var once sync.Once
 		changed := make(chan struct{})
 		c.OnChange(func(s Snapshot[settings]) {

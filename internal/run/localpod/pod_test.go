@@ -32,7 +32,7 @@ spec:
   - name: sidecar
     restartPolicy: Always
     command: [sh, -c, "trap 'echo stops; exit 0' TERM; touch /tmp/up; while :; do sleep 0.1; done"]
-    startupProbe: {exec: {command: [test, -f, /tmp/up]}, periodSeconds: 1}
+    startupProbe: {exec: {command: [test, -f, /tmp/up]}, periodSeconds: 1, timeoutSeconds: 20, failureThreshold: 1000}
   containers:
   - name: app
     command: [sh, -c, "trap 'echo last words; exit 0' TERM; echo runs; while :; do sleep 0.1; done"]

@@ -111,12 +111,18 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-func ownMounts(t *testing.T) string {
+// ownMounts are the machine's at a node's directory, where no other program mounts anything meanwhile.
+func ownMounts(t *testing.T) (found string) {
 	data, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(data)
+	for line := range strings.Lines(string(data)) {
+		if at := strings.Fields(line)[4]; at == nodeDir || strings.HasPrefix(at, nodeDir+"/pods") {
+			found += line
+		}
+	}
+	return found
 }
 
 // close ends the node, and looks whether anything is left.
