@@ -174,7 +174,13 @@ func (g guest) kubectl(t *testing.T, args ...string) string {
 // get has a pod read a page. What a Service leads to is the same on the node a while after its objects.
 func (g guest) get(t *testing.T, pod, page string) string {
 	t.Helper()
-	return g.kubectl(t, "exec", pod, "--", "sh", "-c", "for n in $(seq 100); do wget -T 10 -qO- "+page+" && exit; sleep 0.2; done; exit 1")
+	var answer string
+	process.Retry(t, func() error {
+		out, err := g.Enter(t.Context(), "kubectl", "exec", pod, "--", "wget", "-qO-", page).CombinedOutput()
+		answer = strings.TrimSpace(string(out))
+		return err
+	})
+	return answer
 }
 
 func (g guest) wait(t *testing.T, condition, object string) {
