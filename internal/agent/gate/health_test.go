@@ -156,7 +156,7 @@ func TestAStartupProbe(t *testing.T) {
 	t.Run("holds the liveness probe until it succeeds", func(t *testing.T) {
 		p := newPod(t)
 		file := p.dir + "/up"
-		p.start(spec{Name: "app", Startup: fmt.Sprintf(`{"exec":{"command":["test","-e",%q]},"periodSeconds":1}`, file)})
+		p.start(spec{Name: "app", Startup: fmt.Sprintf(`{"exec":{"command":["test","-e",%q]},"periodSeconds":1,"failureThreshold":600}`, file)})
 		if s := p.until("app", state.Seen.Runs); !s.Held() {
 			t.Error("it runs and is not held")
 		}

@@ -178,13 +178,15 @@ func (s *Standby) Ready() error {
 		return ErrClosed
 	}
 	s.retire()
+	s.mu.Lock()
+	clear(s.warned) // those of the life before
+	s.mu.Unlock()
 	workers, err := s.steerAll()
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
 	s.ready = true
-	clear(s.warned)
 	s.life++
 	n := len(s.held)
 	for _, h := range s.inOrder() {

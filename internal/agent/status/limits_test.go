@@ -23,7 +23,7 @@ func TestOneClientCannotUseUpTheConnections(t *testing.T) {
 	clients := []netip.Prefix{netip.MustParsePrefix("10.9.0.3/24"), netip.MustParsePrefix("10.9.0.4/24")}
 	ns.Connect(pod, "eth0", mustPrefix("10.9.0.2/24"), other, "eth1", clients)
 	var r *running
-	pod.Do(func() { r = start(t, nil) })
+	pod.Do(func() { r = start(t, func(o *Options) { o.header = time.Hour }) }) // none is closed for its age
 	port := r.url[strings.LastIndexByte(r.url, ':'):]
 	dial := func(from, to string) net.Conn {
 		t.Helper()
