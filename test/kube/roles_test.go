@@ -74,7 +74,7 @@ func (w world) may(t *testing.T, account string, rules []rbac.PolicyRule) {
 	})
 }
 
-// accessOf is what a rule of [world.roles] allows.
+// accessOf returns the access that a rule of [world.roles] allows.
 func accessOf(rule rbac.PolicyRule) authorization.ResourceAttributes {
 	return authorization.ResourceAttributes{Group: rule.APIGroups[0], Resource: rule.Resources[0], Verb: rule.Verbs[0], Name: strings.Join(rule.ResourceNames, "")}
 }
