@@ -26,7 +26,7 @@ import (
 func serve(o optionSet) {
 	terminated := make(chan os.Signal, 1)
 	signal.Notify(terminated, syscall.SIGTERM)
-	emitOf(time.Now(), "started", "proxy", proxyReady()) // the time is that before the request
+	emitStarted()
 	if o.config != "" && !configure(o) {
 		emit("gives-up")
 		os.Exit(1)
@@ -51,6 +51,9 @@ func serve(o optionSet) {
 	stop()
 	emit("done", "calls", n.calls, "failed", n.failed, "refused", n.refused, "first", n.first)
 }
+
+// emitStarted writes the line of a start, with the time before its request.
+func emitStarted() { emitOf(time.Now(), "started", "proxy", proxyReady()) }
 
 // proxyReady is the status of the proxy's readiness endpoint now, or "none". A proxy that is not
 // there refuses, and one that is not ready says so: only a busy machine takes long.
@@ -217,7 +220,7 @@ func eat(mib int) {
 
 // work is what a Job's container does.
 func work(o optionSet) {
-	emitOf(time.Now(), "started", "proxy", proxyReady()) // the time is that before the request
+	emitStarted()
 	if o.config != "" && !configure(o) {
 		emit("gives-up")
 		os.Exit(1)

@@ -18,7 +18,7 @@ import (
 func tier(o optionSet) {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2)
-	emit("started", "proxy", proxyReady())
+	emitStarted()
 	pod, err := os.Hostname()
 	must(err)
 	mux, underWay := http.NewServeMux(), atomic.Int64{}
@@ -57,7 +57,7 @@ func tier(o optionSet) {
 func generate(o optionSet) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	emit("started", "proxy", proxyReady())
+	emitStarted()
 	pod, err := os.Hostname()
 	must(err)
 	done := load.Run(ctx, load.Options{
