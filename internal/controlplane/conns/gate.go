@@ -27,7 +27,7 @@ type waiter struct {
 	names   [][]*turn // none is empty
 }
 
-// A turn is what one request has of a gate, or waits for.
+// A turn is the part of a gate that one request holds, or waits for.
 type turn struct {
 	address netip.Addr
 	name    string
