@@ -96,7 +96,7 @@ validation: ## does the API server's own code take every pod that is injected, a
 
 .PHONY: corpus incidents
 corpus: ## how many incidents of testdata/incidents are diagnosed right, as a confusion matrix for each split
-	@$(GO) test -count=1 -v -run 'TestIncidents$$' ./internal/diagnose | grep -E '^ +corpus_test|^(ok|FAIL|---)'
+	@$(GO) test -count=1 -v -run 'TestIncidents$$' ./internal/doctor/diagnose | grep -E '^ +corpus_test|^(ok|FAIL|---)'
 RUN ?=
 incidents: build $(ENVOY) ## record what is missing in testdata/incidents from real processes; RUN=java-.* records again (root)
 	build/packages.sh ruby php-cli=php redis-tools=redis-cli nginx-light=nginx nodejs=node python3 perl curl default-jdk-headless=javac
@@ -150,7 +150,7 @@ bench: ## measure; prints tables, asserts nothing (root)
 	$(GO) run ./bench/diagnose
 	$(GO) run ./bench/awesome
 	$(GO) test -run '^$$' -bench Telemetry -benchtime 1x ./test/mesh
-	$(GO) test -run '^$$' -bench 'Explore|Run|Pod|InjectFile|Review|Scan' -benchmem -cpu 1 ./internal/evidence ./internal/model/verify ./internal/model/simulate ./internal/pod/inject ./internal/pod/offline ./internal/controlplane/webhook
+	$(GO) test -run '^$$' -bench 'Explore|Run|Pod|InjectFile|Review|Scan' -benchmem -cpu 1 ./internal/doctor/evidence ./internal/doctor/verify ./internal/doctor/simulate ./internal/core/pod/inject ./internal/core/pod/offline ./internal/core/controlplane/webhook
 	cd resilience && $(GO) test -run '^$$' -bench . -cpu 1 .
 	$(GO) -C bootconfig test -run '^$$' -bench . -benchmem
 

@@ -21,9 +21,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/yaml"
 
-	"outrider.dev/internal/controlplane/webhook"
-	"outrider.dev/internal/mesh"
-	"outrider.dev/internal/pod/inject"
+	"outrider.dev/internal/core/controlplane/webhook"
+	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/pod/inject"
 )
 
 // get is one of the rendered objects.
@@ -445,7 +445,7 @@ func TestOurWebhookIsNoOtherInjector(t *testing.T) {
 
 // Alerts and dashboard name metrics that outriderd has, and codes of reviews that there are.
 func TestMonitoringNamesWhatThereIs(t *testing.T) {
-	source, err := os.ReadFile("../internal/controlplane/metrics.go")
+	source, err := os.ReadFile("../internal/core/controlplane/metrics.go")
 	if err != nil {
 		t.Fatal(err)
 	}

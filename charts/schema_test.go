@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"outrider.dev/charts"
-	"outrider.dev/internal/pod/inject"
+	"outrider.dev/internal/core/pod/inject"
 )
 
 var update = flag.Bool("update", false, "write the schema's values without effect, and the table of docs/install.md")
@@ -124,7 +124,7 @@ func at(s schema, path string) (found schema, rest string) {
 	return s, ""
 }
 
-// The schema has each value that injection or the chart uses (internal/pod/inject/keys.go), and
+// The schema has each value that injection or the chart uses (internal/core/pod/inject/keys.go), and
 // each that has no effect, with the reason: -update writes these.
 func TestSchemaHasEveryKey(t *testing.T) {
 	root := readSchema(t)

@@ -17,7 +17,7 @@ import (
 
 	"outrider.dev/bench/internal/figures"
 	"outrider.dev/bench/internal/tb"
-	"outrider.dev/internal/contract"
+	"outrider.dev/internal/base/contract"
 	"outrider.dev/test/ns"
 )
 

@@ -13,7 +13,7 @@ import (
 	"text/template"
 
 	"outrider.dev/bench/internal/figures"
-	"outrider.dev/internal/contract"
+	"outrider.dev/internal/base/contract"
 )
 
 // A way writes the rules of one backend, with lists of so many entries.

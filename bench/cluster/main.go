@@ -18,7 +18,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"outrider.dev/internal/contract"
+	"outrider.dev/internal/base/contract"
 	"outrider.dev/test/e2e/world"
 )
 

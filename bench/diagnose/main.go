@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"outrider.dev/bench/internal/figures"
-	"outrider.dev/internal/diagnose/page"
+	"outrider.dev/internal/doctor/diagnose/page"
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }

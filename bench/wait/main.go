@@ -18,8 +18,8 @@ import (
 
 	"outrider.dev/bench/internal/figures"
 	"outrider.dev/build/commands"
-	"outrider.dev/internal/agent/readiness"
-	"outrider.dev/internal/agent/status"
+	"outrider.dev/internal/core/agent/readiness"
+	"outrider.dev/internal/core/agent/status"
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }

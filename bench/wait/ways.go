@@ -17,8 +17,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"outrider.dev/internal/agent/readiness"
-	"outrider.dev/internal/agent/state"
+	"outrider.dev/internal/core/agent/readiness"
+	"outrider.dev/internal/core/agent/state"
 	"outrider.dev/ready"
 	"outrider.dev/test/process"
 )

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"outrider.dev/bench/internal/figures"
-	"outrider.dev/internal/controlplane/ca"
+	"outrider.dev/internal/core/controlplane/ca"
 	"outrider.dev/test/fleet"
 )
 

@@ -72,7 +72,7 @@ func (s Stamp) linked() string {
 	if s.Version == "" {
 		return ""
 	}
-	const pkg = "outrider.dev/internal/cli"
+	const pkg = "outrider.dev/internal/base/cli"
 	return fmt.Sprintf(" -X %s.build=%s -X %s.buildTime=%s", pkg, s.Version, pkg, s.Time.Format(time.RFC3339))
 }
 

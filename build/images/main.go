@@ -19,9 +19,9 @@ import (
 	"time"
 
 	"outrider.dev/build/commands"
+	"outrider.dev/build/image"
 	"outrider.dev/build/parts"
-	"outrider.dev/internal/contract"
-	"outrider.dev/internal/image"
+	"outrider.dev/internal/base/contract"
 )
 
 func main() {

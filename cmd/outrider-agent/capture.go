@@ -14,12 +14,12 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
-	"outrider.dev/internal/capture"
-	"outrider.dev/internal/capture/iptables"
-	"outrider.dev/internal/capture/nftables"
-	"outrider.dev/internal/capture/setup"
-	"outrider.dev/internal/cli"
-	"outrider.dev/internal/contract"
+	"outrider.dev/internal/base/cli"
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/capture"
+	"outrider.dev/internal/core/capture/iptables"
+	"outrider.dev/internal/core/capture/nftables"
+	"outrider.dev/internal/core/capture/setup"
 )
 
 // captureLimit bounds a whole run, which may wait for a lock of iptables or for the kernel.
@@ -77,8 +77,8 @@ the same network namespace.`,
 		},
 	}
 	cmd.Flags().SortFlags = false
-	cli.IntentFlags(cmd.Flags(), &o.intent, &o.output)
-	cli.ServersFlag(cmd.Flags())
+	capture.IntentFlags(cmd.Flags(), &o.intent, &o.output)
+	capture.ServersFlag(cmd.Flags())
 	o.operationFlags(cmd.Flags())
 	o.sharedFlags(cmd.Flags(), termination)
 	return cmd, o
@@ -179,7 +179,7 @@ func enter(path string) error {
 }
 
 func (o *captureOptions) run(cmd *cobra.Command) error {
-	if err := cli.FinishIntent(cmd.Flags(), &o.intent); err != nil {
+	if err := capture.FinishIntent(cmd.Flags(), &o.intent); err != nil {
 		return err
 	}
 	ctx, cancel := limited(cmd.Context())
@@ -357,7 +357,7 @@ With flags of capture on the command line, the rules must also be those of the f
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			given := intentGiven(cmd.Flags())
-			if err := cli.FinishIntent(cmd.Flags(), &o.intent); err != nil {
+			if err := capture.FinishIntent(cmd.Flags(), &o.intent); err != nil {
 				return err
 			}
 			var intent *capture.Intent
@@ -368,7 +368,7 @@ With flags of capture on the command line, the rules must also be those of the f
 		},
 	}
 	cmd.Flags().SortFlags = false
-	cli.IntentFlags(cmd.Flags(), &o.intent, &o.output)
+	capture.IntentFlags(cmd.Flags(), &o.intent, &o.output)
 	o.sharedFlags(cmd.Flags(), termination)
 	return cmd
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"outrider.dev/internal/cli"
+	"outrider.dev/internal/base/cli"
 )
 
 const copyName = "outrider-agent"

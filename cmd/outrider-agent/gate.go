@@ -17,11 +17,11 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"outrider.dev/internal/agent/gate"
-	"outrider.dev/internal/agent/state"
-	"outrider.dev/internal/capture"
-	"outrider.dev/internal/cli"
-	"outrider.dev/internal/contract"
+	"outrider.dev/internal/base/cli"
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/agent/gate"
+	"outrider.dev/internal/core/agent/state"
+	"outrider.dev/internal/core/capture"
 	"outrider.dev/startup"
 )
 

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"outrider.dev/internal/capture/setup"
+	"outrider.dev/internal/core/capture/setup"
 	"outrider.dev/test/ns"
 )
 

@@ -15,9 +15,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"outrider.dev/internal/agent/config"
-	"outrider.dev/internal/agent/proxy"
-	"outrider.dev/internal/cli"
+	"outrider.dev/internal/base/cli"
+	"outrider.dev/internal/core/agent/config"
+	"outrider.dev/internal/core/agent/proxy"
 )
 
 // newProxy's args are the program's, for what the parser leaves out.

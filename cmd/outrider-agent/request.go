@@ -14,8 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"outrider.dev/internal/cli"
-	"outrider.dev/internal/contract"
+	"outrider.dev/internal/base/cli"
+	"outrider.dev/internal/base/contract"
 )
 
 // requestPorts are the ports that request may talk to, Istio's list.

@@ -13,9 +13,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"outrider.dev/internal/agent/proxy"
-	"outrider.dev/internal/cli"
-	"outrider.dev/internal/wire"
+	"outrider.dev/internal/base/cli"
+	"outrider.dev/internal/base/wire"
+	"outrider.dev/internal/core/agent/proxy"
+	"outrider.dev/internal/core/capture"
 )
 
 // recordName is the file beside the copy that shows that a stage is done.
@@ -52,7 +53,7 @@ type rootStage struct {
 }
 
 func (s *rootStage) run(cmd *cobra.Command, args []string) error {
-	if err := cli.FinishIntent(cmd.Flags(), &s.intent); err != nil {
+	if err := capture.FinishIntent(cmd.Flags(), &s.intent); err != nil {
 		return err
 	}
 	if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {

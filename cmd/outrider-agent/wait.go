@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"outrider.dev/internal/agent/gate"
-	"outrider.dev/internal/cli"
-	"outrider.dev/internal/contract"
+	"outrider.dev/internal/base/cli"
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/agent/gate"
 	"outrider.dev/ready"
 )
 

@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"outrider.dev/internal/agent/readiness"
-	"outrider.dev/internal/agent/status"
-	"outrider.dev/internal/contract"
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/agent/readiness"
+	"outrider.dev/internal/core/agent/status"
 	"outrider.dev/test/process"
 )
 

@@ -20,12 +20,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"outrider.dev/internal/cli"
-	"outrider.dev/internal/contract"
-	"outrider.dev/internal/node/cni"
-	"outrider.dev/internal/node/daemon"
-	"outrider.dev/internal/node/kubenode"
-	"outrider.dev/internal/node/nri"
+	"outrider.dev/internal/base/cli"
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/node/cni"
+	"outrider.dev/internal/core/node/daemon"
+	"outrider.dev/internal/core/node/kubenode"
+	"outrider.dev/internal/core/node/nri"
 )
 
 func main() { os.Exit(run(os.Args, os.Stdout, os.Stderr)) }

@@ -27,9 +27,9 @@ import (
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 
 	"outrider.dev/build/commands"
-	"outrider.dev/internal/contract"
-	"outrider.dev/internal/node/cni"
-	"outrider.dev/internal/node/daemon"
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/node/cni"
+	"outrider.dev/internal/core/node/daemon"
 	"outrider.dev/test/ns"
 	"outrider.dev/test/process"
 	"outrider.dev/test/tier"

@@ -11,11 +11,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"outrider.dev/internal/bugreport"
-	"outrider.dev/internal/check"
-	"outrider.dev/internal/cli"
-	"outrider.dev/internal/install"
-	"outrider.dev/internal/kubeclient"
+	"outrider.dev/internal/base/cli"
+	"outrider.dev/internal/ops/bugreport"
+	"outrider.dev/internal/ops/check"
+	"outrider.dev/internal/ops/install"
+	"outrider.dev/internal/ops/kubeclient"
 )
 
 type bugReportOptions struct {

@@ -10,11 +10,11 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"outrider.dev/internal/check"
-	"outrider.dev/internal/cli"
-	"outrider.dev/internal/install"
-	"outrider.dev/internal/kubeclient"
-	"outrider.dev/internal/view"
+	"outrider.dev/cmd/outrider/internal/view"
+	"outrider.dev/internal/base/cli"
+	"outrider.dev/internal/ops/check"
+	"outrider.dev/internal/ops/install"
+	"outrider.dev/internal/ops/kubeclient"
 )
 
 // clusterFlags are those of commands that talk to a cluster in which the control plane is.

@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
-	"outrider.dev/internal/cli"
-	"outrider.dev/internal/contract"
-	"outrider.dev/internal/replicas"
+	"outrider.dev/internal/base/cli"
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/ops/replicas"
 )
 
 const dashboardExamples = `  # open the status page of the control plane

@@ -13,9 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"outrider.dev/internal/cli"
-	"outrider.dev/internal/run/demo"
-	"outrider.dev/internal/run/localpod"
+	"outrider.dev/internal/base/cli"
+	"outrider.dev/internal/lab/demo"
+	"outrider.dev/internal/lab/localpod"
 )
 
 func newDemo() *cobra.Command {

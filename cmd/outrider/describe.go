@@ -9,12 +9,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"outrider.dev/internal/cli"
-	"outrider.dev/internal/install"
-	"outrider.dev/internal/kubeclient"
-	"outrider.dev/internal/replicas"
-	"outrider.dev/internal/report"
-	"outrider.dev/internal/view"
+	"outrider.dev/cmd/outrider/internal/view"
+	"outrider.dev/internal/base/cli"
+	"outrider.dev/internal/ops/install"
+	"outrider.dev/internal/ops/kubeclient"
+	"outrider.dev/internal/ops/replicas"
+	"outrider.dev/internal/ops/report"
 	"outrider.dev/startup"
 )
 

@@ -13,12 +13,12 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"outrider.dev/internal/cli"
-	"outrider.dev/internal/diagnose"
-	"outrider.dev/internal/diagnose/follow"
-	"outrider.dev/internal/diagnose/page"
-	"outrider.dev/internal/evidence"
-	"outrider.dev/internal/kubeclient"
+	"outrider.dev/internal/base/cli"
+	"outrider.dev/internal/doctor/diagnose"
+	"outrider.dev/internal/doctor/diagnose/follow"
+	"outrider.dev/internal/doctor/diagnose/page"
+	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/internal/ops/kubeclient"
 )
 
 type diagnoseOptions struct {

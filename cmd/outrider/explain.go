@@ -3,9 +3,9 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"outrider.dev/internal/cli"
-	"outrider.dev/internal/codes"
-	"outrider.dev/internal/view"
+	"outrider.dev/cmd/outrider/internal/codes"
+	"outrider.dev/cmd/outrider/internal/view"
+	"outrider.dev/internal/base/cli"
 )
 
 const explainExamples = `  # what a code of lint, check or diagnose means, and what to do

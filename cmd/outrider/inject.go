@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
-	"outrider.dev/internal/cli"
-	"outrider.dev/internal/image/lookup"
-	"outrider.dev/internal/pod/inject"
+	"outrider.dev/internal/base/cli"
+	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/lookup"
 )
 
 type injectOptions struct {

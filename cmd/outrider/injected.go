@@ -6,9 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"outrider.dev/internal/cli"
-	"outrider.dev/internal/pod/inject"
-	"outrider.dev/internal/pod/offline"
+	"outrider.dev/internal/base/cli"
+	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/offline"
 	"outrider.dev/startup"
 )
 

@@ -7,10 +7,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"outrider.dev/internal/cli"
-	"outrider.dev/internal/model/scenario"
-	"outrider.dev/internal/pod/offline"
-	"outrider.dev/internal/pod/podspec"
+	"outrider.dev/internal/base/cli"
+	"outrider.dev/internal/core/pod/offline"
+	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/doctor/scenario"
 	"outrider.dev/startup"
 )
 

@@ -8,11 +8,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"outrider.dev/internal/check"
-	"outrider.dev/internal/cli"
-	"outrider.dev/internal/install"
-	"outrider.dev/internal/kubeclient"
-	"outrider.dev/internal/view"
+	"outrider.dev/cmd/outrider/internal/view"
+	"outrider.dev/internal/base/cli"
+	"outrider.dev/internal/ops/check"
+	"outrider.dev/internal/ops/install"
+	"outrider.dev/internal/ops/kubeclient"
 )
 
 // valueFlags are those that give the chart its values.

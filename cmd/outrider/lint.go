@@ -7,14 +7,15 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"outrider.dev/internal/cli"
-	"outrider.dev/internal/codes"
-	"outrider.dev/internal/kubeclient"
-	"outrider.dev/internal/lint"
-	"outrider.dev/internal/lint/finding"
-	"outrider.dev/internal/lint/source"
-	"outrider.dev/internal/pod/offline"
-	"outrider.dev/internal/view"
+	"outrider.dev/cmd/outrider/internal/codes"
+	"outrider.dev/cmd/outrider/internal/view"
+	"outrider.dev/internal/base/cli"
+	"outrider.dev/internal/base/finding"
+	"outrider.dev/internal/core/pod/offline"
+	"outrider.dev/internal/doctor/lint"
+	"outrider.dev/internal/doctor/lint/kinds"
+	"outrider.dev/internal/doctor/lint/source"
+	"outrider.dev/internal/ops/kubeclient"
 	"outrider.dev/startup"
 )
 
@@ -82,7 +83,7 @@ left), 2 if the input is unusable.`,
 	o.cluster.Add(fs, "namespace of objects that do not name one; without a file: the namespace of the cluster to read")
 	fs.BoolVar(&o.injected, "injected", false, "assume that all pods are injected, whatever the labels in the files")
 	var codes []string
-	for _, k := range lint.Kinds() {
+	for _, k := range kinds.All() {
 		codes = append(codes, string(k.Code)+"\t"+k.Title)
 	}
 	cli.Choice(cmd, (*string)(&o.filter.Severity), "severity", "", "the least severe findings to show", "note", "warning", "error")

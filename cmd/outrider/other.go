@@ -5,8 +5,8 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"outrider.dev/internal/capture"
-	"outrider.dev/internal/cli"
+	"outrider.dev/internal/base/cli"
+	"outrider.dev/internal/core/capture"
 )
 
 func newRun() *cobra.Command { return cli.NeedsLinux("run", runShort) }

@@ -6,12 +6,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"outrider.dev/internal/cli"
-	"outrider.dev/internal/contract"
-	"outrider.dev/internal/pod/inject"
-	"outrider.dev/internal/pod/plan"
-	"outrider.dev/internal/pod/podspec"
-	"outrider.dev/internal/view"
+	"outrider.dev/cmd/outrider/internal/view"
+	"outrider.dev/internal/base/cli"
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/plan"
+	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/startup"
 )
 

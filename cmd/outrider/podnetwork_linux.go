@@ -1,8 +1,8 @@
 package main
 
 import (
-	"outrider.dev/internal/capture"
-	"outrider.dev/internal/capture/setup"
+	"outrider.dev/internal/core/capture"
+	"outrider.dev/internal/core/capture/setup"
 )
 
 // podNetwork is that of this network namespace, unless it is the machine's own, which is no pod's.

@@ -9,12 +9,12 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"outrider.dev/internal/cli"
-	"outrider.dev/internal/controlplane/debugapi"
-	"outrider.dev/internal/install"
-	"outrider.dev/internal/kubeclient"
-	"outrider.dev/internal/replicas"
-	"outrider.dev/internal/view"
+	"outrider.dev/cmd/outrider/internal/view"
+	"outrider.dev/internal/base/cli"
+	"outrider.dev/internal/core/controlplane/debugapi"
+	"outrider.dev/internal/ops/install"
+	"outrider.dev/internal/ops/kubeclient"
+	"outrider.dev/internal/ops/replicas"
 )
 
 // proxyOptions are those of proxy-status and proxy-config.

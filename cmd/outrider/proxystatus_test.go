@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"outrider.dev/internal/controlplane"
+	"outrider.dev/internal/core/controlplane"
 	"outrider.dev/test/process"
 )
 

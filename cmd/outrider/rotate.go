@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"outrider.dev/internal/cli"
-	"outrider.dev/internal/rotate"
-	"outrider.dev/internal/view"
+	"outrider.dev/cmd/outrider/internal/view"
+	"outrider.dev/internal/base/cli"
+	"outrider.dev/internal/ops/rotate"
 )
 
 const rotateExamples = `  # begin, and wait until the next root is in all namespaces

@@ -6,10 +6,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"outrider.dev/internal/capture"
-	"outrider.dev/internal/capture/iptables"
-	"outrider.dev/internal/capture/nftables"
-	"outrider.dev/internal/cli"
+	"outrider.dev/internal/base/cli"
+	"outrider.dev/internal/core/capture"
+	"outrider.dev/internal/core/capture/iptables"
+	"outrider.dev/internal/core/capture/nftables"
 )
 
 type rulesOptions struct {
@@ -71,12 +71,12 @@ addresses. What is supposed instead is printed.`,
 	fs.BoolVar(&o.query.UDP, "udp", false, "it is UDP, not TCP")
 	fs.StringSliceVar(&o.query.Listening, "listening", nil, "local ports that have a listener")
 	cli.Choice(cmd, &o.backend, "backend", "", "rules for", capture.NFTables, capture.IPTables)
-	cli.IntentFlags(fs, &o.intent, &o.output)
+	capture.IntentFlags(fs, &o.intent, &o.output)
 	return cmd
 }
 
 func (o *rulesOptions) run(cmd *cobra.Command) error {
-	if err := cli.FinishIntent(cmd.Flags(), &o.intent); err != nil {
+	if err := capture.FinishIntent(cmd.Flags(), &o.intent); err != nil {
 		return err
 	}
 	var here capture.Network

@@ -7,10 +7,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"outrider.dev/internal/cli"
-	"outrider.dev/internal/model/scenario"
-	"outrider.dev/internal/model/simulate"
-	"outrider.dev/internal/view"
+	"outrider.dev/cmd/outrider/internal/view"
+	"outrider.dev/internal/base/cli"
+	"outrider.dev/internal/doctor/scenario"
+	"outrider.dev/internal/doctor/simulate"
 )
 
 type simulateOptions struct {

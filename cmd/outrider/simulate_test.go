@@ -10,14 +10,14 @@ import (
 	"strings"
 	"testing"
 
-	"outrider.dev/internal/cli"
-	"outrider.dev/internal/model/scenario"
-	"outrider.dev/internal/model/simulate"
+	"outrider.dev/internal/base/cli"
+	"outrider.dev/internal/doctor/scenario"
+	"outrider.dev/internal/doctor/simulate"
 )
 
 // everyPod runs a test with each pod that podspec is tested with.
 func everyPod(t *testing.T, test func(t *testing.T, file string)) {
-	files, err := filepath.Glob("../../internal/pod/podspec/testdata/pods/*.yaml")
+	files, err := filepath.Glob("../../internal/core/pod/podspec/testdata/pods/*.yaml")
 	if err != nil || len(files) < 10 {
 		t.Fatalf("%v, %d files", err, len(files))
 	}

@@ -10,10 +10,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"outrider.dev/internal/cli"
-	"outrider.dev/internal/kubeclient"
-	"outrider.dev/internal/pod/offline"
-	"outrider.dev/internal/podrestart"
+	"outrider.dev/internal/base/cli"
+	"outrider.dev/internal/core/pod/offline"
+	"outrider.dev/internal/ops/kubeclient"
+	"outrider.dev/internal/ops/podrestart"
 )
 
 // rewritten are the flags of commands that print manifests in which pods are changed.

@@ -6,10 +6,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"outrider.dev/internal/cli"
-	"outrider.dev/internal/kubeclient"
-	"outrider.dev/internal/podupgrade"
-	"outrider.dev/internal/view"
+	"outrider.dev/cmd/outrider/internal/view"
+	"outrider.dev/internal/base/cli"
+	"outrider.dev/internal/ops/kubeclient"
+	"outrider.dev/internal/ops/podupgrade"
 )
 
 type upgradePodsOptions struct {

@@ -3,10 +3,10 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"outrider.dev/internal/cli"
-	"outrider.dev/internal/replicas"
-	"outrider.dev/internal/report"
-	"outrider.dev/internal/view"
+	"outrider.dev/cmd/outrider/internal/view"
+	"outrider.dev/internal/base/cli"
+	"outrider.dev/internal/ops/replicas"
+	"outrider.dev/internal/ops/report"
 )
 
 const versionExamples = `  # this command, the control plane, and the proxies by version

@@ -8,10 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"outrider.dev/internal/cli"
-	"outrider.dev/internal/contract"
-	"outrider.dev/internal/controlplane/ca"
-	"outrider.dev/internal/mesh"
+	"outrider.dev/internal/base/cli"
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/controlplane/ca"
+	"outrider.dev/internal/core/mesh"
 )
 
 // caSecretEnv sets --ca-secret, so that commands in outriderd's container need no flag.

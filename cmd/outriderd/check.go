@@ -10,11 +10,11 @@ import (
 	"strings"
 	"time"
 
-	"outrider.dev/internal/cli"
-	"outrider.dev/internal/controlplane"
-	"outrider.dev/internal/controlplane/ca"
-	"outrider.dev/internal/controlplane/kube"
-	"outrider.dev/internal/controlplane/webhook"
+	"outrider.dev/internal/base/cli"
+	"outrider.dev/internal/core/controlplane"
+	"outrider.dev/internal/core/controlplane/ca"
+	"outrider.dev/internal/core/controlplane/kube"
+	"outrider.dev/internal/core/controlplane/webhook"
 )
 
 // A rule says what the value of a flag must be.
@@ -94,8 +94,6 @@ func checkServe(o controlplane.Options) error {
 		return &cli.UsageError{Err: fmt.Errorf("--certificate-life=%s: want 1s or more", o.Life)}
 	case o.ConnectionAge < time.Second:
 		return &cli.UsageError{Err: fmt.Errorf("--max-connection-age=%s: want 1s or more", o.ConnectionAge)}
-	case o.SlowStart < time.Second:
-		return &cli.UsageError{Err: fmt.Errorf("--slow-start=%s: want 1s or more", o.SlowStart)}
 	case o.RootSpread < shortestSpread || o.RootSpread > longestSpread:
 		return &cli.UsageError{Err: fmt.Errorf("--root-spread=%s: want %s to %s", o.RootSpread, shortestSpread, longestSpread)}
 	case o.MaxLife < 0:
@@ -122,7 +120,7 @@ func byFlag(err error) error {
 	if !errors.As(err, &wrong) {
 		return err
 	}
-	flags := map[string]string{"State": "state", "CASecret": "ca-secret", "ServingSecret": "serving-certificate", "RootsFrom": "ca-roots", "Diagnose": "diagnose", "Injection.Values": "inject-values", "Injection.MeshConfig": "mesh-config", "Injection.ClientCA": "webhook-client-ca"}
+	flags := map[string]string{"State": "state", "CASecret": "ca-secret", "ServingSecret": "serving-certificate", "RootsFrom": "ca-roots", "Injection.Values": "inject-values", "Injection.MeshConfig": "mesh-config", "Injection.ClientCA": "webhook-client-ca"}
 	return &cli.UsageError{Err: fmt.Errorf("--%s: %w", flags[wrong.Option], wrong.Err)}
 }
 

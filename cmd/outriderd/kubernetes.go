@@ -6,8 +6,8 @@ import (
 	"log/slog"
 	"os"
 
-	"outrider.dev/internal/cli"
-	"outrider.dev/internal/controlplane/kube"
+	"outrider.dev/internal/base/cli"
+	"outrider.dev/internal/core/controlplane/kube"
 )
 
 // clusterFlags say whether a cluster is used, and how to connect to it.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"outrider.dev/internal/cli"
+	"outrider.dev/internal/base/cli"
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }

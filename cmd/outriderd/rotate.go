@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"outrider.dev/internal/cli"
-	"outrider.dev/internal/controlplane/ca"
+	"outrider.dev/internal/base/cli"
+	"outrider.dev/internal/core/controlplane/ca"
 )
 
 func newRotate() *cobra.Command {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,13 +14,13 @@ import (
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/spf13/cobra"
 
-	"outrider.dev/internal/cli"
-	"outrider.dev/internal/contract"
-	"outrider.dev/internal/controlplane"
-	"outrider.dev/internal/controlplane/ca"
-	"outrider.dev/internal/controlplane/diagnoser"
-	"outrider.dev/internal/image/lookup"
-	"outrider.dev/internal/mesh"
+	"outrider.dev/internal/base/cli"
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/controlplane"
+	"outrider.dev/internal/core/controlplane/ca"
+	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/pod/lookup"
+	"outrider.dev/internal/doctor/diagnoser"
 )
 
 const defaultState = "/var/lib/outrider"
@@ -29,6 +30,7 @@ func newServe() *cobra.Command {
 	var kubernetes clusterFlags
 	var images lookup.Flags
 	var networks []string
+	var diagnosis diagnosis
 	o := controlplane.Options{}
 	cmd := &cobra.Command{
 		Use:     "serve --source files:DIR | kubernetes",
@@ -75,7 +77,7 @@ cert-manager's istio-csr, and outriderd signs none.`,
 			if o.Webhook == "off" {
 				o.Webhook = ""
 			}
-			if err := checkServe(o); err != nil {
+			if err := cmp.Or(checkServe(o), diagnosis.check()); err != nil {
 				return err
 			}
 			if err := servingFrom(serving, &o); err != nil {
@@ -85,6 +87,9 @@ cert-manager's istio-csr, and outriderd signs none.`,
 				return err
 			}
 			if o.Cluster, err = kubernetes.connect(log, o.Folder == ""); err != nil {
+				return err
+			}
+			if o.Diagnoser, err = diagnosis.diagnoser(o); err != nil {
 				return err
 			}
 			if o.Full, err = full(push); err != nil {
@@ -135,8 +140,8 @@ cert-manager's istio-csr, and outriderd signs none.`,
 	f.StringSliceVar(&o.SkipKinds, "skip-kind", nil, "kind that is not read in the cluster, so that no permission for it is needed: httproutes (and with these grpcroutes and referencegrants), peerauthentications, authorizationpolicies, hosts, backendpolicies (and with these xbackendtrafficpolicies), or ignored, the kinds of other meshes that are only reported; may be repeated")
 	f.StringSliceVar(&networks, "network", nil, "network of services and pods; may be repeated (default: the private networks)")
 	f.BoolVar(&o.Nodes, "nodes", false, "with a cluster, watch its nodes: where all Linux nodes run outrider-node, injected pods without annotation outrider.dev/init get no init container")
-	f.BoolVar(&o.Diagnose, "diagnose", false, "with a cluster, diagnose injected pods that restart or are slow to get ready: an Event on the pod says the cause, and outriderd_diagnoses_total counts it; one replica does it")
-	f.DurationVar(&o.SlowStart, "slow-start", diagnoser.DefaultSlow, "with --diagnose, how long after it has a node a pod may take to get ready")
+	f.BoolVar(&diagnosis.wanted, "diagnose", false, "with a cluster, diagnose injected pods that restart or are slow to get ready: an Event on the pod says the cause, and outriderd_diagnoses_total counts it; one replica does it")
+	f.DurationVar(&diagnosis.slow, "slow-start", diagnoser.DefaultSlow, "with --diagnose, how long after it has a node a pod may take to get ready")
 	f.DurationVar(&o.Life, "certificate-life", 24*time.Hour, "lifetime of certificates, unless the agent requests one (SECRET_TTL), and of the control plane's own")
 	f.DurationVar(&o.MaxLife, "max-certificate-life", 0, "the longest lifetime that an agent may request (default 24h, or --certificate-life if that is longer)")
 	f.DurationVar(&o.ConnectionAge, "max-connection-age", controlplane.DefaultConnectionAge, "after which time, more or less a tenth, a proxy must connect again")

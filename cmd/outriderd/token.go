@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"outrider.dev/internal/cli"
-	"outrider.dev/internal/controlplane/ca"
-	"outrider.dev/internal/mesh"
+	"outrider.dev/internal/base/cli"
+	"outrider.dev/internal/core/controlplane/ca"
+	"outrider.dev/internal/core/mesh"
 )
 
 func newToken() *cobra.Command {

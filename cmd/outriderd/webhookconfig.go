@@ -9,10 +9,10 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
-	"outrider.dev/internal/cli"
-	"outrider.dev/internal/controlplane/ca"
-	"outrider.dev/internal/controlplane/webhook"
-	"outrider.dev/internal/mesh"
+	"outrider.dev/internal/base/cli"
+	"outrider.dev/internal/core/controlplane/ca"
+	"outrider.dev/internal/core/controlplane/webhook"
+	"outrider.dev/internal/core/mesh"
 )
 
 func newWebhookConfig() *cobra.Command {

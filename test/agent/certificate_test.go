@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"outrider.dev/internal/contract"
+	"outrider.dev/internal/base/contract"
 	"outrider.dev/test/agent/harness"
 	"outrider.dev/test/process"
 )

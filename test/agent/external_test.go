@@ -27,8 +27,8 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"outrider.dev/internal/controlplane/ca"
-	"outrider.dev/internal/wire"
+	"outrider.dev/internal/base/wire"
+	"outrider.dev/internal/core/controlplane/ca"
 	"outrider.dev/test/agent/harness"
 	"outrider.dev/test/process"
 )

@@ -13,9 +13,9 @@ import (
 	"strings"
 	"testing"
 
-	"outrider.dev/internal/agent/identity"
-	"outrider.dev/internal/contract"
-	"outrider.dev/internal/controlplane/ca"
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/agent/identity"
+	"outrider.dev/internal/core/controlplane/ca"
 	"outrider.dev/test/agent/harness"
 	"outrider.dev/test/process"
 	"outrider.dev/test/secretserver"

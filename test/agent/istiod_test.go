@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"outrider.dev/internal/controlplane/ca"
+	"outrider.dev/internal/core/controlplane/ca"
 	"outrider.dev/test/agent/harness"
 	"outrider.dev/test/process"
 )

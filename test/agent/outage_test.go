@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"outrider.dev/internal/contract"
+	"outrider.dev/internal/base/contract"
 	"outrider.dev/test/agent/harness"
 	"outrider.dev/test/process"
 	"outrider.dev/test/tier"

@@ -21,9 +21,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
-	"outrider.dev/internal/pod/inject"
-	"outrider.dev/internal/pod/podspec"
-	"outrider.dev/internal/run/localpod"
+	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/lab/localpod"
 	"outrider.dev/startup"
 	"outrider.dev/test/agent/harness"
 	"outrider.dev/test/process"

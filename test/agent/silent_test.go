@@ -17,8 +17,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"outrider.dev/internal/agent/identity"
-	"outrider.dev/internal/contract"
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/agent/identity"
 	"outrider.dev/test/agent/harness"
 	"outrider.dev/test/late"
 	"outrider.dev/test/process"

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"outrider.dev/internal/agent/readiness"
+	"outrider.dev/internal/core/agent/readiness"
 	"outrider.dev/test/agent/harness"
 	"outrider.dev/test/process"
 )

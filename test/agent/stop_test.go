@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"outrider.dev/internal/agent/sockets"
-	"outrider.dev/internal/contract"
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/agent/sockets"
 	"outrider.dev/test/agent/harness"
 	"outrider.dev/test/process"
 )

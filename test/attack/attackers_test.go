@@ -24,9 +24,9 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
-	"outrider.dev/internal/contract"
-	"outrider.dev/internal/controlplane/ca"
-	"outrider.dev/internal/mesh"
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/controlplane/ca"
+	"outrider.dev/internal/core/mesh"
 	"outrider.dev/test/agent/harness"
 )
 

@@ -24,10 +24,10 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/structpb"
 
-	"outrider.dev/internal/contract"
-	"outrider.dev/internal/controlplane/webhook"
-	"outrider.dev/internal/wire"
-	"outrider.dev/internal/xds"
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/base/wire"
+	"outrider.dev/internal/core/controlplane/webhook"
+	"outrider.dev/internal/core/xds"
 	"outrider.dev/test/agent/harness"
 )
 

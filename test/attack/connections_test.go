@@ -14,7 +14,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc"
 
-	"outrider.dev/internal/contract"
+	"outrider.dev/internal/base/contract"
 )
 
 // Connections to the port of configuration and certificates: before the caller is known, and

@@ -16,8 +16,8 @@ import (
 
 	"golang.org/x/net/http2"
 
-	"outrider.dev/internal/contract"
-	"outrider.dev/internal/controlplane/webhook"
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/controlplane/webhook"
 )
 
 // What costs the server more than the client: begun handshakes, frames and requests that are

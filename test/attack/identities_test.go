@@ -21,9 +21,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"outrider.dev/internal/contract"
-	"outrider.dev/internal/wire"
-	"outrider.dev/internal/xds"
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/base/wire"
+	"outrider.dev/internal/core/xds"
 	"outrider.dev/test/process"
 )
 

@@ -11,8 +11,8 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/metadata"
 
-	"outrider.dev/internal/contract"
-	"outrider.dev/internal/xds"
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/xds"
 )
 
 // Streams of configuration: the holder of one workload's certificate.

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"outrider.dev/internal/contract"
-	"outrider.dev/internal/controlplane/webhook"
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/controlplane/webhook"
 )
 
 // What a client of the webhook can send, besides a complete graph.

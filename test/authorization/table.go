@@ -1,5 +1,5 @@
 // Package authorization is a table of what AuthorizationPolicies let in. An evaluator judges it in
-// internal/xds/resource, and a real Envoy in test/mesh.
+// internal/core/xds/resource, and a real Envoy in test/mesh.
 //
 // Policies are of the namespace shop and select the server, if they do not say more. The server
 // has the ports 8080 (http), 6379 (tcp) and 3306 (first: the server speaks first). The callers
@@ -16,8 +16,8 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"outrider.dev/internal/mesh"
-	"outrider.dev/internal/mesh/objects"
+	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/mesh/objects"
 )
 
 //go:embed table.yaml

@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
-	"outrider.dev/internal/diagnose"
-	"outrider.dev/internal/evidence"
+	"outrider.dev/internal/doctor/diagnose"
+	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/test/awesome"
 	"outrider.dev/test/incidents/recorder"
 	"outrider.dev/test/ns"

@@ -12,7 +12,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
-	diagnosepage "outrider.dev/internal/diagnose/page"
+	diagnosepage "outrider.dev/internal/doctor/diagnose/page"
 )
 
 // evaluate runs a script that a page with a policy cannot forbid, and returns what it does.

@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"outrider.dev/internal/model/chart"
-	"outrider.dev/internal/model/kubelet"
-	"outrider.dev/internal/run/demo"
-	"outrider.dev/internal/run/localpod"
+	"outrider.dev/internal/core/pod/kubelet"
+	"outrider.dev/internal/doctor/chart"
+	"outrider.dev/internal/lab/demo"
+	"outrider.dev/internal/lab/localpod"
 	"outrider.dev/startup"
 	"outrider.dev/test/tier"
 )

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"outrider.dev/internal/controlplane/ca"
+	"outrider.dev/internal/core/controlplane/ca"
 )
 
 // Check tests two control planes' view of one store, which does not exist yet.

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"outrider.dev/internal/image"
+	"outrider.dev/build/image"
 )
 
 // pauseImage holds the namespaces of every pod.

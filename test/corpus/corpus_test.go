@@ -6,10 +6,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"outrider.dev/internal/lint"
-	"outrider.dev/internal/lint/finding"
-	"outrider.dev/internal/pod/inject"
-	"outrider.dev/internal/pod/podspec"
+	"outrider.dev/internal/base/finding"
+	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/doctor/lint"
 	"outrider.dev/startup"
 )
 

@@ -9,8 +9,9 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"outrider.dev/internal/lint"
-	"outrider.dev/internal/lint/finding"
+	"outrider.dev/internal/base/finding"
+	"outrider.dev/internal/doctor/lint"
+	"outrider.dev/internal/doctor/lint/kinds"
 	"outrider.dev/startup"
 )
 
@@ -31,7 +32,7 @@ func TestTwins(t *testing.T) {
 	bad, good := map[string]int{}, 0
 	for _, f := range all {
 		code := strings.TrimSuffix(path.Base(f.Name), ".txtar")
-		if _, err := lint.KindOf(code); err != nil {
+		if _, err := kinds.Of(code); err != nil {
 			t.Errorf("%s: %v", f.Name, err)
 		}
 		archive := txtar.Parse(f.Data)
@@ -58,14 +59,14 @@ func TestTwins(t *testing.T) {
 		}
 	}
 	total := 0
-	for _, k := range lint.Kinds() {
+	for _, k := range kinds.All() {
 		n := bad[string(k.Code)]
 		total += n
 		if reason := unreached[string(k.Code)]; n < 2 && reason == "" {
 			t.Errorf("%s: found in %d bad twins, want 2 or more", k.Code, n)
 		}
 	}
-	t.Logf("%d codes: %d bad twins found, %d good ones left alone; %d codes have none", len(lint.Kinds()), total, good, len(unreached))
+	t.Logf("%d codes: %d bad twins found, %d good ones left alone; %d codes have none", len(kinds.All()), total, good, len(unreached))
 }
 
 func codes(all []finding.Finding) []string {

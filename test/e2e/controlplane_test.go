@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"outrider.dev/internal/contract"
+	"outrider.dev/internal/base/contract"
 	"outrider.dev/test/chart"
 	"outrider.dev/test/e2e/world"
 )

@@ -15,8 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"outrider.dev/internal/diagnose"
-	"outrider.dev/internal/diagnose/follow"
+	"outrider.dev/internal/doctor/diagnose"
+	"outrider.dev/internal/doctor/diagnose/follow"
 	"outrider.dev/test/e2e/world"
 	"outrider.dev/test/process"
 )

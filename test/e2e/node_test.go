@@ -20,8 +20,8 @@ import (
 	nodev1 "k8s.io/api/node/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"outrider.dev/internal/contract"
-	"outrider.dev/internal/pod/podspec"
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/test/cluster"
 	"outrider.dev/test/e2e/world"
 	"outrider.dev/test/tier"

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"outrider.dev/internal/pod/podspec"
+	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/startup"
 	"outrider.dev/test/e2e/world"
 	"outrider.dev/test/tier"

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"outrider.dev/internal/contract"
-	"outrider.dev/internal/podupgrade"
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/ops/podupgrade"
 	"outrider.dev/test/e2e/world"
 )
 

@@ -15,8 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"outrider.dev/internal/controlplane/ca"
-	"outrider.dev/internal/xds"
+	"outrider.dev/internal/core/controlplane/ca"
+	"outrider.dev/internal/core/xds"
 )
 
 // Every proxy uses the first service, FewUsers use the second, and each uses others.

@@ -22,9 +22,9 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/structpb"
 
-	"outrider.dev/internal/contract"
-	"outrider.dev/internal/controlplane/ca"
-	"outrider.dev/internal/xds"
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/controlplane/ca"
+	"outrider.dev/internal/core/xds"
 )
 
 // A Proxy is what Envoy is to the control plane. It goes on as it was when it connects again.

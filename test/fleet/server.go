@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"outrider.dev/internal/contract"
+	"outrider.dev/internal/base/contract"
 	"outrider.dev/test/port"
 )
 

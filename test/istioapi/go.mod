@@ -1,4 +1,4 @@
-// This module only compares the table of Istio's settings (internal/pod/inject) with Istio's
+// This module only compares the table of Istio's settings (internal/core/pod/inject) with Istio's
 // published API and charts, so that they never enter the go.mod of Outrider.
 module outrider.dev/test/istioapi
 

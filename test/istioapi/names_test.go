@@ -1,6 +1,6 @@
 // Package istioapi holds the names of Istio's settings, names.txt, and compares those that
 // istio.io/api and the charts of istio.io/istio publish with it. The tests of
-// internal/pod/inject compare the file with Outrider's own table. After
+// internal/core/pod/inject compare the file with Outrider's own table. After
 // "go get istio.io/api@latest istio.io/istio/operator/pkg/apis@latest" here, go test lists what
 // Istio added, and go test -update writes it into the file.
 package istioapi
@@ -124,7 +124,7 @@ func TestNamesAreThoseOfTheAPI(t *testing.T) {
 	}
 	for _, name := range now {
 		if !slices.Contains(listed, name) {
-			t.Errorf("Istio has %s, and names.txt has not: run go test -update, and give it a row in internal/pod/inject/keys.go", name)
+			t.Errorf("Istio has %s, and names.txt has not: run go test -update, and give it a row in internal/core/pod/inject/keys.go", name)
 		}
 	}
 	for _, name := range listed {

@@ -24,11 +24,11 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"outrider.dev/internal/check"
-	"outrider.dev/internal/contract"
-	"outrider.dev/internal/install"
-	"outrider.dev/internal/kubeclient"
-	"outrider.dev/internal/report"
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/ops/check"
+	"outrider.dev/internal/ops/install"
+	"outrider.dev/internal/ops/kubeclient"
+	"outrider.dev/internal/ops/report"
 	"outrider.dev/test/chart"
 	"outrider.dev/test/process"
 )

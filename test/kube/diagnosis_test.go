@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"outrider.dev/internal/contract"
-	"outrider.dev/internal/controlplane"
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/controlplane"
 )
 
 // Of two replicas with the chart's permissions one diagnoses: a restart and a slow start get an Event

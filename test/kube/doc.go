@@ -1,3 +1,3 @@
-// Package kube shows internal/controlplane/kube and outriderd on a real API server, with the roles of
+// Package kube shows internal/core/controlplane/kube and outriderd on a real API server, with the roles of
 // the chart and no others.
 package kube

@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	api "k8s.io/client-go/tools/clientcmd/api"
 
-	"outrider.dev/internal/contract"
-	"outrider.dev/internal/mesh"
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/mesh"
 )
 
 // A gap is a way to the API server that answers some requests itself, as an API server does that

@@ -7,10 +7,10 @@ import (
 
 	api "k8s.io/client-go/tools/clientcmd/api"
 
-	"outrider.dev/internal/contract"
-	"outrider.dev/internal/mesh"
-	"outrider.dev/internal/xds"
-	"outrider.dev/internal/xds/resource"
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/xds"
+	"outrider.dev/internal/core/xds/resource"
 )
 
 // Objects of other meshes are problems, and those that guard a workload are notes on its proxy,

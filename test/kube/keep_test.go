@@ -11,10 +11,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	api "k8s.io/client-go/tools/clientcmd/api"
 
-	"outrider.dev/internal/contract"
-	"outrider.dev/internal/controlplane/ca"
-	"outrider.dev/internal/controlplane/kube"
-	"outrider.dev/internal/controlplane/webhook"
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/controlplane/ca"
+	"outrider.dev/internal/core/controlplane/kube"
+	"outrider.dev/internal/core/controlplane/webhook"
 	"outrider.dev/test/roots"
 )
 

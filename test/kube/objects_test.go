@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/resource"
 
-	"outrider.dev/internal/kubeclient"
+	"outrider.dev/internal/ops/kubeclient"
 )
 
 // each calls do with each object of a manifest. A process of kubectl for each manifest would take

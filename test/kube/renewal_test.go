@@ -17,8 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	api "k8s.io/client-go/tools/clientcmd/api"
 
-	"outrider.dev/internal/agent/identity"
-	"outrider.dev/internal/controlplane"
+	"outrider.dev/internal/core/agent/identity"
+	"outrider.dev/internal/core/controlplane"
 )
 
 // The control plane with a real API server, and the agent's client: a certificate is renewed

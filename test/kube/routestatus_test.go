@@ -8,8 +8,8 @@ import (
 	coordination "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"outrider.dev/internal/contract"
-	"outrider.dev/internal/controlplane/kube"
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/controlplane/kube"
 )
 
 // Of two replicas the holder of the Lease writes the status of routes, once for each change. What

@@ -14,7 +14,7 @@ import (
 	api "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/yaml"
 
-	"outrider.dev/internal/mesh"
+	"outrider.dev/internal/core/mesh"
 	"outrider.dev/test/chart"
 	"outrider.dev/test/cluster"
 )

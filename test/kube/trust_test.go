@@ -11,8 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"outrider.dev/internal/contract"
-	"outrider.dev/internal/controlplane/kube"
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/controlplane/kube"
 	"outrider.dev/test/chart"
 	"outrider.dev/test/roots"
 	"outrider.dev/test/tier"

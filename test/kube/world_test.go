@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	api "k8s.io/client-go/tools/clientcmd/api"
 
-	"outrider.dev/internal/controlplane/kube"
+	"outrider.dev/internal/core/controlplane/kube"
 	"outrider.dev/test/buffer"
 	"outrider.dev/test/chart"
 	e2e "outrider.dev/test/e2e/world"

@@ -11,9 +11,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	"outrider.dev/internal/agent/identity"
-	"outrider.dev/internal/contract"
-	"outrider.dev/internal/controlplane/ca"
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/agent/identity"
+	"outrider.dev/internal/core/controlplane/ca"
 	"outrider.dev/test/secretserver"
 )
 

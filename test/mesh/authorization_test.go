@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"outrider.dev/internal/mesh"
+	"outrider.dev/internal/core/mesh"
 	"outrider.dev/test/authorization"
 	"outrider.dev/test/process"
 )

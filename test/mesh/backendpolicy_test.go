@@ -17,8 +17,8 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"outrider.dev/internal/mesh"
-	"outrider.dev/internal/mesh/objects"
+	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/mesh/objects"
 )
 
 // policyStats are the metrics by which a policy's effect is seen: those that docs/backend-policy.md

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"outrider.dev/internal/mesh"
+	"outrider.dev/internal/core/mesh"
 )
 
 // A first use of a service costs its proxy a round trip to the control plane.

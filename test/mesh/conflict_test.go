@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"outrider.dev/internal/mesh"
+	"outrider.dev/internal/core/mesh"
 )
 
 const rejected = `listener_manager\.lds\.update_rejected`

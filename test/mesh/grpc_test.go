@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"outrider.dev/internal/mesh"
+	"outrider.dev/internal/core/mesh"
 )
 
 // Calls are routed by method; one without a rule is not implemented, and one whose backend is not

@@ -17,10 +17,10 @@ import (
 	"testing"
 	"time"
 
-	"outrider.dev/internal/controlplane/ca"
-	"outrider.dev/internal/mesh"
-	"outrider.dev/internal/xds"
-	"outrider.dev/internal/xds/resource"
+	"outrider.dev/internal/core/controlplane/ca"
+	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/xds"
+	"outrider.dev/internal/core/xds/resource"
 	"outrider.dev/test/late"
 	"outrider.dev/test/process"
 )

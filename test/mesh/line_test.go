@@ -10,10 +10,10 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 
-	"outrider.dev/internal/contract"
-	"outrider.dev/internal/mesh"
-	"outrider.dev/internal/xds"
-	"outrider.dev/internal/xds/resource"
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/xds"
+	"outrider.dev/internal/core/xds/resource"
 )
 
 // A line is between the proxies and the control plane. It delays messages, or drops them.

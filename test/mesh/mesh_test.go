@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"outrider.dev/internal/mesh"
-	"outrider.dev/internal/xds/resource"
+	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/xds/resource"
 	"outrider.dev/test/process"
 )
 

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"outrider.dev/internal/agent/envoy"
-	"outrider.dev/internal/mesh"
-	"outrider.dev/internal/xds/resource"
+	"outrider.dev/internal/core/agent/envoy"
+	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/xds/resource"
 )
 
 // An Envoy whose bootstrap the agent has not written reaches what is outside of the mesh.

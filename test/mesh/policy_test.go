@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"outrider.dev/internal/mesh"
+	"outrider.dev/internal/core/mesh"
 	"outrider.dev/test/process"
 )
 

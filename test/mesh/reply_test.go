@@ -15,9 +15,9 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
-	"outrider.dev/internal/mesh"
-	"outrider.dev/internal/xds"
-	"outrider.dev/internal/xds/resource"
+	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/xds"
+	"outrider.dev/internal/core/xds/resource"
 	"outrider.dev/test/process"
 )
 

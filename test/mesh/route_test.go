@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"outrider.dev/internal/mesh"
+	"outrider.dev/internal/core/mesh"
 	"outrider.dev/test/process"
 )
 

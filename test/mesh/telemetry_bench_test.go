@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"outrider.dev/internal/contract"
-	"outrider.dev/internal/mesh"
-	"outrider.dev/internal/telemetry"
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/base/telemetry"
+	"outrider.dev/internal/core/mesh"
 	"outrider.dev/test/process"
 )
 

@@ -11,9 +11,9 @@ import (
 	"sync"
 	"testing"
 
-	"outrider.dev/internal/agent/status"
-	"outrider.dev/internal/mesh"
-	"outrider.dev/internal/telemetry"
+	"outrider.dev/internal/base/telemetry"
+	"outrider.dev/internal/core/agent/status"
+	"outrider.dev/internal/core/mesh"
 	"outrider.dev/test/process"
 )
 

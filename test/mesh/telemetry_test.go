@@ -22,11 +22,11 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
-	"outrider.dev/internal/agent/readiness"
-	"outrider.dev/internal/agent/status"
-	"outrider.dev/internal/contract"
-	"outrider.dev/internal/mesh"
-	"outrider.dev/internal/telemetry"
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/base/telemetry"
+	"outrider.dev/internal/core/agent/readiness"
+	"outrider.dev/internal/core/agent/status"
+	"outrider.dev/internal/core/mesh"
 	"outrider.dev/test/process"
 )
 

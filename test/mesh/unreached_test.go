@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
-	"outrider.dev/internal/mesh"
+	"outrider.dev/internal/core/mesh"
 )
 
 // A request that a proxy could not hand to its application goes to another endpoint,

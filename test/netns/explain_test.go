@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"outrider.dev/internal/capture"
-	"outrider.dev/internal/capture/setup"
+	"outrider.dev/internal/core/capture"
+	"outrider.dev/internal/core/capture/setup"
 	"outrider.dev/test/ns"
 	"outrider.dev/test/scenario"
 )

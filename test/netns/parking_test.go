@@ -12,9 +12,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"outrider.dev/internal/capture"
-	"outrider.dev/internal/capture/setup"
-	"outrider.dev/internal/contract"
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/capture"
+	"outrider.dev/internal/core/capture/setup"
 	"outrider.dev/test/ns"
 	"outrider.dev/test/process"
 )

@@ -25,8 +25,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"outrider.dev/internal/agent/standby"
-	"outrider.dev/internal/capture"
+	"outrider.dev/internal/core/agent/standby"
+	"outrider.dev/internal/core/capture"
 	"outrider.dev/test/ns"
 	"outrider.dev/test/process"
 	"outrider.dev/test/tier"

@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"outrider.dev/internal/capture"
+	"outrider.dev/internal/core/capture"
 	"outrider.dev/test/ns"
 	"outrider.dev/test/process"
 )

@@ -3,7 +3,7 @@ package roots
 
 import "sync"
 
-// Roots are what [outrider.dev/internal/controlplane/ca.Authority] has of roots.
+// Roots are what [outrider.dev/internal/core/controlplane/ca.Authority] has of roots.
 type Roots struct {
 	mu      sync.Mutex
 	pem     string

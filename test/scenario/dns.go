@@ -3,7 +3,7 @@ package scenario
 import (
 	"net/netip"
 
-	"outrider.dev/internal/capture"
+	"outrider.dev/internal/core/capture"
 )
 
 // Name servers: the peer's service addresses, and one in the pod.

@@ -1,6 +1,6 @@
 package scenario
 
-import "outrider.dev/internal/capture"
+import "outrider.dev/internal/core/capture"
 
 const (
 	only4 = everything + "--families ipv4 "

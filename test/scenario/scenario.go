@@ -19,7 +19,7 @@ import (
 	"slices"
 	"strings"
 
-	"outrider.dev/internal/capture"
+	"outrider.dev/internal/core/capture"
 )
 
 // A Scenario is one connection and how it must end.

@@ -1,6 +1,6 @@
 package scenario
 
-import "outrider.dev/internal/capture"
+import "outrider.dev/internal/core/capture"
 
 const transparent = "-m TPROXY -i * -b * "
 

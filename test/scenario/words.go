@@ -4,7 +4,7 @@ import (
 	"net/netip"
 	"strings"
 
-	"outrider.dev/internal/capture"
+	"outrider.dev/internal/core/capture"
 )
 
 // An owner is the user and the group of a process.

@@ -6,7 +6,7 @@ import (
 	"log/slog"
 	"testing"
 
-	"outrider.dev/internal/agent/identity"
+	"outrider.dev/internal/core/agent/identity"
 )
 
 // Serve serves secrets on a socket until the test ends; there are none at first. Envoy's

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"outrider.dev/build/commands"
-	"outrider.dev/internal/controlplane/ca"
+	"outrider.dev/internal/core/controlplane/ca"
 	"outrider.dev/test/fleet"
 	"outrider.dev/test/process"
 	"outrider.dev/test/tier"

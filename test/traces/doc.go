@@ -1,5 +1,5 @@
 // Package traces records what a real kubelet does with a pod, as text that the
-// model of it is held against (internal/model/kubelet/testdata/traces).
+// model of it is held against (internal/core/pod/kubelet/testdata/traces).
 //
 // A scenario is a pod and what happens to it (scenarios/*.txt). [Recorder.Record]
 // runs one in a test cluster and returns its trace. The containers run package

@@ -16,7 +16,7 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"sigs.k8s.io/yaml"
 
-	"outrider.dev/internal/mesh/objects"
+	"outrider.dev/internal/core/mesh/objects"
 	"outrider.dev/test/chart"
 )
 

@@ -16,7 +16,7 @@ import (
 	security "k8s.io/pod-security-admission/api"
 	"sigs.k8s.io/yaml"
 
-	"outrider.dev/internal/pod/inject"
+	"outrider.dev/internal/core/pod/inject"
 	"outrider.dev/test/tier"
 )
 

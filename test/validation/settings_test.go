@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	security "k8s.io/pod-security-admission/api"
 
-	"outrider.dev/internal/contract"
-	"outrider.dev/internal/pod/inject"
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject"
 	"outrider.dev/startup"
 )
 

@@ -15,9 +15,9 @@ import (
 	security "k8s.io/pod-security-admission/api"
 	"sigs.k8s.io/yaml"
 
-	"outrider.dev/internal/manifest"
-	"outrider.dev/internal/pod/inject"
-	"outrider.dev/internal/pod/podspec"
+	"outrider.dev/internal/base/manifest"
+	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/test/corpus"
 	"outrider.dev/test/tier"
 )

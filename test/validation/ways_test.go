@@ -20,12 +20,12 @@ import (
 	"k8s.io/kubernetes/pkg/apis/core"
 	"sigs.k8s.io/yaml"
 
-	"outrider.dev/internal/contract"
-	"outrider.dev/internal/controlplane/webhook"
-	"outrider.dev/internal/lint"
-	"outrider.dev/internal/lint/finding"
-	"outrider.dev/internal/pod/inject"
-	"outrider.dev/internal/pod/offline"
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/base/finding"
+	"outrider.dev/internal/core/controlplane/webhook"
+	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/offline"
+	"outrider.dev/internal/doctor/lint"
 	"outrider.dev/test/corpus"
 )
 

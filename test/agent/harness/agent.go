@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"outrider.dev/internal/agent/readiness"
-	"outrider.dev/internal/agent/status"
+	"outrider.dev/internal/core/agent/readiness"
+	"outrider.dev/internal/core/agent/status"
 	"outrider.dev/test/process"
 )
 

@@ -21,7 +21,7 @@ import (
 	"strings"
 
 	"outrider.dev/build/commands"
-	"outrider.dev/internal/image"
+	"outrider.dev/build/image"
 	"outrider.dev/test/e2e/world"
 )
 

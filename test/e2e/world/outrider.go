@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
-	"outrider.dev/internal/contract"
+	"outrider.dev/internal/base/contract"
 	"outrider.dev/test/chart"
 )
 

@@ -28,7 +28,7 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"outrider.dev/internal/image"
+	"outrider.dev/build/image"
 	"outrider.dev/test/cluster"
 )
 

@@ -19,8 +19,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"outrider.dev/internal/agent/state"
-	"outrider.dev/internal/pod/podspec"
+	"outrider.dev/internal/core/agent/state"
+	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/startup"
 )
 

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"outrider.dev/internal/contract"
+	"outrider.dev/internal/base/contract"
 )
 
 // Awesome is the pod of most cases: an application that needs its configuration at its

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"outrider.dev/internal/agent/state"
-	"outrider.dev/internal/contract"
-	"outrider.dev/internal/pod/podspec"
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/agent/state"
+	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/startup"
 	"outrider.dev/test/cluster/containerd"
 )

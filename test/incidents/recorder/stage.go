@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/yaml"
 
-	"outrider.dev/internal/run/localpod"
+	"outrider.dev/internal/lab/localpod"
 )
 
 //go:embed forms

@@ -15,7 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"outrider.dev/internal/run/localpod"
+	"outrider.dev/internal/lab/localpod"
 	"outrider.dev/test/awesome"
 )
 

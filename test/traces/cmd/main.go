@@ -16,7 +16,7 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"outrider.dev/internal/image"
+	"outrider.dev/build/image"
 	"outrider.dev/test/cluster"
 	"outrider.dev/test/traces"
 )
@@ -41,7 +41,7 @@ func run(args []string, stderr io.Writer) int {
 	f.SetOutput(stderr)
 	f.StringVar(&o.kube, "kube", cluster.Versions[0], "version of Kubernetes")
 	f.StringVar(&o.only, "only", "", "only scenarios whose name matches this regular expression")
-	f.StringVar(&o.out, "out", "internal/model/kubelet/testdata/traces", "directory of the traces")
+	f.StringVar(&o.out, "out", "internal/core/pod/kubelet/testdata/traces", "directory of the traces")
 	f.StringVar(&o.scenarios, "scenarios", "test/traces/scenarios", "directory of the scenarios")
 	f.StringVar(&o.dir, "dir", "", "of the cluster that is up; set by this command itself")
 	f.IntVar(&o.atOnce, "at-once", 5, "how many pods are recorded at the same time")

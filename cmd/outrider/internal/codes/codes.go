@@ -1,0 +1,96 @@
+// Package codes is the catalogue of all that Outrider finds: in manifests (lint), in a cluster (check)
+// and in what has happened to a pod (diagnose). A code stands for one thing, whoever finds it.
+package codes
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"outrider.dev/internal/base/finding"
+	"outrider.dev/internal/doctor/diagnose"
+	"outrider.dev/internal/doctor/lint/kinds"
+	"outrider.dev/internal/ops/check"
+)
+
+// A Code is one kind of finding, and the commands that find it.
+type Code struct {
+	finding.Kind
+	By []string `json:"by"`
+}
+
+// All returns all codes in the order of the alphabet.
+func All() []Code {
+	all := map[finding.Code]*Code{}
+	for _, source := range []struct {
+		command string
+		kinds   []finding.Kind
+	}{{"lint", kinds.All()}, {"check", check.Kinds()}, {"diagnose", diagnose.Kinds()}} {
+		for _, k := range source.kinds {
+			c := all[k.Code]
+			if c == nil {
+				c = &Code{Kind: k}
+				all[k.Code] = c
+			} else if k.Explanation != c.Explanation {
+				c.Explanation += "\n\n" + k.Explanation
+			}
+			c.By = append(c.By, source.command)
+		}
+	}
+	out := make([]Code, 0, len(all))
+	for _, c := range all { // any order: it is sorted
+		out = append(out, *c)
+	}
+	slices.SortFunc(out, func(a, b Code) int { return cmp.Compare(a.Code, b.Code) })
+	return out
+}
+
+// Find returns a code by its name. The error names those that are like it.
+func Find(name string) (Code, error) {
+	var like []string
+	for _, c := range All() {
+		if string(c.Code) == name {
+			return c, nil
+		}
+		for word := range strings.SplitSeq(name, "-") {
+			if len(word) > 3 && strings.Contains(string(c.Code), word) {
+				like = append(like, string(c.Code))
+				break
+			}
+		}
+	}
+	if len(like) > 0 {
+		return Code{}, fmt.Errorf("%q is no code; there are %s", name, strings.Join(like[:min(len(like), 5)], ", "))
+	}
+	return Code{}, fmt.Errorf("%q is no code", name)
+}
+
+// Page is the code's page, below docs.
+func (c Code) Page() string {
+	by := make([]string, len(c.By))
+	for i, command := range c.By {
+		by[i] = "`outrider " + command + "`"
+	}
+	return fmt.Sprintf("# %s\n\n%s.\n\nFound by %s; usually %s.\n\n%s\n\nAll codes are in [the list](README.md).\n",
+		c.Code, sentence(c.Title), strings.Join(by, " and "), article(c.Severity), c.Explanation)
+}
+
+// Index is the page that lists all codes.
+func Index() string {
+	var b strings.Builder
+	b.WriteString("# All codes\n\nWhat `outrider lint` finds in manifests, `outrider check` in a cluster, and `outrider diagnose` in what has happened to a pod.\nCodes are stable. `outrider explain CODE` prints a page.\n\n| code | found by | what |\n| --- | --- | --- |\n")
+	for _, c := range All() {
+		fmt.Fprintf(&b, "| [%s](%s.md) | %s | %s |\n", c.Code, c.Code, strings.Join(c.By, ", "), c.Title)
+	}
+	return b.String()
+}
+
+func sentence(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
+
+func article(s finding.Severity) string {
+	if s == finding.Error {
+		return "an error"
+	}
+	return "a " + string(s)
+}

@@ -1,0 +1,80 @@
+package codes
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "write the pages")
+
+const pages = "../../../../docs/findings"
+
+// Each code has a page, and each page a code.
+func TestPages(t *testing.T) {
+	want := map[string]string{"README.md": Index()}
+	for _, c := range All() {
+		want[string(c.Code)+".md"] = c.Page()
+	}
+	there, err := filepath.Glob(pages + "/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range there {
+		if _, has := want[filepath.Base(path)]; has {
+			continue
+		}
+		if !*update {
+			t.Errorf("%s is the page of no code", path)
+		} else if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, text := range want { // any order: each is a page of its own
+		path := filepath.Join(pages, name)
+		if *update {
+			if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		is, err := os.ReadFile(path)
+		if d := cmp.Diff(text, string(is)); err != nil || d != "" {
+			t.Errorf("%s: %v (-want +got):\n%s\nwrite the pages by: go test ./cmd/outrider/internal/codes -update", path, err, d)
+		}
+	}
+}
+
+// Whoever finds it, a code stands for one thing, and is explained.
+func TestAll(t *testing.T) {
+	by := map[string]bool{}
+	for _, c := range All() {
+		if c.Title == "" || c.Severity == "" || strings.TrimSpace(c.Explanation) == "" {
+			t.Errorf("%s is not explained: %+v", c.Code, c)
+		}
+		if c.Doc != "findings/"+string(c.Code)+".md" {
+			t.Errorf("%s: its page is %s", c.Code, c.Doc)
+		}
+		for _, command := range c.By {
+			by[command] = true
+		}
+	}
+	if len(by) != 3 {
+		t.Errorf("codes are found by %v", by)
+	}
+}
+
+func TestFind(t *testing.T) {
+	if c, err := Find("startup-race"); err != nil || c.Title == "" {
+		t.Errorf("%+v, %v", c, err)
+	}
+	for name, want := range map[string]string{"hold-failed-open": "hold-fails-open", "xyz": `"xyz" is no code`, "": `"" is no code`} {
+		if _, err := Find(name); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", name, err, want)
+		}
+	}
+}

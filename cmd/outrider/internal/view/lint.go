@@ -1,0 +1,107 @@
+package view
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"outrider.dev/cmd/outrider/internal/codes"
+	"outrider.dev/internal/base/cli"
+	"outrider.dev/internal/base/finding"
+	"outrider.dev/internal/doctor/lint"
+	"outrider.dev/internal/doctor/lint/kinds"
+)
+
+// LintOutputs are the forms in which [Findings] prints; the first is the default.
+var LintOutputs = []string{"text", "json", "sarif"}
+
+// Findings prints what lint found. With fixCommand, the text ends with the number of
+// findings that it would fix.
+func Findings(w io.Writer, t cli.Terminal, output string, r lint.Report, fixCommand string) error {
+	switch output {
+	case "json":
+		return finding.WriteJSON(w, r.Findings)
+	case "sarif":
+		tool := finding.Tool{Name: "outrider lint", Version: cli.Version(), Pages: "https://outrider.dev/docs/", Kinds: kinds.All()}
+		return finding.WriteSARIF(w, tool, r.Findings)
+	}
+	var p printer
+	if err := finding.WriteText(&p, r.Findings, t.Colour); err != nil {
+		return err
+	}
+	if len(r.Findings) > 0 {
+		p.line("")
+	}
+	p.line("%s", FindingsSummary(r))
+	if text := r.NotChecked(); text != "" {
+		p.line("%s", text)
+	}
+	fixes := 0
+	for _, f := range r.Findings {
+		if f.Fix != nil {
+			fixes++
+		}
+	}
+	if fixes > 0 {
+		p.line("%d can be fixed by command: add --fix --diff to see how, %s to do it", fixes, fixCommand)
+	}
+	return p.print(w)
+}
+
+// FindingsSummary is the number of findings, by severity, and of what was looked at.
+func FindingsSummary(r lint.Report) string {
+	var parts []string
+	if r.Pods > 0 {
+		parts = append(parts, plural(r.Pods, "pod"))
+	}
+	if r.Services > 0 {
+		parts = append(parts, plural(r.Services, "service"))
+	}
+	if len(parts) == 0 {
+		return finding.Summary(r.Findings) + ": no pod, no pod template and no service is there"
+	}
+	return finding.Summary(r.Findings) + " in " + strings.Join(parts, " and ")
+}
+
+// Kinds prints the codes of lint.
+func Kinds(w io.Writer, output string) error {
+	if output == "json" {
+		return cli.WriteJSON(w, kinds.All())
+	}
+	var p printer
+	for _, k := range kinds.All() {
+		p.line("%-24s %-8s %s", k.Code, k.Severity, k.Title)
+	}
+	return p.print(w)
+}
+
+// Codes prints all codes, and which commands find them.
+func Codes(w io.Writer, output string) error {
+	all := codes.All()
+	if output == "json" {
+		return cli.WriteJSON(w, all)
+	}
+	rows := [][]string{{"CODE", "BY", "WHAT"}}
+	for _, c := range all {
+		rows = append(rows, []string{string(c.Code), strings.Join(c.By, ", "), c.Title})
+	}
+	return table(w, rows)
+}
+
+// Code explains one code.
+func Code(w io.Writer, t cli.Terminal, output string, c codes.Code) error {
+	if output == "json" {
+		return cli.WriteJSON(w, c)
+	}
+	p := printer{Terminal: t}
+	p.line("%s  %s", p.paint(bold, string(c.Code)), p.paint(faint, fmt.Sprintf("%s, by %s", c.Severity, strings.Join(c.By, ", "))))
+	p.line("%s.\n", strings.ToUpper(c.Title[:1])+c.Title[1:])
+	for _, paragraph := range strings.Split(c.Explanation, "\n\n") {
+		for _, item := range strings.Split(paragraph, "\n- ") { // of a list
+			p.line("%s", strings.Join(wrap(item, width), "\n"))
+		}
+		p.line("")
+	}
+	p.line("More: docs/%s", c.Doc)
+	return p.print(w)
+}

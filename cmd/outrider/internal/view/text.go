@@ -1,0 +1,111 @@
+// Package view prints the results of outrider's commands: as text for a terminal, as JSON,
+// as pictures and as pages.
+//
+// Each function takes values and a writer. It reads no file and no environment: what a
+// terminal can show is a parameter.
+package view
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"unicode/utf8"
+
+	"outrider.dev/internal/base/cli"
+	"outrider.dev/internal/base/cli/visible"
+	"outrider.dev/internal/doctor/scenario"
+)
+
+// A printer collects text.
+type printer struct {
+	strings.Builder
+	cli.Terminal
+}
+
+// SGR codes.
+const (
+	bold   = "1"
+	faint  = "2"
+	red    = "31"
+	green  = "32"
+	yellow = "33"
+)
+
+func (p *printer) paint(colour, s string) string {
+	if !p.Colour || colour == "" || s == "" {
+		return s
+	}
+	return visible.Paint(colour, s)
+}
+
+func (p *printer) line(format string, args ...any) { fmt.Fprintf(p, format+"\n", args...) }
+
+// print writes the text for people: control characters that a manifest hides in names and
+// commands are shown, and do nothing to a terminal.
+func (p *printer) print(w io.Writer) error {
+	_, err := io.WriteString(w, visible.Text(p.String()))
+	return err
+}
+
+// width is the column at which lines are wrapped.
+const width = 100
+
+// item writes a label and a text, wrapped.
+func (p *printer) item(label, colour, text string) {
+	const indent = 13
+	for i, line := range wrap(text, width-indent) {
+		if i > 0 {
+			p.WriteString(strings.Repeat(" ", indent) + p.paint(colour, line) + "\n")
+			continue
+		}
+		p.line("  %-10s %s", label, p.paint(colour, line))
+	}
+}
+
+// wrap breaks a text into lines of that many columns. A longer word has a line of its own.
+func wrap(text string, columns int) []string {
+	lines := []string{""}
+	at := 0
+	for i, word := range strings.Fields(text) {
+		n := utf8.RuneCountInString(word)
+		switch last := &lines[len(lines)-1]; {
+		case i == 0:
+			*last, at = word, n
+		case at+1+n > columns:
+			lines, at = append(lines, word), n
+		default:
+			*last += " " + word
+			at += 1 + n
+		}
+	}
+	return lines
+}
+
+// table writes rows in columns; the first row is the head.
+func table(w io.Writer, rows [][]string) error {
+	var p printer
+	t := tabwriter.NewWriter(&p, 0, 0, 2, ' ', 0)
+	for _, r := range rows {
+		fmt.Fprintln(t, strings.Join(r, "\t"))
+	}
+	_ = t.Flush() // a printer takes everything
+	return p.print(w)
+}
+
+func verdictColour(good bool) string {
+	if good {
+		return green
+	}
+	return red
+}
+
+// or returns yes or no.
+func or(b bool, yes, no string) string {
+	if b {
+		return yes
+	}
+	return no
+}
+
+func plural(n int, noun string) string { return scenario.Plural(n, noun) }

@@ -1,0 +1,35 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"outrider.dev/internal/base/cli"
+	"outrider.dev/internal/core/controlplane"
+	"outrider.dev/internal/doctor/diagnoser"
+)
+
+// A diagnosis is whether injected pods are diagnosed, and from when on a start is slow.
+type diagnosis struct {
+	wanted bool
+	slow   time.Duration
+}
+
+func (d diagnosis) check() error {
+	if d.slow < time.Second {
+		return &cli.UsageError{Err: fmt.Errorf("--slow-start=%s: want 1s or more", d.slow)}
+	}
+	return nil
+}
+
+// diagnoser returns the diagnoser of the options' cluster; nil if none is wanted.
+func (d diagnosis) diagnoser(o controlplane.Options) (controlplane.Diagnoser, error) {
+	switch {
+	case !d.wanted:
+		return nil, nil
+	case o.Cluster == nil:
+		return nil, &cli.UsageError{Err: errors.New("--diagnose: pods are diagnosed in a cluster: want --source=kubernetes, or --kubernetes=on")}
+	}
+	return diagnoser.New(diagnoser.Options{Core: o.Cluster.Core(), Slow: d.slow, Instance: o.Replica, Log: o.Log, Note: o.Cluster.Note}), nil
+}

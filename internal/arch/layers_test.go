@@ -1,0 +1,308 @@
+package arch
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "outrider.dev"
+
+// layers has a line for each folder with packages below it: its packages and subfolders, the lowest
+// first. What stands before a "<" may be imported by what stands behind it; names between two "<"
+// do not import each other. "." is the folder's own package. A folder that has no line has one package.
+//
+// Any two packages are compared in the folder where their paths part, so that one line says which
+// wing may import which, another which room of a wing, and so on.
+const layers = `
+/: startup ready charts < internal < build cmd < test < bench
+
+internal: arch base < core < doctor ops < lab
+
+internal/base: . contract wire telemetry mask cli manifest < finding
+internal/base/cli: visible < .
+internal/base/manifest: limits < .
+
+internal/core: . capture mesh < agent node xds < pod < controlplane
+internal/core/capture: netlink . < nftables < iptables < setup
+internal/core/agent: config dns envoy identity relay sockets state supervise < gate readiness standby < status < proxy
+internal/core/node: captures cniconf hostfile kubenode nri socket states validator < cni < daemon
+internal/core/mesh: . < objects
+internal/core/xds: . < resource
+internal/core/pod: kubelet < gates podspec < inject plan < lookup offline
+internal/core/controlplane: ca conns debugapi < files kube webhook < .
+
+internal/doctor: . chart evidence lint < simulate verify < diagnose scenario < diagnoser
+internal/doctor/evidence: timestamp < .
+internal/doctor/lint: kinds < . < source
+internal/doctor/diagnose: . < page < follow
+
+internal/ops: . kubeclient < replicas < check podupgrade rotate < bugreport install podrestart report
+
+internal/lab: . localpod < outside < demo
+
+build: gobuild house image parts tiers < commands < images release
+build/commands: . < cmd
+cmd: outrider outrider-agent outrider-node outriderd
+cmd/outrider: internal < .
+cmd/outrider/internal: codes < view
+`
+
+// highest is how many packages, at most, stand above each other.
+const highest = 8
+
+// free may import each other in any order: they are not shipped.
+var free = []string{"test/", "bench/"}
+
+// libraries are the modules of others, and what may import them: a package, or all below a folder
+// ("internal/core/..."). The longest path that matches an import counts.
+var libraries = map[string][]string{
+	"github.com/spf13/cobra": {"cmd/...", "internal/base/cli"},
+	"github.com/spf13/pflag": {"cmd/...", "internal/base/cli", "internal/core/capture", "internal/core/node/captures", "internal/core/pod/lookup", "internal/ops/..."},
+	"golang.org/x/sys":       {"cmd/outrider-agent", "internal/base/cli", "internal/base/wire", "internal/core/...", "internal/lab/..."},
+
+	"go.yaml.in/yaml/v3":                   {"internal/base/manifest/...", "internal/core/agent/config", "internal/core/controlplane/files", "internal/core/pod/podspec", "internal/doctor/lint"},
+	"sigs.k8s.io/yaml":                     {"cmd/...", "internal/base/manifest", "internal/core/pod/...", "internal/doctor/...", "internal/ops/..."},
+	"sigs.k8s.io/json":                     {"internal/core/controlplane/webhook", "internal/core/mesh/objects", "internal/core/pod/...", "internal/doctor/evidence"},
+	"github.com/rogpeppe/go-internal/diff": {"internal/base/manifest", "internal/core/pod/offline", "internal/doctor/lint"},
+
+	// Kubernetes' types; its clients are in the control plane's way to a cluster, and in a person's.
+	"k8s.io/api":                  {"cmd/outrider", "internal/core/controlplane/...", "internal/core/mesh/objects", "internal/core/pod/...", "internal/doctor/...", "internal/lab/...", "internal/ops/..."},
+	"k8s.io/apimachinery":         {"cmd/outrider", "internal/core/controlplane/...", "internal/core/mesh/objects", "internal/core/pod/...", "internal/doctor/...", "internal/lab/...", "internal/ops/..."},
+	"k8s.io/utils":                {"internal/core/controlplane/kube", "internal/core/mesh/objects"},
+	"k8s.io/client-go":            {"internal/core/controlplane/kube", "internal/doctor/diagnose/follow", "internal/doctor/diagnoser", "internal/doctor/evidence", "internal/ops/..."},
+	"k8s.io/klog/v2":              {"internal/core/controlplane/kube", "internal/ops/kubeclient"},
+	"k8s.io/cli-runtime":          {"internal/ops/kubeclient"},
+	"sigs.k8s.io/gateway-api":     {"internal/core/controlplane/kube", "internal/core/mesh/objects"},
+	"helm.sh/helm/v3":             {"internal/ops/install"},
+	"helm.sh/helm/v3/pkg/strvals": {"internal/core/pod/inject", "internal/ops/install"},
+
+	"google.golang.org/grpc":                       {"internal/core/controlplane", "internal/core/controlplane/ca", "internal/core/controlplane/conns", "internal/core/xds", "ready/grpcready"},
+	"google.golang.org/protobuf":                   {"internal/core/controlplane/ca", "internal/core/xds/..."},
+	"google.golang.org/genproto/googleapis/rpc":    {"internal/core/xds"},
+	"github.com/envoyproxy/go-control-plane/envoy": {"internal/core/controlplane", "internal/core/xds/..."},
+	"github.com/prometheus/client_golang":          {"internal/core/controlplane"},
+	"golang.org/x/time/rate":                       {"internal/core/controlplane/conns", "internal/core/xds", "internal/doctor/diagnoser"},
+	"golang.org/x/net/http2":                       {"internal/core/controlplane/conns"},
+	"golang.org/x/net/dns/dnsmessage":              {"internal/core/agent/dns"},
+	"github.com/oklog/run":                         {"internal/core/controlplane", "internal/core/node/daemon"},
+	"github.com/fsnotify/fsnotify":                 {"internal/core/controlplane/files", "internal/core/node/...", "internal/lab/localpod"},
+	"github.com/KimMachineGun/automemlimit":        {"cmd/outriderd"},
+	"github.com/spiffe/go-spiffe/v2":               {"internal/core/controlplane/ca"},
+	"github.com/go-jose/go-jose/v4":                {"internal/core/controlplane/ca"},
+
+	"github.com/google/nftables":     {"internal/core/capture/nftables"},
+	"github.com/mdlayher/netlink":    {"internal/core/agent/sockets", "internal/core/capture/iptables"},
+	"github.com/vishvananda/netlink": {"internal/lab/localpod"},
+
+	"github.com/containerd/nri":          {"internal/core/node/nri"},
+	"github.com/containernetworking/cni": {"internal/core/node/cni"},
+	"github.com/BurntSushi/toml":         {"internal/core/node/validator"},
+
+	"mvdan.cc/sh/v3":                         {"internal/core/pod/podspec"},
+	"github.com/distribution/reference":      {"internal/core/pod/..."},
+	"github.com/google/go-containerregistry": {"build/image", "internal/core/pod/lookup"},
+	"github.com/opencontainers":              {"internal/core/pod/lookup"},
+	"github.com/CycloneDX/cyclonedx-go":      {"build/parts"},
+	"golang.org/x/tools":                     {"build/house"},
+}
+
+// A layering is the rank of each name of a folder.
+type layering map[string]map[string]int
+
+func parseLayers(text string) layering {
+	out := layering{}
+	for line := range strings.Lines(text) {
+		folder, names, ok := strings.Cut(line, ":")
+		if !ok {
+			continue
+		}
+		ranks := map[string]int{}
+		for rank, of := range strings.Split(names, "<") {
+			for _, name := range strings.Fields(of) {
+				ranks[name] = rank
+			}
+		}
+		out[strings.TrimPrefix(folder, "/")] = ranks
+	}
+	return out
+}
+
+// part returns the folder in which the paths of two packages part, and the name of each there.
+func part(a, b string) (folder, first, second string) {
+	as, bs := strings.Split(a, "/"), strings.Split(b, "/")
+	n := 0
+	for n < len(as) && n < len(bs) && as[n] == bs[n] {
+		n++
+	}
+	name := func(parts []string) string {
+		if n == len(parts) {
+			return "."
+		}
+		return parts[n]
+	}
+	return strings.Join(as[:n], "/"), name(as), name(bs)
+}
+
+// forbids says why importer may not import imported; it is empty if it may.
+func (l layering) forbids(importer, imported string) string {
+	folder, upper, lower := part(importer, imported)
+	ranks := l[folder]
+	for _, name := range []string{upper, lower} {
+		if _, ok := ranks[name]; !ok {
+			return "the layers of " + folder + "/ do not have " + name
+		}
+	}
+	if ranks[lower] >= ranks[upper] {
+		return lower + " is not below " + upper + " in the layers of " + folder + "/"
+	}
+	return ""
+}
+
+func isFree(pkg string) bool {
+	return slices.ContainsFunc(free, func(f string) bool { return strings.HasPrefix(pkg, f) })
+}
+
+func TestLayers(t *testing.T) {
+	all, order := sources(t), parseLayers(layers)
+	for _, pkg := range slices.Sorted(maps.Keys(all)) {
+		for _, imported := range slices.Sorted(maps.Keys(all[pkg].imports)) {
+			own, ok := strings.CutPrefix(imported, module+"/")
+			if !ok || isFree(pkg) && isFree(own) {
+				continue
+			}
+			if why := order.forbids(pkg, own); why != "" {
+				t.Errorf("%s must not import %s: %s", pkg, own, why)
+			}
+		}
+	}
+}
+
+// Every package has its place in the layers, and the layers have no name without a package.
+func TestLayersNameEveryPackage(t *testing.T) {
+	all, order := sources(t), parseLayers(layers)
+	seen := map[string]bool{}
+	for pkg := range all {
+		if isFree(pkg) {
+			pkg, _, _ = strings.Cut(pkg, "/")
+		}
+		folder, rest := "", pkg
+		for rest != "" {
+			name, after, _ := strings.Cut(rest, "/")
+			if _, ok := order[folder][name]; !ok && order[folder] != nil {
+				t.Errorf("%s has no place in the layers of %s/", pkg, folder)
+			} else if !ok {
+				t.Errorf("%s: no line of the layers has the folder %s/", pkg, folder)
+			}
+			seen[folder+":"+name] = true
+			folder, rest = strings.TrimPrefix(folder+"/"+name, "/"), after
+		}
+		if order[folder] != nil {
+			seen[folder+":."] = true
+		}
+	}
+	for folder, ranks := range order {
+		for name := range ranks {
+			_, module := os.Stat(filepath.Join("../..", folder, name, "go.mod"))
+			if !seen[folder+":"+name] && module != nil {
+				t.Errorf("the layers of %s/ have %s, which is not there", folder, name)
+			}
+		}
+	}
+}
+
+// The longest chain of imports is short enough to be followed.
+func TestHeight(t *testing.T) {
+	all := sources(t)
+	heights := map[string][]string{}
+	var chain func(pkg string) []string
+	chain = func(pkg string) []string {
+		if c, ok := heights[pkg]; ok {
+			return c
+		}
+		var longest []string
+		for imported := range all[pkg].imports {
+			if own, ok := strings.CutPrefix(imported, module+"/"); ok {
+				if c := chain(own); len(c) > len(longest) {
+					longest = c
+				}
+			}
+		}
+		heights[pkg] = append([]string{pkg}, longest...)
+		return heights[pkg]
+	}
+	top := 0
+	for pkg := range all {
+		if isFree(pkg) {
+			continue
+		}
+		c := chain(pkg)
+		top = max(top, len(c))
+		if len(c) > highest {
+			t.Errorf("%d packages above each other, and %d are the most: %s", len(c), highest, strings.Join(c, " > "))
+		}
+	}
+	if top != highest {
+		t.Errorf("the house is %d packages high: lower the limit, which is %d", top, highest)
+	}
+}
+
+// A module of others is imported only where the list says so.
+func TestLibraries(t *testing.T) {
+	all := sources(t)
+	used := map[string]bool{}
+	for _, pkg := range slices.Sorted(maps.Keys(all)) {
+		if isFree(pkg) {
+			continue
+		}
+		for _, imported := range slices.Sorted(maps.Keys(all[pkg].imports)) {
+			if standard(imported) || strings.HasPrefix(imported, module+"/") {
+				continue
+			}
+			library := ""
+			for prefix := range libraries {
+				if (imported == prefix || strings.HasPrefix(imported, prefix+"/")) && len(prefix) > len(library) {
+					library = prefix
+				}
+			}
+			used[library] = true
+			if !slices.ContainsFunc(libraries[library], func(place string) bool {
+				below, all := strings.CutSuffix(place, "/...")
+				return pkg == below || all && strings.HasPrefix(pkg, below+"/")
+			}) {
+				t.Errorf("%s must not import %s", pkg, imported)
+			}
+		}
+	}
+	for library := range libraries {
+		if !used[library] {
+			t.Errorf("the list of libraries has %s, which nothing imports", library)
+		}
+	}
+}
+
+// The rule of the layers itself: what it would not refuse could not fail.
+func TestForbids(t *testing.T) {
+	order := parseLayers("/: a b < c\na: x < . < y\n")
+	for _, test := range []struct {
+		importer, imported string
+		allowed            bool
+	}{
+		{"c", "a/y", true},
+		{"a/y", "a", true},
+		{"a/y", "a/x", true},
+		{"a", "a/x", true},
+		{"a", "a/y", false},
+		{"a/x", "a", false},
+		{"a", "b", false},
+		{"b", "c", false},
+		{"c", "d", false},
+	} {
+		if why := order.forbids(test.importer, test.imported); (why == "") != test.allowed {
+			t.Errorf("%s imports %s: %q", test.importer, test.imported, why)
+		}
+	}
+}

@@ -1,0 +1,198 @@
+// Package cli is what Outrider's commands have in common: exit statuses, the form of an
+// error, the version, the terminal, and flags that the environment can set too.
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"outrider.dev/internal/base/cli/visible"
+)
+
+// Exit statuses.
+const (
+	OK      = 0
+	Failed  = 1 // the command ran, and failed or found something
+	Misused = 2 // the input is unusable; nothing was changed
+)
+
+// A UsageError is unusable input. The hint, if any, is what to do instead.
+type UsageError struct {
+	Err  error
+	Hint string
+}
+
+func (e *UsageError) Error() string { return e.Err.Error() }
+
+func (e *UsageError) Unwrap() error { return e.Err }
+
+// An ExitError carries an exit status of its own, such as that of a process that was run.
+// Without Err nothing is printed, because the command has printed it already.
+type ExitError struct {
+	Status int
+	Err    error
+}
+
+func (e *ExitError) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("exit status %d", e.Status)
+	}
+	return e.Err.Error()
+}
+
+func (e *ExitError) Unwrap() error { return e.Err }
+
+// Run executes root with args and returns the exit status. An error is printed once,
+// here, and given to onError if that is not nil.
+//
+// All that goes to standard error, and to a standard output that is a terminal, goes through
+// a [visible.Writer]. Other output is as the command writes it: manifests keep their bytes.
+func Run(root *cobra.Command, args []string, stdout, stderr io.Writer, onError func(string)) int {
+	shown := &visible.Writer{W: stderr}
+	defer shown.Flush() // an error means that the terminal has gone
+	stderr = shown
+	if isTerminal(stdout) {
+		shown := &visible.Writer{W: stdout}
+		defer shown.Flush()
+		stdout = shown
+	}
+	root.Flags().Bool("version", false, "print the version")
+	if len(args) > 0 && args[0] == "--version" {
+		args = append(versionArgs(root), args[1:]...)
+	}
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return &UsageError{Err: unwrapValue(err), Hint: fmt.Sprintf("%s --help lists the flags", cmd.CommandPath())}
+	})
+	cmd, err := root.ExecuteC()
+	if err == nil {
+		return OK
+	}
+	var exit *ExitError
+	if errors.As(err, &exit) && exit.Err == nil {
+		return exit.Status
+	}
+	var usage *UsageError
+	if !errors.As(err, &usage) && strings.HasPrefix(err.Error(), "unknown command") {
+		usage = unknownCommand(cmd, err)
+		err = usage
+	}
+	message := fmt.Sprintf("%s: error: %v\n", root.Name(), err)
+	if hint := hintOf(err, usage); hint != "" {
+		message += fmt.Sprintf("%s: hint: %s\n", root.Name(), hint)
+	}
+	fmt.Fprint(stderr, message)
+	if onError != nil {
+		onError(message)
+	}
+	switch {
+	case usage != nil:
+		return Misused
+	case exit != nil:
+		return exit.Status
+	}
+	return Failed
+}
+
+// versionArgs are those that --version stands for: the command's own version, without a cluster.
+func versionArgs(root *cobra.Command) []string {
+	args := []string{"version"}
+	if cmd, _, err := root.Find(args); err == nil && cmd.Flags().Lookup("client") != nil {
+		args = append(args, "--client")
+	}
+	return args
+}
+
+// unknownCommand is the error for an argument that names no command. A command that reads
+// files by a flag was probably given one.
+func unknownCommand(cmd *cobra.Command, err error) *UsageError {
+	if cmd.HasSubCommands() {
+		return &UsageError{Err: err, Hint: cmd.CommandPath() + " --help lists the commands"}
+	}
+	argument := cmd.Flags().Arg(0)
+	out := &UsageError{Err: fmt.Errorf("%s takes no argument, and has %q", cmd.CommandPath(), argument), Hint: cmd.CommandPath() + " --help lists the flags"}
+	if cmd.Flags().Lookup("filename") != nil {
+		out.Hint = "give files with -f: " + cmd.CommandPath() + " -f " + argument
+	}
+	return out
+}
+
+// hintOf is the hint of the usage error, or of an error that has one itself.
+func hintOf(err error, usage *UsageError) string {
+	if usage != nil && usage.Hint != "" {
+		return usage.Hint
+	}
+	var hinted interface{ Hint() string }
+	if errors.As(err, &hinted) {
+		return hinted.Hint()
+	}
+	return ""
+}
+
+// unwrapValue takes pflag's wording off an error of a value: our own names the
+// flag, the value and what would be right.
+func unwrapValue(err error) error {
+	var invalid *pflag.InvalidValueError
+	if errors.As(err, &invalid) && invalid.Unwrap() != nil {
+		return invalid.Unwrap()
+	}
+	return err
+}
+
+// envAnnotation keeps the variables of a flag.
+const envAnnotation = "outrider.dev/env"
+
+// BindEnv sets the variables that set a flag when the command line does not, first one
+// wins, and adds them to its usage.
+func BindEnv(fs *pflag.FlagSet, flag string, variables ...string) {
+	f := fs.Lookup(flag)
+	if f == nil {
+		panic("no flag --" + flag) // of the program, not of its input
+	}
+	if f.Annotations == nil {
+		f.Annotations = map[string][]string{}
+	}
+	f.Annotations[envAnnotation] = variables
+	f.Usage += " [$" + strings.Join(variables, ", $") + "]"
+}
+
+// FromEnv sets flags that are not on the command line from the environment. An empty
+// variable is ignored, except for a list with the default "everything": there the empty
+// value is the only way to get an empty list.
+func FromEnv(fs *pflag.FlagSet) error {
+	var first error
+	fs.VisitAll(func(f *pflag.Flag) {
+		if f.Changed || first != nil {
+			return
+		}
+		for _, name := range f.Annotations[envAnnotation] {
+			value, ok := os.LookupEnv(name)
+			if !ok || value == "" && f.DefValue != "*" {
+				continue
+			}
+			if err := fs.Set(f.Name, value); err != nil {
+				first = &UsageError{Err: fmt.Errorf("variable %s: %w", name, unwrapValue(err))}
+			}
+			return
+		}
+	})
+	return first
+}
+
+// WriteJSON prints v, indented.
+func WriteJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}

@@ -1,0 +1,40 @@
+package cli
+
+import (
+	"io"
+	"os"
+
+	"outrider.dev/internal/base/cli/visible"
+)
+
+// A Terminal describes where the output of a command goes.
+type Terminal struct {
+	Colour  bool // it shows colours, and a person looks at it
+	Columns int
+}
+
+// defaultColumns is the width of text that does not go to a terminal.
+const defaultColumns = 100
+
+// TerminalOf looks at w, and at NO_COLOR and TERM.
+func TerminalOf(w io.Writer) Terminal {
+	t := Terminal{Columns: defaultColumns}
+	f, ok := visible.Unwrap(w).(*os.File)
+	if !ok {
+		return t
+	}
+	t.Colour = isTerminal(f) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && interprets(f)
+	if n := columns(f); n > 0 {
+		t.Columns = n
+	}
+	return t
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

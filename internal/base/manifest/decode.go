@@ -1,0 +1,203 @@
+package manifest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	yamlv3 "go.yaml.in/yaml/v3"
+	"sigs.k8s.io/yaml"
+
+	"outrider.dev/internal/base/manifest/limits"
+)
+
+// StrictJSON converts a document to JSON. A key that is there twice is an error; a key beside
+// a merge key (<<) that merges another one of its name is none: it wins, wherever it stands.
+func StrictJSON(text []byte) ([]byte, error) {
+	if err := limits.Document(text).Check(text); err != nil {
+		return nil, err
+	}
+	raw, err := yaml.YAMLToJSONStrict(text)
+	if err == nil || !bytes.Contains(text, []byte("<<")) {
+		return raw, err
+	}
+	d, readErr := Read(text)
+	if readErr != nil || d.Expand() != nil {
+		return nil, err
+	}
+	expanded, printErr := yamlv3.Marshal(&d.node)
+	if printErr != nil {
+		return nil, err
+	}
+	return yaml.YAMLToJSONStrict(expanded)
+}
+
+// JSON converts a document to JSON. Of a key that is there twice the last counts.
+func JSON(text []byte) ([]byte, error) {
+	if err := limits.Document(text).Check(text); err != nil {
+		return nil, err
+	}
+	return yaml.YAMLToJSON(text)
+}
+
+// Decode decodes a document by the rules of package json: fields that into does not have are passed
+// over. Of a key that is there twice the last counts.
+func Decode(text []byte, into any) error {
+	return decode(text, limits.Document(text), yaml.Unmarshal, into)
+}
+
+// DecodeStrict is Decode where a key that is there twice, and a field that into does not have, are errors.
+func DecodeStrict(text []byte, into any) error {
+	return decode(text, limits.Document(text), yaml.UnmarshalStrict, into)
+}
+
+// DecodeAnnotation is [Decode] of a value within an object, within [limits.Annotation].
+func DecodeAnnotation(text string, into any) error {
+	return decode([]byte(text), limits.Annotation, yaml.Unmarshal, into)
+}
+
+// DecodeAnnotationStrict is [DecodeStrict] of a value within an object, within [limits.Annotation].
+func DecodeAnnotationStrict(text string, into any) error {
+	return decode([]byte(text), limits.Annotation, yaml.UnmarshalStrict, into)
+}
+
+func decode(text []byte, l limits.Limits, by func([]byte, any, ...yaml.JSONOpt) error, into any) error {
+	if err := l.Check(text); err != nil {
+		return err
+	}
+	return by(text, into)
+}
+
+// Reason is an error of a YAML or JSON decoder without the names of libraries.
+func Reason(err error) string {
+	s := err.Error()
+	for _, prefix := range []string{"error converting YAML to JSON: ", "error unmarshaling JSON: ", "while decoding JSON: ", "yaml: ", "json: "} {
+		s = strings.TrimPrefix(s, prefix)
+	}
+	return strings.ReplaceAll(s, "\n", " ")
+}
+
+// SyntaxReason is why a text is not YAML, with a hint where it is a template of one.
+func SyntaxReason(text []byte, err error) string {
+	const template = "{{ }} belongs to a template: render it first, as with helm template"
+	reason := Reason(err)
+	badKey := strings.HasPrefix(reason, "invalid map key")
+	switch {
+	case bytes.Contains(text, []byte("{{")) && badKey:
+		return template
+	case bytes.Contains(text, []byte("{{")):
+		return reason + "; " + template
+	case badKey:
+		return "a key must be a string"
+	}
+	return reason
+}
+
+// A Mismatch is a value of another type than the field's.
+type Mismatch struct {
+	Field     string // its path, with the indexes of lists; empty for the whole
+	Want, Got string // in words
+}
+
+func (m *Mismatch) Error() string { return "must be " + m.Want + ", not " + m.Got }
+
+// typeError is encoding/json's: the value, the field, and the field's type in Go.
+var typeError = regexp.MustCompile(`cannot unmarshal (\w+)( \S+)? into Go (?:struct field \w*\.(\S+)|value) of type (\S+)$`)
+
+// FindMismatch reads a decoder's error about the JSON in raw. The decoder leaves out the
+// indexes of lists, so the value is searched for. It returns nil for any other error.
+func FindMismatch(raw []byte, err error) *Mismatch {
+	m := typeError.FindStringSubmatch(err.Error())
+	if m == nil {
+		return nil
+	}
+	kind, value, path, goType := m[1], m[2], m[3], m[4]
+	out := &Mismatch{Field: path, Want: wanted(goType, kind), Got: kinds[kind]}
+	if value != "" {
+		out.Got = strings.TrimSpace(value)
+	}
+	var tree any
+	if path != "" && json.Unmarshal(raw, &tree) == nil {
+		if at, ok := search(tree, strings.Split(path, "."), kind); ok {
+			out.Field = strings.TrimPrefix(at, ".")
+		}
+	}
+	return out
+}
+
+// kinds are the decoder's words for kinds of JSON values, in ours.
+var kinds = map[string]string{"string": "a string", "number": "a number", "object": "an object", "array": "a list", "bool": "true or false"}
+
+// wanted is a type of Go in words, where a value of that kind does not fit.
+func wanted(goType, kind string) string {
+	switch {
+	case goType == "[]string":
+		return "a list of strings"
+	case strings.HasPrefix(goType, "[]"):
+		return "a list"
+	case goType == "v1.Time":
+		return "a time such as 2006-01-02T15:04:05Z"
+	case goType == "string", strings.HasPrefix(goType, "v1.") && kind == "object":
+		return "a string"
+	case goType == "bool":
+		return "true or false"
+	case strings.HasPrefix(goType, "int"), strings.HasPrefix(goType, "uint"):
+		return "a whole number"
+	case strings.HasPrefix(goType, "float"):
+		return "a number"
+	case strings.HasPrefix(goType, "map["), kind == "string":
+		return "an object"
+	}
+	return "an object or a string"
+}
+
+// search returns the path, with indexes and the keys of maps, of the first value of a kind at a path
+// without them.
+func search(v any, path []string, kind string) (at string, found bool) {
+	list, isList := v.([]any)
+	switch {
+	case len(path) == 0 && kindOf(v) == kind:
+		return "", true
+	case isList:
+		for i, e := range list {
+			if at, found := search(e, path, kind); found {
+				return fmt.Sprintf("[%d]%s", i, at), true
+			}
+		}
+	case len(path) == 0:
+		object, _ := v.(map[string]any)
+		for _, key := range slices.Sorted(maps.Keys(object)) {
+			if kindOf(object[key]) == kind {
+				return "." + key, true
+			}
+		}
+	default:
+		object, _ := v.(map[string]any)
+		if e, there := object[path[0]]; there {
+			at, found := search(e, path[1:], kind)
+			return "." + path[0] + at, found
+		}
+	}
+	return "", false
+}
+
+// kindOf is a value's kind in the decoder's words.
+func kindOf(v any) string {
+	switch v.(type) {
+	case string:
+		return "string"
+	case float64:
+		return "number"
+	case bool:
+		return "bool"
+	case []any:
+		return "array"
+	case map[string]any:
+		return "object"
+	}
+	return "null"
+}

@@ -1,0 +1,162 @@
+package manifest
+
+import (
+	"bytes"
+	"reflect"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"outrider.dev/internal/base/manifest/limits"
+)
+
+// A Document is one of a file's that is being edited.
+type Document struct {
+	text    []byte
+	node    yaml.Node
+	root    *yaml.Node
+	before  []byte // as it was printed before any change
+	tokens  bool   // small changes of JSON in another style are made token by token
+	changed bool
+}
+
+// Read reads a document. It has no root if the text has comments only.
+func Read(text []byte) (*Document, error) {
+	node, err := limits.Document(text).Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	d := &Document{text: text, node: *node}
+	if len(d.node.Content) > 0 {
+		d.root = d.node.Content[0]
+	}
+	return d, nil
+}
+
+// Root is the document's value; nil if it has none.
+func (d *Document) Root() *yaml.Node { return d.root }
+
+// Expand writes out aliases and merge keys, so that a change in one place changes no
+// other. An anchor that contains itself is an error.
+func (d *Document) Expand() error {
+	if !indirect(d.root) {
+		return nil
+	}
+	var whole any
+	if err := d.root.Decode(&whole); err != nil {
+		return err
+	}
+	if err := d.keep(false); err != nil {
+		return err
+	}
+	expand(d.root)
+	return nil
+}
+
+// keep records the document as it is printed before a change.
+func (d *Document) keep(small bool) (err error) {
+	if d.before != nil {
+		return nil
+	}
+	if d.before, err = d.print(); err == nil && small && isJSON(d.text) && !bytes.Equal(d.before, d.text) {
+		d.tokens = true
+		d.before, err = d.print()
+	}
+	return err
+}
+
+func (d *Document) print() ([]byte, error) {
+	if !d.tokens {
+		return printed(&d.node, d.text)
+	}
+	var b strings.Builder
+	err := writeJSON(&b, d.root, " ")
+	return []byte(b.String()), err
+}
+
+// Change rewrites an object with the values before to those after: two results of
+// [Tree], of the pod at a path of keys in the object. What is the same in both is not
+// touched. Flow mappings in which something changes become block mappings. It
+// reports whether anything changed.
+func (d *Document) Change(object *yaml.Node, template []string, before, after any) (bool, error) {
+	c := changer{root: object, containers: map[string]container{}}
+	c.note(Field(object, template...), before)
+	return d.change(c, object, Set(nil, template, before), Set(nil, template, after))
+}
+
+// SmallChange is Change for as little as a line or two: flow mappings stay, and a value
+// that other places share is an error.
+func (d *Document) SmallChange(object *yaml.Node, before, after any) (bool, error) {
+	return d.change(changer{small: true, root: object}, object, before, after)
+}
+
+func (d *Document) change(c changer, object *yaml.Node, before, after any) (bool, error) {
+	if reflect.DeepEqual(before, after) {
+		return false, nil
+	}
+	if err := d.keep(c.small); err != nil {
+		return false, err
+	}
+	d.changed = true
+	n, err := c.at(object, before, after)
+	if err == nil && n != object {
+		*object = *n
+	}
+	return true, err
+}
+
+// Text is the document with its changes. The lines that did not change are the author's,
+// where those mean the same; exact is false where all lines had to be printed anew.
+func (d *Document) Text() (text []byte, exact bool, err error) {
+	if !d.changed {
+		return d.text, true, nil
+	}
+	after, err := d.print()
+	if err != nil {
+		return nil, false, err
+	}
+	units := linesOf
+	if d.tokens {
+		units = tokensOf
+	}
+	merged := merge(d.text, d.before, after, units)
+	if sameValue(merged, &d.node) {
+		return merged, true, nil
+	}
+	return after, false, nil
+}
+
+func sameValue(text []byte, n *yaml.Node) bool {
+	var document yaml.Node
+	if yaml.Unmarshal(text, &document) != nil {
+		return false
+	}
+	if sameNodes(&document, n) {
+		return true
+	}
+	var got, want any // in another order, or written in another way
+	return document.Decode(&got) == nil && n.Decode(&want) == nil && reflect.DeepEqual(got, want)
+}
+
+// sameNodes reports whether two trees are written alike but for their style. It makes no values.
+func sameNodes(a, b *yaml.Node) bool {
+	if a.Kind != b.Kind || len(a.Content) != len(b.Content) || a.Kind == yaml.AliasNode ||
+		a.Kind == yaml.ScalarNode && (a.Value != b.Value || a.ShortTag() != b.ShortTag()) {
+		return false
+	}
+	for i := range a.Content {
+		if !sameNodes(a.Content[i], b.Content[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// lineEnds returns a text with the ends of lines of another.
+func lineEnds(text, like []byte) []byte {
+	text = bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n"))
+	if bytes.Contains(like, []byte("\r\n")) {
+		text = bytes.ReplaceAll(text, []byte("\n"), []byte("\r\n"))
+	}
+	return text
+}

@@ -1,0 +1,80 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+
+	"outrider.dev/internal/base/contract"
+)
+
+// check finds conflicts of several settings, and missing ones.
+func (r *reader) check() {
+	c := r.out
+	for _, need := range []struct{ where, value, want string }{
+		{"variable POD_NAME", c.Pod.Name, "the pod's name (downward API: metadata.name), or a host's"},
+		{"variable POD_NAMESPACE", c.Pod.Namespace, "the pod's namespace (downward API: metadata.namespace)"},
+		{"variable SERVICE_ACCOUNT", c.Pod.ServiceAccount, "the pod's service account (downward API: spec.serviceAccountName)"},
+		{"--work-dir", c.Work, "a directory that the agent may write to"},
+	} {
+		if need.value == "" {
+			r.refuse(need.where, "", need.want)
+		}
+	}
+	for _, at := range []struct{ where, address string }{{"discoveryAddress", c.ControlPlane.Address}, {"variable CA_ADDR", c.ControlPlane.CA}} {
+		host, port, err := net.SplitHostPort(at.address)
+		if n, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil || n == 0 || host == "" {
+			r.refuse(at.where, at.address, "host:port, for example "+contract.ControlPlaneAddress)
+		}
+	}
+	if mode, set := c.Pod.Metadata[contract.MetadataInterception]; set && mode != "" && !slices.Contains(modes, fmt.Sprint(mode)) {
+		r.refuse("variable ISTIO_META_INTERCEPTION_MODE", fmt.Sprint(mode), wantMode)
+	}
+	r.checkRenewal()
+	if c.Stop.Grace < c.Stop.Drain {
+		r.note("terminationDrainDuration is %s, but the pod's grace period ends after %s: the proxy leaves then", c.Stop.Drain, c.Stop.Grace)
+	}
+	r.checkPorts()
+}
+
+// modes are the ways in which connections come to the proxy.
+var modes = []string{"REDIRECT", "TPROXY", "NONE"}
+
+const wantMode = "REDIRECT, TPROXY or NONE"
+
+// checkRenewal requires that a certificate is renewed within its life.
+func (r *reader) checkRenewal() {
+	at, jitter := r.out.Certificate.RenewAt, r.out.Certificate.Jitter
+	number := func(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) }
+	if !(at > 0 && at < 1) {
+		r.refuse("variable SECRET_GRACE_PERIOD_RATIO", number(at), "more than 0 and less than 1")
+		return
+	}
+	if room := min(at, 1-at); jitter >= room {
+		r.refuse("variable SECRET_GRACE_PERIOD_RATIO_JITTER", number(jitter), "less than "+number(room)+": SECRET_GRACE_PERIOD_RATIO is not further from 0 and 1")
+	}
+}
+
+// checkPorts finds two users of one port: the second could not bind it.
+func (r *reader) checkPorts() {
+	p := r.out.Ports
+	seen := map[uint16]string{}
+	for _, port := range []struct {
+		name   string
+		number uint16
+	}{
+		{"proxyAdminPort", p.Admin}, {"the outbound port", p.Outbound}, {"the inbound port", p.Inbound}, {"statusPort", p.Status},
+		{"the readiness port", p.Readiness}, {"DNS", p.DNS}, {"the port of Envoy's metrics", p.Prometheus},
+		{"the outbound relay", p.RelayOutbound}, {"the inbound relay", p.RelayInbound},
+		{"the relay of silent connections", p.RelaySilent},
+	} {
+		if port.number == 0 {
+			continue
+		}
+		if other, taken := seen[port.number]; taken {
+			r.refuse(port.name, strconv.Itoa(int(port.number)), "a port that is not also that of "+other)
+		}
+		seen[port.number] = port.name
+	}
+}

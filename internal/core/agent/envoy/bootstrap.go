@@ -1,0 +1,341 @@
+package envoy
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"outrider.dev/internal/base/contract"
+)
+
+// Names in the bootstrap that others refer to.
+const (
+	// ControlPlaneCluster is the cluster of the control plane: Istio's name.
+	ControlPlaneCluster = "xds-grpc"
+	// PassthroughCluster sends a connection to its original destination: Istio's name.
+	PassthroughCluster = "PassthroughCluster"
+
+	metrics = "prometheus_stats" // the admin interface as a cluster, and the listener that shows a part of it
+	typeURL = "type.googleapis.com/"
+)
+
+// Names of Envoy's secrets, and of the cluster that serves them: the agent, by its
+// socket ([ControlPlane.Secrets]). Envoy must not read them from files: for each file that
+// it watches it takes an inotify instance, of which a node has 128 for all processes of a
+// user, and without one it aborts.
+const (
+	SecretName     = contract.WorkloadSecret // the certificate and its key
+	RootsName      = contract.RootsSecret    // the trusted roots
+	SecretsCluster = contract.SecretsCluster
+)
+
+// An object is a message of Envoy's API as JSON. Maps instead of go-control-plane's types,
+// which would be more than half of the agent's binary; `envoy --mode validate` in the tests
+// checks them.
+type object = map[string]any
+
+// Bootstrap returns the configuration that Envoy starts with, as JSON: the same in YAML
+// takes Envoy twice as long to read when there is much of it.
+func (o Options) Bootstrap() ([]byte, error) {
+	if err := o.Check(); err != nil {
+		return nil, err
+	}
+	all, err := o.merged()
+	if err != nil {
+		return nil, err
+	}
+	out, err := json.Marshal(all)
+	if err != nil {
+		return nil, fmt.Errorf("writing Envoy's bootstrap: %w", err)
+	}
+	return out, nil
+}
+
+// base is the bootstrap without [Options.Extra].
+func (o Options) base() object {
+	o = o.withDefaults()
+	static := object{"clusters": []any{
+		object{"name": PassthroughCluster, "type": "ORIGINAL_DST", "lb_policy": "CLUSTER_PROVIDED", "connect_timeout": duration(contract.DirectConnectTimeout)},
+		o.controlPlane(),
+	}}
+	add := func(list string, v object) {
+		all, _ := static[list].([]any)
+		static[list] = append(all, v)
+	}
+	if !o.ControlPlane.Plaintext {
+		add("clusters", object{
+			"name": SecretsCluster, "type": "STATIC", "connect_timeout": "1s",
+			"typed_extension_protocol_options": http2(object{}),
+			"load_assignment":                  assignment(SecretsCluster, object{"pipe": object{"path": o.ControlPlane.Secrets}}),
+		})
+	}
+	if o.Silent != 0 {
+		add("clusters", o.silent())
+	}
+	admin := o.adminAddress()
+	if !o.NoPrometheus {
+		add("clusters", object{"name": metrics, "type": "STATIC", "connect_timeout": "1s", "load_assignment": assignment(metrics, admin)})
+		add("listeners", o.prometheus())
+	}
+	if o.Admin.Socket != "" {
+		admin = object{"pipe": object{"path": o.Admin.Socket, "mode": 0o600}}
+	}
+	retry := contract.ControlPlaneRetryBase
+	if o.ControlPlane.Relay != "" {
+		retry = contract.LocalRetryBase // the relay has the pauses
+	}
+	node := object{"id": o.Node.ID, "cluster": o.Node.Cluster}
+	if len(o.Node.Metadata) > 0 {
+		node["metadata"] = o.Node.Metadata
+	}
+	// Without an initial fetch timeout: a proxy is not ready without its configuration.
+	fromADS := object{"ads": object{}, "resource_api_version": "V3", "initial_fetch_timeout": "0s"}
+	return object{
+		"node":             node,
+		"admin":            object{"address": admin, "ignore_global_conn_limit": true},
+		"static_resources": static,
+		"dynamic_resources": object{
+			// On-demand discovery needs the delta variant.
+			"ads_config": apiSource("DELTA_GRPC", ControlPlaneCluster, retry),
+			"lds_config": fromADS,
+			"cds_config": fromADS,
+		},
+		"stats_config": o.Stats.config(),
+		"layered_runtime": object{"layers": []any{
+			object{"name": "outrider", "static_layer": object{
+				// The largest regular expression of a route. Envoy's default of 100 rejects common
+				// ones; this is Istio's value.
+				"re2.max_program_size.error_level": 32768,
+				// An internal listener that closes a connection ends it with a FIN. Otherwise a
+				// response that is complete at its end (HTTP/1.0) would seem cut.
+				"envoy.reloadable_features.enable_send_rst_on_user_space_socket": false,
+			}},
+			object{"name": "admin", "admin_layer": object{}},
+		}},
+		"overload_manager": object{"refresh_interval": "0.25s", "resource_monitors": []any{
+			extension("envoy.resource_monitors.global_downstream_max_connections",
+				"envoy.extensions.resource_monitors.downstream_connections.v3.DownstreamConnectionsConfig",
+				object{"max_active_downstream_connections": 1<<31 - 1}), // no limit, without Envoy's warning
+		}},
+		// The control plane sends listeners inside of Envoy, through which requests for a service
+		// with routes go. Envoy takes the extension at start only.
+		"bootstrap_extensions": []any{
+			extension("envoy.bootstrap.internal_listener", "envoy.extensions.bootstrap.internal_listener.v3.InternalListener", nil),
+		},
+	}
+}
+
+// extension is a part of Envoy that is found by its type.
+func extension(name, kind string, config object) object {
+	typed := object{"@type": typeURL + kind}
+	for key, value := range config {
+		typed[key] = value
+	}
+	return object{"name": name, "typed_config": typed}
+}
+
+func socketAddress(host string, port uint16) object {
+	return object{"socket_address": object{"address": host, "port_value": port}}
+}
+
+func (o Options) adminAddress() object {
+	if o.Admin.Socket != "" {
+		return object{"pipe": object{"path": o.Admin.Socket}}
+	}
+	return socketAddress(o.Family.loopback().String(), o.Admin.Port)
+}
+
+func assignment(cluster string, address object) object {
+	return object{"cluster_name": cluster, "endpoints": []any{object{"lb_endpoints": []any{object{"endpoint": object{"address": address}}}}}}
+}
+
+// apiSource is a gRPC stream of discovery to a cluster; base is the first wait of its
+// back-off.
+func apiSource(kind, cluster string, base time.Duration) object {
+	return object{
+		"api_type": kind, "transport_api_version": "V3", "set_node_on_first_message_only": true,
+		"grpc_services": []any{object{"envoy_grpc": object{
+			"cluster_name": cluster,
+			"retry_policy": object{"retry_back_off": object{"base_interval": duration(base), "max_interval": duration(contract.ControlPlaneRetryMax)}},
+		}}},
+	}
+}
+
+// duration is d as Envoy's JSON has it.
+func duration(d time.Duration) string {
+	return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + "s"
+}
+
+// The TCP_SYNCNT of connections to the control plane: one SYN more. An address that answers none
+// (a node that was lost) is given up after 3 s instead of after the connect timeout.
+var synRetries = object{"level": 6, "name": 7, "int_value": 1, "state": "STATE_PREBIND"}
+
+func (o Options) controlPlane() object {
+	cp := o.ControlPlane
+	// The stream of the control plane is alive or not, also behind the relay.
+	options := http2(object{"connection_keepalive": object{"interval": "5s", "timeout": "5s"}})
+	if cp.Relay != "" {
+		return object{
+			"name": ControlPlaneCluster, "type": "STATIC", "connect_timeout": "1s", "typed_extension_protocol_options": options,
+			"load_assignment": assignment(ControlPlaneCluster, object{"pipe": object{"path": cp.Relay}}),
+		}
+	}
+	host, port, _ := splitAddress(cp.Address) // Check has seen it
+	out := object{
+		"name": ControlPlaneCluster, "type": "STATIC", "connect_timeout": duration(contract.ControlPlaneConnectTimeout),
+		"upstream_bind_config":             object{"socket_options": []any{synRetries}},
+		"typed_extension_protocol_options": options,
+		"upstream_connection_options":      object{"tcp_keepalive": object{"keepalive_time": 300}},
+		"load_assignment":                  assignment(ControlPlaneCluster, socketAddress(host, port)),
+	}
+	if isName(host) {
+		out["type"], out["dns_lookup_family"], out["dns_refresh_rate"] = "STRICT_DNS", o.Family.dns(), "5s"
+		// A pod's network may be a moment late: by default the next query comes after 5 s.
+		out["dns_failure_refresh_rate"] = object{"base_interval": "0.1s", "max_interval": "1s"}
+	}
+	if !cp.Plaintext {
+		out["transport_socket"] = mutualTLS(cp, host)
+	}
+	return out
+}
+
+// silent is the cluster of the agent's relay of silent connections. A header of the PROXY protocol
+// has the addresses of the client and of the destination.
+// There is no limit of connections, as in the control plane's clusters.
+func (o Options) silent() object {
+	const all = 1<<32 - 1
+	return object{
+		"name": contract.SilentCluster, "type": "STATIC", "connect_timeout": "1s",
+		"circuit_breakers": object{"thresholds": []any{object{"max_connections": all, "max_pending_requests": all}}},
+		"load_assignment":  assignment(contract.SilentCluster, socketAddress("127.0.0.1", o.Silent)),
+		"transport_socket": extension("envoy.transport_sockets.upstream_proxy_protocol", "envoy.extensions.transport_sockets.proxy_protocol.v3.ProxyProtocolUpstreamTransport", object{
+			"config":           object{"version": "V2"},
+			"transport_socket": extension("envoy.transport_sockets.raw_buffer", "envoy.extensions.transport_sockets.raw_buffer.v3.RawBuffer", nil),
+		}),
+	}
+}
+
+func isName(host string) bool {
+	_, err := netip.ParseAddr(host)
+	return err != nil
+}
+
+// http2 are the options of a cluster that speaks nothing else.
+func http2(options object) object {
+	const http = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
+	return object{http: object{"@type": typeURL + http, "explicit_http_config": object{"http2_protocol_options": options}}}
+}
+
+// mutualTLS presents the workload's certificate. The control plane's must be signed by our
+// root and name one of its identities: any workload has a certificate of the same root.
+func mutualTLS(cp ControlPlane, host string) object {
+	var names []any
+	for _, id := range cp.Identity {
+		kind := "DNS"
+		if strings.Contains(id, "://") {
+			kind = "URI"
+		}
+		names = append(names, object{"san_type": kind, "matcher": object{"exact": id}})
+	}
+	config := object{"common_tls_context": object{
+		"alpn_protocols":                     []any{"h2"},
+		"tls_params":                         object{"tls_minimum_protocol_version": "TLSv1_2"},
+		"tls_certificate_sds_secret_configs": []any{secret(SecretName)},
+		"combined_validation_context": object{
+			"default_validation_context":           object{"match_typed_subject_alt_names": names},
+			"validation_context_sds_secret_config": secret(RootsName),
+		},
+	}}
+	if isName(host) {
+		config["sni"] = host
+	}
+	return extension("envoy.transport_sockets.tls", "envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext", config)
+}
+
+// secret is a subscription by name. Envoy shares it among all places that configure it with
+// exactly these fields, as package xds/resource does. Without an initial fetch timeout:
+// nothing of Envoy is ready without its secrets.
+func secret(name string) object {
+	return object{"name": name, "sds_config": object{
+		"resource_api_version": "V3", "initial_fetch_timeout": "0s", "api_config_source": apiSource("GRPC", SecretsCluster, contract.LocalRetryBase),
+	}}
+}
+
+// prometheus is a listener that shows one path of the admin interface.
+func (o Options) prometheus() object {
+	address := object{"address": "0.0.0.0", "port_value": o.Prometheus}
+	if o.Family != IPv4 {
+		address["address"] = "::"
+	}
+	if o.Family == Dual {
+		address["ipv4_compat"] = true
+	}
+	if o.PrometheusLocal {
+		address = object{"address": o.Family.loopback().String(), "port_value": o.Prometheus}
+	}
+	route := object{"match": object{"prefix": "/stats/prometheus"}, "route": object{"cluster": metrics}}
+	hcm := extension("envoy.filters.network.http_connection_manager", "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager", object{
+		"stat_prefix":  "stats",
+		"route_config": object{"virtual_hosts": []any{object{"name": "backend", "domains": []any{"*"}, "routes": []any{route}}}},
+		"http_filters": []any{extension("envoy.filters.http.router", "envoy.extensions.filters.http.router.v3.Router", nil)},
+	})
+	return object{
+		"name": metrics, "address": object{"socket_address": address}, "ignore_global_conn_limit": true,
+		"filter_chains": []any{object{"filters": []any{hcm}}},
+	}
+}
+
+// required are the statistics that the agent and outrider's own tools read. "Do not
+// exclude cluster_manager": the pausing of CDS once depended on its statistics
+// (envoyproxy/envoy #28179).
+var required = Stats{
+	Prefixes: []string{
+		"cluster_manager.", "listener_manager.", "server.", "control_plane.",
+		"cluster." + ControlPlaneCluster + ".", "main_thread.", "overload.",
+		"reporter=", "component", "istio", // the statistics of Istio's filters, where Envoy has them
+	},
+	Suffixes: []string{
+		"downstream_cx_active", "downstream_pre_cx_active", // how many connections Envoy has
+		"downstream_rq_active",     // how many requests are in flight
+		"http2.pending_send_bytes", // what waits for a window of the peer, in no socket's queue
+		"rbac.allowed", "rbac.denied", "shadow_allowed", "shadow_denied",
+	},
+}
+
+// tags turn parts of a statistic's name into labels. Envoy's default set is longer, and
+// each is a regular expression run on each new name.
+var tags = []struct{ name, regex string }{
+	{"cluster_name", `^cluster\.((.+?(\..+?\.svc\.cluster\.local)?)\.)`},
+	{"tcp_prefix", `^tcp\.((.*?)\.)\w+?$`},
+	{"response_code", `_rq(_(\d{3}))$`},
+	{"response_code_class", `_rq(_(\dxx))$`},
+	{"http_conn_manager_listener_prefix", `^listener(?=\.).*?\.http\.(((?:[_.[:digit:]]*|[_\[\]aAbBcCdDeEfF[:digit:]]*))\.)`},
+	{"http_conn_manager_prefix", `^http\.(((?:[_.[:digit:]]*|[_\[\]aAbBcCdDeEfF[:digit:]]*))\.)`},
+	{"listener_address", `^listener\.(((?:[_.[:digit:]]*|[_\[\]aAbBcCdDeEfF[:digit:]]*))\.)`},
+}
+
+func (s Stats) config() object {
+	var labels, patterns []any
+	for _, t := range tags {
+		labels = append(labels, object{"tag_name": t.name, "regex": t.regex})
+	}
+	add := func(kind string, lists ...[]string) {
+		for _, list := range lists {
+			for _, p := range list {
+				patterns = append(patterns, object{kind: p})
+			}
+		}
+	}
+	add("prefix", required.Prefixes, s.Prefixes)
+	add("suffix", required.Suffixes, s.Suffixes)
+	for _, p := range s.Regexps {
+		patterns = append(patterns, object{"safe_regex": object{"regex": p}})
+	}
+	return object{
+		"use_all_default_tags": false, "stats_tags": labels,
+		"stats_matcher": object{"inclusion_list": object{"patterns": patterns}},
+	}
+}

@@ -1,0 +1,165 @@
+package gate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"outrider.dev/internal/core/agent/state"
+	"outrider.dev/startup"
+)
+
+// A line is printed about what the command waits for after sayAfter, and again each time the wait has
+// become longer by half, at most every sayAtMost. A new reason is printed earlier, at most every
+// sayAfter, for the first sayChanges of them: reasons that alternate do not fill a node's disk.
+const (
+	sayAfter   = time.Second
+	sayAtMost  = time.Minute
+	sayChanges = 20
+)
+
+// fresh is how old an answer may be when the gate opens: healthy means now.
+const fresh = 250 * time.Millisecond
+
+// lookWaiting opens the gate if all edges hold at this moment.
+func (g *gate) lookWaiting() {
+	if g.mainsAreOver() {
+		g.end(0, "%s does not start: %s ended for good", g.o.Place.Container, strings.Join(g.o.HelperOf, ", "))
+		return
+	}
+	waited := time.Since(g.since)
+	var holding []blocked
+	waits := make([]state.Wait, 0, len(g.o.After))
+	for _, e := range g.o.After {
+		seen := g.see(e)
+		d, why := decide(e, seen, g.answers[e.From], waited)
+		w := state.Wait{For: condition(e)}
+		switch {
+		case d.Open():
+			w.Took, w.By = waited, why
+		case d == startup.Blocked:
+			holding = append(holding, blocked{e, seen})
+		default:
+			g.end(GaveUp, "%s waited %s for %s and gave up: %s", g.o.Place.Container, e.Timeout, condition(e), g.missing(e, seen))
+			return
+		}
+		waits = append(waits, w)
+	}
+	switch {
+	case len(holding) > 0:
+		g.noteWaits(waits)
+		g.sayWaiting(waited, holding)
+		g.timer.Reset(g.nextLook(waited))
+	case g.pollAgain():
+	default:
+		g.begin(waits)
+	}
+}
+
+// see reads the record of a dependency. Its death must wake the gate only where it opens it.
+func (g *gate) see(e startup.Edge) state.Seen {
+	look := g.watch.Read
+	if e.Optional {
+		look = g.watch.See
+	}
+	s, err := look(e.From)
+	if err != nil && time.Since(g.printedAt) > sayAtMost {
+		g.printedAt = time.Now()
+		g.o.Say(err.Error())
+	}
+	return s
+}
+
+// noteWaits publishes which waits are over.
+func (g *gate) noteWaits(waits []state.Wait) {
+	waits = g.firstEnds(waits)
+	if !slices.Equal(waits, g.writer.Record().Waited) {
+		g.publish(func(r *state.Record) { r.Waited = waits })
+	}
+}
+
+// firstEnds keeps the first moment at which each wait was over.
+func (g *gate) firstEnds(waits []state.Wait) []state.Wait {
+	for i, before := range g.writer.Record().Waited {
+		if before.By != "" && waits[i].By != "" {
+			waits[i] = before
+		}
+	}
+	return waits
+}
+
+// blocked is an edge that holds the command.
+type blocked struct {
+	startup.Edge
+	seen state.Seen
+}
+
+// sayWaiting prints what holds the command, and why that is not there.
+func (g *gate) sayWaiting(waited time.Duration, holding []blocked) {
+	silent := time.Since(g.printedAt)
+	if waited < sayAfter || !g.printedAt.IsZero() && silent < sayAfter {
+		return
+	}
+	var words []string
+	for _, b := range holding {
+		words = append(words, fmt.Sprintf("%s (%s)", condition(b.Edge), g.missing(b.Edge, b.seen)))
+	}
+	text := strings.Join(words, ", ")
+	switch due := silent >= min(max(waited/2, sayAfter), sayAtMost); {
+	case due:
+	case text != g.said && g.changes < sayChanges:
+		g.changes++
+	default:
+		return
+	}
+	g.printedAt, g.said = time.Now(), text
+	g.o.Say(fmt.Sprintf("%s waits since %s until %s", g.o.Place.Container, waited.Round(time.Second), text))
+}
+
+// nextLook is the time until the gate reads the records without an event.
+func (g *gate) nextLook(waited time.Duration) time.Duration {
+	next := g.o.SecondLook
+	for _, e := range g.o.After {
+		if e.Timeout > waited {
+			next = min(next, e.Timeout-waited)
+		}
+	}
+	return next
+}
+
+// begin starts the command and then publishes that it runs, so that dependents can rely on it.
+func (g *gate) begin(waits []state.Wait) {
+	g.stopPolling()
+	waits = g.firstEnds(waits)
+	g.base = map[string]int{}
+	for _, e := range g.o.After {
+		if e.OnRestart != startup.Ignore {
+			seen, _ := g.watch.Read(e.From)
+			g.base[e.From] = seen.Starts
+		}
+	}
+	if err := g.startChild(); err != nil {
+		g.end(err.Status, "%s", err.Error())
+		return
+	}
+	g.note(startup.IsStarted, waitedText(waits))
+	g.publish(func(r *state.Record) {
+		r.Phase, r.StartingUp, r.Early, r.Waited = state.Running, g.o.StartupProbe != nil, g.o.LivenessDelay > 0, waits
+		r.Starts++
+	})
+	if !g.printedAt.IsZero() {
+		g.o.Say(fmt.Sprintf("%s starts after %s", g.o.Place.Container, time.Since(g.since).Round(time.Millisecond)))
+	}
+	g.watchHealth()
+	g.look() // a helper watches its mains from here on
+}
+
+// waitedText is what ended each wait.
+func waitedText(waits []state.Wait) string {
+	var out []string
+	for _, w := range waits {
+		out = append(out, fmt.Sprintf("%s after %s (%s)", w.For, w.Took.Round(time.Millisecond), w.By))
+	}
+	return strings.Join(out, ", ")
+}

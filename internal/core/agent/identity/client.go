@@ -1,0 +1,249 @@
+package identity
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"outrider.dev/internal/base/wire"
+)
+
+// A Client requests certificates from a control plane. Files are read for each call: tokens
+// and roots change under a running agent.
+type Client struct {
+	Address string // host:port
+
+	// Identity is what the control plane's certificate must name: one of these, each a
+	// SPIFFE URI or a DNS name. Default: the host of Address.
+	Identity []string
+	// Outriderd: the server gives configuration too, so it must be outriderd. Another server may
+	// be a certificate authority alone, such as istio-csr.
+	Outriderd bool
+
+	RootFile  string // PEM of the trusted roots
+	TokenFile string // the token of the request; empty: none is needed
+}
+
+// A Call is one request.
+type Call struct {
+	CSR  []byte        // PEM
+	Life time.Duration // to request; 0: the control plane's default
+	// Roots are trusted besides the client's own.
+	Roots []*x509.Certificate
+	// Certificate is presented if the server accepts its issuer; nil: none.
+	Certificate *tls.Certificate
+}
+
+// CreateCertificate returns the chain that the control plane gives, the leaf first. An
+// error is a [*Fault].
+//
+// A control plane with a new root of the same name requests a certificate like ours and then
+// ends the connection because of it. So after a failed connection the token is tried alone.
+func (c *Client) CreateCertificate(ctx context.Context, call Call) ([]*x509.Certificate, error) {
+	chain, shown, f := c.create(ctx, call)
+	if f != nil && shown && ctx.Err() == nil && (f.Kind == Untrusted || f.Kind == Unreachable) {
+		call.Certificate = nil
+		again, _, g := c.create(ctx, call)
+		if g == nil || g.Kind != NoToken {
+			chain, f = again, g
+		}
+	}
+	if f != nil {
+		return nil, f
+	}
+	return chain, nil
+}
+
+// create is one call over one connection, which returns whether our certificate was shown.
+func (c *Client) create(ctx context.Context, call Call) ([]*x509.Certificate, bool, *Fault) {
+	req, f := c.request(call)
+	if f != nil {
+		return nil, false, f
+	}
+	roots, f := c.roots()
+	if f != nil {
+		return nil, false, f
+	}
+	var shown atomic.Bool // a handshake may go on when the call has ended
+	config := c.tls(append(roots, call.Roots...))
+	config.GetClientCertificate = func(r *tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		// Another authority would end the handshake because of ours.
+		if call.Certificate == nil || r.SupportsCertificate(call.Certificate) != nil {
+			return &tls.Certificate{}, nil
+		}
+		shown.Store(true)
+		return call.Certificate, nil
+	}
+	protocols := &http.Protocols{}
+	protocols.SetHTTP2(true)
+	transport := &http.Transport{
+		// No proxy from the environment: HTTP_PROXY is the application's.
+		TLSClientConfig: config, Protocols: protocols,
+		DisableCompression: true, MaxResponseHeaderBytes: 64 << 10,
+		// One call each half life: the connection would only grow old. CloseIdleConnections leaves one
+		// open whose call was refused before its request was read.
+		DisableKeepAlives: true,
+	}
+	message, err := req.Do(ctx, transport)
+	if err != nil {
+		return nil, shown.Load(), c.failed(ctx, err)
+	}
+	chain, err := answer(message)
+	if err != nil {
+		return nil, shown.Load(), fault(Broken, "the control plane %s sends %v", c.Address, err)
+	}
+	return chain, shown.Load(), nil
+}
+
+// answer reads the certificates of a message.
+func answer(message []byte) ([]*x509.Certificate, error) {
+	response, err := wire.ParseCertificateResponse(message)
+	if err != nil {
+		return nil, err
+	}
+	if len(response.Chain) == 0 {
+		return nil, errors.New("an answer without a certificate")
+	}
+	var chain []*x509.Certificate
+	for _, text := range response.Chain {
+		certs, err := wire.ParseCertificates([]byte(text))
+		if err != nil {
+			return nil, err
+		}
+		chain = append(chain, certs...)
+	}
+	return chain, nil
+}
+
+func (c *Client) request(call Call) (wire.Call, *Fault) {
+	out := wire.Call{
+		URL: "https://" + c.Address + wire.CertificatePath, Header: http.Header{},
+		Message: wire.CertificateRequest{CSR: string(call.CSR), Life: call.Life}.Marshal(),
+	}
+	token, f := c.token()
+	if f != nil && call.Certificate == nil {
+		return out, f // with a certificate it may go without
+	}
+	if token != "" {
+		out.Header.Set("Authorization", "Bearer "+token)
+	}
+	return out, nil
+}
+
+// maxFile bounds what is read from a file that is configured.
+const maxFile = 1 << 20
+
+func read(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	raw, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(raw) > maxFile {
+		err = errors.New("open " + path + ": more than 1 MiB")
+	}
+	return raw, err
+}
+
+func (c *Client) token() (string, *Fault) {
+	if c.TokenFile == "" {
+		return "", nil
+	}
+	raw, err := read(c.TokenFile)
+	if err != nil {
+		return "", fault(NoToken, "there is no token to request a certificate with: %v", err)
+	}
+	token := strings.TrimSpace(string(raw))
+	switch {
+	case token == "":
+		return "", fault(NoToken, "there is no token to request a certificate with: %s is empty", c.TokenFile)
+	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return "", fault(NoToken, "there is no token to request a certificate with: %s does not hold a token", c.TokenFile)
+	}
+	return token, nil
+}
+
+// roots returns the trusted roots of this moment.
+func (c *Client) roots() ([]*x509.Certificate, *Fault) {
+	raw, err := read(c.RootFile)
+	if err != nil {
+		return nil, fault(NoRoots, "the roots to trust are not known yet: %v", err)
+	}
+	certs, err := wire.ParseCertificates(raw)
+	if err != nil {
+		return nil, fault(NoRoots, "the roots to trust are not known: %s: %v", c.RootFile, err)
+	}
+	return certs, nil
+}
+
+// failed is why a call gave no message.
+func (c *Client) failed(ctx context.Context, err error) *Fault {
+	var status *wire.StatusError
+	var odd *wire.AnswerError
+	var address *url.Error
+	switch {
+	case errors.As(err, &status):
+		return c.refused(status)
+	case errors.As(err, &odd):
+		return fault(Broken, "%s answers with %s; is it a control plane's port?", c.Address, odd.What)
+	case errors.As(err, &address): // nothing was sent
+		return fault(Broken, "the control plane's address %q: %v", c.Address, err)
+	}
+	return c.unanswered(ctx, err)
+}
+
+// refused is why the control plane gave no certificate.
+func (c *Client) refused(status *wire.StatusError) *Fault {
+	message := status.Message
+	if message == "" {
+		message = "without a reason"
+	}
+	switch status.Code {
+	case wire.Unauthenticated, wire.PermissionDenied:
+		return fault(Rejected, "the control plane refuses this identity: %s", message)
+	case wire.Unavailable, wire.DeadlineExceeded:
+		return fault(Unreachable, "the control plane %s cannot answer now: %s", c.Address, message)
+	case wire.Unimplemented:
+		return fault(Broken, "%s has no certificate service: %s", c.Address, message)
+	case wire.ResourceExhausted:
+		return fault(Broken, "the control plane is overloaded: %s", message)
+	}
+	return fault(Broken, "the control plane %s failed with status %d: %s", c.Address, status.Code, message)
+}
+
+// unanswered is why there was no answer.
+func (c *Client) unanswered(ctx context.Context, err error) *Fault {
+	if ctx.Err() != nil && !errors.As(err, new(*Fault)) {
+		return fault(Unreachable, "the control plane %s does not answer in time", c.Address)
+	}
+	return Unconnected(c.Address, err)
+}
+
+// Unconnected is why there is no connection to the control plane at an address, by the error of
+// one that was tried with [Keeper.TLS] or [Client].
+func Unconnected(address string, err error) *Fault {
+	var f *Fault
+	var alert tls.AlertError
+	var op *net.OpError
+	switch {
+	case errors.As(err, &f): // from verify
+		return f
+	case errors.As(err, &alert):
+		return fault(Untrusted, "the control plane %s ends the handshake: %v", address, alert)
+	case errors.As(err, &op) && op.Op == "remote error":
+		return fault(Untrusted, "the control plane %s ends the handshake: %v", address, op.Err)
+	case errors.As(err, new(tls.RecordHeaderError)):
+		return fault(Untrusted, "%s does not speak TLS; is it a control plane's port?", address)
+	}
+	return fault(Unreachable, "the control plane %s is not reached: %v", address, err)
+}

@@ -1,0 +1,159 @@
+package identity
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"outrider.dev/internal/base/wire"
+)
+
+// Files of [Options.OutputDir]: Istio's names.
+const (
+	ChainFile = "cert-chain.pem"
+	KeyFile   = "key.pem"
+	RootFile  = "root-cert.pem"
+)
+
+// Files of [Options.Dir]. The key is in the file of its certificate, so that neither is
+// ever there without the other.
+const (
+	storedCertificate = "workload.pem"
+	storedRoots       = "roots.pem"
+)
+
+// held is a certificate with its key.
+type held struct {
+	key    crypto.Signer
+	chain  []*x509.Certificate // the leaf, and what is between it and its root
+	reused bool
+	born   time.Time // when the agent got it
+}
+
+func (h *held) leaf() *x509.Certificate { return h.chain[0] }
+
+// write replaces a file that only its owner reads, by rename, unless it is the same
+// already. It is not synced, since a certificate that a crash of the machine loses is
+// requested again.
+func write(path string, content []byte) error {
+	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, content) {
+		return nil
+	}
+	next := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".new")
+	if err := os.Remove(next); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if err := os.WriteFile(next, content, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(next, path)
+}
+
+// giveRoots stores the trusted roots, for Envoy and in the output files.
+func (k *Keeper) giveRoots(roots []*x509.Certificate) error {
+	text := wire.MarshalCertificates(roots...)
+	if err := write(filepath.Join(k.o.Dir, storedRoots), text); err != nil {
+		return err
+	}
+	k.o.OnRoots(text)
+	if k.o.OutputDir == "" {
+		return nil
+	}
+	return write(filepath.Join(k.o.OutputDir, RootFile), text)
+}
+
+// giveCertificate does the same with a certificate and its key.
+func (k *Keeper) giveCertificate(h *held) error {
+	chain := wire.MarshalCertificates(h.chain...)
+	key, err := wire.MarshalKey(h.key)
+	if err != nil {
+		return err
+	}
+	if err := write(filepath.Join(k.o.Dir, storedCertificate), slices.Concat(key, chain)); err != nil {
+		return err
+	}
+	k.o.OnCertificate(chain, key)
+	if k.o.OutputDir == "" {
+		return nil
+	}
+	if err := errors.Join(write(filepath.Join(k.o.OutputDir, KeyFile), key), write(filepath.Join(k.o.OutputDir, ChainFile), chain)); err != nil || k.o.GRPC == (GRPCNode{}) {
+		return err
+	}
+	bootstrap, err := k.o.GRPC.bootstrap(k.o.OutputDir) // last: what it names is there
+	if err != nil {
+		return err
+	}
+	return write(filepath.Join(k.o.OutputDir, BootstrapFile), bootstrap)
+}
+
+// readHeld reads back the certificate that is stored.
+func readHeld(dir string) (*held, error) {
+	raw, err := read(filepath.Join(dir, storedCertificate))
+	if err != nil {
+		return nil, err
+	}
+	_, chain := pem.Decode(raw) // the key is the first block
+	return pair(chain, raw)
+}
+
+// readRoots reads back the roots that an agent of this pod trusted last.
+func readRoots(dir string) []*x509.Certificate {
+	raw, err := read(filepath.Join(dir, storedRoots))
+	if err != nil {
+		return nil
+	}
+	roots, err := wire.ParseCertificates(raw)
+	if err != nil {
+		return nil
+	}
+	return roots
+}
+
+// pair reads a chain and its key.
+func pair(chain, key []byte) (*held, error) {
+	certs, err := wire.ParseCertificates(chain)
+	if err != nil {
+		return nil, err
+	}
+	k, err := wire.ParseKey(key)
+	if err != nil {
+		return nil, err
+	}
+	if !wire.Fits(certs[0], k) {
+		return nil, errors.New("the key is another certificate's")
+	}
+	return &held{key: k, chain: certs}, nil
+}
+
+// fits checks that a certificate is id's, that it is valid, and that peers that trust
+// roots will accept it.
+func (h *held) fits(id ID, roots []*x509.Certificate, now time.Time) error {
+	leaf := h.leaf()
+	if !wire.Fits(leaf, h.key) {
+		return errors.New("it is for another key than that of the request")
+	}
+	if len(leaf.URIs) != 1 || leaf.URIs[0].String() != id.String() {
+		return fmt.Errorf("it names %v and not %s", leaf.URIs, id)
+	}
+	if err := h.valid(now); err != nil {
+		return err
+	}
+	_, err := leaf.Verify(x509.VerifyOptions{Roots: pool(roots), Intermediates: pool(h.chain[1:]), CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
+	return err
+}
+
+// valid checks a certificate's time.
+func (h *held) valid(now time.Time) error {
+	leaf := h.leaf()
+	if now.Before(leaf.NotBefore) || !now.Before(leaf.NotAfter) {
+		return fmt.Errorf("it is valid from %s to %s; is a clock wrong?", leaf.NotBefore.UTC().Format(time.RFC3339), leaf.NotAfter.UTC().Format(time.RFC3339))
+	}
+	return nil
+}

@@ -1,0 +1,53 @@
+package identity
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"outrider.dev/internal/base/wire"
+)
+
+// take is step for provided files. The identity in the certificate is not checked. Files that
+// do not belong together are being replaced: what Envoy has stays until they do.
+func (k *Keeper) take(context.Context) {
+	now := time.Now()
+	k.due = now.Add(longestWait)
+	if err := k.takeNow(now); err != nil {
+		k.publish(State{Phase: Failing, Fault: fault(Broken, "the certificate that is provided: %v", err)})
+		return
+	}
+	k.publish(State{Phase: Have})
+}
+
+func (k *Keeper) takeNow(now time.Time) error {
+	p := k.o.Provided
+	text := map[string][]byte{}
+	for _, file := range []string{p.Chain, p.Key, p.Roots} {
+		raw, err := read(file)
+		if err != nil {
+			return err
+		}
+		text[file] = raw
+	}
+	next, err := pair(text[p.Chain], text[p.Key])
+	if err != nil {
+		return fmt.Errorf("%s and %s: %w", p.Chain, p.Key, err)
+	}
+	roots, err := wire.ParseCertificates(text[p.Roots])
+	if err != nil {
+		return fmt.Errorf("%s: %w", p.Roots, err)
+	}
+	if err := next.valid(now); err != nil {
+		return fmt.Errorf("%s: %w", p.Chain, err)
+	}
+	if err := k.giveRoots(roots); err != nil {
+		return err
+	}
+	if err := k.giveCertificate(next); err != nil {
+		return err
+	}
+	next.born = now
+	k.have = next
+	return nil
+}

@@ -1,0 +1,149 @@
+package proxy
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"path/filepath"
+	"strings"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/agent/config"
+	"outrider.dev/internal/core/agent/envoy"
+	"outrider.dev/internal/core/agent/standby"
+	"outrider.dev/internal/core/agent/supervise"
+)
+
+// certificates is where they are stored for the next agent of this pod, socket where Envoy
+// gets them.
+func certificates(c config.Config) string { return filepath.Join(c.Work, "certs") }
+func socket(c config.Config) string       { return filepath.Join(c.Work, "sds.sock") }
+
+// relaySocket is where Envoy gets its configuration, kept the file of what it has accepted.
+func relaySocket(c config.Config) string { return filepath.Join(c.Work, "ads.sock") }
+func kept(c config.Config) string        { return filepath.Join(c.Work, "accepted") }
+
+// How connections come to the proxy: Istio's words.
+const (
+	redirect = "REDIRECT"
+	tproxy   = "TPROXY"
+	none     = "NONE"
+)
+
+func interception(c config.Config) string {
+	if mode, ok := c.Pod.Metadata[contract.MetadataInterception].(string); ok && mode != "" {
+		return mode
+	}
+	return redirect
+}
+
+// hasStandby reports whether the agent listens beside Envoy.
+func hasStandby(c config.Config) bool { return interception(c) != none && !c.NoStandby }
+
+// capturePorts are those that Envoy must listen on.
+func capturePorts(c config.Config) []uint16 { return []uint16{c.Ports.Outbound, c.Ports.Inbound} }
+
+func envoyOptions(c config.Config) envoy.Options {
+	metadata := maps.Clone(c.Pod.Metadata)
+	plane := envoy.ControlPlane{Address: c.ControlPlane.Address, Identity: c.ControlPlane.Names, Plaintext: c.ControlPlane.Plaintext}
+	plane.Relay = relaySocket(c)
+	metadata[contract.MetadataRelay] = "true"
+	if !c.ControlPlane.Plaintext {
+		plane.Secrets = socket(c)
+		metadata[contract.MetadataSecrets] = envoy.SecretsCluster
+	}
+	if len(c.Prewarm) > 0 {
+		metadata[contract.MetadataPrewarm] = strings.Join(c.Prewarm, ",")
+	}
+	if c.Envoy.Sampling != "" {
+		metadata[contract.MetadataSampling] = c.Envoy.Sampling
+	}
+	var silent uint16
+	if hasStandby(c) {
+		silent = c.Ports.RelaySilent
+		metadata[contract.MetadataSilent] = contract.SilentCluster
+	}
+	return envoy.Options{
+		Node:         envoy.Node{ID: c.Pod.ID(), Cluster: c.Envoy.Cluster, Metadata: metadata},
+		ControlPlane: plane,
+		Admin:        envoy.Endpoint{Port: c.Ports.Admin},
+		Family:       family(c.Pod.Addresses),
+		Prometheus:   c.Ports.Prometheus, PrometheusLocal: c.Callers.Metrics != nil,
+		Stats:       envoy.Stats{Prefixes: c.Envoy.Stats.Prefixes, Suffixes: c.Envoy.Stats.Suffixes, Regexps: c.Envoy.Stats.Regexps},
+		Log:         envoy.Log{Level: c.Envoy.Level, Components: c.Envoy.Components},
+		Silent:      silent,
+		Concurrency: c.Envoy.Concurrency,
+		DrainTime:   c.Envoy.DrainTime,
+		Extra:       c.Envoy.Extra,
+	}
+}
+
+// copies arranges that the Envoys to come give copies of their listening sockets until ctx
+// ends. Nil: they do not.
+func (a *agent) copies(ctx context.Context) standby.Copies {
+	if len(a.standbys.options) == 0 {
+		return nil
+	}
+	hot, err := envoy.NewHotRestart(a.config.Work)
+	if err == nil {
+		var s *envoy.Sockets
+		if s, err = hot.Listen(); err == nil {
+			a.envoy.HotRestart = hot
+			context.AfterFunc(ctx, func() { s.Close() })
+			return s.Copy
+		}
+	}
+	a.log.Warn(noCopies, "error", err)
+	return nil
+}
+
+const noCopies = "connections that Envoy has not accepted when it ends will be reset: there are no copies of its sockets"
+
+// hotRestart is that of the Envoy that is started now.
+func (a *agent) hotRestart() envoy.HotRestart {
+	hot := a.envoy.HotRestart
+	if hot == (envoy.HotRestart{}) {
+		return hot
+	}
+	if err := hot.Check(); err != nil {
+		a.log.Warn(noCopies, "error", err)
+		return envoy.HotRestart{}
+	}
+	return hot
+}
+
+// family is what the pod has addresses of.
+func family(addresses []netip.Addr) envoy.Family {
+	var v4, v6 bool
+	for _, a := range addresses {
+		v4 = v4 || a.Unmap().Is4()
+		v6 = v6 || a.Is6() && !a.Is4In6()
+	}
+	switch {
+	case v4 && v6:
+		return envoy.Dual
+	case v6:
+		return envoy.IPv6
+	}
+	return envoy.IPv4
+}
+
+// line takes a line of Envoy's log: as an event of ours, and for readiness.
+func (a *agent) line(raw []byte) {
+	l := envoy.ParseLine(raw)
+	a.proxy.LogLine(l)
+	// The level of "config" is raised for the agent, which learns by it that Envoy is ready. It
+	// is not logged unless it was configured.
+	if _, configured := a.now().Envoy.Components["config"]; !configured && l.Component == "config" && l.Level == slog.LevelInfo {
+		return
+	}
+	if err := l.Log(context.Background(), a.log.Handler()); err != nil {
+		a.log.Error("logging a line of Envoy's", "error", err)
+	}
+}
+
+func explain(e supervise.Exit) (string, bool) {
+	cause := envoy.Explain(e.Tail)
+	return cause.Reason, cause.Final
+}

@@ -1,0 +1,119 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"outrider.dev/internal/core/agent/readiness"
+	"outrider.dev/internal/core/agent/state"
+	"outrider.dev/internal/core/agent/status"
+)
+
+// health is how the pod's applications are, for the level full. A container is healthy if
+// its gate reports it, or its readiness probe (else its startup probe) succeeds. One with
+// neither is not known to be healthy, so the level is not reached, and the reason
+// names it.
+//
+// A startup probe that a gate makes is as good, where there is no readiness probe.
+//
+// A gate publishes each change. A probe is made while a client waits; and when the
+// kubelet, whose probes pass through here, got another answer than was known. So what the
+// metrics say is never older than the probe's own period.
+type health struct {
+	names   []string // the applications' containers
+	probes  status.Probes
+	gates   atomic.Pointer[apps]
+	looked  chan struct{} // closed when gates is final
+	inquiry *readiness.Inquiry
+
+	mu    sync.Mutex
+	known map[string]bool // by container: the result of its probe
+}
+
+func newHealth(b *readiness.Board, names []string, probes status.Probes) *health {
+	h := &health{probes: probes, looked: make(chan struct{}), known: map[string]bool{}}
+	h.probes.Started, h.probes.Held = h.started, func(name string) bool { return h.gates.Load().of(name).Held() }
+	h.names = append(slices.Clone(names), probes.Containers()...)
+	slices.Sort(h.names)
+	h.names = slices.Compact(h.names)
+	h.inquiry = readiness.NewInquiry(b, readiness.App, h.check)
+	// Another client's request alone changes nothing: it can have headers of its own.
+	h.probes.Made = func(container string, err error) {
+		h.mu.Lock()
+		healthy, ok := h.known[container]
+		h.mu.Unlock()
+		if !ok || healthy != (err == nil) {
+			h.inquiry.Again()
+		}
+	}
+	return h
+}
+
+// started waits until the command behind a container's gate has started up. Where no gate can
+// be seen it returns at once: nothing that is awaited would ever come.
+func (h *health) started(ctx context.Context, name string) error {
+	select {
+	case <-h.looked:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	s := h.gates.Load()
+	if s == nil {
+		return nil
+	}
+	i := slices.Index(s.names, name)
+	if i >= 0 && !s.until(ctx, func(seen []state.Seen) bool { return seen[i].Started() }) {
+		return errors.New("the command behind its gate has not started up")
+	}
+	return nil
+}
+
+// check is a readiness.Check of App. Each probe ends with its own time.
+func (h *health) check(ctx context.Context) (note string, err error) {
+	if len(h.names) == 0 {
+		return "", errors.New("not known: neither ISTIO_META_APP_CONTAINERS nor ISTIO_KUBE_APP_PROBERS names an application")
+	}
+	problems := make([]string, len(h.names))
+	var tasks sync.WaitGroup
+	for i, name := range h.names {
+		tasks.Go(func() { problems[i] = h.problem(ctx, name) })
+	}
+	tasks.Wait()
+	problems = slices.DeleteFunc(problems, func(s string) bool { return s == "" })
+	if len(problems) > 0 {
+		return "", errors.New(strings.Join(problems, "; "))
+	}
+	return "", nil
+}
+
+// problem is why a container is not known to be healthy; empty if it is.
+func (h *health) problem(ctx context.Context, name string) string {
+	gate := h.gates.Load().of(name)
+	if gate.Status().Healthy {
+		return ""
+	}
+	if slices.Contains(h.probes.Containers(), name) {
+		err := h.probes.Probe(ctx, name)
+		h.mu.Lock()
+		h.known[name] = err == nil
+		h.mu.Unlock()
+		if err != nil {
+			return fmt.Sprintf("%s: its probe failed: %v", name, err)
+		}
+		return ""
+	}
+	switch {
+	case gate.Runs() && gate.StartedUp:
+		return ""
+	case gate.Runs():
+		return name + ": its gate does not report that it is healthy"
+	case gate.Known:
+		return name + ": its command does not run"
+	}
+	return name + ": not known: it has no readiness or startup probe that the agent can make, and no gate reports it"
+}

@@ -1,0 +1,32 @@
+package proxy
+
+import (
+	"strings"
+	"testing"
+
+	"outrider.dev/internal/core/agent/envoy"
+	"outrider.dev/internal/core/agent/identity"
+)
+
+// Each problem names the setting that the user wrote.
+func TestOptionsAreNamedAsTheyWereWritten(t *testing.T) {
+	o := envoy.Options{
+		Node: envoy.Node{ID: "a", Cluster: "\n"}, ControlPlane: envoy.ControlPlane{Address: "10.0.0.1:15012", Secrets: "s"},
+	}
+	_, keeper := identity.NewKeeper(identity.Options{Dir: "d", OutputDir: "d"})
+	tests := map[error][]string{
+		o.Check(): {"variable ISTIOD_SAN: there is none", "serviceCluster: "},
+		keeper:    {"variable OUTPUT_CERTS: d is Dir"},
+	}
+	for err, want := range tests {
+		got := strings.Split(named(err).Error(), "\n")
+		if len(got) != len(want) {
+			t.Errorf("%q; want %d lines", got, len(want))
+		}
+		for _, line := range want {
+			if !strings.Contains("\n"+strings.Join(got, "\n"), "\n"+line) {
+				t.Errorf("%q; want a line %q", got, line)
+			}
+		}
+	}
+}

@@ -1,0 +1,308 @@
+// Package proxy is the agent as PID 1 of the proxy's container: it puts the parts beside
+// it together and runs them in the order of a pod's start and stop.
+//
+//  1. The whole configuration is checked (Envoy's too) before a port is bound.
+//  2. The status ports open: requests are answered, or held, from now on.
+//  3. The standby listens where Envoy will; Envoy starts; the certificate is requested.
+//  4. Envoy listens and has its configuration: waiters are released, the standby hands over.
+//  5. SIGTERM: inbound drains, outbound serves until the applications have ended (stop.go); or,
+//     where only the container is replaced, both drain and what comes then is parked (replace.go).
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"outrider.dev/internal/core/agent/config"
+	"outrider.dev/internal/core/agent/dns"
+	"outrider.dev/internal/core/agent/envoy"
+	"outrider.dev/internal/core/agent/identity"
+	"outrider.dev/internal/core/agent/readiness"
+	"outrider.dev/internal/core/agent/relay"
+	"outrider.dev/internal/core/agent/state"
+	"outrider.dev/internal/core/agent/status"
+	"outrider.dev/internal/core/agent/supervise"
+)
+
+// Options of an agent.
+type Options struct {
+	Config             config.Config
+	Inputs             config.Inputs  // what Config was read from, to read it again; default: it does not change
+	Log                *slog.Logger   // required
+	Level              *slog.LevelVar // of Log, to change it; default: it does not change
+	TerminationMessage string         // the kubelet's file; empty: none
+	Stdout             io.Writer      // gets Envoy's access log; default: Log
+}
+
+// An agent is what runs.
+type agent struct {
+	config  config.Config
+	log     *slog.Logger
+	journal *status.Journal
+	board   *readiness.Board
+	held    sync.Map // of conditions: those that held once
+
+	bootstrap string // Envoy's file
+	envoy     envoy.Options
+	admin     *envoy.Admin
+	proxy     *readiness.Proxy
+	keeper    *identity.Keeper       // nil: Envoy speaks without TLS
+	secrets   *identity.SecretServer // what the keeper has, for Envoy; nil until it listens
+	relay     *relay.Relay           // between Envoy and the control plane
+	status    *status.Server
+	standbys  *standbys
+	apps      *apps // nil: nothing reports when the applications have ended
+	health    *health
+	super     *supervise.Supervisor
+	accessLog *supervise.Queue // nil: Envoy's standard output is in the agent's log
+	ends      ends             // of Envoy
+	renewal   renewal
+	leaving   leaving                    // what is known of the stop
+	names     atomic.Pointer[dns.Server] // nil: there is no DNS server (yet)
+	quit      context.CancelFunc
+
+	level    *slog.LevelVar // of log; nil: it does not change
+	changing sync.Mutex
+	running  config.Config // as changed since the start
+}
+
+// A ConfigError is a configuration that cannot work; nothing was bound or started.
+type ConfigError struct{ Err error }
+
+func (e *ConfigError) Error() string { return e.Err.Error() }
+
+func (e *ConfigError) Unwrap() error { return e.Err }
+
+// Run is the agent's life. The end of stop is SIGTERM: drain, then leave; the end of quit
+// is to leave at once. It returns the exit status, which is 0 only after a requested
+// stop, and why. An error of what it was given is a [*ConfigError].
+func Run(stop, quit context.Context, o Options) (int, error) {
+	a, err := prepare(o)
+	if err != nil {
+		return 2, &ConfigError{err}
+	}
+	quit, a.quit = context.WithCancel(quit)
+	defer a.quit()
+	// What is answered to the kubelet ends last, so that its probes succeed until the pod
+	// is gone.
+	ctx, end := context.WithCancel(context.WithoutCancel(stop))
+	var tasks sync.WaitGroup
+	defer tasks.Wait()
+	defer end()
+
+	if err := a.listen(); err != nil {
+		var wrong *ConfigError
+		if errors.As(err, &wrong) {
+			return 2, err
+		}
+		return 1, err
+	}
+	tasks.Go(func() { a.problem("answering on the status ports", a.status.Serve(ctx)) })
+	if err := a.write(); err != nil {
+		return 1, err
+	}
+	if err := a.listenRelay(); err != nil {
+		return 1, err
+	}
+	if err := a.keepSecrets(ctx, &tasks); err != nil {
+		return 1, err
+	}
+	tasks.Go(func() { a.problem("relaying to the control plane", a.relay.Serve(ctx)) })
+	tasks.Go(func() { a.problem("collecting orphans", supervise.Reap(ctx)) })
+	// Envoy opens its files anew on the one and ignores the other; neither ends the agent.
+	tasks.Go(func() { a.super.Forward(ctx, syscall.SIGUSR1, syscall.SIGHUP) })
+	if a.config.DNS {
+		tasks.Go(func() { a.answerNames(ctx) })
+	}
+	tasks.Go(func() { a.publish(ctx) })
+	tasks.Go(func() { a.announce(ctx) })
+	if o.Inputs.ReadFile != nil {
+		tasks.Go(func() { a.follow(ctx, o.Inputs) })
+	}
+	if err := a.standbys.listen(ctx, a.copies(ctx)); err != nil {
+		return 1, err
+	}
+
+	stop, leave := context.WithCancel(stop)
+	defer leave()
+	if a.apps = a.newApps(); a.apps != nil {
+		tasks.Go(func() { a.apps.follow(ctx) })
+		tasks.Go(func() {
+			// This proxy is no longer needed, and a Job can complete.
+			if a.apps.await(ctx, state.Seen.EndedForGood) {
+				a.journal.Note("stop", "the applications have ended, and none will be started again")
+				leave()
+			}
+		})
+	}
+
+	result := a.super.Run(stop, quit)
+	if a.accessLog != nil {
+		a.accessLog.Flush(time.Second)
+	}
+	if result.Status != 0 {
+		return result.Status, errors.New(result.Reason)
+	}
+	a.problem("writing the termination message", a.leaving.write(o.TerminationMessage))
+	return 0, nil
+}
+
+// prepare makes and checks everything that binds nothing.
+func prepare(o Options) (*agent, error) {
+	c := o.Config
+	a := &agent{config: c, running: c, log: o.Log, level: o.Level, bootstrap: filepath.Join(c.Work, "envoy.json"), envoy: envoyOptions(c)}
+	for _, note := range c.Notes {
+		a.log.Warn(note)
+	}
+	if path := socket(c); len(path) > identity.MaxSocketPath {
+		return nil, fmt.Errorf("--work-dir %q: it is too long for a socket in it; use at most %d bytes", c.Work, identity.MaxSocketPath-len(path)+len(c.Work))
+	}
+	if err := a.envoy.Check(); err != nil {
+		return nil, named(err)
+	}
+	if err := os.MkdirAll(c.Work, 0o700); err != nil {
+		return nil, fmt.Errorf("--work-dir: %w; name a directory that can be written to", err)
+	}
+	if err := a.newKeeper(); err != nil {
+		return nil, named(err)
+	}
+	process, err := supervise.StartTime("self")
+	if err != nil {
+		process = time.Now()
+	}
+	container, _ := supervise.StartTime("1") // unknown where /proc hides it
+	a.journal = status.NewJournal(status.JournalOptions{Process: process, Container: container})
+	a.board = readiness.New(readiness.Options{Conditions: a.conditions(), Changed: a.changed})
+	a.admin = envoy.NewAdmin(a.envoy, 0)
+	a.standbys = newStandbys(c, a.log, a.captured)
+	a.proxy = readiness.NewProxy(readiness.ProxyOptions{
+		Board: a.board, Admin: a.admin, ControlPlane: c.ControlPlane.Address, Ports: capturePorts(c), Answered: a.answered, Stream: a.stream,
+		Progress: func() (time.Duration, bool) { return supervise.Progress(a.super.PID()) },
+	})
+	command := supervise.Command{Path: c.Envoy.Path, Args: a.envoy.Args(a.bootstrap), Line: a.line, Env: []string{resource(c)}}
+	if o.Stdout != nil {
+		a.accessLog = supervise.NewQueue(o.Stdout)
+		command.Stdout = a.accessLog
+	}
+	a.super = supervise.New(supervise.Options{
+		Command:            command,
+		Renew:              a.next,
+		Grace:              c.Stop.Grace - margin(c.Stop.Grace),
+		Ready:              a.ready,
+		Standby:            a.standbys,
+		Drain:              a.drainInbound,
+		AwaitDrained:       a.awaitDrained,
+		Explain:            explain,
+		Journal:            a.entry,
+		TerminationMessage: o.TerminationMessage,
+	})
+	return a, nil
+}
+
+// margin is what is kept of the grace period for ending Envoy: after it the kubelet kills.
+func margin(grace time.Duration) time.Duration {
+	return min(grace/10, 2*time.Second)
+}
+
+// conditions are those that count in this pod.
+func (a *agent) conditions() []readiness.Condition {
+	out := []readiness.Condition{readiness.ControlPlane, readiness.Envoy, readiness.Configuration, readiness.App}
+	if a.keeper != nil {
+		out = append(out, readiness.Certificate, readiness.Identity)
+	}
+	if interception(a.config) != none {
+		out = append(out, readiness.Listeners, readiness.CaptureRules)
+	}
+	if a.config.DNS {
+		out = append(out, readiness.Names)
+	}
+	return out
+}
+
+// waiterSocket is where the pod's containers may wait, in the proxy's own directory.
+const waiterSocket = "agent.sock"
+
+// listen opens the ports on which the agent answers.
+func (a *agent) listen() (err error) {
+	c := a.config
+	probes, err := status.ParseProbes(string(c.AppProbes), address(c), c.Ports.Status, c.Ports.Readiness)
+	if err != nil {
+		return &ConfigError{fmt.Errorf("variable ISTIO_KUBE_APP_PROBERS: %w", err)}
+	}
+	probes.Key = c.Callers.Key
+	targets, err := status.ParseTargets(string(c.AppMetrics), c.Ports.Status, c.Ports.Readiness)
+	if err != nil {
+		return &ConfigError{fmt.Errorf("variable ISTIO_PROMETHEUS_ANNOTATIONS: %w", err)}
+	}
+	own, waiters := c.Own, filepath.Join(c.Own, waiterSocket)
+	switch {
+	case !directory(own):
+		own, waiters = "", ""
+	case len(waiters) > identity.MaxSocketPath:
+		return &ConfigError{fmt.Errorf("variable OUTRIDER_OWN=%q: it is too long for a socket in it; use at most %d bytes", own, identity.MaxSocketPath-len(waiterSocket)-1)}
+	}
+	a.health = newHealth(a.board, c.Stop.Apps, probes)
+	a.status, err = status.Listen(status.Options{
+		Board: a.board, Journal: a.journal, Log: a.log, Probes: a.health.probes, Full: a.health.inquiry, App: targets,
+		Ports: []uint16{c.Ports.Status, c.Ports.Readiness},
+		Node:  nodeOf(c.Callers), MetricsFrom: c.Callers.Metrics,
+		StateDir: own, Socket: waiters,
+		Drain:   a.discourage,
+		Replace: a.leaving.announceReplacement,
+		Quit:    func() { a.quit() },
+		Envoy:   fmt.Sprintf("http://localhost:%d/stats/prometheus", c.Ports.Prometheus),
+		Metrics: a.metrics(), Workload: workloadOf(c),
+	})
+	return err
+}
+
+// nodeOf are the addresses of the pod's node, as networks.
+func nodeOf(c config.Callers) []netip.Prefix {
+	out := slices.Concat(c.Probe, status.Gateways())
+	for _, a := range c.Node {
+		out = append(out, netip.PrefixFrom(a, a.BitLen()))
+	}
+	return out
+}
+
+func address(c config.Config) string {
+	if len(c.Pod.Addresses) == 0 {
+		return ""
+	}
+	return c.Pod.Addresses[0].String()
+}
+
+func directory(name string) bool {
+	info, err := os.Stat(name)
+	return name != "" && err == nil && info.IsDir()
+}
+
+// write writes Envoy's bootstrap.
+func (a *agent) write() error {
+	text, err := a.envoy.Bootstrap()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(a.config.Work, 0o700); err != nil {
+		return err
+	}
+	return os.WriteFile(a.bootstrap, text, 0o600)
+}
+
+func (a *agent) problem(doing string, err error) {
+	if err != nil && !errors.Is(err, context.Canceled) {
+		a.log.Error(doing, "error", err)
+		a.journal.Fail(doing, err.Error())
+	}
+}

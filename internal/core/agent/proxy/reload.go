@@ -1,0 +1,208 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"os"
+	"slices"
+	"time"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/base/wire"
+	"outrider.dev/internal/core/agent/config"
+	"outrider.dev/internal/core/agent/envoy"
+	"outrider.dev/internal/core/agent/supervise"
+)
+
+// now is the configuration as changed since the start.
+func (a *agent) now() config.Config {
+	a.changing.Lock()
+	defer a.changing.Unlock()
+	return a.running
+}
+
+// stopOptions are those of the current configuration.
+func (a *agent) stopOptions() config.Stop { return a.now().Stop }
+
+// next returns the command of the next Envoy, with what has changed since the last one.
+func (a *agent) next(c supervise.Command) supervise.Command {
+	o := envoyOptions(a.now())
+	o.HotRestart = a.hotRestart()
+	if a.renewal.renewed.Swap(false) {
+		o.Node.Metadata[contract.MetadataRenewed] = "true"
+	}
+	c.Args = o.Args(a.bootstrap)
+	text, err := o.Bootstrap()
+	if err == nil {
+		err = os.WriteFile(a.bootstrap, text, 0o600)
+	}
+	if err != nil { // it starts with the old one
+		a.problem("writing Envoy's bootstrap", err)
+	}
+	return c
+}
+
+// A follower applies changes of the pod's annotations. A change that a running proxy cannot
+// take is refused once, with the reason; a mistake changes nothing.
+type follower struct {
+	*agent
+	in     config.Inputs
+	before map[string]string // annotations at the start
+
+	refused map[string]string // values, by setting
+	noted   []string
+	mistake string
+
+	levels  []config.Change // log levels that Envoy has not taken yet
+	wanted  config.Envoy    // these levels
+	failure string          // the last error in setting them
+}
+
+// levelPause is the pause before log levels are sent again to an Envoy that did not answer, as
+// it does not while it starts.
+const levelPause = time.Second
+
+func (a *agent) follow(ctx context.Context, in config.Inputs) {
+	file := a.config.Annotations
+	data, err := in.ReadFile(file)
+	if err != nil {
+		return // there are no annotations
+	}
+	f := &follower{agent: a, in: in, refused: map[string]string{}, noted: a.config.Notes}
+	f.before, _ = config.Annotations(data) // it was checked
+	changed := make(chan struct{}, 1)
+	changed <- struct{}{} // since it was read
+	stop := wire.WatchFiles(time.Minute, func() {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	}, file)
+	defer stop()
+	for {
+		var again <-chan time.Time
+		if len(f.levels) > 0 {
+			again = time.After(levelPause)
+		}
+		select {
+		case <-changed:
+			f.read()
+		case <-again:
+		case <-ctx.Done():
+			return
+		}
+		if len(f.levels) > 0 {
+			f.setLevels(ctx)
+		}
+	}
+}
+
+// read reads the configuration again, and takes or refuses what differs.
+func (f *follower) read() {
+	in, now := f.in, f.before
+	in.ReadFile = func(name string) ([]byte, error) {
+		data, err := f.in.ReadFile(name)
+		if name == f.config.Annotations && err == nil { // else it is being replaced
+			now, _ = config.Annotations(data) // Read returns the error
+		}
+		return data, err
+	}
+	to, err := config.Read(in)
+	if err != nil {
+		if err.Error() != f.mistake { // each once
+			f.mistake = err.Error()
+			f.problem("changing the configuration", err)
+		}
+		return
+	}
+	f.mistake = ""
+	runs := f.now()
+	changes := config.Changes(runs, to, f.before, now)
+	// Forget refusals of what was changed back.
+	maps.DeleteFunc(f.refused, func(setting, _ string) bool {
+		return !slices.ContainsFunc(changes, func(c config.Change) bool { return c.Setting == setting })
+	})
+
+	taken := config.Taken(runs, to)
+	// Levels that Envoy does not know would end the next one.
+	taken.Envoy.Level, taken.Envoy.Components = runs.Envoy.Level, runs.Envoy.Components
+	f.commit(taken)
+	f.levels, f.wanted = nil, to.Envoy
+	for _, c := range changes {
+		switch {
+		case c.Refused != "":
+			f.refuse(c)
+		case c.OfEnvoysLog():
+			f.levels = append(f.levels, c)
+		default:
+			f.accept(c)
+		}
+	}
+	for _, note := range to.Notes {
+		if !slices.Contains(f.noted, note) {
+			f.log.Warn(note)
+		}
+	}
+	f.noted = to.Notes
+}
+
+func (f *follower) commit(to config.Config) {
+	f.changing.Lock()
+	defer f.changing.Unlock()
+	f.running = to
+	if f.level != nil {
+		f.level.Set(to.LogLevel)
+	}
+}
+
+func (f *follower) accept(c config.Change) {
+	args := []any{"setting", c.Setting, "from", c.From, "to", c.To}
+	what := c.Setting + ": " + c.From + " to " + c.To
+	if c.Later != "" {
+		args = append(args, "later", c.Later)
+		what += "; " + c.Later
+	}
+	f.log.Info("changed", args...)
+	f.journal.Note("changed", what)
+}
+
+// refuse reports a refusal once.
+func (f *follower) refuse(c config.Change) {
+	if to, reported := f.refused[c.Setting]; reported && to == c.To {
+		return
+	}
+	f.refused[c.Setting] = c.To
+	f.log.Warn("change refused", "setting", c.Setting, "from", c.From, "to", c.To, "reason", c.Refused)
+	f.journal.Fail("change refused", c.Setting+": "+c.From+" to "+c.To+"; "+c.Refused)
+}
+
+// setLevels sends Envoy the log levels. An Envoy that does not answer gets them later; a level
+// that it does not know is refused.
+func (f *follower) setLevels(ctx context.Context) {
+	runs := f.now()
+	err := f.admin.SetLevels(ctx, envoy.Log{Level: f.wanted.Level, Components: f.wanted.Components})
+	var status *envoy.StatusError
+	switch {
+	case err == nil:
+		runs.Envoy.Level, runs.Envoy.Components = f.wanted.Level, f.wanted.Components
+		f.commit(runs)
+		for _, c := range f.levels {
+			f.accept(c)
+		}
+	case errors.As(err, &status):
+		for _, c := range f.levels {
+			c.Refused = status.Error()
+			f.refuse(c)
+		}
+		// It may have taken one of them.
+		f.problem("taking log levels back", f.admin.SetLevels(ctx, envoy.Log{Level: runs.Envoy.Level, Components: runs.Envoy.Components}))
+	default:
+		if err.Error() != f.failure { // each once
+			f.failure = err.Error()
+			f.problem("changing log levels, which is tried again", err)
+		}
+		return
+	}
+	f.levels, f.failure = nil, ""
+}

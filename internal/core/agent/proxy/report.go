@@ -1,0 +1,72 @@
+package proxy
+
+import (
+	"os"
+	"time"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/agent/readiness"
+	"outrider.dev/internal/core/agent/status"
+)
+
+// changed logs and notes a change of readiness. That a condition does not hold yet is how
+// every start begins; that it holds no longer is a failure.
+func (a *agent) changed(c readiness.Change) {
+	name := c.Condition.String()
+	if c.OK {
+		a.held.Store(c.Condition, true)
+		a.log.Info("condition holds", "condition", name, "note", c.Message)
+		a.journal.Note(name, "holds")
+		return
+	}
+	if _, before := a.held.Load(c.Condition); !before && c.Condition != readiness.Identity { // which holds until it is refused
+		a.log.Info("condition does not hold yet", "condition", name, "reason", c.Message)
+		a.journal.Note(name, c.Message)
+		return
+	}
+	a.log.Warn("condition does not hold", "condition", name, "reason", c.Message)
+	a.journal.Fail(name, c.Message)
+}
+
+func gauge(name, help string, value func() float64) status.Metric {
+	return status.Metric{Name: name, Help: help, Value: value}
+}
+
+// metrics are the agent's own.
+func (a *agent) metrics() []status.Metric {
+	counter := func(name, help string, value func() float64) status.Metric {
+		return status.Metric{Name: name, Help: help, Counter: true, Value: value}
+	}
+	out := []status.Metric{
+		gauge("outrider_agent_held_connections", "Connections that the standby holds until the proxy is ready.", func() float64 { return float64(a.standbys.counts().Held) }),
+		counter("outrider_agent_relayed_connections_total", "Connections that came early and were handed to the proxy.", func() float64 { return float64(a.standbys.counts().Relayed) }),
+		counter("outrider_agent_refused_connections_total", "Connections that were reset because too many were held.", func() float64 { return float64(a.standbys.counts().Refused) }),
+		gauge("outrider_agent_silent_connections", "Connections to the application on which neither side has sent anything.", func() float64 { return float64(a.standbys.silentCounts().Waiting) }),
+		counter("outrider_agent_silent_connections_refused_total", "Silent connections that were reset because there were too many.", func() float64 { return float64(a.standbys.silentCounts().Refused) }),
+		gauge("outrider_agent_parked_connections", "Connections of other users whose first packet is not answered yet.", func() float64 {
+			n, err := readiness.Parked(uint32(os.Getuid()))
+			if err != nil {
+				return 0
+			}
+			return float64(n)
+		}),
+	}
+	out = append(out, a.ends.metrics()...)
+	out = append(out, a.relayMetrics()...)
+	if a.keeper != nil {
+		out = append(out, gauge(contract.CertificateExpiry, "Until the certificate expires.", func() float64 {
+			s := a.keeper.State()
+			if s.NotAfter.IsZero() {
+				return 0
+			}
+			return time.Until(s.NotAfter).Seconds()
+		}))
+	}
+	if a.accessLog != nil {
+		out = append(out, counter("outrider_agent_access_log_lines_lost_total", "Lines of the access log for which there was no room, because standard output was not read.", func() float64 { return float64(a.accessLog.Lost()) }))
+	}
+	if a.config.DNS {
+		out = append(out, a.nameMetrics()...)
+	}
+	return out
+}

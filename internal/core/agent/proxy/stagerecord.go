@@ -1,0 +1,93 @@
+package proxy
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"outrider.dev/internal/core/agent/state"
+	"outrider.dev/internal/core/agent/supervise"
+)
+
+// A StageRecord shows that the root stage of the container is done: the short time in which its
+// first process is root. It is valid while the process that wrote it lives, in the same
+// network namespace: not after a restart of the container, and not in another sandbox of
+// the pod.
+type StageRecord struct {
+	Sandbox string `json:"sandbox"` // of boot and network namespace, see state.Sandbox
+	PID     int    `json:"pid"`     // as the container numbers it
+	Began   uint64 `json:"began"`   // see supervise.StartTicks
+	Rules   string `json:"rules"`   // record of the rule set; empty if nothing is captured
+}
+
+// NewStageRecord returns the record of this process.
+func NewStageRecord(rules string) (StageRecord, error) {
+	sandbox, err := state.Sandbox()
+	if err != nil {
+		return StageRecord{}, err
+	}
+	began, err := supervise.StartTicks("self")
+	return StageRecord{Sandbox: sandbox, PID: os.Getpid(), Began: began, Rules: rules}, err
+}
+
+// Write replaces the file by rename, so that a reader sees all of it or nothing.
+func (r StageRecord) Write(path string) error {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".record-")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // fails after the rename
+	_, err = f.Write(append(text, '\n'))
+	if err := errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
+// ReadStageRecord returns the record in a file if it is valid here and now. The error is
+// why not.
+func ReadStageRecord(path string) (StageRecord, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return StageRecord{}, fmt.Errorf("there is no %s yet", path)
+	}
+	if err != nil {
+		return StageRecord{}, err
+	}
+	var r StageRecord
+	if err := json.Unmarshal(text, &r); err != nil {
+		return StageRecord{}, fmt.Errorf("%s: %w", path, err)
+	}
+	if err := r.good(); err != nil {
+		return StageRecord{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return r, nil
+}
+
+func (r StageRecord) good() error {
+	sandbox, err := state.Sandbox()
+	if err != nil {
+		return err
+	}
+	if r.Sandbox != sandbox {
+		return fmt.Errorf("it is of sandbox %q, and this is %q", r.Sandbox, sandbox)
+	}
+	began, err := supervise.StartTicks(strconv.Itoa(r.PID))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("process %d, which wrote it, has ended", r.PID)
+	case err != nil:
+		return err
+	case began != r.Began:
+		return fmt.Errorf("process %d, which wrote it, has ended, and another one has its number", r.PID)
+	}
+	return nil
+}

@@ -1,0 +1,260 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/agent/envoy"
+	"outrider.dev/internal/core/agent/readiness"
+	"outrider.dev/internal/core/agent/sockets"
+	"outrider.dev/internal/core/agent/state"
+	"outrider.dev/internal/core/agent/supervise"
+	"outrider.dev/internal/core/capture"
+	"outrider.dev/startup"
+)
+
+// drainInbound lets Envoy serve new inbound connections for the drain time, and has them refused
+// after that. The end of the drain is ours, since Envoy's own drain time is fixed at its start, and
+// drainDuration is not.
+func (a *agent) drainInbound(ctx context.Context) error {
+	if err := a.discourage(ctx); err != nil || a.leaving.replaced() {
+		return err // what follows belongs to awaitReplaceable
+	}
+	select {
+	case <-time.After(a.now().Envoy.DrainTime):
+	case <-ctx.Done():
+		return nil
+	}
+	if inbound := a.config.Ports.Inbound; interception(a.config) != none {
+		a.standbys.leave(inbound)
+		a.awaitDetected(ctx, inbound)
+	}
+	return a.closeInbound(ctx, true)
+}
+
+// closeInbound ends the taking of inbound connections. New ones are to be refused where nothing will
+// serve them: not held by the standby, nor parked by the kernel. Else they are parked.
+func (a *agent) closeInbound(ctx context.Context, refuse bool) error {
+	inbound, captured := a.config.Ports.Inbound, interception(a.config) != none
+	if captured {
+		a.standbys.leave(inbound) // before Envoy does: it takes nothing that Envoy would not
+	}
+	err := a.admin.Drain(ctx, envoy.CloseInbound)
+	if captured && refuse {
+		// Rules that park nothing accept no release: without parking, connections are refused.
+		var refused *capture.NotReleasedError
+		if e := capture.Release(inbound); !errors.As(e, &refused) {
+			err = errors.Join(err, e)
+		}
+	}
+	return err
+}
+
+// awaitDetected returns when Envoy has detected the protocol of each connection on a port. With
+// its listener it resets those of which it has not.
+func (a *agent) awaitDetected(ctx context.Context, port uint16) {
+	limit, cancel := context.WithTimeout(ctx, detectTime)
+	defer cancel()
+	filter := fmt.Sprintf(`^listener\..*_%d\.downstream_pre_cx_active$`, port)
+	for limit.Err() == nil {
+		stats, err := a.admin.Stats(limit, filter)
+		if err != nil || !slices.ContainsFunc(slices.Collect(maps.Values(stats)), func(n uint64) bool { return n > 0 }) {
+			return
+		}
+		time.Sleep(settle) // there is no event for it
+	}
+}
+
+// detectTime is how long awaitDetected waits. A caller may be silent for longer: Envoy waits for
+// its first bytes.
+const detectTime = time.Second
+
+// leaving is what is known of the agent's stop.
+type leaving struct {
+	served    atomic.Bool               // an Envoy was ready once
+	message   atomic.Pointer[string]    // for the kubelet: what was still in use
+	announced atomic.Pointer[time.Time] // when it was said that only this container stops next
+}
+
+// write gives the kubelet the message, if there is one.
+func (l *leaving) write(file string) error {
+	message := l.message.Load()
+	if message == nil || file == "" {
+		return nil
+	}
+	return os.WriteFile(file, []byte(supervise.Message(*message, nil)), 0o644)
+}
+
+// unneeded is why a proxy leaves that was never ready. It is no proof, but nothing was
+// promised either: a later caller finds the same as before.
+const unneeded drainReason = "it was never ready, and no client waits for it"
+
+// awaitDrained returns when the applications no longer need the proxy. One that was never
+// ready may be needed all the same: the application runs beside it, and what it called waits
+// in the standby.
+func (a *agent) awaitDrained(ctx context.Context) {
+	if a.leaving.replaced() {
+		a.awaitReplaceable(ctx)
+		return
+	}
+	begin, seen, was := time.Now(), a.need(), a.board.Status(readiness.Outbound)
+	end := a.journal.Begin("draining", "until the applications have ended; "+seen.String())
+	reason := unneeded
+	if a.leaving.served.Load() || !seen.none() {
+		s := a.stopOptions()
+		reason = awaitEvidence(ctx, evidence{
+			ended: a.ended(ctx), sockets: othersSockets, connections: a.connections,
+		}, drainLimits{least: s.Drain, onZero: s.OnZero, minimum: s.Minimum})
+	}
+	outcome, cut := string(reason), reason == interrupted
+	if !cut && reason != unneeded {
+		// Callers that go on would be answered for as long as bytes are passed on. Those of an
+		// application that has a socket wait: it lives, and only the proxy is started anew.
+		n, err := othersSockets()
+		_ = a.closeInbound(ctx, err == nil && n == 0) // Envoy may be dead, and is killed next
+		if left := a.awaitFlushed(ctx); left > 0 {
+			outcome += fmt.Sprintf("; not passed on, since the receivers do not read: %d bytes", left)
+		}
+	}
+	if cut {
+		outcome += "; left: " + a.need().String()
+	}
+	end(outcome, cut)
+	a.log.Info("drained", "reason", string(reason), "seen", seen.String(), "outcome", outcome)
+	never := !a.leaving.served.Load()
+	if cut || never && (reason == silent || reason == idle) {
+		text := fmt.Sprintf("waited %s until the applications have ended (%s): %s", time.Since(begin).Round(time.Millisecond), seen, outcome)
+		if never {
+			text = fmt.Sprintf("stopped before it was ready (%s); %s", was, text)
+		}
+		a.leaving.message.Store(&text)
+	}
+}
+
+// A need is what shows that the proxy may still be needed.
+type need struct {
+	held    int // connections in the standby
+	sockets int // of other users
+	err     error
+}
+
+func (a *agent) need() need {
+	c := a.standbys.counts()
+	sockets, err := othersSockets()
+	return need{held: c.Held + c.Relaying, sockets: sockets, err: err}
+}
+
+func (n need) none() bool { return n == (need{}) }
+
+func (n need) String() string {
+	if n.err != nil {
+		return fmt.Sprintf("connections held: %d, sockets of other users: not known: %v", n.held, n.err)
+	}
+	return fmt.Sprintf("connections held: %d, sockets of other users: %d", n.held, n.sockets)
+}
+
+func othersSockets() (int, error) { return sockets.Others(uint32(os.Getuid())) }
+
+// ended is closed when all applications have provably ended: by the kubelet's order, or by
+// what their gates say. It is nil where nothing can prove it. One that waits at its gate for
+// a proxy that was never ready has not begun.
+func (a *agent) ended(ctx context.Context) <-chan struct{} {
+	done := make(chan struct{})
+	if a.config.Stop.Ordered {
+		close(done)
+		return done
+	}
+	if a.apps == nil {
+		return nil
+	}
+	needless := func(s state.Seen) bool {
+		return s.Gone() || s.Phase == state.Waiting && !a.leaving.served.Load()
+	}
+	go func() {
+		if a.apps.await(ctx, needless) {
+			close(done)
+		}
+	}()
+	return done
+}
+
+// connections counts Envoy's own from and to others, and those that wait for an Envoy. The
+// rule is Istio's.
+func (a *agent) connections(ctx context.Context) (int, error) {
+	n, err := a.active(ctx)
+	return n + a.standbys.counts().Held, err
+}
+
+// active counts Envoy's connections on all listeners but the agent's, also those whose protocol
+// it detects still.
+func (a *agent) active(ctx context.Context) (sum int, err error) {
+	stats, err := a.admin.Stats(ctx, `^listener\..*\.downstream_(pre_)?cx_active$`)
+	if err != nil {
+		return 0, err
+	}
+	for name, n := range stats {
+		if !strings.Contains(name, "worker_") && !strings.HasPrefix(name, "listener.admin.") && !strings.Contains(name, "_15090.") {
+			sum += int(n)
+		}
+	}
+	return sum, nil
+}
+
+// place is the proxy's place among the states of the pod's containers.
+func (a *agent) place() state.Place {
+	return state.Place{Container: contract.ProxyContainer, States: a.config.States, Own: a.config.Own}
+}
+
+// publish keeps the proxy's record in the volume that the gates read.
+func (a *agent) publish(ctx context.Context) {
+	if !directory(a.config.Own) {
+		return
+	}
+	w, err := state.Open(a.place(), state.Record{Phase: state.Running})
+	if err != nil {
+		a.problem("publishing the proxy's state", err)
+		return
+	}
+	defer w.Close()
+	for s := range a.board.Subscribe(ctx, readiness.Outbound) {
+		was := w.Record().Healthy
+		if err := w.Update(func(r *state.Record) { r.Healthy = s.Ready }); err != nil {
+			a.problem("publishing the proxy's state", err)
+		}
+		switch {
+		case s.Ready && !was:
+			// A waiter released by another way may be faster than this line is written.
+			w.NoteAt(s.Since, startup.IsHealthy, 0, "")
+		case !s.Ready && was:
+			w.NoteAt(s.Since, startup.IsUnhealthy, 0, s.String())
+		}
+	}
+}
+
+// captured proves that connections come to the proxy, by each family of the pod, once
+// a listener other than Envoy's is there.
+func (a *agent) captured(ctx context.Context) {
+	if interception(a.config) == none {
+		return
+	}
+	if a.config.NoStandby {
+		a.board.Set(readiness.CaptureRules, true, readiness.OnlyEnvoyListens)
+		return
+	}
+	var all []readiness.Capture
+	of := family(a.config.Pod.Addresses)
+	for _, six := range []bool{false, true} {
+		if of == envoy.Dual || six == (of == envoy.IPv6) {
+			all = append(all, readiness.Capture{Inbound: true, Outbound: true, IPv6: six})
+		}
+	}
+	go readiness.Keep(ctx, a.board, readiness.CaptureRules, readiness.Rates{}, readiness.Captures(all...))
+}

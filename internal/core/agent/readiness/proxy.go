@@ -1,0 +1,302 @@
+package readiness
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/agent/envoy"
+)
+
+// An Admin is Envoy's admin interface; *envoy.Admin is one.
+type Admin interface {
+	Ready(ctx context.Context) (ready bool, state string, err error)
+	Stats(ctx context.Context, filter string) (map[string]uint64, error)
+	Get(ctx context.Context, path, query string) ([]byte, error)
+}
+
+// ProxyOptions are those of a Proxy. The zero value of a field means its default.
+type ProxyOptions struct {
+	Board *Board // required; the Proxy sets Envoy, Listeners, Configuration, ControlPlane and Identity
+	Admin Admin  // required
+
+	Ports []uint16 // that Envoy must listen on; default: the capture ports
+
+	ControlPlane string // its name in reasons
+	// Stream is the agent's connection to the control plane; default: Envoy has its own, and
+	// its statistics are used.
+	Stream func() Stream
+
+	Answered func(context.Context) // called each time that a ready Envoy has answered a poll; default: nothing
+
+	// Progress is how long Envoy's main thread has run on a processor, and whether it is runnable or
+	// waits for a disk. Default: not known, so that each long silence is a hang.
+	Progress func() (ran time.Duration, awake bool)
+
+	slow time.Duration // how often Envoy is polled until it is ready; default 100ms
+}
+
+// A Stream is the state of the connection to the control plane.
+type Stream struct {
+	Connected bool
+	Refused   bool   // the two do not accept one another
+	Reason    string // that it is not connected; empty: not tried yet
+}
+
+// quick is the first pause after Envoy has logged that it is ready; each one doubles it.
+const quick = 500 * time.Microsecond
+
+// A Proxy finds out when an Envoy is ready: from the line that Envoy logs then, confirmed
+// by its admin interface and by the kernel's list of listeners, for LIVE does not mean
+// that one is bound.
+type Proxy struct {
+	o         ProxyOptions
+	listening func() (missing []uint16, err error)
+	wake      chan struct{} // holds one: something was logged
+
+	mu     sync.Mutex
+	life   int    // counts Envoys
+	logged logged // of the present one
+}
+
+// logged is what Envoy's log has shown.
+type logged struct {
+	initialized bool
+	stream      news // refused or broken, until the stream is there
+	why         string
+	rejected    string
+}
+
+// NewProxy returns a Proxy without an Envoy.
+func NewProxy(o ProxyOptions) *Proxy {
+	if len(o.Ports) == 0 {
+		o.Ports = []uint16{contract.OutboundPort, contract.InboundPort}
+	}
+	o.ControlPlane = cmp.Or(o.ControlPlane, "the control plane")
+	o.slow = cmp.Or(o.slow, 100*time.Millisecond)
+	if o.Answered == nil {
+		o.Answered = func(context.Context) {}
+	}
+	if o.Progress == nil {
+		o.Progress = func() (time.Duration, bool) { return 0, false }
+	}
+	return &Proxy{o: o, wake: make(chan struct{}, 1),
+		listening: func() ([]uint16, error) { return Listening("/proc", uint32(os.Getuid()), o.Ports...) }}
+}
+
+// LogLine takes a line of Envoy's log. It does not block.
+func (p *Proxy) LogLine(l envoy.Line) {
+	n, reason := read(l)
+	if n == nothing {
+		return
+	}
+	p.mu.Lock()
+	switch n {
+	case initialized:
+		p.logged.initialized = true
+	case refused, broken:
+		p.logged.stream, p.logged.why = n, reason
+	case rejected:
+		p.logged.rejected = reason
+	}
+	p.mu.Unlock()
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// begin forgets what was known of the Envoy before.
+func (p *Proxy) begin(ctx context.Context) {
+	p.mu.Lock()
+	p.life++
+	life := p.life
+	p.logged = logged{}
+	p.mu.Unlock()
+	b := p.o.Board
+	b.Set(Envoy, false, "Envoy starts")
+	b.Set(Listeners, false, rules[Listeners].begin)
+	context.AfterFunc(ctx, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.life != life {
+			return // the next one has begun already
+		}
+		b.Set(Envoy, false, "Envoy has ended")
+		b.Set(Listeners, false, "Envoy has ended")
+	})
+}
+
+// Ready returns nil once the Envoy that was just started is ready, and the board shows it. Until
+// ctx ends the board also shows whether Envoy hangs, and then that it has ended: so ctx
+// must live as long as the child, also after Ready has returned.
+func (p *Proxy) Ready(ctx context.Context) error {
+	p.begin(ctx)
+	accepted, pause := false, p.o.slow
+	for {
+		if p.look(ctx, &accepted) {
+			go p.watch(ctx)
+			return nil
+		}
+		select {
+		case <-p.wake:
+			pause = quick
+		case <-time.After(pause):
+			pause = min(2*pause, p.o.slow)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// look checks everything once. accepted, that the configuration was, stays so.
+func (p *Proxy) look(ctx context.Context, accepted *bool) (ready bool) {
+	if !*accepted {
+		*accepted = p.configuration(ctx)
+	}
+	bound := p.bound()
+	live := p.live(ctx)
+	if ctx.Err() != nil {
+		return false
+	}
+	b := p.o.Board
+	// The conditions that were awaited longest come last, so that a waiter is released
+	// once, by a state in which all is true.
+	b.Set(Listeners, bound == "", bound)
+	b.Set(Envoy, live == "", live)
+	return *accepted && bound == "" && live == ""
+}
+
+// bound returns the ports on which Envoy does not listen, as a problem; empty if on all.
+func (p *Proxy) bound() (problem string) {
+	missing, err := p.listening()
+	if err != nil {
+		return err.Error()
+	}
+	if len(missing) == 0 {
+		return ""
+	}
+	words := make([]string, len(missing))
+	for i, port := range missing {
+		words[i] = strconv.Itoa(int(port))
+	}
+	return "Envoy does not listen on " + strings.Join(words, ", ")
+}
+
+// live returns why Envoy is not LIVE; empty if it is.
+func (p *Proxy) live(ctx context.Context) (problem string) {
+	ok, state, err := p.o.Admin.Ready(ctx)
+	switch {
+	case err != nil:
+		return "Envoy does not answer yet: " + short(err.Error())
+	case !ok:
+		return "Envoy says " + short(state)
+	}
+	return ""
+}
+
+// statistics are what configuration reads.
+const statistics = `^(control_plane\.connected_state|(cluster_manager\.cds|listener_manager\.lds)\.update_(success|rejected))$`
+
+// configuration reads what came from the control plane, sets the conditions of it, and reports
+// whether all was accepted.
+func (p *Proxy) configuration(ctx context.Context) (accepted bool) {
+	stats, err := p.o.Admin.Stats(ctx, statistics)
+	if err != nil {
+		return false // live returns why
+	}
+	p.mu.Lock()
+	l := p.logged
+	p.mu.Unlock()
+	accepted = stats["cluster_manager.cds.update_success"] > 0 && stats["listener_manager.lds.update_success"] > 0
+	p.connection(stats, l, accepted)
+	p.o.Board.Set(Configuration, accepted, p.unaccepted(ctx, stats, l, accepted))
+	return accepted
+}
+
+// connection sets the conditions of the stream to the control plane. Where configuration was
+// accepted there was one: that it broke since does not stop a proxy from serving.
+func (p *Proxy) connection(stats map[string]uint64, l logged, accepted bool) {
+	b, cp := p.o.Board, p.o.ControlPlane
+	s := Stream{Connected: stats["control_plane.connected_state"] > 0}
+	if p.o.Stream != nil {
+		s = p.o.Stream()
+	}
+	if accepted || s.Connected {
+		b.Set(Identity, true, "")
+		b.Set(ControlPlane, true, "")
+		return
+	}
+	reason := rules[ControlPlane].begin
+	switch {
+	case l.stream == refused: // Envoy has the status of a stream that was refused
+		s.Refused, s.Reason = true, fmt.Sprintf("%s and this proxy do not accept one another: %s", cp, l.why)
+	case s.Reason != "":
+		reason = s.Reason
+	case l.why != "":
+		reason = fmt.Sprintf("no stream to %s: %s", cp, l.why)
+	}
+	if s.Refused {
+		reason = fmt.Sprintf("no stream to %s: see identity-refused", cp)
+		b.Set(Identity, false, s.Reason)
+	} else {
+		b.Set(Identity, true, "")
+	}
+	b.Set(ControlPlane, false, reason)
+}
+
+// kinds of configuration that must have come, and where Envoy shows why not.
+var kinds = []struct{ name, stat, dump string }{
+	{"clusters", "cluster_manager.cds", "dynamic_warming_clusters"},
+	{"listeners", "listener_manager.lds", "dynamic_listeners"},
+}
+
+// unaccepted returns what of the configuration is missing.
+func (p *Proxy) unaccepted(ctx context.Context, stats map[string]uint64, l logged, accepted bool) string {
+	if accepted {
+		return ""
+	}
+	var words []string
+	for _, k := range kinds {
+		switch {
+		case stats[k.stat+".update_success"] > 0:
+		case stats[k.stat+".update_rejected"] > 0:
+			why := l.rejected
+			if why == "" {
+				raw, err := p.o.Admin.Get(ctx, "/config_dump", "resource="+k.dump)
+				if err == nil {
+					why = dumpedError(raw)
+				}
+			}
+			words = append(words, fmt.Sprintf("Envoy rejected the %s: %s", k.name, cmp.Or(why, "it does not say why")))
+		default:
+			words = append(words, "no "+k.name+" yet")
+		}
+	}
+	return strings.Join(words, "; ")
+}
+
+// dumpedError finds the first error in a configuration dump.
+func dumpedError(raw []byte) string {
+	var dump struct {
+		Configs []struct {
+			ErrorState struct{ Details string } `json:"error_state"`
+		}
+	}
+	if err := json.Unmarshal(raw, &dump); err != nil {
+		return ""
+	}
+	for _, c := range dump.Configs {
+		if d := c.ErrorState.Details; d != "" {
+			return short(d)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,186 @@
+package readiness
+
+import (
+	"bufio"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"outrider.dev/internal/core/agent/envoy"
+	"outrider.dev/internal/core/agent/identity"
+	"outrider.dev/test/port"
+	"outrider.dev/test/process"
+	"outrider.dev/test/secretserver"
+)
+
+// realEnvoy starts the Envoy that "make deps" fetches, in a directory with these files. Its log
+// goes to a Proxy, which sets the conditions of the board.
+func realEnvoy(t *testing.T, o envoy.Options, ports []uint16, files map[string]string) *Board {
+	t.Helper()
+	dir := t.TempDir()
+	o.Admin.Socket, o.NoPrometheus = filepath.Join(dir, "a"), true
+	o.Node.ID = "sidecar~127.0.0.1~a.b~c"
+	if o.ControlPlane.Address == "" {
+		o.ControlPlane = envoy.ControlPlane{Address: "127.0.0.1:1", Plaintext: true}
+	}
+	raw, err := o.Bootstrap()
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(name, content string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("envoy.json", string(raw))
+	for name, content := range files {
+		write(name, content)
+	}
+	admin := envoy.NewAdmin(o, time.Second)
+	t.Cleanup(admin.Close)
+	board := New(Options{Conditions: []Condition{Identity, ControlPlane, Envoy, Configuration, Listeners}})
+	p := NewProxy(ProxyOptions{Board: board, Admin: admin, Ports: ports, slow: 20 * time.Millisecond})
+	cmd := exec.Command(process.Envoy(t), o.Args("envoy.json")...)
+	cmd.Dir = dir
+	stderr, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = w
+	var tasks sync.WaitGroup
+	t.Cleanup(tasks.Wait) // the context of the test, and Envoy, end before
+	process.Start(t, cmd, process.Options{})
+	w.Close()
+	tasks.Go(func() {
+		defer stderr.Close()
+		s := bufio.NewScanner(stderr)
+		s.Buffer(nil, 1<<20)
+		for s.Scan() {
+			p.LogLine(envoy.ParseLine(s.Bytes()))
+		}
+	})
+	tasks.Go(func() { _ = p.Ready(t.Context()) })
+	return board
+}
+
+// serveSecrets gives an Envoy its secrets by a socket.
+func serveSecrets(t *testing.T, chain, key []byte) (socket string) {
+	t.Helper()
+	socket = filepath.Join(t.TempDir(), "sds")
+	s := secretserver.Serve(t, socket, nil)
+	s.Set(envoy.RootsName, identity.RootsSecret(chain))
+	s.Set(envoy.SecretName, identity.CertificateSecret(chain, key))
+	return socket
+}
+
+// listener is one of Envoy's that closes what it accepts.
+func listener(name string, port uint16) string {
+	return fmt.Sprintf(`{"name": %q, "address": {"socket_address": {"address": "127.0.0.1", "port_value": %d}}, "filter_chains": [{"filters": [
+		{"name": "envoy.filters.network.echo", "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.network.echo.v3.Echo"}}]}]}`, name, port)
+}
+
+// dynamic is configuration by files, which Envoy counts and rejects as that of a control plane.
+const dynamic = `{"dynamic_resources": {"ads_config": null, "cds_config": {"ads": null, "initial_fetch_timeout": null, "path_config_source": {"path": "./cds.json"}},
+	"lds_config": {"ads": null, "initial_fetch_timeout": null, "path_config_source": {"path": "./lds.json"}}}}`
+
+func discovered(listener string) map[string]string {
+	listener = strings.Replace(listener, "{", `{"@type": "type.googleapis.com/envoy.config.listener.v3.Listener", `, 1)
+	return map[string]string{"cds.json": `{"resources": []}`, "lds.json": `{"resources": [` + listener + `]}`}
+}
+
+func TestReasonsOfARealEnvoy(t *testing.T) {
+	ports := []uint16{port.Hold(t).Port(), port.Hold(t).Port()}
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	other := httptest.NewUnstartedServer(http.NotFoundHandler())
+	other.EnableHTTP2, other.Config.ErrorLog = true, log.New(io.Discard, "", 0)
+	other.StartTLS()
+	defer other.Close()
+	chain, key := certificate(t)
+	refuser := httptest.NewUnstartedServer(http.NotFoundHandler())
+	own, err := tls.X509KeyPair(chain, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refuser.EnableHTTP2, refuser.TLS = true, &tls.Config{Certificates: []tls.Certificate{own}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: x509.NewCertPool(), NextProtos: []string{"h2"}}
+	refuser.Config.ErrorLog = other.Config.ErrorLog
+	refuser.StartTLS()
+	defer refuser.Close()
+	secrets := serveSecrets(t, chain, key)
+	over := func(s *httptest.Server) envoy.ControlPlane {
+		return envoy.ControlPlane{Address: s.Listener.Addr().String(), Identity: []string{"cp.example"}, Secrets: secrets}
+	}
+	tests := map[string]struct {
+		o     envoy.Options
+		ports []uint16
+		files map[string]string
+		want  []string
+	}{
+		"no control plane at its address": {ports: ports, want: []string{"no-control-plane: no stream to ", "listener-not-bound: Envoy does not listen on "}},
+		"another server at the control plane's address": {o: envoy.Options{ControlPlane: over(other)}, ports: ports,
+			want: []string{"identity-refused: ", "CERTIFICATE VERIFY FAILED"}},
+		"a control plane that does not trust this proxy": {o: envoy.Options{ControlPlane: over(refuser)}, ports: ports,
+			want: []string{"identity-refused: ", "UNKNOWN CA", "no-control-plane: "}},
+		"a listener on a port that is taken": {o: envoy.Options{Extra: json.RawMessage(dynamic)}, ports: []uint16{uint16(taken.Addr().(*net.TCPAddr).Port)},
+			files: discovered(listener("a", uint16(taken.Addr().(*net.TCPAddr).Port))), want: []string{"configuration-not-accepted: Envoy rejected the listeners: ", "Address already in use", "listener-not-bound"}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			board := realEnvoy(t, tt.o, tt.ports, tt.files)
+			ctx, cancel := context.WithTimeout(t.Context(), process.Patience)
+			defer cancel()
+			var last Status
+			for last = range board.Subscribe(ctx, Outbound) {
+				if !slices.ContainsFunc(tt.want, func(w string) bool { return !strings.Contains(last.String(), w) }) {
+					t.Log(last)
+					return
+				}
+			}
+			t.Errorf("last: %v\nwant %q", last, tt.want)
+		})
+	}
+}
+
+// certificate signs itself.
+func certificate(t *testing.T) (chain, key []byte) {
+	t.Helper()
+	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "a"}, DNSNames: []string{"cp.example"}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, c, c, k.Public(), k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := x509.MarshalPKCS8PrivateKey(k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
+}

@@ -1,0 +1,127 @@
+package relay
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"outrider.dev/internal/base/wire"
+)
+
+// frame is one of HTTP/2.
+func frame(kind, flags byte, stream uint32, payload []byte) []byte {
+	out := appendFrame(nil, kind, stream, payload)
+	out[4] = flags
+	return out
+}
+
+// decoded are the messages in bytes, which come in pieces of a size.
+func decoded(raw []byte, limit, size int) (messages []string, ended []uint32, err error) {
+	f := frames{
+		limit:   limit,
+		message: func(_ uint32, m []byte) { messages = append(messages, string(m)) },
+		ended:   func(stream uint32) { ended = append(ended, stream) },
+	}
+	for piece := range slices.Chunk(raw, size) {
+		f.read(piece)
+	}
+	return messages, ended, f.err
+}
+
+// A message takes no more memory than it has bytes, though it comes in pieces.
+func TestMessageBuffer(t *testing.T) {
+	const size = 1 << 20
+	f := frames{limit: size, message: func(_ uint32, m []byte) {
+		if len(m) != size || cap(m) > size+size/8 {
+			t.Errorf("%d bytes, with room for %d", len(m), cap(m))
+		}
+	}}
+	for piece := range slices.Chunk(frame(dataFrame, 0, 1, wire.Frame(make([]byte, size))), copyBuffer) {
+		f.read(piece)
+	}
+}
+
+// How the bytes come in pieces makes no difference.
+func FuzzFrames(f *testing.F) {
+	two := append(wire.Frame([]byte("one")), wire.Frame([]byte("two"))...)
+	f.Add(slices.Concat(frame(headersFrame, 4, 1, []byte{0x82}), frame(dataFrame, 0, 1, two[:6]), frame(dataFrame, padded, 1, slices.Concat([]byte{2}, two[6:], []byte{0, 0})), frame(headersFrame, endStream, 1, nil)), uint8(1))
+	f.Add(frame(dataFrame, padded, 3, []byte{9, 1}), uint8(2))
+	f.Add(frame(resetFrame, 0, 5, make([]byte, 4)), uint8(3))
+	f.Fuzz(func(t *testing.T, raw []byte, size uint8) {
+		const limit = 1 << 10
+		all, endedAll, errAll := decoded(raw, limit, max(1, len(raw)))
+		pieces, endedPieces, errPieces := decoded(raw, limit, max(1, int(size)))
+		if errAll == nil && !(slices.Equal(all, pieces) && slices.Equal(endedAll, endedPieces)) || (errAll == nil) != (errPieces == nil) {
+			t.Errorf("%q %v %v at once, %q %v %v in pieces of %d", all, endedAll, errAll, pieces, endedPieces, errPieces, size)
+		}
+		for _, m := range all {
+			if len(m) > limit {
+				t.Errorf("a message of %d bytes", len(m))
+			}
+		}
+	})
+}
+
+func FuzzMessages(f *testing.F) {
+	f.Add([]byte{})
+	f.Add(response{typeURL: clusterType, nonce: "1", resources: []resource{resourceOf("a", "1")}}.marshal())
+	f.Add(requestOf(clusterType, "4", []string{"a"}, map[string]string{"b": "2"}))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		parseRequest(raw)
+		p, err := parseResponse(raw)
+		if err != nil {
+			return
+		}
+		again, err := parseResponse(p.marshal())
+		if err != nil || len(again.resources) != len(p.resources) || again.typeURL != p.typeURL || again.nonce != p.nonce {
+			t.Errorf("%+v comes back as %+v, %v", p, again, err)
+		}
+		for i, r := range p.resources {
+			if got := again.resources[i]; got.name != r.name || got.version != r.version || !bytes.Equal(got.raw, r.raw) {
+				t.Errorf("%+v comes back as %+v", r, got)
+			}
+		}
+	})
+}
+
+// Whatever the file has, the store opens, keeps what it gets, and has it again.
+func FuzzStore(f *testing.F) {
+	s, path := storeOf(f)
+	s.accept(response{typeURL: clusterType, resources: []resource{resourceOf("a", "1")}}, true, nil)
+	s.setAway([]byte("away"))
+	s.close()
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(raw)
+	f.Add(raw[:len(raw)-3])
+	f.Add([]byte(storeFormat))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		path := filepath.Join(t.TempDir(), "kept")
+		// With its own checksum a record is read.
+		if n := len(storeFormat) + recordHead; len(raw) > n && len(raw)%2 == 0 {
+			raw = append(raw[:len(storeFormat):len(storeFormat)], pack(raw[n:])...)
+		}
+		if err := os.WriteFile(path, raw, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			s := openStore(path, "proxy", func(err error) { t.Errorf("given up: %v", err) })
+			for typeURL, names := range s.types {
+				for name, p := range names {
+					if r, ok := s.get(typeURL, name); !ok || r.name != name || r.version != p.version {
+						t.Errorf("%s %q: %+v, %t; want version %q", typeURL, name, r, ok, p.version)
+					}
+				}
+			}
+			s.accept(response{typeURL: listenerType, resources: []resource{resourceOf("b", "2")}}, false, nil)
+			if r, ok := s.get(listenerType, "b"); !ok || r.version != "2" {
+				t.Errorf("%+v, %t", r, ok)
+			}
+			s.close()
+		}
+	})
+}

@@ -1,0 +1,192 @@
+package relay
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+
+	"outrider.dev/internal/base/wire"
+)
+
+// maxLocal is about how large a message to Envoy is: the control plane's bound too.
+const maxLocal = 2 << 20
+
+// local responds to Envoy in place of the control plane, until that is reached.
+func local(ctx context.Context, r *Relay, envoy net.Conn, reached chan net.Conn) {
+	closed := make(chan struct{})
+	ended := sync.OnceFunc(func() { close(closed) }) // by Envoy
+	server := &http.Server{
+		Handler:   http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) { r.respond(w, q) }),
+		Protocols: new(http.Protocols),
+	}
+	server.Protocols.SetUnencryptedHTTP2(true)
+	l := &one{conn: make(chan net.Conn, 1), Listener: r.listener}
+	l.conn <- watchedConn{envoy, ended}
+	var serving sync.WaitGroup
+	serving.Go(func() { server.Serve(l) })
+	select {
+	case c := <-reached:
+		reached <- c // for Envoy's next connection
+	case <-closed:
+	case <-ctx.Done():
+	}
+	close(l.conn)
+	server.Close()
+	serving.Wait()
+}
+
+// one is a listener with one connection.
+type one struct {
+	net.Listener // for its address
+	conn         chan net.Conn
+}
+
+func (l *one) Accept() (net.Conn, error) {
+	if c, ok := <-l.conn; ok {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (l *one) Close() error { return nil }
+
+type watchedConn struct {
+	net.Conn
+	closed func()
+}
+
+func (c watchedConn) Close() error {
+	c.closed()
+	return c.Conn.Close()
+}
+
+// A session is a stream of Envoy to which the agent responds.
+type session struct {
+	relay *Relay
+	has   map[string]map[string]string // what Envoy has from before, by type: versions by name
+	nonce int
+	// bare: Envoy has nothing yet, and what is kept is not all that it needs. It gets nothing,
+	// rather than a part that it would take for all.
+	bare bool
+}
+
+// respond serves one stream.
+func (r *Relay) respond(w http.ResponseWriter, in *http.Request) {
+	w.Header().Set("Content-Type", "application/grpc")
+	flush := http.NewResponseController(w).Flush
+	if flush() != nil {
+		return
+	}
+	s := &session{relay: r, has: map[string]map[string]string{}}
+	for {
+		raw, err := wire.ReadMessage(in.Body, maxRequest)
+		if err != nil {
+			return
+		}
+		q, err := parseRequest(raw)
+		if err != nil || q.typeURL == "" {
+			return
+		}
+		if s.take(q, func(p response) error {
+			_, err := w.Write(wire.Frame(p.marshal()))
+			return err
+		}) != nil || flush() != nil {
+			return
+		}
+	}
+}
+
+// take sends the messages for a request: what Envoy does not have and subscribes to; an empty
+// one to a wildcard without news.
+func (s *session) take(q request, send func(response) error) error {
+	has := s.note(q)
+	if s.bare {
+		return nil
+	}
+	m := messages{session: s, send: send, next: response{typeURL: q.typeURL}}
+	// Without names and nonce it is the wildcard, or the virtual hosts of a route configuration.
+	all := q.nonce == "" && len(q.unsubscribe)+len(q.subscribe) == 0 || slices.Contains(q.subscribe, "*")
+	missing := m.addKept(q, has, all)
+	s.relay.mu.Lock()
+	away := s.relay.away
+	s.relay.mu.Unlock()
+	for _, name := range q.subscribe {
+		if _, had := has[name]; missing[name] && !had {
+			if r, ok := standIn(away, q.typeURL, name); ok {
+				m.add(r)
+			}
+		}
+	}
+	if len(m.next.resources) > 0 || all && !m.sent {
+		m.flush()
+	}
+	return m.err
+}
+
+// note returns what Envoy has of the request's type.
+func (s *session) note(q request) map[string]string {
+	has, known := s.has[q.typeURL]
+	if !known {
+		has = q.initial
+		s.relay.settle(q)
+		s.has[q.typeURL] = has
+		if q.typeURL == clusterType && len(has) == 0 {
+			s.bare = !s.relay.store.complete()
+		}
+	}
+	for _, name := range q.unsubscribe {
+		delete(has, name)
+	}
+	s.relay.store.forget(q.typeURL, q.unsubscribe)
+	return has
+}
+
+// messages sends resources in messages of a limited size.
+type messages struct {
+	session *session
+	send    func(response) error
+	next    response
+	sent    bool
+	err     error // of send
+}
+
+func (m *messages) flush() {
+	if m.err != nil {
+		return
+	}
+	m.session.nonce++
+	m.next.nonce = "local-" + strconv.Itoa(m.session.nonce)
+	m.err, m.sent = m.send(m.next), true
+	m.next.resources, m.next.size = nil, 0
+}
+
+// addKept adds what is kept of all names, or of those of a request, and returns those without.
+func (m *messages) addKept(q request, has map[string]string, all bool) (missing map[string]bool) {
+	missing = map[string]bool{}
+	for _, name := range q.subscribe {
+		missing[name] = name != "*"
+	}
+	store := m.session.relay.store
+	for _, name := range store.names(q.typeURL, all, q.subscribe) {
+		// What Envoy has it has, except endpoints, for which a cluster that was updated waits.
+		_, had := has[name]
+		if wanted := missing[name]; wanted && (!had || q.typeURL == endpointType) || all && !had {
+			if r, ok := store.get(q.typeURL, name); ok {
+				m.add(r)
+				delete(missing, name)
+			}
+		}
+	}
+	return missing
+}
+
+func (m *messages) add(r resource) {
+	if m.next.size+len(r.raw) > maxLocal && len(m.next.resources) > 0 {
+		m.flush()
+	}
+	m.next.size += len(r.raw) + 8 // tag and length
+	m.next.resources = append(m.next.resources, r)
+}

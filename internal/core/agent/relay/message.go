@@ -1,0 +1,173 @@
+package relay
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+
+	"outrider.dev/internal/base/wire"
+)
+
+// Types of resources that Envoy subscribes to by name, one by one.
+const (
+	typePrefix   = "type.googleapis.com/envoy.config."
+	clusterType  = typePrefix + "cluster.v3.Cluster"
+	endpointType = typePrefix + "endpoint.v3.ClusterLoadAssignment"
+	hostType     = typePrefix + "route.v3.VirtualHost"
+	listenerType = typePrefix + "listener.v3.Listener"
+)
+
+// A request has the fields of envoy.service.discovery.v3.DeltaDiscoveryRequest that are used.
+type request struct {
+	typeURL                string
+	subscribe, unsubscribe []string
+	initial                map[string]string // versions that Envoy has, by name
+	nonce                  string            // of the response that is accepted or rejected
+	rejected               bool
+}
+
+func parseRequest(raw []byte) (q request, err error) {
+	err = wire.Fields(raw, func(f wire.Field) error {
+		if len(q.subscribe)+len(q.unsubscribe)+len(q.initial) > maxNames {
+			return errNames
+		}
+		switch f.Number {
+		case 2:
+			q.typeURL = string(f.Bytes)
+		case 3:
+			q.subscribe = append(q.subscribe, string(f.Bytes))
+		case 4:
+			q.unsubscribe = append(q.unsubscribe, string(f.Bytes))
+		case 5:
+			if q.initial == nil {
+				q.initial = map[string]string{}
+			}
+			var name, version string
+			if err := wire.Fields(f.Bytes, func(f wire.Field) error {
+				switch f.Number {
+				case 1:
+					name = string(f.Bytes)
+				case 2:
+					version = string(f.Bytes)
+				}
+				return nil
+			}); err != nil {
+				return err
+			}
+			q.initial[name] = version
+		case 6:
+			q.nonce = string(f.Bytes)
+		case 7:
+			q.rejected = true
+		}
+		return nil
+	})
+	return q, err
+}
+
+// A response has those of envoy.service.discovery.v3.DeltaDiscoveryResponse.
+type response struct {
+	typeURL, nonce string
+	resources      []resource
+	packed         []part // in place of resources
+	removed        []string
+	away           []byte // wire.Away; nil: it has none
+	size           int    // about how much memory it takes
+}
+
+// maxNames bounds the names of a message: one takes three bytes of it and a hundred of memory.
+// Ten services of 10,000 resources each have fewer.
+const maxNames = 1 << 17
+
+var errNames = fmt.Errorf("a message with more than %d names", maxNames)
+
+// A resource is envoy.service.discovery.v3.Resource.
+type resource struct {
+	name, version string
+	raw           []byte // the whole message
+}
+
+// parseResponse reads a message. The resources share its memory.
+func parseResponse(raw []byte) (p response, err error) {
+	const overhead = 128 // of a response, and of a name
+	p.size = len(raw) + overhead
+	err = wire.Fields(raw, func(f wire.Field) error {
+		if len(p.resources)+len(p.removed) > maxNames {
+			return errNames
+		}
+		switch f.Number {
+		case 2:
+			r, err := parseResource(f.Bytes)
+			p.resources = append(p.resources, r)
+			return err
+		case 4:
+			p.typeURL = string(f.Bytes)
+		case 5:
+			p.nonce = string(f.Bytes)
+		case 6:
+			p.removed = append(p.removed, string(f.Bytes))
+		case wire.AwayField:
+			p.away = f.Bytes
+		}
+		return nil
+	})
+	p.size += overhead * (len(p.resources) + len(p.removed))
+	return p, err
+}
+
+// parts are the resources as the store takes them.
+func (p response) parts() iter.Seq[part] {
+	if p.packed != nil {
+		return slices.Values(p.packed)
+	}
+	return partsOf(p.typeURL, slices.Values(p.resources))
+}
+
+// pack makes the response smaller in memory.
+func (p *response) pack() {
+	for _, r := range p.resources {
+		p.size += len(r.name) + len(r.version) - len(r.raw)
+	}
+	p.packed = slices.Collect(p.parts())
+	for _, part := range p.packed {
+		p.size += len(part.record)
+	}
+	p.resources, p.away = nil, nil // which hold the whole message
+}
+
+// unpack undoes pack.
+func (p *response) unpack() {
+	for _, part := range p.packed {
+		message, _ := unpack(part.record[recordHead:], maxMessage) // of pack: without an error
+		for i, r := range part.resources {
+			at := part.places[i]
+			r.raw = message[at.offset:][:at.size]
+			p.resources = append(p.resources, r)
+		}
+	}
+	p.packed = nil
+}
+
+func parseResource(raw []byte) (r resource, err error) {
+	r.raw = raw
+	err = wire.Fields(raw, func(f wire.Field) error {
+		switch f.Number {
+		case 1:
+			r.version = string(f.Bytes)
+		case 3:
+			r.name = string(f.Bytes)
+		}
+		return nil
+	})
+	return r, err
+}
+
+// marshal returns the message.
+func (p response) marshal() []byte {
+	m := make([]byte, 0, p.size)
+	for _, r := range p.resources {
+		m = wire.AppendField(m, 2, r.raw)
+	}
+	m = wire.AppendField(m, 4, p.typeURL)
+	return wire.AppendField(m, 5, p.nonce)
+}

@@ -1,0 +1,396 @@
+// Package relay is between Envoy and the control plane: Envoy's stream of discovery (ADS) comes
+// to a Unix socket of the agent, which copies it to a connection to the control plane and back.
+// A passive reader keeps what Envoy accepts. So the agent knows, as Envoy does not, whether the
+// control plane is slow or gone:
+//
+//   - Connected: bytes are copied unchanged (through.go). A first use of a service waits as long
+//     as the control plane takes.
+//   - Away for less than the grace: Envoy's requests wait in its socket.
+//   - Away for longer: the agent responds (local.go), by what Envoy has accepted before (store.go),
+//     and for other names by stand-ins (standin.go). An Envoy that starts gets back what the last
+//     one had.
+//
+// From one to the other Envoy's connection is closed. It connects again within some 10 ms and
+// subscribes anew, with the versions that it has: the agent has no state of subscriptions.
+package relay
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/base/wire"
+)
+
+const (
+	// firstGrace is how long the control plane may be away before the first contact, if there is
+	// nothing to respond with. It is
+	// shorter than the 10 s after which Envoy gives up a connection that does not respond to its
+	// pings.
+	firstGrace = 8 * time.Second
+	// spareTime is how long a connection may wait for Envoy to use it. The control plane ends one
+	// that is silent for 10 s.
+	spareTime = 5 * time.Second
+	// farAway is how long a connection takes to a control plane that is far away.
+	farAway = 50 * time.Millisecond
+	// maxConnections is of Envoy: it has one, and for a moment one of the Envoy before it.
+	maxConnections = 8
+)
+
+// Options of a [Relay].
+type Options struct {
+	Socket  string      // path of the Unix socket for Envoy, made with mode 0600; required
+	Address string      // of the control plane, host:port; required
+	TLS     *tls.Config // nil: plaintext
+	Store   string      // path of the file for what Envoy accepts; empty: nothing is kept
+	Key     string      // the proxy that the file is for: another one's is dropped
+
+	// Changed is called with each state, in order. It must neither block nor call the Relay.
+	Changed func(State)
+	Log     *slog.Logger // required
+}
+
+// A State of the connection to the control plane.
+type State struct {
+	Connected bool      // it has sent something, and its stream has not ended
+	Since     time.Time // of Connected
+	Err       error     // why it is not connected; nil before the first failure
+}
+
+// A Relay copies Envoy's stream of discovery.
+type Relay struct {
+	o        Options
+	listener net.Listener
+	store    *store
+	places   chan struct{} // a semaphore of connections
+	dialing  chan struct{} // a semaphore of one: so all have one pause
+	usable   chan struct{} // closed when there is a certificate
+	far      time.Duration // default farAway
+
+	mu       sync.Mutex
+	state    State
+	met      bool // it was connected once
+	sessions tls.ClientSessionCache
+	failures int      // tries since the control plane last sent something
+	spare    net.Conn // made while the agent responded, for Envoy's next connection
+	away     wire.Away
+	left     map[string]response // of the last stream: Envoy may have accepted it
+}
+
+// Listen makes the socket. An Envoy that connects before [Relay.Serve] waits.
+func Listen(o Options) (*Relay, error) {
+	l, err := wire.ListenUnix(o.Socket, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("ADS socket: %w", err)
+	}
+	r := &Relay{
+		o: o, listener: l,
+		places: make(chan struct{}, maxConnections), dialing: make(chan struct{}, 1), usable: make(chan struct{}), far: farAway,
+		state: State{Since: time.Now()}, away: wire.Away{Grace: contract.DefaultFirstUse},
+	}
+	r.store = openStore(o.Store, o.Key, func(err error) {
+		o.Log.Warn("Envoy's configuration is not kept: without a control plane a new Envoy waits for it", "error", err)
+	})
+	if r.store.away != nil {
+		if away, err := wire.ParseAway(r.store.away); err == nil {
+			r.away = away
+		}
+	}
+	if o.TLS == nil {
+		close(r.usable)
+	} else {
+		r.sessions = tls.NewLRUClientSessionCache(1)
+	}
+	return r, nil
+}
+
+// Usable is called when the TLS configuration has a certificate.
+func (r *Relay) Usable() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	select {
+	case <-r.usable:
+	default:
+		close(r.usable)
+	}
+	r.sessions = tls.NewLRUClientSessionCache(1)
+}
+
+// Serve serves Envoy until ctx ends.
+func (r *Relay) Serve(ctx context.Context) error {
+	ctx, end := context.WithCancel(ctx)
+	var connections sync.WaitGroup
+	defer func() {
+		end()
+		connections.Wait()
+		r.store.close()
+	}()
+	defer context.AfterFunc(ctx, func() { r.listener.Close() })()
+	for {
+		select {
+		case r.places <- struct{}{}:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		c, err := r.listener.Accept()
+		if err != nil {
+			return errors.Join(ctx.Err(), err)
+		}
+		connections.Go(func() {
+			defer func() { <-r.places }()
+			r.serve(ctx, c.(*net.UnixConn))
+		})
+	}
+}
+
+// State returns the current state.
+func (r *Relay) State() State {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.state
+}
+
+// Kept returns how many resources are kept, and the bytes of their file.
+func (r *Relay) Kept() (resources int, bytes int64) { return r.store.count() }
+
+// serve serves one connection of Envoy.
+func (r *Relay) serve(ctx context.Context, envoy *net.UnixConn) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer envoy.Close()
+	if server := r.take(); server != nil {
+		r.through(ctx, envoy, server)
+		return
+	}
+	reached := make(chan net.Conn, 1)
+	var reaching sync.WaitGroup
+	reaching.Go(func() {
+		if c := r.reach(ctx); c != nil {
+			reached <- c
+		}
+	})
+	defer func() { // a connection that came too late is for the next one
+		cancel()
+		reaching.Wait()
+		select {
+		case c := <-reached:
+			r.keep(c)
+		default:
+		}
+	}()
+	gone := make(chan struct{})
+	watched := awaitHangup(envoy, gone)
+	select {
+	case server := <-reached:
+		watched()
+		r.through(ctx, envoy, server)
+	case <-time.After(time.Until(r.respondAt())):
+		watched()
+		r.lost(errNoAnswer)
+		local(ctx, r, envoy, reached)
+	case <-gone:
+	case <-ctx.Done():
+	}
+}
+
+var (
+	errNoAnswer      = errors.New("it does not answer")
+	errNoCertificate = errors.New("there is no certificate yet")
+)
+
+// respondAt is when the agent responds to a new connection of Envoy, which waits for the control
+// plane until then.
+func (r *Relay) respondAt() time.Time {
+	complete := r.store.complete()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case !complete && !r.met:
+		return time.Now().Add(firstGrace)
+	case r.state.Connected || r.state.Err == nil:
+		return time.Now().Add(r.away.Grace)
+	}
+	return r.state.Since.Add(r.away.Grace)
+}
+
+// connected is called when the control plane has sent something.
+func (r *Relay) connected() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failures, r.met = 0, true
+	r.change(State{Connected: true})
+}
+
+// lost is called when the control plane is not, or no longer, reached.
+func (r *Relay) lost(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err == errNoAnswer && r.state.Err != nil {
+		return // the error of the last try has more detail
+	}
+	select {
+	case <-r.usable:
+	default:
+		err = errNoCertificate
+	}
+	if errors.Is(err, io.EOF) {
+		err = errors.New("it closed the connection")
+	}
+	r.failures = max(r.failures, 1) // other proxies have lost it at the same moment
+	r.change(State{Err: err})
+}
+
+func (r *Relay) change(s State) {
+	old := r.state
+	s.Since = old.Since
+	if s.Connected != old.Connected {
+		s.Since = time.Now()
+	}
+	r.state = s
+	if s.Connected != old.Connected || s.Err != nil && (old.Err == nil || s.Err.Error() != old.Err.Error()) {
+		r.o.Changed(s)
+	}
+}
+
+// reach returns a connection to the control plane, or nil when ctx ends. It tries until then.
+func (r *Relay) reach(ctx context.Context) net.Conn {
+	select {
+	case r.dialing <- struct{}{}:
+	case <-ctx.Done():
+		return nil
+	}
+	defer func() { <-r.dialing }()
+	for {
+		r.mu.Lock()
+		n := r.failures
+		r.failures++
+		r.mu.Unlock()
+		var pause time.Duration
+		if n > 0 {
+			select { // only the first try is made before there is a certificate
+			case <-r.usable:
+			case <-ctx.Done():
+				return nil
+			}
+			pause = rand.N(min(contract.ControlPlaneRetryMax, contract.ControlPlaneRetryBase<<min(n-1, 16)))
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil
+		}
+		c, err := r.dial(ctx)
+		if err == nil {
+			return c
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		r.lost(err)
+	}
+}
+
+// dial connects. The connection is made before there is a certificate for it, which saves a round
+// trip; where that takes long, the handshake begins too, and saves another. Elsewhere it would
+// have a place among the control plane's handshakes for nothing.
+func (r *Relay) dial(ctx context.Context) (net.Conn, error) {
+	began := time.Now()
+	c, err := (&net.Dialer{Timeout: contract.ControlPlaneConnectTimeout, Control: oneSYNMore}).DialContext(ctx, "tcp", r.o.Address)
+	if err != nil {
+		return nil, err
+	}
+	if time.Since(began) < r.far {
+		if err := r.awaitUsable(ctx); err != nil {
+			c.Close()
+			return nil, err
+		}
+	}
+	if r.o.TLS == nil {
+		return c, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, contract.ControlPlaneConnectTimeout)
+	defer cancel()
+	config := r.o.TLS.Clone()
+	config.NextProtos = []string{"h2"}
+	r.mu.Lock()
+	config.ClientSessionCache = r.sessions
+	r.mu.Unlock()
+	// The roots come with the certificate.
+	config.VerifyConnection = func(s tls.ConnectionState) error {
+		if err := r.awaitUsable(ctx); err != nil {
+			return err
+		}
+		return r.o.TLS.VerifyConnection(s)
+	}
+	secure := tls.Client(c, config)
+	err = secure.HandshakeContext(ctx)
+	if err == nil && secure.ConnectionState().NegotiatedProtocol != "h2" {
+		err = errors.New("it does not speak HTTP/2")
+	}
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	return secure, nil
+}
+
+// awaitUsable waits for the certificate, for as long as the control plane waits for a client.
+func (r *Relay) awaitUsable(ctx context.Context) error {
+	select {
+	case <-r.usable:
+		return nil
+	case <-time.After(spareTime):
+		return errNoCertificate
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// oneSYNMore makes an address that answers none (a node that was lost) fail after 3 s.
+func oneSYNMore(_, _ string, c syscall.RawConn) error {
+	var failed error
+	err := c.Control(func(fd uintptr) { failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_SYNCNT, 1) })
+	return errors.Join(err, failed)
+}
+
+// keep keeps a connection for the next one of Envoy.
+func (r *Relay) keep(c net.Conn) {
+	r.mu.Lock()
+	old := r.spare
+	r.spare = c
+	r.mu.Unlock()
+	if old != nil {
+		old.Close()
+	}
+	time.AfterFunc(spareTime, func() {
+		r.mu.Lock()
+		mine := r.spare == c
+		if mine {
+			r.spare = nil
+		}
+		r.mu.Unlock()
+		if mine {
+			c.Close()
+		}
+	})
+}
+
+// take returns that connection, or nil.
+func (r *Relay) take() net.Conn {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.spare
+	r.spare = nil
+	return c
+}

@@ -1,0 +1,310 @@
+package standby
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"math"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"outrider.dev/internal/core/agent/sockets"
+)
+
+// The kernel resets what waits in the queue of a listening socket when its last descriptor is
+// closed. So the standby has a copy of each of the proxy's: the queue outlives the
+// proxy, and the standby takes what is in it.
+//
+// A copy also keeps a socket listening that a living proxy has closed. Check finds those.
+
+// sharing are the copies of the present proxy's listening sockets. Its fields belong to
+// steering, but copies, which belongs to the goroutine that is not done.
+type sharing struct {
+	cancel context.CancelFunc
+	done   chan struct{}  // nil: nothing is shared
+	copies map[uint32]int // descriptors, by the socket's inode
+}
+
+// end waits for what is under way, and returns the copies.
+func (s *sharing) end() map[uint32]int {
+	if s.done == nil {
+		return nil
+	}
+	s.cancel()
+	<-s.done
+	copies := s.copies
+	*s = sharing{}
+	return copies
+}
+
+// under reports whether copies are being made.
+func (s *sharing) under() bool {
+	select {
+	case <-s.done:
+		return false
+	default:
+		return s.done != nil
+	}
+}
+
+// share makes copies of the proxy's sockets, and lets go of those that the proxy no longer has. It
+// is called with steering locked, and does not wait for the proxy.
+func (s *Standby) share() {
+	if s.o.Sockets == nil || s.sharing.under() {
+		return
+	}
+	had := s.sharing.copies
+	ctx, cancel := context.WithCancel(s.ctx)
+	s.sharing = sharing{cancel: cancel, done: make(chan struct{}), copies: maps.Clone(had)}
+	if had == nil {
+		s.sharing.copies = map[uint32]int{}
+	}
+	sharing := s.sharing
+	s.work.Go(func() {
+		defer cancel()
+		seen, err := s.copy(ctx, sharing.copies)
+		if err == nil && len(had) == 0 {
+			s.log.Info("keeps the proxy's listening sockets", "sockets", len(seen))
+		}
+		if err != nil && ctx.Err() == nil {
+			s.warnOnce("connections that the proxy has not accepted will be lost with it", "error", err)
+		}
+		changed := err == nil && slices.ContainsFunc(slices.Collect(maps.Keys(had)), func(inode uint32) bool { return !seen[inode] })
+		close(sharing.done)
+		if changed {
+			s.replaced(sharing, seen)
+		}
+	})
+}
+
+// copy adds copies of the proxy's sockets, and returns which ones it has.
+func (s *Standby) copy(ctx context.Context, to map[uint32]int) (seen map[uint32]bool, err error) {
+	all, err := sockets.List(sockets.TCP, sockets.Of(sockets.Listening))
+	if err != nil {
+		return nil, err
+	}
+	workers := map[netip.AddrPort]int{}
+	for _, l := range all {
+		if port := l.Local.Port(); port == s.o.Port || port == s.o.Relay.Port() {
+			workers[l.Local]++
+		}
+	}
+	most := slices.Max(append(slices.Collect(maps.Values(workers)), 0))
+	fds, err := s.o.Sockets(ctx, most, slices.Collect(maps.Keys(workers))...)
+	seen = map[uint32]bool{}
+	for _, fd := range fds {
+		var stat unix.Stat_t
+		if unix.Fstat(fd, &stat) != nil {
+			unix.Close(fd)
+			continue
+		}
+		inode := uint32(stat.Ino)
+		seen[inode] = true
+		if _, has := to[inode]; has {
+			unix.Close(fd)
+			continue
+		}
+		to[inode] = fd
+	}
+	return seen, err
+}
+
+// Check is to be called from time to time while the proxy is ready. A proxy that closes one
+// of its sockets gives no sign of it; until the next call connections wait there.
+func (s *Standby) Check() {
+	s.steering.Lock()
+	defer s.steering.Unlock()
+	if s.sharing.done != nil {
+		s.share()
+	}
+}
+
+// replaced is called when the proxy of these copies lives and has closed its sockets but seen.
+func (s *Standby) replaced(of sharing, seen map[uint32]bool) {
+	s.steering.Lock()
+	defer s.steering.Unlock()
+	if s.sharing.done != of.done {
+		return // it has died since, or the next check finds it
+	}
+	closed := map[uint32]int{}
+	maps.DeleteFunc(s.sharing.copies, func(inode uint32, fd int) bool {
+		if !seen[inode] {
+			closed[inode] = fd
+		}
+		return !seen[inode]
+	})
+	s.log.Info("the proxy has closed listening sockets", "sockets", len(closed))
+	s.orphan(closed)
+	s.retire()
+	if _, err := s.steerAll(); err != nil {
+		s.warnOnce("connections go past the proxy's sockets", "error", err)
+	}
+}
+
+// adopt accepts from sockets that the proxy has no more. It is called with steering locked.
+func (s *Standby) adopt(copies map[uint32]int) {
+	for _, sock := range s.orphan(copies) {
+		s.work.Go(func() { s.accept(sock) })
+	}
+}
+
+// orphan keeps sockets that the proxy has no more, until [Standby.retire]. It is called with
+// steering locked.
+func (s *Standby) orphan(copies map[uint32]int) (all []*socket) {
+	if len(copies) == 0 {
+		return nil
+	}
+	for _, sock := range s.sockets {
+		// No new connection goes to them, so that they can be closed later.
+		if err := s.attach(sock, 0, 1); err != nil {
+			s.warnOnce("this kernel does not steer: connections are lost when the proxy is back", "error", err)
+		}
+	}
+	for inode, fd := range copies { // any order: the sockets are alike
+		file := os.NewFile(uintptr(fd), "socket")
+		l, err := net.FileListener(file)
+		file.Close()
+		if err != nil {
+			s.warnOnce("a socket of the proxy cannot be used", "error", err)
+			continue
+		}
+		sock := &socket{listener: l.(*net.TCPListener), inode: inode}
+		s.orphans = append(s.orphans, sock)
+		all = append(all, sock)
+	}
+	return all
+}
+
+// retire closes the sockets of proxies before, which would be taken for the present one's.
+// It is called with steering locked.
+func (s *Standby) retire() {
+	var queued []*net.TCPConn
+	for _, sock := range s.orphans {
+		if err := sock.drain(func(c *net.TCPConn) { queued = append(queued, c) }); err != nil {
+			s.warnOnce("connections are lost with a socket of the proxy before", "error", err)
+		}
+		sock.Close()
+	}
+	s.orphans = nil
+	// Relayed before, one could come to a socket of the relay's port that is closed next.
+	for _, c := range queued {
+		s.take(c)
+	}
+}
+
+// drain takes what is in the queue of a listening socket, without waiting.
+func (s *socket) drain(take func(*net.TCPConn)) error {
+	return s.control(func(fd int) error {
+		for {
+			got, _, err := unix.Accept4(fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+			switch {
+			case errors.Is(err, unix.EAGAIN):
+				return nil
+			case errors.Is(err, unix.EINTR) || errors.Is(err, unix.ECONNABORTED):
+				continue
+			case err != nil:
+				return err
+			}
+			file := os.NewFile(uintptr(got), "connection")
+			c, err := net.FileConn(file)
+			file.Close()
+			if err != nil {
+				return err
+			}
+			take(c.(*net.TCPConn))
+		}
+	})
+}
+
+// Hold makes new connections wait, though the proxy lives, until Ready or Gone is called. It
+// reports whether the proxy has accepted all that came before; not where that is not known.
+func (s *Standby) Hold() bool {
+	s.steering.Lock()
+	defer s.steering.Unlock()
+	if s.isClosed() || s.sharing.done == nil || s.sharing.under() || len(s.sharing.copies) == 0 {
+		return false
+	}
+	for _, sock := range s.sockets {
+		if err := s.attach(sock, 0, 1); err != nil {
+			return false
+		}
+	}
+	s.mu.Lock()
+	s.ready = false
+	s.life++
+	s.mu.Unlock()
+	return s.emptied(s.sharing.copies)
+}
+
+// Leave gives up the port for good, while the proxy still has it: what comes from now on is
+// refused, and what has come is the proxy's. The proxy must close its sockets next. Where
+// there are no copies of them, what they have then is reset.
+func (s *Standby) Leave() {
+	s.steering.Lock()
+	copies := s.sharing.end()
+	var errs []error
+	for _, fd := range copies { // any order: all are shut
+		errs = append(errs, shut(fd))
+	}
+	// One of the group that is open would have the kernel choose among all.
+	for _, sock := range s.sockets {
+		errs = append(errs, sock.control(shut))
+	}
+	if err := errors.Join(errs...); err != nil {
+		s.warnOnce("connections may be reset when the proxy closes its sockets", "error", err)
+	}
+	s.emptied(copies)
+	for _, fd := range copies {
+		unix.Close(fd)
+	}
+	s.steering.Unlock()
+	s.Close()
+}
+
+// lastQueue is how long emptied waits for the proxy to accept what its sockets have. That
+// takes less than a millisecond; one that hangs accepts nothing.
+const lastQueue = time.Second
+
+// emptied returns when no connection waits in the sockets that no new one goes to, and
+// reports whether that is so.
+func (s *Standby) emptied(copies map[uint32]int) bool {
+	for until := time.Now().Add(s.lastQueue); len(copies) > 0 && s.waiting(copies); {
+		if time.Now().After(until) {
+			return false
+		}
+		time.Sleep(time.Millisecond) // there is no event for an empty queue
+	}
+	return true
+}
+
+// nowhere is the index of no interface.
+const nowhere = math.MaxInt32
+
+// shut makes a listening socket, whoever else has it, refuse new connections: it is bound to an
+// interface that does not exist. Its queue, and handshakes under way, stay. A socket that is
+// bound to no interface may be bound by any user since Linux 5.7; a packet filter (SO_ATTACH_FILTER)
+// is refused to other users than root on TCP sockets of newer kernels.
+func shut(fd int) error {
+	return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_BINDTOIFINDEX, nowhere)
+}
+
+// waiting reports whether a connection waits to be accepted, or has not completed its
+// handshake.
+func (s *Standby) waiting(copies map[uint32]int) bool {
+	// Those first: one that completes its handshake is in a queue then.
+	half, err := sockets.List(sockets.TCP, sockets.Of(sockets.SynReceived))
+	if err == nil && slices.ContainsFunc(half, func(h sockets.Socket) bool { return h.Local.Port() == s.o.Port }) {
+		return true
+	}
+	var list []unix.PollFd
+	for _, fd := range copies { // any order: the poll is about all of them
+		list = append(list, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+	}
+	n, err := unix.Poll(list, 0)
+	return n > 0 || err != nil
+}

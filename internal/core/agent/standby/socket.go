@@ -1,0 +1,178 @@
+package standby
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"outrider.dev/internal/core/agent/sockets"
+)
+
+// A family is the wildcard address of a listening socket, as Go's name of the network. The
+// kernel shares connections only among sockets of one family
+// (inet_reuseport_add_sock in net/ipv4/inet_hashtables.c).
+type family string
+
+const (
+	ip4 family = "tcp4" // 0.0.0.0
+	ip6 family = "tcp6" // [::], IPv6 only
+)
+
+// count returns how many of the sockets listen on the family's wildcard address.
+func (f family) count(list []sockets.Socket) (n int) {
+	wildcard := netip.IPv4Unspecified()
+	if f == ip6 {
+		wildcard = netip.IPv6Unspecified()
+	}
+	for _, s := range list {
+		if s.Local.Addr() == wildcard {
+			n++
+		}
+	}
+	return n
+}
+
+// A socket is one on which the standby listens.
+type socket struct {
+	family   family
+	listener *net.TCPListener
+	inode    uint32
+}
+
+func open(ctx context.Context, f family, port uint16, transparent bool) (*socket, error) {
+	sock := &socket{family: f}
+	config := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
+		return control(raw, func(fd int) error {
+			var stat unix.Stat_t
+			if err := unix.Fstat(fd, &stat); err != nil {
+				return err
+			}
+			sock.inode = uint32(stat.Ino)
+			if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1); err != nil {
+				return fmt.Errorf("SO_REUSEPORT: %w", err)
+			}
+			if transparent {
+				return setTransparent(fd, f)
+			}
+			return nil
+		})
+	}}
+	// A multipath socket, Go's default, refuses the program: operation not supported.
+	config.SetMultipathTCP(false)
+	l, err := config.Listen(ctx, string(f), fmt.Sprintf(":%d", port))
+	if err != nil {
+		return nil, err
+	}
+	sock.listener = l.(*net.TCPListener)
+	return sock, nil
+}
+
+// setTransparent lets a socket take connections to any address.
+func setTransparent(fd int, f family) error {
+	level, option := unix.SOL_IP, unix.IP_TRANSPARENT
+	if f == ip6 {
+		level, option = unix.SOL_IPV6, unix.IPV6_TRANSPARENT
+	}
+	if err := unix.SetsockoptInt(fd, level, option, 1); err != nil {
+		return fmt.Errorf("IP_TRANSPARENT, which needs CAP_NET_ADMIN: %w", err)
+	}
+	return nil
+}
+
+func (s *socket) Close() error { return s.listener.Close() }
+
+// control calls f with the descriptor.
+func (s *socket) control(f func(fd int) error) error {
+	raw, err := s.listener.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return control(raw, f)
+}
+
+func control(raw syscall.RawConn, f func(fd int) error) error {
+	var err error
+	return errors.Join(raw.Control(func(fd uintptr) { err = f(int(fd)) }), err)
+}
+
+// In classic BPF extensions are loads from negative offsets (linux/filter.h).
+const random = 0xfffff000 + 56 // SKF_AD_OFF + SKF_AD_RANDOM
+
+// steer sends every new connection to one of the n sockets whose indices begin with
+// first. An index that no socket has makes the kernel choose by hash among all.
+func (s *socket) steer(first, n uint32) error {
+	return s.control(func(fd int) error {
+		program := []unix.SockFilter{
+			{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: random},
+			{Code: unix.BPF_ALU | unix.BPF_MOD | unix.BPF_K, K: n},
+			{Code: unix.BPF_ALU | unix.BPF_ADD | unix.BPF_K, K: first},
+			{Code: unix.BPF_RET | unix.BPF_A},
+		}
+		prog := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
+		return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_REUSEPORT_CBPF, &prog)
+	})
+}
+
+// originalDestination is the destination that the caller dialled: as connection tracking
+// remembers it, or, where nothing was translated (TPROXY), the local address.
+func originalDestination(c *net.TCPConn) (netip.AddrPort, error) {
+	local := addrPort(c.LocalAddr())
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
+	var dst netip.AddrPort
+	err = control(raw, func(fd int) error {
+		if local.Addr().Is4() {
+			// Any call of x/sys with room for a sockaddr_in will do.
+			v, err := unix.GetsockoptIPv6Mreq(fd, unix.SOL_IP, unix.SO_ORIGINAL_DST)
+			if err != nil {
+				return err
+			}
+			sa := (*unix.RawSockaddrInet4)(unsafe.Pointer(&v.Multiaddr))
+			dst = netip.AddrPortFrom(netip.AddrFrom4(sa.Addr), swap(sa.Port))
+			return nil
+		}
+		v, err := unix.GetsockoptIPv6MTUInfo(fd, unix.SOL_IPV6, unix.SO_ORIGINAL_DST) // IP6T_SO_ORIGINAL_DST is the same number
+		if err != nil {
+			return err
+		}
+		dst = netip.AddrPortFrom(netip.AddrFrom16(v.Addr.Addr), swap(v.Addr.Port))
+		return nil
+	})
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOPROTOOPT) { // not tracked, or nothing tracks here
+		return local, nil
+	}
+	return dst, err
+}
+
+// swap turns a port from the order of the network into ours, or back.
+func swap(port uint16) uint16 {
+	b := (*[2]byte)(unsafe.Pointer(&port))
+	return uint16(b[0])<<8 | uint16(b[1])
+}
+
+// addrPort of a TCP address, IPv4 as such.
+func addrPort(a net.Addr) netip.AddrPort {
+	ap := a.(*net.TCPAddr).AddrPort()
+	return netip.AddrPortFrom(ap.Addr().Unmap().WithZone(""), ap.Port())
+}
+
+// here reports whether an address is one of this machine's.
+func here(a netip.Addr) bool {
+	if a.IsLoopback() {
+		return true
+	}
+	list, _ := net.InterfaceAddrs()
+	return slices.ContainsFunc(list, func(l net.Addr) bool {
+		p, err := netip.ParsePrefix(l.String())
+		return err == nil && p.Addr() == a
+	})
+}

@@ -1,0 +1,284 @@
+package standby
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"outrider.dev/internal/base/contract"
+)
+
+// Options of a Standby. The zero value of a field means its default.
+type Options struct {
+	Port         uint16         // to listen on, by IPv4 and IPv6; required
+	Relay        netip.AddrPort // the proxy's listener for the PROXY protocol; required, loopback
+	CapturePorts []uint16       // connections to these on this machine are closed; default: the contract's
+	Transparent  bool           // connections come by TPROXY; needs CAP_NET_ADMIN
+
+	// Max is how many connections are held or relayed at a time; those past it are
+	// reset. Each costs a descriptor, some hundred bytes here, and what its sender has
+	// sent in the kernel: at most a receive window, 64 KiB by the default
+	// tcp_rmem. Default 4096, or a sixth of RLIMIT_NOFILE if that is less: a relayed
+	// one has two sockets and two pipes.
+	Max int
+
+	// Sockets is asked for copies of the proxy's listening sockets. Default: there are none;
+	// connections that a proxy has not accepted when it ends are then reset by the kernel.
+	Sockets Copies
+
+	Log *slog.Logger // default: none
+}
+
+// Copies returns descriptors of the proxy's listening sockets: those of its workers 0 to n-1
+// on each of the addresses, as far as it has them. It waits for the proxy until ctx ends, and
+// then returns what it has.
+type Copies func(ctx context.Context, n int, addresses ...netip.AddrPort) (fds []int, err error)
+
+var (
+	// ErrNotListening means that the proxy has no socket on the port, or none that takes
+	// held connections.
+	ErrNotListening = errors.New("the proxy does not listen")
+	// ErrClosed means that the standby was closed.
+	ErrClosed = errors.New("the standby is closed")
+)
+
+// Counts are the connections of a Standby.
+type Counts struct {
+	Held     int // connections that wait now
+	Relaying int // connections that go through this process now
+
+	Relayed uint64 // handed to the proxy's listener for the PROXY protocol
+	Refused uint64 // reset because of Max
+	Left    uint64 // closed by the caller while they waited
+	Looped  uint64 // closed: addressed to a capture port itself
+	Failed  uint64 // reset because the proxy could not be reached
+}
+
+// A Standby is a listener behind or in place of the proxy's.
+type Standby struct {
+	o     Options
+	log   *slog.Logger
+	ctx   context.Context
+	watch *watch
+	work  sync.WaitGroup // accept loops, dialers, relays, the watch
+
+	released chan released // to be dialled; has room for all
+	slots    chan struct{} // of connections on their way to a first answer
+
+	steering sync.Mutex // one Ready, Gone or Close at a time; before mu
+	sockets  []*socket
+	steered  time.Time
+	attach   func(*socket, uint32, uint32) error
+	orphans  []*socket // of proxies that have ended, or closed them
+	sharing  sharing
+
+	lastQueue time.Duration // the constant; longer in a test
+
+	mu     sync.Mutex
+	ready  bool
+	closed bool
+	life   int // of the proxy: counts calls of Ready and Gone
+	held   map[int32]*held
+	nextID int32
+	warned map[string]bool // messages logged in this life
+	counts Counts
+}
+
+// Listen begins to hold connections. When ctx ends, all of them end. The process must
+// run as the proxy's user.
+func Listen(ctx context.Context, o Options) (*Standby, error) {
+	if err := o.complete(); err != nil {
+		return nil, err
+	}
+	w, err := newWatch()
+	if err != nil {
+		return nil, fmt.Errorf("watching connections that wait: %w", err)
+	}
+	s := &Standby{
+		o: o, log: o.Log.With("port", o.Port), ctx: ctx, watch: w,
+		released: make(chan released, o.Max), slots: make(chan struct{}, inFlight), attach: (*socket).steer,
+		lastQueue: lastQueue,
+		held:      map[int32]*held{}, warned: map[string]bool{},
+	}
+	if err := s.listen(); err != nil {
+		s.Close()
+		return nil, err
+	}
+	s.work.Go(func() { w.run(s.noticed) })
+	for range dialers {
+		s.work.Go(s.dialAll)
+	}
+	context.AfterFunc(ctx, s.Close)
+	return s, nil
+}
+
+func (o *Options) complete() error {
+	if o.Port == 0 {
+		return errors.New("standby: no port to listen on")
+	}
+	if !o.Relay.Addr().IsLoopback() || o.Relay.Port() == 0 {
+		// On another address the header would let any client claim any source.
+		return fmt.Errorf("standby: relay address %s is not a port on loopback", o.Relay)
+	}
+	if len(o.CapturePorts) == 0 {
+		o.CapturePorts = []uint16{contract.OutboundPort, contract.InboundPort}
+	}
+	o.Max = cmp.Or(o.Max, defaultMax())
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	return nil
+}
+
+func defaultMax() int {
+	const most = 4096
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil {
+		return most
+	}
+	return int(min(most, max(1, limit.Cur/6)))
+}
+
+// listen opens a socket for each family that the machine has.
+func (s *Standby) listen() error {
+	var missing []error
+	for _, f := range []family{ip4, ip6} {
+		sock, err := open(s.ctx, f, s.o.Port, s.o.Transparent)
+		switch {
+		case errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EADDRNOTAVAIL):
+			missing = append(missing, err)
+			s.log.Info("standby leaves a family out", "reason", err)
+			continue
+		case err != nil:
+			return fmt.Errorf("standby listening on port %d (%s): %w", s.o.Port, f, err)
+		}
+		s.sockets = append(s.sockets, sock)
+		s.work.Go(func() { s.accept(sock) })
+		s.log.Info("standby listens", "family", f)
+	}
+	if len(s.sockets) == 0 {
+		return errors.Join(missing...)
+	}
+	return nil
+}
+
+// Ready is called when the proxy listens, for the first time, again, or on other sockets
+// than before: every held connection is relayed, every new one is the proxy's.
+// It returns ErrNotListening if the proxy does not listen.
+func (s *Standby) Ready() error {
+	s.steering.Lock()
+	defer s.steering.Unlock()
+	if s.isClosed() {
+		return ErrClosed
+	}
+	s.retire()
+	s.mu.Lock()
+	clear(s.warned) // those of the life before
+	s.mu.Unlock()
+	workers, err := s.steerAll()
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.ready = true
+	s.life++
+	n := len(s.held)
+	for _, h := range s.inOrder() {
+		s.release(h)
+	}
+	s.mu.Unlock()
+	s.log.Info("handed over to the proxy", "held", n, "sockets", workers)
+	s.share()
+	return nil
+}
+
+// Gone is called when the proxy has died: accepted connections wait from now on, and so do
+// those that it has not accepted.
+func (s *Standby) Gone() {
+	s.steering.Lock()
+	defer s.steering.Unlock()
+	defer func() { s.adopt(s.sharing.end()) }() // once ready is false
+	s.mu.Lock()
+	s.ready = false
+	clear(s.warned)
+	s.life++
+	s.mu.Unlock()
+	s.log.Info("proxy gone, connections wait")
+}
+
+// Close leaves the port and resets held connections. Relayed ones go on:
+// Wait for them, or end the context.
+func (s *Standby) Close() {
+	s.steering.Lock()
+	defer s.steering.Unlock()
+	s.mu.Lock()
+	if !s.closed {
+		s.closed = true
+		close(s.released) // release has its last
+	}
+	for _, h := range s.held {
+		s.drop(h)
+	}
+	s.mu.Unlock()
+	for _, fd := range s.sharing.end() {
+		unix.Close(fd)
+	}
+	for _, sock := range append(s.sockets, s.orphans...) {
+		sock.Close()
+	}
+	s.sockets, s.orphans = nil, nil
+	s.watch.Close()
+}
+
+// Wait returns when the standby is closed and its last connection has ended.
+func (s *Standby) Wait() { s.work.Wait() }
+
+// Counts returns the current counts.
+func (s *Standby) Counts() Counts {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.counts
+	c.Held = len(s.held)
+	return c
+}
+
+func (s *Standby) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}
+
+// accept takes connections until the socket is closed.
+func (s *Standby) accept(sock *socket) {
+	for {
+		c, err := sock.listener.AcceptTCP()
+		switch {
+		case err == nil:
+			s.take(c)
+		case errors.Is(err, net.ErrClosed):
+			return
+		default:
+			// Out of descriptors, most likely. The connection stays in the kernel's queue;
+			// there is no event for a free descriptor.
+			s.warnOnce("standby cannot accept", "error", err)
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+}
+
+// warnOnce logs a warning about something that may happen to every connection.
+func (s *Standby) warnOnce(message string, args ...any) {
+	s.mu.Lock()
+	warned := s.warned[message]
+	s.warned[message] = true
+	s.mu.Unlock()
+	if !warned {
+		s.log.Warn(message, args...)
+	}
+}

@@ -1,0 +1,248 @@
+package status
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/agent/readiness"
+)
+
+const (
+	// StateFile holds the status at level outbound. It is replaced by rename, so that a
+	// watch of the directory fires and no reader sees a part; without an agent it does not exist.
+	StateFile = contract.ReadyFile
+
+	// WaiterHeader names the client, for the journal. A request that has it and is held gets
+	// status 102 at once: so the client knows that it need not send another.
+	WaiterHeader = "Outrider-Waiter"
+
+	// AgentHeader is in every answer about readiness: it is from an agent that holds requests.
+	AgentHeader = "Outrider-Agent"
+
+	// MaxWait bounds ?wait=.
+	MaxWait = 5 * time.Minute
+)
+
+// ready is /healthz/ready[?level=full][&wait=30s][&format=text].
+func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	level, err := readiness.ParseLevel(q.Get("level"))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	wait, err := parseWait(q.Get("wait"))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	w.Header().Set(AgentHeader, "1")
+	w.Header().Set("Cache-Control", "no-store")
+	// Other pods get what is known: they do not have the apps probed.
+	if level == readiness.Full && s.o.Full != nil && peerFrom(r).place != outside {
+		defer s.o.Full.Want()()
+		if wait > 0 {
+			processing(w, r) // the app may take its time
+		}
+		s.o.Full.Fresh(r.Context())
+	}
+	status := s.o.Board.Status(level)
+	if !status.Ready && wait > 0 {
+		var gone bool
+		if status, gone = s.hold(w, r, level, wait); gone {
+			return
+		}
+	}
+	code := http.StatusServiceUnavailable
+	if status.Ready {
+		code = http.StatusOK
+	}
+	if wantsText(r, false) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.WriteHeader(code)
+		writeStatus(w, status)
+		return
+	}
+	writeJSON(w, code, status)
+}
+
+// processing sends status 102 to a client that has named itself: the request is held.
+func processing(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get(WaiterHeader) != "" {
+		w.WriteHeader(http.StatusProcessing)
+	}
+}
+
+// hold keeps the request until the level is reached; gone reports that the client has
+// closed it. When too many requests are held, it returns the present status.
+func (s *Server) hold(w http.ResponseWriter, r *http.Request, level readiness.Level, wait time.Duration) (status readiness.Status, gone bool) {
+	release, ok := s.waits.acquire(peerFrom(r))
+	if !ok {
+		w.Header().Set("Retry-After", "1")
+		return s.o.Board.Status(level), false
+	}
+	defer release()
+	control := http.NewResponseController(w)
+	// The limits of an ordinary request would end this one.
+	control.SetReadDeadline(time.Time{})
+	control.SetWriteDeadline(time.Now().Add(wait + answerLimit))
+	client := peerFrom(r).name
+	if name := r.Header.Get(WaiterHeader); name != "" {
+		client = fmt.Sprintf("%.64q (%s)", name, client)
+	}
+	processing(w, r)
+	end := s.o.Journal.Waiter(client, "level "+string(level))
+	ctx, cancel := context.WithTimeoutCause(r.Context(), wait, fmt.Errorf("waited %s", wait))
+	defer cancel()
+	status, err := s.o.Board.Wait(ctx, level)
+	switch {
+	case err == nil:
+		end("ready", false)
+	case r.Context().Err() != nil:
+		end("the client left", true)
+		return status, true
+	default:
+		end("time is over: "+status.String(), true)
+	}
+	control.SetReadDeadline(time.Now().Add(bodyLimit))
+	return status, false
+}
+
+func parseWait(s string) (time.Duration, error) {
+	if s == "" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(s)
+	if n, bad := strconv.Atoi(s); err != nil && bad == nil && n < 1<<31 {
+		d, err = time.Duration(n)*time.Second, nil
+	}
+	if err != nil || d < 0 {
+		return 0, fmt.Errorf("wait=%.40q: want a duration, for example 30s", s)
+	}
+	return min(d, MaxWait), nil
+}
+
+// wantsText reports whether an answer shall be for a person. ?format= decides, then the
+// Accept header; otherwise is the default.
+func wantsText(r *http.Request, otherwise bool) bool {
+	switch r.URL.Query().Get("format") {
+	case "text":
+		return true
+	case "json":
+		return false
+	}
+	accept := r.Header.Get("Accept")
+	switch {
+	case strings.Contains(accept, "application/json"):
+		return false
+	case strings.Contains(accept, "text/plain"):
+		return true
+	}
+	return otherwise
+}
+
+func writeStatus(w io.Writer, s readiness.Status) {
+	since := s.Since.UTC().Format(time.RFC3339Nano)
+	if s.Ready {
+		fmt.Fprintf(w, "ready (%s) since %s\n", s.Level, since)
+	} else {
+		fmt.Fprintf(w, "not ready (%s) since %s\n", s.Level, since)
+	}
+	for _, r := range s.Reasons {
+		fmt.Fprintf(w, "%s: %s\n", r.Code, r.Message)
+		if r.Hint != "" {
+			fmt.Fprintf(w, "  hint: %s\n", r.Hint)
+		}
+	}
+	for _, n := range s.Notes {
+		fmt.Fprintf(w, "note: %s\n", n.Message)
+	}
+}
+
+func writeJSON(w http.ResponseWriter, code int, v any) {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	w.Write(append(raw, '\n'))
+}
+
+// replaceJSON writes a file that other users may read, at once as a whole.
+func replaceJSON(path string, v any) error {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	next := path + ".new"
+	if err := os.WriteFile(next, append(raw, '\n'), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(next, path)
+}
+
+// startup is the journal.
+func (s *Server) startup(w http.ResponseWriter, r *http.Request) {
+	record := s.o.Journal.Record()
+	if !wantsText(r, false) {
+		writeJSON(w, http.StatusOK, record)
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	record.Text(w)
+}
+
+// drain and quit are Istio's endpoints.
+func (s *Server) drain(w http.ResponseWriter, r *http.Request) {
+	s.o.Journal.Note("drain", "requested by "+peerFrom(r).name)
+	if err := s.o.Drain(r.Context()); err != nil {
+		http.Error(w, err.Error(), cmp.Or(statusOf(err), http.StatusInternalServerError))
+		return
+	}
+	io.WriteString(w, "ok\n")
+}
+
+// stops is the kubelet's hook at the beginning of the pod's stop. An Envoy that is not there has
+// nothing to drain, and the kubelet would report a hook that failed.
+func (s *Server) stops(w http.ResponseWriter, r *http.Request) {
+	s.o.Journal.Note("drain", "the pod stops")
+	if err := s.o.Drain(r.Context()); err != nil {
+		fmt.Fprintf(w, "not drained: %v\n", err)
+		return
+	}
+	io.WriteString(w, "ok\n")
+}
+
+// statusOf is for a drain that took longer than the client's time limit.
+func statusOf(err error) int {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return http.StatusGatewayTimeout
+	}
+	return 0
+}
+
+func (s *Server) replace(w http.ResponseWriter, r *http.Request) {
+	s.o.Journal.Note("replace", "requested by "+peerFrom(r).name)
+	s.o.Replace()
+	io.WriteString(w, "ok\n")
+}
+
+func (s *Server) quit(w http.ResponseWriter, r *http.Request) {
+	s.o.Journal.Note("quit", "requested by "+peerFrom(r).name)
+	w.Header().Set("Content-Length", "3")
+	io.WriteString(w, "ok\n")
+	http.NewResponseController(w).Flush() // the whole answer goes first: soon the process has ended
+	s.o.Quit()
+}

@@ -1,0 +1,158 @@
+package status
+
+import (
+	"bytes"
+	"cmp"
+	"strings"
+
+	"outrider.dev/internal/base/telemetry"
+)
+
+// A Workload is the pod of the proxy, as requests are counted by it. What is empty is "unknown".
+type Workload struct {
+	telemetry.Workload
+	App, Version string // labels; default: the canonical ones
+	Principal    string // its SPIFFE ID
+}
+
+const unknown = "unknown"
+
+// requestNames gives Envoy's statistics of requests and connections the names and labels of
+// Istio: https://istio.io/latest/docs/reference/config/metrics/. An Envoy counts by what it alone
+// knows ([telemetry]); labels that are the same for all, or follow from others, are added here,
+// where they cost nothing for a request. The same statistics of Envoy have the same labels
+// afterwards, others have others: nothing is added up.
+type requestNames struct {
+	own Workload
+
+	last     string // labels of Envoy
+	rendered string // of Istio
+}
+
+var typeLine = []byte("# TYPE " + telemetry.ExposedStart)
+
+// line returns a line as it is shown.
+func (n *requestNames) line(line []byte) []byte {
+	if rest, ok := bytes.CutPrefix(line, typeLine); ok {
+		return append([]byte("# TYPE istio_"), rest...)
+	}
+	statistic, ok := bytes.CutPrefix(line, []byte(telemetry.ExposedStart))
+	if !ok {
+		return line
+	}
+	name, rest, ok := strings.Cut(string(statistic), "{")
+	end := strings.LastIndexByte(rest, '}')
+	if !ok || end < 0 {
+		return line
+	}
+	labels, value := rest[:end], rest[end+1:]
+	bucket := ""
+	if i := strings.LastIndex(labels, `,le="`); i >= 0 { // the last label of a bucket
+		labels, bucket = labels[:i], labels[i:]
+	}
+	if labels != n.last || n.rendered == "" {
+		n.last, n.rendered = labels, n.render(parseLabels(labels))
+	}
+	return []byte("istio_" + name + "{" + n.rendered + bucket + "}" + value)
+}
+
+// parseLabels returns the values of labels in Prometheus' text format, escaped as they are there.
+func parseLabels(text string) map[string]string {
+	out := map[string]string{}
+	for text != "" {
+		name, rest, ok := strings.Cut(text, `="`)
+		if !ok {
+			break
+		}
+		end := 0
+		for end < len(rest) && rest[end] != '"' {
+			if rest[end] == '\\' {
+				end++
+			}
+			end++
+		}
+		end = min(end, len(rest))
+		out[name] = rest[:end]
+		text = strings.TrimPrefix(strings.TrimPrefix(rest[end:], `"`), ",")
+	}
+	return out
+}
+
+// render returns the labels of Istio for those of Envoy.
+func (n *requestNames) render(l map[string]string) string {
+	peer := l[telemetry.TagPrincipal]
+	own, ownPrincipal := n.own, ""
+	if peer != "" {
+		ownPrincipal = n.own.Principal
+	}
+	service := telemetry.ParseService(l[telemetry.TagService])
+	source, destination := own, own
+	var sourcePrincipal, destinationPrincipal, security string
+	if l[telemetry.TagReporter] == "source" {
+		destination = Workload{Workload: telemetry.ParseWorkload(l[telemetry.TagWorkload])}
+		sourcePrincipal, destinationPrincipal = ownPrincipal, peer
+		if destination.Name != "" {
+			destination.Cluster = cmp.Or(destination.Cluster, own.Cluster)
+		} else if service == (telemetry.Service{}) {
+			service.Name = "PassthroughCluster" // not of the mesh
+		}
+	} else {
+		source = clientOf(peer)
+		if peer != "" {
+			source.Cluster = own.Cluster
+		}
+		sourcePrincipal, destinationPrincipal = peer, ownPrincipal
+		service.Name = cmp.Or(service.Name, own.CanonicalName)
+		service.Namespace = cmp.Or(service.Namespace, own.Namespace)
+		if security = "none"; peer != "" {
+			security = "mutual_tls"
+		}
+	}
+	var b strings.Builder
+	add := func(name, value string) {
+		if b.Len() > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(name + `="` + cmp.Or(value, unknown) + `"`)
+	}
+	add("reporter", l[telemetry.TagReporter])
+	side := func(s string, w Workload, principal string) {
+		add(s+"_workload", w.Name)
+		add(s+"_canonical_service", w.CanonicalName)
+		add(s+"_canonical_revision", w.CanonicalRevision)
+		add(s+"_workload_namespace", w.Namespace)
+		add(s+"_principal", principal)
+		add(s+"_app", cmp.Or(w.App, w.CanonicalName))
+		add(s+"_version", cmp.Or(w.Version, w.CanonicalRevision))
+		add(s+"_cluster", w.Cluster)
+	}
+	side("source", source, sourcePrincipal)
+	side("destination", destination, destinationPrincipal)
+	add("destination_service", service.Host)
+	add("destination_service_name", service.Name)
+	add("destination_service_namespace", service.Namespace)
+	add("request_protocol", l["request_protocol"])
+	if l["request_protocol"] != "tcp" {
+		add("response_code", l["response_code"])
+		status, isGRPC := l["grpc_response_status"]
+		if b.WriteString(`,grpc_response_status="`); isGRPC {
+			b.WriteString(status)
+		}
+		b.WriteByte('"')
+	}
+	add("response_flags", cmp.Or(l["response_flags"], "-"))
+	add("connection_security_policy", security)
+	return b.String()
+}
+
+// clientOf is what a certificate says of a client: its namespace and its service account. The name
+// of that stands for those that a server cannot know: a header would have them, but each client of
+// the mesh could write what it likes there, as often as it likes.
+func clientOf(principal string) Workload {
+	_, path, ok := strings.Cut(principal, "/ns/")
+	namespace, account, found := strings.Cut(path, "/sa/")
+	if !ok || !found {
+		return Workload{}
+	}
+	return Workload{Workload: telemetry.Workload{Name: account, Namespace: namespace, CanonicalName: account}}
+}

@@ -1,0 +1,133 @@
+package capture
+
+import (
+	"bufio"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/user"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"outrider.dev/internal/base/cli"
+)
+
+// IntentFlags adds the flags of an intent, each with its variables, and --output.
+// Istio's -o excludes outbound ports. As no port is called json or text, -o with one of
+// these is --output.
+func IntentFlags(fs *pflag.FlagSet, in *Intent, output *cli.Output) {
+	*output = cli.Text
+	fs.Var(output, "output", "how to print: text or json")
+	for _, f := range Flags(in, lookupUser, lookupGroup) {
+		value := pflag.Value(f)
+		if f.Short == "o" {
+			value = portsOrOutput{f, output}
+			f.Usage += "; -o json is --output=json"
+		}
+		fs.VarP(value, f.Name, f.Short, f.Usage)
+		if f.IsBoolFlag() {
+			fs.Lookup(f.Name).NoOptDefVal = "true"
+		}
+		cli.BindEnv(fs, f.Name, f.Env...)
+	}
+}
+
+type portsOrOutput struct {
+	*Flag
+	output *cli.Output
+}
+
+func (p portsOrOutput) Set(s string) error {
+	if p.output.Set(s) == nil {
+		return nil
+	}
+	return p.Flag.Set(s)
+}
+
+// FinishIntent reads the environment and checks the whole.
+func FinishIntent(fs *pflag.FlagSet, in *Intent) error {
+	if err := cli.FromEnv(fs); err != nil {
+		return err
+	}
+	if err := in.Check(); err != nil {
+		return &cli.UsageError{Err: err}
+	}
+	if in.DNS == DNSServers {
+		servers, err := givenServers(fs)
+		if err == nil && servers == nil {
+			servers, err = nameservers("/etc/resolv.conf")
+		}
+		if err != nil {
+			return fmt.Errorf("--redirect-dns: %w", err)
+		}
+		in.Nameservers = servers
+	}
+	return nil
+}
+
+// ServersFlag adds the flag with the DNS servers of a pod whose resolv.conf is not at hand.
+func ServersFlag(fs *pflag.FlagSet) {
+	const name = "nameservers"
+	fs.StringSlice(name, nil, "with --redirect-dns: addresses of the pod's DNS servers, instead of those of resolv.conf")
+	fs.Lookup(name).Hidden = true // for outrider-node
+}
+
+func givenServers(fs *pflag.FlagSet) (out []netip.Addr, err error) {
+	texts, err := fs.GetStringSlice("nameservers")
+	if err != nil {
+		return nil, nil // the command has no such flag
+	}
+	for _, text := range texts {
+		a, err := netip.ParseAddr(text)
+		if err != nil {
+			return nil, &cli.UsageError{Err: fmt.Errorf("--nameservers=%q: not an address", text)}
+		}
+		out = append(out, a.WithZone("").Unmap())
+	}
+	return out, nil
+}
+
+func lookupUser(name string) (uint32, error) {
+	u, err := user.Lookup(name)
+	if err != nil {
+		return 0, err
+	}
+	return parseID(u.Uid)
+}
+
+func lookupGroup(name string) (uint32, error) {
+	g, err := user.LookupGroup(name)
+	if err != nil {
+		return 0, err
+	}
+	return parseID(g.Gid)
+}
+
+func parseID(s string) (uint32, error) {
+	n, err := strconv.ParseUint(s, 10, 32)
+	return uint32(n), err
+}
+
+// nameservers reads the servers of a resolv.conf (man 5 resolv.conf). Lines that it
+// does not understand are skipped, as the resolver does.
+func nameservers(path string) ([]netip.Addr, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var out []netip.Addr
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		words := strings.Fields(lines.Text())
+		if len(words) < 2 || words[0] != "nameserver" {
+			continue
+		}
+		if a, err := netip.ParseAddr(words[1]); err == nil {
+			out = append(out, a.WithZone("").Unmap())
+		}
+	}
+	return out, lines.Err()
+}

@@ -1,0 +1,112 @@
+//go:build linux
+
+package iptables
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"outrider.dev/internal/core/capture"
+	"outrider.dev/internal/core/capture/nftables"
+)
+
+// count takes the counters of the rules from the kernel. It reports whether the kernel has
+// as many rules in each chain as o.
+func (o owned) count(p place) (same bool, err error) {
+	if o.empty() {
+		return true, nil
+	}
+	packets := map[string][]uint64{}
+	if p.variant == nft {
+		packets, err = nftCounters(p.family)
+	} else {
+		err = legacyCounters(p.family, packets)
+	}
+	if err != nil {
+		return false, err
+	}
+	for _, t := range o { // any order: chains are counted one by one
+		for _, c := range t.chains {
+			rules := t.rules[c]
+			if len(packets[c]) != len(rules) {
+				return false, nil
+			}
+			for i := range rules {
+				rules[i].packets = packets[c][i]
+			}
+		}
+	}
+	return true, nil
+}
+
+// nftCounters are the packets of each rule in our chains.
+func nftCounters(family capture.Families) (map[string][]uint64, error) {
+	b, err := nftables.Open()
+	if err != nil {
+		return nil, err
+	}
+	defer b.Close()
+	return b.Counters(family, prefix)
+}
+
+// legacyCounters adds the packets of each rule in our chains.
+func legacyCounters(family capture.Families, packets map[string][]uint64) error {
+	names, err := legacyTables(family)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		entries, err := legacyEntries(family, name)
+		if err == nil {
+			err = decodeEntries(entries, family, packets)
+		}
+		if err != nil {
+			return fmt.Errorf("legacy table %s of %s: %w", name, family, err)
+		}
+	}
+	return nil
+}
+
+// The places of fields in struct ipt_entry and in struct ip6t_entry
+// (linux/netfilter_ipv4/ip_tables.h), after the address part, which differs.
+const (
+	entryTarget   = 4  // target_offset
+	entryNext     = 6  // next_offset
+	entryCounters = 12 // struct xt_counters, aligned to 8 bytes
+	targetName    = 2  // struct xt_entry_target
+)
+
+// decodeEntries adds the packets of each rule in our chains. A chain is an entry with the
+// target ERROR that has its name, the rules, and an entry for its end.
+func decodeEntries(entries []byte, family capture.Families, packets map[string][]uint64) error {
+	address := 84 // struct ipt_ip
+	if family == capture.IPv6 {
+		address = 136
+	}
+	counters := (address + entryCounters + 7) &^ 7
+	chain := ""
+	for len(entries) > 0 {
+		if len(entries) < counters+16 {
+			return errors.New("it ends within a rule")
+		}
+		target := int(binary.NativeEndian.Uint16(entries[address+entryTarget:]))
+		next := int(binary.NativeEndian.Uint16(entries[address+entryNext:]))
+		if target < counters+16 || next < target+targetName || next > len(entries) {
+			return fmt.Errorf("a rule of %d bytes with its target at %d", next, target)
+		}
+		if name, ok := bytes.CutPrefix(entries[target+targetName:next], chainMark[:len(chainMark)-len(prefix)]); ok {
+			// The entry before was the end of a chain.
+			if list := packets[chain]; len(list) > 0 {
+				packets[chain] = list[:len(list)-1]
+			}
+			name, _, _ = bytes.Cut(name, []byte{0})
+			chain = string(name)
+		} else if isOurs(chain) {
+			packets[chain] = append(packets[chain], binary.NativeEndian.Uint64(entries[counters:]))
+		}
+		entries = entries[next:]
+	}
+	return nil
+}

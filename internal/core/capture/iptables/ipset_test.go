@@ -1,0 +1,271 @@
+package iptables
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+
+	"outrider.dev/internal/core/capture"
+)
+
+// long is an intent with lists of n ports, and of n ranges of each family.
+func long(n int) capture.Intent {
+	in := capturing(capture.DualStack)
+	for i := range n {
+		in.ExcludeOutboundPorts = append(in.ExcludeOutboundPorts, uint16(10000+2*i))
+		in.ExcludeOutboundRanges = append(in.ExcludeOutboundRanges,
+			netip.MustParsePrefix(fmt.Sprintf("10.%d.%d.0/25", i>>8, i&255)), netip.MustParsePrefix(fmt.Sprintf("fd00:%x::/48", 2*i)))
+	}
+	return in
+}
+
+// sets are the names and the lengths of the sets in the kernel, as the program ipset lists them.
+func sets(t *testing.T) string {
+	t.Helper()
+	counts := map[string]int{}
+	var names []string
+	for line := range strings.Lines(command(t, "", "ipset", "save")) {
+		switch words := strings.Fields(line); words[0] {
+		case "create":
+			names = append(names, words[1])
+		case "add":
+			counts[words[1]]++
+		}
+	}
+	slices.Sort(names)
+	for i, n := range names {
+		names[i] = fmt.Sprintf("%s:%d", n, counts[n])
+	}
+	return strings.Join(names, " ")
+}
+
+// The number of rules does not grow with lists, and sets come and go with their rules.
+func TestLongListsAreSets(t *testing.T) {
+	eachVariant(t, func(t *testing.T, b *Backend) {
+		rules := 0
+		for i, n := range []int{16, 5000, 100} {
+			want := apply(t, b, long(n))
+			sameRules(t, want, read(t))
+			if rules == 0 {
+				rules = want.Len()
+			}
+			if want.Len() != rules {
+				t.Errorf("%d rules with lists of %d, %d with shorter ones", want.Len(), n, rules)
+			}
+			g := string("aba"[i])
+			list := fmt.Sprintf("outrider-%[1]s-excluded-out-ports:%[2]d outrider-%[1]s-excluded-ranges-ipv4:%[2]d outrider-%[1]s-excluded-ranges-ipv6:%[2]d", g, n)
+			if got := sets(t); got != list {
+				t.Errorf("sets %s, want %s", got, list)
+			}
+			if text := saved(t, b.Variant); strings.Count(text, "--match-set") != 4 {
+				t.Errorf("rules that look up sets:\n%s", text)
+			}
+		}
+		if err := b.Remove(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if got := sets(t); got != "" {
+			t.Errorf("sets remain: %s", got)
+		}
+	})
+}
+
+// Lists of up to 15 elements are rules, which need no ipset.
+func TestShortListsAreRules(t *testing.T) {
+	rs, _ := capture.Build(long(15), capture.IPTables)
+	if slices.ContainsFunc(rs.Sets, capture.Set.Constant) {
+		t.Error("lists of 15 elements are sets")
+	}
+	in := long(16)
+	in.SingleRules = true
+	if rs, _ = capture.Build(in, capture.IPTables); slices.ContainsFunc(rs.Sets, capture.Set.Constant) {
+		t.Error("there is a set though it cannot be used")
+	}
+}
+
+// A set that another program changes, or that a killed capture leaves, is seen and replaced.
+func TestChangedSets(t *testing.T) {
+	eachVariant(t, func(t *testing.T, b *Backend) {
+		for _, change := range []string{
+			"del outrider-a-excluded-out-ports 10002", "add outrider-a-excluded-out-ports 1",
+			"add outrider-a-excluded-ranges-ipv4 11.0.0.0/8 -exist", "flush outrider-a-excluded-ranges-ipv6",
+			"create outrider-left hash:ip", "create outrider-c-ports bitmap:port range 1-9",
+		} {
+			want := apply(t, b, long(16))
+			if strings.Contains(sets(t), "outrider-b") { // the letters alternate
+				want = apply(t, b, long(16))
+			}
+			if strings.Contains(change, "11.0.0.0") {
+				command(t, "", "ipset", "del", "outrider-a-excluded-ranges-ipv4", "10.0.1.0/25")
+			}
+			command(t, "", "ipset", strings.Fields(change)...)
+			if st, err := b.Read(t.Context()); err == nil && capture.Diff(want, st.Ruleset) == nil {
+				t.Errorf("%s: not seen", change)
+			}
+			sameRules(t, apply(t, b, long(17)), read(t))
+			if got := strings.Fields(sets(t)); len(got) != 3 {
+				t.Errorf("%s: sets %s", change, got)
+			}
+			if err := b.Remove(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if got := sets(t); got != "" {
+				t.Errorf("%s: sets remain: %s", change, got)
+			}
+		}
+	})
+}
+
+// The memory of parking is a set for each family however many ports are parked, and rules of
+// 16 ports and of 2,000 are as many.
+func TestManyParkedPortsShareSets(t *testing.T) {
+	eachVariant(t, func(t *testing.T, b *Backend) {
+		rules := 0
+		for _, n := range []int{16, 2000, 17} {
+			in := capturing(capture.DualStack)
+			in.ParkPorts.List = long(n).ExcludeOutboundPorts
+			want := apply(t, b, in)
+			sameRules(t, want, read(t))
+			if rules == 0 {
+				rules = want.Len()
+			}
+			if want.Len() != rules {
+				t.Errorf("%d rules for %d ports, %d for 16", want.Len(), n, rules)
+			}
+			if got := strings.Fields(sets(t)); len(got) != 5 {
+				t.Errorf("sets %s", got)
+			}
+		}
+		// A set with another timeout is not that of the rules.
+		command(t, "", "ipset", "create", "outrider-t", "bitmap:port", "range", "0-65535", "timeout", "9")
+		command(t, "", "ipset", "swap", "outrider-t", "outrider-a-parking-6")
+		command(t, "", "ipset", "destroy", "outrider-t")
+		if st, err := b.Read(t.Context()); err == nil {
+			if _, ok := st.Recorded(); ok {
+				t.Error("a set with another timeout is not seen")
+			}
+		}
+		if err := b.Remove(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if got := sets(t); got != "" {
+			t.Errorf("sets remain: %s", got)
+		}
+	})
+}
+
+// A failure removes the new sets and keeps the old ones.
+func TestFailureKeepsTheOldSets(t *testing.T) {
+	eachVariant(t, func(t *testing.T, b *Backend) {
+		old := apply(t, b, long(20))
+		before := sets(t)
+		failOnce(t, "iptables-"+b.Variant+"-restore")
+		rs, _ := capture.Build(long(30), capture.IPTables)
+		if err := b.Apply(t.Context(), rs); err == nil || !strings.Contains(err.Error(), "boom") {
+			t.Errorf("Apply: %v", err)
+		}
+		sameRules(t, old, read(t))
+		if got := sets(t); got != before {
+			t.Errorf("sets %s, want %s", got, before)
+		}
+	})
+}
+
+// What a capture leaves that is killed before it writes rules.
+func TestSetsWithoutRules(t *testing.T) {
+	newNamespace(t)
+	rs, _ := capture.Build(long(16), capture.IPTables)
+	if _, _, err := makeSets(rs); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := new(Backend).Read(t.Context()); err == nil || !strings.Contains(err.Error(), "interrupted") {
+		t.Errorf("Read: %v", err)
+	}
+	if err := new(Backend).Remove(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if got := sets(t); got != "" {
+		t.Errorf("sets remain: %s", got)
+	}
+}
+
+func TestRangesAreTheSameAsPrefixes(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 2000 {
+		var list []capture.Interval[netip.Addr]
+		for range 1 + r.IntN(5) {
+			p := netip.PrefixFrom(netip.AddrFrom4([4]byte{byte(r.IntN(4)), byte(r.IntN(256)), byte(r.IntN(256)), byte(r.IntN(256))}), r.IntN(33))
+			list = append(list, capture.Range(p))
+		}
+		list = capture.JoinAddresses(list)
+		var again []capture.Interval[netip.Addr]
+		for _, p := range prefixesOf(list) {
+			if p.Bits() == 0 || p != p.Masked() {
+				t.Fatalf("%s cannot be in a set", p)
+			}
+			again = append(again, capture.Range(p))
+		}
+		if again = capture.JoinAddresses(again); !slices.Equal(again, list) {
+			t.Fatalf("%v, want %v", again, list)
+		}
+	}
+}
+
+// FuzzDecodeSet: whatever the kernel lists is read without a panic, and what is read as one
+// of our sets has elements that can be written.
+func FuzzDecodeSet(f *testing.F) {
+	for _, s := range someSets {
+		data, err := netlink.MarshalAttributes([]netlink.Attribute{
+			{Type: attrName, Data: []byte(s.name + "\x00")}, {Type: attrType, Data: []byte(s.kind + "\x00")}, {Type: attrFamily, Data: []byte{s.family}},
+			{Type: attrEntries | netlink.Nested, Data: []byte("\x1c\x00\x07\x80\x0c\x00\x01\x80\x08\x00\x01\x40\x0a\x00\x00\x00\x05\x00\x03\x00\x08\x00\x00\x00\x06\x00\x04\x40\x00\x01\x00\x00")},
+		})
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(append([]byte{unix.AF_INET, 0, 0, 0}, data...), true)
+		f.Add(append([]byte{unix.AF_INET, 0, 0, 0}, data...), false)
+	}
+	f.Fuzz(func(t *testing.T, data []byte, source bool) {
+		var s kernelSet
+		if s.decode(data) != nil {
+			return
+		}
+		set, err := s.model(source)
+		if err != nil {
+			return
+		}
+		if g, _, _ := splitSetName(s.name); setName(g, set, capture.IPv4) != s.name && setName(g, set, capture.IPv6) != s.name {
+			t.Errorf("set %q is called %q", s.name, set.Name)
+		}
+		for _, p := range prefixesOf(set.Addresses) {
+			if !p.IsValid() || p.Bits() == 0 {
+				t.Errorf("a set with %s", p)
+			}
+		}
+	})
+}
+
+// What a dry run prints makes the same rules.
+func TestScriptMakesTheSameRules(t *testing.T) {
+	newNamespace(t)
+	in := long(16)
+	in.ParkPorts.List = in.ExcludeOutboundPorts
+	rs, _ := capture.Build(in, capture.IPTables)
+	text, err := Script(rs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for part := range strings.SplitSeq(text, "# for ") {
+		if title, body, _ := strings.Cut(part, "\n"); title != "" {
+			words := strings.Fields(title)
+			command(t, body, words[0], words[1:]...)
+		}
+	}
+	sameRules(t, rs, read(t))
+}

@@ -1,0 +1,246 @@
+//go:build linux
+
+package iptables
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"outrider.dev/internal/core/capture"
+)
+
+// A Backend writes rule sets by the iptables commands, into the network namespace
+// of the calling thread. The zero value is ready.
+type Backend struct {
+	Variant string // what to write with: "legacy", "nft", or "" for nft where the kernel has it
+
+	seen machine // what was read last, until the next change
+	// What the last Read returned, for Recount.
+	found *site
+	sets  map[string]kernelSet
+}
+
+// look is what was read last, if nothing was written since: capture has locked the namespace.
+func (b *Backend) look(ctx context.Context) (m machine, err error) {
+	if b.seen != nil {
+		return b.seen, nil
+	}
+	if m, err = look(ctx); err != nil {
+		return nil, err
+	}
+	b.seen = m
+	return m, nil
+}
+
+// Name is "iptables".
+func (b *Backend) Name() string { return capture.IPTables }
+
+// Available returns the families that can be filtered here: IPv4, and IPv6 unless
+// the machine has none or cannot filter it. [Backend.Apply] refuses others.
+func (b *Backend) Available(ctx context.Context) (capture.Families, error) {
+	m, err := b.look(ctx)
+	if err != nil {
+		return 0, err
+	}
+	v, err := m.choose(ctx, b.Variant)
+	if err != nil {
+		return 0, err
+	}
+	six, err := filtersSix(ctx, v)
+	if err != nil || !six {
+		return capture.IPv4, err
+	}
+	return capture.DualStack, nil
+}
+
+// Apply makes rs the only rule set of ours, in either variant. On an error the
+// rules of ours are as they were. A rule set without rules removes all.
+//
+// The memory of parking outlives Apply: the kernel keeps the lists of module recent by
+// name, as long as rules use them.
+func (b *Backend) Apply(ctx context.Context, rs capture.Ruleset) error {
+	if len(rs.Chains) == 0 {
+		return b.Remove(ctx)
+	}
+	m, err := b.look(ctx)
+	if err != nil {
+		return err
+	}
+	v, err := m.choose(ctx, b.Variant)
+	if err != nil {
+		return err
+	}
+	if rs.Families.Has(capture.IPv6) {
+		six, err := filtersSix(ctx, v)
+		if err != nil {
+			return err
+		}
+		if !six {
+			return errors.New("IPv6 cannot be filtered on this machine")
+		}
+	}
+	generation, finish, err := makeSets(rs)
+	if err != nil {
+		return err
+	}
+	steps, err := m.replace(v, rs, generation)
+	if err == nil {
+		b.seen = nil
+		err = perform(ctx, steps)
+	}
+	return errors.Join(err, finish(err == nil))
+}
+
+// Guard makes new connections wait, until Apply or Remove: in each place where rules of
+// ours are, or else where Apply would write them.
+func (b *Backend) Guard(ctx context.Context) error {
+	m, err := b.look(ctx)
+	if err != nil {
+		return err
+	}
+	b.seen = nil
+	var steps []step
+	for _, v := range variants {
+		steps = append(steps, m[v].guardSteps()...)
+	}
+	if len(steps) == 0 {
+		v, err := m.choose(ctx, b.Variant)
+		if err != nil {
+			return err
+		}
+		steps = append(steps, step{v, capture.IPv4, owned{}, owned{}.with(dnsGuard)})
+		if six, err := filtersSix(ctx, v); err != nil {
+			return err
+		} else if six {
+			steps = append(steps, step{v, capture.IPv6, owned{}, owned{}.with(dnsGuard)})
+		}
+	}
+	return perform(ctx, steps)
+}
+
+// Read returns the rule set that is in the kernel, without its Routing, or
+// [capture.ErrNone]. Rules of ours that are half there, or changed into something
+// that we do not write, are a [capture.DamagedError] that names them.
+func (b *Backend) Read(ctx context.Context) (capture.State, error) {
+	b.seen = nil
+	m, err := b.look(ctx)
+	if err != nil {
+		return capture.State{}, err
+	}
+	var found *site
+	for _, v := range variants {
+		s := m[v]
+		switch {
+		case s.four.empty() && s.six.empty():
+		case found != nil:
+			return capture.State{}, &capture.DamagedError{Err: errors.New("rules of outrider are in iptables-nft and in iptables-legacy at once: run capture again, or capture clean")}
+		default:
+			found = s
+		}
+	}
+	sets, err := readSets()
+	if err != nil {
+		return capture.State{}, err
+	}
+	if found == nil && len(sets) == 0 {
+		return capture.State{}, capture.ErrNone
+	}
+	if found == nil {
+		return capture.State{}, &capture.DamagedError{Err: errors.New("there are sets of a capture that was interrupted, and no rules: run it again, or capture clean")}
+	}
+	st, err := found.state(sets)
+	if err != nil {
+		return capture.State{}, &capture.DamagedError{Err: fmt.Errorf("reading the rules of iptables-%s: %w", found.variant, err)}
+	}
+	b.found, b.sets = found, sets
+	return st, nil
+}
+
+// Recount is st, which Read has returned, with fresh counters. It takes no programs.
+func (b *Backend) Recount(ctx context.Context, st capture.State) (capture.State, error) {
+	if b.found == nil {
+		return b.Read(ctx)
+	}
+	for _, family := range families {
+		same, err := b.found.at(family).count(place{b.found.variant, family})
+		if err != nil {
+			return st, fmt.Errorf("reading the counters of iptables-%s: %w", b.found.variant, err)
+		}
+		if !same { // another program changed the rules
+			return b.Read(ctx)
+		}
+	}
+	return b.found.state(b.sets)
+}
+
+// Keeps reports whether the rules in st may stay where they are: whether b writes the
+// same variant.
+func (b *Backend) Keeps(st capture.State) bool { return b.Variant == "" || b.Variant == st.Variant }
+
+// Remove deletes all rules of ours, of both families and in both variants. What is
+// left are the kernel's own tables and chains, empty if no other program uses them:
+// iptables makes them, and has no way to delete them.
+func (b *Backend) Remove(ctx context.Context) error {
+	m, err := b.look(ctx)
+	if err != nil {
+		return err
+	}
+	b.seen = nil
+	var errs []error
+	for _, s := range m.removal() {
+		if err := s.run(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("removing rules: %w", err))
+		}
+	}
+	return errors.Join(append(errs, removeSets())...)
+}
+
+// A step takes the rules of one family in one variant from one state to another.
+type step struct {
+	variant  variant
+	family   capture.Families
+	from, to owned
+}
+
+func (s step) run(ctx context.Context) error {
+	text := transition(s.from, s.to)
+	if text == "" {
+		return nil
+	}
+	return restore(ctx, s.variant, s.family, text)
+}
+
+// undoTime is how long putting the old rules back may take. The caller's context may
+// have ended by then.
+const undoTime = 10 * time.Second
+
+// perform runs the steps. If one fails, those done are taken back, the failed one
+// included: some of its tables may be written.
+func perform(ctx context.Context, steps []step) error {
+	for i, s := range steps {
+		err := s.run(ctx)
+		if err == nil {
+			continue
+		}
+		err = fmt.Errorf("writing rules: %w", err)
+		back, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
+		defer cancel()
+		for j := i; j >= 0; j-- {
+			if undoErr := steps[j].undo(back); undoErr != nil {
+				err = fmt.Errorf("%w; putting the old rules back: %w", err, undoErr)
+			}
+		}
+		return err
+	}
+	return nil
+}
+
+func (s step) undo(ctx context.Context) error {
+	now, err := save(ctx, s.variant, s.family)
+	if err != nil {
+		return err
+	}
+	return step{s.variant, s.family, now, s.from}.run(ctx)
+}

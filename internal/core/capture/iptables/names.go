@@ -1,0 +1,97 @@
+package iptables
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"outrider.dev/internal/core/capture"
+)
+
+// prefix is how the kernel's names of our chains begin.
+const prefix = "OUTRIDER_"
+
+// maxName is XT_EXTENSION_MAXNAMELEN without the closing zero.
+const maxName = 28
+
+// tables is the order of writing: parking is in the filter table, and must be
+// there before the nat table redirects anything to it.
+var tables = []capture.Table{capture.Filter, capture.Mangle, capture.Raw, capture.NAT}
+
+// families are in the order in which they are read.
+var families = []capture.Families{capture.IPv4, capture.IPv6}
+
+// builtins are the kernel's chains by the hook they are called at.
+var builtins = map[capture.Hook]string{
+	capture.Prerouting: "PREROUTING",
+	capture.Input:      "INPUT",
+	capture.Output:     "OUTPUT",
+}
+
+func hookOf(builtin string) (capture.Hook, error) {
+	// any order: names are unique.
+	for hook, name := range builtins {
+		if name == builtin {
+			return hook, nil
+		}
+	}
+	return capture.NoHook, fmt.Errorf("chain %s: we write no rules there", builtin)
+}
+
+var modelName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
+
+// kernelName is the name of a chain in the kernel.
+func kernelName(name string) (string, error) {
+	k := prefix + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+	if !modelName.MatchString(name) || len(k) > maxName {
+		return "", fmt.Errorf("chain %q: iptables accepts lower case letters, digits and dashes, at most %d", name, maxName-len(prefix))
+	}
+	return k, nil
+}
+
+// chainName is the inverse of kernelName.
+func chainName(kernel string) (string, error) {
+	name := strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(kernel, prefix), "_", "-"))
+	if k, err := kernelName(name); err != nil || k != kernel {
+		return "", fmt.Errorf("chain %s: not a name that we write", kernel)
+	}
+	return name, nil
+}
+
+func isOurs(chain string) bool { return strings.HasPrefix(chain, prefix) }
+
+// jumpTo is the one rule of ours in a chain of the kernel. It is the same in every
+// version, so that each version can remove it.
+func jumpTo(kernel string) string { return "-m comment --comment outrider -j " + kernel }
+
+// quote writes s as iptables-save does.
+func quote(s string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_'
+	}
+	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
+		return s
+	}
+	return `"` + escapes.Replace(s) + `"`
+}
+
+var escapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, `'`, `\'`)
+
+var (
+	wordForm = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|[^\s"]+`)
+	escaped  = regexp.MustCompile(`\\(.)`)
+)
+
+// split takes a line of words apart. iptables-save quotes whole words.
+func split(line string) ([]string, error) {
+	words := wordForm.FindAllString(line, -1)
+	for i, w := range words {
+		if strings.HasPrefix(w, `"`) {
+			words[i] = escaped.ReplaceAllString(w[1:len(w)-1], "$1")
+		}
+	}
+	if strings.TrimSpace(wordForm.ReplaceAllString(line, "")) != "" {
+		return nil, fmt.Errorf("a quote is open at the end of %q", line)
+	}
+	return words, nil
+}

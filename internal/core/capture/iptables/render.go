@@ -1,0 +1,310 @@
+// Package iptables writes capture's rule sets into the kernel with
+// iptables-restore, reads them back with iptables-save and removes them.
+//
+// Everything of ours is in chains named OUTRIDER_..., each reached by one constant
+// jump from a chain of the kernel's or by a goto from another of ours. So what is
+// ours can be recognised, replaced and removed whatever flags or version wrote it, and
+// the rules of other programs stay as they are.
+//
+// iptables commits table by table, and IPv4 and IPv6 apart. While rules change, new
+// connections wait behind a guard, in each family that is not done; what fails halfway is
+// undone.
+//
+// There are two variants of iptables, with separate rules: "legacy" with tables of its own in the kernel, and "nft" on top of nf_tables. The
+// package looks for its rules in both and leaves them in one.
+package iptables
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"outrider.dev/internal/core/capture"
+)
+
+// Script is rs as input for iptables-restore and ip6tables-restore, for people to read:
+// a part for each family.
+func Script(rs capture.Ruleset) (string, error) {
+	var b strings.Builder
+	writeSets(&b, rs)
+	for _, f := range []struct {
+		family  capture.Families
+		program string
+	}{{capture.IPv4, "iptables-restore"}, {capture.IPv6, "ip6tables-restore"}} {
+		if !rs.Families.Has(f.family) {
+			continue
+		}
+		o, err := express(rs, f.family, 'a')
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(&b, "# for %s --noflush\n%s", f.program, change(owned{}, o))
+	}
+	return b.String(), nil
+}
+
+// writeSets writes the sets of rs as input for ipset restore.
+func writeSets(b *strings.Builder, rs capture.Ruleset) {
+	title := "# for ipset restore\n"
+	for _, s := range rs.Sets {
+		kind, family, ok := kindOf(s.Key)
+		if !ok {
+			continue
+		}
+		b.WriteString(title)
+		title = ""
+		if !s.Constant() {
+			for _, f := range families {
+				if !rs.Families.Has(f) {
+					continue
+				}
+				fmt.Fprintf(b, "create %s %s range 0-65535 timeout %d\n", setName('a', s, f), kind, s.Timeout/time.Second)
+			}
+			continue
+		}
+		name := setName('a', s, 0)
+		if kind == bitmapPort {
+			fmt.Fprintf(b, "create %s %s range 0-65535\n", name, kind)
+		} else {
+			fmt.Fprintf(b, "create %s %s family %s maxelem %d\n", name, kind, map[uint8]string{family4: "inet", family6: "inet6"}[family], len(prefixesOf(s.Addresses)))
+		}
+		for _, i := range s.Numbers {
+			fmt.Fprintf(b, "add %s %s\n", name, i)
+		}
+		for _, p := range prefixesOf(s.Addresses) {
+			fmt.Fprintf(b, "add %s %s\n", name, p)
+		}
+	}
+}
+
+// express writes rs for one family as iptables-save would, with sets of a generation. A rule that iptables cannot
+// express is an error that names it.
+func express(rs capture.Ruleset, family capture.Families, generation byte) (owned, error) {
+	if rs.Backend != capture.IPTables {
+		return nil, fmt.Errorf("the rules are built for %q, not for %s", rs.Backend, capture.IPTables)
+	}
+	out := owned{}
+	if !rs.Families.Has(family) {
+		return out, nil
+	}
+	w := writer{rs: rs, family: family, generation: generation, timed: map[string]bool{}}
+	for _, c := range rs.Chains {
+		if err := w.chain(out, c); err != nil {
+			return nil, err
+		}
+	}
+	for _, s := range rs.Sets {
+		if !s.IPSet() && !w.timed[s.Name] {
+			return nil, fmt.Errorf("set %s: no rule looks it up, so iptables has no place for its timeout", s.Name)
+		}
+	}
+	return out, nil
+}
+
+type writer struct {
+	rs         capture.Ruleset
+	family     capture.Families
+	generation byte            // of the sets of ipset
+	timed      map[string]bool // sets with their timeout in a rule
+}
+
+func (w *writer) chain(out owned, c capture.Chain) error {
+	name, err := kernelName(c.Name)
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(tables, c.Table) {
+		return fmt.Errorf("chain %s: there is no table %q", c.Name, c.Table)
+	}
+	t := out.table(c.Table)
+	if slices.Contains(t.chains, name) {
+		return fmt.Errorf("chain %s is there twice", c.Name)
+	}
+	t.chains = append(t.chains, name)
+	if c.Hook != capture.NoHook {
+		builtin, ok := builtins[c.Hook]
+		if !ok {
+			return fmt.Errorf("chain %s: there is no hook %q", c.Name, c.Hook)
+		}
+		t.jumps = append(t.jumps, jump{builtin, jumpTo(name)})
+	}
+	for _, r := range c.For(w.family) {
+		spec, err := w.rule(r)
+		if err != nil {
+			return fmt.Errorf("chain %s, rule %q: %w", c.Name, r, err)
+		}
+		t.rules[name] = append(t.rules[name], entry{spec: spec})
+	}
+	return nil
+}
+
+// maxComment is XT_MAX_COMMENT_LEN without the closing zero.
+const maxComment = 255
+
+// rule is one line, in the form in which iptables-save gives it back.
+func (w *writer) rule(r capture.Rule) (string, error) {
+	if len(r.Reason) > maxComment || strings.ContainsFunc(r.Reason, func(r rune) bool { return r < ' ' }) {
+		return "", fmt.Errorf("reason %q: a comment takes one line of at most %d bytes", r.Reason, maxComment)
+	}
+	conditions, err := w.conditions(r)
+	if err != nil {
+		return "", err
+	}
+	action, err := w.action(r.Action)
+	if err != nil {
+		return "", err
+	}
+	comment := "-m comment --comment " + quote(r.Reason)
+	if strings.HasPrefix(action, "-m") {
+		return strings.Join(append(conditions, action, comment), " "), nil
+	}
+	return strings.Join(append(conditions, comment, action), " "), nil
+}
+
+// conditions are the conditions of a rule, each with its module.
+func (w *writer) conditions(r capture.Rule) ([]string, error) {
+	list, protocol, err := w.complete(r)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	module := ""
+	for _, t := range terms {
+		for i, m := range list {
+			if !t.isFor(m) {
+				continue
+			}
+			if t.once() && slices.ContainsFunc(list[:i], func(n capture.Match) bool { return n.Key == m.Key }) {
+				return nil, fmt.Errorf("%s is there twice", m.Key)
+			}
+			text, err := w.condition(t, m)
+			if err != nil {
+				return nil, err
+			}
+			// Modules that may be there several times are named for each condition: one
+			// module could not hold the same condition twice, negated.
+			if t.module != "" && !(t.module == transport && module == transport) {
+				out = append(out, "-m "+strings.ReplaceAll(t.module, transport, protocol))
+			}
+			module = t.module
+			out = append(out, text)
+		}
+	}
+	return out, nil
+}
+
+// complete returns the conditions of a rule with TCP where SYN implies it, and the name
+// of the protocol. It refuses what iptables cannot express.
+func (w *writer) complete(r capture.Rule) (list []capture.Match, protocol string, err error) {
+	list = r.Match
+	if hasKey(list, capture.SYN) && !hasKey(list, capture.Protocol) {
+		list = append([]capture.Match{{Key: capture.Protocol, Num: capture.TCP}}, list...)
+	}
+	for _, m := range list {
+		if err := checkCondition(r.Action, m); err != nil {
+			return nil, "", err
+		}
+		if m.Key == capture.Protocol && !m.Not {
+			if protocol, err = protocolName(m.Num); err != nil {
+				return nil, "", err
+			}
+		}
+	}
+	return list, protocol, checkProtocol(protocol, list, r.Action.Verb)
+}
+
+// checkProtocol refuses a rule with a protocol that does not fit its conditions and action.
+func checkProtocol(protocol string, list []capture.Match, verb capture.Verb) error {
+	byPort := hasKey(list, capture.SourcePort) || hasKey(list, capture.DestPort) || verb == capture.Redirect || verb == capture.TProxy
+	switch {
+	case byPort && protocol == "":
+		return errors.New("ports need a protocol")
+	case (hasKey(list, capture.SYN) || verb == capture.Reject) && protocol != "tcp":
+		return errors.New("only for TCP")
+	}
+	return nil
+}
+
+func hasKey(list []capture.Match, key capture.Key) bool {
+	return slices.ContainsFunc(list, func(m capture.Match) bool { return m.Key == key })
+}
+
+// checkCondition refuses a condition that iptables cannot express.
+func checkCondition(a capture.Action, m capture.Match) error {
+	switch {
+	case !slices.ContainsFunc(terms, func(t term) bool { return t.key == m.Key }):
+		return fmt.Errorf("iptables has no condition %q", m.Key)
+	case m.Not && (m.Key == capture.Socket || m.Key == capture.Original):
+		return fmt.Errorf("%s cannot be negated", m.Key)
+	case m.Not && m.Key == capture.InSet && a.Verb == capture.Update && a.Name == m.Name:
+		return errors.New("updating a key that is not in a set is the same as adding it; use Add")
+	}
+	return nil
+}
+
+// condition is one condition, without its module.
+func (w *writer) condition(t term, m capture.Match) (string, error) {
+	v := values{family: w.family, num: m.Num, last: m.Last, prefix: m.Prefix, name: m.Name}
+	if m.Key == capture.InSet && t.module == "set" {
+		s := w.rs.Set(m.Name)
+		if s == nil || s.Key != capture.SetKey(m.Num) {
+			return "", fmt.Errorf("there is no set %q by %s", m.Name, capture.SetKey(m.Num))
+		}
+		v.list = setName(w.generation, *s, w.family)
+	} else if m.Key == capture.InSet {
+		s, err := w.set(m.Name)
+		if err != nil {
+			return "", err
+		}
+		v.timeout = s.Timeout
+		w.timed[m.Name] = true
+	}
+	text, err := fill(t.words, v)
+	if m.Not {
+		text = "! " + text
+	}
+	return text, err
+}
+
+func (w *writer) set(name string) (*capture.Set, error) {
+	s := w.rs.Set(name)
+	if s == nil {
+		return nil, fmt.Errorf("there is no set %q", name)
+	}
+	if s.Key != capture.ByFamily {
+		return nil, fmt.Errorf("set %s: iptables cannot remember ports", name)
+	}
+	return s, nil
+}
+
+// action is what a rule does: a target, or for a set a module with a condition that is
+// always met.
+func (w *writer) action(a capture.Action) (string, error) {
+	verb, before, list := a.Verb, "", ""
+	s := w.rs.Set(a.Name)
+	isSet := verb == capture.Add || verb == capture.Update || verb == capture.Delete
+	switch {
+	case isSet && s != nil && s.Key == capture.ByFamilyPort:
+		list = setName(w.generation, *s, w.family)
+	case verb == capture.Add:
+		// A bare --set would start the timeout anew for a key that is in the set.
+		absent, err := w.conditions(capture.Rule{Match: []capture.Match{{Key: capture.InSet, Not: true, Name: a.Name}}})
+		if err != nil {
+			return "", err
+		}
+		verb, before = capture.Update, strings.Join(absent, " ")+" "
+	case isSet:
+		if _, err := w.set(a.Name); err != nil {
+			return "", err
+		}
+	}
+	for _, e := range effects {
+		if e.verb == verb && strings.Contains(e.words, "{list}") == (list != "") {
+			text, err := fill(e.words, values{family: w.family, num: a.Num, mark: a.Mark, name: a.Name, list: list})
+			return before + text, err
+		}
+	}
+	return "", fmt.Errorf("iptables has no action %q", a.Verb)
+}

@@ -1,0 +1,140 @@
+package iptables
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"outrider.dev/internal/core/capture"
+)
+
+// Long lists are sets of the kernel's ipset, which the module "set" of iptables looks up:
+// bitmap:port for ports, hash:net for addresses. They are made by netlink, without the
+// program ipset. The memory of parking for many ports is bitmap:port with a timeout, one for
+// each family, which the target SET changes. It takes 512 KiB.
+//
+// A set cannot be replaced together with the rules that refer to it. So each rule set
+// refers to sets of its own, by a letter in their names, its generation. They are made
+// before the rules and removed when no rule refers to them any more.
+
+// setPrefix is how the kernel's names of our sets begin. A generation, a dash and the name
+// in the model follow.
+const setPrefix = "outrider-"
+
+// maxSetName is IPSET_MAXNAMELEN without the closing zero.
+const maxSetName = 31
+
+// setName is the kernel's name of a set for a family.
+func setName(generation byte, s capture.Set, family capture.Families) string {
+	name := setPrefix + string(generation) + "-" + s.Name
+	if s.Key == capture.ByFamilyPort && family == capture.IPv6 {
+		name += sixSuffix
+	}
+	return name
+}
+
+const sixSuffix = "-6"
+
+// splitSetName is the inverse of setName.
+func splitSetName(kernel string) (generation byte, name string, ok bool) {
+	rest, ok := strings.CutPrefix(kernel, setPrefix)
+	if !ok || len(rest) < 3 || rest[0] < 'a' || rest[0] > 'z' || rest[1] != '-' || !modelName.MatchString(rest[2:]) {
+		return 0, "", false
+	}
+	return rest[0], rest[2:], true
+}
+
+const (
+	bitmapPort = "bitmap:port"
+	hashNet    = "hash:net"
+)
+
+// The families of sets: NFPROTO_UNSPEC, NFPROTO_IPV4 and NFPROTO_IPV6 of linux/netfilter.h.
+const (
+	anyFamily = 0
+	family4   = 2
+	family6   = 10
+)
+
+// A kernelSet is a set as the kernel lists it.
+type kernelSet struct {
+	name, kind string
+	family     uint8
+	ports      []capture.Interval[uint32]
+	addresses  []capture.Interval[netip.Addr]
+	timeout    uint32 // of keys, in seconds
+	other      bool   // it has something that we do not write
+}
+
+// model is s as a set of the model, looked up by the source or the destination of packets.
+func (s kernelSet) model(source bool) (capture.Set, error) {
+	_, name, ok := splitSetName(s.name)
+	out := capture.Set{Name: name, Numbers: capture.Join(capture.ByPort, s.ports), Addresses: capture.JoinAddresses(s.addresses)}
+	if s.kind == bitmapPort && !source && s.timeout > 0 && ok {
+		return capture.Set{Name: strings.TrimSuffix(name, sixSuffix), Key: capture.ByFamilyPort, Timeout: time.Duration(s.timeout) * time.Second}, nil
+	}
+	if out.Key, ok = s.key(source), ok && s.timeout == 0 && !s.other && out.Len() > 0; !ok || out.Key == capture.UnknownKey {
+		return out, fmt.Errorf("set %s of type %s is not as we write it", s.name, s.kind)
+	}
+	return out, nil
+}
+
+// key is what a constant set is looked up by.
+func (s kernelSet) key(source bool) capture.SetKey {
+	for _, k := range []capture.SetKey{capture.ByPort, capture.BySource4, capture.BySource6, capture.ByDestination4, capture.ByDestination6} {
+		kind, family, _ := kindOf(k)
+		bySource := k == capture.BySource4 || k == capture.BySource6
+		if kind == s.kind && (kind == bitmapPort || family == s.family) && bySource == source {
+			return k
+		}
+	}
+	return capture.UnknownKey
+}
+
+// kindOf is the type of a set of ipset, and its family.
+func kindOf(k capture.SetKey) (kind string, family uint8, ok bool) {
+	switch k {
+	case capture.ByPort, capture.ByFamilyPort:
+		return bitmapPort, anyFamily, true
+	case capture.BySource4, capture.ByDestination4:
+		return hashNet, family4, true
+	case capture.BySource6, capture.ByDestination6:
+		return hashNet, family6, true
+	}
+	return "", 0, false
+}
+
+// prefixesOf are the same addresses as prefixes. A set cannot have a prefix of length 0.
+func prefixesOf(list []capture.Interval[netip.Addr]) (out []netip.Prefix) {
+	for _, i := range list {
+		for a := i.First; ; {
+			bits := a.BitLen()
+			p := netip.PrefixFrom(a, bits)
+			for bits > 1 {
+				wider := netip.PrefixFrom(a, bits-1)
+				if wider.Masked().Addr() != a || capture.Range(wider).Last.Compare(i.Last) > 0 {
+					break
+				}
+				p, bits = wider, bits-1
+			}
+			out = append(out, p)
+			last := capture.Range(p).Last
+			if last == i.Last {
+				break
+			}
+			a = last.Next()
+		}
+	}
+	return out
+}
+
+// freeGeneration is one that no set has.
+func freeGeneration(names []string) byte {
+	generation := byte('a')
+	for slices.ContainsFunc(names, func(n string) bool { g, _, ok := splitSetName(n); return ok && g == generation }) {
+		generation++
+	}
+	return generation
+}

@@ -1,0 +1,152 @@
+//go:build linux
+
+package iptables
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"outrider.dev/internal/core/capture"
+	"outrider.dev/internal/core/capture/nftables"
+)
+
+// nftPlaces returns the places of the nft variant that have chains of ours in the network
+// namespace of the calling thread.
+func nftPlaces() (out []place, err error) {
+	b, err := nftables.Open()
+	if err != nil {
+		return nil, err
+	}
+	defer b.Close()
+	for _, family := range families {
+		has, err := b.HasChains(family, prefix)
+		if err != nil {
+			return nil, err
+		}
+		if has {
+			out = append(out, place{nft, family})
+		}
+	}
+	return out, nil
+}
+
+// legacyPlaces is nftPlaces for the legacy variant.
+func legacyPlaces() (out []place, err error) {
+	for _, family := range families {
+		names, err := legacyTables(family)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			entries, err := legacyEntries(family, name)
+			if err != nil {
+				return nil, fmt.Errorf("reading the legacy table %s of %s: %w", name, family, err)
+			}
+			if hasChains(entries) {
+				out = append(out, place{legacy, family})
+				break
+			}
+		}
+	}
+	return out, nil
+}
+
+// legacyTables lists the tables that exist and that we write.
+func legacyTables(family capture.Families) ([]string, error) {
+	text, err := os.ReadFile(legacyNames[family])
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // without the module there are none
+		return nil, fmt.Errorf("listing legacy tables: %w (it takes root)", err)
+	}
+	return slices.DeleteFunc(strings.Fields(string(text)), func(name string) bool {
+		return !slices.Contains(tables, capture.Table(name))
+	}), nil
+}
+
+// chainMark is how a chain begins in a table: the name of the target ERROR, in 29 bytes, its
+// revision, and the name of the chain (struct xt_error_target in linux/netfilter/x_tables.h).
+var chainMark = []byte("ERROR" + strings.Repeat("\x00", 29-len("ERROR")+1) + prefix)
+
+func hasChains(entries []byte) bool { return bytes.Contains(entries, chainMark) }
+
+// struct ipt_getinfo and struct ipt_get_entries of linux/netfilter_ipv4/ip_tables.h; those
+// for IPv6 are the same.
+type (
+	tableInfo struct {
+		name    [32]byte
+		_       [11]uint32 // hooks
+		entries uint32
+		size    uint32
+	}
+	tableHead struct {
+		name [32]byte
+		size uint32
+		_    uint32 // entries are aligned to 8 bytes
+	}
+)
+
+const (
+	getInfo    = 64 // IPT_SO_GET_INFO, IP6T_SO_GET_INFO
+	getEntries = 65 // IPT_SO_GET_ENTRIES, IP6T_SO_GET_ENTRIES
+)
+
+// maxTable bounds what is read of a table: 10,000 rules take 4 MB.
+const maxTable = 256 << 20
+
+// tableTries is how often a table is read that another program changes meanwhile.
+const tableTries = 10
+
+// legacyEntries reads a table as the kernel has it.
+func legacyEntries(family capture.Families, table string) (entries []byte, err error) {
+	domain, level := unix.AF_INET, unix.SOL_IP
+	if family == capture.IPv6 {
+		domain, level = unix.AF_INET6, unix.SOL_IPV6
+	}
+	fd, err := unix.Socket(domain, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	for range tableTries {
+		var info tableInfo
+		copy(info.name[:len(info.name)-1], table)
+		if err := getOption(fd, level, getInfo, unsafe.Pointer(&info), unsafe.Sizeof(info)); err != nil {
+			return nil, err
+		}
+		if info.size > maxTable {
+			return nil, fmt.Errorf("it has %d bytes", info.size)
+		}
+		head := tableHead{name: info.name, size: info.size}
+		const headLen = unsafe.Sizeof(head)
+		buf := make([]byte, headLen+uintptr(info.size))
+		copy(buf, unsafe.Slice((*byte)(unsafe.Pointer(&head)), headLen))
+		err := getOption(fd, level, getEntries, unsafe.Pointer(&buf[0]), uintptr(len(buf)))
+		if !errors.Is(err, unix.EAGAIN) { // it has another size by now
+			return buf[headLen:], err
+		}
+	}
+	return nil, errors.New("another program changes it all the time")
+}
+
+func getOption(fd, level, name int, value unsafe.Pointer, size uintptr) error {
+	length := uint32(size)
+	_, _, errno := syscall.Syscall6(unix.SYS_GETSOCKOPT, uintptr(fd), uintptr(level), uintptr(name),
+		uintptr(value), uintptr(unsafe.Pointer(&length)), 0)
+	runtime.KeepAlive(value)
+	switch errno {
+	case 0:
+		return nil
+	case unix.EPERM:
+		return fmt.Errorf("%w (it takes the capability NET_ADMIN)", errno)
+	}
+	return errno
+}

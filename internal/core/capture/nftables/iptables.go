@@ -1,0 +1,74 @@
+//go:build linux
+
+package nftables
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"outrider.dev/internal/core/capture"
+	"outrider.dev/internal/core/capture/netlink"
+)
+
+// HasChains reports whether one of the tables that the nft variant of iptables has for a
+// family has a chain whose name begins with prefix.
+func (b *Backend) HasChains(family capture.Families, prefix string) (found bool, err error) {
+	err = b.Dump(getChain, func(b *netlink.Batch) { b.Generic(protocolOf(family), 0) }, func(data []byte) error {
+		var table, chain string
+		a, _ := netlink.AttributesOf(data)
+		for a.Next() {
+			switch a.Kind {
+			case unix.NFTA_CHAIN_TABLE:
+				table = a.Text()
+			case unix.NFTA_CHAIN_NAME:
+				chain = a.Text()
+			}
+		}
+		found = found || slices.Contains(iptablesTables, table) && strings.HasPrefix(chain, prefix)
+		return a.Err
+	})
+	if err != nil {
+		return false, explain(fmt.Errorf("listing chains: %w", lacking(err)))
+	}
+	return found, nil
+}
+
+// lacking makes the kernel's answer to a list or a request of a subsystem that it does not have
+// (nfnetlink_rcv_msg) the one to a batch, which is [Unsupported].
+func lacking(err error) error {
+	if errors.Is(err, unix.EINVAL) {
+		return fmt.Errorf("the kernel has no nf_tables: %w", unix.EOPNOTSUPP)
+	}
+	return err
+}
+
+// iptablesTables are the names of the tables of iptables.
+var iptablesTables = []string{"filter", "mangle", "nat", "raw", "security"}
+
+// Counters returns the packets that each rule has counted, for the chains of which
+// [Backend.HasChains] reports whether there is one. No chain is in two tables.
+func (b *Backend) Counters(family capture.Families, prefix string) (map[string][]uint64, error) {
+	packets := map[string][]uint64{}
+	err := b.Dump(getRule, func(b *netlink.Batch) { b.Generic(protocolOf(family), 0) }, func(data []byte) error {
+		a, _ := netlink.AttributesOf(data)
+		table := ""
+		for list := a; list.Next(); {
+			if list.Kind == unix.NFTA_RULE_TABLE {
+				table = list.Text()
+			}
+		}
+		chain, n, err := decodeCount(a)
+		if slices.Contains(iptablesTables, table) && strings.HasPrefix(chain, prefix) {
+			packets[chain] = append(packets[chain], n)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, explain(fmt.Errorf("listing rules: %w", err))
+	}
+	return packets, nil
+}

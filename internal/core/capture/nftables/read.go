@@ -1,0 +1,384 @@
+//go:build linux
+
+package nftables
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+
+	"outrider.dev/internal/core/capture"
+	"outrider.dev/internal/core/capture/netlink"
+)
+
+// maxReads bounds how often a read begins anew because another program changed tables
+// meanwhile. Each takes a millisecond, so that only a program that does nothing else
+// exhausts it.
+const maxReads = 50
+
+// Read returns our rule set as the kernel has it, with its counters, or
+// capture.ErrNone. A rule of another program in our table is returned as one that no
+// intent makes, so that a comparison shows it. The routing is not read.
+func (b *Backend) Read(context.Context) (capture.State, error) {
+	for i := 1; ; i++ {
+		r := reader{Conn: b.Conn}
+		r.state.Backend, r.state.Packets = capture.NFTables, map[string][]uint64{}
+		err := r.read()
+		if errors.Is(err, netlink.ErrChanged) && i < maxReads {
+			continue
+		}
+		if errors.Is(err, capture.ErrNone) {
+			return capture.State{}, err
+		}
+		if err != nil {
+			return capture.State{}, explain(fmt.Errorf("reading table inet %s: %w", Table, err))
+		}
+		r.state.Restore()
+		return r.state, nil
+	}
+}
+
+// Recount is st with fresh counters. It reads no sets: with long lists they are what takes
+// time.
+func (b *Backend) Recount(ctx context.Context, st capture.State) (capture.State, error) {
+	packets := map[string][]uint64{}
+	err := b.Dump(getRule, ours, func(data []byte) error {
+		a, _ := netlink.AttributesOf(data)
+		chain, n, err := decodeCount(a)
+		packets[chain] = append(packets[chain], n)
+		return err
+	})
+	if err != nil {
+		return st, explain(fmt.Errorf("reading the counters of table inet %s: %w", Table, err))
+	}
+	for _, c := range st.Chains {
+		if len(packets[c.Name]) != len(c.Rules) { // another program changed the rules
+			return b.Read(ctx)
+		}
+	}
+	st.Packets = packets
+	return st, nil
+}
+
+// decodeCount reads the chain of a rule, and the packets of its first counter.
+func decodeCount(a netlink.Attributes) (chain string, packets uint64, err error) {
+	for a.Next() {
+		switch a.Kind {
+		case unix.NFTA_RULE_CHAIN:
+			chain = a.Text()
+		case unix.NFTA_RULE_EXPRESSIONS:
+			for list := (netlink.Attributes{Rest: a.Value}); list.Next(); {
+				if c, ok := decodeExprNamed(netlink.Attributes{Rest: list.Value}, "counter").(*expr.Counter); ok && packets == 0 {
+					packets = c.Packets
+				}
+			}
+		}
+	}
+	return chain, packets, a.Err
+}
+
+// A reader reads the table once.
+type reader struct {
+	*netlink.Conn
+	state      capture.State
+	generation uint16 // of the tables, in every message
+	begun      bool
+}
+
+func (r *reader) read() error {
+	err := r.Get(getTable, ours, r.same(func(netlink.Attributes) error { return nil }))
+	if errors.Is(err, unix.ENOENT) {
+		return capture.ErrNone
+	}
+	if err != nil {
+		return lacking(err)
+	}
+	if err := r.Dump(getChain, ours, r.same(r.chain)); err != nil {
+		return err
+	}
+	if err := r.Dump(getSet, ours, r.same(r.set)); err != nil {
+		return err
+	}
+	for i := range r.state.Sets {
+		if err := r.elements(&r.state.Sets[i]); err != nil {
+			return err
+		}
+	}
+	return r.Dump(getRule, ours, r.same(r.rule))
+}
+
+// same reads a message, after a check that the tables are still those of the first.
+func (r *reader) same(each func(netlink.Attributes) error) func([]byte) error {
+	return func(data []byte) error {
+		a, generation := netlink.AttributesOf(data)
+		if r.begun && generation != r.generation {
+			return netlink.ErrChanged
+		}
+		r.begun, r.generation = true, generation
+		return each(a)
+	}
+}
+
+func (r *reader) set(a netlink.Attributes) error {
+	table, s, err := decodeSet(a)
+	if table == Table {
+		r.state.Sets = append(r.state.Sets, s)
+	}
+	return err
+}
+
+// elements reads the elements of a constant set.
+func (r *reader) elements(s *capture.Set) (err error) {
+	if !s.Constant() || s.Key == capture.UnknownKey {
+		return nil
+	}
+	var bounds []bound
+	dumped := r.Dump(getElements, func(b *netlink.Batch) {
+		ours(b)
+		b.Text(unix.NFTA_SET_ELEM_LIST_SET, s.Name)
+	}, r.same(func(a netlink.Attributes) error {
+		bounds, err = decodeElements(bounds, a, setTypes[s.Key].size)
+		return err
+	}))
+	fill(s, bounds)
+	return dumped
+}
+
+func (r *reader) rule(a netlink.Attributes) error {
+	entry, err := decodeRule(a)
+	if err != nil {
+		return err
+	}
+	if c := r.state.Chain(entry.chain); c != nil {
+		c.Rules = append(c.Rules, entry.rule)
+		r.state.Packets[entry.chain] = append(r.state.Packets[entry.chain], entry.packets)
+	}
+	for _, m := range entry.rule.Match {
+		// Only the rules show whether a set is about sources or about destinations.
+		if s := r.state.Set(m.Name); m.Key == capture.InSet && s != nil && s.Key != capture.UnknownKey && setTypes[s.Key] == setTypes[m.Num] {
+			s.Key = capture.SetKey(m.Num)
+		}
+	}
+	return nil
+}
+
+// chain reads a chain of our table.
+func (r *reader) chain(a netlink.Attributes) error {
+	var table, kind string
+	var c capture.Chain
+	hook, priority := -1, int32(0)
+	for a.Next() {
+		switch a.Kind {
+		case unix.NFTA_CHAIN_TABLE:
+			table = a.Text()
+		case unix.NFTA_CHAIN_NAME:
+			c.Name = a.Text()
+		case unix.NFTA_CHAIN_TYPE:
+			kind = a.Text()
+		case unix.NFTA_CHAIN_HOOK:
+			for h := (netlink.Attributes{Rest: a.Value}); h.Next(); {
+				switch h.Kind {
+				case unix.NFTA_HOOK_HOOKNUM:
+					hook = int(h.Number())
+				case unix.NFTA_HOOK_PRIORITY:
+					priority = int32(h.Number())
+				}
+			}
+		}
+	}
+	if table != Table || a.Err != nil {
+		return a.Err
+	}
+	if hook >= 0 {
+		place(&c, kind, hook, priority)
+	}
+	r.state.Chains = append(r.state.Chains, c)
+	return nil
+}
+
+// place sets the table and the hook of a chain.
+func place(c *capture.Chain, kind string, hook int, priority int32) {
+	for name, num := range hooks {
+		if int(num) == hook {
+			c.Hook = name
+		}
+	}
+	for name, num := range priorities {
+		if num == priority {
+			c.Table = name
+		}
+	}
+	if c.Hook == capture.NoHook || c.Table == "" || chainType(*c) != kind {
+		c.Table = capture.Table(fmt.Sprintf("%s, hook %d, priority %d", kind, hook, priority))
+	}
+}
+
+// A ruleEntry is one rule of a dump.
+type ruleEntry struct {
+	chain   string
+	rule    capture.Rule
+	packets uint64
+}
+
+// decodeRule reads one rule message. Attributes that do not parse are an error;
+// expressions that no rule of ours has make an unknown rule.
+func decodeRule(a netlink.Attributes) (ruleEntry, error) {
+	var out ruleEntry
+	var exprs []any
+	var reason string
+	for a.Next() {
+		switch a.Kind {
+		case unix.NFTA_RULE_CHAIN:
+			out.chain = a.Text()
+		case unix.NFTA_RULE_USERDATA:
+			reason = commentOf(a.Value)
+		case unix.NFTA_RULE_EXPRESSIONS:
+			list := netlink.Attributes{Rest: a.Value}
+			for list.Next() {
+				exprs = append(exprs, decodeExpr(netlink.Attributes{Rest: list.Value}))
+			}
+			if list.Err != nil {
+				return out, list.Err
+			}
+		}
+	}
+	if a.Err != nil {
+		return out, a.Err
+	}
+	out.rule, out.packets = model(exprs)
+	out.rule.Reason = reason
+	return out, nil
+}
+
+// commentOf finds nft's comment in a rule's user data.
+func commentOf(udata []byte) string {
+	for len(udata) >= 2 {
+		kind, length := udata[0], int(udata[1])
+		if len(udata) < 2+length {
+			return ""
+		}
+		if kind == typeComment && length > 0 {
+			return string(udata[2 : 2+length-1]) // without the closing NUL
+		}
+		udata = udata[2+length:]
+	}
+	return ""
+}
+
+// An opaque stands for an expression that no rule of ours has.
+type opaque string
+
+// decodeExpr reads one expression; what it cannot read is opaque.
+func decodeExpr(a netlink.Attributes) any { return decodeExprNamed(a, "") }
+
+// decodeExprNamed reads an expression of that name; any other is opaque. No name is any.
+func decodeExprNamed(a netlink.Attributes, want string) any {
+	name, out := "", any(opaque("?"))
+	for a.Next() {
+		switch a.Kind {
+		case unix.NFTA_EXPR_NAME:
+			name = a.Text()
+			out = opaque(name)
+		case unix.NFTA_EXPR_DATA:
+			if want == "" || name == want {
+				out = decodeExprData(name, a.Value)
+			}
+		}
+	}
+	return out
+}
+
+// readable are the expressions that the library reads as it writes them.
+var readable = map[string]func() expr.Any{
+	"meta":    func() expr.Any { return &expr.Meta{} },
+	"cmp":     func() expr.Any { return &expr.Cmp{} },
+	"payload": func() expr.Any { return &expr.Payload{} },
+	"bitwise": func() expr.Any { return &expr.Bitwise{} },
+	"lookup":  func() expr.Any { return &expr.Lookup{} },
+	"dynset":  func() expr.Any { return &expr.Dynset{} },
+	"counter": func() expr.Any { return &expr.Counter{} },
+	"redir":   func() expr.Any { return &expr.Redir{} },
+	"reject":  func() expr.Any { return &expr.Reject{} },
+	"socket":  func() expr.Any { return &expr.Socket{} },
+}
+
+func decodeExprData(name string, data []byte) any {
+	switch name {
+	case "ct":
+		return decodeCt(data)
+	case "immediate":
+		return decodeImmediate(data)
+	case "tproxy":
+		return decodeTProxy(data)
+	}
+	if e, ok := readable[name]; ok {
+		if e := e(); unmarshal(data, e) == nil {
+			return e
+		}
+	}
+	return opaque(name)
+}
+
+// unmarshal is the library's, made safe: some of its readers do not check lengths.
+func unmarshal(data []byte, e expr.Any) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("malformed %T: %v", e, r)
+		}
+	}()
+	return expr.Unmarshal(unix.NFPROTO_INET, data, e)
+}
+
+func decodeImmediate(data []byte) any {
+	imm, v := &expr.Immediate{}, &expr.Verdict{}
+	if unmarshal(data, imm) == nil && len(imm.Data) > 0 {
+		return imm
+	}
+	if unmarshal(data, v) == nil && imm.Register == unix.NFT_REG_VERDICT {
+		return v
+	}
+	return opaque("immediate")
+}
+
+// decodeTProxy reads a tproxy expression for both families, with a port and no address.
+// The library cannot.
+func decodeTProxy(data []byte) any {
+	t := &expr.TProxy{Family: unix.NFPROTO_UNSPEC}
+	a := netlink.Attributes{Rest: data}
+	for a.Next() {
+		switch {
+		case a.Kind == expr.NFTA_TPROXY_FAMILY && a.Number() == unix.NFPROTO_UNSPEC:
+		case a.Kind == expr.NFTA_TPROXY_REG_PORT:
+			t.RegPort = a.Number()
+		default:
+			return opaque("tproxy")
+		}
+	}
+	if a.Err != nil {
+		return opaque("tproxy")
+	}
+	return t
+}
+
+// decodeCt reads a ct expression; the library does not tell a read from a write.
+func decodeCt(data []byte) any {
+	ct := &expr.Ct{}
+	a := netlink.Attributes{Rest: data}
+	for a.Next() {
+		switch a.Kind {
+		case unix.NFTA_CT_KEY:
+			ct.Key = expr.CtKey(a.Number())
+		case unix.NFTA_CT_DREG:
+			ct.Register = a.Number()
+		case unix.NFTA_CT_SREG:
+			ct.Register, ct.SourceRegister = a.Number(), true
+		}
+	}
+	if a.Err != nil || ct.Register != reg {
+		return opaque("ct")
+	}
+	return ct
+}

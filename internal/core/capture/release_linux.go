@@ -1,0 +1,102 @@
+package capture
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"syscall"
+
+	"outrider.dev/internal/base/contract"
+)
+
+// A NotReleasedError reports a port whose release no rule has accepted: it is not parked
+// with a time limit, or the sender is neither root nor a user of the proxy.
+type NotReleasedError struct{ Port uint16 }
+
+func (e *NotReleasedError) Error() string {
+	return fmt.Sprintf("port %d is not released: no rule accepted it", e.Port)
+}
+
+// Hint is for the user.
+func (e *NotReleasedError) Hint() string {
+	return "the rules accept it from root and from the users of -u and -g, with --park-only from every user, for ports that are parked with a time limit; capture verify reads the rules"
+}
+
+// Release ends the parking of ports from inside the pod: from now on connections to
+// them are refused at once, until a listener is seen there again. The rules accept
+// this from the proxy's users and from root, with --park-only from every user, and drop the packet
+// that they have accepted, which the kernel reports to its sender at once.
+func Release(ports ...uint16) error {
+	var errs []error
+	for _, p := range ports {
+		var reasons []error
+		released := false
+		for _, a := range releaseAddrs { // one family may be switched off, or not captured
+			ok, err := release(a.Addr(), p)
+			released = released || ok
+			if err != nil {
+				reasons = append(reasons, err)
+			}
+		}
+		switch {
+		case released:
+		case len(reasons) == len(releaseAddrs):
+			errs = append(errs, fmt.Errorf("releasing port %d: %w", p, errors.Join(reasons...)))
+		default:
+			errs = append(errs, &NotReleasedError{p})
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// ReleaseMesh releases the ports on which --park-only parks connections to another mesh's proxy.
+// It reports whether it is of use to release them again: not where no rule accepts it from this
+// user.
+func ReleaseMesh() (again bool) {
+	for _, p := range meshPorts {
+		var refused *NotReleasedError
+		if err := Release(p); !errors.As(err, &refused) {
+			again = true
+		}
+	}
+	return again
+}
+
+// release reports whether a rule has accepted the release of a port. A packet to a port
+// that is never parked tells a rule of ours from one that drops everything.
+func release(to netip.Addr, port uint16) (bool, error) {
+	dropped, err := send(netip.AddrPortFrom(to, port))
+	if !dropped {
+		return false, err
+	}
+	others, err := send(netip.AddrPortFrom(to, contract.StatusPort))
+	if others {
+		return false, errors.New("a rule of another program drops every such packet")
+	}
+	return err == nil, err
+}
+
+// send sends a packet and reports whether a rule has dropped it.
+func send(to netip.AddrPort) (dropped bool, err error) {
+	dialer := net.Dialer{LocalAddr: &net.UDPAddr{Port: releasePort}, Control: shared}
+	conn, err := dialer.Dial("udp", to.String())
+	if err != nil {
+		return false, err
+	}
+	defer conn.Close()
+	_, err = conn.Write([]byte("released"))
+	if errors.Is(err, syscall.EPERM) {
+		return true, nil
+	}
+	return false, err
+}
+
+// shared lets more than one socket have releasePort at once: another release, and the one before this,
+// which a program that is just being started keeps until it runs.
+func shared(_, _ string, c syscall.RawConn) (err error) {
+	failed := c.Control(func(fd uintptr) {
+		err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1)
+	})
+	return errors.Join(failed, err)
+}

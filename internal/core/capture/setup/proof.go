@@ -1,0 +1,191 @@
+package setup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"outrider.dev/internal/core/capture"
+)
+
+// A Proof is the result of sending the first packet of a connection in one direction
+// and finding in the counters of the rules where it went.
+//
+// The packet carries a mark by which the rules reject it at its destination
+// ([capture.ProofOut] and [capture.ProofIn]). So a proof needs no listener, takes no
+// connection away from one, leaves no state behind, and never leaves the pod.
+type Proof struct {
+	Direction string `json:"direction"` // "outbound" or "inbound"
+	Family    string `json:"family"`    // "ipv4" or "ipv6"
+	Proved    bool   `json:"proved"`
+	Detail    string `json:"detail"` // what was tried, or why nothing was
+}
+
+func (p Proof) String() string {
+	word := "not tried"
+	if p.Proved {
+		word = "proved"
+	}
+	return fmt.Sprintf("%s %s: %s: %s", p.Direction, p.Family, word, p.Detail)
+}
+
+// answerLimit bounds how long a proof waits for its rejection. It comes from this
+// machine within a millisecond; only where the packet is lost is the limit reached.
+const answerLimit = 2 * time.Second
+
+// rounds bounds how often a failed proof is repeated from other source ports. A
+// packet with the addresses and ports of an earlier proof takes the way of that one:
+// connection tracking remembers a refused connection and its destination for 10
+// seconds (nf_conntrack_tcp_timeout_close), also under new rules.
+const rounds = 3
+
+// prove tries both directions of the rule set in state, in each family that it
+// captures. read returns the state with fresh counters. The error names the
+// direction that does not work; what cannot be tried here is in the proofs, not an error.
+func prove(ctx context.Context, state capture.State, read func() (capture.State, error)) ([]Proof, error) {
+	var open sockets
+	defer open.close()
+	for round := 1; ; round++ {
+		tries := attempts(state.Ruleset)
+		for i := range tries {
+			if ctx.Err() != nil {
+				return nil, context.Cause(ctx)
+			}
+			tries[i].send(&open)
+		}
+		after, err := read()
+		if err != nil {
+			return nil, fmt.Errorf("reading the counters after the proof: %w", err)
+		}
+		proofs, err := compare(tries, state, after)
+		if err == nil || round == rounds || slices.ContainsFunc(tries, attempt.unanswered) {
+			return proofs, err
+		}
+		state = after
+	}
+}
+
+// compare finds the packets of the tries in the counters.
+func compare(tries []attempt, state, after capture.State) ([]Proof, error) {
+	var proofs []Proof
+	for _, d := range directions {
+		sent, arrived := 0, int(count(after, d)-count(state, d))
+		for _, t := range tries {
+			if t.direction.name != d.name {
+				continue
+			}
+			proofs = append(proofs, t.proof())
+			if t.sent {
+				sent++
+			}
+		}
+		if arrived < sent {
+			return proofs, failure(tries, d, sent, arrived)
+		}
+	}
+	return proofs, nil
+}
+
+// failure lists the packets of a direction that were sent and not all counted.
+func failure(tries []attempt, d direction, sent, arrived int) error {
+	var words []string
+	for _, t := range tries {
+		if t.direction.name == d.name && t.sent {
+			words = append(words, fmt.Sprintf("to %s as uid %d gid %d (%v)", t.conn.Dst, t.as.uid, t.as.gid, t.answer))
+		}
+	}
+	return fmt.Errorf("proof: %s: of %d connections %d came to the proxy's port: %s", d.name, sent, arrived, strings.Join(words, ", "))
+}
+
+// An attempt is one proof: a connection, and what came of it.
+type attempt struct {
+	direction direction
+	family    capture.Families
+	conn      capture.Conn
+	as        identity
+	why       error // why there is nothing to try
+	sent      bool
+	answer    error
+}
+
+// attempts chooses what to try.
+func attempts(rs capture.Ruleset) []attempt {
+	var out []attempt
+	for _, d := range directions {
+		for _, family := range []capture.Families{capture.IPv4, capture.IPv6} {
+			if rs.Families.Has(family) && captures(rs, d) {
+				t := attempt{direction: d, family: family}
+				t.conn, t.as, t.why = choose(rs, d, family)
+				out = append(out, t)
+			}
+		}
+	}
+	return out
+}
+
+// send makes the connection, if there is one to make.
+func (t *attempt) send(open *sockets) {
+	if t.why != nil {
+		return
+	}
+	t.answer = connect(t.conn, t.direction.mark, t.as, open)
+	switch {
+	case isAny(t.answer, unix.ENETUNREACH, unix.EHOSTUNREACH, unix.EADDRNOTAVAIL, unix.EAFNOSUPPORT):
+		t.why = fmt.Errorf("no route to %s (%w)", t.conn.Dst, t.answer)
+	case errors.Is(t.answer, unix.EPERM) && t.as != own():
+		t.why = fmt.Errorf("uid %d gid %d is not captured, and may not act as another (SETUID, SETGID)", own().uid, own().gid)
+	default:
+		t.sent = true
+	}
+}
+
+// unanswered reports whether the packet was lost: connection tracking remembers only
+// what was refused.
+func (t attempt) unanswered() bool { return errors.Is(t.answer, unix.EINPROGRESS) }
+
+func (t *attempt) proof() Proof {
+	p := Proof{Direction: t.direction.name, Family: t.family.String()}
+	if t.why != nil {
+		p.Detail = t.why.Error()
+		return p
+	}
+	p.Proved, p.Detail = true, fmt.Sprintf("%s as uid %d", t.conn.Dst, t.as.uid)
+	return p
+}
+
+// A direction is one way of connections into the proxy.
+type direction struct {
+	name    string
+	mark    uint32
+	reasons []string // of the rules where it ends
+	conns   func(family capture.Families) []capture.Conn
+}
+
+var directions = []direction{
+	{"outbound", capture.ProofOut, []string{capture.ReasonProofOut}, outboundConns},
+	{"inbound", capture.ProofIn, []string{capture.ReasonProofIn, capture.ReasonProofTP}, inboundConns},
+}
+
+// captures reports whether the rules capture any connection in a direction: whether
+// they have the rule where its proof ends.
+func captures(rs capture.Ruleset, d direction) bool {
+	return anyRule(rs, func(r capture.Rule) bool { return slices.Contains(d.reasons, r.Reason) })
+}
+
+func count(s capture.State, d direction) uint64 {
+	var n uint64
+	for _, reason := range d.reasons {
+		n += s.Count(reason)
+	}
+	return n
+}
+
+// An identity is the owner of the socket that sends the packet.
+type identity struct{ uid, gid int }
+
+func own() identity { return identity{unix.Geteuid(), unix.Getegid()} }

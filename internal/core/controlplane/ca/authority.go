@@ -1,0 +1,474 @@
+package ca
+
+import (
+	"cmp"
+	"context"
+	"crypto"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"outrider.dev/internal/base/wire"
+)
+
+// clockSkew is how far in the past a certificate becomes valid, for hosts with a slow
+// clock. Istio's value (ClockSkewGracePeriod).
+const clockSkew = 2 * time.Minute
+
+// defaultMaxLife is how long a certificate is good at most when its pod or host is gone: peers
+// look at nothing but its time. Istio's is 90 days (MAX_WORKLOAD_CERT_TTL).
+const defaultMaxLife = 24 * time.Hour
+
+// watchPoll is how often files are read where they cannot be watched.
+const watchPoll = 10 * time.Second
+
+// AuthorityOptions of an authority. The zero value of a field means its default.
+type AuthorityOptions struct {
+	// Store holds the signing certificate, its key and the roots, named as in Istio's secret
+	// cacerts (ca-cert.pem, ca-key.pem, cert-chain.pem, root-cert.pem) or by cert-manager
+	// (tls.crt, tls.key, ca.crt). In an empty store a root is made. Required.
+	Store       Store
+	TrustDomain string        // default "cluster.local"
+	Life        time.Duration // of a certificate whose request names none; default 24h
+	MaxLife     time.Duration // the longest that a request gets; default 24h, or Life if that is longer
+	Hosts       Hosts         // a host's certificate is valid while the host is one of them; default: no hosts
+	Log         *slog.Logger  // default: none
+	// RootSpread is how long the next root is published before it signs; default
+	// [DefaultRootSpread].
+	RootSpread time.Duration
+
+	// Record, if set, keeps the roots that leave a store which is not ours, until their
+	// certificates have ended; default: they are trusted no more.
+	Record Store
+	// StoreTokenKey has the key of [Authority.Tokens] made as a file of the store, if the store
+	// may be written. Default: the key follows from the authority's.
+	StoreTokenKey bool
+	// ServesOnly, if set, are the DNS names of this control plane, for which another authority has
+	// signed the certificate in the store; see external.go. Nothing is made or signed then.
+	ServesOnly []string
+	// Waiting, if set, is called with what the store lacks, each time that is something else,
+	// while [NewAuthority] waits for it. Default: NewAuthority returns it as an error.
+	Waiting func(error)
+
+	now func() time.Time // default time.Now
+}
+
+func (o AuthorityOptions) withDefaults() AuthorityOptions {
+	o.TrustDomain = cmp.Or(o.TrustDomain, "cluster.local")
+	o.Life = cmp.Or(o.Life, 24*time.Hour)
+	o.MaxLife = cmp.Or(o.MaxLife, max(o.Life, defaultMaxLife))
+	o.RootSpread = cmp.Or(o.RootSpread, DefaultRootSpread)
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	if o.now == nil {
+		o.now = time.Now
+	}
+	return o
+}
+
+func (o AuthorityOptions) check() error {
+	switch {
+	case o.Store == nil:
+		return errors.New("option Store: there must be a store of the authority's files")
+	case o.Life < time.Second || o.MaxLife < time.Second:
+		return fmt.Errorf("options Life %s, MaxLife %s: use 1s or more", o.Life, o.MaxLife)
+	case o.RootSpread < 0:
+		return fmt.Errorf("option RootSpread %s: use a time that is positive", o.RootSpread)
+	}
+	if err := (Identity{TrustDomain: o.TrustDomain, Namespace: "x", ServiceAccount: "x"}).Check(); err != nil {
+		return fmt.Errorf("option TrustDomain: %w", err)
+	}
+	return nil
+}
+
+// An Authority signs the certificates of a mesh and verifies them.
+type Authority struct {
+	o       AuthorityOptions
+	now     func() time.Time
+	current atomic.Pointer[signer]
+
+	reading sync.Mutex // held while the store is read
+	stored  Contents   // of current
+	// recordDue is when a root of the record ends, or may sign; zero: never.
+	recordDue time.Time
+
+	mu      sync.Mutex
+	changed chan struct{} // closed when current is replaced
+}
+
+// NewAuthority loads the authority in a store, or makes one there.
+func NewAuthority(ctx context.Context, o AuthorityOptions) (*Authority, error) {
+	o = o.withDefaults()
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	a := &Authority{o: o, now: o.now, changed: make(chan struct{})}
+	made, err := a.open(ctx)
+	if err != nil && o.Waiting != nil {
+		made, err = a.await(ctx, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s := a.current.Load()
+	o.Log.Info("authority loaded", "store", o.Store.String(), "made", made, "root", s.root.Subject.String(), "not_after", s.cert.NotAfter)
+	return a, nil
+}
+
+// await tries again when the store has changed, and every few seconds, until ctx ends.
+func (a *Authority) await(ctx context.Context, err error) (made bool, _ error) {
+	hints, stop := a.watch()
+	defer stop()
+	tick := time.NewTicker(retryEvery)
+	defer tick.Stop()
+	for last := ""; err != nil; made, err = a.open(ctx) {
+		if ctx.Err() != nil {
+			return false, context.Cause(ctx)
+		}
+		if err.Error() != last {
+			last = err.Error()
+			a.o.Waiting(err)
+			a.o.Log.Warn("waiting for the authority", "store", a.o.Store.String(), "reason", err)
+		}
+		select {
+		case <-hints:
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+	}
+	return made, nil
+}
+
+// retryEvery is the pause after a failure, if nothing changes before.
+const retryEvery = 5 * time.Second
+
+// watch returns a channel that gets a value after changes of the store.
+func (a *Authority) watch() (hints chan struct{}, stop func()) {
+	hints = make(chan struct{}, 1)
+	return hints, a.o.Store.Watch(func() {
+		select {
+		case hints <- struct{}{}:
+		default: // one is waiting, and the store is read after it
+		}
+	})
+}
+
+// open reads the store, and first makes what it lacks. Of several control planes that start at
+// once on one store one makes the authority; the others use that.
+func (a *Authority) open(ctx context.Context) (made bool, err error) {
+	a.reading.Lock()
+	defer a.reading.Unlock()
+	for ctx.Err() == nil {
+		c, err := a.o.Store.Read(ctx)
+		if err != nil {
+			return false, fmt.Errorf("reading the authority's files: %w", err)
+		}
+		next, adds, err := a.complete(c)
+		if err != nil {
+			return false, fmt.Errorf("making an authority in %s: %w", a.o.Store, err)
+		}
+		if adds {
+			err := a.o.Store.Update(ctx, next)
+			if err != nil && !errors.Is(err, ErrConflict) {
+				return false, fmt.Errorf("making an authority in %s: %w", a.o.Store, err)
+			}
+			made = err == nil
+			continue
+		}
+		s, err := a.signer(ctx, c)
+		if err != nil {
+			return false, err
+		}
+		a.stored = c
+		a.current.Store(s)
+		return made, nil
+	}
+	return false, context.Cause(ctx)
+}
+
+// complete adds what a store of our own lacks.
+func (a *Authority) complete(c Contents) (next Contents, adds bool, err error) {
+	next = c.clone()
+	if !c.Own || a.External() {
+		return next, false, nil
+	}
+	if _, ok := find(c.Files); !ok {
+		adds = true
+		if err := addRoot(next.Files, a.o.TrustDomain, a.now(), rootLife); err != nil {
+			return next, false, err
+		}
+	}
+	if _, ok := c.Files[tokenKeyFile]; a.o.StoreTokenKey && !ok {
+		adds = true
+		if _, next.Files[tokenKeyFile], err = newKey(); err != nil {
+			return next, false, err
+		}
+	}
+	return next, adds, nil
+}
+
+// TrustDomain returns the trust domain of the certificates that the authority signs.
+func (a *Authority) TrustDomain() string { return a.o.TrustDomain }
+
+// Roots returns the mesh's trust anchors: during a rotation, the old and the new root.
+func (a *Authority) Roots() []*x509.Certificate { return slices.Clone(a.current.Load().roots) }
+
+// Expiry is when the certificate that signs others ends.
+func (a *Authority) Expiry() time.Time { return a.current.Load().cert.NotAfter }
+
+// RootsPEM is Roots in PEM.
+func (a *Authority) RootsPEM() []byte { return wire.MarshalCertificates(a.current.Load().roots...) }
+
+// Changed returns a channel that is closed when the authority's files have changed.
+func (a *Authority) Changed() <-chan struct{} {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.changed
+}
+
+// Reload reads the files again. If they do not belong together, the authority stays as it
+// is. A store of our own that was deleted is written again.
+func (a *Authority) Reload(ctx context.Context) error {
+	a.reading.Lock()
+	defer a.reading.Unlock()
+	if err := a.reload(ctx); err != nil {
+		return fmt.Errorf("the authority stays as it was: %w", err)
+	}
+	return nil
+}
+
+// reload is Reload by the holder of reading.
+func (a *Authority) reload(ctx context.Context) error {
+	c, err := a.o.Store.Read(ctx)
+	if err == nil && c.Version == "" && c.Own && a.stored.Own && !a.External() {
+		c, err = a.restore(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	s, err := a.signer(ctx, c)
+	if err != nil {
+		return err
+	}
+	a.stored = c
+	if s.same(a.current.Load()) {
+		return nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.current.Store(s)
+	close(a.changed)
+	a.changed = make(chan struct{})
+	a.o.Log.Info("authority reloaded", "root", s.root.Subject.String(), "roots", len(s.roots), "not_after", s.cert.NotAfter)
+	return nil
+}
+
+// signer is what contents of the store lead to.
+func (a *Authority) signer(ctx context.Context, c Contents) (*signer, error) {
+	s, err := a.o.read(c.Files, a.now())
+	if err != nil {
+		return nil, err
+	}
+	return a.overlap(ctx, c, s)
+}
+
+// restore creates a store that was deleted, unless another control plane has done so.
+func (a *Authority) restore(ctx context.Context) (Contents, error) {
+	err := a.o.Store.Update(ctx, Contents{Files: a.stored.Files, Own: true})
+	if err != nil && !errors.Is(err, ErrConflict) {
+		return Contents{}, err
+	}
+	if err == nil {
+		a.o.Log.Warn("the authority's files were deleted, and are written again", "store", a.o.Store.String())
+	}
+	return a.o.Store.Read(ctx)
+}
+
+// longestWait bounds the wait for the next step of a rotation: timers stand still while a machine
+// sleeps, and the root's life does not.
+const longestWait = time.Hour
+
+// Run reloads the files when they change, and rotates the root when that is due, until ctx ends.
+func (a *Authority) Run(ctx context.Context) error {
+	hints, stop := a.watch()
+	defer stop()
+	for last := ""; ctx.Err() == nil; {
+		wait := longestWait
+		due, err := a.Advance(ctx) // first for changes before the watch began
+		switch {
+		case err != nil:
+			if ctx.Err() == nil && err.Error() != last { // files that are written one by one fail until the last is there
+				last = err.Error()
+				a.o.Log.Warn("authority not current", "reason", last)
+			}
+			wait = retryEvery
+		case !due.IsZero():
+			wait = min(wait, max(due.Sub(a.now()), 0))
+			fallthrough
+		default:
+			last = ""
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-hints:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+	return nil
+}
+
+// A Certificate is one that was signed.
+type Certificate struct {
+	Leaf *x509.Certificate
+	// Chain is the response to a client, one PEM block per entry: the leaf, its
+	// intermediates, the other roots of the mesh, and its own root, which Istio expects last.
+	Chain []string
+
+	served [][]byte // what a TLS server sends: the leaf and its intermediates
+}
+
+// Sign makes a certificate of id for a public key. A life of zero is the default; a longer
+// one than the maximum is shortened.
+func (a *Authority) Sign(public crypto.PublicKey, id Identity, life time.Duration) (*Certificate, error) {
+	return a.sign(public, holder{Identity: id}, life)
+}
+
+// A holder is the subject of a certificate.
+type holder struct {
+	Identity
+	host  string   // empty: it is not a host
+	names []string // DNS names and addresses of a server
+}
+
+func (a *Authority) sign(public crypto.PublicKey, id holder, life time.Duration) (*Certificate, error) {
+	if a.External() {
+		return nil, errSignsNothing
+	}
+	if err := id.Check(); err != nil {
+		return nil, err
+	}
+	if id.TrustDomain != a.o.TrustDomain {
+		return nil, fmt.Errorf("this authority signs for trust domain %s, not for %s", a.o.TrustDomain, id.TrustDomain)
+	}
+	s, now := a.current.Load(), a.now()
+	if life <= 0 {
+		life = a.o.Life
+	}
+	end := now.Add(min(life, a.o.MaxLife))
+	if end.After(s.cert.NotAfter) {
+		end = s.cert.NotAfter // beyond it the chain does not verify
+	}
+	if !end.After(now) {
+		return nil, fmt.Errorf("the authority's own certificate expired at %s", s.cert.NotAfter.UTC().Format(time.RFC3339))
+	}
+	serial, err := newSerial()
+	if err != nil {
+		return nil, err
+	}
+	template := &x509.Certificate{
+		SerialNumber: serial,
+		URIs:         []*url.URL{id.URL()},
+		NotBefore:    now.Add(-clockSkew),
+		NotAfter:     end,
+		KeyUsage:     x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+
+		BasicConstraintsValid: true,
+	}
+	template.DNSNames, template.IPAddresses = splitNames(id.names)
+	if id.host != "" {
+		template.Subject.ExtraNames = []pkix.AttributeTypeAndValue{{Type: hostAttribute, Value: id.host}}
+	}
+	if _, ok := public.(*rsa.PublicKey); ok {
+		template.KeyUsage |= x509.KeyUsageKeyEncipherment
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, s.cert, public, s.key)
+	if err != nil {
+		return nil, fmt.Errorf("signing for %s: %w", id, err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, fmt.Errorf("signing for %s: %w", id, err)
+	}
+	return s.certificate(leaf), nil
+}
+
+func (s *signer) certificate(leaf *x509.Certificate) *Certificate {
+	chain := append([]*x509.Certificate{leaf}, s.chain...)
+	c := &Certificate{Leaf: leaf}
+	for _, one := range chain {
+		c.served = append(c.served, one.Raw)
+	}
+	for _, r := range s.roots {
+		if !r.Equal(s.root) {
+			chain = append(chain, r)
+		}
+	}
+	for _, one := range append(chain, s.root) {
+		c.Chain = append(c.Chain, string(wire.MarshalCertificates(one)))
+	}
+	return c
+}
+
+// Identify returns the identity in a chain of certificates if the chain ends at a current
+// root of the mesh, is of this trust domain and is valid now. A host's must also be of a
+// host that is in the mesh.
+func (a *Authority) Identify(chain []*x509.Certificate) (Identity, error) {
+	return a.identify(chain, nil)
+}
+
+// identify is Identify of a chain for which a handshake has found these ones.
+func (a *Authority) identify(chain []*x509.Certificate, verified [][]*x509.Certificate) (Identity, error) {
+	id, err := a.verify(chain, verified)
+	if err != nil {
+		return Identity{}, err
+	}
+	if host, ok := hostOf(chain[0], id); ok && (a.o.Hosts == nil || !a.o.Hosts.Has(host)) {
+		return Identity{}, host.Gone()
+	}
+	return id, nil
+}
+
+// trusts reports whether a chain of a certificate, which a handshake has verified, is valid now
+// and ends at a current root. Its signatures, 0.08 ms for a chain, are not checked again.
+func (a *Authority) trusts(leaf *x509.Certificate, verified [][]*x509.Certificate) bool {
+	now, roots := a.now(), a.current.Load().roots
+	expired := func(c *x509.Certificate) bool { return now.Before(c.NotBefore) || now.After(c.NotAfter) }
+	return slices.ContainsFunc(verified, func(chain []*x509.Certificate) bool {
+		return chain[0].Equal(leaf) && !slices.ContainsFunc(chain, expired) && slices.ContainsFunc(roots, chain[len(chain)-1].Equal)
+	})
+}
+
+// verify is identify without the check of the host.
+func (a *Authority) verify(chain []*x509.Certificate, verified [][]*x509.Certificate) (Identity, error) {
+	if len(chain) == 0 {
+		return Identity{}, errors.New("the client sent no certificate")
+	}
+	if !a.trusts(chain[0], verified) {
+		_, err := chain[0].Verify(x509.VerifyOptions{
+			Roots: a.current.Load().pool, Intermediates: poolOf(chain[1:]), CurrentTime: a.now(),
+			KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		})
+		if err != nil {
+			return Identity{}, fmt.Errorf("the certificate is not of this mesh: %w", err)
+		}
+	}
+	id, err := IdentityOf(chain[0])
+	if err != nil {
+		return Identity{}, err
+	}
+	if id.TrustDomain != a.o.TrustDomain {
+		return Identity{}, fmt.Errorf("the certificate is of trust domain %s; this mesh is %s", id.TrustDomain, a.o.TrustDomain)
+	}
+	return id, nil
+}

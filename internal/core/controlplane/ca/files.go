@@ -1,0 +1,88 @@
+package ca
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"outrider.dev/internal/base/wire"
+)
+
+// replace writes a file that only its owner can read: a temporary file, synced, then
+// renamed. A key lost in a crash would cost the whole mesh its trust.
+func replace(path string, content []byte) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // 0600
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	defer func() {
+		if err != nil {
+			os.Remove(f.Name())
+			err = fmt.Errorf("writing %s: %w", path, err)
+		}
+	}()
+	if _, err = f.Write(content); err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
+// withLock runs do while it holds the lock of a directory, which excludes other processes.
+func withLock(dir string, do func() error) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close() // which also unlocks
+	if err := lock(d); err != nil {
+		return err
+	}
+	return do()
+}
+
+// syncDir stores the names of a directory's files.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// newKey makes a key, and its file.
+func newKey() (*ecdsa.PrivateKey, []byte, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	raw, err := wire.MarshalKey(key)
+	return key, raw, err
+}
+
+// loadOrMakeKey returns the key in a file, which it makes if there is none.
+func loadOrMakeKey(path string) (crypto.Signer, error) {
+	raw, err := os.ReadFile(path)
+	if err == nil {
+		key, err := wire.ParseKey(raw)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		return key, nil
+	}
+	if !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	key, raw, err := newKey()
+	if err != nil {
+		return nil, err
+	}
+	return key, replace(path, raw)
+}

@@ -1,0 +1,250 @@
+package ca
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"math/big"
+	"slices"
+	"strings"
+	"time"
+
+	"outrider.dev/internal/base/wire"
+)
+
+// A layout is the file names of an authority.
+type layout struct {
+	cert  string // the signing certificate
+	key   string
+	chain string // its intermediates; optional
+	roots string // the trust anchors: one or more
+}
+
+// layouts are the supported ones, the preferred first: that of Istio's secret cacerts,
+// which is also ours, and that of a Secret of type kubernetes.io/tls, as cert-manager
+// writes it.
+var layouts = []layout{
+	{cert: "ca-cert.pem", key: "ca-key.pem", chain: "cert-chain.pem", roots: "root-cert.pem"},
+	{cert: "tls.crt", key: "tls.key", chain: "tls.crt", roots: "ca.crt"},
+}
+
+// A signer is one state of the authority's files.
+type signer struct {
+	cert   *x509.Certificate // of an external authority: the control plane's own
+	key    crypto.Signer
+	chain  []*x509.Certificate // cert and its intermediates, without the root; empty for a root
+	root   *x509.Certificate   // of cert
+	roots  []*x509.Certificate // all that are trusted
+	pool   *x509.CertPool      // of roots
+	tokens tokenKey
+	raw    []byte // the files, to see whether they changed
+}
+
+// find returns the layout of files; false: there is no authority in them.
+func find(files map[string][]byte) (layout, bool) {
+	for _, l := range layouts {
+		for _, name := range []string{l.cert, l.roots} {
+			if _, ok := files[name]; ok {
+				return l, true
+			}
+		}
+	}
+	return layouts[0], false
+}
+
+// rootLife is the life of a root that is made.
+const rootLife = 10 * 365 * 24 * time.Hour
+
+// rootName begins the name of a root that was made here.
+const rootName = "Outrider root "
+
+// addRoot adds a self-signed root to files that have none. A key that is there is used.
+func addRoot(files map[string][]byte, trustDomain string, now time.Time, life time.Duration) error {
+	names := layouts[0]
+	if _, ok := files[names.key]; !ok {
+		_, raw, err := newKey()
+		if err != nil {
+			return err
+		}
+		files[names.key] = raw
+	}
+	key, err := wire.ParseKey(files[names.key])
+	if err != nil {
+		return fmt.Errorf("%s: %w", names.key, err)
+	}
+	root, err := newRoot(key, trustDomain, now, life)
+	if err != nil {
+		return err
+	}
+	files[names.cert], files[names.roots] = root, root
+	return nil
+}
+
+// newRoot is the certificate of a new root, in PEM.
+func newRoot(key crypto.Signer, trustDomain string, now time.Time, life time.Duration) ([]byte, error) {
+	serial, err := newSerial()
+	if err != nil {
+		return nil, err
+	}
+	template := &x509.Certificate{
+		SerialNumber: serial,
+		// Each root has its own name: verifiers find a certificate's issuer by name.
+		Subject:               pkix.Name{Organization: []string{trustDomain}, CommonName: rootName + now.UTC().Format("2006-01-02") + " " + fmt.Sprintf("%08s", serial.Text(16))[:8]},
+		NotBefore:             now.Add(-clockSkew),
+		NotAfter:              now.Add(life),
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, err
+	}
+	return wire.MarshalCertificates(&x509.Certificate{Raw: der}), nil
+}
+
+// errNoFile is the error of a file that is missing.
+var errNoFile = errors.New("there is no such file")
+
+// load reads the authority in a store. Each error names the store and the file.
+func load(in fmt.Stringer, files map[string][]byte, now time.Time) (*signer, error) {
+	l, _ := find(files)
+	return loadAs(in, files, l, x509.ExtKeyUsageAny, (*signer).maySign, now)
+}
+
+// loadAs reads a certificate, its key and the roots, and checks what the certificate may do.
+func loadAs(in fmt.Stringer, files map[string][]byte, l layout, usage x509.ExtKeyUsage, check func(*signer) error, now time.Time) (*signer, error) {
+	s := &signer{}
+	about := func(name string, err error) error { return fmt.Errorf("%s/%s: %w", in, name, err) }
+	read := func(name string) ([]byte, error) {
+		raw, ok := files[name]
+		s.raw = append(append(s.raw, name...), raw...)
+		if !ok {
+			return nil, about(name, errNoFile)
+		}
+		return raw, nil
+	}
+	certificates := func(name string) ([]*x509.Certificate, error) {
+		raw, err := read(name)
+		if err != nil {
+			return nil, err
+		}
+		certs, err := wire.ParseCertificates(raw)
+		if err != nil {
+			return nil, about(name, err)
+		}
+		return certs, nil
+	}
+	own, err := certificates(l.cert)
+	if err != nil {
+		return nil, err
+	}
+	s.cert = own[0]
+	s.roots, err = certificates(l.roots)
+	if errors.Is(err, errNoFile) && usage == x509.ExtKeyUsageAny && s.cert.CheckSignatureFrom(s.cert) == nil {
+		s.roots, err = own[:1], nil // a self-signed root of a start that was interrupted
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.roots = unique(s.roots)
+	if s.chain, err = certificates(l.chain); errors.Is(err, errNoFile) {
+		s.chain = nil
+	} else if err != nil {
+		return nil, err
+	}
+	rawKey, err := read(l.key)
+	if err != nil {
+		return nil, err
+	}
+	if s.key, err = wire.ParseKey(rawKey); err != nil {
+		return nil, about(l.key, err)
+	}
+	if !wire.Fits(s.cert, s.key) {
+		return nil, about(l.cert, errors.New("the key file holds the key of another certificate"))
+	}
+	if err := check(s); err != nil {
+		return nil, about(l.cert, err)
+	}
+	if err := s.complete(usage, now); err != nil {
+		return nil, about(l.cert, err)
+	}
+	if s.tokens, err = s.tokenKey(files); err != nil {
+		return nil, about(tokenKeyFile, err)
+	}
+	s.raw = append(s.raw, files[tokenKeyFile]...)
+	return s, nil
+}
+
+// maySign checks that the certificate is that of an authority.
+func (s *signer) maySign() error {
+	if !s.cert.IsCA || s.cert.KeyUsage != 0 && s.cert.KeyUsage&x509.KeyUsageCertSign == 0 {
+		return errors.New("the certificate may not sign others; its basic constraints need CA, its key usage keyCertSign")
+	}
+	return nil
+}
+
+// complete builds the chain to the root.
+func (s *signer) complete(usage x509.ExtKeyUsage, now time.Time) error {
+	s.pool = poolOf(s.roots)
+	chains, err := s.cert.Verify(x509.VerifyOptions{Roots: s.pool, Intermediates: poolOf(s.chain), CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{usage}})
+	if err != nil {
+		return fmt.Errorf("it does not lead to a root of the mesh: %w", err)
+	}
+	last := len(chains[0]) - 1
+	s.chain, s.root = chains[0][:last], chains[0][last]
+	return nil
+}
+
+// madeHere reports whether the signing certificate is a root that a control plane made: then it
+// may make the next one too.
+func (s *signer) madeHere() bool {
+	return s.cert.Equal(s.root) && strings.HasPrefix(s.cert.Subject.CommonName, rootName)
+}
+
+// unique is a list without repetitions: bundles are joined, and a ClusterTrustBundle takes none.
+func unique(certs []*x509.Certificate) (out []*x509.Certificate) {
+	for _, c := range certs {
+		if !slices.ContainsFunc(out, c.Equal) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+func poolOf(certs []*x509.Certificate) *x509.CertPool {
+	pool := x509.NewCertPool()
+	for _, c := range certs {
+		pool.AddCert(c)
+	}
+	return pool
+}
+
+func (s *signer) same(other *signer) bool { return bytes.Equal(s.raw, other.raw) }
+
+// tokenKey is the one in the files, or follows from the authority's key, which all replicas have.
+func (s *signer) tokenKey(files map[string][]byte) (tokenKey, error) {
+	raw, ok := files[tokenKeyFile]
+	if !ok {
+		return derivedTokenKey(s.key)
+	}
+	key, err := wire.ParseKey(raw)
+	if err != nil {
+		return tokenKey{}, err
+	}
+	ec, ok := key.(*ecdsa.PrivateKey)
+	if !ok {
+		return tokenKey{}, errTokenKey
+	}
+	return newTokenKey(ec)
+}
+
+// newSerial is a random positive number of 127 bits.
+func newSerial() (*big.Int, error) {
+	return rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+}

@@ -1,0 +1,196 @@
+package ca
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"outrider.dev/internal/base/wire"
+)
+
+// Names of an authority's files, besides those of its layout.
+const (
+	nextCertFile  = "next-cert.pem" // the root that signs next; see rotation.go
+	nextKeyFile   = "next-key.pem"
+	rotationFile  = "rotation.json"
+	requestFile   = "rotate" // requests a rotation; its content does not matter
+	tokenKeyFile  = "token-key.pem"
+	unappliedFile = ".update" // of a [Directory] alone
+)
+
+// Contents are the files of a store at one time.
+type Contents struct {
+	Files   map[string][]byte // by name
+	Version string            // another one after each update; empty: the store does not exist
+	Own     bool              // this control plane may write them
+}
+
+// clone is a copy whose files may be replaced.
+func (c Contents) clone() Contents {
+	c.Files = maps.Clone(c.Files)
+	if c.Files == nil {
+		c.Files = map[string][]byte{}
+	}
+	return c
+}
+
+// ErrConflict means that a store has another version than the one that an update was made of.
+var ErrConflict = errors.New("the authority's files were changed meanwhile")
+
+// A Store keeps the files of an authority. Several control planes may share one.
+type Store interface {
+	// String names the store in messages.
+	String() string
+	// Read returns the files that there are. None is no error.
+	Read(ctx context.Context) (Contents, error)
+	// Update replaces all files in one step: after a crash there are the old ones or the new
+	// ones. It returns [ErrConflict] unless the version is still that of c; an empty version
+	// creates the store.
+	Update(ctx context.Context, c Contents) error
+	// Watch calls changed after each change from then on, until stop is called. A call is a
+	// hint: read the files and compare.
+	Watch(changed func()) (stop func())
+}
+
+// Directory is a store in a folder. Where it is mounted read-only it can be read.
+type Directory string
+
+// fileNames are the files that a directory may have; it may have others too.
+var fileNames = func() []string {
+	out := []string{nextCertFile, nextKeyFile, rotationFile, requestFile, tokenKeyFile}
+	for _, l := range layouts {
+		out = append(out, l.cert, l.key, l.chain, l.roots)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}()
+
+func (d Directory) String() string { return string(d) }
+
+func (d Directory) path(name string) string { return filepath.Join(string(d), name) }
+
+// Read finishes an update that a crash has interrupted.
+func (d Directory) Read(context.Context) (c Contents, err error) {
+	if _, err := os.Stat(string(d)); errors.Is(err, os.ErrNotExist) {
+		return contentsOf(nil), nil
+	}
+	err = withLock(string(d), func() error {
+		c, err = d.read()
+		return err
+	})
+	return c, err
+}
+
+// read is Read by the holder of the lock.
+func (d Directory) read() (Contents, error) {
+	if err := d.finish(); err != nil {
+		return Contents{}, err
+	}
+	files := map[string][]byte{}
+	for _, name := range fileNames {
+		raw, err := os.ReadFile(d.path(name))
+		switch {
+		case err == nil:
+			files[name] = raw
+		case !errors.Is(err, os.ErrNotExist):
+			return Contents{}, err
+		}
+	}
+	return contentsOf(files), nil
+}
+
+// contentsOf has the sum of all files as its version.
+func contentsOf(files map[string][]byte) Contents {
+	sum := sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		fmt.Fprintf(sum, "%s %d\n%s", name, len(files[name]), files[name])
+	}
+	return Contents{Files: files, Version: hex.EncodeToString(sum.Sum(nil)), Own: true}
+}
+
+// Update first writes what is to be done into one file: see finish.
+func (d Directory) Update(_ context.Context, c Contents) error {
+	for _, name := range slices.Sorted(maps.Keys(c.Files)) {
+		if !slices.Contains(fileNames, name) {
+			return fmt.Errorf("%s is none of an authority's files", d.path(name))
+		}
+	}
+	if err := os.MkdirAll(string(d), 0o700); err != nil {
+		return err
+	}
+	return withLock(string(d), func() error {
+		now, err := d.read()
+		if err != nil {
+			return err
+		}
+		if now.Version != c.Version {
+			return ErrConflict
+		}
+		changes := map[string][]byte{}
+		for _, name := range fileNames {
+			next, kept := c.Files[name]
+			was, had := now.Files[name]
+			if had != kept || !bytes.Equal(next, was) {
+				changes[name] = next // nil: removed
+			}
+		}
+		raw, err := json.Marshal(changes)
+		if err != nil {
+			return err
+		}
+		if err := replace(d.path(unappliedFile), raw); err != nil {
+			return err
+		}
+		return d.finish()
+	})
+}
+
+// finish does the changes of the file of an update, if there is one. They may have been done in
+// part.
+func (d Directory) finish() error {
+	raw, err := os.ReadFile(d.path(unappliedFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var changes map[string][]byte
+	if err := json.Unmarshal(raw, &changes); err != nil {
+		return fmt.Errorf("%s: %w", d.path(unappliedFile), err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(changes)) {
+		content := changes[name]
+		if !slices.Contains(fileNames, name) {
+			return fmt.Errorf("%s: %q is none of an authority's files", d.path(unappliedFile), name)
+		}
+		if content != nil {
+			if err := replace(d.path(name), content); err != nil {
+				return err
+			}
+		} else if err := os.Remove(d.path(name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	if err := syncDir(string(d)); err != nil { // the files before the end of the update
+		return err
+	}
+	return os.Remove(d.path(unappliedFile))
+}
+
+// Watch polls where the folder cannot be watched.
+func (d Directory) Watch(changed func()) (stop func()) {
+	var paths []string
+	for _, l := range layouts {
+		paths = append(paths, d.path(l.cert))
+	}
+	return wire.WatchFiles(watchPoll, changed, paths...)
+}

@@ -1,0 +1,220 @@
+package controlplane
+
+import (
+	"context"
+
+	"github.com/oklog/run"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/controlplane/ca"
+	"outrider.dev/internal/core/controlplane/conns"
+	"outrider.dev/internal/core/controlplane/kube"
+	"outrider.dev/internal/core/controlplane/webhook"
+	"outrider.dev/internal/core/pod/inject"
+)
+
+// A cluster is a connection to an API server, and what the control plane follows there.
+type cluster struct {
+	*kube.Cluster
+	namespaces     *kube.Namespaces
+	configurations *kube.WebhookConfigurations // ours, and others if they matter; nil: not followed
+	trust          *kube.TrustBundle           // nil: none is kept
+	nodes          *kube.Nodes                 // nil: not followed
+}
+
+// openCluster follows the namespaces; nil without a cluster.
+func openCluster(ctx context.Context, o Options) *cluster {
+	if o.Cluster == nil {
+		return nil
+	}
+	c := &cluster{Cluster: o.Cluster, namespaces: o.Cluster.Namespaces(ctx)}
+	if o.Nodes {
+		c.nodes = o.Cluster.Nodes(ctx)
+	}
+	return c
+}
+
+// nodeServes is whether the nodes capture and add gates for pods that leave it open.
+func (p *plane) nodeServes() bool {
+	if p.cluster == nil || p.cluster.nodes == nil {
+		return false
+	}
+	serve, _ := p.cluster.nodes.Serve()
+	return serve
+}
+
+// followNodes updates injection when all nodes do, or one does no more.
+func (p *plane) followNodes(ctx context.Context) error {
+	used := false
+	for first := true; ; first = false {
+		serve, changed := p.cluster.nodes.Serve()
+		if serve != used || first { // what was used before may be another answer
+			used = serve
+			p.o.Log.Info("whether the nodes capture and add the gates of pods that leave it open (outrider.dev/init: auto)", "nodes", serve)
+			p.useInjection()
+		}
+		if !wait(ctx, changed) {
+			return ctx.Err()
+		}
+	}
+}
+
+// Values of [Options.TrustBundle].
+const (
+	TrustBundleAuto = "auto" // where API server and kubelets are of versions that always can: [kube.TrustAPIs]
+	TrustBundleOn   = "on"   // where the cluster has the API: it is switched on in API server and kubelets
+	TrustBundleOff  = "off"
+)
+
+// TrustBundleModes are the values of [Options.TrustBundle].
+var TrustBundleModes = []string{TrustBundleAuto, TrustBundleOn, TrustBundleOff}
+
+// openTrustBundle makes the keeper of the ClusterTrustBundle.
+func (p *plane) openTrustBundle() {
+	apis := map[string][]kube.TrustAPI{TrustBundleAuto: kube.TrustAPIs, TrustBundleOn: kube.SwitchedTrustAPIs}[p.o.TrustBundle]
+	if p.cluster != nil && apis != nil {
+		p.cluster.trust = p.cluster.TrustBundle(p.authority, apis)
+	}
+}
+
+// trustSigner is whose ClusterTrustBundle injected pods mount; empty: the ConfigMap.
+func (p *plane) trustSigner() string {
+	if p.cluster == nil || p.cluster.trust == nil {
+		return ""
+	}
+	if usable, _ := p.cluster.trust.Usable(); !usable {
+		return ""
+	}
+	return contract.TrustSigner
+}
+
+// followTrustBundle updates injection when pods may mount the bundle, or may no more.
+func (p *plane) followTrustBundle(ctx context.Context) error {
+	for {
+		_, changed := p.cluster.trust.Usable()
+		if p.webhook != nil {
+			p.useInjection()
+		}
+		if !wait(ctx, changed) {
+			return ctx.Err()
+		}
+	}
+}
+
+// openConfigurations follows the configurations of webhooks.
+func (p *plane) openConfigurations(ctx context.Context) {
+	name := p.webhookConfiguration()
+	switch {
+	case p.o.watchesOtherInjectors():
+		p.cluster.configurations = p.cluster.WebhookConfigurations(ctx, "")
+	case p.cluster != nil && name != "":
+		p.cluster.configurations = p.cluster.WebhookConfigurations(ctx, name)
+	}
+}
+
+// namespace returns a namespace for the webhook.
+func (c *cluster) namespace(name string) (inject.Namespace, bool) {
+	ns, ok := c.namespaces.Get(name)
+	return inject.Namespace{Name: name, Labels: ns.Labels, Annotations: ns.Annotations}, ok
+}
+
+// reviewers authenticate tokens that this control plane did not sign.
+func (p *plane) reviewers() []ca.Authenticator {
+	if p.cluster == nil {
+		return nil
+	}
+	return []ca.Authenticator{ca.Reviewed{
+		Reviewer:    boundedReviews{p.cluster, conns.NewGate(maxReviews, maxReviewsOfOne)},
+		TrustDomain: p.o.Mesh.TrustDomain, Audiences: []string{ca.DefaultAudience},
+	}}
+}
+
+// webhookConfiguration is the name of the configuration that is kept current; empty: none.
+func (p *plane) webhookConfiguration() string {
+	switch name := p.o.WebhookConfiguration; {
+	case p.webhook == nil || name == "off":
+		return ""
+	case name != "":
+		return name
+	}
+	options, err := p.injection()
+	if err != nil { // it was valid when the webhook was opened
+		return ""
+	}
+	usual, err := webhook.Configuration(webhook.ConfigurationOptions{Revision: revisionOf(options)})
+	if err != nil {
+		return ""
+	}
+	return usual.Name
+}
+
+// serveCluster adds the controllers that keep objects in the cluster current to the group.
+func (p *plane) serveCluster(ctx context.Context, g *run.Group) {
+	if p.cluster == nil {
+		return
+	}
+	add := func(run func(context.Context) error) {
+		ctx, cancel := context.WithCancel(ctx)
+		g.Add(func() error { return run(ctx) }, func(error) { cancel() })
+	}
+	add(p.cluster.RootKeeper(p.cluster.namespaces, p.authority, p.o.Namespace).Run)
+	if p.cluster.trust != nil {
+		add(p.cluster.trust.Run)
+		add(p.followTrustBundle)
+	}
+	if p.cluster.nodes != nil && p.webhook != nil {
+		add(p.followNodes)
+	}
+	if p.o.CASecret != "" {
+		add(func(ctx context.Context) error {
+			return p.cluster.UsedTokens(p.o.Namespace).Run(ctx, p.mesh.Synced(), hosts{p.mesh})
+		})
+	}
+	if source, ok := p.mesh.(*kube.Source); ok {
+		add(p.cluster.RouteStatus(p.o.Namespace, source, p.o.SkipKinds...).Run)
+	}
+	if p.o.Diagnoser != nil {
+		add(func(ctx context.Context) error {
+			return p.cluster.Lead(ctx, p.o.Namespace, contract.DiagnosisLease, p.o.Diagnoser.Run)
+		})
+	}
+	name := p.webhookConfiguration()
+	if name != "" {
+		add(func(ctx context.Context) error {
+			all := p.cluster.configurations
+			changed := func() <-chan struct{} { return all.Changed(name) }
+			return (&webhook.Keeper{Configurations: all, Name: name, Roots: p.authority, Log: p.o.Log, Changed: changed}).Run(ctx)
+		})
+	}
+	p.o.Log.Info("with a cluster: tokens are reviewed, namespaces followed, roots and the webhook's certificates kept current",
+		"server", p.cluster.Server(), "configmap", contract.RootConfigMap, "webhook_configuration", name)
+}
+
+// missing lists what has not been read yet; empty: the control plane is ready.
+func (p *plane) missing() []string {
+	var out []string
+	wait := func(what string, synced <-chan struct{}) {
+		select {
+		case <-synced:
+		default:
+			out = append(out, what+" not read yet")
+		}
+	}
+	if !p.isOpen() {
+		out = append(out, "authority: "+*p.awaited.Load())
+	}
+	wait("mesh:", p.mesh.Synced())
+	if p.cluster != nil {
+		wait("namespaces:", p.cluster.namespaces.Synced())
+		if p.cluster.nodes != nil {
+			wait("nodes:", p.cluster.nodes.Synced())
+		}
+		if p.isOpen() && p.o.watchesOtherInjectors() {
+			wait("webhook configurations:", p.cluster.configurations.Synced())
+		}
+		if out != nil {
+			out = append(out, p.cluster.Trouble()...)
+		}
+	}
+	return out
+}

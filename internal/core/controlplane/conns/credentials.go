@@ -1,0 +1,141 @@
+package conns
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
+
+	"outrider.dev/internal/base/wire"
+)
+
+// Credentials are for a server of a [Listener], whose handshakes are already done.
+func Credentials() credentials.TransportCredentials { return done{} }
+
+type done struct{}
+
+func (done) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	conn, ok := c.(*Conn)
+	if !ok {
+		return nil, nil, errors.New("the connection is not one of a listener")
+	}
+	info := Info{conn: conn, CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.NoSecurity}}
+	if _, ok := conn.Conn.(*tls.Conn); ok {
+		info.SecurityLevel = credentials.PrivacyAndIntegrity
+	}
+	return c, info, nil
+}
+
+// Info is what a server knows of the peer of a call.
+type Info struct {
+	credentials.CommonAuthInfo
+	conn *Conn
+}
+
+// AuthType is required by gRPC.
+func (Info) AuthType() string { return "tls" }
+
+// ConnectionState is the zero value without TLS.
+func (i Info) ConnectionState() tls.ConnectionState {
+	if secure, ok := i.conn.Conn.(*tls.Conn); ok {
+		return secure.ConnectionState()
+	}
+	return tls.ConnectionState{}
+}
+
+// Tap refuses a call of a client that makes too many, before a server spends anything on
+// it. Beyond the rate of all calls it closes the connection too: a client that opens and resets
+// streams reads no status.
+func Tap(ctx context.Context, call *tap.Info) (context.Context, error) {
+	from := placeOf(ctx)
+	if from == nil {
+		return ctx, nil
+	}
+	if opens := from.listener.o.Opening; from.client.Load() != nil && (opens == nil || !opens(call.FullMethodName)) {
+		from.settle()
+	}
+	switch may := from.allowance(); {
+	case !may.calls.Allow():
+		from.listener.refuse(from, CallsTooFast, "the client makes more calls than its rate")
+		return ctx, status.Error(codes.ResourceExhausted, "too many calls from this client")
+	case (call.FullMethodName == wire.CertificatePath || from.client.Load() == nil) && !may.certificates.Allow():
+		text := fmt.Sprintf("%d requests for certificates, or with tokens, a second are answered", certificateRate)
+		from.listener.note(CallsTooFast, from.from, text)
+		return ctx, status.Error(codes.ResourceExhausted, "too many from this client: "+text)
+	}
+	return ctx, nil
+}
+
+// Settled ends the opening of a call's connection: its client has what it needs to begin.
+func Settled(ctx context.Context) {
+	if p := placeOf(ctx); p != nil {
+		p.settle()
+	}
+}
+
+// placeOf is that of the connection of a call; nil: it is of no listener of this package.
+func placeOf(ctx context.Context) *place {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return nil
+	}
+	info, ok := p.AuthInfo.(Info)
+	if !ok {
+		return nil
+	}
+	return info.conn.place
+}
+
+// Identify gives the connection of a call an identity that the call has proved, until a time
+// at which it is closed. A connection that has one keeps it, with its time; another identity
+// is an error, as are too many connections of the client.
+func Identify(ctx context.Context, identity string, until time.Time) error {
+	p := placeOf(ctx)
+	if p == nil {
+		return errors.New("the connection is not one of a listener")
+	}
+	err := p.listener.join(p, identity, until)
+	if err != nil {
+		p.listener.note(ClientFull, p.from, err.Error())
+	}
+	return err
+}
+
+// ClientOf names the client of a call as connections are counted: an identity, which is
+// empty without TLS, at an address.
+func ClientOf(ctx context.Context) string {
+	p := placeOf(ctx)
+	if p == nil {
+		return ""
+	}
+	identity := ""
+	if c := p.client.Load(); c != nil {
+		identity = c.identity
+	}
+	return identity + " at " + p.from.String()
+}
+
+// From is the address by which the client of a call is counted.
+func From(ctx context.Context) netip.Addr {
+	if p := placeOf(ctx); p != nil {
+		return p.from
+	}
+	return netip.Addr{}
+}
+
+func (done) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return nil, nil, errors.New("these credentials are a server's")
+}
+
+func (done) Info() credentials.ProtocolInfo          { return credentials.ProtocolInfo{SecurityProtocol: "tls"} }
+func (done) Clone() credentials.TransportCredentials { return done{} }
+func (done) OverrideServerName(string) error         { return nil }

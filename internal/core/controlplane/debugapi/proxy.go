@@ -1,0 +1,171 @@
+package debugapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"outrider.dev/internal/base/contract"
+)
+
+// A Proxy is one that is connected. Package xds has the whole; here is what is shown.
+type Proxy struct {
+	ID        string         `json:"id"`
+	Namespace string         `json:"namespace"`
+	Workload  string         `json:"workload"`
+	Protocol  string         `json:"protocol"`
+	OnDemand  bool           `json:"onDemand"`
+	Agent     string         `json:"agent"` // version; empty: it has none, or one that does not say
+	Envoy     string         `json:"envoy"` // likewise
+	Since     time.Time      `json:"since"`
+	Types     []Subscription `json:"types"`
+	Excess    int            `json:"excess"`
+	Notes     []string       `json:"notes"`
+
+	// Of the replica to which it is connected, where several were asked.
+	Replica      string           `json:"replica"`
+	ControlPlane contract.Version `json:"controlPlane"`
+
+	Raw json.RawMessage `json:"-"` // all of it
+}
+
+// A Subscription is the state of one type of resource.
+type Subscription struct {
+	Type       string   `json:"type"`
+	Sent       string   `json:"sent"`
+	Acked      string   `json:"acked"`
+	Pending    int      `json:"pending"`
+	Wildcard   bool     `json:"wildcard"`
+	Subscribed []string `json:"asked"`
+	Resources  int      `json:"told"`
+	Rejected   *struct {
+		Version string    `json:"version"`
+		Reason  string    `json:"reason"`
+		Time    time.Time `json:"time"`
+	} `json:"rejected"`
+}
+
+// A Resource is one that was sent to a proxy.
+type Resource struct {
+	Type    string          `json:"type"`
+	Name    string          `json:"name"`
+	Version string          `json:"version"`
+	Body    json.RawMessage `json:"body,omitempty"`
+}
+
+// UnmarshalJSON keeps the text too.
+func (p *Proxy) UnmarshalJSON(raw []byte) error {
+	type plain Proxy
+	if err := json.Unmarshal(raw, (*plain)(p)); err != nil {
+		return err
+	}
+	p.Raw = slices.Clone(raw)
+	return nil
+}
+
+// Of is the proxy with the replica that has it, in Raw too.
+func (p Proxy) Of(replica string, v contract.Version) Proxy {
+	p.Replica, p.ControlPlane = replica, v
+	all := map[string]json.RawMessage{}
+	if json.Unmarshal(p.Raw, &all) != nil {
+		return p // there is no text
+	}
+	for name, value := range map[string]any{"replica": replica, "controlPlane": v} { // any order: each is a key
+		if text, err := json.Marshal(value); err == nil {
+			all[name] = text
+		}
+	}
+	if text, err := json.Marshal(all); err == nil {
+		p.Raw = text
+	}
+	return p
+}
+
+// Skew says which of the proxy's versions differ from the control plane's; empty: none, as far as
+// they are known.
+func (p Proxy) Skew() string {
+	var out []string
+	if v := p.ControlPlane.Version; p.Agent != "" && v != "" && p.Agent != v {
+		out = append(out, fmt.Sprintf("agent %s, control plane %s", p.Agent, v))
+	}
+	if v := p.ControlPlane.Envoy; p.Envoy != "" && v != "" && p.Envoy != v {
+		out = append(out, fmt.Sprintf("Envoy %s, the control plane is for %s", p.Envoy, v))
+	}
+	return strings.Join(out, "; ")
+}
+
+// Name is pod.namespace, from an ID that is role~address~name~domain.
+func (p Proxy) Name() string {
+	if parts := strings.Split(p.ID, "~"); len(parts) == 4 {
+		return parts[2]
+	}
+	return p.ID
+}
+
+// Unenforced reports whether a note is about an object that forbids something for the proxy,
+// and does not, and returns the note without its severity.
+func Unenforced(note string) (string, bool) { return strings.CutPrefix(note, contract.ErrorPrefix) }
+
+func isID(pod string) bool { return strings.Contains(pod, "~") }
+
+func (p Proxy) is(pod string) bool {
+	return p.ID == pod || p.Name() == pod || p.Workload == pod || strings.TrimSuffix(p.Name(), "."+p.Namespace) == pod
+}
+
+// Failed reports whether the proxy rejected something, or an object that forbids something for it
+// is not enforced.
+func (p Proxy) Failed() bool {
+	return slices.ContainsFunc(p.Types, func(s Subscription) bool { return s.Rejected != nil }) ||
+		slices.ContainsFunc(p.Notes, func(note string) bool { _, ok := Unenforced(note); return ok })
+}
+
+// Find returns the proxies of a pod.
+func Find(all []Proxy, pod string) ([]Proxy, error) {
+	var out []Proxy
+	var names []string
+	for _, p := range all {
+		if names = append(names, p.Name()); p.is(pod) {
+			out = append(out, p)
+		}
+	}
+	switch {
+	case len(out) > 0:
+		return out, nil
+	case len(names) == 0:
+		return nil, fmt.Errorf("no proxy %q: none is connected to outriderd", pod)
+	case len(names) > 10:
+		names = append(names[:10], "...")
+	}
+	return nil, fmt.Errorf("no proxy %q is connected to outriderd; there are %s", pod, strings.Join(names, ", "))
+}
+
+// FindOne returns the only proxy of a pod. Of several connections of one it is the newest.
+func FindOne(all []Proxy, pod string) (Proxy, error) {
+	found, err := Find(all, pod)
+	if err != nil {
+		return Proxy{}, err
+	}
+	ids := map[string]bool{}
+	var names []string
+	newest := found[0]
+	for _, p := range found {
+		if !ids[p.ID] {
+			ids[p.ID] = true
+			names = append(names, p.Name())
+		}
+		if p.Since.After(newest.Since) {
+			newest = p
+		}
+	}
+	if len(names) > 1 {
+		return Proxy{}, &InputError{fmt.Errorf("%q may be %s", pod, strings.Join(names, " or ")), "name one of them in full"}
+	}
+	return newest, nil
+}
+
+// OneLine is text of others for a table: without line ends and control characters.
+func OneLine(s string) string {
+	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f }), " ")
+}

@@ -1,0 +1,141 @@
+package files
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"regexp"
+	"strconv"
+	"strings"
+
+	yamlnode "go.yaml.in/yaml/v3"
+
+	"outrider.dev/internal/base/manifest"
+	"outrider.dev/internal/core/mesh/objects"
+)
+
+// A document is a part of a file, between lines that begin with ---.
+type document struct {
+	text    []byte
+	line    int // of the file, where it begins
+	objects []objects.Object
+	items   []int // of a list: their lines, from the document's
+}
+
+// split returns the documents of a file, without those that have only comments.
+func split(data []byte) []document {
+	var out []document
+	for s := range manifest.Split(data) {
+		if !s.Empty() {
+			out = append(out, document{text: s.Body, line: s.Line})
+		}
+	}
+	return out
+}
+
+// read fills d.objects, or returns the mistakes.
+func (d *document) read() []Problem {
+	raw, err := toJSON(d.text)
+	if err != nil {
+		message, line := d.yamlError(err)
+		return []Problem{{Line: line, Message: message}}
+	}
+	d.objects, err = objects.Read(raw)
+	var wrongs objects.FieldErrors
+	if !errors.As(err, &wrongs) {
+		if len(d.objects) > 0 && d.objects[0].Item > 0 {
+			if items := manifest.Field(nodeOf(d.text), "items"); items != nil {
+				for _, item := range items.Content {
+					d.items = append(d.items, item.Line-1)
+				}
+			}
+		}
+		return nil
+	}
+	var out []Problem
+	object := d.objects[len(d.objects)-1].String()
+	for _, w := range wrongs {
+		out = append(out, Problem{Line: d.line + lineOf(nodeOf(d.text), w.Field), Object: object, Field: w.Field, Message: w.Message})
+	}
+	return out
+}
+
+// lineOf is the line of an object.
+func (d *document) lineOf(o objects.Object) int {
+	if o.Item == 0 || o.Item > len(d.items) {
+		return d.line
+	}
+	return d.line + d.items[o.Item-1]
+}
+
+// nodeOf returns the first value of a text; nil if it is not YAML, as JSON with tabs.
+func nodeOf(text []byte) *yamlnode.Node {
+	d, err := manifest.Read(text)
+	if err != nil {
+		return nil
+	}
+	return d.Root()
+}
+
+// lineOf returns the line of a field below n, else that of its innermost parent, from 0.
+// Names of fields may contain dots.
+func lineOf(n *yamlnode.Node, path string) int {
+	line := 1
+	if n != nil {
+		line = n.Line
+	}
+	for path != "" {
+		key, value, rest := step(manifest.Target(n), path)
+		if value == nil {
+			break
+		}
+		n, line, path = value, key.Line, strings.TrimPrefix(rest, ".")
+	}
+	return line - 1
+}
+
+// step goes into the field or item that path begins with; a nil value: there is none.
+func step(n *yamlnode.Node, path string) (key, value *yamlnode.Node, rest string) {
+	switch {
+	case n == nil:
+	case n.Kind == yamlnode.SequenceNode && path[0] == '[':
+		index, rest, _ := strings.Cut(path[1:], "]")
+		if i, err := strconv.Atoi(index); err == nil && i >= 0 && i < len(n.Content) {
+			return n.Content[i], n.Content[i], rest
+		}
+	case n.Kind == yamlnode.MappingNode:
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if rest, ok := strings.CutPrefix(path, n.Content[i].Value); ok && (rest == "" || rest[0] == '.' || rest[0] == '[') {
+				return n.Content[i], n.Content[i+1], rest
+			}
+		}
+	}
+	return nil, nil, ""
+}
+
+// toJSON returns JSON unchanged: YAML forbids its tabs, and is slower.
+func toJSON(text []byte) ([]byte, error) {
+	if text = bytes.TrimSpace(text); text[0] == '{' && json.Valid(text) {
+		return text, nil
+	}
+	return manifest.StrictJSON(text)
+}
+
+var yamlLine = regexp.MustCompile(`^line (\d+): `)
+
+// yamlError returns the message and the line of an error of the YAML parser, which counts
+// lines without the empty ones at the beginning of the document.
+func (d *document) yamlError(err error) (message string, line int) {
+	message = err.Error()
+	for _, prefix := range []string{"error converting YAML to JSON: ", "yaml: ", "unmarshal errors:", "\n  "} {
+		message = strings.TrimPrefix(message, prefix)
+	}
+	line = d.line + bytes.Count(d.text[:len(d.text)-len(bytes.TrimLeft(d.text, " \t\r\n"))], []byte("\n"))
+	if m := yamlLine.FindStringSubmatch(message); m != nil {
+		n, _ := strconv.Atoi(m[1])
+		message, line = message[len(m[0]):], line+n-1
+	}
+	// The parser may count beyond the end.
+	line = min(line, d.line+bytes.Count(bytes.TrimRight(d.text, "\n"), []byte("\n")))
+	return "is no YAML: " + strings.ReplaceAll(message, "\n  ", "; "), line
+}

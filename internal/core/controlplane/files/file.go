@@ -1,0 +1,180 @@
+package files
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"outrider.dev/internal/base/manifest"
+	"outrider.dev/internal/core/mesh"
+)
+
+// maxSize of a file. The API server's limit for one object is 1.5 MiB.
+const maxSize = 64 << 20
+
+// extensions of the files that are read.
+var extensions = []string{".yaml", ".yml", ".json"}
+
+func isManifest(path string) bool {
+	return slices.Contains(extensions, strings.ToLower(filepath.Ext(path))) && !hidden(path)
+}
+
+// hidden names begin with a dot: files of editors and version control, and the ..data of a
+// ConfigMap's volume, whose files are links in the same folder.
+func hidden(path string) bool { return strings.HasPrefix(filepath.Base(path), ".") }
+
+// An identity of a file or folder is the same under all its names.
+type identity struct{ device, inode uint64 }
+
+func identityOf(info fs.FileInfo) identity {
+	if sys, ok := info.Sys().(*syscall.Stat_t); ok {
+		return identity{uint64(sys.Dev), sys.Ino}
+	}
+	return identity{}
+}
+
+// A stamp of a file changes when the file does; see tick.
+type stamp struct {
+	identity
+	size             int64
+	modified, change time.Time
+}
+
+func stampOf(info fs.FileInfo) stamp {
+	s := stamp{identity: identityOf(info), size: info.Size(), modified: info.ModTime()}
+	if sys, ok := info.Sys().(*syscall.Stat_t); ok {
+		s.change = time.Unix(sys.Ctim.Unix())
+	}
+	return s
+}
+
+// tick is longer than the granularity of Linux file systems' time stamps: a file that
+// changed so shortly before it was read may change again with the same stamp.
+const tick = 100 * time.Millisecond
+
+// A file is the content of a manifest by its last valid version.
+type file struct {
+	path       string // below the folder
+	stamp      stamp
+	doubtful   bool // it may change with the same stamp: see tick
+	parts      map[mesh.Key]place
+	ignored    map[string]bool      // kinds without a meaning for a mesh
+	namespaces []manifest.Namespace // also those of a version with problems
+	problems   []Problem            // of the current version; if there are any, the parts are of an earlier one
+	valid      bool                 // it has had a version without problems
+}
+
+// A place is a part and where it is in the file.
+type place struct {
+	part           mesh.Part
+	document, line int
+}
+
+// read reads a file. If it has problems, it keeps the parts of before.
+func read(root, path string, before *file) *file {
+	if before == nil {
+		before = &file{}
+	}
+	next := &file{path: path}
+	data, err := next.load(filepath.Join(root, path))
+	if err != nil {
+		next.problems, next.namespaces = []Problem{{File: path, Message: err.Error()}}, before.namespaces
+	} else {
+		next.parse(data)
+	}
+	next.valid = before.valid || len(next.problems) == 0
+	switch {
+	case len(next.problems) == 0:
+	case before.valid:
+		next.parts = before.parts
+	default: // no version of it is valid; but what its policies forbid is forbidden
+		maps.DeleteFunc(next.parts, func(_ mesh.Key, p place) bool {
+			_, policy := p.part.(*mesh.AuthorizationSpec)
+			return !policy
+		})
+	}
+	// What did not change keeps its pointer, by which the mesh knows it.
+	for key, p := range next.parts {
+		if old := before.parts[key].part; reflect.DeepEqual(old, p.part) {
+			next.parts[key] = place{old, p.document, p.line}
+		}
+	}
+	return next
+}
+
+func (f *file) load(path string) ([]byte, error) {
+	now := time.Now()
+	// Not blocking: the file may have been replaced by a pipe.
+	r, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, withoutPath(err)
+	}
+	defer r.Close()
+	info, err := r.Stat()
+	if err != nil {
+		return nil, withoutPath(err)
+	}
+	f.stamp = stampOf(info)
+	f.doubtful = now.Sub(f.stamp.modified) < tick || now.Sub(f.stamp.change) < tick
+	switch {
+	case !info.Mode().IsRegular():
+		return nil, errors.New("is not a regular file")
+	case info.Size() > maxSize:
+		return nil, fmt.Errorf("has %d MiB: at most %d are read", info.Size()>>20, maxSize>>20)
+	}
+	data, err := io.ReadAll(io.LimitReader(r, maxSize))
+	if err != nil {
+		return nil, withoutPath(err)
+	}
+	return data, nil
+}
+
+func withoutPath(err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return fmt.Errorf("cannot be read: %w", p.Err)
+	}
+	return err
+}
+
+func (f *file) parse(data []byte) {
+	f.namespaces = manifest.Namespaces(data)
+	f.parts, f.ignored = map[mesh.Key]place{}, map[string]bool{}
+	for i, d := range split(data) {
+		for _, p := range d.read() {
+			p.File, p.Document = f.path, i+1
+			f.problems = append(f.problems, p)
+		}
+		f.addParts(&d, i+1)
+	}
+}
+
+// addParts adds the parts of a document. The same object twice in a file is a problem.
+func (f *file) addParts(d *document, number int) {
+	for _, o := range d.objects {
+		if !o.Known && o.Part == nil {
+			f.ignored[o.APIVersion+" "+o.Kind] = true
+		}
+		if o.Part == nil {
+			continue
+		}
+		key := o.Part.Key()
+		if first, twice := f.parts[key]; twice {
+			f.problems = append(f.problems, Problem{
+				File: f.path, Document: number, Line: d.lineOf(o), Object: o.String(),
+				Message: fmt.Sprintf("is in this file twice: also in document %d (line %d)", first.document, first.line),
+			})
+			continue
+		}
+		f.parts[key] = place{o.Part, number, d.lineOf(o)}
+	}
+}

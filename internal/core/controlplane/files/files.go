@@ -1,0 +1,78 @@
+// Package files makes a mesh from a folder of Kubernetes manifests, and watches it.
+//
+// It reads all files that end in .yaml, .yml or .json, also in subfolders, except names that
+// begin with a dot. Kinds without a meaning for a mesh are ignored.
+//
+// A file is used as a whole. A file with any mistake is a [Problem], and its last valid
+// version stays in use: a mistake while a file is edited removes nothing from a running
+// mesh. An object in two files is a problem of the second, by path; the first is used.
+//
+// Files should be replaced by a rename: one that is written in place may be read half
+// written. Changes are noticed by inotify, so not on network file systems that change on
+// another machine.
+package files
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"sync/atomic"
+
+	"outrider.dev/internal/base/manifest"
+	"outrider.dev/internal/core/mesh"
+)
+
+// Options of a watch. The zero value of a field means its default.
+type Options struct {
+	Config mesh.Config
+	Log    *slog.Logger // default: none
+}
+
+// synced is closed: a folder is read before [Watch] returns.
+var synced = func() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+// A Source publishes the mesh of a folder.
+type Source struct {
+	mesh.Feed
+
+	done       chan struct{}
+	namespaces atomic.Pointer[map[string]manifest.Namespace]
+}
+
+// Synced is closed: the mesh is complete.
+func (s *Source) Synced() <-chan struct{} { return synced }
+
+// Done is closed when the watch has ended, after the end of the context.
+func (s *Source) Done() <-chan struct{} { return s.done }
+
+// Namespace returns a namespace that the folder has; of two with one name the first by path.
+func (s *Source) Namespace(name string) (manifest.Namespace, bool) {
+	ns, ok := (*s.namespaces.Load())[name]
+	return ns, ok
+}
+
+// Watch reads a folder, and then its changes until ctx ends. Problems of manifests are not
+// an error.
+func Watch(ctx context.Context, dir string, o Options) (*Source, error) {
+	root, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	s := &Source{done: make(chan struct{})}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	w, err := newWatch(root, o, s)
+	if err != nil {
+		return nil, err
+	}
+	go func() {
+		defer close(s.done)
+		w.run(ctx)
+	}()
+	return s, nil
+}

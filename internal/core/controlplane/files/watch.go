@@ -1,0 +1,185 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+
+	"outrider.dev/internal/core/mesh"
+)
+
+// A watch keeps a source up to date.
+type watch struct {
+	o       Options
+	root    string
+	source  *Source
+	folder  *folder
+	inotify *fsnotify.Watcher
+	watched map[identity]string // folders, with the path given to inotify
+	ignored map[string]bool     // kinds that were logged
+	logged  map[Problem]bool
+}
+
+func newWatch(root string, o Options, s *Source) (*watch, error) {
+	inotify, err := fsnotify.NewWatcher()
+	if err != nil {
+		return nil, explain(err)
+	}
+	w := &watch{
+		o: o, root: root, source: s, folder: newFolder(root, o.Config), inotify: inotify,
+		watched: map[identity]string{}, ignored: map[string]bool{}, logged: map[Problem]bool{},
+	}
+	var refused error
+	l, err := walk(root, func(path string, info fs.FileInfo) error {
+		err := w.enter(path, info)
+		refused = errors.Join(refused, err)
+		return err
+	})
+	if err == nil {
+		err = refused
+	}
+	if err == nil && filepath.Dir(root) != root {
+		err = w.add(filepath.Dir(root)) // for events of the folder itself
+	}
+	if err != nil {
+		inotify.Close()
+		return nil, err
+	}
+	w.folder.apply(l)
+	w.publish(time.Now())
+	return w, nil
+}
+
+// explain adds which limit of the kernel to raise.
+func explain(err error) error {
+	switch {
+	case errors.Is(err, syscall.ENOSPC):
+		return fmt.Errorf("no inotify watch is left: raise fs.inotify.max_user_watches: %w", err)
+	case errors.Is(err, syscall.EMFILE):
+		return fmt.Errorf("no inotify instance is left: raise fs.inotify.max_user_instances, or the limit of open files: %w", err)
+	}
+	return err
+}
+
+func (w *watch) add(path string) error {
+	if err := w.inotify.Add(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("watching %s: %w", path, explain(err))
+	}
+	return nil
+}
+
+// enter watches a folder, once. It may have several paths by links, but the kernel watches
+// the folder: to remove one path would end the watch of all.
+func (w *watch) enter(path string, info fs.FileInfo) error {
+	id := identityOf(info)
+	if _, ok := w.watched[id]; ok {
+		return nil
+	}
+	if err := w.add(path); err != nil {
+		return err
+	}
+	w.watched[id] = path
+	return nil
+}
+
+// leave stops watching the folders for which keep returns false.
+func (w *watch) leave(keep func(id identity, path string) bool) {
+	for id, path := range w.watched {
+		if !keep(id, path) {
+			_ = w.inotify.Remove(path) // the folder may have been removed
+			delete(w.watched, id)
+		}
+	}
+}
+
+// unmoved returns whether a path still leads to the same folder.
+func unmoved(id identity, path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && identityOf(info) == id
+}
+
+// run follows the folder until ctx ends.
+func (w *watch) run(ctx context.Context) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer w.inotify.Close()
+	dirty := make(chan struct{}, 1)
+	running.Go(func() { w.events(dirty) })
+	for mesh.Settle(ctx, dirty) {
+		began := time.Now()
+		w.all()
+		w.publish(began)
+	}
+}
+
+// events signals events of the folder until inotify is closed.
+func (w *watch) events(dirty chan<- struct{}) {
+	for {
+		select {
+		case e, ok := <-w.inotify.Events:
+			if !ok {
+				return
+			}
+			if parent := filepath.Dir(w.root); parent != w.root && e.Name != w.root && filepath.Dir(e.Name) == parent {
+				continue // a sibling of the folder
+			}
+		case err, ok := <-w.inotify.Errors:
+			if !ok {
+				return
+			}
+			w.o.Log.Warn("watching the folder", "err", err) // the queue of events overflowed
+		}
+		select {
+		case dirty <- struct{}{}:
+		default: // one waits already
+		}
+	}
+}
+
+// all lists the whole folder.
+func (w *watch) all() {
+	w.leave(unmoved) // first: inotify would mistake a path for its former folder
+	l, err := walk(w.root, w.enter)
+	if err != nil {
+		// The folder is probably being replaced: an empty mesh would be wrong.
+		w.folder.last.problems = []Problem{{File: w.root, Message: err.Error() + "; its former content stays in use"}}
+		return
+	}
+	listed := map[identity]bool{}
+	for _, info := range l.folders {
+		listed[identityOf(info)] = true
+	}
+	w.leave(func(id identity, _ string) bool { return listed[id] }) // former targets of links
+	w.folder.apply(l)
+}
+
+func (w *watch) publish(began time.Time) {
+	m := w.folder.builder.Mesh()
+	problems := w.folder.problems() // of that mesh
+	for _, kind := range w.folder.takeIgnored(w.ignored) {
+		w.o.Log.Info("kind without a meaning for the mesh: ignored", "kind", kind)
+	}
+	now := map[Problem]bool{}
+	lines := make([]string, 0, len(problems))
+	for _, p := range problems {
+		now[p] = true
+		lines = append(lines, p.String())
+		if !w.logged[p] {
+			w.o.Log.Warn("manifest not used", "file", p.File, "line", p.Line, "object", p.Object, "field", p.Field, "problem", p.Message)
+		}
+	}
+	w.logged = now
+	services, workloads := m.Len()
+	w.o.Log.Debug("folder read", "files", len(w.folder.files), "services", services, "workloads", workloads,
+		"problems", len(problems), "took", time.Since(began))
+	w.source.namespaces.Store(w.folder.namespaces())
+	w.source.Publish(m, lines)
+}

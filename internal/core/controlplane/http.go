@@ -1,0 +1,200 @@
+package controlplane
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/controlplane/conns"
+	"outrider.dev/internal/core/xds"
+)
+
+// Limits of the port for metrics. Connections are limited as those of gRPC.
+const (
+	webHeaders     = 16 << 10
+	webHeaderTime  = 5 * time.Second
+	webRequestTime = 10 * time.Second
+	webAnswerTime  = 2 * time.Minute // a profile takes as long as its client says, 30 s by default
+	webIdle        = time.Minute     // Prometheus scrapes every 15 or 30 s
+	scrapesAtOnce  = 2               // one of an address: the others wait, by turns of their addresses
+)
+
+// A web serves the port for metrics.
+type web struct {
+	listener *conns.Listener
+	server   *http.Server
+	ended    chan error
+}
+
+// startWeb serves at once: before the other ports there is readiness.
+func (p *plane) startWeb(l net.Listener) *web {
+	w := &web{listener: p.listenOn(l, nil), ended: make(chan error, 2), server: &http.Server{
+		Handler: p.handler(), MaxHeaderBytes: webHeaders,
+		ReadHeaderTimeout: webHeaderTime, ReadTimeout: webRequestTime, WriteTimeout: webAnswerTime, IdleTimeout: webIdle,
+	}}
+	go func() { w.ended <- w.listener.Serve() }()
+	go func() { w.ended <- w.server.Serve(w.listener.Identified()) }()
+	return w
+}
+
+func (w *web) close() {
+	w.listener.Close()
+	w.server.Close()
+}
+
+// handler serves metrics and readiness. Paths that show more are for clients on this
+// machine, and for those that may forward a port to it. Until the control plane is opened there
+// is only readiness.
+func (p *plane) handler() http.Handler {
+	opened := sync.OnceValue(p.openedHandler)
+	early := http.NewServeMux()
+	p.health(early)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if p.isOpen() {
+			opened().ServeHTTP(w, r)
+			return
+		}
+		early.ServeHTTP(w, r)
+	})
+}
+
+// health adds liveness, which is that this process answers, and readiness. A control plane that is
+// ready stays so when the API server cannot be reached: it serves what it has read, as every other
+// replica then does.
+func (p *plane) health(mux *http.ServeMux) {
+	mux.HandleFunc("GET /live", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "live") })
+	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) {
+		if missing := p.missing(); missing != nil {
+			http.Error(w, strings.Join(missing, "\n"), http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ready")
+		if p.cluster != nil {
+			for _, trouble := range p.cluster.Trouble() {
+				fmt.Fprintln(w, "but not current:", trouble)
+			}
+		}
+	})
+}
+
+// openedHandler is the handler of a control plane that has all its parts.
+func (p *plane) openedHandler() http.Handler {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &metrics{p})
+	mux := http.NewServeMux()
+	p.health(mux)
+	mux.HandleFunc("GET /metrics", byTurns(conns.NewGate(scrapesAtOnce, 1), promhttp.HandlerFor(registry, promhttp.HandlerOpts{})))
+	mux.HandleFunc("GET /version", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, contract.Version{Version: p.o.Version, Envoy: contract.EnvoyVersion})
+	})
+	local := func(pattern string, h http.HandlerFunc) { mux.Handle(pattern, loopback(h)) }
+	local("GET "+contract.StatusPath, p.status)
+	local("GET /debug/proxies", p.proxies)
+	local("GET /debug/proxy", p.proxy)
+	local("GET /debug/problems", p.problems)
+	local("GET /debug/pprof/", pprof.Index)
+	local("GET /debug/pprof/profile", pprof.Profile)
+	return mux
+}
+
+// byTurns serves a request when it is the turn of its client's address. The turn ends before
+// the answer is written: a client that does not read keeps it from no other.
+func byTurns(g *conns.Gate, next http.Handler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		leave, err := g.Enter(r.Context(), conns.AddressOf(r), 1)
+		if err != nil {
+			return // the client is gone
+		}
+		defer leave()
+		out := page{header: w.Header()}
+		next.ServeHTTP(&out, r)
+		leave()
+		w.WriteHeader(cmp.Or(out.code, http.StatusOK))
+		w.Write(out.body.Bytes()) // an error means that the client has disconnected
+	}
+}
+
+// A page is an answer in memory.
+type page struct {
+	header http.Header
+	code   int
+	body   bytes.Buffer
+}
+
+func (p *page) Header() http.Header         { return p.header }
+func (p *page) WriteHeader(code int)        { p.code = code }
+func (p *page) Write(b []byte) (int, error) { return p.body.Write(b) }
+
+// loopback refuses clients that are not on this machine; and requests for a host by its name, by
+// which the page of another site could read the answer in a browser here (DNS rebinding).
+func loopback(next http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host, _, err := net.SplitHostPort(r.RemoteAddr)
+		switch {
+		case err != nil || !net.ParseIP(host).IsLoopback():
+			http.Error(w, "only from the machine itself; in a cluster use outrider dashboard, outrider proxy-status or kubectl port-forward", http.StatusForbidden)
+		case !addressed(r.Host):
+			http.Error(w, "the request's host is a name: use localhost or an IP address", http.StatusForbidden)
+		default:
+			next(w, r)
+		}
+	})
+}
+
+// addressed reports whether a request's host is an address, or a name that no DNS server gives.
+func addressed(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	return host == "localhost" || net.ParseIP(strings.Trim(host, "[]")) != nil
+}
+
+func answer(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	e.Encode(v) // an error means that the client has disconnected
+}
+
+// connected are the proxies of this replica.
+func (p *plane) connected() []xds.ProxyStatus {
+	all := []xds.ProxyStatus{}
+	for _, s := range p.discovery() {
+		all = append(all, s.Proxies()...)
+	}
+	slices.SortFunc(all, func(a, b xds.ProxyStatus) int { return cmp.Compare(a.ID, b.ID) })
+	return all
+}
+
+// proxies lists for every proxy what it subscribed to, accepted and rejected.
+func (p *plane) proxies(w http.ResponseWriter, _ *http.Request) { answer(w, p.connected()) }
+
+// proxy lists the resources that one proxy was sent.
+func (p *plane) proxy(w http.ResponseWriter, r *http.Request) {
+	id := r.URL.Query().Get("id")
+	for _, s := range p.discovery() {
+		if resources, ok := s.Resources(id); ok {
+			answer(w, resources)
+			return
+		}
+	}
+	http.Error(w, fmt.Sprintf("no proxy %q is connected here; /debug/proxies lists them", id), http.StatusNotFound)
+}
+
+func (p *plane) problems(w http.ResponseWriter, _ *http.Request) {
+	problems, _ := p.mesh.Problems()
+	answer(w, append([]string{}, problems...)) // none is [], not null
+}

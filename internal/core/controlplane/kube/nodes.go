@@ -1,0 +1,72 @@
+package kube
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outrider.dev/internal/base/contract"
+)
+
+// Nodes are those of a cluster, by what they do for pods.
+type Nodes struct {
+	store *store[nodeOffer]
+
+	mu      sync.Mutex
+	changed chan struct{} // closed when Serve may have changed
+}
+
+// A nodeOffer is what one node does. The zero value is that of a node that is not there.
+type nodeOffer int
+
+const (
+	otherSystem nodeOffer = iota + 1
+	serves
+	lacks
+)
+
+func offerOf(o metav1.Object) nodeOffer {
+	switch has, matters := contract.HasNode(o.GetLabels()); {
+	case !matters:
+		return otherSystem
+	case has:
+		return serves
+	}
+	return lacks
+}
+
+// Nodes watches the nodes until ctx ends.
+func (c *Cluster) Nodes(ctx context.Context) *Nodes {
+	n := &Nodes{store: newStore(func(_ nodeOffer, o metav1.Object) nodeOffer { return offerOf(o) }), changed: make(chan struct{})}
+	n.store.changed = func(_ types.NamespacedName, before, now nodeOffer, _ bool) {
+		if before == now {
+			return
+		}
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		close(n.changed)
+		n.changed = make(chan struct{})
+	}
+	go c.follow(ctx, feedOf("nodes", c.core.CoreV1().Nodes(), nil), n.store, nil)
+	return n
+}
+
+// Serve reports whether outrider-node is on all Linux nodes, and the channel that is closed when that
+// may have changed. Before the first list it is false.
+func (n *Nodes) Serve() (bool, <-chan struct{}) {
+	n.mu.Lock()
+	changed := n.changed
+	n.mu.Unlock()
+	var all []nodeOffer
+	for _, name := range n.store.names() {
+		offer, _ := n.store.get(name)
+		all = append(all, offer)
+	}
+	return slices.Contains(all, serves) && !slices.Contains(all, lacks), changed
+}
+
+// Synced is closed after the first list.
+func (n *Nodes) Synced() <-chan struct{} { return n.store.synced }

@@ -1,0 +1,149 @@
+package kube
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/mesh/objects"
+)
+
+// The kinds of policies for Services. The definition of the second is of the Gateway API's
+// experimental channel.
+var (
+	backendPolicies = customOf(mesh.KindBackendPolicy, objects.BackendPolicy,
+		schema.GroupVersionResource{Group: "outrider.dev", Version: "v1alpha1", Resource: "backendpolicies"})
+	trafficPolicies = skippedWith(backendPolicies, customOf(mesh.KindTrafficPolicy, objects.XBackendTrafficPolicy,
+		schema.GroupVersionResource{Group: "gateway.networking.x-k8s.io", Version: "v1alpha1", Resource: "xbackendtrafficpolicies"}))
+)
+
+func skippedWith(other, k kind) kind {
+	k.with = other.resource()
+	return k
+}
+
+func isPolicy(kind mesh.Kind) bool {
+	return kind == mesh.KindBackendPolicy || kind == mesh.KindTrafficPolicy
+}
+
+// api is the resource of a custom kind, with its group and version.
+func (k kind) api() schema.GroupVersionResource {
+	resource, group, _ := strings.Cut(k.definition, ".")
+	return schema.GroupVersionResource{Group: group, Version: k.version, Resource: resource}
+}
+
+// partiallyInvalid is the type of the condition that a policy has while it is accepted and a part
+// of it has no effect; it is the Gateway API's for routes.
+const partiallyInvalid = string(gatewayv1.RouteConditionPartiallyInvalid)
+
+// maxAncestors is the Gateway API's limit for the status of a policy.
+const maxAncestors = 16
+
+// judgedPolicy is a policy with its status, an entry for each Service that it targets; nil if it
+// has that already.
+func (r *routeObject) judgedPolicy(m *mesh.Mesh, now time.Time) (*unstructured.Unstructured, error) {
+	var object struct {
+		Metadata metav1.ObjectMeta `json:"metadata"`
+		Spec     struct {
+			TargetRefs []gatewayv1.LocalPolicyTargetReferenceWithSectionName `json:"targetRefs"`
+		} `json:"spec"`
+		Status gatewayv1.PolicyStatus `json:"status"`
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(r.object.Object, &object); err != nil {
+		return nil, nil //nolint:nilerr // it has another form than we know; the source reports it
+	}
+	part, invalid := r.policy()
+	is := object.Status.Ancestors
+	var next []gatewayv1.PolicyAncestorStatus
+	for _, a := range is {
+		if a.ControllerName != ControllerName {
+			next = append(next, a)
+		}
+	}
+	for _, ref := range object.Spec.TargetRefs {
+		if ref.Group != "" || ref.Kind != "Service" || len(next) >= maxAncestors {
+			continue
+		}
+		entry := gatewayv1.PolicyAncestorStatus{
+			AncestorRef:    gatewayv1.ParentReference{Group: ptr.To(ref.Group), Kind: ptr.To(ref.Kind), Name: ref.Name, SectionName: ref.SectionName},
+			ControllerName: ControllerName,
+		}
+		for _, a := range is {
+			if a.ControllerName == ControllerName && equality.Semantic.DeepEqual(a.AncestorRef, entry.AncestorRef) {
+				entry.Conditions = slices.Clone(a.Conditions)
+			}
+		}
+		target := mesh.PolicyTarget{Name: string(ref.Name), Section: string(ptr.Deref(ref.SectionName, ""))}
+		conditions := policyConditions(m.ByName(r.object.GetNamespace(), target.Name), part, invalid, target)
+		for _, c := range conditions {
+			c.ObservedGeneration, c.LastTransitionTime = object.Metadata.Generation, metav1.NewTime(now)
+			meta.SetStatusCondition(&entry.Conditions, c)
+		}
+		if len(conditions) == 1 {
+			meta.RemoveStatusCondition(&entry.Conditions, partiallyInvalid)
+		}
+		next = append(next, entry)
+	}
+	if sameEntries(is, next) {
+		return nil, nil
+	}
+	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&gatewayv1.PolicyStatus{Ancestors: next})
+	if err != nil {
+		return nil, err
+	}
+	if raw["ancestors"] == nil {
+		raw["ancestors"] = []any{}
+	}
+	out := r.object.DeepCopy()
+	return out, unstructured.SetNestedField(out.Object, raw["ancestors"], "status", "ancestors")
+}
+
+// policy returns the part of a policy, and why it is invalid.
+func (r *routeObject) policy() (*mesh.BackendPolicySpec, error) {
+	of := backendPolicies
+	if r.kind.name == mesh.KindTrafficPolicy {
+		of = trafficPolicies
+	}
+	part, err := of.part(r.object)
+	if p, ok := part.(*mesh.BackendPolicySpec); ok && err == nil {
+		return p, nil
+	}
+	return &mesh.BackendPolicySpec{Kind: r.kind.name, Namespace: r.object.GetNamespace(), Name: r.object.GetName()}, err
+}
+
+// policyConditions are those for one target: whether it is accepted, and what of it has no effect.
+func policyConditions(s *mesh.Service, p *mesh.BackendPolicySpec, invalid error, t mesh.PolicyTarget) []metav1.Condition {
+	accepted := func(reason gatewayv1.PolicyConditionReason, message string) metav1.Condition {
+		return condition(gatewayv1.RouteConditionType(gatewayv1.PolicyConditionAccepted), gatewayv1.RouteConditionReason(reason), message)
+	}
+	verdict := s.Judge(p, t)
+	switch {
+	case verdict.NotFound != "":
+		return []metav1.Condition{accepted(gatewayv1.PolicyReasonTargetNotFound, verdict.NotFound)}
+	case invalid != nil:
+		message := invalid.Error() + "; the policy is not used"
+		if s.Uses(p) {
+			message = invalid.Error() + "; its last valid version stays in use"
+		}
+		return []metav1.Condition{accepted(gatewayv1.PolicyReasonInvalid, message)}
+	case verdict.Conflicted != "":
+		return []metav1.Condition{accepted(gatewayv1.PolicyReasonConflicted, verdict.Conflicted)}
+	}
+	out := []metav1.Condition{accepted(gatewayv1.PolicyReasonAccepted, verdict.Note)}
+	if len(verdict.Without) > 0 {
+		c := condition(gatewayv1.RouteConditionPartiallyInvalid, gatewayv1.RouteReasonUnsupportedValue, strings.Join(verdict.Without, "; "))
+		c.Status = metav1.ConditionTrue
+		out = append(out, c)
+	}
+	return out
+}

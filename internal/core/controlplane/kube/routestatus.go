@@ -1,0 +1,406 @@
+package kube
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/mesh/objects"
+)
+
+// ControllerName is who wrote a parent's entry in the status of a route.
+const ControllerName = "outrider.dev/outriderd"
+
+// A RouteStatus writes the status of the HTTPRoutes and GRPCRoutes whose parents are Services, and
+// of the policies whose targets are Services (policystatus.go). One replica writes, the holder of the Lease
+// [contract.RouteStatusLease]; it has no part in what proxies get.
+type RouteStatus struct {
+	cluster   *Cluster
+	namespace string // of the Lease
+	source    Meshes
+	kinds     []kind
+
+	leaseTimes
+
+	mu     sync.Mutex
+	routes map[mesh.Key]*routeObject
+	dirty  chan struct{} // has one if a route has changed
+}
+
+// A routeObject is a route as it is stored.
+type routeObject struct {
+	kind   kind
+	object *unstructured.Unstructured
+}
+
+func (r *routeObject) Key() mesh.Key {
+	return mesh.Key{Kind: r.kind.name, Namespace: r.object.GetNamespace(), Name: r.object.GetName()}
+}
+
+// Meshes are those of a [Source].
+type Meshes interface {
+	Current() (*mesh.Mesh, <-chan struct{})
+	Synced() <-chan struct{}
+}
+
+// RouteStatus returns a writer for a control plane in a namespace, of the mesh of s; skip is that
+// of [Cluster.Source].
+func (c *Cluster) RouteStatus(namespace string, s Meshes, skip ...string) *RouteStatus {
+	w := &RouteStatus{cluster: c, namespace: namespace, source: s, leaseTimes: usualLease}
+	for resource, name := range map[string]mesh.Kind{"httproutes": mesh.KindRoute, "grpcroutes": mesh.KindGRPC} { // any order: each is followed by itself
+		if slices.Contains(skip, routesResource.Resource) {
+			break
+		}
+		k := custom(name, func(*struct{}) (*routeObject, error) { return nil, nil }, gatewayv1.GroupName, resource)
+		w.kinds = append(w.kinds, k.withStatus())
+	}
+	for _, k := range []kind{backendPolicies, trafficPolicies} {
+		if !k.skipped(skip) {
+			w.kinds = append(w.kinds, k.withStatus())
+		}
+	}
+	return w
+}
+
+// withStatus returns a kind whose parts are its objects as they are stored.
+func (k kind) withStatus() kind {
+	k.patient = func(f feed) feed { f.quiet = true; return f } // what fails is noted by the source
+	k.part = func(o metav1.Object) (mesh.Part, error) {
+		u, ok := o.(*unstructured.Unstructured)
+		if !ok {
+			return nil, errNoObject
+		}
+		return &routeObject{k, u}, nil
+	}
+	return k
+}
+
+// Run writes while this replica holds the Lease, until ctx ends. Then the Lease is released.
+func (w *RouteStatus) Run(ctx context.Context) error {
+	if len(w.kinds) == 0 || !wait(ctx, w.source.Synced()) {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return w.cluster.lead(ctx, w.namespace, contract.RouteStatusLease, w.leaseTimes, w.lead)
+}
+
+var routesResource = schema.GroupVersionResource{Group: gatewayv1.GroupName, Version: customVersion, Resource: "httproutes"}
+
+// passEvery bounds how often all routes are looked at.
+const passEvery = time.Second
+
+// lead follows the routes, and writes what differs.
+func (w *RouteStatus) lead(ctx context.Context) {
+	w.cluster.log.Info("this replica writes the status of routes", "lease", contract.RouteStatusLease)
+	w.mu.Lock()
+	w.routes, w.dirty = map[mesh.Key]*routeObject{}, make(chan struct{}, 1)
+	w.mu.Unlock()
+	var running sync.WaitGroup
+	defer running.Wait()
+	for _, k := range w.kinds {
+		to := newStore(func(_ known, o metav1.Object) known { p, _ := k.part(o); return known{part: p} })
+		to.changed = func(n types.NamespacedName, _, now known, exists bool) { w.changed(k, n, now, exists) }
+		running.Go(func() { w.cluster.followCustom(ctx, k, to) })
+	}
+	for ctx.Err() == nil {
+		m, newer := w.source.Current()
+		if !w.pass(ctx, m) { // a failure is tried again
+			w.notify()
+		}
+		if !sleep(ctx, passEvery) {
+			return
+		}
+		select {
+		case <-newer:
+		case <-w.dirty:
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (w *RouteStatus) changed(k kind, n types.NamespacedName, now known, exists bool) {
+	w.mu.Lock()
+	key := mesh.Key{Kind: k.name, Namespace: n.Namespace, Name: n.Name}
+	delete(w.routes, key)
+	if r, ok := now.part.(*routeObject); ok && exists {
+		w.routes[key] = r
+	}
+	w.mu.Unlock()
+	w.notify()
+}
+
+func (w *RouteStatus) notify() {
+	select {
+	case w.dirty <- struct{}{}:
+	default:
+	}
+}
+
+// pass writes the routes whose status is another one. It returns false if a write has failed.
+func (w *RouteStatus) pass(ctx context.Context, m *mesh.Mesh) bool {
+	w.mu.Lock()
+	var all []*routeObject
+	for _, r := range w.routes { // any order: sorted
+		all = append(all, r)
+	}
+	w.mu.Unlock()
+	slices.SortFunc(all, func(a, b *routeObject) int { return compareKeys(a.Key(), b.Key()) })
+	const tried = "writing the status of routes"
+	var failed error
+	forbidden := map[mesh.Kind]bool{} // kinds: the role is older than outriderd
+	for _, r := range all {
+		if forbidden[r.kind.name] {
+			continue
+		}
+		next, err := r.judged(m, time.Now())
+		if err == nil && next != nil {
+			err = w.write(ctx, r, next)
+		}
+		if err == nil || ctx.Err() != nil {
+			continue
+		}
+		failed = cmp.Or(failed, explain(tried, err))
+		forbidden[r.kind.name] = apierrors.IsForbidden(err)
+		if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) { // it is not about this kind, or this route
+			break
+		}
+	}
+	w.cluster.trouble.note(tried, failed)
+	return failed == nil
+}
+
+// write is one request. What was changed or deleted meanwhile comes again by the watch.
+func (w *RouteStatus) write(ctx context.Context, r *routeObject, next *unstructured.Unstructured) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	_, err := w.cluster.dynamic.Resource(r.kind.api()).Namespace(next.GetNamespace()).UpdateStatus(ctx, next, metav1.UpdateOptions{FieldManager: fieldManager})
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// A routeView is what the status of a route of either kind depends on.
+type routeView struct {
+	spec    *mesh.RouteSpec
+	err     error // why it is not used
+	rules   int
+	parents []gatewayv1.ParentReference
+	status  []gatewayv1.RouteParentStatus
+}
+
+// view reads a route; false if it has another form than we know, which the source reports.
+func (r *routeObject) view() (routeView, bool) {
+	from := func(into any) bool {
+		return runtime.DefaultUnstructuredConverter.FromUnstructured(r.object.Object, into) == nil
+	}
+	if r.kind.name == mesh.KindGRPC {
+		var route gatewayv1.GRPCRoute
+		ok := from(&route)
+		spec, err := objects.GRPCRoute(&route)
+		return routeView{spec, err, len(route.Spec.Rules), route.Spec.ParentRefs, route.Status.Parents}, ok
+	}
+	var route gatewayv1.HTTPRoute
+	ok := from(&route)
+	spec, err := objects.HTTPRoute(&route)
+	return routeView{spec, err, len(route.Spec.Rules), route.Spec.ParentRefs, route.Status.Parents}, ok
+}
+
+// judged is the route with its status; nil if it has that already.
+func (r *routeObject) judged(m *mesh.Mesh, now time.Time) (*unstructured.Unstructured, error) {
+	if isPolicy(r.kind.name) {
+		return r.judgedPolicy(m, now)
+	}
+	v, ok := r.view()
+	if !ok {
+		return nil, nil
+	}
+	is := v.status
+	var next []gatewayv1.RouteParentStatus
+	for _, p := range is {
+		if p.ControllerName != ControllerName {
+			next = append(next, p)
+		}
+	}
+	ours := 0
+	for i := range v.parents {
+		ref := v.parents[i]
+		if !objects.IsService(&ref) {
+			continue
+		}
+		entry := gatewayv1.RouteParentStatus{ParentRef: ref, ControllerName: ControllerName}
+		for _, p := range is {
+			if p.ControllerName == ControllerName && equality.Semantic.DeepEqual(p.ParentRef, ref) {
+				entry.Conditions = slices.Clone(p.Conditions)
+			}
+		}
+		conditions := v.conditions(m, v.spec.Parents[ours])
+		entry.Conditions = slices.DeleteFunc(entry.Conditions, func(had metav1.Condition) bool {
+			return !slices.ContainsFunc(conditions, func(c metav1.Condition) bool { return c.Type == had.Type })
+		})
+		for _, c := range conditions {
+			c.LastTransitionTime = metav1.NewTime(now)
+			meta.SetStatusCondition(&entry.Conditions, c)
+		}
+		next = append(next, entry)
+		ours++
+	}
+	if sameEntries(is, next) {
+		return nil, nil
+	}
+	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&gatewayv1.RouteStatus{Parents: next})
+	if err != nil {
+		return nil, err
+	}
+	out := r.object.DeepCopy()
+	if raw["parents"] == nil {
+		raw["parents"] = []any{}
+	}
+	return out, unstructured.SetNestedField(out.Object, raw["parents"], "status", "parents")
+}
+
+// sameEntries compares those of a status in any order.
+func sameEntries[T any](is, next []T) bool {
+	return len(is) == len(next) && !slices.ContainsFunc(next, func(n T) bool {
+		return !slices.ContainsFunc(is, func(i T) bool { return equality.Semantic.DeepEqual(i, n) })
+	})
+}
+
+// reasonConflicted is GEP-1294's for a route of a kind that is not used beside another; the API's
+// package has no name for it.
+const reasonConflicted gatewayv1.RouteConditionReason = "Conflicted"
+
+// conditions are those for one parent.
+func (v *routeView) conditions(m *mesh.Mesh, p mesh.Parent) []metav1.Condition {
+	out := v.accepted(m, p)
+	for i := range out {
+		if out[i].ObservedGeneration == 0 {
+			out[i].ObservedGeneration = v.spec.Generation
+		}
+	}
+	resolved := v.resolved(m, p)
+	resolved.ObservedGeneration = v.spec.Generation
+	return append(out, resolved)
+}
+
+// accepted says whether the route is used for a parent, and which version of it.
+func (v *routeView) accepted(m *mesh.Mesh, p mesh.Parent) []metav1.Condition {
+	is := func(reason gatewayv1.RouteConditionReason, format string, args ...any) []metav1.Condition {
+		return []metav1.Condition{condition(gatewayv1.RouteConditionAccepted, reason, fmt.Sprintf(format, args...))}
+	}
+	s := m.ByName(p.Namespace, p.Name)
+	if s == nil || !m.Visible(s, v.spec.Namespace) {
+		return is(gatewayv1.RouteReasonNoMatchingParent, "there is no Service %s/%s", p.Namespace, p.Name)
+	}
+	ports := p.Ports(s)
+	if len(ports) == 0 {
+		return is(gatewayv1.RouteReasonNoMatchingParent, "Service %s/%s has no such port", p.Namespace, p.Name)
+	}
+	ports = slices.DeleteFunc(ports, func(p mesh.Port) bool { return !p.Protocol.IsHTTP() && p.Protocol != mesh.Unknown })
+	if len(ports) == 0 {
+		return is(gatewayv1.RouteReasonNoMatchingParent, "Service %s/%s declares no such port for requests: see its appProtocol, or the port's name", p.Namespace, p.Name)
+	}
+	if v.err != nil {
+		return v.invalid(m.Route(v.spec.Key()))
+	}
+	overridden := s.Overridden(v.spec, ports)
+	switch excess := s.Excess(v.spec); {
+	case excess != "":
+		return is(gatewayv1.RouteReasonUnsupportedValue, "%s", excess)
+	case len(overridden) == len(ports):
+		return is(reasonConflicted, "%s", mesh.OverriddenMessage(p.Namespace, p.Name, overridden))
+	case len(overridden) > 0:
+		return is(gatewayv1.RouteReasonAccepted, "%s", mesh.OverriddenMessage(p.Namespace, p.Name, overridden))
+	}
+	return is(gatewayv1.RouteReasonAccepted, "")
+}
+
+// invalid is the status of an invalid route, whose last valid version is used, if there is one.
+// The standard knows it as partially invalid if some of its rules are valid.
+func (v *routeView) invalid(used *mesh.RouteSpec) []metav1.Condition {
+	message := v.err.Error()
+	if used == nil {
+		return []metav1.Condition{condition(gatewayv1.RouteConditionAccepted, gatewayv1.RouteReasonUnsupportedValue, message+"; the route is not used")}
+	}
+	if !v.partly() {
+		return []metav1.Condition{condition(gatewayv1.RouteConditionAccepted, gatewayv1.RouteReasonUnsupportedValue,
+			fmt.Sprintf("%s; generation %d stays in use", message, used.Generation))}
+	}
+	accepted := condition(gatewayv1.RouteConditionAccepted, gatewayv1.RouteReasonAccepted, fmt.Sprintf("generation %d is in use", used.Generation))
+	accepted.ObservedGeneration = used.Generation
+	partly := condition(gatewayv1.RouteConditionPartiallyInvalid, gatewayv1.RouteReasonUnsupportedValue,
+		fmt.Sprintf("Fall Back to generation %d: %s", used.Generation, message))
+	partly.Status = metav1.ConditionTrue
+	return []metav1.Condition{accepted, partly}
+}
+
+// partly reports whether the errors are of some of the rules only.
+func (v *routeView) partly() bool {
+	var all objects.FieldErrors
+	if !errors.As(v.err, &all) {
+		return false
+	}
+	invalid := map[string]bool{}
+	for _, e := range all {
+		rule, _, _ := strings.Cut(e.Field, "]")
+		if !strings.HasPrefix(rule, "spec.rules[") {
+			return false
+		}
+		invalid[rule] = true
+	}
+	return len(invalid) < v.rules
+}
+
+// resolved says whether all backends are there, and are used; of several reasons the first.
+func (v *routeView) resolved(m *mesh.Mesh, p mesh.Parent) metav1.Condition {
+	reason := gatewayv1.RouteReasonResolvedRefs
+	var messages []string
+	v.spec.EachBackend(func(to *mesh.Backend) {
+		why := m.Resolution(v.spec, p, to)
+		if why == mesh.Resolved {
+			return
+		}
+		if messages == nil {
+			reason = gatewayv1.RouteConditionReason(why)
+		}
+		if message := mesh.Unresolved(why, to); len(messages) < maxUnresolved && !slices.Contains(messages, message) {
+			messages = append(messages, message)
+		}
+	})
+	return condition(gatewayv1.RouteConditionResolvedRefs, reason, strings.Join(messages, "; "))
+}
+
+// maxUnresolved bounds what is said of the backends of one route.
+const maxUnresolved = 8
+
+// condition is true if its reason is that of success.
+func condition(of gatewayv1.RouteConditionType, reason gatewayv1.RouteConditionReason, message string) metav1.Condition {
+	status := metav1.ConditionFalse
+	if reason == gatewayv1.RouteReasonAccepted || reason == gatewayv1.RouteReasonResolvedRefs {
+		status = metav1.ConditionTrue
+	}
+	if len(message) > maxMessage {
+		message = message[:maxMessage]
+	}
+	return metav1.Condition{Type: string(of), Status: status, Reason: string(reason), Message: message}
+}
+
+// maxMessage is the longest text of a condition that the API takes.
+const maxMessage = 32768

@@ -1,0 +1,93 @@
+package kube
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/controlplane/ca"
+)
+
+// A ServingSecret is a [ca.Store] for a mesh whose certificates another authority signs: a Secret
+// with the control plane's own certificate, which cert-manager writes, and a ConfigMap with the roots
+// that the authority publishes. Neither is written.
+type ServingSecret struct {
+	secret *AuthoritySecret
+	roots  string // the ConfigMap; empty: none
+}
+
+// servingRoots is the file of the roots in the Secret.
+const servingRoots = "ca.crt"
+
+// ServingSecret returns the store. It sends no request.
+func (c *Cluster) ServingSecret(namespace, secret, roots string) *ServingSecret {
+	return &ServingSecret{c.AuthoritySecret(namespace, secret), roots}
+}
+
+func (s *ServingSecret) String() string { return s.secret.String() }
+
+func (s *ServingSecret) configMap() string {
+	return "the ConfigMap " + s.secret.namespace + "/" + s.roots
+}
+
+// Read returns the Secret's files, with the roots of both: when the authority changes its root, one
+// of them has it before the other.
+func (s *ServingSecret) Read(ctx context.Context) (ca.Contents, error) {
+	out, err := s.secret.Read(ctx)
+	if out.Own = false; err != nil || s.roots == "" {
+		return out, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	m, err := s.secret.cluster.core.CoreV1().ConfigMaps(s.secret.namespace).Get(ctx, s.roots, metav1.GetOptions{})
+	if err != nil {
+		return ca.Contents{}, explain("reading "+s.configMap(), err)
+	}
+	published := m.Data[contract.RootKey]
+	if published == "" {
+		return ca.Contents{}, fmt.Errorf("%s has no %s with the roots of the authority", s.configMap(), contract.RootKey)
+	}
+	out.Files = maps.Clone(out.Files)
+	if out.Files == nil {
+		return out, nil // the Secret is missed first
+	}
+	out.Files[servingRoots] = bytes.TrimSpace(slices.Concat([]byte(published), []byte("\n"), out.Files[servingRoots]))
+	out.Version += "/" + m.ResourceVersion
+	return out, nil
+}
+
+// Update fails: both are the authority's.
+func (s *ServingSecret) Update(context.Context, ca.Contents) error {
+	return fmt.Errorf("%s is not written by outriderd", s)
+}
+
+// Watch watches both.
+func (s *ServingSecret) Watch(changed func()) (stop func()) {
+	ofSecret := s.secret.Watch(changed)
+	if s.roots == "" {
+		return ofSecret
+	}
+	cluster := s.secret.cluster
+	ofRoots := cluster.watchOne(feedOf(s.configMap(), cluster.core.CoreV1().ConfigMaps(s.secret.namespace), one(s.roots)), changed)
+	return func() { ofSecret(); ofRoots() }
+}
+
+// watchOne calls changed after each change of what a feed has, also when it was read for the first
+// time, and when the API server answers again.
+func (c *Cluster) watchOne(f feed, changed func()) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	to := newStore(func(string, metav1.Object) string { return "" })
+	to.changed = func(types.NamespacedName, string, string, bool) { changed() }
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c.follow(ctx, f, to, nil)
+	}()
+	return func() { cancel(); <-done }
+}

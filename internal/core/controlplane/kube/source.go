@@ -1,0 +1,195 @@
+package kube
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outrider.dev/internal/core/mesh"
+)
+
+// A Source publishes the mesh of a cluster. An invalid object is a problem; its last valid
+// version stays in use.
+type Source struct {
+	mesh.Feed
+	cluster *Cluster
+	synced  chan struct{}
+	dirty   chan struct{} // has one if something changed
+
+	mu      sync.Mutex
+	builder *mesh.Builder
+	invalid map[mesh.Key]string
+	kept    map[mesh.Key]*mesh.WorkloadSpec // pods whose readiness changed a moment ago
+	unread  map[string]bool                 // definitions of ignored kinds that may not be read
+}
+
+// keptFor is how long a pod that is no longer ready may have traffic where no other endpoint has.
+// A restarted kubelet takes less to probe a container and to write the result; and a readiness
+// probe takes longer, by its default, to find that an application no longer is ready.
+const keptFor = 5 * time.Second
+
+// Source watches the cluster until ctx ends, but for the kinds of [OptionalKinds] that are to be
+// skipped. Until [Source.Synced] the mesh is empty.
+func (c *Cluster) Source(ctx context.Context, config mesh.Config, skip ...string) *Source {
+	s := &Source{
+		cluster: c, synced: make(chan struct{}), dirty: make(chan struct{}, 1),
+		builder: mesh.NewBuilder(config), invalid: map[mesh.Key]string{},
+		kept: map[mesh.Key]*mesh.WorkloadSpec{}, unread: map[string]bool{},
+	}
+	s.Publish(s.builder.Mesh(), nil)
+	go s.run(ctx, skip)
+	return s
+}
+
+// Synced is closed once the mesh has all objects of the first lists.
+func (s *Source) Synced() <-chan struct{} { return s.synced }
+
+func (s *Source) run(ctx context.Context, skip []string) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	for _, k := range s.ignoredKinds() { // the mesh does not wait for these
+		if slices.Contains(skip, skipIgnored) {
+			break
+		}
+		running.Go(func() { s.cluster.followCustom(ctx, k, s.storeOf(k)) })
+	}
+	var stores []*store[known]
+	for _, k := range kinds {
+		if k.skipped(skip) {
+			continue
+		}
+		to := s.storeOf(k)
+		stores = append(stores, to)
+		running.Go(func() {
+			if k.definition == "" {
+				s.cluster.follow(ctx, k.feed(s.cluster), to, nil)
+			} else {
+				s.cluster.followCustom(ctx, k, to)
+			}
+		})
+	}
+	for _, to := range stores {
+		if !wait(ctx, to.synced) {
+			return
+		}
+	}
+	s.publish()
+	close(s.synced)
+	for mesh.Settle(ctx, s.dirty) {
+		s.publish()
+	}
+}
+
+// known is what is kept of an object.
+type known struct {
+	part    mesh.Part // of its last valid version; nil: it is not part of the mesh
+	invalid string    // why its current version is invalid
+}
+
+// storeOf returns a store that updates the builder.
+func (s *Source) storeOf(k kind) *store[known] {
+	to := newStore(func(old known, o metav1.Object) known {
+		part, err := k.part(o)
+		if pod, ok := part.(*mesh.WorkloadSpec); ok && pod.Ready {
+			// Its EndpointSlices follow a little later.
+			was, _ := old.part.(*mesh.WorkloadSpec)
+			pod.Kept = was != nil && was.Kept
+		}
+		switch {
+		case err != nil && standsIn(old.part):
+			return known{part, err.Error()}
+		case err != nil:
+			return known{old.part, err.Error()}
+		case reflect.DeepEqual(old.part, part): // most changes of pods do not matter to a mesh
+			return known{part: old.part}
+		}
+		return known{part: part}
+	})
+	to.changed = func(n types.NamespacedName, before, now known, _ bool) {
+		if before != now {
+			s.put(mesh.Key{Kind: k.name, Namespace: n.Namespace, Name: n.Name}, before, now)
+		}
+	}
+	return to
+}
+
+// standsIn reports whether there is no valid version of an object. Of an invalid policy that forbids
+// something there is a part, which forbids more.
+func standsIn(p mesh.Part) bool {
+	policy, ok := p.(*mesh.AuthorizationSpec)
+	return p == nil || ok && policy.Closed
+}
+
+func (s *Source) put(key mesh.Key, before, now known) {
+	s.mu.Lock()
+	delete(s.kept, key)
+	if pod, ok := now.part.(*mesh.WorkloadSpec); ok && pod.Kept {
+		s.kept[key] = pod
+		time.AfterFunc(keptFor, func() { s.keepNoLonger(key, pod) })
+	}
+	switch {
+	case before.part == now.part:
+	case now.part == nil:
+		s.builder.Delete(key)
+	default:
+		s.builder.Set(now.part)
+	}
+	delete(s.invalid, key)
+	if now.invalid != "" {
+		s.invalid[key] = now.invalid
+	}
+	s.mu.Unlock()
+	s.changed()
+}
+
+// keepNoLonger ends the traffic of a pod that has not changed since.
+func (s *Source) keepNoLonger(key mesh.Key, pod *mesh.WorkloadSpec) {
+	s.mu.Lock()
+	same := s.kept[key] == pod
+	if same {
+		delete(s.kept, key)
+		ended := *pod
+		ended.Kept = false
+		s.builder.Set(&ended)
+	}
+	s.mu.Unlock()
+	if same {
+		s.changed()
+	}
+}
+
+func (s *Source) changed() {
+	select {
+	case s.dirty <- struct{}{}:
+	default:
+	}
+}
+
+func (s *Source) publish() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	problems := make([]string, 0, len(s.invalid))
+	for _, key := range slices.SortedFunc(maps.Keys(s.invalid), compareKeys) {
+		problems = append(problems, key.String()+": "+s.invalid[key])
+	}
+	m := s.builder.Mesh() // before its conflicts
+	for _, c := range s.builder.Conflicts() {
+		problems = append(problems, c.Severity+c.Object.String()+": "+strings.TrimPrefix(c.Field+": "+c.Message, ": "))
+	}
+	if len(s.unread) > 0 {
+		problems = append(problems, s.unreadProblem())
+	}
+	s.Publish(m, problems)
+}
+
+func compareKeys(a, b mesh.Key) int {
+	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}

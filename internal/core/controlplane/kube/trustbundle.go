@@ -1,0 +1,238 @@
+package kube
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/version"
+
+	"outrider.dev/internal/base/contract"
+)
+
+// A TrustAPI is a version of the API of ClusterTrustBundles that may be used, and since which minor
+// version of Kubernetes a kubelet mounts them in pods; 0: each does.
+type TrustAPI struct {
+	Version string
+	Kubelet uint
+}
+
+// TrustAPIs are those that are on in each cluster that has them: since 1.37 API server and kubelet
+// have no switch for it. Before, both have one (ClusterTrustBundleProjection), which is off by
+// default, and no client can see how it is set: a pod would lose its volume, or never start.
+var TrustAPIs = []TrustAPI{{"v1", 37}}
+
+// SwitchedTrustAPIs are those of a cluster whose administrator has switched both on.
+var SwitchedTrustAPIs = []TrustAPI{{"v1", 0}, {"v1beta1", 0}}
+
+// A TrustBundle keeps the mesh's roots in one ClusterTrustBundle, which pods of any namespace mount.
+type TrustBundle struct {
+	cluster *Cluster
+	roots   Roots
+	apis    []TrustAPI
+
+	mu      sync.Mutex
+	usable  bool
+	changed chan struct{}
+}
+
+// TrustBundle returns a keeper of the bundle, by the first of the APIs that the cluster has.
+func (c *Cluster) TrustBundle(roots Roots, apis []TrustAPI) *TrustBundle {
+	return &TrustBundle{cluster: c, roots: roots, apis: apis, changed: make(chan struct{})}
+}
+
+// Usable reports whether pods may mount the bundle: it has the roots, and each node's kubelet can
+// mount it. The channel is closed when that changes.
+func (b *TrustBundle) Usable() (bool, <-chan struct{}) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.usable, b.changed
+}
+
+func (b *TrustBundle) set(usable bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.usable == usable {
+		return
+	}
+	b.usable = usable
+	close(b.changed)
+	b.changed = make(chan struct{})
+	b.cluster.log.Info("injected pods mount the mesh's roots from the ClusterTrustBundle", "name", contract.TrustBundle, "usable", usable)
+}
+
+// lookAgain is how often the API is looked for: clusters are upgraded under a running control plane.
+const lookAgain = 10 * time.Minute
+
+// Run keeps the bundle, until ctx ends. In a cluster without the API it waits for it.
+func (b *TrustBundle) Run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		api, err := b.find()
+		const tried = "finding the API of ClusterTrustBundles"
+		switch {
+		case err != nil:
+			b.cluster.trouble.note(tried, explain(tried, err))
+			sleep(ctx, writeAgain)
+			continue
+		case api.Version == "":
+			b.cluster.trouble.forget(tried)
+			sleep(ctx, lookAgain)
+			continue
+		}
+		b.cluster.trouble.note(tried, nil)
+		return b.keep(ctx, api)
+	}
+	return ctx.Err()
+}
+
+// find returns the first API that the cluster serves; none: the zero value.
+func (b *TrustBundle) find() (TrustAPI, error) {
+	for _, api := range b.apis {
+		list, err := b.cluster.core.Discovery().ServerResourcesForGroupVersion("certificates.k8s.io/" + api.Version)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return TrustAPI{}, err
+		}
+		for _, r := range list.APIResources {
+			if r.Name == trustBundles {
+				return api, nil
+			}
+		}
+	}
+	return TrustAPI{}, nil
+}
+
+const trustBundles = "clustertrustbundles"
+
+// writeAgain is the pause after a failure.
+const writeAgain = 2 * time.Second
+
+// keep writes the bundle whenever it differs from the roots.
+func (b *TrustBundle) keep(ctx context.Context, api TrustAPI) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	changes := make(chan struct{}, 1)
+	hint := func() {
+		select {
+		case changes <- struct{}{}:
+		default: // one is waiting, and everything is read after it
+		}
+	}
+	resource := b.cluster.dynamic.Resource(schema.GroupVersionResource{Group: "certificates.k8s.io", Version: api.Version, Resource: trustBundles})
+	written := newStore(func(_ sum, o metav1.Object) sum { return bundleSum(o) })
+	written.changed = func(types.NamespacedName, sum, sum, bool) { hint() }
+	running.Go(func() {
+		b.cluster.follow(ctx, feedOf("the ClusterTrustBundle "+contract.TrustBundle, resource, one(contract.TrustBundle)), written, nil)
+	})
+	// True is an old kubelet: a node that comes or goes then changes the value from or to that of none.
+	kubelets := newStore(func(_ bool, o metav1.Object) bool { return !mounts(o, api.Kubelet) })
+	kubelets.changed = func(_ types.NamespacedName, before, now, _ bool) {
+		if before != now {
+			hint()
+		}
+	}
+	if api.Kubelet > 0 {
+		running.Go(func() {
+			b.cluster.follow(ctx, feedOf("the kubelets' versions of nodes", b.cluster.core.CoreV1().Nodes(), nil), kubelets, nil)
+		})
+		if !wait(ctx, kubelets.synced) {
+			return ctx.Err()
+		}
+	}
+	if !wait(ctx, written.synced) {
+		return ctx.Err()
+	}
+	for ctx.Err() == nil {
+		changed := b.roots.Changed()
+		err := b.write(ctx, resource.Apply, written, api.Version)
+		const tried = "writing the ClusterTrustBundle " + contract.TrustBundle
+		if ctx.Err() != nil {
+			break
+		}
+		pause := lookAgain
+		if b.cluster.trouble.note(tried, nil); err != nil {
+			b.cluster.trouble.note(tried, explain(tried, err))
+			pause = writeAgain
+		}
+		b.set(err == nil && !anywhere(kubelets))
+		timer := time.NewTimer(pause)
+		select {
+		case <-changed:
+		case <-changes:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+	return ctx.Err()
+}
+
+type applyFunc func(ctx context.Context, name string, o *unstructured.Unstructured, options metav1.ApplyOptions, subresources ...string) (*unstructured.Unstructured, error)
+
+// write writes the bundle if it differs.
+func (b *TrustBundle) write(ctx context.Context, apply applyFunc, written *store[sum], version string) error {
+	pem := b.roots.RootsPEM()
+	if len(pem) == 0 {
+		return errors.New("there are no roots")
+	}
+	if has, ok := written.get(types.NamespacedName{Name: contract.TrustBundle}); ok && has == sha256.Sum256(pem) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	labels := map[string]any{}
+	for key, value := range madeHere {
+		labels[key] = value
+	}
+	_, err := apply(ctx, contract.TrustBundle, &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "certificates.k8s.io/" + version, "kind": "ClusterTrustBundle",
+		"metadata": map[string]any{"name": contract.TrustBundle, "labels": labels},
+		"spec":     map[string]any{"signerName": contract.TrustSigner, "trustBundle": string(pem)},
+	}}, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
+	if err == nil {
+		b.cluster.log.Info("the mesh's roots are in the ClusterTrustBundle", "name", contract.TrustBundle)
+	}
+	return err
+}
+
+// bundleSum is that of the roots in a ClusterTrustBundle.
+func bundleSum(o metav1.Object) sum {
+	u, ok := o.(*unstructured.Unstructured)
+	if !ok {
+		return sum{}
+	}
+	text, _, _ := unstructured.NestedString(u.Object, "spec", "trustBundle")
+	return sha256.Sum256([]byte(text))
+}
+
+// mounts reports whether a node's kubelet is at least of a minor version.
+func mounts(o metav1.Object, minor uint) bool {
+	node, ok := o.(*corev1.Node)
+	if !ok {
+		return false
+	}
+	v, err := version.ParseGeneric(node.Status.NodeInfo.KubeletVersion)
+	return err == nil && v.AtLeast(version.MustParseGeneric(fmt.Sprintf("1.%d.0", minor)))
+}
+
+// anywhere reports whether the value of an object is true.
+func anywhere(s *store[bool]) bool {
+	return slices.ContainsFunc(s.names(), func(n types.NamespacedName) bool {
+		is, _ := s.get(n)
+		return is
+	})
+}

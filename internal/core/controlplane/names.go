@@ -1,0 +1,105 @@
+package controlplane
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"outrider.dev/internal/base/wire"
+	"outrider.dev/internal/core/controlplane/ca"
+	"outrider.dev/internal/core/mesh"
+)
+
+// How long a pod's DNS proxy may cache an answer: a change reaches every pod within this
+// time.
+const (
+	nameTTL        = 30 * time.Second // Istio's
+	unknownNameTTL = 5 * time.Second  // a new service is found sooner
+)
+
+// A nameService resolves the names of the mesh for pods' DNS proxies. Pods get no table of
+// names: each query is one look-up in the current mesh.
+type nameService struct {
+	mesh func() *mesh.Mesh // the current one
+	// identify returns the caller, whose namespace decides what it may see; its error is a
+	// status.
+	identify func(context.Context) (ca.Identity, error)
+}
+
+func (s *nameService) register(to grpc.ServiceRegistrar) {
+	ca.Method[wire.NamesRequest, wire.NamesResponse]{
+		Service: wire.NamesService, Name: wire.NamesMethod,
+		Parse: wire.ParseNamesRequest, Handle: s.resolve,
+	}.Register(to)
+}
+
+func (s *nameService) resolve(ctx context.Context, in wire.NamesRequest) (wire.NamesResponse, error) {
+	caller, err := s.identify(ctx)
+	if err != nil {
+		return wire.NamesResponse{}, err
+	}
+	m := s.mesh()
+	out := wire.NamesResponse{Answers: make([]wire.Answer, 0, len(in.Names))}
+	for _, name := range in.Names {
+		out.Answers = append(out.Answers, lookupName(m, name, caller.Namespace))
+	}
+	return out, nil
+}
+
+// lookupName returns the answer for a client in a namespace. An ExternalName is followed as
+// long as it stays in the mesh; in a loop of them there is no address.
+func lookupName(m *mesh.Mesh, name, clientNamespace string) wire.Answer {
+	a := wire.Answer{TTL: unknownNameTTL}
+	for next := name; next != ""; {
+		host, addresses, target := lookupOnce(m, next, clientNamespace)
+		if host == "" {
+			if a.Known {
+				a.Outside = next
+			}
+			return a
+		}
+		if slices.Contains(a.Aliases, host) || len(a.Aliases) == wire.MaxAliases {
+			return a
+		}
+		a.Known, a.TTL, a.Aliases, a.Addresses = true, nameTTL, append(a.Aliases, host), addresses
+		next = target
+	}
+	return a
+}
+
+// lookupOnce returns the full name of a service or pod that the client may see, and its
+// addresses or the target of its ExternalName. An empty host: there is none.
+func lookupOnce(m *mesh.Mesh, name, clientNamespace string) (host string, addresses []netip.Addr, target string) {
+	if s := m.Resolve(name, clientNamespace); s != nil {
+		switch {
+		case s.External != "":
+			return s.Host, nil, strings.ToLower(strings.TrimSuffix(s.External, "."))
+		case s.Headless:
+			return s.Host, readyAddresses(s.Endpoints), ""
+		}
+		return s.Host, s.Addresses, ""
+	}
+	if s, endpoints := m.ResolveHostname(name, clientNamespace); s != nil {
+		hostname, _, _ := strings.Cut(strings.ToLower(name), ".")
+		return hostname + "." + s.Host, readyAddresses(endpoints), ""
+	}
+	return "", nil, ""
+}
+
+// readyAddresses are those of a headless service, each once, sorted. Endpoints that are not
+// ready are left out, as by Kubernetes' own DNS.
+func readyAddresses(endpoints []mesh.Endpoint) []netip.Addr {
+	var out []netip.Addr
+	for _, e := range endpoints {
+		if e.Ready {
+			out = append(out, e.Addr)
+		}
+	}
+	slices.SortFunc(out, netip.Addr.Compare)
+	out = slices.Compact(out)
+	return out[:min(len(out), wire.MaxAddresses)]
+}

@@ -1,0 +1,104 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"outrider.dev/internal/core/pod/inject"
+)
+
+// OwnLabels is whether only Outrider's labels request injection, and Istio's do not.
+type OwnLabels string
+
+// The values of [OwnLabels].
+const (
+	OwnLabelsAuto OwnLabels = "auto" // while Istio's labels select pods for another injector in the cluster; without a cluster: off
+	OwnLabelsOn   OwnLabels = "on"
+	OwnLabelsOff  OwnLabels = "off"
+)
+
+// ParseOwnLabels reads a value for the revision of the flag, which may be empty.
+func ParseOwnLabels(text, revision string) (OwnLabels, error) {
+	o := OwnLabels(text)
+	switch {
+	case !slices.Contains([]OwnLabels{OwnLabelsAuto, OwnLabelsOn, OwnLabelsOff}, o):
+		return "", fmt.Errorf("%q: one of auto, on, off", text)
+	case o == OwnLabelsOn && named(revision):
+		return "", fmt.Errorf("%s: %w", text, namedError(revision))
+	}
+	return o, nil
+}
+
+// named returns whether a revision is not the default one.
+func named(revision string) bool { return revision != "" && revision != inject.DefaultRevision }
+
+func namedError(revision string) error {
+	return fmt.Errorf("revision %q is requested by Istio's label istio.io/rev, not by Outrider's labels", revision)
+}
+
+// listen returns whether only Outrider's labels count for a revision. A revision with a name is
+// requested by Istio's label with that name, which no other injector serves.
+func (p *plane) listen(revision string) (own bool, err error) {
+	switch p.o.Injection.OwnLabels {
+	case OwnLabelsOn:
+		if named(revision) {
+			return false, namedError(revision)
+		}
+		return true, nil
+	case OwnLabelsAuto, "":
+		return !named(revision) && len(p.otherInjectors()) > 0, nil
+	}
+	return false, nil
+}
+
+// watchesOtherInjectors returns whether other injectors in the cluster matter.
+func (o Options) watchesOtherInjectors() bool {
+	auto := o.Injection.OwnLabels == OwnLabelsAuto || o.Injection.OwnLabels == ""
+	return auto && o.Cluster != nil && o.Webhook != ""
+}
+
+// otherInjectors are the injectors that Istio's labels also select pods for.
+func (p *plane) otherInjectors() []string {
+	if !p.o.watchesOtherInjectors() || p.cluster.configurations == nil { // not opened yet
+		return nil
+	}
+	return inject.OtherInjectors(p.cluster.configurations.All())
+}
+
+// followOtherInjectors updates injection when other injectors come and go, and logs them.
+// It closes known when those at the start are known.
+func (p *plane) followOtherInjectors(ctx context.Context, known chan<- struct{}) {
+	if !p.o.watchesOtherInjectors() {
+		close(known)
+		<-ctx.Done()
+		return
+	}
+	if !wait(ctx, p.cluster.configurations.Synced()) {
+		return
+	}
+	var before []string
+	for first := true; ; first = false {
+		changed := p.cluster.configurations.Changed("")
+		if now := p.otherInjectors(); !slices.Equal(before, now) {
+			p.logOtherInjectors(before, now, p.useInjection().OwnLabels)
+			before = now
+		}
+		if first {
+			close(known)
+		}
+		if !wait(ctx, changed) {
+			return
+		}
+	}
+}
+
+func (p *plane) logOtherInjectors(before, now []string, own bool) {
+	switch {
+	case own:
+		p.o.Log.Warn("Istio's labels select pods for another injector: only outrider.dev/injection and outrider.dev/inject request injection here; --own-labels=off accepts both",
+			"webhook_configurations", now)
+	case len(now) == 0:
+		p.o.Log.Info("Istio's labels select pods for no other injector any more: they request injection here again", "webhook_configurations", before)
+	}
+}

@@ -1,0 +1,276 @@
+package controlplane
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/controlplane/ca"
+	"outrider.dev/internal/core/controlplane/conns"
+	"outrider.dev/internal/core/controlplane/webhook"
+	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/xds"
+	"outrider.dev/internal/core/xds/resource"
+)
+
+// A plane is a control plane with all its parts opened.
+type plane struct {
+	o         Options
+	began     time.Time
+	mesh      source
+	cluster   *cluster // nil without one
+	namespace func(name string) (inject.Namespace, bool)
+	authority *ca.Authority
+	opened    chan struct{}          // closed when the authority and what needs it are there, with listeners
+	awaited   atomic.Pointer[string] // what the authority lacks before
+
+	byIdentity, byClaim *xds.Server // byClaim: nil without a plaintext port
+	secure, plain       port
+	tls                 *tls.Config // of secure
+
+	trimmer *trimmer
+
+	webhook *webhook.Webhook // nil without its port
+	reviews *http.Server
+	clients *webhook.Clients // of the webhook; nil: all
+	using   sync.Mutex
+	used    inject.Options // the current options of webhook
+}
+
+// views returns the source of the resources that proxies subscribe to.
+func (p *plane) views() *resource.Source {
+	s := resource.New(p.mesh)
+	s.FirstUseTimeout = p.o.FirstUse
+	return s
+}
+
+// open makes the parts; each may fail. An authority in a Secret is opened later, since it may not
+// be there yet: see openAuthority.
+func open(ctx context.Context, o Options) (*plane, error) {
+	if err := prepareState(o); err != nil {
+		return nil, err
+	}
+	p := &plane{o: o, began: time.Now(), cluster: openCluster(ctx, o), trimmer: newTrimmer(), opened: make(chan struct{})}
+	p.awaited.Store(new("not read yet"))
+	if err := p.openTelemetry(); err != nil {
+		return nil, err
+	}
+	if err := p.openSource(ctx); err != nil {
+		return nil, err
+	}
+	if !o.inSecret() {
+		return p, p.openAuthority(ctx)
+	}
+	if o.Webhook != "" { // an error of the user's is not to wait
+		if _, err := p.injection(); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+// prepareState makes the directory of the state, if one is needed.
+func prepareState(o Options) error {
+	switch {
+	case o.CASecret != "" && o.Cluster == nil:
+		return &OptionError{"CASecret", errors.New("a Secret needs a cluster")}
+	case o.ServingSecret != "" && o.Cluster == nil:
+		return &OptionError{"ServingSecret", errors.New("a Secret needs a cluster")}
+	case o.CASecret != "" && o.external():
+		return &OptionError{"ServingSecret", errors.New("another authority signs, so that there is no Secret with ours")}
+	case o.RootsFrom != "" && o.ServingSecret == "":
+		return &OptionError{"RootsFrom", errors.New("the roots are read with the Secret of the control plane's certificate")}
+	case o.Diagnoser != nil && o.Cluster == nil:
+		return &OptionError{"Diagnoser", errors.New("pods are diagnosed in a cluster")}
+	case o.inSecret():
+		return nil
+	case o.State == "":
+		return &OptionError{"State", errors.New("want a directory")}
+	}
+	if err := os.MkdirAll(o.State, 0o700); err != nil {
+		return &OptionError{"State", err}
+	}
+	return nil
+}
+
+// isOpen reports whether all parts are there.
+func (p *plane) isOpen() bool {
+	select {
+	case <-p.opened:
+		return true
+	default:
+		return false
+	}
+}
+
+// openAuthority opens the authority, and what needs it.
+func (p *plane) openAuthority(ctx context.Context) (err error) {
+	o := p.o
+	options := ca.AuthorityOptions{
+		Store: ca.Directory(filepath.Join(o.State, "ca")), TrustDomain: o.Mesh.TrustDomain, Life: o.Life, MaxLife: o.MaxLife,
+		RootSpread: o.RootSpread, Hosts: hosts{p.mesh}, Log: o.Log,
+	}
+	switch {
+	case o.ServingSecret != "":
+		options.Store = o.Cluster.ServingSecret(o.Namespace, o.ServingSecret, o.RootsFrom)
+	case o.ServingFiles != "":
+		options.Store, options.Record = ca.Directory(o.ServingFiles), ca.Directory(filepath.Join(o.State, "seen-roots"))
+	case o.CASecret != "":
+		options.Store, options.StoreTokenKey = o.Cluster.AuthoritySecret(o.Namespace, o.CASecret), true
+	}
+	if o.inSecret() {
+		if o.CASecret != contract.AuthoritySecret {
+			options.Record = o.Cluster.AuthoritySecret(o.Namespace, contract.SeenRootsSecret)
+		}
+		options.Waiting = func(err error) { p.awaited.Store(new(err.Error())) }
+	}
+	if o.external() {
+		options.ServesOnly = o.servedNames()
+	}
+	if p.authority, err = ca.NewAuthority(ctx, options); err != nil {
+		return err
+	}
+	if err := p.openServing(); err != nil {
+		return err
+	}
+	p.openConfigurations(ctx)
+	p.openTrustBundle()
+	return nil
+}
+
+// servedNames are the DNS names by which proxies and the API server know this control plane.
+func (o Options) servedNames() []string {
+	out := []string{contract.ControlPlaneName}
+	if o.Webhook != "" {
+		if host, _, err := net.SplitHostPort(o.Injection.address(o.Namespace)); err == nil {
+			out = append(out, host)
+		}
+	}
+	return append(out, o.Names...)
+}
+
+// openServing makes the servers.
+func (p *plane) openServing() error {
+	o := p.o
+	options := xds.Options{
+		Source: p.views(), Authenticate: p.authenticate, Full: o.Full, Prewarm: xds.NewPrewarmCache(), Log: o.Log,
+		Client: conns.ClientOf, Streams: o.ProxiesPerAddress, Settled: p.settled,
+	}
+	p.byIdentity = xds.New(options)
+	if o.Plaintext != "" {
+		options.Authenticate = xds.ByClaim
+		p.byClaim = xds.New(options)
+	}
+	return p.openSecure()
+}
+
+// authenticate goes by the token of the stream, or the certificate of the peer.
+func (p *plane) authenticate(ctx context.Context, _ *core.Node) (xds.Proxy, error) {
+	id, ok := tokenOf(ctx)
+	var err error
+	if !ok {
+		id, err = p.authority.AuthenticatePeer(ctx)
+	}
+	return xds.Proxy{Namespace: id.Namespace, ServiceAccount: id.ServiceAccount}, err
+}
+
+// settled is called when a proxy has its first configuration.
+func (p *plane) settled(ctx context.Context) {
+	conns.Settled(ctx)
+	p.trimmer.connected()
+}
+
+// openSecure makes the server of the port with mutual TLS, configuration and certificates,
+// and the one of reviews, which shows the same certificate.
+func (p *plane) openSecure() error {
+	o := p.o
+	id := ca.Identity{TrustDomain: o.Mesh.TrustDomain, Namespace: o.Namespace, ServiceAccount: "outriderd"}
+	serving, err := p.authority.NewServing(id, append(ca.ServingNames(o.Namespace, o.Mesh.Domain), o.Names...), 0)
+	if err != nil {
+		return err
+	}
+	tokens, used, err := p.tokens()
+	if err != nil {
+		return err
+	}
+	if err := p.openWebhook(serving); err != nil {
+		return err
+	}
+	p.tls = serving.TLS()
+	reviewers := p.reviewers()
+	p.openServers(&ca.Service{
+		Authority: p.authority,
+		Authenticators: append([]ca.Authenticator{
+			tokens,
+			ca.HostTokens{TrustDomain: o.Mesh.TrustDomain, Hosts: hosts{p.mesh}, Used: used},
+			ca.MutualTLS{Authority: p.authority, MayRenew: p.mayRenew},
+		}, reviewers...),
+		Log: o.Log,
+	}, &ca.Service{Authenticators: append([]ca.Authenticator{tokens}, reviewers...), Log: o.Log})
+	return nil
+}
+
+// tokens are those that this control plane signs, and the one-time ones that were used: where the
+// authority is.
+func (p *plane) tokens() (*ca.Tokens, ca.UsedTokens, error) {
+	if p.o.inSecret() {
+		return p.authority.Tokens(), p.o.Cluster.UsedTokens(p.o.Namespace), nil
+	}
+	tokens, err := ca.NewTokens(p.o.State, p.o.Mesh.TrustDomain)
+	if err != nil {
+		return nil, nil, err
+	}
+	used, err := ca.NewUsed(filepath.Join(p.o.State, "used-tokens"))
+	return tokens, used, err
+}
+
+// current returns the current mesh.
+func (p *plane) current() *mesh.Mesh {
+	m, _ := p.mesh.Current()
+	return m
+}
+
+// discovery returns the discovery servers that there are.
+func (p *plane) discovery() []*xds.Server {
+	out := []*xds.Server{p.byIdentity}
+	if p.byClaim != nil {
+		out = append(out, p.byClaim)
+	}
+	return out
+}
+
+// report logs the problems of the source, now and at every change.
+func (p *plane) report(ctx context.Context) {
+	wait(ctx, p.mesh.Synced())
+	for {
+		problems, changed := p.mesh.Problems()
+		for _, problem := range problems {
+			level := slog.LevelError
+			if strings.HasPrefix(problem, contract.WarningPrefix) {
+				level = slog.LevelWarn
+			}
+			p.o.Log.Log(ctx, level, "object is not used as it is", "problem", problem)
+		}
+		current, _ := p.mesh.Current()
+		services, workloads := current.Len()
+		p.o.Log.Info("mesh", "services", services, "workloads", workloads, "problems", len(problems))
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,183 @@
+package webhook
+
+import (
+	"cmp"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	admission "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject"
+)
+
+// A Place is the webhook's address: a service or a URL.
+type Place struct {
+	URL                string // https://host:port, with or without a path
+	Namespace, Service string // without a URL; default outrider-system/outriderd, port 443
+}
+
+// ConfigurationOptions are which pods the API server sends. The zero value of a field means
+// its default.
+type ConfigurationOptions struct {
+	Name      string // default outrider-injector, and -REVISION for another one than the default
+	Revision  string // default "default", which labels without a revision stand for
+	Namespace string // the control plane's; default outrider-system
+	ByDefault bool   // namespaces without a label too (enableNamespacesByDefault)
+	OwnLabels bool   // Istio's labels belong to another injector (see [inject.OtherInjectors]): only ours count; the default revision only
+	Place     Place
+	Bundle    []byte // PEM, the roots of the webhook's certificate
+}
+
+type requirements = []metav1.LabelSelectorRequirement
+
+func is(key string, values ...string) metav1.LabelSelectorRequirement {
+	return metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpIn, Values: values}
+}
+
+// isNot also holds without the label.
+func isNot(key string, values ...string) metav1.LabelSelectorRequirement {
+	return metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpNotIn, Values: values}
+}
+
+func has(key string) metav1.LabelSelectorRequirement {
+	return metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpExists}
+}
+
+func hasNo(key string) metav1.LabelSelectorRequirement {
+	return metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpDoesNotExist}
+}
+
+// A row is one webhook of the configuration. Selectors have no "or": each way to request
+// injection is a row of its own, and no pod matches two.
+type row struct {
+	name      string
+	namespace requirements
+	pod       requirements
+}
+
+// rows are Istio's selectors (mutatingwebhook.yaml of its chart), once for its labels and once
+// for ours, which go first.
+func (o ConfigurationOptions) rows() []row {
+	if o.OwnLabels {
+		return o.ownRows()
+	}
+	var out []row
+	unset := requirements{hasNo(contract.OwnNamespaceLabel), hasNo(contract.NamespaceLabel)}
+	add := func(name string, namespace, pod requirements) {
+		out = append(out, row{name, namespace, pod})
+	}
+	// Where the namespace or the pod's revision requests injection, the pod can decline it.
+	unlessFalse := func(name string, namespace, pod requirements) {
+		add(name, namespace, append(slices.Clone(pod), hasNo(contract.OwnInjectLabel), isNot(contract.InjectLabel, "false")))
+		add("own-"+name, namespace, append(slices.Clone(pod), has(contract.OwnInjectLabel), isNot(contract.OwnInjectLabel, "false")))
+	}
+	unlessFalse("rev.namespace", append(slices.Clone(unset), is(contract.RevisionLabel, o.Revision)), nil)
+	unlessFalse("rev.object", append(slices.Clone(unset), hasNo(contract.RevisionLabel)), requirements{is(contract.RevisionLabel, o.Revision)})
+	if o.Revision != inject.DefaultRevision {
+		return out
+	}
+	unlessFalse("namespace", requirements{hasNo(contract.OwnNamespaceLabel), is(contract.NamespaceLabel, "enabled")}, nil)
+	unlessFalse("injection.namespace", requirements{is(contract.OwnNamespaceLabel, "enabled")}, nil)
+	noLabel := append(slices.Clone(unset), hasNo(contract.RevisionLabel))
+	add("object", noLabel, requirements{hasNo(contract.RevisionLabel), hasNo(contract.OwnInjectLabel), is(contract.InjectLabel, "true")})
+	add("own-object", noLabel, requirements{hasNo(contract.RevisionLabel), is(contract.OwnInjectLabel, "true")})
+	if o.ByDefault {
+		add("auto", noLabel, requirements{hasNo(contract.RevisionLabel), hasNo(contract.OwnInjectLabel), isNot(contract.InjectLabel, "true", "false")})
+		add("own-auto", noLabel, requirements{hasNo(contract.RevisionLabel), has(contract.OwnInjectLabel), isNot(contract.OwnInjectLabel, "true", "false")})
+	}
+	return out
+}
+
+// ownRows are the selectors by our labels alone.
+func (o ConfigurationOptions) ownRows() []row {
+	unset := requirements{hasNo(contract.OwnNamespaceLabel)}
+	out := []row{
+		{"own-namespace", requirements{is(contract.OwnNamespaceLabel, "enabled")}, requirements{isNot(contract.OwnInjectLabel, "false")}},
+		{"own-object", unset, requirements{is(contract.OwnInjectLabel, "true")}},
+	}
+	if o.ByDefault {
+		out = append(out, row{"own-auto", unset, requirements{isNot(contract.OwnInjectLabel, "true", "false")}})
+	}
+	return out
+}
+
+func (o ConfigurationOptions) complete() ConfigurationOptions {
+	o.Revision = cmp.Or(o.Revision, inject.DefaultRevision)
+	o.Namespace = cmp.Or(o.Namespace, ownNamespace)
+	o.Place.Namespace = cmp.Or(o.Place.Namespace, o.Namespace)
+	o.Place.Service = cmp.Or(o.Place.Service, "outriderd")
+	name := "outrider-injector"
+	if o.Revision != inject.DefaultRevision {
+		name += "-" + o.Revision
+	}
+	o.Name = cmp.Or(o.Name, name)
+	return o
+}
+
+// Configuration returns the MutatingWebhookConfiguration by which the API server sends pods.
+func Configuration(o ConfigurationOptions) (*admission.MutatingWebhookConfiguration, error) {
+	o = o.complete()
+	if o.OwnLabels && o.Revision != inject.DefaultRevision {
+		return nil, fmt.Errorf("revision %q with labels of our own alone: a revision is requested by Istio's label %s", o.Revision, contract.RevisionLabel)
+	}
+	client, err := o.Place.client()
+	if err != nil {
+		return nil, fmt.Errorf("the webhook's URL: %w", err)
+	}
+	client.CABundle = o.Bundle
+	out := &admission.MutatingWebhookConfiguration{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: "MutatingWebhookConfiguration"},
+		ObjectMeta: metav1.ObjectMeta{Name: o.Name, Labels: map[string]string{contract.RevisionLabel: o.Revision, "app": "outriderd"}},
+	}
+	outside := isNot(corev1.LabelMetadataName, append([]string{o.Namespace}, inject.IgnoredNamespaces...)...)
+	for _, r := range o.rows() {
+		out.Webhooks = append(out.Webhooks, admission.MutatingWebhook{
+			Name:         r.name + inject.WebhookSuffix,
+			ClientConfig: client,
+			Rules: []admission.RuleWithOperations{{
+				Operations: []admission.OperationType{admission.Create},
+				Rule: admission.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"},
+					Scope: new(admission.NamespacedScope)},
+			}},
+			NamespaceSelector: &metav1.LabelSelector{MatchExpressions: append(slices.Clone(r.namespace), outside)},
+			ObjectSelector:    &metav1.LabelSelector{MatchExpressions: r.pod},
+			FailurePolicy:     new(admission.Fail),
+			MatchPolicy:       new(admission.Equivalent),
+			SideEffects:       new(admission.SideEffectClassNone),
+			// Webhooks after ours may add containers, which are to be injected too.
+			ReinvocationPolicy:      new(admission.IfNeededReinvocationPolicy),
+			TimeoutSeconds:          new(int32(10)),
+			AdmissionReviewVersions: []string{"v1"},
+		})
+	}
+	return out, nil
+}
+
+func (p Place) client() (admission.WebhookClientConfig, error) {
+	if p.URL == "" {
+		return admission.WebhookClientConfig{Service: &admission.ServiceReference{
+			Namespace: p.Namespace, Name: p.Service, Path: new(Path), Port: new(int32(443)),
+		}}, nil
+	}
+	u, err := url.Parse(p.URL)
+	switch {
+	case err != nil:
+		return admission.WebhookClientConfig{}, err
+	case u.Scheme != "https" || u.Host == "":
+		return admission.WebhookClientConfig{}, fmt.Errorf("%q: want https://HOST:PORT", p.URL)
+	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		return admission.WebhookClientConfig{}, fmt.Errorf("%q: the API takes no user, query or fragment in a webhook's URL", p.URL)
+	}
+	if strings.Trim(u.Path, "/") == "" {
+		u.Path = Path
+	}
+	if _, err := environOf(u.EscapedPath()); err != nil {
+		return admission.WebhookClientConfig{}, err
+	}
+	return admission.WebhookClientConfig{URL: new(u.String())}, nil
+}

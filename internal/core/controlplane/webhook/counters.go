@@ -1,0 +1,56 @@
+package webhook
+
+import (
+	"maps"
+	"sync"
+	"time"
+
+	"outrider.dev/internal/core/pod/inject"
+)
+
+// Counters are counted since the start.
+type Counters struct {
+	Reviews  map[inject.Code]uint64 // by outcome
+	Duration Histogram
+}
+
+// A Histogram counts durations: bucket i those up to Buckets[i], the last one the rest.
+type Histogram struct {
+	Counts [len(Buckets) + 1]uint64
+	Sum    time.Duration
+}
+
+// Buckets are the bounds of a [Histogram].
+var Buckets = [...]time.Duration{
+	100 * time.Microsecond, 250 * time.Microsecond, 500 * time.Microsecond, time.Millisecond, 2500 * time.Microsecond, 5 * time.Millisecond,
+	10 * time.Millisecond, 25 * time.Millisecond, 100 * time.Millisecond, time.Second, 10 * time.Second,
+}
+
+type counters struct {
+	mu  sync.Mutex
+	now Counters
+}
+
+func (c *counters) add(code inject.Code, took time.Duration) {
+	i := 0
+	for i < len(Buckets) && took > Buckets[i] {
+		i++
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.now.Reviews == nil {
+		c.now.Reviews = map[inject.Code]uint64{}
+	}
+	c.now.Reviews[code]++
+	c.now.Duration.Counts[i]++
+	c.now.Duration.Sum += took
+}
+
+// Counters returns the numbers of this moment.
+func (w *Webhook) Counters() Counters {
+	w.counters.mu.Lock()
+	defer w.counters.mu.Unlock()
+	out := w.counters.now
+	out.Reviews = maps.Clone(out.Reviews)
+	return out
+}

@@ -1,0 +1,217 @@
+package webhook
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"time"
+
+	admission "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kjson "sigs.k8s.io/json"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/podspec"
+)
+
+// Codes of reviews besides those of [inject.Code].
+const (
+	Failed      inject.Code = "failed"       // the request got no AdmissionReview
+	NotAPod     inject.Code = "not-a-pod"    // allowed: the webhook's rules are too wide
+	NotCreated  inject.Code = "not-created"  // allowed: an existing pod cannot get a container
+	BadPod      inject.Code = "bad-pod"      // refused: the object is not a valid pod
+	BadSettings inject.Code = "bad-settings" // refused: the mesh's configuration is invalid
+)
+
+var reviewType = metav1.TypeMeta{APIVersion: admission.SchemeGroupVersion.String(), Kind: "AdmissionReview"}
+
+// review answers the review in body. Environ are more variables of the proxy.
+func (w *Webhook) review(ctx context.Context, p *place, body []byte, environ map[string]string) ([]byte, inject.Code, error) {
+	var in admission.AdmissionReview
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(body, &in); err != nil {
+		return nil, Failed, fail(http.StatusBadRequest, metav1.StatusReasonBadRequest, "the body is no AdmissionReview: %v", err)
+	}
+	switch {
+	case in.Kind != reviewType.Kind:
+		return nil, Failed, fail(http.StatusBadRequest, metav1.StatusReasonBadRequest, "kind %q: want %s", in.Kind, reviewType.Kind)
+	case in.APIVersion != reviewType.APIVersion:
+		return nil, Failed, fail(http.StatusBadRequest, metav1.StatusReasonBadRequest,
+			"apiVersion %q: only %s is answered; the webhook's configuration needs admissionReviewVersions: [v1]", in.APIVersion, reviewType.APIVersion)
+	case in.Request == nil || in.Request.UID == "":
+		return nil, Failed, fail(http.StatusBadRequest, metav1.StatusReasonBadRequest, "request.uid is missing: there is nothing to answer")
+	}
+	out, code := w.decide(ctx, p, in.Request, environ)
+	if err := ctx.Err(); err != nil { // no one reads the answer
+		return nil, Failed, fail(http.StatusGatewayTimeout, metav1.StatusReasonTimeout, "the client has left, or its time is over: %v", err)
+	}
+	out.UID = in.Request.UID
+	text, err := json.Marshal(admission.AdmissionReview{TypeMeta: reviewType, Response: out})
+	return text, code, err
+}
+
+// decide returns the answer to a request, without its UID.
+func (w *Webhook) decide(ctx context.Context, p *place, r *admission.AdmissionRequest, environ map[string]string) (*admission.AdmissionResponse, inject.Code) {
+	switch {
+	case r.Kind.Group != "" || r.Kind.Kind != "Pod" || r.SubResource != "":
+		return allowed(NotAPod)
+	case r.Operation != admission.Create:
+		return allowed(NotCreated)
+	case r.Namespace == w.o.Namespace:
+		return allowed(inject.IgnoredNamespace)
+	}
+	var pod corev1.Pod
+	if err := checkLists(r.Object.Raw); err != nil {
+		return refused(inject.TooLarge, err.Error(), "")
+	}
+	if err := decode(r.Object.Raw, &pod); err != nil {
+		return refused(BadPod, fmt.Sprintf("the object is no pod: %v", err), "")
+	}
+	pod.Namespace = cmp.Or(pod.Namespace, r.Namespace) // a new pod may leave it to the request
+	ns, known := w.o.Namespaces(r.Namespace)
+	if !known {
+		ns = inject.Namespace{}
+	}
+	if ns.Name = cmp.Or(r.Namespace, pod.Namespace); ns.Name == w.o.Namespace {
+		return allowed(inject.IgnoredNamespace)
+	}
+	o := *w.options.Load()
+	if len(environ) > 0 {
+		all := map[string]string{}
+		maps.Copy(all, o.Environ)
+		maps.Copy(all, environ)
+		o.Environ = all
+	}
+	o.Interrupted = ctx.Err
+	result, err := w.inject(ctx, p, &pod, ns, o)
+	var refusal *inject.Refusal
+	switch {
+	case errors.As(err, &refusal):
+		return refused(refusal.Code, refusal.Sentence, refusal.Hint)
+	case ctx.Err() != nil:
+		return allowed(Failed) // not sent: see review
+	case err != nil:
+		w.o.Log.Error("pods cannot be injected as the mesh is configured", "error", err)
+		return refused(BadSettings, fmt.Sprintf("the mesh's configuration cannot be used: %v", err), "the administrator of outriderd has to change it")
+	}
+	if result.Injected && w.o.Unenforced != nil {
+		result.Warnings = append(w.o.Unenforced(ns.Name, pod.Labels), result.Warnings...)
+	}
+	return patched(result)
+}
+
+// maxObjects limits what is decoded: an empty object in a list takes 3 bytes, and a volume 250
+// in memory. A pod with 300 containers has some 20,000 objects with its managedFields.
+const maxObjects = 30_000
+
+// checkLists refuses a pod with more containers or objects than are read, before it is
+// decoded.
+func checkLists(raw []byte) error {
+	if n := bytes.Count(raw, []byte("{")); n > maxObjects {
+		return fmt.Errorf("the pod has up to %d objects in its lists: %d are read", n, maxObjects)
+	}
+	if len(raw) < 3*podspec.MaxContainers { // as nearly always: it cannot have too many
+		return nil
+	}
+	var pod struct {
+		Spec struct{ Containers, InitContainers, EphemeralContainers []struct{} } `json:"spec"`
+	}
+	if json.Unmarshal(raw, &pod) != nil {
+		return nil // decoding says why
+	}
+	n := len(pod.Spec.Containers) + len(pod.Spec.InitContainers) + len(pod.Spec.EphemeralContainers)
+	if most := podspec.MaxContainers + len([]string{contract.ProxyContainer, contract.InitContainer}); n > most {
+		return fmt.Errorf("the pod has %d containers: %d are read", n, most)
+	}
+	return nil
+}
+
+// decode reads JSON with the API server's own decoder. A duplicate field is an error; an
+// unknown field is one of a newer Kubernetes and is ignored.
+func decode(data []byte, into any) error {
+	strict, err := kjson.UnmarshalStrict(data, into, kjson.DisallowDuplicateFields)
+	return errors.Join(append(strict, err)...)
+}
+
+// inject injects a pod, and looks up the commands of its images if a gate needs them.
+func (w *Webhook) inject(ctx context.Context, p *place, pod *corev1.Pod, ns inject.Namespace, o inject.Options) (inject.Result, error) {
+	if w.o.Commands == nil {
+		return w.injectPod(pod, ns, o)
+	}
+	return inject.Resolving(pod, ns, o, func(images []string) (found map[string]inject.ImageCommand) {
+		whole := ctx
+		if end, ok := ctx.Deadline(); ok { // leave time for an answer without a gate
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, time.Until(end)/2)
+			defer cancel()
+		}
+		p.without(whole, func() { found = w.o.Commands(ctx, images) }) // the deadline is checked afterwards
+		return found
+	})
+}
+
+// maxPatch is what etcd stores of one object, its --max-request-bytes.
+const maxPatch = 3 << 19
+
+func allowed(code inject.Code) (*admission.AdmissionResponse, inject.Code) {
+	return &admission.AdmissionResponse{Allowed: true, AuditAnnotations: audit(code)}, code
+}
+
+// audit is what the API server writes into its audit log.
+func audit(code inject.Code) map[string]string { return map[string]string{"injection": string(code)} }
+
+// patched returns the answer with a result's patch.
+func patched(result inject.Result) (*admission.AdmissionResponse, inject.Code) {
+	out, code := allowed(result.Reason.Code)
+	warnings := result.Warnings
+	if code == inject.OtherInjector { // the pod's labels would mean us if there was no other injector
+		warnings = append([]string{fmt.Sprintf("not injected (%s): %s", code, result.Reason.Sentence)}, warnings...)
+	}
+	out.Warnings = fitting(warnings)
+	if ops := result.Patch(); len(ops) > 0 {
+		var err error
+		out.PatchType = new(admission.PatchTypeJSONPatch)
+		if out.Patch, err = json.Marshal(ops); err != nil {
+			return refused(BadPod, fmt.Sprintf("the pod cannot be written as JSON: %v", err), "")
+		}
+	}
+	if len(out.Patch) > maxPatch {
+		return refused(inject.TooLarge, fmt.Sprintf("injection adds %d bytes to the pod, which then cannot be stored: %d are written", len(out.Patch), maxPatch), "request fewer edges")
+	}
+	return out, code
+}
+
+// statuses are those of refused pods. A bad request is a pod that is written wrongly; any
+// other refused pod is forbidden.
+var statuses = map[inject.Code]struct {
+	code   int32
+	reason metav1.StatusReason
+}{
+	BadPod:               {http.StatusBadRequest, metav1.StatusReasonBadRequest},
+	inject.BadAnnotation: {http.StatusBadRequest, metav1.StatusReasonBadRequest},
+	inject.BadGraph:      {http.StatusBadRequest, metav1.StatusReasonBadRequest},
+	inject.BadOverride:   {http.StatusBadRequest, metav1.StatusReasonBadRequest},
+	BadSettings:          {http.StatusInternalServerError, metav1.StatusReasonInternalError},
+}
+
+// refused returns the answer that keeps a pod out. Its message is all that the pod's author sees.
+func refused(code inject.Code, sentence, hint string) (*admission.AdmissionResponse, inject.Code) {
+	s, ok := statuses[code]
+	if !ok {
+		s.code, s.reason = http.StatusForbidden, metav1.StatusReasonForbidden
+	}
+	message := prefix + sentence
+	if hint != "" {
+		message += "; " + hint
+	}
+	return &admission.AdmissionResponse{
+		Result:           &metav1.Status{Status: metav1.StatusFailure, Message: message, Reason: s.reason, Code: s.code},
+		AuditAnnotations: audit(code),
+	}, code
+}

@@ -1,0 +1,166 @@
+package mesh
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"outrider.dev/internal/base/contract"
+)
+
+// A service of another namespace does not affect a pod: neither the protocol of its ports,
+// nor to whom it is visible.
+func TestServicesOfOtherNamespacesHaveNoEffect(t *testing.T) {
+	web := selecting(svc("shop", "web", "10.0.0.1", PortSpec{Port: Port{Name: "http", Number: 80, Protocol: HTTP}, Target: 8080}), "app", "b")
+	b := NewBuilder(Config{})
+	b.Set(web, pod("shop", "b", "10.1.0.1", "app", "b"))
+	before := b.Mesh().Pod("shop", "b")
+	b.Set(svc("bank", "evil", "10.0.0.2", port("mysql", 3306)), slice("bank", "evil-1", "evil", SlicePort{"mysql", 8080}, "10.1.0.1"))
+	m := b.Mesh()
+	if got := m.Pod("shop", "b"); got != before {
+		t.Errorf("the pod is another now: %+v", got)
+	}
+	if e := m.ByName("bank", "evil").Endpoints; len(e) != 1 || e[0].Workload != before {
+		t.Errorf("endpoints of the other namespace's service: %+v, want the pod", e)
+	}
+	hosts := func() (out []string) {
+		for _, s := range b.Mesh().ServicesOf(b.Mesh().Pod("shop", "b")) {
+			out = append(out, s.Host)
+		}
+		return out
+	}
+	if got := hosts(); !slices.Equal(got, []string{"web.shop.svc.cluster.local"}) {
+		t.Errorf("services in front of the pod: %v", got)
+	}
+	b.Set(pod("shop", "b", "10.1.0.1", "app", "b", "v", "2")) // which its endpoint there must follow
+	if e := b.Mesh().ByName("bank", "evil").Endpoints; e[0].Workload != b.Mesh().Pod("shop", "b") {
+		t.Errorf("an old workload: %+v", e[0].Workload)
+	}
+	b.Delete(web.Key())
+	if got := hosts(); got != nil || len(b.Mesh().Pod("shop", "b").Ports) > 0 {
+		t.Errorf("without a service of its own: %v in front, ports %v", got, b.Mesh().Pod("shop", "b").Ports)
+	}
+}
+
+// No service and no policy makes a port of the proxy one of its application.
+func TestPortsOfTheProxy(t *testing.T) {
+	b := NewBuilder(Config{})
+	proxied := pod("shop", "b", "10.1.0.1", "app", "b")
+	proxied.Proxied = true
+	web := selecting(svc("shop", "web", "10.0.0.1", PortSpec{Port: Port{Name: "http", Number: 80, Protocol: HTTP}, Target: contract.InboundPort}), "app", "b")
+	b.Set(web, proxied, svc("bank", "evil", "10.0.0.2", port("http", 80)),
+		slice("bank", "evil-1", "evil", SlicePort{"http", contract.OutboundPort}, "10.1.0.1", "10.1.0.9"),
+		&PolicySpec{Namespace: "shop", Name: "p", Mode: ModeStrict, Selector: map[string]string{"app": "b"}, Ports: map[uint16]Mode{contract.InboundPort: ModeDisable}})
+	m := b.Mesh()
+	if got := m.Pod("shop", "b").Ports; len(got) > 0 {
+		t.Errorf("ports of the pod: %v", got)
+	}
+	if e := m.ByName("shop", "web").Endpoints; len(e) > 0 {
+		t.Errorf("endpoints: %v", e)
+	}
+	if e := m.ByName("bank", "evil").Endpoints; len(e) != 1 || e[0].Addr != addr("10.1.0.9") {
+		t.Errorf("endpoints: %v, want the one that is no proxy's", e)
+	}
+	if got := b.Conflicts(); len(got) != 2 {
+		t.Errorf("conflicts: %v", got)
+	}
+	bare := pod("shop", "b", "10.1.0.1", "app", "b")
+	b.Set(bare)
+	if e := b.Mesh().ByName("shop", "web").Endpoints; len(e) != 1 || len(b.Conflicts()) > 0 {
+		t.Errorf("without a proxy there: endpoints %v, conflicts %v", e, b.Conflicts())
+	}
+}
+
+// A virtual address belongs to one service, whatever the order of arrival; another one gets
+// it when the first is deleted.
+func TestOneAddressOfTwo(t *testing.T) {
+	b := NewBuilder(Config{})
+	addresses := func() map[string]string {
+		out := map[string]string{}
+		for _, s := range b.Mesh().Services() {
+			out[s.Namespace+"/"+s.Name] = fmt.Sprint(s.Addresses)
+		}
+		return out
+	}
+	check := func(when string, conflicts int, want map[string]string) {
+		t.Helper()
+		if diff := cmp.Diff(want, addresses()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", when, diff)
+		}
+		if got := b.Conflicts(); len(got) != conflicts {
+			t.Errorf("%s: conflicts %v, want %d", when, got, conflicts)
+		}
+	}
+	first, second := svc("a", "one", "10.0.0.1"), svc("b", "two", "10.0.0.1")
+	b.Set(second)
+	check("one alone", 0, map[string]string{"b/two": "[10.0.0.1]"})
+	b.Set(first)
+	check("both", 1, map[string]string{"a/one": "[10.0.0.1]", "b/two": "[]"})
+	b.Set(pod("a", "p", "10.0.0.1"))
+	check("and a pod that has it", 2, map[string]string{"a/one": "[]", "b/two": "[]"})
+	if b.Mesh().ByAddress(addr("10.0.0.1")) != nil {
+		t.Error("the pod's address leads to a service")
+	}
+	b.Delete(Key{KindPod, "a", "p"}, first.Key())
+	check("without the two", 0, map[string]string{"b/two": "[10.0.0.1]"})
+	if b.Mesh().ByAddress(addr("10.0.0.1")) != b.Mesh().ByName("b", "two") {
+		t.Error("the address leads elsewhere")
+	}
+}
+
+// What a Host's author wrote takes no connection from anybody: it has its address for clients of its
+// own namespace, and there after pods and services, in whatever order they come.
+func TestAddressesOfHosts(t *testing.T) {
+	host := func(namespace, name, address string) *WorkloadSpec {
+		h := pod(namespace, name, address, "app", "h")
+		h.Host = true
+		return h
+	}
+	others := []Part{
+		svc("shop", "web", "10.0.0.1"), pod("shop", "b", "10.1.0.1"), host("bank", "vm", "10.9.0.1"),
+		svc("shop", "db", "10.0.0.2", port("tcp", 5432)), slice("shop", "db-1", "db", SlicePort{"tcp", 5432}, "10.9.0.2"),
+	}
+	evil := []Part{host("evil", "h1", "10.0.0.1"), host("evil", "h2", "10.1.0.1"), host("evil", "h3", "10.9.0.1"), host("evil", "h4", "10.9.0.2"), host("evil", "h5", "10.9.0.2")}
+	for _, parts := range [][]Part{slices.Concat(others, evil), slices.Concat(evil, others)} {
+		b := NewBuilder(Config{})
+		for _, p := range parts {
+			b.Set(p)
+			b.Mesh()
+		}
+		m := b.Mesh()
+		for _, test := range []struct{ namespace, address, want string }{
+			{"shop", "10.1.0.1", "b"}, {"evil", "10.1.0.1", "b"},
+			{"shop", "10.9.0.1", ""}, {"bank", "10.9.0.1", "vm"}, {"evil", "10.9.0.1", "h3"},
+			{"shop", "10.9.0.2", ""}, {"evil", "10.9.0.2", "h4"},
+		} {
+			if got := title(m.Workload(addr(test.address), test.namespace)); got != test.want {
+				t.Errorf("%s finds %q at %s, want %q", test.namespace, got, test.address, test.want)
+			}
+		}
+		if s := m.ByAddress(addr("10.0.0.1")); s == nil || s.Name != "web" {
+			t.Errorf("the service's address leads to %v", s)
+		}
+		if w := m.ByName("shop", "db").Endpoints[0].Workload; w != nil {
+			t.Errorf("an endpoint of shop is %v", w)
+		}
+		var said []string
+		for _, c := range b.Conflicts() {
+			said = append(said, fmt.Sprint(c.Object, " ", c.Field, ": ", c.Message))
+		}
+		want := []string{
+			"Host evil/h1 spec.address: 10.0.0.1 is ignored: it is the address of Service shop/web; give the host another",
+			"Host evil/h2 spec.address: 10.1.0.1 is ignored: it is the address of Pod shop/b; give the host another",
+			"Host evil/h5 spec.address: 10.9.0.2 is ignored: it is the address of Host evil/h4; give the host another",
+		}
+		if diff := cmp.Diff(want, said); diff != "" {
+			t.Errorf("conflicts (-want +got):\n%s", diff)
+		}
+		b.Delete(Key{KindHost, "evil", "h4"}, Key{KindPod, "shop", "b"})
+		m = b.Mesh()
+		if a, b := title(m.Workload(addr("10.9.0.2"), "evil")), title(m.Workload(addr("10.1.0.1"), "evil")); a != "h5" || b != "h2" {
+			t.Errorf("without the first: %s and %s, want h5 and h2", a, b)
+		}
+	}
+}

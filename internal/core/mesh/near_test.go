@@ -1,0 +1,83 @@
+package mesh_test
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"outrider.dev/internal/core/mesh"
+)
+
+// Endpoints are selected as kube-proxy does.
+func TestNearEndpoints(t *testing.T) {
+	endpoint := func(name, node, zone, forZones, forNodes string) mesh.Endpoint {
+		return mesh.Endpoint{Hostname: name, Node: node, Zone: zone, ForZones: forZones, ForNodes: forNodes}
+	}
+	plain := []mesh.Endpoint{endpoint("a1", "n1", "a", "", ""), endpoint("a2", "n2", "a", "", ""), endpoint("b", "n3", "b", "", "")}
+	hinted := []mesh.Endpoint{endpoint("a", "n1", "a", "a,", "n1,"), endpoint("b", "n2", "b", "b,c,", "n2,"), endpoint("x", "n3", "b", "b,", "n3,")}
+	partly := []mesh.Endpoint{endpoint("a", "n1", "a", "a,", ""), endpoint("b", "n2", "b", "", "")}
+	for name, tt := range map[string]struct {
+		traffic   mesh.Traffic
+		endpoints []mesh.Endpoint
+		at        mesh.Place
+		want      string // all: no order
+		relevant  mesh.Place
+	}{
+		"no preference":                   {"", plain, mesh.Place{Node: "n1", Zone: "a"}, "all", mesh.Place{}},
+		"the same zone":                   {mesh.SameZone, plain, mesh.Place{Node: "n1", Zone: "a"}, "a1 a2", mesh.Place{Zone: "a"}},
+		"none in the zone":                {mesh.SameZone, plain, mesh.Place{Node: "n9", Zone: "z"}, "all", mesh.Place{}},
+		"the zone is not known":           {mesh.SameZone, plain, mesh.Place{}, "all", mesh.Place{}},
+		"the same node":                   {mesh.SameNode, plain, mesh.Place{Node: "n2", Zone: "a"}, "a2", mesh.Place{Node: "n2", Zone: "a"}},
+		"none on the node":                {mesh.SameNode, plain, mesh.Place{Node: "n9", Zone: "a"}, "a1 a2", mesh.Place{Zone: "a"}},
+		"hints for a zone":                {"", hinted, mesh.Place{Zone: "c"}, "b", mesh.Place{Zone: "c"}},
+		"hints for a node":                {"", hinted, mesh.Place{Node: "n3", Zone: "b"}, "x", mesh.Place{Node: "n3", Zone: "b"}},
+		"a zone without a hint":           {mesh.SameZone, hinted, mesh.Place{Zone: "z"}, "all", mesh.Place{}},
+		"an endpoint without a hint":      {"", partly, mesh.Place{Zone: "a"}, "all", mesh.Place{Zone: "a"}},
+		"the name of a zone in another's": {"", []mesh.Endpoint{endpoint("a", "", "", "west-a,", "")}, mesh.Place{Zone: "a"}, "all", mesh.Place{}},
+	} {
+		s := &mesh.Service{Traffic: tt.traffic, Endpoints: tt.endpoints}
+		got := "all"
+		if near := s.Near(tt.endpoints, tt.at); near != nil {
+			var names []string
+			for _, e := range tt.endpoints {
+				if near(e) {
+					names = append(names, e.Hostname)
+				}
+			}
+			got = strings.Join(names, " ")
+		}
+		if relevant := s.Relevant(tt.at); got != tt.want || relevant != tt.relevant {
+			t.Errorf("%s: %s, %+v; want %s, %+v", name, got, relevant, tt.want, tt.relevant)
+		}
+	}
+}
+
+// The zone of a client is that of its node, as the slices of most namespaces say it.
+func TestZoneOfANode(t *testing.T) {
+	b := mesh.NewBuilder(mesh.Config{})
+	said := func(namespace, name, zone string) *mesh.SliceSpec {
+		return &mesh.SliceSpec{Name: name, Namespace: namespace, Service: "any", Endpoints: []mesh.SliceEndpoint{{Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.1")}, Node: "n1", Zone: zone}}}
+	}
+	slice := func(name, zone string) *mesh.SliceSpec { return said("any", name, zone) }
+	b.Set(&mesh.WorkloadSpec{Workload: mesh.Workload{Name: "client", Namespace: "shop", Node: "n1"}})
+	zone := func() string { m := b.Mesh(); return m.PlaceOf(m.Pod("shop", "client")).Zone }
+	var got []string
+	for _, change := range []func(){
+		func() {},
+		func() { b.Set(slice("one", "a"), slice("two", "a")) },
+		func() { b.Delete(slice("one", "").Key()) },
+		func() { b.Set(slice("two", "b")) },
+		func() { b.Delete(slice("two", "").Key()) },
+		func() {
+			b.Set(said("bank", "z", "z"), said("shop", "z", "z"), said("evil", "1", "a"), said("evil", "2", "a"), said("evil", "3", "a"))
+		},
+		func() { b.Delete(said("bank", "z", "").Key()) },
+	} {
+		change()
+		got = append(got, zone())
+	}
+	if want := []string{"", "a", "a", "b", "", "z", "a"}; !slices.Equal(got, want) {
+		t.Errorf("zones: %q; want %q", got, want)
+	}
+}

@@ -1,0 +1,330 @@
+package objects
+
+import (
+	"regexp"
+	"regexp/syntax"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"outrider.dev/internal/core/mesh"
+)
+
+// HTTPRoute returns the part of r; nil if none of its parents is a Service. Its hostnames
+// are for gateways and have no effect (GEP-1294). With an error the part is what the object says
+// apart from that.
+func HTTPRoute(r *gatewayv1.HTTPRoute) (*mesh.RouteSpec, error) {
+	return route(&r.ObjectMeta, r.Spec.ParentRefs, r.Spec.Rules, (*check).rule)
+}
+
+// route is a route of any kind, with the function that reads a rule of it.
+func route[R any](m *metav1.ObjectMeta, parents []gatewayv1.ParentReference, rules []R,
+	read func(c *check, field string, r *R, namespace string) mesh.Route) (*mesh.RouteSpec, error) {
+	var c check
+	out := &mesh.RouteSpec{Created: m.CreationTimestamp.Time, Generation: m.Generation}
+	out.Namespace, out.Name = c.meta(m)
+	for i, p := range parents {
+		if IsService(&p) {
+			out.Parents = append(out.Parents, c.parent(at("spec.parentRefs", i), &p, out.Namespace))
+		}
+	}
+	if len(out.Parents) == 0 {
+		return nil, c.result()
+	}
+	for i := range rules {
+		out.Rules = append(out.Rules, read(&c, at("spec.rules", i), &rules[i], out.Namespace))
+	}
+	if len(out.Rules) == 0 { // the API server's default: one rule, for everything
+		out.Rules = []mesh.Route{{}}
+	}
+	return out, c.result()
+}
+
+func (c *check) parent(field string, p *gatewayv1.ParentReference, namespace string) mesh.Parent {
+	out := mesh.Parent{Namespace: string(ptr.Deref(p.Namespace, gatewayv1.Namespace(namespace))), Name: string(p.Name), Section: string(ptr.Deref(p.SectionName, ""))}
+	c.label(field+".name", out.Name)
+	c.label(field+".namespace", out.Namespace)
+	if p.Port != nil {
+		out.Port = c.port(field+".port", int64(*p.Port))
+	}
+	return out
+}
+
+// IsService reports whether a parent is a Service. In a cluster a reference has its defaults, which
+// are those of a Gateway; in a file it need not have the empty group of a Service.
+func IsService(p *gatewayv1.ParentReference) bool {
+	return ptr.Deref(p.Group, "") == "" && ptr.Deref(p.Kind, "Gateway") == "Service"
+}
+
+// ruleName is part of names in a proxy's configuration and logs.
+func (c *check) ruleName(field string, name *gatewayv1.SectionName) string {
+	if name != nil {
+		c.name(field+".name", string(*name))
+	}
+	return string(ptr.Deref(name, ""))
+}
+
+// weight is that of a backend.
+func (c *check) weight(field string, weight *int32) uint32 {
+	n := ptr.Deref(weight, 1)
+	if n < 0 || n > 1_000_000 {
+		c.invalid(field+".weight", "%d is not a weight: must be 0 to 1000000", n)
+	}
+	return uint32(n)
+}
+
+func (c *check) rule(field string, r *gatewayv1.HTTPRouteRule, namespace string) mesh.Route {
+	out := mesh.Route{Name: c.ruleName(field, r.Name)}
+	for i := range r.Matches {
+		out.Matches = append(out.Matches, c.match(at(field+".matches", i), &r.Matches[i]))
+	}
+	out.Filters = c.filters(field+".filters", r.Filters, namespace)
+	for i, b := range r.BackendRefs {
+		at := at(field+".backendRefs", i)
+		to := c.backend(at, &b.BackendObjectReference, namespace)
+		to.Weight = c.weight(at, b.Weight)
+		to.Filters = c.filters(at+".filters", b.Filters, namespace)
+		if slices.ContainsFunc(to.Filters, isRedirect) {
+			c.invalid(at+".filters", "RequestRedirect is not supported here: use it in the filters of the rule")
+		}
+		out.Backends = append(out.Backends, to)
+	}
+	if slices.ContainsFunc(out.Filters, isRedirect) && len(out.Backends) > 0 {
+		c.invalid(field+".backendRefs", "conflict with the filter RequestRedirect, which responds instead")
+	}
+	c.prefixes(field, &out)
+	if t := r.Timeouts; t != nil {
+		out.Timeout = c.duration(field+".timeouts.request", t.Request)
+		out.BackendTimeout = c.duration(field+".timeouts.backendRequest", t.BackendRequest)
+		if out.Timeout > 0 && out.BackendTimeout > out.Timeout {
+			c.invalid(field+".timeouts.backendRequest", "%s is longer than the timeout of the whole request, %s", *t.BackendRequest, *t.Request)
+		}
+	}
+	out.Retry = c.retry(field+".retry", r.Retry)
+	if r.SessionPersistence != nil {
+		c.invalid(field+".sessionPersistence", "is not supported")
+	}
+	return out
+}
+
+func isRedirect(f mesh.Filter) bool { return f.Redirect != nil }
+
+// prefixes finds changes of a prefix where not all matches are by one.
+func (c *check) prefixes(field string, r *mesh.Route) {
+	byPrefix := !slices.ContainsFunc(r.Matches, func(m mesh.Match) bool { return m.Path != nil && m.Path.Kind != mesh.Prefix })
+	changes := func(f mesh.Filter) bool {
+		return f.Redirect != nil && f.Redirect.Path != nil && f.Redirect.Path.Prefix != nil || f.Rewrite != nil && f.Rewrite.Path != nil && f.Rewrite.Path.Prefix != nil
+	}
+	all := slices.Clone(r.Filters)
+	for _, b := range r.Backends {
+		all = append(all, b.Filters...)
+	}
+	if !byPrefix && slices.ContainsFunc(all, changes) {
+		c.invalid(field+".matches", "all paths must be of the type PathPrefix, because a filter has replacePrefixMatch")
+	}
+}
+
+const (
+	defaultAttempts = 1   // Envoy's number of retries where a policy names none
+	maxAttempts     = 100 // retries must not become a load of their own
+)
+
+func (c *check) retry(field string, r *gatewayv1.HTTPRouteRetry) *mesh.Retry {
+	if r == nil {
+		return nil
+	}
+	out := &mesh.Retry{Attempts: ptr.Deref(r.Attempts, defaultAttempts), Backoff: c.duration(field+".backoff", r.Backoff)}
+	if out.Attempts < 0 || out.Attempts > maxAttempts {
+		c.invalid(field+".attempts", "%d is not a number of retries: must be 0 to %d", out.Attempts, maxAttempts)
+	}
+	for i, code := range r.Codes {
+		if code < 400 || code > 599 {
+			c.invalid(at(field+".codes", i), "%d is not an error status: must be 400 to 599", code)
+		}
+		out.Codes = append(out.Codes, int(code))
+	}
+	return out
+}
+
+// durations are GEP-2257's.
+var durations = regexp.MustCompile(`^([0-9]{1,5}(h|m|s|ms)){1,4}$`)
+
+func (c *check) duration(field string, d *gatewayv1.Duration) time.Duration {
+	if d == nil {
+		return 0
+	}
+	out, err := time.ParseDuration(string(*d))
+	if err != nil || !durations.MatchString(string(*d)) {
+		c.invalid(field, "%q is not a duration: must be whole numbers of h, m, s and ms, such as 1m30s or 250ms", *d)
+		return 0
+	}
+	return out
+}
+
+// backend converts a reference, with the weight 1.
+func (c *check) backend(field string, r *gatewayv1.BackendObjectReference, namespace string) mesh.Backend {
+	out := mesh.Backend{Namespace: string(ptr.Deref(r.Namespace, gatewayv1.Namespace(namespace))), Name: string(r.Name), Weight: 1}
+	if ptr.Deref(r.Group, "") != "" || ptr.Deref(r.Kind, "Service") != "Service" {
+		// It takes its share of the requests, which get an error, as the Gateway API requires.
+		out.Kind = strings.Trim(string(ptr.Deref(r.Group, "")+"/")+string(ptr.Deref(r.Kind, "Service")), "/")
+		return out
+	}
+	c.label(field+".name", out.Name)
+	c.label(field+".namespace", out.Namespace)
+	if r.Port == nil {
+		c.invalid(field+".port", "missing: a backend must have one")
+	} else {
+		out.Port = c.port(field+".port", int64(*r.Port))
+	}
+	return out
+}
+
+var pathKinds = map[gatewayv1.PathMatchType]mesh.TextKind{
+	gatewayv1.PathMatchExact: mesh.Exact, gatewayv1.PathMatchPathPrefix: mesh.Prefix, gatewayv1.PathMatchRegularExpression: mesh.RegExp,
+}
+
+var textKinds = map[gatewayv1.HeaderMatchType]mesh.TextKind{
+	gatewayv1.HeaderMatchExact: mesh.Exact, gatewayv1.HeaderMatchRegularExpression: mesh.RegExp,
+}
+
+var methods = map[gatewayv1.HTTPMethod]bool{
+	"GET": true, "HEAD": true, "POST": true, "PUT": true, "DELETE": true, "CONNECT": true, "OPTIONS": true, "TRACE": true, "PATCH": true,
+}
+
+func (c *check) match(field string, m *gatewayv1.HTTPRouteMatch) mesh.Match {
+	var out mesh.Match
+	if m.Path != nil {
+		kind := oneOf(c, field+".path.type", ptr.Deref(m.Path.Type, gatewayv1.PathMatchPathPrefix), pathKinds)
+		text := mesh.Text{Kind: kind, Value: ptr.Deref(m.Path.Value, "/")}
+		if kind == mesh.RegExp {
+			c.regexp(field+".path.value", text.Value)
+		} else {
+			c.path(field+".path.value", text.Value)
+		}
+		if text != (mesh.Text{Kind: mesh.Prefix, Value: "/"}) { // the default
+			out.Path = &text
+		}
+	}
+	for i, h := range m.Headers {
+		out.Headers = first(out.Headers, c.header(at(field+".headers", i), string(h.Name), h.Value, ptr.Deref(h.Type, gatewayv1.HeaderMatchExact)))
+	}
+	for i, q := range m.QueryParams {
+		out.Query = first(out.Query, c.pair(at(field+".queryParams", i), string(q.Name), q.Value, gatewayv1.HeaderMatchType(ptr.Deref(q.Type, gatewayv1.QueryParamMatchExact))))
+	}
+	if m.Method != nil {
+		oneOf(c, field+".method", *m.Method, methods)
+		out.Method = string(*m.Method)
+	}
+	return out
+}
+
+// first adds a pair, if none has its name: of several the Gateway API has the first one count.
+func first(pairs []mesh.Pair, p mesh.Pair) []mesh.Pair {
+	if slices.ContainsFunc(pairs, func(has mesh.Pair) bool { return has.Name == p.Name }) {
+		return pairs
+	}
+	return append(pairs, p)
+}
+
+// header is a pair whose name has no case.
+func (c *check) header(field, name, text string, kind gatewayv1.HeaderMatchType) mesh.Pair {
+	out := c.pair(field, name, text, kind)
+	out.Name = strings.ToLower(out.Name)
+	return out
+}
+
+func (c *check) pair(field, name, text string, kind gatewayv1.HeaderMatchType) mesh.Pair {
+	c.headerName(field+".name", name)
+	out := mesh.Pair{Name: name, Text: mesh.Text{Kind: oneOf(c, field+".type", kind, textKinds), Value: text}}
+	if out.Kind == mesh.RegExp {
+		c.regexp(field+".value", text)
+	}
+	return out
+}
+
+func (c *check) regexp(field, expr string) {
+	parsed, err := syntax.Parse(expr, syntax.Perl)
+	if err != nil {
+		c.invalid(field, "is not a regular expression of RE2: %s", strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+		return
+	}
+	if size := programSize(parsed) + programEnds; size > maxProgramSize {
+		c.invalid(field, "is a regular expression of some %d steps: must be at most %d, so repeat and alternate less in it", size, maxProgramSize)
+	}
+}
+
+// maxProgramSize bounds regular expressions. Envoy rejects the whole resource with one of more
+// than 32768 instructions (envoy.Options.Bootstrap), or of more memory than RE2 has.
+const maxProgramSize = 16384
+
+// programSize is about the number of instructions to which RE2 compiles an expression: it
+// compares bytes, so that a class of characters beyond ASCII takes several for each range. It is counted
+// without compiling, which takes milliseconds for an expression of 30 characters.
+func programSize(r *syntax.Regexp) int {
+	n := 1
+	switch r.Op {
+	case syntax.OpConcat, syntax.OpRepeat, syntax.OpLiteral: // only what is in them
+		n = 0
+	case syntax.OpCapture: // its begin and its end
+		n = 2
+	case syntax.OpAlternate:
+		n = len(r.Sub) - 1
+	}
+	for _, sub := range r.Sub {
+		n += programSize(sub)
+	}
+	switch r.Op {
+	case syntax.OpRepeat:
+		n = n*max(r.Min, r.Max, 1) + max(1, r.Max-r.Min) // a choice at each copy that may be missing
+	case syntax.OpAnyChar, syntax.OpAnyCharNotNL:
+		n += bytesOfAny
+	case syntax.OpLiteral, syntax.OpCharClass:
+		for _, c := range r.Rune {
+			if r.Op == syntax.OpLiteral {
+				n++
+			}
+			if c > unicode.MaxASCII {
+				n += bytesOfRange
+			}
+		}
+	}
+	return min(n, maxProgramSize+1)
+}
+
+const (
+	bytesOfAny   = 9 // the forms of UTF-8, with their continuations
+	bytesOfRange = 4
+	programEnds  = 2 // a match, and a failure
+)
+
+// paths are the characters that the Gateway API lets be matched literally.
+var paths = regexp.MustCompile(`^/(?:[-A-Za-z0-9/._~!$&'()*+,;=:@]|%[0-9a-fA-F]{2})*$`)
+
+func (c *check) path(field, path string) {
+	switch lower := strings.ToLower(path); {
+	case !paths.MatchString(path):
+		c.invalid(field, "%q is not a path: must begin with / and have no ? or #", path)
+	case strings.Contains(path, "//"), strings.Contains(path+"/", "/./"), strings.Contains(path+"/", "/../"), strings.Contains(lower, "%2f"):
+		c.invalid(field, "%q is not normalised: must have no //, /., /.. or %%2f", path)
+	}
+}
+
+var headerNames = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+\\-.^_`|~]{1,256}$")
+
+func (c *check) headerName(field, name string) {
+	if !headerNames.MatchString(name) {
+		c.invalid(field, "%q is not a header name: must be letters, digits and !#$%%&'*+-.^_`|~", name)
+	}
+}
+
+func (c *check) hostname(field, name string) {
+	if len(validation.IsDNS1123Subdomain(name)) > 0 {
+		c.invalid(field, "%q is not a host name", name)
+	}
+}

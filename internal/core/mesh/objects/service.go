@@ -1,0 +1,224 @@
+package objects
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
+
+	"outrider.dev/internal/core/mesh"
+)
+
+// exportTo is Istio's annotation: the namespaces to which a service is visible, by comma.
+const exportTo = "networking.istio.io/exportTo"
+
+// trafficDistribution is Istio's annotation for the field of a Service's spec.
+const trafficDistribution = "networking.istio.io/traffic-distribution"
+
+// transports are the protocols of a Kubernetes port.
+var transports = map[corev1.Protocol]bool{"": true, corev1.ProtocolTCP: true, corev1.ProtocolUDP: true, corev1.ProtocolSCTP: true}
+
+var distributions = map[string]mesh.Traffic{
+	"": mesh.AnyTraffic,
+	corev1.ServiceTrafficDistributionPreferClose:    mesh.SameZone,
+	corev1.ServiceTrafficDistributionPreferSameZone: mesh.SameZone,
+	corev1.ServiceTrafficDistributionPreferSameNode: mesh.SameNode,
+}
+
+var serviceTypes = map[corev1.ServiceType]bool{
+	"": true, corev1.ServiceTypeClusterIP: true, corev1.ServiceTypeNodePort: true,
+	corev1.ServiceTypeLoadBalancer: true, corev1.ServiceTypeExternalName: true,
+}
+
+// Service returns the part of s.
+func Service(s *corev1.Service) (*mesh.ServiceSpec, error) {
+	var c check
+	out := &mesh.ServiceSpec{PublishNotReady: s.Spec.PublishNotReadyAddresses, Selector: s.Spec.Selector}
+	out.Namespace, out.Name = c.meta(&s.ObjectMeta)
+	oneOf(&c, "spec.type", s.Spec.Type, serviceTypes)
+	out.ExportTo = c.exportTo(s.Annotations[exportTo])
+	for i, f := range s.Spec.IPFamilies {
+		switch f {
+		case corev1.IPv4Protocol:
+			out.IPv4 = true
+		case corev1.IPv6Protocol:
+			out.IPv6 = true
+		default:
+			c.invalid(at("spec.ipFamilies", i), "%q is unknown: must be IPv4 or IPv6", f)
+		}
+	}
+	if s.Spec.Type == corev1.ServiceTypeExternalName {
+		out.External = c.externalName(s.Spec.ExternalName)
+		out.Selector = nil
+	} else {
+		out.Headless = s.Spec.ClusterIP == corev1.ClusterIPNone
+		out.Addresses = c.clusterIPs(&s.Spec)
+	}
+	out.Ports = c.servicePorts(s.Spec.Ports)
+	out.Traffic = c.traffic(s)
+	return out, c.result()
+}
+
+// traffic is that of the field, else of Istio's annotation, which is older and has no case.
+func (c *check) traffic(s *corev1.Service) mesh.Traffic {
+	if field := s.Spec.TrafficDistribution; field != nil {
+		return oneOf(c, "spec.trafficDistribution", *field, distributions)
+	}
+	value := s.Annotations[trafficDistribution]
+	for name, t := range distributions { // any order: one at most is equal
+		if strings.EqualFold(name, value) {
+			return t
+		}
+	}
+	return oneOf(c, "metadata.annotations."+trafficDistribution, value, distributions)
+}
+
+func (c *check) externalName(name string) string {
+	name = strings.ToLower(strings.TrimSuffix(name, "."))
+	c.name("spec.externalName", name)
+	return name
+}
+
+func (c *check) exportTo(annotation string) []string {
+	if annotation == "" {
+		return nil
+	}
+	var out []string
+	for to := range strings.SplitSeq(annotation, ",") {
+		to = strings.TrimSpace(to)
+		if !slices.Contains([]string{"*", ".", "~"}, to) && len(validation.IsDNS1123Label(to)) > 0 {
+			c.invalid("metadata.annotations."+exportTo, "%q is not a namespace: must be the name of one, *, . or ~", to)
+		}
+		out = append(out, to)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func (c *check) clusterIPs(s *corev1.ServiceSpec) []netip.Addr {
+	all := []fieldValue{{"spec.clusterIP", s.ClusterIP}}
+	for i, ip := range s.ClusterIPs {
+		all = append(all, fieldValue{at("spec.clusterIPs", i), ip})
+	}
+	all = slices.DeleteFunc(all, func(v fieldValue) bool { return v.value == corev1.ClusterIPNone })
+	return addresses(c.reachable, all...)
+}
+
+func (c *check) servicePorts(ports []corev1.ServicePort) []mesh.PortSpec {
+	var out []mesh.PortSpec
+	names := map[string]bool{}
+	numbers := map[string]bool{}
+	for i, p := range ports {
+		field := at("spec.ports", i)
+		oneOf(c, field+".protocol", p.Protocol, transports)
+		spec := mesh.PortSpec{Port: mesh.Port{
+			Name: p.Name, Number: c.port(field+".port", int64(p.Port)),
+			Protocol: mesh.ProtocolOf(ptr.Deref(p.AppProtocol, ""), p.Name, string(p.Protocol)),
+		}}
+		if p.Name == "" && len(ports) > 1 {
+			c.invalid(field+".name", "missing: with more than one port each must have a name")
+		} else if names[p.Name] {
+			c.invalid(field+".name", "duplicate name %q", p.Name)
+		}
+		names[p.Name] = true
+		number := fmt.Sprint(p.Port, "/", cmp.Or(p.Protocol, corev1.ProtocolTCP))
+		if numbers[number] {
+			c.invalid(field+".port", "duplicate port %s", number)
+		}
+		numbers[number] = true
+		if p.TargetPort.Type == intstr.String {
+			spec.TargetName = c.portName(field+".targetPort", p.TargetPort.StrVal)
+		} else if p.TargetPort.IntVal != 0 {
+			spec.Target = c.port(field+".targetPort", int64(p.TargetPort.IntVal))
+		}
+		out = append(out, spec)
+	}
+	return out
+}
+
+func (c *check) portName(field, name string) string {
+	if problems := validation.IsValidPortName(name); len(problems) > 0 {
+		c.invalid(field, "%q is not a port: must be a number, or a name of up to 15 lower-case letters, digits and -", name)
+	}
+	return name
+}
+
+// EndpointSlice returns the part of s; nil if it belongs to no service, or has names
+// instead of addresses.
+func EndpointSlice(s *discoveryv1.EndpointSlice) (*mesh.SliceSpec, error) {
+	var c check
+	out := &mesh.SliceSpec{Service: s.Labels[discoveryv1.LabelServiceName]}
+	out.Namespace, out.Name = c.meta(&s.ObjectMeta)
+	if out.Service != "" {
+		c.label("metadata.labels."+discoveryv1.LabelServiceName, out.Service)
+	}
+	oneOf(&c, "addressType", s.AddressType, map[discoveryv1.AddressType]bool{
+		discoveryv1.AddressTypeIPv4: true, discoveryv1.AddressTypeIPv6: true, discoveryv1.AddressTypeFQDN: true,
+	})
+	if s.AddressType == discoveryv1.AddressTypeFQDN {
+		return nil, c.result()
+	}
+	for i, p := range s.Ports {
+		field := at("ports", i)
+		oneOf(&c, field+".protocol", ptr.Deref(p.Protocol, ""), transports)
+		if p.Port != nil { // nil: every port; there is none to connect to
+			out.Ports = append(out.Ports, mesh.SlicePort{Name: ptr.Deref(p.Name, ""), Number: c.port(field+".port", int64(*p.Port))})
+		}
+	}
+	for i := range s.Endpoints {
+		out.Endpoints = append(out.Endpoints, c.endpoint(at("endpoints", i), &s.Endpoints[i], s.AddressType))
+	}
+	if out.Service == "" {
+		return nil, c.result()
+	}
+	return out, c.result()
+}
+
+// endpoint applies the defaults of the API: ready if nil, and serving if ready.
+func (c *check) endpoint(field string, e *discoveryv1.Endpoint, family discoveryv1.AddressType) mesh.SliceEndpoint {
+	ready := ptr.Deref(e.Conditions.Ready, true)
+	out := mesh.SliceEndpoint{
+		Ready: ready, Serving: ptr.Deref(e.Conditions.Serving, ready) && ptr.Deref(e.Conditions.Terminating, false),
+		Node: ptr.Deref(e.NodeName, ""), Zone: ptr.Deref(e.Zone, ""), Hostname: ptr.Deref(e.Hostname, ""),
+	}
+	if e.Hints != nil {
+		for _, z := range e.Hints.ForZones {
+			out.ForZones = append(out.ForZones, z.Name)
+		}
+		for _, n := range e.Hints.ForNodes {
+			out.ForNodes = append(out.ForNodes, n.Name)
+		}
+	}
+	if len(e.Addresses) == 0 {
+		c.invalid(field+".addresses", "missing: must be at least one")
+	}
+	for i, s := range e.Addresses {
+		addr := c.reachable(at(field+".addresses", i), s)
+		if !addr.IsValid() {
+			continue
+		}
+		if addr.Is4() != (family == discoveryv1.AddressTypeIPv4) {
+			c.invalid(at(field+".addresses", i), "%q does not have the slice's addressType %s", s, family)
+			continue
+		}
+		out.Addresses = append(out.Addresses, addr)
+	}
+	if out.Hostname != "" {
+		c.label(field+".hostname", out.Hostname)
+	}
+	if t := e.TargetRef; t != nil && t.Kind == "Pod" {
+		out.Pod = t.Name
+	}
+	return out
+}
+
+// sortedKeys makes the order of errors deterministic.
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

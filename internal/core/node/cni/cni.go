@@ -1,0 +1,138 @@
+// Package cni is the plugin of a node's network that runs after the main plugin, for each new
+// sandbox, before any container. It asks the daemon on its node to capture the connections of pods
+// that need it, and hands the main plugin's result on, unchanged.
+//
+// It runs for every pod of the node. For one without Outrider's annotation it does nothing; for one
+// with it, it fails unless the daemon has done its part: the kubelet tries again, so the pod waits.
+package cni
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"time"
+
+	"github.com/containernetworking/cni/pkg/skel"
+	"github.com/containernetworking/cni/pkg/types"
+	"github.com/containernetworking/cni/pkg/version"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/node/socket"
+)
+
+// Program is the plugin's name, in the configuration and of its file.
+const Program = "outrider-cni"
+
+// annotations is the capability by which containerd and CRI-O hand on a pod's annotations.
+const annotations = "io.kubernetes.cri.pod-annotations"
+
+// Entry is the plugin's part of a network configuration.
+const Entry = `{"type":"` + Program + `","capabilities":{"` + annotations + `":true,"dns":true}}`
+
+// Waits for a daemon that does not run: one that takes over is there within milliseconds. Longer is
+// the kubelet's task.
+const (
+	patience = 3 * time.Second
+	retry    = 20 * time.Millisecond
+)
+
+// Main runs the plugin with the environment and standard input of the process, as the protocol
+// says, and returns the exit status.
+func Main(stdout io.Writer) int {
+	p := plugin{stdout: stdout, socket: contract.NodeSocket}
+	nothing := func(*skel.CmdArgs) error { return nil }
+	// A failing STATUS would make the whole node NotReady. The node's label and taint say the same
+	// to those that need it.
+	err := skel.PluginMainFuncsWithError(skel.CNIFuncs{Add: p.add, Del: p.del, Check: nothing, GC: nothing, Status: nothing},
+		version.All, "Outrider's CNI plugin: outrider-node installs it; a container runtime runs it")
+	if err != nil {
+		_ = json.NewEncoder(stdout).Encode(err)
+		return 1
+	}
+	return 0
+}
+
+type plugin struct {
+	stdout io.Writer
+	socket string
+}
+
+// conf is what the plugin reads of its configuration.
+type conf struct {
+	PrevResult json.RawMessage `json:"prevResult"`
+	Runtime    struct {
+		Annotations map[string]string `json:"io.kubernetes.cri.pod-annotations"`
+		DNS         struct {
+			Servers []netip.Addr `json:"servers"` // containerd writes "Servers"
+		} `json:"dns"`
+	} `json:"runtimeConfig"`
+}
+
+// CNI's codes of errors below 100 are the specification's; "try again later" is one of them.
+func failed(err error) error {
+	return types.NewError(types.ErrTryAgainLater, "outrider-node: "+err.Error(), "")
+}
+
+func (p plugin) add(args *skel.CmdArgs) error {
+	c, err := parse(args.StdinData)
+	if err != nil {
+		return types.NewError(types.ErrDecodingFailure, "outrider-cni: the configuration on standard input: "+err.Error(), "")
+	}
+	if work, ok := c.Runtime.Annotations[contract.NodeAnnotation]; ok {
+		ctx, cancel := context.WithTimeoutCause(context.Background(), socket.Timeout, errors.New("no answer in time"))
+		defer cancel()
+		err := ask(ctx, p.socket, socket.Question{Sandbox: args.ContainerID, Namespace: args.Netns, Work: work, Nameservers: c.Runtime.DNS.Servers})
+		if err != nil {
+			return failed(err)
+		}
+	}
+	_, err = p.stdout.Write(c.PrevResult)
+	return err
+}
+
+// forgetting bounds what the end of a sandbox waits for the daemon, which learns it from the runtime
+// too.
+const forgetting = time.Second
+
+// del tells the daemon that a sandbox has ended. It never fails: a sandbox that cannot end would
+// hold its pod's name.
+func (p plugin) del(args *skel.CmdArgs) error {
+	var c conf
+	if json.Unmarshal(args.StdinData, &c) == nil && c.Runtime.Annotations[contract.NodeAnnotation] != "" {
+		ctx, cancel := context.WithTimeout(context.Background(), forgetting)
+		defer cancel()
+		_ = socket.Ask(ctx, p.socket, socket.Question{Sandbox: args.ContainerID})
+	}
+	return nil
+}
+
+// parse reads a configuration.
+func parse(text []byte) (conf, error) {
+	var c conf
+	if err := json.Unmarshal(text, &c); err != nil {
+		return c, err
+	}
+	if len(c.PrevResult) == 0 || string(c.PrevResult) == "null" {
+		return c, errors.New("there is no prevResult: the plugin must come after the network's main plugin")
+	}
+	return c, nil
+}
+
+// ask asks the daemon, and waits a moment for one that does not run.
+func ask(ctx context.Context, path string, q socket.Question) error {
+	waited := time.After(patience)
+	for {
+		err := socket.Ask(ctx, path, q)
+		if !errors.Is(err, socket.ErrAbsent) {
+			return err
+		}
+		select {
+		case <-waited:
+			return fmt.Errorf("%w; the pod waits for it", err)
+		case <-time.After(retry):
+		}
+	}
+}

@@ -1,0 +1,448 @@
+// Package daemon is what outrider-node does on a node: one process of the node leads, which adjusts
+// containers, answers the CNI plugin, and keeps the network configuration, the label and the taint.
+// Each further one stands by: it refuses what is not adjusted, and leads once the first has ended,
+// however that ended.
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/oklog/run"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/node/captures"
+	"outrider.dev/internal/core/node/cni"
+	"outrider.dev/internal/core/node/cniconf"
+	"outrider.dev/internal/core/node/hostfile"
+	"outrider.dev/internal/core/node/kubenode"
+	"outrider.dev/internal/core/node/nri"
+	"outrider.dev/internal/core/node/socket"
+	"outrider.dev/internal/core/node/states"
+	"outrider.dev/internal/core/node/validator"
+)
+
+// Options are where things are on the node. Each path is the same in the daemon's container.
+type Options struct {
+	Program, Agent                 string // of this image
+	CNIConf, CNIBin                string // directories
+	NRISocket, NRIPlugins          string // NRIPlugins: where the runtime launches plugins from; empty: no guard is installed
+	RuntimeConfig                  string // containerd's configuration; empty: it is not read
+	AgentsDir, StatesDir, RunDir   string
+	ReadyFile                      string // why the process does not do its part
+	DaemonSetNamespace, DaemonSet  string // whose deletion means that all is to be as before; empty: never
+	Taint                          bool
+	Handlers                       []string         // of the runtime, that run containers on the node's kernel, beside those that are known
+	Kube                           *kubenode.Client // nil: the Node is not written
+	Log                            *slog.Logger
+	settle, handover, leaveTimeout time.Duration
+}
+
+// Times.
+const (
+	// settle is how long the plugins may be gone before the Node says so: a runtime that restarts is
+	// back sooner, and pods wait meanwhile.
+	settle = 2 * time.Second
+	// handover is how long another process may take to lead when this one ends.
+	handover = 2 * time.Second
+	// leaveTimeout bounds what is removed at the end.
+	leaveTimeout = 20 * time.Second
+	retryMax     = 30 * time.Second // of requests to the API server
+	// reconcile is about how often the Node is read: it may have been made anew, without the label.
+	reconcile = 5 * time.Minute
+	// heartbeat is how often a process says that it is alive, and hangs after which it does not.
+	heartbeat = 5 * time.Second
+	hangs     = 30 * time.Second
+)
+
+// GuardFile is the guard's name among the plugins that a runtime launches. The number is its place.
+const GuardFile = "95-" + contract.NodeGuard
+
+func (o *Options) complete() {
+	for _, d := range []struct {
+		field *time.Duration
+		value time.Duration
+	}{{&o.settle, settle}, {&o.handover, handover}, {&o.leaveTimeout, leaveTimeout}} {
+		if *d.field == 0 {
+			*d.field = d.value
+		}
+	}
+}
+
+// A daemon is one process.
+type daemon struct {
+	Options
+	conf     cniconf.Dir
+	agents   hostfile.Agents
+	agentDir string
+	states   *states.Dir
+	captures *captures.Captures
+
+	mu      sync.Mutex
+	state   state
+	changed chan struct{} // has one element while the state differs from what was reported
+}
+
+// state is what is known of this process's part.
+type state struct {
+	guards, leads, connected bool
+	conf                     error
+}
+
+func (s state) serves() bool { return s.leads && s.connected && s.conf == nil }
+
+// unready is why a process does not do its part; empty: it does.
+func (s state) unready() string {
+	switch {
+	case !s.guards || s.leads && !s.connected:
+		return "not connected to the container runtime by NRI"
+	case s.leads && s.conf != nil:
+		return "the network configuration: " + s.conf.Error()
+	}
+	return ""
+}
+
+var errNotYet = errors.New("the network configuration was not read yet")
+
+// Serve runs until ctx ends.
+func Serve(ctx context.Context, o Options) error {
+	o.complete()
+	d := &daemon{Options: o, changed: make(chan struct{}, 1), state: state{conf: errNotYet}, captures: captures.New(o.Agent, filepath.Join(o.RunDir, "dns")), agents: hostfile.Agents{Root: o.AgentsDir},
+		conf: cniconf.Dir{Path: o.CNIConf, Plugin: cni.Program, Entry: cni.Entry, Log: o.Log}}
+	if err := d.prepare(); err != nil {
+		return err
+	}
+	defer os.Remove(o.ReadyFile)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var g run.Group
+	add := func(f func(context.Context) error) {
+		g.Add(func() error { return f(ctx) }, func(error) { cancel() })
+	}
+	add(func(ctx context.Context) error {
+		p := d.plugin()
+		p.Leads = false
+		return p.Run(ctx, contract.NodeGuard, o.NRISocket, nil, func(is bool) { d.set(func(s *state) { s.guards = is }) })
+	})
+	add(d.report)
+	add(d.lead)
+	return g.Run()
+}
+
+// prepare makes what all processes need.
+func (d *daemon) prepare() error {
+	if err := os.MkdirAll(d.RunDir, 0o700); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(d.ReadyFile), 0o755); err != nil {
+		return err
+	}
+	if err := d.captures.Ready(); err != nil {
+		return err
+	}
+	if err := d.captures.Confine("/proc/self/cgroup", "/sys/fs/cgroup"); err != nil {
+		d.Log.Warn("captures have no cgroup of their own: the memory that they take is this container's", "error", err)
+	}
+	var err error
+	if d.states, err = states.New(d.StatesDir); err != nil {
+		return err
+	}
+	d.agentDir, err = d.agents.Install(d.Agent)
+	return err
+}
+
+func (d *daemon) plugin() *nri.Plugin {
+	return &nri.Plugin{Leads: true, AgentDir: d.agentDir, States: d.states, Captures: d.captures, Agents: d.agents, Handlers: d.Handlers, Log: d.Log,
+		AgentsRoot: d.AgentsDir, StatesRoot: d.StatesDir}
+}
+
+// lead waits until no other process leads, and then does the node's work until ctx ends.
+func (d *daemon) lead(ctx context.Context) error {
+	lock, err := acquire(ctx, filepath.Join(d.RunDir, "lock"))
+	if err != nil || lock == nil {
+		return err
+	}
+	defer lock.Close()
+	// The process that led may have removed it, as a version that no container has mounted.
+	if _, err := d.agents.Install(d.Agent); err != nil {
+		return err
+	}
+	if err := d.install(); err != nil {
+		return err
+	}
+	d.Log.Info("leading", "agent", d.agentDir)
+	d.set(func(s *state) { s.leads = true })
+	// It serves while it asks what its end is for.
+	working, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	leaving := false
+	var g run.Group
+	add := func(f func(context.Context) error) {
+		g.Add(func() error { return f(working) }, func(error) { stop() })
+	}
+	add(func(ctx context.Context) error {
+		return d.plugin().Run(ctx, contract.NodePlugin, d.NRISocket, nil, func(is bool) { d.set(func(s *state) { s.connected = is }) })
+	})
+	add(func(ctx context.Context) error {
+		return socket.Serve(ctx, filepath.Join(d.RunDir, filepath.Base(contract.NodeSocket)), d.answer)
+	})
+	add(func(ctx context.Context) error {
+		return d.conf.Keep(ctx, func(err error) { d.set(func(s *state) { s.conf = err }) })
+	})
+	add(func(working context.Context) error {
+		select {
+		case <-working.Done():
+		case <-ctx.Done():
+			leaving = d.leaves(working)
+		}
+		return nil
+	})
+	if err := g.Run(); err != nil {
+		return err
+	}
+	return d.end(context.WithoutCancel(ctx), leaving, lock)
+}
+
+// leaves reports whether the process ends because its DaemonSet is deleted.
+func (d *daemon) leaves(ctx context.Context) bool {
+	if d.Kube == nil || d.DaemonSet == "" {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, d.leaveTimeout/2)
+	defer cancel()
+	is, err := d.Kube.Leaving(ctx, d.DaemonSetNamespace, d.DaemonSet)
+	if err != nil {
+		d.Log.Warn("not known whether the DaemonSet is deleted: all stays", "error", err)
+	}
+	return is
+}
+
+// install puts the programs onto the node that others run: before the configuration names them.
+func (d *daemon) install() error {
+	if err := hostfile.Copy(d.Program, filepath.Join(d.CNIBin, cni.Program)); err != nil {
+		return err
+	}
+	if d.NRIPlugins == "" {
+		return nil
+	}
+	if err := os.MkdirAll(d.NRIPlugins, 0o755); err != nil {
+		return err
+	}
+	return hostfile.Copy(d.Program, filepath.Join(d.NRIPlugins, GuardFile))
+}
+
+// answer does what the CNI plugin asks for.
+func (d *daemon) answer(ctx context.Context, q socket.Question) error {
+	if q.Namespace == "" {
+		d.captures.Forget(q.Sandbox)
+		return nil
+	}
+	if !d.now().connected {
+		return errors.New("the container runtime has not registered the plugin (NRI), which brings the gate; the pod waits for it")
+	}
+	work, err := contract.ParseNodeWork(q.Work)
+	if err != nil || len(work.Capture) == 0 {
+		return err
+	}
+	if err := d.captures.Servers(q.Sandbox, q.Nameservers); err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := d.captures.Ensure(ctx, q.Sandbox, q.Namespace, work.Capture); err != nil {
+		d.captures.Forget(q.Sandbox)
+		d.Log.Warn("sandbox refused", "sandbox", q.Sandbox, "error", err)
+		return err
+	}
+	d.Log.Info("sandbox captured", "sandbox", q.Sandbox, "after", time.Since(began))
+	return nil
+}
+
+func (d *daemon) now() state {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.state
+}
+
+func (d *daemon) set(change func(*state)) {
+	d.mu.Lock()
+	change(&d.state)
+	d.mu.Unlock()
+	select {
+	case d.changed <- struct{}{}:
+	default:
+	}
+}
+
+// told holds what the daemon wrote on the Node.
+type told struct {
+	serves    bool
+	validator string
+}
+
+// validated is the state of the runtime's validator.
+func (d *daemon) validated() string {
+	if d.RuntimeConfig == "" {
+		return contract.ValidatorUnknown
+	}
+	state, err := validator.State(d.RuntimeConfig, d.NRISocket)
+	if err != nil {
+		d.Log.Warn("not known whether the runtime's validator is on", "error", err)
+	}
+	return state
+}
+
+// report writes the file of readiness, and says on the Node whether this node serves.
+func (d *daemon) report(ctx context.Context) error {
+	var reported *told
+	since := time.Now() // it does not serve
+	pause := time.Second
+	alive := time.NewTicker(heartbeat)
+	defer alive.Stop()
+	var again <-chan time.Time
+	for {
+		s := d.now()
+		if s.serves() {
+			since = time.Time{}
+		} else if since.IsZero() {
+			since = time.Now()
+		}
+		unsettled := d.settle - time.Since(since)
+		is := told{serves: s.serves()}
+		if is.serves && d.Kube != nil {
+			is.validator = d.validated()
+		}
+		switch same := reported != nil && *reported == is; {
+		case d.Kube == nil || !s.leads || same && again != nil:
+		case !same && !s.serves() && unsettled > 0:
+			again = time.After(unsettled)
+		default:
+			err := d.tell(ctx, s, is.validator, same)
+			if err == nil {
+				reported, pause = &is, time.Second
+				again = time.After(reconcile/2 + rand.N(reconcile))
+				break
+			}
+			if ctx.Err() == nil {
+				d.Log.Warn("the Node does not say whether this node serves", "error", err, "again", pause)
+			}
+			again, pause = time.After(pause), min(2*pause, retryMax)
+		}
+		for beats := true; beats; {
+			if err := d.writeReady(); err != nil {
+				return err
+			}
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-alive.C:
+				continue
+			case <-d.changed:
+			case <-again:
+				again = nil
+			}
+			beats = false
+		}
+	}
+}
+
+// writeReady exchanges the file at once: one that is empty says that this process does its part.
+func (d *daemon) writeReady() error {
+	next := d.ReadyFile + ".next"
+	if err := os.WriteFile(next, []byte(d.now().unready()), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(next, d.ReadyFile)
+}
+
+func (d *daemon) tell(ctx context.Context, s state, validator string, known bool) error {
+	if s.serves() {
+		if !known {
+			d.Log.Info("serving", "node", d.Kube.Node, "validator", validator)
+		}
+		return d.Kube.Serves(ctx, validator)
+	}
+	if !known {
+		d.Log.Warn("not serving", "node", d.Kube.Node, "reason", s.unready())
+	}
+	return d.Kube.ServesNot(ctx, d.Taint)
+}
+
+// Ready reports why a process does not do its part. Of its life alone it reports that it does not
+// run, or hangs.
+func Ready(file string, lifeAlone bool) error {
+	info, err := os.Stat(file)
+	if err != nil {
+		return errors.New("outrider-node has not started yet")
+	}
+	if age := time.Since(info.ModTime()); age > hangs {
+		return fmt.Errorf("outrider-node hangs since %s", age.Round(time.Second))
+	}
+	reason, err := os.ReadFile(file)
+	if err == nil && len(reason) > 0 && !lifeAlone {
+		err = errors.New(string(reason))
+	}
+	return err
+}
+
+// end hands the work on, or leaves the node as it was.
+func (d *daemon) end(ctx context.Context, leaving bool, lock *os.File) error {
+	ctx, cancel := context.WithTimeout(ctx, d.leaveTimeout)
+	defer cancel()
+	if leaving {
+		return errors.Join(Remove(ctx, d.Options), d.Kube.Left(ctx))
+	}
+	if err := lock.Close(); err != nil {
+		return err
+	}
+	if d.Kube == nil || taken(ctx, filepath.Join(d.RunDir, "lock"), d.handover) {
+		return nil
+	}
+	d.Log.Info("no other process leads: pods that need this node wait")
+	return d.Kube.ServesNot(ctx, d.Taint)
+}
+
+// Remove leaves the node as it was: network configuration, programs, and what no running pod uses.
+func Remove(ctx context.Context, o Options) error {
+	o.complete()
+	conf := cniconf.Dir{Path: o.CNIConf, Plugin: cni.Program, Log: o.Log}
+	if err := conf.Remove(); err != nil {
+		return fmt.Errorf("%w; the programs stay, because the configuration names them", err)
+	}
+	errs := []error{hostfile.Remove(filepath.Join(o.CNIBin, cni.Program))}
+	if o.NRIPlugins != "" {
+		errs = append(errs, hostfile.Remove(filepath.Join(o.NRIPlugins, GuardFile)))
+	}
+	errs = append(errs, o.removeUnused(ctx), os.RemoveAll(o.RunDir))
+	for _, dir := range []string{o.AgentsDir, o.StatesDir, filepath.Dir(o.StatesDir), o.NRIPlugins} {
+		_ = os.Remove(dir) // if it is empty, and no mount of the container
+	}
+	return errors.Join(errs...)
+}
+
+// removeUnused removes agents and states that no container has mounted, as the runtime says.
+func (o Options) removeUnused(ctx context.Context) error {
+	dir, err := states.New(o.StatesDir)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.leaveTimeout/2)
+	defer cancel()
+	p := &nri.Plugin{Leads: true, States: dir, Captures: captures.New("", filepath.Join(o.RunDir, "dns")), Agents: hostfile.Agents{Root: o.AgentsDir}, Log: o.Log,
+		AgentsRoot: o.AgentsDir, StatesRoot: o.StatesDir}
+	listed := false
+	err = p.Run(ctx, contract.NodePlugin+"-leaving", o.NRISocket, nil, func(is bool) {
+		listed = listed || is
+		cancel()
+	})
+	if err == nil && !listed {
+		o.Log.Warn("the container runtime does not say what its containers use: copies of the agent and states stay", "agents", o.AgentsDir, "states", o.StatesDir)
+	}
+	return err
+}

@@ -1,0 +1,278 @@
+// Package nri is Outrider's plugin of the container runtime, by the Node Resource Interface. The
+// runtime calls it before a container exists: it puts the gate in front of the container's own
+// command, whatever image that comes from, and mounts the agent and the pod's states.
+//
+// A container that needs this and did not get it is refused, by every plugin of ours that is
+// connected: also by a standby, and by the guard, which adjust nothing themselves.
+package nri
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+
+	"outrider.dev/internal/base/contract"
+)
+
+// States has the directories in which a pod's containers publish their states.
+type States interface {
+	Container(sandbox, container string) (states, own string, err error)
+	Remove(sandbox string) error
+	Keep(sandboxes []string) error
+}
+
+// Captures has the network namespaces whose capture is proven.
+type Captures interface {
+	Ensure(ctx context.Context, sandbox, namespace string, flags []string) error
+	Forget(sandbox string)
+	Keep(sandboxes []string)
+}
+
+// Agents has the copies of the agent on the node.
+type Agents interface {
+	Keep(dirs []string) error
+}
+
+// A Plugin answers the runtime. Without Leads it adjusts nothing, and refuses only.
+type Plugin struct {
+	Leads    bool   // this process is the one that adjusts
+	AgentDir string // on the node: the directory with this version's agent
+	States   States
+	Captures Captures
+	Agents   Agents
+	Handlers []string // of the runtime, beside those that are known to run containers on the node's kernel
+	Log      *slog.Logger
+
+	AgentsRoot, StatesRoot string // where their sources are; default: those of the contract
+
+	limit atomic.Int64 // how long the runtime waits for an answer, a time.Duration
+}
+
+// workOf returns what the node does for a pod; false without the annotation.
+func workOf(pod *api.PodSandbox) (contract.NodeWork, bool, error) {
+	text, ok := pod.GetAnnotations()[contract.NodeAnnotation]
+	if !ok {
+		return contract.NodeWork{}, false, nil
+	}
+	w, err := contract.ParseNodeWork(text)
+	return w, true, err
+}
+
+// CreateContainer returns the adjustment of a container. With an error there is no container, and
+// the kubelet tries again.
+func (p *Plugin) CreateContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+	if !p.Leads {
+		return nil, nil, nil
+	}
+	began := time.Now()
+	adjust, err := p.adjust(ctx, pod, c)
+	if err != nil {
+		p.Log.Warn("container refused", "namespace", pod.GetNamespace(), "pod", pod.GetName(), "container", c.GetName(), "error", err)
+		return nil, nil, fmt.Errorf("outrider-node: %w", err)
+	}
+	if adjust != nil {
+		p.Log.Info("container adjusted", "namespace", pod.GetNamespace(), "pod", pod.GetName(), "container", c.GetName(), "gate", len(adjust.Args) > 0, "after", time.Since(began))
+	}
+	return adjust, nil, nil
+}
+
+func (p *Plugin) adjust(ctx context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, error) {
+	work, ok, err := workOf(pod)
+	if !ok || err != nil {
+		return nil, err
+	}
+	if len(work.Capture) > 0 {
+		if err := p.onHostKernel(pod.GetRuntimeHandler()); err != nil {
+			return nil, err
+		}
+		ctx, cancel := p.limited(ctx)
+		defer cancel()
+		namespace, err := networkNamespace(pod)
+		if err == nil {
+			err = p.Captures.Ensure(ctx, pod.GetId(), namespace, work.Capture)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("the connections of pod %s/%s: %w", pod.GetNamespace(), pod.GetName(), err)
+		}
+	}
+	args, listed := work.Containers[c.GetName()]
+	if !listed {
+		return nil, nil
+	}
+	adjust := &api.ContainerAdjustment{}
+	if len(args) > 0 {
+		if err := gateable(c); err != nil {
+			return nil, err
+		}
+		// Not SetArgs: what another plugin has set before is what the gate runs.
+		adjust.UpdateArgs(slices.Concat([]string{contract.AgentPath}, args, c.GetArgs()))
+	}
+	states, own, err := p.States.Container(pod.GetId(), c.GetName())
+	if err != nil {
+		return nil, err
+	}
+	adjust.AddMount(bind(p.AgentDir, contract.BinDir, "ro", "nosuid", "nodev"))
+	adjust.AddMount(bind(states, contract.StatesDir, "ro", "nosuid", "nodev", "noexec"))
+	adjust.AddMount(bind(own, contract.OwnDir, "rw", "nosuid", "nodev", "noexec"))
+	return adjust, nil
+}
+
+// hostKernel are the handlers (of RuntimeClasses) of runtimes that run containers on the node's own
+// kernel: the runtime's default, runc and its like, and NVIDIA's, which calls runc.
+var hostKernel = []string{"", "runc", "crun", "youki", "nvidia", "nvidia-cdi", "nvidia-legacy"}
+
+// onHostKernel refuses a sandbox with a network of its own (gVisor) or a kernel of its own (Kata): the
+// rules in the pod's network namespace would not bind its connections.
+func (p *Plugin) onHostKernel(handler string) error {
+	if slices.Contains(hostKernel, handler) || slices.Contains(p.Handlers, handler) {
+		return nil
+	}
+	return fmt.Errorf("the runtime's handler %q may run the pod on another kernel, which the node's rules do not bind: if it does not, name it in the value node.runtimeHandlers; else let an init container capture (%s: %s)",
+		handler, contract.Init, contract.InitContained)
+}
+
+// limited ends before the runtime gives the plugin up, and with it every container until it has
+// connected again.
+func (p *Plugin) limited(ctx context.Context) (context.Context, context.CancelFunc) {
+	limit := time.Duration(p.limit.Load())
+	if limit == 0 {
+		limit = api.DefaultPluginRequestTimeout
+	}
+	return context.WithTimeoutCause(ctx, limit*3/4, errors.New("it took too long; the kubelet tries again"))
+}
+
+func bind(source, destination string, options ...string) *api.Mount {
+	return &api.Mount{Source: source, Destination: destination, Type: "bind", Options: append([]string{"bind", "private"}, options...)}
+}
+
+// gateable reports why a container cannot run behind a gate.
+func gateable(c *api.Container) error {
+	argv := c.GetArgs()
+	if len(argv) == 0 {
+		return fmt.Errorf("container %s has no command, neither in the pod nor in its image", c.GetName())
+	}
+	if contract.RunsFirst(argv[0]) {
+		return fmt.Errorf("container %s runs %s, which has to be process 1: a gate cannot run it; order this container by another way, or by none (annotation %sinit: %s, or no edge to it)",
+			c.GetName(), argv[0], contract.Prefix, contract.InitContained)
+	}
+	return nil
+}
+
+// networkNamespace is the path of a pod's own network namespace.
+func networkNamespace(pod *api.PodSandbox) (string, error) {
+	for _, n := range pod.GetLinux().GetNamespaces() {
+		if n.GetType() == "network" && n.GetPath() != "" {
+			return n.GetPath(), nil
+		}
+	}
+	return "", errors.New("the pod has hostNetwork, and the node's own connections are never captured; take the pod out of the mesh")
+}
+
+// ValidateContainerAdjustment refuses a container that is not as the pod's annotation says, after
+// all plugins had their turn.
+func (p *Plugin) ValidateContainerAdjustment(_ context.Context, req *api.ValidateContainerAdjustmentRequest) error {
+	argv := req.GetContainer().GetArgs()
+	if adjusted := req.GetAdjust().GetArgs(); len(adjusted) > 0 {
+		argv = adjusted
+		if argv[0] == "" { // the mark of UpdateArgs
+			argv = argv[1:]
+		}
+	}
+	return p.inOrder(req.GetPod(), req.GetContainer().GetName(), argv, slices.Concat(req.GetContainer().GetMounts(), req.GetAdjust().GetMounts()))
+}
+
+// StartContainer refuses a container that was created while no plugin was connected.
+func (p *Plugin) StartContainer(_ context.Context, pod *api.PodSandbox, c *api.Container) error {
+	return p.inOrder(pod, c.GetName(), c.GetArgs(), c.GetMounts())
+}
+
+// inOrder reports why a container, as it is created, is not what the pod's annotation asks for.
+func (p *Plugin) inOrder(pod *api.PodSandbox, container string, argv []string, mounts []*api.Mount) error {
+	work, ok, err := workOf(pod)
+	if !ok || err != nil {
+		return err
+	}
+	args, listed := work.Containers[container]
+	if !listed {
+		return nil
+	}
+	if want := append([]string{contract.AgentPath}, args...); len(args) > 0 && (len(argv) <= len(want) || !slices.Equal(argv[:len(want)], want)) {
+		return fmt.Errorf("container %s is to run behind a gate, and does not: outrider-node does not serve yet, or another plugin has set its command; the kubelet tries again", container)
+	}
+	states := cmp.Or(p.StatesRoot, contract.NodeStatesDir)
+	ours := map[string]string{contract.BinDir: cmp.Or(p.AgentsRoot, contract.NodeAgentsDir), contract.StatesDir: states, contract.OwnDir: states}
+	for _, m := range mounts {
+		at := path.Clean("/" + m.GetDestination())
+		if from := ours[at]; from != "" && strings.HasPrefix(path.Clean(m.GetSource()), from+"/") {
+			delete(ours, at)
+		} else if contract.Overlap(at, contract.Dir) {
+			return fmt.Errorf("container %s has %q mounted at %s, and all of %s is outrider-node's; mount it somewhere else", container, m.GetSource(), m.GetDestination(), contract.Dir)
+		}
+	}
+	if missing := slices.Sorted(maps.Keys(ours)); len(missing) > 0 {
+		return fmt.Errorf("container %s has nothing of outrider-node's mounted at %s; the kubelet tries again", container, strings.Join(missing, ", "))
+	}
+	return nil
+}
+
+// StopPodSandbox removes what a sandbox has here: none of its containers starts again. A new
+// sandbox of the same pod begins anew.
+func (p *Plugin) StopPodSandbox(_ context.Context, pod *api.PodSandbox) error { return p.ended(pod) }
+
+// RemovePodSandbox does so for one whose end was missed.
+func (p *Plugin) RemovePodSandbox(_ context.Context, pod *api.PodSandbox) error { return p.ended(pod) }
+
+func (p *Plugin) ended(pod *api.PodSandbox) error {
+	if !p.Leads {
+		return nil
+	}
+	p.Captures.Forget(pod.GetId())
+	if err := p.States.Remove(pod.GetId()); err != nil {
+		p.Log.Warn("states not removed", "sandbox", pod.GetId(), "error", err) // the next start does it
+	}
+	return nil
+}
+
+// Synchronize gets all sandboxes and containers when the plugin connects, and removes what none of
+// them has.
+func (p *Plugin) Synchronize(_ context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
+	if !p.Leads {
+		return nil, nil
+	}
+	bySandbox := map[string]*api.PodSandbox{}
+	var sandboxes []string
+	for _, pod := range pods {
+		bySandbox[pod.GetId()] = pod
+		sandboxes = append(sandboxes, pod.GetId())
+	}
+	dirs := []string{p.AgentDir}
+	for _, c := range containers {
+		for _, m := range c.GetMounts() {
+			if m.GetDestination() == contract.BinDir {
+				dirs = append(dirs, m.GetSource())
+			}
+		}
+		if c.GetState() != api.ContainerState_CONTAINER_RUNNING {
+			continue
+		}
+		pod := bySandbox[c.GetPodSandboxId()]
+		if err := p.inOrder(pod, c.GetName(), c.GetArgs(), c.GetMounts()); err != nil {
+			p.Log.Error("container runs out of order", "namespace", pod.GetNamespace(), "pod", pod.GetName(), "container", c.GetName(), "error", err)
+		}
+	}
+	p.Captures.Keep(sandboxes)
+	if err := errors.Join(p.States.Keep(sandboxes), p.Agents.Keep(dirs)); err != nil {
+		p.Log.Warn("not all is removed that ended before", "error", err)
+	}
+	return nil, nil
+}

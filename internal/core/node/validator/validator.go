@@ -1,0 +1,116 @@
+// Package validator says whether a node's containerd has NRI's validator on, which creates no container
+// without the plugins that its pod requires: where another plugin of the runtime is kept out, it alone
+// keeps a container from starting without its gate.
+package validator
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/BurntSushi/toml"
+
+	"outrider.dev/internal/base/contract"
+)
+
+// Bounds of a configuration: containerd's own has 10 KiB, and imports a few files.
+const (
+	maxBytes = 1 << 20
+	maxFiles = 64
+)
+
+// config holds the parts of containerd's configuration, versions 2 and 3, that State reads
+// (internal/nri/config.go of containerd 2.2).
+type config struct {
+	Imports []string
+	Plugins struct {
+		NRI struct {
+			Validator struct{ Enable bool } `toml:"default_validator"`
+		} `toml:"io.containerd.nri.v1.nri"`
+	}
+}
+
+// State returns a value of the label [contract.NodeValidator], and why if it is not known. A file that was
+// written after the runtime made its socket, which it does when it starts, is not what it runs with.
+func State(path, socket string) (string, error) {
+	on, written, err := read(path)
+	if err != nil {
+		return contract.ValidatorUnknown, err
+	}
+	if !on {
+		return contract.ValidatorOff, nil
+	}
+	began, err := os.Stat(socket)
+	if err != nil {
+		return contract.ValidatorUnknown, err
+	}
+	if written.After(began.ModTime()) {
+		return contract.ValidatorRestart, nil
+	}
+	return contract.ValidatorOn, nil
+}
+
+// read follows the imports as containerd does (LoadConfig of cmd/containerd/server/config): of several files
+// a later one overrides an earlier one, but not with false. So one that says true is enough.
+func read(path string) (on bool, written time.Time, err error) {
+	files := []string{filepath.Clean(path)}
+	for i := 0; i < len(files); i++ {
+		if i == maxFiles {
+			return false, written, fmt.Errorf("%s imports over %d files", path, maxFiles)
+		}
+		c, info, err := file(files[i])
+		if err != nil {
+			return false, written, err
+		}
+		if c.Plugins.NRI.Validator.Enable {
+			return true, info.ModTime(), nil
+		}
+		for _, name := range c.Imports {
+			found, err := imported(path, files[i], name)
+			if err != nil {
+				return false, written, err
+			}
+			for _, f := range found {
+				if !slices.Contains(files, f) {
+					files = append(files, f)
+				}
+			}
+		}
+	}
+	return false, written, nil
+}
+
+// imported are the files of one import. Of the node only the folder of the first file can be read.
+func imported(path, by, name string) ([]string, error) {
+	name = filepath.Clean(name)
+	if !filepath.IsAbs(name) {
+		name = filepath.Join(filepath.Dir(by), name)
+	}
+	if !strings.HasPrefix(name, filepath.Dir(path)+"/") {
+		return nil, fmt.Errorf("%s imports %s, which is not below %s", by, name, filepath.Dir(path))
+	}
+	if !strings.Contains(name, "*") {
+		return []string{name}, nil
+	}
+	return filepath.Glob(name)
+}
+
+func file(path string) (c config, info os.FileInfo, err error) {
+	if info, err = os.Stat(path); err != nil {
+		return c, nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxBytes {
+		return c, nil, fmt.Errorf("%s is no file of at most %d bytes", path, maxBytes)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return c, nil, err
+	}
+	if _, err := toml.Decode(string(text), &c); err != nil {
+		return c, nil, fmt.Errorf("%s is no configuration of containerd", path) // without the text: it may have credentials of a registry
+	}
+	return c, info, nil
+}

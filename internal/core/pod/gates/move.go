@@ -1,0 +1,44 @@
+package gates
+
+import (
+	"outrider.dev/internal/core/pod/kubelet"
+	"outrider.dev/startup"
+)
+
+// A Move is one transition of a pod: an event that the kubelet sees, or one within a container that it
+// does not see, whose event has a container and a time only.
+type Move struct {
+	Kind  MoveKind      `json:"move"`
+	Event kubelet.Event `json:"event"`
+	Edge  *startup.Edge `json:"edge,omitempty"`  // of Notified
+	Fault string        `json:"fault,omitempty"` // the kind of the fault, if it is one
+}
+
+// MoveKind is the kind of a transition.
+type MoveKind string
+
+const (
+	Observed  MoveKind = "observed" // by the kubelet
+	Released  MoveKind = "released" // the gate of a container opens
+	Recovered MoveKind = "healthy"
+	Sickened  MoveKind = "unhealthy"
+	Notified  MoveKind = "notified" // a gate notifies its container that From has restarted
+)
+
+// Apply makes the transition, and returns what happened.
+func (m Move) Apply(k *kubelet.State, s *State) (happened startup.Timeline) {
+	name, at := m.Event.Container, m.Event.At
+	switch m.Kind {
+	case Released:
+		*s, happened = s.Release(name, at)
+	case Recovered, Sickened:
+		*s, happened = s.SetHealth(name, m.Kind == Recovered, at)
+	case Notified:
+		*s, happened = s.Notify(*m.Edge, at)
+	default:
+		after, actions := k.Step(m.Event)
+		*s, happened = s.Follow(m.Event, kubelet.Happened(*k, m.Event, actions))
+		*k = after
+	}
+	return happened
+}

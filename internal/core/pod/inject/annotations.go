@@ -1,0 +1,233 @@
+package inject
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"outrider.dev/internal/base/contract"
+)
+
+// Annotations that the code names. The table below has all.
+const (
+	mergeKey         = "prometheus.istio.io/merge-metrics"
+	scrapeKey        = "prometheus.istio.io/scrape-targets"
+	imageKey         = "sidecar.istio.io/proxyImage"
+	imageTypeKey     = "sidecar.istio.io/proxyImageType"
+	bootstrapKey     = "sidecar.istio.io/bootstrapOverride"
+	volumeKey        = "sidecar.istio.io/userVolume"
+	mountKey         = "sidecar.istio.io/userVolumeMount"
+	bindKey          = "sidecar.istio.io/capNetBindService"
+	discoveryKey     = "sidecar.istio.io/discoveryAddress"
+	templatesKey     = "inject.istio.io/templates"
+	logKey           = "sidecar.istio.io/logLevel"
+	componentLogKey  = "sidecar.istio.io/componentLogLevel"
+	agentLogKey      = "sidecar.istio.io/agentLogLevel"
+	rerouteKey       = "istio.io/reroute-virtual-interfaces"
+	kubevirtKey      = "traffic.sidecar.istio.io/kubevirtInterfaces"
+	defaultContainer = "kubectl.kubernetes.io/default-container"
+	defaultLogs      = "kubectl.kubernetes.io/default-logs-container"
+)
+
+// An annotation is one that a pod can have.
+type annotation struct {
+	name     string
+	means    string
+	without  string // why it has no effect; empty: it has one
+	inNoMesh bool   // it has none in any other mesh either
+	check    func(string) error
+	same     string // with this value nothing is requested that is not so anyway: no warning
+	lenient  bool   // an invalid value is ignored, as by Istio, and does not refuse the pod
+}
+
+// annotations are all that are known: those that injection reads, and those without effect.
+// An invalid value refuses the pod, as Istio's validate.go does.
+var annotations = []annotation{
+	{name: contract.InjectLabel, means: "\"true\" or \"false\": whether to inject; as a label it goes first"},
+	{name: contract.OwnInjectLabel, means: "as " + contract.InjectLabel},
+	{name: contract.ProxyConfig, means: "a ProxyConfig for this pod; the agent reads it too"}, // checked by settings
+	{name: contract.NativeSidecar, means: "whether the proxy is a restartable init container"},
+	{name: contract.InterceptionMode, means: "how connections come to the proxy", check: oneOf("REDIRECT", "TPROXY", "NONE")},
+	{name: contract.IstioTraffic + "includeInboundPorts", means: "inbound ports to capture, or *", check: portsOrAll},
+	{name: contract.IstioTraffic + "excludeInboundPorts", means: "inbound ports not to capture", check: ports},
+	{name: contract.IstioTraffic + "includeOutboundIPRanges", means: "address ranges to capture, or *", check: rangesOrAll},
+	{name: contract.IstioTraffic + "excludeOutboundIPRanges", means: "address ranges not to capture", check: ranges},
+	{name: contract.IstioTraffic + "includeOutboundPorts", means: "outbound ports to capture whatever the address", check: portsOrAll},
+	{name: contract.IstioTraffic + "excludeOutboundPorts", means: "outbound ports not to capture", check: ports},
+	{name: contract.IstioTraffic + "excludeInterfaces", means: "interfaces on which nothing is captured", check: interfaces},
+	{name: rerouteKey, means: "interfaces whose inbound traffic is a guest's outbound traffic", check: interfaces},
+	{name: kubevirtKey, means: "the older name of " + rerouteKey, check: interfaces},
+	{name: contract.StatusPortAnnotation, means: "port of the agent; 0: no probes of the proxy", check: portOrZero},
+	{name: contract.IstioReadiness + "initialDelaySeconds", means: "of the proxy's readiness probe", check: number},
+	{name: contract.IstioReadiness + "periodSeconds", means: "of the proxy's readiness probe", check: number},
+	{name: contract.IstioReadiness + "failureThreshold", means: "of the proxy's readiness probe", check: number},
+	{name: contract.IstioReadiness + "applicationPorts", inNoMesh: true, without: "readiness of the proxy does not depend on the application"},
+	{name: contract.RewriteProbes, means: "whether the agent makes the app's HTTP, TCP and gRPC probes"},
+	{name: mergeKey, means: "whether the agent serves the app's metrics with its own", check: boolean},
+	{name: scrapeKey, means: "port:path,port:path: where the app's metrics are", check: of(scrapeTargets)},
+	{name: imageKey, means: "the proxy's image: a name, or a full reference with a /", check: orNone(imageName)},
+	{name: imageTypeKey, means: "debug, distroless or default", check: oneOf("debug", "distroless", "default")},
+	{name: "sidecar.istio.io/proxyCPU", means: "CPU request", check: quantity},
+	{name: "sidecar.istio.io/proxyMemory", means: "memory request", check: wholeBytes},
+	{name: "sidecar.istio.io/proxyCPULimit", means: "CPU limit", check: quantity},
+	{name: "sidecar.istio.io/proxyMemoryLimit", means: "memory limit", check: wholeBytes},
+	{name: logKey, means: "Envoy's log level", check: level},
+	{name: componentLogKey, means: "log levels of Envoy's components", check: componentLevels},
+	{name: agentLogKey, means: "the agent's log level: debug, info, warn, error; with or without default: before it", check: agentLevel},
+	{name: bootstrapKey, means: "ConfigMap with more of Envoy's bootstrap, in custom_bootstrap.json", check: orNone(objectName)},
+	{name: volumeKey, means: "JSON: volumes by name, or a list of them, for the proxy", check: of(userVolumes)},
+	{name: mountKey, means: "JSON: mounts by volume name, or a list of them, for the proxy", check: of(userMounts)},
+	{name: bindKey, means: "\"true\": the proxy may listen on ports below 1024", check: oneOf("true", "false"), lenient: true},
+	{name: discoveryKey, means: "address of the control plane, host:port", check: address},
+	{name: "sidecar.istio.io/statsInclusionPrefixes", without: "statistics to keep are proxyStatsMatcher's of " + contract.ProxyConfig},
+	{name: "sidecar.istio.io/statsInclusionSuffixes", without: "statistics to keep are proxyStatsMatcher's of " + contract.ProxyConfig},
+	{name: "sidecar.istio.io/statsInclusionRegexps", without: "statistics to keep are proxyStatsMatcher's of " + contract.ProxyConfig},
+	{name: "sidecar.istio.io/statsHistogramBuckets", without: "histograms have Envoy's own buckets"},
+	{name: "sidecar.istio.io/statsCompression", without: "metrics are not compressed by Envoy"},
+	{name: "sidecar.istio.io/statsEvictionInterval", without: "statistics are not evicted"},
+	{name: "sidecar.istio.io/extraStatTags", without: "tags of statistics are Envoy's own"},
+	{name: "sidecar.istio.io/enableCoreDump", inNoMesh: true, without: "core dumps are the container runtime's"},
+	{name: "sidecar.istio.io/controlPlaneAuthPolicy", inNoMesh: true, without: "it is controlPlaneAuthPolicy of " + contract.ProxyConfig},
+	{name: "sidecar.istio.io/native-side", inNoMesh: true, without: "the name is " + contract.NativeSidecar},
+	{name: "sidecar.istio.io/holdApplicationUntilProxyStarts", inNoMesh: true, without: "it is holdApplicationUntilProxyStarts of " + contract.ProxyConfig},
+	{name: "proxy.istio.io/holdApplicationUntilProxyStarts", inNoMesh: true, without: "it is holdApplicationUntilProxyStarts of " + contract.ProxyConfig},
+	{name: "sidecar.istio.io/terminationDrainDuration", inNoMesh: true, without: "it is terminationDrainDuration of " + contract.ProxyConfig},
+	{name: "sidecar.istio.io/terminationGracePeriodSeconds", inNoMesh: true, without: "it is the pod's own spec.terminationGracePeriodSeconds"},
+	{name: contract.IstioStatus, without: "it is Istio's mark of what it injected; ours is " + contract.Status},
+	{name: templatesKey, means: "\"sidecar\"; no other template is there"},
+	{name: "proxy.istio.io/overrides", without: "it is Istio's memory of a user's own containers; ours is " + contract.Overrides},
+	{name: "prometheus.istio.io/secure-port", without: "metrics over mutual TLS are not served yet"},
+	{name: contract.RevisionLabel, means: "the revision that injected"},
+	{name: "istio.io/dataplane-mode", without: "it is a label, and " + noAmbient, same: "none"},
+	{name: "networking.istio.io/tunnel", without: "the proxy takes no HBONE"},
+	{name: "sidecar.istio.io/statsFlushInterval", without: "statistics are flushed as Envoy does by default"},
+	{name: "sidecar.istio.io/statsHistogramBins", without: "histograms have Envoy's own buckets"},
+	{name: "ambient.istio.io/bypass-inbound-capture", without: noAmbient},
+	{name: "ambient.istio.io/dns-capture", without: noAmbient},
+	{name: "ambient.istio.io/redirection", without: noAmbient, same: "disabled"},
+	{name: "ambient.istio.io/waypoint-inbound-binding", without: noAmbient},
+	{name: "istio.io/use-waypoint-canary-weight", without: noAmbient},
+	{name: "alpha.istio.io/canonical-serviceaccounts", without: ofService},
+	{name: "alpha.istio.io/kubernetes-serviceaccounts", without: ofService},
+	{name: exportToKey, without: "it is an annotation of a Service, where it has its effect"},
+	{name: "networking.istio.io/traffic-distribution", without: "it is an annotation of a Service, where it has its effect"},
+	{name: "networking.istio.io/service-type", without: noGateways},
+	{name: "traffic.istio.io/nodeSelector", without: noGateways},
+	{name: "gateway.istio.io/controller-version", without: noGateways},
+	{name: "gateway.istio.io/name-override", without: noGateways},
+	{name: "gateway.istio.io/service-account", without: noGateways},
+	{name: "kubernetes.io/ingress.class", without: noGateways},
+	{name: "galley.istio.io/analyze-suppress", without: "it is for istioctl analyze; outrider lint has --skip"},
+	{name: "istio.io/autoRegistrationGroup", without: ofWorkloadEntry},
+	{name: "istio.io/workloadController", without: ofWorkloadEntry},
+	{name: "istio.io/connectedAt", without: ofWorkloadEntry},
+	{name: "istio.io/disconnectedAt", without: ofWorkloadEntry},
+	{name: "istio.io/dry-run", without: "it is of an AuthorizationPolicy, not of a pod"},
+	{name: "topology.istio.io/controlPlaneClusters", without: "it is of Istio's own namespace, for several clusters"},
+
+	{name: contract.DependsOn, means: "which container waits for which"},
+	{name: contract.Start, means: "gate, native, hold or off: how the start is ordered"},
+	{name: contract.NativeRelease, means: "hook or probe: what releases the containers that wait for a native sidecar", check: oneOf("hook", "probe")},
+	{name: contract.Capture, means: "none: no connection is captured", check: oneOf("all", "none")},
+	{name: contract.Proxy, means: "none: no proxy; order, and parking alongside another mesh", check: oneOf("sidecar", "none")},
+	{name: contract.Init, means: "who captures and brings the gates: auto, node, image-volume, container (an init container) or none (the proxy's own)", check: initModes},
+	{name: contract.NodeAnnotation, means: "written: what the node does for the pod", check: valid("no value of an author: injection writes it", func(string) bool { return false })},
+	{name: contract.Park, means: "on, off or require: whether early connections wait", check: oneOf("on", "off", "require")},
+	{name: contract.Prewarm, means: "hosts whose configuration is fetched before the first request"},
+	{name: contract.Push, means: "full or on-demand: how much of the mesh the proxy gets", check: oneOf(contract.PushFull, contract.PushOnDemand)},
+	{name: contract.Status, means: "written: what was injected"},
+	{name: contract.Overrides, means: "written: what of the pod was changed"},
+}
+
+const (
+	exportToKey     = "networking.istio.io/exportTo"
+	ofService       = "it is of a Service, and identities are those of the pods' service accounts"
+	ofWorkloadEntry = "it is of a WorkloadEntry, which has no effect here; use a Host"
+)
+
+// families are prefixes of names. A name with one of them that is not in the table is a mistake.
+var families = []string{contract.IstioAnnotation, contract.Prefix, contract.IstioTraffic, "status.sidecar.istio.io/", contract.IstioReadiness,
+	"proxy.istio.io/", "inject.istio.io/", "prometheus.istio.io/", "networking.istio.io/", "ambient.istio.io/"}
+
+var annotationIndex = func() map[string]*annotation {
+	out := map[string]*annotation{}
+	for i := range annotations {
+		out[annotations[i].name] = &annotations[i]
+	}
+	return out
+}()
+
+// checkAnnotations warns of annotations without effect, and refuses invalid values.
+func checkAnnotations(given map[string]string, r *report) error {
+	for _, name := range sortedKeys(given) {
+		a, known := annotationIndex[name]
+		switch {
+		case !known && strings.HasPrefix(name, contract.DependsOn+"."):
+		case !known && ofMesh(name):
+			meant := ""
+			if len(r.noEffect) < maxMeant {
+				meant = didYouMean(name, alike(name))
+			}
+			r.ignored(name, "the name is not known"+meant)
+			r.warn("annotation %s is not known%s; it has no effect", name, meant)
+		case !known || a.same != "" && a.same == given[name]:
+		case a.without != "":
+			r.ignored(name, a.without)
+			r.warn("annotation %s has no effect: %s", name, a.without)
+		case a.check != nil:
+			if err := a.check(given[name]); err != nil && a.lenient {
+				r.ignored(name, fmt.Sprintf("%q is not %v", given[name], err))
+				r.warn("annotation %s: %q has no effect: want %v", name, given[name], err)
+			} else if err != nil {
+				return refuse(BadAnnotation, "", "annotation %s: %q: want %v", name, given[name], err)
+			}
+		}
+	}
+	return nil
+}
+
+// maxMeant bounds for how many names of a pod the likely ones are looked for: it may have 10,000 unknown ones.
+const maxMeant = 50
+
+// InFamily reports whether an annotation of that name is about injection, ours or Istio's.
+func InFamily(name string) bool {
+	return slices.ContainsFunc(families, func(f string) bool { return strings.HasPrefix(name, f) })
+}
+
+// ReadByNoMesh returns why no mesh reads an annotation of that name; empty if one does, or if
+// that is unknown.
+func ReadByNoMesh(name string) string {
+	a, known := annotationIndex[name]
+	switch {
+	case known && a.inNoMesh:
+		return a.without
+	case !known && strings.HasPrefix(name, contract.Prefix) && !strings.HasPrefix(name, contract.DependsOn+"."):
+		return "the name is not known" + didYouMean(name, alike(name))
+	}
+	return ""
+}
+
+// Meant returns the annotation of which an unknown one of injection is probably a misspelling;
+// empty if there is none, or if the name is not one of injection.
+func Meant(name string) string {
+	if _, known := annotationIndex[name]; known || !InFamily(name) || strings.HasPrefix(name, contract.DependsOn+".") {
+		return ""
+	}
+	return nearest(name, alike(name))
+}
+
+// alike returns the names that a user can have meant by an unknown one: those that have an
+// effect, without those that only injection writes.
+func alike(name string) []string {
+	var out []string
+	for _, a := range annotations {
+		if a.without == "" && a.name != contract.Status && a.name != contract.Overrides && a.name != contract.NodeAnnotation {
+			out = append(out, a.name)
+		}
+	}
+	if _, container, ok := strings.Cut(path.Base(name), "."); ok {
+		out = append(out, contract.DependsOn+"."+container)
+	}
+	return out
+}

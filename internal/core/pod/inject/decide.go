@@ -1,0 +1,229 @@
+package inject
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/podspec"
+)
+
+// DefaultRevision is the revision of labels that name none.
+const DefaultRevision = "default"
+
+// IgnoredNamespaces are never injected (Istio: pkg/kube/inject/initializer.go).
+var IgnoredNamespaces = []string{"kube-system", "kube-public", "kube-node-lease", "local-path-storage"}
+
+// NamesDefault reports whether a namespace has a label that stands for the default revision.
+func NamesDefault(ns Namespace) bool {
+	_, istios := ns.Labels[contract.NamespaceLabel]
+	_, own := ns.Labels[contract.OwnNamespaceLabel]
+	return istios || own
+}
+
+// Decide reports whether a pod is injected. It is the first step of [Pod].
+func Decide(pod *corev1.Pod, ns Namespace, o Options) Reason {
+	reason, _ := decide(pod, ns, o)
+	return reason
+}
+
+// decide also returns warnings. With OwnLabels, Istio's labels belong to another injector:
+// they are removed before the decision.
+func decide(pod *corev1.Pod, ns Namespace, o Options) (Reason, []string) {
+	if !o.OwnLabels {
+		return decideByLabels(pod, ns, o)
+	}
+	ownPod, ownNamespace := withoutIstios(pod, ns)
+	reason, warnings := decideByLabels(ownPod, ownNamespace, o)
+	if reason.Code == NotRequested {
+		o.OwnLabels = false
+		if istios, _ := decideByLabels(pod, ns, o); istios.Code == Injected {
+			reason = because(OtherInjector, "Istio's labels, which request injection, belong to another injector here: label the namespace %s=enabled or the pod %s=true",
+				contract.OwnNamespaceLabel, contract.OwnInjectLabel)
+		}
+	}
+	return reason, warnings
+}
+
+// withoutIstios removes Istio's labels of a pod and its namespace.
+func withoutIstios(pod *corev1.Pod, ns Namespace) (*corev1.Pod, Namespace) {
+	without := func(m map[string]string, keys ...string) map[string]string {
+		m = maps.Clone(m) // nil stays nil
+		for _, key := range keys {
+			delete(m, key)
+		}
+		return m
+	}
+	out := *pod
+	out.Labels = without(pod.Labels, contract.InjectLabel, contract.RevisionLabel)
+	out.Annotations = without(pod.Annotations, contract.InjectLabel)
+	ns.Labels = without(ns.Labels, contract.NamespaceLabel, contract.RevisionLabel)
+	return &out, ns
+}
+
+// decideByLabels has Istio's rules in Istio's order. In the middle are those that the API
+// server applies by the webhook's selectors, then those of Istio's injectRequired.
+func decideByLabels(pod *corev1.Pod, ns Namespace, o Options) (Reason, []string) {
+	for _, rule := range []func(*corev1.Pod, Namespace, Options) (Reason, bool){
+		byKindOfPod, byNamespaceName, bySelector,
+	} {
+		if reason, decided := rule(pod, ns, o); decided {
+			return reason, nil
+		}
+	}
+	var warnings []string
+	switch value, where := podspec.RequestsInjection(pod); value {
+	case "true":
+		return because(Injected, "%s is \"true\"", where), nil
+	case "false":
+		return because(Declined, "%s is \"false\"", where), nil
+	case "":
+	default:
+		warnings = append(warnings, where+" is \""+value+"\", which is neither \"true\" nor \"false\": it is as if it was not there")
+	}
+	return byPolicy(pod, o), warnings
+}
+
+func byKindOfPod(pod *corev1.Pod, _ Namespace, _ Options) (Reason, bool) {
+	code, sentence := podspec.ExcludedKind(pod)
+	return Reason{Code(code), sentence}, code != ""
+}
+
+func byNamespaceName(_ *corev1.Pod, ns Namespace, _ Options) (Reason, bool) {
+	if slices.Contains(IgnoredNamespaces, ns.Name) {
+		return because(IgnoredNamespace, "the namespace %s is one of %s, which are never injected", ns.Name, strings.Join(IgnoredNamespaces, ", ")), true
+	}
+	return Reason{}, false
+}
+
+// bySelector has the rules of the webhooks' selectors. With Manual, a namespace without a
+// label requests injection too.
+//
+// complexity: one switch in Istio's order of precedence, which parts of it would hide.
+func bySelector(pod *corev1.Pod, ns Namespace, o Options) (Reason, bool) {
+	if ns.Labels == nil {
+		return Reason{}, false
+	}
+	label := podLabel(pod)
+	if label == "false" {
+		return because(Declined, "label %s is \"false\"", contract.InjectLabel), true
+	}
+	injection, hasInjection := ns.Labels[contract.NamespaceLabel]
+	if v, ok := ns.Labels[contract.OwnNamespaceLabel]; ok {
+		injection, hasInjection = v, true
+	}
+	nsRevision, hasRevision := ns.Labels[contract.RevisionLabel]
+	podRevision, podHasRevision := pod.Labels[contract.RevisionLabel]
+	revision := o.revision()
+	switch {
+	case hasInjection && injection != "enabled":
+		return because(NamespaceDeclines, "the namespace %s has the label %s=%s", ns.Name, contract.NamespaceLabel, injection), true
+	case hasInjection && revision != DefaultRevision:
+		return because(OtherRevision, "the namespace %s is the default revision's, and this is %s", ns.Name, revision), true
+	case hasInjection:
+		return Reason{}, false
+	case hasRevision && nsRevision != revision:
+		return because(OtherRevision, "the namespace %s has %s=%s, and this is %s", ns.Name, contract.RevisionLabel, nsRevision, revision), true
+	case hasRevision:
+		return Reason{}, false
+	case podHasRevision && podRevision != revision:
+		return because(OtherRevision, "the pod has %s=%s, and this is %s", contract.RevisionLabel, podRevision, revision), true
+	case podHasRevision, label == "true", o.Manual, o.Values.Injector.EnableNamespacesByDefault:
+		return Reason{}, false
+	}
+	ofNamespace, ofPod := contract.NamespaceLabel, contract.InjectLabel
+	if o.OwnLabels {
+		ofNamespace, ofPod = contract.OwnNamespaceLabel, contract.OwnInjectLabel
+	}
+	return because(NotRequested, "neither the namespace %s has the label %s=enabled nor the pod the label %s=true; an annotation alone does not start injection", ns.Name, ofNamespace, ofPod), true
+}
+
+func podLabel(pod *corev1.Pod) string {
+	if v, ok := pod.Labels[contract.OwnInjectLabel]; ok {
+		return v
+	}
+	return pod.Labels[contract.InjectLabel]
+}
+
+// byPolicy decides where neither labels nor annotations do.
+func byPolicy(pod *corev1.Pod, o Options) Reason {
+	if s, ok := selected(pod, o.Values.Injector.NeverInjectSelector); ok {
+		return because(NeverSelected, "neverInjectSelector %q matches the pod's labels", s)
+	}
+	if s, ok := selected(pod, o.Values.Injector.AlwaysInjectSelector); ok {
+		return because(Injected, "alwaysInjectSelector %q matches the pod's labels", s)
+	}
+	switch policy := o.Values.Global.Proxy.AutoInject; policy {
+	case "", "enabled":
+		return because(Injected, "the policy is to inject")
+	case "disabled":
+		return because(PolicyDeclines, "the policy (global.proxy.autoInject) is \"disabled\", and the pod does not request injection")
+	default:
+		return because(PolicyDeclines, "the policy (global.proxy.autoInject) is %q, which is neither \"enabled\" nor \"disabled\": nothing is injected", policy)
+	}
+}
+
+// selected returns the first selector that matches. An empty one matches nothing here.
+func selected(pod *corev1.Pod, selectors []metav1.LabelSelector) (string, bool) {
+	for _, s := range selectors {
+		m, err := metav1.LabelSelectorAsSelector(&s)
+		if err == nil && !m.Empty() && m.Matches(labels.Set(pod.Labels)) {
+			return m.String(), true
+		}
+	}
+	return "", false
+}
+
+// otherMeshes are the proxies of other meshes' injectors.
+var otherMeshes = []string{"istio-proxy", "linkerd-proxy", "kuma-sidecar", "consul-dataplane"}
+
+// decideProxy reports whether another mesh has the pod's proxy. Ours then adds order, and
+// parking by outrider-init, which captures nothing; but only if a label of our own, which no
+// other injector reads, or the annotation outrider.dev/proxy: none requests it. The other
+// injector may come after ours: then the API server calls our webhook again
+// (reinvocationPolicy: IfNeeded), and the pod is injected anew.
+func decideProxy(pod *corev1.Pod, ns Namespace) (alongside bool, reason Reason) {
+	mesh := otherMesh(pod)
+	requested := pod.Annotations[contract.OwnInjectLabel] == "true" || ns.Labels[contract.OwnNamespaceLabel] == "enabled"
+	if v, ok := pod.Labels[contract.OwnInjectLabel]; ok {
+		requested = v == "true"
+	}
+	switch {
+	case pod.Annotations[contract.Proxy] == "none":
+		return true, Reason{Code: Injected}
+	case mesh == "":
+		return false, Reason{Code: Injected}
+	case !requested:
+		return false, because(OtherMesh, "the container %s is another mesh's; annotate the pod %s: none to add order and parking to it", mesh, contract.Proxy)
+	}
+	return true, because(Injected, "the container %s is another mesh's: order and parking are added, and no second proxy", mesh)
+}
+
+// ProxyOfOtherMesh returns the name of another mesh's proxy in the pod; empty if there is none.
+func ProxyOfOtherMesh(pod *corev1.Pod) string { return otherMesh(pod) }
+
+// otherMesh returns the name of the other mesh's proxy in the pod; empty if there is none.
+func otherMesh(pod *corev1.Pod) string {
+	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for _, c := range list {
+			if slices.Contains(otherMeshes, c.Name) {
+				return c.Name
+			}
+		}
+	}
+	var injected struct{ Containers []string }
+	if text, ok := pod.Annotations[contract.IstioStatus]; ok && json.Unmarshal([]byte(text), &injected) == nil {
+		for _, name := range injected.Containers { // of a user's own template
+			if find(pod, name) != nil && name != contract.ProxyContainer {
+				return name
+			}
+		}
+	}
+	return ""
+}

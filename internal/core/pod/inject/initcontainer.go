@@ -1,0 +1,158 @@
+package inject
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/startup"
+)
+
+// writeInit adds our init container: it captures, or copies the gate's binary, or both. With
+// the annotation outrider.dev/init: none the proxy does its work where it can.
+func writeInit(pod *corev1.Pod, in input, s settings, edges startup.Plan, r *report) error {
+	gates := s.init != contract.InitVolume && slices.ContainsFunc(authors(pod), podspec.NeedsAgent)     // it is to copy for
+	pod.Spec.InitContainers = slices.DeleteFunc(pod.Spec.InitContainers, named(contract.InitContainer)) // podspec's, which only copies
+	own, hasOwn := in.own.find(contract.InitContainer)
+	if !s.capture && !gates {
+		if hasOwn {
+			r.warn("the pod's own container %s is left out: nothing is captured and no command is wrapped", contract.InitContainer)
+		}
+		return nil
+	}
+	if s.init == contract.InitNone {
+		why := whyInit(pod, in, s, edges)
+		if why == "" {
+			return writeStage(pod, in, s, r)
+		}
+		r.ignored(contract.Init, why)
+		r.warn("annotation %s: none has no effect, and the pod has %s: %s", contract.Init, contract.InitContainer, why)
+	}
+	c := in.initContainer(s, gates)
+	if hasOwn {
+		var err error
+		needed := c.SecurityContext
+		if c, err = merged(c, own); err != nil {
+			return err
+		}
+		keepRoot(&c, needed, r)
+		if c.Lifecycle != nil || c.ReadinessProbe != nil || c.LivenessProbe != nil || c.StartupProbe != nil || c.ResizePolicy != nil || c.Ports != nil {
+			r.warn("hooks, probes, ports and resizePolicy of the pod's own container %s are left out: it is an init container, which completes", own.Name)
+			c.Lifecycle, c.ReadinessProbe, c.LivenessProbe, c.StartupProbe, c.ResizePolicy, c.Ports = nil, nil, nil, nil, nil, nil
+		}
+	}
+	pod.Spec.InitContainers = slices.Insert(pod.Spec.InitContainers, initPlace(pod, s, r), c)
+	return nil
+}
+
+// initPlace returns the index of our init container. It comes before a proxy in the init list
+// and before the first container that runs our agent; else last: the author's init containers
+// have the plain network where the proxy starts only after them.
+func initPlace(pod *corev1.Pod, s settings, r *report) int {
+	list := pod.Spec.InitContainers
+	at := slices.IndexFunc(list, func(c corev1.Container) bool {
+		return c.Name == contract.ProxyContainer || slices.Contains(otherMeshes, c.Name) || podspec.NeedsAgent(&c)
+	})
+	if at < 0 {
+		at = len(list)
+	}
+	if s.proxy && s.capture && !slices.ContainsFunc(list, named(contract.ProxyContainer)) {
+		if at > 0 {
+			r.warn("the init containers up to %s are outside the mesh: they run before the capture, since the proxy is a plain container", list[at-1].Name)
+		}
+		if at < len(list) {
+			r.warn("the init containers from %s on run with their connections captured and no proxy: what they call waits until they give up", list[at].Name)
+		}
+	}
+	return at
+}
+
+func (in input) initContainer(s settings, gates bool) corev1.Container {
+	c := corev1.Container{
+		Name: contract.InitContainer, Image: s.initImage, ImagePullPolicy: s.pull,
+		Resources:                *s.resources.DeepCopy(),
+		SecurityContext:          in.initSecurity(s),
+		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
+	}
+	if gates {
+		c.VolumeMounts = []corev1.VolumeMount{{Name: contract.BinVolume, MountPath: contract.BinDir}}
+	}
+	if !s.capture {
+		c.Args = []string{"copy", contract.AgentPath}
+		return c
+	}
+	c.Args = []string{"init"}
+	if gates {
+		c.Args = append(c.Args, "--copy", contract.AgentPath)
+	}
+	c.Args = append(c.Args, in.captureFlags(s)...)
+	e := &environment{}
+	for _, name := range sortedKeys(s.config.ProxyMetadata) {
+		e.set(name, string(s.config.ProxyMetadata[name]))
+	}
+	c.Env = e.list
+	return c
+}
+
+// captureFlags are those of istio-iptables, and --park.
+func (in input) captureFlags(s settings) []string {
+	a, v := in.pod.Annotations, in.o.Values.Global.Proxy
+	var flags []string
+	if p, ok := a[contract.Park]; ok {
+		flags = append(flags, "--park", p)
+	}
+	if !s.proxy {
+		return append(flags, "--park-only")
+	}
+	pick := func(key string, mesh text) (string, bool) {
+		if s, ok := a[contract.IstioTraffic+key]; ok {
+			return s, true
+		}
+		return string(mesh), mesh != ""
+	}
+	orAll := func(s string, set bool) string {
+		if set {
+			return s
+		}
+		return "*"
+	}
+	exclude := []string{strconv.Itoa(contract.PrometheusPort), strconv.Itoa(contract.ReadinessPort)}
+	list, _ := pick("excludeInboundPorts", v.ExcludeInboundPorts)
+	exclude = append(exclude, items(list)...)
+	if status := strconv.Itoa(int(s.port)); !slices.Contains(exclude, status) {
+		exclude = append(exclude, status)
+	}
+	excludeRanges, _ := pick("excludeOutboundIPRanges", v.ExcludeIPRanges)
+	flags = append(flags, "-p", strconv.Itoa(contract.OutboundPort), "-z", strconv.Itoa(contract.InboundPort),
+		"-u", strconv.FormatInt(s.uid, 10), "-g", strconv.FormatInt(s.gid, 10), "-m", s.mode,
+		"-i", orAll(pick("includeOutboundIPRanges", v.IncludeIPRanges)),
+		"-x", excludeRanges,
+		"-b", orAll(pick("includeInboundPorts", v.IncludeInboundPorts)),
+		"-d", strings.Join(exclude, ","))
+	for _, f := range []struct {
+		flag, key string
+		mesh      text
+	}{
+		{"-q", "includeOutboundPorts", v.IncludeOutboundPorts},
+		{"-o", "excludeOutboundPorts", v.ExcludeOutboundPorts},
+		{"-c", "excludeInterfaces", v.ExcludeInterfaces},
+	} {
+		if list, ok := pick(f.key, f.mesh); ok {
+			flags = append(flags, f.flag, list)
+		}
+	}
+	for _, key := range []string{rerouteKey, kubevirtKey} {
+		if guests, ok := a[key]; ok {
+			flags = append(flags, "-k", guests)
+			break
+		}
+	}
+	if in.o.Values.Global.NativeNftables && !s.byNode() { // which decides by itself
+		flags = append(flags, "--native-nftables")
+	}
+	return flags
+}

@@ -1,0 +1,292 @@
+package inject
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/startup"
+)
+
+// A Namespace is a pod's namespace. Labels that are nil are unknown: then nothing is
+// concluded from a missing label.
+type Namespace struct {
+	Name                string
+	Labels, Annotations map[string]string
+}
+
+// Options come from the mesh and from the caller. The zero value of a field means its default.
+type Options struct {
+	Images       Images
+	Mesh         Mesh
+	Values       Values
+	Kubernetes   startup.Kubernetes // of the nodes; default 1.34
+	ControlPlane string             // host:port; default outriderd.outrider-system.svc:15012
+	RootCA       string             // ConfigMap with root-cert.pem; default outrider-ca-root-cert
+	TrustSigner  string             // whose ClusterTrustBundle has the same, in its place; default: none
+	Revision     string             // default: that of the values, else "default"
+	Manual       bool               // injection by hand: a namespace without a label is injected
+	Workload     Workload           // default: the pod's owner
+	Claims       []string           // volumes that the pod's owner adds: volumeClaimTemplates of a StatefulSet
+	Environ      map[string]string  // more variables of the proxy
+	OwnLabels    bool               // Istio's labels belong to another injector: only ours count
+	NodeServes   bool               // all nodes of the cluster run outrider-node
+
+	// ProbeKey returns a secret for the paths of a workload's probes and hooks, by which the
+	// agent knows the kubelet. Default: there is none, and the agent knows it by its address.
+	ProbeKey func(workload string) string
+
+	// Interrupted returns an error once the result is of no use, as [context.Context.Err]. It is
+	// called between steps. Default: never.
+	Interrupted func() error
+
+	// Commands are the commands of images, by the image as a container names it. If it is
+	// not nil, commands can be looked up: [Result.Unknown] then has the images that need it.
+	// Default: a command that is not in the pod is unknown.
+	Commands map[string]ImageCommand
+}
+
+// Images are references, or names in the hub of the values.
+type Images struct{ Proxy, Init string }
+
+// A Workload is the owner of a pod.
+type Workload struct{ APIVersion, Kind, Name string }
+
+// A Result is the outcome for one pod.
+type Result struct {
+	Pod      *corev1.Pod // the injected pod; if it is not injected, the given one without what an earlier injection added
+	Injected bool
+	Reason   Reason
+	Warnings []string // for the pod's author
+	Notes    []string // decisions and their reasons
+
+	Proxy     bool              // the pod gets our proxy
+	Captured  bool              // the proxy has the pod's connections
+	NoEffect  map[string]string // annotations without effect in this pod, and why
+	NoLabel   map[string]string // labels, likewise
+	Clashes   []Clash           // ports of the application that the proxy listens on
+	NeverEnds []string          // containers of a Job whose end no gate reports to a plain proxy
+	Unknown   []string          // images whose commands would make gates possible, with [Options.Commands]; also of a refused pod
+
+	given *corev1.Pod
+}
+
+func (o Options) interrupted() error {
+	if o.Interrupted == nil {
+		return nil
+	}
+	return o.Interrupted()
+}
+
+func (o Options) revision() string {
+	return cmp.Or(o.Revision, o.Values.Revision, DefaultRevision)
+}
+
+func (o Options) controlPlane() string {
+	return cmp.Or(o.ControlPlane, contract.ControlPlaneAddress)
+}
+
+func (o Options) kubernetes() startup.Kubernetes {
+	if o.Kubernetes == 0 {
+		return 34
+	}
+	return o.Kubernetes
+}
+
+// Pod injects a pod, or returns the reason why not. The error is a [*Refusal] if the pod
+// must not run as it is, because its author requested something impossible; any other error
+// is one of the options.
+func Pod(pod *corev1.Pod, ns Namespace, o Options) (Result, error) {
+	if ns.Name == "" {
+		ns.Name = pod.Namespace
+	}
+	result := Result{Pod: pod, given: pod}
+	result.Reason, result.Warnings = decide(pod, ns, o)
+	if result.Reason.Code != Injected {
+		return result, nil
+	}
+	if err := podspec.CheckSize(pod); err != nil {
+		return result, refuse(TooLarge, "", "%v", err)
+	}
+	in, err := readInput(pod, ns, o)
+	if err != nil {
+		return result, err
+	}
+	if _, was := pod.Annotations[contract.Status]; was {
+		result.Pod = in.stripped // unless it is injected again
+	}
+	r := report{warnings: result.Warnings}
+	alongside, reason := decideProxy(in.pod, ns)
+	if reason.Code != Injected {
+		result.Reason = reason
+		return result, nil
+	}
+	if in.alongside = alongside; alongside && reason.Sentence != "" {
+		r.note("%s", reason.Sentence)
+	}
+	err = in.inject(&result, &r)
+	result.NoEffect, result.NoLabel, result.Clashes, result.NeverEnds, result.Unknown = r.noEffect, r.noLabel, r.clashes, r.neverEnds, r.unknown
+	return result, err
+}
+
+// inject runs the steps after the decision: settings, plan, write.
+func (in input) inject(result *Result, r *report) error {
+	result.Proxy = !in.alongside
+	s, err := settingsOf(in, r)
+	result.Captured = s.proxy && s.capture
+	if err != nil {
+		return err
+	}
+	p, err := planOf(in, s, r)
+	if err == nil {
+		err = in.o.interrupted()
+	}
+	if err != nil {
+		return err
+	}
+	pod, added, err := write(in, s, p, r)
+	if err == nil && added {
+		err = p.judge(pod, in.o.kubernetes())
+	}
+	if err != nil {
+		return err
+	}
+	result.Warnings = r.warnings
+	if !added {
+		result.Reason = because(NothingToDo, "no proxy, no capture and no order is requested")
+		return nil
+	}
+	result.Pod, result.Injected, result.Notes = pod, true, r.notes
+	return nil
+}
+
+// An input is what the steps after the decision read. None of them changes it.
+type input struct {
+	o         Options
+	ns        Namespace
+	stripped  *corev1.Pod // without what an earlier injection added
+	pod       *corev1.Pod // likewise, without own
+	own       ownContainers
+	mesh      string // the container of another mesh's proxy; empty: there is none
+	key       string // of the probes, by an earlier injection
+	alongside bool   // another mesh has the proxy: injection adds order and parking alone
+}
+
+// A report collects what the steps find, besides their values.
+type report struct {
+	warnings  []string
+	warned    map[string]bool
+	notes     []string
+	noEffect  map[string]string
+	noLabel   map[string]string
+	clashes   []Clash
+	neverEnds []string
+	unknown   []string
+}
+
+// warn adds a warning, once.
+func (r *report) warn(format string, args ...any) {
+	if r.warned == nil {
+		r.warned = map[string]bool{}
+		for _, w := range r.warnings {
+			r.warned[w] = true
+		}
+	}
+	if w := fmt.Sprintf(format, args...); !r.warned[w] {
+		r.warned[w], r.warnings = true, append(r.warnings, w)
+	}
+}
+
+func (r *report) note(format string, args ...any) {
+	r.notes = append(r.notes, fmt.Sprintf(format, args...))
+}
+
+// ignored records why an annotation has no effect.
+func (r *report) ignored(key, why string) { setIn(&r.noEffect, key, why) }
+
+// readInput separates what the pod's author wrote from what an earlier injection added.
+func readInput(pod *corev1.Pod, ns Namespace, o Options) (input, error) {
+	stripped, err := Stripped(pod)
+	if err != nil {
+		return input{}, err
+	}
+	in := input{o: o, ns: ns, stripped: stripped, key: keyOf(pod)}
+	in.pod, in.own = withoutOwn(stripped, o)
+	in.mesh = otherMesh(in.pod)
+	return in, nil
+}
+
+// annotations are those for this mesh: all, or alongside another mesh those of our own
+// prefix, and two that are about order and capture in general.
+func (in input) annotations() map[string]string {
+	if !in.alongside {
+		return in.pod.Annotations
+	}
+	out := maps.Clone(in.pod.Annotations)
+	maps.DeleteFunc(out, func(key, _ string) bool {
+		return !strings.HasPrefix(key, contract.Prefix) && key != contract.ProxyConfig && key != contract.InterceptionMode
+	})
+	return out
+}
+
+// workload is the pod's owner: its controller, or the Deployment of a ReplicaSet with a hash
+// in its name (Istio: pkg/kube/controllers, GetDeployMetaFromPod).
+func (in input) workload() Workload {
+	if in.o.Workload.Name != "" {
+		return in.o.Workload
+	}
+	for _, ref := range in.pod.OwnerReferences {
+		if ref.Controller == nil || !*ref.Controller {
+			continue
+		}
+		w := Workload{ref.APIVersion, ref.Kind, ref.Name}
+		if hash := in.pod.Labels["pod-template-hash"]; ref.Kind == "ReplicaSet" && hash != "" && strings.HasSuffix(ref.Name, "-"+hash) {
+			w.Kind, w.Name = "Deployment", strings.TrimSuffix(ref.Name, "-"+hash)
+		}
+		return w
+	}
+	return Workload{"v1", "Pod", cmp.Or(in.pod.Name, strings.TrimSuffix(in.pod.GenerateName, "-"))}
+}
+
+// find returns a container of the pod by its name; nil if there is none.
+func find(pod *corev1.Pod, name string) *corev1.Container {
+	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		if i := slices.IndexFunc(list, named(name)); i >= 0 {
+			return &list[i]
+		}
+	}
+	return nil
+}
+
+func named(name string) func(corev1.Container) bool {
+	return func(c corev1.Container) bool { return c.Name == name }
+}
+
+func ours(name string) bool { return name == contract.ProxyContainer || name == contract.InitContainer }
+
+// authors returns the containers of the pod that are not ours, the init containers first.
+func authors(pod *corev1.Pod) []*corev1.Container {
+	var out []*corev1.Container
+	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			if !ours(list[i].Name) {
+				out = append(out, &list[i])
+			}
+		}
+	}
+	return out
+}
+
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
+
+func asJSON(v any) (string, error) {
+	text, err := json.Marshal(v)
+	return string(text), err
+}

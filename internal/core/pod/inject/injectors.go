@@ -1,0 +1,67 @@
+package inject
+
+import (
+	"slices"
+	"strings"
+
+	admission "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"outrider.dev/internal/base/contract"
+)
+
+// WebhookSuffix is the end of our webhooks' names.
+const WebhookSuffix = ".inject.outrider.dev"
+
+// OtherInjectors returns the configurations of other injectors that select pods by those of Istio's
+// labels that stand for our default revision, such as Istio's own: a pod would get a proxy of
+// each. Ours then selects by its own labels alone.
+func OtherInjectors(all []admission.MutatingWebhookConfiguration) []string {
+	var out []string
+	for _, c := range all {
+		if slices.ContainsFunc(c.Webhooks, func(w admission.MutatingWebhook) bool {
+			return !strings.HasSuffix(w.Name, WebhookSuffix) && onPods(w) && (requires(w.NamespaceSelector) || requires(w.ObjectSelector))
+		}) {
+			out = append(out, c.Name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// IsOurs reports whether a configuration is one of outriderd's, of any revision.
+func IsOurs(c admission.MutatingWebhookConfiguration) bool {
+	return slices.ContainsFunc(c.Webhooks, func(w admission.MutatingWebhook) bool { return strings.HasSuffix(w.Name, WebhookSuffix) })
+}
+
+// onPods reports whether a webhook gets new pods.
+func onPods(w admission.MutatingWebhook) bool {
+	among := func(list []string, word string) bool {
+		return slices.Contains(list, word) || slices.Contains(list, "*")
+	}
+	return slices.ContainsFunc(w.Rules, func(r admission.RuleWithOperations) bool {
+		creates := slices.Contains(r.Operations, admission.Create) || slices.Contains(r.Operations, admission.OperationAll)
+		return creates && among(r.APIGroups, "") && (among(r.Resources, "pods") || slices.Contains(r.Resources, "*/*"))
+	})
+}
+
+// requests are the values of Istio's labels that request the default revision. Another
+// revision has its own pods.
+var requests = map[string]string{contract.NamespaceLabel: "enabled", contract.InjectLabel: "true", contract.RevisionLabel: DefaultRevision}
+
+// requires reports whether a selector requires one of these labels. A selector that excludes a
+// value, as many do, does not.
+func requires(s *metav1.LabelSelector) bool {
+	if s == nil {
+		return false
+	}
+	for key, value := range requests {
+		if s.MatchLabels[key] == value {
+			return true
+		}
+	}
+	return slices.ContainsFunc(s.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool {
+		value, ok := requests[r.Key]
+		return ok && (r.Operator == metav1.LabelSelectorOpExists || r.Operator == metav1.LabelSelectorOpIn && slices.Contains(r.Values, value))
+	})
+}

@@ -1,0 +1,431 @@
+package inject
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/base/telemetry"
+	"outrider.dev/internal/core/agent/config"
+)
+
+// used is, for each key that is used, a value that changes what is injected, in YAML. Those of
+// annotations are in set1, and of a ProxyConfig in usedByAgent.
+var used = map[Surface]map[string]string{
+	InValues: {
+		"global.hub": "h.example/a", "global.tag": "9", "global.imagePullPolicy": "Always", "global.imagePullSecrets": "[s]", "global.proxy.image": "other",
+		"global.proxy_init.image": "other", "global.network": "net", "global.meshID": "m", "global.multiCluster.clusterName": "c", "global.caAddress": "a:1",
+		"global.nativeNftables": "true", "global.proxy.autoInject": "disabled", "global.proxy.holdApplicationUntilProxyStarts": "false", "global.proxy.clusterDomain": "d",
+		"global.proxy.includeIPRanges": "10.0.0.0/8", "global.proxy.excludeIPRanges": "10.0.0.0/8", "global.proxy.includeInboundPorts": "80",
+		"global.proxy.excludeInboundPorts": "80", "global.proxy.includeOutboundPorts": "80", "global.proxy.excludeOutboundPorts": "80", "global.proxy.excludeInterfaces": "eth1",
+		"global.proxy.logLevel": "debug", "global.proxy.componentLogLevel": "upstream:debug", "global.proxy.statusPort": "15555", "global.proxy.readinessInitialDelaySeconds": "3",
+		"global.proxy.readinessPeriodSeconds": "3", "global.proxy.readinessFailureThreshold": "7", "global.proxy.startupProbe.failureThreshold": "7",
+		"global.proxy.resources": "{limits: {cpu: 3}}", "global.proxy.lifecycle": "{preStop: {exec: {command: [/a]}}}", "global.proxy.seccompProfile": "{type: Unconfined}",
+		"sidecarInjectorWebhook.neverInjectSelector": "[{matchLabels: {app: shop}}]", "sidecarInjectorWebhook.alwaysInjectSelector": "[{matchLabels: {app: shop}}]",
+		"sidecarInjectorWebhook.enableNamespacesByDefault": "true", "revision": "other", "sidecarInjectorWebhook.rewriteAppHTTPProbe": "false",
+		"sidecarInjectorWebhook.injectedAnnotations": "{a: b}", "sidecarInjectorWebhook.allowedProxyImages": "[a.example]", "sidecarInjectorWebhook.init": "node",
+		"pilot.env.ENABLE_NATIVE_SIDECARS": "true", "env.ENABLE_NATIVE_SIDECARS": `"true"`, "meshConfig": "{trustDomain: td}",
+		"telemetry.enabled": "false", "telemetry.v2.enabled": "false", "telemetry.v2.prometheus.enabled": "true",
+	},
+	InMesh: {"defaultConfig": "{concurrency: 3}", "trustDomain": "td", "enablePrometheusMerge": "false",
+		"accessLogFile": "/dev/stdout", "accessLogEncoding": "JSON", "accessLogFormat": `"%PROTOCOL%"`, "defaultProviders.metrics": "[prometheus]",
+		"defaultProviders.tracing": "[other]", "extensionProviders": "[{name: otel, opentelemetry: {service: changed.example, port: 4317}}]",
+	},
+	InLabels: {
+		contract.InjectLabel: `"false"`, contract.OwnInjectLabel: `"false"`, contract.RevisionLabel: "other", contract.NamespaceLabel: "disabled", contract.OwnNamespaceLabel: "disabled",
+		tlsModeLabel: "disabled", canonicalName: "n", canonicalRevision: "r", networkLabel: "net",
+	},
+}
+
+// usedByAgent is likewise, for fields of a ProxyConfig: they change what the agent reads, or
+// what is injected.
+var usedByAgent = map[string]string{
+	"discoveryAddress": "a:1", "concurrency": "3", "drainDuration": "9s", "terminationDrainDuration": "9s", "statusPort": "15555", "proxyAdminPort": "15556",
+	"serviceCluster": "c", "binaryPath": "/e", "configPath": "/w", "controlPlaneAuthPolicy": "NONE", "proxyMetadata": "{MINIMUM_DRAIN_DURATION: 9s}", "proxyStatsMatcher": "{inclusionPrefixes: [a]}",
+	"holdApplicationUntilProxyStarts": "false", "interceptionMode": "TPROXY", "image": "{imageType: debug}", "meshId": "m",
+	"tracing": "{sampling: 3}",
+}
+
+// usedVariables is likewise, for variables of the agent whose values are not any text.
+var usedVariables = map[string]string{
+	"INSTANCE_IP": "192.0.2.2", "INSTANCE_IPS": "192.0.2.3", "CA_ADDR": "a:1", "SECRET_TTL": "9h", "SECRET_GRACE_PERIOD_RATIO": "0.3", "SECRET_GRACE_PERIOD_RATIO_JITTER": "0.02",
+	"WORKLOAD_RSA_KEY_SIZE": "2048", "ECC_SIGNATURE_ALGORITHM": "RSA", "ECC_CURVE": "P384", "FILE_MOUNTED_CERTS": "true", "ENVOY_STATUS_PORT": "15555", "ENVOY_PROMETHEUS_PORT": "15556",
+	"ENVOY_PORT": "15557", "INBOUND_CAPTURE_PORT": "15558", "DNS_PROXY_ADDR": "localhost:15559", "ISTIO_META_DNS_CAPTURE": "true", "ISTIO_CPU_LIMIT": "3", "MINIMUM_DRAIN_DURATION": "9s",
+	"EXIT_ON_ZERO_ACTIVE_CONNECTIONS": "true", "OUTRIDER_GRACE": "99s", "HOST_IP": "192.0.2.9", contract.ProbeKey: "0123456789abcdef", "OUTRIDER_PROBE_FROM": "192.0.2.0/24",
+	"OUTRIDER_METRICS_FROM": "192.0.2.0/24", "ISTIO_KUBE_APP_PROBERS": "{}", "ISTIO_PROMETHEUS_ANNOTATIONS": "{}", "OUTRIDER_ORDERED_STOP": "true", "OUTRIDER_PUSH": "full", "OUTRIDER_STANDBY": "off",
+	"OUTRIDER_RENEW_AFTER": "9h",
+}
+
+const keyPod = `
+metadata: {name: shop, labels: {app: shop}, annotations: {%s}}
+spec: {containers: [{name: app, image: a, command: [/app], readinessProbe: {httpGet: {port: 80}}}]}`
+
+// object is an object with one field, by its path.
+func object(path, value string) string {
+	var v any
+	if err := yaml.Unmarshal([]byte(value), &v); err != nil {
+		panic(err)
+	}
+	names := strings.Split(path, ".")
+	for i := len(names) - 1; i >= 0; i-- {
+		v = map[string]any{names[i]: v}
+	}
+	text, err := yaml.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
+// An outcome is what of an injection a setting can change, in namespaces with and without a
+// request, where the policy is not to inject and where it is.
+func outcome(t *testing.T, pod string, namespace map[string]string, o Options) string {
+	t.Helper()
+	var out strings.Builder
+	for _, request := range []bool{false, true} {
+		ns := Namespace{Name: "shop", Labels: map[string]string{}}
+		if request {
+			ns.Labels[contract.NamespaceLabel] = "enabled"
+		}
+		for name, value := range namespace {
+			ns.Labels[name] = value
+		}
+		for _, kube := range []bool{false, true} {
+			if o.Kubernetes = 34; kube {
+				o.Kubernetes = 28
+			}
+			r, err := Pod(podOf(t, pod), ns, o)
+			delete(r.Pod.Annotations, contract.Overrides)
+			text, _ := yaml.Marshal(r.Pod)
+			fmt.Fprintln(&out, string(text), r.Reason, r.Notes, r.Warnings, err)
+		}
+	}
+	return out.String()
+}
+
+// Each key of the table does what the table says: it changes what is injected, or what the
+// agent reads, or a warning or an error names it.
+func TestEveryKeyIsUsedRefusedOrWarnedOf(t *testing.T) {
+	pod := fmt.Sprintf(keyPod, "")
+	plain := outcome(t, pod, nil, Options{})
+	for _, k := range Keys() {
+		t.Run(string(k.Surface)+" "+strings.ReplaceAll(k.Name, "/", "_"), func(t *testing.T) {
+			if given := slices.DeleteFunc([]string{k.Means, k.Chart, k.Plane, k.Without, k.Refused}, func(s string) bool { return s == "" }); len(given) != 1 {
+				t.Fatalf("the table says %q: want one text", given)
+			}
+			var warnings []string
+			var err error
+			var got, base string
+			name := strings.Replace(k.Name, "*", "SOME", 1)
+			value := cmp.Or(used[k.Surface][k.Name], "some")
+			switch k.Surface {
+			case InAnnotations:
+				if k.Means != "" {
+					return // TestEveryAnnotationHasAnEffectOrAWarning
+				}
+				warnings, err = annotationWarnings(map[string]string{name: value})
+			case InLabels:
+				value = strings.Trim(value, `"`)
+				inPod := strings.Replace(pod, "app: shop}", "app: shop, '"+name+"': '"+value+"'}", 1)
+				base = outcome(t, strings.Replace(pod, "app: shop}", "app: shop, 'other': x}", 1), nil, Options{})
+				if got = outcome(t, inPod, nil, Options{}); k.Name == contract.NamespaceLabel || k.Name == contract.OwnNamespaceLabel {
+					got = outcome(t, pod, map[string]string{name: value}, Options{})
+				}
+				// The label itself is no effect; without one it is in a warning.
+				for _, line := range []string{"    " + name + ": " + value + "\n", "    " + name + ": \"" + value + "\"\n", "    other: x\n"} {
+					got, base = strings.ReplaceAll(got, line, ""), strings.ReplaceAll(base, line, "")
+				}
+				if k.Without != "" {
+					warnings = []string{got}
+				}
+			case InProxyConfig:
+				warnings, got, base = ofProxyConfig(t, k.Name)
+			case InVariables:
+				if slices.Contains([]string{"OUTRIDER_STATE_DIR", "OUTRIDER_STATUS_PORT", "OUTRIDER_TERMINATION_LOG"}, k.Name) {
+					return // of the commands, cmd/outrider-agent
+				}
+				value = cmp.Or(usedVariables[k.Name], "x")
+				_, base = ofAgent("PROXY_CONFIG={}")
+				warnings, got = ofAgent("PROXY_CONFIG={}", k.Name+"="+value)
+			case InMesh:
+				var m Mesh
+				m, err = ParseMesh([]byte(object(name, value)))
+				warnings, got, base = m.Notes, outcome(t, pod, nil, Options{Mesh: m}), plain
+			case InValues:
+				var v Values
+				v, warnings, err = ParseValues([]byte(object(name, value)))
+				base = plain
+				switch k.Name { // what is shown by a pod that is not like the others
+				case "sidecarInjectorWebhook.alwaysInjectSelector":
+					v.Global.Proxy.AutoInject = "disabled"
+					base = outcome(t, pod, nil, Options{Values: v.without()})
+				case "sidecarInjectorWebhook.allowedProxyImages":
+					pod := fmt.Sprintf(keyPod, imageKey+": b.example/c")
+					base, got = outcome(t, pod, nil, Options{}), outcome(t, pod, nil, Options{Values: v})
+				case "global.proxy.startupProbe.failureThreshold":
+					pod := fmt.Sprintf(keyPod, contract.NativeSidecar+`: "true", `+contract.NativeRelease+": probe")
+					base, got = outcome(t, pod, nil, Options{}), outcome(t, pod, nil, Options{Values: v})
+				}
+				got = cmp.Or(got, outcome(t, pod, nil, Options{Values: v}))
+			}
+			all := strings.Join(warnings, "\n")
+			switch {
+			case k.Refused != "":
+				if err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), k.Refused) {
+					t.Errorf("error %v, want one with the name and %q", err, k.Refused)
+				}
+			case err != nil:
+				t.Error(err)
+			case k.Without != "":
+				if !strings.Contains(all, name) || !strings.Contains(all, k.Without) {
+					t.Errorf("warnings %q: want one with the name and %q", all, k.Without)
+				}
+			case k.Chart != "":
+				if got != base || strings.Contains(all, name) {
+					t.Errorf("it is of the chart, and changes what is injected or is warned of: %s", all)
+				}
+			case k.Plane != "":
+				if got != base || strings.Contains(all, name) {
+					t.Errorf("it is of the control plane, and changes what is injected or is warned of: %s", all)
+				}
+				if off, on := telemetryOf(t, k, ""), telemetryOf(t, k, value); gocmp.Equal(off, on) {
+					t.Errorf("%s changes nothing", value)
+				}
+			case value == "some" && k.Surface != InProxyConfig:
+				t.Error("no value is known that shows its effect")
+			case got == base:
+				t.Errorf("%s changes nothing", value)
+			case strings.Contains(all, name):
+				t.Errorf("it is used, and warned of: %s", all)
+			}
+		})
+	}
+}
+
+// telemetryOf are the settings with one key, over others that make it count; those alone if the
+// value is empty.
+func telemetryOf(t *testing.T, k Key, value string) telemetry.Settings {
+	t.Helper()
+	const provider = "{name: %s, opentelemetry: {service: %s.example, port: 4317}}"
+	m, err := ParseMesh([]byte("accessLogFile: /dev/stdout\nextensionProviders: [" + fmt.Sprintf(provider, "otel", "otel") + "," + fmt.Sprintf(provider, "other", "other") + "]\n" +
+		"defaultProviders: {tracing: [otel]}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	switch {
+	case k.Name == "accessLogFile":
+		m.AccessLogFile = ""
+	case strings.HasPrefix(k.Name, "telemetry.") && k.Name != "telemetry.v2.prometheus.enabled":
+		m.Defaults.Metrics = []string{"prometheus"}
+	}
+	o := Options{Mesh: m}
+	if value != "" {
+		text := object(k.Name, value)
+		if k.Surface == InMesh {
+			text = object("meshConfig."+k.Name, value)
+		}
+		if o.Values, _, err = ParseValues([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := o.Telemetry()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// without are values with the policy alone.
+func (v Values) without() Values {
+	var out Values
+	out.Global.Proxy.AutoInject = v.Global.Proxy.AutoInject
+	return out
+}
+
+// ofAgent returns the agent's notes about variables, and what it reads.
+func ofAgent(environ ...string) (notes []string, got string) {
+	c, err := config.Read(config.Inputs{Environ: append([]string{"POD_NAME=a", "POD_NAMESPACE=b", "SERVICE_ACCOUNT=c", "INSTANCE_IP=192.0.2.1"}, environ...),
+		ReadFile: func(string) ([]byte, error) { return nil, os.ErrNotExist }})
+	notes, c.Notes = c.Notes, nil
+	return notes, fmt.Sprintf("%+v %v", c, err)
+}
+
+// ofProxyConfig returns the notes about a field, and what the agent reads and is injected with
+// it and without.
+func ofProxyConfig(t *testing.T, name string) (notes []string, got, base string) {
+	t.Helper()
+	pod := fmt.Sprintf(keyPod, "")
+	_, base = ofAgent("PROXY_CONFIG={}")
+	base += outcome(t, pod, nil, Options{})
+	text := object(name, cmp.Or(usedByAgent[name], "some"))
+	notes, got = ofAgent("PROXY_CONFIG=" + text)
+	m, err := ParseMesh([]byte("defaultConfig:\n  " + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n  ")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got += outcome(t, pod, nil, Options{Mesh: m})
+	// What the agent is given is no effect: read says what it makes of it.
+	given := regexp.MustCompile(`(?m)- name: PROXY_CONFIG\n.*value: .*\n`)
+	return append(notes, m.Notes...), given.ReplaceAllString(got, ""), given.ReplaceAllString(base, "")
+}
+
+// Istio's own list of its settings is in test/istioapi, which compares it with Istio's modules.
+func TestEveryPublishedSettingIsInTheTable(t *testing.T) {
+	text, err := os.ReadFile("../../../../test/istioapi/names.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]bool{}
+	for _, k := range Keys() {
+		known[string(k.Surface)+" "+strings.TrimSuffix(k.Name, ".*")] = true
+		if k.Surface == InMesh {
+			object, _, _ := strings.Cut(k.Name, ".") // names.txt has no fields of a MeshConfig's objects
+			known["MeshConfig "+object] = true
+		}
+	}
+	_, list, _ := strings.Cut(string(text), "\n\n")
+	for name := range strings.Lines(list) {
+		name = strings.TrimSpace(name)
+		// The row of an object is for all that is in it.
+		object := name
+		for dot := 0; !known[object] && dot >= 0 && strings.HasPrefix(name, "value "); object = object[:max(dot, 0)] {
+			dot = strings.LastIndexByte(object, '.')
+		}
+		if !known[object] {
+			t.Errorf("%s has no row in keys.go or annotations.go", name)
+		}
+	}
+}
+
+// What is misspelt, or written where it is not read, is named with what was probably meant.
+func TestMistakesInSettingsAreNamed(t *testing.T) {
+	for text, want := range map[string]string{
+		"apiVersion: install.istio.io/v1alpha1":                                        "apiVersion: it is a field of an IstioOperator",
+		"spec: {values: {}}":                                                           "spec: it is a field of an IstioOperator",
+		"global: {hub: a}\nglobal: {hub: b}":                                           `key "global" already set`,
+		"globl: {hub: a}":                                                              "value globl is not known (did you mean global?)",
+		"components: {cni: {enabled: true}}":                                           "value components has no effect: the capture is written",
+		"meshConfig: {outboundTrafficPolicy: {mode: REGISTRY_ONLY}}":                   "value meshConfig.outboundTrafficPolicy.mode has no effect: addresses outside the mesh stay reachable",
+		"meshConfig: {inboundTrafficPolicy: {mode: LOCALHOST}}":                        "value meshConfig.inboundTrafficPolicy.mode has no effect: connections reach",
+		"meshConfig: {inboundTrafficPolicy: {moode: LOCALHOST}}":                       "value meshConfig.inboundTrafficPolicy.moode is not known (did you mean mode?)",
+		"meshConfig: {trustDomainAliases: [old]}":                                      "value meshConfig.trustDomainAliases has no effect",
+		"meshConfig: {defaultConfig: {image: {imagetype: debug}}}":                     "value meshConfig.defaultConfig.image.imagetype: no such setting is known (did you mean imageType?)",
+		"meshConfig: {defaultConfig: {proxyStatsMatcher: {inclusionPrefixs: [a]}}}":    "proxyStatsMatcher.inclusionPrefixs: no such setting is known (did you mean inclusionPrefixes?)",
+		"global: {proxy: {lifecycle: {preStopp: {}}}}":                                 "value global.proxy.lifecycle.preStopp is not known (did you mean preStop?)",
+		"global: {proxy: {lifecycle: {preStop: {exec: {command: [a], comand: [a]}}}}}": "value global.proxy.lifecycle.preStop.exec.comand is not known (did you mean command?)",
+		"sidecarInjectorWebhook: {neverInjectSelector: [{matchLabel: {a: b}}]}":        "value sidecarInjectorWebhook.neverInjectSelector[0].matchLabel is not known (did you mean matchLabels?)",
+		"meshConfig: {enableTracing: true, ca: {}, rootNamespace: a, configSources: [b], dnsRefreshRate: 1s, tcpKeepalive: {time: 1s}}": "values meshConfig.dnsRefreshRate, meshConfig.tcpKeepalive have no effect",
+		"pilot: {env: {ENABLE_NATIVE_SIDECAR: true}}":                                        "value pilot.env.ENABLE_NATIVE_SIDECAR has no effect: it is a variable of istiod",
+		"autoscaleMin: 2\nautoscaleMax: 5\nreplicaCount: 3\nresources: {requests: {cpu: 1}}": "values autoscaleMax, autoscaleMin, replicaCount, resources have no effect: want it below pilot",
+	} {
+		_, warnings, err := ParseValues([]byte(text))
+		if all := fmt.Sprint(warnings, err); strings.Count(all, want) != 1 {
+			t.Errorf("%s: %s\nwant %s", text, all, want)
+		}
+	}
+	// What is as it is requested anyway needs no warning.
+	_, warnings, err := ParseValues([]byte(`
+global: {proxy: {privileged: false, tracer: none, outlierLogPath: "", resources: {limits: {cpu: 2}}}, variant: distroless, sds: {token: {aud: istio-ca}}, multiCluster: {enabled: false}}
+pilot: {cni: {enabled: false, provider: default}, env: {}}
+sidecarInjectorWebhook: {templates: {}, defaultTemplates: []}
+meshConfig: {inboundTrafficPolicy: {mode: PASSTHROUGH}, outboundTrafficPolicy: {mode: ALLOW_ANY}, enableAutoMtls: true, accessLogFile: ""}
+`))
+	if err != nil || len(warnings) > 0 {
+		t.Error(warnings, err)
+	}
+}
+
+// Labels that are not read get a warning, of the pod and of its namespace.
+func TestLabelsWithoutEffect(t *testing.T) {
+	p := podOf(t, strings.Replace(fmt.Sprintf(keyPod, ""), "app: shop}", `app: shop, istio.io/rve: canary, sidecar.istio.io/injct: "true", traffic.sidecar.istio.io/excludeOutboundPorts: "80", outrider.dev/strat: gate, istio.io/dataplane-mode: none}`, 1))
+	r, err := Pod(p, Namespace{Name: "shop", Labels: map[string]string{contract.NamespaceLabel: "enabled", "istio.io/dataplane-mode": "ambient", "app.kubernetes.io/name": "x", "outrider.dev/injecton": "enabled"}}, Options{})
+	want := []string{
+		"label istio.io/rve is not known (did you mean istio.io/rev?); it has no effect",
+		"label outrider.dev/strat is not known (did you mean outrider.dev/start?); it has no effect",
+		"label sidecar.istio.io/injct is not known (did you mean sidecar.istio.io/inject?); it has no effect",
+		"label traffic.sidecar.istio.io/excludeOutboundPorts has no effect: it is an annotation",
+		"label istio.io/dataplane-mode of the namespace shop has no effect: " + noAmbient,
+		"label outrider.dev/injecton of the namespace shop is not known (did you mean outrider.dev/injection?); it has no effect",
+	}
+	if diff := gocmp.Diff(want, r.Warnings); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+}
+
+// Any number of labels makes a bounded number of warnings.
+func TestManyLabelsWithoutEffect(t *testing.T) {
+	p := podOf(t, fmt.Sprintf(keyPod, ""))
+	for i := range 1000 {
+		p.Labels[fmt.Sprintf("sidecar.istio.io/x%d", i)] = "y"
+	}
+	r, err := Pod(p, Namespace{Name: "shop"}, Options{Manual: true})
+	if last := fmt.Sprintf("more than %d labels have no effect", mostLabels); err != nil || len(r.Warnings) != mostLabels+1 || r.Warnings[mostLabels] != last {
+		t.Errorf("%v, %d warnings, the last %q", err, len(r.Warnings), r.Warnings[len(r.Warnings)-1])
+	}
+}
+
+// The page has the table; go test -update writes it.
+func TestThePageHasEveryKey(t *testing.T) {
+	const page, mark = "../../../../docs/settings.md", "<!-- written by go test ./internal/core/pod/inject -run TestThePageHasEveryKey -update -->\n"
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, after, ok := strings.Cut(string(text), mark)
+	if !ok {
+		t.Fatalf("%s has no line %q", page, mark)
+	}
+	want := keyTable()
+	if *update {
+		if err := os.WriteFile(page, []byte(before+mark+want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if d := gocmp.Diff(want, after); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+// keyTable has a row for each text, with the names that share it.
+func keyTable() string {
+	var b strings.Builder
+	titles := []struct {
+		of    Surface
+		title string
+	}{{InValues, "Values of the charts"}, {InMesh, "MeshConfig"}, {InProxyConfig, "ProxyConfig"}, {InVariables, "Variables of proxyMetadata"}, {InAnnotations, "Annotations of a pod"}, {InLabels, "Labels of a pod and its namespace"}}
+	for _, s := range titles {
+		fmt.Fprintf(&b, "\n## %s\n\n| name | effect |\n| --- | --- |\n", s.title)
+		for _, effect := range []func(Key) (string, string){
+			func(k Key) (string, string) { return "", k.Means },
+			func(k Key) (string, string) { return "of the chart, not of injection: ", k.Chart },
+			func(k Key) (string, string) { return "of the control plane, not of injection: ", k.Plane },
+			func(k Key) (string, string) { return "refused: ", k.Refused },
+			func(k Key) (string, string) { return "none, with a warning: ", k.Without },
+		} {
+			var texts []string
+			names := map[string][]string{}
+			for _, k := range Keys() {
+				if _, text := effect(k); k.Surface == s.of && text != "" {
+					if names[text] == nil {
+						texts = append(texts, text)
+					}
+					names[text] = append(names[text], "`"+k.Name+"`")
+				}
+			}
+			prefix, _ := effect(Key{})
+			for _, text := range texts {
+				fmt.Fprintf(&b, "| %s | %s%s |\n", strings.Join(names[text], ", "), prefix, strings.ReplaceAll(text, "|", `\|`))
+			}
+		}
+	}
+	return b.String()
+}

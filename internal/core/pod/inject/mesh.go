@@ -1,0 +1,201 @@
+package inject
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"maps"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/base/manifest"
+	"outrider.dev/internal/base/telemetry"
+	"outrider.dev/internal/core/agent/config"
+)
+
+// A Mesh has the fields of Istio's MeshConfig that injection reads.
+type Mesh struct {
+	DefaultConfig         map[string]any `json:"defaultConfig"` // a ProxyConfig
+	TrustDomain           string         `json:"trustDomain"`
+	EnablePrometheusMerge *bool          `json:"enablePrometheusMerge"`
+	telemetry.Mesh
+
+	Notes []string `json:"-"` // fields without effect, a sentence each
+}
+
+// ParseMesh reads a MeshConfig, YAML or JSON. It is an error if no agent could use it.
+func ParseMesh(data []byte) (Mesh, error) { return parseMeshAs(data, "field", "") }
+
+// parseMeshAs names the fields in notes as what they are, below parent.
+func parseMeshAs(data []byte, what, parent string) (Mesh, error) {
+	m, err := parseMesh(data)
+	if err != nil {
+		return Mesh{}, err
+	}
+	var all map[string]any
+	if err := decode(data, &all); err != nil {
+		return Mesh{}, err
+	}
+	if m.Notes, err = meshTree.check(all, what, parent); err != nil {
+		return m, err
+	}
+	notes, err := m.check()
+	for _, n := range notes {
+		m.Notes = append(m.Notes, strings.Replace(n, "variable PROXY_CONFIG: ", what+" "+parent+"defaultConfig.", 1))
+	}
+	return m, err
+}
+
+func parseMesh(data []byte) (Mesh, error) {
+	var m Mesh
+	if err := decode(data, &m); err != nil {
+		return Mesh{}, fmt.Errorf("want Istio's MeshConfig: %w", err)
+	}
+	if _, err := proxyConfigOf(m.DefaultConfig); err != nil {
+		return Mesh{}, fmt.Errorf("defaultConfig: %w", err)
+	}
+	return m, nil
+}
+
+// check lets the agent's own reader check the defaultConfig.
+func (m Mesh) check() ([]string, error) {
+	c, err := proxyConfigOf(m.DefaultConfig)
+	if err == nil && c.InterceptionMode != "" {
+		if err = oneOf(redirect, tproxy, noMode)(c.InterceptionMode); err != nil {
+			err = fmt.Errorf("interceptionMode: %q: want %w", c.InterceptionMode, err)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("defaultConfig: %w", err)
+	}
+	text, err := agentFields(Overlay(map[string]any{"discoveryAddress": Options{}.controlPlane()}, m.DefaultConfig))
+	if err != nil {
+		return nil, err
+	}
+	notes, err := readByAgent([]string{"PROXY_CONFIG=" + text}, "")
+	if err != nil {
+		return nil, fmt.Errorf("defaultConfig: the agent could not use it: %w", err)
+	}
+	if m.Defaults.Tracing == nil || m.Providers != nil { // else they may be in another file: see Telemetry
+		_, err = m.Settings(c.Tracing.Sampling)
+	}
+	return notes, err
+}
+
+// Telemetry returns the access logs, traces and request metrics of the mesh, which the control
+// plane configures.
+func (o Options) Telemetry() (telemetry.Settings, error) {
+	m, err := o.Values.mesh(o.Mesh)
+	if err != nil {
+		return telemetry.Settings{}, err
+	}
+	c, err := proxyConfigOf(m.DefaultConfig)
+	if err != nil {
+		return telemetry.Settings{}, fmt.Errorf("defaultConfig: %w", err)
+	}
+	s, err := m.Settings(c.Tracing.Sampling)
+	s.Metrics = o.Values.Telemetry.metrics(s.Metrics)
+	return s, err
+}
+
+// TrustDomain returns that of the pods' identities, as the settings have it, and where it is
+// set; empty if it is not, or if another authority than that of the control plane signs.
+func (o Options) TrustDomain() (domain string, source Surface, err error) {
+	m, err := o.Values.mesh(o.Mesh)
+	if err != nil || m.DefaultConfig["discoveryAddress"] != nil || o.Values.Global.CAAddress != "" {
+		return "", "", err
+	}
+	if source = InMesh; m.TrustDomain != o.Mesh.TrustDomain {
+		source = InValues
+	}
+	return m.TrustDomain, source, nil
+}
+
+// agentFields is a ProxyConfig for the agent, as JSON.
+func agentFields(fields map[string]any) (string, error) {
+	delete(fields, "holdApplicationUntilProxyStarts") // for injection alone
+	text, err := json.Marshal(fields)
+	return string(text), err
+}
+
+// readByAgent lets the agent read its variables, and a pod's annotation unless it is empty.
+// It returns the agent's notes.
+func readByAgent(environ []string, annotation string) ([]string, error) {
+	c, err := config.Read(config.Inputs{
+		Environ: append([]string{"POD_NAME=a", "POD_NAMESPACE=b", "SERVICE_ACCOUNT=c", "INSTANCE_IP=192.0.2.1"}, environ...),
+		ReadFile: func(name string) ([]byte, error) {
+			if annotation == "" || name != config.Default().Annotations {
+				return nil, fs.ErrNotExist
+			}
+			return []byte(contract.ProxyConfig + "=" + strconv.Quote(annotation) + "\n"), nil
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return c.Notes, nil
+}
+
+// A proxyConfig has the fields of a ProxyConfig that injection itself reads; the agent reads all.
+type proxyConfig struct {
+	Hold             *bool           `json:"holdApplicationUntilProxyStarts"`
+	StatusPort       int32           `json:"statusPort"`
+	InterceptionMode string          `json:"interceptionMode"`
+	ProxyMetadata    map[string]text `json:"proxyMetadata"`
+	MeshID           string          `json:"meshId"`
+	Tracing          struct {
+		Sampling *float64 `json:"sampling"`
+	} `json:"tracing"`
+	Image struct {
+		ImageType string `json:"imageType"`
+	} `json:"image"`
+}
+
+func proxyConfigOf(fields map[string]any) (proxyConfig, error) {
+	var c proxyConfig
+	if len(fields) == 0 {
+		return c, nil
+	}
+	text, err := json.Marshal(fields)
+	if err == nil {
+		err = json.Unmarshal(text, &c)
+	}
+	if err != nil {
+		return c, fmt.Errorf("want Istio's ProxyConfig: %w", err)
+	}
+	for _, name := range sortedKeys(c.ProxyMetadata) {
+		if len(validation.IsEnvVarName(name)) > 0 {
+			return c, fmt.Errorf("proxyMetadata: %q: want the name of an environment variable, of letters, digits, '_', '-' and '.'", name)
+		}
+	}
+	return c, nil
+}
+
+func parseProxyConfig(text string) (map[string]any, proxyConfig, error) {
+	var fields map[string]any
+	if err := manifest.DecodeAnnotation(text, &fields); err != nil {
+		return nil, proxyConfig{}, fmt.Errorf("want Istio's ProxyConfig, as YAML or JSON: %w", err)
+	}
+	c, err := proxyConfigOf(fields)
+	return fields, c, err
+}
+
+// Overlay returns base with the fields of over, which win; objects are merged.
+func Overlay(base, over map[string]any) map[string]any {
+	out := maps.Clone(base)
+	if out == nil {
+		out = map[string]any{}
+	}
+	for k, v := range over {
+		below, isMap := out[k].(map[string]any)
+		above, both := v.(map[string]any)
+		if isMap && both {
+			v = Overlay(below, above)
+		}
+		out[k] = v
+	}
+	return out
+}

@@ -1,0 +1,321 @@
+package inject
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/podspec"
+)
+
+// An otherInjector is another mesh's injector: its containers and their order.
+type otherInjector func(*corev1.Pod) *corev1.Pod
+
+// istio is Istio's: where its proxy stands, and how it rewrites probes.
+func istio(native, hold, cni bool) otherInjector {
+	return func(p *corev1.Pod) *corev1.Pod {
+		p = p.DeepCopy()
+		rewrite := func(list []corev1.Container) {
+			for i := range list {
+				for word, probe := range map[string]*corev1.Probe{"readyz": list[i].ReadinessProbe, "livez": list[i].LivenessProbe, "startupz": list[i].StartupProbe} {
+					if probe != nil && probe.Exec == nil {
+						probe.ProbeHandler = corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/app-health/" + list[i].Name + "/" + word, Port: intstr.FromInt32(15020)}}
+					}
+				}
+			}
+		}
+		rewrite(p.Spec.InitContainers)
+		rewrite(p.Spec.Containers)
+		ready := corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/healthz/ready", Port: intstr.FromInt32(15021)}}
+		proxy := corev1.Container{Name: "istio-proxy", Image: "proxyv2", Args: []string{"proxy", "sidecar"},
+			ReadinessProbe: &corev1.Probe{ProbeHandler: ready, PeriodSeconds: 15}, StartupProbe: &corev1.Probe{ProbeHandler: ready, PeriodSeconds: 1, FailureThreshold: 600}}
+		first := corev1.Container{Name: "istio-init", Image: "proxyv2"}
+		if cni {
+			first.Name = "istio-validation"
+		}
+		list := &p.Spec.InitContainers
+		switch always := corev1.ContainerRestartPolicyAlways; {
+		case native:
+			proxy.RestartPolicy = &always
+			*list = slices.Concat([]corev1.Container{first, proxy}, *list)
+		case cni:
+			*list = slices.Insert(*list, 0, first)
+		default:
+			*list = append(*list, first)
+		}
+		switch {
+		case native:
+		case hold:
+			proxy.Lifecycle = &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"pilot-agent", "wait"}}}}
+			p.Spec.Containers = slices.Insert(p.Spec.Containers, 0, proxy)
+		default:
+			p.Spec.Containers = append(p.Spec.Containers, proxy)
+		}
+		p.Annotations[contract.IstioStatus] = `{"initContainers":["` + first.Name + `"],"containers":["istio-proxy"],"revision":"1-27"}`
+		p.Annotations[contract.RevisionLabel] = "1-27"
+		p.Annotations[defaultContainer] = "app"
+		return p
+	}
+}
+
+// linkerd is Linkerd's: its plain proxy is the first container.
+func linkerd(native bool) otherInjector {
+	return func(p *corev1.Pod) *corev1.Pod {
+		p = p.DeepCopy()
+		ready := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/ready", Port: intstr.FromInt32(4191)}}}
+		proxy := corev1.Container{Name: "linkerd-proxy", Image: "proxy", ReadinessProbe: ready}
+		first := corev1.Container{Name: "linkerd-init", Image: "proxy-init"}
+		if native {
+			always := corev1.ContainerRestartPolicyAlways
+			proxy.RestartPolicy, proxy.StartupProbe = &always, ready
+			p.Spec.InitContainers = slices.Concat([]corev1.Container{first, proxy}, p.Spec.InitContainers)
+		} else {
+			proxy.Lifecycle = &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"/usr/lib/linkerd/linkerd-await", "--timeout=2m"}}}}
+			p.Spec.InitContainers = slices.Insert(p.Spec.InitContainers, 0, first)
+			p.Spec.Containers = slices.Insert(p.Spec.Containers, 0, proxy)
+		}
+		p.Annotations["linkerd.io/proxy-version"] = "edge-25.8.3"
+		return p
+	}
+}
+
+var otherInjectors = map[string]struct {
+	otherInjector
+	proxy string
+}{
+	"Istio, plain":            {istio(false, false, false), "istio-proxy"},
+	"Istio, hold":             {istio(false, true, false), "istio-proxy"},
+	"Istio, native":           {istio(true, false, false), "istio-proxy"},
+	"Istio, plain, with CNI":  {istio(false, false, true), "istio-proxy"},
+	"Istio, native, with CNI": {istio(true, false, true), "istio-proxy"},
+	"Linkerd, plain":          {linkerd(false), "linkerd-proxy"},
+	"Linkerd, native":         {linkerd(true), "linkerd-proxy"},
+}
+
+// With outrider.dev/proxy: none it makes no difference whether another mesh's injector
+// comes before ours or after it, since the API server calls ours again (reinvocationPolicy:
+// IfNeeded).
+func TestTheOrderOfInjectorsDoesNotMatter(t *testing.T) {
+	for name, mesh := range otherInjectors {
+		for what, text := range map[string]string{
+			"a pod":              "annotations: {outrider.dev/proxy: none}",
+			"one with a graph":   "annotations: {outrider.dev/proxy: none, outrider.dev/depends-on.app: PROXY, outrider.dev/depends-on.web: app=started}",
+			"one with our label": "labels: {outrider.dev/inject: \"true\"}\n  annotations: {a: b}",
+		} {
+			t.Run(name+", "+what, func(t *testing.T) {
+				p := podOf(t, "metadata:\n  name: shop\n  "+strings.ReplaceAll(text, "PROXY", mesh.proxy)+`
+spec:
+  initContainers: [{name: migrate, image: m}]
+  containers:
+  - {name: app, image: a, command: [/app], ports: [{containerPort: 8080}]}
+  - {name: web, image: w, command: [/web]}`)
+				once := injectedAlongside(t, mesh.otherInjector(p), p)
+				if p.Annotations[contract.Proxy] == "none" { // else ours would have brought its own first
+					ours := injected(t, p, Options{})
+					after, want := injectedAlongside(t, mesh.otherInjector(ours.Pod), p), once.DeepCopy()
+					delete(after.Annotations, contract.Overrides) // what was there before differs
+					delete(want.Annotations, contract.Overrides)
+					if diff := podDiff(want, after); diff != "" {
+						t.Errorf("(-ours last +ours first):\n%s", diff)
+					}
+				}
+				theirs, was := find(mesh.otherInjector(p), mesh.proxy), find(once, mesh.proxy)
+				if diff := cmp.Diff(theirs, was, quantities); diff != "" {
+					t.Errorf("the other mesh's proxy was changed:\n%s", diff)
+				}
+				if c := find(once, contract.InitContainer); c == nil || !slices.Contains(c.Args, "--park-only") {
+					t.Errorf("outrider-init does not park alone: %+v", c)
+				}
+				if c := find(once, "app"); !podspec.Gated(c) || !slices.Contains(c.Args, mesh.proxy+" is healthy") {
+					t.Errorf("app does not wait for %s: %q", mesh.proxy, c.Args)
+				}
+			})
+		}
+	}
+}
+
+// injectedAlongside injects a pod that has another mesh's proxy. That mesh's annotations, of
+// the author and of its injector, stay.
+func injectedAlongside(t *testing.T, p, author *corev1.Pod) *corev1.Pod {
+	t.Helper()
+	r := injected(t, p, Options{})
+	if find(r.Pod, contract.ProxyContainer) != nil {
+		t.Error("there are two proxies")
+	}
+	for key, value := range p.Annotations {
+		if _, written := author.Annotations[key]; !written && !strings.HasPrefix(key, contract.Prefix) && key != defaultLogs && key != defaultContainer && r.Pod.Annotations[key] != value {
+			t.Errorf("annotation %s is %q, and was %q", key, r.Pod.Annotations[key], value)
+		}
+	}
+	if got := r.Pod.Annotations[defaultLogs]; got != "app" {
+		t.Errorf("kubectl shows the logs of %s first", got)
+	}
+	for _, w := range r.Warnings {
+		if strings.Contains(w, "istio.io/") {
+			t.Errorf("a warning about an annotation of the other mesh: %s", w)
+		}
+	}
+	return r.Pod
+}
+
+// What another mesh put first stays first where the author's order is put back: its hold
+// would hold no other container.
+func TestAnotherMeshsHoldStaysFirst(t *testing.T) {
+	p := podOf(t, `
+metadata: {name: shop, annotations: {outrider.dev/proxy: none, outrider.dev/start: native, outrider.dev/depends-on.app: cache}}
+spec: {containers: [{name: app, image: a}, {name: cache, image: c, startupProbe: {tcpSocket: {port: 6379}}}]}`)
+	r := injected(t, p, Options{})
+	if len(r.Pod.Spec.Containers) != 1 {
+		t.Fatal("cache should be a sidecar")
+	}
+	for _, mesh := range []otherInjector{linkerd(false), istio(false, true, false), istio(false, false, false)} {
+		both := mesh(r.Pod)
+		want := mesh(p).Spec.Containers
+		if got := mustStrip(t, both).Spec.Containers; !slices.EqualFunc(got, want, func(a, b corev1.Container) bool { return a.Name == b.Name }) {
+			t.Errorf("%v, want %v", names(got), names(want))
+		}
+	}
+}
+
+// A pod that we injected before another mesh did loses our proxy: two would capture from
+// one another.
+func TestOurProxyGivesWayToAnotherMesh(t *testing.T) {
+	p := podOf(t, "metadata: {name: shop, annotations: {a: b}}\nspec: {containers: [{name: app, image: a, command: [/app]}]}")
+	ours := injected(t, p, Options{})
+	both := linkerd(false)(ours.Pod)
+	r, err := Pod(both, Namespace{Name: "shop"}, Options{})
+	if err != nil || r.Injected || r.Reason.Code != OtherMesh {
+		t.Fatalf("%v, %+v", err, r.Reason)
+	}
+	if diff := podDiff(linkerd(false)(p), r.Pod); diff != "" {
+		t.Errorf("(-what Linkerd alone would make +got):\n%s", diff)
+	}
+	patched(t, both, r)
+	if ops := r.Patch(); len(ops) == 0 {
+		t.Errorf("nothing is taken out: %v, %v", ops, err)
+	}
+}
+
+// Where Istio's labels are another injector's, only ours request injection.
+func TestOwnLabels(t *testing.T) {
+	type labels = map[string]string
+	for name, tt := range map[string]struct {
+		pod  string
+		ns   labels
+		want Code
+	}{
+		"Istio's namespace label":                {ns: labels{"istio-injection": "enabled"}, want: OtherInjector},
+		"Istio's pod label":                      {pod: "labels: {sidecar.istio.io/inject: \"true\"}", ns: labels{}, want: OtherInjector},
+		"Istio's revision":                       {pod: "labels: {istio.io/rev: default}", ns: labels{"istio.io/rev": "default"}, want: OtherInjector},
+		"no label at all":                        {ns: labels{}, want: NotRequested},
+		"Istio: no":                              {pod: "labels: {sidecar.istio.io/inject: \"false\"}", ns: labels{"istio-injection": "enabled"}, want: NotRequested},
+		"another revision of Istio":              {pod: "labels: {istio.io/rev: canary}", ns: labels{}, want: NotRequested},
+		"Istio: no, our label: yes":              {pod: "labels: {sidecar.istio.io/inject: \"false\", outrider.dev/inject: \"true\"}", ns: labels{"istio-injection": "disabled"}, want: Injected},
+		"our namespace label":                    {ns: labels{"outrider.dev/injection": "enabled"}, want: Injected},
+		"our namespace label, Istio: no":         {pod: "annotations: {sidecar.istio.io/inject: \"false\"}", ns: labels{"outrider.dev/injection": "enabled"}, want: Injected},
+		"our annotation: no, Istio's label: yes": {pod: "labels: {sidecar.istio.io/inject: \"true\"}\n  annotations: {outrider.dev/inject: \"false\"}", ns: labels{"outrider.dev/injection": "enabled"}, want: Declined},
+		"our pod label: no":                      {pod: "labels: {outrider.dev/inject: \"false\"}", ns: labels{"outrider.dev/injection": "enabled"}, want: Declined},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := podOf(t, "metadata:\n  name: shop\n  "+tt.pod+"\nspec:\n  containers: [{name: app, image: a, command: [/app]}]")
+			before := p.DeepCopy()
+			r, err := Pod(p, Namespace{Name: "shop", Labels: tt.ns}, Options{OwnLabels: true})
+			if err != nil || r.Reason.Code != tt.want {
+				t.Errorf("%v, %+v, want %s", err, r.Reason, tt.want)
+			}
+			if tt.want == OtherInjector && !strings.Contains(r.Reason.Sentence, "another injector") {
+				t.Errorf("the sentence has no reason: %s", r.Reason.Sentence)
+			}
+			if tt.want == NotRequested && !strings.Contains(r.Reason.Sentence, "label outrider.dev/injection=enabled nor the pod the label outrider.dev/inject=true") {
+				t.Errorf("it does not name our labels: %s", r.Reason.Sentence)
+			}
+			if diff := podDiff(before, p); diff != "" {
+				t.Errorf("the given pod was changed:\n%s", diff)
+			}
+		})
+	}
+}
+
+// Another mesh's proxy stays the only one, unless a label of ours or an annotation requests
+// order alongside it.
+func TestOtherMeshes(t *testing.T) {
+	const plain, own = "containers: [{name: app, image: a}]", "containers: [{name: app, image: a}, {name: my-proxy, image: p}]"
+	const istioProxy = "initContainers: [{name: istio-proxy, image: p, restartPolicy: Always}], " + plain
+	status := func(name string) string {
+		return `annotations: {sidecar.istio.io/status: '{"containers":["` + name + `"]}'}`
+	}
+	for name, tt := range map[string]struct {
+		metadata, spec string
+		ns             map[string]string
+		alongside      bool
+		want           Code
+	}{
+		"no other mesh":                             {spec: plain, want: Injected},
+		"another mesh":                              {spec: istioProxy, want: OtherMesh},
+		"another mesh's plain container":            {spec: "containers: [{name: app, image: a}, {name: kuma-sidecar, image: k}]", want: OtherMesh},
+		"our annotation proxy: none":                {metadata: "annotations: {outrider.dev/proxy: none}", spec: istioProxy, alongside: true, want: Injected},
+		"our annotation":                            {metadata: `annotations: {outrider.dev/inject: "true"}`, spec: istioProxy, alongside: true, want: Injected},
+		"our namespace label":                       {ns: map[string]string{contract.OwnNamespaceLabel: "enabled"}, spec: istioProxy, alongside: true, want: Injected},
+		"our pod label":                             {metadata: `labels: {outrider.dev/inject: "true"}`, spec: istioProxy, alongside: true, want: Injected},
+		"our pod label with another value":          {metadata: `labels: {outrider.dev/inject: "yes"}`, ns: map[string]string{contract.OwnNamespaceLabel: "enabled"}, spec: istioProxy, want: OtherMesh},
+		"Istio's template with a name of its own":   {metadata: status("my-proxy"), spec: own, want: OtherMesh},
+		"Istio's status, and its container is gone": {metadata: status("my-proxy"), spec: plain, want: Injected},
+		"Istio's status names ours":                 {metadata: status("outrider-proxy"), spec: "containers: [{name: app, image: a}, {name: outrider-proxy, image: auto}]", want: Injected},
+	} {
+		t.Run(name, func(t *testing.T) {
+			alongside, reason := decideProxy(podOf(t, "metadata: {"+tt.metadata+"}\nspec: {"+tt.spec+"}"), Namespace{Name: "shop", Labels: tt.ns})
+			if alongside != tt.alongside || reason.Code != tt.want {
+				t.Errorf("alongside %v, %+v; want %v, %s", alongside, reason, tt.alongside, tt.want)
+			}
+		})
+	}
+}
+
+// A container by Istio's name with the image "auto" is for the injector that Istio's labels
+// belong to, and comes back when the injection is taken out.
+func TestIstiosNameAndOurImage(t *testing.T) {
+	for name, tt := range map[string]struct {
+		metadata, image string
+		o               Options
+		want            Code
+	}{
+		"auto":                      {image: "auto", want: Injected},
+		"an image":                  {image: "istio/proxyv2", want: OtherMesh},
+		"another injector's labels": {metadata: `labels: {outrider.dev/inject: "true"}`, image: "auto", o: Options{OwnLabels: true}, want: Injected},
+		"Istio has been here":       {metadata: `annotations: {sidecar.istio.io/status: "{}"}`, image: "auto", want: OtherMesh},
+		"a gateway":                 {metadata: `annotations: {inject.istio.io/templates: gateway}`, image: "auto", want: OtherMesh},
+		"a sidecar's template":      {metadata: `annotations: {inject.istio.io/templates: sidecar}`, image: "auto", want: Injected},
+		"order alone":               {metadata: `annotations: {outrider.dev/proxy: none}`, image: "auto", want: Injected},
+	} {
+		t.Run(name, func(t *testing.T) {
+			given := podOf(t, "metadata: {name: shop, "+tt.metadata+"}\nspec: {containers: [{name: app, image: a, command: [/app]}, {name: istio-proxy, image: "+tt.image+", env: [{name: A, value: b}]}]}")
+			r, err := Pod(given, Namespace{Name: "shop"}, tt.o)
+			if err != nil || r.Reason.Code != tt.want {
+				t.Fatalf("%v, %+v, want %s", err, r.Reason, tt.want)
+			}
+			own, second := find(r.Pod, contract.ProxyContainer), find(r.Pod, "istio-proxy")
+			filled := tt.want == Injected && !tt.o.OwnLabels && given.Annotations[contract.Proxy] == ""
+			if (own != nil) != filled || (second == nil) != filled {
+				t.Errorf("outrider-proxy %t, istio-proxy %t", own != nil, second != nil)
+			}
+			if filled && (own.Image == autoImage || !slices.Contains(own.Env, corev1.EnvVar{Name: "A", Value: "b"})) {
+				t.Errorf("not filled in: %+v", own)
+			}
+			if diff := podDiff(given, mustStrip(t, r.Pod)); diff != "" {
+				t.Errorf("(-given +stripped):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestTwoContainersForOne(t *testing.T) {
+	_, err := Pod(podOf(t, "spec: {containers: [{name: app}, {name: istio-proxy, image: auto}, {name: outrider-proxy, image: auto}]}"), Namespace{}, Options{})
+	if err == nil || !strings.Contains(err.Error(), "istio-proxy and outrider-proxy both change outrider-proxy") {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,305 @@
+package inject
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/podspec"
+)
+
+// autoImage, as the image of an author's own container, stands for ours.
+const autoImage = "auto"
+
+// istioNames are Istio's names of the containers of injection, and ours. With the image "auto" they
+// are no proxy of Istio's: its authors write them so, to have them filled in by the injector.
+var istioNames = map[string]string{"istio-proxy": contract.ProxyContainer, "istio-init": contract.InitContainer}
+
+// requestsUs reports whether containers by Istio's names and with the image "auto" are for us: not
+// where another injector has Istio's labels or has been here, nor for another template
+// than a sidecar's, such as a gateway's.
+func requestsUs(pod *corev1.Pod, o Options) bool {
+	_, injected := pod.Annotations[contract.IstioStatus]
+	template, named := pod.Annotations[templatesKey]
+	return !o.OwnLabels && !injected && pod.Annotations[contract.Proxy] != "none" && (!named || template == "sidecar")
+}
+
+// Requests reports whether a container by Istio's name of its proxy is a request for ours.
+func Requests(pod *corev1.Pod, o Options) bool {
+	return requestsUs(pod, o) && slices.ContainsFunc(slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers), func(c corev1.Container) bool {
+		return !ours(c.Name) && overridden(c) == contract.ProxyContainer
+	})
+}
+
+// overridden returns the name of our container that c changes; empty if it is another one.
+func overridden(c corev1.Container) string {
+	if ours(c.Name) {
+		return c.Name
+	}
+	if c.Image == autoImage {
+		return istioNames[c.Name]
+	}
+	return ""
+}
+
+// ownContainers are the author's own containers of our names, or of Istio's: they change fields of ours.
+type ownContainers struct {
+	init, plain      []corev1.Container
+	initOrder, order []string // of the lists that have any, with them
+	before           int      // how many plain containers of the author's stand before our proxy's own
+}
+
+func (o ownContainers) find(name string) (corev1.Container, bool) {
+	for _, list := range [][]corev1.Container{o.init, o.plain} {
+		if i := slices.IndexFunc(list, func(c corev1.Container) bool { return overridden(c) == name }); i >= 0 {
+			return list[i], true
+		}
+	}
+	return corev1.Container{}, false
+}
+
+// withoutOwn returns a copy of the pod without the author's own containers.
+func withoutOwn(pod *corev1.Pod, o Options) (*corev1.Pod, ownContainers) {
+	var own ownContainers
+	istios := requestsUs(pod, o)
+	split := func(list []corev1.Container, own *[]corev1.Container) []corev1.Container {
+		var out []corev1.Container
+		for _, c := range list {
+			if ours(c.Name) || istios && overridden(c) != "" {
+				*own = append(*own, c)
+			} else {
+				out = append(out, c)
+			}
+		}
+		return out
+	}
+	out := *pod
+	out.Spec.InitContainers = split(pod.Spec.InitContainers, &own.init)
+	out.Spec.Containers = split(pod.Spec.Containers, &own.plain)
+	all := func(list []corev1.Container) (out []string) {
+		for _, c := range list {
+			out = append(out, c.Name)
+		}
+		return out
+	}
+	if len(own.init) > 0 {
+		own.initOrder = all(pod.Spec.InitContainers)
+	}
+	if len(own.plain) > 0 {
+		own.order = all(pod.Spec.Containers)
+	}
+	if at := slices.IndexFunc(pod.Spec.Containers, func(c corev1.Container) bool {
+		return overridden(c) == contract.ProxyContainer && (istios || ours(c.Name))
+	}); at > 0 {
+		own.before = len(split(pod.Spec.Containers[:at], new([]corev1.Container)))
+	}
+	return &out, own
+}
+
+// An overrides is the annotation outrider.dev/overrides: what of the author's was changed,
+// for [Stripped] to restore. A value that is null was not there.
+type overrides struct {
+	InitContainers []corev1.Container      `json:"initContainers,omitempty"` // the author's own of our names
+	Containers     []corev1.Container      `json:"containers,omitempty"`
+	Annotations    map[string]*string      `json:"annotations,omitempty"`
+	Labels         map[string]*string      `json:"labels,omitempty"`
+	NodeSelector   map[string]*string      `json:"nodeSelector,omitempty"`
+	Order          []string                `json:"order,omitempty"`     // of the plain containers, if it was changed or has any of our names
+	InitOrder      []string                `json:"initOrder,omitempty"` // of the init containers, if it has any of our names
+	Commands       map[string]imageCommand `json:"commands,omitempty"`  // of images, by container
+	Args           map[string]int          `json:"args,omitempty"`      // by container with a gate: how many of its command's words were args
+	Hooks          []string                `json:"hooks,omitempty"`     // other meshes' proxies that got a hook of their own program
+	Empty          []string                `json:"empty,omitempty"`     // lists and maps that were there without an element: see [vessels]
+	Ports          map[string]string       `json:"ports,omitempty"`     // names of ports that became numbers, by container/handler
+}
+
+// annotate sets an annotation, or removes it, and keeps the value before.
+func (o *overrides) annotate(pod *corev1.Pod, key string, value *string) {
+	change(&pod.Annotations, &o.Annotations, key, value)
+}
+
+// label adds a label, unless there is one or the value is empty.
+func (o *overrides) label(pod *corev1.Pod, key, value string) {
+	if _, there := pod.Labels[key]; !there && value != "" {
+		change(&pod.Labels, &o.Labels, key, &value)
+	}
+}
+
+func change(m *map[string]string, before *map[string]*string, key string, value *string) {
+	old, there := (*m)[key]
+	if value != nil && there && old == *value || value == nil && !there {
+		return
+	}
+	remember(before, key, old, there)
+	if value == nil {
+		delete(*m, key)
+		return
+	}
+	setIn(m, key, *value)
+}
+
+// remember keeps the first value of a key.
+func remember(before *map[string]*string, key, old string, there bool) {
+	if *before == nil {
+		*before = map[string]*string{}
+	}
+	if _, noted := (*before)[key]; noted {
+		return
+	}
+	(*before)[key] = nil
+	if there {
+		(*before)[key] = &old
+	}
+}
+
+// rememberEdges keeps the annotations that podspec replaces by the edges that it writes.
+func (o *overrides) rememberEdges(pod *corev1.Pod) {
+	for _, key := range append([]string{contract.DependsOn}, sortedKeys(pod.Annotations)...) {
+		if podspec.IsEdges(key) {
+			old, there := pod.Annotations[key]
+			remember(&o.Annotations, key, old, there)
+		}
+	}
+}
+
+// listKeys are the fields that identify the elements of lists, as in a strategic merge patch
+// of the API. Any other list is replaced.
+var listKeys = map[string]string{"env": "name", "ports": "containerPort", "volumeMounts": "mountPath", "volumeDevices": "devicePath"}
+
+// merged returns our container with the fields of the author's own of that name.
+func merged(ours, own corev1.Container) (corev1.Container, error) {
+	if own.Image == autoImage || own.Image == "" {
+		own.Image = ours.Image
+		if own.ImagePullPolicy == corev1.PullAlways { // what the API server sets for an image without a tag
+			own.ImagePullPolicy = ""
+		}
+	}
+	if own.TerminationMessagePolicy == corev1.TerminationMessageReadFile { // what it sets
+		own.TerminationMessagePolicy = ""
+	}
+	written := own.Name
+	own.Name = ours.Name
+	below, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&ours)
+	if err != nil {
+		return ours, err
+	}
+	above, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&own)
+	if err != nil {
+		return ours, err
+	}
+	var out corev1.Container
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(mergeMaps(below, above), &out); err != nil {
+		return ours, refuse(BadOverride, "", "the pod's own container %s: %v", written, err)
+	}
+	out.RestartPolicy = ours.RestartPolicy // the plan decides its place
+	withinLimits(out.Resources, own.Resources)
+	withinSecurity(out.SecurityContext, own.SecurityContext)
+	return out, nil
+}
+
+// handlers exclude one another in a probe and in a hook.
+var handlers = []string{"exec", "httpGet", "tcpSocket", "grpc", "sleep"}
+
+// wholes are objects that are not merged. Before the webhook sees a probe, the API server has set the
+// fields that its author left out.
+var wholes = []string{"readinessProbe", "livenessProbe", "startupProbe", "seccompProfile"}
+
+func mergeMaps(below, above map[string]any) map[string]any {
+	for name, v := range above {
+		switch v := v.(type) {
+		case map[string]any:
+			b, ok := below[name].(map[string]any)
+			if hasHandler := slices.ContainsFunc(handlers, func(h string) bool { return v[h] != nil }); hasHandler || !ok {
+				break
+			}
+			if slices.Contains(wholes, name) {
+				maps.DeleteFunc(b, func(field string, _ any) bool { return !slices.Contains(handlers, field) })
+			}
+			below[name] = mergeMaps(b, v)
+			continue
+		case []any:
+			if b, ok := below[name].([]any); ok && listKeys[name] != "" {
+				below[name] = mergeLists(b, v, listKeys[name])
+				continue
+			}
+		}
+		below[name] = v
+	}
+	return below
+}
+
+// mergeLists replaces elements with the same key as a whole, since a variable's value and its
+// source exclude one another.
+func mergeLists(below, above []any, key string) []any {
+	for _, v := range above {
+		a, isMap := v.(map[string]any)
+		i := slices.IndexFunc(below, func(o any) bool {
+			b, ok := o.(map[string]any)
+			return ok && isMap && b[key] == a[key]
+		})
+		if i < 0 {
+			below = append(below, v)
+			continue
+		}
+		below[i] = v
+	}
+	return below
+}
+
+// A vessel is a list or a map that injection may fill.
+type vessel struct {
+	name  string
+	none  bool       // it has nothing in it
+	empty bool       // and is there
+	set   func(bool) // of one with nothing in it: whether it is there
+}
+
+// vessels returns the lists and maps of a pod, and those of its containers by NAME/FIELD.
+func vessels(pod *corev1.Pod) []vessel {
+	out := []vessel{listed("initContainers", &pod.Spec.InitContainers), listed("volumes", &pod.Spec.Volumes), listed("imagePullSecrets", &pod.Spec.ImagePullSecrets),
+		mapped("annotations", &pod.Annotations), mapped("labels", &pod.Labels), mapped("nodeSelector", &pod.Spec.NodeSelector)}
+	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			c := &list[i]
+			out = append(out, listed(c.Name+"/command", &c.Command), listed(c.Name+"/args", &c.Args), listed(c.Name+"/env", &c.Env), listed(c.Name+"/volumeMounts", &c.VolumeMounts))
+		}
+	}
+	return out
+}
+
+func listed[T any](name string, list *[]T) vessel {
+	return vessel{name, len(*list) == 0, *list != nil && len(*list) == 0, func(there bool) {
+		if *list = nil; there {
+			*list = []T{}
+		}
+	}}
+}
+
+func mapped(name string, m *map[string]string) vessel {
+	return vessel{name, len(*m) == 0, *m != nil && len(*m) == 0, func(there bool) {
+		if *m = nil; there {
+			*m = map[string]string{}
+		}
+	}}
+}
+
+// rememberEmpty notes what the author's pod has without an element.
+func (o *overrides) rememberEmpty(pod *corev1.Pod) {
+	for _, v := range vessels(pod) {
+		if v.empty {
+			o.Empty = append(o.Empty, v.name)
+		}
+	}
+}
+
+// restoreEmpty makes what was filled, and is empty again, as it was: there or not.
+func (o overrides) restoreEmpty(pod *corev1.Pod) {
+	for _, v := range vessels(pod) {
+		if was := slices.Contains(o.Empty, v.name); v.empty || was && v.none {
+			v.set(was)
+		}
+	}
+}

@@ -1,0 +1,433 @@
+package inject
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/startup"
+)
+
+// A plan is how the pod starts: the place of the proxy, a mechanism for each edge, and the
+// commands that are taken from images.
+type plan struct {
+	pod      *corev1.Pod // with the proxy in its place and the commands written; not gated yet
+	edges    startup.Plan
+	choices  []podspec.Choice
+	commands map[string]imageCommand // by container
+
+	policy      orderPolicy
+	fromInit    map[string]bool // init containers, without the proxy
+	commandless []string        // containers whose commands would make more gates possible
+}
+
+// planOf is the third step.
+func planOf(in input, s settings, r *report) (plan, error) {
+	w, err := policyOf(in, s, r)
+	if err != nil {
+		return plan{}, err
+	}
+	known := commands{pod: in.pod}
+	p, err := arrange(in, s, w, known, r)
+	if in.o.Commands != nil {
+		if known = commandsOf(in, p.commandless, r); len(known.written)+len(known.unknown) > 0 {
+			p, err = arrange(in, s, w, known, r)
+		}
+	}
+	if err != nil {
+		return p, err
+	}
+	if !w.sidecar && s.proxy && p.needsSidecar(w, in.o.kubernetes()) {
+		// A container that waits before the plain ones run, or without a known command, needs
+		// a proxy that the kubelet starts first.
+		w.sidecar = true
+		if p, err = arrange(in, s, w, known, r); err != nil {
+			return p, err
+		}
+	}
+	if _, ok := in.pod.Annotations[contract.NativeRelease]; ok && s.proxy && !w.sidecar {
+		r.ignored(contract.NativeRelease, "the proxy is no native sidecar")
+		r.note("annotation %s: %s has no effect: the proxy is no native sidecar", contract.NativeRelease, in.pod.Annotations[contract.NativeRelease])
+	}
+	p.keepCommands(known.written, r)
+	p.clearHook(r)
+	p.noteReadiness(r)
+	return p, nil
+}
+
+func (p plan) needsSidecar(w orderPolicy, on startup.Kubernetes) bool {
+	if on < 29 || slices.Contains(w.avoid, startup.Native) || w.start == podspec.StartHold {
+		return false
+	}
+	return slices.ContainsFunc(p.edges.Edges, func(e startup.Edge) bool {
+		return e.From == contract.ProxyContainer && e.By == startup.Native || e.By == startup.Gate && (p.fromInit[e.From] || p.fromInit[e.To])
+	}) || slices.ContainsFunc(p.choices, func(c podspec.Choice) bool {
+		return c.Edge.From == contract.ProxyContainer && c.Edge.By == "" // such as for what becomes a sidecar by an edge of its own
+	})
+}
+
+// arrange puts the proxy into its place and chooses a mechanism for each edge.
+func arrange(in input, s settings, w orderPolicy, known commands, r *report) (plan, error) {
+	p := plan{pod: withLists(known.pod), policy: w, fromInit: map[string]bool{}}
+	for _, c := range p.pod.Spec.InitContainers {
+		p.fromInit[c.Name] = true
+	}
+	proxy := in.mesh
+	if s.proxy {
+		proxy = contract.ProxyContainer
+		c, err := proxyContainer(in, s, w.sidecar, r)
+		if err != nil {
+			return p, err
+		}
+		if w.sidecar {
+			p.pod.Spec.InitContainers = slices.Insert(p.pod.Spec.InitContainers, 0, c)
+		} else {
+			p.pod.Spec.Containers = slices.Insert(p.pod.Spec.Containers, in.place(w, r), c)
+		}
+	}
+	reading, err := p.read(s.proxy)
+	if err != nil {
+		return p, err
+	}
+	reading.Avoid, reading.Unknown, reading.Node = w.avoid, known.unknown, s.byNode()
+	if in.alongside && w.start == podspec.StartDefault {
+		reading.Avoid = append(slices.Clip(reading.Avoid), mechanismsThatChange(reading, proxy)...)
+	}
+	requested := presentEdges(in, reading.Requested, r)
+	if err := in.o.interrupted(); err != nil {
+		return p, err
+	}
+	reading.Requested = withDefault(reading.Containers, requested, w, proxy)
+	all := startup.Plan{Containers: reading.Containers, Edges: reading.Requested}.Expand()
+	if err := podspec.CheckEdges(all.Edges); err != nil {
+		return p, tooLarge(err)
+	}
+	source := ""
+	if len(requested) > 0 {
+		source = "annotation " + contract.DependsOn + ": "
+	}
+	if err := w.validate(reading, in.o.kubernetes(), source); err != nil {
+		return p, err
+	}
+	w.doubt(reading, in.o.kubernetes(), r)
+	if err := in.o.interrupted(); err != nil {
+		return p, err
+	}
+	p.choices = podspec.ChooseRequested(reading, in.o.kubernetes())
+	p.commandless = commandless(reading, p.choices)
+	for i, c := range p.choices {
+		p.choices[i].Why = p.why(c, w, requested)
+		if err := p.add(c, w, requested); err != nil {
+			return p, err
+		}
+	}
+	return p, nil
+}
+
+// place is that of the proxy among the plain containers. It starts first, even if no container waits
+// for it: a connection that is parked before the proxy listens is retried only after a second. An
+// author who takes that second for a start without delay lists a container of the proxy's name after
+// the application.
+func (in input) place(w orderPolicy, r *report) int {
+	if w.start != podspec.StartOff || in.own.before == 0 {
+		return 0
+	}
+	var first []string
+	for _, c := range in.pod.Spec.Containers[:in.own.before] {
+		first = append(first, c.Name)
+		if c.Lifecycle != nil && c.Lifecycle.PostStart != nil {
+			r.warn("%s starts before the proxy, which starts only when the postStart hook has ended: what the hook calls through the proxy fails after the parking time", c.Name)
+		}
+	}
+	r.note("the proxy starts after %s, as the pod lists them: connections in between are parked, and retried after a second", strings.Join(first, ", "))
+	return in.own.before
+}
+
+// read reads the order of the pod, to which our proxy was added or not.
+func (p plan) read(proxy bool) (podspec.Reading, error) {
+	reading, err := podspec.ReadOrder(p.pod)
+	var large *podspec.SizeError
+	switch {
+	case errors.As(err, &large):
+		return reading, tooLarge(err)
+	case err != nil:
+		return reading, refuse(BadAnnotation, "", "%v", err)
+	}
+	if proxy {
+		added := reading.Facts[contract.ProxyContainer]
+		added.Hooked = false // [plan.clearHook] makes room
+		reading.Facts[contract.ProxyContainer] = added
+	}
+	return reading, nil
+}
+
+// why is the reason for a choice: a default edge names no mechanism, although it has one.
+func (p plan) why(c podspec.Choice, w orderPolicy, requested []startup.Edge) []string {
+	preset := p.fromInit[c.Edge.To] || w.by == startup.Native
+	if c.Edge.By != startup.Native || len(c.Why) == 0 || !preset || isRequested(requested, c.Edge) {
+		return c.Why
+	}
+	return append([]string{"the proxy is a native sidecar anyway"}, c.Why[1:]...)
+}
+
+// withLists returns a copy of the pod with its own lists of containers, which are not copied.
+func withLists(pod *corev1.Pod) *corev1.Pod {
+	out := *pod
+	out.Spec.InitContainers, out.Spec.Containers = slices.Clone(pod.Spec.InitContainers), slices.Clone(pod.Spec.Containers)
+	return &out
+}
+
+// presentEdges are the requested edges without those from another mesh's proxy that its
+// injector has not added yet. They are requested again when it has.
+func presentEdges(in input, requested []startup.Edge, r *report) []startup.Edge {
+	return slices.DeleteFunc(slices.Clone(requested), func(e startup.Edge) bool {
+		if !in.alongside || !slices.Contains(otherMeshes, e.From) || find(in.pod, e.From) != nil {
+			return false
+		}
+		r.warn("%s is to wait for %s, which is not in the pod: it does not wait until that mesh has added it and the pod is injected again", e.To, e.From)
+		return true
+	})
+}
+
+// mechanismsThatChange are those that would change the other mesh's proxy: it becomes no
+// sidecar and gets no hook, unless an annotation requests that by name.
+func mechanismsThatChange(r podspec.Reading, proxy string) []startup.Mechanism {
+	if proxy == "" {
+		return nil
+	}
+	var out []startup.Mechanism
+	at := slices.IndexFunc(r.Containers, func(c startup.Container) bool { return c.Name == proxy })
+	if at >= 0 && r.Containers[at].Kind == startup.Plain {
+		out = append(out, startup.Native)
+	}
+	holds := func(f podspec.Found) bool { return f.Mechanism == startup.Hold && f.Container == proxy }
+	if !slices.ContainsFunc(r.Found, holds) {
+		out = append(out, startup.Hold)
+	}
+	return out
+}
+
+// withDefault returns the requested edges. If none of them is from the proxy, every plain
+// container also waits for it.
+func withDefault(containers []startup.Container, requested []startup.Edge, w orderPolicy, proxy string) []startup.Edge {
+	out := slices.Clone(requested)
+	explicit := false
+	before := map[string]bool{} // what the proxy waits for
+	for i, e := range out {
+		if e.To == proxy {
+			before[e.From] = true
+		}
+		if e.From == proxy && proxy != "" {
+			explicit = true
+			out[i].By = w.preset(e)
+		}
+	}
+	if explicit || !w.order || proxy == "" {
+		return out
+	}
+	by := map[startup.Kind]startup.Mechanism{startup.Plain: w.by}
+	if containers[0].Name == contract.ProxyContainer && containers[0].Kind == startup.Sidecar {
+		// Then init containers are in the mesh too, and their commands stay as they are.
+		by[startup.Init], by[startup.Sidecar] = startup.Native, startup.Native
+	}
+	for _, c := range containers {
+		if mechanism, waits := by[c.Kind]; waits && c.Name != proxy && !before[c.Name] {
+			out = append(out, startup.Edge{From: proxy, To: c.Name, After: startup.Healthy, By: mechanism})
+		}
+	}
+	return out
+}
+
+// preset is the mechanism of a requested edge that names none: that of the policy, but where it asks for what
+// a gate alone does, to give up or to follow a restart.
+func (w orderPolicy) preset(e startup.Edge) startup.Mechanism {
+	if e.By != "" || e.Timeout > 0 || e.OnRestart != startup.Ignore {
+		return e.By
+	}
+	return w.by
+}
+
+// ofChoice are findings about mechanisms, which [plan.add] judges.
+var ofChoice = []startup.Code{startup.MechanismUnfit, startup.CannotBeKept}
+
+// judge reads the injected pod again, as the other commands do, and refuses it if it cannot start. A native
+// sidecar that begins before a plain proxy may have a probe that only the proxy answers, for example.
+func (p plan) judge(pod *corev1.Pod, on startup.Kubernetes) error {
+	reading, err := podspec.ReadOrder(pod)
+	if err != nil {
+		return nil // it has more edges than an annotation is read with: they were judged before they were written
+	}
+	return p.policy.validate(reading, on, "the injected pod would never start: ")
+}
+
+// validate refuses a start that cannot end: what the author requested, with what the kubelet does
+// for certain. A work-around in a command is a guess, which refuses nothing. source begins the reason.
+func (w orderPolicy) validate(r podspec.Reading, on startup.Kubernetes, source string) error {
+	if w.start == podspec.StartOff {
+		return nil
+	}
+	certain := startup.Preferred
+	if !initWaits(r) {
+		// Then the order of the init list, which may be the square of its length, closes no cycle.
+		certain = []startup.Mechanism{startup.Gate, startup.Hold}
+	}
+	r.Found = slices.DeleteFunc(slices.Clone(r.Found), func(f podspec.Found) bool { return !slices.Contains(certain, f.Mechanism) })
+	for _, f := range unchosen(r).Validate(on) {
+		if f.Level == startup.Error && !slices.Contains(ofChoice, f.Code) {
+			return refuse(BadGraph, f.Remedy, "%s%s", source, f.Message)
+		}
+	}
+	return nil
+}
+
+// unchosen is the plan without mechanisms, which [plan.add] judges.
+func unchosen(r podspec.Reading) startup.Plan {
+	plan := r.Plan()
+	for i := range plan.Edges {
+		plan.Edges[i].By = ""
+	}
+	return plan
+}
+
+// doubt warns of a start that cannot end if a command waits for what it seems to.
+func (w orderPolicy) doubt(r podspec.Reading, on startup.Kubernetes, to *report) {
+	if w.start == podspec.StartOff || !slices.ContainsFunc(r.Found, func(f podspec.Found) bool { return f.Mechanism == startup.HealthLoop }) {
+		return
+	}
+	for _, f := range unchosen(r).Validate(on) {
+		if f.Level == startup.Error && f.Code == startup.Cycle {
+			to.warn("%s, if a command waits for what it seems to", f.Message)
+		}
+	}
+}
+
+// initWaits reports whether an init container waits for more than those listed before it.
+func initWaits(r podspec.Reading) bool {
+	at := map[string]int{startup.Everything: len(r.Containers)} // in the init list; from 1
+	for i, c := range r.Containers {
+		if c.Kind == startup.Plain {
+			continue
+		}
+		if len(c.HealthNeeds) > 0 {
+			return true
+		}
+		at[c.Name] = i + 1
+	}
+	return slices.ContainsFunc(r.Requested, func(e startup.Edge) bool {
+		return at[e.To] > 0 && (at[e.From] == 0 || at[e.From] >= at[e.To])
+	})
+}
+
+// add adds a chosen edge. A requested edge or mechanism that is impossible refuses the pod.
+func (p *plan) add(c podspec.Choice, w orderPolicy, requested []startup.Edge) error {
+	e := c.Edge
+	switch {
+	case c.Present != nil, e.By == startup.InitDone, w.start == podspec.StartOff:
+	case slices.Contains(startup.Preferred, e.By):
+		p.edges.Edges = append(p.edges.Edges, e)
+	case e.By != "":
+	case w.start != podspec.StartDefault || isRequested(requested, e):
+		return refuse(NoMechanism, p.hint(e), "%q cannot be kept%s", e, whyNot(c))
+	}
+	return nil
+}
+
+func isRequested(requested []startup.Edge, e startup.Edge) bool {
+	return slices.ContainsFunc(requested, func(o startup.Edge) bool { return covers(o.From, e.From) && covers(o.To, e.To) })
+}
+
+func covers(requested, name string) bool { return requested == name || requested == startup.Everything }
+
+// hint is how a gate becomes possible, if a command is missing for it.
+func (p plan) hint(e startup.Edge) string {
+	for _, name := range []string{e.To, e.From} {
+		if slices.Contains(p.commandless, name) {
+			return fmt.Sprintf("name the command of %s in the pod (command:), or have it looked up in its image (--resolve-images)", name)
+		}
+	}
+	return ""
+}
+
+func whyNot(c podspec.Choice) string {
+	var why []string
+	for _, o := range c.Refused {
+		why = append(why, fmt.Sprintf("by %s: %s", o.By, o.WhyNot()))
+	}
+	if len(why) == 0 {
+		return ""
+	}
+	return ": " + strings.Join(why, "; ")
+}
+
+// clearHook: a hold, and a native sidecar, need the proxy's postStart hook. They replace one
+// that the mesh or the author set.
+func (p plan) clearHook(r *report) {
+	c := find(p.pod, contract.ProxyContainer)
+	if c == nil || c.Lifecycle == nil || c.Lifecycle.PostStart == nil {
+		return
+	}
+	needed := slices.ContainsFunc(p.edges.Edges, func(e startup.Edge) bool {
+		return e.From == contract.ProxyContainer && (e.By == startup.Hold || e.By == startup.Native && c.StartupProbe == nil)
+	})
+	if needed {
+		r.warn("the postStart hook that is set for %s is left out: the app waits by that hook, and a container can have one only", contract.ProxyContainer)
+		c.Lifecycle.PostStart = nil
+	}
+}
+
+// noteReadiness reports what a period that the mesh or the author set costs.
+func (p plan) noteReadiness(r *report) {
+	c := find(p.pod, contract.ProxyContainer)
+	if c == nil || c.ReadinessProbe == nil {
+		return
+	}
+	if n := c.ReadinessProbe.PeriodSeconds; n > 2*readyPeriod {
+		r.note("%s is probed for readiness every %d s: a restart of the kubelet takes the pod out of its Services for up to %[2]d s", contract.ProxyContainer, n)
+	}
+}
+
+// explain reports how each edge is kept and why, similar edges in one sentence.
+func (p plan) explain(alongside bool, r *report) {
+	type how struct{ edge, why string }
+	var order []how
+	waiting := map[how][]string{}
+	edges := map[startup.Edge]bool{}
+	for _, e := range p.edges.Edges {
+		edges[e] = true
+	}
+	for _, c := range p.choices {
+		written := edges[c.Edge]
+		if !written && c.Edge.By != "" {
+			continue // it was in the pod
+		}
+		edge := c.Edge
+		edge.To = "x"
+		h := how{strings.TrimPrefix(edge.String(), "x "), strings.Join(c.Why, "; ")}
+		if !written {
+			h.edge += ", by nothing"
+		}
+		if !written && alongside {
+			h.why += "; a sidecar or a hold would change " + c.Edge.From + ", which is another mesh's: annotation " + contract.Start + ": native or hold requests that"
+		}
+		for _, o := range c.Refused {
+			if o.By != startup.InitDone { // which only fits containers that complete
+				h.why += fmt.Sprintf("; not by %s: %s", o.By, o.WhyNot())
+			}
+		}
+		if waiting[h] == nil {
+			order = append(order, h)
+		}
+		waiting[h] = append(waiting[h], c.Edge.To)
+		if c.Warning != "" && (written || c.Edge.By == "") {
+			r.warn("%s %s: %s", c.Edge.To, h.edge, c.Warning)
+		}
+	}
+	for _, h := range order {
+		r.note("%s %s: %s", strings.Join(waiting[h], ", "), h.edge, strings.TrimPrefix(h.why, "; "))
+	}
+}

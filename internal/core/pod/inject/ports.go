@@ -1,0 +1,51 @@
+package inject
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/internal/base/contract"
+)
+
+// reservedPorts are the mesh's: the app's metrics cannot be there (Istio refuses the same).
+var reservedPorts = []int32{contract.AdminPort, contract.OutboundPort, contract.DebugPort, contract.InboundPort, contract.TunnelPort,
+	contract.StatusPort, contract.ReadinessPort, contract.DNSPort, contract.PrometheusPort}
+
+// proxyPorts are those on which the proxy listens in the pod's network, without the agent's
+// status port (internal/core/agent/config).
+var proxyPorts = map[int32]string{
+	contract.AdminPort: "Envoy's admin port", contract.OutboundPort: "the proxy's outbound port", contract.InboundPort: "the proxy's inbound port",
+	contract.RelayOutbound: "a relay of the proxy's", contract.RelayInbound: "a relay of the proxy's",
+	contract.RelaySilent:   "a relay of the agent's",
+	contract.ReadinessPort: "the proxy's readiness port", contract.PrometheusPort: "the port of Envoy's metrics",
+}
+
+// A Clash is a port that a container of the pod declares, and on which the proxy listens.
+type Clash struct {
+	Container string
+	Port      int32
+	Of        string // its use by the proxy
+}
+
+func (c Clash) String() string {
+	return fmt.Sprintf("%s declares port %d, which is %s: the second of the two cannot listen there", c.Container, c.Port, c.Of)
+}
+
+// clashesOf returns the clashes of a pod. They are warnings: a declaration binds no port, and
+// some pods declare a port of the proxy's for a monitor to find.
+func clashesOf(pod *corev1.Pod, status int32) []Clash {
+	var out []Clash
+	for _, c := range authors(pod) {
+		for _, p := range c.Ports {
+			of := proxyPorts[p.ContainerPort]
+			if p.ContainerPort == status {
+				of = "the agent's port"
+			}
+			if of != "" && (p.Protocol == "" || p.Protocol == corev1.ProtocolTCP) {
+				out = append(out, Clash{c.Name, p.ContainerPort, of})
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,317 @@
+package inject
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/podspec"
+)
+
+const probersEnv = "ISTIO_KUBE_APP_PROBERS"
+
+// A prober is how the agent makes a probe or a hook.
+type prober struct {
+	HTTPGet        *corev1.HTTPGetAction   `json:"httpGet,omitempty"`
+	TCPSocket      *corev1.TCPSocketAction `json:"tcpSocket,omitempty"`
+	GRPC           *corev1.GRPCAction      `json:"grpc,omitempty"`
+	TimeoutSeconds int32                   `json:"timeoutSeconds,omitempty"`
+
+	// Held: the probe was made by "outrider-agent held". The agent answers for the gate by itself.
+	Held bool `json:"held,omitempty"`
+}
+
+// A handler is a probe or a hook of a container. The agent answers it at path: Istio's. The
+// kubelet's requests have the key of the pod's probes after it.
+type handler struct {
+	of    *corev1.Container
+	path  string
+	probe *corev1.Probe
+	hook  *corev1.LifecycleHandler
+}
+
+func handlersOf(c *corev1.Container) []handler {
+	first := contract.ProbePath + c.Name + "/startupz"
+	if podspec.IsStarted(c) {
+		first = contract.ProbePath + c.Name + "/" + contract.StartedProbe
+	}
+	all := []handler{
+		{c, contract.ProbePath + c.Name + "/readyz", c.ReadinessProbe, nil},
+		{c, contract.ProbePath + c.Name + "/livez", c.LivenessProbe, nil},
+		{c, first, c.StartupProbe, nil},
+	}
+	if l := c.Lifecycle; l != nil {
+		all = append(all, handler{c, contract.HookPath + c.Name + "/prestopz", nil, l.PreStop}, handler{c, contract.HookPath + c.Name + "/poststartz", nil, l.PostStart})
+	}
+	var out []handler
+	for _, h := range all {
+		if h.probe != nil || h.hook != nil {
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
+// forGate reports whether the handler is the startup probe that stands for a gate.
+func (h handler) forGate() bool { return strings.HasSuffix(h.path, "/"+contract.StartedProbe) }
+
+// begins reports whether the kubelet goes on to the next container only after this one.
+func (h handler) begins() bool {
+	return h.probe != nil && h.probe == h.of.StartupProbe || h.hook != nil && h.hook == h.of.Lifecycle.PostStart
+}
+
+func (h handler) get() prober {
+	if h.probe == h.of.LivenessProbe && h.probe != nil && podspec.IsStarted(h.of) {
+		if live := podspec.HeldProbe(h.of); live != nil {
+			return prober{HTTPGet: live.HTTPGet, TCPSocket: live.TCPSocket, GRPC: live.GRPC, TimeoutSeconds: h.probe.TimeoutSeconds, Held: true}
+		}
+	}
+	if h.probe != nil {
+		return prober{HTTPGet: h.probe.HTTPGet, TCPSocket: h.probe.TCPSocket, GRPC: h.probe.GRPC, TimeoutSeconds: h.probe.TimeoutSeconds}
+	}
+	return prober{HTTPGet: h.hook.HTTPGet, TCPSocket: h.hook.TCPSocket}
+}
+
+func (h handler) set(p prober) {
+	if h.probe != nil {
+		h.probe.ProbeHandler = corev1.ProbeHandler{HTTPGet: p.HTTPGet, TCPSocket: p.TCPSocket, GRPC: p.GRPC}
+	} else {
+		*h.hook = corev1.LifecycleHandler{HTTPGet: p.HTTPGet, TCPSocket: p.TCPSocket}
+	}
+}
+
+// restore is set with what was there before the agent made it.
+func (h handler) restore(p prober) error {
+	h.set(p)
+	switch {
+	case h.forGate():
+		h.probe.ProbeHandler = podspec.Started(h.of.Name)
+	case p.Held:
+		return podspec.Hold(h.of, h.probe)
+	}
+	return nil
+}
+
+// writeProbes lets the agent make the app's probes: the kubelet has no certificate of the
+// mesh, and its connections would be captured. Those that stand for a gate are injection's
+// own: the agent makes them whatever is set for the app's, for it starts no
+// process in the container.
+func writeProbes(pod *corev1.Pod, in input, s settings, r *report) error {
+	if !s.proxy || !s.probes {
+		return nil
+	}
+	apps := s.mode != noMode && rewrites(in, r)
+	key := in.probeKey(pod)
+	if key != "" && !contract.ValidProbeKey(key) {
+		return refuse(BadAnnotation, "leave it out: injection writes one", "variable %s of the proxy: want 16 to 128 letters, digits, '-' and '_'", contract.ProbeKey)
+	}
+	all := takenProbes(pod, s, apps, key, r)
+	if len(all) == 0 {
+		return nil
+	}
+	text, err := asJSON(all)
+	setProxyEnv(pod, probersEnv, text)
+	if key != "" {
+		setProxyEnv(pod, contract.ProbeKey, key)
+	}
+	return err
+}
+
+// takenProbes are those that the agent makes, by their paths: the app's too, or only those that stand for a
+// gate. The kubelet gets the agent's path in place of each.
+func takenProbes(pod *corev1.Pod, s settings, apps bool, key string, r *report) map[string]prober {
+	all := map[string]prober{}
+	plainProxy := slices.ContainsFunc(pod.Spec.Containers, named(contract.ProxyContainer))
+	for _, c := range authors(pod) {
+		first := plainProxy && slices.ContainsFunc(pod.Spec.InitContainers, named(c.Name))
+		for _, h := range handlersOf(c) {
+			if !apps && !h.forGate() && !h.get().Held {
+				continue
+			}
+			switch p, ok := proberOf(c, h, s.port, r); {
+			case !ok:
+			case first && h.begins():
+				r.warn("the probe or hook %s stays the kubelet's: the proxy is a plain container, which starts only when it has succeeded", h.path)
+			default:
+				all[h.path] = p
+				h.set(prober{HTTPGet: &corev1.HTTPGetAction{Path: keyed(h.path, key), Port: intstr.FromInt32(s.port)}})
+			}
+		}
+	}
+	return all
+}
+
+// writeStopHook lets a native sidecar drain inbound from the beginning of the pod's stop: the
+// kubelet sends it SIGTERM only when the apps have ended, and until then clients that keep their
+// connections would send more requests to an app that stops. The hook returns at once. One that
+// the mesh or the author set is left.
+func writeStopHook(pod *corev1.Pod, in input, s settings) {
+	c := find(pod, contract.ProxyContainer)
+	if c == nil || !s.proxy || !s.probes || c.RestartPolicy == nil || c.Lifecycle != nil && c.Lifecycle.PreStop != nil {
+		return
+	}
+	key := in.probeKey(pod)
+	if key != "" {
+		setProxyEnv(pod, contract.ProbeKey, key)
+	}
+	if c.Lifecycle == nil {
+		c.Lifecycle = &corev1.Lifecycle{}
+	}
+	c.Lifecycle.PreStop = &corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Path: keyed(contract.StopPath, key), Port: intstr.FromInt32(s.port)}}
+}
+
+func keyed(path, key string) string {
+	if key == "" {
+		return path
+	}
+	return path + "/" + key
+}
+
+// probeKey is the key that the pod's author set as a variable, else that of an earlier
+// injection, so that one more changes nothing, else a new one.
+func (in input) probeKey(pod *corev1.Pod) string {
+	switch set := valueOf(pod, contract.ProbeKey); {
+	case set != "":
+		return set
+	case in.key != "":
+		return in.key
+	case in.o.ProbeKey == nil:
+		return ""
+	}
+	w := in.workload()
+	return in.o.ProbeKey(strings.Join([]string{in.ns.Name, w.APIVersion, w.Kind, w.Name}, "/"))
+}
+
+// keyOf is the key that an earlier injection gave the pod; empty: none.
+func keyOf(pod *corev1.Pod) string {
+	if _, was := pod.Annotations[contract.Status]; was {
+		return valueOf(pod, contract.ProbeKey)
+	}
+	return ""
+}
+
+// valueOf returns a variable of the proxy; empty: it is not set.
+func valueOf(pod *corev1.Pod, name string) string {
+	if c := find(pod, contract.ProxyContainer); c != nil {
+		for _, e := range c.Env {
+			if e.Name == name {
+				return e.Value
+			}
+		}
+	}
+	return ""
+}
+
+// RandomProbeKey makes a key for [Options.ProbeKey], of 128 bits.
+func RandomProbeKey(string) string { return rand.Text() }
+
+// DerivedProbeKey returns a function for [Options.ProbeKey] that returns the same key for the
+// same workload.
+func DerivedProbeKey(secret []byte) func(workload string) string {
+	return func(workload string) string {
+		mac := hmac.New(sha256.New, secret)
+		mac.Write([]byte(workload))
+		return hex.EncodeToString(mac.Sum(nil)[:16])
+	}
+}
+
+func rewrites(in input, r *report) bool {
+	text, ok := in.pod.Annotations[contract.RewriteProbes]
+	own, err := strconv.ParseBool(text)
+	if ok && err == nil {
+		return own
+	}
+	if ok {
+		r.ignored(contract.RewriteProbes, fmt.Sprintf("%q is neither true nor false", text))
+		r.warn("annotation %s: %q is neither true nor false: it has no effect", contract.RewriteProbes, text)
+	}
+	mesh := in.o.Values.Injector.RewriteAppHTTPProbe
+	return mesh == nil || *mesh
+}
+
+// proberOf returns what the agent does for a handler, with the number of the port; false if
+// the handler stays as it is.
+func proberOf(c *corev1.Container, h handler, status int32, r *report) (prober, bool) {
+	p := h.get()
+	var port *intstr.IntOrString
+	switch {
+	case p.HTTPGet != nil:
+		p.HTTPGet = p.HTTPGet.DeepCopy()
+		port = &p.HTTPGet.Port
+	case p.TCPSocket != nil:
+		p.TCPSocket = p.TCPSocket.DeepCopy()
+		port = &p.TCPSocket.Port
+	case p.GRPC != nil:
+		port = new(intstr.FromInt32(p.GRPC.Port))
+	case h.forGate():
+		return p, true
+	default:
+		return p, false
+	}
+	n := portOf(c, *port)
+	switch n {
+	case 0:
+		r.warn("the probe %s is for port %q, which the container %s does not have: it is not changed", h.path, port.StrVal, c.Name)
+		return p, false
+	case status, contract.ReadinessPort:
+		r.note("the probe %s is for the agent itself: it is not changed", h.path)
+		return p, false
+	}
+	*port = intstr.FromInt32(n)
+	return p, true
+}
+
+// portOf resolves the name of a port; 0 if the container has none of that name.
+func portOf(c *corev1.Container, p intstr.IntOrString) int32 {
+	if p.Type == intstr.Int {
+		return p.IntVal
+	}
+	for _, own := range c.Ports {
+		if own.Name == p.StrVal {
+			return own.ContainerPort
+		}
+	}
+	n, _ := strconv.ParseUint(p.StrVal, 10, 16) // "8080"
+	return int32(n)
+}
+
+// setProxyEnv sets a variable of the proxy.
+func setProxyEnv(pod *corev1.Pod, name, value string) {
+	if c := find(pod, contract.ProxyContainer); c != nil {
+		e := environment{c.Env}
+		e.replace(name, value)
+		c.Env = e.list
+	}
+}
+
+// restoreProbes undoes [writeProbes].
+func restoreProbes(pod *corev1.Pod) error {
+	var all map[string]prober
+	if text := valueOf(pod, probersEnv); text != "" {
+		if err := json.Unmarshal([]byte(text), &all); err != nil {
+			return refuse(BadAnnotation, "", "variable %s of %s: %v", probersEnv, contract.ProxyContainer, err)
+		}
+	}
+	key := keyOf(pod)
+	for _, c := range authors(pod) {
+		for _, h := range handlersOf(c) {
+			p, written := all[h.path]
+			if now := h.get().HTTPGet; written && now != nil && now.Path == keyed(h.path, key) {
+				if err := h.restore(p); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,79 @@
+package inject
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"outrider.dev/internal/base/contract"
+)
+
+// checkPrograms refuses what a pod's author may otherwise run in the mesh's containers, if the
+// mesh limits it: outrider-init is root with NET_ADMIN, and so is the proxy in some modes. A
+// policy may exempt both by their names, so they must run the mesh's programs alone.
+func checkPrograms(in input, s settings) error {
+	allowed := in.o.Values.Injector.AllowedProxyImages
+	if allowed == nil {
+		return nil
+	}
+	const hint = "leave it out, or ask the mesh's administrator (sidecarInjectorWebhook.allowedProxyImages)"
+	if image, set := in.annotations()[imageKey]; set && image != "" && !allows(allowed, s.image) {
+		return refuse(ImageRefused, hint, "annotation %s: the mesh does not allow the image %s", imageKey, s.image)
+	}
+	for _, own := range slices.Concat(in.own.init, in.own.plain) {
+		if own.Image != "" && own.Image != autoImage && !allows(allowed, own.Image) {
+			return refuse(ImageRefused, hint, "the pod's own container %s: the mesh does not allow the image %s", own.Name, own.Image)
+		}
+		if field := beyondImage(own); field != "" {
+			return refuse(ImageRefused, hint, "the pod's own container %s sets %s: where the mesh limits images it may set image, imagePullPolicy, resources and ports", own.Name, field)
+		}
+	}
+	if root := s.mode == tproxy || in.pod.Annotations[bindKey] == "true" || s.init == contract.InitNone; root {
+		for _, key := range []string{mountKey, bootstrapKey} {
+			if in.annotations()[key] != "" {
+				return refuse(ImageRefused, hint, "annotation %s: the proxy of this pod runs as root, and where the mesh limits images it gets no files of the pod's author", key)
+			}
+		}
+	}
+	return nil
+}
+
+// allows reports whether an image is one of those that are allowed: one of them is its
+// reference, or a registry or repository that it is in.
+func allows(allowed []string, image string) bool {
+	return slices.ContainsFunc(allowed, func(a string) bool {
+		rest, ok := strings.CutPrefix(image, strings.TrimSuffix(a, "/"))
+		return ok && (rest == "" || strings.ContainsAny(rest[:1], "/@") || rest[0] == ':' && strings.Contains(a, "/"))
+	})
+}
+
+// beyondImage is a field of c that decides what runs in it; empty if it has none.
+func beyondImage(c corev1.Container) string {
+	rest := corev1.Container{Name: c.Name, Image: c.Image, ImagePullPolicy: c.ImagePullPolicy, Resources: c.Resources, Ports: c.Ports, RestartPolicy: c.RestartPolicy,
+		TerminationMessagePath: c.TerminationMessagePath, TerminationMessagePolicy: c.TerminationMessagePolicy,
+		VolumeMounts: slices.DeleteFunc(slices.Clone(c.VolumeMounts), isToken)}
+	for _, f := range []struct {
+		name string
+		set  bool
+	}{{"command", len(c.Command) > 0}, {"args", len(c.Args) > 0}, {"env", len(c.Env) > 0}, {"volumeMounts", len(rest.VolumeMounts) > 0}, {"securityContext", c.SecurityContext != nil}} {
+		if f.set {
+			return f.name
+		}
+	}
+	if !equality.Semantic.DeepEqual(c, withMounts(rest, c.VolumeMounts)) {
+		return "more than that"
+	}
+	return ""
+}
+
+func withMounts(c corev1.Container, mounts []corev1.VolumeMount) corev1.Container {
+	c.VolumeMounts = mounts
+	return c
+}
+
+// isToken reports whether the API server added a mount to every container.
+func isToken(m corev1.VolumeMount) bool {
+	return m.ReadOnly && m.MountPath == "/var/run/secrets/kubernetes.io/serviceaccount"
+}

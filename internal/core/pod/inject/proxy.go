@@ -1,0 +1,144 @@
+package inject
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"outrider.dev/internal/base/contract"
+)
+
+// proxyContainer is outrider-proxy, with the fields of the author's own container of that name.
+func proxyContainer(in input, s settings, sidecar bool, r *report) (corev1.Container, error) {
+	c := corev1.Container{
+		Name: contract.ProxyContainer, Image: s.image, ImagePullPolicy: s.pull,
+		Args:                     in.proxyArgs(s),
+		Env:                      in.environment(s, sidecar),
+		Ports:                    in.proxyPorts(r),
+		Resources:                *s.resources.DeepCopy(),
+		SecurityContext:          in.proxySecurity(s),
+		VolumeMounts:             in.proxyMounts(s),
+		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
+		Lifecycle:                in.lifecycle(r),
+	}
+	if s.probes {
+		c.ReadinessProbe = in.readiness()
+	}
+	if sidecar {
+		c.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
+		if in.pod.Annotations[contract.NativeRelease] == "probe" {
+			c.StartupProbe = in.startupProbe()
+		}
+	}
+	own, ok := in.own.find(contract.ProxyContainer)
+	if !ok {
+		return c, nil
+	}
+	needed := c.SecurityContext
+	c, err := merged(c, own)
+	if err != nil {
+		return c, err
+	}
+	keepRoot(&c, needed, r)
+	return c, nil
+}
+
+// proxyPorts leave out a name that another port of the pod has: a Service that names its target port
+// has to find the author's.
+func (in input) proxyPorts(r *report) []corev1.ContainerPort {
+	out := []corev1.ContainerPort{
+		{Name: "http-envoy-prom", ContainerPort: contract.PrometheusPort, Protocol: corev1.ProtocolTCP},
+		{Name: "http-ready", ContainerPort: contract.ReadinessPort, Protocol: corev1.ProtocolTCP},
+	}
+	for _, c := range slices.Concat(in.pod.Spec.InitContainers, in.pod.Spec.Containers, in.own.init, in.own.plain) {
+		for _, p := range c.Ports {
+			for i := range out {
+				if p.Name == out[i].Name && p.Name != "" && p.ContainerPort != out[i].ContainerPort {
+					r.note("port %d of %s has no name, since port %d of %s is %s", out[i].ContainerPort, contract.ProxyContainer, p.ContainerPort, c.Name, p.Name)
+					out[i].Name = ""
+				}
+			}
+		}
+	}
+	return out
+}
+
+// lifecycle is that of the values. The API server refuses a hook that sleeps longer than the pod's
+// grace period.
+func (in input) lifecycle(r *report) *corev1.Lifecycle {
+	out := in.o.Values.Global.Proxy.Lifecycle.DeepCopy()
+	if out == nil {
+		return nil
+	}
+	most := graceOf(in.pod)
+	for _, h := range []**corev1.LifecycleHandler{&out.PostStart, &out.PreStop} {
+		if *h == nil || (*h).Sleep == nil || (*h).Sleep.Seconds <= most {
+			continue
+		}
+		r.warn("value global.proxy.lifecycle: a hook sleeps for %d s, the pod's grace period, and not for %d s", most, (*h).Sleep.Seconds)
+		if (*h).Sleep.Seconds = most; most == 0 {
+			*h = nil
+		}
+	}
+	return out
+}
+
+func (in input) proxyArgs(s settings) []string {
+	v, a := in.o.Values.Global.Proxy, in.pod.Annotations
+	pick := func(key, mesh, usual string) string {
+		if s, ok := a[key]; ok {
+			return s
+		}
+		return cmp.Or(mesh, usual)
+	}
+	return []string{"proxy", "sidecar",
+		"--domain", "$(POD_NAMESPACE).svc." + cmp.Or(v.ClusterDomain, "cluster.local"),
+		"--proxyLogLevel=" + pick(logKey, v.LogLevel, "warning"),
+		"--proxyComponentLogLevel=" + pick(componentLogKey, v.ComponentLogLevel, "misc:error"),
+		"--log-level=" + s.agentLevel,
+	}
+}
+
+// healthy is the proxy's own readiness, which does not depend on the app.
+func healthy() corev1.ProbeHandler {
+	return corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: contract.ReadyPath, Port: intstr.FromInt32(contract.ReadinessPort)}}
+}
+
+// readyPeriod is from one readiness probe of the proxy to the next, in seconds. After a restart
+// the kubelet takes every pod for not ready until a probe has succeeded, and it spreads the first
+// ones over their period. Istio's is 15.
+const readyPeriod = 1
+
+// readiness has the times of the annotations, else of the values, else ours.
+func (in input) readiness() *corev1.Probe {
+	v := in.o.Values.Global.Proxy
+	set := func(name string, mesh *int32, usual int32) int32 {
+		if text, ok := in.pod.Annotations[contract.IstioReadiness+name]; ok {
+			if n, err := strconv.ParseInt(text, 10, 32); err == nil {
+				return int32(n)
+			}
+		}
+		if mesh != nil {
+			return *mesh
+		}
+		return usual
+	}
+	return &corev1.Probe{
+		ProbeHandler:        healthy(),
+		InitialDelaySeconds: set("initialDelaySeconds", v.ReadinessInitialDelaySeconds, 0),
+		PeriodSeconds:       max(set("periodSeconds", v.ReadinessPeriodSeconds, readyPeriod), 1),
+		FailureThreshold:    max(set("failureThreshold", v.ReadinessFailureThreshold, 4), 1),
+		TimeoutSeconds:      3,
+	}
+}
+
+func (in input) startupProbe() *corev1.Probe {
+	failures := in.o.Values.Global.Proxy.StartupProbe.FailureThreshold
+	if failures <= 0 {
+		failures = 600
+	}
+	return &corev1.Probe{ProbeHandler: healthy(), PeriodSeconds: 1, TimeoutSeconds: 3, FailureThreshold: failures}
+}

@@ -1,0 +1,125 @@
+package inject
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/startup"
+)
+
+// whyInit returns why the pod needs outrider-init despite the annotation outrider.dev/init: none;
+// empty if the proxy can do its work. The proxy must be root for a while, nothing may run
+// before it, and every other container must be held by a gate, or must have no program to
+// run yet and be restarted.
+func whyInit(pod *corev1.Pod, in input, s settings, edges startup.Plan) string {
+	list := pod.Spec.Containers
+	_, ownInit := in.own.find(contract.InitContainer)
+	ownProxy, _ := in.own.find(contract.ProxyContainer)
+	undone := len(ownProxy.Command)+len(ownProxy.Args) > 0 || ownProxy.SecurityContext != nil
+	for _, c := range []struct {
+		holds bool
+		why   string
+	}{
+		{!s.proxy, "there is no proxy of ours to do its work"},
+		{!s.capture, "nothing is captured, and " + contract.InitContainer + " only copies, without a privilege"},
+		{s.mode == tproxy, "in interceptionMode TPROXY the proxy keeps NET_ADMIN"},
+		{in.pod.Annotations[bindKey] == "true", "the proxy keeps a capability (" + bindKey + ")"},
+		{!restarts(pod), "restartPolicy is not Always: a container that is started before its gate is there is not started again"},
+		{len(pod.Spec.InitContainers) > 0, "the init containers would run before the connections are captured"},
+		{ownInit, "the pod has its own container of that name"},
+		{list[0].Name != contract.ProxyContainer, "the proxy is not the first container"},
+		{undone, "the pod's own container " + contract.ProxyContainer + " sets a command, arguments or a security context"},
+		{rootsOnly(pod), "every container runs as root, and the kubelet makes the proxy's token root's alone unless the pod has an fsGroup"},
+	} {
+		if c.holds {
+			return c.why
+		}
+	}
+	for _, c := range list[1:] {
+		if !held(edges, c.Name) {
+			return fmt.Sprintf("no gate holds %s until the proxy has captured", c.Name)
+		}
+	}
+	return ""
+}
+
+// restarts reports whether the kubelet starts every container again, whatever its exit code.
+func restarts(pod *corev1.Pod) bool {
+	policy := pod.Spec.RestartPolicy
+	return (policy == "" || policy == corev1.RestartPolicyAlways) && !slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool {
+		return c.RestartPolicy != nil && *c.RestartPolicy != corev1.ContainerRestartPolicyAlways
+	})
+}
+
+// rootsOnly reports whether all containers say that they run as root, as the proxy then does:
+// for a single user the kubelet makes the files of a token that user's, mode 0600.
+// Source: pkg/volume/util FsUserFrom and pkg/volume/projected of kubernetes v1.34.4; seen there.
+func rootsOnly(pod *corev1.Pod) bool {
+	shared := pod.Spec.SecurityContext
+	if shared != nil && shared.FSGroup != nil {
+		return false
+	}
+	others := slices.DeleteFunc(slices.Clone(pod.Spec.Containers), named(contract.ProxyContainer))
+	return !slices.ContainsFunc(others, func(c corev1.Container) bool {
+		var user *int64
+		if shared != nil {
+			user = shared.RunAsUser
+		}
+		if c.SecurityContext != nil && c.SecurityContext.RunAsUser != nil {
+			user = c.SecurityContext.RunAsUser
+		}
+		return user == nil || *user != 0
+	})
+}
+
+// held reports whether a gate keeps a container's command from running before the proxy runs
+// unprivileged, by itself or by those that it waits for.
+func held(edges startup.Plan, name string) bool {
+	return slices.ContainsFunc(edges.Edges, func(e startup.Edge) bool {
+		closed := e.By == startup.Gate && !e.Optional && e.OnTimeout != startup.Continue
+		return e.To == name && closed && (e.From == contract.ProxyContainer || held(edges, e.From)) // the plan has no cycle
+	})
+}
+
+// writeStage makes the proxy do the work of outrider-init before it drops its privileges.
+func writeStage(pod *corev1.Pod, in input, s settings, r *report) error {
+	c := find(pod, contract.ProxyContainer)
+	if c.Lifecycle != nil && c.Lifecycle.PostStart != nil {
+		r.warn("the postStart hook that is set for %s is left out: the others start after the hook that waits for the capture, and a container can have one only", contract.ProxyContainer)
+	}
+	flags := in.captureFlags(s)
+	if groups := podGroups(pod); len(groups) > 0 {
+		flags = append(flags, "--groups", strings.Join(groups, ","))
+	}
+	if err := podspec.WriteStage(c, flags); err != nil {
+		return taken(err)
+	}
+	c.SecurityContext = in.initSecurity(s)
+	asRoot(c.SecurityContext, "SETUID", "SETGID", "SETPCAP") // to become the proxy's user
+	r.note("annotation %s: none: %s captures and copies the gate by itself, and its postStart hook waits for that alone", contract.Init, contract.ProxyContainer)
+	r.warn("annotation %s: none: kubectl exec into %s is root with NET_ADMIN, SETUID, SETGID and SETPCAP, whatever its first process has given up", contract.Init, contract.ProxyContainer)
+	return nil
+}
+
+// podGroups are the groups that the pod gives every container, by which the proxy can read
+// its token. The stage drops those that an image gives root.
+func podGroups(pod *corev1.Pod) []string {
+	s := pod.Spec.SecurityContext
+	if s == nil {
+		return nil
+	}
+	var out []string
+	for _, g := range s.SupplementalGroups {
+		out = append(out, strconv.FormatInt(g, 10))
+	}
+	if s.FSGroup != nil {
+		out = append(out, strconv.FormatInt(*s.FSGroup, 10))
+	}
+	return out
+}

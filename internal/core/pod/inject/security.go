@@ -1,0 +1,181 @@
+package inject
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/podspec"
+)
+
+// checkSecurity refuses a pod that the namespace's pod security level would refuse after
+// injection: that shows only in events of the ReplicaSet, which are rarely read. It returns
+// whether connections are still captured.
+func checkSecurity(in input, s settings, r *report) (capture bool, err error) {
+	level := in.ns.Labels[contract.PodSecurityLabel]
+	if level != "baseline" && level != "restricted" {
+		return s.capture, nil
+	}
+	captured := s.capture && !s.byNode() // by a container
+	if in.alongside && captured && in.pod.Annotations[contract.Park] != "require" {
+		r.warn("the namespace %s has the label %s=%s: early connections are not parked, since outrider-init would need the capability NET_ADMIN", in.ns.Name, contract.PodSecurityLabel, level)
+		return false, nil
+	}
+	hint := "have the nodes capture (" + contract.Init + ": node, with outrider-node installed), label the namespace " + contract.PodSecurityLabel + "=privileged, or annotate the pod " + contract.Capture + ": none to have order and gate alone"
+	for _, need := range []struct {
+		needed bool
+		what   string
+	}{
+		{captured, "outrider-init needs the capability NET_ADMIN, to capture connections or to park them"},
+		{level == "restricted" && s.proxy && in.pod.Annotations[bindKey] == "true", "a proxy with " + bindKey + " runs as root"},
+		{s.proxy && hostVolumes(in.pod.Annotations[volumeKey], level == "restricted"), "annotation " + volumeKey + " has a volume of the node or of a network"},
+		{unconfined(in.o.Values.Global.Proxy.SeccompProfile), "the value global.proxy.seccompProfile is Unconfined"},
+	} {
+		if need.needed {
+			return s.capture, refuse(PodSecurity, hint, "the namespace %s has the label %s=%s, which refuses the injected pod: %s", in.ns.Name, contract.PodSecurityLabel, level, need.what)
+		}
+	}
+	return s.capture, nil
+}
+
+// hostVolumes reports whether the author's volumes for the proxy have one that a pod security level
+// refuses.
+func hostVolumes(text string, restricted bool) bool {
+	volumes, err := userVolumes(cmp.Or(text, "{}")) // checked before
+	return err == nil && slices.ContainsFunc(volumes, func(v corev1.Volume) bool {
+		inPod := v.ConfigMap != nil || v.CSI != nil || v.DownwardAPI != nil || v.EmptyDir != nil || v.Ephemeral != nil ||
+			v.PersistentVolumeClaim != nil || v.Projected != nil || v.Secret != nil || v.Image != nil
+		return v.HostPath != nil || restricted && !inPod
+	})
+}
+
+func unconfined(p *corev1.SeccompProfile) bool {
+	return p != nil && p.Type == corev1.SeccompProfileTypeUnconfined
+}
+
+// proxySecurity has the fewest privileges that the proxy needs.
+func (in input) proxySecurity(s settings) *corev1.SecurityContext {
+	out := in.security(s.uid, s.gid)
+	if s.mode == tproxy {
+		asRoot(out, "NET_ADMIN")
+	}
+	if in.pod.Annotations[bindKey] == "true" {
+		asRoot(out, "NET_BIND_SERVICE")
+	}
+	return out
+}
+
+// initSecurity: NET_ADMIN suffices to write the rules; the root file system is read-only
+// (test/cluster). An init container that only copies needs no capability.
+func (in input) initSecurity(s settings) *corev1.SecurityContext {
+	out := in.security(s.uid, s.gid)
+	if s.capture {
+		asRoot(out, "NET_ADMIN")
+		out.RunAsGroup = new(int64(0))
+	}
+	return out
+}
+
+func asRoot(c *corev1.SecurityContext, capabilities ...corev1.Capability) {
+	c.RunAsUser, c.RunAsNonRoot = new(int64(0)), new(false)
+	c.Capabilities.Add = append(c.Capabilities.Add, capabilities...)
+}
+
+// keepRoot gives a container of ours back the user and the capabilities that it needs, where the
+// author's own container has set others: without them the capture fails at each start, and in TPROXY
+// mode the proxy cannot listen. What needs no root is the author's choice.
+func keepRoot(c *corev1.Container, needed *corev1.SecurityContext, r *report) {
+	if len(needed.Capabilities.Add) == 0 {
+		return
+	}
+	is := c.SecurityContext
+	if is.RunAsUser == nil || *is.RunAsUser != 0 || is.RunAsNonRoot == nil || *is.RunAsNonRoot {
+		r.warn("%s runs as root, and not as its own securityContext says: it needs %s", c.Name, needed.Capabilities.Add[0])
+		is.RunAsUser, is.RunAsNonRoot = needed.RunAsUser, needed.RunAsNonRoot
+	}
+	for _, capability := range needed.Capabilities.Add {
+		if !slices.Contains(is.Capabilities.Add, capability) {
+			r.warn("%s has the capability %s besides those of its own securityContext", c.Name, capability)
+			is.Capabilities.Add = append(is.Capabilities.Add, capability)
+		}
+	}
+}
+
+// withinSecurity takes back what of ours the API server or the kubelet refuses together with what the
+// author's own container sets.
+func withinSecurity(merged, own *corev1.SecurityContext) {
+	if own == nil {
+		return
+	}
+	privileged := own.Privileged != nil && *own.Privileged || own.Capabilities != nil && slices.Contains(own.Capabilities.Add, "CAP_SYS_ADMIN")
+	if privileged && own.AllowPrivilegeEscalation == nil {
+		merged.AllowPrivilegeEscalation = nil
+	}
+	if own.RunAsUser != nil && own.RunAsNonRoot == nil {
+		merged.RunAsNonRoot = new(*own.RunAsUser != 0)
+	}
+}
+
+func (in input) security(uid, gid int64) *corev1.SecurityContext {
+	seccomp := in.o.Values.Global.Proxy.SeccompProfile.DeepCopy()
+	if seccomp == nil {
+		seccomp = &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}
+	}
+	return &corev1.SecurityContext{
+		RunAsUser: &uid, RunAsGroup: &gid, RunAsNonRoot: new(uid != 0),
+		Privileged: new(false), AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
+		Capabilities:   &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+		SeccompProfile: seccomp,
+	}
+}
+
+func warnOfBypasses(in input, s settings, r *report) {
+	if !s.capture || !s.proxy {
+		return
+	}
+	for _, b := range podspec.Bypasses(in.pod, s.uid, s.gid) {
+		r.warn("%s", b)
+	}
+}
+
+// OpenShift gives each namespace ranges of user and group IDs, as START/SIZE or START-END,
+// and allows its pods no others.
+const (
+	uidRange = "openshift.io/sa.scc.uid-range"
+	gidRange = "openshift.io/sa.scc.supplemental-groups"
+)
+
+// rangeOf returns the proxy's user and group: 1337, or the last of the namespace's ranges,
+// which no application uses by default (Istio does the same).
+func rangeOf(ns Namespace) (uid, gid int64) {
+	uid, gid = contract.ProxyUser, contract.ProxyUser
+	if last, ok := lastOf(ns.Annotations[uidRange]); ok {
+		uid, gid = last, last
+	}
+	if last, ok := lastOf(ns.Annotations[gidRange]); ok {
+		gid = last
+	}
+	return uid, gid
+}
+
+// lastOf returns the last ID of the first of a list of ranges.
+func lastOf(text string) (int64, bool) {
+	text, _, _ = strings.Cut(text, ",")
+	first, second, isSize := strings.Cut(text, "/")
+	if !isSize {
+		first, second, _ = strings.Cut(text, "-")
+	}
+	from, err := strconv.ParseInt(first, 10, 64)
+	last, err2 := strconv.ParseInt(second, 10, 64)
+	if err != nil || err2 != nil || from <= 0 {
+		return 0, false
+	}
+	if isSize {
+		last += from - 1
+	}
+	return last, last >= from && last < 1<<31
+}

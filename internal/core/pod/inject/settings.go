@@ -1,0 +1,328 @@
+package inject
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"outrider.dev/internal/base/contract"
+)
+
+// How connections reach the proxy.
+const (
+	redirect = "REDIRECT"
+	tproxy   = "TPROXY"
+	noMode   = "NONE"
+)
+
+// settings hold for one pod: its annotations over the mesh's configuration.
+type settings struct {
+	mesh    Mesh
+	config  proxyConfig    // defaultConfig with the pod's annotation over it
+	fields  map[string]any // of defaultConfig
+	podHold *bool          // holdApplicationUntilProxyStarts of the annotation alone
+
+	proxy   bool   // the pod gets our proxy
+	capture bool   // connections are captured, or alongside another mesh parked
+	mode    string // interceptionMode; NONE without our proxy
+	port    int32  // the agent's status port
+	probes  bool   // the proxy is probed, and the agent answers the app's probes
+
+	uid, gid         int64
+	image, initImage string
+	init             string // who captures and brings the gates: contract.InitByNode or another
+	pull             corev1.PullPolicy
+	resources        corev1.ResourceRequirements // shared: not to be changed
+	agentLevel       string                      // log level of the agent
+
+	agentConfig string // variable PROXY_CONFIG
+	grace       string // the pod's grace period, as the agent reads it
+
+	volumes []corev1.Volume // the author's, for the proxy
+	mounts  []corev1.VolumeMount
+	metrics metrics
+}
+
+// settingsOf is the second step: annotations, namespace and mesh,
+// checked. With an error it returns the settings that are known.
+func settingsOf(in input, r *report) (s settings, err error) {
+	a := in.annotations()
+	s = settings{proxy: !in.alongside, pull: corev1.PullPolicy(in.o.Values.Global.ImagePullPolicy), grace: strconv.FormatInt(graceOf(in.pod), 10) + "s"}
+	if err = checkAnnotations(a, r); err != nil {
+		return s, err
+	}
+	checkLabels(in, r)
+	if s.init, err = initOf(in, r); err != nil {
+		return s, err
+	}
+	if err = s.readConfig(in.o, a); err != nil {
+		return s, err
+	}
+	if s.mode, s.capture, err = captureOf(a, s.config, s.proxy); err != nil {
+		return s, err
+	}
+	if s.port, s.probes, err = statusPortOf(a, in.o.Values, s.config); err != nil {
+		return s, err
+	}
+	s.agentLevel = agentLevelOf(a, r)
+	s.image, s.initImage = imagesOf(in.o, a, s.config, r)
+	if s.resources, err = resourcesOf(a, in.o.Values.Global.Proxy.Resources); err != nil {
+		return s, err
+	}
+	s.resources = fitted(s.resources, in.pod, r)
+	if s.capture, err = checkSecurity(in, s, r); err != nil {
+		return s, err
+	}
+	if s.agentConfig, err = agentConfigOf(in, s, r); err != nil {
+		return s, err
+	}
+	if err = checkOwn(in, s); err != nil {
+		return s, err
+	}
+	s.uid, s.gid = userOf(in, s.mode)
+	if s.volumes, s.mounts, err = proxyVolumesOf(in, s); err != nil {
+		return s, err
+	}
+	if err = checkPrograms(in, s); err != nil {
+		return s, err
+	}
+	warnOfBypasses(in, s, r)
+	if s.proxy {
+		r.clashes = clashesOf(in.pod, s.port)
+		for _, clash := range r.clashes {
+			r.warn("%s", clash)
+		}
+	}
+	s.metrics, err = metricsOf(in.pod, s, r)
+	return s, err
+}
+
+// readConfig reads the mesh's defaultConfig and the annotation that overrides it.
+func (s *settings) readConfig(o Options, a map[string]string) error {
+	var err error
+	if s.mesh, err = o.Values.mesh(o.Mesh); err != nil {
+		return err
+	}
+	s.fields = s.mesh.DefaultConfig
+	if s.config, err = proxyConfigOf(s.fields); err != nil {
+		return fmt.Errorf("the mesh's defaultConfig: %w", err)
+	}
+	if text, ok := a[contract.ProxyConfig]; ok {
+		own, c, err := parseProxyConfig(text)
+		if err == nil {
+			s.podHold = c.Hold
+			s.config, err = proxyConfigOf(Overlay(s.fields, own))
+		}
+		if err != nil {
+			return refuse(BadAnnotation, "", "annotation %s: %v", contract.ProxyConfig, err)
+		}
+	}
+	if t, ok := a[templatesKey]; ok && t != "sidecar" {
+		return refuse(BadAnnotation, "", "annotation %s: %q: no template but \"sidecar\" is there", templatesKey, t)
+	}
+	return nil
+}
+
+// captureOf returns the interceptionMode, and whether connections are captured or parked.
+func captureOf(a map[string]string, config proxyConfig, proxy bool) (mode string, capture bool, err error) {
+	mode = cmp.Or(a[contract.InterceptionMode], config.InterceptionMode, redirect)
+	if err := oneOf(redirect, tproxy, noMode)(mode); err != nil {
+		return "", false, refuse(BadAnnotation, "", "interceptionMode %q: want %v", mode, err)
+	}
+	if a[contract.Capture] == "none" {
+		mode = noMode
+	}
+	if proxy {
+		return mode, mode != noMode, nil
+	}
+	return noMode, mode != noMode && a[contract.Park] != "off", nil
+}
+
+// statusPortOf returns the agent's port: of the annotation, else of the ProxyConfig, else of
+// the values. Port 0 means the default, without probes.
+func statusPortOf(a map[string]string, v Values, config proxyConfig) (port int32, probes bool, err error) {
+	port = contract.StatusPort
+	if v := v.Global.Proxy.StatusPort; v != nil {
+		port = *v
+	}
+	if config.StatusPort != 0 {
+		port = config.StatusPort
+	}
+	if text, ok := a[contract.StatusPortAnnotation]; ok {
+		n, err := strconv.ParseUint(text, 10, 16)
+		if err != nil {
+			return port, false, refuse(BadAnnotation, "", "annotation %s: %q is no port", contract.StatusPortAnnotation, text)
+		}
+		_, configured := a[contract.ProxyConfig]
+		if p := config.StatusPort; p != 0 && p != int32(n) && configured {
+			return port, false, refuse(BadAnnotation, "keep one of the two", "annotation %s is %d, and statusPort of %s is %d", contract.StatusPortAnnotation, n, contract.ProxyConfig, p)
+		}
+		port = int32(n)
+	}
+	if port == 0 {
+		return contract.StatusPort, false, nil
+	}
+	if slices.Contains(reservedPorts, port) && port != contract.StatusPort {
+		return port, true, refuse(PortTaken, "", "the agent's port %d is another one of the proxy's", port)
+	}
+	return port, true, nil
+}
+
+// agentLevelOf returns the agent's log level. Istio's has a level for each scope.
+func agentLevelOf(a map[string]string, r *report) string {
+	text, ok := a[agentLogKey]
+	if level := strings.TrimPrefix(text, "default:"); ok && !strings.ContainsAny(level, ",:") {
+		return level
+	}
+	if ok {
+		r.warn("annotation %s: the agent has one level for all; %q counts as info", agentLogKey, text)
+	}
+	return "info"
+}
+
+// imagesOf returns the images of the proxy and of the init container. A name without a slash
+// is one in the hub.
+func imagesOf(o Options, a map[string]string, config proxyConfig, r *report) (proxy, init string) {
+	v := o.Values.Global
+	kind := config.Image.ImageType
+	if t, ok := a[imageTypeKey]; ok {
+		kind = t
+	}
+	if kind != "" && kind != "default" && kind != "distroless" {
+		r.warn("image type %s: there is one image, which has no shell", kind)
+	}
+	reference := func(name string) string {
+		if strings.Contains(name, "/") {
+			return name
+		}
+		return cmp.Or(v.Hub, defaultHub) + "/" + name + ":" + cmp.Or(o.Values.tag(), defaultTag)
+	}
+	proxy = reference(cmp.Or(a[imageKey], o.Images.Proxy, v.Proxy.Image, defaultImage))
+	return proxy, reference(cmp.Or(o.Images.Init, v.ProxyInit.Image, proxy))
+}
+
+// The default images, as "make images" names them.
+const (
+	defaultHub   = "outrider.dev"
+	defaultTag   = "dev"
+	defaultImage = "outrider-proxy"
+)
+
+// resourcesOf returns the proxy's resources. If one of the four annotations is set, no default counts.
+func resourcesOf(a map[string]string, mesh resources) (corev1.ResourceRequirements, error) {
+	out := corev1.ResourceRequirements{}
+	for _, r := range []struct {
+		key  string
+		list *corev1.ResourceList
+		name corev1.ResourceName
+	}{
+		{"sidecar.istio.io/proxyCPU", &out.Requests, corev1.ResourceCPU},
+		{"sidecar.istio.io/proxyMemory", &out.Requests, corev1.ResourceMemory},
+		{"sidecar.istio.io/proxyCPULimit", &out.Limits, corev1.ResourceCPU},
+		{"sidecar.istio.io/proxyMemoryLimit", &out.Limits, corev1.ResourceMemory},
+	} {
+		text, ok := a[r.key]
+		if !ok {
+			continue
+		}
+		q, err := resource.ParseQuantity(text)
+		if err != nil {
+			return out, refuse(BadAnnotation, "", "annotation %s: %q is no amount", r.key, text)
+		}
+		if *r.list == nil {
+			*r.list = corev1.ResourceList{}
+		}
+		(*r.list)[r.name] = q
+	}
+	for _, name := range sortedKeys(out.Limits) {
+		limit := out.Limits[name]
+		if request, ok := out.Requests[name]; ok && request.Cmp(limit) > 0 {
+			return out, refuse(BadAnnotation, "", "the proxy's %s request %s is more than its limit %s", name, request.String(), limit.String())
+		}
+	}
+	if out.Requests != nil || out.Limits != nil {
+		return out, nil
+	}
+	return mesh.orDefault(), nil
+}
+
+// checkOwn refuses a pod whose author's own containers of our names cannot be used.
+func checkOwn(in input, s settings) error {
+	if len(in.pod.Spec.Containers) == 0 {
+		return refuse(BadOverride, "", "the pod has no container but %s", contract.ProxyContainer)
+	}
+	if own, ok := in.own.find(contract.ProxyContainer); ok && !s.proxy {
+		return refuse(BadOverride, "leave one of the two out", "the pod has its own container %s, and annotation %s: none", own.Name, contract.Proxy)
+	}
+	by := map[string]string{}
+	for _, own := range slices.Concat(in.own.init, in.own.plain) {
+		name := overridden(own)
+		if first, twice := by[name]; twice {
+			return refuse(BadOverride, "leave one of the two out", "the pod's own containers %s and %s both change %s", first, own.Name, name)
+		}
+		by[name] = own.Name
+	}
+	return nil
+}
+
+// userOf returns the proxy's user and group, by which the capture recognises its
+// connections: the author's own container of its name may set others. In TPROXY mode the
+// proxy is root anyway.
+func userOf(in input, mode string) (uid, gid int64) {
+	uid, gid = rangeOf(in.ns)
+	own, _ := in.own.find(contract.ProxyContainer)
+	if c := own.SecurityContext; c != nil {
+		if c.RunAsUser != nil && mode != tproxy {
+			uid = *c.RunAsUser
+		}
+		if c.RunAsGroup != nil {
+			gid = *c.RunAsGroup
+		}
+	}
+	return uid, gid
+}
+
+// graceOf returns the pod's grace period in seconds.
+func graceOf(pod *corev1.Pod) int64 {
+	if g := pod.Spec.TerminationGracePeriodSeconds; g != nil {
+		return max(*g, 0)
+	}
+	return 30 // the API's default
+}
+
+// agentConfigOf returns the mesh's defaultConfig for the agent. The agent's own reader checks
+// the pod's annotation, so that a mistake shows at admission and not in a crashing container.
+func agentConfigOf(in input, s settings, r *report) (string, error) {
+	fields := maps.Clone(s.fields)
+	if fields == nil {
+		fields = map[string]any{}
+	}
+	if a, ok := in.pod.Annotations[discoveryKey]; ok {
+		fields["discoveryAddress"] = a
+	}
+	if _, ok := fields["discoveryAddress"]; !ok {
+		fields["discoveryAddress"] = in.o.controlPlane()
+	}
+	if _, set := fields["statusPort"]; set || s.port != contract.StatusPort {
+		fields["statusPort"] = s.port
+	}
+	text, err := agentFields(fields)
+	own, ok := in.pod.Annotations[contract.ProxyConfig]
+	if err != nil || !ok || !s.proxy {
+		return text, err
+	}
+	notes, err := readByAgent([]string{"PROXY_CONFIG=" + text, "OUTRIDER_GRACE=" + s.grace}, own)
+	if err != nil {
+		return "", refuse(BadAnnotation, "", "annotation %s: the agent could not use it: %v", contract.ProxyConfig, err)
+	}
+	for _, note := range notes {
+		r.warn("%s", note)
+	}
+	return text, nil
+}

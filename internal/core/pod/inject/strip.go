@@ -1,0 +1,125 @@
+package inject
+
+import (
+	"encoding/json"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/podspec"
+)
+
+// Stripped returns a copy of the pod without what injection added, and with what it changed
+// restored.
+func Stripped(pod *corev1.Pod) (*corev1.Pod, error) {
+	out, _, err := Uninjected(pod)
+	return out, err
+}
+
+// Uninjected is [Stripped], with what cannot be restored.
+func Uninjected(pod *corev1.Pod) (out *corev1.Pod, lost []string, err error) {
+	if _, injected := pod.Annotations[contract.Status]; !injected {
+		return pod.DeepCopy(), nil, nil
+	}
+	var s status
+	if err := written(pod, contract.Status, &s); err != nil {
+		return nil, nil, err
+	}
+	var before overrides
+	if _, ok := pod.Annotations[contract.Overrides]; !ok {
+		lost = append(lost, "the annotation "+contract.Overrides+" is missing: what injection replaced is unknown")
+	} else if err := written(pod, contract.Overrides, &before); err != nil {
+		return nil, nil, err
+	}
+	out, err = stripped(pod, s, before)
+	return out, append(lost, before.unknownWords(pod)...), err
+}
+
+// written reads an annotation of injection.
+func written(pod *corev1.Pod, key string, into any) error {
+	if err := json.Unmarshal([]byte(pod.Annotations[key]), into); err != nil {
+		return refuse(BadAnnotation, "leave it out: it is written by injection", "annotation %s: %v", key, err)
+	}
+	return nil
+}
+
+func stripped(pod *corev1.Pod, s status, before overrides) (*corev1.Pod, error) {
+	out := pod.DeepCopy()
+	if err := restoreProbes(out); err != nil {
+		return nil, err
+	}
+	added := func(c corev1.Container) bool {
+		return slices.Contains(append(s.InitContainers, s.Containers...), c.Name)
+	}
+	out.Spec.InitContainers = append(slices.DeleteFunc(out.Spec.InitContainers, added), before.InitContainers...)
+	place := slices.IndexFunc(out.Spec.Containers, named(contract.ProxyContainer))
+	out.Spec.Containers = slices.DeleteFunc(out.Spec.Containers, added)
+	if start, _ := podspec.ParseStart(pod.Annotations); start != podspec.StartOff || place < 0 {
+		place = len(out.Spec.Containers)
+	}
+	out.Spec.Containers = slices.Insert(out.Spec.Containers, place, before.Containers...) // see [input.place]
+	out = podspec.Ungated(out)
+	restoreCommands(out, before.Commands)
+	before.restoreWords(out)
+	before.restoreHooks(out)
+	reorder(out, before.Order)
+	sortAs(out.Spec.InitContainers, before.InitOrder)
+	out.Spec.Volumes = slices.DeleteFunc(out.Spec.Volumes, func(v corev1.Volume) bool { return slices.Contains(s.Volumes, v.Name) })
+	out.Spec.ImagePullSecrets = slices.DeleteFunc(out.Spec.ImagePullSecrets, func(r corev1.LocalObjectReference) bool { return slices.Contains(s.ImagePullSecrets, r.Name) })
+	delete(out.Annotations, contract.Status)
+	delete(out.Annotations, contract.Overrides)
+	out.Annotations = restored(out.Annotations, before.Annotations)
+	out.Labels = restored(out.Labels, before.Labels)
+	out.Spec.NodeSelector = restored(out.Spec.NodeSelector, before.NodeSelector)
+	before.restoreEmpty(out)
+	return out, nil
+}
+
+// reorder restores the order of the plain containers, including those that became sidecars.
+func reorder(pod *corev1.Pod, order []string) {
+	if len(order) == 0 {
+		return
+	}
+	for _, name := range order {
+		i := slices.IndexFunc(pod.Spec.InitContainers, named(name))
+		if i < 0 {
+			continue
+		}
+		c := pod.Spec.InitContainers[i]
+		c.RestartPolicy = nil
+		pod.Spec.InitContainers = slices.Delete(pod.Spec.InitContainers, i, i+1)
+		pod.Spec.Containers = append(pod.Spec.Containers, c)
+	}
+	sortAs(pod.Spec.Containers, order)
+}
+
+// sortAs restores an order.
+func sortAs(list []corev1.Container, order []string) {
+	first := slices.IndexFunc(list, func(c corev1.Container) bool { return slices.Contains(order, c.Name) })
+	before := names(list[:max(first, 0)]) // came since, and stands first: another mesh's hold
+	place := func(c corev1.Container) int {
+		switch i := slices.Index(order, c.Name); {
+		case i >= 0:
+			return i
+		case slices.Contains(before, c.Name):
+			return -1
+		}
+		return len(order)
+	}
+	slices.SortStableFunc(list, func(a, b corev1.Container) int { return place(a) - place(b) })
+}
+
+func restored(m map[string]string, before map[string]*string) map[string]string {
+	for key, value := range before {
+		if value == nil {
+			delete(m, key)
+			continue
+		}
+		if m == nil {
+			m = map[string]string{}
+		}
+		m[key] = *value
+	}
+	return m
+}

@@ -1,0 +1,244 @@
+package inject
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"helm.sh/helm/v3/pkg/strvals"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/yaml"
+
+	"outrider.dev/internal/base/manifest"
+)
+
+// Values have the values of Istio's charts that injection reads, by their names. The zero
+// value is the default.
+type Values struct {
+	Global struct {
+		Hub              string   `json:"hub"`
+		Tag              any      `json:"tag"`
+		ImagePullPolicy  string   `json:"imagePullPolicy"`
+		ImagePullSecrets []string `json:"imagePullSecrets"`
+		Network          string   `json:"network"`
+		MeshID           string   `json:"meshID"`
+		CAAddress        string   `json:"caAddress"`
+		NativeNftables   bool     `json:"nativeNftables"`
+		MultiCluster     struct {
+			ClusterName string `json:"clusterName"`
+		} `json:"multiCluster"`
+		Proxy     ProxyValues `json:"proxy"`
+		ProxyInit struct {
+			Image string `json:"image"`
+		} `json:"proxy_init"`
+	} `json:"global"`
+	Injector struct {
+		RewriteAppHTTPProbe       *bool                  `json:"rewriteAppHTTPProbe"`
+		NeverInjectSelector       []metav1.LabelSelector `json:"neverInjectSelector"`
+		AlwaysInjectSelector      []metav1.LabelSelector `json:"alwaysInjectSelector"`
+		EnableNamespacesByDefault bool                   `json:"enableNamespacesByDefault"`
+		InjectedAnnotations       map[string]string      `json:"injectedAnnotations"`
+
+		// Init is the annotation outrider.dev/init of pods without one. It is ours.
+		Init string `json:"init"`
+
+		// AllowedProxyImages are the images, repositories and registries that a pod's author
+		// may choose for the containers of injection. It is ours; default: any, as in Istio.
+		AllowedProxyImages []string `json:"allowedProxyImages"`
+	} `json:"sidecarInjectorWebhook"`
+	Pilot struct {
+		Env map[string]any `json:"env"`
+	} `json:"pilot"`
+	Env        map[string]any  `json:"env"` // of the chart istiod, where Pilot's values are at the top
+	MeshConfig map[string]any  `json:"meshConfig"`
+	Revision   string          `json:"revision"`
+	Telemetry  TelemetryValues `json:"telemetry"`
+}
+
+// TelemetryValues are Istio's switches of request metrics: the inner ones count where the outer
+// ones do not say false.
+type TelemetryValues struct {
+	Enabled *bool `json:"enabled"`
+	V2      struct {
+		Enabled    *bool `json:"enabled"`
+		Prometheus struct {
+			Enabled *bool `json:"enabled"`
+		} `json:"prometheus"`
+	} `json:"v2"`
+}
+
+func (t TelemetryValues) metrics(otherwise bool) bool {
+	for _, outer := range []*bool{t.Enabled, t.V2.Enabled} {
+		if outer != nil && !*outer {
+			return false
+		}
+	}
+	if own := t.V2.Prometheus.Enabled; own != nil {
+		return *own
+	}
+	return otherwise
+}
+
+// ProxyValues are those below global.proxy.
+type ProxyValues struct {
+	Image                string `json:"image"`
+	AutoInject           string `json:"autoInject"`
+	Hold                 *bool  `json:"holdApplicationUntilProxyStarts"`
+	ClusterDomain        string `json:"clusterDomain"`
+	IncludeIPRanges      text   `json:"includeIPRanges"`
+	ExcludeIPRanges      text   `json:"excludeIPRanges"`
+	IncludeInboundPorts  text   `json:"includeInboundPorts"`
+	ExcludeInboundPorts  text   `json:"excludeInboundPorts"`
+	IncludeOutboundPorts text   `json:"includeOutboundPorts"`
+	ExcludeOutboundPorts text   `json:"excludeOutboundPorts"`
+	ExcludeInterfaces    text   `json:"excludeInterfaces"`
+	LogLevel             string `json:"logLevel"`
+	ComponentLogLevel    string `json:"componentLogLevel"`
+	StatusPort           *int32 `json:"statusPort"`
+
+	ReadinessInitialDelaySeconds *int32 `json:"readinessInitialDelaySeconds"`
+	ReadinessPeriodSeconds       *int32 `json:"readinessPeriodSeconds"`
+	ReadinessFailureThreshold    *int32 `json:"readinessFailureThreshold"`
+	StartupProbe                 struct {
+		FailureThreshold int32 `json:"failureThreshold"`
+	} `json:"startupProbe"`
+
+	Resources      resources              `json:"resources"`
+	Lifecycle      *corev1.Lifecycle      `json:"lifecycle"`
+	SeccompProfile *corev1.SeccompProfile `json:"seccompProfile"`
+}
+
+// A text is a string that may be written without quotes: 80 or "80", true or "true".
+type text string
+
+// UnmarshalJSON takes a string, a number or a truth value. Null is the default, as for every value.
+func (t *text) UnmarshalJSON(b []byte) error {
+	s := string(b)
+	if s == "null" {
+		return nil
+	}
+	if unquoted, err := strconv.Unquote(s); err == nil {
+		s = unquoted
+	} else if strings.ContainsAny(s, "{}[]") {
+		return fmt.Errorf("%s is no text: write a list as \"80,443\"", s)
+	}
+	*t = text(s)
+	return nil
+}
+
+const builtIn = "what is injected is built in; use an own container named outrider-proxy, or the annotations"
+
+// ParseValues reads values, YAML or JSON. The warnings are about values without effect.
+func ParseValues(data []byte) (Values, []string, error) {
+	var v Values
+	text, err := manifest.StrictJSON(data)
+	var all map[string]any
+	if err == nil {
+		err = json.Unmarshal(text, &all)
+	}
+	if err != nil {
+		return v, nil, fmt.Errorf("want values of Istio's charts: %w", err)
+	}
+	warnings, err := valueTree.check(all, "value", "")
+	if err != nil {
+		return v, nil, err
+	}
+	if err := json.Unmarshal(text, &v); err != nil {
+		return v, nil, fmt.Errorf("want values of Istio's charts: %w", err)
+	}
+	for _, s := range []struct {
+		name string
+		list []metav1.LabelSelector
+	}{{"neverInjectSelector", v.Injector.NeverInjectSelector}, {"alwaysInjectSelector", v.Injector.AlwaysInjectSelector}} {
+		for i := range s.list {
+			if _, err := metav1.LabelSelectorAsSelector(&s.list[i]); err != nil {
+				return v, nil, fmt.Errorf("sidecarInjectorWebhook.%s[%d]: %w", s.name, i, err)
+			}
+		}
+	}
+	if err := v.check(); err != nil {
+		return v, nil, err
+	}
+	warnings = append(warnings, misspelt(text, &Values{})...)
+	if len(v.MeshConfig) > 0 {
+		text, err := yaml.Marshal(v.MeshConfig)
+		if err != nil {
+			return v, nil, err
+		}
+		m, err := parseMeshAs(text, "value", "meshConfig.")
+		if err != nil {
+			return v, nil, fmt.Errorf("meshConfig: %w", err)
+		}
+		warnings = append(warnings, m.Notes...)
+	}
+	return v, warnings, nil
+}
+
+// SetValue puts one value into values, as in --set global.proxy.logLevel=info, in Helm's
+// form: [0] is an element of a list, \. a dot in a name, and {a,b} a list. A comma in any
+// other value needs no backslash, since there is one setting. A leading "values." is passed
+// over, as an operator's file has it.
+func SetValue(values map[string]any, setting string) error {
+	path, value, _ := strings.Cut(strings.TrimPrefix(setting, "values."), "=")
+	if !strings.HasPrefix(value, "{") {
+		value = strings.NewReplacer(`\,`, `\,`, ",", `\,`).Replace(value)
+	}
+	err := strvals.ParseInto(path+"="+value, values)
+	if err != nil || path == "" || path[0] == '[' || !strings.Contains(setting, "=") {
+		return fmt.Errorf("%q: want PATH=VALUE, as in global.proxy.holdApplicationUntilProxyStarts=true%s", setting, causeOf(err))
+	}
+	return nil
+}
+
+// decode reads YAML or JSON. Names are case-sensitive.
+func decode(data []byte, v any) error {
+	text, err := manifest.StrictJSON(data) // a name that is there twice is an error
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, v)
+}
+
+// mesh is m with the values' own meshConfig over it.
+func (v Values) mesh(m Mesh) (Mesh, error) {
+	if len(v.MeshConfig) == 0 {
+		return m, nil
+	}
+	data, err := yaml.Marshal(v.MeshConfig)
+	if err != nil {
+		return m, err
+	}
+	over, err := parseMesh(data)
+	if err != nil {
+		return m, err
+	}
+	m.DefaultConfig = Overlay(m.DefaultConfig, over.DefaultConfig)
+	if over.TrustDomain != "" {
+		m.TrustDomain = over.TrustDomain
+	}
+	if over.EnablePrometheusMerge != nil {
+		m.EnablePrometheusMerge = over.EnablePrometheusMerge
+	}
+	m.Mesh = over.Over(m.Mesh)
+	return m, nil
+}
+
+// tag is the images' tag, which may be written without quotes.
+func (v Values) tag() string {
+	if v.Global.Tag == nil {
+		return ""
+	}
+	return fmt.Sprint(v.Global.Tag)
+}
+
+// native is Istio's switch of the control plane: auto, true or false.
+func (v Values) native() string {
+	for _, env := range []map[string]any{v.Env, v.Pilot.Env} {
+		if s := fmt.Sprint(env["ENABLE_NATIVE_SIDECARS"]); s == "true" || s == "false" {
+			return s
+		}
+	}
+	return "auto"
+}

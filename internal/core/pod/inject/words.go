@@ -1,0 +1,116 @@
+package inject
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/podspec"
+)
+
+// A gate and the agent work with one list of words and with numbers of ports. What the author
+// wrote means the same; it is kept for whoever reads the manifest after the injection is undone.
+
+// rememberWords keeps what of the given pod's commands and names of ports is not in the written
+// one.
+func (o *overrides) rememberWords(given, written *corev1.Pod) {
+	for _, c := range authors(given) {
+		now := find(written, c.Name)
+		if now == nil {
+			continue
+		}
+		if podspec.Gated(now) {
+			if o.Args == nil {
+				o.Args = map[string]int{}
+			}
+			o.Args[c.Name] = len(c.Args)
+		}
+		ports := portsOf(now)
+		for handler, port := range portsOf(c) { // any order: into a map
+			if is := ports[handler]; port.Type == intstr.String && (is == nil || *is != *port) {
+				setIn(&o.Ports, c.Name+"/"+handler, port.StrVal)
+			}
+		}
+	}
+}
+
+// restoreWords undoes it. A command that is shorter by now, or a port of another number, was
+// changed since, and stays.
+func (o *overrides) restoreWords(pod *corev1.Pod) {
+	for _, c := range authors(pod) {
+		if n := o.Args[c.Name]; n > 0 && len(c.Args) == 0 && n <= len(c.Command) {
+			at := len(c.Command) - n
+			c.Command, c.Args = slices.Clip(c.Command[:at]), slices.Clone(c.Command[at:])
+		}
+		for handler, port := range portsOf(c) { // any order: each is changed by itself
+			name := intstr.FromString(o.Ports[c.Name+"/"+handler])
+			if name.StrVal != "" && port.Type == intstr.Int && portOf(c, name) == port.IntVal {
+				*port = name
+			}
+		}
+	}
+}
+
+// rememberHooks keeps which proxies of other meshes got a hook that waits by their own program: nothing else
+// tells it from one of the author's.
+func (o *overrides) rememberHooks(given, written *corev1.Pod) {
+	for _, c := range authors(written) {
+		was := find(given, c.Name)
+		if hookOf(c) != nil && was != nil && hookOf(was) == nil && (hookOf(c).Exec == nil || hookOf(c).Exec.Command[0] != contract.AgentPath) {
+			o.Hooks = append(o.Hooks, c.Name)
+		}
+	}
+}
+
+func (o *overrides) restoreHooks(pod *corev1.Pod) {
+	for _, name := range o.Hooks {
+		if c := find(pod, name); c != nil && hookOf(c) != nil {
+			podspec.DropPostStart(c)
+		}
+	}
+}
+
+func hookOf(c *corev1.Container) *corev1.LifecycleHandler {
+	if c.Lifecycle == nil {
+		return nil
+	}
+	return c.Lifecycle.PostStart
+}
+
+// unknownWords are the commands of which an earlier version has not kept what were arguments.
+func (o *overrides) unknownWords(pod *corev1.Pod) (out []string) {
+	for _, c := range authors(pod) {
+		if _, known := o.Args[c.Name]; podspec.Gated(c) && !known {
+			out = append(out, fmt.Sprintf("command and args of %s become one command: the version that injected the pod did not record which words were args", c.Name))
+		}
+	}
+	return out
+}
+
+// portsOf are the ports that probes and hooks of a container name, by probe or hook.
+func portsOf(c *corev1.Container) map[string]*intstr.IntOrString {
+	out := map[string]*intstr.IntOrString{}
+	add := func(handler string, get *corev1.HTTPGetAction, socket *corev1.TCPSocketAction) {
+		if get != nil {
+			out[handler] = &get.Port
+		} else if socket != nil {
+			out[handler] = &socket.Port
+		}
+	}
+	for handler, p := range map[string]*corev1.Probe{"startupProbe": c.StartupProbe, "readinessProbe": c.ReadinessProbe, "livenessProbe": c.LivenessProbe} { // any order: into a map
+		if p != nil {
+			add(handler, p.HTTPGet, p.TCPSocket)
+		}
+	}
+	if l := c.Lifecycle; l != nil {
+		for handler, h := range map[string]*corev1.LifecycleHandler{"postStart": l.PostStart, "preStop": l.PreStop} { // any order: into a map
+			if h != nil {
+				add(handler, h.HTTPGet, h.TCPSocket)
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,276 @@
+package inject
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/startup"
+)
+
+// write is the last step: the pod with settings and plan in it. It returns whether anything
+// was added.
+func write(in input, s settings, p plan, r *report) (pod *corev1.Pod, added bool, err error) {
+	before := overrides{InitContainers: in.own.init, Containers: in.own.plain, Commands: p.commands, Order: in.own.order, InitOrder: in.own.initOrder}
+	before.rememberEdges(p.pod)
+	before.rememberEmpty(in.stripped)
+	pod, err = writeOrder(in, s, p, r)
+	if err != nil {
+		return nil, false, err
+	}
+	p.explain(in.alongside, r)
+	reportEnd(pod, s, r)
+	if was := names(p.pod.Spec.Containers); before.Order == nil && !slices.Equal(was, names(pod.Spec.Containers)) {
+		before.Order = was
+	}
+	if s.byNode() {
+		err = writeNode(pod, in, s, &before, r)
+	} else {
+		err = writeInit(pod, in, s, p.edges, r)
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	if err := writeProbes(pod, in, s, r); err != nil {
+		return nil, false, err
+	}
+	writeStopHook(pod, in, s)
+	before.rememberWords(p.pod, pod)
+	before.rememberHooks(p.pod, pod)
+	s.metrics.annotate(pod, &before, s.port)
+	writeMetadata(pod, in, s, &before)
+	if s.proxy {
+		pod.Spec.Volumes = append(pod.Spec.Volumes, in.proxyVolumes(s)...)
+	}
+	for _, name := range in.o.Values.Global.ImagePullSecrets {
+		secret := corev1.LocalObjectReference{Name: name}
+		if !slices.Contains(pod.Spec.ImagePullSecrets, secret) {
+			pod.Spec.ImagePullSecrets = append(pod.Spec.ImagePullSecrets, secret)
+		}
+	}
+	what := statusOf(in.pod, pod, in.o.revision())
+	statusText, err := asJSON(what)
+	if err != nil {
+		return nil, false, err
+	}
+	overridesText, err := asJSON(before)
+	if err != nil {
+		return nil, false, err
+	}
+	setIn(&pod.Annotations, contract.Status, statusText)
+	setIn(&pod.Annotations, contract.Overrides, overridesText)
+	if err := podspec.CheckSize(pod); err != nil {
+		return nil, false, tooLarge(fmt.Errorf("the injected pod: %w", err))
+	}
+	_, byNode := podspec.NodeWork(pod)
+	return pod, byNode || len(p.edges.Edges)+len(what.Containers)+len(what.InitContainers) > 0, nil
+}
+
+// writeOrder writes the edges, with gates that come as the settings say.
+func writeOrder(in input, s settings, p plan, r *report) (pod *corev1.Pod, err error) {
+	switch reports := p.reporting(in, s, r); s.init {
+	case contract.InitByNode:
+		pod, err = podspec.WriteForNode(p.pod, p.edges, reports...)
+	case contract.InitVolume:
+		pod, err = podspec.WriteByVolume(p.pod, p.edges, s.initImage, s.pull, reports...)
+	default:
+		pod, err = podspec.Write(p.pod, p.edges, s.initImage, reports...)
+	}
+	var impossible *podspec.WriteError
+	switch {
+	case err == nil:
+		return pod, nil
+	case errors.As(err, &impossible):
+		return nil, refuse(NoMechanism, "", "%v", err)
+	}
+	return nil, taken(err)
+}
+
+// A status is the annotation outrider.dev/status: what injection added.
+type status struct {
+	InitContainers   []string `json:"initContainers,omitempty"`
+	Containers       []string `json:"containers,omitempty"`
+	Volumes          []string `json:"volumes,omitempty"`
+	ImagePullSecrets []string `json:"imagePullSecrets,omitempty"`
+	Revision         string   `json:"revision"`
+}
+
+// InjectedBy reports whether a pod was injected, and by which revision.
+func InjectedBy(pod *corev1.Pod) (injected bool, revision string) {
+	text, injected := pod.Annotations[contract.Status]
+	var s status
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		return injected, "" // another hand wrote it
+	}
+	return injected, s.Revision
+}
+
+func statusOf(given, pod *corev1.Pod, revision string) status {
+	out := status{Revision: revision}
+	for _, c := range pod.Spec.InitContainers {
+		if ours(c.Name) {
+			out.InitContainers = append(out.InitContainers, c.Name)
+		}
+	}
+	for _, c := range pod.Spec.Containers {
+		if ours(c.Name) {
+			out.Containers = append(out.Containers, c.Name)
+		}
+	}
+	had := volumesOf(given)
+	for _, v := range pod.Spec.Volumes {
+		if !had[v.Name] {
+			out.Volumes = append(out.Volumes, v.Name)
+		}
+	}
+	secrets := map[corev1.LocalObjectReference]bool{}
+	for _, secret := range given.Spec.ImagePullSecrets {
+		secrets[secret] = true
+	}
+	for _, secret := range pod.Spec.ImagePullSecrets {
+		if !secrets[secret] {
+			out.ImagePullSecrets = append(out.ImagePullSecrets, secret.Name)
+		}
+	}
+	return out
+}
+
+// reporting returns the containers without another gate whose gates are to report their ends,
+// so that a proxy that is a plain container leaves when the last has ended, and not after the drain
+// time. It is all or none: one end that is not reported leaves the proxy without proof. They are
+// none where the agent would need an init container of its own.
+func (p plan) reporting(in input, s settings, r *report) (out []string) {
+	off := in.pod.Annotations[contract.Start] == string(podspec.StartOff) // then commands stay as they are
+	if off || !s.proxy || !s.capture || s.init == contract.InitNone ||
+		!slices.ContainsFunc(p.pod.Spec.Containers, named(contract.ProxyContainer)) {
+		return nil
+	}
+	gated := map[string]bool{contract.ProxyContainer: true}
+	for _, e := range p.edges.Edges {
+		if e.By == startup.Gate {
+			gated[e.To], gated[e.From] = true, true
+		}
+	}
+	for _, c := range p.pod.Spec.Containers {
+		switch {
+		case gated[c.Name]:
+		case len(c.Command) == 0 && !s.byNode(), len(c.Command) > 0 && contract.RunsFirst(c.Command[0]):
+			return nil
+		default:
+			out = append(out, c.Name)
+		}
+	}
+	if len(out) > 0 {
+		r.note("%s: a gate that waits for nothing reports the end of the command, so that the proxy leaves with it", strings.Join(out, ", "))
+	}
+	return out
+}
+
+// reportEnd reports how a pod that completes ends. The agent in a plain container ends once
+// the gates of all applications report that their commands have ended for good
+// (internal/core/agent/proxy/apps.go); nothing reports the end of a container without a gate.
+func reportEnd(pod *corev1.Pod, s settings, r *report) {
+	pod = podspec.AsRun(pod)
+	if s.proxy && endsOnce(pod) && slices.ContainsFunc(pod.Spec.Containers, named(contract.ProxyContainer)) {
+		var free []string
+		for _, c := range pod.Spec.Containers {
+			if c.Name != contract.ProxyContainer && !podspec.Gated(&c) {
+				free = append(free, c.Name)
+			}
+		}
+		if r.neverEnds = free; len(free) == 0 {
+			r.note("restartPolicy: %s: the proxy is a plain container, and ends when the gates report that all commands have ended for good", pod.Spec.RestartPolicy)
+		} else {
+			r.warn("the pod has restartPolicy: %s, its proxy is a plain container, and no gate reports to it when %s has ended: the pod never completes unless the command ends the proxy, by a POST to http://127.0.0.1:%d/quitquitquit",
+				pod.Spec.RestartPolicy, strings.Join(free, ", "), s.port)
+		}
+	}
+	for _, c := range pod.Spec.Containers {
+		if mains := podspec.HelperOf(&c); len(mains) > 0 {
+			r.note("restartPolicy: %s: %s serves %s, and its gate ends it when they have ended for good", pod.Spec.RestartPolicy, c.Name, strings.Join(mains, " and "))
+		}
+	}
+}
+
+// names are those of the plain containers, without ours.
+func names(list []corev1.Container) []string {
+	var out []string
+	for _, c := range list {
+		if c.Name != contract.ProxyContainer {
+			out = append(out, c.Name)
+		}
+	}
+	return out
+}
+
+// Istio's labels, which telemetry and policies read.
+const (
+	tlsModeLabel      = "security.istio.io/tlsMode"
+	canonicalName     = "service.istio.io/canonical-name"
+	canonicalRevision = "service.istio.io/canonical-revision"
+	networkLabel      = "topology.istio.io/network"
+)
+
+// writeMetadata adds labels, and annotations for other tools.
+func writeMetadata(pod *corev1.Pod, in input, s settings, before *overrides) {
+	more := maps.Clone(in.o.Values.Injector.InjectedAnnotations)
+	if app := firstApp(pod); app != "" {
+		for _, key := range []string{defaultContainer, defaultLogs} {
+			if _, there := more[key]; !there {
+				setIn(&more, key, app)
+			}
+		}
+	}
+	for _, key := range sortedKeys(more) {
+		if _, there := pod.Annotations[key]; !there {
+			before.annotate(pod, key, new(more[key]))
+		}
+	}
+	if level, ok := in.annotations()[agentLogKey]; ok && strings.TrimPrefix(level, "default:") != s.agentLevel {
+		before.annotate(pod, agentLogKey, &s.agentLevel) // the agent reads it too
+	}
+	if !s.proxy {
+		return
+	}
+	revision := in.o.revision()
+	before.annotate(pod, contract.RevisionLabel, &revision)
+	if s.metrics.app != "" {
+		setProxyEnv(pod, metricsEnv, s.metrics.app)
+	}
+	l := pod.Labels
+	before.label(pod, tlsModeLabel, "istio")
+	before.label(pod, canonicalName, labelValueOf(cmp.Or(l["app.kubernetes.io/name"], l["app"], in.workload().Name)))
+	before.label(pod, canonicalRevision, labelValueOf(cmp.Or(l["app.kubernetes.io/version"], l["version"], "latest")))
+	before.label(pod, networkLabel, in.o.Values.Global.Network)
+}
+
+func firstApp(pod *corev1.Pod) string {
+	for _, c := range pod.Spec.Containers {
+		if c.Name != contract.ProxyContainer && !slices.Contains(otherMeshes, c.Name) {
+			return c.Name
+		}
+	}
+	return ""
+}
+
+// labelValueOf cuts s to a valid value of a label.
+func labelValueOf(s string) string {
+	return strings.TrimRightFunc(s[:min(len(s), 63)], func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9')
+	})
+}
+
+func setIn(m *map[string]string, key, value string) {
+	if *m == nil {
+		*m = map[string]string{}
+	}
+	(*m)[key] = value
+}

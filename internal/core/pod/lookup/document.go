@@ -1,0 +1,127 @@
+package lookup
+
+import (
+	"encoding/json"
+	"mime"
+	"slices"
+	"strings"
+
+	// The supported algorithms of digests.
+	_ "crypto/sha256"
+	_ "crypto/sha512"
+
+	v1 "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"outrider.dev/internal/core/pod/inject"
+)
+
+// Media types, the OCI's and Docker's.
+var (
+	indexTypes    = []string{v1.MediaTypeImageIndex, "application/vnd.docker.distribution.manifest.list.v2+json"}
+	manifestTypes = []string{v1.MediaTypeImageManifest, "application/vnd.docker.distribution.manifest.v2+json"}
+	configTypes   = []string{v1.MediaTypeImageConfig, "application/vnd.docker.container.image.v1+json"}
+)
+
+// A document is an index or a manifest.
+type document struct {
+	platforms []v1.Descriptor // of an index: those that can be Linux
+	config    *v1.Descriptor  // of a manifest
+}
+
+// parseDocument reads an index or a manifest. One that could be both is refused: the node's
+// runtime might read it as the other (CVE-2021-41190).
+func parseDocument(body []byte, contentType string) (document, error) {
+	var d struct {
+		MediaType string          `json:"mediaType"`
+		Manifests []v1.Descriptor `json:"manifests"`
+		Config    *v1.Descriptor  `json:"config"`
+		Layers    json.RawMessage `json:"layers"`
+		FSLayers  json.RawMessage `json:"fsLayers"`
+	}
+	if err := json.Unmarshal(body, &d); err != nil {
+		return document{}, unfitf("its manifest cannot be read: %v", err)
+	}
+	types := []string{d.MediaType}
+	if served, _, err := mime.ParseMediaType(contentType); err == nil && (slices.Contains(indexTypes, served) || slices.Contains(manifestTypes, served)) {
+		types = append(types, served)
+	}
+	are := func(known []string) bool {
+		return !slices.ContainsFunc(types, func(t string) bool { return t != "" && !slices.Contains(known, t) })
+	}
+	switch {
+	case d.FSLayers != nil:
+		return document{}, unfitf("its manifest is of Docker's schema 1, which has no configuration: push the image again")
+	case d.Manifests != nil && (d.Config != nil || d.Layers != nil):
+		return document{}, unfitf("its manifest is an index and a manifest at once")
+	case d.Manifests != nil && are(indexTypes):
+		platforms, err := linux(d.Manifests)
+		return document{platforms: platforms}, err
+	case d.Config != nil && are(manifestTypes):
+		if !slices.Contains(configTypes, d.Config.MediaType) {
+			return document{}, unfitf("it is no image to run: its configuration is %q", d.Config.MediaType)
+		}
+		return document{config: d.Config}, checkDescriptor(*d.Config)
+	}
+	return document{}, unfitf("its manifest is neither an index nor a manifest of the types %s", strings.Join(slices.Concat(indexTypes, manifestTypes), ", "))
+}
+
+// linux returns the platforms of an index that a Linux node may choose, and those that only
+// their configuration names.
+func linux(all []v1.Descriptor) ([]v1.Descriptor, error) {
+	var out []v1.Descriptor
+	for _, d := range all {
+		if d.Platform != nil && d.Platform.OS != "linux" {
+			continue
+		}
+		if slices.Contains(indexTypes, d.MediaType) {
+			return nil, unfitf("its index names another index: name the command in the pod")
+		}
+		if err := checkDescriptor(d); err != nil {
+			return nil, err
+		}
+		if !slices.ContainsFunc(out, func(o v1.Descriptor) bool { return o.Digest == d.Digest }) {
+			out = append(out, d)
+		}
+	}
+	switch {
+	case len(out) == 0:
+		return nil, unfitf("it has no platform that is Linux")
+	case len(out) > maxPlatforms:
+		return nil, unfitf("it has %d platforms, and at most %d are supported: name the command in the pod, or the digest of one platform", len(out), maxPlatforms)
+	}
+	return out, nil
+}
+
+// checkDescriptor refuses digests and sizes that cannot be read.
+func checkDescriptor(d v1.Descriptor) error {
+	if err := d.Digest.Validate(); err != nil {
+		return unfitf("the digest %q in its manifest cannot be used: %v", d.Digest, err)
+	}
+	if d.Size > maxBytes {
+		return unfitf("%s has %d bytes, more than the limit of %d", d.Digest, d.Size, maxBytes)
+	}
+	return nil
+}
+
+// parseConfig reads a configuration and returns whether it is for Linux.
+func parseConfig(body []byte) (inject.ImageCommand, bool, error) {
+	var image v1.Image
+	if err := json.Unmarshal(body, &image); err != nil {
+		return inject.ImageCommand{}, false, unfitf("its configuration cannot be read: %v", err)
+	}
+	c := inject.ImageCommand{Entrypoint: image.Config.Entrypoint, Cmd: image.Config.Cmd}
+	if slices.Equal(c.Entrypoint, []string{""}) {
+		c.Entrypoint = nil // a Dockerfile resets it so (containerd internal/cri/opts WithProcessArgs)
+	}
+	size := 0
+	for _, word := range slices.Concat(c.Entrypoint, c.Cmd) {
+		size += len(word)
+		if strings.ContainsRune(word, 0) {
+			return inject.ImageCommand{}, false, unfitf("its command has a NUL in it, and cannot be run")
+		}
+	}
+	if size > maxCommand {
+		return inject.ImageCommand{}, false, unfitf("its command has %d bytes, more than the %d that are supported in a pod", size, maxCommand)
+	}
+	return c, image.OS == "linux" || image.OS == "", nil
+}

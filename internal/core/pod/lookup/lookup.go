@@ -1,0 +1,206 @@
+// Package lookup finds out what an image runs: the ENTRYPOINT and CMD of its configuration,
+// from its registry, by digest. The kubelet gives them to a container that names no command
+// of its own, and a gate that wraps the command has to know them in advance.
+//
+// It reads a few small documents and no layer. All of them are checked against their digest
+// and a size limit. An image for several platforms must run the same on all that are Linux,
+// since the node is not known yet.
+//
+//	lookup.go       the resolver and its cache
+//	image.go        from a name to a command
+//	document.go     the formats of indexes, manifests and configurations
+//	registry.go     requests to one registry; redirects
+//	credentials.go  the file with credentials
+//	dial.go         the addresses that requests may go to
+package lookup
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/distribution/reference"
+
+	"outrider.dev/internal/core/pod/inject"
+)
+
+// Options of a [Resolver]. The zero value of a field means its default.
+type Options struct {
+	// Config is a file with credentials, as Docker's config.json. It is read again for
+	// each look-up, so that it can be replaced. Default: anonymous requests.
+	Config string
+
+	// Insecure are registries, HOST or HOST:PORT, that are contacted by plain HTTP and may
+	// be this machine. Default: none.
+	Insecure []string
+
+	// Networks that are not the internet's, in which registries may be, too. Default: none.
+	Networks []netip.Prefix
+
+	// Proxy returns the proxy of a request, as that of [http.Transport]. Default: none.
+	Proxy func(*http.Request) (*url.URL, error)
+
+	Timeout time.Duration // of one look-up, all its requests together; default 3s
+	Entries int           // of the cache; default 512
+
+	Transport http.RoundTripper // default: one that does not connect to this machine, its link or other networks
+}
+
+// How long an answer is valid. That of a digest does not change.
+const (
+	tagLife     = time.Minute
+	failureLife = 30 * time.Second
+)
+
+// A Resolver looks images up. It may be used from many goroutines.
+type Resolver struct {
+	o      Options
+	client *http.Client
+	slots  chan struct{} // of requests
+
+	mu    sync.Mutex
+	cache map[string]*entry
+
+	lookups, failed atomic.Uint64
+}
+
+// New returns a resolver. The error is about the options.
+func New(o Options) (*Resolver, error) {
+	o.Timeout = cmp.Or(o.Timeout, 3*time.Second)
+	o.Entries = cmp.Or(o.Entries, 512)
+	if o.Transport == nil {
+		o.Transport = newTransport(o.Insecure, o.Networks, o.Proxy)
+	}
+	if _, err := readConfig(o.Config); err != nil {
+		return nil, err
+	}
+	for _, host := range o.Insecure {
+		if !isRegistry(host) {
+			return nil, fmt.Errorf("registry %q: want HOST or HOST:PORT", host)
+		}
+	}
+	r := &Resolver{o: o, cache: map[string]*entry{}, slots: make(chan struct{}, maxRequests)}
+	r.client = &http.Client{Transport: o.Transport, CheckRedirect: checkRedirect}
+	return r, nil
+}
+
+// Counters are what happened since the start.
+type Counters struct {
+	Lookups uint64 // in a registry
+	Failed  uint64 // of those, without a command
+}
+
+// Counters returns the numbers of this moment.
+func (r *Resolver) Counters() Counters { return Counters{r.lookups.Load(), r.failed.Load()} }
+
+// Commands looks up several images at once. Without a command, Why is the reason.
+func (r *Resolver) Commands(ctx context.Context, images []string) map[string]inject.ImageCommand {
+	out := make([]inject.ImageCommand, len(images))
+	var all sync.WaitGroup
+	for i, image := range images {
+		all.Go(func() {
+			var err error
+			if out[i], err = r.Command(ctx, image); err != nil {
+				out[i].Why = err.Error()
+			}
+		})
+	}
+	all.Wait()
+	answers := map[string]inject.ImageCommand{}
+	for i, image := range images {
+		answers[image] = out[i]
+	}
+	return answers
+}
+
+// Command looks up one image. Concurrent look-ups of one image share the answer. It is
+// cached for a minute by tag, and forever by digest; a failure for half a minute.
+func (r *Resolver) Command(ctx context.Context, image string) (inject.ImageCommand, error) {
+	name, err := reference.ParseDockerRef(image) // with a digest, the tag does not count
+	if err != nil {
+		return inject.ImageCommand{}, fmt.Errorf("image %q: %w", image, err)
+	}
+	c, err := r.once(ctx, name.String(), func(ctx context.Context) (inject.ImageCommand, time.Duration, error) {
+		r.lookups.Add(1)
+		c, life, err := r.find(ctx, name)
+		if err != nil {
+			r.failed.Add(1)
+		}
+		return c, life, err
+	})
+	if err != nil {
+		return c, fmt.Errorf("image %s: %w", image, err)
+	}
+	return c, nil
+}
+
+// An entry of the cache is an answer, or a look-up that is in progress.
+type entry struct {
+	done    chan struct{} // closed when the fields below are set
+	command inject.ImageCommand
+	err     error
+	until   time.Time // it is valid; zero: forever
+}
+
+func (e *entry) valid(now time.Time) bool {
+	select {
+	case <-e.done:
+		return e.until.IsZero() || now.Before(e.until)
+	default:
+		return true
+	}
+}
+
+// once calls find, unless its answer is cached or in progress. Find goes on if this caller
+// stops waiting: the next one can use the answer.
+func (r *Resolver) once(ctx context.Context, key string, find func(context.Context) (inject.ImageCommand, time.Duration, error)) (inject.ImageCommand, error) {
+	r.mu.Lock()
+	e, ok := r.cache[key]
+	if !ok || !e.valid(time.Now()) {
+		r.evict()
+		e = &entry{done: make(chan struct{})}
+		r.cache[key] = e
+		go func() {
+			ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), r.o.Timeout, errTooSlow(r.o.Timeout))
+			defer cancel()
+			began := time.Now()
+			var life time.Duration
+			e.command, life, e.err = find(ctx)
+			if life > 0 {
+				e.until = began.Add(life)
+			}
+			close(e.done)
+		}()
+	}
+	r.mu.Unlock()
+	select {
+	case <-e.done:
+		return e.command, e.err
+	case <-ctx.Done():
+		return inject.ImageCommand{}, errors.New("its registry has not answered in time")
+	}
+}
+
+// evict makes room in a full cache: it removes the entries that have expired, or else all.
+func (r *Resolver) evict() {
+	if len(r.cache) < r.o.Entries {
+		return
+	}
+	now := time.Now()
+	maps.DeleteFunc(r.cache, func(_ string, e *entry) bool { return !e.valid(now) })
+	if len(r.cache) >= r.o.Entries {
+		clear(r.cache)
+	}
+}
+
+func errTooSlow(after time.Duration) error {
+	return fmt.Errorf("its registry has not answered within %s", after)
+}

@@ -1,0 +1,67 @@
+package offline
+
+import (
+	"errors"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/podspec"
+)
+
+// Uninject undoes the injection of all files' pods; report gets the messages as they come up. A
+// pod whose record of the injection cannot be read is refused, and the others are looked at
+// nevertheless.
+func Uninject(files []File, report func(Message)) (Result, error) {
+	in := injection{report: report, result: Result{reasons: map[string][]string{}, what: "uninjected"}}
+	return in.run(files, in.undo)
+}
+
+// undo undoes the injection of one pod; nil leaves it as it is.
+func (in *injection) undo(o podspec.Object) (*corev1.Pod, error) {
+	report := in.reporter(o)
+	if o.NoPod != nil {
+		return nil, nil
+	}
+	if why := notInjected(&o.Pod); why != "" {
+		report("note", "unchanged: %s", why)
+		return nil, nil
+	}
+	for _, field := range o.Unknown {
+		report("note", "%s is an unknown field; it stays", field)
+	}
+	pod, lost, err := inject.Uninjected(&o.Pod)
+	var refusal *inject.Refusal
+	if errors.As(err, &refusal) {
+		in.refuse(report, refusal)
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, what := range lost {
+		report("warning", "%s", what)
+	}
+	in.result.reasons[key(o.File, o.Document, o.String())] = []string{"uninjected: the annotations " + contract.Status + " and " + contract.Overrides + " record what was added and replaced"}
+	return pod, nil
+}
+
+// notInjected is why there is nothing to undo; empty if there is.
+func notInjected(pod *corev1.Pod) string {
+	if _, injected := pod.Annotations[contract.Status]; injected {
+		return ""
+	}
+	has := func(name string) bool {
+		named := func(c corev1.Container) bool { return c.Name == name }
+		return slices.ContainsFunc(pod.Spec.Containers, named) || slices.ContainsFunc(pod.Spec.InitContainers, named)
+	}
+	if has(contract.ProxyContainer) || has(contract.InitContainer) {
+		return "it has a container of ours, and no annotation " + contract.Status + " that records what injection added: without it the container is its author's own"
+	}
+	if mesh := inject.ProxyOfOtherMesh(pod); mesh != "" {
+		return "the container " + mesh + " is another mesh's"
+	}
+	return "it is not injected"
+}

@@ -1,0 +1,269 @@
+// Package plan is what Outrider makes of the start order of one object in a manifest: its
+// edges, the mechanism that keeps each, what that does not guarantee, and what is wrong.
+//
+// Package podspec reads the pod and chooses the mechanisms. A [Report] is the result as
+// "outrider plan -o json" prints it.
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"outrider.dev/internal/core/pod/gates"
+	"outrider.dev/internal/core/pod/kubelet"
+	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/startup"
+)
+
+// A Report is the plan of one object.
+type Report struct {
+	podspec.Object
+	Kubernetes string              `json:"kubernetes"`
+	Containers []startup.Container `json:"containers"`
+	Edges      []Edge              `json:"edges"`
+	Expected   []string            `json:"expected,omitempty"` // containers that injection has yet to add
+	Found      []podspec.Found     `json:"found,omitempty"`
+	Findings   startup.Findings    `json:"findings,omitempty"`
+	Notes      []string            `json:"notes,omitempty"`
+	Advice     []podspec.Advice    `json:"advice,omitempty"`
+	Stronger   string              `json:"stronger,omitempty"` // what would keep more, in one sentence
+
+	On startup.Kubernetes `json:"-"`
+}
+
+// An Edge is an edge and how it is kept.
+type Edge struct {
+	startup.Edge
+	Present  bool            `json:"present"` // in the pod already
+	Why      []string        `json:"why,omitempty"`
+	Evidence string          `json:"evidence,omitempty"`
+	Start    string          `json:"keepsStart"`
+	Stop     bool            `json:"keepsStop"`
+	Limits   []startup.Limit `json:"limits,omitempty"`
+	Refused  []Refusal       `json:"refused,omitempty"`
+	Warning  string          `json:"warning,omitempty"`
+	Replace  string          `json:"replace,omitempty"` // an annotation that orders the same, and is kept better
+}
+
+// A Refusal is why a mechanism was not chosen.
+type Refusal struct {
+	By     startup.Mechanism `json:"by"`
+	Reason string            `json:"reason"`
+}
+
+// New returns the report of an object for a Kubernetes version; advise adds Report.Advice.
+func New(o podspec.Object, on startup.Kubernetes, advise bool) (Report, error) {
+	if err := podspec.Check(&o.Pod); err != nil {
+		return Report{}, invalid(o, err)
+	}
+	r, err := podspec.Read(&o.Pod)
+	if err != nil {
+		return Report{}, fmt.Errorf("%s: %s: %w", Where(o), o.Field("metadata.annotations"), err)
+	}
+	plan := r.Plan()
+	p := Report{Object: o, Kubernetes: fmt.Sprintf("1.%d", int(on)), Containers: plan.Containers,
+		Expected: r.Expected, Notes: r.Notes, On: on, Edges: []Edge{}}
+	choices := podspec.Choose(r, on)
+	pod := podspec.Lifecycle(&o.Pod)
+	late := gates.OutlastGrace(asWritten(pod, plan, choices))
+	for _, c := range choices {
+		p.Edges = append(p.Edges, p.edge(r, c, late, pod.OrdersStops()))
+	}
+	for _, f := range r.Found {
+		f.Evidence.Field = o.Field(f.Evidence.Field)
+		p.Found = append(p.Found, f)
+	}
+	p.Findings, p.Stronger = p.findings(r, choices), r.Stronger(choices, on)
+	for _, sentence := range podspec.Unmodelled(&o.Pod) {
+		p.Notes = append(slices.Clip(p.Notes), o.Field(sentence))
+	}
+	if slices.ContainsFunc(p.Findings, func(f startup.Finding) bool { return slices.Contains(senseless, f.Code) }) {
+		for i := range p.Edges {
+			p.Edges[i].Refused = nil
+		}
+	}
+	if advise {
+		p.Advice = podspec.Advise(r, on)
+	}
+	return p, nil
+}
+
+// Where names the object and its file, as errors begin.
+func Where(o podspec.Object) string {
+	return fmt.Sprintf("%s: document %d: %s", o.File, o.Document, o)
+}
+
+// senseless are findings of plans that no mechanism can keep, so that no reason
+// why one does not fit is of use.
+var senseless = []startup.Code{startup.Cycle, startup.UnknownName, startup.DuplicateName}
+
+// invalid lists the fields of a pod that the API server would refuse.
+func invalid(o podspec.Object, err error) error {
+	all := []error{err}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		all = joined.Unwrap()
+	}
+	var fields []error
+	for _, err := range all {
+		var field *podspec.FieldError
+		if errors.As(err, &field) {
+			field.Field = o.Field(field.Field)
+		}
+		fields = append(fields, fmt.Errorf("%s: %w", Where(o), err))
+	}
+	return errors.Join(fields...)
+}
+
+// asWritten is the pod with the sidecars that the choices make of plain containers, and the plan with
+// the mechanisms of the choices.
+func asWritten(p kubelet.Pod, plan startup.Plan, choices []podspec.Choice) (kubelet.Pod, startup.Plan) {
+	plan.Edges = nil
+	for _, c := range choices {
+		plan.Edges = append(plan.Edges, c.Edge)
+		i := slices.IndexFunc(p.Containers, func(k kubelet.Container) bool { return k.Name == c.Edge.From })
+		if c.Present != nil || c.Edge.By != startup.Native || i < 0 {
+			continue
+		}
+		sidecar := p.Containers[i]
+		sidecar.Restart = kubelet.Always
+		p.Init, p.Containers = append(slices.Clip(p.Init), sidecar), slices.Delete(slices.Clone(p.Containers), i, i+1)
+	}
+	return p, plan
+}
+
+func (p Report) edge(r podspec.Reading, c podspec.Choice, late map[string]bool, ordersStops bool) Edge {
+	e := Edge{Edge: c.Edge, Why: c.Why, Start: c.Answer.Start.String(), Stop: c.Answer.Stop, Limits: c.Answer.Limits, Warning: c.Warning}
+	if e.Stop && c.Edge.After != startup.Completed && late[c.Edge.To] {
+		e.Stop = false
+		e.Limits = append(slices.Clip(e.Limits), startup.Limit{Code: "grace-too-short",
+			Reason: "a preStop sleeps until less than 2 s of the grace period are left, after which the kubelet stops all containers at once: raise terminationGracePeriodSeconds"})
+	}
+	if e.Stop && e.By == startup.Native && !ordersStops {
+		e.Stop = false
+		e.Limits = append(slices.Clip(e.Limits), startup.Limit{Code: "grace-too-short",
+			Reason: "in a grace period of less than 2 s the kubelet stops all containers at once: raise terminationGracePeriodSeconds"})
+	}
+	if c.Present != nil {
+		e.Present = true
+		e.Evidence = p.Field(c.Present.Evidence.Field) + ": " + c.Present.Evidence.Text
+		if c.Present.Replaceable && c.Edge.By != startup.Gate {
+			e.Replace = fmt.Sprintf("%s.%s: %s=%s", podspec.EdgesAnnotation, c.Edge.To, c.Edge.From, r.Meant(c.Edge).After)
+		}
+	}
+	for _, o := range c.Refused {
+		e.Refused = append(e.Refused, Refusal{o.By, o.WhyNot()})
+	}
+	return e
+}
+
+// findings are what is wrong with the plan, an edge that no mechanism keeps included.
+func (p Report) findings(r podspec.Reading, choices []podspec.Choice) startup.Findings {
+	found := r.Findings(choices, p.On)
+	if found.Err() != nil || r.Start == podspec.StartOff {
+		return found
+	}
+	for _, e := range p.Edges {
+		if e.By == "" {
+			found = append(found, unkept(r, e.Edge))
+		}
+	}
+	return found
+}
+
+// unkept is the finding of an edge that is possible, but that no mechanism can keep.
+func unkept(r podspec.Reading, e startup.Edge) startup.Finding {
+	f := startup.Finding{Code: startup.MechanismUnfit, Level: startup.Error, Names: []string{e.To, e.From}, Edge: &e,
+		Message: fmt.Sprintf("no mechanism keeps %q", e)}
+	if r.Excluded != "" {
+		f.Remedy = "let the pod be injected: " + r.Excluded
+	}
+	for _, name := range []string{e.To, e.From} {
+		if !r.Facts[name].Command && f.Remedy == "" {
+			f.Remedy = fmt.Sprintf("write the command of %s into the pod spec, so that a gate can wrap it", name)
+		}
+	}
+	return f
+}
+
+// harmless are findings of plans that may be broken, but that the simulator, the verifier
+// and "outrider run" can run: they show what happens then.
+var harmless = []startup.Code{startup.MechanismUnfit, startup.CannotBeKept, startup.NeverHealthy, startup.NeverCompletes, startup.SelfWaitingProbe}
+
+// CheckRunnable refuses an object that cannot be run, whether or not its plan is kept then.
+func CheckRunnable(o podspec.Object, on startup.Kubernetes) error {
+	p, err := New(o, on, false)
+	if err != nil {
+		return err
+	}
+	p.Findings = slices.DeleteFunc(p.Findings, func(f startup.Finding) bool { return slices.Contains(harmless, f.Code) })
+	return p.Err()
+}
+
+// Err is the first error of the plan, or nil if the plan can work.
+func (p Report) Err() error {
+	for _, f := range p.Findings {
+		if f.Level == startup.Error {
+			return &Error{Where(p.Object) + ": " + f.Message, f.Remedy}
+		}
+	}
+	return nil
+}
+
+// An Error is a plan that cannot work, and what would change that; Remedy may be empty.
+type Error struct{ Message, Remedy string }
+
+func (e *Error) Error() string { return e.Message }
+
+// Hint is what a command prints after the error.
+func (e *Error) Hint() string { return e.Remedy }
+
+// Describe returns in a few words what a container is.
+func (p Report) Describe(c startup.Container) string {
+	s := strings.TrimPrefix(c.String(), "container "+c.Name+" is ")
+	if slices.Contains(p.Expected, c.Name) { // as which kind is for injection to decide
+		s = strings.TrimPrefix(s, "plain, ") + ", added by injection"
+	}
+	return s
+}
+
+// Essential are the edges that a picture needs: without those of the pod's own lists that
+// follow from others.
+func (p Report) Essential() []Edge {
+	plan := startup.Plan{Containers: p.Containers}
+	waiting := map[string][]string{}
+	for _, e := range p.Edges {
+		plan.Edges = append(plan.Edges, e.Edge)
+		waiting[e.From] = append(waiting[e.From], e.To)
+	}
+	d := plan.Dependency()
+	var out []Edge
+	for _, e := range p.Edges {
+		implied := e.Present && (e.By == startup.InitDone || e.By == startup.Native)
+		indirect := func(over string) bool { return over != e.To && d.Needs(e.To, over) }
+		if !implied || !slices.ContainsFunc(waiting[e.From], indirect) {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// Order is the containers in the order of their start; in that of the pod if the plan has
+// a cycle.
+func (p Report) Order() []startup.Container {
+	plan := startup.Plan{Containers: p.Containers}
+	for _, e := range p.Edges {
+		plan.Edges = append(plan.Edges, e.Edge)
+	}
+	names, err := plan.StartOrder()
+	if err != nil {
+		return p.Containers
+	}
+	var out []startup.Container
+	for _, n := range names {
+		c, _ := plan.Find(n)
+		out = append(out, c)
+	}
+	return out
+}

@@ -1,0 +1,264 @@
+package podspec
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"outrider.dev/internal/base/manifest"
+	"outrider.dev/startup"
+)
+
+// The annotations that request an order.
+//
+//	outrider.dev/depends-on: |
+//	  app:  {outrider-proxy: healthy, migrate: completed, cache: {condition: healthy, timeout: 20s, on-timeout: continue}}
+//	  "*":  {outrider-proxy: healthy}
+//
+// and, shorter, for one container:
+//
+//	outrider.dev/depends-on.app: outrider-proxy, migrate=completed
+const (
+	EdgesAnnotation = "outrider.dev/depends-on"
+	perContainer    = EdgesAnnotation + "."
+	StartAnnotation = "outrider.dev/start"
+)
+
+// An AnnotationError is an annotation that cannot be understood.
+type AnnotationError struct {
+	Key       string
+	Container string // the one that waits, if that is known
+	Reason    string
+}
+
+func (e *AnnotationError) Error() string {
+	if e.Container == "" {
+		return fmt.Sprintf("annotation %s: %s", e.Key, e.Reason)
+	}
+	return fmt.Sprintf("annotation %s: container %s: %s", e.Key, e.Container, e.Reason)
+}
+
+// IsEdges reports whether an annotation of that name requests an order.
+func IsEdges(key string) bool {
+	return key == EdgesAnnotation || strings.HasPrefix(key, perContainer)
+}
+
+// Edges reads what a pod's annotations request, in the order of the names. It
+// checks words; whether the pod has the containers is for [startup.Plan.Validate].
+func Edges(annotations map[string]string) ([]startup.Edge, error) {
+	var edges []startup.Edge
+	var errs []error
+	seen := map[ends]bool{}
+	for _, key := range slices.Sorted(maps.Keys(annotations)) {
+		var found []startup.Edge
+		var err error
+		switch to, short := strings.CutPrefix(key, perContainer); {
+		case key == EdgesAnnotation:
+			found, err = longForm(annotations[key])
+		case short:
+			found, err = shortForm(key, to, annotations[key])
+		default:
+			continue
+		}
+		errs = append(errs, err)
+		for _, e := range found {
+			if seen[endsOf(e)] {
+				errs = append(errs, &AnnotationError{key, e.To, fmt.Sprintf("waits for %s twice; keep one of the two", e.From)})
+				continue
+			}
+			seen[endsOf(e)] = true
+			edges = append(edges, e)
+		}
+	}
+	return edges, errors.Join(errs...)
+}
+
+func longForm(text string) ([]startup.Edge, error) {
+	var graph map[string]map[string]json.RawMessage
+	if err := manifest.DecodeAnnotationStrict(text, &graph); err != nil {
+		return nil, &AnnotationError{EdgesAnnotation, "", fmt.Sprintf("want CONTAINER: {DEPENDENCY: CONDITION}: %s", mismatch(nil, err))}
+	}
+	var edges []startup.Edge
+	var errs []error
+	for _, to := range slices.Sorted(maps.Keys(graph)) {
+		for _, from := range slices.Sorted(maps.Keys(graph[to])) {
+			e, err := longEdge(to, from, graph[to][from])
+			if err != nil {
+				errs = append(errs, &AnnotationError{EdgesAnnotation, to, err.Error()})
+				continue
+			}
+			edges = append(edges, e)
+		}
+	}
+	return edges, errors.Join(errs...)
+}
+
+// A dependency is the long form of an edge's options.
+type dependency struct {
+	By        string `json:"by,omitempty"`
+	Condition string `json:"condition"`
+	OnRestart string `json:"on-restart,omitempty"`
+	OnTimeout string `json:"on-timeout,omitempty"`
+	Required  *bool  `json:"required,omitempty"`
+	Timeout   string `json:"timeout,omitempty"`
+}
+
+// longEdge reads a condition alone, or a [dependency].
+func longEdge(to, from string, text []byte) (startup.Edge, error) {
+	var d dependency
+	if json.Unmarshal(text, &d.Condition) != nil {
+		decoder := json.NewDecoder(bytes.NewReader(text))
+		decoder.DisallowUnknownFields()
+		if err := decoder.Decode(&d); err != nil {
+			return startup.Edge{}, fmt.Errorf("%s: %s; want a condition, or condition, required, timeout, on-timeout, on-restart, by", from, mismatch(text, err))
+		}
+	}
+	var wrong []string
+	if d.Condition == "" {
+		wrong = append(wrong, from+" has no condition; want one of started, healthy, completed")
+	}
+	if d.OnTimeout != "" && d.Timeout == "" {
+		wrong = append(wrong, from+": on-timeout without a timeout; add timeout: 20s, for example")
+	}
+	all := ""
+	if d.Required != nil && !*d.Required {
+		all = ", optional"
+	}
+	for _, o := range []struct{ before, clause, value string }{
+		{"", ", within ", d.Timeout}, {", within 1s", " or ", d.OnTimeout}, {"", ", on restart ", d.OnRestart}, {"", ", by ", d.By},
+	} {
+		if o.value == "" {
+			continue
+		}
+		if err := oneWord(o.value); err != nil {
+			wrong = append(wrong, fmt.Sprintf("%s: %v", from, err))
+		} else if _, err := statementEdge(to, from, string(startup.Healthy), o.before+o.clause+o.value); err != nil {
+			wrong = append(wrong, err.Error())
+		}
+		all += o.clause + o.value
+	}
+	if len(wrong) > 0 {
+		return startup.Edge{}, errors.New(strings.Join(wrong, "; "))
+	}
+	return statementEdge(to, from, d.Condition, all)
+}
+
+// mismatch is an error of a JSON decoder in words of the annotation.
+func mismatch(text []byte, err error) string {
+	m := manifest.FindMismatch(text, err)
+	switch {
+	case m == nil:
+		return manifest.Reason(err)
+	case m.Field == "":
+		return m.Error()
+	}
+	return m.Field + " " + m.Error()
+}
+
+// statementEdge lets the parser of plans check the words, so that they are listed in
+// one place.
+func statementEdge(to, from, condition, rest string) (startup.Edge, error) {
+	if rest == "" { // as most are: the words are those of one statement if each is valid
+		if e, err := startup.ParseEdge(to, from, condition); err == nil {
+			return e, nil
+		}
+	}
+	for _, w := range []string{to, from, condition} {
+		if err := oneWord(w); err != nil {
+			return startup.Edge{}, err
+		}
+	}
+	p, err := startup.Parse(to + " after " + from + " is " + condition + rest)
+	if err != nil {
+		var syntax *startup.SyntaxError
+		if errors.As(err, &syntax) {
+			err = fmt.Errorf("%s: %s", from, syntax.Reason)
+		}
+		return startup.Edge{}, err
+	}
+	return p.Edges[0], nil
+}
+
+func oneWord(s string) error {
+	if s == "" || strings.ContainsAny(s, ", #\n\r\t\v\f\u0085\u00a0") || len(strings.Fields(s)) != 1 || strings.Fields(s)[0] != s {
+		return fmt.Errorf("%q is not one word", s)
+	}
+	return nil
+}
+
+// shortForm reads "outrider-proxy, migrate=completed": healthy if no condition is given.
+func shortForm(key, to, text string) ([]startup.Edge, error) {
+	var edges []startup.Edge
+	var errs []error
+	for item := range strings.SplitSeq(text, ",") {
+		from, condition, given := strings.Cut(strings.TrimSpace(item), "=")
+		if !given {
+			condition = string(startup.Healthy)
+		}
+		e, err := statementEdge(to, strings.TrimSpace(from), strings.TrimSpace(condition), "")
+		if err != nil {
+			meant := ""
+			if name, condition, colon := strings.Cut(from, ":"); colon && !given {
+				meant = fmt.Sprintf("; did you mean %s=%s?", strings.TrimSpace(name), strings.TrimSpace(condition))
+			}
+			errs = append(errs, &AnnotationError{key, to, err.Error() + "; want DEPENDENCY or DEPENDENCY=CONDITION, with commas between" + meant})
+			continue
+		}
+		edges = append(edges, e)
+	}
+	return edges, errors.Join(errs...)
+}
+
+// FormatEdges is the value of [EdgesAnnotation] for these edges.
+func FormatEdges(edges []startup.Edge) string {
+	graph := map[string]map[string]any{}
+	for _, e := range edges {
+		if graph[e.To] == nil {
+			graph[e.To] = map[string]any{}
+		}
+		d := dependency{Condition: string(e.After), OnRestart: string(e.OnRestart), By: string(e.By)}
+		if e.Optional {
+			d.Required = new(bool)
+		}
+		if e.Timeout > 0 {
+			d.Timeout, d.OnTimeout = e.Timeout.String(), string(e.OnTimeout)
+		}
+		graph[e.To][e.From] = d
+		if d == (dependency{Condition: d.Condition}) {
+			graph[e.To][e.From] = d.Condition
+		}
+	}
+	var b strings.Builder
+	for _, to := range slices.Sorted(maps.Keys(graph)) {
+		line, err := json.Marshal(graph[to])
+		if err != nil {
+			return "" // strings and a bool
+		}
+		fmt.Fprintf(&b, "%q: %s\n", to, line)
+	}
+	return b.String()
+}
+
+// Start is the value of the annotation outrider.dev/start: a mechanism, or off.
+type Start string
+
+const (
+	StartDefault Start = "" // [Choose] decides
+	StartGate          = Start(startup.Gate)
+	StartNative        = Start(startup.Native)
+	StartHold          = Start(startup.Hold)
+	StartOff     Start = "off"
+)
+
+// ParseStart reads the annotation outrider.dev/start. The error is an *AnnotationError.
+func ParseStart(annotations map[string]string) (Start, error) {
+	s := Start(annotations[StartAnnotation])
+	if slices.Contains([]Start{StartDefault, StartGate, StartNative, StartHold, StartOff}, s) {
+		return s, nil
+	}
+	return "", &AnnotationError{StartAnnotation, "", fmt.Sprintf("%q is none of gate, native, hold, off", s)}
+}

@@ -1,0 +1,218 @@
+package podspec
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/startup"
+)
+
+// What a pod may have at most to be read: an admission webhook must answer whatever pod it is.
+const (
+	// MaxContainers limits the containers, without those that injection adds: a plan has up to
+	// their square in edges. The largest pods that are known have some 50.
+	MaxContainers = 300
+
+	// MaxAnnotations limits names and values of all annotations, in bytes. It is the API
+	// server's own limit, which it applies only after admission.
+	// Source: TotalAnnotationSizeLimitB of apimachinery v0.34 pkg/api/validation/objectmeta.go.
+	MaxAnnotations = 256 << 10
+
+	// MaxWords limits the words of all commands. A pod may hold some hundred thousand; the kernel takes
+	// 2 MiB of them, with 8 bytes for each. The longest commands that people write have some hundred.
+	MaxWords = 20_000
+)
+
+// A FieldError is a value that the API server would refuse.
+type FieldError struct {
+	Field  string // of the pod
+	Reason string
+	Want   string // what would be right
+}
+
+func (e *FieldError) Error() string { return e.Field + ": " + e.Reason + "; want " + e.Want }
+
+// Check returns what the API server would refuse of the fields that decide how pod starts and
+// stops. The error joins a *FieldError for each.
+// Source: pkg/apis/core/validation/validation.go of kubernetes v1.34.4.
+func Check(pod *corev1.Pod) error {
+	if err := CheckSize(pod); err != nil {
+		return err
+	}
+	var c checks
+	c.word("spec.restartPolicy", string(pod.Spec.RestartPolicy))
+	c.seconds("spec.terminationGracePeriodSeconds", pod.Spec.TerminationGracePeriodSeconds, 0)
+	for _, container := range carriers(pod) {
+		c.container(container)
+	}
+	return errors.Join(c...)
+}
+
+// CheckSize returns a [*FieldError] for a pod that is larger than one may be.
+func CheckSize(pod *corev1.Pod) error {
+	n := len(pod.Spec.InitContainers) + len(pod.Spec.Containers)
+	if n > MaxContainers { // which is rare
+		n = len(slices.DeleteFunc(carriers(pod), func(c carrier) bool { return c.Name == OurProxy || c.Name == contract.InitContainer }))
+	}
+	if n > MaxContainers {
+		return &FieldError{"spec.containers", strconv.Itoa(n) + " containers are more than are read", "at most " + strconv.Itoa(MaxContainers)}
+	}
+	if n := annotationsSize(pod.Annotations); n > MaxAnnotations {
+		return &FieldError{"metadata.annotations", strconv.Itoa(n) + " bytes are more than the API server takes", "at most " + strconv.Itoa(MaxAnnotations)}
+	}
+	words := 0
+	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			words += len(list[i].Command) + len(list[i].Args)
+		}
+	}
+	if words > MaxWords {
+		return &FieldError{"spec.containers", strconv.Itoa(words) + " words of commands and args are more than are read", "at most " + strconv.Itoa(MaxWords)}
+	}
+	return nil
+}
+
+// A SizeError is a plan that no pod can hold.
+type SizeError struct {
+	Edges int
+	Bytes int // of the annotations that they take, at least
+}
+
+func (e *SizeError) Error() string {
+	return fmt.Sprintf("an order of %d edges takes %d bytes of annotations or more, and a pod may have %d", e.Edges, e.Bytes, MaxAnnotations)
+}
+
+// CheckEdges returns a [*SizeError] for requested edges that cannot all be written into
+// one pod. An edge from an init container that completes need not be written. edges have no stars.
+func CheckEdges(edges []startup.Edge) error {
+	bytes := 0
+	for _, e := range edges {
+		if e.After != startup.Completed {
+			bytes += len(e.From) + len(e.After) + len(`"":"",`)
+		}
+	}
+	if bytes > MaxAnnotations {
+		return &SizeError{len(edges), bytes}
+	}
+	return nil
+}
+
+func annotationsSize(annotations map[string]string) int {
+	n := 0
+	for key, value := range annotations {
+		n += len(key) + len(value)
+	}
+	return n
+}
+
+type checks []error
+
+func (c *checks) add(field, reason, want string, args ...any) {
+	*c = append(*c, &FieldError{field, reason, fmt.Sprintf(want, args...)})
+}
+
+func (c *checks) word(field, value string) {
+	allowed := []string{string(corev1.RestartPolicyAlways), string(corev1.RestartPolicyOnFailure), string(corev1.RestartPolicyNever)}
+	if value != "" && !slices.Contains(allowed, value) {
+		c.add(field, strconv.Quote(value), "%s", strings.Join(allowed, ", "))
+	}
+}
+
+func (c *checks) seconds(field string, n *int64, least int64) {
+	if n != nil && *n < least {
+		c.add(field, strconv.FormatInt(*n, 10), "%d or more", least)
+	}
+}
+
+func (c *checks) container(at carrier) {
+	if own := at.Container.RestartPolicy; own != nil {
+		c.word(at.field()+".restartPolicy", string(*own))
+	}
+	c.probe(at.field()+".startupProbe", at.StartupProbe, false)
+	c.probe(at.field()+".livenessProbe", at.LivenessProbe, false)
+	c.probe(at.field()+".readinessProbe", at.ReadinessProbe, true)
+	if l := at.Lifecycle; l != nil {
+		c.hook(at.field()+".lifecycle.postStart", l.PostStart)
+		c.hook(at.field()+".lifecycle.preStop", l.PreStop)
+	}
+}
+
+func (c *checks) probe(field string, p *corev1.Probe, readiness bool) {
+	if p == nil {
+		return
+	}
+	c.handler(field, handler{exec: p.Exec, http: p.HTTPGet, tcp: p.TCPSocket, grpc: p.GRPC}, "exec, httpGet, tcpSocket, grpc")
+	for _, n := range []struct {
+		name  string
+		value int32
+	}{{"initialDelaySeconds", p.InitialDelaySeconds}, {"timeoutSeconds", p.TimeoutSeconds}, {"periodSeconds", p.PeriodSeconds},
+		{"successThreshold", p.SuccessThreshold}, {"failureThreshold", p.FailureThreshold}} {
+		value := int64(n.value)
+		c.seconds(field+"."+n.name, &value, 0)
+	}
+	if !readiness && p.SuccessThreshold > 1 {
+		c.add(field+".successThreshold", strconv.Itoa(int(p.SuccessThreshold)), "1: only a readiness probe has another one")
+	}
+	switch grace := field + ".terminationGracePeriodSeconds"; {
+	case readiness && p.TerminationGracePeriodSeconds != nil:
+		c.add(grace, "is set", "none: a readiness probe ends nothing")
+	default:
+		c.seconds(grace, p.TerminationGracePeriodSeconds, 1)
+	}
+}
+
+func (c *checks) hook(field string, h *corev1.LifecycleHandler) {
+	if h != nil {
+		c.handler(field, handler{exec: h.Exec, http: h.HTTPGet, tcp: h.TCPSocket, sleep: h.Sleep}, "exec, httpGet, sleep")
+	}
+}
+
+// A handler is what a hook or a probe does: one of the fields is to be set.
+type handler struct {
+	exec  *corev1.ExecAction
+	http  *corev1.HTTPGetAction
+	tcp   *corev1.TCPSocketAction
+	grpc  *corev1.GRPCAction
+	sleep *corev1.SleepAction
+}
+
+func (c *checks) handler(field string, h handler, allowed string) {
+	n := 0
+	for _, set := range []bool{h.exec != nil, h.http != nil, h.tcp != nil, h.grpc != nil, h.sleep != nil} {
+		if set {
+			n++
+		}
+	}
+	if n != 1 {
+		c.add(field, fmt.Sprintf("has %d handlers", n), "one of %s", allowed)
+	}
+	if h.exec != nil && len(h.exec.Command) == 0 {
+		c.add(field+".exec.command", "is empty", "a command")
+	}
+	if h.http != nil {
+		c.port(field+".httpGet.port", h.http.Port)
+	}
+	if h.tcp != nil {
+		c.port(field+".tcpSocket.port", h.tcp.Port)
+	}
+	if h.grpc != nil {
+		c.port(field+".grpc.port", intstr.FromInt32(h.grpc.Port))
+	}
+	if h.sleep != nil {
+		c.seconds(field+".sleep.seconds", &h.sleep.Seconds, 0)
+	}
+}
+
+// port is a number here; what a name stands for, the kubelet finds out.
+func (c *checks) port(field string, p intstr.IntOrString) {
+	if p.Type == intstr.Int && (p.IntVal < 1 || p.IntVal > 65535) {
+		c.add(field, strconv.Itoa(int(p.IntVal)), "1 to 65535")
+	}
+}

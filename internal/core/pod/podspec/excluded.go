@@ -1,0 +1,49 @@
+package podspec
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/internal/base/contract"
+)
+
+// InjectLabels are the labels by which a pod requests injection or declines it. The first that
+// it has counts.
+var InjectLabels = []string{contract.OwnInjectLabel, contract.InjectLabel}
+
+// RequestsInjection returns the value of the pod's own label, even if it is empty, else of its annotation.
+func RequestsInjection(pod *corev1.Pod) (value, where string) {
+	for _, key := range InjectLabels {
+		if v, ok := pod.Labels[key]; ok {
+			return v, "label " + key
+		}
+	}
+	for _, key := range InjectLabels {
+		if v, ok := pod.Annotations[key]; ok {
+			return v, "annotation " + key
+		}
+	}
+	return "", ""
+}
+
+// ExcludedKind returns why no pod of this kind is injected, as a code and a sentence; empty if they are.
+func ExcludedKind(pod *corev1.Pod) (code, sentence string) {
+	switch {
+	case pod.Spec.HostNetwork:
+		return "host-network", "the pod has hostNetwork: true, and what is captured there is the node's traffic"
+	case pod.Spec.OS != nil && pod.Spec.OS.Name == corev1.Windows || pod.Spec.NodeSelector[corev1.LabelOSStable] == "windows":
+		return "other-system", "the pod is for Windows nodes; the proxy and the capture are for Linux"
+	}
+	return "", ""
+}
+
+// Excluded returns why injection leaves the pod as it is, whatever its namespace and the mesh say, so that
+// its annotations have no effect; empty if it does not.
+func Excluded(pod *corev1.Pod) string {
+	if _, sentence := ExcludedKind(pod); sentence != "" {
+		return sentence
+	}
+	if value, where := RequestsInjection(pod); value == "false" {
+		return where + " is \"false\""
+	}
+	return ""
+}

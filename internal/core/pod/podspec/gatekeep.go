@@ -1,0 +1,304 @@
+package podspec
+
+import (
+	"cmp"
+	"encoding/json"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/startup"
+)
+
+// What a gate takes over from the kubelet. While a command waits, the kubelet must not
+// restart it: its startup probe and its postStart hook begin with the command, so the gate
+// runs them. In the startup probe's place stands "outrider-agent started", which succeeds
+// when the command has started up: until then the kubelet runs no other probe of the
+// container, and afterwards those that the container has.
+//
+// The liveness probe becomes "outrider-agent held" where that does not do: a startup probe of
+// a sidecar would hold the containers after it, and the delay of a liveness probe counts from
+// the command's start, for which the readiness probe must not wait.
+
+// defaultGrace is Kubernetes' own, and the gate's.
+const defaultGrace = 30
+
+// takeOver moves into the gate's command line what the kubelet would do too early. What
+// holds other containers stays: a sidecar's startup probe and hook, and a hook that waits
+// for its own container.
+func (w *writer) takeOver(c carrier, line *contract.Gate) (err error) {
+	plain, n := c.kind == startup.Plain, numbered(c.Container)
+	held := !plain
+	switch {
+	case !plain:
+	case answers(c.Container, c.StartupProbe):
+		if line.StartupProbe, err = marshal(n.StartupProbe); err != nil {
+			return err
+		}
+		c.StartupProbe = startedProbe(c.Name)
+	case c.StartupProbe == nil && c.LivenessProbe != nil:
+		if delay := c.LivenessProbe.InitialDelaySeconds; delay > 0 {
+			line.LivenessDelay, held = time.Duration(delay)*time.Second, true
+		}
+		c.StartupProbe = startedProbe(c.Name)
+	}
+	if plain && w.canMoveHook(c) {
+		if line.PostStart, err = marshal(n.Lifecycle.PostStart); err != nil {
+			return err
+		}
+		DropPostStart(c.Container)
+	}
+	if held && answers(c.Container, c.LivenessProbe) {
+		if err := Hold(c.Container, n.LivenessProbe); err != nil {
+			return err
+		}
+	}
+	w.describePod(c.Container, line)
+	return nil
+}
+
+// startedProbe is the startup probe that stands for a gate. It never fails for good: what ends
+// a wait is the timeout of its edge. The run under way succeeds when the gate opens, so a
+// timeout costs a process for as long, and delays nothing.
+func startedProbe(container string) *corev1.Probe {
+	return &corev1.Probe{PeriodSeconds: 1, TimeoutSeconds: 10, FailureThreshold: math.MaxInt32, ProbeHandler: Started(container)}
+}
+
+// Started is the handler of the startup probe that stands for a container's gate.
+func Started(container string) corev1.ProbeHandler {
+	return agentProbe(contract.Started{Name: container}.Args())
+}
+
+func agentProbe(args []string) corev1.ProbeHandler {
+	return corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: append([]string{AgentPath}, args...)}}
+}
+
+// IsStarted reports whether a startup probe of a container stands for its gate, made by the
+// copied agent or by the proxy's.
+func IsStarted(c *corev1.Container) bool {
+	switch p := c.StartupProbe; {
+	case p == nil:
+		return false
+	case p.HTTPGet != nil:
+		return strings.HasPrefix(p.HTTPGet.Path, contract.ProbePath+c.Name+"/"+contract.StartedProbe)
+	default:
+		args, ok := agentArgs(p)
+		if ok {
+			_, ok = contract.ParseStarted(args)
+		}
+		return ok
+	}
+}
+
+// agentArgs are the arguments of a probe that runs the copied agent.
+func agentArgs(p *corev1.Probe) ([]string, bool) {
+	if p.Exec == nil || len(p.Exec.Command) == 0 || p.Exec.Command[0] != AgentPath {
+		return nil, false
+	}
+	return p.Exec.Command[1:], true
+}
+
+// Hold makes a liveness probe, whose ports are numbers, succeed while the gate of c holds.
+func Hold(c *corev1.Container, probe *corev1.Probe) error {
+	text, err := marshal(probe)
+	c.LivenessProbe.ProbeHandler = agentProbe(contract.Held{Name: c.Name, Probe: text}.Args())
+	return err
+}
+
+// HeldProbe is the liveness probe of c before [Hold]; nil if it is not held.
+func HeldProbe(c *corev1.Container) *corev1.Probe {
+	if c.LivenessProbe == nil {
+		return nil
+	}
+	args, ok := agentArgs(c.LivenessProbe)
+	if !ok {
+		return nil
+	}
+	held, _ := contract.ParseHeld(args)
+	return decoded(held.Probe)
+}
+
+// decoded is a probe of a command line; nil if there is none.
+func decoded(text string) *corev1.Probe {
+	var p corev1.Probe
+	if json.Unmarshal([]byte(text), &p) != nil {
+		return nil
+	}
+	return &p
+}
+
+// startupProbe is the startup probe that c has without its gate.
+func startupProbe(c *corev1.Container) *corev1.Probe {
+	if !IsStarted(c) {
+		return c.StartupProbe
+	}
+	line, _ := gateLine(c)
+	return decoded(line.StartupProbe)
+}
+
+// gateLine is the command line of our gate before the command of c.
+func gateLine(c *corev1.Container) (contract.Gate, bool) {
+	if wordOf(c, 0) != AgentPath {
+		return contract.Gate{}, false
+	}
+	line, ok := contract.ParseGate(argvOf(c)[1:])
+	return line, ok && len(line.Command) > 0
+}
+
+// canMoveHook reports whether the gate can run the postStart hook of c: it does not hold
+// other containers, and names no port that c does not have.
+func (w *writer) canMoveHook(c carrier) bool {
+	if c.Lifecycle == nil || c.Lifecycle.PostStart == nil || c.Lifecycle.PostStart.TCPSocket != nil {
+		return false
+	}
+	r := emptyReader(w.out)
+	_, holds := r.waitsForItself(c)
+	return !holds && hasPort(c.Container, c.Lifecycle.PostStart.HTTPGet)
+}
+
+func marshal(value any) (string, error) {
+	text, err := json.Marshal(value)
+	return string(text), err
+}
+
+// DropPostStart takes the hook out, and an empty lifecycle with it.
+func DropPostStart(c *corev1.Container) {
+	c.Lifecycle.PostStart = nil
+	if c.Lifecycle.PreStop == nil && c.Lifecycle.StopSignal == nil {
+		c.Lifecycle = nil
+	}
+}
+
+// describePod adds what the gate needs of the pod, where that is not the default.
+func (w *writer) describePod(c *corev1.Container, line *contract.Gate) {
+	policy := w.out.Spec.RestartPolicy
+	if own := c.RestartPolicy; own != nil {
+		policy = corev1.RestartPolicy(*own)
+	}
+	if policy != corev1.RestartPolicyAlways {
+		line.RestartPolicy = string(policy)
+	}
+	if g := w.out.Spec.TerminationGracePeriodSeconds; g != nil && *g != defaultGrace {
+		line.StopGrace = cmp.Or(time.Duration(max(*g, 0))*time.Second, -1)
+	}
+	line.PreStop = c.Lifecycle != nil && c.Lifecycle.PreStop != nil
+}
+
+// unwrap takes our gate off c, and gives back to the kubelet what the gate had taken
+// over. It is false if c has none.
+func unwrap(c *corev1.Container) bool {
+	line, ok := gateLine(c)
+	if !ok {
+		return false
+	}
+	c.Command, c.Args = line.Command, nil
+	giveBack(c, line)
+	c.VolumeMounts = slices.DeleteFunc(c.VolumeMounts, isGateMount)
+	if len(c.VolumeMounts) == 0 {
+		c.VolumeMounts = nil
+	}
+	return true
+}
+
+// giveBack is what unwrap does besides the command.
+func giveBack(c *corev1.Container, line contract.Gate) {
+	// Earlier versions left no startup probe, and had a command that always succeeds for the
+	// delay of a liveness probe. They gave a container without a readiness probe one like the
+	// startup probe: that stays, for an author may have written it too.
+	if first := decoded(line.StartupProbe); IsStarted(c) || first != nil && !isDelay(first) {
+		c.StartupProbe = first
+	}
+	var hook corev1.LifecycleHandler
+	if json.Unmarshal([]byte(line.PostStart), &hook) == nil {
+		if c.Lifecycle == nil {
+			c.Lifecycle = &corev1.Lifecycle{}
+		}
+		c.Lifecycle.PostStart = &hook
+	}
+	if live := HeldProbe(c); live != nil {
+		c.LivenessProbe = live
+	}
+}
+
+func isDelay(p *corev1.Probe) bool {
+	args, ok := agentArgs(p)
+	return ok && slices.Equal(args, []string{"version"})
+}
+
+func isGateMount(m corev1.VolumeMount) bool { return m.Name == BinVolume || m.Name == StateVolume }
+
+// Ungated is pod without the gates that [Write] wrote, and without what they need: what a
+// gate took over is the kubelet's again. Command and arguments become one list.
+func Ungated(pod *corev1.Pod) *corev1.Pod {
+	out := pod.DeepCopy()
+	withoutNodeGates(out)
+	for _, c := range carriers(out) {
+		unwrap(c.Container)
+		if usesAgent(c.Container) { // which may hold others besides being gated
+			DropPostStart(c.Container)
+		}
+		c.Container.VolumeMounts = slices.DeleteFunc(c.VolumeMounts, isGateMount)
+	}
+	out.Spec.Volumes = slices.DeleteFunc(out.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == BinVolume || v.Name == StateVolume })
+	return out
+}
+
+// usesAgent reports whether c has a hook that runs the copied agent.
+func usesAgent(c *corev1.Container) bool {
+	return c.Lifecycle != nil && c.Lifecycle.PostStart != nil && c.Lifecycle.PostStart.Exec != nil &&
+		len(c.Lifecycle.PostStart.Exec.Command) > 0 && c.Lifecycle.PostStart.Exec.Command[0] == AgentPath
+}
+
+// Gated reports whether c runs behind our gate.
+func Gated(c *corev1.Container) bool {
+	return wordOf(c, 0) == AgentPath && contract.IsGate([]string{wordOf(c, 1)})
+}
+
+// NeedsAgent reports whether c runs the copy of the agent, as its gate or in its hook.
+func NeedsAgent(c *corev1.Container) bool { return Gated(c) || usesAgent(c) }
+
+// numbered is c with numbers for the names of ports in its probes and in its postStart hook:
+// only the pod's text resolves names. A name that c does not have stays.
+func numbered(c *corev1.Container) *corev1.Container {
+	out := c.DeepCopy()
+	for _, p := range []*corev1.Probe{out.StartupProbe, out.LivenessProbe, out.ReadinessProbe} {
+		if p != nil {
+			number(c, p.HTTPGet)
+			if t := p.TCPSocket; t != nil {
+				t.Port = numberOf(c, t.Port)
+			}
+		}
+	}
+	if l := out.Lifecycle; l != nil && l.PostStart != nil {
+		number(c, l.PostStart.HTTPGet)
+	}
+	return out
+}
+
+func number(c *corev1.Container, h *corev1.HTTPGetAction) {
+	if h != nil {
+		h.Port = numberOf(c, h.Port)
+	}
+}
+
+func numberOf(c *corev1.Container, p intstr.IntOrString) intstr.IntOrString {
+	if n := PortNumber(c, p); n > 0 {
+		return intstr.FromInt32(int32(n))
+	}
+	return p
+}
+
+// answers reports whether c has a probe, and the port that it names. A probe without its port
+// never succeeds: nothing can wait for it, and it stays with the kubelet.
+func answers(c *corev1.Container, p *corev1.Probe) bool {
+	return p != nil && hasPort(c, p.HTTPGet) && (p.TCPSocket == nil || PortNumber(c, p.TCPSocket.Port) > 0)
+}
+
+func hasPort(c *corev1.Container, h *corev1.HTTPGetAction) bool {
+	return h == nil || PortNumber(c, h.Port) > 0
+}

@@ -1,0 +1,114 @@
+package podspec
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"outrider.dev/internal/base/contract"
+)
+
+// OurProxy is the container that injection adds.
+const OurProxy = contract.ProxyContainer
+
+// A proxy is a container that meshes inject, known by its name. It reports by
+// itself whether it is ready, so others can wait for it without a gate in it.
+type proxy struct {
+	name  string
+	mesh  string
+	port  int
+	path  string
+	also  []int    // other ports at which people probe it
+	waits []string // the command of a hook that blocks until it is ready
+}
+
+// Sources: istio manifests/charts/istio-control/istio-discovery/files/injection-template.yaml;
+// linkerd2 charts/partials/templates/_proxy.tpl; kuma pkg/plugins/runtime/k8s/containers;
+// consul-k8s control-plane/connect-inject; Cloud SQL proxy docs/cmd.
+var proxies = []proxy{
+	{name: OurProxy, mesh: "Outrider", port: contract.ReadinessPort, path: contract.ReadyPath, also: istioPorts, waits: []string{"outrider-agent", "wait"}},
+	{name: "istio-proxy", mesh: "Istio", port: contract.ReadinessPort, path: contract.ReadyPath, also: istioPorts, waits: []string{"pilot-agent", "wait"}},
+	{name: "linkerd-proxy", mesh: "Linkerd", port: 4191, path: "/ready", also: []int{4140}, waits: []string{"/usr/lib/linkerd/linkerd-await", "--timeout=2m"}},
+	{name: "kuma-sidecar", mesh: "Kuma", port: 9902, path: "/ready", also: []int{9901}, waits: []string{"kuma-dp", "wait", "--url", "http://localhost:9902/ready"}},
+	{name: "consul-dataplane", mesh: "Consul", port: 20000, path: "/ready", also: []int{19000}},
+	{name: "cloud-sql-proxy", mesh: "Cloud SQL", port: 9090, path: "/startup", waits: []string{"/cloud-sql-proxy", "wait"}},
+}
+
+// istioPorts are the other ports of Istio's proxy, and of ours.
+var istioPorts = []int{contract.StatusPort, contract.AdminPort, contract.OutboundPort}
+
+// A waiter is a program that waits for a proxy, known by the first words of its
+// command, and the proxy it waits for.
+type waiter struct {
+	words   []string
+	proxies []string // the first one that the pod has, or will have
+	timeout time.Duration
+}
+
+// Hooks, and lines of a script.
+var waiters = []waiter{
+	{words: []string{"pilot-agent", "wait"}, proxies: []string{"istio-proxy", OurProxy}, timeout: time.Minute},
+	{words: []string{"outrider-agent", "wait"}, proxies: []string{OurProxy}},
+	{words: []string{"linkerd-await"}, proxies: []string{"linkerd-proxy"}},
+	{words: []string{"kuma-dp", "wait"}, proxies: []string{"kuma-sidecar"}},
+	{words: []string{"cloud-sql-proxy", "wait"}, proxies: []string{"cloud-sql-proxy"}},
+}
+
+func knownProxy(name string) (proxy, bool) {
+	i := slices.IndexFunc(proxies, func(p proxy) bool { return p.name == name })
+	if i < 0 {
+		return proxy{}, false
+	}
+	return proxies[i], true
+}
+
+// proxiesAt returns the names of the proxies that are probed at a port.
+func proxiesAt(port int) []string {
+	var out []string
+	for _, p := range proxies {
+		if p.port == port || slices.Contains(p.also, port) {
+			out = append(out, p.name)
+		}
+	}
+	return out
+}
+
+// probe is the readiness probe of the proxy.
+func (p proxy) probe() *corev1.Probe {
+	return &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: p.path, Port: intstr.FromInt32(int32(p.port))}}}
+}
+
+// url is the address of that probe.
+func (p proxy) url() string { return fmt.Sprintf("http://127.0.0.1:%d%s", p.port, p.path) }
+
+// servers are programs and images that serve until they get a signal: proxies, databases,
+// and agents that people put beside an app.
+var servers = []string{"cloud-sql-proxy", "cloud_sql_proxy", "gce-proxy", "alloydb-auth-proxy", "pgbouncer", "envoy", "nginx", "nginx-unprivileged", "haproxy", "oauth2-proxy",
+	"redis", "redis-server", "valkey", "postgres", "mysqld", "mariadb", "mongod", "mongo", "rabbitmq", "memcached", "dockerd",
+	"fluent-bit", "fluentd", "filebeat", "promtail", "vector", "telegraf", "statsd-exporter", "opentelemetry-collector", "opentelemetry-collector-contrib", "otelcol", "otel-agent",
+	"daprd", "consul-dataplane", "pilot-agent", "linkerd2-proxy", "kuma-dp"}
+
+// IsServer reports whether a container is known to serve until it gets a signal: by its
+// program, or by its image if the pod names no program.
+func IsServer(c *corev1.Container) bool {
+	argv := argvOf(c)
+	if len(c.Command) == 0 && (len(argv) == 0 || strings.HasPrefix(argv[0], "-") || strings.Contains(argv[0], ":")) {
+		return slices.Contains(servers, ImageName(c.Image)) || ImageName(c.Image) == "docker" && strings.HasSuffix(c.Image, "dind")
+	}
+	calls := Calls(argv)
+	if len(calls) == 0 {
+		return false
+	}
+	last := calls[len(calls)-1] // what a script becomes
+	return last.Final && slices.Contains(servers, last.Program) && !slices.Contains(last.Args, "--version")
+}
+
+// IsProxy reports whether a container is one that meshes or clouds inject, by its name.
+func IsProxy(c *corev1.Container) bool {
+	_, is := knownProxy(c.Name)
+	return is
+}

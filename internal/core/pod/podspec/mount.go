@@ -1,0 +1,158 @@
+package podspec
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"outrider.dev/internal/base/contract"
+)
+
+// Volumes are the names of those that [Write] adds.
+var Volumes = []string{BinVolume, StateVolume}
+
+// What the volumes in memory may hold. Without a limit a process that writes there takes the
+// memory of its container, or of the node; at the limit a write fails, and the kubelet evicts
+// a pod that is above it.
+var (
+	// binLimit is for the agent, which has 11 MB, and its next version beside it while that is
+	// copied.
+	binLimit = resource.MustParse("64Mi")
+	// A container has two files of some kB there: 300 containers need 5 MB.
+	stateLimit = resource.MustParse("16Mi")
+)
+
+// Memory is a volume in memory that may hold so much.
+func Memory(limit resource.Quantity) corev1.VolumeSource {
+	return corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory, SizeLimit: &limit}}
+}
+
+// A TakenError is a name, or a place, of the gates' that the pod uses for something else.
+type TakenError struct {
+	Volume    string // of the pod, or what is mounted
+	Container string // empty: the volume itself is it
+	Mount     string // where
+}
+
+func (e *TakenError) Error() string {
+	if e.Container == "" {
+		return "the pod has its own volume " + e.Volume + ", and by that name the gates have theirs"
+	}
+	return e.Container + " mounts its volume " + e.Volume + " at " + e.Mount + ", and all of " + contract.Dir + " is the gates'"
+}
+
+// share gives c the agent's program and the states.
+func (w *writer) share(c *corev1.Container) error {
+	if err := w.shareAgent(c); err != nil {
+		return err
+	}
+	return w.shareStates(c)
+}
+
+// shareAgent gives c the agent's program.
+func (w *writer) shareAgent(c *corev1.Container) error {
+	if w.node {
+		return w.byNode(c, nil)
+	}
+	m := corev1.VolumeMount{Name: BinVolume, MountPath: BinDir, ReadOnly: true}
+	if w.volume != nil {
+		m.SubPath = contract.ImageBinDir
+	}
+	return mount(c, m)
+}
+
+// shareStates gives c the states of all containers to read, and a directory for its own.
+func (w *writer) shareStates(c *corev1.Container) error {
+	if w.node {
+		return w.byNode(c, nil)
+	}
+	if err := mount(c, corev1.VolumeMount{Name: StateVolume, MountPath: contract.StatesDir, ReadOnly: true}); err != nil {
+		return err
+	}
+	return mount(c, corev1.VolumeMount{Name: StateVolume, MountPath: contract.OwnDir, SubPath: c.Name})
+}
+
+// mount gives c one of our volumes, unless it has it. Another one in our directory, or
+// over it, would hide it or be hidden.
+func mount(c *corev1.Container, m corev1.VolumeMount) error {
+	if err := checkDir(c); err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(c.VolumeMounts, func(o corev1.VolumeMount) bool { return o.MountPath == m.MountPath }) {
+		c.VolumeMounts = append(c.VolumeMounts, m)
+	}
+	return nil
+}
+
+// ours reports whether a mount of c is as [Write] adds it.
+func ours(c *corev1.Container, m corev1.VolumeMount) bool {
+	return slices.Contains([][3]string{
+		{BinVolume, BinDir, ""}, {BinVolume, BinDir, contract.ImageBinDir}, {StateVolume, contract.StatesDir, ""}, {StateVolume, contract.OwnDir, c.Name},
+	}, [3]string{m.Name, m.MountPath, m.SubPath + m.SubPathExpr})
+}
+
+// checkDir refuses other mounts of c in our directory, or over it.
+func checkDir(c *corev1.Container) error {
+	for _, o := range c.VolumeMounts {
+		if !ours(c, o) && contract.Overlap(o.MountPath, contract.Dir) {
+			return &TakenError{o.Name, c.Name, o.MountPath}
+		}
+	}
+	return nil
+}
+
+// byNode has the node mount the agent and the states into c, with a gate of those arguments if
+// there are any.
+func (w *writer) byNode(c *corev1.Container, gate []string) error {
+	if w.work.Containers == nil {
+		w.work.Containers = map[string][]string{}
+	}
+	if _, there := w.work.Containers[c.Name]; !there || len(gate) > 0 {
+		w.work.Containers[c.Name] = gate
+	}
+	return checkDir(c)
+}
+
+// addGateVolumes adds what gates share. A volume of that name on a disk, for example,
+// could be shared with another pod. A node has its own directories for that.
+func (w *writer) addGateVolumes() error {
+	if w.node {
+		return nil
+	}
+	limits := map[string]resource.Quantity{BinVolume: binLimit, StateVolume: stateLimit}
+	for _, name := range Volumes {
+		i := slices.IndexFunc(w.out.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == name })
+		byImage := name == BinVolume && w.volume != nil
+		if i < 0 {
+			source := Memory(limits[name])
+			if byImage {
+				source = corev1.VolumeSource{Image: w.volume}
+			}
+			w.out.Spec.Volumes = append(w.out.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: source})
+			continue
+		}
+		if byImage {
+			return &TakenError{Volume: name}
+		}
+		if e := w.out.Spec.Volumes[i].EmptyDir; e == nil || e.Medium != corev1.StorageMediumMemory {
+			return &TakenError{Volume: name}
+		}
+	}
+	return w.addInit()
+}
+
+// addInit adds the container that copies the agent, first of all, so that the
+// gates of other init containers find it; unless a container brings it by itself.
+func (w *writer) addInit() error {
+	if w.volume != nil || slices.ContainsFunc(w.out.Spec.Containers, func(c corev1.Container) bool { return Staged(&c) }) {
+		return nil
+	}
+	i := slices.IndexFunc(w.out.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == contract.InitContainer })
+	if i < 0 {
+		c := corev1.Container{Name: contract.InitContainer, Image: w.image, Command: []string{"outrider-agent", "copy", AgentPath}}
+		w.out.Spec.InitContainers = slices.Insert(w.out.Spec.InitContainers, 0, c)
+		i = 0
+	}
+	return mount(&w.out.Spec.InitContainers[i], corev1.VolumeMount{Name: BinVolume, MountPath: BinDir})
+}

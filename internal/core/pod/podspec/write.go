@@ -1,0 +1,271 @@
+package podspec
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/startup"
+)
+
+// A WriteError is an edge that cannot be written into the pod.
+type WriteError struct {
+	Edge   startup.Edge
+	Reason string
+}
+
+func (e *WriteError) Error() string { return fmt.Sprintf("%q: %s", e.Edge, e.Reason) }
+
+// Write returns a copy of pod with the plan in it. Each edge names its mechanism: gate,
+// native and hold are written; an edge by any other one must be in the pod
+// already. The order of the pod's lists changes only where a mechanism needs it. image is
+// that of the init container that brings the agent; default: outrider-agent.
+//
+// The edges written become the annotation outrider.dev/depends-on, in place of
+// those that were there. The containers in reports get a gate also where they wait for nothing:
+// it publishes when their command has ended. Their commands must be in the pod.
+func Write(pod *corev1.Pod, plan startup.Plan, image string, reports ...string) (*corev1.Pod, error) {
+	return (&writer{out: pod.DeepCopy(), image: cmp.Or(image, "outrider-agent"), reports: reports}).writePlan(plan)
+}
+
+// WriteByVolume is [Write] for kubelets and runtimes that mount images (Kubernetes 1.33): the agent
+// comes by a volume of its image, and no init container copies it.
+func WriteByVolume(pod *corev1.Pod, plan startup.Plan, image string, pull corev1.PullPolicy, reports ...string) (*corev1.Pod, error) {
+	volume := &corev1.ImageVolumeSource{Reference: image, PullPolicy: pull}
+	return (&writer{out: pod.DeepCopy(), volume: volume, reports: reports}).writePlan(plan)
+}
+
+// WriteForNode is [Write] for a pod on nodes whose plugins add the gates: to any command, and without
+// an init container and volumes. What they are to do is in the pod's annotation, in place of what was
+// there.
+func WriteForNode(pod *corev1.Pod, plan startup.Plan, reports ...string) (*corev1.Pod, error) {
+	return (&writer{out: Ungated(pod), node: true, reports: reports}).writePlan(plan)
+}
+
+func (w *writer) writePlan(plan startup.Plan) (*corev1.Pod, error) {
+	w.block = map[string]bool{}
+	plan.Containers = containersOf(w.out)
+	full := plan.Expand()
+	if err := CheckEdges(full.Edges); err != nil {
+		return nil, err
+	}
+	judge := plan.Judge(0)
+	seen := map[ends]bool{}
+	from := map[string][]startup.Edge{}
+	for _, e := range full.Edges {
+		if seen[endsOf(e)] {
+			return nil, w.fail(e, e.To+" waits for "+e.From+" twice")
+		}
+		seen[endsOf(e)] = true
+		from[e.From] = append(from[e.From], e)
+		for _, name := range []string{e.From, e.To} {
+			if _, at := judge.Find(name); at < 0 {
+				return nil, w.fail(e, "the pod has no container "+name)
+			}
+		}
+	}
+	order, err := full.StartOrder()
+	if err != nil {
+		return nil, err
+	}
+	w.needs = full.Dependency()
+	for _, name := range order {
+		for _, e := range from[name] {
+			if err := w.write(e); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if err := w.writeGates(full.Edges); err != nil {
+		return nil, err
+	}
+	w.annotate(full.Edges)
+	if w.node && len(w.work.Containers) > 0 {
+		SetNodeWork(w.out, w.work)
+	}
+	if n := annotationsSize(w.out.Annotations); n > MaxAnnotations {
+		return nil, &SizeError{len(full.Edges), n}
+	}
+	return w.out, w.check(full.Edges)
+}
+
+type writer struct {
+	out   *corev1.Pod
+	image string
+	needs startup.Dependency // of what is written
+	block map[string]bool    // containers whose hook waits for their health already
+
+	reports []string // containers with a gate, whether they wait or not
+
+	volume *corev1.ImageVolumeSource // brings the agent; nil: an init container does
+	node   bool                      // the node adds the gates:
+	work   contract.NodeWork
+}
+
+func (w *writer) fail(e startup.Edge, reason string) error {
+	return &WriteError{Edge: e, Reason: reason}
+}
+
+func (w *writer) find(name string) *corev1.Container {
+	for _, list := range [][]corev1.Container{w.out.Spec.InitContainers, w.out.Spec.Containers} {
+		if i := slices.IndexFunc(list, containerNamed(name)); i >= 0 {
+			return &list[i]
+		}
+	}
+	return nil
+}
+
+func (w *writer) write(e startup.Edge) error {
+	switch e.By {
+	case startup.Native:
+		return w.writeNative(e)
+	case startup.Hold:
+		return w.writeHold(e)
+	case "":
+		return w.fail(e, "no mechanism is chosen")
+	}
+	return nil
+}
+
+// writeNative makes from a restartable init container, before all that waits for it.
+func (w *writer) writeNative(e startup.Edge) error {
+	always := corev1.ContainerRestartPolicyAlways
+	plain := slices.IndexFunc(w.out.Spec.Containers, containerNamed(e.From))
+	if plain >= 0 {
+		if len(w.out.Spec.Containers) == 1 {
+			return w.fail(e, "a pod needs a container that is no sidecar")
+		}
+		c := w.out.Spec.Containers[plain]
+		c.RestartPolicy = &always
+		at := slices.IndexFunc(w.out.Spec.InitContainers, func(c corev1.Container) bool {
+			return w.needs.Needs(c.Name, e.From)
+		})
+		if at < 0 {
+			at = len(w.out.Spec.InitContainers)
+		}
+		w.out.Spec.Containers = slices.Delete(w.out.Spec.Containers, plain, plain+1)
+		w.out.Spec.InitContainers = slices.Insert(w.out.Spec.InitContainers, at, c)
+	}
+	i := slices.IndexFunc(w.out.Spec.InitContainers, containerNamed(e.From))
+	from := &w.out.Spec.InitContainers[i]
+	switch {
+	case from.RestartPolicy == nil || *from.RestartPolicy != always:
+		return w.fail(e, e.From+" is an init container that must complete")
+	case e.After == startup.Healthy && from.StartupProbe == nil:
+		return w.blockUntilHealthy(e, from)
+	}
+	return nil
+}
+
+// blockUntilHealthy gives c a postStart that returns when it is healthy.
+func (w *writer) blockUntilHealthy(e startup.Edge, c *corev1.Container) error {
+	if w.block[c.Name] { // since its first edge
+		return nil
+	}
+	w.block[c.Name] = true
+	r := emptyReader(w.out)
+	for _, other := range r.all {
+		if other.Name == c.Name && r.holdsItself(other) {
+			return nil
+		}
+	}
+	if c.Lifecycle != nil && c.Lifecycle.PostStart != nil {
+		return w.fail(e, c.Name+" has a postStart hook of its own, and a container can have one only")
+	}
+	command, err := waitCommand(c)
+	if err != nil {
+		return w.fail(e, err.Error())
+	}
+	if command[0] == AgentPath {
+		if err := w.shareAgent(c); err != nil {
+			return err
+		}
+	}
+	if c.Lifecycle == nil {
+		c.Lifecycle = &corev1.Lifecycle{}
+	}
+	c.Lifecycle.PostStart = &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: command}}
+	if command[0] == AgentPath {
+		return w.addGateVolumes() // last: c is of a list that grows
+	}
+	return nil
+}
+
+// waitCommand is the command that returns when c is healthy.
+func waitCommand(c *corev1.Container) ([]string, error) {
+	if p, ok := knownProxy(c.Name); ok && p.waits != nil {
+		return slices.Clone(p.waits), nil
+	}
+	probe := ownProbe(numbered(c))
+	if probe == nil {
+		return nil, fmt.Errorf("%s has no probe that reports when it is healthy", c.Name)
+	}
+	text, err := json.Marshal(probe)
+	return append([]string{AgentPath}, contract.WaitArgs(string(text))...), err
+}
+
+// annotate replaces the edges that the pod requests by those that were written.
+func (w *writer) annotate(edges []startup.Edge) {
+	for key := range w.out.Annotations {
+		if IsEdges(key) {
+			delete(w.out.Annotations, key)
+		}
+	}
+	requested := own(edges)
+	if len(requested) == 0 {
+		return
+	}
+	if w.out.Annotations == nil {
+		w.out.Annotations = map[string]string{}
+	}
+	w.out.Annotations[EdgesAnnotation] = FormatEdges(requested)
+}
+
+// own are the edges that Write writes, as a pod requests them.
+func own(edges []startup.Edge) []startup.Edge {
+	var out []startup.Edge
+	for _, e := range edges {
+		if e.By == startup.Gate || e.By == startup.Native || e.By == startup.Hold {
+			e.By = ""
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// check reads back what was written.
+func (w *writer) check(edges []startup.Edge) error {
+	// The annotation is what annotate wrote; tests read it back too.
+	r, err := read(w.out, own(edges))
+	if err != nil {
+		return fmt.Errorf("reading back what was written: %w", err)
+	}
+	have := r.requested()
+	if slices.ContainsFunc(edges, func(e startup.Edge) bool { return e.By == startup.InitDone }) {
+		have = r.Plan().Edges
+	}
+	at := byEnds(have)
+	for _, e := range edges {
+		i, found := at[endsOf(e)]
+		if found && (e.By == startup.InitDone || have[i] == e) {
+			continue
+		}
+		got := "nothing"
+		if found {
+			got = fmt.Sprintf("%q", have[i])
+		}
+		return w.fail(e, "cannot be written into this pod: read back as "+got)
+	}
+	if knot := (startup.Plan{Containers: r.Containers, Edges: edges}).Deadlock(); knot != nil {
+		return w.fail(knot.Edges[0], knot.Error())
+	}
+	return nil
+}
+
+func containersOf(pod *corev1.Pod) []startup.Container {
+	return newReader(pod).Containers
+}

@@ -1,0 +1,442 @@
+package podspec
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/rogpeppe/go-internal/txtar"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/kubelet"
+	"outrider.dev/startup"
+)
+
+func edges(t testing.TB, text string) startup.Plan {
+	t.Helper()
+	p, err := startup.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+const shop = `
+metadata: {name: shop}
+spec:
+  initContainers: [{name: migrate, image: m}]
+  containers:
+  - {name: app, image: a, command: [/app], args: [--fast], lifecycle: {preStop: {sleep: {seconds: 1}}}}
+  - {name: web, image: w, command: [/web]}
+  - {name: cache, image: redis, command: [redis-server], readinessProbe: {tcpSocket: {port: 6379}}}
+  - {name: istio-proxy, image: p, args: [proxy], readinessProbe: {httpGet: {path: /healthz/ready, port: 15021}}}
+`
+
+// What Write writes for each mechanism. Written twice is written once, all edges are read
+// back, and without its gates the pod is what it was.
+func TestWrite(t *testing.T) {
+	eachFile(t, "testdata/write/*.txtar", func(t *testing.T, file string) {
+		a, err := txtar.ParseFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan, before := edges(t, string(a.Files[0].Data)), pod(t, strings.TrimPrefix(string(a.Files[1].Data), "kind: Pod\n"))
+		kept := before.DeepCopy()
+		out, err := Write(before, plan, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := yaml.Marshal(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a.Files[2].Data = text; os.Getenv("UPDATE") != "" {
+			if err := os.WriteFile(file, txtar.Format(a), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), string(txtar.Format(a))); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff(kept, before); diff != "" {
+			t.Errorf("Write changed its argument:\n%s", diff)
+		}
+		again, err := Write(out, plan, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(out, again); diff != "" {
+			t.Errorf("writing twice is not writing once:\n%s", diff)
+		}
+		plan.Containers = containersOf(before)
+		sameEdges(t, plan, out)
+		for _, e := range plan.Edges {
+			if e.By != startup.Gate {
+				return
+			}
+		}
+		back := Ungated(out)
+		back.Spec.InitContainers = slices.DeleteFunc(back.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == contract.InitContainer })
+		if diff := cmp.Diff(plainCommands(before).Spec, back.Spec, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("without its gates (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// plainCommands is p as [Ungated] returns it: command and arguments are one list, and ports
+// are numbers.
+func plainCommands(p *corev1.Pod) *corev1.Pod {
+	out := p.DeepCopy()
+	for _, c := range carriers(out) {
+		if len(c.Command) > 0 {
+			c.Command, c.Args = c.argv(), nil
+		}
+		n := numbered(c.Container)
+		c.StartupProbe, c.LivenessProbe, c.Lifecycle = n.StartupProbe, n.LivenessProbe, n.Lifecycle
+	}
+	return out
+}
+
+// What earlier versions wrote is taken off as well: the gate's command line alone had what the
+// startup probe and the delay were, and the liveness probe ran the agent.
+func TestUngatedReadsWhatEarlierVersionsWrote(t *testing.T) {
+	const agent = "command: [/outrider/bin/outrider-agent], args: [gate, --name, app, --after, istio-proxy is healthy, "
+	tests := map[string]struct{ written, want string }{
+		"a startup probe": {
+			agent + `--startup-probe, '{"httpGet":{"path":"/s","port":8080},"terminationGracePeriodSeconds":3}', --, /app], readinessProbe: {httpGet: {path: /s, port: 8080}}`,
+			`command: [/app], startupProbe: {httpGet: {path: /s, port: 8080}, terminationGracePeriodSeconds: 3}, readinessProbe: {httpGet: {path: /s, port: 8080}}`},
+		"a startup and a readiness probe": {
+			agent + `--startup-probe, '{"tcpSocket":{"port":1}}', --, /app], readinessProbe: {tcpSocket: {port: 2}}`,
+			`command: [/app], startupProbe: {tcpSocket: {port: 1}}, readinessProbe: {tcpSocket: {port: 2}}`},
+		"a liveness probe with a delay": {
+			agent + `--startup-probe, '{"exec":{"command":["/outrider/bin/outrider-agent","version"]},"initialDelaySeconds":30}', --, /app],` +
+				`livenessProbe: {initialDelaySeconds: 30, exec: {command: [/outrider/bin/outrider-agent, held, --name, app, --probe, '{"tcpSocket":{"port":5},"initialDelaySeconds":30}']}}`,
+			`command: [/app], livenessProbe: {tcpSocket: {port: 5}, initialDelaySeconds: 30}`},
+		"readiness like startup, as it is written now": {
+			agent + `--startup-probe, '{"tcpSocket":{"port":1}}', --, /app], readinessProbe: {tcpSocket: {port: 1}}, startupProbe: {exec: {command: [/outrider/bin/outrider-agent, started, --name, app]}}`,
+			`command: [/app], startupProbe: {tcpSocket: {port: 1}}, readinessProbe: {tcpSocket: {port: 1}}`},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			in := func(container string) *corev1.Pod {
+				return pod(t, "spec: {containers: [{name: app, image: a, "+container+"}, {name: istio-proxy, image: p}]}")
+			}
+			if diff := cmp.Diff(in(tt.want).Spec, Ungated(in(tt.written)).Spec, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestWriteRefuses(t *testing.T) {
+	const (
+		gated = "app after outrider-proxy is healthy, by gate"
+		mount = "spec: {volumes: [{name: data, emptyDir: {}}], containers: [{name: outrider-proxy, image: p}, {name: app, image: a, command: [/app], volumeMounts: [{name: data, mountPath: PATH}]}]}"
+		under = "app mounts its volume data at PATH, and all of /outrider is the gates'"
+	)
+	volume := func(text string) string {
+		return "spec: {volumes: [" + text + "], containers: [{name: outrider-proxy, image: p}, {name: app, image: a, command: [/app]}]}"
+	}
+	at := func(text, path string) string { return strings.ReplaceAll(text, "PATH", path) }
+	tests := map[string]struct{ pod, plan, want string }{
+		"a cycle":                      {shop, "app after web is started, by gate\nweb after app is started, by gate", "start-up cycle: app -> web -> app"},
+		"no mechanism":                 {shop, "app after web is started", `"app after web is started": no mechanism is chosen`},
+		"an unknown container":         {shop, "app after db is started, by gate", `"app after db is started, by gate": the pod has no container db`},
+		"an edge twice":                {shop, "app after cache is started, by gate\napp after cache is healthy, by gate", `"app after cache is healthy, by gate": app waits for cache twice`},
+		"a gate without a command":     {shop, "istio-proxy after cache is healthy, by gate", `"istio-proxy after cache is healthy, by gate": the command of istio-proxy is not in the pod, so there is nothing to wrap`},
+		"an init container as sidecar": {shop, "app after migrate is started, by native", `"app after migrate is started, by native": migrate is an init container that must complete`},
+		"a hold of an init container":  {shop, "migrate after cache is healthy, by hold", `"migrate after cache is healthy, by hold": hold works between plain containers only`},
+		"a hook without a probe":       {shop, "web after app is healthy, by native", `"web after app is healthy, by native": app has no probe that reports when it is healthy`},
+		"a work-around not in the pod": {shop, "app after cache is healthy, by sleep", `"app after cache is healthy, by sleep": cannot be written into this pod: read back as nothing`},
+
+		// A pod that uses a name or a directory of the gates for something else: the agent would
+		// run from a volume of the user, or the pods of a node would share their states.
+		"a directory of the gate":  {at(mount, "/outrider/bin"), gated, at(under, "/outrider/bin")},
+		"the same, not normalised": {at(mount, "//outrider/own/"), gated, at(under, "//outrider/own/")},
+		"its parent":               {at(mount, "/outrider"), gated, at(under, "/outrider")},
+		"by the name of ours":      {strings.NewReplacer("data", "outrider-bin", "{}", "{medium: Memory}", "PATH", "/outrider/bin/outrider-agent").Replace(mount), gated, strings.NewReplacer("data", "outrider-bin", "PATH", "/outrider/bin/outrider-agent").Replace(under)},
+		"a longer name":            {at(mount, "/outriders"), gated, ""},
+		"the states, on the node":  {volume("{name: outrider-state, hostPath: {path: /data}}"), gated, "the pod has its own volume outrider-state, and by that name the gates have theirs"},
+		"the program, on the disk": {volume("{name: outrider-bin, emptyDir: {}}"), gated, "the pod has its own volume outrider-bin, and by that name the gates have theirs"},
+		"the volumes of the gates": {volume("{name: outrider-bin, emptyDir: {medium: Memory}}"), gated, ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := Write(pod(t, tt.pod), edges(t, tt.plan), "")
+			if tt.want == "" && err == nil {
+				return
+			}
+			if diff := cmp.Diff(tt.want, fmt.Sprint(err)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Every choice that is made for a pod can be written into it, if the pod has all
+// the containers.
+func TestWhatIsChosenCanBeWritten(t *testing.T) {
+	p := pod(t, shop)
+	for text, by := range map[string]startup.Mechanism{
+		"app after istio-proxy is healthy":          startup.Gate,
+		"app after cache is healthy":                startup.Gate,
+		"migrate after istio-proxy is healthy":      startup.Native,
+		"istio-proxy after migrate is completed":    startup.InitDone,
+		"app after istio-proxy is healthy, by hold": startup.Hold,
+	} {
+		p.Annotations = map[string]string{EdgesAnnotation: FormatEdges(edges(t, text).Edges)}
+		r, err := Read(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var plan startup.Plan
+		for _, c := range Choose(r, 34) {
+			plan.Edges = append(plan.Edges, c.Edge)
+		}
+		if i := slices.IndexFunc(plan.Edges, func(e startup.Edge) bool { return strings.HasPrefix(text, e.To+" after "+e.From+" ") }); plan.Edges[i].By != by {
+			t.Errorf("%s: by %q, want %q", text, plan.Edges[i].By, by)
+		}
+		if _, err := Write(p, plan, ""); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// A mechanism that the edge names wins over all other preferences.
+func TestMechanismThatTheEdgeNames(t *testing.T) {
+	const proxied = "spec: {containers: [{name: app, image: a}, {name: web, image: w}, {name: istio-proxy, image: p}]}"
+	tests := map[string]struct {
+		pod   string
+		avoid []startup.Mechanism
+		want  map[string]startup.Mechanism // by the container that waits
+	}{
+		"one that is not to be preferred": {
+			pod:   "metadata: {annotations: {outrider.dev/depends-on: '{app: {istio-proxy: healthy}, web: {istio-proxy: {condition: healthy, by: native}}}'}}\n" + proxied,
+			avoid: []startup.Mechanism{startup.Native},
+			want:  map[string]startup.Mechanism{"app": startup.Hold, "web": startup.Native},
+		},
+		"native, of a container of the application": {
+			pod: "metadata: {annotations: {outrider.dev/depends-on: '{app: {cache: {condition: healthy, by: native}}}'}}\n" +
+				"spec: {containers: [{name: app, image: a}, {name: web, image: w}, {name: cache, image: c, readinessProbe: {tcpSocket: {port: 1}}}]}",
+			want: map[string]startup.Mechanism{"app": startup.Native},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			r, err := Read(pod(t, tt.pod))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Avoid = tt.avoid
+			by := map[string]startup.Mechanism{}
+			for _, c := range Choose(r, 34) {
+				by[c.Edge.To] = c.Edge.By
+			}
+			if diff := cmp.Diff(tt.want, by); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// podOf is a pod with the containers of a plan: all have a command, and a probe
+// if the plan has one.
+func podOf(p startup.Plan) *corev1.Pod {
+	out := &corev1.Pod{}
+	always := corev1.ContainerRestartPolicyAlways
+	for _, c := range p.Containers {
+		one := corev1.Container{Name: c.Name, Image: "i", Command: []string{"/" + c.Name}}
+		switch c.Health {
+		case startup.StartupProbe:
+			one.StartupProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"true"}}}}
+		case startup.NoHealth:
+		default:
+			one.ReadinessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"true"}}}}
+		}
+		switch c.Kind {
+		case startup.Plain:
+			out.Spec.Containers = append(out.Spec.Containers, one)
+		case startup.Sidecar:
+			one.RestartPolicy = &always
+			fallthrough
+		default:
+			out.Spec.InitContainers = append(out.Spec.InitContainers, one)
+		}
+	}
+	return out
+}
+
+// Nothing that looks like a pod makes Read, Choose, Write or the simulation panic.
+func FuzzRead(f *testing.F) {
+	for _, name := range []string{"annotated", "health-loop", "istio-native", "job", "kuma", "tekton"} {
+		o := object(f, "testdata/pods/"+name+".yaml")
+		text, err := yaml.Marshal(o.Pod)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(string(text))
+	}
+	f.Add("metadata: {annotations: {outrider.dev/depends-on.app: outrider-proxy}}\nspec: {containers: [{name: app, command: [/app]}, {name: app}]}")
+	f.Add("spec: {initContainers: [{name: proxy, restartPolicy: Always, startupProbe: {periodSeconds: -1}}], containers: [{name: proxy, lifecycle: {preStop: {}}}]}")
+	f.Fuzz(func(t *testing.T, text string) {
+		objects, _, err := Parse("fuzz", []byte("kind: Pod\n"+text))
+		if err != nil {
+			return
+		}
+		for _, o := range objects {
+			if len(carriers(&o.Pod)) > 8 {
+				continue
+			}
+			r, _ := Read(&o.Pod)
+			Choose(r, 34)
+			for _, found := range r.Found {
+				_, _ = Without(&o.Pod, found)
+			}
+			_, _ = Write(&o.Pod, r.Plan(), "")
+			life := Lifecycle(&o.Pod)
+			if len(life.Init)+len(life.Containers) != len(r.Containers) {
+				t.Errorf("containers are lost: %+v", life)
+			}
+			state := kubelet.New(life, kubelet.Minor(34))
+			state.Step(kubelet.Event{Kind: kubelet.Added})
+			if run, err := AsItRuns(&o.Pod, 34); err == nil && run.Pod == nil {
+				t.Error("no pod, and no error")
+			}
+		}
+	})
+}
+
+func FuzzStatements(f *testing.F) {
+	f.Add("set -e; until curl -f http://localhost:15021/healthz/ready >/dev/null 2>&1; do sleep 1; done && exec java -jar '/a b.jar' # run")
+	f.Add("while ! nc -z 127.0.0.1 15021\ndo\nsleep 1\ndone\n/app \"$@\"")
+	f.Fuzz(func(t *testing.T, text string) {
+		at := 0
+		for _, s := range statements(text) {
+			if s.start < at || s.end < s.start || s.end > len(text) || len(s.words) == 0 {
+				t.Fatalf("statement %+v after %d in %q", s, at, text)
+			}
+			at = s.end
+			s.polledPort()
+			s.sleeps()
+			s.neutral()
+			s.loops()
+		}
+	})
+}
+
+// Random pods, with random edges by random mechanisms: what is not refused is
+// read back as requested. Most of what Choose returns is not refused.
+func TestRoundTripOfRandomPods(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	pick := func(words ...string) string { return words[rng.IntN(len(words))] }
+	written, chosen := 0, 0
+	for range 3000 {
+		var b strings.Builder
+		names := []string{"app", "web", "cache", "migrate", pick("istio-proxy", "linkerd-proxy", "outrider-proxy", "db")}
+		for _, n := range names {
+			kind := pick("plain", "plain", "plain", "sidecar", "init")
+			fmt.Fprintf(&b, "container %s is %s, healthy by %s\n", n, kind, pick("nothing", "startup-probe", "readiness-probe", "readiness-probe"))
+		}
+		for range 1 + rng.IntN(4) {
+			to, from := pick(append(names, "*")...), pick(names...)
+			fmt.Fprintf(&b, "%s after %s is %s%s, by %s\n", to, from, pick("started", "healthy", "healthy", "completed"),
+				pick("", "", ", within 20s or continue", ", optional", ", on restart restart"), pick("gate", "native", "hold", "init"))
+		}
+		p := edges(t, b.String())
+		in := podOf(p)
+		p.Containers = containersOf(in)
+		if out, err := Write(in, p, ""); err == nil {
+			written++
+			sameEdges(t, p, out)
+		}
+		in.Annotations = map[string]string{}
+		for i := range p.Edges {
+			p.Edges[i].By = ""
+		}
+		in.Annotations[EdgesAnnotation] = FormatEdges(p.Edges)
+		r, err := Read(in)
+		if err != nil || r.Plan().Validate(34).Err() != nil {
+			continue
+		}
+		p.Edges = nil
+		for _, c := range Choose(r, 34) {
+			if c.Edge.By != "" {
+				p.Edges = append(p.Edges, c.Edge)
+			}
+		}
+		if out, err := Write(in, p, ""); err != nil {
+			t.Errorf("chosen, and not written: %v\n%s", err, p)
+		} else {
+			chosen++
+			sameEdges(t, p, out)
+		}
+	}
+	if written < 300 || chosen < 300 {
+		t.Errorf("%d plans written, %d chosen and written: the test shows little", written, chosen)
+	}
+}
+
+// sameEdges: what is read from the pod has every edge of the plan, and every container.
+func sameEdges(t *testing.T, p startup.Plan, out *corev1.Pod) {
+	t.Helper()
+	r, err := Read(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := r.Plan()
+	for _, e := range p.Expand().Edges {
+		i := slices.IndexFunc(got.Edges, func(o startup.Edge) bool { return o.From == e.From && o.To == e.To })
+		if i < 0 || e.By != startup.InitDone && got.Edges[i] != e {
+			t.Fatalf("requested %s\nread\n%s", e, got)
+		}
+	}
+	for _, c := range p.Containers {
+		if _, i := got.Find(c.Name); i < 0 {
+			t.Fatalf("container %s is lost", c.Name)
+		}
+	}
+}
+
+// A gate that only reports the end of its command leaves the kubelet its probes and hooks, and is
+// removed without a trace.
+func TestWriteReports(t *testing.T) {
+	probe := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"/ok"}}}}
+	app := corev1.Container{
+		Name: "app", Command: []string{"/app", "-v"}, LivenessProbe: probe, StartupProbe: probe,
+		Lifecycle: &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"/hook"}}}},
+	}
+	given := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: OurProxy}, app}}}
+	pod, err := Write(given, startup.Plan{}, "", "app")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := pod.Spec.Containers[1]
+	if want := []string{"gate", "--name", "app", "--", "/app", "-v"}; !slices.Equal(got.Args, want) || !Gated(&got) {
+		t.Errorf("%q %q; want %q", got.Command, got.Args, want)
+	}
+	if !reflect.DeepEqual(got.LivenessProbe, probe) || !reflect.DeepEqual(got.StartupProbe, probe) || !reflect.DeepEqual(got.Lifecycle, app.Lifecycle) {
+		t.Errorf("probes and hooks: %v, %v, %v; want them as they were", got.LivenessProbe, got.StartupProbe, got.Lifecycle)
+	}
+	reading, err := ReadOrder(pod)
+	if err != nil || len(reading.Requested) > 0 {
+		t.Errorf("read back: %v, %v; want no edges", reading.Requested, err)
+	}
+	if back := Ungated(pod).Spec.Containers[1]; !reflect.DeepEqual(back, app) {
+		t.Errorf("without the gate: %+v; want %+v", back, app)
+	}
+	if _, err := Write(&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app"}}}}, startup.Plan{}, "", "app"); err == nil {
+		t.Error("no command, and no error")
+	}
+}

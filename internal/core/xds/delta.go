@@ -1,0 +1,122 @@
+package xds
+
+import (
+	"bytes"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/proto"
+
+	"outrider.dev/internal/base/wire"
+)
+
+// delta is the incremental protocol: each message has what is new, changed and removed.
+type delta struct{ maxMessage int }
+
+func (delta) name() string      { return "delta" }
+func (delta) unsolicited() bool { return true }
+
+func (delta) request() *discovery.DeltaDiscoveryRequest { return &discovery.DeltaDiscoveryRequest{} }
+
+func (delta) names(r *discovery.DeltaDiscoveryRequest) int {
+	return len(r.GetResourceNamesSubscribe()) + len(r.GetResourceNamesUnsubscribe()) + len(r.GetInitialResourceVersions())
+}
+
+// read turns a request into a change of a subscription. One without names and without a
+// nonce gets all resources of the wildcard: so Envoy opens a wildcard, and the virtual
+// hosts of each route configuration.
+func (delta) read(c *client, r *discovery.DeltaDiscoveryRequest) (*response, error) {
+	change := subscriptionChange{
+		typeURL:         r.GetTypeUrl(),
+		subscribe:       r.GetResourceNamesSubscribe(),
+		unsubscribe:     r.GetResourceNamesUnsubscribe(),
+		initialVersions: r.GetInitialResourceVersions(),
+	}
+	sub := c.types[change.typeURL]
+	if sub == nil {
+		return c.subscribe(change)
+	}
+	noNames := len(change.subscribe)+len(change.unsubscribe) == 0
+	switch {
+	case sub.started:
+		change.initialVersions = nil // they belong to the first request of a type
+		change.resend = noNames && r.GetResponseNonce() == "" && (sub.wildcard || change.typeURL == VirtualHostType)
+	case noNames && r.GetResponseNonce() != "":
+		return c.newResponse(), nil // the ACK of an unsolicited resource, not a wildcard
+	}
+	return c.subscribe(change)
+}
+
+// write returns all types in order, and the removed clusters and endpoints at the very
+// end: by then nothing refers to them.
+func (d delta) write(c *client, r *response) []*discovery.DeltaDiscoveryResponse {
+	var out, last []*discovery.DeltaDiscoveryResponse
+	for _, t := range r.sorted() {
+		resources, removed := t.resources, t.removedNames()
+		if t.sub.typeURL == ClusterType || t.sub.typeURL == EndpointType {
+			found, missing := split(resources)
+			last = append(last, d.messages(t.sub, missing, removed, false)...)
+			resources, removed = found, nil
+			t.required = t.required && len(last) == 0
+		}
+		out = append(out, d.messages(t.sub, resources, removed, t.required)...)
+	}
+	out = d.withAway(c, append(out, last...))
+	for _, m := range out {
+		m.SystemVersionInfo = c.snapshot.Version()
+		m.Nonce = c.nextNonce(c.subscription(m.GetTypeUrl()))
+	}
+	return out
+}
+
+// withAway adds what the agent of a relayed proxy responds with while the control plane is away,
+// if that has changed: to a message, as a field that Envoy does not know and skips. If there is
+// none, to a response about clusters without any, which changes nothing in Envoy.
+func (d delta) withAway(c *client, out []*discovery.DeltaDiscoveryResponse) []*discovery.DeltaDiscoveryResponse {
+	away := c.snapshot.Away()
+	clusters := c.types[ClusterType]
+	if !c.proxy.Relayed || bytes.Equal(away, c.away) || clusters == nil || !clusters.started {
+		return out
+	}
+	c.away = away
+	if len(out) == 0 {
+		out = d.messages(clusters, nil, nil, true)
+	}
+	out[0].ProtoReflect().SetUnknown(wire.AppendField(nil, wire.AwayField, away))
+	return out
+}
+
+// split separates the resources that notFound made.
+func split(all []*Resource) (found, missing []*Resource) {
+	for _, r := range all {
+		if r.Version == notFoundVersion {
+			missing = append(missing, r)
+		} else {
+			found = append(found, r)
+		}
+	}
+	return found, missing
+}
+
+// messages writes one type, in as many messages as maxMessage requires; an empty one if
+// the client waits for a response.
+func (d delta) messages(sub *subscription, resources []*Resource, removed []string, required bool) []*discovery.DeltaDiscoveryResponse {
+	if len(resources)+len(removed) == 0 && !required {
+		return nil
+	}
+	m := &discovery.DeltaDiscoveryResponse{TypeUrl: sub.typeURL, RemovedResources: removed}
+	out := []*discovery.DeltaDiscoveryResponse{m}
+	size := 0
+	for _, one := range resources {
+		res := &discovery.Resource{Name: one.Name, Version: one.Version, Resource: one.Body}
+		if one.Body == nil {
+			res.Aliases = []string{one.Name} // Envoy finds the waiting request by the aliases alone
+		}
+		n := proto.Size(res)
+		if size > 0 && size+n > d.maxMessage {
+			m, size = &discovery.DeltaDiscoveryResponse{TypeUrl: sub.typeURL}, 0
+			out = append(out, m)
+		}
+		m.Resources, size = append(m.Resources, res), size+n
+	}
+	return out
+}

@@ -1,0 +1,179 @@
+package xds
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"outrider.dev/internal/base/contract"
+)
+
+// grpcAgents begins the user agent of gRPC's clients: "gRPC Go", "gRPC C-core linux".
+const grpcAgents = "gRPC "
+
+// A NodeID is from a proxy's ID in Istio's form: kind~address~name.namespace~domain.
+type NodeID struct {
+	Address   netip.Addr
+	Name      string // of the pod
+	Namespace string
+}
+
+// ParseNodeID parses an ID. One without "~" is of another form: the zero NodeID.
+func ParseNodeID(id string) (NodeID, error) {
+	if !strings.Contains(id, "~") {
+		return NodeID{}, nil
+	}
+	const want = "must be kind~address~name.namespace~domain"
+	parts := strings.Split(id, "~")
+	if len(parts) != 4 {
+		return NodeID{}, fmt.Errorf("node.id: %q has %d parts; %s", id, len(parts), want)
+	}
+	address, err := netip.ParseAddr(parts[1])
+	if err != nil {
+		return NodeID{}, fmt.Errorf("node.id: %q: %q is not an IP address; %s", id, parts[1], want)
+	}
+	dot := strings.LastIndexByte(parts[2], '.') // a pod's name may have dots, a namespace none
+	if dot < 1 || dot == len(parts[2])-1 {
+		return NodeID{}, fmt.Errorf("node.id: %q: %q is not name.namespace; %s", id, parts[2], want)
+	}
+	if parts[0] == "" {
+		return NodeID{}, fmt.Errorf("node.id: %q has no kind; %s", id, want)
+	}
+	return NodeID{Address: address, Name: parts[2][:dot], Namespace: parts[2][dot+1:]}, nil
+}
+
+// A Workload identifies the pods of one deployment.
+type Workload struct {
+	Namespace      string
+	ServiceAccount string
+	Name           string // empty: unknown
+}
+
+// Authenticate returns the namespace and service account of a stream's client. The node's
+// own claims are checked against them afterwards.
+type Authenticate func(ctx context.Context, node *core.Node) (Proxy, error)
+
+// ByClaim trusts the node's claims: for plaintext on loopback and for tests.
+func ByClaim(_ context.Context, node *core.Node) (Proxy, error) {
+	id, err := ParseNodeID(node.GetId())
+	if err != nil {
+		return Proxy{}, status.Error(codes.InvalidArgument, err.Error())
+	}
+	meta := metadata(node.GetMetadata())
+	return Proxy{Namespace: cmp.Or(id.Namespace, meta[contract.MetadataNamespace]), ServiceAccount: meta[contract.MetadataServiceAccount]}, nil
+}
+
+// checkNode refuses a node that is too large to be read or kept.
+func checkNode(node *core.Node) error {
+	if node == nil {
+		return status.Error(codes.InvalidArgument, "node: missing in the first request of the stream")
+	}
+	node.Extensions = nil // Envoy's own list of 60 kB, or more
+	if n := proto.Size(node); n > maxNode {
+		return status.Errorf(codes.InvalidArgument, "node: %d bytes with its metadata; at most %d are accepted", n, maxNode)
+	}
+	if len(node.GetId()) > maxNodeID {
+		return tooLong("node.id", node.GetId(), maxNodeID)
+	}
+	for _, key := range []string{contract.MetadataWorkload, contract.MetadataCertificates, contract.MetadataVersion} {
+		if value := node.GetMetadata().GetFields()[key].GetStringValue(); len(value) > maxValue {
+			return tooLong("node.metadata."+key, value, maxValue)
+		}
+	}
+	return nil
+}
+
+// describe fills in the node's ID and metadata, and refuses claims that contradict the
+// proxy's identity.
+func describe(p Proxy, node *core.Node, onDemand bool) (*Proxy, Workload, error) {
+	id, err := ParseNodeID(node.GetId())
+	if err != nil {
+		return nil, Workload{}, status.Error(codes.InvalidArgument, err.Error())
+	}
+	p.ID, p.Metadata = node.GetId(), metadata(node.GetMetadata())
+	claims := []struct{ field, claimed, verified string }{
+		{"node.id: namespace", id.Namespace, p.Namespace},
+		{"node.metadata." + contract.MetadataNamespace, p.Metadata[contract.MetadataNamespace], p.Namespace},
+		{"node.metadata." + contract.MetadataServiceAccount, p.Metadata[contract.MetadataServiceAccount], p.ServiceAccount},
+	}
+	for _, c := range claims {
+		if c.claimed != "" && c.claimed != c.verified {
+			return nil, Workload{}, status.Errorf(codes.PermissionDenied, "%s: the proxy %q claims %q, its identity has %q", c.field, p.ID, c.claimed, c.verified)
+		}
+	}
+	p.Addresses = addresses(id, p.Metadata[contract.MetadataAddresses])
+	p.Relayed = p.Metadata[contract.MetadataRelay] == "true"
+	p.Envoy = envoyVersion(node)
+	p.GRPC = strings.HasPrefix(node.GetUserAgentName(), grpcAgents)
+	push := p.Metadata[contract.MetadataPush]
+	p.OnDemand = onDemand && !p.GRPC && push != contract.PushFull && (push == contract.PushOnDemand || !p.IstioAgent())
+	return &p, Workload{p.Namespace, p.ServiceAccount, p.Metadata[contract.MetadataWorkload]}, nil
+}
+
+// envoyVersion is that of an Envoy; empty for other clients.
+func envoyVersion(node *core.Node) string {
+	v := node.GetUserAgentBuildVersion().GetVersion()
+	if node.GetUserAgentName() != "envoy" || v == nil {
+		return ""
+	}
+	return fmt.Sprintf("%d.%d.%d", v.GetMajorNumber(), v.GetMinorNumber(), v.GetPatch())
+}
+
+// IstioAgent reports whether the proxy says that Istio's agent started it. By default it then
+// gets everything, as from istiod. The pods of other agents may have Istio's metadata as well,
+// by ISTIO_META_ISTIO_VERSION; these agents say where the secrets are.
+func (p *Proxy) IstioAgent() bool {
+	m := p.Metadata
+	return m[contract.MetadataIstioVersion] != "" && m[contract.MetadataSecrets] == "" && m[contract.MetadataCertificates] == ""
+}
+
+// maxAddresses is of a machine with many networks; a pod has two.
+const maxAddresses = 64
+
+// addresses returns those of the proxy, that of its ID first, without duplicates. An
+// invalid one is skipped, as are those beyond maxAddresses: addresses only help to find the
+// workload.
+func addresses(id NodeID, list string) []netip.Addr {
+	var out []netip.Addr
+	seen := map[netip.Addr]bool{}
+	add := func(a netip.Addr) {
+		if a = a.Unmap(); a.IsValid() && !seen[a] && len(out) < maxAddresses {
+			seen[a] = true
+			out = append(out, a)
+		}
+	}
+	add(id.Address)
+	for text := range strings.SplitSeq(list, ",") {
+		if a, err := netip.ParseAddr(strings.TrimSpace(text)); err == nil {
+			add(a)
+		}
+	}
+	return out
+}
+
+// metadataKeys are those that are read. The others are not kept: a pod's labels and
+// annotations among them may be long.
+var metadataKeys = []string{
+	contract.MetadataNamespace, contract.MetadataServiceAccount, contract.MetadataWorkload, contract.MetadataAddresses,
+	contract.MetadataInterception, contract.MetadataPush, contract.MetadataPrewarm, contract.MetadataRenewed, contract.MetadataSecrets, contract.MetadataCertificates,
+	contract.MetadataSilent, contract.MetadataVersion, contract.MetadataIstioVersion, contract.MetadataDNSCapture,
+	contract.MetadataRelay, contract.MetadataServerCert, contract.MetadataClientCert,
+}
+
+func metadata(s *structpb.Struct) map[string]string {
+	out := map[string]string{}
+	for _, key := range metadataKeys {
+		if value := s.GetFields()[key].GetStringValue(); value != "" {
+			out[key] = value
+		}
+	}
+	return out
+}

@@ -1,0 +1,168 @@
+package resource
+
+import (
+	"maps"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/xds"
+)
+
+// Diff derives the changes from those of the mesh, not from the resources.
+func (v *snapshot) Diff(old xds.Snapshot) (map[string]xds.Change, bool) {
+	o, ok := old.(*snapshot)
+	if !ok {
+		return nil, false
+	}
+	services, workloads := mesh.Changed(o.mesh, v.mesh)
+	frontend := slices.ContainsFunc(services, func(c mesh.Change[mesh.Service]) bool { return !sameFrontend(c.Old, c.New) })
+	d := &diff{addresses: addresses{}, types: map[string]*xds.Change{}}
+	for _, t := range []string{xds.ListenerType, xds.ClusterType, xds.EndpointType, xds.RouteType, xds.VirtualHostType} {
+		d.types[t] = &xds.Change{Wildcard: frontend, Names: map[string]struct{}{}}
+	}
+	for _, c := range services {
+		d.service(c.Old)
+		d.service(c.New)
+		sameFaults := mesh.SameFaults(c.Old, c.New)
+		if !sameFaults || !sameFrontend(c.Old, c.New) || !sameRoutes(c.Old, c.New) {
+			d.routes(c.Old)
+			d.routes(c.New)
+		}
+		if !sameFaults || !sameForRoutes(c.Old, c.New) {
+			// Routes of other services may lead there.
+			d.types[xds.VirtualHostType].AllNames, d.types[xds.RouteType].AllNames = true, true
+		}
+	}
+	if t := v.config.Telemetry; len(services) > 0 {
+		if t.Metrics { // an inbound listener has the services of its ports
+			d.types[xds.ListenerType].Wildcard, d.types[xds.ListenerType].AllNames = true, true
+		}
+		if t.Tracing.On() { // one of them may be the collector's
+			d.name(xds.ClusterType, tracingCluster)
+		}
+	}
+	for _, c := range workloads {
+		d.workload(c.Old)
+		d.workload(c.New)
+	}
+	if !v.mesh.SameNodes(o.mesh) || slices.ContainsFunc(workloads, moved) {
+		d.types[xds.EndpointType].AllNames = true // which are near
+	}
+	if len(workloads) > 0 || !v.mesh.SameAuthorization(o.mesh) { // a proxy's listeners depend on its workload
+		d.types[xds.ListenerType].Wildcard, d.types[xds.ListenerType].AllNames = true, true
+	}
+	if len(d.addresses) > 0 {
+		d.types[xds.ClusterType].Match = d.addresses.match
+	}
+	if frontend && !maps.Equal(o.serviceNetworks().within, v.serviceNetworks().within) { // rarely: a network only grows
+		d.types[xds.ClusterType].AllNames = true // of the addresses without a service
+	}
+	d.types[xds.ListenerType].AllNames = d.types[xds.ListenerType].AllNames || frontend
+	out := map[string]xds.Change{}
+	for t, c := range d.types {
+		if c.Wildcard || c.AllNames || len(c.Names) > 0 || c.Match != nil {
+			out[t] = *c
+		}
+	}
+	return out, true
+}
+
+// moved reports whether a workload that may have a proxy is at another place. A pod has no
+// address before it is on its node.
+func moved(c mesh.Change[mesh.Workload]) bool {
+	return c.Old != nil && c.New != nil && len(c.Old.Addresses) > 0 && (c.Old.Node != c.New.Node || c.Old.Zone != c.New.Zone)
+}
+
+// A diff collects the resources that may differ.
+type diff struct {
+	addresses addresses
+	types     map[string]*xds.Change
+}
+
+func (d *diff) name(typeURL, name string) { d.types[typeURL].Names[name] = struct{}{} }
+
+func (d *diff) service(s *mesh.Service) {
+	if s == nil {
+		return
+	}
+	for _, p := range s.Ports {
+		for _, f := range allFamilies {
+			name := serviceName(s, p.Number, f)
+			d.name(xds.ClusterType, name)
+			d.name(xds.EndpointType, name)
+		}
+		for _, a := range s.Addresses {
+			to := netip.AddrPortFrom(a.Unmap(), p.Number)
+			for _, prefix := range []string{httpPrefix, tcpPrefix, rawPrefix} {
+				d.name(xds.ClusterType, address{prefix, to}.String())
+			}
+		}
+	}
+	for _, e := range s.Endpoints { // see mayIdentify
+		d.addresses.add(e.Addr)
+	}
+}
+
+// routes adds the resources that route a service's requests.
+func (d *diff) routes(s *mesh.Service) {
+	if s == nil {
+		return
+	}
+	for i := range s.Ports {
+		number := s.Ports[i].Number
+		d.name(xds.RouteType, serviceName(s, number, primary))
+		d.name(xds.RouteType, strconv.Itoa(int(number)))
+		for _, f := range allFamilies {
+			d.name(xds.VirtualHostType, target{s, &s.Ports[i], f}.virtualHost())
+		}
+	}
+}
+
+func (d *diff) workload(w *mesh.Workload) {
+	if w == nil {
+		return
+	}
+	for _, a := range w.Addresses {
+		d.addresses.add(a)
+	}
+}
+
+// sameForRoutes reports whether a service is unchanged for routes that lead to it.
+func sameForRoutes(a, b *mesh.Service) bool {
+	return a != nil && b != nil && slices.Equal(a.Ports, b.Ports) && slices.Equal(a.ExportTo, b.ExportTo) &&
+		a.External == b.External && primaryOf(a) == primaryOf(b)
+}
+
+// sameFrontend reports whether at most the endpoints and routes of a service differ, as in
+// nearly every change. The sets of listeners and clusters do not depend on these; to
+// compare the sets for each proxy costs more than to send the endpoints.
+func sameFrontend(a, b *mesh.Service) bool {
+	return sameForRoutes(a, b) && slices.Equal(a.Addresses, b.Addresses) && a.Headless == b.Headless
+}
+
+func sameRoutes(a, b *mesh.Service) bool { return reflect.DeepEqual(a.Routes, b.Routes) }
+
+// addresses are those of pods that changed, as they are in names. The clusters of an address
+// that belongs to no service depend on its pod, and may have any port.
+type addresses map[string]struct{}
+
+func (a addresses) add(addr netip.Addr) {
+	name := netip.AddrPortFrom(addr.Unmap(), 0).String()
+	a[strings.TrimSuffix(name, ":0")] = struct{}{}
+}
+
+// match reports whether a name is that of the cluster of one of the addresses. It is called
+// for each name of each proxy, and so does not parse them.
+func (a addresses) match(name string) bool {
+	_, to, _ := strings.Cut(name, "|")
+	end := strings.LastIndexByte(to, ':')
+	if end < 0 {
+		return false
+	}
+	_, ok := a[to[:end]]
+	return ok
+}

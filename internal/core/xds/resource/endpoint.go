@@ -1,0 +1,136 @@
+package resource
+
+import (
+	"cmp"
+	"hash/fnv"
+	"maps"
+	"slices"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpoint "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"outrider.dev/internal/core/mesh"
+)
+
+// endpoints returns those of a service's port and a family, by zone: the ready ones or, if
+// there are none, the terminating ones that still serve, as kube-proxy does, and then those that
+// were ready before the kubelet restarted.
+//
+// Those that are near a client have a higher priority. Unlike kube-proxy, Envoy goes to the others
+// when these are not there or are ejected.
+func (b *builder) endpoints(name string, t target, at mesh.Place) *endpoint.ClusterLoadAssignment {
+	all := serving(t.service.Endpoints, t.port.Name, t.effectiveFamily())
+	near := t.service.Near(all, at)
+	if near != nil && at.Node != "" {
+		all = closest(all, near, at.Node)
+	}
+	groups := map[group][]*endpoint.LbEndpoint{}
+	for _, e := range all {
+		id := ""
+		if mutual(e.Workload, e.Port) {
+			id = identity(b.config.TrustDomain, e.Workload)
+		}
+		g := group{zone: e.EffectiveZone()}
+		if near != nil && !near(e) {
+			g.priority = 1
+		}
+		groups[g] = append(groups[g], b.describeWorkload(lbEndpoint(e.Addr.String(), e.Port, id), e.Workload))
+	}
+	out := &endpoint.ClusterLoadAssignment{ClusterName: name}
+	for _, g := range slices.SortedFunc(maps.Keys(groups), group.compare) {
+		out.Endpoints = append(out.Endpoints, &endpoint.LocalityLbEndpoints{
+			Locality: &core.Locality{Zone: g.zone}, // a gRPC client requires a locality with a weight
+			Priority: g.priority,
+			// The number of endpoints, so that all of them have the same weight.
+			LoadBalancingWeight: uint32Value(uint32(len(groups[g]))),
+			LbEndpoints:         groups[g],
+		})
+	}
+	return out
+}
+
+// maxFar bounds the endpoints that are not near, in an assignment for one node: with those of a
+// service with an endpoint on each of 5,000 nodes, all assignments together have 25 million.
+const maxFar = 100
+
+// closest returns the endpoints that are near, and maxFar others. Which others depends on the node,
+// so that the calls of many nodes spread when their own endpoints are gone.
+func closest(all []mesh.Endpoint, near func(mesh.Endpoint) bool, node string) []mesh.Endpoint {
+	var out, far []mesh.Endpoint
+	for _, e := range all {
+		if near(e) {
+			out = append(out, e)
+		} else {
+			far = append(far, e)
+		}
+	}
+	if len(far) > maxFar {
+		h := fnv.New32a()
+		h.Write([]byte(node))
+		first := int(h.Sum32() % uint32(len(far)))
+		far = append(far[first:min(first+maxFar, len(far))], far[:max(0, first+maxFar-len(far))]...)
+	}
+	return append(out, far...)
+}
+
+// A group of endpoints in a load assignment.
+type group struct {
+	priority uint32 // 0 is used first
+	zone     string
+}
+
+func (g group) compare(h group) int {
+	return cmp.Or(cmp.Compare(g.priority, h.priority), cmp.Compare(g.zone, h.zone))
+}
+
+// serving returns the endpoints of a port that accept connections, sorted by address: those
+// of a family or, where kube-proxy would have none, those of the other.
+func serving(all []mesh.Endpoint, portName string, f family) []mesh.Endpoint {
+	var ready, terminating, kept, others, othersTerminating []mesh.Endpoint
+	for _, e := range all {
+		own := familyOf(e.Addr) == f
+		switch {
+		case e.PortName != portName:
+		case own && e.Ready:
+			ready = append(ready, e)
+		case own && e.Serving:
+			terminating = append(terminating, e)
+		case own && e.Kept:
+			kept = append(kept, e)
+		case e.Ready:
+			others = append(others, e)
+		case e.Serving:
+			othersTerminating = append(othersTerminating, e)
+		}
+	}
+	for _, next := range [][]mesh.Endpoint{terminating, others, othersTerminating, kept} {
+		if ready == nil {
+			ready = next
+		}
+	}
+	slices.SortStableFunc(ready, func(a, b mesh.Endpoint) int {
+		return cmp.Or(a.Addr.Compare(b.Addr), cmp.Compare(a.Port, b.Port))
+	})
+	return slices.CompactFunc(ready, func(a, b mesh.Endpoint) bool { return a.Addr == b.Addr && a.Port == b.Port })
+}
+
+// lbEndpoint returns an endpoint, which is called by mutual TLS if it has an identity.
+func lbEndpoint(host string, port uint16, id string) *endpoint.LbEndpoint {
+	out := &endpoint.LbEndpoint{HostIdentifier: &endpoint.LbEndpoint_Endpoint{
+		Endpoint: &endpoint.Endpoint{Address: socketAddress(host, port)},
+	}}
+	if id != "" {
+		out.Metadata = &core.Metadata{FilterMetadata: map[string]*structpb.Struct{
+			"envoy.transport_socket_match": identityOf(id),
+		}}
+	}
+	return out
+}
+
+// singleEndpoint is the load assignment of a static cluster.
+func singleEndpoint(name, host string, port uint16, id string) *endpoint.ClusterLoadAssignment {
+	return &endpoint.ClusterLoadAssignment{ClusterName: name, Endpoints: []*endpoint.LocalityLbEndpoints{{
+		LbEndpoints: []*endpoint.LbEndpoint{lbEndpoint(host, port, id)},
+	}}}
+}

@@ -1,0 +1,140 @@
+package resource
+
+import (
+	"net/netip"
+	"slices"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/xds"
+)
+
+// features are the properties of a proxy on which its resources depend, besides its
+// workload: proxies with the same features share them.
+type features struct {
+	secrets     secrets
+	v4, v6      bool // families of its listeners
+	transparent bool
+	full        bool   // it gets everything, not on demand
+	silent      bool   // its agent takes connections whose client is silent
+	grpc        bool   // it is a gRPC client without a proxy
+	relayed     bool   // its agent responds while the control plane is away
+	sampling    string // see samplingOf
+}
+
+// shared reports whether other proxies are likely to have the same features: a directory is
+// chosen by the proxy alone.
+func (f features) shared() bool { return f.secrets.dir == "" }
+
+func featuresOf(p *xds.Proxy) features {
+	s := features{
+		secrets:     secretsOf(p),
+		transparent: p.Metadata[contract.MetadataInterception] == "TPROXY",
+		full:        !p.OnDemand,
+		silent:      p.Metadata[contract.MetadataSilent] == contract.SilentCluster,
+		grpc:        p.GRPC,
+		relayed:     p.Relayed,
+		sampling:    samplingOf(p),
+	}
+	if s.grpc {
+		s.secrets = secrets{} // endpoints that differ in their transport sockets are unsupported
+	}
+	for _, a := range p.Addresses {
+		if a.Unmap().Is4() {
+			s.v4 = true
+		} else {
+			s.v6 = true
+		}
+	}
+	if !s.v6 {
+		s.v4 = true
+	}
+	return s
+}
+
+// late reports whether the proxy has internal listeners. One with full push may be of another
+// mesh, whose bootstrap does not enable them: it has our agent if that takes silent connections.
+func (f features) late() bool { return !f.full || f.silent }
+
+// forClusters returns the part of f on which clusters depend, forListeners the one on which
+// outbound listeners do.
+func (f features) forClusters() features {
+	return features{secrets: f.secrets, full: f.full, grpc: f.grpc, relayed: f.relayed}
+}
+func (f features) forListeners() features {
+	return features{v4: f.v4, v6: f.v6, full: f.full, relayed: f.relayed, sampling: f.sampling}
+}
+
+// workload returns the workload of a proxy, or nil. The proxy claims its name and its
+// addresses; the identity of its certificate must agree.
+func workload(m *mesh.Mesh, p *xds.Proxy) *mesh.Workload {
+	var found []*mesh.Workload
+	// By name first: a pod's addresses are known to the cluster only after it has started.
+	if id, err := xds.ParseNodeID(p.ID); err == nil && id.Name != "" {
+		found = append(found, m.Pod(p.Namespace, id.Name), m.Host(p.Namespace, id.Name))
+	}
+	for _, a := range p.Addresses {
+		found = append(found, m.Workload(a, p.Namespace))
+	}
+	i := slices.IndexFunc(found, func(w *mesh.Workload) bool {
+		return w != nil && w.Namespace == p.Namespace && w.ServiceAccount == p.ServiceAccount
+	})
+	if i < 0 {
+		return nil
+	}
+	return found[i]
+}
+
+// appPort returns a port of a workload, and whether a service or policy declares it.
+func appPort(w *mesh.Workload, number uint16) (mesh.AppPort, bool) {
+	for _, p := range w.Ports {
+		if p.Number == number {
+			return p, true
+		}
+	}
+	return mesh.AppPort{Number: number, TLS: w.TLS}, false
+}
+
+// mutual reports whether proxies connect to a workload's port by mutual TLS. The clients
+// and the server's own proxy go by it.
+//
+//   - A permissive port where the server speaks first is called in plain text: its proxy
+//     cannot distinguish a client that waits for the server from one with late TLS.
+//   - So is a permissive port that no service or policy declares: it may be excluded from
+//     capture, as the proxy's own ports are.
+func mutual(w *mesh.Workload, number uint16) bool {
+	if w == nil || !w.Proxied {
+		return false
+	}
+	p, known := appPort(w, number)
+	switch p.TLS {
+	case mesh.Disable:
+		return false
+	case mesh.Strict:
+		return true
+	}
+	return known && p.Protocol != mesh.ServerFirst
+}
+
+// identity returns a workload's SPIFFE ID.
+func identity(trustDomain string, w *mesh.Workload) string {
+	return "spiffe://" + trustDomain + "/ns/" + w.Namespace + "/sa/" + w.ServiceAccount
+}
+
+// A socket is an address to listen on.
+type socket struct {
+	host netip.Addr
+	port uint16
+}
+
+// wildcards returns the addresses of a listener, at least one.
+func (f features) wildcards(port uint16) []socket {
+	var out []socket
+	if f.v4 {
+		out = append(out, socket{netip.IPv4Unspecified(), port})
+	}
+	if f.v6 {
+		out = append(out, socket{netip.IPv6Unspecified(), port})
+	}
+	return out
+}

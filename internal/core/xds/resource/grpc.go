@@ -1,0 +1,93 @@
+package resource
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"strings"
+
+	listener "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	router "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
+	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+
+	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/xds"
+)
+
+// grpcListener is the listener to which a gRPC client subscribes by its target,
+// "reviews.shop:80" or "reviews": it has no address, only the name of the routes.
+//
+// A gRPC client fails a call at once if there is a listener whose routes match no target. A
+// name without a listener costs it 15 s, because the state of the world cannot express
+// that there is none.
+func (v *snapshot) grpcListener(p *xds.Proxy, name string) *xds.Resource {
+	// Not cached: a target has many aliases, "Reviews.shop.:80" is one.
+	m := &hcm.HttpConnectionManager{StatPrefix: "grpc", HttpFilters: []*hcm.HttpFilter{injectsFaults(), toRouter(&router.Router{})}}
+	t, unknown := v.grpcTarget(p, name)
+	switch {
+	case unknown == "":
+		m.RouteSpecifier = &hcm.HttpConnectionManager_Rds{Rds: &hcm.Rds{RouteConfigName: t.name(), ConfigSource: ads(0)}}
+	case p.GRPC:
+		m.RouteSpecifier = &hcm.HttpConnectionManager_RouteConfig{RouteConfig: &route.RouteConfiguration{
+			Name: "not-found", VirtualHosts: []*route.VirtualHost{{Name: "not-found", Domains: []string{"not-found.invalid"}}},
+		}}
+	default:
+		return nil
+	}
+	return serialize(name, &listener.Listener{Name: name, ApiListener: &listener.ApiListener{ApiListener: typed(m)}})
+}
+
+// grpcTarget returns the service's port of a target, or why there is none.
+func (v *snapshot) grpcTarget(p *xds.Proxy, name string) (t target, unknown string) {
+	host, number, hasPort := strings.Cut(name, ":")
+	s := v.mesh.Resolve(host, p.Namespace)
+	if s == nil {
+		return target{}, fmt.Sprintf("no service %q is visible in the namespace %s", host, p.Namespace)
+	}
+	port, ok := parsePort(number)
+	if !hasPort {
+		port, ok = onlyPort(s)
+	}
+	if t, found := v.target(reference{host: s.Host, port: port}, p.Namespace); ok && found {
+		return t, ""
+	}
+	var ports []string
+	for _, p := range s.Ports {
+		if p.Protocol != mesh.UDP {
+			ports = append(ports, strconv.Itoa(int(p.Number)))
+		}
+	}
+	return target{}, fmt.Sprintf("%s has the ports %s: the target must name one of them", s.Host, cmp.Or(strings.Join(ports, ", "), "(none)"))
+}
+
+// onlyPort returns the port that a target without one means: the only one that is declared
+// for HTTP/2 or gRPC, else the only one of TCP.
+func onlyPort(s *mesh.Service) (uint16, bool) {
+	for _, fits := range []func(mesh.Protocol) bool{
+		func(p mesh.Protocol) bool { return p == mesh.GRPC || p == mesh.HTTP2 },
+		func(p mesh.Protocol) bool { return p != mesh.UDP },
+	} {
+		var found []uint16
+		for _, p := range s.Ports {
+			if fits(p.Protocol) {
+				found = append(found, p.Number)
+			}
+		}
+		if len(found) > 0 {
+			return found[0], len(found) == 1
+		}
+	}
+	return 0, false
+}
+
+// routesOf is the route configuration of one service's port.
+func (v *snapshot) routesOf(p *xds.Proxy, t target) *xds.Resource {
+	pol := v.policy(t, p.Namespace)
+	return v.cache.of(t.service).get(hostKey{t.port.Number, pol.key(), t.name()}, func() *xds.Resource {
+		return serialize(t.name(), &route.RouteConfiguration{
+			Name: t.name(), ValidateClusters: off(),
+			VirtualHosts: []*route.VirtualHost{pol.virtualHost(t.name(), "*")},
+		})
+	})
+}

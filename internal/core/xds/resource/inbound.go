@@ -1,0 +1,232 @@
+package resource
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listener "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	values "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/common/set_filter_state/v3"
+	firststate "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/set_filter_state/v3"
+	inspector "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/tls_inspector/v3"
+	tcp "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/mesh"
+)
+
+// An inboundPort is how connections to a port of the application are accepted.
+type inboundPort struct {
+	port        uint16 // 0: every other
+	http        bool
+	mutualTLS   bool
+	plaintext   bool
+	appTLS      bool // plain text may be TLS of the application, and is detected
+	clientFirst bool // the client sends first: what it sends can be waited for, see firstChains
+}
+
+// inboundPorts returns those of a workload; the last is for every other port. A workload
+// that is not known (yet) accepts mutual TLS only, because a policy may require it.
+func inboundPorts(w *mesh.Workload, f features) []inboundPort {
+	if w == nil {
+		return []inboundPort{{mutualTLS: f.secrets.configured()}}
+	}
+	var out []inboundPort
+	for _, p := range w.Ports {
+		d := inboundPortOf(p, f)
+		if p.Protocol == mesh.ServerFirst && p.TLS == mesh.Permissive {
+			d = inboundPort{port: p.Number, plaintext: true} // no inspector may wait for the client: see mutual
+		}
+		out = append(out, d)
+	}
+	return append(out, inboundPortOf(mesh.AppPort{Protocol: mesh.TCP, TLS: w.TLS}, f))
+}
+
+func inboundPortOf(p mesh.AppPort, f features) inboundPort {
+	d := inboundPort{port: p.Number, http: p.Protocol.IsHTTP()}
+	d.mutualTLS = p.TLS != mesh.Disable && f.secrets.configured()
+	d.plaintext = p.TLS != mesh.Strict
+	d.appTLS = d.plaintext && (d.mutualTLS || d.http)
+	d.clientFirst = d.appTLS && f.late() && (d.http || p.Protocol == mesh.TLS)
+	return d
+}
+
+// handshakeTimeout bounds the TLS handshake of a client. It has time for a lost segment or
+// ten: a proxy as client of a service gives up after tryTimeout, with its handshake.
+const handshakeTimeout = 30 * time.Second
+
+// inboundPortsKey identifies a list of ports.
+func inboundPortsKey(ports []inboundPort) string { return fmt.Sprint(ports) }
+
+// inbound returns a listener for connections to the application: the one for captured
+// connections, or the one for those that came before the proxy started. Its listener filters
+// depend on the ports as little as possible: a change of them would close the connections to
+// all ports.
+func (b *builder) inbound(name string, f features, ports []inboundPort, g guard) *listener.Listener {
+	var l *listener.Listener
+	var destination *listener.ListenerFilter
+	if name == earlyInboundName {
+		l = deferAccept(listen(name, socket{loopback, contract.RelayInbound}))
+		destination = proxyProtocol()
+	} else {
+		l = listen(name, f.wildcards(contract.InboundPort)...)
+		destination = originalDestination()
+		if f.transparent {
+			l.Transparent = on()
+		}
+	}
+	inspectors := []*listener.ListenerFilter{listenerFilter("envoy.filters.listener.tls_inspector", &inspector.TlsInspector{})}
+	if f.late() {
+		inspectors = append(inspectors, httpInspector()) // see firstChains
+	}
+	for _, i := range inspectors {
+		i.FilterDisabled = notInspected(ports)
+	}
+	filters := append([]*listener.ListenerFilter{destination}, inspectors...)
+	if f.silent {
+		filters = append(filters, notSilent())
+	}
+	detect(l, filters...)
+	l.TrafficDirection = core.TrafficDirection_INBOUND
+	l.FilterChains = rejectOwnPorts()
+	for _, p := range ports {
+		l.FilterChains = append(l.FilterChains, b.firstChains(f, p, g)...)
+	}
+	return l
+}
+
+// toApplication forwards bytes to the proxy's own application.
+func toApplication() *tcp.TcpProxy {
+	proxy := toCluster(applicationCluster)
+	proxy.StatPrefix = "inbound"
+	return proxy
+}
+
+// notSilent is a listener filter that runs when the inspectors have seen the first bytes: not
+// when they have waited in vain. So it tells the two apart for the filter chain of plain text,
+// whose own cluster is that of silent connections.
+func notSilent() *listener.ListenerFilter {
+	return listenerFilter("envoy.filters.listener.set_filter_state", &firststate.Config{
+		OnAccept: []*values.FilterStateValue{setState(tcpClusterState, applicationCluster)},
+	})
+}
+
+// notInspected matches the ports where the first bytes make no difference. On a port for mutual
+// TLS only they make none either, but then it would matter to the listener which ports these are.
+func notInspected(ports []inboundPort) *predicate {
+	var excluded, inspected []*predicate
+	for _, d := range ports {
+		switch inspect := d.mutualTLS || d.appTLS; {
+		case d.port == 0 && !inspect:
+			return not(anyOf(inspected)) // every port but those that are inspected
+		case inspect:
+			inspected = append(inspected, onPort(d.port))
+		default:
+			excluded = append(excluded, onPort(d.port))
+		}
+	}
+	return anyOf(excluded)
+}
+
+type predicate = listener.ListenerFilterChainMatchPredicate
+
+func onPort(port uint16) *predicate {
+	return &predicate{Rule: &listener.ListenerFilterChainMatchPredicate_DestinationPortRange{
+		DestinationPortRange: &typev3.Int32Range{Start: int32(port), End: int32(port) + 1},
+	}}
+}
+
+// anyOf returns nil without rules; the API requires two for an "or".
+func anyOf(rules []*predicate) *predicate {
+	switch len(rules) {
+	case 0:
+		return nil
+	case 1:
+		return rules[0]
+	}
+	return &predicate{Rule: &listener.ListenerFilterChainMatchPredicate_OrMatch{
+		OrMatch: &listener.ListenerFilterChainMatchPredicate_MatchSet{Rules: rules},
+	}}
+}
+
+func not(p *predicate) *predicate {
+	if p == nil {
+		return &predicate{Rule: &listener.ListenerFilterChainMatchPredicate_AnyMatch{AnyMatch: true}}
+	}
+	return &predicate{Rule: &listener.ListenerFilterChainMatchPredicate_NotMatch{NotMatch: p}}
+}
+
+// chains returns the filter chains of a port. Envoy selects the most specific match, and
+// does not fall back to a less specific one: so where the mesh's TLS is matched by its
+// ALPN, other TLS needs a chain too.
+func (b *builder) chains(sh features, d inboundPort, g guard) []*listener.FilterChain {
+	bytes := append(g.bytes(), tcpProxy(toApplication()))
+	app, authenticated := bytes, bytes
+	if d.http {
+		app = []*listener.Filter{httpToApplication(g)}
+		authenticated = app
+	} else {
+		// The application gets no connection from a client that is not authenticated.
+		after := toApplication()
+		after.UpstreamConnectMode, after.MaxEarlyDataBytes = tcp.UpstreamConnectMode_ON_DOWNSTREAM_TLS_HANDSHAKE, uint32Value(0)
+		authenticated = append(g.bytes(), tcpProxy(after))
+	}
+	name := "app"
+	match := func() *listener.FilterChainMatch { return &listener.FilterChainMatch{} }
+	if d.port != 0 {
+		name = "app-" + strconv.Itoa(int(d.port))
+		match = func() *listener.FilterChainMatch {
+			return &listener.FilterChainMatch{DestinationPort: uint32Value(uint32(d.port))}
+		}
+	}
+	var out []*listener.FilterChain
+	add := func(suffix string, m *listener.FilterChainMatch, filters []*listener.Filter, s *core.TransportSocket) {
+		out = append(out, &listener.FilterChain{Name: name + suffix, FilterChainMatch: m, Filters: filters, TransportSocket: s})
+	}
+	if d.mutualTLS {
+		m := match()
+		if d.plaintext { // else it is mutual TLS or nothing, however late
+			m.TransportProtocol, m.ApplicationProtocols = "tls", []string{alpn}
+		}
+		add("-mesh", m, authenticated, downstreamTLS(sh.secrets, b.config.TrustDomain))
+		out[0].TransportSocketConnectTimeout = duration(handshakeTimeout)
+	}
+	if d.appTLS {
+		m := match()
+		m.TransportProtocol = "tls"
+		add("-tls", m, bytes, nil)
+	}
+	if d.plaintext {
+		add("", match(), app, nil)
+	}
+	return out
+}
+
+// firstChains are those of a listener that waits sniffTimeout. On a port where the client
+// sends first, only plain text in which HTTP was detected is plain text: silent connections,
+// and all others in which neither HTTP nor TLS was detected, go to the internal listener. On
+// other ports either side may send first: silent connections go to the agent, if that takes them.
+// The agent connects to the application, so they are judged before.
+func (b *builder) firstChains(f features, d inboundPort, g guard) []*listener.FilterChain {
+	out := b.chains(f, d, g)
+	var filters []*listener.Filter
+	switch {
+	case d.clientFirst:
+		filters = toLateInbound()
+	case d.appTLS && f.silent:
+		filters = append(g.bytes(), tcpProxy(toCluster(contract.SilentCluster)))
+	default:
+		return out
+	}
+	plain := out[len(out)-1]
+	late := &listener.FilterChain{Name: plain.Name, FilterChainMatch: plain.FilterChainMatch, Filters: filters}
+	if !d.http {
+		out[len(out)-1] = late
+		return out
+	}
+	plain.Name += "-http"
+	plain.FilterChainMatch = &listener.FilterChainMatch{DestinationPort: late.FilterChainMatch.DestinationPort, ApplicationProtocols: detectedHTTP}
+	return append(out, late)
+}

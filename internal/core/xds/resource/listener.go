@@ -1,0 +1,157 @@
+package resource
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	listener "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	"google.golang.org/protobuf/proto"
+
+	"outrider.dev/internal/core/xds"
+)
+
+type (
+	outboundKey struct {
+		name     string
+		features features
+		ports    string // and ranges, of services
+	}
+	// with whether the proxy is relayed
+	internalListenerKey bool
+	serviceKey          struct {
+		at                socket
+		onDemand, relayed bool
+	}
+	inboundKey struct {
+		name     string
+		features features
+		ports    string // [inboundPortsKey]
+		guard    string
+		services string // [servicesKey]
+	}
+)
+
+// listeners returns those with which p starts, for both directions. On demand their number
+// goes with the port numbers of the mesh.
+func (v *snapshot) listeners(p *xds.Proxy) []*xds.Resource {
+	f := featuresOf(p)
+	out := v.inboundListeners(p, f)
+	out = append(out, v.outboundListener(f), v.earlyListener(f))
+	if f.full {
+		return v.fullListeners(out, p)
+	}
+	for _, port := range v.ports.sniffed {
+		out = append(out, v.sniffedListener(port, f))
+	}
+	out = append(out, v.internalResource(f), v.lateResource(f))
+	return v.ownListeners(out, p)
+}
+
+// ownListeners adds those of virtual addresses at which the server speaks first, see
+// hasOwnListener.
+func (v *snapshot) ownListeners(out []*xds.Resource, p *xds.Proxy) []*xds.Resource {
+	count := map[uint16]int{}
+	for _, t := range v.serverFirst() {
+		if count[t.port.Number] == maxOwnListeners || !v.mesh.Visible(t.service, p.Namespace) {
+			continue
+		}
+		count[t.port.Number]++
+		for _, a := range t.service.Addresses {
+			if v.mesh.ByAddress(a) == t.service {
+				out = append(out, v.serviceListener(p, t, socket{a.Unmap(), t.port.Number}))
+			}
+		}
+	}
+	return out
+}
+
+// listServerFirst returns the services' ports that may have listeners of their own.
+func (v *snapshot) listServerFirst() []target {
+	if !slices.ContainsFunc(v.ports.sniffed, func(n uint16) bool { return v.ports.own[n] > 0 }) {
+		return nil
+	}
+	var out []target
+	for _, s := range v.mesh.Services() {
+		for i := range s.Ports {
+			if t := (target{service: s, port: &s.Ports[i]}); v.hasOwnListener(t) && len(s.Addresses) > 0 {
+				out = append(out, t)
+			}
+		}
+	}
+	return out
+}
+
+func (v *snapshot) outboundListener(f features) *xds.Resource {
+	f = f.forListeners()
+	return v.shared(outboundName, outboundKey{outboundName, f, v.rangesKey()}, func() proto.Message { return v.observe(v.outbound(f), f, nil) })
+}
+
+func (v *snapshot) earlyListener(f features) *xds.Resource {
+	serverFirst := v.ports.unsniffed
+	return v.shared(earlyName, outboundKey{earlyName, features{relayed: f.relayed, sampling: f.sampling}, fmt.Sprint(serverFirst, v.rangesKey())}, func() proto.Message { return v.observe(v.early(f, serverFirst), f, nil) })
+}
+
+func (v *snapshot) sniffedListener(port uint16, f features) *xds.Resource {
+	f = f.forListeners()
+	name := sniffedName(port)
+	return v.shared(name, outboundKey{name, f, v.rangesKey()}, func() proto.Message { return v.observe(v.sniffed(f, port), f, nil) })
+}
+
+func (v *snapshot) inboundListeners(p *xds.Proxy, f features) []*xds.Resource {
+	w := workload(v.mesh, p)
+	ports, g := inboundPorts(w, f), guard{v.mesh.Authorization(w, p.Namespace), v.config.TrustDomain}
+	services := v.servicesByPort(w, f)
+	var out []*xds.Resource
+	add := func(name string, build func() *listener.Listener) {
+		key := inboundKey{name, f, inboundPortsKey(ports), g.key(), servicesKey(services)}
+		out = append(out, v.cache.shared.getFor(f, key, func() *xds.Resource {
+			return serialize(name, v.observe(build(), f, services))
+		}))
+	}
+	if f.late() { // first: the others send connections there
+		add(lateInboundName, func() *listener.Listener { return v.lateInbound(f, ports, g) })
+	}
+	for _, name := range []string{inboundName, earlyInboundName} {
+		add(name, func() *listener.Listener { return v.inbound(name, f, ports, g) })
+	}
+	return out
+}
+
+func (v *snapshot) internalResource(f features) *xds.Resource {
+	return v.shared(internalName, internalListenerKey(f.relayed), func() proto.Message { return v.observe(v.internalListener(f), f, nil) })
+}
+
+// listener returns one listener, or that of the target of a gRPC client; nil if none has
+// the name.
+func (v *snapshot) listener(p *xds.Proxy, name string) *xds.Resource {
+	f := featuresOf(p)
+	if rest, ok := strings.CutPrefix(name, sniffedPrefix); ok {
+		port, isPort := parsePort(rest)
+		switch {
+		case isPort && v.sniffs(p, port):
+			return v.sniffedListener(port, f)
+		case isPort:
+			return nil
+		}
+		return v.listenerAt(p, rest)
+	}
+	switch name {
+	case inboundName, earlyInboundName, lateInboundName:
+		for _, r := range v.inboundListeners(p, f) {
+			if r != nil && r.Name == name {
+				return r
+			}
+		}
+		return nil
+	case outboundName:
+		return v.outboundListener(f)
+	case earlyName:
+		return v.earlyListener(f)
+	case internalName:
+		return v.internalResource(f)
+	case lateName:
+		return v.lateResource(f)
+	}
+	return v.grpcListener(p, name)
+}

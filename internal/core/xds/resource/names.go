@@ -1,0 +1,121 @@
+package resource
+
+import (
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/mesh"
+)
+
+// Names that Envoy shows and other resources refer to.
+const (
+	passthroughCluster = contract.PassthroughCluster
+	applicationCluster = "InboundPassthroughCluster" // the application, at the original destination
+	internalName       = "routed"                    // the internal listener, and its route configuration
+
+	outboundName = "virtualOutbound"
+	earlyName    = "virtualOutbound-early"
+
+	inboundName      = "virtualInbound"
+	earlyInboundName = "virtualInbound-early"
+
+	sniffedPrefix = "outbound_" // before a port number
+
+	httpPrefix, tcpPrefix, rawPrefix = contract.HTTPCluster, contract.TCPCluster, contract.RawCluster
+
+	lateName        = "late" // internal listener for the silent connections to such a port
+	lateInboundName = "virtualInbound-late"
+)
+
+// An address is the name of the cluster for an original destination.
+type address struct {
+	prefix string
+	to     netip.AddrPort // unmapped
+}
+
+// parseAddress parses the names that Envoy makes out of %DOWNSTREAM_LOCAL_ADDRESS%. As the
+// other functions here it accepts the canonical form only: names are keys of caches, and a caller
+// can make up any number of aliases.
+func parseAddress(name string) (address, bool) {
+	for _, prefix := range []string{httpPrefix, tcpPrefix, rawPrefix} {
+		rest, ok := strings.CutPrefix(name, prefix)
+		if !ok {
+			continue
+		}
+		to, err := netip.ParseAddrPort(rest)
+		if err != nil {
+			return address{}, false
+		}
+		a := address{prefix, netip.AddrPortFrom(to.Addr().Unmap(), to.Port())}
+		return a, to.Addr().Zone() == "" && a.String() == name
+	}
+	return address{}, false
+}
+
+func (a address) String() string { return a.prefix + a.to.String() }
+
+// http reports whether the cluster is for requests.
+func (a address) http() bool { return a.prefix == httpPrefix }
+
+// late reports whether the cluster leads to the internal listener for silent connections.
+func (a address) late(p mesh.Protocol) bool { return a.prefix == tcpPrefix && p.IsHTTP() }
+
+// serviceName is Istio's name of a service's port, for its cluster and its endpoints. In
+// place of the name of a subset it has the family, if that is not the primary one.
+func serviceName(s *mesh.Service, port uint16, f family) string {
+	return "outbound|" + strconv.Itoa(int(port)) + "|" + string(f) + "|" + s.Host
+}
+
+// serverName is the same in a form that TLS allows: the SNI of mutual TLS.
+func serverName(s *mesh.Service, port uint16) string {
+	return "outbound_." + strconv.Itoa(int(port)) + "_._." + s.Host
+}
+
+// A reference is a parsed name of a service's port.
+type reference struct {
+	host   string
+	port   uint16
+	family family
+}
+
+// parseServiceName is the inverse of serviceName.
+func parseServiceName(name string) (reference, bool) {
+	rest, ok := strings.CutPrefix(name, "outbound|")
+	number, rest, _ := strings.Cut(rest, "|")
+	family, host, complete := strings.Cut(rest, "|")
+	n, known := parsePort(number)
+	f := familyNamed(family)
+	return reference{host, n, f}, ok && complete && known && string(f) == family
+}
+
+// parsePort parses a decimal number without leading zeros.
+func parsePort(text string) (uint16, bool) {
+	n, err := strconv.ParseUint(text, 10, 16)
+	return uint16(n), err == nil && strconv.Itoa(int(n)) == text
+}
+
+// routedHost is the authority by which the internal listener subscribes to a service's
+// virtual host: "80.reviews.shop...", or "80-ipv6.reviews.shop..." if the connection had
+// another family than the primary one. The port is in a label, because Envoy gives a
+// meaning of its own to what follows a colon; all is in lower case, as Envoy requires.
+func (t target) routedHost() string {
+	label := strconv.Itoa(int(t.port.Number))
+	if t.family != primary {
+		label += "-" + strings.ToLower(string(t.family))
+	}
+	return label + "." + t.service.Host
+}
+
+// virtualHost is the name of that virtual host.
+func (t target) virtualHost() string { return internalName + "/" + t.routedHost() }
+
+// parseRoutedHost is the inverse of routedHost.
+func parseRoutedHost(authority string) (reference, bool) {
+	label, host, ok := strings.Cut(authority, ".")
+	number, family, other := strings.Cut(label, "-")
+	n, known := parsePort(number)
+	f := familyNamed(family)
+	return reference{host, n, f}, ok && known && strings.ToLower(string(f)) == family && other == (f != primary)
+}

@@ -1,0 +1,137 @@
+package resource
+
+import (
+	"maps"
+	"slices"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/mesh"
+)
+
+// maxOwnListeners bounds, by port number, the listeners for the virtual addresses of services
+// whose server speaks first. Beyond it a connection costs the wait for the client's first
+// bytes. The bound is far above what meshes have, and keeps their listeners from growing with
+// their services.
+const maxOwnListeners = 64
+
+// maxSniffedOfNamespace bounds the port numbers for which a namespace's services have a listener in
+// every proxy of the mesh, each of some 100 KiB: the lowest ones. A connection to another one goes by its
+// address as bytes, with the identity of the server.
+const maxSniffedOfNamespace = 64
+
+// ports counts the services' ports by number.
+type ports struct {
+	spaces map[string]map[uint16]int // by namespace: those whose listener detects the protocol; the inner maps do not change
+
+	http       map[uint16]int // a service declares HTTP
+	own, never map[uint16]int // the server speaks first: at a virtual address, or at pods only
+
+	sniffed   []uint16 // numbers with a listener that detects the protocol, in order
+	unsniffed []uint16 // on which the server of a service speaks first, and no service declares HTTP, in order
+}
+
+func countPorts(services []*mesh.Service) *ports {
+	out := &ports{spaces: map[string]map[uint16]int{}, http: map[uint16]int{}, own: map[uint16]int{}, never: map[uint16]int{}}
+	for _, s := range services {
+		out.add(s, 1)
+	}
+	return out.listed()
+}
+
+// after returns the ports after a change of services.
+func (p *ports) after(changed []mesh.Change[mesh.Service]) *ports {
+	changed = slices.DeleteFunc(slices.Clone(changed), func(c mesh.Change[mesh.Service]) bool {
+		return c.Old != nil && c.New != nil && slices.Equal(c.Old.Ports, c.New.Ports) && len(c.Old.Addresses) > 0 == (len(c.New.Addresses) > 0)
+	})
+	if len(changed) == 0 {
+		return p
+	}
+	out := &ports{spaces: maps.Clone(p.spaces), http: maps.Clone(p.http), own: maps.Clone(p.own), never: maps.Clone(p.never)}
+	for _, c := range changed {
+		out.add(c.Old, -1)
+		out.add(c.New, 1)
+	}
+	return out.listed()
+}
+
+func (p *ports) add(s *mesh.Service, n int) {
+	if s == nil {
+		return
+	}
+	numbers := maps.Clone(p.spaces[s.Namespace])
+	if numbers == nil {
+		numbers = map[uint16]int{}
+	}
+	for _, port := range s.Ports {
+		switch {
+		case port.Protocol == mesh.ServerFirst && len(s.Addresses) > 0:
+			p.own[port.Number] += n
+		case port.Protocol == mesh.ServerFirst:
+			p.never[port.Number] += n
+		case port.Protocol.IsHTTP():
+			p.http[port.Number] += n
+			numbers[port.Number] += n
+		case mayBeHTTP(port.Protocol):
+			numbers[port.Number] += n
+		}
+	}
+	maps.DeleteFunc(numbers, func(_ uint16, n int) bool { return n == 0 })
+	if p.spaces[s.Namespace] = numbers; len(numbers) == 0 {
+		delete(p.spaces, s.Namespace)
+	}
+}
+
+// within are the numbers that are among the first of a namespace.
+func (p *ports) within() map[uint16]bool {
+	out := map[uint16]bool{}
+	for _, numbers := range p.spaces { // any order: a union
+		first := slices.Collect(maps.Keys(numbers))
+		if len(first) > maxSniffedOfNamespace {
+			slices.Sort(first)
+			first = first[:maxSniffedOfNamespace]
+		}
+		for _, n := range first {
+			out[n] = true
+		}
+	}
+	return out
+}
+
+// listed sets the two lists. A number is sniffed if a service declares HTTP on it. It is also
+// sniffed for the services that declare nothing, if it costs those where the server speaks
+// first no wait: each of them has a listener for its own address, see ownListeners.
+func (p *ports) listed() *ports {
+	for port := range p.within() {
+		if (p.http[port] > 0 || p.never[port] == 0 && p.own[port] <= maxOwnListeners) && !slices.Contains(mesh.ProxyPorts, port) && port != contract.PrometheusPort {
+			p.sniffed = append(p.sniffed, port)
+		}
+	}
+	for port := range union(p.own, p.never) {
+		if p.http[port] <= 0 {
+			p.unsniffed = append(p.unsniffed, port)
+		}
+	}
+	slices.Sort(p.sniffed)
+	slices.Sort(p.unsniffed)
+	return p
+}
+
+// union has the numbers that one of two counts has.
+func union(a, b map[uint16]int) map[uint16]bool {
+	out := map[uint16]bool{}
+	for _, m := range []map[uint16]int{a, b} {
+		for port, n := range m {
+			if n > 0 {
+				out[port] = true
+			}
+		}
+	}
+	return out
+}
+
+// hasOwnListener reports whether a virtual address and port has a listener in a proxy on
+// demand: the one for its number waits for the client's first bytes, and the server speaks
+// first. Envoy prefers a listener for an address to one for all addresses.
+func (v *snapshot) hasOwnListener(t target) bool {
+	return t.port.Protocol == mesh.ServerFirst && slices.Contains(v.ports.sniffed, t.port.Number)
+}

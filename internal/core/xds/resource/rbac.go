@@ -1,0 +1,316 @@
+package resource
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listener "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	rbac "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
+	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	requests "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
+	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	bytes "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/rbac/v3"
+	template "github.com/envoyproxy/go-control-plane/envoy/extensions/path/match/uri_template/v3"
+	matcher "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	"google.golang.org/protobuf/proto"
+
+	"outrider.dev/internal/core/mesh"
+)
+
+// A guard is the authorization of a workload, as filters of its inbound filter chains. The zero
+// value lets everything in.
+type guard struct {
+	*mesh.Authorization
+	trustDomain string
+}
+
+// key identifies a guard among all those of a trust domain.
+func (g guard) key() string {
+	if g.Authorization == nil {
+		return ""
+	}
+	return g.Key
+}
+
+// bytes are the filters of a chain for bytes. Envoy judges a connection when its first byte
+// comes, and closes it.
+func (g guard) bytes() []*listener.Filter {
+	var out []*listener.Filter
+	for _, rules := range g.rules(true) {
+		out = append(out, network("envoy.filters.network.rbac", &bytes.RBAC{StatPrefix: "inbound.", Rules: rules}))
+	}
+	return out
+}
+
+// requests adds the filters of a chain for requests, which get 403, and what their paths need.
+func (g guard) requests(m *hcm.HttpConnectionManager) {
+	var filters []*hcm.HttpFilter
+	for _, rules := range g.rules(false) {
+		filters = append(filters, httpFilter("envoy.filters.http.rbac", &requests.RBAC{Rules: rules}))
+	}
+	m.HttpFilters = append(filters, m.HttpFilters...)
+	if g.hasPaths() {
+		// Istio's default, BASE: other spellings of a path (/x/../admin, /%61dmin) are not ways
+		// around a policy. The application gets the path that was judged.
+		m.NormalizePath = on()
+	}
+}
+
+func (g guard) hasPaths() bool {
+	if g.Authorization == nil {
+		return false
+	}
+	isPath := func(c mesh.Condition) bool { return c.Of == mesh.Path }
+	for _, p := range g.Policies {
+		for _, r := range p.Rules {
+			if slices.ContainsFunc(slices.Concat(r.To...), isPath) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// rules are those of the filters: what is denied, then what is allowed.
+func (g guard) rules(ofBytes bool) []*rbac.RBAC {
+	switch {
+	case g.Authorization == nil:
+		return nil
+	case g.TooLarge:
+		return []*rbac.RBAC{{Action: rbac.RBAC_ALLOW}} // nothing
+	}
+	deny, allow := &rbac.RBAC{Action: rbac.RBAC_DENY, Policies: map[string]*rbac.Policy{}}, &rbac.RBAC{Action: rbac.RBAC_ALLOW, Policies: map[string]*rbac.Policy{}}
+	var out []*rbac.RBAC
+	for _, p := range g.Policies {
+		to := allow
+		if p.Deny {
+			to = deny
+		}
+		if !slices.Contains(out, to) {
+			out = append(out, to)
+		}
+		for i := range p.Rules {
+			if policy := g.policy(p, &p.Rules[i], ofBytes); policy != nil {
+				to.Policies[fmt.Sprintf("ns[%s]-policy[%s]-rule[%d]", p.Namespace, p.Name, i)] = policy // as Istio names it
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b *rbac.RBAC) int { return int(b.Action) - int(a.Action) }) // DENY is 1
+	return out
+}
+
+// policy returns the form of a rule; nil for one that never matches.
+func (g guard) policy(p *mesh.AuthorizationSpec, r *mesh.AuthorizationRule, ofBytes bool) *rbac.Policy {
+	unjudged := func(c mesh.Condition) bool { return !c.Judged(ofBytes) }
+	if !p.Deny && slices.ContainsFunc(slices.Concat(slices.Concat(r.From...), slices.Concat(r.To...), r.When), unjudged) {
+		return nil
+	}
+	operation := func(c mesh.Condition) bool {
+		switch c.Of {
+		case mesh.AppPortNumber, mesh.Method, mesh.Path, mesh.HostName:
+			return true
+		}
+		return false
+	}
+	out := &rbac.Policy{}
+	for _, list := range orOne(r.To) {
+		var all []*rbac.Permission
+		for _, c := range slices.Concat(list, r.When) {
+			if operation(c) && !unjudged(c) {
+				all = append(all, permissions(c, p.Deny)...)
+			}
+		}
+		out.Permissions = append(out.Permissions, allPermissions(all))
+	}
+	for _, list := range orOne(r.From) {
+		var all []*rbac.Principal
+		for _, c := range slices.Concat(list, r.When) {
+			if !operation(c) && !unjudged(c) {
+				all = append(all, g.principals(c, p.Namespace)...)
+			}
+		}
+		out.Principals = append(out.Principals, allPrincipals(all))
+	}
+	return out
+}
+
+// orOne returns one empty list, which matches, in the place of no lists.
+func orOne(lists [][]mesh.Condition) [][]mesh.Condition {
+	if len(lists) == 0 {
+		return [][]mesh.Condition{nil}
+	}
+	return lists
+}
+
+// permissions returns a condition on the operation: all of them must match.
+func permissions(c mesh.Condition, deny bool) []*rbac.Permission {
+	anyOf := func(values []string, wide bool) *rbac.Permission {
+		rules := &rbac.Permission_Set{}
+		for _, v := range values {
+			rules.Rules = append(rules.Rules, permission(c.Of, v, wide))
+		}
+		return &rbac.Permission{Rule: &rbac.Permission_OrRules{OrRules: rules}}
+	}
+	var out []*rbac.Permission
+	if len(c.Values) > 0 {
+		out = append(out, anyOf(c.Values, deny))
+	}
+	if len(c.NotValues) > 0 {
+		out = append(out, &rbac.Permission{Rule: &rbac.Permission_NotRule{NotRule: anyOf(c.NotValues, !deny)}})
+	}
+	return out
+}
+
+// permission returns the match of one value. A wide one forbids: there a host is the same with a
+// port behind it, which a client may add.
+func permission(of mesh.Attribute, v string, wide bool) *rbac.Permission {
+	header := func(name string, m *matcher.StringMatcher) *rbac.Permission {
+		return &rbac.Permission{Rule: &rbac.Permission_Header{Header: &route.HeaderMatcher{
+			Name: name, HeaderMatchSpecifier: &route.HeaderMatcher_StringMatch{StringMatch: m},
+		}}}
+	}
+	switch of {
+	case mesh.AppPortNumber:
+		port, _ := strconv.ParseUint(v, 10, 16) // checked; 0 is no port
+		return &rbac.Permission{Rule: &rbac.Permission_DestinationPort{DestinationPort: uint32(port)}}
+	case mesh.Method:
+		return header(":method", pattern(v))
+	case mesh.HostName:
+		if wide && !strings.HasSuffix(v, "*") {
+			return header(":authority", regex("(?i)"+strings.Replace(regexp.QuoteMeta(v), `\*`, ".*", 1)+"(:[0-9]*)?"))
+		}
+		m := pattern(v)
+		m.IgnoreCase = m.GetSafeRegex() == nil // Envoy refuses it for expressions
+		return header(":authority", m)
+	}
+	if strings.Contains(v, "{") {
+		return &rbac.Permission{Rule: &rbac.Permission_UriTemplate{UriTemplate: extension("envoy.path.match.uri_template.uri_template_matcher",
+			&template.UriTemplateMatchConfig{PathTemplate: strings.NewReplacer("{**}", "**", "{*}", "*").Replace(v)})}}
+	}
+	return &rbac.Permission{Rule: &rbac.Permission_UrlPath{UrlPath: &matcher.PathMatcher{Rule: &matcher.PathMatcher_Path{Path: pattern(v)}}}}
+}
+
+// principals returns a condition on the client: all of them must match.
+func (g guard) principals(c mesh.Condition, namespace string) []*rbac.Principal {
+	anyOf := func(values []string) *rbac.Principal {
+		ids := &rbac.Principal_Set{}
+		for _, v := range values {
+			ids.Ids = append(ids.Ids, g.principal(c.Of, v, namespace))
+		}
+		return &rbac.Principal{Identifier: &rbac.Principal_OrIds{OrIds: ids}}
+	}
+	var out []*rbac.Principal
+	if len(c.Values) > 0 {
+		out = append(out, anyOf(c.Values))
+	}
+	if len(c.NotValues) > 0 {
+		out = append(out, &rbac.Principal{Identifier: &rbac.Principal_NotId{NotId: anyOf(c.NotValues)}})
+	}
+	return out
+}
+
+// principal returns the match of one value. Without a certificate there is no identity, and none
+// matches.
+func (g guard) principal(of mesh.Attribute, v, namespace string) *rbac.Principal {
+	prefix := "spiffe://" + g.trustDomain + "/ns/"
+	switch of {
+	case mesh.SourceIP:
+		return fromAddress(v)
+	case mesh.ClientNS:
+		return identified(regex(regexp.QuoteMeta(prefix) + strings.ReplaceAll(regexp.QuoteMeta(v), `\*`, "[^/]*") + "/sa/[^/]+"))
+	case mesh.ServiceAccount:
+		if !strings.Contains(v, "/") {
+			v = namespace + "/" + v
+		}
+		ns, account, _ := strings.Cut(v, "/")
+		return identified(exactly(prefix + ns + "/sa/" + account))
+	}
+	if rest, ok := strings.CutPrefix(v, mesh.DefaultTrustDomain+"/"); ok { // the mesh's own, as in Istio
+		v = g.trustDomain + "/" + rest
+	}
+	switch {
+	case v == "*":
+		return identified(prefixed("spiffe://"))
+	case strings.HasPrefix(v, "*"):
+		return identified(pattern(v))
+	}
+	return identified(pattern("spiffe://" + v))
+}
+
+// identified matches clients by the SPIFFE ID of their certificate, without which there is no connection
+// by mutual TLS. Not by mtls_authenticated, which matches no client when a TLS session is resumed: a
+// DENY rule would let in the second connection.
+func identified(id *matcher.StringMatcher) *rbac.Principal {
+	return &rbac.Principal{Identifier: &rbac.Principal_Authenticated_{Authenticated: &rbac.Principal_Authenticated{PrincipalName: id}}}
+}
+
+// fromAddress matches the address of the connection: not that in a header, and also where the
+// connection was handed on.
+func fromAddress(v string) *rbac.Principal {
+	p, err := mesh.Block(v)
+	if err != nil { // checked
+		return &rbac.Principal{Identifier: &rbac.Principal_NotId{NotId: anyone()}}
+	}
+	//lint:ignore SA1019 remote_ip takes the client's own word for its address (X-Forwarded-For), direct_remote_ip is
+	// that of the agent where it has handed the connection on.
+	return &rbac.Principal{Identifier: &rbac.Principal_SourceIp{SourceIp: &core.CidrRange{
+		AddressPrefix: p.Addr().String(), PrefixLen: uint32Value(uint32(p.Bits())),
+	}}}
+}
+
+func anyone() *rbac.Principal { return &rbac.Principal{Identifier: &rbac.Principal_Any{Any: true}} }
+
+func allPrincipals(all []*rbac.Principal) *rbac.Principal {
+	switch len(all) {
+	case 0:
+		return anyone()
+	case 1:
+		return all[0]
+	}
+	return &rbac.Principal{Identifier: &rbac.Principal_AndIds{AndIds: &rbac.Principal_Set{Ids: all}}}
+}
+
+func allPermissions(all []*rbac.Permission) *rbac.Permission {
+	switch len(all) {
+	case 0:
+		return &rbac.Permission{Rule: &rbac.Permission_Any{Any: true}}
+	case 1:
+		return all[0]
+	}
+	return &rbac.Permission{Rule: &rbac.Permission_AndRules{AndRules: &rbac.Permission_Set{Rules: all}}}
+}
+
+// pattern matches a text, or with a * at one end, whatever begins or ends so. A * alone matches
+// whatever is there.
+func pattern(v string) *matcher.StringMatcher {
+	switch {
+	case v == "*":
+		return regex(".+")
+	case strings.HasPrefix(v, "*"):
+		return &matcher.StringMatcher{MatchPattern: &matcher.StringMatcher_Suffix{Suffix: v[1:]}}
+	case strings.HasSuffix(v, "*"):
+		return prefixed(v[:len(v)-1])
+	}
+	return exactly(v)
+}
+
+func exactly(v string) *matcher.StringMatcher {
+	return &matcher.StringMatcher{MatchPattern: &matcher.StringMatcher_Exact{Exact: v}}
+}
+
+func prefixed(v string) *matcher.StringMatcher {
+	return &matcher.StringMatcher{MatchPattern: &matcher.StringMatcher_Prefix{Prefix: v}}
+}
+
+// regex matches a whole text.
+func regex(v string) *matcher.StringMatcher {
+	return &matcher.StringMatcher{MatchPattern: &matcher.StringMatcher_SafeRegex{SafeRegex: &matcher.RegexMatcher{Regex: v}}}
+}
+
+func extension(name string, config proto.Message) *core.TypedExtensionConfig {
+	return &core.TypedExtensionConfig{Name: name, TypedConfig: typed(config)}
+}

@@ -1,0 +1,396 @@
+package resource
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+
+	"outrider.dev/internal/core/mesh"
+)
+
+// A policy is how requests to a service's port are routed, for one client's namespace.
+type policy struct {
+	service  *mesh.Service
+	port     *mesh.Port
+	routes   []mesh.Route
+	visible  func(b mesh.Backend) *mesh.Service // the backend's service, if it is visible to the client
+	internal bool                               // for the internal listener
+	family   family                             // of the original destination; primary if it is not known
+}
+
+// targetOf returns a service's port with the family of the original destination.
+func (p *policy) targetOf(s *mesh.Service, port *mesh.Port) target {
+	t := target{service: s, port: port}
+	if p.family == primary {
+		return t
+	}
+	return t.withFamily(p.family)
+}
+
+// virtualHost applies the service's routes: the first match counts. Without routes all
+// requests go to the service; with routes, a request without a match gets 404.
+func (p *policy) virtualHost(name string, domains ...string) *route.VirtualHost {
+	v := &route.VirtualHost{Name: name, Domains: domains, ResponseHeadersToRemove: []string{unreachedHeader}}
+	if p.internal {
+		v.RequestHeadersToRemove = []string{hostHeader}
+	}
+	if len(p.routes) == 0 {
+		r := &route.Route{Match: anything()}
+		p.forward(r, &route.RouteAction{ClusterSpecifier: &route.RouteAction_Cluster{Cluster: p.targetOf(p.service, p.port).name()}, RetryPolicy: defaultRetries()})
+		r.TypedPerFilterConfig = faultsOf(p.targetOf(p.service, p.port))
+		v.Routes = []*route.Route{r}
+		return v
+	}
+	for _, r := range p.routes {
+		var m mesh.Match // everything
+		if len(r.Matches) > 0 {
+			m = r.Matches[0]
+		}
+		v.Routes = append(v.Routes, p.rule(r, m)...)
+	}
+	return v
+}
+
+// clusters returns those to which requests may be sent, sorted.
+func (p *policy) clusters() []target {
+	out := []target{}
+	if len(p.routes) == 0 {
+		return []target{p.targetOf(p.service, p.port)}
+	}
+	add := func(b *mesh.Backend) {
+		if t, ok := p.target(*b); ok {
+			out = append(out, t)
+		}
+	}
+	for i := range p.routes {
+		p.routes[i].EachBackend(add)
+	}
+	slices.SortFunc(out, func(a, b target) int { return strings.Compare(a.name(), b.name()) })
+	return slices.Compact(out)
+}
+
+// A target is a service's port, reached by a family.
+type target struct {
+	service *mesh.Service
+	port    *mesh.Port
+	family  family
+}
+
+func (t target) name() string { return serviceName(t.service, t.port.Number, t.family) }
+
+func (p *policy) target(b mesh.Backend) (target, bool) {
+	s := p.visible(b)
+	if s == nil {
+		return target{}, false
+	}
+	port := s.Port(b.Port)
+	return p.targetOf(s, port), port != nil && port.Protocol != mesh.UDP
+}
+
+// rule converts one match of a route to Envoy's routes. The share of missing backends has a
+// route of its own, with an error; if a backend has filters that Envoy has for a whole route
+// only, so has each backend.
+func (p *policy) rule(r mesh.Route, m mesh.Match) []*route.Route {
+	if slices.ContainsFunc(r.Backends, func(b mesh.Backend) bool { return slices.ContainsFunc(b.Filters, ofWholeRoute) }) {
+		return p.routePerBackend(r, m)
+	}
+	out := &route.Route{Name: r.Name, Match: p.match(r, m)}
+	for _, f := range r.Filters {
+		if f.RequestHeaders != nil {
+			out.RequestHeadersToAdd, out.RequestHeadersToRemove = headers(f.RequestHeaders)
+		}
+		if f.ResponseHeaders != nil {
+			out.ResponseHeadersToAdd, out.ResponseHeadersToRemove = headers(f.ResponseHeaders)
+		}
+		if f.Redirect != nil {
+			out.Action = &route.Route_Redirect{Redirect: p.redirect(f.Redirect, m)}
+			return []*route.Route{out}
+		}
+	}
+	clusters, existing, all := p.weighted(r.Backends)
+	if existing == 0 {
+		out.Action = p.noBackend(r)
+		return []*route.Route{out}
+	}
+	action := &route.RouteAction{Timeout: duration(r.Timeout), RetryPolicy: retries(r)}
+	if len(clusters) == 1 && clusters[0].RequestHeadersToAdd == nil && clusters[0].RequestHeadersToRemove == nil &&
+		clusters[0].ResponseHeadersToAdd == nil && clusters[0].ResponseHeadersToRemove == nil {
+		action.ClusterSpecifier = &route.RouteAction_Cluster{Cluster: clusters[0].Name}
+		out.TypedPerFilterConfig = clusters[0].TypedPerFilterConfig
+	} else {
+		action.ClusterSpecifier = &route.RouteAction_WeightedClusters{WeightedClusters: &route.WeightedCluster{Clusters: clusters}}
+	}
+	p.forward(out, action)
+	for _, f := range r.Filters {
+		p.applyFilter(action, f, m)
+	}
+	if existing == all {
+		return []*route.Route{out}
+	}
+	missing := &route.Route{Name: r.Name + "/missing", Match: p.match(r, m), Action: p.noBackend(r)}
+	missing.Match.RuntimeFraction = millionths(uint32((all - existing) * 1_000_000 / all))
+	return []*route.Route{missing, out}
+}
+
+// match converts a match. Where the internal listener selects a route, the client's authority is
+// in another header.
+func (p *policy) match(r mesh.Route, m mesh.Match) *route.RouteMatch {
+	if isHost := func(h mesh.Pair) bool { return h.Name == "host" }; p.internal && slices.ContainsFunc(m.Headers, isHost) {
+		m.Headers = slices.Clone(m.Headers)
+		m.Headers[slices.IndexFunc(m.Headers, isHost)].Name = hostHeader
+	}
+	out := match(m)
+	if r.GRPC {
+		out.Grpc = &route.RouteMatch_GrpcRouteMatchOptions{}
+	}
+	return out
+}
+
+// ofWholeRoute reports whether f is not among the filters of a weighted cluster.
+func ofWholeRoute(f mesh.Filter) bool { return f.Mirror != nil || f.Rewrite != nil }
+
+// routePerBackend gives each backend a route, the last one what is left of the requests. Envoy
+// compares the fractions of a request's routes with one random number, so each has the sum of
+// the shares up to its own.
+func (p *policy) routePerBackend(r mesh.Route, m mesh.Match) []*route.Route {
+	var all, sum uint64
+	for _, b := range r.Backends {
+		all += uint64(b.Weight)
+	}
+	var out []*route.Route
+	for i, b := range r.Backends {
+		if b.Weight == 0 && all > 0 {
+			continue
+		}
+		one := r
+		one.Name += "/" + strconv.Itoa(i)
+		one.Filters = slices.Concat(r.Filters, slices.DeleteFunc(slices.Clone(b.Filters), func(f mesh.Filter) bool { return !ofWholeRoute(f) }))
+		b.Filters = slices.DeleteFunc(slices.Clone(b.Filters), ofWholeRoute)
+		one.Backends = []mesh.Backend{b}
+		list := p.rule(one, m) // one route: the backend is there, or it is not
+		if sum += uint64(b.Weight); sum < all {
+			list[0].Match.RuntimeFraction = millionths(uint32(sum * 1_000_000 / all))
+		}
+		out = append(out, list...)
+		if sum == all {
+			break
+		}
+	}
+	return out
+}
+
+// millionths is a share of the requests.
+func millionths(n uint32) *core.RuntimeFractionalPercent {
+	return &core.RuntimeFractionalPercent{DefaultValue: &typev3.FractionalPercent{Numerator: n, Denominator: typev3.FractionalPercent_MILLION}}
+}
+
+// noBackend answers the requests of missing backends, with the status that the Gateway API
+// requires; a client of gRPC gets 503 as UNAVAILABLE.
+func (p *policy) noBackend(r mesh.Route) *route.Route_DirectResponse {
+	direction := "outbound"
+	if p.internal {
+		direction = internalName
+	}
+	status := uint32(http.StatusInternalServerError)
+	if r.GRPC {
+		status = http.StatusServiceUnavailable
+	}
+	return &route.Route_DirectResponse{DirectResponse: &route.DirectResponseAction{
+		Status: status, Body: inline("outrider (" + direction + "): " + p.missing(r) + "\n"),
+	}}
+}
+
+// missing describes the first backend of a route that does not exist for the client, as the
+// route names it.
+func (p *policy) missing(r mesh.Route) string {
+	for _, b := range r.Backends {
+		if _, ok := p.target(b); !ok && b.Weight > 0 {
+			return fmt.Sprintf("the backend %s/%s:%d of the route %s does not exist, needs a ReferenceGrant, or is not visible to this client's namespace", b.Namespace, b.Name, b.Port, r.Name)
+		}
+	}
+	return "the route " + r.Name + " has no backend with a weight"
+}
+
+// forward sets the action of r, without an idle timeout. In the internal listener it
+// restores the client's authority.
+func (p *policy) forward(r *route.Route, a *route.RouteAction) {
+	a.IdleTimeout = duration(0)
+	if a.Timeout == nil {
+		a.Timeout = duration(0)
+	}
+	if p.internal {
+		a.HostRewriteSpecifier = &route.RouteAction_HostRewrite{HostRewrite: "%FILTER_STATE(" + originalHost + ":PLAIN)%"}
+	}
+	r.Action = &route.Route_Route{Route: a}
+}
+
+// weighted returns the clusters of the backends that exist, and the sums of the weights of
+// these and of all.
+func (p *policy) weighted(backends []mesh.Backend) (out []*route.WeightedCluster_ClusterWeight, existing, all uint64) {
+	for _, b := range backends {
+		all += uint64(b.Weight)
+		t, ok := p.target(b)
+		if !ok || b.Weight == 0 {
+			continue
+		}
+		existing += uint64(b.Weight)
+		c := &route.WeightedCluster_ClusterWeight{Name: t.name(), Weight: uint32Value(b.Weight), TypedPerFilterConfig: faultsOf(t)}
+		for _, f := range b.Filters {
+			if f.RequestHeaders != nil {
+				c.RequestHeadersToAdd, c.RequestHeadersToRemove = headers(f.RequestHeaders)
+			}
+			if f.ResponseHeaders != nil {
+				c.ResponseHeadersToAdd, c.ResponseHeadersToRemove = headers(f.ResponseHeaders)
+			}
+		}
+		out = append(out, c)
+	}
+	return out, existing, all
+}
+
+// applyFilter applies a filter to forwarded requests.
+func (p *policy) applyFilter(a *route.RouteAction, f mesh.Filter, m mesh.Match) {
+	if f.Mirror != nil {
+		if t, ok := p.target(*f.Mirror); ok {
+			a.RequestMirrorPolicies = append(a.RequestMirrorPolicies, &route.RouteAction_RequestMirrorPolicy{
+				Cluster: t.name(), DisableShadowHostSuffixAppend: true, RuntimeFraction: millionths(uint32(f.MirrorPercent * 10_000)),
+			})
+		}
+	}
+	if f.Rewrite == nil {
+		return
+	}
+	if f.Rewrite.Host != "" {
+		a.HostRewriteSpecifier = &route.RouteAction_HostRewriteLiteral{HostRewriteLiteral: f.Rewrite.Host}
+	}
+	if change := f.Rewrite.Path; change != nil {
+		a.PrefixRewrite, a.RegexRewrite = rewrite(change, m)
+	}
+}
+
+// redirects are the statuses of redirects.
+var redirects = map[int]route.RedirectAction_RedirectResponseCode{
+	http.StatusMovedPermanently:  route.RedirectAction_MOVED_PERMANENTLY,
+	http.StatusFound:             route.RedirectAction_FOUND,
+	http.StatusSeeOther:          route.RedirectAction_SEE_OTHER,
+	http.StatusTemporaryRedirect: route.RedirectAction_TEMPORARY_REDIRECT,
+	http.StatusPermanentRedirect: route.RedirectAction_PERMANENT_REDIRECT,
+}
+
+// wellKnown are the ports that need not be in an address.
+var wellKnown = map[string]uint16{"http": 80, "https": 443}
+
+// redirect converts a redirect. In the internal listener a request has lost the client's
+// authority, so a redirect that keeps the host has the service's.
+func (p *policy) redirect(r *mesh.Redirect, m mesh.Match) *route.RedirectAction {
+	out := &route.RedirectAction{HostRedirect: r.Host, PortRedirect: uint32(p.redirectPort(r)), ResponseCode: redirects[cmp.Or(r.Status, http.StatusFound)]}
+	if p.internal && r.Host == "" {
+		out.HostRedirect = p.service.Host
+	}
+	if r.Scheme != "" {
+		out.SchemeRewriteSpecifier = &route.RedirectAction_SchemeRedirect{SchemeRedirect: r.Scheme}
+	}
+	if r.Path == nil {
+		return out
+	}
+	if r.Path.Prefix == nil {
+		out.PathRewriteSpecifier = &route.RedirectAction_PathRedirect{PathRedirect: r.Path.Full}
+		return out
+	}
+	if prefix, expression := rewrite(r.Path, m); expression != nil {
+		out.PathRewriteSpecifier = &route.RedirectAction_RegexRewrite{RegexRewrite: expression}
+	} else {
+		out.PathRewriteSpecifier = &route.RedirectAction_PrefixRewrite{PrefixRewrite: prefix}
+	}
+	return out
+}
+
+// redirectPort is the port that a redirect names, 0 for none: the rule's, else that of its scheme,
+// else that of the service, which is the request's (Gateway API, HTTPRequestRedirectFilter.port).
+func (p *policy) redirectPort(r *mesh.Redirect) uint16 {
+	port := cmp.Or(r.Port, wellKnown[r.Scheme], p.port.Number)
+	if port != wellKnown[cmp.Or(r.Scheme, "http")] {
+		return port
+	}
+	// Envoy keeps the port of a host that it keeps, but for 80 where the scheme becomes https.
+	if r.Host != "" || p.internal || p.port.Number == wellKnown["http"] {
+		return 0
+	}
+	return port
+}
+
+// retries returns those of the route, or the ones that are always safe.
+func retries(r mesh.Route) *route.RetryPolicy {
+	out := defaultRetries()
+	if r.Retry != nil {
+		// As the Gateway API wants it: a connection that is reset, and a try that takes too long.
+		out.RetryOn += ",reset"
+		out.NumRetries = uint32Value(uint32(max(r.Retry.Attempts, 0)))
+		for _, code := range r.Retry.Codes {
+			out.RetriableStatusCodes = append(out.RetriableStatusCodes, uint32(code))
+		}
+		if out.RetriableStatusCodes != nil {
+			out.RetryOn += ",retriable-status-codes"
+		}
+		if r.Retry.Backoff > 0 {
+			out.RetryBackOff = &route.RetryPolicy_RetryBackOff{BaseInterval: duration(r.Retry.Backoff), MaxInterval: duration(10 * r.Retry.Backoff)}
+		}
+	}
+	if r.BackendTimeout > 0 {
+		out.PerTryTimeout = duration(r.BackendTimeout)
+	}
+	return out
+}
+
+// headers converts changes of headers. Envoy rejects a whole resource that changes the host
+// or a pseudo-header: those changes are left out. A % begins a variable of Envoy.
+func headers(h *mesh.Headers) (add []*core.HeaderValueOption, remove []string) {
+	for _, list := range []struct {
+		pairs [][2]string
+		how   core.HeaderValueOption_HeaderAppendAction
+	}{{h.Set, core.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD}, {h.Add, core.HeaderValueOption_APPEND_IF_EXISTS_OR_ADD}} {
+		for _, p := range list.pairs {
+			if changeable(p[0]) {
+				add = append(add, header(p[0], strings.ReplaceAll(p[1], "%", "%%"), list.how))
+			}
+		}
+	}
+	for _, name := range h.Remove {
+		if changeable(name) {
+			remove = append(remove, name)
+		}
+	}
+	return add, remove
+}
+
+func changeable(name string) bool {
+	return name != "" && name[0] != ':' && !strings.EqualFold(name, "host")
+}
+
+// rewrite changes a whole path, or the prefix that m matched. Envoy replaces a prefix
+// literally: without the expression "/a/x" would become "//x" where "/a" becomes "/".
+func rewrite(c *mesh.PathChange, m mesh.Match) (prefix string, expression *substitution) {
+	if c.Prefix == nil {
+		return "", substitute("^/.*$", c.Full)
+	}
+	matched := "/"
+	if m.Path != nil && m.Path.Kind == mesh.Prefix {
+		matched = cmp.Or(strings.TrimRight(m.Path.Value, "/"), "/")
+	}
+	to := strings.TrimRight(*c.Prefix, "/")
+	switch {
+	case matched == "/":
+		return to + "/", nil
+	case to == "":
+		return "", substitute("^"+regexp.QuoteMeta(matched)+"/*", "/")
+	}
+	return to, nil
+}

@@ -1,0 +1,114 @@
+package diagnose
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"sigs.k8s.io/yaml"
+
+	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/internal/doctor/lint"
+	"outrider.dev/startup"
+)
+
+const agreedWorkload = `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: shop}
+spec:
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}, annotations: {kept: "yes"}}
+    spec:
+      containers: [{name: web, image: example.com/web@sha256:0000000000000000000000000000000000000000000000000000000000000001, command: [/web]}]
+`
+
+// A patch that a diagnosis prints is one that the API server's merge takes, that injection keeps by
+// the mechanism that the replay tried or a better one, and about whose annotation lint has nothing to say.
+func TestPatchesAgree(t *testing.T) {
+	tried := 0
+	for table, ways := range map[string]map[string]way{"waiting": waiting, "stronger": stronger} { // any order: subtests
+		for proxy, w := range ways { // any order: subtests
+			if !inject.InFamily(w.annotation) {
+				continue // of another mesh, which alone reads it
+			}
+			tried++
+			t.Run(table+"/"+proxy, func(t *testing.T) {
+				s := &subject{Pod: &evidence.Pod{Object: &corev1.Pod{}, Owners: []evidence.Owner{{Kind: "Deployment", Name: "web"}}}}
+				patched := merge(t, agreedWorkload, s.annotate(w))
+				pod := &corev1.Pod{ObjectMeta: patched.Spec.Template.ObjectMeta, Spec: patched.Spec.Template.Spec}
+				if pod.Annotations["kept"] != "yes" || pod.Annotations[w.annotation] != w.value {
+					t.Fatalf("annotations %v", pod.Annotations)
+				}
+				keeps(t, pod, w)
+
+				manifest, err := yaml.Marshal(patched)
+				if err != nil {
+					t.Fatal(err)
+				}
+				report, err := lint.Lint([]lint.File{{Name: "web.yaml", Data: manifest}}, lint.Options{Kubernetes: 34, Injected: true})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, f := range report.Findings {
+					if strings.Contains(f.Title+f.Field+f.Evidence, w.annotation) {
+						t.Errorf("%s: %s", f.Code, f.Title)
+					}
+				}
+			})
+		}
+	}
+	if tried < 4 {
+		t.Errorf("only %d ways are read by injection: the test looks in the wrong place", tried)
+	}
+}
+
+// merge is what kubectl patch does with a workload.
+func merge(t *testing.T, workload, patch string) (out appsv1.Deployment) {
+	t.Helper()
+	before, err := yaml.YAMLToJSON([]byte(workload))
+	if err != nil {
+		t.Fatal(err)
+	}
+	change, err := yaml.YAMLToJSON([]byte(patch))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, patch)
+	}
+	after, err := strategicpatch.StrategicMergePatch(before, change, appsv1.Deployment{})
+	if err == nil {
+		err = json.Unmarshal(after, &out)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// keeps fails unless injection makes the application of pod wait for the proxy, at least as w does.
+func keeps(t *testing.T, pod *corev1.Pod, w way) {
+	t.Helper()
+	r, err := inject.Pod(pod, inject.Namespace{Name: "shop"}, inject.Options{Manual: true, Kubernetes: 34})
+	if err != nil || !r.Injected {
+		t.Fatalf("%+v: %v", r.Reason, err)
+	}
+	if why, is := r.NoEffect[w.annotation]; is {
+		t.Errorf("%s has no effect: %s", w.annotation, why)
+	}
+	run, err := podspec.AsItRuns(r.Pod, 34)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asGood := startup.Preferred[:slices.Index(startup.Preferred, w.by)+1]
+	for _, e := range run.Plan.Expand().Edges {
+		if e.From == podspec.OurProxy && e.To == "web" && slices.Contains(asGood, e.By) {
+			return
+		}
+	}
+	t.Errorf("no edge from the proxy to web by one of %s: %v", asGood, run.Plan.Edges)
+}

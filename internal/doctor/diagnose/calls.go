@@ -1,0 +1,267 @@
+package diagnose
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"outrider.dev/internal/base/finding"
+	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/startup"
+)
+
+func ofMesh(proxy, container string) bool {
+	return slices.ContainsFunc(podspec.Meshes, func(m podspec.Mesh) bool { return m.Proxy == proxy && slices.Contains(m.Init, container) })
+}
+
+// dependencyDown finds calls that the far side refused, or a container of the pod: the capture leaves
+// them out, or the proxy was there and says so itself.
+func dependencyDown(s *subject) (out []Finding) {
+	for _, app := range append(slices.Clone(s.apps), s.inits...) {
+		seen := map[destination]bool{}
+		for _, y := range s.symptoms {
+			if y.container != app.Name || seen[y.to] {
+				continue
+			}
+			if f, found := s.farSide(app, y); found {
+				seen[y.to] = true
+				out = append(out, f)
+			}
+		}
+	}
+	return out
+}
+
+// farSide is the finding for one symptom.
+//
+// complexity: one case for each way in which a call can miss its proxy.
+func (s *subject) farSide(app *evidence.Container, y symptom) (Finding, bool) {
+	f := Finding{
+		Code: "dependency-down", Container: app.Name, Confidence: Likely, Evidence: []Quote{y.quote},
+		Sentence: fmt.Sprintf("%s did not get to %s: it was not there", app.Name, y.to),
+		Disproof: fmt.Sprintf("an answer of %s at that time", y.to),
+		Remedy:   finding.Remedy{Sentence: fmt.Sprintf("see whether %s runs, and let %s try again until it does", y.to, app.Name)},
+	}
+	takes, why := s.capture.takes(app.Name, y.to)
+	listens, _, because := s.listened(y.at)
+	switch {
+	case y.kind == upstream:
+		f.Confidence = Certain
+		f.Sentence = fmt.Sprintf("%s called %s through its proxy, which did not reach it", app.Name, y.to)
+	case y.kind == unavailable:
+		if r := app.Run(y.run); r == nil || r.Exit == nil || *r.Exit == 0 {
+			return Finding{}, false // it goes on without: a 503 now and then is usual
+		}
+		f.Sentence = fmt.Sprintf("%s ended after %s answered with status 503", app.Name, y.to)
+	case y.kind == reset && takes != no:
+		q, said := s.unreached(app.Run(y.run))
+		if !said {
+			return Finding{}, false
+		}
+		f.Evidence = append(f.Evidence, q)
+		f.Sentence = fmt.Sprintf("%s called %s through its proxy, which did not reach it", app.Name, y.to)
+	case y.kind == refused && y.to.loopback():
+		f.Code, f.Confidence = "sibling-down", Certain
+		f.Sentence = fmt.Sprintf("%s called its own pod at %s, where no container listened", app.Name, y.to)
+		f.Remedy = finding.Remedy{Sentence: fmt.Sprintf("start the container that listens there before %s", app.Name)}
+	case y.kind == refused && takes == no:
+		f.Confidence = Certain
+		f.Evidence = append(f.Evidence, s.quote(evidence.Time{}, why))
+		f.Sentence = fmt.Sprintf("%s was refused by %s itself: the proxy has no part in it", app.Name, y.to)
+	case y.kind == refused && takes == yes && listens == yes:
+		f.Evidence = append(f.Evidence, because...)
+		f.Code, f.Confidence = "capture-not-in-place", Possible
+		f.Sentence = fmt.Sprintf("%s was refused although its proxy listened: its call did not go there", app.Name)
+		f.Disproof = "that the capture's rules are in the pod's network namespace"
+		f.Remedy = finding.Remedy{Sentence: "see whether the rules of the capture are there"}
+	case y.kind == refused && takes == perhaps && listens == yes, y.kind == refused && takes == perhaps && listens == perhaps:
+		f.Evidence = append(append(f.Evidence, because...), s.quote(evidence.Time{}, why))
+		f.Confidence = Possible
+		if listens == yes {
+			f.Confidence = Likely
+		}
+	case y.kind == timedOut && listens != no && y.to.known(), y.kind == unreachable:
+		f.Sentence = fmt.Sprintf("%s got no answer from %s", app.Name, y.to)
+		f.Confidence = Possible
+		if listens == yes || takes == no {
+			f.Confidence = Likely
+		}
+	default:
+		return Finding{}, false
+	}
+	return f, true
+}
+
+// unreached is what the proxy wrote during a run of an application about a far side that it did not reach.
+func (s *subject) unreached(r *evidence.Run) (Quote, bool) {
+	for _, x := range s.known.said["unreached"] {
+		at := x.quote.At
+		if r != nil && at.Known() && at.Compare(r.Started) != evidence.Before && (r.Running || at.Compare(r.Finished) != evidence.After) {
+			return x.quote, true
+		}
+	}
+	return Quote{}, false
+}
+
+// nameNotResolved finds names without an address.
+func nameNotResolved(s *subject) (out []Finding) {
+	for _, app := range append(slices.Clone(s.apps), s.inits...) {
+		for _, y := range s.symptoms {
+			if y.container != app.Name || y.kind != unresolved {
+				continue
+			}
+			name := y.to.host
+			if name == "" {
+				name = "a name"
+			}
+			f := Finding{
+				Code: "name-not-resolved", Container: app.Name, Confidence: Likely, Evidence: []Quote{y.quote},
+				Sentence: fmt.Sprintf("%s did not find the address of %s", app.Name, name),
+				Disproof: fmt.Sprintf("an answer of the cluster's DNS for %s at that time", name),
+				Remedy:   finding.Remedy{Sentence: "see whether the name is right, with its namespace, and whether the cluster's DNS answers", Command: s.kubectl("get service")},
+			}
+			out = append(out, f)
+			break
+		}
+	}
+	return out
+}
+
+// shutdownRace finds calls that failed since the proxy had left before the application.
+func shutdownRace(s *subject) (out []Finding) {
+	if s.proxy == nil || len(s.serving) == 0 || s.hookFailed() {
+		return nil
+	}
+	last := s.serving[len(s.serving)-1]
+	stops := s.known.in(last.Number, "stops")
+	left := s.quote(last.Finished, s.proxy.Name+" ended")
+	if last.stops.At.Known() && s.proxy.Kind == startup.Plain { // the status does not have the end yet
+		left = last.stops
+	}
+	if !left.At.Known() {
+		return nil
+	}
+	for _, app := range s.apps {
+		for _, y := range s.symptoms {
+			if y.container != app.Name || y.kind != refused && y.kind != reset {
+				continue
+			}
+			takes, why := s.capture.takes(app.Name, y.to)
+			crashed := !last.Running && (last.Exit == nil || *last.Exit != 0 && last.Signal != 15 && *last.Exit != 143)
+			after := y.at.Compare(left.At) == evidence.After || y.at.Known() && y.last.Compare(left.At) == evidence.After
+			// A captured call is refused only while no proxy listens: of a pod that is being deleted, since it left.
+			within := s.Object.DeletionTimestamp != nil && takes == yes && y.at.Known() && y.at.Clock == left.At.Clock && y.at.Compare(left.At) != evidence.Before
+			if takes == no || crashed || !after && !within {
+				continue
+			}
+			f := Finding{
+				Code: "shutdown-race", Container: app.Name, Confidence: Certain,
+				Sentence: fmt.Sprintf("shutdown race: %s left while %s still made calls", s.proxy.Name, app.Name),
+				Evidence: append([]Quote{left, y.quote}, stops...),
+				Disproof: fmt.Sprintf("an end of %s before that of %s", app.Name, s.proxy.Name),
+				Remedy:   finding.Remedy{Sentence: fmt.Sprintf("make %s a native sidecar, which the kubelet stops after %s", s.proxy.Name, app.Name)},
+				Patch:    s.nativePatch(app.Name),
+			}
+			switch {
+			case takes == perhaps:
+				f.Confidence, f.Against = Likely, []Quote{s.quote(evidence.Time{}, why)}
+			case !after:
+				f.Confidence = Likely // the two instants lie within the error of their clocks
+			}
+			out = append(out, f)
+			break
+		}
+	}
+	return out
+}
+
+// probeFails finds readiness probes that fail while the container runs.
+func probeFails(s *subject) (out []Finding) {
+	for _, app := range s.apps {
+		status := statusOf(s.Object, app.Name)
+		if status == nil || status.Ready || status.State.Running == nil || s.held(app.Name) {
+			continue
+		}
+		var q []Quote
+		for _, e := range s.Events {
+			if e.Container == app.Name && e.Reason == "Unhealthy" && strings.HasPrefix(e.Message, "Readiness") {
+				q = append(q, Quote{e.Source, e.Last, s.show([]byte(e.Message))})
+			}
+		}
+		if len(q) == 0 {
+			continue
+		}
+		f := Finding{
+			Code: "probe-fails", Container: app.Name, Confidence: Likely, Evidence: q,
+			Sentence: fmt.Sprintf("%s runs, and its readiness probe fails", app.Name),
+			Disproof: "the same request made in the pod, answered well",
+			Remedy:   finding.Remedy{Sentence: "make the probe's request in the pod", Command: s.kubectl("describe pod %s", s.Object.Name)},
+		}
+		if spec := specOf(s.Object, app.Name); s.proxy != nil && s.capture.none == "" && spec.ReadinessProbe != nil && spec.ReadinessProbe.Exec == nil && s.cut(q) {
+			f.Code = "probe-through-proxy"
+			f.Sentence = fmt.Sprintf("the readiness probe of %s goes through %s, which cuts it: the kubelet has no certificate", app.Name, s.proxy.Name)
+			f.Remedy.Sentence = "have injection rewrite the probe (sidecar.istio.io/rewriteAppHTTPProbers: \"true\"), or leave its port out of the capture"
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+// held reports whether a container waits in its command: its proxy runs and is not ready.
+func (s *subject) held(app string) bool {
+	e, waits := s.waits(app)
+	if !waits || e.By != startup.Gate {
+		return false
+	}
+	proxy := statusOf(s.Object, s.proxy.Name)
+	return proxy != nil && !proxy.Ready
+}
+
+// cut reports whether probes met a proxy that requires mutual TLS: a connection that is there, and is cut.
+func (s *subject) cut(probes []Quote) bool {
+	return slices.ContainsFunc(probes, func(q Quote) bool {
+		l := strings.ToLower(q.Text)
+		return strings.Contains(l, "reset by peer") || strings.Contains(l, ": eof")
+	})
+}
+
+// ownCrash finds applications that ended by themselves, without a failed call that explains it.
+func ownCrash(s *subject) (out []Finding) {
+	for _, app := range append(slices.Clone(s.apps), s.inits...) {
+		for i := len(app.Runs) - 1; i >= 0; i-- {
+			r := app.Runs[i]
+			again := app.Waiting != nil && app.Waiting.Reason == "CrashLoopBackOff" // with 0 too: it is to run for ever
+			if r.Exit == nil || *r.Exit == 0 && !again || r.Reason == "OOMKilled" || s.Object.DeletionTimestamp != nil || s.explained(app, r) {
+				continue
+			}
+			f := Finding{
+				Code: "own-crash", Container: app.Name, Confidence: Likely,
+				Sentence: fmt.Sprintf("%s ended by itself: %s", app.Name, exitText(r)),
+				Evidence: []Quote{s.quote(r.Finished, fmt.Sprintf("%s, run %d: %s %s", app.Name, r.Number, exitText(r), s.show([]byte(r.Message))))},
+				Disproof: "a failed call, or a signal from outside, just before its end",
+				Remedy:   finding.Remedy{Sentence: "see the end of its log", Command: s.kubectl("logs %s -c %s --previous", s.Object.Name, app.Name)},
+			}
+			if app.Log(r.Number) == nil {
+				f.Confidence = Possible
+				f.Against = []Quote{s.quote(evidence.Time{}, fmt.Sprintf("the log of run %d is missing: it may have a failed call", r.Number))}
+			}
+			if q, said := s.unreached(&r); said && s.proxy != nil {
+				f.Code, f.Evidence = "dependency-down", append(f.Evidence, q)
+				f.Sentence = fmt.Sprintf("%s ended (%s) after its proxy did not reach what it called", app.Name, exitText(r))
+				f.Disproof, f.Remedy = "another reason in its log", finding.Remedy{Sentence: fmt.Sprintf("see whether what %s calls runs, and let it try again until it does", app.Name)}
+			}
+			out = append(out, f)
+			break
+		}
+	}
+	return out
+}
+
+// explained reports whether a failed call, or the kubelet, can have ended a run.
+func (s *subject) explained(app *evidence.Container, r evidence.Run) bool {
+	killed := slices.ContainsFunc(s.Events, func(e evidence.Event) bool {
+		return e.Container == app.Name && e.Reason == "Killing" && strings.Contains(e.Message, "probe")
+	})
+	return killed && r.Signal != 0 || slices.ContainsFunc(s.symptoms, func(y symptom) bool { return y.container == app.Name && y.run == r.Number })
+}

@@ -1,0 +1,140 @@
+package follow
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"outrider.dev/internal/base/cli/visible"
+	"outrider.dev/internal/doctor/diagnose"
+	"outrider.dev/internal/doctor/diagnose/page"
+)
+
+// A Line is a change of a pod's diagnosis, or the last line, with the summary.
+type Line struct {
+	Version  string           `json:"version"` // as a report's
+	Time     time.Time        `json:"time"`    // by the clock of this machine
+	Pod      string           `json:"pod,omitempty"`
+	Code     string           `json:"code,omitempty"` // of the finding; "undecided"; empty: nothing is wrong
+	Sentence string           `json:"sentence,omitempty"`
+	Problem  string           `json:"problem,omitempty"` // why the pod could not be looked at
+	Report   *diagnose.Report `json:"report,omitempty"`
+	Summary  *Summary         `json:"summary,omitempty"`
+}
+
+// A Summary counts the pods that were diagnosed.
+type Summary struct {
+	Pods     int     `json:"pods"`
+	Causes   []Count `json:"causes,omitempty"`   // the most frequent first
+	Problems int     `json:"problems,omitempty"` // pods that could not be looked at
+	Complete bool    `json:"complete"`           // the roll-out is; else it was ended before
+	Stuck    string  `json:"stuck,omitempty"`    // why the roll-out will not be complete
+}
+
+// A Count is how many pods have a cause.
+type Count struct {
+	Code string `json:"code"`
+	Pods int    `json:"pods"`
+}
+
+// Status is the exit status: 0 nothing was found, 1 something was, 2 no pod could be looked at.
+func (s Summary) Status() int {
+	switch {
+	case len(s.Causes) > 0 || s.Stuck != "":
+		return 1
+	case s.Problems > 0:
+		return 2
+	}
+	return 0
+}
+
+// lineOf is what there is to say of a report.
+func lineOf(r diagnose.Report, now time.Time) Line {
+	l := Line{Version: diagnose.Version, Time: now, Pod: r.Pod, Sentence: r.Sentence, Report: &r}
+	if r.Verdict != diagnose.Nothing {
+		l.Code = page.Cause(r)
+		return l
+	}
+	if s := r.Start; s != nil && (s.State == diagnose.StartReady || s.State == diagnose.StartNotReady) {
+		took := page.Took(*s)
+		switch {
+		case s.State == diagnose.StartReady && s.Took.Known():
+			took = "ready after " + took
+		case s.State == diagnose.StartNotReady && s.Took.Known():
+			took = "not ready after" + strings.TrimPrefix(took, "not ready,")
+		}
+		l.Sentence = took + "; " + r.Sentence
+	}
+	return l
+}
+
+// said is what makes a line another one. The time that an unready pod has taken is none of it.
+func (l Line) said() string {
+	if l.Report != nil && l.Report.Verdict == diagnose.Nothing && l.Report.Start != nil {
+		return string(l.Report.Start.State) + l.Report.Sentence
+	}
+	return l.Code + l.Sentence + l.Problem
+}
+
+// summary counts the causes of pods.
+func summary(pods, problems int, causes map[string]int) Summary {
+	s := Summary{Pods: pods, Problems: problems}
+	for _, code := range slices.Sorted(maps.Keys(causes)) {
+		s.Causes = append(s.Causes, Count{code, causes[code]})
+	}
+	slices.SortStableFunc(s.Causes, func(a, b Count) int { return cmp.Compare(b.Pods, a.Pods) })
+	return s
+}
+
+// Write writes a line, as text or, if so, as a JSON object.
+func (l Line) Write(w io.Writer, asJSON bool) error {
+	if asJSON {
+		e := json.NewEncoder(w) // one line each
+		e.SetEscapeHTML(false)
+		return e.Encode(l)
+	}
+	text := l.Sentence
+	switch {
+	case l.Summary != nil:
+		text = l.Summary.text()
+	case l.Problem != "":
+		text = l.Pod + "  cannot be looked at: " + l.Problem
+	default:
+		if text = l.Pod + "  " + text; l.Code != "" {
+			text += " (" + l.Code + ")"
+		}
+	}
+	text = visible.Plain(strings.Join(strings.Fields(text), " "))
+	_, err := fmt.Fprintf(w, "%s  %s\n", l.Time.Local().Format(time.TimeOnly), text)
+	return err
+}
+
+func (s Summary) text() string {
+	out := "ended: "
+	switch {
+	case s.Stuck != "":
+		out = "the roll-out does not complete, " + s.Stuck + ": "
+	case s.Complete:
+		out = "the roll-out is complete: "
+	}
+	pods := "pods"
+	if s.Pods == 1 {
+		pods = "pod"
+	}
+	out += fmt.Sprintf("%d %s diagnosed", s.Pods, pods)
+	for _, c := range s.Causes {
+		out += fmt.Sprintf(", %d %s", c.Pods, c.Code)
+	}
+	if len(s.Causes) == 0 {
+		out += ", nothing found"
+	}
+	if s.Problems > 0 {
+		out += fmt.Sprintf(", %d could not be looked at", s.Problems)
+	}
+	return out
+}

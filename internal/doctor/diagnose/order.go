@@ -1,0 +1,80 @@
+package diagnose
+
+import (
+	"fmt"
+	"time"
+
+	"outrider.dev/internal/base/finding"
+	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/startup"
+)
+
+// orderBroken finds containers whose first start was too early by the pod's own plan. What waits within
+// a container shows nothing of that outside.
+func orderBroken(s *subject) (out []Finding) {
+	plan := s.reading.Plan()
+	for _, e := range plan.Expand().Edges {
+		app := s.Container(e.To)
+		if app == nil || e.By == startup.Gate || e.By == startup.PostStartProbe || e.By.WaitsInside() {
+			continue
+		}
+		if _, _, known := s.race(app); known && s.proxy != nil && e.From == s.proxy.Name {
+			continue
+		}
+		for _, v := range startup.Check(startup.Plan{Containers: plan.Containers, Edges: []startup.Edge{e}}, s.favouring(e)) {
+			if v.How == startup.RanTooEarly && v.By != startup.Forever {
+				out = append(out, s.tooEarly(v, app))
+			}
+		}
+	}
+	return out
+}
+
+func (s *subject) tooEarly(v startup.Violation, app *evidence.Container) Finding {
+	e := v.Edge
+	f := Finding{
+		Code: "order-not-kept", Container: app.Name, Confidence: Certain, Sentence: v.Sentence(),
+		Disproof: fmt.Sprintf("a start of %s after %s was %s", e.To, e.From, e.After),
+		Remedy:   finding.Remedy{Sentence: "see by what the order is kept", Command: s.kubectl("get pod %s -o yaml | outrider plan -f -", s.Object.Name)},
+	}
+	f.Evidence = append(f.Evidence, s.quote(app.Run(0).Started, app.Name+" started"))
+	for _, i := range s.serving {
+		if e.From == s.proxy.Name && i.Number == 0 {
+			f.Evidence = append(f.Evidence, i.ready)
+		}
+	}
+	if r := s.Container(e.From).Run(0); r != nil && r.Finished.Known() {
+		f.Evidence = append(f.Evidence, s.quote(r.Finished, fmt.Sprintf("%s: %s", e.From, runText(*r))))
+	}
+	return f
+}
+
+// favouring is the first start of an edge's two containers, as far as it is known: within the clocks'
+// error in favour of the edge. What it still breaks, was broken.
+func (s *subject) favouring(e startup.Edge) (t startup.Timeline) {
+	from, to := s.Container(e.From), s.Container(e.To)
+	if from == nil || to == nil || from.Run(0) == nil || to.Run(0) == nil || !from.Run(0).Started.Known() || !to.Run(0).Started.Known() {
+		return nil
+	}
+	run, begin := *from.Run(0), from.Run(0).Started.At
+	add := func(container string, what startup.What, at time.Time) {
+		t = append(t, startup.Event{Container: container, What: what, At: at.Sub(begin)})
+	}
+	add(from.Name, startup.IsStarted, run.Started.At)
+	if s.proxy == from {
+		for _, v := range s.serving {
+			if v.Number == 0 && v.ready.At.Known() && v.ready.At.Clock == run.Started.Clock {
+				add(from.Name, startup.IsHealthy, v.ready.At.At)
+			}
+		}
+	}
+	if run.Finished.Known() && run.Exit != nil {
+		what := startup.IsCompleted
+		if *run.Exit != 0 {
+			what = startup.HasFailed
+		}
+		add(from.Name, what, run.Finished.At)
+	}
+	add(to.Name, startup.IsStarted, to.Run(0).Started.Latest())
+	return t
+}

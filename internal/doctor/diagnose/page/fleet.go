@@ -1,0 +1,244 @@
+package page
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"outrider.dev/internal/base/cli/visible"
+	"outrider.dev/internal/doctor/diagnose"
+)
+
+// A fleet is the reports of many pods, the worst first: those that are not ready, then by the time
+// that they took.
+type fleet struct {
+	reports []diagnose.Report
+	causes  []cause
+}
+
+// A cause is what pods have in common.
+type cause struct {
+	Code, Title string
+	Count       int
+}
+
+const (
+	noCause   = "nothing wrong"
+	undecided = "undecided"
+)
+
+// Cause is the code of what a report found, "undecided", or "nothing wrong".
+func Cause(r diagnose.Report) string {
+	switch {
+	case r.Verdict == diagnose.Found && len(r.Findings) > 0:
+		return string(r.Findings[0].Code)
+	case r.Verdict == diagnose.Undecided:
+		return undecided
+	}
+	return noCause
+}
+
+func newFleet(reports []diagnose.Report) fleet {
+	f := fleet{reports: slices.Clone(reports)}
+	rank := map[diagnose.StartState]int{diagnose.StartNotReady: 0, diagnose.StartReady: 1, diagnose.StartUnknown: 2, diagnose.StartEnded: 3}
+	slices.SortStableFunc(f.reports, func(a, b diagnose.Report) int {
+		x, y := startOf(a), startOf(b)
+		return cmp.Or(rank[x.State]-rank[y.State], cmp.Compare(y.Took.Time, x.Took.Time), strings.Compare(a.Pod, b.Pod))
+	})
+	counts := map[string]int{}
+	for _, r := range reports {
+		counts[Cause(r)]++
+	}
+	for _, code := range slices.Sorted(maps.Keys(counts)) {
+		c := cause{code, "", counts[code]}
+		if k, err := diagnose.KindOf(code); err == nil {
+			c.Title = k.Title
+		}
+		f.causes = append(f.causes, c)
+	}
+	slices.SortStableFunc(f.causes, func(a, b cause) int { return b.Count - a.Count })
+	return f
+}
+
+func startOf(r diagnose.Report) diagnose.Start {
+	if r.Start == nil {
+		return diagnose.Start{State: diagnose.StartUnknown}
+	}
+	return *r.Start
+}
+
+// summary counts the pods by their states.
+func (f fleet) summary() string {
+	counts := map[diagnose.StartState]int{}
+	for _, r := range f.reports {
+		counts[startOf(r).State]++
+	}
+	out := fmt.Sprintf("%d pods", len(f.reports))
+	for _, s := range []diagnose.StartState{diagnose.StartNotReady, diagnose.StartReady, diagnose.StartUnknown, diagnose.StartEnded} {
+		if counts[s] > 0 {
+			out += fmt.Sprintf(", %d %s", counts[s], s)
+		}
+	}
+	return out
+}
+
+// Took is the time until a pod was ready, no finer than it is known.
+func Took(s diagnose.Start) string {
+	text := ""
+	if s.Took.Known() {
+		text = duration(s.Took.Time)
+	}
+	switch {
+	case s.State == diagnose.StartReady && text == "":
+		return "ready"
+	case s.State == diagnose.StartReady && s.AtMost:
+		return "at most " + text
+	case s.State == diagnose.StartReady:
+		return text
+	case s.State == diagnose.StartNotReady && text != "":
+		return "not ready, " + text
+	}
+	return string(s.State)
+}
+
+func duration(d time.Duration) string {
+	switch {
+	case d >= 24*time.Hour:
+		return fmt.Sprintf("%d d %d h", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
+	case d >= time.Hour:
+		return fmt.Sprintf("%d h %d min", d/time.Hour, d%time.Hour/time.Minute)
+	case d >= 2*time.Minute:
+		return fmt.Sprintf("%d min %d s", d/time.Minute, d%time.Minute/time.Second)
+	case d >= 10*time.Second:
+		return fmt.Sprintf("%.0f s", d.Seconds())
+	}
+	return fmt.Sprintf("%.1f s", d.Seconds())
+}
+
+// phasesText are the phases of a start in words.
+func phasesText(s diagnose.Start) string {
+	var out []string
+	for _, p := range s.Phases {
+		out = append(out, fmt.Sprintf("%s %s", p.Name, duration(p.Took.Time)))
+	}
+	return strings.Join(out, ", ")
+}
+
+// FleetText writes the causes with their counts, and a line for each pod, the worst first.
+func FleetText(w io.Writer, reports []diagnose.Report, columns int) error {
+	f := newFleet(reports)
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n\n", f.summary())
+	for _, c := range f.causes {
+		b.WriteString(strings.TrimRight(fmt.Sprintf("%6d  %-24s %s", c.Count, c.Code, c.Title), " ") + "\n")
+	}
+	rows := [][]string{{"UNTIL READY", "POD", "CAUSE", "PHASES"}}
+	for _, r := range f.reports {
+		s := startOf(r)
+		rows = append(rows, []string{Took(s), cut(oneLine(r.Pod), longestName), Cause(r), phasesText(s)})
+	}
+	wide := make([]int, 3)
+	for _, row := range rows {
+		for i := range wide {
+			wide[i] = max(wide[i], len([]rune(row[i])))
+		}
+	}
+	b.WriteByte('\n')
+	for _, row := range rows {
+		line := ""
+		for i, cell := range row {
+			if line += cell; i < len(wide) {
+				line += strings.Repeat(" ", wide[i]-len([]rune(cell))+2)
+			}
+		}
+		b.WriteString(strings.TrimRight(narrow(line, columns), " ") + "\n")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// narrow cuts a row off at the width of the terminal.
+func narrow(line string, columns int) string {
+	if all := []rune(line); columns > 0 && len(all) > columns {
+		return string(all[:columns-1]) + "…"
+	}
+	return line
+}
+
+type (
+	fleetPage struct {
+		shell
+		Summary, Left string
+		Causes        []cause
+		Phases        []diagnose.PhaseName
+		Ticks         []tick
+		Rows          []row
+	}
+	row struct {
+		Name, Class, Took, Cause, Sentence, Label string
+		Bars                                      []barPart
+	}
+)
+
+// FleetHTML writes one page with a row for each pod.
+func FleetHTML(w io.Writer, reports []diagnose.Report) error {
+	f := newFleet(reports)
+	end := f.axis()
+	p := fleetPage{shell: newShell(fmt.Sprintf("How %d pods started", len(f.reports))), Summary: f.summary(), Causes: f.causes, Phases: diagnose.PhaseNames, Ticks: ticks(end)}
+	if more := len(f.reports) - mostRows; more > 0 {
+		p.Left = fmt.Sprintf("%d more pods are not shown: they are counted above, and were ready before the last one here, or have ended", more)
+		f.reports = f.reports[:mostRows]
+	}
+	for _, r := range f.reports {
+		p.Rows = append(p.Rows, rowOf(r, end))
+	}
+	return templates.ExecuteTemplate(w, "fleet", p)
+}
+
+// axis ends where most pods are ready, so that a few that took for hours do not hide how the others
+// spent their time: 5 % may be beyond it.
+func (f fleet) axis() time.Duration {
+	var all []time.Duration
+	for _, r := range f.reports {
+		s, last := startOf(r), time.Duration(0)
+		for _, p := range s.Phases {
+			last = max(last, p.From+p.Took.Time)
+		}
+		if s.State == diagnose.StartReady && !s.AtMost {
+			last = max(last, s.Took.Time)
+		}
+		if last > 0 {
+			all = append(all, last)
+		}
+	}
+	if len(all) == 0 {
+		return time.Second
+	}
+	slices.Sort(all)
+	usual := all[(len(all)-1)*95/100]
+	return max(min(all[len(all)-1], usual+usual/2), time.Second)
+}
+
+func rowOf(r diagnose.Report, end time.Duration) row {
+	s := startOf(r)
+	out := row{Name: visible.Plain(cut(r.Pod, longestName)), Took: Took(s), Cause: Cause(r), Label: phasesText(s), Class: "bad"}
+	if r.Verdict != diagnose.Nothing {
+		out.Sentence = shown(r.Sentence, 200)
+	} else if s.State != diagnose.StartNotReady {
+		out.Class = "good"
+	}
+	for i, p := range s.Phases {
+		to := p.From + p.Took.Time
+		if i+1 < len(s.Phases) {
+			to = min(to, s.Phases[i+1].From)
+		}
+		if to = min(to, end); to > p.From {
+			out.Bars = append(out.Bars, barPart{Class: string(p.Name), X: percent(p.From, end), Wide: percent(to-p.From, end)})
+		}
+	}
+	return out
+}

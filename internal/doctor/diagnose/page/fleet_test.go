@@ -1,0 +1,111 @@
+package page
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"outrider.dev/internal/doctor/diagnose"
+)
+
+// The worst pods come first, and the causes are counted.
+func TestFleetText(t *testing.T) {
+	started := func(pod string, state diagnose.StartState, took time.Duration, cause string) diagnose.Report {
+		r := diagnose.Report{Pod: pod, Verdict: diagnose.Nothing, Start: &diagnose.Start{State: state, Took: diagnose.Elapsed{Time: took}, Phases: []diagnose.Phase{
+			{Name: diagnose.ImagePhase, From: time.Second, Took: diagnose.Elapsed{Time: 12 * time.Second}}}}}
+		if cause != "" {
+			r.Verdict, r.Findings = diagnose.Found, []diagnose.Finding{{Code: "startup-race"}}
+		}
+		return r
+	}
+	restarted := started("shop/restarted", diagnose.StartReady, 90*time.Second, "startup-race")
+	restarted.Start.AtMost = true
+	var b bytes.Buffer
+	err := Write(&b, []diagnose.Report{
+		{Pod: "shop/job", Verdict: diagnose.Nothing, Start: &diagnose.Start{State: diagnose.StartEnded}}, {Pod: "shop/old", Verdict: diagnose.Undecided},
+		started("shop/quick", diagnose.StartReady, 2500*time.Millisecond, ""), restarted, started("shop/ill", diagnose.StartNotReady, 26*time.Hour, "startup-race"),
+		started("shop/\x1b[2Jbad", diagnose.StartNotReady, 3*time.Minute, ""),
+	}, Options{Format: "text", Fleet: true, Columns: 70})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `6 pods, 2 not ready, 2 ready, 1 unknown, 1 ended
+
+     3  nothing wrong
+     2  startup-race             an application called out before its proxy was ready
+     1  undecided
+
+UNTIL READY           POD              CAUSE          PHASES
+not ready, 1 d 2 h    shop/ill         startup-race   image 12 s
+not ready, 3 min 0 s  shop/\x1b[2Jbad  nothing wrong  image 12 s
+at most 90 s          shop/restarted   startup-race   image 12 s
+2.5 s                 shop/quick       nothing wrong  image 12 s
+unknown               shop/old         undecided
+ended                 shop/job         nothing wrong
+`
+	if d := cmp.Diff(want, b.String()); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	b.Reset()
+	if err := FleetText(&b, Made(20), 50); err != nil {
+		t.Fatal(err)
+	}
+	_, rows, _ := strings.Cut(b.String(), "UNTIL")
+	for line := range strings.Lines(rows) {
+		if len([]rune(line)) > 51 {
+			t.Errorf("wider than the terminal: %q", line)
+		}
+	}
+}
+
+// A fleet's page has at most so many rows, each light, and says what it leaves out.
+func TestFleetIsBounded(t *testing.T) {
+	page := fleetOf(t, Made(mostRows+500)...)
+	if n := strings.Count(page, "<li data-c="); n != mostRows {
+		t.Errorf("%d rows, want %d", n, mostRows)
+	}
+	if !strings.Contains(page, "500 more pods are not shown") {
+		t.Error("the page does not say what it leaves out")
+	}
+	if each := len(page) / mostRows; each > 1500 {
+		t.Errorf("%d bytes a row", each)
+	}
+}
+
+// One pod that took for hours leaves the others their room, and its bar ends at the edge.
+func TestFleetAxis(t *testing.T) {
+	all := Made(100)
+	all[1].Start.Took.Time = 5 * time.Hour
+	all[1].Start.Phases[6].Took.Time = 5 * time.Hour
+	f := newFleet(all)
+	if end := f.axis(); end > 2*time.Minute {
+		t.Errorf("the axis ends at %s", end)
+	}
+	for _, r := range all {
+		at := 0.0
+		for _, b := range rowOf(r, f.axis()).Bars {
+			x, wide := number(t, b.X), number(t, b.Wide)
+			if x < at-0.02 || x+wide > 100.02 {
+				t.Errorf("%s: a bar from %v, %v wide, after %v", r.Pod, x, wide, at)
+			}
+			at = x + wide
+		}
+	}
+}
+
+// There is no picture and no ticket of a fleet.
+func TestFormatsOfAFleet(t *testing.T) {
+	for _, format := range Formats {
+		want := slices.Contains([]string{"md", "svg"}, format)
+		if got := (Options{Format: format, Fleet: true}).Check(); (got != nil) != want {
+			t.Errorf("%s: %v", format, got)
+		}
+		if err := Write(&bytes.Buffer{}, Made(3), Options{Format: format}); err != nil {
+			t.Errorf("%s: %v", format, err)
+		}
+	}
+}

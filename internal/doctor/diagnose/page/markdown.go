@@ -1,0 +1,138 @@
+package page
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+
+	"outrider.dev/internal/base/cli/visible"
+	"outrider.dev/internal/doctor/diagnose"
+)
+
+// Markdown is the reports as text to paste into a ticket. What others wrote is in code blocks, whose
+// fences are longer than any within, or has each character escaped that Markdown or HTML give a meaning.
+func Markdown(reports []diagnose.Report) string {
+	var b strings.Builder
+	for i, r := range reports {
+		if i > 0 {
+			b.WriteString("\n---\n\n")
+		}
+		markdown(&b, r)
+	}
+	return b.String()
+}
+
+func markdown(b *strings.Builder, r diagnose.Report) {
+	fmt.Fprintf(b, "### %s: %s\n", prose(r.Pod), prose(r.Sentence))
+	if len(r.Timeline) > 0 {
+		block(b, "text", timeline(r))
+	}
+	for _, f := range r.Findings {
+		fmt.Fprintf(b, "\n**%s** (%s): %s\n", prose(string(f.Code)), prose(string(f.Confidence)), prose(f.Sentence))
+		quoted(b, "", f.Evidence)
+		quoted(b, "Against it:", f.Against)
+		fmt.Fprintf(b, "\nIt would be wrong by: %s\n", prose(f.Disproof))
+		if f.Remedy.Sentence != "" {
+			fmt.Fprintf(b, "\n**What ends it:** %s\n", prose(f.Remedy.Sentence))
+		}
+		if tried := f.Tried(); tried != "" {
+			fmt.Fprintf(b, "\n%s\n", prose(tried))
+		}
+		if f.Remedy.Command != "" {
+			block(b, "sh", f.Remedy.Command)
+		}
+		if f.Patch != "" {
+			b.WriteString("\nThe patch, `patch.yaml`:\n")
+			block(b, "yaml", f.Patch)
+		}
+	}
+	if r.Decide != "" {
+		b.WriteString("\n**What would decide:**\n")
+		block(b, "sh", r.Decide)
+	}
+	listed(b, "Missing:", r.Missing)
+	listed(b, "The evidence contradicts itself, or is limited:", r.Notes)
+}
+
+// timeline has a line for each moment, as the text for a terminal.
+func timeline(r diagnose.Report) string {
+	var b strings.Builder
+	wide := 0
+	for _, m := range r.Timeline {
+		wide = max(wide, utf8.RuneCountInString(oneLine(m.Container)))
+	}
+	for _, m := range r.Timeline {
+		fmt.Fprintf(&b, "%-13s %9s  %-*s  %s\n", diagnose.Instant(m.At), diagnose.Since(m.At, r.Timeline[0].At), wide, oneLine(m.Container), oneLine(m.Text))
+	}
+	return b.String()
+}
+
+func quoted(b *strings.Builder, title string, quotes []diagnose.Quote) {
+	if len(quotes) == 0 {
+		return
+	}
+	if title != "" {
+		fmt.Fprintf(b, "\n%s\n", title)
+	}
+	var text strings.Builder
+	for _, q := range quotes {
+		if q.At.Known() {
+			text.WriteString(diagnose.Instant(q.At) + " ")
+		}
+		text.WriteString(cut(q.Text, longestLine))
+		if q.Source.File != "" {
+			fmt.Fprintf(&text, "\n    %s", oneLine(q.Source.String()))
+		}
+		text.WriteByte('\n')
+	}
+	block(b, "text", text.String())
+}
+
+func listed(b *strings.Builder, title string, all []string) {
+	if len(all) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\n%s\n\n", title)
+	for _, l := range all {
+		fmt.Fprintf(b, "- %s\n", prose(l))
+	}
+}
+
+var backticks = regexp.MustCompile("`+")
+
+// block is a code block that nothing in it can end.
+func block(b *strings.Builder, language, text string) {
+	text = strings.TrimRight(visible.Plain(text), "\n")
+	fence := "```"
+	for _, run := range backticks.FindAllString(text, -1) {
+		if len(run) >= len(fence) {
+			fence = run + "`"
+		}
+	}
+	fmt.Fprintf(b, "\n%s%s\n%s\n%s\n", fence, language, text, fence)
+}
+
+// special are the characters that begin markup in CommonMark and in GitHub's form of it.
+var special = regexp.MustCompile("[\\\\`*_{}\\[\\]<>#|~!&$]")
+
+// prose is text outside of a block. A name after an at sign would notify the person who has it.
+func prose(text string) string {
+	return strings.ReplaceAll(special.ReplaceAllString(oneLine(text), `\$0`), "@", "@&#8203;")
+}
+
+// oneLine is text without breaks and without what a reader does not see.
+func oneLine(text string) string {
+	return visible.Plain(strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\t' || r == '\r' }), " "))
+}
+
+// cut is the beginning of a long text.
+func cut(text string, most int) string {
+	for i := range text {
+		if most == 0 {
+			return text[:i] + " …"
+		}
+		most--
+	}
+	return text
+}

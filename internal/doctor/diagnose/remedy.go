@@ -1,0 +1,109 @@
+package diagnose
+
+import (
+	"fmt"
+	"strings"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/base/finding"
+	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/startup"
+)
+
+// A way is an annotation by which applications of a mesh wait for its proxy.
+type way struct {
+	annotation, value string
+	by                startup.Mechanism
+}
+
+// Sources: istio.io/docs/reference/config/annotations and .../istio.mesh.v1alpha1
+// (holdApplicationUntilProxyStarts); linkerd.io/2/reference/proxy-configuration
+// (proxy-enable-native-sidecar); kuma.io/docs/latest/reference/kubernetes-annotations.
+var (
+	waiting = map[string]way{
+		podspec.OurProxy: {contract.Start, "gate", startup.Gate},
+		"istio-proxy":    {contract.ProxyConfig, `{"holdApplicationUntilProxyStarts": true}`, startup.Hold},
+		"linkerd-proxy":  {"config.alpha.linkerd.io/proxy-enable-native-sidecar", "true", startup.Native},
+		"kuma-sidecar":   {"kuma.io/wait-for-dataplane-ready", "true", startup.Hold},
+	}
+	// stronger is for where a hold did not do.
+	stronger = map[string]way{
+		podspec.OurProxy: waiting[podspec.OurProxy],
+		"istio-proxy":    {contract.NativeSidecar, "true", startup.Native},
+		"linkerd-proxy":  waiting["linkerd-proxy"],
+	}
+)
+
+// wait is the remedy that lets an application wait for its proxy, by the annotations of its mesh if
+// there is one; and what the model of the kubelet says of it.
+func (s *subject) wait(f *Finding, app *evidence.Container, y symptom, ways map[string]way) {
+	w, has := ways[s.proxy.Name]
+	if !has {
+		w.by = startup.Native
+		f.Remedy = finding.Remedy{Sentence: fmt.Sprintf("make %s a native sidecar (an init container with restartPolicy: Always and a startup probe), so that %s starts after it", s.proxy.Name, app.Name)}
+	} else {
+		kind, name := s.workload()
+		f.Remedy = finding.Remedy{
+			Sentence: fmt.Sprintf("let %s wait for %s, by the annotation %s", app.Name, s.proxy.Name, w.annotation),
+			Command:  s.kubectl("patch %s %s --patch-file patch.yaml", kind, name),
+		}
+		f.Patch = s.annotate(w)
+	}
+	f.Replay = s.replay(app, y, w.by)
+}
+
+// annotate is the patch that writes an annotation into the pod's template.
+func (s *subject) annotate(w way) string {
+	annotations := fmt.Sprintf("metadata:\n  annotations:\n    %s: %q\n", w.annotation, w.value)
+	switch kind, _ := s.workload(); kind {
+	case "pod":
+		return annotations
+	case "cronjob":
+		return nest("spec", nest("jobTemplate", nest("spec", nest("template", annotations))))
+	}
+	return nest("spec", nest("template", annotations))
+}
+
+func nest(field, text string) string {
+	return field + ":\n  " + strings.TrimSuffix(strings.ReplaceAll(text, "\n", "\n  "), "  ")
+}
+
+// workload is what has the pod's template: the farthest owner that is known, or the pod.
+func (s *subject) workload() (kind, name string) {
+	if n := len(s.Owners); n > 0 {
+		return strings.ToLower(s.Owners[n-1].Kind), s.Owners[n-1].Name
+	}
+	return "pod", s.Object.Name
+}
+
+// kubectl is a command with the pod's namespace.
+func (s *subject) kubectl(format string, args ...any) string {
+	in := ""
+	if s.Object.Namespace != "" {
+		in = "-n " + s.Object.Namespace + " "
+	}
+	return "kubectl " + in + fmt.Sprintf(format, args...)
+}
+
+// instant is a time in words.
+func instant(t evidence.Time) string {
+	switch {
+	case !t.Known():
+		return "that"
+	case t.Error >= 2e9:
+		return fmt.Sprintf("%s (to within %s)", t.At.UTC().Format("15:04:05Z"), t.Error.Round(1e9))
+	case t.Error >= 1e9:
+		return t.At.UTC().Format("15:04:05Z")
+	}
+	return t.At.UTC().Format("15:04:05.000Z")
+}
+
+func (s *subject) memoryLimit(container string) string {
+	if c := specOf(s.Object, container); c != nil {
+		if m, has := c.Resources.Limits["memory"]; has {
+			return m.String()
+		}
+	}
+	return "none is set: the node's"
+}

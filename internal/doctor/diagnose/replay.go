@@ -1,0 +1,189 @@
+package diagnose
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/internal/doctor/simulate"
+	"outrider.dev/startup"
+)
+
+// A Replay is the start of the pod once more, in the model of the kubelet and with the times that the
+// evidence has: as it was, and with the remedy.
+type Replay struct {
+	Mechanism startup.Mechanism `json:"mechanism"` // by which the application waits
+	AsItWas   Replayed          `json:"asItWas"`
+	Remedied  Replayed          `json:"remedied"`
+	Assumed   []string          `json:"assumed,omitempty"` // times that the evidence does not have
+}
+
+// Replayed is what became of the application.
+type Replayed struct {
+	Runs     time.Duration `json:"runs"` // when its last run began, after the pod was given to the kubelet; nanoseconds
+	Refused  int           `json:"refused"`
+	Restarts int           `json:"restarts"`
+}
+
+func (r Replayed) String() string {
+	return fmt.Sprintf("%s, %s, the last run from +%.1f s", count(r.Refused, "refused call"), count(r.Restarts, "restart"), r.Runs.Seconds())
+}
+
+func count(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
+}
+
+// Tried is the replay in words, with what it assumes; empty if there is none.
+func (f Finding) Tried() string {
+	if f.Replay == nil {
+		return ""
+	}
+	by := map[startup.Mechanism]string{startup.Gate: "a gate", startup.Hold: "the hold", startup.Native: "a native sidecar"}
+	text := fmt.Sprintf("In the model of the kubelet, with the times above: without it %s; with %s %s", f.Replay.AsItWas, by[f.Replay.Mechanism], f.Replay.Remedied)
+	for _, a := range f.Replay.Assumed {
+		text += "; assumed: " + a
+	}
+	return text
+}
+
+// replay returns nil where the model, told all that was observed, does not show a refused call: then
+// it says nothing about a remedy either.
+func (s *subject) replay(app *evidence.Container, y symptom, m startup.Mechanism) *Replay {
+	b, assumed := s.observed(app, y)
+	if b == nil {
+		return nil
+	}
+	r := &Replay{Mechanism: m, Assumed: assumed}
+	plan := s.reading.Plan()
+	for p, out := range map[*startup.Plan]*Replayed{&plan: &r.AsItWas, s.ordered(plan, app.Name, m): &r.Remedied} { // any order: each fills its own
+		if p == nil {
+			return nil
+		}
+		o, err := simulate.Run(simulate.Scenario{Pod: simulate.PodOf(*p), Plan: *p, Behaviour: *b})
+		if err != nil {
+			return nil
+		}
+		out.count(o.Timeline, app.Name)
+	}
+	if r.AsItWas.Refused == 0 {
+		return nil
+	}
+	return r
+}
+
+func (r *Replayed) count(t startup.Timeline, app string) {
+	for _, e := range t {
+		switch {
+		case e.Container != app:
+		case e.What == startup.IsRefused:
+			r.Refused++
+		case e.What == startup.IsStarted:
+			r.Runs, r.Restarts = e.At, e.Incarnation
+		}
+	}
+}
+
+// observed is how the pod behaved, as far as its first start tells; nil if the proxy's is not known.
+func (s *subject) observed(app *evidence.Container, y symptom) (*simulate.Behaviour, []string) {
+	proxy := s.proxy.Run(0)
+	if proxy == nil || !proxy.Started.Known() {
+		return nil, nil
+	}
+	healthy, assumed := s.proxyTook(*proxy, y)
+	out := &simulate.Behaviour{Containers: map[string]simulate.Container{s.proxy.Name: {Healthy: healthy}}}
+	for _, c := range s.Containers {
+		r := c.Run(0)
+		if c.Kind == startup.Init && r != nil {
+			out.Containers[c.Name] = simulate.Container{Ends: []simulate.End{{After: between(r.Finished, r.Started)}}}
+		}
+	}
+	var of simulate.Container
+	if r := app.Run(0); r != nil {
+		of.Image = between(r.Started, proxy.Started) // what the kubelet did between the two
+	}
+	call := simulate.Call{To: s.proxy.Name}
+	if r := app.Run(y.run); r != nil {
+		if call.After = between(y.at, r.Started); y.at.Error > time.Second { // no time of its own
+			call.After = between(r.Finished, r.Started)
+		}
+		if r.Exit != nil && *r.Exit != 0 {
+			call.Exits, call.Code = true, *r.Exit
+		}
+	}
+	of.Calls = []simulate.Call{call}
+	out.Containers[app.Name] = of
+	if s.Object.Status.StartTime != nil {
+		first := proxy.Started
+		for _, c := range s.Containers {
+			if r := c.Run(0); r != nil && r.Started.Known() && r.Started.At.Before(first.At) {
+				first = r.Started
+			}
+		}
+		out.Sandbox = max(first.At.Sub(s.Object.Status.StartTime.Time), 0)
+	}
+	return out, assumed
+}
+
+// proxyTook is the time from the proxy's start until it was ready: by its own word, or until the last
+// call that was refused.
+func (s *subject) proxyTook(proxy evidence.Run, y symptom) (time.Duration, []string) {
+	if i := slices.IndexFunc(s.serving, func(v service) bool { return v.Number == 0 && v.ready.At.Known() }); i >= 0 {
+		return between(s.serving[i].ready.At, proxy.Started), nil
+	}
+	last := y.at
+	for _, other := range s.symptoms {
+		if other.container == y.container && other.kind == refused && other.at.At.After(last.At) {
+			last = other.at
+		}
+	}
+	took := max(last.Latest().Sub(proxy.Started.At), time.Second)
+	return took, []string{fmt.Sprintf("%s was ready %s after its start: the last refused call was before that", s.proxy.Name, took.Round(time.Second))}
+}
+
+// between is the middle of what is known of the time from one instant to another; 0 if it is unknown.
+func between(later, earlier evidence.Time) time.Duration {
+	least, most, ok := later.Since(earlier)
+	if !ok {
+		return 0
+	}
+	return max((least+most)/2, 0)
+}
+
+// ordered is the plan in which the application waits for the proxy by a mechanism.
+func (s *subject) ordered(p startup.Plan, app string, m startup.Mechanism) *startup.Plan {
+	c, at := p.Find(s.proxy.Name)
+	if at < 0 {
+		return nil
+	}
+	p.Containers = slices.Delete(slices.Clone(p.Containers), at, at+1)
+	plain := slices.IndexFunc(p.Containers, func(c startup.Container) bool { return c.Kind == startup.Plain })
+	to := max(plain, 0)
+	switch m {
+	case startup.Gate:
+		c.Health, to = startup.Report, at
+	case startup.Hold:
+		c.Health, c.Kind = startup.PostStart, startup.Plain
+	case startup.Native:
+		c.Health, c.Kind, to = startup.StartupProbe, startup.Sidecar, s.afterMesh(p)
+	}
+	p.Containers = slices.Insert(p.Containers, to, c)
+	p.Edges = append(slices.DeleteFunc(slices.Clone(p.Edges), func(e startup.Edge) bool { return e.From == c.Name && (e.To == app || e.To == startup.Everything) }),
+		startup.Edge{From: c.Name, To: app, After: startup.Healthy, By: m})
+	return &p
+}
+
+// afterMesh is the place behind the init containers of the mesh: what captures comes before the proxy.
+func (s *subject) afterMesh(p startup.Plan) int {
+	at := 0
+	for i, c := range p.Containers {
+		if c.Kind == startup.Init && podspec.OfMesh(c.Name) {
+			at = i + 1
+		}
+	}
+	return at
+}

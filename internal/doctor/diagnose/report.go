@@ -1,0 +1,76 @@
+package diagnose
+
+import (
+	"outrider.dev/internal/base/finding"
+	"outrider.dev/internal/doctor/evidence"
+)
+
+// Version is that of a report's JSON.
+const Version = "outrider.dev/diagnosis/v1alpha1"
+
+// A Verdict is what a diagnosis comes to.
+type Verdict string
+
+// The verdicts.
+const (
+	Nothing   Verdict = "nothing"   // nothing is wrong, as far as the evidence shows
+	Found     Verdict = "found"     // the first finding is the cause
+	Undecided Verdict = "undecided" // the findings are suspects
+)
+
+// A Confidence is how sure a finding is.
+type Confidence string
+
+// From the least to the most.
+const (
+	Possible Confidence = "possible" // the evidence fits it, and other causes too
+	Likely   Confidence = "likely"   // no other known cause fits
+	Certain  Confidence = "certain"  // the evidence excludes others
+)
+
+var confidences = []Confidence{Possible, Likely, Certain}
+
+// A Report is the diagnosis of one pod.
+type Report struct {
+	Version  string    `json:"version"`
+	Pod      string    `json:"pod"` // NAMESPACE/NAME
+	Verdict  Verdict   `json:"verdict"`
+	Sentence string    `json:"sentence"`
+	Findings []Finding `json:"findings,omitempty"` // the surest first
+	Decide   string    `json:"decide,omitempty"`   // of an undecided one: the command that would decide
+	Timeline []Moment  `json:"timeline,omitempty"`
+	Missing  []string  `json:"missing,omitempty"` // evidence that could not be had, and why
+	Notes    []string  `json:"notes,omitempty"`   // contradictions in the evidence
+	Start    *Start    `json:"start,omitempty"`   // how long it took to get ready
+	Tracks   []Track   `json:"tracks,omitempty"`  // what pictures are drawn from
+}
+
+// A Finding is one cause, or one suspect.
+type Finding struct {
+	Code       finding.Code   `json:"code"`
+	Sentence   string         `json:"sentence"`
+	Container  string         `json:"container,omitempty"`
+	Confidence Confidence     `json:"confidence"`
+	Evidence   []Quote        `json:"evidence"`
+	Against    []Quote        `json:"against,omitempty"` // what speaks against it
+	Disproof   string         `json:"disproof"`          // what would show that it is wrong
+	Remedy     finding.Remedy `json:"remedy"`
+	Patch      string         `json:"patch,omitempty"` // of the pod's template, as kubectl patch takes it
+	Replay     *Replay        `json:"replay,omitempty"`
+
+	rank int // of the rule: what explains more comes first
+}
+
+// A Quote is a fact with its source.
+type Quote struct {
+	Source evidence.Source `json:"source"`
+	At     evidence.Time   `json:"at,omitzero"`
+	Text   string          `json:"text"`
+}
+
+// A Moment is a line of the timeline.
+type Moment struct {
+	At        evidence.Time `json:"at"`
+	Container string        `json:"container,omitempty"`
+	Text      string        `json:"text"`
+}

@@ -1,0 +1,116 @@
+package diagnose
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"outrider.dev/internal/doctor/evidence"
+)
+
+// Options of a diagnosis.
+type Options struct {
+	ShowSecrets bool          // do not mask what looks like one
+	Slow        time.Duration // a start that takes longer is a finding; 0: [SlowStart]
+}
+
+// A rule looks for one cause.
+type rule func(*subject) []Finding
+
+// rules are in the order in which they explain others: without an image nothing starts, and an
+// application whose proxy died has failed calls too.
+var rules = []rule{
+	notStarted, proxyDied, neverReady, startupRace, orderBroken, initWithoutNetwork, shutdownRace,
+	killedByProbe, outOfMemory, jobDoesNotEnd, dependencyDown, nameNotResolved, probeFails, ownCrash,
+}
+
+// Diagnose draws the conclusions from the evidence of a pod. The error is that of ctx.
+func Diagnose(ctx context.Context, p *evidence.Pod, o Options) (Report, error) {
+	s, err := newSubject(ctx, p, o)
+	if err != nil {
+		return Report{}, err
+	}
+	r := Report{Version: Version, Pod: p.Name()}
+	for rank, rule := range rules {
+		for _, f := range rule(s) {
+			f.rank = rank
+			r.Findings = append(r.Findings, f)
+		}
+	}
+	r.Start, r.Tracks = s.start(), s.tracks()
+	if len(r.Findings) == 0 { // what failed explains the time too
+		r.Findings = slowStart(s, r.Start)
+	}
+	r.conclude(s)
+	r.Timeline = s.timeline(r.Findings)
+	for _, m := range s.Missing {
+		r.Missing = append(r.Missing, fmt.Sprintf("%s: %s", m.What, m.Why))
+	}
+	for _, n := range s.Notes {
+		r.Notes = append(r.Notes, fmt.Sprintf("%s (%s)", n.Text, n.Source))
+	}
+	return r, nil
+}
+
+// conclude sorts the findings, drops those that a surer one explains, and says the verdict.
+func (r *Report) conclude(s *subject) {
+	slices.SortStableFunc(r.Findings, func(a, b Finding) int {
+		sure := func(f Finding) bool { return f.Confidence != Possible }
+		if sure(a) != sure(b) {
+			return map[bool]int{true: -1, false: 1}[sure(a)]
+		}
+		return cmp.Or(cmp.Compare(a.rank, b.rank), -cmp.Compare(slices.Index(confidences, a.Confidence), slices.Index(confidences, b.Confidence)))
+	})
+	switch {
+	case len(r.Findings) == 0:
+		r.Verdict, r.Sentence = Nothing, s.nothing()
+	case r.Findings[0].Confidence != Possible:
+		r.Verdict, r.Sentence = Found, r.Findings[0].Sentence
+		r.Findings = slices.DeleteFunc(r.Findings, func(f Finding) bool { return f.Confidence == Possible })
+	default:
+		r.Verdict = Undecided
+		var suspects []string
+		for _, f := range r.Findings {
+			suspects = append(suspects, string(f.Code))
+		}
+		r.Sentence = fmt.Sprintf("undecided: the evidence fits %s", strings.Join(slices.Compact(suspects), " and "))
+		r.Decide = s.decide(r.Findings)
+	}
+}
+
+// nothing says how the pod is in which no rule found anything.
+func (s *subject) nothing() string {
+	restarts := 0
+	for _, c := range s.Containers {
+		restarts += max(c.Restarts, 0)
+	}
+	switch {
+	case restarts > 0:
+		return fmt.Sprintf("nothing is wrong as far as the evidence shows, although its containers restarted %d times", restarts)
+	case len(s.Missing) > 0:
+		return "nothing is wrong as far as the evidence shows; some of it is missing"
+	}
+	return "nothing is wrong"
+}
+
+// decide is the command whose output would tell the suspects apart.
+func (s *subject) decide(findings []Finding) string {
+	in, container := "", findings[0].Container
+	if s.Object.Namespace != "" {
+		in = " -n " + s.Object.Namespace
+	}
+	switch {
+	case s.proxy != nil && !s.readyIsKnown():
+		return fmt.Sprintf("kubectl logs%s %s -c %s --timestamps", in, s.Object.Name, s.proxy.Name)
+	case container != "":
+		return fmt.Sprintf("kubectl logs%s %s -c %s --timestamps --previous", in, s.Object.Name, container)
+	}
+	return fmt.Sprintf("kubectl get events%s --field-selector involvedObject.name=%s", in, s.Object.Name)
+}
+
+func (s *subject) readyIsKnown() bool {
+	return slices.ContainsFunc(s.serving, func(v service) bool { return v.ready.At.Known() })
+}

@@ -1,0 +1,184 @@
+package diagnose
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/startup"
+)
+
+// A service is one run of the proxy, and when it began to listen.
+type service struct {
+	evidence.Run
+	ready Quote         // At is not known: the evidence does not have it
+	by    evidence.Time // it listened by then at the latest; not known: there is no such evidence
+	why   Quote         // of by
+	stops Quote         // the kubelet began to stop it; from then on it may be gone, whatever the status says
+}
+
+// proxyTexts are what proxies write that says how they are.
+var proxyTexts = []evidence.Pattern{
+	{Name: "ready", Any: []string{"envoy proxy is ready", `"msg":"ready"`, "certified identity", "dapr initialized. status: running", "all dependencies initialized. starting workers"}},
+	{Name: "no-control-plane", Any: []string{"config stream to xds-grpc closed", "streamaggregatedresources gRPC config stream", "deltaaggregatedresources grpc config stream", "connection error: desc", "failed to connect to upstream", "the control plane is not reachable", "is not reached: ", "failed to resolve control plane", "could not connect to the control plane"}},
+	{Name: "no-certificate", Any: []string{"failed to warm certificate", "failed to sign csr", "failed to get secret", "ca client error", "failed to generate workload certificate", "token is expired", "certificate signed by unknown authority", "failed to obtain identity", "no certificate"}},
+	{Name: "rejected", Any: []string{"rejected: error adding", "grpc config for", "delta config for"}, Only: func(line []byte) bool { return strings.Contains(string(line), "rejected") }},
+	{Name: "unreached", Any: []string{"delayed_connect_error", "delayed connect error", "remote_connection_failure", "remote connection failure"}},
+	{Name: "stops", Any: []string{"received signal, draining", "agent draining proxy", "terminating proxy", "received sigterm", "caught sigterm", "caught envoy_sigterm", "epoch 0 exited", "signal received, shutting down", "shutting down gracefully"}},
+	{Name: "crash", Any: []string{"caught segmentation fault", "caught aborted", "panic:", "assert failure", "std::bad_alloc"}},
+}
+
+// A proxyLog is what the proxy's logs say.
+type proxyLog struct {
+	said map[string][]said
+}
+
+type said struct {
+	run   int
+	quote Quote
+}
+
+func (p *proxyLog) add(s *subject, l *evidence.Log, found evidence.Found) {
+	if p.said == nil {
+		p.said = map[string][]said{}
+	}
+	for _, h := range found.Hits {
+		p.said[h.Pattern] = append(p.said[h.Pattern], said{l.Run, Quote{l.At(h.Line), h.Line.Time, s.show(h.Line.Text)}})
+	}
+}
+
+// in are the lines of a kind in a run of the proxy.
+func (p *proxyLog) in(run int, kind string) (out []Quote) {
+	for _, x := range p.said[kind] {
+		if x.run == run {
+			out = append(out, x.quote)
+		}
+	}
+	return out
+}
+
+// readServing finds when each run of the proxy was ready: by what it wrote, by Outrider's journal,
+// or by what the kubelet did next.
+func (s *subject) readServing() {
+	if s.proxy == nil {
+		return
+	}
+	for _, r := range s.proxy.Runs {
+		v := service{Run: r}
+		ready := s.known.in(r.Number, "ready")
+		// Of Envoy's own line and that of its agent the later one counts: it listens then.
+		if i := slices.IndexFunc(ready, func(q Quote) bool { return q.At.Known() && q.At.Clock == evidence.NodeClock && !isWorkers(q.Text) }); i >= 0 {
+			v.ready = ready[i]
+		} else if i := slices.IndexFunc(ready, func(q Quote) bool { return q.At.Known() && q.At.Clock == evidence.NodeClock }); i >= 0 {
+			v.ready = ready[i]
+		}
+		if j := s.Journal; j != nil && !v.ready.At.Known() && r.Number == s.proxy.Restarts {
+			for _, e := range j.Entries {
+				if e.Name == "proxy serving" && e.Begin.Known() {
+					v.ready = Quote{j.Source, e.Begin, "the agent's journal: the proxy serves"}
+					break
+				}
+			}
+		}
+		if r.Number == 0 {
+			v.by, v.why = s.heldBy()
+		}
+		if r.Running {
+			v.stops = s.stopping(r.Number)
+			if !v.by.Known() {
+				v.by, v.why = s.readyBy(r)
+			}
+		}
+		s.serving = append(s.serving, v)
+	}
+}
+
+func isWorkers(text string) bool { return strings.Contains(text, "starting workers") }
+
+// stopping is when the kubelet began to stop the proxy of a pod that is being deleted. The pod's status
+// has the end of a container only when all have ended (found on a kubelet of 1.34).
+func (s *subject) stopping(run int) Quote {
+	if s.Object.DeletionTimestamp == nil {
+		return Quote{}
+	}
+	for _, e := range s.Events {
+		if e.Container == s.proxy.Name && e.Reason == "Killing" {
+			return Quote{e.Source, e.Last, s.show([]byte(e.Message))}
+		}
+	}
+	if said := s.known.in(run, "stops"); len(said) > 0 {
+		return said[0]
+	}
+	return Quote{}
+}
+
+// stays reports whether a run of the proxy had not ended at an instant for certain.
+func (v service) stays(at evidence.Time) bool {
+	if v.Running {
+		return !v.stops.At.Known() || at.Compare(v.stops.At) == evidence.Before
+	}
+	return at.Compare(v.Finished) == evidence.Before
+}
+
+// readyBy is when the pod was ready, which takes that the readiness probe of its proxy succeeds.
+func (s *subject) readyBy(r evidence.Run) (evidence.Time, Quote) {
+	spec, status := specOf(s.Object, s.proxy.Name), statusOf(s.Object, s.proxy.Name)
+	ready := s.condition(corev1.PodReady, evidence.NodeClock)
+	if spec == nil || spec.ReadinessProbe == nil || status == nil || !status.Ready || ready.Compare(r.Started) != evidence.After {
+		return evidence.Time{}, Quote{}
+	}
+	return ready, s.quote(ready, "the pod is ready, and so "+s.proxy.Name+" is")
+}
+
+// heldBy is when the first container began that the kubelet starts only when the proxy is ready: a
+// native sidecar with a startup probe holds all that comes after it.
+func (s *subject) heldBy() (evidence.Time, Quote) {
+	spec := specOf(s.Object, s.proxy.Name)
+	if s.proxy.Kind != startup.Sidecar || spec == nil || spec.StartupProbe == nil {
+		return evidence.Time{}, Quote{}
+	}
+	for _, c := range s.apps {
+		if r := c.Run(0); r != nil && r.Started.Known() {
+			text := c.Name + " started, which the kubelet does when the startup probe of " + s.proxy.Name + " has succeeded"
+			return r.Started, s.quote(r.Started, text)
+		}
+	}
+	return evidence.Time{}, Quote{}
+}
+
+// listened says whether the proxy took connections at an instant: yes, no, or perhaps. The quotes
+// are the evidence; which is the run of the proxy that was there or was to come.
+func (s *subject) listened(at evidence.Time) (a answer, which int, because []Quote) {
+	if len(s.serving) == 0 || !at.Known() {
+		return perhaps, -1, nil
+	}
+	a, which = perhaps, -1
+	for i, v := range s.serving {
+		switch {
+		case v.Started.Known() && at.Compare(v.Started) == evidence.Before:
+			if i == 0 && v.Number == 0 || i > 0 && s.serving[i-1].Finished.Known() && at.Compare(s.serving[i-1].Finished) == evidence.After {
+				return no, i, []Quote{s.quote(v.Started, s.proxy.Name+" started")}
+			}
+			return a, max(which, 0), because
+		case v.ready.At.Known() && at.Compare(v.ready.At) == evidence.Before:
+			if at.Compare(v.Started) == evidence.After || i == 0 && v.Number == 0 {
+				return no, i, []Quote{v.ready}
+			}
+			return perhaps, i, []Quote{v.ready}
+		case v.Finished.Known() && at.Compare(v.Finished) == evidence.After:
+			a, which, because = no, i, []Quote{s.quote(v.Finished, s.proxy.Name+" "+runText(v.Run))}
+		case v.ready.At.Known() && at.Compare(v.ready.At) == evidence.After && v.stays(at):
+			return yes, i, []Quote{v.ready}
+		case v.by.Known() && at.Compare(v.by) == evidence.After && v.stays(at):
+			return yes, i, []Quote{v.why}
+		default:
+			a, which, because = perhaps, i, nil
+			if v.ready.At.Known() {
+				because = []Quote{v.ready}
+			}
+		}
+	}
+	return a, which, because
+}

@@ -1,0 +1,101 @@
+package diagnose
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"outrider.dev/internal/base/finding"
+	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/startup"
+)
+
+// SlowStart is the time to ready above which a start is slow, unless the options say otherwise.
+const SlowStart = 30 * time.Second
+
+// faster is what shortens a phase.
+var faster = map[PhaseName]string{
+	SchedulePhase: "kubectl get events tells why no node took the pod; a cluster that adds nodes on demand needs spare ones to be quick",
+	SandboxPhase:  "the pod's events tell what its network plugin and its volumes waited for",
+	ImagePhase:    "smaller images, images that are on the node already (imagePullPolicy: IfNotPresent with a tag that does not move), or a registry that is nearer",
+	InitPhase:     "less work before the start: what needs no order may run beside the application, or once per roll-out in a Job",
+	ProxyPhase:    "the proxy's log tells what it waited for: its certificate, its control plane, or the size of its configuration; with configuration on demand that does not grow with the mesh",
+	GatePhase:     "the proxy's log tells what the gate waited for",
+	AppPhase:      "the application's own log tells what it did; a startup probe gives it that time",
+}
+
+// slowStart is a start that took long although nothing failed, with the phase that took the most. Where
+// containers restarted it is not known when the pod was first ready, and another finding says why.
+func slowStart(s *subject, start *Start) []Finding {
+	least := start.Took.Time - start.Took.Error
+	if start.AtMost || least <= cmp.Or(s.options.Slow, SlowStart) {
+		return nil
+	}
+	f := Finding{
+		Code: "slow-start", Confidence: Likely,
+		Disproof: "other pods of this workload take as long in the same phase: then it is its usual start",
+		Evidence: []Quote{s.quote(evidence.Time{}, fmt.Sprintf("created %s", s.Object.CreationTimestamp.UTC().Format("15:04:05Z")))},
+	}
+	if start.State == StartNotReady {
+		f.Sentence = fmt.Sprintf("the pod is not ready %s after it was made", seconds(start.Took.Time))
+		if c := s.awaited(); c != nil {
+			f.Container = c.Name
+			started := c.Last().Started // and the time of the evidence is known, since that of the start is
+			f.Sentence += fmt.Sprintf(": %s has run for %s of them", c.Name, seconds(s.Taken.At.Sub(started.At)))
+			f.Evidence = append(f.Evidence, s.quote(started, c.Name+" started, and runs"))
+		}
+		f.Remedy = finding.Remedy{Sentence: "its log tells what it does", Command: s.kubectl("logs %s -c %s --timestamps", s.Object.Name, cmp.Or(f.Container, s.Object.Spec.Containers[0].Name))}
+		return []Finding{f}
+	}
+	f.Sentence = fmt.Sprintf("the pod took %s to get ready", seconds(start.Took.Time))
+	took, parts := map[PhaseName]time.Duration{}, []string(nil)
+	for _, p := range start.Phases {
+		took[p.Name] += p.Took.Time
+	}
+	var slowest PhaseName
+	for _, name := range PhaseNames {
+		if took[name] > 0 {
+			parts = append(parts, fmt.Sprintf("%s %s", name, seconds(took[name])))
+		}
+		if took[name] > took[slowest] {
+			slowest = name
+		}
+	}
+	if slowest == "" {
+		f.Sentence += "; the evidence does not show in which phase"
+		f.Remedy = finding.Remedy{Sentence: "its events tell what it waited for, for about an hour", Command: s.kubectl("get events --field-selector involvedObject.name=%s", s.Object.Name)}
+		return []Finding{f}
+	}
+	if took[slowest]*2 > start.Took.Time {
+		f.Confidence = Certain
+	}
+	f.Sentence += fmt.Sprintf(", %s of them in the phase %s", seconds(took[slowest]), slowest)
+	f.Evidence = append(f.Evidence, s.quote(evidence.Time{}, "phases: "+strings.Join(parts, ", ")))
+	f.Remedy.Sentence = faster[slowest]
+	return []Finding{f}
+}
+
+// awaited is the container that keeps a pod from being ready: the init container that runs, or the
+// first application that runs and is not ready; nil if there is none.
+func (s *subject) awaited() *evidence.Container {
+	for _, list := range [][]*evidence.Container{s.inits, s.apps} {
+		at := slices.IndexFunc(list, func(c *evidence.Container) bool {
+			status, r := statusOf(s.Object, c.Name), c.Last()
+			return r != nil && r.Running && (c.Kind == startup.Init || status != nil && !status.Ready)
+		})
+		if at >= 0 {
+			return list[at]
+		}
+	}
+	return nil
+}
+
+// seconds is a time in whole seconds, or longer units.
+func seconds(d time.Duration) string {
+	if d < time.Minute {
+		return fmt.Sprintf("%d s", d.Round(time.Second)/time.Second)
+	}
+	return fmt.Sprintf("%d min %d s", d.Round(time.Second)/time.Minute, d.Round(time.Second)%time.Minute/time.Second)
+}

@@ -1,0 +1,236 @@
+package diagnose
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/startup"
+)
+
+// A Start is how long a pod took to get ready, and in which phases. It has what the evidence shows:
+// a phase without both ends is left out, and the phases need not add up to the whole.
+type Start struct {
+	State StartState `json:"state"`
+	// Took is the time until the pod was ready; of one that is not, so far. Not known: absent.
+	Took Elapsed `json:"took,omitzero"`
+	// AtMost: containers restarted, so the pod may have been ready before its last Ready condition.
+	AtMost bool    `json:"atMost,omitempty"`
+	Phases []Phase `json:"phases,omitempty"` // in order; they do not overlap
+}
+
+// A StartState is whether the pod is ready.
+type StartState string
+
+// The states.
+const (
+	StartReady    StartState = "ready"
+	StartNotReady StartState = "not ready"
+	StartEnded    StartState = "ended" // all its containers have
+	StartUnknown  StartState = "unknown"
+)
+
+// Elapsed is a time that passed, and its error to either side.
+type Elapsed struct {
+	Time  time.Duration `json:"time"`
+	Error time.Duration `json:"error"`
+}
+
+// Known reports whether there is a time at all.
+func (e Elapsed) Known() bool { return e != Elapsed{} }
+
+// A PhaseName is a part of a pod's start.
+type PhaseName string
+
+// The phases, in the order in which they usually follow one another.
+const (
+	SchedulePhase PhaseName = "schedule" // until a node is found
+	SandboxPhase  PhaseName = "sandbox"  // the pod's network and sandbox, and its volumes
+	ImagePhase    PhaseName = "image"    // images are pulled
+	InitPhase     PhaseName = "init"     // init containers run
+	ProxyPhase    PhaseName = "proxy"    // the proxy starts, until it is ready
+	GatePhase     PhaseName = "gate"     // applications wait for the proxy
+	AppPhase      PhaseName = "app"      // applications start, until the pod is ready
+)
+
+// PhaseNames are all, in that order.
+var PhaseNames = []PhaseName{SchedulePhase, SandboxPhase, ImagePhase, InitPhase, ProxyPhase, GatePhase, AppPhase}
+
+// A Phase is a span of the start. From is since the pod's creation; where it is not known when the pod
+// was scheduled, since the kubelet saw it.
+type Phase struct {
+	Name PhaseName     `json:"name"`
+	From time.Duration `json:"from"`
+	Took Elapsed       `json:"took"`
+}
+
+// A stretch is a phase by the clock of the node.
+type stretch struct {
+	name     PhaseName
+	from, to evidence.Time
+}
+
+// start measures within one clock only: scheduling by the API server's, all else by the node's, from
+// when the kubelet saw the pod. What lies between the two clocks, from the binding until the kubelet
+// sees it, is in no phase.
+func (s *subject) start() *Start {
+	o := s.Object
+	out := &Start{State: s.startState()}
+	created, scheduled := at(o.CreationTimestamp.Time, evidence.APIClock), s.condition(corev1.PodScheduled, evidence.APIClock)
+	if least, most, ok := scheduled.Since(created); ok && most > 0 {
+		out.Phases = append(out.Phases, Phase{SchedulePhase, 0, elapsed(least, most)})
+	}
+	if o.Status.StartTime == nil {
+		return out
+	}
+	seen, end := at(o.Status.StartTime.Time, evidence.NodeClock), s.Taken
+	if out.State == StartReady {
+		end = s.condition(corev1.PodReady, evidence.NodeClock)
+	}
+	var offset Elapsed
+	if len(out.Phases) > 0 {
+		offset = out.Phases[0].Took
+	}
+	if least, most, ok := end.Since(seen); ok && most > 0 && offset.Known() && (out.State == StartReady || out.State == StartNotReady) {
+		took := elapsed(least, most)
+		out.Took = Elapsed{offset.Time + took.Time, offset.Error + took.Error}
+	}
+	out.AtMost = out.State == StartReady && slices.ContainsFunc(s.Containers, func(c *evidence.Container) bool { return c.Restarts > 0 })
+	if out.State != StartReady {
+		end = evidence.Time{}
+	}
+	out.Phases = append(out.Phases, divide(s.stretches(seen, end), seen, offset.Time)...)
+	return out
+}
+
+func (s *subject) startState() StartState {
+	ready := slices.IndexFunc(s.Object.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
+	switch {
+	case s.Object.Status.Phase == corev1.PodSucceeded, s.Object.Status.Phase == corev1.PodFailed:
+		return StartEnded
+	case ready < 0:
+		return StartUnknown
+	case s.Object.Status.Conditions[ready].Status == corev1.ConditionTrue:
+		return StartReady
+	}
+	return StartNotReady
+}
+
+// at is a time of the API, which has whole seconds.
+func at(t time.Time, c evidence.Clock) evidence.Time {
+	if t.IsZero() {
+		return evidence.Time{}
+	}
+	return evidence.Time{At: t.UTC(), Error: time.Second, Clock: c}
+}
+
+// condition is when one got true, if it is.
+func (s *subject) condition(kind corev1.PodConditionType, c evidence.Clock) evidence.Time {
+	for _, v := range s.Object.Status.Conditions {
+		if v.Type == kind && v.Status == corev1.ConditionTrue {
+			return at(v.LastTransitionTime.Time, c)
+		}
+	}
+	return evidence.Time{}
+}
+
+func elapsed(least, most time.Duration) Elapsed {
+	return Elapsed{max((least+most)/2, 0).Round(time.Millisecond), ((most - least) / 2).Round(time.Millisecond)}
+}
+
+// stretches are the phases with both ends, which may overlap.
+func (s *subject) stretches(seen, ready evidence.Time) (out []stretch) {
+	first := s.firstStart()
+	sandbox := s.condition(corev1.PodReadyToStartContainers, evidence.NodeClock)
+	if first.Compare(sandbox) == evidence.Before { // that of a later sandbox
+		sandbox = evidence.Time{}
+	}
+	out = append(out, stretch{SandboxPhase, seen, sandbox})
+	out = append(out, s.pulls()...)
+	for _, c := range s.Containers {
+		if r := c.Run(0); c.Kind == startup.Init && r != nil && len(c.Runs) > 0 {
+			out = append(out, stretch{InitPhase, r.Started, c.Last().Finished})
+		}
+	}
+	if len(s.serving) > 0 && s.serving[0].Number == 0 {
+		out = append(out, stretch{ProxyPhase, s.serving[0].Started, s.serving[0].ready.At})
+	}
+	if s.Journal != nil && s.proxy != nil && s.proxy.Restarts == 0 { // later ones are of a later run
+		for _, e := range s.Journal.Entries {
+			if e.Kind == "wait" && !e.Failed {
+				out = append(out, stretch{GatePhase, e.Begin, e.End})
+			}
+		}
+	}
+	for _, c := range s.apps {
+		if r := c.Run(0); r != nil {
+			out = append(out, stretch{AppPhase, r.Started, ready})
+		}
+	}
+	return slices.DeleteFunc(out, func(v stretch) bool {
+		_, most, ok := v.to.Since(v.from)
+		return !ok || most <= 0
+	})
+}
+
+// firstStart is that of the first container of which it is known.
+func (s *subject) firstStart() (out evidence.Time) {
+	for _, c := range s.Containers {
+		if r := c.Run(0); r != nil && r.Started.Known() && (!out.Known() || r.Started.At.Before(out.At)) {
+			out = r.Started
+		}
+	}
+	return out
+}
+
+// pulls are from the first event Pulling of a container to its first event Pulled.
+func (s *subject) pulls() (out []stretch) {
+	begun := map[string]evidence.Time{}
+	for _, e := range s.Events {
+		switch {
+		case e.Container == "" || e.First.Clock != evidence.NodeClock:
+		case e.Reason == "Pulling" && !begun[e.Container].Known():
+			begun[e.Container] = e.First
+		case e.Reason == "Pulled" && begun[e.Container].Known() && !strings.Contains(e.Message, "already present"):
+			out = append(out, stretch{ImagePhase, begun[e.Container], e.First})
+			begun[e.Container] = evidence.Time{}
+		}
+	}
+	return out
+}
+
+// precedence decides which phase an instant belongs to where several fit: the one that holds the
+// others up. An application that waits at its gate is held, although its proxy starts meanwhile.
+var precedence = []PhaseName{SandboxPhase, ImagePhase, InitPhase, GatePhase, ProxyPhase, AppPhase}
+
+// divide cuts the stretches at each other's ends, so that each instant is in one phase at most.
+func divide(all []stretch, seen evidence.Time, offset time.Duration) (out []Phase) {
+	var cuts []evidence.Time
+	for _, v := range all {
+		cuts = append(cuts, v.from, v.to)
+	}
+	slices.SortStableFunc(cuts, func(a, b evidence.Time) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Error, b.Error)) })
+	var merged []stretch
+	for i := 1; i < len(cuts); i++ {
+		from, to := cuts[i-1], cuts[i]
+		at := slices.IndexFunc(precedence, func(p PhaseName) bool {
+			return slices.ContainsFunc(all, func(v stretch) bool { return v.name == p && !v.from.At.After(from.At) && !v.to.At.Before(to.At) })
+		})
+		switch n := len(merged) - 1; {
+		case !to.At.After(from.At) || at < 0:
+		case n >= 0 && merged[n].name == precedence[at] && merged[n].to.At.Equal(from.At):
+			merged[n].to = to
+		default:
+			merged = append(merged, stretch{precedence[at], from, to})
+		}
+	}
+	for _, v := range merged {
+		least, most, _ := v.to.Since(v.from)
+		out = append(out, Phase{v.name, offset + v.from.At.Sub(seen.At), elapsed(least, most)})
+	}
+	return out
+}

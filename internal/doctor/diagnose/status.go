@@ -1,0 +1,283 @@
+package diagnose
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/base/finding"
+	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/startup"
+)
+
+// imageReasons are why the kubelet has no image. Source: k8s.io/kubernetes/pkg/kubelet/images.
+var imageReasons = []string{"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed"}
+
+// notStarted finds containers without an image, and pods without a node or a sandbox.
+func notStarted(s *subject) (out []Finding) {
+	for _, c := range s.Containers {
+		if c.Waiting == nil || !slices.Contains(imageReasons, c.Waiting.Reason) {
+			continue
+		}
+		image := ""
+		if spec := specOf(s.Object, c.Name); spec != nil {
+			image = spec.Image
+		}
+		f := Finding{
+			Code: "image-missing", Container: c.Name, Confidence: Certain,
+			Sentence: fmt.Sprintf("%s has no image: %s cannot be had (%s)", c.Name, image, c.Waiting.Reason),
+			Evidence: []Quote{s.quote(evidence.Time{}, fmt.Sprintf("%s waits: %s %s", c.Name, c.Waiting.Reason, c.Waiting.Message))},
+			Disproof: "an event Pulled of this container",
+			Remedy:   finding.Remedy{Sentence: "correct the image's name, or the pull secret of the pod", Command: s.kubectl("describe pod %s", s.Object.Name)},
+		}
+		f.Evidence = append(f.Evidence, s.events(c.Name, "Failed", "BackOff")...)
+		out = append(out, f)
+	}
+	started := slices.ContainsFunc(s.Containers, func(c *evidence.Container) bool { return len(c.Runs) > 0 })
+	if started || len(out) > 0 {
+		return out
+	}
+	for _, k := range []struct {
+		code   finding.Code
+		reason string
+		what   string
+	}{
+		{"not-scheduled", "FailedScheduling", "no node takes the pod"},
+		{"no-sandbox", "FailedCreatePodSandBox", "the pod's sandbox, or its network, cannot be made"},
+		{"volume-missing", "FailedMount", "a volume of the pod cannot be mounted"},
+	} {
+		if q := s.events("", k.reason); len(q) > 0 {
+			out = append(out, Finding{
+				Code: k.code, Confidence: Certain, Sentence: fmt.Sprintf("%s: %s", k.what, q[len(q)-1].Text), Evidence: q,
+				Disproof: "a container of the pod that started", Remedy: finding.Remedy{Command: s.kubectl("describe pod %s", s.Object.Name)},
+			})
+		}
+	}
+	return out
+}
+
+// events are those of a container, or of the pod, with one of the reasons.
+func (s *subject) events(container string, reasons ...string) (out []Quote) {
+	for _, e := range s.Events {
+		if slices.Contains(reasons, e.Reason) && (container == "" || e.Container == container) {
+			text := e.Reason + ": " + e.Message
+			if e.Count > 1 {
+				text += fmt.Sprintf(" (%d times)", e.Count)
+			}
+			out = append(out, Quote{e.Source, e.First, s.show([]byte(text))})
+		}
+	}
+	return out
+}
+
+// initWithoutNetwork finds init containers whose calls are captured for a proxy that starts after them.
+func initWithoutNetwork(s *subject) (out []Finding) {
+	if s.proxy == nil || s.proxy.Kind == startup.Sidecar || s.capture.none != "" {
+		return nil
+	}
+	for _, c := range s.inits {
+		for _, y := range s.symptoms {
+			if y.container != c.Name || y.kind != refused && y.kind != timedOut && y.kind != reset {
+				continue
+			}
+			takes, why := s.capture.takes(c.Name, y.to)
+			if takes == no || !s.captureFirst(c.Name) {
+				continue
+			}
+			f := Finding{
+				Code: "init-needs-network", Container: c.Name, Confidence: Certain,
+				Sentence: fmt.Sprintf("init container %s has no network: its calls go to %s, which starts only when all init containers have ended", c.Name, s.proxy.Name),
+				Evidence: []Quote{y.quote, s.quote(evidence.Time{}, fmt.Sprintf("%s is a plain container, and the capture is written before %s", s.proxy.Name, c.Name))},
+				Disproof: fmt.Sprintf("that %s is left out of the capture", y.to),
+				Remedy:   finding.Remedy{Sentence: fmt.Sprintf("make %s a native sidecar, which starts before %s", s.proxy.Name, c.Name)},
+				Patch:    s.nativePatch(c.Name),
+			}
+			if takes == perhaps {
+				f.Confidence, f.Against = Likely, []Quote{s.quote(evidence.Time{}, why)}
+			}
+			out = append(out, f)
+			break
+		}
+	}
+	return out
+}
+
+// captureFirst reports whether the rules are there when an init container runs.
+func (s *subject) captureFirst(container string) bool {
+	for _, i := range s.Object.Spec.InitContainers {
+		switch {
+		case strings.HasSuffix(i.Name, "-init") && s.mesh(i.Name):
+			return true
+		case i.Name == container:
+			return !slices.ContainsFunc(s.Object.Spec.InitContainers, func(i corev1.Container) bool { return strings.HasSuffix(i.Name, "-init") && s.mesh(i.Name) })
+		}
+	}
+	return false
+}
+
+// nativePatch is the annotation by which a proxy is there before a container of the init list; empty
+// where the mesh has none.
+func (s *subject) nativePatch(container string) string {
+	w, has := stronger[s.proxy.Name]
+	switch {
+	case s.proxy.Name == podspec.OurProxy:
+		w = way{annotation: contract.DependsOn + "." + container, value: s.proxy.Name}
+	case !has:
+		return ""
+	}
+	return s.annotate(w)
+}
+
+// unready is why a proxy is not ready, by what it writes, and what to do.
+var unready = []struct {
+	said   string
+	code   finding.Code
+	what   string
+	remedy string
+}{
+	{"rejected", "configuration-rejected", "it rejects its configuration", "see the message for the field: it is of a resource that was changed, an EnvoyFilter for instance"},
+	{"no-control-plane", "no-control-plane", "it does not reach its control plane", "see whether the control plane runs, and whether a NetworkPolicy lets the pod reach it"},
+	{"no-certificate", "no-certificate", "it has no certificate", "see whether the control plane signs, and whether the pod's token and roots are current"},
+}
+
+// neverReady finds proxies that run and are not ready, and why.
+func neverReady(s *subject) (out []Finding) {
+	if s.proxy == nil || s.proxy.Waiting != nil && len(s.proxy.Runs) == 0 {
+		return nil
+	}
+	status := statusOf(s.Object, s.proxy.Name)
+	if status == nil || status.Ready || status.State.Running == nil || s.Object.DeletionTimestamp != nil {
+		return nil
+	}
+	now := s.serving[len(s.serving)-1]
+	// Envoy starts its workers without the listeners that it rejected, that of its readiness too.
+	workersAlone := isWorkers(now.ready.Text) && len(s.known.in(now.Number, "rejected")) > 0
+	if now.ready.At.Known() && !workersAlone {
+		return nil
+	}
+	f := Finding{
+		Code: "proxy-not-ready", Container: s.proxy.Name, Confidence: Likely,
+		Sentence: fmt.Sprintf("%s is not ready, and its log does not say why", s.proxy.Name),
+		Evidence: append([]Quote{s.quote(now.Started, fmt.Sprintf("%s runs and is not ready", s.proxy.Name))}, s.events(s.proxy.Name, "Unhealthy")...),
+		Disproof: fmt.Sprintf("a readiness probe of %s that succeeds", s.proxy.Name),
+		Remedy:   finding.Remedy{Command: s.kubectl("logs %s -c %s", s.Object.Name, s.proxy.Name)},
+	}
+	if age, _, ok := s.Taken.Since(now.Started); ok && age < settled {
+		f.Confidence = Possible // it may be on its way
+	}
+	for _, u := range unready {
+		if q := s.known.in(now.Number, u.said); len(q) > 0 {
+			f.Code, f.Confidence = u.code, Certain
+			f.Sentence = fmt.Sprintf("%s is not ready: %s", s.proxy.Name, u.what)
+			f.Evidence = append(f.Evidence, q[len(q)-1])
+			f.Remedy.Sentence = u.remedy
+			break
+		}
+	}
+	return []Finding{f}
+}
+
+// killedByProbe finds containers that the kubelet killed for a liveness or startup probe.
+func killedByProbe(s *subject) (out []Finding) {
+	for _, c := range s.Containers {
+		for _, e := range s.Events {
+			if e.Container != c.Name || e.Reason != "Killing" || !strings.Contains(e.Message, "probe") {
+				continue
+			}
+			kind := "liveness"
+			if strings.Contains(e.Message, "startup") {
+				kind = "startup"
+			}
+			f := Finding{
+				Code: "killed-by-probe", Container: c.Name, Confidence: Certain,
+				Sentence: fmt.Sprintf("%s was killed since its %s probe failed", c.Name, kind),
+				Evidence: append([]Quote{{e.Source, e.First, s.show([]byte(e.Message))}}, s.events(c.Name, "Unhealthy")...),
+				Disproof: fmt.Sprintf("an end of %s before the event", c.Name),
+				Remedy:   finding.Remedy{Sentence: fmt.Sprintf("have the %s probe of %s ask what it is for, and give it more time", kind, c.Name)},
+			}
+			if edge, waits := s.waits(c.Name); waits && s.killedWaiting(c) {
+				f.Code = "killed-while-waiting"
+				f.Sentence = fmt.Sprintf("%s was killed by its %s probe while it waited for %s", c.Name, kind, s.proxy.Name)
+				f.Evidence = append(f.Evidence, s.quote(evidence.Time{}, "its order: "+edge.String()))
+				f.Remedy.Sentence = fmt.Sprintf("give %s a startup probe that lasts longer than %s needs", c.Name, s.proxy.Name)
+			}
+			out = append(out, f)
+			break
+		}
+	}
+	return out
+}
+
+// killedWaiting reports whether a run ended before the proxy was ready.
+func (s *subject) killedWaiting(c *evidence.Container) bool {
+	for _, r := range c.Runs {
+		if listens, _, _ := s.listened(r.Finished); r.Finished.Known() && listens == no {
+			return true
+		}
+	}
+	return false
+}
+
+// outOfMemory finds applications that the kernel killed.
+func outOfMemory(s *subject) (out []Finding) {
+	for _, c := range append(slices.Clone(s.apps), s.inits...) {
+		for _, r := range c.Runs {
+			if r.Reason != "OOMKilled" {
+				continue
+			}
+			out = append(out, Finding{
+				Code: "out-of-memory", Container: c.Name, Confidence: Certain,
+				Sentence: fmt.Sprintf("%s ran out of memory", c.Name),
+				Evidence: []Quote{s.quote(r.Finished, fmt.Sprintf("%s, run %d: OOMKilled, exit code %d", c.Name, r.Number, *r.Exit))},
+				Disproof: "a message of the kernel that another process of the pod was the one killed",
+				Remedy:   finding.Remedy{Sentence: fmt.Sprintf("raise the memory limit of %s (%s), or find what takes it", c.Name, s.memoryLimit(c.Name))},
+			})
+			break
+		}
+	}
+	return out
+}
+
+// jobDoesNotEnd finds pods that run once, whose applications have ended and whose proxy has not.
+func jobDoesNotEnd(s *subject) []Finding {
+	once := s.Object.Spec.RestartPolicy == corev1.RestartPolicyNever || s.Object.Spec.RestartPolicy == corev1.RestartPolicyOnFailure
+	if !once || s.proxy == nil || s.proxy.Kind == startup.Sidecar || len(s.apps) == 0 || s.proxy.Last() == nil || !s.proxy.Last().Running {
+		return nil
+	}
+	var ended []Quote
+	for _, c := range s.apps {
+		r := c.Last()
+		if r == nil || r.Exit == nil || *r.Exit != 0 {
+			return nil
+		}
+		ended = append(ended, s.quote(r.Finished, fmt.Sprintf("%s completed", c.Name)))
+	}
+	kind, name := s.workload()
+	return []Finding{{
+		Code: "job-never-ends", Container: s.proxy.Name, Confidence: Certain,
+		Sentence: fmt.Sprintf("the %s cannot end: its work is done, and %s runs on", kind, s.proxy.Name),
+		Evidence: append(ended, s.quote(s.proxy.Last().Started, fmt.Sprintf("%s runs", s.proxy.Name))),
+		Disproof: fmt.Sprintf("an end of %s soon after", s.proxy.Name),
+		Remedy:   finding.Remedy{Sentence: fmt.Sprintf("make %s a native sidecar, which ends with the pod's work; this pod ends when its proxy is asked to", s.proxy.Name), Command: s.quit()},
+		Patch:    cmp.Or(s.nativePatch(name), ""),
+	}}
+}
+
+// quit is the request by which the proxy of a mesh leaves.
+func (s *subject) quit() string {
+	switch s.proxy.Name {
+	case "outrider-proxy":
+		return s.kubectl("exec %s -c %s -- outrider-agent request POST /quitquitquit", s.Object.Name, s.proxy.Name)
+	case "istio-proxy":
+		return s.kubectl("exec %s -c %s -- pilot-agent request POST /quitquitquit", s.Object.Name, s.proxy.Name)
+	}
+	return s.kubectl("delete pod %s", s.Object.Name)
+}
+
+// mesh reports whether the mesh of the pod's proxy has added a container.
+func (s *subject) mesh(name string) bool { return s.proxy != nil && ofMesh(s.proxy.Name, name) }

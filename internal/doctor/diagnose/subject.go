@@ -1,0 +1,108 @@
+package diagnose
+
+import (
+	"context"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/startup"
+)
+
+// A subject is a pod with its roles.
+type subject struct {
+	*evidence.Pod
+	options Options
+
+	proxy   *evidence.Container   // nil: none
+	apps    []*evidence.Container // plain ones that no mesh has added
+	inits   []*evidence.Container // that end before the others start, and that no mesh has added
+	reading podspec.Reading
+	capture capturing
+
+	symptoms []symptom
+	serving  []service // runs of the proxy
+	known    proxyLog
+
+	proxyZone *Quote // what is assumed of the times in the proxy's log; nil: nothing
+}
+
+// newSubject finds the roles, and reads each log once.
+func newSubject(ctx context.Context, p *evidence.Pod, o Options) (*subject, error) {
+	s := &subject{Pod: p, options: o}
+	s.reading, _ = podspec.ReadOrder(p.Object) // what cannot be understood keeps no order
+	for _, c := range p.Containers {
+		spec := specOf(p.Object, c.Name)
+		switch {
+		case spec == nil, c.Kind == evidence.Ephemeral:
+		case proxyNames[c.Name] || podspec.IsProxy(spec) && podspec.OfMesh(c.Name):
+			if s.proxy == nil {
+				s.proxy = c
+			}
+		case podspec.OfMesh(c.Name):
+		case c.Kind == startup.Init:
+			s.inits = append(s.inits, c)
+		case c.Kind == startup.Plain:
+			s.apps = append(s.apps, c)
+		}
+	}
+	s.capture = readCapture(p.Object, s.proxy)
+	if err := s.readLogs(ctx); err != nil {
+		return nil, err
+	}
+	s.readServing()
+	return s, nil
+}
+
+// proxyNames are containers that serve a pod's connections and that package podspec, which orders
+// them by a probe of theirs, has no probe of.
+var proxyNames = map[string]bool{"daprd": true, "envoy": true, "envoy-sidecar": true}
+
+func specOf(pod *corev1.Pod, name string) *corev1.Container {
+	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		if i := slices.IndexFunc(list, func(c corev1.Container) bool { return c.Name == name }); i >= 0 {
+			return &list[i]
+		}
+	}
+	return nil
+}
+
+func statusOf(pod *corev1.Pod, name string) *corev1.ContainerStatus {
+	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		if i := slices.IndexFunc(list, func(c corev1.ContainerStatus) bool { return c.Name == name }); i >= 0 {
+			return &list[i]
+		}
+	}
+	return nil
+}
+
+// waits is how a container waits for the proxy, if the pod says that it does.
+func (s *subject) waits(container string) (startup.Edge, bool) {
+	if s.proxy == nil {
+		return startup.Edge{}, false
+	}
+	for _, e := range s.reading.Plan().Edges {
+		if e.From == s.proxy.Name && (e.To == container || e.To == startup.Everything) && e.By != "" {
+			return e, true
+		}
+	}
+	return startup.Edge{}, false
+}
+
+// quote is a fact of the pod's own object.
+func (s *subject) quote(at evidence.Time, text string) Quote { return Quote{s.Source, at, text} }
+
+func (s *subject) show(text []byte) string { return evidence.Show(text, s.options.ShowSecrets) }
+
+// run is a run of a container in words.
+func runText(r evidence.Run) string {
+	switch {
+	case r.Running:
+		return "runs"
+	case r.Exit == nil:
+		return "ended"
+	}
+	return exitText(r)
+}

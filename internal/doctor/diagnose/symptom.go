@@ -1,0 +1,277 @@
+package diagnose
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/doctor/evidence"
+)
+
+// A failure is how a call failed, as its caller's log has it.
+type failure string
+
+// The failures.
+const (
+	refused     failure = "refused"     // by the kernel of the caller or of the far side: ECONNREFUSED
+	reset       failure = "reset"       // the connection was there and was cut
+	timedOut    failure = "timed out"   // no answer
+	unresolved  failure = "unresolved"  // a name had no address
+	unreachable failure = "unreachable" // no route
+	upstream    failure = "upstream"    // a proxy answers that it did not reach the far side
+	unavailable failure = "unavailable" // the answer is 503, of a proxy or of the far side
+)
+
+// A symptom is a failed call that a container's log has.
+type symptom struct {
+	kind      failure
+	container string
+	run       int // -1: not known
+	to        destination
+	at        evidence.Time
+	likely    evidence.Time // where the log's zone is not known: by the likely one
+	last      evidence.Time // of the last line like it; where the log's zone is not known, by the likely one
+	quote     Quote
+	more      int // lines like it
+}
+
+// texts are what clients of the usual languages and libraries write. Those that a proxy writes into
+// its responses come first: they quote the others.
+var texts = []evidence.Pattern{
+	{Name: string(upstream), Any: []string{"upstream connect error", "delayed connect error", "no healthy upstream", "upstream request timeout", "remote connection failure"}},
+	{Name: string(refused), Any: []string{"connection refused", "econnrefused", "connectionrefused", "actively refused", "errno 111", "os error 111", "couldn't connect to server", "java.net.connectexception"}, Only: isRefused},
+	{Name: string(reset), Any: []string{"connection reset", "econnreset", "broken pipe", "socket hang up", "unexpected eof", "premature close", "closed by the remote", "remote end closed", "connection aborted"}, Only: notFromProxy},
+	{Name: string(timedOut), Any: []string{"connection timed out", "connect timed out", "connect timeout", "etimedout", "i/o timeout", "context deadline exceeded", "read timed out", "connection timeout"}, Only: notFromProxy},
+	{Name: string(unresolved), Any: []string{"no such host", "unknownhostexception", "name or service not known", "temporary failure in name resolution", "enotfound", "eai_again", "could not resolve host", "name does not resolve", "nodename nor servname", "unresolvedaddressexception", "host not found in upstream", "read udp"}},
+	{Name: string(unreachable), Any: []string{"network is unreachable", "no route to host", "ehostunreach", "enetunreach"}},
+	// As Python's urllib, Go, Node's axios, Java and curl have it.
+	{Name: string(unavailable), Any: []string{"http error 503", "503 service unavailable", "status code 503", "response code: 503", "returned error: 503"}},
+}
+
+// notFromProxy leaves out what an Envoy says of its own connection, in a response that is logged.
+func notFromProxy(line []byte) bool {
+	l := bytes.ToLower(line)
+	for _, s := range []string{"upstream connect error", "delayed connect error", "delayed_connect_error", "remote connection failure"} {
+		if bytes.Contains(l, []byte(s)) {
+			return false
+		}
+	}
+	return true
+}
+
+// isRefused leaves out a name server that refuses by UDP, which is not captured; a Java exception that
+// says more than its name; and the words of a setting, which stand in quotes.
+func isRefused(line []byte) bool {
+	l := string(bytes.ToLower(bytes.TrimSpace(line)))
+	_, java, is := strings.Cut(l, "java.net.connectexception")
+	switch {
+	case strings.Contains(l, "read udp"), quotedWords.MatchString(l):
+		return false
+	case is && java != "" && !strings.Contains(java, "refused"):
+		return false
+	}
+	return notFromProxy(line)
+}
+
+var quotedWords = regexp.MustCompile(`["']connection refused["']`)
+
+// readLogs passes over each log once, and again for the times of failed calls if its zone is not known.
+func (s *subject) readLogs(ctx context.Context) error {
+	for _, c := range s.Containers {
+		patterns := texts
+		if c == s.proxy {
+			patterns = proxyTexts
+		}
+		for _, l := range c.Logs {
+			if c == s.proxy && !l.Zone.Known && l.Zone.HasLikely {
+				l, s.proxyZone = inLikelyZone(l), assumedZone(l)
+			}
+			found, err := l.Scan(ctx, patterns, evidence.ScanOptions{Before: 16}) // the head of a stack trace names what was called
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if err != nil {
+				s.Missing = append(s.Missing, evidence.Missing{Kind: l.Source.Kind, What: l.Source.String(), Why: err.Error()})
+			}
+			if c == s.proxy {
+				s.known.add(s, l, found)
+				continue
+			}
+			likely := found
+			if len(found.Hits) > 0 && !l.Zone.Known && l.Zone.HasLikely {
+				if likely, err = inLikelyZone(l).Scan(ctx, patterns, evidence.ScanOptions{}); err != nil || len(likely.Hits) != len(found.Hits) {
+					likely = found
+				}
+			}
+			s.addSymptoms(c, l, found, likely)
+		}
+	}
+	return ctx.Err()
+}
+
+// addSymptoms keeps one for each way and destination in a run: the first, with the number of the others.
+func (s *subject) addSymptoms(c *evidence.Container, l *evidence.Log, found, likely evidence.Found) {
+	type key struct {
+		kind failure
+		to   destination
+	}
+	first := map[key]int{}
+	for i, h := range found.Hits {
+		if bytes.Contains(h.Line.Text, []byte(contract.GateSays)) {
+			continue // it waits for what refuses
+		}
+		k := key{failure(h.Pattern), destinationOf(h)}
+		last := s.timeOf(c, l, likely.Hits[i].Line)
+		if at, seen := first[k]; seen {
+			s.symptoms[at].more++
+			s.symptoms[at].last = last
+			continue
+		}
+		// The lines of a stack trace repeat what its head says.
+		if n := len(s.symptoms); n > 0 && h.Line.Continues && s.symptoms[n-1].container == c.Name && s.symptoms[n-1].run == l.Run && s.symptoms[n-1].kind == k.kind {
+			if !s.symptoms[n-1].to.known() {
+				s.symptoms[n-1].to = k.to
+			}
+			continue
+		}
+		first[k] = len(s.symptoms)
+		s.symptoms = append(s.symptoms, symptom{
+			kind: k.kind, container: c.Name, run: l.Run, to: k.to, at: s.timeOf(c, l, h.Line), likely: last, last: last,
+			quote: Quote{l.At(h.Line), h.Line.Time, s.show(h.Line.Text)},
+		})
+	}
+}
+
+// placed is a symptom at the time that the likely zone of its log gives it, with what is assumed by
+// that; nil: it has a time of its own, or there is no such zone.
+func (s *subject) placed(app *evidence.Container, y *symptom) *Quote {
+	l := app.Log(y.run)
+	if l == nil || l.Zone.Known || !l.Zone.HasLikely || !y.likely.Known() || y.likely == y.at {
+		return nil
+	}
+	y.at = y.likely
+	return assumedZone(l)
+}
+
+// inLikelyZone is a log whose times are taken for those of its likely zone.
+func inLikelyZone(l *evidence.Log) *evidence.Log {
+	placed := *l
+	placed.Zone.Offset, placed.Zone.Known = l.Zone.Likely, true
+	return &placed
+}
+
+// assumedZone says what that assumes.
+func assumedZone(l *evidence.Log) *Quote {
+	return &Quote{Source: l.Source, Text: fmt.Sprintf("its times name no zone: they are taken for those of UTC%+.1f h, with which the log begins within a minute after its run", l.Zone.Likely.Hours())}
+}
+
+// timeOf is that of a line: its own, or else the run that it lies in.
+func (s *subject) timeOf(c *evidence.Container, l *evidence.Log, line evidence.Line) evidence.Time {
+	if line.Time.Known() && line.Time.Clock == evidence.NodeClock {
+		return line.Time
+	}
+	run := c.Run(l.Run)
+	if run == nil || !run.Started.Known() {
+		return evidence.Time{}
+	}
+	t := run.Started
+	switch {
+	case run.Finished.Known():
+		t.Error = run.Finished.Latest().Sub(t.At)
+	case s.Taken.Known():
+		t.Error = s.Taken.Latest().Sub(t.At)
+	default:
+		return evidence.Time{}
+	}
+	return t
+}
+
+// addresses find what was called, in the words of the usual clients. The groups are host and port.
+var addresses = []*regexp.Regexp{
+	regexp.MustCompile(`(?i)dial (?:tcp|udp)[46]? (?:lookup )?\[?([0-9a-z.:_-]+?)\]?:(\d+)`),                                                                      // Go
+	regexp.MustCompile(`(?i)connection refused \(([0-9a-z._-]+):(\d+)\)`),                                                                                         // .NET
+	regexp.MustCompile(`(?i)host='([^']+)', port=(\d+)`),                                                                                                          // Python, urllib3
+	regexp.MustCompile(`\('([0-9a-zA-Z.:_-]+)', (\d+)\)`),                                                                                                         // Python, asyncio
+	regexp.MustCompile(`(?i)E(?:CONNREFUSED|CONNRESET|TIMEDOUT|HOSTUNREACH|NETUNREACH) \[?([0-9a-f.:]+?)\]?:(\d+)`),                                               // Node
+	regexp.MustCompile(`(?i)(?:ENOTFOUND|EAI_AGAIN) ([0-9a-z._-]+)`),                                                                                              // Node
+	regexp.MustCompile(`(?i)\b[a-z][a-z0-9+.]{1,20}://(?:[^\s/@'"]*@)?\[?([0-9a-z._-]+|[0-9a-f:]+)\]?(?::(\d+))?`),                                                // a URL
+	regexp.MustCompile(`(?i)(?:failed|could not|couldn't|unable|cannot|can't) (?:to )?connect to (?:server )?[/'"]?([0-9a-z._-]+)['"]?(?: port |:|, port )(\d+)`), // curl, OkHttp, libpq
+	regexp.MustCompile(`(?i)(?:connect(?:ion|ing)?|call|request) (?:to|with) [/'"]?([0-9a-z._-]+)['"]?(?:/[0-9.]+)?(?: port |:)(\d+)`),
+	regexp.MustCompile(`(?i)(?:UnknownHostException|no such host|resolve host|Name or service not known|name resolution)[:\s]+'?([0-9a-z._-]+)'?`),
+	regexp.MustCompile(`(?i)lookup ([0-9a-z._-]+)`),
+	regexp.MustCompile(`(?:^|[\s/(\["'@=])(\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}):(\d{1,5})\b`),
+}
+
+// destinationOf is what a line names, or the lines around it that belong to it.
+func destinationOf(h evidence.Hit) destination {
+	if d, ok := named(h.Line.Text); ok {
+		return d
+	}
+	for _, l := range h.After { // a cause in a stack trace
+		if !linked(l) {
+			break
+		}
+		if d, ok := named(l.Text); ok {
+			return d
+		}
+	}
+	for i, below := len(h.Before)-1, h.Line; i >= 0 && linked(below); i-- { // the head of its stack trace
+		below = h.Before[i]
+		if d, ok := named(below.Text); ok {
+			return d
+		}
+	}
+	return destination{}
+}
+
+// linked reports whether a line belongs to the one before it: it has no time where others have
+// one, or is of a stack trace.
+func linked(l evidence.Line) bool {
+	text := l.Text
+	return l.Continues || bytes.HasPrefix(text, []byte("Caused by:")) || bytes.HasPrefix(text, []byte("\t")) || bytes.HasPrefix(text, []byte("  "))
+}
+
+func named(line []byte) (destination, bool) {
+	for _, a := range addresses {
+		m := a.FindSubmatch(line)
+		if m == nil {
+			continue
+		}
+		d := destination{host: strings.ToLower(string(m[1]))}
+		if len(m) > 2 {
+			n, _ := strconv.ParseUint(string(m[2]), 10, 16)
+			d.port = uint16(n)
+		}
+		if d.port == 0 && bytes.Contains(bytes.ToLower(line), []byte("https://")) {
+			d.port = 443
+		} else if d.port == 0 && bytes.Contains(bytes.ToLower(line), []byte("http://")) {
+			d.port = 80
+		}
+		return d, true
+	}
+	return destination{}, false
+}
+
+// of returns the symptoms of a container's run.
+func (s *subject) of(container string, run int, kinds ...failure) (out []symptom) {
+	for _, y := range s.symptoms {
+		for _, k := range kinds {
+			if y.container == container && y.run == run && y.kind == k {
+				out = append(out, y)
+			}
+		}
+	}
+	return out
+}
+
+func (y symptom) String() string {
+	times := ""
+	if y.more > 0 {
+		times = fmt.Sprintf(", %d times", y.more+1)
+	}
+	return fmt.Sprintf("a call to %s: %s%s", y.to, y.kind, times)
+}

@@ -1,0 +1,62 @@
+package diagnose
+
+import (
+	"fmt"
+	"slices"
+
+	"outrider.dev/internal/doctor/evidence"
+)
+
+// moments is how many a timeline has at most: what fits a screen beside the rest.
+const moments = 12
+
+// timeline is what happened, in order: starts and ends of containers, when the proxy was ready, and
+// the failed calls that the findings name. Where there is more, starts and ends near the first
+// finding stay.
+func (s *subject) timeline(findings []Finding) (out []Moment) {
+	for _, c := range s.Containers {
+		for _, r := range c.Runs {
+			again := ""
+			if r.Number > 0 {
+				again = fmt.Sprintf(" again (%d)", r.Number)
+			}
+			if r.Started.Known() {
+				text := "starts" + again
+				if r.Running {
+					text += ", and runs since"
+				}
+				out = append(out, Moment{r.Started, c.Name, text})
+			}
+			if r.Finished.Known() {
+				out = append(out, Moment{r.Finished, c.Name, "ends: " + exitText(r)})
+			}
+		}
+	}
+	for _, v := range s.serving {
+		if v.ready.At.Known() {
+			out = append(out, Moment{v.ready.At, s.proxy.Name, "is ready"})
+		}
+	}
+	for _, f := range findings {
+		for _, q := range f.Evidence {
+			i := slices.IndexFunc(s.symptoms, func(y symptom) bool { return y.quote == q })
+			if i >= 0 && q.At.Known() && q.At.Clock == evidence.NodeClock {
+				out = append(out, Moment{q.At, s.symptoms[i].container, s.symptoms[i].String()})
+			}
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Moment) int {
+		return a.At.At.Compare(b.At.At) // of one instant, they are in the order in which they are above
+	})
+	out = slices.Compact(out)
+	for len(out) > moments { // those of init containers that ended well say the least
+		i := slices.IndexFunc(out, func(m Moment) bool { return !s.tells(m) })
+		out = slices.Delete(out, max(i, 0), max(i, 0)+1)
+	}
+	return out
+}
+
+// tells reports whether a moment is of the proxy or of an application.
+func (s *subject) tells(m Moment) bool {
+	return s.proxy != nil && m.Container == s.proxy.Name || slices.ContainsFunc(s.apps, func(c *evidence.Container) bool { return c.Name == m.Container })
+}

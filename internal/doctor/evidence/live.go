@@ -1,0 +1,441 @@
+package evidence
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/kubernetes"
+
+	"outrider.dev/internal/base/contract"
+)
+
+// A Cluster is what [Live] uses of a cluster.
+type Cluster struct {
+	Core kubernetes.Interface
+	// Forward forwards a port of a pod, as Client.Forward of internal/ops/kubeclient. Nil: Outrider's
+	// journals are not read.
+	Forward func(ctx context.Context, namespace, pod string, port int) (address string, stop func(), err error)
+}
+
+// Wanted are the pods to look at. The zero value of a limit means its default.
+type Wanted struct {
+	Namespace string   // empty: all, for a Selector or for no Names
+	Names     []string // POD, deploy/NAME, job/NAME, sts/NAME, ds/NAME, rs/NAME, cronjob/NAME; none: all pods
+	Selector  string
+
+	// OwnEvents leaves out the events of other objects, such as owners: of a namespace with many of
+	// them only those of the pods are read.
+	OwnEvents bool
+
+	Pods     int           // default 1,000
+	Since    time.Time     // older lines are not read; zero: all
+	LogBytes int64         // of one log, its beginning; default 256 MiB
+	Parallel int           // requests at a time; default 8
+	Timeout  time.Duration // of one request, but the reading of a log; default 20s
+
+	logs func(ctx context.Context, namespace, pod string, o *corev1.PodLogOptions) (io.ReadCloser, error)
+	now  func() time.Time
+}
+
+func (w Wanted) defaults(c Cluster) Wanted {
+	if w.Pods == 0 {
+		w.Pods = 1000
+	}
+	if w.LogBytes == 0 {
+		w.LogBytes = 256 << 20
+	}
+	if w.Parallel == 0 {
+		w.Parallel = 8
+	}
+	if w.Timeout == 0 {
+		w.Timeout = 20 * time.Second
+	}
+	if w.now == nil {
+		w.now = time.Now
+	}
+	if w.logs == nil {
+		w.logs = func(ctx context.Context, namespace, pod string, o *corev1.PodLogOptions) (io.ReadCloser, error) {
+			return c.Core.CoreV1().Pods(namespace).GetLogs(pod, o).Stream(ctx)
+		}
+	}
+	return w
+}
+
+// Live collects what a cluster has of the wanted pods. Logs are read when they are asked for; that
+// each can be read is tried here. What cannot be had, because it is forbidden or gone, is in
+// [Pod.Missing]; the error is of pods that cannot be read or are not there.
+func Live(ctx context.Context, c Cluster, w Wanted) (*Set, error) {
+	l := &live{Cluster: c, Wanted: w.defaults(c), bundle: newBundle(0)}
+	l.turns = make(chan struct{}, l.Parallel)
+	pods, err := l.pods(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(pods) > l.Pods {
+		l.unused(Source{Kind: FromPod, File: "kubectl get pods"}, "there are %d pods, of which the first %d are read", len(pods), l.Pods)
+		pods = pods[:l.Pods]
+	}
+	// By this machine's clock, which is not the node's.
+	l.taken = Time{At: l.now().Add(-time.Minute), Error: 2 * time.Minute, Clock: NodeClock}
+	l.readEvents(ctx, pods)
+	l.readOwners(ctx, pods)
+	for i := range pods {
+		p := newPod(&pods[i], Source{Kind: FromPod, File: fmt.Sprintf("kubectl get pod %s -n %s", pods[i].Name, pods[i].Namespace)})
+		l.pod(pods[i].Namespace+"/"+pods[i].Name, p)
+		l.readLogs(ctx, p)
+		l.readJournal(ctx, p)
+	}
+	l.wait.Wait()
+	set := &Set{}
+	set.Pods, set.Unused = l.finish(ctx)
+	return set, ctx.Err()
+}
+
+type live struct {
+	Cluster
+	Wanted
+	*bundle
+
+	mu    sync.Mutex // of the bundle, while requests run
+	wait  sync.WaitGroup
+	turns chan struct{}
+}
+
+// request runs one in its turn, with its own time.
+func (l *live) request(ctx context.Context, do func(context.Context)) {
+	l.wait.Go(func() {
+		l.turns <- struct{}{}
+		defer func() { <-l.turns }()
+		ctx, cancel := context.WithTimeout(ctx, l.Timeout)
+		defer cancel()
+		do(ctx)
+	})
+}
+
+func (l *live) note(p *Pod, kind Kind, what string, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.missing = append(l.missing, placedMissing{p, Missing{kind, what, reason(err)}})
+}
+
+// reason is why a request failed, in short.
+func reason(err error) string {
+	switch {
+	case apierrors.IsForbidden(err):
+		return "forbidden: the user may not read it"
+	case errors.Is(err, context.DeadlineExceeded):
+		return "the API server did not answer in time"
+	}
+	return strings.ReplaceAll(err.Error(), "\n", "; ")
+}
+
+// pods are the wanted ones, in the order of namespaces and names.
+func (l *live) pods(ctx context.Context) (out []corev1.Pod, err error) {
+	if len(l.Names) == 0 {
+		return l.list(ctx, l.Selector)
+	}
+	for _, n := range l.Names {
+		kind, of, isOwner := strings.Cut(n, "/")
+		switch {
+		case l.Namespace == "":
+			return nil, fmt.Errorf("%s: a name needs a namespace", n)
+		case !isOwner, kind == "pod", kind == "pods", kind == "po":
+			if isOwner {
+				n = of
+			}
+			p, err := l.Core.CoreV1().Pods(l.Namespace).Get(ctx, n, metav1.GetOptions{})
+			if err != nil {
+				return nil, fmt.Errorf("reading pod %s/%s: %w", l.Namespace, n, err)
+			}
+			out = append(out, *p)
+		default:
+			selector, err := l.selectorOf(ctx, kind, of)
+			if err != nil {
+				return nil, err
+			}
+			pods, err := l.list(ctx, selector)
+			if err != nil {
+				return nil, err
+			}
+			if len(pods) == 0 {
+				return nil, fmt.Errorf("%s in namespace %s has no pod", n, l.Namespace)
+			}
+			out = append(out, pods...)
+		}
+	}
+	return out, nil
+}
+
+func (l *live) list(ctx context.Context, selector string) (out []corev1.Pod, err error) {
+	o := metav1.ListOptions{LabelSelector: selector, Limit: 500}
+	for len(out) <= l.Pods {
+		page, err := l.Core.CoreV1().Pods(l.Namespace).List(ctx, o)
+		if err != nil {
+			return nil, fmt.Errorf("listing pods: %w", err)
+		}
+		out = append(out, page.Items...)
+		if o.Continue = page.Continue; o.Continue == "" {
+			break
+		}
+	}
+	return out, nil
+}
+
+// kinds are kubectl's names of workloads.
+var kinds = map[string]string{"deploy": "Deployment", "deployment": "Deployment", "deployments": "Deployment", "sts": "StatefulSet", "statefulset": "StatefulSet",
+	"statefulsets": "StatefulSet", "ds": "DaemonSet", "daemonset": "DaemonSet", "daemonsets": "DaemonSet", "rs": "ReplicaSet", "replicaset": "ReplicaSet",
+	"replicasets": "ReplicaSet", "job": "Job", "jobs": "Job"}
+
+// Workload is the kind of a workload that is named KIND/NAME, as in [Wanted], and the selector of its pods.
+func Workload(ctx context.Context, c Cluster, namespace, named string) (kind, selector string, err error) {
+	l := &live{Cluster: c, Wanted: Wanted{Namespace: namespace}}
+	of, name, _ := strings.Cut(named, "/")
+	selector, err = l.selectorOf(ctx, of, name)
+	return kinds[strings.ToLower(of)], selector, err
+}
+
+// selectorOf is that of the pods of a workload.
+func (l *live) selectorOf(ctx context.Context, kind, name string) (string, error) {
+	full := kinds[strings.ToLower(kind)]
+	if full == "" {
+		return "", fmt.Errorf("%s/%s: want POD, deploy/NAME, job/NAME, sts/NAME, ds/NAME or rs/NAME", kind, name)
+	}
+	object, err := l.owner(ctx, l.Namespace, full, name)
+	if err != nil {
+		return "", fmt.Errorf("reading %s %s/%s: %w", full, l.Namespace, name, err)
+	}
+	raw, err := json.Marshal(object)
+	if err != nil {
+		return "", err
+	}
+	var o struct {
+		Spec struct {
+			Selector *metav1.LabelSelector `json:"selector"`
+		} `json:"spec"`
+	}
+	if err := json.Unmarshal(raw, &o); err != nil {
+		return "", err
+	}
+	s, err := metav1.LabelSelectorAsSelector(o.Spec.Selector)
+	if err != nil || s.Empty() || s == labels.Nothing() {
+		return "", fmt.Errorf("%s %s/%s selects no pods", full, l.Namespace, name)
+	}
+	return s.String(), nil
+}
+
+// owner reads a workload.
+func (l *live) owner(ctx context.Context, namespace, kind, name string) (metav1.Object, error) {
+	get := metav1.GetOptions{}
+	switch kind {
+	case "Deployment":
+		return l.Core.AppsV1().Deployments(namespace).Get(ctx, name, get)
+	case "StatefulSet":
+		return l.Core.AppsV1().StatefulSets(namespace).Get(ctx, name, get)
+	case "DaemonSet":
+		return l.Core.AppsV1().DaemonSets(namespace).Get(ctx, name, get)
+	case "ReplicaSet":
+		return l.Core.AppsV1().ReplicaSets(namespace).Get(ctx, name, get)
+	case "Job":
+		return l.Core.BatchV1().Jobs(namespace).Get(ctx, name, get)
+	case "CronJob":
+		return l.Core.BatchV1().CronJobs(namespace).Get(ctx, name, get)
+	}
+	return nil, fmt.Errorf("kind %s is none of Kubernetes' own", kind)
+}
+
+// readOwners reads the owners of the pods, each once, and theirs.
+func (l *live) readOwners(ctx context.Context, pods []corev1.Pod) {
+	type key struct{ namespace, kind, name string }
+	seen := map[key]bool{}
+	var follow func(ctx context.Context, k key)
+	follow = func(ctx context.Context, k key) {
+		l.mu.Lock()
+		again := seen[k] || k.kind == "" || !owners[k.kind]
+		seen[k] = true
+		l.mu.Unlock()
+		if again {
+			return
+		}
+		object, err := l.owner(ctx, k.namespace, k.kind, k.name)
+		if err != nil {
+			return // it is noted that it is missing
+		}
+		l.mu.Lock()
+		l.owners[about(k.kind, k.namespace, k.name)] = Owner{Kind: k.kind, Name: k.name, Object: object, Source: Source{Kind: FromOwner, File: fmt.Sprintf("kubectl get %s %s -n %s", strings.ToLower(k.kind), k.name, k.namespace)}}
+		l.mu.Unlock()
+		kind, name := controller(object.GetOwnerReferences())
+		follow(ctx, key{k.namespace, kind, name})
+	}
+	for _, p := range pods {
+		kind, name := controller(p.OwnerReferences)
+		l.request(ctx, func(ctx context.Context) { follow(ctx, key{p.Namespace, kind, name}) })
+	}
+}
+
+// readEvents reads the events of the namespaces of the pods: those of owners are among them. With
+// OwnEvents it reads those of each pod.
+func (l *live) readEvents(ctx context.Context, pods []corev1.Pod) {
+	type wanted struct{ namespace, fields string }
+	var all []wanted
+	for _, p := range pods {
+		w := wanted{namespace: p.Namespace}
+		if l.OwnEvents {
+			w.fields = fields.Set{"involvedObject.kind": "Pod", "involvedObject.name": p.Name}.String()
+		}
+		if !slices.Contains(all, w) {
+			all = append(all, w)
+		}
+	}
+	for _, w := range all {
+		l.request(ctx, func(ctx context.Context) {
+			o := metav1.ListOptions{Limit: 500, FieldSelector: w.fields}
+			for range 40 { // 20,000 events
+				page, err := l.Core.CoreV1().Events(w.namespace).List(ctx, o)
+				if err != nil {
+					l.mu.Lock()
+					defer l.mu.Unlock()
+					l.noEvents = append(l.noEvents, Missing{FromEvent, "events of namespace " + w.namespace, reason(err)})
+					return
+				}
+				l.mu.Lock()
+				for i := range page.Items {
+					l.event(Source{Kind: FromEvent, File: "kubectl get events -n " + w.namespace}, &page.Items[i])
+				}
+				l.mu.Unlock()
+				if o.Continue = page.Continue; o.Continue == "" {
+					return
+				}
+			}
+		})
+	}
+}
+
+// readLogs adds the logs of the runs that the kubelet keeps: of the current one and of the one
+// before. Each is opened once, to see whether it can be.
+func (l *live) readLogs(ctx context.Context, p *Pod) {
+	for _, c := range p.Containers {
+		for _, r := range c.Runs {
+			previous := r.Number < c.Restarts
+			if r.Number < c.Restarts-1 {
+				continue
+			}
+			if !r.Started.Known() {
+				l.note(p, FromLog, logOf(c.Name, previous), errors.New("the container was not started"))
+				continue
+			}
+			l.request(ctx, func(ctx context.Context) { l.readLog(ctx, p, c.Name, previous, r.Number) })
+		}
+	}
+}
+
+func (l *live) readLog(ctx context.Context, p *Pod, container string, previous bool, run int) {
+	o := &corev1.PodLogOptions{Container: container, Previous: previous, Timestamps: true, LimitBytes: &l.LogBytes}
+	if !l.Since.IsZero() {
+		o.SinceTime = &metav1.Time{Time: l.Since}
+	}
+	namespace, pod, kind := p.Object.Namespace, p.Object.Name, FromLog
+	command := fmt.Sprintf("kubectl logs %s -n %s -c %s --timestamps", pod, namespace, container)
+	if previous {
+		kind, command = FromPreviousLog, command+" --previous"
+	}
+	one := int64(1)
+	try := *o
+	try.TailLines, try.LimitBytes = &one, nil
+	stream, err := l.Wanted.logs(ctx, namespace, pod, &try)
+	if err == nil {
+		var text []byte
+		text, err = io.ReadAll(io.LimitReader(stream, 1<<10))
+		err = errors.Join(err, stream.Close())
+		if bytes.HasPrefix(text, []byte("unable to retrieve container logs")) { // with status 200
+			err = errors.New(strings.TrimSpace(string(text)))
+		}
+	}
+	if err != nil {
+		l.note(p, kind, logOf(container, previous), err)
+		return
+	}
+	log := &Log{Source: Source{Kind: kind, File: command}}
+	log.open = func(ctx context.Context) (io.ReadCloser, error) {
+		stream, err := l.Wanted.logs(ctx, namespace, pod, o)
+		return &limited{ReadCloser: stream, log: log, left: l.LogBytes}, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.bundle.logs = append(l.bundle.logs, placedLog{Log: log, name: name{namespace: namespace, pod: pod, uid: string(p.Object.UID), container: container, previous: previous, run: run}})
+}
+
+// limited ends a log at its limit, and notes that.
+type limited struct {
+	io.ReadCloser
+	log  *Log
+	left int64
+}
+
+func (l *limited) Read(p []byte) (int, error) {
+	if l.left <= 0 { // the API server has a limit of its own, which is a request
+		return 0, io.EOF
+	}
+	n, err := l.ReadCloser.Read(p[:min(int64(len(p)), l.left)])
+	if l.left -= int64(n); l.left <= 0 {
+		l.log.Truncated = true
+	}
+	return n, err
+}
+
+// readJournal reads what Outrider's agent recorded, of a pod that has one.
+func (l *live) readJournal(ctx context.Context, p *Pod) {
+	if _, injected := p.Object.Annotations[contract.Status]; !injected || l.Forward == nil || p.Object.Status.Phase != corev1.PodRunning {
+		return
+	}
+	l.request(ctx, func(ctx context.Context) {
+		from := Source{Kind: FromJournal, File: fmt.Sprintf("GET /startup of pod %s/%s", p.Object.Namespace, p.Object.Name)}
+		raw, err := l.journal(ctx, p)
+		if err == nil {
+			var j *Journal
+			if j, err = readJournal(raw, from); err == nil {
+				l.mu.Lock()
+				defer l.mu.Unlock()
+				p.Journal = j
+				return
+			}
+		}
+		l.note(p, FromJournal, "startup journal", err)
+	})
+}
+
+const maxJournal = 4 << 20
+
+func (l *live) journal(ctx context.Context, p *Pod) ([]byte, error) {
+	address, stop, err := l.Forward(ctx, p.Object.Namespace, p.Object.Name, contract.StatusPort)
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/startup", nil)
+	if err != nil {
+		return nil, err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("the agent answers %s", res.Status)
+	}
+	return io.ReadAll(io.LimitReader(res.Body, maxJournal))
+}

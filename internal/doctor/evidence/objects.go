@@ -1,0 +1,379 @@
+package evidence
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"io"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kjson "sigs.k8s.io/json"
+
+	"outrider.dev/internal/base/manifest"
+)
+
+// owners are the kinds that pods belong to.
+var owners = map[string]bool{"Job": true, "CronJob": true, "Deployment": true, "ReplicaSet": true, "StatefulSet": true, "DaemonSet": true, "ReplicationController": true}
+
+// What a file of objects may be: decoding takes up to 100 times the memory of a text.
+const (
+	maxObject     = 4 << 20 // bytes of one: an API server stores 1.5 MiB
+	maxParts      = 1 << 16 // objects in one
+	maxContainers = 1000    // of a pod
+	maxCommas     = 1 << 22 // of a file in JSON
+	maxNotes      = 100_000 // of what is not used
+
+	// What each takes of memory, about, in bytes.
+	objectSize, containerSize, partSize = 1024, 1024, 256
+)
+
+// parse adds the objects of a file, YAML or JSON, of several documents or of lists. A document that
+// cannot be read is noted, and the others are read.
+func (b *bundle) parse(folder, file string, data []byte) {
+	if trimmed := bytes.TrimLeft(data, " \t\r\n\ufeff"); len(trimmed) > 0 && trimmed[0] == '{' {
+		if bytes.Count(trimmed, []byte(",")) > maxCommas {
+			b.unused(Source{Kind: FromPod, File: file}, "it has more than %d values: give those of one namespace, or of one pod", maxCommas)
+			return
+		}
+		d := json.NewDecoder(bytes.NewReader(trimmed))
+		from, before, at := Source{Kind: FromPod, File: file, Line: 1}, len(data)-len(trimmed), 0
+		to := func(next int) { // counts the lines up to there
+			from.Line += bytes.Count(data[at:max(at, next)], []byte("\n"))
+			at = max(at, next)
+		}
+		for len(b.left) <= maxNotes {
+			var raw json.RawMessage
+			err := d.Decode(&raw)
+			end := before + int(d.InputOffset())
+			switch {
+			case err == io.EOF:
+				return
+			case err != nil:
+				to(end)
+				b.unused(from, "this is not JSON from here on: %s; want objects as kubectl get -o json prints them", manifest.Reason(err))
+				return
+			}
+			to(end - len(raw))
+			b.object(folder, from, raw, "", "")
+		}
+		return
+	}
+	for s := range manifest.Split(data) {
+		if s.Empty() {
+			continue
+		}
+		if len(b.left) > maxNotes {
+			return
+		}
+		from := Source{Kind: FromPod, File: file, Line: s.Line}
+		list, items := cutItems(s.Body)
+		raw := b.json(from, list)
+		if raw == nil {
+			continue
+		}
+		apiVersion, kind := b.object(folder, from, raw, "", "")
+		for _, item := range items {
+			var one []json.RawMessage // a list with one item
+			if raw := b.json(from, item); raw != nil && json.Unmarshal(raw, &one) == nil {
+				for _, raw := range one {
+					b.object(folder, from, raw, apiVersion, kind)
+				}
+			}
+		}
+	}
+}
+
+// json is a text of YAML as JSON; nil if it is none, or too large.
+func (b *bundle) json(from Source, text []byte) []byte {
+	if len(text) > maxObject {
+		b.unused(from, "an object has more than %d MiB, as none of an API server has; a list is read as kubectl prints it", maxObject>>20)
+		return nil
+	}
+	raw, err := manifest.JSON(text)
+	if err != nil {
+		b.unused(from, "this is not YAML: %s; want objects as kubectl get -o yaml prints them", manifest.SyntaxReason(text, err))
+		return nil
+	}
+	return raw
+}
+
+var firstItem = regexp.MustCompile(`(?m)^items:[ \t]*\r?\n( *)- `)
+
+// cutItems cuts the items out of a large list in YAML, as kubectl prints it, so that each is decoded
+// by itself. A smaller one stays whole.
+func cutItems(text []byte) (list []byte, items [][]byte) {
+	m := firstItem.FindSubmatchIndex(text)
+	if len(text) <= maxObject || m == nil {
+		return text, nil
+	}
+	begin, at, dash := m[2], m[2], append(bytes.Clone(text[m[2]:m[3]]), "- "...)
+	for line := range bytes.Lines(text[begin:]) {
+		ends := !bytes.ContainsAny(line[:1], " -#\r\n")
+		if at > begin && (ends || bytes.HasPrefix(line, dash)) {
+			items, begin = append(items, text[begin:at]), at
+		}
+		if ends {
+			break
+		}
+		at += len(line)
+	}
+	if at > begin {
+		items = append(items, text[begin:at])
+	}
+	return slices.Concat(text[:m[0]], []byte("items: []\n"), text[at:]), items
+}
+
+// object adds one object, or those of a list, of which it returns what items without a kind are.
+// Fields that this version of the API does not have are passed over.
+func (b *bundle) object(folder string, from Source, raw []byte, apiVersion, kind string) (ofItems, kindOfItems string) {
+	var head struct {
+		APIVersion string            `json:"apiVersion"`
+		Kind       string            `json:"kind"`
+		Items      []json.RawMessage `json:"items"`
+		Process    *time.Time        `json:"process_started"`
+	}
+	if raw = bytes.TrimSpace(raw); len(raw) == 0 || raw[0] != '{' {
+		b.unused(from, "this is no Kubernetes object")
+		return "", ""
+	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &head); err != nil {
+		b.mismatch(from, "object", raw, err)
+		return "", ""
+	}
+	head.Kind, head.APIVersion = cmp.Or(head.Kind, kind), cmp.Or(head.APIVersion, apiVersion)
+	of, isList := strings.CutSuffix(head.Kind, "List")
+	switch {
+	case isList:
+		if of == "" {
+			head.APIVersion = ""
+		}
+		if b.depth++; b.depth > 3 {
+			b.unused(from, "it has lists in lists in lists")
+			head.Items = nil
+		}
+		for _, item := range head.Items {
+			if len(b.left) > maxNotes {
+				break
+			}
+			b.object(folder, from, item, head.APIVersion, of)
+		}
+		b.depth--
+		return head.APIVersion, of
+	case head.Kind == "":
+		if head.Process == nil {
+			b.unused(from, "kind: missing: this is no Kubernetes object, nor what GET /startup of Outrider's agent answers")
+		} else if b.hold(from, raw) {
+			from.Kind = FromJournal
+			b.addJournal(folder, from, raw)
+		}
+	case head.Kind != "Pod" && head.Kind != "Event" && !owners[head.Kind], !b.hold(from, raw):
+	case head.Kind == "Pod":
+		b.addPod(folder, from, raw)
+	case head.Kind == "Event":
+		from.Kind = FromEvent
+		b.addEvent(from, raw, strings.HasPrefix(head.APIVersion, "events.k8s.io/"))
+	default:
+		from.Kind = FromOwner
+		var o metav1.PartialObjectMetadata
+		if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &o); err != nil {
+			b.mismatch(from, head.Kind, raw, err)
+			break
+		}
+		b.owners[about(head.Kind, o.Namespace, o.Name)] = Owner{Kind: head.Kind, Name: o.Name, Object: &o, Source: from}
+	}
+	return "", ""
+}
+
+// hold counts what an object takes of memory; false if that is too much.
+func (b *bundle) hold(from Source, raw []byte) bool {
+	parts := bytes.Count(raw, []byte("{"))
+	if len(raw) > maxObject || parts > maxParts {
+		b.unused(from, "an object has more than %d MiB or %d parts, as none of an API server has", maxObject>>20, maxParts)
+		return false
+	}
+	before := b.held
+	b.held += int64(objectSize + len(raw) + partSize*parts)
+	if b.held > b.most && before <= b.most {
+		b.unused(from, "this object and what comes after it is left out, because all take more than %d MiB of memory: give those of one namespace", b.most>>20)
+	}
+	return b.held <= b.most
+}
+
+// mismatch notes a value of the wrong type by its field.
+func (b *bundle) mismatch(from Source, what string, raw []byte, err error) {
+	if m := manifest.FindMismatch(raw, err); m != nil {
+		b.unused(from, "%s: %s: %v", what, cmp.Or(m.Field, "(the whole)"), m)
+		return
+	}
+	b.unused(from, "%s: %s", what, manifest.Reason(err))
+}
+
+func about(kind, namespace, name string) string {
+	if namespace == "" {
+		return kind + " " + name
+	}
+	return kind + " " + namespace + "/" + name
+}
+
+func (b *bundle) addPod(folder string, from Source, raw []byte) {
+	var pod corev1.Pod
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &pod); err != nil {
+		b.mismatch(from, "Pod", raw, err)
+		return
+	}
+	switch {
+	case pod.Name == "":
+		b.unused(from, "Pod: metadata.name: missing; want a pod as kubectl get pod NAME -o yaml prints it")
+		return
+	case len(pod.Spec.Containers) == 0:
+		b.unused(from, "Pod %s: spec.containers: a pod has at least one", pod.Name)
+		return
+	case len(pod.Spec.InitContainers)+len(pod.Spec.Containers)+len(pod.Spec.EphemeralContainers) > maxContainers:
+		b.unused(from, "Pod %s: it has more than %d containers", pod.Name, maxContainers)
+		return
+	}
+	p := newPod(&pod, from)
+	b.held += int64(containerSize * len(p.Containers))
+	b.pod(folder, p)
+}
+
+// pod adds one. Of the same pod twice the newer object is kept; it is found in both folders.
+func (b *bundle) pod(folder string, p *Pod) {
+	key := p.Name() + " " + string(p.Object.UID)
+	i, twice := b.at[key]
+	if !twice {
+		b.at[key] = len(b.pods)
+		b.pods = append(b.pods, placed{Pod: p, folders: []string{folder}})
+		return
+	}
+	if revision(p) > revision(b.pods[i].Pod) {
+		b.pods[i].Pod = p
+	}
+	b.pods[i].folders = append(b.pods[i].folders, folder)
+}
+
+// revision orders the states of an object. Its numbers are opaque by the API's rules, and numbers
+// that grow on every server there is.
+func revision(p *Pod) uint64 {
+	n, err := strconv.ParseUint(p.Object.ResourceVersion, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+func (b *bundle) addEvent(from Source, raw []byte, newer bool) {
+	var e corev1.Event
+	var err error
+	if newer {
+		var n eventsv1.Event
+		if err = kjson.UnmarshalCaseSensitivePreserveInts(raw, &n); err == nil {
+			e = older(n)
+		}
+	} else {
+		err = kjson.UnmarshalCaseSensitivePreserveInts(raw, &e)
+	}
+	if err != nil {
+		b.mismatch(from, "Event", raw, err)
+		return
+	}
+	b.event(from, &e)
+}
+
+// older is an event of events.k8s.io in the words of core v1.
+func older(n eventsv1.Event) corev1.Event {
+	e := corev1.Event{ObjectMeta: n.ObjectMeta, InvolvedObject: n.Regarding, Reason: n.Reason, Message: n.Note, Type: n.Type, Action: n.Action,
+		Source: n.DeprecatedSource, FirstTimestamp: n.DeprecatedFirstTimestamp, LastTimestamp: n.DeprecatedLastTimestamp, Count: n.DeprecatedCount,
+		EventTime: n.EventTime, ReportingController: n.ReportingController, ReportingInstance: n.ReportingInstance}
+	if n.Series != nil {
+		e.Series = &corev1.EventSeries{Count: n.Series.Count, LastObservedTime: n.Series.LastObservedTime}
+	}
+	return e
+}
+
+func (b *bundle) event(from Source, e *corev1.Event) {
+	out := Event{Type: e.Type, Reason: e.Reason, Message: e.Message, About: about(e.InvolvedObject.Kind, e.InvolvedObject.Namespace, e.InvolvedObject.Name),
+		Container: containerOf(e.InvolvedObject.FieldPath), Reporter: cmp.Or(e.ReportingController, e.Source.Component), Count: max(int(e.Count), 1),
+		Recorded: seconds(e.CreationTimestamp.Time, APIClock), Source: from}
+	clock := APIClock
+	if out.Reporter == "kubelet" {
+		clock = NodeClock
+	}
+	out.First, out.Last = seconds(e.FirstTimestamp.Time, clock), seconds(e.LastTimestamp.Time, clock)
+	if !out.First.Known() {
+		out.First = micros(e.EventTime, clock)
+	}
+	if e.Series != nil {
+		out.Count, out.Last = max(int(e.Series.Count), 1), micros(e.Series.LastObservedTime, clock)
+	}
+	if !out.Last.Known() {
+		out.Last = out.First
+	}
+	b.events = append(b.events, podEvent{Event: out, uid: string(e.InvolvedObject.UID), id: string(e.UID)})
+}
+
+func micros(t metav1.MicroTime, c Clock) Time {
+	if t.IsZero() {
+		return Time{}
+	}
+	return Time{At: t.UTC(), Error: time.Microsecond, Clock: c}
+}
+
+// A record is what Outrider's agent answers: JournalRecord of internal/core/agent/status, of this version
+// or of another.
+type record struct {
+	Process   time.Time  `json:"process_started"`
+	Container *time.Time `json:"container_started"`
+	At        time.Time  `json:"at"`
+	Entries   []struct {
+		Kind   string        `json:"kind"`
+		Name   string        `json:"name"`
+		Why    string        `json:"why"`
+		Begin  time.Duration `json:"begin_ns"`
+		End    time.Duration `json:"end_ns"`
+		Open   bool          `json:"open"`
+		Ended  string        `json:"ended"`
+		Failed bool          `json:"failed"`
+	} `json:"entries"`
+}
+
+func (b *bundle) addJournal(folder string, from Source, raw []byte) {
+	j, err := readJournal(raw, from)
+	if err != nil {
+		b.mismatch(from, "startup journal", raw, err)
+		return
+	}
+	b.journals = append(b.journals, placedJournal{j, folder})
+}
+
+func readJournal(raw []byte, from Source) (*Journal, error) {
+	var r record
+	if err := json.Unmarshal(raw, &r); err != nil {
+		return nil, err
+	}
+	if r.Process.IsZero() {
+		return nil, errors.New("process_started: missing; want what GET /startup of the agent answers")
+	}
+	exact := func(t time.Time) Time { return Time{At: t.UTC(), Error: time.Microsecond, Clock: NodeClock} }
+	j := &Journal{Process: exact(r.Process), At: exact(r.At), Source: from}
+	if r.Container != nil {
+		j.Container = exact(*r.Container)
+		j.Container.Error = 20 * time.Millisecond // the kernel's ticks, by which the agent finds it
+	}
+	for _, e := range r.Entries {
+		out := JournalEntry{Kind: e.Kind, Name: e.Name, Why: e.Why, Begin: exact(r.Process.Add(e.Begin)), Outcome: e.Ended, Failed: e.Failed}
+		if !e.Open {
+			out.End = exact(r.Process.Add(e.End))
+		}
+		j.Entries = append(j.Entries, out)
+	}
+	return j, nil
+}

@@ -1,0 +1,98 @@
+package evidence
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/internal/doctor/evidence/timestamp"
+)
+
+// A Zone is that of the lines of a container's logs that name none.
+type Zone struct {
+	Offset time.Duration // ahead of UTC
+	Known  bool
+	Fits   []time.Duration // those for which the logs lie in their runs, if there are several
+	Why    string
+
+	// Likely is the one of Fits for which a log begins within a minute after its run, as logs do that
+	// are whole and programs that write at their start. It is no fact: only a caller that says so may
+	// set Offset and Known by it.
+	Likely    time.Duration
+	HasLikely bool
+}
+
+// place finds the zone of each container's logs: the offsets from UTC for which each of them lies in
+// its run. The runs of one container have the same zone, so that a short one places a long one.
+func (p *Pod) place(ctx context.Context) {
+	for _, c := range p.Containers {
+		var fits []time.Duration
+		var likely Zone
+		tried := 0
+		for _, l := range c.Logs {
+			l.window(c.Run(l.Run), p.Taken)
+			first, last, ok := l.ends(ctx)
+			if !ok || l.from.IsZero() {
+				continue
+			}
+			found := timestamp.Fits(first, last, l.from, l.to, maxSlack)
+			for _, offset := range found {
+				if late := first.Instant(offset, l.from.Add(-maxSlack)).Sub(l.from); late <= time.Minute {
+					likely.Likely, likely.HasLikely = offset, true
+				}
+			}
+			if tried++; tried == 1 {
+				fits = found
+			} else {
+				fits = slices.DeleteFunc(fits, func(o time.Duration) bool { return !slices.Contains(found, o) })
+			}
+		}
+		switch {
+		case tried == 0:
+			continue
+		case len(fits) == 1:
+			c.Zone = Zone{Offset: fits[0], Known: true, Why: "the only one for which the log lies in its run"}
+		case len(fits) == 0:
+			c.Zone = Zone{Why: "there is none for which the log lies in its run: it is of another container or run, or a clock is off"}
+			p.Notes = append(p.Notes, Note{c.Logs[0].Source, fmt.Sprintf("the log of container %s has times without a zone, and %s", c.Name, c.Zone.Why)})
+		default:
+			c.Zone = likely
+			c.Zone.Fits, c.Zone.Why = fits, fmt.Sprintf("the log lies in its run for each of %d", len(fits))
+			c.Zone.HasLikely = likely.HasLikely && slices.Contains(fits, likely.Likely)
+			p.Notes = append(p.Notes, Note{c.Logs[0].Source, fmt.Sprintf("the log of container %s has times without a zone, and %s", c.Name, c.Zone.Why)})
+		}
+		for _, l := range c.Logs {
+			l.Zone = c.Zone
+		}
+	}
+}
+
+// skew bounds the difference of the clocks. An event is recorded by the API server after it took
+// place on the node; and a kubelet begins with a pod after the API server has noted its node.
+func (p *Pod) skew() {
+	s := &p.Skew
+	for _, e := range p.Events {
+		if e.First.Clock != NodeClock || !e.First.Known() || !e.Recorded.Known() || e.About != about("Pod", p.Object.Namespace, p.Object.Name) {
+			continue
+		}
+		if ahead := e.First.At.Sub(e.Recorded.Latest()); !s.HasLeast || ahead > s.Least {
+			s.Least, s.HasLeast, s.By[0] = ahead, true, e.Source
+		}
+	}
+	started := p.Object.Status.StartTime
+	if started == nil {
+		return
+	}
+	assigned := p.Object.CreationTimestamp.Time
+	for _, c := range p.Object.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue && c.LastTransitionTime.After(assigned) {
+			assigned = c.LastTransitionTime.Time
+		}
+	}
+	if !assigned.IsZero() {
+		s.Most, s.HasMost, s.By[1] = started.Sub(assigned)+time.Second, true, p.Source
+	}
+}

@@ -1,0 +1,154 @@
+package lint
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/internal/base/finding"
+	"outrider.dev/internal/base/manifest"
+	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/startup"
+)
+
+// noEffect returns why an annotation of a pod does nothing; empty if it does something, or if
+// that is unknown.
+//
+// complexity: one case for each reason.
+func noEffect(s *subject, key, value string) string {
+	forInjection := slices.Contains(podspec.InjectLabels, key)
+	switch {
+	case inject.ReadByNoMesh(key) != "":
+		return inject.ReadByNoMesh(key)
+	case s.Pod.Spec.HostNetwork && inject.InFamily(key) && !strings.HasSuffix(key, "/status"):
+		return "a pod with hostNetwork: true is never injected"
+	case podspec.IsEdges(key) && podspec.Excluded(&s.Pod) != "":
+		return "injection leaves the pod as it is: " + podspec.Excluded(&s.Pod)
+	case forInjection && value != "true" && value != "false":
+		return fmt.Sprintf("%q is neither \"true\" nor \"false\": it is ignored", value)
+	case forInjection && value == "true" && s.reason.Code == inject.NotRequested && s.ns.source == nil:
+		return "an annotation alone does not start injection: the API server selects pods by their labels, or those of the namespace, which is not among the files"
+	case forInjection && value == "true" && s.reason.Code == inject.NotRequested:
+		return "an annotation alone does not start injection: the API server selects pods by labels; make it a label"
+	case s.result.NoEffect[key] != "":
+		return s.result.NoEffect[key]
+	case key == proxyConfig && s.configOf("holdApplicationUntilProxyStarts") == true && !s.injected && s.kind() == startup.Sidecar:
+		return "holdApplicationUntilProxyStarts does nothing where the proxy is a native sidecar"
+	}
+	return ""
+}
+
+// annotationsOfPod reports the annotations that do nothing.
+func annotationsOfPod(s subject, b *builder) {
+	for _, key := range slices.Sorted(maps.Keys(s.Pod.Annotations)) {
+		value := s.Pod.Annotations[key]
+		why := noEffect(&s, key, value)
+		if why == "" {
+			continue
+		}
+		c := clue{code: "annotation-no-effect", title: fmt.Sprintf("annotation %s has no effect", key), field: annotation(key), evidence: value, why: why,
+			do: "remove it, or correct it"}
+		if key == proxyConfig {
+			c.evidence = "holdApplicationUntilProxyStarts"
+			c.title = "holdApplicationUntilProxyStarts has no effect here"
+			if !s.injected {
+				c.source = "istio/istio#59690: in native mode the setting is a no-op, without notice"
+			}
+		} else if after := s.corrected(key); after != nil {
+			if s.asksByAnnotation() && s.ns.source == nil {
+				c.severity = finding.Note // the namespace may ask
+			}
+			c.fix, c.do = s.to(after.pod), after.how
+		}
+		b.add(c)
+	}
+}
+
+// A correction gives an annotation the effect that its author probably meant.
+type correction struct {
+	pod *corev1.Pod
+	how string
+}
+
+// corrected renames an annotation that is misspelt, or makes a label of it; nil where neither
+// helps. No fix deletes an annotation: what its author wanted would be lost.
+func (s *subject) corrected(key string) *correction {
+	out, value := s.Pod.DeepCopy(), s.Pod.Annotations[key]
+	delete(out.Annotations, key)
+	if slices.Contains(podspec.InjectLabels, key) {
+		if _, there := out.Labels[key]; value != "true" || s.Pod.Spec.HostNetwork || there {
+			return nil
+		}
+		out.Labels = maps.Clone(out.Labels)
+		if out.Labels == nil {
+			out.Labels = map[string]string{}
+		}
+		out.Labels[key] = value
+		return &correction{out, "make it a label"}
+	}
+	meant := inject.Meant(key)
+	if _, there := out.Annotations[meant]; meant == "" || there {
+		return nil
+	}
+	out.Annotations[meant] = value
+	if s.inject != nil { // else another mesh has the proxy, and there is no injection to try it on
+		if r, err := s.inject(out); err != nil || r.NoEffect[meant] != "" {
+			return nil // not with this value
+		}
+	}
+	return &correction{out, "rename it to " + meant}
+}
+
+// annotationsElsewhere: injection reads the annotations of the pod, not those of its owner.
+func annotationsElsewhere(s subject, b *builder) {
+	if s.Template == "" || s.root < 0 {
+		return
+	}
+	list := manifest.Field(s.source.objects[s.root].node, "metadata", "annotations")
+	if list == nil {
+		return
+	}
+	for i := 0; i+1 < len(list.Content); i += 2 {
+		key := list.Content[i].Value
+		if !inject.InFamily(key) || strings.HasSuffix(key, "/status") {
+			continue
+		}
+		value := manifest.Text(list, key)
+		c := clue{code: "annotation-misplaced", title: fmt.Sprintf("annotation %s is on the %s, not on its pods", key, s.Kind), field: annotation(key),
+			why:    "injection sees only the pod: annotations of the object that creates it have no effect",
+			do:     fmt.Sprintf("move it to %s", s.template.plus("metadata", "annotations")),
+			source: "Istio: all annotations are on the pod"}
+		if _, there := s.Pod.Annotations[key]; !there {
+			before := manifest.Set(nil, annotation(key).keys(), value)
+			after := manifest.Set(before, annotation(key).keys(), nil)
+			c.fix = &change{before, manifest.Set(after, s.template.plus(annotation(key)...).keys(), value)}
+		}
+		b.addAt(s.source, s.root, c)
+	}
+}
+
+// labelsWithoutEffect reports the labels for injection that do nothing.
+func labelsWithoutEffect(s subject, b *builder) {
+	for _, key := range slices.Sorted(maps.Keys(s.Pod.Labels)) {
+		value := s.Pod.Labels[key]
+		forInjection := slices.Contains(podspec.InjectLabels, key)
+		why, source := s.result.NoLabel[key], ""
+		switch {
+		case forInjection && s.Pod.Spec.HostNetwork && value == "true":
+			why = "a pod with hostNetwork: true is never injected: it would capture the node's traffic"
+		case forInjection && value != "true" && value != "false":
+			why = fmt.Sprintf("%q is neither \"true\" nor \"false\": it is ignored", value)
+		}
+		if forInjection {
+			source = "istio pkg/kube/inject/inject.go injectRequired"
+		}
+		if why != "" {
+			b.add(clue{code: "label-no-effect", title: fmt.Sprintf("label %s has no effect", key), field: path{"metadata", "labels", key}, evidence: value, why: why,
+				do: "remove it, or correct it", source: source})
+		}
+	}
+}

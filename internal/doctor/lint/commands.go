@@ -1,0 +1,266 @@
+package lint
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/startup"
+)
+
+// running are the members that run as long as the pod: plain ones and sidecars.
+func (s *subject) running() []member {
+	return slices.DeleteFunc(s.members(), func(m member) bool { return m.kind == startup.Init || podspec.OfMesh(m.Name) })
+}
+
+// waitPrograms are put before the real command to wait for an address.
+var waitPrograms = []string{"wait-for-it.sh", "wait-for-it", "wait-for.sh", "wait-for", "dockerize", "scuttle", "envoy-preflight"}
+
+// waitsByProgram: a program waits in the command of the app, each with its own end.
+func waitsByProgram(s subject, b *builder) {
+	for _, m := range s.running() {
+		calls := podspec.Calls(m.argv())
+		for _, call := range calls {
+			if !slices.Contains(waitPrograms, call.Program) {
+				continue
+			}
+			c := clue{code: "wait-program", field: m.wordAt(call.Word), evidence: call.Program,
+				do: fmt.Sprintf("request the order by annotation (%s.%s: NAME), or let an init container wait for another pod", podspec.EdgesAnnotation, m.Name)}
+			args := strings.Join(call.Args, " ")
+			switch call.Program {
+			case "dockerize":
+				if !strings.Contains(args, "-wait") {
+					continue
+				}
+				c.title = fmt.Sprintf("%s waits by dockerize in its own command", m.Name)
+				c.why, c.source = "it ends after -timeout (10 s without it), and the container is restarted with back-off, which doubles to 5 min; it also stays the parent of the app", "jwilder/dockerize README"
+			case "scuttle", "envoy-preflight":
+				if s.ends() || !slices.ContainsFunc(m.Env, func(e corev1.EnvVar) bool { return e.Name == "ENVOY_ADMIN_API" }) {
+					continue // it ends the proxy of a Job, or it waits for nothing
+				}
+				c.title = fmt.Sprintf("%s waits for its proxy by %s", m.Name, call.Program)
+				c.why, c.source = "it polls the proxy's admin port and stays the parent of the app; with START_WITHOUT_ENVOY or a time limit the app starts without the proxy", "redboxllc/scuttle README"
+				c.do = "remove it where Outrider injects: each container waits for the proxy, and the proxy of a Job ends by itself"
+			default:
+				strict := slices.ContainsFunc(call.Args, func(a string) bool {
+					return a == "-s" || a == "--strict" || a == "-t" && strings.Contains(args, "-t 0") || a == "--timeout=0"
+				})
+				c.title = fmt.Sprintf("%s waits by %s, and starts without what it waits for after a time limit", m.Name, call.Program)
+				c.why, c.source = "it polls the port once a second, gives up after 15 s or its -t, and starts the command nevertheless", "vishnubob/wait-for-it"
+				if strict {
+					c.title = fmt.Sprintf("%s waits by %s in its own command", m.Name, call.Program)
+					c.why = "it polls the port once a second; an open port is not yet a server that is ready"
+				}
+			}
+			b.add(c)
+			break
+		}
+	}
+}
+
+// execsLast are the shells that replace themselves by the last command of "-c": measured
+// with bash 5.2 and busybox 1.35; dash 0.5.12, which is sh in Debian and Ubuntu, does not.
+var execsLast = []string{"bash", "ash", "busybox", "zsh"}
+
+// execsItsLast reports whether a shell replaces itself by the last simple command of a script. busybox does
+// not where an end of a line follows, as in a block of YAML; nor bash where a comment does.
+func execsItsLast(shell, script string) bool {
+	if shell == "bash" && strings.HasPrefix(script[strings.LastIndexByte(strings.TrimRight(script, "\n"), '\n')+1:], "#") {
+		return false
+	}
+	return slices.Contains(execsLast, shell) && (shell == "bash" || shell == "zsh" || !strings.HasSuffix(script, "\n"))
+}
+
+// shellStays: a shell that stays process 1 takes the signal to stop, and passes none on.
+func shellStays(s subject, b *builder) {
+	if s.ends() {
+		return // it stops by itself
+	}
+	for _, m := range s.running() {
+		argv := m.argv()
+		shell, ok := podspec.Script(argv)
+		if !ok || m.stopsByHook() {
+			continue
+		}
+		if shell == "sh" && (strings.Contains(m.Image, "alpine") || strings.Contains(m.Image, "busybox")) {
+			shell = "busybox"
+		}
+		calls := podspec.Calls(argv)
+		if m.offline() {
+			continue // a pause or a loop of the shell: a kill loses nothing
+		}
+		last := slices.IndexFunc(calls, func(c podspec.Call) bool { return c.Final })
+		ended := func(c podspec.Call) bool { // or perhaps, in a branch
+			return c.Program == "trap" || c.Execed && !c.Final && (c.Always || last < 0)
+		}
+		if len(calls) == 0 || slices.ContainsFunc(calls, ended) {
+			continue
+		}
+		if last >= 0 && (calls[last].Execed || calls[last].Alone && execsItsLast(shell, argv[calls[last].Word])) {
+			continue
+		}
+		c := clue{code: "shell-without-exec", title: fmt.Sprintf("the shell of %s stays in front of its program", m.Name), field: m.wordAt(calls[0].Word), source: "measured: bash 5.2, busybox 1.35, dash 0.5.12",
+			why: "as process 1 it ignores SIGTERM and passes none on: the program does not stop by itself, and is killed when the whole grace period is over",
+			do:  "begin the last command with exec, or trap SIGTERM and pass it on"}
+		if podspec.BehindInit(argv) {
+			c.source = "measured: tini 0.19.0 with and without -g, dumb-init 1.2.5"
+			c.why = "the init program passes SIGTERM to it, it ends at once, and the container with it: the program is killed without any time to stop"
+		}
+		idles := last >= 0 && slices.Contains([]string{"sleep", "tail", "curl", "wget", "kill", "nc"}, calls[last].Program)
+		if last < 0 || idles { // exec cannot stand in a loop, a pipe or the background; and those are not what must stop
+			c.do = "run the program alone with exec, or trap SIGTERM and pass it on"
+		}
+		if last >= 0 && calls[last].Alone && shell == "sh" {
+			c.title = fmt.Sprintf("the shell of %s stays in front of its program where sh is dash (Debian, Ubuntu)", m.Name)
+		}
+		if last >= 0 {
+			c.evidence = calls[last].Program
+			if !idles {
+				c.fix = s.execing(m, calls[last])
+			}
+		}
+		b.add(c)
+	}
+}
+
+// stopsByHook reports whether a preStop ends the program.
+func (m member) stopsByHook() bool {
+	l := m.Lifecycle
+	if l == nil || l.PreStop == nil {
+		return false
+	}
+	text := ""
+	if l.PreStop.Exec != nil {
+		text = strings.Join(l.PreStop.Exec.Command, " ")
+	}
+	return l.PreStop.HTTPGet != nil || text != "" && !onlySleeps.MatchString(text)
+}
+
+var onlySleeps = regexp.MustCompile(`^((/bin/|/usr/bin/)?(ba)?sh -\w*c )?(/bin/|/usr/bin/)?sleep [0-9smh.]+;?$`)
+
+// execing is the change that puts exec before a call.
+func (s *subject) execing(m member, call podspec.Call) *change {
+	after := s.Pod.DeepCopy()
+	c := containerOf(after, m.Name)
+	words, i := c.Command, call.Word
+	if i >= len(words) {
+		words, i = c.Args, i-len(c.Command)
+	}
+	words[i] = words[i][:call.At] + "exec " + words[i][call.At:]
+	return s.to(after)
+}
+
+// postStartConnects: a hook that fails gets its container killed.
+func postStartConnects(s subject, b *builder) {
+	for _, m := range s.running() {
+		if m.Lifecycle == nil || m.Lifecycle.PostStart == nil {
+			continue
+		}
+		field, evidence := m.field.plus("lifecycle", "postStart"), ""
+		switch h := m.Lifecycle.PostStart; {
+		case h.HTTPGet != nil && h.HTTPGet.Host != "" && !podspec.IsLocal(h.HTTPGet.Host):
+			field, evidence = field.plus("httpGet", "host"), h.HTTPGet.Host
+		case h.Exec != nil:
+			for _, call := range podspec.Calls(h.Exec.Command) {
+				if text, connects := connectsTo(call, m.env()); connects {
+					field, evidence = field.plus("exec", "command", call.Word), text
+					break
+				}
+			}
+		}
+		if evidence == "" {
+			continue
+		}
+		b.add(clue{code: "post-start-network", title: fmt.Sprintf("the postStart of %s connects to others", m.Name), field: field, evidence: evidence,
+			why: "if the other one does not respond, the hook fails and the kubelet kills the container, with back-off; while it takes long, the next container of the list does not start",
+			do:  "let the program itself connect, or an init container", source: "kubelet v1.34.4 kuberuntime_container.go: FailedPostStartHook"})
+	}
+}
+
+// leastSlack is how long an app must be able not to answer before it is killed, in seconds:
+// a garbage collection, a slow disk and a busy node take as long.
+const leastSlack = 5
+
+// livenessSlack: one slow answer restarts the app.
+func livenessSlack(s subject, b *builder) {
+	for _, m := range s.running() {
+		p := m.LivenessProbe
+		if p == nil {
+			continue
+		}
+		threshold, timeout := cmp.Or(max(p.FailureThreshold, 0), 3), cmp.Or(max(p.TimeoutSeconds, 0), 1)
+		slack := int64(threshold-1)*int64(period(p)) + int64(timeout)
+		if threshold > 1 && slack >= leastSlack {
+			continue
+		}
+		after := s.Pod.DeepCopy()
+		containerOf(after, m.Name).LivenessProbe.FailureThreshold = max(3, 1+(2*leastSlack+period(p)-1)/period(p))
+		c := clue{code: "liveness-no-slack", title: fmt.Sprintf("%s is restarted when it does not answer for %d s", m.Name, slack), field: m.field.plus("livenessProbe"), evidence: "livenessProbe",
+			why: "a busy node or a long garbage collection takes as long: the restart adds load to the others, which fail next",
+			do:  "set failureThreshold: 3 or more; readiness takes a slow pod out of its service without a restart", source: "kubelet v1.34.4 prober/worker.go", fix: s.to(after)}
+		if threshold == 1 {
+			c.title = fmt.Sprintf("%s is restarted by one failed liveness probe", m.Name)
+		}
+		b.add(c)
+	}
+}
+
+// limits are what in a command says how long it may take, in seconds.
+var limits = map[string]*regexp.Regexp{
+	"sleep": regexp.MustCompile(`\bsleep\s+(\d{1,4})`), "curl": regexp.MustCompile(`(?:-m|--max-time)[ =]?(\d{1,4})`), "wget": regexp.MustCompile(`(?:-T|--timeout)[ =]?(\d{1,4})`),
+	"nc": regexp.MustCompile(`-w\s*(\d{1,4})`), "pg_isready": regexp.MustCompile(`(?:-t|--timeout)[ =]?(\d{1,4})`),
+	"grpc_health_probe": regexp.MustCompile(`-(?:connect|rpc)-timeout[ =](\d{1,4})s`), "mysqladmin": regexp.MustCompile(`--connect[-_]timeout=(\d{1,4})`),
+}
+
+// outerLimit is the time of "timeout SECONDS PROGRAM".
+var outerLimit = regexp.MustCompile(`\btimeout (\d{1,4})s? `)
+
+// probeTimeout: the kubelet ends an exec probe at its timeout, and counts a failure.
+func probeTimeout(s subject, b *builder) {
+	for _, m := range s.running() {
+		for _, c := range m.checks() {
+			if c.Exec == nil {
+				continue
+			}
+			timeout := int(cmp.Or(max(c.TimeoutSeconds, 0), 1))
+			text := strings.Join(c.Exec.Command, " ")
+			longest, by := 0, ""
+			for _, call := range podspec.Calls(c.Exec.Command) {
+				limit := limits[call.Program]
+				if limit == nil {
+					continue
+				}
+				line := call.Program + " " + strings.Join(call.Args, " ")
+				if found := limit.FindStringSubmatch(line); found != nil {
+					if n, _ := strconv.Atoi(found[1]); n > longest {
+						longest, by = n, call.Program
+					}
+				}
+			}
+			if found := outerLimit.FindStringSubmatch(text); found != nil {
+				if n, _ := strconv.Atoi(found[1]); n > timeout {
+					longest, by = n, "timeout"
+				}
+			}
+			certain := by == "timeout" || by == "sleep" && longest >= timeout
+			if !certain && longest <= timeout || strings.Contains(text, "timeout ") && !certain {
+				continue
+			}
+			after := s.Pod.DeepCopy()
+			for _, other := range (member{Container: containerOf(after, m.Name)}).checks() {
+				if other.name == c.name {
+					other.TimeoutSeconds = int32(longest) + 1
+				}
+			}
+			b.add(clue{code: "probe-timeout", title: fmt.Sprintf("the %s of %s may take %d s by its %s, and its timeout is %d s", c.name, m.Name, longest, by, timeout),
+				field: m.field.plus(c.name), evidence: by, why: "the kubelet ends the probe at its timeout and counts a failure, though the command would still succeed",
+				do: fmt.Sprintf("set timeoutSeconds: %d, or give %s a shorter limit", longest+1, by), source: "kubelet v1.34.4: ExecProbeTimeout is on by default since 1.20", fix: s.to(after)})
+		}
+	}
+}

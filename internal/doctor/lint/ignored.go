@@ -1,0 +1,55 @@
+package lint
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/base/finding"
+	"outrider.dev/internal/core/mesh"
+)
+
+// An ignored object is of a kind that Outrider does not support.
+type ignored struct {
+	*mesh.IgnoredSpec
+	Ref    finding.Object
+	source *source
+	root   int
+}
+
+// addIgnored adds the object, as JSON, if it is one.
+func (w *world) addIgnored(s *source, root int, ref finding.Object, raw []byte) {
+	var object map[string]any
+	if json.Unmarshal(raw, &object) != nil {
+		return
+	}
+	if spec := mesh.Ignored(object); spec != nil {
+		w.ignored = append(w.ignored, ignored{spec, ref, s, root})
+	}
+}
+
+// withoutEffect: other meshes support the kind, and nothing at admission says that Outrider
+// does not.
+func withoutEffect(o ignored, b *builder) {
+	own := func(s subject) bool {
+		inside := slices.Contains(mesh.RootNamespaces(), o.Namespace) || cmp.Or(o.Ref.Namespace, b.world.Namespace) == cmp.Or(s.Ref.Namespace, b.world.Namespace)
+		return inside && (s.injected || s.proxy == contract.ProxyContainer) && o.IsFor(s.Pod.Labels)
+	}
+	i := slices.IndexFunc(b.subjects, own)
+	if i < 0 {
+		return
+	}
+	c := clue{code: "kind-without-effect", title: fmt.Sprintf("%s has no effect on pods of Outrider", o.Ref), field: path{"kind"}, evidence: o.Kind,
+		why: "Outrider does not support the kind, and uses no part of the object", do: o.Instead, source: "docs/kubernetes.md"}
+	if o.Guards {
+		c.code, c.title = "not-enforced", fmt.Sprintf("%s is not enforced by Outrider", o.Ref)
+		c.why = fmt.Sprintf("what it forbids is possible at %s: Outrider does not support the kind", b.subjects[i].Ref)
+	}
+	if o.Partly {
+		c.title, c.do = fmt.Sprintf("%s is not enforced as it is written", o.Ref), "use the conditions that docs/kubernetes.md lists, in a namespace where the policy holds"
+		c.why = fmt.Sprintf("it is for %s: %s", b.subjects[i].Ref, o.Instead)
+	}
+	b.add(c)
+}

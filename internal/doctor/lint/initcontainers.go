@@ -1,0 +1,189 @@
+package lint
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/startup"
+)
+
+// initNeedsNetwork: an init container connects while connections are captured and the
+// proxy does not run yet.
+func initNeedsNetwork(s subject, b *builder) {
+	for _, name := range s.cutOff() {
+		m, ok := s.member(name)
+		if !ok {
+			continue
+		}
+		field, evidence, needs := m.needsNetwork()
+		if !needs || slices.ContainsFunc(s.bypasses(), func(b podspec.Bypass) bool { return b.Container == name }) {
+			continue
+		}
+		c := clue{code: "init-needs-network", title: fmt.Sprintf("%s connects to others, and runs before %s does", m.Name, s.proxy), field: field, evidence: evidence,
+			why:    "its connections are redirected to a proxy that starts only after all init containers have ended: they are refused, or wait, and the pod stays in Init",
+			do:     fmt.Sprintf("let %s wait for %s, which makes the proxy a sidecar that starts first (Kubernetes 1.29 and later)%s", m.Name, s.proxy, withOtherMesh(s.proxy)),
+			source: "istio/istio#11130, #36681; kubelet v1.34.4 computeInitContainerActions"}
+		if s.proxy == istioProxy {
+			c.do = "with Istio alone: annotate sidecar.istio.io/nativeSidecar: \"true\" (Kubernetes 1.29 and later) and inject again, or exclude the address (traffic.sidecar.istio.io/excludeOutboundIPRanges)"
+		}
+		if s.injected && s.on >= 29 {
+			c.fix = s.requesting(&s.Pod, s.edges([]string{m.Name}))
+		}
+		b.add(c)
+	}
+}
+
+// cutOff are the init containers that run between the one that writes the capture and the
+// proxy, in the pod as it runs.
+func (s *subject) cutOff() []string {
+	if !s.captured() {
+		return nil
+	}
+	var out []string
+	captured := false
+	p := s.plan.Expand()
+	for _, c := range s.asRun().Spec.InitContainers {
+		switch {
+		case c.Name == s.proxy:
+			return out // what follows starts after it
+		case podspec.OfMesh(c.Name):
+			captured = true
+		case captured && !slices.ContainsFunc(p.Edges, func(e startup.Edge) bool { return e.From == s.proxy && e.To == c.Name }):
+			out = append(out, c.Name)
+		}
+	}
+	return out
+}
+
+// bypasses are the containers whose connections are not captured, because of their user or group.
+func (s *subject) bypasses() []podspec.Bypass {
+	i := slices.IndexFunc(podspec.Meshes, func(m podspec.Mesh) bool { return m.Proxy == s.proxy })
+	if i < 0 {
+		return nil
+	}
+	user := podspec.Meshes[i].User
+	return podspec.Bypasses(&s.Pod, user, user)
+}
+
+// clients are programs that connect, with the subcommands that do. None: all.
+var clients = map[string][]string{
+	"curl": nil, "wget": nil, "nc": nil, "ncat": nil, "ping": nil, "nslookup": nil, "dig": nil,
+	"git":  {"clone", "fetch", "pull", "push", "ls-remote", "submodule"},
+	"psql": nil, "pg_isready": nil, "mysql": nil, "mysqladmin": nil, "redis-cli": nil, "mongosh": nil,
+	"kubectl": nil, "helm": {"install", "upgrade", "pull", "repo", "dependency"}, "aws": nil, "gcloud": nil, "gsutil": nil, "az": nil,
+	"apk": {"add", "update", "upgrade"}, "apt-get": {"install", "update", "upgrade"}, "pip": {"install", "download"}, "npm": {"install", "ci", "update"},
+	"flyway": nil, "liquibase": nil, "alembic": nil, "goose": nil, "dbmate": nil, "migrate": nil,
+	"wait-for-it.sh": nil, "wait-for-it": nil, "wait-for": nil, "dockerize": nil,
+}
+
+// databaseClients connect to a socket of this machine if no host is named.
+var databaseClients = []string{"psql", "pg_isready", "mysql", "mysqladmin", "redis-cli", "mongosh"}
+
+// offline are programs that connect to nothing, whatever their arguments.
+var offline = []string{"echo", "printf", "sed", "awk", "cat", "cp", "mv", "rm", "mkdir", "chown", "chmod", "ln", "tee", "tar", "test", "[", "true", ":", "export", "set", "grep",
+	"touch", "find", "sysctl", "ls", "install", "openssl", "keytool", "envsubst", "sleep", "cd", "exit", "date", "id", "ulimit", "unzip", "gzip", "base64", "busybox", "setcap", "mount", "modprobe",
+	"hostname", "uname", "whoami", "wc", "head", "tail", "cut", "tr", "sort"}
+
+var (
+	address  = regexp.MustCompile(`\b[a-z][a-z0-9+.-]*://[^\s"']+`)
+	database = regexp.MustCompile(`\b(postgres|postgresql|mysql|mariadb|mongodb|mongodb\+srv|redis|rediss|amqp|amqps|kafka|nats)://`)
+)
+
+// needsNetwork reports whether a container looks like a client, and by what: by a program
+// with its arguments, or, if its program is no known one, by its environment.
+func (m member) needsNetwork() (field path, evidence string, needs bool) {
+	argv := podspec.CommandLine(m.Container)
+	calls := podspec.Calls(argv)
+	known := len(calls) > 0
+	for _, c := range calls {
+		if text, connects := connectsTo(c, m.env()); connects {
+			return m.wordAt(c.Word), text, true
+		}
+		known = known && (slices.Contains(offline, c.Program) || isClient(c.Program))
+	}
+	if known {
+		return nil, "", false
+	}
+	for i, e := range m.Env {
+		if a := address.FindString(e.Value); a != "" && database.MatchString(a) && !podspec.IsLocal(a) {
+			return m.field.plus("env", i, "value"), a, true
+		}
+		if isAddressOf(e) {
+			return m.field.plus("env", i, "name"), e.Name, true
+		}
+	}
+	return nil, "", false
+}
+
+// offline reports whether each program of a command line is one that connects to nothing.
+func (m member) offline() bool {
+	calls := podspec.Calls(podspec.BehindGate(m.Container))
+	return len(calls) > 0 && !slices.ContainsFunc(calls, func(c podspec.Call) bool { return !slices.Contains(offline, c.Program) })
+}
+
+// wordAt is the field of a word of command and args. A program that only the image names is
+// the image's.
+func (m member) wordAt(i int) path {
+	switch {
+	case i < len(m.Command):
+		return m.field.plus("command", i)
+	case len(m.Command) == 0 && i == 0 && podspec.CommandLine(m.Container)[0] != m.argv()[0]:
+		return m.field.plus("args")
+	}
+	return m.field.plus("args", i-len(m.Command))
+}
+
+func (m member) env() []string {
+	var out []string
+	for _, e := range m.Env {
+		out = append(out, e.Name)
+	}
+	return out
+}
+
+func isClient(program string) bool {
+	_, is := clients[program]
+	return is
+}
+
+// connectsTo reports whether a call connects to another pod or host, and by which word.
+func connectsTo(c podspec.Call, env []string) (string, bool) {
+	text := strings.Join(c.Args, " ")
+	if slices.Contains(offline, c.Program) || podspec.IsLocal(text) {
+		return "", false
+	}
+	for _, word := range c.Args {
+		if a := address.FindString(word); a != "" && !strings.HasPrefix(a, "file:") && !strings.HasPrefix(a, "unix:") {
+			return a, true
+		}
+	}
+	subcommands, is := clients[c.Program]
+	switch {
+	case !is, len(c.Args) == 0, slices.ContainsFunc(c.Args, func(a string) bool { return a == "--version" || a == "--help" || a == "--client" }):
+		return "", false
+	case subcommands != nil && !slices.ContainsFunc(c.Args, func(a string) bool { return slices.Contains(subcommands, a) }):
+		return "", false
+	case slices.Contains([]string{"nc", "ncat"}, c.Program) && slices.ContainsFunc(c.Args, func(a string) bool { return listens.MatchString(a) }):
+		return "", false
+	case slices.Contains(databaseClients, c.Program):
+		named := slices.ContainsFunc(c.Args, func(a string) bool { return strings.HasPrefix(a, "-h") || strings.HasPrefix(a, "--host") })
+		return c.Program, named || slices.Contains(env, "PGHOST") || slices.Contains(env, "MYSQL_HOST")
+	}
+	return c.Program, true
+}
+
+var listens = regexp.MustCompile(`^-[a-z]*l`)
+
+// isAddressOf reports whether a variable holds the address of a server.
+func isAddressOf(e corev1.EnvVar) bool {
+	if e.Value == "" && e.ValueFrom == nil || podspec.IsLocal(e.Value) || strings.HasPrefix(e.Value, "/") {
+		return false
+	}
+	name := strings.ToUpper(e.Name)
+	return slices.ContainsFunc([]string{"DATABASE_URL", "DB_HOST", "PGHOST", "MYSQL_HOST", "REDIS_HOST", "VAULT_ADDR"}, func(n string) bool { return strings.HasSuffix(name, n) })
+}

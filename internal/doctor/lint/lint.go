@@ -1,0 +1,300 @@
+package lint
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/internal/base/finding"
+	"outrider.dev/internal/base/manifest"
+	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/doctor/lint/kinds"
+	"outrider.dev/startup"
+)
+
+// A File is text with manifests.
+type File struct {
+	Name string
+	Data []byte
+}
+
+// Options of a look. The zero value of a field means its default.
+type Options struct {
+	Kubernetes startup.Kubernetes // of the nodes; default 1.34
+	Namespace  string             // of objects without one; default "default"
+	Injected   bool               // assume that all pods are injected, whatever the labels in the files
+	Inputs     []string           // files and folders as a command of a remedy should name them; default: the file alone; [Cluster]: a namespace
+}
+
+// A Report is what was found, and in how many objects.
+type Report struct {
+	Findings []finding.Finding
+	Pods     int // and pod templates
+	Services int
+	Unknown  int // pods of which the files do not show whether they are injected: what injection does to them is not checked
+}
+
+// NotChecked says what was not checked, and how it would be; empty if all was.
+func (r Report) NotChecked() string {
+	if r.Unknown == 0 {
+		return ""
+	}
+	pods := "1 pod"
+	if r.Unknown > 1 {
+		pods = fmt.Sprintf("%d pods", r.Unknown)
+	}
+	return fmt.Sprintf("not checked: injection of %s, since nothing in the files requests it; --injected assumes it, or add the file with the labels of the namespace", pods)
+}
+
+// Lint returns the findings about the pods and services of the files, which are read
+// together: a namespace in one counts for a pod in another. The error is a
+// *podspec.InputError.
+func Lint(files []File, o Options) (Report, error) {
+	w := world{Options: o, namespaces: map[string]namespace{}}
+	w.Kubernetes = cmp.Or(w.Kubernetes, defaultKubernetes)
+	w.Namespace = cmp.Or(o.Namespace, corev1.NamespaceDefault)
+	for _, f := range files {
+		if err := w.read(f); err != nil {
+			return Report{}, err
+		}
+	}
+	var out []finding.Finding
+	unknown := 0
+	for i := range w.subjects {
+		s := &w.subjects[i]
+		s.findProxy(&w)
+		if s.proxy == "" && s.reason.Code == inject.NotRequested && s.ns.source == nil {
+			unknown++
+		}
+	}
+	for _, s := range w.subjects {
+		b := builder{world: &w, source: s.source, root: s.root, object: s.Ref, template: s.template}
+		for _, rule := range podRules {
+			rule(s, &b)
+		}
+		injectionRefuses(s, &b)
+		out = append(out, b.found...)
+	}
+	w.index()
+	for _, s := range w.services {
+		for _, rule := range serviceRules {
+			b := builder{world: &w, source: s.source, root: s.root, object: s.Ref}
+			rule(s, &b)
+			out = append(out, b.found...)
+		}
+	}
+	for _, o := range w.ignored {
+		b := builder{world: &w, source: o.source, root: o.root, object: o.Ref}
+		withoutEffect(o, &b)
+		out = append(out, b.found...)
+	}
+	for _, o := range w.meshObjects {
+		b := builder{world: &w, source: o.source, root: o.root, object: o.Ref}
+		refusedObject(o, &b)
+		selectsEverything(o, &b)
+		neverMatches(o, &b)
+		out = append(out, b.found...)
+	}
+	finding.Sort(out)
+	return Report{Findings: out, Pods: len(w.subjects), Services: len(w.services), Unknown: unknown}, nil
+}
+
+const defaultKubernetes startup.Kubernetes = 34
+
+// A world is the content of all files.
+type world struct {
+	Options
+	subjects    []subject
+	services    []service
+	ignored     []ignored
+	meshObjects []meshObject
+	namespaces  map[string]namespace
+	byLabel     map[string][]int // subjects
+}
+
+// A namespace that is in the files.
+type namespace struct {
+	labels, annotations map[string]string
+	source              *source
+	root                int
+}
+
+// A service, and where it stands.
+type service struct {
+	*corev1.Service
+	Ref    finding.Object
+	source *source
+	root   int
+}
+
+// read adds a file.
+func (w *world) read(f File) error {
+	pods, _, err := podspec.Parse(f.Name, f.Data)
+	if err != nil {
+		return err
+	}
+	s := newSource(f.Name, string(f.Data))
+	for i, o := range s.objects {
+		ref := finding.Object{Kind: manifest.Text(o.node, "kind"), Name: manifest.Text(o.node, "metadata", "name"), Namespace: manifest.Text(o.node, "metadata", "namespace")}
+		switch ref.Kind {
+		case "Namespace":
+			w.namespace(s, i, ref.Name)
+		case "Service":
+			if manifest.Text(o.node, "apiVersion") == "v1" { // and not Knative's
+				w.service(s, i, ref)
+			}
+		default:
+			text, err := yaml.Marshal(o.node)
+			if err == nil {
+				text, err = manifest.JSON(text) // keys that are numbers, such as ports, are texts in it
+			}
+			if err == nil {
+				w.addIgnored(s, i, ref, text)
+				w.addMeshObject(s, i, ref, text)
+			}
+		}
+	}
+	for _, o := range pods {
+		w.subjects = append(w.subjects, w.subject(o, s))
+	}
+	return nil
+}
+
+func (w *world) namespace(s *source, root int, name string) {
+	n := namespace{labels: map[string]string{}, source: s, root: root}
+	if labels := manifest.Field(s.objects[root].node, "metadata", "labels"); labels != nil {
+		_ = labels.Decode(&n.labels) // labels that are not strings do not count
+	}
+	if annotations := manifest.Field(s.objects[root].node, "metadata", "annotations"); annotations != nil {
+		_ = annotations.Decode(&n.annotations)
+	}
+	w.namespaces[name] = n
+}
+
+// service adds one that can be read; the API server refuses any other.
+func (w *world) service(s *source, root int, ref finding.Object) {
+	text, err := yaml.Marshal(s.objects[root].node)
+	if err != nil {
+		return
+	}
+	var out corev1.Service
+	if manifest.Decode(text, &out) != nil {
+		return
+	}
+	w.services = append(w.services, service{Service: &out, Ref: ref, source: s, root: root})
+}
+
+// A builder makes the findings of one rule about one object.
+type builder struct {
+	*world
+	source   *source
+	root     int
+	object   finding.Object
+	template path
+	found    []finding.Finding
+}
+
+// A clue is a finding as a rule has it. Field and evidence are of the pod.
+type clue struct {
+	code     finding.Code
+	severity finding.Severity // empty: that of the kind
+	title    string
+	field    path
+	evidence string
+	why      string
+	do       string
+	run      string // empty: the command that fixes, or shows more
+	source   string
+	fix      *change
+}
+
+// add makes a finding of a clue about the pod.
+func (b *builder) add(c clue) {
+	c.field = b.template.plus(c.field...)
+	b.addAt(b.source, b.root, c)
+}
+
+// addAt is add for a field of any object of the files.
+func (b *builder) addAt(s *source, root int, c clue) {
+	kind, _ := kinds.Of(string(c.code)) // a test holds every code to the catalogue
+	f := finding.Finding{Code: c.code, Severity: cmp.Or(c.severity, kind.Severity), Title: c.title, Object: b.object,
+		Field: c.field.String(), Evidence: c.evidence, Why: c.why, Source: c.source, Remedy: finding.Remedy{Sentence: c.do, Command: c.run}}
+	f.Place = finding.Place{File: s.name}
+	if root >= 0 && root < len(s.objects) {
+		f.Place = s.place(s.objects[root].node, c.field, c.evidence)
+	}
+	if p, err := b.source.patch(b.root, c.fix); err == nil {
+		f.Fix = p
+	}
+	switch {
+	case f.Fix != nil:
+		f.Remedy.Command = b.fixCommand(c.code)
+	case f.Remedy.Command == "":
+		f.Remedy.Command = "outrider lint --explain " + string(c.code)
+	}
+	b.found = append(b.found, f)
+}
+
+// Names of inputs that are not files.
+const (
+	Stdin   = "standard input"
+	Cluster = "the cluster" // a namespace of it
+)
+
+// fixCommand reads the same files with the same flags, because a finding in one may
+// depend on another.
+func (b *builder) fixCommand(code finding.Code) string {
+	inputs := b.Inputs
+	if len(inputs) == 0 {
+		inputs = []string{b.source.name}
+	}
+	cmd, cluster := "outrider lint", slices.Contains(inputs, Cluster)
+	for _, name := range inputs {
+		if name != Cluster {
+			cmd += " " + b.input(name)
+		}
+	}
+	if cluster || b.Namespace != corev1.NamespaceDefault {
+		cmd += " -n " + shellWord(b.Namespace)
+	}
+	if b.Kubernetes != defaultKubernetes {
+		cmd += fmt.Sprintf(" --kube 1.%d", b.Kubernetes)
+	}
+	if b.Injected {
+		cmd += " --injected"
+	}
+	cmd += " --only " + string(code) + " --fix"
+	switch {
+	case cluster:
+		return cmd + " | kubectl apply -f -"
+	case slices.ContainsFunc(inputs, isStdin):
+		return cmd
+	}
+	return cmd + " --write"
+}
+
+func isStdin(name string) bool { return name == Stdin || name == "-" }
+
+// input is how a command names a file.
+func (b *builder) input(file string) string {
+	if isStdin(file) {
+		return "-f -"
+	}
+	return "-f " + shellWord(file)
+}
+
+func shellWord(s string) string {
+	if plainWord(s) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+func plainWord(s string) bool {
+	return s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=:,") == ""
+}

@@ -1,0 +1,238 @@
+package lint
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"outrider.dev/internal/base/finding"
+	"outrider.dev/internal/doctor/lint/kinds"
+	"outrider.dev/startup"
+)
+
+var update = flag.Bool("update", false, "write what lint reports into the scenarios")
+
+// A scenario is a txtar file: manifests, what lint reports about them, and the difference
+// that its fixes make. Lines of its comment are options: "kube: 1.28", "injected".
+func readScenario(t testing.TB, file string) (a *txtar.Archive, files []File, o Options) {
+	t.Helper()
+	a, err := txtar.ParseFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(a.Comment)) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		switch key {
+		case "kube":
+			n, err := strconv.Atoi(strings.TrimPrefix(value, "1."))
+			if err != nil {
+				t.Fatal(err)
+			}
+			o.Kubernetes = startup.Kubernetes(n)
+		case "injected":
+			o.Injected = true
+		}
+	}
+	for _, f := range a.Files {
+		if f.Name != "want" && f.Name != "fixed" {
+			files = append(files, File{f.Name, f.Data})
+		}
+	}
+	return a, files, o
+}
+
+func TestScenarios(t *testing.T) {
+	names, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(names) < 8 {
+		t.Fatalf("%v, %d scenarios", err, len(names))
+	}
+	for _, name := range names {
+		t.Run(strings.TrimSuffix(filepath.Base(name), ".txtar"), func(t *testing.T) {
+			a, files, o := readScenario(t, name)
+			got := map[string]string{"want": reported(t, files, o), "fixed": fixedBy(t, files, o)}
+			for _, file := range []string{"want", "fixed"} {
+				i := slices.IndexFunc(a.Files, func(f txtar.File) bool { return f.Name == file })
+				if *update {
+					if i < 0 {
+						a.Files = append(a.Files, txtar.File{Name: file})
+						i = len(a.Files) - 1
+					}
+					a.Files[i].Data = []byte(got[file])
+					continue
+				}
+				if i < 0 {
+					t.Fatalf("the scenario has no %s", file)
+				}
+				if d := cmp.Diff(string(a.Files[i].Data), got[file]); d != "" {
+					t.Errorf("%s (-want +got):\n%s", file, d)
+				}
+			}
+			if *update {
+				if err := os.WriteFile(name, txtar.Format(a), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func reported(t *testing.T, files []File, o Options) string {
+	t.Helper()
+	report, err := Lint(files, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := report.Findings
+	for _, f := range all {
+		if f.Line > 0 && (f.Text == "" || f.Column < 1 || f.Width < 1) || f.Title == "" || f.Remedy.Sentence == "" || f.Remedy.Command == "" || f.Why == "" {
+			t.Errorf("%s: an incomplete finding: %+v", f.Code, f)
+		}
+	}
+	var b strings.Builder
+	if err := finding.WriteText(&b, all, false); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// fixedBy is the difference that the fixes make. A fixed file must not need the same fix
+// again, and each finding must be gone that was fixed.
+func fixedBy(t *testing.T, files []File, o Options) string {
+	t.Helper()
+	fixed, err := Fix(files, o, func(finding.Finding) bool { return true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := Lint(fixed.Files, o)
+	if err != nil {
+		t.Fatalf("what the fixes wrote cannot be read: %v", err)
+	}
+	for _, f := range report.Findings {
+		if f.Fix != nil || slices.ContainsFunc(fixed.Findings, func(d finding.Finding) bool {
+			return d.Code == f.Code && d.Object == f.Object && d.Field == f.Field && d.Evidence == f.Evidence
+		}) {
+			t.Errorf("after all fixes there is still %s: %s", f.Code, f.Title)
+		}
+	}
+	return string(fixed.Diff())
+}
+
+// A pod that cannot be read has a finding; it would have none otherwise.
+func TestPodTooLarge(t *testing.T) {
+	pod := func(annotation string, containers int) File {
+		text := "apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n  annotations: {a: \"" + annotation + "\"}\nspec:\n  containers:\n"
+		for i := range containers {
+			text += fmt.Sprintf("  - {name: c%d, image: i}\n", i)
+		}
+		return File{"pod.yaml", []byte(text)}
+	}
+	for at, f := range map[string]File{"spec.containers": pod("", 301), "metadata.annotations": pod(strings.Repeat("a", 1<<18), 1)} {
+		report, err := Lint([]File{f}, Options{Kubernetes: 34})
+		if err != nil || len(report.Findings) == 0 || report.Findings[0].Code != "pod-too-large" || report.Findings[0].Field != at {
+			t.Errorf("%s: %v, %v", at, report.Findings, err)
+		}
+	}
+}
+
+// The pods that podspec is tested with: what is in order stays without a warning.
+func TestPodsInOrderHaveNoWarning(t *testing.T) {
+	want := map[string][]finding.Code{
+		"annotated":     {"injection-refused", "job-never-ends"}, // true: report has no command to gate; its cache is a server among the plain containers of a CronJob
+		"istio-native":  nil,
+		"plain":         nil,
+		"tekton":        nil,
+		"job":           {"no-order"}, // true: its db does not wait for the proxy
+		"istio-hold":    {"hold-fails-open"},
+		"linkerd":       {"hold-fails-open"},
+		"kuma":          {"hold-fails-open"},
+		"istio-regular": {"no-order"},
+		"health-loop":   {"health-loop", "health-loop", "health-loop"},
+		"sleep":         {"sleep", "post-start-probe"},
+
+		"sleep-before-proxy": {"sleep"}, // that of the app; those before the proxy are notes
+	}
+	files, err := filepath.Glob("../../core/pod/podspec/testdata/pods/*.yaml")
+	if err != nil || len(files) != len(want) {
+		t.Fatalf("%v, %d pods, %d expected", err, len(files), len(want))
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
+		t.Run(name, func(t *testing.T) {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			report, err := Lint([]File{{file, data}}, Options{Kubernetes: 34})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []finding.Code
+			for _, f := range finding.Select(report.Findings, finding.Warning) {
+				got = append(got, f.Code)
+			}
+			if d := cmp.Diff(want[name], got); d != "" {
+				t.Errorf("(-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+func FuzzLint(f *testing.F) {
+	for _, pattern := range []string{"testdata/*.txtar", "../../core/pod/podspec/testdata/pods/*.yaml"} {
+		names, err := filepath.Glob(pattern)
+		if err != nil || len(names) == 0 {
+			f.Fatal(err, pattern)
+		}
+		for _, name := range names {
+			data, err := os.ReadFile(name)
+			if err != nil {
+				f.Fatal(err)
+			}
+			if filepath.Ext(name) == ".txtar" {
+				for _, file := range txtar.Parse(data).Files {
+					f.Add(file.Data)
+				}
+				continue
+			}
+			f.Add(data)
+		}
+	}
+	f.Fuzz(checkFixes)
+}
+
+// checkFixes: findings in any text can be printed, and what is fixed can be read again.
+func checkFixes(t *testing.T, data []byte) {
+	files := []File{{"f.yaml", data}}
+	o := Options{Kubernetes: 34, Injected: true}
+	report, err := Lint(files, o)
+	if err != nil {
+		return
+	}
+	all := report.Findings
+	if err := finding.WriteText(&strings.Builder{}, all, true); err != nil {
+		t.Fatal(err)
+	}
+	if err := finding.WriteSARIF(&strings.Builder{}, finding.Tool{Kinds: kinds.All()}, all); err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range all {
+		if one.Fix == nil {
+			continue
+		}
+		after, err := one.Fix.Apply(data)
+		if err != nil {
+			t.Fatalf("%s: %v", one.Code, err)
+		}
+		if _, err := Lint([]File{{"f.yaml", after}}, o); err != nil {
+			t.Fatalf("%s: fixed, it cannot be read: %v\n%s", one.Code, err, after)
+		}
+	}
+}

@@ -1,0 +1,68 @@
+package lint
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+
+	"outrider.dev/internal/base/finding"
+	"outrider.dev/internal/base/manifest"
+	"outrider.dev/internal/core/mesh/objects"
+)
+
+// A meshObject is of a kind that outriderd reads: a policy, a route, a Host.
+type meshObject struct {
+	Ref    finding.Object
+	source *source
+	root   int
+	errs   objects.FieldErrors // what it refuses
+
+	selectsAll bool                // by a selector that is empty
+	never      objects.FieldErrors // values that no request has
+}
+
+// addMeshObject adds the object, as JSON, if it is one about which there is something to say.
+func (w *world) addMeshObject(s *source, root int, ref finding.Object, raw []byte) {
+	group, _, _ := strings.Cut(manifest.Text(s.objects[root].node, "apiVersion"), "/")
+	if group != "security.istio.io" && group != "outrider.dev" && !strings.HasPrefix(group, "gateway.networking.") {
+		return
+	}
+	o := meshObject{Ref: ref, source: s, root: root}
+	if _, err := objects.Read(raw); err != nil && !errors.As(err, &o.errs) {
+		return
+	}
+	o.selectsAll, o.never = objects.SelectsAll(raw), objects.NeverMatches(raw)
+	if o.errs != nil || o.selectsAll || o.never != nil {
+		w.meshObjects = append(w.meshObjects, o)
+	}
+}
+
+// refusedObject: outriderd uses what it can of an object that is not valid. Without the definition of
+// the kind, which may be of another version, the API server takes it.
+func refusedObject(o meshObject, b *builder) {
+	for _, e := range o.errs {
+		b.add(clue{code: "object-refused", title: fmt.Sprintf("%s is refused by outriderd", o.Ref), field: parsePath(e.Field),
+			why: objects.WhileRefused(o.Ref.Kind), do: strings.TrimPrefix(e.Field+": ", ": ") + e.Message, source: "docs/kubernetes.md"})
+	}
+}
+
+// neverMatches: outriderd takes these values, as Istio does, and compares them.
+func neverMatches(o meshObject, b *builder) {
+	for _, e := range o.never {
+		b.add(clue{code: "value-never-matches", title: fmt.Sprintf("%s has a value that no request has", o.Ref), field: parsePath(e.Field),
+			why: "it is compared as it is written: what a rule allows or denies by it alone never happens",
+			do:  e.Message, source: "istio/api security/v1beta1/authorization_policy.proto"})
+	}
+}
+
+// selectsEverything: a selector that is empty is one of all pods, by Istio's rules as well.
+func selectsEverything(o meshObject, b *builder) {
+	if !o.selectsAll {
+		return
+	}
+	namespace := cmp.Or(o.Ref.Namespace, b.Namespace)
+	b.add(clue{code: "selector-empty", title: fmt.Sprintf("%s is for all pods of namespace %s", o.Ref, namespace), field: path{"spec", "selector"},
+		why: "its selector names no label, which selects every pod of the namespace, and from the root namespace every pod of the mesh",
+		do:  "name labels in spec.selector.matchLabels; if all pods are meant, leave spec.selector out", source: "istio/api type/v1beta1/selector.proto"})
+}

@@ -1,0 +1,107 @@
+package lint
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/internal/core/mesh"
+)
+
+// Protocols in which the server sends first, by their ports (IANA) and by
+// names that people give. A port number alone never decides in the mesh; here it is a
+// reason for a finding.
+var (
+	serverFirstPorts = map[int32]string{3306: "mysql", 25: "smtp", 587: "smtp", 21: "ftp", 22: "ssh", 110: "pop3", 143: "imap", 4222: "nats"}
+	serverFirstNames = map[string]string{"mysql": "mysql", "mariadb": "mysql", "smtp": "smtp", "ftp": "ftp", "ssh": "ssh", "sftp": "ssh", "pop3": "pop3", "imap": "imap", "nats": "nats"}
+)
+
+// serverFirst: on a port with an undeclared protocol the proxy waits for the client's first
+// bytes, and in these protocols the client sends none. If the port declares HTTP it waits for
+// ever; there only the number is a reason, since names such as http-mysql-exporter are right.
+func serverFirst(s service, b *builder) {
+	for i, p := range s.Spec.Ports {
+		protocol := ""
+		if p.AppProtocol != nil {
+			protocol = *p.AppProtocol
+		}
+		declared := mesh.ProtocolOf(protocol, p.Name, string(p.Protocol))
+		is, because := looksServerFirst(p)
+		why := fmt.Sprintf("a port whose protocol is unknown is sniffed: the proxy waits up to 200 ms for the client's first bytes. In %s the server sends first, so each connection costs that", shown(is))
+		if declared.IsHTTP() {
+			is, because = serverFirstNumber(p)
+			why = fmt.Sprintf("on a port that declares HTTP the proxy waits for a request before it connects. In %s the server sends first, so nothing is ever sent", shown(is))
+		}
+		if is == "" || declared != mesh.Unknown && !declared.IsHTTP() {
+			continue
+		}
+		field := path{"spec", "ports", i}
+		c := clue{code: "undeclared-server-first", title: fmt.Sprintf("port %d of %s looks like %s (%s), and does not declare it", p.Port, s.Name, shown(is), because),
+			field: field.plus("port"), evidence: fmt.Sprint(p.Port),
+			why:    why,
+			do:     fmt.Sprintf("declare it: appProtocol: %s, or a name that begins with %s", is, is),
+			source: "Istio \"Protocol Selection\"; docs/mesh-files.md"}
+		after := s.DeepCopy()
+		after.Spec.Ports[i].AppProtocol = &is
+		c.fix = changeOf(nil, s.Service, after)
+		switch {
+		case declared.IsHTTP():
+			c.title = fmt.Sprintf("port %d of %s looks like %s (%s), and declares HTTP", p.Port, s.Name, shown(is), because)
+		case p.AppProtocol != nil:
+			c.field, c.evidence = field.plus("appProtocol"), protocol
+			c.title = fmt.Sprintf("port %d of %s looks like %s (%s), and its appProtocol %q is unknown", p.Port, s.Name, shown(is), because, protocol)
+		}
+		b.add(c)
+	}
+}
+
+// looksServerFirst names the protocol, and the reason for the guess.
+func looksServerFirst(p corev1.ServicePort) (protocol, because string) {
+	for part := range strings.SplitSeq(strings.ToLower(p.Name), "-") {
+		if is := serverFirstNames[part]; is != "" {
+			return is, "its name is " + p.Name
+		}
+	}
+	if is, because := serverFirstNumber(p); is != "" {
+		return is, because
+	}
+	if is := serverFirstNames[strings.ToLower(p.TargetPort.StrVal)]; is != "" {
+		return is, "its targetPort is " + p.TargetPort.StrVal
+	}
+	return "", ""
+}
+
+func serverFirstNumber(p corev1.ServicePort) (protocol, because string) {
+	for _, n := range []int32{p.Port, p.TargetPort.IntVal} {
+		if is := serverFirstPorts[n]; is != "" {
+			return is, fmt.Sprintf("%d is its number", n)
+		}
+	}
+	return "", ""
+}
+
+// shown is a protocol in its usual spelling.
+func shown(protocol string) string {
+	if protocol == "mysql" {
+		return "MySQL"
+	}
+	return strings.ToUpper(protocol)
+}
+
+// meshPort: two processes of a pod cannot listen on the same port.
+func meshPort(s subject, b *builder) {
+	for _, clash := range s.result.Clashes {
+		m, ok := s.member(clash.Container)
+		if !s.injected || !ok {
+			continue
+		}
+		i := slices.IndexFunc(m.Ports, func(p corev1.ContainerPort) bool { return p.ContainerPort == clash.Port })
+		b.add(clue{code: "mesh-port", title: fmt.Sprintf("%s declares port %d, which is %s", clash.Container, clash.Port, clash.Of),
+			field: m.field.plus("ports", i, "containerPort"), evidence: fmt.Sprint(clash.Port),
+			why: "all containers of a pod share its network: the second process that listens there fails with \"address already in use\"",
+			do:  "let the application listen on another port, or leave the declaration out if it does not listen there",
+			run: fmt.Sprintf("outrider inject %s", b.input(s.File)), source: "docs/inject.md"})
+	}
+}

@@ -1,0 +1,222 @@
+package lint
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/startup"
+)
+
+// slowPeriod is the period of a startup probe, in seconds, from which on it costs a start
+// more than the sidecar itself does: the kubelet probes at its ticks, and goes on after the
+// first success.
+const slowPeriod = 5
+
+// sidecarStart: the containers after a sidecar start when it has, or when its startup probe
+// succeeds.
+func sidecarStart(s subject, b *builder) {
+	for _, f := range s.reading.Found {
+		m, ok := s.member(f.Container)
+		if f.Mechanism != startup.Native || !ok || podspec.OfMesh(m.Name) || len(f.Edges) == 0 {
+			continue
+		}
+		p := m.StartupProbe
+		switch {
+		case p != nil && f.Edges[0].After == startup.Healthy && period(p) >= slowPeriod && strings.HasSuffix(f.Evidence.Field, ".startupProbe"):
+			after := s.Pod.DeepCopy()
+			if c := containerOf(after, m.Name); c != nil {
+				c.StartupProbe.FailureThreshold = cmp.Or(p.FailureThreshold, 3) * period(p)
+				c.StartupProbe.PeriodSeconds = 1
+			}
+			b.add(clue{code: "sidecar-slow-start", title: fmt.Sprintf("the startup probe of %s runs every %d s, and what comes after it waits for the next one", m.Name, period(p)),
+				field: m.field.plus("startupProbe"), evidence: "startupProbe", why: "the kubelet probes at fixed ticks: each start takes up to one period longer than the sidecar needs",
+				do: "set periodSeconds: 1, and failureThreshold so that the limit stays", source: "kubelet v1.34.4 prober/worker.go", fix: s.to(after)})
+		case p == nil && f.Edges[0].After == startup.Started && m.serves() && !s.awaited(m.Name):
+			b.add(clue{code: "sidecar-not-awaited", title: fmt.Sprintf("%s serves the containers after it, which start before it is ready", m.Name), field: m.field.plus("name"), evidence: m.Name,
+				why: "the kubelet goes on as soon as a sidecar without a startup probe runs; its readiness probe delays no container",
+				do:  "give it a startup probe with periodSeconds: 1", source: "KEP-753; kubelet v1.34.4 computeInitContainerActions"})
+		}
+	}
+}
+
+func period(p *corev1.Probe) int32 { return cmp.Or(max(p.PeriodSeconds, 0), 10) }
+
+func containerOf(pod *corev1.Pod, name string) *corev1.Container {
+	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			if list[i].Name == name {
+				return &list[i]
+			}
+		}
+	}
+	return nil
+}
+
+var monitoring = regexp.MustCompile(`metrics|health|admin|probe|monitor|prom|debug`)
+
+// serves reports whether other containers of the pod may connect to this one.
+func (m member) serves() bool {
+	return m.ReadinessProbe != nil || podspec.IsProxy(m.Container) || podspec.IsServer(m.Container) ||
+		slices.ContainsFunc(m.Ports, func(p corev1.ContainerPort) bool { return !monitoring.MatchString(p.Name) })
+}
+
+// awaited reports whether an annotation lets others wait for the container's health.
+func (s *subject) awaited(name string) bool {
+	return slices.ContainsFunc(s.reading.Requested, func(e startup.Edge) bool { return e.From == name && e.After == startup.Healthy })
+}
+
+// initNeverEnds: init containers run one after the other, each to its end.
+func initNeverEnds(s subject, b *builder) {
+	for _, m := range s.members() {
+		isInit := slices.ContainsFunc(podspec.Meshes, func(mesh podspec.Mesh) bool { return slices.Contains(mesh.Init, m.Name) })
+		if m.kind != startup.Init || isInit {
+			continue
+		}
+		c := clue{code: "init-never-ends", field: m.field.plus("name"), evidence: m.Name, source: "KEP-753",
+			why: "the kubelet waits for its end before it starts the next container: the pod stays in Init for ever",
+			do:  "give it restartPolicy: Always, which makes it a sidecar (Kubernetes 1.29 and later); a webhook with an older API drops the field"}
+		switch {
+		case podspec.IsProxy(m.Container) || podspec.IsServer(m.Container):
+			c.title = fmt.Sprintf("%s is an init container, and a server that does not end", m.Name)
+		case len(m.checks()) > 0:
+			c.title = fmt.Sprintf("%s is an init container with probes: it was meant as a sidecar", m.Name)
+			c.why = "the API server refuses probes of init containers; without them " + c.why
+		default:
+			continue
+		}
+		if s.on >= 29 {
+			after := s.Pod.DeepCopy()
+			always := corev1.ContainerRestartPolicyAlways
+			containerOf(after, m.Name).RestartPolicy = &always
+			c.fix = s.to(after)
+		}
+		b.add(c)
+	}
+}
+
+var (
+	kills     = regexp.MustCompile(`\b(pkill|killall|kill)\b`)
+	databases = []int{5432, 3306, 6379, 27017, 5672, 9092, 11211, 1433, 1521, 26257, 9042, 8200}
+	localPort = regexp.MustCompile(`(?:localhost|127\.0\.0\.1|\[::1\])[:,](\d{2,5})\b`)
+	tools     = regexp.MustCompile(`exporter|metrics|backup|reload|agent|sidecar|logs`)
+)
+
+// endsWithOthers reports whether another container ends m, or m's gate does.
+func (s *subject) endsWithOthers(m member) bool {
+	for _, c := range s.asRun().Spec.Containers {
+		if c.Name == m.Name && len(podspec.HelperOf(&c)) > 0 {
+			return true
+		}
+	}
+	for _, f := range s.reading.Found { // a wrapper may end it too, as kubexit does
+		if f.Mechanism == startup.Wrapper && f.Container == m.Name {
+			return true
+		}
+	}
+	share := s.Pod.Spec.ShareProcessNamespace
+	proxy := podspec.IsProxy(m.Container) || strings.Contains(podspec.ImageName(m.Image), "proxy")
+	return slices.ContainsFunc(s.own(), func(o member) bool {
+		return o.Name != m.Name && (proxy && o.endsProxy() || share != nil && *share && kills.MatchString(o.text()))
+	})
+}
+
+// racesHelper: plain containers start at the same time, and one connects to the other when
+// it starts.
+func racesHelper(s subject, b *builder) {
+	own := s.own()
+	p := s.plan.Expand()
+	for _, m := range own {
+		if tools.MatchString(m.Name) || tools.MatchString(podspec.ImageName(m.Image)) || podspec.IsServer(m.Container) {
+			continue
+		}
+		port, field, evidence := m.localDatabase()
+		i := slices.IndexFunc(own, func(h member) bool { return port != 0 && h.Name != m.Name && h.listensOn(port) })
+		if i < 0 || slices.ContainsFunc(p.Edges, func(e startup.Edge) bool { return e.From == own[i].Name && e.To == m.Name }) {
+			continue
+		}
+		h := own[i]
+		c := clue{code: "races-helper", title: fmt.Sprintf("%s connects to %s, and starts at the same time", m.Name, h.Name), field: field, evidence: evidence,
+			why: "plain containers do not wait for each other: if the helper is later, the connection is refused, and the container may be restarted until it is there",
+			do:  fmt.Sprintf("let %s wait for it (%s.%s: %s), or make %s a sidecar with a startup probe", m.Name, podspec.EdgesAnnotation, m.Name, h.Name, h.Name), source: "kubelet v1.34.4 SyncPod"}
+		if helper, _ := s.plan.Find(h.Name); helper.Health != startup.NoHealth {
+			c.fix = s.requesting(&s.Pod, []startup.Edge{{From: h.Name, To: m.Name, After: startup.Healthy}})
+		}
+		b.add(c)
+	}
+}
+
+// initBeforeHelper: an init container ends before the next one starts, and so it never
+// connects to a sidecar that is listed after it.
+func initBeforeHelper(s subject, b *builder) {
+	all := s.members()
+	for _, m := range all {
+		port, field, evidence := m.localDatabase()
+		if m.kind != startup.Init || port == 0 || len(field) == 0 || slices.Contains(field, any("env")) || m.offline() || podspec.IsServer(m.Container) {
+			continue // the environment is often shared with the app
+		}
+		i := slices.IndexFunc(all, func(h member) bool { return h.kind != startup.Init && h.Name != m.Name && h.listensOn(port) })
+		if i < 0 || all[i].kind == startup.Sidecar && all[i].at < m.at {
+			continue
+		}
+		h := all[i]
+		b.add(clue{code: "start-deadlock", title: fmt.Sprintf("%s connects to %s, which the kubelet starts only after %s has ended", m.Name, h.Name, m.Name), field: field, evidence: evidence,
+			why: "init containers run to their end, one after the other: the connection is refused at each attempt, and the pod stays in Init",
+			do:  fmt.Sprintf("list %s among the init containers before %s, with restartPolicy: Always and a startup probe", h.Name, m.Name), source: "KEP-753; kubelet v1.34.4 computeInitContainerActions"})
+	}
+}
+
+// localDatabase is the port of a database or a broker to which the container connects in its
+// pod, as far as its command line and its environment show it.
+func (m member) localDatabase() (port int, field path, evidence string) {
+	of := func(text string) (int, string) {
+		for _, found := range localPort.FindAllStringSubmatch(text, -1) {
+			var n int
+			if fmt.Sscan(found[1], &n); slices.Contains(databases, n) {
+				return n, found[0]
+			}
+		}
+		return 0, ""
+	}
+	for i, word := range m.argv() {
+		if n, text := of(word); n != 0 {
+			return n, m.argument(i), text
+		}
+	}
+	values := map[string]string{}
+	for i, e := range m.Env {
+		if n, text := of(e.Value); n != 0 {
+			return n, m.field.plus("env", i, "value"), text
+		}
+		values[e.Name] = e.Value
+	}
+	for i, e := range m.Env {
+		name, ok := strings.CutSuffix(e.Name, "HOST")
+		if ok && (e.Value == "localhost" || e.Value == "127.0.0.1") {
+			if n, _ := of("localhost:" + values[name+"PORT"]); n != 0 {
+				return n, m.field.plus("env", i, "value"), e.Value
+			}
+		}
+	}
+	return 0, nil, ""
+}
+
+// listensOn reports whether a container declares a port, probes itself there, or is a known
+// helper that is started with it.
+func (m member) listensOn(port int) bool {
+	probed := func(c check) bool { n, _, _ := c.port(m); return n == port }
+	return m.declares(port) || slices.ContainsFunc(m.checks(), probed) || (podspec.IsProxy(m.Container) || podspec.IsServer(m.Container)) && strings.Contains(m.text(), fmt.Sprint(port))
+}
+
+// argument is the field of word i of command and args.
+func (m member) argument(i int) path {
+	if i < len(m.Command) {
+		return m.field.plus("command", i)
+	}
+	return m.field.plus("args", i-len(m.Command))
+}

@@ -1,0 +1,93 @@
+// Package source reads what lint looks at, from files and folders or from a namespace of a
+// cluster, and writes corrected files.
+package source
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"outrider.dev/internal/base/cli"
+	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/doctor/lint"
+)
+
+// Files reads files, and the manifests in folders and below. read returns the text of a
+// file and the name to use for it. YAML in a folder that is no Kubernetes object, such as
+// the values of a chart, is skipped.
+func Files(names []string, read func(file string) (name string, data []byte, err error)) (files []lint.File, skipped []string, err error) {
+	for _, name := range names {
+		below, isFolder := []string{name}, false
+		if info, err := os.Stat(name); name != "-" && err == nil && info.IsDir() {
+			isFolder = true
+			if below, err = cli.Manifests(name); err != nil {
+				return nil, nil, err
+			}
+		}
+		for _, file := range below {
+			called, data, err := read(file)
+			switch {
+			case err != nil:
+				return nil, nil, err
+			case slices.ContainsFunc(files, func(f lint.File) bool { return f.Name == called }):
+			case isFolder && isNoObject(called, data):
+				skipped = append(skipped, file)
+			default:
+				files = append(files, lint.File{Name: called, Data: data})
+			}
+		}
+	}
+	return files, skipped, nil
+}
+
+// isNoObject reports whether a file can be read, but its content has no kind.
+func isNoObject(name string, data []byte) bool {
+	_, _, err := podspec.Parse(name, data)
+	var input *podspec.InputError
+	return errors.As(err, &input) && input.Object == "" && (input.Field == "kind" || strings.Contains(input.Err.Error(), "no Kubernetes object"))
+}
+
+// Hint returns what helps with an error of the input: the template of a chart is not a
+// manifest.
+func Hint(err error) string {
+	text := err.Error()
+	if !errors.Is(err, os.ErrNotExist) && (strings.Contains(text, "{{") || strings.Contains(text, "invalid map key") || strings.Contains(text, "flow node")) {
+		return "if this is a chart's template: helm template CHART | outrider lint -f -"
+	}
+	return ""
+}
+
+// Write replaces files. A file has the old text or the new one, even after a crash; of a
+// symbolic link its target is replaced.
+func Write(files []lint.File) error {
+	for _, f := range files {
+		if err := replace(f.Name, f.Data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func replace(name string, data []byte) error {
+	name, err := filepath.EvalSymlinks(name)
+	if err != nil {
+		return err
+	}
+	info, err := os.Stat(name)
+	if err != nil {
+		return err
+	}
+	t, err := os.CreateTemp(filepath.Dir(name), ".outrider-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(t.Name()) // of no effect after the rename
+	_, err = t.Write(data)
+	if err := errors.Join(err, t.Chmod(info.Mode().Perm()), t.Close()); err != nil {
+		return fmt.Errorf("writing %s: %w", name, err)
+	}
+	return os.Rename(t.Name(), name)
+}

@@ -1,0 +1,43 @@
+package lint
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"outrider.dev/internal/base/finding"
+)
+
+// Of a very long line the part with the evidence is shown, and the evidence is where the place says.
+func TestPlaceInALongLine(t *testing.T) {
+	for before := range 1030 { // the part begins in each byte of a character
+		s := newSource("f", "{x: '"+strings.Repeat("ö✓", before)+strings.Repeat("a", before%5)+"', y: HERE, z: '"+strings.Repeat("é", 9000)+"'}")
+		got := s.place(s.objects[0].node, path{"y"}, "HERE")
+		text := []rune(got.Text)
+		if at := got.Column - 1 - got.Skipped; at < 0 || !strings.HasPrefix(string(text[at:]), "HERE") || got.Width != len("HERE") || len(got.Text) > 2*longLine {
+			t.Errorf("behind %d characters: %d of %d skipped, %d bytes shown", before, got.Skipped, got.Column-1, len(got.Text))
+		}
+	}
+}
+
+// Offsets and places agree in whatever order they are looked for, also in a line of any length.
+func TestOffsetsAndPositions(t *testing.T) {
+	text := "a: é\n" + strings.Repeat("größe ✓ ", 3000) + "\n\nlast"
+	s := newSource("f", text)
+	random := rand.New(rand.NewPCG(1, 1))
+	for range 2000 {
+		offset := random.IntN(len(text) + 1)
+		for offset < len(text) && !utf8.RuneStart(text[offset]) {
+			offset--
+		}
+		before := text[:offset]
+		want := finding.Position{Line: 1 + strings.Count(before, "\n"), Column: 1 + utf8.RuneCountInString(before[strings.LastIndexByte(before, '\n')+1:])}
+		if got := s.position(offset); got != want {
+			t.Fatalf("offset %d is at %v, want %v", offset, got, want)
+		}
+		if got := s.offset(want.Line, want.Column); got != offset {
+			t.Fatalf("%v is at offset %d, want %d", want, got, offset)
+		}
+	}
+}

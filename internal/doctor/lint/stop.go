@@ -1,0 +1,206 @@
+package lint
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/base/finding"
+	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/startup"
+)
+
+// quits are parts of a command line or an environment by which an application ends its
+// proxy.
+var quits = []string{"quitquitquit", "ISTIO_QUIT_API", "scuttle", "envoy-preflight", "linkerd-await --shutdown", "linkerd-await -S", ":4191/shutdown"}
+
+func (m member) endsProxy() bool {
+	text := m.text()
+	for _, e := range m.Env {
+		text += " " + e.Name + "=" + e.Value
+	}
+	for _, q := range quits {
+		first, rest, _ := strings.Cut(q, " ")
+		if strings.Contains(text, first) && strings.Contains(text, rest) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *subject) ends() bool {
+	return s.Pod.Spec.RestartPolicy == "Never" || s.Pod.Spec.RestartPolicy == "OnFailure"
+}
+
+// proxyInJob: a proxy among the plain containers does not end when the work is done,
+// unless the gates report that to ours.
+//
+// complexity: one case for each cause, with its remedy.
+func proxyInJob(s subject, b *builder) {
+	if !s.ends() || s.proxy == "" || s.injected && len(s.result.NeverEnds) == 0 || !s.injected && s.kind() != startup.Plain {
+		return
+	}
+	for _, m := range s.own() {
+		if m.endsProxy() {
+			return
+		}
+	}
+	c := clue{code: "job-never-ends", source: "istio/istio#6324, #11659; kubelet v1.34.4: the pod ends when its plain containers have",
+		why: fmt.Sprintf("%s runs on when %s has ended, so the pod never completes: the Job never finishes, the next one never starts", s.proxy, words(names(s.own())))}
+	if s.injected {
+		c.why = fmt.Sprintf("no gate reports to %s when %s has ended, so the proxy runs on and the pod never completes: the Job never finishes, the next one never starts", s.proxy, words(s.result.NeverEnds))
+	}
+	old := s.on < 29
+	switch {
+	case s.endsByGates():
+		return
+	case !s.injected:
+		m, _ := s.member(s.proxy)
+		c.title = fmt.Sprintf("%s is a plain container of a pod that should complete", s.proxy)
+		c.field, c.evidence = m.field.plus("name"), s.proxy
+		c.do = "make it a sidecar: an init container with restartPolicy: Always (Kubernetes 1.29 and later)"
+		if s.proxy == istioProxy {
+			c.do = "annotate sidecar.istio.io/nativeSidecar: \"true\" and inject again, which makes it a sidecar (Kubernetes 1.29 and later)"
+		}
+	case s.Pod.Annotations[contract.NativeSidecar] == "false":
+		c.title, c.field, c.evidence = "the proxy will be a plain container of a pod that should complete", annotation(contract.NativeSidecar), "false"
+		c.do = "remove the annotation"
+		if after := s.Pod.DeepCopy(); !old {
+			delete(after.Annotations, contract.NativeSidecar)
+			c.fix = s.to(after)
+		}
+	case s.reading.Start == "hold":
+		c.title, c.field, c.evidence = "a hold needs a plain proxy, in a pod that should complete", annotation(podspec.StartAnnotation), "hold"
+		c.do = "name the command, or set it to gate or native"
+	case old:
+		c.title = fmt.Sprintf("on Kubernetes 1.%d the proxy will be a plain container of a pod that should complete", s.on)
+		c.field = path{"spec", "restartPolicy"}
+		c.do = "name the command, so that it gets a gate; or let it end the proxy (POST to 127.0.0.1:15020/quitquitquit), or use Kubernetes 1.29 and later"
+	default: // a value of the mesh, which is not in the files
+		c.title = "the proxy will be a plain container of a pod that should complete"
+		c.field = path{"spec", "restartPolicy"}
+		c.do = "name the command, so that it gets a gate"
+	}
+	b.add(c)
+}
+
+// endsByGates reports whether the proxy in the pod is ours, and all others have gates.
+func (s *subject) endsByGates() bool {
+	return s.proxy == contract.ProxyContainer && !s.injected && !slices.ContainsFunc(s.own(), func(m member) bool { return !podspec.Gated(m.Container) })
+}
+
+// serverInJob: a server next to the work does not end either, unless its gate ends it with
+// its clients. Controllers that make bare pods (Tekton, for example) may end it themselves.
+func serverInJob(s subject, b *builder) {
+	own := s.own()
+	if s.Kind != "Job" && s.Kind != "CronJob" || len(own) < 2 {
+		return
+	}
+	for _, m := range own {
+		known := podspec.IsProxy(m.Container) || podspec.IsServer(m.Container)
+		if m.ReadinessProbe == nil && !known || m.endsProxy() || s.endsWithOthers(m) {
+			continue
+		}
+		c := clue{code: "job-never-ends", severity: finding.Warning, title: fmt.Sprintf("%s serves others, by its readiness probe, in a pod that should complete", m.Name),
+			field: m.field.plus("readinessProbe"), why: fmt.Sprintf("the pod is done when all its plain containers have ended; a server does not end by itself, so %s may run for ever", s.Ref),
+			do: fmt.Sprintf("move %s to initContainers, with restartPolicy: Always: the kubelet ends it after the others; where Outrider injects and its command is in the pod, it is enough that the others wait for it (%s)", m.Name, podspec.EdgesAnnotation), source: "KEP-753"}
+		if m.ReadinessProbe == nil {
+			c.title = fmt.Sprintf("%s serves until it gets a signal, in a pod that should complete", m.Name)
+			c.field, c.evidence = m.field.plus("name"), m.Name
+		}
+		b.add(c)
+	}
+}
+
+const defaultGrace = 30 * time.Second
+
+// graceTooShort: the kubelet kills what still runs when the grace period is over.
+// The preStop hooks are part of it.
+func graceTooShort(s subject, b *builder) {
+	grace, field := defaultGrace, path{"spec", "terminationGracePeriodSeconds"}
+	given := s.Pod.Spec.TerminationGracePeriodSeconds
+	if given != nil {
+		grace = time.Duration(min(max(*given, 0), 1<<31)) * time.Second
+	}
+	var longest time.Duration
+	var container, evidence string
+	for _, m := range s.members() {
+		d, at, text := m.preStop()
+		if d > longest && m.kind != startup.Init {
+			longest, container, evidence = d, m.Name, text
+			if given == nil {
+				field = at
+			}
+		}
+	}
+	drain := s.drain()
+	needed := longest + drain
+	if given != nil {
+		evidence = fmt.Sprint(*given)
+	}
+	fits := grace >= needed && (grace > longest || longest == 0)
+	asked := grace == 0 && longest == 0 // to be killed at once: there is nothing to wait for
+	if fits || asked || longest == 0 && given == nil && drain <= 5*time.Second {
+		return
+	}
+	c := clue{code: "grace-too-short", field: field, evidence: evidence, source: "kubelet v1.34.4 killContainer: hooks run within the grace period, at least 2 s are left after them"}
+	switch {
+	case longest >= grace:
+		c.title = fmt.Sprintf("the preStop of %s takes %s, and the grace period is %s", container, longest, grace)
+		c.why = "the hook is cut off, and everything else of the pod gets 2 s from SIGTERM to SIGKILL"
+	default:
+		c.title = fmt.Sprintf("stopping takes %s (preStop %s, drain %s), and the grace period is %s", needed, longest, drain, grace)
+		c.why = "the proxy is killed before its drain is over: the last requests are reset"
+	}
+	want := int64((needed + appStops) / time.Second)
+	c.do = fmt.Sprintf("give it %d s: hook, drain, and %s for the app itself", want, appStops)
+	after := s.Pod.DeepCopy()
+	after.Spec.TerminationGracePeriodSeconds = &want
+	c.fix = s.to(after)
+	b.add(c)
+}
+
+// appStops is what a fix leaves for the app's own stop.
+const appStops = 5 * time.Second
+
+// drain is how long the proxy serves on after SIGTERM.
+func (s *subject) drain() time.Duration {
+	if !s.captured() {
+		return 0
+	}
+	text, _ := s.configOf("terminationDrainDuration").(string)
+	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
+		return d
+	}
+	return 5 * time.Second // Istio's and ours
+}
+
+var sleeping = regexp.MustCompile(`(?:^|[\s;&|/])sleep\s+(\d{1,7})(s|m)?(?:\s|;|&|$)`)
+
+// preStop returns how long a hook takes at least, and its field.
+func (m member) preStop() (time.Duration, path, string) {
+	if m.Lifecycle == nil || m.Lifecycle.PreStop == nil {
+		return 0, nil, ""
+	}
+	at := m.field.plus("lifecycle", "preStop")
+	switch h := m.Lifecycle.PreStop; {
+	case h.Sleep != nil:
+		return time.Duration(min(max(h.Sleep.Seconds, 0), 1<<31)) * time.Second, at.plus("sleep", "seconds"), fmt.Sprint(h.Sleep.Seconds)
+	case h.Exec != nil:
+		found := sleeping.FindStringSubmatch(strings.Join(h.Exec.Command, " "))
+		if found == nil {
+			return 0, nil, ""
+		}
+		n, _ := strconv.Atoi(found[1]) // seven digits
+		unit := time.Second
+		if found[2] == "m" {
+			unit = time.Minute
+		}
+		return time.Duration(n) * unit, at.plus("exec", "command"), "sleep"
+	}
+	return 0, nil, ""
+}

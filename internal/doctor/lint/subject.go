@@ -1,0 +1,168 @@
+package lint
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/base/finding"
+	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/startup"
+)
+
+// A subject is a pod with its plan and its place in the file.
+type subject struct {
+	podspec.Object
+	Ref      finding.Object
+	source   *source
+	root     int  // of source; -1 if it has no place
+	template path // of the pod in the object
+
+	reading  podspec.Reading
+	readErr  error
+	plan     startup.Plan
+	choices  []podspec.Choice
+	on       startup.Kubernetes
+	ns       namespace
+	proxy    string // the container that takes the pod's connections; empty if none does
+	injected bool   // it comes by injection
+
+	inject  func(*corev1.Pod) (inject.Result, error) // nil if a proxy is in the pod
+	reason  inject.Reason                            // whether it would be injected, if no proxy is in it
+	result  inject.Result                            // what injection would make of it
+	refusal *inject.Refusal                          // why it would be refused
+}
+
+func (w *world) subject(o podspec.Object, s *source) subject {
+	out := subject{Object: o, Ref: finding.Object{Kind: o.Kind, Namespace: o.Namespace, Name: o.Name}, source: s, root: s.root(o),
+		template: parsePath(o.Template), on: w.Kubernetes}
+	out.reading, out.readErr = podspec.Read(&o.Pod)
+	out.plan = out.reading.Plan()
+	out.choices = podspec.Choose(out.reading, w.Kubernetes)
+	return out
+}
+
+// findProxy finds the proxy: in the pod, or the one that injection will add. A revision
+// that the files name is the one that injects.
+func (s *subject) findProxy(w *world) {
+	s.ns = w.namespaces[cmp.Or(s.Ref.Namespace, w.Namespace)]
+	for _, m := range podspec.Meshes {
+		if m.Proxy == istioProxy && inject.Requests(&s.Pod, inject.Options{}) {
+			continue
+		}
+		if _, i := (startup.Plan{Containers: s.reading.Containers}).Find(m.Proxy); i >= 0 {
+			s.proxy = m.Proxy
+			return
+		}
+	}
+	waits := len(s.reading.Expected) > 0 && s.reading.Expected[0] == contract.ProxyContainer
+	o := inject.Options{Kubernetes: s.on, Claims: s.Claims, Manual: w.Injected || waits, Revision: cmp.Or(s.ns.labels[contract.RevisionLabel], s.Pod.Labels[contract.RevisionLabel])}
+	ns := inject.Namespace{Name: cmp.Or(s.Ref.Namespace, w.Namespace), Labels: s.ns.labels, Annotations: s.ns.annotations}
+	if ns.Labels == nil {
+		ns.Labels = map[string]string{} // a namespace without labels in the files has none
+	}
+	if inject.NamesDefault(ns) {
+		o.Revision = ""
+	}
+	s.reason = inject.Decide(&s.Pod, ns, o)
+	o.Manual = true // an annotation without effect has none in any mode
+	s.inject = func(pod *corev1.Pod) (inject.Result, error) { return inject.Pod(pod, ns, o) }
+	var err error
+	if s.result, err = s.inject(&s.Pod); s.reason.Code != inject.Injected && !s.asksByAnnotation() || !s.result.Proxy {
+		return
+	}
+	errors.As(err, &s.refusal)
+	s.proxy, s.injected = contract.ProxyContainer, true
+}
+
+// asksByAnnotation reports whether the author wants injection, and an annotation alone says so: what
+// injection would make of the pod is of interest.
+func (s *subject) asksByAnnotation() bool {
+	return s.reason.Code == inject.NotRequested && slices.ContainsFunc(podspec.InjectLabels, func(key string) bool { return s.Pod.Annotations[key] == "true" })
+}
+
+// asRun is the pod as it runs: injected, where it will be.
+func (s *subject) asRun() *corev1.Pod {
+	if (s.reason.Code == inject.Injected || s.injected) && s.result.Injected {
+		return s.result.Pod
+	}
+	return &s.Pod
+}
+
+// captured reports whether the pod's connections go through a proxy.
+func (s *subject) captured() bool {
+	if s.injected {
+		return s.result.Captured
+	}
+	template, named := s.Pod.Annotations["inject.istio.io/templates"]
+	if named && !strings.Contains(template, "sidecar") {
+		return false // a gateway, or gRPC without a proxy: no connection is redirected
+	}
+	return s.proxy != "" && s.Pod.Annotations[contract.Capture] != "none" && s.Pod.Annotations[contract.InterceptionMode] != "NONE"
+}
+
+// kind is the proxy's kind of container in the pod.
+func (s *subject) kind() startup.Kind {
+	c, _ := s.plan.Find(s.proxy)
+	return c.Kind
+}
+
+// A member is a container of the pod, and where it stands.
+type member struct {
+	*corev1.Container
+	kind  startup.Kind
+	field path
+	at    int // in the order of start
+}
+
+func (s *subject) members() []member {
+	var out []member
+	lists := []struct {
+		name string
+		of   []corev1.Container
+	}{{"initContainers", s.Pod.Spec.InitContainers}, {"containers", s.Pod.Spec.Containers}}
+	for _, list := range lists {
+		for i := range list.of {
+			m := member{Container: &list.of[i], field: path{"spec", list.name, i}, at: len(out)}
+			if c, n := s.plan.Find(m.Name); n >= 0 {
+				m.kind = c.Kind
+			}
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+func (s *subject) member(name string) (member, bool) {
+	all := s.members()
+	i := slices.IndexFunc(all, func(m member) bool { return m.Name == name })
+	if i < 0 {
+		return member{}, false
+	}
+	return all[i], true
+}
+
+// own are the plain containers that no mesh has added.
+func (s *subject) own() []member {
+	return slices.DeleteFunc(s.members(), func(m member) bool { return m.kind != startup.Plain || podspec.OfMesh(m.Name) })
+}
+
+// argv is command and args together.
+func (m member) argv() []string { return slices.Concat(m.Command, m.Args) }
+
+func (m member) text() string { return strings.Join(m.argv(), " ") }
+
+func annotation(key string) path { return path{"metadata", "annotations", key} }
+
+// words joins names for a sentence.
+func words(names []string) string {
+	if len(names) < 2 {
+		return strings.Join(names, "")
+	}
+	return strings.Join(names[:len(names)-1], ", ") + " and " + names[len(names)-1]
+}

@@ -1,0 +1,49 @@
+package scenario
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"outrider.dev/internal/doctor/verify"
+)
+
+// FaultNames are the words for the kinds of faults.
+func FaultNames() (out []string) {
+	for _, f := range verify.Faults {
+		out = append(out, string(f.Fault))
+	}
+	return out
+}
+
+// FaultForms explains the kinds of faults, one in a line.
+func FaultForms() string {
+	var b strings.Builder
+	for _, f := range verify.Faults {
+		fmt.Fprintf(&b, "%-8s %s\n", f.Fault, f.Means)
+	}
+	return b.String()
+}
+
+// NewBound refuses bounds that make no sense, and completes them with the faults to try. An
+// error names the flag of "outrider verify".
+func NewBound(b verify.Bound, only []string) (verify.Bound, error) {
+	switch {
+	case b.Faults < 0 || b.Faults > 100:
+		return b, fmt.Errorf("--faults=%d: must be 0 to 100", b.Faults)
+	case b.States < 1:
+		return b, fmt.Errorf("--states=%d: must be at least 1", b.States)
+	case b.Time <= 0:
+		return b, fmt.Errorf("--time=%s: must be positive, like 30s", b.Time)
+	}
+	for _, name := range only {
+		if !slices.Contains(FaultNames(), name) {
+			return b, fmt.Errorf("--only=%q: must be one of %s", name, strings.Join(FaultNames(), ", "))
+		}
+		b.Only = append(b.Only, verify.Fault(name))
+	}
+	if b.Faults == 0 {
+		b.Faults = -1 // 0 is the default of package verify
+	}
+	return b, nil
+}

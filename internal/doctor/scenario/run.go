@@ -1,0 +1,188 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"outrider.dev/internal/core/pod/kubelet"
+	"outrider.dev/internal/doctor/chart"
+	"outrider.dev/internal/doctor/simulate"
+	"outrider.dev/internal/doctor/verify"
+	"outrider.dev/startup"
+)
+
+// A Simulation is a pod and its outcome.
+type Simulation struct {
+	Subject
+	Assumed  []string         `json:"assumed,omitempty"`
+	Replays  string           `json:"replays,omitempty"` // the verdict of verify, if this is its run
+	Outcome  simulate.Outcome `json:"outcome"`
+	Restarts int              `json:"restarts"`
+	Refused  int              `json:"refused"` // calls
+}
+
+// Assumptions are the lines about a simulation that are not in the pod.
+func (s Simulation) Assumptions() (out []string) {
+	if s.Replays != "" {
+		out = append(out, "replays: "+s.Replays)
+	}
+	for _, a := range s.Assumed {
+		out = append(out, "assumed: "+a)
+	}
+	return out
+}
+
+// Simulate runs the pod with a behaviour.
+func (s Subject) Simulate(b Behaviour) (Simulation, error) {
+	of, assumed, err := b.of(s)
+	if err != nil {
+		return Simulation{}, err
+	}
+	of.Kubernetes = int(s.on)
+	out, err := simulate.Run(simulate.Scenario{Pod: s.pod, Plan: s.Plan, Behaviour: of})
+	return Simulation{Subject: s, Assumed: assumed, Outcome: out, Restarts: out.Restarts(), Refused: out.Refused()}, err
+}
+
+// Kept reports that no edge was broken.
+func (s Simulation) Kept() bool { return len(s.Outcome.Violations) == 0 }
+
+// Verdict is the outcome in one line.
+func (s Simulation) Verdict() string {
+	kept := NoEdges
+	if n := len(s.Plan.Edges); n > 0 {
+		kept = Plural(n, "edge") + " kept" + s.once()
+		broken := map[startup.Edge]bool{}
+		for _, v := range s.Outcome.Violations {
+			broken[v.Edge] = true
+		}
+		if len(broken) > 0 {
+			kept = fmt.Sprintf("%d of %s broken", len(broken), Plural(n, "edge"))
+		}
+	}
+	end := "the pod ended at"
+	if !s.Outcome.Over {
+		end = "it runs on at"
+	}
+	return fmt.Sprintf("%s; %s, %s; %s %s", kept, Plural(s.Restarts, "restart"), Plural(s.Refused, "refused call"), end, s.Outcome.End.Round(time.Millisecond))
+}
+
+// Err is the first violation, or nil.
+func (s Simulation) Err() error {
+	if s.Kept() {
+		return nil
+	}
+	return fmt.Errorf("%s: %s", s.Where(), chart.Note(s.Outcome.Violations[0]))
+}
+
+// A Verification is a pod and whether its plan holds.
+type Verification struct {
+	Subject
+	Holds   bool     `json:"holds"`
+	Results []Answer `json:"results"`
+}
+
+// An Answer is the result for one promise.
+type Answer struct {
+	Promise string `json:"promise"` // one of [Promises], in place of the result's own
+	Holds   bool   `json:"holds"`
+	once    string // what has to happen before: an injection
+	verify.Result
+}
+
+// Promises are what can be verified, by the words of --promise.
+var Promises = map[string][]verify.Promise{
+	"both": {verify.Starts, verify.Stops}, "starts": {verify.Starts}, "stops": {verify.Stops},
+}
+
+// promiseNames are the words for single promises.
+var promiseNames = map[verify.Promise]string{verify.Starts: "starts", verify.Stops: "stops"}
+
+// Verify explores the runs of the pod for each promise, and calls progress meanwhile. A
+// pod without edges promises nothing. The time of the bound is that of all promises together.
+func (s Subject) Verify(ctx context.Context, promises []verify.Promise, bound verify.Bound, progress func(promise string, p verify.Progress)) (Verification, error) {
+	v := Verification{Subject: s, Holds: true}
+	if len(s.Plan.Edges) == 0 {
+		return v, nil
+	}
+	began := time.Now()
+	for i, promise := range promises {
+		name := promiseNames[promise]
+		share := bound
+		share.Time = max((bound.Time-time.Since(began))/time.Duration(len(promises)-i), 1)
+		q := s.question(s.Plan, promise)
+		r, err := verify.Explore(ctx, q, share, func(p verify.Progress) { progress(name, p) })
+		if err != nil {
+			return v, err
+		}
+		r.Bound.Time = bound.Time
+		v.Results = append(v.Results, Answer{Result: r, Promise: name, Holds: r.Holds(), once: s.once()})
+		v.Holds = v.Holds && r.Holds()
+	}
+	return v, nil
+}
+
+func (s Subject) question(p startup.Plan, promise verify.Promise) verify.Question {
+	var endless []string
+	for _, c := range p.Containers {
+		if s.run.Facts[c.Name].Proxy {
+			endless = append(endless, c.Name)
+		}
+	}
+	return verify.Question{Pod: s.pod, Plan: p, Version: kubelet.Minor(int(s.on)), Promise: promise, Endless: endless}
+}
+
+// Err is the first promise that is not proved, or nil.
+func (v Verification) Err() error {
+	for _, a := range v.Results {
+		if !a.Holds {
+			return fmt.Errorf("%s: %s", v.Where(), a.Verdict())
+		}
+	}
+	return nil
+}
+
+// LeftOut is what the answers do not cover. Of two promises that were both verified,
+// neither leaves the other one out.
+func (v Verification) LeftOut() []string {
+	var out []string
+	for _, a := range v.Results {
+		for _, l := range a.Omitted {
+			if !slices.Contains(out, l) && !(len(v.Results) > 1 && l == verify.OmitsDeletion) {
+				out = append(out, l)
+			}
+		}
+	}
+	return out
+}
+
+// moments are when the promises apply.
+var moments = map[string]string{"starts": "at every start", "stops": "when the pod stops"}
+
+// Verdict is the answer in one line.
+func (a Answer) Verdict() string {
+	looked := fmt.Sprintf("%s, %s deep, in %s", Plural(a.States, "state"), Plural(a.Depth, "event"), a.Took.Round(time.Millisecond))
+	when := moments[a.Promise]
+	switch {
+	case a.Counterexample != nil && len(a.Faults) == 0:
+		return when + ": broken, even without a fault"
+	case a.Counterexample != nil:
+		return fmt.Sprintf("%s: broken by %s: %s", when, Plural(len(a.Faults), "fault"), strings.Join(a.Faults, "; "))
+	case a.Holds:
+		return fmt.Sprintf("%s: holds%s: %s; bound: %s", when, a.once, looked, a.Bound)
+	case a.Proved >= 0:
+		return fmt.Sprintf("%s: holds with up to %s%s; with %d not all states were explored, cut short by %s: %s; bound: %s",
+			when, Plural(a.Proved, "fault"), a.once, a.Proved+1, a.CutShort, looked, a.Bound)
+	}
+	return fmt.Sprintf("%s: nothing found, but not all states were explored, cut short by %s: %s; bound: %s", when, a.CutShort, looked, a.Bound)
+}
+
+// Plural is a number with its noun: "1 edge", "2 edges".
+func Plural(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", n, noun)
+}

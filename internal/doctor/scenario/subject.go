@@ -1,0 +1,121 @@
+// Package scenario simulates and verifies the pods of manifests: it makes of each the pod,
+// the plan and the behaviour that packages simulate and verify start from.
+//
+// A [Subject] is a pod as it will run: with the containers that injection has yet to add,
+// and with the order written into it. A [Behaviour] is the user's description of the
+// containers, completed with assumptions, which are printed.
+package scenario
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"outrider.dev/internal/core/pod/kubelet"
+	"outrider.dev/internal/core/pod/plan"
+	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/startup"
+)
+
+// A Subject is an object as its pod will run.
+type Subject struct {
+	podspec.Object
+	Kubernetes string         `json:"kubernetes"`
+	Plan       startup.Plan   `json:"plan"`
+	Added      []string       `json:"added,omitempty"`    // containers that injection has yet to add
+	Written    []startup.Edge `json:"written,omitempty"`  // edges that injection has yet to write
+	Supposed   []startup.Edge `json:"supposed,omitempty"` // edges that the pod does not have: an app should wait for its proxy
+
+	// Unmodelled is what the pod requests and the model of the kubelet does not do; Stronger is what
+	// would keep more than the pod does.
+	Unmodelled []string `json:"unmodelled,omitempty"`
+	Stronger   string   `json:"stronger,omitempty"`
+
+	run podspec.Run
+	pod kubelet.Pod
+	on  startup.Kubernetes
+}
+
+// NewSubject returns the subject of an object. It refuses a plan that cannot be run, such
+// as one with a cycle.
+func NewSubject(o podspec.Object, on startup.Kubernetes) (Subject, error) {
+	if on < kubelet.Oldest || on > kubelet.Newest {
+		return Subject{}, fmt.Errorf("--kube=1.%d: the kubelet's rules are known from 1.%d to 1.%d", on, kubelet.Oldest, kubelet.Newest)
+	}
+	if err := plan.CheckRunnable(o, on); err != nil {
+		return Subject{}, err
+	}
+	run, err := podspec.AsItRuns(&o.Pod, on)
+	if err != nil {
+		return Subject{}, fmt.Errorf("%s: %w", plan.Where(o), err)
+	}
+	var unmodelled []string
+	for _, sentence := range podspec.Unmodelled(&o.Pod) {
+		unmodelled = append(unmodelled, o.Field(sentence))
+	}
+	return Subject{Object: o, Unmodelled: unmodelled, Stronger: run.Stronger, Kubernetes: fmt.Sprintf("1.%d", on), Plan: run.Plan, Added: run.Added, Written: run.Written,
+		Supposed: run.Supposed, run: run, pod: podspec.Lifecycle(run.Pod), on: on}, nil
+}
+
+// Where names the object and its file, as errors begin.
+func (s Subject) Where() string { return plan.Where(s.Object) }
+
+// Names are the containers, in the order of the pod.
+func (s Subject) Names() []string {
+	var out []string
+	for _, c := range s.Plan.Containers {
+		out = append(out, c.Name)
+	}
+	return out
+}
+
+// Sentences are the plan in words. Edges that differ only in the container that waits are
+// one sentence.
+func (s Subject) Sentences() []string {
+	var rest []string // of each sentence, what follows the waiting containers
+	waiting := map[string][]string{}
+	for _, e := range s.Plan.Edges {
+		text := strings.TrimPrefix(e.String(), e.To) + s.remark(e)
+		if waiting[text] == nil {
+			rest = append(rest, text)
+		}
+		waiting[text] = append(waiting[text], e.To)
+	}
+	var out []string
+	for _, text := range rest {
+		out = append(out, strings.Join(waiting[text], ", ")+text)
+	}
+	for _, n := range s.Added {
+		out = append(out, n+" is not in the pod yet: a bare container stands for it")
+	}
+	out = append(out, s.Unmodelled...)
+	if s.Stronger != "" {
+		out = append(out, "stronger: "+s.Stronger)
+	}
+	return out
+}
+
+// once is the condition of a verdict about a pod with an order that is not in the file yet. Applied
+// or run as it is, the pod does not keep it.
+func (s Subject) once() string {
+	if len(s.Written) == 0 && len(s.Added) == 0 {
+		return ""
+	}
+	return " once the pod is injected"
+}
+
+// NoEdges is the verdict on a plan without edges.
+const NoEdges = "no container waits for another: there is no plan that could be broken"
+
+// remark is what the edge itself does not contain.
+func (s Subject) remark(e startup.Edge) string {
+	switch {
+	case slices.Contains(s.Supposed, e):
+		return " (assumed: the pod does not declare it, and nothing keeps it)"
+	case e.By == "":
+		return " (nothing keeps it)"
+	case slices.Contains(s.Written, e):
+		return " (to be written by injection)"
+	}
+	return ""
+}

@@ -1,0 +1,107 @@
+package simulate
+
+import (
+	"slices"
+	"time"
+
+	"outrider.dev/internal/core/pod/kubelet"
+	"outrider.dev/startup"
+)
+
+// start: the kubelet started the container; its command may still wait.
+func (r *run) start(name string, at time.Duration) {
+	if !r.gates.Waits(name) {
+		return
+	}
+	r.asleep[name] = at + r.of(name).Sleeps - r.sleepsWithin(name)
+	r.later(name, happening{at: r.asleep[name], kind: wakes})
+	for _, e := range r.Plan.Edges {
+		if e.To == name && e.Timeout > 0 {
+			r.later(name, happening{at: at + e.Timeout, kind: wakes})
+		}
+	}
+}
+
+// begin plans the life of a command that begins.
+func (r *run) begin(name string, at time.Duration) {
+	b, n := r.of(name), r.lives[name]
+	r.lives[name]++
+	at += r.sleepsWithin(name)
+	if b.Healthy != Forever && r.hasHealth(name) {
+		r.later(name, happening{at: at + b.Healthy, kind: getsHealthy})
+	}
+	if n == 0 && b.Sick > 0 {
+		r.later(name, happening{at: at + b.Sick, kind: getsSick})
+	}
+	for _, c := range b.Calls {
+		r.later(name, happening{at: at + c.After, kind: calls, call: c})
+	}
+	if end, ok := b.end(n); ok {
+		r.later(name, happening{event: kubelet.Event{At: at + end.After, Kind: kubelet.Exited, Container: name, Code: end.Code}})
+	}
+}
+
+// sleepsWithin is how long the command sleeps after it began. A sleep that an edge counts on is over
+// when the command begins: it waited in start.
+func (r *run) sleepsWithin(name string) time.Duration {
+	if slices.ContainsFunc(r.Plan.Edges, func(e startup.Edge) bool { return e.To == name && waitsBySleep(e) }) {
+		return 0
+	}
+	return r.of(name).Sleeps
+}
+
+func waitsBySleep(e startup.Edge) bool { return e.By == startup.Sleep || e.By == startup.BoundedLoop }
+
+// hasHealth: one that is to complete has none.
+func (r *run) hasHealth(name string) bool {
+	c, _ := r.Plan.Find(name)
+	return c.Kind != startup.Init
+}
+
+// forget drops what a container that ended had under way. A hook that polled it
+// from outside gets no answer.
+func (r *run) forget(name string, at time.Duration) {
+	for _, a := range r.kubelet.Open() {
+		if a.Container == name && a.Which == kubelet.PostStart {
+			r.plan(happening{event: kubelet.Event{At: at, Kind: kubelet.HookReturned, Container: name, Which: kubelet.PostStart}})
+		}
+	}
+	delete(r.healthy, name)
+	delete(r.hooks, name)
+	delete(r.probed, name)
+	delete(r.stops, name)
+	delete(r.asleep, name)
+}
+
+func (r *run) getSick(name string, at time.Duration) {
+	delete(r.healthy, name)
+	if r.gates.Healthy(name) {
+		r.setHealth(name, false, at)
+	}
+	if d := r.of(name).SickFor; d > 0 {
+		r.later(name, happening{at: at + d, kind: getsHealthy})
+	}
+}
+
+func (r *run) setHealth(name string, healthy bool, at time.Duration) {
+	var happened startup.Timeline
+	r.gates, happened = r.gates.SetHealth(name, healthy, at)
+	r.note(happened)
+}
+
+// makeCall: a container that is not healthy refuses the call.
+func (r *run) makeCall(name string, c Call, at time.Duration) {
+	if !r.gates.Runs(name) {
+		return
+	}
+	if c.Every > 0 {
+		r.later(name, happening{at: at + c.Every, kind: calls, call: c})
+	}
+	if r.gates.Healthy(c.To) {
+		return
+	}
+	r.note(startup.Timeline{{Container: name, What: startup.IsRefused, At: at, Incarnation: r.kubelet.View(name).Incarnation, Detail: "by " + c.To}})
+	if c.Exits {
+		r.later(name, happening{event: kubelet.Event{At: at, Kind: kubelet.Exited, Container: name, Code: c.Code}})
+	}
+}

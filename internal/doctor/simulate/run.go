@@ -1,0 +1,229 @@
+package simulate
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"outrider.dev/internal/core/pod/gates"
+	"outrider.dev/internal/core/pod/kubelet"
+	"outrider.dev/internal/doctor/chart"
+	"outrider.dev/startup"
+)
+
+// A happening is something that the world has planned.
+type happening struct {
+	at          time.Duration
+	kind        happeningKind
+	event       kubelet.Event // of toKubelet
+	name        string
+	incarnation int // it belongs to; anyLife: to none
+	call        Call
+}
+
+type happeningKind int
+
+const (
+	toKubelet happeningKind = iota
+	getsHealthy
+	getsSick
+	calls
+	wakes // a sleep is over, or a gate's timeout: look again
+)
+
+const anyLife = -1
+
+type run struct {
+	Scenario
+	kubelet kubelet.State
+	gates   gates.State
+	queue   []happening
+
+	lives   map[string]int           // how often each command began
+	asleep  map[string]time.Duration // until then
+	healthy map[string]time.Duration // it will be then, if its health's needs are met
+	hooks   map[string]bool          // a postStart waits for health
+	probed  map[string]bool          // a startup probe waits for the gate
+	stops   map[string]bool          // a stop signal that its gate has not passed on yet
+	pulling map[string]time.Duration // since
+
+	outcome Outcome
+}
+
+// tooMany bounds a simulation with endlessly many events at one instant.
+const tooMany = 1_000_000
+
+// Run plays a scenario.
+func Run(s Scenario) (Outcome, error) {
+	if err := s.check(); err != nil {
+		return Outcome{}, err
+	}
+	b := s.Behaviour
+	if b.Until == 0 {
+		b.Until = defaultUntil
+	}
+	r := newRun(s)
+	r.script(b)
+	for steps := 0; ; steps++ {
+		h, ok := r.next()
+		if !ok || h.at > b.Until {
+			break
+		}
+		if steps > tooMany {
+			return Outcome{}, fmt.Errorf("simulating a pod: more than %d events by %s", tooMany, h.at)
+		}
+		r.happen(h)
+		r.settle(h.at)
+		r.outcome.End = h.at
+		if r.kubelet.Done() {
+			break // what else was planned belongs to lives that are over
+		}
+	}
+	r.finish(b.Until)
+	return r.outcome, nil
+}
+
+func newRun(s Scenario) *run {
+	version := s.Behaviour.Kubernetes
+	if version == 0 {
+		version = kubelet.Newest
+	}
+	s.Plan = s.Plan.Expand()
+	return &run{Scenario: s, kubelet: kubelet.New(s.Pod, kubelet.Minor(version)), gates: gates.New(s.Plan, gates.Gate{}),
+		lives: map[string]int{}, asleep: map[string]time.Duration{}, healthy: map[string]time.Duration{},
+		hooks: map[string]bool{}, probed: map[string]bool{}, stops: map[string]bool{}, pulling: map[string]time.Duration{}}
+}
+
+// script plans what happens at times of the pod.
+func (r *run) script(b Behaviour) {
+	at := func(t time.Duration, kind kubelet.EventKind) {
+		r.plan(happening{event: kubelet.Event{At: t, Kind: kind}})
+	}
+	at(b.Begins, kubelet.Added)
+	for _, t := range b.SandboxDies {
+		at(t, kubelet.SandboxDied)
+	}
+	if b.Deleted > 0 {
+		at(b.Deleted, kubelet.Deleted)
+	}
+	for _, c := range r.Plan.Containers {
+		for _, t := range b.Containers[c.Name].KilledAt {
+			r.plan(happening{event: kubelet.Event{At: t, Kind: kubelet.Exited, Container: c.Name, Code: gates.Killed}})
+		}
+	}
+}
+
+// plan adds a happening of no particular life.
+func (r *run) plan(h happening) {
+	h.incarnation = anyLife
+	r.add(h)
+}
+
+// later adds one that is forgotten when the container's life ends before.
+func (r *run) later(name string, h happening) {
+	h.name, h.incarnation = name, r.kubelet.View(name).Incarnation
+	r.add(h)
+}
+
+func (r *run) add(h happening) {
+	if h.kind == toKubelet {
+		h.at = h.event.At
+	}
+	i, _ := slices.BinarySearchFunc(r.queue, h, func(a, b happening) int {
+		if a.at <= b.at { // after all that was planned for the same instant
+			return -1
+		}
+		return 1
+	})
+	r.queue = slices.Insert(r.queue, i, h)
+}
+
+// next is what happens next: of the world, or of the kubelet's own clock.
+func (r *run) next() (happening, bool) {
+	due, ok := r.kubelet.Next()
+	if len(r.queue) > 0 && (!ok || r.queue[0].at <= due) {
+		h := r.queue[0]
+		r.queue = r.queue[1:]
+		return h, true
+	}
+	return happening{at: due, event: kubelet.Event{At: due, Kind: kubelet.Tick}, incarnation: anyLife}, ok
+}
+
+func (r *run) happen(h happening) {
+	view := r.kubelet.View(h.name)
+	if h.incarnation != anyLife && (view.Incarnation != h.incarnation || !view.Running) {
+		return
+	}
+	switch h.kind {
+	case toKubelet:
+		r.step(h.event)
+	case getsHealthy:
+		r.healthy[h.name] = h.at
+	case getsSick:
+		r.getSick(h.name, h.at)
+	case calls:
+		r.makeCall(h.name, h.call, h.at)
+	}
+}
+
+// step gives an event to the kubelet, and answers its actions.
+func (r *run) step(e kubelet.Event) {
+	before := r.kubelet
+	if !possible(before, e) {
+		return
+	}
+	r.pulled(e)
+	after, actions := before.Step(e)
+	r.kubelet = after
+	var happened startup.Timeline
+	r.gates, happened = r.gates.Follow(e, kubelet.Happened(before, e, actions))
+	r.note(happened)
+	if e.Kind == kubelet.Started && e.OK {
+		r.start(e.Container, e.At)
+	}
+	for _, a := range actions {
+		r.answer(a)
+	}
+}
+
+// possible reports whether an event that was planned can still happen: a container
+// may have ended before, and a hook have returned.
+func possible(k kubelet.State, e kubelet.Event) bool {
+	switch e.Kind {
+	case kubelet.Exited:
+		return k.View(e.Container).Running
+	case kubelet.HookReturned:
+		return slices.ContainsFunc(k.Open(), func(a kubelet.Action) bool { return a.Container == e.Container && a.Which == e.Which })
+	default:
+		return true
+	}
+}
+
+// note records what happened. A command that begins has a life of its own.
+func (r *run) note(happened startup.Timeline) {
+	r.outcome.Timeline = append(r.outcome.Timeline, happened...)
+	for _, ev := range happened {
+		switch ev.What {
+		case startup.IsStarted:
+			r.begin(ev.Container, ev.At)
+		case startup.IsCompleted, startup.HasFailed:
+			r.forget(ev.Container, ev.At)
+		}
+	}
+}
+
+// finish cuts what was under way off.
+func (r *run) finish(until time.Duration) {
+	o := &r.outcome
+	o.Over = r.kubelet.Done()
+	if !o.Over {
+		o.End = until
+	}
+	for _, c := range r.Plan.Containers {
+		if since, ok := r.pulling[c.Name]; ok {
+			o.Pulls = append(o.Pulls, chart.Pull{Container: c.Name, From: since, To: o.End})
+		}
+	}
+	o.Timeline = o.Timeline.Sorted()
+	o.Violations = startup.Check(r.Plan, o.Timeline)
+}

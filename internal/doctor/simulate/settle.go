@@ -1,0 +1,103 @@
+package simulate
+
+import (
+	"slices"
+	"time"
+
+	"outrider.dev/internal/core/pod/kubelet"
+	"outrider.dev/startup"
+)
+
+// settle makes all transitions within the containers that the last event enables, until
+// none is enabled.
+func (r *run) settle(at time.Duration) {
+	for again := true; again; {
+		again = false
+		for _, c := range r.Plan.Containers {
+			again = r.settleOne(c.Name, at) || again
+		}
+		again = r.meetObligations(at) || again
+	}
+}
+
+// settleOne reports whether it made a transition.
+func (r *run) settleOne(name string, at time.Duration) bool {
+	switch {
+	case r.gates.Waits(name) && r.gates.GivesUp(name, at):
+		r.exit(name, at, 1)
+	case r.gates.Waits(name) && !r.stops[name] && (r.asleep[name] <= at || r.gates.LoopSucceeded(name)) && r.gates.MayRun(name, at):
+		var happened startup.Timeline
+		r.gates, happened = r.gates.Release(name, at)
+		r.note(happened)
+	case r.isDue(name, at):
+		delete(r.healthy, name)
+		r.setHealth(name, true, at)
+	case r.hooks[name] && r.hookReturns(name):
+		delete(r.hooks, name)
+		r.step(kubelet.Event{At: at, Kind: kubelet.HookReturned, Container: name, Which: kubelet.PostStart, OK: true})
+	case r.probed[name] && r.gates.StartedUp(name):
+		delete(r.probed, name)
+		r.step(kubelet.Event{At: at, Kind: kubelet.ProbeAnswered, Container: name, Which: kubelet.Startup, OK: true})
+	case r.stops[name] && !r.gates.HoldsStop(name):
+		delete(r.stops, name)
+		r.stop(name, at)
+	case r.gates.Runs(name) && len(r.of(name).EndsWith) > 0 && !slices.ContainsFunc(r.of(name).EndsWith, r.mayRunAgain):
+		r.exit(name, at, 0)
+	default:
+		return false
+	}
+	return true
+}
+
+// mayRunAgain reports whether a container runs, or the kubelet will start it.
+func (r *run) mayRunAgain(name string) bool {
+	c, _ := r.Plan.Find(name)
+	view := r.kubelet.View(name)
+	return !view.Exited || c.Restart == startup.Always || c.Restart == startup.OnFailure && view.Code != 0
+}
+
+// isDue reports whether a container becomes healthy now.
+func (r *run) isDue(name string, at time.Duration) bool {
+	due, ok := r.healthy[name]
+	return ok && due <= at && !r.gates.Healthy(name) && r.gates.CanBeHealthy(name)
+}
+
+func (r *run) hookReturns(name string) bool {
+	if polled := r.of(name).PostStart.Polls; polled != "" {
+		return r.gates.Healthy(polled)
+	}
+	return r.gates.Healthy(name)
+}
+
+// stop: SIGTERM reaches the command, or what waits in front of it.
+func (r *run) stop(name string, at time.Duration) {
+	switch {
+	case r.gates.IgnoresStop(name): // a shell as PID 1 has no handler for it
+	case r.gates.Waits(name):
+		r.exit(name, at, 143)
+	default:
+		r.stopAfter(name, at, r.of(name).Stops, 0)
+	}
+}
+
+func (r *run) exit(name string, at time.Duration, code int) {
+	r.step(kubelet.Event{At: at, Kind: kubelet.Exited, Container: name, Code: code})
+}
+
+// meetObligations: a gate with a restarted dependency notifies its command, or ends it.
+func (r *run) meetObligations(at time.Duration) bool {
+	for _, o := range r.gates.Obligations() {
+		switch {
+		case !o.Enforced:
+			continue
+		case o.Edge.OnRestart == startup.RestartTo:
+			r.exit(o.Edge.To, at, 1)
+		default:
+			var happened startup.Timeline
+			r.gates, happened = r.gates.Notify(o.Edge, at)
+			r.note(happened)
+		}
+		return true
+	}
+	return false
+}

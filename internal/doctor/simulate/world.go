@@ -1,0 +1,83 @@
+package simulate
+
+import (
+	"time"
+
+	"outrider.dev/internal/core/pod/kubelet"
+	"outrider.dev/internal/doctor/chart"
+)
+
+// of returns the behaviour of a container.
+func (r *run) of(name string) Container { return r.Behaviour.Containers[name] }
+
+// answer plans what follows from an action of the kubelet.
+func (r *run) answer(a kubelet.Action) {
+	e, answered := a.Answer(a.At, true)
+	b := r.of(a.Container)
+	switch a.Kind {
+	case kubelet.Publish:
+		r.outcome.Shown = append(r.outcome.Shown, Shown{At: a.At, Status: a.Status})
+	case kubelet.CreateSandbox:
+		e.At += r.Behaviour.Sandbox
+	case kubelet.Pull:
+		r.pulling[a.Container] = a.At
+		e.At += b.Image
+		e.OK = e.At >= b.MissingUntil
+	case kubelet.Start:
+		e.OK = !b.CannotStart
+	case kubelet.RunHook:
+		r.hook(a, e)
+		return
+	case kubelet.RunProbe:
+		if e.OK, answered = r.gates.Probe(a); !answered {
+			r.probed[a.Container] = true // settle answers it
+		}
+	case kubelet.Stop:
+		r.stops[a.Container] = true // settle passes it on
+		return
+	}
+	if answered {
+		r.plan(happening{event: e})
+	}
+}
+
+// pulled ends a pull that is under way.
+func (r *run) pulled(e kubelet.Event) {
+	since, ok := r.pulling[e.Container]
+	if e.Kind != kubelet.Pulled || !ok {
+		return
+	}
+	delete(r.pulling, e.Container)
+	if e.At > since || !e.OK {
+		r.outcome.Pulls = append(r.outcome.Pulls, chart.Pull{Container: e.Container, From: since, To: e.At, Failed: !e.OK})
+	}
+}
+
+// hook plans the return of a hook, e being its good end.
+func (r *run) hook(a kubelet.Action, e kubelet.Event) {
+	b := r.of(a.Container)
+	h := b.PostStart
+	switch {
+	case a.Which == kubelet.PreStop:
+		e.At += b.PreStop
+	case h.Takes == Forever:
+		return
+	case h.Fixed:
+		e.At, e.OK = e.At+h.Takes, !h.Fails
+	case h.Polls != "":
+		r.hooks[a.Container] = true
+		e.At, e.OK = e.At+h.Takes, h.GoesOn
+	default:
+		r.hooks[a.Container] = true
+		return
+	}
+	r.later(a.Container, happening{event: e})
+}
+
+// stopAfter plans the end of a container that has got SIGTERM.
+func (r *run) stopAfter(name string, at, after time.Duration, code int) {
+	if after == Forever {
+		return // SIGKILL comes
+	}
+	r.later(name, happening{event: kubelet.Event{At: at + after, Kind: kubelet.Exited, Container: name, Code: code}})
+}

@@ -1,0 +1,350 @@
+package verify
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"outrider.dev/internal/core/pod/gates"
+	"outrider.dev/internal/core/pod/kubelet"
+	"outrider.dev/startup"
+)
+
+// describe names a fault.
+func describe(m gates.Move) string {
+	e := m.Event
+	switch {
+	case m.Kind == gates.Sickened:
+		return e.Container + " becomes unhealthy"
+	case e.Kind == kubelet.SandboxDied:
+		return "the sandbox dies"
+	case e.Kind == kubelet.SandboxReady:
+		return "the sandbox cannot be made"
+	case e.Kind == kubelet.Exited && e.Code == gates.Killed:
+		return e.Container + " is killed"
+	case e.Kind == kubelet.Exited:
+		return e.Container + " crashes"
+	case e.Kind == kubelet.Pulled:
+		return "the image of " + e.Container + " is missing"
+	case e.Kind == kubelet.Started:
+		return e.Container + " cannot be started"
+	case e.Kind == kubelet.ProbeAnswered:
+		return fmt.Sprintf("the %s probe of %s fails", e.Which, e.Container)
+	default:
+		return fmt.Sprintf("%s of %s fails", e.Which, e.Container)
+	}
+}
+
+// make applies a move.
+func (s *search) make(n node, m gates.Move) (node, startup.Timeline) {
+	happened := m.Apply(&n.kubelet, &n.gates)
+	if m.Fault != "" {
+		n.faults--
+	}
+	return n, happened
+}
+
+// moves returns all transitions from a state, always in the same order.
+func (s *search) moves(n node) []gates.Move {
+	c := &collector{search: s, node: n, now: n.kubelet.Now()}
+	c.faulty = n.faults > 0 && !n.gates.Deleted() && (!s.bound.Settled || n.gates.RanOnce())
+	open := n.kubelet.Open()
+	if c.atOnce(open) {
+		return c.out
+	}
+	for _, a := range open {
+		c.answers(a)
+	}
+	for _, name := range n.kubelet.Running() {
+		c.ends(name)
+		c.health(name)
+		c.gate(name)
+	}
+	c.obligations()
+	c.pod()
+	c.time(open)
+	return c.out
+}
+
+// A collector gathers the moves from one state.
+type collector struct {
+	*search
+	node   node
+	now    time.Duration
+	faulty bool // a fault may happen
+	out    []gates.Move
+}
+
+func (c *collector) add(e kubelet.Event) {
+	c.out = append(c.out, gates.Move{Kind: gates.Observed, Event: e})
+}
+
+// within adds a transition that the kubelet does not see.
+func (c *collector) within(kind gates.MoveKind, name string) {
+	c.out = append(c.out, gates.Move{Kind: kind, Event: kubelet.Event{At: c.now, Container: name}})
+}
+
+func (c *collector) fault(f Fault, kind gates.MoveKind, e kubelet.Event) {
+	if c.faulty && (len(c.bound.Only) == 0 || slices.Contains(c.bound.Only, f)) {
+		c.out = append(c.out, gates.Move{Kind: kind, Event: e, Fault: string(f)})
+	}
+}
+
+// atOnce: SIGKILL takes no time, and neither does a probe. While one of them is due nothing
+// else happens. It is a reduction. A preStop that sleeps returns on time.
+func (c *collector) atOnce(open []kubelet.Action) bool {
+	for _, a := range open {
+		e, _ := a.Answer(c.now, true)
+		switch a.Kind {
+		case kubelet.Kill:
+			c.add(e)
+			return true
+		case kubelet.RunHook:
+			if sleeps(a) && c.now >= a.At+a.Timeout {
+				c.add(e)
+				return true
+			}
+		case kubelet.RunProbe:
+			var answered bool
+			if e.OK, answered = c.node.gates.Probe(a); !answered {
+				continue // until the gate opens, or the probe's time is over
+			}
+			c.add(e)
+			if e.OK {
+				e.OK = false
+				c.fault(BadProbe, gates.Observed, e)
+			}
+			return true
+		}
+	}
+	return false
+}
+
+// answers: an action of the kubelet succeeds, or fails.
+func (c *collector) answers(a kubelet.Action) {
+	well, _ := a.Answer(c.now, true)
+	badly, _ := a.Answer(c.now, false)
+	switch {
+	case a.Kind == kubelet.RunProbe:
+		return // atOnce answers all that have an answer
+	case a.Kind == kubelet.Stop:
+		c.stops(well)
+		return
+	case a.Kind == kubelet.RunHook && !c.hookReturns(a):
+		if a.Which == kubelet.PreStop {
+			return // it sleeps, and can neither return earlier nor fail
+		}
+	default:
+		c.add(well)
+	}
+	c.fault(badEnd[a.Kind], gates.Observed, badly)
+}
+
+// stops: a container ends some time after SIGTERM. One that still waits has not completed.
+func (c *collector) stops(e kubelet.Event) {
+	switch {
+	case c.node.gates.HoldsStop(e.Container), c.node.gates.IgnoresStop(e.Container):
+		return
+	case c.node.gates.Waits(e.Container):
+		e.Code = 143
+	}
+	c.add(e)
+}
+
+var badEnd = map[kubelet.ActionKind]Fault{
+	kubelet.CreateSandbox: NoSandbox,
+	kubelet.Pull:          NoImage,
+	kubelet.Start:         NoStart,
+	kubelet.RunHook:       BadHook,
+}
+
+// hookReturns: a postStart that stands for health returns when there is health. A preStop that
+// sleeps returns by atOnce.
+func (c *collector) hookReturns(a kubelet.Action) bool {
+	name := a.Container
+	if a.Which == kubelet.PreStop {
+		return !sleeps(a)
+	}
+	for _, e := range c.edges {
+		if e.By == startup.PostStartProbe && e.To == name && !c.node.gates.Reached(e) {
+			return false
+		}
+	}
+	container, _ := c.question.Plan.Find(name)
+	return container.Health != startup.PostStart || c.node.gates.Healthy(name)
+}
+
+// ends: a command may complete, if it is one that does; every command may crash; and
+// SIGKILL (out of memory) ends a gate too, which then does not publish the end.
+func (c *collector) ends(name string) {
+	if c.finishes[name] && c.node.gates.Runs(name) && !(c.node.gates.Deleted() && c.awaited[name]) && !c.serves[name] {
+		c.add(kubelet.Event{At: c.now, Kind: kubelet.Exited, Container: name})
+	}
+	c.fault(Crash, gates.Observed, kubelet.Event{At: c.now, Kind: kubelet.Exited, Container: name, Code: 1})
+	if c.published[name] {
+		c.fault(Kill, gates.Observed, kubelet.Event{At: c.now, Kind: kubelet.Exited, Container: name, Code: gates.Killed})
+	}
+}
+
+// health: a container becomes healthy sooner or later, or never.
+func (c *collector) health(name string) {
+	switch {
+	case !c.observed[name]:
+	case c.node.gates.Healthy(name):
+		c.fault(Unhealthy, gates.Sickened, kubelet.Event{At: c.now, Container: name})
+	case c.node.gates.CanBeHealthy(name):
+		c.within(gates.Recovered, name)
+	}
+}
+
+func (c *collector) gate(name string) {
+	switch {
+	case !c.node.gates.Waits(name):
+	case c.node.gates.GivesUp(name, c.now):
+		c.add(kubelet.Event{At: c.now, Kind: kubelet.Exited, Container: name, Code: 1})
+	case c.node.gates.MayRun(name, c.now):
+		c.within(gates.Released, name)
+	}
+}
+
+// obligations: when a dependency restarted, its gates notify their containers, or end them.
+func (c *collector) obligations() {
+	for _, o := range c.node.gates.Obligations() {
+		switch {
+		case !o.Enforced:
+		case o.Edge.OnRestart == startup.RestartTo:
+			c.add(kubelet.Event{At: c.now, Kind: kubelet.Exited, Container: o.Edge.To, Code: 1})
+		default:
+			c.within(gates.Notified, o.Edge.To)
+			c.out[len(c.out)-1].Edge = &o.Edge
+		}
+	}
+}
+
+// pod: it may be deleted, and its sandbox may die.
+func (c *collector) pod() {
+	if c.question.Promise == Stops && !c.node.gates.Deleted() {
+		c.add(kubelet.Event{At: c.now, Kind: kubelet.Deleted})
+	}
+	if len(c.node.kubelet.Running()) > 0 {
+		c.fault(NoSandbox, gates.Observed, kubelet.Event{At: c.now, Kind: kubelet.SandboxDied})
+	}
+}
+
+// time passes until something is due.
+func (c *collector) time(open []kubelet.Action) {
+	at, ok := c.node.kubelet.Next()
+	if wait, waits := c.node.gates.Next(c.now); waits && (!ok || wait < at) {
+		at, ok = wait, true
+	}
+	for _, a := range open {
+		if wakes := a.At + a.Timeout; sleeps(a) && wakes > c.now && (!ok || wakes < at) {
+			at, ok = wakes, true
+		}
+	}
+	if ok && !c.outlastsGrace(at) {
+		c.add(kubelet.Event{At: at, Kind: kubelet.Tick})
+	}
+}
+
+// sleeps reports whether an open action is a preStop that sleeps.
+func sleeps(a kubelet.Action) bool { return a.Which == kubelet.PreStop && a.Handler == kubelet.Sleep }
+
+// outlastsGrace reports whether, by that time, a container of the deleted pod has used up its grace
+// period, and the order of stops depends on it. The kubelet's order ends there: SIGTERM goes
+// to all sidecars, and SIGKILL follows up to two seconds later. It is assumed that no container
+// takes so long, as [omitsSlowStop] says, but for one that ignores SIGTERM and so takes it for certain.
+func (c *collector) outlastsGrace(at time.Duration) bool {
+	if c.question.Promise != Stops || !c.node.gates.Deleted() {
+		return false
+	}
+	return slices.ContainsFunc(c.slowStops, func(name string) bool {
+		end, stops := c.node.kubelet.GraceEnd(name)
+		return stops && at >= end && !c.node.gates.IgnoresStop(name)
+	})
+}
+
+// slowStops are the containers that end before others by the plan, and take an unknown time: they
+// have a preStop of unknown length, or are sidecars and wait for others. A plain container without
+// preStop gets SIGKILL when its grace period ends, and of one that sleeps the model knows when.
+func slowStops(q Question) (out []string) {
+	edges := q.Plan.Expand().Edges
+	first := func(name string) bool {
+		return slices.ContainsFunc(edges, func(e startup.Edge) bool { return e.To == name && e.After != startup.Completed })
+	}
+	for i, c := range q.Pod.Init {
+		if c.Restart != kubelet.Always || !first(c.Name) {
+			continue
+		}
+		for _, waited := range slices.Concat(q.Pod.Init[i:], q.Pod.Containers) {
+			out = append(out, waited.Name)
+		}
+	}
+	for _, c := range q.Pod.Containers {
+		if first(c.Name) && c.PreStop != kubelet.NoHandler && c.PreStop != kubelet.Sleep {
+			out = append(out, c.Name)
+		}
+	}
+	slices.Sort(out)
+	late := gates.OutlastGrace(q.Pod, q.Plan) // they use up the grace period for certain
+	return slices.DeleteFunc(slices.Compact(out), func(name string) bool { return late[name] })
+}
+
+// healthMatters returns the containers that an edge, a probe or a hook needs healthy.
+func (s *search) healthMatters() map[string]bool {
+	out := map[string]bool{}
+	for _, e := range s.edges {
+		if e.After == startup.Healthy {
+			out[e.From] = true
+		}
+	}
+	for _, c := range append(append([]kubelet.Container(nil), s.question.Pod.Init...), s.question.Pod.Containers...) {
+		in, _ := s.question.Plan.Find(c.Name)
+		if c.Startup.Handler != "" || c.Liveness.Handler != "" || in.Health == startup.PostStart && c.PostStart != "" {
+			out[c.Name] = true
+		}
+	}
+	return out
+}
+
+// from returns the containers at the beginning of the edges for a condition.
+//
+// One that is to outlive others and ends by itself while the pod stops is like one that crashes: no
+// mechanism can make it outlive anything. So is one that is to be healthy, and not to complete.
+func (s *search) from(conditions ...startup.Condition) map[string]bool {
+	out := map[string]bool{}
+	for _, e := range s.edges {
+		if slices.Contains(conditions, e.After) {
+			out[e.From] = true
+		}
+	}
+	return out
+}
+
+// mayFinish returns the containers that the kubelet does not always restart. For the others, and for
+// the proxies of meshes, exit code 0 is like a crash.
+func (s *search) mayFinish() map[string]bool {
+	out := map[string]bool{}
+	finishes := func(c kubelet.Container, restart kubelet.RestartPolicy) {
+		out[c.Name] = c.Restart != kubelet.Always && restart != kubelet.Always && restart != "" && !slices.Contains(s.question.Endless, c.Name)
+	}
+	for _, c := range s.question.Pod.Init {
+		finishes(c, kubelet.Never)
+	}
+	for _, c := range s.question.Pod.Containers {
+		finishes(c, s.question.Pod.Restart)
+	}
+	return out
+}
+
+// recordIsRead returns the containers with a published record that a gate reads. Whether
+// another record is stale does not matter.
+func (s *search) recordIsRead() map[string]bool {
+	out := map[string]bool{}
+	for _, e := range s.edges {
+		if e.By == startup.Gate {
+			out[e.From] = true
+		}
+	}
+	return out
+}

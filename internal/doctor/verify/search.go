@@ -1,0 +1,195 @@
+package verify
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+
+	"outrider.dev/internal/core/pod/gates"
+	"outrider.dev/internal/core/pod/kubelet"
+	"outrider.dev/startup"
+)
+
+// A node is a state of the kubelet and of the containers.
+type node struct {
+	kubelet kubelet.State
+	gates   gates.State
+	faults  int // that may still happen
+	step    int // its place in search.steps
+}
+
+// A step leads back to the state before. It holds the number of the move, not the move: a
+// counterexample is replayed from the beginning.
+type step struct {
+	before int32
+	move   uint16
+}
+
+type search struct {
+	question Question
+	edges    []startup.Edge // without stars
+	// Reductions: containers outside of these sets have fewer transitions.
+	observed  map[string]bool // their health matters
+	published map[string]bool // other containers read their records
+	finishes  map[string]bool // they may complete
+	awaited   map[string]bool // they are to outlive others
+	serves    map[string]bool // they are to be healthy, and not to complete
+	slowStops []string        // their stops take an unknown time
+	bound     Bound
+	progress  func(Progress)
+
+	seen      map[[16]byte]struct{} // hashes of keys: 128 bits do not collide by chance
+	forgetful bool                  // in tests: states that were seen are expanded, too
+	steps     []step
+	replayed  int // steps of all replays
+	result    Result
+}
+
+// Between two checks of the context are so many states, or so many steps of replays, a few milliseconds
+// of either, so that an answer comes when its time is up. A replay repeats a run from its beginning, which may
+// have a thousand steps.
+const (
+	everyStates = 256
+	everySteps  = 2048
+)
+
+func newSearch(q Question, b Bound, progress func(Progress)) *search {
+	q.Pod = withoutReadiness(q.Pod)
+	s := &search{question: q, edges: q.Plan.Expand().Edges, bound: b, progress: progress,
+		seen: map[[16]byte]struct{}{}, result: Result{Promise: q.Promise, Bound: b}}
+	s.observed, s.published, s.finishes, s.slowStops = s.healthMatters(), s.recordIsRead(), s.mayFinish(), slowStops(q)
+	s.awaited, s.serves = s.from(startup.Started, startup.Healthy), s.from(startup.Healthy)
+	for name := range s.from(startup.Completed) { // any order: each is deleted
+		delete(s.serves, name)
+	}
+	return s
+}
+
+// root is the state in which the pod was just added to the kubelet.
+func (s *search) root() node {
+	k, _ := kubelet.New(s.question.Pod, s.question.Version).Step(kubelet.Event{Kind: kubelet.Added})
+	return node{kubelet: k, gates: gates.New(s.question.Plan, s.question.Gate), faults: s.bound.Faults}
+}
+
+// run searches breadth first, one depth after the other.
+func (s *search) run(ctx context.Context) {
+	root := s.root()
+	s.steps = []step{{before: -1}}
+	s.visit(&root)
+	level := []node{root}
+	for tried := 0; len(level) > 0; s.result.Depth++ {
+		if s.bound.Depth > 0 && s.result.Depth == s.bound.Depth {
+			s.result.CutShort = ByDepth
+			return
+		}
+		var next []node
+		for i := range level {
+			if tried%everyStates == 0 && s.stopped(ctx, len(level)-i+len(next)) {
+				return
+			}
+			tried++
+			if next = s.expand(ctx, level[i], next); s.result.Counterexample != nil || s.result.CutShort != "" {
+				return
+			}
+			level[i] = node{} // free its memory
+		}
+		level = next
+	}
+	s.result.Depth--
+}
+
+// stopped reports the progress, and whether the context has ended.
+func (s *search) stopped(ctx context.Context, open int) bool {
+	if s.progress != nil {
+		s.progress(Progress{Faults: s.bound.Faults, States: len(s.seen), Depth: s.result.Depth, Open: open})
+	}
+	return s.ended(ctx)
+}
+
+// ended reports whether the context has ended, and which bound that was.
+func (s *search) ended(ctx context.Context) bool {
+	if ctx.Err() == nil {
+		return false
+	}
+	s.result.CutShort = Cancelled
+	if errors.Is(context.Cause(ctx), errTime) {
+		s.result.CutShort = ByTime
+	}
+	return true
+}
+
+// expand tries all moves from a state, and appends the states that are new.
+func (s *search) expand(ctx context.Context, from node, next []node) []node {
+	for i, m := range s.moves(from) {
+		to, happened := s.make(from, m)
+		s.result.Steps++
+		if s.mayViolate(to, happened) {
+			if s.violates(from.step, i) {
+				s.result.Depth++
+				return next
+			}
+			before := s.replayed
+			if s.replayed += s.result.Depth + 1; s.replayed/everySteps > before/everySteps && s.ended(ctx) {
+				return next
+			}
+		}
+		if !s.visit(&to) {
+			continue
+		}
+		if len(s.seen) > s.bound.States {
+			s.result.States, s.result.CutShort = s.bound.States, ByStates
+			return next
+		}
+		to.step = len(s.steps)
+		s.steps = append(s.steps, step{before: int32(from.step), move: uint16(i)})
+		next = append(next, to)
+	}
+	return next
+}
+
+// visit reports whether a state is new.
+func (s *search) visit(n *node) bool {
+	b := append([]byte(n.kubelet.Key()), byte(n.faults))
+	hash := sha256.Sum256(n.gates.AppendKey(b, n.kubelet.Now()))
+	key := [16]byte(hash[:16])
+	if _, ok := s.seen[key]; ok && !s.forgetful {
+		return false
+	}
+	s.seen[key] = struct{}{}
+	s.result.States = len(s.seen)
+	return true
+}
+
+// replay repeats the run to a step, and one more move.
+func (s *search) replay(to, last int) (t startup.Timeline, schedule []gates.Move) {
+	var numbers []int
+	for at := to; at > 0; at = int(s.steps[at].before) {
+		numbers = append(numbers, int(s.steps[at].move))
+	}
+	n := s.root()
+	repeat := func(i int) {
+		m := s.moves(n)[i]
+		schedule = append(schedule, m)
+		var happened startup.Timeline
+		n, happened = s.make(n, m)
+		t = append(t, happened...)
+	}
+	for i := len(numbers) - 1; i >= 0; i-- {
+		repeat(numbers[i])
+	}
+	repeat(last)
+	return t, schedule
+}
+
+// withoutReadiness is a reduction: readiness holds no container back.
+func withoutReadiness(p kubelet.Pod) kubelet.Pod {
+	strip := func(cs []kubelet.Container) (out []kubelet.Container) {
+		for _, c := range cs {
+			c.Readiness = kubelet.Probe{}
+			out = append(out, c)
+		}
+		return out
+	}
+	p.Init, p.Containers = strip(p.Init), strip(p.Containers)
+	return p
+}

@@ -1,0 +1,253 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"outrider.dev/internal/core/pod/gates"
+	"outrider.dev/internal/core/pod/kubelet"
+	"outrider.dev/startup"
+)
+
+// A Question is a plan and the pod in which to verify it.
+type Question struct {
+	Pod     kubelet.Pod
+	Plan    startup.Plan // an edge by a gate is kept by it; the pod itself keeps the others
+	Version kubelet.Version
+	Promise Promise
+	Endless []string   // containers that never complete by themselves, as a mesh's proxy
+	Gate    gates.Gate // not zero in tests of this package only
+}
+
+// Promise is the property of a plan that is verified.
+type Promise string
+
+const (
+	// Starts: no container runs before those it waits for, at any start, and it
+	// follows their restarts where the plan requires it.
+	Starts Promise = ""
+
+	// Stops: deleted at any step, the pod stops in the reverse order. Faults come
+	// before the deletion only: no mechanism can make one container outlive
+	// another one's crash.
+	Stops Promise = "stops"
+)
+
+// A Bound limits the search. The zero value of a field means its default.
+type Bound struct {
+	Faults int           `json:"faults"` // that happen in one run, at most; default 3, negative: none
+	Depth  int           `json:"depth"`  // events in one run; default: no bound
+	States int           `json:"states"` // of one search; default 200,000, at about 1 kB each
+	Time   time.Duration `json:"time"`   // default one minute
+
+	// Settled: no fault happens until every container has run once.
+	Settled bool `json:"settled,omitempty"`
+
+	// Only these kinds of faults; default: all. The shortest counterexample hides longer
+	// ones: leave its fault out to see the next.
+	Only []Fault `json:"only,omitempty"`
+}
+
+// Fault is a kind of fault.
+type Fault string
+
+const (
+	NoImage   Fault = "image"
+	NoStart   Fault = "start"
+	BadHook   Fault = "hook"
+	BadProbe  Fault = "probe"
+	Unhealthy Fault = "health"
+	Crash     Fault = "crash"
+	Kill      Fault = "kill"
+	NoSandbox Fault = "sandbox"
+)
+
+// Faults lists all kinds, each with what happens.
+var Faults = []struct {
+	Fault
+	Means string
+}{
+	{NoImage, "a pull fails"},
+	{NoStart, "the runtime cannot start a container"},
+	{BadHook, "a postStart or preStop fails"},
+	{BadProbe, "a probe fails although its container is healthy"},
+	{Unhealthy, "a healthy container no longer is"},
+	{Crash, "a container ends by itself"},
+	{Kill, "a container ends by SIGKILL, and leaves a stale state behind"}, // only where a gate reads that state
+	{NoSandbox, "the sandbox dies, or cannot be made"},
+}
+
+func (b Bound) withDefaults() Bound {
+	switch {
+	case b.Faults == 0:
+		b.Faults = 3
+	case b.Faults < 0:
+		b.Faults = 0
+	}
+	if b.States <= 0 {
+		b.States = 200_000
+	}
+	if b.Time <= 0 {
+		b.Time = time.Minute
+	}
+	return b
+}
+
+// String is the bound as text.
+func (b Bound) String() string {
+	s := faults(b.Faults)
+	if len(b.Only) > 0 {
+		s += fmt.Sprintf(" of %v", b.Only)
+	}
+	if b.Settled {
+		s += " once every container has run"
+	}
+	return s + fmt.Sprintf(", %d states, %s", b.States, b.Time)
+}
+
+func faults(n int) string {
+	if n == 1 {
+		return "1 fault"
+	}
+	return fmt.Sprintf("%d faults", n)
+}
+
+// A Result is the outcome of an exploration.
+type Result struct {
+	Promise Promise `json:"promise"`
+	Bound   Bound   `json:"bound"`
+
+	// Counterexample breaks the plan; nil if none was found. No run with fewer faults
+	// does, and with as many no shorter one.
+	Counterexample startup.Timeline    `json:"counterexample,omitempty"`
+	Violations     []startup.Violation `json:"violations,omitempty"` // by it
+	Faults         []string            `json:"faults,omitempty"`     // that it needs
+	Schedule       []gates.Move        `json:"schedule,omitempty"`   // its transitions, for [simulate.Replay]
+
+	// Proved is the number of faults up to which every run was explored, and keeps
+	// the plan; -1: not even without one.
+	Proved int `json:"proved"`
+
+	// Of the last search, the one with the most faults:
+	States   int           `json:"states"` // distinct ones
+	Steps    int           `json:"steps"`  // transitions
+	Depth    int           `json:"depth"`  // events from the beginning to the last state
+	CutShort CutShort      `json:"cutShort,omitempty"`
+	Took     time.Duration `json:"took"`    // all searches together
+	Omitted  []string      `json:"leftOut"` // what the model does not contain
+}
+
+// Holds reports that no run within the bounds violates the plan. It is false both when a
+// counterexample was found and when the exploration was cut short.
+func (r Result) Holds() bool { return r.Counterexample == nil && r.CutShort == "" }
+
+// CutShort is the bound that ended an exploration early. The number of faults is part of
+// the question, and cuts nothing short.
+type CutShort string
+
+const (
+	ByDepth   CutShort = "depth"
+	ByStates  CutShort = "states"
+	ByTime    CutShort = "time"
+	Cancelled CutShort = "cancelled"
+)
+
+// Progress is the progress of an exploration.
+type Progress struct {
+	Faults int // that may happen; one search after the other, with ever more of them
+	States int
+	Depth  int
+	Open   int // states that were not expanded yet
+}
+
+// Explore searches for a run that violates the plan. It calls progress, if that is not nil,
+// every few thousand states. Cancelled, it returns what it has; the error is for a plan that
+// is not of the pod.
+func Explore(ctx context.Context, q Question, b Bound, progress func(Progress)) (Result, error) {
+	if err := q.check(); err != nil {
+		return Result{}, err
+	}
+	b = b.withDefaults()
+	ctx, cancel := context.WithTimeoutCause(ctx, b.Time, errTime)
+	defer cancel()
+	began := time.Now()
+	r := Result{Proved: -1}
+	for faults := 0; faults <= b.Faults && r.Counterexample == nil && r.CutShort == ""; faults++ {
+		r = deepen(ctx, q, b, faults, progress)
+	}
+	r.Took, r.Omitted = time.Since(began), omissions(q)
+	return r, nil
+}
+
+// deepen searches with that many faults. A counterexample with few faults is clearer, and
+// what was searched with few is proved even if more are too many. The earlier searches
+// cost little compared with the last one.
+func deepen(ctx context.Context, q Question, b Bound, faults int, progress func(Progress)) Result {
+	now := b
+	now.Faults = faults
+	s := newSearch(q, now, progress)
+	s.run(ctx)
+	s.result.Bound, s.result.Proved = b, faults
+	if !s.result.Holds() {
+		s.result.Proved = faults - 1
+	}
+	return s.result
+}
+
+var errTime = errors.New("the time is up")
+
+// check returns an error for a plan of another pod.
+func (q Question) check() error {
+	inPod := map[string]bool{}
+	for _, c := range append(append([]kubelet.Container(nil), q.Pod.Init...), q.Pod.Containers...) {
+		inPod[c.Name] = true
+	}
+	for _, c := range q.Plan.Containers {
+		if !inPod[c.Name] {
+			return fmt.Errorf("verifying a plan: its container %q is not in the pod", c.Name)
+		}
+		delete(inPod, c.Name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(inPod)) {
+		return fmt.Errorf("verifying a plan: it does not have the pod's container %q", name)
+	}
+	return nil
+}
+
+// OmitsDeletion is an omission of [Starts] that [Stops] does not have.
+const OmitsDeletion = "deletion: use --promise stops"
+
+// omitsSlowStop is the omission of a pod with preStops that take an unknown time.
+const omitsSlowStop = "a stop of %s that takes longer, with the preStop, than the grace period of %s: then the kubelet stops all at once"
+
+// omissions are what the model abstracts from, so that the result does not cover it.
+func omissions(q Question) []string {
+	out := []string{
+		"liveness: whether a container runs at all, or a gate notifies it of a restart; only that nothing happens too early",
+		"instants between two of the kubelet's own deadlines: everything happens at one of them, in any order",
+		"time in the containers: each of their actions may happen at once, late or never; a probe answers at once",
+		"exit code 0 of a mesh's proxy, of a container that others need healthy, and of one that is always restarted, before its stop: that is a crash, and so a fault",
+		"readiness probes, and a back-off forgotten after ten minutes without a crash",
+		"what package kubelet leaves out: eviction, restart of the kubelet, in-place resize, restart rules by exit code",
+	}
+	for _, e := range q.Plan.Edges {
+		if e.By == startup.Gate || e.By == startup.Wrapper || e.By == startup.HealthLoop {
+			out = append(out, "the instant between a gate's last read and its command, and between a change and its publication")
+			break
+		}
+	}
+	if q.Promise == Stops {
+		out = append(out, "faults after the deletion, and a container that others end before, and that then ends by itself")
+		if slow := slowStops(q); len(slow) > 0 {
+			out = append(out, fmt.Sprintf(omitsSlowStop, strings.Join(slow, ", "), q.Pod.GracePeriod()))
+		}
+	} else {
+		out = append(out, OmitsDeletion)
+	}
+	return out
+}

@@ -1,0 +1,134 @@
+package localpod
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/internal/core/pod/kubelet"
+)
+
+// do carries out an action of the kubelet's. What takes time runs in a goroutine of its own.
+func (p *Pod) do(a kubelet.Action) {
+	switch a.Kind {
+	case kubelet.CreateSandbox, kubelet.Pull: // it is there already
+		e, _ := a.Answer(p.now(), true)
+		p.work.Go(func() { p.send(news{event: e}) })
+	case kubelet.Start:
+		p.starting[a.Container] = true
+		p.work.Go(func() { p.start(a) })
+	case kubelet.RunHook, kubelet.RunProbe:
+		of := p.running[a.Container]
+		p.work.Go(func() { p.answer(a, of) })
+	case kubelet.Stop:
+		if c := p.running[a.Container]; c != nil {
+			c.signal(c.spec.stopSignal())
+		}
+	case kubelet.Kill:
+		if c := p.running[a.Container]; c != nil {
+			c.signal(syscall.SIGKILL)
+		}
+	case kubelet.BackOff, kubelet.Publish, kubelet.End: // shown only
+	}
+}
+
+// stopSignal is SIGTERM, unless the container names another one.
+func (s spec) stopSignal() syscall.Signal {
+	if s.Lifecycle != nil && s.Lifecycle.StopSignal != nil {
+		if sig := unix.SignalNum(string(*s.Lifecycle.StopSignal)); sig != 0 {
+			return sig
+		}
+	}
+	return syscall.SIGTERM
+}
+
+// start starts a container, and waits for its end.
+func (p *Pod) start(a kubelet.Action) {
+	c, err := p.box.start(p.specs[a.Container], func(l string) { p.line(a.Container, l) })
+	e, _ := a.Answer(p.now(), err == nil)
+	if err != nil {
+		p.send(news{event: e, detail: err.Error()})
+		return
+	}
+	p.send(news{event: e, of: c})
+	code := c.wait()
+	p.send(news{event: kubelet.Event{At: p.now(), Kind: kubelet.Exited, Container: a.Container, Code: code}, of: c})
+}
+
+// answer runs a hook or a probe, and sends its result.
+func (p *Pod) answer(a kubelet.Action, of *container) {
+	ctx, timeout := p.life, a.Timeout
+	if a.Kind == kubelet.RunProbe && timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+	}
+	err := errNotRunning
+	if of != nil {
+		err = p.handle(ctx, a, of)
+	}
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		err = fmt.Errorf("no answer within %s: %w", timeout, err)
+	}
+	e, _ := a.Answer(p.now(), err == nil)
+	n := news{event: e, of: of}
+	if err != nil {
+		n.detail = err.Error()
+	}
+	p.send(n)
+}
+
+// places are the hooks and probes, by where they stand in a container.
+var places = map[kubelet.Which]string{kubelet.PostStart: "lifecycle.postStart", kubelet.PreStop: "lifecycle.preStop",
+	kubelet.Startup: "startupProbe", kubelet.Liveness: "livenessProbe", kubelet.Readiness: "readinessProbe"}
+
+func (p *Pod) handle(ctx context.Context, a kubelet.Action, of *container) error {
+	c, place := of.spec.Container, places[a.Which]
+	h := handlers(c)[place]
+	isHook := a.Kind == kubelet.RunHook
+	switch {
+	case h.exec != nil:
+		out, err := of.exec(ctx, p.box, h.exec.Command)
+		if text := strings.TrimSpace(string(out)); err != nil && text != "" {
+			return fmt.Errorf("%w: %s", err, text)
+		}
+		return err
+	case h.http != nil:
+		port, err := portOf(place, c, h.http.Port)
+		if err != nil {
+			return err
+		}
+		// A hook's HTTP request is done with any answer; a probe looks at its status.
+		// Source: pkg/kubelet/lifecycle/handlers.go runHTTPHandler, pkg/probe/http/http.go.
+		return p.prober().http(ctx, h.http, port, !isHook)
+	case h.tcp != nil && !isHook: // a hook of this kind is refused by the kubelet
+		port, err := portOf(place, c, h.tcp.Port)
+		if err != nil {
+			return err
+		}
+		return p.prober().tcp(ctx, h.tcp.Host, port)
+	case h.grpc != nil:
+		return p.prober().grpc(ctx, int(h.grpc.Port), service(h.grpc))
+	case h.sleep != nil:
+		select {
+		case <-time.After(time.Duration(h.sleep.Seconds) * time.Second):
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return errors.New("no handler that can be run")
+}
+
+func service(g *corev1.GRPCAction) string {
+	if g.Service == nil {
+		return ""
+	}
+	return *g.Service
+}

@@ -1,0 +1,63 @@
+package localpod
+
+import (
+	"os"
+	"path/filepath"
+
+	"github.com/fsnotify/fsnotify"
+
+	"outrider.dev/internal/core/agent/state"
+	"outrider.dev/internal/core/pod/kubelet"
+	"outrider.dev/internal/core/pod/podspec"
+)
+
+// watchGates follows what the containers of the pod note in the volume that gates share,
+// and reports it: only a gate can report when the command behind it began. A pod without
+// that volume has none.
+func (p *Pod) watchGates() {
+	dir := p.Volume(podspec.StateVolume)
+	if _, err := os.Stat(dir); err != nil {
+		return
+	}
+	watcher, err := fsnotify.NewWatcher()
+	if err != nil {
+		return // then its edges are not judged, which the result reports
+	}
+	if watcher.Add(dir) != nil {
+		watcher.Close()
+		return
+	}
+	p.work.Go(func() {
+		defer watcher.Close()
+		seen := map[string]int{}
+		for {
+			p.readGates(dir, watcher, seen)
+			select {
+			case <-watcher.Events:
+			case <-watcher.Errors: // an overflow: look at all again
+			case <-p.over:
+				return
+			}
+		}
+	})
+}
+
+// readGates reports what is new in each container's journal.
+func (p *Pod) readGates(dir string, watcher *fsnotify.Watcher, seen map[string]int) {
+	names, err := state.Containers(dir)
+	if err != nil {
+		return
+	}
+	for _, name := range names {
+		// Twice is as good as once: a directory that is watched stays so.
+		_ = watcher.Add(filepath.Join(dir, name))
+		entries, err := state.Journal(dir, name)
+		if err != nil || len(entries) <= seen[name] {
+			continue
+		}
+		for _, e := range entries[seen[name]:] {
+			p.send(news{event: kubelet.Event{At: e.Time.Sub(p.began), Container: name}, report: e.What, detail: e.Detail})
+		}
+		seen[name] = len(entries)
+	}
+}

@@ -1,0 +1,65 @@
+package localpod
+
+import (
+	"cmp"
+
+	"outrider.dev/internal/core/pod/kubelet"
+	"outrider.dev/startup"
+)
+
+// within are the mechanisms by which a container's own process waits: the container
+// has started then, and its real command has not.
+var within = map[startup.Mechanism]bool{startup.Gate: true, startup.Wrapper: true, startup.HealthLoop: true, startup.BoundedLoop: true, startup.Sleep: true}
+
+// hiddenIn are the containers of which the kubelet cannot see when their command begins.
+func hiddenIn(p startup.Plan) map[string]bool {
+	out := map[string]bool{}
+	for _, e := range p.Edges {
+		if within[e.By] {
+			out[e.To] = true
+		}
+	}
+	return out
+}
+
+// sources are what reports that a container is healthy, by its name.
+func sources(p startup.Plan, pod kubelet.Pod) map[string]startup.Health {
+	out := map[string]startup.Health{}
+	for _, c := range append(append([]kubelet.Container{}, pod.Init...), pod.Containers...) {
+		planned, _ := p.Find(c.Name)
+		out[c.Name] = planned.Health
+		if planned.Health != startup.Report {
+			continue
+		}
+		// Its own report shows in its probes, a moment later.
+		var shown startup.Health
+		if c.Startup.Handler != kubelet.NoHandler && c.Startup.Handler != kubelet.Gate {
+			shown = startup.StartupProbe
+		}
+		if c.PostStart != kubelet.NoHandler {
+			shown = startup.PostStart
+		}
+		if c.Readiness.Handler != kubelet.NoHandler {
+			shown = startup.ReadinessProbe
+		}
+		out[c.Name] = cmp.Or(shown, startup.Report)
+	}
+	return out
+}
+
+// healthOf is the change of a container's health that an event shows.
+func (p *Pod) healthOf(before kubelet.State, e kubelet.Event) (startup.What, bool) {
+	if p.reportsHealth[e.Container] {
+		return "", false // its journal reports it
+	}
+	was, is := before.View(e.Container), p.state.View(e.Container)
+	switch source := p.sources[e.Container]; {
+	case source == startup.StartupProbe && e.Kind == kubelet.ProbeAnswered && e.Which == kubelet.Startup && !was.Started && is.Started, // an answer may be late, and a second one come
+		source == startup.PostStart && e.Kind == kubelet.HookReturned && e.Which == kubelet.PostStart && e.OK,
+		source == startup.ReadinessProbe && e.Kind == kubelet.ProbeAnswered && !was.Ready && is.Ready:
+		return startup.IsHealthy, is.Running
+	case source == startup.ReadinessProbe && e.Kind == kubelet.ProbeAnswered && was.Ready && !is.Ready:
+		return startup.IsUnhealthy, is.Running
+	}
+	return "", false
+}

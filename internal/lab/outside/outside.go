@@ -1,0 +1,176 @@
+// Package outside keeps of a pod what an operator sees of it from outside: its status in whole seconds,
+// and the logs of two runs of each container. A diagnosis gets nothing else, so that it can be compared
+// with what happened.
+package outside
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"outrider.dev/internal/doctor/diagnose"
+	"outrider.dev/internal/doctor/evidence"
+)
+
+// maxLog is how much of the log of one run is kept, in bytes: its beginning.
+const maxLog = 16 << 20
+
+// A View of a pod. Its methods may be called by several goroutines.
+type View struct {
+	mu   sync.Mutex
+	pod  *corev1.Pod
+	dir  string
+	logs map[string]*log
+	err  error // the first one of keeping a log
+}
+
+type log struct {
+	file  *os.File
+	bytes int
+}
+
+// New begins to look at a pod, which was given to the kubelet at that time. Close removes what is kept.
+func New(pod *corev1.Pod, at time.Time) (*View, error) {
+	dir, err := os.MkdirTemp("", "outrider-outside-*")
+	if err != nil {
+		return nil, err
+	}
+	v := &View{pod: pod.DeepCopy(), dir: dir, logs: map[string]*log{}}
+	v.pod.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
+	v.pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, StartTime: whole(at)}
+	for _, c := range v.pod.Spec.InitContainers {
+		v.pod.Status.InitContainerStatuses = append(v.pod.Status.InitContainerStatuses, corev1.ContainerStatus{Name: c.Name})
+	}
+	for _, c := range v.pod.Spec.Containers {
+		v.pod.Status.ContainerStatuses = append(v.pod.Status.ContainerStatuses, corev1.ContainerStatus{Name: c.Name})
+	}
+	return v, nil
+}
+
+// Close removes what is kept.
+func (v *View) Close() error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	errs := []error{v.err}
+	for _, l := range v.logs { // any order: each is closed
+		errs = append(errs, l.file.Close())
+	}
+	return errors.Join(append(errs, os.RemoveAll(v.dir))...)
+}
+
+// whole is a time as the API has it.
+func whole(at time.Time) *metav1.Time { return &metav1.Time{Time: at.UTC().Truncate(time.Second)} }
+
+func (v *View) status(container string) *corev1.ContainerStatus {
+	for _, list := range [][]corev1.ContainerStatus{v.pod.Status.InitContainerStatuses, v.pod.Status.ContainerStatuses} {
+		if i := slices.IndexFunc(list, func(c corev1.ContainerStatus) bool { return c.Name == container }); i >= 0 {
+			return &list[i]
+		}
+	}
+	return &corev1.ContainerStatus{}
+}
+
+func (v *View) file(container, which string) string {
+	return filepath.Join(v.dir, container+which+".log")
+}
+
+// Started is the start of a container, the first one or another.
+func (v *View) Started(container string, at time.Time) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	s := v.status(container)
+	if s.State.Terminated != nil {
+		s.RestartCount++
+		s.LastTerminationState = s.State
+		if l := v.logs[container]; l != nil {
+			v.err = cmp.Or(v.err, l.file.Close())
+			delete(v.logs, container)
+		}
+		if err := os.Rename(v.file(container, ""), v.file(container, ".previous")); err != nil && !errors.Is(err, os.ErrNotExist) {
+			v.err = cmp.Or(v.err, err)
+		}
+	}
+	s.Ready = true // until a probe says otherwise
+	s.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: *whole(at)}}
+}
+
+// Ended is the end of a container's run.
+func (v *View) Ended(container string, at time.Time, code int) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	s := v.status(container)
+	end := &corev1.ContainerStateTerminated{ExitCode: int32(code), Reason: "Completed", FinishedAt: *whole(at)}
+	if code != 0 {
+		end.Reason = "Error"
+	}
+	if s.State.Running != nil {
+		end.StartedAt = s.State.Running.StartedAt
+	}
+	s.Ready, s.State = false, corev1.ContainerState{Terminated: end}
+}
+
+// Ready is what the readiness probe of a container answered.
+func (v *View) Ready(container string, ready bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	s := v.status(container)
+	s.Ready = ready && s.State.Running != nil
+}
+
+// Deleted is the deletion of the pod.
+func (v *View) Deleted(at time.Time) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.pod.DeletionTimestamp = whole(at)
+}
+
+// Line is what a container wrote, as a container runtime keeps it.
+func (v *View) Line(container string, at time.Time, text string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	l := v.logs[container]
+	if l == nil {
+		f, err := os.Create(v.file(container, ""))
+		if err != nil {
+			v.err = cmp.Or(v.err, err)
+			return
+		}
+		l = &log{file: f}
+		v.logs[container] = l
+	}
+	if l.bytes > maxLog {
+		return
+	}
+	n, err := fmt.Fprintf(l.file, "%s stdout F %s\n", at.UTC().Format("2006-01-02T15:04:05.000000000Z"), text)
+	l.bytes += n
+	v.err = cmp.Or(v.err, err)
+}
+
+// Diagnose is what a diagnosis makes of it that is made at that time.
+func (v *View) Diagnose(ctx context.Context, at time.Time) (diagnose.Report, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	object, err := json.Marshal(v.pod)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(v.dir, "pod.json"), object, 0o600)
+	}
+	if err = cmp.Or(v.err, err); err != nil {
+		return diagnose.Report{}, err
+	}
+	set, err := evidence.Read(ctx, evidence.Options{}, v.dir)
+	if err != nil {
+		return diagnose.Report{}, err
+	}
+	set.Pods[0].Taken = evidence.Time{At: at, Clock: evidence.NodeClock}
+	return diagnose.Diagnose(ctx, set.Pods[0], diagnose.Options{})
+}

@@ -1,0 +1,232 @@
+// Package bugreport writes an archive of what a maintainer needs to find out why a mesh does not
+// work: versions, checks, logs, what the control plane serves, and the objects of both.
+//
+// It reads and changes nothing. Of Secrets it reads the record of the release alone, and secrets in
+// texts and objects are masked ([mask.Masker]). Each read has its own limits of time and size; one that fails is a line in errors.txt.
+// docs/troubleshooting.md has the layout (archive.go), which tools may read.
+package bugreport
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/version"
+	"sigs.k8s.io/yaml"
+
+	"outrider.dev/internal/base/mask"
+	"outrider.dev/internal/ops/kubeclient"
+	"outrider.dev/internal/ops/replicas"
+)
+
+// Options of a report. The zero value of a limit means its default.
+type Options struct {
+	Client       *kubeclient.Client
+	ControlPlane string // its namespace
+	Namespace    string // of pods with a proxy; empty: all
+	Version      string // of this command
+	Progress     interface {
+		Step(format string, args ...any)
+		Wait(format string, args ...any)
+	}
+
+	Checks func(context.Context) (any, error)            // as outrider check -o json prints them
+	Values func(context.Context) (map[string]any, error) // of the release; nil: there is none
+
+	Pods    int           // how many with a proxy; default 20
+	Timeout time.Duration // of all reads; default 5m
+	Log     int           // bytes of one log; default 1 MiB
+	Size    int           // bytes of all files; default 128 MiB
+
+	logs func(ctx context.Context, namespace, pod string, o *corev1.PodLogOptions) (io.ReadCloser, error)
+	get  func(ctx context.Context, pod, path string) ([]byte, error) // from a replica
+	now  time.Time
+}
+
+const (
+	defaultPods    = 20
+	defaultTimeout = 5 * time.Minute
+	defaultLog     = 1 << 20
+	defaultSize    = 128 << 20
+	readTimeout    = 20 * time.Second // of one read
+	maxEvents      = 1000             // of a namespace
+	maxAnswer      = 16 << 20         // bytes of one read, before it is cut
+)
+
+// A report is being made.
+type report struct {
+	Options
+	*archive
+	ctx  context.Context // of the reads; the caller's own ends the whole
+	mask *mask.Masker
+	set  *replicas.Set
+}
+
+// Write writes the report. The error is one of w, or of a context that has ended.
+func Write(ctx context.Context, w io.Writer, o Options) error {
+	o = o.defaults()
+	reading, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	r := &report{Options: o, archive: newArchive(w, o.Version, o.now, o.Size), ctx: reading, mask: &mask.Masker{}, set: replicas.In(o.Client, o.ControlPlane)}
+	defer r.set.Close()
+	for _, part := range []struct {
+		what string
+		read func() error
+	}{
+		{"versions and checks", r.versions}, {"the release", r.release}, {"the cluster", r.cluster},
+		{"the control plane", r.controlPlane}, {"pods with a proxy", r.pods},
+	} {
+		r.Progress.Wait("reading %s", part.what)
+		if err := part.read(); err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	return r.archive.close()
+}
+
+func (o Options) defaults() Options {
+	set := func(field *int, usual int) {
+		if *field == 0 {
+			*field = usual
+		}
+	}
+	set(&o.Pods, defaultPods)
+	set(&o.Log, defaultLog)
+	set(&o.Size, defaultSize)
+	if o.Timeout == 0 {
+		o.Timeout = defaultTimeout
+	}
+	if o.now.IsZero() {
+		o.now = time.Now()
+	}
+	if o.logs == nil {
+		o.logs = func(ctx context.Context, namespace, pod string, lo *corev1.PodLogOptions) (io.ReadCloser, error) {
+			return o.Client.Core.CoreV1().Pods(namespace).GetLogs(pod, lo).Stream(ctx)
+		}
+	}
+	return o
+}
+
+// read makes one read with its own time. What fails is noted.
+func read[T any](r *report, what string, from func(context.Context) (T, error)) (out T, ok bool) {
+	ctx, cancel := context.WithTimeout(r.ctx, readTimeout)
+	defer cancel()
+	out, err := from(ctx)
+	if err != nil {
+		r.fail(what, err)
+		return out, false
+	}
+	return out, true
+}
+
+// bounded waits for what takes no context, until one ends. What still runs then is left to itself.
+func bounded[T any](ctx context.Context, what func() (T, error)) (T, error) {
+	type answer struct {
+		value T
+		err   error
+	}
+	done := make(chan answer, 1)
+	go func() {
+		value, err := what()
+		done <- answer{value, err}
+	}()
+	select {
+	case a := <-done:
+		return a.value, a.err
+	case <-ctx.Done():
+		var none T
+		return none, ctx.Err()
+	}
+}
+
+// json adds a file with a value in JSON.
+func (r *report) json(f File, v any) error {
+	v, err := r.plain(v)
+	if err != nil {
+		return err
+	}
+	text, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	return r.add(f, append(text, '\n'))
+}
+
+// yaml adds a file with a value in YAML.
+func (r *report) yaml(f File, v any) error {
+	v, err := r.plain(v)
+	if err != nil {
+		return err
+	}
+	text, err := yaml.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return r.add(f, text)
+}
+
+// plain is a value as JSON has it, without secrets.
+func (r *report) plain(v any) (any, error) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	var out any
+	if err := json.Unmarshal(text, &out); err != nil {
+		return nil, err
+	}
+	return r.mask.Value(out), nil
+}
+
+func (r *report) versions() error {
+	kubernetes, ok := read(r, "the version of Kubernetes", func(ctx context.Context) (*version.Info, error) {
+		return bounded(ctx, r.Client.Core.Discovery().ServerVersion)
+	})
+	all := map[string]any{"client": r.Version}
+	if ok {
+		all["kubernetes"] = kubernetes
+	}
+	if err := r.json(File{Path: "version.json", Kind: Version}, all); err != nil {
+		return err
+	}
+	// Each check has its own time.
+	if checks, err := r.Checks(r.ctx); err != nil {
+		r.fail("checks", err)
+	} else if err := r.json(File{Path: "check.json", Kind: Check}, checks); err != nil {
+		return err
+	}
+	return nil
+}
+
+func (r *report) release() error {
+	values, ok := read(r, "the release's values", func(ctx context.Context) (map[string]any, error) {
+		return bounded(ctx, func() (map[string]any, error) { return r.Values(ctx) })
+	})
+	if !ok {
+		return nil
+	}
+	if values == nil {
+		r.leaveOut("values.yaml: namespace %s has no release of Helm", r.ControlPlane)
+		return nil
+	}
+	return r.yaml(File{Path: "control-plane/values.yaml", Kind: Values, Namespace: r.ControlPlane}, values)
+}
+
+// tail is the end of a text, from the beginning of a line.
+func tail(text []byte, most int) (out []byte, cut bool) {
+	if len(text) <= most {
+		return text, false
+	}
+	text = text[len(text)-most:]
+	for i, b := range text {
+		if b == '\n' {
+			return text[i+1:], true
+		}
+	}
+	return text, true
+}

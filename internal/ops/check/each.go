@@ -1,0 +1,366 @@
+package check
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/controlplane/debugapi"
+	"outrider.dev/internal/ops/kubeclient"
+	"outrider.dev/internal/ops/replicas"
+)
+
+// A Selection chooses pods with a proxy. Its zero value is all.
+type Selection struct {
+	Namespace string
+	Labels    string // a selector as kubectl's
+	Pod       string // name, or name.namespace
+}
+
+// Limits of what agents are asked, each by a forwarded port.
+const (
+	maxAsked   = 100
+	asksAtOnce = 8
+	askLimit   = 10 * time.Second
+)
+
+// startLimit is for how long a proxy may be not ready after its start without a failure.
+const startLimit = time.Minute
+
+// certificateWarning is less than what is left when an agent renews a certificate: half of a life,
+// which is 24 h by default. After that the agent tries again and again.
+const certificateWarning = time.Hour
+
+// A proxyState is what is known of a pod's proxy.
+type proxyState struct {
+	pod       corev1.Pod
+	container *corev1.ContainerStatus // nil: the kubelet has not reported it
+	connected *debugapi.Proxy         // newest connection; nil: none was reported
+	unasked   string                  // which replicas did not answer, and why
+	agent     agentAnswer
+}
+
+// An agentAnswer is what an agent said of itself.
+type agentAnswer struct {
+	err         error // it was not asked, or did not answer
+	ready       bool
+	reasons     []string
+	certificate time.Duration // until it expires; 0: there is none
+	has         bool          // it requests one
+}
+
+// topics are the checks of each proxy.
+var topics = []struct {
+	probe
+	of func(proxyState) answer
+}{
+	{probe{id: "proxy-connection", title: "the proxy is connected to a replica"}, proxyState.connection},
+	{probe{id: "proxy-config", title: "the proxy accepted the newest configuration"}, proxyState.config},
+	{probe{id: "proxy-ready", title: "the agent reports the proxy ready"}, proxyState.readiness},
+	{probe{id: "proxy-certificate", title: "the proxy's certificate is valid"}, proxyState.certificate},
+	{probe{id: "proxy-version", title: "the proxy is of the control plane's version"}, proxyState.version},
+}
+
+// RunProxies makes the checks of each proxy that is selected, by pod.
+func RunProxies(ctx context.Context, client *kubeclient.Client, o Options, which Selection) ([]Check, error) {
+	s := newSurvey(client, o)
+	defer s.close()
+	return s.proxiesOf(ctx, which)
+}
+
+func (s *survey) proxiesOf(ctx context.Context, which Selection) ([]Check, error) {
+	pods, err := s.selected(ctx, which)
+	if err != nil {
+		return nil, err
+	}
+	answers, err := s.replicaSet.All(ctx)
+	states := statesOf(pods, answers, err)
+	askAll(ctx, states, func(ctx context.Context, p *corev1.Pod) agentAnswer { return s.askAgent(ctx, p) })
+	var out []Check
+	for _, state := range states {
+		for _, t := range topics {
+			out = append(out, t.about(state.pod.Namespace+"/"+state.pod.Name, t.of(state)))
+		}
+	}
+	return out, ctx.Err()
+}
+
+// selected are the pods with a proxy that are meant, by name. It is an error if there are none.
+func (s *survey) selected(ctx context.Context, which Selection) ([]corev1.Pod, error) {
+	all, err := meshedIn(ctx, s.Client, which.Namespace, metav1.ListOptions{LabelSelector: which.Labels})
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(p corev1.Pod) bool {
+		return which.Pod != "" && p.Name != which.Pod && p.Name+"."+p.Namespace != which.Pod
+	})
+	switch {
+	case len(all) > 0:
+	case which.Pod != "":
+		return nil, fmt.Errorf("no running pod %q has a proxy: outrider describe pod says why", which.Pod)
+	default:
+		return nil, fmt.Errorf("no running pod has a proxy in %s", cmp.Or(which.Namespace, "any namespace"))
+	}
+	slices.SortFunc(all, func(a, b corev1.Pod) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+	return all, nil
+}
+
+// statesOf joins pods with what the replicas said.
+func statesOf(pods []corev1.Pod, answers []replicas.Replica, failed error) []proxyState {
+	unasked := ""
+	if failed != nil {
+		unasked = failed.Error()
+	}
+	for _, r := range answers {
+		if r.Problem != "" {
+			unasked = fmt.Sprintf("replica %s: %s", r.Name, r.Problem)
+		}
+	}
+	newest := map[string]*debugapi.Proxy{}
+	for _, p := range replicas.Proxies(answers) {
+		if is := newest[p.Name()]; is == nil || p.Since.After(is.Since) {
+			newest[p.Name()] = &p
+		}
+	}
+	out := make([]proxyState, len(pods))
+	for i, p := range pods {
+		out[i] = proxyState{pod: p, connected: newest[p.Name+"."+p.Namespace], unasked: unasked}
+		name := proxyOf(&p).Name
+		for _, c := range slices.Concat(p.Status.ContainerStatuses, p.Status.InitContainerStatuses) {
+			if c.Name == name {
+				out[i].container = &c
+			}
+		}
+	}
+	return out
+}
+
+// askAll asks agents: first those of proxies about which something else is not as it should be.
+func askAll(ctx context.Context, all []proxyState, ask func(context.Context, *corev1.Pod) agentAnswer) {
+	var order []*proxyState
+	for i := range all {
+		p := &all[i]
+		p.agent.err = fmt.Errorf("not asked: a run asks %d agents at most; choose fewer by POD, -n or -l", maxAsked)
+		if !p.runs() {
+			p.agent.err = fmt.Errorf("the proxy does not run")
+			continue
+		}
+		order = append(order, p)
+	}
+	slices.SortStableFunc(order, func(a, b *proxyState) int { return cmp.Compare(a.rank(), b.rank()) })
+	order = order[:min(len(order), maxAsked)]
+	places := make(chan struct{}, asksAtOnce)
+	var asked sync.WaitGroup
+	for _, p := range order {
+		places <- struct{}{}
+		asked.Go(func() {
+			defer func() { <-places }()
+			ctx, cancel := context.WithTimeout(ctx, askLimit)
+			defer cancel()
+			p.agent = ask(ctx, &p.pod)
+		})
+	}
+	asked.Wait()
+}
+
+// rank is 0 for a proxy of which something is known that is not as it should be.
+func (p proxyState) rank() int {
+	if p.connection().result != OK || p.config().result != OK || !p.container.Ready {
+		return 0
+	}
+	return 1
+}
+
+// askAgent asks a pod's agent by a forwarded port, which is as if the pod itself asked.
+func (s *survey) askAgent(ctx context.Context, p *corev1.Pod) (out agentAnswer) {
+	port := contract.StatusPort
+	if n, err := strconv.ParseUint(p.Annotations[contract.StatusPortAnnotation], 10, 16); err == nil && n > 0 {
+		port = int(n)
+	}
+	address, stop, err := s.replicaSet.Forward(ctx, p.Namespace, p.Name, port)
+	if err != nil {
+		return agentAnswer{err: marked(err)}
+	}
+	defer stop()
+	out.err = get(ctx, "http://"+address+contract.ReadyPath, out.readReady)
+	if out.err == nil {
+		out.err = get(ctx, "http://"+address+"/metrics", out.readMetrics)
+	}
+	return out
+}
+
+func get(ctx context.Context, at string, read func(io.Reader) error) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
+	if err != nil {
+		return err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return fmt.Errorf("asking the agent: %w", err)
+	}
+	defer res.Body.Close()
+	if err := read(io.LimitReader(res.Body, 1<<20)); err != nil {
+		return fmt.Errorf("the agent's answer to GET %s, %s: %w", req.URL.Path, res.Status, err)
+	}
+	return nil
+}
+
+// readReady reads the agent's readiness, whose status is 503 if it is not ready.
+func (a *agentAnswer) readReady(from io.Reader) error {
+	var is struct {
+		Ready   *bool
+		Reasons []struct{ Code, Message string }
+	}
+	if err := json.NewDecoder(from).Decode(&is); err != nil {
+		return err
+	}
+	if is.Ready == nil {
+		return fmt.Errorf("it has no field ready")
+	}
+	a.ready = *is.Ready
+	for _, r := range is.Reasons {
+		a.reasons = append(a.reasons, r.Code+": "+r.Message)
+	}
+	return nil
+}
+
+// readMetrics reads the agent's own metrics, which come before Envoy's.
+func (a *agentAnswer) readMetrics(from io.Reader) error {
+	lines := bufio.NewScanner(from)
+	for lines.Scan() {
+		value, ok := strings.CutPrefix(lines.Text(), contract.CertificateExpiry+" ")
+		if !ok {
+			continue
+		}
+		seconds, err := strconv.ParseFloat(value, 64)
+		a.has, a.certificate = err == nil, time.Duration(seconds*float64(time.Second))
+		return err
+	}
+	return lines.Err()
+}
+
+func (p proxyState) runs() bool { return p.container != nil && p.container.State.Running != nil }
+
+const goesOn = "a proxy without connection goes on with what it has; its log says why: kubectl logs POD -c " + contract.ProxyContainer
+
+func (p proxyState) connection() answer {
+	switch {
+	case p.connected != nil:
+		return fine("to %s since %s", p.connected.Replica, p.connected.Since.UTC().Format(time.RFC3339))
+	case !p.runs():
+		return skipped("the proxy does not run")
+	case p.unasked != "":
+		return skipped("%s", p.unasked)
+	}
+	return warning(goesOn, "connected to no replica")
+}
+
+func (p proxyState) config() answer {
+	const hint = "outrider proxy-status and outrider proxy-config show what it was sent"
+	if p.connected == nil {
+		return skipped("it is not known to be connected")
+	}
+	for _, note := range p.connected.Notes {
+		if text, ok := debugapi.Unenforced(note); ok {
+			return failed(hint, "not enforced: %s", strings.TrimSpace(text))
+		}
+	}
+	behind := ""
+	for _, t := range p.connected.Types {
+		switch {
+		case t.Rejected != nil:
+			return failed(hint, "%s: rejected version %s: %s", t.Type, t.Rejected.Version, t.Rejected.Reason)
+		case t.Pending > 0:
+			behind = fmt.Sprintf("%s: version %s is not answered yet; accepted is %s", t.Type, t.Sent, cmp.Or(t.Acked, "none"))
+		}
+	}
+	if behind != "" {
+		return warning(hint, "%s", behind)
+	}
+	return fine("it accepted all that was sent: %s", plural(len(p.connected.Types), "type of resource", "types of resources"))
+}
+
+func (p proxyState) readiness() answer {
+	const hint = "docs/agent.md has the reasons by their codes; outrider describe pod has the rest of the pod"
+	reasons := strings.Join(p.agent.reasons, "; ")
+	switch {
+	case p.container == nil:
+		return skipped("the proxy was not started: the pod is %s", cmp.Or(string(p.pod.Status.Phase), "new"))
+	case p.container.State.Running == nil:
+		return p.ended(hint)
+	case p.agent.err == nil && !p.agent.ready && time.Since(p.container.State.Running.StartedAt.Time) < startLimit:
+		return warning(hint, "not ready yet, and running for less than %s: %s", startLimit, reasons)
+	case p.agent.err == nil && !p.agent.ready:
+		return failed(hint, "not ready: %s", reasons)
+	case p.container.Ready:
+		return fine("ready, started %s", count(int(p.container.RestartCount)+1))
+	case time.Since(p.container.State.Running.StartedAt.Time) < startLimit:
+		return warning(hint, "not ready yet for the kubelet, and running for less than %s", startLimit)
+	}
+	return failed(hint, "the kubelet's probe fails, or has not been made")
+}
+
+func count(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
+}
+
+// ended is the answer where the container does not run.
+func (p proxyState) ended(hint string) answer {
+	w := p.container.State.Waiting
+	if w != nil && slices.Contains([]string{"", "PodInitializing", "ContainerCreating"}, w.Reason) {
+		return skipped("the proxy was not started yet: %s", cmp.Or(w.Reason, "waiting"))
+	}
+	why := "it ended"
+	if t := p.container.State.Terminated; t != nil {
+		why = fmt.Sprintf("it ended with status %d: %s", t.ExitCode, cmp.Or(strings.TrimSpace(t.Message), t.Reason))
+	} else if w != nil {
+		why = strings.TrimSuffix(w.Reason+": "+w.Message, ": ")
+	}
+	return failed(hint, "the proxy does not run: %s", why)
+}
+
+func (p proxyState) certificate() answer {
+	const hint = "the agent renews it from half of its life on; its readiness and log have the control plane's answer"
+	switch a := p.agent; {
+	case a.err != nil:
+		return unknown(a.err)
+	case !a.has:
+		return skipped("the agent requests no certificate")
+	case a.certificate == 0:
+		return failed(hint, "there is none yet")
+	case a.certificate < 0:
+		return failed(hint, "it expired %s ago", -a.certificate.Round(time.Second))
+	case a.certificate < certificateWarning:
+		return warning(hint, "it expires in %s", a.certificate.Round(time.Second))
+	default:
+		return fine("for %s", a.certificate.Round(time.Minute))
+	}
+}
+
+func (p proxyState) version() answer {
+	if p.connected == nil {
+		return skipped("it is not known to be connected")
+	}
+	if skew := p.connected.Skew(); skew != "" {
+		return warning("outrider upgrade pods replaces the proxy, and restarts no application", "%s", skew)
+	}
+	return fine("agent %s, Envoy %s", cmp.Or(p.connected.Agent, "not known"), cmp.Or(p.connected.Envoy, "not known"))
+}

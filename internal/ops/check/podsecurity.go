@@ -1,0 +1,163 @@
+package check
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject"
+)
+
+// podSecurity creates a pod as a dry run in each namespace with injection, with what injection
+// adds to each: an init container with NET_ADMIN. Pod Security and whatever else judges pods
+// answers for itself.
+func (s *survey) podSecurity(ctx context.Context) answer {
+	requested, err := s.requested(ctx)
+	if err != nil {
+		return unknown(err)
+	}
+	if len(requested) == 0 {
+		return fine("no namespace requests injection by its label yet")
+	}
+	var refused, without []string
+	reason := ""
+	for _, n := range requested {
+		_, err := s.Core.CoreV1().Pods(n.Name).Create(ctx, capturing(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		switch {
+		case err == nil:
+		case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "cannot create resource"):
+			return unknown(tried("creating a pod as a dry run", err))
+		case apierrors.IsForbidden(err) || apierrors.IsInvalid(err):
+			if s.passes(ctx, n) {
+				without = append(without, n.Name)
+				continue
+			}
+			refused, reason = append(refused, n.Name), err.Error()
+		default:
+			return unknown(tried("creating a pod as a dry run in "+n.Name, err))
+		}
+	}
+	if len(refused) > 0 {
+		return failed("kubectl label namespace NAME pod-security.kubernetes.io/enforce=privileged --overwrite; or annotate the pods with outrider.dev/capture: none, which keeps the order without capture",
+			"a pod with an init container that has NET_ADMIN is refused in %s: %s", few(refused), reason)
+	}
+	if len(without) > 0 {
+		return fine("NET_ADMIN is refused in %s, where no workload needs it: each has %s: none, or is not injected", few(without), contract.Capture)
+	}
+	return fine("%s an init container with NET_ADMIN", plural(len(requested), "namespace with injection admits", "namespaces with injection admit"))
+}
+
+// passes reports whether the workloads of a namespace, of which there are some, need no NET_ADMIN
+// when they are injected: their pods may be absent because they are refused.
+func (s *survey) passes(ctx context.Context, n corev1.Namespace) bool {
+	templates, err := s.templates(ctx, n.Name)
+	if err != nil {
+		return false
+	}
+	if len(templates) == 0 { // a pod may come without an annotation
+		templates = []corev1.PodTemplateSpec{{Spec: corev1.PodSpec{Containers: []corev1.Container{sampleContainer()}}}}
+	}
+	configurations, err := s.allConfigurations(ctx)
+	if err != nil {
+		return false
+	}
+	values, err := s.values()
+	if err != nil {
+		return false
+	}
+	o := inject.Options{Values: values, OwnLabels: len(inject.OtherInjectors(configurations)) > 0, NodeServes: s.nodesServe(ctx)}
+	return !slices.ContainsFunc(templates, func(t corev1.PodTemplateSpec) bool {
+		pod, err := inject.Stripped(&corev1.Pod{ObjectMeta: t.ObjectMeta, Spec: t.Spec})
+		if err != nil {
+			return true
+		}
+		r, err := inject.Pod(pod, inject.Namespace{Name: n.Name, Labels: n.Labels, Annotations: n.Annotations}, o)
+		return err != nil || r.Injected && slices.ContainsFunc(slices.Concat(r.Pod.Spec.InitContainers, r.Pod.Spec.Containers), func(c corev1.Container) bool {
+			return c.SecurityContext != nil && c.SecurityContext.Capabilities != nil && slices.Contains(c.SecurityContext.Capabilities.Add, "NET_ADMIN")
+		})
+	})
+}
+
+// templates are the pods of a namespace, and those that its workloads make.
+func (s *survey) templates(ctx context.Context, namespace string) (out []corev1.PodTemplateSpec, err error) {
+	var o metav1.ListOptions
+	pods, err := s.Core.CoreV1().Pods(namespace).List(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range pods.Items {
+		out = append(out, corev1.PodTemplateSpec{ObjectMeta: p.ObjectMeta, Spec: p.Spec})
+	}
+	replicaSets, err := s.Core.AppsV1().ReplicaSets(namespace).List(ctx, o) // also those of Deployments
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range replicaSets.Items {
+		if r.Spec.Replicas == nil || *r.Spec.Replicas > 0 {
+			out = append(out, r.Spec.Template)
+		}
+	}
+	statefulSets, err := s.Core.AppsV1().StatefulSets(namespace).List(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range statefulSets.Items {
+		out = append(out, w.Spec.Template)
+	}
+	daemonSets, err := s.Core.AppsV1().DaemonSets(namespace).List(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range daemonSets.Items {
+		out = append(out, w.Spec.Template)
+	}
+	jobs, err := s.Core.BatchV1().Jobs(namespace).List(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range jobs.Items {
+		if w.Status.CompletionTime == nil {
+			out = append(out, w.Spec.Template)
+		}
+	}
+	cronJobs, err := s.Core.BatchV1().CronJobs(namespace).List(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range cronJobs.Items {
+		out = append(out, w.Spec.JobTemplate.Spec.Template)
+	}
+	return out, nil
+}
+
+// capturing is a pod with the rights of outrider-init, which no injector changes.
+func capturing() *corev1.Pod {
+	no := map[string]string{contract.InjectLabel: "false", contract.OwnInjectLabel: "false"}
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "outrider-check-", Labels: no},
+		Spec: corev1.PodSpec{
+			InitContainers: []corev1.Container{{Name: contract.InitContainer, Image: "outrider.dev/check", SecurityContext: &corev1.SecurityContext{
+				RunAsUser: new(int64(0)), RunAsNonRoot: new(false),
+				Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{"NET_ADMIN"}},
+			}}},
+			Containers: []corev1.Container{sampleContainer()},
+		},
+	}
+}
+
+// sampleContainer meets the strictest level of Pod Security.
+func sampleContainer() corev1.Container {
+	return corev1.Container{
+		Name: "app", Image: "outrider.dev/check", Command: []string{"/check"},
+		SecurityContext: &corev1.SecurityContext{
+			RunAsNonRoot: new(true), RunAsUser: new(int64(65532)), AllowPrivilegeEscalation: new(false),
+			Capabilities:   &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		},
+	}
+}

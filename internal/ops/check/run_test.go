@@ -1,0 +1,44 @@
+package check
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"outrider.dev/internal/ops/kubeclient"
+)
+
+// runAt makes the checks before an installation, by a kubeconfig.
+func runAt(t *testing.T, server string) []Check {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	text := `{apiVersion: v1, kind: Config, current-context: a, contexts: [{name: a, context: {cluster: a, user: a}}],
+		clusters: [{name: a, cluster: {server: "` + server + `"}}], users: [{name: a, user: {}}]}`
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f := kubeclient.NewFlags(own)
+	*f.KubeConfig = file
+	c, err := f.Client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Run(t.Context(), c, Options{Namespace: own, Before: true, Release: Release{Name: "outrider"}})
+}
+
+// checks.md explains each check, and no other.
+func TestEachCheckIsExplained(t *testing.T) {
+	ids := map[string]bool{}
+	for _, k := range Kinds() {
+		ids[string(k.Code)] = true
+		if k.Explanation == "" {
+			t.Errorf("checks.md has no section %q", k.Code)
+		}
+	}
+	for line := range strings.Lines(checks) {
+		if id, ok := strings.CutPrefix(strings.TrimSpace(line), "## "); ok && !ids[id] {
+			t.Errorf("checks.md has a section %q, which is no check", id)
+		}
+	}
+}

@@ -1,0 +1,274 @@
+package check
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	admission "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/ops/kubeclient"
+	"outrider.dev/internal/ops/replicas"
+)
+
+// A survey is what the probes ask, each question at most once.
+type survey struct {
+	*kubeclient.Client
+	Options
+
+	namespaces     asked[[]corev1.Namespace]
+	configurations asked[[]admission.MutatingWebhookConfiguration]
+	deployments    asked[[]appsv1.Deployment]
+	replicaPods    asked[[]corev1.Pod]
+	replicaSet     *replicas.Set
+	meshed         asked[[]corev1.Pod]
+	rootMaps       asked[map[string]string] // by namespace: the roots
+	server         asked[serverAnswer]
+	sample         asked[*corev1.Pod] // an injected pod, as a dry run returned it
+	nodes          asked[[]corev1.Node]
+
+	logs func(ctx context.Context, namespace, pod string) ([]byte, error) // of a pod with one container
+}
+
+// asked keeps the answer to a question.
+type asked[T any] struct {
+	done  bool
+	value T
+	err   error
+}
+
+func (a *asked[T]) get(ask func() (T, error)) (T, error) {
+	if !a.done {
+		a.value, a.err = ask()
+		a.done = true
+	}
+	return a.value, a.err
+}
+
+func newSurvey(client *kubeclient.Client, o Options) *survey {
+	s := &survey{Client: client, Options: o, replicaSet: replicas.In(client, o.Namespace)}
+	s.logs = func(ctx context.Context, namespace, pod string) ([]byte, error) {
+		limit := int64(1 << 16)
+		return client.Core.CoreV1().Pods(namespace).GetLogs(pod, &corev1.PodLogOptions{LimitBytes: &limit}).DoRaw(ctx)
+	}
+	return s
+}
+
+// close ends the forwarded ports.
+func (s *survey) close() { s.replicaSet.Close() }
+
+// A serverAnswer is an answer of the API server to a plain request, and when it came.
+type serverAnswer struct {
+	version string
+	date    time.Time // the server's clock, in whole seconds
+	local   time.Time // this machine's, in the middle of the request
+}
+
+// askServer requests /version, which every caller may read.
+func (s *survey) askServer(ctx context.Context) (serverAnswer, error) {
+	return s.server.get(func() (out serverAnswer, err error) {
+		client, err := rest.HTTPClientFor(s.Config)
+		if err != nil {
+			return out, err
+		}
+		base, _, err := rest.DefaultServerUrlFor(s.Config)
+		if err != nil {
+			return out, err
+		}
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, base.JoinPath("/version").String(), nil)
+		if err != nil {
+			return out, err
+		}
+		from := time.Now()
+		res, err := client.Do(req)
+		if err != nil {
+			return out, err
+		}
+		res.Body.Close()
+		out.local = from.Add(time.Since(from) / 2)
+		out.date, _ = http.ParseTime(res.Header.Get("Date")) // zero: a proxy removed it
+		if version, err := s.Core.Discovery().ServerVersion(); err == nil {
+			out.version = version.GitVersion
+			return out, nil
+		}
+		return out, fmt.Errorf("GET /version: %s", res.Status)
+	})
+}
+
+func (s *survey) allNamespaces(ctx context.Context) ([]corev1.Namespace, error) {
+	return s.namespaces.get(func() ([]corev1.Namespace, error) {
+		l, err := s.Core.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil, tried("listing namespaces", err)
+		}
+		return slices.DeleteFunc(l.Items, func(n corev1.Namespace) bool { return n.DeletionTimestamp != nil }), nil
+	})
+}
+
+func (s *survey) allNodes(ctx context.Context) ([]corev1.Node, error) {
+	return s.nodes.get(func() (out []corev1.Node, err error) {
+		o := metav1.ListOptions{Limit: 500}
+		for {
+			l, err := s.Core.CoreV1().Nodes().List(ctx, o)
+			if err != nil {
+				return nil, tried("listing nodes", err)
+			}
+			out = append(out, l.Items...)
+			if o.Continue = l.Continue; o.Continue == "" {
+				return out, nil
+			}
+		}
+	})
+}
+
+func (s *survey) allConfigurations(ctx context.Context) ([]admission.MutatingWebhookConfiguration, error) {
+	return s.configurations.get(func() ([]admission.MutatingWebhookConfiguration, error) {
+		l, err := s.Core.AdmissionregistrationV1().MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil, tried("listing webhook configurations", err)
+		}
+		return l.Items, nil
+	})
+}
+
+// ourConfigurations are those by which the API server sends pods to this control plane.
+func (s *survey) ourConfigurations(ctx context.Context) ([]admission.MutatingWebhookConfiguration, error) {
+	all, err := s.allConfigurations(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(c admission.MutatingWebhookConfiguration) bool {
+		return !inject.IsOurs(c) || slices.ContainsFunc(c.Webhooks, func(w admission.MutatingWebhook) bool {
+			return w.ClientConfig.Service != nil && w.ClientConfig.Service.Namespace != s.Options.Namespace
+		})
+	}), nil
+}
+
+const selector = replicas.Selector
+
+func (s *survey) allDeployments(ctx context.Context) ([]appsv1.Deployment, error) {
+	return s.deployments.get(func() ([]appsv1.Deployment, error) {
+		l, err := s.Core.AppsV1().Deployments(s.Options.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
+		if err != nil {
+			return nil, tried("listing deployments in "+s.Options.Namespace, err)
+		}
+		return l.Items, nil
+	})
+}
+
+// allReplicas are the pods of the control plane that run.
+func (s *survey) allReplicas(ctx context.Context) ([]corev1.Pod, error) {
+	return s.replicaPods.get(func() ([]corev1.Pod, error) {
+		pods, err := s.replicaSet.Pods(ctx)
+		return pods, marked(err)
+	})
+}
+
+// meshedPods are the pods with a proxy of ours that have not ended.
+func (s *survey) meshedPods(ctx context.Context) ([]corev1.Pod, error) {
+	return s.meshed.get(func() ([]corev1.Pod, error) { return Meshed(ctx, s.Client) })
+}
+
+// Meshed returns the pods of a cluster that have a proxy of Outrider and have not ended.
+func Meshed(ctx context.Context, c *kubeclient.Client) ([]corev1.Pod, error) {
+	return meshedIn(ctx, c, metav1.NamespaceAll, metav1.ListOptions{})
+}
+
+func meshedIn(ctx context.Context, c *kubeclient.Client, namespace string, o metav1.ListOptions) (out []corev1.Pod, err error) {
+	for o.Limit = 500; ; {
+		l, err := c.Core.CoreV1().Pods(namespace).List(ctx, o)
+		if err != nil {
+			return nil, tried("listing pods", err)
+		}
+		for _, p := range l.Items {
+			ended := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+			if !ended && proxyOf(&p) != nil {
+				out = append(out, p)
+			}
+		}
+		if o.Continue = l.Continue; o.Continue == "" {
+			return out, nil
+		}
+	}
+}
+
+// proxyOf returns a pod's proxy; nil if it has none.
+func proxyOf(p *corev1.Pod) *corev1.Container {
+	for _, list := range [][]corev1.Container{p.Spec.Containers, p.Spec.InitContainers} {
+		if i := slices.IndexFunc(list, func(c corev1.Container) bool { return c.Name == contract.ProxyContainer }); i >= 0 {
+			return &list[i]
+		}
+	}
+	return nil
+}
+
+// allRoots are the roots in each namespace that has them.
+func (s *survey) allRoots(ctx context.Context) (map[string]string, error) {
+	return s.rootMaps.get(func() (map[string]string, error) {
+		l, err := s.Core.CoreV1().ConfigMaps(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + contract.RootConfigMap})
+		if err != nil {
+			return nil, tried("listing the ConfigMaps "+contract.RootConfigMap, err)
+		}
+		out := map[string]string{}
+		for _, m := range l.Items {
+			if m.Name == contract.RootConfigMap { // a fake API server ignores the selector
+				out[m.Namespace] = m.Data[contract.RootKey]
+			}
+		}
+		return out, nil
+	})
+}
+
+// forward forwards a port of a replica until the survey ends.
+func (s *survey) forward(ctx context.Context, pod string, port int) (string, error) {
+	address, err := s.replicaSet.Address(ctx, pod, port)
+	return address, tried("asking the control plane", err)
+}
+
+// monitoring is the address of a replica's HTTP server.
+func (s *survey) monitoring(ctx context.Context, pod string) (string, error) {
+	address, err := s.replicaSet.Monitoring(ctx, pod)
+	return address, tried("asking the control plane", err)
+}
+
+// certificatesOf reads PEM.
+func certificatesOf(text string) (out []*x509.Certificate, err error) {
+	for rest := []byte(text); ; {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			if strings.TrimSpace(string(rest)) != "" || len(out) == 0 {
+				return nil, fmt.Errorf("it has no certificate in PEM")
+			}
+			return out, nil
+		}
+		c, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, c)
+	}
+}
+
+// values are those of injection in the release.
+func (s *survey) values() (values inject.Values, err error) {
+	for _, o := range s.Release.Objects {
+		data, _ := o.Object["data"].(map[string]any)
+		text, is := data["values.yaml"].(string)
+		if o.GetKind() == "ConfigMap" && is && strings.HasSuffix(o.GetName(), "-injection") {
+			values, _, err = inject.ParseValues([]byte(text))
+			return values, err
+		}
+	}
+	return values, nil
+}

@@ -1,0 +1,214 @@
+package install
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"helm.sh/helm/v3/pkg/action"
+	"helm.sh/helm/v3/pkg/chart"
+	"helm.sh/helm/v3/pkg/release"
+	"helm.sh/helm/v3/pkg/storage/driver"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/ops/kubeclient"
+)
+
+// A Progress shows the steps of an installation.
+type Progress interface {
+	Step(format string, args ...any) // it was done
+	Wait(format string, args ...any) // it is waited for
+}
+
+// Options of an installation, or of its removal.
+type Options struct {
+	Flags    *kubeclient.Flags // the cluster, and the control plane's namespace
+	Client   *kubeclient.Client
+	Values   map[string]any
+	DryRun   bool // the API server judges everything, and nothing is written
+	Progress Progress
+
+	helm func() (*action.Configuration, error) // of tests; default: see configuration
+}
+
+// maxHistory is how many releases are kept to roll back to. Helm's value.
+const maxHistory = 10
+
+// helmTimeout bounds single steps of Helm; it does not wait for pods.
+const helmTimeout = 5 * time.Minute
+
+// configuration is Helm's, with its records where helm itself looks for them.
+func (o Options) configuration() (*action.Configuration, error) {
+	if o.helm != nil {
+		return o.helm()
+	}
+	c := &action.Configuration{}
+	if err := c.Init(o.Flags, o.Client.Namespace, "secret", func(string, ...any) {}); err != nil {
+		return nil, err
+	}
+	c.Releases.MaxHistory = maxHistory
+	return c, nil
+}
+
+// Apply installs the release, or upgrades the one that is there. What an interrupted run has left
+// is completed. It does not wait for the control plane: see [Options.Await].
+func Apply(ctx context.Context, o Options) (*release.Release, error) {
+	c, err := Chart()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := render(c, o.Client.Namespace, o.Values); err != nil {
+		return nil, err // before anything is changed
+	}
+	helm, err := o.configuration()
+	if err != nil {
+		return nil, err
+	}
+	name := nameOf(o.Values)
+	if o.DryRun {
+		return o.try(ctx, helm, c, name)
+	}
+	if err := o.ensureNamespace(ctx); err != nil {
+		return nil, err
+	}
+	unlock, err := o.lock(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	if err := o.ensureDefinitions(ctx, c); err != nil {
+		return nil, err
+	}
+	last, err := o.recover(ctx, helm, name)
+	if err != nil {
+		return nil, err
+	}
+	r, err := o.run(ctx, helm, c, name, last)
+	if err != nil {
+		return nil, fmt.Errorf("release %s/%s: %w", o.Client.Namespace, name, err)
+	}
+	o.Progress.Step("release %s/%s, revision %d: applied", r.Namespace, r.Name, r.Version)
+	return r, nil
+}
+
+// run installs, or upgrades what the last release is.
+func (o Options) run(ctx context.Context, helm *action.Configuration, c *chart.Chart, name string, last *release.Release) (*release.Release, error) {
+	if last == nil || last.Info.Status == release.StatusUninstalled {
+		i := action.NewInstall(helm)
+		i.ReleaseName, i.Namespace, i.SkipCRDs, i.Timeout = name, o.Client.Namespace, true, helmTimeout
+		i.Replace = last != nil // helm uninstall --keep-history
+		i.DryRun = o.DryRun
+		if o.DryRun {
+			i.DryRunOption = "server"
+		}
+		return i.RunWithContext(ctx, c, o.Values)
+	}
+	u := action.NewUpgrade(helm)
+	u.Namespace, u.SkipCRDs, u.Timeout, u.MaxHistory = o.Client.Namespace, true, helmTimeout, maxHistory
+	u.ResetValues = true // the same command has the same result, whatever was set before
+	u.DryRun = o.DryRun
+	if o.DryRun {
+		u.DryRunOption = "server"
+	}
+	return u.RunWithContext(ctx, name, c, o.Values)
+}
+
+// try renders with what the cluster has, and validates by its schemas.
+func (o Options) try(ctx context.Context, helm *action.Configuration, c *chart.Chart, name string) (*release.Release, error) {
+	last, err := last(helm, name)
+	if err != nil {
+		return nil, err
+	}
+	if last != nil && last.Info.Status.IsPending() {
+		return nil, fmt.Errorf("release %s/%s is %s: without --dry-run it is recovered", o.Client.Namespace, name, last.Info.Status)
+	}
+	return o.run(ctx, helm, c, name, last)
+}
+
+// last returns the newest release; nil if there is none.
+func last(helm *action.Configuration, name string) (*release.Release, error) {
+	r, err := helm.Releases.Last(name)
+	if errors.Is(err, driver.ErrReleaseNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading release %s: %w", name, err)
+	}
+	return r, nil
+}
+
+// madeBy marks what an installation has made besides the release, so that it may remove it.
+const madeBy, madeByUs = contract.MadeByLabel, "outrider"
+
+// ensureNamespace makes the namespace if there is none.
+func (o Options) ensureNamespace(ctx context.Context) error {
+	namespaces := o.Client.Core.CoreV1().Namespaces()
+	_, err := namespaces.Get(ctx, o.Client.Namespace, metav1.GetOptions{})
+	if !apierrors.IsNotFound(err) {
+		return err
+	}
+	_, err = namespaces.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: o.Client.Namespace, Labels: map[string]string{madeBy: madeByUs},
+	}}, metav1.CreateOptions{FieldManager: fieldManager})
+	if err == nil {
+		o.Progress.Step("namespace %s: made", o.Client.Namespace)
+	}
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}
+
+// taken reports whether the project of a kind has put its own definition in the place of ours: the
+// label may be there still.
+func taken(definition *unstructured.Unstructured) bool {
+	return definition.GetAnnotations()["gateway.networking.k8s.io/bundle-version"] != ""
+}
+
+// fieldManager is the name of what is applied without Helm.
+const fieldManager = "outrider-install"
+
+var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+
+// ensureDefinitions adds the CustomResourceDefinitions that are absent, and upgrades those that an
+// installation has added. Helm never upgrades one. Those of others stay as they are: their
+// owner decides about versions.
+func (o Options) ensureDefinitions(ctx context.Context, c *chart.Chart) error {
+	all, err := definitionsOf(c)
+	if err != nil {
+		return err
+	}
+	client := o.Client.Dynamic.Resource(definitions)
+	for _, d := range all {
+		labels := maps.Clone(d.GetLabels())
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		labels[madeBy] = cmp.Or(labels[madeBy], madeByUs)
+		d.SetLabels(labels)
+		is, err := client.Get(ctx, d.GetName(), metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			_, err = client.Create(ctx, d, metav1.CreateOptions{FieldManager: fieldManager})
+		case err == nil && (is.GetLabels()[madeBy] == "" || taken(is)):
+			o.Progress.Step("CustomResourceDefinition %s: there already, not changed", d.GetName())
+			continue
+		case err == nil:
+			d.SetResourceVersion(is.GetResourceVersion())
+			_, err = client.Update(ctx, d, metav1.UpdateOptions{FieldManager: fieldManager})
+		}
+		if err != nil {
+			return fmt.Errorf("applying CustomResourceDefinition %s: %w", d.GetName(), err)
+		}
+		o.Progress.Step("CustomResourceDefinition %s: applied", d.GetName())
+	}
+	return nil
+}

@@ -1,0 +1,237 @@
+// Package install puts Outrider into a cluster, and takes it out again.
+//
+// What is applied is the chart in package charts, as an ordinary release of Helm: "helm list"
+// shows it, and helm may upgrade it or roll it back. What Helm does not do is here:
+// CustomResourceDefinitions are upgraded too, a release that was interrupted is recovered, and
+// [Purge] removes what the control plane itself has written.
+package install
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"helm.sh/helm/v3/pkg/action"
+	"helm.sh/helm/v3/pkg/chart"
+	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/releaseutil"
+	"helm.sh/helm/v3/pkg/strvals"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"outrider.dev/charts"
+	"outrider.dev/internal/base/manifest"
+	"outrider.dev/internal/ops/check"
+)
+
+// Namespace is where the control plane is by default.
+const Namespace = "outrider-system"
+
+// Folders of [charts.Files].
+const chartFolder, profileFolder = "outrider", "profiles"
+
+// A ValuesError means that values are not what the chart takes. Nothing was changed.
+type ValuesError struct{ Err error }
+
+func (e *ValuesError) Error() string { return e.Err.Error() }
+
+func (e *ValuesError) Unwrap() error { return e.Err }
+
+// Hint is what a command prints after the error.
+func (e *ValuesError) Hint() string { return "docs/install.md describes each value" }
+
+// Chart returns the chart that is part of this program.
+func Chart() (*chart.Chart, error) {
+	var files []*loader.BufferedFile
+	err := fs.WalkDir(charts.Files, chartFolder, func(file string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := charts.Files.ReadFile(file)
+		files = append(files, &loader.BufferedFile{Name: strings.TrimPrefix(file, chartFolder+"/"), Data: data})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading the chart: %w", err)
+	}
+	return loader.LoadFiles(files)
+}
+
+// Profiles are the names of the sets of values that come with the chart.
+func Profiles() []string {
+	entries, err := charts.Files.ReadDir(profileFolder)
+	if err != nil {
+		return nil // the test of the chart has them all
+	}
+	var out []string
+	for _, e := range entries {
+		out = append(out, strings.TrimSuffix(e.Name(), path.Ext(e.Name())))
+	}
+	return out
+}
+
+// A File is one with values.
+type File struct {
+	Name string
+	Data []byte
+}
+
+// WithProfile returns the values of a profile, changed by files and then by settings, each as
+// "name=value", as Helm takes them. An empty profile has no values of its own.
+func WithProfile(profile string, files []File, settings []string) (map[string]any, error) {
+	if profile != "" {
+		data, err := charts.Files.ReadFile(path.Join(profileFolder, profile+".yaml"))
+		if err != nil {
+			return nil, &ValuesError{fmt.Errorf("--profile=%q: must be one of %s", profile, strings.Join(Profiles(), ", "))}
+		}
+		files = slices.Insert(slices.Clone(files), 0, File{"profile " + profile, data})
+	}
+	out := map[string]any{}
+	for _, f := range files {
+		values := map[string]any{}
+		if err := manifest.DecodeStrict(f.Data, &values); err != nil {
+			text := strings.TrimPrefix(strings.Join(strings.Fields(err.Error()), " "), "error converting YAML to JSON: ")
+			return nil, &ValuesError{fmt.Errorf("%s: %s", f.Name, text)} // in one line, as other errors
+		}
+		out = chartutil.MergeTables(values, out)
+	}
+	for _, s := range settings {
+		if err := strvals.ParseInto(s, out); err != nil {
+			return nil, &ValuesError{fmt.Errorf("--set %s: %w", s, err)}
+		}
+	}
+	return out, nil
+}
+
+// nameOf is the name of the release with these values: each revision has its own.
+func nameOf(values map[string]any) string {
+	revision, _ := values["revision"].(string)
+	return ReleaseName(revision)
+}
+
+// ReleaseName is the name of the release of a revision; empty is the default one.
+func ReleaseName(revision string) string {
+	if revision == "" || revision == "default" {
+		return "outrider"
+	}
+	return "outrider-" + revision
+}
+
+// Manifest returns what would be applied, without asking a cluster; with the
+// CustomResourceDefinitions first.
+func Manifest(namespace string, values map[string]any) (string, error) {
+	c, err := Chart()
+	if err != nil {
+		return "", err
+	}
+	text, err := render(c, namespace, values)
+	if err != nil {
+		return "", err
+	}
+	var out strings.Builder
+	for _, crd := range c.CRDObjects() {
+		fmt.Fprintf(&out, "---\n# Source: %s\n%s\n", crd.Filename, strings.TrimSpace(string(crd.File.Data)))
+	}
+	return out.String() + text, nil
+}
+
+// rendered is the version of Kubernetes for which is rendered without a cluster. With one Helm
+// takes its own.
+var rendered = chartutil.KubeVersion{Version: "v1.34.0", Major: "1", Minor: "34"}
+
+// render returns the objects of the release in the order in which Helm applies them.
+func render(c *chart.Chart, namespace string, values map[string]any) (string, error) {
+	i := action.NewInstall(&action.Configuration{Log: func(string, ...any) {}})
+	i.ReleaseName, i.Namespace, i.ClientOnly, i.DryRun, i.SkipCRDs = nameOf(values), namespace, true, true, true
+	i.KubeVersion = &rendered
+	r, err := i.Run(c, values)
+	if err != nil {
+		return "", valuesError(err)
+	}
+	return r.Manifest, nil
+}
+
+// valuesError marks errors that values cause. With a chart that is part of the program, a
+// template fails for no other reason.
+func valuesError(err error) error {
+	text := strings.TrimPrefix(err.Error(), "values don't meet the specifications of the schema(s) in the following chart(s):\n")
+	lines := strings.Split(strings.TrimSpace(strings.TrimPrefix(text, "outrider:\n")), "\n")
+	for i, line := range lines {
+		lines[i] = strings.TrimPrefix(line, "- ")
+	}
+	return &ValuesError{errors.New("values: " + strings.Join(lines, "; "))}
+}
+
+// ReleaseOf returns what an installation with these values consists of, for its checks.
+func ReleaseOf(namespace string, values map[string]any) (check.Release, error) {
+	out := check.Release{Name: nameOf(values)}
+	c, err := Chart()
+	if err != nil {
+		return out, err
+	}
+	text, err := render(c, namespace, values)
+	if err != nil {
+		return out, err
+	}
+	if out.Objects, err = objectsOf(text); err != nil {
+		return out, err
+	}
+	out.Definitions, err = definitionsOf(c)
+	return out, err
+}
+
+// definitionsOf are the chart's CustomResourceDefinitions.
+func definitionsOf(c *chart.Chart) (out []*unstructured.Unstructured, err error) {
+	for _, crd := range c.CRDObjects() {
+		objects, err := objectsOf(string(crd.File.Data))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", crd.Filename, err)
+		}
+		out = append(out, objects...)
+	}
+	return out, nil
+}
+
+// objectsOf reads manifests.
+func objectsOf(text string) (out []*unstructured.Unstructured, err error) {
+	documents := releaseutil.SplitManifests(text)
+	keys := make([]string, 0, len(documents))
+	for key := range documents { // any order: it is sorted
+		keys = append(keys, key)
+	}
+	slices.SortFunc(keys, func(a, b string) int {
+		if len(a) != len(b) { // manifest-2 is before manifest-10
+			return len(a) - len(b)
+		}
+		return strings.Compare(a, b)
+	})
+	for _, key := range keys {
+		o := map[string]any{}
+		if err := manifest.Decode([]byte(documents[key]), &o); err != nil {
+			return nil, err
+		}
+		if len(o) > 0 {
+			out = append(out, &unstructured.Unstructured{Object: o})
+		}
+	}
+	return out, nil
+}
+
+// Installed returns the values that the newest release was given; nil: there is no release.
+func Installed(o Options) (map[string]any, error) {
+	helm, err := o.configuration()
+	if err != nil {
+		return nil, err
+	}
+	r, err := last(helm, nameOf(o.Values))
+	if err != nil || r == nil {
+		return nil, err
+	}
+	if r.Config == nil {
+		return map[string]any{}, nil
+	}
+	return r.Config, nil
+}

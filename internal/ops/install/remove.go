@@ -1,0 +1,337 @@
+package install
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"helm.sh/helm/v3/pkg/action"
+	"helm.sh/helm/v3/pkg/release"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/ops/check"
+)
+
+// Remove removes a release, and waits until its pods have ended. Without a release it does
+// nothing. What the control plane itself has written stays: see [Purge].
+func Remove(ctx context.Context, o Options) error {
+	helm, err := o.configuration()
+	if err != nil {
+		return err
+	}
+	name := nameOf(o.Values)
+	r, err := last(helm, name)
+	switch {
+	case err != nil:
+		return err
+	case r == nil:
+		o.Progress.Step("there is no release %s/%s", o.Client.Namespace, name)
+		return nil
+	case o.DryRun:
+		o.Progress.Step("release %s/%s, revision %d: would be removed", o.Client.Namespace, name, r.Version)
+		return nil
+	}
+	unlock, err := o.lock(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := o.uninstall(ctx, helm, r); err != nil {
+		return err
+	}
+	o.Progress.Step("release %s/%s: removed", o.Client.Namespace, name)
+	return o.awaitEnd(ctx, r)
+}
+
+// uninstall removes the webhook first: without it pods start without a proxy, and with it but
+// without its server they would be refused.
+func (o Options) uninstall(ctx context.Context, helm *action.Configuration, r *release.Release) error {
+	objects, err := objectsOf(r.Manifest)
+	if err != nil {
+		return fmt.Errorf("release %s: %w", r.Name, err)
+	}
+	for _, object := range objects {
+		if object.GetKind() != "MutatingWebhookConfiguration" {
+			continue
+		}
+		err := o.Client.Core.AdmissionregistrationV1().MutatingWebhookConfigurations().Delete(ctx, object.GetName(), metav1.DeleteOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return err
+		}
+		o.Progress.Step("MutatingWebhookConfiguration %s: removed, pods start without a proxy", object.GetName())
+	}
+	u := action.NewUninstall(helm)
+	u.Timeout, u.IgnoreNotFound, u.DeletionPropagation = helmTimeout, true, "background"
+	if _, err := u.Run(r.Name); err != nil {
+		return fmt.Errorf("release %s/%s: %w", r.Namespace, r.Name, err)
+	}
+	return nil
+}
+
+// awaitEnd waits until no pod of a release is left: one that ends could still write what a purge
+// has removed.
+func (o Options) awaitEnd(ctx context.Context, r *release.Release) error {
+	objects, err := objectsOf(r.Manifest)
+	if err != nil {
+		return err
+	}
+	for _, object := range objects {
+		if object.GetKind() != "Deployment" {
+			continue
+		}
+		if err := o.awaitNoPods(ctx, object.GetName()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o Options) awaitNoPods(ctx context.Context, deployment string) error {
+	of := func(p *corev1.Pod) bool {
+		owner := metav1.GetControllerOf(p)
+		return owner != nil && strings.HasPrefix(owner.Name, deployment+"-")
+	}
+	list, err := o.Client.Core.CoreV1().Pods(o.Client.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
+	if err != nil {
+		return err
+	}
+	left := map[string]bool{}
+	for _, p := range list.Items {
+		if of(&p) {
+			left[p.Name] = true
+		}
+	}
+	l := watched(o.Client.Core.CoreV1().Pods(o.Client.Namespace), metav1.ListOptions{LabelSelector: selector})
+	ended := func(e watch.Event) (bool, error) {
+		if p, ok := e.Object.(*corev1.Pod); ok && of(p) {
+			if e.Type == watch.Deleted {
+				delete(left, p.Name)
+			} else {
+				left[p.Name] = true
+			}
+		}
+		return len(left) == 0, nil
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	o.Progress.Wait("waiting for the end of %d pods of %s/%s", len(left), o.Client.Namespace, deployment)
+	if err := followFrom(ctx, l, list.ResourceVersion, ended); err != nil {
+		return fmt.Errorf("waiting for the end of the pods of %s/%s: %w", o.Client.Namespace, deployment, err)
+	}
+	return nil
+}
+
+// A kind of what an installation may leave.
+type leftover struct {
+	resource schema.GroupVersionResource
+	options  metav1.ListOptions
+	all      bool // in all namespaces, or of the cluster; else in the control plane's
+}
+
+// leftovers are what the control plane and Apply write besides the release.
+func leftovers() []leftover {
+	made := metav1.ListOptions{LabelSelector: madeBy} // by the control plane, or by an installation
+	core := func(resource string) schema.GroupVersionResource {
+		return schema.GroupVersionResource{Version: "v1", Resource: resource}
+	}
+	leases := schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
+	return []leftover{
+		{core("configmaps"), one(contract.RootConfigMap), true},
+		{core("configmaps"), made, false}, // such as the tokens that were used
+		{core("secrets"), made, false},    // the authority's keys
+		{leases, made, false},
+		{trustBundles("v1"), one(contract.TrustBundle), true},
+		{trustBundles("v1beta1"), one(contract.TrustBundle), true},
+		{definitions, made, true},
+	}
+}
+
+// trustBundles are the cluster's bundles of roots, in a version that it may serve.
+func trustBundles(version string) schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: "certificates.k8s.io", Version: version, Resource: "clustertrustbundles"}
+}
+
+// An InUseError means that another control plane needs what a purge removes.
+type InUseError struct{ By []string }
+
+func (e *InUseError) Error() string {
+	return "still used by " + strings.Join(e.By, ", ") + ": roots and kinds are one for the cluster"
+}
+
+// Purge removes what is left once all releases are removed: the roots in all namespaces, the
+// authority's keys and other objects of the control plane, the CustomResourceDefinitions that
+// [Apply] added, with all objects of these kinds, and the namespace if [Apply] made it.
+func Purge(ctx context.Context, o Options) error {
+	if err := o.inUse(ctx); err != nil {
+		return err
+	}
+	verb := "removed"
+	if o.DryRun {
+		verb = "would be removed"
+	}
+	for _, l := range leftovers() {
+		in := o.Client.Namespace
+		if l.all {
+			in = metav1.NamespaceAll
+		}
+		list, err := o.Client.Dynamic.Resource(l.resource).Namespace(in).List(ctx, l.options)
+		if apierrors.IsNotFound(err) && l.resource.Group == trustBundles("").Group {
+			continue // this version is not served
+		}
+		if err != nil {
+			return fmt.Errorf("listing %s: %w", l.resource.Resource, err)
+		}
+		for _, object := range list.Items {
+			if l.resource == definitions {
+				why, err := o.keeps(ctx, &object)
+				if err != nil {
+					return err
+				}
+				if why != "" {
+					o.Progress.Step("%s %s: stays, because %s", object.GetKind(), object.GetName(), why)
+					continue
+				}
+			}
+			client := o.Client.Dynamic.Resource(l.resource).Namespace(object.GetNamespace())
+			err := o.delete(ctx, client, object.GetName())
+			if err == nil && !o.DryRun && l.resource == definitions { // it goes after all objects of its kind
+				err = awaitGone(ctx, watched(client, one(object.GetName())), object.GetResourceVersion())
+			}
+			if err != nil {
+				return fmt.Errorf("removing %s %s: %w", object.GetKind(), object.GetName(), err)
+			}
+			o.Progress.Step("%s %s: %s", object.GetKind(), strings.TrimPrefix(object.GetNamespace()+"/"+object.GetName(), "/"), verb)
+		}
+	}
+	return o.removeNamespace(ctx, verb)
+}
+
+// keeps is why a definition stays: the Gateway API's kind is for other controllers too.
+func (o Options) keeps(ctx context.Context, definition *unstructured.Unstructured) (string, error) {
+	group, _, _ := unstructured.NestedString(definition.Object, "spec", "group")
+	resource, _, _ := unstructured.NestedString(definition.Object, "spec", "names", "plural")
+	switch {
+	case taken(definition):
+		return "it is the Gateway API's own", nil
+	case group != "gateway.networking.k8s.io":
+		return "", nil
+	}
+	list, err := o.Client.Dynamic.Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}).List(ctx, metav1.ListOptions{Limit: 1})
+	switch {
+	case apierrors.IsNotFound(err): // it is not served
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("listing %s: %w", resource, err)
+	case len(list.Items) > 0:
+		return fmt.Sprintf("there are objects of it, such as %s/%s", list.Items[0].GetNamespace(), list.Items[0].GetName()), nil
+	}
+	return "", nil
+}
+
+func (o Options) delete(ctx context.Context, client dynamic.ResourceInterface, name string) error {
+	d := metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}
+	if o.DryRun {
+		d.DryRun = []string{metav1.DryRunAll}
+	}
+	if err := client.Delete(ctx, name, d); err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	return nil
+}
+
+// inUse finds control planes that are not removed. In a dry run the one of the release is there
+// still.
+func (o Options) inUse(ctx context.Context) error {
+	list, err := o.Client.Core.AppsV1().Deployments(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: selector})
+	if err != nil {
+		return err
+	}
+	var by []string
+	for _, d := range list.Items {
+		own := d.Namespace == o.Client.Namespace && d.Annotations[check.ReleaseName] == nameOf(o.Values)
+		if d.DeletionTimestamp == nil && !(o.DryRun && own) {
+			by = append(by, "deployment "+d.Namespace+"/"+d.Name)
+		}
+	}
+	if len(by) > 0 {
+		return &InUseError{by}
+	}
+	return nil
+}
+
+// removeNamespace removes the namespace that Apply made, and waits for its end.
+func (o Options) removeNamespace(ctx context.Context, verb string) error {
+	namespaces := o.Client.Core.CoreV1().Namespaces()
+	n, err := namespaces.Get(ctx, o.Client.Namespace, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return err
+	case n.Labels[madeBy] != madeByUs:
+		o.Progress.Step("namespace %s: stays, because it was there before the installation", n.Name)
+		return nil
+	}
+	others, err := o.others(ctx)
+	if err != nil {
+		return err
+	}
+	if len(others) > 0 {
+		o.Progress.Step("namespace %s: stays, because there is more in it: %s", n.Name, strings.Join(others, ", "))
+		return nil
+	}
+	d := metav1.DeleteOptions{}
+	if o.DryRun {
+		d.DryRun = []string{metav1.DryRunAll}
+	}
+	if err := namespaces.Delete(ctx, n.Name, d); err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	if !o.DryRun {
+		o.Progress.Wait("waiting for the end of namespace %s", n.Name)
+		l := watched(o.Client.Core.CoreV1().Namespaces(), one(n.Name))
+		if err := awaitGone(ctx, l, n.ResourceVersion); err != nil {
+			return fmt.Errorf("waiting for the end of namespace %s: %w", n.Name, err)
+		}
+	}
+	o.Progress.Step("namespace %s: %s", n.Name, verb)
+	return nil
+}
+
+// awaitGone waits for the end of an object that has finalizers.
+func awaitGone(ctx context.Context, l cache.ListerWatcher, version string) error {
+	return followFrom(ctx, l, version, func(e watch.Event) (bool, error) { return e.Type == watch.Deleted, nil })
+}
+
+// others are pods, and records of other releases, in the control plane's namespace.
+func (o Options) others(ctx context.Context) (out []string, err error) {
+	pods, err := o.Client.Core.CoreV1().Pods(o.Client.Namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range pods.Items {
+		if p.Labels["app"] != "outriderd" {
+			out = append(out, "pod "+p.Name)
+		}
+	}
+	secrets, err := o.Client.Core.CoreV1().Secrets(o.Client.Namespace).List(ctx, metav1.ListOptions{LabelSelector: "owner=helm"})
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range secrets.Items {
+		if what := "release " + s.Labels["name"]; !slices.Contains(out, what) {
+			out = append(out, what)
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,231 @@
+// Package podrestart takes namespaces of a cluster out of the mesh: it removes the labels that
+// request injection, and restarts the workloads whose pods have a proxy, until no pod has one.
+//
+// Whether a new pod would get a proxy is the API server's answer to a dry run, made after the
+// labels are gone. A workload whose new pods would get one again is not restarted. Everything is
+// decided from what the cluster has, so that a run that was interrupted is continued by the next.
+package podrestart
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
+
+	"outrider.dev/internal/ops/podupgrade"
+)
+
+// Options of [Run].
+type Options struct {
+	Client    kubernetes.Interface
+	Namespace string // empty: all
+	DryRun    bool   // change nothing
+	Progress  interface {
+		Step(format string, args ...any) // something was done
+		Wait(format string, args ...any) // what is waited for
+	}
+
+	lag time.Duration // default: cacheLag
+}
+
+// A Pod has a proxy that no restart takes away.
+type Pod struct{ Namespace, Name, Reason string }
+
+// Run takes the namespaces out of the mesh. It returns the pods with a proxy that it could not
+// replace, with the reason, and the error of the first step that failed.
+func Run(ctx context.Context, o Options) ([]Pod, error) {
+	if err := o.removeLabels(ctx); err != nil {
+		return nil, err
+	}
+	pods, err := o.meshed(ctx)
+	if err != nil {
+		return nil, err
+	}
+	byOwner := map[workload][]corev1.Pod{}
+	var owners []workload
+	for _, p := range pods {
+		w := ownerOf(&p)
+		if byOwner[w] == nil {
+			owners = append(owners, w)
+		}
+		byOwner[w] = append(byOwner[w], p)
+	}
+	slices.SortFunc(owners, func(a, b workload) int {
+		return cmp.Or(strings.Compare(a.namespace, b.namespace), strings.Compare(a.kind, b.kind), strings.Compare(a.name, b.name))
+	})
+	var left []Pod
+	restarted := map[workload]bool{}
+	for _, w := range owners {
+		why, err := o.replace(ctx, w, byOwner[w])
+		if err != nil {
+			return left, fmt.Errorf("%s: %w", w, err)
+		}
+		if why == "" {
+			restarted[w] = true
+			continue
+		}
+		for _, p := range byOwner[w] {
+			left = append(left, Pod{p.Namespace, p.Name, why})
+		}
+	}
+	if o.DryRun || len(restarted) == 0 {
+		return left, nil
+	}
+	return left, o.await(ctx, restarted)
+}
+
+// replace restarts a workload, or returns why its pods would keep a proxy.
+func (o Options) replace(ctx context.Context, w workload, pods []corev1.Pod) (why string, err error) {
+	s, err := o.stateOf(ctx, w)
+	switch {
+	case apierrors.IsNotFound(err):
+		return fmt.Sprintf("its %s does not exist: delete the pod", w.kind), nil
+	case err != nil || s.never != "":
+		return s.never, err
+	}
+	if o.DryRun { // the labels, on which the answer depends, are still there
+		o.Progress.Step("%s: would be restarted, %d pods", w, len(pods))
+		return "", nil
+	}
+	if why, err := o.again(ctx, &pods[0]); err != nil || why != "" {
+		return why, err
+	}
+	newest := slices.MaxFunc(pods, func(a, b corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	if s.underWay(newest.CreationTimestamp.Time) {
+		o.Progress.Step("%s: its restart is under way", w)
+		return "", nil
+	}
+	if err := o.restart(ctx, w); err != nil {
+		return "", err
+	}
+	o.Progress.Step("%s: restarted, %d pods", w, len(pods))
+	return "", nil
+}
+
+// The API server's own cache of namespaces, by which it selects webhooks, may be behind for a
+// moment after a label was removed.
+const (
+	cacheLag = 10 * time.Second
+	askEvery = 500 * time.Millisecond
+)
+
+// again returns why a new pod would get a proxy again; empty if it would not.
+func (o Options) again(ctx context.Context, pod *corev1.Pod) (string, error) {
+	until := time.NewTimer(cmp.Or(o.lag, cacheLag))
+	defer until.Stop()
+	tick := time.NewTicker(askEvery)
+	defer tick.Stop()
+	for {
+		next, err := podupgrade.Next(ctx, o.Client, pod)
+		switch {
+		case ctx.Err() != nil:
+			return "", ctx.Err()
+		case err != nil:
+			return err.Error(), nil
+		case !podupgrade.HasProxy(next):
+			return "", nil
+		}
+		select {
+		case <-ctx.Done():
+			return "", ctx.Err()
+		case <-until.C:
+			return "a new pod would get a proxy again, by a label of the pod's template or by the mesh's values: change these, and run it again", nil
+		case <-tick.C:
+		}
+	}
+}
+
+// meshed are the pods with a proxy that have not ended.
+func (o Options) meshed(ctx context.Context) (out []corev1.Pod, err error) {
+	options := metav1.ListOptions{Limit: 500}
+	for {
+		l, err := o.Client.CoreV1().Pods(o.Namespace).List(ctx, options)
+		if err != nil {
+			return nil, fmt.Errorf("listing pods: %w", err)
+		}
+		for _, p := range l.Items {
+			if hasProxy(&p) {
+				out = append(out, p)
+			}
+		}
+		if options.Continue = l.Continue; options.Continue == "" {
+			return out, nil
+		}
+	}
+}
+
+func hasProxy(p *corev1.Pod) bool {
+	return podupgrade.HasProxy(p) && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
+}
+
+// await waits until no pod of the workloads has a proxy. It follows the pods' events.
+func (o Options) await(ctx context.Context, restarted map[workload]bool) error {
+	of := func(p *corev1.Pod) bool { return hasProxy(p) && restarted[ownerOf(p)] }
+	pods := o.Client.CoreV1().Pods(o.Namespace)
+	l := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			return pods.List(ctx, options)
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			return pods.Watch(ctx, options)
+		},
+	}
+	left := map[string]bool{}
+	done := func() bool {
+		if len(left) > 0 {
+			o.Progress.Wait("pods with a proxy: %d", len(left))
+		}
+		return len(left) == 0
+	}
+	listed := func(all cache.Store) (bool, error) {
+		for _, object := range all.List() {
+			if p, ok := object.(*corev1.Pod); ok && of(p) {
+				left[p.Namespace+"/"+p.Name] = true
+			}
+		}
+		return done(), nil
+	}
+	_, err := watchtools.UntilWithSync(ctx, l, &corev1.Pod{}, listed, func(e watch.Event) (bool, error) {
+		if p, ok := e.Object.(*corev1.Pod); ok {
+			delete(left, p.Namespace+"/"+p.Name)
+			if e.Type != watch.Deleted && of(p) {
+				left[p.Namespace+"/"+p.Name] = true
+			}
+		}
+		return done(), nil
+	})
+	if err == nil {
+		o.Progress.Step("no pod of the restarted workloads has a proxy")
+		return nil
+	}
+	var names []string
+	for name := range left { // any order: they are sorted
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		err = errors.New("not in time; run it again to go on waiting")
+	}
+	return fmt.Errorf("pods that still have a proxy: %s: %w", few(names), err)
+}
+
+// few names some of a list, and how many more there are.
+func few(all []string) string {
+	const most = 5
+	if len(all) <= most {
+		return strings.Join(all, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(all[:most], ", "), len(all)-most)
+}

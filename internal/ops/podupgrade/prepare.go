@@ -1,0 +1,93 @@
+package podupgrade
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"outrider.dev/internal/base/contract"
+)
+
+// The kubelet stops a container first and pulls the next image then. So each node gets the image
+// before, by a pod that runs it once: a proxy is then away for about a second, and an image that
+// does not exist, or does not run there, stops nothing.
+
+// pullTimeout bounds how long a node may take to pull and run the image.
+const pullTimeout = 5 * time.Minute
+
+// prepare has the node of c run the image once.
+func (r *roll) prepare(ctx context.Context, c Candidate) error {
+	ctx, cancel := context.WithTimeout(ctx, r.pull)
+	defer cancel()
+	pod := runOnce(c)
+	pods := r.Client.CoreV1().Pods(c.Namespace)
+	_, err := pods.Create(ctx, pod, metav1.CreateOptions{FieldManager: "outrider"})
+	if err != nil && !apierrors.IsAlreadyExists(err) { // one of an upgrade that was interrupted
+		return fmt.Errorf("%s: running %s once: %w", c.Node, c.To, err)
+	}
+	defer func() {
+		now := int64(0)
+		// Also when ctx has ended. One that stays has ended too, and costs nothing.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		defer cancel()
+		_ = pods.Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: &now})
+	}()
+	last := "the kubelet has not begun"
+	_, err = r.follow(ctx, c.Namespace, pod.Name, func(p *corev1.Pod) (bool, error) {
+		for _, s := range p.Status.ContainerStatuses {
+			if w := s.State.Waiting; w != nil {
+				last = w.Reason + ": " + w.Message
+				switch w.Reason {
+				case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "CreateContainerError", "RunContainerError", "CreateContainerConfigError":
+					return false, errors.New(last)
+				}
+			}
+			if t := s.State.Terminated; t != nil && t.ExitCode != 0 {
+				return false, fmt.Errorf("it ended with status %d: %s", t.ExitCode, t.Message)
+			}
+		}
+		if p.Status.Phase == corev1.PodFailed {
+			return false, fmt.Errorf("%s: %s", p.Status.Reason, p.Status.Message)
+		}
+		return p.Status.Phase == corev1.PodSucceeded, nil
+	})
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("not run within %s: %s", r.pull, last)
+	}
+	if err != nil {
+		return fmt.Errorf("%s does not run on node %s: %w", c.To, c.Node, err)
+	}
+	return nil
+}
+
+// runOnce is a pod that runs the image of c on its node, with the least of permissions.
+func runOnce(c Candidate) *corev1.Pod {
+	yes, no, user, grace := true, false, int64(contract.ProxyUser), int64(0)
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:   c.Namespace,
+			Name:        fmt.Sprintf("outrider-upgrade-%x", sha256.Sum256([]byte(c.Node+"\x00"+c.To)))[:32],
+			Labels:      map[string]string{"app.kubernetes.io/name": "outrider-upgrade", contract.InjectLabel: "false"},
+			Annotations: map[string]string{contract.InjectLabel: "false"},
+		},
+		Spec: corev1.PodSpec{
+			NodeName: c.Node, RestartPolicy: corev1.RestartPolicyNever, ImagePullSecrets: c.pullSecrets,
+			TerminationGracePeriodSeconds: &grace, AutomountServiceAccountToken: &no, EnableServiceLinks: &no,
+			Tolerations:     []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+			SecurityContext: &corev1.PodSecurityContext{RunAsNonRoot: &yes, RunAsUser: &user, SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
+			Containers: []corev1.Container{{
+				Name: "run-once", Image: c.To, ImagePullPolicy: corev1.PullIfNotPresent, Command: []string{"outrider-agent", "version"},
+				TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
+				SecurityContext: &corev1.SecurityContext{
+					AllowPrivilegeEscalation: &no, ReadOnlyRootFilesystem: &yes, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+				},
+			}},
+		},
+	}
+}

@@ -1,0 +1,178 @@
+package podupgrade
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/remotecommand"
+	watchtools "k8s.io/client-go/tools/watch"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/mesh/objects"
+)
+
+// An Exec runs a command in a pod's proxy container and returns what it printed.
+type Exec func(ctx context.Context, namespace, pod string, command ...string) (string, error)
+
+// NewExec returns the one of a cluster, as kubectl exec does it.
+func NewExec(config *rest.Config, client kubernetes.Interface) Exec {
+	return func(ctx context.Context, namespace, pod string, command ...string) (string, error) {
+		at := client.CoreV1().RESTClient().Post().Resource("pods").Namespace(namespace).Name(pod).SubResource("exec").
+			VersionedParams(&corev1.PodExecOptions{Container: contract.ProxyContainer, Command: command, Stdout: true, Stderr: true}, scheme.ParameterCodec).URL()
+		socket, err := remotecommand.NewWebSocketExecutor(config, "GET", at.String())
+		if err != nil {
+			return "", err
+		}
+		spdy, err := remotecommand.NewSPDYExecutor(config, "POST", at)
+		if err != nil {
+			return "", err
+		}
+		run, err := remotecommand.NewFallbackExecutor(socket, spdy, func(error) bool { return true })
+		if err != nil {
+			return "", err
+		}
+		var out, wrong bytes.Buffer // each is written by a goroutine of its own
+		err = run.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &out, Stderr: &wrong})
+		return out.String() + wrong.String(), err
+	}
+}
+
+// announce tells the agent that only its container stops next.
+func (r *roll) announce(ctx context.Context, c Candidate) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	out, err := r.Exec(ctx, c.Namespace, c.Name, "outrider-agent", "request", "POST", "/replace", "--debug-port", c.statusPort, "--status-port", c.statusPort)
+	if err != nil {
+		return fmt.Errorf("its agent cannot drain for a replacement: %s: %w", firstOf(out), err)
+	}
+	return nil
+}
+
+// firstOf is the first line of what a command printed, and a part of it if it is long.
+func firstOf(out string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(out), "\n")
+	return line[:min(len(line), 200)]
+}
+
+// get returns the pod of c. Another pod of its name is none, nor one that is being deleted.
+func (r *roll) get(ctx context.Context, c Candidate) (*corev1.Pod, error) {
+	pod, err := r.Client.CoreV1().Pods(c.Namespace).Get(ctx, c.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) || err == nil && (pod.UID != c.UID || pod.DeletionTimestamp != nil) {
+		return nil, errGone
+	}
+	return pod, err
+}
+
+// setImage changes the proxy's image in a pod, and nothing else.
+func (r *roll) setImage(ctx context.Context, c Candidate, image string) error {
+	pod, err := r.get(ctx, c)
+	if err != nil {
+		return err
+	}
+	list := "containers"
+	for _, init := range pod.Spec.InitContainers {
+		if init.Name == contract.ProxyContainer {
+			list = "initContainers"
+		}
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": c.UID},
+		"spec":     map[string]any{list: []any{map[string]string{"name": contract.ProxyContainer, "image": image}}},
+	})
+	if err != nil {
+		return err
+	}
+	_, err = r.Client.CoreV1().Pods(c.Namespace).Patch(ctx, c.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{FieldManager: "outrider"})
+	return err
+}
+
+// await returns when the pod is ready with a proxy that began after the one whose ID is given, or
+// why it is not. It follows the pod's events.
+func (r *roll) await(ctx context.Context, c Candidate, before string) error {
+	last := "the kubelet has not begun"
+	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
+	defer cancel()
+	_, err := r.follow(ctx, c.Namespace, c.Name, func(pod *corev1.Pod) (bool, error) {
+		if pod.UID != c.UID || pod.DeletionTimestamp != nil {
+			return false, errGone
+		}
+		s := statusOf(pod, contract.ProxyContainer)
+		switch {
+		case s == nil || s.ContainerID == before && s.State.Running != nil:
+			return false, nil
+		case s.State.Waiting != nil:
+			last = strings.TrimSpace(s.State.Waiting.Reason + " " + s.State.Waiting.Message)
+			return false, nil
+		case s.State.Terminated != nil:
+			last = fmt.Sprintf("the proxy ended with status %d: %s", s.State.Terminated.ExitCode, s.State.Terminated.Message)
+			return false, nil
+		case !objects.PodReady(&pod.Status):
+			last = "the pod is not ready"
+			return false, nil
+		}
+		return true, nil
+	})
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, watchtools.ErrWatchClosed) {
+		return fmt.Errorf("not ready within %s: %s", r.Timeout, last)
+	}
+	return err
+}
+
+// errGone is no failure of the upgrade: the pod's successor gets the new proxy.
+var errGone = errors.New("the pod has been deleted meanwhile")
+
+// follow calls done with a pod and each of its changes until it says so.
+func (r *roll) follow(ctx context.Context, namespace, name string, done func(*corev1.Pod) (bool, error)) (*corev1.Pod, error) {
+	pods := r.Client.CoreV1().Pods(namespace)
+	one := fields.OneTermEqualSelector("metadata.name", name).String()
+	source := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.FieldSelector = one
+			return pods.List(ctx, o)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.FieldSelector = one
+			return pods.Watch(ctx, o)
+		},
+	}
+	event, err := watchtools.UntilWithSync(ctx, source, &corev1.Pod{}, func(s cache.Store) (bool, error) {
+		if len(s.List()) == 0 {
+			return true, errGone
+		}
+		return false, nil
+	}, func(e watch.Event) (bool, error) {
+		if e.Type == watch.Deleted {
+			return false, errGone
+		}
+		pod, ok := e.Object.(*corev1.Pod)
+		if !ok {
+			return false, apierrors.FromObject(e.Object)
+		}
+		return done(pod)
+	})
+	if ctx.Err() != nil && wait.Interrupted(err) { // client-go has an error of its own for the end of ctx
+		err = ctx.Err()
+	}
+	if event == nil {
+		return nil, err
+	}
+	pod, _ := event.Object.(*corev1.Pod)
+	return pod, err
+}

@@ -1,0 +1,214 @@
+package podupgrade
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"outrider.dev/internal/base/contract"
+)
+
+// Options of Run.
+type Options struct {
+	Client         kubernetes.Interface
+	Exec           Exec
+	MaxUnavailable int           // proxies that are replaced at a time, and a quarter of a workload's (at least one); default 1
+	Timeout        time.Duration // for one pod to get ready; default DefaultTimeout
+	Progress       func(Event)   // called for each step, by one goroutine at a time; default: none
+
+	pull time.Duration // for a node to pull and run the image; default pullTimeout
+}
+
+// A Step is what happened to a pod.
+type Step string
+
+// DefaultTimeout is for one pod to get ready: its grace period, and as long again.
+const DefaultTimeout = 2 * time.Minute
+
+// The steps.
+const (
+	Prepared   Step = "prepared"    // its node has run the image
+	Replacing  Step = "replacing"   // the image is changed
+	Replaced   Step = "replaced"    // it is ready again
+	Gone       Step = "gone"        // it was deleted meanwhile: its successor has the new proxy
+	RolledBack Step = "rolled back" // it is ready with the image that it had
+	Failed     Step = "failed"
+)
+
+// An Event is a step of one pod.
+type Event struct {
+	Pod      Candidate     `json:"pod"`
+	Step     Step          `json:"step"`
+	Took     time.Duration `json:"took,omitempty"`     // from the change to ready
+	Restarts []string      `json:"restarts,omitempty"` // other containers that were restarted meanwhile
+	Err      error         `json:"-"`
+}
+
+// A Result is what became of the pods that were due.
+type Result struct {
+	Replaced, Gone, Left []Candidate // Left was not begun
+	Failed               []Event
+}
+
+type roll struct {
+	Options
+
+	mu     sync.Mutex
+	result Result
+}
+
+// Run replaces the proxies of the candidates that are due. After the first that fails no other is
+// begun. The error is that of the first failure.
+func Run(ctx context.Context, all []Candidate, o Options) (Result, error) {
+	r := &roll{Options: o}
+	r.MaxUnavailable = max(r.MaxUnavailable, 1)
+	if r.Timeout <= 0 {
+		r.Timeout = DefaultTimeout
+	}
+	r.pull = cmp.Or(r.pull, pullTimeout)
+	var due []Candidate
+	for _, c := range all {
+		if c.State == Due {
+			due = append(due, c)
+		}
+	}
+	prepared := map[string]bool{}
+	for _, c := range due {
+		if key := c.Node + "\x00" + c.To; !prepared[key] {
+			if err := r.prepare(ctx, c); err != nil {
+				r.result.Left = due
+				return r.result, err
+			}
+			prepared[key] = true
+			r.tell(Event{Pod: c, Step: Prepared})
+		}
+	}
+	err := r.replaceAll(ctx, all, due)
+	return r.result, err
+}
+
+// replaceAll replaces some at a time, until one has failed or ctx ends.
+func (r *roll) replaceAll(ctx context.Context, all, due []Candidate) error {
+	q := newQueue(all, due)
+	defer context.AfterFunc(ctx, q.stop)()
+	var workers sync.WaitGroup
+	for range min(r.MaxUnavailable, len(due)) {
+		workers.Go(func() {
+			for c, more := q.next(); more; c, more = q.next() {
+				if !r.replace(ctx, c) || ctx.Err() != nil {
+					q.stop()
+				}
+				q.done(c)
+			}
+		})
+	}
+	workers.Wait()
+	r.result.Left = q.due
+	if len(r.result.Failed) > 0 {
+		return fmt.Errorf("%s: %w", r.result.Failed[0].Pod, r.result.Failed[0].Err)
+	}
+	return ctx.Err()
+}
+
+// replace replaces one pod's proxy, and reports whether to go on.
+func (r *roll) replace(ctx context.Context, c Candidate) bool {
+	// What has begun is brought to an end, also when the caller gives up: a pod is not left between.
+	ctx = context.WithoutCancel(ctx)
+	fail := func(err error) bool {
+		if errors.Is(err, errGone) {
+			return r.end(Event{Pod: c, Step: Gone})
+		}
+		return r.end(Event{Pod: c, Step: Failed, Err: err})
+	}
+	pod, err := r.get(ctx, c)
+	if err != nil {
+		return fail(err)
+	}
+	before := statusOf(pod, contract.ProxyContainer)
+	if before == nil {
+		return fail(errors.New("the kubelet reports no proxy"))
+	}
+	if err := r.announce(ctx, c); err != nil {
+		if _, gone := r.get(ctx, c); errors.Is(gone, errGone) {
+			err = gone
+		}
+		return fail(err)
+	}
+	begin := time.Now()
+	if err := r.setImage(ctx, c, c.To); err != nil {
+		return fail(fmt.Errorf("changing its image: %w", err))
+	}
+	r.tell(Event{Pod: c, Step: Replacing})
+	err = r.await(ctx, c, before.ContainerID)
+	switch {
+	case errors.Is(err, errGone):
+		return fail(err)
+	case err != nil:
+		return r.end(r.rollBack(ctx, c, err))
+	}
+	return r.end(Event{Pod: c, Step: Replaced, Took: time.Since(begin), Restarts: r.restarted(ctx, pod)})
+}
+
+// rollBack gives a pod the image that it had.
+func (r *roll) rollBack(ctx context.Context, c Candidate, because error) Event {
+	failed := ""
+	if pod, err := r.Client.CoreV1().Pods(c.Namespace).Get(ctx, c.Name, metav1.GetOptions{}); err == nil {
+		if s := statusOf(pod, contract.ProxyContainer); s != nil {
+			failed = s.ContainerID
+		}
+	}
+	if err := r.setImage(ctx, c, c.From); err != nil {
+		return Event{Pod: c, Step: Failed, Err: fmt.Errorf("%w; it could not be rolled back: %w", because, err)}
+	}
+	if err := r.await(ctx, c, failed); err != nil {
+		return Event{Pod: c, Step: Failed, Err: fmt.Errorf("%w; with the image before: %w", because, err)}
+	}
+	return Event{Pod: c, Step: RolledBack, Err: because}
+}
+
+// restarted lists the other containers that were restarted since.
+func (r *roll) restarted(ctx context.Context, since *corev1.Pod) (out []string) {
+	now, err := r.Client.CoreV1().Pods(since.Namespace).Get(ctx, since.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil // it is gone, and so is the question
+	}
+	for _, c := range now.Spec.Containers {
+		a, b := statusOf(since, c.Name), statusOf(now, c.Name)
+		if c.Name != contract.ProxyContainer && a != nil && b != nil && b.RestartCount > a.RestartCount {
+			out = append(out, c.Name)
+		}
+	}
+	return out
+}
+
+// end notes how a pod ended, and reports whether to go on.
+func (r *roll) end(e Event) bool {
+	r.mu.Lock()
+	switch e.Step {
+	case Replaced:
+		r.result.Replaced = append(r.result.Replaced, e.Pod)
+	case Gone:
+		r.result.Gone = append(r.result.Gone, e.Pod)
+	default:
+		r.result.Failed = append(r.result.Failed, e)
+	}
+	r.mu.Unlock()
+	r.tell(e)
+	return e.Err == nil
+}
+
+func (r *roll) tell(e Event) {
+	if r.Progress == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.Progress(e)
+}

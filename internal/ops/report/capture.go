@@ -1,0 +1,96 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/capture"
+	"outrider.dev/internal/core/pod/podspec"
+)
+
+// A Capture is which connections of the pod are captured, as its flags say: ports and ranges, with
+// "*" for all.
+type Capture struct {
+	By                    string `json:"by"`   // container, or "the node"
+	Mode                  string `json:"mode"` // REDIRECT, TPROXY, NONE, or "park only" beside another mesh
+	InboundPorts          string `json:"inboundPorts"`
+	ExcludeInboundPorts   string `json:"excludeInboundPorts"`
+	OutboundRanges        string `json:"outboundRanges"`
+	ExcludeOutboundRanges string `json:"excludeOutboundRanges"`
+	OutboundPorts         string `json:"outboundPorts"` // captured whatever the address
+	ExcludeOutboundPorts  string `json:"excludeOutboundPorts"`
+	Park                  string `json:"park"`
+	DNS                   bool   `json:"dns"`
+}
+
+// captureOf reads the flags in the pod; nil if nothing is captured.
+func captureOf(pod *corev1.Pod) (*Capture, error) {
+	c, args := captureArgs(pod)
+	if c == nil {
+		return nil, nil
+	}
+	intent := capture.Defaults()
+	fs := pflag.NewFlagSet(c.Name, pflag.ContinueOnError)
+	fs.ParseErrorsAllowlist.UnknownFlags = true // --copy, --groups
+	fs.Usage = func() {}
+	number := func(string) (uint32, error) { return 0, nil } // users and groups are not shown
+	env := map[string]string{}
+	for _, e := range c.Env {
+		env[e.Name] = e.Value
+	}
+	flags := capture.Flags(&intent, number, number)
+	for _, f := range flags {
+		fs.VarP(f, f.Name, f.Short, "")
+		if f.IsBoolFlag() {
+			fs.Lookup(f.Name).NoOptDefVal = "true"
+		}
+	}
+	if err := fs.Parse(args); err != nil {
+		return nil, fmt.Errorf("the flags of %s cannot be read: %w", c.Name, err)
+	}
+	for _, f := range flags {
+		for _, name := range f.Env {
+			if value, ok := env[name]; ok && value != "" && !fs.Changed(f.Name) {
+				if err := f.Set(value); err != nil {
+					return nil, fmt.Errorf("variable %s of %s: %w", name, c.Name, err)
+				}
+				break
+			}
+		}
+	}
+	is := func(name string) string { return fs.Lookup(name).Value.String() }
+	out := &Capture{
+		By: c.Name, Mode: is("istio-inbound-interception-mode"), Park: is("park"), DNS: intent.DNS != capture.DNSOff,
+		InboundPorts: is("istio-inbound-ports"), ExcludeInboundPorts: is("istio-local-exclude-ports"),
+		OutboundRanges: is("istio-service-cidr"), ExcludeOutboundRanges: is("istio-service-exclude-cidr"),
+		OutboundPorts: is("istio-outbound-ports"), ExcludeOutboundPorts: is("istio-local-outbound-ports-exclude"),
+	}
+	if intent.ParkOnly {
+		out.Mode = "park only"
+	}
+	return out, nil
+}
+
+// captureArgs are the arguments with the flags, and the container that has them: outrider-init, or
+// the proxy in its place; or the node has them.
+func captureArgs(pod *corev1.Pod) (*corev1.Container, []string) {
+	if work, ok := podspec.NodeWork(pod); ok && len(work.Capture) > 0 {
+		return &corev1.Container{Name: "the node"}, work.Capture
+	}
+	if c := container(pod, contract.InitContainer); c != nil && len(c.Args) > 0 && c.Args[0] == "init" {
+		return c, c.Args[1:]
+	}
+	c := container(pod, contract.ProxyContainer)
+	if c == nil || !podspec.Staged(c) {
+		return nil, nil
+	}
+	args := c.Args[1:]
+	if end := slices.Index(args, "--"); end >= 0 {
+		args = args[:end]
+	}
+	return c, args
+}

@@ -1,0 +1,305 @@
+package report
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/controlplane/debugapi"
+	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/plan"
+	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/startup"
+)
+
+// A Pod is what was decided about one, and how it is now. A part that it does not have is nil.
+type Pod struct {
+	Namespace    string      `json:"namespace"`
+	Name         string      `json:"name"`
+	Injection    Injection   `json:"injection"`
+	Order        *Order      `json:"order,omitempty"`
+	Capture      *Capture    `json:"capture,omitempty"`
+	Proxy        *Proxy      `json:"proxy,omitempty"`
+	ControlPlane *Connection `json:"controlPlane,omitempty"` // nil: not asked
+	Notes        []string    `json:"notes,omitempty"`        // what is not known
+}
+
+// An Injection is whether the pod was injected, and the rule that decides.
+type Injection struct {
+	State    State       `json:"state"`
+	Code     inject.Code `json:"code"` // of the rule, or one of those below
+	Reason   string      `json:"reason"`
+	Hint     string      `json:"hint,omitempty"`
+	Revision string      `json:"revision,omitempty"`
+	Warnings []string    `json:"warnings,omitempty"`
+}
+
+// A State is what became of a pod at the webhook.
+type State string
+
+// The states.
+const (
+	Injected    State = "injected"
+	WillBe      State = "will be injected" // it is in a file, and was not made yet
+	NotInjected State = "not injected"
+	Refused     State = "refused" // no pod like it is made
+)
+
+// Reasons of a cluster, besides those of the decision itself.
+const (
+	NoWebhook             inject.Code = "no-webhook"              // the API server sends no pod to this control plane
+	NoRevision            inject.Code = "no-control-plane"        // there is none
+	NotThen               inject.Code = "not-then"                // a pod like it would be injected today
+	ControlPlaneNamespace inject.Code = "control-plane-namespace" // it is beside the control plane
+)
+
+// An Order is how the pod starts.
+type Order struct {
+	Ways  []startup.Mechanism `json:"ways"`  // that keep the edges from the proxy
+	Start []string            `json:"start"` // containers
+	Edges []string            `json:"edges"` // that are not those of the init list
+	Why   []string            `json:"why,omitempty"`
+}
+
+// A Proxy is the proxy's container.
+type Proxy struct {
+	Kind     string `json:"kind"`
+	Image    string `json:"image"`
+	Next     string `json:"next,omitempty"`  // image that a new pod would get, if it is another one
+	State    string `json:"state,omitempty"` // ready, not ready, or does not run; empty: it was not made yet
+	Restarts int32  `json:"restarts"`
+	Agent    string `json:"agent,omitempty"`
+	Envoy    string `json:"envoy,omitempty"`
+	Skew     string `json:"skew,omitempty"` // how they differ from the control plane's
+}
+
+// States of a proxy that runs.
+const (
+	Ready    = "ready"
+	notReady = "not ready"
+)
+
+// A Connection is the proxy's to the control plane.
+type Connection struct {
+	Replica  string    `json:"replica"`
+	Since    time.Time `json:"since"`
+	InStep   bool      `json:"inStep"`
+	Problems []string  `json:"problems,omitempty"` // why it is not
+}
+
+// A Mesh is what decides about pods: the revisions of a control plane, by name, and their
+// settings.
+type Mesh struct {
+	Namespace string // of the control plane
+	Revisions []Revision
+	Webhook   bool     // the API server sends pods
+	Notes     []string // what is not known
+}
+
+// A Revision is the settings by which one injects.
+type Revision struct {
+	Name    string
+	Options inject.Options
+}
+
+// A Subject is a pod with what was read about it.
+type Subject struct {
+	Object    podspec.Object
+	Namespace inject.Namespace
+	Planned   bool             // it was not made yet
+	Connected []debugapi.Proxy // of the mesh
+	Asked     bool             // the replicas were
+}
+
+// Describe describes a pod.
+func (m Mesh) Describe(s Subject) (Pod, error) {
+	given := &s.Object.Pod
+	out := Pod{Namespace: s.Namespace.Name, Name: cmp.Or(given.Name, s.Object.Name), Notes: slices.Clone(m.Notes)}
+	result, err := m.decide(&out.Injection, given, s)
+	if err != nil {
+		return out, err
+	}
+	pod := given
+	if out.Injection.State == WillBe {
+		pod = result.Pod
+	}
+	if out.Injection.State != Injected && out.Injection.State != WillBe {
+		return out, nil
+	}
+	s.Object.Pod = *pod
+	if out.Order, err = orderOf(s.Object, m.kubernetes(), result); err != nil {
+		return out, err
+	}
+	if out.Capture, err = captureOf(pod); err != nil {
+		out.Notes = append(out.Notes, err.Error())
+	}
+	out.Proxy = proxyOf(pod, result.Pod)
+	if out.Proxy != nil && s.Asked {
+		out.ControlPlane = connectionOf(out.Proxy, s.Connected, given.Name+"."+s.Namespace.Name)
+	}
+	return out, nil
+}
+
+func (m Mesh) kubernetes() startup.Kubernetes {
+	if len(m.Revisions) > 0 && m.Revisions[0].Options.Kubernetes != 0 {
+		return m.Revisions[0].Options.Kubernetes
+	}
+	return 34
+}
+
+// decide decides as the webhook would today. What it did then is in the pod.
+func (m Mesh) decide(i *Injection, pod *corev1.Pod, s Subject) (inject.Result, error) {
+	was, revision := inject.InjectedBy(pod)
+	i.State, i.Revision = NotInjected, revision
+	if was {
+		i.State = Injected
+	}
+	blocked := m.blocked(s)
+	if blocked.Code != "" {
+		i.Code, i.Reason = blocked.Code, blocked.Sentence
+		return inject.Result{Pod: pod}, nil
+	}
+	bare, err := inject.Stripped(pod)
+	if err != nil {
+		return inject.Result{}, err
+	}
+	result, name, err := m.today(bare, s, revision)
+	var refusal *inject.Refusal
+	if errors.As(err, &refusal) {
+		result.Reason, i.Hint, err = refusal.Reason, refusal.Hint, nil
+	}
+	if err != nil {
+		return result, err
+	}
+	i.Code, i.Reason, i.Warnings = result.Reason.Code, result.Reason.Sentence, result.Warnings
+	switch today := result.Injected; {
+	case was && !today:
+		i.Reason = "it was injected; a pod like it would not be today: " + i.Reason
+	case was:
+	case s.Planned && today:
+		i.State, i.Revision = WillBe, name
+	case s.Planned && refusal != nil:
+		i.State = Refused
+	case today:
+		i.Code, i.Hint = NotThen, "make the pod anew"
+		i.Reason = fmt.Sprintf("a pod like it would be injected today (%s): it was made before that, or while the webhook was not reached", i.Reason)
+	case refusal != nil:
+		i.Reason = "a pod like it would be refused today: " + i.Reason
+	}
+	return result, nil
+}
+
+// blocked are the reasons why no pod of a namespace is sent to the webhook.
+func (m Mesh) blocked(s Subject) inject.Reason {
+	switch {
+	case len(m.Revisions) == 0:
+		return inject.Reason{Code: NoRevision, Sentence: "no control plane with injection is in namespace " + m.Namespace}
+	case m.Namespace != "" && s.Namespace.Name == m.Namespace:
+		return inject.Reason{Code: ControlPlaneNamespace, Sentence: "the namespace is the control plane's own, which is never injected"}
+	case !m.Webhook:
+		return inject.Reason{Code: NoWebhook, Sentence: "no MutatingWebhookConfiguration leads to the control plane: the API server sends it no pod"}
+	}
+	return inject.Reason{}
+}
+
+// today injects a pod as the revision with a name would; without one as that which injects it, or
+// else the first.
+func (m Mesh) today(pod *corev1.Pod, s Subject, revision string) (result inject.Result, name string, err error) {
+	for i, r := range m.Revisions {
+		o := r.Options
+		o.Claims = s.Object.Claims
+		one, failed := inject.Pod(pod, s.Namespace, o)
+		if i == 0 || r.Name == revision || revision == "" && !result.Injected && one.Injected {
+			result, name, err = one, r.Name, failed
+		}
+	}
+	return result, name, err
+}
+
+func orderOf(o podspec.Object, on startup.Kubernetes, result inject.Result) (*Order, error) {
+	report, err := plan.New(o, on, false)
+	if err != nil {
+		return nil, err
+	}
+	out := &Order{Why: result.Notes, Ways: []startup.Mechanism{}, Start: []string{}, Edges: []string{}}
+	for _, c := range report.Order() {
+		out.Start = append(out.Start, c.Name)
+	}
+	for _, e := range report.Edges {
+		if e.From == contract.ProxyContainer && e.By != "" && !slices.Contains(out.Ways, e.By) {
+			out.Ways = append(out.Ways, e.By)
+		}
+		if e.By != startup.InitDone {
+			out.Edges = append(out.Edges, e.String())
+		}
+	}
+	return out, nil
+}
+
+// proxyOf describes the proxy's container; next is a pod like it of today.
+func proxyOf(pod, next *corev1.Pod) *Proxy {
+	c := container(pod, contract.ProxyContainer)
+	if c == nil {
+		return nil
+	}
+	out := &Proxy{Kind: "plain container", Image: c.Image}
+	if !slices.ContainsFunc(pod.Spec.Containers, func(o corev1.Container) bool { return o.Name == c.Name }) {
+		out.Kind = "native sidecar"
+	}
+	if next != nil {
+		if n := container(next, contract.ProxyContainer); n != nil && n.Image != c.Image {
+			out.Next = n.Image
+		}
+	}
+	for _, s := range slices.Concat(pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses) {
+		if s.Name == c.Name {
+			out.Restarts, out.State = s.RestartCount, Ready
+			switch {
+			case s.State.Running == nil:
+				out.State = "does not run"
+			case !s.Ready:
+				out.State = notReady
+			}
+		}
+	}
+	return out
+}
+
+// connectionOf is the newest of the proxy's connections; it adds the versions to the proxy.
+func connectionOf(p *Proxy, all []debugapi.Proxy, name string) *Connection {
+	var newest *debugapi.Proxy
+	for i, c := range all {
+		if c.Name() == name && (newest == nil || c.Since.After(newest.Since)) {
+			newest = &all[i]
+		}
+	}
+	if newest == nil && p.State != Ready && p.State != notReady {
+		return &Connection{Problems: []string{"the proxy does not run"}}
+	}
+	if newest == nil {
+		return &Connection{Problems: []string{"it is connected to no replica, and goes on with what it has; its log says why"}}
+	}
+	p.Agent, p.Envoy, p.Skew = newest.Agent, newest.Envoy, newest.Skew()
+	out := &Connection{Replica: newest.Replica, Since: newest.Since}
+	for _, s := range newest.Types {
+		switch {
+		case s.Rejected != nil:
+			out.Problems = append(out.Problems, fmt.Sprintf("%s: rejected version %s: %s", s.Type, s.Rejected.Version, s.Rejected.Reason))
+		case s.Pending > 0:
+			out.Problems = append(out.Problems, fmt.Sprintf("%s: version %s is not answered yet", s.Type, s.Sent))
+		}
+	}
+	for _, note := range newest.Notes {
+		if text, ok := debugapi.Unenforced(note); ok {
+			out.Problems = append(out.Problems, "not enforced: "+strings.TrimSpace(text))
+		}
+	}
+	out.InStep = len(out.Problems) == 0
+	return out
+}

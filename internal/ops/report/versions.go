@@ -1,0 +1,81 @@
+// Package report is what Outrider's commands say about a running mesh: the versions of its parts,
+// and one pod with all that was decided about it.
+package report
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/internal/base/cli"
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/controlplane/debugapi"
+	"outrider.dev/internal/ops/check"
+	"outrider.dev/internal/ops/kubeclient"
+	"outrider.dev/internal/ops/replicas"
+)
+
+// Versions are those of a command, and of what is in the cluster.
+type Versions struct {
+	Client       cli.Build          `json:"client"`
+	ControlPlane []replicas.Replica `json:"controlPlane,omitempty"`
+	Proxies      []ProxyVersions    `json:"proxies,omitempty"`
+	Problem      string             `json:"problem,omitempty"` // why the cluster's are not known
+}
+
+// ProxyVersions are pods with the same proxy.
+type ProxyVersions struct {
+	Pods  int    `json:"pods"`
+	Agent string `json:"agent,omitempty"` // empty: not connected, or it does not say
+	Envoy string `json:"envoy,omitempty"`
+	Image string `json:"image"`
+}
+
+// Read adds those of the cluster. What is not known is no error.
+func (v *Versions) Read(ctx context.Context, client *kubeclient.Client, set *replicas.Set) {
+	all, err := set.All(ctx)
+	if err == nil {
+		v.ControlPlane = all
+		var pods []corev1.Pod
+		if pods, err = check.Meshed(ctx, client); err == nil {
+			v.Proxies = proxyVersions(pods, replicas.Proxies(all))
+		}
+	}
+	if err != nil {
+		v.Problem = err.Error()
+	}
+}
+
+// proxyVersions counts pods, the most frequent first.
+func proxyVersions(pods []corev1.Pod, connected []debugapi.Proxy) []ProxyVersions {
+	of := map[string]debugapi.Proxy{}
+	for _, p := range connected {
+		of[p.Name()] = p
+	}
+	count := map[ProxyVersions]int{}
+	for _, p := range pods {
+		proxy := of[p.Name+"."+p.Namespace]
+		count[ProxyVersions{Agent: proxy.Agent, Envoy: proxy.Envoy, Image: container(&p, contract.ProxyContainer).Image}]++
+	}
+	var out []ProxyVersions
+	for v, n := range count { // any order: sorted below
+		v.Pods = n
+		out = append(out, v)
+	}
+	slices.SortFunc(out, func(a, b ProxyVersions) int {
+		return cmp.Or(cmp.Compare(b.Pods, a.Pods), cmp.Compare(a.Image, b.Image), cmp.Compare(a.Agent, b.Agent), cmp.Compare(a.Envoy, b.Envoy))
+	})
+	return out
+}
+
+// container is the pod's container of a name; nil if there is none.
+func container(p *corev1.Pod, name string) *corev1.Container {
+	for _, list := range [][]corev1.Container{p.Spec.Containers, p.Spec.InitContainers} {
+		if i := slices.IndexFunc(list, func(c corev1.Container) bool { return c.Name == name }); i >= 0 {
+			return &list[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,299 @@
+// Package rotate has the control plane of a cluster replace the mesh's root, and follows how far
+// that is. The steps themselves are those of package ca, done by the replicas: whoever waits here
+// may be interrupted at any time, and begin again.
+package rotate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/controlplane/ca"
+	"outrider.dev/internal/core/controlplane/kube"
+)
+
+// Steps of a rotation, up to which [Options.Run] may wait.
+const (
+	Published = "published" // the next root is in every namespace that has the roots
+	Signs     = "signs"     // it signs
+	Retired   = "retired"   // the old one is a root no more
+)
+
+// Steps are those steps, in their order.
+var Steps = []string{Published, Signs, Retired}
+
+// A Progress shows how far a rotation is.
+type Progress interface {
+	Step(format string, args ...any) // it was done
+	Wait(format string, args ...any) // it is waited for
+}
+
+// Options of a rotation.
+type Options struct {
+	Core      kubernetes.Interface
+	Namespace string // of the control plane
+	Until     string // one of [Steps]
+	Progress  Progress
+
+	said map[string]bool // the steps that were shown
+}
+
+// A ForeignError means that the root does not come from outriderd, which therefore does not
+// replace it.
+type ForeignError struct {
+	Reason, Instead string
+}
+
+func (e *ForeignError) Error() string { return e.Reason }
+
+// Hint is what a command prints after the error.
+func (e *ForeignError) Hint() string { return e.Instead }
+
+// Status reads how far the rotation of the control plane's root is.
+func Status(ctx context.Context, core kubernetes.Interface, namespace string) (ca.RotationStatus, error) {
+	store, err := storeOf(ctx, core, namespace)
+	if err != nil {
+		return ca.RotationStatus{}, err
+	}
+	return ca.StatusOf(ctx, store, kube.Using(core).AuthoritySecret(namespace, contract.SeenRootsSecret), time.Now())
+}
+
+// storeOf finds the Secret that the control plane's Deployments have.
+func storeOf(ctx context.Context, core kubernetes.Interface, namespace string) (ca.Store, error) {
+	list, err := core.AppsV1().Deployments(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + contract.ControlPlaneName})
+	if err != nil {
+		return nil, fmt.Errorf("finding the control plane: %w", err)
+	}
+	if len(list.Items) == 0 {
+		return nil, fmt.Errorf("no control plane is in namespace %s: --namespace is where it is", namespace)
+	}
+	var names []string
+	for _, d := range list.Items {
+		if signsElsewhere(d) {
+			return nil, &ForeignError{
+				Reason:  fmt.Sprintf("deployment %s/%s signs no certificates: another authority does (global.caAddress)", namespace, d.Name),
+				Instead: "replace the root there: outriderd publishes the roots that it sees in authority.rootConfigMap and authority.servingSecretName, and keeps those that leave while certificates of them are valid",
+			}
+		}
+		name := secretOf(d)
+		if name == "" {
+			return nil, fmt.Errorf("deployment %s/%s has its authority in no Secret: its replicas would lose it (authority.secretName)", namespace, d.Name)
+		}
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	if names = slices.Compact(names); len(names) > 1 {
+		return nil, fmt.Errorf("the control planes in namespace %s have different authorities (%s): give them one authority.secretName first", namespace, strings.Join(names, ", "))
+	}
+	return kube.Using(core).AuthoritySecret(namespace, names[0]), nil
+}
+
+// signsElsewhere reports whether another authority signs the proxies' certificates.
+func signsElsewhere(d appsv1.Deployment) bool {
+	return slices.ContainsFunc(d.Spec.Template.Spec.Containers, func(c corev1.Container) bool {
+		return slices.ContainsFunc(c.Args, func(arg string) bool { return strings.HasPrefix(arg, contract.ServingFlag+"=") })
+	})
+}
+
+// secretOf reads the Secret's name where the chart writes it.
+func secretOf(d appsv1.Deployment) string {
+	for _, c := range d.Spec.Template.Spec.Containers {
+		for _, e := range c.Env {
+			if e.Name == contract.AuthoritySecretEnv {
+				return e.Value
+			}
+		}
+	}
+	return ""
+}
+
+// Run requests a rotation, unless one is under way, and waits for a step of it. It returns how
+// far it is then; the replicas go on in any case.
+func (o Options) Run(ctx context.Context) (ca.RotationStatus, error) {
+	store, err := storeOf(ctx, o.Core, o.Namespace)
+	if err != nil {
+		return ca.RotationStatus{}, err
+	}
+	return o.run(ctx, store)
+}
+
+func (o Options) run(ctx context.Context, store ca.Store) (ca.RotationStatus, error) {
+	begin, err := ca.StatusOf(ctx, store, nil, time.Now())
+	if err != nil {
+		return begin, err
+	}
+	if begin.Foreign != "" {
+		return begin, &ForeignError{begin.Store + ": " + begin.Foreign, begin.Instead()}
+	}
+	o.said = map[string]bool{}
+	old, _ := begin.Root(ca.RootSigns)
+	switch begin.Step() {
+	case "":
+		if _, err := ca.RequestRotation(ctx, store, time.Now()); err != nil {
+			return begin, err
+		}
+		o.Progress.Step("%s: rotation requested; now signs %s", store, old.Subject)
+	default:
+		o.Progress.Step("%s: a rotation is under way, which is followed; none is begun", store)
+		if last, ok := begin.Root(ca.RootRetiring); ok && !begin.Requested {
+			if _, published := begin.Root(ca.RootNext); !published {
+				old = last
+			}
+		}
+	}
+	last, err := o.follow(ctx, store, old)
+	if err != nil {
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			err = fmt.Errorf("not in time: %s", waits(last))
+		}
+		return last, fmt.Errorf("%s: %w", store, err)
+	}
+	return last, nil
+}
+
+// waits says what a rotation waits for.
+func waits(s ca.RotationStatus) string {
+	if step := s.Step(); step != "" {
+		return step
+	}
+	return "a replica has not begun the rotation"
+}
+
+// follow waits until the root old is replaced as far as it is to be.
+func (o Options) follow(ctx context.Context, store ca.Store, old ca.RootStatus) (last ca.RotationStatus, err error) {
+	hints := make(chan struct{}, 1)
+	stop := store.Watch(func() {
+		select {
+		case hints <- struct{}{}:
+		default: // one is waiting, and the Secret is read after it
+		}
+	})
+	defer stop()
+	published := ""
+	for {
+		last, err = ca.StatusOf(ctx, store, nil, time.Now())
+		if err != nil {
+			return last, err
+		}
+		next, ok := successor(last, old)
+		if ok && next.SHA256 != published && next.State == ca.RootNext {
+			o.Progress.Step("next root published: %s, valid until %s", next.Subject, next.NotAfter.Format(time.DateOnly))
+			if err := o.awaitRoots(ctx, old, next); err != nil {
+				return last, err
+			}
+			published = next.SHA256
+		}
+		if done := o.reached(last, old); done {
+			return last, nil
+		}
+		o.Progress.Wait("%s", waits(last))
+		select {
+		case <-hints:
+		case <-ctx.Done():
+			return last, context.Cause(ctx)
+		}
+	}
+}
+
+// successor is the root that replaces another one.
+func successor(s ca.RotationStatus, old ca.RootStatus) (ca.RootStatus, bool) {
+	if next, ok := s.Root(ca.RootNext); ok {
+		return next, true
+	}
+	now, ok := s.Root(ca.RootSigns)
+	return now, ok && now.SHA256 != old.SHA256
+}
+
+// reached reports whether the rotation is as far as it is to be.
+func (o Options) reached(s ca.RotationStatus, old ca.RootStatus) bool {
+	next, ok := successor(s, old)
+	if !ok {
+		return false
+	}
+	signs := next.State == ca.RootSigns
+	if signs {
+		o.say("next root signs: " + next.Subject)
+	}
+	gone := signs && !slices.ContainsFunc(s.Roots, func(r ca.RootStatus) bool { return r.SHA256 == old.SHA256 })
+	if gone {
+		o.say("old root removed: " + old.Subject)
+	}
+	switch o.Until {
+	case Retired:
+		return gone
+	case Signs:
+		return signs
+	}
+	return true
+}
+
+// say shows a step once.
+func (o Options) say(step string) {
+	if !o.said[step] {
+		o.said[step] = true
+		o.Progress.Step("%s", step)
+	}
+}
+
+// awaitRoots waits until every namespace that has the roots has the next one.
+func (o Options) awaitRoots(ctx context.Context, old, next ca.RootStatus) error {
+	without := map[string]bool{}
+	all := 0
+	client := o.Core.CoreV1().ConfigMaps(metav1.NamespaceAll)
+	named := fields.OneTermEqualSelector("metadata.name", contract.RootConfigMap).String()
+	list, err := client.List(ctx, metav1.ListOptions{FieldSelector: named})
+	if err != nil {
+		return fmt.Errorf("reading the roots of the namespaces: %w", err)
+	}
+	for _, m := range list.Items {
+		all++
+		if !has(&m, next) {
+			without[m.Namespace] = true
+		}
+	}
+	seen := func(e watch.Event) (bool, error) {
+		if m, ok := e.Object.(*corev1.ConfigMap); ok && (e.Type == watch.Deleted || has(m, next)) {
+			delete(without, m.Namespace) // a deleted one is written again, with the roots of then
+		}
+		if len(without) > 0 {
+			o.Progress.Wait("next root: in %d of %d namespaces", all-len(without), all)
+		}
+		return len(without) == 0, nil
+	}
+	if len(without) > 0 {
+		l := &cache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, lo metav1.ListOptions) (runtime.Object, error) {
+				lo.FieldSelector = named
+				return client.List(ctx, lo)
+			},
+			WatchFuncWithContext: func(ctx context.Context, lo metav1.ListOptions) (watch.Interface, error) {
+				lo.FieldSelector = named
+				return client.Watch(ctx, lo)
+			},
+		}
+		if _, err := watchtools.UntilWithSync(ctx, l, &corev1.ConfigMap{}, nil, seen); err != nil {
+			return fmt.Errorf("waiting until the next root is in %d more of %d namespaces: %w", len(without), all, err)
+		}
+	}
+	o.Progress.Step("next root: in %d namespaces; %s stays trusted", all, old.Subject)
+	return nil
+}
+
+// has reports whether a namespace has a root.
+func has(m *corev1.ConfigMap, root ca.RootStatus) bool {
+	return ca.HasRoot([]byte(m.Data[contract.RootKey]), root.SHA256)
+}
