@@ -103,7 +103,7 @@ incidents: build $(ENVOY) ## record what is missing in testdata/incidents from r
 	$(GO) run ./test/incidents -envoy $(ENVOY) -run '$(RUN)'
 
 .PHONY: house
-house: ## measure what is to stay small: links, branches, copies, words, lines
+house: ## print the lines of each feature, and measure what is to stay small
 	@$(GO) run ./build/house
 
 .PHONY: istio-names

@@ -219,6 +219,14 @@ import "os"
 
 // Nobody reads this.
 var Home = os.Getenv("HOME")
+-- features.txt --
+all (core): Nothing would be left.
+	cmd/ internal/ features.txt go.mod
+-- build/house/budgets.txt --
+# Of this test.
+0 environment
+2 words
+1 linked
 -- cmd/outrider-agent/main.go --
 package main
 
@@ -229,18 +237,131 @@ func main() { println(os.Getenv("HOME")) }
 	old := measures
 	t.Cleanup(func() { measures = old })
 	measures = []measure{
-		{"environment", 0, environment},
-		{"words", 1, words(`(?i)\bnobody\b`)},
-		{"linked", 1, linked},
+		{"environment", environment, false},
+		{"words", words(`(?i)\bnobody\b`), false},
+		{"linked", linked, false},
 	}
 	var stdout, stderr bytes.Buffer
 	if status := run(&stdout, &stderr); status != 1 {
 		t.Errorf("status %d, want 1", status)
 	}
-	if want := "\nhouse: environment: 1, and the limit is 0\n  internal/a/a.go:6\n"; stderr.String() != want {
+	if text, err := os.ReadFile(budgetsFile); err != nil || !strings.Contains(string(text), "\n1 words\n1 linked\n") {
+		t.Errorf("the limits that are not reached are not lowered: %v\n%s", err, text)
+	}
+	if want := "features.txt: build/house/budgets.txt is of no feature: add its path to one, or a feature with the sentence that says what a user would lose without it\n\nhouse: environment: 1, and the limit is 0\n  internal/a/a.go:6\n"; stderr.String() != want {
 		t.Errorf("stderr is %q, want %q", stderr.String(), want)
 	}
-	if !strings.Contains(stdout.String(), "words        1    1\n") {
+	if !strings.Contains(stdout.String(), "words        1    2\n") {
 		t.Errorf("the table has no line for a measure within its limit:\n%s", stdout.String())
+	}
+}
+
+func TestEachFileIsOfTheFeatureWithTheLongestPath(t *testing.T) {
+	tree := in(t, "-- a/x.go --\npackage a\n\n-- a/b/x_test.go --\npackage b\n-- a/b/testdata/x.txt --\n1\n2\n3\n-- c.md --\n1\n")
+	all, err := parseFeatures("# A comment.\n\nfirst (core): One would lose a.\n\ta/ c.md\nsecond (lab): One would lose b.\n\ta/b/ d/\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	homeless, empty := count(tree, all)
+	if !slices.Equal(homeless, []string{"go.mod"}) || !slices.Equal(empty, []string{"d/"}) {
+		t.Errorf("files of no feature: %q, paths without files: %q", homeless, empty)
+	}
+	if f := all[0]; f.code != 2 || f.tests+f.testdata != 0 || f.written != 1 {
+		t.Errorf("first: %+v", f)
+	}
+	if f := all[1]; f.code+f.written != 0 || f.tests != 1 || f.testdata != 3 {
+		t.Errorf("second: %+v", f)
+	}
+	for _, bad := range []string{"", "x: y.\n", "x (attic): y.\n", "x (core): y\n", "\ta/\n"} {
+		if _, err := parseFeatures(bad); err == nil {
+			t.Errorf("%q is taken", bad)
+		}
+	}
+}
+
+func TestFieldsThatMethodsWriteInManyFiles(t *testing.T) {
+	tree := in(t, `-- internal/core/pod/a.go --
+package pod
+
+type wide struct {
+	n    int
+	part part
+	list []int
+	free int
+}
+
+type part struct{ n int }
+
+func (w *wide) one() { w.n = 1; w.part.n++; fresh := wide{}; fresh.free = 1 }
+
+func writeAnother(w *wide) { w.free = 2 }
+-- internal/core/pod/b.go --
+package pod
+
+func (w *wide) two() { w.list[0], w.part.n = 2, 2 }
+-- internal/core/pod/c.go --
+package pod
+
+func (w *wide) three() { clear(w.list); _ = w.n }
+`)
+	all, err := corridors(tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, c := range all {
+		got = append(got, c.name+" "+itoa(len(c.files)))
+	}
+	if want := []string{"internal/core/pod.wide 3", "internal/core/pod.part 2"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	r, err := throughFiles(true)(tree)
+	if err != nil || r.now != 1 {
+		t.Errorf("%d through more than two files, want 1: %v", r.now, err)
+	}
+}
+
+// A budget is raised alone, and with a reason.
+func TestRaises(t *testing.T) {
+	tree := in(t, "-- build/house/budgets.txt --\n1 copies\n")
+	git := func(args ...string) {
+		t.Helper()
+		if out, err := exec.Command("git", append([]string{"-c", "user.name=a", "-c", "user.email=a@example.test"}, args...)...).CombinedOutput(); err != nil {
+			t.Fatalf("git %q: %v\n%s", args, err, out)
+		}
+	}
+	commit := func(budget, other, message string) {
+		t.Helper()
+		for file, text := range map[string]string{budgetsFile: budget, "other": other} { // any order: two files
+			if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		git("add", "-A")
+		git("commit", "-qm", message)
+	}
+	commit("1 copies\n", "a", "first")
+	commit("0 copies\n", "b", "lowered")
+	commit("2 copies\n", "b", "raised alone\n\nUsers would miss a copy.")
+	commit("3 copies\n", "c", "raised with something else\n\nUsers would miss a copy.")
+	commit("4 copies\n", "c", "raised without a word")
+	commit("4 copies\n1 words\n", "d", "a measure that is new")
+	r, err := raises(tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(r.places)
+	if all := strings.Join(r.places, "\n"); len(r.places) != 2 || !strings.Contains(all, " raised without a word") || !strings.Contains(all, " raised with something else") {
+		t.Errorf("raises: %q", r.places)
+	}
+}
+
+func TestHelpNamesSubcommandsAndFlags(t *testing.T) {
+	text := "does it\n\nAvailable Commands:\n  check        find out\n  help         Help\n\nFlags:\n  -h, --help      help\n      --version   print\n"
+	if m := subcommand.FindAllStringSubmatch(text, -1); len(m) != 2 || m[0][1] != "check" {
+		t.Errorf("subcommands: %q", m)
+	}
+	if n := len(flagLine.FindAllString(text, -1)); n != 2 {
+		t.Errorf("%d flags, want 2", n)
 	}
 }

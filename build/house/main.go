@@ -1,6 +1,7 @@
-// Command house measures what is to stay small, and fails where a measure is
-// over its limit: "make house" prints the table, CI runs it. A limit is lowered when the
-// measure falls, and raised only with a reason in a comment.
+// Command house says what the project consists of, and measures what is to stay small: "make house"
+// prints the lines of each feature (features.txt) and a table of measures with their limits
+// (budgets.txt). It fails where a file is of no feature, or a measure is over its limit. Where less
+// was reached, it lowers the limit. A raise is a commit of its own, which says who would miss what.
 //
 // It is run in the root of the module.
 package main
@@ -8,44 +9,80 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"text/tabwriter"
 )
 
 func main() { os.Exit(run(os.Stdout, os.Stderr)) }
 
-// run prints the table. It returns the exit status: 0, 1 if a measure is over its limit, 2
-// if the tree cannot be read.
+// run prints the tables. It returns the exit status: 0, 1 if a measure is over its limit or a file
+// is of no feature, 2 if the tree cannot be read.
 func run(stdout, stderr io.Writer) int {
 	t, err := readTree(".")
 	if err != nil {
 		fmt.Fprintln(stderr, "house: error:", err)
 		return 2
 	}
-	var over []result
+	status := 0
+	if err := ledger(t, stdout); err != nil {
+		fmt.Fprintln(stderr, err)
+		status = 1
+	}
+	fmt.Fprintln(stdout)
+	over, err := measureAll(t, stdout)
+	if err != nil {
+		fmt.Fprintln(stderr, "house: error:", err)
+		return 2
+	}
+	for _, r := range over {
+		fmt.Fprintf(stderr, "\nhouse: %s: %d, and the limit is %d\n", r.measure.name, r.now, r.limit)
+		for _, p := range r.places {
+			fmt.Fprintln(stderr, "  "+p)
+		}
+		status = 1
+	}
+	return status
+}
+
+// measureAll prints each measure beside its limit, lowers limits, and returns what is over its limit.
+func measureAll(t *tree, stdout io.Writer) (over []result, err error) {
+	limits, err := readBudgets(t.root)
+	if err != nil {
+		return nil, err
+	}
+	reached := map[string]int{}
 	table := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "measure\tnow\tlimit")
 	for _, m := range measures {
 		r, err := m.take(t)
 		if err != nil {
-			fmt.Fprintf(stderr, "house: error: %s: %v\n", m.name, err)
-			return 2
+			return nil, fmt.Errorf("%s: %w", m.name, err)
 		}
-		r.measure = m
-		fmt.Fprintf(table, "%s\t%d\t%d\n", m.name, r.now, m.limit)
-		if r.now > m.limit {
+		limit, ok := limits[m.name]
+		if !ok {
+			return nil, fmt.Errorf("%s has no limit for %q", budgetsFile, m.name)
+		}
+		delete(limits, m.name)
+		r.measure, r.limit, reached[m.name] = m, limit, r.now
+		fmt.Fprintf(table, "%s\t%d\t%d\n", m.name, r.now, limit)
+		if m.shown && r.now <= limit {
+			for _, p := range r.places {
+				fmt.Fprintf(table, "  %s\t\t\n", p)
+			}
+		}
+		if r.now > limit {
 			over = append(over, r)
 		}
 	}
 	table.Flush()
-	for _, r := range over {
-		fmt.Fprintf(stderr, "\nhouse: %s: %d, and the limit is %d\n", r.measure.name, r.now, r.measure.limit)
-		for _, p := range r.places {
-			fmt.Fprintln(stderr, "  "+p)
-		}
+	for _, name := range slices.Sorted(maps.Keys(limits)) {
+		return nil, fmt.Errorf("%s has a limit for %q, which is no measure", budgetsFile, name)
 	}
-	if len(over) > 0 {
-		return 1
+	lowered, err := lower(t.root, reached)
+	if lowered > 0 {
+		fmt.Fprintf(stdout, "\n%d limits are lowered to what was reached: commit %s\n", lowered, budgetsFile)
 	}
-	return 0
+	return over, err
 }

@@ -17,6 +17,7 @@ type tree struct {
 	fset  *token.FileSet
 	files []file
 	types *checked // the types of all modules, once a rule needs them
+	help  help     // what the programs print, once a measure needs it
 }
 
 // A file is one of the tree. Its path is relative to the root, with slashes.

@@ -134,6 +134,7 @@ var elsewhere = map[string]string{
 	"internal/core/controlplane/debugapi": "cmd/outrider FuzzProxyStatus",
 	"internal/core/mesh/objects":          "internal/core/controlplane/files FuzzManifest",
 	"internal/doctor/scenario":            "internal/doctor/simulate FuzzBehaviour",
+	"build/house":                         "files of this project alone",
 	"build/images":                        "flags, by package flag",
 	"internal/base/cli":                   "numbers of flags, by package strconv",
 }

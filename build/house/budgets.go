@@ -1,0 +1,125 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// budgetsFile has the limit of each measure, one in a line: "LIMIT MEASURE".
+const budgetsFile = "build/house/budgets.txt"
+
+// budgets are the limits by the name of the measure.
+type budgets map[string]int
+
+func readBudgets(root string) (budgets, error) {
+	text, err := os.ReadFile(filepath.Join(root, budgetsFile))
+	if err != nil {
+		return nil, err
+	}
+	return parseBudgets(string(text))
+}
+
+func parseBudgets(text string) (budgets, error) {
+	out := budgets{}
+	n := 0
+	for line := range strings.Lines(text) {
+		n++
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		limit, name, _ := strings.Cut(line, " ")
+		value, err := strconv.Atoi(limit)
+		if err != nil || value < 0 || name == "" {
+			return nil, fmt.Errorf("%s:%d: %q: want a limit and the name of a measure, for example %q", budgetsFile, n, line, "0 copies of a port")
+		}
+		out[strings.TrimSpace(name)] = value
+	}
+	return out, nil
+}
+
+// lower writes what was reached where it is below a limit, so that it stays reached.
+func lower(root string, reached map[string]int) (lowered int, err error) {
+	file := filepath.Join(root, budgetsFile)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return 0, err
+	}
+	var out strings.Builder
+	for line := range strings.Lines(string(text)) {
+		limit, name, _ := strings.Cut(strings.TrimSpace(line), " ")
+		old, err := strconv.Atoi(limit)
+		if now, ok := reached[strings.TrimSpace(name)]; ok && err == nil && now < old {
+			line = strings.Replace(line, limit, strconv.Itoa(now), 1)
+			lowered++
+		}
+		out.WriteString(line)
+	}
+	if lowered == 0 {
+		return 0, nil
+	}
+	return lowered, os.WriteFile(file, []byte(out.String()), 0o644)
+}
+
+// raises lists the commits that raise a budget and change something else as well, or do not say in
+// their message who would miss what.
+func raises(t *tree) (result, error) {
+	var r result
+	git := func(args ...string) (string, error) {
+		cmd := exec.Command("git", args...)
+		cmd.Dir = t.root
+		out, err := cmd.Output()
+		return string(out), err
+	}
+	log, err := git("log", "--format=%H", "--", budgetsFile)
+	if err != nil {
+		return r, fmt.Errorf("git log: %w", err)
+	}
+	for commit := range strings.FieldsSeq(log) {
+		after, err := git("show", commit+":"+budgetsFile)
+		if err != nil {
+			continue // the commit moved or removed it
+		}
+		before, err := git("show", commit+"^:"+budgetsFile)
+		if err != nil {
+			continue // the first one, or the oldest of a shallow clone
+		}
+		was, err := parseBudgets(before)
+		if err != nil {
+			return r, err
+		}
+		is, err := parseBudgets(after)
+		if err != nil {
+			return r, err
+		}
+		raised := false
+		for name, limit := range is { // any order: only whether
+			if old, ok := was[name]; ok && limit > old {
+				raised = true
+			}
+		}
+		if !raised {
+			continue
+		}
+		files, err := git("diff-tree", "--no-commit-id", "--name-only", "-r", commit)
+		if err != nil {
+			return r, err
+		}
+		body, err := git("log", "-1", "--format=%b", commit)
+		if err != nil {
+			return r, err
+		}
+		if strings.TrimSpace(files) != budgetsFile || strings.TrimSpace(body) == "" {
+			title, err := git("log", "-1", "--format=%h %s", commit)
+			if err != nil {
+				return r, err
+			}
+			r.add(strings.TrimSpace(title))
+		}
+	}
+	return r, nil
+}

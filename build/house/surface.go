@@ -1,0 +1,188 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"go/constant"
+	"go/types"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// programs are the commands whose help is counted.
+var programs = []string{"outrider", "outriderd", "outrider-agent", "outrider-node"}
+
+// A help is the text that a command and each of its subcommands print for --help, by their words.
+type help map[string]string
+
+// helps builds the programs and asks each command for its help.
+func helps(t *tree) (help, error) {
+	dir, err := os.MkdirTemp("", "house")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	out := help{}
+	for _, program := range programs {
+		build := exec.Command("go", "build", "-o", dir+"/", "./cmd/"+program)
+		build.Dir = t.root
+		if text, err := build.CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("%s: %w\n%s", strings.Join(build.Args, " "), err, text)
+		}
+		if err := out.ask(filepath.Join(dir, program), nil); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+var (
+	subcommand = regexp.MustCompile(`(?m)^  ([a-z][a-z-]*) +\S`)
+	flagLine   = regexp.MustCompile(`(?m)^ {2,6}(?:-\w, )?--[a-z]`)
+)
+
+func (h help) ask(program string, words []string) error {
+	cmd := exec.Command(program, append(words, "--help")...)
+	var stdout bytes.Buffer
+	cmd.Stdout = &stdout
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%s: %w", strings.Join(cmd.Args, " "), err)
+	}
+	h[path.Base(program)+" "+strings.Join(words, " ")] = stdout.String()
+	_, list, ok := strings.Cut(stdout.String(), "\nAvailable Commands:\n")
+	if !ok {
+		return nil
+	}
+	list, _, _ = strings.Cut(list, "\n\n")
+	for _, m := range subcommand.FindAllStringSubmatch(list, -1) {
+		if m[1] == "help" || m[1] == "completion" {
+			continue
+		}
+		if err := h.ask(program, append(words[:len(words):len(words)], m[1])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// asked keeps what the programs print while the house is measured.
+func (t *tree) asked() (help, error) {
+	if t.help == nil {
+		var err error
+		if t.help, err = helps(t); err != nil {
+			return nil, err
+		}
+	}
+	return t.help, nil
+}
+
+func commands(t *tree) (result, error) {
+	all, err := t.asked()
+	return result{now: len(all)}, err
+}
+
+// flags counts the flags of every command, one that several commands have as often as they print it.
+func flags(t *tree) (result, error) {
+	all, err := t.asked()
+	var r result
+	for _, text := range all { // any order: a sum
+		r.now += len(flagLine.FindAllString(text, -1))
+	}
+	return r, err
+}
+
+// annotations lists the names below outrider.dev/ that package contract has: annotations, labels, a taint.
+func annotations(t *tree) (result, error) {
+	if t.types == nil {
+		var err error
+		if t.types, err = check(t); err != nil {
+			return result{}, err
+		}
+	}
+	var r result
+	for name, object := range t.types.Defs { // any order: a set
+		c, ok := object.(*types.Const)
+		if !ok || c.Val().Kind() != constant.String || !strings.HasPrefix(t.place(name), "internal/base/contract/") {
+			continue
+		}
+		if value := constant.StringVal(c.Val()); len(value) > len("outrider.dev/") && strings.HasPrefix(value, "outrider.dev/") {
+			r.add(value)
+		}
+	}
+	return r, nil
+}
+
+// rows counts the names in the first columns of a page's tables. A test holds the page to the code.
+func rows(page string) func(*tree) (result, error) {
+	name := regexp.MustCompile("`[^`]+`")
+	return func(t *tree) (result, error) {
+		var r result
+		for _, f := range t.files {
+			if f.path != page {
+				continue
+			}
+			for line := range strings.Lines(f.text) {
+				if cells := strings.Split(line, "|"); len(cells) > 2 && strings.TrimSpace(cells[0]) == "" {
+					r.now += len(name.FindAllString(cells[1], -1))
+				}
+			}
+		}
+		return r, nil
+	}
+}
+
+// pages counts the files of a folder with pages for users.
+func pages(folder string) func(*tree) (result, error) {
+	return func(t *tree) (result, error) {
+		var r result
+		for _, f := range t.files {
+			if path.Dir(f.path) == folder && path.Ext(f.path) == ".md" && path.Base(f.path) != "README.md" {
+				r.add(f.path)
+			}
+		}
+		return r, nil
+	}
+}
+
+// prose counts the words of the pages for users.
+func prose(t *tree) (result, error) {
+	var r result
+	for _, f := range t.files {
+		if path.Dir(f.path) == "docs" && path.Ext(f.path) == ".md" {
+			r.now += len(strings.Fields(f.text))
+		}
+	}
+	return r, nil
+}
+
+// modules counts the modules that the main one requires, directly or not.
+func modules(t *tree) (result, error) {
+	var r result
+	for _, f := range t.files {
+		if f.path == "go.mod" {
+			r.now = len(regexp.MustCompile(`(?m)^(?:require )?\s*\S+\.\S+/?\S* v\d`).FindAllString(f.text, -1))
+		}
+	}
+	return r, nil
+}
+
+// large lists the packages over 3,000 lines of code, without tests.
+func large(t *tree) (result, error) {
+	lines := map[string]int{}
+	for _, f := range t.code() {
+		lines[path.Dir(f.path)] += strings.Count(f.text, "\n")
+	}
+	var r result
+	for folder, n := range lines { // any order: a set
+		if n > 3000 {
+			r.add(folder + " " + itoa(n))
+		}
+	}
+	slices.Sort(r.places)
+	return r, nil
+}
