@@ -365,3 +365,15 @@ func TestHelpNamesSubcommandsAndFlags(t *testing.T) {
 		t.Errorf("%d flags, want 2", n)
 	}
 }
+
+func TestSentencesThatMakeAReaderStop(t *testing.T) {
+	tree := in(t, "-- a.go --\npackage a\n\n// One is what two needs.\nvar one int\n\n// What two needs.\nvar two int\n\n// Three counts what two needs.\nvar three int // likewise\n\n// What is four?\nvar four int\n"+
+		"-- a.md --\n# A\n\nWhat is shown is right.\n\nThe names are those of\nIstio.\n")
+	r, err := stumbles(tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"a.go:3 is what", "a.go:6 What two needs.", "a.go:10 likewise", "a.md:5 are those of"}; !slices.Equal(r.places, want) {
+		t.Errorf("%q, want %q", r.places, want)
+	}
+}

@@ -43,6 +43,8 @@ var measures = []measure{
 	{"structs elsewhere whose fields are written in more than two files", throughFiles(false), true},
 	{"\"nobody\" and \"somebody\"", words(`\b([Nn]obod(y|ys|y's)|[Ss]omebod(y|ys|y's))\b`), false}, // not http.NoBody
 	{"references to documents that are not here", words(`(?i)(^|[^\w/])(design \d|design\.md|style\.md|reference/|issue \d+)`), false},
+	{"comments and paragraphs with a sentence that makes a reader stop", stumbles, false},
+	{"nouns of ours for what the field has a name for", words(privateNouns), false},
 	{"ranges over a map whose order can show, without a reason", mapOrder, false},
 	{"ports of tests that are closed and used again, without a reason", inTests(file.runs, "closed port", closedPorts), false},
 	{"tests that fail if something takes seconds, without a reason", inTests(file.judges, "time limit", upperBounds), false},
