@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-// What a read of the configuration costs a program, with 1 and with all processors.
+// BenchmarkGet measures what a read of the configuration costs a program, with 1 and with all processors.
 func BenchmarkGet(b *testing.B) {
 	c, err := Open(b.Context(), Options[settings]{Provider: script(hang)})
 	if err != nil {

@@ -27,7 +27,7 @@ type Config[T any] struct {
 	mu        sync.Mutex
 	listeners map[*listener[T]]struct{}
 
-	// What follows is the refresh's alone.
+	// Only the refresh uses the fields below.
 	seen     seen
 	inUse    [sha256.Size]byte // of the provider's document in use, or the last good one
 	late     <-chan fetched[T] // of a provider that did not return in time

@@ -13,7 +13,7 @@ import (
 	"outrider.dev/bootconfig"
 )
 
-// Logging is what the centre sets.
+// Logging has the settings that come from the configuration centre.
 type Logging struct {
 	Level slog.Level `json:"level"`
 }

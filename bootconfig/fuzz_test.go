@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Files of a store: what is read is what was written, and nothing else is read as such.
+// A store reads back the records that it wrote, and takes no other file for one.
 func FuzzParseRecord(f *testing.F) {
 	whole, err := encodeRecord(record{header{From: "https://centre.example/a", Version: `"1"`, Fetched: time.Unix(1, 0).UTC()}, good(1)}, "2")
 	if err != nil {

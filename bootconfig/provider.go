@@ -19,10 +19,10 @@ type Provider interface {
 	String() string
 }
 
-// A Request is what a [Provider] is called with.
+// A Request has the arguments of a call of [Provider.Fetch].
 type Request struct {
-	// Version is that of the last document that the provider returned, whether it was good or
-	// not; "" before the first.
+	// Version of the last document that the provider returned, whether it was good or not; ""
+	// before the first.
 	Version string
 	// Wait is how long Fetch may hold while Version is still current. A provider that cannot
 	// hold answers at once. 0: every provider answers at once.
@@ -32,7 +32,7 @@ type Request struct {
 	MaxSize int64
 }
 
-// A Document is what a [Provider] returns, not decoded yet.
+// A Document comes from a [Provider], and is not decoded yet.
 type Document struct {
 	// Version is an ETag, an index or a hash, as the provider has it. "": the provider has none.
 	Version string

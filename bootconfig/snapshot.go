@@ -34,7 +34,7 @@ type Snapshot[T any] struct {
 	Confirmed time.Time
 	// Failures counts the fetches that failed since the provider's last answer.
 	Failures int
-	// Err is what is wrong now: why the last fetch failed, why the provider's current document
+	// Err says what is wrong now: why the last fetch failed, why the provider's current document
 	// is not in use, or why documents were passed over at the start. nil when the value is the
 	// provider's current document.
 	Err error

@@ -34,7 +34,7 @@ const (
 	maxHeader   = 8 << 10
 )
 
-// A record is what a store keeps.
+// A record is the content of a file of a store.
 type record struct {
 	header
 	document []byte

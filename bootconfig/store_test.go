@@ -249,7 +249,7 @@ func TestOtherSchemasAndCorruptFilesAreKeptAside(t *testing.T) {
 	}
 }
 
-// What another process fetched later is not replaced by what this one fetched before.
+// A document that another process fetched later is not replaced by an earlier one of this process.
 func TestALaterDocumentOfAnotherProcessStays(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "last")
 	a, b := newStore(path, "", 1<<20), newStore(path, "", 1<<20)
@@ -275,7 +275,7 @@ func TestALaterDocumentOfAnotherProcessStays(t *testing.T) {
 	}
 }
 
-// What cannot be written is reported, is written when that is possible again, and everything
+// A document that cannot be written is reported, and written when that is possible again; everything
 // else goes on. A file where a folder must be is an obstacle for root too.
 func TestADiskThatCannotBeWrittenIsReported(t *testing.T) {
 	dir := t.TempDir()

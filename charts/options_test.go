@@ -141,7 +141,7 @@ func TestRolesAreBound(t *testing.T) {
 	}
 }
 
-// What is off needs no permission, has none, and outriderd is told so.
+// A feature that is off gets no permission, and outriderd gets the flag that switches it off.
 func TestPermissionsGoWithTheirFeatures(t *testing.T) {
 	before := rules(objects(t, nil))
 	for text, tt := range map[string]struct {
@@ -434,8 +434,8 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-// What is read to find other injectors is the same set of labels that the webhook selects by: a
-// chart's webhook is never taken for another mesh's.
+// Other injectors are recognised by the same labels that the webhook selects by, so that a chart's
+// own webhook is never taken for another mesh's.
 func TestOurWebhookIsNoOtherInjector(t *testing.T) {
 	c := get[*admission.MutatingWebhookConfiguration](t, objects(t, nil), "MutatingWebhookConfiguration/outrider-injector")
 	if others := inject.OtherInjectors([]admission.MutatingWebhookConfiguration{*c}); len(others) > 0 {

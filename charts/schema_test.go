@@ -111,7 +111,7 @@ func defaults(t *testing.T) map[string]any {
 	return values(t, string(data))
 }
 
-// at finds the schema of a path; rest is what of the path no schema has.
+// at returns the schema of a path, and the rest of the path that the schema does not cover.
 func at(s schema, path string) (found schema, rest string) {
 	for path != "" {
 		name, below, _ := strings.Cut(path, ".")

@@ -21,7 +21,7 @@ type condition struct {
 	busy   chan struct{} // full while check runs
 }
 
-// A place is what conditions need to know of this container.
+// A place says where conditions find the states and probes of this container.
 type place struct {
 	own, states string // directories
 	level       Level

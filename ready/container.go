@@ -35,7 +35,7 @@ func parseContainer(text string) (*condition, error) {
 	return c, nil
 }
 
-// A record is what the gate of a container publishes, as far as it is used here: the file "state" in its directory, which is replaced by
+// A record has the fields that are used here of what the gate of a container publishes: the file "state" in its directory, which is replaced by
 // rename. Its writer holds a lock on it while it lives.
 type record struct {
 	Version    int    `json:"version"`

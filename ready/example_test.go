@@ -36,7 +36,7 @@ func ExampleContinue() {
 	// Output: <nil>
 }
 
-// What is missing is in the error.
+// The error names what is missing.
 func ExampleError() {
 	err := ready.Wait(context.Background(), quiet, ready.On("file:///var/run/no-such-file"), ready.For(100*time.Millisecond))
 	if failed := (*ready.Error)(nil); errors.As(err, &failed) {

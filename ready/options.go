@@ -14,7 +14,7 @@ import (
 // An Option says what to wait for, or how. A wrong one is an error of [New].
 type Option interface{ apply(*options) error }
 
-// options are what was given. Pointers are nil where nothing was.
+// options as they were given. A pointer is nil where an option was not.
 type options struct {
 	conditions  []*condition
 	proxy       *[]string
@@ -41,7 +41,7 @@ func once[T any](name string, to **T, value T) error {
 	return nil
 }
 
-// A Policy is what happens when the time of [For] is over.
+// A Policy says what happens when the time of [For] is over.
 type Policy string
 
 // The policies. Both are options.

@@ -221,7 +221,7 @@ const (
 	askLimit = 250 * time.Millisecond
 )
 
-// wait is what is requested of an agent that holds requests. The first answer comes at once: it has the reasons.
+// wait returns how long an agent that holds requests is to hold this one. The first answer comes at once: it has the reasons.
 func (p *proxy) wait(end time.Time) time.Duration {
 	hold := time.Duration(0)
 	switch {
@@ -280,7 +280,7 @@ func (p *proxy) ask(ctx context.Context, a *attempt, e endpoint) error {
 	return p.judge(e, res, body)
 }
 
-// judge is what an answer means.
+// judge returns nil for an answer that means ready, else the reason.
 func (p *proxy) judge(e endpoint, res *http.Response, body []byte) error {
 	ours := res.Header.Get(agentHeader) != ""
 	p.asked = p.asked || ours

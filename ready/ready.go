@@ -274,7 +274,7 @@ func (w *Waiter) answered(c *condition, err error) {
 	w.missing[c] = err
 }
 
-// Missing is what the wait waits for at this moment, in the order of the options; before it has begun, everything.
+// Missing lists what the wait waits for at this moment, in the order of the options; before it has begun, everything.
 func (w *Waiter) Missing() []Missing {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -137,7 +137,7 @@ func TestAWaitEndsWithTheLastCondition(t *testing.T) {
 	})
 }
 
-// What was there when something else was still missing may be gone.
+// A dependency that was there while another was still missing may be gone.
 func TestEverythingHoldsAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

@@ -79,7 +79,7 @@ func (instant) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader(""))}, nil
 }
 
-// What a Transport adds to a request that succeeds, with one host and with 10,000.
+// BenchmarkRoundTrip measures what a Transport adds to a request that succeeds, with one host and with 10,000.
 func BenchmarkRoundTrip(b *testing.B) {
 	for _, hosts := range []int{1, 10_000} {
 		b.Run(fmt.Sprintf("%d hosts", hosts), func(b *testing.B) {

@@ -49,7 +49,7 @@ func NewBudget(o BudgetOptions) (*Budget, error) {
 	return &Budget{options: o, tokens: float64(o.Burst)}, nil
 }
 
-// processBudget is that of all policies without one of their own. Ratio and rate are in the
+// processBudget is shared by all policies without a budget of their own. Ratio and rate are in the
 // range that Finagle's RetryBudget and gRPC's retry throttling use.
 var processBudget = sync.OnceValue(func() *Budget {
 	b, err := NewBudget(BudgetOptions{Ratio: 0.2, PerSecond: 5, Burst: 20})

@@ -37,7 +37,7 @@ type call struct {
 	last error      // of the latest try that failed
 }
 
-// An outcome is what became of a try.
+// An outcome says how a try ended.
 type outcome struct {
 	call      *call
 	value     any

@@ -8,7 +8,7 @@ import (
 	"net/http"
 )
 
-// A Class is what the result of a try says about the dependency. It decides whether the
+// A Class says what the result of a try means for the dependency. It decides whether the
 // call may be repeated and whether the circuit breaker counts a failure:
 //
 //	class     repeated                  breaker

@@ -62,7 +62,7 @@ func (e *timeoutError) Unwrap() error   { return e.before }
 func (e *timeoutError) Timeout() bool   { return true }
 func (e *timeoutError) Temporary() bool { return true }
 
-// A StatusError is what a Fallback gets when the last try ended in a response that is a
+// A StatusError is passed to a Fallback when the last try ended in a response that is a
 // failure.
 type StatusError struct{ Code int }
 
@@ -70,7 +70,7 @@ func (e *StatusError) Error() string {
 	return fmt.Sprintf("HTTP status %d %s", e.Code, http.StatusText(e.Code))
 }
 
-// retryAfterOf is what an error says of when to come back.
+// retryAfterOf returns the time after which an error asks for the next try.
 func retryAfterOf(err error) time.Duration {
 	if err == nil {
 		return 0

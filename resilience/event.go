@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A Decision is what a policy did.
+// A Decision names something that a policy did.
 type Decision string
 
 const (

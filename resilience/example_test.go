@@ -78,7 +78,7 @@ func ExampleDoOr() {
 	// Output: bestsellers <nil>
 }
 
-// What is wrong with options is found when the policy is made.
+// Invalid options are found when the policy is made.
 func ExampleNew_wrong() {
 	_, err := resilience.New(resilience.Options{
 		Name:    "orders",

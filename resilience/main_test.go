@@ -42,7 +42,7 @@ func (r *record) of(d Decision) (out []Event) {
 	return out
 }
 
-// decisions are those that were made, without the ends of calls.
+// decisions returns the decisions that were made, without the ends of calls.
 func (r *record) decisions() (out []Decision) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,8 +1,8 @@
 // Package consul fetches documents from Consul's key/value store, for package bootconfig, by
 // Consul's own client.
 //
-// A long poll is one of Consul's blocking queries: a change is in use within seconds. The address,
-// TLS, the token and the namespace are those of the client. Versions are as in package bootconfig.
+// A long poll is one of Consul's blocking queries: a change is in use within seconds. The client
+// decides the address, TLS, the token and the namespace. Versions are as in package bootconfig.
 package consul
 
 import (
@@ -42,9 +42,9 @@ func (p *Provider) String() string { return "consul:" + p.key }
 // Fetch implements [bootconfig.Provider]. The version is Consul's index of the key.
 func (p *Provider) Fetch(ctx context.Context, r bootconfig.Request) (bootconfig.Document, error) {
 	for {
-		// A Consul that has lost its data begins with low indexes, and a query holds with a version
-		// of before until its time is over, whatever the key has. So the first call, and the one
-		// after a failure, do not hold.
+		// A Consul that has lost its data begins with low indexes. A query with an older, higher index
+		// then blocks until its time is over, whatever the key holds. So the first call, and the one
+		// after a failure, do not block.
 		wait := r.Wait
 		if !p.answered {
 			wait = 0

@@ -24,7 +24,7 @@ import (
 
 var program = flag.String("consul", "../../.cache/configcentres/consul", "path of Consul; make centres builds it")
 
-// fake is what Consul's pages say of GET /v1/kv/KEY: index, blocking queries, 404 with an index.
+// fake answers GET /v1/kv/KEY as Consul's documentation says: index, blocking queries, 404 with an index.
 // Like an agent in dev mode, it has lost all when it starts again.
 type fake struct {
 	address string

@@ -2,8 +2,8 @@
 //
 // Make the client with DisableUseSnapShot in its constant.ClientConfig. Without, it answers from
 // files of its own when the server is away, and neither this package nor a status page can tell
-// that from the server's answer; bootconfig keeps a last good document itself. Servers, user and
-// namespace are those of the client. Versions are as in package bootconfig.
+// that from the server's answer; bootconfig keeps a last good document itself. The client decides
+// servers, user and namespace. Versions are as in package bootconfig.
 package nacos
 
 import (

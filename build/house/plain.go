@@ -15,7 +15,6 @@ var dialect = regexp.MustCompile(strings.Join([]string{
 	`\b[a-z]+ of before\b`,
 	`\b[Ll]ikewise\b`,
 	`\bby another way\b`,
-	`\bas (?:it|they) (?:is|are)[.,;:)]`,
 	`\bsuch as (?:has|have|is|are)\b`,
 	`^(?:What|Who|Whose) .*[^?]$`, // a comment that begins so names its thing by a clause
 }, "|"))

@@ -1,6 +1,6 @@
 // Package grpcready reports the wait of outrider.dev/ready by gRPC's health service, for the gRPC probes of the kubelet and for clients that
 // check health. It is a module of its own, so that outrider.dev/ready needs no gRPC. Its versions are
-// tags ready/grpcready/vX.Y.Z; the policy is that of outrider.dev/ready.
+// tags ready/grpcready/vX.Y.Z; the policy of outrider.dev/ready applies to it.
 package grpcready
 
 import (

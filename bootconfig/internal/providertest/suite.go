@@ -77,7 +77,7 @@ func (c Centre) fetches(t *testing.T) {
 	if _, err := c.Provider(t, name).Fetch(t.Context(), request(first.Version, 50*time.Millisecond)); !errors.Is(err, bootconfig.ErrUnchanged) {
 		t.Errorf("the same, by another client: %v", err)
 	}
-	// A version of before the centre was set up anew, or of another provider, must not be waited for.
+	// A version from another provider, or from before the centre was set up anew, must not be waited for.
 	ctx, cancel := context.WithTimeout(t.Context(), limit/2)
 	defer cancel()
 	for _, version := range []string{"1", "0", "-1", "4000000000", "sha256:x"} {
@@ -167,7 +167,7 @@ func (c Centre) killed(t *testing.T) {
 	c.put(t, name, level("two"))
 	reaches(t, config, "two")
 	reaches(t, second, "two")
-	// The version is of before. The new document must not wait for the end of a long poll.
+	// The version is an old one. The new document must not wait for the end of a long poll.
 	ctx, cancel := context.WithTimeout(t.Context(), limit/2)
 	defer cancel()
 	if d, err := provider.Fetch(ctx, request(held.Version, limit)); err != nil || string(d.Data) != level("two") {

@@ -41,7 +41,7 @@ const SilentCluster = "silent"
 // in the agent's bootstrap, and for other bootstraps from the control plane. Istio's name.
 const PassthroughCluster = "PassthroughCluster"
 
-// DirectConnectTimeout is that of a connection to an address that the application chose. It is
+// DirectConnectTimeout limits a connection to an address that the application chose. It is
 // longer than Linux repeats a SYN, 127 s, so that the application's timeout or the kernel decides.
 const DirectConnectTimeout = 130 * time.Second
 

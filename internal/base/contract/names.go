@@ -95,7 +95,7 @@ const (
 	TrustBundle = "outrider.dev:mesh-root:outrider"
 )
 
-// What the replicas of a control plane share, in its namespace.
+// Objects in its namespace that the replicas of a control plane share.
 const (
 	// AuthoritySecret has the authority's files. It is made if there is none.
 	AuthoritySecret = "outrider-ca"

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// What a node offers to pods by plugins of its network (CNI) and of its container runtime
-// (NRI), which outrider-node installs.
+// Names by which a node and its pods find each other, where outrider-node has installed its
+// plugins of the network (CNI) and of the container runtime (NRI).
 const (
 	// NodeLabel is on a node, with the value NodeInstalled, from the plugins' first moment until they
 	// are removed. Pods that need them select it.
@@ -53,7 +53,7 @@ const (
 	InitNone      = "none"         // the proxy's own container does both
 )
 
-// NodeWork is what a node does for one pod before the pod's containers run.
+// NodeWork describes what a node does for one pod before the pod's containers run.
 type NodeWork struct {
 	// Capture are flags of "outrider-agent capture", for the pod's network namespace; none:
 	// nothing is captured. Only flags of the intent are allowed (capture.Flags).

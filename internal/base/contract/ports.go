@@ -13,7 +13,7 @@ const (
 	InboundPort    = 15006 // captured inbound connections
 	RelayOutbound  = 15007 // outbound connections that the standby listener held, loopback only
 	TunnelPort     = 15008 // HBONE, Istio's
-	RelayInbound   = 15016 // likewise inbound
+	RelayInbound   = 15016 // the same for inbound connections
 	RelaySilent    = 15018 // connections whose client is silent, to the agent, loopback only
 	StatusPort     = 15020 // the agent: readiness, merged metrics, probes of the app
 	ReadinessPort  = 15021 // readiness, for the kubelet

@@ -12,8 +12,8 @@ const (
 	ControlPlaneConnectTimeout = 10 * time.Second
 	// ControlPlaneRetryBase and ControlPlaneRetryMax are the pauses after a failure: from the
 	// first value to the second, each a random part of it. That a thousand proxies then come
-	// within a second is harmless, because a control plane admits them in order; a second is
-	// what a proxy loses at most when the control plane is back.
+	// within a second is harmless, because a control plane admits them in order; a proxy
+	// loses at most a second when the control plane is back.
 	ControlPlaneRetryBase = 100 * time.Millisecond
 	ControlPlaneRetryMax  = time.Second
 	// DefaultFirstUse is how long the control plane may be away before the agent responds to the

@@ -7,5 +7,5 @@ const EnvoyVersion = "1.40.0"
 // A Version is the answer of a control plane at /version.
 type Version struct {
 	Version string `json:"version"`
-	Envoy   string `json:"envoy,omitempty"` // that its proxies should have; empty: a control plane of before
+	Envoy   string `json:"envoy,omitempty"` // that its proxies should have; empty: an older control plane
 }

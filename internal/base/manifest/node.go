@@ -66,7 +66,7 @@ func Target(n *yaml.Node) *yaml.Node {
 // else the document itself. Elements of a list that are no objects are left out.
 func Objects(root *yaml.Node) []*yaml.Node { return objects(root, "", 0) }
 
-// objects is Objects of an element of a list; kind is that of an element that has none.
+// objects is Objects of an element of a list; an element without a kind has the kind given.
 func objects(n *yaml.Node, kind string, depth int) []*yaml.Node {
 	n = Target(n)
 	if n.Kind != yaml.MappingNode || depth > maxDepth {

@@ -26,7 +26,7 @@ func TestNullsWithoutAText(t *testing.T) {
 	}
 }
 
-// What newNode makes of a value is printed as the library prints the value: a reader of YAML 1.1 needs quotes at some.
+// A node that newNode makes of a value is printed as the library prints the value: some need quotes for readers of YAML 1.1.
 func TestNodesArePrintedAsByTheLibrary(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	values := []any{nil, true, false, 0, -5, 15021, 1 << 40, 0.5, 1e30, "outrider.dev/start", "1e3", "0x1", "2001-01-01", "a: b", "x\ny", "é", "\xff",

@@ -82,7 +82,7 @@ func (m *Masker) Text(b []byte) []byte {
 
 // Value masks a value of JSON, in place.
 func (m *Masker) Value(v any) any {
-	// What the last field teaches may stand in the first one too.
+	// A secret that is recognised in the last field may stand in the first one too.
 	return m.value(m.value(v))
 }
 

@@ -39,7 +39,7 @@ var (
 	passing = strings.Fields("proxy fastcgi uwsgi scgi grpc memcached first second third last multi two one single by all test")
 )
 
-// How sure it is that a name is that of a secret, or a value one.
+// How sure it is that a name belongs to a secret, or that a value is one.
 const (
 	no = iota
 	perhaps
@@ -51,14 +51,14 @@ var (
 	about = regexp.MustCompile(`(?:(?i:[_.-](?:files?|paths?|dir|names?|namespace|refs?|ttl|url|uri|type|policy|length|size|count|expiry|seconds|enabled|audience|issuer|format|version|class|provider))|[a-z](?:File|Path|Dir|Name|Namespace|Refs?|TTL|URL|Type|Policy|Length|Seconds|Enabled|Class|Provider))$`)
 	// itself are names of a secret, and not of more that one has: tokenTTL has a number, and secretFor an object.
 	itself = regexp.MustCompile(`(?i)(?:passw(?:or)?d|passphrase|pass|pwd|pw|pin|otp|secret|token|credential|key|auth)s?$`)
-	// lastWord is what else may follow the word that makes a name secret.
+	// lastWord matches what else may follow the word that makes a name secret.
 	lastWord = regexp.MustCompile(`^[_.-]*(?:data|b64|base64|hex|value|string|\d*)$`)
 )
 
 // longestName is how far a name goes on each side of a word of it.
 const longestName = 64
 
-// secretName says how sure it is that the name from l to r of a text is that of a secret, by a word of it at i.
+// secretName says how sure it is that the name from l to r of a text names a secret, by a word of it at i.
 func secretName(b []byte, l, i, r int, h hint) int {
 	name, end := b[l:r], i+len(h.text)
 	before := bytes.ToLower(bytes.TrimRight(b[max(0, i-24):i], "_-. "))
@@ -174,7 +174,7 @@ func named(b []byte, i int, h hint) []span {
 		return nil
 	}
 	if near := v; secret == perhaps {
-		// What is perhaps none is looked at again and again, so not all of it.
+		// A value that may be none is looked at again and again, so only its beginning is.
 		near.b = b[:min(len(b), v.from+reach/16)]
 		found := near.spans(false)
 		if len(found) == 0 {
@@ -222,7 +222,7 @@ func (v value) inSentence(said string, names, key bool) []span {
 var (
 	// reference is a variable, as a shell and Kubernetes write it.
 	reference = regexp.MustCompile(`^\$(?:[A-Z][A-Z0-9_]*|\{[A-Z][A-Z0-9_]*\}|\([A-Z][A-Z0-9_]*\))$`)
-	// objectName is what names of objects in Kubernetes are like, and path what those of files are.
+	// objectName matches names of objects in Kubernetes, path the names of files.
 	objectName, path = regexp.MustCompile(`^[a-z0-9][a-z0-9./-]*$`), regexp.MustCompile(`^\.{0,2}/[\w.-]+(?:/[\w.-]+)*$`)
 	// namespaced is the name of an object with its namespace, and complaint what is wrong with something secret.
 	namespaced, complaint = regexp.MustCompile(`^[a-z][a-z0-9-]*/[a-z0-9][a-z0-9.-]*$`), regexp.MustCompile(`^[a-z]+ ["a-z]`)
@@ -252,9 +252,9 @@ func random(s string) bool {
 }
 
 var (
-	// port is what a host in a URL ends in.
+	// port matches the end of a host in a URL.
 	port = regexp.MustCompile(`:\d{0,5}$`)
-	// driver and address are what follows a user and a password without a scheme.
+	// driver and address match what follows a user and a password without a scheme.
 	driver, address = regexp.MustCompile(`^@(?:tcp|udp|unix)?\(`), regexp.MustCompile(`^@(?:[A-Za-z][\w.-]*(?::\d{2,5}\b|/\w)|\d+\.\d+\.\d+\.\d+)`)
 )
 

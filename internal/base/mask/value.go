@@ -10,7 +10,7 @@ import (
 type value struct {
 	b          []byte
 	line, from int  // where the name begins, and the value
-	itself     bool // the name is that of a secret
+	itself     bool // the name belongs to a secret
 	rest       bool // the value has spaces, and goes on to the end of the line, or to the quote before its name
 	quote      byte // what stands before the name
 }
@@ -26,7 +26,7 @@ var (
 	fields = regexp.MustCompile(`^[\w./-]+["']?:(?:\s|$)|^-?$|^[{\[]`)
 	// another value follows what ends one.
 	another = regexp.MustCompile(`^(?:[\s"']|$|quot;|#3|\\*["']?[\w.-]{1,64}\\*["']?[ \t]*(?:[:=]|%3[dD])[^=])`)
-	// Quotes are those of languages, and of HTML and URLs, which end where another such begins.
+	// Quotes of programming languages, and of HTML and URLs, which end where another such begins.
 	quotes, coded = regexp.MustCompile("^[bru]?(\\\\*)([\"'`])"), regexp.MustCompile(`^(?:&quot;|&#3[49];|%2[27])([^&%\n]*)`)
 	// refer: what is in brackets says where a secret is.
 	refer = regexp.MustCompile(`(?i)(?:name|key|ref|type|kind)\w*\\*["']?[ \t]*[:=]`)

@@ -37,7 +37,7 @@ func ParseWorkload(s string) Workload {
 	return Workload{p[0], p[1], p[2], p[3], p[4]}
 }
 
-// A Service is that of a request.
+// A Service is the destination of a request.
 type Service struct{ Name, Namespace, Host string }
 
 // String is the inverse of ParseService.

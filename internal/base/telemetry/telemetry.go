@@ -335,7 +335,7 @@ var (
 	grpcForm   = regexp.MustCompile(`^(\((CAMEL_STRING|SNAKE_STRING|NUMBER)\))?$`)
 )
 
-// operators are those of Envoy that are taken, with the form of their arguments.
+// operators has the operators of Envoy that are accepted, with the form of their arguments.
 var operators = func() map[string]*regexp.Regexp {
 	out := map[string]*regexp.Regexp{
 		"REQ": headerName, "RESP": headerName, "TRAILER": headerName, "START_TIME": timeForm, "PATH": pathArgs, "ENVIRONMENT": envName, "GRPC_STATUS": grpcForm,

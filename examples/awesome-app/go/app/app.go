@@ -14,7 +14,7 @@ import (
 	"syscall"
 )
 
-// Settings are what the configuration centre decides.
+// Settings come from the configuration centre.
 type Settings struct{ Level slog.Level }
 
 // Parse reads a document, lines of the form key=value, of which it needs "level".
@@ -32,14 +32,14 @@ func Parse(document []byte, s *Settings) error {
 	return errors.New("the document has no level")
 }
 
-// A State is what /settings shows.
+// A State is shown at /settings.
 type State struct {
 	Settings
 	Source string // of the settings in use
 	Err    error  // why they are not the centre's
 }
 
-// Level is that of the log.
+// Level of the log.
 var Level slog.LevelVar
 
 // Log begins the log, with the level INFO.

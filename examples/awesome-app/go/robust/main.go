@@ -14,7 +14,7 @@ import (
 	"outrider.dev/examples/awesome-app/app"
 )
 
-// embedded is what the program starts with where there is nothing better.
+// embedded has the settings of a start without a centre and without a stored document.
 const embedded = "level=INFO\n"
 
 func main() {

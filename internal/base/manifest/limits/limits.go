@@ -11,7 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Limits are what a text may be. Zero is no limit.
+// Limits bound a text. Zero is no limit.
 type Limits struct {
 	Bytes    int // of the text
 	Values   int // its keys, scalars, lists and objects, each as often as an alias repeats it
@@ -73,7 +73,7 @@ func (l Limits) Decode(text []byte, into any) error {
 	return document.Decode(into)
 }
 
-// A size is that of a node with all below it.
+// A size counts a node with all below it.
 type size struct{ values, bytes, depth int }
 
 type counter struct {

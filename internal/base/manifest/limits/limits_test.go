@@ -24,7 +24,7 @@ func doubling(levels int) string {
 	return b.String()
 }
 
-// What a text says that it is, not how long it is, decides.
+// The size that a text unfolds to decides, not its length.
 func TestLimits(t *testing.T) {
 	var keys strings.Builder
 	for i := range 10_000 {
@@ -96,7 +96,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// What is taken decodes to no more than the limits say.
+// A text that is accepted decodes to no more than the limits say.
 func FuzzParse(f *testing.F) {
 	f.Add("a: &a [x, y]\nb: {<<: {c: *a}, d: *a}")
 	f.Add(doubling(8))

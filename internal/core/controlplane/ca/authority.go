@@ -271,7 +271,7 @@ func (a *Authority) reload(ctx context.Context) error {
 	return nil
 }
 
-// signer is what contents of the store lead to.
+// signer returns the signer that the contents of the store make.
 func (a *Authority) signer(ctx context.Context, c Contents) (*signer, error) {
 	s, err := a.o.read(c.Files, a.now())
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 )
 
-// Credentials are what a caller presents.
+// Credentials of a caller.
 type Credentials struct {
 	Bearer string              // a token, without the word Bearer; empty: none
 	Chain  []*x509.Certificate // of its connection, the leaf first; empty: none
@@ -112,7 +112,7 @@ func (m MutualTLS) Authenticate(_ context.Context, c Credentials) (Caller, error
 	return Caller{Identity: id, Host: host.Name, Method: "certificate"}, nil
 }
 
-// A Subject is what a token was issued for.
+// A Subject is the holder of a token.
 type Subject struct{ Namespace, ServiceAccount, Pod string }
 
 // A Reviewer returns the subject of a token, as Kubernetes' TokenReview does. Its error is as

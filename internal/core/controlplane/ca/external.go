@@ -21,7 +21,7 @@ func (a *Authority) External() bool { return a.o.external() }
 
 func (o AuthorityOptions) external() bool { return len(o.ServesOnly) > 0 }
 
-// read is what files lead to.
+// read returns the signer that the files make.
 func (o AuthorityOptions) read(files map[string][]byte, now time.Time) (*signer, error) {
 	if o.external() {
 		return loadServing(o.Store, files, o.ServesOnly, now)

@@ -120,7 +120,7 @@ func TestExternalAuthorityReplacesItsRoot(t *testing.T) {
 	}
 }
 
-// What cannot be served is refused, with the file and what would be right.
+// Files that cannot be served are refused, with the file and what would be right.
 func TestExternalAuthorityWithWrongFiles(t *testing.T) {
 	at := time.Now()
 	root := rootAt(t, at, rootLife)

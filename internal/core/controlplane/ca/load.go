@@ -181,7 +181,7 @@ func loadAs(in fmt.Stringer, files map[string][]byte, l layout, usage x509.ExtKe
 	return s, nil
 }
 
-// maySign checks that the certificate is that of an authority.
+// maySign checks that the certificate belongs to an authority.
 func (s *signer) maySign() error {
 	if !s.cert.IsCA || s.cert.KeyUsage != 0 && s.cert.KeyUsage&x509.KeyUsageCertSign == 0 {
 		return errors.New("the certificate may not sign others; its basic constraints need CA, its key usage keyCertSign")

@@ -122,7 +122,7 @@ func (r rotation) due(now time.Time) (at time.Time) {
 	return at
 }
 
-// with is s with more roots. Until a new root may sign it is the signer of before.
+// with returns s with more roots. Until a new root may sign, it returns the former signer.
 func (s *signer) with(known []*x509.Certificate, before *signer, r rotation, now time.Time) *signer {
 	out := *s
 	if now.Before(r.Move) && before != nil && !before.root.Equal(s.root) && now.Before(before.cert.NotAfter) && slices.ContainsFunc(known, before.root.Equal) {

@@ -53,12 +53,12 @@ func PeerHost(ctx context.Context) (Host, bool) {
 	return hostOf(chain[0], id)
 }
 
-// peerCertificates are those of the client, the leaf first.
+// peerCertificates returns the certificates of the client, the leaf first.
 func peerCertificates(ctx context.Context) []*x509.Certificate {
 	return peerState(ctx).PeerCertificates
 }
 
-// peerState is that of the connection; the zero value without TLS.
+// peerState returns the state of the connection; the zero value without TLS.
 func peerState(ctx context.Context) tls.ConnectionState {
 	if p, ok := peer.FromContext(ctx); ok {
 		switch info := p.AuthInfo.(type) {

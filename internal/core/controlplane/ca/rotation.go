@@ -111,7 +111,7 @@ func mayRotate(c Contents, s *signer) error {
 	return nil
 }
 
-// A step is what is due in a store, and when something is due next.
+// A step says what is due in a store, and when something is due next.
 type step struct {
 	name string   // for the log; empty: nothing is due
 	next Contents // after the step

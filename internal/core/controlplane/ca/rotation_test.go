@@ -302,7 +302,7 @@ func TestTheRootMovesWhenEachHostHasIt(t *testing.T) {
 	}
 }
 
-// The longest life that any replica gives is what the old root waits for.
+// The old root waits for the longest life that any replica gives to a certificate.
 func TestTheOldRootWaitsForTheLongestLife(t *testing.T) {
 	r := newRotating(t)
 	long := r.start(func(o *AuthorityOptions) { o.MaxLife = 720 * time.Hour })

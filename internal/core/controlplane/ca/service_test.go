@@ -35,7 +35,7 @@ import (
 	"outrider.dev/internal/base/wire"
 )
 
-// hosts are those of a test.
+// hosts are the known hosts of a test.
 type hosts map[[32]byte]Host
 
 func (h hosts) HostByToken(sum [32]byte) (Host, bool) { host, ok := h[sum]; return host, ok }

@@ -54,7 +54,7 @@ func (s RotationStatus) Root(in RootState) (RootStatus, bool) {
 	return RootStatus{}, false
 }
 
-// Step is what a rotation waits for; empty: there is none.
+// Step says what a rotation waits for; empty: there is none.
 func (s RotationStatus) Step() string {
 	if s.Requested {
 		return "requested: a replica publishes the next root"
@@ -68,7 +68,7 @@ func (s RotationStatus) Step() string {
 	return ""
 }
 
-// Instead is what to do where outriderd does not rotate the root.
+// Instead says what to do where outriderd does not rotate the root.
 func (s RotationStatus) Instead() string {
 	if s.cert {
 		return "renew the issuer's certificate in cert-manager: outriderd follows the Secret, and keeps roots that leave it while certificates of them are valid"
@@ -76,7 +76,7 @@ func (s RotationStatus) Instead() string {
 	return "replace ca-cert.pem, ca-key.pem, cert-chain.pem and root-cert.pem in the Secret: outriderd follows it, and keeps roots that leave it while certificates of them are valid"
 }
 
-// StatusOf reads how far the rotation of a store's root is. The record is that of
+// StatusOf reads how far the rotation of a store's root is. The record has the meaning that it has in
 // [AuthorityOptions]; nil: none.
 func StatusOf(ctx context.Context, store, record Store, now time.Time) (RotationStatus, error) {
 	out := RotationStatus{Store: store.String()}

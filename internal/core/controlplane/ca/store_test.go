@@ -279,7 +279,7 @@ func TestADeletedStoreIsWrittenBack(t *testing.T) {
 	}
 }
 
-// What was another's is not made ours by writing it back.
+// A deleted store that belonged to another is not written back.
 func TestADeletedStoreOfAnotherIsNotWrittenBack(t *testing.T) {
 	s := newShelf()
 	a := shared(t, s, nil)

@@ -79,7 +79,7 @@ func derivedTokenKey(authority crypto.Signer) (tokenKey, error) {
 	}
 }
 
-// Tokens are those of the authority: its replicas verify each other's. The key is the file
+// Tokens returns the tokens of the authority: its replicas verify each other's. The key is the file
 // token-key.pem in the store, or follows from the authority's key.
 func (a *Authority) Tokens() *Tokens {
 	return tokensBy(func() tokenKey { return a.current.Load().tokens }, a.o.TrustDomain)
@@ -121,7 +121,7 @@ type Claim struct {
 	TTL            time.Duration // default 1h
 }
 
-// claims are those of Kubernetes' service account tokens.
+// claims of Kubernetes' service account tokens.
 type claims struct {
 	jwt.Claims
 	Kubernetes kubernetesClaims `json:"kubernetes.io"`

@@ -21,7 +21,7 @@ type UsedTokens interface {
 	Use(ctx context.Context, token, key [32]byte, now time.Time) (ok bool, err error)
 }
 
-// FirstUse is what is remembered of a token's first use.
+// FirstUse records the first use of a token.
 type FirstUse struct {
 	Key [32]byte // SHA-256 of the request's public key
 	At  time.Time

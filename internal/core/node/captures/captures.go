@@ -26,11 +26,11 @@ import (
 	"outrider.dev/internal/core/capture"
 )
 
-// ownNamespace is that of this process, which shares the node's.
+// ownNamespace is the network namespace of this process, which shares the node's.
 const ownNamespace = "/proc/self/ns/net"
 
-// environment is that of the agent: its iptables backend looks for programs there, and its collector
-// keeps to that much.
+// environment of the agent: its iptables backend looks for programs in PATH, and its collector keeps
+// to that much memory.
 var environment = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "GOMEMLIMIT=12MiB"}
 
 // Limits: agents that run at once, while others wait; and flags of one, which may come again.
@@ -88,7 +88,7 @@ func (c *Captures) Servers(id string, servers []netip.Addr) error {
 	return os.WriteFile(name, []byte(addresses(servers)), 0o600)
 }
 
-// servers are those of before, and of a process before; empty: not known.
+// servers returns the DNS servers that were known, also to a former process; empty: none were.
 func (c *Captures) servers(id string) string {
 	name, ok := c.file(id)
 	if !ok {

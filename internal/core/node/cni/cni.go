@@ -60,7 +60,7 @@ type plugin struct {
 	socket string
 }
 
-// conf is what the plugin reads of its configuration.
+// conf has the fields of its configuration that the plugin reads.
 type conf struct {
 	PrevResult json.RawMessage `json:"prevResult"`
 	Runtime    struct {

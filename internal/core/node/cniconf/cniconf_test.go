@@ -137,8 +137,8 @@ func (d Dir) files(t *testing.T) map[string]string {
 	return out
 }
 
-// What the runtime uses has the plugin as the last of its list, and afterwards all files are what
-// they were.
+// The configuration that the runtime uses gets the plugin as the last of its list. After the removal
+// all files have their former bytes.
 func TestInstall(t *testing.T) {
 	const single = "{\"cniVersion\":\"0.3.1\",\"name\":\"multus\",\"type\":\"multus\",\"n\":1e3}\n"
 	listed := `{"cniVersion":"0.3.1","name":"multus","plugins":[` + strings.TrimSpace(single) + "," + entry + "]}\n"
@@ -199,7 +199,7 @@ func TestWithoutAnotherPluginThereIsNone(t *testing.T) {
 	}
 }
 
-// What the owner writes between reading and writing stays.
+// A change that the owner writes between our reading and our writing stays.
 func TestTheOwnerWrites(t *testing.T) {
 	d := newDir(t, map[string]string{"a.conflist": flannel})
 	path := filepath.Join(d.Path, "a.conflist")

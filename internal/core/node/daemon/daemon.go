@@ -1,4 +1,4 @@
-// Package daemon is what outrider-node does on a node: one process of the node leads, which adjusts
+// Package daemon does the work of outrider-node on a node: one process of the node leads, which adjusts
 // containers, answers the CNI plugin, and keeps the network configuration, the label and the taint.
 // Each further one stands by: it refuses what is not adjusted, and leads once the first has ended,
 // however that ended.
@@ -90,7 +90,7 @@ type daemon struct {
 	changed chan struct{} // has one element while the state differs from what was reported
 }
 
-// state is what is known of this process's part.
+// state says whether this process leads, and how far it is.
 type state struct {
 	guards, leads, connected bool
 	conf                     error

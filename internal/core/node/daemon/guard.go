@@ -39,7 +39,7 @@ func Guard(ctx context.Context, conn net.Conn, log *slog.Logger) error {
 	return g.Run()
 }
 
-// gone returns when a program is not the file of before.
+// gone returns when a program is another file, or none.
 func gone(ctx context.Context, w *fsnotify.Watcher, program string) error {
 	began, err := os.Stat(program)
 	for err == nil {

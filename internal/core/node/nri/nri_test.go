@@ -108,7 +108,7 @@ func (r *aRuntime) relayed() (end func()) {
 	}
 }
 
-// node is what a plugin uses, without a node.
+// node stands for the parts of a node that a plugin uses.
 type node struct {
 	mu                    sync.Mutex
 	kept, removed, proven []string
@@ -376,7 +376,7 @@ func TestPluginsAreKeptOut(t *testing.T) {
 	}
 }
 
-// What another plugin sets before is what the gate runs; one that takes the gate away is refused.
+// The gate runs the command that another plugin has set before; a plugin that takes the gate away is refused.
 func TestOtherPlugins(t *testing.T) {
 	for _, tt := range []struct {
 		index string

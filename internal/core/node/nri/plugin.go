@@ -114,7 +114,7 @@ func (p *Plugin) adjust(ctx context.Context, pod *api.PodSandbox, c *api.Contain
 		if err := gateable(c); err != nil {
 			return nil, err
 		}
-		// Not SetArgs: what another plugin has set before is what the gate runs.
+		// Not SetArgs: the gate runs the arguments that another plugin has set before.
 		adjust.UpdateArgs(slices.Concat([]string{contract.AgentPath}, args, c.GetArgs()))
 	}
 	states, own, err := p.States.Container(pod.GetId(), c.GetName())

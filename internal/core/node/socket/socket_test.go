@@ -121,7 +121,7 @@ func TestNoAnswer(t *testing.T) {
 	}
 }
 
-// What is no question gets an error, and ends there.
+// Bytes that are no question get an error, and end there.
 func FuzzQuestion(f *testing.F) {
 	f.Add([]byte(`{"sandbox":"a","namespace":"/run/netns/a","work":"{}"}`))
 	f.Add([]byte(`{"nameservers":["x"]}`))
