@@ -157,7 +157,7 @@ func stream(t *figures.Table, title, baseline string, since time.Time, calls []h
 	t.Add(title, "slowest", slowest.Seconds()*1e3, baseline)
 }
 
-// processorTime is that of the agent, Envoy, and the callers with their server.
+// processorTime used by the agent, by Envoy, and by the callers with their server.
 type processorTime [3]time.Duration
 
 func spentBy(a *harness.Agent) processorTime {

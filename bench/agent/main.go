@@ -51,7 +51,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	})
 }
 
-// options are what the flags say.
+// options by flags.
 type options struct {
 	n, full, looks, waves int
 	services, early       []int

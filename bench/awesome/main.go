@@ -103,7 +103,7 @@ func measure(n int, root string, languages []string, stdout io.Writer) error {
 	return err
 }
 
-// centres are those of the cases. The first case is the baseline.
+// centres returns the configuration centres of the cases. The first case is the baseline.
 func centres() (ways []way, end func(), err error) {
 	live := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "level=INFO\n") }))
 	dead, err := net.Dial("tcp", live.Listener.Addr().String()) // nothing listens on its own port

@@ -188,7 +188,7 @@ func connections(ways []*way, agent string, n int) (*figures.Table, error) {
 	return t, err
 }
 
-// parked are what parking does to a connection to the outbound port. Its caller's kernel
+// parked lists what parking does to a connection to the outbound port. Its caller's kernel
 // retries every second at first, so it waits for up to a second longer than it must.
 var parked = []struct {
 	title string

@@ -80,7 +80,7 @@ func main() {
 	}
 }
 
-// times are what was measured of one way.
+// times that were measured of one way.
 type times struct{ container, first, called []time.Duration }
 
 func measure(ctx context.Context, root string, n, probes int, only *regexp.Regexp) error {

@@ -187,7 +187,7 @@ func (p *place) heldRequest() (release, released func() error, err error) {
 	}, p.awaitHeld()
 }
 
-// poll is what pilot-agent wait does by default.
+// poll waits as pilot-agent wait does by default.
 func (p *place) poll() (release, released func() error, err error) {
 	return p.pollEvery(500 * time.Millisecond)
 }
@@ -215,7 +215,7 @@ func (p *place) pollEvery(period time.Duration) (release, released func() error,
 	return p.proxyReady, func() error { return <-ended }, nil
 }
 
-// command prepares a process whose first output shows that it runs. argv is what runs before
+// command prepares a process whose first output shows that it runs. argv runs before
 // it.
 func (p *place) command(argv ...string) (start, running func() error, err error) {
 	argv = append(argv, "/bin/echo")

@@ -26,7 +26,7 @@ func (s setting) String() string {
 	return fmt.Sprintf("%d proxies, %d services, %s", s.proxies, s.services, mode)
 }
 
-// A bench is what all settings have in common.
+// A bench has the parts that all settings share.
 type bench struct {
 	outriderd string
 	storms    int

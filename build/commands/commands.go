@@ -26,7 +26,7 @@ const (
 // racing is whether the commands get the race detector, as their builder has it.
 var racing bool
 
-// flags are those of "go build" for one command.
+// flags returns the flags of "go build" for one command.
 func flags(name, version string) []string {
 	linker := "-ldflags=-s -w" + version
 	if name == Agent && !racing { // with the detector it is not what is shipped: it is compiled as the rest is
@@ -37,7 +37,7 @@ func flags(name, version string) []string {
 	return []string{linker}
 }
 
-// A Stamp is what a build is of.
+// A Stamp says of which sources a build is.
 type Stamp struct {
 	Version string // the tag, or devel- and the commit
 	Commit  string

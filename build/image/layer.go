@@ -20,7 +20,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// The files and directories that programs expect. User 1337 is that of a mesh's proxy.
+// Files and directories that programs expect. A mesh's proxy runs as user 1337.
 var (
 	baseDirs  = []string{"/dev", "/etc", "/proc", "/root", "/run", "/sys", "/tmp", "/var/run", "/var/tmp"}
 	baseFiles = map[string]string{

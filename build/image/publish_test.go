@@ -213,7 +213,7 @@ func TestPushThatFailsNamesTheReason(t *testing.T) {
 	}
 }
 
-// The libraries are those of the root, not this machine's, and of the image's architecture.
+// The libraries come from the root, not from this machine, and are of the image's architecture.
 func TestLibrariesOfARoot(t *testing.T) {
 	const program = "/bin/ls"
 	if _, err := os.Stat(program); err != nil {

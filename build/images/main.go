@@ -136,7 +136,7 @@ func (o options) write(ctx context.Context) error {
 	return nil
 }
 
-// images are those of an architecture.
+// images returns the images of an architecture.
 func (o options) images(arch string) []image.Image {
 	at := func(path string) string { return strings.ReplaceAll(path, "{arch}", arch) }
 	bin, root := at(o.bin), at(o.libc)

@@ -13,7 +13,7 @@ import (
 )
 
 // Envoy returns Envoy as a part. Only the pinned package has its version and licence beside the
-// binary; another one has its SHA-256 alone, and its licence is that of who gave it.
+// binary; another one has its SHA-256 alone, and the licence under which it was received.
 func Envoy(binary string) ([]Part, error) {
 	f, err := os.Open(binary)
 	if err != nil {

@@ -123,7 +123,7 @@ func licences(from, to string) error {
 	return nil
 }
 
-// Materials writes the bill of materials of an artifact. The time is that of the commit; a bill
+// Materials writes the bill of materials of an artifact. Its time is the commit's; a bill
 // has no serial number, which would differ each time.
 func Materials(w io.Writer, artifact, version string, at time.Time, all []Part) error {
 	bom := cdx.NewBOM()

@@ -59,7 +59,7 @@ type file struct {
 	text string
 }
 
-// files are those of an archive, by their names.
+// files returns the files of an archive, by their names.
 func files(t *testing.T, name string, raw []byte) map[string]file {
 	t.Helper()
 	out := map[string]file{}

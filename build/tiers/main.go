@@ -117,7 +117,7 @@ func selected(all []step, part, only string) ([]step, error) {
 		}
 		steps = slices.DeleteFunc(steps, func(s step) bool { return !slices.Contains(names, s.name) })
 	}
-	// What stands beside a step that is left out would stand beside the one before it.
+	// A step that runs beside one that is left out would run beside the step before that.
 	for i := range steps {
 		at := slices.IndexFunc(all, func(s step) bool { return s.name == steps[i].name })
 		steps[i].beside = steps[i].beside && i > 0 && steps[i-1].name == all[at-1].name
@@ -126,7 +126,7 @@ func selected(all []step, part, only string) ([]step, error) {
 }
 
 // parts deals steps out so that the parts take about the same time: the longest first, each to
-// the part that is shortest by then. Within a part the order is that of the tier.
+// the part that is shortest by then. Within a part the steps keep the order of the tier.
 func parts(steps []step, n int) [][]step {
 	order := make([]int, len(steps))
 	for i := range order {

@@ -99,7 +99,7 @@ func (s step) run(ctx context.Context, out io.Writer) result {
 	return r
 }
 
-// output is what a command prints.
+// output runs a command and returns what it prints.
 func output(ctx context.Context, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Stderr = os.Stderr

@@ -162,7 +162,7 @@ func check() []step {
 func e2e() []step {
 	own := goTest("cluster", full([]string{"test/cluster"}), "-count=1") // which looks for what a cluster has left on the machine
 	own.env = []string{"OUTRIDER_E2E=1"}
-	// What the plugins of the node are for: killed, restarted, rebooted under pods that need them.
+	// The plugins of the node are killed, restarted and rebooted under pods that need them.
 	node := inCluster("kube and node", "containerd-2", "./test/kube", "-run 'TestOrder/(default|native|hold)$|TestNode|TestRuntimeRestarts' ./test/e2e")
 	node.beside = true
 	return []step{own, inCluster("pods", "containerd", "./test/e2e"), node}

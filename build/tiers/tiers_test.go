@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// record is what "go test -json" prints for a package with a test of each kind.
+// record has the output of "go test -json" for a package with a test of each kind.
 const record = `{"Action":"start","Package":"p"}
 {"Action":"run","Package":"p","Test":"TestGood"}
 {"Action":"output","Package":"p","Test":"TestGood","Output":"=== RUN   TestGood\n"}

@@ -66,7 +66,7 @@ container, and without a privilege of the pod. "serve" is the daemon on each nod
 	return cli.Run(root, args, stdout, stderr, nil)
 }
 
-// flags are what several commands have.
+// flags that several commands have.
 type flags struct {
 	o         daemon.Options
 	root      string

@@ -156,7 +156,7 @@ cert-manager's istio-csr, and outriderd signs none.`,
 // port is the address of a port on all interfaces.
 func port(n int) string { return fmt.Sprintf(":%d", n) }
 
-// shortestFirstUse is what a control plane next door takes on a busy machine.
+// shortestFirstUse leaves a control plane next door enough time on a busy machine.
 const shortestFirstUse = 100 * time.Millisecond
 
 // folder returns that of a source; empty for a cluster.

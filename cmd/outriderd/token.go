@@ -70,7 +70,7 @@ it gives the identity of the workload.`,
 // controlPlane is the flag for outriderd's namespace where --namespace is another one.
 const controlPlane = "control-plane-namespace"
 
-// tokens are those of the running outriderd.
+// tokens returns the tokens of the running outriderd.
 func (a *authorityFlags) tokens(ctx context.Context, trustDomain string) (*ca.Tokens, error) {
 	store, err := a.store()
 	if err != nil {

@@ -90,7 +90,7 @@ func lookupOnce(m *mesh.Mesh, name, clientNamespace string) (host string, addres
 	return "", nil, ""
 }
 
-// readyAddresses are those of a headless service, each once, sorted. Endpoints that are not
+// readyAddresses returns the addresses of a headless service, each once, sorted. Endpoints that are not
 // ready are left out, as by Kubernetes' own DNS.
 func readyAddresses(endpoints []mesh.Endpoint) []netip.Addr {
 	var out []netip.Addr

@@ -223,8 +223,8 @@ func (p *plane) openSecure() error {
 	return nil
 }
 
-// tokens are those that this control plane signs, and the one-time ones that were used: where the
-// authority is.
+// tokens returns the tokens that this control plane signs, and a record of the one-time tokens that
+// were used, which is kept where the authority is.
 func (p *plane) tokens() (*ca.Tokens, ca.UsedTokens, error) {
 	if p.o.inSecret() {
 		return p.authority.Tokens(), p.o.Cluster.UsedTokens(p.o.Namespace), nil

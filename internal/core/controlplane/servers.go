@@ -21,7 +21,7 @@ import (
 
 // Limits of gRPC, for each connection. What a listener accepts is limited in [conns].
 const (
-	// maxRequest is that of a proxy that uses 10,000 services and connects again: it sends
+	// maxRequest lets a proxy connect again that uses 10,000 services: it sends
 	// each name twice, once with a version: 350 bytes with the longest names that Kubernetes
 	// has, so 3.5 MB for the endpoints.
 	maxRequest = 4 << 20
@@ -54,7 +54,7 @@ type port struct {
 	anonymous  *grpc.Server // nil without TLS
 }
 
-// serverOptions are those of every server.
+// serverOptions returns the options of every server.
 func serverOptions(more ...grpc.ServerOption) []grpc.ServerOption {
 	return append([]grpc.ServerOption{
 		// Envoy sends a ping every few seconds; by default gRPC closes such a connection.

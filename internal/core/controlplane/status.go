@@ -28,7 +28,7 @@ var statusPage = template.Must(template.New("status").Funcs(template.FuncMap{
 	"warning": func(problem string) bool { return strings.HasPrefix(problem, contract.WarningPrefix) },
 }).Parse(statusText))
 
-// An overview is what the page shows.
+// An overview has the content of the page.
 type overview struct {
 	Version, Envoy, Replica     string
 	Began, Now                  time.Time
@@ -87,7 +87,7 @@ func first[T any](all []T) ([]T, int) {
 	return all[:n], len(all) - n
 }
 
-// A row is what the table says of a proxy.
+// A row of the table describes a proxy.
 type row struct {
 	Acked    string // the versions that it accepted, of all types
 	InSync   bool

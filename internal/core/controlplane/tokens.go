@@ -69,7 +69,7 @@ const (
 	reviewWait                  = 10 * time.Second
 )
 
-// boundedReviews are those of a reviewer, by turns.
+// boundedReviews limits how many reviews of a reviewer run at a time.
 type boundedReviews struct {
 	ca.Reviewer
 	turns *conns.Gate

@@ -46,7 +46,7 @@ type Injection struct {
 	ClientNames []string
 }
 
-// address is that of the control plane for injected pods.
+// address returns the address of the control plane for injected pods.
 func (i Injection) address(namespace string) string {
 	return cmp.Or(i.ControlPlane, "outriderd."+namespace+".svc:"+strconv.Itoa(contract.SecureDiscoveryPort))
 }

@@ -17,8 +17,8 @@ import (
 	"outrider.dev/test/registry"
 )
 
-// Namespaces are those of the folder's manifests, and injection follows the file of values as
-// long as it is valid.
+// Namespaces come from the folder's manifests, and injection follows the file of values as long as
+// it is valid.
 func TestPodsAreReviewedByTheCurrentFiles(t *testing.T) {
 	folder, state, values := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "values.yaml")
 	hub := func(name string) string { return "global: {hub: " + name + ", tag: t1}" }
