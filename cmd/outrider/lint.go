@@ -113,7 +113,7 @@ func (o *lintOptions) run(cmd *cobra.Command) error {
 		}
 		return view.Code(w, cli.TerminalOf(w), "text", c)
 	}
-	if err := o.check(); err != nil {
+	if err := o.check(cmd); err != nil {
 		return err
 	}
 	files, err := o.read(cmd)
@@ -169,9 +169,13 @@ func (o *lintOptions) read(cmd *cobra.Command) ([]lint.File, error) {
 }
 
 // check refuses flags that contradict each other.
-func (o *lintOptions) check() error {
-	if err := o.filter.Check(); err != nil {
+func (o *lintOptions) check(cmd *cobra.Command) error {
+	notes, err := o.filter.Check()
+	if err != nil {
 		return &cli.UsageError{Err: err, Hint: listCodes}
+	}
+	for _, note := range notes {
+		cli.Note(cmd, "%s", note)
 	}
 	for _, c := range []struct {
 		wrong      bool

@@ -1,11 +1,9 @@
 package lint
 
 import (
-	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -180,87 +178,5 @@ func postStartConnects(s subject, b *builder) {
 		b.add(clue{code: "post-start-network", title: fmt.Sprintf("the postStart of %s connects to others", m.Name), field: field, evidence: evidence,
 			why: "if the other one does not respond, the hook fails and the kubelet kills the container, with back-off; while it takes long, the next container of the list does not start",
 			do:  "let the program itself connect, or an init container", source: "kubelet v1.34.4 kuberuntime_container.go: FailedPostStartHook"})
-	}
-}
-
-// leastSlack is how long an app must be able not to answer before it is killed, in seconds:
-// a garbage collection, a slow disk and a busy node take as long.
-const leastSlack = 5
-
-// livenessSlack: one slow answer restarts the app.
-func livenessSlack(s subject, b *builder) {
-	for _, m := range s.running() {
-		p := m.LivenessProbe
-		if p == nil {
-			continue
-		}
-		threshold, timeout := cmp.Or(max(p.FailureThreshold, 0), 3), cmp.Or(max(p.TimeoutSeconds, 0), 1)
-		slack := int64(threshold-1)*int64(period(p)) + int64(timeout)
-		if threshold > 1 && slack >= leastSlack {
-			continue
-		}
-		after := s.Pod.DeepCopy()
-		containerOf(after, m.Name).LivenessProbe.FailureThreshold = max(3, 1+(2*leastSlack+period(p)-1)/period(p))
-		c := clue{code: "liveness-no-slack", title: fmt.Sprintf("%s is restarted when it does not answer for %d s", m.Name, slack), field: m.field.plus("livenessProbe"), evidence: "livenessProbe",
-			why: "a busy node or a long garbage collection takes as long: the restart adds load to the others, which fail next",
-			do:  "set failureThreshold: 3 or more; readiness takes a slow pod out of its service without a restart", source: "kubelet v1.34.4 prober/worker.go", fix: s.to(after)}
-		if threshold == 1 {
-			c.title = fmt.Sprintf("%s is restarted by one failed liveness probe", m.Name)
-		}
-		b.add(c)
-	}
-}
-
-// limits are what in a command says how long it may take, in seconds.
-var limits = map[string]*regexp.Regexp{
-	"sleep": regexp.MustCompile(`\bsleep\s+(\d{1,4})`), "curl": regexp.MustCompile(`(?:-m|--max-time)[ =]?(\d{1,4})`), "wget": regexp.MustCompile(`(?:-T|--timeout)[ =]?(\d{1,4})`),
-	"nc": regexp.MustCompile(`-w\s*(\d{1,4})`), "pg_isready": regexp.MustCompile(`(?:-t|--timeout)[ =]?(\d{1,4})`),
-	"grpc_health_probe": regexp.MustCompile(`-(?:connect|rpc)-timeout[ =](\d{1,4})s`), "mysqladmin": regexp.MustCompile(`--connect[-_]timeout=(\d{1,4})`),
-}
-
-// outerLimit is the time of "timeout SECONDS PROGRAM".
-var outerLimit = regexp.MustCompile(`\btimeout (\d{1,4})s? `)
-
-// probeTimeout: the kubelet ends an exec probe at its timeout, and counts a failure.
-func probeTimeout(s subject, b *builder) {
-	for _, m := range s.running() {
-		for _, c := range m.checks() {
-			if c.Exec == nil {
-				continue
-			}
-			timeout := int(cmp.Or(max(c.TimeoutSeconds, 0), 1))
-			text := strings.Join(c.Exec.Command, " ")
-			longest, by := 0, ""
-			for _, call := range podspec.Calls(c.Exec.Command) {
-				limit := limits[call.Program]
-				if limit == nil {
-					continue
-				}
-				line := call.Program + " " + strings.Join(call.Args, " ")
-				if found := limit.FindStringSubmatch(line); found != nil {
-					if n, _ := strconv.Atoi(found[1]); n > longest {
-						longest, by = n, call.Program
-					}
-				}
-			}
-			if found := outerLimit.FindStringSubmatch(text); found != nil {
-				if n, _ := strconv.Atoi(found[1]); n > timeout {
-					longest, by = n, "timeout"
-				}
-			}
-			certain := by == "timeout" || by == "sleep" && longest >= timeout
-			if !certain && longest <= timeout || strings.Contains(text, "timeout ") && !certain {
-				continue
-			}
-			after := s.Pod.DeepCopy()
-			for _, other := range (member{Container: containerOf(after, m.Name)}).checks() {
-				if other.name == c.name {
-					other.TimeoutSeconds = int32(longest) + 1
-				}
-			}
-			b.add(clue{code: "probe-timeout", title: fmt.Sprintf("the %s of %s may take %d s by its %s, and its timeout is %d s", c.name, m.Name, longest, by, timeout),
-				field: m.field.plus(c.name), evidence: by, why: "the kubelet ends the probe at its timeout and counts a failure, though the command would still succeed",
-				do: fmt.Sprintf("set timeoutSeconds: %d, or give %s a shorter limit", longest+1, by), source: "kubelet v1.34.4: ExecProbeTimeout is on by default since 1.20", fix: s.to(after)})
-		}
 	}
 }

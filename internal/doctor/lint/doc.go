@@ -14,10 +14,10 @@
 //
 //	lint.go         files in, findings out
 //	subject.go      a pod with its plan and its place in the file
-//	rules.go        the table; catalogue.go: what each code stands for
+//	rules.go        the table; package kinds: what each code stands for
 //	source.go       the lines of a file; fix.go: changes to it
 //	plan.go         what cannot work; order.go, workaround.go, commands.go, probes.go,
-//	readiness.go, initcontainers.go, sidecars.go, stop.go, security.go, annotations.go,
+//	initcontainers.go, sidecars.go, stop.go, security.go, annotations.go,
 //	ports.go: one theme each
 //
 // Package test/corpus has sane pods, in which nothing is found, and bad twins for each code.

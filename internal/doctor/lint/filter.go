@@ -13,14 +13,17 @@ type Filter struct {
 	Only, Skip []string         // codes; no Only: all
 }
 
-// Check refuses codes that do not exist.
-func (f Filter) Check() error {
+// Check refuses codes that do not exist. The notes are about those that lint had once: nothing is found
+// under them.
+func (f Filter) Check() (notes []string, err error) {
 	for _, code := range slices.Concat(f.Only, f.Skip) {
-		if _, err := kinds.Of(code); err != nil {
-			return err
+		if note := kinds.Gone(code); note != "" {
+			notes = append(notes, note)
+		} else if _, err := kinds.Of(code); err != nil {
+			return nil, err
 		}
 	}
-	return nil
+	return notes, nil
 }
 
 // Selects reports whether a finding is selected.

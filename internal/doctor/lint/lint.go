@@ -80,13 +80,10 @@ func Lint(files []File, o Options) (Report, error) {
 		injectionRefuses(s, &b)
 		out = append(out, b.found...)
 	}
-	w.index()
 	for _, s := range w.services {
-		for _, rule := range serviceRules {
-			b := builder{world: &w, source: s.source, root: s.root, object: s.Ref}
-			rule(s, &b)
-			out = append(out, b.found...)
-		}
+		b := builder{world: &w, source: s.source, root: s.root, object: s.Ref}
+		serverFirst(s, &b)
+		out = append(out, b.found...)
 	}
 	for _, o := range w.ignored {
 		b := builder{world: &w, source: o.source, root: o.root, object: o.Ref}
@@ -114,7 +111,6 @@ type world struct {
 	ignored     []ignored
 	meshObjects []meshObject
 	namespaces  map[string]namespace
-	byLabel     map[string][]int // subjects
 }
 
 // A namespace that is in the files.

@@ -10,11 +10,8 @@ var podRules = []func(subject, *builder){
 	initNeedsNetwork, initNeverEnds,
 	sidecarStart, racesHelper, initBeforeHelper,
 	proxyInJob, serverInJob,
-	waitsByProgram, shellStays, postStartConnects, livenessSlack, probeTimeout,
+	waitsByProgram, shellStays, postStartConnects,
 	graceTooShort,
 	proxyUser, podSecurity, meshPort,
 	annotationsOfPod, annotationsElsewhere, labelsWithoutEffect,
 }
-
-// serviceRules are those over services.
-var serviceRules = []func(service, *builder){serverFirst, serviceWithoutReadiness}

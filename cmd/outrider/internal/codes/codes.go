@@ -4,6 +4,7 @@ package codes
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -46,8 +47,11 @@ func All() []Code {
 	return out
 }
 
-// Find returns a code by its name. The error names those that are like it.
+// Find returns a code by its name. The error names those that are like it, or who gives the advice now.
 func Find(name string) (Code, error) {
+	if gone := kinds.Gone(name); gone != "" {
+		return Code{}, errors.New(gone)
+	}
 	var like []string
 	for _, c := range All() {
 		if string(c.Code) == name {
@@ -79,7 +83,7 @@ func (c Code) Page() string {
 // Index is the page that lists all codes.
 func Index() string {
 	var b strings.Builder
-	b.WriteString("# All codes\n\nWhat `outrider lint` finds in manifests, `outrider check` in a cluster, and `outrider diagnose` in what has happened to a pod.\nCodes are stable. `outrider explain CODE` prints a page.\n\n| code | found by | what |\n| --- | --- | --- |\n")
+	b.WriteString("# All codes\n\nWhat `outrider lint` finds in manifests, `outrider check` in a cluster, and `outrider diagnose` in what has happened to a pod.\nA code is about the same thing for ever. `outrider explain CODE` prints a page.\n\n| code | found by | what |\n| --- | --- | --- |\n")
 	for _, c := range All() {
 		fmt.Fprintf(&b, "| [%s](%s.md) | %s | %s |\n", c.Code, c.Code, strings.Join(c.By, ", "), c.Title)
 	}

@@ -72,7 +72,7 @@ func TestFind(t *testing.T) {
 	if c, err := Find("startup-race"); err != nil || c.Title == "" {
 		t.Errorf("%+v, %v", c, err)
 	}
-	for name, want := range map[string]string{"hold-failed-open": "hold-fails-open", "xyz": `"xyz" is no code`, "": `"" is no code`} {
+	for name, want := range map[string]string{"hold-failed-open": "hold-fails-open", "xyz": `"xyz" is no code`, "probe-timeout": "no longer checked", "": `"" is no code`} {
 		if _, err := Find(name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", name, err, want)
 		}

@@ -20,7 +20,7 @@ func Of(code string) (finding.Kind, error) {
 	return all[i], nil
 }
 
-// all is the list of codes. They are stable: one that is no longer used stays.
+// all is the list of codes. They are stable: one that goes is in gone, and never comes back for something else.
 var all = func() []finding.Kind {
 	list := []finding.Kind{
 		{Code: "no-order", Severity: finding.Warning, Title: "nothing makes a container wait for the proxy, and capture is on",
@@ -74,10 +74,6 @@ With outrider.dev/depends-on.NAME: outrider-proxy the proxy becomes a sidecar th
 			Explanation: `As process 1 a shell ignores SIGTERM and passes none on, so the program is killed when the grace period is over, at each stop. Behind tini or dumb-init the shell gets the signal, and ends at once: then the program is killed without any time to stop. bash and busybox replace themselves by the last simple command of a script, busybox not if an end of line follows; dash, which is sh in Debian and Ubuntu, does not. Not reported: a script with trap, a preStop that ends the program, pods that complete.`},
 		{Code: "post-start-network", Severity: finding.Warning, Title: "a postStart hook connects to others",
 			Explanation: `If the hook fails, the kubelet kills the container, and starts it again with back-off. It runs at the same time as the container's command.`},
-		{Code: "liveness-no-slack", Severity: finding.Warning, Title: "a liveness probe restarts an app after a short silence",
-			Explanation: `The kubelet restarts the container after failureThreshold probes in a row, so a container may be silent for (failureThreshold - 1) × periodSeconds + timeoutSeconds. Less than 5 s, or one failed probe, is less than a busy node or a garbage collection takes.`},
-		{Code: "probe-timeout", Severity: finding.Warning, Title: "an exec probe may take longer than its timeout",
-			Explanation: `The kubelet ends the command at timeoutSeconds (default 1) and counts a failure. A command is reported by its own limit: sleep N, curl --max-time N, wget -T N, nc -w N, pg_isready -t N, grpc_health_probe -connect-timeout Ns.`},
 
 		{Code: "job-never-ends", Severity: finding.Error, Title: "a pod that should complete has a container that does not end",
 			Explanation: `A pod is done when all its plain containers have ended. A proxy or a server among them does not end by itself, so the Job runs for ever. As a sidecar (an init container with restartPolicy: Always, Kubernetes 1.29 and later) the kubelet ends it after the others. Outrider's own proxy also ends by itself, once the gates of all others report that their commands have ended for good; a container whose command is not in the pod spec has no gate. A container that others wait for until it is healthy, by their gates and its own, ends with them.`},
@@ -118,9 +114,6 @@ With outrider.dev/depends-on.NAME: outrider-proxy the proxy becomes a sidecar th
 
 		{Code: "undeclared-server-first", Severity: finding.Warning, Title: "a port of a protocol in which the server sends first does not declare it",
 			Explanation: `The proxy finds out the protocol of an undeclared port from the client's first bytes, and waits up to 200 ms for them. In MySQL, SMTP, FTP, SSH, POP3, IMAP and NATS the client waits too, for the server's greeting; on a port that declares HTTP it waits for ever. Declare the port: appProtocol: mysql, or a name that begins with mysql.`},
-
-		{Code: "service-without-readiness", Severity: finding.Warning, Title: "a service sends connections to a container that does not report when it is ready",
-			Explanation: `A container without a readiness probe (and without a startup probe) is ready as soon as it runs. A service then sends it connections before it listens: at each start, each restart and each rollout. Not reported: publishNotReadyAddresses: true, and pods that complete.`},
 
 		{Code: "unknown-field", Severity: finding.Warning, Title: "an unknown field of a pod",
 			Explanation: `The field is misspelt, at the wrong level, or newer than the Kubernetes version that this Outrider supports. The API server drops unknown fields.`},
