@@ -14,7 +14,10 @@ import (
 	"outrider.dev/internal/base/cli"
 )
 
-func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+func main() {
+	becomeContainer()
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+}
 
 // What needs Linux is listed on every system.
 const (

@@ -9,6 +9,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	becomeContainer()
 	testscript.Main(m, map[string]func(){"outrider": main, "kubectl-outrider": main})
 }
 

@@ -9,6 +9,8 @@ import (
 	"outrider.dev/internal/core/capture"
 )
 
+func becomeContainer() {}
+
 func newRun() *cobra.Command { return cli.NeedsLinux("run", runShort) }
 
 func newDemo() *cobra.Command { return cli.NeedsLinux("demo", demoShort) }

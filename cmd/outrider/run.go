@@ -25,6 +25,7 @@ import (
 	"outrider.dev/internal/core/pod/plan"
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/internal/lab/localpod"
+	"outrider.dev/internal/lab/localpod/containerinit"
 	"outrider.dev/internal/lab/outside"
 	"outrider.dev/startup"
 )
@@ -51,6 +52,9 @@ const runExamples = `  # run a pod's containers on this machine, until Ctrl-C
 
   # a pod with a container that gets its command from its image
   sudo outrider run -f pod.yaml --entrypoint redis:8=redis-server`
+
+// becomeContainer is for the processes of a pod that run or demo starts: each is this program again.
+func becomeContainer() { containerinit.Become() }
 
 func newRun() *cobra.Command {
 	o := &runOptions{kube: 34}

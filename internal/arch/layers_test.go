@@ -43,6 +43,7 @@ internal/doctor/diagnose: . < page < follow
 internal/ops: . kubeclient < replicas < check podupgrade rotate < bugreport install podrestart report
 
 internal/lab: . localpod < outside < demo
+internal/lab/localpod: containerinit < .
 
 build: gobuild house image parts tiers < commands < images release
 build/commands: . < cmd

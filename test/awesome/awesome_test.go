@@ -16,11 +16,13 @@ import (
 	"testing"
 	"time"
 
+	"outrider.dev/internal/lab/localpod/containerinit"
 	"outrider.dev/test/ns"
 	"outrider.dev/test/process"
 )
 
 func TestMain(m *testing.M) {
+	containerinit.Become()
 	flag.Parse()
 	flag.Set("test.parallel", "8") // they wait most of their time
 	status := m.Run()

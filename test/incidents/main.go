@@ -9,10 +9,12 @@ import (
 	"regexp"
 	"sync"
 
+	"outrider.dev/internal/lab/localpod/containerinit"
 	"outrider.dev/test/incidents/recorder"
 )
 
 func main() {
+	containerinit.Become()
 	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "incidents:", err)
 		os.Exit(1)

@@ -10,10 +10,16 @@ import (
 
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/internal/doctor/diagnose"
+	"outrider.dev/internal/lab/localpod/containerinit"
 	"outrider.dev/startup"
 	"outrider.dev/test/ns"
 	"outrider.dev/test/process"
 )
+
+func TestMain(m *testing.M) {
+	containerinit.Become()
+	os.Exit(m.Run())
+}
 
 func TestActsMatchTheirTitles(t *testing.T) {
 	for i, act := range Acts {

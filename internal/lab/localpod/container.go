@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"outrider.dev/internal/lab/localpod/containerinit"
 )
 
 // A container is one life of a container.
@@ -53,7 +55,7 @@ func (s *sandbox) start(sp spec, line func(string)) (*container, error) {
 		return nil, err
 	}
 	defer p.close()
-	first := s.node.again(roleContainer, nil, p.reply)
+	first := s.node.again(containerinit.RoleContainer, nil, p.reply)
 	first.ExtraFiles[0] = p.stdin
 	first.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	first.Stdout, first.Stderr = p.out[1], p.err[1]
@@ -74,7 +76,7 @@ func (s *sandbox) start(sp spec, line func(string)) (*container, error) {
 	_ = json.NewEncoder(p.order).Encode(sp.order)
 	p.order.Close()
 	answers := json.NewDecoder(p.answers)
-	var began, failed answer
+	var began, failed containerinit.Answer
 	_ = answers.Decode(&began) // nothing: the next one has the reason
 	more := answers.Decode(&failed)
 	if err := first.Wait(); err != nil && began.PID == 0 {
@@ -87,7 +89,7 @@ func (s *sandbox) start(sp spec, line func(string)) (*container, error) {
 }
 
 // found takes over the container's first process, which is our child now.
-func (c *container) found(pid int, failed answer, more error) error {
+func (c *container) found(pid int, failed containerinit.Answer, more error) error {
 	var err error
 	if c.process, err = os.FindProcess(pid); err != nil {
 		return fmt.Errorf("finding the first process of container %s: %w", c.spec.Name, err)
@@ -144,7 +146,7 @@ func (c *container) exec(ctx context.Context, s *sandbox, argv []string) ([]byte
 	process.Argv = argv
 	var out bytes.Buffer
 	cmd := exec.CommandContext(ctx, fmt.Sprintf("/proc/self/fd/%d", s.node.program.Fd()))
-	cmd.Args, cmd.Env = []string{roleExec}, []string{}
+	cmd.Args, cmd.Env = []string{containerinit.RoleExec}, []string{}
 	written := &limited{w: &out, left: 10 << 10} // one for both: they are not written at a time
 	cmd.Stdout, cmd.Stderr = written, written
 	cmd.WaitDelay = 100 * time.Millisecond // what it left behind may hold its output
@@ -152,9 +154,9 @@ func (c *container) exec(ctx context.Context, s *sandbox, argv []string) ([]byte
 		return nil, err
 	}
 	p.handedOver()
-	_ = json.NewEncoder(p.order).Encode(order{Process: process})
+	_ = json.NewEncoder(p.order).Encode(containerinit.Order{Process: process})
 	p.order.Close()
-	var failed answer
+	var failed containerinit.Answer
 	decodeErr := json.NewDecoder(p.answers).Decode(&failed)
 	err = cmd.Wait()
 	if decodeErr == nil {

@@ -31,11 +31,10 @@
 //	health.go       which containers are healthy, as far as the kubelet can see
 //	gates.go        what gates report about the commands behind them
 //	result.go       what comes out
-//	order.go        what a new process becomes
-//	init.go         and how it becomes that
-//	rootfs.go       its file system
-//	credentials.go  its user
 //	thread.go       how a thread of ours gets into a namespace
+//
+// Package containerinit is what the processes of a pod do before they are their commands. The main
+// of a program that runs pods begins with its Become.
 //
 // Left out: images, limits of CPU and memory, seccomp, AppArmor and SELinux, user
 // namespaces, host network, processes shared between containers, service accounts

@@ -9,6 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"outrider.dev/internal/lab/localpod/containerinit"
 )
 
 // What a container sees of files: each row is a command and what it prints.
@@ -78,7 +80,7 @@ spec:
 		})
 	}
 	t.Cleanup(func() {
-		for _, made := range []string{filepath.Join(dir, "mine"), "/etc/mine", "/x", "/e", "/sub", "/down", "/secret", oldRoot} {
+		for _, made := range []string{filepath.Join(dir, "mine"), "/etc/mine", "/x", "/e", "/sub", "/down", "/secret", containerinit.OldRoot} {
 			if _, err := os.Lstat(made); err == nil {
 				t.Errorf("the machine has %s", made)
 			}

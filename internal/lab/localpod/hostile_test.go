@@ -5,12 +5,16 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"outrider.dev/internal/lab/localpod/containerinit"
+	"outrider.dev/test/ns"
 )
 
 // What would change the machine is refused, with its field, before anything is made.
@@ -79,7 +83,7 @@ spec:
   - {name: before, command: [sh, -c, "ln -s OUTSIDE /e/link; mknod /dev/disk c 1 5; mknod /dev/shm/disk c 1 5; mknod /e/disk c 1 5; for d in /dev/disk /dev/shm/disk /e/disk; do head -c 1 $d 2>&1; done; true"], volumeMounts: [{name: e, mountPath: /e}]}
   containers:
   - {name: app, command: ["true"], volumeMounts: [{name: e, mountPath: /e}, {name: f, mountPath: /e/link/in}, {name: f, mountPath: OUTSIDE/by-name}]}
-`, "OUTSIDE", oldRoot+outside))))
+`, "OUTSIDE", containerinit.OldRoot+outside))))
 	if made, err := os.ReadDir(outside); err != nil || len(made) > 0 {
 		t.Errorf("mount points were made among the machine's files: %v, %v", made, err)
 	}
@@ -98,5 +102,15 @@ func TestTheProgramIsReadOnlyToContainers(t *testing.T) {
 	}
 	if s.Flags&unix.ST_RDONLY == 0 {
 		t.Error("the program of the node's first process is on a mount that can be written")
+	}
+}
+
+// A program whose main does not become what it is started for makes no node: it would start itself for ever.
+func TestAForgetfulProgramMakesNoNode(t *testing.T) {
+	ns.RequireRoot(t)
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), asWhat+"=forgetful")
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "containerinit.Become") {
+		t.Errorf("%v: %s", err, out)
 	}
 }

@@ -17,14 +17,12 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"outrider.dev/internal/lab/localpod/containerinit"
 )
 
 // ErrNotRoot is the error of a user that cannot make a node.
 var ErrNotRoot = errors.New("running a pod needs root: it makes network namespaces and mounts of its own")
-
-// nodeDir is where a node keeps the files of its pods, on a tmpfs that only it and its
-// pods see. It exists on every Linux, and nothing in a pod needs the machine's own.
-const nodeDir = "/sys"
 
 // NodeOptions are about the private machine. The zero value of a field means its default.
 type NodeOptions struct {
@@ -56,6 +54,9 @@ func NewNode(o NodeOptions) (*Node, error) {
 	if os.Geteuid() != 0 {
 		return nil, ErrNotRoot
 	}
+	if !containerinit.Called() {
+		return nil, errors.New("this program runs pods, and its main does not call containerinit.Become: it would start itself for ever")
+	}
 	if o.Name == "" {
 		o.Name = "node"
 	}
@@ -86,7 +87,7 @@ func (n *Node) start() error {
 	if n.program, err = program(); err != nil {
 		return err
 	}
-	n.keeper = n.again(roleNode, in, reply)
+	n.keeper = n.again(containerinit.RoleNode, in, reply)
 	n.keeper.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWIPC}
 	err = n.keeper.Start()
 	reply.Close()
@@ -97,7 +98,7 @@ func (n *Node) start() error {
 		n.keeper = nil
 		return err
 	}
-	var a answer
+	var a containerinit.Answer
 	if err := json.NewDecoder(answers).Decode(&a); err != nil || a.Error != "" {
 		return fmt.Errorf("its first process did not start: %s%w", a.Error, err)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"outrider.dev/internal/core/pod/kubelet"
 	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/lab/localpod/containerinit"
 	"outrider.dev/startup"
 )
 
@@ -253,7 +254,7 @@ func (p *Pod) started(n news) {
 	end := p.ended[name]
 	end.Reason = ""
 	if !n.event.OK {
-		code := exitSetup
+		code := containerinit.ExitSetup
 		end.ExitCode, end.Reason = &code, n.detail
 	} else {
 		end.Started = true

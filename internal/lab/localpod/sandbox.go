@@ -11,6 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/internal/lab/localpod/containerinit"
 )
 
 // A sandbox is what the containers of one pod share: network, name, IPC, volumes.
@@ -37,7 +39,7 @@ func (n *Node) admit() (int, []netip.Addr, error) {
 
 // newSandbox makes one for the pod of f.
 func (n *Node) newSandbox(number int, f facts) (*sandbox, error) {
-	s := &sandbox{node: n, dir: path.Join(nodeDir, "pods", strconv.Itoa(number)), addrs: f.addrs}
+	s := &sandbox{node: n, dir: path.Join(containerinit.NodeDir, "pods", strconv.Itoa(number)), addrs: f.addrs}
 	err := onThread(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS); err != nil {
 			return err

@@ -12,12 +12,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"outrider.dev/internal/lab/localpod/containerinit"
 )
 
 // A spec is a container of the pod, ready to be started.
 type spec struct {
 	*corev1.Container
-	order   order
+	order   containerinit.Order
 	message string // its termination message, on the node
 }
 
@@ -46,15 +48,15 @@ func (f facts) spec(c carrier, dir, volumes string) (spec, error) {
 	argv, argvErr := f.argv(c, vars)
 	mounts, mountErr := f.mounts(c, volumes, vars)
 	s := spec{Container: c.Container, message: path.Join(dir, "message")}
-	mounts = append(mounts, mount{From: s.message, To: cmp.Or(c.TerminationMessagePath, corev1.TerminationMessagePathDefault)},
-		mount{From: path.Join(volumes, "..", "shm"), To: "/dev/shm"})
+	mounts = append(mounts, containerinit.Mount{From: s.message, To: cmp.Or(c.TerminationMessagePath, corev1.TerminationMessagePathDefault)},
+		containerinit.Mount{From: path.Join(volumes, "..", "shm"), To: "/dev/shm"})
 	// A mount below another one comes after it.
-	slices.SortStableFunc(mounts, func(a, b mount) int {
+	slices.SortStableFunc(mounts, func(a, b containerinit.Mount) int {
 		return cmp.Compare(strings.Count(path.Clean(a.To), "/"), strings.Count(path.Clean(b.To), "/"))
 	})
-	s.order = order{
-		Process: process{Argv: argv, Env: env, Dir: expand(c.WorkingDir, vars), User: user},
-		Root: &root{Stage: path.Join(dir, "stage"), Overlay: true, Mounts: mounts, Files: f.files(),
+	s.order = containerinit.Order{
+		Process: containerinit.Process{Argv: argv, Env: env, Dir: expand(c.WorkingDir, vars), User: user},
+		Root: &containerinit.Root{Stage: path.Join(dir, "stage"), Overlay: true, Mounts: mounts, Files: f.files(),
 			Privileged: privileged(c), ReadOnly: c.SecurityContext != nil && c.SecurityContext.ReadOnlyRootFilesystem != nil && *c.SecurityContext.ReadOnlyRootFilesystem},
 	}
 	return s, errors.Join(argvErr, envErr, userErr, mountErr, checkHandlers(c))
@@ -73,11 +75,11 @@ func (f facts) argv(c carrier, vars map[string]string) ([]string, error) {
 	return append(expandAll(command, vars), expandAll(c.Args, vars)...), nil
 }
 
-func (f facts) mounts(c carrier, volumes string, vars map[string]string) ([]mount, error) {
-	var out []mount
+func (f facts) mounts(c carrier, volumes string, vars map[string]string) ([]containerinit.Mount, error) {
+	var out []containerinit.Mount
 	var all []error
 	for _, b := range f.Binds {
-		out = append(out, mount{From: b.From, To: b.To, ReadOnly: true})
+		out = append(out, containerinit.Mount{From: b.From, To: b.To, ReadOnly: true})
 	}
 	for i, m := range c.VolumeMounts {
 		field := fmt.Sprintf("%s.volumeMounts[%d]", c.field, i)
@@ -94,14 +96,14 @@ func (f facts) mounts(c carrier, volumes string, vars map[string]string) ([]moun
 		if h := f.Pod.Spec.Volumes[found].HostPath; h != nil {
 			from = realPath(h.Path)
 		}
-		out = append(out, mount{From: from, Sub: cmp.Or(m.SubPath, expand(m.SubPathExpr, vars)), To: m.MountPath, ReadOnly: m.ReadOnly})
+		out = append(out, containerinit.Mount{From: from, Sub: cmp.Or(m.SubPath, expand(m.SubPathExpr, vars)), To: m.MountPath, ReadOnly: m.ReadOnly})
 	}
 	return out, errors.Join(all...)
 }
 
 // files are what the kubelet writes for a container.
 // Source: pkg/kubelet/kubelet_pods.go ensureHostsFile of kubernetes v1.34.4.
-func (f facts) files() []file {
+func (f facts) files() []containerinit.File {
 	hosts := "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n"
 	for _, a := range f.addrs {
 		hosts += fmt.Sprintf("%s\t%s\n", a, f.hostname())
@@ -112,10 +114,10 @@ func (f facts) files() []file {
 	for _, name := range slices.Sorted(maps.Keys(f.Hosts)) {
 		hosts += f.Hosts[name] + "\t" + name + "\n"
 	}
-	return []file{
-		{"/etc/hosts", []byte(hosts), 0o644},
-		{"/etc/hostname", []byte(f.hostname() + "\n"), 0o644},
-		{"/etc/resolv.conf", f.resolvConf(), 0o644},
+	return []containerinit.File{
+		{Path: "/etc/hosts", Data: []byte(hosts), Mode: 0o644},
+		{Path: "/etc/hostname", Data: []byte(f.hostname() + "\n"), Mode: 0o644},
+		{Path: "/etc/resolv.conf", Data: f.resolvConf(), Mode: 0o644},
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/internal/lab/localpod/containerinit"
 )
 
 // capabilities by their number. Source: include/uapi/linux/capability.h.
@@ -34,7 +36,7 @@ const allOfThem = ^uint64(0)
 
 // userOf is the user that a container runs as: its own, else the pod's,
 // else root, which is what an image without a user means.
-func (f facts) userOf(c carrier) (user, error) {
+func (f facts) userOf(c carrier) (containerinit.User, error) {
 	pod := &f.Pod
 	var own corev1.SecurityContext
 	if c.SecurityContext != nil {
@@ -44,7 +46,7 @@ func (f facts) userOf(c carrier) (user, error) {
 	if pod.Spec.SecurityContext != nil {
 		shared = *pod.Spec.SecurityContext
 	}
-	var u user
+	var u containerinit.User
 	if uid := either(own.RunAsUser, shared.RunAsUser); uid != nil {
 		u.UID = int(*uid)
 	}

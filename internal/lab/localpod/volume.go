@@ -12,12 +12,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"outrider.dev/internal/lab/localpod/containerinit"
 )
 
 // A volume is what is in one when the pod starts.
 type volume struct {
 	name   string
-	files  []file
+	files  []containerinit.File
 	size   int64 // of an emptyDir, at most; 0: as much as there is
 	shared bool  // this machine's own: nothing is made
 }
@@ -80,7 +82,7 @@ func (f facts) checkHostPath(field string, h *corev1.HostPathVolumeSource) error
 	if _, err := os.Stat(h.Path); err != nil {
 		return refuse(field+".path", "%v", err).but("make it first")
 	}
-	if real := realPath(h.Path); real == nodeDir || strings.HasPrefix(real, nodeDir+"/") {
+	if real := realPath(h.Path); real == containerinit.NodeDir || strings.HasPrefix(real, containerinit.NodeDir+"/") {
 		return refuse(field+".path", "%s cannot be shown", h.Path).but("a privileged container has a /sys of its own")
 	}
 	return nil
@@ -96,14 +98,14 @@ func realPath(p string) string {
 }
 
 // pick takes what the items name from what is there; without items, all of it.
-func pick(field string, data map[string][]byte, items []corev1.KeyToPath, mode uint32, optional *bool) ([]file, error) {
-	var out []file
+func pick(field string, data map[string][]byte, items []corev1.KeyToPath, mode uint32, optional *bool) ([]containerinit.File, error) {
+	var out []containerinit.File
 	if len(items) == 0 {
 		for _, name := range slices.Sorted(maps.Keys(data)) {
 			if wrong := validation.IsConfigMapKey(name); wrong != nil {
 				return nil, refuse(field, "%q cannot be a key", name).but("want letters, digits, '-', '_' and '.'")
 			}
-			out = append(out, file{name, data[name], mode})
+			out = append(out, containerinit.File{Path: name, Data: data[name], Mode: mode})
 		}
 		return out, nil
 	}
@@ -119,12 +121,12 @@ func pick(field string, data map[string][]byte, items []corev1.KeyToPath, mode u
 		if !filepath.IsLocal(item.Path) {
 			return nil, refuse(at+".path", "%q leads out of the volume", item.Path)
 		}
-		out = append(out, file{item.Path, content, or(item.Mode, mode)})
+		out = append(out, containerinit.File{Path: item.Path, Data: content, Mode: or(item.Mode, mode)})
 	}
 	return out, nil
 }
 
-func (f facts) configMapFiles(field string, s *corev1.ConfigMapProjection, mode uint32) ([]file, error) {
+func (f facts) configMapFiles(field string, s *corev1.ConfigMapProjection, mode uint32) ([]containerinit.File, error) {
 	m, err := f.configMap(field+".name", s.Name, s.Optional)
 	if err != nil {
 		return nil, err
@@ -139,7 +141,7 @@ func (f facts) configMapFiles(field string, s *corev1.ConfigMapProjection, mode 
 	return pick(field, data, s.Items, mode, s.Optional)
 }
 
-func (f facts) secretFiles(field string, s *corev1.SecretProjection, mode uint32) ([]file, error) {
+func (f facts) secretFiles(field string, s *corev1.SecretProjection, mode uint32) ([]containerinit.File, error) {
 	found, err := f.secret(field+".name", s.Name, s.Optional)
 	if err != nil {
 		return nil, err
@@ -151,8 +153,8 @@ func (f facts) secretFiles(field string, s *corev1.SecretProjection, mode uint32
 	return pick(field, data, s.Items, mode, s.Optional)
 }
 
-func (f facts) downwardFiles(field string, items []corev1.DownwardAPIVolumeFile, mode uint32) ([]file, error) {
-	var out []file
+func (f facts) downwardFiles(field string, items []corev1.DownwardAPIVolumeFile, mode uint32) ([]containerinit.File, error) {
+	var out []containerinit.File
 	for i, item := range items {
 		at := fmt.Sprintf("%s.items[%d]", field, i)
 		var value string
@@ -172,16 +174,16 @@ func (f facts) downwardFiles(field string, items []corev1.DownwardAPIVolumeFile,
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, file{item.Path, []byte(value), or(item.Mode, mode)})
+		out = append(out, containerinit.File{Path: item.Path, Data: []byte(value), Mode: or(item.Mode, mode)})
 	}
 	return out, nil
 }
 
-func (f facts) projected(field string, p *corev1.ProjectedVolumeSource, mode uint32) ([]file, error) {
-	var out []file
+func (f facts) projected(field string, p *corev1.ProjectedVolumeSource, mode uint32) ([]containerinit.File, error) {
+	var out []containerinit.File
 	for i, s := range p.Sources {
 		at := fmt.Sprintf("%s.sources[%d]", field, i)
-		var files []file
+		var files []containerinit.File
 		var err error
 		switch {
 		case s.ConfigMap != nil:
@@ -203,7 +205,7 @@ func (f facts) projected(field string, p *corev1.ProjectedVolumeSource, mode uin
 	return out, nil
 }
 
-func (f facts) token(field string, s *corev1.ServiceAccountTokenProjection, mode uint32) ([]file, error) {
+func (f facts) token(field string, s *corev1.ServiceAccountTokenProjection, mode uint32) ([]containerinit.File, error) {
 	if f.Token == nil {
 		return nil, refuse(field, "there is no API server here to make one").but("give one with --token FILE")
 	}
@@ -214,7 +216,7 @@ func (f facts) token(field string, s *corev1.ServiceAccountTokenProjection, mode
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", field, err)
 	}
-	return []file{{s.Path, data, mode}}, nil
+	return []containerinit.File{{Path: s.Path, Data: data, Mode: mode}}, nil
 }
 
 // write makes a volume in a directory of the node, by its path on this machine. What is in it

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/lab/localpod/containerinit"
 	"outrider.dev/startup"
 	"outrider.dev/test/ns"
 	tests "outrider.dev/test/process"
@@ -34,6 +35,12 @@ import (
 const asWhat = "LOCALPOD_TEST_AS"
 
 func TestMain(m *testing.M) {
+	if os.Getenv(asWhat) == "forgetful" {
+		_, err := NewNode(NodeOptions{})
+		fmt.Print(err)
+		return
+	}
+	containerinit.Become()
 	switch os.Getenv(asWhat) {
 	case "server":
 		serve()
@@ -118,7 +125,7 @@ func ownMounts(t *testing.T) (found string) {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(string(data)) {
-		if at := strings.Fields(line)[4]; at == nodeDir || strings.HasPrefix(at, nodeDir+"/pods") {
+		if at := strings.Fields(line)[4]; at == containerinit.NodeDir || strings.HasPrefix(at, containerinit.NodeDir+"/pods") {
 			found += line
 		}
 	}

@@ -1,4 +1,4 @@
-package localpod
+package containerinit
 
 import (
 	"encoding/json"
@@ -9,42 +9,48 @@ import (
 	"os/signal"
 	"runtime"
 	"strconv"
+	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// roles are what this package does in a program that it started again.
+// roles are what this package does in a program that was started again.
 var roles = map[string]func() error{
-	roleNode:      keep,
-	roleContainer: begin,
+	RoleNode:      keep,
+	RoleContainer: begin,
 	roleFirst:     become,
-	roleExec:      join,
+	RoleExec:      join,
 }
 
-// A process gets into namespaces before its program's own code runs, and on its
-// first thread: hence here, as runc does it. A program that runs pods needs to do
-// nothing for it, and cannot forget it and start itself for ever.
-func init() {
+var called atomic.Bool
+
+// Called reports whether this program has called [Become]. One that has not would start itself for ever.
+func Called() bool { return called.Load() }
+
+// Become does what the first argument of this process says, if it was started again in a role, and does
+// not return then. A program that runs pods calls it at the beginning of main, and of a test's TestMain.
+func Become() {
+	called.Store(true)
 	role, ours := roles[os.Args[0]]
 	if !ours {
 		return
 	}
-	runtime.LockOSThread()
+	runtime.LockOSThread() // namespaces and capabilities are a thread's
 	// A container sees this process before it is the command. It may not trace it then.
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) // any value of the third but 0 and 1 fails
 	if err := role(); err != nil {
-		reply(answer{Error: err.Error()})
-		syscall.Exit(exitSetup)
+		reply(Answer{Error: err.Error()})
+		syscall.Exit(ExitSetup)
 	}
 	syscall.Exit(0) // os.Exit would wait a second with the race detector, and the pod for it
 }
 
-// exitSetup is the status of a process that could not become what it should.
-const exitSetup = 128
+// ExitSetup is the status of a process that could not become what it should.
+const ExitSetup = 128
 
 // reply answers the parent. An error means that the parent has ended, and needs no answer.
-func reply(a answer) {
+func reply(a Answer) {
 	text, _ := json.Marshal(a)
 	_, _ = unix.Write(fdAnswer, append(text, '\n'))
 }
@@ -56,10 +62,10 @@ func keep() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("parting from the machine's mounts: %w", err)
 	}
-	if err := unix.Mount("outrider", nodeDir, "tmpfs", unix.MS_NODEV|unix.MS_NOSUID, "mode=0755"); err != nil {
-		return fmt.Errorf("mounting a tmpfs on %s: %w", nodeDir, err)
+	if err := unix.Mount("outrider", NodeDir, "tmpfs", unix.MS_NODEV|unix.MS_NOSUID, "mode=0755"); err != nil {
+		return fmt.Errorf("mounting a tmpfs on %s: %w", NodeDir, err)
 	}
-	reply(answer{PID: os.Getpid()})
+	reply(Answer{PID: os.Getpid()})
 	unix.Close(fdAnswer)
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	return nil
@@ -91,7 +97,7 @@ func become() error {
 	if err != nil {
 		return fmt.Errorf("/proc/self is %q", self)
 	}
-	reply(answer{PID: pid})
+	reply(Answer{PID: pid})
 	o, err := readOrder()
 	if err != nil {
 		return err
@@ -124,8 +130,8 @@ func join() error {
 	return o.Process.exec()
 }
 
-func readOrder() (order, error) {
-	var o order
+func readOrder() (Order, error) {
+	var o Order
 	unix.CloseOnExec(fdAnswer)
 	f := os.NewFile(fdOrder, "order")
 	defer f.Close()

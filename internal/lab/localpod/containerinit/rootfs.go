@@ -1,4 +1,4 @@
-package localpod
+package containerinit
 
 import (
 	"errors"
@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// oldRoot is where the node's file system is mounted while a container is made, and
+// OldRoot is where the node's file system is mounted while a container is made, and
 // removed afterwards.
-const oldRoot = "/.outrider"
+const OldRoot = "/.outrider"
 
 // enter makes the file system and goes into it. All happens in a mount namespace of
 // the container's own, and not visible outside.
-func (r *root) enter() error {
+func (r *Root) enter() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("parting from the node's mounts: %w", err)
 	}
@@ -41,10 +41,10 @@ func (r *root) enter() error {
 			return err
 		}
 	}
-	if err := unix.Unmount(oldRoot, unix.MNT_DETACH); err != nil {
+	if err := unix.Unmount(OldRoot, unix.MNT_DETACH); err != nil {
 		return fmt.Errorf("leaving the node's file system: %w", err)
 	}
-	if err := os.Remove(oldRoot); err != nil {
+	if err := os.Remove(OldRoot); err != nil {
 		return err
 	}
 	// Only now: a mount point may be a link that another container has made, and everything that
@@ -62,8 +62,8 @@ func (r *root) enter() error {
 	return nil
 }
 
-func (r *root) pivot(top string) error {
-	old := filepath.Join(top, oldRoot)
+func (r *Root) pivot(top string) error {
+	old := filepath.Join(top, OldRoot)
 	if err := os.MkdirAll(old, 0o700); err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func (r *root) pivot(top string) error {
 // show mounts one of the machine's file systems at a path, copy on write; where an
 // overlay cannot be made over it, read-only. stage has room for what is written. It
 // goes without devices: what a container may use of them is in its /dev.
-func (r *root) show(from, name, stage, at string) error {
+func (r *Root) show(from, name, stage, at string) error {
 	upper, work := layer(stage, name, "upper"), layer(stage, name, "work")
 	for _, dir := range []string{upper, work} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -123,7 +123,7 @@ func escaped(path string) string {
 
 // showTop is a root directory without an overlay: one of its own, with what is in the
 // machine's bound into it, read-only.
-func (r *root) showTop(dir, at string) error {
+func (r *Root) showTop(dir, at string) error {
 	if err := unix.Mount(dir, at, "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("mounting %s: %w", at, err)
 	}
@@ -168,10 +168,10 @@ var emptyHere = map[string]bool{"/proc": true, "/sys": true, "/dev": true, "/run
 // machine shows the machine's other file systems where they are mounted. One that is
 // not there any more is left out, and so is one below a directory that a read-only
 // one does not have.
-func (r *root) machine(shown *[]string) error {
-	stage := filepath.Join(oldRoot, r.Stage)
+func (r *Root) machine(shown *[]string) error {
+	stage := filepath.Join(OldRoot, r.Stage)
 	for _, at := range r.Host {
-		from := filepath.Join(oldRoot, at)
+		from := filepath.Join(OldRoot, at)
 		info, err := os.Stat(from)
 		if err != nil {
 			continue
@@ -201,7 +201,7 @@ func (r *root) machine(shown *[]string) error {
 }
 
 // files writes what the kubelet writes: names of hosts and the like.
-func (r *root) files() error {
+func (r *Root) files() error {
 	for _, f := range r.Files {
 		if err := os.MkdirAll(filepath.Dir(f.Path), 0o755); err != nil {
 			return err
@@ -215,7 +215,7 @@ func (r *root) files() error {
 }
 
 // open opens what is mounted, without the node's path to it.
-func (r *root) open(volumes *[]int) error {
+func (r *Root) open(volumes *[]int) error {
 	for _, m := range r.Mounts {
 		tree, err := m.tree()
 		if err != nil {
@@ -227,7 +227,7 @@ func (r *root) open(volumes *[]int) error {
 }
 
 // attach makes the mount points, and closes the volumes.
-func (r *root) attach(volumes []int) error {
+func (r *Root) attach(volumes []int) error {
 	for i, m := range r.Mounts {
 		if err := m.attach(volumes[i]); err != nil {
 			return fmt.Errorf("mounting %s: %w", m.To, err)
@@ -237,7 +237,7 @@ func (r *root) attach(volumes []int) error {
 }
 
 // tree is a mount of its own, not yet anywhere. It goes without devices.
-func (m mount) tree() (int, error) {
+func (m Mount) tree() (int, error) {
 	from, err := m.open()
 	if err != nil {
 		return 0, err
@@ -254,7 +254,7 @@ func (m mount) tree() (int, error) {
 	return tree, unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attributes)
 }
 
-func (m mount) attach(tree int) error {
+func (m Mount) attach(tree int) error {
 	defer unix.Close(tree)
 	var s unix.Stat_t
 	if err := unix.Fstat(tree, &s); err != nil {
@@ -267,8 +267,8 @@ func (m mount) attach(tree int) error {
 }
 
 // open opens what is mounted. A subPath cannot lead out of its volume.
-func (m mount) open() (*os.File, error) {
-	from := filepath.Join(oldRoot, m.From)
+func (m Mount) open() (*os.File, error) {
+	from := filepath.Join(OldRoot, m.From)
 	if m.Sub == "" {
 		return os.Open(from)
 	}

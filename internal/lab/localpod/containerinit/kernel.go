@@ -1,4 +1,4 @@
-package localpod
+package containerinit
 
 import (
 	"errors"
@@ -25,7 +25,7 @@ var (
 
 // devices makes /dev: the devices that do no harm, a terminal file system, and the
 // memory that the pod shares.
-func (r *root) devices() error {
+func (r *Root) devices() error {
 	// Without devices of its own: each one that is shown is a mount, and one that a container
 	// makes by mknod is of no use.
 	if err := unix.Mount("dev", "/dev", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755"); err != nil {
@@ -33,7 +33,7 @@ func (r *root) devices() error {
 	}
 	for _, name := range devices {
 		at := filepath.Join("/dev", name)
-		from := filepath.Join(oldRoot, at)
+		from := filepath.Join(OldRoot, at)
 		if info, err := os.Stat(from); err != nil || info.IsDir() {
 			continue // the machine does not have it
 		}
@@ -61,7 +61,7 @@ func (r *root) devices() error {
 
 // kernel mounts /proc, which shows the container's processes, and /sys, which shows
 // the pod's network.
-func (r *root) kernel() error {
+func (r *Root) kernel() error {
 	const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 	if err := unix.Mount("proc", "/proc", "proc", flags, ""); err != nil {
 		return fmt.Errorf("mounting /proc: %w", err)

@@ -1,4 +1,4 @@
-package localpod
+package containerinit
 
 import (
 	"fmt"
@@ -14,7 +14,7 @@ import (
 )
 
 // exec makes this process the command. It returns only if it cannot.
-func (p process) exec() error {
+func (p Process) exec() error {
 	unix.Umask(0o022)
 	if err := p.User.take(); err != nil {
 		return err
@@ -36,7 +36,7 @@ func (p process) exec() error {
 }
 
 // find returns the path of the command, by PATH if its name has no slash.
-func (p process) find(env []string) (string, error) {
+func (p Process) find(env []string) (string, error) {
 	name := p.Argv[0]
 	if strings.Contains(name, "/") {
 		_, err := os.Stat(name)
@@ -63,7 +63,7 @@ func lookup(env []string, name string) string {
 }
 
 // withHome adds HOME, which a runtime takes from the container's users.
-func (p process) withHome() []string {
+func (p Process) withHome() []string {
 	if slices.ContainsFunc(p.Env, func(e string) bool { return strings.HasPrefix(e, "HOME=") }) {
 		return p.Env
 	}
@@ -76,7 +76,7 @@ func (p process) withHome() []string {
 
 // take drops what the user may not have, then our own identity. Of a root user execve
 // leaves what is within the bounds; of another one nothing.
-func (u user) take() error {
+func (u User) take() error {
 	for c := range uintptr(lastCapability() + 1) {
 		if u.Bounds&(1<<c) != 0 {
 			continue
@@ -106,7 +106,7 @@ func (u user) take() error {
 }
 
 // narrow takes what is out of bounds from the process itself, inheritance included.
-func (u user) narrow() error {
+func (u User) narrow() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
 	if err := unix.Capget(&header, &data[0]); err != nil {
