@@ -86,7 +86,7 @@ var targets = map[string]string{
 	"internal/doctor/simulate FuzzBehaviour":        "behaviours of simulate, also of internal/doctor/scenario",
 	"internal/doctor/scenario FuzzReplay":           "recordings of verify that simulate replays",
 	"internal/core/pod/kubelet FuzzStep":            "events of the model of a kubelet",
-	"internal/lab/localpod FuzzReaders":             "ConfigMaps, mounts, $(NAME) and answers of probes",
+	"internal/lab/localpod FuzzReaders":             "ConfigMaps and $(NAME)",
 	"internal/base/cli/visible FuzzPlain":           "text for a terminal",
 	"startup FuzzDistance":                          "misspelt words",
 	"startup FuzzParse":                             "plans",

@@ -43,7 +43,7 @@ internal/doctor/diagnose: . < page < follow
 internal/ops: . kubeclient < replicas < check podupgrade rotate < bugreport install podrestart report
 
 internal/lab: . localpod < outside < demo
-internal/lab/localpod: containerinit < .
+internal/lab/localpod: containerinit probe < .
 
 build: gobuild house image parts tiers < commands < images release
 build/commands: . < cmd
@@ -81,7 +81,7 @@ var libraries = map[string][]string{
 	"helm.sh/helm/v3":             {"internal/ops/install"},
 	"helm.sh/helm/v3/pkg/strvals": {"internal/core/pod/inject", "internal/ops/install"},
 
-	"google.golang.org/grpc":                       {"internal/core/controlplane", "internal/core/controlplane/ca", "internal/core/controlplane/conns", "internal/core/xds", "ready/grpcready"},
+	"google.golang.org/grpc":                       {"internal/core/controlplane", "internal/core/controlplane/ca", "internal/core/controlplane/conns", "internal/core/xds", "internal/lab/localpod/probe", "ready/grpcready"},
 	"google.golang.org/protobuf":                   {"internal/core/controlplane/ca", "internal/core/xds/..."},
 	"google.golang.org/genproto/googleapis/rpc":    {"internal/core/xds"},
 	"github.com/envoyproxy/go-control-plane/envoy": {"internal/core/controlplane", "internal/core/xds/..."},
@@ -98,6 +98,7 @@ var libraries = map[string][]string{
 	"github.com/google/nftables":     {"internal/core/capture/nftables"},
 	"github.com/mdlayher/netlink":    {"internal/core/agent/sockets", "internal/core/capture/iptables"},
 	"github.com/vishvananda/netlink": {"internal/lab/localpod"},
+	"github.com/moby/sys/mountinfo":  {"internal/lab/localpod"},
 
 	"github.com/containerd/nri":          {"internal/core/node/nri"},
 	"github.com/containernetworking/cni": {"internal/core/node/cni"},

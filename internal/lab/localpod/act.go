@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"syscall"
 	"time"
@@ -12,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/core/pod/kubelet"
+	"outrider.dev/internal/lab/localpod/probe"
 )
 
 // do carries out an action of the kubelet's. What takes time runs in a goroutine of its own.
@@ -88,6 +90,18 @@ func (p *Pod) answer(a kubelet.Action, of *container) {
 var places = map[kubelet.Which]string{kubelet.PostStart: "lifecycle.postStart", kubelet.PreStop: "lifecycle.preStop",
 	kubelet.Startup: "startupProbe", kubelet.Liveness: "livenessProbe", kubelet.Readiness: "readinessProbe"}
 
+// prober connects from the node's network, as a kubelet does: capture rules of the pod apply to it.
+func (p *Pod) prober() probe.Prober {
+	dial := func(ctx context.Context, network, address string) (conn net.Conn, err error) {
+		entered := p.node.Do(func() error {
+			conn, err = (&net.Dialer{}).DialContext(ctx, network, address)
+			return nil
+		})
+		return conn, errors.Join(entered, err)
+	}
+	return probe.Prober{Dial: dial, Pod: p.facts.addrs[0].String(), Agent: fmt.Sprintf("kube-probe/1.%d", p.facts.Kube.Minor)}
+}
+
 func (p *Pod) handle(ctx context.Context, a kubelet.Action, of *container) error {
 	c, place := of.spec.Container, places[a.Which]
 	h := handlers(c)[place]
@@ -106,15 +120,15 @@ func (p *Pod) handle(ctx context.Context, a kubelet.Action, of *container) error
 		}
 		// A hook's HTTP request is done with any answer; a probe looks at its status.
 		// Source: pkg/kubelet/lifecycle/handlers.go runHTTPHandler, pkg/probe/http/http.go.
-		return p.prober().http(ctx, h.http, port, !isHook)
+		return p.prober().HTTP(ctx, h.http, port, !isHook)
 	case h.tcp != nil && !isHook: // a hook of this kind is refused by the kubelet
 		port, err := portOf(place, c, h.tcp.Port)
 		if err != nil {
 			return err
 		}
-		return p.prober().tcp(ctx, h.tcp.Host, port)
+		return p.prober().TCP(ctx, h.tcp.Host, port)
 	case h.grpc != nil:
-		return p.prober().grpc(ctx, int(h.grpc.Port), service(h.grpc))
+		return p.prober().GRPC(ctx, int(h.grpc.Port), service(h.grpc))
 	case h.sleep != nil:
 		select {
 		case <-time.After(time.Duration(h.sleep.Seconds) * time.Second):

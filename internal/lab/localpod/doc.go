@@ -27,14 +27,13 @@
 //	container.go    a container that runs: start, signal, exec
 //	pod.go          the loop: events in, actions out
 //	act.go          how each action is done
-//	probe.go        HTTP, TCP and gRPC, from the node
 //	health.go       which containers are healthy, as far as the kubelet can see
 //	gates.go        what gates report about the commands behind them
 //	result.go       what comes out
 //	thread.go       how a thread of ours gets into a namespace
 //
 // Package containerinit is what the processes of a pod do before they are their commands. The main
-// of a program that runs pods begins with its Become.
+// of a program that runs pods begins with its Become. Package probe makes the requests of hooks and probes.
 //
 // Left out: images, limits of CPU and memory, seccomp, AppArmor and SELinux, user
 // namespaces, host network, processes shared between containers, service accounts

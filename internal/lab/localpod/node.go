@@ -1,7 +1,6 @@
 package localpod
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,11 +10,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
 	"outrider.dev/internal/lab/localpod/containerinit"
@@ -218,62 +219,21 @@ var pseudo = map[string]bool{"proc": true, "sysfs": true, "devtmpfs": true, "dev
 var written = []string{"/etc/hosts", "/etc/hostname", "/etc/resolv.conf"}
 
 // machineMounts reads where this machine's file systems are mounted, of the ones that
-// a container is shown. Source: proc(5), /proc/pid/mountinfo.
-func machineMounts(mountinfo io.Reader) ([]string, error) {
+// a container is shown.
+func machineMounts(info io.Reader) ([]string, error) {
+	all, err := mountinfo.GetMountsFromReader(info, nil)
 	var out []string
-	lines := bufio.NewScanner(mountinfo)
-	for lines.Scan() {
-		before, after, ok := strings.Cut(lines.Text(), " - ")
-		fields := strings.Fields(before)
-		kind, _, _ := strings.Cut(after, " ")
-		if !ok || len(fields) < 5 {
-			return nil, fmt.Errorf("mountinfo: cannot read %q", lines.Text())
-		}
-		at := unescape(fields[4])
-		out = removed(out, at) // one on top of it hides the one below
-		if at != "/" && !pseudo[kind] && !private(at) {
+	for _, m := range all {
+		at := m.Mountpoint
+		out = slices.DeleteFunc(out, func(below string) bool { return below == at }) // this one hides it
+		if at != "/" && !pseudo[m.FSType] && !private(at) {
 			out = append(out, at)
 		}
 	}
-	return out, lines.Err()
+	return out, err
 }
 
 func private(at string) bool {
-	for _, dir := range []string{"/proc", "/sys", "/dev", "/run", "/var/run"} {
-		if at == dir || strings.HasPrefix(at, dir+"/") {
-			return true
-		}
-	}
-	for _, f := range written {
-		if at == f {
-			return true
-		}
-	}
-	return false
-}
-
-func removed(list []string, at string) []string {
-	out := list[:0]
-	for _, l := range list {
-		if l != at {
-			out = append(out, l)
-		}
-	}
-	return out
-}
-
-// unescape reads the octal escapes of mountinfo.
-func unescape(s string) string {
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' && i+3 < len(s) {
-			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
-				b.WriteByte(byte(n))
-				i += 3
-				continue
-			}
-		}
-		b.WriteByte(s[i])
-	}
-	return b.String()
+	below := func(dir string) bool { return at == dir || strings.HasPrefix(at, dir+"/") }
+	return slices.Contains(written, at) || slices.ContainsFunc([]string{"/proc", "/sys", "/dev", "/run", "/var/run"}, below)
 }

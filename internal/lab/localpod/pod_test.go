@@ -156,8 +156,8 @@ func TestFourKindsOfProbes(t *testing.T) {
 		"tcp with a listener":                {"tcpSocket: {port: 8443}", true, ""},
 		"tcp without one":                    {"tcpSocket: {port: 8444}", false, "connection refused"},
 		"grpc":                               {"grpc: {port: 9090}", true, ""},
-		"grpc of a service that is not well": {"grpc: {port: 9090, service: sick}", false, "want 1 (SERVING)"},
-		"grpc of an unknown service":         {"grpc: {port: 9090, service: who}", false, `gRPC status "5"`},
+		"grpc of a service that is not well": {"grpc: {port: 9090, service: sick}", false, "gRPC health status NOT_SERVING, want SERVING"},
+		"grpc of an unknown service":         {"grpc: {port: 9090, service: who}", false, "code = NotFound"},
 		"grpc where there is none":           {"grpc: {port: 8080}", false, ""},
 	}
 	for name, tt := range tests {
