@@ -65,7 +65,6 @@ var targets = map[string]string{
 	"internal/doctor/evidence FuzzObjects":          "pods, events, owners and journals",
 	"internal/doctor/evidence FuzzArchive":          "archives, and the files in them",
 	"internal/doctor/evidence FuzzLog":              "logs and their sections",
-	"internal/doctor/evidence FuzzMatch":            "patterns and lines",
 	"internal/doctor/diagnose/page FuzzHTML":        "what logs and pods say, in a page",
 	"internal/doctor/diagnose FuzzDestination":      "what a line of a log says was called",
 	"internal/doctor/diagnose FuzzCapture":          "settings of capture in pods of any mesh",

@@ -31,7 +31,7 @@
 //	time.go     instants with errors, clocks
 //	pod.go      the facts of one pod
 //	status.go   from its status: runs of containers; what contradicts itself
-//	log.go      lines; scan.go passes over a log, match.go finds its patterns
+//	log.go      lines; scan.go passes over a log
 //	place.go    zones of logs, skew of clocks
 //	bundle.go   what belongs to which pod; objects.go decodes objects
 //	read.go     files and folders; unpack.go archives; names.go their layouts

@@ -72,32 +72,3 @@ func FuzzLog(f *testing.F) {
 		consume(t, s)
 	})
 }
-
-// The matcher finds what a search of each literal finds.
-func FuzzMatch(f *testing.F) {
-	f.Add("he", "she", "hers", "uSHErs")
-	f.Add("aa", "aaa", "a", "aAbaaa")
-	f.Fuzz(func(t *testing.T, a, b, c, text string) {
-		literals := []string{a, b, c}
-		var patterns []Pattern
-		for _, l := range literals {
-			patterns = append(patterns, Pattern{Any: []string{l}})
-		}
-		lower := func(s string) []byte {
-			out := []byte(s)
-			for i := range out {
-				out[i] = fold(out[i])
-			}
-			return out
-		}
-		got := [3]bool{}
-		for _, p := range newMatcher(patterns).match([]byte(text), nil) {
-			got[p] = true
-		}
-		for i, l := range literals {
-			if want := l != "" && bytes.Contains(lower(text), lower(l)); got[i] != want {
-				t.Fatalf("%q in %q: %v", l, text, got[i])
-			}
-		}
-	})
-}

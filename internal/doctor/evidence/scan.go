@@ -6,6 +6,26 @@ import (
 	"slices"
 )
 
+// A Pattern picks lines: those with one of the literals, letters of ASCII in either case, for
+// which Only, if there is one, returns true.
+type Pattern struct {
+	Name string
+	Any  []string
+	Only func(text []byte) bool
+}
+
+// appendLower appends a text with the letters of ASCII in lower case.
+func appendLower[T []byte | string](to []byte, text T) []byte {
+	for i := range len(text) {
+		b := text[i]
+		if b >= 'A' && b <= 'Z' {
+			b |= 0x20
+		}
+		to = append(to, b)
+	}
+	return to
+}
+
 // ScanOptions bound what is kept. The zero value of a field means its default.
 type ScanOptions struct {
 	Hits   int // of a pattern: half of them the first ones, half the last; default 16
@@ -43,7 +63,14 @@ type Found struct {
 
 // Scan passes over the log once. What was found until an error is returned with it.
 func (l *Log) Scan(ctx context.Context, patterns []Pattern, o ScanOptions) (Found, error) {
-	s := scanner{o: o.defaults(), matcher: newMatcher(patterns), kept: make([][]*Hit, len(patterns))}
+	s := scanner{o: o.defaults(), patterns: patterns, literals: make([][][]byte, len(patterns)), kept: make([][]*Hit, len(patterns))}
+	for i, p := range patterns {
+		for _, literal := range p.Any {
+			if literal != "" {
+				s.literals[i] = append(s.literals[i], appendLower(nil, literal))
+			}
+		}
+	}
 	s.found.Total, s.recent = map[string]int{}, make([]Line, s.o.Before)
 	var failed error
 	for line, err := range l.Lines(ctx) {
@@ -57,24 +84,36 @@ func (l *Log) Scan(ctx context.Context, patterns []Pattern, o ScanOptions) (Foun
 }
 
 type scanner struct {
-	o       ScanOptions
-	matcher *matcher
-	found   Found
-	kept    [][]*Hit // by pattern
-	open    []*Hit   // that want lines after them
-	recent  []Line   // a ring of copies, whose memory is used again
-	seen    int      // lines that were put into it
-	hits    []int
+	o        ScanOptions
+	patterns []Pattern
+	literals [][][]byte // of each, in lower case
+	lower    []byte     // the line
+	hits     []int      // the patterns that it has
+	found    Found
+	kept     [][]*Hit // by pattern
+	open     []*Hit   // that want lines after them
+	recent   []Line   // a ring of copies, whose memory is used again
+	seen     int      // lines that were put into it
 }
 
 func (s *scanner) line(line *Line) {
 	s.found.Lines++
 	s.found.Bytes += int64(len(line.Text)) + 1
-	s.hits = s.matcher.match(line.Text, s.hits[:0])
+	s.match(line.Text)
 	if len(s.open) > 0 || len(s.hits) > 0 {
 		s.keep(line)
 	}
 	s.remember(line)
+}
+
+// match finds the patterns of which the line has a literal.
+func (s *scanner) match(text []byte) {
+	s.lower, s.hits = appendLower(s.lower[:0], text), s.hits[:0]
+	for i, any := range s.literals {
+		if slices.ContainsFunc(any, func(literal []byte) bool { return bytes.Contains(s.lower, literal) }) {
+			s.hits = append(s.hits, i)
+		}
+	}
 }
 
 // keep looks at a line of which a copy may be needed: one at most.
@@ -86,11 +125,8 @@ func (s *scanner) keep(line *Line) {
 		h.After = append(h.After, kept)
 		return len(h.After) >= s.o.After
 	})
-	for i, p := range s.hits {
-		if slices.Contains(s.hits[:i], p) {
-			continue
-		}
-		pattern := s.matcher.patterns[p]
+	for _, p := range s.hits {
+		pattern := s.patterns[p]
 		if pattern.Only != nil && !pattern.Only(line.Text) {
 			continue
 		}
