@@ -1,11 +1,16 @@
 package diagnose
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/doctor/evidence"
 )
 
@@ -49,6 +54,47 @@ func TestTakes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if got, why := readCapture(c.pod, &evidence.Container{Name: "istio-proxy"}).takes("web", c.to); got != c.want {
 				t.Errorf("%d (%s), want %d", got, why, c.want)
+			}
+		})
+	}
+}
+
+// A connection that comes before the proxy listens waits where the capture parks it: what is refused then
+// is no race. Proxy and application start at :10, the proxy is ready at :15, the call is refused at :11.
+func TestAParkedCallIsNoRace(t *testing.T) {
+	byInit := func(flags string) string {
+		return strings.Replace(startedPod, "initContainers: [", "initContainers: [{name: outrider-init, image: x, args: [capture, '-i', '*'"+flags+"]}, ", 1)
+	}
+	byNode := func(work contract.NodeWork) string {
+		return strings.Replace(startedPod, "creationTimestamp:", fmt.Sprintf("annotations: {%s: %q}, creationTimestamp:", contract.NodeAnnotation, work), 1)
+	}
+	for name, tt := range map[string]struct {
+		pod  string
+		race bool
+	}{
+		"an init container parks":             {byInit(""), false},
+		"it parks where that is required":     {byInit(", '--park=require'"), false},
+		"it is told not to":                   {byInit(", '--park=off'"), true},
+		"the node parks":                      {byNode(contract.NodeWork{Capture: []string{"-i", "*"}}), false},
+		"the node is told not to":             {byNode(contract.NodeWork{Capture: []string{"-i", "*", "--park=off"}}), true},
+		"nothing says who writes the capture": {startedPod, true},
+		"another mesh has the same program":   {strings.ReplaceAll(byInit(""), "outrider-init", "istio-init"), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			proxy := "outrider-proxy"
+			if strings.Contains(tt.pod, "istio-init") {
+				proxy = "istio-proxy"
+			}
+			folder := t.TempDir()
+			for file, text := range map[string]string{"pod.yaml": strings.ReplaceAll(tt.pod, "istio-proxy", proxy), proxy + ".log": readyLog,
+				"web.log": "2026-03-02T13:00:11.100000Z ERROR config: dial tcp 10.96.8.1:8080: connect: connection refused\n"} { // any order: files
+				if err := os.WriteFile(filepath.Join(folder, file), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r := diagnoseFolder(t, folder)
+			if race := len(r.Findings) > 0 && r.Findings[0].Code == "startup-race"; race != tt.race {
+				t.Errorf("a race: %v, want %v: %s", race, tt.race, r.Sentence)
 			}
 		})
 	}

@@ -8,8 +8,11 @@ import (
 
 // What decides between a race and something else.
 func TestEveryMutantIsNoticed(t *testing.T) {
-	mutants.Run(t, "TestIncidents|TestReplay|TestOrderBroken|TestTakes|TestUnnamedDestinationIsUndecided|TestGatesAreNoCallers|TestBareEnvoy|TestSlowStart", map[string]mutants.Mutant{
+	mutants.Run(t, "TestIncidents|TestReplay|TestOrderBroken|TestTakes|TestAParkedCallIsNoRace|TestUnnamedDestinationIsUndecided|TestGatesAreNoCallers|TestBareEnvoy|TestSlowStart", map[string]mutants.Mutant{
 		"what the capture leaves out is a race":        {File: "race.go", From: `takes == no || s.capture.parks`, To: `s.capture.parks`},
+		"a call that is parked is a race":              {File: "race.go", From: `takes == no || s.capture.parks`, To: `takes == no`},
+		"a capture that is told not to parks":          {File: "captured.go", From: `in.Park != capture.ParkOff`, To: `true`},
+		"what no one is seen to capture is parked":     {File: "captured.go", From: `ours && (byNode || written >= 0)`, To: `ours`},
 		"a call of a ready proxy is a race":            {File: "race.go", From: `listens == yes || which < 0 || s.diedBefore(which, y.at) && !s.hookFailed()`, To: `which < 0 || s.diedBefore(which, y.at)`},
 		"within the clocks' error it is sure":          {File: "race.go", From: `run.ready.At.Known() || takes == perhaps`, To: `false`},
 		"what recurs is a race":                        {File: "race.go", From: `recurs`, In: `recurs {`, To: `false`},
