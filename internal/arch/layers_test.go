@@ -38,7 +38,7 @@ internal/core/controlplane: ca conns debugapi < files kube webhook < .
 internal/doctor: . chart evidence lint < simulate verify < diagnose scenario < diagnoser
 internal/doctor/evidence: timestamp < .
 internal/doctor/lint: kinds < . < source
-internal/doctor/diagnose: . < page < follow
+internal/doctor/diagnose: capturescope < . < page < follow
 
 internal/ops: . kubeclient < replicas < check podupgrade rotate < bugreport install podrestart report
 

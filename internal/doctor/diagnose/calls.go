@@ -7,6 +7,7 @@ import (
 
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/doctor/diagnose/capturescope"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/startup"
 )
@@ -19,7 +20,7 @@ func ofMesh(proxy, container string) bool {
 // them out, or the proxy was there and says so itself.
 func dependencyDown(s *subject) (out []Finding) {
 	for _, app := range append(slices.Clone(s.apps), s.inits...) {
-		seen := map[destination]bool{}
+		seen := map[capturescope.Destination]bool{}
 		for _, y := range s.symptoms {
 			if y.container != app.Name || seen[y.to] {
 				continue
@@ -43,7 +44,7 @@ func (s *subject) farSide(app *evidence.Container, y symptom) (Finding, bool) {
 		Disproof: fmt.Sprintf("an answer of %s at that time", y.to),
 		Remedy:   finding.Remedy{Sentence: fmt.Sprintf("see whether %s runs, and let %s try again until it does", y.to, app.Name)},
 	}
-	takes, why := s.capture.takes(app.Name, y.to)
+	takes, why := s.capture.Takes(app.Name, y.to)
 	listens, _, because := s.listened(y.at)
 	switch {
 	case y.kind == upstream:
@@ -61,7 +62,7 @@ func (s *subject) farSide(app *evidence.Container, y symptom) (Finding, bool) {
 		}
 		f.Evidence = append(f.Evidence, q)
 		f.Sentence = fmt.Sprintf("%s called %s through its proxy, which did not reach it", app.Name, y.to)
-	case y.kind == refused && y.to.loopback():
+	case y.kind == refused && y.to.Loopback():
 		f.Code, f.Confidence = "sibling-down", Certain
 		f.Sentence = fmt.Sprintf("%s called its own pod at %s, where no container listened", app.Name, y.to)
 		f.Remedy = finding.Remedy{Sentence: fmt.Sprintf("start the container that listens there before %s", app.Name)}
@@ -81,7 +82,7 @@ func (s *subject) farSide(app *evidence.Container, y symptom) (Finding, bool) {
 		if listens == yes {
 			f.Confidence = Likely
 		}
-	case y.kind == timedOut && listens != no && y.to.known(), y.kind == unreachable:
+	case y.kind == timedOut && listens != no && y.to.Known(), y.kind == unreachable:
 		f.Sentence = fmt.Sprintf("%s got no answer from %s", app.Name, y.to)
 		f.Confidence = Possible
 		if listens == yes || takes == no {
@@ -111,7 +112,7 @@ func nameNotResolved(s *subject) (out []Finding) {
 			if y.container != app.Name || y.kind != unresolved {
 				continue
 			}
-			name := y.to.host
+			name := y.to.Host
 			if name == "" {
 				name = "a name"
 			}
@@ -147,7 +148,7 @@ func shutdownRace(s *subject) (out []Finding) {
 			if y.container != app.Name || y.kind != refused && y.kind != reset {
 				continue
 			}
-			takes, why := s.capture.takes(app.Name, y.to)
+			takes, why := s.capture.Takes(app.Name, y.to)
 			crashed := !last.Running && (last.Exit == nil || *last.Exit != 0 && last.Signal != 15 && *last.Exit != 143)
 			after := y.at.Compare(left.At) == evidence.After || y.at.Known() && y.last.Compare(left.At) == evidence.After
 			// A captured call is refused only while no proxy listens: of a pod that is being deleted, since it left.
@@ -198,7 +199,7 @@ func probeFails(s *subject) (out []Finding) {
 			Disproof: "the same request made in the pod, answered well",
 			Remedy:   finding.Remedy{Sentence: "make the probe's request in the pod", Command: s.kubectl("describe pod %s", s.Object.Name)},
 		}
-		if spec := specOf(s.Object, app.Name); s.proxy != nil && s.capture.none == "" && spec.ReadinessProbe != nil && spec.ReadinessProbe.Exec == nil && s.cut(q) {
+		if spec := specOf(s.Object, app.Name); s.proxy != nil && s.capture.None == "" && spec.ReadinessProbe != nil && spec.ReadinessProbe.Exec == nil && s.cut(q) {
 			f.Code = "probe-through-proxy"
 			f.Sentence = fmt.Sprintf("the readiness probe of %s goes through %s, which cuts it: the kubelet has no certificate", app.Name, s.proxy.Name)
 			f.Remedy.Sentence = "have injection rewrite the probe (sidecar.istio.io/rewriteAppHTTPProbers: \"true\"), or leave its port out of the capture"

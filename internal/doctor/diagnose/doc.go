@@ -16,7 +16,7 @@
 // Where to read:
 //
 //	report.go    what is returned
-//	subject.go   roles, order; captured.go: what the capture takes
+//	subject.go   roles, order; package capturescope: what the capture takes
 //	symptom.go   failed calls in logs; serving.go: when the proxy served
 //	rules.go     the rules in their order; race.go, order.go, status.go, calls.go: the rules
 //	remedy.go    what ends it; replay.go: what the kubelet would have done with it

@@ -105,11 +105,11 @@ func confidence(f Finding) int {
 
 // judge says whether a refused call was the proxy's absence.
 func (s *subject) judge(app *evidence.Container, y symptom) (Finding, bool) {
-	takes, why := s.capture.takes(app.Name, y.to)
-	if takes == no || s.capture.parks {
+	takes, why := s.capture.Takes(app.Name, y.to)
+	if takes == no || s.capture.Parks {
 		return Finding{}, false
 	}
-	if takes == perhaps && !y.to.known() && s.capture.takesAll() && s.alone(app) {
+	if takes == perhaps && !y.to.Known() && s.capture.TakesAll() && s.alone(app) {
 		takes = yes // nothing in the pod could have been called past the capture
 	}
 	assumed := cmp.Or(s.placed(app, &y), s.proxyZone)
@@ -132,9 +132,9 @@ func (s *subject) judge(app *evidence.Container, y symptom) (Finding, bool) {
 		f.Evidence = append(f.Evidence, *assumed)
 	}
 	switch {
-	case listens == no && takes == yes && assumed == nil && y.to.known():
+	case listens == no && takes == yes && assumed == nil && y.to.Known():
 		f.Confidence = Certain
-	case listens == no && (takes == yes || s.capture.vague != "" || !s.capture.leavesOut()):
+	case listens == no && (takes == yes || s.capture.Vague != "" || !s.capture.LeavesOut()):
 		f.Confidence = Likely
 	case listens == no:
 		f.Confidence = Possible // it may be of those that are left out

@@ -11,28 +11,50 @@ import (
 // What became of an application that was refused is told as far as its log shows it: proxy and
 // application start at :10, the proxy is ready at :15, and the pod goes on.
 func TestWhatBecameOfARace(t *testing.T) {
-	refusedAt := func(seconds ...int) (log string) {
-		for _, s := range seconds {
-			log += fmt.Sprintf("2026-03-02T13:00:%02d.100000Z ERROR config: dial tcp 10.96.8.1:8080: connect: connection refused\n", s)
-		}
-		return log
-	}
 	for name, tt := range map[string]struct{ log, want string }{
 		"once":                  {refusedAt(11), "was refused, and runs on, perhaps without what it asked for"},
 		"again, until it works": {refusedAt(11, 12, 13), "was refused, tried again, and was refused no more once the proxy was there"},
 		"twice at once":         {refusedAt(11, 11), "was refused, and runs on, perhaps without what it asked for"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			folder := t.TempDir()
-			for file, text := range map[string]string{"pod.yaml": startedPod, "istio-proxy.log": readyLog, "web.log": tt.log} { // any order: files
-				if err := os.WriteFile(filepath.Join(folder, file), []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			findings := diagnoseFolder(t, folder).Findings
+			findings := diagnoseFiles(t, map[string]string{"pod.yaml": startedPod, "istio-proxy.log": readyLog, "web.log": tt.log}).Findings
 			if len(findings) == 0 || findings[0].Code != "startup-race" || !strings.HasSuffix(findings[0].Sentence, tt.want) {
 				t.Errorf("%+v; want a race that %s", findings, tt.want)
 			}
 		})
 	}
+}
+
+// What is refused where the capture parks is no race: what comes before the proxy listens waits there.
+func TestAParkedCallIsNoRace(t *testing.T) {
+	for flags, race := range map[string]bool{"": false, ", '--park=off'": true} { // any order: subtests
+		t.Run(flags, func(t *testing.T) {
+			pod := strings.ReplaceAll(startedPod, "istio-proxy", "outrider-proxy")
+			pod = strings.Replace(pod, "initContainers: [", "initContainers: [{name: outrider-init, image: x, args: [capture, '-i', '*'"+flags+"]}, ", 1)
+			findings := diagnoseFiles(t, map[string]string{"pod.yaml": pod, "outrider-proxy.log": readyLog, "web.log": refusedAt(11)}).Findings
+			if got := len(findings) > 0 && findings[0].Code == "startup-race"; got != race {
+				t.Errorf("a race: %v, want %v: %+v", got, race, findings)
+			}
+		})
+	}
+}
+
+// refusedAt is the log of an application that is refused at these seconds.
+func refusedAt(seconds ...int) (log string) {
+	for _, s := range seconds {
+		log += fmt.Sprintf("2026-03-02T13:00:%02d.100000Z ERROR config: dial tcp 10.96.8.1:8080: connect: connection refused\n", s)
+	}
+	return log
+}
+
+// diagnoseFiles is the diagnosis of a folder with these files.
+func diagnoseFiles(t *testing.T, files map[string]string) Report {
+	t.Helper()
+	folder := t.TempDir()
+	for file, text := range files { // any order
+		if err := os.WriteFile(filepath.Join(folder, file), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return diagnoseFolder(t, folder)
 }

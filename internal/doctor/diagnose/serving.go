@@ -6,8 +6,16 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"outrider.dev/internal/doctor/diagnose/capturescope"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/startup"
+)
+
+// The answers to whether a proxy listened, and whether the capture takes a call.
+const (
+	no      = capturescope.No
+	perhaps = capturescope.Perhaps
+	yes     = capturescope.Yes
 )
 
 // A service is one run of the proxy, and when it began to listen.
@@ -150,7 +158,7 @@ func (s *subject) heldBy() (evidence.Time, Quote) {
 
 // listened says whether the proxy took connections at an instant: yes, no, or perhaps. The quotes
 // are the evidence; which is the run of the proxy that was there or was to come.
-func (s *subject) listened(at evidence.Time) (a answer, which int, because []Quote) {
+func (s *subject) listened(at evidence.Time) (a capturescope.Answer, which int, because []Quote) {
 	if len(s.serving) == 0 || !at.Known() {
 		return perhaps, -1, nil
 	}

@@ -77,7 +77,7 @@ func (s *subject) events(container string, reasons ...string) (out []Quote) {
 
 // initWithoutNetwork finds init containers whose calls are captured for a proxy that starts after them.
 func initWithoutNetwork(s *subject) (out []Finding) {
-	if s.proxy == nil || s.proxy.Kind == startup.Sidecar || s.capture.none != "" {
+	if s.proxy == nil || s.proxy.Kind == startup.Sidecar || s.capture.None != "" {
 		return nil
 	}
 	for _, c := range s.inits {
@@ -85,7 +85,7 @@ func initWithoutNetwork(s *subject) (out []Finding) {
 			if y.container != c.Name || y.kind != refused && y.kind != timedOut && y.kind != reset {
 				continue
 			}
-			takes, why := s.capture.takes(c.Name, y.to)
+			takes, why := s.capture.Takes(c.Name, y.to)
 			if takes == no || !s.captureFirst(c.Name) {
 				continue
 			}

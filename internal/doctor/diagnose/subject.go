@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/doctor/diagnose/capturescope"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/startup"
 )
@@ -20,7 +21,7 @@ type subject struct {
 	apps    []*evidence.Container // plain ones that no mesh has added
 	inits   []*evidence.Container // that end before the others start, and that no mesh has added
 	reading podspec.Reading
-	capture capturing
+	capture capturescope.Scope
 
 	symptoms []symptom
 	serving  []service // runs of the proxy
@@ -48,7 +49,11 @@ func newSubject(ctx context.Context, p *evidence.Pod, o Options) (*subject, erro
 			s.apps = append(s.apps, c)
 		}
 	}
-	s.capture = readCapture(p.Object, s.proxy)
+	proxy := ""
+	if s.proxy != nil {
+		proxy = s.proxy.Name
+	}
+	s.capture = capturescope.Of(p.Object, proxy)
 	if err := s.readLogs(ctx); err != nil {
 		return nil, err
 	}

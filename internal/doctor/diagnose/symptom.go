@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/doctor/diagnose/capturescope"
 	"outrider.dev/internal/doctor/evidence"
 )
 
@@ -31,7 +32,7 @@ type symptom struct {
 	kind      failure
 	container string
 	run       int // -1: not known
-	to        destination
+	to        capturescope.Destination
 	at        evidence.Time
 	likely    evidence.Time // where the log's zone is not known: by the likely one
 	last      evidence.Time // of the last line like it; where the log's zone is not known, by the likely one
@@ -113,11 +114,11 @@ func (s *subject) readLogs(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// addSymptoms keeps one for each way and destination in a run: the first, with the number of the others.
+// addSymptoms keeps one for each way and capturescope.Destination in a run: the first, with the number of the others.
 func (s *subject) addSymptoms(c *evidence.Container, l *evidence.Log, found, likely evidence.Found) {
 	type key struct {
 		kind failure
-		to   destination
+		to   capturescope.Destination
 	}
 	first := map[key]int{}
 	for i, h := range found.Hits {
@@ -133,7 +134,7 @@ func (s *subject) addSymptoms(c *evidence.Container, l *evidence.Log, found, lik
 		}
 		// The lines of a stack trace repeat what its head says.
 		if n := len(s.symptoms); n > 0 && h.Line.Continues && s.symptoms[n-1].container == c.Name && s.symptoms[n-1].run == l.Run && s.symptoms[n-1].kind == k.kind {
-			if !s.symptoms[n-1].to.known() {
+			if !s.symptoms[n-1].to.Known() {
 				s.symptoms[n-1].to = k.to
 			}
 			continue
@@ -207,7 +208,7 @@ var addresses = []*regexp.Regexp{
 }
 
 // destinationOf is what a line names, or the lines around it that belong to it.
-func destinationOf(h evidence.Hit) destination {
+func destinationOf(h evidence.Hit) capturescope.Destination {
 	if d, ok := named(h.Line.Text); ok {
 		return d
 	}
@@ -225,7 +226,7 @@ func destinationOf(h evidence.Hit) destination {
 			return d
 		}
 	}
-	return destination{}
+	return capturescope.Destination{}
 }
 
 // linked reports whether a line belongs to the one before it: it has no time where others have
@@ -235,25 +236,25 @@ func linked(l evidence.Line) bool {
 	return l.Continues || bytes.HasPrefix(text, []byte("Caused by:")) || bytes.HasPrefix(text, []byte("\t")) || bytes.HasPrefix(text, []byte("  "))
 }
 
-func named(line []byte) (destination, bool) {
+func named(line []byte) (capturescope.Destination, bool) {
 	for _, a := range addresses {
 		m := a.FindSubmatch(line)
 		if m == nil {
 			continue
 		}
-		d := destination{host: strings.ToLower(string(m[1]))}
+		d := capturescope.Destination{Host: strings.ToLower(string(m[1]))}
 		if len(m) > 2 {
 			n, _ := strconv.ParseUint(string(m[2]), 10, 16)
-			d.port = uint16(n)
+			d.Port = uint16(n)
 		}
-		if d.port == 0 && bytes.Contains(bytes.ToLower(line), []byte("https://")) {
-			d.port = 443
-		} else if d.port == 0 && bytes.Contains(bytes.ToLower(line), []byte("http://")) {
-			d.port = 80
+		if d.Port == 0 && bytes.Contains(bytes.ToLower(line), []byte("https://")) {
+			d.Port = 443
+		} else if d.Port == 0 && bytes.Contains(bytes.ToLower(line), []byte("http://")) {
+			d.Port = 80
 		}
 		return d, true
 	}
-	return destination{}, false
+	return capturescope.Destination{}, false
 }
 
 // of returns the symptoms of a container's run.

@@ -1,4 +1,7 @@
-package diagnose
+// Package capturescope says which connections of a pod its capture sends to the proxy, as far as the
+// pod's object shows it: the settings of the init container, of the node or of annotations become a rule
+// set, and a call is traced through it. What is not understood is Perhaps, and never a guess.
+package capturescope
 
 import (
 	"cmp"
@@ -12,109 +15,108 @@ import (
 
 	"outrider.dev/internal/core/capture"
 	"outrider.dev/internal/core/pod/podspec"
-	"outrider.dev/internal/doctor/evidence"
 )
 
-// An answer says whether something is so.
-type answer int
+// An Answer says whether something is so.
+type Answer int
 
 const (
-	no answer = iota
-	perhaps
-	yes
+	No Answer = iota
+	Perhaps
+	Yes
 )
 
-// A capturing is which connections of a pod go to its proxy, as far as the pod says.
-type capturing struct {
-	none   string // why none does; empty: some do
+// A Scope is the set of connections that the pod's settings send to its proxy.
+type Scope struct {
+	None   string // why none does; empty: some do
 	intent capture.Intent
 	rules  capture.Ruleset
 	users  map[string]int64 // by container, where it is known
-	vague  string           // a setting that was not understood
-	parks  bool             // what comes before the proxy listens waits
+	Vague  string           // a setting that was not understood
+	Parks  bool             // what comes before the proxy listens waits
 }
 
-// readCapture reads the settings of the container that writes the rules, or those of the
+// Of reads the settings of the container that writes the rules, or those of the
 // annotations where a node's plugin does.
-func readCapture(pod *corev1.Pod, proxy *evidence.Container) capturing {
+func Of(pod *corev1.Pod, proxy string) Scope {
 	switch {
-	case proxy == nil:
-		return capturing{none: "the pod has no proxy"}
+	case proxy == "":
+		return Scope{None: "the pod has no proxy"}
 	case pod.Spec.HostNetwork:
-		return capturing{none: "the pod has the node's network (hostNetwork), in which no mesh captures"}
-	case !podspec.OfMesh(proxy.Name):
+		return Scope{None: "the pod has the node's network (hostNetwork), in which no mesh captures"}
+	case !podspec.OfMesh(proxy):
 		return handMade(pod, proxy)
 	}
-	c := newCapturing(pod)
+	c := newScope(pod)
 	in := &c.intent
 	set := setter(in)
-	mesh := podspec.Meshes[slices.IndexFunc(podspec.Meshes, func(m podspec.Mesh) bool { return m.Proxy == proxy.Name })]
+	mesh := podspec.Meshes[slices.IndexFunc(podspec.Meshes, func(m podspec.Mesh) bool { return m.Proxy == proxy })]
 	in.ProxyUIDs, in.ProxyGIDs = []uint32{uint32(mesh.User)}, []uint32{uint32(mesh.User)}
-	ours := proxy.Name == podspec.OurProxy
+	ours := proxy == podspec.OurProxy
 	if !ours {
 		in.Park = capture.ParkOff // it refuses
 	}
 	written := slices.IndexFunc(pod.Spec.InitContainers, func(i corev1.Container) bool { return slices.Contains(mesh.Init, i.Name) })
 	work, byNode := podspec.NodeWork(pod)
 	if byNode = byNode && ours; byNode && len(work.Capture) == 0 {
-		return capturing{none: "the pod asks its node for no capture"}
+		return Scope{None: "the pod asks its node for no capture"}
 	}
-	if written < 0 && !byNode || !ours && proxy.Name != "istio-proxy" { // without settings all is captured; Istio's program takes nothing then
+	if written < 0 && !byNode || !ours && proxy != "istio-proxy" { // without settings all is captured; Istio's program takes nothing then
 		_, _ = set("istio-service-cidr", "*"), set("istio-inbound-ports", "*")
 	}
 	if byNode {
-		c.vague = fromArguments(work.Capture, set)
+		c.Vague = fromArguments(work.Capture, set)
 	} else if written >= 0 {
 		spec := pod.Spec.InitContainers[written]
 		if words := expanded(spec); ownRules(words) {
-			c.vague = "rules of its own, by " + spec.Name
+			c.Vague = "rules of its own, by " + spec.Name
 			_ = set("istio-service-cidr", "*")
 		} else {
-			c.vague = fromArguments(words, set)
+			c.Vague = fromArguments(words, set)
 		}
 	} else {
 		for _, a := range captureAnnotations {
 			if v, has := pod.Annotations[a.key]; has {
 				if err := set(a.flag, v); err != nil {
-					c.vague = fmt.Sprintf("annotation %s=%q", a.key, v)
+					c.Vague = fmt.Sprintf("annotation %s=%q", a.key, v)
 				}
 			}
 		}
 	}
 	if ours && (byNode || written >= 0) {
-		c.parks = in.Park != capture.ParkOff
+		c.Parks = in.Park != capture.ParkOff
 	}
 	c.rules, _ = capture.Build(c.intent, capture.NFTables)
 	return c
 }
 
-func newCapturing(pod *corev1.Pod) capturing {
-	c := capturing{intent: capture.Defaults(), users: users(pod)}
+func newScope(pod *corev1.Pod) Scope {
+	c := Scope{intent: capture.Defaults(), users: users(pod)}
 	c.intent.Families = capture.DualStack
 	return c
 }
 
 // handMade is the capture of a proxy that no mesh has added: an init container with NET_ADMIN writes
 // rules of its own, which are not understood here.
-func handMade(pod *corev1.Pod, proxy *evidence.Container) capturing {
+func handMade(pod *corev1.Pod, proxy string) Scope {
 	for _, i := range pod.Spec.InitContainers {
 		sc := i.SecurityContext
 		if sc == nil || sc.Capabilities == nil || !slices.Contains(sc.Capabilities.Add, "NET_ADMIN") {
 			continue
 		}
 		if text := strings.ToLower(strings.Join(slices.Concat(i.Command, i.Args), " ")); strings.Contains(text, "redirect") || strings.Contains(text, "tproxy") {
-			c := newCapturing(pod)
-			c.vague = "rules of its own, by " + i.Name
+			c := newScope(pod)
+			c.Vague = "rules of its own, by " + i.Name
 			c.intent.Park = capture.ParkOff
 			_ = setter(&c.intent)("istio-service-cidr", "*")
-			if user, known := c.users[proxy.Name]; known {
+			if user, known := c.users[proxy]; known {
 				c.intent.ProxyUIDs, c.intent.ProxyGIDs = []uint32{uint32(user)}, nil
 			}
 			c.rules, _ = capture.Build(c.intent, capture.NFTables)
 			return c
 		}
 	}
-	return capturing{none: fmt.Sprintf("%s captures nothing: applications call it by its own port", proxy.Name)}
+	return Scope{None: fmt.Sprintf("%s captures nothing: applications call it by its own port", proxy)}
 }
 
 // ownRules reports whether a command is a script that writes rules, which no flags describe.
@@ -123,13 +125,13 @@ func ownRules(command []string) bool {
 	return slices.ContainsFunc([]string{"-j redirect", "-j tproxy", "redirect to :", "tproxy to :"}, func(rule string) bool { return strings.Contains(text, rule) })
 }
 
-// leavesOut reports whether the settings leave some destinations out.
-func (c capturing) leavesOut() bool {
+// LeavesOut reports whether the settings leave some destinations out.
+func (c Scope) LeavesOut() bool {
 	return len(c.intent.ExcludeOutboundPorts) > 0 || len(c.intent.ExcludeOutboundRanges) > 0 || !c.intent.OutboundRanges.All
 }
 
-// takesAll reports whether the settings are understood, and leave no destination out.
-func (c capturing) takesAll() bool { return c.none == "" && c.vague == "" && !c.leavesOut() }
+// TakesAll reports whether the settings are understood, and leave no Destination out.
+func (c Scope) TakesAll() bool { return c.None == "" && c.Vague == "" && !c.LeavesOut() }
 
 // captureAnnotations are the settings of capture that a pod has where a plugin of the node writes
 // the rules. Sources: istio.io/docs/reference/config/annotations; linkerd.io/2/reference/proxy-configuration;
@@ -230,44 +232,44 @@ func users(pod *corev1.Pod) map[string]int64 {
 	return out
 }
 
-// A destination is what an application called, as far as its log says. The zero value is not known.
-type destination struct {
-	host string
-	port uint16
+// A Destination is what an application called, as far as that is known. The zero value is not known.
+type Destination struct {
+	Host string
+	Port uint16
 }
 
-func (d destination) known() bool { return d.host != "" }
+func (d Destination) Known() bool { return d.Host != "" }
 
-func (d destination) String() string {
+func (d Destination) String() string {
 	switch {
-	case d.host == "":
+	case d.Host == "":
 		return "an address that the log does not name"
-	case d.port == 0:
-		return d.host
+	case d.Port == 0:
+		return d.Host
 	}
-	return fmt.Sprintf("%s:%d", d.host, d.port)
+	return fmt.Sprintf("%s:%d", d.Host, d.Port)
 }
 
-// loopback reports whether it is the pod itself.
-func (d destination) loopback() bool {
-	a, err := netip.ParseAddr(d.host)
-	return strings.EqualFold(d.host, "localhost") || err == nil && (a.IsLoopback() || a.IsUnspecified())
+// Loopback reports whether it is the pod itself.
+func (d Destination) Loopback() bool {
+	a, err := netip.ParseAddr(d.Host)
+	return strings.EqualFold(d.Host, "localhost") || err == nil && (a.IsLoopback() || a.IsUnspecified())
 }
 
 // someAddress stands for one that is known by its name only.
 var someAddress = netip.MustParseAddr("198.51.100.1")
 
-// takes reports whether a connection of a container goes to the proxy, and why if it does not for
+// Takes reports whether a connection of a container goes to the proxy, and why if it does not for
 // certain.
-func (c capturing) takes(container string, d destination) (answer, string) {
-	if c.none != "" {
-		return no, c.none
+func (c Scope) Takes(container string, d Destination) (Answer, string) {
+	if c.None != "" {
+		return No, c.None
 	}
-	addr, err := netip.ParseAddr(d.host)
+	addr, err := netip.ParseAddr(d.Host)
 	named := err != nil
 	switch {
-	case d.loopback():
-		return no, "the pod itself is called, and no mesh captures that"
+	case d.Loopback():
+		return No, "the pod itself is called, and no mesh captures that"
 	case named:
 		addr = someAddress
 	}
@@ -275,7 +277,7 @@ func (c capturing) takes(container string, d destination) (answer, string) {
 	if !known {
 		user = 65535 // any but the proxy's
 	}
-	port, source := cmp.Or(d.port, 65535), netip.MustParseAddr("198.51.100.9")
+	port, source := cmp.Or(d.Port, 65535), netip.MustParseAddr("198.51.100.9")
 	if addr.Is6() && !addr.Is4In6() {
 		source = netip.MustParseAddr("2001:db8::9")
 	}
@@ -287,28 +289,28 @@ func (c capturing) takes(container string, d destination) (answer, string) {
 	ranges := len(c.intent.ExcludeOutboundRanges) > 0 || !c.intent.OutboundRanges.All
 	switch {
 	case !taken && !known && len(trace.Steps) > 0 && named && ranges:
-		return perhaps, fmt.Sprintf("which address %s has is not known, and the capture leaves some out", d)
+		return Perhaps, fmt.Sprintf("which address %s has is not known, and the capture leaves some out", d)
 	case !taken:
-		return no, c.leaves(container, d, user, known)
-	case c.vague != "":
-		return perhaps, fmt.Sprintf("a setting of the capture is not known here: %s", c.vague)
+		return No, c.leaves(container, d, user, known)
+	case c.Vague != "":
+		return Perhaps, fmt.Sprintf("a setting of the capture is not known here: %s", c.Vague)
 	case named && ranges:
-		return perhaps, fmt.Sprintf("which address %s has is not known, and the capture leaves some out", d)
-	case d.port == 0 && len(c.intent.ExcludeOutboundPorts) > 0:
-		return perhaps, "the port is not known, and the capture leaves some out"
-	case !d.known():
-		return perhaps, "the log does not name what was called: a call of the pod itself is not captured"
+		return Perhaps, fmt.Sprintf("which address %s has is not known, and the capture leaves some out", d)
+	case d.Port == 0 && len(c.intent.ExcludeOutboundPorts) > 0:
+		return Perhaps, "the port is not known, and the capture leaves some out"
+	case !d.Known():
+		return Perhaps, "the log does not name what was called: a call of the pod itself is not captured"
 	}
-	return yes, ""
+	return Yes, ""
 }
 
 // leaves is why the capture leaves a connection out.
-func (c capturing) leaves(container string, d destination, user int64, known bool) string {
+func (c Scope) leaves(container string, d Destination, user int64, known bool) string {
 	switch {
 	case known && slices.Contains(c.intent.ProxyUIDs, uint32(user)):
 		return fmt.Sprintf("%s runs as user %d, the proxy's, whose connections are not captured", container, user)
-	case slices.Contains(c.intent.ExcludeOutboundPorts, d.port):
-		return fmt.Sprintf("port %d is left out of the capture", d.port)
+	case slices.Contains(c.intent.ExcludeOutboundPorts, d.Port):
+		return fmt.Sprintf("port %d is left out of the capture", d.Port)
 	}
 	return fmt.Sprintf("%s is left out of the capture", d)
 }

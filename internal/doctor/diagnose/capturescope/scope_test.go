@@ -1,0 +1,104 @@
+package capturescope
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/podspec"
+)
+
+// What goes to the proxy is what the rules take that the pod's settings make.
+func TestTakes(t *testing.T) {
+	cni := func(annotations map[string]string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}}
+	}
+	classic := func(args ...string) *corev1.Pod {
+		return &corev1.Pod{Spec: corev1.PodSpec{InitContainers: []corev1.Container{{Name: "istio-init", Args: append([]string{"istio-iptables"}, args...)}}}}
+	}
+	script := func(text string) *corev1.Pod {
+		return &corev1.Pod{Spec: corev1.PodSpec{InitContainers: []corev1.Container{{Name: "istio-init", Command: []string{"sh", "-ec", text}}}}}
+	}
+	withEnv := func(pod *corev1.Pod, name, value string) *corev1.Pod {
+		pod.Spec.InitContainers[0].Env = []corev1.EnvVar{{Name: name, Value: value}}
+		return pod
+	}
+	for name, c := range map[string]struct {
+		pod  *corev1.Pod
+		to   Destination
+		want Answer
+	}{
+		"all":                               {classic("-i", "*"), Destination{"10.96.12.9", 9090}, Yes},
+		"no range":                          {classic("-i", ""), Destination{"10.96.12.9", 9090}, No},
+		"a range that is left out":          {classic("-i", "*", "-x", "10.96.12.0/24"), Destination{"10.96.12.9", 9090}, No},
+		"beside it":                         {classic("-i", "*", "-x", "10.96.12.0/24"), Destination{"10.96.13.9", 9090}, Yes},
+		"an IPv6 range that is left out":    {classic("-i", "*", "-x", "fd00::/8"), Destination{"fd00::9", 9090}, No},
+		"a name, where a range is left out": {classic("-i", "*", "-x", "10.96.12.0/24"), Destination{"config", 9090}, Perhaps},
+		"a port that is left out":           {classic("-i", "*", "-o", "9090"), Destination{"config", 9090}, No},
+		"the pod itself, by name":           {classic("-i", "*"), Destination{"localhost", 9090}, No},
+		"the pod itself, by address":        {classic("-i", "*"), Destination{"127.0.0.1", 9090}, No},
+		"a variable of the container":       {withEnv(classic("-i", "$(RANGES)"), "RANGES", "10.96.12.0/24"), Destination{"10.96.12.9", 9090}, Yes},
+		"its value leaves it out":           {withEnv(classic("-i", "$(RANGES)"), "RANGES", "10.96.13.0/24"), Destination{"10.96.12.9", 9090}, No},
+		"by a plugin of the node":           {cni(nil), Destination{"10.96.12.9", 9090}, Yes},
+		"by a plugin, left out":             {cni(map[string]string{"traffic.sidecar.istio.io/excludeOutboundIPRanges": "10.96.12.0/24"}), Destination{"10.96.12.9", 9090}, No},
+		"a setting of the program alone":    {classic("--copy", "/outrider/bin/outrider-agent", "-i", "*", "--backend=nftables"), Destination{"10.96.12.9", 9090}, Yes},
+		"a script instead of the program":   {script("iptables -t nat -A OUTPUT -p tcp -j REDIRECT --to-ports 15001"), Destination{"10.96.12.9", 9090}, Perhaps},
+		"an unknown setting":                {classic("-i", "*", "--what", "x"), Destination{"10.96.12.9", 9090}, Perhaps},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got, why := Of(c.pod, "istio-proxy").Takes("web", c.to); got != c.want {
+				t.Errorf("%d (%s), want %d", got, why, c.want)
+			}
+		})
+	}
+}
+
+// What the capture takes before the proxy listens waits where Outrider's program writes the rules, unless it
+// is told not to. Rules of other meshes refuse it.
+func TestParks(t *testing.T) {
+	written := func(by string, args ...string) *corev1.Pod {
+		return &corev1.Pod{Spec: corev1.PodSpec{InitContainers: []corev1.Container{{Name: by, Args: append([]string{"capture", "-i", "*"}, args...)}}}}
+	}
+	byNode := func(capture ...string) *corev1.Pod {
+		pod := &corev1.Pod{}
+		podspec.SetNodeWork(pod, contract.NodeWork{Capture: capture})
+		return pod
+	}
+	for name, c := range map[string]struct {
+		pod   *corev1.Pod
+		proxy string
+		want  bool
+	}{
+		"an init container":                    {written("outrider-init"), "outrider-proxy", true},
+		"one that requires it":                 {written("outrider-init", "--park=require"), "outrider-proxy", true},
+		"one that is told not to":              {written("outrider-init", "--park=off"), "outrider-proxy", false},
+		"the node":                             {byNode("-i", "*"), "outrider-proxy", true},
+		"the node is told not to":              {byNode("-i", "*", "--park=off"), "outrider-proxy", false},
+		"the object does not say who captures": {&corev1.Pod{}, "outrider-proxy", false},
+		"another mesh":                         {written("istio-init"), "istio-proxy", false},
+		"another mesh, and a foreign setting":  {written("istio-init", "--park=on"), "istio-proxy", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := Of(c.pod, c.proxy).Parks; got != c.want {
+				t.Errorf("it parks: %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+// Settings that are not understood make an answer unsure, and nothing worse.
+func FuzzCapture(f *testing.F) {
+	f.Add("istio-iptables -p 15001 -u 1337 -i * -x  -o 12345", "prices", uint16(8080))
+	f.Add("--outbound-ports-to-ignore=4567,x", "127.0.0.1", uint16(0))
+	f.Fuzz(func(t *testing.T, arguments, host string, port uint16) {
+		pod := &corev1.Pod{Spec: corev1.PodSpec{InitContainers: []corev1.Container{{Name: "istio-init", Args: strings.Split(arguments, " ")}}}}
+		c := Of(pod, "istio-proxy")
+		takes, why := c.Takes("app", Destination{Host: host, Port: port})
+		if (takes == Yes) != (why == "") {
+			t.Errorf("%d, %q", takes, why)
+		}
+	})
+}
