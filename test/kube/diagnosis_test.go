@@ -12,6 +12,7 @@ import (
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/controlplane"
+	"outrider.dev/internal/doctor/diagnoser"
 )
 
 // Of two replicas with the chart's permissions one diagnoses: a restart and a slow start get an Event
@@ -28,7 +29,9 @@ func diagnosesAreEvents(t *testing.T) {
 		w.RbacV1().ClusterRoles().Delete(context.Background(), "outriderd-diagnosis", metav1.DeleteOptions{})
 	})
 	w.namespace(t, "diagnosed", nil)
-	diagnoses := func(o *controlplane.Options) { o.Diagnose, o.SlowStart = true, time.Second }
+	diagnoses := func(o *controlplane.Options) {
+		o.Diagnoser = diagnoser.New(diagnoser.Options{Core: o.Cluster.Core(), Slow: time.Second, Instance: o.Replica, Log: o.Log, Note: o.Cluster.Note})
+	}
 	lines := []*line{newLine(t, w), newLine(t, w)}
 	all := []*replica{w.replicaWith(t, contract.AuthoritySecret, diagnoses, lines[0].through).serves(t), w.replicaWith(t, contract.AuthoritySecret, diagnoses, lines[1].through).serves(t)}
 	without := w.replica(t, contract.AuthoritySecret).serves(t)
