@@ -44,15 +44,17 @@ images: build $(ENVOY) ## container images for this machine as OCI tarballs, int
 	$(GO) run ./build/images -envoy $(ENVOY)
 
 # For both architectures, with Debian's C library and not this machine's:
-#   make images-all OUT=registry://registry.example/outrider TAG=1.2.3
-OUT ?= oci:bin/oci
+#   make images-push HUB=registry.example/outrider TAG=1.2.3
+HUB ?= outrider.dev
 TAG ?= dev
 PROXY_PARTS := $(CACHE)/envoy-amd64/envoy $(CACHE)/envoy-arm64/envoy $(CACHE)/libc-amd64/version $(CACHE)/libc-arm64/version
-.PHONY: images-all
-images-all: $(PROXY_PARTS) ## images for amd64 and arm64 under one name: OUT=oci:FOLDER, registry://HOST/PATH or a folder for tarballs; TAG=1.2.3
+.PHONY: images-all images-push
+images-all: $(PROXY_PARTS) ## images for amd64 and arm64 under one name as OCI layouts, into bin/oci
 	$(GO) run ./build/commands/cmd bin/linux_amd64 linux/amd64
 	$(GO) run ./build/commands/cmd bin/linux_arm64 linux/arm64
-	$(GO) run ./build/images -arch amd64,arm64 -bin bin/linux_{arch} -envoy $(CACHE)/envoy-{arch}/envoy -libc $(CACHE)/libc-{arch} -o $(OUT) -tag $(TAG)
+	$(GO) run ./build/images -arch amd64,arm64 -bin bin/linux_{arch} -envoy $(CACHE)/envoy-{arch}/envoy -libc $(CACHE)/libc-{arch} -o oci:bin/oci -hub $(HUB) -tag $(TAG)
+images-push: images-all ## push them, with docker's logins: HUB=registry.example/outrider TAG=1.2.3
+	for i in outriderd outrider-proxy outrider-node; do $(GO) tool -modfile=build/tools/go.mod crane push bin/oci/$$i $(HUB)/$$i:$(TAG) || exit 1; done
 $(CACHE)/envoy-amd64/envoy: build/envoy.txt build/envoy.sha256
 	build/envoy.sh $(@D) x86_64
 $(CACHE)/envoy-arm64/envoy: build/envoy.txt build/envoy.sha256
@@ -62,7 +64,7 @@ $(CACHE)/libc-%/version: build/libc.txt
 
 .PHONY: release reproducible
 release: ## archives of the command outrider, with checksums.txt, into bin/release
-	$(GO) run ./build/release
+	build/release.sh bin/release
 reproducible: ## images and archives of the commit twice, from two clones with empty caches; fails if a byte differs
 	build/reproducible.sh $(abspath $(CACHE))
 # The tiers, each a list of steps: build/tiers. Every step runs, and the last line says what the result

@@ -1,5 +1,5 @@
-// Package image writes OCI images from local files, without a container engine: as tarballs, as
-// layouts in folders, or into registries.
+// Package image writes OCI images from local files, without a container engine: as tarballs, or as
+// layouts in folders.
 //
 // An image has one layer. The same content always gives the same bytes: entries are sorted,
 // and times are zero. The layer of a dynamically linked program includes its loader and its
@@ -7,14 +7,22 @@
 package image
 
 import (
+	"compress/gzip"
 	"debug/elf"
+	"fmt"
+	"io"
 	"maps"
+	"os"
+	"path/filepath"
 	"runtime"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
@@ -26,33 +34,86 @@ type Image struct {
 	Entrypoint []string
 	User       string // default root
 
-	Arch     string            // as GOARCH; default: this machine's
-	Root     string            // folder in which libraries are found; default: "/"
-	Created  time.Time         // fixed, so that the bytes are; default: none
-	Labels   map[string]string // in addition to the name's
-	Compress bool              // the layer, for a registry; a local tarball is quicker without
+	Arch    string            // as GOARCH; default: this machine's
+	Root    string            // folder in which libraries are found; default: "/"
+	Created time.Time         // fixed, so that the bytes are; default: none
+	Labels  map[string]string // in addition to the name's
 }
 
 // machines are the architectures for which a layer can collect libraries.
 var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
 
-// Architecture is Arch, or its default.
-func (img Image) Architecture() string {
+func (img Image) architecture() string {
 	if img.Arch == "" {
 		return runtime.GOARCH
 	}
 	return img.Arch
 }
 
-// WriteFile writes the image to a tarball, for `ctr images import` and the like. After an
+// WriteFile writes the image to a tarball, for `docker load`, `ctr images import` and the like. After an
 // error there is no file.
 func (img Image) WriteFile(path string) error {
-	return WriteTarball(path, img)
+	tag, err := name.NewTag(img.Name)
+	if err != nil {
+		return err
+	}
+	built, err := img.build(gzip.NoCompression) // what is read on this machine is quicker without
+	if err == nil {
+		err = tarball.WriteToFile(path, tag, built)
+	}
+	if err != nil {
+		os.Remove(path)
+		return fmt.Errorf("image %s: %w", img.Name, err)
+	}
+	return nil
 }
 
-// build writes the layer to a folder, and returns the image that reads it there.
-func (img Image) build(dir string) (v1.Image, error) {
-	layer, err := img.writeLayer(dir)
+// nameAnnotation is where importers of layouts read the image's name.
+const nameAnnotation = "io.containerd.image.name"
+
+// WriteLayout writes the images of one name, each for another architecture, to a folder in the
+// form of an OCI layout, and returns the digest that the name has. What is in the folder is replaced.
+func WriteLayout(dir string, images ...Image) (digest string, err error) {
+	if old, err := os.ReadDir(dir); err == nil && len(old) > 0 {
+		if _, err := layout.FromPath(dir); err != nil {
+			return "", fmt.Errorf("%s is neither empty nor an OCI layout", dir)
+		}
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return "", err
+	}
+	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	for _, img := range images {
+		built, err := img.build(gzip.DefaultCompression)
+		if err != nil {
+			return "", fmt.Errorf("image %s for %s: %w", img.Name, img.architecture(), err)
+		}
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: built, Descriptor: v1.Descriptor{
+			Platform: &v1.Platform{OS: "linux", Architecture: img.architecture()},
+		}})
+	}
+	path, err := layout.Write(filepath.Clean(dir), empty.Index)
+	if err != nil {
+		return "", err
+	}
+	if err := path.AppendIndex(index, layout.WithAnnotations(map[string]string{nameAnnotation: images[0].Name})); err != nil {
+		return "", err
+	}
+	sum, err := index.Digest()
+	return sum.String(), err
+}
+
+// build returns the image. Its layer is read from the files whenever it is written.
+func (img Image) build(compression int) (v1.Image, error) {
+	files, err := img.resolve()
+	if err != nil {
+		return nil, err
+	}
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		r, w := io.Pipe()
+		go func() { w.CloseWithError(img.writeLayer(w, files)) }()
+		return r, nil
+	}, tarball.WithCompressionLevel(compression), tarball.WithMediaType(types.OCILayer))
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +127,7 @@ func (img Image) build(dir string) (v1.Image, error) {
 		return nil, err
 	}
 	config = config.DeepCopy()
-	config.Architecture, config.OS = img.Architecture(), "linux"
+	config.Architecture, config.OS = img.architecture(), "linux"
 	config.Created = v1.Time{Time: img.Created}
 	config.History = nil
 	config.Config = v1.Config{

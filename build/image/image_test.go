@@ -2,21 +2,26 @@ package image_test
 
 import (
 	"archive/tar"
-	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"outrider.dev/build/image"
 )
 
-func TestImage(t *testing.T) {
+// tool is an image of files, with those in a folder of the test.
+func tool(t *testing.T) image.Image {
+	t.Helper()
 	source := t.TempDir()
 	for name, content := range map[string]string{"tool": "#!/bin/sh\n", "etc/a": "1", "etc/sub/b": "2"} {
 		file := filepath.Join(source, name)
@@ -24,137 +29,143 @@ func TestImage(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	img := image.Image{
+	return image.Image{
 		Name:       "test.outrider.dev/tool:1",
 		Files:      map[string]string{"/opt/tool": filepath.Join(source, "tool"), "/etc/tool": filepath.Join(source, "etc")},
 		Links:      map[string]string{"/bin/tool": "../opt/tool"},
 		Entrypoint: []string{"/bin/tool"},
 		User:       "1337",
 	}
-	layout := write(t, img)
-
-	t.Run("the same input gives the same bytes", func(t *testing.T) {
-		if !bytes.Equal(layout, write(t, img)) {
-			t.Error("two images differ")
-		}
-	})
-
-	blobs := untar(t, layout)
-	t.Run("every blob has the digest that it is named by", func(t *testing.T) {
-		for name, content := range blobs {
-			want, ok := strings.CutPrefix(name, "blobs/sha256/")
-			if sum := sha256.Sum256(content); ok && want != "" && hex.EncodeToString(sum[:]) != want {
-				t.Errorf("%s has digest %x", name, sum)
-			}
-		}
-	})
-
-	t.Run("the layer holds directories, files and links", func(t *testing.T) {
-		layer := untar(t, blobs[find(t, blobs, "layers")])
-		for name, want := range map[string]string{
-			"opt/tool":       "#!/bin/sh\n",
-			"etc/tool/a":     "1",
-			"etc/tool/sub/b": "2",
-			"bin/tool":       "-> ../opt/tool",
-			"tmp/":           "",
-		} {
-			if got, ok := layer[name]; !ok || string(got) != want {
-				t.Errorf("%s is %q (there: %v), want %q", name, got, ok, want)
-			}
-		}
-	})
-
-	t.Run("the configuration names entry point and user", func(t *testing.T) {
-		got := string(blobs[find(t, blobs, "config")])
-		for _, want := range []string{`"Entrypoint":["/bin/tool"]`, `"User":"1337"`} {
-			if !strings.Contains(got, want) {
-				t.Errorf("configuration lacks %s: %s", want, got)
-			}
-		}
-	})
 }
 
-func TestImageOfDynamicProgramHasItsLoader(t *testing.T) {
+// files are those of an image, and the targets of its links.
+func files(t *testing.T, img v1.Image) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	for r := tar.NewReader(mutate.Extract(img)); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return out
+		}
+		text, e := io.ReadAll(r)
+		if err = errors.Join(err, e); err != nil {
+			t.Fatal(err)
+		}
+		out[h.Name] = string(text) + h.Linkname
+	}
+}
+
+func TestTarball(t *testing.T) {
+	img, file := tool(t), filepath.Join(t.TempDir(), "image.tar")
+	if err := img.WriteFile(file); err != nil {
+		t.Fatal(err)
+	}
+	got, err := tarball.ImageFromPath(file, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	has := files(t, got)
+	for name, want := range map[string]string{
+		"opt/tool": "#!/bin/sh\n", "etc/tool/a": "1", "etc/tool/sub/b": "2", "bin/tool": "../opt/tool", "tmp": "",
+	} {
+		if text, ok := has[name]; !ok || text != want {
+			t.Errorf("%s is %q (there: %t), want %q", name, text, ok, want)
+		}
+	}
+	config, err := got.ConfigFile()
+	if err != nil || config.Config.User != "1337" || config.Config.Entrypoint[0] != "/bin/tool" || config.Architecture != runtime.GOARCH {
+		t.Errorf("configuration %+v, %v", config, err)
+	}
+}
+
+// The layout has the image of each architecture under one index, which is the same when it is made again.
+func TestLayout(t *testing.T) {
+	one := tool(t)
+	other := one
+	one.Arch, other.Arch = "amd64", "arm64"
+	dir := filepath.Join(t.TempDir(), "layout")
+	first, err := image.WriteLayout(dir, one, other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := image.WriteLayout(dir, one, other); err != nil || again != first {
+		t.Errorf("made again it is %s, %v; want %s", again, err, first)
+	}
+	top, err := layout.ImageIndexFromPath(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := top.IndexManifest()
+	if err != nil || len(list.Manifests) != 1 || list.Manifests[0].Digest.String() != first || list.Manifests[0].Annotations["io.containerd.image.name"] != one.Name {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	index, err := top.ImageIndex(list.Manifests[0].Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	both, err := index.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	archs := map[string]string{}
+	for _, d := range both.Manifests {
+		img, err := index.Image(d.Digest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		archs[d.Platform.Architecture] = files(t, img)["etc/tool/a"]
+	}
+	if diff := cmp.Diff(map[string]string{"amd64": "1", "arm64": "1"}, archs); diff != "" {
+		t.Error(diff)
+	}
+	if err := os.Remove(filepath.Join(dir, "index.json")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := image.WriteLayout(dir, one); err == nil {
+		t.Error("a folder of something else is replaced")
+	}
+}
+
+// The libraries are those of the root, not this machine's, and of the image's architecture.
+func TestLibraries(t *testing.T) {
 	const program = "/bin/ls"
 	if _, err := os.Stat(program); err != nil {
 		t.Skip(err)
 	}
-	blobs := untar(t, write(t, image.Image{Name: "test.outrider.dev/ls:1", Files: map[string]string{program: program}}))
-	layer := untar(t, blobs[find(t, blobs, "layers")])
-	libc := false
-	for name := range layer {
-		libc = libc || strings.HasSuffix(name, "/libc.so.6")
+	img, file := image.Image{Name: "test.outrider.dev/ls:1", Root: t.TempDir(), Files: map[string]string{program: program}}, filepath.Join(t.TempDir(), "a.tar")
+	if err := img.WriteFile(file); err == nil || !strings.Contains(err.Error(), img.Root) {
+		t.Errorf("libraries that the root does not have: %v", err)
 	}
-	if !libc {
-		t.Errorf("the layer lacks the C library that %s needs", program)
+	if _, err := os.Stat(file); err == nil {
+		t.Error("an image that cannot be made leaves a file")
 	}
-}
-
-func TestImageThatCannotBeReadLeavesNoFile(t *testing.T) {
-	dir := t.TempDir()
-	img := image.Image{Name: "test.outrider.dev/none:1", Files: map[string]string{"/x": filepath.Join(dir, "absent")}}
-	if err := img.WriteFile(filepath.Join(dir, "none.tar")); err == nil {
-		t.Error("WriteFile found a file that is not there")
-	}
-	if left, _ := os.ReadDir(dir); len(left) != 0 {
-		t.Errorf("left behind: %v", left)
-	}
-}
-
-func write(t *testing.T, img image.Image) []byte {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "image.tar")
-	if err := img.WriteFile(file); err != nil {
-		t.Fatal(err)
-	}
-	content, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return content
-}
-
-// find returns the path of the blob that the manifest names as part.
-func find(t *testing.T, blobs map[string][]byte, part string) string {
-	t.Helper()
-	type ref struct{ Digest string }
-	var index struct{ Manifests []ref }
-	var manifest struct {
-		Config ref
-		Layers []ref
-	}
-	path := func(r ref) string { return "blobs/" + strings.Replace(r.Digest, ":", "/", 1) }
-	if err := json.Unmarshal(blobs["index.json"], &index); err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(blobs[path(index.Manifests[0])], &manifest); err != nil {
-		t.Fatal(err)
-	}
-	if part == "layers" {
-		return path(manifest.Layers[0])
-	}
-	return path(manifest.Config)
-}
-
-func untar(t *testing.T, content []byte) map[string][]byte {
-	t.Helper()
-	files := make(map[string][]byte)
-	r := tar.NewReader(bytes.NewReader(content))
-	for {
-		h, err := r.Next()
-		if err == io.EOF {
-			return files
+	img.Root = "/"
+	for _, arch := range []string{"amd64", "arm64"} {
+		img.Arch = arch
+		if err := img.WriteFile(file); arch == runtime.GOARCH != (err == nil) {
+			t.Errorf("%s: %v", arch, err)
+		} else if err != nil {
+			continue
 		}
+		got, err := tarball.ImageFromPath(file, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		text, err := io.ReadAll(r)
-		if err != nil {
-			t.Fatal(err)
+		libc := false
+		for name := range files(t, got) { // any order: one is looked for
+			libc = libc || strings.HasSuffix(name, "/libc.so.6")
 		}
-		if h.Linkname != "" {
-			text = []byte("-> " + h.Linkname)
+		if !libc {
+			t.Error("the image lacks the C library that the program needs")
 		}
-		files[h.Name] = text
+	}
+}
+
+// A path that leads out of the image is refused.
+func TestPathsStayInside(t *testing.T) {
+	img := tool(t)
+	img.Links = map[string]string{"/../../etc/passwd": "x"}
+	if err := img.WriteFile(filepath.Join(t.TempDir(), "a.tar")); err == nil || !strings.Contains(err.Error(), "must not lead out") {
+		t.Errorf("%v", err)
 	}
 }

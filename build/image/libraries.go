@@ -49,7 +49,7 @@ func (img Image) libraries(program string) ([]string, error) {
 		return nil, err
 	}
 	defer f.Close()
-	if want, ok := machines[img.Architecture()]; ok && f.Machine != want {
+	if want, ok := machines[img.architecture()]; ok && f.Machine != want {
 		return nil, fmt.Errorf("it is for %s, and the image for %s", f.Machine, want)
 	}
 	var found []string

@@ -58,21 +58,19 @@ type options struct {
 	archs                 []string
 	bin, envoy, libc      string // with {arch}
 	out, hub, tag, source string
-	timeout               time.Duration
 }
 
 func parse(args []string) (options, error) {
 	var o options
 	fs := flag.NewFlagSet("images", flag.ContinueOnError)
 	arch := fs.String("arch", runtime.GOARCH, "`architectures` of the images: amd64,arm64")
-	fs.StringVar(&o.out, "o", "bin/images", "`where` to: a folder for tarballs, oci:FOLDER for OCI layouts, registry://HOST/PATH to push")
+	fs.StringVar(&o.out, "o", "bin/images", "`where` to: a folder for tarballs of one architecture, or oci:FOLDER for OCI layouts")
 	fs.StringVar(&o.bin, "bin", "bin", "`folder` of the built commands; {arch} stands for the architecture, here and below")
 	fs.StringVar(&o.envoy, "envoy", ".cache/envoy/envoy", "Envoy's `binary`")
 	fs.StringVar(&o.libc, "libc", "", "`folder` with the C library that build/libc.sh makes; default: this machine's own is used")
-	fs.StringVar(&o.hub, "hub", "outrider.dev", "registry and path before the images' `names`; with registry:// it is that")
+	fs.StringVar(&o.hub, "hub", "outrider.dev", "registry and path before the images' `names`")
 	fs.StringVar(&o.tag, "tag", "dev", "`tag` of the images")
 	fs.StringVar(&o.source, "source", "https://outrider.dev", "`URL` of the sources, for the label")
-	fs.DurationVar(&o.timeout, "timeout", 5*time.Minute, "how `long` a registry may take for an image")
 	if err := fs.Parse(args); err != nil {
 		return o, err
 	}
@@ -86,12 +84,8 @@ func parse(args []string) (options, error) {
 			return o, fmt.Errorf("-arch %s needs -libc: this machine's C library is for %s", a, runtime.GOARCH)
 		}
 	}
-	if to, ok := strings.CutPrefix(o.out, "registry://"); ok {
-		if o.hub = strings.TrimSuffix(to, "/"); o.hub == "" {
-			return o, errors.New("-o registry:// must name a registry and a path: registry://registry.example/outrider")
-		}
-	} else if strings.Contains(o.out, "://") {
-		return o, fmt.Errorf("-o: %q must be a folder, oci:FOLDER or registry://HOST/PATH", o.out)
+	if len(o.archs) > 1 && !strings.HasPrefix(o.out, "oci:") {
+		return o, errors.New("-o: a tarball has one architecture: want oci:FOLDER for several")
 	}
 	if len(fs.Args()) > 0 || len(slices.Compact(slices.Clone(o.archs))) != len(o.archs) {
 		return o, errors.New("there are arguments, or the same architecture twice")
@@ -129,7 +123,7 @@ func (o options) write(ctx context.Context) error {
 		}
 	}
 	for _, name := range []string{"outriderd", "outrider-proxy", "outrider-node"} {
-		if err := o.publish(ctx, name, docs, byName[name]); err != nil {
+		if err := o.publish(name, docs, byName[name]); err != nil {
 			return err
 		}
 	}
@@ -208,45 +202,25 @@ func (o options) document(ctx context.Context, dir, arch, name string, stamp com
 }
 
 // publish writes one image in all its architectures, and its bills of materials beside it.
-func (o options) publish(ctx context.Context, name, docs string, images []image.Image) error {
-	switch folder, layout := strings.CutPrefix(o.out, "oci:"); {
-	case strings.HasPrefix(o.out, "registry://"):
-		compress(images)
-		digest, err := image.Push(ctx, o.timeout, images...)
-		if err != nil {
-			return err
-		}
-		fmt.Printf("%s@%s\n", images[0].Name, digest)
-		return nil
-	case layout:
-		compress(images)
+func (o options) publish(name, docs string, images []image.Image) error {
+	folder, layout := strings.CutPrefix(o.out, "oci:")
+	if layout {
 		digest, err := image.WriteLayout(filepath.Join(folder, name), images...)
 		if err != nil {
 			return err
 		}
 		fmt.Printf("%s  %s@%s\n", filepath.Join(folder, name), images[0].Name, digest)
 		return materials(folder, name, docs, images)
-	default:
-		if err := os.MkdirAll(folder, 0o755); err != nil {
-			return err
-		}
-		file := filepath.Join(folder, name+".tar")
-		if err := image.WriteTarball(file, images...); err != nil {
-			return err
-		}
-		info, err := os.Stat(file)
-		if err != nil {
-			return err
-		}
-		fmt.Printf("%s  %s  %.1f MiB\n", file, images[0].Name, float64(info.Size())/(1<<20))
-		return materials(folder, name, docs, images)
 	}
-}
-
-func compress(images []image.Image) {
-	for i := range images {
-		images[i].Compress = true
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
 	}
+	file := filepath.Join(folder, name+".tar")
+	if err := images[0].WriteFile(file); err != nil {
+		return err
+	}
+	fmt.Printf("%s  %s\n", file, images[0].Name)
+	return materials(folder, name, docs, images)
 }
 
 // materials copies the bills of materials to NAME_ARCH.cdx.json.

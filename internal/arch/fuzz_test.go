@@ -59,7 +59,6 @@ var targets = map[string]string{
 	"internal/core/agent/identity FuzzDiscoveryRequest":                 "requests of Envoy for secrets",
 	// From people: files and flags.
 	"internal/core/controlplane/files FuzzManifest":     "a folder of manifests, and objects of internal/core/mesh/objects",
-	"build/image FuzzImage":                             "names in images that are written",
 	"internal/core/pod/lookup FuzzCredentials":          "Docker's config.json",
 	"internal/doctor/evidence/timestamp FuzzFind":       "times in lines of logs",
 	"internal/doctor/evidence FuzzObjects":              "pods, events, owners and journals",

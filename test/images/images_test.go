@@ -78,20 +78,16 @@ func TestImages(t *testing.T) {
 				continue // the second time only for its digest
 			}
 			images := []v1.Image{}
-			if len(archs) == 1 {
-				images = append(images, readImage(t, top, manifest.Manifests[0].Digest))
-			} else {
-				index, err := top.ImageIndex(manifest.Manifests[0].Digest)
-				if err != nil {
-					t.Fatal(err)
-				}
-				both, err := index.IndexManifest()
-				if err != nil {
-					t.Fatal(err)
-				}
-				for _, d := range both.Manifests {
-					images = append(images, readImage(t, index, d.Digest))
-				}
+			index, err := top.ImageIndex(manifest.Manifests[0].Digest)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all, err := index.IndexManifest()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range all.Manifests {
+				images = append(images, readImage(t, index, d.Digest))
 			}
 			for i, arch := range archs {
 				t.Run(name+" for "+arch, func(t *testing.T) {
