@@ -3,16 +3,16 @@
 package commands
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
-
-	"outrider.dev/build/gobuild"
 )
 
 // The commands of cmd/.
@@ -106,31 +106,33 @@ const sameBytes = "GO19CONCURRENTCOMPILATION=0"
 // A Target names the system that commands are built for.
 type Target struct {
 	System, Arch string    // as GOOS and GOARCH; default: this machine
-	Progress     io.Writer // a line every few seconds; default: none
+	Progress     io.Writer // gets each package that is compiled; default: none
 }
 
 // BuildFor builds commands for a system. Those for a named system are as they are published:
 // without the race detector.
 func BuildFor(ctx context.Context, t Target, dir string, names ...string) error {
-	if t.Progress == nil {
-		t.Progress = io.Discard
-	}
-	stamp, begin := StampOf(ctx).linked(), time.Now()
-	say := func(name, state string) {
-		fmt.Fprintf(t.Progress, "%6.1fs  %s: %s\n", time.Since(begin).Seconds(), name, state)
-	}
+	stamp := StampOf(ctx).linked()
 	for _, name := range names {
-		args, cgo := append([]string{"build", "-v", "-trimpath"}, flags(name, stamp)...), "CGO_ENABLED=0"
+		args, cgo := append([]string{"build", "-trimpath"}, flags(name, stamp)...), "CGO_ENABLED=0"
 		if racing && t.System == "" {
 			args, cgo = append(args, "-race"), "CGO_ENABLED=1"
 		}
 		file := filepath.Join(dir, File(t.System, name))
 		cmd := exec.CommandContext(ctx, "go", append(args, "-o", file, "outrider.dev/cmd/"+name)...)
 		cmd.Env = append(os.Environ(), cgo, "GOOS="+t.System, "GOARCH="+t.Arch, sameBytes)
-		if err := gobuild.Run(ctx, cmd, 5*time.Second, func(state string) { say(name, state) }); err != nil {
-			return fmt.Errorf("building %s: %w", name, err)
+		var printed bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &printed, &printed
+		if t.Progress != nil {
+			cmd.Args = slices.Insert(cmd.Args, 2, "-v")
+			cmd.Stdout, cmd.Stderr = t.Progress, t.Progress
 		}
-		say(name, "built: "+file)
+		// The go command ends its compilers when it is interrupted.
+		cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+		cmd.WaitDelay = 10 * time.Second
+		if err := cmd.Run(); err != nil {
+			return fmt.Errorf("building %s: %w\n%s", name, err, &printed)
+		}
 	}
 	return nil
 }

@@ -94,7 +94,7 @@ func TestWhatIsMissingIsInTheLastLine(t *testing.T) {
 }
 
 func TestATierWithoutTestsIsRed(t *testing.T) {
-	s := goTest("none", []string{"outrider.dev/build/gobuild"}, "-run", "^TestNone$")
+	s := goTest("none", []string{"outrider.dev/build/parts"}, "-run", "^TestNone$")
 	if status, out := runs(t, s); status != 1 || !strings.Contains(out, "no test was run") {
 		t.Errorf("status %d, want 1\n%s", status, out)
 	}

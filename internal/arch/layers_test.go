@@ -45,7 +45,7 @@ internal/ops: . kubeclient < replicas < check podupgrade rotate < bugreport inst
 internal/lab: . localpod < outside < demo
 internal/lab/localpod: containerinit probe < .
 
-build: gobuild house image parts tiers < commands < images release
+build: house image parts tiers < commands < images release
 build/commands: . < cmd
 cmd: outrider outrider-agent outrider-node outriderd
 cmd/outrider: internal < .

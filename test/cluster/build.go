@@ -13,8 +13,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"outrider.dev/build/gobuild"
 )
 
 // Build builds what a cluster with these options needs, as far as it is missing or
@@ -188,7 +186,7 @@ func (p program) inputs() (string, error) {
 }
 
 func (p program) args() []string {
-	args := []string{"build", "-v", "-trimpath", "-buildvcs=false", "-ldflags", strings.TrimSpace("-s -w " + p.ldflags)}
+	args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", strings.TrimSpace("-s -w " + p.ldflags)}
 	if p.modfile != "" {
 		args = append(args, "-modfile="+p.modfile)
 	}
@@ -212,9 +210,10 @@ func (p program) build(ctx context.Context, progress *progress) error {
 	cmd := exec.CommandContext(ctx, "go", append(p.args(), compileFaster, "-o", temp, cmp.Or(p.pkg, "."))...)
 	cmd.Dir = p.dir
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
-	say := func(state string) { progress.step("building %s: %s", p.name, state) }
-	if err := gobuild.Run(ctx, cmd, 15*time.Second, say); err != nil {
-		return fmt.Errorf("building %s: %w", p.name, err)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // which ends its compilers
+	cmd.WaitDelay = 10 * time.Second
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("building %s: %w\n%s", p.name, cmp.Or(context.Cause(ctx), err), out)
 	}
 	return os.Rename(temp, p.output)
 }

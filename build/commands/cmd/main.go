@@ -2,6 +2,7 @@
 //
 //	go run ./build/commands/cmd bin
 //	go run ./build/commands/cmd bin/linux_arm64 linux/arm64
+//	go run ./build/commands/cmd bin windows/amd64 outrider    # one of them
 package main
 
 import (
@@ -20,16 +21,22 @@ func main() { os.Exit(run(os.Args[1:], os.Stderr)) }
 
 // run is main without the process. It returns the exit status: 0 built, 1 not, 2 usage.
 func run(args []string, stderr io.Writer) int {
-	if len(args) != 1 && len(args) != 2 {
-		fmt.Fprintln(stderr, "usage: go run ./build/commands/cmd FOLDER [GOOS/GOARCH]")
+	if len(args) == 0 {
+		fmt.Fprintln(stderr, "usage: go run ./build/commands/cmd FOLDER [GOOS/GOARCH [COMMAND...]]")
 		return 2
 	}
-	system, arch, _ := strings.Cut(strings.Join(args[1:], ""), "/")
+	system, arch, names := "", "", []string{commands.CLI, commands.Agent, commands.ControlPlane, commands.Node}
+	if len(args) > 1 {
+		system, arch, _ = strings.Cut(args[1], "/")
+	}
+	if len(args) > 2 {
+		names = args[2:]
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	err := os.MkdirAll(args[0], 0o755)
 	if err == nil {
-		err = commands.BuildFor(ctx, commands.Target{System: system, Arch: arch, Progress: stderr}, args[0], commands.CLI, commands.Agent, commands.ControlPlane, commands.Node)
+		err = commands.BuildFor(ctx, commands.Target{System: system, Arch: arch, Progress: stderr}, args[0], names...)
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "build: error: %v\n", err)
