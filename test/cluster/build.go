@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -65,7 +66,7 @@ func build(ctx context.Context, o Options, progress *progress) error {
 	// These two are of this module: the go command decides whether they are new.
 	for _, name := range []string{"node", "pause"} {
 		p := program{name: name, dir: filepath.Join(source, name), output: filepath.Join(tools, name)}
-		if err := p.build(ctx, progress); err != nil {
+		if err := p.build(ctx); err != nil {
 			return err
 		}
 	}
@@ -122,47 +123,49 @@ func kubeProgram(dir, version, output string) (program, error) {
 
 func linkKube(binary string) error {
 	for _, name := range links {
-		link := filepath.Join(filepath.Dir(binary), name)
-		if target, err := os.Readlink(link); err == nil && target == filepath.Base(binary) {
-			continue
-		}
-		if err := os.Symlink(filepath.Base(binary), link); err != nil {
+		if err := link(filepath.Base(binary), filepath.Join(filepath.Dir(binary), name)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// buildOnce builds p unless the output was made from the same inputs. For modules
-// as large as these the go command takes seconds to find that out.
+// link makes at a link to target, in one step: a cluster that runs keeps its own.
+func link(target, at string) error {
+	if is, err := os.Readlink(at); err == nil && is == target {
+		return nil
+	}
+	temp := at + ".new"
+	os.Remove(temp)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.Symlink(target, temp)); err != nil {
+		return err
+	}
+	return os.Rename(temp, at)
+}
+
+// buildOnce makes the output a link to the build of p that the user's checkouts share, which it makes
+// if it is not there. For modules as large as these the go command takes seconds to find that out.
 func (p program) buildOnce(ctx context.Context, progress *progress) error {
 	inputs, err := p.inputs()
 	if err != nil {
 		return err
 	}
-	stamp := p.output + ".inputs"
-	if was, err := os.ReadFile(stamp); err == nil && string(was) == inputs {
-		if _, err := os.Stat(p.output); err == nil {
-			return nil
+	shared, found, err := p.shared(inputs)
+	if err != nil {
+		return err
+	}
+	if !found {
+		progress.step("building %s; the first time takes some minutes", p.name)
+		build := p
+		build.output = shared
+		if err := build.build(ctx); err != nil {
+			return err
 		}
+		progress.step("built %s", p.name)
+		prune(filepath.Dir(shared))
 	}
-	if err := os.MkdirAll(filepath.Dir(p.output), 0o755); err != nil {
-		return err
-	}
-	shared := p.kept(inputs)
-	if shared.take(p.output) {
-		progress.step("%s is of %s", p.name, shared.dir)
-		return os.WriteFile(stamp, []byte(inputs), 0o644)
-	}
-	progress.step("building %s; the first time takes some minutes", p.name)
-	if err := p.build(ctx, progress); err != nil {
-		return err
-	}
-	progress.step("built %s", p.name)
-	if err := shared.put(p.output); err != nil {
-		progress.step("it is not kept for other checkouts: %v", err)
-	}
-	return os.WriteFile(stamp, []byte(inputs), 0o644)
+	os.Chtimes(shared, time.Time{}, time.Now()) // it is the last to be removed
+	return link(shared, p.output)
 }
 
 // inputs is a digest of all that decides over the output, but for the Go release.
@@ -186,7 +189,7 @@ func (p program) inputs() (string, error) {
 }
 
 func (p program) args() []string {
-	args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", strings.TrimSpace("-s -w " + p.ldflags)}
+	args := []string{"build", "-v", "-trimpath", "-buildvcs=false", "-ldflags", strings.TrimSpace("-s -w " + p.ldflags)}
 	if p.modfile != "" {
 		args = append(args, "-modfile="+p.modfile)
 	}
@@ -201,8 +204,8 @@ func (p program) args() []string {
 const compileFaster = "-gcflags=all=-dwarf=false"
 
 // build replaces the output in one step: a cluster that runs keeps its own.
-func (p program) build(ctx context.Context, progress *progress) error {
-	temp := p.output + ".new"
+func (p program) build(ctx context.Context) error {
+	temp := filepath.Join(filepath.Dir(p.output), ".new-"+filepath.Base(p.output))
 	if err := os.MkdirAll(filepath.Dir(temp), 0o755); err != nil {
 		return err
 	}
@@ -213,7 +216,8 @@ func (p program) build(ctx context.Context, progress *progress) error {
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // which ends its compilers
 	cmd.WaitDelay = 10 * time.Second
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("building %s: %w\n%s", p.name, cmp.Or(context.Cause(ctx), err), out)
+		lines := bytes.Split(bytes.TrimSpace(out), []byte("\n"))
+		return fmt.Errorf("building %s: %w\n%s", p.name, cmp.Or(context.Cause(ctx), err), bytes.Join(lines[max(0, len(lines)-20):], []byte("\n")))
 	}
 	return os.Rename(temp, p.output)
 }

@@ -30,7 +30,7 @@ func TestEveryVersionSaysWhatItIs(t *testing.T) {
 func TestConfigIsComplete(t *testing.T) {
 	c := node.Config{Dir: t.TempDir(), Bin: "/bin", Group: "outrider-test-0"}
 	s := state{Dir: c.Dir}
-	if err := writeConfig(c, s.configFile(), Options{ProxyMode: "iptables"}); err != nil {
+	if err := writeConfig(c, s.configFile(), Options{}); err != nil {
 		t.Fatal(err)
 	}
 	err := filepath.WalkDir(c.Dir, func(path string, d fs.DirEntry, err error) error {
@@ -62,7 +62,6 @@ func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
 	}{
 		"an unknown version":          {Options{Version: "v1.2"}, "only v1.34, v1.36"},
 		"an unknown runtime":          {Options{Runtime: "podman"}, "only containerd, containerd-2"},
-		"an unknown mode":             {Options{ProxyMode: "ipvs"}, "only iptables, nftables"},
 		"a directory that is hidden":  {Options{Dir: "/var/lib/x"}, "below /var/lib"},
 		"a hidden directory, written": {Options{Dir: "/tmp/../run"}, "below /run"},
 	}

@@ -31,7 +31,6 @@ import (
 	"syscall"
 	"time"
 
-	"outrider.dev/test/cluster/internal/cgroup"
 	"outrider.dev/test/cluster/internal/node"
 )
 
@@ -54,13 +53,12 @@ const bringUpLimit = 5 * time.Minute
 
 // Options of a cluster. The zero value of a field means its default.
 type Options struct {
-	Version   string    // one of Versions
-	Runtime   string    // one of Runtimes
-	Dir       string    // keys, logs, container files; default: run/<Version> in the cache, and Runtime if it is not the first
-	Cache     string    // what was built; default: .cache/cluster in the repository
-	ProxyMode string    // of kube-proxy: iptables or nftables; default iptables
-	Detach    bool      // the cluster outlives this process; otherwise it ends with it
-	Progress  io.Writer // a line for each step; default: none
+	Version  string    // one of Versions
+	Runtime  string    // one of Runtimes
+	Dir      string    // keys, logs, container files; default: run/<Version> in the cache, and Runtime if it is not the first
+	Cache    string    // what was built; default: .cache/cluster in the repository
+	Detach   bool      // the cluster outlives this process; otherwise it ends with it
+	Progress io.Writer // a line for each step; default: none
 
 	// KubeletLog makes the kubelet log more, by source file: {"generic": 5} is as
 	// its flag --vmodule=generic=5.
@@ -82,12 +80,6 @@ func (o Options) withDefaults() (Options, error) {
 	var err error
 	if o, err = o.withRuntime(); err != nil {
 		return o, err
-	}
-	if o.ProxyMode == "" {
-		o.ProxyMode = "iptables"
-	}
-	if o.ProxyMode != "iptables" && o.ProxyMode != "nftables" {
-		return o, fmt.Errorf("kube-proxy has no mode %s here, only iptables, nftables", o.ProxyMode)
 	}
 	if o.Progress == nil {
 		o.Progress = io.Discard
@@ -172,26 +164,6 @@ func Inside(dir string) (*Cluster, error) {
 	return &Cluster{state: s, config: config, inside: true}, err
 }
 
-// List returns the clusters that are up in the cache of these options. Those in
-// other directories are not found.
-func List(o Options) ([]*Cluster, error) {
-	o, err := o.withDefaults()
-	if err != nil {
-		return nil, err
-	}
-	states, err := filepath.Glob(filepath.Join(o.Cache, "run", "*", filepath.Base(stateFile(""))))
-	if err != nil {
-		return nil, err
-	}
-	var up []*Cluster
-	for _, s := range states {
-		if c, err := Open(filepath.Dir(s)); err == nil {
-			up = append(up, c)
-		}
-	}
-	return up, nil
-}
-
 // ErrDown: no cluster is up in that directory.
 var ErrDown = errors.New("no cluster is up")
 
@@ -211,10 +183,6 @@ func (c *Cluster) Kubeconfig() string { return c.config.Kubeconfig() }
 // PID is process 1 of the cluster as the machine sees it; its namespaces are those
 // of the node.
 func (c *Cluster) PID() int { return c.state.PID }
-
-// Memory returns the bytes that all of the cluster is charged with, and the most
-// that it was so far.
-func (c *Cluster) Memory() (now, peak int64, err error) { return cgroup.Memory(c.state.Group) }
 
 // Enter returns a command that runs in the network, mount and process namespaces of
 // the node, in the current directory, with kubectl and ctr ready to use. When ctx
@@ -255,11 +223,9 @@ func (c *Cluster) LoadImage(ctx context.Context, tarball string) error {
 	return nil
 }
 
-// RestartRuntime kills containerd and starts it again; pods run on. It returns when containerd
-// answers.
-func (c *Cluster) RestartRuntime(ctx context.Context) error {
-	return c.request(ctx, node.RestartRuntime)
-}
+// Restart kills containerd, kubelet or kube-apiserver, and starts it again; pods run on. It returns when containerd
+// answers, and when one of the others has been started.
+func (c *Cluster) Restart(ctx context.Context, name string) error { return c.request(ctx, name) }
 
 // Reboot ends the node as a loss of power does, without drain, and starts it again. All
 // processes of pods, containerd, kubelet and kube-proxy are killed; all that is in memory is

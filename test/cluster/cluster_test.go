@@ -2,7 +2,6 @@ package cluster_test
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -10,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -37,13 +35,13 @@ func nightly(t *testing.T) {
 }
 
 // options are those of a cluster for this test alone. Its logs stay after a failure.
-func options(t *testing.T, name string) cluster.Options {
+func options(t *testing.T) cluster.Options {
 	t.Helper()
 	cache, err := filepath.Abs("../../.cache/cluster")
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := filepath.Join(cache, "test", strings.ReplaceAll(t.Name(), "/", "-")+name)
+	dir := filepath.Join(cache, "test", strings.ReplaceAll(t.Name(), "/", "-"))
 	t.Cleanup(func() {
 		if !t.Failed() {
 			os.RemoveAll(dir)
@@ -66,21 +64,21 @@ func up(t *testing.T, o cluster.Options) *cluster.Cluster {
 	return c
 }
 
-// TestCluster shows what a cluster is for, and that it leaves nothing.
+// TestCluster shows that a cluster with a pod leaves nothing.
 func TestCluster(t *testing.T) {
 	needCluster(t)
-	o := options(t, "")
+	o := options(t)
 	if err := cluster.Build(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
 	before := look(t)
 	c := up(t, o)
 	spaces := namespaces(t, c)
-	if err := c.Apply(t.Context(), workloads); err != nil {
-		t.Fatal(err)
-	}
-	for _, w := range workloadTests {
-		t.Run(w.name, func(t *testing.T) { w.test(t, guest{c}) })
+	// What a cluster does is shown by the suites that use it; this one is that nothing of a pod is left.
+	for _, args := range [][]string{{"run", "app", "--image=" + cluster.BaseImage, "--", "sleep", "1h"}, {"wait", "--for=condition=Ready", "pod/app", "--timeout=5m"}} {
+		if out, err := c.Enter(t.Context(), "kubectl", args...).CombinedOutput(); err != nil {
+			t.Fatalf("kubectl %q: %v: %s", args, err, out)
+		}
 	}
 	t.Run("it is found where it is", func(t *testing.T) {
 		found, err := cluster.Open(o.Dir)
@@ -92,12 +90,6 @@ func TestCluster(t *testing.T) {
 		}
 	})
 	t.Run("a guest ends with its context", func(t *testing.T) { testGuestEnds(t, c, spaces) })
-	now, peak, err := c.Memory()
-	if err != nil {
-		t.Error(err)
-	}
-	t.Logf("memory: %d MiB, at most %d MiB", now>>20, peak>>20)
-
 	start := time.Now()
 	if err := c.Down(); err != nil {
 		t.Fatal(err)
@@ -158,7 +150,7 @@ func TestInterrupted(t *testing.T) {
 			if tt.signal != syscall.SIGKILL {
 				nightly(t)
 			}
-			o := options(t, "")
+			o := options(t)
 			before := look(t)
 			cmd := exec.Command(program, slices.Insert(slices.Clone(tt.args), 1, "--dir", o.Dir)...)
 			stderr, err := cmd.StderrPipe()
@@ -191,85 +183,6 @@ func TestInterrupted(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestFailureHalfWay has a DNS server that does not start.
-func TestFailureHalfWay(t *testing.T) {
-	needCluster(t)
-	nightly(t)
-	good := options(t, "")
-	if err := cluster.Build(t.Context(), good); err != nil {
-		t.Fatal(err)
-	}
-	broken := good
-	broken.Cache = t.TempDir()
-	tools := filepath.Join(broken.Cache, "tools")
-	inputs, err := os.ReadFile(filepath.Join(good.Cache, "tools", "coredns.inputs"))
-	err = errors.Join(err,
-		os.Mkdir(tools, 0o755),
-		os.WriteFile(filepath.Join(tools, "coredns.inputs"), inputs, 0o644), // or it would be built anew
-		os.WriteFile(filepath.Join(tools, "coredns"), []byte("#!/bin/sh\necho no DNS today\nexit 1\n"), 0o755))
-	for _, name := range slices.Concat(cluster.Versions, cluster.Runtimes) {
-		err = errors.Join(err, os.Symlink(filepath.Join(good.Cache, name), filepath.Join(broken.Cache, name)))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	before := look(t)
-	_, err = cluster.Up(t.Context(), broken)
-	if err == nil || !strings.Contains(err.Error(), "coredns ended: exit status 1: no DNS today") {
-		t.Errorf("Up: %v; want the last words of the program that ended", err)
-	}
-	before.wantNothingLeft(t)
-	wantNoProcessNaming(t, broken.Dir)
-}
-
-// TestSideBySide: the same addresses twice, without effect on each other.
-func TestSideBySide(t *testing.T) {
-	needCluster(t)
-	nightly(t)
-	if err := cluster.Build(t.Context(), options(t, "")); err != nil {
-		t.Fatal(err)
-	}
-	before := look(t)
-	var all [2]*cluster.Cluster
-	var wg sync.WaitGroup
-	for i, name := range []string{"-a", "-b"} {
-		o := options(t, name)
-		wg.Go(func() {
-			c, err := cluster.Up(t.Context(), o)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			all[i] = c
-		})
-	}
-	wg.Wait()
-	for i, c := range all {
-		if c == nil {
-			continue
-		}
-		defer c.Down()
-		name := []string{"first", "second"}[i]
-		if out, err := c.Enter(t.Context(), "kubectl", "create", "namespace", name).CombinedOutput(); err != nil {
-			t.Errorf("%v: %s", err, out)
-		}
-	}
-	for i, c := range all {
-		if c == nil {
-			continue
-		}
-		out, err := c.Enter(t.Context(), "kubectl", "get", "namespaces", "--output", "name").CombinedOutput()
-		other := []string{"second", "first"}[i]
-		if err != nil || bytes.Contains(out, []byte(other)) {
-			t.Errorf("%v: has the namespace of the other:\n%s", err, out)
-		}
-		if err := c.Down(); err != nil {
-			t.Error(err)
-		}
-	}
-	before.wantNothingLeft(t)
 }
 
 // testLog is the log of a test as a writer.

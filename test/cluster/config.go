@@ -1,16 +1,22 @@
 package cluster
 
 import (
+	"crypto/rand"
 	"embed"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"text/template"
 
+	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
+
 	"outrider.dev/test/cluster/internal/node"
-	"outrider.dev/test/cluster/internal/pki"
 )
 
 //go:embed conf
@@ -18,8 +24,8 @@ var conf embed.FS
 
 var templates = template.Must(template.New("").Option("missingkey=error").ParseFS(conf, "conf/*"))
 
-// writeConfig writes all that the programs of the cluster read: keys and
-// certificates, a configuration file each, and file, which names the rest.
+// writeConfig writes all that the programs of the cluster read: identities,
+// a configuration file each, and file, which names the rest.
 func writeConfig(c node.Config, file string, o Options) error {
 	// Logs of the cluster before would be taken for those of this one.
 	if err := os.RemoveAll(filepath.Join(c.Dir, "log")); err != nil {
@@ -31,7 +37,7 @@ func writeConfig(c node.Config, file string, o Options) error {
 		}
 	}
 	values := map[string]any{
-		"Dir": c.Dir, "Group": c.Group, "ProxyMode": o.ProxyMode, "KubeletLog": o.KubeletLog, "Features": o.Features, "PauseImage": pauseImage, "CNIPlugins": node.CNIPlugins, "CNIConfig": node.CNIConfig, "NRI": o.Runtime == containerd2,
+		"Dir": c.Dir, "Group": c.Group, "KubeletLog": o.KubeletLog, "Features": o.Features, "PauseImage": pauseImage, "CNIPlugins": node.CNIPlugins, "CNIConfig": node.CNIConfig, "NRI": o.Runtime == containerd2,
 		"Node": node.Name, "Address": node.Address, "Containerd": node.Containerd, "Domain": node.Domain,
 		"PodRange": node.PodRange, "PodBridge": node.PodBridge, "ServiceRange": node.ServiceRange, "DNSService": node.DNSService,
 	}
@@ -46,8 +52,8 @@ func writeConfig(c node.Config, file string, o Options) error {
 			return fmt.Errorf("writing %s: %w", f.target, err)
 		}
 	}
-	if err := writeCertificates(c); err != nil {
-		return fmt.Errorf("making certificates: %w", err)
+	if err := writeIdentities(c); err != nil {
+		return fmt.Errorf("making identities: %w", err)
 	}
 	text, err := json.MarshalIndent(c, "", "\t")
 	if err != nil {
@@ -64,42 +70,40 @@ func render(name, target string, values map[string]any) error {
 	return errors.Join(templates.ExecuteTemplate(f, name, values), f.Close())
 }
 
-// writeCertificates makes an identity for each program. The names and groups are
-// those that the API server's built-in roles are bound to.
-func writeCertificates(c node.Config) error {
-	const kubelet = "system:node:" + node.Name
-	ca, err := pki.New(c.PKI(""))
+// writeIdentities makes the API server's certificate, which is its own root, and a token for each program. The
+// names and groups are those that the API server's built-in roles are bound to.
+func writeIdentities(c node.Config) error {
+	cert, key, err := certutil.GenerateSelfSignedCertKey("kubernetes", []net.IP{{127, 0, 0, 1}, net.ParseIP(node.Address), net.ParseIP(node.APIService)},
+		[]string{"kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc." + node.Domain, "localhost"})
 	if err != nil {
 		return err
 	}
-	// any order: each certificate is a file of its own.
-	for file, id := range map[string]pki.Identity{
-		"apiserver": {Name: "kube-apiserver", Hosts: []string{
-			"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc." + node.Domain,
-			"localhost", "127.0.0.1", node.Address, node.APIService,
-		}},
-		"kubelet-server":       {Name: kubelet, Groups: []string{"system:nodes"}, Hosts: []string{node.Name, node.Address}},
-		"apiserver-to-kubelet": {Name: "kube-apiserver-to-kubelet", Groups: []string{"system:masters"}},
-	} {
-		if err := ca.Issue(file, id); err != nil {
-			return err
-		}
-	}
-	// any order: likewise.
-	for file, id := range map[string]pki.Identity{
-		"kubelet":                 {Name: kubelet, Groups: []string{"system:nodes"}},
-		"kube-controller-manager": {Name: "system:kube-controller-manager"},
-		"kube-scheduler":          {Name: "system:kube-scheduler"},
-		"kube-proxy":              {Name: "system:kube-proxy"},
-		"coredns":                 {Name: "coredns"},
-	} {
-		if err := ca.IssueClient(file, c.PKI(file+".kubeconfig"), node.API, id); err != nil {
-			return err
-		}
-	}
-	admin := pki.Identity{Name: "admin", Groups: []string{"system:masters"}}
-	if err := ca.IssueClient("admin", c.Kubeconfig(), node.API, admin); err != nil {
+	accounts, err := keyutil.MakeEllipticPrivateKeyPEM() // signs the tokens of service accounts
+	if err != nil {
 		return err
 	}
-	return ca.IssueKey("tokens") // signs the tokens of service accounts
+	var tokens strings.Builder
+	for _, id := range []struct{ file, name, groups string }{
+		{c.Kubeconfig(), "admin", "system:masters"},
+		{c.PKI("kubelet.kubeconfig"), "system:node:" + node.Name, "system:nodes"},
+		{c.PKI("kube-controller-manager.kubeconfig"), "system:kube-controller-manager", ""},
+		{c.PKI("kube-scheduler.kubeconfig"), "system:kube-scheduler", ""},
+		{c.PKI("kube-proxy.kubeconfig"), "system:kube-proxy", ""},
+		{c.PKI("coredns.kubeconfig"), "coredns", ""},
+	} {
+		token := rand.Text()
+		fmt.Fprintf(&tokens, "%s,%s,%[2]s,%s\n", token, id.name, id.groups)
+		values := map[string]any{"Server": node.API, "CA": base64.StdEncoding.EncodeToString(cert), "User": id.name, "Token": token}
+		if err := render("kubeconfig", id.file, values); err != nil {
+			return err
+		}
+		if id.name == "admin" {
+			err = os.WriteFile(c.PKI("admin.token"), []byte(token), 0o600)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return errors.Join(os.WriteFile(c.PKI("apiserver.crt"), cert, 0o644), os.WriteFile(c.PKI("apiserver.key"), key, 0o600),
+		os.WriteFile(c.PKI("accounts.key"), accounts, 0o600), os.WriteFile(c.PKI("tokens.csv"), []byte(tokens.String()), 0o600))
 }

@@ -175,7 +175,7 @@ func TestNodePluginsAreKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := alone(t)
-	r.must(c.RestartRuntime(t.Context())) // which launches the guard: both plugins may be killed at once
+	r.must(c.Restart(t.Context(), "containerd")) // which launches the guard: both plugins may be killed at once
 	d := r.door()
 	seed := uint64(time.Now().UnixNano())
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -259,7 +259,7 @@ func TestRuntimeRestartsUnderNodeMode(t *testing.T) {
 	for i := range tier.Times(2, 4) {
 		all = append(all, r.webhook(awesome("shop", fmt.Sprintf("runtime-%d", i), noCommand)))
 	}
-	r.must(c.RestartRuntime(t.Context()))
+	r.must(c.Restart(t.Context(), "containerd"))
 	for _, p := range all {
 		r.ready(p)
 	}

@@ -28,14 +28,7 @@ network of this machine, and nothing is left when it is down.
   run       bring a cluster up for a command, and end it with the command: tests
             that it runs share the cluster, $OUTRIDER_CLUSTER
   enter     run a command inside; without one, a shell
-  load      import image tarballs
-  status    list the clusters that are up
-  reboot    end the node as a loss of power does, and start it again; the control
-            plane stays
-  restart-runtime
-            kill containerd and start it again; pods run on
   down      end a cluster; its logs stay
-  build     build what is missing, and no more
 
 flags, after the command:
   --kube VERSION   %s (default: $KUBE, else %s)
@@ -43,7 +36,6 @@ flags, after the command:
   --dir DIR        of the cluster (default: .cache/cluster/run/VERSION, with the
                    runtime if it is not the default); choose others to run more
                    than one of a version
-  --proxy-mode M   up and run: iptables (default) or nftables for kube-proxy
   --features LIST  up and run: feature gates that are switched on, with commas
   --apis LIST      up and run: resources that the API server serves besides its
                    default ones, with commas
@@ -85,7 +77,6 @@ func run(args []string, stdout, stderr io.Writer) int {
 	flags.StringVar(&options.Version, "kube", os.Getenv("KUBE"), "")
 	flags.StringVar(&options.Runtime, "runtime", os.Getenv("RUNTIME"), "")
 	flags.StringVar(&options.Dir, "dir", "", "")
-	flags.StringVar(&options.ProxyMode, "proxy-mode", "", "")
 	for name, list := range map[string]*[]string{"features": &options.Features, "apis": &options.APIs} { // any order: each is a flag
 		flags.Func(name, "", func(value string) error { *list = strings.Split(value, ","); return nil })
 	}
@@ -104,7 +95,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	fmt.Fprintln(stderr, "cluster: error:", err)
 	if errors.Is(err, cluster.ErrDown) {
-		fmt.Fprintln(stderr, "cluster: hint: cluster status lists those that are up; cluster up starts one")
+		fmt.Fprintln(stderr, "cluster: hint: cluster up starts one")
 	}
 	if ctx.Err() != nil {
 		return 130
@@ -119,21 +110,7 @@ type call struct {
 	stdout, stderr io.Writer
 }
 
-var commands = map[string]func(context.Context, call) (status int, err error){
-	"build":  build,
-	"down":   down,
-	"enter":  enter,
-	"load":   load,
-	"reboot": func(ctx context.Context, c call) (int, error) { return request(ctx, c, (*cluster.Cluster).Reboot) },
-	"restart-runtime": func(ctx context.Context, c call) (int, error) {
-		return request(ctx, c, (*cluster.Cluster).RestartRuntime)
-	},
-	"run":    around,
-	"status": status,
-	"up":     up,
-}
-
-func build(ctx context.Context, c call) (int, error) { return 0, cluster.Build(ctx, c.options) }
+var commands = map[string]func(context.Context, call) (status int, err error){"down": down, "enter": enter, "run": around, "up": up}
 
 // up leaves a cluster that is up already as it is, so that it can be repeated.
 func up(ctx context.Context, c call) (int, error) {
@@ -232,7 +209,11 @@ func down(_ context.Context, c call) (int, error) {
 
 // enter becomes the command, so that every signal is the command's.
 func enter(ctx context.Context, c call) (int, error) {
-	found, err := open(c.options)
+	dir, err := c.options.Directory()
+	if err != nil {
+		return 2, err
+	}
+	found, err := cluster.Open(dir)
 	if err != nil {
 		return 1, err
 	}
@@ -241,54 +222,4 @@ func enter(ctx context.Context, c call) (int, error) {
 	}
 	cmd := found.Enter(ctx, c.args[0], c.args[1:]...)
 	return 1, syscall.Exec(cmd.Path, cmd.Args, cmd.Environ())
-}
-
-func load(ctx context.Context, c call) (int, error) {
-	if len(c.args) == 0 {
-		return 2, errors.New("load needs the path of a tarball")
-	}
-	found, err := open(c.options)
-	if err != nil {
-		return 1, err
-	}
-	for _, tarball := range c.args {
-		if err := found.LoadImage(ctx, tarball); err != nil {
-			return 1, err
-		}
-	}
-	return 0, nil
-}
-
-func request(ctx context.Context, c call, do func(*cluster.Cluster, context.Context) error) (int, error) {
-	found, err := open(c.options)
-	if err != nil {
-		return 1, err
-	}
-	return 0, do(found, ctx)
-}
-
-func status(_ context.Context, c call) (int, error) {
-	all, err := cluster.List(c.options)
-	if err != nil {
-		return 1, err
-	}
-	if len(all) == 0 {
-		fmt.Fprintln(c.stdout, "no cluster is up")
-	}
-	for _, found := range all {
-		now, peak, err := found.Memory()
-		if err != nil {
-			return 1, err
-		}
-		fmt.Fprintf(c.stdout, "%s  %s  pid %d  %d MiB (most: %d MiB)  %s\n", found.Version(), found.Runtime(), found.PID(), now>>20, peak>>20, found.Dir())
-	}
-	return 0, nil
-}
-
-func open(o cluster.Options) (*cluster.Cluster, error) {
-	dir, err := o.Directory()
-	if err != nil {
-		return nil, err
-	}
-	return cluster.Open(dir)
 }

@@ -18,7 +18,7 @@ func TestRun(t *testing.T) {
 		"nothing is a usage error":            {nil, 2, "", "usage:"},
 		"an unknown command is named":         {[]string{"launch"}, 2, "", `no command "launch"`},
 		"an unknown version is refused":       {[]string{"down", "--kube", "v1.2"}, 2, "", "no Kubernetes v1.2 here"},
-		"entering needs a cluster":            {[]string{"enter", "--dir", dir, "true"}, 1, "", "hint: cluster status"},
+		"entering needs a cluster":            {[]string{"enter", "--dir", dir, "true"}, 1, "", "hint: cluster up"},
 		"running needs a command":             {[]string{"run"}, 2, "", "run needs a command"},
 		"a cluster that is down can be ended": {[]string{"down", "--dir", dir}, 0, "", ""},
 	}

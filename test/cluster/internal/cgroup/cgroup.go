@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -113,32 +112,7 @@ func Join(name, sub string) error {
 	return os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte("0"), 0o644)
 }
 
-// Memory returns the bytes charged to the group called name, and their maximum
-// so far.
-func Memory(name string) (now, peak int64, err error) {
-	group := memory(name)
-	for _, f := range []struct {
-		to    *int64
-		names []string
-	}{
-		{&now, []string{"memory.usage_in_bytes", "memory.current"}},
-		{&peak, []string{"memory.max_usage_in_bytes", "memory.peak"}},
-	} {
-		i := slices.IndexFunc(f.names, func(n string) bool { return exists(filepath.Join(group, n)) })
-		if i < 0 {
-			return 0, 0, fmt.Errorf("%s counts no memory", group)
-		}
-		text, err := os.ReadFile(filepath.Join(group, f.names[i]))
-		if err != nil {
-			return 0, 0, err
-		}
-		if _, err := fmt.Sscan(string(text), f.to); err != nil {
-			return 0, 0, fmt.Errorf("reading %s: %w", f.names[i], err)
-		}
-	}
-	return now, peak, nil
-}
-
+// memory is the group called name in the hierarchy that counts memory.
 func memory(name string) string {
 	if v1 := filepath.Join(Root, "memory"); exists(v1) {
 		return filepath.Join(v1, name)

@@ -17,27 +17,25 @@ import (
 
 // A client makes the few API requests of a bring-up. The kubectl that
 // is at hand takes a third of a second of processor time for each.
-type client struct{ http http.Client }
+type client struct {
+	http  http.Client
+	token string
+}
 
 func newClient(c Config) (*client, error) {
-	pair, err := tls.LoadX509KeyPair(c.PKI("admin.crt"), c.PKI("admin.key"))
+	token, err := os.ReadFile(c.PKI("admin.token"))
 	if err != nil {
 		return nil, err
 	}
-	ca, err := os.ReadFile(c.PKI("ca.crt"))
+	ca, err := os.ReadFile(c.PKI("apiserver.crt"))
 	if err != nil {
 		return nil, err
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(ca) {
-		return nil, fmt.Errorf("%s holds no certificate", c.PKI("ca.crt"))
+		return nil, fmt.Errorf("%s holds no certificate", c.PKI("apiserver.crt"))
 	}
-	return &client{http.Client{
-		Timeout: 5 * time.Second,
-		Transport: &http.Transport{
-			TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}},
-		},
-	}}, nil
+	return &client{http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}, string(token)}, nil
 }
 
 // await repeats a check until it returns nil.
@@ -109,6 +107,7 @@ func (c *client) do(ctx context.Context, method, path, yaml string) ([]byte, err
 		return nil, err
 	}
 	req.Header.Set("Content-Type", "application/yaml")
+	req.Header.Set("Authorization", "Bearer "+c.token)
 	resp, err := c.http.Do(req)
 	if err != nil {
 		return nil, err

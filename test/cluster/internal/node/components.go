@@ -33,16 +33,14 @@ func apiServer(c Config) component {
 		"kube-apiserver",
 		"--etcd-servers=http://127.0.0.1:2379",
 		"--advertise-address=" + Address, "--secure-port=6443",
-		"--client-ca-file=" + c.PKI("ca.crt"),
+		"--token-auth-file=" + c.PKI("tokens.csv"),
+		"--client-ca-file=" + c.PKI("apiserver.crt"), // nothing has a certificate of it; controllers start only where there is one
 		"--tls-cert-file=" + c.PKI("apiserver.crt"), "--tls-private-key-file=" + c.PKI("apiserver.key"),
 		"--service-cluster-ip-range=" + ServiceRange,
 		"--service-account-issuer=https://kubernetes.default.svc." + Domain,
-		"--service-account-key-file=" + c.PKI("tokens.key"), "--service-account-signing-key-file=" + c.PKI("tokens.key"),
+		"--service-account-key-file=" + c.PKI("accounts.key"), "--service-account-signing-key-file=" + c.PKI("accounts.key"),
 		"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
 		"--allow-privileged=true",
-		"--kubelet-client-certificate=" + c.PKI("apiserver-to-kubelet.crt"),
-		"--kubelet-client-key=" + c.PKI("apiserver-to-kubelet.key"),
-		"--kubelet-certificate-authority=" + c.PKI("ca.crt"),
 		"--kubelet-preferred-address-types=InternalIP", // the name of the node does not resolve
 		"--profiling=false",
 	}, switched(c)...)}
@@ -64,8 +62,7 @@ func controllerManager(c Config) component {
 		"--kubeconfig=" + c.PKI("kube-controller-manager.kubeconfig"),
 		"--leader-elect=false", "--profiling=false",
 		"--use-service-account-credentials=true",
-		"--service-account-private-key-file=" + c.PKI("tokens.key"), "--root-ca-file=" + c.PKI("ca.crt"),
-		"--cluster-signing-cert-file=" + c.PKI("ca.crt"), "--cluster-signing-key-file=" + c.PKI("ca.key"),
+		"--service-account-private-key-file=" + c.PKI("accounts.key"), "--root-ca-file=" + c.PKI("apiserver.crt"),
 		"--flex-volume-plugin-dir=" + volumePlugins,
 		// Each of some forty controllers requests a token at start. With the default
 		// of 20 requests per second the default service account comes seconds later.

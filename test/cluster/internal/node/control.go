@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// Requests to a cluster that is up; see [Control].
-const (
-	RestartRuntime = "restart-runtime"
-	Reboot         = "reboot"
-)
+// Reboot is a request to a cluster that is up; the name of one of [Restarts] is another. See [Control].
+const Reboot = "reboot"
+
+// Restarts are the programs that can be killed and started again.
+var Restarts = []string{"containerd", "kubelet", "kube-apiserver"}
 
 // controlSocket can be reached from inside only.
 const controlSocket = ownDir + "/control.sock"
@@ -27,7 +27,10 @@ func listen() (net.Listener, error) { return net.Listen("unix", controlSocket) }
 
 // serve answers requests, one at a time. It returns when it cannot.
 func (p *programs) serve(l net.Listener) error {
-	requests := map[string]func(context.Context) error{RestartRuntime: p.restartRuntime, Reboot: p.reboot}
+	requests := map[string]func(context.Context) error{Reboot: p.reboot}
+	for _, name := range Restarts {
+		requests[name] = func(ctx context.Context) error { return p.restart(ctx, name) }
+	}
 	return http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		request, ok := requests[strings.TrimPrefix(r.URL.Path, "/")]
 		if !ok || r.Method != http.MethodPost {

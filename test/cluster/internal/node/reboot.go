@@ -17,20 +17,21 @@ import (
 	"outrider.dev/test/cluster/internal/cgroup"
 )
 
-// restartRuntime kills containerd and starts it again. Containers have shims for parents and
-// run on.
-func (p *programs) restartRuntime(ctx context.Context) error {
-	runtime := containerd(p.config)
-	old := p.running[runtime.name]
+// restart kills a program and starts it again. Containers have shims for parents and run on.
+func (p *programs) restart(ctx context.Context, name string) error {
+	old := p.running[name]
 	// It may have ended before.
 	if err := old.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
 	<-old.ended
-	if err := p.start(nodeGroup, runtime); err != nil {
-		return err
+	switch name {
+	case "kubelet":
+		return p.start(nodeGroup, kubelet(p.config))
+	case "kube-apiserver":
+		return p.start(systemGroup, apiServer(p.config))
 	}
-	return awaitRuntime(ctx)
+	return errors.Join(p.start(nodeGroup, containerd(p.config)), awaitRuntime(ctx))
 }
 
 // reboot ends all that runs on the node as a loss of power does, and starts the node again.
