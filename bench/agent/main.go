@@ -9,6 +9,7 @@
 package main
 
 import (
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -20,35 +21,25 @@ import (
 	"outrider.dev/test/agent/harness"
 )
 
-func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
-
-// run is main without the process.
-func run(args []string, stdout, stderr io.Writer) int {
-	fs := figures.Flags("agent", stderr)
+func main() {
 	var o options
-	fs.IntVar(&o.n, "n", 12, "starts of each case on demand")
-	fs.IntVar(&o.full, "full", 10, "starts of each case with full push")
-	sizes := fs.String("services", "10,1000,10000", "sizes of the mesh")
-	fs.DurationVar(&o.idle, "idle", 20*time.Second, "how long each measurement of an idle proxy takes; 0 skips it")
-	fs.IntVar(&o.looks, "looks", 4, "measurements of an idle proxy")
-	earlies := fs.String("early", "20,200,2000", "numbers of connections made before Envoy is ready")
-	fs.IntVar(&o.waves, "waves", 10, "repetitions of -early, half of them from 1,000 connections on; 0 skips -early and -rate")
-	fs.Float64Var(&o.rate, "rate", 5000, "connections a second begun during a hand-over")
-	return figures.Run(fs, args, func() (err error) {
-		if err := figures.Positive(fs, "n", "looks"); err != nil {
-			return err
-		}
-		if o.full < 0 || o.waves < 0 || o.rate < 1 {
-			return figures.Usage("-full and -waves: want 0 or more; -rate: 1 or more")
-		}
+	flag.IntVar(&o.n, "n", 12, "starts of each case on demand")
+	flag.IntVar(&o.full, "full", 10, "starts of each case with full push; 0 skips it")
+	sizes := flag.String("services", "10,1000,10000", "sizes of the mesh")
+	flag.DurationVar(&o.idle, "idle", 20*time.Second, "how long each measurement of an idle proxy takes; 0 skips it")
+	flag.IntVar(&o.looks, "looks", 4, "measurements of an idle proxy")
+	earlies := flag.String("early", "20,200,2000", "numbers of connections made before Envoy is ready")
+	flag.IntVar(&o.waves, "waves", 10, "repetitions of -early, half of them from 1,000 connections on; 0 skips -early and -rate")
+	flag.Float64Var(&o.rate, "rate", 5000, "connections a second begun during a hand-over")
+	figures.Main(func() (err error) {
 		if o.services, err = figures.Numbers("services", *sizes, 0, 50_000); err != nil {
 			return err
 		}
 		if o.early, err = figures.Numbers("early", *earlies, 1, 3000); err != nil {
 			return err
 		}
-		return o.measure(stdout)
-	})
+		return o.measure(os.Stdout)
+	}, "n", "looks")
 }
 
 // options by flags.

@@ -10,6 +10,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -27,26 +28,11 @@ import (
 	"outrider.dev/test/process"
 )
 
-func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
-
-// run is main without the process.
-func run(args []string, stdout, stderr io.Writer) int {
-	fs := figures.Flags("awesome", stderr)
-	n := fs.Int("n", 20, "starts of each case")
-	root := fs.String("root", ".", "the repository's folder")
-	only := fs.String("languages", strings.Join(awesome.Languages, ","), "those that are measured")
-	return figures.Run(fs, args, func() error {
-		languages := strings.Split(*only, ",")
-		for _, l := range languages {
-			if !slices.Contains(awesome.Languages, l) {
-				return figures.Usage("-languages: %q: one of %s", l, strings.Join(awesome.Languages, ", "))
-			}
-		}
-		if err := figures.Positive(fs, "n"); err != nil {
-			return err
-		}
-		return measure(*n, *root, languages, stdout)
-	})
+func main() {
+	n := flag.Int("n", 20, "starts of each case")
+	root := flag.String("root", ".", "the repository's folder")
+	only := flag.String("languages", strings.Join(awesome.Languages, ","), "those that are measured")
+	figures.Main(func() error { return measure(*n, *root, strings.Split(*only, ","), os.Stdout) }, "n")
 }
 
 // A way is one case: a form, beside a centre.
@@ -75,6 +61,9 @@ func measure(n int, root string, languages []string, stdout io.Writer) error {
 	}
 	var all []start
 	for _, language := range languages {
+		if !slices.Contains(awesome.Languages, language) {
+			return fmt.Errorf("-languages: %q: one of %s", language, strings.Join(awesome.Languages, ", "))
+		}
 		if err := missing[language]; err != nil {
 			fmt.Fprintf(stdout, "%s is not measured: %v\n", language, err)
 			continue

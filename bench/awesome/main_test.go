@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"testing"
 
 	"outrider.dev/bench/internal/benchtest"
@@ -16,7 +17,5 @@ func TestRunMeasuresEveryWay(t *testing.T) {
 	for _, w := range ways {
 		rows = append(rows, "go, "+w.name+" ")
 	}
-	benchtest.Run(run).Measures(t, []string{"-n=1", "-root=../..", "-languages=go"}, rows...)
+	benchtest.Measures(t, func(stdout io.Writer) error { return measure(1, "../..", []string{"go"}, stdout) }, rows...)
 }
-
-func TestBadUsage(t *testing.T) { benchtest.Run(run).Refuses(t, "-n=0", "-languages=go,rust") }

@@ -10,6 +10,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -22,27 +23,20 @@ import (
 	"outrider.dev/build/commands"
 )
 
-func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
-
 // maxEntries is as many ranges as one argument of a command can hold (128 KiB).
 const maxEntries = 10_000
 
-// run is main without the process.
-func run(args []string, stdout, stderr io.Writer) int {
-	fs := figures.Flags("capture", stderr)
-	n := fs.Int("n", 25, "runs of each way")
-	sizes := fs.String("entries", "0,100,1000,10000", "numbers of ports and of ranges in the lists (-o and -x)")
-	agent := fs.String("agent", "", "outrider-agent to measure (default: built from ./cmd/outrider-agent)")
-	return figures.Run(fs, args, func() error {
-		if err := figures.Positive(fs, "n"); err != nil {
-			return err
-		}
+func main() {
+	n := flag.Int("n", 25, "runs of each way")
+	sizes := flag.String("entries", "0,100,1000,10000", "numbers of ports and of ranges in the lists (-o and -x)")
+	agent := flag.String("agent", "", "outrider-agent to measure (default: built from ./cmd/outrider-agent)")
+	figures.Main(func() error {
 		entries, err := figures.Numbers("entries", *sizes, 0, maxEntries)
 		if err != nil {
 			return err
 		}
-		return measure(*n, entries, *agent, stdout)
-	})
+		return measure(*n, entries, *agent, os.Stdout)
+	}, "n")
 }
 
 func measure(n int, entries []int, agent string, stdout io.Writer) error {

@@ -6,6 +6,7 @@ package main
 
 import (
 	"bytes"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -17,19 +18,10 @@ import (
 	"outrider.dev/internal/doctor/diagnose/page"
 )
 
-func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
-
-// run is main without the process.
-func run(args []string, stdout, stderr io.Writer) int {
-	fs := figures.Flags("diagnose", stderr)
-	pods := fs.Int("pods", 1000, "how many")
-	runs := fs.Int("runs", 5, "times that each is written")
-	return figures.Run(fs, args, func() error {
-		if err := figures.Positive(fs, "pods", "runs"); err != nil {
-			return err
-		}
-		return measure(*pods, *runs, stdout)
-	})
+func main() {
+	pods := flag.Int("pods", 1000, "how many")
+	runs := flag.Int("runs", 5, "times that each is written")
+	figures.Main(func() error { return measure(*pods, *runs, os.Stdout) }, "pods", "runs")
 }
 
 func measure(pods, runs int, stdout io.Writer) error {

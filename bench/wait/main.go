@@ -9,6 +9,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -22,20 +23,11 @@ import (
 	"outrider.dev/internal/core/agent/status"
 )
 
-func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
-
-// run is main without the process.
-func run(args []string, stdout, stderr io.Writer) int {
-	fs := figures.Flags("wait", stderr)
-	n := fs.Int("n", 200, "runs of each way")
-	polled := fs.Int("polled", 20, "runs of each way that polls")
-	agent := fs.String("agent", "", "outrider-agent to measure (default: built from ./cmd/outrider-agent)")
-	return figures.Run(fs, args, func() error {
-		if err := figures.Positive(fs, "n", "polled"); err != nil {
-			return err
-		}
-		return measure(*n, *polled, *agent, stdout)
-	})
+func main() {
+	n := flag.Int("n", 200, "runs of each way")
+	polled := flag.Int("polled", 20, "runs of each way that polls")
+	agent := flag.String("agent", "", "outrider-agent to measure (default: built from ./cmd/outrider-agent)")
+	figures.Main(func() error { return measure(*n, *polled, *agent, os.Stdout) }, "n", "polled")
 }
 
 func measure(n, polled int, agent string, stdout io.Writer) error {

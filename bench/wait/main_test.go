@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"testing"
 
 	"outrider.dev/bench/internal/benchtest"
@@ -11,7 +12,5 @@ func TestRunMeasuresEveryWay(t *testing.T) {
 	for _, w := range ways {
 		rows = append(rows, w.name+" ")
 	}
-	benchtest.Run(run).Measures(t, []string{"-n=1", "-polled=1"}, rows...)
+	benchtest.Measures(t, func(stdout io.Writer) error { return measure(1, 1, "", stdout) }, rows...)
 }
-
-func TestBadUsage(t *testing.T) { benchtest.Run(run).Refuses(t, "-n=0", "-polled=0") }

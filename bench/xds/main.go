@@ -11,6 +11,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -21,29 +22,17 @@ import (
 	"outrider.dev/build/commands"
 )
 
-func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
-
-// run is main without the process.
-func run(args []string, stdout, stderr io.Writer) int {
+func main() {
 	b := &bench{table: &figures.Table{}}
-	fs := figures.Flags("xds", stderr)
-	divide := fs.Int("divide", 1, "divides the numbers of proxies and services, for a quick run; up to 10")
-	fs.IntVar(&b.storms, "storms", 3, "how often all connect at once")
-	fs.IntVar(&b.changes, "changes", 10, "changes of each kind")
-	fs.DurationVar(&b.idle, "idle", 30*time.Second, "how long to measure idle proxies; outriderd pings them every 30s")
-	fs.StringVar(&b.outriderd, "outriderd", "", "binary to measure (default: built from here)")
-	return figures.Run(fs, args, func() error {
-		if err := figures.Positive(fs, "storms", "changes", "divide"); err != nil {
-			return err
-		}
-		if *divide > 10 {
-			return figures.Usage("-divide=%d: want 10 at most", *divide)
-		}
-		return b.all(settings(*divide), stdout, stderr)
-	})
+	divide := flag.Int("divide", 1, "divides the numbers of proxies and services, for a quick run; up to 10")
+	flag.IntVar(&b.storms, "storms", 3, "how often all connect at once")
+	flag.IntVar(&b.changes, "changes", 10, "changes of each kind")
+	flag.DurationVar(&b.idle, "idle", 30*time.Second, "how long to measure idle proxies; outriderd pings them every 30s")
+	flag.StringVar(&b.outriderd, "outriderd", "", "binary to measure (default: built from here)")
+	figures.Main(func() error { return b.all(settings(min(*divide, 10)), os.Stdout) }, "storms", "changes", "divide")
 }
 
-func (b *bench) all(settings []setting, stdout, stderr io.Writer) error {
+func (b *bench) all(settings []setting, stdout io.Writer) error {
 	dir, err := os.MkdirTemp("", "bench-xds")
 	if err != nil {
 		return err
@@ -54,7 +43,7 @@ func (b *bench) all(settings []setting, stdout, stderr io.Writer) error {
 	}
 	fmt.Fprintf(stdout, "control plane with many proxies; load average at the start: %s\n", figures.Load())
 	for _, s := range settings {
-		fmt.Fprintln(stderr, s)
+		fmt.Fprintln(os.Stderr, s)
 		if err := b.measure(s); err != nil {
 			return err
 		}

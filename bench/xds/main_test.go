@@ -1,9 +1,12 @@
 package main
 
 import (
+	"io"
 	"testing"
+	"time"
 
 	"outrider.dev/bench/internal/benchtest"
+	"outrider.dev/bench/internal/figures"
 )
 
 // The control plane serves all the proxies that are measured: none is over a limit.
@@ -12,9 +15,6 @@ func TestRunMeasuresEverySetting(t *testing.T) {
 	for _, setting := range settings(10) {
 		rows = append(rows, setting.String())
 	}
-	benchtest.Run(run).Measures(t, []string{"-divide=10", "-storms=1", "-changes=1", "-idle=1ms"}, rows...)
-}
-
-func TestBadUsage(t *testing.T) {
-	benchtest.Run(run).Refuses(t, "-divide=0", "-divide=11", "-storms=0", "-changes=0")
+	b := &bench{table: &figures.Table{}, storms: 1, changes: 1, idle: time.Millisecond}
+	benchtest.Measures(t, func(stdout io.Writer) error { return b.all(settings(10), stdout) }, rows...)
 }

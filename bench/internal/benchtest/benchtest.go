@@ -1,4 +1,4 @@
-// Package benchtest calls a measurement as its user does.
+// Package benchtest looks at what a measurement prints.
 package benchtest
 
 import (
@@ -8,15 +8,12 @@ import (
 	"testing"
 )
 
-// A Run is a measurement's main without the process.
-type Run func(args []string, stdout, stderr io.Writer) (status int)
-
-// Measures fails the test where a text is in no row. It returns what was printed.
-func (run Run) Measures(t *testing.T, args []string, rows ...string) string {
+// Measures measures, and fails the test where a text is in no row. It returns what was printed.
+func Measures(t *testing.T, measure func(stdout io.Writer) error, rows ...string) string {
 	t.Helper()
-	var out, problems bytes.Buffer
-	if status := run(args, &out, &problems); status != 0 {
-		t.Fatalf("status %d: %s", status, &problems)
+	var out bytes.Buffer
+	if err := measure(&out); err != nil {
+		t.Fatal(err)
 	}
 	for _, row := range rows {
 		if !strings.Contains(out.String(), row) {
@@ -24,13 +21,4 @@ func (run Run) Measures(t *testing.T, args []string, rows ...string) string {
 		}
 	}
 	return out.String()
-}
-
-// Refuses fails the test where an argument is not refused as bad usage.
-func (run Run) Refuses(t *testing.T, arguments ...string) {
-	for _, arg := range append(arguments, "more", "-unknown") {
-		if status := run([]string{arg}, io.Discard, io.Discard); status != 2 {
-			t.Errorf("%s: status %d", arg, status)
-		}
-	}
 }

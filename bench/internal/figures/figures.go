@@ -100,7 +100,7 @@ func Numbers(name, list string, least, most int) (out []int, err error) {
 	for text := range strings.SplitSeq(list, ",") {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < least || n > most {
-			return nil, Usage("-%s: %q is not a number from %d to %d", name, text, least, most)
+			return nil, fmt.Errorf("-%s: %q is not a number from %d to %d", name, text, least, most)
 		}
 		out = append(out, n)
 	}
