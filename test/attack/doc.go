@@ -31,7 +31,6 @@
 //		attack: func(ctx context.Context, v victim) (did string, err error) {
 //			return repeat(ctx, 8, func(ctx context.Context, worker int) error { ... })
 //		},
-//		open: "why this is not asserted yet", // remove this line when it is mended
 //	}
 //
 // attack runs in the attacker's process and namespace, so that net.Dial connects from there;

@@ -121,7 +121,7 @@ func metric(text, name string) int64 {
 // kept waits until the subject has what it had before the attack, within bounds, and returns
 // the difference that is left, and the resident memory then.
 func (w *world) kept(before glance, a attacked) (diff glance, resident int64) {
-	for end := time.Now().Add(a.patience()); ; time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
 		now := w.look()
 		diff = now.minus(before)
 		if len(a.leftovers(diff)) == 0 || time.Now().After(end) || isDone(w.subject) {

@@ -10,7 +10,7 @@ import (
 
 // A row is what one case measured.
 type row struct {
-	name, client, open, did string
+	name, client, did string
 
 	without, during     latencies
 	before, peak, after int64 // resident memory
@@ -64,9 +64,6 @@ func table(rows []row) string {
 	out.Flush()
 	for _, r := range rows {
 		fmt.Fprintf(&b, "%s: %s\n", r.name, r.did)
-		if r.open != "" {
-			fmt.Fprintf(&b, "  NOT ASSERTED: %s\n", r.open)
-		}
 	}
 	return b.String()
 }
