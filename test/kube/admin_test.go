@@ -427,7 +427,6 @@ func checksOtherMeshes(t *testing.T, c command) {
 	const id, routes = "other-meshes", "virtualservices.networking.istio.io"
 	is(t, c.checks(t, 0), check.OK, "is without effect", id)
 	apply(t, definition("networking.istio.io", "VirtualService", "virtualservices"))
-	kubectl(t, "", "wait", "--for=condition=Established", "--timeout="+patience.String(), "crd", routes)
 	apply(t, `{apiVersion: networking.istio.io/v1beta1, kind: VirtualService, metadata: {name: web, namespace: described},
 		spec: {hosts: [web], http: [{timeout: 2s, route: [{destination: {host: web}}]}]}}`)
 	all := c.checks(t, 0)

@@ -363,7 +363,6 @@ func TestATokenIsUsedOnceAmongReplicas(t *testing.T) {
 	w.deployed(t, "{}")
 	w.withoutAuthority(t)
 	apply(t, hosts(t))
-	kubectl(t, "", "wait", "--for=condition=Established", "--timeout="+patience.String(), "crd", "hosts.outrider.dev")
 	t.Cleanup(w.undefine("hosts.outrider.dev"))
 	w.namespace(t, "machines", nil)
 	sum := sha256.Sum256([]byte("once"))
@@ -386,7 +385,8 @@ func TestATokenIsUsedOnceAmongReplicas(t *testing.T) {
 		}
 		return f
 	}
-	mine, another := newCSR(t), newCSR(t)
+	_, mine := newCSR(t)
+	_, another := newCSR(t)
 	until(t, "the first certificate", func() bool { return request(all[0], "once", mine) == nil }, logs(all...), all...)
 	if f := request(all[1], "once", another); f == nil || f.Kind != identity.Rejected || !strings.Contains(f.Error(), "was used already") {
 		t.Errorf("another key at the other replica: %v, want a refusal", f)
@@ -405,38 +405,19 @@ func TestATokenIsUsedOnceAmongReplicas(t *testing.T) {
 	token, err := authority.Tokens().Issue(ca.Claim{Namespace: "machines", ServiceAccount: "app"}, time.Now())
 	must(t, err)
 	for i, r := range all {
-		if f := request(r, token, newCSR(t)); f != nil {
+		if f := request(r, token, mine); f != nil {
 			t.Errorf("a token of outriderd token, at replica %d: %v", i, f)
 		}
 	}
 }
 
-func newCSR(t *testing.T) []byte {
+func newCSR(t *testing.T) (*ecdsa.PrivateKey, []byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(t, err)
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
 	must(t, err)
-	return encoding.EncodeToMemory(&encoding.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
-}
-
-// A replica that cannot reach the API server says so, and stays ready.
-func TestReadinessWithoutTheAPIServer(t *testing.T) {
-	w := enterWorld(t)
-	w.deployed(t, "{}")
-	w.withoutAuthority(t)
-	l := newLine(t, w)
-	r := w.replica(t, contract.AuthoritySecret, l.through).serves(t)
-	l.cut()
-	until(t, "readiness says that the API server does not answer", func() bool {
-		code, text := r.get(t, "/ready")
-		return code == http.StatusOK && strings.Contains(text, "but not current: reading the Secret outrider-system/outrider-ca: ")
-	}, r.log.String, r)
-	if !r.shows(w.secret(t, contract.AuthoritySecret).Data["root-cert.pem"]) {
-		t.Error("it does not serve")
-	}
-	l.mend()
-	until(t, "readiness has no trouble any more", func() bool { _, text := r.get(t, "/ready"); return text == "ready\n" }, r.log.String, r)
+	return key, encoding.EncodeToMemory(&encoding.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
 }
 
 // Each permission in the namespace is needed: without it the error names it.

@@ -32,7 +32,7 @@ func diagnosesAreEvents(t *testing.T) {
 	diagnoses := func(o *controlplane.Options) {
 		o.Diagnoser = diagnoser.New(diagnoser.Options{Core: o.Cluster.Core(), Slow: time.Second, Instance: o.Replica, Log: o.Log, Note: o.Cluster.Note})
 	}
-	lines := []*line{newLine(t, w), newLine(t, w)}
+	lines := []*gap{newGap(t, w), newGap(t, w)}
 	all := []*replica{w.replicaWith(t, contract.AuthoritySecret, diagnoses, lines[0].through).serves(t), w.replicaWith(t, contract.AuthoritySecret, diagnoses, lines[1].through).serves(t)}
 	without := w.replica(t, contract.AuthoritySecret).serves(t)
 

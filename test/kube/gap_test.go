@@ -83,6 +83,12 @@ func (g *gap) answers(list, watch http.HandlerFunc) {
 	g.epoch, g.end = context.WithCancel(context.Background())
 }
 
+// cut answers nothing any more: connections end, as do new ones.
+func (g *gap) cut() {
+	end := func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
+	g.answers(end, end)
+}
+
 func (g *gap) count() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -178,7 +184,8 @@ func theMeshIsWholeOverAGap(t *testing.T) {
 	}
 }
 
-// Readiness of a replica over a gap: it serves, says what is not current, and then no more.
+// A replica that cannot reach the API server, or gets no good answer of it, says so, stays ready and
+// serves, and then says it no more.
 func TestReadinessOverAGap(t *testing.T) {
 	w := enterWorld(t)
 	w.deployed(t, "{}")
@@ -186,14 +193,21 @@ func TestReadinessOverAGap(t *testing.T) {
 	g := newGap(t, w)
 	r := w.replica(t, contract.AuthoritySecret, g.through).serves(t)
 	roots := w.secret(t, contract.AuthoritySecret).Data["root-cert.pem"]
-	g.answers(status(http.StatusServiceUnavailable, "ServiceUnavailable"), status(http.StatusGone, "Expired"))
-	until(t, "readiness says what is not current", func() bool {
-		code, text := r.get(t, "/ready")
-		return code == http.StatusOK && strings.Contains(text, "but not current: ") && strings.Contains(text, "reading services: ")
-	}, r.log.String, r)
-	if !r.shows(roots) {
-		t.Error("it does not serve")
+	for trouble, begin := range map[string]func(){ // any order: each is over when the next begins
+		"reading the Secret outrider-system/outrider-ca: ": g.cut,
+		"reading services: ": func() {
+			g.answers(status(http.StatusServiceUnavailable, "ServiceUnavailable"), status(http.StatusGone, "Expired"))
+		},
+	} {
+		begin()
+		until(t, "readiness says what is not current", func() bool {
+			code, text := r.get(t, "/ready")
+			return code == http.StatusOK && strings.Contains(text, "but not current: ") && strings.Contains(text, trouble)
+		}, r.log.String, r)
+		if !r.shows(roots) {
+			t.Error("it does not serve")
+		}
+		g.answers(nil, nil)
+		until(t, "readiness has no trouble any more", func() bool { _, text := r.get(t, "/ready"); return text == "ready\n" }, r.log.String, r)
 	}
-	g.answers(nil, nil)
-	until(t, "readiness has no trouble any more", func() bool { _, text := r.get(t, "/ready"); return text == "ready\n" }, r.log.String, r)
 }

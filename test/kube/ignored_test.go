@@ -57,7 +57,6 @@ func TestObjectsThatAreIgnored(t *testing.T) {
 	want("nothing is ignored", nil, nil)
 	for range 2 {
 		apply(t, definition("security.istio.io", "RequestAuthentication", "requestauthentications")+"---"+definition("networking.istio.io", "VirtualService", "virtualservices"))
-		kubectl(t, "", "wait", "--for=condition=Established", "--timeout="+patience.String(), "crd", policies, routes)
 		apply(t, policy("web")+"\n---\n"+route)
 		want("both are reported", []string{denied, without}, []string{denied})
 		apply(t, policy("other"))

@@ -69,7 +69,7 @@ func tokensAreReviewed(t *testing.T) {
 			t.Errorf("%v, want an error that is no refusal, with %q", err, words)
 		}
 	}
-	l := newLine(t, w)
+	l := newGap(t, w)
 	through := w.connect(t, &j, l.through)
 	if _, err := review(through, good); err != nil {
 		t.Error(err)
@@ -107,7 +107,7 @@ func TestRootsAreInEveryNamespace(t *testing.T) {
 	w := enterWorld(t)
 	w.deployed(t, "{}")
 	var j journal
-	l := newLine(t, w)
+	l := newGap(t, w)
 	c := w.connect(t, &j, func(c *api.Cluster, a *api.AuthInfo) { outriderd(c, a); l.through(c, a) })
 	r := roots.New("first")
 	keeper := c.RootKeeper(c.Namespaces(t.Context()), r, "outrider-system")
@@ -149,7 +149,7 @@ func TestRootsAreInEveryNamespace(t *testing.T) {
 	r.Set("fourth")
 	w.namespace(t, "roots-later", nil)
 	until(t, "there is trouble", func() bool { return len(c.Trouble()) > 0 }, j.String)
-	l.mend()
+	l.answers(nil, nil)
 	has("roots-later", "fourth")
 	has("roots", "fourth")
 	until(t, "the trouble has ended", func() bool { return len(c.Trouble()) == 0 }, j.String)

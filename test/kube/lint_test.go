@@ -38,7 +38,6 @@ spec:
 	// What guards a door in a root namespace is for this one too.
 	w.deployed(t, "{}")
 	apply(t, definition("security.istio.io", "RequestAuthentication", "requestauthentications"))
-	kubectl(t, "", "wait", "--for=condition=Established", "--timeout="+patience.String(), "crd", "requestauthentications.security.istio.io")
 	t.Cleanup(w.undefine("requestauthentications.security.istio.io"))
 	apply(t, "{apiVersion: security.istio.io/v1beta1, kind: RequestAuthentication, metadata: {name: deny, namespace: outrider-system}, spec: {}}")
 	if found, _ := lint(1, "--only=not-enforced"); !strings.Contains(found, "RequestAuthentication outrider-system/deny") {

@@ -2,12 +2,8 @@ package kube
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	encoding "encoding/pem"
 	"errors"
 	"os"
 	"path/filepath"
@@ -30,7 +26,7 @@ func certificatesEndWithTheirPod(t *testing.T) {
 	token, _ := w.podToken(t, "renewals", "one")
 	next := w.token(t, "renewals", "default", nil, nil)
 	var j journal
-	l := newLine(t, w)
+	l := newGap(t, w)
 	cluster := w.connect(t, &j, func(c *api.Cluster, a *api.AuthInfo) { outriderd(c, a); l.through(c, a) })
 	state := t.TempDir()
 	addresses := make(chan controlplane.Addresses, 1)
@@ -48,11 +44,7 @@ func certificatesEndWithTheirPod(t *testing.T) {
 	case <-time.After(patience):
 		t.Fatalf("the control plane does not serve:\n%s", j.String())
 	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
-	must(t, err)
-	csr := encoding.EncodeToMemory(&encoding.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
+	key, csr := newCSR(t)
 	request := func(token string, life time.Duration, own *tls.Certificate) (*x509.Certificate, *identity.Fault) {
 		t.Helper()
 		must(t, os.WriteFile(client.TokenFile, []byte(token), 0o600))
@@ -90,7 +82,7 @@ func certificatesEndWithTheirPod(t *testing.T) {
 	if _, f := request(token, 0, own); f == nil || f.Kind != identity.Unreachable {
 		t.Errorf("without the API server: %v; want to try again", f)
 	}
-	l.mend()
+	l.answers(nil, nil)
 	until(t, "a renewal when the API server is back", func() bool { _, f := request(token, 0, own); return f == nil }, j.String)
 
 	must(t, w.CoreV1().Pods("renewals").Delete(t.Context(), "one", metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}))

@@ -98,7 +98,6 @@ func TestTheRolesAreEnoughAndNotMore(t *testing.T) {
 	w.namespace(t, "roles", nil)
 	apply(t, hosts(t)+"---\n"+peerAuthentications+"---\n"+definition("security.istio.io", "AuthorizationPolicy", "authorizationpolicies")+"---\n"+gatewayDefinitions(t)+"---\n"+policyDefinitions(t))
 	definitions := slices.Concat([]string{"hosts.outrider.dev", "peerauthentications.security.istio.io", "authorizationpolicies.security.istio.io"}, gatewayKinds, policyKinds)
-	kubectl(t, "", append([]string{"wait", "--for=condition=Established", "--timeout=" + patience.String(), "crd"}, definitions...)...)
 	t.Cleanup(w.undefine(definitions...))
 	rules := w.roles(t, "outriderd", "outriderd-mesh")
 	ignored := w.roles(t, "outriderd-ignored")                                                                                                                        // without it nothing is missing: see package kube

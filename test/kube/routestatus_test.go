@@ -21,10 +21,9 @@ func TestTheStatusOfRoutes(t *testing.T) {
 	w.withoutAuthority(t)
 	w.CoordinationV1().Leases(own).Delete(t.Context(), contract.RouteStatusLease, metav1.DeleteOptions{})
 	apply(t, gatewayDefinitions(t))
-	kubectl(t, "", append([]string{"wait", "--for=condition=Established", "--timeout=" + patience.String(), "crd"}, gatewayKinds...)...)
 	t.Cleanup(w.undefine(gatewayKinds...))
 	w.namespace(t, "routes", nil)
-	lines := []*line{newLine(t, w), newLine(t, w)}
+	lines := []*gap{newGap(t, w), newGap(t, w)}
 	all := []*replica{w.replica(t, contract.AuthoritySecret, lines[0].through).serves(t), w.replica(t, contract.AuthoritySecret, lines[1].through).serves(t)}
 	apply(t, `{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: web, namespace: routes}, spec: {parentRefs: [{group: "", kind: Service, name: web}]}}`)
 	conditions := func() string {

@@ -126,7 +126,7 @@ func theClusterIsTheMesh(t *testing.T) {
 	w.namespace(t, "shop", nil)
 	apply(t, shop)
 	var j journal
-	l := newLine(t, w)
+	l := newGap(t, w)
 	c := w.connect(t, &j, func(c *api.Cluster, a *api.AuthInfo) { outriderd(c, a); l.through(c, a) })
 	s := c.Source(t.Context(), mesh.Config{})
 	until(t, "synced", func() bool { return closed(s.Synced()) }, func() string { return strings.Join(c.Trouble(), "\n") + j.String() })
@@ -168,7 +168,6 @@ func theClusterIsTheMesh(t *testing.T) {
 	// What the cluster has no definition of is no part of it, until it has.
 	for range 2 {
 		apply(t, hosts(t)+"---\n"+peerAuthentications+"---\n"+gatewayDefinitions(t))
-		kubectl(t, "", append([]string{"wait", "--for=condition=Established", "--timeout=" + patience.String(), "crd", "hosts.outrider.dev", "peerauthentications.security.istio.io"}, gatewayKinds...)...)
 		apply(t, extras)
 		until(t, "route, policy and host are there", func() bool {
 			m := current()
@@ -195,7 +194,6 @@ func theClusterIsTheMesh(t *testing.T) {
 
 	// A mistake only becomes a problem.
 	apply(t, hosts(t))
-	kubectl(t, "", "wait", "--for=condition=Established", "--timeout="+patience.String(), "crd", "hosts.outrider.dev")
 	host := func(address string) string {
 		return "{apiVersion: outrider.dev/v1, kind: Host, metadata: {name: vm, namespace: shop}, spec: {address: " + address + "}}"
 	}
@@ -221,7 +219,7 @@ func theClusterIsTheMesh(t *testing.T) {
 	if m := current(); m.ByName("shop", "web") == nil || len(ready(m)) != 2 {
 		t.Errorf("with the API server away the mesh is\n%s", text())
 	}
-	l.mend()
+	l.answers(nil, nil)
 	until(t, "it has caught up", func() bool {
 		return current().ByName("shop", "web") == nil && current().ByName("shop", "later") != nil
 	}, text)

@@ -2,15 +2,12 @@ package kube
 
 import (
 	"context"
-	"io"
 	"log/slog"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -26,7 +23,6 @@ import (
 	"outrider.dev/test/buffer"
 	"outrider.dev/test/chart"
 	e2e "outrider.dev/test/e2e/world"
-	"outrider.dev/test/port"
 )
 
 // A world is the cluster as an administrator has it.
@@ -177,74 +173,6 @@ func until(t *testing.T, what string, ok func() bool, why func() string, replica
 		time.Sleep(max(10*time.Millisecond, time.Since(began))) // the cluster has at least half of a processor
 	}
 }
-
-// A line is a way to the API server that can be cut.
-type line struct {
-	t      *testing.T
-	server string
-
-	mu       sync.Mutex
-	listener net.Listener
-	open     map[net.Conn]bool
-}
-
-func newLine(t *testing.T, w world) *line {
-	server := w.config.Clusters[w.config.Contexts[w.config.CurrentContext].Cluster].Server
-	l := &line{t: t, server: strings.TrimPrefix(server, "https://"), open: map[net.Conn]bool{}}
-	l.join(port.Hold(t).String())
-	t.Cleanup(l.cut)
-	return l
-}
-
-// through leads a client over the line.
-func (l *line) through(c *api.Cluster, _ *api.AuthInfo) {
-	host, _, _ := net.SplitHostPort(l.server)
-	c.Server, c.TLSServerName = "https://"+l.listener.Addr().String(), host
-}
-
-func (l *line) join(address string) {
-	l.t.Helper()
-	listener, err := net.Listen("tcp", address)
-	must(l.t, err)
-	l.listener = listener
-	go func() {
-		for {
-			from, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			l.mu.Lock()
-			l.open[from] = true
-			l.mu.Unlock()
-			go l.carry(from)
-		}
-	}()
-}
-
-func (l *line) carry(from net.Conn) {
-	defer from.Close()
-	to, err := net.Dial("tcp", l.server)
-	if err != nil {
-		return
-	}
-	defer to.Close()
-	go func() { io.Copy(to, from); to.Close() }()
-	io.Copy(from, to)
-}
-
-// cut refuses new connections and ends those that are.
-func (l *line) cut() {
-	l.listener.Close()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for c := range l.open {
-		c.Close()
-	}
-	clear(l.open)
-}
-
-// mend lets connections through again, at the same address.
-func (l *line) mend() { l.join(l.listener.Addr().String()) }
 
 // running runs something until the test ends.
 func running(t *testing.T, run func(context.Context) error) (ended <-chan struct{}) {
