@@ -1,3 +1,3 @@
-// Package images holds the test of the container images: both are made twice, of real parts, and
-// compared with what they need and with build/Containerfile.
+// Package images holds the test of the container images: all are made, in the nightly run twice, of real
+// parts, and compared with what they need.
 package images
