@@ -199,16 +199,6 @@ func (c *Cluster) Enter(ctx context.Context, name string, args ...string) *exec.
 	return cmd
 }
 
-// Apply creates or changes the objects of a manifest in YAML.
-func (c *Cluster) Apply(ctx context.Context, manifest string) error {
-	cmd := c.Enter(ctx, "kubectl", "apply", "--filename", "-")
-	cmd.Stdin = strings.NewReader(manifest)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("applying a manifest: %w: %s", err, out)
-	}
-	return nil
-}
-
 // LoadImage imports the images of a tarball, as written by package image or by
 // `docker save`. Pods name them in full and need imagePullPolicy Never or
 // IfNotPresent.

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -128,64 +129,35 @@ func scratch(p *corev1.Pod) {
 	p.Spec.Containers[0].VolumeMounts = append(p.Spec.Containers[0].VolumeMounts, corev1.VolumeMount{Name: "scratch", MountPath: "/scratch"})
 }
 
-// Jobs as their controllers make them.
+// Jobs as their controllers make them; what a CronJob makes is one.
 func TestJobs(t *testing.T) {
-	template := func(flags string) string {
-		return `
-      metadata:
-        annotations: {sidecar.istio.io/proxyCPU: 10m, sidecar.istio.io/proxyMemory: 32Mi}
-      spec:
-        restartPolicy: Never
-        containers:
-        - {name: app, image: "` + awesomeImage + `", command: [/app, work, "--call=http://server.shop/", ` + flags + `]}
-`
+	for name, c := range map[string]struct {
+		pods      int
+		code      int
+		condition string
+	}{
+		"job":       {3, 0, "Complete"},
+		"job-fails": {1, 4, "Failed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRun(t)
+			r.must(w.Apply(r.Context(), fmt.Sprintf(`
+apiVersion: batch/v1
+kind: Job
+metadata: {name: %s, namespace: shop}
+spec:
+  completions: %d
+  parallelism: %[2]d
+  backoffLimit: 0
+  template:
+    metadata:
+      annotations: {sidecar.istio.io/proxyCPU: 10m, sidecar.istio.io/proxyMemory: 32Mi}
+    spec:
+      restartPolicy: Never
+      containers:
+      - {name: app, image: "%[3]s", command: [/app, work, "--call=http://server.shop/", "--calls=5", "--code=%[4]d"]}
+`, name, c.pods, awesomeImage, c.code)))
+			r.job(name, c.condition, c.pods)
+		})
 	}
-	t.Run("job", func(t *testing.T) {
-		r := newRun(t)
-		r.must(w.Apply(r.Context(), `
-apiVersion: batch/v1
-kind: Job
-metadata: {name: job, namespace: shop}
-spec:
-  completions: 3
-  parallelism: 3
-  backoffLimit: 0
-  template:`+template(`"--calls=5"`)))
-		r.job("job", "Complete", 3)
-	})
-	t.Run("job that fails", func(t *testing.T) {
-		r := newRun(t)
-		r.must(w.Apply(r.Context(), `
-apiVersion: batch/v1
-kind: Job
-metadata: {name: job-fails, namespace: shop}
-spec:
-  backoffLimit: 0
-  template:`+template(`"--calls=5", "--code=4"`)))
-		r.job("job-fails", "Failed", 1)
-	})
-	t.Run("cron job", func(t *testing.T) {
-		nightly(t, true) // up to a minute until it is due
-		r := newRun(t)
-		r.must(w.Apply(r.Context(), `
-apiVersion: batch/v1
-kind: CronJob
-metadata: {name: cron, namespace: shop}
-spec:
-  schedule: "* * * * *"
-  concurrencyPolicy: Forbid
-  jobTemplate:
-   spec:
-    backoffLimit: 0
-    template:`+template(`"--calls=5"`)))
-		var name string
-		r.must(w.Until(r.Context(), "the cron job makes a job", func() bool {
-			out, err := w.Kubectl(r.Context(), "", "get", "jobs", "--namespace=shop", "--output=jsonpath={.items[?(@.metadata.ownerReferences[0].name=='cron')].metadata.name}")
-			name, _, _ = strings.Cut(out, " ")
-			return err == nil && name != ""
-		}))
-		r.job(name, "Complete", 1)
-		_, err := w.Kubectl(r.Context(), "", "delete", "cronjob", "cron", "--namespace=shop")
-		r.must(err)
-	})
 }

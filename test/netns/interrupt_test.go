@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -30,18 +29,8 @@ import (
 // 20 are started at once, OUTRIDER_SEED repeats a run.
 func campaign(t *testing.T, name string, small int) (n int, random func(stream int) *rand.Rand) {
 	t.Helper()
-	number := func(name string, otherwise uint64) uint64 {
-		if os.Getenv(name) == "" {
-			return otherwise
-		}
-		v, err := strconv.ParseUint(os.Getenv(name), 10, 64)
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		return v
-	}
-	n = int(number(name, uint64(small)))
-	seed := number("OUTRIDER_SEED", rand.Uint64())
+	n = int(number(t, name, uint64(small)))
+	seed := number(t, "OUTRIDER_SEED", rand.Uint64())
 	t.Logf("%s=%d OUTRIDER_SEED=%d", name, n, seed)
 	return n, func(stream int) *rand.Rand { return rand.New(rand.NewPCG(seed, uint64(stream))) }
 }
