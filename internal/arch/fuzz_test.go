@@ -98,7 +98,6 @@ var targets = map[string]string{
 	"internal/base/contract FuzzGate":                   "the gate's command line",
 	"internal/core/agent/gate FuzzParseProbe":           "the gate's probes",
 	"internal/core/agent/gate FuzzParseAfter":           "the gate's edges",
-	"internal/core/agent/standby FuzzReadHeader":        "headers of the PROXY protocol",
 	"internal/core/agent/envoy FuzzBootstrap":           "extra configuration of Envoy",
 	"internal/core/agent/status FuzzParseProbes":        "probes of the app",
 	"internal/core/agent/status FuzzParseTargets":       "the app's ports for metrics",

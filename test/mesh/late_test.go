@@ -21,9 +21,88 @@ import (
 	"outrider.dev/internal/core/mesh"
 	"outrider.dev/internal/core/xds"
 	"outrider.dev/internal/core/xds/resource"
-	"outrider.dev/test/late"
 	"outrider.dev/test/process"
 )
+
+// pause is longer than a proxy waits for first bytes.
+const pause = 250 * time.Millisecond
+
+// lateness is how long after the connect the first bytes come: at once, within the time in
+// which a proxy waits for them, and after it.
+var lateness = []time.Duration{0, 150 * time.Millisecond, 250 * time.Millisecond, 600 * time.Millisecond, 1200 * time.Millisecond, 5 * time.Second}
+
+// A lateCall is what a client does on a connection once it has been silent.
+type lateCall struct {
+	name, to string
+	talk     func(net.Conn) error
+}
+
+// runLate opens 100 connections for each lateness, in turn those of the calls, all at once. None may
+// fail.
+func runLate(t *testing.T, dial func(ctx context.Context, network, to string) (net.Conn, error), calls []lateCall) {
+	t.Helper()
+	const each, shown = 100, 3
+	var all sync.WaitGroup
+	failed := make([]atomic.Int64, len(lateness))
+	for i := range each {
+		call := calls[i%len(calls)]
+		for j, wait := range lateness {
+			c, err := dial(t.Context(), "tcp", call.to)
+			if err != nil {
+				t.Fatalf("%s: %v", call.name, err)
+			}
+			all.Go(func() {
+				defer c.Close()
+				time.Sleep(wait)
+				c.SetDeadline(time.Now().Add(process.Patience))
+				if err := call.talk(c); err != nil && failed[j].Add(1) <= shown {
+					t.Errorf("%s, first byte after %s: %v", call.name, wait, err)
+				}
+			})
+		}
+	}
+	all.Wait()
+	for i, wait := range lateness {
+		t.Logf("first byte after %s: %d of %d failed", wait, failed[i].Load(), each)
+	}
+}
+
+// meshConfig is a client's TLS as a proxy's, with a certificate of the mesh in PEM.
+func meshConfig(chain, key []byte) (*tls.Config, error) {
+	c, err := tls.X509KeyPair(chain, key)
+	return &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"outrider"}, Certificates: []tls.Certificate{c}}, err
+}
+
+// hello is a call by TLS, with the first record in pieces that end at these numbers of bytes,
+// and a pause after each.
+func hello(config *tls.Config, talk func(net.Conn) error, ends ...int) func(net.Conn) error {
+	return func(c net.Conn) error {
+		secure := tls.Client(&inPieces{c, ends}, config)
+		if err := secure.Handshake(); err != nil {
+			return err
+		}
+		return talk(secure)
+	}
+}
+
+type inPieces struct {
+	net.Conn
+	ends []int
+}
+
+func (p *inPieces) Write(b []byte) (int, error) {
+	begin := 0
+	for _, end := range p.ends {
+		if _, err := p.Conn.Write(b[begin:end]); err != nil {
+			return begin, err
+		}
+		begin = end
+		time.Sleep(pause)
+	}
+	p.ends = nil
+	n, err := p.Conn.Write(b[begin:])
+	return begin + n, err
+}
 
 // request makes one, in pieces with a pause between them, and checks that the response has
 // the route's header and ends as it should.
@@ -31,7 +110,7 @@ func request(pieces ...string) func(net.Conn) error {
 	return func(c net.Conn) error {
 		for i, p := range pieces {
 			if i > 0 {
-				time.Sleep(late.Pause)
+				time.Sleep(pause)
 			}
 			if _, err := io.WriteString(c, p); err != nil {
 				return err
@@ -78,16 +157,16 @@ func TestLateRequests(t *testing.T) {
 		}
 		return nil
 	}
-	late.Run(t, s.client.dial, []late.Call{
-		{Name: "read to the end", To: vip, Talk: request("GET / HTTP/1.0\r\n\r\n")},
-		{Name: "HTTP/1.1", To: vip, Talk: request("GET / HTTP/1.1\r\nHost: web\r\n\r\n")},
-		{Name: "IPv6", To: "[fd96::1]:8080", Talk: request("GET / HTTP/1.0\r\n\r\n")},
-		{Name: "in pieces", To: vip, Talk: request("G", "ET / HTTP/1.0\r\n", "\r\n")},
-		{Name: "HTTP/2", To: vip, Talk: preface},
-		{Name: "to a pod", To: s.server.v4.String() + ":8083", Talk: pod},
-		{Name: "to a pod, IPv6", To: "[" + s.server.v6.String() + "]:8083", Talk: pod},
-		{Name: "TLS though HTTP is declared", To: "10.96.0.7:8084", Talk: func(c net.Conn) error { return tls.Client(c, &tls.Config{InsecureSkipVerify: true}).Handshake() }},
-		{Name: "bytes though HTTP is declared", To: "10.96.0.7:8085", Talk: func(c net.Conn) error {
+	runLate(t, s.client.dial, []lateCall{
+		{name: "read to the end", to: vip, talk: request("GET / HTTP/1.0\r\n\r\n")},
+		{name: "HTTP/1.1", to: vip, talk: request("GET / HTTP/1.1\r\nHost: web\r\n\r\n")},
+		{name: "IPv6", to: "[fd96::1]:8080", talk: request("GET / HTTP/1.0\r\n\r\n")},
+		{name: "in pieces", to: vip, talk: request("G", "ET / HTTP/1.0\r\n", "\r\n")},
+		{name: "HTTP/2", to: vip, talk: preface},
+		{name: "to a pod", to: s.server.v4.String() + ":8083", talk: pod},
+		{name: "to a pod, IPv6", to: "[" + s.server.v6.String() + "]:8083", talk: pod},
+		{name: "TLS though HTTP is declared", to: "10.96.0.7:8084", talk: func(c net.Conn) error { return tls.Client(c, &tls.Config{InsecureSkipVerify: true}).Handshake() }},
+		{name: "bytes though HTTP is declared", to: "10.96.0.7:8085", talk: func(c net.Conn) error {
 			if got := exchange(c, "PING"); got != "plain PING" {
 				return errors.New(got)
 			}
@@ -166,7 +245,7 @@ func TestSilentConnectionHasNoServer(t *testing.T) {
 func meshTLS(t *testing.T, authority *ca.Authority, account string) *tls.Config {
 	t.Helper()
 	chain, key := certificate(t, authority, account)
-	config, err := late.Config([]byte(chain), []byte(key))
+	config, err := meshConfig([]byte(chain), []byte(key))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,8 +260,8 @@ func (s *shop) strictPod() *pod {
 	return p.proxied()
 }
 
-// A ClientHello is one however late it comes, where a declaration or the policy says that the
-// client sends first.
+// A ClientHello is one however late it comes, where the policy wants mutual TLS. Elsewhere it is one
+// within a second, and later than that a server that speaks first greets a client that does not.
 func TestLateHellos(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -192,7 +271,9 @@ func TestLateHellos(t *testing.T) {
 	go echo(strict.listen(8083), "server")
 	go repeat(strict.listen(6380), "server")
 	go repeat(strict.listen(6381), "server") // undeclared
-	go greet(strict.listen(6382), "server PING")
+	for _, p := range []*pod{strict, s.server} {
+		go greet(p.listen(6382), "server PING")
+	}
 	s.client.send(strict.v4.String()+":6380", "PING") // its configuration is there
 	config := meshTLS(t, s.ca, "client")
 	peer := func(want string) func(net.Conn) error {
@@ -217,22 +298,40 @@ func TestLateHellos(t *testing.T) {
 		return nil
 	}
 	at := func(p *pod, port int) string { return fmt.Sprintf("%s:%d", p.v4, port) }
-	calls := []late.Call{
-		{Name: "plain HTTP", To: at(s.server, 8083), Talk: peer("")},
-		{Name: "plain HTTP, IPv6", To: "[" + s.server.v6.String() + "]:8083", Talk: peer("")},
-		{Name: "HTTP, IPv6", To: "[" + s.server.v6.String() + "]:8083", Talk: late.Hello(config, peer(identity))},
-		{Name: "STRICT, undeclared", To: at(strict, 6381), Talk: late.Hello(config, ping)},
-		{Name: "STRICT, the server first", To: at(strict, 6382), Talk: late.Hello(config, ping)},
+	calls := []lateCall{
+		{name: "plain HTTP", to: at(s.server, 8083), talk: peer("")},
+		{name: "plain HTTP, IPv6", to: "[" + s.server.v6.String() + "]:8083", talk: peer("")},
+		{name: "STRICT, undeclared", to: at(strict, 6381), talk: hello(config, ping)},
+		{name: "STRICT, the server first", to: at(strict, 6382), talk: hello(config, ping)},
 	}
 	for _, ends := range [][]int{nil, {1}, {5}, {300}} {
 		calls = append(calls,
-			late.Call{Name: fmt.Sprint("HTTP ", ends), To: at(s.server, 8083), Talk: late.Hello(config, peer(identity), ends...)},
-			late.Call{Name: fmt.Sprint("TLS ", ends), To: at(s.server, 8443), Talk: late.Hello(config, ping, ends...)},
-			late.Call{Name: fmt.Sprint("STRICT HTTP ", ends), To: at(strict, 8083), Talk: late.Hello(config, peer(identity), ends...)},
-			late.Call{Name: fmt.Sprint("STRICT bytes ", ends), To: at(strict, 6380), Talk: late.Hello(config, ping, ends...)},
+			lateCall{name: fmt.Sprint("STRICT HTTP ", ends), to: at(strict, 8083), talk: hello(config, peer(identity), ends...)},
+			lateCall{name: fmt.Sprint("STRICT bytes ", ends), to: at(strict, 6380), talk: hello(config, ping, ends...)},
 		)
 	}
-	late.Run(t, s.plain.dial, calls)
+	runLate(t, s.plain.dial, calls)
+	for _, c := range []lateCall{
+		{name: "HTTP", to: at(s.server, 8083), talk: hello(config, peer(identity))},
+		{name: "HTTP, IPv6", to: "[" + s.server.v6.String() + "]:8083", talk: hello(config, peer(identity), 5)},
+		{name: "TLS", to: at(s.server, 8443), talk: hello(config, ping)},
+		{name: "bytes", to: at(s.server, 6380), talk: hello(config, ping)},
+		{name: "undeclared, the server first", to: at(s.server, 6382), talk: hello(config, ping)},
+	} {
+		s.eventually(t, c.name+", mutual TLS after a pause", func() bool { // a busy machine may make it longer
+			conn, err := s.plain.dial(t.Context(), "tcp", c.to)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			time.Sleep(pause)
+			conn.SetDeadline(time.Now().Add(process.Patience))
+			return c.talk(conn) == nil
+		})
+	}
+	if got := s.plain.send(at(s.server, 6382), ""); got != "server PING" {
+		t.Errorf("undeclared, the server first, in plain text: %q", got)
+	}
 }
 
 // An application behind STRICT gets no connection of a client that is not authenticated,
@@ -256,7 +355,7 @@ func TestStrictStaysStrict(t *testing.T) {
 		return func(c net.Conn) {
 			for _, p := range pieces {
 				io.WriteString(c, p)
-				time.Sleep(late.Pause)
+				time.Sleep(pause)
 			}
 		}
 	}

@@ -15,7 +15,6 @@ const (
 	MetadataPrewarm        = "PREWARM"           // host or host:port, separated by commas: sent before the first use
 	MetadataRelay          = "OUTRIDER_RELAY"    // "true": the agent relays the stream, and responds while the control plane is away
 	MetadataSecrets        = "SECRETS"           // SecretsCluster, if the agent serves the proxy's secrets
-	MetadataSilent         = "SILENT"            // SilentCluster, if the agent takes connections whose client is silent
 	MetadataCertificates   = "CERTIFICATES"      // or the directory of their files
 	MetadataSampling       = "SAMPLING"          // percent of the requests that are traced, if the pod has its own
 	MetadataVersion        = "OUTRIDER_VERSION"  // of the agent
@@ -32,10 +31,6 @@ const (
 // SecretsCluster is the cluster of the bootstrap by which the agent serves the proxy's
 // secrets. Istio's name.
 const SecretsCluster = "sds-grpc"
-
-// SilentCluster is the cluster of the bootstrap that leads to RelaySilent, with a header of the
-// PROXY protocol.
-const SilentCluster = "silent"
 
 // PassthroughCluster is the cluster that connects to a connection's original destination:
 // in the agent's bootstrap, and for other bootstraps from the control plane. Istio's name.

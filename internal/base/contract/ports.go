@@ -14,7 +14,6 @@ const (
 	RelayOutbound  = 15007 // outbound connections that the standby listener held, loopback only
 	TunnelPort     = 15008 // HBONE, Istio's
 	RelayInbound   = 15016 // the same for inbound connections
-	RelaySilent    = 15018 // connections whose client is silent, to the agent, loopback only
 	StatusPort     = 15020 // the agent: readiness, merged metrics, probes of the app
 	ReadinessPort  = 15021 // readiness, for the kubelet
 	ProbePort      = 15002 // a port without a listener, to try a capture; Istio's --iptables-probe-port

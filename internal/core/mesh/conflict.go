@@ -12,7 +12,7 @@ import (
 // ProxyPorts are the ports on which every proxy accepts captured connections. A connection
 // to one of them in a pod with a proxy reaches the proxy: none of them is a port of the
 // application, whatever a service declares.
-var ProxyPorts = []uint16{contract.OutboundPort, contract.InboundPort, contract.RelayOutbound, contract.RelayInbound, contract.RelaySilent}
+var ProxyPorts = []uint16{contract.OutboundPort, contract.InboundPort, contract.RelayOutbound, contract.RelayInbound}
 
 // A Conflict is a valid object that is ignored, in part because of another object, or because
 // of its kind.

@@ -164,7 +164,7 @@ func addresses(id NodeID, list string) []netip.Addr {
 var metadataKeys = []string{
 	contract.MetadataNamespace, contract.MetadataServiceAccount, contract.MetadataWorkload, contract.MetadataAddresses,
 	contract.MetadataInterception, contract.MetadataPush, contract.MetadataPrewarm, contract.MetadataRenewed, contract.MetadataSecrets, contract.MetadataCertificates,
-	contract.MetadataSilent, contract.MetadataVersion, contract.MetadataIstioVersion, contract.MetadataDNSCapture,
+	contract.MetadataVersion, contract.MetadataIstioVersion, contract.MetadataDNSCapture,
 	contract.MetadataRelay, contract.MetadataServerCert, contract.MetadataClientCert,
 }
 

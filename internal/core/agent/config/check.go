@@ -67,7 +67,6 @@ func (r *reader) checkPorts() {
 		{"proxyAdminPort", p.Admin}, {"the outbound port", p.Outbound}, {"the inbound port", p.Inbound}, {"statusPort", p.Status},
 		{"the readiness port", p.Readiness}, {"DNS", p.DNS}, {"the port of Envoy's metrics", p.Prometheus},
 		{"the outbound relay", p.RelayOutbound}, {"the inbound relay", p.RelayInbound},
-		{"the relay of silent connections", p.RelaySilent},
 	} {
 		if port.number == 0 {
 			continue

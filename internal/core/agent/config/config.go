@@ -126,7 +126,6 @@ type Ports struct {
 
 	RelayOutbound uint16 // Envoy's listeners for what the standby held, loopback
 	RelayInbound  uint16
-	RelaySilent   uint16 // the agent's, for connections whose client is silent, loopback
 }
 
 // Stop is how the proxy leaves.
@@ -149,7 +148,7 @@ func Default() Config {
 		Ports: Ports{
 			Admin: contract.AdminPort, Outbound: contract.OutboundPort, Inbound: contract.InboundPort, Status: contract.StatusPort,
 			Readiness: contract.ReadinessPort, DNS: contract.DNSPort, Prometheus: contract.PrometheusPort,
-			RelayOutbound: contract.RelayOutbound, RelayInbound: contract.RelayInbound, RelaySilent: contract.RelaySilent,
+			RelayOutbound: contract.RelayOutbound, RelayInbound: contract.RelayInbound,
 		},
 		Stop:        Stop{Grace: 30 * time.Second, Drain: 5 * time.Second, Minimum: 5 * time.Second},
 		Work:        contract.WorkDir,

@@ -72,9 +72,6 @@ func (o Options) base() object {
 			"load_assignment":                  assignment(SecretsCluster, object{"pipe": object{"path": o.ControlPlane.Secrets}}),
 		})
 	}
-	if o.Silent != 0 {
-		add("clusters", o.silent())
-	}
 	admin := o.adminAddress()
 	if !o.NoPrometheus {
 		add("clusters", object{"name": metrics, "type": "STATIC", "connect_timeout": "1s", "load_assignment": assignment(metrics, admin)})
@@ -200,22 +197,6 @@ func (o Options) controlPlane() object {
 		out["transport_socket"] = mutualTLS(cp, host)
 	}
 	return out
-}
-
-// silent is the cluster of the agent's relay of silent connections. A header of the PROXY protocol
-// has the addresses of the client and of the destination.
-// There is no limit of connections, as in the control plane's clusters.
-func (o Options) silent() object {
-	const all = 1<<32 - 1
-	return object{
-		"name": contract.SilentCluster, "type": "STATIC", "connect_timeout": "1s",
-		"circuit_breakers": object{"thresholds": []any{object{"max_connections": all, "max_pending_requests": all}}},
-		"load_assignment":  assignment(contract.SilentCluster, socketAddress("127.0.0.1", o.Silent)),
-		"transport_socket": extension("envoy.transport_sockets.upstream_proxy_protocol", "envoy.extensions.transport_sockets.proxy_protocol.v3.ProxyProtocolUpstreamTransport", object{
-			"config":           object{"version": "V2"},
-			"transport_socket": extension("envoy.transport_sockets.raw_buffer", "envoy.extensions.transport_sockets.raw_buffer.v3.RawBuffer", nil),
-		}),
-	}
 }
 
 func isName(host string) bool {

@@ -26,7 +26,6 @@ func pod() Options {
 			Secrets:  "sds.sock",
 			Relay:    "ads.sock",
 		},
-		Silent: 15018,
 	}
 }
 

@@ -34,10 +34,6 @@ type Options struct {
 	Concurrency int           // worker threads; default 2
 	DrainTime   time.Duration // how long a drained listener still serves; whole seconds, default 45s
 
-	// Silent is the loopback port on which the agent takes connections whose client is silent.
-	// Default: it takes none.
-	Silent uint16
-
 	HotRestart HotRestart // default: none
 
 	// Extra is a JSON object that is merged into the bootstrap; see [Merge].

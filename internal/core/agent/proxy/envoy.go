@@ -59,11 +59,6 @@ func envoyOptions(c config.Config) envoy.Options {
 	if c.Envoy.Sampling != "" {
 		metadata[contract.MetadataSampling] = c.Envoy.Sampling
 	}
-	var silent uint16
-	if hasStandby(c) {
-		silent = c.Ports.RelaySilent
-		metadata[contract.MetadataSilent] = contract.SilentCluster
-	}
 	return envoy.Options{
 		Node:         envoy.Node{ID: c.Pod.ID(), Cluster: c.Envoy.Cluster, Metadata: metadata},
 		ControlPlane: plane,
@@ -72,7 +67,6 @@ func envoyOptions(c config.Config) envoy.Options {
 		Prometheus:   c.Ports.Prometheus, PrometheusLocal: c.Callers.Metrics != nil,
 		Stats:       envoy.Stats{Prefixes: c.Envoy.Stats.Prefixes, Suffixes: c.Envoy.Stats.Suffixes, Regexps: c.Envoy.Stats.Regexps},
 		Log:         envoy.Log{Level: c.Envoy.Level, Components: c.Envoy.Components},
-		Silent:      silent,
 		Concurrency: c.Envoy.Concurrency,
 		DrainTime:   c.Envoy.DrainTime,
 		Extra:       c.Envoy.Extra,

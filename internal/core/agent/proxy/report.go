@@ -41,8 +41,6 @@ func (a *agent) metrics() []status.Metric {
 		gauge("outrider_agent_held_connections", "Connections that the standby holds until the proxy is ready.", func() float64 { return float64(a.standbys.counts().Held) }),
 		counter("outrider_agent_relayed_connections_total", "Connections that came early and were handed to the proxy.", func() float64 { return float64(a.standbys.counts().Relayed) }),
 		counter("outrider_agent_refused_connections_total", "Connections that were reset because too many were held.", func() float64 { return float64(a.standbys.counts().Refused) }),
-		gauge("outrider_agent_silent_connections", "Connections to the application on which neither side has sent anything.", func() float64 { return float64(a.standbys.silentCounts().Waiting) }),
-		counter("outrider_agent_silent_connections_refused_total", "Silent connections that were reset because there were too many.", func() float64 { return float64(a.standbys.silentCounts().Refused) }),
 		gauge("outrider_agent_parked_connections", "Connections of other users whose first packet is not answered yet.", func() float64 {
 			n, err := readiness.Parked(uint32(os.Getuid()))
 			if err != nil {

@@ -16,13 +16,11 @@ import (
 // open while no Envoy serves, closed (that is: behind it) while one does.
 type standbys struct {
 	options []standby.Options
-	silent  standby.SilentOptions
 	opened  func(context.Context) // called when they first listen
 
 	mu    sync.Mutex
 	all   []*standby.Standby
-	relay *standby.Silent // nil: none
-	fresh bool            // listen was called, and Open was not
+	fresh bool // listen was called, and Open was not
 }
 
 func newStandbys(c config.Config, log *slog.Logger, opened func(context.Context)) *standbys {
@@ -44,10 +42,6 @@ func newStandbys(c config.Config, log *slog.Logger, opened func(context.Context)
 			CapturePorts: capturePorts(c), Log: log,
 		})
 	}
-	s.silent = standby.SilentOptions{
-		Port: c.Ports.RelaySilent, Inspect: netip.AddrPortFrom(loopback, c.Ports.RelayInbound),
-		Reject: []uint16{c.Ports.Outbound, c.Ports.Inbound, c.Ports.RelayOutbound, c.Ports.RelayInbound, c.Ports.RelaySilent}, Log: log,
-	}
 	return s
 }
 
@@ -64,12 +58,6 @@ func (s *standbys) listen(ctx context.Context, copies standby.Copies) error {
 			return fmt.Errorf("standing by on port %d: %w", o.Port, err)
 		}
 		s.all = append(s.all, b)
-	}
-	if len(s.options) > 0 {
-		var err error
-		if s.relay, err = standby.ListenSilent(ctx, s.silent); err != nil {
-			return err
-		}
 	}
 	s.fresh = true
 	s.opened(ctx)
@@ -136,16 +124,6 @@ func (s *standbys) Close() error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// silentCounts are those of the relay of silent connections.
-func (s *standbys) silentCounts() standby.SilentCounts {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.relay == nil {
-		return standby.SilentCounts{}
-	}
-	return s.relay.Counts()
 }
 
 // counts sums up both directions.

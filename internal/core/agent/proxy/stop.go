@@ -73,9 +73,9 @@ func (a *agent) awaitDetected(ctx context.Context, port uint16) {
 	}
 }
 
-// detectTime is how long awaitDetected waits. A caller may be silent for longer: Envoy waits for
-// its first bytes.
-const detectTime = time.Second
+// detectTime is how long awaitDetected waits: longer than Envoy does for the first bytes of a silent
+// caller, after which it takes the connection for one in plain text.
+const detectTime = 1500 * time.Millisecond
 
 // leaving is what is known of the agent's stop.
 type leaving struct {

@@ -15,7 +15,4 @@
 // there is always a listener, without any action. Without the program the kernel gives the
 // standby a share of the connections, which it relays. The same happens to those of a
 // family for which the proxy does not listen.
-//
-// A [Silent] takes connections to the application that the proxy accepted, and whose client is
-// silent: it waits for the first bytes of either side, which the proxy cannot.
 package standby

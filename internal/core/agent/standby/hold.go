@@ -82,7 +82,7 @@ func (s *Standby) keep(h *held) {
 	s.nextID++
 	h.id = s.nextID
 	s.held[h.id] = h
-	if err := s.watch.add(h.conn, h.id, 0); err != nil {
+	if err := s.watch.add(h.conn, h.id); err != nil {
 		s.log.Debug("a connection that waits cannot be watched", "error", err)
 	}
 }
@@ -179,9 +179,9 @@ func newWatch() (*watch, error) {
 
 func (w *watch) Close() error { return w.file.Close() }
 
-// add watches a connection for its end, and for more events.
-func (w *watch) add(c *net.TCPConn, id int32, more uint32) error {
-	return w.change(unix.EPOLL_CTL_ADD, c, &unix.EpollEvent{Events: unix.EPOLLRDHUP | unix.EPOLLET | more, Fd: id})
+// add watches a connection for its end.
+func (w *watch) add(c *net.TCPConn, id int32) error {
+	return w.change(unix.EPOLL_CTL_ADD, c, &unix.EpollEvent{Events: unix.EPOLLRDHUP | unix.EPOLLET, Fd: id})
 }
 
 func (w *watch) remove(c *net.TCPConn) error { return w.change(unix.EPOLL_CTL_DEL, c, nil) }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -160,8 +161,7 @@ func (p *proxy) accept() {
 			go p.serve(l, func(c net.Conn) (netip.AddrPort, io.Reader) {
 				p.relayed.Add(1)
 				r := bufio.NewReader(c)
-				_, to, _ := readHeader(r)
-				return to, r
+				return destinationIn(r), r
 			})
 			continue
 		}
@@ -216,9 +216,23 @@ func TestHeader(t *testing.T) {
 	}
 	to := netip.MustParseAddrPort("[fd00::1]:443")
 	got = header(netip.MustParseAddrPort("[fd00::2]:1"), to)
-	if _, back, err := readHeader(bytes.NewReader(got)); len(got) != 52 || got[13] != 0x21 || back != to || err != nil {
+	if back := destinationIn(bytes.NewReader(got)); len(got) != 52 || got[13] != 0x21 || back != to {
 		t.Errorf("header %q of IPv6", got)
 	}
+}
+
+// destinationIn reads a header of the PROXY protocol, and nothing after it.
+func destinationIn(r io.Reader) netip.AddrPort {
+	fixed := make([]byte, len(signature)+4)
+	io.ReadFull(r, fixed)
+	rest := make([]byte, binary.BigEndian.Uint16(fixed[len(fixed)-2:]))
+	io.ReadFull(r, rest)
+	if len(rest) < 4 {
+		return netip.AddrPort{}
+	}
+	addresses, ports := rest[:len(rest)-4], rest[len(rest)-4:]
+	to, _ := netip.AddrFromSlice(addresses[len(addresses)/2:])
+	return netip.AddrPortFrom(to, binary.BigEndian.Uint16(ports[2:]))
 }
 
 // dial makes a connection, or ends the test.

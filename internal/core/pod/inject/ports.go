@@ -17,7 +17,6 @@ var reservedPorts = []int32{contract.AdminPort, contract.OutboundPort, contract.
 var proxyPorts = map[int32]string{
 	contract.AdminPort: "Envoy's admin port", contract.OutboundPort: "the proxy's outbound port", contract.InboundPort: "the proxy's inbound port",
 	contract.RelayOutbound: "a relay of the proxy's", contract.RelayInbound: "a relay of the proxy's",
-	contract.RelaySilent:   "a relay of the agent's",
 	contract.ReadinessPort: "the proxy's readiness port", contract.PrometheusPort: "the port of Envoy's metrics",
 }
 

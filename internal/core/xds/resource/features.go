@@ -16,7 +16,6 @@ type features struct {
 	v4, v6      bool // families of its listeners
 	transparent bool
 	full        bool   // it gets everything, not on demand
-	silent      bool   // its agent takes connections whose client is silent
 	grpc        bool   // it is a gRPC client without a proxy
 	relayed     bool   // its agent responds while the control plane is away
 	sampling    string // see samplingOf
@@ -31,7 +30,6 @@ func featuresOf(p *xds.Proxy) features {
 		secrets:     secretsOf(p),
 		transparent: p.Metadata[contract.MetadataInterception] == "TPROXY",
 		full:        !p.OnDemand,
-		silent:      p.Metadata[contract.MetadataSilent] == contract.SilentCluster,
 		grpc:        p.GRPC,
 		relayed:     p.Relayed,
 		sampling:    samplingOf(p),
@@ -51,10 +49,6 @@ func featuresOf(p *xds.Proxy) features {
 	}
 	return s
 }
-
-// late reports whether the proxy has internal listeners. One with full push may be of another
-// mesh, whose bootstrap does not enable them: it has our agent if that takes silent connections.
-func (f features) late() bool { return !f.full || f.silent }
 
 // forClusters returns the part of f on which clusters depend, forListeners the one on which
 // outbound listeners do.

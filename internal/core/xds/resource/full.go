@@ -22,7 +22,7 @@ func (v *snapshot) fullPush(p *xds.Proxy, typeURL string) []xds.Bundle {
 	sh := featuresOf(p)
 	switch typeURL {
 	case xds.ClusterType:
-		out := v.withTracing(p, bundles(v.fixedClusters(sh)))
+		out := v.withTracing(p, bundles(v.fixedClusters()))
 		for t := range v.targetsByFamily(p) {
 			reached := t.forProxy(p)
 			out = append(out, v.withEndpoints(p, v.serviceCluster(t.name(), reached, sh, true), reached))

@@ -7,8 +7,6 @@ import (
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listener "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
-	values "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/common/set_filter_state/v3"
-	firststate "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/set_filter_state/v3"
 	inspector "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/tls_inspector/v3"
 	tcp "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
@@ -19,12 +17,11 @@ import (
 
 // An inboundPort is how connections to a port of the application are accepted.
 type inboundPort struct {
-	port        uint16 // 0: every other
-	http        bool
-	mutualTLS   bool
-	plaintext   bool
-	appTLS      bool // plain text may be TLS of the application, and is detected
-	clientFirst bool // the client sends first: what it sends can be waited for, see firstChains
+	port      uint16 // 0: every other
+	http      bool
+	mutualTLS bool
+	plaintext bool
+	appTLS    bool // plain text may be TLS of the application, and is detected
 }
 
 // inboundPorts returns those of a workload; the last is for every other port. A workload
@@ -49,13 +46,18 @@ func inboundPortOf(p mesh.AppPort, f features) inboundPort {
 	d.mutualTLS = p.TLS != mesh.Disable && f.secrets.configured()
 	d.plaintext = p.TLS != mesh.Strict
 	d.appTLS = d.plaintext && (d.mutualTLS || d.http)
-	d.clientFirst = d.appTLS && f.late() && (d.http || p.Protocol == mesh.TLS)
 	return d
 }
 
 // handshakeTimeout bounds the TLS handshake of a client. It has time for a lost segment or
 // ten: a proxy as client of a service gives up after tryTimeout, with its handshake.
 const handshakeTimeout = 30 * time.Second
+
+// helloTimeout bounds the wait for the first bytes of a client, which may be a ClientHello: after it
+// the connection is one in plain text. A lost segment comes again after some 0.2 s, and after 0.6 s if it
+// is lost twice. A server that speaks first, on a port that does not declare it, is as late
+// for its clients in plain text.
+const helloTimeout = time.Second
 
 // inboundPortsKey identifies a list of ports.
 func inboundPortsKey(ports []inboundPort) string { return fmt.Sprint(ports) }
@@ -77,22 +79,13 @@ func (b *builder) inbound(name string, f features, ports []inboundPort, g guard)
 			l.Transparent = on()
 		}
 	}
-	inspectors := []*listener.ListenerFilter{listenerFilter("envoy.filters.listener.tls_inspector", &inspector.TlsInspector{})}
-	if f.late() {
-		inspectors = append(inspectors, httpInspector()) // see firstChains
-	}
-	for _, i := range inspectors {
-		i.FilterDisabled = notInspected(ports)
-	}
-	filters := append([]*listener.ListenerFilter{destination}, inspectors...)
-	if f.silent {
-		filters = append(filters, notSilent())
-	}
-	detect(l, filters...)
+	inspect := listenerFilter("envoy.filters.listener.tls_inspector", &inspector.TlsInspector{})
+	inspect.FilterDisabled = notInspected(ports)
+	detect(l, helloTimeout, destination, inspect)
 	l.TrafficDirection = core.TrafficDirection_INBOUND
 	l.FilterChains = rejectOwnPorts()
 	for _, p := range ports {
-		l.FilterChains = append(l.FilterChains, b.firstChains(f, p, g)...)
+		l.FilterChains = append(l.FilterChains, b.chains(f, p, g)...)
 	}
 	return l
 }
@@ -102,15 +95,6 @@ func toApplication() *tcp.TcpProxy {
 	proxy := toCluster(applicationCluster)
 	proxy.StatPrefix = "inbound"
 	return proxy
-}
-
-// notSilent is a listener filter that runs when the inspectors have seen the first bytes: not
-// when they have waited in vain. So it tells the two apart for the filter chain of plain text,
-// whose own cluster is that of silent connections.
-func notSilent() *listener.ListenerFilter {
-	return listenerFilter("envoy.filters.listener.set_filter_state", &firststate.Config{
-		OnAccept: []*values.FilterStateValue{setState(tcpClusterState, applicationCluster)},
-	})
 }
 
 // notInspected matches the ports where the first bytes make no difference. On a port for mutual
@@ -202,31 +186,4 @@ func (b *builder) chains(sh features, d inboundPort, g guard) []*listener.Filter
 		add("", match(), app, nil)
 	}
 	return out
-}
-
-// firstChains are those of a listener that waits sniffTimeout. On a port where the client
-// sends first, only plain text in which HTTP was detected is plain text: silent connections,
-// and all others in which neither HTTP nor TLS was detected, go to the internal listener. On
-// other ports either side may send first: silent connections go to the agent, if that takes them.
-// The agent connects to the application, so they are judged before.
-func (b *builder) firstChains(f features, d inboundPort, g guard) []*listener.FilterChain {
-	out := b.chains(f, d, g)
-	var filters []*listener.Filter
-	switch {
-	case d.clientFirst:
-		filters = toLateInbound()
-	case d.appTLS && f.silent:
-		filters = append(g.bytes(), tcpProxy(toCluster(contract.SilentCluster)))
-	default:
-		return out
-	}
-	plain := out[len(out)-1]
-	late := &listener.FilterChain{Name: plain.Name, FilterChainMatch: plain.FilterChainMatch, Filters: filters}
-	if !d.http {
-		out[len(out)-1] = late
-		return out
-	}
-	plain.Name += "-http"
-	plain.FilterChainMatch = &listener.FilterChainMatch{DestinationPort: late.FilterChainMatch.DestinationPort, ApplicationProtocols: detectedHTTP}
-	return append(out, late)
 }

@@ -1,14 +1,9 @@
 package resource
 
 import (
-	"time"
-
 	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listener "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
-	values "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/common/set_filter_state/v3"
-	inspector "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/tls_inspector/v3"
-	state "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/set_filter_state/v3"
 	internalup "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/internal_upstream/v3"
 	rawbuffer "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/raw_buffer/v3"
 	metadata "github.com/envoyproxy/go-control-plane/envoy/type/metadata/v3"
@@ -18,14 +13,10 @@ import (
 	"outrider.dev/internal/core/xds"
 )
 
-// A listener with a socket waits sniffTimeout for the first bytes of a connection, because
-// the server may be the one that sends first. Where a declaration says that the client does,
-// a connection that is silent for so long goes on to an internal listener, which waits for
-// the bytes. It has no connection to the server meanwhile.
-
-// lateTimeout bounds that wait where the client is another machine, which may be gone: an
-// hour, as Envoy's own idle timeout of HTTP connections.
-const lateTimeout = time.Hour
+// A listener for a port number waits sniffTimeout for the first bytes of a connection, because
+// the server may be the one that sends first. Where the service declares HTTP, a connection that
+// is silent for so long goes on to an internal listener, which waits for the bytes. It has no
+// connection to the server meanwhile.
 
 // originalDst is the namespace of the addresses that the filter original_dst gives a
 // connection in an internal listener.
@@ -68,44 +59,6 @@ func (v *snapshot) lateCluster(a address, t target) *xds.Resource {
 }
 
 type lateKey address
-
-// lateInbound serves the silent connections to ports of the application on which the client
-// sends first, in plain text or by mutual TLS.
-func (b *builder) lateInbound(f features, ports []inboundPort, g guard) *listener.Listener {
-	l := internal(lateInboundName, core.TrafficDirection_INBOUND)
-	l.ListenerFilters = []*listener.ListenerFilter{originalDestination(), listenerFilter("envoy.filters.listener.tls_inspector", &inspector.TlsInspector{})}
-	l.ListenerFiltersTimeout = duration(lateTimeout)
-	l.FilterChains = rejectOwnPorts()
-	for _, p := range ports {
-		if p.clientFirst {
-			l.FilterChains = append(l.FilterChains, b.chains(f, p, g)...)
-		}
-	}
-	return l
-}
-
-// lateInboundCluster leads to that listener. The connection's filter state carries its
-// addresses, see toLateInbound.
-func lateInboundCluster() *cluster.Cluster {
-	c, _ := toInternalListener(lateInboundName, lateInboundName, "")
-	c.TransportSocket = transportSocket("internal_upstream", &internalup.InternalUpstreamTransport{
-		TransportSocket: transportSocket("raw_buffer", &rawbuffer.RawBuffer{}),
-	})
-	return c
-}
-
-// toLateInbound are the filters that send a connection to the internal listener.
-func toLateInbound() []*listener.Filter {
-	local := setState(originalDst+".local_ip", "%DOWNSTREAM_LOCAL_ADDRESS%")
-	remote := setState(originalDst+".remote_ip", "%DOWNSTREAM_REMOTE_ADDRESS%")
-	local.SharedWithUpstream, remote.SharedWithUpstream = values.FilterStateValue_ONCE, values.FilterStateValue_ONCE
-	return []*listener.Filter{
-		network("envoy.filters.network.set_filter_state", &state.Config{OnNewConnection: []*values.FilterStateValue{
-			local, remote, setState(tcpClusterState, lateInboundName), // see notSilent
-		}}),
-		tcpProxy(toCluster(lateInboundName)),
-	}
-}
 
 func transportSocket(name string, config proto.Message) *core.TransportSocket {
 	return &core.TransportSocket{Name: "envoy.transport_sockets." + name, ConfigType: &core.TransportSocket_TypedConfig{TypedConfig: typed(config)}}

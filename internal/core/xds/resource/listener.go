@@ -109,9 +109,6 @@ func (v *snapshot) inboundListeners(p *xds.Proxy, f features) []*xds.Resource {
 			return serialize(name, v.observe(build(), f, services))
 		}))
 	}
-	if f.late() { // first: the others send connections there
-		add(lateInboundName, func() *listener.Listener { return v.lateInbound(f, ports, g) })
-	}
 	for _, name := range []string{inboundName, earlyInboundName} {
 		add(name, func() *listener.Listener { return v.inbound(name, f, ports, g) })
 	}
@@ -137,7 +134,7 @@ func (v *snapshot) listener(p *xds.Proxy, name string) *xds.Resource {
 		return v.listenerAt(p, rest)
 	}
 	switch name {
-	case inboundName, earlyInboundName, lateInboundName:
+	case inboundName, earlyInboundName:
 		for _, r := range v.inboundListeners(p, f) {
 			if r != nil && r.Name == name {
 				return r

@@ -18,7 +18,6 @@ func TestMutants(t *testing.T) {
 		"an account of no namespace is of any":        {File: "rbac.go", From: `v = namespace + "/" + v`, To: `v = "bank/" + v`},
 		"a namespace is a prefix":                     {File: "rbac.go", From: `"/sa/[^/]+"`, To: `".*"`},
 		"paths are judged as they are written":        {File: "rbac.go", From: `m.NormalizePath = on()`, To: ``},
-		"silent connections reach the application":    {File: "inbound.go", From: `filters = append(g.bytes(), tcpProxy(toCluster(contract.SilentCluster)))`, To: `filters = []*listener.Filter{tcpProxy(toCluster(contract.SilentCluster))}`},
 		"bytes by mutual TLS reach the application":   {File: "inbound.go", From: `authenticated = append(g.bytes(), tcpProxy(after))`, To: `authenticated = []*listener.Filter{tcpProxy(after)}`},
 		"bytes in plain text reach the application":   {File: "inbound.go", From: `append(g.bytes(), tcpProxy(toApplication()))`, To: `[]*listener.Filter{tcpProxy(toApplication())}`},
 		"requests reach the application":              {File: "http.go", From: `g.requests(m)`, To: ``},

@@ -25,8 +25,7 @@ const (
 
 	httpPrefix, tcpPrefix, rawPrefix = contract.HTTPCluster, contract.TCPCluster, contract.RawCluster
 
-	lateName        = "late" // internal listener for the silent connections to such a port
-	lateInboundName = "virtualInbound-late"
+	lateName = "late" // internal listener for the silent connections to such a port
 )
 
 // An address is the name of the cluster for an original destination.

@@ -21,8 +21,8 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// sniffTimeout bounds the wait for the first bytes of a connection, from which its protocol
-// is detected.
+// sniffTimeout bounds the wait for the first bytes of a connection of the application, from which its
+// protocol is detected.
 const sniffTimeout = 200 * time.Millisecond
 
 // outbound accepts the connections of the application. It inspects nothing, and hands a
@@ -56,7 +56,7 @@ func (v *snapshot) early(sh features, serverFirst []uint16) *listener.Listener {
 	}
 	inspect := httpInspector()
 	inspect.FilterDisabled = anyOf(excluded)
-	detect(l, proxyProtocol(), inspect)
+	detect(l, sniffTimeout, proxyProtocol(), inspect)
 	timeout := max(v.firstUse(sh), earlyFirstUseTimeout)
 	l.FilterChains = append(append(rejectOwnPorts(), v.httpByAddress(timeout)), v.bytesByAddress(tcpPrefix, timeout)...)
 	l.DefaultFilterChain = passthroughChain()
@@ -68,7 +68,7 @@ func (v *snapshot) sniffed(sh features, port uint16) *listener.Listener {
 	l := listen(sniffedName(port), sh.wildcards(port)...)
 	l.BindToPort = off()
 	l.TrafficDirection = core.TrafficDirection_OUTBOUND
-	detect(l, httpInspector())
+	detect(l, sniffTimeout, httpInspector())
 	l.FilterChains = []*listener.FilterChain{httpByHost(port)}
 	if !sh.full {
 		l.FilterChains = append([]*listener.FilterChain{v.httpByAddress(v.firstUse(sh))}, v.bytesByAddress(tcpPrefix, v.firstUse(sh))...)
@@ -80,9 +80,9 @@ func (v *snapshot) sniffed(sh features, port uint16) *listener.Listener {
 func sniffedName(port uint16) string { return sniffedPrefix + strconv.Itoa(int(port)) }
 
 // detect adds listener filters, of which one may wait for the first bytes in vain.
-func detect(l *listener.Listener, filters ...*listener.ListenerFilter) {
+func detect(l *listener.Listener, timeout time.Duration, filters ...*listener.ListenerFilter) {
 	l.ListenerFilters = filters
-	l.ListenerFiltersTimeout = duration(sniffTimeout)
+	l.ListenerFiltersTimeout = duration(timeout)
 	l.ContinueOnListenerFiltersTimeout = true
 }
 

@@ -19,7 +19,6 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
-	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/mesh"
 	"outrider.dev/internal/core/xds"
 	"outrider.dev/internal/core/xds/resource"
@@ -45,7 +44,7 @@ func TestAuthorization(t *testing.T) {
 			v := snapshot(t, guarded(c.Parts...)...)
 			for name, p := range map[string]*xds.Proxy{
 				"with files":     guardedProxy(),
-				"with our agent": guardedProxy(withAgent, silent),
+				"with our agent": guardedProxy(withAgent),
 				"full push":      guardedProxy(func(p *xds.Proxy) { p.OnDemand = false }),
 			} {
 				for _, l := range listenersOf(t, v, p) {
@@ -64,8 +63,6 @@ func TestAuthorization(t *testing.T) {
 		})
 	}
 }
-
-func silent(p *xds.Proxy) { p.Metadata[contract.MetadataSilent] = contract.SilentCluster }
 
 // listenersOf returns the inbound ones.
 func listenersOf(t *testing.T, v xds.Snapshot, p *xds.Proxy) []*listener.Listener {
@@ -109,7 +106,7 @@ func judge(t *testing.T, l *listener.Listener, call authorization.Call) string {
 		if identity(call) != "" && call.Port == "first" {
 			return judge(t, l, authorization.Call{From: "plain", Port: call.Port})
 		}
-		if call.Port == "first" || l.Name == "virtualInbound-late" || identity(call) == "" {
+		if call.Port == "first" || identity(call) == "" {
 			return absent
 		}
 		t.Fatalf("%s has no chain for %s", l.Name, call)

@@ -69,7 +69,7 @@ func (v *snapshot) Wildcard(p *xds.Proxy, typeURL string, prewarm []string) []xd
 	case xds.ListenerType:
 		return bundles(v.listeners(p))
 	case xds.ClusterType:
-		out := v.withTracing(p, bundles(v.fixedClusters(featuresOf(p))))
+		out := v.withTracing(p, bundles(v.fixedClusters()))
 		for _, name := range append(v.prewarmNames(p), prewarm...) {
 			if b := v.cluster(p, name); b.Resource != nil {
 				out = append(out, b)
@@ -122,12 +122,8 @@ func (v *snapshot) shared(name string, key any, build func() proto.Message) *xds
 }
 
 // fixedClusters returns those that every proxy gets, because listeners and routes name them.
-func (v *snapshot) fixedClusters(f features) []*xds.Resource {
-	out := []*xds.Resource{v.fixedCluster(applicationCluster), v.fixedCluster(passthroughCluster)}
-	if f.late() {
-		out = append(out, v.fixedCluster(lateInboundName))
-	}
-	return out
+func (v *snapshot) fixedClusters() []*xds.Resource {
+	return []*xds.Resource{v.fixedCluster(applicationCluster), v.fixedCluster(passthroughCluster)}
 }
 
 // fixedCluster returns one of them; nil if none has the name.
@@ -137,8 +133,6 @@ func (v *snapshot) fixedCluster(name string) *xds.Resource {
 		return v.shared(name, name, func() proto.Message { return appCluster() })
 	case passthroughCluster:
 		return v.shared(name, name, func() proto.Message { return originalCluster() })
-	case lateInboundName:
-		return v.shared(name, name, func() proto.Message { return lateInboundCluster() })
 	}
 	return nil
 }

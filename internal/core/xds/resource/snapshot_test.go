@@ -128,7 +128,7 @@ func TestListenersOfManyServices(t *testing.T) {
 		for _, n := range flatten(v.Wildcard(client(), xds.ListenerType, nil), xds.ListenerType) {
 			size += len(n.Resource.Body.Value)
 		}
-		if got := flatten(v.Wildcard(client(), xds.ClusterType, nil), xds.ClusterType); len(got) != 3 { // see fixedClusters
+		if got := flatten(v.Wildcard(client(), xds.ClusterType, nil), xds.ClusterType); len(got) != 2 { // see fixedClusters
 			t.Errorf("%d services: %d clusters", n, len(got))
 		}
 		return size
@@ -204,7 +204,7 @@ func testDiff(t *testing.T, config mesh.Config) {
 		xds.EndpointType:    {web80, old80, old80v4, old80v6, "outbound|6379||db.shop.svc.cluster.local", "outbound|80||hidden.vault.svc.cluster.local"},
 		xds.VirtualHostType: {"routed/80.routed.shop.svc.cluster.local", "routed/80.web.shop.svc.cluster.local", "routed/80-ipv6.routed.shop.svc.cluster.local"},
 		xds.RouteType:       {"80", "81", web80, "outbound|80||routed.shop.svc.cluster.local"},
-		xds.ListenerType:    {"virtualInbound", "virtualOutbound", "virtualInbound-late", "late", "virtualOutbound-early", "outbound_80", "outbound_10.96.0.2_80", "web:81"},
+		xds.ListenerType:    {"virtualInbound", "virtualOutbound", "late", "virtualOutbound-early", "outbound_80", "outbound_10.96.0.2_80", "web:81"},
 	}
 	versions := func(v xds.Snapshot) map[[2]string]string {
 		out := map[[2]string]string{}

@@ -91,7 +91,7 @@ func (o observer) filter(f *listener.Filter, s telemetry.Service) {
 		return
 	}
 	if p := (&tcp.TcpProxy{}); f.GetTypedConfig().MessageIs(p) {
-		if f.GetTypedConfig().UnmarshalTo(p) == nil && p.GetCluster() != lateInboundName {
+		if f.GetTypedConfig().UnmarshalTo(p) == nil {
 			o.bytes(p, s)
 			f.ConfigType = &listener.Filter_TypedConfig{TypedConfig: typed(p)}
 		}
