@@ -2,6 +2,7 @@
 // mesh, a pod or a node.
 //
 // Its doors:
+//   - atomicfile: files are replaced by rename
 //   - contract: the names on which programs agree (ports, paths, containers, annotations, labels)
 //   - wire: the protocols between agent and control plane, without gRPC's library
 //   - telemetry: settings of access logs, traces and request metrics
@@ -10,6 +11,6 @@
 //   - mask: secrets are taken out of what is shown or handed on
 //   - cli: exit statuses, errors with hints, progress, flags that commands share
 //
-// It imports no other wing. contract, wire and telemetry import only the standard library, since the
+// It imports no other wing. atomicfile, contract, wire and telemetry import only the standard library, since the
 // agent runs in every pod.
 package base

@@ -2,12 +2,12 @@ package gate
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"outrider.dev/internal/base/atomicfile"
 	"outrider.dev/startup"
 )
 
@@ -60,7 +60,7 @@ const BackFile = "back"
 // runtime catches all signals).
 func (g *gate) notifyChild(from string) {
 	by := filepath.Join(g.o.Place.Own, BackFile)
-	if err := g.writeBack(by, from); err != nil {
+	if err := atomicfile.Write(by, []byte(from+"\n"), 0o644); err != nil {
 		g.o.Say(fmt.Sprintf("%s is back; notifying %s: %v", from, g.o.Place.Container, err))
 		return
 	}
@@ -74,12 +74,4 @@ func (g *gate) notifyChild(from string) {
 	}
 	g.note(startup.IsNotified, from+" is back")
 	g.o.Say(fmt.Sprintf("%s is back; %s was notified by %s", from, g.o.Place.Container, by))
-}
-
-func (g *gate) writeBack(name, from string) error {
-	fresh := filepath.Join(g.o.Place.Own, "."+BackFile)
-	if err := os.WriteFile(fresh, []byte(from+"\n"), 0o644); err != nil {
-		return err
-	}
-	return os.Rename(fresh, name)
 }

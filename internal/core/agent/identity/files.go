@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"outrider.dev/internal/base/atomicfile"
 	"outrider.dev/internal/base/wire"
 )
 
@@ -39,21 +40,13 @@ type held struct {
 
 func (h *held) leaf() *x509.Certificate { return h.chain[0] }
 
-// write replaces a file that only its owner reads, by rename, unless it is the same
-// already. It is not synced, since a certificate that a crash of the machine loses is
-// requested again.
+// write replaces a file that only its owner reads, unless it is the same already. It is not
+// synced, since a certificate that a crash of the machine loses is requested again.
 func write(path string, content []byte) error {
 	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, content) {
 		return nil
 	}
-	next := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".new")
-	if err := os.Remove(next); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	if err := os.WriteFile(next, content, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(next, path)
+	return atomicfile.Write(path, content, 0o600)
 }
 
 // giveRoots stores the trusted roots, for Envoy and in the output files.

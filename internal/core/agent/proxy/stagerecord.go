@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strconv"
 
+	"outrider.dev/internal/base/atomicfile"
 	"outrider.dev/internal/core/agent/state"
 	"outrider.dev/internal/core/agent/supervise"
 )
@@ -34,22 +34,13 @@ func NewStageRecord(rules string) (StageRecord, error) {
 	return StageRecord{Sandbox: sandbox, PID: os.Getpid(), Began: began, Rules: rules}, err
 }
 
-// Write replaces the file by rename, so that a reader sees all of it or nothing.
+// Write replaces the file.
 func (r StageRecord) Write(path string) error {
 	text, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".record-")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) // fails after the rename
-	_, err = f.Write(append(text, '\n'))
-	if err := errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
+	return atomicfile.Write(path, append(text, '\n'), 0o644)
 }
 
 // ReadStageRecord returns the record in a file if it is valid here and now. The error is

@@ -8,11 +8,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"strconv"
 	"strings"
 	"time"
 
+	"outrider.dev/internal/base/atomicfile"
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/agent/readiness"
 )
@@ -180,17 +180,13 @@ func writeJSON(w http.ResponseWriter, code int, v any) {
 	w.Write(append(raw, '\n'))
 }
 
-// replaceJSON writes a file that other users may read, at once as a whole.
+// replaceJSON writes a file that other users may read.
 func replaceJSON(path string, v any) error {
 	raw, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
-	next := path + ".new"
-	if err := os.WriteFile(next, append(raw, '\n'), 0o644); err != nil {
-		return err
-	}
-	return os.Rename(next, path)
+	return atomicfile.Write(path, append(raw, '\n'), 0o644)
 }
 
 // startup is the journal.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/oklog/run"
 
+	"outrider.dev/internal/base/atomicfile"
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/node/captures"
 	"outrider.dev/internal/core/node/cni"
@@ -352,13 +353,9 @@ func (d *daemon) report(ctx context.Context) error {
 	}
 }
 
-// writeReady exchanges the file at once: one that is empty says that this process does its part.
+// writeReady writes the file: one that is empty says that this process does its part.
 func (d *daemon) writeReady() error {
-	next := d.ReadyFile + ".next"
-	if err := os.WriteFile(next, []byte(d.now().unready()), 0o644); err != nil {
-		return err
-	}
-	return os.Rename(next, d.ReadyFile)
+	return atomicfile.Write(d.ReadyFile, []byte(d.now().unready()), 0o644)
 }
 
 func (d *daemon) tell(ctx context.Context, s state, validator string, known bool) error {

@@ -1,0 +1,34 @@
+// Package atomicfile replaces files by rename: a reader sees the old content or the new one, and never
+// a part of it. Nothing is synced, so a crash of the machine may lose what was written last.
+package atomicfile
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Write makes content the content of the file at path, with a mode that no umask restricts. A file has
+// one writer at a time. What has the name of the new file meanwhile, ".NAME.new", is removed and never
+// written to: it is of a writer that was killed, or a link of somebody else.
+func Write(path string, content []byte, mode fs.FileMode) (err error) {
+	fresh := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".new")
+	if err := os.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := os.OpenFile(fresh, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			os.Remove(fresh)
+		}
+	}()
+	_, err = f.Write(content)
+	if err := errors.Join(err, f.Chmod(mode), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(fresh, path)
+}
