@@ -31,7 +31,6 @@ var targets = map[string]string{
 	"internal/core/agent/relay FuzzFrames":                              "HTTP/2 between Envoy and the control plane",
 	"internal/core/agent/relay FuzzMessages":                            "discovery requests and responses",
 	"internal/core/agent/relay FuzzOpening":                             "Envoy's first request",
-	"internal/core/agent/relay FuzzStore":                               "the file of what Envoy accepted",
 	"internal/base/wire FuzzNames":                                      "messages of the name service",
 	"internal/base/wire FuzzUnframe":                                    "gRPC's frames",
 	"internal/base/wire FuzzReadMessage":                                "gRPC's frames, in a stream",

@@ -2,8 +2,6 @@ package relay
 
 import (
 	"bytes"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -82,46 +80,6 @@ func FuzzMessages(f *testing.F) {
 			if got := again.resources[i]; got.name != r.name || got.version != r.version || !bytes.Equal(got.raw, r.raw) {
 				t.Errorf("%+v comes back as %+v", r, got)
 			}
-		}
-	})
-}
-
-// Whatever the file has, the store opens, keeps what it gets, and has it again.
-func FuzzStore(f *testing.F) {
-	s, path := storeOf(f)
-	s.accept(response{typeURL: clusterType, resources: []resource{resourceOf("a", "1")}}, true, nil)
-	s.setAway([]byte("away"))
-	s.close()
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(raw)
-	f.Add(raw[:len(raw)-3])
-	f.Add([]byte(storeFormat))
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		path := filepath.Join(t.TempDir(), "kept")
-		// With its own checksum a record is read.
-		if n := len(storeFormat) + recordHead; len(raw) > n && len(raw)%2 == 0 {
-			raw = append(raw[:len(storeFormat):len(storeFormat)], pack(raw[n:])...)
-		}
-		if err := os.WriteFile(path, raw, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		for range 2 {
-			s := openStore(path, "proxy", func(err error) { t.Errorf("given up: %v", err) })
-			for typeURL, names := range s.types {
-				for name, p := range names {
-					if r, ok := s.get(typeURL, name); !ok || r.name != name || r.version != p.version {
-						t.Errorf("%s %q: %+v, %t; want version %q", typeURL, name, r, ok, p.version)
-					}
-				}
-			}
-			s.accept(response{typeURL: listenerType, resources: []resource{resourceOf("b", "2")}}, false, nil)
-			if r, ok := s.get(listenerType, "b"); !ok || r.version != "2" {
-				t.Errorf("%+v, %t", r, ok)
-			}
-			s.close()
 		}
 	})
 }

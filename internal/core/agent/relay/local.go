@@ -170,7 +170,11 @@ func (m *messages) addKept(q request, has map[string]string, all bool) (missing 
 		missing[name] = name != "*"
 	}
 	store := m.session.relay.store
-	for _, name := range store.names(q.typeURL, all, q.subscribe) {
+	names := q.subscribe
+	if all {
+		names = store.names(q.typeURL)
+	}
+	for _, name := range names {
 		// What Envoy has it has, except endpoints, for which a cluster that was updated waits.
 		_, had := has[name]
 		if wanted := missing[name]; wanted && (!had || q.typeURL == endpointType) || all && !had {

@@ -2,8 +2,6 @@ package relay
 
 import (
 	"fmt"
-	"iter"
-	"slices"
 
 	"outrider.dev/internal/base/wire"
 )
@@ -69,7 +67,6 @@ func parseRequest(raw []byte) (q request, err error) {
 type response struct {
 	typeURL, nonce string
 	resources      []resource
-	packed         []part // in place of resources
 	removed        []string
 	away           []byte // wire.Away; nil: it has none
 	size           int    // about how much memory it takes
@@ -89,7 +86,6 @@ type resource struct {
 
 // parseResponse reads a message. The resources share its memory.
 func parseResponse(raw []byte) (p response, err error) {
-	const overhead = 128 // of a response, and of a name
 	p.size = len(raw) + overhead
 	err = wire.Fields(raw, func(f wire.Field) error {
 		if len(p.resources)+len(p.removed) > maxNames {
@@ -113,39 +109,6 @@ func parseResponse(raw []byte) (p response, err error) {
 	})
 	p.size += overhead * (len(p.resources) + len(p.removed))
 	return p, err
-}
-
-// parts are the resources as the store takes them.
-func (p response) parts() iter.Seq[part] {
-	if p.packed != nil {
-		return slices.Values(p.packed)
-	}
-	return partsOf(p.typeURL, slices.Values(p.resources))
-}
-
-// pack makes the response smaller in memory.
-func (p *response) pack() {
-	for _, r := range p.resources {
-		p.size += len(r.name) + len(r.version) - len(r.raw)
-	}
-	p.packed = slices.Collect(p.parts())
-	for _, part := range p.packed {
-		p.size += len(part.record)
-	}
-	p.resources, p.away = nil, nil // which hold the whole message
-}
-
-// unpack undoes pack.
-func (p *response) unpack() {
-	for _, part := range p.packed {
-		message, _ := unpack(part.record[recordHead:], maxMessage) // of pack: without an error
-		for i, r := range part.resources {
-			at := part.places[i]
-			r.raw = message[at.offset:][:at.size]
-			p.resources = append(p.resources, r)
-		}
-	}
-	p.packed = nil
 }
 
 func parseResource(raw []byte) (r resource, err error) {

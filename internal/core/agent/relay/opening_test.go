@@ -107,8 +107,7 @@ func TestSparedBytesAreGivenBack(t *testing.T) {
 		"all at once":       {[][]byte{nil, slices.Concat(settings, response)}, slices.Concat(settings, response, credit)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, _ := storeOf(t)
-			tee := newTee(&Relay{store: s})
+			tee := newTee(&Relay{store: storeAt(t, t.TempDir())})
 			var got []byte
 			for i, p := range tt.sent {
 				out, err := tee.responses.read(p)

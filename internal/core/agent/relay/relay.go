@@ -53,7 +53,7 @@ type Options struct {
 	Socket  string      // path of the Unix socket for Envoy, made with mode 0600; required
 	Address string      // of the control plane, host:port; required
 	TLS     *tls.Config // nil: plaintext
-	Store   string      // path of the file for what Envoy accepts; empty: nothing is kept
+	Store   string      // path of the file for what Envoy accepts; required
 	Key     string      // the proxy that the file is for: another one's is dropped
 
 	// Changed is called with each state, in order. It must neither block nor call the Relay.
@@ -99,9 +99,7 @@ func Listen(o Options) (*Relay, error) {
 		places: make(chan struct{}, maxConnections), dialing: make(chan struct{}, 1), usable: make(chan struct{}), far: farAway,
 		state: State{Since: time.Now()}, away: wire.Away{Grace: contract.DefaultFirstUse},
 	}
-	r.store = openStore(o.Store, o.Key, func(err error) {
-		o.Log.Warn("Envoy's configuration is not kept: without a control plane a new Envoy waits for it", "error", err)
-	})
+	r.store = openStore(o.Store, o.Key, o.Log)
 	if r.store.away != nil {
 		if away, err := wire.ParseAway(r.store.away); err == nil {
 			r.away = away

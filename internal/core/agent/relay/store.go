@@ -1,352 +1,181 @@
 package relay
 
 import (
-	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
-	"iter"
+	"io/fs"
+	"log/slog"
 	"maps"
 	"os"
 	"slices"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"outrider.dev/internal/base/atomicfile"
 	"outrider.dev/internal/base/wire"
 )
 
 const (
-	// maxStore bounds what is kept, in bytes of the file, which is compressed. The pod's volume in
-	// memory has 32 MiB, and two files while one is rewritten.
+	// maxStore bounds what is kept, in bytes of memory and so of the file. The pod's volume in memory
+	// has 32 MiB, and two files while one is replaced.
 	maxStore = 12 << 20
-	// maxIndex bounds the index in memory: 80,000 resources with names of 60 bytes.
-	maxIndex   = 16 << 20
-	indexEntry = 128 // bytes, besides its strings
-	// maxGarbage is how much a file may have besides that before it is rewritten.
-	maxGarbage = 1 << 20
-	// recordSize is about how large a message is before compression. A larger one compresses
-	// little better, and a read of one resource decompresses it all.
-	recordSize = 64 << 10
-	maxFile    = maxStore + maxGarbage
-	// maxMessage bounds the message of a record: a large resource, or the names of all that are
-	// removed.
-	maxMessage = maxResponse + recordSize
-	// maxMessages bounds those of a file that is opened: 12 bytes of configuration take one of the
-	// file, and DEFLATE makes up to a thousand of one.
-	maxMessages = 256 << 20
+	overhead = 128 // bytes of memory of a resource or a name, besides its strings
 
-	storeFormat = "outrider relay 2\n"
-	recordHead  = 8 // length and checksum
+	// storeEvery is how long what Envoy accepts may not be in the file yet. So an Envoy that starts,
+	// and accepts hundreds of messages, costs one write or two.
+	storeEvery  = 2 * time.Second
+	storeFormat = "outrider relay 3\n"
 )
 
-var errFull = fmt.Errorf("it takes more than %d bytes of a file, or %d of memory", maxStore, maxIndex)
+var errFull = fmt.Errorf("it takes more than %d bytes of memory", maxStore)
 
-// A store keeps the resources that Envoy has accepted, in a file: an Envoy that starts while the
-// control plane is away gets them back. In memory it has an index only.
+// A store keeps the resources that Envoy has accepted, for an Envoy that starts while the control
+// plane is away. So that an agent that starts has them too, they are in a file: a snapshot, which is
+// replaced as a whole within storeEvery of a change. An agent that is killed may lose the last one.
 //
-// The file is a format, and records: length and CRC-32C of a message, and the message, compressed
-// by DEFLATE (RFC 1951). A record that an agent did not finish is cut off by the next one. What
-// the file system refuses ends the store, and nothing else: it then keeps nothing.
+// The file is its format, the CRC-32C of a message, and the message. It is not compressed: what compresses
+// takes 1 MiB of memory, and more of the agent's size than the files of most pods have. A file that is
+// damaged, of another format or of another proxy is removed.
 type store struct {
 	path, key string
-	failed    func(error) // called when the store ends
+	log       *slog.Logger
+
+	writing sync.Mutex // of the file; before mu
 
 	mu    sync.Mutex
-	file  *os.File // nil: nothing is kept
-	size  int64    // of the file
-	live  int64    // bytes of the records that count
-	used  int64    // memory of the index
-	types map[string]map[string]place
+	off   bool // nothing is kept until a new Envoy begins: what is known would not be all
+	types map[string]map[string]resource
+	used  int    // memory of types and away
 	away  []byte // wire.Away
-
-	last struct { // the record that was read last
-		file    *os.File
-		at      int64
-		message []byte
-	}
+	size  int64  // of the file
+	timer *time.Timer
 }
 
-// A place is where a resource is in the file.
-type place struct {
-	version      string
-	at           int64 // of the compressed message
-	packed       int32 // its length
-	offset, size int32 // of the message Resource in the decompressed one
-	cost         int32 // about how many bytes of the file it takes
-}
-
-// The message of a record. It has resources that are put, or names that are removed, or neither.
+// The message of the file. A type is that of the resources that follow it.
 //
-//	message Record { string type = 1; repeated Resource put = 2; repeated string remove = 3; Away away = 4; string key = 5; }
-const fieldType, fieldPut, fieldRemove, fieldAway, fieldKey = 1, 2, 3, 4, 5
+//	message Snapshot { string key = 5; Away away = 4; repeated { string type = 1; repeated Resource put = 2; } }
+const fieldType, fieldPut, fieldAway, fieldKey = 1, 2, 4, 5
 
-// openStore opens the file at path, or begins a new one: also if the file is of another key.
-// Without a path, or a file system that takes the file, nothing is kept.
-func openStore(path, key string, failed func(error)) *store {
-	s := &store{path: path, key: key, failed: failed}
-	if s.open() != nil {
-		s.begin()
+// openStore reads the file at path.
+func openStore(path, key string, log *slog.Logger) *store {
+	s := &store{path: path, key: key, log: log, types: map[string]map[string]resource{}}
+	if err := s.read(); err != nil {
+		s.drop()
+		s.away = nil
+		if !errors.Is(err, fs.ErrNotExist) {
+			log.Warn("the configuration that an earlier Envoy had is ignored", "file", path, "error", err)
+		}
+		os.Remove(path)
 	}
 	return s
 }
 
-// begin starts an empty file. What is known of a control plane that is away stays.
-func (s *store) begin() {
-	s.drop()
-	if s.path == "" {
-		return
-	}
-	if err := s.replace(nil); err != nil {
-		s.end(err)
-	}
-}
-
-// replace makes a file of what is in the index and in the current file, and of records more.
-// The current one is complete until the new one is.
-func (s *store) replace(records []byte) error {
-	old, types := s.file, s.types
-	if old != nil {
-		defer old.Close()
-	}
-	os.Remove(s.path + ".new") // of an agent that was killed
-	file, err := os.OpenFile(s.path+".new", os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
-	s.file = nil
-	s.drop()
-	if err == nil {
-		s.file = file
-		err = s.copy(old, types)
-	}
-	if err == nil {
-		err = s.append(records)
-	}
-	if err == nil {
-		err = os.Rename(s.path+".new", s.path)
-	}
-	return err
-}
-
-// copy writes what is at the beginning of each file, and resources of the old one.
-func (s *store) copy(old *os.File, types map[string]map[string]place) error {
-	start := append([]byte(storeFormat), pack(wire.AppendField(nil, fieldKey, s.key))...)
-	if s.away != nil {
-		start = append(start, pack(wire.AppendField(nil, fieldAway, s.away))...)
-	}
-	if err := s.append(start); err != nil {
-		return err
-	}
-	s.live = s.size
-	for _, typeURL := range slices.Sorted(maps.Keys(types)) {
-		names := types[typeURL]
-		var failed error
-		for p := range partsOf(typeURL, func(yield func(resource) bool) {
-			for _, name := range sorted(names, maps.Keys(names)) {
-				r, err := s.load(old, names[name])
-				if failed = err; err != nil || !yield(r) {
-					return
-				}
-			}
-		}) {
-			if err := s.append(p.record); err != nil {
-				return err
-			}
-			s.index(typeURL, p, s.size)
-		}
-		if failed != nil {
-			return failed
-		}
-	}
-	return nil
-}
-
-func (s *store) drop() {
-	if s.file != nil {
-		s.file.Close()
-	}
-	s.file, s.size, s.live, s.used, s.types = nil, 0, 0, 0, map[string]map[string]place{}
-	s.last.file, s.last.message = nil, nil
-}
-
-// giveUp ends the store.
-func (s *store) giveUp(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.file != nil {
-		s.end(err)
-	}
-}
-
-// end gives the file up.
-func (s *store) end(err error) {
-	s.drop()
-	os.Remove(s.path + ".new")
-	os.Remove(s.path)
-	s.failed(err)
-}
-
-// open reads the file.
-func (s *store) open() error {
-	s.drop()
-	// Not through a link. With O_RDWR a pipe is opened at once.
-	file, err := os.OpenFile(s.path, os.O_RDWR|unix.O_NOFOLLOW, 0)
+func (s *store) read() error {
+	// Not through a link, and not from a pipe.
+	file, err := os.OpenFile(s.path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return err
 	}
-	s.file = file
-	info, err := file.Stat()
+	defer file.Close()
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
+		return errors.Join(err, errors.New("not a regular file"))
+	}
+	content, err := io.ReadAll(io.LimitReader(file, maxStore+1))
 	if err != nil {
 		return err
 	}
-	if !info.Mode().IsRegular() || info.Size() < int64(len(storeFormat)) || info.Size() > maxFile {
-		return errors.New("not a file of this format")
+	if len(content) > maxStore {
+		return errFull
 	}
-	raw := make([]byte, info.Size())
-	if _, err := io.ReadFull(file, raw); err != nil {
-		return err
+	head := len(storeFormat) + crc32.Size
+	if len(content) < head || string(content[:len(storeFormat)]) != storeFormat {
+		return errors.New("it has another format")
 	}
-	if string(raw[:len(storeFormat)]) != storeFormat {
-		return errors.New("not a file of this format")
+	message := content[head:]
+	if binary.LittleEndian.Uint32(content[len(storeFormat):]) != crc32.Checksum(message, castagnoli) {
+		return errors.New("it is damaged: its checksum is another one")
 	}
-	s.size = int64(len(storeFormat))
-	s.live = s.size
-	room := maxMessages
-	for rest := raw[s.size:]; len(rest) >= recordHead; rest = raw[s.size:] {
-		n := int64(binary.LittleEndian.Uint32(rest))
-		if n > int64(len(rest)-recordHead) {
-			break
-		}
-		record := rest[:recordHead+n]
-		if crc32.Checksum(record[recordHead:], castagnoli) != binary.LittleEndian.Uint32(rest[4:]) {
-			break
-		}
-		first := s.size == int64(len(storeFormat))
-		s.size += recordHead + n
-		message, err := unpack(record[recordHead:], min(room, maxMessage))
-		if err == nil {
-			err = s.replay(record, message, first)
-		}
-		if room -= len(message); err != nil {
-			return err
-		}
-	}
-	if s.size == int64(len(storeFormat)) {
-		return errors.New("a file without a key")
-	}
-	if err := file.Truncate(s.size); err != nil {
-		return err
-	}
-	_, err = file.Seek(s.size, io.SeekStart)
-	return err
-}
-
-// replay applies a record that ends at s.size.
-func (s *store) replay(record, message []byte, first bool) error {
-	typeURL, keyed := "", false
-	var p part
-	err := wire.Fields(message, func(f wire.Field) error {
+	key, typeURL := "", ""
+	err = wire.Fields(message, func(f wire.Field) error {
 		switch f.Number {
+		case fieldKey:
+			key = string(f.Bytes)
+		case fieldAway:
+			s.used += len(f.Bytes) - len(s.away)
+			s.away = slices.Clone(f.Bytes)
 		case fieldType:
 			typeURL = string(f.Bytes)
 		case fieldPut:
 			r, err := parseResource(f.Bytes)
-			p.add(r, cap(message)-cap(f.Bytes)) // one is a part of the other
+			if s.put(typeURL, r); s.used > maxStore {
+				return errFull
+			}
 			return err
-		case fieldRemove:
-			s.unindex(typeURL, string(f.Bytes))
-		case fieldAway:
-			s.away = slices.Clone(f.Bytes)
-		case fieldKey:
-			keyed = string(f.Bytes) == s.key
 		}
 		return nil
 	})
-	s.index(typeURL, p.with(record, message), s.size)
-	switch {
-	case err == nil && first && !keyed:
-		err = errors.New("a file of another proxy")
-	case err == nil && s.used > maxIndex:
-		err = errFull
+	if err == nil && key != s.key {
+		err = errors.New("it is another proxy's")
 	}
 	return err
 }
 
-// index notes where the resources of a part are, whose record ends at an offset of the file.
-func (s *store) index(typeURL string, p part, end int64) {
-	for i, r := range p.resources {
-		s.unindex(typeURL, r.name)
-		names := s.types[typeURL]
-		if names == nil {
-			names = map[string]place{}
-			s.types[typeURL] = names
-		}
-		at := p.places[i]
-		at.packed = int32(len(p.record) - recordHead)
-		at.at = end - int64(at.packed)
-		names[r.name] = at
-		s.live += int64(at.cost)
-		s.used += r.memory()
+// memory is about how many bytes the store has of a resource.
+func (r resource) memory() int { return overhead + len(r.name) + len(r.version) + len(r.raw) }
+
+// put keeps a copy: a resource is a part of a message.
+func (s *store) put(typeURL string, r resource) {
+	s.remove(typeURL, r.name)
+	if s.types[typeURL] == nil {
+		s.types[typeURL] = map[string]resource{}
 	}
+	r.raw = slices.Clone(r.raw)
+	s.types[typeURL][r.name] = r
+	s.used += r.memory()
 }
 
-func (s *store) unindex(typeURL, name string) (was bool) {
-	p, was := s.types[typeURL][name]
+func (s *store) remove(typeURL, name string) (was bool) {
+	r, was := s.types[typeURL][name]
 	if was {
 		if delete(s.types[typeURL], name); len(s.types[typeURL]) == 0 {
 			delete(s.types, typeURL)
 		}
-		s.live -= int64(p.cost)
-		s.used -= resource{name: name, version: p.version}.memory()
+		s.used -= r.memory()
 	}
 	return was
 }
 
-// memory is about how many bytes the index has of a resource.
-func (r resource) memory() int64 { return int64(indexEntry + len(r.name) + len(r.version)) }
+// drop forgets all resources.
+func (s *store) drop() { s.types, s.used = map[string]map[string]resource{}, len(s.away) }
 
-// append writes records. The costs do not bound the file: they divide a record by size, of which
-// one resource may take all.
-func (s *store) append(records []byte) error {
-	if s.size+int64(len(records)) > maxFile {
-		return errFull
-	}
-	n, err := s.file.Write(records)
-	s.size += int64(n)
-	return err
+// giveUp keeps nothing from now on, until a new Envoy begins.
+func (s *store) giveUp(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.end(err)
 }
 
-// write writes records of which a number of bytes will count.
-func (s *store) write(records []byte, live int) error {
-	if s.size+int64(len(records)) <= min(2*(s.live+int64(live)), maxStore)+maxGarbage {
-		return s.append(records)
+// end is giveUp with mu locked.
+func (s *store) end(err error) {
+	if s.off {
+		return
 	}
-	if live == 0 {
-		records = nil // the new file needs no removals, and has s.away
-	}
-	return s.replace(records)
+	s.drop()
+	s.off = true
+	s.log.Warn("Envoy's configuration is not kept: without a control plane a new Envoy waits for it", "error", err)
+	s.changed()
 }
 
-// load returns a resource of a file.
-func (s *store) load(file *os.File, p place) (resource, error) {
-	if s.last.file != file || s.last.at != p.at {
-		packed := make([]byte, p.packed)
-		if _, err := file.ReadAt(packed, p.at); err != nil {
-			return resource{}, err
-		}
-		message, err := unpack(packed, maxMessage)
-		if err != nil {
-			return resource{}, err
-		}
-		s.last.file, s.last.at, s.last.message = file, p.at, message
+// changed is called with mu locked. The file follows.
+func (s *store) changed() {
+	if s.timer == nil {
+		s.timer = time.AfterFunc(storeEvery, s.write)
 	}
-	raw := s.last.message[p.offset:][:p.size]
-	if p.size >= recordSize { // it has the record for itself
-		s.last.file, s.last.message = nil, nil
-	} else {
-		raw = slices.Clone(raw) // which does not hold the other ones
-	}
-	return parseResource(raw)
 }
 
 // accept keeps what Envoy has accepted. With fresh it is the first of its type on a stream:
@@ -354,57 +183,39 @@ func (s *store) load(file *os.File, p place) (resource, error) {
 func (s *store) accept(p response, fresh bool, initial map[string]string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if fresh && len(initial) == 0 && p.typeURL == clusterType && s.file == nil {
-		s.begin() // what was too much may not be any more
+	if fresh && len(initial) == 0 && p.typeURL == clusterType {
+		s.off = false // what was too much may not be any more
+	}
+	if s.off {
+		return
 	}
 	if fresh {
 		for name, have := range s.types[p.typeURL] { // any order: all are removed
 			if initial[name] != have.version {
-				p.removed = append(p.removed, name)
+				s.remove(p.typeURL, name)
 			}
 		}
 	}
-	s.change(p)
+	for _, name := range p.removed {
+		s.remove(p.typeURL, name)
+	}
+	for _, r := range p.resources {
+		if s.put(p.typeURL, r); s.used > maxStore {
+			s.end(errFull)
+			return
+		}
+	}
+	s.changed()
 }
 
-// forget removes a name that Envoy does not subscribe to any more.
+// forget removes names that Envoy does not subscribe to any more.
 func (s *store) forget(typeURL string, names []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.change(response{typeURL: typeURL, removed: names})
-}
-
-// change applies a response: the removals and the first part at once.
-func (s *store) change(p response) {
-	if s.file == nil {
-		return
-	}
-	p.removed = slices.DeleteFunc(p.removed, func(name string) bool { return !s.unindex(p.typeURL, name) })
-	removed := removal(p.typeURL, p.removed)
-	for part := range p.parts() {
-		for _, r := range part.resources {
-			s.unindex(p.typeURL, r.name)
+	for _, name := range names {
+		if s.remove(typeURL, name) {
+			s.changed()
 		}
-		err := errFull
-		if s.live+int64(len(part.record)) <= maxStore {
-			err = s.write(append(removed, part.record...), len(part.record))
-		}
-		if err == nil {
-			if s.index(p.typeURL, part, s.size); s.used > maxIndex {
-				err = errFull
-			}
-		}
-		if err != nil {
-			s.end(err)
-			return
-		}
-		removed = nil
-	}
-	if removed == nil {
-		return
-	}
-	if err := s.write(removed, 0); err != nil {
-		s.end(err)
 	}
 }
 
@@ -412,13 +223,12 @@ func (s *store) change(p response) {
 func (s *store) setAway(raw []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.used += len(raw) - len(s.away)
 	s.away = raw
-	if s.file == nil {
-		return
+	if s.used > maxStore {
+		s.end(errFull)
 	}
-	if err := s.write(pack(wire.AppendField(nil, fieldAway, raw)), 0); err != nil {
-		s.end(err)
-	}
+	s.changed()
 }
 
 // complete reports whether an Envoy can start with what is kept.
@@ -428,36 +238,19 @@ func (s *store) complete() bool {
 	return len(s.types[clusterType]) > 0 && len(s.types[listenerType]) > 0
 }
 
-// names returns all that are kept of a type, or else some names, in the order in which get is fast.
-func (s *store) names(typeURL string, all bool, some []string) []string {
+// names returns all that are kept of a type, sorted.
+func (s *store) names(typeURL string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	names := slices.Values(some)
-	if all {
-		names = maps.Keys(s.types[typeURL])
-	}
-	return sorted(s.types[typeURL], names)
-}
-
-func sorted(places map[string]place, names iter.Seq[string]) []string {
-	return slices.SortedFunc(names, func(a, b string) int {
-		return cmp.Or(cmp.Compare(places[a].at, places[b].at), cmp.Compare(places[a].offset, places[b].offset))
-	})
+	return slices.Sorted(maps.Keys(s.types[typeURL]))
 }
 
 // get returns a resource.
 func (s *store) get(typeURL, name string) (resource, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p, ok := s.types[typeURL][name]
-	if !ok || s.file == nil {
-		return resource{}, false
-	}
-	r, err := s.load(s.file, p)
-	if err != nil {
-		s.end(err)
-	}
-	return r, err == nil
+	r, ok := s.types[typeURL][name]
+	return r, ok
 }
 
 // count returns how many resources are kept, and how many bytes the file has.
@@ -470,8 +263,58 @@ func (s *store) count() (resources int, bytes int64) {
 	return resources, s.size
 }
 
+// write makes the file what is kept, or removes it if that is nothing.
+func (s *store) write() {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	s.mu.Lock()
+	s.timer = nil
+	types, away := map[string][]resource{}, s.away
+	for typeURL, names := range s.types { // any order: a map again
+		types[typeURL] = slices.Collect(maps.Values(names))
+	}
+	s.mu.Unlock()
+	var file []byte
+	var err error
+	if len(types) > 0 {
+		file = snapshot(s.key, types, away)
+		err = atomicfile.Write(s.path, file, 0o600)
+	}
+	if len(file) == 0 || err != nil {
+		file = nil
+		os.Remove(s.path) // what it has is out of date
+	}
+	if err != nil {
+		s.log.Warn("Envoy's configuration is not kept for an agent that is restarted", "error", err)
+	}
+	s.mu.Lock()
+	s.size = int64(len(file))
+	s.mu.Unlock()
+}
+
+// snapshot returns the content of the file.
+func snapshot(key string, types map[string][]resource, away []byte) []byte {
+	head := len(storeFormat) + crc32.Size
+	out := append([]byte(storeFormat), make([]byte, crc32.Size)...)
+	out = wire.AppendField(wire.AppendField(out, fieldKey, key), fieldAway, away)
+	for typeURL, list := range types { // any order: the names are a map
+		out = wire.AppendField(out, fieldType, typeURL)
+		for _, r := range list {
+			out = wire.AppendField(out, fieldPut, r.raw)
+		}
+	}
+	binary.LittleEndian.PutUint32(out[len(storeFormat):], crc32.Checksum(out[head:], castagnoli))
+	return out
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// close writes what is not in the file yet.
 func (s *store) close() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.drop()
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+	s.mu.Unlock()
+	s.write()
 }

@@ -1,12 +1,17 @@
 package relay
 
 import (
+	"bytes"
+	"encoding/binary"
 	"fmt"
+	"hash/crc32"
+	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"outrider.dev/internal/base/wire"
 )
@@ -16,24 +21,33 @@ func resourceOf(name, version string) resource {
 	return resource{name, version, wire.AppendField(raw, 2, []byte("body of "+name+" "+version))}
 }
 
-func storeOf(t testing.TB) (*store, string) {
+// storeAt opens the store in a directory. It logs nothing.
+func storeAt(t testing.TB, dir string) *store {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "accepted")
-	return openStore(path, "proxy", func(err error) { t.Errorf("given up: %v", err) }), path
+	s := openStore(filepath.Join(dir, "accepted"), "proxy", slog.New(slog.NewTextHandler(unexpected{t}, nil)))
+	t.Cleanup(s.close)
+	return s
+}
+
+// unexpected is a log in which any line is an error.
+type unexpected struct{ testing.TB }
+
+func (u unexpected) Write(line []byte) (int, error) {
+	u.Errorf("log: %s", line)
+	return len(line), nil
 }
 
 // has describes what a store has of a type.
 func has(t *testing.T, s *store, typeURL string) string {
 	t.Helper()
 	var out []string
-	for _, name := range s.names(typeURL, true, nil) {
+	for _, name := range s.names(typeURL) {
 		r, ok := s.get(typeURL, name)
 		if !ok || r.name != name || string(r.raw) != string(resourceOf(name, r.version).raw) {
 			t.Errorf("%s: %+v, %t", name, r, ok)
 		}
 		out = append(out, name+"@"+r.version)
 	}
-	slices.Sort(out)
 	return strings.Join(out, " ")
 }
 
@@ -41,62 +55,65 @@ func (s *store) accepted(typeURL string, fresh bool, initial map[string]string, 
 	s.accept(response{typeURL: typeURL, resources: resources}, fresh, initial)
 }
 
-// What Envoy accepts is kept over the end of an agent, at any moment of a write.
-func TestStoreKeeps(t *testing.T) {
-	s, path := storeOf(t)
+// fill makes a store with clusters a@2, endpoint a@1, and what is used while the control plane is away.
+func fill(s *store) {
 	s.accepted(clusterType, true, nil, resourceOf("a", "1"), resourceOf("b", "1"), resourceOf("c", "1"))
 	s.accepted(clusterType, false, nil, resourceOf("a", "2"))
 	s.accept(response{typeURL: clusterType, removed: []string{"b", "never there"}}, false, nil)
 	s.accepted(endpointType, true, nil, resourceOf("a", "1"))
 	s.forget(clusterType, []string{"c"})
 	s.setAway([]byte("away"))
+}
+
+// What Envoy accepts is kept over the end of an agent, in a file for its owner only.
+func TestStoreKeeps(t *testing.T) {
+	dir := t.TempDir()
+	s := storeAt(t, dir)
+	fill(s)
 	s.close()
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for cut := range len(raw) + 1 {
-		if err := os.WriteFile(path, raw[:cut], 0o600); err != nil {
-			t.Fatal(err)
-		}
-		s := openStore(path, "proxy", func(err error) { t.Errorf("given up: %v", err) })
-		got := has(t, s, clusterType)
-		if !slices.Contains([]string{"", "a@1 b@1 c@1", "a@2 b@1 c@1", "a@2 c@1", "a@2"}, got) {
-			t.Errorf("%d of %d bytes: %s", cut, len(raw), got)
-		}
-		if cut == len(raw) && (got != "a@2" || has(t, s, endpointType) != "a@1" || string(s.away) != "away") {
-			t.Errorf("all bytes: %s, %s, %q", got, has(t, s, endpointType), s.away)
-		}
-		s.accepted(clusterType, false, nil, resourceOf("z", "9"))
-		s.close()
-		s = openStore(path, "proxy", func(err error) { t.Errorf("given up: %v", err) })
-		if again := has(t, s, clusterType); again != strings.TrimSpace(got+" z@9") {
-			t.Errorf("%d of %d bytes: %s, and then %s", cut, len(raw), got, again)
+	for range 2 { // what was read is written again
+		s = storeAt(t, dir)
+		if has(t, s, clusterType) != "a@2" || has(t, s, endpointType) != "a@1" || string(s.away) != "away" {
+			t.Errorf("%s, %s, %q", has(t, s, clusterType), has(t, s, endpointType), s.away)
 		}
 		s.close()
 	}
-	if err := os.WriteFile(path, append(raw[:len(raw)-1:len(raw)-1], raw[len(raw)-1]^1), 0o600); err != nil {
-		t.Fatal(err)
+	info, err := os.Stat(s.path)
+	if n, size := s.count(); err != nil || info.Mode().Perm() != 0o600 || n != 2 || size != info.Size() {
+		t.Errorf("%v, %v; %d resources and %d bytes are counted", info, err, n, size)
 	}
-	s = openStore(path, "proxy", func(error) {})
-	if s.away != nil || has(t, s, clusterType) != "a@2" {
-		t.Errorf("a damaged record: %q, %s", s.away, has(t, s, clusterType))
+}
+
+// A change is in the file without an end of the agent. After the last resource there is no file.
+func TestStoreWritesByItself(t *testing.T) {
+	s := storeAt(t, t.TempDir())
+	timer := func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.timer != nil && s.timer.Stop() // in place of the wait
 	}
-	s.close()
-	other := openStore(path, "another proxy", func(err error) { t.Errorf("given up: %v", err) })
-	if got := has(t, other, clusterType); got != "" {
-		t.Errorf("another proxy's: %s", got)
+	fill(s)
+	if !timer() {
+		t.Fatal("no write is due")
 	}
-	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("%v, %v", info.Mode(), err)
+	s.write()
+	if _, err := os.Stat(s.path); err != nil || timer() {
+		t.Errorf("%v, or a write is due without a change", err)
 	}
-	other.close()
+	s.forget(clusterType, []string{"a"})
+	s.forget(endpointType, []string{"a"})
+	if !timer() {
+		t.Fatal("no write is due for a removal")
+	}
+	s.write()
+	if _, err := os.Stat(s.path); err == nil {
+		t.Error("there is a file of nothing")
+	}
 }
 
 // The first that Envoy accepts of a type on a stream replaces what an earlier Envoy had.
 func TestStoreOfANewEnvoy(t *testing.T) {
-	s, _ := storeOf(t)
-	defer s.close()
+	s := storeAt(t, t.TempDir())
 	s.accepted(clusterType, true, nil, resourceOf("a", "1"), resourceOf("b", "1"), resourceOf("c", "1"))
 	s.accepted(listenerType, true, nil, resourceOf("l", "1"))
 	if !s.complete() {
@@ -112,43 +129,85 @@ func TestStoreOfANewEnvoy(t *testing.T) {
 	}
 }
 
-// The file is bounded by what is kept, whatever is written.
-func TestStoreIsRewritten(t *testing.T) {
-	s, path := storeOf(t)
-	big := func(name string, n int) resource {
-		raw := wire.AppendField(wire.AppendField(nil, 1, fmt.Sprint(n)), 3, name)
-		return resource{name, fmt.Sprint(n), wire.AppendField(raw, 2, noise(100<<10))}
-	}
-	s.setAway([]byte("away"))
-	for n := range 50 {
-		s.accepted(clusterType, n == 0, nil, big("a", n), big("b", n))
-	}
-	info, err := os.Stat(path)
-	if err != nil || info.Size() > maxGarbage+600<<10 {
-		t.Errorf("%d bytes, %v", info.Size(), err)
-	}
+// A file that is not a good one of this proxy is removed, with a word in the log. A link is not followed.
+func TestFilesThatAreIgnored(t *testing.T) {
+	dir := t.TempDir()
+	s := storeAt(t, dir)
+	fill(s)
 	s.close()
-	s = openStore(path, "proxy", func(err error) { t.Error(err) })
-	defer s.close()
-	if r, ok := s.get(clusterType, "b"); !ok || r.version != "49" || string(s.away) != "away" {
-		t.Errorf("%q, %t, %q", r.version, ok, s.away)
+	good, err := os.ReadFile(s.path)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if left, _ := filepath.Glob(path + "*"); len(left) != 1 {
-		t.Errorf("files: %v", left)
+	write := func(content []byte) func(string) error {
+		return func(path string) error { return os.WriteFile(path, content, 0o600) }
+	}
+	of := func(format string, message []byte) func(string) error {
+		return write(append(binary.LittleEndian.AppendUint32([]byte(format), crc32.Checksum(message, castagnoli)), message...))
+	}
+	damaged := bytes.Clone(good)
+	damaged[len(damaged)-10] ^= 1
+	many := wire.AppendField(wire.AppendField(nil, fieldKey, "proxy"), fieldType, clusterType)
+	for n := range maxStore/overhead + 1 {
+		many = wire.AppendField(many, fieldPut, wire.AppendField(nil, 3, fmt.Sprintf("%06d", n)))
+	}
+	for name, tt := range map[string]struct {
+		put  func(path string) error
+		want string
+	}{
+		"damaged":               {write(damaged), "damaged"},
+		"cut off":               {write(good[:len(good)-1]), "damaged"},
+		"empty":                 {write(nil), "format"},
+		"of the former format":  {write([]byte("outrider relay 2\n12345678")), "format"},
+		"of a format to come":   {of("outrider relay 4\n", nil), "format"},
+		"of another proxy":      {of(storeFormat, wire.AppendField(nil, fieldKey, "another")), "another proxy"},
+		"not a message":         {of(storeFormat, []byte{0x0a, 99}), ""},
+		"too much":              {of(storeFormat, make([]byte, maxStore+1)), errFull.Error()},
+		"too many":              {of(storeFormat, many), errFull.Error()},
+		"a link to a good file": {func(path string) error { return os.Symlink(s.path, path) }, unix.ELOOP.Error()},
+		"a pipe":                {func(path string) error { return unix.Mkfifo(path, 0o600) }, "regular"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "accepted")
+			if err := tt.put(path); err != nil {
+				t.Fatal(err)
+			}
+			var log strings.Builder
+			s := openStore(path, "proxy", slog.New(slog.NewTextHandler(&log, nil)))
+			if n, _ := s.count(); n != 0 || s.away != nil || s.used != 0 {
+				t.Errorf("%d resources, %q, %d bytes", n, s.away, s.used)
+			}
+			if !strings.Contains(log.String(), "is ignored") || !strings.Contains(log.String(), tt.want) {
+				t.Errorf("the log has no %q: %s", tt.want, log.String())
+			}
+			if _, err := os.Lstat(path); err == nil {
+				t.Error("the file is left")
+			}
+		})
+	}
+	if now, err := os.ReadFile(s.path); !bytes.Equal(now, good) {
+		t.Errorf("the link's file has changed, %v", err)
 	}
 }
 
-// A store that has too much, or a disk that is full, ends it with its reason; a new Envoy begins
-// anew.
+// A store that has too much, or a message that cannot be read, ends it with its reason, and without a
+// file; a new Envoy begins anew.
 func TestStoreEnds(t *testing.T) {
-	var why []error
+	var log strings.Builder
 	path := filepath.Join(t.TempDir(), "accepted")
-	s := openStore(path, "proxy", func(err error) { why = append(why, err) })
+	s := openStore(path, "proxy", slog.New(slog.NewTextHandler(&log, nil)))
 	defer s.close()
+	s.accepted(clusterType, true, nil, resourceOf("a", "1"))
+	s.write()
 	huge := resource{"huge", "1", wire.AppendField(wire.AppendField(nil, 3, "huge"), 2, noise(maxStore))}
-	s.accepted(clusterType, true, nil, resourceOf("a", "1"), huge, resourceOf("b", "1"))
-	if _, err := os.Stat(path); err == nil || len(why) != 1 || !strings.Contains(why[0].Error(), "more than") || has(t, s, clusterType) != "" {
-		t.Errorf("%v, %v, %s", err, why, has(t, s, clusterType))
+	s.accepted(clusterType, false, nil, huge, resourceOf("b", "1"))
+	s.giveUp(fmt.Errorf("again"))
+	if strings.Count(log.String(), "is not kept") != 1 || !strings.Contains(log.String(), errFull.Error()) || has(t, s, clusterType) != "" {
+		t.Errorf("%s, %s", log.String(), has(t, s, clusterType))
+	}
+	s.close()
+	if _, err := os.Stat(path); err == nil {
+		t.Error("the file of before is left")
 	}
 	s.accepted(clusterType, true, map[string]string{"a": "1"}, resourceOf("b", "2"))
 	if got := has(t, s, clusterType); got != "" {
@@ -158,19 +217,15 @@ func TestStoreEnds(t *testing.T) {
 	if got := has(t, s, clusterType); got != "c@1" {
 		t.Errorf("a new Envoy: %s", got)
 	}
-	full, err := os.OpenFile("/dev/full", os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.file.Close()
-	s.file = full
-	s.accepted(clusterType, false, nil, resourceOf("d", "1"))
-	if len(why) != 2 || has(t, s, clusterType) != "" {
-		t.Errorf("a full disk: %v, %s", why, has(t, s, clusterType))
-	}
-	nothing := openStore("", "proxy", func(err error) { t.Error(err) })
-	nothing.accepted(clusterType, true, nil, resourceOf("a", "1"))
-	if got := has(t, nothing, clusterType); got != "" {
-		t.Errorf("without a file: %s", got)
+}
+
+// Where no file can be written the log says so, and an Envoy that starts gets what is kept all the same.
+func TestStoreWithoutAFile(t *testing.T) {
+	var log strings.Builder
+	s := openStore(filepath.Join(t.TempDir(), "missing", "accepted"), "proxy", slog.New(slog.NewTextHandler(&log, nil)))
+	fill(s)
+	s.close()
+	if n, size := s.count(); n != 2 || size != 0 || !strings.Contains(log.String(), "for an agent that is restarted") {
+		t.Errorf("%d resources, %d bytes of a file, log: %s", n, size, log.String())
 	}
 }

@@ -20,7 +20,7 @@ const (
 	// routes of 10,000 services take 7.6 MB.
 	maxRequest  = 4 << 20
 	maxResponse = 20 << 20
-	maxPending  = 16 << 20 // what Envoy has not accepted yet, in memory, compressed
+	maxPending  = 16 << 20 // what Envoy has not accepted yet, in memory
 )
 
 // through copies Envoy's connection to the control plane's and back, until one of them ends. All
@@ -209,11 +209,6 @@ func (t *tee) response(stream uint32, m []byte) {
 	if t.unread {
 		return
 	}
-	// The control plane does not wait for ACKs. Small messages, as at Envoy's start, are compressed
-	// when they are accepted.
-	if p.size > recordSize && t.types[p.typeURL] != nil {
-		p.pack()
-	}
 	t.waiting += p.size - t.pending[p.nonce].size
 	t.pending[p.nonce] = p
 	if t.waiting > maxPending {
@@ -246,7 +241,6 @@ func (r *Relay) settle(q request) {
 	for nonce, p := range r.left { // any order: of a name one version is kept
 		if p.typeURL == q.typeURL {
 			delete(r.left, nonce)
-			p.unpack()
 			r.store.accept(response{typeURL: p.typeURL, resources: slices.DeleteFunc(p.resources, func(x resource) bool {
 				return x.version == "" || q.initial[x.name] != x.version
 			})}, false, nil)
