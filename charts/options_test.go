@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"outrider.dev/internal/core/controlplane/webhook"
-	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/mesh/foreign"
 	"outrider.dev/internal/core/pod/inject"
 )
 
@@ -230,7 +230,7 @@ func TestPermissionsOfDiagnosis(t *testing.T) {
 // Each ignored kind may be read.
 func TestRoleHasIgnoredKinds(t *testing.T) {
 	all := strings.Join(rules(objects(t, nil)), "\n") + "\n"
-	for definition := range mesh.IgnoredResources() { // any order: each is looked up by itself
+	for definition := range foreign.Resources() { // any order: each is looked up by itself
 		resource, _, _ := strings.Cut(definition, ".")
 		for _, want := range []string{"cluster: list " + resource + "\n", "cluster: watch " + resource + "\n"} {
 			if !strings.Contains(all, want) {

@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
-	"strings"
 )
 
 // The rules are those of Istio's AuthorizationPolicy
@@ -163,7 +162,7 @@ func (b *Builder) indexAuthorization(s *AuthorizationSpec, present bool) {
 		}
 		delete(x.digests, s)
 	}
-	if s.Unenforced != nil && !(s.Unenforced.OtherRoot && b.config.RootNamespace == istioRoot) {
+	if s.Unenforced != nil && !(s.Unenforced.OtherRoot && b.config.RootNamespace == IstioRoot) {
 		b.indexIgnored(s.Unenforced, present)
 	}
 	switch {
@@ -398,66 +397,6 @@ func (c Condition) inPlainText(deny bool, port uint16) truth {
 		return yes
 	}
 	return yes // a DENY rule's, which cannot be judged
-}
-
-// unsupportedSources are fields of from.source that are not supported: they depend on headers.
-var unsupportedSources = []string{"remoteIpBlocks", "notRemoteIpBlocks", "requestPrincipals", "notRequestPrincipals"}
-
-// judgeAuthorization finds what of an AuthorizationPolicy is not enforced as it is written.
-func judgeAuthorization(s *IgnoredSpec, object fields) bool {
-	spec := object.at("spec")
-	action := cmp.Or(spec.text("action"), "ALLOW")
-	switch {
-	case len(spec.list("targetRefs")) > 0 || len(spec.at("targetRef")) > 0:
-		s.Guards, s.Instead = true, "targetRefs are for waypoints; use spec.selector"
-		return true
-	case object.at("metadata").at("annotations").text("istio.io/dry-run") == "true":
-		s.Instead = "its annotation istio.io/dry-run says that it only tries, and nothing is tried here"
-		return true
-	case action == "AUDIT":
-		s.Instead = "nothing is audited; the access log has the requests"
-		return true
-	}
-	var reasons []string
-	if s.Namespace == istioRoot {
-		reasons = append(reasons, fmt.Sprintf("it holds for %s alone; for the pods of all namespaces put it into the root namespace, %s by default", istioRoot, DefaultRoot))
-	}
-	if action == "CUSTOM" {
-		reasons = append(reasons, "spec.action CUSTOM is not supported: no provider is called, and what its rules match is denied")
-	}
-	if found := unsupportedConditions(spec); len(found) > 0 {
-		more, effect := "", "a rule with it allows nothing"
-		if action != "ALLOW" {
-			effect = "a rule denies without regard to it"
-		}
-		if len(found) > 1 {
-			more = fmt.Sprintf(", and %d more", len(found)-1)
-		}
-		reasons = append(reasons, fmt.Sprintf("%s is not supported%s: %s", found[0], more, effect))
-	}
-	s.OtherRoot = s.Namespace == istioRoot && len(reasons) == 1
-	s.Guards, s.Partly, s.Instead = true, true, strings.Join(reasons, "; ")
-	return len(reasons) > 0
-}
-
-// unsupportedConditions returns the paths of conditions that cannot be judged.
-func unsupportedConditions(spec fields) []string {
-	var out []string
-	for i, rule := range spec.list("rules") {
-		for j, from := range rule.list("from") {
-			for _, name := range unsupportedSources {
-				if _, has := from.at("source")[name]; has {
-					out = append(out, fmt.Sprintf("spec.rules[%d].from[%d].source.%s", i, j, name))
-				}
-			}
-		}
-		for j, when := range rule.list("when") {
-			if key := when.text("key"); Conditions[key] == Unsupported {
-				out = append(out, fmt.Sprintf("spec.rules[%d].when[%d].key %.100q", i, j, key))
-			}
-		}
-	}
-	return out
 }
 
 // Block parses an address or a range.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/mesh/foreign"
 )
 
 func labelled(namespace, name string, labels ...string) *mesh.WorkloadSpec {
@@ -172,7 +173,7 @@ func TestLargeAuthorization(t *testing.T) {
 func TestAuthorizationOfIstiosRoot(t *testing.T) {
 	policy := func() *mesh.AuthorizationSpec {
 		p := allow("istio-system", "all", nil)
-		p.Unenforced = mesh.Ignored(map[string]any{"apiVersion": "security.istio.io/v1", "kind": "AuthorizationPolicy", "metadata": map[string]any{"namespace": "istio-system", "name": "all"}})
+		p.Unenforced = foreign.Read(map[string]any{"apiVersion": "security.istio.io/v1", "kind": "AuthorizationPolicy", "metadata": map[string]any{"namespace": "istio-system", "name": "all"}})
 		return p
 	}
 	own := labelled("shop", "web")

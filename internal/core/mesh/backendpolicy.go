@@ -259,7 +259,7 @@ func (s *Service) Judge(p *BackendPolicySpec, t PolicyTarget) (v PolicyVerdict) 
 		v.NotFound = fmt.Sprintf("Service %s/%s has no port with the name %q", p.Namespace, t.Name, t.Section)
 		return v
 	case len(others) > 0 && len(others)+len(udp) == len(ports):
-		v.Conflicted = "is ignored: " + shortList(others, "; ")
+		v.Conflicted = "is ignored: " + ShortList(others, "; ")
 		return v
 	}
 	v.Without = others
@@ -296,11 +296,11 @@ func (v *PolicyVerdict) without(format string, ports []Port) {
 	if len(ports) > 1 {
 		prefix = "the ports "
 	}
-	v.Without = append(v.Without, fmt.Sprintf(format, prefix+shortList(numbers, ", ")))
+	v.Without = append(v.Without, fmt.Sprintf(format, prefix+ShortList(numbers, ", ")))
 }
 
-// shortList joins the first items of a list that may be long.
-func shortList(items []string, separator string) string {
+// ShortList joins the first items of a list that may be long.
+func ShortList(items []string, separator string) string {
 	const most = 5
 	if len(items) > most {
 		return strings.Join(items[:most], separator) + fmt.Sprintf(" and %d more", len(items)-most)

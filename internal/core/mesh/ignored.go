@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"outrider.dev/internal/base/contract"
 )
@@ -20,12 +19,12 @@ type IgnoredSpec struct {
 	Selector              map[string]string // of the workloads it is for; none: all of its namespace, or from the root namespace all
 }
 
-// istioRoot is Istio's default root namespace: what is there was for all pods, also for those
+// IstioRoot is Istio's default root namespace: what is there was for all pods, also for those
 // that have Outrider's proxy now.
-const istioRoot = "istio-system"
+const IstioRoot = "istio-system"
 
 // RootNamespaces are those whose objects are for all, by the defaults of Outrider and of Istio.
-func RootNamespaces() []string { return []string{DefaultRoot, istioRoot} }
+func RootNamespaces() []string { return []string{DefaultRoot, IstioRoot} }
 
 // Key returns the key, of which the kind is that of the object.
 func (s *IgnoredSpec) Key() Key { return Key{Kind(s.Kind), s.Namespace, s.Name} }
@@ -52,133 +51,6 @@ func (s *IgnoredSpec) Effect() string {
 // Message is the effect, and what to do.
 func (s *IgnoredSpec) Message() string { return s.Effect() + ": " + s.Instead }
 
-// An ignoredKind is why a kind is ignored.
-type ignoredKind struct {
-	instead string
-	guards  func(spec fields) bool // nil: no object does
-	skip    func(spec fields) bool // it is for another mesh, or a gateway; nil: none is
-	// judge, if set, completes what is known of one object, and reports whether it is ignored at all.
-	judge func(s *IgnoredSpec, object fields) bool
-}
-
-// ignoredKinds are the kinds that are reported, by group and kind. Other unknown kinds are not
-// about a mesh.
-var ignoredKinds = map[[2]string]ignoredKind{
-	{"security.istio.io", "AuthorizationPolicy"}:      {skip: ofGateway, judge: judgeAuthorization},
-	{"security.istio.io", "RequestAuthentication"}:    {"it checks no tokens of requests; check them in the application", always, ofGateway, nil},
-	{"networking.istio.io", "EnvoyFilter"}:            {"its proxies take no other configuration; do it in the application", always, ofGateway, nil},
-	{"extensions.istio.io", "WasmPlugin"}:             {"its proxies run no plugins; do it in the application", always, ofGateway, nil},
-	{"gateway.networking.k8s.io", "BackendTLSPolicy"}: {"its proxies add no TLS of the server's own; use TLS in the application", always, nil, nil},
-	{"networking.istio.io", "Sidecar"}:                {"a proxy gets what it uses, and outside addresses stay reachable; forbid those by a NetworkPolicy", registryOnly, nil, nil},
-	{"networking.istio.io", "ServiceEntry"}:           {"use a Host, or a Service of type ExternalName", nil, nil, nil},
-	{"networking.istio.io", "DestinationRule"}:        {"use a BackendPolicy", nil, nil, nil},
-	{"networking.istio.io", "VirtualService"}:         {"use an HTTPRoute", nil, nil, nil},
-	{"networking.istio.io", "Gateway"}:                {"use an ingress controller", nil, nil, nil},
-	{"networking.istio.io", "WorkloadEntry"}:          {"use a Host", nil, nil, nil},
-	{"networking.istio.io", "WorkloadGroup"}:          {"use a Host for each machine", nil, nil, nil},
-	{"networking.istio.io", "ProxyConfig"}:            {"use annotations of the pod", nil, nil, nil},
-	{"telemetry.istio.io", "Telemetry"}:               {"access logs, tracing and request metrics are settings of the whole mesh: meshConfig.accessLogFile, meshConfig.defaultProviders and telemetry.v2.prometheus of the values", nil, ofGateway, nil},
-	{"gateway.networking.k8s.io", "TCPRoute"}:         {"connections go to the Service that they name", nil, notOfService, nil},
-	{"gateway.networking.k8s.io", "TLSRoute"}:         {"connections go to the Service that they name", nil, notOfService, nil},
-}
-
-// IgnoredResources returns the kinds that are reported, by the names of their
-// CustomResourceDefinitions.
-func IgnoredResources() map[string]Kind {
-	out := map[string]Kind{}
-	for key := range ignoredKinds { // any order: a map
-		plural := strings.ToLower(key[1]) + "s"
-		if stem, ok := strings.CutSuffix(plural, "ys"); ok && !strings.HasSuffix(stem, "a") {
-			plural = stem + "ies"
-		}
-		out[plural+"."+key[0]] = Kind(key[1])
-	}
-	return out
-}
-
-// fields are those of an object that was decoded from JSON or YAML.
-type fields map[string]any
-
-func (f fields) at(key string) fields   { v, _ := f[key].(map[string]any); return v }
-func (f fields) text(key string) string { v, _ := f[key].(string); return v }
-
-// list returns the items of a list that are objects, and nothing in the place of others.
-func (f fields) list(key string) (out []fields) {
-	list, _ := f[key].([]any)
-	for _, item := range list {
-		m, _ := item.(map[string]any)
-		out = append(out, m)
-	}
-	return out
-}
-
-// kinds are those of a list of references.
-func (f fields) kinds(key string) (out []string) {
-	for _, item := range f.list(key) {
-		if item != nil {
-			out = append(out, item.text("kind"))
-		}
-	}
-	return out
-}
-
-func (f fields) texts(key string) map[string]string {
-	var out map[string]string
-	for k := range f.at(key) {
-		if out == nil {
-			out = map[string]string{}
-		}
-		out[k] = f.at(key).text(k)
-	}
-	return out
-}
-
-func always(fields) bool { return true }
-
-func registryOnly(spec fields) bool {
-	return spec.at("outboundTrafficPolicy").text("mode") == "REGISTRY_ONLY"
-}
-
-// ofGateway reports whether a policy is for gateways only, which belong to another controller.
-func ofGateway(spec fields) bool {
-	kinds := append(spec.kinds("targetRefs"), spec.at("targetRef").text("kind"))
-	kinds = slices.DeleteFunc(kinds, func(kind string) bool { return kind == "" })
-	return len(kinds) > 0 && !slices.ContainsFunc(kinds, func(kind string) bool { return !strings.HasPrefix(kind, "Gateway") })
-}
-
-// notOfService reports whether a route is for no service: then it is a gateway's.
-func notOfService(spec fields) bool { return !slices.Contains(spec.kinds("parentRefs"), "Service") }
-
-// Ignored returns what is known about an object, as it was decoded from JSON or YAML; nil if
-// its kind is supported, or has nothing to do with a mesh.
-func Ignored(object map[string]any) *IgnoredSpec {
-	o := fields(object)
-	group, _, _ := strings.Cut(o.text("apiVersion"), "/")
-	kind, reported := ignoredKinds[[2]string{group, o.text("kind")}]
-	spec := o.at("spec")
-	if !reported || kind.skip != nil && kind.skip(spec) {
-		return nil
-	}
-	meta := o.at("metadata")
-	out := &IgnoredSpec{
-		Kind: o.text("kind"), Namespace: cmp.Or(meta.text("namespace"), "default"), Name: meta.text("name"),
-		Guards: kind.guards != nil && kind.guards(spec), Instead: kind.instead,
-	}
-	switch out.Kind {
-	case "VirtualService":
-		out.Instead = insteadOfVirtualService(o)
-	case "DestinationRule":
-		out.Instead = insteadOfDestinationRule(o)
-	}
-	if kind.judge != nil && !kind.judge(out, o) {
-		return nil
-	}
-	if out.Selector = spec.at("selector").texts("matchLabels"); out.Selector == nil && out.Kind != "ServiceEntry" {
-		out.Selector = spec.at("workloadSelector").texts("labels")
-	}
-	return out
-}
-
 func (b *Builder) indexIgnored(s *IgnoredSpec, present bool) {
 	b.ignored.set(s.Namespace, s, present)
 	b.staleIgnored.add(s.Namespace)
@@ -186,7 +58,7 @@ func (b *Builder) indexIgnored(s *IgnoredSpec, present bool) {
 
 // markIgnored marks the objects that may select a workload.
 func (b *Builder) markIgnored(w *WorkloadSpec) {
-	for _, namespace := range []string{w.Namespace, b.config.RootNamespace, istioRoot} {
+	for _, namespace := range []string{w.Namespace, b.config.RootNamespace, IstioRoot} {
 		if len(b.ignored[namespace]) > 0 {
 			b.staleIgnored.add(namespace)
 		}
@@ -216,7 +88,7 @@ func (b *Builder) updateIgnored(namespace string, e *edit[string, *ignoredList])
 func (b *Builder) selectsOwn(s *IgnoredSpec) bool {
 	all := b.byNamespace[s.Namespace]
 	switch {
-	case s.Namespace == b.config.RootNamespace || s.Namespace == istioRoot:
+	case s.Namespace == b.config.RootNamespace || s.Namespace == IstioRoot:
 		for _, w := range b.workloads { // any order: one is enough
 			if w.spec != nil && w.spec.Own && s.IsFor(w.spec.Labels) {
 				return true
@@ -252,7 +124,7 @@ func (m *Mesh) Ignored() map[string][]*IgnoredSpec {
 // do not. The workload need not be in the mesh.
 func (m *Mesh) Unenforced(w *Workload) []*IgnoredSpec {
 	var out []*IgnoredSpec
-	namespaces := []string{m.Config.RootNamespace, istioRoot, w.Namespace}
+	namespaces := []string{m.Config.RootNamespace, IstioRoot, w.Namespace}
 	slices.Sort(namespaces)
 	for _, namespace := range slices.Compact(namespaces) {
 		if list := m.ignored.get(namespace); list != nil {

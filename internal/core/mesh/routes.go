@@ -131,7 +131,7 @@ func (b *Builder) routes(n name, spec *ServiceSpec) *routeSet {
 	}
 	slices.SortFunc(out.excess, compareKeys)
 	slices.SortStableFunc(out.routes, func(x, y Route) int {
-		return cmp.Or(compareClients(x.client(), y.client()), compareBool(!x.GRPC, !y.GRPC), compareMatches(x.Matches, y.Matches))
+		return cmp.Or(compareClients(x.client(), y.client()), compareBool(!x.GRPC, !y.GRPC), CompareMatches(x.firstMatch(), y.firstMatch()))
 	})
 	out.reportOverridden(n, spec, specs)
 	for _, namespace := range slices.Sorted(maps.Keys(out.reported)) {
@@ -344,17 +344,18 @@ func resolveFilters(filters []Filter, host func(*Backend) string) []Filter {
 // implementation: between the others, so that a rule for all paths does not hide them.
 var pathRank = map[TextKind]int{Exact: 3, RegExp: 2, Prefix: 1}
 
-// compareMatches is the order of the Gateway API's HTTPRouteRule.matches: the exact
+// firstMatch is the match of a route, which has one at most; the zero match has everything.
+func (r *Route) firstMatch() Match {
+	if len(r.Matches) == 0 {
+		return Match{}
+	}
+	return r.Matches[0]
+}
+
+// CompareMatches is the order of the Gateway API's HTTPRouteRule.matches: the exact
 // path, the longer prefix, a method, more headers, more query parameters; and of
 // GRPCRouteRule.matches: the longer service, the longer method, more headers.
-func compareMatches(x, y []Match) int {
-	var a, b Match
-	if len(x) > 0 {
-		a = x[0]
-	}
-	if len(y) > 0 {
-		b = y[0]
-	}
+func CompareMatches(a, b Match) int {
 	rank := func(m Match) (kind, length int) {
 		if m.Path == nil {
 			return pathRank[Prefix], 1 // the default is the prefix /

@@ -9,6 +9,7 @@ import (
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/mesh/foreign"
 )
 
 // An ignored object is of a kind that Outrider does not support.
@@ -25,7 +26,7 @@ func (w *world) addIgnored(s *source, root int, ref finding.Object, raw []byte) 
 	if json.Unmarshal(raw, &object) != nil {
 		return
 	}
-	if spec := mesh.Ignored(object); spec != nil {
+	if spec := foreign.Read(object); spec != nil {
 		w.ignored = append(w.ignored, ignored{spec, ref, s, root})
 	}
 }

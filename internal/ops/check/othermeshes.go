@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/mesh/foreign"
 )
 
 var otherMeshes = probe{id: "other-meshes", title: "objects of other meshes have an effect here"}
@@ -41,11 +42,11 @@ func (s *survey) objectsOfOtherMeshes(ctx context.Context) (out []Check) {
 		}
 	}
 	var found []*mesh.IgnoredSpec
-	resources := mesh.IgnoredResources()
+	resources := foreign.Resources()
 	for _, definition := range slices.Sorted(maps.Keys(resources)) {
 		_, group, _ := strings.Cut(definition, ".")
 		out = append(out, s.objectsOf(ctx, otherMeshes, definition, schema.GroupKind{Group: group, Kind: string(resources[definition])}, func(o *unstructured.Unstructured) {
-			if spec := mesh.Ignored(o.Object); spec != nil && meant(spec) {
+			if spec := foreign.Read(o.Object); spec != nil && meant(spec) {
 				found = append(found, spec)
 			}
 		})...)

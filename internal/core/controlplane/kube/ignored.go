@@ -18,6 +18,7 @@ import (
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/mesh/foreign"
 )
 
 // ignoredVersions are those of the APIs of ignored kinds: the first that is served is read.
@@ -28,7 +29,7 @@ var ignoredVersions = []string{"v1", "v1beta1", "v1alpha3", "v1alpha2", "v1alpha
 // them, and a role from before they were read does not let outriderd read them.
 func (s *Source) ignoredKinds() []kind {
 	var out []kind
-	for definition, name := range mesh.IgnoredResources() { // any order: each is followed by itself
+	for definition, name := range foreign.Resources() { // any order: each is followed by itself
 		if slices.ContainsFunc(kinds, func(k kind) bool { return k.definition == definition }) {
 			continue // of which parts are reported
 		}
@@ -42,7 +43,7 @@ func (s *Source) ignoredKinds() []kind {
 				if !ok {
 					return nil, errNoObject
 				}
-				return some(mesh.Ignored(u.Object), nil)
+				return some(foreign.Read(u.Object), nil)
 			},
 		})
 	}

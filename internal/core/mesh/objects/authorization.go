@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/mesh/foreign"
 )
 
 // An authorizationObject has the fields of Istio's AuthorizationPolicy
@@ -89,7 +90,7 @@ func AuthorizationPolicy(raw []byte) (mesh.Part, error) {
 	decoded := decode(raw, &o)
 	var object map[string]any
 	if json.Unmarshal(raw, &object) == nil {
-		ignored := mesh.Ignored(object)
+		ignored := foreign.Read(object)
 		switch {
 		case decoded != nil:
 		case ignored != nil && !ignored.Partly:

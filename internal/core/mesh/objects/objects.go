@@ -20,6 +20,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/mesh/foreign"
 )
 
 // An Object is the result of reading one.
@@ -166,7 +167,7 @@ func ignored(raw []byte) mesh.Part {
 	if kjson.UnmarshalCaseSensitivePreserveInts(raw, &object) != nil {
 		return nil
 	}
-	if s := mesh.Ignored(object); s != nil && s.Name != "" {
+	if s := foreign.Read(object); s != nil && s.Name != "" {
 		return s
 	}
 	return nil

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/mesh/foreign"
 	"outrider.dev/internal/doctor/lint"
 )
 
@@ -80,7 +81,7 @@ func ignoredObjects(ctx context.Context, flags []string, namespace string) ([]un
 	if err != nil {
 		return nil, err
 	}
-	reported := mesh.IgnoredResources()
+	reported := foreign.Resources()
 	there := slices.DeleteFunc(strings.Fields(string(names)), func(name string) bool { return reported[name] == "" })
 	if len(there) == 0 {
 		return nil, nil

@@ -1,4 +1,4 @@
-package mesh
+package foreign
 
 import (
 	"encoding/json"
@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"outrider.dev/internal/core/mesh"
 )
 
 // insteadOfDestinationRule says what does the same as a DestinationRule of Istio: a BackendPolicy for
@@ -33,7 +35,7 @@ func insteadOfDestinationRule(o fields) string {
 			if namespace != "" {
 				where["namespace"] = namespace
 			}
-			policies = append(policies, fields{"apiVersion": "outrider.dev/v1alpha1", "kind": string(KindBackendPolicy), "metadata": some(where), "spec": traffic})
+			policies = append(policies, fields{"apiVersion": "outrider.dev/v1alpha1", "kind": string(mesh.KindBackendPolicy), "metadata": some(where), "spec": traffic})
 		}
 	}
 	traffic := spec.at("trafficPolicy")
@@ -91,7 +93,7 @@ func (r *ruleTranslation) sentence(policies []any, elsewhere, named, subsets, bu
 		}
 	}
 	if r.without != nil {
-		out += "; without an equivalent: " + shortList(r.without, ", ")
+		out += "; without an equivalent: " + mesh.ShortList(r.without, ", ")
 	}
 	object := any(fields{"apiVersion": "v1", "kind": "List", "items": policies})
 	if len(policies) == 1 {

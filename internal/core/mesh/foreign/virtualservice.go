@@ -1,4 +1,4 @@
-package mesh
+package foreign
 
 import (
 	"encoding/json"
@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"outrider.dev/internal/core/mesh"
 )
 
 // maxTranslation is the longest HTTPRoute that is shown in a line of text.
@@ -89,7 +91,7 @@ func (t *translation) route(o fields) fields {
 	parent := t.reference(host)
 	parent["group"], parent["kind"] = "", "Service"
 	var rules []any
-	var order []Match
+	var order []mesh.Match
 	for _, h := range spec.list("http") {
 		rule, matches := t.rule(h)
 		rules, order = append(rules, rule), append(order, matches...)
@@ -98,12 +100,12 @@ func (t *translation) route(o fields) fields {
 		t.fails = true
 	}
 	// An HTTPRoute's rules have the order of the standard, and not that of the list.
-	if !slices.IsSortedFunc(order, func(a, b Match) int { return compareMatches([]Match{a}, []Match{b}) }) {
+	if !slices.IsSortedFunc(order, func(a, b mesh.Match) int { return mesh.CompareMatches(a, b) }) {
 		t.fails = true
 	}
 	meta := o.at("metadata")
 	return fields{
-		"apiVersion": "gateway.networking.k8s.io/v1", "kind": string(KindRoute),
+		"apiVersion": "gateway.networking.k8s.io/v1", "kind": string(mesh.KindRoute),
 		"metadata": some(fields{"name": meta.text("name"), "namespace": meta.text("namespace")}),
 		"spec":     some(fields{"parentRefs": []any{parent}, "rules": rules}),
 	}
@@ -141,16 +143,16 @@ func (t *translation) reference(host string) fields {
 	return out
 }
 
-func (t *translation) rule(h fields) (fields, []Match) {
+func (t *translation) rule(h fields) (fields, []mesh.Match) {
 	t.only(h, "name", "match", "route", "redirect", "rewrite", "timeout", "retries", "mirror", "mirrorPercentage", "headers")
 	var matches []any
-	var order []Match
+	var order []mesh.Match
 	for _, m := range h.list("match") {
 		match, is := t.match(m)
 		matches, order = append(matches, match), append(order, is)
 	}
 	if order == nil {
-		order = []Match{{}}
+		order = []mesh.Match{{}}
 	}
 	filters := t.headers(h.at("headers"))
 	if r := h.at("redirect"); r != nil {
@@ -196,13 +198,13 @@ func (t *translation) destination(d fields) fields {
 	return out
 }
 
-func (t *translation) match(m fields) (fields, Match) {
+func (t *translation) match(m fields) (fields, mesh.Match) {
 	t.only(m, "name", "uri", "method", "headers", "queryParams")
-	var is Match
+	var is mesh.Match
 	out := fields{}
 	if uri := m.at("uri"); uri != nil {
 		kind, value := t.text(uri, true)
-		is.Path = &Text{map[string]TextKind{"Exact": Exact, "PathPrefix": Prefix, "RegularExpression": RegExp}[kind], value}
+		is.Path = &mesh.Text{Kind: map[string]mesh.TextKind{"Exact": mesh.Exact, "PathPrefix": mesh.Prefix, "RegularExpression": mesh.RegExp}[kind], Value: value}
 		out["path"] = fields{"type": kind, "value": value}
 	}
 	if method := m.at("method"); method != nil {
@@ -218,7 +220,7 @@ func (t *translation) match(m fields) (fields, Match) {
 		return list
 	}
 	out["headers"], out["queryParams"] = pairs("headers"), pairs("queryParams")
-	is.Headers, is.Query = make([]Pair, len(m.at("headers"))), make([]Pair, len(m.at("queryParams")))
+	is.Headers, is.Query = make([]mesh.Pair, len(m.at("headers"))), make([]mesh.Pair, len(m.at("queryParams")))
 	return some(out), is
 }
 
@@ -274,13 +276,13 @@ func (t *translation) redirect(r fields) fields {
 	return fields{"type": "RequestRedirect", "requestRedirect": some(out)}
 }
 
-func (t *translation) rewrite(r fields, matches []Match) fields {
+func (t *translation) rewrite(r fields, matches []mesh.Match) fields {
 	t.only(r, "uri", "authority")
 	out := fields{"hostname": r.text("authority")}
 	if uri := r.text("uri"); uri != "" {
-		prefix := func(m Match) bool { return m.Path != nil && m.Path.Kind == Prefix }
+		prefix := func(m mesh.Match) bool { return m.Path != nil && m.Path.Kind == mesh.Prefix }
 		switch {
-		case !slices.ContainsFunc(matches, func(m Match) bool { return !prefix(m) }):
+		case !slices.ContainsFunc(matches, func(m mesh.Match) bool { return !prefix(m) }):
 			out["path"] = fields{"type": "ReplacePrefixMatch", "replacePrefixMatch": uri}
 		case !slices.ContainsFunc(matches, prefix):
 			out["path"] = fields{"type": "ReplaceFullPath", "replaceFullPath": uri}

@@ -1,4 +1,4 @@
-package mesh_test
+package foreign_test
 
 import (
 	"encoding/json"
@@ -7,7 +7,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/mesh/foreign"
 	"outrider.dev/internal/core/mesh/objects"
 )
 
@@ -71,7 +71,7 @@ func TestInsteadOfADestinationRule(t *testing.T) {
 			if err := yaml.Unmarshal([]byte("{apiVersion: networking.istio.io/v1, kind: DestinationRule, metadata: {name: d, namespace: shop}, spec: "+tt.spec+"}"), &object); err != nil {
 				t.Fatal(err)
 			}
-			got := mesh.Ignored(object).Instead
+			got := foreign.Read(object).Instead
 			if got != tt.want {
 				t.Errorf("%s\nwant %s", got, tt.want)
 			}

@@ -1,4 +1,4 @@
-package mesh_test
+package foreign_test
 
 import (
 	"strings"
@@ -6,7 +6,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/mesh/foreign"
 )
 
 func TestInsteadOfAVirtualService(t *testing.T) {
@@ -42,7 +42,7 @@ func TestInsteadOfAVirtualService(t *testing.T) {
 			if err := yaml.Unmarshal([]byte("{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {name: v, namespace: shop}, spec: "+tt.spec+"}"), &object); err != nil {
 				t.Fatal(err)
 			}
-			if got := mesh.Ignored(object).Instead; got != tt.want {
+			if got := foreign.Read(object).Instead; got != tt.want {
 				t.Errorf("%s\nwant %s", got, tt.want)
 			}
 		})

@@ -1,0 +1,38 @@
+package foreign_test
+
+import (
+	"testing"
+
+	"outrider.dev/internal/core/mesh/foreign"
+)
+
+// The kinds of the table have the names of their definitions.
+func TestResources(t *testing.T) {
+	all := foreign.Resources()
+	for _, name := range []string{
+		"authorizationpolicies.security.istio.io", "requestauthentications.security.istio.io", "gateways.networking.istio.io", "serviceentries.networking.istio.io",
+		"workloadentries.networking.istio.io", "telemetries.telemetry.istio.io", "backendtlspolicies.gateway.networking.k8s.io", "proxyconfigs.networking.istio.io",
+	} {
+		if all[name] == "" {
+			t.Errorf("no %s in %v", name, all)
+		}
+	}
+	if len(all) != 16 {
+		t.Errorf("%d resources", len(all))
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	f.Add("security.istio.io/v1", "AuthorizationPolicy", "matchLabels", "x")
+	f.Add("networking.istio.io/v1", "DestinationRule", "interval", "1h")
+	f.Fuzz(func(t *testing.T, version, kind, key, value string) {
+		for _, spec := range []any{nil, value, []any{value}, map[string]any{
+			"selector": map[string]any{key: map[string]any{value: value}}, "targetRefs": []any{value, map[string]any{"kind": value}}, "outboundTrafficPolicy": value, "host": value,
+			"trafficPolicy": map[string]any{key: value, "outlierDetection": map[string]any{key: value}, "connectionPool": map[string]any{"tcp": map[string]any{key: value}}, "portLevelSettings": []any{value}},
+		}} {
+			if s := foreign.Read(map[string]any{"apiVersion": version, "kind": kind, "metadata": spec, "spec": spec}); s != nil && s.Kind != kind {
+				t.Errorf("%+v", s)
+			}
+		}
+	})
+}
