@@ -30,7 +30,7 @@ internal/core: . capture mesh < agent node xds < pod < controlplane
 internal/core/capture: netlink . < nftables < iptables < setup
 internal/core/agent: config dns envoy identity relay sockets state supervise < gate readiness standby < status < proxy
 internal/core/node: captures cniconf hostfile kubenode nri socket states validator < cni < daemon
-internal/core/mesh: . < foreign < objects
+internal/core/mesh: persistent < . < build foreign < objects
 internal/core/xds: . < resource
 internal/core/pod: kubelet < gates podspec < inject plan < lookup offline
 internal/core/controlplane: ca conns debugapi < files kube webhook < .

@@ -35,6 +35,7 @@ import (
 	"outrider.dev/internal/core/controlplane/ca"
 	"outrider.dev/internal/core/controlplane/kube"
 	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/mesh/build"
 	"outrider.dev/internal/ops/rotate"
 	"outrider.dev/test/castore"
 	"outrider.dev/test/chart"
@@ -498,7 +499,7 @@ func TestTheRoleInTheNamespaceIsEnoughAndNotMore(t *testing.T) {
 type noMesh struct{}
 
 func (noMesh) Current() (*mesh.Mesh, <-chan struct{}) {
-	return mesh.NewBuilder(mesh.Config{}).Mesh(), nil
+	return build.New(mesh.Config{}).Mesh(), nil
 }
 
 func (noMesh) Synced() <-chan struct{} {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/mesh/build"
 	"outrider.dev/test/authorization"
 	"outrider.dev/test/process"
 )
@@ -45,7 +46,7 @@ func (d *door) policies(t *testing.T, parts ...mesh.Part) {
 	parts = append(parts, &mesh.AuthorizationSpec{Name: "mark", Namespace: namespace, Selector: map[string]string{"app": "server"}, Deny: true, Rules: []mesh.AuthorizationRule{{
 		To: [][]mesh.Condition{{{Of: mesh.AppPortNumber, Values: []string{"8080"}}, {Of: mesh.Path, Values: []string{mark}}}},
 	}}})
-	d.source.change(func(b *mesh.Builder) {
+	d.source.change(func(b *build.Builder) {
 		b.Delete(d.set...)
 		b.Set(parts...)
 	})

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/mesh/build"
 	"outrider.dev/test/process"
 )
 
@@ -123,7 +124,7 @@ func TestRoutes(t *testing.T) {
 		}
 	})
 	t.Run("taken away and back", func(t *testing.T) {
-		s.source.change(func(b *mesh.Builder) { b.Delete((&mesh.RouteSpec{Name: "web", Namespace: namespace}).Key()) })
+		s.source.change(func(b *build.Builder) { b.Delete((&mesh.RouteSpec{Name: "web", Namespace: namespace}).Key()) })
 		s.eventually(t, "no routes", func() bool { return strings.HasPrefix(get(c, "http://10.96.0.1:8080/old"), "200 server") })
 		s.route("web", "web", 8080)
 		s.eventually(t, "another route", func() bool {

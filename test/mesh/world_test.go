@@ -29,6 +29,7 @@ import (
 	"outrider.dev/internal/core/capture/setup"
 	"outrider.dev/internal/core/controlplane/ca"
 	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/mesh/build"
 	"outrider.dev/internal/core/xds"
 	"outrider.dev/internal/core/xds/resource"
 	"outrider.dev/test/ns"
@@ -73,17 +74,17 @@ type world struct {
 type source struct {
 	mesh.Feed
 	mu      sync.Mutex
-	builder *mesh.Builder
+	builder *build.Builder
 }
 
-func (s *source) change(f func(b *mesh.Builder)) {
+func (s *source) change(f func(b *build.Builder)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f(s.builder)
 	s.Publish(s.builder.Mesh(), nil)
 }
 
-func (s *source) set(parts ...mesh.Part) { s.change(func(b *mesh.Builder) { b.Set(parts...) }) }
+func (s *source) set(parts ...mesh.Part) { s.change(func(b *build.Builder) { b.Set(parts...) }) }
 
 func newWorld(t testing.TB, change ...func(*resource.Source)) *world {
 	t.Helper()
@@ -119,7 +120,7 @@ func newWorldOf(t testing.TB, config mesh.Config, change ...func(*resource.Sourc
 			}
 		}
 	})
-	w.source = &source{builder: mesh.NewBuilder(config)}
+	w.source = &source{builder: build.New(config)}
 	w.source.set()
 	resources := resource.New(w.source)
 	resources.FirstUseTimeout = 10 * time.Second // a second is not enough for a machine that has other work

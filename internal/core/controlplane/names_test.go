@@ -18,6 +18,7 @@ import (
 	"outrider.dev/internal/base/wire"
 	"outrider.dev/internal/core/controlplane/ca"
 	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/mesh/build"
 )
 
 func addresses(texts ...string) (out []netip.Addr) {
@@ -36,7 +37,7 @@ func namesMesh() *mesh.Mesh {
 	external := func(namespace, name, target string) *mesh.ServiceSpec {
 		return &mesh.ServiceSpec{Namespace: namespace, Name: name, External: target}
 	}
-	return mesh.New(mesh.Config{},
+	return build.Mesh(mesh.Config{},
 		service("shop", "reviews", func(s *mesh.ServiceSpec) { s.Addresses = addresses("10.96.0.1", "fd96::1") }),
 		service("shop", "secret", func(s *mesh.ServiceSpec) { s.Addresses, s.ExportTo = addresses("10.96.0.2"), []string{"."} }),
 		service("shop", "db", func(s *mesh.ServiceSpec) { s.Headless = true }),

@@ -6,8 +6,8 @@
 // objects with the older one, pointer by pointer: so what was computed for an object can
 // be cached.
 //
-// A source puts objects into a [Builder] and takes a new snapshot when it needs one: the
-// cost goes with the change, not with the size of the mesh.
+// A source puts the objects that it has, as parts, into a builder of package build, and takes a new
+// snapshot when it needs one.
 //
 // The package does no I/O.
 package mesh
@@ -16,6 +16,7 @@ import (
 	"net/netip"
 	"time"
 
+	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/base/telemetry"
 )
 
@@ -254,3 +255,18 @@ type Retry struct {
 	Codes    []int
 	Backoff  time.Duration
 }
+
+// PortTLS returns the TLS mode of a port of w.
+func (w *Workload) PortTLS(number uint16) TLSMode {
+	for _, p := range w.Ports {
+		if p.Number == number {
+			return p.TLS
+		}
+	}
+	return w.TLS
+}
+
+// ProxyPorts are the ports on which every proxy accepts captured connections. A connection
+// to one of them in a pod with a proxy reaches the proxy: none of them is a port of the
+// application, whatever a service declares.
+var ProxyPorts = []uint16{contract.OutboundPort, contract.InboundPort, contract.RelayOutbound, contract.RelayInbound}

@@ -2,7 +2,6 @@ package mesh
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 )
@@ -16,11 +15,11 @@ func (m *Mesh) PlaceOf(w *Workload) Place {
 	if w == nil {
 		return Place{}
 	}
-	return Place{w.Node, cmp.Or(w.Zone, m.nodes.get(w.Node))}
+	return Place{w.Node, cmp.Or(w.Zone, m.tables.Zones.Get(w.Node))}
 }
 
 // SameNodes reports whether the zones of nodes are as in another snapshot.
-func (m *Mesh) SameNodes(other *Mesh) bool { return m.nodes == other.nodes }
+func (m *Mesh) SameNodes(other *Mesh) bool { return m.tables.Zones == other.tables.Zones }
 
 // EffectiveZone is the zone that the slice of e has, else the one that its workload has.
 func (e *Endpoint) EffectiveZone() string {
@@ -80,54 +79,4 @@ func (s *Service) Near(endpoints []Endpoint, at Place) func(Endpoint) bool {
 // has reports whether a hint has a name, which has no comma.
 func has(hint, name string) bool {
 	return strings.HasPrefix(hint, name+",") || strings.Contains(hint, ","+name+",")
-}
-
-// A spokenZone is a zone that slices of a namespace name for a node.
-type spokenZone struct{ zone, namespace string }
-
-// indexNodes counts what a slice says about the zones of nodes.
-func (b *Builder) indexNodes(p *SliceSpec, present bool) {
-	change := 1
-	if !present {
-		change = -1
-	}
-	for _, e := range p.Endpoints {
-		if e.Node == "" || e.Zone == "" {
-			continue
-		}
-		zones := b.zonesOf[e.Node]
-		if zones == nil {
-			zones = map[spokenZone]int{}
-			b.zonesOf[e.Node] = zones
-		}
-		key := spokenZone{e.Zone, p.Namespace}
-		if zones[key] += change; zones[key] == 0 {
-			delete(zones, key)
-		}
-		if len(zones) == 0 {
-			delete(b.zonesOf, e.Node)
-		}
-		b.staleNodes.add(e.Node)
-	}
-}
-
-// updateNode takes the zone that most namespaces name: anybody may write a slice. Of several it is the
-// first by name.
-func (b *Builder) updateNode(node string, e *edit[string, string]) {
-	namespaces := map[string]int{}
-	for said := range b.zonesOf[node] { // any order: counted
-		namespaces[said.zone]++
-	}
-	zone := ""
-	for _, z := range slices.Sorted(maps.Keys(namespaces)) {
-		if zone == "" || namespaces[z] > namespaces[zone] {
-			zone = z
-		}
-	}
-	switch was := e.old.get(node); {
-	case zone == "" && was != "":
-		e.delete(node)
-	case zone != was:
-		e.set(node, zone)
-	}
 }

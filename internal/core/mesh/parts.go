@@ -1,18 +1,25 @@
 package mesh
 
 import (
+	"cmp"
 	"net/netip"
+	"slices"
 	"time"
 )
 
 // A Part is an object of a source: one of the Spec types. It must not be changed after
-// [Builder.Set].
+// [build.Builder.Set].
 type Part interface{ Key() Key }
 
 // A Key names a part.
 type Key struct {
 	Kind            Kind
 	Namespace, Name string
+}
+
+// Compare orders keys by kind, then by name.
+func (k Key) Compare(other Key) int {
+	return cmp.Or(cmp.Compare(k.Kind, other.Kind), cmp.Compare(k.Namespace, other.Namespace), cmp.Compare(k.Name, other.Name))
 }
 
 func (k Key) String() string { return string(k.Kind) + " " + k.Namespace + "/" + k.Name }
@@ -142,9 +149,38 @@ func (s *RouteSpec) Key() Key   { return Key{s.kind(), s.Namespace, s.Name} }
 func (s *AuthorizationSpec) Key() Key {
 	return Key{KindAuthorization, s.Namespace, s.Name}
 }
-func (s *WorkloadSpec) Key() Key {
-	if s.Host {
-		return Key{KindHost, s.Namespace, s.Name}
+
+// Key is that of the Pod or the Host.
+func (w *Workload) Key() Key {
+	if w.Host {
+		return Key{KindHost, w.Namespace, w.Name}
 	}
-	return Key{KindPod, s.Namespace, s.Name}
+	return Key{KindPod, w.Namespace, w.Name}
+}
+
+// Service returns the key of the Service.
+func (p Parent) Service() Key { return Key{KindService, p.Namespace, p.Name} }
+
+// ServicePorts returns the ports by number.
+func (s *ServiceSpec) ServicePorts() []Port {
+	if len(s.Ports) == 0 {
+		return nil
+	}
+	out := make([]Port, len(s.Ports))
+	for i, p := range s.Ports {
+		out[i] = p.Port
+	}
+	slices.SortStableFunc(out, func(a, b Port) int { return int(a.Number) - int(b.Number) })
+	return out
+}
+
+// Selects reports whether a selector matches labels. An empty one matches nothing: the
+// endpoints of a Service without a selector are in its slices.
+func Selects(selector, labels map[string]string) bool {
+	for k, v := range selector {
+		if got, ok := labels[k]; !ok || got != v {
+			return false
+		}
+	}
+	return len(selector) > 0
 }

@@ -59,17 +59,3 @@ func ProtocolOf(appProtocol, portName, transport string) Protocol {
 	prefix, _, _ := strings.Cut(portName, "-")
 	return protocols[prefix]
 }
-
-// mergeProtocols combines the protocols that two services declare for a port of one
-// workload. It does not depend on their order.
-func mergeProtocols(a, b Protocol) Protocol {
-	switch {
-	case a == b:
-		return a
-	case a == ServerFirst || b == ServerFirst:
-		return ServerFirst // waiting for the client could take for ever
-	case a == GRPC && b == HTTP2 || a == HTTP2 && b == GRPC:
-		return HTTP2
-	}
-	return Unknown
-}

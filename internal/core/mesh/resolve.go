@@ -16,8 +16,8 @@ var privateNetworks = []netip.Prefix{
 	netip.MustParsePrefix("fc00::/7"),
 }
 
-// complete returns c with defaults.
-func (c Config) complete() Config {
+// Complete returns c with defaults.
+func (c Config) Complete() Config {
 	c.TrustDomain = cmp.Or(c.TrustDomain, DefaultTrustDomain)
 	c.Domain = cmp.Or(c.Domain, DefaultDomain)
 	c.RootNamespace = cmp.Or(c.RootNamespace, DefaultRoot)
@@ -27,7 +27,8 @@ func (c Config) complete() Config {
 	return c
 }
 
-func (c Config) host(namespace, name string) string {
+// Host returns the host of a service.
+func (c Config) Host(namespace, name string) string {
 	return name + "." + namespace + ".svc." + c.Domain
 }
 

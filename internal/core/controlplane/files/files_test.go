@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/mesh/build"
 )
 
 var update = flag.Bool("update", false, "rewrite the expected output in testdata")
@@ -221,7 +222,7 @@ func FuzzManifest(f *testing.F) {
 				t.Errorf("of %d lines: %+v", lines, p)
 			}
 		}
-		b := mesh.NewBuilder(mesh.Config{})
+		b := build.New(mesh.Config{})
 		for key, place := range next.parts {
 			if place.part.Key() != key {
 				t.Errorf("%v is stored as %v", place.part.Key(), key)

@@ -10,12 +10,13 @@ import (
 
 	"outrider.dev/internal/base/manifest"
 	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/mesh/build"
 )
 
 // A folder is the content of its files, and the mesh made from them. It does not watch.
 type folder struct {
 	root    string
-	builder *mesh.Builder
+	builder *build.Builder
 	files   map[string]*file
 	owners  map[mesh.Key][]*file // the files with an object, by path; the first is used
 	set     map[mesh.Key]mesh.Part
@@ -26,7 +27,7 @@ type folder struct {
 }
 
 func newFolder(root string, config mesh.Config) *folder {
-	builder := mesh.NewBuilder(config)
+	builder := build.New(config)
 	builder.OnlyMesh = true
 	return &folder{
 		root: root, builder: builder, files: map[string]*file{},

@@ -15,6 +15,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/mesh/build"
 	"outrider.dev/internal/core/mesh/objects"
 )
 
@@ -126,7 +127,7 @@ func policyConditions(s *mesh.Service, p *mesh.BackendPolicySpec, invalid error,
 	accepted := func(reason gatewayv1.PolicyConditionReason, message string) metav1.Condition {
 		return condition(gatewayv1.RouteConditionType(gatewayv1.PolicyConditionAccepted), gatewayv1.RouteConditionReason(reason), message)
 	}
-	verdict := s.Judge(p, t)
+	verdict := build.Judge(s, p, t)
 	switch {
 	case verdict.NotFound != "":
 		return []metav1.Condition{accepted(gatewayv1.PolicyReasonTargetNotFound, verdict.NotFound)}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/mesh/build"
 )
 
 func policyText(kind, name, spec, status string) string {
@@ -45,7 +46,7 @@ func TestTheStatusOfAPolicy(t *testing.T) {
 		"a form that is not known": {ours, "p", `{targetRefs: web}`, `{}`, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := mesh.NewBuilder(mesh.Config{})
+			b := build.New(mesh.Config{})
 			b.Set(&mesh.ServiceSpec{Namespace: "shop", Name: "web", Addresses: []netip.Addr{netip.MustParseAddr("10.96.0.7")}, Ports: []mesh.PortSpec{
 				{Port: mesh.Port{Name: "http", Number: 80, Protocol: mesh.HTTP}}, {Port: mesh.Port{Name: "tcp-db", Number: 81, Protocol: mesh.TCP}}}},
 				&mesh.BackendPolicySpec{Kind: mesh.KindBackendPolicy, Namespace: "shop", Name: "p", Targets: []mesh.PolicyTarget{{Name: "web"}}},

@@ -161,7 +161,7 @@ func (w *RouteStatus) pass(ctx context.Context, m *mesh.Mesh) bool {
 		all = append(all, r)
 	}
 	w.mu.Unlock()
-	slices.SortFunc(all, func(a, b *routeObject) int { return compareKeys(a.Key(), b.Key()) })
+	slices.SortFunc(all, func(a, b *routeObject) int { return a.Key().Compare(b.Key()) })
 	const tried = "writing the status of routes"
 	var failed error
 	forbidden := map[mesh.Kind]bool{} // kinds: the role is older than outriderd

@@ -16,6 +16,7 @@ import (
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/mesh/build"
 	"outrider.dev/test/process"
 )
 
@@ -33,7 +34,7 @@ func routeOf(t *testing.T, text string) *unstructured.Unstructured {
 // It also has the ports calls, 90, and mysql, 3306; shop/log with a port of UDP, and pay/web, for
 // which there is a grant to GRPCRoutes of shop; bank/web is exported to its own namespace alone.
 func shopMesh(parts ...mesh.Part) *mesh.Mesh {
-	b := mesh.NewBuilder(mesh.Config{})
+	b := build.New(mesh.Config{})
 	service := func(namespace, name string, exportTo []string, ports ...mesh.Port) {
 		s := &mesh.ServiceSpec{Namespace: namespace, Name: name, ExportTo: exportTo}
 		for _, p := range ports {
@@ -272,7 +273,7 @@ func TestOneReplicaWritesTheStatus(t *testing.T) {
 	one.cancel()
 	<-one.done
 	until("another holder", func() bool { h := holder(); return h != "" && h != first })
-	source.Publish(mesh.NewBuilder(mesh.Config{}).Mesh(), nil)
+	source.Publish(build.New(mesh.Config{}).Mesh(), nil)
 	until("the Service is gone", func() bool {
 		return strings.HasPrefix(strings.Join(status(), ""), "web Accepted False NoMatchingParent")
 	})

@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"reflect"
@@ -14,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/mesh/build"
 )
 
 // A Source publishes the mesh of a cluster. An invalid object is a problem; its last valid
@@ -25,7 +25,7 @@ type Source struct {
 	dirty   chan struct{} // has one if something changed
 
 	mu      sync.Mutex
-	builder *mesh.Builder
+	builder *build.Builder
 	invalid map[mesh.Key]string
 	kept    map[mesh.Key]*mesh.WorkloadSpec // pods whose readiness changed a moment ago
 	unread  map[string]bool                 // definitions of ignored kinds that may not be read
@@ -41,7 +41,7 @@ const keptFor = 5 * time.Second
 func (c *Cluster) Source(ctx context.Context, config mesh.Config, skip ...string) *Source {
 	s := &Source{
 		cluster: c, synced: make(chan struct{}), dirty: make(chan struct{}, 1),
-		builder: mesh.NewBuilder(config), invalid: map[mesh.Key]string{},
+		builder: build.New(config), invalid: map[mesh.Key]string{},
 		kept: map[mesh.Key]*mesh.WorkloadSpec{}, unread: map[string]bool{},
 	}
 	s.Publish(s.builder.Mesh(), nil)
@@ -177,7 +177,7 @@ func (s *Source) publish() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	problems := make([]string, 0, len(s.invalid))
-	for _, key := range slices.SortedFunc(maps.Keys(s.invalid), compareKeys) {
+	for _, key := range slices.SortedFunc(maps.Keys(s.invalid), mesh.Key.Compare) {
 		problems = append(problems, key.String()+": "+s.invalid[key])
 	}
 	m := s.builder.Mesh() // before its conflicts
@@ -188,8 +188,4 @@ func (s *Source) publish() {
 		problems = append(problems, s.unreadProblem())
 	}
 	s.Publish(m, problems)
-}
-
-func compareKeys(a, b mesh.Key) int {
-	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }

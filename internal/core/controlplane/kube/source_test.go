@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/mesh/build"
 )
 
 func kindOf(name mesh.Kind) kind {
@@ -63,7 +64,7 @@ func named(name string, port int32) *corev1.Service {
 func fed() (*Source, *store[known]) {
 	s := &Source{
 		dirty:   make(chan struct{}, 1),
-		builder: mesh.NewBuilder(mesh.Config{}), invalid: map[mesh.Key]string{}, kept: map[mesh.Key]*mesh.WorkloadSpec{},
+		builder: build.New(mesh.Config{}), invalid: map[mesh.Key]string{}, kept: map[mesh.Key]*mesh.WorkloadSpec{},
 	}
 	s.Publish(s.builder.Mesh(), nil)
 	return s, s.storeOf(kindOf(mesh.KindService))

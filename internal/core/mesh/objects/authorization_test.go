@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/mesh/build"
 	"outrider.dev/internal/core/mesh/objects"
 )
 
@@ -151,7 +152,7 @@ func FuzzAuthorizationPolicy(f *testing.F) {
 		}
 		_, _ = objects.NeverMatches(raw), objects.SelectsAll(raw)
 		// The whole way to the proxies, with all its indexes.
-		b := mesh.NewBuilder(mesh.Config{})
+		b := build.New(mesh.Config{})
 		if p != nil {
 			b.Set(p, &mesh.WorkloadSpec{Workload: mesh.Workload{Name: "a", Namespace: "shop", Labels: map[string]string{"a": "b"}}})
 			b.Mesh()

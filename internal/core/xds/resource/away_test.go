@@ -17,6 +17,7 @@ import (
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/base/wire"
 	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/mesh/build"
 	"outrider.dev/internal/core/xds"
 	"outrider.dev/internal/core/xds/resource"
 )
@@ -142,7 +143,7 @@ func TestRangesOfServices(t *testing.T) {
 		for n := range strings.FieldsSeq(tt.networks) {
 			config.Networks = append(config.Networks, netip.MustParsePrefix(n))
 		}
-		h := &testMesh{mesh.NewBuilder(config), make(chan struct{})}
+		h := &testMesh{build.New(config), make(chan struct{})}
 		source, before := resource.New(h), map[string]*listener.FilterChain{}
 		for vip := range strings.FieldsSeq(tt.vips) {
 			h.builder.Set(at(vip))

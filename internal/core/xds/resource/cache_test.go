@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/mesh/build"
 	"outrider.dev/internal/core/xds"
 )
 
@@ -41,7 +42,7 @@ func TestCacheIsBounded(t *testing.T) {
 
 // What an older snapshot still builds does not count for the newer one.
 func TestCarriedCacheCountsItsOwn(t *testing.T) {
-	b := mesh.NewBuilder(mesh.Config{})
+	b := build.New(mesh.Config{})
 	b.Set(&mesh.ServiceSpec{Name: "kept", Namespace: "a"}, &mesh.ServiceSpec{Name: "gone", Namespace: "a"})
 	before := b.Mesh()
 	kept, gone := before.ByName("a", "kept"), before.ByName("a", "gone")

@@ -25,6 +25,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/mesh/build"
 	"outrider.dev/internal/core/xds"
 	"outrider.dev/internal/core/xds/resource"
 	"outrider.dev/test/process"
@@ -33,14 +34,14 @@ import (
 // A grpcMesh is a control plane with one service, greeter, of which the port 81 is for gRPC.
 type grpcMesh struct {
 	t         *testing.T
-	builder   *mesh.Builder
+	builder   *build.Builder
 	feed      *mesh.Feed
 	server    *xds.Server
 	bootstrap []byte // of its clients
 }
 
 func newGRPCMesh(t *testing.T) *grpcMesh {
-	w := &grpcMesh{t: t, builder: mesh.NewBuilder(mesh.Config{}), feed: &mesh.Feed{}}
+	w := &grpcMesh{t: t, builder: build.New(mesh.Config{}), feed: &mesh.Feed{}}
 	w.set(service("greeter", "", "10.96.0.1", port(80, mesh.HTTP), port(81, mesh.GRPC)))
 	w.server = xds.New(xds.Options{Source: resource.New(w.feed), Authenticate: xds.ByClaim})
 	control := w.serve(func(g *grpc.Server) { discovery.RegisterAggregatedDiscoveryServiceServer(g, w.server) })

@@ -18,6 +18,7 @@ import (
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/base/telemetry"
 	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/mesh/build"
 	"outrider.dev/internal/core/xds"
 	"outrider.dev/internal/core/xds/resource"
 )
@@ -28,7 +29,7 @@ const certificates = "/certificates"
 
 // testMesh is a mesh that tests change.
 type testMesh struct {
-	builder *mesh.Builder
+	builder *build.Builder
 	newer   chan struct{}
 }
 
@@ -37,7 +38,7 @@ func (h *testMesh) Current() (*mesh.Mesh, <-chan struct{}) { return h.builder.Me
 func newTestMesh(parts ...mesh.Part) *testMesh { return newTestMeshOf(mesh.Config{}, parts...) }
 
 func newTestMeshOf(config mesh.Config, parts ...mesh.Part) *testMesh {
-	h := &testMesh{builder: mesh.NewBuilder(config), newer: make(chan struct{})}
+	h := &testMesh{builder: build.New(config), newer: make(chan struct{})}
 	h.builder.Set(parts...)
 	return h
 }

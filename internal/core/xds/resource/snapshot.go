@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/mesh/build"
 	"outrider.dev/internal/core/xds"
 )
 
@@ -44,7 +45,7 @@ func newSnapshot(m *mesh.Mesh, firstUseTimeout time.Duration, last *snapshot) *s
 	v.serviceNetworks = sync.OnceValue(v.listServiceNetworks)
 	if last == nil {
 		v.cache, v.ports = newCache(), countPorts(m.Services())
-		v.away = v.newAway(networks{}.after(mesh.Changed(mesh.NewBuilder(m.Config).Mesh(), m)), m, nil)
+		v.away = v.newAway(networks{}.after(mesh.Changed(build.New(m.Config).Mesh(), m)), m, nil)
 		return v
 	}
 	v.cache = last.cache.carryOver(m)

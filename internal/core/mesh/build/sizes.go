@@ -1,8 +1,10 @@
-package mesh
+package build
 
 import (
 	"maps"
 	"slices"
+
+	"outrider.dev/internal/core/mesh"
 )
 
 // maxMembersOfNamespace bounds the endpoints of a namespace's services, each as often as its slice has
@@ -10,8 +12,11 @@ import (
 // that fit have theirs. Kubernetes is tried with 10,000 pods in a namespace at most.
 const maxMembersOfNamespace = 50_000
 
-// sizes are by namespace how many members the slices of its services have.
-type sizes map[string]*namespaceSize
+// sizes are how many members the slices of services have.
+type sizes struct {
+	of    map[string]*namespaceSize // by namespace
+	stale set[string]               // namespaces
+}
 
 type namespaceSize struct {
 	all  int
@@ -19,8 +24,8 @@ type namespaceSize struct {
 	left set[string]    // services that are left out
 }
 
-// resize counts a slice, or takes it away.
-func (b *Builder) resize(p *SliceSpec, present bool) {
+// set counts a slice, or takes it away.
+func (s *sizes) set(p *mesh.SliceSpec, present bool) {
 	size := 0
 	for i := range p.Endpoints {
 		size += len(p.Endpoints[i].Addresses) * len(p.Ports)
@@ -28,25 +33,40 @@ func (b *Builder) resize(p *SliceSpec, present bool) {
 	if !present {
 		size = -size
 	}
-	of := b.sizes[p.Namespace]
+	of := s.of[p.Namespace]
 	if of == nil {
 		of = &namespaceSize{of: map[string]int{}}
-		b.sizes[p.Namespace] = of
+		s.of[p.Namespace] = of
 	}
 	of.all += size
 	if of.of[p.Service] += size; of.of[p.Service] == 0 {
 		delete(of.of, p.Service)
 	}
-	b.staleSizes.add(p.Namespace)
+	s.stale.add(p.Namespace)
 }
 
-// updateSizes finds which services of a namespace are left out, and marks those that are or were.
-func (b *Builder) updateSizes(namespace string) {
-	of := b.sizes[namespace]
-	before := of.left
+// update finds which services are left out, and returns those that are or were.
+func (s *sizes) update() set[mesh.Key] {
+	var out set[mesh.Key]
+	for namespace := range s.stale.take() {
+		of := s.of[namespace]
+		before := of.left
+		of.choose()
+		for _, left := range []set[string]{before, of.left} {
+			for service := range left { // any order: a set
+				out.add(mesh.Key{Kind: mesh.KindService, Namespace: namespace, Name: service})
+			}
+		}
+		if len(of.of) == 0 {
+			delete(s.of, namespace)
+		}
+	}
+	return out
+}
+
+func (of *namespaceSize) choose() {
 	of.left = nil
 	if room := maxMembersOfNamespace; of.all > room {
-		of.left = set[string]{}
 		for _, service := range slices.Sorted(maps.Keys(of.of)) {
 			if of.of[service] > room {
 				of.left.add(service)
@@ -55,24 +75,14 @@ func (b *Builder) updateSizes(namespace string) {
 			}
 		}
 	}
-	for _, left := range []set[string]{before, of.left} {
-		for service := range left { // any order: a set
-			if n := (name{namespace, service}); b.services[n] != nil {
-				b.staleServices.add(n)
-			}
-		}
-	}
-	if len(of.of) == 0 {
-		delete(b.sizes, namespace)
-	}
 }
 
 // fits reports whether a service has its members: those before it in its namespace leave room.
-func (b *Builder) fits(n name) bool {
-	of := b.sizes[n.namespace]
+func (s *sizes) fits(n mesh.Key) bool {
+	of := s.of[n.Namespace]
 	if of == nil {
 		return true
 	}
-	_, left := of.left[n.name]
+	_, left := of.left[n.Name]
 	return !left
 }

@@ -1,4 +1,4 @@
-package mesh
+package build
 
 import (
 	"net/netip"
@@ -6,24 +6,26 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"outrider.dev/internal/core/mesh"
 )
 
 func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
 
-func svc(namespace, name, vip string, ports ...PortSpec) *ServiceSpec {
-	s := &ServiceSpec{Namespace: namespace, Name: name, Ports: ports}
+func svc(namespace, name, vip string, ports ...mesh.PortSpec) *mesh.ServiceSpec {
+	s := &mesh.ServiceSpec{Namespace: namespace, Name: name, Ports: ports}
 	if vip != "" {
 		s.Addresses = []netip.Addr{addr(vip)}
 	}
 	return s
 }
 
-func port(name string, number uint16) PortSpec {
-	return PortSpec{Port: Port{Name: name, Number: number, Protocol: ProtocolOf("", name, "")}}
+func port(name string, number uint16) mesh.PortSpec {
+	return mesh.PortSpec{Port: mesh.Port{Name: name, Number: number, Protocol: mesh.ProtocolOf("", name, "")}}
 }
 
-func pod(namespace, name, ip string, labels ...string) *WorkloadSpec {
-	w := &WorkloadSpec{Workload: Workload{Namespace: namespace, Name: name, ServiceAccount: "default", Addresses: []netip.Addr{addr(ip)}}, Ready: true}
+func pod(namespace, name, ip string, labels ...string) *mesh.WorkloadSpec {
+	w := &mesh.WorkloadSpec{Workload: mesh.Workload{Namespace: namespace, Name: name, ServiceAccount: "default", Addresses: []netip.Addr{addr(ip)}}, Ready: true}
 	for i := 0; i < len(labels); i += 2 {
 		if w.Labels == nil {
 			w.Labels = map[string]string{}
@@ -33,15 +35,15 @@ func pod(namespace, name, ip string, labels ...string) *WorkloadSpec {
 	return w
 }
 
-func slice(namespace, name, service string, p SlicePort, ips ...string) *SliceSpec {
-	s := &SliceSpec{Namespace: namespace, Name: name, Service: service, Ports: []SlicePort{p}}
+func slice(namespace, name, service string, p mesh.SlicePort, ips ...string) *mesh.SliceSpec {
+	s := &mesh.SliceSpec{Namespace: namespace, Name: name, Service: service, Ports: []mesh.SlicePort{p}}
 	for _, ip := range ips {
-		s.Endpoints = append(s.Endpoints, SliceEndpoint{Addresses: []netip.Addr{addr(ip)}, Ready: true})
+		s.Endpoints = append(s.Endpoints, mesh.SliceEndpoint{Addresses: []netip.Addr{addr(ip)}, Ready: true})
 	}
 	return s
 }
 
-func selecting(s *ServiceSpec, selector ...string) *ServiceSpec {
+func selecting(s *mesh.ServiceSpec, selector ...string) *mesh.ServiceSpec {
 	s.Selector = map[string]string{}
 	for i := 0; i < len(selector); i += 2 {
 		s.Selector[selector[i]] = selector[i+1]
@@ -58,8 +60,8 @@ func TestResolve(t *testing.T) {
 	some.ExportTo = []string{"pay"}
 	unexported := svc("shop", "unexported", "10.0.0.5", port("http", 80))
 	unexported.ExportTo = []string{"~"}
-	m := New(Config{}, svc("shop", "reviews", "10.0.0.1", port("http", 80)), db, hidden, some, unexported,
-		&SliceSpec{Namespace: "shop", Name: "db-x", Service: "db", Ports: []SlicePort{{"tcp-db", 5432}}, Endpoints: []SliceEndpoint{
+	m := Mesh(mesh.Config{}, svc("shop", "reviews", "10.0.0.1", port("http", 80)), db, hidden, some, unexported,
+		&mesh.SliceSpec{Namespace: "shop", Name: "db-x", Service: "db", Ports: []mesh.SlicePort{{Name: "tcp-db", Number: 5432}}, Endpoints: []mesh.SliceEndpoint{
 			{Addresses: []netip.Addr{addr("10.1.0.1")}, Hostname: "db-0"},
 			{Addresses: []netip.Addr{addr("10.1.0.2")}, Hostname: "db-1"},
 		}})
@@ -108,7 +110,7 @@ func TestResolve(t *testing.T) {
 func TestLookUps(t *testing.T) {
 	node := pod("kube-system", "proxy", "192.168.0.1")
 	node.HostNetwork = true
-	m := New(Config{},
+	m := Mesh(mesh.Config{},
 		svc("b", "one", "10.0.0.1"), svc("a", "one", "10.0.0.1"), svc("a", "two", "2001:db8::1"),
 		pod("a", "p", "10.1.0.1", "app", "one"), node)
 	if got := m.ByAddress(addr("10.0.0.1")); got != m.ByName("a", "one") || got == nil {
@@ -129,49 +131,14 @@ func TestLookUps(t *testing.T) {
 	if got := m.Workload(addr("192.168.0.1"), ""); got != nil {
 		t.Errorf("a pod on its node's network was found by address: %v", got)
 	}
-	empty := &Mesh{}
+	empty := &mesh.Mesh{}
 	if empty.Service("x") != nil || empty.ByAddress(addr("10.0.0.1")) != nil || empty.Workload(addr("10.0.0.1"), "") != nil || len(empty.Services()) != 0 {
 		t.Error("an empty mesh has something")
 	}
 }
 
-func TestProtocolOf(t *testing.T) {
-	tests := map[string]struct {
-		app, name, transport string
-		want                 Protocol
-	}{
-		"a name":                                {"", "http", "TCP", HTTP},
-		"a prefix":                              {"", "http2-api", "", HTTP2},
-		"a prefix in capitals":                  {"", "GRPC-api", "", GRPC},
-		"grpc-web is HTTP":                      {"", "grpc-web", "", HTTP},
-		"grpc-web with more is HTTP":            {"", "grpc-web-ui", "", HTTP},
-		"grpc-website is gRPC":                  {"", "grpc-website", "", GRPC},
-		"https is the application's TLS":        {"", "https", "", TLS},
-		"mysql: the server speaks first":        {"", "mysql", "", ServerFirst},
-		"redis and mongo: the client does":      {"", "mongo-main", "", TCP},
-		"a name without a meaning":              {"", "web", "", Unknown},
-		"no dash after the prefix":              {"", "httpapi", "", Unknown},
-		"no declaration":                        {"", "", "", Unknown},
-		"appProtocol before the name":           {"grpc", "http-api", "", GRPC},
-		"an unknown appProtocol hides the name": {"example.com/x", "http-api", "", Unknown},
-		"h2c":                                   {"kubernetes.io/h2c", "", "", HTTP2},
-		"web sockets":                           {"kubernetes.io/ws", "", "", HTTP},
-		"web sockets over TLS":                  {"kubernetes.io/wss", "", "", TLS},
-		"UDP by transport":                      {"http", "http", "UDP", UDP},
-		"UDP by name":                           {"", "udp-dns", "TCP", UDP},
-		"SCTP is left alone":                    {"", "http", "SCTP", UDP},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			if got := ProtocolOf(tt.app, tt.name, tt.transport); got != tt.want {
-				t.Errorf("ProtocolOf = %q, want %q", got, tt.want)
-			}
-		})
-	}
-}
-
 func TestServicesAgreeInAnyOrder(t *testing.T) {
-	all := []Protocol{Unknown, TCP, ServerFirst, HTTP, HTTP2, GRPC, TLS}
+	all := []mesh.Protocol{mesh.Unknown, mesh.TCP, mesh.ServerFirst, mesh.HTTP, mesh.HTTP2, mesh.GRPC, mesh.TLS}
 	for _, a := range all {
 		for _, b := range all {
 			if mergeProtocols(a, b) != mergeProtocols(b, a) {
@@ -187,45 +154,45 @@ func TestServicesAgreeInAnyOrder(t *testing.T) {
 }
 
 func TestPolicies(t *testing.T) {
-	policy := func(namespace, name string, mode Mode, selector ...string) *PolicySpec {
-		p := &PolicySpec{Namespace: namespace, Name: name, Mode: mode}
+	policy := func(namespace, name string, mode mesh.Mode, selector ...string) *mesh.PolicySpec {
+		p := &mesh.PolicySpec{Namespace: namespace, Name: name, Mode: mode}
 		if selector != nil {
 			p.Selector = map[string]string{selector[0]: selector[1]}
 		}
 		return p
 	}
-	withPort := func(p *PolicySpec, number uint16, mode Mode) *PolicySpec {
-		p.Ports = map[uint16]Mode{number: mode}
+	withPort := func(p *mesh.PolicySpec, number uint16, mode mesh.Mode) *mesh.PolicySpec {
+		p.Ports = map[uint16]mesh.Mode{number: mode}
 		return p
 	}
-	younger := policy("shop", "a", ModeDisable)
+	younger := policy("shop", "a", mesh.ModeDisable)
 	younger.Created = younger.Created.AddDate(2020, 0, 0)
 	tests := map[string]struct {
-		policies []Part
-		want     TLSMode
-		ports    map[uint16]TLSMode
+		policies []mesh.Part
+		want     mesh.TLSMode
+		ports    map[uint16]mesh.TLSMode
 	}{
-		"no declaration":                              {nil, Permissive, nil},
-		"the mesh":                                    {[]Part{policy(DefaultRoot, "x", ModeStrict)}, Strict, nil},
-		"the namespace, not the mesh":                 {[]Part{policy(DefaultRoot, "x", ModeStrict), policy("shop", "x", ModeDisable)}, Disable, nil},
-		"another namespace":                           {[]Part{policy("pay", "x", ModeStrict)}, Permissive, nil},
-		"the workload, not the namespace":             {[]Part{policy("shop", "x", ModeDisable), policy("shop", "y", ModeStrict, "app", "a")}, Strict, nil},
-		"another workload":                            {[]Part{policy("shop", "y", ModeStrict, "app", "b")}, Permissive, nil},
-		"a selector in the root namespace is ignored": {[]Part{policy(DefaultRoot, "y", ModeStrict, "app", "a")}, Permissive, nil},
-		"the namespace leaves it to the mesh":         {[]Part{policy(DefaultRoot, "x", ModeStrict), policy("shop", "x", Unset)}, Strict, nil},
+		"no declaration":                              {nil, mesh.Permissive, nil},
+		"the mesh":                                    {[]mesh.Part{policy(mesh.DefaultRoot, "x", mesh.ModeStrict)}, mesh.Strict, nil},
+		"the namespace, not the mesh":                 {[]mesh.Part{policy(mesh.DefaultRoot, "x", mesh.ModeStrict), policy("shop", "x", mesh.ModeDisable)}, mesh.Disable, nil},
+		"another namespace":                           {[]mesh.Part{policy("pay", "x", mesh.ModeStrict)}, mesh.Permissive, nil},
+		"the workload, not the namespace":             {[]mesh.Part{policy("shop", "x", mesh.ModeDisable), policy("shop", "y", mesh.ModeStrict, "app", "a")}, mesh.Strict, nil},
+		"another workload":                            {[]mesh.Part{policy("shop", "y", mesh.ModeStrict, "app", "b")}, mesh.Permissive, nil},
+		"a selector in the root namespace is ignored": {[]mesh.Part{policy(mesh.DefaultRoot, "y", mesh.ModeStrict, "app", "a")}, mesh.Permissive, nil},
+		"the namespace leaves it to the mesh":         {[]mesh.Part{policy(mesh.DefaultRoot, "x", mesh.ModeStrict), policy("shop", "x", mesh.Unset)}, mesh.Strict, nil},
 		"the workload leaves it to the namespace, but one port": {
-			[]Part{policy("shop", "x", ModeStrict), withPort(policy("shop", "y", Unset, "app", "a"), 8080, ModeDisable)}, Strict,
-			map[uint16]TLSMode{8080: Disable, 80: Strict}},
-		"a port leaves it to the workload":       {[]Part{withPort(policy("shop", "y", ModeStrict, "app", "a"), 8080, Unset)}, Strict, map[uint16]TLSMode{8080: Strict}},
-		"a permissive port of a strict workload": {[]Part{withPort(policy("shop", "y", ModeStrict, "app", "a"), 8080, ModePermissive)}, Strict, map[uint16]TLSMode{8080: Permissive}},
-		"of two the older":                       {[]Part{younger, policy("shop", "b", ModeStrict)}, Strict, nil},
-		"of two as old the first by name":        {[]Part{policy("shop", "b", ModeDisable), policy("shop", "a", ModeStrict)}, Strict, nil},
-		"a port without a service":               {[]Part{withPort(policy("shop", "y", Unset, "app", "a"), 9999, ModeStrict)}, Permissive, map[uint16]TLSMode{9999: Strict, 8080: Permissive}},
+			[]mesh.Part{policy("shop", "x", mesh.ModeStrict), withPort(policy("shop", "y", mesh.Unset, "app", "a"), 8080, mesh.ModeDisable)}, mesh.Strict,
+			map[uint16]mesh.TLSMode{8080: mesh.Disable, 80: mesh.Strict}},
+		"a port leaves it to the workload":       {[]mesh.Part{withPort(policy("shop", "y", mesh.ModeStrict, "app", "a"), 8080, mesh.Unset)}, mesh.Strict, map[uint16]mesh.TLSMode{8080: mesh.Strict}},
+		"a permissive port of a strict workload": {[]mesh.Part{withPort(policy("shop", "y", mesh.ModeStrict, "app", "a"), 8080, mesh.ModePermissive)}, mesh.Strict, map[uint16]mesh.TLSMode{8080: mesh.Permissive}},
+		"of two the older":                       {[]mesh.Part{younger, policy("shop", "b", mesh.ModeStrict)}, mesh.Strict, nil},
+		"of two as old the first by name":        {[]mesh.Part{policy("shop", "b", mesh.ModeDisable), policy("shop", "a", mesh.ModeStrict)}, mesh.Strict, nil},
+		"a port without a service":               {[]mesh.Part{withPort(policy("shop", "y", mesh.Unset, "app", "a"), 9999, mesh.ModeStrict)}, mesh.Permissive, map[uint16]mesh.TLSMode{9999: mesh.Strict, 8080: mesh.Permissive}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			web := selecting(svc("shop", "web", "10.0.0.1", PortSpec{Port: Port{Name: "http", Number: 80, Protocol: HTTP}, Target: 8080}), "app", "a")
-			b := NewBuilder(Config{})
+			web := selecting(svc("shop", "web", "10.0.0.1", mesh.PortSpec{Port: mesh.Port{Name: "http", Number: 80, Protocol: mesh.HTTP}, Target: 8080}), "app", "a")
+			b := New(mesh.Config{})
 			b.Set(web, pod("shop", "p", "10.1.0.1", "app", "a"))
 			plain := b.Mesh()
 			b.Set(tt.policies...)
@@ -253,15 +220,17 @@ func TestPolicies(t *testing.T) {
 }
 
 func TestRoutesFor(t *testing.T) {
-	match := func(kind TextKind, path string) Route { return Route{Matches: []Match{{Path: &Text{kind, path}}}} }
-	producer := &RouteSpec{Namespace: "shop", Name: "p", Parents: []Parent{{Namespace: "shop", Name: "web"}}, Rules: []Route{
-		match(Prefix, "/api"), {}, match(Exact, "/api"), match(RegExp, "/a.*"), match(Prefix, "/api/v1"),
-		{Matches: []Match{{Method: "GET"}, {Headers: []Pair{{Name: "a"}}}}},
+	match := func(kind mesh.TextKind, path string) mesh.Route {
+		return mesh.Route{Matches: []mesh.Match{{Path: &mesh.Text{Kind: kind, Value: path}}}}
+	}
+	producer := &mesh.RouteSpec{Namespace: "shop", Name: "p", Parents: []mesh.Parent{{Namespace: "shop", Name: "web"}}, Rules: []mesh.Route{
+		match(mesh.Prefix, "/api"), {}, match(mesh.Exact, "/api"), match(mesh.RegExp, "/a.*"), match(mesh.Prefix, "/api/v1"),
+		{Matches: []mesh.Match{{Method: "GET"}, {Headers: []mesh.Pair{{Name: "a"}}}}},
 	}}
-	only81 := &RouteSpec{Namespace: "shop", Name: "q", Parents: []Parent{{Namespace: "shop", Name: "web", Section: "admin"}}, Rules: []Route{{}}}
-	noPort := &RouteSpec{Namespace: "shop", Name: "r", Parents: []Parent{{Namespace: "shop", Name: "web", Port: 99}}, Rules: []Route{{}}}
-	consumer := &RouteSpec{Namespace: "pay", Name: "c", Parents: []Parent{{Namespace: "shop", Name: "web"}}, Rules: []Route{{}}}
-	m := New(Config{}, svc("shop", "web", "10.0.0.1", port("http", 80), port("admin", 81)), producer, only81, noPort, consumer)
+	only81 := &mesh.RouteSpec{Namespace: "shop", Name: "q", Parents: []mesh.Parent{{Namespace: "shop", Name: "web", Section: "admin"}}, Rules: []mesh.Route{{}}}
+	noPort := &mesh.RouteSpec{Namespace: "shop", Name: "r", Parents: []mesh.Parent{{Namespace: "shop", Name: "web", Port: 99}}, Rules: []mesh.Route{{}}}
+	consumer := &mesh.RouteSpec{Namespace: "pay", Name: "c", Parents: []mesh.Parent{{Namespace: "shop", Name: "web"}}, Rules: []mesh.Route{{}}}
+	m := Mesh(mesh.Config{}, svc("shop", "web", "10.0.0.1", port("http", 80), port("admin", 81)), producer, only81, noPort, consumer)
 	names := func(namespace string, port uint16) []string {
 		var out []string
 		for _, r := range m.ByName("shop", "web").RoutesFor(namespace, port) {
@@ -282,15 +251,15 @@ func TestRoutesFor(t *testing.T) {
 }
 
 func TestBackends(t *testing.T) {
-	to := func(namespace, name string, port uint16) Backend {
-		return Backend{Namespace: namespace, Name: name, Port: port, Weight: 1}
+	to := func(namespace, name string, port uint16) mesh.Backend {
+		return mesh.Backend{Namespace: namespace, Name: name, Port: port, Weight: 1}
 	}
-	b := NewBuilder(Config{})
-	b.Set(&GrantSpec{Namespace: "pay", Name: "g", From: []GrantFrom{{KindRoute, "shop"}}, To: []string{"log"}})
+	b := New(mesh.Config{})
+	b.Set(&mesh.GrantSpec{Namespace: "pay", Name: "g", From: []mesh.GrantFrom{{Kind: mesh.KindRoute, Namespace: "shop"}}, To: []string{"log"}})
 	mirrored := to("pay", "log", 80)
-	b.Set(svc("shop", "web", "10.0.0.1", port("http", 80)), &RouteSpec{
-		Namespace: "shop", Name: "r", Parents: []Parent{{Namespace: "shop", Name: "web"}},
-		Rules: []Route{{Backends: []Backend{to("shop", "web", 80), to("shop", "v2", 80), to("shop", "web", 99)}, Filters: []Filter{{Mirror: &mirrored}}}},
+	b.Set(svc("shop", "web", "10.0.0.1", port("http", 80)), &mesh.RouteSpec{
+		Namespace: "shop", Name: "r", Parents: []mesh.Parent{{Namespace: "shop", Name: "web"}},
+		Rules: []mesh.Route{{Backends: []mesh.Backend{to("shop", "web", 80), to("shop", "v2", 80), to("shop", "web", 99)}, Filters: []mesh.Filter{{Mirror: &mirrored}}}},
 	})
 	hosts := func() []string {
 		r := b.Mesh().ByName("shop", "web").Routes[0]
@@ -311,35 +280,35 @@ func TestBackends(t *testing.T) {
 	b.Set(svc("shop", "v2", "", port("http", 80)), svc("pay", "log", "", port("http", 80)))
 	check("with the services", log, web, v2, "")
 	before := b.Mesh().ByName("shop", "web")
-	b.Set(slice("shop", "v2-x", "v2", SlicePort{"http", 8080}, "10.1.0.9"))
+	b.Set(slice("shop", "v2-x", "v2", mesh.SlicePort{Name: "http", Number: 8080}, "10.1.0.9"))
 	if b.Mesh().ByName("shop", "web") != before {
 		t.Error("an endpoint of a backend changed the service whose route leads there")
 	}
-	b.Delete(Key{KindService, "pay", "log"}, Key{KindService, "shop", "v2"})
+	b.Delete(mesh.Key{Kind: mesh.KindService, Namespace: "pay", Name: "log"}, mesh.Key{Kind: mesh.KindService, Namespace: "shop", Name: "v2"})
 	check("without them", "", web, "", "")
 }
 
 func TestWorkloadOfAnEndpoint(t *testing.T) {
-	withPod := func(s *SliceSpec, name string) *SliceSpec {
+	withPod := func(s *mesh.SliceSpec, name string) *mesh.SliceSpec {
 		s.Endpoints[0].Pod = name
 		return s
 	}
 	tests := map[string]struct {
-		slice *SliceSpec
+		slice *mesh.SliceSpec
 		want  string
 	}{
-		"the workload with the address": {slice("shop", "s", "web", SlicePort{"http", 80}, "10.1.0.1"), "a"},
-		"none":                          {slice("shop", "s", "web", SlicePort{"http", 80}, "10.1.0.9"), ""},
-		"the pod that the slice names":  {withPod(slice("shop", "s", "web", SlicePort{"http", 80}, "192.168.0.1"), "node"), "node"},
-		"not the pod, if the address is no more its own":       {withPod(slice("shop", "s", "web", SlicePort{"http", 80}, "10.1.0.9"), "a"), ""},
-		"the workload with the address, if the pod is unknown": {withPod(slice("shop", "s", "web", SlicePort{"http", 80}, "10.1.0.1"), "x"), "a"},
-		"not a pod on its node's network, by its address":      {slice("shop", "s", "web", SlicePort{"http", 80}, "192.168.0.1"), ""},
+		"the workload with the address": {slice("shop", "s", "web", mesh.SlicePort{Name: "http", Number: 80}, "10.1.0.1"), "a"},
+		"none":                          {slice("shop", "s", "web", mesh.SlicePort{Name: "http", Number: 80}, "10.1.0.9"), ""},
+		"the pod that the slice names":  {withPod(slice("shop", "s", "web", mesh.SlicePort{Name: "http", Number: 80}, "192.168.0.1"), "node"), "node"},
+		"not the pod, if the address is no more its own":       {withPod(slice("shop", "s", "web", mesh.SlicePort{Name: "http", Number: 80}, "10.1.0.9"), "a"), ""},
+		"the workload with the address, if the pod is unknown": {withPod(slice("shop", "s", "web", mesh.SlicePort{Name: "http", Number: 80}, "10.1.0.1"), "x"), "a"},
+		"not a pod on its node's network, by its address":      {slice("shop", "s", "web", mesh.SlicePort{Name: "http", Number: 80}, "192.168.0.1"), ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			node := pod("shop", "node", "192.168.0.1")
 			node.HostNetwork = true
-			m := New(Config{}, svc("shop", "web", "10.0.0.1", port("http", 80)), tt.slice, pod("shop", "a", "10.1.0.1"), node)
+			m := Mesh(mesh.Config{}, svc("shop", "web", "10.0.0.1", port("http", 80)), tt.slice, pod("shop", "a", "10.1.0.1"), node)
 			if got := title(m.ByName("shop", "web").Endpoints[0].Workload); got != tt.want {
 				t.Errorf("workload %q, want %q", got, tt.want)
 			}
@@ -351,27 +320,27 @@ func TestWorkloadOfAnEndpoint(t *testing.T) {
 // selectors.
 func TestKeptEndpoints(t *testing.T) {
 	tests := map[string]struct {
-		change              func(*WorkloadSpec)
+		change              func(*mesh.WorkloadSpec)
 		bySlice, bySelector bool
 	}{
-		"no longer ready": {func(w *WorkloadSpec) { w.Ready, w.Kept = false, true }, true, true},
-		"ready again":     {func(w *WorkloadSpec) { w.Kept = true }, true, false},
-		"ready":           {func(*WorkloadSpec) {}, false, false},
-		"not ready":       {func(w *WorkloadSpec) { w.Ready = false }, false, false},
-		"terminating":     {func(w *WorkloadSpec) { w.Ready, w.Kept, w.Terminating = false, true, true }, false, false},
+		"no longer ready": {func(w *mesh.WorkloadSpec) { w.Ready, w.Kept = false, true }, true, true},
+		"ready again":     {func(w *mesh.WorkloadSpec) { w.Kept = true }, true, false},
+		"ready":           {func(*mesh.WorkloadSpec) {}, false, false},
+		"not ready":       {func(w *mesh.WorkloadSpec) { w.Ready = false }, false, false},
+		"terminating":     {func(w *mesh.WorkloadSpec) { w.Ready, w.Kept, w.Terminating = false, true, true }, false, false},
 		"not there yet":   {nil, false, false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			unready := slice("shop", "s", "sliced", SlicePort{"http", 80}, "10.1.0.1")
+			unready := slice("shop", "s", "sliced", mesh.SlicePort{Name: "http", Number: 80}, "10.1.0.1")
 			unready.Endpoints[0].Ready = false
-			parts := []Part{svc("shop", "sliced", "10.0.0.1", port("http", 80)), unready, selecting(svc("shop", "selected", "10.0.0.2", port("http", 80)), "app", "a")}
+			parts := []mesh.Part{svc("shop", "sliced", "10.0.0.1", port("http", 80)), unready, selecting(svc("shop", "selected", "10.0.0.2", port("http", 80)), "app", "a")}
 			if tt.change != nil {
 				w := pod("shop", "a", "10.1.0.1", "app", "a")
 				tt.change(w)
 				parts = append(parts, w)
 			}
-			m := New(Config{}, parts...)
+			m := Mesh(mesh.Config{}, parts...)
 			if got := m.ByName("shop", "sliced").Endpoints[0].Kept; got != tt.bySlice {
 				t.Errorf("by a slice: kept %t, want %t", got, tt.bySlice)
 			}

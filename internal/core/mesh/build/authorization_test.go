@@ -1,4 +1,4 @@
-package mesh_test
+package build_test
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/mesh/build"
 	"outrider.dev/internal/core/mesh/foreign"
 )
 
@@ -27,7 +28,7 @@ func allow(namespace, name string, selector map[string]string, rules ...mesh.Aut
 // A policy is for what its selector matches, in its namespace or from the root namespace in all; and
 // for as long as it is there.
 func TestAuthorizationPoliciesSelect(t *testing.T) {
-	b := mesh.NewBuilder(mesh.Config{})
+	b := build.New(mesh.Config{})
 	web, db, elsewhere := labelled("shop", "web", "app=web", "tier=front"), labelled("shop", "db", "app=db"), labelled("bank", "web", "app=web")
 	b.Set(web, db, elsewhere)
 	var last *mesh.Mesh
@@ -80,7 +81,7 @@ func TestAuthorizationPoliciesSelect(t *testing.T) {
 
 // What policies say of a workload changes neither it nor its services: only its own proxy gets it.
 func TestAuthorizationIsTheServersAlone(t *testing.T) {
-	b := mesh.NewBuilder(mesh.Config{})
+	b := build.New(mesh.Config{})
 	b.Set(labelled("shop", "web", "app=web"), labelled("shop", "db", "app=db"))
 	before := b.Mesh()
 	b.Set(allow("shop", "p", map[string]string{"app": "web"}, mesh.AuthorizationRule{}))
@@ -127,7 +128,7 @@ func TestAuthorizationRequiresIdentity(t *testing.T) {
 		"an address is denied":            {deny(from(condition(mesh.SourceIP, "10.0.0.1"))), ""},
 		"both conditions must be present": {deny(mesh.AuthorizationRule{From: [][]mesh.Condition{condition(mesh.SourceIP, "10.0.0.1")}, When: condition(mesh.Principal, "a")}), ""},
 	} {
-		m := mesh.New(mesh.Config{}, tt.policy, labelled("shop", "db", "app=db"), &mesh.ServiceSpec{Name: "db", Namespace: "shop", Selector: map[string]string{"app": "db"}, Headless: true, Ports: []mesh.PortSpec{
+		m := build.Mesh(mesh.Config{}, tt.policy, labelled("shop", "db", "app=db"), &mesh.ServiceSpec{Name: "db", Namespace: "shop", Selector: map[string]string{"app": "db"}, Headless: true, Ports: []mesh.PortSpec{
 			{Port: mesh.Port{Name: "a", Number: 80, Protocol: mesh.HTTP}}, {Port: mesh.Port{Name: "b", Number: 3306, Protocol: mesh.ServerFirst}}, {Port: mesh.Port{Name: "c", Number: 6379, Protocol: mesh.TCP}},
 		}}, &mesh.SliceSpec{Name: "db", Namespace: "shop", Service: "db", Ports: []mesh.SlicePort{{Name: "a", Number: 80}, {Name: "b", Number: 3306}, {Name: "c", Number: 6379}},
 			Endpoints: []mesh.SliceEndpoint{{Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.1")}, Pod: "db"}}})
@@ -145,7 +146,7 @@ func TestAuthorizationRequiresIdentity(t *testing.T) {
 
 // Policies that are too large for their workloads let nothing in, and are a problem.
 func TestLargeAuthorization(t *testing.T) {
-	b := mesh.NewBuilder(mesh.Config{})
+	b := build.New(mesh.Config{})
 	b.Set(labelled("shop", "web-1", "app=web"), labelled("shop", "web-2", "app=web"), labelled("shop", "db", "app=db"))
 	values := slices.Repeat([]string{strings.Repeat("x", 1000)}, 60)
 	for i := range 18 { // of some 61,000 bytes each
@@ -178,13 +179,13 @@ func TestAuthorizationOfIstiosRoot(t *testing.T) {
 	}
 	own := labelled("shop", "web")
 	own.Own = true
-	b := mesh.NewBuilder(mesh.Config{})
+	b := build.New(mesh.Config{})
 	b.Set(policy(), own)
 	b.Mesh()
 	if all := b.Conflicts(); len(all) != 1 || !strings.Contains(all[0].Message, "it holds for istio-system alone") {
 		t.Errorf("%+v", all)
 	}
-	b = mesh.NewBuilder(mesh.Config{RootNamespace: "istio-system"})
+	b = build.New(mesh.Config{RootNamespace: "istio-system"})
 	b.Set(policy(), own)
 	m := b.Mesh()
 	if all := b.Conflicts(); len(all) != 0 || m.Authorization(m.Pod("shop", "web"), "shop") == nil {
@@ -194,7 +195,7 @@ func TestAuthorizationOfIstiosRoot(t *testing.T) {
 
 // BenchmarkAuthorization changes one of 1,000 policies among 10,000 workloads.
 func BenchmarkAuthorization(b *testing.B) {
-	builder := mesh.NewBuilder(mesh.Config{})
+	builder := build.New(mesh.Config{})
 	for i := range 10_000 {
 		builder.Set(labelled(fmt.Sprintf("ns-%d", i%10), fmt.Sprintf("pod-%d", i), "all=yes", fmt.Sprintf("app=%d", i%1000)))
 	}

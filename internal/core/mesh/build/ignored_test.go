@@ -1,4 +1,4 @@
-package mesh_test
+package build_test
 
 import (
 	"fmt"
@@ -7,12 +7,13 @@ import (
 	"testing"
 
 	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/mesh/build"
 )
 
 // Beside another mesh an ignored object is reported if it is for a workload with Outrider's
 // proxy, and for as long.
 func TestIgnoredObjects(t *testing.T) {
-	b := mesh.NewBuilder(mesh.Config{})
+	b := build.New(mesh.Config{})
 	policy := func(namespace, name string, selector map[string]string) *mesh.IgnoredSpec {
 		return &mesh.IgnoredSpec{Kind: "AuthorizationPolicy", Namespace: namespace, Name: name, Guards: true, Selector: selector}
 	}
@@ -52,7 +53,7 @@ func TestIgnoredObjects(t *testing.T) {
 
 // One namespace does not fill the list of problems, and what forbids something comes first.
 func TestIgnoredObjectsAreBounded(t *testing.T) {
-	b := mesh.NewBuilder(mesh.Config{})
+	b := build.New(mesh.Config{})
 	b.OnlyMesh = true
 	for i := range 200 {
 		b.Set(&mesh.IgnoredSpec{Kind: "VirtualService", Namespace: "shop", Name: fmt.Sprint(i)})

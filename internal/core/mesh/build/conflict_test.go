@@ -1,4 +1,4 @@
-package mesh
+package build
 
 import (
 	"fmt"
@@ -8,16 +8,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/mesh"
 )
 
 // A service of another namespace does not affect a pod: neither the protocol of its ports,
 // nor to whom it is visible.
 func TestServicesOfOtherNamespacesHaveNoEffect(t *testing.T) {
-	web := selecting(svc("shop", "web", "10.0.0.1", PortSpec{Port: Port{Name: "http", Number: 80, Protocol: HTTP}, Target: 8080}), "app", "b")
-	b := NewBuilder(Config{})
+	web := selecting(svc("shop", "web", "10.0.0.1", mesh.PortSpec{Port: mesh.Port{Name: "http", Number: 80, Protocol: mesh.HTTP}, Target: 8080}), "app", "b")
+	b := New(mesh.Config{})
 	b.Set(web, pod("shop", "b", "10.1.0.1", "app", "b"))
 	before := b.Mesh().Pod("shop", "b")
-	b.Set(svc("bank", "evil", "10.0.0.2", port("mysql", 3306)), slice("bank", "evil-1", "evil", SlicePort{"mysql", 8080}, "10.1.0.1"))
+	b.Set(svc("bank", "evil", "10.0.0.2", port("mysql", 3306)), slice("bank", "evil-1", "evil", mesh.SlicePort{Name: "mysql", Number: 8080}, "10.1.0.1"))
 	m := b.Mesh()
 	if got := m.Pod("shop", "b"); got != before {
 		t.Errorf("the pod is another now: %+v", got)
@@ -46,13 +47,13 @@ func TestServicesOfOtherNamespacesHaveNoEffect(t *testing.T) {
 
 // No service and no policy makes a port of the proxy one of its application.
 func TestPortsOfTheProxy(t *testing.T) {
-	b := NewBuilder(Config{})
+	b := New(mesh.Config{})
 	proxied := pod("shop", "b", "10.1.0.1", "app", "b")
 	proxied.Proxied = true
-	web := selecting(svc("shop", "web", "10.0.0.1", PortSpec{Port: Port{Name: "http", Number: 80, Protocol: HTTP}, Target: contract.InboundPort}), "app", "b")
+	web := selecting(svc("shop", "web", "10.0.0.1", mesh.PortSpec{Port: mesh.Port{Name: "http", Number: 80, Protocol: mesh.HTTP}, Target: contract.InboundPort}), "app", "b")
 	b.Set(web, proxied, svc("bank", "evil", "10.0.0.2", port("http", 80)),
-		slice("bank", "evil-1", "evil", SlicePort{"http", contract.OutboundPort}, "10.1.0.1", "10.1.0.9"),
-		&PolicySpec{Namespace: "shop", Name: "p", Mode: ModeStrict, Selector: map[string]string{"app": "b"}, Ports: map[uint16]Mode{contract.InboundPort: ModeDisable}})
+		slice("bank", "evil-1", "evil", mesh.SlicePort{Name: "http", Number: contract.OutboundPort}, "10.1.0.1", "10.1.0.9"),
+		&mesh.PolicySpec{Namespace: "shop", Name: "p", Mode: mesh.ModeStrict, Selector: map[string]string{"app": "b"}, Ports: map[uint16]mesh.Mode{contract.InboundPort: mesh.ModeDisable}})
 	m := b.Mesh()
 	if got := m.Pod("shop", "b").Ports; len(got) > 0 {
 		t.Errorf("ports of the pod: %v", got)
@@ -76,7 +77,7 @@ func TestPortsOfTheProxy(t *testing.T) {
 // A virtual address belongs to one service, whatever the order of arrival; another one gets
 // it when the first is deleted.
 func TestOneAddressOfTwo(t *testing.T) {
-	b := NewBuilder(Config{})
+	b := New(mesh.Config{})
 	addresses := func() map[string]string {
 		out := map[string]string{}
 		for _, s := range b.Mesh().Services() {
@@ -103,7 +104,7 @@ func TestOneAddressOfTwo(t *testing.T) {
 	if b.Mesh().ByAddress(addr("10.0.0.1")) != nil {
 		t.Error("the pod's address leads to a service")
 	}
-	b.Delete(Key{KindPod, "a", "p"}, first.Key())
+	b.Delete(mesh.Key{Kind: mesh.KindPod, Namespace: "a", Name: "p"}, first.Key())
 	check("without the two", 0, map[string]string{"b/two": "[10.0.0.1]"})
 	if b.Mesh().ByAddress(addr("10.0.0.1")) != b.Mesh().ByName("b", "two") {
 		t.Error("the address leads elsewhere")
@@ -113,18 +114,18 @@ func TestOneAddressOfTwo(t *testing.T) {
 // What a Host's author wrote takes no connection from anybody: it has its address for clients of its
 // own namespace, and there after pods and services, in whatever order they come.
 func TestAddressesOfHosts(t *testing.T) {
-	host := func(namespace, name, address string) *WorkloadSpec {
+	host := func(namespace, name, address string) *mesh.WorkloadSpec {
 		h := pod(namespace, name, address, "app", "h")
 		h.Host = true
 		return h
 	}
-	others := []Part{
+	others := []mesh.Part{
 		svc("shop", "web", "10.0.0.1"), pod("shop", "b", "10.1.0.1"), host("bank", "vm", "10.9.0.1"),
-		svc("shop", "db", "10.0.0.2", port("tcp", 5432)), slice("shop", "db-1", "db", SlicePort{"tcp", 5432}, "10.9.0.2"),
+		svc("shop", "db", "10.0.0.2", port("tcp", 5432)), slice("shop", "db-1", "db", mesh.SlicePort{Name: "tcp", Number: 5432}, "10.9.0.2"),
 	}
-	evil := []Part{host("evil", "h1", "10.0.0.1"), host("evil", "h2", "10.1.0.1"), host("evil", "h3", "10.9.0.1"), host("evil", "h4", "10.9.0.2"), host("evil", "h5", "10.9.0.2")}
-	for _, parts := range [][]Part{slices.Concat(others, evil), slices.Concat(evil, others)} {
-		b := NewBuilder(Config{})
+	evil := []mesh.Part{host("evil", "h1", "10.0.0.1"), host("evil", "h2", "10.1.0.1"), host("evil", "h3", "10.9.0.1"), host("evil", "h4", "10.9.0.2"), host("evil", "h5", "10.9.0.2")}
+	for _, parts := range [][]mesh.Part{slices.Concat(others, evil), slices.Concat(evil, others)} {
+		b := New(mesh.Config{})
 		for _, p := range parts {
 			b.Set(p)
 			b.Mesh()
@@ -157,7 +158,7 @@ func TestAddressesOfHosts(t *testing.T) {
 		if diff := cmp.Diff(want, said); diff != "" {
 			t.Errorf("conflicts (-want +got):\n%s", diff)
 		}
-		b.Delete(Key{KindHost, "evil", "h4"}, Key{KindPod, "shop", "b"})
+		b.Delete(mesh.Key{Kind: mesh.KindHost, Namespace: "evil", Name: "h4"}, mesh.Key{Kind: mesh.KindPod, Namespace: "shop", Name: "b"})
 		m = b.Mesh()
 		if a, b := title(m.Workload(addr("10.9.0.2"), "evil")), title(m.Workload(addr("10.1.0.1"), "evil")); a != "h5" || b != "h2" {
 			t.Errorf("without the first: %s and %s, want h5 and h2", a, b)

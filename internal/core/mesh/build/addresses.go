@@ -1,0 +1,104 @@
+package build
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+
+	"outrider.dev/internal/core/mesh"
+)
+
+// addresses decide who owns an address: a pod, else the first service by namespace and name that has
+// it as a virtual address, else for the clients of a namespace the first Host of it.
+type addresses struct {
+	// The workloads of each location, in order: a tenant may write many Hosts with one
+	// address, and only the first counts.
+	residents map[mesh.Location][]mesh.Key
+	byVIP     multimap[netip.Addr, mesh.Key]
+
+	stale     set[mesh.Location]
+	staleVIPs set[netip.Addr]
+}
+
+func (x *addresses) setService(p *mesh.ServiceSpec, present bool) {
+	for _, a := range p.Addresses {
+		x.byVIP.set(a, p.Key(), present)
+		x.staleVIPs.add(a)
+	}
+}
+
+// setWorkload: a pod on its node's network has no address of its own.
+func (x *addresses) setWorkload(p *mesh.WorkloadSpec, present bool) {
+	for _, a := range p.Addresses {
+		at := p.Location(a)
+		x.stale.add(at)
+		i, has := slices.BinarySearchFunc(x.residents[at], p.Key(), mesh.Key.Compare)
+		switch {
+		case p.HostNetwork:
+		case present && !has:
+			x.residents[at] = slices.Insert(x.residents[at], i, p.Key())
+		case has && !present && len(x.residents[at]) == 1:
+			delete(x.residents, at)
+		case has && !present:
+			x.residents[at] = slices.Delete(x.residents[at], i, i+1)
+		}
+	}
+}
+
+// resident returns the first workload of a location, or the zero key.
+func (x *addresses) resident(at mesh.Location) mesh.Key {
+	if list := x.residents[at]; len(list) > 0 {
+		return list[0]
+	}
+	return mesh.Key{}
+}
+
+// service returns the service of a virtual address, or the zero key.
+func (x *addresses) service(addr netip.Addr) mesh.Key {
+	if x.resident(mesh.Location{Addr: addr}) != (mesh.Key{}) {
+		return mesh.Key{}
+	}
+	return smallest(x.byVIP[addr])
+}
+
+// owner returns the pod, service or Host that the clients of a namespace find at an address.
+func (x *addresses) owner(addr netip.Addr, namespace string) mesh.Key {
+	return cmp.Or(x.resident(mesh.Location{Addr: addr}), x.service(addr), x.resident(mesh.Location{Namespace: namespace, Addr: addr}))
+}
+
+// contested returns all services with an address whose owner may change.
+func (x *addresses) contested() set[mesh.Key] {
+	for at := range x.stale {
+		if len(x.byVIP[at.Addr]) > 0 {
+			x.staleVIPs.add(at.Addr)
+		}
+	}
+	var out set[mesh.Key]
+	for addr := range x.staleVIPs {
+		out.addAll(x.byVIP[addr])
+	}
+	return out
+}
+
+// of returns the addresses that a service owns.
+func (x *addresses) of(spec *mesh.ServiceSpec) []netip.Addr {
+	other := func(a netip.Addr) bool { return x.service(a) != spec.Key() }
+	if !slices.ContainsFunc(spec.Addresses, other) {
+		return spec.Addresses
+	}
+	return slices.DeleteFunc(slices.Clone(spec.Addresses), other)
+}
+
+// update writes the owners that may have changed.
+func (x *addresses) update(e *edits, config mesh.Config) {
+	for addr := range x.staleVIPs.take() {
+		host := ""
+		if n := x.service(addr); n != (mesh.Key{}) {
+			host = config.Host(n.Namespace, n.Name)
+		}
+		e.vips.Put(addr, host)
+	}
+	for at := range x.stale.take() {
+		e.addresses.Put(at, x.resident(at))
+	}
+}

@@ -1,0 +1,193 @@
+// Package build makes the snapshots of a mesh out of the objects of a source, and makes a new one at the
+// cost of what has changed.
+//
+// A [Builder] keeps the objects, which may come in any order, and may name what is not there yet. Each
+// kind of thing to remember has a type of its own, which alone writes its fields: services, workloads,
+// addresses, sizes, zones, routes, grants, backendPolicies, authorizations, peerAuthentications and
+// ignored. They know which services and workloads have to be computed again.
+package build
+
+import (
+	"net/netip"
+
+	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/mesh/persistent"
+)
+
+// A Builder keeps the parts of a mesh and makes snapshots of it. It is for one goroutine.
+//
+// It works in two steps. Set and Delete keep the parts, and mark the services and workloads
+// that may change. Mesh computes those again: first the members of the services, then the
+// workloads, because their ports depend on their services, then the services, because
+// their endpoints point to workloads. An object that did not change keeps its pointer.
+type Builder struct {
+	// OnlyMesh: the source has objects for this mesh alone. Otherwise they may be for another
+	// mesh of the cluster, and those that are ignored are reported if they are for a workload
+	// with Outrider's proxy.
+	OnlyMesh bool
+
+	config  mesh.Config
+	parts   map[mesh.Key]mesh.Part
+	current *mesh.Mesh
+
+	services            services
+	workloads           workloads
+	addresses           addresses
+	sizes               sizes
+	zones               zones
+	routes              routes
+	grants              grants
+	backendPolicies     backendPolicies
+	authorizations      authorizations
+	peerAuthentications peerAuthentications
+	ignored             ignored
+}
+
+// New returns a builder of an empty mesh.
+func New(config mesh.Config) *Builder {
+	config = config.Complete()
+	return &Builder{
+		config: config, parts: map[mesh.Key]mesh.Part{}, current: mesh.Of(config, mesh.Tables{}),
+		services:       services{byName: map[mesh.Key]*service{}, conflicts: map[mesh.Key][]Conflict{}},
+		workloads:      workloads{byID: map[mesh.Key]*workload{}},
+		addresses:      addresses{residents: map[mesh.Location][]mesh.Key{}},
+		sizes:          sizes{of: map[string]*namespaceSize{}},
+		zones:          zones{of: map[string]map[namedZone]int{}},
+		authorizations: authorizations{root: config.RootNamespace, digests: map[*mesh.AuthorizationSpec]string{}},
+		ignored:        ignored{root: config.RootNamespace},
+	}
+}
+
+// Mesh returns the mesh of some parts. Of two parts with the same key the later one counts.
+func Mesh(config mesh.Config, parts ...mesh.Part) *mesh.Mesh {
+	b := New(config)
+	b.Set(parts...)
+	return b.Mesh()
+}
+
+// Set adds parts, or replaces those with the same keys.
+func (b *Builder) Set(parts ...mesh.Part) {
+	for _, p := range parts {
+		b.Delete(p.Key())
+		b.parts[p.Key()] = p
+		b.index(p, true)
+	}
+}
+
+// Delete removes parts. Keys that are not there are ignored.
+func (b *Builder) Delete(keys ...mesh.Key) {
+	for _, k := range keys {
+		if old, ok := b.parts[k]; ok {
+			delete(b.parts, k)
+			b.index(old, false)
+		}
+	}
+}
+
+// index adds a part to the tables, or removes it, and marks what may change.
+func (b *Builder) index(p mesh.Part, present bool) {
+	switch p := p.(type) {
+	case *mesh.ServiceSpec:
+		b.services.set(p, present)
+		b.addresses.setService(p, present)
+		b.services.attachAgain(b.routes.to(p.Key()))
+	case *mesh.SliceSpec:
+		b.zones.set(p, present)
+		b.services.setSlice(p, present)
+		b.sizes.set(p, present)
+	case *mesh.WorkloadSpec:
+		b.workloads.set(p, present)
+		b.addresses.setWorkload(p, present)
+		b.services.markOf(p, b.workloads.touch(p.Key()).services)
+		b.ignored.markOf(p)
+	case *mesh.PolicySpec:
+		b.peerAuthentications.set(p, present)
+		b.workloads.mark(p.Namespace, p.Namespace == b.config.RootNamespace, nil)
+	case *mesh.AuthorizationSpec:
+		b.authorizations.set(p, present)
+		b.workloads.mark(p.Namespace, p.Namespace == b.config.RootNamespace, p.Selector)
+		if s := p.Unenforced; s != nil && !(s.OtherRoot && b.config.RootNamespace == mesh.IstioRoot) {
+			b.ignored.set(s, present)
+		}
+	case *mesh.RouteSpec:
+		b.routes.set(p, present)
+		b.services.attachAgain(set[*mesh.RouteSpec]{p: {}})
+	case *mesh.GrantSpec:
+		b.grants.set(p, present)
+		for _, from := range p.From {
+			b.services.attachAgain(b.routes.into(from, p.Namespace))
+		}
+	case *mesh.BackendPolicySpec:
+		b.backendPolicies.set(p, present)
+		for _, t := range p.Targets {
+			b.services.chooseAgain(mesh.Key{Kind: mesh.KindService, Namespace: p.Namespace, Name: t.Name})
+		}
+	case *mesh.IgnoredSpec:
+		b.ignored.set(p, present)
+	}
+}
+
+// edits are of the tables of a snapshot.
+type edits struct {
+	services       *persistent.Edit[string, *mesh.Service]
+	vips           *persistent.Edit[netip.Addr, string]
+	workloads      *persistent.Edit[mesh.Key, *mesh.Workload]
+	addresses      *persistent.Edit[mesh.Location, mesh.Key]
+	servicesOf     *persistent.Edit[mesh.Key, *[]string]
+	ignored        *persistent.Edit[string, *mesh.IgnoredList]
+	zones          *persistent.Edit[string, string]
+	routes         *persistent.Edit[mesh.Key, *mesh.RouteSpec]
+	grants         *persistent.Edit[mesh.Grant, bool]
+	authorizations *persistent.Edit[mesh.Key, *mesh.Authorization]
+	guarded        *persistent.Edit[string, bool]
+}
+
+func edit(t mesh.Tables) *edits {
+	return &edits{
+		services: t.Services.Edit(), vips: t.VIPs.Edit(), workloads: t.Workloads.Edit(), addresses: t.Addresses.Edit(), servicesOf: t.ServicesOf.Edit(),
+		ignored: t.Ignored.Edit(), zones: t.Zones.Edit(), routes: t.Routes.Edit(), grants: t.Grants.Edit(), authorizations: t.Authorizations.Edit(), guarded: t.Guarded.Edit(),
+	}
+}
+
+func (e *edits) done() mesh.Tables {
+	return mesh.Tables{
+		Services: e.services.Done(), VIPs: e.vips.Done(), Workloads: e.workloads.Done(), Addresses: e.addresses.Done(), ServicesOf: e.servicesOf.Done(),
+		Ignored: e.ignored.Done(), Zones: e.zones.Done(), Routes: e.routes.Done(), Grants: e.grants.Done(), Authorizations: e.authorizations.Done(), Guarded: e.guarded.Done(),
+	}
+}
+
+// Mesh returns a snapshot of the parts: the last one, if nothing has changed.
+func (b *Builder) Mesh() *mesh.Mesh {
+	old := b.current.Tables()
+	e := edit(old)
+	b.services.markAll(b.addresses.contested())
+	b.services.markAll(b.sizes.update())
+	var changed set[mesh.Key]
+	for n := range b.services.stale {
+		b.updateMembers(n, &changed)
+	}
+	for id := range changed { // once for each, however many services it has
+		e.servicesOf.Put(id, b.hostsOf(id))
+	}
+	for id := range b.workloads.stale {
+		b.updateWorkload(id, e)
+	}
+	for n := range b.services.stale {
+		b.updateService(n, e)
+	}
+	b.services.stale.take()
+	b.workloads.stale.take()
+	b.addresses.update(e, b.config)
+	b.ignored.update(e, func(s *mesh.IgnoredSpec) bool { return b.OnlyMesh || b.selectsOwn(s) })
+	b.zones.update(e)
+	for k := range b.routes.stale.take() {
+		is, _ := b.parts[k].(*mesh.RouteSpec)
+		e.routes.Put(k, is)
+	}
+	b.grants.update(e)
+	b.authorizations.update(e)
+	if next := e.done(); next != old {
+		b.current = mesh.Of(b.config, next)
+	}
+	return b.current
+}

@@ -1,0 +1,83 @@
+package build
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/mesh"
+)
+
+// Limits for one namespace, in which its tenants can make any number of objects.
+const (
+	maxIgnored    = 100  // that are reported one by one
+	maxConsidered = 1000 // that are compared with its workloads, those that guard first
+)
+
+// ignored are the objects of other meshes.
+type ignored struct {
+	root  string                              // the root namespace
+	in    multimap[string, *mesh.IgnoredSpec] // by namespace
+	stale set[string]                         // namespaces
+}
+
+func (x *ignored) set(s *mesh.IgnoredSpec, present bool) {
+	x.in.set(s.Namespace, s, present)
+	x.stale.add(s.Namespace)
+}
+
+// markOf marks the objects that may select a workload.
+func (x *ignored) markOf(w *mesh.WorkloadSpec) {
+	for _, namespace := range []string{w.Namespace, x.root, mesh.IstioRoot} {
+		if len(x.in[namespace]) > 0 {
+			x.stale.add(namespace)
+		}
+	}
+}
+
+// update computes the lists of namespaces.
+func (x *ignored) update(e *edits, reported func(*mesh.IgnoredSpec) bool) {
+	for namespace := range x.stale.take() {
+		all := slices.SortedFunc(maps.Keys(x.in[namespace]), func(a, b *mesh.IgnoredSpec) int {
+			return cmp.Or(mesh.CompareBool(b.Guards, a.Guards), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+		})
+		all = all[:min(len(all), maxConsidered)]
+		out := &mesh.IgnoredList{All: all, Reported: slices.DeleteFunc(slices.Clone(all), func(s *mesh.IgnoredSpec) bool { return !reported(s) })}
+		if was := e.ignored.Old(namespace); was != nil && slices.Equal(was.All, out.All) && slices.Equal(was.Reported, out.Reported) {
+			out = was
+		}
+		if len(all) == 0 {
+			out = nil
+		}
+		e.ignored.Put(namespace, out)
+	}
+}
+
+// selectsOwn reports whether s is for a workload with Outrider's proxy.
+func (b *Builder) selectsOwn(s *mesh.IgnoredSpec) bool {
+	everywhere := s.Namespace == b.config.RootNamespace || s.Namespace == mesh.IstioRoot
+	for _, w := range b.workloads.selected(s.Namespace, everywhere, s.Selector) { // any order: one is enough
+		if w.Own {
+			return true
+		}
+	}
+	return false
+}
+
+// conflictsOfIgnored returns the reported objects of a mesh as conflicts, those that guard first.
+func conflictsOfIgnored(m *mesh.Mesh) (out []Conflict) {
+	all := m.Ignored()
+	for _, namespace := range slices.Sorted(maps.Keys(all)) {
+		for i, s := range all[namespace] {
+			if i == maxIgnored {
+				out = append(out, Conflict{Severity: contract.WarningPrefix, Object: mesh.Key{Kind: "Namespace", Name: namespace},
+					Message: fmt.Sprintf("%d or more other objects of it are ignored", len(all[namespace])-i)})
+				break
+			}
+			out = append(out, Conflict{Severity: s.Severity(), Object: s.Key(), Message: s.Message()})
+		}
+	}
+	return out
+}

@@ -1,0 +1,231 @@
+package build
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"outrider.dev/internal/core/mesh"
+)
+
+// A member is an endpoint before its workload is computed.
+type member struct {
+	mesh.Endpoint // without Workload
+	workload      mesh.Key
+}
+
+// servicesOf returns the services that declare a workload's ports: those of its own
+// namespace that have it as a member. Services elsewhere may list any address.
+func (b *Builder) servicesOf(id mesh.Key) []mesh.Key {
+	var out []mesh.Key
+	for n := range b.workloads.byID[id].services {
+		if n.Namespace == id.Namespace {
+			out = append(out, n)
+		}
+	}
+	slices.SortFunc(out, mesh.Key.Compare)
+	return out
+}
+
+// hostsOf lists the services of a workload; nil: it has none.
+func (b *Builder) hostsOf(id mesh.Key) *[]string {
+	var hosts []string
+	for _, n := range b.servicesOf(id) {
+		hosts = append(hosts, b.config.Host(n.Namespace, n.Name))
+	}
+	if hosts == nil {
+		return nil
+	}
+	slices.Sort(hosts)
+	return &hosts
+}
+
+// members returns those of a service, and the endpoints at ports of proxies.
+func (b *Builder) members(n mesh.Key, s *service) (out, rejected []member) {
+	switch {
+	case s.spec == nil || s.spec.External != "":
+		return nil, nil
+	case len(s.slices) > 0 && !b.sizes.fits(n):
+		return nil, nil
+	case len(s.slices) > 0:
+		out = b.fromSlices(n, s)
+	default:
+		out = b.fromSelector(n, s.spec)
+	}
+	slices.SortFunc(out, compareMembers)
+	// Slices may repeat an endpoint while it moves from one to another. The ready one is
+	// sorted first.
+	out = slices.CompactFunc(out, func(a, b member) bool {
+		return a.PortName == b.PortName && a.Addr == b.Addr && a.Port == b.Port
+	})
+	return slices.DeleteFunc(out, func(m member) bool {
+		bad := b.isProxyPort(m)
+		if bad {
+			rejected = append(rejected, m)
+		}
+		return bad
+	}), rejected
+}
+
+func compareMembers(a, b member) int {
+	return cmp.Or(
+		cmp.Compare(a.PortName, b.PortName), a.Addr.Compare(b.Addr), cmp.Compare(a.Port, b.Port),
+		mesh.CompareBool(b.Ready, a.Ready), mesh.CompareBool(b.Serving, a.Serving), mesh.CompareBool(b.Kept, a.Kept),
+		cmp.Compare(a.Hostname, b.Hostname), cmp.Compare(a.Zone, b.Zone), a.workload.Compare(b.workload),
+	)
+}
+
+func (b *Builder) fromSlices(n mesh.Key, s *service) []member {
+	var out []member
+	for _, slice := range s.sortedSlices() {
+		for _, e := range slice.Endpoints {
+			for _, addr := range e.Addresses {
+				id := b.owner(n.Namespace, e.Pod, addr)
+				kept := !e.Ready && !e.Serving && b.keeps(id)
+				for _, p := range slice.Ports {
+					out = append(out, member{
+						Endpoint: mesh.Endpoint{PortName: p.Name, Addr: addr, Port: p.Number, Ready: e.Ready, Serving: e.Serving, Kept: kept, Node: e.Node, Zone: e.Zone, ForZones: hint(e.ForZones), ForNodes: hint(e.ForNodes), Hostname: e.Hostname},
+						workload: id,
+					})
+				}
+			}
+		}
+	}
+	return out
+}
+
+// keeps reports whether a workload that an EndpointSlice calls unready was ready a moment ago.
+func (b *Builder) keeps(id mesh.Key) bool {
+	w := b.workloads.spec(id)
+	return w != nil && w.Kept && !w.Terminating
+}
+
+// hint returns names in the form of [Endpoint.ForZones].
+func hint(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return strings.Join(names, ",") + ","
+}
+
+// owner returns the workload at an address: the pod that the slice names, if it still has
+// the address (a StatefulSet's pod keeps its name and changes its address), else the
+// workload with the address: a pod, or a Host of the service's namespace.
+func (b *Builder) owner(namespace, pod string, addr netip.Addr) mesh.Key {
+	if pod != "" {
+		id := mesh.Key{Kind: mesh.KindPod, Namespace: namespace, Name: pod}
+		if w := b.workloads.spec(id); w != nil {
+			if len(w.Addresses) > 0 && !slices.Contains(w.Addresses, addr) {
+				return mesh.Key{}
+			}
+			return id
+		}
+	}
+	return cmp.Or(b.addresses.resident(mesh.Location{Addr: addr}), b.addresses.resident(mesh.Location{Namespace: namespace, Addr: addr}))
+}
+
+// fromSelector does the same as the EndpointSlice controller.
+func (b *Builder) fromSelector(n mesh.Key, spec *mesh.ServiceSpec) []member {
+	if len(spec.Selector) == 0 {
+		return nil
+	}
+	var out []member
+	v4, v6 := families(spec)
+	// any order: members sorts.
+	for id, w := range b.workloads.selected(n.Namespace, false, spec.Selector) {
+		e := mesh.Endpoint{Ready: (w.Ready || spec.PublishNotReady) && !w.Terminating, Serving: w.Ready && w.Terminating, Kept: w.Kept && !w.Ready && !w.Terminating, Node: w.Node, Zone: w.Zone}
+		if w.Subdomain == n.Name {
+			e.Hostname = w.Hostname
+		}
+		for _, p := range spec.Ports {
+			if e.PortName, e.Port = p.Name, target(&p, w); e.Port == 0 {
+				continue
+			}
+			for _, e.Addr = range w.Addresses {
+				if e.Addr.Is4() && v4 || e.Addr.Is6() && v6 {
+					out = append(out, member{e, id})
+				}
+			}
+		}
+	}
+	return out
+}
+
+// families returns those of the endpoints' addresses.
+func families(s *mesh.ServiceSpec) (v4, v6 bool) {
+	v4, v6 = s.IPv4, s.IPv6
+	if v4 || v6 {
+		return v4, v6
+	}
+	for _, a := range s.Addresses {
+		v4, v6 = v4 || a.Is4(), v6 || a.Is6()
+	}
+	if v4 || v6 {
+		return v4, v6
+	}
+	return true, true
+}
+
+// target returns the port of w for p; 0 if w has none of that name.
+func target(p *mesh.PortSpec, w *mesh.WorkloadSpec) uint16 {
+	switch {
+	case p.TargetName != "":
+		return w.NamedPorts[p.TargetName]
+	case p.Target != 0:
+		return p.Target
+	}
+	return p.Number
+}
+
+// portsByWorkload returns the ports that s declares of each member's workload, by number;
+// none for one that is a member by UDP or by a port of proxies alone.
+func (s *service) portsByWorkload() map[mesh.Key][]mesh.AppPort {
+	if len(s.members) == 0 {
+		return nil
+	}
+	protocol := make(map[string]mesh.Protocol, len(s.spec.Ports))
+	for _, p := range s.spec.Ports {
+		protocol[p.Name] = p.Protocol
+	}
+	out := make(map[mesh.Key][]mesh.AppPort, len(s.members))
+	for _, m := range s.members {
+		if m.workload == (mesh.Key{}) {
+			continue
+		}
+		ports := out[m.workload]
+		if protocol[m.PortName] != mesh.UDP {
+			ports = addPort(ports, m.Port, protocol[m.PortName])
+		}
+		out[m.workload] = ports
+	}
+	return out
+}
+
+// addPort adds a port to a list sorted by number, or merges its protocol. Ports of the proxy
+// are left out.
+func addPort(ports []mesh.AppPort, number uint16, p mesh.Protocol) []mesh.AppPort {
+	if slices.Contains(mesh.ProxyPorts, number) {
+		return ports
+	}
+	i, found := slices.BinarySearchFunc(ports, number, func(p mesh.AppPort, n uint16) int { return cmp.Compare(p.Number, n) })
+	if !found {
+		return slices.Insert(ports, i, mesh.AppPort{Number: number, Protocol: p})
+	}
+	ports[i].Protocol = mergeProtocols(ports[i].Protocol, p)
+	return ports
+}
+
+// mergeProtocols combines the protocols that two services declare for a port of one
+// workload. It does not depend on their order.
+func mergeProtocols(a, b mesh.Protocol) mesh.Protocol {
+	switch {
+	case a == b:
+		return a
+	case a == mesh.ServerFirst || b == mesh.ServerFirst:
+		return mesh.ServerFirst // waiting for the client could take for ever
+	case a == mesh.GRPC && b == mesh.HTTP2 || a == mesh.HTTP2 && b == mesh.GRPC:
+		return mesh.HTTP2
+	}
+	return mesh.Unknown
+}

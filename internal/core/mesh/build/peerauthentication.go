@@ -1,0 +1,71 @@
+package build
+
+import (
+	"cmp"
+	"slices"
+
+	"outrider.dev/internal/core/mesh"
+)
+
+// The rules are those of Istio's PeerAuthentication
+// (https://istio.io/latest/docs/reference/config/security/peer_authentication/):
+//   - a policy of the root namespace holds for the mesh, one of another namespace for it,
+//     one with a selector for the workloads of its namespace that match;
+//   - the narrower one counts, and what it leaves unset is inherited;
+//   - ports are named by policies with a selector only, and are those of the workload;
+//   - of several policies for the same the oldest counts;
+//   - one of the root namespace with a selector is ignored;
+//   - the default is PERMISSIVE.
+
+// peerAuthentications are those of each namespace.
+type peerAuthentications multimap[string, *mesh.PolicySpec]
+
+func (x *peerAuthentications) set(p *mesh.PolicySpec, present bool) {
+	(*multimap[string, *mesh.PolicySpec])(x).set(p.Namespace, p, present)
+}
+
+// apply sets the TLS modes of w.
+func (x peerAuthentications) apply(w *mesh.Workload, root string) {
+	everywhere := func(p *mesh.PolicySpec) bool { return len(p.Selector) == 0 }
+	mode := cmp.Or(oldest(x[root], everywhere).Mode, mesh.ModePermissive)
+	var own mesh.PolicySpec
+	if w.Namespace != root {
+		mode = cmp.Or(oldest(x[w.Namespace], everywhere).Mode, mode)
+		own = oldest(x[w.Namespace], func(p *mesh.PolicySpec) bool { return mesh.Selects(p.Selector, w.Labels) })
+		mode = cmp.Or(own.Mode, mode)
+	}
+	w.TLS = tlsMode(mode)
+	for number := range own.Ports {
+		if !slices.ContainsFunc(w.Ports, func(p mesh.AppPort) bool { return p.Number == number }) {
+			w.Ports = addPort(w.Ports, number, mesh.Unknown)
+		}
+	}
+	for i := range w.Ports {
+		w.Ports[i].TLS = tlsMode(cmp.Or(own.Ports[w.Ports[i].Number], mode))
+	}
+}
+
+// oldest returns the oldest policy that applies; the zero policy, which sets nothing, if
+// none does.
+func oldest(policies set[*mesh.PolicySpec], applies func(*mesh.PolicySpec) bool) mesh.PolicySpec {
+	var out *mesh.PolicySpec
+	for p := range policies {
+		if applies(p) && (out == nil || cmp.Or(p.Created.Compare(out.Created), cmp.Compare(p.Name, out.Name)) < 0) {
+			out = p
+		}
+	}
+	if out == nil {
+		return mesh.PolicySpec{}
+	}
+	return *out
+}
+
+func tlsMode(m mesh.Mode) mesh.TLSMode {
+	switch m {
+	case mesh.ModeStrict:
+		return mesh.Strict
+	case mesh.ModeDisable:
+		return mesh.Disable
+	}
+	return mesh.Permissive
+}

@@ -1,0 +1,158 @@
+package build
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"outrider.dev/internal/core/mesh"
+)
+
+func routeNames(m *mesh.Mesh, client string, port uint16) (out []string) {
+	for _, r := range m.ByName("shop", "web").RoutesFor(client, port) {
+		out = append(out, r.Name)
+	}
+	return out
+}
+
+// On a port with a GRPCRoute no HTTPRoute is used, for the same clients.
+func TestGRPCRoutesComeFirst(t *testing.T) {
+	call := func(service, method string, headers int) mesh.Route {
+		return mesh.Route{Matches: []mesh.Match{{Call: &mesh.Call{Kind: mesh.Exact, Service: service, Method: method}, Headers: make([]mesh.Pair, headers)}}}
+	}
+	of := func(namespace, name string, grpc bool, port uint16, rules ...mesh.Route) *mesh.RouteSpec {
+		return &mesh.RouteSpec{Namespace: namespace, Name: name, GRPC: grpc, Parents: []mesh.Parent{{Namespace: "shop", Name: "web", Port: port}}, Rules: rules}
+	}
+	b := New(mesh.Config{})
+	b.Set(svc("shop", "web", "10.0.0.1", port("http", 80), port("grpc", 90)),
+		of("shop", "http", false, 0, mesh.Route{}), of("shop", "http90", false, 90, mesh.Route{Name: "named"}),
+		of("shop", "grpc", true, 90, mesh.Route{}, call("a", "", 0), call("a.B", "", 0), call("a.B", "C", 0), call("a.B", "C", 1), call("a.B", "Longer", 0)),
+		of("pay", "own", false, 90, mesh.Route{}))
+	m := b.Mesh()
+	for _, tt := range []struct {
+		client string
+		port   uint16
+		want   []string
+	}{
+		{"shop", 80, []string{"shop/http/0"}},
+		{"shop", 90, []string{"shop/grpc/5", "shop/grpc/4", "shop/grpc/3", "shop/grpc/2", "shop/grpc/1", "shop/grpc/0"}},
+		{"pay", 80, []string{"shop/http/0"}},
+		{"pay", 90, []string{"pay/own/0"}},
+	} {
+		if diff := cmp.Diff(tt.want, routeNames(m, tt.client, tt.port)); diff != "" {
+			t.Errorf("for %s on port %d (-want +got):\n%s", tt.client, tt.port, diff)
+		}
+	}
+	want := []Conflict{{"warning: ", mesh.Key{Kind: mesh.KindRoute, Namespace: "shop", Name: "http90"}, "", "is not used for port 90 of Service shop/web, for which there is a GRPCRoute"}}
+	if diff := cmp.Diff(want, b.Conflicts()); diff != "" {
+		t.Errorf("conflicts (-want +got):\n%s", diff)
+	}
+	b.Delete(mesh.Key{Kind: mesh.KindGRPC, Namespace: "shop", Name: "grpc"})
+	if got, want := routeNames(b.Mesh(), "shop", 90), []string{"shop/http/0", "shop/http90/named"}; !slices.Equal(got, want) || b.Conflicts() != nil {
+		t.Errorf("without it %q, want %q; %v", got, want, b.Conflicts())
+	}
+}
+
+// A grant may come and go, before the route and after it.
+func TestGrants(t *testing.T) {
+	route := func(namespace string, grpc bool) *mesh.RouteSpec {
+		return &mesh.RouteSpec{Namespace: namespace, Name: "r", GRPC: grpc, Parents: []mesh.Parent{{Namespace: "shop", Name: "web"}},
+			Rules: []mesh.Route{{Backends: []mesh.Backend{{Namespace: "pay", Name: "log", Port: 80, Weight: 1}}}}}
+	}
+	grant := func(kind mesh.Kind, from string, to ...string) *mesh.GrantSpec {
+		return &mesh.GrantSpec{Namespace: "pay", Name: "g", From: []mesh.GrantFrom{{Kind: kind, Namespace: from}}, To: to}
+	}
+	for name, tt := range map[string]struct {
+		route *mesh.RouteSpec
+		grant *mesh.GrantSpec
+		want  bool
+	}{
+		"none":                         {route("shop", false), nil, false},
+		"of this Service":              {route("shop", false), grant(mesh.KindRoute, "shop", "other", "log"), true},
+		"of all Services":              {route("shop", true), grant(mesh.KindGRPC, "shop", ""), true},
+		"of another Service":           {route("shop", false), grant(mesh.KindRoute, "shop", "other"), false},
+		"of another kind":              {route("shop", false), grant(mesh.KindGRPC, "shop", ""), false},
+		"of another namespace":         {route("shop", false), grant(mesh.KindRoute, "bank", ""), false},
+		"the route's own namespace":    {route("pay", false), nil, true},
+		"a client's, for another's":    {route("bank", false), grant(mesh.KindRoute, "shop", ""), false},
+		"a client's, with a grant too": {route("bank", false), grant(mesh.KindRoute, "bank", ""), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			services := []mesh.Part{svc("shop", "web", "10.0.0.1", port("http", 80)), svc("pay", "log", "10.0.0.2", port("http", 80))}
+			host := func(m *mesh.Mesh) string { return m.ByName("shop", "web").Routes[0].Backends[0].Host }
+			b := New(mesh.Config{})
+			b.Set(append(services, tt.route)...)
+			without := host(b.Mesh())
+			if tt.grant != nil {
+				b.Set(tt.grant)
+			}
+			m := b.Mesh()
+			if got := host(m) != ""; got != tt.want {
+				t.Errorf("used: %t, want %t", got, tt.want)
+			}
+			if got := m.Resolution(tt.route, tt.route.Parents[0], &tt.route.Rules[0].Backends[0]) == mesh.Resolved; got != tt.want {
+				t.Errorf("resolved: %t, want %t", got, tt.want)
+			}
+			if got := len(b.Conflicts()) == 0; got != tt.want {
+				t.Errorf("conflicts %v", b.Conflicts())
+			}
+			b.Delete(mesh.Key{Kind: mesh.KindGrant, Namespace: "pay", Name: "g"})
+			if got := host(b.Mesh()); got != without {
+				t.Errorf("%q once the grant is gone, was %q before it", got, without)
+			}
+			first := New(mesh.Config{})
+			if tt.grant != nil {
+				first.Set(tt.grant)
+			}
+			first.Set(append(services, tt.route)...)
+			if got := host(first.Mesh()) != ""; got != tt.want {
+				t.Errorf("with the grant first: used: %t, want %t", got, tt.want)
+			}
+		})
+	}
+}
+
+// A namespace has so much of a Service's routes and no more: the older count, up to the first that
+// does not fit.
+func TestRoutesThatDoNotFit(t *testing.T) {
+	b := New(mesh.Config{})
+	b.Set(svc("shop", "web", "10.0.0.1", port("http", 80)))
+	large := mesh.Route{Filters: []mesh.Filter{{Rewrite: &mesh.Rewrite{Path: &mesh.PathChange{Full: "/" + strings.Repeat("x", mesh.MaxRouteBytes/20)}}}}, Matches: make([]mesh.Match, 4)}
+	for i := range 8 {
+		b.Set(&mesh.RouteSpec{Namespace: []string{"shop", "pay"}[i%2], Name: fmt.Sprint("r", i), Parents: []mesh.Parent{{Namespace: "shop", Name: "web"}}, Rules: []mesh.Route{large}})
+	}
+	m := b.Mesh()
+	s := m.ByName("shop", "web")
+	if n, own := len(s.RoutesFor("shop", 80)), len(s.RoutesFor("pay", 80)); n != 16 || own != 16 {
+		t.Errorf("%d routes for all, %d for the namespace pay; want 16", n, own)
+	}
+	b.Set(&mesh.RouteSpec{Namespace: "pay", Name: "r8", Parents: []mesh.Parent{{Namespace: "shop", Name: "web"}}, Rules: []mesh.Route{large}}, &mesh.RouteSpec{Namespace: "pay", Name: "r9", Parents: []mesh.Parent{{Namespace: "shop", Name: "web"}}, Rules: []mesh.Route{{}}})
+	m = b.Mesh()
+	s = m.ByName("shop", "web")
+	if n, own := len(s.RoutesFor("shop", 80)), len(s.RoutesFor("pay", 80)); n != 16 || own != 16 {
+		t.Errorf("later %d routes for all, %d for the namespace pay; want 16", n, own)
+	}
+	for name, want := range map[string]bool{"r8": true, "r9": true, "r7": false} {
+		if got := s.Excess(m.Route(mesh.Key{Kind: mesh.KindRoute, Namespace: "pay", Name: name})); (got != "") != want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	if c := b.Conflicts(); len(c) != 1 || c[0].Object.Name != "r8" {
+		t.Errorf("conflicts %v", c)
+	}
+}
+
+// A change of an endpoint does not cost what all the routes of its service do.
+func TestRoutesAreKept(t *testing.T) {
+	b := New(mesh.Config{})
+	b.Set(svc("shop", "web", "10.0.0.1", port("http", 80)), &mesh.RouteSpec{Namespace: "shop", Name: "r", Parents: []mesh.Parent{{Namespace: "shop", Name: "web"}}, Rules: []mesh.Route{{}}})
+	before := b.Mesh().ByName("shop", "web")
+	b.Set(slice("shop", "web-1", "web", mesh.SlicePort{Name: "http", Number: 8080}, "10.1.0.9"))
+	after := b.Mesh().ByName("shop", "web")
+	if before == after || &before.Routes[0] != &after.Routes[0] {
+		t.Errorf("the same service: %t; the routes were made again", before == after)
+	}
+}

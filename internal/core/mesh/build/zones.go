@@ -1,0 +1,61 @@
+package build
+
+import (
+	"maps"
+	"slices"
+
+	"outrider.dev/internal/core/mesh"
+)
+
+// zones are those of nodes, as slices name them: so outriderd need not read nodes.
+type zones struct {
+	of    map[string]map[namedZone]int // by node, with the number of endpoints of slices that say so
+	stale set[string]                  // nodes
+}
+
+// A namedZone is a zone that slices of a namespace name for a node.
+type namedZone struct{ zone, namespace string }
+
+// set counts what a slice says about the zones of nodes.
+func (z *zones) set(p *mesh.SliceSpec, present bool) {
+	change := 1
+	if !present {
+		change = -1
+	}
+	for _, e := range p.Endpoints {
+		if e.Node == "" || e.Zone == "" {
+			continue
+		}
+		named := z.of[e.Node]
+		if named == nil {
+			named = map[namedZone]int{}
+			z.of[e.Node] = named
+		}
+		key := namedZone{e.Zone, p.Namespace}
+		if named[key] += change; named[key] == 0 {
+			delete(named, key)
+		}
+		if len(named) == 0 {
+			delete(z.of, e.Node)
+		}
+		z.stale.add(e.Node)
+	}
+}
+
+// update takes the zone that most namespaces name: anybody may write a slice. Of several it is the
+// first by name.
+func (z *zones) update(e *edits) {
+	for node := range z.stale.take() {
+		namespaces := map[string]int{}
+		for named := range z.of[node] { // any order: counted
+			namespaces[named.zone]++
+		}
+		zone := ""
+		for _, name := range slices.Sorted(maps.Keys(namespaces)) {
+			if zone == "" || namespaces[name] > namespaces[zone] {
+				zone = name
+			}
+		}
+		e.zones.Put(node, zone)
+	}
+}

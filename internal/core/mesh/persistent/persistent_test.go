@@ -1,0 +1,61 @@
+package persistent
+
+import (
+	"maps"
+	"math/rand/v2"
+	"testing"
+)
+
+// Edits of any sequence keep every version as it was, share what did not change, and differ by what
+// Diff says.
+func TestVersions(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 1))
+	var version *Map[int, int]
+	var versions []*Map[int, int]
+	want := map[int]int{}
+	var wants []map[int]int
+	for range 200 {
+		edit := version.Edit()
+		changed := map[int]int{}
+		for range random.IntN(5) {
+			k, v := random.IntN(1000), random.IntN(3)
+			if _, twice := changed[k]; twice {
+				continue
+			}
+			if edit.Old(k) != want[k] {
+				t.Fatalf("before the edit %d is %d, want %d", k, edit.Old(k), want[k])
+			}
+			if changed[k] = v; v == want[k] {
+				delete(changed, k)
+			}
+			edit.Put(k, v)
+		}
+		next := edit.Done()
+		if same := next == version; same != (len(changed) == 0) {
+			t.Fatalf("%d changes, and the version is the same: %t", len(changed), same)
+		}
+		got := map[int]int{}
+		Diff(version, next, func(k, was, is int) {
+			if was != want[k] {
+				t.Fatalf("%d was %d, want %d", k, was, want[k])
+			}
+			got[k] = is
+		})
+		if !maps.Equal(got, changed) {
+			t.Fatalf("differences %v, want %v", got, changed)
+		}
+		want = maps.Clone(want)
+		for k, v := range changed {
+			if want[k] = v; v == 0 {
+				delete(want, k)
+			}
+		}
+		version = next
+		versions, wants = append(versions, version), append(wants, want)
+	}
+	for i, version := range versions {
+		if got := maps.Collect(version.All()); !maps.Equal(got, wants[i]) || version.Len() != len(wants[i]) {
+			t.Fatalf("version %d is %v now, want %v", i, got, wants[i])
+		}
+	}
+}
