@@ -120,8 +120,11 @@ func closedPolicy(p *mesh.AuthorizationSpec) *mesh.AuthorizationSpec {
 // matches; none is called.
 var actions = map[string]bool{"": false, "ALLOW": false, "DENY": true, "CUSTOM": true}
 
+// An authorizationReader reads an AuthorizationPolicy.
+type authorizationReader struct{ check }
+
 func authorization(o *authorizationObject) (*mesh.AuthorizationSpec, error) {
-	var c check
+	var c authorizationReader
 	out := &mesh.AuthorizationSpec{Deny: true}
 	out.Namespace, out.Name = c.meta(&o.ObjectMeta)
 	if o.Spec.Selector != nil {
@@ -134,7 +137,7 @@ func authorization(o *authorizationObject) (*mesh.AuthorizationSpec, error) {
 			}
 		}
 	}
-	out.Deny = oneOf(&c, "spec.action", o.Spec.Action, actions) || c.errors.has("spec.action")
+	out.Deny = oneOf(&c.check, "spec.action", o.Spec.Action, actions) || c.errors.has("spec.action")
 	if len(o.Spec.Rules) > maxRules {
 		c.invalid("spec.rules", "has %d rules: at most %d are supported", len(o.Spec.Rules), maxRules)
 		return closedPolicy(out), c.result()
@@ -143,7 +146,7 @@ func authorization(o *authorizationObject) (*mesh.AuthorizationSpec, error) {
 		c.invalid("spec.rules", "missing: a policy that denies must have one; {} matches everything")
 	}
 	for i, r := range o.Spec.Rules {
-		out.Rules = append(out.Rules, c.authorizationRule(at("spec.rules", i), r))
+		out.Rules = append(out.Rules, c.rule(at("spec.rules", i), r))
 	}
 	if size := out.Size(); size > mesh.MaxPolicySize {
 		c.invalid("spec.rules", "has %d bytes: at most %d are supported; split it into several policies", size, mesh.MaxPolicySize)
@@ -163,7 +166,7 @@ func (w FieldErrors) has(field string) bool {
 	return false
 }
 
-func (c *check) authorizationRule(field string, r *authorizationRule) mesh.AuthorizationRule {
+func (c *authorizationReader) rule(field string, r *authorizationRule) mesh.AuthorizationRule {
 	var out mesh.AuthorizationRule
 	if r == nil {
 		c.invalid(field, "missing: {} matches everything")
@@ -225,7 +228,7 @@ type condition struct {
 }
 
 // conditions returns those that are there: at least one must be.
-func (c *check) conditions(field string, all ...condition) []mesh.Condition {
+func (c *authorizationReader) conditions(field string, all ...condition) []mesh.Condition {
 	var out []mesh.Condition
 	for _, x := range all {
 		if x.values == nil && x.notValues == nil {

@@ -86,9 +86,12 @@ const (
 	maxIdle    = 24 * time.Hour
 )
 
+// A policyReader reads a BackendPolicy or an XBackendTrafficPolicy.
+type policyReader struct{ check }
+
 // BackendPolicy returns the part of p.
 func BackendPolicy(p *BackendPolicyObject) (*mesh.BackendPolicySpec, error) {
-	var c check
+	var c policyReader
 	out := &mesh.BackendPolicySpec{Kind: mesh.KindBackendPolicy, Created: p.CreationTimestamp.Time}
 	out.Namespace, out.Name = c.meta(&p.ObjectMeta)
 	for i, t := range p.Spec.TargetRefs {
@@ -114,7 +117,7 @@ func BackendPolicy(p *BackendPolicyObject) (*mesh.BackendPolicySpec, error) {
 }
 
 // target adds one that is not there yet.
-func (c *check) target(out *mesh.BackendPolicySpec, field string, t mesh.PolicyTarget) {
+func (c *policyReader) target(out *mesh.BackendPolicySpec, field string, t mesh.PolicyTarget) {
 	c.label(field+".name", t.Name)
 	if slices.Contains(out.Targets, t) {
 		c.invalid(field, "is in spec.targetRefs twice")
@@ -122,7 +125,7 @@ func (c *check) target(out *mesh.BackendPolicySpec, field string, t mesh.PolicyT
 	out.Targets = append(out.Targets, t)
 }
 
-func (c *check) connections(field string, s *BackendConnections) (out mesh.Limits) {
+func (c *policyReader) connections(field string, s *BackendConnections) (out mesh.Limits) {
 	switch {
 	case s == nil:
 		return out
@@ -139,7 +142,7 @@ func (c *check) connections(field string, s *BackendConnections) (out mesh.Limit
 	return out
 }
 
-func (c *check) outliers(field string, s *BackendOutliers) (out mesh.Outliers) {
+func (c *policyReader) outliers(field string, s *BackendOutliers) (out mesh.Outliers) {
 	switch {
 	case s == nil:
 		return out
@@ -155,7 +158,7 @@ func (c *check) outliers(field string, s *BackendOutliers) (out mesh.Outliers) {
 	return out
 }
 
-func (c *check) faults(field string, s *BackendFaults) (out mesh.Faults) {
+func (c *policyReader) faults(field string, s *BackendFaults) (out mesh.Faults) {
 	switch {
 	case s == nil:
 		return out
@@ -180,45 +183,36 @@ func (c *check) faults(field string, s *BackendFaults) (out mesh.Faults) {
 	return out
 }
 
-// count returns 0 for what is not set.
-func (c *check) count(field string, n *int64) uint32 {
-	if n == nil {
-		return 0
-	}
-	if *n < 1 || *n > maxLimit {
-		c.invalid(field, "%d is out of range: must be 1 to %d", *n, maxLimit)
-		return 0
-	}
-	return uint32(*n)
-}
-
-// optional is count where 0 has a meaning.
-func (c *check) optional(field string, n *int64, most int64) *uint32 {
+// number returns nil for what is not set, or is not what it must be.
+func (c *policyReader) number(field string, n *int64, wrong string, least, most int64) *uint32 {
 	if n == nil {
 		return nil
 	}
-	if *n < 0 || *n > most {
-		c.invalid(field, "%d is out of range: must be 0 to %d", *n, most)
+	if *n < least || *n > most {
+		c.invalid(field, "%d is %s: must be %d to %d", *n, wrong, least, most)
 		return nil
 	}
 	return ptr.To(uint32(*n))
 }
 
-func (c *check) status(field string, n *int64, least, most int64) uint32 {
-	if n == nil {
-		return 0
-	}
-	if *n < least || *n > most {
-		c.invalid(field, "%d is not a status: must be %d to %d", *n, least, most)
-		return 0
-	}
-	return uint32(*n)
+// count returns 0 for what is not set.
+func (c *policyReader) count(field string, n *int64) uint32 {
+	return ptr.Deref(c.number(field, n, "out of range", 1, maxLimit), 0)
+}
+
+// optional is count where 0 has a meaning.
+func (c *policyReader) optional(field string, n *int64, most int64) *uint32 {
+	return c.number(field, n, "out of range", 0, most)
+}
+
+func (c *policyReader) status(field string, n *int64, least, most int64) uint32 {
+	return ptr.Deref(c.number(field, n, "not a status", least, most), 0)
 }
 
 // leastPercent is Envoy's precision.
 const leastPercent = 0.0001
 
-func (c *check) percent(field string, p *float64) float64 {
+func (c *policyReader) percent(field string, p *float64) float64 {
 	if p == nil {
 		return 100
 	}
@@ -230,7 +224,7 @@ func (c *check) percent(field string, p *float64) float64 {
 }
 
 // within returns 0 for what is not set.
-func (c *check) within(field string, d *gatewayv1.Duration, least, most time.Duration) time.Duration {
+func (c *policyReader) within(field string, d *gatewayv1.Duration, least, most time.Duration) time.Duration {
 	before := len(c.errors)
 	out := c.duration(field, d)
 	if d != nil && len(c.errors) == before && (out < least || out > most) {
@@ -250,7 +244,7 @@ const (
 // XBackendTrafficPolicy returns the part of p, of the Gateway API (GEP-3388); nil if none of its
 // targets is a Service.
 func XBackendTrafficPolicy(p *gatewayx.XBackendTrafficPolicy) (*mesh.BackendPolicySpec, error) {
-	var c check
+	var c policyReader
 	out := &mesh.BackendPolicySpec{Kind: mesh.KindTrafficPolicy, Created: p.CreationTimestamp.Time}
 	out.Namespace, out.Name = c.meta(&p.ObjectMeta)
 	for i, t := range p.Spec.TargetRefs {
@@ -273,7 +267,7 @@ func XBackendTrafficPolicy(p *gatewayx.XBackendTrafficPolicy) (*mesh.BackendPoli
 	return out, c.result()
 }
 
-func (c *check) retryBudget(field string, r *gatewayx.RetryConstraint) *mesh.RetryBudget {
+func (c *policyReader) retryBudget(field string, r *gatewayx.RetryConstraint) *mesh.RetryBudget {
 	out := &mesh.RetryBudget{Percent: defaultBudgetPercent, Interval: defaultBudgetInterval, Least: defaultLeastRetries}
 	if b := r.Budget; b != nil {
 		if p := ptr.Deref(b.Percent, defaultBudgetPercent); p < 0 || p > 100 {

@@ -4,14 +4,18 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
-// A check collects the errors of one object.
+// A check collects the errors of one object, and reads the values that objects of several kinds have. The
+// reader of each kind has one.
 type check struct{ errors FieldErrors }
 
 func (c *check) invalid(field, format string, args ...any) {
@@ -78,6 +82,29 @@ func (c *check) reachable(field, s string) netip.Addr {
 		return netip.Addr{}
 	}
 	return a
+}
+
+// portName is the name of a port.
+func (c *check) portName(field, name string) string {
+	if problems := validation.IsValidPortName(name); len(problems) > 0 {
+		c.invalid(field, "%q is not a port: must be a number, or a name of up to 15 lower-case letters, digits and -", name)
+	}
+	return name
+}
+
+// durations are GEP-2257's.
+var durations = regexp.MustCompile(`^([0-9]{1,5}(h|m|s|ms)){1,4}$`)
+
+func (c *check) duration(field string, d *gatewayv1.Duration) time.Duration {
+	if d == nil {
+		return 0
+	}
+	out, err := time.ParseDuration(string(*d))
+	if err != nil || !durations.MatchString(string(*d)) {
+		c.invalid(field, "%q is not a duration: must be whole numbers of h, m, s and ms, such as 1m30s or 250ms", *d)
+		return 0
+	}
+	return out
 }
 
 // oneOf looks a value up in a table, which decides whether it may be empty.

@@ -12,7 +12,7 @@ import (
 )
 
 // filters leaves out a mirror without requests.
-func (c *check) filters(field string, filters []gatewayv1.HTTPRouteFilter, namespace string) []mesh.Filter {
+func (c *routeReader) filters(field string, filters []gatewayv1.HTTPRouteFilter) []mesh.Filter {
 	var out []mesh.Filter
 	seen := map[gatewayv1.HTTPRouteFilterType]bool{}
 	for i := range filters {
@@ -20,7 +20,7 @@ func (c *check) filters(field string, filters []gatewayv1.HTTPRouteFilter, names
 			c.invalid(at(field, i)+".type", "a second %s: must be one", t)
 		}
 		seen[filters[i].Type] = true
-		if f := c.filter(at(field, i), &filters[i], namespace); f != (mesh.Filter{}) {
+		if f := c.filter(at(field, i), &filters[i]); f != (mesh.Filter{}) {
 			out = append(out, f)
 		}
 	}
@@ -31,7 +31,7 @@ func (c *check) filters(field string, filters []gatewayv1.HTTPRouteFilter, names
 }
 
 // filter returns the zero filter for one that has no effect, or is invalid.
-func (c *check) filter(field string, f *gatewayv1.HTTPRouteFilter, namespace string) mesh.Filter {
+func (c *routeReader) filter(field string, f *gatewayv1.HTTPRouteFilter) mesh.Filter {
 	missing := func(name string) mesh.Filter {
 		c.invalid(field+"."+name, "missing: the filter's type is %s", f.Type)
 		return mesh.Filter{}
@@ -61,13 +61,13 @@ func (c *check) filter(field string, f *gatewayv1.HTTPRouteFilter, namespace str
 		if f.RequestMirror == nil {
 			return missing("requestMirror")
 		}
-		return c.mirror(field+".requestMirror", f.RequestMirror, namespace)
+		return c.mirror(field+".requestMirror", f.RequestMirror)
 	}
 	c.invalid(field+".type", "%q is not supported: must be RequestHeaderModifier, ResponseHeaderModifier, RequestRedirect, URLRewrite or RequestMirror", f.Type)
 	return mesh.Filter{}
 }
 
-func (c *check) headers(field string, f *gatewayv1.HTTPHeaderFilter) *mesh.Headers {
+func (c *routeReader) headers(field string, f *gatewayv1.HTTPHeaderFilter) *mesh.Headers {
 	pairs := func(field string, headers []gatewayv1.HTTPHeader) [][2]string {
 		var out [][2]string
 		for i, h := range headers {
@@ -86,7 +86,7 @@ func (c *check) headers(field string, f *gatewayv1.HTTPHeaderFilter) *mesh.Heade
 }
 
 // headerToChange refuses what decides where a request goes.
-func (c *check) headerToChange(field, name string) {
+func (c *routeReader) headerToChange(field, name string) {
 	c.headerName(field, name)
 	if strings.EqualFold(name, "host") {
 		c.invalid(field, "Host cannot be changed as a header: use the filter URLRewrite with hostname")
@@ -98,9 +98,9 @@ var redirects = []int{http.StatusMovedPermanently, http.StatusFound, http.Status
 
 var schemes = map[string]bool{"": true, "http": true, "https": true}
 
-func (c *check) redirect(field string, f *gatewayv1.HTTPRequestRedirectFilter) *mesh.Redirect {
+func (c *routeReader) redirect(field string, f *gatewayv1.HTTPRequestRedirectFilter) *mesh.Redirect {
 	out := &mesh.Redirect{Scheme: ptr.Deref(f.Scheme, ""), Host: string(ptr.Deref(f.Hostname, "")), Path: c.pathChange(field+".path", f.Path), Status: ptr.Deref(f.StatusCode, http.StatusFound)}
-	oneOf(c, field+".scheme", out.Scheme, schemes)
+	oneOf(&c.check, field+".scheme", out.Scheme, schemes)
 	if out.Host != "" {
 		c.hostname(field+".hostname", out.Host)
 	}
@@ -113,7 +113,7 @@ func (c *check) redirect(field string, f *gatewayv1.HTTPRequestRedirectFilter) *
 	return out
 }
 
-func (c *check) rewrite(field string, f *gatewayv1.HTTPURLRewriteFilter) *mesh.Rewrite {
+func (c *routeReader) rewrite(field string, f *gatewayv1.HTTPURLRewriteFilter) *mesh.Rewrite {
 	out := &mesh.Rewrite{Host: string(ptr.Deref(f.Hostname, "")), Path: c.pathChange(field+".path", f.Path)}
 	if out.Host != "" {
 		c.hostname(field+".hostname", out.Host)
@@ -121,7 +121,7 @@ func (c *check) rewrite(field string, f *gatewayv1.HTTPURLRewriteFilter) *mesh.R
 	return out
 }
 
-func (c *check) pathChange(field string, m *gatewayv1.HTTPPathModifier) *mesh.PathChange {
+func (c *routeReader) pathChange(field string, m *gatewayv1.HTTPPathModifier) *mesh.PathChange {
 	switch {
 	case m == nil:
 	case m.Type == gatewayv1.FullPathHTTPPathModifier && m.ReplaceFullPath != nil:
@@ -137,8 +137,8 @@ func (c *check) pathChange(field string, m *gatewayv1.HTTPPathModifier) *mesh.Pa
 	return nil
 }
 
-func (c *check) mirror(field string, f *gatewayv1.HTTPRequestMirrorFilter, namespace string) mesh.Filter {
-	to := c.backend(field+".backendRef", &f.BackendRef, namespace)
+func (c *routeReader) mirror(field string, f *gatewayv1.HTTPRequestMirrorFilter) mesh.Filter {
+	to := c.backend(field+".backendRef", &f.BackendRef)
 	out := mesh.Filter{Mirror: &to, MirrorPercent: 100}
 	switch {
 	case f.Percent != nil:

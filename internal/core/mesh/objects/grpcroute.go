@@ -11,24 +11,23 @@ import (
 
 // GRPCRoute is [HTTPRoute] for calls of gRPC.
 func GRPCRoute(r *gatewayv1.GRPCRoute) (*mesh.RouteSpec, error) {
-	out, err := route(&r.ObjectMeta, r.Spec.ParentRefs, r.Spec.Rules, (*check).grpcRule)
+	out, err := route(&r.ObjectMeta, r.Spec.ParentRefs, r.Spec.Rules, (*routeReader).grpcRule)
 	if out != nil {
 		out.GRPC = true
 	}
 	return out, err
 }
 
-func (c *check) grpcRule(field string, r *gatewayv1.GRPCRouteRule, namespace string) mesh.Route {
+func (c *routeReader) grpcRule(field string, r *gatewayv1.GRPCRouteRule) mesh.Route {
 	out := mesh.Route{Name: c.ruleName(field, r.Name)}
 	for i := range r.Matches {
 		out.Matches = append(out.Matches, c.grpcMatch(at(field+".matches", i), &r.Matches[i]))
 	}
-	out.Filters = c.grpcFilters(field+".filters", r.Filters, namespace)
+	out.Filters = c.grpcFilters(field+".filters", r.Filters)
 	for i, b := range r.BackendRefs {
 		at := at(field+".backendRefs", i)
-		to := c.backend(at, &b.BackendObjectReference, namespace)
-		to.Weight = c.weight(at, b.Weight)
-		to.Filters = c.grpcFilters(at+".filters", b.Filters, namespace)
+		to := c.share(at, &b.BackendRef)
+		to.Filters = c.grpcFilters(at+".filters", b.Filters)
 		out.Backends = append(out.Backends, to)
 	}
 	if r.SessionPersistence != nil {
@@ -38,7 +37,7 @@ func (c *check) grpcRule(field string, r *gatewayv1.GRPCRouteRule, namespace str
 }
 
 // grpcFilters are those of an HTTPRoute that a GRPCRoute can have, in the same form.
-func (c *check) grpcFilters(field string, filters []gatewayv1.GRPCRouteFilter, namespace string) []mesh.Filter {
+func (c *routeReader) grpcFilters(field string, filters []gatewayv1.GRPCRouteFilter) []mesh.Filter {
 	var same []gatewayv1.HTTPRouteFilter
 	for i, f := range filters {
 		switch f.Type {
@@ -52,7 +51,7 @@ func (c *check) grpcFilters(field string, filters []gatewayv1.GRPCRouteFilter, n
 			RequestHeaderModifier: f.RequestHeaderModifier, ResponseHeaderModifier: f.ResponseHeaderModifier, RequestMirror: f.RequestMirror,
 		})
 	}
-	return c.filters(field, same, namespace)
+	return c.filters(field, same)
 }
 
 var callKinds = map[gatewayv1.GRPCMethodMatchType]mesh.TextKind{
@@ -65,7 +64,7 @@ var (
 	grpcMethods  = regexp.MustCompile(`^[A-Za-z_][A-Za-z_0-9]*$`)
 )
 
-func (c *check) grpcMatch(field string, m *gatewayv1.GRPCRouteMatch) mesh.Match {
+func (c *routeReader) grpcMatch(field string, m *gatewayv1.GRPCRouteMatch) mesh.Match {
 	var out mesh.Match
 	if m.Method != nil {
 		out.Call = c.call(field+".method", m.Method)
@@ -76,8 +75,8 @@ func (c *check) grpcMatch(field string, m *gatewayv1.GRPCRouteMatch) mesh.Match 
 	return out
 }
 
-func (c *check) call(field string, m *gatewayv1.GRPCMethodMatch) *mesh.Call {
-	kind := oneOf(c, field+".type", ptr.Deref(m.Type, gatewayv1.GRPCMethodMatchExact), callKinds)
+func (c *routeReader) call(field string, m *gatewayv1.GRPCMethodMatch) *mesh.Call {
+	kind := oneOf(&c.check, field+".type", ptr.Deref(m.Type, gatewayv1.GRPCMethodMatchExact), callKinds)
 	out := &mesh.Call{Kind: kind, Service: ptr.Deref(m.Service, ""), Method: ptr.Deref(m.Method, "")}
 	if out.Service == "" && out.Method == "" {
 		c.invalid(field, "has neither service nor method: must have one of them, or both")

@@ -5,7 +5,6 @@ import (
 	"regexp/syntax"
 	"slices"
 	"strings"
-	"time"
 	"unicode"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,25 +19,32 @@ import (
 // are for gateways and have no effect (GEP-1294). With an error the part is what the object says
 // apart from that.
 func HTTPRoute(r *gatewayv1.HTTPRoute) (*mesh.RouteSpec, error) {
-	return route(&r.ObjectMeta, r.Spec.ParentRefs, r.Spec.Rules, (*check).rule)
+	return route(&r.ObjectMeta, r.Spec.ParentRefs, r.Spec.Rules, (*routeReader).rule)
+}
+
+// A routeReader reads an HTTPRoute or a GRPCRoute.
+type routeReader struct {
+	check
+	namespace string // of the route
 }
 
 // route is a route of any kind, with the function that reads a rule of it.
 func route[R any](m *metav1.ObjectMeta, parents []gatewayv1.ParentReference, rules []R,
-	read func(c *check, field string, r *R, namespace string) mesh.Route) (*mesh.RouteSpec, error) {
-	var c check
+	read func(c *routeReader, field string, r *R) mesh.Route) (*mesh.RouteSpec, error) {
+	var c routeReader
 	out := &mesh.RouteSpec{Created: m.CreationTimestamp.Time, Generation: m.Generation}
 	out.Namespace, out.Name = c.meta(m)
+	c.namespace = out.Namespace
 	for i, p := range parents {
 		if IsService(&p) {
-			out.Parents = append(out.Parents, c.parent(at("spec.parentRefs", i), &p, out.Namespace))
+			out.Parents = append(out.Parents, c.parent(at("spec.parentRefs", i), &p))
 		}
 	}
 	if len(out.Parents) == 0 {
 		return nil, c.result()
 	}
 	for i := range rules {
-		out.Rules = append(out.Rules, read(&c, at("spec.rules", i), &rules[i], out.Namespace))
+		out.Rules = append(out.Rules, read(&c, at("spec.rules", i), &rules[i]))
 	}
 	if len(out.Rules) == 0 { // the API server's default: one rule, for everything
 		out.Rules = []mesh.Route{{}}
@@ -46,8 +52,8 @@ func route[R any](m *metav1.ObjectMeta, parents []gatewayv1.ParentReference, rul
 	return out, c.result()
 }
 
-func (c *check) parent(field string, p *gatewayv1.ParentReference, namespace string) mesh.Parent {
-	out := mesh.Parent{Namespace: string(ptr.Deref(p.Namespace, gatewayv1.Namespace(namespace))), Name: string(p.Name), Section: string(ptr.Deref(p.SectionName, ""))}
+func (c *routeReader) parent(field string, p *gatewayv1.ParentReference) mesh.Parent {
+	out := mesh.Parent{Namespace: string(ptr.Deref(p.Namespace, gatewayv1.Namespace(c.namespace))), Name: string(p.Name), Section: string(ptr.Deref(p.SectionName, ""))}
 	c.label(field+".name", out.Name)
 	c.label(field+".namespace", out.Namespace)
 	if p.Port != nil {
@@ -63,33 +69,23 @@ func IsService(p *gatewayv1.ParentReference) bool {
 }
 
 // ruleName is part of names in a proxy's configuration and logs.
-func (c *check) ruleName(field string, name *gatewayv1.SectionName) string {
+func (c *routeReader) ruleName(field string, name *gatewayv1.SectionName) string {
 	if name != nil {
 		c.name(field+".name", string(*name))
 	}
 	return string(ptr.Deref(name, ""))
 }
 
-// weight is that of a backend.
-func (c *check) weight(field string, weight *int32) uint32 {
-	n := ptr.Deref(weight, 1)
-	if n < 0 || n > 1_000_000 {
-		c.invalid(field+".weight", "%d is not a weight: must be 0 to 1000000", n)
-	}
-	return uint32(n)
-}
-
-func (c *check) rule(field string, r *gatewayv1.HTTPRouteRule, namespace string) mesh.Route {
+func (c *routeReader) rule(field string, r *gatewayv1.HTTPRouteRule) mesh.Route {
 	out := mesh.Route{Name: c.ruleName(field, r.Name)}
 	for i := range r.Matches {
 		out.Matches = append(out.Matches, c.match(at(field+".matches", i), &r.Matches[i]))
 	}
-	out.Filters = c.filters(field+".filters", r.Filters, namespace)
+	out.Filters = c.filters(field+".filters", r.Filters)
 	for i, b := range r.BackendRefs {
 		at := at(field+".backendRefs", i)
-		to := c.backend(at, &b.BackendObjectReference, namespace)
-		to.Weight = c.weight(at, b.Weight)
-		to.Filters = c.filters(at+".filters", b.Filters, namespace)
+		to := c.share(at, &b.BackendRef)
+		to.Filters = c.filters(at+".filters", b.Filters)
 		if slices.ContainsFunc(to.Filters, isRedirect) {
 			c.invalid(at+".filters", "RequestRedirect is not supported here: use it in the filters of the rule")
 		}
@@ -116,7 +112,7 @@ func (c *check) rule(field string, r *gatewayv1.HTTPRouteRule, namespace string)
 func isRedirect(f mesh.Filter) bool { return f.Redirect != nil }
 
 // prefixes finds changes of a prefix where not all matches are by one.
-func (c *check) prefixes(field string, r *mesh.Route) {
+func (c *routeReader) prefixes(field string, r *mesh.Route) {
 	byPrefix := !slices.ContainsFunc(r.Matches, func(m mesh.Match) bool { return m.Path != nil && m.Path.Kind != mesh.Prefix })
 	changes := func(f mesh.Filter) bool {
 		return f.Redirect != nil && f.Redirect.Path != nil && f.Redirect.Path.Prefix != nil || f.Rewrite != nil && f.Rewrite.Path != nil && f.Rewrite.Path.Prefix != nil
@@ -135,7 +131,7 @@ const (
 	maxAttempts     = 100 // retries must not become a load of their own
 )
 
-func (c *check) retry(field string, r *gatewayv1.HTTPRouteRetry) *mesh.Retry {
+func (c *routeReader) retry(field string, r *gatewayv1.HTTPRouteRetry) *mesh.Retry {
 	if r == nil {
 		return nil
 	}
@@ -152,24 +148,9 @@ func (c *check) retry(field string, r *gatewayv1.HTTPRouteRetry) *mesh.Retry {
 	return out
 }
 
-// durations are GEP-2257's.
-var durations = regexp.MustCompile(`^([0-9]{1,5}(h|m|s|ms)){1,4}$`)
-
-func (c *check) duration(field string, d *gatewayv1.Duration) time.Duration {
-	if d == nil {
-		return 0
-	}
-	out, err := time.ParseDuration(string(*d))
-	if err != nil || !durations.MatchString(string(*d)) {
-		c.invalid(field, "%q is not a duration: must be whole numbers of h, m, s and ms, such as 1m30s or 250ms", *d)
-		return 0
-	}
-	return out
-}
-
 // backend converts a reference, with the weight 1.
-func (c *check) backend(field string, r *gatewayv1.BackendObjectReference, namespace string) mesh.Backend {
-	out := mesh.Backend{Namespace: string(ptr.Deref(r.Namespace, gatewayv1.Namespace(namespace))), Name: string(r.Name), Weight: 1}
+func (c *routeReader) backend(field string, r *gatewayv1.BackendObjectReference) mesh.Backend {
+	out := mesh.Backend{Namespace: string(ptr.Deref(r.Namespace, gatewayv1.Namespace(c.namespace))), Name: string(r.Name), Weight: 1}
 	if ptr.Deref(r.Group, "") != "" || ptr.Deref(r.Kind, "Service") != "Service" {
 		// It takes its share of the requests, which get an error, as the Gateway API requires.
 		out.Kind = strings.Trim(string(ptr.Deref(r.Group, "")+"/")+string(ptr.Deref(r.Kind, "Service")), "/")
@@ -185,6 +166,17 @@ func (c *check) backend(field string, r *gatewayv1.BackendObjectReference, names
 	return out
 }
 
+// share is backend with a weight of its own.
+func (c *routeReader) share(field string, r *gatewayv1.BackendRef) mesh.Backend {
+	out := c.backend(field, &r.BackendObjectReference)
+	n := ptr.Deref(r.Weight, 1)
+	if n < 0 || n > 1_000_000 {
+		c.invalid(field+".weight", "%d is not a weight: must be 0 to 1000000", n)
+	}
+	out.Weight = uint32(n)
+	return out
+}
+
 var pathKinds = map[gatewayv1.PathMatchType]mesh.TextKind{
 	gatewayv1.PathMatchExact: mesh.Exact, gatewayv1.PathMatchPathPrefix: mesh.Prefix, gatewayv1.PathMatchRegularExpression: mesh.RegExp,
 }
@@ -197,10 +189,10 @@ var methods = map[gatewayv1.HTTPMethod]bool{
 	"GET": true, "HEAD": true, "POST": true, "PUT": true, "DELETE": true, "CONNECT": true, "OPTIONS": true, "TRACE": true, "PATCH": true,
 }
 
-func (c *check) match(field string, m *gatewayv1.HTTPRouteMatch) mesh.Match {
+func (c *routeReader) match(field string, m *gatewayv1.HTTPRouteMatch) mesh.Match {
 	var out mesh.Match
 	if m.Path != nil {
-		kind := oneOf(c, field+".path.type", ptr.Deref(m.Path.Type, gatewayv1.PathMatchPathPrefix), pathKinds)
+		kind := oneOf(&c.check, field+".path.type", ptr.Deref(m.Path.Type, gatewayv1.PathMatchPathPrefix), pathKinds)
 		text := mesh.Text{Kind: kind, Value: ptr.Deref(m.Path.Value, "/")}
 		if kind == mesh.RegExp {
 			c.regexp(field+".path.value", text.Value)
@@ -218,7 +210,7 @@ func (c *check) match(field string, m *gatewayv1.HTTPRouteMatch) mesh.Match {
 		out.Query = first(out.Query, c.pair(at(field+".queryParams", i), string(q.Name), q.Value, gatewayv1.HeaderMatchType(ptr.Deref(q.Type, gatewayv1.QueryParamMatchExact))))
 	}
 	if m.Method != nil {
-		oneOf(c, field+".method", *m.Method, methods)
+		oneOf(&c.check, field+".method", *m.Method, methods)
 		out.Method = string(*m.Method)
 	}
 	return out
@@ -233,22 +225,22 @@ func first(pairs []mesh.Pair, p mesh.Pair) []mesh.Pair {
 }
 
 // header is a pair whose name has no case.
-func (c *check) header(field, name, text string, kind gatewayv1.HeaderMatchType) mesh.Pair {
+func (c *routeReader) header(field, name, text string, kind gatewayv1.HeaderMatchType) mesh.Pair {
 	out := c.pair(field, name, text, kind)
 	out.Name = strings.ToLower(out.Name)
 	return out
 }
 
-func (c *check) pair(field, name, text string, kind gatewayv1.HeaderMatchType) mesh.Pair {
+func (c *routeReader) pair(field, name, text string, kind gatewayv1.HeaderMatchType) mesh.Pair {
 	c.headerName(field+".name", name)
-	out := mesh.Pair{Name: name, Text: mesh.Text{Kind: oneOf(c, field+".type", kind, textKinds), Value: text}}
+	out := mesh.Pair{Name: name, Text: mesh.Text{Kind: oneOf(&c.check, field+".type", kind, textKinds), Value: text}}
 	if out.Kind == mesh.RegExp {
 		c.regexp(field+".value", text)
 	}
 	return out
 }
 
-func (c *check) regexp(field, expr string) {
+func (c *routeReader) regexp(field, expr string) {
 	parsed, err := syntax.Parse(expr, syntax.Perl)
 	if err != nil {
 		c.invalid(field, "is not a regular expression of RE2: %s", strings.TrimPrefix(err.Error(), "error parsing regexp: "))
@@ -306,7 +298,7 @@ const (
 // paths are the characters that the Gateway API lets be matched literally.
 var paths = regexp.MustCompile(`^/(?:[-A-Za-z0-9/._~!$&'()*+,;=:@]|%[0-9a-fA-F]{2})*$`)
 
-func (c *check) path(field, path string) {
+func (c *routeReader) path(field, path string) {
 	switch lower := strings.ToLower(path); {
 	case !paths.MatchString(path):
 		c.invalid(field, "%q is not a path: must begin with / and have no ? or #", path)
@@ -317,13 +309,13 @@ func (c *check) path(field, path string) {
 
 var headerNames = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+\\-.^_`|~]{1,256}$")
 
-func (c *check) headerName(field, name string) {
+func (c *routeReader) headerName(field, name string) {
 	if !headerNames.MatchString(name) {
 		c.invalid(field, "%q is not a header name: must be letters, digits and !#$%%&'*+-.^_`|~", name)
 	}
 }
 
-func (c *check) hostname(field, name string) {
+func (c *routeReader) hostname(field, name string) {
 	if len(validation.IsDNS1123Subdomain(name)) > 0 {
 		c.invalid(field, "%q is not a host name", name)
 	}

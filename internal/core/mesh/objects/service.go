@@ -38,12 +38,15 @@ var serviceTypes = map[corev1.ServiceType]bool{
 	corev1.ServiceTypeLoadBalancer: true, corev1.ServiceTypeExternalName: true,
 }
 
+// A serviceReader reads a Service.
+type serviceReader struct{ check }
+
 // Service returns the part of s.
 func Service(s *corev1.Service) (*mesh.ServiceSpec, error) {
-	var c check
+	var c serviceReader
 	out := &mesh.ServiceSpec{PublishNotReady: s.Spec.PublishNotReadyAddresses, Selector: s.Spec.Selector}
 	out.Namespace, out.Name = c.meta(&s.ObjectMeta)
-	oneOf(&c, "spec.type", s.Spec.Type, serviceTypes)
+	oneOf(&c.check, "spec.type", s.Spec.Type, serviceTypes)
 	out.ExportTo = c.exportTo(s.Annotations[exportTo])
 	for i, f := range s.Spec.IPFamilies {
 		switch f {
@@ -68,9 +71,9 @@ func Service(s *corev1.Service) (*mesh.ServiceSpec, error) {
 }
 
 // traffic is that of the field, else of Istio's annotation, which is older and has no case.
-func (c *check) traffic(s *corev1.Service) mesh.Traffic {
+func (c *serviceReader) traffic(s *corev1.Service) mesh.Traffic {
 	if field := s.Spec.TrafficDistribution; field != nil {
-		return oneOf(c, "spec.trafficDistribution", *field, distributions)
+		return oneOf(&c.check, "spec.trafficDistribution", *field, distributions)
 	}
 	value := s.Annotations[trafficDistribution]
 	for name, t := range distributions { // any order: one at most is equal
@@ -78,16 +81,16 @@ func (c *check) traffic(s *corev1.Service) mesh.Traffic {
 			return t
 		}
 	}
-	return oneOf(c, "metadata.annotations."+trafficDistribution, value, distributions)
+	return oneOf(&c.check, "metadata.annotations."+trafficDistribution, value, distributions)
 }
 
-func (c *check) externalName(name string) string {
+func (c *serviceReader) externalName(name string) string {
 	name = strings.ToLower(strings.TrimSuffix(name, "."))
 	c.name("spec.externalName", name)
 	return name
 }
 
-func (c *check) exportTo(annotation string) []string {
+func (c *serviceReader) exportTo(annotation string) []string {
 	if annotation == "" {
 		return nil
 	}
@@ -103,7 +106,7 @@ func (c *check) exportTo(annotation string) []string {
 	return slices.Compact(out)
 }
 
-func (c *check) clusterIPs(s *corev1.ServiceSpec) []netip.Addr {
+func (c *serviceReader) clusterIPs(s *corev1.ServiceSpec) []netip.Addr {
 	all := []fieldValue{{"spec.clusterIP", s.ClusterIP}}
 	for i, ip := range s.ClusterIPs {
 		all = append(all, fieldValue{at("spec.clusterIPs", i), ip})
@@ -112,13 +115,13 @@ func (c *check) clusterIPs(s *corev1.ServiceSpec) []netip.Addr {
 	return addresses(c.reachable, all...)
 }
 
-func (c *check) servicePorts(ports []corev1.ServicePort) []mesh.PortSpec {
+func (c *serviceReader) servicePorts(ports []corev1.ServicePort) []mesh.PortSpec {
 	var out []mesh.PortSpec
 	names := map[string]bool{}
 	numbers := map[string]bool{}
 	for i, p := range ports {
 		field := at("spec.ports", i)
-		oneOf(c, field+".protocol", p.Protocol, transports)
+		oneOf(&c.check, field+".protocol", p.Protocol, transports)
 		spec := mesh.PortSpec{Port: mesh.Port{
 			Name: p.Name, Number: c.port(field+".port", int64(p.Port)),
 			Protocol: mesh.ProtocolOf(ptr.Deref(p.AppProtocol, ""), p.Name, string(p.Protocol)),
@@ -144,23 +147,19 @@ func (c *check) servicePorts(ports []corev1.ServicePort) []mesh.PortSpec {
 	return out
 }
 
-func (c *check) portName(field, name string) string {
-	if problems := validation.IsValidPortName(name); len(problems) > 0 {
-		c.invalid(field, "%q is not a port: must be a number, or a name of up to 15 lower-case letters, digits and -", name)
-	}
-	return name
-}
+// A sliceReader reads an EndpointSlice.
+type sliceReader struct{ check }
 
 // EndpointSlice returns the part of s; nil if it belongs to no service, or has names
 // instead of addresses.
 func EndpointSlice(s *discoveryv1.EndpointSlice) (*mesh.SliceSpec, error) {
-	var c check
+	var c sliceReader
 	out := &mesh.SliceSpec{Service: s.Labels[discoveryv1.LabelServiceName]}
 	out.Namespace, out.Name = c.meta(&s.ObjectMeta)
 	if out.Service != "" {
 		c.label("metadata.labels."+discoveryv1.LabelServiceName, out.Service)
 	}
-	oneOf(&c, "addressType", s.AddressType, map[discoveryv1.AddressType]bool{
+	oneOf(&c.check, "addressType", s.AddressType, map[discoveryv1.AddressType]bool{
 		discoveryv1.AddressTypeIPv4: true, discoveryv1.AddressTypeIPv6: true, discoveryv1.AddressTypeFQDN: true,
 	})
 	if s.AddressType == discoveryv1.AddressTypeFQDN {
@@ -168,7 +167,7 @@ func EndpointSlice(s *discoveryv1.EndpointSlice) (*mesh.SliceSpec, error) {
 	}
 	for i, p := range s.Ports {
 		field := at("ports", i)
-		oneOf(&c, field+".protocol", ptr.Deref(p.Protocol, ""), transports)
+		oneOf(&c.check, field+".protocol", ptr.Deref(p.Protocol, ""), transports)
 		if p.Port != nil { // nil: every port; there is none to connect to
 			out.Ports = append(out.Ports, mesh.SlicePort{Name: ptr.Deref(p.Name, ""), Number: c.port(field+".port", int64(*p.Port))})
 		}
@@ -183,7 +182,7 @@ func EndpointSlice(s *discoveryv1.EndpointSlice) (*mesh.SliceSpec, error) {
 }
 
 // endpoint applies the defaults of the API: ready if nil, and serving if ready.
-func (c *check) endpoint(field string, e *discoveryv1.Endpoint, family discoveryv1.AddressType) mesh.SliceEndpoint {
+func (c *sliceReader) endpoint(field string, e *discoveryv1.Endpoint, family discoveryv1.AddressType) mesh.SliceEndpoint {
 	ready := ptr.Deref(e.Conditions.Ready, true)
 	out := mesh.SliceEndpoint{
 		Ready: ready, Serving: ptr.Deref(e.Conditions.Serving, ready) && ptr.Deref(e.Conditions.Terminating, false),

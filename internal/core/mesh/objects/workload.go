@@ -21,9 +21,12 @@ var proxies = []string{contract.ProxyContainer, contract.IstioProxyContainer}
 
 const defaultAccount = "default"
 
+// A workloadReader reads a Pod or a Host.
+type workloadReader struct{ check }
+
 // Pod returns the part of p; nil if it has ended.
 func Pod(p *corev1.Pod) (*mesh.WorkloadSpec, error) {
-	var c check
+	var c workloadReader
 	namespace, name := c.meta(&p.ObjectMeta)
 	if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
 		return nil, c.result()
@@ -49,7 +52,7 @@ func Pod(p *corev1.Pod) (*mesh.WorkloadSpec, error) {
 	return out, c.result()
 }
 
-func (c *check) podIPs(s *corev1.PodStatus) []netip.Addr {
+func (c *workloadReader) podIPs(s *corev1.PodStatus) []netip.Addr {
 	all := []fieldValue{{"status.podIP", s.PodIP}}
 	for i, ip := range s.PodIPs {
 		all = append(all, fieldValue{at("status.podIPs", i) + ".ip", ip.IP})
@@ -96,7 +99,7 @@ func kept(s *corev1.PodStatus) bool {
 }
 
 // namedPorts uses the first port of a name, as the EndpointSlice controller does.
-func (c *check) namedPorts(field string, ports []corev1.ContainerPort, w *mesh.WorkloadSpec) {
+func (c *workloadReader) namedPorts(field string, ports []corev1.ContainerPort, w *mesh.WorkloadSpec) {
 	for i, p := range ports {
 		number := c.port(at(field+".ports", i)+".containerPort", int64(p.ContainerPort))
 		if _, has := w.NamedPorts[p.Name]; p.Name == "" || has {
@@ -132,7 +135,7 @@ type HostSpec struct {
 
 // Host returns the part of h.
 func Host(h *HostObject) (*mesh.WorkloadSpec, error) {
-	var c check
+	var c workloadReader
 	out := &mesh.WorkloadSpec{Ready: true}
 	out.Namespace, out.Name = c.meta(&h.ObjectMeta)
 	out.Host, out.Proxied = true, ptr.Deref(h.Spec.Proxied, true)
@@ -162,7 +165,7 @@ func Host(h *HostObject) (*mesh.WorkloadSpec, error) {
 	return out, c.result()
 }
 
-func (c *check) hostAddresses(s *HostSpec) []netip.Addr {
+func (c *workloadReader) hostAddresses(s *HostSpec) []netip.Addr {
 	all := []fieldValue{{"spec.address", s.Address}}
 	for i, text := range s.Addresses {
 		all = append(all, fieldValue{at("spec.addresses", i), text})
