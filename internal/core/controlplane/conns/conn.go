@@ -14,13 +14,13 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// A place is what an open connection is counted as.
-type place struct {
+// A slot is what an open connection is counted as.
+type slot struct {
 	listener *Listener
 	raw      net.Conn
 	from     netip.Addr // [block] of the client's address
-	origin   *origin
-	crowd    *crowd                 // that counts it; nil with an identity, or once it is closed
+	address  *address
+	pool     *pool                  // that counts it; nil with an identity, or once it is closed
 	evicted  bool                   // closed for another one; guarded by listener.mu
 	settle   func()                 // ends the opening; set before the handshake
 	number   uint64                 // in the order of their coming
@@ -28,42 +28,42 @@ type place struct {
 	expiry   *time.Timer            // of the identity, or of the time without one; guarded by listener.mu
 
 	once sync.Once
-	open context.Context // ends once the place is free
+	open context.Context // ends once the slot is free
 	free context.CancelFunc
 }
 
-// leave closes the connection and frees its place.
-func (p *place) leave() {
-	p.once.Do(func() {
-		p.raw.Close()
-		p.listener.release(p)
-		p.free()
+// leave closes the connection and frees its slot.
+func (s *slot) leave() {
+	s.once.Do(func() {
+		s.raw.Close()
+		s.listener.release(s)
+		s.free()
 	})
 }
 
-func (p *place) allowance() allowance {
-	if c := p.client.Load(); c != nil {
-		return c.allowance
+func (s *slot) limiters() limiters {
+	if c := s.client.Load(); c != nil {
+		return c.limiters
 	}
-	return p.origin.allowance
+	return s.address.limiters
 }
 
 // A transport is the connection beneath TLS. What a client sends is limited here, since what a
 // server computes between two reads is for what it has read.
 type transport struct {
 	net.Conn
-	*place
-	shaken bool   // the handshake is over
-	read   int    // bytes after it without an identity
-	turn   func() // ends the handshake's turn at a processor, if it has one
+	*slot
+	established bool   // the handshake is over
+	read        int    // bytes after it without an identity
+	turn        func() // ends the handshake's turn at a processor, if it has one
 }
 
 // hello waits for a turn at a processor. It lasts until the handshake reads again, so that a
 // client that does not go on has none. Addresses with an identity have turns of their own.
 func (t *transport) hello() (err error) {
-	t.turn, err = t.listener.handshakes[t.listener.lane(t.place)].Enter(t.open, t.from, 1)
-	if err == nil && gone(t.raw) {
-		err = errGone
+	t.turn, err = t.listener.handshakes[t.listener.queueOf(t.slot)].Enter(t.open, t.from, 1)
+	if err == nil && closedByClient(t.raw) {
+		err = errClosedByClient
 	}
 	return err
 }
@@ -76,14 +76,14 @@ func (t *transport) Read(p []byte) (int, error) {
 	if n == 0 {
 		return n, err
 	}
-	if wait := t.allowance().bytes.ReserveN(time.Now(), n).Delay(); wait > 0 {
+	if wait := t.limiters().bytes.ReserveN(time.Now(), n).Delay(); wait > 0 {
 		pause(t.open, wait)
 	}
 	switch {
-	case !t.shaken:
+	case !t.established:
 	case t.client.Load() == nil:
 		if t.read += n; t.read > maxAnonymousBytes && !t.listener.o.Unidentified {
-			t.listener.refuse(t.place, TooMuch, fmt.Sprintf("%d bytes are read from a client without an identity", maxAnonymousBytes))
+			t.listener.refuse(t.slot, TooMuch, fmt.Sprintf("%d bytes are read from a client without an identity", maxAnonymousBytes))
 			return 0, net.ErrClosed
 		}
 		leave, closed := t.listener.reads.Enter(t.open, t.from, min(int64(n), t.listener.reads.share))
@@ -114,19 +114,19 @@ func (t *transport) Close() error {
 
 type connKey struct{}
 
-// InContext puts a connection into the context of its requests, for [Known]. It is made for
+// InContext puts a connection into the context of its requests, for [Authenticated]. It is made for
 // the field ConnContext of [http.Server].
 func InContext(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// Known is called when a request is one that the server is for. The address of its client then
-// has the turns of those where an identity was seen: connections that only
-// begin, from however many addresses, do not delay its next handshake.
-func Known(request context.Context) {
+// Authenticated marks the address of a request's client as authenticated, because the request is one that
+// the server is for. Later handshakes from there use the queue of authenticated addresses, so that
+// connections that only begin, from however many addresses, do not delay them.
+func Authenticated(request context.Context) {
 	if c, ok := request.Value(connKey{}).(*Conn); ok {
 		c.listener.mu.Lock()
-		c.listener.know(c.origin)
+		c.listener.authenticate(c.slot)
 		c.listener.mu.Unlock()
 	}
 }
@@ -144,10 +144,10 @@ func pause(ctx context.Context, d time.Duration) {
 // A Conn is an accepted connection, after its TLS handshake if there is one.
 type Conn struct {
 	net.Conn
-	*place
+	*slot
 }
 
-// Close closes the connection and frees its place.
+// Close closes the connection and frees its slot.
 func (c *Conn) Close() error {
 	err := c.Conn.Close()
 	c.leave()

@@ -56,14 +56,14 @@ func (i Info) ConnectionState() tls.ConnectionState {
 // it. Beyond the rate of all calls it closes the connection too: a client that opens and resets
 // streams reads no status.
 func Tap(ctx context.Context, call *tap.Info) (context.Context, error) {
-	from := placeOf(ctx)
+	from := slotOf(ctx)
 	if from == nil {
 		return ctx, nil
 	}
 	if opens := from.listener.o.Opening; from.client.Load() != nil && (opens == nil || !opens(call.FullMethodName)) {
 		from.settle()
 	}
-	switch may := from.allowance(); {
+	switch may := from.limiters(); {
 	case !may.calls.Allow():
 		from.listener.refuse(from, CallsTooFast, "the client makes more calls than its rate")
 		return ctx, status.Error(codes.ResourceExhausted, "too many calls from this client")
@@ -77,13 +77,13 @@ func Tap(ctx context.Context, call *tap.Info) (context.Context, error) {
 
 // Settled ends the opening of a call's connection: its client has what it needs to begin.
 func Settled(ctx context.Context) {
-	if p := placeOf(ctx); p != nil {
-		p.settle()
+	if s := slotOf(ctx); s != nil {
+		s.settle()
 	}
 }
 
-// placeOf is that of the connection of a call; nil: it is of no listener of this package.
-func placeOf(ctx context.Context) *place {
+// slotOf is the slot of a call's connection; nil: it is of no listener of this package.
+func slotOf(ctx context.Context) *slot {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
 		return nil
@@ -92,20 +92,20 @@ func placeOf(ctx context.Context) *place {
 	if !ok {
 		return nil
 	}
-	return info.conn.place
+	return info.conn.slot
 }
 
 // Identify gives the connection of a call an identity that the call has proved, until a time
 // at which it is closed. A connection that has one keeps it, with its time; another identity
 // is an error, as are too many connections of the client.
 func Identify(ctx context.Context, identity string, until time.Time) error {
-	p := placeOf(ctx)
-	if p == nil {
+	s := slotOf(ctx)
+	if s == nil {
 		return errors.New("the connection is not one of a listener")
 	}
-	err := p.listener.join(p, identity, until)
+	err := s.listener.join(s, identity, until)
 	if err != nil {
-		p.listener.note(ClientFull, p.from, err.Error())
+		s.listener.note(ClientFull, s.from, err.Error())
 	}
 	return err
 }
@@ -113,21 +113,21 @@ func Identify(ctx context.Context, identity string, until time.Time) error {
 // ClientOf names the client of a call as connections are counted: an identity, which is
 // empty without TLS, at an address.
 func ClientOf(ctx context.Context) string {
-	p := placeOf(ctx)
-	if p == nil {
+	s := slotOf(ctx)
+	if s == nil {
 		return ""
 	}
 	identity := ""
-	if c := p.client.Load(); c != nil {
+	if c := s.client.Load(); c != nil {
 		identity = c.identity
 	}
-	return identity + " at " + p.from.String()
+	return identity + " at " + s.from.String()
 }
 
 // From is the address by which the client of a call is counted.
 func From(ctx context.Context) netip.Addr {
-	if p := placeOf(ctx); p != nil {
-		return p.from
+	if s := slotOf(ctx); s != nil {
+		return s.from
 	}
 	return netip.Addr{}
 }

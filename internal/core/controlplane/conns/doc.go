@@ -5,7 +5,7 @@
 // is opening: it makes its TLS handshake, and its client gets its first configuration or certificate
 // ([Settled]). So many are opening as the processors can serve at once: work that is begun is
 // finished before its client gives up, however many connect together. Turns are by addresses,
-// and for a client that has gone nothing is done.
+// and nothing is done for a client that has closed its connection.
 //
 // By its handshake it belongs to one of two servers: connections with a client certificate to
 // [Listener.Identified], the others to [Listener.Anonymous]. So the two have different limits:

@@ -12,6 +12,10 @@ import (
 // A Gate shares a resource among clients by turns: of those that wait, each address is served
 // once before any is served twice. An address that sends many requests delays its own. The requests of
 // one address may be for several names, as an API server's are for namespaces: the names take turns.
+//
+// It is a semaphore with fair queues. That of golang.org/x/sync serves in the order of arrival: even with
+// one for each address before it, a client would wait for a whole share of every address that came first,
+// and not for one request of each.
 type Gate struct {
 	mu      sync.Mutex
 	free    int64
@@ -94,12 +98,12 @@ func (g *Gate) remove(e *list.Element, t *turn) {
 	g.turns.MoveToBack(e)
 }
 
-func (w *waiter) place(name string) int {
+func (w *waiter) index(name string) int {
 	return slices.IndexFunc(w.names, func(turns []*turn) bool { return turns[0].name == name })
 }
 
 func (w *waiter) add(t *turn) {
-	if i := w.place(t.name); i >= 0 {
+	if i := w.index(t.name); i >= 0 {
 		w.names[i] = append(w.names[i], t)
 		return
 	}
@@ -109,7 +113,7 @@ func (w *waiter) add(t *turn) {
 func (w *waiter) next() *turn { return w.names[0][0] }
 
 func (w *waiter) remove(t *turn) {
-	i := w.place(t.name)
+	i := w.index(t.name)
 	turns := w.names[i]
 	w.names = slices.Delete(w.names, i, i+1)
 	if at := slices.Index(turns, t); len(turns) > 1 {

@@ -8,21 +8,21 @@ import (
 	"testing/synctest"
 )
 
-func address(last byte) netip.Addr { return netip.AddrFrom4([4]byte{192, 0, 2, last}) }
+func ip(last byte) netip.Addr { return netip.AddrFrom4([4]byte{192, 0, 2, last}) }
 
 // While one address has many requests waiting, another one is next: it waits for one turn, and
 // not for all of them.
 func TestTurnsAreByAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewGate(1, 1)
-		first, err := g.Enter(t.Context(), address(1), 1)
+		first, err := g.Enter(t.Context(), ip(1), 1)
 		if err != nil {
 			t.Fatal(err)
 		}
 		order := make(chan byte, 40)
 		wait := func(from byte) {
 			go func() {
-				leave, err := g.Enter(t.Context(), address(from), 1)
+				leave, err := g.Enter(t.Context(), ip(from), 1)
 				if err != nil {
 					t.Error(err)
 					return
@@ -54,14 +54,14 @@ func TestTurnsAreByAddress(t *testing.T) {
 func TestTurnsOfAnAddressAreByName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewGate(2, 1)
-		first, err := g.EnterFor(t.Context(), address(1), "a", 1)
+		first, err := g.EnterFor(t.Context(), ip(1), "a", 1)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var order []string
 		for _, name := range []string{"a", "a", "a", "b", "a", "b", "c"} {
 			go func() {
-				leave, err := g.EnterFor(t.Context(), address(1), name, 1)
+				leave, err := g.EnterFor(t.Context(), ip(1), name, 1)
 				if err != nil {
 					t.Error(err)
 					return
@@ -86,7 +86,7 @@ func TestAnAddressHasItsShare(t *testing.T) {
 		granted := 0
 		enter := func(ctx context.Context, from byte, n int64) (leave func()) {
 			go func() {
-				l, err := g.Enter(ctx, address(from), n)
+				l, err := g.Enter(ctx, ip(from), n)
 				if err == nil {
 					granted, leave = granted+1, l
 				}
@@ -126,7 +126,7 @@ func FuzzGate(f *testing.F) {
 					ctx, cancel := context.WithCancel(context.Background())
 					ends = append(ends, cancel)
 					go func() {
-						if leave, err := g.Enter(ctx, address(step%3), int64(1+step%4)); err == nil {
+						if leave, err := g.Enter(ctx, ip(step%3), int64(1+step%4)); err == nil {
 							<-ctx.Done()
 							leave()
 						}

@@ -17,7 +17,7 @@ const (
 	// have their clients wait for answers that they expect within seconds.
 	openingPerProcessor = 64
 	// slowOpening is when an opening ends in any case: a client that is slow goes on without a
-	// place, and its handshake keeps its own time. With 128 places, 128 connections a second are
+	// slot, and its handshake keeps its own time. With 128 slots, 128 connections a second are
 	// opened even while clients that stop in the middle have all of them.
 	slowOpening = time.Second
 	// maxAnonymous connections have made their handshake without a certificate; they cost some
@@ -28,7 +28,7 @@ const (
 	anonymousLife     = 20 * time.Second
 	maxAnonymousBytes = 192 << 10
 	// handshakeTimeout is for a node with an overloaded CPU; a handshake takes 2 round trips. A
-	// client may take as long before it sends anything; the wait for a place counts for neither.
+	// client may take as long before it sends anything; the wait for a slot counts for neither.
 	handshakeTimeout = 10 * time.Second
 	// An address may open so many connections at once, and a second: a handshake costs the
 	// server 0.5 ms, and a node with 250 pods has an address for each.
@@ -82,37 +82,36 @@ func block(a netip.Addr) netip.Addr {
 	return a
 }
 
-// An origin is an address with connections that have no identity, or had some recently.
-type origin struct {
-	allowance
+// An address is what is known of one from which connections came without an identity, now or recently.
+type address struct {
+	limiters
 	rate          *rate.Limiter
-	before, after group // connections without an identity, before the handshake and after it
-	known         bool  // a client with an identity was there, or see [Known]
+	authenticated bool // a client with an identity was there, or see [Authenticated]
 }
 
 // A client is an identity at an address.
 type client struct {
-	allowance
+	limiters
 	identity    string
 	connections int
 }
 
-// An allowance is what the connections of an address without an identity, or of a client, may
+// limiters are of what the connections of an address without an identity, or of a client, may
 // send together.
-type allowance struct{ bytes, calls, certificates *rate.Limiter }
+type limiters struct{ bytes, calls, certificates *rate.Limiter }
 
 type clientKey struct {
 	identity string
 	address  netip.Addr
 }
 
-func newAllowance(proxies int, calls *rate.Limiter) allowance {
-	return allowance{
+func newLimiters(proxies int, calls *rate.Limiter) limiters {
+	return limiters{
 		bytes: rate.NewLimiter(rate.Limit(max(proxies*bytesRatePerProxy, minBytesRate)), max(proxies*bytesBurstPerProxy, minBytesBurst)),
 		calls: calls, certificates: rate.NewLimiter(certificateRate, certificateBurst),
 	}
 }
 
 func newClient(identity string, proxies int) *client {
-	return &client{identity: identity, allowance: newAllowance(proxies, rate.NewLimiter(rate.Limit(proxies*callRatePerProxy), proxies*callBurstPerProxy))}
+	return &client{identity: identity, limiters: newLimiters(proxies, rate.NewLimiter(rate.Limit(proxies*callRatePerProxy), proxies*callBurstPerProxy))}
 }

@@ -57,13 +57,13 @@ type Reason int
 
 // The reasons.
 const (
-	TooFast      Reason = iota // the address opens too many in a short time
-	TooMany                    // without an identity, in total
-	Handshake                  // it failed, or took too long
-	ClientFull                 // too many of one client
-	CallsTooFast               // the client makes too many calls in a short time
-	TooMuch                    // the client sends too many bytes without an identity
-	Gone                       // the client closed it before its turn
+	TooFast        Reason = iota // the address opens too many in a short time
+	TooMany                      // without an identity, in total
+	Handshake                    // it failed, or took too long
+	ClientFull                   // too many of one client
+	CallsTooFast                 // the client makes too many calls in a short time
+	TooMuch                      // the client sends too many bytes without an identity
+	ClosedByClient               // the client closed it before its turn
 )
 
 var reasons = [...]string{"rate", "anonymous", "handshake", "client", "calls", "bytes", "gone"}
@@ -76,14 +76,14 @@ type Listener struct {
 	from                  net.Listener
 	identified, anonymous *queue
 	warn                  rate.Sometimes
-	places                [2]*Gate // of connections that are opening; the second for known addresses
+	opening               [2]*Gate // slots of connections that are opening; the second for authenticated addresses
 	handshakes            [2]*Gate // processors for handshakes; likewise
 	reads                 *Gate    // bytes of connections without an identity
 
 	mu            sync.Mutex
 	counters      Counters
-	origins       map[netip.Addr]*origin
-	before, after *crowd // connections without an identity, before the handshake and after it
+	addresses     map[netip.Addr]*address
+	before, after *pool  // connections without an identity, before the handshake and after it
 	admitted      uint64 // connections
 	clients       map[clientKey]*client
 }
@@ -105,11 +105,11 @@ func New(l net.Listener, o Options) *Listener {
 	receiveBuffer(l, helloBuffer)
 	opening := processors * openingPerProcessor
 	return &Listener{
-		places:     [2]*Gate{NewGate(opening, opening/4), NewGate(opening, opening/4)},
+		opening:    [2]*Gate{NewGate(opening, opening/4), NewGate(opening, opening/4)},
 		handshakes: [2]*Gate{NewGate(half, max(1, half/2)), NewGate(processors, half)}, reads: NewGate(bytes, bytes/2),
-		before: &crowd{most: maxWaiting}, after: &crowd{most: maxAnonymous, after: true},
+		before: newPool(maxWaiting), after: newPool(maxAnonymous),
 		o: o, from: l, identified: newQueue(l), anonymous: newQueue(l), warn: rate.Sometimes{Interval: time.Second},
-		origins: map[netip.Addr]*origin{}, clients: map[clientKey]*client{},
+		addresses: map[netip.Addr]*address{}, clients: map[clientKey]*client{},
 	}
 }
 
@@ -162,19 +162,19 @@ func (l *Listener) Serve() error {
 			continue
 		}
 		wait = 0
-		if p := l.admit(c); p != nil {
-			go l.handshake(p)
+		if s := l.admit(c); s != nil {
+			go l.handshake(s)
 		}
 	}
 }
 
 // admit notes a new connection; nil: it is closed.
-func (l *Listener) admit(raw net.Conn) *place {
+func (l *Listener) admit(raw net.Conn) *slot {
 	remote := addressOf(raw.RemoteAddr())
-	p := &place{listener: l, raw: raw, from: block(remote)}
-	p.open, p.free = context.WithCancel(context.Background())
+	s := &slot{listener: l, raw: raw, from: block(remote)}
+	s.open, s.free = context.WithCancel(context.Background())
 	l.mu.Lock()
-	o := l.originOf(p.from)
+	o := l.stateOf(s.from)
 	if !o.rate.Allow() {
 		l.counters.Refused[TooFast]++
 		l.mu.Unlock()
@@ -182,153 +182,153 @@ func (l *Listener) admit(raw net.Conn) *place {
 		l.log(TooFast, remote, fmt.Sprintf("%d connections a second are accepted from one address", l.o.Rate))
 		return nil
 	}
-	p.origin = o
+	s.address = o
 	l.admitted++
-	p.number = l.admitted
-	extra := l.count(l.before, p)
+	s.number = l.admitted
+	extra := l.count(l.before, s)
 	l.mu.Unlock()
 	l.evict(extra, l.before)
-	return p
+	return s
 }
 
-// count adds a connection to a crowd, and returns the one that has to be closed for it.
-func (l *Listener) count(c *crowd, p *place) (extra *place) {
+// count adds a connection to a pool, and returns the one that has to be closed for it.
+func (l *Listener) count(in *pool, s *slot) (extra *slot) {
 	l.counters.Anonymous++
-	if extra = c.add(p); extra != nil {
+	if extra = in.add(s); extra != nil {
 		extra.evicted = true
 		l.counters.Refused[TooMany]++
 	}
 	return extra
 }
 
-// evict closes a connection of a crowd that has too many.
-func (l *Listener) evict(extra *place, of *crowd) {
+// evict closes a connection of a pool that has too many.
+func (l *Listener) evict(extra *slot, of *pool) {
 	if extra == nil {
 		return
 	}
 	extra.leave()
 	what := "wait for their handshake"
-	if of.after {
+	if of == l.after {
 		what = "without a certificate are served"
 	}
 	l.log(TooMany, extra.from, fmt.Sprintf("%d connections %s; this one was the oldest of the address that has most", of.most, what))
 }
 
-// shaken notes that the handshake of a connection without an identity is over. Unless it needs
+// established notes that the handshake of a connection without an identity is over. Unless it needs
 // none, it is closed after a time without one.
-func (l *Listener) shaken(p *place) {
+func (l *Listener) established(s *slot) {
 	l.mu.Lock()
-	var extra *place
-	if l.forget(p) {
-		extra = l.count(l.after, p)
+	var extra *slot
+	if l.uncount(s) {
+		extra = l.count(l.after, s)
 		if !l.o.Unidentified {
-			p.expiry = time.AfterFunc(l.o.anonymous, p.leave)
+			s.expiry = time.AfterFunc(l.o.anonymous, s.leave)
 		}
 	}
 	l.mu.Unlock()
 	l.evict(extra, l.after)
 }
 
-// know notes that an address is one at which an identity was seen.
-func (l *Listener) know(o *origin) {
-	if !o.known {
-		o.known = true
-		l.before.changed(o)
-		l.after.changed(o)
+// authenticate notes that an identity was seen at the address of a connection.
+func (l *Listener) authenticate(s *slot) {
+	if !s.address.authenticated {
+		s.address.authenticated = true
+		l.before.changed(s.from)
+		l.after.changed(s.from)
 	}
 }
 
-// lane is which of two gates a connection waits at: the second one is for known addresses.
-func (l *Listener) lane(p *place) int {
+// queueOf is at which of two gates a connection waits: the second one is for authenticated addresses.
+func (l *Listener) queueOf(s *slot) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if p.origin.known {
+	if s.address.authenticated {
 		return 1
 	}
 	return 0
 }
 
-// originOf returns the origin of an address. Those without connections are removed when
-// there are too many: first those with their full burst, which are as good as new ones; those
-// with an identity last.
-func (l *Listener) originOf(a netip.Addr) *origin {
-	o := l.origins[a]
+// stateOf returns what is known of an address. Addresses without connections are removed when
+// there are too many: first those with their full burst, which are as good as new ones; the
+// authenticated ones last.
+func (l *Listener) stateOf(a netip.Addr) *address {
+	o := l.addresses[a]
 	if o == nil {
 		burst := max(addressBurst, l.o.Proxies*connectionsPerProxy)
-		for _, removable := range []func(*origin) bool{
-			func(o *origin) bool { return !o.known && o.rate.Tokens() >= float64(burst) },
-			func(o *origin) bool { return !o.known },
-			func(*origin) bool { return true },
+		for _, removable := range []func(*address) bool{
+			func(o *address) bool { return !o.authenticated && o.rate.Tokens() >= float64(burst) },
+			func(o *address) bool { return !o.authenticated },
+			func(*address) bool { return true },
 		} {
-			if len(l.origins) >= maxIdle+l.before.Len()+l.after.Len() { // so that many are removed at once
-				maps.DeleteFunc(l.origins, func(_ netip.Addr, o *origin) bool {
-					return len(o.before.places)+len(o.after.places) == 0 && removable(o)
+			if len(l.addresses) >= maxIdle+l.before.Len()+l.after.Len() { // so that many are removed at once
+				maps.DeleteFunc(l.addresses, func(a netip.Addr, o *address) bool {
+					return l.before.groups[a] == nil && l.after.groups[a] == nil && removable(o)
 				})
 			}
 		}
-		o = &origin{
-			allowance: newAllowance(l.o.Proxies, rate.NewLimiter(anonymousCallRate, max(anonymousCallBurst, burst))),
-			rate:      rate.NewLimiter(rate.Limit(l.o.Rate), burst),
+		o = &address{
+			limiters: newLimiters(l.o.Proxies, rate.NewLimiter(anonymousCallRate, max(anonymousCallBurst, burst))),
+			rate:     rate.NewLimiter(rate.Limit(l.o.Rate), burst),
 		}
-		l.origins[a] = o
+		l.addresses[a] = o
 	}
 	return o
 }
 
-// begin waits until the client has sent something, and then for a place among the connections
-// that are opening. A client that is silent has none, and for one that has gone nothing is done.
-func (l *Listener) begin(p *place) error {
-	p.raw.SetReadDeadline(time.Now().Add(l.o.handshake))
-	if err := awaitBytes(p.raw); err != nil {
+// begin waits until the client has sent something, and then for a slot among the connections
+// that are opening. A client that is silent has none, and nothing is done for one that has closed its connection.
+func (l *Listener) begin(s *slot) error {
+	s.raw.SetReadDeadline(time.Now().Add(l.o.handshake))
+	if err := awaitBytes(s.raw); err != nil {
 		return fmt.Errorf("waiting for the client's first bytes: %w", err)
 	}
-	p.raw.SetReadDeadline(time.Time{})
-	leave, err := l.places[l.lane(p)].Enter(p.open, p.from, 1)
+	s.raw.SetReadDeadline(time.Time{})
+	leave, err := l.opening[l.queueOf(s)].Enter(s.open, s.from, 1)
 	if err != nil {
 		return err
 	}
-	opening, settle := context.WithTimeout(p.open, l.o.slow)
+	opening, settle := context.WithTimeout(s.open, l.o.slow)
 	context.AfterFunc(opening, leave)
-	p.settle = settle
-	if gone(p.raw) {
-		return errGone
+	s.settle = settle
+	if closedByClient(s.raw) {
+		return errClosedByClient
 	}
 	return nil
 }
 
 // handshake makes the TLS handshake and hands the connection to its server.
-func (l *Listener) handshake(p *place) {
-	if err := l.begin(p); err != nil {
-		l.fail(p, err)
+func (l *Listener) handshake(s *slot) {
+	if err := l.begin(s); err != nil {
+		l.fail(s, err)
 		return
 	}
-	t := &transport{Conn: p.raw, place: p, shaken: l.o.TLS == nil}
+	t := &transport{Conn: s.raw, slot: s, established: l.o.TLS == nil}
 	if l.o.TLS == nil {
-		l.identify(&Conn{Conn: t, place: p}, "", time.Time{})
+		l.identify(&Conn{Conn: t, slot: s}, "", time.Time{})
 		return
 	}
-	ctx, cancel := context.WithTimeout(p.open, l.o.handshake)
+	ctx, cancel := context.WithTimeout(s.open, l.o.handshake)
 	defer cancel()
 	secure := tls.Server(t, l.o.TLS)
 	err := secure.HandshakeContext(ctx)
 	t.done()
-	t.shaken = true
+	t.established = true
 	if err != nil {
-		l.fail(p, err)
+		l.fail(s, err)
 		return
 	}
-	c, state := &Conn{Conn: secure, place: p}, secure.ConnectionState()
+	c, state := &Conn{Conn: secure, slot: s}, secure.ConnectionState()
 	switch {
 	case !slices.Contains(l.o.TLS.NextProtos, "http/1.1") && state.NegotiatedProtocol != "h2":
-		l.refuse(p, Handshake, "the client does not speak HTTP/2 (ALPN h2)")
+		l.refuse(s, Handshake, "the client does not speak HTTP/2 (ALPN h2)")
 	case len(state.PeerCertificates) == 0:
-		l.shaken(p)
-		l.opened(p)
+		l.established(s)
+		l.opened(s)
 		l.anonymous.add(c)
 	default:
 		identity, err := l.o.Identify(state)
 		if err != nil {
-			l.refuse(p, Handshake, err.Error())
+			l.refuse(s, Handshake, err.Error())
 			return
 		}
 		l.identify(c, identity, state.PeerCertificates[0].NotAfter)
@@ -336,20 +336,20 @@ func (l *Listener) handshake(p *place) {
 }
 
 // opened prepares a connection for its server.
-func (l *Listener) opened(p *place) {
+func (l *Listener) opened(s *slot) {
 	if l.o.Opening == nil {
-		p.settle()
+		s.settle()
 	}
-	receiveBuffer(p.raw, socketBuffer)
+	receiveBuffer(s.raw, socketBuffer)
 }
 
 // identify counts a connection for its client instead of its address, and closes it when the
 // client's certificate expires: a server looks at it when a call begins, a stream has no end,
 // and a client makes its next call on the connection that it has. A zero time is no expiry.
 func (l *Listener) identify(c *Conn, identity string, notAfter time.Time) {
-	err := l.join(c.place, identity, notAfter)
+	err := l.join(c.slot, identity, notAfter)
 	if err == nil {
-		l.opened(c.place)
+		l.opened(c.slot)
 		l.identified.add(c)
 		return
 	}
@@ -357,21 +357,21 @@ func (l *Listener) identify(c *Conn, identity string, notAfter time.Time) {
 	if l.o.TLS != nil { // without, the port may speak another protocol
 		c.goAway(err.Error())
 	}
-	l.refuse(c.place, ClientFull, err.Error())
+	l.refuse(c.slot, ClientFull, err.Error())
 }
 
 // join moves a connection to its client, unless that has the most that it may have. The
 // connection then ends at notAfter.
-func (l *Listener) join(p *place, identity string, notAfter time.Time) error {
+func (l *Listener) join(s *slot, identity string, notAfter time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if has := p.client.Load(); has != nil {
+	if has := s.client.Load(); has != nil {
 		if has.identity != identity {
 			return fmt.Errorf("the connection is of %q; for %q open another one", has.identity, identity)
 		}
 		return nil
 	}
-	key := clientKey{identity, p.from}
+	key := clientKey{identity, s.from}
 	one := l.clients[key]
 	if one == nil {
 		if len(l.clients) >= maxIdle+int(l.counters.Identified) { // so that many are removed at once
@@ -383,40 +383,40 @@ func (l *Listener) join(p *place, identity string, notAfter time.Time) error {
 	if most := l.o.Proxies * connectionsPerProxy; one.connections >= most {
 		return fmt.Errorf("%d connections of %q from one address are served; see --proxies-per-address", most, identity)
 	}
-	if l.forget(p) {
-		l.know(p.origin)
+	if l.uncount(s) {
+		l.authenticate(s)
 		one.connections++
-		p.client.Store(one)
-		if p.expiry != nil {
-			p.expiry.Stop()
+		s.client.Store(one)
+		if s.expiry != nil {
+			s.expiry.Stop()
 		}
 		if !notAfter.IsZero() {
-			p.expiry = time.AfterFunc(time.Until(notAfter), p.leave)
+			s.expiry = time.AfterFunc(time.Until(notAfter), s.leave)
 		}
 		l.counters.Identified++
 	}
 	return nil
 }
 
-// forget no longer counts a connection as one without an identity, and reports whether it was
+// uncount no longer counts a connection as one without an identity, and reports whether it was
 // counted: it is not once it was closed.
-func (l *Listener) forget(p *place) bool {
-	if p.crowd == nil {
+func (l *Listener) uncount(s *slot) bool {
+	if s.pool == nil {
 		return false
 	}
-	p.crowd.remove(p)
+	s.pool.remove(s)
 	l.counters.Anonymous--
 	return true
 }
 
-// release frees the place of a connection that is closed.
-func (l *Listener) release(p *place) {
+// release frees the slot of a connection that is closed.
+func (l *Listener) release(s *slot) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if p.expiry != nil {
-		p.expiry.Stop()
+	if s.expiry != nil {
+		s.expiry.Stop()
 	}
-	if c := p.client.Load(); !l.forget(p) && c != nil {
+	if c := s.client.Load(); !l.uncount(s) && c != nil {
 		c.connections--
 		l.counters.Identified--
 	}
@@ -424,22 +424,22 @@ func (l *Listener) release(p *place) {
 
 // fail closes a connection that did not get through its handshake. One that was evicted
 // meanwhile has been counted.
-func (l *Listener) fail(p *place, err error) {
+func (l *Listener) fail(s *slot, err error) {
 	l.mu.Lock()
-	evicted := p.evicted
+	evicted := s.evicted
 	l.mu.Unlock()
 	switch {
 	case evicted:
-	case errors.Is(err, errGone):
-		l.refuse(p, Gone, err.Error())
+	case errors.Is(err, errClosedByClient):
+		l.refuse(s, ClosedByClient, err.Error())
 	default:
-		l.refuse(p, Handshake, err.Error())
+		l.refuse(s, Handshake, err.Error())
 	}
 }
 
-func (l *Listener) refuse(p *place, why Reason, text string) {
-	p.leave()
-	l.note(why, p.from, text)
+func (l *Listener) refuse(s *slot, why Reason, text string) {
+	s.leave()
+	l.note(why, s.from, text)
 }
 
 // note counts a refusal, and logs it.
@@ -450,10 +450,10 @@ func (l *Listener) note(why Reason, from netip.Addr, text string) {
 	l.log(why, from, text)
 }
 
-// log warns at most once a second: the counters have the rest. That a client has gone is no
-// refusal of the server's.
+// log warns at most once a second: the counters have the rest. That a client closed its connection is
+// no refusal of the server's.
 func (l *Listener) log(why Reason, from netip.Addr, text string) {
-	if why == Gone {
+	if why == ClosedByClient {
 		return
 	}
 	l.warn.Do(func() {

@@ -193,7 +193,7 @@ func TestAddressWithMostConnectionsLosesItsOldest(t *testing.T) {
 	var many []*stub
 	for i := range maxWaiting {
 		// The addresses of one machine count as one; no rate is reached.
-		l.originOf(block(netip.MustParseAddr("fd00::1"))).rate.SetLimit(rate.Inf)
+		l.stateOf(block(netip.MustParseAddr("fd00::1"))).rate.SetLimit(rate.Inf)
 		many = append(many, admit(netip.AddrFrom16([16]byte{0xfd, 15: byte(i)}).String()))
 	}
 	last := admit("10.0.0.2")
@@ -218,12 +218,12 @@ func TestWhatIsKnownOfAddressesIsBounded(t *testing.T) {
 		}
 		p.leave()
 	}
-	if len(l.origins) > maxIdle || len(l.clients) > maxIdle || l.Counters() != (Counters{}) {
-		t.Errorf("%d addresses, %d clients, %+v; want at most %d", len(l.origins), len(l.clients), l.Counters(), maxIdle)
+	if len(l.addresses) > maxIdle || len(l.clients) > maxIdle || l.Counters() != (Counters{}) {
+		t.Errorf("%d addresses, %d clients, %+v; want at most %d", len(l.addresses), len(l.clients), l.Counters(), maxIdle)
 	}
 }
 
-func TestHandshakeThatFailsFreesItsPlace(t *testing.T) {
+func TestHandshakeThatFailsFreesItsSlot(t *testing.T) {
 	l := start(t, Options{})
 	c := connect(t, l, 1)[0]
 	if _, err := c.Write(bytes.Repeat([]byte("x"), 1000)); err != nil {
@@ -252,7 +252,7 @@ func TestClientThatCallsTooOftenLosesItsConnection(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			server.(*Conn).allowance().certificates.SetLimit(rate.Inf) // all calls' rate is what ends it
+			server.(*Conn).limiters().certificates.SetLimit(rate.Inf) // all calls' rate is what ends it
 			ctx := peer.NewContext(t.Context(), &peer.Peer{AuthInfo: info})
 			for range 100 * callBurstPerProxy { // far more than the burst: time adds to it
 				if _, err = Tap(ctx, &tap.Info{FullMethodName: "/any"}); err != nil {
@@ -283,7 +283,7 @@ func TestRequestsForCertificatesHaveTheirOwnRate(t *testing.T) {
 		}
 		ctx := peer.NewContext(t.Context(), &peer.Peer{AuthInfo: info})
 		return func(method string) error {
-			may := c.(*Conn).allowance()
+			may := c.(*Conn).limiters()
 			may.calls.SetLimit(rate.Inf)
 			may.certificates.SetLimit(0) // none comes back while the test runs
 			_, err := Tap(ctx, &tap.Info{FullMethodName: method})

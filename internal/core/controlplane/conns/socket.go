@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-var errGone = errors.New("the client has closed the connection")
+var errClosedByClient = errors.New("the client has closed the connection")
 
 // awaitBytes waits until a client has sent something, or closed its side, and reads nothing.
 func awaitBytes(c net.Conn) error {
@@ -17,9 +17,9 @@ func awaitBytes(c net.Conn) error {
 	})
 }
 
-// gone reports whether the client has closed its side, also if bytes before that were not read
+// closedByClient reports whether the client has closed its side, also if bytes before that were not read
 // yet: a handshake with it would be for nothing.
-func gone(c net.Conn) bool {
+func closedByClient(c net.Conn) bool {
 	var closed bool
 	err := withSocket(c, func(raw syscall.RawConn) error {
 		return raw.Control(func(fd uintptr) { closed = events(fd, unix.POLLRDHUP)&(unix.POLLRDHUP|unix.POLLHUP|unix.POLLERR) != 0 })

@@ -85,7 +85,7 @@ func TestHandshakesWaitForTheirTurn(t *testing.T) {
 	}
 	waiting(t, l.handshakes[0], 2)
 	l.mu.Lock()
-	l.know(l.before.origins[0])
+	l.authenticate(l.before.order[0].slots[0])
 	l.mu.Unlock()
 	dial(t, l, 2)
 	accept(t, l.Identified())
@@ -104,24 +104,24 @@ func TestHandshakesWaitForTheirTurn(t *testing.T) {
 	}
 
 	defer occupy(t, l.handshakes[1])()
-	gone := connect(t, l, 1)[0]
-	gone.Write(message)
+	left := connect(t, l, 1)[0]
+	left.Write(message)
 	waiting(t, l.handshakes[1], 1)
 	l.mu.Lock()
-	all := l.before.origins[0].before.places
+	all := l.before.order[0].slots
 	last := all[len(all)-1]
 	l.mu.Unlock()
 	last.leave()
 	waiting(t, l.handshakes[1], 0)
 }
 
-// Where a request without an identity was answered, the next handshake has a turn with those
-// that are known.
-func TestKnownByARequest(t *testing.T) {
+// After a request without an identity that the server is for, the next handshake uses the queue of
+// authenticated addresses.
+func TestAddressAuthenticatedByARequest(t *testing.T) {
 	l := start(t, Options{})
 	dial(t, l, 0)
-	Known(t.Context()) // of another server
-	Known(InContext(t.Context(), accept(t, l.Anonymous())))
+	Authenticated(t.Context()) // of another server
+	Authenticated(InContext(t.Context(), accept(t, l.Anonymous())))
 	defer occupy(t, l.handshakes[0])()
 	dial(t, l, 0)
 	accept(t, l.Anonymous())
@@ -130,11 +130,11 @@ func TestKnownByARequest(t *testing.T) {
 // What a client without an identity sends is read at its turn, what others send at once.
 func TestReadsWithoutAnIdentityWaitForTheirTurn(t *testing.T) {
 	l := start(t, Options{})
-	unknown, known := dial(t, l, 0), dial(t, l, 2)
-	to := map[*tls.Conn]net.Conn{unknown: accept(t, l.Anonymous()), known: accept(t, l.Identified())}
+	without, with := dial(t, l, 0), dial(t, l, 2)
+	to := map[*tls.Conn]net.Conn{without: accept(t, l.Anonymous()), with: accept(t, l.Identified())}
 	end := occupy(t, l.reads)
 	read := make(chan error, 1)
-	for _, c := range []*tls.Conn{known, unknown} {
+	for _, c := range []*tls.Conn{with, without} {
 		if _, err := c.Write([]byte("x")); err != nil {
 			t.Fatal(err)
 		}
@@ -142,7 +142,7 @@ func TestReadsWithoutAnIdentityWaitForTheirTurn(t *testing.T) {
 			_, err := to[c].Read(make([]byte, 1))
 			read <- err
 		}()
-		if c == unknown {
+		if c == without {
 			waiting(t, l.reads, 1)
 			end()
 		}
@@ -153,45 +153,45 @@ func TestReadsWithoutAnIdentityWaitForTheirTurn(t *testing.T) {
 }
 
 // What is known of an address outlives what others do, as long as there is room.
-func TestKnownAddressesAreKept(t *testing.T) {
+func TestAuthenticatedAddressesAreKept(t *testing.T) {
 	l := New(&net.TCPListener{}, Options{})
 	at := func(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}) }
-	l.originOf(at(0)).known = true
+	l.stateOf(at(0)).authenticated = true
 	for i := range 2 * maxIdle {
-		l.originOf(at(1 + i)).rate.Allow()
+		l.stateOf(at(1 + i)).rate.Allow()
 	}
-	if o := l.origins[at(0)]; o == nil || len(l.origins) > maxIdle {
-		t.Errorf("%+v of %d; want that it is kept", o, len(l.origins))
+	if o := l.addresses[at(0)]; o == nil || len(l.addresses) > maxIdle {
+		t.Errorf("%+v of %d; want that it is kept", o, len(l.addresses))
 	}
 	for i := range maxIdle { // and there is an end
-		l.originOf(at(1 + i)).known = true
+		l.stateOf(at(1 + i)).authenticated = true
 	}
-	if l.originOf(at(1 << 20)); len(l.origins) > maxIdle {
-		t.Errorf("%d addresses; want at most %d", len(l.origins), maxIdle)
+	if l.stateOf(at(1 << 20)); len(l.addresses) > maxIdle {
+		t.Errorf("%d addresses; want at most %d", len(l.addresses), maxIdle)
 	}
 }
 
-// Among addresses with as many connections one that is not known loses its oldest: that which
+// Among addresses with as many connections one that is not authenticated loses its oldest: that which
 // was there first. Before their handshake there is room for all proxies of a mesh.
-func TestKnownAddressKeepsItsConnection(t *testing.T) {
+func TestAuthenticatedAddressKeepsItsConnection(t *testing.T) {
 	l := New(&net.TCPListener{}, Options{})
 	for name, tt := range map[string]struct {
-		crowd *crowd
-		most  int
+		pool *pool
+		most int
 	}{"before the handshake": {l.before, maxWaiting}, "after it": {l.after, maxAnonymous}} {
-		var all []*place
+		var all []*slot
 		for i := range tt.most + 20 {
 			from := netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)})
-			l.originOf(from).known = i < 10
+			l.stateOf(from).authenticated = i < 10
 			p := l.admit(&stub{from: from})
-			if tt.crowd.after {
-				l.shaken(p)
+			if tt.pool == l.after {
+				l.established(p)
 			}
 			all = append(all, p)
 		}
 		for i, p := range all {
 			if closed, want := p.open.Err() != nil, i >= 10 && i < 30; closed != want {
-				t.Errorf("%s: connection %d is closed: %v, want %v; the first 10 are of known addresses", name, i, closed, want)
+				t.Errorf("%s: connection %d is closed: %v, want %v; the first 10 are of authenticated addresses", name, i, closed, want)
 			}
 			p.leave()
 		}
@@ -205,11 +205,11 @@ func TestKnownAddressKeepsItsConnection(t *testing.T) {
 func TestAddressThatLosesAConnection(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	l := New(&net.TCPListener{}, Options{Rate: 1 << 30})
-	var open []*place
+	var open []*slot
 	for range 5000 {
 		switch from := netip.AddrFrom4([4]byte{10, 0, 0, byte(random.IntN(40))}); random.IntN(8) {
 		case 0:
-			l.know(l.originOf(from))
+			l.authenticate(&slot{from: from, address: l.stateOf(from)})
 		case 1, 2, 3:
 			if len(open) > 0 {
 				i := random.IntN(len(open))
@@ -222,26 +222,26 @@ func TestAddressThatLosesAConnection(t *testing.T) {
 		if len(open) == 0 {
 			continue
 		}
-		want := slices.MinFunc(l.before.origins, func(a, b *origin) int {
-			if n := len(b.before.places) - len(a.before.places); n != 0 {
+		want := slices.MinFunc(l.before.order, func(a, b *group) int {
+			if n := len(b.slots) - len(a.slots); n != 0 {
 				return n
 			}
-			if a.known != b.known {
-				return map[bool]int{false: -1, true: 1}[a.known]
+			if a.address.authenticated != b.address.authenticated {
+				return map[bool]int{false: -1, true: 1}[a.address.authenticated]
 			}
-			return cmp.Compare(a.before.places[0].number, b.before.places[0].number)
+			return cmp.Compare(a.slots[0].number, b.slots[0].number)
 		})
-		if got := l.before.origins[0]; got != want {
-			t.Fatalf("the address is %s, want %s", got.before.places[0].from, want.before.places[0].from)
+		if got := l.before.order[0]; got != want {
+			t.Fatalf("the address is %s, want %s", got.slots[0].from, want.slots[0].from)
 		}
 	}
 }
 
-// A client that closes its connection while it waits, for a place or for a processor, costs
+// A client that closes its connection while it waits, for a slot or for a processor, costs
 // nothing when its turn comes.
-func TestClientThatHasGoneIsNotServed(t *testing.T) {
+func TestClientThatClosedItsConnectionIsNotServed(t *testing.T) {
 	for name, waits := range map[string]func(*Listener) *Gate{
-		"for a place":     func(l *Listener) *Gate { return l.places[0] },
+		"for a slot":      func(l *Listener) *Gate { return l.opening[0] },
 		"for a processor": func(l *Listener) *Gate { return l.handshakes[0] },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -257,7 +257,7 @@ func TestClientThatHasGoneIsNotServed(t *testing.T) {
 			waiting(t, waits(l), 1)
 			c.Close()
 			end()
-			process.Eventually(t, "the connection is counted as gone", func() bool { return l.Counters().Refused[Gone] == 1 })
+			process.Eventually(t, "the connection is counted as closed by its client", func() bool { return l.Counters().Refused[ClosedByClient] == 1 })
 			if c := l.Counters(); c.Anonymous != 0 || c.Refused[Handshake] != 0 {
 				t.Errorf("%+v; want no connection, and no failed handshake", c)
 			}
@@ -265,25 +265,25 @@ func TestClientThatHasGoneIsNotServed(t *testing.T) {
 	}
 }
 
-// A client that has sent nothing has no place among those that are opening. One that stops in
+// A client that has sent nothing has no slot among those that are opening. One that stops in
 // the middle loses it, and is served all the same when it goes on.
-func TestSlowClientHasNoPlace(t *testing.T) {
+func TestSlowClientHasNoSlot(t *testing.T) {
 	l := start(t, Options{slow: time.Millisecond})
-	all := l.places[0].Free()
+	all := l.opening[0].Free()
 	near, err := net.Dial("tcp", l.from.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	process.Eventually(t, "the connection is there", func() bool { return l.Counters().Anonymous == 1 })
-	occupy(t, l.places[0])()
+	occupy(t, l.opening[0])()
 
 	goOn := make(chan struct{})
 	client := tls.Client(&stopping{Conn: near, until: goOn}, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
 	defer client.Close()
 	ended := make(chan error, 1)
 	go func() { ended <- client.Handshake() }()
-	process.Eventually(t, "the place is free", func() bool {
-		return client.NetConn().(*stopping).stopped.Load() && l.places[0].Free() == all
+	process.Eventually(t, "the slot is free", func() bool {
+		return client.NetConn().(*stopping).stopped.Load() && l.opening[0].Free() == all
 	})
 	close(goOn)
 	if err := <-ended; err != nil {
@@ -328,8 +328,8 @@ func (s *stopping) Write(p []byte) (int, error) {
 // identity is, too, while it gets one.
 func TestOpening(t *testing.T) {
 	l := start(t, Options{slow: time.Hour, Opening: func(method string) bool { return method == "/first" }})
-	all := l.places[0].Free() + l.places[1].Free()
-	taken := func() int64 { return all - l.places[0].Free() - l.places[1].Free() }
+	all := l.opening[0].Free() + l.opening[1].Free()
+	taken := func() int64 { return all - l.opening[0].Free() - l.opening[1].Free() }
 	opened := func(serial int64, from net.Listener) (*Conn, context.Context) {
 		dial(t, l, serial)
 		c := accept(t, from).(*Conn)
@@ -339,7 +339,7 @@ func TestOpening(t *testing.T) {
 		}
 		ctx := peer.NewContext(t.Context(), &peer.Peer{AuthInfo: info})
 		if Tap(ctx, &tap.Info{FullMethodName: "/first"}); taken() != 1 {
-			t.Fatalf("%d places are taken, want 1", taken())
+			t.Fatalf("%d slots are taken, want 1", taken())
 		}
 		return c, ctx
 	}
@@ -352,14 +352,14 @@ func TestOpening(t *testing.T) {
 			c, ctx := opened(serial, from)
 			if serial == 0 {
 				if Tap(ctx, &tap.Info{FullMethodName: "/second"}); taken() != 1 {
-					t.Fatalf("%d places are taken without an identity, want 1", taken())
+					t.Fatalf("%d slots are taken without an identity, want 1", taken())
 				}
 				if err := Identify(ctx, "x", time.Now().Add(time.Hour)); err != nil {
 					t.Fatal(err)
 				}
 			}
 			end(c, ctx)
-			process.Eventually(t, name+": the place is free", func() bool { return taken() == 0 })
+			process.Eventually(t, name+": the slot is free", func() bool { return taken() == 0 })
 			c.Close()
 		}
 	}

@@ -192,7 +192,7 @@ func (w *Webhook) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		w.refuse(rw, err)
 		return
 	}
-	conns.Known(r.Context())
+	conns.Authenticated(r.Context())
 	send(rw, http.StatusOK, answer)
 }
 
