@@ -1,12 +1,9 @@
 package kube
 
 import (
-	"slices"
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -43,10 +40,6 @@ func (k kind) api() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: group, Version: k.version, Resource: resource}
 }
 
-// partiallyInvalid is the type of the condition that a policy has while it is accepted and a part
-// of it has no effect; it is the Gateway API's for routes.
-const partiallyInvalid = string(gatewayv1.RouteConditionPartiallyInvalid)
-
 // maxAncestors is the Gateway API's limit for the status of a policy.
 const maxAncestors = 16
 
@@ -64,49 +57,32 @@ func (r *routeObject) judgedPolicy(m *mesh.Mesh, now time.Time) (*unstructured.U
 		return nil, nil //nolint:nilerr // it has another form than we know; the source reports it
 	}
 	part, invalid := r.policy()
-	is := object.Status.Ancestors
-	var next []gatewayv1.PolicyAncestorStatus
-	for _, a := range is {
-		if a.ControllerName != ControllerName {
-			next = append(next, a)
-		}
+	var is, ours []gatewayv1.RouteParentStatus
+	for _, a := range object.Status.Ancestors {
+		is = append(is, gatewayv1.RouteParentStatus{ParentRef: a.AncestorRef, ControllerName: a.ControllerName, Conditions: a.Conditions})
 	}
 	for _, ref := range object.Spec.TargetRefs {
-		if ref.Group != "" || ref.Kind != "Service" || len(next) >= maxAncestors {
+		if ref.Group != "" || ref.Kind != "Service" {
 			continue
-		}
-		entry := gatewayv1.PolicyAncestorStatus{
-			AncestorRef:    gatewayv1.ParentReference{Group: ptr.To(ref.Group), Kind: ptr.To(ref.Kind), Name: ref.Name, SectionName: ref.SectionName},
-			ControllerName: ControllerName,
-		}
-		for _, a := range is {
-			if a.ControllerName == ControllerName && equality.Semantic.DeepEqual(a.AncestorRef, entry.AncestorRef) {
-				entry.Conditions = slices.Clone(a.Conditions)
-			}
 		}
 		target := mesh.PolicyTarget{Name: string(ref.Name), Section: string(ptr.Deref(ref.SectionName, ""))}
 		conditions := policyConditions(m.ByName(r.object.GetNamespace(), target.Name), part, invalid, target)
-		for _, c := range conditions {
-			c.ObservedGeneration, c.LastTransitionTime = object.Metadata.Generation, metav1.NewTime(now)
-			meta.SetStatusCondition(&entry.Conditions, c)
+		for i := range conditions {
+			conditions[i].ObservedGeneration = object.Metadata.Generation
 		}
-		if len(conditions) == 1 {
-			meta.RemoveStatusCondition(&entry.Conditions, partiallyInvalid)
-		}
-		next = append(next, entry)
+		service := gatewayv1.ParentReference{Group: ptr.To(ref.Group), Kind: ptr.To(ref.Kind), Name: ref.Name, SectionName: ref.SectionName}
+		ours = append(ours, gatewayv1.RouteParentStatus{ParentRef: service, Conditions: conditions})
 	}
+	next := statusEntries(is, ours, now)
+	next = next[:min(len(next), maxAncestors)]
 	if sameEntries(is, next) {
 		return nil, nil
 	}
-	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&gatewayv1.PolicyStatus{Ancestors: next})
-	if err != nil {
-		return nil, err
+	var status gatewayv1.PolicyStatus
+	for _, e := range next {
+		status.Ancestors = append(status.Ancestors, gatewayv1.PolicyAncestorStatus{AncestorRef: e.ParentRef, ControllerName: e.ControllerName, Conditions: e.Conditions})
 	}
-	if raw["ancestors"] == nil {
-		raw["ancestors"] = []any{}
-	}
-	out := r.object.DeepCopy()
-	return out, unstructured.SetNestedField(out.Object, raw["ancestors"], "status", "ancestors")
+	return r.withStatus("ancestors", &status)
 }
 
 // policy returns the part of a policy, and why it is invalid.
@@ -141,7 +117,7 @@ func policyConditions(s *mesh.Service, p *mesh.BackendPolicySpec, invalid error,
 		return []metav1.Condition{accepted(gatewayv1.PolicyReasonConflicted, verdict.Conflicted)}
 	}
 	out := []metav1.Condition{accepted(gatewayv1.PolicyReasonAccepted, verdict.Note)}
-	if len(verdict.Without) > 0 {
+	if len(verdict.Without) > 0 { // the type is the Gateway API's for routes
 		c := condition(gatewayv1.RouteConditionPartiallyInvalid, gatewayv1.RouteReasonUnsupportedValue, strings.Join(verdict.Without, "; "))
 		c.Status = metav1.ConditionTrue
 		out = append(out, c)

@@ -232,54 +232,59 @@ func (r *routeObject) judged(m *mesh.Mesh, now time.Time) (*unstructured.Unstruc
 	if !ok {
 		return nil, nil
 	}
-	is := v.status
-	var next []gatewayv1.RouteParentStatus
-	for _, p := range is {
-		if p.ControllerName != ControllerName {
-			next = append(next, p)
+	var ours []gatewayv1.RouteParentStatus
+	for _, ref := range v.parents {
+		if objects.IsService(&ref) {
+			ours = append(ours, gatewayv1.RouteParentStatus{ParentRef: ref, Conditions: v.conditions(m, v.spec.Parents[len(ours)])})
 		}
 	}
-	ours := 0
-	for i := range v.parents {
-		ref := v.parents[i]
-		if !objects.IsService(&ref) {
-			continue
-		}
-		entry := gatewayv1.RouteParentStatus{ParentRef: ref, ControllerName: ControllerName}
-		for _, p := range is {
-			if p.ControllerName == ControllerName && equality.Semantic.DeepEqual(p.ParentRef, ref) {
-				entry.Conditions = slices.Clone(p.Conditions)
-			}
-		}
-		conditions := v.conditions(m, v.spec.Parents[ours])
-		entry.Conditions = slices.DeleteFunc(entry.Conditions, func(had metav1.Condition) bool {
-			return !slices.ContainsFunc(conditions, func(c metav1.Condition) bool { return c.Type == had.Type })
-		})
-		for _, c := range conditions {
-			c.LastTransitionTime = metav1.NewTime(now)
-			meta.SetStatusCondition(&entry.Conditions, c)
-		}
-		next = append(next, entry)
-		ours++
-	}
-	if sameEntries(is, next) {
+	next := statusEntries(v.status, ours, now)
+	if sameEntries(v.status, next) {
 		return nil, nil
 	}
-	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&gatewayv1.RouteStatus{Parents: next})
+	return r.withStatus("parents", &gatewayv1.RouteStatus{Parents: next})
+}
+
+// statusEntries are those of a status that other controllers wrote, and ours, whose conditions have their
+// times from now, or from when they became what they are.
+func statusEntries(is, ours []gatewayv1.RouteParentStatus, now time.Time) []gatewayv1.RouteParentStatus {
+	out := slices.DeleteFunc(slices.Clone(is), func(e gatewayv1.RouteParentStatus) bool { return e.ControllerName == ControllerName })
+	for _, next := range ours {
+		conditions := next.Conditions
+		next.ControllerName, next.Conditions = ControllerName, nil
+		for _, e := range is {
+			if e.ControllerName == ControllerName && equality.Semantic.DeepEqual(e.ParentRef, next.ParentRef) {
+				next.Conditions = slices.DeleteFunc(slices.Clone(e.Conditions), func(had metav1.Condition) bool {
+					return meta.FindStatusCondition(conditions, had.Type) == nil
+				})
+			}
+		}
+		for _, c := range conditions {
+			c.LastTransitionTime = metav1.NewTime(now)
+			meta.SetStatusCondition(&next.Conditions, c)
+		}
+		out = append(out, next)
+	}
+	return out
+}
+
+// withStatus is the object with a list of its status.
+func (r *routeObject) withStatus(list string, status any) (*unstructured.Unstructured, error) {
+	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(status)
 	if err != nil {
 		return nil, err
 	}
-	out := r.object.DeepCopy()
-	if raw["parents"] == nil {
-		raw["parents"] = []any{}
+	if raw[list] == nil {
+		raw[list] = []any{}
 	}
-	return out, unstructured.SetNestedField(out.Object, raw["parents"], "status", "parents")
+	out := r.object.DeepCopy()
+	return out, unstructured.SetNestedField(out.Object, raw[list], "status", list)
 }
 
 // sameEntries compares those of a status in any order.
-func sameEntries[T any](is, next []T) bool {
-	return len(is) == len(next) && !slices.ContainsFunc(next, func(n T) bool {
-		return !slices.ContainsFunc(is, func(i T) bool { return equality.Semantic.DeepEqual(i, n) })
+func sameEntries(is, next []gatewayv1.RouteParentStatus) bool {
+	return len(is) == len(next) && !slices.ContainsFunc(next, func(n gatewayv1.RouteParentStatus) bool {
+		return !slices.ContainsFunc(is, func(i gatewayv1.RouteParentStatus) bool { return equality.Semantic.DeepEqual(i, n) })
 	})
 }
 
