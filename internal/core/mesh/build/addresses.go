@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/mesh/persistent"
 )
 
 // addresses decide who owns an address: a pod, else the first service by namespace and name that has
@@ -18,6 +19,8 @@ type addresses struct {
 
 	stale     set[mesh.Location]
 	staleVIPs set[netip.Addr]
+	table     persistent.Table[mesh.Location, mesh.Key]
+	vips      persistent.Table[netip.Addr, string] // hosts
 }
 
 func (x *addresses) setService(p *mesh.ServiceSpec, present bool) {
@@ -90,15 +93,15 @@ func (x *addresses) of(spec *mesh.ServiceSpec) []netip.Addr {
 }
 
 // update writes the owners that may have changed.
-func (x *addresses) update(e *edits, config mesh.Config) {
+func (x *addresses) update(config mesh.Config) {
 	for addr := range x.staleVIPs.take() {
 		host := ""
 		if n := x.service(addr); n != (mesh.Key{}) {
 			host = config.Host(n.Namespace, n.Name)
 		}
-		e.vips.Put(addr, host)
+		x.vips.Put(addr, host)
 	}
 	for at := range x.stale.take() {
-		e.addresses.Put(at, x.resident(at))
+		x.table.Put(at, x.resident(at))
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/mesh/persistent"
 )
 
 // maxAuthorization bounds all policies of a workload, times its ports: each port has them in its filter
@@ -21,7 +22,9 @@ type authorizations struct {
 	in         multimap[string, *mesh.AuthorizationSpec] // by namespace
 	digests    map[*mesh.AuthorizationSpec]string
 	tooLarge   multimap[string, mesh.Key] // workloads whose policies are too large, by namespace
-	stale      set[string]                // namespaces of which in has changed
+	table      persistent.Table[mesh.Key, *mesh.Authorization]
+	guarded    persistent.Table[string, bool] // namespaces that have any
+	stale      set[string]                    // namespaces
 }
 
 func (x *authorizations) set(s *mesh.AuthorizationSpec, present bool) {
@@ -30,8 +33,8 @@ func (x *authorizations) set(s *mesh.AuthorizationSpec, present bool) {
 		at = selectorKey(s.Namespace, s.Selector)
 	}
 	x.bySelector.set(at, s, present)
-	x.stale.add(s.Namespace)
 	x.in.set(s.Namespace, s, present)
+	x.stale.add(s.Namespace)
 	if delete(x.digests, s); present {
 		x.digests[s] = digest(s)
 	}
@@ -77,10 +80,10 @@ func (x *authorizations) of(w *mesh.Workload) []*mesh.AuthorizationSpec {
 
 // authorize returns what holds for a workload with its ports; nil if no policy is for it. The
 // last one, if it is the same.
-func (x *authorizations) authorize(id mesh.Key, w *mesh.Workload, e *edits) *mesh.Authorization {
+func (x *authorizations) authorize(id mesh.Key, w *mesh.Workload) *mesh.Authorization {
 	policies := x.of(w)
 	if len(policies) == 0 {
-		x.forget(id, e)
+		x.forget(id)
 		return nil
 	}
 	next := &mesh.Authorization{Policies: policies}
@@ -92,23 +95,23 @@ func (x *authorizations) authorize(id mesh.Key, w *mesh.Workload, e *edits) *mes
 	next.TooLarge = size*(len(w.Ports)+1) > maxAuthorization
 	x.tooLarge.set(id.Namespace, id, next.TooLarge)
 	next.Key = fmt.Sprintf("%x %t", hash.Sum(nil), next.TooLarge)
-	if last := e.authorizations.Old(id); last != nil && last.Key == next.Key && slices.Equal(last.Policies, next.Policies) {
+	if last := x.table.Get(id); last != nil && last.Key == next.Key && slices.Equal(last.Policies, next.Policies) {
 		next = last
 	}
-	e.authorizations.Put(id, next)
+	x.table.Put(id, next)
 	return next
 }
 
 // forget: no policy is for a workload.
-func (x *authorizations) forget(id mesh.Key, e *edits) {
+func (x *authorizations) forget(id mesh.Key) {
 	x.tooLarge.set(id.Namespace, id, false)
-	e.authorizations.Put(id, nil)
+	x.table.Put(id, nil)
 }
 
 // update notes which namespaces have policies.
-func (x *authorizations) update(e *edits) {
+func (x *authorizations) update() {
 	for namespace := range x.stale.take() {
-		e.guarded.Put(namespace, len(x.in[namespace]) > 0)
+		x.guarded.Put(namespace, len(x.in[namespace]) > 0)
 	}
 }
 

@@ -7,12 +7,7 @@
 // ignored. They know which services and workloads have to be computed again.
 package build
 
-import (
-	"net/netip"
-
-	"outrider.dev/internal/core/mesh"
-	"outrider.dev/internal/core/mesh/persistent"
-)
+import "outrider.dev/internal/core/mesh"
 
 // A Builder keeps the parts of a mesh and makes snapshots of it. It is for one goroutine.
 //
@@ -127,39 +122,8 @@ func (b *Builder) index(p mesh.Part, present bool) {
 	}
 }
 
-// edits are of the tables of a snapshot.
-type edits struct {
-	services       *persistent.Edit[string, *mesh.Service]
-	vips           *persistent.Edit[netip.Addr, string]
-	workloads      *persistent.Edit[mesh.Key, *mesh.Workload]
-	addresses      *persistent.Edit[mesh.Location, mesh.Key]
-	servicesOf     *persistent.Edit[mesh.Key, *[]string]
-	ignored        *persistent.Edit[string, *mesh.IgnoredList]
-	zones          *persistent.Edit[string, string]
-	routes         *persistent.Edit[mesh.Key, *mesh.RouteSpec]
-	grants         *persistent.Edit[mesh.Grant, bool]
-	authorizations *persistent.Edit[mesh.Key, *mesh.Authorization]
-	guarded        *persistent.Edit[string, bool]
-}
-
-func edit(t mesh.Tables) *edits {
-	return &edits{
-		services: t.Services.Edit(), vips: t.VIPs.Edit(), workloads: t.Workloads.Edit(), addresses: t.Addresses.Edit(), servicesOf: t.ServicesOf.Edit(),
-		ignored: t.Ignored.Edit(), zones: t.Zones.Edit(), routes: t.Routes.Edit(), grants: t.Grants.Edit(), authorizations: t.Authorizations.Edit(), guarded: t.Guarded.Edit(),
-	}
-}
-
-func (e *edits) done() mesh.Tables {
-	return mesh.Tables{
-		Services: e.services.Done(), VIPs: e.vips.Done(), Workloads: e.workloads.Done(), Addresses: e.addresses.Done(), ServicesOf: e.servicesOf.Done(),
-		Ignored: e.ignored.Done(), Zones: e.zones.Done(), Routes: e.routes.Done(), Grants: e.grants.Done(), Authorizations: e.authorizations.Done(), Guarded: e.guarded.Done(),
-	}
-}
-
 // Mesh returns a snapshot of the parts: the last one, if nothing has changed.
 func (b *Builder) Mesh() *mesh.Mesh {
-	old := b.current.Tables()
-	e := edit(old)
 	b.services.markAll(b.addresses.contested())
 	b.services.markAll(b.sizes.update())
 	var changed set[mesh.Key]
@@ -167,26 +131,31 @@ func (b *Builder) Mesh() *mesh.Mesh {
 		b.updateMembers(n, &changed)
 	}
 	for id := range changed { // once for each, however many services it has
-		e.servicesOf.Put(id, b.hostsOf(id))
+		b.workloads.hosts.Put(id, b.hostsOf(id))
 	}
 	for id := range b.workloads.stale {
-		b.updateWorkload(id, e)
+		b.updateWorkload(id)
 	}
 	for n := range b.services.stale {
-		b.updateService(n, e)
+		b.updateService(n)
 	}
 	b.services.stale.take()
 	b.workloads.stale.take()
-	b.addresses.update(e, b.config)
-	b.ignored.update(e, func(s *mesh.IgnoredSpec) bool { return b.OnlyMesh || b.selectsOwn(s) })
-	b.zones.update(e)
+	b.addresses.update(b.config)
+	b.ignored.update(func(s *mesh.IgnoredSpec) bool { return b.OnlyMesh || b.selectsOwn(s) })
+	b.zones.update()
+	b.grants.update()
+	b.authorizations.update()
 	for k := range b.routes.stale.take() {
 		is, _ := b.parts[k].(*mesh.RouteSpec)
-		e.routes.Put(k, is)
+		b.routes.table.Put(k, is)
 	}
-	b.grants.update(e)
-	b.authorizations.update(e)
-	if next := e.done(); next != old {
+	next := mesh.Tables{
+		Services: b.services.table.Version(), VIPs: b.addresses.vips.Version(), Workloads: b.workloads.table.Version(), Addresses: b.addresses.table.Version(),
+		ServicesOf: b.workloads.hosts.Version(), Ignored: b.ignored.table.Version(), Zones: b.zones.table.Version(), Routes: b.routes.table.Version(),
+		Grants: b.grants.table.Version(), Authorizations: b.authorizations.table.Version(), Guarded: b.authorizations.guarded.Version(),
+	}
+	if next != b.current.Tables() {
 		b.current = mesh.Of(b.config, next)
 	}
 	return b.current

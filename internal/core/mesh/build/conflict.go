@@ -29,7 +29,7 @@ func (b *Builder) Conflicts() []Conflict {
 
 // conflictsOfHosts finds the addresses of Hosts that lead elsewhere.
 func (b *Builder) conflictsOfHosts() (out []Conflict) {
-	for _, id := range slices.SortedFunc(maps.Keys(b.workloads.hosts), mesh.Key.Compare) {
+	for _, id := range slices.SortedFunc(maps.Keys(b.workloads.outside), mesh.Key.Compare) {
 		for _, a := range b.workloads.spec(id).Addresses {
 			if owner := b.addresses.owner(a, id.Namespace); owner != id {
 				out = append(out, Conflict{"", id, "spec.address", fmt.Sprintf("%s is ignored: it is the address of %s; give the host another", a, owner)})

@@ -1,10 +1,14 @@
 package build
 
-import "outrider.dev/internal/core/mesh"
+import (
+	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/mesh/persistent"
+)
 
 // grants are the pairs of all ReferenceGrants.
 type grants struct {
 	by    multimap[mesh.Grant, *mesh.GrantSpec]
+	table persistent.Table[mesh.Grant, bool]
 	stale set[mesh.Grant]
 }
 
@@ -20,8 +24,8 @@ func (g *grants) set(p *mesh.GrantSpec, present bool) {
 
 func (g *grants) has(k mesh.Grant) bool { return len(g.by[k]) > 0 }
 
-func (g *grants) update(e *edits) {
+func (g *grants) update() {
 	for k := range g.stale.take() {
-		e.grants.Put(k, g.has(k))
+		g.table.Put(k, g.has(k))
 	}
 }

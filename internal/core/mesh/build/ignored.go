@@ -8,6 +8,7 @@ import (
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/mesh/persistent"
 )
 
 // Limits for one namespace, in which its tenants can make any number of objects.
@@ -21,6 +22,7 @@ type ignored struct {
 	root  string                              // the root namespace
 	in    multimap[string, *mesh.IgnoredSpec] // by namespace
 	stale set[string]                         // namespaces
+	table persistent.Table[string, *mesh.IgnoredList]
 }
 
 func (x *ignored) set(s *mesh.IgnoredSpec, present bool) {
@@ -38,20 +40,20 @@ func (x *ignored) markOf(w *mesh.WorkloadSpec) {
 }
 
 // update computes the lists of namespaces.
-func (x *ignored) update(e *edits, reported func(*mesh.IgnoredSpec) bool) {
+func (x *ignored) update(reported func(*mesh.IgnoredSpec) bool) {
 	for namespace := range x.stale.take() {
 		all := slices.SortedFunc(maps.Keys(x.in[namespace]), func(a, b *mesh.IgnoredSpec) int {
 			return cmp.Or(mesh.CompareBool(b.Guards, a.Guards), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 		})
 		all = all[:min(len(all), maxConsidered)]
 		out := &mesh.IgnoredList{All: all, Reported: slices.DeleteFunc(slices.Clone(all), func(s *mesh.IgnoredSpec) bool { return !reported(s) })}
-		if was := e.ignored.Old(namespace); was != nil && slices.Equal(was.All, out.All) && slices.Equal(was.Reported, out.Reported) {
+		if was := x.table.Get(namespace); was != nil && slices.Equal(was.All, out.All) && slices.Equal(was.Reported, out.Reported) {
 			out = was
 		}
 		if len(all) == 0 {
 			out = nil
 		}
-		e.ignored.Put(namespace, out)
+		x.table.Put(namespace, out)
 	}
 }
 

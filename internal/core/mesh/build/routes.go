@@ -9,6 +9,7 @@ import (
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/mesh/persistent"
 )
 
 // routes are the HTTPRoutes and GRPCRoutes of services.
@@ -16,6 +17,7 @@ type routes struct {
 	ofParent multimap[mesh.Key, *mesh.RouteSpec]
 	toName   multimap[mesh.Key, *mesh.RouteSpec]   // by backend
 	toSpace  multimap[mesh.Grant, *mesh.RouteSpec] // by the grant for all services of a backend's namespace
+	table    persistent.Table[mesh.Key, *mesh.RouteSpec]
 	stale    set[mesh.Key]
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/mesh/persistent"
 )
 
 // A service is the state of a builder about one.
@@ -35,6 +36,7 @@ type services struct {
 	bySlicePod     multimap[mesh.Key, mesh.Key]   // with the pod in a slice
 	conflicts      map[mesh.Key][]Conflict        // also of names without a Service, to which policies are attached
 	stale          set[mesh.Key]
+	table          persistent.Table[string, *mesh.Service] // by host
 }
 
 // touch returns the state of a service, new if need be, and marks it.

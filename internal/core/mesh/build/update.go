@@ -34,12 +34,12 @@ func (b *Builder) updateMembers(n mesh.Key, changed *set[mesh.Key]) {
 
 // updateWorkload computes a workload again. If it changed, it marks the services that have
 // it as an endpoint.
-func (b *Builder) updateWorkload(id mesh.Key, e *edits) {
+func (b *Builder) updateWorkload(id mesh.Key) {
 	w := b.workloads.byID[id]
 	if w.spec == nil {
 		b.workloads.update(id, nil)
-		b.authorizations.forget(id, e)
-		e.workloads.Put(id, nil)
+		b.authorizations.forget(id)
+		b.workloads.table.Put(id, nil)
 		return
 	}
 	next := w.spec.Workload
@@ -50,17 +50,17 @@ func (b *Builder) updateWorkload(id mesh.Key, e *edits) {
 		}
 	}
 	b.peerAuthentications.apply(&next, b.config.RootNamespace)
-	requireIdentity(b.authorizations.authorize(id, &next, e), &next)
+	requireIdentity(b.authorizations.authorize(id, &next), &next)
 	if w.current != nil && reflect.DeepEqual(*w.current, next) {
 		return
 	}
 	b.workloads.update(id, &next)
-	e.workloads.Put(id, &next)
+	b.workloads.table.Put(id, &next)
 	b.services.markAll(w.services)
 }
 
 // updateService computes a service again, from its members and the current workloads.
-func (b *Builder) updateService(n mesh.Key, e *edits) {
+func (b *Builder) updateService(n mesh.Key) {
 	s := b.services.byName[n]
 	if s.spec != nil && s.routes == nil {
 		s.routes = b.routesOf(s.spec)
@@ -71,7 +71,7 @@ func (b *Builder) updateService(n mesh.Key, e *edits) {
 	b.services.report(n, slices.Concat(s.policies.conflicts, b.ignoredParts(n, s)))
 	host := b.config.Host(n.Namespace, n.Name)
 	if s.spec == nil {
-		e.services.Put(host, nil)
+		b.services.table.Put(host, nil)
 		s.current = nil
 		b.services.forget(n)
 		return
@@ -86,7 +86,7 @@ func (b *Builder) updateService(n mesh.Key, e *edits) {
 		return
 	}
 	s.current = next
-	e.services.Put(next.Host, next)
+	b.services.table.Put(host, next)
 }
 
 func (b *Builder) endpoints(s *service) []mesh.Endpoint {

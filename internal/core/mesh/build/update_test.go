@@ -24,7 +24,16 @@ func TestUnchangedObjectsKeepTheirPointers(t *testing.T) {
 	if b.Mesh() != old {
 		t.Fatal("without a change there is another snapshot")
 	}
-	b.Set(slice("shop", "web-1", "web", mesh.SlicePort{Name: "http", Number: 8080}, "10.1.0.1", "10.1.0.2"), pod("shop", "a", "10.1.0.1"))
+	again := func() []mesh.Part {
+		return []mesh.Part{
+			slice("shop", "web-1", "web", mesh.SlicePort{Name: "http", Number: 8080}, "10.1.0.1", "10.1.0.2"), pod("shop", "a", "10.1.0.1"),
+			&mesh.GrantSpec{Namespace: "pay", Name: "g", From: []mesh.GrantFrom{{Kind: mesh.KindRoute, Namespace: "shop"}}, To: []string{""}},
+			&mesh.AuthorizationSpec{Namespace: "pay", Name: "p"},
+		}
+	}
+	b.Set(again()...)
+	old = b.Mesh()
+	b.Set(again()...)
 	if b.Mesh() != old {
 		t.Error("the same parts again made another snapshot")
 	}

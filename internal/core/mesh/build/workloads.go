@@ -4,6 +4,7 @@ import (
 	"iter"
 
 	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/mesh/persistent"
 )
 
 // A workload is the state of a builder about one.
@@ -18,8 +19,10 @@ type workloads struct {
 	byID        map[mesh.Key]*workload
 	byLabel     multimap[label, mesh.Key] // by each of their labels
 	byNamespace multimap[string, mesh.Key]
-	hosts       set[mesh.Key]
+	outside     set[mesh.Key] // Hosts
 	stale       set[mesh.Key]
+	table       persistent.Table[mesh.Key, *mesh.Workload]
+	hosts       persistent.Table[mesh.Key, *[]string] // of the services of each
 }
 
 // touch returns the state of a workload, new if need be, and marks it.
@@ -49,8 +52,8 @@ func (w *workloads) set(p *mesh.WorkloadSpec, present bool) {
 		of.spec = p
 	}
 	w.byNamespace.set(p.Namespace, id, present)
-	if delete(w.hosts, id); p.Host && present {
-		w.hosts.add(id)
+	if delete(w.outside, id); p.Host && present {
+		w.outside.add(id)
 	}
 	for k, v := range p.Labels {
 		w.byLabel.set(label{p.Namespace, k, v}, id, present)

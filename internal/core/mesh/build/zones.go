@@ -5,12 +5,14 @@ import (
 	"slices"
 
 	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/mesh/persistent"
 )
 
 // zones are those of nodes, as slices name them: so outriderd need not read nodes.
 type zones struct {
 	of    map[string]map[namedZone]int // by node, with the number of endpoints of slices that say so
 	stale set[string]                  // nodes
+	table persistent.Table[string, string]
 }
 
 // A namedZone is a zone that slices of a namespace name for a node.
@@ -44,7 +46,7 @@ func (z *zones) set(p *mesh.SliceSpec, present bool) {
 
 // update takes the zone that most namespaces name: anybody may write a slice. Of several it is the
 // first by name.
-func (z *zones) update(e *edits) {
+func (z *zones) update() {
 	for node := range z.stale.take() {
 		namespaces := map[string]int{}
 		for named := range z.of[node] { // any order: counted
@@ -56,6 +58,6 @@ func (z *zones) update(e *edits) {
 				zone = name
 			}
 		}
-		e.zones.Put(node, zone)
+		z.table.Put(node, zone)
 	}
 }

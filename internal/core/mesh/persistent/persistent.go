@@ -1,6 +1,6 @@
-// Package persistent has maps of which a changed version shares most with the version before: an edit
-// copies only the shards that it writes. So a snapshot of a large map costs as much as its changes,
-// and two versions are compared by what they do not share.
+// Package persistent has maps of which a changed version shares most with the version before: only the
+// shards that are written are copied. So a snapshot of a large map costs as much as its changes, and two
+// versions are compared by what they do not share.
 package persistent
 
 import (
@@ -58,53 +58,52 @@ func (m *Map[K, V]) Len() int {
 	return n
 }
 
-// Edit begins a new version of m.
-func (m *Map[K, V]) Edit() *Edit[K, V] { return &Edit[K, V]{old: m} }
-
-// An Edit makes a new version of a map. Each shard is copied when it is first written.
-type Edit[K, V comparable] struct {
-	old, new *Map[K, V] // new is nil until something is written
-	own      [shards]bool
+// A Table makes versions of a map. Each shard is copied when it is first written after a version was taken.
+// The zero Table is empty.
+type Table[K, V comparable] struct {
+	now     *Map[K, V]
+	written bool         // now is no version yet
+	own     [shards]bool // these shards are in no version yet
 }
 
-// Old returns the value of the version before.
-func (e *Edit[K, V]) Old(k K) V { return e.old.Get(k) }
+// Get returns the value of a key, as it was put last.
+func (t *Table[K, V]) Get(k K) V { return t.now.Get(k) }
 
 // Put sets the value of a key; the zero V removes the key. A value that the key has already is no change.
-func (e *Edit[K, V]) Put(k K, v V) {
-	if e.Done().Get(k) == v {
+func (t *Table[K, V]) Put(k K, v V) {
+	if t.now.Get(k) == v {
 		return
 	}
 	var none V
-	if s := e.writable(shardOf(k)); v == none {
+	if s := t.writable(shardOf(k)); v == none {
 		delete(s, k)
 	} else {
 		s[k] = v
 	}
 }
 
-func (e *Edit[K, V]) writable(i int) map[K]V {
-	if e.new == nil {
-		e.new = new(Map[K, V])
-		if e.old != nil {
-			*e.new = *e.old
+func (t *Table[K, V]) writable(i int) map[K]V {
+	if !t.written {
+		next := new(Map[K, V])
+		if t.now != nil {
+			*next = *t.now
 		}
+		t.now, t.written = next, true
 	}
-	if s := &e.new.shard[i]; !e.own[i] {
-		e.own[i] = true
+	s := &t.now.shard[i]
+	if !t.own[i] {
+		t.own[i] = true
 		if *s = maps.Clone(*s); *s == nil {
 			*s = map[K]V{}
 		}
 	}
-	return e.new.shard[i]
+	return *s
 }
 
-// Done returns the new version: the old one if nothing was written.
-func (e *Edit[K, V]) Done() *Map[K, V] {
-	if e.new == nil {
-		return e.old
-	}
-	return e.new
+// Version returns what was put: the last version, if nothing has changed.
+func (t *Table[K, V]) Version() *Map[K, V] {
+	t.written, t.own = false, [shards]bool{}
+	return t.now
 }
 
 // Diff calls f for each key whose values differ, in no order.
