@@ -22,7 +22,7 @@ const layers = `
 
 internal: arch base < core < doctor ops < lab
 
-internal/base: . atomicfile contract wire telemetry mask cli manifest < finding
+internal/base: . atomicfile contract latest wire telemetry mask cli manifest < finding
 internal/base/cli: visible < .
 internal/base/manifest: limits < .
 

@@ -3,56 +3,33 @@ package mesh
 import (
 	"context"
 	"slices"
-	"sync"
 	"time"
+
+	"outrider.dev/internal/base/latest"
 )
 
 // A Feed publishes the newest mesh of a source, and the problems of the objects that it is
-// made of. The zero value has no mesh.
+// made of. The zero value has no mesh. There is one publisher.
 type Feed struct {
-	mu       sync.Mutex
-	mesh     latest[*Mesh]
-	problems latest[[]string]
-}
-
-// latest is a value, and a channel that is closed when it is replaced.
-type latest[T any] struct {
-	value    T
-	replaced chan struct{}
-}
-
-func (l *latest[T]) set(v T) {
-	if l.replaced != nil {
-		close(l.replaced)
-	}
-	l.value, l.replaced = v, make(chan struct{})
+	mesh     latest.Value[*Mesh]
+	problems latest.Value[[]string]
 }
 
 // Current returns the newest mesh, and a channel that is closed when there is a newer one.
-func (f *Feed) Current() (*Mesh, <-chan struct{}) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.mesh.value, f.mesh.replaced
-}
+func (f *Feed) Current() (*Mesh, <-chan struct{}) { return f.mesh.Get() }
 
 // Problems returns the current problems, and a channel that is closed when they change,
 // which they may do without the mesh. After a change of the mesh they are those of the new
 // mesh.
-func (f *Feed) Problems() ([]string, <-chan struct{}) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.problems.value, f.problems.replaced
-}
+func (f *Feed) Problems() ([]string, <-chan struct{}) { return f.problems.Get() }
 
 // Publish sets both. Readers are notified of what has changed.
 func (f *Feed) Publish(m *Mesh, problems []string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.problems.replaced == nil || !slices.Equal(problems, f.problems.value) {
-		f.problems.set(problems)
+	if was, _ := f.problems.Get(); !slices.Equal(was, problems) {
+		f.problems.Set(problems)
 	}
-	if m != f.mesh.value {
-		f.mesh.set(m)
+	if was, _ := f.mesh.Get(); was != m {
+		f.mesh.Set(m)
 	}
 }
 

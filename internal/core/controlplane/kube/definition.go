@@ -3,7 +3,6 @@ package kube
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -11,37 +10,23 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"outrider.dev/internal/base/latest"
 )
 
 // A presence is whether an object exists.
 type presence struct {
 	synced <-chan struct{}
-
-	mu      sync.Mutex
-	exists  bool
-	changed chan struct{}
+	exists latest.Value[bool]
 }
 
 // presence watches a feed of at most one object, until ctx ends.
 func (c *Cluster) presence(ctx context.Context, f feed) *presence {
 	s := newStore(func(struct{}, metav1.Object) struct{} { return struct{}{} })
-	p := &presence{synced: s.synced, changed: make(chan struct{})}
-	s.changed = func(_ types.NamespacedName, _, _ struct{}, exists bool) {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.exists = exists
-		close(p.changed)
-		p.changed = make(chan struct{})
-	}
+	p := &presence{synced: s.synced}
+	s.changed = func(_ types.NamespacedName, _, _ struct{}, exists bool) { p.exists.Set(exists) }
 	go c.follow(ctx, f, s, nil)
 	return p
-}
-
-// now returns whether the object exists; the channel is closed at its next change.
-func (p *presence) now() (exists bool, changed <-chan struct{}) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.exists, p.changed
 }
 
 var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
@@ -57,7 +42,7 @@ func (c *Cluster) followCustom(ctx context.Context, k kind, to *store[known]) {
 	defer c.trouble.forget(tried)
 	delay := retryDelay()
 	for ctx.Err() == nil {
-		exists, changed := definition.now()
+		exists, changed := definition.exists.Get()
 		if !exists {
 			c.trouble.forget(tried)
 			to.Replace(nil, "")
@@ -67,7 +52,7 @@ func (c *Cluster) followCustom(ctx context.Context, k kind, to *store[known]) {
 		with, cancel := context.WithCancel(ctx)
 		go func() { // until the definition is deleted
 			for exists && wait(with, changed) {
-				exists, changed = definition.now()
+				exists, changed = definition.exists.Get()
 			}
 			cancel()
 		}()

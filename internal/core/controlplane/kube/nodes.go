@@ -3,20 +3,18 @@ package kube
 import (
 	"context"
 	"slices"
-	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/base/latest"
 )
 
 // Nodes are those of a cluster, by what they do for pods.
 type Nodes struct {
-	store *store[nodeOffer]
-
-	mu      sync.Mutex
-	changed chan struct{} // closed when Serve may have changed
+	store   *store[nodeOffer]
+	changed latest.Value[struct{}] // replaced when Serve may have changed
 }
 
 // A nodeOffer is what one node does. The zero value is that of a node that is not there.
@@ -40,15 +38,11 @@ func offerOf(o metav1.Object) nodeOffer {
 
 // Nodes watches the nodes until ctx ends.
 func (c *Cluster) Nodes(ctx context.Context) *Nodes {
-	n := &Nodes{store: newStore(func(_ nodeOffer, o metav1.Object) nodeOffer { return offerOf(o) }), changed: make(chan struct{})}
+	n := &Nodes{store: newStore(func(_ nodeOffer, o metav1.Object) nodeOffer { return offerOf(o) })}
 	n.store.changed = func(_ types.NamespacedName, before, now nodeOffer, _ bool) {
-		if before == now {
-			return
+		if before != now {
+			n.changed.Set(struct{}{})
 		}
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		close(n.changed)
-		n.changed = make(chan struct{})
 	}
 	go c.follow(ctx, feedOf("nodes", c.core.CoreV1().Nodes(), nil), n.store, nil)
 	return n
@@ -57,9 +51,7 @@ func (c *Cluster) Nodes(ctx context.Context) *Nodes {
 // Serve reports whether outrider-node is on all Linux nodes, and the channel that is closed when that
 // may have changed. Before the first list it is false.
 func (n *Nodes) Serve() (bool, <-chan struct{}) {
-	n.mu.Lock()
-	changed := n.changed
-	n.mu.Unlock()
+	_, changed := n.changed.Get()
 	var all []nodeOffer
 	for _, name := range n.store.names() {
 		offer, _ := n.store.get(name)

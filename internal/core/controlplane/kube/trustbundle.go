@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/base/latest"
 )
 
 // A TrustAPI is a version of the API of ClusterTrustBundles that may be used, and since which minor
@@ -40,34 +41,23 @@ type TrustBundle struct {
 	cluster *Cluster
 	roots   Roots
 	apis    []TrustAPI
-
-	mu      sync.Mutex
-	usable  bool
-	changed chan struct{}
+	usable  latest.Value[bool]
 }
 
 // TrustBundle returns a keeper of the bundle, by the first of the APIs that the cluster has.
 func (c *Cluster) TrustBundle(roots Roots, apis []TrustAPI) *TrustBundle {
-	return &TrustBundle{cluster: c, roots: roots, apis: apis, changed: make(chan struct{})}
+	return &TrustBundle{cluster: c, roots: roots, apis: apis}
 }
 
 // Usable reports whether pods may mount the bundle: it has the roots, and each node's kubelet can
 // mount it. The channel is closed when that changes.
-func (b *TrustBundle) Usable() (bool, <-chan struct{}) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.usable, b.changed
-}
+func (b *TrustBundle) Usable() (bool, <-chan struct{}) { return b.usable.Get() }
 
 func (b *TrustBundle) set(usable bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.usable == usable {
+	if was, _ := b.usable.Get(); was == usable {
 		return
 	}
-	b.usable = usable
-	close(b.changed)
-	b.changed = make(chan struct{})
+	b.usable.Set(usable)
 	b.cluster.log.Info("injected pods mount the mesh's roots from the ClusterTrustBundle", "name", contract.TrustBundle, "usable", usable)
 }
 

@@ -1,0 +1,32 @@
+// Package latest has values that are replaced while others wait for the next one.
+package latest
+
+import "sync"
+
+// A Value is safe for concurrent use. Its zero value has the zero T.
+type Value[T any] struct {
+	mu       sync.Mutex
+	value    T
+	replaced chan struct{} // nil: nobody has asked for it
+}
+
+// Get returns the value, and a channel that is closed when it is replaced.
+func (v *Value[T]) Get() (T, <-chan struct{}) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.replaced == nil {
+		v.replaced = make(chan struct{})
+	}
+	return v.value, v.replaced
+}
+
+// Set replaces the value.
+func (v *Value[T]) Set(next T) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.value = next
+	if v.replaced != nil {
+		close(v.replaced)
+		v.replaced = nil
+	}
+}

@@ -1,0 +1,24 @@
+package latest
+
+import "testing"
+
+func TestValue(t *testing.T) {
+	var v Value[int]
+	first, replaced := v.Get()
+	_, too := v.Get()
+	select {
+	case <-replaced:
+		t.Fatal("it is replaced before it was set")
+	default:
+	}
+	v.Set(1)
+	<-replaced
+	<-too
+	v.Set(2) // for which nobody waits
+	second, next := v.Get()
+	if first != 0 || second != 2 {
+		t.Errorf("%d, %d; want 0, 2", first, second)
+	}
+	v.Set(2)
+	<-next
+}
