@@ -156,3 +156,72 @@ func TestRoutesAreKept(t *testing.T) {
 		t.Errorf("the same service: %t; the routes were made again", before == after)
 	}
 }
+
+func TestRoutesFor(t *testing.T) {
+	match := func(kind mesh.TextKind, path string) mesh.Route {
+		return mesh.Route{Matches: []mesh.Match{{Path: &mesh.Text{Kind: kind, Value: path}}}}
+	}
+	producer := &mesh.RouteSpec{Namespace: "shop", Name: "p", Parents: []mesh.Parent{{Namespace: "shop", Name: "web"}}, Rules: []mesh.Route{
+		match(mesh.Prefix, "/api"), {}, match(mesh.Exact, "/api"), match(mesh.RegExp, "/a.*"), match(mesh.Prefix, "/api/v1"),
+		{Matches: []mesh.Match{{Method: "GET"}, {Headers: []mesh.Pair{{Name: "a"}}}}},
+	}}
+	only81 := &mesh.RouteSpec{Namespace: "shop", Name: "q", Parents: []mesh.Parent{{Namespace: "shop", Name: "web", Section: "admin"}}, Rules: []mesh.Route{{}}}
+	noPort := &mesh.RouteSpec{Namespace: "shop", Name: "r", Parents: []mesh.Parent{{Namespace: "shop", Name: "web", Port: 99}}, Rules: []mesh.Route{{}}}
+	consumer := &mesh.RouteSpec{Namespace: "pay", Name: "c", Parents: []mesh.Parent{{Namespace: "shop", Name: "web"}}, Rules: []mesh.Route{{}}}
+	m := Mesh(mesh.Config{}, svc("shop", "web", "10.0.0.1", port("http", 80), port("admin", 81)), producer, only81, noPort, consumer)
+	names := func(namespace string, port uint16) []string {
+		var out []string
+		for _, r := range m.ByName("shop", "web").RoutesFor(namespace, port) {
+			out = append(out, r.Name)
+		}
+		return out
+	}
+	all := []string{"shop/p/2", "shop/p/3", "shop/p/4", "shop/p/0", "shop/p/5", "shop/p/5", "shop/p/1"}
+	for _, tt := range []struct {
+		client string
+		port   uint16
+		want   []string
+	}{{"shop", 80, all}, {"shop", 81, append(slices.Clone(all), "shop/q/0")}, {"pay", 80, []string{"pay/c/0"}}} {
+		if diff := cmp.Diff(tt.want, names(tt.client, tt.port)); diff != "" {
+			t.Errorf("routes for %s on port %d (-want +got):\n%s", tt.client, tt.port, diff)
+		}
+	}
+}
+
+func TestBackends(t *testing.T) {
+	to := func(namespace, name string, port uint16) mesh.Backend {
+		return mesh.Backend{Namespace: namespace, Name: name, Port: port, Weight: 1}
+	}
+	b := New(mesh.Config{})
+	b.Set(&mesh.GrantSpec{Namespace: "pay", Name: "g", From: []mesh.GrantFrom{{Kind: mesh.KindRoute, Namespace: "shop"}}, To: []string{"log"}})
+	mirrored := to("pay", "log", 80)
+	b.Set(svc("shop", "web", "10.0.0.1", port("http", 80)), &mesh.RouteSpec{
+		Namespace: "shop", Name: "r", Parents: []mesh.Parent{{Namespace: "shop", Name: "web"}},
+		Rules: []mesh.Route{{Backends: []mesh.Backend{to("shop", "web", 80), to("shop", "v2", 80), to("shop", "web", 99)}, Filters: []mesh.Filter{{Mirror: &mirrored}}}},
+	})
+	hosts := func() []string {
+		r := b.Mesh().ByName("shop", "web").Routes[0]
+		out := []string{r.Filters[0].Mirror.Host}
+		for _, b := range r.Backends {
+			out = append(out, b.Host)
+		}
+		return out
+	}
+	check := func(when string, want ...string) {
+		t.Helper()
+		if diff := cmp.Diff(want, hosts()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", when, diff)
+		}
+	}
+	const web, v2, log = "web.shop.svc.cluster.local", "v2.shop.svc.cluster.local", "log.pay.svc.cluster.local"
+	check("at first", "", web, "", "")
+	b.Set(svc("shop", "v2", "", port("http", 80)), svc("pay", "log", "", port("http", 80)))
+	check("with the services", log, web, v2, "")
+	before := b.Mesh().ByName("shop", "web")
+	b.Set(slice("shop", "v2-x", "v2", mesh.SlicePort{Name: "http", Number: 8080}, "10.1.0.9"))
+	if b.Mesh().ByName("shop", "web") != before {
+		t.Error("an endpoint of a backend changed the service whose route leads there")
+	}
+	b.Delete(mesh.Key{Kind: mesh.KindService, Namespace: "pay", Name: "log"}, mesh.Key{Kind: mesh.KindService, Namespace: "shop", Name: "v2"})
+	check("without them", "", web, "", "")
+}

@@ -7,72 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/mesh"
 )
-
-// A service of another namespace does not affect a pod: neither the protocol of its ports,
-// nor to whom it is visible.
-func TestServicesOfOtherNamespacesHaveNoEffect(t *testing.T) {
-	web := selecting(svc("shop", "web", "10.0.0.1", mesh.PortSpec{Port: mesh.Port{Name: "http", Number: 80, Protocol: mesh.HTTP}, Target: 8080}), "app", "b")
-	b := New(mesh.Config{})
-	b.Set(web, pod("shop", "b", "10.1.0.1", "app", "b"))
-	before := b.Mesh().Pod("shop", "b")
-	b.Set(svc("bank", "evil", "10.0.0.2", port("mysql", 3306)), slice("bank", "evil-1", "evil", mesh.SlicePort{Name: "mysql", Number: 8080}, "10.1.0.1"))
-	m := b.Mesh()
-	if got := m.Pod("shop", "b"); got != before {
-		t.Errorf("the pod is another now: %+v", got)
-	}
-	if e := m.ByName("bank", "evil").Endpoints; len(e) != 1 || e[0].Workload != before {
-		t.Errorf("endpoints of the other namespace's service: %+v, want the pod", e)
-	}
-	hosts := func() (out []string) {
-		for _, s := range b.Mesh().ServicesOf(b.Mesh().Pod("shop", "b")) {
-			out = append(out, s.Host)
-		}
-		return out
-	}
-	if got := hosts(); !slices.Equal(got, []string{"web.shop.svc.cluster.local"}) {
-		t.Errorf("services in front of the pod: %v", got)
-	}
-	b.Set(pod("shop", "b", "10.1.0.1", "app", "b", "v", "2")) // which its endpoint there must follow
-	if e := b.Mesh().ByName("bank", "evil").Endpoints; e[0].Workload != b.Mesh().Pod("shop", "b") {
-		t.Errorf("an old workload: %+v", e[0].Workload)
-	}
-	b.Delete(web.Key())
-	if got := hosts(); got != nil || len(b.Mesh().Pod("shop", "b").Ports) > 0 {
-		t.Errorf("without a service of its own: %v in front, ports %v", got, b.Mesh().Pod("shop", "b").Ports)
-	}
-}
-
-// No service and no policy makes a port of the proxy one of its application.
-func TestPortsOfTheProxy(t *testing.T) {
-	b := New(mesh.Config{})
-	proxied := pod("shop", "b", "10.1.0.1", "app", "b")
-	proxied.Proxied = true
-	web := selecting(svc("shop", "web", "10.0.0.1", mesh.PortSpec{Port: mesh.Port{Name: "http", Number: 80, Protocol: mesh.HTTP}, Target: contract.InboundPort}), "app", "b")
-	b.Set(web, proxied, svc("bank", "evil", "10.0.0.2", port("http", 80)),
-		slice("bank", "evil-1", "evil", mesh.SlicePort{Name: "http", Number: contract.OutboundPort}, "10.1.0.1", "10.1.0.9"),
-		&mesh.PolicySpec{Namespace: "shop", Name: "p", Mode: mesh.ModeStrict, Selector: map[string]string{"app": "b"}, Ports: map[uint16]mesh.Mode{contract.InboundPort: mesh.ModeDisable}})
-	m := b.Mesh()
-	if got := m.Pod("shop", "b").Ports; len(got) > 0 {
-		t.Errorf("ports of the pod: %v", got)
-	}
-	if e := m.ByName("shop", "web").Endpoints; len(e) > 0 {
-		t.Errorf("endpoints: %v", e)
-	}
-	if e := m.ByName("bank", "evil").Endpoints; len(e) != 1 || e[0].Addr != addr("10.1.0.9") {
-		t.Errorf("endpoints: %v, want the one that is no proxy's", e)
-	}
-	if got := b.Conflicts(); len(got) != 2 {
-		t.Errorf("conflicts: %v", got)
-	}
-	bare := pod("shop", "b", "10.1.0.1", "app", "b")
-	b.Set(bare)
-	if e := b.Mesh().ByName("shop", "web").Endpoints; len(e) != 1 || len(b.Conflicts()) > 0 {
-		t.Errorf("without a proxy there: endpoints %v, conflicts %v", e, b.Conflicts())
-	}
-}
 
 // A virtual address belongs to one service, whatever the order of arrival; another one gets
 // it when the first is deleted.
