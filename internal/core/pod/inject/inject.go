@@ -182,7 +182,6 @@ type input struct {
 // A report collects what the steps find, besides their values.
 type report struct {
 	warnings  []string
-	warned    map[string]bool
 	notes     []string
 	noEffect  map[string]string
 	noLabel   map[string]string
@@ -191,21 +190,17 @@ type report struct {
 	unknown   []string
 }
 
-// warn adds a warning, once.
 func (r *report) warn(format string, args ...any) {
-	if r.warned == nil {
-		r.warned = map[string]bool{}
-		for _, w := range r.warnings {
-			r.warned[w] = true
-		}
-	}
-	if w := fmt.Sprintf(format, args...); !r.warned[w] {
-		r.warned[w], r.warnings = true, append(r.warnings, w)
-	}
+	r.warnings = append(r.warnings, fmt.Sprintf(format, args...))
 }
 
 func (r *report) note(format string, args ...any) {
 	r.notes = append(r.notes, fmt.Sprintf(format, args...))
+}
+
+// add appends what another report says.
+func (r *report) add(said *report) {
+	r.warnings, r.notes = append(r.warnings, said.warnings...), append(r.notes, said.notes...)
 }
 
 // ignored records why an annotation has no effect.

@@ -167,3 +167,24 @@ func TestPlaceOfTheProxy(t *testing.T) {
 		}
 	}
 }
+
+// An arrangement that shows that the proxy must be a sidecar is not used, and neither is what it reported.
+func TestOnlyTheArrangementThatIsUsedReports(t *testing.T) {
+	p := podOf(t, `metadata: {name: shop, annotations: {outrider.dev/start: "off", outrider.dev/depends-on.app: outrider-proxy}}
+spec: {containers: [{name: app, image: x, lifecycle: {postStart: {exec: {command: [a]}}}}, {name: outrider-proxy, image: auto}]}`)
+	r := injected(t, p, Options{})
+	if len(r.Pod.Spec.InitContainers) != 2 || r.Pod.Spec.InitContainers[1].Name != contract.ProxyContainer {
+		t.Fatalf("the proxy is no sidecar: %v", r.Pod.Spec.InitContainers)
+	}
+	if said := strings.Join(slices.Concat(r.Notes, r.Warnings), "\n"); strings.Contains(said, "before the proxy") || strings.Contains(said, "starts after app") {
+		t.Errorf("the proxy is the first to start, and the reports have:\n%s", said)
+	}
+}
+
+// A port of the proxy's is reported once, however many names a container has for it.
+func TestClashIsReportedOnce(t *testing.T) {
+	p := podOf(t, "metadata: {name: shop}\nspec: {containers: [{name: app, image: x, command: [/x], ports: [{name: a, containerPort: 15001}, {name: b, containerPort: 15001}]}]}")
+	if r := injected(t, p, Options{}); len(r.Clashes) != 1 {
+		t.Errorf("the clashes are %v", r.Clashes)
+	}
+}

@@ -24,6 +24,7 @@ type plan struct {
 	policy      orderPolicy
 	fromInit    map[string]bool // init containers, without the proxy
 	commandless []string        // containers whose commands would make more gates possible
+	said        *report         // by the arrangement
 }
 
 // planOf is the third step.
@@ -33,24 +34,24 @@ func planOf(in input, s settings, r *report) (plan, error) {
 		return plan{}, err
 	}
 	known := commands{pod: in.pod}
-	p, err := arrange(in, s, w, known, r)
+	p, err := arrange(in, s, w, w.sidecar, known)
 	if in.o.Commands != nil {
 		if known = commandsOf(in, p.commandless, r); len(known.written)+len(known.unknown) > 0 {
-			p, err = arrange(in, s, w, known, r)
+			p, err = arrange(in, s, w, w.sidecar, known)
 		}
+	}
+	sidecar := w.sidecar
+	if err == nil && !sidecar && s.proxy && p.needsSidecar(in.o.kubernetes()) {
+		// A container that waits before the plain ones run, or without a known command, needs
+		// a proxy that the kubelet starts first.
+		sidecar = true
+		p, err = arrange(in, s, w, sidecar, known)
 	}
 	if err != nil {
 		return p, err
 	}
-	if !w.sidecar && s.proxy && p.needsSidecar(w, in.o.kubernetes()) {
-		// A container that waits before the plain ones run, or without a known command, needs
-		// a proxy that the kubelet starts first.
-		w.sidecar = true
-		if p, err = arrange(in, s, w, known, r); err != nil {
-			return p, err
-		}
-	}
-	if _, ok := in.pod.Annotations[contract.NativeRelease]; ok && s.proxy && !w.sidecar {
+	r.add(p.said)
+	if _, ok := in.pod.Annotations[contract.NativeRelease]; ok && s.proxy && !sidecar {
 		r.ignored(contract.NativeRelease, "the proxy is no native sidecar")
 		r.note("annotation %s: %s has no effect: the proxy is no native sidecar", contract.NativeRelease, in.pod.Annotations[contract.NativeRelease])
 	}
@@ -60,7 +61,9 @@ func planOf(in input, s settings, r *report) (plan, error) {
 	return p, nil
 }
 
-func (p plan) needsSidecar(w orderPolicy, on startup.Kubernetes) bool {
+// needsSidecar reports whether an arrangement with a plain proxy shows that it must be a sidecar.
+func (p plan) needsSidecar(on startup.Kubernetes) bool {
+	w := p.policy
 	if on < 29 || slices.Contains(w.avoid, startup.Native) || w.start == podspec.StartHold {
 		return false
 	}
@@ -71,23 +74,24 @@ func (p plan) needsSidecar(w orderPolicy, on startup.Kubernetes) bool {
 	})
 }
 
-// arrange puts the proxy into its place and chooses a mechanism for each edge.
-func arrange(in input, s settings, w orderPolicy, known commands, r *report) (plan, error) {
-	p := plan{pod: withLists(known.pod), policy: w, fromInit: map[string]bool{}}
+// arrange puts the proxy into its place and chooses a mechanism for each edge. What it reports is
+// in the plan: of several arrangements only that of the last one counts.
+func arrange(in input, s settings, w orderPolicy, sidecar bool, known commands) (plan, error) {
+	p := plan{pod: withLists(known.pod), policy: w, fromInit: map[string]bool{}, said: &report{}}
 	for _, c := range p.pod.Spec.InitContainers {
 		p.fromInit[c.Name] = true
 	}
 	proxy := in.mesh
 	if s.proxy {
 		proxy = contract.ProxyContainer
-		c, err := proxyContainer(in, s, w.sidecar, r)
+		c, err := proxyContainer(in, s, sidecar, p.said)
 		if err != nil {
 			return p, err
 		}
-		if w.sidecar {
+		if sidecar {
 			p.pod.Spec.InitContainers = slices.Insert(p.pod.Spec.InitContainers, 0, c)
 		} else {
-			p.pod.Spec.Containers = slices.Insert(p.pod.Spec.Containers, in.place(w, r), c)
+			p.pod.Spec.Containers = slices.Insert(p.pod.Spec.Containers, in.place(w, p.said), c)
 		}
 	}
 	reading, err := p.read(s.proxy)
@@ -98,7 +102,7 @@ func arrange(in input, s settings, w orderPolicy, known commands, r *report) (pl
 	if in.alongside && w.start == podspec.StartDefault {
 		reading.Avoid = append(slices.Clip(reading.Avoid), mechanismsThatChange(reading, proxy)...)
 	}
-	requested := presentEdges(in, reading.Requested, r)
+	requested := presentEdges(in, reading.Requested, p.said)
 	if err := in.o.interrupted(); err != nil {
 		return p, err
 	}
@@ -114,7 +118,7 @@ func arrange(in input, s settings, w orderPolicy, known commands, r *report) (pl
 	if err := w.validate(reading, in.o.kubernetes(), source); err != nil {
 		return p, err
 	}
-	w.doubt(reading, in.o.kubernetes(), r)
+	w.doubt(reading, in.o.kubernetes(), p.said)
 	if err := in.o.interrupted(); err != nil {
 		return p, err
 	}
@@ -396,7 +400,7 @@ func (p plan) explain(alongside bool, r *report) {
 	type how struct{ edge, why string }
 	var order []how
 	waiting := map[how][]string{}
-	edges := map[startup.Edge]bool{}
+	edges, warned := map[startup.Edge]bool{}, map[startup.Edge]bool{}
 	for _, e := range p.edges.Edges {
 		edges[e] = true
 	}
@@ -423,7 +427,8 @@ func (p plan) explain(alongside bool, r *report) {
 			order = append(order, h)
 		}
 		waiting[h] = append(waiting[h], c.Edge.To)
-		if c.Warning != "" && (written || c.Edge.By == "") {
+		if c.Warning != "" && (written || c.Edge.By == "") && !warned[c.Edge] {
+			warned[c.Edge] = true // it may be requested twice, by name and by "*"
 			r.warn("%s %s: %s", c.Edge.To, h.edge, c.Warning)
 		}
 	}

@@ -2,6 +2,7 @@ package inject
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -41,8 +42,9 @@ func clashesOf(pod *corev1.Pod, status int32) []Clash {
 			if p.ContainerPort == status {
 				of = "the agent's port"
 			}
-			if of != "" && (p.Protocol == "" || p.Protocol == corev1.ProtocolTCP) {
-				out = append(out, Clash{c.Name, p.ContainerPort, of})
+			clash := Clash{c.Name, p.ContainerPort, of}
+			if of != "" && (p.Protocol == "" || p.Protocol == corev1.ProtocolTCP) && !slices.Contains(out, clash) { // a port may have two names
+				out = append(out, clash)
 			}
 		}
 	}
