@@ -17,6 +17,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/patch"
 )
 
 const plain = `{metadata: {generateName: shop-, labels: {app: shop}}, spec: {containers: [{name: app, image: shop, command: [/app]}]}}`
@@ -245,7 +246,7 @@ func FuzzBody(f *testing.F) {
 			t.Error("refused without a message")
 		}
 		if len(got.response.Patch) > 0 {
-			var ops []inject.Operation
+			var ops []patch.Operation
 			if err := json.Unmarshal(got.response.Patch, &ops); err != nil || len(ops) == 0 {
 				t.Errorf("the patch is none: %v", err)
 			}

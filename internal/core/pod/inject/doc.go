@@ -31,5 +31,4 @@
 //	proxy.go          the container outrider-proxy; environment.go its variables
 //	initcontainer.go  the container outrider-init; rootstage.go the proxy in its place
 //	probes.go         probes of the app that the agent makes
-//	patch.go          the difference as a JSON patch
 package inject

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/patch"
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/startup"
 )
@@ -76,6 +77,15 @@ type Result struct {
 	Unknown   []string          // images whose commands would make gates possible, with [Options.Commands]; also of a refused pod
 
 	given *corev1.Pod
+}
+
+// Patch returns the operations that make the injected pod of the given one. There are none
+// if nothing was changed.
+func (r Result) Patch() []patch.Operation {
+	if r.Pod == r.given {
+		return nil
+	}
+	return patch.Diff(r.given, r.Pod)
 }
 
 func (o Options) interrupted() error {

@@ -1,4 +1,6 @@
-package inject
+// Package patch writes the difference of two pods as a JSON patch (RFC 6902), which keeps what it does
+// not change: also the fields of a newer Kubernetes, which are not in our types.
+package patch
 
 import (
 	"cmp"
@@ -18,15 +20,6 @@ type Operation struct {
 	From  string `json:"from,omitempty"` // of a move
 	Path  string `json:"path"`
 	Value any    `json:"value,omitempty"`
-}
-
-// Patch returns the operations that make the injected pod of the given one. There are none
-// if nothing was changed.
-func (r Result) Patch() []Operation {
-	if r.Pod == r.given {
-		return nil
-	}
-	return Diff(r.given, r.Pod)
 }
 
 // Diff returns a patch that makes after of before. Containers, volumes and other elements of
@@ -280,7 +273,8 @@ func (p *patch) moveContainers(old, new *corev1.PodSpec) {
 		from, to := way[0], way[1]
 		for j := len(*from.here) - 1; j >= 0; j-- {
 			c := (*from.here)[j]
-			if slices.ContainsFunc(*from.new, named(c.Name)) || !slices.ContainsFunc(*to.new, named(c.Name)) {
+			named := func(o corev1.Container) bool { return o.Name == c.Name }
+			if slices.ContainsFunc(*from.new, named) || !slices.ContainsFunc(*to.new, named) {
 				continue
 			}
 			if len(*to.here) == 0 {

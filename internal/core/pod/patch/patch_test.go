@@ -1,15 +1,27 @@
-package inject
+package patch_test
 
 import (
 	"encoding/json"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/patch"
+	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/startup"
+	"outrider.dev/test/corpus"
 )
 
 // newerKey is a field of a newer Kubernetes.
@@ -55,22 +67,21 @@ func keepsTheNewer(t testing.TB, given []string, got map[string]any) {
 	}
 }
 
-// patched: the patch makes the injected pod of the given one, as the API server's library
-// applies it, and keeps fields that our types do not have.
-func patched(t testing.TB, given *corev1.Pod, r Result) {
+// makes: the patch makes one pod of another, as the API server's library applies it, and keeps
+// fields that our types do not have.
+func makes(t *testing.T, before, after *corev1.Pod) {
 	t.Helper()
-	ops := Diff(given, r.Pod)
-	got, err := runtime.DefaultUnstructuredConverter.ToUnstructured(given)
+	got, err := runtime.DefaultUnstructuredConverter.ToUnstructured(before)
 	if err != nil {
 		t.Fatal(err)
 	}
 	newer(got)
-	had := sortedKeys(owners(got))
+	had := slices.Sorted(maps.Keys(owners(got)))
 	doc, err := json.Marshal(got)
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := json.Marshal(ops)
+	text, err := json.Marshal(patch.Diff(before, after))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,8 +101,39 @@ func patched(t testing.TB, given *corev1.Pod, r Result) {
 	if err := json.Unmarshal(doc, &pod); err != nil {
 		t.Fatal(err)
 	}
-	if diff := podDiff(r.Pod, &pod); diff != "" {
-		t.Errorf("the patch makes another pod (-want +got):\n%s", diff)
+	if !equality.Semantic.DeepEqual(after, &pod) {
+		t.Errorf("the patch makes another pod (-want +got):\n%s", cmp.Diff(after, &pod, cmpopts.EquateEmpty()))
+	}
+}
+
+// corpusPods are the pods of the corpus, and what injection makes of them.
+func corpusPods(t *testing.T) (given, injected []*corev1.Pod) {
+	t.Helper()
+	files, err := corpus.Sane()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, f := range files {
+		if _, _, err := podspec.Rewrite(f.Name, f.Data, func(o podspec.Object) (*corev1.Pod, error) {
+			r, err := inject.Pod(&o.Pod, inject.Namespace{Name: "shop"}, inject.Options{Manual: true, Kubernetes: []startup.Kubernetes{28, 34}[i%2], NodeServes: i%3 == 0})
+			if o.NoPod == nil && err == nil && r.Injected {
+				given, injected = append(given, &o.Pod), append(injected, r.Pod)
+			}
+			return nil, nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return given, injected
+}
+
+func TestAnInjectedPodIsMadeOfTheGivenOne(t *testing.T) {
+	given, injected := corpusPods(t)
+	if len(given) < 100 {
+		t.Errorf("only %d pods were injected: the test shows little", len(given))
+	}
+	for i, pod := range given {
+		makes(t, pod, injected[i])
 	}
 }
 
@@ -99,17 +141,21 @@ func patched(t testing.TB, given *corev1.Pod, r Result) {
 // is added, left out, moved within a list or between two.
 func TestAnyPodBecomesAnyOther(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
+	given, injected := corpusPods(t)
+	all := slices.Concat(given, injected)
 	pod := func() *corev1.Pod {
-		p := podOf(t, randomPod(rng.IntN))
-		if r, err := Pod(p, Namespace{Name: "shop"}, randomOptions(t, rng.IntN)); err == nil && rng.IntN(2) == 0 {
-			p = r.Pod.DeepCopy()
-		}
+		p := all[rng.IntN(len(all))].DeepCopy()
 		rng.Shuffle(len(p.Spec.Containers), func(i, j int) {
 			p.Spec.Containers[i], p.Spec.Containers[j] = p.Spec.Containers[j], p.Spec.Containers[i]
 		})
 		if n := len(p.Spec.Containers); n > 1 && rng.IntN(3) == 0 {
 			p.Spec.InitContainers = append(p.Spec.InitContainers, p.Spec.Containers[n-1])
 			p.Spec.Containers = p.Spec.Containers[:n-1]
+		}
+		for i := range p.Spec.Containers { // names that other pods have, too
+			if p.Spec.Containers[i].Name != contract.ProxyContainer {
+				p.Spec.Containers[i].Name = string(rune('a' + i))
+			}
 		}
 		c := &p.Spec.Containers[0]
 		for _, protocol := range []corev1.Protocol{"TCP", "UDP", "SCTP"}[rng.IntN(4):] { // one port, twice or more
@@ -120,7 +166,7 @@ func TestAnyPodBecomesAnyOther(t *testing.T) {
 	}
 	for range 500 {
 		before, after := pod(), pod()
-		patched(t, before, Result{Pod: after})
+		makes(t, before, after)
 		if t.Failed() {
 			a, _ := yaml.Marshal(before)
 			b, _ := yaml.Marshal(after)
