@@ -19,6 +19,7 @@ import (
 
 	"outrider.dev/charts"
 	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/inject/settings"
 )
 
 var update = flag.Bool("update", false, "write the schema's values without effect, and the table of docs/install.md")
@@ -124,16 +125,16 @@ func at(s schema, path string) (found schema, rest string) {
 	return s, ""
 }
 
-// The schema has each value that injection or the chart uses (internal/core/pod/inject/keys.go), and
+// The schema has each value that injection or the chart uses (internal/core/pod/inject/settings/keys.go), and
 // each that has no effect, with the reason: -update writes these.
 func TestSchemaHasEveryKey(t *testing.T) {
 	root := readSchema(t)
 	if *update {
 		updateSchema(t, root)
 	}
-	for _, k := range inject.Keys() {
+	for _, k := range settings.Keys() {
 		path := strings.TrimSuffix(k.Name, ".*")
-		if k.Surface != inject.InValues || path == "pilot.env" || strings.HasPrefix(path, "env.") { // any variable; env is Istio's place for those below pilot.env
+		if k.Surface != settings.InValues || path == "pilot.env" || strings.HasPrefix(path, "env.") { // any variable; env is Istio's place for those below pilot.env
 			continue
 		}
 		s, rest := at(root, path)
@@ -157,9 +158,9 @@ func TestSchemaHasEveryKey(t *testing.T) {
 func updateSchema(t *testing.T, root schema) {
 	t.Helper()
 	remove(root)
-	for _, k := range inject.Keys() {
+	for _, k := range settings.Keys() {
 		path := strings.TrimSuffix(k.Name, ".*")
-		if k.Surface != inject.InValues || k.Without == "" || path == "pilot.env" {
+		if k.Surface != settings.InValues || k.Without == "" || path == "pilot.env" {
 			continue
 		}
 		s := root
@@ -277,9 +278,9 @@ func TestValuesWithoutEffectReachInjection(t *testing.T) {
 }
 
 // injection reads what outriderd reads.
-func injection(t *testing.T, v map[string]any) (inject.Values, []string) {
+func injection(t *testing.T, v map[string]any) (settings.Values, []string) {
 	t.Helper()
-	out, warnings, err := inject.ParseValues([]byte(configMap(t, v, "outriderd-injection").Data["values.yaml"]))
+	out, warnings, err := settings.ParseValues([]byte(configMap(t, v, "outriderd-injection").Data["values.yaml"]))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -298,14 +299,14 @@ func TestDefaultsAreThoseOfInjection(t *testing.T) {
 		"{metadata: {name: a, annotations: {outrider.dev/init: none}}, spec: {initContainers: [{name: i, image: a, command: [/a]}], containers: [{name: app, image: a, command: [/a]}]}}",
 	} {
 		for _, labels := range []map[string]string{nil, {"istio-injection": "enabled"}} {
-			if d := cmp.Diff(injected(t, text, labels, inject.Values{}), injected(t, text, labels, chart)); d != "" {
+			if d := cmp.Diff(injected(t, text, labels, settings.Values{}), injected(t, text, labels, chart)); d != "" {
 				t.Errorf("injection without values, and with the chart's:\n%s", d)
 			}
 		}
 	}
 }
 
-func injected(t *testing.T, text string, labels map[string]string, v inject.Values) string {
+func injected(t *testing.T, text string, labels map[string]string, v settings.Values) string {
 	t.Helper()
 	var pod corev1.Pod
 	if err := yaml.UnmarshalStrict([]byte(text), &pod); err != nil {

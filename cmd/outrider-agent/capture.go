@@ -17,6 +17,7 @@ import (
 	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/capture"
+	"outrider.dev/internal/core/capture/commandline"
 	"outrider.dev/internal/core/capture/iptables"
 	"outrider.dev/internal/core/capture/nftables"
 	"outrider.dev/internal/core/capture/setup"
@@ -77,8 +78,8 @@ the same network namespace.`,
 		},
 	}
 	cmd.Flags().SortFlags = false
-	capture.IntentFlags(cmd.Flags(), &o.intent, &o.output)
-	capture.ServersFlag(cmd.Flags())
+	commandline.IntentFlags(cmd.Flags(), &o.intent, &o.output)
+	commandline.ServersFlag(cmd.Flags())
 	o.operationFlags(cmd.Flags())
 	o.sharedFlags(cmd.Flags(), termination)
 	return cmd, o
@@ -179,7 +180,7 @@ func enter(path string) error {
 }
 
 func (o *captureOptions) run(cmd *cobra.Command) error {
-	if err := capture.FinishIntent(cmd.Flags(), &o.intent); err != nil {
+	if err := commandline.FinishIntent(cmd.Flags(), &o.intent); err != nil {
 		return err
 	}
 	ctx, cancel := limited(cmd.Context())
@@ -357,7 +358,7 @@ With flags of capture on the command line, the rules must also be those of the f
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			given := intentGiven(cmd.Flags())
-			if err := capture.FinishIntent(cmd.Flags(), &o.intent); err != nil {
+			if err := commandline.FinishIntent(cmd.Flags(), &o.intent); err != nil {
 				return err
 			}
 			var intent *capture.Intent
@@ -368,7 +369,7 @@ With flags of capture on the command line, the rules must also be those of the f
 		},
 	}
 	cmd.Flags().SortFlags = false
-	capture.IntentFlags(cmd.Flags(), &o.intent, &o.output)
+	commandline.IntentFlags(cmd.Flags(), &o.intent, &o.output)
 	o.sharedFlags(cmd.Flags(), termination)
 	return cmd
 }

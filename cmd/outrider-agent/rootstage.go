@@ -16,7 +16,7 @@ import (
 	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/base/wire"
 	"outrider.dev/internal/core/agent/proxy"
-	"outrider.dev/internal/core/capture"
+	"outrider.dev/internal/core/capture/commandline"
 )
 
 // recordName is the file beside the copy that shows that a stage is done.
@@ -53,7 +53,7 @@ type rootStage struct {
 }
 
 func (s *rootStage) run(cmd *cobra.Command, args []string) error {
-	if err := capture.FinishIntent(cmd.Flags(), &s.intent); err != nil {
+	if err := commandline.FinishIntent(cmd.Flags(), &s.intent); err != nil {
 		return err
 	}
 	if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {

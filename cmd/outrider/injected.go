@@ -8,6 +8,7 @@ import (
 
 	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/inject/settings"
 	"outrider.dev/internal/core/pod/offline"
 	"outrider.dev/startup"
 )
@@ -33,7 +34,7 @@ func (o *meshOptions) flags(cmd *cobra.Command) {
 
 // read checks the flags, and reads the values and the mesh's configuration.
 func (o *meshOptions) read(cmd *cobra.Command, kube cli.KubeVersion) error {
-	if err := inject.NamespaceName(o.namespace); err != nil {
+	if err := settings.NamespaceName(o.namespace); err != nil {
 		return fmt.Errorf("--namespace: %w", err)
 	}
 	if err := o.inject.Check(); err != nil {

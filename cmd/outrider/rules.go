@@ -8,6 +8,7 @@ import (
 
 	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/core/capture"
+	"outrider.dev/internal/core/capture/commandline"
 	"outrider.dev/internal/core/capture/iptables"
 	"outrider.dev/internal/core/capture/nftables"
 )
@@ -71,12 +72,12 @@ addresses. What is supposed instead is printed.`,
 	fs.BoolVar(&o.query.UDP, "udp", false, "it is UDP, not TCP")
 	fs.StringSliceVar(&o.query.Listening, "listening", nil, "local ports that have a listener")
 	cli.Choice(cmd, &o.backend, "backend", "", "rules for", capture.NFTables, capture.IPTables)
-	capture.IntentFlags(fs, &o.intent, &o.output)
+	commandline.IntentFlags(fs, &o.intent, &o.output)
 	return cmd
 }
 
 func (o *rulesOptions) run(cmd *cobra.Command) error {
-	if err := capture.FinishIntent(cmd.Flags(), &o.intent); err != nil {
+	if err := commandline.FinishIntent(cmd.Flags(), &o.intent); err != nil {
 		return err
 	}
 	var here capture.Network

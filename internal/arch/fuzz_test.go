@@ -129,6 +129,7 @@ var targets = map[string]string{
 var elsewhere = map[string]string{
 	"internal/core/controlplane/debugapi": "cmd/outrider FuzzProxyStatus",
 	"internal/core/mesh/objects":          "internal/core/controlplane/files FuzzManifest",
+	"internal/core/pod/inject/settings":   "internal/core/pod/inject FuzzValues",
 	"internal/doctor/scenario":            "internal/doctor/simulate FuzzBehaviour",
 	"build/house":                         "files of this project alone",
 	"build/images":                        "flags, by package flag",

@@ -27,11 +27,12 @@ internal/base/cli: visible < .
 internal/base/manifest: limits < .
 
 internal/core: . capture mesh < agent node xds < pod < controlplane
-internal/core/capture: netlink . < nftables < iptables < setup
+internal/core/capture: netlink . < commandline nftables < iptables < setup
 internal/core/agent: config dns envoy identity relay sockets state supervise < gate readiness standby < status < proxy
 internal/core/node: captures cniconf hostfile kubenode nri socket states validator < cni < daemon
 internal/core/mesh: persistent < . < build foreign < objects
 internal/core/xds: . < resource
+internal/core/pod/inject: settings < .
 internal/core/pod: kubelet patch < gates podspec < inject plan < lookup offline
 internal/core/controlplane: ca conns debugapi < files kube webhook < .
 
@@ -62,7 +63,7 @@ var free = []string{"test/", "bench/"}
 // ("internal/core/..."). The longest path that matches an import counts.
 var libraries = map[string][]string{
 	"github.com/spf13/cobra": {"cmd/...", "internal/base/cli"},
-	"github.com/spf13/pflag": {"cmd/...", "internal/base/cli", "internal/core/capture", "internal/core/node/captures", "internal/core/pod/lookup", "internal/ops/..."},
+	"github.com/spf13/pflag": {"cmd/...", "internal/base/cli", "internal/core/capture/commandline", "internal/core/node/captures", "internal/core/pod/lookup", "internal/ops/..."},
 	"golang.org/x/sys":       {"cmd/outrider-agent", "internal/base/cli", "internal/base/wire", "internal/core/...", "internal/lab/..."},
 
 	"go.yaml.in/yaml/v3":                   {"internal/base/manifest/...", "internal/core/agent/config", "internal/core/controlplane/files", "internal/core/pod/podspec", "internal/doctor/lint"},
@@ -79,7 +80,7 @@ var libraries = map[string][]string{
 	"k8s.io/cli-runtime":          {"internal/ops/kubeclient"},
 	"sigs.k8s.io/gateway-api":     {"internal/core/controlplane/kube", "internal/core/mesh/objects"},
 	"helm.sh/helm/v3":             {"internal/ops/install"},
-	"helm.sh/helm/v3/pkg/strvals": {"internal/core/pod/inject", "internal/ops/install"},
+	"helm.sh/helm/v3/pkg/strvals": {"internal/core/pod/inject/settings", "internal/ops/install"},
 
 	"google.golang.org/grpc":                       {"internal/core/controlplane", "internal/core/controlplane/ca", "internal/core/controlplane/conns", "internal/core/xds", "internal/lab/localpod/probe", "ready/grpcready"},
 	"google.golang.org/protobuf":                   {"internal/core/controlplane/ca", "internal/core/xds/..."},

@@ -124,7 +124,7 @@ func TestNamesAreThoseOfTheAPI(t *testing.T) {
 	}
 	for _, name := range now {
 		if !slices.Contains(listed, name) {
-			t.Errorf("Istio has %s, and names.txt has not: run go test -update, and give it a row in internal/core/pod/inject/keys.go", name)
+			t.Errorf("Istio has %s, and names.txt has not: run go test -update, and give it a row in internal/core/pod/inject/settings/keys.go", name)
 		}
 	}
 	for _, name := range listed {

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/inject/settings"
 	"outrider.dev/test/tier"
 )
 
@@ -132,7 +133,7 @@ func init() {
 			pod.Annotations["outrider.dev/depends-on."+a] = b + "=" + d.of("started", "healthy", "completed")
 		},
 		func(d draw, pod *corev1.Pod) {
-			s := settings[d(len(settings))]
+			s := cases[d(len(cases))]
 			for key, value := range s.annotations { // any order: keys differ
 				pod.Annotations[key] = value
 			}
@@ -220,7 +221,7 @@ func TestRandomPods(t *testing.T) {
 	subjects, all, invalid := sane(t), newCounts(), 0
 	for n := range *pods {
 		of := subjects[d(len(subjects))]
-		s := settings[d(len(settings))]
+		s := cases[d(len(cases))]
 		s.all, s.keeps = false, false
 		pod := s.written(&of.Pod)
 		for range 1 + d(4) {
@@ -275,7 +276,7 @@ func TestHostileSettings(t *testing.T) {
 			}
 		}
 	}
-	for _, k := range inject.Keys() {
+	for _, k := range settings.Keys() {
 		if k.Means == "" {
 			continue // it has no effect
 		}
@@ -288,19 +289,19 @@ func TestHostileSettings(t *testing.T) {
 			o := inject.Options{Manual: true}
 			var err error
 			switch k.Surface {
-			case inject.InAnnotations:
+			case settings.InAnnotations:
 				pod.Annotations = annotations{k.Name: value}
-			case inject.InLabels:
+			case settings.InLabels:
 				pod.Labels = annotations{k.Name: value}
 				if len(of.judged(t, pod).errors) > 0 {
 					continue
 				}
-			case inject.InValues:
-				o.Values, _, err = inject.ParseValues(nested(k.Name, value))
-			case inject.InMesh:
-				o.Mesh, err = inject.ParseMesh(nested(k.Name, value))
-			case inject.InProxyConfig:
-				o.Mesh, err = inject.ParseMesh(nested("defaultConfig."+k.Name, value))
+			case settings.InValues:
+				o.Values, _, err = settings.ParseValues(nested(k.Name, value))
+			case settings.InMesh:
+				o.Mesh, err = settings.ParseMesh(nested(k.Name, value))
+			case settings.InProxyConfig:
+				o.Mesh, err = settings.ParseMesh(nested("defaultConfig."+k.Name, value))
 			}
 			check(what, pod, o, err)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/inject/settings"
 	"outrider.dev/startup"
 )
 
@@ -31,7 +32,7 @@ type setting struct {
 	all         bool              // none may be refused
 }
 
-var settings = []setting{
+var cases = []setting{
 	{name: "defaults", all: true},
 	{name: "start: gate", annotations: annotations{"outrider.dev/start": "gate"}},
 	{name: "start: gate, with the commands of images", annotations: annotations{"outrider.dev/start": "gate"}, commands: true},
@@ -143,7 +144,7 @@ func (s setting) namespace() inject.Namespace {
 
 func (s setting) options(t testing.TB) inject.Options {
 	t.Helper()
-	v, _, err := inject.ParseValues([]byte(s.values))
+	v, _, err := settings.ParseValues([]byte(s.values))
 	if err != nil {
 		t.Fatalf("%s: %v", s.name, err)
 	}

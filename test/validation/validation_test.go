@@ -244,7 +244,7 @@ func TestSanePods(t *testing.T) {
 	subjects, all := sane(t), newCounts()
 	var mu sync.Mutex
 	t.Run("settings", func(t *testing.T) {
-		for _, s := range settings {
+		for _, s := range cases {
 			t.Run(s.name, func(t *testing.T) {
 				t.Parallel()
 				o, c := s.options(t), newCounts()
@@ -260,5 +260,5 @@ func TestSanePods(t *testing.T) {
 			})
 		}
 	})
-	t.Logf("%d sane pods, %d settings, %d of %d pairs: %v", len(subjects), len(settings), all.pods, len(subjects)*len(settings), all)
+	t.Logf("%d sane pods, %d settings, %d of %d pairs: %v", len(subjects), len(cases), all.pods, len(subjects)*len(cases), all)
 }

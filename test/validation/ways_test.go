@@ -98,7 +98,7 @@ func TestTheWebhookAgrees(t *testing.T) {
 	subjects := sane(t)
 	same, refused := 0, 0
 	for range *pods / 4 {
-		of, s := subjects[d(len(subjects))], settings[d(len(settings))]
+		of, s := subjects[d(len(subjects))], cases[d(len(cases))]
 		pod, o := s.written(&of.Pod), s.options(t)
 		if o.Environ = nil; s.commands {
 			o.Commands = commandsOf(pod)

@@ -23,6 +23,7 @@ import (
 	"outrider.dev/internal/core/controlplane/webhook"
 	"outrider.dev/internal/core/mesh"
 	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/inject/settings"
 	"outrider.dev/internal/core/pod/lookup"
 )
 
@@ -99,7 +100,7 @@ func (p *plane) settings(log *slog.Logger) (out inject.Options, err error) {
 		if err != nil {
 			return out, &OptionError{"Injection.Values", err}
 		}
-		values, warnings, err := inject.ParseValues(data)
+		values, warnings, err := settings.ParseValues(data)
 		if err != nil {
 			return out, &OptionError{"Injection.Values", fmt.Errorf("%s: %w", i.Values, err)}
 		}
@@ -113,7 +114,7 @@ func (p *plane) settings(log *slog.Logger) (out inject.Options, err error) {
 		if err != nil {
 			return out, &OptionError{"Injection.MeshConfig", err}
 		}
-		if out.Mesh, err = inject.ParseMesh(data); err != nil {
+		if out.Mesh, err = settings.ParseMesh(data); err != nil {
 			return out, &OptionError{"Injection.MeshConfig", fmt.Errorf("%s: %w", i.MeshConfig, err)}
 		}
 		for _, n := range out.Mesh.Notes {
@@ -135,7 +136,7 @@ func (p *plane) openTelemetry() error {
 }
 
 func telemetryOf(o inject.Options, files Injection) (telemetry.Settings, error) {
-	s, err := o.Telemetry()
+	s, err := o.Values.TelemetryIn(o.Mesh)
 	switch {
 	case err == nil:
 		return s, nil
@@ -175,12 +176,12 @@ func (p *plane) injection() (inject.Options, error) {
 // checkTrustDomain refuses files with which each pod would request a certificate that this
 // control plane does not sign.
 func (p *plane) checkTrustDomain(o inject.Options) error {
-	pods, source, err := o.TrustDomain()
+	pods, source, err := o.Values.TrustDomainIn(o.Mesh)
 	if err != nil || pods == "" || pods == p.o.Mesh.TrustDomain {
 		return err
 	}
 	option, file, field := "Injection.MeshConfig", p.o.Injection.MeshConfig, "trustDomain"
-	if source == inject.InValues {
+	if source == settings.InValues {
 		option, file, field = "Injection.Values", p.o.Injection.Values, "meshConfig.trustDomain"
 	}
 	return &OptionError{option, fmt.Errorf("%s: %s: %q: certificates are signed for %q; want that, or --trust-domain=%s", file, field, pods, p.o.Mesh.TrustDomain, pods)}

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/inject/settings"
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/internal/doctor/lint"
@@ -35,7 +36,7 @@ func TestPatchesAgree(t *testing.T) {
 	tried := 0
 	for table, ways := range map[string]map[string]way{"waiting": waiting, "stronger": stronger} { // any order: subtests
 		for proxy, w := range ways { // any order: subtests
-			if !inject.InFamily(w.annotation) {
+			if !settings.InFamily(w.annotation) {
 				continue // of another mesh, which alone reads it
 			}
 			tried++

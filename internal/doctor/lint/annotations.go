@@ -11,6 +11,7 @@ import (
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/base/manifest"
 	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/inject/settings"
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/startup"
 )
@@ -22,9 +23,9 @@ import (
 func noEffect(s *subject, key, value string) string {
 	forInjection := slices.Contains(podspec.InjectLabels, key)
 	switch {
-	case inject.ReadByNoMesh(key) != "":
-		return inject.ReadByNoMesh(key)
-	case s.Pod.Spec.HostNetwork && inject.InFamily(key) && !strings.HasSuffix(key, "/status"):
+	case settings.ReadByNoMesh(key) != "":
+		return settings.ReadByNoMesh(key)
+	case s.Pod.Spec.HostNetwork && settings.InFamily(key) && !strings.HasSuffix(key, "/status"):
 		return "a pod with hostNetwork: true is never injected"
 	case podspec.IsEdges(key) && podspec.Excluded(&s.Pod) != "":
 		return "injection leaves the pod as it is: " + podspec.Excluded(&s.Pod)
@@ -90,7 +91,7 @@ func (s *subject) corrected(key string) *correction {
 		out.Labels[key] = value
 		return &correction{out, "make it a label"}
 	}
-	meant := inject.Meant(key)
+	meant := settings.Meant(key)
 	if _, there := out.Annotations[meant]; meant == "" || there {
 		return nil
 	}
@@ -114,7 +115,7 @@ func annotationsElsewhere(s subject, b *builder) {
 	}
 	for i := 0; i+1 < len(list.Content); i += 2 {
 		key := list.Content[i].Value
-		if !inject.InFamily(key) || strings.HasSuffix(key, "/status") {
+		if !settings.InFamily(key) || strings.HasSuffix(key, "/status") {
 			continue
 		}
 		value := manifest.Text(list, key)

@@ -18,6 +18,7 @@ import (
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/inject/settings"
 	"outrider.dev/internal/ops/kubeclient"
 	"outrider.dev/internal/ops/replicas"
 )
@@ -261,12 +262,12 @@ func certificatesOf(text string) (out []*x509.Certificate, err error) {
 }
 
 // values are those of injection in the release.
-func (s *survey) values() (values inject.Values, err error) {
+func (s *survey) values() (values settings.Values, err error) {
 	for _, o := range s.Release.Objects {
 		data, _ := o.Object["data"].(map[string]any)
 		text, is := data["values.yaml"].(string)
 		if o.GetKind() == "ConfigMap" && is && strings.HasSuffix(o.GetName(), "-injection") {
-			values, _, err = inject.ParseValues([]byte(text))
+			values, _, err = settings.ParseValues([]byte(text))
 			return values, err
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/base/manifest"
 	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/inject/settings"
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/internal/ops/replicas"
 	"outrider.dev/startup"
@@ -96,12 +97,12 @@ func ownLabels(d appsv1.Deployment) (own string, serves bool) {
 	return own, serves
 }
 
-func values(ctx context.Context, core kubernetes.Interface, namespace, name string) (inject.Values, error) {
+func values(ctx context.Context, core kubernetes.Interface, namespace, name string) (settings.Values, error) {
 	m, err := core.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return inject.Values{}, err
+		return settings.Values{}, err
 	}
-	out, _, err := inject.ParseValues([]byte(m.Data["values.yaml"]))
+	out, _, err := settings.ParseValues([]byte(m.Data["values.yaml"]))
 	return out, err
 }
 

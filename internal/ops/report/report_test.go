@@ -17,6 +17,7 @@ import (
 	"outrider.dev/internal/core/controlplane/debugapi"
 	"outrider.dev/internal/core/controlplane/webhook"
 	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/inject/settings"
 	"outrider.dev/internal/ops/replicas"
 )
 
@@ -47,7 +48,7 @@ func pod(edit func(*corev1.Pod)) *corev1.Pod {
 // injected is a pod as the webhook makes it, by some values.
 func injected(t *testing.T, values string) *corev1.Pod {
 	t.Helper()
-	v, _, err := inject.ParseValues([]byte(values))
+	v, _, err := settings.ParseValues([]byte(values))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject/settings"
 )
 
 // What an author's own container of a name of ours sets, and what ours has, are together what the
@@ -152,22 +153,22 @@ func TestSettingsThatNoPodTakes(t *testing.T) {
 		`meshConfig: {defaultConfig: {proxyMetadata: {"a=b": c}}}`:                             `proxyMetadata: "a=b": want the name`,
 	}
 	for text, want := range values {
-		if _, _, err := ParseValues([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, _, err := settings.ParseValues([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}
 	annotations := map[[2]string]string{
-		{"sidecar.istio.io/proxyMemory", "128m"}:                                      "want an amount of bytes",
-		{contract.ProxyConfig, `proxyMetadata: {"": c}`}:                              `proxyMetadata: "": want the name`,
-		{volumeKey, `{"a": {"configMap": {}}}`}:                                       "the name of the configMap of a",
-		{volumeKey, `{"a": {"secret": {}}}`}:                                          "the secretName of a",
-		{volumeKey, `{"a": {"persistentVolumeClaim": {"claimName": ""}}}`}:            "the claimName of a",
-		{volumeKey, `{"a": {"csi": {"driver": ""}}}`}:                                 "the driver of a",
-		{volumeKey, `{"a": {"hostPath": {"path": "/a/../b"}}}`}:                       `the hostPath's path, without ".."`,
-		{volumeKey, `{"a": {"emptyDir": {"sizeLimit": "-1"}}}`}:                       "a sizeLimit that is not negative",
-		{mountKey, `{"a": {"mountPath": "/a", "subPath": "../b"}}`}:                   "subPath",
-		{mountKey, `{"a": {"mountPath": "/a", "subPathExpr": "/b"}}`}:                 "subPath",
-		{mountKey, `{"a": {"mountPath": "/a", "mountPropagation": "Bidirectional"}}`}: "mountPropagation None or",
+		{"sidecar.istio.io/proxyMemory", "128m"}:                                               "want an amount of bytes",
+		{contract.ProxyConfig, `proxyMetadata: {"": c}`}:                                       `proxyMetadata: "": want the name`,
+		{settings.VolumeKey, `{"a": {"configMap": {}}}`}:                                       "the name of the configMap of a",
+		{settings.VolumeKey, `{"a": {"secret": {}}}`}:                                          "the secretName of a",
+		{settings.VolumeKey, `{"a": {"persistentVolumeClaim": {"claimName": ""}}}`}:            "the claimName of a",
+		{settings.VolumeKey, `{"a": {"csi": {"driver": ""}}}`}:                                 "the driver of a",
+		{settings.VolumeKey, `{"a": {"hostPath": {"path": "/a/../b"}}}`}:                       `the hostPath's path, without ".."`,
+		{settings.VolumeKey, `{"a": {"emptyDir": {"sizeLimit": "-1"}}}`}:                       "a sizeLimit that is not negative",
+		{settings.MountKey, `{"a": {"mountPath": "/a", "subPath": "../b"}}`}:                   "subPath",
+		{settings.MountKey, `{"a": {"mountPath": "/a", "subPathExpr": "/b"}}`}:                 "subPath",
+		{settings.MountKey, `{"a": {"mountPath": "/a", "mountPropagation": "Bidirectional"}}`}: "mountPropagation None or",
 	}
 	for a, want := range annotations {
 		p := podOf(t, "spec: {containers: [{name: app, image: app}]}")
@@ -189,7 +190,7 @@ func TestPodSecurityOfTheProxy(t *testing.T) {
 		"everything, where nothing is enforced": {"privileged", `{"a": {"hostPath": {"path": "/a"}}}`, "{global: {proxy: {seccompProfile: {type: Unconfined}}}}", ""},
 	} {
 		p := podOf(t, "spec: {containers: [{name: app, image: app}]}")
-		p.Annotations = map[string]string{contract.Capture: "none", volumeKey: tt.volume}
+		p.Annotations = map[string]string{contract.Capture: "none", settings.VolumeKey: tt.volume}
 		_, err := Pod(p, Namespace{Name: "shop", Labels: map[string]string{contract.PodSecurityLabel: tt.level}}, Options{Values: valuesOf(t, tt.values), Manual: true})
 		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 			t.Errorf("%s: %v, want %q", name, err, tt.want)
@@ -201,7 +202,7 @@ func TestPodSecurityOfTheProxy(t *testing.T) {
 func TestClaimsAreVolumes(t *testing.T) {
 	for claim, want := range map[string]string{"data": "", "other": "there is no volume data", contract.WorkVolume: "its own volume " + contract.WorkVolume} {
 		p := podOf(t, "spec: {containers: [{name: app, image: app}]}")
-		p.Annotations = map[string]string{mountKey: `{"data": {"mountPath": "/data"}}`}
+		p.Annotations = map[string]string{settings.MountKey: `{"data": {"mountPath": "/data"}}`}
 		_, err := Pod(p, Namespace{}, Options{Claims: []string{claim}})
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v, want %q", claim, err, want)

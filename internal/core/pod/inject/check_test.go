@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -357,7 +358,7 @@ func annotationsAsFile(pod *corev1.Pod, name string) ([]byte, error) {
 		return nil, fs.ErrNotExist
 	}
 	var b strings.Builder
-	for _, k := range sortedKeys(pod.Annotations) {
+	for _, k := range slices.Sorted(maps.Keys(pod.Annotations)) {
 		b.WriteString(k + "=" + strconv.Quote(pod.Annotations[k]) + "\n")
 	}
 	return []byte(b.String()), nil

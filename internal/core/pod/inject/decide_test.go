@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject/settings"
 )
 
 func podOf(t testing.TB, text string) *corev1.Pod {
@@ -22,9 +23,9 @@ func podOf(t testing.TB, text string) *corev1.Pod {
 	return &p
 }
 
-func valuesOf(t testing.TB, text string) Values {
+func valuesOf(t testing.TB, text string) settings.Values {
 	t.Helper()
-	v, _, err := ParseValues([]byte(text))
+	v, _, err := settings.ParseValues([]byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +233,7 @@ func TestNamesDefault(t *testing.T) {
 }
 
 func TestSelectorsThatAreNoneAreRefused(t *testing.T) {
-	_, _, err := ParseValues([]byte("sidecarInjectorWebhook: {neverInjectSelector: [{matchExpressions: [{key: a, operator: Near}]}]}"))
+	_, _, err := settings.ParseValues([]byte("sidecarInjectorWebhook: {neverInjectSelector: [{matchExpressions: [{key: a, operator: Near}]}]}"))
 	if err == nil || !strings.Contains(err.Error(), "neverInjectSelector[0]") {
 		t.Errorf("%v", err)
 	}
@@ -280,8 +281,8 @@ func TestPrometheusAnnotations(t *testing.T) {
 
 // Volumes for the proxy may be a list, each with its name, as in Istio's samples.
 func TestVolumesAsList(t *testing.T) {
-	list, err := userMounts(`[{"name": "certs", "mountPath": "/etc/certs"}]`)
-	byName, err2 := userMounts(`{"certs": {"mountPath": "/etc/certs"}}`)
+	list, err := settings.UserMounts(`[{"name": "certs", "mountPath": "/etc/certs"}]`)
+	byName, err2 := settings.UserMounts(`{"certs": {"mountPath": "/etc/certs"}}`)
 	if err != nil || err2 != nil || len(list) != 1 || list[0] != byName[0] {
 		t.Errorf("%v (%v), want %v (%v)", list, err, byName, err2)
 	}

@@ -6,7 +6,7 @@
 // a value and changes nothing that it reads:
 //
 //	decide    is the pod injected, and which mesh has its proxy?  decide.go, reason.go
-//	settings  annotations, namespace and mesh, checked         settings.go
+//	settings  annotations, namespace and mesh, checked             effective.go
 //	plan      which mechanism keeps each edge of the start?        plan.go, image.go
 //	write     the pod with settings and plan in it                 write.go
 //
@@ -14,13 +14,8 @@
 // would: [Stripped] first undoes what an earlier injection did (strip.go), with the help of
 // the annotation outrider.dev/overrides (overrides.go).
 //
-// Annotations, labels and values are Istio's, and mean the same, where Istio has them. Tables
-// list them all: annotations.go those of a pod, values.go and mesh.go those of the mesh. An
-// annotation or a value without effect gets a warning.
-//
 // Read by settings:
 //
-//	check.go     checks of values
 //	security.go  pod security levels, OpenShift's ranges, security contexts
 //	volumes.go   volumes of the proxy
 //	metrics.go   merged metrics

@@ -2,6 +2,7 @@ package inject
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -9,11 +10,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject/settings"
 )
 
 // environment has the variables that the agent reads (internal/core/agent/config), by Istio's
 // names where Istio has them. Of two sources of a name the later one wins.
-func (in input) environment(s settings, sidecar bool) []corev1.EnvVar {
+func (in input) environment(s effective, sidecar bool) []corev1.EnvVar {
 	e := &environment{}
 	e.field("POD_NAME", "metadata.name")
 	e.field("POD_NAMESPACE", "metadata.namespace")
@@ -33,7 +35,7 @@ func (in input) environment(s settings, sidecar bool) []corev1.EnvVar {
 	e.set("TRUST_DOMAIN", s.mesh.TrustDomain)
 	e.set("ISTIO_META_"+contract.MetadataInterception, s.mode)
 	e.set("ISTIO_META_CLUSTER_ID", in.o.Values.Global.MultiCluster.ClusterName)
-	e.set("ISTIO_META_NETWORK", cmp.Or(in.pod.Labels[networkLabel], in.o.Values.Global.Network))
+	e.set("ISTIO_META_NETWORK", cmp.Or(in.pod.Labels[settings.NetworkLabel], in.o.Values.Global.Network))
 	e.set("ISTIO_META_MESH_ID", cmp.Or(in.o.Values.Global.MeshID, s.config.MeshID))
 	e.set("ISTIO_META_POD_PORTS", podPorts(in.pod))
 	e.set("ISTIO_META_APP_CONTAINERS", strings.Join(names(in.pod.Spec.Containers), ","))
@@ -45,13 +47,13 @@ func (in input) environment(s settings, sidecar bool) []corev1.EnvVar {
 	}
 	e.set("OUTRIDER_PREWARM", in.pod.Annotations[contract.Prewarm])
 	e.set(contract.MetadataPush, in.pod.Annotations[contract.Push])
-	if in.pod.Annotations[bootstrapKey] != "" {
+	if in.pod.Annotations[settings.BootstrapKey] != "" {
 		e.set("ISTIO_BOOTSTRAP_OVERRIDE", contract.BootstrapDir+"/"+contract.BootstrapFile)
 	}
-	for _, name := range sortedKeys(s.config.ProxyMetadata) {
+	for _, name := range slices.Sorted(maps.Keys(s.config.ProxyMetadata)) {
 		e.replace(name, string(s.config.ProxyMetadata[name]))
 	}
-	for _, name := range sortedKeys(in.o.Environ) {
+	for _, name := range slices.Sorted(maps.Keys(in.o.Environ)) {
 		e.replace(name, in.o.Environ[name])
 	}
 	return e.list

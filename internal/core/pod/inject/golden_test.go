@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject/settings"
 	"outrider.dev/startup"
 )
 
@@ -42,7 +43,7 @@ func readScenario(t testing.TB, a *txtar.Archive) scenario {
 		case "values":
 			s.o.Values = valuesOf(t, string(f.Data))
 		case "mesh":
-			s.o.Mesh, err = ParseMesh(f.Data)
+			s.o.Mesh, err = settings.ParseMesh(f.Data)
 		case "namespace":
 			err = yaml.Unmarshal(f.Data, &s.ns)
 		case "commands":

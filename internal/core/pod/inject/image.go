@@ -2,6 +2,7 @@ package inject
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -133,7 +134,7 @@ func (p *plan) keepCommands(written map[string]imageCommand, r *report) {
 			gated[e.To], gated[e.From] = true, true
 		}
 	}
-	for _, name := range sortedKeys(written) {
+	for _, name := range slices.Sorted(maps.Keys(written)) {
 		w := written[name]
 		if !gated[name] {
 			c := find(p.pod, name)

@@ -1,6 +1,7 @@
 package inject
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -8,13 +9,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject/settings"
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/startup"
 )
 
 // writeInit adds our init container: it captures, or copies the gate's binary, or both. With
 // the annotation outrider.dev/init: none the proxy does its work where it can.
-func writeInit(pod *corev1.Pod, in input, s settings, edges startup.Plan, r *report) error {
+func writeInit(pod *corev1.Pod, in input, s effective, edges startup.Plan, r *report) error {
 	gates := s.init != contract.InitVolume && slices.ContainsFunc(authors(pod), podspec.NeedsAgent)     // it is to copy for
 	pod.Spec.InitContainers = slices.DeleteFunc(pod.Spec.InitContainers, named(contract.InitContainer)) // podspec's, which only copies
 	own, hasOwn := in.own.find(contract.InitContainer)
@@ -52,7 +54,7 @@ func writeInit(pod *corev1.Pod, in input, s settings, edges startup.Plan, r *rep
 // initPlace returns the index of our init container. It comes before a proxy in the init list
 // and before the first container that runs our agent; else last: the author's init containers
 // have the plain network where the proxy starts only after them.
-func initPlace(pod *corev1.Pod, s settings, r *report) int {
+func initPlace(pod *corev1.Pod, s effective, r *report) int {
 	list := pod.Spec.InitContainers
 	at := slices.IndexFunc(list, func(c corev1.Container) bool {
 		return c.Name == contract.ProxyContainer || slices.Contains(otherMeshes, c.Name) || podspec.NeedsAgent(&c)
@@ -71,7 +73,7 @@ func initPlace(pod *corev1.Pod, s settings, r *report) int {
 	return at
 }
 
-func (in input) initContainer(s settings, gates bool) corev1.Container {
+func (in input) initContainer(s effective, gates bool) corev1.Container {
 	c := corev1.Container{
 		Name: contract.InitContainer, Image: s.initImage, ImagePullPolicy: s.pull,
 		Resources:                *s.resources.DeepCopy(),
@@ -91,7 +93,7 @@ func (in input) initContainer(s settings, gates bool) corev1.Container {
 	}
 	c.Args = append(c.Args, in.captureFlags(s)...)
 	e := &environment{}
-	for _, name := range sortedKeys(s.config.ProxyMetadata) {
+	for _, name := range slices.Sorted(maps.Keys(s.config.ProxyMetadata)) {
 		e.set(name, string(s.config.ProxyMetadata[name]))
 	}
 	c.Env = e.list
@@ -99,7 +101,7 @@ func (in input) initContainer(s settings, gates bool) corev1.Container {
 }
 
 // captureFlags are those of istio-iptables, and --park.
-func (in input) captureFlags(s settings) []string {
+func (in input) captureFlags(s effective) []string {
 	a, v := in.pod.Annotations, in.o.Values.Global.Proxy
 	var flags []string
 	if p, ok := a[contract.Park]; ok {
@@ -108,7 +110,7 @@ func (in input) captureFlags(s settings) []string {
 	if !s.proxy {
 		return append(flags, "--park-only")
 	}
-	pick := func(key string, mesh text) (string, bool) {
+	pick := func(key string, mesh settings.Text) (string, bool) {
 		if s, ok := a[contract.IstioTraffic+key]; ok {
 			return s, true
 		}
@@ -122,7 +124,7 @@ func (in input) captureFlags(s settings) []string {
 	}
 	exclude := []string{strconv.Itoa(contract.PrometheusPort), strconv.Itoa(contract.ReadinessPort)}
 	list, _ := pick("excludeInboundPorts", v.ExcludeInboundPorts)
-	exclude = append(exclude, items(list)...)
+	exclude = append(exclude, settings.Items(list)...)
 	if status := strconv.Itoa(int(s.port)); !slices.Contains(exclude, status) {
 		exclude = append(exclude, status)
 	}
@@ -135,7 +137,7 @@ func (in input) captureFlags(s settings) []string {
 		"-d", strings.Join(exclude, ","))
 	for _, f := range []struct {
 		flag, key string
-		mesh      text
+		mesh      settings.Text
 	}{
 		{"-q", "includeOutboundPorts", v.IncludeOutboundPorts},
 		{"-o", "excludeOutboundPorts", v.ExcludeOutboundPorts},
@@ -145,7 +147,7 @@ func (in input) captureFlags(s settings) []string {
 			flags = append(flags, f.flag, list)
 		}
 	}
-	for _, key := range []string{rerouteKey, kubevirtKey} {
+	for _, key := range []string{settings.RerouteKey, settings.KubevirtKey} {
 		if guests, ok := a[key]; ok {
 			flags = append(flags, "-k", guests)
 			break

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject/settings"
 	"outrider.dev/internal/core/pod/patch"
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/startup"
@@ -26,8 +27,8 @@ type Namespace struct {
 // Options come from the mesh and from the caller. The zero value of a field means its default.
 type Options struct {
 	Images       Images
-	Mesh         Mesh
-	Values       Values
+	Mesh         settings.Mesh
+	Values       settings.Values
 	Kubernetes   startup.Kubernetes // of the nodes; default 1.34
 	ControlPlane string             // host:port; default outriderd.outrider-system.svc:15012
 	RootCA       string             // ConfigMap with root-cert.pem; default outrider-ca-root-cert
@@ -108,6 +109,26 @@ func (o Options) kubernetes() startup.Kubernetes {
 		return 34
 	}
 	return o.Kubernetes
+}
+
+// Check checks the options as the annotations for the same settings are. The values are
+// checked when they are read.
+func (o Options) Check() error {
+	for _, s := range []struct {
+		name, value string
+		check       func(string) error
+	}{
+		{"the address of the control plane", o.ControlPlane, settings.Address},
+		{"the revision", o.Revision, settings.Label},
+		{"the ConfigMap with the mesh's root", o.RootCA, settings.ObjectName},
+		{"the image of the proxy", o.Images.Proxy, settings.ImageName},
+		{"the image of the init container", o.Images.Init, settings.ImageName},
+	} {
+		if err := settings.Check(s.name, s.value, s.check); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Pod injects a pod, or returns the reason why not. The error is a [*Refusal] if the pod
@@ -288,8 +309,6 @@ func authors(pod *corev1.Pod) []*corev1.Container {
 	}
 	return out
 }
-
-func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
 
 func asJSON(v any) (string, error) {
 	text, err := json.Marshal(v)

@@ -15,12 +15,13 @@ import (
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/base/telemetry"
 	"outrider.dev/internal/core/agent/config"
+	"outrider.dev/internal/core/pod/inject/settings"
 )
 
 // used is, for each key that is used, a value that changes what is injected, in YAML. Those of
 // annotations are in set1, and of a ProxyConfig in usedByAgent.
-var used = map[Surface]map[string]string{
-	InValues: {
+var used = map[settings.Surface]map[string]string{
+	settings.InValues: {
 		"global.hub": "h.example/a", "global.tag": "9", "global.imagePullPolicy": "Always", "global.imagePullSecrets": "[s]", "global.proxy.image": "other",
 		"global.proxy_init.image": "other", "global.network": "net", "global.meshID": "m", "global.multiCluster.clusterName": "c", "global.caAddress": "a:1",
 		"global.nativeNftables": "true", "global.proxy.autoInject": "disabled", "global.proxy.holdApplicationUntilProxyStarts": "false", "global.proxy.clusterDomain": "d",
@@ -35,13 +36,13 @@ var used = map[Surface]map[string]string{
 		"pilot.env.ENABLE_NATIVE_SIDECARS": "true", "env.ENABLE_NATIVE_SIDECARS": `"true"`, "meshConfig": "{trustDomain: td}",
 		"telemetry.enabled": "false", "telemetry.v2.enabled": "false", "telemetry.v2.prometheus.enabled": "true",
 	},
-	InMesh: {"defaultConfig": "{concurrency: 3}", "trustDomain": "td", "enablePrometheusMerge": "false",
+	settings.InMesh: {"defaultConfig": "{concurrency: 3}", "trustDomain": "td", "enablePrometheusMerge": "false",
 		"accessLogFile": "/dev/stdout", "accessLogEncoding": "JSON", "accessLogFormat": `"%PROTOCOL%"`, "defaultProviders.metrics": "[prometheus]",
 		"defaultProviders.tracing": "[other]", "extensionProviders": "[{name: otel, opentelemetry: {service: changed.example, port: 4317}}]",
 	},
-	InLabels: {
+	settings.InLabels: {
 		contract.InjectLabel: `"false"`, contract.OwnInjectLabel: `"false"`, contract.RevisionLabel: "other", contract.NamespaceLabel: "disabled", contract.OwnNamespaceLabel: "disabled",
-		tlsModeLabel: "disabled", canonicalName: "n", canonicalRevision: "r", networkLabel: "net",
+		settings.TLSModeLabel: "disabled", settings.CanonicalName: "n", settings.CanonicalRevision: "r", settings.NetworkLabel: "net",
 	},
 }
 
@@ -116,7 +117,7 @@ func outcome(t *testing.T, pod string, namespace map[string]string, o Options) s
 func TestEveryKeyIsUsedRefusedOrWarnedOf(t *testing.T) {
 	pod := fmt.Sprintf(keyPod, "")
 	plain := outcome(t, pod, nil, Options{})
-	for _, k := range Keys() {
+	for _, k := range settings.Keys() {
 		t.Run(string(k.Surface)+" "+strings.ReplaceAll(k.Name, "/", "_"), func(t *testing.T) {
 			if given := slices.DeleteFunc([]string{k.Means, k.Chart, k.Plane, k.Without, k.Refused}, func(s string) bool { return s == "" }); len(given) != 1 {
 				t.Fatalf("the table says %q: want one text", given)
@@ -127,12 +128,16 @@ func TestEveryKeyIsUsedRefusedOrWarnedOf(t *testing.T) {
 			name := strings.Replace(k.Name, "*", "SOME", 1)
 			value := cmp.Or(used[k.Surface][k.Name], "some")
 			switch k.Surface {
-			case InAnnotations:
+			case settings.InAnnotations:
 				if k.Means != "" {
 					return // TestEveryAnnotationHasAnEffectOrAWarning
 				}
-				warnings, err = annotationWarnings(map[string]string{name: value})
-			case InLabels:
+				var ignored []settings.Ignored
+				ignored, err = settings.CheckAnnotations(map[string]string{name: value})
+				for _, i := range ignored {
+					warnings = append(warnings, i.Warning)
+				}
+			case settings.InLabels:
 				value = strings.Trim(value, `"`)
 				inPod := strings.Replace(pod, "app: shop}", "app: shop, '"+name+"': '"+value+"'}", 1)
 				base = outcome(t, strings.Replace(pod, "app: shop}", "app: shop, 'other': x}", 1), nil, Options{})
@@ -146,29 +151,29 @@ func TestEveryKeyIsUsedRefusedOrWarnedOf(t *testing.T) {
 				if k.Without != "" {
 					warnings = []string{got}
 				}
-			case InProxyConfig:
+			case settings.InProxyConfig:
 				warnings, got, base = ofProxyConfig(t, k.Name)
-			case InVariables:
+			case settings.InVariables:
 				if slices.Contains([]string{"OUTRIDER_STATE_DIR", "OUTRIDER_STATUS_PORT", "OUTRIDER_TERMINATION_LOG"}, k.Name) {
 					return // of the commands, cmd/outrider-agent
 				}
 				value = cmp.Or(usedVariables[k.Name], "x")
 				_, base = ofAgent("PROXY_CONFIG={}")
 				warnings, got = ofAgent("PROXY_CONFIG={}", k.Name+"="+value)
-			case InMesh:
-				var m Mesh
-				m, err = ParseMesh([]byte(object(name, value)))
+			case settings.InMesh:
+				var m settings.Mesh
+				m, err = settings.ParseMesh([]byte(object(name, value)))
 				warnings, got, base = m.Notes, outcome(t, pod, nil, Options{Mesh: m}), plain
-			case InValues:
-				var v Values
-				v, warnings, err = ParseValues([]byte(object(name, value)))
+			case settings.InValues:
+				var v settings.Values
+				v, warnings, err = settings.ParseValues([]byte(object(name, value)))
 				base = plain
 				switch k.Name { // what is shown by a pod that is not like the others
 				case "sidecarInjectorWebhook.alwaysInjectSelector":
 					v.Global.Proxy.AutoInject = "disabled"
-					base = outcome(t, pod, nil, Options{Values: v.without()})
+					base = outcome(t, pod, nil, Options{Values: onlyPolicy(v)})
 				case "sidecarInjectorWebhook.allowedProxyImages":
-					pod := fmt.Sprintf(keyPod, imageKey+": b.example/c")
+					pod := fmt.Sprintf(keyPod, settings.ImageKey+": b.example/c")
 					base, got = outcome(t, pod, nil, Options{}), outcome(t, pod, nil, Options{Values: v})
 				case "global.proxy.startupProbe.failureThreshold":
 					pod := fmt.Sprintf(keyPod, contract.NativeSidecar+`: "true", `+contract.NativeRelease+": probe")
@@ -199,7 +204,7 @@ func TestEveryKeyIsUsedRefusedOrWarnedOf(t *testing.T) {
 				if off, on := telemetryOf(t, k, ""), telemetryOf(t, k, value); gocmp.Equal(off, on) {
 					t.Errorf("%s changes nothing", value)
 				}
-			case value == "some" && k.Surface != InProxyConfig:
+			case value == "some" && k.Surface != settings.InProxyConfig:
 				t.Error("no value is known that shows its effect")
 			case got == base:
 				t.Errorf("%s changes nothing", value)
@@ -212,10 +217,10 @@ func TestEveryKeyIsUsedRefusedOrWarnedOf(t *testing.T) {
 
 // telemetryOf are the settings with one key, over others that make it count; those alone if the
 // value is empty.
-func telemetryOf(t *testing.T, k Key, value string) telemetry.Settings {
+func telemetryOf(t *testing.T, k settings.Key, value string) telemetry.Settings {
 	t.Helper()
 	const provider = "{name: %s, opentelemetry: {service: %s.example, port: 4317}}"
-	m, err := ParseMesh([]byte("accessLogFile: /dev/stdout\nextensionProviders: [" + fmt.Sprintf(provider, "otel", "otel") + "," + fmt.Sprintf(provider, "other", "other") + "]\n" +
+	m, err := settings.ParseMesh([]byte("accessLogFile: /dev/stdout\nextensionProviders: [" + fmt.Sprintf(provider, "otel", "otel") + "," + fmt.Sprintf(provider, "other", "other") + "]\n" +
 		"defaultProviders: {tracing: [otel]}"))
 	if err != nil {
 		t.Fatal(err)
@@ -229,23 +234,23 @@ func telemetryOf(t *testing.T, k Key, value string) telemetry.Settings {
 	o := Options{Mesh: m}
 	if value != "" {
 		text := object(k.Name, value)
-		if k.Surface == InMesh {
+		if k.Surface == settings.InMesh {
 			text = object("meshConfig."+k.Name, value)
 		}
-		if o.Values, _, err = ParseValues([]byte(text)); err != nil {
+		if o.Values, _, err = settings.ParseValues([]byte(text)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s, err := o.Telemetry()
+	s, err := o.Values.TelemetryIn(o.Mesh)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
-// without are values with the policy alone.
-func (v Values) without() Values {
-	var out Values
+// onlyPolicy are values with the policy alone.
+func onlyPolicy(v settings.Values) settings.Values {
+	var out settings.Values
 	out.Global.Proxy.AutoInject = v.Global.Proxy.AutoInject
 	return out
 }
@@ -267,7 +272,7 @@ func ofProxyConfig(t *testing.T, name string) (notes []string, got, base string)
 	base += outcome(t, pod, nil, Options{})
 	text := object(name, cmp.Or(usedByAgent[name], "some"))
 	notes, got = ofAgent("PROXY_CONFIG=" + text)
-	m, err := ParseMesh([]byte("defaultConfig:\n  " + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n  ")))
+	m, err := settings.ParseMesh([]byte("defaultConfig:\n  " + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n  ")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -275,157 +280,4 @@ func ofProxyConfig(t *testing.T, name string) (notes []string, got, base string)
 	// What the agent is given is no effect: read says what it makes of it.
 	given := regexp.MustCompile(`(?m)- name: PROXY_CONFIG\n.*value: .*\n`)
 	return append(notes, m.Notes...), given.ReplaceAllString(got, ""), given.ReplaceAllString(base, "")
-}
-
-// Istio's own list of its settings is in test/istioapi, which compares it with Istio's modules.
-func TestEveryPublishedSettingIsInTheTable(t *testing.T) {
-	text, err := os.ReadFile("../../../../test/istioapi/names.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	known := map[string]bool{}
-	for _, k := range Keys() {
-		known[string(k.Surface)+" "+strings.TrimSuffix(k.Name, ".*")] = true
-		if k.Surface == InMesh {
-			object, _, _ := strings.Cut(k.Name, ".") // names.txt has no fields of a MeshConfig's objects
-			known["MeshConfig "+object] = true
-		}
-	}
-	_, list, _ := strings.Cut(string(text), "\n\n")
-	for name := range strings.Lines(list) {
-		name = strings.TrimSpace(name)
-		// The row of an object is for all that is in it.
-		object := name
-		for dot := 0; !known[object] && dot >= 0 && strings.HasPrefix(name, "value "); object = object[:max(dot, 0)] {
-			dot = strings.LastIndexByte(object, '.')
-		}
-		if !known[object] {
-			t.Errorf("%s has no row in keys.go or annotations.go", name)
-		}
-	}
-}
-
-// What is misspelt, or written where it is not read, is named with what was probably meant.
-func TestMistakesInSettingsAreNamed(t *testing.T) {
-	for text, want := range map[string]string{
-		"apiVersion: install.istio.io/v1alpha1":                                        "apiVersion: it is a field of an IstioOperator",
-		"spec: {values: {}}":                                                           "spec: it is a field of an IstioOperator",
-		"global: {hub: a}\nglobal: {hub: b}":                                           `key "global" already set`,
-		"globl: {hub: a}":                                                              "value globl is not known (did you mean global?)",
-		"components: {cni: {enabled: true}}":                                           "value components has no effect: the capture is written",
-		"meshConfig: {outboundTrafficPolicy: {mode: REGISTRY_ONLY}}":                   "value meshConfig.outboundTrafficPolicy.mode has no effect: addresses outside the mesh stay reachable",
-		"meshConfig: {inboundTrafficPolicy: {mode: LOCALHOST}}":                        "value meshConfig.inboundTrafficPolicy.mode has no effect: connections reach",
-		"meshConfig: {inboundTrafficPolicy: {moode: LOCALHOST}}":                       "value meshConfig.inboundTrafficPolicy.moode is not known (did you mean mode?)",
-		"meshConfig: {trustDomainAliases: [old]}":                                      "value meshConfig.trustDomainAliases has no effect",
-		"meshConfig: {defaultConfig: {image: {imagetype: debug}}}":                     "value meshConfig.defaultConfig.image.imagetype: no such setting is known (did you mean imageType?)",
-		"meshConfig: {defaultConfig: {proxyStatsMatcher: {inclusionPrefixs: [a]}}}":    "proxyStatsMatcher.inclusionPrefixs: no such setting is known (did you mean inclusionPrefixes?)",
-		"global: {proxy: {lifecycle: {preStopp: {}}}}":                                 "value global.proxy.lifecycle.preStopp is not known (did you mean preStop?)",
-		"global: {proxy: {lifecycle: {preStop: {exec: {command: [a], comand: [a]}}}}}": "value global.proxy.lifecycle.preStop.exec.comand is not known (did you mean command?)",
-		"sidecarInjectorWebhook: {neverInjectSelector: [{matchLabel: {a: b}}]}":        "value sidecarInjectorWebhook.neverInjectSelector[0].matchLabel is not known (did you mean matchLabels?)",
-		"meshConfig: {enableTracing: true, ca: {}, rootNamespace: a, configSources: [b], dnsRefreshRate: 1s, tcpKeepalive: {time: 1s}}": "values meshConfig.dnsRefreshRate, meshConfig.tcpKeepalive have no effect",
-		"pilot: {env: {ENABLE_NATIVE_SIDECAR: true}}":                                        "value pilot.env.ENABLE_NATIVE_SIDECAR has no effect: it is a variable of istiod",
-		"autoscaleMin: 2\nautoscaleMax: 5\nreplicaCount: 3\nresources: {requests: {cpu: 1}}": "values autoscaleMax, autoscaleMin, replicaCount, resources have no effect: want it below pilot",
-	} {
-		_, warnings, err := ParseValues([]byte(text))
-		if all := fmt.Sprint(warnings, err); strings.Count(all, want) != 1 {
-			t.Errorf("%s: %s\nwant %s", text, all, want)
-		}
-	}
-	// What is as it is requested anyway needs no warning.
-	_, warnings, err := ParseValues([]byte(`
-global: {proxy: {privileged: false, tracer: none, outlierLogPath: "", resources: {limits: {cpu: 2}}}, variant: distroless, sds: {token: {aud: istio-ca}}, multiCluster: {enabled: false}}
-pilot: {cni: {enabled: false, provider: default}, env: {}}
-sidecarInjectorWebhook: {templates: {}, defaultTemplates: []}
-meshConfig: {inboundTrafficPolicy: {mode: PASSTHROUGH}, outboundTrafficPolicy: {mode: ALLOW_ANY}, enableAutoMtls: true, accessLogFile: ""}
-`))
-	if err != nil || len(warnings) > 0 {
-		t.Error(warnings, err)
-	}
-}
-
-// Labels that are not read get a warning, of the pod and of its namespace.
-func TestLabelsWithoutEffect(t *testing.T) {
-	p := podOf(t, strings.Replace(fmt.Sprintf(keyPod, ""), "app: shop}", `app: shop, istio.io/rve: canary, sidecar.istio.io/injct: "true", traffic.sidecar.istio.io/excludeOutboundPorts: "80", outrider.dev/strat: gate, istio.io/dataplane-mode: none}`, 1))
-	r, err := Pod(p, Namespace{Name: "shop", Labels: map[string]string{contract.NamespaceLabel: "enabled", "istio.io/dataplane-mode": "ambient", "app.kubernetes.io/name": "x", "outrider.dev/injecton": "enabled"}}, Options{})
-	want := []string{
-		"label istio.io/rve is not known (did you mean istio.io/rev?); it has no effect",
-		"label outrider.dev/strat is not known (did you mean outrider.dev/start?); it has no effect",
-		"label sidecar.istio.io/injct is not known (did you mean sidecar.istio.io/inject?); it has no effect",
-		"label traffic.sidecar.istio.io/excludeOutboundPorts has no effect: it is an annotation",
-		"label istio.io/dataplane-mode of the namespace shop has no effect: " + noAmbient,
-		"label outrider.dev/injecton of the namespace shop is not known (did you mean outrider.dev/injection?); it has no effect",
-	}
-	if diff := gocmp.Diff(want, r.Warnings); err != nil || diff != "" {
-		t.Errorf("%v (-want +got):\n%s", err, diff)
-	}
-}
-
-// Any number of labels makes a bounded number of warnings.
-func TestManyLabelsWithoutEffect(t *testing.T) {
-	p := podOf(t, fmt.Sprintf(keyPod, ""))
-	for i := range 1000 {
-		p.Labels[fmt.Sprintf("sidecar.istio.io/x%d", i)] = "y"
-	}
-	r, err := Pod(p, Namespace{Name: "shop"}, Options{Manual: true})
-	if last := fmt.Sprintf("more than %d labels have no effect", mostLabels); err != nil || len(r.Warnings) != mostLabels+1 || r.Warnings[mostLabels] != last {
-		t.Errorf("%v, %d warnings, the last %q", err, len(r.Warnings), r.Warnings[len(r.Warnings)-1])
-	}
-}
-
-// The page has the table; go test -update writes it.
-func TestThePageHasEveryKey(t *testing.T) {
-	const page, mark = "../../../../docs/settings.md", "<!-- written by go test ./internal/core/pod/inject -run TestThePageHasEveryKey -update -->\n"
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, after, ok := strings.Cut(string(text), mark)
-	if !ok {
-		t.Fatalf("%s has no line %q", page, mark)
-	}
-	want := keyTable()
-	if *update {
-		if err := os.WriteFile(page, []byte(before+mark+want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if d := gocmp.Diff(want, after); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
-	}
-}
-
-// keyTable has a row for each text, with the names that share it.
-func keyTable() string {
-	var b strings.Builder
-	titles := []struct {
-		of    Surface
-		title string
-	}{{InValues, "Values of the charts"}, {InMesh, "MeshConfig"}, {InProxyConfig, "ProxyConfig"}, {InVariables, "Variables of proxyMetadata"}, {InAnnotations, "Annotations of a pod"}, {InLabels, "Labels of a pod and its namespace"}}
-	for _, s := range titles {
-		fmt.Fprintf(&b, "\n## %s\n\n| name | effect |\n| --- | --- |\n", s.title)
-		for _, effect := range []func(Key) (string, string){
-			func(k Key) (string, string) { return "", k.Means },
-			func(k Key) (string, string) { return "of the chart, not of injection: ", k.Chart },
-			func(k Key) (string, string) { return "of the control plane, not of injection: ", k.Plane },
-			func(k Key) (string, string) { return "refused: ", k.Refused },
-			func(k Key) (string, string) { return "none, with a warning: ", k.Without },
-		} {
-			var texts []string
-			names := map[string][]string{}
-			for _, k := range Keys() {
-				if _, text := effect(k); k.Surface == s.of && text != "" {
-					if names[text] == nil {
-						texts = append(texts, text)
-					}
-					names[text] = append(names[text], "`"+k.Name+"`")
-				}
-			}
-			prefix, _ := effect(Key{})
-			for _, text := range texts {
-				fmt.Fprintf(&b, "| %s | %s%s |\n", strings.Join(names[text], ", "), prefix, strings.ReplaceAll(text, "|", `\|`))
-			}
-		}
-	}
-	return b.String()
 }

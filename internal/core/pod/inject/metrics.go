@@ -1,13 +1,14 @@
 package inject
 
 import (
-	"errors"
-	"net/url"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/internal/core/pod/inject/settings"
 )
 
 // The annotations that Prometheus' usual configuration for pods reads begin with scrapePrefix.
@@ -20,16 +21,10 @@ const (
 // A scrape is where the agent finds the app's metrics: at all ports with one path, or at
 // targets.
 type scrape struct {
-	Scrape  string   `json:"scrape"`
-	Path    string   `json:"path"`
-	Port    string   `json:"port"`
-	Targets []target `json:"targets,omitempty"`
-}
-
-// A target is a port with a path of its own.
-type target struct {
-	Port string `json:"port"`
-	Path string `json:"path"`
+	Scrape  string            `json:"scrape"`
+	Path    string            `json:"path"`
+	Port    string            `json:"port"`
+	Targets []settings.Target `json:"targets,omitempty"`
 }
 
 // metrics are how Prometheus gets the app's metrics through the agent.
@@ -40,14 +35,14 @@ type metrics struct {
 }
 
 // metricsOf lets the agent serve the app's metrics with its own, and points Prometheus at it.
-func metricsOf(pod *corev1.Pod, s settings, r *report) (metrics, error) {
+func metricsOf(pod *corev1.Pod, s effective, r *report) (metrics, error) {
 	if !s.proxy || !merges(pod, s.mesh) {
 		return metrics{}, nil
 	}
 	app, out := scrape{}, metrics{merged: true}
 	fields := map[string]*string{
 		sanitized(scrapePrefix + "scrape"): &app.Scrape, sanitized(scrapePrefix + "path"): &app.Path, sanitized(scrapePrefix + "port"): &app.Port}
-	for _, key := range sortedKeys(pod.Annotations) {
+	for _, key := range slices.Sorted(maps.Keys(pod.Annotations)) {
 		if field, ok := fields[sanitized(key)]; ok {
 			*field = pod.Annotations[key]
 			out.replace = append(out.replace, key)
@@ -77,8 +72,8 @@ func (m metrics) annotate(pod *corev1.Pod, before *overrides, port int32) {
 	}
 }
 
-func merges(pod *corev1.Pod, mesh Mesh) bool {
-	if own, err := strconv.ParseBool(pod.Annotations[mergeKey]); err == nil {
+func merges(pod *corev1.Pod, mesh settings.Mesh) bool {
+	if own, err := strconv.ParseBool(pod.Annotations[settings.MergeKey]); err == nil {
 		return own
 	}
 	return mesh.EnablePrometheusMerge == nil || *mesh.EnablePrometheusMerge
@@ -87,26 +82,26 @@ func merges(pod *corev1.Pod, mesh Mesh) bool {
 // targetsOf returns what the agent scrapes: the pod's own targets, which replace port and
 // path, or each port with the path. Of the annotations for the mesh it refuses what the agent
 // cannot scrape; those for Prometheus are no request to the mesh, and get a warning.
-func targetsOf(pod *corev1.Pod, status int32, app *scrape, r *report) ([]target, error) {
-	app.Targets, _ = scrapeTargets(pod.Annotations[scrapeKey]) // checked with all annotations
+func targetsOf(pod *corev1.Pod, status int32, app *scrape, r *report) ([]settings.Target, error) {
+	app.Targets, _ = settings.ScrapeTargets(pod.Annotations[settings.ScrapeKey]) // checked with all annotations
 	if len(app.Targets) > 0 {
 		app.Port, app.Path = "", ""
 		for _, t := range app.Targets {
 			if n, _ := strconv.Atoi(t.Port); portOfMesh(n, status) {
-				return nil, refuse(PortTaken, "name the app's own port, or annotate the pod "+mergeKey+": \"false\"",
-					"annotation %s: %d is a port of the mesh", scrapeKey, n)
+				return nil, refuse(PortTaken, "name the app's own port, or annotate the pod "+settings.MergeKey+": \"false\"",
+					"annotation %s: %d is a port of the mesh", settings.ScrapeKey, n)
 			}
 		}
 		return app.Targets, nil
 	}
 	const lost = "the agent does not scrape the app's metrics there"
-	if !isPath(app.Path) {
+	if !settings.IsPath(app.Path) {
 		r.warn("annotation %spath: %q is no path: %s", scrapePrefix, app.Path, lost)
 		return nil, nil
 	}
-	var out []target
+	var out []settings.Target
 	var ports []string
-	for _, port := range items(app.Port) {
+	for _, port := range settings.Items(app.Port) {
 		n := namedPort(pod, port)
 		switch {
 		case n == 0:
@@ -117,7 +112,7 @@ func targetsOf(pod *corev1.Pod, status int32, app *scrape, r *report) ([]target,
 			continue
 		}
 		ports = append(ports, strconv.Itoa(n))
-		out = append(out, target{strconv.Itoa(n), app.Path})
+		out = append(out, settings.Target{Port: strconv.Itoa(n), Path: app.Path})
 	}
 	app.Port = strings.Join(ports, ",")
 	return out, nil
@@ -141,29 +136,6 @@ func namedPort(pod *corev1.Pod, port string) int {
 		}
 	}
 	return 0
-}
-
-// scrapeTargets reads port:path,port:path. A path that is not there is /metrics.
-func scrapeTargets(text string) ([]target, error) {
-	var out []target
-	for _, item := range items(text) {
-		port, path, _ := strings.Cut(item, ":")
-		t := target{strings.TrimSpace(port), strings.TrimSpace(path)}
-		if t.Path == "" {
-			t.Path = "/metrics"
-		}
-		if n, err := strconv.ParseUint(t.Port, 10, 16); err != nil || n == 0 || t.Path[0] != '/' || !isPath(t.Path) {
-			return nil, errors.New("port:path with commas between, as 8080:/metrics,8081:/stats")
-		}
-		out = append(out, t)
-	}
-	return out, nil
-}
-
-// isPath reports whether the agent can request the path; it prepends a missing slash.
-func isPath(path string) bool {
-	_, err := url.Parse("http://localhost/" + strings.TrimPrefix(path, "/"))
-	return err == nil
 }
 
 // sanitized returns a name as Prometheus' relabelling sees it: prometheus.io/port and

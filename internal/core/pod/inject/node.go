@@ -10,10 +10,9 @@ import (
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/base/manifest"
 	"outrider.dev/internal/core/capture"
+	"outrider.dev/internal/core/pod/inject/settings"
 	"outrider.dev/internal/core/pod/podspec"
 )
-
-var initModes = oneOf(contract.InitAuto, contract.InitByNode, contract.InitVolume, contract.InitContained, contract.InitNone)
 
 // imageVolumes is the first minor version of Kubernetes with volumes of images as a beta, and their
 // sub-paths. Source: KEP-4639; pkg/features/kube_features.go of kubernetes v1.34.4.
@@ -33,7 +32,7 @@ func initOf(in input, r *report) (string, error) {
 		if s.text == "" {
 			continue
 		}
-		if err := initModes(s.text); err != nil {
+		if err := settings.InitModes(s.text); err != nil {
 			return "", refuse(BadAnnotation, "", "%s: %q: want %v", s.at, s.text, err)
 		}
 		mode, at = s.text, s.at
@@ -56,10 +55,10 @@ func initOf(in input, r *report) (string, error) {
 	return mode, nil
 }
 
-func (s settings) byNode() bool { return s.init == contract.InitByNode }
+func (s effective) byNode() bool { return s.init == contract.InitByNode }
 
 // writeNode writes what the node is to do, and that the pod runs nowhere else.
-func writeNode(pod *corev1.Pod, in input, s settings, before *overrides, r *report) error {
+func writeNode(pod *corev1.Pod, in input, s effective, before *overrides, r *report) error {
 	work, _ := podspec.NodeWork(pod)
 	if s.capture {
 		work.Capture = slices.Concat(in.captureFlags(s), captureEnvironment(s))
@@ -96,7 +95,7 @@ func requiring(text string) (string, error) {
 }
 
 // captureEnvironment are flags for what the init container has by variables of the mesh.
-func captureEnvironment(s settings) (flags []string) {
+func captureEnvironment(s effective) (flags []string) {
 	for _, f := range capture.Flags(&capture.Intent{}, nil, nil) {
 		for _, name := range f.Env {
 			if value := s.config.ProxyMetadata[name]; value != "" && f.Name != "proxy-uid" {

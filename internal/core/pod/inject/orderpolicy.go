@@ -26,7 +26,7 @@ type orderPolicy struct {
 }
 
 // policyOf also reports which of the settings have no effect.
-func policyOf(in input, s settings, r *report) (orderPolicy, error) {
+func policyOf(in input, s effective, r *report) (orderPolicy, error) {
 	start, err := podspec.ParseStart(in.pod.Annotations)
 	if err != nil {
 		return orderPolicy{}, refuse(BadAnnotation, "", "%v", err)
@@ -43,7 +43,7 @@ func policyOf(in input, s settings, r *report) (orderPolicy, error) {
 }
 
 // firstInList reports whether the pod needs a proxy that the kubelet starts before all others.
-func firstInList(in input, s settings, r *report) bool {
+func firstInList(in input, s effective, r *report) bool {
 	switch {
 	case endsOnce(in.pod):
 		r.note("restartPolicy: %s: the proxy is a restartable init container, so that the kubelet ends it when the others have ended", in.pod.Spec.RestartPolicy)
@@ -56,7 +56,7 @@ func firstInList(in input, s settings, r *report) bool {
 }
 
 // applyHold applies holdApplicationUntilProxyStarts.
-func (w *orderPolicy) applyHold(in input, s settings, r *report) {
+func (w *orderPolicy) applyHold(in input, s effective, r *report) {
 	const name = "holdApplicationUntilProxyStarts"
 	hold, at := s.podHold, "annotation "+contract.ProxyConfig+": "+name
 	if hold == nil {
@@ -114,7 +114,7 @@ func nativeOf(in input, r *report) (native, at string) {
 		r.ignored(contract.NativeSidecar, fmt.Sprintf("%q is neither \"true\" nor \"false\"", v))
 		r.warn("%s is %q, which is neither \"true\" nor \"false\": it has no effect", at, v)
 	}
-	if v := in.o.Values.native(); v != "auto" {
+	if v := in.o.Values.Native(); v != "auto" {
 		return v, "value pilot.env.ENABLE_NATIVE_SIDECARS"
 	}
 	return "", ""

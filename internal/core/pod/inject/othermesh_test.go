@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject/settings"
 	"outrider.dev/internal/core/pod/podspec"
 )
 
@@ -58,7 +59,7 @@ func istio(native, hold, cni bool) otherInjector {
 		}
 		p.Annotations[contract.IstioStatus] = `{"initContainers":["` + first.Name + `"],"containers":["istio-proxy"],"revision":"1-27"}`
 		p.Annotations[contract.RevisionLabel] = "1-27"
-		p.Annotations[defaultContainer] = "app"
+		p.Annotations[settings.DefaultContainer] = "app"
 		return p
 	}
 }
@@ -148,11 +149,11 @@ func injectedAlongside(t *testing.T, p, author *corev1.Pod) *corev1.Pod {
 		t.Error("there are two proxies")
 	}
 	for key, value := range p.Annotations {
-		if _, written := author.Annotations[key]; !written && !strings.HasPrefix(key, contract.Prefix) && key != defaultLogs && key != defaultContainer && r.Pod.Annotations[key] != value {
+		if _, written := author.Annotations[key]; !written && !strings.HasPrefix(key, contract.Prefix) && key != settings.DefaultLogs && key != settings.DefaultContainer && r.Pod.Annotations[key] != value {
 			t.Errorf("annotation %s is %q, and was %q", key, r.Pod.Annotations[key], value)
 		}
 	}
-	if got := r.Pod.Annotations[defaultLogs]; got != "app" {
+	if got := r.Pod.Annotations[settings.DefaultLogs]; got != "app" {
 		t.Errorf("kubectl shows the logs of %s first", got)
 	}
 	for _, w := range r.Warnings {

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject/settings"
 	"outrider.dev/internal/core/pod/podspec"
 )
 
@@ -23,7 +24,7 @@ var istioNames = map[string]string{"istio-proxy": contract.ProxyContainer, "isti
 // than a sidecar's, such as a gateway's.
 func requestsUs(pod *corev1.Pod, o Options) bool {
 	_, injected := pod.Annotations[contract.IstioStatus]
-	template, named := pod.Annotations[templatesKey]
+	template, named := pod.Annotations[settings.TemplatesKey]
 	return !o.OwnLabels && !injected && pod.Annotations[contract.Proxy] != "none" && (!named || template == "sidecar")
 }
 
@@ -157,7 +158,7 @@ func remember(before *map[string]*string, key, old string, there bool) {
 
 // rememberEdges keeps the annotations that podspec replaces by the edges that it writes.
 func (o *overrides) rememberEdges(pod *corev1.Pod) {
-	for _, key := range append([]string{contract.DependsOn}, sortedKeys(pod.Annotations)...) {
+	for _, key := range append([]string{contract.DependsOn}, slices.Sorted(maps.Keys(pod.Annotations))...) {
 		if podspec.IsEdges(key) {
 			old, there := pod.Annotations[key]
 			remember(&o.Annotations, key, old, there)

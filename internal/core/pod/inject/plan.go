@@ -28,7 +28,7 @@ type plan struct {
 }
 
 // planOf is the third step.
-func planOf(in input, s settings, r *report) (plan, error) {
+func planOf(in input, s effective, r *report) (plan, error) {
 	w, err := policyOf(in, s, r)
 	if err != nil {
 		return plan{}, err
@@ -76,7 +76,7 @@ func (p plan) needsSidecar(on startup.Kubernetes) bool {
 
 // arrange puts the proxy into its place and chooses a mechanism for each edge. What it reports is
 // in the plan: of several arrangements only that of the last one counts.
-func arrange(in input, s settings, w orderPolicy, sidecar bool, known commands) (plan, error) {
+func arrange(in input, s effective, w orderPolicy, sidecar bool, known commands) (plan, error) {
 	p := plan{pod: withLists(known.pod), policy: w, fromInit: map[string]bool{}, said: &report{}}
 	for _, c := range p.pod.Spec.InitContainers {
 		p.fromInit[c.Name] = true

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject/settings"
 	"outrider.dev/internal/core/pod/podspec"
 )
 
@@ -106,11 +107,11 @@ func (h handler) restore(p prober) error {
 // mesh, and its connections would be captured. Those that stand for a gate are injection's
 // own: the agent makes them whatever is set for the app's, for it starts no
 // process in the container.
-func writeProbes(pod *corev1.Pod, in input, s settings, r *report) error {
+func writeProbes(pod *corev1.Pod, in input, s effective, r *report) error {
 	if !s.proxy || !s.probes {
 		return nil
 	}
-	apps := s.mode != noMode && rewrites(in, r)
+	apps := s.mode != settings.NoMode && rewrites(in, r)
 	key := in.probeKey(pod)
 	if key != "" && !contract.ValidProbeKey(key) {
 		return refuse(BadAnnotation, "leave it out: injection writes one", "variable %s of the proxy: want 16 to 128 letters, digits, '-' and '_'", contract.ProbeKey)
@@ -129,7 +130,7 @@ func writeProbes(pod *corev1.Pod, in input, s settings, r *report) error {
 
 // takenProbes are those that the agent makes, by their paths: the app's too, or only those that stand for a
 // gate. The kubelet gets the agent's path in place of each.
-func takenProbes(pod *corev1.Pod, s settings, apps bool, key string, r *report) map[string]prober {
+func takenProbes(pod *corev1.Pod, s effective, apps bool, key string, r *report) map[string]prober {
 	all := map[string]prober{}
 	plainProxy := slices.ContainsFunc(pod.Spec.Containers, named(contract.ProxyContainer))
 	for _, c := range authors(pod) {
@@ -155,7 +156,7 @@ func takenProbes(pod *corev1.Pod, s settings, apps bool, key string, r *report) 
 // kubelet sends it SIGTERM only when the apps have ended, and until then clients that keep their
 // connections would send more requests to an app that stops. The hook returns at once. One that
 // the mesh or the author set is left.
-func writeStopHook(pod *corev1.Pod, in input, s settings) {
+func writeStopHook(pod *corev1.Pod, in input, s effective) {
 	c := find(pod, contract.ProxyContainer)
 	if c == nil || !s.proxy || !s.probes || c.RestartPolicy == nil || c.Lifecycle != nil && c.Lifecycle.PreStop != nil {
 		return

@@ -8,19 +8,20 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject/settings"
 )
 
 // checkPrograms refuses what a pod's author may otherwise run in the mesh's containers, if the
 // mesh limits it: outrider-init is root with NET_ADMIN, and so is the proxy in some modes. A
 // policy may exempt both by their names, so they must run the mesh's programs alone.
-func checkPrograms(in input, s settings) error {
+func checkPrograms(in input, s effective) error {
 	allowed := in.o.Values.Injector.AllowedProxyImages
 	if allowed == nil {
 		return nil
 	}
 	const hint = "leave it out, or ask the mesh's administrator (sidecarInjectorWebhook.allowedProxyImages)"
-	if image, set := in.annotations()[imageKey]; set && image != "" && !allows(allowed, s.image) {
-		return refuse(ImageRefused, hint, "annotation %s: the mesh does not allow the image %s", imageKey, s.image)
+	if image, set := in.annotations()[settings.ImageKey]; set && image != "" && !allows(allowed, s.image) {
+		return refuse(ImageRefused, hint, "annotation %s: the mesh does not allow the image %s", settings.ImageKey, s.image)
 	}
 	for _, own := range slices.Concat(in.own.init, in.own.plain) {
 		if own.Image != "" && own.Image != autoImage && !allows(allowed, own.Image) {
@@ -30,8 +31,8 @@ func checkPrograms(in input, s settings) error {
 			return refuse(ImageRefused, hint, "the pod's own container %s sets %s: where the mesh limits images it may set image, imagePullPolicy, resources and ports", own.Name, field)
 		}
 	}
-	if root := s.mode == tproxy || in.pod.Annotations[bindKey] == "true" || s.init == contract.InitNone; root {
-		for _, key := range []string{mountKey, bootstrapKey} {
+	if root := s.mode == settings.TProxy || in.pod.Annotations[settings.BindKey] == "true" || s.init == contract.InitNone; root {
+		for _, key := range []string{settings.MountKey, settings.BootstrapKey} {
 			if in.annotations()[key] != "" {
 				return refuse(ImageRefused, hint, "annotation %s: the proxy of this pod runs as root, and where the mesh limits images it gets no files of the pod's author", key)
 			}

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject/settings"
 	"outrider.dev/internal/core/pod/kubelet"
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/internal/doctor/simulate"
@@ -332,16 +333,18 @@ func FuzzPod(f *testing.F) {
 // Nothing that is a pod makes injection panic, whatever its annotations are; and what is
 // injected is a pod.
 func FuzzAnnotations(f *testing.F) {
-	for _, a := range annotations {
-		f.Add(a.name, "1")
-		f.Add(a.name, "{}")
-		f.Add(a.name, `{"app":{"x":"y"}}`)
+	for _, a := range settings.Keys() {
+		if a.Surface == settings.InAnnotations {
+			f.Add(a.Name, "1")
+			f.Add(a.Name, "{}")
+			f.Add(a.Name, `{"app":{"x":"y"}}`)
+		}
 	}
-	f.Add(volumeKey, `{"q": {"emptyDir": {}}, "data": {"emptyDir": {}}, "outrider-root": {"secret": {"secretName": "a"}}}`)
-	f.Add(mountKey, `{"data": {"mountPath": "/outrider/bin"}}`)
-	f.Add(mountKey, `{"q": {"mountPath": "/q"}}`)
-	f.Add(scrapeKey, "80:/a,81:/%zz")
-	f.Add(scrapeKey, "80:/a,81:/b")
+	f.Add(settings.VolumeKey, `{"q": {"emptyDir": {}}, "data": {"emptyDir": {}}, "outrider-root": {"secret": {"secretName": "a"}}}`)
+	f.Add(settings.MountKey, `{"data": {"mountPath": "/outrider/bin"}}`)
+	f.Add(settings.MountKey, `{"q": {"mountPath": "/q"}}`)
+	f.Add(settings.ScrapeKey, "80:/a,81:/%zz")
+	f.Add(settings.ScrapeKey, "80:/a,81:/b")
 	f.Add(scrapePrefix+"path", "/%zz")
 	f.Add(contract.IstioTraffic+"includeInboundPorts", "8080:8090,0x1f9b")
 	f.Add(contract.IstioTraffic+"excludeInterfaces", "eth+")

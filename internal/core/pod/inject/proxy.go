@@ -9,10 +9,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject/settings"
 )
 
 // proxyContainer is outrider-proxy, with the fields of the author's own container of that name.
-func proxyContainer(in input, s settings, sidecar bool, r *report) (corev1.Container, error) {
+func proxyContainer(in input, s effective, sidecar bool, r *report) (corev1.Container, error) {
 	c := corev1.Container{
 		Name: contract.ProxyContainer, Image: s.image, ImagePullPolicy: s.pull,
 		Args:                     in.proxyArgs(s),
@@ -86,7 +87,7 @@ func (in input) lifecycle(r *report) *corev1.Lifecycle {
 	return out
 }
 
-func (in input) proxyArgs(s settings) []string {
+func (in input) proxyArgs(s effective) []string {
 	v, a := in.o.Values.Global.Proxy, in.pod.Annotations
 	pick := func(key, mesh, usual string) string {
 		if s, ok := a[key]; ok {
@@ -96,8 +97,8 @@ func (in input) proxyArgs(s settings) []string {
 	}
 	return []string{"proxy", "sidecar",
 		"--domain", "$(POD_NAMESPACE).svc." + cmp.Or(v.ClusterDomain, "cluster.local"),
-		"--proxyLogLevel=" + pick(logKey, v.LogLevel, "warning"),
-		"--proxyComponentLogLevel=" + pick(componentLogKey, v.ComponentLogLevel, "misc:error"),
+		"--proxyLogLevel=" + pick(settings.LogKey, v.LogLevel, "warning"),
+		"--proxyComponentLogLevel=" + pick(settings.ComponentLogKey, v.ComponentLogLevel, "misc:error"),
 		"--log-level=" + s.agentLevel,
 	}
 }

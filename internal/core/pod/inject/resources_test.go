@@ -1,6 +1,8 @@
 package inject
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,7 +22,7 @@ func amounts(c corev1.ResourceRequirements) string {
 		if len(l.list) > 0 {
 			out = append(out, l.name)
 		}
-		for _, name := range sortedKeys(l.list) {
+		for _, name := range slices.Sorted(maps.Keys(l.list)) {
 			q := l.list[name]
 			out = append(out, string(name)+"="+q.String())
 		}
@@ -61,28 +63,6 @@ func TestProxyResources(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-func TestBadProxyResources(t *testing.T) {
-	for values, want := range map[string]string{
-		"{limits: {cpu: 50m}}":     "the cpu request 100m is more than the limit 50m",
-		"{limits: {cpu: much}}":    "want requests and limits",
-		"{limit: {cpu: 1}}":        "resources.limit: want requests or limits",
-		"{requests: {cpu: -100m}}": "cpu: -100m is negative",
-	} {
-		_, _, err := ParseValues([]byte("global: {proxy: {resources: " + values + "}}"))
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", values, err, want)
-		}
-	}
-}
-
-// Null in values is Helm's way to take a default out: no text of that name is left.
-func TestNullValues(t *testing.T) {
-	v := valuesOf(t, "{global: {tag: null, proxy: {includeIPRanges: null, excludeInboundPorts: null, logLevel: null, statusPort: null, lifecycle: null}}, pilot: {env: null}}")
-	if diff := cmp.Diff(Values{}, v, cmp.AllowUnexported(resources{})); diff != "" {
-		t.Errorf("(-default +null):\n%s", diff)
 	}
 }
 

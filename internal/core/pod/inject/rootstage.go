@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject/settings"
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/startup"
 )
@@ -17,7 +18,7 @@ import (
 // empty if the proxy can do its work. The proxy must be root for a while, nothing may run
 // before it, and every other container must be held by a gate, or must have no program to
 // run yet and be restarted.
-func whyInit(pod *corev1.Pod, in input, s settings, edges startup.Plan) string {
+func whyInit(pod *corev1.Pod, in input, s effective, edges startup.Plan) string {
 	list := pod.Spec.Containers
 	_, ownInit := in.own.find(contract.InitContainer)
 	ownProxy, _ := in.own.find(contract.ProxyContainer)
@@ -28,8 +29,8 @@ func whyInit(pod *corev1.Pod, in input, s settings, edges startup.Plan) string {
 	}{
 		{!s.proxy, "there is no proxy of ours to do its work"},
 		{!s.capture, "nothing is captured, and " + contract.InitContainer + " only copies, without a privilege"},
-		{s.mode == tproxy, "in interceptionMode TPROXY the proxy keeps NET_ADMIN"},
-		{in.pod.Annotations[bindKey] == "true", "the proxy keeps a capability (" + bindKey + ")"},
+		{s.mode == settings.TProxy, "in interceptionMode TPROXY the proxy keeps NET_ADMIN"},
+		{in.pod.Annotations[settings.BindKey] == "true", "the proxy keeps a capability (" + settings.BindKey + ")"},
 		{!restarts(pod), "restartPolicy is not Always: a container that is started before its gate is there is not started again"},
 		{len(pod.Spec.InitContainers) > 0, "the init containers would run before the connections are captured"},
 		{ownInit, "the pod has its own container of that name"},
@@ -88,7 +89,7 @@ func held(edges startup.Plan, name string) bool {
 }
 
 // writeStage makes the proxy do the work of outrider-init before it drops its privileges.
-func writeStage(pod *corev1.Pod, in input, s settings, r *report) error {
+func writeStage(pod *corev1.Pod, in input, s effective, r *report) error {
 	c := find(pod, contract.ProxyContainer)
 	if c.Lifecycle != nil && c.Lifecycle.PostStart != nil {
 		r.warn("the postStart hook that is set for %s is left out: the others start after the hook that waits for the capture, and a container can have one only", contract.ProxyContainer)

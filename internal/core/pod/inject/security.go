@@ -9,13 +9,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject/settings"
 	"outrider.dev/internal/core/pod/podspec"
 )
 
 // checkSecurity refuses a pod that the namespace's pod security level would refuse after
 // injection: that shows only in events of the ReplicaSet, which are rarely read. It returns
 // whether connections are still captured.
-func checkSecurity(in input, s settings, r *report) (capture bool, err error) {
+func checkSecurity(in input, s effective, r *report) (capture bool, err error) {
 	level := in.ns.Labels[contract.PodSecurityLabel]
 	if level != "baseline" && level != "restricted" {
 		return s.capture, nil
@@ -31,8 +32,8 @@ func checkSecurity(in input, s settings, r *report) (capture bool, err error) {
 		what   string
 	}{
 		{captured, "outrider-init needs the capability NET_ADMIN, to capture connections or to park them"},
-		{level == "restricted" && s.proxy && in.pod.Annotations[bindKey] == "true", "a proxy with " + bindKey + " runs as root"},
-		{s.proxy && hostVolumes(in.pod.Annotations[volumeKey], level == "restricted"), "annotation " + volumeKey + " has a volume of the node or of a network"},
+		{level == "restricted" && s.proxy && in.pod.Annotations[settings.BindKey] == "true", "a proxy with " + settings.BindKey + " runs as root"},
+		{s.proxy && hostVolumes(in.pod.Annotations[settings.VolumeKey], level == "restricted"), "annotation " + settings.VolumeKey + " has a volume of the node or of a network"},
 		{unconfined(in.o.Values.Global.Proxy.SeccompProfile), "the value global.proxy.seccompProfile is Unconfined"},
 	} {
 		if need.needed {
@@ -45,7 +46,7 @@ func checkSecurity(in input, s settings, r *report) (capture bool, err error) {
 // hostVolumes reports whether the author's volumes for the proxy have one that a pod security level
 // refuses.
 func hostVolumes(text string, restricted bool) bool {
-	volumes, err := userVolumes(cmp.Or(text, "{}")) // checked before
+	volumes, err := settings.UserVolumes(cmp.Or(text, "{}")) // checked before
 	return err == nil && slices.ContainsFunc(volumes, func(v corev1.Volume) bool {
 		inPod := v.ConfigMap != nil || v.CSI != nil || v.DownwardAPI != nil || v.EmptyDir != nil || v.Ephemeral != nil ||
 			v.PersistentVolumeClaim != nil || v.Projected != nil || v.Secret != nil || v.Image != nil
@@ -58,12 +59,12 @@ func unconfined(p *corev1.SeccompProfile) bool {
 }
 
 // proxySecurity has the fewest privileges that the proxy needs.
-func (in input) proxySecurity(s settings) *corev1.SecurityContext {
+func (in input) proxySecurity(s effective) *corev1.SecurityContext {
 	out := in.security(s.uid, s.gid)
-	if s.mode == tproxy {
+	if s.mode == settings.TProxy {
 		asRoot(out, "NET_ADMIN")
 	}
-	if in.pod.Annotations[bindKey] == "true" {
+	if in.pod.Annotations[settings.BindKey] == "true" {
 		asRoot(out, "NET_BIND_SERVICE")
 	}
 	return out
@@ -71,7 +72,7 @@ func (in input) proxySecurity(s settings) *corev1.SecurityContext {
 
 // initSecurity: NET_ADMIN suffices to write the rules; the root file system is read-only
 // (test/cluster). An init container that only copies needs no capability.
-func (in input) initSecurity(s settings) *corev1.SecurityContext {
+func (in input) initSecurity(s effective) *corev1.SecurityContext {
 	out := in.security(s.uid, s.gid)
 	if s.capture {
 		asRoot(out, "NET_ADMIN")
@@ -133,7 +134,7 @@ func (in input) security(uid, gid int64) *corev1.SecurityContext {
 	}
 }
 
-func warnOfBypasses(in input, s settings, r *report) {
+func warnOfBypasses(in input, s effective, r *report) {
 	if !s.capture || !s.proxy {
 		return
 	}

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/internal/core/pod/inject/settings"
 )
 
 // fuzzed is a pod that all settings apply to.
@@ -20,9 +22,9 @@ func FuzzValues(f *testing.F) {
 	f.Add("global: {proxy: {lifecycle: {preStop: {exec: {comand: [a]}}}, resources: {limts: {}}}}\npilot: {env: {A: b}, cni: {x: 1}}\ncomponents: {}\nmeshConfig: {outboundTrafficPolicy: {mode: 1}, data: x}", "env.A=b")
 	f.Fuzz(func(t *testing.T, text, setting string) {
 		if len(setting) < 1<<10 {
-			_ = SetValue(map[string]any{"a": []any{1}, "global": map[string]any{}}, setting)
+			_ = settings.SetValue(map[string]any{"a": []any{1}, "global": map[string]any{}}, setting)
 		}
-		v, _, err := ParseValues([]byte(text))
+		v, _, err := settings.ParseValues([]byte(text))
 		if err != nil {
 			return
 		}
@@ -39,7 +41,7 @@ func FuzzMeshConfig(f *testing.F) {
 	f.Add("defaultConfig: {holdApplicationUntilProxyStarts: true, proxyHeaders: {}, image: {imageType: distroless}, statusPort: 15020}\nenableTracing: true")
 	f.Add("defaultConfig: {terminationDrainDuration: 1h, meshId: x, proxyStatsMatcher: {inclusionPrefixes: [a]}, readinessProbe: {httpGet: {path: /, port: 1}}}")
 	f.Fuzz(func(t *testing.T, text string) {
-		m, err := ParseMesh([]byte(text))
+		m, err := settings.ParseMesh([]byte(text))
 		if err != nil {
 			return
 		}

@@ -2,21 +2,17 @@ package inject
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"path"
-	"path/filepath"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject/settings"
 	"outrider.dev/internal/core/pod/podspec"
 )
 
@@ -37,136 +33,9 @@ var ourVolumes = append([]string{contract.WorkVolume, contract.PodInfoVolume, co
 // ourDirs are the directories of the proxy's container that are ours, with all below them.
 var ourDirs = []string{contract.WorkDir, contract.PodInfoDir, contract.TokenDir, contract.RootDir, contract.BootstrapDir, contract.OwnDir}
 
-// userVolumes reads annotation userVolume: sources by name.
-func userVolumes(text string) ([]corev1.Volume, error) {
-	volumes, err := byName[corev1.VolumeSource](text)
-	if err != nil {
-		return nil, err
-	}
-	var out []corev1.Volume
-	for _, name := range sortedKeys(volumes) {
-		source := volumes[name]
-		fields, err := asMap(source)
-		switch {
-		case err != nil:
-			return nil, err
-		case len(fields) > 1:
-			return nil, fmt.Errorf("one source of %s, and not %s", name, strings.Join(sortedKeys(fields), " and "))
-		case len(fields) == 0:
-			source.EmptyDir = &corev1.EmptyDirVolumeSource{} // as the API has it
-		}
-		if missing := missingIn(source); missing != "" {
-			return nil, fmt.Errorf("%s of %s", missing, name)
-		}
-		out = append(out, corev1.Volume{Name: name, VolumeSource: source})
-	}
-	return out, nil
-}
-
-// missingIn is what the API server would miss in a volume of the sources that proxies have.
-func missingIn(s corev1.VolumeSource) string {
-	switch {
-	case s.ConfigMap != nil && s.ConfigMap.Name == "":
-		return "the name of the configMap"
-	case s.Secret != nil && s.Secret.SecretName == "":
-		return "the secretName"
-	case s.PersistentVolumeClaim != nil && s.PersistentVolumeClaim.ClaimName == "":
-		return "the claimName"
-	case s.HostPath != nil && (s.HostPath.Path == "" || slices.Contains(strings.Split(s.HostPath.Path, "/"), "..")):
-		return "the hostPath's path, without \"..\","
-	case s.CSI != nil && s.CSI.Driver == "":
-		return "the driver"
-	case s.EmptyDir != nil && s.EmptyDir.SizeLimit != nil && s.EmptyDir.SizeLimit.Sign() < 0:
-		return "a sizeLimit that is not negative"
-	}
-	return ""
-}
-
-// userMounts reads annotation userVolumeMount: mounts by the name of the volume.
-func userMounts(text string) ([]corev1.VolumeMount, error) {
-	mounts, err := byName[corev1.VolumeMount](text)
-	if err != nil {
-		return nil, err
-	}
-	var out []corev1.VolumeMount
-	for _, name := range sortedKeys(mounts) {
-		m := mounts[name]
-		if m.Name = name; !strings.HasPrefix(m.MountPath, "/") || strings.Contains(m.MountPath, ":") {
-			return nil, fmt.Errorf("a mountPath for %s, as /etc/%s", name, name)
-		}
-		for _, sub := range []string{m.SubPath, m.SubPathExpr} {
-			if sub != "" && !filepath.IsLocal(sub) || m.SubPath != "" && m.SubPathExpr != "" {
-				return nil, fmt.Errorf("one subPath or subPathExpr for %s, without a leading slash and \"..\"", name)
-			}
-		}
-		if p := m.MountPropagation; p != nil && *p != corev1.MountPropagationNone && *p != corev1.MountPropagationHostToContainer {
-			return nil, fmt.Errorf("the mountPropagation None or HostToContainer for %s: the proxy is not privileged", name)
-		}
-		out = append(out, m)
-	}
-	return out, nil
-}
-
-// byName reads JSON objects by the names of volumes. A field that they do not have is a
-// mistake: without it the object means something else. A list of objects, each with its name,
-// is what Istio's own samples write.
-func byName[T any](text string) (map[string]T, error) {
-	var out map[string]T
-	text, err := namedObjects(text)
-	if err != nil {
-		return nil, err
-	}
-	d := json.NewDecoder(strings.NewReader(text))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&out); err != nil || d.More() {
-		return nil, fmt.Errorf("a JSON object by the names of volumes%s", causeOf(err))
-	}
-	for _, name := range sortedKeys(out) {
-		if len(validation.IsDNS1123Label(name)) > 0 {
-			return nil, fmt.Errorf("names of volumes, of lower-case letters, digits and dashes, and not %q", name)
-		}
-	}
-	return out, nil
-}
-
-// namedObjects makes an object by names of a list. What is no list stays as it is.
-func namedObjects(text string) (string, error) {
-	var list []map[string]any
-	if !strings.HasPrefix(strings.TrimSpace(text), "[") || json.Unmarshal([]byte(text), &list) != nil {
-		return text, nil
-	}
-	out := map[string]any{}
-	for i, o := range list {
-		name, _ := o["name"].(string)
-		if _, twice := out[name]; name == "" || twice {
-			return "", fmt.Errorf("a name for each volume of the list, other than the others', as item %d lacks it", i)
-		}
-		delete(o, "name")
-		out[name] = o
-	}
-	byName, err := json.Marshal(out)
-	return string(byName), err
-}
-
-func causeOf(err error) string {
-	if err == nil {
-		return ""
-	}
-	return ": " + strings.TrimPrefix(err.Error(), "json: ")
-}
-
-func asMap(v any) (map[string]any, error) {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return nil, err
-	}
-	var out map[string]any
-	return out, json.Unmarshal(text, &out)
-}
-
 // proxyVolumesOf returns the author's volumes and mounts for the proxy. It refuses a pod with
 // volumes of our names, with mounts of missing volumes, or with mounts over ours.
-func proxyVolumesOf(in input, s settings) ([]corev1.Volume, []corev1.VolumeMount, error) {
+func proxyVolumesOf(in input, s effective) ([]corev1.Volume, []corev1.VolumeMount, error) {
 	const rename = "give it another name"
 	gated := slices.ContainsFunc(authors(in.pod), podspec.NeedsAgent)
 	has := map[string]corev1.Volume{}
@@ -187,13 +56,13 @@ func proxyVolumesOf(in input, s settings) ([]corev1.Volume, []corev1.VolumeMount
 	var volumes []corev1.Volume
 	var mounts []corev1.VolumeMount
 	var err error
-	if text, ok := in.pod.Annotations[volumeKey]; ok {
-		if volumes, err = userVolumes(text); err != nil {
+	if text, ok := in.pod.Annotations[settings.VolumeKey]; ok {
+		if volumes, err = settings.UserVolumes(text); err != nil {
 			return nil, nil, err // not reached: checkAnnotations comes first
 		}
 	}
-	if text, ok := in.pod.Annotations[mountKey]; ok {
-		if mounts, err = userMounts(text); err != nil {
+	if text, ok := in.pod.Annotations[settings.MountKey]; ok {
+		if mounts, err = settings.UserMounts(text); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -201,9 +70,9 @@ func proxyVolumesOf(in input, s settings) ([]corev1.Volume, []corev1.VolumeMount
 		old, there := has[v.Name]
 		switch {
 		case slices.Contains(ourVolumes, v.Name):
-			return nil, nil, refuse(VolumeTaken, rename, "annotation %s: injection adds a volume %s itself", volumeKey, v.Name)
+			return nil, nil, refuse(VolumeTaken, rename, "annotation %s: injection adds a volume %s itself", settings.VolumeKey, v.Name)
 		case there && !equality.Semantic.DeepEqual(old, v):
-			return nil, nil, refuse(VolumeTaken, rename, "annotation %s: the pod has another volume %s", volumeKey, v.Name)
+			return nil, nil, refuse(VolumeTaken, rename, "annotation %s: the pod has another volume %s", settings.VolumeKey, v.Name)
 		}
 		has[v.Name] = v
 	}
@@ -224,11 +93,11 @@ func checkMounts(mounts []corev1.VolumeMount, has map[string]corev1.Volume) erro
 	mounted := map[string]bool{}
 	for _, m := range mounts {
 		if _, there := has[m.Name]; !there {
-			return refuse(BadAnnotation, "add it to annotation "+volumeKey, "annotation %s: there is no volume %s", mountKey, m.Name)
+			return refuse(BadAnnotation, "add it to annotation "+settings.VolumeKey, "annotation %s: there is no volume %s", settings.MountKey, m.Name)
 		}
 		over := func(dir string) bool { return contract.Overlap(dir, m.MountPath) }
 		if slices.ContainsFunc(ourDirs, over) || mounted[m.MountPath] {
-			return refuse(MountTaken, "mount it somewhere else", "annotation %s: something else is mounted at %s already", mountKey, m.MountPath)
+			return refuse(MountTaken, "mount it somewhere else", "annotation %s: something else is mounted at %s already", settings.MountKey, m.MountPath)
 		}
 		mounted[m.MountPath] = true
 	}
@@ -255,14 +124,14 @@ func tooLarge(err error) error {
 	return refuse(TooLarge, "request fewer edges, or order init containers by their list alone", "%v", err)
 }
 
-func (in input) proxyMounts(s settings) []corev1.VolumeMount {
+func (in input) proxyMounts(s effective) []corev1.VolumeMount {
 	out := []corev1.VolumeMount{
 		{Name: contract.WorkVolume, MountPath: contract.WorkDir},
 		{Name: contract.PodInfoVolume, MountPath: contract.PodInfoDir, ReadOnly: true},
 		{Name: contract.TokenVolume, MountPath: contract.TokenDir, ReadOnly: true},
 		{Name: contract.RootVolume, MountPath: contract.RootDir, ReadOnly: true},
 	}
-	if in.pod.Annotations[bootstrapKey] != "" {
+	if in.pod.Annotations[settings.BootstrapKey] != "" {
 		out = append(out, corev1.VolumeMount{Name: contract.BootstrapVolume, MountPath: contract.BootstrapDir, ReadOnly: true})
 	}
 	return append(out, s.mounts...)
@@ -282,7 +151,7 @@ func (in input) roots() corev1.VolumeSource {
 }
 
 // proxyVolumes are the proxy's, without those of the author that the pod has already.
-func (in input) proxyVolumes(s settings) []corev1.Volume {
+func (in input) proxyVolumes(s effective) []corev1.Volume {
 	field := func(path, name string) corev1.DownwardAPIVolumeFile {
 		return corev1.DownwardAPIVolumeFile{Path: path, FieldRef: &corev1.ObjectFieldSelector{FieldPath: name}}
 	}
@@ -297,7 +166,7 @@ func (in input) proxyVolumes(s settings) []corev1.Volume {
 			ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Audience: tokenAudience, ExpirationSeconds: new(int64(tokenSeconds)), Path: path.Base(contract.TokenFile)}}}}}},
 		{Name: contract.RootVolume, VolumeSource: in.roots()},
 	}
-	if name := in.pod.Annotations[bootstrapKey]; name != "" {
+	if name := in.pod.Annotations[settings.BootstrapKey]; name != "" {
 		out = append(out, corev1.Volume{Name: contract.BootstrapVolume, VolumeSource: corev1.VolumeSource{ConfigMap: configMap(name)}})
 	}
 	had := volumesOf(in.pod)

@@ -12,13 +12,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject/settings"
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/startup"
 )
 
 // write is the last step: the pod with settings and plan in it. It returns whether anything
 // was added.
-func write(in input, s settings, p plan, r *report) (pod *corev1.Pod, added bool, err error) {
+func write(in input, s effective, p plan, r *report) (pod *corev1.Pod, added bool, err error) {
 	before := overrides{InitContainers: in.own.init, Containers: in.own.plain, Commands: p.commands, Order: in.own.order, InitOrder: in.own.initOrder}
 	before.rememberEdges(p.pod)
 	before.rememberEmpty(in.stripped)
@@ -75,7 +76,7 @@ func write(in input, s settings, p plan, r *report) (pod *corev1.Pod, added bool
 }
 
 // writeOrder writes the edges, with gates that come as the settings say.
-func writeOrder(in input, s settings, p plan, r *report) (pod *corev1.Pod, err error) {
+func writeOrder(in input, s effective, p plan, r *report) (pod *corev1.Pod, err error) {
 	switch reports := p.reporting(in, s, r); s.init {
 	case contract.InitByNode:
 		pod, err = podspec.WriteForNode(p.pod, p.edges, reports...)
@@ -147,7 +148,7 @@ func statusOf(given, pod *corev1.Pod, revision string) status {
 // so that a proxy that is a plain container leaves when the last has ended, and not after the drain
 // time. It is all or none: one end that is not reported leaves the proxy without proof. They are
 // none where the agent would need an init container of its own.
-func (p plan) reporting(in input, s settings, r *report) (out []string) {
+func (p plan) reporting(in input, s effective, r *report) (out []string) {
 	off := in.pod.Annotations[contract.Start] == string(podspec.StartOff) // then commands stay as they are
 	if off || !s.proxy || !s.capture || s.init == contract.InitNone ||
 		!slices.ContainsFunc(p.pod.Spec.Containers, named(contract.ProxyContainer)) {
@@ -177,7 +178,7 @@ func (p plan) reporting(in input, s settings, r *report) (out []string) {
 // reportEnd reports how a pod that completes ends. The agent in a plain container ends once
 // the gates of all applications report that their commands have ended for good
 // (internal/core/agent/proxy/apps.go); nothing reports the end of a container without a gate.
-func reportEnd(pod *corev1.Pod, s settings, r *report) {
+func reportEnd(pod *corev1.Pod, s effective, r *report) {
 	pod = podspec.AsRun(pod)
 	if s.proxy && endsOnce(pod) && slices.ContainsFunc(pod.Spec.Containers, named(contract.ProxyContainer)) {
 		var free []string
@@ -211,31 +212,23 @@ func names(list []corev1.Container) []string {
 	return out
 }
 
-// Istio's labels, which telemetry and policies read.
-const (
-	tlsModeLabel      = "security.istio.io/tlsMode"
-	canonicalName     = "service.istio.io/canonical-name"
-	canonicalRevision = "service.istio.io/canonical-revision"
-	networkLabel      = "topology.istio.io/network"
-)
-
 // writeMetadata adds labels, and annotations for other tools.
-func writeMetadata(pod *corev1.Pod, in input, s settings, before *overrides) {
+func writeMetadata(pod *corev1.Pod, in input, s effective, before *overrides) {
 	more := maps.Clone(in.o.Values.Injector.InjectedAnnotations)
 	if app := firstApp(pod); app != "" {
-		for _, key := range []string{defaultContainer, defaultLogs} {
+		for _, key := range []string{settings.DefaultContainer, settings.DefaultLogs} {
 			if _, there := more[key]; !there {
 				setIn(&more, key, app)
 			}
 		}
 	}
-	for _, key := range sortedKeys(more) {
+	for _, key := range slices.Sorted(maps.Keys(more)) {
 		if _, there := pod.Annotations[key]; !there {
 			before.annotate(pod, key, new(more[key]))
 		}
 	}
-	if level, ok := in.annotations()[agentLogKey]; ok && strings.TrimPrefix(level, "default:") != s.agentLevel {
-		before.annotate(pod, agentLogKey, &s.agentLevel) // the agent reads it too
+	if level, ok := in.annotations()[settings.AgentLogKey]; ok && strings.TrimPrefix(level, "default:") != s.agentLevel {
+		before.annotate(pod, settings.AgentLogKey, &s.agentLevel) // the agent reads it too
 	}
 	if !s.proxy {
 		return
@@ -246,10 +239,10 @@ func writeMetadata(pod *corev1.Pod, in input, s settings, before *overrides) {
 		setProxyEnv(pod, metricsEnv, s.metrics.app)
 	}
 	l := pod.Labels
-	before.label(pod, tlsModeLabel, "istio")
-	before.label(pod, canonicalName, labelValueOf(cmp.Or(l["app.kubernetes.io/name"], l["app"], in.workload().Name)))
-	before.label(pod, canonicalRevision, labelValueOf(cmp.Or(l["app.kubernetes.io/version"], l["version"], "latest")))
-	before.label(pod, networkLabel, in.o.Values.Global.Network)
+	before.label(pod, settings.TLSModeLabel, "istio")
+	before.label(pod, settings.CanonicalName, labelValueOf(cmp.Or(l["app.kubernetes.io/name"], l["app"], in.workload().Name)))
+	before.label(pod, settings.CanonicalRevision, labelValueOf(cmp.Or(l["app.kubernetes.io/version"], l["version"], "latest")))
+	before.label(pod, settings.NetworkLabel, in.o.Values.Global.Network)
 }
 
 func firstApp(pod *corev1.Pod) string {

@@ -10,6 +10,7 @@ import (
 
 	"outrider.dev/internal/base/manifest"
 	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/inject/settings"
 )
 
 // Settings are where the settings of the mesh come from. Errors name the flags of
@@ -47,7 +48,7 @@ func (s Settings) Read(o *inject.Options) (notes []string, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("--mesh-config: %w", err)
 	}
-	if o.Mesh, err = inject.ParseMesh(data); err != nil {
+	if o.Mesh, err = settings.ParseMesh(data); err != nil {
 		return nil, fmt.Errorf("--mesh-config: %s: %w", s.Mesh, err)
 	}
 	for _, n := range o.Mesh.Notes {
@@ -88,12 +89,12 @@ func (s Settings) readValues(o *inject.Options) (notes []string, err error) {
 	return notes, nil
 }
 
-func checked(values map[string]any) (inject.Values, []string, error) {
+func checked(values map[string]any) (settings.Values, []string, error) {
 	text, err := yaml.Marshal(values)
 	if err != nil {
-		return inject.Values{}, nil, err
+		return settings.Values{}, nil, err
 	}
-	return inject.ParseValues(text)
+	return settings.ParseValues(text)
 }
 
 // A source is a file with values or a single value, and what is wrong with it alone.
@@ -120,12 +121,12 @@ func (s Settings) sources() (out []source, all map[string]any, err error) {
 			return nil, nil, fmt.Errorf("--values: %s: %w", file, err)
 		}
 		add("--values: "+file, one)
-		all = inject.Overlay(all, one)
+		all = settings.Overlay(all, one)
 	}
 	for _, setting := range s.Set {
 		one := map[string]any{}
 		for _, values := range []map[string]any{one, all} {
-			if err := inject.SetValue(values, setting); err != nil {
+			if err := settings.SetValue(values, setting); err != nil {
 				return nil, nil, fmt.Errorf("--set: %w", err)
 			}
 		}

@@ -1,4 +1,6 @@
-package capture
+// Package commandline reads the intent of a capture from the flags and variables of a command. It is
+// apart from package capture so that whoever checks or writes such flags needs no command.
+package commandline
 
 import (
 	"bufio"
@@ -12,15 +14,16 @@ import (
 	"github.com/spf13/pflag"
 
 	"outrider.dev/internal/base/cli"
+	"outrider.dev/internal/core/capture"
 )
 
 // IntentFlags adds the flags of an intent, each with its variables, and --output.
 // Istio's -o excludes outbound ports. As no port is called json or text, -o with one of
 // these is --output.
-func IntentFlags(fs *pflag.FlagSet, in *Intent, output *cli.Output) {
+func IntentFlags(fs *pflag.FlagSet, in *capture.Intent, output *cli.Output) {
 	*output = cli.Text
 	fs.Var(output, "output", "how to print: text or json")
-	for _, f := range Flags(in, lookupUser, lookupGroup) {
+	for _, f := range capture.Flags(in, lookupUser, lookupGroup) {
 		value := pflag.Value(f)
 		if f.Short == "o" {
 			value = portsOrOutput{f, output}
@@ -35,7 +38,7 @@ func IntentFlags(fs *pflag.FlagSet, in *Intent, output *cli.Output) {
 }
 
 type portsOrOutput struct {
-	*Flag
+	*capture.Flag
 	output *cli.Output
 }
 
@@ -47,14 +50,14 @@ func (p portsOrOutput) Set(s string) error {
 }
 
 // FinishIntent reads the environment and checks the whole.
-func FinishIntent(fs *pflag.FlagSet, in *Intent) error {
+func FinishIntent(fs *pflag.FlagSet, in *capture.Intent) error {
 	if err := cli.FromEnv(fs); err != nil {
 		return err
 	}
 	if err := in.Check(); err != nil {
 		return &cli.UsageError{Err: err}
 	}
-	if in.DNS == DNSServers {
+	if in.DNS == capture.DNSServers {
 		servers, err := givenServers(fs)
 		if err == nil && servers == nil {
 			servers, err = nameservers("/etc/resolv.conf")
@@ -94,7 +97,7 @@ func lookupUser(name string) (uint32, error) {
 	if err != nil {
 		return 0, err
 	}
-	return parseID(u.Uid)
+	return numberOf(u.Uid)
 }
 
 func lookupGroup(name string) (uint32, error) {
@@ -102,10 +105,10 @@ func lookupGroup(name string) (uint32, error) {
 	if err != nil {
 		return 0, err
 	}
-	return parseID(g.Gid)
+	return numberOf(g.Gid)
 }
 
-func parseID(s string) (uint32, error) {
+func numberOf(s string) (uint32, error) {
 	n, err := strconv.ParseUint(s, 10, 32)
 	return uint32(n), err
 }

@@ -1,10 +1,11 @@
-package inject
+package settings
 
 import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -14,6 +15,13 @@ import (
 	"outrider.dev/internal/base/manifest"
 	"outrider.dev/internal/base/telemetry"
 	"outrider.dev/internal/core/agent/config"
+)
+
+// How connections reach the proxy.
+const (
+	Redirect = "REDIRECT"
+	TProxy   = "TPROXY"
+	NoMode   = "NONE"
 )
 
 // A Mesh has the fields of Istio's MeshConfig that injection reads.
@@ -54,7 +62,7 @@ func parseMesh(data []byte) (Mesh, error) {
 	if err := decode(data, &m); err != nil {
 		return Mesh{}, fmt.Errorf("want Istio's MeshConfig: %w", err)
 	}
-	if _, err := proxyConfigOf(m.DefaultConfig); err != nil {
+	if _, err := ProxyConfigOf(m.DefaultConfig); err != nil {
 		return Mesh{}, fmt.Errorf("defaultConfig: %w", err)
 	}
 	return m, nil
@@ -62,20 +70,20 @@ func parseMesh(data []byte) (Mesh, error) {
 
 // check lets the agent's own reader check the defaultConfig.
 func (m Mesh) check() ([]string, error) {
-	c, err := proxyConfigOf(m.DefaultConfig)
+	c, err := ProxyConfigOf(m.DefaultConfig)
 	if err == nil && c.InterceptionMode != "" {
-		if err = oneOf(redirect, tproxy, noMode)(c.InterceptionMode); err != nil {
+		if err = Modes(c.InterceptionMode); err != nil {
 			err = fmt.Errorf("interceptionMode: %q: want %w", c.InterceptionMode, err)
 		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("defaultConfig: %w", err)
 	}
-	text, err := agentFields(Overlay(map[string]any{"discoveryAddress": Options{}.controlPlane()}, m.DefaultConfig))
+	text, err := AgentFields(Overlay(map[string]any{"discoveryAddress": contract.ControlPlaneAddress}, m.DefaultConfig))
 	if err != nil {
 		return nil, err
 	}
-	notes, err := readByAgent([]string{"PROXY_CONFIG=" + text}, "")
+	notes, err := ReadByAgent([]string{"PROXY_CONFIG=" + text}, "")
 	if err != nil {
 		return nil, fmt.Errorf("defaultConfig: the agent could not use it: %w", err)
 	}
@@ -85,37 +93,37 @@ func (m Mesh) check() ([]string, error) {
 	return notes, err
 }
 
-// Telemetry returns the access logs, traces and request metrics of the mesh, which the control
-// plane configures.
-func (o Options) Telemetry() (telemetry.Settings, error) {
-	m, err := o.Values.mesh(o.Mesh)
+// TelemetryIn returns the access logs, traces and request metrics of a mesh with these values, which
+// the control plane configures.
+func (v Values) TelemetryIn(m Mesh) (telemetry.Settings, error) {
+	m, err := v.MeshOver(m)
 	if err != nil {
 		return telemetry.Settings{}, err
 	}
-	c, err := proxyConfigOf(m.DefaultConfig)
+	c, err := ProxyConfigOf(m.DefaultConfig)
 	if err != nil {
 		return telemetry.Settings{}, fmt.Errorf("defaultConfig: %w", err)
 	}
 	s, err := m.Settings(c.Tracing.Sampling)
-	s.Metrics = o.Values.Telemetry.metrics(s.Metrics)
+	s.Metrics = v.Telemetry.metrics(s.Metrics)
 	return s, err
 }
 
-// TrustDomain returns that of the pods' identities, as the settings have it, and where it is
+// TrustDomainIn returns that of the pods' identities in a mesh with these values, as the settings have it, and where it is
 // set; empty if it is not, or if another authority than that of the control plane signs.
-func (o Options) TrustDomain() (domain string, source Surface, err error) {
-	m, err := o.Values.mesh(o.Mesh)
-	if err != nil || m.DefaultConfig["discoveryAddress"] != nil || o.Values.Global.CAAddress != "" {
+func (v Values) TrustDomainIn(mesh Mesh) (domain string, source Surface, err error) {
+	m, err := v.MeshOver(mesh)
+	if err != nil || m.DefaultConfig["discoveryAddress"] != nil || v.Global.CAAddress != "" {
 		return "", "", err
 	}
-	if source = InMesh; m.TrustDomain != o.Mesh.TrustDomain {
+	if source = InMesh; m.TrustDomain != mesh.TrustDomain {
 		source = InValues
 	}
 	return m.TrustDomain, source, nil
 }
 
 // agentFields is a ProxyConfig for the agent, as JSON.
-func agentFields(fields map[string]any) (string, error) {
+func AgentFields(fields map[string]any) (string, error) {
 	delete(fields, "holdApplicationUntilProxyStarts") // for injection alone
 	text, err := json.Marshal(fields)
 	return string(text), err
@@ -123,7 +131,7 @@ func agentFields(fields map[string]any) (string, error) {
 
 // readByAgent lets the agent read its variables, and a pod's annotation unless it is empty.
 // It returns the agent's notes.
-func readByAgent(environ []string, annotation string) ([]string, error) {
+func ReadByAgent(environ []string, annotation string) ([]string, error) {
 	c, err := config.Read(config.Inputs{
 		Environ: append([]string{"POD_NAME=a", "POD_NAMESPACE=b", "SERVICE_ACCOUNT=c", "INSTANCE_IP=192.0.2.1"}, environ...),
 		ReadFile: func(name string) ([]byte, error) {
@@ -140,11 +148,11 @@ func readByAgent(environ []string, annotation string) ([]string, error) {
 }
 
 // A proxyConfig has the fields of a ProxyConfig that injection itself reads; the agent reads all.
-type proxyConfig struct {
+type ProxyConfig struct {
 	Hold             *bool           `json:"holdApplicationUntilProxyStarts"`
 	StatusPort       int32           `json:"statusPort"`
 	InterceptionMode string          `json:"interceptionMode"`
-	ProxyMetadata    map[string]text `json:"proxyMetadata"`
+	ProxyMetadata    map[string]Text `json:"proxyMetadata"`
 	MeshID           string          `json:"meshId"`
 	Tracing          struct {
 		Sampling *float64 `json:"sampling"`
@@ -154,8 +162,8 @@ type proxyConfig struct {
 	} `json:"image"`
 }
 
-func proxyConfigOf(fields map[string]any) (proxyConfig, error) {
-	var c proxyConfig
+func ProxyConfigOf(fields map[string]any) (ProxyConfig, error) {
+	var c ProxyConfig
 	if len(fields) == 0 {
 		return c, nil
 	}
@@ -166,7 +174,7 @@ func proxyConfigOf(fields map[string]any) (proxyConfig, error) {
 	if err != nil {
 		return c, fmt.Errorf("want Istio's ProxyConfig: %w", err)
 	}
-	for _, name := range sortedKeys(c.ProxyMetadata) {
+	for _, name := range slices.Sorted(maps.Keys(c.ProxyMetadata)) {
 		if len(validation.IsEnvVarName(name)) > 0 {
 			return c, fmt.Errorf("proxyMetadata: %q: want the name of an environment variable, of letters, digits, '_', '-' and '.'", name)
 		}
@@ -174,12 +182,12 @@ func proxyConfigOf(fields map[string]any) (proxyConfig, error) {
 	return c, nil
 }
 
-func parseProxyConfig(text string) (map[string]any, proxyConfig, error) {
+func ParseProxyConfig(text string) (map[string]any, ProxyConfig, error) {
 	var fields map[string]any
 	if err := manifest.DecodeAnnotation(text, &fields); err != nil {
-		return nil, proxyConfig{}, fmt.Errorf("want Istio's ProxyConfig, as YAML or JSON: %w", err)
+		return nil, ProxyConfig{}, fmt.Errorf("want Istio's ProxyConfig, as YAML or JSON: %w", err)
 	}
-	c, err := proxyConfigOf(fields)
+	c, err := ProxyConfigOf(fields)
 	return fields, c, err
 }
 

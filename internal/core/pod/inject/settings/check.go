@@ -1,8 +1,9 @@
-package inject
+package settings
 
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"path"
 	"path/filepath"
@@ -22,31 +23,19 @@ import (
 	"outrider.dev/startup"
 )
 
-// Check checks the options as the annotations for the same settings are. The values are
-// checked when they are read.
-func (o Options) Check() error {
-	return checkAll([]setting{
-		{"the address of the control plane", o.ControlPlane, address},
-		{"the revision", o.Revision, label},
-		{"the ConfigMap with the mesh's root", o.RootCA, objectName},
-		{"the image of the proxy", o.Images.Proxy, imageName},
-		{"the image of the init container", o.Images.Init, imageName},
-	})
-}
-
-// check is likewise.
+// check checks values as the annotations for the same settings are.
 func (v Values) check() error {
 	p := v.Global.Proxy
 	all := []setting{
-		{"revision", v.Revision, label},
+		{"revision", v.Revision, Label},
 		{"global.hub", v.Global.Hub, hub},
-		{"global.tag", v.tag(), tag},
+		{"global.tag", v.Tag(), tag},
 		{"global.imagePullPolicy", v.Global.ImagePullPolicy, oneOf("Always", "IfNotPresent", "Never")},
 		{"global.network", v.Global.Network, labelValue},
-		{"global.caAddress", v.Global.CAAddress, address},
-		{"global.proxy_init.image", v.Global.ProxyInit.Image, imageName},
-		{"global.proxy.image", p.Image, imageName},
-		{"global.proxy.clusterDomain", p.ClusterDomain, objectName},
+		{"global.caAddress", v.Global.CAAddress, Address},
+		{"global.proxy_init.image", v.Global.ProxyInit.Image, ImageName},
+		{"global.proxy.image", p.Image, ImageName},
+		{"global.proxy.clusterDomain", p.ClusterDomain, ObjectName},
 		{"global.proxy.logLevel", p.LogLevel, level},
 		{"global.proxy.componentLogLevel", p.ComponentLogLevel, componentLevels},
 		{"global.proxy.includeIPRanges", string(p.IncludeIPRanges), rangesOrAll},
@@ -65,17 +54,17 @@ func (v Values) check() error {
 		if secret == "" {
 			return errors.New("global.imagePullSecrets: one has no name")
 		}
-		all = append(all, setting{"global.imagePullSecrets", secret, objectName})
+		all = append(all, setting{"global.imagePullSecrets", secret, ObjectName})
 	}
 	if mode := v.Injector.Init; mode != "" {
-		if err := initModes(mode); err != nil {
+		if err := InitModes(mode); err != nil {
 			return fmt.Errorf("sidecarInjectorWebhook.init: %q: want %w", mode, err)
 		}
 	}
 	for _, image := range v.Injector.AllowedProxyImages {
 		all = append(all, setting{"sidecarInjectorWebhook.allowedProxyImages", image, imagePrefix})
 	}
-	for _, key := range sortedKeys(v.Injector.InjectedAnnotations) {
+	for _, key := range slices.Sorted(maps.Keys(v.Injector.InjectedAnnotations)) {
 		if why := validation.IsQualifiedName(strings.ToLower(key)); len(why) > 0 {
 			return fmt.Errorf("sidecarInjectorWebhook.injectedAnnotations: %q: want the name of an annotation: %s", key, strings.Join(why, "; "))
 		}
@@ -176,18 +165,31 @@ func digits(n *int32) string {
 
 func checkAll(all []setting) error {
 	for _, s := range all {
-		if s.value == "" {
-			continue
-		}
-		if err := s.check(s.value); err != nil {
-			return fmt.Errorf("%s: %q: want %w", s.name, s.value, err)
+		if err := Check(s.name, s.value, s.check); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
+// Check checks a value by one of the checks below. Its error names the setting.
+func Check(name, value string, check func(string) error) error {
+	if value == "" {
+		return nil
+	}
+	if err := check(value); err != nil {
+		return fmt.Errorf("%s: %q: want %w", name, value, err)
+	}
+	return nil
+}
+
+var InitModes = oneOf(contract.InitAuto, contract.InitByNode, contract.InitVolume, contract.InitContained, contract.InitNone)
+
 // levels are Envoy's log levels.
 var levels = []string{"trace", "debug", "info", "warning", "error", "critical", "off"}
+
+// Modes are how connections reach the proxy.
+var Modes = oneOf(Redirect, TProxy, NoMode)
 
 var level = oneOf(levels...)
 
@@ -213,7 +215,7 @@ func agentLevel(s string) error {
 	return oneOf("debug", "info", "warn", "error")(strings.ToLower(s))
 }
 
-func address(s string) error {
+func Address(s string) error {
 	host, port, err := net.SplitHostPort(s)
 	if err != nil || host == "" || !isPort(port) || strings.ContainsAny(s, " ,/") {
 		return errors.New("host:port, as " + contract.ControlPlaneAddress)
@@ -223,7 +225,7 @@ func address(s string) error {
 
 // NamespaceName reports whether a namespace can have that name.
 func NamespaceName(s string) error {
-	if err := label(s); err != nil {
+	if err := Label(s); err != nil {
 		return fmt.Errorf("%q: want %w", s, err)
 	}
 	return nil
@@ -246,15 +248,15 @@ func oneOf(words ...string) func(string) error {
 }
 
 var (
-	imageName   = valid("an image, as registry.example/outrider/outrider-proxy:1", isReference)
+	ImageName   = valid("an image, as registry.example/outrider/outrider-proxy:1", isReference)
 	imagePrefix = valid("an image, a repository or a registry, as registry.example/outrider", func(s string) bool {
 		return isReference(s) || isReference(strings.TrimSuffix(s, "/")+"/x")
 	})
 	hub = valid("where images are, as registry.example/outrider", func(s string) bool { return isReference(s + "/x") })
 	tag = valid("an image's tag", func(s string) bool { return isReference("x:" + s) })
 
-	objectName = valid("a name of lower-case letters, digits, dashes and dots", func(s string) bool { return len(validation.IsDNS1123Subdomain(s)) == 0 })
-	label      = valid("a name of lower-case letters, digits and dashes, of 63 at most", func(s string) bool { return len(validation.IsDNS1123Label(s)) == 0 })
+	ObjectName = valid("a name of lower-case letters, digits, dashes and dots", func(s string) bool { return len(validation.IsDNS1123Subdomain(s)) == 0 })
+	Label      = valid("a name of lower-case letters, digits and dashes, of 63 at most", func(s string) bool { return len(validation.IsDNS1123Label(s)) == 0 })
 	labelValue = valid("a label's value", func(s string) bool { return len(validation.IsValidLabelValue(s)) == 0 })
 
 	number     = valid("a whole number that is not negative", func(s string) bool { n, err := strconv.ParseInt(s, 10, 32); return err == nil && n >= 0 })
@@ -295,7 +297,7 @@ func isPort(s string) bool {
 	return err == nil && n > 0
 }
 
-func items(s string) []string {
+func Items(s string) []string {
 	var out []string
 	for item := range strings.SplitSeq(s, ",") {
 		if item = strings.TrimSpace(item); item != "" {

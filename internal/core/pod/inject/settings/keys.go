@@ -1,9 +1,10 @@
-package inject
+package settings
 
 import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -14,7 +15,7 @@ import (
 	"outrider.dev/internal/core/agent/config"
 )
 
-// A Surface is a place where Istio's settings are written.
+// A Surface is a place where Istio's effective are written.
 type Surface string
 
 // The surfaces.
@@ -112,7 +113,7 @@ var valueKeys = slices.Concat(
 	keysOf(InValues, Key{Without: "spans go to the opentelemetry provider of meshConfig.defaultProviders.tracing", same: []string{`"none"`}}, "global.proxy.tracer global.tracer"),
 	keysOf(InValues, Key{Without: "outlier events are not logged to a file"}, "global.proxy.outlierLogPath"),
 	keysOf(InValues, Key{Without: "both families are captured where the pod has both", same: []string{"true"}}, "global.proxy.includeIPv6"),
-	keysOf(InValues, Key{Without: "it is annotation " + bindKey + " of a pod", same: []string{"false"}}, "global.proxy.capNetBindService"),
+	keysOf(InValues, Key{Without: "it is annotation " + BindKey + " of a pod", same: []string{"false"}}, "global.proxy.capNetBindService"),
 	keysOf(InValues, Key{Without: "annotation " + contract.NativeRelease + ": probe requests a startup probe"}, "global.proxy.startupProbe.enabled"),
 	keysOf(InValues, Key{Without: "outrider-init has the resources of the proxy, as in Istio"}, "global.proxy_init.resources"),
 	keysOf(InValues, Key{Without: "every run of the capture replaces what was there"}, "global.proxy_init.forceApplyIptables"),
@@ -136,7 +137,7 @@ var valueKeys = slices.Concat(
 	keysOf(InValues, Key{Without: "a control plane has one cluster, which it runs in or reads (outriderd serve --kubeconfig)", same: []string{"false"}},
 		"global.externalIstiod|configCluster|meshNetworks global.multiCluster.enabled|globalDomainSuffix|includeEnvoyFilter"),
 	keysOf(InValues, Key{Without: "logs of outriderd and the agent are JSON", same: []string{"true"}}, "global.logAsJson"),
-	keysOf(InValues, Key{Without: "levels of logs are outriderd serve --log-level and annotation " + agentLogKey}, "global.logging"),
+	keysOf(InValues, Key{Without: "levels of logs are outriderd serve --log-level and annotation " + AgentLogKey}, "global.logging"),
 	keysOf(InValues, Key{Without: oneImage, same: []string{`"distroless"`}}, "global.variant"),
 	keysOf(InValues, Key{Without: "outriderd signs certificates, or Istio's service at global.caAddress", same: []string{`"Citadel"`, `"istiod"`}}, "global.caName|pilotCertProvider"),
 	keysOf(InValues, Key{Without: "the agent requests certificates with a token of audience istio-ca, and keeps them in memory", same: []string{"false", `"third-party-jwt"`, `{"token":{"aud":"istio-ca"}}`, `{"servicePort":0}`}},
@@ -191,7 +192,7 @@ func Keys() []Key {
 		surface Surface
 		fields  map[string]string
 	}{{InProxyConfig, config.ProxyConfigFields()}, {InVariables, config.Variables()}} {
-		for _, name := range sortedKeys(s.fields) {
+		for _, name := range slices.Sorted(maps.Keys(s.fields)) {
 			k := Key{Surface: s.surface, Name: name, Without: s.fields[name]}
 			switch {
 			case k.Without != "":
@@ -212,6 +213,13 @@ func Keys() []Key {
 		out = append(out, Key{Surface: InLabels, Name: l.name, Means: l.means, Without: l.without})
 	}
 	return out
+}
+
+// An Ignored is an annotation or a label without effect.
+type Ignored struct {
+	Name    string // empty: the warning is about several
+	Why     string
+	Warning string
 }
 
 // A keyTree finds the key of a field.
@@ -275,7 +283,7 @@ type keyCheck struct {
 }
 
 func (c *keyCheck) object(parent string, fields map[string]any) {
-	for _, name := range sortedKeys(fields) {
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		path := name
 		if parent != "" {
 			path = parent + "." + name
@@ -384,6 +392,14 @@ func jsonName(f reflect.StructField) string {
 	return name
 }
 
+// Istio's labels, which telemetry and policies read.
+const (
+	TLSModeLabel      = "security.istio.io/tlsMode"
+	CanonicalName     = "service.istio.io/canonical-name"
+	CanonicalRevision = "service.istio.io/canonical-revision"
+	NetworkLabel      = "topology.istio.io/network"
+)
+
 // knownLabels are those of a pod or a namespace that are known.
 var knownLabels = []annotation{
 	{name: contract.InjectLabel, means: "\"true\" or \"false\": whether to inject"},
@@ -391,10 +407,10 @@ var knownLabels = []annotation{
 	{name: contract.NamespaceLabel, means: "of a namespace: enabled or disabled"},
 	{name: contract.OwnNamespaceLabel, means: "as " + contract.NamespaceLabel},
 	{name: contract.RevisionLabel, means: "the revision that injects"},
-	{name: tlsModeLabel, means: "istio: the pod accepts mutual TLS; written"},
-	{name: canonicalName, means: "the workload's name; written"},
-	{name: canonicalRevision, means: "the workload's version; written"},
-	{name: networkLabel, means: "the pod's network; written if global.network is set"},
+	{name: TLSModeLabel, means: "istio: the pod accepts mutual TLS; written"},
+	{name: CanonicalName, means: "the workload's name; written"},
+	{name: CanonicalRevision, means: "the workload's version; written"},
+	{name: NetworkLabel, means: "the pod's network; written if global.network is set"},
 	{name: "istio.io/tag", without: "an image's tag is the value global.tag"},
 	{name: "istio.io/dataplane-mode", without: noAmbient, same: "none"},
 	{name: "istio.io/use-waypoint", without: noAmbient, same: "none"},
@@ -424,34 +440,27 @@ const noGateways = "there are no gateways here; use an ingress controller"
 // to compare with what is known, and an object can have 30,000 labels.
 const mostLabels = 50
 
-// checkLabels warns of labels of Istio's and ours without effect.
-func checkLabels(in input, r *report) {
-	r.noLabel = checkLabelsOf(in.pod.Labels, "", in.alongside, r)
-	checkLabelsOf(in.ns.Labels, " of the namespace "+in.ns.Name, in.alongside, r)
-}
-
-// checkLabelsOf returns why labels have no effect; of says in a warning which object has them. It
-// passes over Istio's labels if they may be the other mesh's.
-func checkLabelsOf(given map[string]string, of string, alongside bool, r *report) (noEffect map[string]string) {
-	for _, name := range sortedKeys(given) {
+// CheckLabels returns the labels of Istio's and ours without effect; of says in a warning which object
+// has them. Alongside another mesh it passes over Istio's, which may be that mesh's.
+func CheckLabels(given map[string]string, of string, alongside bool) []Ignored {
+	var out []Ignored
+	for _, name := range slices.Sorted(maps.Keys(given)) {
 		why := labelWithout(name, given[name])
 		if why == "" || alongside && !strings.HasPrefix(name, contract.Prefix) {
 			continue
 		}
-		if len(noEffect) == mostLabels {
-			r.warn("more than %d labels%s have no effect", mostLabels, of)
-			return noEffect
+		if len(out) == mostLabels {
+			return append(out, Ignored{Warning: fmt.Sprintf("more than %d labels%s have no effect", mostLabels, of)})
 		}
+		warning := fmt.Sprintf("label %s%s has no effect: %s", name, of, why)
 		if why == unknownLabel {
 			meant := didYouMean(name, append(labelNames(), alike(name)...))
 			why += meant
-			r.warn("label %s%s is not known%s; it has no effect", name, of, meant)
-		} else {
-			r.warn("label %s%s has no effect: %s", name, of, why)
+			warning = fmt.Sprintf("label %s%s is not known%s; it has no effect", name, of, meant)
 		}
-		setIn(&noEffect, name, why)
+		out = append(out, Ignored{name, why, warning})
 	}
-	return noEffect
+	return out
 }
 
 // labelNames are the labels that have an effect.

@@ -1,4 +1,4 @@
-package inject
+package settings
 
 import (
 	"fmt"
@@ -87,13 +87,13 @@ type ProxyValues struct {
 	AutoInject           string `json:"autoInject"`
 	Hold                 *bool  `json:"holdApplicationUntilProxyStarts"`
 	ClusterDomain        string `json:"clusterDomain"`
-	IncludeIPRanges      text   `json:"includeIPRanges"`
-	ExcludeIPRanges      text   `json:"excludeIPRanges"`
-	IncludeInboundPorts  text   `json:"includeInboundPorts"`
-	ExcludeInboundPorts  text   `json:"excludeInboundPorts"`
-	IncludeOutboundPorts text   `json:"includeOutboundPorts"`
-	ExcludeOutboundPorts text   `json:"excludeOutboundPorts"`
-	ExcludeInterfaces    text   `json:"excludeInterfaces"`
+	IncludeIPRanges      Text   `json:"includeIPRanges"`
+	ExcludeIPRanges      Text   `json:"excludeIPRanges"`
+	IncludeInboundPorts  Text   `json:"includeInboundPorts"`
+	ExcludeInboundPorts  Text   `json:"excludeInboundPorts"`
+	IncludeOutboundPorts Text   `json:"includeOutboundPorts"`
+	ExcludeOutboundPorts Text   `json:"excludeOutboundPorts"`
+	ExcludeInterfaces    Text   `json:"excludeInterfaces"`
 	LogLevel             string `json:"logLevel"`
 	ComponentLogLevel    string `json:"componentLogLevel"`
 	StatusPort           *int32 `json:"statusPort"`
@@ -105,16 +105,16 @@ type ProxyValues struct {
 		FailureThreshold int32 `json:"failureThreshold"`
 	} `json:"startupProbe"`
 
-	Resources      resources              `json:"resources"`
+	Resources      Resources              `json:"resources"`
 	Lifecycle      *corev1.Lifecycle      `json:"lifecycle"`
 	SeccompProfile *corev1.SeccompProfile `json:"seccompProfile"`
 }
 
 // A text is a string that may be written without quotes: 80 or "80", true or "true".
-type text string
+type Text string
 
 // UnmarshalJSON takes a string, a number or a truth value. Null is the default, as for every value.
-func (t *text) UnmarshalJSON(b []byte) error {
+func (t *Text) UnmarshalJSON(b []byte) error {
 	s := string(b)
 	if s == "null" {
 		return nil
@@ -124,7 +124,7 @@ func (t *text) UnmarshalJSON(b []byte) error {
 	} else if strings.ContainsAny(s, "{}[]") {
 		return fmt.Errorf("%s is no text: write a list as \"80,443\"", s)
 	}
-	*t = text(s)
+	*t = Text(s)
 	return nil
 }
 
@@ -202,7 +202,7 @@ func decode(data []byte, v any) error {
 }
 
 // mesh is m with the values' own meshConfig over it.
-func (v Values) mesh(m Mesh) (Mesh, error) {
+func (v Values) MeshOver(m Mesh) (Mesh, error) {
 	if len(v.MeshConfig) == 0 {
 		return m, nil
 	}
@@ -226,7 +226,7 @@ func (v Values) mesh(m Mesh) (Mesh, error) {
 }
 
 // tag is the images' tag, which may be written without quotes.
-func (v Values) tag() string {
+func (v Values) Tag() string {
 	if v.Global.Tag == nil {
 		return ""
 	}
@@ -234,7 +234,7 @@ func (v Values) tag() string {
 }
 
 // native is Istio's switch of the control plane: auto, true or false.
-func (v Values) native() string {
+func (v Values) Native() string {
 	for _, env := range []map[string]any{v.Env, v.Pilot.Env} {
 		if s := fmt.Sprint(env["ENABLE_NATIVE_SIDECARS"]); s == "true" || s == "false" {
 			return s

@@ -1,7 +1,8 @@
-package inject
+package settings
 
 import (
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -11,23 +12,23 @@ import (
 
 // Annotations that the code names. The table below has all.
 const (
-	mergeKey         = "prometheus.istio.io/merge-metrics"
-	scrapeKey        = "prometheus.istio.io/scrape-targets"
-	imageKey         = "sidecar.istio.io/proxyImage"
-	imageTypeKey     = "sidecar.istio.io/proxyImageType"
-	bootstrapKey     = "sidecar.istio.io/bootstrapOverride"
-	volumeKey        = "sidecar.istio.io/userVolume"
-	mountKey         = "sidecar.istio.io/userVolumeMount"
-	bindKey          = "sidecar.istio.io/capNetBindService"
-	discoveryKey     = "sidecar.istio.io/discoveryAddress"
-	templatesKey     = "inject.istio.io/templates"
-	logKey           = "sidecar.istio.io/logLevel"
-	componentLogKey  = "sidecar.istio.io/componentLogLevel"
-	agentLogKey      = "sidecar.istio.io/agentLogLevel"
-	rerouteKey       = "istio.io/reroute-virtual-interfaces"
-	kubevirtKey      = "traffic.sidecar.istio.io/kubevirtInterfaces"
-	defaultContainer = "kubectl.kubernetes.io/default-container"
-	defaultLogs      = "kubectl.kubernetes.io/default-logs-container"
+	MergeKey         = "prometheus.istio.io/merge-metrics"
+	ScrapeKey        = "prometheus.istio.io/scrape-targets"
+	ImageKey         = "sidecar.istio.io/proxyImage"
+	ImageTypeKey     = "sidecar.istio.io/proxyImageType"
+	BootstrapKey     = "sidecar.istio.io/bootstrapOverride"
+	VolumeKey        = "sidecar.istio.io/userVolume"
+	MountKey         = "sidecar.istio.io/userVolumeMount"
+	BindKey          = "sidecar.istio.io/capNetBindService"
+	DiscoveryKey     = "sidecar.istio.io/discoveryAddress"
+	TemplatesKey     = "inject.istio.io/templates"
+	LogKey           = "sidecar.istio.io/logLevel"
+	ComponentLogKey  = "sidecar.istio.io/componentLogLevel"
+	AgentLogKey      = "sidecar.istio.io/agentLogLevel"
+	RerouteKey       = "istio.io/reroute-virtual-interfaces"
+	KubevirtKey      = "traffic.sidecar.istio.io/kubevirtInterfaces"
+	DefaultContainer = "kubectl.kubernetes.io/default-container"
+	DefaultLogs      = "kubectl.kubernetes.io/default-logs-container"
 )
 
 // An annotation is one that a pod can have.
@@ -48,7 +49,7 @@ var annotations = []annotation{
 	{name: contract.OwnInjectLabel, means: "as " + contract.InjectLabel},
 	{name: contract.ProxyConfig, means: "a ProxyConfig for this pod; the agent reads it too"}, // checked by settings
 	{name: contract.NativeSidecar, means: "whether the proxy is a restartable init container"},
-	{name: contract.InterceptionMode, means: "how connections come to the proxy", check: oneOf("REDIRECT", "TPROXY", "NONE")},
+	{name: contract.InterceptionMode, means: "how connections come to the proxy", check: Modes},
 	{name: contract.IstioTraffic + "includeInboundPorts", means: "inbound ports to capture, or *", check: portsOrAll},
 	{name: contract.IstioTraffic + "excludeInboundPorts", means: "inbound ports not to capture", check: ports},
 	{name: contract.IstioTraffic + "includeOutboundIPRanges", means: "address ranges to capture, or *", check: rangesOrAll},
@@ -56,30 +57,30 @@ var annotations = []annotation{
 	{name: contract.IstioTraffic + "includeOutboundPorts", means: "outbound ports to capture whatever the address", check: portsOrAll},
 	{name: contract.IstioTraffic + "excludeOutboundPorts", means: "outbound ports not to capture", check: ports},
 	{name: contract.IstioTraffic + "excludeInterfaces", means: "interfaces on which nothing is captured", check: interfaces},
-	{name: rerouteKey, means: "interfaces whose inbound traffic is a guest's outbound traffic", check: interfaces},
-	{name: kubevirtKey, means: "the older name of " + rerouteKey, check: interfaces},
+	{name: RerouteKey, means: "interfaces whose inbound traffic is a guest's outbound traffic", check: interfaces},
+	{name: KubevirtKey, means: "the older name of " + RerouteKey, check: interfaces},
 	{name: contract.StatusPortAnnotation, means: "port of the agent; 0: no probes of the proxy", check: portOrZero},
 	{name: contract.IstioReadiness + "initialDelaySeconds", means: "of the proxy's readiness probe", check: number},
 	{name: contract.IstioReadiness + "periodSeconds", means: "of the proxy's readiness probe", check: number},
 	{name: contract.IstioReadiness + "failureThreshold", means: "of the proxy's readiness probe", check: number},
 	{name: contract.IstioReadiness + "applicationPorts", inNoMesh: true, without: "readiness of the proxy does not depend on the application"},
 	{name: contract.RewriteProbes, means: "whether the agent makes the app's HTTP, TCP and gRPC probes"},
-	{name: mergeKey, means: "whether the agent serves the app's metrics with its own", check: boolean},
-	{name: scrapeKey, means: "port:path,port:path: where the app's metrics are", check: of(scrapeTargets)},
-	{name: imageKey, means: "the proxy's image: a name, or a full reference with a /", check: orNone(imageName)},
-	{name: imageTypeKey, means: "debug, distroless or default", check: oneOf("debug", "distroless", "default")},
+	{name: MergeKey, means: "whether the agent serves the app's metrics with its own", check: boolean},
+	{name: ScrapeKey, means: "port:path,port:path: where the app's metrics are", check: of(ScrapeTargets)},
+	{name: ImageKey, means: "the proxy's image: a name, or a full reference with a /", check: orNone(ImageName)},
+	{name: ImageTypeKey, means: "debug, distroless or default", check: oneOf("debug", "distroless", "default")},
 	{name: "sidecar.istio.io/proxyCPU", means: "CPU request", check: quantity},
 	{name: "sidecar.istio.io/proxyMemory", means: "memory request", check: wholeBytes},
 	{name: "sidecar.istio.io/proxyCPULimit", means: "CPU limit", check: quantity},
 	{name: "sidecar.istio.io/proxyMemoryLimit", means: "memory limit", check: wholeBytes},
-	{name: logKey, means: "Envoy's log level", check: level},
-	{name: componentLogKey, means: "log levels of Envoy's components", check: componentLevels},
-	{name: agentLogKey, means: "the agent's log level: debug, info, warn, error; with or without default: before it", check: agentLevel},
-	{name: bootstrapKey, means: "ConfigMap with more of Envoy's bootstrap, in custom_bootstrap.json", check: orNone(objectName)},
-	{name: volumeKey, means: "JSON: volumes by name, or a list of them, for the proxy", check: of(userVolumes)},
-	{name: mountKey, means: "JSON: mounts by volume name, or a list of them, for the proxy", check: of(userMounts)},
-	{name: bindKey, means: "\"true\": the proxy may listen on ports below 1024", check: oneOf("true", "false"), lenient: true},
-	{name: discoveryKey, means: "address of the control plane, host:port", check: address},
+	{name: LogKey, means: "Envoy's log level", check: level},
+	{name: ComponentLogKey, means: "log levels of Envoy's components", check: componentLevels},
+	{name: AgentLogKey, means: "the agent's log level: debug, info, warn, error; with or without default: before it", check: agentLevel},
+	{name: BootstrapKey, means: "ConfigMap with more of Envoy's bootstrap, in custom_bootstrap.json", check: orNone(ObjectName)},
+	{name: VolumeKey, means: "JSON: volumes by name, or a list of them, for the proxy", check: of(UserVolumes)},
+	{name: MountKey, means: "JSON: mounts by volume name, or a list of them, for the proxy", check: of(UserMounts)},
+	{name: BindKey, means: "\"true\": the proxy may listen on ports below 1024", check: oneOf("true", "false"), lenient: true},
+	{name: DiscoveryKey, means: "address of the control plane, host:port", check: Address},
 	{name: "sidecar.istio.io/statsInclusionPrefixes", without: "statistics to keep are proxyStatsMatcher's of " + contract.ProxyConfig},
 	{name: "sidecar.istio.io/statsInclusionSuffixes", without: "statistics to keep are proxyStatsMatcher's of " + contract.ProxyConfig},
 	{name: "sidecar.istio.io/statsInclusionRegexps", without: "statistics to keep are proxyStatsMatcher's of " + contract.ProxyConfig},
@@ -95,7 +96,7 @@ var annotations = []annotation{
 	{name: "sidecar.istio.io/terminationDrainDuration", inNoMesh: true, without: "it is terminationDrainDuration of " + contract.ProxyConfig},
 	{name: "sidecar.istio.io/terminationGracePeriodSeconds", inNoMesh: true, without: "it is the pod's own spec.terminationGracePeriodSeconds"},
 	{name: contract.IstioStatus, without: "it is Istio's mark of what it injected; ours is " + contract.Status},
-	{name: templatesKey, means: "\"sidecar\"; no other template is there"},
+	{name: TemplatesKey, means: "\"sidecar\"; no other template is there"},
 	{name: "proxy.istio.io/overrides", without: "it is Istio's memory of a user's own containers; ours is " + contract.Overrides},
 	{name: "prometheus.istio.io/secure-port", without: "metrics over mutual TLS are not served yet"},
 	{name: contract.RevisionLabel, means: "the revision that injected"},
@@ -131,7 +132,7 @@ var annotations = []annotation{
 	{name: contract.NativeRelease, means: "hook or probe: what releases the containers that wait for a native sidecar", check: oneOf("hook", "probe")},
 	{name: contract.Capture, means: "none: no connection is captured", check: oneOf("all", "none")},
 	{name: contract.Proxy, means: "none: no proxy; order, and parking alongside another mesh", check: oneOf("sidecar", "none")},
-	{name: contract.Init, means: "who captures and brings the gates: auto, node, image-volume, container (an init container) or none (the proxy's own)", check: initModes},
+	{name: contract.Init, means: "who captures and brings the gates: auto, node, image-volume, container (an init container) or none (the proxy's own)", check: InitModes},
 	{name: contract.NodeAnnotation, means: "written: what the node does for the pod", check: valid("no value of an author: injection writes it", func(string) bool { return false })},
 	{name: contract.Park, means: "on, off or require: whether early connections wait", check: oneOf("on", "off", "require")},
 	{name: contract.Prewarm, means: "hosts whose configuration is fetched before the first request"},
@@ -158,33 +159,31 @@ var annotationIndex = func() map[string]*annotation {
 	return out
 }()
 
-// checkAnnotations warns of annotations without effect, and refuses invalid values.
-func checkAnnotations(given map[string]string, r *report) error {
-	for _, name := range sortedKeys(given) {
+// CheckAnnotations returns the annotations without effect, and an error for an invalid value.
+func CheckAnnotations(given map[string]string) ([]Ignored, error) {
+	var out []Ignored
+	for _, name := range slices.Sorted(maps.Keys(given)) {
 		a, known := annotationIndex[name]
 		switch {
 		case !known && strings.HasPrefix(name, contract.DependsOn+"."):
 		case !known && ofMesh(name):
 			meant := ""
-			if len(r.noEffect) < maxMeant {
+			if len(out) < maxMeant {
 				meant = didYouMean(name, alike(name))
 			}
-			r.ignored(name, "the name is not known"+meant)
-			r.warn("annotation %s is not known%s; it has no effect", name, meant)
+			out = append(out, Ignored{name, "the name is not known" + meant, fmt.Sprintf("annotation %s is not known%s; it has no effect", name, meant)})
 		case !known || a.same != "" && a.same == given[name]:
 		case a.without != "":
-			r.ignored(name, a.without)
-			r.warn("annotation %s has no effect: %s", name, a.without)
+			out = append(out, Ignored{name, a.without, fmt.Sprintf("annotation %s has no effect: %s", name, a.without)})
 		case a.check != nil:
 			if err := a.check(given[name]); err != nil && a.lenient {
-				r.ignored(name, fmt.Sprintf("%q is not %v", given[name], err))
-				r.warn("annotation %s: %q has no effect: want %v", name, given[name], err)
+				out = append(out, Ignored{name, fmt.Sprintf("%q is not %v", given[name], err), fmt.Sprintf("annotation %s: %q has no effect: want %v", name, given[name], err)})
 			} else if err != nil {
-				return refuse(BadAnnotation, "", "annotation %s: %q: want %v", name, given[name], err)
+				return out, fmt.Errorf("annotation %s: %q: want %w", name, given[name], err)
 			}
 		}
 	}
-	return nil
+	return out, nil
 }
 
 // maxMeant bounds for how many names of a pod the likely ones are looked for: it may have 10,000 unknown ones.

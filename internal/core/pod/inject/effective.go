@@ -12,21 +12,15 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject/settings"
 )
 
-// How connections reach the proxy.
-const (
-	redirect = "REDIRECT"
-	tproxy   = "TPROXY"
-	noMode   = "NONE"
-)
-
-// settings hold for one pod: its annotations over the mesh's configuration.
-type settings struct {
-	mesh    Mesh
-	config  proxyConfig    // defaultConfig with the pod's annotation over it
-	fields  map[string]any // of defaultConfig
-	podHold *bool          // holdApplicationUntilProxyStarts of the annotation alone
+// effective settings hold for one pod: its annotations over the mesh's configuration.
+type effective struct {
+	mesh    settings.Mesh
+	config  settings.ProxyConfig // defaultConfig with the pod's annotation over it
+	fields  map[string]any       // of defaultConfig
+	podHold *bool                // holdApplicationUntilProxyStarts of the annotation alone
 
 	proxy   bool   // the pod gets our proxy
 	capture bool   // connections are captured, or alongside another mesh parked
@@ -51,13 +45,26 @@ type settings struct {
 
 // settingsOf is the second step: annotations, namespace and mesh,
 // checked. With an error it returns the settings that are known.
-func settingsOf(in input, r *report) (s settings, err error) {
+func settingsOf(in input, r *report) (s effective, err error) {
 	a := in.annotations()
-	s = settings{proxy: !in.alongside, pull: corev1.PullPolicy(in.o.Values.Global.ImagePullPolicy), grace: strconv.FormatInt(graceOf(in.pod), 10) + "s"}
-	if err = checkAnnotations(a, r); err != nil {
-		return s, err
+	s = effective{proxy: !in.alongside, pull: corev1.PullPolicy(in.o.Values.Global.ImagePullPolicy), grace: strconv.FormatInt(graceOf(in.pod), 10) + "s"}
+	unused, err := settings.CheckAnnotations(a)
+	if err != nil {
+		return s, refuse(BadAnnotation, "", "%v", err)
 	}
-	checkLabels(in, r)
+	for _, u := range unused {
+		r.ignored(u.Name, u.Why)
+		r.warn("%s", u.Warning)
+	}
+	unused = settings.CheckLabels(in.pod.Labels, "", in.alongside)
+	for _, u := range append(unused, settings.CheckLabels(in.ns.Labels, " of the namespace "+in.ns.Name, in.alongside)...) {
+		r.warn("%s", u.Warning)
+	}
+	for _, u := range unused {
+		if u.Name != "" {
+			setIn(&r.noLabel, u.Name, u.Why)
+		}
+	}
 	if s.init, err = initOf(in, r); err != nil {
 		return s, err
 	}
@@ -104,49 +111,49 @@ func settingsOf(in input, r *report) (s settings, err error) {
 }
 
 // readConfig reads the mesh's defaultConfig and the annotation that overrides it.
-func (s *settings) readConfig(o Options, a map[string]string) error {
+func (s *effective) readConfig(o Options, a map[string]string) error {
 	var err error
-	if s.mesh, err = o.Values.mesh(o.Mesh); err != nil {
+	if s.mesh, err = o.Values.MeshOver(o.Mesh); err != nil {
 		return err
 	}
 	s.fields = s.mesh.DefaultConfig
-	if s.config, err = proxyConfigOf(s.fields); err != nil {
+	if s.config, err = settings.ProxyConfigOf(s.fields); err != nil {
 		return fmt.Errorf("the mesh's defaultConfig: %w", err)
 	}
 	if text, ok := a[contract.ProxyConfig]; ok {
-		own, c, err := parseProxyConfig(text)
+		own, c, err := settings.ParseProxyConfig(text)
 		if err == nil {
 			s.podHold = c.Hold
-			s.config, err = proxyConfigOf(Overlay(s.fields, own))
+			s.config, err = settings.ProxyConfigOf(settings.Overlay(s.fields, own))
 		}
 		if err != nil {
 			return refuse(BadAnnotation, "", "annotation %s: %v", contract.ProxyConfig, err)
 		}
 	}
-	if t, ok := a[templatesKey]; ok && t != "sidecar" {
-		return refuse(BadAnnotation, "", "annotation %s: %q: no template but \"sidecar\" is there", templatesKey, t)
+	if t, ok := a[settings.TemplatesKey]; ok && t != "sidecar" {
+		return refuse(BadAnnotation, "", "annotation %s: %q: no template but \"sidecar\" is there", settings.TemplatesKey, t)
 	}
 	return nil
 }
 
 // captureOf returns the interceptionMode, and whether connections are captured or parked.
-func captureOf(a map[string]string, config proxyConfig, proxy bool) (mode string, capture bool, err error) {
-	mode = cmp.Or(a[contract.InterceptionMode], config.InterceptionMode, redirect)
-	if err := oneOf(redirect, tproxy, noMode)(mode); err != nil {
+func captureOf(a map[string]string, config settings.ProxyConfig, proxy bool) (mode string, capture bool, err error) {
+	mode = cmp.Or(a[contract.InterceptionMode], config.InterceptionMode, settings.Redirect)
+	if err := settings.Modes(mode); err != nil {
 		return "", false, refuse(BadAnnotation, "", "interceptionMode %q: want %v", mode, err)
 	}
 	if a[contract.Capture] == "none" {
-		mode = noMode
+		mode = settings.NoMode
 	}
 	if proxy {
-		return mode, mode != noMode, nil
+		return mode, mode != settings.NoMode, nil
 	}
-	return noMode, mode != noMode && a[contract.Park] != "off", nil
+	return settings.NoMode, mode != settings.NoMode && a[contract.Park] != "off", nil
 }
 
 // statusPortOf returns the agent's port: of the annotation, else of the ProxyConfig, else of
 // the values. Port 0 means the default, without probes.
-func statusPortOf(a map[string]string, v Values, config proxyConfig) (port int32, probes bool, err error) {
+func statusPortOf(a map[string]string, v settings.Values, config settings.ProxyConfig) (port int32, probes bool, err error) {
 	port = contract.StatusPort
 	if v := v.Global.Proxy.StatusPort; v != nil {
 		port = *v
@@ -176,22 +183,22 @@ func statusPortOf(a map[string]string, v Values, config proxyConfig) (port int32
 
 // agentLevelOf returns the agent's log level. Istio's has a level for each scope.
 func agentLevelOf(a map[string]string, r *report) string {
-	text, ok := a[agentLogKey]
+	text, ok := a[settings.AgentLogKey]
 	if level := strings.TrimPrefix(text, "default:"); ok && !strings.ContainsAny(level, ",:") {
 		return level
 	}
 	if ok {
-		r.warn("annotation %s: the agent has one level for all; %q counts as info", agentLogKey, text)
+		r.warn("annotation %s: the agent has one level for all; %q counts as info", settings.AgentLogKey, text)
 	}
 	return "info"
 }
 
 // imagesOf returns the images of the proxy and of the init container. A name without a slash
 // is one in the hub.
-func imagesOf(o Options, a map[string]string, config proxyConfig, r *report) (proxy, init string) {
+func imagesOf(o Options, a map[string]string, config settings.ProxyConfig, r *report) (proxy, init string) {
 	v := o.Values.Global
 	kind := config.Image.ImageType
-	if t, ok := a[imageTypeKey]; ok {
+	if t, ok := a[settings.ImageTypeKey]; ok {
 		kind = t
 	}
 	if kind != "" && kind != "default" && kind != "distroless" {
@@ -201,9 +208,9 @@ func imagesOf(o Options, a map[string]string, config proxyConfig, r *report) (pr
 		if strings.Contains(name, "/") {
 			return name
 		}
-		return cmp.Or(v.Hub, defaultHub) + "/" + name + ":" + cmp.Or(o.Values.tag(), defaultTag)
+		return cmp.Or(v.Hub, defaultHub) + "/" + name + ":" + cmp.Or(o.Values.Tag(), defaultTag)
 	}
-	proxy = reference(cmp.Or(a[imageKey], o.Images.Proxy, v.Proxy.Image, defaultImage))
+	proxy = reference(cmp.Or(a[settings.ImageKey], o.Images.Proxy, v.Proxy.Image, defaultImage))
 	return proxy, reference(cmp.Or(o.Images.Init, v.ProxyInit.Image, proxy))
 }
 
@@ -215,7 +222,7 @@ const (
 )
 
 // resourcesOf returns the proxy's resources. If one of the four annotations is set, no default counts.
-func resourcesOf(a map[string]string, mesh resources) (corev1.ResourceRequirements, error) {
+func resourcesOf(a map[string]string, mesh settings.Resources) (corev1.ResourceRequirements, error) {
 	out := corev1.ResourceRequirements{}
 	for _, r := range []struct {
 		key  string
@@ -240,7 +247,7 @@ func resourcesOf(a map[string]string, mesh resources) (corev1.ResourceRequiremen
 		}
 		(*r.list)[r.name] = q
 	}
-	for _, name := range sortedKeys(out.Limits) {
+	for _, name := range slices.Sorted(maps.Keys(out.Limits)) {
 		limit := out.Limits[name]
 		if request, ok := out.Requests[name]; ok && request.Cmp(limit) > 0 {
 			return out, refuse(BadAnnotation, "", "the proxy's %s request %s is more than its limit %s", name, request.String(), limit.String())
@@ -249,11 +256,11 @@ func resourcesOf(a map[string]string, mesh resources) (corev1.ResourceRequiremen
 	if out.Requests != nil || out.Limits != nil {
 		return out, nil
 	}
-	return mesh.orDefault(), nil
+	return mesh.OrDefault(), nil
 }
 
 // checkOwn refuses a pod whose author's own containers of our names cannot be used.
-func checkOwn(in input, s settings) error {
+func checkOwn(in input, s effective) error {
 	if len(in.pod.Spec.Containers) == 0 {
 		return refuse(BadOverride, "", "the pod has no container but %s", contract.ProxyContainer)
 	}
@@ -278,7 +285,7 @@ func userOf(in input, mode string) (uid, gid int64) {
 	uid, gid = rangeOf(in.ns)
 	own, _ := in.own.find(contract.ProxyContainer)
 	if c := own.SecurityContext; c != nil {
-		if c.RunAsUser != nil && mode != tproxy {
+		if c.RunAsUser != nil && mode != settings.TProxy {
 			uid = *c.RunAsUser
 		}
 		if c.RunAsGroup != nil {
@@ -298,12 +305,12 @@ func graceOf(pod *corev1.Pod) int64 {
 
 // agentConfigOf returns the mesh's defaultConfig for the agent. The agent's own reader checks
 // the pod's annotation, so that a mistake shows at admission and not in a crashing container.
-func agentConfigOf(in input, s settings, r *report) (string, error) {
+func agentConfigOf(in input, s effective, r *report) (string, error) {
 	fields := maps.Clone(s.fields)
 	if fields == nil {
 		fields = map[string]any{}
 	}
-	if a, ok := in.pod.Annotations[discoveryKey]; ok {
+	if a, ok := in.pod.Annotations[settings.DiscoveryKey]; ok {
 		fields["discoveryAddress"] = a
 	}
 	if _, ok := fields["discoveryAddress"]; !ok {
@@ -312,12 +319,12 @@ func agentConfigOf(in input, s settings, r *report) (string, error) {
 	if _, set := fields["statusPort"]; set || s.port != contract.StatusPort {
 		fields["statusPort"] = s.port
 	}
-	text, err := agentFields(fields)
+	text, err := settings.AgentFields(fields)
 	own, ok := in.pod.Annotations[contract.ProxyConfig]
 	if err != nil || !ok || !s.proxy {
 		return text, err
 	}
-	notes, err := readByAgent([]string{"PROXY_CONFIG=" + text, "OUTRIDER_GRACE=" + s.grace}, own)
+	notes, err := settings.ReadByAgent([]string{"PROXY_CONFIG=" + text, "OUTRIDER_GRACE=" + s.grace}, own)
 	if err != nil {
 		return "", refuse(BadAnnotation, "", "annotation %s: the agent could not use it: %v", contract.ProxyConfig, err)
 	}
