@@ -24,6 +24,7 @@ import (
 	"outrider.dev/internal/core/controlplane/webhook"
 	"outrider.dev/internal/core/mesh/foreign"
 	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/inject/verdict"
 )
 
 // get is one of the rendered objects.
@@ -472,7 +473,7 @@ func TestMonitoringNamesWhatThereIs(t *testing.T) {
 		}
 	}
 	codes := regexp.MustCompile(`code=~\\?"([a-z|-]+)`).FindStringSubmatch(text)
-	want := []inject.Code{inject.BadAnnotation, inject.PodSecurity, inject.NoMechanism, inject.BadGraph, inject.BadOverride, inject.TooLarge, inject.ImageRefused, inject.PortTaken, inject.VolumeTaken, inject.MountTaken}
+	want := []verdict.Code{verdict.BadAnnotation, verdict.PodSecurity, verdict.NoMechanism, verdict.BadGraph, verdict.BadOverride, verdict.TooLarge, verdict.ImageRefused, verdict.PortTaken, verdict.VolumeTaken, verdict.MountTaken}
 	var names []string
 	for _, code := range want {
 		names = append(names, string(code))

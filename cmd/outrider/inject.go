@@ -11,6 +11,7 @@ import (
 
 	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/inject/imagecmd"
 	"outrider.dev/internal/core/pod/lookup"
 )
 
@@ -113,7 +114,7 @@ func (o *injectOptions) run(cmd *cobra.Command) error {
 	options := o.options()
 	if o.resolver != nil {
 		options.Pod = func(pod *corev1.Pod, ns inject.Namespace, io inject.Options) (inject.Result, error) {
-			return inject.Resolving(pod, ns, io, func(images []string) map[string]inject.ImageCommand {
+			return inject.Resolving(pod, ns, io, func(images []string) map[string]imagecmd.Command {
 				return o.resolver.Commands(cmd.Context(), images)
 			})
 		}

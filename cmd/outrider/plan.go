@@ -10,6 +10,7 @@ import (
 	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/inject/verdict"
 	"outrider.dev/internal/core/pod/plan"
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/startup"
@@ -82,7 +83,7 @@ func (o *planOptions) reports(cmd *cobra.Command) ([]plan.Report, error) {
 // willBeInjected reports whether a pod requests injection by itself, or waits for the proxy that it adds.
 func willBeInjected(r plan.Report) bool {
 	namespace := inject.Namespace{Name: cmp.Or(r.Namespace, "default")}
-	requests := inject.Decide(&r.Pod, namespace, inject.Options{}).Code == inject.Injected
+	requests := inject.Decide(&r.Pod, namespace, inject.Options{}).Code == verdict.Injected
 	_, has := startup.Plan{Containers: r.Containers}.Find(contract.ProxyContainer)
 	return slices.Contains(r.Expected, contract.ProxyContainer) || requests && has < 0
 }

@@ -32,7 +32,7 @@ internal/core/agent: config dns envoy identity relay sockets state supervise < g
 internal/core/node: captures cniconf hostfile kubenode nri socket states validator < cni < daemon
 internal/core/mesh: persistent < . < build foreign < objects
 internal/core/xds: . < resource
-internal/core/pod/inject: settings < .
+internal/core/pod/inject: containers settings verdict < imagecmd < .
 internal/core/pod: kubelet patch < gates podspec < inject plan < lookup offline
 internal/core/controlplane: ca conns debugapi < files kube webhook < .
 

@@ -17,6 +17,8 @@ import (
 
 	"outrider.dev/internal/base/manifest"
 	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/inject/imagecmd"
+	reason "outrider.dev/internal/core/pod/inject/verdict"
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/test/corpus"
 	"outrider.dev/test/tier"
@@ -104,12 +106,12 @@ func (s subject) before(t testing.TB, way setting, pod *corev1.Pod) verdict {
 // counts are of one setting, or of all.
 type counts struct {
 	pods, injected int
-	refused        map[inject.Code]int
+	refused        map[reason.Code]int
 	levels         map[[2]security.Level]int // before and after
 }
 
 func newCounts() counts {
-	return counts{refused: map[inject.Code]int{}, levels: map[[2]security.Level]int{}}
+	return counts{refused: map[reason.Code]int{}, levels: map[[2]security.Level]int{}}
 }
 
 func (c *counts) add(more counts) {
@@ -159,7 +161,7 @@ func (c *counts) injects(t *testing.T, s setting, o inject.Options, of subject) 
 		o.Workload = inject.Workload{APIVersion: of.APIVersion, Kind: of.Kind, Name: of.Name}
 	}
 	r, err := inject.Pod(pod, s.namespace(), o)
-	var refusal *inject.Refusal
+	var refusal *reason.Refusal
 	switch {
 	case errors.As(err, &refusal):
 		c.refused[refusal.Code]++
@@ -214,10 +216,10 @@ func strict(l security.Level) int {
 }
 
 // commandsOf are commands of the images of a pod.
-func commandsOf(pod *corev1.Pod) map[string]inject.ImageCommand {
-	out := map[string]inject.ImageCommand{}
+func commandsOf(pod *corev1.Pod) map[string]imagecmd.Command {
+	out := map[string]imagecmd.Command{}
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
-		out[c.Image] = inject.ImageCommand{Entrypoint: []string{"/entrypoint"}, Cmd: []string{"serve"}, Digest: "sha256:" + strings.Repeat("ab", 32)}
+		out[c.Image] = imagecmd.Command{Entrypoint: []string{"/entrypoint"}, Cmd: []string{"serve"}, Digest: "sha256:" + strings.Repeat("ab", 32)}
 	}
 	return out
 }

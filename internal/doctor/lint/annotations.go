@@ -10,8 +10,8 @@ import (
 
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/base/manifest"
-	"outrider.dev/internal/core/pod/inject"
 	"outrider.dev/internal/core/pod/inject/settings"
+	"outrider.dev/internal/core/pod/inject/verdict"
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/startup"
 )
@@ -31,9 +31,9 @@ func noEffect(s *subject, key, value string) string {
 		return "injection leaves the pod as it is: " + podspec.Excluded(&s.Pod)
 	case forInjection && value != "true" && value != "false":
 		return fmt.Sprintf("%q is neither \"true\" nor \"false\": it is ignored", value)
-	case forInjection && value == "true" && s.reason.Code == inject.NotRequested && s.ns.source == nil:
+	case forInjection && value == "true" && s.reason.Code == verdict.NotRequested && s.ns.source == nil:
 		return "an annotation alone does not start injection: the API server selects pods by their labels, or those of the namespace, which is not among the files"
-	case forInjection && value == "true" && s.reason.Code == inject.NotRequested:
+	case forInjection && value == "true" && s.reason.Code == verdict.NotRequested:
 		return "an annotation alone does not start injection: the API server selects pods by labels; make it a label"
 	case s.result.NoEffect[key] != "":
 		return s.result.NoEffect[key]

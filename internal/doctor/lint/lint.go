@@ -11,7 +11,7 @@ import (
 
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/base/manifest"
-	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/inject/verdict"
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/internal/doctor/lint/kinds"
 	"outrider.dev/startup"
@@ -68,7 +68,7 @@ func Lint(files []File, o Options) (Report, error) {
 	for i := range w.subjects {
 		s := &w.subjects[i]
 		s.findProxy(&w)
-		if s.proxy == "" && s.reason.Code == inject.NotRequested && s.ns.source == nil {
+		if s.proxy == "" && s.reason.Code == verdict.NotRequested && s.ns.source == nil {
 			unknown++
 		}
 	}

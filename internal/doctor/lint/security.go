@@ -8,7 +8,7 @@ import (
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/base/finding"
-	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/inject/verdict"
 	"outrider.dev/startup"
 )
 
@@ -40,7 +40,7 @@ const enforceLabel = contract.PodSecurityLabel
 // podSecurity: the namespace will refuse the injected pod.
 func podSecurity(s subject, b *builder) {
 	level := s.ns.labels[enforceLabel]
-	refused := s.refusal != nil && s.refusal.Code == inject.PodSecurity
+	refused := s.refusal != nil && s.refusal.Code == verdict.PodSecurity
 	if !s.injected {
 		refused = s.captured() && slices.Contains(strictLevels, level) && slices.ContainsFunc(s.members(), hasNetAdmin)
 	}

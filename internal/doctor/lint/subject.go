@@ -11,6 +11,7 @@ import (
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/inject/verdict"
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/startup"
 )
@@ -33,9 +34,9 @@ type subject struct {
 	injected bool   // it comes by injection
 
 	inject  func(*corev1.Pod) (inject.Result, error) // nil if a proxy is in the pod
-	reason  inject.Reason                            // whether it would be injected, if no proxy is in it
+	reason  verdict.Reason                           // whether it would be injected, if no proxy is in it
 	result  inject.Result                            // what injection would make of it
-	refusal *inject.Refusal                          // why it would be refused
+	refusal *verdict.Refusal                         // why it would be refused
 }
 
 func (w *world) subject(o podspec.Object, s *source) subject {
@@ -73,7 +74,7 @@ func (s *subject) findProxy(w *world) {
 	o.Manual = true // an annotation without effect has none in any mode
 	s.inject = func(pod *corev1.Pod) (inject.Result, error) { return inject.Pod(pod, ns, o) }
 	var err error
-	if s.result, err = s.inject(&s.Pod); s.reason.Code != inject.Injected && !s.asksByAnnotation() || !s.result.Proxy {
+	if s.result, err = s.inject(&s.Pod); s.reason.Code != verdict.Injected && !s.asksByAnnotation() || !s.result.Proxy {
 		return
 	}
 	errors.As(err, &s.refusal)
@@ -83,12 +84,12 @@ func (s *subject) findProxy(w *world) {
 // asksByAnnotation reports whether the author wants injection, and an annotation alone says so: what
 // injection would make of the pod is of interest.
 func (s *subject) asksByAnnotation() bool {
-	return s.reason.Code == inject.NotRequested && slices.ContainsFunc(podspec.InjectLabels, func(key string) bool { return s.Pod.Annotations[key] == "true" })
+	return s.reason.Code == verdict.NotRequested && slices.ContainsFunc(podspec.InjectLabels, func(key string) bool { return s.Pod.Annotations[key] == "true" })
 }
 
 // asRun is the pod as it runs: injected, where it will be.
 func (s *subject) asRun() *corev1.Pod {
-	if (s.reason.Code == inject.Injected || s.injected) && s.result.Injected {
+	if (s.reason.Code == verdict.Injected || s.injected) && s.result.Injected {
 		return s.result.Pod
 	}
 	return &s.Pod

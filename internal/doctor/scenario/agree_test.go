@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/inject/verdict"
 	"outrider.dev/internal/core/pod/kubelet"
 	"outrider.dev/internal/core/pod/plan"
 	"outrider.dev/internal/core/pod/podspec"
@@ -121,7 +122,7 @@ func (c *agreement) pod(rng *rand.Rand, text string, injected bool) error {
 	o := objects[0]
 	if injected {
 		r, err := inject.Pod(&o.Pod, inject.Namespace{Name: "default"}, inject.Options{Manual: true, Kubernetes: 34})
-		var refusal *inject.Refusal
+		var refusal *verdict.Refusal
 		if errors.As(err, &refusal) {
 			c.Refused++
 			return nil

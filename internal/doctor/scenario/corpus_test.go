@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/inject/verdict"
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/internal/doctor/verify"
 	"outrider.dev/test/corpus"
@@ -37,7 +38,7 @@ func TestAnswersAboutLargePodsSayTheirBound(t *testing.T) {
 		for _, injected := range []bool{false, true} {
 			if injected {
 				r, err := inject.Pod(&o.Pod, inject.Namespace{Name: "default"}, inject.Options{Manual: true, Kubernetes: 34})
-				var refusal *inject.Refusal
+				var refusal *verdict.Refusal
 				if errors.As(err, &refusal) {
 					t.Logf("%s is not injected: %v", o, err)
 					continue

@@ -13,6 +13,7 @@ import (
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/controlplane/debugapi"
 	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/inject/verdict"
 	"outrider.dev/internal/core/pod/plan"
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/startup"
@@ -32,12 +33,12 @@ type Pod struct {
 
 // An Injection is whether the pod was injected, and the rule that decides.
 type Injection struct {
-	State    State       `json:"state"`
-	Code     inject.Code `json:"code"` // of the rule, or one of those below
-	Reason   string      `json:"reason"`
-	Hint     string      `json:"hint,omitempty"`
-	Revision string      `json:"revision,omitempty"`
-	Warnings []string    `json:"warnings,omitempty"`
+	State    State        `json:"state"`
+	Code     verdict.Code `json:"code"` // of the rule, or one of those below
+	Reason   string       `json:"reason"`
+	Hint     string       `json:"hint,omitempty"`
+	Revision string       `json:"revision,omitempty"`
+	Warnings []string     `json:"warnings,omitempty"`
 }
 
 // A State is what became of a pod at the webhook.
@@ -53,10 +54,10 @@ const (
 
 // Reasons of a cluster, besides those of the decision itself.
 const (
-	NoWebhook             inject.Code = "no-webhook"              // the API server sends no pod to this control plane
-	NoRevision            inject.Code = "no-control-plane"        // there is none
-	NotThen               inject.Code = "not-then"                // a pod like it would be injected today
-	ControlPlaneNamespace inject.Code = "control-plane-namespace" // it is beside the control plane
+	NoWebhook             verdict.Code = "no-webhook"              // the API server sends no pod to this control plane
+	NoRevision            verdict.Code = "no-control-plane"        // there is none
+	NotThen               verdict.Code = "not-then"                // a pod like it would be injected today
+	ControlPlaneNamespace verdict.Code = "control-plane-namespace" // it is beside the control plane
 )
 
 // An Order is how the pod starts.
@@ -170,7 +171,7 @@ func (m Mesh) decide(i *Injection, pod *corev1.Pod, s Subject) (inject.Result, e
 		return inject.Result{}, err
 	}
 	result, name, err := m.today(bare, s, revision)
-	var refusal *inject.Refusal
+	var refusal *verdict.Refusal
 	if errors.As(err, &refusal) {
 		result.Reason, i.Hint, err = refusal.Reason, refusal.Hint, nil
 	}
@@ -196,16 +197,16 @@ func (m Mesh) decide(i *Injection, pod *corev1.Pod, s Subject) (inject.Result, e
 }
 
 // blocked are the reasons why no pod of a namespace is sent to the webhook.
-func (m Mesh) blocked(s Subject) inject.Reason {
+func (m Mesh) blocked(s Subject) verdict.Reason {
 	switch {
 	case len(m.Revisions) == 0:
-		return inject.Reason{Code: NoRevision, Sentence: "no control plane with injection is in namespace " + m.Namespace}
+		return verdict.Reason{Code: NoRevision, Sentence: "no control plane with injection is in namespace " + m.Namespace}
 	case m.Namespace != "" && s.Namespace.Name == m.Namespace:
-		return inject.Reason{Code: ControlPlaneNamespace, Sentence: "the namespace is the control plane's own, which is never injected"}
+		return verdict.Reason{Code: ControlPlaneNamespace, Sentence: "the namespace is the control plane's own, which is never injected"}
 	case !m.Webhook:
-		return inject.Reason{Code: NoWebhook, Sentence: "no MutatingWebhookConfiguration leads to the control plane: the API server sends it no pod"}
+		return verdict.Reason{Code: NoWebhook, Sentence: "no MutatingWebhookConfiguration leads to the control plane: the API server sends it no pod"}
 	}
-	return inject.Reason{}
+	return verdict.Reason{}
 }
 
 // today injects a pod as the revision with a name would; without one as that which injects it, or

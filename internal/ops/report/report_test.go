@@ -18,6 +18,7 @@ import (
 	"outrider.dev/internal/core/controlplane/webhook"
 	"outrider.dev/internal/core/pod/inject"
 	"outrider.dev/internal/core/pod/inject/settings"
+	"outrider.dev/internal/core/pod/inject/verdict"
 	"outrider.dev/internal/ops/replicas"
 )
 
@@ -86,18 +87,18 @@ func TestWhyAPodIsNotInjected(t *testing.T) {
 		pod     *corev1.Pod
 		labels  map[string]string
 		objects []runtime.Object
-		code    inject.Code
+		code    verdict.Code
 		words   string
 	}{
-		"the namespace has no label":        {pod(nil), nil, installed(t, newImage), inject.NotRequested, "namespace shop"},
-		"the namespace declines":            {pod(nil), map[string]string{contract.NamespaceLabel: "disabled"}, installed(t, newImage), inject.NamespaceDeclines, "istio-injection=disabled"},
-		"the pod declines":                  {pod(func(p *corev1.Pod) { p.Labels[contract.InjectLabel] = "false" }), on, installed(t, newImage), inject.Declined, contract.InjectLabel},
-		"the host's network":                {pod(func(p *corev1.Pod) { p.Spec.HostNetwork = true }), on, installed(t, newImage), inject.HostNetwork, "hostNetwork"},
-		"another revision":                  {pod(nil), map[string]string{contract.RevisionLabel: "canary"}, installed(t, newImage), inject.OtherRevision, "canary"},
-		"the policy":                        {pod(nil), on, installed(t, "global: {proxy: {autoInject: disabled}}"), inject.PolicyDeclines, "autoInject"},
-		"Outrider's labels alone count":     {pod(nil), on, installed(t, newImage, "--own-labels=on"), inject.OtherInjector, contract.OwnNamespaceLabel},
+		"the namespace has no label":        {pod(nil), nil, installed(t, newImage), verdict.NotRequested, "namespace shop"},
+		"the namespace declines":            {pod(nil), map[string]string{contract.NamespaceLabel: "disabled"}, installed(t, newImage), verdict.NamespaceDeclines, "istio-injection=disabled"},
+		"the pod declines":                  {pod(func(p *corev1.Pod) { p.Labels[contract.InjectLabel] = "false" }), on, installed(t, newImage), verdict.Declined, contract.InjectLabel},
+		"the host's network":                {pod(func(p *corev1.Pod) { p.Spec.HostNetwork = true }), on, installed(t, newImage), verdict.HostNetwork, "hostNetwork"},
+		"another revision":                  {pod(nil), map[string]string{contract.RevisionLabel: "canary"}, installed(t, newImage), verdict.OtherRevision, "canary"},
+		"the policy":                        {pod(nil), on, installed(t, "global: {proxy: {autoInject: disabled}}"), verdict.PolicyDeclines, "autoInject"},
+		"Outrider's labels alone count":     {pod(nil), on, installed(t, newImage, "--own-labels=on"), verdict.OtherInjector, contract.OwnNamespaceLabel},
 		"it is older than the label":        {pod(nil), on, installed(t, newImage), NotThen, "would be injected today"},
-		"a setting is wrong":                {pod(func(p *corev1.Pod) { p.Annotations = map[string]string{contract.Start: "maybe"} }), on, installed(t, newImage), inject.BadAnnotation, "would be refused today"},
+		"a setting is wrong":                {pod(func(p *corev1.Pod) { p.Annotations = map[string]string{contract.Start: "maybe"} }), on, installed(t, newImage), verdict.BadAnnotation, "would be refused today"},
 		"no webhook":                        {pod(nil), on, installed(t, newImage)[1:], NoWebhook, "sends it no pod"},
 		"no control plane":                  {pod(nil), on, nil, NoRevision, own},
 		"a control plane without injection": {pod(nil), on, installed(t, newImage, "--webhook=off"), NoRevision, own},
@@ -123,7 +124,7 @@ func TestAnInjectedPod(t *testing.T) {
 	before.Since, before.Replica = since.Add(-time.Hour), "outriderd-b"
 
 	d := describe(t, p, on, []debugapi.Proxy{proxy, before}, installed(t, newImage)...)
-	if i := d.Injection; i.State != Injected || i.Revision != "default" || i.Code != inject.Injected {
+	if i := d.Injection; i.State != Injected || i.Revision != "default" || i.Code != verdict.Injected {
 		t.Errorf("injection %+v", i)
 	}
 	if o := d.Order; o == nil || !slices.Equal(o.Start, []string{"outrider-init", "outrider-proxy", "app"}) || len(o.Ways) != 1 || o.Ways[0] != "gate" || len(o.Why) == 0 {
@@ -153,7 +154,7 @@ func TestAnInjectedPod(t *testing.T) {
 		t.Errorf("%+v, %+v", d.Proxy, d.ControlPlane)
 	}
 	d = describe(t, p, nil, nil, installed(t, newImage)...)
-	if i := d.Injection; i.State != Injected || i.Code != inject.NotRequested || !strings.Contains(i.Reason, "would not be today") {
+	if i := d.Injection; i.State != Injected || i.Code != verdict.NotRequested || !strings.Contains(i.Reason, "would not be today") {
 		t.Errorf("without the label: %+v", i)
 	}
 	if _, err := json.Marshal(d); err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/inject/verdict"
 )
 
 // selecting returns the webhooks of c that get a pod.
@@ -60,7 +61,7 @@ func TestTheSelectorsSayWhatInjectionSays(t *testing.T) {
 	revisions := []string{unset, "default", "canary"}
 	namespaces := combine([]string{contract.OwnNamespaceLabel, contract.NamespaceLabel, contract.RevisionLabel}, [][]string{{unset, "enabled", "disabled"}, {unset, "enabled", "disabled"}, revisions})
 	podLabels := combine([]string{contract.OwnInjectLabel, contract.InjectLabel, contract.RevisionLabel}, [][]string{{unset, "true", "false", "yes"}, {unset, "true", "false", "yes"}, revisions})
-	notRequested := []inject.Code{inject.Declined, inject.NamespaceDeclines, inject.OtherRevision, inject.NotRequested, inject.OtherInjector}
+	notRequested := []verdict.Code{verdict.Declined, verdict.NamespaceDeclines, verdict.OtherRevision, verdict.NotRequested, verdict.OtherInjector}
 	n := 0
 	for _, byDefault := range []bool{false, true} {
 		for _, revision := range []string{"default", "canary", ""} {

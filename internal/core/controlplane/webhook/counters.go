@@ -5,12 +5,12 @@ import (
 	"sync"
 	"time"
 
-	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/inject/verdict"
 )
 
 // Counters are counted since the start.
 type Counters struct {
-	Reviews  map[inject.Code]uint64 // by outcome
+	Reviews  map[verdict.Code]uint64 // by outcome
 	Duration Histogram
 }
 
@@ -31,7 +31,7 @@ type counters struct {
 	now Counters
 }
 
-func (c *counters) add(code inject.Code, took time.Duration) {
+func (c *counters) add(code verdict.Code, took time.Duration) {
 	i := 0
 	for i < len(Buckets) && took > Buckets[i] {
 		i++
@@ -39,7 +39,7 @@ func (c *counters) add(code inject.Code, took time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.now.Reviews == nil {
-		c.now.Reviews = map[inject.Code]uint64{}
+		c.now.Reviews = map[verdict.Code]uint64{}
 	}
 	c.now.Reviews[code]++
 	c.now.Duration.Counts[i]++

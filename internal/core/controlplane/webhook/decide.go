@@ -18,22 +18,24 @@ import (
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/inject/imagecmd"
+	"outrider.dev/internal/core/pod/inject/verdict"
 	"outrider.dev/internal/core/pod/podspec"
 )
 
-// Codes of reviews besides those of [inject.Code].
+// Codes of reviews besides those of [verdict.Code].
 const (
-	Failed      inject.Code = "failed"       // the request got no AdmissionReview
-	NotAPod     inject.Code = "not-a-pod"    // allowed: the webhook's rules are too wide
-	NotCreated  inject.Code = "not-created"  // allowed: an existing pod cannot get a container
-	BadPod      inject.Code = "bad-pod"      // refused: the object is not a valid pod
-	BadSettings inject.Code = "bad-settings" // refused: the mesh's configuration is invalid
+	Failed      verdict.Code = "failed"       // the request got no AdmissionReview
+	NotAPod     verdict.Code = "not-a-pod"    // allowed: the webhook's rules are too wide
+	NotCreated  verdict.Code = "not-created"  // allowed: an existing pod cannot get a container
+	BadPod      verdict.Code = "bad-pod"      // refused: the object is not a valid pod
+	BadSettings verdict.Code = "bad-settings" // refused: the mesh's configuration is invalid
 )
 
 var reviewType = metav1.TypeMeta{APIVersion: admission.SchemeGroupVersion.String(), Kind: "AdmissionReview"}
 
 // review answers the review in body. Environ are more variables of the proxy.
-func (w *Webhook) review(ctx context.Context, p *place, body []byte, environ map[string]string) ([]byte, inject.Code, error) {
+func (w *Webhook) review(ctx context.Context, p *place, body []byte, environ map[string]string) ([]byte, verdict.Code, error) {
 	var in admission.AdmissionReview
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(body, &in); err != nil {
 		return nil, Failed, fail(http.StatusBadRequest, metav1.StatusReasonBadRequest, "the body is no AdmissionReview: %v", err)
@@ -57,18 +59,18 @@ func (w *Webhook) review(ctx context.Context, p *place, body []byte, environ map
 }
 
 // decide returns the answer to a request, without its UID.
-func (w *Webhook) decide(ctx context.Context, p *place, r *admission.AdmissionRequest, environ map[string]string) (*admission.AdmissionResponse, inject.Code) {
+func (w *Webhook) decide(ctx context.Context, p *place, r *admission.AdmissionRequest, environ map[string]string) (*admission.AdmissionResponse, verdict.Code) {
 	switch {
 	case r.Kind.Group != "" || r.Kind.Kind != "Pod" || r.SubResource != "":
 		return allowed(NotAPod)
 	case r.Operation != admission.Create:
 		return allowed(NotCreated)
 	case r.Namespace == w.o.Namespace:
-		return allowed(inject.IgnoredNamespace)
+		return allowed(verdict.IgnoredNamespace)
 	}
 	var pod corev1.Pod
 	if err := checkLists(r.Object.Raw); err != nil {
-		return refused(inject.TooLarge, err.Error(), "")
+		return refused(verdict.TooLarge, err.Error(), "")
 	}
 	if err := decode(r.Object.Raw, &pod); err != nil {
 		return refused(BadPod, fmt.Sprintf("the object is no pod: %v", err), "")
@@ -79,7 +81,7 @@ func (w *Webhook) decide(ctx context.Context, p *place, r *admission.AdmissionRe
 		ns = inject.Namespace{}
 	}
 	if ns.Name = cmp.Or(r.Namespace, pod.Namespace); ns.Name == w.o.Namespace {
-		return allowed(inject.IgnoredNamespace)
+		return allowed(verdict.IgnoredNamespace)
 	}
 	o := *w.options.Load()
 	if len(environ) > 0 {
@@ -90,7 +92,7 @@ func (w *Webhook) decide(ctx context.Context, p *place, r *admission.AdmissionRe
 	}
 	o.Interrupted = ctx.Err
 	result, err := w.inject(ctx, p, &pod, ns, o)
-	var refusal *inject.Refusal
+	var refusal *verdict.Refusal
 	switch {
 	case errors.As(err, &refusal):
 		return refused(refusal.Code, refusal.Sentence, refusal.Hint)
@@ -144,7 +146,7 @@ func (w *Webhook) inject(ctx context.Context, p *place, pod *corev1.Pod, ns inje
 	if w.o.Commands == nil {
 		return w.injectPod(pod, ns, o)
 	}
-	return inject.Resolving(pod, ns, o, func(images []string) (found map[string]inject.ImageCommand) {
+	return inject.Resolving(pod, ns, o, func(images []string) (found map[string]imagecmd.Command) {
 		whole := ctx
 		if end, ok := ctx.Deadline(); ok { // leave time for an answer without a gate
 			var cancel context.CancelFunc
@@ -159,18 +161,18 @@ func (w *Webhook) inject(ctx context.Context, p *place, pod *corev1.Pod, ns inje
 // maxPatch is what etcd stores of one object, its --max-request-bytes.
 const maxPatch = 3 << 19
 
-func allowed(code inject.Code) (*admission.AdmissionResponse, inject.Code) {
+func allowed(code verdict.Code) (*admission.AdmissionResponse, verdict.Code) {
 	return &admission.AdmissionResponse{Allowed: true, AuditAnnotations: audit(code)}, code
 }
 
 // audit is what the API server writes into its audit log.
-func audit(code inject.Code) map[string]string { return map[string]string{"injection": string(code)} }
+func audit(code verdict.Code) map[string]string { return map[string]string{"injection": string(code)} }
 
 // patched returns the answer with a result's patch.
-func patched(result inject.Result) (*admission.AdmissionResponse, inject.Code) {
+func patched(result inject.Result) (*admission.AdmissionResponse, verdict.Code) {
 	out, code := allowed(result.Reason.Code)
 	warnings := result.Warnings
-	if code == inject.OtherInjector { // the pod's labels would mean us if there was no other injector
+	if code == verdict.OtherInjector { // the pod's labels would mean us if there was no other injector
 		warnings = append([]string{fmt.Sprintf("not injected (%s): %s", code, result.Reason.Sentence)}, warnings...)
 	}
 	out.Warnings = fitting(warnings)
@@ -182,26 +184,26 @@ func patched(result inject.Result) (*admission.AdmissionResponse, inject.Code) {
 		}
 	}
 	if len(out.Patch) > maxPatch {
-		return refused(inject.TooLarge, fmt.Sprintf("injection adds %d bytes to the pod, which then cannot be stored: %d are written", len(out.Patch), maxPatch), "request fewer edges")
+		return refused(verdict.TooLarge, fmt.Sprintf("injection adds %d bytes to the pod, which then cannot be stored: %d are written", len(out.Patch), maxPatch), "request fewer edges")
 	}
 	return out, code
 }
 
 // statuses are those of refused pods. A bad request is a pod that is written wrongly; any
 // other refused pod is forbidden.
-var statuses = map[inject.Code]struct {
+var statuses = map[verdict.Code]struct {
 	code   int32
 	reason metav1.StatusReason
 }{
-	BadPod:               {http.StatusBadRequest, metav1.StatusReasonBadRequest},
-	inject.BadAnnotation: {http.StatusBadRequest, metav1.StatusReasonBadRequest},
-	inject.BadGraph:      {http.StatusBadRequest, metav1.StatusReasonBadRequest},
-	inject.BadOverride:   {http.StatusBadRequest, metav1.StatusReasonBadRequest},
-	BadSettings:          {http.StatusInternalServerError, metav1.StatusReasonInternalError},
+	BadPod:                {http.StatusBadRequest, metav1.StatusReasonBadRequest},
+	verdict.BadAnnotation: {http.StatusBadRequest, metav1.StatusReasonBadRequest},
+	verdict.BadGraph:      {http.StatusBadRequest, metav1.StatusReasonBadRequest},
+	verdict.BadOverride:   {http.StatusBadRequest, metav1.StatusReasonBadRequest},
+	BadSettings:           {http.StatusInternalServerError, metav1.StatusReasonInternalError},
 }
 
 // refused returns the answer that keeps a pod out. Its message is all that the pod's author sees.
-func refused(code inject.Code, sentence, hint string) (*admission.AdmissionResponse, inject.Code) {
+func refused(code verdict.Code, sentence, hint string) (*admission.AdmissionResponse, verdict.Code) {
 	s, ok := statuses[code]
 	if !ok {
 		s.code, s.reason = http.StatusForbidden, metav1.StatusReasonForbidden

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/inject/imagecmd"
 )
 
 // A container without a command gets its image's, and the image is pinned. Without an answer
@@ -16,9 +16,9 @@ import (
 func TestImagesAreLookedUp(t *testing.T) {
 	digest := "sha256:" + strings.Repeat("a1", 32)
 	var lookups [][]string
-	w := New(Options{Namespaces: enabled, Commands: func(_ context.Context, images []string) map[string]inject.ImageCommand {
+	w := New(Options{Namespaces: enabled, Commands: func(_ context.Context, images []string) map[string]imagecmd.Command {
 		lookups = append(lookups, images)
-		return map[string]inject.ImageCommand{"shop:1": {Entrypoint: []string{"/shop"}, Digest: digest}, "late:1": {Why: "image late:1: not there"}}
+		return map[string]imagecmd.Command{"shop:1": {Entrypoint: []string{"/shop"}, Digest: digest}, "late:1": {Why: "image late:1: not there"}}
 	}})
 	for _, tt := range []struct{ containers, want string }{
 		{"{name: app, image: 'shop:1'}", `"--","/shop"]`},
@@ -41,12 +41,12 @@ func TestImagesAreLookedUp(t *testing.T) {
 // pods nothing.
 func TestASlowRegistryDelaysNoOtherPod(t *testing.T) {
 	begun, end, left := make(chan struct{}), make(chan struct{}), atomic.Int64{}
-	w := New(Options{Namespaces: enabled, Limits: Limits{Concurrency: 1, Timeout: 30 * time.Second}, Commands: func(ctx context.Context, images []string) map[string]inject.ImageCommand {
+	w := New(Options{Namespaces: enabled, Limits: Limits{Concurrency: 1, Timeout: 30 * time.Second}, Commands: func(ctx context.Context, images []string) map[string]imagecmd.Command {
 		deadline, _ := ctx.Deadline()
 		left.Store(int64(time.Until(deadline)))
 		close(begun)
 		<-end
-		return map[string]inject.ImageCommand{images[0]: {Why: "image shop: too slow"}}
+		return map[string]imagecmd.Command{images[0]: {Why: "image shop: too slow"}}
 	}})
 	slow := make(chan reply, 1)
 	go func() {

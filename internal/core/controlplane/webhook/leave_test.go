@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/inject/imagecmd"
 )
 
 // A client that leaves ends the review: injection stops at its next step, a look-up ends, and
@@ -21,7 +22,7 @@ func TestAClientLeaves(t *testing.T) {
 		return inject.Result{}, o.Interrupted()
 	}
 	looked, looksUp := context.WithCancel(t.Context())
-	lookup := New(Options{Namespaces: enabled, Commands: func(ctx context.Context, _ []string) map[string]inject.ImageCommand {
+	lookup := New(Options{Namespaces: enabled, Commands: func(ctx context.Context, _ []string) map[string]imagecmd.Command {
 		looksUp()
 		<-ctx.Done()
 		return nil

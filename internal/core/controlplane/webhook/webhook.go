@@ -24,6 +24,8 @@ import (
 
 	"outrider.dev/internal/core/controlplane/conns"
 	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/inject/imagecmd"
+	"outrider.dev/internal/core/pod/inject/verdict"
 )
 
 // Options of a webhook. The zero value of a field means its default.
@@ -40,7 +42,7 @@ type Options struct {
 
 	// Commands looks up the commands of images, for containers that name no command and
 	// need a gate. It may take half of the time that is left. Default: no look-ups.
-	Commands func(ctx context.Context, images []string) map[string]inject.ImageCommand
+	Commands func(ctx context.Context, images []string) map[string]imagecmd.Command
 
 	// Unenforced returns a warning for each object that forbids something for a pod of a
 	// namespace, and does not. Default: none.
@@ -197,7 +199,7 @@ func (w *Webhook) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 }
 
 // answer handles a whole request, within the limits. A panic ends the request alone.
-func (w *Webhook) answer(rw http.ResponseWriter, r *http.Request, began time.Time) (answer []byte, code inject.Code, err error) {
+func (w *Webhook) answer(rw http.ResponseWriter, r *http.Request, began time.Time) (answer []byte, code verdict.Code, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			w.o.Log.Error("a review made the webhook panic", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))

@@ -17,6 +17,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/inject/verdict"
 	"outrider.dev/internal/core/pod/patch"
 )
 
@@ -38,32 +39,32 @@ func TestWhatIsAnswered(t *testing.T) {
 		body                []byte
 		status              int
 		allowed             bool
-		injection           inject.Code
+		injection           verdict.Code
 		patch               string // part of it; empty: there is none
 		message             string // part of it
 		code                int32  // of a refusal
 	}{
-		"a pod is injected":                       {body: pod(plain), status: 200, allowed: true, injection: inject.Injected, patch: "outrider-proxy"},
-		"a dry run is a run":                      {body: edit(pod(plain), `"dryRun":false`, `"dryRun":true`), status: 200, allowed: true, injection: inject.Injected, patch: "outrider-proxy"},
-		"a timeout in the path":                   {path: "/inject?timeout=10s", body: pod(plain), status: 200, allowed: true, injection: inject.Injected, patch: "outrider-proxy"},
-		"cluster and network come by the path":    {path: "/inject/cluster/north--slash--1/net/n1", body: pod(plain), status: 200, allowed: true, injection: inject.Injected, patch: `{"name":"ISTIO_META_CLUSTER_ID","value":"north/1"},{"name":"ISTIO_META_NETWORK","value":"n1"}`},
-		"other variables do too":                  {path: "/inject/:ENV:net=n2:ENV:my_var=x", body: pod(plain), status: 200, allowed: true, injection: inject.Injected, patch: `{"name":"MY_VAR","value":"x"}`},
-		"a charset of JSON":                       {media: "application/json; charset=utf-8", body: pod(plain), status: 200, allowed: true, injection: inject.Injected, patch: "outrider-proxy"},
-		"a field of a newer Kubernetes is let be": {body: pod(`{spec: {brandNew: {a: 1}, containers: [{name: app, image: shop, command: [/app], alsoNew: 2}]}}`), status: 200, allowed: true, injection: inject.Injected, patch: "outrider-proxy"},
-		"a pod of the node's network is left":     {body: pod(`{spec: {hostNetwork: true, containers: [{name: app, image: shop}]}}`), status: 200, allowed: true, injection: inject.HostNetwork},
-		"a pod with inject: false is left alone":  {body: pod(`{metadata: {labels: {sidecar.istio.io/inject: "false"}}, spec: {containers: [{name: app, image: shop}]}}`), status: 200, allowed: true, injection: inject.Declined},
+		"a pod is injected":                       {body: pod(plain), status: 200, allowed: true, injection: verdict.Injected, patch: "outrider-proxy"},
+		"a dry run is a run":                      {body: edit(pod(plain), `"dryRun":false`, `"dryRun":true`), status: 200, allowed: true, injection: verdict.Injected, patch: "outrider-proxy"},
+		"a timeout in the path":                   {path: "/inject?timeout=10s", body: pod(plain), status: 200, allowed: true, injection: verdict.Injected, patch: "outrider-proxy"},
+		"cluster and network come by the path":    {path: "/inject/cluster/north--slash--1/net/n1", body: pod(plain), status: 200, allowed: true, injection: verdict.Injected, patch: `{"name":"ISTIO_META_CLUSTER_ID","value":"north/1"},{"name":"ISTIO_META_NETWORK","value":"n1"}`},
+		"other variables do too":                  {path: "/inject/:ENV:net=n2:ENV:my_var=x", body: pod(plain), status: 200, allowed: true, injection: verdict.Injected, patch: `{"name":"MY_VAR","value":"x"}`},
+		"a charset of JSON":                       {media: "application/json; charset=utf-8", body: pod(plain), status: 200, allowed: true, injection: verdict.Injected, patch: "outrider-proxy"},
+		"a field of a newer Kubernetes is let be": {body: pod(`{spec: {brandNew: {a: 1}, containers: [{name: app, image: shop, command: [/app], alsoNew: 2}]}}`), status: 200, allowed: true, injection: verdict.Injected, patch: "outrider-proxy"},
+		"a pod of the node's network is left":     {body: pod(`{spec: {hostNetwork: true, containers: [{name: app, image: shop}]}}`), status: 200, allowed: true, injection: verdict.HostNetwork},
+		"a pod with inject: false is left alone":  {body: pod(`{metadata: {labels: {sidecar.istio.io/inject: "false"}}, spec: {containers: [{name: app, image: shop}]}}`), status: 200, allowed: true, injection: verdict.Declined},
 		"kube-system is left, though it is labelled": {
-			body: edit(pod(plain), `"namespace":"shop"`, `"namespace":"kube-system"`), status: 200, allowed: true, injection: inject.IgnoredNamespace},
+			body: edit(pod(plain), `"namespace":"shop"`, `"namespace":"kube-system"`), status: 200, allowed: true, injection: verdict.IgnoredNamespace},
 		"the control plane's own pods are left, whatever their labels": {
 			body:   reviewOf("u1", "outrider-system", podJSON(t, `{metadata: {labels: {sidecar.istio.io/inject: "true"}}, spec: {containers: [{name: app, image: shop}]}}`)),
-			status: 200, allowed: true, injection: inject.IgnoredNamespace},
+			status: 200, allowed: true, injection: verdict.IgnoredNamespace},
 		"a pod of the control plane that cannot be read is left": {
-			body: reviewOf("u1", "outrider-system", []byte(`{"spec":7}`)), status: 200, allowed: true, injection: inject.IgnoredNamespace},
+			body: reviewOf("u1", "outrider-system", []byte(`{"spec":7}`)), status: 200, allowed: true, injection: verdict.IgnoredNamespace},
 		"what is no pod is left":      {body: edit(pod(plain), `"kind":"Pod"`, `"kind":"Service"`), status: 200, allowed: true, injection: NotAPod},
 		"a pod that is there is left": {body: edit(pod(plain), `"CREATE"`, `"UPDATE"`), status: 200, allowed: true, injection: NotCreated},
 		"a wrong annotation refuses the pod with what would be valid": {
 			body:   pod(`{metadata: {annotations: {outrider.dev/start: soon}}, spec: {containers: [{name: app, image: shop}]}}`),
-			status: 200, injection: inject.BadAnnotation, code: 400, message: `outrider: annotation outrider.dev/start: "soon" is none of gate, native, hold, off`},
+			status: 200, injection: verdict.BadAnnotation, code: 400, message: `outrider: annotation outrider.dev/start: "soon" is none of gate, native, hold, off`},
 		"a pod that is none is refused":          {body: reviewOf("u1", "shop", []byte(`{"spec":{"containers":7}}`)), status: 200, injection: BadPod, code: 400, message: "the object is no pod"},
 		"a pod with a field twice is refused":    {body: reviewOf("u1", "shop", []byte(`{"spec":{"hostNetwork":true,"hostNetwork":false}}`)), status: 200, injection: BadPod, code: 400, message: "duplicate"},
 		"an older version gets a sentence":       {body: edit(pod(plain), "admission.k8s.io/v1", "admission.k8s.io/v1beta1"), status: 400, message: "admissionReviewVersions: [v1]"},
@@ -113,7 +114,7 @@ func TestWhatIsAnswered(t *testing.T) {
 	}
 }
 
-func checkResponse(t *testing.T, got admission.AdmissionResponse, allowed bool, injection inject.Code, patch, message string, code int32) {
+func checkResponse(t *testing.T, got admission.AdmissionResponse, allowed bool, injection verdict.Code, patch, message string, code int32) {
 	t.Helper()
 	if got.UID != "u1" || got.Allowed != allowed || got.AuditAnnotations["injection"] != string(injection) {
 		t.Errorf("uid %q, allowed %v, %q: want u1, %v, %q", got.UID, got.Allowed, got.AuditAnnotations["injection"], allowed, injection)
@@ -267,16 +268,16 @@ func TestAPodOfAnotherInjectorGetsAWarning(t *testing.T) {
 	w.Use(inject.Options{OwnLabels: true})
 	for _, tt := range []struct {
 		namespace, pod string
-		code           inject.Code
+		code           verdict.Code
 		warned         bool
 	}{
-		{"shop", plain, inject.OtherInjector, true},
-		{"quiet", plain, inject.NotRequested, false},
-		{"shop", `{metadata: {labels: {outrider.dev/inject: "true"}}, spec: {containers: [{name: app, image: shop, command: [/app]}]}}`, inject.Injected, false},
+		{"shop", plain, verdict.OtherInjector, true},
+		{"quiet", plain, verdict.NotRequested, false},
+		{"shop", `{metadata: {labels: {outrider.dev/inject: "true"}}, spec: {containers: [{name: app, image: shop, command: [/app]}]}}`, verdict.Injected, false},
 	} {
 		got := reviewed(t, w, tt.namespace, podJSON(t, tt.pod))
 		warned := len(got.Warnings) == 1 && strings.HasPrefix(got.Warnings[0], "outrider: not injected (other-injector): ") && strings.Contains(got.Warnings[0], "outrider.dev/inject=true")
-		if !got.Allowed || got.AuditAnnotations["injection"] != string(tt.code) || warned != tt.warned || (len(got.Patch) > 0) != (tt.code == inject.Injected) {
+		if !got.Allowed || got.AuditAnnotations["injection"] != string(tt.code) || warned != tt.warned || (len(got.Patch) > 0) != (tt.code == verdict.Injected) {
 			t.Errorf("%s: %+v, want %s", tt.namespace, got, tt.code)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject/containers"
 	"outrider.dev/internal/core/pod/inject/settings"
 )
 
@@ -86,7 +87,7 @@ func TestMergedContainersKeepTheAPIsRules(t *testing.T) {
 			if tt.of == "" {
 				tt.of = contract.ProxyContainer
 			}
-			got, err := yaml.Marshal(tt.part(*find(r.Pod, tt.of)))
+			got, err := yaml.Marshal(tt.part(*containers.Find(r.Pod, tt.of)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -124,7 +125,7 @@ func TestNoSleepWithoutAGracePeriod(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c := find(r.Pod, contract.ProxyContainer); c.Lifecycle.PostStart.Sleep != nil || !strings.Contains(strings.Join(r.Warnings, "\n"), "sleeps for 0 s") {
+	if c := containers.Find(r.Pod, contract.ProxyContainer); c.Lifecycle.PostStart.Sleep != nil || !strings.Contains(strings.Join(r.Warnings, "\n"), "sleeps for 0 s") {
 		t.Errorf("%v, %q", c.Lifecycle.PostStart, r.Warnings)
 	}
 }

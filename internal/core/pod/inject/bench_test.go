@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"testing"
+
+	"outrider.dev/internal/core/pod/inject/verdict"
 )
 
 // What injection of the largest pods costs, or their refusal: 300 containers, each of which
@@ -12,7 +14,7 @@ func BenchmarkPodOf300Containers(b *testing.B) {
 	for name, pod := range largePods(300) {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				var refusal *Refusal
+				var refusal *verdict.Refusal
 				if _, err := Pod(pod, Namespace{Name: "shop"}, Options{Manual: true}); err != nil && !errors.As(err, &refusal) {
 					b.Fatal(err)
 				}

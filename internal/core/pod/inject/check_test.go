@@ -25,6 +25,9 @@ import (
 	"outrider.dev/internal/core/agent/gate"
 	agent "outrider.dev/internal/core/agent/status"
 	"outrider.dev/internal/core/capture"
+	"outrider.dev/internal/core/pod/inject/containers"
+	"outrider.dev/internal/core/pod/inject/imagecmd"
+	"outrider.dev/internal/core/pod/inject/verdict"
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/startup"
 )
@@ -178,7 +181,7 @@ func nothingIsLost(t testing.TB, given, got *corev1.Pod, o Options) {
 			if ours := overridden(want); ours != "" && requestsUs(original, o) {
 				want.Name = ours
 			}
-			c := find(got, want.Name)
+			c := containers.Find(got, want.Name)
 			if c == nil {
 				t.Errorf("container %s is lost", want.Name)
 				continue
@@ -205,7 +208,7 @@ func nothingIsLost(t testing.TB, given, got *corev1.Pod, o Options) {
 }
 
 // asItsImage is a container with the command of its image.
-func asItsImage(c corev1.Container, k ImageCommand) corev1.Container {
+func asItsImage(c corev1.Container, k imagecmd.Command) corev1.Container {
 	escape := func(words []string) (out []string) {
 		for _, w := range words {
 			out = append(out, strings.Join(strings.Split(w, "$"), "$$"))
@@ -266,10 +269,10 @@ func mustStrip(t testing.TB, pod *corev1.Pod) *corev1.Pod {
 // the gates.
 func agentReads(t testing.TB, pod *corev1.Pod) {
 	t.Helper()
-	if c := find(pod, contract.ProxyContainer); c != nil {
+	if c := containers.Find(pod, contract.ProxyContainer); c != nil {
 		readProxy(t, pod, c)
 	}
-	if c := find(pod, contract.InitContainer); c != nil && len(c.Args) > 0 && c.Args[0] == "init" {
+	if c := containers.Find(pod, contract.InitContainer); c != nil && len(c.Args) > 0 && c.Args[0] == "init" {
 		readCapture(t, c.Args[1:])
 	}
 	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
@@ -411,7 +414,7 @@ func readGate(t testing.TB, pod *corev1.Pod, c corev1.Container) {
 		check(gate.ParseHook(g.PostStart))
 	}
 	for _, name := range names {
-		if find(pod, name) == nil {
+		if containers.Find(pod, name) == nil {
 			check(nil, fmt.Errorf("it waits for %s, which is not there", name))
 		}
 	}
@@ -426,7 +429,7 @@ func TestAGatedSidecarIsInjectedAgain(t *testing.T) {
 	p := podOf(t, `metadata: {name: shop, annotations: {outrider.dev/capture: none, outrider.dev/depends-on: "{app: {cache: {condition: healthy, by: native}}}"}}
 spec: {containers: [{name: app, image: i}, {name: cache, image: i, command: [/c], ports: [{name: http, containerPort: 8080}], readinessProbe: {httpGet: {port: http}}}]}`)
 	first := injected(t, p, Options{})
-	if c := find(first.Pod, "cache"); !podspec.Gated(c) || c.Lifecycle == nil {
+	if c := containers.Find(first.Pod, "cache"); !podspec.Gated(c) || c.Lifecycle == nil {
 		t.Fatalf("cache has no gate, or no hook: %+v", c)
 	}
 	back, err := Stripped(first.Pod)
@@ -437,7 +440,7 @@ spec: {containers: [{name: app, image: i}, {name: cache, image: i, command: [/c]
 		t.Errorf("without the injection (-want +got):\n%s", diff)
 	}
 	for _, minor := range []startup.Kubernetes{27, 34, 36} {
-		var refusal *Refusal
+		var refusal *verdict.Refusal
 		if second, err := Pod(first.Pod, Namespace{Name: "shop"}, Options{Kubernetes: minor}); err == nil {
 			checkInjected(t, p, second, Options{Kubernetes: minor})
 		} else if !errors.As(err, &refusal) {
@@ -453,9 +456,9 @@ func TestNoEdgeWaitsForAProbeWithoutItsPort(t *testing.T) {
 		for _, by := range []string{"gate", "native", "hold"} {
 			_, err := Pod(podOf(t, `metadata: {name: shop, annotations: {outrider.dev/depends-on: "{app: {cache: {condition: healthy, by: `+by+`}}}"}}
 spec: {containers: [{name: cache, image: i, command: [/c], `+probes+`}, {name: app, image: i, command: [/a]}]}`), Namespace{Name: "shop"}, Options{Manual: true})
-			var refusal *Refusal
-			if !errors.As(err, &refusal) || refusal.Code != BadGraph {
-				t.Errorf("%s, %s: %v, want a refusal with %s", probes, by, err, BadGraph)
+			var refusal *verdict.Refusal
+			if !errors.As(err, &refusal) || refusal.Code != verdict.BadGraph {
+				t.Errorf("%s, %s: %v, want a refusal with %s", probes, by, err, verdict.BadGraph)
 			}
 		}
 	}

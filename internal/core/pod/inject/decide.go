@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject/containers"
+	"outrider.dev/internal/core/pod/inject/verdict"
 	"outrider.dev/internal/core/pod/podspec"
 )
 
@@ -28,23 +30,23 @@ func NamesDefault(ns Namespace) bool {
 }
 
 // Decide reports whether a pod is injected. It is the first step of [Pod].
-func Decide(pod *corev1.Pod, ns Namespace, o Options) Reason {
+func Decide(pod *corev1.Pod, ns Namespace, o Options) verdict.Reason {
 	reason, _ := decide(pod, ns, o)
 	return reason
 }
 
 // decide also returns warnings. With OwnLabels, Istio's labels belong to another injector:
 // they are removed before the decision.
-func decide(pod *corev1.Pod, ns Namespace, o Options) (Reason, []string) {
+func decide(pod *corev1.Pod, ns Namespace, o Options) (verdict.Reason, []string) {
 	if !o.OwnLabels {
 		return decideByLabels(pod, ns, o)
 	}
 	ownPod, ownNamespace := withoutIstios(pod, ns)
 	reason, warnings := decideByLabels(ownPod, ownNamespace, o)
-	if reason.Code == NotRequested {
+	if reason.Code == verdict.NotRequested {
 		o.OwnLabels = false
-		if istios, _ := decideByLabels(pod, ns, o); istios.Code == Injected {
-			reason = because(OtherInjector, "Istio's labels, which request injection, belong to another injector here: label the namespace %s=enabled or the pod %s=true",
+		if istios, _ := decideByLabels(pod, ns, o); istios.Code == verdict.Injected {
+			reason = verdict.Because(verdict.OtherInjector, "Istio's labels, which request injection, belong to another injector here: label the namespace %s=enabled or the pod %s=true",
 				contract.OwnNamespaceLabel, contract.OwnInjectLabel)
 		}
 	}
@@ -69,8 +71,8 @@ func withoutIstios(pod *corev1.Pod, ns Namespace) (*corev1.Pod, Namespace) {
 
 // decideByLabels has Istio's rules in Istio's order. In the middle are those that the API
 // server applies by the webhook's selectors, then those of Istio's injectRequired.
-func decideByLabels(pod *corev1.Pod, ns Namespace, o Options) (Reason, []string) {
-	for _, rule := range []func(*corev1.Pod, Namespace, Options) (Reason, bool){
+func decideByLabels(pod *corev1.Pod, ns Namespace, o Options) (verdict.Reason, []string) {
+	for _, rule := range []func(*corev1.Pod, Namespace, Options) (verdict.Reason, bool){
 		byKindOfPod, byNamespaceName, bySelector,
 	} {
 		if reason, decided := rule(pod, ns, o); decided {
@@ -80,9 +82,9 @@ func decideByLabels(pod *corev1.Pod, ns Namespace, o Options) (Reason, []string)
 	var warnings []string
 	switch value, where := podspec.RequestsInjection(pod); value {
 	case "true":
-		return because(Injected, "%s is \"true\"", where), nil
+		return verdict.Because(verdict.Injected, "%s is \"true\"", where), nil
 	case "false":
-		return because(Declined, "%s is \"false\"", where), nil
+		return verdict.Because(verdict.Declined, "%s is \"false\"", where), nil
 	case "":
 	default:
 		warnings = append(warnings, where+" is \""+value+"\", which is neither \"true\" nor \"false\": it is as if it was not there")
@@ -90,29 +92,29 @@ func decideByLabels(pod *corev1.Pod, ns Namespace, o Options) (Reason, []string)
 	return byPolicy(pod, o), warnings
 }
 
-func byKindOfPod(pod *corev1.Pod, _ Namespace, _ Options) (Reason, bool) {
+func byKindOfPod(pod *corev1.Pod, _ Namespace, _ Options) (verdict.Reason, bool) {
 	code, sentence := podspec.ExcludedKind(pod)
-	return Reason{Code(code), sentence}, code != ""
+	return verdict.Reason{Code: verdict.Code(code), Sentence: sentence}, code != ""
 }
 
-func byNamespaceName(_ *corev1.Pod, ns Namespace, _ Options) (Reason, bool) {
+func byNamespaceName(_ *corev1.Pod, ns Namespace, _ Options) (verdict.Reason, bool) {
 	if slices.Contains(IgnoredNamespaces, ns.Name) {
-		return because(IgnoredNamespace, "the namespace %s is one of %s, which are never injected", ns.Name, strings.Join(IgnoredNamespaces, ", ")), true
+		return verdict.Because(verdict.IgnoredNamespace, "the namespace %s is one of %s, which are never injected", ns.Name, strings.Join(IgnoredNamespaces, ", ")), true
 	}
-	return Reason{}, false
+	return verdict.Reason{}, false
 }
 
 // bySelector has the rules of the webhooks' selectors. With Manual, a namespace without a
 // label requests injection too.
 //
 // complexity: one switch in Istio's order of precedence, which parts of it would hide.
-func bySelector(pod *corev1.Pod, ns Namespace, o Options) (Reason, bool) {
+func bySelector(pod *corev1.Pod, ns Namespace, o Options) (verdict.Reason, bool) {
 	if ns.Labels == nil {
-		return Reason{}, false
+		return verdict.Reason{}, false
 	}
 	label := podLabel(pod)
 	if label == "false" {
-		return because(Declined, "label %s is \"false\"", contract.InjectLabel), true
+		return verdict.Because(verdict.Declined, "label %s is \"false\"", contract.InjectLabel), true
 	}
 	injection, hasInjection := ns.Labels[contract.NamespaceLabel]
 	if v, ok := ns.Labels[contract.OwnNamespaceLabel]; ok {
@@ -123,25 +125,25 @@ func bySelector(pod *corev1.Pod, ns Namespace, o Options) (Reason, bool) {
 	revision := o.revision()
 	switch {
 	case hasInjection && injection != "enabled":
-		return because(NamespaceDeclines, "the namespace %s has the label %s=%s", ns.Name, contract.NamespaceLabel, injection), true
+		return verdict.Because(verdict.NamespaceDeclines, "the namespace %s has the label %s=%s", ns.Name, contract.NamespaceLabel, injection), true
 	case hasInjection && revision != DefaultRevision:
-		return because(OtherRevision, "the namespace %s is the default revision's, and this is %s", ns.Name, revision), true
+		return verdict.Because(verdict.OtherRevision, "the namespace %s is the default revision's, and this is %s", ns.Name, revision), true
 	case hasInjection:
-		return Reason{}, false
+		return verdict.Reason{}, false
 	case hasRevision && nsRevision != revision:
-		return because(OtherRevision, "the namespace %s has %s=%s, and this is %s", ns.Name, contract.RevisionLabel, nsRevision, revision), true
+		return verdict.Because(verdict.OtherRevision, "the namespace %s has %s=%s, and this is %s", ns.Name, contract.RevisionLabel, nsRevision, revision), true
 	case hasRevision:
-		return Reason{}, false
+		return verdict.Reason{}, false
 	case podHasRevision && podRevision != revision:
-		return because(OtherRevision, "the pod has %s=%s, and this is %s", contract.RevisionLabel, podRevision, revision), true
+		return verdict.Because(verdict.OtherRevision, "the pod has %s=%s, and this is %s", contract.RevisionLabel, podRevision, revision), true
 	case podHasRevision, label == "true", o.Manual, o.Values.Injector.EnableNamespacesByDefault:
-		return Reason{}, false
+		return verdict.Reason{}, false
 	}
 	ofNamespace, ofPod := contract.NamespaceLabel, contract.InjectLabel
 	if o.OwnLabels {
 		ofNamespace, ofPod = contract.OwnNamespaceLabel, contract.OwnInjectLabel
 	}
-	return because(NotRequested, "neither the namespace %s has the label %s=enabled nor the pod the label %s=true; an annotation alone does not start injection", ns.Name, ofNamespace, ofPod), true
+	return verdict.Because(verdict.NotRequested, "neither the namespace %s has the label %s=enabled nor the pod the label %s=true; an annotation alone does not start injection", ns.Name, ofNamespace, ofPod), true
 }
 
 func podLabel(pod *corev1.Pod) string {
@@ -152,20 +154,20 @@ func podLabel(pod *corev1.Pod) string {
 }
 
 // byPolicy decides where neither labels nor annotations do.
-func byPolicy(pod *corev1.Pod, o Options) Reason {
+func byPolicy(pod *corev1.Pod, o Options) verdict.Reason {
 	if s, ok := selected(pod, o.Values.Injector.NeverInjectSelector); ok {
-		return because(NeverSelected, "neverInjectSelector %q matches the pod's labels", s)
+		return verdict.Because(verdict.NeverSelected, "neverInjectSelector %q matches the pod's labels", s)
 	}
 	if s, ok := selected(pod, o.Values.Injector.AlwaysInjectSelector); ok {
-		return because(Injected, "alwaysInjectSelector %q matches the pod's labels", s)
+		return verdict.Because(verdict.Injected, "alwaysInjectSelector %q matches the pod's labels", s)
 	}
 	switch policy := o.Values.Global.Proxy.AutoInject; policy {
 	case "", "enabled":
-		return because(Injected, "the policy is to inject")
+		return verdict.Because(verdict.Injected, "the policy is to inject")
 	case "disabled":
-		return because(PolicyDeclines, "the policy (global.proxy.autoInject) is \"disabled\", and the pod does not request injection")
+		return verdict.Because(verdict.PolicyDeclines, "the policy (global.proxy.autoInject) is \"disabled\", and the pod does not request injection")
 	default:
-		return because(PolicyDeclines, "the policy (global.proxy.autoInject) is %q, which is neither \"enabled\" nor \"disabled\": nothing is injected", policy)
+		return verdict.Because(verdict.PolicyDeclines, "the policy (global.proxy.autoInject) is %q, which is neither \"enabled\" nor \"disabled\": nothing is injected", policy)
 	}
 }
 
@@ -180,15 +182,12 @@ func selected(pod *corev1.Pod, selectors []metav1.LabelSelector) (string, bool) 
 	return "", false
 }
 
-// otherMeshes are the proxies of other meshes' injectors.
-var otherMeshes = []string{"istio-proxy", "linkerd-proxy", "kuma-sidecar", "consul-dataplane"}
-
 // decideProxy reports whether another mesh has the pod's proxy. Ours then adds order, and
 // parking by outrider-init, which captures nothing; but only if a label of our own, which no
 // other injector reads, or the annotation outrider.dev/proxy: none requests it. The other
 // injector may come after ours: then the API server calls our webhook again
 // (reinvocationPolicy: IfNeeded), and the pod is injected anew.
-func decideProxy(pod *corev1.Pod, ns Namespace) (alongside bool, reason Reason) {
+func decideProxy(pod *corev1.Pod, ns Namespace) (alongside bool, reason verdict.Reason) {
 	mesh := otherMesh(pod)
 	requested := pod.Annotations[contract.OwnInjectLabel] == "true" || ns.Labels[contract.OwnNamespaceLabel] == "enabled"
 	if v, ok := pod.Labels[contract.OwnInjectLabel]; ok {
@@ -196,13 +195,13 @@ func decideProxy(pod *corev1.Pod, ns Namespace) (alongside bool, reason Reason) 
 	}
 	switch {
 	case pod.Annotations[contract.Proxy] == "none":
-		return true, Reason{Code: Injected}
+		return true, verdict.Reason{Code: verdict.Injected}
 	case mesh == "":
-		return false, Reason{Code: Injected}
+		return false, verdict.Reason{Code: verdict.Injected}
 	case !requested:
-		return false, because(OtherMesh, "the container %s is another mesh's; annotate the pod %s: none to add order and parking to it", mesh, contract.Proxy)
+		return false, verdict.Because(verdict.OtherMesh, "the container %s is another mesh's; annotate the pod %s: none to add order and parking to it", mesh, contract.Proxy)
 	}
-	return true, because(Injected, "the container %s is another mesh's: order and parking are added, and no second proxy", mesh)
+	return true, verdict.Because(verdict.Injected, "the container %s is another mesh's: order and parking are added, and no second proxy", mesh)
 }
 
 // ProxyOfOtherMesh returns the name of another mesh's proxy in the pod; empty if there is none.
@@ -212,7 +211,7 @@ func ProxyOfOtherMesh(pod *corev1.Pod) string { return otherMesh(pod) }
 func otherMesh(pod *corev1.Pod) string {
 	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for _, c := range list {
-			if slices.Contains(otherMeshes, c.Name) {
+			if slices.Contains(containers.OtherMeshes, c.Name) {
 				return c.Name
 			}
 		}
@@ -220,7 +219,7 @@ func otherMesh(pod *corev1.Pod) string {
 	var injected struct{ Containers []string }
 	if text, ok := pod.Annotations[contract.IstioStatus]; ok && json.Unmarshal([]byte(text), &injected) == nil {
 		for _, name := range injected.Containers { // of a user's own template
-			if find(pod, name) != nil && name != contract.ProxyContainer {
+			if containers.Find(pod, name) != nil && name != contract.ProxyContainer {
 				return name
 			}
 		}

@@ -12,6 +12,7 @@ import (
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/pod/inject/settings"
+	"outrider.dev/internal/core/pod/inject/verdict"
 )
 
 func podOf(t testing.TB, text string) *corev1.Pod {
@@ -42,54 +43,54 @@ func TestWhoIsInjected(t *testing.T) {
 		revision string
 		values   string
 		manual   bool
-		want     Code
+		want     verdict.Code
 		warning  string
 	}{
-		"a pod by default":                      {want: Injected},
-		"hostNetwork goes first":                {pod: `labels: {sidecar.istio.io/inject: "true"}`, spec: "hostNetwork: true", want: HostNetwork},
-		"a pod for Windows":                     {spec: "os: {name: windows}", want: OtherSystem},
-		"a pod for Windows nodes":               {spec: "nodeSelector: {kubernetes.io/os: windows}", want: OtherSystem},
-		"a pod for Linux":                       {spec: "os: {name: linux}", want: Injected},
-		"our label starts it":                   {ns: Namespace{Name: "x", Labels: labels{}}, pod: `labels: {outrider.dev/inject: "true"}`, want: Injected},
-		"our namespace label goes first":        {ns: Namespace{Name: "x", Labels: labels{"outrider.dev/injection": "disabled", "istio-injection": "enabled"}}, want: NamespaceDeclines},
-		"namespace by label, pod false":         {ns: Namespace{Name: "x", Labels: labels{"istio-injection": "enabled"}}, pod: `labels: {sidecar.istio.io/inject: "false"}`, want: Declined},
-		"a pod false beats the namespace's no":  {ns: Namespace{Name: "x", Labels: labels{"istio-injection": "disabled"}}, pod: `labels: {sidecar.istio.io/inject: "false"}`, want: Declined},
-		"the namespace's revision, and a label": {ns: Namespace{Name: "x", Labels: labels{"istio.io/rev": "canary"}}, pod: `labels: {istio.io/rev: other}`, revision: "canary", want: Injected},
-		"kube-system is never injected":         {pod: `labels: {sidecar.istio.io/inject: "true"}`, ns: Namespace{Name: "kube-system"}, want: IgnoredNamespace},
-		"istio-system is no such namespace":     {ns: Namespace{Name: "istio-system"}, want: Injected},
-		"label false":                           {pod: `labels: {sidecar.istio.io/inject: "false"}`, want: Declined},
-		"label before annotation":               {pod: "labels: {sidecar.istio.io/inject: \"true\"}\n  annotations: {sidecar.istio.io/inject: \"false\"}", want: Injected},
-		"an empty label hides the annotation":   {pod: "labels: {sidecar.istio.io/inject: \"\"}\n  annotations: {sidecar.istio.io/inject: \"false\"}", want: Injected},
-		"annotation false":                      {pod: `annotations: {sidecar.istio.io/inject: "false"}`, want: Declined},
-		"annotation no means the default":       {pod: `annotations: {sidecar.istio.io/inject: "no"}`, want: Injected, warning: `"no", which is neither`},
-		"True means the default too":            {pod: `labels: {sidecar.istio.io/inject: "True"}`, values: "global: {proxy: {autoInject: disabled}}", want: PolicyDeclines, warning: "neither"},
-		"our own label goes before Istio's":     {pod: `labels: {outrider.dev/inject: "false", sidecar.istio.io/inject: "true"}`, want: Declined},
-		"policy disabled":                       {values: "global: {proxy: {autoInject: disabled}}", want: PolicyDeclines},
-		"policy disabled, label true":           {values: "global: {proxy: {autoInject: disabled}}", pod: `labels: {sidecar.istio.io/inject: "true"}`, want: Injected},
-		"an illegal policy injects nothing":     {values: "global: {proxy: {autoInject: maybe}}", want: PolicyDeclines},
-		"neverInjectSelector":                   {values: "sidecarInjectorWebhook: {neverInjectSelector: [{}, {matchLabels: {app: db}}]}", pod: "labels: {app: db}", want: NeverSelected},
-		"a selector for another label":          {values: "sidecarInjectorWebhook: {neverInjectSelector: [{matchLabels: {app: db}}]}", pod: "labels: {app: web}", want: Injected},
-		"an empty selector is skipped":          {values: "sidecarInjectorWebhook: {neverInjectSelector: [{}]}", want: Injected},
-		"never before always":                   {values: "sidecarInjectorWebhook: {neverInjectSelector: [{matchLabels: {app: db}}], alwaysInjectSelector: [{matchLabels: {app: db}}]}", pod: "labels: {app: db}", want: NeverSelected},
-		"always before policy":                  {values: "{global: {proxy: {autoInject: disabled}}, sidecarInjectorWebhook: {alwaysInjectSelector: [{matchLabels: {app: db}}]}}", pod: "labels: {app: db}", want: Injected},
-		"annotation true before never":          {values: "sidecarInjectorWebhook: {neverInjectSelector: [{matchLabels: {app: db}}]}", pod: "labels: {app: db}\n  annotations: {sidecar.istio.io/inject: \"true\"}", want: Injected},
-		"a namespace without labels":            {ns: Namespace{Name: "x", Labels: labels{}}, want: NotRequested},
-		"an annotation does not start it":       {ns: Namespace{Name: "x", Labels: labels{}}, pod: `annotations: {sidecar.istio.io/inject: "true"}`, want: NotRequested},
-		"a label does":                          {ns: Namespace{Name: "x", Labels: labels{}}, pod: `labels: {sidecar.istio.io/inject: "true"}`, want: Injected},
-		"by hand no label is needed":            {ns: Namespace{Name: "x", Labels: labels{}}, manual: true, want: Injected},
-		"namespaces by default":                 {ns: Namespace{Name: "x", Labels: labels{}}, values: "sidecarInjectorWebhook: {enableNamespacesByDefault: true}", want: Injected},
-		"istio-injection=enabled":               {ns: Namespace{Name: "x", Labels: labels{"istio-injection": "enabled"}}, want: Injected},
-		"istio-injection=disabled":              {ns: Namespace{Name: "x", Labels: labels{"istio-injection": "disabled"}}, pod: `labels: {sidecar.istio.io/inject: "true"}`, want: NamespaceDeclines},
-		"istio-injection=disabled, by hand too": {ns: Namespace{Name: "x", Labels: labels{"istio-injection": "disabled"}}, manual: true, want: NamespaceDeclines},
-		"istio-injection beats istio.io/rev":    {ns: Namespace{Name: "x", Labels: labels{"istio-injection": "disabled", "istio.io/rev": "default"}}, want: NamespaceDeclines},
-		"istio-injection is the default's":      {ns: Namespace{Name: "x", Labels: labels{"istio-injection": "enabled"}}, revision: "canary", want: OtherRevision},
-		"the namespace's revision":              {ns: Namespace{Name: "x", Labels: labels{"istio.io/rev": "canary"}}, revision: "canary", want: Injected},
-		"another revision":                      {ns: Namespace{Name: "x", Labels: labels{"istio.io/rev": "canary"}}, want: OtherRevision},
-		"the pod's revision":                    {ns: Namespace{Name: "x", Labels: labels{}}, pod: "labels: {istio.io/rev: canary}", revision: "canary", want: Injected},
-		"the pod's other revision":              {ns: Namespace{Name: "x", Labels: labels{}}, pod: "labels: {istio.io/rev: canary}", want: OtherRevision},
-		"another mesh's pod":                    {spec: "initContainers: [{name: istio-proxy, image: p, restartPolicy: Always}]", want: OtherMesh},
-		"another mesh's pod, order alone":       {pod: "annotations: {outrider.dev/proxy: none}", spec: "initContainers: [{name: istio-proxy, image: p, restartPolicy: Always}]", want: Injected},
-		"nothing that could be done":            {pod: "annotations: {outrider.dev/proxy: none, outrider.dev/capture: none}", want: NothingToDo},
+		"a pod by default":                      {want: verdict.Injected},
+		"hostNetwork goes first":                {pod: `labels: {sidecar.istio.io/inject: "true"}`, spec: "hostNetwork: true", want: verdict.HostNetwork},
+		"a pod for Windows":                     {spec: "os: {name: windows}", want: verdict.OtherSystem},
+		"a pod for Windows nodes":               {spec: "nodeSelector: {kubernetes.io/os: windows}", want: verdict.OtherSystem},
+		"a pod for Linux":                       {spec: "os: {name: linux}", want: verdict.Injected},
+		"our label starts it":                   {ns: Namespace{Name: "x", Labels: labels{}}, pod: `labels: {outrider.dev/inject: "true"}`, want: verdict.Injected},
+		"our namespace label goes first":        {ns: Namespace{Name: "x", Labels: labels{"outrider.dev/injection": "disabled", "istio-injection": "enabled"}}, want: verdict.NamespaceDeclines},
+		"namespace by label, pod false":         {ns: Namespace{Name: "x", Labels: labels{"istio-injection": "enabled"}}, pod: `labels: {sidecar.istio.io/inject: "false"}`, want: verdict.Declined},
+		"a pod false beats the namespace's no":  {ns: Namespace{Name: "x", Labels: labels{"istio-injection": "disabled"}}, pod: `labels: {sidecar.istio.io/inject: "false"}`, want: verdict.Declined},
+		"the namespace's revision, and a label": {ns: Namespace{Name: "x", Labels: labels{"istio.io/rev": "canary"}}, pod: `labels: {istio.io/rev: other}`, revision: "canary", want: verdict.Injected},
+		"kube-system is never injected":         {pod: `labels: {sidecar.istio.io/inject: "true"}`, ns: Namespace{Name: "kube-system"}, want: verdict.IgnoredNamespace},
+		"istio-system is no such namespace":     {ns: Namespace{Name: "istio-system"}, want: verdict.Injected},
+		"label false":                           {pod: `labels: {sidecar.istio.io/inject: "false"}`, want: verdict.Declined},
+		"label before annotation":               {pod: "labels: {sidecar.istio.io/inject: \"true\"}\n  annotations: {sidecar.istio.io/inject: \"false\"}", want: verdict.Injected},
+		"an empty label hides the annotation":   {pod: "labels: {sidecar.istio.io/inject: \"\"}\n  annotations: {sidecar.istio.io/inject: \"false\"}", want: verdict.Injected},
+		"annotation false":                      {pod: `annotations: {sidecar.istio.io/inject: "false"}`, want: verdict.Declined},
+		"annotation no means the default":       {pod: `annotations: {sidecar.istio.io/inject: "no"}`, want: verdict.Injected, warning: `"no", which is neither`},
+		"True means the default too":            {pod: `labels: {sidecar.istio.io/inject: "True"}`, values: "global: {proxy: {autoInject: disabled}}", want: verdict.PolicyDeclines, warning: "neither"},
+		"our own label goes before Istio's":     {pod: `labels: {outrider.dev/inject: "false", sidecar.istio.io/inject: "true"}`, want: verdict.Declined},
+		"policy disabled":                       {values: "global: {proxy: {autoInject: disabled}}", want: verdict.PolicyDeclines},
+		"policy disabled, label true":           {values: "global: {proxy: {autoInject: disabled}}", pod: `labels: {sidecar.istio.io/inject: "true"}`, want: verdict.Injected},
+		"an illegal policy injects nothing":     {values: "global: {proxy: {autoInject: maybe}}", want: verdict.PolicyDeclines},
+		"neverInjectSelector":                   {values: "sidecarInjectorWebhook: {neverInjectSelector: [{}, {matchLabels: {app: db}}]}", pod: "labels: {app: db}", want: verdict.NeverSelected},
+		"a selector for another label":          {values: "sidecarInjectorWebhook: {neverInjectSelector: [{matchLabels: {app: db}}]}", pod: "labels: {app: web}", want: verdict.Injected},
+		"an empty selector is skipped":          {values: "sidecarInjectorWebhook: {neverInjectSelector: [{}]}", want: verdict.Injected},
+		"never before always":                   {values: "sidecarInjectorWebhook: {neverInjectSelector: [{matchLabels: {app: db}}], alwaysInjectSelector: [{matchLabels: {app: db}}]}", pod: "labels: {app: db}", want: verdict.NeverSelected},
+		"always before policy":                  {values: "{global: {proxy: {autoInject: disabled}}, sidecarInjectorWebhook: {alwaysInjectSelector: [{matchLabels: {app: db}}]}}", pod: "labels: {app: db}", want: verdict.Injected},
+		"annotation true before never":          {values: "sidecarInjectorWebhook: {neverInjectSelector: [{matchLabels: {app: db}}]}", pod: "labels: {app: db}\n  annotations: {sidecar.istio.io/inject: \"true\"}", want: verdict.Injected},
+		"a namespace without labels":            {ns: Namespace{Name: "x", Labels: labels{}}, want: verdict.NotRequested},
+		"an annotation does not start it":       {ns: Namespace{Name: "x", Labels: labels{}}, pod: `annotations: {sidecar.istio.io/inject: "true"}`, want: verdict.NotRequested},
+		"a label does":                          {ns: Namespace{Name: "x", Labels: labels{}}, pod: `labels: {sidecar.istio.io/inject: "true"}`, want: verdict.Injected},
+		"by hand no label is needed":            {ns: Namespace{Name: "x", Labels: labels{}}, manual: true, want: verdict.Injected},
+		"namespaces by default":                 {ns: Namespace{Name: "x", Labels: labels{}}, values: "sidecarInjectorWebhook: {enableNamespacesByDefault: true}", want: verdict.Injected},
+		"istio-injection=enabled":               {ns: Namespace{Name: "x", Labels: labels{"istio-injection": "enabled"}}, want: verdict.Injected},
+		"istio-injection=disabled":              {ns: Namespace{Name: "x", Labels: labels{"istio-injection": "disabled"}}, pod: `labels: {sidecar.istio.io/inject: "true"}`, want: verdict.NamespaceDeclines},
+		"istio-injection=disabled, by hand too": {ns: Namespace{Name: "x", Labels: labels{"istio-injection": "disabled"}}, manual: true, want: verdict.NamespaceDeclines},
+		"istio-injection beats istio.io/rev":    {ns: Namespace{Name: "x", Labels: labels{"istio-injection": "disabled", "istio.io/rev": "default"}}, want: verdict.NamespaceDeclines},
+		"istio-injection is the default's":      {ns: Namespace{Name: "x", Labels: labels{"istio-injection": "enabled"}}, revision: "canary", want: verdict.OtherRevision},
+		"the namespace's revision":              {ns: Namespace{Name: "x", Labels: labels{"istio.io/rev": "canary"}}, revision: "canary", want: verdict.Injected},
+		"another revision":                      {ns: Namespace{Name: "x", Labels: labels{"istio.io/rev": "canary"}}, want: verdict.OtherRevision},
+		"the pod's revision":                    {ns: Namespace{Name: "x", Labels: labels{}}, pod: "labels: {istio.io/rev: canary}", revision: "canary", want: verdict.Injected},
+		"the pod's other revision":              {ns: Namespace{Name: "x", Labels: labels{}}, pod: "labels: {istio.io/rev: canary}", want: verdict.OtherRevision},
+		"another mesh's pod":                    {spec: "initContainers: [{name: istio-proxy, image: p, restartPolicy: Always}]", want: verdict.OtherMesh},
+		"another mesh's pod, order alone":       {pod: "annotations: {outrider.dev/proxy: none}", spec: "initContainers: [{name: istio-proxy, image: p, restartPolicy: Always}]", want: verdict.Injected},
+		"nothing that could be done":            {pod: "annotations: {outrider.dev/proxy: none, outrider.dev/capture: none}", want: verdict.NothingToDo},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -99,7 +100,7 @@ func TestWhoIsInjected(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if r.Reason.Code != tt.want || r.Injected != (tt.want == Injected) || r.Reason.Sentence == "" {
+			if r.Reason.Code != tt.want || r.Injected != (tt.want == verdict.Injected) || r.Reason.Sentence == "" {
 				t.Errorf("injected %t: %+v, want %s", r.Injected, r.Reason, tt.want)
 			}
 			if got := strings.Join(r.Warnings, "\n"); !strings.Contains(got, tt.warning) || tt.warning == "" && got != "" {
@@ -127,69 +128,69 @@ func TestRefusals(t *testing.T) {
 		mounts      string // of the app
 		ns          Namespace
 		kube        int
-		code        Code
+		code        verdict.Code
 		want        string
 	}{
-		"baseline refuses the capture":     {ns: psa("baseline"), code: PodSecurity, want: "the namespace shop has the label pod-security.kubernetes.io/enforce=baseline"},
-		"restricted does too":              {ns: psa("restricted"), code: PodSecurity, want: "NET_ADMIN"},
-		"without an init container too":    {ns: psa("baseline"), annotations: "{outrider.dev/init: none}", code: PodSecurity, want: "NET_ADMIN"},
-		"restricted, a proxy as root":      {ns: psa("restricted"), annotations: `{outrider.dev/capture: none, sidecar.istio.io/capNetBindService: "true"}`, code: PodSecurity, want: "runs as root"},
-		"a mode that is none":              {annotations: "{sidecar.istio.io/interceptionMode: MAGIC}", code: BadAnnotation, want: `"MAGIC": want REDIRECT, TPROXY or NONE`},
-		"a port that is none":              {annotations: `{traffic.sidecar.istio.io/excludeOutboundPorts: "80,http"}`, code: BadAnnotation, want: "ports from 1 to 65535"},
-		"a range that is none":             {annotations: `{traffic.sidecar.istio.io/includeOutboundIPRanges: "10.0.0.0/99"}`, code: BadAnnotation, want: "address ranges"},
-		"an amount that is none":           {annotations: `{sidecar.istio.io/proxyCPU: much}`, code: BadAnnotation, want: "an amount"},
-		"a request above the limit":        {annotations: `{sidecar.istio.io/proxyCPU: "2", sidecar.istio.io/proxyCPULimit: "1"}`, code: BadAnnotation, want: "more than its limit"},
-		"volumes that are no JSON":         {annotations: `{sidecar.istio.io/userVolume: "x"}`, code: BadAnnotation, want: "a JSON object"},
-		"a ProxyConfig that is none":       {annotations: `{proxy.istio.io/config: "concurrency: [1"}`, code: BadAnnotation, want: "want Istio's ProxyConfig"},
-		"one that the agent cannot use":    {annotations: `{proxy.istio.io/config: "terminationDrainDuration: soon"}`, code: BadAnnotation, want: "the agent could not use it"},
-		"a template that is not there":     {annotations: "{inject.istio.io/templates: grpc-agent}", code: BadAnnotation, want: "no template but"},
-		"two status ports":                 {annotations: `{status.sidecar.istio.io/port: "1234", proxy.istio.io/config: "statusPort: 1235"}`, code: BadAnnotation, want: "is 1234"},
-		"a status port of Envoy's":         {annotations: `{status.sidecar.istio.io/port: "15006"}`, code: PortTaken, want: "15006"},
-		"start by a word":                  {annotations: "{outrider.dev/start: first}", code: BadAnnotation, want: "is none of gate, native, hold, off"},
-		"a gate without a command":         {annotations: "{outrider.dev/start: gate}", code: NoMechanism, want: "the command of web is not in the pod spec"},
-		"native before 1.29":               {annotations: "{outrider.dev/start: native}", kube: 28, code: NoMechanism, want: "off by default before Kubernetes 1.29"},
-		"a state of what is process 1":     {annotations: "{outrider.dev/depends-on.app: init=started}", more: "- {name: init, image: i, command: [/sbin/init]}", code: NoMechanism, want: "the command of init has to be process 1"},
-		"a hold of an init container":      {annotations: "{outrider.dev/start: hold, outrider.dev/depends-on.app: outrider-proxy, outrider.dev/depends-on.migrate: outrider-proxy}", code: NoMechanism, want: "by hold"},
-		"started, without a command":       {annotations: "{outrider.dev/depends-on.app: web=started}", code: NoMechanism, want: "by gate: the command of web is not in the pod spec, so nothing can publish its state"},
-		"a cycle":                          {annotations: "{outrider.dev/depends-on.app: web=started, outrider.dev/depends-on.web: app=started}", code: BadGraph, want: "start-up cycle: app -> web -> app"},
-		"a stranger":                       {annotations: "{outrider.dev/depends-on.app: db}", code: BadGraph, want: "container that the pod does not have"},
-		"an order that is no YAML":         {annotations: `{outrider.dev/depends-on: "app: ["}`, code: BadAnnotation, want: "want CONTAINER: {DEPENDENCY: CONDITION}"},
-		"a proxy that there will not be":   {annotations: "{outrider.dev/proxy: none, outrider.dev/depends-on.app: outrider-proxy}", code: BadGraph, want: "app waits for a container that the pod does not have: \"outrider-proxy\""},
-		"an own proxy and none":            {annotations: "{outrider.dev/proxy: none}", more: "- {name: outrider-proxy, image: auto}", code: BadOverride, want: "its own container outrider-proxy"},
-		"a status that is no JSON":         {annotations: "{outrider.dev/status: x}", code: BadAnnotation, want: "annotation outrider.dev/status"},
-		"metrics that are nowhere":         {annotations: `{prometheus.istio.io/scrape-targets: garbage}`, code: BadAnnotation, want: `annotation prometheus.istio.io/scrape-targets: "garbage": want port:path`},
-		"a path that is none":              {annotations: `{prometheus.istio.io/scrape-targets: "80:/%zz"}`, code: BadAnnotation, want: "scrape-targets"},
-		"targets of the mesh":              {annotations: `{prometheus.istio.io/scrape-targets: "80:/a,15090:/b"}`, code: PortTaken, want: "scrape-targets: 15090 is a port of the mesh"},
-		"volumes of a list without a name": {annotations: `{sidecar.istio.io/userVolume: '[{"emptyDir": {}}]'}`, code: BadAnnotation, want: "a name for each volume of the list"},
-		"two of a list with one name":      {annotations: `{sidecar.istio.io/userVolume: '[{"name": "a"}, {"name": "a"}]'}`, code: BadAnnotation, want: "item 1"},
-		"a level that is none":             {annotations: `{sidecar.istio.io/logLevel: zz}`, code: BadAnnotation, want: "want trace"},
-		"a component's that is none":       {annotations: `{sidecar.istio.io/componentLogLevel: "x:y"}`, code: BadAnnotation, want: "component:level"},
-		"the agent's that is none":         {annotations: `{sidecar.istio.io/agentLogLevel: loud}`, code: BadAnnotation, want: "debug, info, warn or error"},
-		"an image that is none":            {annotations: `{sidecar.istio.io/proxyImage: "Bad Name"}`, code: BadAnnotation, want: "an image"},
-		"a ConfigMap that is none":         {annotations: `{sidecar.istio.io/bootstrapOverride: Bad_Name}`, code: BadAnnotation, want: "lower-case"},
-		"an address that is none":          {annotations: `{sidecar.istio.io/discoveryAddress: x}`, code: BadAnnotation, want: "host:port"},
+		"baseline refuses the capture":     {ns: psa("baseline"), code: verdict.PodSecurity, want: "the namespace shop has the label pod-security.kubernetes.io/enforce=baseline"},
+		"restricted does too":              {ns: psa("restricted"), code: verdict.PodSecurity, want: "NET_ADMIN"},
+		"without an init container too":    {ns: psa("baseline"), annotations: "{outrider.dev/init: none}", code: verdict.PodSecurity, want: "NET_ADMIN"},
+		"restricted, a proxy as root":      {ns: psa("restricted"), annotations: `{outrider.dev/capture: none, sidecar.istio.io/capNetBindService: "true"}`, code: verdict.PodSecurity, want: "runs as root"},
+		"a mode that is none":              {annotations: "{sidecar.istio.io/interceptionMode: MAGIC}", code: verdict.BadAnnotation, want: `"MAGIC": want REDIRECT, TPROXY or NONE`},
+		"a port that is none":              {annotations: `{traffic.sidecar.istio.io/excludeOutboundPorts: "80,http"}`, code: verdict.BadAnnotation, want: "ports from 1 to 65535"},
+		"a range that is none":             {annotations: `{traffic.sidecar.istio.io/includeOutboundIPRanges: "10.0.0.0/99"}`, code: verdict.BadAnnotation, want: "address ranges"},
+		"an amount that is none":           {annotations: `{sidecar.istio.io/proxyCPU: much}`, code: verdict.BadAnnotation, want: "an amount"},
+		"a request above the limit":        {annotations: `{sidecar.istio.io/proxyCPU: "2", sidecar.istio.io/proxyCPULimit: "1"}`, code: verdict.BadAnnotation, want: "more than its limit"},
+		"volumes that are no JSON":         {annotations: `{sidecar.istio.io/userVolume: "x"}`, code: verdict.BadAnnotation, want: "a JSON object"},
+		"a ProxyConfig that is none":       {annotations: `{proxy.istio.io/config: "concurrency: [1"}`, code: verdict.BadAnnotation, want: "want Istio's ProxyConfig"},
+		"one that the agent cannot use":    {annotations: `{proxy.istio.io/config: "terminationDrainDuration: soon"}`, code: verdict.BadAnnotation, want: "the agent could not use it"},
+		"a template that is not there":     {annotations: "{inject.istio.io/templates: grpc-agent}", code: verdict.BadAnnotation, want: "no template but"},
+		"two status ports":                 {annotations: `{status.sidecar.istio.io/port: "1234", proxy.istio.io/config: "statusPort: 1235"}`, code: verdict.BadAnnotation, want: "is 1234"},
+		"a status port of Envoy's":         {annotations: `{status.sidecar.istio.io/port: "15006"}`, code: verdict.PortTaken, want: "15006"},
+		"start by a word":                  {annotations: "{outrider.dev/start: first}", code: verdict.BadAnnotation, want: "is none of gate, native, hold, off"},
+		"a gate without a command":         {annotations: "{outrider.dev/start: gate}", code: verdict.NoMechanism, want: "the command of web is not in the pod spec"},
+		"native before 1.29":               {annotations: "{outrider.dev/start: native}", kube: 28, code: verdict.NoMechanism, want: "off by default before Kubernetes 1.29"},
+		"a state of what is process 1":     {annotations: "{outrider.dev/depends-on.app: init=started}", more: "- {name: init, image: i, command: [/sbin/init]}", code: verdict.NoMechanism, want: "the command of init has to be process 1"},
+		"a hold of an init container":      {annotations: "{outrider.dev/start: hold, outrider.dev/depends-on.app: outrider-proxy, outrider.dev/depends-on.migrate: outrider-proxy}", code: verdict.NoMechanism, want: "by hold"},
+		"started, without a command":       {annotations: "{outrider.dev/depends-on.app: web=started}", code: verdict.NoMechanism, want: "by gate: the command of web is not in the pod spec, so nothing can publish its state"},
+		"a cycle":                          {annotations: "{outrider.dev/depends-on.app: web=started, outrider.dev/depends-on.web: app=started}", code: verdict.BadGraph, want: "start-up cycle: app -> web -> app"},
+		"a stranger":                       {annotations: "{outrider.dev/depends-on.app: db}", code: verdict.BadGraph, want: "container that the pod does not have"},
+		"an order that is no YAML":         {annotations: `{outrider.dev/depends-on: "app: ["}`, code: verdict.BadAnnotation, want: "want CONTAINER: {DEPENDENCY: CONDITION}"},
+		"a proxy that there will not be":   {annotations: "{outrider.dev/proxy: none, outrider.dev/depends-on.app: outrider-proxy}", code: verdict.BadGraph, want: "app waits for a container that the pod does not have: \"outrider-proxy\""},
+		"an own proxy and none":            {annotations: "{outrider.dev/proxy: none}", more: "- {name: outrider-proxy, image: auto}", code: verdict.BadOverride, want: "its own container outrider-proxy"},
+		"a status that is no JSON":         {annotations: "{outrider.dev/status: x}", code: verdict.BadAnnotation, want: "annotation outrider.dev/status"},
+		"metrics that are nowhere":         {annotations: `{prometheus.istio.io/scrape-targets: garbage}`, code: verdict.BadAnnotation, want: `annotation prometheus.istio.io/scrape-targets: "garbage": want port:path`},
+		"a path that is none":              {annotations: `{prometheus.istio.io/scrape-targets: "80:/%zz"}`, code: verdict.BadAnnotation, want: "scrape-targets"},
+		"targets of the mesh":              {annotations: `{prometheus.istio.io/scrape-targets: "80:/a,15090:/b"}`, code: verdict.PortTaken, want: "scrape-targets: 15090 is a port of the mesh"},
+		"volumes of a list without a name": {annotations: `{sidecar.istio.io/userVolume: '[{"emptyDir": {}}]'}`, code: verdict.BadAnnotation, want: "a name for each volume of the list"},
+		"two of a list with one name":      {annotations: `{sidecar.istio.io/userVolume: '[{"name": "a"}, {"name": "a"}]'}`, code: verdict.BadAnnotation, want: "item 1"},
+		"a level that is none":             {annotations: `{sidecar.istio.io/logLevel: zz}`, code: verdict.BadAnnotation, want: "want trace"},
+		"a component's that is none":       {annotations: `{sidecar.istio.io/componentLogLevel: "x:y"}`, code: verdict.BadAnnotation, want: "component:level"},
+		"the agent's that is none":         {annotations: `{sidecar.istio.io/agentLogLevel: loud}`, code: verdict.BadAnnotation, want: "debug, info, warn or error"},
+		"an image that is none":            {annotations: `{sidecar.istio.io/proxyImage: "Bad Name"}`, code: verdict.BadAnnotation, want: "an image"},
+		"a ConfigMap that is none":         {annotations: `{sidecar.istio.io/bootstrapOverride: Bad_Name}`, code: verdict.BadAnnotation, want: "lower-case"},
+		"an address that is none":          {annotations: `{sidecar.istio.io/discoveryAddress: x}`, code: verdict.BadAnnotation, want: "host:port"},
 
-		"a mount of no volume":             {annotations: `{sidecar.istio.io/userVolumeMount: '{"q": {"mountPath": "/q"}}'}`, code: BadAnnotation, want: "there is no volume q"},
-		"a mount nowhere":                  {annotations: `{sidecar.istio.io/userVolumeMount: '{"data": {}}'}`, code: BadAnnotation, want: "a mountPath for data"},
-		"a mount over ours":                {annotations: `{sidecar.istio.io/userVolumeMount: '{"data": {"mountPath": "/var/run/secrets//tokens/"}}'}`, code: MountTaken, want: "/var/run/secrets//tokens/ already"},
-		"a mount over the gate":            {annotations: `{sidecar.istio.io/userVolumeMount: '{"data": {"mountPath": "/outrider"}}'}`, code: MountTaken, want: "/outrider already"},
-		"two mounts at one place":          {annotations: `{sidecar.istio.io/userVolume: '{"a": {"emptyDir": {}}}', sidecar.istio.io/userVolumeMount: '{"a": {"mountPath": "/d"}, "data": {"mountPath": "/d"}}'}`, code: MountTaken, want: "/d already"},
-		"a volume by our name":             {annotations: `{sidecar.istio.io/userVolume: '{"outrider-token": {"emptyDir": {}}}'}`, code: VolumeTaken, want: "outrider-token itself"},
-		"a volume by one of the pod's":     {annotations: `{sidecar.istio.io/userVolume: '{"data": {"emptyDir": {"medium": "Memory"}}}'}`, code: VolumeTaken, want: "another volume data"},
-		"a volume of two sources":          {annotations: `{sidecar.istio.io/userVolume: '{"a": {"emptyDir": {}, "secret": {}}}'}`, code: BadAnnotation, want: "not emptyDir and secret"},
-		"a volume with a stray field":      {annotations: `{sidecar.istio.io/userVolume: '{"a": {"emptyDri": {}}}'}`, code: BadAnnotation, want: "emptyDri"},
-		"a volume's name that is none":     {annotations: `{sidecar.istio.io/userVolume: '{"A_b": {"emptyDir": {}}}'}`, code: BadAnnotation, want: "A_b"},
-		"an own volume by our name":        {volumes: "[{name: outrider-state, hostPath: {path: /data}}]", code: VolumeTaken, want: "its own volume outrider-state"},
-		"one of the proxy's names":         {volumes: "[{name: outrider-root, emptyDir: {}}]", code: VolumeTaken, want: "its own volume outrider-root"},
-		"an own mount where the gate is":   {mounts: "[{name: data, mountPath: /outrider/bin}]", code: MountTaken, want: "app mounts its volume data at /outrider/bin"},
-		"an own mount in it":               {mounts: "[{name: data, mountPath: /outrider/bin/x/}]", code: MountTaken, want: "at /outrider/bin/x/"},
-		"an own mount over it":             {mounts: "[{name: data, mountPath: //outrider}]", code: MountTaken, want: "at //outrider"},
-		"one that leads there":             {mounts: "[{name: data, mountPath: /proc/self/cwd/outrider/bin}]", code: MountTaken, want: "at /proc/self/cwd"},
-		"a boolean that is none":           {annotations: `{prometheus.istio.io/merge-metrics: maybe}`, code: BadAnnotation, want: "true or false"},
-		"a port of the agent that is none": {annotations: `{status.sidecar.istio.io/port: x}`, code: BadAnnotation, want: "a port, or 0"},
-		"a period that is none":            {annotations: `{readiness.status.sidecar.istio.io/periodSeconds: "-1"}`, code: BadAnnotation, want: "not negative"},
-		"an interface that is none":        {annotations: `{traffic.sidecar.istio.io/excludeInterfaces: "eth 0"}`, code: BadAnnotation, want: "network interfaces"},
-		"another ProxyConfig's mode":       {annotations: `{proxy.istio.io/config: "interceptionMode: ALL"}`, code: BadAnnotation, want: "interceptionMode"},
+		"a mount of no volume":             {annotations: `{sidecar.istio.io/userVolumeMount: '{"q": {"mountPath": "/q"}}'}`, code: verdict.BadAnnotation, want: "there is no volume q"},
+		"a mount nowhere":                  {annotations: `{sidecar.istio.io/userVolumeMount: '{"data": {}}'}`, code: verdict.BadAnnotation, want: "a mountPath for data"},
+		"a mount over ours":                {annotations: `{sidecar.istio.io/userVolumeMount: '{"data": {"mountPath": "/var/run/secrets//tokens/"}}'}`, code: verdict.MountTaken, want: "/var/run/secrets//tokens/ already"},
+		"a mount over the gate":            {annotations: `{sidecar.istio.io/userVolumeMount: '{"data": {"mountPath": "/outrider"}}'}`, code: verdict.MountTaken, want: "/outrider already"},
+		"two mounts at one place":          {annotations: `{sidecar.istio.io/userVolume: '{"a": {"emptyDir": {}}}', sidecar.istio.io/userVolumeMount: '{"a": {"mountPath": "/d"}, "data": {"mountPath": "/d"}}'}`, code: verdict.MountTaken, want: "/d already"},
+		"a volume by our name":             {annotations: `{sidecar.istio.io/userVolume: '{"outrider-token": {"emptyDir": {}}}'}`, code: verdict.VolumeTaken, want: "outrider-token itself"},
+		"a volume by one of the pod's":     {annotations: `{sidecar.istio.io/userVolume: '{"data": {"emptyDir": {"medium": "Memory"}}}'}`, code: verdict.VolumeTaken, want: "another volume data"},
+		"a volume of two sources":          {annotations: `{sidecar.istio.io/userVolume: '{"a": {"emptyDir": {}, "secret": {}}}'}`, code: verdict.BadAnnotation, want: "not emptyDir and secret"},
+		"a volume with a stray field":      {annotations: `{sidecar.istio.io/userVolume: '{"a": {"emptyDri": {}}}'}`, code: verdict.BadAnnotation, want: "emptyDri"},
+		"a volume's name that is none":     {annotations: `{sidecar.istio.io/userVolume: '{"A_b": {"emptyDir": {}}}'}`, code: verdict.BadAnnotation, want: "A_b"},
+		"an own volume by our name":        {volumes: "[{name: outrider-state, hostPath: {path: /data}}]", code: verdict.VolumeTaken, want: "its own volume outrider-state"},
+		"one of the proxy's names":         {volumes: "[{name: outrider-root, emptyDir: {}}]", code: verdict.VolumeTaken, want: "its own volume outrider-root"},
+		"an own mount where the gate is":   {mounts: "[{name: data, mountPath: /outrider/bin}]", code: verdict.MountTaken, want: "app mounts its volume data at /outrider/bin"},
+		"an own mount in it":               {mounts: "[{name: data, mountPath: /outrider/bin/x/}]", code: verdict.MountTaken, want: "at /outrider/bin/x/"},
+		"an own mount over it":             {mounts: "[{name: data, mountPath: //outrider}]", code: verdict.MountTaken, want: "at //outrider"},
+		"one that leads there":             {mounts: "[{name: data, mountPath: /proc/self/cwd/outrider/bin}]", code: verdict.MountTaken, want: "at /proc/self/cwd"},
+		"a boolean that is none":           {annotations: `{prometheus.istio.io/merge-metrics: maybe}`, code: verdict.BadAnnotation, want: "true or false"},
+		"a port of the agent that is none": {annotations: `{status.sidecar.istio.io/port: x}`, code: verdict.BadAnnotation, want: "a port, or 0"},
+		"a period that is none":            {annotations: `{readiness.status.sidecar.istio.io/periodSeconds: "-1"}`, code: verdict.BadAnnotation, want: "not negative"},
+		"an interface that is none":        {annotations: `{traffic.sidecar.istio.io/excludeInterfaces: "eth 0"}`, code: verdict.BadAnnotation, want: "network interfaces"},
+		"another ProxyConfig's mode":       {annotations: `{proxy.istio.io/config: "interceptionMode: ALL"}`, code: verdict.BadAnnotation, want: "interceptionMode"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -206,11 +207,11 @@ spec:
   - {name: app, image: a, command: [/app], volumeMounts: `+tt.mounts+`}
   - {name: web, image: w}
   `+tt.more)
-			if tt.code == BadGraph {
+			if tt.code == verdict.BadGraph {
 				p.Spec.Containers[1].Command = []string{"/web"}
 			}
 			r, err := Pod(p, tt.ns, Options{Kubernetes: kubernetes(tt.kube)})
-			refusal, ok := err.(*Refusal)
+			refusal, ok := err.(*verdict.Refusal)
 			if !ok {
 				t.Fatalf("not refused: %v, %+v, %q", err, r.Reason, r.Notes)
 			}

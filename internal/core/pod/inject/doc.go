@@ -5,9 +5,9 @@
 // warnings. The given pod is not changed. It has four steps; each is a function that returns
 // a value and changes nothing that it reads:
 //
-//	decide    is the pod injected, and which mesh has its proxy?  decide.go, reason.go
+//	decide    is the pod injected, and which mesh has its proxy?  decide.go
 //	settings  annotations, namespace and mesh, checked             effective.go
-//	plan      which mechanism keeps each edge of the start?        plan.go, image.go
+//	plan      which mechanism keeps each edge of the start?        plan.go
 //	write     the pod with settings and plan in it                 write.go
 //
 // Injecting an injected pod, by the same options or others, gives what injecting the original

@@ -13,6 +13,7 @@ import (
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/pod/inject/settings"
+	"outrider.dev/internal/core/pod/inject/verdict"
 )
 
 // effective settings hold for one pod: its annotations over the mesh's configuration.
@@ -41,28 +42,31 @@ type effective struct {
 	volumes []corev1.Volume // the author's, for the proxy
 	mounts  []corev1.VolumeMount
 	metrics metrics
+
+	noLabel map[string]string // labels without effect in this pod, and why
+	clashes []Clash
 }
 
 // settingsOf is the second step: annotations, namespace and mesh,
 // checked. With an error it returns the settings that are known.
-func settingsOf(in input, r *report) (s effective, err error) {
+func settingsOf(in input, r *verdict.Report) (s effective, err error) {
 	a := in.annotations()
 	s = effective{proxy: !in.alongside, pull: corev1.PullPolicy(in.o.Values.Global.ImagePullPolicy), grace: strconv.FormatInt(graceOf(in.pod), 10) + "s"}
 	unused, err := settings.CheckAnnotations(a)
 	if err != nil {
-		return s, refuse(BadAnnotation, "", "%v", err)
+		return s, verdict.Refuse(verdict.BadAnnotation, "", "%v", err)
 	}
 	for _, u := range unused {
-		r.ignored(u.Name, u.Why)
-		r.warn("%s", u.Warning)
+		r.Ignored(u.Name, u.Why)
+		r.Warn("%s", u.Warning)
 	}
 	unused = settings.CheckLabels(in.pod.Labels, "", in.alongside)
 	for _, u := range append(unused, settings.CheckLabels(in.ns.Labels, " of the namespace "+in.ns.Name, in.alongside)...) {
-		r.warn("%s", u.Warning)
+		r.Warn("%s", u.Warning)
 	}
 	for _, u := range unused {
 		if u.Name != "" {
-			setIn(&r.noLabel, u.Name, u.Why)
+			setIn(&s.noLabel, u.Name, u.Why)
 		}
 	}
 	if s.init, err = initOf(in, r); err != nil {
@@ -101,9 +105,9 @@ func settingsOf(in input, r *report) (s effective, err error) {
 	}
 	warnOfBypasses(in, s, r)
 	if s.proxy {
-		r.clashes = clashesOf(in.pod, s.port)
-		for _, clash := range r.clashes {
-			r.warn("%s", clash)
+		s.clashes = clashesOf(in.pod, s.port)
+		for _, clash := range s.clashes {
+			r.Warn("%s", clash)
 		}
 	}
 	s.metrics, err = metricsOf(in.pod, s, r)
@@ -127,11 +131,11 @@ func (s *effective) readConfig(o Options, a map[string]string) error {
 			s.config, err = settings.ProxyConfigOf(settings.Overlay(s.fields, own))
 		}
 		if err != nil {
-			return refuse(BadAnnotation, "", "annotation %s: %v", contract.ProxyConfig, err)
+			return verdict.Refuse(verdict.BadAnnotation, "", "annotation %s: %v", contract.ProxyConfig, err)
 		}
 	}
 	if t, ok := a[settings.TemplatesKey]; ok && t != "sidecar" {
-		return refuse(BadAnnotation, "", "annotation %s: %q: no template but \"sidecar\" is there", settings.TemplatesKey, t)
+		return verdict.Refuse(verdict.BadAnnotation, "", "annotation %s: %q: no template but \"sidecar\" is there", settings.TemplatesKey, t)
 	}
 	return nil
 }
@@ -140,7 +144,7 @@ func (s *effective) readConfig(o Options, a map[string]string) error {
 func captureOf(a map[string]string, config settings.ProxyConfig, proxy bool) (mode string, capture bool, err error) {
 	mode = cmp.Or(a[contract.InterceptionMode], config.InterceptionMode, settings.Redirect)
 	if err := settings.Modes(mode); err != nil {
-		return "", false, refuse(BadAnnotation, "", "interceptionMode %q: want %v", mode, err)
+		return "", false, verdict.Refuse(verdict.BadAnnotation, "", "interceptionMode %q: want %v", mode, err)
 	}
 	if a[contract.Capture] == "none" {
 		mode = settings.NoMode
@@ -164,11 +168,11 @@ func statusPortOf(a map[string]string, v settings.Values, config settings.ProxyC
 	if text, ok := a[contract.StatusPortAnnotation]; ok {
 		n, err := strconv.ParseUint(text, 10, 16)
 		if err != nil {
-			return port, false, refuse(BadAnnotation, "", "annotation %s: %q is no port", contract.StatusPortAnnotation, text)
+			return port, false, verdict.Refuse(verdict.BadAnnotation, "", "annotation %s: %q is no port", contract.StatusPortAnnotation, text)
 		}
 		_, configured := a[contract.ProxyConfig]
 		if p := config.StatusPort; p != 0 && p != int32(n) && configured {
-			return port, false, refuse(BadAnnotation, "keep one of the two", "annotation %s is %d, and statusPort of %s is %d", contract.StatusPortAnnotation, n, contract.ProxyConfig, p)
+			return port, false, verdict.Refuse(verdict.BadAnnotation, "keep one of the two", "annotation %s is %d, and statusPort of %s is %d", contract.StatusPortAnnotation, n, contract.ProxyConfig, p)
 		}
 		port = int32(n)
 	}
@@ -176,33 +180,33 @@ func statusPortOf(a map[string]string, v settings.Values, config settings.ProxyC
 		return contract.StatusPort, false, nil
 	}
 	if slices.Contains(reservedPorts, port) && port != contract.StatusPort {
-		return port, true, refuse(PortTaken, "", "the agent's port %d is another one of the proxy's", port)
+		return port, true, verdict.Refuse(verdict.PortTaken, "", "the agent's port %d is another one of the proxy's", port)
 	}
 	return port, true, nil
 }
 
 // agentLevelOf returns the agent's log level. Istio's has a level for each scope.
-func agentLevelOf(a map[string]string, r *report) string {
+func agentLevelOf(a map[string]string, r *verdict.Report) string {
 	text, ok := a[settings.AgentLogKey]
 	if level := strings.TrimPrefix(text, "default:"); ok && !strings.ContainsAny(level, ",:") {
 		return level
 	}
 	if ok {
-		r.warn("annotation %s: the agent has one level for all; %q counts as info", settings.AgentLogKey, text)
+		r.Warn("annotation %s: the agent has one level for all; %q counts as info", settings.AgentLogKey, text)
 	}
 	return "info"
 }
 
 // imagesOf returns the images of the proxy and of the init container. A name without a slash
 // is one in the hub.
-func imagesOf(o Options, a map[string]string, config settings.ProxyConfig, r *report) (proxy, init string) {
+func imagesOf(o Options, a map[string]string, config settings.ProxyConfig, r *verdict.Report) (proxy, init string) {
 	v := o.Values.Global
 	kind := config.Image.ImageType
 	if t, ok := a[settings.ImageTypeKey]; ok {
 		kind = t
 	}
 	if kind != "" && kind != "default" && kind != "distroless" {
-		r.warn("image type %s: there is one image, which has no shell", kind)
+		r.Warn("image type %s: there is one image, which has no shell", kind)
 	}
 	reference := func(name string) string {
 		if strings.Contains(name, "/") {
@@ -240,7 +244,7 @@ func resourcesOf(a map[string]string, mesh settings.Resources) (corev1.ResourceR
 		}
 		q, err := resource.ParseQuantity(text)
 		if err != nil {
-			return out, refuse(BadAnnotation, "", "annotation %s: %q is no amount", r.key, text)
+			return out, verdict.Refuse(verdict.BadAnnotation, "", "annotation %s: %q is no amount", r.key, text)
 		}
 		if *r.list == nil {
 			*r.list = corev1.ResourceList{}
@@ -250,7 +254,7 @@ func resourcesOf(a map[string]string, mesh settings.Resources) (corev1.ResourceR
 	for _, name := range slices.Sorted(maps.Keys(out.Limits)) {
 		limit := out.Limits[name]
 		if request, ok := out.Requests[name]; ok && request.Cmp(limit) > 0 {
-			return out, refuse(BadAnnotation, "", "the proxy's %s request %s is more than its limit %s", name, request.String(), limit.String())
+			return out, verdict.Refuse(verdict.BadAnnotation, "", "the proxy's %s request %s is more than its limit %s", name, request.String(), limit.String())
 		}
 	}
 	if out.Requests != nil || out.Limits != nil {
@@ -262,16 +266,16 @@ func resourcesOf(a map[string]string, mesh settings.Resources) (corev1.ResourceR
 // checkOwn refuses a pod whose author's own containers of our names cannot be used.
 func checkOwn(in input, s effective) error {
 	if len(in.pod.Spec.Containers) == 0 {
-		return refuse(BadOverride, "", "the pod has no container but %s", contract.ProxyContainer)
+		return verdict.Refuse(verdict.BadOverride, "", "the pod has no container but %s", contract.ProxyContainer)
 	}
 	if own, ok := in.own.find(contract.ProxyContainer); ok && !s.proxy {
-		return refuse(BadOverride, "leave one of the two out", "the pod has its own container %s, and annotation %s: none", own.Name, contract.Proxy)
+		return verdict.Refuse(verdict.BadOverride, "leave one of the two out", "the pod has its own container %s, and annotation %s: none", own.Name, contract.Proxy)
 	}
 	by := map[string]string{}
 	for _, own := range slices.Concat(in.own.init, in.own.plain) {
 		name := overridden(own)
 		if first, twice := by[name]; twice {
-			return refuse(BadOverride, "leave one of the two out", "the pod's own containers %s and %s both change %s", first, own.Name, name)
+			return verdict.Refuse(verdict.BadOverride, "leave one of the two out", "the pod's own containers %s and %s both change %s", first, own.Name, name)
 		}
 		by[name] = own.Name
 	}
@@ -305,7 +309,7 @@ func graceOf(pod *corev1.Pod) int64 {
 
 // agentConfigOf returns the mesh's defaultConfig for the agent. The agent's own reader checks
 // the pod's annotation, so that a mistake shows at admission and not in a crashing container.
-func agentConfigOf(in input, s effective, r *report) (string, error) {
+func agentConfigOf(in input, s effective, r *verdict.Report) (string, error) {
 	fields := maps.Clone(s.fields)
 	if fields == nil {
 		fields = map[string]any{}
@@ -326,10 +330,10 @@ func agentConfigOf(in input, s effective, r *report) (string, error) {
 	}
 	notes, err := settings.ReadByAgent([]string{"PROXY_CONFIG=" + text, "OUTRIDER_GRACE=" + s.grace}, own)
 	if err != nil {
-		return "", refuse(BadAnnotation, "", "annotation %s: the agent could not use it: %v", contract.ProxyConfig, err)
+		return "", verdict.Refuse(verdict.BadAnnotation, "", "annotation %s: the agent could not use it: %v", contract.ProxyConfig, err)
 	}
 	for _, note := range notes {
-		r.warn("%s", note)
+		r.Warn("%s", note)
 	}
 	return text, nil
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject/containers"
 	"outrider.dev/internal/core/pod/inject/settings"
 )
 
@@ -38,7 +39,7 @@ func (in input) environment(s effective, sidecar bool) []corev1.EnvVar {
 	e.set("ISTIO_META_NETWORK", cmp.Or(in.pod.Labels[settings.NetworkLabel], in.o.Values.Global.Network))
 	e.set("ISTIO_META_MESH_ID", cmp.Or(in.o.Values.Global.MeshID, s.config.MeshID))
 	e.set("ISTIO_META_POD_PORTS", podPorts(in.pod))
-	e.set("ISTIO_META_APP_CONTAINERS", strings.Join(names(in.pod.Spec.Containers), ","))
+	e.set("ISTIO_META_APP_CONTAINERS", strings.Join(containers.Names(in.pod.Spec.Containers), ","))
 	e.set("ISTIO_META_"+contract.MetadataWorkload, in.workload().Name)
 	e.set("ISTIO_META_OWNER", in.owner())
 	e.set("OUTRIDER_GRACE", s.grace)

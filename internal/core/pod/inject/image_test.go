@@ -8,6 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
+	"outrider.dev/internal/core/pod/inject/containers"
+	"outrider.dev/internal/core/pod/inject/imagecmd"
 	"outrider.dev/internal/core/pod/podspec"
 )
 
@@ -18,26 +20,26 @@ var digestA = "sha256:" + strings.Repeat("a1", 32)
 func TestWhatAContainerRuns(t *testing.T) {
 	entrypoint, cmd := []string{"/ep", "-1"}, []string{"cmd"}
 	tests := map[string]struct {
-		image ImageCommand
+		image imagecmd.Command
 		args  []string
 		want  []string
 		why   string
 	}{
-		"both of the image":           {ImageCommand{Entrypoint: entrypoint, Cmd: cmd}, nil, []string{"/ep", "-1", "cmd"}, ""},
-		"arguments stand for CMD":     {ImageCommand{Entrypoint: entrypoint, Cmd: cmd}, []string{"arg"}, []string{"/ep", "-1", "arg"}, ""},
-		"no arguments are none":       {ImageCommand{Entrypoint: entrypoint, Cmd: cmd}, []string{}, []string{"/ep", "-1", "cmd"}, ""},
-		"no CMD":                      {ImageCommand{Entrypoint: entrypoint}, nil, []string{"/ep", "-1"}, ""},
-		"no ENTRYPOINT":               {ImageCommand{Cmd: cmd}, nil, []string{"cmd"}, ""},
-		"only arguments":              {ImageCommand{Cmd: cmd}, []string{"/app"}, []string{"/app"}, ""},
-		"nothing":                     {ImageCommand{}, nil, nil, "neither ENTRYPOINT nor CMD"},
-		"an image's dollar is itself": {ImageCommand{Entrypoint: []string{"$(A)", "$$", "a$"}}, []string{"$(B)"}, []string{"$$(A)", "$$$$", "a$$", "$(B)"}, ""},
-		"unknown":                     {ImageCommand{Entrypoint: entrypoint, Why: "why"}, nil, nil, "why"},
-		"s6-overlay":                  {ImageCommand{Entrypoint: []string{"/init"}}, nil, nil, "process 1"},
-		"systemd as an argument":      {ImageCommand{}, []string{"/usr/lib/systemd/systemd"}, nil, "process 1"},
+		"both of the image":           {imagecmd.Command{Entrypoint: entrypoint, Cmd: cmd}, nil, []string{"/ep", "-1", "cmd"}, ""},
+		"arguments stand for CMD":     {imagecmd.Command{Entrypoint: entrypoint, Cmd: cmd}, []string{"arg"}, []string{"/ep", "-1", "arg"}, ""},
+		"no arguments are none":       {imagecmd.Command{Entrypoint: entrypoint, Cmd: cmd}, []string{}, []string{"/ep", "-1", "cmd"}, ""},
+		"no CMD":                      {imagecmd.Command{Entrypoint: entrypoint}, nil, []string{"/ep", "-1"}, ""},
+		"no ENTRYPOINT":               {imagecmd.Command{Cmd: cmd}, nil, []string{"cmd"}, ""},
+		"only arguments":              {imagecmd.Command{Cmd: cmd}, []string{"/app"}, []string{"/app"}, ""},
+		"nothing":                     {imagecmd.Command{}, nil, nil, "neither ENTRYPOINT nor CMD"},
+		"an image's dollar is itself": {imagecmd.Command{Entrypoint: []string{"$(A)", "$$", "a$"}}, []string{"$(B)"}, []string{"$$(A)", "$$$$", "a$$", "$(B)"}, ""},
+		"unknown":                     {imagecmd.Command{Entrypoint: entrypoint, Why: "why"}, nil, nil, "why"},
+		"s6-overlay":                  {imagecmd.Command{Entrypoint: []string{"/init"}}, nil, nil, "process 1"},
+		"systemd as an argument":      {imagecmd.Command{}, []string{"/usr/lib/systemd/systemd"}, nil, "process 1"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, why := tt.image.argv(&corev1.Container{Image: "shop", Args: tt.args})
+			got, why := tt.image.Argv(&corev1.Container{Image: "shop", Args: tt.args})
 			if tt.why != "" {
 				if got != nil || !strings.Contains(why, tt.why) {
 					t.Errorf("%q, %q: want %q", got, why, tt.why)
@@ -69,7 +71,7 @@ func TestOnlyWhatMattersIsLookedUp(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			var lookedUp []string
-			_, err := Resolving(podOf(t, tt.pod), Namespace{Name: "shop"}, Options{}, func(images []string) map[string]ImageCommand {
+			_, err := Resolving(podOf(t, tt.pod), Namespace{Name: "shop"}, Options{}, func(images []string) map[string]imagecmd.Command {
 				if lookedUp != nil {
 					t.Error("looked up twice")
 				}
@@ -89,25 +91,25 @@ func TestOnlyWhatMattersIsLookedUp(t *testing.T) {
 // Stripped restores what the author wrote, unless it was changed since.
 func TestCommandsOfImagesGoAgain(t *testing.T) {
 	given := podOf(t, `{metadata: {name: shop}, spec: {containers: [{name: app, image: "shop:4", args: [serve]}, {name: log, image: "log:1"}]}}`)
-	o := Options{Commands: map[string]ImageCommand{
+	o := Options{Commands: map[string]imagecmd.Command{
 		"shop:4": {Entrypoint: []string{"/ep"}, Cmd: []string{"other"}, Digest: digestA},
 		"log:1":  {Cmd: []string{"/log"}, Digest: digestA},
 	}}
 	r := injected(t, given, o)
-	if !podspec.Gated(find(r.Pod, "app")) || find(r.Pod, "log").Image != "log:1@"+digestA {
+	if !podspec.Gated(containers.Find(r.Pod, "app")) || containers.Find(r.Pod, "log").Image != "log:1@"+digestA {
 		t.Fatalf("%+v", r)
 	}
 	if diff := podDiff(given, mustStrip(t, r.Pod)); diff != "" {
 		t.Errorf("(-given +stripped):\n%s", diff)
 	}
 	later := r.Pod.DeepCopy()
-	find(later, "app").Args = append(find(later, "app").Args, "--more")
-	find(later, "log").Image = "mirror.test/log:1@" + digestA
+	containers.Find(later, "app").Args = append(containers.Find(later, "app").Args, "--more")
+	containers.Find(later, "log").Image = "mirror.test/log:1@" + digestA
 	got := mustStrip(t, later)
-	if c := find(got, "app"); !slices.Equal(slices.Concat(c.Command, c.Args), []string{"/ep", "serve", "--more"}) || c.Image != "shop:4@"+digestA {
+	if c := containers.Find(got, "app"); !slices.Equal(slices.Concat(c.Command, c.Args), []string{"/ep", "serve", "--more"}) || c.Image != "shop:4@"+digestA {
 		t.Errorf("arguments that came since are lost: %+v", c)
 	}
-	if c := find(got, "log"); c.Image != "mirror.test/log:1@"+digestA || len(c.Command) > 0 {
+	if c := containers.Find(got, "log"); c.Image != "mirror.test/log:1@"+digestA || len(c.Command) > 0 {
 		t.Errorf("an image that came since is lost: %+v", c)
 	}
 	if len(given.Spec.Containers[1].Command) > 0 || given.Spec.Containers[1].Image != "log:1" {

@@ -9,20 +9,22 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject/containers"
 	"outrider.dev/internal/core/pod/inject/settings"
+	"outrider.dev/internal/core/pod/inject/verdict"
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/startup"
 )
 
 // writeInit adds our init container: it captures, or copies the gate's binary, or both. With
 // the annotation outrider.dev/init: none the proxy does its work where it can.
-func writeInit(pod *corev1.Pod, in input, s effective, edges startup.Plan, r *report) error {
-	gates := s.init != contract.InitVolume && slices.ContainsFunc(authors(pod), podspec.NeedsAgent)     // it is to copy for
-	pod.Spec.InitContainers = slices.DeleteFunc(pod.Spec.InitContainers, named(contract.InitContainer)) // podspec's, which only copies
+func writeInit(pod *corev1.Pod, in input, s effective, edges startup.Plan, r *verdict.Report) error {
+	gates := s.init != contract.InitVolume && slices.ContainsFunc(containers.Authors(pod), podspec.NeedsAgent)     // it is to copy for
+	pod.Spec.InitContainers = slices.DeleteFunc(pod.Spec.InitContainers, containers.Named(contract.InitContainer)) // podspec's, which only copies
 	own, hasOwn := in.own.find(contract.InitContainer)
 	if !s.capture && !gates {
 		if hasOwn {
-			r.warn("the pod's own container %s is left out: nothing is captured and no command is wrapped", contract.InitContainer)
+			r.Warn("the pod's own container %s is left out: nothing is captured and no command is wrapped", contract.InitContainer)
 		}
 		return nil
 	}
@@ -31,8 +33,8 @@ func writeInit(pod *corev1.Pod, in input, s effective, edges startup.Plan, r *re
 		if why == "" {
 			return writeStage(pod, in, s, r)
 		}
-		r.ignored(contract.Init, why)
-		r.warn("annotation %s: none has no effect, and the pod has %s: %s", contract.Init, contract.InitContainer, why)
+		r.Ignored(contract.Init, why)
+		r.Warn("annotation %s: none has no effect, and the pod has %s: %s", contract.Init, contract.InitContainer, why)
 	}
 	c := in.initContainer(s, gates)
 	if hasOwn {
@@ -43,7 +45,7 @@ func writeInit(pod *corev1.Pod, in input, s effective, edges startup.Plan, r *re
 		}
 		keepRoot(&c, needed, r)
 		if c.Lifecycle != nil || c.ReadinessProbe != nil || c.LivenessProbe != nil || c.StartupProbe != nil || c.ResizePolicy != nil || c.Ports != nil {
-			r.warn("hooks, probes, ports and resizePolicy of the pod's own container %s are left out: it is an init container, which completes", own.Name)
+			r.Warn("hooks, probes, ports and resizePolicy of the pod's own container %s are left out: it is an init container, which completes", own.Name)
 			c.Lifecycle, c.ReadinessProbe, c.LivenessProbe, c.StartupProbe, c.ResizePolicy, c.Ports = nil, nil, nil, nil, nil, nil
 		}
 	}
@@ -54,20 +56,20 @@ func writeInit(pod *corev1.Pod, in input, s effective, edges startup.Plan, r *re
 // initPlace returns the index of our init container. It comes before a proxy in the init list
 // and before the first container that runs our agent; else last: the author's init containers
 // have the plain network where the proxy starts only after them.
-func initPlace(pod *corev1.Pod, s effective, r *report) int {
+func initPlace(pod *corev1.Pod, s effective, r *verdict.Report) int {
 	list := pod.Spec.InitContainers
 	at := slices.IndexFunc(list, func(c corev1.Container) bool {
-		return c.Name == contract.ProxyContainer || slices.Contains(otherMeshes, c.Name) || podspec.NeedsAgent(&c)
+		return c.Name == contract.ProxyContainer || slices.Contains(containers.OtherMeshes, c.Name) || podspec.NeedsAgent(&c)
 	})
 	if at < 0 {
 		at = len(list)
 	}
-	if s.proxy && s.capture && !slices.ContainsFunc(list, named(contract.ProxyContainer)) {
+	if s.proxy && s.capture && !slices.ContainsFunc(list, containers.Named(contract.ProxyContainer)) {
 		if at > 0 {
-			r.warn("the init containers up to %s are outside the mesh: they run before the capture, since the proxy is a plain container", list[at-1].Name)
+			r.Warn("the init containers up to %s are outside the mesh: they run before the capture, since the proxy is a plain container", list[at-1].Name)
 		}
 		if at < len(list) {
-			r.warn("the init containers from %s on run with their connections captured and no proxy: what they call waits until they give up", list[at].Name)
+			r.Warn("the init containers from %s on run with their connections captured and no proxy: what they call waits until they give up", list[at].Name)
 		}
 	}
 	return at

@@ -3,15 +3,15 @@ package inject
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"maps"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject/imagecmd"
 	"outrider.dev/internal/core/pod/inject/settings"
+	"outrider.dev/internal/core/pod/inject/verdict"
 	"outrider.dev/internal/core/pod/patch"
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/startup"
@@ -52,7 +52,7 @@ type Options struct {
 	// Commands are the commands of images, by the image as a container names it. If it is
 	// not nil, commands can be looked up: [Result.Unknown] then has the images that need it.
 	// Default: a command that is not in the pod is unknown.
-	Commands map[string]ImageCommand
+	Commands map[string]imagecmd.Command
 }
 
 // Images are references, or names in the hub of the values.
@@ -65,7 +65,7 @@ type Workload struct{ APIVersion, Kind, Name string }
 type Result struct {
 	Pod      *corev1.Pod // the injected pod; if it is not injected, the given one without what an earlier injection added
 	Injected bool
-	Reason   Reason
+	Reason   verdict.Reason
 	Warnings []string // for the pod's author
 	Notes    []string // decisions and their reasons
 
@@ -140,11 +140,11 @@ func Pod(pod *corev1.Pod, ns Namespace, o Options) (Result, error) {
 	}
 	result := Result{Pod: pod, given: pod}
 	result.Reason, result.Warnings = decide(pod, ns, o)
-	if result.Reason.Code != Injected {
+	if result.Reason.Code != verdict.Injected {
 		return result, nil
 	}
 	if err := podspec.CheckSize(pod); err != nil {
-		return result, refuse(TooLarge, "", "%v", err)
+		return result, verdict.Refuse(verdict.TooLarge, "", "%v", err)
 	}
 	in, err := readInput(pod, ns, o)
 	if err != nil {
@@ -153,48 +153,50 @@ func Pod(pod *corev1.Pod, ns Namespace, o Options) (Result, error) {
 	if _, was := pod.Annotations[contract.Status]; was {
 		result.Pod = in.stripped // unless it is injected again
 	}
-	r := report{warnings: result.Warnings}
+	r := verdict.Report{Warnings: result.Warnings}
 	alongside, reason := decideProxy(in.pod, ns)
-	if reason.Code != Injected {
+	if reason.Code != verdict.Injected {
 		result.Reason = reason
 		return result, nil
 	}
 	if in.alongside = alongside; alongside && reason.Sentence != "" {
-		r.note("%s", reason.Sentence)
+		r.Note("%s", reason.Sentence)
 	}
 	err = in.inject(&result, &r)
-	result.NoEffect, result.NoLabel, result.Clashes, result.NeverEnds, result.Unknown = r.noEffect, r.noLabel, r.clashes, r.neverEnds, r.unknown
+	result.NoEffect = r.NoEffect
 	return result, err
 }
 
 // inject runs the steps after the decision: settings, plan, write.
-func (in input) inject(result *Result, r *report) error {
+func (in input) inject(result *Result, r *verdict.Report) error {
 	result.Proxy = !in.alongside
 	s, err := settingsOf(in, r)
-	result.Captured = s.proxy && s.capture
+	result.Captured, result.NoLabel, result.Clashes = s.proxy && s.capture, s.noLabel, s.clashes
 	if err != nil {
 		return err
 	}
 	p, err := planOf(in, s, r)
+	result.Unknown = p.unknown
 	if err == nil {
 		err = in.o.interrupted()
 	}
 	if err != nil {
 		return err
 	}
-	pod, added, err := write(in, s, p, r)
-	if err == nil && added {
-		err = p.judge(pod, in.o.kubernetes())
+	w, err := write(in, s, p, r)
+	result.NeverEnds = w.neverEnds
+	if err == nil && w.added {
+		err = p.judge(w.pod, in.o.kubernetes())
 	}
 	if err != nil {
 		return err
 	}
-	result.Warnings = r.warnings
-	if !added {
-		result.Reason = because(NothingToDo, "no proxy, no capture and no order is requested")
+	result.Warnings = r.Warnings
+	if !w.added {
+		result.Reason = verdict.Because(verdict.NothingToDo, "no proxy, no capture and no order is requested")
 		return nil
 	}
-	result.Pod, result.Injected, result.Notes = pod, true, r.notes
+	result.Pod, result.Injected, result.Notes = w.pod, true, r.Notes
 	return nil
 }
 
@@ -209,33 +211,6 @@ type input struct {
 	key       string // of the probes, by an earlier injection
 	alongside bool   // another mesh has the proxy: injection adds order and parking alone
 }
-
-// A report collects what the steps find, besides their values.
-type report struct {
-	warnings  []string
-	notes     []string
-	noEffect  map[string]string
-	noLabel   map[string]string
-	clashes   []Clash
-	neverEnds []string
-	unknown   []string
-}
-
-func (r *report) warn(format string, args ...any) {
-	r.warnings = append(r.warnings, fmt.Sprintf(format, args...))
-}
-
-func (r *report) note(format string, args ...any) {
-	r.notes = append(r.notes, fmt.Sprintf(format, args...))
-}
-
-// add appends what another report says.
-func (r *report) add(said *report) {
-	r.warnings, r.notes = append(r.warnings, said.warnings...), append(r.notes, said.notes...)
-}
-
-// ignored records why an annotation has no effect.
-func (r *report) ignored(key, why string) { setIn(&r.noEffect, key, why) }
 
 // readInput separates what the pod's author wrote from what an earlier injection added.
 func readInput(pod *corev1.Pod, ns Namespace, o Options) (input, error) {
@@ -281,36 +256,19 @@ func (in input) workload() Workload {
 	return Workload{"v1", "Pod", cmp.Or(in.pod.Name, strings.TrimSuffix(in.pod.GenerateName, "-"))}
 }
 
-// find returns a container of the pod by its name; nil if there is none.
-func find(pod *corev1.Pod, name string) *corev1.Container {
-	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		if i := slices.IndexFunc(list, named(name)); i >= 0 {
-			return &list[i]
-		}
-	}
-	return nil
-}
-
-func named(name string) func(corev1.Container) bool {
-	return func(c corev1.Container) bool { return c.Name == name }
-}
-
-func ours(name string) bool { return name == contract.ProxyContainer || name == contract.InitContainer }
-
-// authors returns the containers of the pod that are not ours, the init containers first.
-func authors(pod *corev1.Pod) []*corev1.Container {
-	var out []*corev1.Container
-	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range list {
-			if !ours(list[i].Name) {
-				out = append(out, &list[i])
-			}
-		}
-	}
-	return out
-}
-
 func asJSON(v any) (string, error) {
 	text, err := json.Marshal(v)
 	return string(text), err
+}
+
+// Resolving is [Pod] with commands from look. It is called once at most, with the images whose
+// commands a gate needs; most pods need none. Without an answer the strategy avoids gates.
+func Resolving(pod *corev1.Pod, ns Namespace, o Options, look func(images []string) map[string]imagecmd.Command) (Result, error) {
+	o.Commands = map[string]imagecmd.Command{}
+	r, err := Pod(pod, ns, o)
+	if len(r.Unknown) == 0 {
+		return r, err
+	}
+	o.Commands = look(r.Unknown)
+	return Pod(pod, ns, o)
 }

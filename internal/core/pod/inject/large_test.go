@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject/verdict"
 	"outrider.dev/startup"
 )
 
@@ -77,7 +78,7 @@ func TestWorkGrowsWithTheEdges(t *testing.T) {
 		var before, after runtime.MemStats
 		allocations = testing.AllocsPerRun(1, func() {
 			runtime.ReadMemStats(&before)
-			var refusal *Refusal
+			var refusal *verdict.Refusal
 			if _, err := Pod(pod, Namespace{Name: "shop"}, Options{Manual: true}); err != nil && !errors.As(err, &refusal) {
 				t.Error(err)
 			}
@@ -98,14 +99,14 @@ func TestWorkGrowsWithTheEdges(t *testing.T) {
 
 // The most that a pod may have is injected or refused with the number that would fit.
 func TestLargestPods(t *testing.T) {
-	want := map[string]Code{"complete": TooLarge, "against the list": TooLarge, "everything": TooLarge, "unknown names": BadGraph}
+	want := map[string]verdict.Code{"complete": verdict.TooLarge, "against the list": verdict.TooLarge, "everything": verdict.TooLarge, "unknown names": verdict.BadGraph}
 	for name, pod := range largePods(300) {
 		r, err := Pod(pod, Namespace{Name: "shop"}, Options{Manual: true})
 		got := r.Reason.Code
-		if refusal := (*Refusal)(nil); errors.As(err, &refusal) {
+		if refusal := (*verdict.Refusal)(nil); errors.As(err, &refusal) {
 			got = refusal.Code
 		}
-		if code := cmp.Or(want[name], Injected); got != code {
+		if code := cmp.Or(want[name], verdict.Injected); got != code {
 			t.Errorf("%s: %s (%v), want %s", name, got, err, code)
 		}
 	}
@@ -120,8 +121,8 @@ func TestLargestPods(t *testing.T) {
 		"annotations": {ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": strings.Repeat("a", 256<<10)}}},
 	} {
 		_, err := Pod(pod, Namespace{Name: "shop"}, Options{Manual: true})
-		var refusal *Refusal
-		if !errors.As(err, &refusal) || refusal.Code != TooLarge {
+		var refusal *verdict.Refusal
+		if !errors.As(err, &refusal) || refusal.Code != verdict.TooLarge {
 			t.Errorf("too many %s: %v", name, err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/core/pod/inject/settings"
+	"outrider.dev/internal/core/pod/inject/verdict"
 )
 
 // The annotations that Prometheus' usual configuration for pods reads begin with scrapePrefix.
@@ -35,7 +36,7 @@ type metrics struct {
 }
 
 // metricsOf lets the agent serve the app's metrics with its own, and points Prometheus at it.
-func metricsOf(pod *corev1.Pod, s effective, r *report) (metrics, error) {
+func metricsOf(pod *corev1.Pod, s effective, r *verdict.Report) (metrics, error) {
 	if !s.proxy || !merges(pod, s.mesh) {
 		return metrics{}, nil
 	}
@@ -82,13 +83,13 @@ func merges(pod *corev1.Pod, mesh settings.Mesh) bool {
 // targetsOf returns what the agent scrapes: the pod's own targets, which replace port and
 // path, or each port with the path. Of the annotations for the mesh it refuses what the agent
 // cannot scrape; those for Prometheus are no request to the mesh, and get a warning.
-func targetsOf(pod *corev1.Pod, status int32, app *scrape, r *report) ([]settings.Target, error) {
+func targetsOf(pod *corev1.Pod, status int32, app *scrape, r *verdict.Report) ([]settings.Target, error) {
 	app.Targets, _ = settings.ScrapeTargets(pod.Annotations[settings.ScrapeKey]) // checked with all annotations
 	if len(app.Targets) > 0 {
 		app.Port, app.Path = "", ""
 		for _, t := range app.Targets {
 			if n, _ := strconv.Atoi(t.Port); portOfMesh(n, status) {
-				return nil, refuse(PortTaken, "name the app's own port, or annotate the pod "+settings.MergeKey+": \"false\"",
+				return nil, verdict.Refuse(verdict.PortTaken, "name the app's own port, or annotate the pod "+settings.MergeKey+": \"false\"",
 					"annotation %s: %d is a port of the mesh", settings.ScrapeKey, n)
 			}
 		}
@@ -96,7 +97,7 @@ func targetsOf(pod *corev1.Pod, status int32, app *scrape, r *report) ([]setting
 	}
 	const lost = "the agent does not scrape the app's metrics there"
 	if !settings.IsPath(app.Path) {
-		r.warn("annotation %spath: %q is no path: %s", scrapePrefix, app.Path, lost)
+		r.Warn("annotation %spath: %q is no path: %s", scrapePrefix, app.Path, lost)
 		return nil, nil
 	}
 	var out []settings.Target
@@ -105,10 +106,10 @@ func targetsOf(pod *corev1.Pod, status int32, app *scrape, r *report) ([]setting
 		n := namedPort(pod, port)
 		switch {
 		case n == 0:
-			r.warn("annotation %sport: %q is no port, and no container declares one of that name: %s", scrapePrefix, port, lost)
+			r.Warn("annotation %sport: %q is no port, and no container declares one of that name: %s", scrapePrefix, port, lost)
 			continue
 		case portOfMesh(n, status):
-			r.warn("annotation %sport: %d is a port of the mesh: %s", scrapePrefix, n, lost)
+			r.Warn("annotation %sport: %d is a port of the mesh: %s", scrapePrefix, n, lost)
 			continue
 		}
 		ports = append(ports, strconv.Itoa(n))

@@ -10,7 +10,9 @@ import (
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/base/manifest"
 	"outrider.dev/internal/core/capture"
+	"outrider.dev/internal/core/pod/inject/containers"
 	"outrider.dev/internal/core/pod/inject/settings"
+	"outrider.dev/internal/core/pod/inject/verdict"
 	"outrider.dev/internal/core/pod/podspec"
 )
 
@@ -20,7 +22,7 @@ const imageVolumes = 33
 
 // initOf returns who captures and brings the gates. The pod's annotation goes before the
 // namespace's, and that before the mesh's value.
-func initOf(in input, r *report) (string, error) {
+func initOf(in input, r *verdict.Report) (string, error) {
 	mode, at := contract.InitAuto, "the default"
 	for _, s := range []struct {
 		text, at string
@@ -33,24 +35,24 @@ func initOf(in input, r *report) (string, error) {
 			continue
 		}
 		if err := settings.InitModes(s.text); err != nil {
-			return "", refuse(BadAnnotation, "", "%s: %q: want %v", s.at, s.text, err)
+			return "", verdict.Refuse(verdict.BadAnnotation, "", "%s: %q: want %v", s.at, s.text, err)
 		}
 		mode, at = s.text, s.at
 	}
 	switch {
 	case mode == contract.InitAuto && in.o.NodeServes:
-		r.note("%s: auto: the nodes capture and add the gates, since all of them run outrider-node", contract.Init)
+		r.Note("%s: auto: the nodes capture and add the gates, since all of them run outrider-node", contract.Init)
 		return contract.InitByNode, nil
 	case mode == contract.InitAuto:
 		return contract.InitContained, nil
 	case mode == contract.InitVolume && in.o.kubernetes() < imageVolumes:
-		r.ignored(contract.Init, fmt.Sprintf("volumes of images need Kubernetes 1.%d, and this is 1.%d", imageVolumes, in.o.kubernetes()))
-		r.warn("%s: image-volume has no effect, and an init container brings the gates: volumes of images need Kubernetes 1.%d, and this is 1.%d", at, imageVolumes, in.o.kubernetes())
+		r.Ignored(contract.Init, fmt.Sprintf("volumes of images need Kubernetes 1.%d, and this is 1.%d", imageVolumes, in.o.kubernetes()))
+		r.Warn("%s: image-volume has no effect, and an init container brings the gates: volumes of images need Kubernetes 1.%d, and this is 1.%d", at, imageVolumes, in.o.kubernetes())
 		return contract.InitContained, nil
 	case mode == contract.InitVolume:
-		r.note("%s: image-volume (%s): a volume of %s brings the gates; it needs a kubelet with the feature ImageVolume (by default from Kubernetes 1.35 on) and containerd 2.1 or CRI-O 1.33", contract.Init, at, contract.ProxyContainer+"'s image")
+		r.Note("%s: image-volume (%s): a volume of %s brings the gates; it needs a kubelet with the feature ImageVolume (by default from Kubernetes 1.35 on) and containerd 2.1 or CRI-O 1.33", contract.Init, at, contract.ProxyContainer+"'s image")
 	case mode == contract.InitByNode:
-		r.note("%s: node (%s): the nodes capture and add the gates; the pod runs only on nodes with the label %s=%s", contract.Init, at, contract.NodeLabel, contract.NodeInstalled)
+		r.Note("%s: node (%s): the nodes capture and add the gates; the pod runs only on nodes with the label %s=%s", contract.Init, at, contract.NodeLabel, contract.NodeInstalled)
 	}
 	return mode, nil
 }
@@ -58,13 +60,13 @@ func initOf(in input, r *report) (string, error) {
 func (s effective) byNode() bool { return s.init == contract.InitByNode }
 
 // writeNode writes what the node is to do, and that the pod runs nowhere else.
-func writeNode(pod *corev1.Pod, in input, s effective, before *overrides, r *report) error {
+func writeNode(pod *corev1.Pod, in input, s effective, before *overrides, r *verdict.Report) error {
 	work, _ := podspec.NodeWork(pod)
 	if s.capture {
 		work.Capture = slices.Concat(in.captureFlags(s), captureEnvironment(s))
 	}
 	if _, own := in.own.find(contract.InitContainer); own {
-		r.warn("the pod's own container %s is left out: the node does its work", contract.InitContainer)
+		r.Warn("the pod's own container %s is left out: the node does its work", contract.InitContainer)
 	}
 	if len(work.Capture)+len(work.Containers) == 0 {
 		return nil
@@ -76,8 +78,8 @@ func writeNode(pod *corev1.Pod, in input, s effective, before *overrides, r *rep
 		return err
 	}
 	before.annotate(pod, contract.RequiredPlugins, &plugins)
-	if list := pod.Spec.InitContainers; s.proxy && s.capture && len(list) > 0 && !slices.ContainsFunc(list, named(contract.ProxyContainer)) {
-		r.warn("the init containers from %s on run with their connections captured and no proxy: what they call waits until they give up", list[0].Name)
+	if list := pod.Spec.InitContainers; s.proxy && s.capture && len(list) > 0 && !slices.ContainsFunc(list, containers.Named(contract.ProxyContainer)) {
+		r.Warn("the init containers from %s on run with their connections captured and no proxy: what they call waits until they give up", list[0].Name)
 	}
 	return nil
 }
@@ -86,7 +88,7 @@ func writeNode(pod *corev1.Pod, in input, s effective, before *overrides, r *rep
 func requiring(text string) (string, error) {
 	var list []string
 	if err := manifest.DecodeAnnotation(text, &list); err != nil {
-		return "", refuse(BadAnnotation, "", "annotation %s: %q: want a list of plugins, as [%s]: %v", contract.RequiredPlugins, text, contract.NodePlugin, err)
+		return "", verdict.Refuse(verdict.BadAnnotation, "", "annotation %s: %q: want a list of plugins, as [%s]: %v", contract.RequiredPlugins, text, contract.NodePlugin, err)
 	}
 	if !slices.Contains(list, contract.NodePlugin) {
 		list = append(list, contract.NodePlugin)

@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject/containers"
+	"outrider.dev/internal/core/pod/inject/verdict"
 	"outrider.dev/internal/core/pod/podspec"
 )
 
@@ -46,7 +48,7 @@ func TestWhoCaptures(t *testing.T) {
 			t.Fatalf("%+v: %v", tt, err)
 		}
 		work, byNode := podspec.NodeWork(r.Pod)
-		if byNode != tt.byNode || byNode == (find(r.Pod, contract.InitContainer) != nil) {
+		if byNode != tt.byNode || byNode == (containers.Find(r.Pod, contract.InitContainer) != nil) {
 			t.Errorf("%+v: the node's work is %v, and the pod has %v", tt, work, r.Pod.Spec.InitContainers)
 		}
 		if said := slices.ContainsFunc(r.Notes, func(n string) bool { return strings.Contains(n, "the nodes capture") }); said != tt.byNode {
@@ -60,8 +62,8 @@ func TestNodeWorkNeedsNoPrivilege(t *testing.T) {
 	for _, level := range []string{"baseline", "restricted"} {
 		ns := Namespace{Name: "shop", Labels: map[string]string{contract.NamespaceLabel: "enabled", contract.PodSecurityLabel: level}}
 		p := podOf(t, "metadata: {name: shop}\nspec: {"+plainApp+"}")
-		var refusal *Refusal
-		if _, err := Pod(p, ns, Options{}); !errors.As(err, &refusal) || refusal.Code != PodSecurity || !strings.Contains(refusal.Hint, contract.Init+": node") {
+		var refusal *verdict.Refusal
+		if _, err := Pod(p, ns, Options{}); !errors.As(err, &refusal) || refusal.Code != verdict.PodSecurity || !strings.Contains(refusal.Hint, contract.Init+": node") {
 			t.Errorf("%s, by an init container: %v", level, err)
 		}
 		r, err := Pod(p, ns, Options{NodeServes: true})
@@ -113,8 +115,8 @@ func TestNodeIsRequired(t *testing.T) {
 		p := podOf(t, "metadata: {name: shop}\nspec: {"+plainApp+"}")
 		p.Annotations = map[string]string{contract.Init: contract.InitByNode}
 		p.Annotations[annotation] = value
-		var refusal *Refusal
-		if _, err := Pod(p, Namespace{Name: "shop"}, Options{}); !errors.As(err, &refusal) || refusal.Code != BadAnnotation || !strings.Contains(refusal.Sentence, annotation) {
+		var refusal *verdict.Refusal
+		if _, err := Pod(p, Namespace{Name: "shop"}, Options{}); !errors.As(err, &refusal) || refusal.Code != verdict.BadAnnotation || !strings.Contains(refusal.Sentence, annotation) {
 			t.Errorf("%s: %s: %v", annotation, value, err)
 		}
 	}

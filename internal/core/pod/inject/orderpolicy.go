@@ -3,9 +3,9 @@ package inject
 import (
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject/containers"
+	"outrider.dev/internal/core/pod/inject/verdict"
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/startup"
 )
@@ -26,10 +26,10 @@ type orderPolicy struct {
 }
 
 // policyOf also reports which of the settings have no effect.
-func policyOf(in input, s effective, r *report) (orderPolicy, error) {
+func policyOf(in input, s effective, r *verdict.Report) (orderPolicy, error) {
 	start, err := podspec.ParseStart(in.pod.Annotations)
 	if err != nil {
-		return orderPolicy{}, refuse(BadAnnotation, "", "%v", err)
+		return orderPolicy{}, verdict.Refuse(verdict.BadAnnotation, "", "%v", err)
 	}
 	w := orderPolicy{start: start, order: start != podspec.StartOff}
 	w.applyHold(in, s, r)
@@ -43,12 +43,12 @@ func policyOf(in input, s effective, r *report) (orderPolicy, error) {
 }
 
 // firstInList reports whether the pod needs a proxy that the kubelet starts before all others.
-func firstInList(in input, s effective, r *report) bool {
+func firstInList(in input, s effective, r *verdict.Report) bool {
 	switch {
-	case endsOnce(in.pod):
-		r.note("restartPolicy: %s: the proxy is a restartable init container, so that the kubelet ends it when the others have ended", in.pod.Spec.RestartPolicy)
+	case containers.EndsOnce(in.pod):
+		r.Note("restartPolicy: %s: the proxy is a restartable init container, so that the kubelet ends it when the others have ended", in.pod.Spec.RestartPolicy)
 	case s.capture && len(in.pod.Spec.InitContainers) > 0:
-		r.note("the proxy is a restartable init container, the first one, so that the pod's own init containers are in the mesh")
+		r.Note("the proxy is a restartable init container, the first one, so that the pod's own init containers are in the mesh")
 	default:
 		return false
 	}
@@ -56,7 +56,7 @@ func firstInList(in input, s effective, r *report) bool {
 }
 
 // applyHold applies holdApplicationUntilProxyStarts.
-func (w *orderPolicy) applyHold(in input, s effective, r *report) {
+func (w *orderPolicy) applyHold(in input, s effective, r *verdict.Report) {
 	const name = "holdApplicationUntilProxyStarts"
 	hold, at := s.podHold, "annotation "+contract.ProxyConfig+": "+name
 	if hold == nil {
@@ -70,32 +70,32 @@ func (w *orderPolicy) applyHold(in input, s effective, r *report) {
 		return
 	case w.start != podspec.StartDefault:
 		if s.podHold != nil {
-			r.ignored(contract.ProxyConfig, name+": annotation "+contract.Start+": "+string(w.start)+" is more specific")
+			r.Ignored(contract.ProxyConfig, name+": annotation "+contract.Start+": "+string(w.start)+" is more specific")
 		}
-		r.note("%s: %t has no effect: annotation %s: %s is more specific", at, *hold, contract.Start, w.start)
+		r.Note("%s: %t has no effect: annotation %s: %s is more specific", at, *hold, contract.Start, w.start)
 	case *hold:
 		w.order = true
-		r.note("%s: true: the app starts after the proxy", at)
+		r.Note("%s: true: the app starts after the proxy", at)
 	default:
 		w.order = false
-		r.note("%s: false: no container waits for the proxy; early connections are parked", at)
+		r.Note("%s: false: no container waits for the proxy; early connections are parked", at)
 	}
 }
 
 // applyNative applies Istio's switches for native sidecars. Alongside another mesh they are
 // about that mesh's proxy.
-func (w *orderPolicy) applyNative(in input, old bool, r *report) {
+func (w *orderPolicy) applyNative(in input, old bool, r *verdict.Report) {
 	native, at := nativeOf(in, r)
 	switch {
 	case native == "" || in.alongside:
 	case w.start == podspec.StartHold || w.start == podspec.StartNative && native == "false":
-		r.ignored(contract.NativeSidecar, "annotation "+contract.Start+": "+string(w.start)+" is more specific")
-		r.note("%s: %s has no effect: annotation %s: %s is more specific", at, native, contract.Start, w.start)
+		r.Ignored(contract.NativeSidecar, "annotation "+contract.Start+": "+string(w.start)+" is more specific")
+		r.Note("%s: %s has no effect: annotation %s: %s is more specific", at, native, contract.Start, w.start)
 	case native == "false":
 		w.avoid = []startup.Mechanism{startup.Native}
 	case old:
-		r.ignored(contract.NativeSidecar, fmt.Sprintf("restartable init containers need Kubernetes 1.29, and this is 1.%d", in.o.kubernetes()))
-		r.warn("%s: true has no effect: restartable init containers need Kubernetes 1.29, and this is 1.%d", at, in.o.kubernetes())
+		r.Ignored(contract.NativeSidecar, fmt.Sprintf("restartable init containers need Kubernetes 1.29, and this is 1.%d", in.o.kubernetes()))
+		r.Warn("%s: true has no effect: restartable init containers need Kubernetes 1.29, and this is 1.%d", at, in.o.kubernetes())
 	default:
 		w.sidecar = true
 		if w.start == podspec.StartDefault && w.order {
@@ -105,22 +105,17 @@ func (w *orderPolicy) applyNative(in input, old bool, r *report) {
 }
 
 // nativeOf returns "true", "false" or nothing, and the setting that it is from.
-func nativeOf(in input, r *report) (native, at string) {
+func nativeOf(in input, r *verdict.Report) (native, at string) {
 	at = "annotation " + contract.NativeSidecar
 	switch v, ok := in.pod.Annotations[contract.NativeSidecar]; {
 	case ok && (v == "true" || v == "false"):
 		return v, at
 	case ok:
-		r.ignored(contract.NativeSidecar, fmt.Sprintf("%q is neither \"true\" nor \"false\"", v))
-		r.warn("%s is %q, which is neither \"true\" nor \"false\": it has no effect", at, v)
+		r.Ignored(contract.NativeSidecar, fmt.Sprintf("%q is neither \"true\" nor \"false\"", v))
+		r.Warn("%s is %q, which is neither \"true\" nor \"false\": it has no effect", at, v)
 	}
 	if v := in.o.Values.Native(); v != "auto" {
 		return v, "value pilot.env.ENABLE_NATIVE_SIDECARS"
 	}
 	return "", ""
-}
-
-// endsOnce reports whether the pod completes, as a Job's does: then its proxy has to end too.
-func endsOnce(pod *corev1.Pod) bool {
-	return pod.Spec.RestartPolicy == corev1.RestartPolicyNever || pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure
 }

@@ -10,7 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject/containers"
 	"outrider.dev/internal/core/pod/inject/settings"
+	"outrider.dev/internal/core/pod/inject/verdict"
 	"outrider.dev/internal/core/pod/podspec"
 )
 
@@ -125,14 +127,14 @@ spec:
 						t.Errorf("(-ours last +ours first):\n%s", diff)
 					}
 				}
-				theirs, was := find(mesh.otherInjector(p), mesh.proxy), find(once, mesh.proxy)
+				theirs, was := containers.Find(mesh.otherInjector(p), mesh.proxy), containers.Find(once, mesh.proxy)
 				if diff := cmp.Diff(theirs, was, quantities); diff != "" {
 					t.Errorf("the other mesh's proxy was changed:\n%s", diff)
 				}
-				if c := find(once, contract.InitContainer); c == nil || !slices.Contains(c.Args, "--park-only") {
+				if c := containers.Find(once, contract.InitContainer); c == nil || !slices.Contains(c.Args, "--park-only") {
 					t.Errorf("outrider-init does not park alone: %+v", c)
 				}
-				if c := find(once, "app"); !podspec.Gated(c) || !slices.Contains(c.Args, mesh.proxy+" is healthy") {
+				if c := containers.Find(once, "app"); !podspec.Gated(c) || !slices.Contains(c.Args, mesh.proxy+" is healthy") {
 					t.Errorf("app does not wait for %s: %q", mesh.proxy, c.Args)
 				}
 			})
@@ -145,7 +147,7 @@ spec:
 func injectedAlongside(t *testing.T, p, author *corev1.Pod) *corev1.Pod {
 	t.Helper()
 	r := injected(t, p, Options{})
-	if find(r.Pod, contract.ProxyContainer) != nil {
+	if containers.Find(r.Pod, contract.ProxyContainer) != nil {
 		t.Error("there are two proxies")
 	}
 	for key, value := range p.Annotations {
@@ -178,7 +180,7 @@ spec: {containers: [{name: app, image: a}, {name: cache, image: c, startupProbe:
 		both := mesh(r.Pod)
 		want := mesh(p).Spec.Containers
 		if got := mustStrip(t, both).Spec.Containers; !slices.EqualFunc(got, want, func(a, b corev1.Container) bool { return a.Name == b.Name }) {
-			t.Errorf("%v, want %v", names(got), names(want))
+			t.Errorf("%v, want %v", containers.Names(got), containers.Names(want))
 		}
 	}
 }
@@ -190,7 +192,7 @@ func TestOurProxyGivesWayToAnotherMesh(t *testing.T) {
 	ours := injected(t, p, Options{})
 	both := linkerd(false)(ours.Pod)
 	r, err := Pod(both, Namespace{Name: "shop"}, Options{})
-	if err != nil || r.Injected || r.Reason.Code != OtherMesh {
+	if err != nil || r.Injected || r.Reason.Code != verdict.OtherMesh {
 		t.Fatalf("%v, %+v", err, r.Reason)
 	}
 	if diff := podDiff(linkerd(false)(p), r.Pod); diff != "" {
@@ -207,19 +209,19 @@ func TestOwnLabels(t *testing.T) {
 	for name, tt := range map[string]struct {
 		pod  string
 		ns   labels
-		want Code
+		want verdict.Code
 	}{
-		"Istio's namespace label":                {ns: labels{"istio-injection": "enabled"}, want: OtherInjector},
-		"Istio's pod label":                      {pod: "labels: {sidecar.istio.io/inject: \"true\"}", ns: labels{}, want: OtherInjector},
-		"Istio's revision":                       {pod: "labels: {istio.io/rev: default}", ns: labels{"istio.io/rev": "default"}, want: OtherInjector},
-		"no label at all":                        {ns: labels{}, want: NotRequested},
-		"Istio: no":                              {pod: "labels: {sidecar.istio.io/inject: \"false\"}", ns: labels{"istio-injection": "enabled"}, want: NotRequested},
-		"another revision of Istio":              {pod: "labels: {istio.io/rev: canary}", ns: labels{}, want: NotRequested},
-		"Istio: no, our label: yes":              {pod: "labels: {sidecar.istio.io/inject: \"false\", outrider.dev/inject: \"true\"}", ns: labels{"istio-injection": "disabled"}, want: Injected},
-		"our namespace label":                    {ns: labels{"outrider.dev/injection": "enabled"}, want: Injected},
-		"our namespace label, Istio: no":         {pod: "annotations: {sidecar.istio.io/inject: \"false\"}", ns: labels{"outrider.dev/injection": "enabled"}, want: Injected},
-		"our annotation: no, Istio's label: yes": {pod: "labels: {sidecar.istio.io/inject: \"true\"}\n  annotations: {outrider.dev/inject: \"false\"}", ns: labels{"outrider.dev/injection": "enabled"}, want: Declined},
-		"our pod label: no":                      {pod: "labels: {outrider.dev/inject: \"false\"}", ns: labels{"outrider.dev/injection": "enabled"}, want: Declined},
+		"Istio's namespace label":                {ns: labels{"istio-injection": "enabled"}, want: verdict.OtherInjector},
+		"Istio's pod label":                      {pod: "labels: {sidecar.istio.io/inject: \"true\"}", ns: labels{}, want: verdict.OtherInjector},
+		"Istio's revision":                       {pod: "labels: {istio.io/rev: default}", ns: labels{"istio.io/rev": "default"}, want: verdict.OtherInjector},
+		"no label at all":                        {ns: labels{}, want: verdict.NotRequested},
+		"Istio: no":                              {pod: "labels: {sidecar.istio.io/inject: \"false\"}", ns: labels{"istio-injection": "enabled"}, want: verdict.NotRequested},
+		"another revision of Istio":              {pod: "labels: {istio.io/rev: canary}", ns: labels{}, want: verdict.NotRequested},
+		"Istio: no, our label: yes":              {pod: "labels: {sidecar.istio.io/inject: \"false\", outrider.dev/inject: \"true\"}", ns: labels{"istio-injection": "disabled"}, want: verdict.Injected},
+		"our namespace label":                    {ns: labels{"outrider.dev/injection": "enabled"}, want: verdict.Injected},
+		"our namespace label, Istio: no":         {pod: "annotations: {sidecar.istio.io/inject: \"false\"}", ns: labels{"outrider.dev/injection": "enabled"}, want: verdict.Injected},
+		"our annotation: no, Istio's label: yes": {pod: "labels: {sidecar.istio.io/inject: \"true\"}\n  annotations: {outrider.dev/inject: \"false\"}", ns: labels{"outrider.dev/injection": "enabled"}, want: verdict.Declined},
+		"our pod label: no":                      {pod: "labels: {outrider.dev/inject: \"false\"}", ns: labels{"outrider.dev/injection": "enabled"}, want: verdict.Declined},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := podOf(t, "metadata:\n  name: shop\n  "+tt.pod+"\nspec:\n  containers: [{name: app, image: a, command: [/app]}]")
@@ -228,10 +230,10 @@ func TestOwnLabels(t *testing.T) {
 			if err != nil || r.Reason.Code != tt.want {
 				t.Errorf("%v, %+v, want %s", err, r.Reason, tt.want)
 			}
-			if tt.want == OtherInjector && !strings.Contains(r.Reason.Sentence, "another injector") {
+			if tt.want == verdict.OtherInjector && !strings.Contains(r.Reason.Sentence, "another injector") {
 				t.Errorf("the sentence has no reason: %s", r.Reason.Sentence)
 			}
-			if tt.want == NotRequested && !strings.Contains(r.Reason.Sentence, "label outrider.dev/injection=enabled nor the pod the label outrider.dev/inject=true") {
+			if tt.want == verdict.NotRequested && !strings.Contains(r.Reason.Sentence, "label outrider.dev/injection=enabled nor the pod the label outrider.dev/inject=true") {
 				t.Errorf("it does not name our labels: %s", r.Reason.Sentence)
 			}
 			if diff := podDiff(before, p); diff != "" {
@@ -253,19 +255,19 @@ func TestOtherMeshes(t *testing.T) {
 		metadata, spec string
 		ns             map[string]string
 		alongside      bool
-		want           Code
+		want           verdict.Code
 	}{
-		"no other mesh":                             {spec: plain, want: Injected},
-		"another mesh":                              {spec: istioProxy, want: OtherMesh},
-		"another mesh's plain container":            {spec: "containers: [{name: app, image: a}, {name: kuma-sidecar, image: k}]", want: OtherMesh},
-		"our annotation proxy: none":                {metadata: "annotations: {outrider.dev/proxy: none}", spec: istioProxy, alongside: true, want: Injected},
-		"our annotation":                            {metadata: `annotations: {outrider.dev/inject: "true"}`, spec: istioProxy, alongside: true, want: Injected},
-		"our namespace label":                       {ns: map[string]string{contract.OwnNamespaceLabel: "enabled"}, spec: istioProxy, alongside: true, want: Injected},
-		"our pod label":                             {metadata: `labels: {outrider.dev/inject: "true"}`, spec: istioProxy, alongside: true, want: Injected},
-		"our pod label with another value":          {metadata: `labels: {outrider.dev/inject: "yes"}`, ns: map[string]string{contract.OwnNamespaceLabel: "enabled"}, spec: istioProxy, want: OtherMesh},
-		"Istio's template with a name of its own":   {metadata: status("my-proxy"), spec: own, want: OtherMesh},
-		"Istio's status, and its container is gone": {metadata: status("my-proxy"), spec: plain, want: Injected},
-		"Istio's status names ours":                 {metadata: status("outrider-proxy"), spec: "containers: [{name: app, image: a}, {name: outrider-proxy, image: auto}]", want: Injected},
+		"no other mesh":                             {spec: plain, want: verdict.Injected},
+		"another mesh":                              {spec: istioProxy, want: verdict.OtherMesh},
+		"another mesh's plain container":            {spec: "containers: [{name: app, image: a}, {name: kuma-sidecar, image: k}]", want: verdict.OtherMesh},
+		"our annotation proxy: none":                {metadata: "annotations: {outrider.dev/proxy: none}", spec: istioProxy, alongside: true, want: verdict.Injected},
+		"our annotation":                            {metadata: `annotations: {outrider.dev/inject: "true"}`, spec: istioProxy, alongside: true, want: verdict.Injected},
+		"our namespace label":                       {ns: map[string]string{contract.OwnNamespaceLabel: "enabled"}, spec: istioProxy, alongside: true, want: verdict.Injected},
+		"our pod label":                             {metadata: `labels: {outrider.dev/inject: "true"}`, spec: istioProxy, alongside: true, want: verdict.Injected},
+		"our pod label with another value":          {metadata: `labels: {outrider.dev/inject: "yes"}`, ns: map[string]string{contract.OwnNamespaceLabel: "enabled"}, spec: istioProxy, want: verdict.OtherMesh},
+		"Istio's template with a name of its own":   {metadata: status("my-proxy"), spec: own, want: verdict.OtherMesh},
+		"Istio's status, and its container is gone": {metadata: status("my-proxy"), spec: plain, want: verdict.Injected},
+		"Istio's status names ours":                 {metadata: status("outrider-proxy"), spec: "containers: [{name: app, image: a}, {name: outrider-proxy, image: auto}]", want: verdict.Injected},
 	} {
 		t.Run(name, func(t *testing.T) {
 			alongside, reason := decideProxy(podOf(t, "metadata: {"+tt.metadata+"}\nspec: {"+tt.spec+"}"), Namespace{Name: "shop", Labels: tt.ns})
@@ -282,15 +284,15 @@ func TestIstiosNameAndOurImage(t *testing.T) {
 	for name, tt := range map[string]struct {
 		metadata, image string
 		o               Options
-		want            Code
+		want            verdict.Code
 	}{
-		"auto":                      {image: "auto", want: Injected},
-		"an image":                  {image: "istio/proxyv2", want: OtherMesh},
-		"another injector's labels": {metadata: `labels: {outrider.dev/inject: "true"}`, image: "auto", o: Options{OwnLabels: true}, want: Injected},
-		"Istio has been here":       {metadata: `annotations: {sidecar.istio.io/status: "{}"}`, image: "auto", want: OtherMesh},
-		"a gateway":                 {metadata: `annotations: {inject.istio.io/templates: gateway}`, image: "auto", want: OtherMesh},
-		"a sidecar's template":      {metadata: `annotations: {inject.istio.io/templates: sidecar}`, image: "auto", want: Injected},
-		"order alone":               {metadata: `annotations: {outrider.dev/proxy: none}`, image: "auto", want: Injected},
+		"auto":                      {image: "auto", want: verdict.Injected},
+		"an image":                  {image: "istio/proxyv2", want: verdict.OtherMesh},
+		"another injector's labels": {metadata: `labels: {outrider.dev/inject: "true"}`, image: "auto", o: Options{OwnLabels: true}, want: verdict.Injected},
+		"Istio has been here":       {metadata: `annotations: {sidecar.istio.io/status: "{}"}`, image: "auto", want: verdict.OtherMesh},
+		"a gateway":                 {metadata: `annotations: {inject.istio.io/templates: gateway}`, image: "auto", want: verdict.OtherMesh},
+		"a sidecar's template":      {metadata: `annotations: {inject.istio.io/templates: sidecar}`, image: "auto", want: verdict.Injected},
+		"order alone":               {metadata: `annotations: {outrider.dev/proxy: none}`, image: "auto", want: verdict.Injected},
 	} {
 		t.Run(name, func(t *testing.T) {
 			given := podOf(t, "metadata: {name: shop, "+tt.metadata+"}\nspec: {containers: [{name: app, image: a, command: [/app]}, {name: istio-proxy, image: "+tt.image+", env: [{name: A, value: b}]}]}")
@@ -298,8 +300,8 @@ func TestIstiosNameAndOurImage(t *testing.T) {
 			if err != nil || r.Reason.Code != tt.want {
 				t.Fatalf("%v, %+v, want %s", err, r.Reason, tt.want)
 			}
-			own, second := find(r.Pod, contract.ProxyContainer), find(r.Pod, "istio-proxy")
-			filled := tt.want == Injected && !tt.o.OwnLabels && given.Annotations[contract.Proxy] == ""
+			own, second := containers.Find(r.Pod, contract.ProxyContainer), containers.Find(r.Pod, "istio-proxy")
+			filled := tt.want == verdict.Injected && !tt.o.OwnLabels && given.Annotations[contract.Proxy] == ""
 			if (own != nil) != filled || (second == nil) != filled {
 				t.Errorf("outrider-proxy %t, istio-proxy %t", own != nil, second != nil)
 			}

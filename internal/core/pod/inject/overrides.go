@@ -8,7 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject/containers"
+	"outrider.dev/internal/core/pod/inject/imagecmd"
 	"outrider.dev/internal/core/pod/inject/settings"
+	"outrider.dev/internal/core/pod/inject/verdict"
 	"outrider.dev/internal/core/pod/podspec"
 )
 
@@ -31,13 +34,13 @@ func requestsUs(pod *corev1.Pod, o Options) bool {
 // Requests reports whether a container by Istio's name of its proxy is a request for ours.
 func Requests(pod *corev1.Pod, o Options) bool {
 	return requestsUs(pod, o) && slices.ContainsFunc(slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers), func(c corev1.Container) bool {
-		return !ours(c.Name) && overridden(c) == contract.ProxyContainer
+		return !containers.Ours(c.Name) && overridden(c) == contract.ProxyContainer
 	})
 }
 
 // overridden returns the name of our container that c changes; empty if it is another one.
 func overridden(c corev1.Container) string {
-	if ours(c.Name) {
+	if containers.Ours(c.Name) {
 		return c.Name
 	}
 	if c.Image == autoImage {
@@ -69,7 +72,7 @@ func withoutOwn(pod *corev1.Pod, o Options) (*corev1.Pod, ownContainers) {
 	split := func(list []corev1.Container, own *[]corev1.Container) []corev1.Container {
 		var out []corev1.Container
 		for _, c := range list {
-			if ours(c.Name) || istios && overridden(c) != "" {
+			if containers.Ours(c.Name) || istios && overridden(c) != "" {
 				*own = append(*own, c)
 			} else {
 				out = append(out, c)
@@ -93,7 +96,7 @@ func withoutOwn(pod *corev1.Pod, o Options) (*corev1.Pod, ownContainers) {
 		own.order = all(pod.Spec.Containers)
 	}
 	if at := slices.IndexFunc(pod.Spec.Containers, func(c corev1.Container) bool {
-		return overridden(c) == contract.ProxyContainer && (istios || ours(c.Name))
+		return overridden(c) == contract.ProxyContainer && (istios || containers.Ours(c.Name))
 	}); at > 0 {
 		own.before = len(split(pod.Spec.Containers[:at], new([]corev1.Container)))
 	}
@@ -103,18 +106,18 @@ func withoutOwn(pod *corev1.Pod, o Options) (*corev1.Pod, ownContainers) {
 // An overrides is the annotation outrider.dev/overrides: what of the author's was changed,
 // for [Stripped] to restore. A value that is null was not there.
 type overrides struct {
-	InitContainers []corev1.Container      `json:"initContainers,omitempty"` // the author's own of our names
-	Containers     []corev1.Container      `json:"containers,omitempty"`
-	Annotations    map[string]*string      `json:"annotations,omitempty"`
-	Labels         map[string]*string      `json:"labels,omitempty"`
-	NodeSelector   map[string]*string      `json:"nodeSelector,omitempty"`
-	Order          []string                `json:"order,omitempty"`     // of the plain containers, if it was changed or has any of our names
-	InitOrder      []string                `json:"initOrder,omitempty"` // of the init containers, if it has any of our names
-	Commands       map[string]imageCommand `json:"commands,omitempty"`  // of images, by container
-	Args           map[string]int          `json:"args,omitempty"`      // by container with a gate: how many of its command's words were args
-	Hooks          []string                `json:"hooks,omitempty"`     // other meshes' proxies that got a hook of their own program
-	Empty          []string                `json:"empty,omitempty"`     // lists and maps that were there without an element: see [vessels]
-	Ports          map[string]string       `json:"ports,omitempty"`     // names of ports that became numbers, by container/handler
+	InitContainers []corev1.Container          `json:"initContainers,omitempty"` // the author's own of our names
+	Containers     []corev1.Container          `json:"containers,omitempty"`
+	Annotations    map[string]*string          `json:"annotations,omitempty"`
+	Labels         map[string]*string          `json:"labels,omitempty"`
+	NodeSelector   map[string]*string          `json:"nodeSelector,omitempty"`
+	Order          []string                    `json:"order,omitempty"`     // of the plain containers, if it was changed or has any of our names
+	InitOrder      []string                    `json:"initOrder,omitempty"` // of the init containers, if it has any of our names
+	Commands       map[string]imagecmd.Written `json:"commands,omitempty"`  // of images, by container
+	Args           map[string]int              `json:"args,omitempty"`      // by container with a gate: how many of its command's words were args
+	Hooks          []string                    `json:"hooks,omitempty"`     // other meshes' proxies that got a hook of their own program
+	Empty          []string                    `json:"empty,omitempty"`     // lists and maps that were there without an element: see [vessels]
+	Ports          map[string]string           `json:"ports,omitempty"`     // names of ports that became numbers, by container/handler
 }
 
 // annotate sets an annotation, or removes it, and keeps the value before.
@@ -193,7 +196,7 @@ func merged(ours, own corev1.Container) (corev1.Container, error) {
 	}
 	var out corev1.Container
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(mergeMaps(below, above), &out); err != nil {
-		return ours, refuse(BadOverride, "", "the pod's own container %s: %v", written, err)
+		return ours, verdict.Refuse(verdict.BadOverride, "", "the pod's own container %s: %v", written, err)
 	}
 	out.RestartPolicy = ours.RestartPolicy // the plan decides its place
 	withinLimits(out.Resources, own.Resources)

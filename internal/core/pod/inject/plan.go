@@ -3,12 +3,16 @@ package inject
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject/containers"
+	"outrider.dev/internal/core/pod/inject/imagecmd"
+	"outrider.dev/internal/core/pod/inject/verdict"
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/startup"
 )
@@ -19,43 +23,46 @@ type plan struct {
 	pod      *corev1.Pod // with the proxy in its place and the commands written; not gated yet
 	edges    startup.Plan
 	choices  []podspec.Choice
-	commands map[string]imageCommand // by container
+	commands map[string]imagecmd.Written // by container
 
 	policy      orderPolicy
 	fromInit    map[string]bool // init containers, without the proxy
 	commandless []string        // containers whose commands would make more gates possible
-	said        *report         // by the arrangement
+	said        *verdict.Report // by the arrangement
+	unknown     []string        // images whose commands would make more gates possible
 }
 
 // planOf is the third step.
-func planOf(in input, s effective, r *report) (plan, error) {
+func planOf(in input, s effective, r *verdict.Report) (plan, error) {
 	w, err := policyOf(in, s, r)
 	if err != nil {
 		return plan{}, err
 	}
-	known := commands{pod: in.pod}
+	known := imagecmd.Commands{Pod: in.pod}
 	p, err := arrange(in, s, w, w.sidecar, known)
 	if in.o.Commands != nil {
-		if known = commandsOf(in, p.commandless, r); len(known.written)+len(known.unknown) > 0 {
+		if known = imagecmd.Of(in.pod, in.o.Commands, p.commandless, r); len(known.Written)+len(known.Unknown) > 0 {
 			p, err = arrange(in, s, w, w.sidecar, known)
 		}
 	}
+	p.unknown = known.LookUp
 	sidecar := w.sidecar
 	if err == nil && !sidecar && s.proxy && p.needsSidecar(in.o.kubernetes()) {
 		// A container that waits before the plain ones run, or without a known command, needs
 		// a proxy that the kubelet starts first.
 		sidecar = true
 		p, err = arrange(in, s, w, sidecar, known)
+		p.unknown = known.LookUp
 	}
 	if err != nil {
 		return p, err
 	}
-	r.add(p.said)
+	r.Add(p.said)
 	if _, ok := in.pod.Annotations[contract.NativeRelease]; ok && s.proxy && !sidecar {
-		r.ignored(contract.NativeRelease, "the proxy is no native sidecar")
-		r.note("annotation %s: %s has no effect: the proxy is no native sidecar", contract.NativeRelease, in.pod.Annotations[contract.NativeRelease])
+		r.Ignored(contract.NativeRelease, "the proxy is no native sidecar")
+		r.Note("annotation %s: %s has no effect: the proxy is no native sidecar", contract.NativeRelease, in.pod.Annotations[contract.NativeRelease])
 	}
-	p.keepCommands(known.written, r)
+	p.keepCommands(known.Written, r)
 	p.clearHook(r)
 	p.noteReadiness(r)
 	return p, nil
@@ -76,8 +83,8 @@ func (p plan) needsSidecar(on startup.Kubernetes) bool {
 
 // arrange puts the proxy into its place and chooses a mechanism for each edge. What it reports is
 // in the plan: of several arrangements only that of the last one counts.
-func arrange(in input, s effective, w orderPolicy, sidecar bool, known commands) (plan, error) {
-	p := plan{pod: withLists(known.pod), policy: w, fromInit: map[string]bool{}, said: &report{}}
+func arrange(in input, s effective, w orderPolicy, sidecar bool, known imagecmd.Commands) (plan, error) {
+	p := plan{pod: containers.WithLists(known.Pod), policy: w, fromInit: map[string]bool{}, said: &verdict.Report{}}
 	for _, c := range p.pod.Spec.InitContainers {
 		p.fromInit[c.Name] = true
 	}
@@ -98,7 +105,7 @@ func arrange(in input, s effective, w orderPolicy, sidecar bool, known commands)
 	if err != nil {
 		return p, err
 	}
-	reading.Avoid, reading.Unknown, reading.Node = w.avoid, known.unknown, s.byNode()
+	reading.Avoid, reading.Unknown, reading.Node = w.avoid, known.Unknown, s.byNode()
 	if in.alongside && w.start == podspec.StartDefault {
 		reading.Avoid = append(slices.Clip(reading.Avoid), mechanismsThatChange(reading, proxy)...)
 	}
@@ -137,7 +144,7 @@ func arrange(in input, s effective, w orderPolicy, sidecar bool, known commands)
 // for it: a connection that is parked before the proxy listens is retried only after a second. An
 // author who takes that second for a start without delay lists a container of the proxy's name after
 // the application.
-func (in input) place(w orderPolicy, r *report) int {
+func (in input) place(w orderPolicy, r *verdict.Report) int {
 	if w.start != podspec.StartOff || in.own.before == 0 {
 		return 0
 	}
@@ -145,10 +152,10 @@ func (in input) place(w orderPolicy, r *report) int {
 	for _, c := range in.pod.Spec.Containers[:in.own.before] {
 		first = append(first, c.Name)
 		if c.Lifecycle != nil && c.Lifecycle.PostStart != nil {
-			r.warn("%s starts before the proxy, which starts only when the postStart hook has ended: what the hook calls through the proxy fails after the parking time", c.Name)
+			r.Warn("%s starts before the proxy, which starts only when the postStart hook has ended: what the hook calls through the proxy fails after the parking time", c.Name)
 		}
 	}
-	r.note("the proxy starts after %s, as the pod lists them: connections in between are parked, and retried after a second", strings.Join(first, ", "))
+	r.Note("the proxy starts after %s, as the pod lists them: connections in between are parked, and retried after a second", strings.Join(first, ", "))
 	return in.own.before
 }
 
@@ -160,7 +167,7 @@ func (p plan) read(proxy bool) (podspec.Reading, error) {
 	case errors.As(err, &large):
 		return reading, tooLarge(err)
 	case err != nil:
-		return reading, refuse(BadAnnotation, "", "%v", err)
+		return reading, verdict.Refuse(verdict.BadAnnotation, "", "%v", err)
 	}
 	if proxy {
 		added := reading.Facts[contract.ProxyContainer]
@@ -179,21 +186,14 @@ func (p plan) why(c podspec.Choice, w orderPolicy, requested []startup.Edge) []s
 	return append([]string{"the proxy is a native sidecar anyway"}, c.Why[1:]...)
 }
 
-// withLists returns a copy of the pod with its own lists of containers, which are not copied.
-func withLists(pod *corev1.Pod) *corev1.Pod {
-	out := *pod
-	out.Spec.InitContainers, out.Spec.Containers = slices.Clone(pod.Spec.InitContainers), slices.Clone(pod.Spec.Containers)
-	return &out
-}
-
 // presentEdges are the requested edges without those from another mesh's proxy that its
 // injector has not added yet. They are requested again when it has.
-func presentEdges(in input, requested []startup.Edge, r *report) []startup.Edge {
+func presentEdges(in input, requested []startup.Edge, r *verdict.Report) []startup.Edge {
 	return slices.DeleteFunc(slices.Clone(requested), func(e startup.Edge) bool {
-		if !in.alongside || !slices.Contains(otherMeshes, e.From) || find(in.pod, e.From) != nil {
+		if !in.alongside || !slices.Contains(containers.OtherMeshes, e.From) || containers.Find(in.pod, e.From) != nil {
 			return false
 		}
-		r.warn("%s is to wait for %s, which is not in the pod: it does not wait until that mesh has added it and the pod is injected again", e.To, e.From)
+		r.Warn("%s is to wait for %s, which is not in the pod: it does not wait until that mesh has added it and the pod is injected again", e.To, e.From)
 		return true
 	})
 }
@@ -283,7 +283,7 @@ func (w orderPolicy) validate(r podspec.Reading, on startup.Kubernetes, source s
 	r.Found = slices.DeleteFunc(slices.Clone(r.Found), func(f podspec.Found) bool { return !slices.Contains(certain, f.Mechanism) })
 	for _, f := range unchosen(r).Validate(on) {
 		if f.Level == startup.Error && !slices.Contains(ofChoice, f.Code) {
-			return refuse(BadGraph, f.Remedy, "%s%s", source, f.Message)
+			return verdict.Refuse(verdict.BadGraph, f.Remedy, "%s%s", source, f.Message)
 		}
 	}
 	return nil
@@ -299,13 +299,13 @@ func unchosen(r podspec.Reading) startup.Plan {
 }
 
 // doubt warns of a start that cannot end if a command waits for what it seems to.
-func (w orderPolicy) doubt(r podspec.Reading, on startup.Kubernetes, to *report) {
+func (w orderPolicy) doubt(r podspec.Reading, on startup.Kubernetes, to *verdict.Report) {
 	if w.start == podspec.StartOff || !slices.ContainsFunc(r.Found, func(f podspec.Found) bool { return f.Mechanism == startup.HealthLoop }) {
 		return
 	}
 	for _, f := range unchosen(r).Validate(on) {
 		if f.Level == startup.Error && f.Code == startup.Cycle {
-			to.warn("%s, if a command waits for what it seems to", f.Message)
+			to.Warn("%s, if a command waits for what it seems to", f.Message)
 		}
 	}
 }
@@ -336,7 +336,7 @@ func (p *plan) add(c podspec.Choice, w orderPolicy, requested []startup.Edge) er
 		p.edges.Edges = append(p.edges.Edges, e)
 	case e.By != "":
 	case w.start != podspec.StartDefault || isRequested(requested, e):
-		return refuse(NoMechanism, p.hint(e), "%q cannot be kept%s", e, whyNot(c))
+		return verdict.Refuse(verdict.NoMechanism, p.hint(e), "%q cannot be kept%s", e, whyNot(c))
 	}
 	return nil
 }
@@ -370,8 +370,8 @@ func whyNot(c podspec.Choice) string {
 
 // clearHook: a hold, and a native sidecar, need the proxy's postStart hook. They replace one
 // that the mesh or the author set.
-func (p plan) clearHook(r *report) {
-	c := find(p.pod, contract.ProxyContainer)
+func (p plan) clearHook(r *verdict.Report) {
+	c := containers.Find(p.pod, contract.ProxyContainer)
 	if c == nil || c.Lifecycle == nil || c.Lifecycle.PostStart == nil {
 		return
 	}
@@ -379,24 +379,24 @@ func (p plan) clearHook(r *report) {
 		return e.From == contract.ProxyContainer && (e.By == startup.Hold || e.By == startup.Native && c.StartupProbe == nil)
 	})
 	if needed {
-		r.warn("the postStart hook that is set for %s is left out: the app waits by that hook, and a container can have one only", contract.ProxyContainer)
+		r.Warn("the postStart hook that is set for %s is left out: the app waits by that hook, and a container can have one only", contract.ProxyContainer)
 		c.Lifecycle.PostStart = nil
 	}
 }
 
 // noteReadiness reports what a period that the mesh or the author set costs.
-func (p plan) noteReadiness(r *report) {
-	c := find(p.pod, contract.ProxyContainer)
+func (p plan) noteReadiness(r *verdict.Report) {
+	c := containers.Find(p.pod, contract.ProxyContainer)
 	if c == nil || c.ReadinessProbe == nil {
 		return
 	}
 	if n := c.ReadinessProbe.PeriodSeconds; n > 2*readyPeriod {
-		r.note("%s is probed for readiness every %d s: a restart of the kubelet takes the pod out of its Services for up to %[2]d s", contract.ProxyContainer, n)
+		r.Note("%s is probed for readiness every %d s: a restart of the kubelet takes the pod out of its Services for up to %[2]d s", contract.ProxyContainer, n)
 	}
 }
 
 // explain reports how each edge is kept and why, similar edges in one sentence.
-func (p plan) explain(alongside bool, r *report) {
+func (p plan) explain(alongside bool, r *verdict.Report) {
 	type how struct{ edge, why string }
 	var order []how
 	waiting := map[how][]string{}
@@ -429,10 +429,62 @@ func (p plan) explain(alongside bool, r *report) {
 		waiting[h] = append(waiting[h], c.Edge.To)
 		if c.Warning != "" && (written || c.Edge.By == "") && !warned[c.Edge] {
 			warned[c.Edge] = true // it may be requested twice, by name and by "*"
-			r.warn("%s %s: %s", c.Edge.To, h.edge, c.Warning)
+			r.Warn("%s %s: %s", c.Edge.To, h.edge, c.Warning)
 		}
 	}
 	for _, h := range order {
-		r.note("%s %s: %s", strings.Join(waiting[h], ", "), h.edge, strings.TrimPrefix(h.why, "; "))
+		r.Note("%s %s: %s", strings.Join(waiting[h], ", "), h.edge, strings.TrimPrefix(h.why, "; "))
 	}
+}
+
+// commandless are the containers with an unknown command, for which an edge has no gate.
+func commandless(r podspec.Reading, choices []podspec.Choice) []string {
+	var out []string
+	seen := map[string]bool{}
+	for _, c := range choices {
+		if !slices.ContainsFunc(c.Refused, func(o podspec.Option) bool { return o.By == startup.Gate }) {
+			continue
+		}
+		for _, name := range []string{c.Edge.To, c.Edge.From} {
+			if f := r.Facts[name]; !f.Command && !f.Proxy && !seen[name] {
+				seen[name] = true
+				out = append(out, name)
+			}
+		}
+	}
+	return out
+}
+
+// keepCommands keeps the commands that a gate wraps, and reports them. Any other container
+// stays as it was.
+func (p *plan) keepCommands(written map[string]imagecmd.Written, r *verdict.Report) {
+	gated := map[string]bool{}
+	for _, e := range p.edges.Edges {
+		if e.By == startup.Gate {
+			gated[e.To], gated[e.From] = true, true
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(written)) {
+		w := written[name]
+		if !gated[name] {
+			c := containers.Find(p.pod, name)
+			c.Image, c.Command, c.Args = w.Image, nil, w.Args
+			continue
+		}
+		if p.commands == nil {
+			p.commands = map[string]imagecmd.Written{}
+		}
+		p.commands[name] = w
+		pinned := ""
+		if w.Digest != "" {
+			pinned = ", and the image is pinned to it"
+		}
+		_, digest, _ := strings.Cut(w.Pinned(), "@")
+		r.Note("%s: the command of %s is %q (looked up by digest, %s): it is written into the pod%s",
+			name, w.Image, strings.Join(w.Command, " "), digest, pinned)
+	}
+}
+
+func tooLarge(err error) error {
+	return verdict.Refuse(verdict.TooLarge, "request fewer edges, or order init containers by their list alone", "%v", err)
 }

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject/containers"
 )
 
 // reservedPorts are the mesh's: the app's metrics cannot be there (Istio refuses the same).
@@ -36,7 +37,7 @@ func (c Clash) String() string {
 // some pods declare a port of the proxy's for a monitor to find.
 func clashesOf(pod *corev1.Pod, status int32) []Clash {
 	var out []Clash
-	for _, c := range authors(pod) {
+	for _, c := range containers.Authors(pod) {
 		for _, p := range c.Ports {
 			of := proxyPorts[p.ContainerPort]
 			if p.ContainerPort == status {

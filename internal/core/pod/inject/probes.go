@@ -15,7 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject/containers"
 	"outrider.dev/internal/core/pod/inject/settings"
+	"outrider.dev/internal/core/pod/inject/verdict"
 	"outrider.dev/internal/core/pod/podspec"
 )
 
@@ -107,14 +109,14 @@ func (h handler) restore(p prober) error {
 // mesh, and its connections would be captured. Those that stand for a gate are injection's
 // own: the agent makes them whatever is set for the app's, for it starts no
 // process in the container.
-func writeProbes(pod *corev1.Pod, in input, s effective, r *report) error {
+func writeProbes(pod *corev1.Pod, in input, s effective, r *verdict.Report) error {
 	if !s.proxy || !s.probes {
 		return nil
 	}
 	apps := s.mode != settings.NoMode && rewrites(in, r)
 	key := in.probeKey(pod)
 	if key != "" && !contract.ValidProbeKey(key) {
-		return refuse(BadAnnotation, "leave it out: injection writes one", "variable %s of the proxy: want 16 to 128 letters, digits, '-' and '_'", contract.ProbeKey)
+		return verdict.Refuse(verdict.BadAnnotation, "leave it out: injection writes one", "variable %s of the proxy: want 16 to 128 letters, digits, '-' and '_'", contract.ProbeKey)
 	}
 	all := takenProbes(pod, s, apps, key, r)
 	if len(all) == 0 {
@@ -130,11 +132,11 @@ func writeProbes(pod *corev1.Pod, in input, s effective, r *report) error {
 
 // takenProbes are those that the agent makes, by their paths: the app's too, or only those that stand for a
 // gate. The kubelet gets the agent's path in place of each.
-func takenProbes(pod *corev1.Pod, s effective, apps bool, key string, r *report) map[string]prober {
+func takenProbes(pod *corev1.Pod, s effective, apps bool, key string, r *verdict.Report) map[string]prober {
 	all := map[string]prober{}
-	plainProxy := slices.ContainsFunc(pod.Spec.Containers, named(contract.ProxyContainer))
-	for _, c := range authors(pod) {
-		first := plainProxy && slices.ContainsFunc(pod.Spec.InitContainers, named(c.Name))
+	plainProxy := slices.ContainsFunc(pod.Spec.Containers, containers.Named(contract.ProxyContainer))
+	for _, c := range containers.Authors(pod) {
+		first := plainProxy && slices.ContainsFunc(pod.Spec.InitContainers, containers.Named(c.Name))
 		for _, h := range handlersOf(c) {
 			if !apps && !h.forGate() && !h.get().Held {
 				continue
@@ -142,7 +144,7 @@ func takenProbes(pod *corev1.Pod, s effective, apps bool, key string, r *report)
 			switch p, ok := proberOf(c, h, s.port, r); {
 			case !ok:
 			case first && h.begins():
-				r.warn("the probe or hook %s stays the kubelet's: the proxy is a plain container, which starts only when it has succeeded", h.path)
+				r.Warn("the probe or hook %s stays the kubelet's: the proxy is a plain container, which starts only when it has succeeded", h.path)
 			default:
 				all[h.path] = p
 				h.set(prober{HTTPGet: &corev1.HTTPGetAction{Path: keyed(h.path, key), Port: intstr.FromInt32(s.port)}})
@@ -157,7 +159,7 @@ func takenProbes(pod *corev1.Pod, s effective, apps bool, key string, r *report)
 // connections would send more requests to an app that stops. The hook returns at once. One that
 // the mesh or the author set is left.
 func writeStopHook(pod *corev1.Pod, in input, s effective) {
-	c := find(pod, contract.ProxyContainer)
+	c := containers.Find(pod, contract.ProxyContainer)
 	if c == nil || !s.proxy || !s.probes || c.RestartPolicy == nil || c.Lifecycle != nil && c.Lifecycle.PreStop != nil {
 		return
 	}
@@ -203,7 +205,7 @@ func keyOf(pod *corev1.Pod) string {
 
 // valueOf returns a variable of the proxy; empty: it is not set.
 func valueOf(pod *corev1.Pod, name string) string {
-	if c := find(pod, contract.ProxyContainer); c != nil {
+	if c := containers.Find(pod, contract.ProxyContainer); c != nil {
 		for _, e := range c.Env {
 			if e.Name == name {
 				return e.Value
@@ -226,15 +228,15 @@ func DerivedProbeKey(secret []byte) func(workload string) string {
 	}
 }
 
-func rewrites(in input, r *report) bool {
+func rewrites(in input, r *verdict.Report) bool {
 	text, ok := in.pod.Annotations[contract.RewriteProbes]
 	own, err := strconv.ParseBool(text)
 	if ok && err == nil {
 		return own
 	}
 	if ok {
-		r.ignored(contract.RewriteProbes, fmt.Sprintf("%q is neither true nor false", text))
-		r.warn("annotation %s: %q is neither true nor false: it has no effect", contract.RewriteProbes, text)
+		r.Ignored(contract.RewriteProbes, fmt.Sprintf("%q is neither true nor false", text))
+		r.Warn("annotation %s: %q is neither true nor false: it has no effect", contract.RewriteProbes, text)
 	}
 	mesh := in.o.Values.Injector.RewriteAppHTTPProbe
 	return mesh == nil || *mesh
@@ -242,7 +244,7 @@ func rewrites(in input, r *report) bool {
 
 // proberOf returns what the agent does for a handler, with the number of the port; false if
 // the handler stays as it is.
-func proberOf(c *corev1.Container, h handler, status int32, r *report) (prober, bool) {
+func proberOf(c *corev1.Container, h handler, status int32, r *verdict.Report) (prober, bool) {
 	p := h.get()
 	var port *intstr.IntOrString
 	switch {
@@ -262,10 +264,10 @@ func proberOf(c *corev1.Container, h handler, status int32, r *report) (prober, 
 	n := portOf(c, *port)
 	switch n {
 	case 0:
-		r.warn("the probe %s is for port %q, which the container %s does not have: it is not changed", h.path, port.StrVal, c.Name)
+		r.Warn("the probe %s is for port %q, which the container %s does not have: it is not changed", h.path, port.StrVal, c.Name)
 		return p, false
 	case status, contract.ReadinessPort:
-		r.note("the probe %s is for the agent itself: it is not changed", h.path)
+		r.Note("the probe %s is for the agent itself: it is not changed", h.path)
 		return p, false
 	}
 	*port = intstr.FromInt32(n)
@@ -288,7 +290,7 @@ func portOf(c *corev1.Container, p intstr.IntOrString) int32 {
 
 // setProxyEnv sets a variable of the proxy.
 func setProxyEnv(pod *corev1.Pod, name, value string) {
-	if c := find(pod, contract.ProxyContainer); c != nil {
+	if c := containers.Find(pod, contract.ProxyContainer); c != nil {
 		e := environment{c.Env}
 		e.replace(name, value)
 		c.Env = e.list
@@ -300,11 +302,11 @@ func restoreProbes(pod *corev1.Pod) error {
 	var all map[string]prober
 	if text := valueOf(pod, probersEnv); text != "" {
 		if err := json.Unmarshal([]byte(text), &all); err != nil {
-			return refuse(BadAnnotation, "", "variable %s of %s: %v", probersEnv, contract.ProxyContainer, err)
+			return verdict.Refuse(verdict.BadAnnotation, "", "variable %s of %s: %v", probersEnv, contract.ProxyContainer, err)
 		}
 	}
 	key := keyOf(pod)
-	for _, c := range authors(pod) {
+	for _, c := range containers.Authors(pod) {
 		for _, h := range handlersOf(c) {
 			p, written := all[h.path]
 			if now := h.get().HTTPGet; written && now != nil && now.Path == keyed(h.path, key) {

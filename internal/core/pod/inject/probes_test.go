@@ -8,6 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject/containers"
+	"outrider.dev/internal/core/pod/inject/verdict"
 )
 
 // The kubelet's requests have a key that other pods cannot guess. One more injection, as of a
@@ -22,7 +24,7 @@ func TestKeyOfTheProbes(t *testing.T) {
 		if err != nil || !r.Injected {
 			t.Fatalf("%+v, %v", r.Reason, err)
 		}
-		c := find(r.Pod, "app")
+		c := containers.Find(r.Pod, "app")
 		raw, err := asJSON(r.Pod)
 		if err != nil {
 			t.Fatal(err)
@@ -43,7 +45,7 @@ func TestKeyOfTheProbes(t *testing.T) {
 			t.Errorf("%s (-was +is):\n%s", name, diff)
 		}
 	}
-	if stripped, err := Stripped(podOf(t, injected)); err != nil || find(stripped, "app").ReadinessProbe.HTTPGet.Path != "/ready" {
+	if stripped, err := Stripped(podOf(t, injected)); err != nil || containers.Find(stripped, "app").ReadinessProbe.HTTPGet.Path != "/ready" {
 		t.Errorf("stripped: %v, %+v", err, stripped)
 	}
 	if _, _, other, _ := paths(random, text); other == key {
@@ -66,7 +68,7 @@ func TestKeyOfTheProbes(t *testing.T) {
 	if ready, _, key, _ := paths(random, own); key != "the-key-of-the-author" || ready != "/app-health/app/readyz/"+key {
 		t.Errorf("the author's key: %q, %s", key, ready)
 	}
-	var refusal *Refusal
+	var refusal *verdict.Refusal
 	if _, err := Pod(podOf(t, strings.Replace(own, "the-key-of-the-author", "../../drain?xxxxxxxx", 1)), ns, random); !errors.As(err, &refusal) || strings.Contains(err.Error(), "drain") {
 		t.Errorf("a key that is no part of a path: %v", err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/pod/inject/settings"
+	"outrider.dev/internal/core/pod/inject/verdict"
 )
 
 // checkPrograms refuses what a pod's author may otherwise run in the mesh's containers, if the
@@ -21,20 +22,20 @@ func checkPrograms(in input, s effective) error {
 	}
 	const hint = "leave it out, or ask the mesh's administrator (sidecarInjectorWebhook.allowedProxyImages)"
 	if image, set := in.annotations()[settings.ImageKey]; set && image != "" && !allows(allowed, s.image) {
-		return refuse(ImageRefused, hint, "annotation %s: the mesh does not allow the image %s", settings.ImageKey, s.image)
+		return verdict.Refuse(verdict.ImageRefused, hint, "annotation %s: the mesh does not allow the image %s", settings.ImageKey, s.image)
 	}
 	for _, own := range slices.Concat(in.own.init, in.own.plain) {
 		if own.Image != "" && own.Image != autoImage && !allows(allowed, own.Image) {
-			return refuse(ImageRefused, hint, "the pod's own container %s: the mesh does not allow the image %s", own.Name, own.Image)
+			return verdict.Refuse(verdict.ImageRefused, hint, "the pod's own container %s: the mesh does not allow the image %s", own.Name, own.Image)
 		}
 		if field := beyondImage(own); field != "" {
-			return refuse(ImageRefused, hint, "the pod's own container %s sets %s: where the mesh limits images it may set image, imagePullPolicy, resources and ports", own.Name, field)
+			return verdict.Refuse(verdict.ImageRefused, hint, "the pod's own container %s sets %s: where the mesh limits images it may set image, imagePullPolicy, resources and ports", own.Name, field)
 		}
 	}
 	if root := s.mode == settings.TProxy || in.pod.Annotations[settings.BindKey] == "true" || s.init == contract.InitNone; root {
 		for _, key := range []string{settings.MountKey, settings.BootstrapKey} {
 			if in.annotations()[key] != "" {
-				return refuse(ImageRefused, hint, "annotation %s: the proxy of this pod runs as root, and where the mesh limits images it gets no files of the pod's author", key)
+				return verdict.Refuse(verdict.ImageRefused, hint, "annotation %s: the proxy of this pod runs as root, and where the mesh limits images it gets no files of the pod's author", key)
 			}
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject/verdict"
 	"outrider.dev/internal/core/pod/podspec"
 )
 
@@ -57,11 +58,11 @@ func TestProgramsOfTheMesh(t *testing.T) {
 			var o Options
 			o.Manual, o.Values.Global.Hub, o.Values.Injector.AllowedProxyImages = true, hub, []string{hub}
 			_, err := Pod(pod, Namespace{Name: "shop"}, o)
-			var refusal *Refusal
+			var refusal *verdict.Refusal
 			switch errors.As(err, &refusal); {
 			case tt.refused == "" && err != nil:
 				t.Error(err)
-			case tt.refused != "" && (refusal == nil || refusal.Code != ImageRefused || !strings.Contains(refusal.Sentence, tt.refused) || refusal.Hint == ""):
+			case tt.refused != "" && (refusal == nil || refusal.Code != verdict.ImageRefused || !strings.Contains(refusal.Sentence, tt.refused) || refusal.Hint == ""):
 				t.Errorf("%v: want a refusal with %q", err, tt.refused)
 			}
 		})

@@ -17,7 +17,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject/containers"
 	"outrider.dev/internal/core/pod/inject/settings"
+	"outrider.dev/internal/core/pod/inject/verdict"
 	"outrider.dev/internal/core/pod/kubelet"
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/internal/doctor/simulate"
@@ -130,7 +132,7 @@ func checkRandom(t testing.TB, c chooser) bool {
 	if diff := podDiff(before, p); diff != "" {
 		t.Fatalf("the given pod was changed:\n%s", diff)
 	}
-	var refusal *Refusal
+	var refusal *verdict.Refusal
 	if errors.As(err, &refusal) {
 		if refusal.Code == "" || refusal.Sentence == "" {
 			t.Errorf("refused without a word: %+v", refusal)
@@ -258,8 +260,8 @@ func starts(t testing.TB, given *corev1.Pod, r Result, on startup.Kubernetes) {
 // saidToStartFirst reports whether a container became a sidecar that the kubelet starts before a proxy
 // that must be a plain one, and the author is warned of it.
 func saidToStartFirst(r Result, name string) bool {
-	proxy := find(&corev1.Pod{Spec: corev1.PodSpec{Containers: r.Pod.Spec.Containers}}, contract.ProxyContainer)
-	moved := slices.ContainsFunc(r.Pod.Spec.InitContainers, named(name))
+	proxy := containers.Find(&corev1.Pod{Spec: corev1.PodSpec{Containers: r.Pod.Spec.Containers}}, contract.ProxyContainer)
+	moved := slices.ContainsFunc(r.Pod.Spec.InitContainers, containers.Named(name))
 	return proxy != nil && moved && slices.ContainsFunc(r.Warnings, func(w string) bool { return strings.Contains(w, "nothing makes "+name+" wait for") })
 }
 
@@ -274,7 +276,7 @@ func notReadyWhileHeld(t testing.TB, r Result) {
 		t.Fatal(err)
 	}
 	for _, e := range reading.Plan().Expand().Edges {
-		from, to := find(r.Pod, e.From), find(r.Pod, e.To)
+		from, to := containers.Find(r.Pod, e.From), containers.Find(r.Pod, e.To)
 		unprobed := e.From == contract.ProxyContainer && r.Pod.Annotations[contract.StatusPortAnnotation] == "0" // which disables it
 		if e.By == startup.Gate && e.After == startup.Healthy && !delays(to) && !delays(from) && !unprobed {
 			t.Errorf("the pod is ready while the gate of %s waits for %s", e.To, e.From)

@@ -10,10 +10,11 @@ import (
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/pod/inject/settings"
+	"outrider.dev/internal/core/pod/inject/verdict"
 )
 
 // proxyContainer is outrider-proxy, with the fields of the author's own container of that name.
-func proxyContainer(in input, s effective, sidecar bool, r *report) (corev1.Container, error) {
+func proxyContainer(in input, s effective, sidecar bool, r *verdict.Report) (corev1.Container, error) {
 	c := corev1.Container{
 		Name: contract.ProxyContainer, Image: s.image, ImagePullPolicy: s.pull,
 		Args:                     in.proxyArgs(s),
@@ -49,7 +50,7 @@ func proxyContainer(in input, s effective, sidecar bool, r *report) (corev1.Cont
 
 // proxyPorts leave out a name that another port of the pod has: a Service that names its target port
 // has to find the author's.
-func (in input) proxyPorts(r *report) []corev1.ContainerPort {
+func (in input) proxyPorts(r *verdict.Report) []corev1.ContainerPort {
 	out := []corev1.ContainerPort{
 		{Name: "http-envoy-prom", ContainerPort: contract.PrometheusPort, Protocol: corev1.ProtocolTCP},
 		{Name: "http-ready", ContainerPort: contract.ReadinessPort, Protocol: corev1.ProtocolTCP},
@@ -58,7 +59,7 @@ func (in input) proxyPorts(r *report) []corev1.ContainerPort {
 		for _, p := range c.Ports {
 			for i := range out {
 				if p.Name == out[i].Name && p.Name != "" && p.ContainerPort != out[i].ContainerPort {
-					r.note("port %d of %s has no name, since port %d of %s is %s", out[i].ContainerPort, contract.ProxyContainer, p.ContainerPort, c.Name, p.Name)
+					r.Note("port %d of %s has no name, since port %d of %s is %s", out[i].ContainerPort, contract.ProxyContainer, p.ContainerPort, c.Name, p.Name)
 					out[i].Name = ""
 				}
 			}
@@ -69,7 +70,7 @@ func (in input) proxyPorts(r *report) []corev1.ContainerPort {
 
 // lifecycle is that of the values. The API server refuses a hook that sleeps longer than the pod's
 // grace period.
-func (in input) lifecycle(r *report) *corev1.Lifecycle {
+func (in input) lifecycle(r *verdict.Report) *corev1.Lifecycle {
 	out := in.o.Values.Global.Proxy.Lifecycle.DeepCopy()
 	if out == nil {
 		return nil
@@ -79,7 +80,7 @@ func (in input) lifecycle(r *report) *corev1.Lifecycle {
 		if *h == nil || (*h).Sleep == nil || (*h).Sleep.Seconds <= most {
 			continue
 		}
-		r.warn("value global.proxy.lifecycle: a hook sleeps for %d s, the pod's grace period, and not for %d s", most, (*h).Sleep.Seconds)
+		r.Warn("value global.proxy.lifecycle: a hook sleeps for %d s, the pod's grace period, and not for %d s", most, (*h).Sleep.Seconds)
 		if (*h).Sleep.Seconds = most; most == 0 {
 			*h = nil
 		}

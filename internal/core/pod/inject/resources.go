@@ -3,12 +3,15 @@ package inject
 import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"outrider.dev/internal/core/pod/inject/containers"
+	"outrider.dev/internal/core/pod/inject/verdict"
 )
 
 // fitted are a container's resources in a pod that has resources of its own (spec.resources): the
 // API server refuses a container with more than the pod, and containers that request more
 // together. Both are for the whole pod, so the proxy takes what is left.
-func fitted(c corev1.ResourceRequirements, pod *corev1.Pod, r *report) corev1.ResourceRequirements {
+func fitted(c corev1.ResourceRequirements, pod *corev1.Pod, r *verdict.Report) corev1.ResourceRequirements {
 	if pod.Spec.Resources == nil {
 		return c
 	}
@@ -16,7 +19,7 @@ func fitted(c corev1.ResourceRequirements, pod *corev1.Pod, r *report) corev1.Re
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} { // the others are not the proxy's
 		most, limited := pod.Spec.Resources.Limits[name]
 		if limit, ok := c.Limits[name]; limited && ok && limit.Cmp(most) > 0 {
-			r.warn("the proxy's %s limit is the pod's, %s (spec.resources.limits), and not %s", name, most.String(), limit.String())
+			r.Warn("the proxy's %s limit is the pod's, %s (spec.resources.limits), and not %s", name, most.String(), limit.String())
 			c.Limits[name] = most
 		}
 		budget, ok := pod.Spec.Resources.Requests[name]
@@ -31,7 +34,7 @@ func fitted(c corev1.ResourceRequirements, pod *corev1.Pod, r *report) corev1.Re
 			continue
 		}
 		if left := remaining(budget, pod, name); request.Cmp(left) > 0 {
-			r.warn("the proxy's %s request is what the pod's own containers leave of the pod's, %s (spec.resources), and not %s", name, left.String(), request.String())
+			r.Warn("the proxy's %s request is what the pod's own containers leave of the pod's, %s (spec.resources), and not %s", name, left.String(), request.String())
 			if c.Requests == nil {
 				c.Requests = corev1.ResourceList{}
 			}
@@ -45,7 +48,7 @@ func fitted(c corev1.ResourceRequirements, pod *corev1.Pod, r *report) corev1.Re
 // that completes counts too, although the others may use the same after it.
 func remaining(budget resource.Quantity, pod *corev1.Pod, name corev1.ResourceName) resource.Quantity {
 	left := budget.DeepCopy()
-	for _, c := range authors(pod) {
+	for _, c := range containers.Authors(pod) {
 		request, ok := c.Resources.Requests[name]
 		if !ok {
 			request = c.Resources.Limits[name]

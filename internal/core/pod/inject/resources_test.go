@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject/containers"
 )
 
 // amounts are those of a container: "requests cpu=100m memory=128Mi limits cpu=2".
@@ -58,7 +59,7 @@ func TestProxyResources(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, of := range []string{contract.ProxyContainer, contract.InitContainer} {
-				if diff := cmp.Diff(tt.want, amounts(find(r.Pod, of).Resources)); diff != "" {
+				if diff := cmp.Diff(tt.want, amounts(containers.Find(r.Pod, of).Resources)); diff != "" {
 					t.Errorf("%s (-want +got):\n%s", of, diff)
 				}
 			}
@@ -76,7 +77,7 @@ func TestOwnContainersResources(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want, amounts(find(r.Pod, contract.ProxyContainer).Resources)); diff != "" {
+		if diff := cmp.Diff(want, amounts(containers.Find(r.Pod, contract.ProxyContainer).Resources)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", own, diff)
 		}
 	}

@@ -9,7 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject/containers"
 	"outrider.dev/internal/core/pod/inject/settings"
+	"outrider.dev/internal/core/pod/inject/verdict"
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/startup"
 )
@@ -66,7 +68,7 @@ func rootsOnly(pod *corev1.Pod) bool {
 	if shared != nil && shared.FSGroup != nil {
 		return false
 	}
-	others := slices.DeleteFunc(slices.Clone(pod.Spec.Containers), named(contract.ProxyContainer))
+	others := slices.DeleteFunc(slices.Clone(pod.Spec.Containers), containers.Named(contract.ProxyContainer))
 	return !slices.ContainsFunc(others, func(c corev1.Container) bool {
 		var user *int64
 		if shared != nil {
@@ -89,10 +91,10 @@ func held(edges startup.Plan, name string) bool {
 }
 
 // writeStage makes the proxy do the work of outrider-init before it drops its privileges.
-func writeStage(pod *corev1.Pod, in input, s effective, r *report) error {
-	c := find(pod, contract.ProxyContainer)
+func writeStage(pod *corev1.Pod, in input, s effective, r *verdict.Report) error {
+	c := containers.Find(pod, contract.ProxyContainer)
 	if c.Lifecycle != nil && c.Lifecycle.PostStart != nil {
-		r.warn("the postStart hook that is set for %s is left out: the others start after the hook that waits for the capture, and a container can have one only", contract.ProxyContainer)
+		r.Warn("the postStart hook that is set for %s is left out: the others start after the hook that waits for the capture, and a container can have one only", contract.ProxyContainer)
 	}
 	flags := in.captureFlags(s)
 	if groups := podGroups(pod); len(groups) > 0 {
@@ -103,8 +105,8 @@ func writeStage(pod *corev1.Pod, in input, s effective, r *report) error {
 	}
 	c.SecurityContext = in.initSecurity(s)
 	asRoot(c.SecurityContext, "SETUID", "SETGID", "SETPCAP") // to become the proxy's user
-	r.note("annotation %s: none: %s captures and copies the gate by itself, and its postStart hook waits for that alone", contract.Init, contract.ProxyContainer)
-	r.warn("annotation %s: none: kubectl exec into %s is root with NET_ADMIN, SETUID, SETGID and SETPCAP, whatever its first process has given up", contract.Init, contract.ProxyContainer)
+	r.Note("annotation %s: none: %s captures and copies the gate by itself, and its postStart hook waits for that alone", contract.Init, contract.ProxyContainer)
+	r.Warn("annotation %s: none: kubectl exec into %s is root with NET_ADMIN, SETUID, SETGID and SETPCAP, whatever its first process has given up", contract.Init, contract.ProxyContainer)
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject/containers"
 	"outrider.dev/internal/core/pod/podspec"
 )
 
@@ -47,10 +48,10 @@ func TestNoInitContainerHasConditions(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			r := injectStaged(t, tt.annotations, tt.spec)
-			if c := find(r.Pod, contract.ProxyContainer); c != nil && podspec.Staged(c) {
+			if c := containers.Find(r.Pod, contract.ProxyContainer); c != nil && podspec.Staged(c) {
 				t.Fatal("the proxy has a root stage")
 			}
-			if find(r.Pod, contract.InitContainer) == nil {
+			if containers.Find(r.Pod, contract.InitContainer) == nil {
 				t.Errorf("the pod has no %s", contract.InitContainer)
 			}
 			warned := slices.ContainsFunc(r.Warnings, func(w string) bool {
@@ -115,7 +116,7 @@ func otherMode(t *testing.T, r Result) {
 	delete(with.Annotations, contract.Init)
 	original := mustStrip(t, with)
 	changed := inject(with)
-	if diff := podDiff(inject(original), changed); diff != "" || find(changed, contract.InitContainer) == nil {
+	if diff := podDiff(inject(original), changed); diff != "" || containers.Find(changed, contract.InitContainer) == nil {
 		t.Errorf("without the annotation (-fresh +changed):\n%s", diff)
 	}
 	changed.Annotations[contract.Init] = "none"

@@ -10,20 +10,21 @@ import (
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/pod/inject/settings"
+	"outrider.dev/internal/core/pod/inject/verdict"
 	"outrider.dev/internal/core/pod/podspec"
 )
 
 // checkSecurity refuses a pod that the namespace's pod security level would refuse after
 // injection: that shows only in events of the ReplicaSet, which are rarely read. It returns
 // whether connections are still captured.
-func checkSecurity(in input, s effective, r *report) (capture bool, err error) {
+func checkSecurity(in input, s effective, r *verdict.Report) (capture bool, err error) {
 	level := in.ns.Labels[contract.PodSecurityLabel]
 	if level != "baseline" && level != "restricted" {
 		return s.capture, nil
 	}
 	captured := s.capture && !s.byNode() // by a container
 	if in.alongside && captured && in.pod.Annotations[contract.Park] != "require" {
-		r.warn("the namespace %s has the label %s=%s: early connections are not parked, since outrider-init would need the capability NET_ADMIN", in.ns.Name, contract.PodSecurityLabel, level)
+		r.Warn("the namespace %s has the label %s=%s: early connections are not parked, since outrider-init would need the capability NET_ADMIN", in.ns.Name, contract.PodSecurityLabel, level)
 		return false, nil
 	}
 	hint := "have the nodes capture (" + contract.Init + ": node, with outrider-node installed), label the namespace " + contract.PodSecurityLabel + "=privileged, or annotate the pod " + contract.Capture + ": none to have order and gate alone"
@@ -37,7 +38,7 @@ func checkSecurity(in input, s effective, r *report) (capture bool, err error) {
 		{unconfined(in.o.Values.Global.Proxy.SeccompProfile), "the value global.proxy.seccompProfile is Unconfined"},
 	} {
 		if need.needed {
-			return s.capture, refuse(PodSecurity, hint, "the namespace %s has the label %s=%s, which refuses the injected pod: %s", in.ns.Name, contract.PodSecurityLabel, level, need.what)
+			return s.capture, verdict.Refuse(verdict.PodSecurity, hint, "the namespace %s has the label %s=%s, which refuses the injected pod: %s", in.ns.Name, contract.PodSecurityLabel, level, need.what)
 		}
 	}
 	return s.capture, nil
@@ -89,18 +90,18 @@ func asRoot(c *corev1.SecurityContext, capabilities ...corev1.Capability) {
 // keepRoot gives a container of ours back the user and the capabilities that it needs, where the
 // author's own container has set others: without them the capture fails at each start, and in TPROXY
 // mode the proxy cannot listen. What needs no root is the author's choice.
-func keepRoot(c *corev1.Container, needed *corev1.SecurityContext, r *report) {
+func keepRoot(c *corev1.Container, needed *corev1.SecurityContext, r *verdict.Report) {
 	if len(needed.Capabilities.Add) == 0 {
 		return
 	}
 	is := c.SecurityContext
 	if is.RunAsUser == nil || *is.RunAsUser != 0 || is.RunAsNonRoot == nil || *is.RunAsNonRoot {
-		r.warn("%s runs as root, and not as its own securityContext says: it needs %s", c.Name, needed.Capabilities.Add[0])
+		r.Warn("%s runs as root, and not as its own securityContext says: it needs %s", c.Name, needed.Capabilities.Add[0])
 		is.RunAsUser, is.RunAsNonRoot = needed.RunAsUser, needed.RunAsNonRoot
 	}
 	for _, capability := range needed.Capabilities.Add {
 		if !slices.Contains(is.Capabilities.Add, capability) {
-			r.warn("%s has the capability %s besides those of its own securityContext", c.Name, capability)
+			r.Warn("%s has the capability %s besides those of its own securityContext", c.Name, capability)
 			is.Capabilities.Add = append(is.Capabilities.Add, capability)
 		}
 	}
@@ -134,12 +135,12 @@ func (in input) security(uid, gid int64) *corev1.SecurityContext {
 	}
 }
 
-func warnOfBypasses(in input, s effective, r *report) {
+func warnOfBypasses(in input, s effective, r *verdict.Report) {
 	if !s.capture || !s.proxy {
 		return
 	}
 	for _, b := range podspec.Bypasses(in.pod, s.uid, s.gid) {
-		r.warn("%s", b)
+		r.Warn("%s", b)
 	}
 }
 

@@ -7,6 +7,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject/containers"
+	"outrider.dev/internal/core/pod/inject/imagecmd"
+	"outrider.dev/internal/core/pod/inject/verdict"
 	"outrider.dev/internal/core/pod/podspec"
 )
 
@@ -23,23 +26,23 @@ func Uninjected(pod *corev1.Pod) (out *corev1.Pod, lost []string, err error) {
 		return pod.DeepCopy(), nil, nil
 	}
 	var s status
-	if err := written(pod, contract.Status, &s); err != nil {
+	if err := recorded(pod, contract.Status, &s); err != nil {
 		return nil, nil, err
 	}
 	var before overrides
 	if _, ok := pod.Annotations[contract.Overrides]; !ok {
 		lost = append(lost, "the annotation "+contract.Overrides+" is missing: what injection replaced is unknown")
-	} else if err := written(pod, contract.Overrides, &before); err != nil {
+	} else if err := recorded(pod, contract.Overrides, &before); err != nil {
 		return nil, nil, err
 	}
 	out, err = stripped(pod, s, before)
 	return out, append(lost, before.unknownWords(pod)...), err
 }
 
-// written reads an annotation of injection.
-func written(pod *corev1.Pod, key string, into any) error {
+// recorded reads an annotation of injection.
+func recorded(pod *corev1.Pod, key string, into any) error {
 	if err := json.Unmarshal([]byte(pod.Annotations[key]), into); err != nil {
-		return refuse(BadAnnotation, "leave it out: it is written by injection", "annotation %s: %v", key, err)
+		return verdict.Refuse(verdict.BadAnnotation, "leave it out: it is written by injection", "annotation %s: %v", key, err)
 	}
 	return nil
 }
@@ -53,14 +56,14 @@ func stripped(pod *corev1.Pod, s status, before overrides) (*corev1.Pod, error) 
 		return slices.Contains(append(s.InitContainers, s.Containers...), c.Name)
 	}
 	out.Spec.InitContainers = append(slices.DeleteFunc(out.Spec.InitContainers, added), before.InitContainers...)
-	place := slices.IndexFunc(out.Spec.Containers, named(contract.ProxyContainer))
+	place := slices.IndexFunc(out.Spec.Containers, containers.Named(contract.ProxyContainer))
 	out.Spec.Containers = slices.DeleteFunc(out.Spec.Containers, added)
 	if start, _ := podspec.ParseStart(pod.Annotations); start != podspec.StartOff || place < 0 {
 		place = len(out.Spec.Containers)
 	}
 	out.Spec.Containers = slices.Insert(out.Spec.Containers, place, before.Containers...) // see [input.place]
 	out = podspec.Ungated(out)
-	restoreCommands(out, before.Commands)
+	imagecmd.Restore(out, before.Commands)
 	before.restoreWords(out)
 	before.restoreHooks(out)
 	reorder(out, before.Order)
@@ -82,7 +85,7 @@ func reorder(pod *corev1.Pod, order []string) {
 		return
 	}
 	for _, name := range order {
-		i := slices.IndexFunc(pod.Spec.InitContainers, named(name))
+		i := slices.IndexFunc(pod.Spec.InitContainers, containers.Named(name))
 		if i < 0 {
 			continue
 		}
@@ -97,7 +100,7 @@ func reorder(pod *corev1.Pod, order []string) {
 // sortAs restores an order.
 func sortAs(list []corev1.Container, order []string) {
 	first := slices.IndexFunc(list, func(c corev1.Container) bool { return slices.Contains(order, c.Name) })
-	before := names(list[:max(first, 0)]) // came since, and stands first: another mesh's hold
+	before := containers.Names(list[:max(first, 0)]) // came since, and stands first: another mesh's hold
 	place := func(c corev1.Container) int {
 		switch i := slices.Index(order, c.Name); {
 		case i >= 0:

@@ -12,7 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject/containers"
 	"outrider.dev/internal/core/pod/inject/settings"
+	"outrider.dev/internal/core/pod/inject/verdict"
 	"outrider.dev/internal/core/pod/podspec"
 )
 
@@ -37,7 +39,7 @@ var ourDirs = []string{contract.WorkDir, contract.PodInfoDir, contract.TokenDir,
 // volumes of our names, with mounts of missing volumes, or with mounts over ours.
 func proxyVolumesOf(in input, s effective) ([]corev1.Volume, []corev1.VolumeMount, error) {
 	const rename = "give it another name"
-	gated := slices.ContainsFunc(authors(in.pod), podspec.NeedsAgent)
+	gated := slices.ContainsFunc(containers.Authors(in.pod), podspec.NeedsAgent)
 	has := map[string]corev1.Volume{}
 	all := slices.Clone(in.pod.Spec.Volumes)
 	for _, name := range in.o.Claims {
@@ -47,7 +49,7 @@ func proxyVolumesOf(in input, s effective) ([]corev1.Volume, []corev1.VolumeMoun
 		has[v.Name] = v
 		ofGate := gated && slices.Contains(podspec.Volumes, v.Name)
 		if slices.Contains(ourVolumes, v.Name) && !ofGate {
-			return nil, nil, refuse(VolumeTaken, rename, "the pod has its own volume %s, and injection adds one of that name", v.Name)
+			return nil, nil, verdict.Refuse(verdict.VolumeTaken, rename, "the pod has its own volume %s, and injection adds one of that name", v.Name)
 		}
 	}
 	if !s.proxy {
@@ -70,9 +72,9 @@ func proxyVolumesOf(in input, s effective) ([]corev1.Volume, []corev1.VolumeMoun
 		old, there := has[v.Name]
 		switch {
 		case slices.Contains(ourVolumes, v.Name):
-			return nil, nil, refuse(VolumeTaken, rename, "annotation %s: injection adds a volume %s itself", settings.VolumeKey, v.Name)
+			return nil, nil, verdict.Refuse(verdict.VolumeTaken, rename, "annotation %s: injection adds a volume %s itself", settings.VolumeKey, v.Name)
 		case there && !equality.Semantic.DeepEqual(old, v):
-			return nil, nil, refuse(VolumeTaken, rename, "annotation %s: the pod has another volume %s", settings.VolumeKey, v.Name)
+			return nil, nil, verdict.Refuse(verdict.VolumeTaken, rename, "annotation %s: the pod has another volume %s", settings.VolumeKey, v.Name)
 		}
 		has[v.Name] = v
 	}
@@ -93,11 +95,11 @@ func checkMounts(mounts []corev1.VolumeMount, has map[string]corev1.Volume) erro
 	mounted := map[string]bool{}
 	for _, m := range mounts {
 		if _, there := has[m.Name]; !there {
-			return refuse(BadAnnotation, "add it to annotation "+settings.VolumeKey, "annotation %s: there is no volume %s", settings.MountKey, m.Name)
+			return verdict.Refuse(verdict.BadAnnotation, "add it to annotation "+settings.VolumeKey, "annotation %s: there is no volume %s", settings.MountKey, m.Name)
 		}
 		over := func(dir string) bool { return contract.Overlap(dir, m.MountPath) }
 		if slices.ContainsFunc(ourDirs, over) || mounted[m.MountPath] {
-			return refuse(MountTaken, "mount it somewhere else", "annotation %s: something else is mounted at %s already", settings.MountKey, m.MountPath)
+			return verdict.Refuse(verdict.MountTaken, "mount it somewhere else", "annotation %s: something else is mounted at %s already", settings.MountKey, m.MountPath)
 		}
 		mounted[m.MountPath] = true
 	}
@@ -113,15 +115,11 @@ func taken(err error) error {
 	case errors.As(err, &large):
 		return tooLarge(err)
 	case !errors.As(err, &t):
-		return refuse(BadGraph, "", "%v", err)
+		return verdict.Refuse(verdict.BadGraph, "", "%v", err)
 	case t.Container == "":
-		return refuse(VolumeTaken, "give it another name", "%v", t)
+		return verdict.Refuse(verdict.VolumeTaken, "give it another name", "%v", t)
 	}
-	return refuse(MountTaken, "mount it somewhere else", "%v", t)
-}
-
-func tooLarge(err error) error {
-	return refuse(TooLarge, "request fewer edges, or order init containers by their list alone", "%v", err)
+	return verdict.Refuse(verdict.MountTaken, "mount it somewhere else", "%v", t)
 }
 
 func (in input) proxyMounts(s effective) []corev1.VolumeMount {

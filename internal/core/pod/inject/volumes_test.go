@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject/containers"
 )
 
 // The roots are mounted from the ClusterTrustBundle while there is one, also when a pod is reviewed
@@ -35,7 +36,7 @@ func TestRootsOfAPod(t *testing.T) {
 		case signer != "" && s.Projected != nil && *s.Projected.Sources[0].ClusterTrustBundle.SignerName == signer:
 			file = s.Projected.Sources[0].ClusterTrustBundle.Path
 		}
-		proxy := find(pod, contract.ProxyContainer)
+		proxy := containers.Find(pod, contract.ProxyContainer)
 		i := slices.IndexFunc(proxy.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == contract.RootVolume })
 		if i < 0 || proxy.VolumeMounts[i].MountPath+"/"+file != contract.RootFile {
 			t.Errorf("with the bundle of %q: %+v, mounted at %+v", signer, sources[0], proxy.VolumeMounts)

@@ -12,24 +12,32 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject/containers"
 	"outrider.dev/internal/core/pod/inject/settings"
+	"outrider.dev/internal/core/pod/inject/verdict"
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/startup"
 )
 
-// write is the last step: the pod with settings and plan in it. It returns whether anything
-// was added.
-func write(in input, s effective, p plan, r *report) (pod *corev1.Pod, added bool, err error) {
+// A written is the outcome of the last step.
+type written struct {
+	pod       *corev1.Pod
+	added     bool     // anything
+	neverEnds []string // containers of a Job whose end no gate reports to a plain proxy
+}
+
+// write is the last step: the pod with settings and plan in it.
+func write(in input, s effective, p plan, r *verdict.Report) (w written, err error) {
 	before := overrides{InitContainers: in.own.init, Containers: in.own.plain, Commands: p.commands, Order: in.own.order, InitOrder: in.own.initOrder}
 	before.rememberEdges(p.pod)
 	before.rememberEmpty(in.stripped)
-	pod, err = writeOrder(in, s, p, r)
+	pod, err := writeOrder(in, s, p, r)
 	if err != nil {
-		return nil, false, err
+		return w, err
 	}
 	p.explain(in.alongside, r)
-	reportEnd(pod, s, r)
-	if was := names(p.pod.Spec.Containers); before.Order == nil && !slices.Equal(was, names(pod.Spec.Containers)) {
+	w.neverEnds = reportEnd(pod, s, r)
+	if was := containers.Names(p.pod.Spec.Containers); before.Order == nil && !slices.Equal(was, containers.Names(pod.Spec.Containers)) {
 		before.Order = was
 	}
 	if s.byNode() {
@@ -38,10 +46,10 @@ func write(in input, s effective, p plan, r *report) (pod *corev1.Pod, added boo
 		err = writeInit(pod, in, s, p.edges, r)
 	}
 	if err != nil {
-		return nil, false, err
+		return w, err
 	}
 	if err := writeProbes(pod, in, s, r); err != nil {
-		return nil, false, err
+		return w, err
 	}
 	writeStopHook(pod, in, s)
 	before.rememberWords(p.pod, pod)
@@ -60,23 +68,24 @@ func write(in input, s effective, p plan, r *report) (pod *corev1.Pod, added boo
 	what := statusOf(in.pod, pod, in.o.revision())
 	statusText, err := asJSON(what)
 	if err != nil {
-		return nil, false, err
+		return w, err
 	}
 	overridesText, err := asJSON(before)
 	if err != nil {
-		return nil, false, err
+		return w, err
 	}
 	setIn(&pod.Annotations, contract.Status, statusText)
 	setIn(&pod.Annotations, contract.Overrides, overridesText)
 	if err := podspec.CheckSize(pod); err != nil {
-		return nil, false, tooLarge(fmt.Errorf("the injected pod: %w", err))
+		return w, tooLarge(fmt.Errorf("the injected pod: %w", err))
 	}
 	_, byNode := podspec.NodeWork(pod)
-	return pod, byNode || len(p.edges.Edges)+len(what.Containers)+len(what.InitContainers) > 0, nil
+	w.pod, w.added = pod, byNode || len(p.edges.Edges)+len(what.Containers)+len(what.InitContainers) > 0
+	return w, nil
 }
 
 // writeOrder writes the edges, with gates that come as the settings say.
-func writeOrder(in input, s effective, p plan, r *report) (pod *corev1.Pod, err error) {
+func writeOrder(in input, s effective, p plan, r *verdict.Report) (pod *corev1.Pod, err error) {
 	switch reports := p.reporting(in, s, r); s.init {
 	case contract.InitByNode:
 		pod, err = podspec.WriteForNode(p.pod, p.edges, reports...)
@@ -90,7 +99,7 @@ func writeOrder(in input, s effective, p plan, r *report) (pod *corev1.Pod, err 
 	case err == nil:
 		return pod, nil
 	case errors.As(err, &impossible):
-		return nil, refuse(NoMechanism, "", "%v", err)
+		return nil, verdict.Refuse(verdict.NoMechanism, "", "%v", err)
 	}
 	return nil, taken(err)
 }
@@ -117,12 +126,12 @@ func InjectedBy(pod *corev1.Pod) (injected bool, revision string) {
 func statusOf(given, pod *corev1.Pod, revision string) status {
 	out := status{Revision: revision}
 	for _, c := range pod.Spec.InitContainers {
-		if ours(c.Name) {
+		if containers.Ours(c.Name) {
 			out.InitContainers = append(out.InitContainers, c.Name)
 		}
 	}
 	for _, c := range pod.Spec.Containers {
-		if ours(c.Name) {
+		if containers.Ours(c.Name) {
 			out.Containers = append(out.Containers, c.Name)
 		}
 	}
@@ -148,10 +157,10 @@ func statusOf(given, pod *corev1.Pod, revision string) status {
 // so that a proxy that is a plain container leaves when the last has ended, and not after the drain
 // time. It is all or none: one end that is not reported leaves the proxy without proof. They are
 // none where the agent would need an init container of its own.
-func (p plan) reporting(in input, s effective, r *report) (out []string) {
+func (p plan) reporting(in input, s effective, r *verdict.Report) (out []string) {
 	off := in.pod.Annotations[contract.Start] == string(podspec.StartOff) // then commands stay as they are
 	if off || !s.proxy || !s.capture || s.init == contract.InitNone ||
-		!slices.ContainsFunc(p.pod.Spec.Containers, named(contract.ProxyContainer)) {
+		!slices.ContainsFunc(p.pod.Spec.Containers, containers.Named(contract.ProxyContainer)) {
 		return nil
 	}
 	gated := map[string]bool{contract.ProxyContainer: true}
@@ -170,7 +179,7 @@ func (p plan) reporting(in input, s effective, r *report) (out []string) {
 		}
 	}
 	if len(out) > 0 {
-		r.note("%s: a gate that waits for nothing reports the end of the command, so that the proxy leaves with it", strings.Join(out, ", "))
+		r.Note("%s: a gate that waits for nothing reports the end of the command, so that the proxy leaves with it", strings.Join(out, ", "))
 	}
 	return out
 }
@@ -178,38 +187,27 @@ func (p plan) reporting(in input, s effective, r *report) (out []string) {
 // reportEnd reports how a pod that completes ends. The agent in a plain container ends once
 // the gates of all applications report that their commands have ended for good
 // (internal/core/agent/proxy/apps.go); nothing reports the end of a container without a gate.
-func reportEnd(pod *corev1.Pod, s effective, r *report) {
+func reportEnd(pod *corev1.Pod, s effective, r *verdict.Report) (neverEnds []string) {
 	pod = podspec.AsRun(pod)
-	if s.proxy && endsOnce(pod) && slices.ContainsFunc(pod.Spec.Containers, named(contract.ProxyContainer)) {
-		var free []string
+	if s.proxy && containers.EndsOnce(pod) && slices.ContainsFunc(pod.Spec.Containers, containers.Named(contract.ProxyContainer)) {
 		for _, c := range pod.Spec.Containers {
 			if c.Name != contract.ProxyContainer && !podspec.Gated(&c) {
-				free = append(free, c.Name)
+				neverEnds = append(neverEnds, c.Name)
 			}
 		}
-		if r.neverEnds = free; len(free) == 0 {
-			r.note("restartPolicy: %s: the proxy is a plain container, and ends when the gates report that all commands have ended for good", pod.Spec.RestartPolicy)
+		if len(neverEnds) == 0 {
+			r.Note("restartPolicy: %s: the proxy is a plain container, and ends when the gates report that all commands have ended for good", pod.Spec.RestartPolicy)
 		} else {
-			r.warn("the pod has restartPolicy: %s, its proxy is a plain container, and no gate reports to it when %s has ended: the pod never completes unless the command ends the proxy, by a POST to http://127.0.0.1:%d/quitquitquit",
-				pod.Spec.RestartPolicy, strings.Join(free, ", "), s.port)
+			r.Warn("the pod has restartPolicy: %s, its proxy is a plain container, and no gate reports to it when %s has ended: the pod never completes unless the command ends the proxy, by a POST to http://127.0.0.1:%d/quitquitquit",
+				pod.Spec.RestartPolicy, strings.Join(neverEnds, ", "), s.port)
 		}
 	}
 	for _, c := range pod.Spec.Containers {
 		if mains := podspec.HelperOf(&c); len(mains) > 0 {
-			r.note("restartPolicy: %s: %s serves %s, and its gate ends it when they have ended for good", pod.Spec.RestartPolicy, c.Name, strings.Join(mains, " and "))
+			r.Note("restartPolicy: %s: %s serves %s, and its gate ends it when they have ended for good", pod.Spec.RestartPolicy, c.Name, strings.Join(mains, " and "))
 		}
 	}
-}
-
-// names are those of the plain containers, without ours.
-func names(list []corev1.Container) []string {
-	var out []string
-	for _, c := range list {
-		if c.Name != contract.ProxyContainer {
-			out = append(out, c.Name)
-		}
-	}
-	return out
+	return neverEnds
 }
 
 // writeMetadata adds labels, and annotations for other tools.
@@ -247,7 +245,7 @@ func writeMetadata(pod *corev1.Pod, in input, s effective, before *overrides) {
 
 func firstApp(pod *corev1.Pod) string {
 	for _, c := range pod.Spec.Containers {
-		if c.Name != contract.ProxyContainer && !slices.Contains(otherMeshes, c.Name) {
+		if c.Name != contract.ProxyContainer && !slices.Contains(containers.OtherMeshes, c.Name) {
 			return c.Name
 		}
 	}

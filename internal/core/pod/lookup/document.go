@@ -12,7 +12,7 @@ import (
 
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 
-	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/inject/imagecmd"
 )
 
 // Media types, the OCI's and Docker's.
@@ -104,12 +104,12 @@ func checkDescriptor(d v1.Descriptor) error {
 }
 
 // parseConfig reads a configuration and returns whether it is for Linux.
-func parseConfig(body []byte) (inject.ImageCommand, bool, error) {
+func parseConfig(body []byte) (imagecmd.Command, bool, error) {
 	var image v1.Image
 	if err := json.Unmarshal(body, &image); err != nil {
-		return inject.ImageCommand{}, false, unfitf("its configuration cannot be read: %v", err)
+		return imagecmd.Command{}, false, unfitf("its configuration cannot be read: %v", err)
 	}
-	c := inject.ImageCommand{Entrypoint: image.Config.Entrypoint, Cmd: image.Config.Cmd}
+	c := imagecmd.Command{Entrypoint: image.Config.Entrypoint, Cmd: image.Config.Cmd}
 	if slices.Equal(c.Entrypoint, []string{""}) {
 		c.Entrypoint = nil // a Dockerfile resets it so (containerd internal/cri/opts WithProcessArgs)
 	}
@@ -117,11 +117,11 @@ func parseConfig(body []byte) (inject.ImageCommand, bool, error) {
 	for _, word := range slices.Concat(c.Entrypoint, c.Cmd) {
 		size += len(word)
 		if strings.ContainsRune(word, 0) {
-			return inject.ImageCommand{}, false, unfitf("its command has a NUL in it, and cannot be run")
+			return imagecmd.Command{}, false, unfitf("its command has a NUL in it, and cannot be run")
 		}
 	}
 	if size > maxCommand {
-		return inject.ImageCommand{}, false, unfitf("its command has %d bytes, more than the %d that are supported in a pod", size, maxCommand)
+		return imagecmd.Command{}, false, unfitf("its command has %d bytes, more than the %d that are supported in a pod", size, maxCommand)
 	}
 	return c, image.OS == "linux" || image.OS == "", nil
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 
-	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/inject/imagecmd"
 )
 
 // Limits. Registries accept manifests up to 4 MiB (OCI distribution 1.1, "Pushing
@@ -28,24 +28,24 @@ const (
 
 // find looks up an image in its registry, and returns for how long its answer is valid; 0 is
 // forever.
-func (r *Resolver) find(ctx context.Context, name reference.Named) (inject.ImageCommand, time.Duration, error) {
+func (r *Resolver) find(ctx context.Context, name reference.Named) (imagecmd.Command, time.Duration, error) {
 	repository, err := r.open(name)
 	if err != nil {
-		return inject.ImageCommand{}, failureLife, err
+		return imagecmd.Command{}, failureLife, err
 	}
 	if d, ok := name.(reference.Digested); ok {
 		return byDigest(repository.image(ctx, d.Digest()))
 	}
 	d, err := repository.resolve(ctx, name.(reference.Tagged).Tag())
 	if err != nil {
-		return inject.ImageCommand{}, failureLife, err
+		return imagecmd.Command{}, failureLife, err
 	}
 	// The answer for a digest may be in the cache.
 	canonical, err := reference.WithDigest(reference.TrimNamed(name), d)
 	if err != nil {
-		return inject.ImageCommand{}, failureLife, err
+		return imagecmd.Command{}, failureLife, err
 	}
-	c, err := r.once(ctx, canonical.String(), func(ctx context.Context) (inject.ImageCommand, time.Duration, error) {
+	c, err := r.once(ctx, canonical.String(), func(ctx context.Context) (imagecmd.Command, time.Duration, error) {
 		return byDigest(repository.image(ctx, d))
 	})
 	if err != nil && !isUnfit(err) {
@@ -55,7 +55,7 @@ func (r *Resolver) find(ctx context.Context, name reference.Named) (inject.Image
 }
 
 // byDigest adds how long an answer for a digest is valid.
-func byDigest(c inject.ImageCommand, err error) (inject.ImageCommand, time.Duration, error) {
+func byDigest(c imagecmd.Command, err error) (imagecmd.Command, time.Duration, error) {
 	if err != nil && !isUnfit(err) {
 		return c, failureLife, err
 	}
@@ -114,10 +114,10 @@ func (g *repository) document(ctx context.Context, d digest.Digest) (document, e
 }
 
 // image returns the command of the image of a digest.
-func (g *repository) image(ctx context.Context, d digest.Digest) (inject.ImageCommand, error) {
+func (g *repository) image(ctx context.Context, d digest.Digest) (imagecmd.Command, error) {
 	doc, err := g.document(ctx, d)
 	if err != nil {
-		return inject.ImageCommand{}, err
+		return imagecmd.Command{}, err
 	}
 	if doc.config != nil {
 		c, linux, err := g.config(ctx, *doc.config)
@@ -133,9 +133,9 @@ func (g *repository) image(ctx context.Context, d digest.Digest) (inject.ImageCo
 }
 
 // platforms returns the command of all platforms, which must be the same.
-func (g *repository) platforms(ctx context.Context, all []v1.Descriptor) (inject.ImageCommand, error) {
+func (g *repository) platforms(ctx context.Context, all []v1.Descriptor) (imagecmd.Command, error) {
 	type found struct {
-		command inject.ImageCommand
+		command imagecmd.Command
 		linux   bool
 		err     error
 	}
@@ -157,41 +157,41 @@ func (g *repository) platforms(ctx context.Context, all []v1.Descriptor) (inject
 		case first < 0:
 			first = i
 		case !same(answers[first].command, a.command):
-			return inject.ImageCommand{}, unfitf("it runs %s on %s and %s on %s: name the command in the pod",
+			return imagecmd.Command{}, unfitf("it runs %s on %s and %s on %s: name the command in the pod",
 				Words(answers[first].command), platformName(all[first]), Words(a.command), platformName(all[i]))
 		}
 	}
 	if first < 0 {
-		return inject.ImageCommand{}, unfitf("it has no platform that is Linux")
+		return imagecmd.Command{}, unfitf("it has no platform that is Linux")
 	}
 	return answers[first].command, nil
 }
 
-func (g *repository) platform(ctx context.Context, d v1.Descriptor) (inject.ImageCommand, bool, error) {
+func (g *repository) platform(ctx context.Context, d v1.Descriptor) (imagecmd.Command, bool, error) {
 	doc, err := g.document(ctx, d.Digest)
 	if err != nil {
-		return inject.ImageCommand{}, false, err
+		return imagecmd.Command{}, false, err
 	}
 	if doc.config == nil {
-		return inject.ImageCommand{}, false, unfitf("its index names another index: name the command in the pod")
+		return imagecmd.Command{}, false, unfitf("its index names another index: name the command in the pod")
 	}
 	return g.config(ctx, *doc.config)
 }
 
-func (g *repository) config(ctx context.Context, d v1.Descriptor) (inject.ImageCommand, bool, error) {
+func (g *repository) config(ctx context.Context, d v1.Descriptor) (imagecmd.Command, bool, error) {
 	body, _, err := g.verified(ctx, "blobs", d.Digest)
 	if err != nil {
-		return inject.ImageCommand{}, false, err
+		return imagecmd.Command{}, false, err
 	}
 	return parseConfig(body)
 }
 
-func same(a, b inject.ImageCommand) bool {
+func same(a, b imagecmd.Command) bool {
 	return slices.Equal(a.Entrypoint, b.Entrypoint) && slices.Equal(a.Cmd, b.Cmd)
 }
 
 // Words is a command for messages, shortened.
-func Words(c inject.ImageCommand) string {
+func Words(c imagecmd.Command) string {
 	text := strings.Join(slices.Concat(c.Entrypoint, c.Cmd), " ")
 	if len(text) > 60 {
 		text = strings.ToValidUTF8(text[:57], "") + "..."

@@ -29,7 +29,7 @@ import (
 
 	"github.com/distribution/reference"
 
-	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/inject/imagecmd"
 )
 
 // Options of a [Resolver]. The zero value of a field means its default.
@@ -102,8 +102,8 @@ type Counters struct {
 func (r *Resolver) Counters() Counters { return Counters{r.lookups.Load(), r.failed.Load()} }
 
 // Commands looks up several images at once. Without a command, Why is the reason.
-func (r *Resolver) Commands(ctx context.Context, images []string) map[string]inject.ImageCommand {
-	out := make([]inject.ImageCommand, len(images))
+func (r *Resolver) Commands(ctx context.Context, images []string) map[string]imagecmd.Command {
+	out := make([]imagecmd.Command, len(images))
 	var all sync.WaitGroup
 	for i, image := range images {
 		all.Go(func() {
@@ -114,7 +114,7 @@ func (r *Resolver) Commands(ctx context.Context, images []string) map[string]inj
 		})
 	}
 	all.Wait()
-	answers := map[string]inject.ImageCommand{}
+	answers := map[string]imagecmd.Command{}
 	for i, image := range images {
 		answers[image] = out[i]
 	}
@@ -123,12 +123,12 @@ func (r *Resolver) Commands(ctx context.Context, images []string) map[string]inj
 
 // Command looks up one image. Concurrent look-ups of one image share the answer. It is
 // cached for a minute by tag, and forever by digest; a failure for half a minute.
-func (r *Resolver) Command(ctx context.Context, image string) (inject.ImageCommand, error) {
+func (r *Resolver) Command(ctx context.Context, image string) (imagecmd.Command, error) {
 	name, err := reference.ParseDockerRef(image) // with a digest, the tag does not count
 	if err != nil {
-		return inject.ImageCommand{}, fmt.Errorf("image %q: %w", image, err)
+		return imagecmd.Command{}, fmt.Errorf("image %q: %w", image, err)
 	}
-	c, err := r.once(ctx, name.String(), func(ctx context.Context) (inject.ImageCommand, time.Duration, error) {
+	c, err := r.once(ctx, name.String(), func(ctx context.Context) (imagecmd.Command, time.Duration, error) {
 		r.lookups.Add(1)
 		c, life, err := r.find(ctx, name)
 		if err != nil {
@@ -145,7 +145,7 @@ func (r *Resolver) Command(ctx context.Context, image string) (inject.ImageComma
 // An entry of the cache is an answer, or a look-up that is in progress.
 type entry struct {
 	done    chan struct{} // closed when the fields below are set
-	command inject.ImageCommand
+	command imagecmd.Command
 	err     error
 	until   time.Time // it is valid; zero: forever
 }
@@ -161,7 +161,7 @@ func (e *entry) valid(now time.Time) bool {
 
 // once calls find, unless its answer is cached or in progress. Find goes on if this caller
 // stops waiting: the next one can use the answer.
-func (r *Resolver) once(ctx context.Context, key string, find func(context.Context) (inject.ImageCommand, time.Duration, error)) (inject.ImageCommand, error) {
+func (r *Resolver) once(ctx context.Context, key string, find func(context.Context) (imagecmd.Command, time.Duration, error)) (imagecmd.Command, error) {
 	r.mu.Lock()
 	e, ok := r.cache[key]
 	if !ok || !e.valid(time.Now()) {
@@ -185,7 +185,7 @@ func (r *Resolver) once(ctx context.Context, key string, find func(context.Conte
 	case <-e.done:
 		return e.command, e.err
 	case <-ctx.Done():
-		return inject.ImageCommand{}, errors.New("its registry has not answered in time")
+		return imagecmd.Command{}, errors.New("its registry has not answered in time")
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 
-	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/inject/imagecmd"
 	"outrider.dev/test/registry"
 )
 
@@ -51,18 +51,18 @@ func TestCommand(t *testing.T) {
 	for tag, d := range map[string]v1.Descriptor{"4": index, "latest": amd, "unsaid": r.Index(unsaid, otherOS), "docker": docker} {
 		r.Tag("shop/shop", tag, d.Digest)
 	}
-	want := inject.ImageCommand{Entrypoint: shop.Entrypoint, Cmd: shop.Cmd}
+	want := imagecmd.Command{Entrypoint: shop.Entrypoint, Cmd: shop.Cmd}
 	tests := map[string]struct {
 		image string
 		of    v1.Descriptor
-		want  inject.ImageCommand
+		want  imagecmd.Command
 	}{
 		"an index by its tag":                    {"shop/shop:4", index, want},
 		"a manifest by the default tag":          {"shop/shop", amd, want},
 		"by a digest":                            {"shop/shop@" + index.Digest.String(), index, want},
 		"a tag before a digest is ignored":       {"shop/shop:nowhere@" + amd.Digest.String(), amd, want},
 		"platforms named only in configurations": {"shop/shop:unsaid", r.Index(unsaid, otherOS), want},
-		"Docker's types, an entrypoint reset":    {"shop/shop:docker", docker, inject.ImageCommand{Cmd: []string{"sh"}}},
+		"Docker's types, an entrypoint reset":    {"shop/shop:docker", docker, imagecmd.Command{Cmd: []string{"sh"}}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

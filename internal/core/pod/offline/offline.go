@@ -13,6 +13,7 @@ import (
 
 	"outrider.dev/internal/base/manifest"
 	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/inject/verdict"
 	"outrider.dev/internal/core/pod/podspec"
 )
 
@@ -106,7 +107,7 @@ func (in *injection) reporter(o podspec.Object) func(level, format string, args 
 	return func(level, format string, args ...any) { in.report(Message{level, o, fmt.Sprintf(format, args...)}) }
 }
 
-func (in *injection) refuse(report func(level, format string, args ...any), refusal *inject.Refusal) {
+func (in *injection) refuse(report func(level, format string, args ...any), refusal *verdict.Refusal) {
 	in.result.Refused++
 	report("error", "%s (%s)", refusal.Sentence, refusal.Code)
 	if refusal.Hint != "" {
@@ -141,7 +142,7 @@ func (in *injection) pod(o podspec.Object) (*corev1.Pod, error) {
 	for _, w := range r.Warnings {
 		report("warning", "%s", w)
 	}
-	var refusal *inject.Refusal
+	var refusal *verdict.Refusal
 	switch {
 	case errors.As(err, &refusal):
 		in.refuse(report, refusal)

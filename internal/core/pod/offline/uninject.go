@@ -8,6 +8,7 @@ import (
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/inject/verdict"
 	"outrider.dev/internal/core/pod/podspec"
 )
 
@@ -33,7 +34,7 @@ func (in *injection) undo(o podspec.Object) (*corev1.Pod, error) {
 		report("note", "%s is an unknown field; it stays", field)
 	}
 	pod, lost, err := inject.Uninjected(&o.Pod)
-	var refusal *inject.Refusal
+	var refusal *verdict.Refusal
 	if errors.As(err, &refusal) {
 		in.refuse(report, refusal)
 		return nil, nil

@@ -122,14 +122,14 @@ func (v Values) TrustDomainIn(mesh Mesh) (domain string, source Surface, err err
 	return m.TrustDomain, source, nil
 }
 
-// agentFields is a ProxyConfig for the agent, as JSON.
+// AgentFields is a ProxyConfig for the agent, as JSON.
 func AgentFields(fields map[string]any) (string, error) {
 	delete(fields, "holdApplicationUntilProxyStarts") // for injection alone
 	text, err := json.Marshal(fields)
 	return string(text), err
 }
 
-// readByAgent lets the agent read its variables, and a pod's annotation unless it is empty.
+// ReadByAgent lets the agent read its variables, and a pod's annotation unless it is empty.
 // It returns the agent's notes.
 func ReadByAgent(environ []string, annotation string) ([]string, error) {
 	c, err := config.Read(config.Inputs{
@@ -147,7 +147,7 @@ func ReadByAgent(environ []string, annotation string) ([]string, error) {
 	return c.Notes, nil
 }
 
-// A proxyConfig has the fields of a ProxyConfig that injection itself reads; the agent reads all.
+// A ProxyConfig has the fields of a ProxyConfig that injection itself reads; the agent reads all.
 type ProxyConfig struct {
 	Hold             *bool           `json:"holdApplicationUntilProxyStarts"`
 	StatusPort       int32           `json:"statusPort"`

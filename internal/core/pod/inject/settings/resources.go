@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// resources are the value global.proxy.resources, put over the defaults of Istio's chart as Helm
+// Resources are the value global.proxy.resources, put over the defaults of Istio's chart as Helm
 // does: what it does not name keeps its default, and what is null has none. The zero value is
 // the default.
 type Resources struct {
@@ -91,7 +91,7 @@ func (r Resources) check() error {
 	return nil
 }
 
-// orDefault are the resources of the proxy without annotations.
+// OrDefault are the resources of the proxy without annotations.
 func (r Resources) OrDefault() corev1.ResourceRequirements {
 	if r.set {
 		return r.ResourceRequirements

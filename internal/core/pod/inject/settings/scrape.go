@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// A target is a port with a path of its own.
+// A Target is a port with a path of its own.
 type Target struct {
 	Port string `json:"port"`
 	Path string `json:"path"`
 }
 
-// scrapeTargets reads port:path,port:path. A path that is not there is /metrics.
+// ScrapeTargets reads port:path,port:path. A path that is not there is /metrics.
 func ScrapeTargets(text string) ([]Target, error) {
 	var out []Target
 	for _, item := range Items(text) {
@@ -30,7 +30,7 @@ func ScrapeTargets(text string) ([]Target, error) {
 	return out, nil
 }
 
-// isPath reports whether the agent can request the path; it prepends a missing slash.
+// IsPath reports whether the agent can request the path; it prepends a missing slash.
 func IsPath(path string) bool {
 	_, err := url.Parse("http://localhost/" + strings.TrimPrefix(path, "/"))
 	return err == nil

@@ -110,7 +110,7 @@ type ProxyValues struct {
 	SeccompProfile *corev1.SeccompProfile `json:"seccompProfile"`
 }
 
-// A text is a string that may be written without quotes: 80 or "80", true or "true".
+// A Text is a string that may be written without quotes: 80 or "80", true or "true".
 type Text string
 
 // UnmarshalJSON takes a string, a number or a truth value. Null is the default, as for every value.
@@ -201,7 +201,7 @@ func decode(data []byte, v any) error {
 	return json.Unmarshal(text, v)
 }
 
-// mesh is m with the values' own meshConfig over it.
+// MeshOver is m with the values' own meshConfig over it.
 func (v Values) MeshOver(m Mesh) (Mesh, error) {
 	if len(v.MeshConfig) == 0 {
 		return m, nil
@@ -225,7 +225,7 @@ func (v Values) MeshOver(m Mesh) (Mesh, error) {
 	return m, nil
 }
 
-// tag is the images' tag, which may be written without quotes.
+// Tag is the images' tag, which may be written without quotes.
 func (v Values) Tag() string {
 	if v.Global.Tag == nil {
 		return ""
@@ -233,7 +233,7 @@ func (v Values) Tag() string {
 	return fmt.Sprint(v.Global.Tag)
 }
 
-// native is Istio's switch of the control plane: auto, true or false.
+// Native is Istio's switch of the control plane: auto, true or false.
 func (v Values) Native() string {
 	for _, env := range []map[string]any{v.Env, v.Pilot.Env} {
 		if s := fmt.Sprint(env["ENABLE_NATIVE_SIDECARS"]); s == "true" || s == "false" {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// userVolumes reads annotation userVolume: sources by name.
+// UserVolumes reads annotation userVolume: sources by name.
 func UserVolumes(text string) ([]corev1.Volume, error) {
 	volumes, err := byName[corev1.VolumeSource](text)
 	if err != nil {
@@ -57,7 +57,7 @@ func missingIn(s corev1.VolumeSource) string {
 	return ""
 }
 
-// userMounts reads annotation userVolumeMount: mounts by the name of the volume.
+// UserMounts reads annotation userVolumeMount: mounts by the name of the volume.
 func UserMounts(text string) ([]corev1.VolumeMount, error) {
 	mounts, err := byName[corev1.VolumeMount](text)
 	if err != nil {

@@ -1,4 +1,6 @@
-package inject
+// Package verdict has the words of an injection: the reason why a pod is injected, left as it is or
+// refused, and what its author is told besides.
+package verdict
 
 import "fmt"
 
@@ -39,7 +41,7 @@ type Reason struct {
 	Sentence string `json:"sentence"`
 }
 
-func because(code Code, format string, args ...any) Reason {
+func Because(code Code, format string, args ...any) Reason {
 	return Reason{code, fmt.Sprintf(format, args...)}
 }
 
@@ -52,6 +54,35 @@ type Refusal struct {
 
 func (r *Refusal) Error() string { return r.Sentence }
 
-func refuse(code Code, hint, format string, args ...any) error {
-	return &Refusal{because(code, format, args...), hint}
+func Refuse(code Code, hint, format string, args ...any) error {
+	return &Refusal{Because(code, format, args...), hint}
+}
+
+// A Report collects what is to be said of a pod that is injected.
+type Report struct {
+	Warnings []string          // for the pod's author
+	Notes    []string          // decisions and their reasons
+	NoEffect map[string]string // annotations without effect in this pod, and why
+}
+
+// Warn adds a warning.
+func (r *Report) Warn(format string, args ...any) {
+	r.Warnings = append(r.Warnings, fmt.Sprintf(format, args...))
+}
+
+func (r *Report) Note(format string, args ...any) {
+	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
+}
+
+// Add appends what another report says.
+func (r *Report) Add(said *Report) {
+	r.Warnings, r.Notes = append(r.Warnings, said.Warnings...), append(r.Notes, said.Notes...)
+}
+
+// Ignored records why an annotation has no effect.
+func (r *Report) Ignored(key, why string) {
+	if r.NoEffect == nil {
+		r.NoEffect = map[string]string{}
+	}
+	r.NoEffect[key] = why
 }

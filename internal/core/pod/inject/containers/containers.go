@@ -1,0 +1,66 @@
+// Package containers finds the containers of a pod: those of its author, those of injection, and the
+// proxies of other meshes.
+package containers
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/internal/base/contract"
+)
+
+// Find returns a container of the pod by its name; nil if there is none.
+func Find(pod *corev1.Pod, name string) *corev1.Container {
+	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		if i := slices.IndexFunc(list, Named(name)); i >= 0 {
+			return &list[i]
+		}
+	}
+	return nil
+}
+
+func Named(name string) func(corev1.Container) bool {
+	return func(c corev1.Container) bool { return c.Name == name }
+}
+
+func Ours(name string) bool { return name == contract.ProxyContainer || name == contract.InitContainer }
+
+// Authors returns the containers of the pod that are not ours, the init containers first.
+func Authors(pod *corev1.Pod) []*corev1.Container {
+	var out []*corev1.Container
+	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			if !Ours(list[i].Name) {
+				out = append(out, &list[i])
+			}
+		}
+	}
+	return out
+}
+
+// OtherMeshes are the proxies of other meshes' injectors.
+var OtherMeshes = []string{"istio-proxy", "linkerd-proxy", "kuma-sidecar", "consul-dataplane"}
+
+// Names are those of the plain containers, without ours.
+func Names(list []corev1.Container) []string {
+	var out []string
+	for _, c := range list {
+		if c.Name != contract.ProxyContainer {
+			out = append(out, c.Name)
+		}
+	}
+	return out
+}
+
+// EndsOnce reports whether the pod completes, as a Job's does: then its proxy has to end too.
+func EndsOnce(pod *corev1.Pod) bool {
+	return pod.Spec.RestartPolicy == corev1.RestartPolicyNever || pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure
+}
+
+// WithLists returns a copy of the pod with its own lists of containers, which are not copied.
+func WithLists(pod *corev1.Pod) *corev1.Pod {
+	out := *pod
+	out.Spec.InitContainers, out.Spec.Containers = slices.Clone(pod.Spec.InitContainers), slices.Clone(pod.Spec.Containers)
+	return &out
+}

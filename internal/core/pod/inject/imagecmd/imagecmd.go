@@ -1,0 +1,124 @@
+// Package imagecmd writes the command of an image into a container that names none, so that a gate can run
+// before it, and takes it out again.
+package imagecmd
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject/containers"
+	"outrider.dev/internal/core/pod/inject/verdict"
+)
+
+// A Command is what an image runs in a container that names no command.
+type Command struct {
+	Entrypoint, Cmd []string
+	Digest          string // of the index or manifest that the image's name stands for
+	Why             string // it is unknown; empty: it is known
+}
+
+// A Written is an image's command that was written into a container, and what the
+// container had before.
+type Written struct {
+	Image   string   `json:"image"`
+	Digest  string   `json:"digest,omitempty"` // the image is pinned to it; empty: it was pinned before
+	Args    []string `json:"args,omitempty"`
+	Command []string `json:"command"` // as written
+}
+
+func (c Written) Pinned() string {
+	if c.Digest == "" {
+		return c.Image
+	}
+	return c.Image + "@" + c.Digest
+}
+
+// Commands are the result of look-ups.
+type Commands struct {
+	Pod     *corev1.Pod // with the commands that are known
+	Written map[string]Written
+	Unknown map[string]string // by container, and why
+	LookUp  []string          // images that have not been looked up
+}
+
+// Of writes the commands of images into the named containers. Images that have not
+// been looked up yet are reported.
+func Of(pod *corev1.Pod, known map[string]Command, names []string, r *verdict.Report) Commands {
+	out := Commands{Pod: containers.WithLists(pod), Written: map[string]Written{}, Unknown: map[string]string{}}
+	for _, name := range names {
+		c := containers.Find(out.Pod, name)
+		if c == nil || c.Image == "" {
+			continue
+		}
+		found, ok := known[c.Image]
+		if c.ImagePullPolicy == corev1.PullNever {
+			found, ok = Command{Why: fmt.Sprintf("image %s has imagePullPolicy: Never: the node has the image, and a registry need not have it", c.Image)}, true
+		}
+		if !ok {
+			if !slices.Contains(out.LookUp, c.Image) {
+				out.LookUp = append(out.LookUp, c.Image)
+			}
+			continue
+		}
+		argv, why := found.Argv(c)
+		if why != "" {
+			out.Unknown[name] = why
+			r.Warn("%s: its command is not known: %s", name, why)
+			continue
+		}
+		written := Written{Image: c.Image, Args: c.Args, Command: argv}
+		if !strings.Contains(c.Image, "@") {
+			written.Digest = found.Digest // the tag may name another image when the node pulls it
+		}
+		out.Written[name] = written
+		c.Image, c.Command, c.Args = written.Pinned(), argv, nil
+	}
+	return out
+}
+
+// Argv is what the kubelet and the runtime would run: the container's arguments replace CMD.
+// The second result is why that is unknown, or must not be wrapped.
+func (k Command) Argv(c *corev1.Container) ([]string, string) {
+	args := c.Args
+	if len(args) == 0 {
+		args = escaped(k.Cmd)
+	}
+	argv := slices.Concat(escaped(k.Entrypoint), args)
+	switch {
+	case k.Why != "":
+		return nil, k.Why
+	case len(argv) == 0:
+		return nil, fmt.Sprintf("image %s has neither ENTRYPOINT nor CMD", c.Image)
+	case contract.RunsFirst(argv[0]):
+		return nil, fmt.Sprintf("image %s runs %s, which has to be process 1, and that is the gate: name the command in the pod if this one need not be", c.Image, argv[0])
+	}
+	return argv, ""
+}
+
+// escaped returns an image's words for a pod: there $(NAME) stands for a variable, in an
+// image for itself.
+func escaped(words []string) []string {
+	out := make([]string, len(words))
+	for i, w := range words {
+		out[i] = strings.ReplaceAll(w, "$", "$$")
+	}
+	return out
+}
+
+// Restore undoes [Of]. A command that was changed since belongs to the pod.
+func Restore(pod *corev1.Pod, written map[string]Written) {
+	for name, w := range written {
+		c := containers.Find(pod, name)
+		if c == nil || !slices.Equal(c.Command, w.Command) || len(c.Args) > 0 {
+			continue
+		}
+		c.Command, c.Args = nil, w.Args
+		if c.Image == w.Pinned() {
+			c.Image = w.Image
+		}
+	}
+}
