@@ -23,7 +23,7 @@ import (
 
 	"outrider.dev/internal/core/controlplane/webhook"
 	"outrider.dev/internal/core/mesh/foreign"
-	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/inject/injectors"
 	"outrider.dev/internal/core/pod/inject/verdict"
 )
 
@@ -439,7 +439,7 @@ func TestNodes(t *testing.T) {
 // own webhook is never taken for another mesh's.
 func TestOurWebhookIsNoOtherInjector(t *testing.T) {
 	c := get[*admission.MutatingWebhookConfiguration](t, objects(t, nil), "MutatingWebhookConfiguration/outrider-injector")
-	if others := inject.OtherInjectors([]admission.MutatingWebhookConfiguration{*c}); len(others) > 0 {
+	if others := injectors.Others([]admission.MutatingWebhookConfiguration{*c}); len(others) > 0 {
 		t.Errorf("%q", others)
 	}
 }

@@ -32,7 +32,7 @@ internal/core/agent: config dns envoy identity relay sockets state supervise < g
 internal/core/node: captures cniconf hostfile kubenode nri socket states validator < cni < daemon
 internal/core/mesh: persistent < . < build foreign < objects
 internal/core/xds: . < resource
-internal/core/pod/inject: containers settings verdict < imagecmd < .
+internal/core/pod/inject: containers injectors settings verdict < imagecmd < changes order < .
 internal/core/pod: kubelet patch < gates podspec < inject plan < lookup offline
 internal/core/controlplane: ca conns debugapi < files kube webhook < .
 
@@ -54,7 +54,7 @@ cmd/outrider/internal: codes < view
 `
 
 // highest is how many packages, at most, stand above each other.
-const highest = 8
+const highest = 9
 
 // free may import each other in any order: they are not shipped.
 var free = []string{"test/", "bench/"}

@@ -20,6 +20,9 @@ const (
 	IstioStatus          = "sidecar.istio.io/status" // what Istio injected
 )
 
+// DefaultRevision is the revision of labels that name none.
+const DefaultRevision = "default"
+
 // Our own annotations. The package of injection has a table of them all, with their values.
 const (
 	Prefix        = "outrider.dev/"

@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"slices"
 
-	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject/injectors"
 )
 
 // OwnLabels is whether only Outrider's labels request injection, and Istio's do not.
@@ -31,7 +32,7 @@ func ParseOwnLabels(text, revision string) (OwnLabels, error) {
 }
 
 // named returns whether a revision is not the default one.
-func named(revision string) bool { return revision != "" && revision != inject.DefaultRevision }
+func named(revision string) bool { return revision != "" && revision != contract.DefaultRevision }
 
 func namedError(revision string) error {
 	return fmt.Errorf("revision %q is requested by Istio's label istio.io/rev, not by Outrider's labels", revision)
@@ -63,7 +64,7 @@ func (p *plane) otherInjectors() []string {
 	if !p.o.watchesOtherInjectors() || p.cluster.configurations == nil { // not opened yet
 		return nil
 	}
-	return inject.OtherInjectors(p.cluster.configurations.All())
+	return injectors.Others(p.cluster.configurations.All())
 }
 
 // followOtherInjectors updates injection when other injectors come and go, and logs them.

@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"outrider.dev/internal/base/contract"
-	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/inject/injectors"
 )
 
 // The versions of Kubernetes that the suites run on, and those between them.
@@ -245,7 +245,7 @@ func (s *survey) deadWebhooks(ctx context.Context) (answer, bool) {
 		return unknown(err), true
 	}
 	for _, c := range all {
-		if !inject.IsOurs(c) {
+		if !injectors.Ours(c) {
 			continue
 		}
 		for _, w := range c.Webhooks {
@@ -311,7 +311,7 @@ func (s *survey) requested(ctx context.Context) ([]corev1.Namespace, error) {
 		return nil, err
 	}
 	// Beside another injector only our labels count, unless values say otherwise.
-	own := len(inject.OtherInjectors(configurations)) > 0
+	own := len(injectors.Others(configurations)) > 0
 	return slices.DeleteFunc(slices.Clone(all), func(n corev1.Namespace) bool {
 		if v, ok := n.Labels[contract.OwnNamespaceLabel]; ok {
 			return v != "enabled"
@@ -325,7 +325,7 @@ func (s *survey) otherInjectors(ctx context.Context) answer {
 	if err != nil {
 		return unknown(err)
 	}
-	if others := inject.OtherInjectors(all); len(others) > 0 {
+	if others := injectors.Others(all); len(others) > 0 {
 		return warning("label namespaces with outrider.dev/injection=enabled, or remove the other injector", "Istio's labels select pods for %s too: only Outrider's own labels request injection here", few(others))
 	}
 	return fine("Istio's and Outrider's labels select pods for no other injector")

@@ -11,6 +11,7 @@ import (
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/inject/injectors"
 )
 
 // podSecurity creates a pod as a dry run in each namespace with injection, with what injection
@@ -70,7 +71,7 @@ func (s *survey) passes(ctx context.Context, n corev1.Namespace) bool {
 	if err != nil {
 		return false
 	}
-	o := inject.Options{Values: values, OwnLabels: len(inject.OtherInjectors(configurations)) > 0, NodeServes: s.nodesServe(ctx)}
+	o := inject.Options{Values: values, OwnLabels: len(injectors.Others(configurations)) > 0, NodeServes: s.nodesServe(ctx)}
 	return !slices.ContainsFunc(templates, func(t corev1.PodTemplateSpec) bool {
 		pod, err := inject.Stripped(&corev1.Pod{ObjectMeta: t.ObjectMeta, Spec: t.Spec})
 		if err != nil {

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"outrider.dev/internal/base/contract"
-	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/inject/injectors"
 	"outrider.dev/internal/core/pod/inject/settings"
 	"outrider.dev/internal/ops/kubeclient"
 	"outrider.dev/internal/ops/replicas"
@@ -150,7 +150,7 @@ func (s *survey) ourConfigurations(ctx context.Context) ([]admission.MutatingWeb
 		return nil, err
 	}
 	return slices.DeleteFunc(slices.Clone(all), func(c admission.MutatingWebhookConfiguration) bool {
-		return !inject.IsOurs(c) || slices.ContainsFunc(c.Webhooks, func(w admission.MutatingWebhook) bool {
+		return !injectors.Ours(c) || slices.ContainsFunc(c.Webhooks, func(w admission.MutatingWebhook) bool {
 			return w.ClientConfig.Service != nil && w.ClientConfig.Service.Namespace != s.Options.Namespace
 		})
 	}), nil

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"outrider.dev/internal/base/contract"
-	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/inject/injectors"
 )
 
 // removeLabels takes the labels that request injection off the namespaces.
@@ -26,7 +26,7 @@ func (o Options) removeLabels(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listing webhook configurations: %w", err)
 	}
-	others, revisions := inject.OtherInjectors(l.Items), revisionsOf(l.Items)
+	others, revisions := injectors.Others(l.Items), revisionsOf(l.Items)
 	for _, n := range namespaces {
 		keys := requests(n)
 		if rev := n.Labels[contract.RevisionLabel]; rev != "" && len(revisions) > 0 && !revisions[rev] {
@@ -92,7 +92,7 @@ func requests(n corev1.Namespace) (keys []string) {
 func revisionsOf(all []admission.MutatingWebhookConfiguration) map[string]bool {
 	out := map[string]bool{}
 	for _, c := range all {
-		if inject.IsOurs(c) {
+		if injectors.Ours(c) {
 			out[c.Labels[contract.RevisionLabel]] = true
 		}
 	}

@@ -14,8 +14,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"outrider.dev/internal/base/cli"
+	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/base/manifest"
 	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/inject/injectors"
 	"outrider.dev/internal/core/pod/inject/settings"
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/internal/ops/replicas"
@@ -40,9 +42,9 @@ func readMesh(ctx context.Context, core kubernetes.Interface, namespace string) 
 		if !serves {
 			continue
 		}
-		name := cmp.Or(d.Labels[replicas.RevisionLabel], inject.DefaultRevision)
+		name := cmp.Or(d.Labels[replicas.RevisionLabel], contract.DefaultRevision)
 		r := Revision{Name: name, Options: inject.Options{Revision: name, Kubernetes: on}}
-		r.Options.OwnLabels = own == "on" || own == "auto" && others && name == inject.DefaultRevision
+		r.Options.OwnLabels = own == "on" || own == "auto" && others && name == contract.DefaultRevision
 		if r.Options.Values, err = values(ctx, core, namespace, d.Name+"-injection"); err != nil {
 			m.Notes = append(m.Notes, fmt.Sprintf("the values of revision %s: %v; what follows is by the defaults", name, err))
 		}
@@ -55,7 +57,7 @@ func readMesh(ctx context.Context, core kubernetes.Interface, namespace string) 
 }
 
 func rank(revision string) int {
-	if revision == inject.DefaultRevision {
+	if revision == contract.DefaultRevision {
 		return 0
 	}
 	return 1
@@ -76,11 +78,11 @@ func (m *Mesh) readWebhooks(ctx context.Context, core kubernetes.Interface) (oth
 		return false, err
 	}
 	m.Webhook = slices.ContainsFunc(all.Items, func(c admission.MutatingWebhookConfiguration) bool {
-		return inject.IsOurs(c) && !slices.ContainsFunc(c.Webhooks, func(w admission.MutatingWebhook) bool {
+		return injectors.Ours(c) && !slices.ContainsFunc(c.Webhooks, func(w admission.MutatingWebhook) bool {
 			return w.ClientConfig.Service != nil && w.ClientConfig.Service.Namespace != m.Namespace
 		})
 	})
-	return len(inject.OtherInjectors(all.Items)) > 0, nil
+	return len(injectors.Others(all.Items)) > 0, nil
 }
 
 // ownLabels is the flag --own-labels of a control plane; false: it does not inject.
@@ -165,7 +167,7 @@ func read(ctx context.Context, core kubernetes.Interface, namespace, labels stri
 
 // Offline is the mesh of files: that of the defaults, whose webhook is there.
 func Offline(on startup.Kubernetes) Mesh {
-	return Mesh{Webhook: true, Revisions: []Revision{{Name: inject.DefaultRevision, Options: inject.Options{Kubernetes: on}}},
+	return Mesh{Webhook: true, Revisions: []Revision{{Name: contract.DefaultRevision, Options: inject.Options{Kubernetes: on}}},
 		Notes: []string{"no cluster was asked: the settings are the defaults, and a namespace has the labels that its document in the files has"}}
 }
 

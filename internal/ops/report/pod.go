@@ -13,6 +13,7 @@ import (
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/controlplane/debugapi"
 	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/inject/changes"
 	"outrider.dev/internal/core/pod/inject/verdict"
 	"outrider.dev/internal/core/pod/plan"
 	"outrider.dev/internal/core/pod/podspec"
@@ -156,7 +157,7 @@ func (m Mesh) kubernetes() startup.Kubernetes {
 
 // decide decides as the webhook would today. What it did then is in the pod.
 func (m Mesh) decide(i *Injection, pod *corev1.Pod, s Subject) (inject.Result, error) {
-	was, revision := inject.InjectedBy(pod)
+	was, revision := changes.InjectedBy(pod)
 	i.State, i.Revision = NotInjected, revision
 	if was {
 		i.State = Injected

@@ -13,6 +13,7 @@ import (
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/inject/injectors"
 )
 
 // A Place is the webhook's address: a service or a URL.
@@ -28,7 +29,7 @@ type ConfigurationOptions struct {
 	Revision  string // default "default", which labels without a revision stand for
 	Namespace string // the control plane's; default outrider-system
 	ByDefault bool   // namespaces without a label too (enableNamespacesByDefault)
-	OwnLabels bool   // Istio's labels belong to another injector (see [inject.OtherInjectors]): only ours count; the default revision only
+	OwnLabels bool   // Istio's labels belong to another injector (see [injectors.Others]): only ours count; the default revision only
 	Place     Place
 	Bundle    []byte // PEM, the roots of the webhook's certificate
 }
@@ -78,7 +79,7 @@ func (o ConfigurationOptions) rows() []row {
 	}
 	unlessFalse("rev.namespace", append(slices.Clone(unset), is(contract.RevisionLabel, o.Revision)), nil)
 	unlessFalse("rev.object", append(slices.Clone(unset), hasNo(contract.RevisionLabel)), requirements{is(contract.RevisionLabel, o.Revision)})
-	if o.Revision != inject.DefaultRevision {
+	if o.Revision != contract.DefaultRevision {
 		return out
 	}
 	unlessFalse("namespace", requirements{hasNo(contract.OwnNamespaceLabel), is(contract.NamespaceLabel, "enabled")}, nil)
@@ -107,12 +108,12 @@ func (o ConfigurationOptions) ownRows() []row {
 }
 
 func (o ConfigurationOptions) complete() ConfigurationOptions {
-	o.Revision = cmp.Or(o.Revision, inject.DefaultRevision)
+	o.Revision = cmp.Or(o.Revision, contract.DefaultRevision)
 	o.Namespace = cmp.Or(o.Namespace, ownNamespace)
 	o.Place.Namespace = cmp.Or(o.Place.Namespace, o.Namespace)
 	o.Place.Service = cmp.Or(o.Place.Service, "outriderd")
 	name := "outrider-injector"
-	if o.Revision != inject.DefaultRevision {
+	if o.Revision != contract.DefaultRevision {
 		name += "-" + o.Revision
 	}
 	o.Name = cmp.Or(o.Name, name)
@@ -122,7 +123,7 @@ func (o ConfigurationOptions) complete() ConfigurationOptions {
 // Configuration returns the MutatingWebhookConfiguration by which the API server sends pods.
 func Configuration(o ConfigurationOptions) (*admission.MutatingWebhookConfiguration, error) {
 	o = o.complete()
-	if o.OwnLabels && o.Revision != inject.DefaultRevision {
+	if o.OwnLabels && o.Revision != contract.DefaultRevision {
 		return nil, fmt.Errorf("revision %q with labels of our own alone: a revision is requested by Istio's label %s", o.Revision, contract.RevisionLabel)
 	}
 	client, err := o.Place.client()
@@ -137,7 +138,7 @@ func Configuration(o ConfigurationOptions) (*admission.MutatingWebhookConfigurat
 	outside := isNot(corev1.LabelMetadataName, append([]string{o.Namespace}, inject.IgnoredNamespaces...)...)
 	for _, r := range o.rows() {
 		out.Webhooks = append(out.Webhooks, admission.MutatingWebhook{
-			Name:         r.name + inject.WebhookSuffix,
+			Name:         r.name + injectors.Suffix,
 			ClientConfig: client,
 			Rules: []admission.RuleWithOperations{{
 				Operations: []admission.OperationType{admission.Create},

@@ -12,6 +12,7 @@ import (
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/inject/injectors"
 	"outrider.dev/internal/core/pod/inject/verdict"
 )
 
@@ -161,7 +162,7 @@ func TestRivals(t *testing.T) {
 		one("of-everything", admission.MutatingWebhook{Name: "a.b.g", NamespaceSelector: labels(has(contract.RevisionLabel)),
 			Rules: []admission.RuleWithOperations{{Operations: []admission.OperationType{admission.OperationAll}, Rule: admission.Rule{APIGroups: []string{"*"}, Resources: []string{"*"}}}}}),
 	}
-	if got, want := inject.OtherInjectors(all), []string{"istio-by-pod", "istio-sidecar-injector", "of-everything", "old-istio", "tag"}; !slices.Equal(got, want) {
+	if got, want := injectors.Others(all), []string{"istio-by-pod", "istio-sidecar-injector", "of-everything", "old-istio", "tag"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	if _, err := Configuration(ConfigurationOptions{OwnLabels: true, Revision: "canary"}); err == nil || !strings.Contains(err.Error(), "canary") {

@@ -16,9 +16,6 @@ import (
 	"outrider.dev/internal/core/pod/podspec"
 )
 
-// DefaultRevision is the revision of labels that name none.
-const DefaultRevision = "default"
-
 // IgnoredNamespaces are never injected (Istio: pkg/kube/inject/initializer.go).
 var IgnoredNamespaces = []string{"kube-system", "kube-public", "kube-node-lease", "local-path-storage"}
 
@@ -126,7 +123,7 @@ func bySelector(pod *corev1.Pod, ns Namespace, o Options) (verdict.Reason, bool)
 	switch {
 	case hasInjection && injection != "enabled":
 		return verdict.Because(verdict.NamespaceDeclines, "the namespace %s has the label %s=%s", ns.Name, contract.NamespaceLabel, injection), true
-	case hasInjection && revision != DefaultRevision:
+	case hasInjection && revision != contract.DefaultRevision:
 		return verdict.Because(verdict.OtherRevision, "the namespace %s is the default revision's, and this is %s", ns.Name, revision), true
 	case hasInjection:
 		return verdict.Reason{}, false

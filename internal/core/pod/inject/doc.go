@@ -6,13 +6,12 @@
 // a value and changes nothing that it reads:
 //
 //	decide    is the pod injected, and which mesh has its proxy?  decide.go
-//	settings  annotations, namespace and mesh, checked             effective.go
-//	plan      which mechanism keeps each edge of the start?        plan.go
+//	settings  annotations, namespace and mesh, checked             effective.go, package settings
+//	order     which mechanism keeps each edge of the start?        package order
 //	write     the pod with settings and plan in it                 write.go
 //
 // Injecting an injected pod, by the same options or others, gives what injecting the original
-// would: [Stripped] first undoes what an earlier injection did (strip.go), with the help of
-// the annotation outrider.dev/overrides (overrides.go).
+// would: [Stripped] first undoes what an earlier injection did, with the help of package changes.
 //
 // Read by settings:
 //

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject/order"
 	"outrider.dev/internal/core/pod/inject/settings"
 	"outrider.dev/internal/core/pod/inject/verdict"
 )
@@ -51,7 +52,7 @@ type effective struct {
 // checked. With an error it returns the settings that are known.
 func settingsOf(in input, r *verdict.Report) (s effective, err error) {
 	a := in.annotations()
-	s = effective{proxy: !in.alongside, pull: corev1.PullPolicy(in.o.Values.Global.ImagePullPolicy), grace: strconv.FormatInt(graceOf(in.pod), 10) + "s"}
+	s = effective{noLabel: map[string]string{}, proxy: !in.alongside, pull: corev1.PullPolicy(in.o.Values.Global.ImagePullPolicy), grace: strconv.FormatInt(graceOf(in.pod), 10) + "s"}
 	unused, err := settings.CheckAnnotations(a)
 	if err != nil {
 		return s, verdict.Refuse(verdict.BadAnnotation, "", "%v", err)
@@ -66,7 +67,7 @@ func settingsOf(in input, r *verdict.Report) (s effective, err error) {
 	}
 	for _, u := range unused {
 		if u.Name != "" {
-			setIn(&s.noLabel, u.Name, u.Why)
+			s.noLabel[u.Name] = u.Why
 		}
 	}
 	if s.init, err = initOf(in, r); err != nil {
@@ -112,6 +113,18 @@ func settingsOf(in input, r *verdict.Report) (s effective, err error) {
 	}
 	s.metrics, err = metricsOf(in.pod, s, r)
 	return s, err
+}
+
+// hold is holdApplicationUntilProxyStarts of the pod, else of the mesh, else of the values.
+func (s effective) hold(v settings.Values) order.Hold {
+	const name = "holdApplicationUntilProxyStarts"
+	switch {
+	case s.podHold != nil:
+		return order.Hold{Value: s.podHold, At: "annotation " + contract.ProxyConfig + ": " + name, OfPod: true}
+	case s.config.Hold != nil:
+		return order.Hold{Value: s.config.Hold, At: "the mesh's defaultConfig." + name}
+	}
+	return order.Hold{Value: v.Global.Proxy.Hold, At: "value global.proxy." + name}
 }
 
 // readConfig reads the mesh's defaultConfig and the annotation that overrides it.

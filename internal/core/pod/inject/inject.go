@@ -9,7 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject/changes"
 	"outrider.dev/internal/core/pod/inject/imagecmd"
+	"outrider.dev/internal/core/pod/inject/order"
 	"outrider.dev/internal/core/pod/inject/settings"
 	"outrider.dev/internal/core/pod/inject/verdict"
 	"outrider.dev/internal/core/pod/patch"
@@ -97,7 +99,7 @@ func (o Options) interrupted() error {
 }
 
 func (o Options) revision() string {
-	return cmp.Or(o.Revision, o.Values.Revision, DefaultRevision)
+	return cmp.Or(o.Revision, o.Values.Revision, contract.DefaultRevision)
 }
 
 func (o Options) controlPlane() string {
@@ -175,9 +177,10 @@ func (in input) inject(result *Result, r *verdict.Report) error {
 	if err != nil {
 		return err
 	}
-	p, err := planOf(in, s, r)
-	result.Unknown = p.unknown
+	p, err := order.Of(in.order(s), r)
+	result.Unknown = p.Unknown
 	if err == nil {
+		noteReadiness(p.Pod, r)
 		err = in.o.interrupted()
 	}
 	if err != nil {
@@ -186,7 +189,7 @@ func (in input) inject(result *Result, r *verdict.Report) error {
 	w, err := write(in, s, p, r)
 	result.NeverEnds = w.neverEnds
 	if err == nil && w.added {
-		err = p.judge(w.pod, in.o.kubernetes())
+		err = p.Judge(w.pod, in.o.kubernetes())
 	}
 	if err != nil {
 		return err
@@ -198,6 +201,18 @@ func (in input) inject(result *Result, r *verdict.Report) error {
 	}
 	result.Pod, result.Injected, result.Notes = w.pod, true, r.Notes
 	return nil
+}
+
+// order is what the order of the start depends on.
+func (in input) order(s effective) order.Request {
+	out := order.Request{Pod: in.pod, Kubernetes: in.o.kubernetes(), Before: in.own.before, Captured: s.capture, ByNode: s.byNode(),
+		OtherMesh: in.mesh, Alongside: in.alongside, Hold: s.hold(in.o.Values), Native: in.o.Values.Native(), Commands: in.o.Commands, Interrupted: in.o.interrupted}
+	if s.proxy {
+		out.Proxy = func(sidecar bool, r *verdict.Report) (corev1.Container, error) {
+			return proxyContainer(in, s, sidecar, r)
+		}
+	}
+	return out
 }
 
 // An input is what the steps after the decision read. None of them changes it.
@@ -271,4 +286,16 @@ func Resolving(pod *corev1.Pod, ns Namespace, o Options, look func(images []stri
 	}
 	o.Commands = look(r.Unknown)
 	return Pod(pod, ns, o)
+}
+
+// Stripped returns a copy of the pod without what injection added, and with what it changed
+// restored.
+func Stripped(pod *corev1.Pod) (*corev1.Pod, error) {
+	out, _, err := Uninjected(pod)
+	return out, err
+}
+
+// Uninjected is [Stripped], with what cannot be restored.
+func Uninjected(pod *corev1.Pod) (out *corev1.Pod, lost []string, err error) {
+	return changes.Undone(pod, restoreProbes)
 }

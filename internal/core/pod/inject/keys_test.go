@@ -42,7 +42,7 @@ var used = map[settings.Surface]map[string]string{
 	},
 	settings.InLabels: {
 		contract.InjectLabel: `"false"`, contract.OwnInjectLabel: `"false"`, contract.RevisionLabel: "other", contract.NamespaceLabel: "disabled", contract.OwnNamespaceLabel: "disabled",
-		settings.TLSModeLabel: "disabled", settings.CanonicalName: "n", settings.CanonicalRevision: "r", settings.NetworkLabel: "net",
+		contract.TLSModeLabel: "disabled", settings.CanonicalName: "n", settings.CanonicalRevision: "r", settings.NetworkLabel: "net",
 	},
 }
 

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"outrider.dev/internal/core/pod/inject/changes"
 	"outrider.dev/internal/core/pod/inject/settings"
 	"outrider.dev/internal/core/pod/inject/verdict"
 )
@@ -61,15 +62,15 @@ func metricsOf(pod *corev1.Pod, s effective, r *verdict.Report) (metrics, error)
 }
 
 // annotate sets the annotations for Prometheus.
-func (m metrics) annotate(pod *corev1.Pod, before *overrides, port int32) {
+func (m metrics) annotate(pod *corev1.Pod, before *changes.Overrides, port int32) {
 	if !m.merged {
 		return
 	}
 	for _, key := range m.replace {
-		before.annotate(pod, key, nil)
+		before.Annotate(pod, key, nil)
 	}
 	for name, value := range map[string]string{"scrape": "true", "path": mergedPath, "port": strconv.Itoa(int(port))} {
-		before.annotate(pod, scrapePrefix+name, &value)
+		before.Annotate(pod, scrapePrefix+name, &value)
 	}
 }
 

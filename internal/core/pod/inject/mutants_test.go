@@ -32,7 +32,7 @@ func TestEveryMutantOfTheDecisionIsNoticed(t *testing.T) {
 		"a pod's false is left to the rules after":    {File: "decide.go", From: `label == "false"`, To: `false`},
 		"our namespace label is ignored":              {File: "decide.go", From: `injection, hasInjection = v, true`, To: ``},
 		"a namespace with another value is injected":  {File: "decide.go", From: `hasInjection && injection != "enabled"`, To: `false`},
-		"a namespace's label is any revision's":       {File: "decide.go", From: `hasInjection && revision != DefaultRevision`, To: `false`},
+		"a namespace's label is any revision's":       {File: "decide.go", From: `hasInjection && revision != contract.DefaultRevision`, To: `false`},
 		"a namespace's label decides nothing":         {File: "decide.go", From: `hasInjection`, In: `	case hasInjection:`, To: `false`},
 		"a namespace's revision is any":               {File: "decide.go", From: `hasRevision && nsRevision != revision`, To: `false`},
 		"a namespace's revision decides nothing":      {File: "decide.go", From: `hasRevision`, In: `	case hasRevision:`, To: `false`},

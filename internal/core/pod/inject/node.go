@@ -10,6 +10,7 @@ import (
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/base/manifest"
 	"outrider.dev/internal/core/capture"
+	"outrider.dev/internal/core/pod/inject/changes"
 	"outrider.dev/internal/core/pod/inject/containers"
 	"outrider.dev/internal/core/pod/inject/settings"
 	"outrider.dev/internal/core/pod/inject/verdict"
@@ -60,7 +61,7 @@ func initOf(in input, r *verdict.Report) (string, error) {
 func (s effective) byNode() bool { return s.init == contract.InitByNode }
 
 // writeNode writes what the node is to do, and that the pod runs nowhere else.
-func writeNode(pod *corev1.Pod, in input, s effective, before *overrides, r *verdict.Report) error {
+func writeNode(pod *corev1.Pod, in input, s effective, before *changes.Overrides, r *verdict.Report) error {
 	work, _ := podspec.NodeWork(pod)
 	if s.capture {
 		work.Capture = slices.Concat(in.captureFlags(s), captureEnvironment(s))
@@ -72,12 +73,12 @@ func writeNode(pod *corev1.Pod, in input, s effective, before *overrides, r *ver
 		return nil
 	}
 	podspec.SetNodeWork(pod, work)
-	change(&pod.Spec.NodeSelector, &before.NodeSelector, contract.NodeLabel, new(contract.NodeInstalled))
+	before.Select(pod, contract.NodeLabel, contract.NodeInstalled)
 	plugins, err := requiring(pod.Annotations[contract.RequiredPlugins])
 	if err != nil {
 		return err
 	}
-	before.annotate(pod, contract.RequiredPlugins, &plugins)
+	before.Annotate(pod, contract.RequiredPlugins, &plugins)
 	if list := pod.Spec.InitContainers; s.proxy && s.capture && len(list) > 0 && !slices.ContainsFunc(list, containers.Named(contract.ProxyContainer)) {
 		r.Warn("the init containers from %s on run with their connections captured and no proxy: what they call waits until they give up", list[0].Name)
 	}

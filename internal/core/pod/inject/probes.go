@@ -261,7 +261,7 @@ func proberOf(c *corev1.Container, h handler, status int32, r *verdict.Report) (
 	default:
 		return p, false
 	}
-	n := portOf(c, *port)
+	n := containers.PortOf(c, *port)
 	switch n {
 	case 0:
 		r.Warn("the probe %s is for port %q, which the container %s does not have: it is not changed", h.path, port.StrVal, c.Name)
@@ -272,20 +272,6 @@ func proberOf(c *corev1.Container, h handler, status int32, r *verdict.Report) (
 	}
 	*port = intstr.FromInt32(n)
 	return p, true
-}
-
-// portOf resolves the name of a port; 0 if the container has none of that name.
-func portOf(c *corev1.Container, p intstr.IntOrString) int32 {
-	if p.Type == intstr.Int {
-		return p.IntVal
-	}
-	for _, own := range c.Ports {
-		if own.Name == p.StrVal {
-			return own.ContainerPort
-		}
-	}
-	n, _ := strconv.ParseUint(p.StrVal, 10, 16) // "8080"
-	return int32(n)
 }
 
 // setProxyEnv sets a variable of the proxy.

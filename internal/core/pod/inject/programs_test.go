@@ -114,6 +114,9 @@ func TestContainersOfTheProxysUserAreWarnedOf(t *testing.T) {
 
 // requesting adds an edge from the proxy, by which a plan knows that there will be one.
 func requesting(pod *corev1.Pod) *corev1.Pod {
-	setIn(&pod.Annotations, contract.DependsOn+".app", contract.ProxyContainer)
+	if pod.Annotations == nil {
+		pod.Annotations = map[string]string{}
+	}
+	pod.Annotations[contract.DependsOn+".app"] = contract.ProxyContainer
 	return pod
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject/containers"
 	"outrider.dev/internal/core/pod/inject/settings"
 	"outrider.dev/internal/core/pod/inject/verdict"
 )
@@ -143,4 +144,15 @@ func (in input) startupProbe() *corev1.Probe {
 		failures = 600
 	}
 	return &corev1.Probe{ProbeHandler: healthy(), PeriodSeconds: 1, TimeoutSeconds: 3, FailureThreshold: failures}
+}
+
+// noteReadiness reports what a period that the mesh or the author set costs.
+func noteReadiness(pod *corev1.Pod, r *verdict.Report) {
+	c := containers.Find(pod, contract.ProxyContainer)
+	if c == nil || c.ReadinessProbe == nil {
+		return
+	}
+	if n := c.ReadinessProbe.PeriodSeconds; n > 2*readyPeriod {
+		r.Note("%s is probed for readiness every %d s: a restart of the kubelet takes the pod out of its Services for up to %[2]d s", contract.ProxyContainer, n)
+	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/pod/inject/containers"
+	"outrider.dev/internal/core/pod/inject/order"
 	"outrider.dev/internal/core/pod/inject/settings"
 	"outrider.dev/internal/core/pod/inject/verdict"
 	"outrider.dev/internal/core/pod/podspec"
@@ -81,15 +82,6 @@ func proxyVolumesOf(in input, s effective) ([]corev1.Volume, []corev1.VolumeMoun
 	return volumes, mounts, checkMounts(mounts, has)
 }
 
-// volumesOf are the names of a pod's volumes.
-func volumesOf(pod *corev1.Pod) map[string]bool {
-	out := map[string]bool{}
-	for _, v := range pod.Spec.Volumes {
-		out[v.Name] = true
-	}
-	return out
-}
-
 // checkMounts refuses mounts of volumes that are not in has, over ours, or over one another.
 func checkMounts(mounts []corev1.VolumeMount, has map[string]corev1.Volume) error {
 	mounted := map[string]bool{}
@@ -113,7 +105,7 @@ func taken(err error) error {
 	var large *podspec.SizeError
 	switch {
 	case errors.As(err, &large):
-		return tooLarge(err)
+		return order.TooLarge(err)
 	case !errors.As(err, &t):
 		return verdict.Refuse(verdict.BadGraph, "", "%v", err)
 	case t.Container == "":
@@ -167,7 +159,10 @@ func (in input) proxyVolumes(s effective) []corev1.Volume {
 	if name := in.pod.Annotations[settings.BootstrapKey]; name != "" {
 		out = append(out, corev1.Volume{Name: contract.BootstrapVolume, VolumeSource: corev1.VolumeSource{ConfigMap: configMap(name)}})
 	}
-	had := volumesOf(in.pod)
+	had := map[string]bool{}
+	for _, v := range in.pod.Spec.Volumes {
+		had[v.Name] = true
+	}
 	for _, v := range s.volumes {
 		if !had[v.Name] {
 			out = append(out, v)

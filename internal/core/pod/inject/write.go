@@ -2,7 +2,6 @@ package inject
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,7 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject/changes"
 	"outrider.dev/internal/core/pod/inject/containers"
+	"outrider.dev/internal/core/pod/inject/order"
 	"outrider.dev/internal/core/pod/inject/settings"
 	"outrider.dev/internal/core/pod/inject/verdict"
 	"outrider.dev/internal/core/pod/podspec"
@@ -27,23 +28,20 @@ type written struct {
 }
 
 // write is the last step: the pod with settings and plan in it.
-func write(in input, s effective, p plan, r *verdict.Report) (w written, err error) {
-	before := overrides{InitContainers: in.own.init, Containers: in.own.plain, Commands: p.commands, Order: in.own.order, InitOrder: in.own.initOrder}
-	before.rememberEdges(p.pod)
-	before.rememberEmpty(in.stripped)
+func write(in input, s effective, p order.Plan, r *verdict.Report) (w written, err error) {
+	before := changes.Overrides{InitContainers: in.own.init, Containers: in.own.plain, Commands: p.Commands, Order: in.own.order, InitOrder: in.own.initOrder}
+	before.KeepGiven(in.stripped, p.Pod)
 	pod, err := writeOrder(in, s, p, r)
 	if err != nil {
 		return w, err
 	}
-	p.explain(in.alongside, r)
+	p.Explain(in.alongside, r)
 	w.neverEnds = reportEnd(pod, s, r)
-	if was := containers.Names(p.pod.Spec.Containers); before.Order == nil && !slices.Equal(was, containers.Names(pod.Spec.Containers)) {
-		before.Order = was
-	}
+	before.KeepOrder(p.Pod, pod)
 	if s.byNode() {
 		err = writeNode(pod, in, s, &before, r)
 	} else {
-		err = writeInit(pod, in, s, p.edges, r)
+		err = writeInit(pod, in, s, p.Edges, r)
 	}
 	if err != nil {
 		return w, err
@@ -52,8 +50,7 @@ func write(in input, s effective, p plan, r *verdict.Report) (w written, err err
 		return w, err
 	}
 	writeStopHook(pod, in, s)
-	before.rememberWords(p.pod, pod)
-	before.rememberHooks(p.pod, pod)
+	before.KeepContainers(p.Pod, pod)
 	s.metrics.annotate(pod, &before, s.port)
 	writeMetadata(pod, in, s, &before)
 	if s.proxy {
@@ -65,34 +62,27 @@ func write(in input, s effective, p plan, r *verdict.Report) (w written, err err
 			pod.Spec.ImagePullSecrets = append(pod.Spec.ImagePullSecrets, secret)
 		}
 	}
-	what := statusOf(in.pod, pod, in.o.revision())
-	statusText, err := asJSON(what)
+	added, err := before.Write(pod, in.pod, in.o.revision())
 	if err != nil {
 		return w, err
 	}
-	overridesText, err := asJSON(before)
-	if err != nil {
-		return w, err
-	}
-	setIn(&pod.Annotations, contract.Status, statusText)
-	setIn(&pod.Annotations, contract.Overrides, overridesText)
 	if err := podspec.CheckSize(pod); err != nil {
-		return w, tooLarge(fmt.Errorf("the injected pod: %w", err))
+		return w, order.TooLarge(fmt.Errorf("the injected pod: %w", err))
 	}
 	_, byNode := podspec.NodeWork(pod)
-	w.pod, w.added = pod, byNode || len(p.edges.Edges)+len(what.Containers)+len(what.InitContainers) > 0
+	w.pod, w.added = pod, byNode || added || len(p.Edges.Edges) > 0
 	return w, nil
 }
 
 // writeOrder writes the edges, with gates that come as the settings say.
-func writeOrder(in input, s effective, p plan, r *verdict.Report) (pod *corev1.Pod, err error) {
-	switch reports := p.reporting(in, s, r); s.init {
+func writeOrder(in input, s effective, p order.Plan, r *verdict.Report) (pod *corev1.Pod, err error) {
+	switch reports := reporting(p, in, s, r); s.init {
 	case contract.InitByNode:
-		pod, err = podspec.WriteForNode(p.pod, p.edges, reports...)
+		pod, err = podspec.WriteForNode(p.Pod, p.Edges, reports...)
 	case contract.InitVolume:
-		pod, err = podspec.WriteByVolume(p.pod, p.edges, s.initImage, s.pull, reports...)
+		pod, err = podspec.WriteByVolume(p.Pod, p.Edges, s.initImage, s.pull, reports...)
 	default:
-		pod, err = podspec.Write(p.pod, p.edges, s.initImage, reports...)
+		pod, err = podspec.Write(p.Pod, p.Edges, s.initImage, reports...)
 	}
 	var impossible *podspec.WriteError
 	switch {
@@ -104,72 +94,23 @@ func writeOrder(in input, s effective, p plan, r *verdict.Report) (pod *corev1.P
 	return nil, taken(err)
 }
 
-// A status is the annotation outrider.dev/status: what injection added.
-type status struct {
-	InitContainers   []string `json:"initContainers,omitempty"`
-	Containers       []string `json:"containers,omitempty"`
-	Volumes          []string `json:"volumes,omitempty"`
-	ImagePullSecrets []string `json:"imagePullSecrets,omitempty"`
-	Revision         string   `json:"revision"`
-}
-
-// InjectedBy reports whether a pod was injected, and by which revision.
-func InjectedBy(pod *corev1.Pod) (injected bool, revision string) {
-	text, injected := pod.Annotations[contract.Status]
-	var s status
-	if err := json.Unmarshal([]byte(text), &s); err != nil {
-		return injected, "" // another hand wrote it
-	}
-	return injected, s.Revision
-}
-
-func statusOf(given, pod *corev1.Pod, revision string) status {
-	out := status{Revision: revision}
-	for _, c := range pod.Spec.InitContainers {
-		if containers.Ours(c.Name) {
-			out.InitContainers = append(out.InitContainers, c.Name)
-		}
-	}
-	for _, c := range pod.Spec.Containers {
-		if containers.Ours(c.Name) {
-			out.Containers = append(out.Containers, c.Name)
-		}
-	}
-	had := volumesOf(given)
-	for _, v := range pod.Spec.Volumes {
-		if !had[v.Name] {
-			out.Volumes = append(out.Volumes, v.Name)
-		}
-	}
-	secrets := map[corev1.LocalObjectReference]bool{}
-	for _, secret := range given.Spec.ImagePullSecrets {
-		secrets[secret] = true
-	}
-	for _, secret := range pod.Spec.ImagePullSecrets {
-		if !secrets[secret] {
-			out.ImagePullSecrets = append(out.ImagePullSecrets, secret.Name)
-		}
-	}
-	return out
-}
-
 // reporting returns the containers without another gate whose gates are to report their ends,
 // so that a proxy that is a plain container leaves when the last has ended, and not after the drain
 // time. It is all or none: one end that is not reported leaves the proxy without proof. They are
 // none where the agent would need an init container of its own.
-func (p plan) reporting(in input, s effective, r *verdict.Report) (out []string) {
+func reporting(p order.Plan, in input, s effective, r *verdict.Report) (out []string) {
 	off := in.pod.Annotations[contract.Start] == string(podspec.StartOff) // then commands stay as they are
 	if off || !s.proxy || !s.capture || s.init == contract.InitNone ||
-		!slices.ContainsFunc(p.pod.Spec.Containers, containers.Named(contract.ProxyContainer)) {
+		!slices.ContainsFunc(p.Pod.Spec.Containers, containers.Named(contract.ProxyContainer)) {
 		return nil
 	}
 	gated := map[string]bool{contract.ProxyContainer: true}
-	for _, e := range p.edges.Edges {
+	for _, e := range p.Edges.Edges {
 		if e.By == startup.Gate {
 			gated[e.To], gated[e.From] = true, true
 		}
 	}
-	for _, c := range p.pod.Spec.Containers {
+	for _, c := range p.Pod.Spec.Containers {
 		switch {
 		case gated[c.Name]:
 		case len(c.Command) == 0 && !s.byNode(), len(c.Command) > 0 && contract.RunsFirst(c.Command[0]):
@@ -211,36 +152,39 @@ func reportEnd(pod *corev1.Pod, s effective, r *verdict.Report) (neverEnds []str
 }
 
 // writeMetadata adds labels, and annotations for other tools.
-func writeMetadata(pod *corev1.Pod, in input, s effective, before *overrides) {
+func writeMetadata(pod *corev1.Pod, in input, s effective, before *changes.Overrides) {
 	more := maps.Clone(in.o.Values.Injector.InjectedAnnotations)
+	if more == nil {
+		more = map[string]string{}
+	}
 	if app := firstApp(pod); app != "" {
 		for _, key := range []string{settings.DefaultContainer, settings.DefaultLogs} {
 			if _, there := more[key]; !there {
-				setIn(&more, key, app)
+				more[key] = app
 			}
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(more)) {
 		if _, there := pod.Annotations[key]; !there {
-			before.annotate(pod, key, new(more[key]))
+			before.Annotate(pod, key, new(more[key]))
 		}
 	}
 	if level, ok := in.annotations()[settings.AgentLogKey]; ok && strings.TrimPrefix(level, "default:") != s.agentLevel {
-		before.annotate(pod, settings.AgentLogKey, &s.agentLevel) // the agent reads it too
+		before.Annotate(pod, settings.AgentLogKey, &s.agentLevel) // the agent reads it too
 	}
 	if !s.proxy {
 		return
 	}
 	revision := in.o.revision()
-	before.annotate(pod, contract.RevisionLabel, &revision)
+	before.Annotate(pod, contract.RevisionLabel, &revision)
 	if s.metrics.app != "" {
 		setProxyEnv(pod, metricsEnv, s.metrics.app)
 	}
 	l := pod.Labels
-	before.label(pod, settings.TLSModeLabel, "istio")
-	before.label(pod, settings.CanonicalName, labelValueOf(cmp.Or(l["app.kubernetes.io/name"], l["app"], in.workload().Name)))
-	before.label(pod, settings.CanonicalRevision, labelValueOf(cmp.Or(l["app.kubernetes.io/version"], l["version"], "latest")))
-	before.label(pod, settings.NetworkLabel, in.o.Values.Global.Network)
+	before.Label(pod, contract.TLSModeLabel, "istio")
+	before.Label(pod, settings.CanonicalName, labelValueOf(cmp.Or(l["app.kubernetes.io/name"], l["app"], in.workload().Name)))
+	before.Label(pod, settings.CanonicalRevision, labelValueOf(cmp.Or(l["app.kubernetes.io/version"], l["version"], "latest")))
+	before.Label(pod, settings.NetworkLabel, in.o.Values.Global.Network)
 }
 
 func firstApp(pod *corev1.Pod) string {
@@ -257,11 +201,4 @@ func labelValueOf(s string) string {
 	return strings.TrimRightFunc(s[:min(len(s), 63)], func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9')
 	})
-}
-
-func setIn(m *map[string]string, key, value string) {
-	if *m == nil {
-		*m = map[string]string{}
-	}
-	(*m)[key] = value
 }

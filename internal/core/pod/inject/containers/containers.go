@@ -4,8 +4,10 @@ package containers
 
 import (
 	"slices"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"outrider.dev/internal/base/contract"
 )
@@ -63,4 +65,18 @@ func WithLists(pod *corev1.Pod) *corev1.Pod {
 	out := *pod
 	out.Spec.InitContainers, out.Spec.Containers = slices.Clone(pod.Spec.InitContainers), slices.Clone(pod.Spec.Containers)
 	return &out
+}
+
+// PortOf resolves the name of a port; 0 if the container has none of that name.
+func PortOf(c *corev1.Container, p intstr.IntOrString) int32 {
+	if p.Type == intstr.Int {
+		return p.IntVal
+	}
+	for _, own := range c.Ports {
+		if own.Name == p.StrVal {
+			return own.ContainerPort
+		}
+	}
+	n, _ := strconv.ParseUint(p.StrVal, 10, 16) // "8080"
+	return int32(n)
 }

@@ -394,7 +394,6 @@ func jsonName(f reflect.StructField) string {
 
 // Istio's labels, which telemetry and policies read.
 const (
-	TLSModeLabel      = "security.istio.io/tlsMode"
 	CanonicalName     = "service.istio.io/canonical-name"
 	CanonicalRevision = "service.istio.io/canonical-revision"
 	NetworkLabel      = "topology.istio.io/network"
@@ -407,7 +406,7 @@ var knownLabels = []annotation{
 	{name: contract.NamespaceLabel, means: "of a namespace: enabled or disabled"},
 	{name: contract.OwnNamespaceLabel, means: "as " + contract.NamespaceLabel},
 	{name: contract.RevisionLabel, means: "the revision that injects"},
-	{name: TLSModeLabel, means: "istio: the pod accepts mutual TLS; written"},
+	{name: contract.TLSModeLabel, means: "istio: the pod accepts mutual TLS; written"},
 	{name: CanonicalName, means: "the workload's name; written"},
 	{name: CanonicalRevision, means: "the workload's version; written"},
 	{name: NetworkLabel, means: "the pod's network; written if global.network is set"},

@@ -9,10 +9,8 @@ import (
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/pod/inject/containers"
-	"outrider.dev/internal/core/pod/inject/imagecmd"
 	"outrider.dev/internal/core/pod/inject/settings"
 	"outrider.dev/internal/core/pod/inject/verdict"
-	"outrider.dev/internal/core/pod/podspec"
 )
 
 // autoImage, as the image of an author's own container, stands for ours.
@@ -103,72 +101,6 @@ func withoutOwn(pod *corev1.Pod, o Options) (*corev1.Pod, ownContainers) {
 	return &out, own
 }
 
-// An overrides is the annotation outrider.dev/overrides: what of the author's was changed,
-// for [Stripped] to restore. A value that is null was not there.
-type overrides struct {
-	InitContainers []corev1.Container          `json:"initContainers,omitempty"` // the author's own of our names
-	Containers     []corev1.Container          `json:"containers,omitempty"`
-	Annotations    map[string]*string          `json:"annotations,omitempty"`
-	Labels         map[string]*string          `json:"labels,omitempty"`
-	NodeSelector   map[string]*string          `json:"nodeSelector,omitempty"`
-	Order          []string                    `json:"order,omitempty"`     // of the plain containers, if it was changed or has any of our names
-	InitOrder      []string                    `json:"initOrder,omitempty"` // of the init containers, if it has any of our names
-	Commands       map[string]imagecmd.Written `json:"commands,omitempty"`  // of images, by container
-	Args           map[string]int              `json:"args,omitempty"`      // by container with a gate: how many of its command's words were args
-	Hooks          []string                    `json:"hooks,omitempty"`     // other meshes' proxies that got a hook of their own program
-	Empty          []string                    `json:"empty,omitempty"`     // lists and maps that were there without an element: see [vessels]
-	Ports          map[string]string           `json:"ports,omitempty"`     // names of ports that became numbers, by container/handler
-}
-
-// annotate sets an annotation, or removes it, and keeps the value before.
-func (o *overrides) annotate(pod *corev1.Pod, key string, value *string) {
-	change(&pod.Annotations, &o.Annotations, key, value)
-}
-
-// label adds a label, unless there is one or the value is empty.
-func (o *overrides) label(pod *corev1.Pod, key, value string) {
-	if _, there := pod.Labels[key]; !there && value != "" {
-		change(&pod.Labels, &o.Labels, key, &value)
-	}
-}
-
-func change(m *map[string]string, before *map[string]*string, key string, value *string) {
-	old, there := (*m)[key]
-	if value != nil && there && old == *value || value == nil && !there {
-		return
-	}
-	remember(before, key, old, there)
-	if value == nil {
-		delete(*m, key)
-		return
-	}
-	setIn(m, key, *value)
-}
-
-// remember keeps the first value of a key.
-func remember(before *map[string]*string, key, old string, there bool) {
-	if *before == nil {
-		*before = map[string]*string{}
-	}
-	if _, noted := (*before)[key]; noted {
-		return
-	}
-	(*before)[key] = nil
-	if there {
-		(*before)[key] = &old
-	}
-}
-
-// rememberEdges keeps the annotations that podspec replaces by the edges that it writes.
-func (o *overrides) rememberEdges(pod *corev1.Pod) {
-	for _, key := range append([]string{contract.DependsOn}, slices.Sorted(maps.Keys(pod.Annotations))...) {
-		if podspec.IsEdges(key) {
-			old, there := pod.Annotations[key]
-			remember(&o.Annotations, key, old, there)
-		}
-	}
-}
-
 // listKeys are the fields that identify the elements of lists, as in a strategic merge patch
 // of the API. Any other list is replaced.
 var listKeys = map[string]string{"env": "name", "ports": "containerPort", "volumeMounts": "mountPath", "volumeDevices": "devicePath"}
@@ -251,59 +183,4 @@ func mergeLists(below, above []any, key string) []any {
 		below[i] = v
 	}
 	return below
-}
-
-// A vessel is a list or a map that injection may fill.
-type vessel struct {
-	name  string
-	none  bool       // it has nothing in it
-	empty bool       // and is there
-	set   func(bool) // of one with nothing in it: whether it is there
-}
-
-// vessels returns the lists and maps of a pod, and those of its containers by NAME/FIELD.
-func vessels(pod *corev1.Pod) []vessel {
-	out := []vessel{listed("initContainers", &pod.Spec.InitContainers), listed("volumes", &pod.Spec.Volumes), listed("imagePullSecrets", &pod.Spec.ImagePullSecrets),
-		mapped("annotations", &pod.Annotations), mapped("labels", &pod.Labels), mapped("nodeSelector", &pod.Spec.NodeSelector)}
-	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range list {
-			c := &list[i]
-			out = append(out, listed(c.Name+"/command", &c.Command), listed(c.Name+"/args", &c.Args), listed(c.Name+"/env", &c.Env), listed(c.Name+"/volumeMounts", &c.VolumeMounts))
-		}
-	}
-	return out
-}
-
-func listed[T any](name string, list *[]T) vessel {
-	return vessel{name, len(*list) == 0, *list != nil && len(*list) == 0, func(there bool) {
-		if *list = nil; there {
-			*list = []T{}
-		}
-	}}
-}
-
-func mapped(name string, m *map[string]string) vessel {
-	return vessel{name, len(*m) == 0, *m != nil && len(*m) == 0, func(there bool) {
-		if *m = nil; there {
-			*m = map[string]string{}
-		}
-	}}
-}
-
-// rememberEmpty notes what the author's pod has without an element.
-func (o *overrides) rememberEmpty(pod *corev1.Pod) {
-	for _, v := range vessels(pod) {
-		if v.empty {
-			o.Empty = append(o.Empty, v.name)
-		}
-	}
-}
-
-// restoreEmpty makes what was filled, and is empty again, as it was: there or not.
-func (o overrides) restoreEmpty(pod *corev1.Pod) {
-	for _, v := range vessels(pod) {
-		if was := slices.Contains(o.Empty, v.name); v.empty || was && v.none {
-			v.set(was)
-		}
-	}
 }

@@ -1,4 +1,5 @@
-package inject
+// Package injectors tells our webhooks from those of other injectors that take the same pods.
+package injectors
 
 import (
 	"slices"
@@ -10,17 +11,17 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// WebhookSuffix is the end of our webhooks' names.
-const WebhookSuffix = ".inject.outrider.dev"
+// Suffix is the end of our webhooks' names.
+const Suffix = ".inject.outrider.dev"
 
-// OtherInjectors returns the configurations of other injectors that select pods by those of Istio's
+// Others returns the configurations of other injectors that select pods by those of Istio's
 // labels that stand for our default revision, such as Istio's own: a pod would get a proxy of
 // each. Ours then selects by its own labels alone.
-func OtherInjectors(all []admission.MutatingWebhookConfiguration) []string {
+func Others(all []admission.MutatingWebhookConfiguration) []string {
 	var out []string
 	for _, c := range all {
 		if slices.ContainsFunc(c.Webhooks, func(w admission.MutatingWebhook) bool {
-			return !strings.HasSuffix(w.Name, WebhookSuffix) && onPods(w) && (requires(w.NamespaceSelector) || requires(w.ObjectSelector))
+			return !strings.HasSuffix(w.Name, Suffix) && onPods(w) && (requires(w.NamespaceSelector) || requires(w.ObjectSelector))
 		}) {
 			out = append(out, c.Name)
 		}
@@ -29,9 +30,9 @@ func OtherInjectors(all []admission.MutatingWebhookConfiguration) []string {
 	return out
 }
 
-// IsOurs reports whether a configuration is one of outriderd's, of any revision.
-func IsOurs(c admission.MutatingWebhookConfiguration) bool {
-	return slices.ContainsFunc(c.Webhooks, func(w admission.MutatingWebhook) bool { return strings.HasSuffix(w.Name, WebhookSuffix) })
+// Ours reports whether a configuration is one of outriderd's, of any revision.
+func Ours(c admission.MutatingWebhookConfiguration) bool {
+	return slices.ContainsFunc(c.Webhooks, func(w admission.MutatingWebhook) bool { return strings.HasSuffix(w.Name, Suffix) })
 }
 
 // onPods reports whether a webhook gets new pods.
@@ -47,7 +48,7 @@ func onPods(w admission.MutatingWebhook) bool {
 
 // requests are the values of Istio's labels that request the default revision. Another
 // revision has its own pods.
-var requests = map[string]string{contract.NamespaceLabel: "enabled", contract.InjectLabel: "true", contract.RevisionLabel: DefaultRevision}
+var requests = map[string]string{contract.NamespaceLabel: "enabled", contract.InjectLabel: "true", contract.RevisionLabel: contract.DefaultRevision}
 
 // requires reports whether a selector requires one of these labels. A selector that excludes a
 // value, as many do, does not.

@@ -1,4 +1,4 @@
-package inject
+package changes
 
 import (
 	"encoding/json"
@@ -13,30 +13,28 @@ import (
 	"outrider.dev/internal/core/pod/podspec"
 )
 
-// Stripped returns a copy of the pod without what injection added, and with what it changed
-// restored.
-func Stripped(pod *corev1.Pod) (*corev1.Pod, error) {
-	out, _, err := Uninjected(pod)
-	return out, err
-}
-
-// Uninjected is [Stripped], with what cannot be restored.
-func Uninjected(pod *corev1.Pod) (out *corev1.Pod, lost []string, err error) {
+// Undone returns a copy of an injected pod without what injection added, and with what it changed restored,
+// and what cannot be restored. first restores what the annotations do not have.
+func Undone(pod *corev1.Pod, first func(*corev1.Pod) error) (out *corev1.Pod, lost []string, err error) {
+	out = pod.DeepCopy()
 	if _, injected := pod.Annotations[contract.Status]; !injected {
-		return pod.DeepCopy(), nil, nil
+		return out, nil, nil
 	}
 	var s status
 	if err := recorded(pod, contract.Status, &s); err != nil {
 		return nil, nil, err
 	}
-	var before overrides
+	var before Overrides
 	if _, ok := pod.Annotations[contract.Overrides]; !ok {
 		lost = append(lost, "the annotation "+contract.Overrides+" is missing: what injection replaced is unknown")
 	} else if err := recorded(pod, contract.Overrides, &before); err != nil {
 		return nil, nil, err
 	}
-	out, err = stripped(pod, s, before)
-	return out, append(lost, before.unknownWords(pod)...), err
+	lost = append(lost, before.unknownWords(pod)...)
+	if err := first(out); err != nil {
+		return nil, lost, err
+	}
+	return undo(out, s, before), lost, nil
 }
 
 // recorded reads an annotation of injection.
@@ -47,21 +45,19 @@ func recorded(pod *corev1.Pod, key string, into any) error {
 	return nil
 }
 
-func stripped(pod *corev1.Pod, s status, before overrides) (*corev1.Pod, error) {
-	out := pod.DeepCopy()
-	if err := restoreProbes(out); err != nil {
-		return nil, err
-	}
+// undo returns the pod without what was added, and with what was changed restored. It changes the given one.
+func undo(out *corev1.Pod, s status, before Overrides) *corev1.Pod {
+	start, _ := podspec.ParseStart(out.Annotations)
 	added := func(c corev1.Container) bool {
 		return slices.Contains(append(s.InitContainers, s.Containers...), c.Name)
 	}
 	out.Spec.InitContainers = append(slices.DeleteFunc(out.Spec.InitContainers, added), before.InitContainers...)
 	place := slices.IndexFunc(out.Spec.Containers, containers.Named(contract.ProxyContainer))
 	out.Spec.Containers = slices.DeleteFunc(out.Spec.Containers, added)
-	if start, _ := podspec.ParseStart(pod.Annotations); start != podspec.StartOff || place < 0 {
+	if start != podspec.StartOff || place < 0 {
 		place = len(out.Spec.Containers)
 	}
-	out.Spec.Containers = slices.Insert(out.Spec.Containers, place, before.Containers...) // see [input.place]
+	out.Spec.Containers = slices.Insert(out.Spec.Containers, place, before.Containers...) // where the order stood it
 	out = podspec.Ungated(out)
 	imagecmd.Restore(out, before.Commands)
 	before.restoreWords(out)
@@ -76,7 +72,7 @@ func stripped(pod *corev1.Pod, s status, before overrides) (*corev1.Pod, error) 
 	out.Labels = restored(out.Labels, before.Labels)
 	out.Spec.NodeSelector = restored(out.Spec.NodeSelector, before.NodeSelector)
 	before.restoreEmpty(out)
-	return out, nil
+	return out
 }
 
 // reorder restores the order of the plain containers, including those that became sidecars.

@@ -1,4 +1,4 @@
-package inject
+package changes
 
 import (
 	"fmt"
@@ -17,7 +17,7 @@ import (
 
 // rememberWords keeps what of the given pod's commands and names of ports is not in the written
 // one.
-func (o *overrides) rememberWords(given, written *corev1.Pod) {
+func (o *Overrides) rememberWords(given, written *corev1.Pod) {
 	for _, c := range containers.Authors(given) {
 		now := containers.Find(written, c.Name)
 		if now == nil {
@@ -40,7 +40,7 @@ func (o *overrides) rememberWords(given, written *corev1.Pod) {
 
 // restoreWords undoes it. A command that is shorter by now, or a port of another number, was
 // changed since, and stays.
-func (o *overrides) restoreWords(pod *corev1.Pod) {
+func (o *Overrides) restoreWords(pod *corev1.Pod) {
 	for _, c := range containers.Authors(pod) {
 		if n := o.Args[c.Name]; n > 0 && len(c.Args) == 0 && n <= len(c.Command) {
 			at := len(c.Command) - n
@@ -48,7 +48,7 @@ func (o *overrides) restoreWords(pod *corev1.Pod) {
 		}
 		for handler, port := range portsOf(c) { // any order: each is changed by itself
 			name := intstr.FromString(o.Ports[c.Name+"/"+handler])
-			if name.StrVal != "" && port.Type == intstr.Int && portOf(c, name) == port.IntVal {
+			if name.StrVal != "" && port.Type == intstr.Int && containers.PortOf(c, name) == port.IntVal {
 				*port = name
 			}
 		}
@@ -57,7 +57,7 @@ func (o *overrides) restoreWords(pod *corev1.Pod) {
 
 // rememberHooks keeps which proxies of other meshes got a hook that waits by their own program: nothing else
 // tells it from one of the author's.
-func (o *overrides) rememberHooks(given, written *corev1.Pod) {
+func (o *Overrides) rememberHooks(given, written *corev1.Pod) {
 	for _, c := range containers.Authors(written) {
 		was := containers.Find(given, c.Name)
 		if hookOf(c) != nil && was != nil && hookOf(was) == nil && (hookOf(c).Exec == nil || hookOf(c).Exec.Command[0] != contract.AgentPath) {
@@ -66,7 +66,7 @@ func (o *overrides) rememberHooks(given, written *corev1.Pod) {
 	}
 }
 
-func (o *overrides) restoreHooks(pod *corev1.Pod) {
+func (o *Overrides) restoreHooks(pod *corev1.Pod) {
 	for _, name := range o.Hooks {
 		if c := containers.Find(pod, name); c != nil && hookOf(c) != nil {
 			podspec.DropPostStart(c)
@@ -82,7 +82,7 @@ func hookOf(c *corev1.Container) *corev1.LifecycleHandler {
 }
 
 // unknownWords are the commands of which an earlier version has not kept what were arguments.
-func (o *overrides) unknownWords(pod *corev1.Pod) (out []string) {
+func (o *Overrides) unknownWords(pod *corev1.Pod) (out []string) {
 	for _, c := range containers.Authors(pod) {
 		if _, known := o.Args[c.Name]; podspec.Gated(c) && !known {
 			out = append(out, fmt.Sprintf("command and args of %s become one command: the version that injected the pod did not record which words were args", c.Name))

@@ -1,4 +1,4 @@
-package inject
+package order
 
 import (
 	"errors"
@@ -17,64 +17,91 @@ import (
 	"outrider.dev/startup"
 )
 
-// A plan is how the pod starts: the place of the proxy, a mechanism for each edge, and the
-// commands that are taken from images.
-type plan struct {
-	pod      *corev1.Pod // with the proxy in its place and the commands written; not gated yet
-	edges    startup.Plan
-	choices  []podspec.Choice
-	commands map[string]imagecmd.Written // by container
+// A Request is what the order of a pod's start depends on.
+type Request struct {
+	Pod        *corev1.Pod // as its author wrote it, without containers of ours
+	Kubernetes startup.Kubernetes
 
-	policy      orderPolicy
+	// Proxy makes our proxy, as a sidecar or a plain container; nil: the pod gets none.
+	Proxy    func(sidecar bool, r *verdict.Report) (corev1.Container, error)
+	Before   int  // how many plain containers the author lists before it
+	Captured bool // it has the pod's connections
+	ByNode   bool // the node brings the gates
+
+	OtherMesh string // the container of another mesh's proxy; empty: there is none
+	Alongside bool   // that mesh has the proxy
+
+	Hold   Hold
+	Native string // of the control plane's ENABLE_NATIVE_SIDECARS: auto, true or false
+
+	Commands    map[string]imagecmd.Command // of images; nil: none is looked up
+	Interrupted func() error                // an error, once the order is of no use
+}
+
+// A Hold is the setting holdApplicationUntilProxyStarts that counts.
+type Hold struct {
+	Value *bool
+	At    string // where it is written
+	OfPod bool   // in the pod's own annotation
+}
+
+// A Plan is how the pod starts: the place of the proxy, a mechanism for each edge, and the
+// commands that are taken from images.
+type Plan struct {
+	Pod      *corev1.Pod // with the proxy in its place and the commands written; not gated yet
+	Edges    startup.Plan
+	choices  []podspec.Choice
+	Commands map[string]imagecmd.Written // by container
+
+	policy      policy
 	fromInit    map[string]bool // init containers, without the proxy
 	commandless []string        // containers whose commands would make more gates possible
 	said        *verdict.Report // by the arrangement
-	unknown     []string        // images whose commands would make more gates possible
+	Unknown     []string        // images whose commands would make more gates possible
 }
 
-// planOf is the third step.
-func planOf(in input, s effective, r *verdict.Report) (plan, error) {
-	w, err := policyOf(in, s, r)
+// Of arranges the order of a pod.
+func Of(in Request, r *verdict.Report) (Plan, error) {
+	w, err := policyOf(in, r)
 	if err != nil {
-		return plan{}, err
+		return Plan{}, err
 	}
-	known := imagecmd.Commands{Pod: in.pod}
-	p, err := arrange(in, s, w, w.sidecar, known)
-	if in.o.Commands != nil {
-		if known = imagecmd.Of(in.pod, in.o.Commands, p.commandless, r); len(known.Written)+len(known.Unknown) > 0 {
-			p, err = arrange(in, s, w, w.sidecar, known)
+	known := imagecmd.Commands{Pod: in.Pod}
+	p, err := arrange(in, w, w.sidecar, known)
+	if in.Commands != nil {
+		if known = imagecmd.Of(in.Pod, in.Commands, p.commandless, r); len(known.Written)+len(known.Unknown) > 0 {
+			p, err = arrange(in, w, w.sidecar, known)
 		}
 	}
-	p.unknown = known.LookUp
+	p.Unknown = known.LookUp
 	sidecar := w.sidecar
-	if err == nil && !sidecar && s.proxy && p.needsSidecar(in.o.kubernetes()) {
+	if err == nil && !sidecar && in.Proxy != nil && p.needsSidecar(in.Kubernetes) {
 		// A container that waits before the plain ones run, or without a known command, needs
 		// a proxy that the kubelet starts first.
 		sidecar = true
-		p, err = arrange(in, s, w, sidecar, known)
-		p.unknown = known.LookUp
+		p, err = arrange(in, w, sidecar, known)
+		p.Unknown = known.LookUp
 	}
 	if err != nil {
 		return p, err
 	}
 	r.Add(p.said)
-	if _, ok := in.pod.Annotations[contract.NativeRelease]; ok && s.proxy && !sidecar {
+	if _, ok := in.Pod.Annotations[contract.NativeRelease]; ok && in.Proxy != nil && !sidecar {
 		r.Ignored(contract.NativeRelease, "the proxy is no native sidecar")
-		r.Note("annotation %s: %s has no effect: the proxy is no native sidecar", contract.NativeRelease, in.pod.Annotations[contract.NativeRelease])
+		r.Note("annotation %s: %s has no effect: the proxy is no native sidecar", contract.NativeRelease, in.Pod.Annotations[contract.NativeRelease])
 	}
 	p.keepCommands(known.Written, r)
 	p.clearHook(r)
-	p.noteReadiness(r)
 	return p, nil
 }
 
 // needsSidecar reports whether an arrangement with a plain proxy shows that it must be a sidecar.
-func (p plan) needsSidecar(on startup.Kubernetes) bool {
+func (p Plan) needsSidecar(on startup.Kubernetes) bool {
 	w := p.policy
 	if on < 29 || slices.Contains(w.avoid, startup.Native) || w.start == podspec.StartHold {
 		return false
 	}
-	return slices.ContainsFunc(p.edges.Edges, func(e startup.Edge) bool {
+	return slices.ContainsFunc(p.Edges.Edges, func(e startup.Edge) bool {
 		return e.From == contract.ProxyContainer && e.By == startup.Native || e.By == startup.Gate && (p.fromInit[e.From] || p.fromInit[e.To])
 	}) || slices.ContainsFunc(p.choices, func(c podspec.Choice) bool {
 		return c.Edge.From == contract.ProxyContainer && c.Edge.By == "" // such as for what becomes a sidecar by an edge of its own
@@ -83,53 +110,53 @@ func (p plan) needsSidecar(on startup.Kubernetes) bool {
 
 // arrange puts the proxy into its place and chooses a mechanism for each edge. What it reports is
 // in the plan: of several arrangements only that of the last one counts.
-func arrange(in input, s effective, w orderPolicy, sidecar bool, known imagecmd.Commands) (plan, error) {
-	p := plan{pod: containers.WithLists(known.Pod), policy: w, fromInit: map[string]bool{}, said: &verdict.Report{}}
-	for _, c := range p.pod.Spec.InitContainers {
+func arrange(in Request, w policy, sidecar bool, known imagecmd.Commands) (Plan, error) {
+	p := Plan{Pod: containers.WithLists(known.Pod), policy: w, fromInit: map[string]bool{}, said: &verdict.Report{}}
+	for _, c := range p.Pod.Spec.InitContainers {
 		p.fromInit[c.Name] = true
 	}
-	proxy := in.mesh
-	if s.proxy {
+	proxy := in.OtherMesh
+	if in.Proxy != nil {
 		proxy = contract.ProxyContainer
-		c, err := proxyContainer(in, s, sidecar, p.said)
+		c, err := in.Proxy(sidecar, p.said)
 		if err != nil {
 			return p, err
 		}
 		if sidecar {
-			p.pod.Spec.InitContainers = slices.Insert(p.pod.Spec.InitContainers, 0, c)
+			p.Pod.Spec.InitContainers = slices.Insert(p.Pod.Spec.InitContainers, 0, c)
 		} else {
-			p.pod.Spec.Containers = slices.Insert(p.pod.Spec.Containers, in.place(w, p.said), c)
+			p.Pod.Spec.Containers = slices.Insert(p.Pod.Spec.Containers, in.place(w, p.said), c)
 		}
 	}
-	reading, err := p.read(s.proxy)
+	reading, err := p.read(in.Proxy != nil)
 	if err != nil {
 		return p, err
 	}
-	reading.Avoid, reading.Unknown, reading.Node = w.avoid, known.Unknown, s.byNode()
-	if in.alongside && w.start == podspec.StartDefault {
+	reading.Avoid, reading.Unknown, reading.Node = w.avoid, known.Unknown, in.ByNode
+	if in.Alongside && w.start == podspec.StartDefault {
 		reading.Avoid = append(slices.Clip(reading.Avoid), mechanismsThatChange(reading, proxy)...)
 	}
 	requested := presentEdges(in, reading.Requested, p.said)
-	if err := in.o.interrupted(); err != nil {
+	if err := in.Interrupted(); err != nil {
 		return p, err
 	}
 	reading.Requested = withDefault(reading.Containers, requested, w, proxy)
 	all := startup.Plan{Containers: reading.Containers, Edges: reading.Requested}.Expand()
 	if err := podspec.CheckEdges(all.Edges); err != nil {
-		return p, tooLarge(err)
+		return p, TooLarge(err)
 	}
 	source := ""
 	if len(requested) > 0 {
 		source = "annotation " + contract.DependsOn + ": "
 	}
-	if err := w.validate(reading, in.o.kubernetes(), source); err != nil {
+	if err := w.validate(reading, in.Kubernetes, source); err != nil {
 		return p, err
 	}
-	w.doubt(reading, in.o.kubernetes(), p.said)
-	if err := in.o.interrupted(); err != nil {
+	w.doubt(reading, in.Kubernetes, p.said)
+	if err := in.Interrupted(); err != nil {
 		return p, err
 	}
-	p.choices = podspec.ChooseRequested(reading, in.o.kubernetes())
+	p.choices = podspec.ChooseRequested(reading, in.Kubernetes)
 	p.commandless = commandless(reading, p.choices)
 	for i, c := range p.choices {
 		p.choices[i].Why = p.why(c, w, requested)
@@ -144,28 +171,28 @@ func arrange(in input, s effective, w orderPolicy, sidecar bool, known imagecmd.
 // for it: a connection that is parked before the proxy listens is retried only after a second. An
 // author who takes that second for a start without delay lists a container of the proxy's name after
 // the application.
-func (in input) place(w orderPolicy, r *verdict.Report) int {
-	if w.start != podspec.StartOff || in.own.before == 0 {
+func (in Request) place(w policy, r *verdict.Report) int {
+	if w.start != podspec.StartOff || in.Before == 0 {
 		return 0
 	}
 	var first []string
-	for _, c := range in.pod.Spec.Containers[:in.own.before] {
+	for _, c := range in.Pod.Spec.Containers[:in.Before] {
 		first = append(first, c.Name)
 		if c.Lifecycle != nil && c.Lifecycle.PostStart != nil {
 			r.Warn("%s starts before the proxy, which starts only when the postStart hook has ended: what the hook calls through the proxy fails after the parking time", c.Name)
 		}
 	}
 	r.Note("the proxy starts after %s, as the pod lists them: connections in between are parked, and retried after a second", strings.Join(first, ", "))
-	return in.own.before
+	return in.Before
 }
 
 // read reads the order of the pod, to which our proxy was added or not.
-func (p plan) read(proxy bool) (podspec.Reading, error) {
-	reading, err := podspec.ReadOrder(p.pod)
+func (p Plan) read(proxy bool) (podspec.Reading, error) {
+	reading, err := podspec.ReadOrder(p.Pod)
 	var large *podspec.SizeError
 	switch {
 	case errors.As(err, &large):
-		return reading, tooLarge(err)
+		return reading, TooLarge(err)
 	case err != nil:
 		return reading, verdict.Refuse(verdict.BadAnnotation, "", "%v", err)
 	}
@@ -178,7 +205,7 @@ func (p plan) read(proxy bool) (podspec.Reading, error) {
 }
 
 // why is the reason for a choice: a default edge names no mechanism, although it has one.
-func (p plan) why(c podspec.Choice, w orderPolicy, requested []startup.Edge) []string {
+func (p Plan) why(c podspec.Choice, w policy, requested []startup.Edge) []string {
 	preset := p.fromInit[c.Edge.To] || w.by == startup.Native
 	if c.Edge.By != startup.Native || len(c.Why) == 0 || !preset || isRequested(requested, c.Edge) {
 		return c.Why
@@ -188,9 +215,9 @@ func (p plan) why(c podspec.Choice, w orderPolicy, requested []startup.Edge) []s
 
 // presentEdges are the requested edges without those from another mesh's proxy that its
 // injector has not added yet. They are requested again when it has.
-func presentEdges(in input, requested []startup.Edge, r *verdict.Report) []startup.Edge {
+func presentEdges(in Request, requested []startup.Edge, r *verdict.Report) []startup.Edge {
 	return slices.DeleteFunc(slices.Clone(requested), func(e startup.Edge) bool {
-		if !in.alongside || !slices.Contains(containers.OtherMeshes, e.From) || containers.Find(in.pod, e.From) != nil {
+		if !in.Alongside || !slices.Contains(containers.OtherMeshes, e.From) || containers.Find(in.Pod, e.From) != nil {
 			return false
 		}
 		r.Warn("%s is to wait for %s, which is not in the pod: it does not wait until that mesh has added it and the pod is injected again", e.To, e.From)
@@ -218,7 +245,7 @@ func mechanismsThatChange(r podspec.Reading, proxy string) []startup.Mechanism {
 
 // withDefault returns the requested edges. If none of them is from the proxy, every plain
 // container also waits for it.
-func withDefault(containers []startup.Container, requested []startup.Edge, w orderPolicy, proxy string) []startup.Edge {
+func withDefault(containers []startup.Container, requested []startup.Edge, w policy, proxy string) []startup.Edge {
 	out := slices.Clone(requested)
 	explicit := false
 	before := map[string]bool{} // what the proxy waits for
@@ -249,7 +276,7 @@ func withDefault(containers []startup.Container, requested []startup.Edge, w ord
 
 // preset is the mechanism of a requested edge that names none: that of the policy, but where it asks for what
 // a gate alone does, to give up or to follow a restart.
-func (w orderPolicy) preset(e startup.Edge) startup.Mechanism {
+func (w policy) preset(e startup.Edge) startup.Mechanism {
 	if e.By != "" || e.Timeout > 0 || e.OnRestart != startup.Ignore {
 		return e.By
 	}
@@ -259,9 +286,9 @@ func (w orderPolicy) preset(e startup.Edge) startup.Mechanism {
 // ofChoice are findings about mechanisms, which [plan.add] judges.
 var ofChoice = []startup.Code{startup.MechanismUnfit, startup.CannotBeKept}
 
-// judge reads the injected pod again, as the other commands do, and refuses it if it cannot start. A native
+// Judge reads the injected pod again, as the other commands do, and refuses it if it cannot start. A native
 // sidecar that begins before a plain proxy may have a probe that only the proxy answers, for example.
-func (p plan) judge(pod *corev1.Pod, on startup.Kubernetes) error {
+func (p Plan) Judge(pod *corev1.Pod, on startup.Kubernetes) error {
 	reading, err := podspec.ReadOrder(pod)
 	if err != nil {
 		return nil // it has more edges than an annotation is read with: they were judged before they were written
@@ -271,7 +298,7 @@ func (p plan) judge(pod *corev1.Pod, on startup.Kubernetes) error {
 
 // validate refuses a start that cannot end: what the author requested, with what the kubelet does
 // for certain. A work-around in a command is a guess, which refuses nothing. source begins the reason.
-func (w orderPolicy) validate(r podspec.Reading, on startup.Kubernetes, source string) error {
+func (w policy) validate(r podspec.Reading, on startup.Kubernetes, source string) error {
 	if w.start == podspec.StartOff {
 		return nil
 	}
@@ -299,7 +326,7 @@ func unchosen(r podspec.Reading) startup.Plan {
 }
 
 // doubt warns of a start that cannot end if a command waits for what it seems to.
-func (w orderPolicy) doubt(r podspec.Reading, on startup.Kubernetes, to *verdict.Report) {
+func (w policy) doubt(r podspec.Reading, on startup.Kubernetes, to *verdict.Report) {
 	if w.start == podspec.StartOff || !slices.ContainsFunc(r.Found, func(f podspec.Found) bool { return f.Mechanism == startup.HealthLoop }) {
 		return
 	}
@@ -328,12 +355,12 @@ func initWaits(r podspec.Reading) bool {
 }
 
 // add adds a chosen edge. A requested edge or mechanism that is impossible refuses the pod.
-func (p *plan) add(c podspec.Choice, w orderPolicy, requested []startup.Edge) error {
+func (p *Plan) add(c podspec.Choice, w policy, requested []startup.Edge) error {
 	e := c.Edge
 	switch {
 	case c.Present != nil, e.By == startup.InitDone, w.start == podspec.StartOff:
 	case slices.Contains(startup.Preferred, e.By):
-		p.edges.Edges = append(p.edges.Edges, e)
+		p.Edges.Edges = append(p.Edges.Edges, e)
 	case e.By != "":
 	case w.start != podspec.StartDefault || isRequested(requested, e):
 		return verdict.Refuse(verdict.NoMechanism, p.hint(e), "%q cannot be kept%s", e, whyNot(c))
@@ -348,7 +375,7 @@ func isRequested(requested []startup.Edge, e startup.Edge) bool {
 func covers(requested, name string) bool { return requested == name || requested == startup.Everything }
 
 // hint is how a gate becomes possible, if a command is missing for it.
-func (p plan) hint(e startup.Edge) string {
+func (p Plan) hint(e startup.Edge) string {
 	for _, name := range []string{e.To, e.From} {
 		if slices.Contains(p.commandless, name) {
 			return fmt.Sprintf("name the command of %s in the pod (command:), or have it looked up in its image (--resolve-images)", name)
@@ -370,12 +397,12 @@ func whyNot(c podspec.Choice) string {
 
 // clearHook: a hold, and a native sidecar, need the proxy's postStart hook. They replace one
 // that the mesh or the author set.
-func (p plan) clearHook(r *verdict.Report) {
-	c := containers.Find(p.pod, contract.ProxyContainer)
+func (p Plan) clearHook(r *verdict.Report) {
+	c := containers.Find(p.Pod, contract.ProxyContainer)
 	if c == nil || c.Lifecycle == nil || c.Lifecycle.PostStart == nil {
 		return
 	}
-	needed := slices.ContainsFunc(p.edges.Edges, func(e startup.Edge) bool {
+	needed := slices.ContainsFunc(p.Edges.Edges, func(e startup.Edge) bool {
 		return e.From == contract.ProxyContainer && (e.By == startup.Hold || e.By == startup.Native && c.StartupProbe == nil)
 	})
 	if needed {
@@ -384,24 +411,13 @@ func (p plan) clearHook(r *verdict.Report) {
 	}
 }
 
-// noteReadiness reports what a period that the mesh or the author set costs.
-func (p plan) noteReadiness(r *verdict.Report) {
-	c := containers.Find(p.pod, contract.ProxyContainer)
-	if c == nil || c.ReadinessProbe == nil {
-		return
-	}
-	if n := c.ReadinessProbe.PeriodSeconds; n > 2*readyPeriod {
-		r.Note("%s is probed for readiness every %d s: a restart of the kubelet takes the pod out of its Services for up to %[2]d s", contract.ProxyContainer, n)
-	}
-}
-
-// explain reports how each edge is kept and why, similar edges in one sentence.
-func (p plan) explain(alongside bool, r *verdict.Report) {
+// Explain reports how each edge is kept and why, similar edges in one sentence.
+func (p Plan) Explain(alongside bool, r *verdict.Report) {
 	type how struct{ edge, why string }
 	var order []how
 	waiting := map[how][]string{}
 	edges, warned := map[startup.Edge]bool{}, map[startup.Edge]bool{}
-	for _, e := range p.edges.Edges {
+	for _, e := range p.Edges.Edges {
 		edges[e] = true
 	}
 	for _, c := range p.choices {
@@ -457,9 +473,9 @@ func commandless(r podspec.Reading, choices []podspec.Choice) []string {
 
 // keepCommands keeps the commands that a gate wraps, and reports them. Any other container
 // stays as it was.
-func (p *plan) keepCommands(written map[string]imagecmd.Written, r *verdict.Report) {
+func (p *Plan) keepCommands(written map[string]imagecmd.Written, r *verdict.Report) {
 	gated := map[string]bool{}
-	for _, e := range p.edges.Edges {
+	for _, e := range p.Edges.Edges {
 		if e.By == startup.Gate {
 			gated[e.To], gated[e.From] = true, true
 		}
@@ -467,14 +483,14 @@ func (p *plan) keepCommands(written map[string]imagecmd.Written, r *verdict.Repo
 	for _, name := range slices.Sorted(maps.Keys(written)) {
 		w := written[name]
 		if !gated[name] {
-			c := containers.Find(p.pod, name)
+			c := containers.Find(p.Pod, name)
 			c.Image, c.Command, c.Args = w.Image, nil, w.Args
 			continue
 		}
-		if p.commands == nil {
-			p.commands = map[string]imagecmd.Written{}
+		if p.Commands == nil {
+			p.Commands = map[string]imagecmd.Written{}
 		}
-		p.commands[name] = w
+		p.Commands[name] = w
 		pinned := ""
 		if w.Digest != "" {
 			pinned = ", and the image is pinned to it"
@@ -485,6 +501,6 @@ func (p *plan) keepCommands(written map[string]imagecmd.Written, r *verdict.Repo
 	}
 }
 
-func tooLarge(err error) error {
+func TooLarge(err error) error {
 	return verdict.Refuse(verdict.TooLarge, "request fewer edges, or order init containers by their list alone", "%v", err)
 }

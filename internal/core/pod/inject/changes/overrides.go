@@ -1,0 +1,179 @@
+package changes
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject/containers"
+	"outrider.dev/internal/core/pod/inject/imagecmd"
+	"outrider.dev/internal/core/pod/podspec"
+)
+
+// An Overrides is the annotation outrider.dev/overrides: what of the author's was changed,
+// for [Stripped] to restore. A value that is null was not there.
+type Overrides struct {
+	InitContainers []corev1.Container          `json:"initContainers,omitempty"` // the author's own of our names
+	Containers     []corev1.Container          `json:"containers,omitempty"`
+	Annotations    map[string]*string          `json:"annotations,omitempty"`
+	Labels         map[string]*string          `json:"labels,omitempty"`
+	NodeSelector   map[string]*string          `json:"nodeSelector,omitempty"`
+	Order          []string                    `json:"order,omitempty"`     // of the plain containers, if it was changed or has any of our names
+	InitOrder      []string                    `json:"initOrder,omitempty"` // of the init containers, if it has any of our names
+	Commands       map[string]imagecmd.Written `json:"commands,omitempty"`  // of images, by container
+	Args           map[string]int              `json:"args,omitempty"`      // by container with a gate: how many of its command's words were args
+	Hooks          []string                    `json:"hooks,omitempty"`     // other meshes' proxies that got a hook of their own program
+	Empty          []string                    `json:"empty,omitempty"`     // lists and maps that were there without an element: see [vessels]
+	Ports          map[string]string           `json:"ports,omitempty"`     // names of ports that became numbers, by container/handler
+}
+
+// Annotate sets an annotation, or removes it, and keeps the value before.
+func (o *Overrides) Annotate(pod *corev1.Pod, key string, value *string) {
+	change(&pod.Annotations, &o.Annotations, key, value)
+}
+
+// Write writes both annotations, and returns whether a container was added to the given pod.
+func (o *Overrides) Write(pod, given *corev1.Pod, revision string) (added bool, err error) {
+	s := statusOf(given, pod, revision)
+	for key, value := range map[string]any{contract.Status: s, contract.Overrides: o} { // any order: keys differ
+		text, err := json.Marshal(value)
+		if err != nil {
+			return false, err
+		}
+		setIn(&pod.Annotations, key, string(text))
+	}
+	return len(s.InitContainers)+len(s.Containers) > 0, nil
+}
+
+// rememberGiven keeps what the author's pod has, as it was given and with the proxy in its place, that
+// the steps after this one replace.
+func (o *Overrides) KeepGiven(given, arranged *corev1.Pod) {
+	o.rememberEdges(arranged)
+	o.rememberEmpty(given)
+}
+
+// rememberOrder keeps the order of the plain containers if writing the edges has changed it.
+func (o *Overrides) KeepOrder(arranged, ordered *corev1.Pod) {
+	if was := containers.Names(arranged.Spec.Containers); o.Order == nil && !slices.Equal(was, containers.Names(ordered.Spec.Containers)) {
+		o.Order = was
+	}
+}
+
+// rememberContainers keeps what of the containers' commands, ports and hooks was changed.
+func (o *Overrides) KeepContainers(arranged, written *corev1.Pod) {
+	o.rememberWords(arranged, written)
+	o.rememberHooks(arranged, written)
+}
+
+// selectNode adds a label to what the pod selects of nodes.
+func (o *Overrides) Select(pod *corev1.Pod, key, value string) {
+	change(&pod.Spec.NodeSelector, &o.NodeSelector, key, &value)
+}
+
+// Label adds a label, unless there is one or the value is empty.
+func (o *Overrides) Label(pod *corev1.Pod, key, value string) {
+	if _, there := pod.Labels[key]; !there && value != "" {
+		change(&pod.Labels, &o.Labels, key, &value)
+	}
+}
+
+func change(m *map[string]string, before *map[string]*string, key string, value *string) {
+	old, there := (*m)[key]
+	if value != nil && there && old == *value || value == nil && !there {
+		return
+	}
+	remember(before, key, old, there)
+	if value == nil {
+		delete(*m, key)
+		return
+	}
+	setIn(m, key, *value)
+}
+
+// remember keeps the first value of a key.
+func remember(before *map[string]*string, key, old string, there bool) {
+	if *before == nil {
+		*before = map[string]*string{}
+	}
+	if _, noted := (*before)[key]; noted {
+		return
+	}
+	(*before)[key] = nil
+	if there {
+		(*before)[key] = &old
+	}
+}
+
+// rememberEdges keeps the annotations that podspec replaces by the edges that it writes.
+func (o *Overrides) rememberEdges(pod *corev1.Pod) {
+	for _, key := range append([]string{contract.DependsOn}, slices.Sorted(maps.Keys(pod.Annotations))...) {
+		if podspec.IsEdges(key) {
+			old, there := pod.Annotations[key]
+			remember(&o.Annotations, key, old, there)
+		}
+	}
+}
+
+// A vessel is a list or a map that injection may fill.
+type vessel struct {
+	name  string
+	none  bool       // it has nothing in it
+	empty bool       // and is there
+	set   func(bool) // of one with nothing in it: whether it is there
+}
+
+// vessels returns the lists and maps of a pod, and those of its containers by NAME/FIELD.
+func vessels(pod *corev1.Pod) []vessel {
+	out := []vessel{listed("initContainers", &pod.Spec.InitContainers), listed("volumes", &pod.Spec.Volumes), listed("imagePullSecrets", &pod.Spec.ImagePullSecrets),
+		mapped("annotations", &pod.Annotations), mapped("labels", &pod.Labels), mapped("nodeSelector", &pod.Spec.NodeSelector)}
+	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			c := &list[i]
+			out = append(out, listed(c.Name+"/command", &c.Command), listed(c.Name+"/args", &c.Args), listed(c.Name+"/env", &c.Env), listed(c.Name+"/volumeMounts", &c.VolumeMounts))
+		}
+	}
+	return out
+}
+
+func listed[T any](name string, list *[]T) vessel {
+	return vessel{name, len(*list) == 0, *list != nil && len(*list) == 0, func(there bool) {
+		if *list = nil; there {
+			*list = []T{}
+		}
+	}}
+}
+
+func mapped(name string, m *map[string]string) vessel {
+	return vessel{name, len(*m) == 0, *m != nil && len(*m) == 0, func(there bool) {
+		if *m = nil; there {
+			*m = map[string]string{}
+		}
+	}}
+}
+
+// rememberEmpty notes what the author's pod has without an element.
+func (o *Overrides) rememberEmpty(pod *corev1.Pod) {
+	for _, v := range vessels(pod) {
+		if v.empty {
+			o.Empty = append(o.Empty, v.name)
+		}
+	}
+}
+
+// restoreEmpty makes what was filled, and is empty again, as it was: there or not.
+func (o Overrides) restoreEmpty(pod *corev1.Pod) {
+	for _, v := range vessels(pod) {
+		if was := slices.Contains(o.Empty, v.name); v.empty || was && v.none {
+			v.set(was)
+		}
+	}
+}
+func setIn(m *map[string]string, key, value string) {
+	if *m == nil {
+		*m = map[string]string{}
+	}
+	(*m)[key] = value
+}
