@@ -2,13 +2,15 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"k8s.io/client-go/rest"
@@ -17,13 +19,15 @@ import (
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/mesh"
+	"outrider.dev/test/port"
 )
 
 // A gap is a way to the API server that answers some requests itself, as an API server does that
 // starts, that has too much to do, or that no longer has what a watch begins at.
 type gap struct {
 	forward *httputil.ReverseProxy
-	server  *httptest.Server
+	address string
+	server  *http.Server
 
 	mu          sync.Mutex
 	list, watch http.HandlerFunc // of requests that are not forwarded; nil: they are
@@ -40,18 +44,18 @@ func newGap(t *testing.T, w world) *gap {
 	must(t, err)
 	to, err := url.Parse(config.Host)
 	must(t, err)
-	g := &gap{forward: httputil.NewSingleHostReverseProxy(to)}
+	g := &gap{forward: httputil.NewSingleHostReverseProxy(to), address: port.Hold(t).String()}
 	g.forward.Transport, g.forward.FlushInterval = transport, -1
 	g.forward.ErrorHandler = func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) } // a watch that is ended
 	g.epoch, g.end = context.WithCancel(context.Background())
-	g.server = httptest.NewServer(g)
-	t.Cleanup(func() { g.answers(nil, nil); g.server.CloseClientConnections(); g.server.Close() })
+	g.mend(t)
+	t.Cleanup(g.cut)
 	return g
 }
 
 // through leads a client over the gap; the administrator's credentials are in it.
 func (g *gap) through(c *api.Cluster, _ *api.AuthInfo) {
-	c.Server, c.CertificateAuthorityData, c.CertificateAuthority = g.server.URL, nil, ""
+	c.Server, c.CertificateAuthorityData, c.CertificateAuthority = "http://"+g.address, nil, ""
 }
 
 func (g *gap) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -83,10 +87,20 @@ func (g *gap) answers(list, watch http.HandlerFunc) {
 	g.epoch, g.end = context.WithCancel(context.Background())
 }
 
-// cut answers nothing any more: connections end, as do new ones.
-func (g *gap) cut() {
-	end := func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
-	g.answers(end, end)
+// cut refuses new connections and ends those that are.
+func (g *gap) cut() { g.server.Close() }
+
+// mend forwards requests again, after answers and after cut.
+func (g *gap) mend(t *testing.T) {
+	t.Helper()
+	g.answers(nil, nil)
+	l, err := net.Listen("tcp", g.address)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return // it was not cut
+	}
+	must(t, err)
+	g.server = &http.Server{Handler: g}
+	go g.server.Serve(l)
 }
 
 func (g *gap) count() int {
@@ -207,7 +221,7 @@ func TestReadinessOverAGap(t *testing.T) {
 		if !r.shows(roots) {
 			t.Error("it does not serve")
 		}
-		g.answers(nil, nil)
+		g.mend(t)
 		until(t, "readiness has no trouble any more", func() bool { _, text := r.get(t, "/ready"); return text == "ready\n" }, r.log.String, r)
 	}
 }

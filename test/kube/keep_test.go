@@ -149,7 +149,7 @@ func TestRootsAreInEveryNamespace(t *testing.T) {
 	r.Set("fourth")
 	w.namespace(t, "roots-later", nil)
 	until(t, "there is trouble", func() bool { return len(c.Trouble()) > 0 }, j.String)
-	l.answers(nil, nil)
+	l.mend(t)
 	has("roots-later", "fourth")
 	has("roots", "fourth")
 	until(t, "the trouble has ended", func() bool { return len(c.Trouble()) == 0 }, j.String)

@@ -82,7 +82,7 @@ func certificatesEndWithTheirPod(t *testing.T) {
 	if _, f := request(token, 0, own); f == nil || f.Kind != identity.Unreachable {
 		t.Errorf("without the API server: %v; want to try again", f)
 	}
-	l.answers(nil, nil)
+	l.mend(t)
 	until(t, "a renewal when the API server is back", func() bool { _, f := request(token, 0, own); return f == nil }, j.String)
 
 	must(t, w.CoreV1().Pods("renewals").Delete(t.Context(), "one", metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}))

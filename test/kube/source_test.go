@@ -219,7 +219,7 @@ func theClusterIsTheMesh(t *testing.T) {
 	if m := current(); m.ByName("shop", "web") == nil || len(ready(m)) != 2 {
 		t.Errorf("with the API server away the mesh is\n%s", text())
 	}
-	l.answers(nil, nil)
+	l.mend(t)
 	until(t, "it has caught up", func() bool {
 		return current().ByName("shop", "web") == nil && current().ByName("shop", "later") != nil
 	}, text)
