@@ -298,7 +298,7 @@ func (o *uninstallOptions) uninstall(cmd *cobra.Command) error {
 
 // meshed lists the pods that have a proxy, and refuses because of them.
 func (o *uninstallOptions) meshed(ctx context.Context, cmd *cobra.Command, client *kubeclient.Client) error {
-	pods, err := check.Meshed(ctx, client)
+	pods, err := kubeclient.Meshed(ctx, client.Core, "", "")
 	if err != nil {
 		return err
 	}

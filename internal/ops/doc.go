@@ -9,8 +9,8 @@
 //   - rotate: the root certificate is replaced
 //   - bugreport: an archive for maintainers
 //
-// Below them are kubeclient, with kubectl's flags and forwarded ports, and replicas, which asks each
-// replica of a control plane.
+// Below them are kubeclient, with kubectl's flags, forwarded ports, and the waits for objects, and
+// replicas, which asks each replica of a control plane.
 //
 // It imports base and core. Kubernetes' clients and Helm's library are here, and not in what runs in
 // pods or on nodes.

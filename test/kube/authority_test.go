@@ -13,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"maps"
 	"net/http"
 	"os"
@@ -29,6 +28,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	api "k8s.io/client-go/tools/clientcmd/api"
 
+	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/agent/identity"
 	"outrider.dev/internal/core/controlplane"
@@ -225,7 +225,7 @@ func TestReplicasShareTheAuthority(t *testing.T) {
 	}
 	w.names(t, contract.AuthoritySecret)
 	var j journal
-	rotation := rotate.Options{Core: w.Clientset, Namespace: own, Until: rotate.Published, Progress: progress{j.log()}}
+	rotation := rotate.Options{Core: w.Clientset, Namespace: own, Until: rotate.Published, Progress: cli.NewProgress(&j)}
 	if got, err := rotation.Run(t.Context()); err != nil || len(got.Roots) != 2 {
 		t.Fatalf("rotate = %+v, %v\n%s", got, err, j.String())
 	}
@@ -267,12 +267,6 @@ func (w world) names(t *testing.T, secret string) {
 		}
 	}
 }
-
-// A progress is in the log.
-type progress struct{ log *slog.Logger }
-
-func (p progress) Step(format string, args ...any) { p.log.Info(fmt.Sprintf(format, args...)) }
-func (p progress) Wait(format string, args ...any) { p.Step(format, args...) }
 
 // A Secret that Outrider did not make is waited for and never written.
 func TestASecretThatIsNotOurs(t *testing.T) {

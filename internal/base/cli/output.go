@@ -1,6 +1,9 @@
 package cli
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // An Output is how a command writes its result.
 type Output string
@@ -25,3 +28,12 @@ func (o *Output) String() string { return string(*o) }
 
 // Type is the word for the value in a usage text.
 func (o *Output) Type() string { return "string" }
+
+// Few names some of a list, and how many more there are.
+func Few(all []string) string {
+	const most = 5
+	if len(all) <= most {
+		return strings.Join(all, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(all[:most], ", "), len(all)-most)
+}

@@ -24,6 +24,7 @@ import (
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/ops/bugreport"
 	"outrider.dev/internal/ops/kubeclient"
@@ -490,7 +491,7 @@ func TestBugReport(t *testing.T) {
 	}
 	var b bytes.Buffer
 	err = bugreport.Write(t.Context(), &b, bugreport.Options{
-		Client: &kubeclient.Client{Core: core, Dynamic: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(scheme.Scheme, map[schema.GroupVersionResource]string{{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}: "List"})}, ControlPlane: "outrider-system", Namespace: "shop", Progress: quiet{},
+		Client: &kubeclient.Client{Core: core, Dynamic: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(scheme.Scheme, map[schema.GroupVersionResource]string{{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}: "List"})}, ControlPlane: "outrider-system", Namespace: "shop", Progress: cli.NewProgress(io.Discard),
 		Checks: func(context.Context) (any, error) { return nil, nil }, Values: func(context.Context) (map[string]any, error) { return nil, nil },
 	})
 	if err != nil {
@@ -514,8 +515,3 @@ func TestGapsOfABugReport(t *testing.T) {
 		}
 	}
 }
-
-type quiet struct{}
-
-func (quiet) Step(string, ...any) {}
-func (quiet) Wait(string, ...any) {}

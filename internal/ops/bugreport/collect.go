@@ -21,7 +21,7 @@ import (
 
 	"outrider.dev/internal/base/mask"
 	"outrider.dev/internal/core/controlplane/debugapi"
-	"outrider.dev/internal/ops/podupgrade"
+	"outrider.dev/internal/ops/kubeclient"
 	"outrider.dev/internal/ops/replicas"
 )
 
@@ -293,7 +293,7 @@ func (r *report) pods() error {
 			break
 		}
 		for _, p := range l.Items {
-			if podupgrade.HasProxy(&p) {
+			if kubeclient.Proxy(&p) != nil {
 				meshed = append(meshed, p)
 			}
 		}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 	"sigs.k8s.io/yaml"
 
+	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/base/mask"
 	"outrider.dev/internal/ops/kubeclient"
 	"outrider.dev/internal/ops/replicas"
@@ -27,10 +28,7 @@ type Options struct {
 	ControlPlane string // its namespace
 	Namespace    string // of pods with a proxy; empty: all
 	Version      string // of this command
-	Progress     interface {
-		Step(format string, args ...any)
-		Wait(format string, args ...any)
-	}
+	Progress     *cli.Progress
 
 	Checks func(context.Context) (any, error)            // as outrider check -o json prints them
 	Values func(context.Context) (map[string]any, error) // of the release; nil: there is none

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/client-go/dynamic"
 
+	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/pod/inject/injectors"
 )
@@ -139,7 +140,7 @@ func (s *survey) rights(ctx context.Context) answer {
 	const hint = "install as cluster-admin, or have the permissions granted that are named"
 	needs, unknownKinds := s.needs()
 	if len(unknownKinds) > 0 {
-		return failed("these come with values that need something else in the cluster first", "the cluster has no such kind: %s", few(unknownKinds))
+		return failed("these come with values that need something else in the cluster first", "the cluster has no such kind: %s", cli.Few(unknownKinds))
 	}
 	var missing []string
 	for _, r := range needs {
@@ -156,7 +157,7 @@ func (s *survey) rights(ctx context.Context) answer {
 		}
 	}
 	if len(missing) > 0 {
-		return failed(hint, "the caller may not %s", few(missing))
+		return failed(hint, "the caller may not %s", cli.Few(missing))
 	}
 	for _, o := range s.Release.Objects {
 		if o.GetKind() != "ClusterRole" {
@@ -219,7 +220,7 @@ func (s *survey) leftovers(ctx context.Context) answer {
 	}
 	if len(others) > 0 {
 		return failed(fmt.Sprintf("remove what is left of an installation without Helm: kubectl delete -n %s %s", s.Options.Namespace, strings.Join(commands, " ")),
-			"not of release %s/%s: %s", s.Options.Namespace, s.Release.Name, few(others))
+			"not of release %s/%s: %s", s.Options.Namespace, s.Release.Name, cli.Few(others))
 	}
 	if a, bad := s.deadWebhooks(ctx); bad {
 		return a
@@ -285,11 +286,11 @@ func (s *survey) definitions(ctx context.Context) answer {
 	}
 	switch {
 	case len(absent) == 0:
-		return fine("the cluster has %s", few(present))
+		return fine("the cluster has %s", cli.Few(present))
 	case s.Before:
-		return fine("install adds %s", few(absent))
+		return fine("install adds %s", cli.Few(absent))
 	}
-	return warning("outrider install adds them", "the cluster has no %s: objects of these kinds cannot be written", few(absent))
+	return warning("outrider install adds them", "the cluster has no %s: objects of these kinds cannot be written", cli.Few(absent))
 }
 
 func established(definition *unstructured.Unstructured) bool {
@@ -326,7 +327,7 @@ func (s *survey) otherInjectors(ctx context.Context) answer {
 		return unknown(err)
 	}
 	if others := injectors.Others(all); len(others) > 0 {
-		return warning("label namespaces with outrider.dev/injection=enabled, or remove the other injector", "Istio's labels select pods for %s too: only Outrider's own labels request injection here", few(others))
+		return warning("label namespaces with outrider.dev/injection=enabled, or remove the other injector", "Istio's labels select pods for %s too: only Outrider's own labels request injection here", cli.Few(others))
 	}
 	return fine("Istio's and Outrider's labels select pods for no other injector")
 }

@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -208,15 +207,6 @@ func marked(err error) error {
 		return &permissionError{err}
 	}
 	return err
-}
-
-// few names some of a list, and how many more there are.
-func few(all []string) string {
-	const most = 5
-	if len(all) <= most {
-		return strings.Join(all, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(all[:most], ", "), len(all)-most)
 }
 
 func plural(n int, one, many string) string {

@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"outrider.dev/internal/base/cli"
 )
 
 // A network is a plugin that gives pods their network, by the name of the DaemonSet that its own
@@ -84,7 +86,7 @@ func (s *survey) unavailable(ctx context.Context) (answer, bool) {
 		}
 	}
 	if len(bad) > 0 {
-		return failed("kubectl describe node NAME shows its conditions", "%s NetworkUnavailable: %s", plural(len(bad), "node reports", "nodes report"), few(bad)), true
+		return failed("kubectl describe node NAME shows its conditions", "%s NetworkUnavailable: %s", plural(len(bad), "node reports", "nodes report"), cli.Few(bad)), true
 	}
 	return answer{}, false
 }
@@ -163,7 +165,7 @@ func (s *survey) ambient(ctx context.Context, all []appsv1.DaemonSet) (answer, b
 		}
 	}
 	if len(both) > 0 {
-		return warning("kubectl label namespace NAME istio.io/dataplane-mode-", "Istio's ztunnel redirects the same pods, to listeners on the ports of Outrider's proxy: namespaces with the label istio.io/dataplane-mode=ambient and with injection are %s", few(both)), true
+		return warning("kubectl label namespace NAME istio.io/dataplane-mode-", "Istio's ztunnel redirects the same pods, to listeners on the ports of Outrider's proxy: namespaces with the label istio.io/dataplane-mode=ambient and with injection are %s", cli.Few(both)), true
 	}
 	return answer{}, false
 }

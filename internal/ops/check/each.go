@@ -15,7 +15,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/controlplane/debugapi"
@@ -100,7 +99,7 @@ func (s *survey) proxiesOf(ctx context.Context, which Selection) ([]Check, error
 
 // selected are the pods with a proxy that are meant, by name. It is an error if there are none.
 func (s *survey) selected(ctx context.Context, which Selection) ([]corev1.Pod, error) {
-	all, err := meshedIn(ctx, s.Client, which.Namespace, metav1.ListOptions{LabelSelector: which.Labels})
+	all, err := kubeclient.Meshed(ctx, s.Core, which.Namespace, which.Labels)
 	if err != nil {
 		return nil, err
 	}
@@ -140,12 +139,7 @@ func statesOf(pods []corev1.Pod, answers []replicas.Replica, failed error) []pro
 	out := make([]proxyState, len(pods))
 	for i, p := range pods {
 		out[i] = proxyState{pod: p, connected: newest[p.Name+"."+p.Namespace], unasked: unasked}
-		name := proxyOf(&p).Name
-		for _, c := range slices.Concat(p.Status.ContainerStatuses, p.Status.InitContainerStatuses) {
-			if c.Name == name {
-				out[i].container = &c
-			}
-		}
+		out[i].container = kubeclient.Status(&p, contract.ProxyContainer)
 	}
 	return out
 }

@@ -14,8 +14,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/ops/kubeclient"
 	"outrider.dev/internal/ops/replicas"
 )
 
@@ -92,7 +94,7 @@ func (s *survey) replicas(ctx context.Context) answer {
 	if len(by) > len(revisions) {
 		var text []string
 		for _, key := range slices.Sorted(maps.Keys(by)) {
-			text = append(text, few(by[key])+" run "+strings.TrimSpace(key))
+			text = append(text, cli.Few(by[key])+" run "+strings.TrimSpace(key))
 		}
 		return warning("kubectl -n "+s.Options.Namespace+" rollout status deployment -l "+selector, "the replicas differ: %s", strings.Join(text, "; "))
 	}
@@ -130,9 +132,9 @@ func (s *survey) roots(ctx context.Context) answer {
 	}
 	switch {
 	case len(without) > 0:
-		return failed(logs(s.Options.Namespace), "no ConfigMap %s in %s: new pods do not start there", contract.RootConfigMap, few(without))
+		return failed(logs(s.Options.Namespace), "no ConfigMap %s in %s: new pods do not start there", contract.RootConfigMap, cli.Few(without))
 	case len(other) > 0:
-		return failed(logs(s.Options.Namespace), "the roots in %s are not those of %s: proxies there trust other certificates", few(other), s.Options.Namespace)
+		return failed(logs(s.Options.Namespace), "the roots in %s are not those of %s: proxies there trust other certificates", cli.Few(other), s.Options.Namespace)
 	}
 	return fine("they are in %s", plural(len(roots), "namespace", "namespaces"))
 }
@@ -195,7 +197,7 @@ func (s *survey) webhook(ctx context.Context) answer {
 	if err != nil {
 		return s.webhookError(namespace, err)
 	}
-	if proxyOf(pod) == nil {
+	if kubeclient.Proxy(pod) == nil {
 		reason := "the webhook was not called: its selectors do not match"
 		if i := slices.IndexFunc(heard, func(text string) bool { return strings.Contains(text, "outrider: ") }); i >= 0 {
 			reason = heard[i]

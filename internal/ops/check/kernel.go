@@ -17,10 +17,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/ops/kubeclient"
 )
 
 // kernel tries capture on nodes.
@@ -29,9 +29,7 @@ var kernel = probe{id: "kernel", title: "capture works on the nodes' kernels"}
 // Limits of the pods that try capture.
 const (
 	kernelPatience = 2 * time.Minute // until all have ended
-	deletePatience = 15 * time.Second
-	maxKinds       = 20 // of nodes, each with one pod
-	kernelEvery    = 500 * time.Millisecond
+	maxKinds       = 20              // of nodes, each with one pod
 )
 
 // kernelLabel marks these pods: one that an interrupted run has left is found by it.
@@ -150,7 +148,7 @@ func (s *survey) trial(ctx context.Context) (*corev1.Pod, error) {
 // Outrider would be installed.
 func (s *survey) injectedLike(ctx context.Context) (*corev1.Pod, error) {
 	if !s.Before {
-		if pod, _, _, err := s.injected(ctx); err == nil && proxyOf(pod) != nil {
+		if pod, _, _, err := s.injected(ctx); err == nil && kubeclient.Proxy(pod) != nil {
 			return pod, nil
 		}
 	}
@@ -178,7 +176,7 @@ func (s *survey) deleteLeft(ctx context.Context, namespace string) error {
 		return tried("listing pods in "+namespace, err)
 	}
 	for _, p := range l.Items {
-		if server.date.Sub(p.CreationTimestamp.Time) > kernelPatience+deletePatience {
+		if server.date.Sub(p.CreationTimestamp.Time) > kernelPatience+kubeclient.RequestTime {
 			if err := s.deletePod(ctx, namespace, p.Name); err != nil {
 				return err
 			}
@@ -188,13 +186,7 @@ func (s *survey) deleteLeft(ctx context.Context, namespace string) error {
 }
 
 func (s *survey) deletePod(ctx context.Context, namespace, name string) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deletePatience)
-	defer cancel()
-	err := s.Core.CoreV1().Pods(namespace).Delete(ctx, name, metav1.DeleteOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return tried("deleting pod "+namespace+"/"+name, err)
+	return tried("deleting pod "+namespace+"/"+name, kubeclient.DeletePod(ctx, s.Core, namespace, name))
 }
 
 // tryOn runs the pod on a node, and deletes it, whatever came of it. The name is chosen here, and
@@ -202,7 +194,7 @@ func (s *survey) deletePod(ctx context.Context, namespace, name string) error {
 func (s *survey) tryOn(ctx context.Context, trial *corev1.Pod, node string) (a answer) {
 	pod := trial.DeepCopy()
 	pod.Name, pod.Spec.NodeName = "outrider-check-"+rand.String(8), node
-	creating, cancel := context.WithTimeout(context.WithoutCancel(ctx), deletePatience)
+	creating, cancel := context.WithTimeout(context.WithoutCancel(ctx), kubeclient.RequestTime)
 	defer cancel()
 	defer func() {
 		if err := s.deletePod(ctx, pod.Namespace, pod.Name); err != nil {
@@ -214,11 +206,7 @@ func (s *survey) tryOn(ctx context.Context, trial *corev1.Pod, node string) (a a
 		return refused(pod.Namespace, err)
 	}
 	last := "it has no status"
-	err := wait.PollUntilContextCancel(ctx, kernelEvery, true, func(ctx context.Context) (done bool, err error) {
-		is, err := s.Core.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
-		if err != nil {
-			return false, err
-		}
+	err := kubeclient.FollowPod(ctx, s.Core, pod.Namespace, pod.Name, func(is *corev1.Pod) (done bool, err error) {
 		a, last, done = s.outcome(ctx, is, last)
 		return done, nil
 	})

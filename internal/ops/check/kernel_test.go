@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	ktesting "k8s.io/client-go/testing"
 )
@@ -152,7 +153,7 @@ func TestKernelWithLimits(t *testing.T) {
 func TestKernelPodsAreDeleted(t *testing.T) {
 	s, core, made := nodesOf(t, func(*corev1.Pod) corev1.PodStatus { return waiting("ContainerCreating", "") }, node("a", "6.1", corev1.ConditionTrue))
 	interrupted, cancel := context.WithCancel(t.Context())
-	core.PrependReactor("get", "pods", func(ktesting.Action) (bool, runtime.Object, error) { cancel(); return false, nil, nil })
+	core.PrependWatchReactor("pods", func(ktesting.Action) (bool, watch.Interface, error) { cancel(); return false, nil, nil })
 	if c := s.kernels(interrupted)[0]; c.Result != Skipped || c.Reason != "interrupted" || len(*made) != 1 {
 		t.Errorf("%+v", c)
 	}

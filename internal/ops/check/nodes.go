@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/version"
 
+	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/base/contract"
 )
 
@@ -40,13 +41,13 @@ func (s *survey) nodePlugins(ctx context.Context) answer {
 	case err != nil:
 		return unknown(err)
 	case len(down) > 0:
-		return failed(logs, "outrider-node does not serve on %s: pods that need it wait", few(down))
+		return failed(logs, "outrider-node does not serve on %s: pods that need it wait", cli.Few(down))
 	case len(serve) == 0 && s.takesNode(ctx, lack):
 		return answer{OK, "no node has outrider-node, and the container runtime of each takes it: order without commands and privileges", "outrider upgrade --set node.enabled=true; docs/node.md says what that gives and takes"}
 	case len(serve) == 0:
 		return fine("no node has outrider-node: containers of the pods capture, and bring the gates")
 	case len(lack) > 0:
-		return warning(logs+", if it is to run there", "outrider-node serves on %s, and not on %s: pods without %s get an init container", plural(len(serve), "node", "nodes"), few(lack), contract.Init)
+		return warning(logs+", if it is to run there", "outrider-node serves on %s, and not on %s: pods without %s get an init container", plural(len(serve), "node", "nodes"), cli.Few(lack), contract.Init)
 	}
 	return s.validators(ctx, serve)
 }
@@ -68,11 +69,11 @@ func (s *survey) validators(ctx context.Context, serve []string) answer {
 	const without = "a container that needs its gate can start without, if other pods of the node keep the plugins out"
 	switch off, restart, unread := by[contract.ValidatorOff], by[contract.ValidatorRestart], by[contract.ValidatorUnknown]; {
 	case len(off) > 0:
-		return failed("docs/node.md has the lines for the runtime's configuration, under \"Closed, not open\"; containerd has a validator from 2.2 on", "the runtime's validator is off on %s: "+without, few(off))
+		return failed("docs/node.md has the lines for the runtime's configuration, under \"Closed, not open\"; containerd has a validator from 2.2 on", "the runtime's validator is off on %s: "+without, cli.Few(off))
 	case len(restart) > 0:
-		return failed("systemctl restart containerd on each; running pods go on", "the runtime of %s was not restarted since its configuration has the validator: "+without, few(restart))
+		return failed("systemctl restart containerd on each; running pods go on", "the runtime of %s was not restarted since its configuration has the validator: "+without, cli.Few(restart))
 	case len(unread) > 0:
-		return warning("see that containerd's validator is on (docs/node.md, \"Closed, not open\"); the value node.runtimeConfig says where its configuration is, and the log of the pod of outrider-node why it is not read", "outrider-node serves on %s; whether the runtime's validator is on is not known of %s", plural(len(serve), "node", "nodes"), few(unread))
+		return warning("see that containerd's validator is on (docs/node.md, \"Closed, not open\"); the value node.runtimeConfig says where its configuration is, and the log of the pod of outrider-node why it is not read", "outrider-node serves on %s; whether the runtime's validator is on is not known of %s", plural(len(serve), "node", "nodes"), cli.Few(unread))
 	}
 	return fine("outrider-node serves on %s, and the runtime of each has its validator on", plural(len(serve), "node", "nodes"))
 }

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/pod/inject"
 	"outrider.dev/internal/core/pod/inject/injectors"
@@ -45,10 +46,10 @@ func (s *survey) podSecurity(ctx context.Context) answer {
 	}
 	if len(refused) > 0 {
 		return failed("kubectl label namespace NAME pod-security.kubernetes.io/enforce=privileged --overwrite; or annotate the pods with outrider.dev/capture: none, which keeps the order without capture",
-			"a pod with an init container that has NET_ADMIN is refused in %s: %s", few(refused), reason)
+			"a pod with an init container that has NET_ADMIN is refused in %s: %s", cli.Few(refused), reason)
 	}
 	if len(without) > 0 {
-		return fine("NET_ADMIN is refused in %s, where no workload needs it: each has %s: none, or is not injected", few(without), contract.Capture)
+		return fine("NET_ADMIN is refused in %s, where no workload needs it: each has %s: none, or is not injected", cli.Few(without), contract.Capture)
 	}
 	return fine("%s an init container with NET_ADMIN", plural(len(requested), "namespace with injection admits", "namespaces with injection admit"))
 }

@@ -10,7 +10,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"outrider.dev/internal/base/cli"
+	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/controlplane/debugapi"
+	"outrider.dev/internal/ops/kubeclient"
 )
 
 // dry is a client whose warnings go elsewhere than the others'. A fake one has no warnings.
@@ -70,21 +73,19 @@ func inStep(connected []debugapi.Proxy, meshed []corev1.Pod) answer {
 	slices.Sort(away)
 	switch {
 	case len(rejected) > 0:
-		return failed(hint, "these rejected their configuration, or lack what an object requires: %s", few(rejected))
+		return failed(hint, "these rejected their configuration, or lack what an object requires: %s", cli.Few(rejected))
 	case len(away) > 0:
-		return warning("a proxy without connection goes on with what it has; its log says why: kubectl logs POD -c outrider-proxy", "connected to no replica: %s", few(away))
+		return warning("a proxy without connection goes on with what it has; its log says why: kubectl logs POD -c outrider-proxy", "connected to no replica: %s", cli.Few(away))
 	case len(behind) > 0:
-		return warning(hint, "a message was not answered yet by %s", few(behind))
+		return warning(hint, "a message was not answered yet by %s", cli.Few(behind))
 	}
 	return fine("%s accepted what was sent", plural(len(is), "proxy", "proxies"))
 }
 
 // proxyRuns reports whether a pod's proxy is ready, and the pod not ending.
 func proxyRuns(p *corev1.Pod) bool {
-	name := proxyOf(p).Name
-	return p.DeletionTimestamp == nil && slices.ContainsFunc(slices.Concat(p.Status.ContainerStatuses, p.Status.InitContainerStatuses), func(c corev1.ContainerStatus) bool {
-		return c.Name == name && c.Ready && c.State.Running != nil
-	})
+	c := kubeclient.Status(p, contract.ProxyContainer)
+	return p.DeletionTimestamp == nil && c != nil && c.Ready && c.State.Running != nil
 }
 
 // versions compares this command, the replicas, and the images of the proxies with the image
@@ -110,14 +111,14 @@ func (s *survey) versions(ctx context.Context) answer {
 		return warning("outrider install of this version upgrades the control plane", "this command is %s, the control plane %s", s.Version, strings.Join(sorted, " and "))
 	}
 	sample, _, _, err := s.injected(ctx)
-	if err != nil || proxyOf(sample) == nil {
+	if err != nil || kubeclient.Proxy(sample) == nil {
 		return skipped("client and control plane are %s; the image of new proxies is not known: see the check webhook", s.Version)
 	}
 	meshed, err := s.meshedPods(ctx)
 	if err != nil {
 		return unknown(err)
 	}
-	return imagesOf(meshed, proxyOf(sample).Image, s.Version)
+	return imagesOf(meshed, kubeclient.Proxy(sample).Image, s.Version)
 }
 
 // imagesOf compares the images of proxies with the one that new pods get.
@@ -125,7 +126,7 @@ func imagesOf(meshed []corev1.Pod, want, version string) answer {
 	var older []string
 	images := map[string]bool{}
 	for _, p := range meshed {
-		if image := proxyOf(&p).Image; image != want {
+		if image := kubeclient.Proxy(&p).Image; image != want {
 			older = append(older, p.Namespace+"/"+p.Name)
 			images[image] = true
 		}
@@ -133,7 +134,7 @@ func imagesOf(meshed []corev1.Pod, want, version string) answer {
 	if len(older) > 0 {
 		slices.Sort(older)
 		return warning("these pods get the image when they are made again", "%s not have the image %s of new pods, but %s: %s",
-			plural(len(older), "proxy does", "proxies do"), want, few(slices.Sorted(maps.Keys(images))), few(older))
+			plural(len(older), "proxy does", "proxies do"), want, cli.Few(slices.Sorted(maps.Keys(images))), cli.Few(older))
 	}
 	return fine("all are %s; %s the image %s", version, plural(len(meshed), "proxy has", "proxies have"), want)
 }

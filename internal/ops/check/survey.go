@@ -178,40 +178,10 @@ func (s *survey) allReplicas(ctx context.Context) ([]corev1.Pod, error) {
 
 // meshedPods are the pods with a proxy of ours that have not ended.
 func (s *survey) meshedPods(ctx context.Context) ([]corev1.Pod, error) {
-	return s.meshed.get(func() ([]corev1.Pod, error) { return Meshed(ctx, s.Client) })
-}
-
-// Meshed returns the pods of a cluster that have a proxy of Outrider and have not ended.
-func Meshed(ctx context.Context, c *kubeclient.Client) ([]corev1.Pod, error) {
-	return meshedIn(ctx, c, metav1.NamespaceAll, metav1.ListOptions{})
-}
-
-func meshedIn(ctx context.Context, c *kubeclient.Client, namespace string, o metav1.ListOptions) (out []corev1.Pod, err error) {
-	for o.Limit = 500; ; {
-		l, err := c.Core.CoreV1().Pods(namespace).List(ctx, o)
-		if err != nil {
-			return nil, tried("listing pods", err)
-		}
-		for _, p := range l.Items {
-			ended := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
-			if !ended && proxyOf(&p) != nil {
-				out = append(out, p)
-			}
-		}
-		if o.Continue = l.Continue; o.Continue == "" {
-			return out, nil
-		}
-	}
-}
-
-// proxyOf returns a pod's proxy; nil if it has none.
-func proxyOf(p *corev1.Pod) *corev1.Container {
-	for _, list := range [][]corev1.Container{p.Spec.Containers, p.Spec.InitContainers} {
-		if i := slices.IndexFunc(list, func(c corev1.Container) bool { return c.Name == contract.ProxyContainer }); i >= 0 {
-			return &list[i]
-		}
-	}
-	return nil
+	return s.meshed.get(func() ([]corev1.Pod, error) {
+		pods, err := kubeclient.Meshed(ctx, s.Core, metav1.NamespaceAll, "")
+		return pods, marked(err)
+	})
 }
 
 // allRoots are the roots in each namespace that has them.

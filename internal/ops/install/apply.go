@@ -18,15 +18,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/ops/kubeclient"
 )
-
-// A Progress shows the steps of an installation.
-type Progress interface {
-	Step(format string, args ...any) // it was done
-	Wait(format string, args ...any) // it is waited for
-}
 
 // Options of an installation, or of its removal.
 type Options struct {
@@ -34,7 +29,7 @@ type Options struct {
 	Client   *kubeclient.Client
 	Values   map[string]any
 	DryRun   bool // the API server judges everything, and nothing is written
-	Progress Progress
+	Progress *cli.Progress
 
 	helm func() (*action.Configuration, error) // of tests; default: see configuration
 }

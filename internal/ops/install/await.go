@@ -12,14 +12,11 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/tools/cache"
-	watchtools "k8s.io/client-go/tools/watch"
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/ops/check"
+	"outrider.dev/internal/ops/kubeclient"
+	"outrider.dev/internal/ops/replicas"
 )
 
 // Await waits until the control plane of a release has rolled out, its webhook has the
@@ -46,72 +43,22 @@ func (o Options) Await(ctx context.Context, r *release.Release) error {
 	return o.awaitRoots(ctx)
 }
 
-// A lister is a client of one kind.
-type lister[L runtime.Object] interface {
-	List(context.Context, metav1.ListOptions) (L, error)
-	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
-}
-
-// watched lists and watches what some options select.
-func watched[L runtime.Object](client lister[L], which metav1.ListOptions) cache.ListerWatcher {
-	selected := func(o metav1.ListOptions) metav1.ListOptions {
-		o.FieldSelector, o.LabelSelector = which.FieldSelector, which.LabelSelector
-		return o
-	}
-	return &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			return client.List(ctx, selected(o))
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return client.Watch(ctx, selected(o))
-		},
-	}
-}
-
-// followFrom watches from a version on, for events that a new list would not have: deletions.
-func followFrom(ctx context.Context, l cache.ListerWatcher, version string, done func(watch.Event) (bool, error)) error {
-	_, err := watchtools.Until(ctx, version, l, done)
-	return err
-}
-
-// one selects the object of a name.
-func one(name string) metav1.ListOptions {
-	return metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String()}
-}
-
-// awaitObject waits until what is listed has an object that waits for nothing, as reason says. It
-// returns the last reason.
-func awaitObject[T runtime.Object](ctx context.Context, o Options, l cache.ListerWatcher, of T, what, done string, reason func(T) string) (last string, err error) {
-	last = "it does not exist"
-	_, err = watchtools.UntilWithSync(ctx, l, of, nil, func(e watch.Event) (bool, error) {
-		object, ok := e.Object.(T)
-		if !ok || e.Type == watch.Deleted {
-			return false, nil
-		}
-		if last = reason(object); last != "" {
-			o.Progress.Wait("%s: %s", what, last)
-		}
-		return last == "", nil
-	})
-	if err == nil {
-		o.Progress.Step("%s: %s", what, done)
-	}
-	return last, err
-}
-
 func (o Options) awaitRollout(ctx context.Context, name string) error {
-	what := fmt.Sprintf("deployment %s/%s", o.Client.Namespace, name)
-	l := watched(o.Client.Core.AppsV1().Deployments(o.Client.Namespace), one(name))
-	reason, err := awaitObject(ctx, o, l, &appsv1.Deployment{}, what, "ready", check.RolledOut)
+	what, last := fmt.Sprintf("deployment %s/%s", o.Client.Namespace, name), "it does not exist"
+	err := kubeclient.Await(ctx, o.Client.Core.AppsV1().Deployments(o.Client.Namespace), kubeclient.Named(name), &appsv1.Deployment{}, check.RolledOut, func(reason string) {
+		last = reason
+		o.Progress.Wait("%s: %s", what, reason)
+	})
 	if err != nil {
-		return o.notReady(ctx, what, reason, err)
+		return o.notReady(ctx, what, last, err)
 	}
+	o.Progress.Step("%s: ready", what)
 	return nil
 }
 
 // notReady says what the pods of the control plane wait for.
 func (o Options) notReady(ctx context.Context, what, reason string, err error) error {
-	pods, listed := o.Client.Core.CoreV1().Pods(o.Client.Namespace).List(context.WithoutCancel(ctx), metav1.ListOptions{LabelSelector: selector})
+	pods, listed := o.Client.Core.CoreV1().Pods(o.Client.Namespace).List(context.WithoutCancel(ctx), metav1.ListOptions{LabelSelector: replicas.Selector})
 	if listed == nil {
 		for _, p := range pods.Items {
 			if why := waitsFor(&p); why != "" && !strings.Contains(reason, why) {
@@ -142,16 +89,17 @@ func waitsFor(p *corev1.Pod) string {
 
 func (o Options) awaitBundle(ctx context.Context, name string) error {
 	what := "MutatingWebhookConfiguration " + name
-	l := watched(o.Client.Core.AdmissionregistrationV1().MutatingWebhookConfigurations(), one(name))
-	_, err := awaitObject(ctx, o, l, &admission.MutatingWebhookConfiguration{}, what, "has the certificates", func(c *admission.MutatingWebhookConfiguration) string {
+	configurations := o.Client.Core.AdmissionregistrationV1().MutatingWebhookConfigurations()
+	err := kubeclient.Await(ctx, configurations, kubeclient.Named(name), &admission.MutatingWebhookConfiguration{}, func(c *admission.MutatingWebhookConfiguration) string {
 		if slices.ContainsFunc(c.Webhooks, func(w admission.MutatingWebhook) bool { return len(w.ClientConfig.CABundle) == 0 }) {
 			return "has no certificates yet"
 		}
 		return ""
-	})
+	}, func(reason string) { o.Progress.Wait("%s: %s", what, reason) })
 	if err != nil {
 		return fmt.Errorf("waiting until the control plane has written the certificates into %s: %w", what, err)
 	}
+	o.Progress.Step("%s: has the certificates", what)
 	return nil
 }
 
@@ -168,8 +116,8 @@ func (o Options) awaitRoots(ctx context.Context) error {
 		}
 	}
 	all := len(without)
-	l := watched(o.Client.Core.CoreV1().ConfigMaps(metav1.NamespaceAll), one(contract.RootConfigMap))
-	_, err = awaitObject(ctx, o, l, &corev1.ConfigMap{}, "roots", fmt.Sprintf("in %d namespaces", all), func(m *corev1.ConfigMap) string {
+	roots := o.Client.Core.CoreV1().ConfigMaps(metav1.NamespaceAll)
+	err = kubeclient.Await(ctx, roots, kubeclient.Named(contract.RootConfigMap), &corev1.ConfigMap{}, func(m *corev1.ConfigMap) string {
 		if m.Data[contract.RootKey] != "" {
 			delete(without, m.Namespace)
 		}
@@ -177,12 +125,10 @@ func (o Options) awaitRoots(ctx context.Context) error {
 			return ""
 		}
 		return fmt.Sprintf("in %d of %d namespaces", all-len(without), all)
-	})
+	}, func(reason string) { o.Progress.Wait("roots: %s", reason) })
 	if err != nil {
 		return fmt.Errorf("waiting until the roots are in %d more of %d namespaces: %w", len(without), all, err)
 	}
+	o.Progress.Step("roots: in %d namespaces", all)
 	return nil
 }
-
-// selector is the label of all objects of the control plane.
-const selector = "app=outriderd"

@@ -1,12 +1,12 @@
 package install
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,29 +28,10 @@ import (
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/ops/kubeclient"
 )
-
-// steps are what was printed.
-type steps struct {
-	mu    sync.Mutex
-	lines []string
-}
-
-func (s *steps) Step(format string, args ...any) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.lines = append(s.lines, fmt.Sprintf(format, args...))
-}
-
-func (s *steps) Wait(format string, args ...any) { s.Step(format, args...) }
-
-func (s *steps) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return strings.Join(s.lines, "\n")
-}
 
 // A world has Helm's records in memory, and objects in a fake API server. The same runs on a
 // real one in test/kube.
@@ -58,12 +39,12 @@ type world struct {
 	Options
 	helm  *action.Configuration
 	core  *fake.Clientset
-	steps *steps
+	steps *bytes.Buffer // what was shown
 }
 
 func newWorld(t *testing.T, objects ...runtime.Object) world {
 	t.Helper()
-	w := world{core: fake.NewClientset(objects...), steps: &steps{}}
+	w := world{core: fake.NewClientset(objects...), steps: &bytes.Buffer{}}
 	w.helm = &action.Configuration{Releases: storage.Init(driver.NewMemory()), KubeClient: &kubefake.PrintingKubeClient{Out: io.Discard},
 		Capabilities: chartutil.DefaultCapabilities.Copy(), Log: func(string, ...any) {}}
 	w.helm.Capabilities.KubeVersion = rendered
@@ -72,7 +53,7 @@ func newWorld(t *testing.T, objects ...runtime.Object) world {
 		trustBundles("v1"): "ClusterTrustBundleList", trustBundles("v1beta1"): "ClusterTrustBundleList",
 		{Version: "v1", Resource: "secrets"}: "SecretList", {Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}: "LeaseList"}
 	w.Options = Options{Client: &kubeclient.Client{Core: w.core, Dynamic: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds), Namespace: Namespace},
-		Progress: w.steps, helm: func() (*action.Configuration, error) { return w.helm, nil }}
+		Progress: cli.NewProgress(w.steps), helm: func() (*action.Configuration, error) { return w.helm, nil }}
 	return w
 }
 

@@ -13,12 +13,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/tools/cache"
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/ops/check"
+	"outrider.dev/internal/ops/kubeclient"
+	"outrider.dev/internal/ops/replicas"
 )
 
 // Remove removes a release, and waits until its pods have ended. Without a release it does
@@ -100,32 +100,13 @@ func (o Options) awaitNoPods(ctx context.Context, deployment string) error {
 		owner := metav1.GetControllerOf(p)
 		return owner != nil && strings.HasPrefix(owner.Name, deployment+"-")
 	}
-	list, err := o.Client.Core.CoreV1().Pods(o.Client.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
+	pods := o.Client.Core.CoreV1().Pods(o.Client.Namespace)
+	_, err := kubeclient.AwaitNone(ctx, pods, metav1.ListOptions{LabelSelector: replicas.Selector}, &corev1.Pod{}, of, func(left, _ int) {
+		if left > 0 {
+			o.Progress.Wait("waiting for the end of %d pods of %s/%s", left, o.Client.Namespace, deployment)
+		}
+	})
 	if err != nil {
-		return err
-	}
-	left := map[string]bool{}
-	for _, p := range list.Items {
-		if of(&p) {
-			left[p.Name] = true
-		}
-	}
-	l := watched(o.Client.Core.CoreV1().Pods(o.Client.Namespace), metav1.ListOptions{LabelSelector: selector})
-	ended := func(e watch.Event) (bool, error) {
-		if p, ok := e.Object.(*corev1.Pod); ok && of(p) {
-			if e.Type == watch.Deleted {
-				delete(left, p.Name)
-			} else {
-				left[p.Name] = true
-			}
-		}
-		return len(left) == 0, nil
-	}
-	if len(left) == 0 {
-		return nil
-	}
-	o.Progress.Wait("waiting for the end of %d pods of %s/%s", len(left), o.Client.Namespace, deployment)
-	if err := followFrom(ctx, l, list.ResourceVersion, ended); err != nil {
 		return fmt.Errorf("waiting for the end of the pods of %s/%s: %w", o.Client.Namespace, deployment, err)
 	}
 	return nil
@@ -146,12 +127,12 @@ func leftovers() []leftover {
 	}
 	leases := schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
 	return []leftover{
-		{core("configmaps"), one(contract.RootConfigMap), true},
+		{core("configmaps"), kubeclient.Named(contract.RootConfigMap), true},
 		{core("configmaps"), made, false}, // such as the tokens that were used
 		{core("secrets"), made, false},    // the authority's keys
 		{leases, made, false},
-		{trustBundles("v1"), one(contract.TrustBundle), true},
-		{trustBundles("v1beta1"), one(contract.TrustBundle), true},
+		{trustBundles("v1"), kubeclient.Named(contract.TrustBundle), true},
+		{trustBundles("v1beta1"), kubeclient.Named(contract.TrustBundle), true},
 		{definitions, made, true},
 	}
 }
@@ -205,7 +186,7 @@ func Purge(ctx context.Context, o Options) error {
 			client := o.Client.Dynamic.Resource(l.resource).Namespace(object.GetNamespace())
 			err := o.delete(ctx, client, object.GetName())
 			if err == nil && !o.DryRun && l.resource == definitions { // it goes after all objects of its kind
-				err = awaitGone(ctx, watched(client, one(object.GetName())), object.GetResourceVersion())
+				err = kubeclient.AwaitGone(ctx, client, object.GetName(), &unstructured.Unstructured{})
 			}
 			if err != nil {
 				return fmt.Errorf("removing %s %s: %w", object.GetKind(), object.GetName(), err)
@@ -252,7 +233,7 @@ func (o Options) delete(ctx context.Context, client dynamic.ResourceInterface, n
 // inUse finds control planes that are not removed. In a dry run the one of the release is there
 // still.
 func (o Options) inUse(ctx context.Context) error {
-	list, err := o.Client.Core.AppsV1().Deployments(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: selector})
+	list, err := o.Client.Core.AppsV1().Deployments(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: replicas.Selector})
 	if err != nil {
 		return err
 	}
@@ -299,18 +280,12 @@ func (o Options) removeNamespace(ctx context.Context, verb string) error {
 	}
 	if !o.DryRun {
 		o.Progress.Wait("waiting for the end of namespace %s", n.Name)
-		l := watched(o.Client.Core.CoreV1().Namespaces(), one(n.Name))
-		if err := awaitGone(ctx, l, n.ResourceVersion); err != nil {
+		if err := kubeclient.AwaitGone(ctx, namespaces, n.Name, &corev1.Namespace{}); err != nil {
 			return fmt.Errorf("waiting for the end of namespace %s: %w", n.Name, err)
 		}
 	}
 	o.Progress.Step("namespace %s: %s", n.Name, verb)
 	return nil
-}
-
-// awaitGone waits for the end of an object that has finalizers.
-func awaitGone(ctx context.Context, l cache.ListerWatcher, version string) error {
-	return followFrom(ctx, l, version, func(e watch.Event) (bool, error) { return e.Type == watch.Deleted, nil })
 }
 
 // others are pods, and records of other releases, in the control plane's namespace.

@@ -1,5 +1,6 @@
 // Package kubeclient leads from a command line to a cluster: kubectl's flags, the clients that
-// they stand for, and ports of pods that are forwarded to this machine.
+// they stand for, ports of pods that are forwarded to this machine, and objects that are followed
+// until they are as a command needs them. What may not be read is an error at once, and no wait.
 package kubeclient
 
 import (

@@ -18,12 +18,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
-	watchtools "k8s.io/client-go/tools/watch"
 
+	"outrider.dev/internal/base/cli"
+	"outrider.dev/internal/ops/kubeclient"
 	"outrider.dev/internal/ops/podupgrade"
 )
 
@@ -32,10 +30,7 @@ type Options struct {
 	Client    kubernetes.Interface
 	Namespace string // empty: all
 	DryRun    bool   // change nothing
-	Progress  interface {
-		Step(format string, args ...any) // something was done
-		Wait(format string, args ...any) // what is waited for
-	}
+	Progress  *cli.Progress
 
 	lag time.Duration // default: cacheLag
 }
@@ -49,7 +44,7 @@ func Run(ctx context.Context, o Options) ([]Pod, error) {
 	if err := o.removeLabels(ctx); err != nil {
 		return nil, err
 	}
-	pods, err := o.meshed(ctx)
+	pods, err := kubeclient.Meshed(ctx, o.Client, o.Namespace, "")
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +129,7 @@ func (o Options) again(ctx context.Context, pod *corev1.Pod) (string, error) {
 			return "", ctx.Err()
 		case err != nil:
 			return err.Error(), nil
-		case !podupgrade.HasProxy(next):
+		case kubeclient.Proxy(next) == nil:
 			return "", nil
 		}
 		select {
@@ -147,85 +142,21 @@ func (o Options) again(ctx context.Context, pod *corev1.Pod) (string, error) {
 	}
 }
 
-// meshed are the pods with a proxy that have not ended.
-func (o Options) meshed(ctx context.Context) (out []corev1.Pod, err error) {
-	options := metav1.ListOptions{Limit: 500}
-	for {
-		l, err := o.Client.CoreV1().Pods(o.Namespace).List(ctx, options)
-		if err != nil {
-			return nil, fmt.Errorf("listing pods: %w", err)
-		}
-		for _, p := range l.Items {
-			if hasProxy(&p) {
-				out = append(out, p)
-			}
-		}
-		if options.Continue = l.Continue; options.Continue == "" {
-			return out, nil
-		}
-	}
-}
-
-func hasProxy(p *corev1.Pod) bool {
-	return podupgrade.HasProxy(p) && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
-}
-
-// await waits until no pod of the workloads has a proxy. It follows the pods' events.
+// await waits until no pod of the workloads has a proxy.
 func (o Options) await(ctx context.Context, restarted map[workload]bool) error {
-	of := func(p *corev1.Pod) bool { return hasProxy(p) && restarted[ownerOf(p)] }
-	pods := o.Client.CoreV1().Pods(o.Namespace)
-	l := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			return pods.List(ctx, options)
-		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			return pods.Watch(ctx, options)
-		},
-	}
-	left := map[string]bool{}
-	done := func() bool {
-		if len(left) > 0 {
-			o.Progress.Wait("pods with a proxy: %d", len(left))
+	left, err := kubeclient.AwaitNone(ctx, o.Client.CoreV1().Pods(o.Namespace), metav1.ListOptions{}, &corev1.Pod{}, func(p *corev1.Pod) bool {
+		return kubeclient.IsMeshed(p) && restarted[ownerOf(p)]
+	}, func(left, _ int) {
+		if left > 0 {
+			o.Progress.Wait("pods with a proxy: %d", left)
 		}
-		return len(left) == 0
-	}
-	listed := func(all cache.Store) (bool, error) {
-		for _, object := range all.List() {
-			if p, ok := object.(*corev1.Pod); ok && of(p) {
-				left[p.Namespace+"/"+p.Name] = true
-			}
-		}
-		return done(), nil
-	}
-	_, err := watchtools.UntilWithSync(ctx, l, &corev1.Pod{}, listed, func(e watch.Event) (bool, error) {
-		if p, ok := e.Object.(*corev1.Pod); ok {
-			delete(left, p.Namespace+"/"+p.Name)
-			if e.Type != watch.Deleted && of(p) {
-				left[p.Namespace+"/"+p.Name] = true
-			}
-		}
-		return done(), nil
 	})
 	if err == nil {
 		o.Progress.Step("no pod of the restarted workloads has a proxy")
 		return nil
 	}
-	var names []string
-	for name := range left { // any order: they are sorted
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+	if errors.Is(err, context.DeadlineExceeded) {
 		err = errors.New("not in time; run it again to go on waiting")
 	}
-	return fmt.Errorf("pods that still have a proxy: %s: %w", few(names), err)
-}
-
-// few names some of a list, and how many more there are.
-func few(all []string) string {
-	const most = 5
-	if len(all) <= most {
-		return strings.Join(all, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(all[:most], ", "), len(all)-most)
+	return fmt.Errorf("pods that still have a proxy: %s: %w", cli.Few(left), err)
 }

@@ -2,10 +2,8 @@ package podrestart
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/base/contract"
 )
 
@@ -26,22 +25,17 @@ import (
 // controllers would do it.
 type cluster struct {
 	*fake.Clientset
-	mu    sync.Mutex
 	lines []string
 	stuck func() // if not nil no controller acts, and it is called when pods are waited for
 }
 
-func (c *cluster) Step(format string, args ...any) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.lines = append(c.lines, fmt.Sprintf(format, args...))
-}
-
-func (c *cluster) Wait(format string, args ...any) {
-	c.Step(format, args...)
-	if c.stuck != nil {
+// Write takes a line of the progress.
+func (c *cluster) Write(line []byte) (int, error) {
+	text := strings.TrimSuffix(string(line), "\n")
+	if c.lines = append(c.lines, text); c.stuck != nil && strings.HasPrefix(text, "pods with a proxy") {
 		c.stuck()
 	}
+	return len(line), nil
 }
 
 func newCluster(objects ...runtime.Object) *cluster {
@@ -78,7 +72,7 @@ func newCluster(objects ...runtime.Object) *cluster {
 }
 
 func (c *cluster) run(ctx context.Context, o Options) ([]Pod, error) {
-	o.Client, o.Progress, o.lag = c, c, time.Nanosecond
+	o.Client, o.Progress, o.lag = c, cli.NewProgress(c), time.Nanosecond
 	return Run(ctx, o)
 }
 
@@ -233,7 +227,7 @@ func TestARestartUnderWayIsNotMadeAgain(t *testing.T) {
 			if err == nil || !strings.HasPrefix(err.Error(), "pods that still have a proxy: shop/web-1-x: ") {
 				t.Errorf("error %v", err)
 			}
-			if diff := cmp.Diff([]string{tt.want, "pods with a proxy: 1"}, slices.Compact(c.lines)); diff != "" {
+			if diff := cmp.Diff([]string{tt.want, "pods with a proxy: 1"}, c.lines); diff != "" {
 				t.Errorf("progress (-want +got):\n%s", diff)
 			}
 		})

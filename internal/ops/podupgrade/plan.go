@@ -25,6 +25,7 @@ import (
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/ops/kubeclient"
 )
 
 // A State says what is to be done with a pod.
@@ -69,30 +70,17 @@ func (s Selection) Check() error {
 	return err
 }
 
-// pageSize bounds one answer of the API server.
-const pageSize = 500
-
 // Plan lists the pods with a proxy, sorted by namespace and name, and what is to be done with each.
 func Plan(ctx context.Context, client kubernetes.Interface, s Selection) ([]Candidate, error) {
 	p := planner{client: client, image: s.Image, next: map[string]answer{}}
 	var out []Candidate
-	options := metav1.ListOptions{LabelSelector: s.Labels, Limit: pageSize}
-	for {
-		list, err := client.CoreV1().Pods(s.Namespace).List(ctx, options)
-		if err != nil {
-			return nil, fmt.Errorf("listing pods: %w", err)
+	err := kubeclient.EachMeshed(ctx, client, s.Namespace, s.Labels, func(pod *corev1.Pod) {
+		if _, injected := pod.Annotations[contract.Status]; injected {
+			out = append(out, p.judge(ctx, pod))
 		}
-		for i := range list.Items {
-			if c, has := p.judge(ctx, &list.Items[i]); has {
-				out = append(out, c)
-			}
-		}
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		if options.Continue = list.Continue; options.Continue == "" {
-			break
-		}
+	})
+	if err != nil {
+		return nil, err
 	}
 	slices.SortFunc(out, func(a, b Candidate) int {
 		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
@@ -108,15 +96,9 @@ type planner struct {
 
 type answer struct{ image, reason string }
 
-func (p *planner) judge(ctx context.Context, pod *corev1.Pod) (c Candidate, has bool) {
-	container := proxyOf(pod)
-	if _, injected := pod.Annotations[contract.Status]; container == nil || !injected {
-		return c, false
-	}
-	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
-		return c, false
-	}
-	c = Candidate{
+func (p *planner) judge(ctx context.Context, pod *corev1.Pod) Candidate {
+	container := kubeclient.Proxy(pod)
+	c := Candidate{
 		Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Node: pod.Spec.NodeName,
 		From: container.Image, State: Cannot, workload: workloadOf(pod), pullSecrets: pod.Spec.ImagePullSecrets, statusPort: statusPort(container),
 	}
@@ -125,7 +107,7 @@ func (p *planner) judge(ctx context.Context, pod *corev1.Pod) (c Candidate, has 
 		c.Reason = "it is being deleted"
 	case pod.Annotations[corev1.MirrorPodAnnotationKey] != "":
 		c.Reason = "it is a static pod: its file on the node has the image"
-	case !running(pod, container.Name):
+	case !running(kubeclient.Status(pod, container.Name)):
 		c.Reason = "its proxy does not run"
 	default:
 		a := p.image
@@ -142,7 +124,7 @@ func (p *planner) judge(ctx context.Context, pod *corev1.Pod) (c Candidate, has 
 			c.State = Due
 		}
 	}
-	return c, true
+	return c
 }
 
 // statusPort is the agent's port. Injection has written it into the proxy's configuration wherever
@@ -159,33 +141,7 @@ func statusPort(proxy *corev1.Container) string {
 	return strconv.Itoa(int(config.StatusPort))
 }
 
-// proxyOf is the proxy's container, as a plain or as a native sidecar.
-func proxyOf(pod *corev1.Pod) *corev1.Container {
-	for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
-		for i := range list {
-			if list[i].Name == contract.ProxyContainer {
-				return &list[i]
-			}
-		}
-	}
-	return nil
-}
-
-func statusOf(pod *corev1.Pod, container string) *corev1.ContainerStatus {
-	for _, list := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
-		for i := range list {
-			if list[i].Name == container {
-				return &list[i]
-			}
-		}
-	}
-	return nil
-}
-
-func running(pod *corev1.Pod, container string) bool {
-	s := statusOf(pod, container)
-	return s != nil && s.State.Running != nil
-}
+func running(s *corev1.ContainerStatus) bool { return s != nil && s.State.Running != nil }
 
 // workloadOf is the UID of the pod's controller, or its own.
 func workloadOf(pod *corev1.Pod) string {
@@ -212,7 +168,7 @@ func (p *planner) ask(ctx context.Context, pod *corev1.Pod) answer {
 	if err != nil {
 		return answer{reason: err.Error()}
 	}
-	container := proxyOf(made)
+	container := kubeclient.Proxy(made)
 	if container == nil {
 		return answer{reason: "a new pod like it would get no proxy"}
 	}
@@ -235,6 +191,3 @@ func Next(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod) (*c
 	}
 	return made, nil
 }
-
-// HasProxy reports whether a pod has a proxy of ours.
-func HasProxy(pod *corev1.Pod) bool { return proxyOf(pod) != nil }

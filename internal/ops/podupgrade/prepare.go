@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/ops/kubeclient"
 )
 
 // The kubelet stops a container first and pulls the next image then. So each node gets the image
@@ -26,20 +27,14 @@ func (r *roll) prepare(ctx context.Context, c Candidate) error {
 	ctx, cancel := context.WithTimeout(ctx, r.pull)
 	defer cancel()
 	pod := runOnce(c)
-	pods := r.Client.CoreV1().Pods(c.Namespace)
-	_, err := pods.Create(ctx, pod, metav1.CreateOptions{FieldManager: "outrider"})
+	_, err := r.Client.CoreV1().Pods(c.Namespace).Create(ctx, pod, metav1.CreateOptions{FieldManager: "outrider"})
 	if err != nil && !apierrors.IsAlreadyExists(err) { // one of an upgrade that was interrupted
 		return fmt.Errorf("%s: running %s once: %w", c.Node, c.To, err)
 	}
-	defer func() {
-		now := int64(0)
-		// Also when ctx has ended. One that stays has ended too, and costs nothing.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-		defer cancel()
-		_ = pods.Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: &now})
-	}()
+	// One that stays has ended, and costs nothing.
+	defer func() { _ = kubeclient.DeletePod(ctx, r.Client, pod.Namespace, pod.Name) }()
 	last := "the kubelet has not begun"
-	_, err = r.follow(ctx, c.Namespace, pod.Name, func(p *corev1.Pod) (bool, error) {
+	err = kubeclient.FollowPod(ctx, r.Client, c.Namespace, pod.Name, func(p *corev1.Pod) (bool, error) {
 		for _, s := range p.Status.ContainerStatuses {
 			if w := s.State.Waiting; w != nil {
 				last = w.Reason + ": " + w.Message

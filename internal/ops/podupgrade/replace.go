@@ -12,20 +12,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/remotecommand"
-	watchtools "k8s.io/client-go/tools/watch"
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/mesh/objects"
+	"outrider.dev/internal/ops/kubeclient"
 )
 
 // An Exec runs a command in a pod's proxy container and returns what it printed.
@@ -75,7 +70,7 @@ func firstOf(out string) string {
 func (r *roll) get(ctx context.Context, c Candidate) (*corev1.Pod, error) {
 	pod, err := r.Client.CoreV1().Pods(c.Namespace).Get(ctx, c.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) || err == nil && (pod.UID != c.UID || pod.DeletionTimestamp != nil) {
-		return nil, errGone
+		return nil, kubeclient.ErrGone
 	}
 	return pod, err
 }
@@ -109,11 +104,11 @@ func (r *roll) await(ctx context.Context, c Candidate, before string) error {
 	last := "the kubelet has not begun"
 	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
-	_, err := r.follow(ctx, c.Namespace, c.Name, func(pod *corev1.Pod) (bool, error) {
+	err := kubeclient.FollowPod(ctx, r.Client, c.Namespace, c.Name, func(pod *corev1.Pod) (bool, error) {
 		if pod.UID != c.UID || pod.DeletionTimestamp != nil {
-			return false, errGone
+			return false, kubeclient.ErrGone
 		}
-		s := statusOf(pod, contract.ProxyContainer)
+		s := kubeclient.Status(pod, contract.ProxyContainer)
 		switch {
 		case s == nil || s.ContainerID == before && s.State.Running != nil:
 			return false, nil
@@ -129,50 +124,8 @@ func (r *roll) await(ctx context.Context, c Candidate, before string) error {
 		}
 		return true, nil
 	})
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, watchtools.ErrWatchClosed) {
+	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("not ready within %s: %s", r.Timeout, last)
 	}
 	return err
-}
-
-// errGone is no failure of the upgrade: the pod's successor gets the new proxy.
-var errGone = errors.New("the pod has been deleted meanwhile")
-
-// follow calls done with a pod and each of its changes until it says so.
-func (r *roll) follow(ctx context.Context, namespace, name string, done func(*corev1.Pod) (bool, error)) (*corev1.Pod, error) {
-	pods := r.Client.CoreV1().Pods(namespace)
-	one := fields.OneTermEqualSelector("metadata.name", name).String()
-	source := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			o.FieldSelector = one
-			return pods.List(ctx, o)
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			o.FieldSelector = one
-			return pods.Watch(ctx, o)
-		},
-	}
-	event, err := watchtools.UntilWithSync(ctx, source, &corev1.Pod{}, func(s cache.Store) (bool, error) {
-		if len(s.List()) == 0 {
-			return true, errGone
-		}
-		return false, nil
-	}, func(e watch.Event) (bool, error) {
-		if e.Type == watch.Deleted {
-			return false, errGone
-		}
-		pod, ok := e.Object.(*corev1.Pod)
-		if !ok {
-			return false, apierrors.FromObject(e.Object)
-		}
-		return done(pod)
-	})
-	if ctx.Err() != nil && wait.Interrupted(err) { // client-go has an error of its own for the end of ctx
-		err = ctx.Err()
-	}
-	if event == nil {
-		return nil, err
-	}
-	pod, _ := event.Object.(*corev1.Pod)
-	return pod, err
 }

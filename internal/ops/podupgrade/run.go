@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/ops/kubeclient"
 )
 
 // Options of Run.
@@ -122,7 +123,7 @@ func (r *roll) replace(ctx context.Context, c Candidate) bool {
 	// What has begun is brought to an end, also when the caller gives up: a pod is not left between.
 	ctx = context.WithoutCancel(ctx)
 	fail := func(err error) bool {
-		if errors.Is(err, errGone) {
+		if errors.Is(err, kubeclient.ErrGone) {
 			return r.end(Event{Pod: c, Step: Gone})
 		}
 		return r.end(Event{Pod: c, Step: Failed, Err: err})
@@ -131,12 +132,12 @@ func (r *roll) replace(ctx context.Context, c Candidate) bool {
 	if err != nil {
 		return fail(err)
 	}
-	before := statusOf(pod, contract.ProxyContainer)
+	before := kubeclient.Status(pod, contract.ProxyContainer)
 	if before == nil {
 		return fail(errors.New("the kubelet reports no proxy"))
 	}
 	if err := r.announce(ctx, c); err != nil {
-		if _, gone := r.get(ctx, c); errors.Is(gone, errGone) {
+		if _, gone := r.get(ctx, c); errors.Is(gone, kubeclient.ErrGone) {
 			err = gone
 		}
 		return fail(err)
@@ -148,7 +149,7 @@ func (r *roll) replace(ctx context.Context, c Candidate) bool {
 	r.tell(Event{Pod: c, Step: Replacing})
 	err = r.await(ctx, c, before.ContainerID)
 	switch {
-	case errors.Is(err, errGone):
+	case errors.Is(err, kubeclient.ErrGone):
 		return fail(err)
 	case err != nil:
 		return r.end(r.rollBack(ctx, c, err))
@@ -160,7 +161,7 @@ func (r *roll) replace(ctx context.Context, c Candidate) bool {
 func (r *roll) rollBack(ctx context.Context, c Candidate, because error) Event {
 	failed := ""
 	if pod, err := r.Client.CoreV1().Pods(c.Namespace).Get(ctx, c.Name, metav1.GetOptions{}); err == nil {
-		if s := statusOf(pod, contract.ProxyContainer); s != nil {
+		if s := kubeclient.Status(pod, contract.ProxyContainer); s != nil {
 			failed = s.ContainerID
 		}
 	}
@@ -180,7 +181,7 @@ func (r *roll) restarted(ctx context.Context, since *corev1.Pod) (out []string) 
 		return nil // it is gone, and so is the question
 	}
 	for _, c := range now.Spec.Containers {
-		a, b := statusOf(since, c.Name), statusOf(now, c.Name)
+		a, b := kubeclient.Status(since, c.Name), kubeclient.Status(now, c.Name)
 		if c.Name != contract.ProxyContainer && a != nil && b != nil && b.RestartCount > a.RestartCount {
 			out = append(out, c.Name)
 		}

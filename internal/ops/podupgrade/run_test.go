@@ -21,6 +21,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/ops/kubeclient"
 )
 
 const (
@@ -42,6 +43,8 @@ type cluster struct {
 	// once is the state of a pod that runs an image once; nil: it has succeeded.
 	once func(pod *corev1.Pod)
 	exec func(pod string) (string, error)
+	// watched happens once a pod is watched; nil: nothing does.
+	watched func()
 	// limit is how long a pod may take; 0: the default, which no test reaches.
 	limit time.Duration
 
@@ -67,7 +70,7 @@ func newCluster(objects ...runtime.Object) *cluster {
 			return true, nil, err
 		}
 		pod := object.(*corev1.Pod).DeepCopy()
-		c.note("%s gets %s", pod.Name, proxyOf(pod).Image)
+		c.note("%s gets %s", pod.Name, kubeclient.Proxy(pod).Image)
 		if c.kubelet == nil {
 			runs(pod)
 		} else {
@@ -93,6 +96,9 @@ func newCluster(objects ...runtime.Object) *cluster {
 		w, err := c.Tracker().Watch(pods, a.GetNamespace())
 		if err != nil {
 			return true, nil, err
+		}
+		if c.watched != nil {
+			go c.watched()
 		}
 		return true, watch.Filter(w, func(e watch.Event) (watch.Event, bool) {
 			p := e.Object.(*corev1.Pod)
@@ -137,7 +143,7 @@ func (c *cluster) images(t *testing.T) map[string]string {
 	}
 	out := map[string]string{}
 	for _, p := range list.(*corev1.PodList).Items {
-		if proxy := proxyOf(&p); proxy != nil {
+		if proxy := kubeclient.Proxy(&p); proxy != nil {
 			out[p.Name] = proxy.Image
 		}
 	}
@@ -157,8 +163,8 @@ func pod(name string) *corev1.Pod {
 
 // runs is a proxy that runs its image, and is ready.
 func runs(p *corev1.Pod) {
-	s := statusOf(p, contract.ProxyContainer)
-	s.ContainerID += "+" + proxyOf(p).Image
+	s := kubeclient.Status(p, contract.ProxyContainer)
+	s.ContainerID += "+" + kubeclient.Proxy(p).Image
 	s.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
 	ready(p, corev1.ConditionTrue)
 }
@@ -169,7 +175,7 @@ func ready(p *corev1.Pod, is corev1.ConditionStatus) {
 
 // waits is a proxy that cannot start.
 func waits(p *corev1.Pod, reason string) {
-	s := statusOf(p, contract.ProxyContainer)
+	s := kubeclient.Status(p, contract.ProxyContainer)
 	s.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}
 	ready(p, corev1.ConditionFalse)
 }
@@ -228,7 +234,7 @@ func TestRun(t *testing.T) {
 		"its image cannot be pulled: it gets the old one, and no more is begun": {
 			func(_ *testing.T, c *cluster) {
 				c.kubelet = with("b", func(_ *cluster, p *corev1.Pod) {
-					if proxyOf(p).Image == newer {
+					if kubeclient.Proxy(p).Image == newer {
 						waits(p, "ImagePullBackOff")
 						return
 					}
@@ -240,8 +246,8 @@ func TestRun(t *testing.T) {
 		"its proxy ends again and again": {
 			func(_ *testing.T, c *cluster) {
 				c.kubelet = with("b", func(_ *cluster, p *corev1.Pod) {
-					if runs(p); proxyOf(p).Image == newer {
-						statusOf(p, contract.ProxyContainer).State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 3, Message: "no root"}}
+					if runs(p); kubeclient.Proxy(p).Image == newer {
+						kubeclient.Status(p, contract.ProxyContainer).State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 3, Message: "no root"}}
 						ready(p, corev1.ConditionFalse)
 					}
 				})
@@ -476,7 +482,7 @@ func TestCancelled(t *testing.T) {
 					c.limit = short
 				}
 				c.kubelet = func(_ *cluster, p *corev1.Pod) {
-					if runs(p); !ready && proxyOf(p).Image == newer {
+					if runs(p); !ready && kubeclient.Proxy(p).Image == newer {
 						waits(p, "CrashLoopBackOff")
 					}
 				}
@@ -520,13 +526,13 @@ func TestReplacedWithARestart(t *testing.T) {
 	c.kubelet = func(c *cluster, p *corev1.Pod) {
 		waits(p, "PodInitializing")
 		later := p.DeepCopy()
-		time.AfterFunc(50*time.Millisecond, func() {
+		c.watched = func() {
 			runs(later)
-			statusOf(later, "app").RestartCount++
+			kubeclient.Status(later, "app").RestartCount++
 			if err := c.Tracker().Update(pods, later, later.Namespace); err != nil {
 				t.Error(err)
 			}
-		})
+		}
 	}
 	var last Event
 	if _, err := c.run(t.Context(), due(p), func(e Event) { last = e }); err != nil {

@@ -10,6 +10,7 @@ import (
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/capture"
 	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/ops/kubeclient"
 )
 
 // A Capture is which connections of the pod are captured, as its flags say: ports and ranges, with
@@ -81,10 +82,10 @@ func captureArgs(pod *corev1.Pod) (*corev1.Container, []string) {
 	if work, ok := podspec.NodeWork(pod); ok && len(work.Capture) > 0 {
 		return &corev1.Container{Name: "the node"}, work.Capture
 	}
-	if c := container(pod, contract.InitContainer); c != nil && len(c.Args) > 0 && c.Args[0] == "init" {
+	if c := kubeclient.Container(pod, contract.InitContainer); c != nil && len(c.Args) > 0 && c.Args[0] == "init" {
 		return c, c.Args[1:]
 	}
-	c := container(pod, contract.ProxyContainer)
+	c := kubeclient.Proxy(pod)
 	if c == nil || !podspec.Staged(c) {
 		return nil, nil
 	}

@@ -17,6 +17,7 @@ import (
 	"outrider.dev/internal/core/pod/inject/verdict"
 	"outrider.dev/internal/core/pod/plan"
 	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/ops/kubeclient"
 	"outrider.dev/startup"
 )
 
@@ -246,7 +247,7 @@ func orderOf(o podspec.Object, on startup.Kubernetes, result inject.Result) (*Or
 
 // proxyOf describes the proxy's container; next is a pod like it of today.
 func proxyOf(pod, next *corev1.Pod) *Proxy {
-	c := container(pod, contract.ProxyContainer)
+	c := kubeclient.Proxy(pod)
 	if c == nil {
 		return nil
 	}
@@ -255,19 +256,17 @@ func proxyOf(pod, next *corev1.Pod) *Proxy {
 		out.Kind = "native sidecar"
 	}
 	if next != nil {
-		if n := container(next, contract.ProxyContainer); n != nil && n.Image != c.Image {
+		if n := kubeclient.Proxy(next); n != nil && n.Image != c.Image {
 			out.Next = n.Image
 		}
 	}
-	for _, s := range slices.Concat(pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses) {
-		if s.Name == c.Name {
-			out.Restarts, out.State = s.RestartCount, Ready
-			switch {
-			case s.State.Running == nil:
-				out.State = "does not run"
-			case !s.Ready:
-				out.State = notReady
-			}
+	if s := kubeclient.Status(pod, c.Name); s != nil {
+		out.Restarts, out.State = s.RestartCount, Ready
+		switch {
+		case s.State.Running == nil:
+			out.State = "does not run"
+		case !s.Ready:
+			out.State = notReady
 		}
 	}
 	return out

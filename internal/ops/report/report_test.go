@@ -19,6 +19,7 @@ import (
 	"outrider.dev/internal/core/pod/inject"
 	"outrider.dev/internal/core/pod/inject/settings"
 	"outrider.dev/internal/core/pod/inject/verdict"
+	"outrider.dev/internal/ops/kubeclient"
 	"outrider.dev/internal/ops/replicas"
 )
 
@@ -170,7 +171,7 @@ func TestCaptureOfAStagedProxy(t *testing.T) {
 		p.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsUser: &user}
 	})
 	r, err := inject.Pod(given, enabled, inject.Options{})
-	if err != nil || !r.Injected || container(r.Pod, contract.InitContainer) != nil {
+	if err != nil || !r.Injected || kubeclient.Container(r.Pod, contract.InitContainer) != nil {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	c, err := captureOf(r.Pod)

@@ -10,9 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/base/cli"
-	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/controlplane/debugapi"
-	"outrider.dev/internal/ops/check"
 	"outrider.dev/internal/ops/kubeclient"
 	"outrider.dev/internal/ops/replicas"
 )
@@ -39,7 +37,7 @@ func (v *Versions) Read(ctx context.Context, client *kubeclient.Client, set *rep
 	if err == nil {
 		v.ControlPlane = all
 		var pods []corev1.Pod
-		if pods, err = check.Meshed(ctx, client); err == nil {
+		if pods, err = kubeclient.Meshed(ctx, client.Core, "", ""); err == nil {
 			v.Proxies = proxyVersions(pods, replicas.Proxies(all))
 		}
 	}
@@ -57,7 +55,7 @@ func proxyVersions(pods []corev1.Pod, connected []debugapi.Proxy) []ProxyVersion
 	count := map[ProxyVersions]int{}
 	for _, p := range pods {
 		proxy := of[p.Name+"."+p.Namespace]
-		count[ProxyVersions{Agent: proxy.Agent, Envoy: proxy.Envoy, Image: container(&p, contract.ProxyContainer).Image}]++
+		count[ProxyVersions{Agent: proxy.Agent, Envoy: proxy.Envoy, Image: kubeclient.Proxy(&p).Image}]++
 	}
 	var out []ProxyVersions
 	for v, n := range count { // any order: sorted below
@@ -68,14 +66,4 @@ func proxyVersions(pods []corev1.Pod, connected []debugapi.Proxy) []ProxyVersion
 		return cmp.Or(cmp.Compare(b.Pods, a.Pods), cmp.Compare(a.Image, b.Image), cmp.Compare(a.Agent, b.Agent), cmp.Compare(a.Envoy, b.Envoy))
 	})
 	return out
-}
-
-// container is the pod's container of a name; nil if there is none.
-func container(p *corev1.Pod, name string) *corev1.Container {
-	for _, list := range [][]corev1.Container{p.Spec.Containers, p.Spec.InitContainers} {
-		if i := slices.IndexFunc(list, func(c corev1.Container) bool { return c.Name == name }); i >= 0 {
-			return &list[i]
-		}
-	}
-	return nil
 }

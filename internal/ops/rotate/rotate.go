@@ -14,16 +14,13 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
-	watchtools "k8s.io/client-go/tools/watch"
 
+	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/controlplane/ca"
 	"outrider.dev/internal/core/controlplane/kube"
+	"outrider.dev/internal/ops/kubeclient"
 )
 
 // Steps of a rotation, up to which [Options.Run] may wait.
@@ -36,18 +33,12 @@ const (
 // Steps are those steps, in their order.
 var Steps = []string{Published, Signs, Retired}
 
-// A Progress shows how far a rotation is.
-type Progress interface {
-	Step(format string, args ...any) // it was done
-	Wait(format string, args ...any) // it is waited for
-}
-
 // Options of a rotation.
 type Options struct {
 	Core      kubernetes.Interface
 	Namespace string // of the control plane
 	Until     string // one of [Steps]
-	Progress  Progress
+	Progress  *cli.Progress
 
 	said map[string]bool // the steps that were shown
 }
@@ -251,43 +242,16 @@ func (o Options) say(step string) {
 
 // awaitRoots waits until every namespace that has the roots has the next one.
 func (o Options) awaitRoots(ctx context.Context, old, next ca.RootStatus) error {
-	without := map[string]bool{}
 	all := 0
-	client := o.Core.CoreV1().ConfigMaps(metav1.NamespaceAll)
-	named := fields.OneTermEqualSelector("metadata.name", contract.RootConfigMap).String()
-	list, err := client.List(ctx, metav1.ListOptions{FieldSelector: named})
+	without, err := kubeclient.AwaitNone(ctx, o.Core.CoreV1().ConfigMaps(metav1.NamespaceAll), kubeclient.Named(contract.RootConfigMap), &corev1.ConfigMap{},
+		func(m *corev1.ConfigMap) bool { return !has(m, next) }, // a deleted one is written again, with the roots of then
+		func(left, of int) {
+			if all = of; left > 0 {
+				o.Progress.Wait("next root: in %d of %d namespaces", all-left, all)
+			}
+		})
 	if err != nil {
-		return fmt.Errorf("reading the roots of the namespaces: %w", err)
-	}
-	for _, m := range list.Items {
-		all++
-		if !has(&m, next) {
-			without[m.Namespace] = true
-		}
-	}
-	seen := func(e watch.Event) (bool, error) {
-		if m, ok := e.Object.(*corev1.ConfigMap); ok && (e.Type == watch.Deleted || has(m, next)) {
-			delete(without, m.Namespace) // a deleted one is written again, with the roots of then
-		}
-		if len(without) > 0 {
-			o.Progress.Wait("next root: in %d of %d namespaces", all-len(without), all)
-		}
-		return len(without) == 0, nil
-	}
-	if len(without) > 0 {
-		l := &cache.ListWatch{
-			ListWithContextFunc: func(ctx context.Context, lo metav1.ListOptions) (runtime.Object, error) {
-				lo.FieldSelector = named
-				return client.List(ctx, lo)
-			},
-			WatchFuncWithContext: func(ctx context.Context, lo metav1.ListOptions) (watch.Interface, error) {
-				lo.FieldSelector = named
-				return client.Watch(ctx, lo)
-			},
-		}
-		if _, err := watchtools.UntilWithSync(ctx, l, &corev1.ConfigMap{}, nil, seen); err != nil {
-			return fmt.Errorf("waiting until the next root is in %d more of %d namespaces: %w", len(without), all, err)
-		}
+		return fmt.Errorf("waiting until the next root is in %d more of %d namespaces: %w", len(without), all, err)
 	}
 	o.Progress.Step("next root: in %d namespaces; %s stays trusted", all, old.Subject)
 	return nil

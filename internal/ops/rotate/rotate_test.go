@@ -1,6 +1,7 @@
 package rotate
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -8,7 +9,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"errors"
-	"fmt"
+	"io"
 	"maps"
 	"math/big"
 	"strconv"
@@ -25,32 +26,13 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/base/wire"
 	"outrider.dev/internal/core/controlplane/ca"
 )
 
 const system = "outrider-system"
-
-// steps are what a progress has shown.
-type steps struct {
-	mu   sync.Mutex
-	done []string
-}
-
-func (s *steps) Step(format string, args ...any) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.done = append(s.done, fmt.Sprintf(format, args...))
-}
-
-func (s *steps) Wait(string, ...any) {}
-
-func (s *steps) text() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return strings.Join(s.done, "\n")
-}
 
 func deployment(name, secret string) *appsv1.Deployment {
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: name, Labels: map[string]string{"app": "outriderd"}}}
@@ -140,17 +122,17 @@ func TestARotationIsFollowed(t *testing.T) {
 		}
 		run := func(until string, roots int, want ...string) ca.RotationStatus {
 			t.Helper()
-			var shown steps
-			got, err := Options{Core: core, Namespace: system, Until: until, Progress: &shown}.run(ctx, store)
+			var shown bytes.Buffer
+			got, err := Options{Core: core, Namespace: system, Until: until, Progress: cli.NewProgress(&shown)}.run(ctx, store)
 			if err != nil {
-				t.Fatalf("until %s: %v\n%s", until, err, shown.text())
+				t.Fatalf("until %s: %v\n%s", until, err, shown.String())
 			}
 			if len(got.Roots) != roots {
 				t.Errorf("until %s: %+v, want %d roots", until, got, roots)
 			}
 			for _, w := range want {
-				if strings.Count(shown.text(), w) != 1 {
-					t.Errorf("until %s: %q is to be shown once:\n%s", until, w, shown.text())
+				if strings.Count(shown.String(), w) != 1 {
+					t.Errorf("until %s: %q is to be shown once:\n%s", until, w, shown.String())
 				}
 			}
 			return got
@@ -167,10 +149,10 @@ func TestARotationIsFollowed(t *testing.T) {
 			}
 		}
 		run(Published, 2, "is under way")
-		if got := run(Signs, 2, "is under way", "next root signs"); got.Roots[1].State != ca.RootSigns || got.Roots[0].State != ca.RootRetiring || got.Roots[1].SHA256 != next.SHA256 {
+		if got := run(Signs, 2, "is under way", "\nnext root signs"); got.Roots[1].State != ca.RootSigns || got.Roots[0].State != ca.RootRetiring || got.Roots[1].SHA256 != next.SHA256 {
 			t.Errorf("signs: %+v", got)
 		}
-		got := run(Retired, 1, "is under way", "next root signs", "old root removed")
+		got := run(Retired, 1, "is under way", "\nnext root signs", "old root removed")
 		if got.Roots[0].SHA256 != next.SHA256 || got.Step() != "" {
 			t.Errorf("in the end: %+v", got)
 		}
@@ -186,7 +168,7 @@ func TestNoReplicaRuns(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		_, err := Options{Until: Published, Progress: &steps{}}.run(ctx, store)
+		_, err := Options{Until: Published, Progress: cli.NewProgress(io.Discard)}.run(ctx, store)
 		if err == nil || !strings.Contains(err.Error(), "not in time: requested: a replica publishes the next root") {
 			t.Error(err)
 		}
@@ -242,7 +224,7 @@ func TestWhatIsNotRotated(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			core := fake.NewClientset(tt.objects...)
-			_, err := Options{Core: core, Namespace: system, Until: Retired, Progress: &steps{}}.Run(t.Context())
+			_, err := Options{Core: core, Namespace: system, Until: Retired, Progress: cli.NewProgress(io.Discard)}.Run(t.Context())
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Fatalf("%v, want %q", err, tt.want)
 			}
