@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -52,7 +50,6 @@ Exit status: 0 if the archive is written, 1 if not, 2 if the input is unusable.`
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	fs := cmd.Flags()
-	fs.SortFlags = false
 	o.flags.Add(fs, "namespace of the pods with a proxy; default: all")
 	fs.StringVar(&o.controlPlane, "control-plane-namespace", install.Namespace, "namespace of the control plane")
 	fs.StringVar(&o.revision, "revision", "", "revision of the control plane; default: the default one")
@@ -95,7 +92,7 @@ func (o *bugReportOptions) run(cmd *cobra.Command) error {
 		inControlPlane.Namespace = o.controlPlane
 		return install.Installed(install.Options{Flags: helm, Client: &inControlPlane, Values: values})
 	}
-	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+	ctx, stop := interruptible(cmd)
 	defer stop()
 	err = bugreport.Save(o.output, func(w io.Writer) error { return bugreport.Write(ctx, w, r) })
 	if errors.Is(err, context.Canceled) {

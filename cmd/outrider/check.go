@@ -3,12 +3,9 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os/signal"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"outrider.dev/cmd/outrider/internal/view"
 	"outrider.dev/internal/base/cli"
@@ -16,30 +13,6 @@ import (
 	"outrider.dev/internal/ops/install"
 	"outrider.dev/internal/ops/kubeclient"
 )
-
-// clusterFlags are those of commands that talk to a cluster in which the control plane is.
-type clusterFlags struct{ *kubeclient.Flags }
-
-func (c *clusterFlags) add(cmd *cobra.Command) {
-	c.Flags = kubeclient.NewFlags(install.Namespace)
-	c.Flags.Add(cmd.Flags(), "namespace of the control plane")
-	cmd.Flags().SortFlags = false
-}
-
-// namespace is the control plane's.
-func (c *clusterFlags) namespace() string { return *c.Flags.Namespace }
-
-func (c *clusterFlags) client() (*kubeclient.Client, error) { return clientOf(c.Flags) }
-
-// clientOf returns the cluster's clients; flags that name none are unusable input.
-func clientOf(f *kubeclient.Flags) (*kubeclient.Client, error) {
-	client, err := f.Client()
-	var config *kubeclient.ConfigError
-	if errors.As(err, &config) {
-		return nil, &cli.UsageError{Err: err, Hint: config.Hint()}
-	}
-	return client, err
-}
 
 type checkOptions struct {
 	clusterFlags
@@ -116,8 +89,8 @@ Exit status: 0 if no check failed, 1 if one did, 2 if the input is unusable.`,
 
 // usable refuses flags that would have no effect.
 func (o *checkOptions) usable(cmd *cobra.Command, args []string) error {
-	if _, err := labels.Parse(o.which.Labels); err != nil {
-		return &cli.UsageError{Err: fmt.Errorf("--selector: %w", err), Hint: "as kubectl's, such as app=checkout,tier!=cache"}
+	if err := checkSelector(o.which.Labels); err != nil {
+		return err
 	}
 	if len(args) > 0 && !o.proxies {
 		return &cli.UsageError{Err: fmt.Errorf("%s: a pod is named, and that is for --proxy", args[0])}
@@ -148,7 +121,7 @@ func (o *checkOptions) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	// A check that has made pods deletes them before it ends.
-	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+	ctx, stop := interruptible(cmd)
 	defer stop()
 	cmd.SetContext(ctx)
 	if o.proxies {

@@ -94,7 +94,6 @@ The exit status is 1 if an act did not go as described.`,
 		},
 	}
 	f := cmd.Flags()
-	f.SortFlags = false
 	f.IntVar(&o.Services, "services", 3000, "services of the mesh")
 	f.IntSliceVar(&o.Acts, "act", nil, "only this act; may be repeated")
 	f.StringVar(&out, "report", "", "file for a web page of the acts; one picture if its name ends in .svg")

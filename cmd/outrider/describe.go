@@ -3,27 +3,21 @@ package main
 import (
 	"cmp"
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"outrider.dev/cmd/outrider/internal/view"
 	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/ops/install"
-	"outrider.dev/internal/ops/kubeclient"
 	"outrider.dev/internal/ops/replicas"
 	"outrider.dev/internal/ops/report"
 	"outrider.dev/startup"
 )
 
 type describeOptions struct {
-	flags        *kubeclient.Flags
+	podFlags
 	controlPlane string
-	all          bool
-	labels       string
-	files        []string
 	kube         cli.KubeVersion
 	output       string
 }
@@ -39,7 +33,7 @@ const describeExamples = `  # was it injected, or why not; how does it start; wh
 
 func newDescribe() *cobra.Command {
 	cmd := &cobra.Command{Use: "describe", Short: "explain what was decided about a pod, and how it is now"}
-	o := &describeOptions{flags: kubeclient.NewFlags(""), kube: 34}
+	o := &describeOptions{kube: 34}
 	pod := &cobra.Command{
 		Use:     "pod NAME...",
 		Aliases: []string{"pods", "po"},
@@ -57,10 +51,7 @@ Exit status: 0 if the pods are described, 1 if one cannot be read, 2 if the inpu
 		RunE:    o.run,
 	}
 	fs := pod.Flags()
-	fs.SortFlags = false
-	o.flags.Add(fs, "namespace of the pods; default: the context's")
-	fs.BoolVarP(&o.all, "all-namespaces", "A", false, "the pods of all namespaces")
-	fs.StringVarP(&o.labels, "selector", "l", "", "labels of the pods, such as app=checkout")
+	o.add(pod)
 	fs.StringVar(&o.controlPlane, "control-plane-namespace", install.Namespace, "namespace of the control plane")
 	fs.StringArrayVarP(&o.files, "filename", "f", nil, "file, folder or URL with manifests, YAML or JSON; '-' is standard input; may be repeated")
 	fs.Var(&o.kube, "kube", "with -f: Kubernetes version of the nodes")
@@ -70,26 +61,8 @@ Exit status: 0 if the pods are described, 1 if one cannot be read, 2 if the inpu
 	return cmd
 }
 
-// check refuses input that could not work.
-func (o *describeOptions) check(cmd *cobra.Command, names []string) error {
-	selects := o.all || o.labels != ""
-	switch _, err := labels.Parse(o.labels); {
-	case err != nil:
-		return &cli.UsageError{Err: fmt.Errorf("--selector: %w", err), Hint: "as kubectl's, such as app=checkout,tier!=cache"}
-	case o.all && cmd.Flags().Changed("namespace"):
-		return &cli.UsageError{Err: errors.New("--namespace and --all-namespaces exclude one another")}
-	case len(o.files) > 0 && (selects || len(names) > 0):
-		return &cli.UsageError{Err: errors.New("-f describes the pods of files: name none, and select none")}
-	case len(names) > 0 && selects:
-		return &cli.UsageError{Err: errors.New("a pod is named: -A and -l select others")}
-	case len(o.files) == 0 && len(names) == 0 && !selects:
-		return &cli.UsageError{Err: errors.New("no pod is named"), Hint: "name one, or select some with -l or -A, or give manifests with -f"}
-	}
-	return nil
-}
-
 func (o *describeOptions) run(cmd *cobra.Command, names []string) error {
-	if err := o.check(cmd, names); err != nil {
+	if err := o.checkNames(cmd, names, false, "name one, or select some with -l or -A, or give manifests with -f"); err != nil {
 		return err
 	}
 	mesh, subjects, err := o.read(cmd, names)
@@ -113,13 +86,9 @@ func (o *describeOptions) read(cmd *cobra.Command, names []string) (report.Mesh,
 		subjects, err := o.inFiles(cmd)
 		return report.Offline(startup.Kubernetes(o.kube)), subjects, err
 	}
-	client, err := clientOf(o.flags)
+	client, namespace, err := o.connect()
 	if err != nil {
 		return report.Mesh{}, nil, err
-	}
-	namespace := client.Namespace
-	if o.all {
-		namespace = corev1.NamespaceAll
 	}
 	set := replicas.In(client, o.controlPlane)
 	defer set.Close()
@@ -135,7 +104,7 @@ func (o *describeOptions) inFiles(cmd *cobra.Command) ([]report.Subject, error) 
 	if err := cli.ReadAll(cmd, files, read.Add); err != nil {
 		return nil, &cli.UsageError{Err: err}
 	}
-	subjects := read.Subjects(cmp.Or(*o.flags.Namespace, corev1.NamespaceDefault))
+	subjects := read.Subjects(cmp.Or(*o.Namespace, corev1.NamespaceDefault))
 	if len(subjects) == 0 {
 		return nil, &cli.UsageError{Err: errors.New("the files have no pod and no pod template")}
 	}

@@ -4,28 +4,20 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/doctor/diagnose"
 	"outrider.dev/internal/doctor/diagnose/follow"
 	"outrider.dev/internal/doctor/diagnose/page"
 	"outrider.dev/internal/doctor/evidence"
-	"outrider.dev/internal/ops/kubeclient"
 )
 
 type diagnoseOptions struct {
-	flags   *kubeclient.Flags
-	all     bool
-	labels  string
-	files   []string
+	podFlags
 	secrets bool
 	watch   bool
 	slow    time.Duration
@@ -55,7 +47,7 @@ const diagnoseExamples = `  # what happened to a pod, why, and what ends it
   outrider bug-report && outrider diagnose -f outrider-bug-report.tar.gz`
 
 func newDiagnose() *cobra.Command {
-	o := &diagnoseOptions{flags: kubeclient.NewFlags("")}
+	o := &diagnoseOptions{}
 	cmd := &cobra.Command{
 		Use:   "diagnose [POD|KIND/NAME]...",
 		Short: "say what happened to a pod, why, and what ends it",
@@ -75,10 +67,7 @@ Exit status: 0 nothing is wrong, 1 something was found or is undecided, 2 there 
 		RunE:    o.run,
 	}
 	fs := cmd.Flags()
-	fs.SortFlags = false
-	o.flags.Add(fs, "namespace of the pods; default: the context's")
-	fs.BoolVarP(&o.all, "all-namespaces", "A", false, "the pods of all namespaces")
-	fs.StringVarP(&o.labels, "selector", "l", "", "labels of the pods, such as app=web")
+	o.add(cmd)
 	fs.StringArrayVarP(&o.files, "filename", "f", nil, "file, folder or archive (tar, tar.gz) with evidence; '-' is standard input; may be repeated")
 	fs.BoolVar(&o.page.Fleet, "all", false, "a line for each pod, the worst first, by time to ready, and the count of causes")
 	fs.BoolVar(&o.watch, "watch", false, "follow a roll-out: a line for each change; with -o json one object each")
@@ -91,27 +80,16 @@ Exit status: 0 nothing is wrong, 1 something was found or is undecided, 2 there 
 
 // check refuses input that could not work.
 func (o *diagnoseOptions) check(cmd *cobra.Command, names []string) error {
-	selects := o.all || o.labels != ""
 	if err := o.page.Check(); err != nil {
 		return &cli.UsageError{Err: err}
 	}
-	switch _, err := labels.Parse(o.labels); {
+	switch {
 	case o.slow <= 0:
 		return &cli.UsageError{Err: fmt.Errorf("--slow: %s is no time that a start can take; write it like 30s", o.slow)}
 	case o.watch && (len(o.files) > 0 || len(names) > 1 || o.page.Fleet || o.page.Format != "text" && o.page.Format != "json"):
 		return &cli.UsageError{Err: errors.New("--watch follows one workload or pod, or those of -n, -l or -A, and prints text or json"), Hint: "leave out -f, --all, more names, and other formats"}
-	case err != nil:
-		return &cli.UsageError{Err: fmt.Errorf("--selector: %w", err), Hint: "as kubectl's, such as app=web,tier!=cache"}
-	case o.all && cmd.Flags().Changed("namespace"):
-		return &cli.UsageError{Err: errors.New("--namespace and --all-namespaces exclude one another")}
-	case len(o.files) > 0 && (selects || len(names) > 0):
-		return &cli.UsageError{Err: errors.New("-f reads evidence from files: name no pod, and select none")}
-	case len(names) > 0 && selects:
-		return &cli.UsageError{Err: errors.New("a pod is named: -A and -l select others")}
-	case len(o.files) == 0 && len(names) == 0 && !selects && !cmd.Flags().Changed("namespace"):
-		return &cli.UsageError{Err: errors.New("no pod is named"), Hint: "name one, or select some with -n, -l or -A, or give evidence with -f"}
 	}
-	return nil
+	return o.checkNames(cmd, names, cmd.Flags().Changed("namespace"), "name one, or select some with -n, -l or -A, or give evidence with -f")
 }
 
 func (o *diagnoseOptions) run(cmd *cobra.Command, names []string) error {
@@ -161,12 +139,9 @@ func (o *diagnoseOptions) evidence(cmd *cobra.Command, names []string) (*evidenc
 }
 
 func (o *diagnoseOptions) cluster() (c evidence.Cluster, namespace string, err error) {
-	client, err := clientOf(o.flags)
+	client, namespace, err := o.connect()
 	if err != nil {
 		return c, "", err
-	}
-	if !o.all {
-		namespace = client.Namespace
 	}
 	return evidence.Cluster{Core: client.Core, Forward: client.Forward}, namespace, nil
 }
@@ -176,7 +151,7 @@ func (o *diagnoseOptions) follow(cmd *cobra.Command, names []string) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := interruptible(cmd)
 	defer stop()
 	progress := cli.NewProgress(cmd.ErrOrStderr())
 	options := follow.Options{Namespace: namespace, Name: strings.Join(names, ""), Selector: o.labels, ShowSecrets: o.secrets, Slow: o.slow}

@@ -61,7 +61,6 @@ input is unusable.`,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	fs := cmd.Flags()
-	fs.SortFlags = false
 	fs.StringArrayVarP(&o.files, "filename", "f", nil, cli.Manifest)
 	o.rewritten.flags(fs)
 	o.meshOptions.flags(cmd)

@@ -25,7 +25,6 @@ type input struct {
 func (in *input) flags(cmd *cobra.Command, outputs []string) {
 	in.kube = 34
 	fs := cmd.Flags()
-	fs.SortFlags = false
 	fs.StringArrayVarP(&in.files, "filename", "f", nil, cli.Manifest)
 	cli.CompleteFiles(cmd, "filename", "yaml", "yml", "json")
 	cli.Choice(cmd, &in.output, "output", "o", "how to print", outputs...)

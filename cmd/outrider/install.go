@@ -221,7 +221,6 @@ they are applied. No cluster is needed, and none is asked.`,
 		},
 	}
 	fs := cmd.Flags()
-	fs.SortFlags = false
 	fs.StringVarP(&namespace, "namespace", "n", install.Namespace, "namespace of the control plane")
 	o.values.add(cmd)
 	cli.Choice(cmd, &o.output, "output", "o", "how to print", "yaml", "json")

@@ -37,5 +37,14 @@ func run(args []string, stdout, stderr io.Writer) int {
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl outrider"}
 	}
 	root.AddCommand(newBugReport(), newCheck(), newDashboard(), newDemo(), newDescribe(), newDiagnose(), newExplain(), newInject(), newInstall(), newLint(), newManifest(), newPlan(), newProxyConfig(), newProxyStatus(), newRotate(), newRules(), newRun(), newSimulate(), newUninject(), newUninstall(), newUpgrade(), newVerify(), newVersion())
+	keepOrder(root)
 	return cli.Run(root, args, stdout, stderr, nil)
+}
+
+// keepOrder lists the flags of all commands in the order in which they were added.
+func keepOrder(cmd *cobra.Command) {
+	cmd.Flags().SortFlags = false
+	for _, c := range cmd.Commands() {
+		keepOrder(c)
+	}
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"outrider.dev/cmd/outrider/internal/view"
 	"outrider.dev/internal/base/cli"
@@ -29,7 +28,6 @@ type proxyOptions struct {
 
 func (o *proxyOptions) add(cmd *cobra.Command, namespace string, outputs ...string) {
 	fs := cmd.Flags()
-	fs.SortFlags = false
 	o.flags = kubeclient.NewFlags("")
 	o.flags.Add(fs, namespace)
 	fs.StringVar(&o.controlPlane, "control-plane-namespace", install.Namespace, "namespace of the control plane")
@@ -126,8 +124,8 @@ did not answer; 2 if the input is unusable.`,
 
 // list are the proxies that are meant, of all that could be asked.
 func (o *proxyOptions) list(cmd *cobra.Command) (proxies []debugapi.Proxy, complete bool, err error) {
-	if _, err := labels.Parse(o.labels); err != nil {
-		return nil, false, &cli.UsageError{Err: fmt.Errorf("--selector: %w", err), Hint: "as kubectl's, such as app=checkout,tier!=cache"}
+	if err := checkSelector(o.labels); err != nil {
+		return nil, false, err
 	}
 	source, given, err := o.source(cmd)
 	switch {

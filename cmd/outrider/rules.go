@@ -61,7 +61,6 @@ addresses. What is supposed instead is printed.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	fs := cmd.Flags()
-	fs.SortFlags = false
 	fs.BoolVar(&o.explain, "explain", false, "print the reason for each rule")
 	fs.StringVar(&o.query.To, "to", "", "with --explain: follow a connection to ADDRESS:PORT")
 	fs.StringVar(&o.query.As, "as", "1000", "UID or UID:GID of the process that makes it")

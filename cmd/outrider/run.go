@@ -79,7 +79,6 @@ if the pod cannot run here.`,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	fs := cmd.Flags()
-	fs.SortFlags = false
 	fs.StringVarP(&o.file, "filename", "f", "", "manifests with the pod or workload, and its ConfigMaps and Secrets: a file or folder, a URL, or '-' for standard input")
 	fs.StringVar(&o.pod, "pod", "", "name of the pod or workload, if the file has several")
 	fs.Var(&o.kube, "kube", "Kubernetes version of the kubelet's rules")

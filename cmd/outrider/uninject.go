@@ -45,9 +45,7 @@ func (o *rewritten) write(cmd *cobra.Command, r offline.Result) error {
 
 type uninjectOptions struct {
 	rewritten
-	files   []string
-	flags   *kubeclient.Flags
-	all     bool
+	podFlags
 	dryRun  bool
 	timeout time.Duration
 }
@@ -63,7 +61,7 @@ const uninjectExamples = `  # a manifest that was injected, as it was before
   outrider uninject -A`
 
 func newUninject() *cobra.Command {
-	o := &uninjectOptions{flags: kubeclient.NewFlags("")}
+	o := &uninjectOptions{podFlags: podFlags{Flags: kubeclient.NewFlags("")}}
 	cmd := &cobra.Command{
 		Use:   "uninject -f FILE|-n NAMESPACE|-A",
 		Short: "undo the injection of manifests, or take namespaces of a cluster out of the mesh",
@@ -85,10 +83,9 @@ the input is unusable.`,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	fs := cmd.Flags()
-	fs.SortFlags = false
 	fs.StringArrayVarP(&o.files, "filename", "f", nil, cli.Manifest)
 	o.rewritten.flags(fs)
-	o.flags.Add(fs, "namespace to take out of the mesh")
+	o.Flags.Add(fs, "namespace to take out of the mesh")
 	fs.BoolVarP(&o.all, "all-namespaces", "A", false, "take all namespaces out of the mesh")
 	fs.BoolVar(&o.dryRun, "dry-run", false, "in a cluster: list what would be done, and change nothing")
 	fs.DurationVar(&o.timeout, "timeout", 10*time.Minute, "in a cluster: how long to wait at most")
@@ -101,11 +98,12 @@ func (o *uninjectOptions) run(cmd *cobra.Command) error {
 	switch {
 	case len(o.files) > 0 && (named || o.all):
 		return &cli.UsageError{Err: errors.New("--filename is for manifests, --namespace and --all-namespaces for a cluster: they exclude one another")}
-	case named && o.all:
-		return &cli.UsageError{Err: errors.New("--namespace and --all-namespaces exclude one another")}
 	case o.timeout <= 0:
 		return &cli.UsageError{Err: fmt.Errorf("--timeout=%s: must be more than nothing, such as 10m", o.timeout)}
 	case named || o.all:
+		if err := o.check(cmd); err != nil {
+			return err
+		}
 		return o.cluster(cmd)
 	case len(o.files) == 0:
 		return &cli.UsageError{Err: errNothing.Err, Hint: errNothing.Hint + "; -n NAMESPACE or -A takes namespaces of a cluster out of the mesh"}
@@ -126,13 +124,9 @@ func (o *uninjectOptions) run(cmd *cobra.Command) error {
 
 // cluster takes namespaces out of the mesh.
 func (o *uninjectOptions) cluster(cmd *cobra.Command) error {
-	client, err := clientOf(o.flags)
+	client, in, err := o.connect()
 	if err != nil {
 		return err
-	}
-	in := client.Namespace
-	if o.all {
-		in = ""
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
 	defer cancel()

@@ -8,14 +8,12 @@ import (
 
 	"outrider.dev/cmd/outrider/internal/view"
 	"outrider.dev/internal/base/cli"
-	"outrider.dev/internal/ops/kubeclient"
 	"outrider.dev/internal/ops/podupgrade"
 )
 
 type upgradePodsOptions struct {
-	flags  *kubeclient.Flags
-	all    bool
-	pods   podupgrade.Selection
+	podFlags
+	image  string
 	roll   podupgrade.Options
 	dryRun bool
 	output string
@@ -46,7 +44,7 @@ const upgradePodsExamples = `  # which pods have an old proxy, and can be given 
   outrider upgrade pods -n shop --image registry.example/outrider/proxy:1.0.0`
 
 func newUpgradePods() *cobra.Command {
-	o := &upgradePodsOptions{flags: kubeclient.NewFlags("")}
+	o := &upgradePodsOptions{}
 	cmd := &cobra.Command{
 		Use:   "pods",
 		Short: "give running pods the proxy that a new pod would get",
@@ -67,11 +65,8 @@ Exit status: 0 if all that was due is replaced, 1 if not, 2 if the input is unus
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	fs := cmd.Flags()
-	fs.SortFlags = false
-	o.flags.Add(fs, "namespace of the pods; default: the context's")
-	fs.BoolVarP(&o.all, "all-namespaces", "A", false, "the pods of all namespaces")
-	fs.StringVarP(&o.pods.Labels, "selector", "l", "", "labels of the pods, such as app=checkout")
-	fs.StringVar(&o.pods.Image, "image", "", "the proxy's image; default: what a new pod would get")
+	o.add(cmd)
+	fs.StringVar(&o.image, "image", "", "the proxy's image; default: what a new pod would get")
 	fs.IntVar(&o.roll.MaxUnavailable, "max-unavailable", 1, "how many proxies are replaced at a time; of a workload at most a quarter, or one")
 	fs.DurationVar(&o.roll.Timeout, "timeout", podupgrade.DefaultTimeout, "how long one pod may take to get ready")
 	fs.BoolVar(&o.dryRun, "dry-run", false, "list the pods, and change nothing")
@@ -82,33 +77,25 @@ Exit status: 0 if all that was due is replaced, 1 if not, 2 if the input is unus
 // check refuses input that could not work.
 func (o *upgradePodsOptions) check(cmd *cobra.Command) error {
 	switch {
-	case o.all && cmd.Flags().Changed("namespace"):
-		return &cli.UsageError{Err: fmt.Errorf("--namespace and --all-namespaces exclude one another")}
 	case o.roll.MaxUnavailable < 1:
 		return &cli.UsageError{Err: fmt.Errorf("--max-unavailable=%d: must be 1 or more", o.roll.MaxUnavailable)}
 	case o.roll.Timeout <= 0:
 		return &cli.UsageError{Err: fmt.Errorf("--timeout=%s: must be more than nothing, such as 2m", o.roll.Timeout)}
-	case o.pods.Image != strings.TrimSpace(o.pods.Image):
-		return &cli.UsageError{Err: fmt.Errorf("--image=%q: has spaces around it", o.pods.Image)}
+	case o.image != strings.TrimSpace(o.image):
+		return &cli.UsageError{Err: fmt.Errorf("--image=%q: has spaces around it", o.image)}
 	}
-	if err := o.pods.Check(); err != nil {
-		return &cli.UsageError{Err: fmt.Errorf("--selector: %w", err), Hint: "as kubectl's, such as app=checkout,tier!=cache"}
-	}
-	return nil
+	return o.podFlags.check(cmd)
 }
 
 func (o *upgradePodsOptions) run(cmd *cobra.Command) error {
 	if err := o.check(cmd); err != nil {
 		return err
 	}
-	client, err := clientOf(o.flags)
+	client, namespace, err := o.connect()
 	if err != nil {
 		return err
 	}
-	if !o.all {
-		o.pods.Namespace = client.Namespace
-	}
-	all, err := podupgrade.Plan(cmd.Context(), client.Core, o.pods)
+	all, err := podupgrade.Plan(cmd.Context(), client.Core, podupgrade.Selection{Namespace: namespace, Labels: o.labels, Image: o.image})
 	if err != nil {
 		return err
 	}

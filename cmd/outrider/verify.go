@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -86,7 +84,7 @@ func (o *verifyOptions) run(cmd *cobra.Command) error {
 		return err
 	}
 	// Ctrl-C prints what was found until then.
-	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+	ctx, stop := interruptible(cmd)
 	defer stop()
 	stderr := cmd.ErrOrStderr()
 	var all []scenario.Verification

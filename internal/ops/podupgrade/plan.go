@@ -19,7 +19,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
@@ -62,12 +61,6 @@ type Selection struct {
 	Namespace string // empty: all
 	Labels    string // a selector; empty: all
 	Image     string // for all of them; empty: what a new pod would get
-}
-
-// Check returns why the selector of labels cannot be used.
-func (s Selection) Check() error {
-	_, err := labels.Parse(s.Labels)
-	return err
 }
 
 // Plan lists the pods with a proxy, sorted by namespace and name, and what is to be done with each.
