@@ -239,7 +239,7 @@ func main() { println(os.Getenv("HOME")) }
 	measures = []measure{
 		{"environment", environment, false},
 		{"words", words(`(?i)\bnobody\b`), false},
-		{"linked", linked, false},
+		{"linked", linked("outrider-agent", true), false},
 	}
 	var stdout, stderr bytes.Buffer
 	if status := run(&stdout, &stderr); status != 1 {
