@@ -185,7 +185,7 @@ func selected(pod *corev1.Pod, selectors []metav1.LabelSelector) (string, bool) 
 // injector may come after ours: then the API server calls our webhook again
 // (reinvocationPolicy: IfNeeded), and the pod is injected anew.
 func decideProxy(pod *corev1.Pod, ns Namespace) (alongside bool, reason verdict.Reason) {
-	mesh := otherMesh(pod)
+	mesh := ProxyOfOtherMesh(pod)
 	requested := pod.Annotations[contract.OwnInjectLabel] == "true" || ns.Labels[contract.OwnNamespaceLabel] == "enabled"
 	if v, ok := pod.Labels[contract.OwnInjectLabel]; ok {
 		requested = v == "true"
@@ -202,10 +202,7 @@ func decideProxy(pod *corev1.Pod, ns Namespace) (alongside bool, reason verdict.
 }
 
 // ProxyOfOtherMesh returns the name of another mesh's proxy in the pod; empty if there is none.
-func ProxyOfOtherMesh(pod *corev1.Pod) string { return otherMesh(pod) }
-
-// otherMesh returns the name of the other mesh's proxy in the pod; empty if there is none.
-func otherMesh(pod *corev1.Pod) string {
+func ProxyOfOtherMesh(pod *corev1.Pod) string {
 	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for _, c := range list {
 			if slices.Contains(containers.OtherMeshes, c.Name) {

@@ -235,7 +235,7 @@ func readInput(pod *corev1.Pod, ns Namespace, o Options) (input, error) {
 	}
 	in := input{o: o, ns: ns, stripped: stripped, key: keyOf(pod)}
 	in.pod, in.own = withoutOwn(stripped, o)
-	in.mesh = otherMesh(in.pod)
+	in.mesh = ProxyOfOtherMesh(in.pod)
 	return in, nil
 }
 

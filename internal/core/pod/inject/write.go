@@ -30,7 +30,8 @@ type written struct {
 // write is the last step: the pod with settings and plan in it.
 func write(in input, s effective, p order.Plan, r *verdict.Report) (w written, err error) {
 	before := changes.Overrides{InitContainers: in.own.init, Containers: in.own.plain, Commands: p.Commands, Order: in.own.order, InitOrder: in.own.initOrder}
-	before.KeepGiven(in.stripped, p.Pod)
+	before.KeepEdges(p.Pod)
+	before.KeepEmpty(in.stripped)
 	pod, err := writeOrder(in, s, p, r)
 	if err != nil {
 		return w, err
@@ -50,7 +51,8 @@ func write(in input, s effective, p order.Plan, r *verdict.Report) (w written, e
 		return w, err
 	}
 	writeStopHook(pod, in, s)
-	before.KeepContainers(p.Pod, pod)
+	before.KeepWords(p.Pod, pod)
+	before.KeepHooks(p.Pod, pod)
 	s.metrics.annotate(pod, &before, s.port)
 	writeMetadata(pod, in, s, &before)
 	if s.proxy {

@@ -2,12 +2,12 @@ package offline
 
 import (
 	"errors"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/inject/containers"
 	"outrider.dev/internal/core/pod/inject/verdict"
 	"outrider.dev/internal/core/pod/podspec"
 )
@@ -54,11 +54,7 @@ func notInjected(pod *corev1.Pod) string {
 	if _, injected := pod.Annotations[contract.Status]; injected {
 		return ""
 	}
-	has := func(name string) bool {
-		named := func(c corev1.Container) bool { return c.Name == name }
-		return slices.ContainsFunc(pod.Spec.Containers, named) || slices.ContainsFunc(pod.Spec.InitContainers, named)
-	}
-	if has(contract.ProxyContainer) || has(contract.InitContainer) {
+	if containers.Find(pod, contract.ProxyContainer) != nil || containers.Find(pod, contract.InitContainer) != nil {
 		return "it has a container of ours, and no annotation " + contract.Status + " that records what injection added: without it the container is its author's own"
 	}
 	if mesh := inject.ProxyOfOtherMesh(pod); mesh != "" {

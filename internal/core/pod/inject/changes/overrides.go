@@ -48,27 +48,14 @@ func (o *Overrides) Write(pod, given *corev1.Pod, revision string) (added bool, 
 	return len(s.InitContainers)+len(s.Containers) > 0, nil
 }
 
-// rememberGiven keeps what the author's pod has, as it was given and with the proxy in its place, that
-// the steps after this one replace.
-func (o *Overrides) KeepGiven(given, arranged *corev1.Pod) {
-	o.rememberEdges(arranged)
-	o.rememberEmpty(given)
-}
-
-// rememberOrder keeps the order of the plain containers if writing the edges has changed it.
+// KeepOrder keeps the order of the plain containers if writing the edges has changed it.
 func (o *Overrides) KeepOrder(arranged, ordered *corev1.Pod) {
 	if was := containers.Names(arranged.Spec.Containers); o.Order == nil && !slices.Equal(was, containers.Names(ordered.Spec.Containers)) {
 		o.Order = was
 	}
 }
 
-// rememberContainers keeps what of the containers' commands, ports and hooks was changed.
-func (o *Overrides) KeepContainers(arranged, written *corev1.Pod) {
-	o.rememberWords(arranged, written)
-	o.rememberHooks(arranged, written)
-}
-
-// selectNode adds a label to what the pod selects of nodes.
+// Select adds a label to what the pod selects of nodes.
 func (o *Overrides) Select(pod *corev1.Pod, key, value string) {
 	change(&pod.Spec.NodeSelector, &o.NodeSelector, key, &value)
 }
@@ -107,8 +94,8 @@ func remember(before *map[string]*string, key, old string, there bool) {
 	}
 }
 
-// rememberEdges keeps the annotations that podspec replaces by the edges that it writes.
-func (o *Overrides) rememberEdges(pod *corev1.Pod) {
+// KeepEdges keeps the annotations that podspec replaces by the edges that it writes.
+func (o *Overrides) KeepEdges(pod *corev1.Pod) {
 	for _, key := range append([]string{contract.DependsOn}, slices.Sorted(maps.Keys(pod.Annotations))...) {
 		if podspec.IsEdges(key) {
 			old, there := pod.Annotations[key]
@@ -154,8 +141,8 @@ func mapped(name string, m *map[string]string) vessel {
 	}}
 }
 
-// rememberEmpty notes what the author's pod has without an element.
-func (o *Overrides) rememberEmpty(pod *corev1.Pod) {
+// KeepEmpty notes what the author's pod has without an element.
+func (o *Overrides) KeepEmpty(pod *corev1.Pod) {
 	for _, v := range vessels(pod) {
 		if v.empty {
 			o.Empty = append(o.Empty, v.name)

@@ -15,9 +15,9 @@ import (
 // A gate and the agent work with one list of words and with numbers of ports. What the author
 // wrote means the same; it is kept for whoever reads the manifest after the injection is undone.
 
-// rememberWords keeps what of the given pod's commands and names of ports is not in the written
+// KeepWords keeps what of the given pod's commands and names of ports is not in the written
 // one.
-func (o *Overrides) rememberWords(given, written *corev1.Pod) {
+func (o *Overrides) KeepWords(given, written *corev1.Pod) {
 	for _, c := range containers.Authors(given) {
 		now := containers.Find(written, c.Name)
 		if now == nil {
@@ -55,9 +55,9 @@ func (o *Overrides) restoreWords(pod *corev1.Pod) {
 	}
 }
 
-// rememberHooks keeps which proxies of other meshes got a hook that waits by their own program: nothing else
+// KeepHooks keeps which proxies of other meshes got a hook that waits by their own program: nothing else
 // tells it from one of the author's.
-func (o *Overrides) rememberHooks(given, written *corev1.Pod) {
+func (o *Overrides) KeepHooks(given, written *corev1.Pod) {
 	for _, c := range containers.Authors(written) {
 		was := containers.Find(given, c.Name)
 		if hookOf(c) != nil && was != nil && hookOf(was) == nil && (hookOf(c).Exec == nil || hookOf(c).Exec.Command[0] != contract.AgentPath) {

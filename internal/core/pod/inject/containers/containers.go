@@ -22,10 +22,12 @@ func Find(pod *corev1.Pod, name string) *corev1.Container {
 	return nil
 }
 
+// Named reports whether a container has that name.
 func Named(name string) func(corev1.Container) bool {
 	return func(c corev1.Container) bool { return c.Name == name }
 }
 
+// Ours reports whether injection adds a container of that name.
 func Ours(name string) bool { return name == contract.ProxyContainer || name == contract.InitContainer }
 
 // Authors returns the containers of the pod that are not ours, the init containers first.

@@ -30,6 +30,7 @@ type Written struct {
 	Command []string `json:"command"` // as written
 }
 
+// Pinned is the image by its digest.
 func (c Written) Pinned() string {
 	if c.Digest == "" {
 		return c.Image

@@ -41,6 +41,7 @@ type Reason struct {
 	Sentence string `json:"sentence"`
 }
 
+// Because makes a reason.
 func Because(code Code, format string, args ...any) Reason {
 	return Reason{code, fmt.Sprintf(format, args...)}
 }
@@ -54,6 +55,7 @@ type Refusal struct {
 
 func (r *Refusal) Error() string { return r.Sentence }
 
+// Refuse makes a refusal; the hint may be empty.
 func Refuse(code Code, hint, format string, args ...any) error {
 	return &Refusal{Because(code, format, args...), hint}
 }
@@ -70,6 +72,7 @@ func (r *Report) Warn(format string, args ...any) {
 	r.Warnings = append(r.Warnings, fmt.Sprintf(format, args...))
 }
 
+// Note adds a decision and its reason.
 func (r *Report) Note(format string, args ...any) {
 	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
 }
