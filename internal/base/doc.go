@@ -4,6 +4,7 @@
 // Its doors:
 //   - atomicfile: files are replaced by rename
 //   - contract: the names on which programs agree (ports, paths, containers, annotations, labels)
+//   - latest: a value that is replaced while others wait for the next one
 //   - wire: the protocols between agent and control plane, without gRPC's library
 //   - telemetry: settings of access logs, traces and request metrics
 //   - manifest: Kubernetes objects in YAML, strictly decoded and edited with their comments

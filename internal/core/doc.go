@@ -7,7 +7,7 @@
 //   - agent: the proxy's parent process and the gates of the other containers
 //   - node: capture and gates from outside of the pod, by plugins of the node
 //   - pod: what a pod is, what the kubelet does with it, and what injection makes of it
-//   - mesh: services, workloads, routes and policies as values, read from Kubernetes' objects
+//   - mesh: services, workloads, routes and policies as values; their snapshots, made of Kubernetes' objects
 //   - xds: the discovery service, and a mesh as Envoy's resources
 //   - controlplane: outriderd, which serves these to agents and pods to the API server
 //

@@ -7,7 +7,7 @@ import "sync"
 type Value[T any] struct {
 	mu       sync.Mutex
 	value    T
-	replaced chan struct{} // nil: nobody has asked for it
+	replaced chan struct{} // nil: it was not asked for
 }
 
 // Get returns the value, and a channel that is closed when it is replaced.
