@@ -47,9 +47,7 @@ func TestIncidents(t *testing.T) {
 			matrix[want.Split][[2]string{wanted, is}]++
 			of[want.Split]++
 			if wrong := want.compare(got); wrong != "" {
-				var b strings.Builder
-				got.Text(&b, 120, nil)
-				t.Logf("%s\n%s", wrong, b.String())
+				t.Logf("%s\n%+v", wrong, got.Findings)
 			} else {
 				right[want.Split]++
 			}

@@ -23,5 +23,4 @@
 //	timeline.go  what happened, in order; track.go: all of it, for pictures
 //	start.go     how long the pod took to get ready, and in which phases
 //	catalogue.go the codes
-//	text.go      for a terminal
 package diagnose

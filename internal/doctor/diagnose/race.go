@@ -121,7 +121,7 @@ func (s *subject) judge(app *evidence.Container, y symptom) (Finding, bool) {
 		Code: "startup-race", Container: app.Name,
 		Sentence: fmt.Sprintf("startup race: %s called out before its proxy was ready, %s", app.Name, s.consequence(app, y)),
 		Evidence: append([]Quote{y.quote}, because...),
-		Disproof: fmt.Sprintf("a line of %s that says it was ready before %s, or a setting that leaves %s out of the capture", s.proxy.Name, instant(y.at), y.to),
+		Disproof: fmt.Sprintf("a line of %s that says it was ready before %s, or a setting that leaves %s out of the capture", s.proxy.Name, Instant(y.at), y.to),
 	}
 	run := s.serving[which]
 	f.Evidence = append(f.Evidence, s.quote(run.Started, fmt.Sprintf("%s started", s.proxy.Name)))
@@ -247,7 +247,7 @@ func proxyDied(s *subject) (out []Finding) {
 			Code: "proxy-died", Container: s.proxy.Name, Confidence: Certain,
 			Sentence: fmt.Sprintf("%s ended while %s ran: %s", s.proxy.Name, app.Name, exitText(v.Run)),
 			Evidence: []Quote{s.quote(v.Finished, fmt.Sprintf("%s, run %d: %s", s.proxy.Name, v.Number, exitText(v.Run)))},
-			Disproof: fmt.Sprintf("a run of %s that had ended before %s", app.Name, instant(v.Finished)),
+			Disproof: fmt.Sprintf("a run of %s that had ended before %s", app.Name, Instant(v.Finished)),
 			Remedy:   finding.Remedy{Sentence: "see its log for the reason", Command: s.kubectl("logs %s -c %s --previous", s.Object.Name, s.proxy.Name)},
 		}
 		if v.Reason == "OOMKilled" {

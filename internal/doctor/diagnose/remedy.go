@@ -86,8 +86,8 @@ func (s *subject) kubectl(format string, args ...any) string {
 	return "kubectl " + in + fmt.Sprintf(format, args...)
 }
 
-// instant is a time in words.
-func instant(t evidence.Time) string {
+// Instant is a time in words, no finer than it is known.
+func Instant(t evidence.Time) string {
 	switch {
 	case !t.Known():
 		return "that"

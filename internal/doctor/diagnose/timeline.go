@@ -3,6 +3,7 @@ package diagnose
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"outrider.dev/internal/doctor/evidence"
 )
@@ -59,4 +60,18 @@ func (s *subject) timeline(findings []Finding) (out []Moment) {
 // tells reports whether a moment is of the proxy or of an application.
 func (s *subject) tells(m Moment) bool {
 	return s.proxy != nil && m.Container == s.proxy.Name || slices.ContainsFunc(s.apps, func(c *evidence.Container) bool { return c.Name == m.Container })
+}
+
+// Since is the time from one instant to another in words, in whole seconds if it is not known better; empty
+// if they are of different clocks.
+func Since(t, from evidence.Time) string {
+	least, most, ok := t.Since(from)
+	middle := (least + most) / 2
+	switch {
+	case !ok:
+		return ""
+	case most-least >= time.Second:
+		return fmt.Sprintf("+%d s", (middle+time.Second/2)/time.Second)
+	}
+	return fmt.Sprintf("+%.2f s", middle.Seconds())
 }

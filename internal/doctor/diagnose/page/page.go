@@ -72,15 +72,11 @@ func Write(w io.Writer, reports []diagnose.Report, o Options) error {
 		_, err := io.WriteString(w, SVG(reports))
 		return err
 	}
-	var style diagnose.Style
-	if o.Colour {
-		style = paint
-	}
 	for i, r := range reports {
 		if i > 0 {
 			fmt.Fprintln(w)
 		}
-		if err := r.Text(w, o.Columns, style); err != nil {
+		if err := writeText(w, r, o); err != nil {
 			return err
 		}
 	}

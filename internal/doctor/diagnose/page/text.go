@@ -1,26 +1,27 @@
-package diagnose
+package page
 
 import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
+
+	"outrider.dev/internal/base/cli/visible"
+	"outrider.dev/internal/doctor/diagnose"
 )
 
-// Style paints a part of the text; nil: it stays as it is.
-type Style func(what, text string) string
-
-// Text writes a report for a terminal of that many columns: the sentence first, then the timeline,
-// the evidence, and what ends it.
-func (r Report) Text(w io.Writer, width int, style Style) error {
-	if style == nil {
-		style = func(_, text string) string { return text }
-	}
-	t := texter{width: max(width, 40), style: style}
+// writeText writes a report for a terminal: the sentence first, then the timeline, the evidence, and what
+// ends it.
+func writeText(w io.Writer, r diagnose.Report, o Options) error {
+	t := texter{width: max(o.Columns, 40), colour: o.Colour}
 	t.line("", fmt.Sprintf("%s: %s", r.Pod, r.Sentence), string(r.Verdict))
-	t.moments(r.Timeline)
+	if len(r.Timeline) > 0 {
+		t.line("", "", "")
+	}
+	for line := range strings.Lines(timeline(r)) {
+		t.line("  ", strings.TrimSuffix(line, "\n"), "")
+	}
 	for i, f := range r.Findings {
-		t.finding(f, len(r.Findings) > 1 || r.Verdict == Undecided, i)
+		t.finding(f, len(r.Findings) > 1 || r.Verdict == diagnose.Undecided, i)
 	}
 	if r.Decide != "" {
 		t.line("", "", "")
@@ -45,9 +46,9 @@ func (r Report) Text(w io.Writer, width int, style Style) error {
 }
 
 type texter struct {
-	b     strings.Builder
-	width int
-	style Style
+	b      strings.Builder
+	width  int
+	colour bool
 }
 
 // line writes a paragraph, broken at spaces.
@@ -62,43 +63,14 @@ func (t *texter) line(indent, text, what string) {
 			}
 		}
 		text = strings.TrimPrefix(text[len(part):], " ")
-		fmt.Fprintln(&t.b, strings.TrimRight(indent+t.style(what, part), " "))
+		fmt.Fprintln(&t.b, strings.TrimRight(indent+t.paint(what, part), " "))
 		if first {
 			indent = strings.Repeat(" ", max(len(indent), 2))
 		}
 	}
 }
 
-func (t *texter) moments(all []Moment) {
-	if len(all) == 0 {
-		return
-	}
-	t.line("", "", "")
-	names := 0
-	for _, m := range all {
-		names = max(names, len(m.Container))
-	}
-	from := all[0].At
-	for _, m := range all {
-		least, most, ok := m.At.Since(from)
-		since := ""
-		if ok {
-			since = offset(least, most)
-		}
-		t.line("  ", fmt.Sprintf("%-13s %9s  %-*s  %s", instant(m.At), since, names, m.Container, m.Text), "")
-	}
-}
-
-// offset is the time since the first moment: whole seconds if it is not known better.
-func offset(least, most time.Duration) string {
-	middle := (least + most) / 2
-	if most-least >= time.Second {
-		return fmt.Sprintf("+%d s", (middle+time.Second/2)/time.Second)
-	}
-	return fmt.Sprintf("+%.2f s", middle.Seconds())
-}
-
-func (t *texter) finding(f Finding, numbered bool, i int) {
+func (t *texter) finding(f diagnose.Finding, numbered bool, i int) {
 	t.line("", "", "")
 	head := fmt.Sprintf("%s (%s)", f.Code, f.Confidence)
 	if numbered {
@@ -122,18 +94,32 @@ func (t *texter) finding(f Finding, numbered bool, i int) {
 		t.line("  ", "$ "+f.Remedy.Command, "command")
 	}
 	for line := range strings.Lines(f.Patch) {
-		fmt.Fprintln(&t.b, "    "+t.style("patch", strings.TrimRight(line, "\n")))
+		fmt.Fprintln(&t.b, "    "+t.paint("patch", strings.TrimRight(line, "\n")))
 	}
 }
 
-func (t *texter) quote(indent string, q Quote) {
+func (t *texter) quote(indent string, q diagnose.Quote) {
 	from := ""
 	if q.Source.File != "" {
 		from = " (" + q.Source.String() + ")"
 	}
 	at := ""
 	if q.At.Known() {
-		at = instant(q.At) + " "
+		at = diagnose.Instant(q.At) + " "
 	}
 	t.line(indent, at+q.Text+from, "")
+}
+
+// colours has the codes for [visible.Paint], by the part of the text.
+var colours = map[string]string{
+	string(diagnose.Nothing): "32", string(diagnose.Found): "31", string(diagnose.Undecided): "33",
+	"heading": "1", "command": "36", "patch": "32",
+}
+
+// paint gives a part of the text its colour, if the terminal shows any.
+func (t *texter) paint(what, text string) string {
+	if !t.colour || colours[what] == "" || text == "" {
+		return text
+	}
+	return visible.Paint(colours[what], text)
 }
