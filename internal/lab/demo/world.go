@@ -1,12 +1,10 @@
 package demo
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -14,7 +12,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -104,32 +101,9 @@ func (w *world) startControlPlane() error {
 		return err
 	}
 	cmd := exec.Command(w.programs.ControlPlane, "serve", "--source", "files:"+w.mesh(), "--state", w.state())
-	read, write, err := os.Pipe()
-	if err != nil {
-		return err
-	}
-	cmd.Stdout, cmd.Stderr = write, write
-	if _, err := w.node.Command(cmd); err != nil {
-		return err
-	}
-	write.Close()
-	serving := make(chan struct{})
-	served := sync.OnceFunc(func() { close(serving) })
-	go func() {
-		defer read.Close()
-		defer served() // it ended: what is missing shows below
-		lines := bufio.NewScanner(io.TeeReader(read, w.log))
-		lines.Buffer(nil, 1<<20)
-		for lines.Scan() {
-			if strings.Contains(lines.Text(), `"msg":"serving"`) {
-				served()
-			}
-		}
-	}()
-	<-serving
-	if _, err := os.Stat(filepath.Join(w.state(), "ca", "root-cert.pem")); err != nil {
+	if err := w.node.Serve(cmd, `"msg":"serving"`, w.log); err != nil {
 		text, _ := os.ReadFile(w.log.Name())
-		return fmt.Errorf("outriderd did not start: %s", text)
+		return fmt.Errorf("outriderd did not start: %w: %s", err, text)
 	}
 	return nil
 }

@@ -1,6 +1,8 @@
 package localpod
 
 import (
+	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -200,6 +202,31 @@ func (n *Node) Command(cmd *exec.Cmd) (wait func() error, err error) {
 		ended <- cmd.Wait()
 	}()
 	return func() error { return <-ended }, nil
+}
+
+// Serve starts a command on the node, as [Node.Command] does, and returns when it has printed a text. All that
+// it prints is written to log.
+func (n *Node) Serve(cmd *exec.Cmd, until string, log io.Writer) error {
+	read, write, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	cmd.Stdout, cmd.Stderr = write, write
+	_, err = n.Command(cmd)
+	write.Close()
+	lines := bufio.NewScanner(io.TeeReader(read, log))
+	lines.Buffer(nil, 1<<20)
+	for err == nil && lines.Scan() {
+		if strings.Contains(lines.Text(), until) {
+			go func() {
+				defer read.Close()
+				_, _ = io.Copy(log, read)
+			}()
+			return nil
+		}
+	}
+	read.Close()
+	return cmp.Or(err, fmt.Errorf("%s ended before it printed %s", cmd.Path, until))
 }
 
 // path returns the path of a node's file on this machine.

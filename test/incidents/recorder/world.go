@@ -1,8 +1,8 @@
 package recorder
 
 import (
-	"bufio"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -145,26 +145,7 @@ func (w *Recorder) mesh() error {
 		return err
 	}
 	cmd := exec.Command(w.o.Bin+"/outriderd", "serve", "--source", "files:"+w.dir+"/mesh", "--state", w.dir+"/state")
-	read, write, err := os.Pipe()
-	if err != nil {
-		return err
-	}
-	cmd.Stdout, cmd.Stderr = write, write
-	if _, err := w.node.Command(cmd); err != nil {
-		return err
-	}
-	write.Close()
-	lines := bufio.NewScanner(read)
-	for lines.Scan() {
-		if strings.Contains(lines.Text(), `"msg":"serving"`) {
-			go func() {
-				for lines.Scan() {
-				}
-			}()
-			return nil
-		}
-	}
-	return fmt.Errorf("outriderd did not start")
+	return w.node.Serve(cmd, `"msg":"serving"`, io.Discard)
 }
 
 // serve starts the services, and a DNS server that has no name.
