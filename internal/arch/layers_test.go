@@ -97,7 +97,6 @@ var libraries = map[string][]string{
 	"github.com/go-jose/go-jose/v4":                {"internal/core/controlplane/ca"},
 
 	"github.com/google/nftables":     {"internal/core/capture/nftables"},
-	"github.com/mdlayher/netlink":    {"internal/core/agent/sockets", "internal/core/capture/iptables"},
 	"github.com/vishvananda/netlink": {"internal/lab/localpod"},
 	"github.com/moby/sys/mountinfo":  {"internal/lab/localpod"},
 

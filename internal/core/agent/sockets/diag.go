@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"outrider.dev/internal/core/capture/netlink"
 )
 
 // From linux/inet_diag.h: the lengths of a request and an answer, and offsets in them.
@@ -44,7 +45,7 @@ func diag(p Protocol, states States) ([]Socket, error) {
 		binary.NativeEndian.PutUint32(req[requestStates:], uint32(states))
 		requests = append(requests, req)
 	}
-	out, err := query(netlink.Dump, requests...)
+	out, err := query(unix.NLM_F_DUMP, requests...)
 	if err != nil {
 		return nil, fmt.Errorf("listing sockets: %w", err)
 	}
@@ -66,7 +67,7 @@ func Find(local, remote netip.AddrPort) (Socket, error) {
 	copy(id[idLocal:idRemote], local.Addr().AsSlice())
 	copy(id[idRemote:], remote.Addr().AsSlice())
 	binary.NativeEndian.PutUint64(id[idCookie:], ^uint64(0)) // INET_DIAG_NOCOOKIE
-	found, err := query(0, req)
+	found, err := query(unix.NLM_F_ACK, req)
 	if err == nil && len(found) == 0 {
 		err = unix.ENOENT
 	}
@@ -83,25 +84,20 @@ func request(family byte, p Protocol) []byte {
 }
 
 // query sends requests one after the other, and returns the answers to all.
-func query(flags netlink.HeaderFlags, requests ...[]byte) (out []Socket, err error) {
-	conn, err := netlink.Dial(unix.NETLINK_SOCK_DIAG, &netlink.Config{MessageBufferSize: 32 << 10}) // a dump comes in pieces of at most this
+func query(flags uint16, requests ...[]byte) (out []Socket, err error) {
+	conn, err := netlink.Open(unix.NETLINK_SOCK_DIAG)
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
 	for _, req := range requests {
-		answers, err := conn.Execute(netlink.Message{
-			Header: netlink.Header{Type: unix.SOCK_DIAG_BY_FAMILY, Flags: netlink.Request | flags}, Data: req,
-		})
-		if err != nil {
-			return nil, err
-		}
-		for _, m := range answers {
-			s, err := parseAnswer(m.Data)
-			if err != nil {
-				return nil, err
-			}
+		fill := func(b *netlink.Batch) { b.Buf = append(b.Buf, req...) }
+		if err := conn.Ask(unix.SOCK_DIAG_BY_FAMILY, unix.NLM_F_REQUEST|flags, fill, func(data []byte) error {
+			s, err := parseAnswer(data)
 			out = append(out, s)
+			return err
+		}); err != nil {
+			return nil, err
 		}
 	}
 	return out, nil

@@ -13,10 +13,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"outrider.dev/internal/core/capture"
+	"outrider.dev/internal/core/capture/netlink"
 )
 
 // Commands, attributes and flags of linux/netfilter/ipset/ip_set.h.
@@ -54,33 +54,43 @@ const (
 type setConn struct{ *netlink.Conn }
 
 func openSets() (setConn, error) {
-	c, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
+	c, err := netlink.Open(unix.NETLINK_NETFILTER)
 	if err != nil {
 		return setConn{}, fmt.Errorf("opening netlink to ipset: %w", err)
 	}
 	return setConn{c}, nil
 }
 
-// request sends one command with its attributes, in big endian.
-func (c setConn) request(command uint8, flags netlink.HeaderFlags, fill func(*netlink.AttributeEncoder)) ([]netlink.Message, error) {
-	ae := netlink.NewAttributeEncoder()
-	ae.ByteOrder = binary.BigEndian
-	ae.Uint8(attrProtocol, setProtocol)
-	fill(ae)
-	data, err := ae.Encode()
-	if err != nil {
-		return nil, err
-	}
-	answers, err := c.Execute(netlink.Message{
-		Header: netlink.Header{Type: netlink.HeaderType(unix.NFNL_SUBSYS_IPSET<<8 | uint16(command)), Flags: netlink.Request | flags},
-		Data:   append([]byte{unix.AF_INET, unix.NFNETLINK_V0, 0, 0}, data...),
-	})
+// request sends one command with its attributes, and calls each with every answer.
+func (c setConn) request(command, flags uint16, fill func(*netlink.Batch), each func(data []byte) error) error {
+	err := c.Ask(unix.NFNL_SUBSYS_IPSET<<8|command, unix.NLM_F_REQUEST|flags, func(b *netlink.Batch) {
+		b.Generic(unix.AF_INET, 0)
+		byteAttribute(b, attrProtocol, setProtocol)
+		fill(b)
+	}, each)
 	var number unix.Errno
 	if errors.As(err, &number) {
 		err = setError(number)
 	}
-	return answers, err
+	return err
 }
+
+// change sends a command without an answer.
+func (c setConn) change(command, flags uint16, fill func(*netlink.Batch)) error {
+	return c.request(command, unix.NLM_F_ACK|flags, fill, func([]byte) error { return nil })
+}
+
+// Numbers of other sizes than those of nf_tables. Where the kernel wants to know their order, they are in
+// the network's.
+const inOrder = unix.NLA_F_NET_BYTEORDER
+
+func byteAttribute(b *netlink.Batch, kind uint16, n byte) { b.Attribute(kind, []byte{n}) }
+
+func portAttribute(b *netlink.Batch, kind, port uint16) {
+	b.Attribute(inOrder|kind, binary.BigEndian.AppendUint16(nil, port))
+}
+
+func nested(b *netlink.Batch, kind uint16, fill func()) { b.Nest(unix.NLA_F_NESTED|kind, fill) }
 
 // setError explains the numbers that ipset has besides the system's.
 func setError(number unix.Errno) error {
@@ -110,9 +120,9 @@ func (b *Backend) Sets() error {
 		name   string
 		family uint8
 	}{{bitmapPort, anyFamily}, {hashNet, family4}, {hashNet, family6}} {
-		if _, err := c.request(setType, 0, func(ae *netlink.AttributeEncoder) {
-			ae.String(attrType, t.name)
-			ae.Uint8(attrFamily, t.family)
+		if err := c.change(setType, 0, func(b *netlink.Batch) {
+			b.Text(attrType, t.name)
+			byteAttribute(b, attrFamily, t.family)
 		}); err != nil {
 			return fmt.Errorf("the kernel has no ipset of type %s: %w", t.name, err)
 		}
@@ -132,22 +142,20 @@ func (c setConn) names() ([]string, error) {
 			return nil, nil
 		}
 	}
-	answers, err := c.request(setList, netlink.Dump, func(ae *netlink.AttributeEncoder) { ae.Uint32(attrFlags, onlyNames) })
+	var out []string
+	err := c.request(setList, unix.NLM_F_DUMP, func(b *netlink.Batch) { b.Number(attrFlags, onlyNames) }, func(data []byte) error {
+		var s kernelSet
+		err := s.decode(data)
+		if strings.HasPrefix(s.name, setPrefix) {
+			out = append(out, s.name)
+		}
+		return err
+	})
 	switch {
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EPROTONOSUPPORT):
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("listing sets of ipset: %w", err)
-	}
-	var out []string
-	for _, m := range answers {
-		var s kernelSet
-		if err := s.decode(m.Data); err != nil {
-			return nil, fmt.Errorf("listing sets of ipset: %w", err)
-		}
-		if strings.HasPrefix(s.name, setPrefix) {
-			out = append(out, s.name)
-		}
 	}
 	return out, nil
 }
@@ -165,15 +173,9 @@ func readSets() (map[string]kernelSet, error) {
 	}
 	out := map[string]kernelSet{}
 	for _, name := range names {
-		answers, err := c.request(setList, netlink.Dump, func(ae *netlink.AttributeEncoder) { ae.String(attrName, name) })
-		if err != nil {
+		var s kernelSet // a long set comes in several messages
+		if err := c.request(setList, unix.NLM_F_DUMP, func(b *netlink.Batch) { b.Text(attrName, name) }, s.decode); err != nil {
 			return nil, fmt.Errorf("reading set %s: %w", name, err)
-		}
-		var s kernelSet
-		for _, m := range answers { // a long set comes in several messages
-			if err := s.decode(m.Data); err != nil {
-				return nil, fmt.Errorf("reading set %s: %w", name, err)
-			}
 		}
 		out[name] = s
 	}
@@ -182,69 +184,79 @@ func readSets() (map[string]kernelSet, error) {
 
 // decode adds one message of a list.
 func (s *kernelSet) decode(data []byte) error {
-	const header = 4 // struct nfgenmsg
-	if len(data) < header {
-		return fmt.Errorf("a message of %d bytes", len(data))
-	}
-	ad, err := netlink.NewAttributeDecoder(data[header:])
-	if err != nil {
-		return err
-	}
-	ad.ByteOrder = binary.BigEndian
-	for ad.Next() {
-		switch ad.Type() {
+	list, _ := netlink.AttributesOf(data)
+	for list.Next() {
+		switch list.Kind {
 		case attrName:
-			s.name = ad.String()
+			s.name = list.Text()
 		case attrType:
-			s.kind = ad.String()
+			s.kind = list.Text()
 		case attrFamily:
-			s.family = ad.Uint8()
+			s.family = byteOf(&list)
 		case attrData:
-			ad.Nested(func(head *netlink.AttributeDecoder) error {
-				for head.Next() {
-					if head.Type() == dataTimeout {
-						s.timeout = head.Uint32()
-					}
+			for head := inside(list); head.next(&list); {
+				if head.Kind == dataTimeout {
+					s.timeout = head.Number()
 				}
-				return nil
-			})
+			}
 		case attrEntries:
-			ad.Nested(func(list *netlink.AttributeDecoder) error {
-				for list.Next() {
-					list.Nested(s.decodeEntry)
+			for entry := inside(list); entry.next(&list); {
+				if err := s.decodeEntry(netlink.Attributes{Rest: entry.Value}); err != nil {
+					return err
 				}
-				return nil
-			})
+			}
 		}
 	}
-	return ad.Err()
+	return list.Err
+}
+
+// A nestedList is the attributes within one, whose mistakes are those of the list around it.
+type nestedList struct{ netlink.Attributes }
+
+func inside(a netlink.Attributes) *nestedList {
+	return &nestedList{netlink.Attributes{Rest: a.Value}}
+}
+
+func (n *nestedList) next(around *netlink.Attributes) bool {
+	more := n.Next()
+	around.Err = errors.Join(around.Err, n.Err)
+	return more
+}
+
+// byteOf is the value of an attribute of one byte.
+func byteOf(a *netlink.Attributes) byte {
+	if len(a.Value) != 1 {
+		a.Err = fmt.Errorf("a number of %d bytes, want 1", len(a.Value))
+		return 0
+	}
+	return a.Value[0]
 }
 
 // decodeEntry adds one port or one range of addresses.
-func (s *kernelSet) decodeEntry(ad *netlink.AttributeDecoder) error {
+func (s *kernelSet) decodeEntry(entry netlink.Attributes) error {
 	var addr netip.Addr
 	bits := -1
-	for ad.Next() {
-		switch ad.Type() {
+	for entry.Next() {
+		switch entry.Kind {
 		case dataPort:
-			p := uint32(ad.Uint16())
+			if len(entry.Value) != 2 {
+				return fmt.Errorf("a port of %d bytes", len(entry.Value))
+			}
+			p := uint32(binary.BigEndian.Uint16(entry.Value))
 			s.ports = append(s.ports, capture.Interval[uint32]{First: p, Last: p})
 		case dataIP:
-			ad.Nested(func(ip *netlink.AttributeDecoder) error {
-				for ip.Next() {
-					addr, _ = netip.AddrFromSlice(ip.Bytes())
-				}
-				return nil
-			})
+			for ip := inside(entry); ip.next(&entry); {
+				addr, _ = netip.AddrFromSlice(ip.Value)
+			}
 		case dataPrefix:
-			bits = int(ad.Uint8())
+			bits = int(byteOf(&entry))
 		case dataTimeout:
 		default:
 			s.other = true
 		}
 	}
-	if !addr.IsValid() {
-		return nil
+	if entry.Err != nil || !addr.IsValid() {
+		return entry.Err
 	}
 	if bits < 0 {
 		bits = addr.BitLen()
@@ -267,60 +279,54 @@ func (c setConn) create(name string, s capture.Set) error {
 	if !ok || len(name) > maxSetName || s.Timeout%time.Second != 0 || s.Timeout > maxTimeout {
 		return fmt.Errorf("set %s by %s: iptables cannot have it", name, s.Key)
 	}
-	const order = netlink.NetByteOrder
 	prefixes := prefixesOf(s.Addresses)
-	if _, err := c.request(setCreate, netlink.Acknowledge|netlink.Create|netlink.Excl, func(ae *netlink.AttributeEncoder) {
-		ae.String(attrName, name)
-		ae.String(attrType, kind)
-		ae.Uint8(attrRevision, 0)
-		ae.Uint8(attrFamily, family)
-		ae.Nested(attrData, func(data *netlink.AttributeEncoder) error {
+	if err := c.change(setCreate, unix.NLM_F_CREATE|unix.NLM_F_EXCL, func(b *netlink.Batch) {
+		b.Text(attrName, name)
+		b.Text(attrType, kind)
+		byteAttribute(b, attrRevision, 0)
+		byteAttribute(b, attrFamily, family)
+		nested(b, attrData, func() {
 			if kind == bitmapPort {
-				data.Uint16(order|dataPort, 0)
-				data.Uint16(order|dataPortTo, 1<<16-1)
+				portAttribute(b, dataPort, 0)
+				portAttribute(b, dataPortTo, 1<<16-1)
 				if !s.Constant() {
-					data.Uint32(order|dataTimeout, uint32(s.Timeout/time.Second))
+					b.Number(inOrder|dataTimeout, uint32(s.Timeout/time.Second))
 				}
 			} else {
-				data.Uint32(order|dataHashSize, uint32(max(1024, len(prefixes))))
-				data.Uint32(order|dataMax, uint32(len(prefixes)))
+				b.Number(inOrder|dataHashSize, uint32(max(1024, len(prefixes))))
+				b.Number(inOrder|dataMax, uint32(len(prefixes)))
 			}
-			return nil
 		})
 	}); err != nil {
 		return fmt.Errorf("making set %s: %w", name, err)
 	}
-	var entries []func(*netlink.AttributeEncoder) error
+	var entries []func(*netlink.Batch)
 	for _, i := range s.Numbers {
-		entries = append(entries, func(data *netlink.AttributeEncoder) error {
-			data.Uint16(order|dataPort, uint16(i.First))
-			data.Uint16(order|dataPortTo, uint16(i.Last))
-			return nil
+		entries = append(entries, func(b *netlink.Batch) {
+			portAttribute(b, dataPort, uint16(i.First))
+			portAttribute(b, dataPortTo, uint16(i.Last))
 		})
 	}
 	for _, p := range prefixes {
-		entries = append(entries, func(data *netlink.AttributeEncoder) error {
-			data.Nested(dataIP, func(ip *netlink.AttributeEncoder) error {
+		entries = append(entries, func(b *netlink.Batch) {
+			nested(b, dataIP, func() {
 				version := uint16(1) // IPSET_ATTR_IPADDR_IPV4
 				if p.Addr().Is6() {
 					version = 2
 				}
-				ip.Bytes(order|version, p.Addr().AsSlice())
-				return nil
+				b.Attribute(inOrder|version, p.Addr().AsSlice())
 			})
-			data.Uint8(dataPrefix, uint8(p.Bits()))
-			return nil
+			byteAttribute(b, dataPrefix, byte(p.Bits()))
 		})
 	}
 	for chunk := range slices.Chunk(entries, entriesAtOnce) {
-		if _, err := c.request(setAdd, netlink.Acknowledge, func(ae *netlink.AttributeEncoder) {
-			ae.String(attrName, name)
-			ae.Uint32(attrLine, 0)
-			ae.Nested(attrEntries, func(list *netlink.AttributeEncoder) error {
+		if err := c.change(setAdd, 0, func(b *netlink.Batch) {
+			b.Text(attrName, name)
+			b.Number(attrLine, 0)
+			nested(b, attrEntries, func() {
 				for _, e := range chunk {
-					list.Nested(attrData, e)
+					nested(b, attrData, func() { e(b) })
 				}
-				return nil
 			})
 		}); err != nil {
 			return fmt.Errorf("filling set %s: %w", name, err)
@@ -333,7 +339,7 @@ func (c setConn) create(name string, s capture.Set) error {
 func (c setConn) destroy(names []string) error {
 	var errs []error
 	for _, name := range names {
-		if _, err := c.request(setDestroy, netlink.Acknowledge, func(ae *netlink.AttributeEncoder) { ae.String(attrName, name) }); err != nil && !errors.Is(err, unix.ENOENT) {
+		if err := c.change(setDestroy, 0, func(b *netlink.Batch) { b.Text(attrName, name) }); err != nil && !errors.Is(err, unix.ENOENT) {
 			errs = append(errs, fmt.Errorf("removing set %s: %w", name, err))
 		}
 	}

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"outrider.dev/internal/core/capture"
+	"outrider.dev/internal/core/capture/netlink"
 )
 
 // long is an intent with lists of n ports, and of n ranges of each family.
@@ -221,15 +221,14 @@ func TestRangesAreTheSameAsPrefixes(t *testing.T) {
 // of our sets has elements that can be written.
 func FuzzDecodeSet(f *testing.F) {
 	for _, s := range someSets {
-		data, err := netlink.MarshalAttributes([]netlink.Attribute{
-			{Type: attrName, Data: []byte(s.name + "\x00")}, {Type: attrType, Data: []byte(s.kind + "\x00")}, {Type: attrFamily, Data: []byte{s.family}},
-			{Type: attrEntries | netlink.Nested, Data: []byte("\x1c\x00\x07\x80\x0c\x00\x01\x80\x08\x00\x01\x40\x0a\x00\x00\x00\x05\x00\x03\x00\x08\x00\x00\x00\x06\x00\x04\x40\x00\x01\x00\x00")},
-		})
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(append([]byte{unix.AF_INET, 0, 0, 0}, data...), true)
-		f.Add(append([]byte{unix.AF_INET, 0, 0, 0}, data...), false)
+		var b netlink.Batch
+		b.Generic(unix.AF_INET, 0)
+		b.Text(attrName, s.name)
+		b.Text(attrType, s.kind)
+		byteAttribute(&b, attrFamily, s.family)
+		b.Attribute(unix.NLA_F_NESTED|attrEntries, []byte("\x1c\x00\x07\x80\x0c\x00\x01\x80\x08\x00\x01\x40\x0a\x00\x00\x00\x05\x00\x03\x00\x08\x00\x00\x00\x06\x00\x04\x40\x00\x01\x00\x00"))
+		f.Add(b.Buf, true)
+		f.Add(b.Buf, false)
 	}
 	f.Fuzz(func(t *testing.T, data []byte, source bool) {
 		var s kernelSet

@@ -148,11 +148,15 @@ func (c *Conn) Get(kind uint16, fill func(*Batch), each func(data []byte) error)
 	return c.Ask(kind, unix.NLM_F_REQUEST|unix.NLM_F_ACK, fill, each)
 }
 
+// Ask is Dump or Get with other flags.
 func (c *Conn) Ask(kind, flags uint16, fill func(*Batch), each func(data []byte) error) error {
 	var request Batch
 	c.seq++
 	request.seq = c.seq
 	request.Message(kind, flags, "", func() { fill(&request) })
+	if request.Err != nil {
+		return request.Err
+	}
 	if err := c.send(request.Buf); err != nil {
 		return err
 	}
