@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"strings"
 	"syscall"
 
@@ -19,6 +20,10 @@ import (
 	"outrider.dev/internal/core/agent/config"
 	"outrider.dev/internal/core/agent/proxy"
 )
+
+// collectAt is the percentage of the heap after whose growth it is collected. Half of Go's default takes
+// 2 MiB less in every pod, and an idle agent allocates little.
+const collectAt = 50
 
 // newProxy's args are the program's, for what the parser leaves out.
 func newProxy(termination *terminationLog, args []string) *cobra.Command {
@@ -55,6 +60,9 @@ the log and in the journal (/startup).`,
 			level := &slog.LevelVar{}
 			level.Set(c.LogLevel)
 			log := slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level}))
+			if os.Getenv("GOGC") == "" {
+				debug.SetGCPercent(collectAt)
+			}
 			stop, cancel := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, os.Interrupt)
 			defer cancel()
 			status, err := proxy.Run(stop, context.Background(), proxy.Options{Config: c, Inputs: inputs, Log: log, Level: level, TerminationMessage: termination.path, Stdout: os.Stdout})

@@ -76,7 +76,7 @@ func TestOtherPodsCannotUseTheStatusPorts(t *testing.T) {
 		{other, keyed, 15021, hook, 403, false},
 		{other, keyed, 15020, "/metrics", 403, false},
 		{other, keyed, 15020, "/startup", 403, false},
-		{other, keyed, 15020, "/debug/pprof/heap", 403, false},
+		{other, keyed, 15020, "/debug/goroutines", 403, false},
 		{other, keyed, 15020, "/quitquitquit", 403, false},
 		{other, keyed, 15020, "/drain", 403, false},
 		{other, keyed, 15021, "/healthz/ready", 200, false},

@@ -122,7 +122,7 @@ var identities = []attacked{
 		attack: func(ctx context.Context, v victim) (string, error) {
 			paths := []string{
 				contract.HookPath + "app/prestopz", contract.ProbePath + "app/readyz", contract.HookPath + "app/prestopz/0123456789abcdef",
-				"/startup", "/quitquitquit", "/debug/pprof/heap", "/metrics", contract.ReadyPath + "?level=full&wait=1m",
+				"/startup", "/quitquitquit", "/debug/goroutines", "/metrics", contract.ReadyPath + "?level=full&wait=1m",
 			}
 			client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1000}}
 			defer client.CloseIdleConnections()

@@ -6,6 +6,7 @@ import (
 	"math/bits"
 	"net/netip"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -140,9 +141,7 @@ func idsOf(list []uint32) (out []Interval[uint32]) {
 // Numbers of users and groups stay single: nf_tables has no intervals of them.
 func Join(k SetKey, list []Interval[uint32]) []Interval[uint32] {
 	if k == ByUID || k == ByGID {
-		list = slices.Clone(list)
-		slices.SortFunc(list, func(a, b Interval[uint32]) int { return cmp.Compare(a.First, b.First) })
-		return slices.Compact(list)
+		return slices.Compact(sorted(list, cmp.Compare))
 	}
 	return join(list, cmp.Compare, func(n uint32) (uint32, bool) { return n + 1, n+1 != 0 })
 }
@@ -152,9 +151,16 @@ func JoinAddresses(list []Interval[netip.Addr]) []Interval[netip.Addr] {
 	return join(list, netip.Addr.Compare, func(a netip.Addr) (netip.Addr, bool) { a = a.Next(); return a, a.IsValid() })
 }
 
-func join[T any](list []Interval[T], compare func(a, b T) int, next func(T) (T, bool)) []Interval[T] {
+// sorted returns a sorted copy. By sort.Slice, whose code is in the binary once: slices.SortFunc has 10 kB
+// for each type, and the agent is in every pod.
+func sorted[T any](list []Interval[T], compare func(a, b T) int) []Interval[T] {
 	list = slices.Clone(list)
-	slices.SortFunc(list, func(a, b Interval[T]) int { return compare(a.First, b.First) })
+	sort.Slice(list, func(i, j int) bool { return compare(list[i].First, list[j].First) < 0 })
+	return list
+}
+
+func join[T any](list []Interval[T], compare func(a, b T) int, next func(T) (T, bool)) []Interval[T] {
+	list = sorted(list, compare)
 	out := list[:0]
 	for _, i := range list {
 		if n := len(out); n > 0 {

@@ -118,7 +118,7 @@ func TestWhoMayCallWhat(t *testing.T) {
 		{host, 15020, "/metrics", 200, "outrider_agent_ready"},
 		{host, 15020, "/quitquitquit", 403, "loopback"},
 		{host, 15020, "/drain", 403, "loopback"},
-		{host, 15020, "/debug/pprof/heap", 403, "loopback"},
+		{host, 15020, "/debug/goroutines", 403, "loopback"},
 
 		// The readiness port is what a load balancer may show to everyone.
 		{elsewhere, 15021, contract.ReadyPath, 503, "envoy-not-live"},

@@ -45,7 +45,7 @@ type Options struct {
 	Drain   func(context.Context) error // POST /drain; default: not there
 	Replace func()                      // POST /replace: only this container stops next; default: not there
 	Quit    func()                      // POST /quitquitquit; default: not there
-	Debug   map[string]http.Handler     // GET /debug/NAME, besides pprof
+	Debug   map[string]http.Handler     // GET /debug/NAME, besides goroutines
 
 	Metrics []Metric // of the agent, besides the server's own
 	Envoy   string   // URL of Envoy's metrics; default none

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sort"
 	"strings"
 
 	"outrider.dev/internal/core/capture"
@@ -80,7 +81,7 @@ func parseChains(o owned, family capture.Families, sets *setReader) ([]chain, er
 			out = append(out, c)
 		}
 	}
-	slices.SortFunc(out, func(a, b chain) int { return strings.Compare(a.Name, b.Name) })
+	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name }) // as capture.Join does
 	return out, nil
 }
 

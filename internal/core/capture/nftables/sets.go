@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/google/nftables/binaryutil"
@@ -200,13 +201,12 @@ func fill(s *capture.Set, bounds []bound) {
 		s.Numbers = capture.Join(s.Key, s.Numbers)
 		return
 	}
-	slices.SortFunc(bounds, func(x, y bound) int {
-		if c := bytes.Compare(x.key[:], y.key[:]); c != 0 || x.after == y.after {
-			return c
-		} else if x.after {
-			return -1
+	sort.Slice(bounds, func(i, j int) bool { // as capture.Join does
+		x, y := bounds[i], bounds[j]
+		if c := bytes.Compare(x.key[:], y.key[:]); c != 0 {
+			return c < 0
 		}
-		return 1
+		return x.after && !y.after
 	})
 	for i, b := range bounds {
 		if b.after {
