@@ -46,7 +46,7 @@ internal/ops: . kubeclient < replicas < check podupgrade rotate < bugreport inst
 internal/lab: . localpod < outside < demo
 internal/lab/localpod: containerinit probe < .
 
-build: house image parts tiers < commands < images release
+build: image parts tiers < commands < house images release
 build/commands: . < cmd
 cmd: outrider outrider-agent outrider-node outriderd
 cmd/outrider: internal < .
