@@ -228,6 +228,29 @@ func TestPastTheBound(t *testing.T) {
 	}
 }
 
+// Connections that are relayed count too: here those of a family for which the proxy does not listen.
+func TestPastTheBoundWhileRelaying(t *testing.T) {
+	const to = "[fd96::10]:443"
+	s := listen(t, func(o *Options) { o.Max = 3 })
+	startProxy(t, 1, ip4)
+	if err := s.Ready(); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if got := line(dial(t, to)); got != to {
+			t.Fatalf("the proxy has the destination %q, want %q", got, to)
+		}
+	}
+	c, err := net.Dial("tcp", to)
+	if err == nil {
+		_, err = c.Read(make([]byte, 1))
+		c.Close()
+	}
+	if got := s.Counts(); !errors.Is(err, unix.ECONNRESET) || got.Relaying != 3 || got.Refused != 1 {
+		t.Errorf("past the bound: %v, %+v; want connection reset, 3 relayed and 1 refused", err, got)
+	}
+}
+
 func TestCapturePortItselfIsClosed(t *testing.T) {
 	s := listen(t, nil)
 	for i, to := range []string{"127.0.0.1:15001", "[::1]:15001", "10.9.0.2:15001", "10.96.0.10:15001"} {

@@ -152,6 +152,83 @@ func TestEveryFailureRestores(t *testing.T) {
 	}
 }
 
+// failsOnce is a backend of which the first transaction is applied, and reported as an error.
+type failsOnce struct {
+	Backend
+	failed *bool
+}
+
+func (b failsOnce) Apply(ctx context.Context, rs capture.Ruleset) error {
+	err := b.Backend.Apply(ctx, rs)
+	if !*b.failed {
+		*b.failed = true
+		err = errors.Join(err, errInjected)
+	}
+	return err
+}
+
+// A run that fails over damaged rules does not put them back: they would capture a part of what they say.
+func TestDamagedRulesAreNotRestored(t *testing.T) {
+	ns.Pod(t).Do(func() {
+		nft, ipt := backends(t)
+		o := Options{Intent: everything(capture.ParkOn), Backends: []Backend{nft, ipt}}
+		if _, err := Capture(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := exec.Command("nft", "flush", "chain", "inet", "outrider", "output").CombinedOutput(); err != nil {
+			t.Fatalf("nft: %v: %s", err, out)
+		}
+		o.Backends = []Backend{failsOnce{nft, new(bool)}, ipt}
+		if _, err := Capture(t.Context(), o); !errors.Is(err, errInjected) {
+			t.Fatalf("error %v, want the injected one", err)
+		}
+		if state, err := nft.Read(t.Context()); !errors.Is(err, capture.ErrNone) {
+			t.Errorf("%v, and there are rules:\n%s", err, state.Ruleset)
+		}
+	})
+}
+
+// A packet that came in an earlier attempt does not prove a later one.
+func TestProofIsOfItsAttempt(t *testing.T) {
+	ns.Pod(t).Do(func() {
+		nft, ipt := backends(t)
+		if _, err := Capture(t.Context(), Options{Intent: everything(capture.ParkOff), Backends: []Backend{nft, ipt}, NoProof: true}); err != nil {
+			t.Fatal(err)
+		}
+		state, err := nft.Read(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		counted := func(out, in uint64) capture.State {
+			s := state
+			s.Packets = map[string][]uint64{}
+			for _, c := range s.Chains {
+				n := make([]uint64, len(c.Rules))
+				for i, r := range c.Rules {
+					switch r.Reason {
+					case capture.ReasonProofOut:
+						n[i] = out
+					case capture.ReasonProofIn:
+						n[i] = in
+					}
+				}
+				s.Packets[c.Name] = n
+			}
+			return s
+		}
+		reads := 0
+		proofs, err := prove(t.Context(), counted(0, 0), func() (capture.State, error) {
+			if reads++; reads == 1 {
+				return counted(10, 0), nil // the outbound one came, the inbound one did not
+			}
+			return counted(10, 10), nil // the other way round
+		})
+		if err == nil || reads != rounds {
+			t.Errorf("%v, %v after %d rounds; want an error after %d", proofs, err, reads, rounds)
+		}
+	})
+}
+
 // A routing table that is in use stops a run after its rules are written.
 func TestRoutingThatFailsRestores(t *testing.T) {
 	transparent := everything(capture.ParkOn)

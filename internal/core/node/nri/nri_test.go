@@ -376,6 +376,25 @@ func TestPluginsAreKeptOut(t *testing.T) {
 	}
 }
 
+// Of several mounts at a path the container has the last one: ours are not enough if another one follows.
+func TestNothingIsMountedOverOurs(t *testing.T) {
+	p, argv := &Plugin{}, slices.Concat([]string{contract.AgentPath}, gateArgs(), []string{"app"})
+	ours := []*api.Mount{
+		{Destination: contract.BinDir, Source: contract.NodeAgentsDir + "/a"},
+		{Destination: contract.StatesDir, Source: contract.NodeStatesDir + "/4f"},
+		{Destination: contract.OwnDir, Source: contract.NodeStatesDir + "/4f/app"},
+	}
+	if err := p.inOrder(gatedPod(), "app", argv, ours); err != nil {
+		t.Error(err)
+	}
+	for _, m := range ours {
+		over := append(slices.Clone(ours), &api.Mount{Destination: m.Destination, Source: "/evil"})
+		if err := p.inOrder(gatedPod(), "app", argv, over); err == nil || !strings.Contains(err.Error(), `"/evil" mounted at `+m.Destination) {
+			t.Errorf("a mount over ours at %s: %v", m.Destination, err)
+		}
+	}
+}
+
 // The gate runs the command that another plugin has set before; a plugin that takes the gate away is refused.
 func TestOtherPlugins(t *testing.T) {
 	for _, tt := range []struct {
