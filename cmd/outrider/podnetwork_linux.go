@@ -1,14 +1,14 @@
 package main
 
 import (
-	"outrider.dev/internal/core/capture"
 	"outrider.dev/internal/core/capture/setup"
+	"outrider.dev/internal/core/capture/trace"
 )
 
 // podNetwork is that of this network namespace, unless it is the machine's own, which is no pod's.
-func podNetwork() capture.Network {
+func podNetwork() trace.Network {
 	if setup.InHost() {
-		return capture.Network{}
+		return trace.Network{}
 	}
 	return setup.Network()
 }

@@ -11,6 +11,7 @@ import (
 	"outrider.dev/internal/core/capture/commandline"
 	"outrider.dev/internal/core/capture/iptables"
 	"outrider.dev/internal/core/capture/nftables"
+	"outrider.dev/internal/core/capture/trace"
 )
 
 type rulesOptions struct {
@@ -18,7 +19,7 @@ type rulesOptions struct {
 	output  cli.Output
 	backend string
 	explain bool
-	query   capture.Query
+	query   trace.Query
 }
 
 const rulesExamples = `  # the rules for these flags, as input for nft
@@ -79,7 +80,7 @@ func (o *rulesOptions) run(cmd *cobra.Command) error {
 	if err := commandline.FinishIntent(cmd.Flags(), &o.intent); err != nil {
 		return err
 	}
-	var here capture.Network
+	var here trace.Network
 	if o.query.To != "" {
 		here = podNetwork()
 	}
@@ -106,7 +107,7 @@ func (o *rulesOptions) run(cmd *cobra.Command) error {
 	return err
 }
 
-func (o *rulesOptions) text(rs capture.Ruleset, network capture.Network) (string, error) {
+func (o *rulesOptions) text(rs capture.Ruleset, network trace.Network) (string, error) {
 	switch {
 	case o.query.To != "" && !o.explain:
 		return "", &cli.UsageError{Err: fmt.Errorf("--to needs --explain"), Hint: "add --explain"}

@@ -102,7 +102,7 @@ var targets = map[string]string{
 	"internal/core/agent/status FuzzParseTargets":       "the app's ports for metrics",
 	"internal/core/capture FuzzFlags":                   "flags of capture",
 	"internal/core/capture FuzzPorts":                   "lists of ports",
-	"internal/core/capture FuzzQuery":                   "connections of rules --explain",
+	"internal/core/capture/trace FuzzQuery":             "connections of rules --explain",
 	// From the kernel, and from files that a process of ours wrote.
 	"internal/core/capture/nftables FuzzAnswer":         "netlink's answers",
 	"internal/core/capture/nftables FuzzDecodeRule":     "rules of nftables",

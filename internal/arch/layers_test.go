@@ -27,7 +27,7 @@ internal/base/cli: visible < .
 internal/base/manifest: limits < .
 
 internal/core: . capture mesh < agent node xds < pod < controlplane
-internal/core/capture: netlink . < commandline nftables < iptables < setup
+internal/core/capture: netlink . < commandline nftables trace < iptables < setup
 internal/core/agent: config dns envoy identity relay sockets state supervise < gate readiness standby < status < proxy
 internal/core/node: captures cniconf hostfile kubenode nri socket states validator < cni < daemon
 internal/core/mesh: persistent < . < build foreign < objects

@@ -15,6 +15,7 @@ import (
 
 	"outrider.dev/internal/core/capture"
 	"outrider.dev/internal/core/capture/setup"
+	"outrider.dev/internal/core/capture/trace"
 	"outrider.dev/test/ns"
 	"outrider.dev/test/scenario"
 )
@@ -70,10 +71,10 @@ var (
 func answerOutside(t *testing.T, top *topology) {
 	for name, n := range map[string]*ns.Namespace{"peer": top.peer, "guest": top.guest} {
 		for _, p := range slices.Concat(appPorts, proxyPorts, []string{"53"}) {
-			serve(t, n, 0, capture.Listener{Proto: capture.TCP, Port: portOf(p)}, name+":"+p)
+			serve(t, n, 0, trace.Listener{Proto: capture.TCP, Port: portOf(p)}, name+":"+p)
 		}
 		for _, p := range udpPorts {
-			serve(t, n, 0, capture.Listener{Proto: capture.UDP, Port: portOf(p)}, name+":"+p)
+			serve(t, n, 0, trace.Listener{Proto: capture.UDP, Port: portOf(p)}, name+":"+p)
 		}
 	}
 }
@@ -97,7 +98,7 @@ func explainRound(t *testing.T, top *topology, v variant, random *rand.Rand) []s
 	rs := capturing(t, top.pod, v, intent).Ruleset
 	listening := some(random, slices.Concat(appPorts, proxyPorts, []string{"53"}))
 	for _, p := range listening {
-		l := capture.Listener{Proto: capture.TCP, Port: portOf(p), Transparent: true}
+		l := trace.Listener{Proto: capture.TCP, Port: portOf(p), Transparent: true}
 		defer serve(t, top.pod, podUser(l.Port), l, "pod:"+p)()
 		if l.Proto = capture.UDP; slices.Contains(udpPorts, p) {
 			defer serve(t, top.pod, podUser(l.Port), l, "pod:"+p)()
@@ -116,17 +117,17 @@ func explainRound(t *testing.T, top *topology, v variant, random *rand.Rand) []s
 
 // explained makes the connection of q, compares its end with that by the rules, and
 // returns it.
-func explained(t *testing.T, top *topology, rs capture.Ruleset, flags []string, q capture.Query) string {
-	var c capture.Conn
-	var pod capture.Pod
+func explained(t *testing.T, top *topology, rs capture.Ruleset, flags []string, q trace.Query) string {
+	var c trace.Conn
+	var pod trace.Pod
 	var err error
 	top.pod.Do(func() { c, pod, _, err = q.Parse(setup.Network()) })
 	if err != nil {
 		t.Errorf("%+v: %v", q, err)
 		return ""
 	}
-	trace := rs.Trace(c, pod)
-	want := endingOf(c, scenario.Want{Fate: trace.Fate, Port: trace.Port})
+	way := trace.Follow(rs, c, pod)
+	want := endingOf(c, scenario.Want{Fate: way.Fate, Port: way.Port})
 	try := callOf(top, c)
 	try.dst = netip.MustParseAddrPort(q.To)
 	try.src = netip.Addr{}
@@ -138,7 +139,7 @@ func explained(t *testing.T, top *topology, rs capture.Ruleset, flags []string, 
 	}
 	got := ending(try)
 	if got != want {
-		t.Errorf("flags %q\nconnection %+v\nended as %q, want %q\n%s", flags, q, got, want, trace)
+		t.Errorf("flags %q\nconnection %+v\nended as %q, want %q\n%s", flags, q, got, want, way)
 	}
 	return got
 }
@@ -216,12 +217,12 @@ func randomFlags(random *rand.Rand) []string {
 }
 
 // randomQuery is a connection of a process of the pod, from outside, or from a guest.
-func randomQuery(random *rand.Rand) capture.Query {
+func randomQuery(random *rand.Rand) trace.Query {
 	port, udp := one(random, slices.Concat(appPorts, proxyPorts, []string{"53"})...), random.IntN(5) == 0
 	if udp {
 		port = one(random, udpPorts...)
 	}
-	q := capture.Query{UDP: udp, As: fmt.Sprintf("%s:%s", one(random, "0", "1000", "1337", "2000"), one(random, "0", "1000", "1337", "2000"))}
+	q := trace.Query{UDP: udp, As: fmt.Sprintf("%s:%s", one(random, "0", "1000", "1337", "2000"), one(random, "0", "1000", "1337", "2000"))}
 	var to string
 	switch random.IntN(6) {
 	case 0:

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"outrider.dev/internal/core/capture"
+	"outrider.dev/internal/core/capture/trace"
 	"outrider.dev/test/ns"
 	"outrider.dev/test/process"
 )
@@ -140,11 +141,11 @@ func ends(top *topology, limit time.Duration) []string {
 func probed(t *testing.T) *topology {
 	top := newTopology(t)
 	settled(t, top.pod, "eth0", "virt0")
-	serve(t, top.pod, 1000, capture.Listener{Proto: capture.TCP, Port: 8080}, "app")
-	serve(t, top.pod, proxyUser, capture.Listener{Proto: capture.TCP, Port: 15001}, "proxy")
-	serve(t, top.pod, proxyUser, capture.Listener{Proto: capture.TCP, Port: 15006, Transparent: true}, "proxy")
+	serve(t, top.pod, 1000, trace.Listener{Proto: capture.TCP, Port: 8080}, "app")
+	serve(t, top.pod, proxyUser, trace.Listener{Proto: capture.TCP, Port: 15001}, "proxy")
+	serve(t, top.pod, proxyUser, trace.Listener{Proto: capture.TCP, Port: 15006, Transparent: true}, "proxy")
 	for _, port := range []uint16{80, 9999} {
-		serve(t, top.peer, 0, capture.Listener{Proto: capture.TCP, Port: port}, "peer")
+		serve(t, top.peer, 0, trace.Listener{Proto: capture.TCP, Port: port}, "peer")
 	}
 	return top
 }

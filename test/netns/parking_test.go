@@ -15,6 +15,7 @@ import (
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/capture"
 	"outrider.dev/internal/core/capture/setup"
+	"outrider.dev/internal/core/capture/trace"
 	"outrider.dev/test/ns"
 	"outrider.dev/test/process"
 )
@@ -80,7 +81,7 @@ func TestParkingAcrossRestarts(t *testing.T) {
 	limit := func(in *capture.Intent) { in.ParkLimit = 3 * time.Second }
 	eachWay(t, limit, func(t *testing.T, top *topology, w way) {
 		name := fmt.Sprintf("pod:%d", w.port)
-		listener := capture.Listener{Proto: capture.TCP, Port: w.port}
+		listener := trace.Listener{Proto: capture.TCP, Port: w.port}
 		parked := w.call(top, enough)
 		for _, process := range []string{"first", "second"} {
 			answer := make(chan string, 1)
@@ -139,7 +140,7 @@ func TestReleaseEndsParking(t *testing.T) {
 		}
 		unix.Close(another)
 		want("after a release by the proxy", "refused", enough)
-		stop := serve(t, top.pod, proxyUser, capture.Listener{Proto: capture.TCP, Port: w.port}, "back")
+		stop := serve(t, top.pod, proxyUser, trace.Listener{Proto: capture.TCP, Port: w.port}, "back")
 		want("with a listener", "back", enough)
 		stop()
 		want("after the listener's end", waits, short)
@@ -171,7 +172,7 @@ func TestParkingWithTimeWait(t *testing.T) {
 	eachVariant(t, []string{""}, func(t *testing.T, top *topology, v variant, _ string) {
 		capturing(t, top.pod, v, everything(nil))
 		top.pod.Do(func() {
-			l, err := listenTCP(capture.Listener{Port: 15001})
+			l, err := listenTCP(trace.Listener{Port: 15001})
 			if err != nil {
 				t.Error(err)
 				return
@@ -279,7 +280,7 @@ func TestParkOnlyWithAnotherMesh(t *testing.T) {
 			if got := ending(w.way.call(top, short)); got != waits {
 				t.Errorf("before the proxy listens on %d: %q, want to wait", w.port, got)
 			}
-			stop := serve(t, top.pod, 2102, capture.Listener{Proto: capture.TCP, Port: w.port}, "linkerd")
+			stop := serve(t, top.pod, 2102, trace.Listener{Proto: capture.TCP, Port: w.port}, "linkerd")
 			if got := ending(w.way.call(top, enough)); got != "linkerd" {
 				t.Errorf("with the proxy on %d: %q, want linkerd", w.port, got)
 			}

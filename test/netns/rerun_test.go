@@ -19,6 +19,7 @@ import (
 
 	"outrider.dev/internal/core/capture"
 	"outrider.dev/internal/core/capture/setup"
+	"outrider.dev/internal/core/capture/trace"
 	"outrider.dev/test/ns"
 	"outrider.dev/test/process"
 	"outrider.dev/test/tier"
@@ -138,7 +139,7 @@ func TestRunsUnderTrafficLoseNothing(t *testing.T) {
 				top := newTopology(t)
 				capturing(t, top.pod, v, everything(nil))
 				for _, port := range []uint16{15001, 15006} {
-					serve(t, top.pod, proxyUser, capture.Listener{Proto: capture.TCP, Port: port}, "proxy")
+					serve(t, top.pod, proxyUser, trace.Listener{Proto: capture.TCP, Port: port}, "proxy")
 				}
 				c := newCrowd(t, top)
 				for i := range runs {
@@ -205,8 +206,8 @@ func (c *crowd) end() {
 func TestOlderConnectionsGoOn(t *testing.T) {
 	modes := []capture.Mode{capture.RedirectMode, capture.TProxyMode}
 	eachVariant(t, modes, func(t *testing.T, top *topology, v variant, mode capture.Mode) {
-		serve(t, top.pod, 1000, capture.Listener{Proto: capture.TCP, Port: 8080}, "app")
-		serve(t, top.peer, 1000, capture.Listener{Proto: capture.TCP, Port: 80}, "app")
+		serve(t, top.pod, 1000, trace.Listener{Proto: capture.TCP, Port: 8080}, "app")
+		serve(t, top.peer, 1000, trace.Listener{Proto: capture.TCP, Port: 80}, "app")
 		var older []net.Conn
 		for _, w := range ways {
 			conn, err := w.call(top, enough).dial()
@@ -234,7 +235,7 @@ func TestTransparentConnections(t *testing.T) {
 	eachVariant(t, []string{"tcp_syncookies=1", "tcp_syncookies=2"}, func(t *testing.T, top *topology, v variant, cookies string) {
 		top.pod.Do(func() { command(t, "sysctl", "-qw", "net.ipv4."+cookies) })
 		capturing(t, top.pod, v, everything(func(in *capture.Intent) { in.Mode = capture.TProxyMode }))
-		serve(t, top.pod, 1000, capture.Listener{Proto: capture.TCP, Port: 8080}, "app")
+		serve(t, top.pod, 1000, trace.Listener{Proto: capture.TCP, Port: 8080}, "app")
 		relay(t, top.pod, 15006)
 		for _, w := range ways[2:] {
 			conn, err := w.call(top, enough).dial()
@@ -268,7 +269,7 @@ func relay(t *testing.T, pod *ns.Namespace, port uint16) {
 	t.Helper()
 	var l net.Listener
 	var err error
-	pod.As(proxyUser, proxyUser, func() { l, err = listenTCP(capture.Listener{Port: port, Transparent: true}) })
+	pod.As(proxyUser, proxyUser, func() { l, err = listenTCP(trace.Listener{Port: port, Transparent: true}) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -314,7 +315,7 @@ func TestTransparentModeNeedsTheProxy(t *testing.T) {
 		capturing(t, top.pod, v, everything(func(in *capture.Intent) {
 			in.Mode, in.Park, in.ParkLimit = capture.TProxyMode, park, 2*time.Second
 		}))
-		serve(t, top.pod, 1000, capture.Listener{Proto: capture.TCP, Port: 8080}, "app")
+		serve(t, top.pod, 1000, trace.Listener{Proto: capture.TCP, Port: 8080}, "app")
 		for _, w := range ways[2:] {
 			for i := range 3 { // within the limit, at its end, after it
 				conn, err := w.call(top, time.Duration(i)*2*time.Second+short).dial()

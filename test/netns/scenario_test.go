@@ -20,6 +20,7 @@ import (
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/capture"
 	"outrider.dev/internal/core/capture/setup"
+	"outrider.dev/internal/core/capture/trace"
 	"outrider.dev/test/ns"
 	"outrider.dev/test/process"
 	"outrider.dev/test/scenario"
@@ -160,7 +161,7 @@ func listen(t *testing.T, top *topology, s scenario.Scenario) {
 	outside := map[string]*ns.Namespace{"peer": top.peer, "guest": top.guest}
 	for name, n := range outside {
 		for _, proto := range []uint32{capture.TCP, capture.UDP} {
-			serve(t, n, 0, capture.Listener{Proto: proto, Port: port}, fmt.Sprintf("%s:%d", name, port))
+			serve(t, n, 0, trace.Listener{Proto: proto, Port: port}, fmt.Sprintf("%s:%d", name, port))
 		}
 	}
 }
@@ -177,7 +178,7 @@ func podUser(port uint16) int {
 const proxyUser = contract.ProxyUser
 
 // callOf is the connection of a scenario.
-func callOf(top *topology, c capture.Conn) call {
+func callOf(top *topology, c trace.Conn) call {
 	out := call{from: top.pod, uid: int(c.UID), gid: int(c.GID), proto: c.Proto, dst: c.Dst, mark: int(c.Mark), port: sourcePort(), limit: short}
 	switch c.In {
 	case "eth0":
@@ -224,13 +225,13 @@ func ending(c call) string {
 }
 
 // endingOf is the word for a wanted end.
-func endingOf(c capture.Conn, want scenario.Want) string {
+func endingOf(c trace.Conn, want scenario.Want) string {
 	switch want.Fate {
-	case capture.Refused:
+	case trace.Refused:
 		return "refused"
-	case capture.Parked, capture.Dropped:
+	case trace.Parked, trace.Dropped:
 		return waits
-	case capture.Redirected, capture.Taken:
+	case trace.Redirected, trace.Taken:
 		return fmt.Sprintf("pod:%d", want.Port)
 	}
 	return ownerOf(c.Dst.Addr()) + fmt.Sprintf(":%d", c.Dst.Port())
@@ -251,7 +252,7 @@ func ownerOf(a netip.Addr) string {
 // gone by the time they come.
 func establish(t *testing.T, top *topology, s scenario.Scenario) net.Conn {
 	t.Helper()
-	if l := (capture.Listener{Proto: s.Conn.Proto, Port: s.Conn.Dst.Port()}); ownerOf(s.Conn.Dst.Addr()) == "pod" && !listens(s.Pod, l) {
+	if l := (trace.Listener{Proto: s.Conn.Proto, Port: s.Conn.Dst.Port()}); ownerOf(s.Conn.Dst.Addr()) == "pod" && !listens(s.Pod, l) {
 		defer serve(t, top.pod, 0, l, fmt.Sprintf("pod:%d", l.Port))()
 	}
 	c := callOf(top, s.Conn)
@@ -266,8 +267,8 @@ func establish(t *testing.T, top *topology, s scenario.Scenario) net.Conn {
 	return conn
 }
 
-func listens(p capture.Pod, want capture.Listener) bool {
-	return slices.ContainsFunc(p.Listeners, func(l capture.Listener) bool { return l.Proto == want.Proto && l.Port == want.Port })
+func listens(p trace.Pod, want trace.Listener) bool {
+	return slices.ContainsFunc(p.Listeners, func(l trace.Listener) bool { return l.Proto == want.Proto && l.Port == want.Port })
 }
 
 // greeting is the name of the server that has accepted a TCP connection. A connection

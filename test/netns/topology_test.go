@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"outrider.dev/internal/core/capture"
+	"outrider.dev/internal/core/capture/trace"
 	"outrider.dev/test/ns"
 	"outrider.dev/test/process"
 )
@@ -67,7 +68,7 @@ func prefixes(list ...string) []netip.Prefix {
 
 // serve listens in a namespace on every address, as a user, until stop or the end of the
 // test. The server sends its name, and then echoes what it reads.
-func serve(t testing.TB, n *ns.Namespace, user int, l capture.Listener, name string) (stop func()) {
+func serve(t testing.TB, n *ns.Namespace, user int, l trace.Listener, name string) (stop func()) {
 	t.Helper()
 	n.As(user, user, func() {
 		if l.Proto == capture.UDP {
@@ -89,7 +90,7 @@ func serve(t testing.TB, n *ns.Namespace, user int, l capture.Listener, name str
 }
 
 // listenTCP listens on every address in the namespace of the calling thread.
-func listenTCP(l capture.Listener) (net.Listener, error) {
+func listenTCP(l trace.Listener) (net.Listener, error) {
 	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error { return transparent(c, l.Transparent) }}
 	config.SetMultipathTCP(false)
 	return config.Listen(context.Background(), "tcp", "[::]:"+strconv.Itoa(int(l.Port)))

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 
 	"outrider.dev/internal/core/capture"
+	"outrider.dev/internal/core/capture/trace"
 )
 
 // Name servers: the peer's service addresses, and one in the pod.
@@ -19,7 +20,7 @@ const (
 )
 
 // resolver is a pod with a name server of its own.
-var resolver = with(ready, on(53), capture.Listener{Proto: capture.UDP, Port: 53})
+var resolver = with(ready, on(53), trace.Listener{Proto: capture.UDP, Port: 53})
 
 // withServers is s in a pod with these servers in its resolv.conf.
 func withServers(s Scenario, servers ...string) Scenario {

@@ -1,6 +1,9 @@
 package scenario
 
-import "outrider.dev/internal/core/capture"
+import (
+	"outrider.dev/internal/core/capture"
+	"outrider.dev/internal/core/capture/trace"
+)
 
 const (
 	only4 = everything + "--families ipv4 "
@@ -30,7 +33,7 @@ var families = []Scenario{
 }
 
 // broken is a packet that connection tracking cannot place.
-func broken(c capture.Conn) capture.Conn {
+func broken(c trace.Conn) trace.Conn {
 	c = older(c)
 	c.Invalid = true
 	return c

@@ -20,6 +20,7 @@ import (
 	"strings"
 
 	"outrider.dev/internal/core/capture"
+	"outrider.dev/internal/core/capture/trace"
 )
 
 // A Scenario is one connection and how it must end.
@@ -28,15 +29,15 @@ type Scenario struct {
 	Flags []string // of istio-iptables, and ours: "-i", "*", "--park=off"
 	// Nameservers are those of resolv.conf.
 	Nameservers []netip.Addr
-	Conn        capture.Conn
-	Pod         capture.Pod
+	Conn        trace.Conn
+	Pod         trace.Pod
 	Want        Want
 	OnIPTables  *Want // what the iptables backend does instead, where it cannot do better
 }
 
 // Want is the end of a connection.
 type Want struct {
-	Fate capture.Fate
+	Fate trace.Fate
 	Port uint16 // where it ends; for one that is parked or refused, the port that it came to
 }
 

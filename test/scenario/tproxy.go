@@ -1,6 +1,9 @@
 package scenario
 
-import "outrider.dev/internal/core/capture"
+import (
+	"outrider.dev/internal/core/capture"
+	"outrider.dev/internal/core/capture/trace"
+)
 
 const transparent = "-m TPROXY -i * -b * "
 
@@ -8,7 +11,7 @@ const transparent = "-m TPROXY -i * -b * "
 var opaque = with(early, on(15001), on(15006))
 
 // caller is the proxy that calls the app under the caller's address.
-func caller(c capture.Conn, mark uint32) capture.Conn {
+func caller(c trace.Conn, mark uint32) trace.Conn {
 	src := peer
 	if c.Dst.Addr().Is6() {
 		src = peer6
@@ -17,7 +20,7 @@ func caller(c capture.Conn, mark uint32) capture.Conn {
 }
 
 // taking is a later packet of a connection that the proxy has taken.
-func taking(c capture.Conn) capture.Conn {
+func taking(c trace.Conn) trace.Conn {
 	c = older(c)
 	c.ConnMark = 1339
 	return c
@@ -30,7 +33,7 @@ var tproxy = []Scenario{
 	when("with TPROXY a connection older than the rules goes on", transparent, older(fromPeer(own)), ready, passes),
 	when("with TPROXY UDP from outside is left alone", transparent, overUDP(fromPeer("10.9.0.2:9053")), ready, passes),
 	when("with TPROXY -z names the port that takes", transparent+"-z 16006", fromPeer(own),
-		with(ready, capture.Listener{Proto: capture.TCP, Port: 16006, Transparent: true}), taken(16006)),
+		with(ready, trace.Listener{Proto: capture.TCP, Port: 16006, Transparent: true}), taken(16006)),
 	when("with TPROXY an excluded port is left alone", transparent+"-d 8080", fromPeer(own), ready, passes),
 	when("with TPROXY -d '*' leaves every port alone", transparent+"-d *", fromPeer(own6), ready, passes),
 	when("with TPROXY the status port is left alone", transparent, fromPeer("10.9.0.2:15020"), ready, passes),

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"outrider.dev/internal/core/capture"
+	"outrider.dev/internal/core/capture/trace"
 )
 
 // An owner is the user and the group of a process.
@@ -39,55 +40,55 @@ const (
 )
 
 // always is what listens in every pod but an empty one: the app.
-var always = []capture.Listener{
+var always = []trace.Listener{
 	{Proto: capture.TCP, Port: 8080},
 	{Proto: capture.TCP, Port: 8081},
 	{Proto: capture.UDP, Port: 9053},
 }
 
 var (
-	empty = capture.Pod{}                  // without listeners
-	early = capture.Pod{Listeners: always} // the app runs, the proxy does not yet
+	empty = trace.Pod{}                  // without listeners
+	early = trace.Pod{Listeners: always} // the app runs, the proxy does not yet
 	ready = with(early,
-		capture.Listener{Proto: capture.TCP, Port: 15001},
-		capture.Listener{Proto: capture.TCP, Port: 15006, Transparent: true},
-		capture.Listener{Proto: capture.TCP, Port: 15008},
-		capture.Listener{Proto: capture.TCP, Port: 15020},
-		capture.Listener{Proto: capture.TCP, Port: 15021},
-		capture.Listener{Proto: capture.TCP, Port: 15053},
-		capture.Listener{Proto: capture.UDP, Port: 15053},
-		capture.Listener{Proto: capture.TCP, Port: 15090},
+		trace.Listener{Proto: capture.TCP, Port: 15001},
+		trace.Listener{Proto: capture.TCP, Port: 15006, Transparent: true},
+		trace.Listener{Proto: capture.TCP, Port: 15008},
+		trace.Listener{Proto: capture.TCP, Port: 15020},
+		trace.Listener{Proto: capture.TCP, Port: 15021},
+		trace.Listener{Proto: capture.TCP, Port: 15053},
+		trace.Listener{Proto: capture.UDP, Port: 15053},
+		trace.Listener{Proto: capture.TCP, Port: 15090},
 	)
 )
 
 // with is a pod that listens there too.
-func with(p capture.Pod, more ...capture.Listener) capture.Pod {
+func with(p trace.Pod, more ...trace.Listener) trace.Pod {
 	p.Listeners = append(p.Listeners[:len(p.Listeners):len(p.Listeners)], more...)
 	return p
 }
 
 // on is a TCP listener.
-func on(port uint16) capture.Listener { return capture.Listener{Proto: capture.TCP, Port: port} }
+func on(port uint16) trace.Listener { return trace.Listener{Proto: capture.TCP, Port: port} }
 
 // remembering is a pod in which the kernel remembers these absences.
-func remembering(p capture.Pod, sets ...string) capture.Pod {
+func remembering(p trace.Pod, sets ...string) trace.Pod {
 	p.Remembered = sets
 	return p
 }
 
 // tcp is a connection that a process of the pod opens.
-func tcp(by owner, to string) capture.Conn {
+func tcp(by owner, to string) trace.Conn {
 	dst := netip.MustParseAddrPort(to)
 	src, out := routeTo(dst.Addr())
-	return capture.Conn{
+	return trace.Conn{
 		Proto: capture.TCP, Src: netip.AddrPortFrom(src, clientPort), Dst: dst,
 		Out: out, UID: by.uid, GID: by.gid,
 	}
 }
 
-func udp(by owner, to string) capture.Conn { return overUDP(tcp(by, to)) }
+func udp(by owner, to string) trace.Conn { return overUDP(tcp(by, to)) }
 
-func overUDP(c capture.Conn) capture.Conn {
+func overUDP(c trace.Conn) trace.Conn {
 	c.Proto = capture.UDP
 	return c
 }
@@ -117,7 +118,7 @@ func routeTo(dst netip.Addr) (src netip.Addr, out string) {
 }
 
 // inFrom is a TCP connection that comes in by an interface.
-func inFrom(iface, addr4, addr6, to string) capture.Conn {
+func inFrom(iface, addr4, addr6, to string) trace.Conn {
 	c := tcp(owner{}, to)
 	src := netip.MustParseAddr(addr4)
 	if c.Dst.Addr().Is6() {
@@ -127,37 +128,37 @@ func inFrom(iface, addr4, addr6, to string) capture.Conn {
 	return c
 }
 
-func fromPeer(to string) capture.Conn  { return inFrom("eth0", peer, peer6, to) }
-func fromGuest(to string) capture.Conn { return inFrom("virt0", guest, guest6, to) }
+func fromPeer(to string) trace.Conn  { return inFrom("eth0", peer, peer6, to) }
+func fromGuest(to string) trace.Conn { return inFrom("virt0", guest, guest6, to) }
 
 // bound is c from another of the pod's addresses.
-func bound(c capture.Conn, src string) capture.Conn {
+func bound(c trace.Conn, src string) trace.Conn {
 	c.Src = netip.AddrPortFrom(netip.MustParseAddr(src), clientPort)
 	return c
 }
 
-func marked(c capture.Conn, mark uint32) capture.Conn {
+func marked(c trace.Conn, mark uint32) trace.Conn {
 	c.Mark = mark
 	return c
 }
 
 // older is a connection that was there before the rules.
-func older(c capture.Conn) capture.Conn {
+func older(c trace.Conn) trace.Conn {
 	c.Established = true
 	return c
 }
 
-var passes = Want{Fate: capture.Passes}
+var passes = Want{Fate: trace.Passes}
 
-func lands(port uint16) Want   { return Want{capture.Redirected, port} }
-func taken(port uint16) Want   { return Want{capture.Taken, port} }
-func waits(port uint16) Want   { return Want{capture.Parked, port} }
-func refused(port uint16) Want { return Want{capture.Refused, port} }
-func dropped(port uint16) Want { return Want{capture.Dropped, port} }
+func lands(port uint16) Want   { return Want{trace.Redirected, port} }
+func taken(port uint16) Want   { return Want{trace.Taken, port} }
+func waits(port uint16) Want   { return Want{trace.Parked, port} }
+func refused(port uint16) Want { return Want{trace.Refused, port} }
+func dropped(port uint16) Want { return Want{trace.Dropped, port} }
 
 // when is a scenario. The flags are separated by space; an empty value is "-i=".
-func when(name, flags string, c capture.Conn, pod capture.Pod, want Want) Scenario {
-	if want.Fate == capture.Passes {
+func when(name, flags string, c trace.Conn, pod trace.Pod, want Want) Scenario {
+	if want.Fate == trace.Passes {
 		want.Port = c.Dst.Port()
 	}
 	return Scenario{Name: name, Flags: strings.Fields(flags), Conn: c, Pod: pod, Want: want}

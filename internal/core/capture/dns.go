@@ -34,7 +34,7 @@ func (b *builder) nameserver(l *ruleList, set, reason string, do Action, key fun
 // dns puts the packets of the agent's resolver into the two zones.
 func (b *builder) dns() {
 	b.in.Nameservers = slices.DeleteFunc(slices.Clone(b.in.Nameservers), func(a netip.Addr) bool {
-		return !b.in.Families.Has(familyOf(a))
+		return !b.in.Families.Has(FamilyOf(a))
 	})
 	if b.in.DNS == DNSServers && len(b.in.Nameservers) == 0 {
 		b.note("--redirect-dns has no effect: there is no name server to capture; --capture-all-dns needs none")

@@ -4,7 +4,7 @@
 // An [Intent] is what the user configured, in the terms of Istio's
 // istio-iptables. [Build] turns it into a [Ruleset]: chains of rules, each with
 // the reason why it is there. A Ruleset is a value: it can be printed, compared,
-// explained for one connection ([Ruleset.Trace]) and only then written into the
+// explained for one connection (package trace) and only then written into the
 // kernel, by one of the packages below this one.
 //
 // Parking is part of the same rule set: the first packet (SYN) of a connection

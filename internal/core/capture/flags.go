@@ -426,9 +426,8 @@ func parseLoopback(s string) (netip.Prefix, error) {
 // id reads a user or a group, by number or by name.
 func id(lookup Lookup, kind string) func(string) (uint32, error) {
 	return func(s string) (uint32, error) {
-		n, err := strconv.ParseUint(s, 10, 32)
-		if err == nil && uint32(n) != ^uint32(0) { // the kernel's "no id"
-			return uint32(n), nil
+		if n, ok := ParseID(s); ok {
+			return n, nil
 		}
 		if lookup == nil {
 			return 0, fmt.Errorf("%q is not the number of a %s", s, kind)
@@ -441,9 +440,15 @@ func id(lookup Lookup, kind string) func(string) (uint32, error) {
 	}
 }
 
-// parseInterface reads the name of a network interface. The kernel accepts 1 to 15 bytes,
+// ParseID parses the number of a user or a group. The highest is the kernel's "no id".
+func ParseID(s string) (uint32, bool) {
+	n, err := strconv.ParseUint(s, 10, 32)
+	return uint32(n), err == nil && uint32(n) != ^uint32(0)
+}
+
+// ParseInterface reads the name of a network interface. The kernel accepts 1 to 15 bytes,
 // without white space and slash (dev_valid_name).
-func parseInterface(s string) (string, error) {
+func ParseInterface(s string) (string, error) {
 	bad := func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`/:"\+*`, r) }
 	if len(s) > 15 || s == "." || s == ".." || strings.ContainsFunc(s, bad) {
 		return "", fmt.Errorf("%q is not the name of a network interface", s)
@@ -463,6 +468,6 @@ func interfacePattern(s string) (string, error) {
 	case strings.ContainsAny(s[:1], "-!"):
 		return "", fmt.Errorf("%q begins with a sign that iptables does not take for a part of the name", s)
 	}
-	_, err := parseInterface(prefix)
+	_, err := ParseInterface(prefix)
 	return s, err
 }

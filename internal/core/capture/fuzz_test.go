@@ -8,6 +8,7 @@ import (
 
 	"outrider.dev/internal/core/capture"
 	"outrider.dev/internal/core/capture/iptables"
+	"outrider.dev/internal/core/capture/trace"
 )
 
 // faults lists what no kernel would take, or no person understand.
@@ -117,7 +118,7 @@ func FuzzFlags(f *testing.F) {
 				t.Errorf("Diff of the same = %q", diff)
 			}
 			_ = rs.Explain()
-			_ = rs.Trace(conn, capture.Pod{}).String()
+			_ = trace.Follow(rs, conn, trace.Pod{}).String()
 		}
 	})
 }
@@ -150,38 +151,6 @@ func FuzzPorts(f *testing.F) {
 		}
 		if again, err := read(strings.Join(words, ",")); err != nil || !slices.Equal(ports, again) {
 			t.Errorf("%q is %v, and that is %v, %v", s, ports, again, err)
-		}
-	})
-}
-
-// FuzzQuery: a connection of any words is an error that names a flag, or one that can be
-// followed.
-func FuzzQuery(f *testing.F) {
-	f.Add("10.96.0.10:80", "", "1000", "", "", "10.9.0.2,fd09::2", "15001")
-	f.Add("[fd09::2]:80", "::6", "0:1337", "", "lo", "", "")
-	f.Add("[fe80::1%eth0]:80", "", "1000", "", "", "", "")
-	f.Add("[::ffff:10.9.0.2]:53", "127.0.0.6", "1000", "virt0", "eth0", "10.9.0.2", "53")
-	in := everything()
-	rs, _ := capture.Build(in, capture.NFTables)
-	f.Fuzz(func(t *testing.T, to, from, as, iif, oif, local, listening string) {
-		words := func(s string) []string {
-			return strings.FieldsFunc(s, func(r rune) bool { return r == ',' })
-		}
-		q := capture.Query{To: to, From: from, As: as, In: iif, Out: oif, Local: words(local), Listening: words(listening)}
-		network, err := q.Network(capture.Network{})
-		if err == nil {
-			var c capture.Conn
-			var pod capture.Pod
-			if c, pod, _, err = q.Parse(network); err == nil {
-				if c.Src.Addr().Is4() != c.Dst.Addr().Is4() {
-					t.Errorf("%v: of two families", c)
-				}
-				_ = rs.Trace(c, pod).String()
-				return
-			}
-		}
-		if !strings.HasPrefix(err.Error(), "--") {
-			t.Errorf("error %q does not name the flag", err)
 		}
 	})
 }

@@ -133,7 +133,7 @@ func FamiliesOf(addrs []netip.Addr) Families {
 	var f Families
 	for _, a := range addrs {
 		if a = a.Unmap(); !a.IsLoopback() && !a.IsLinkLocalUnicast() && !passthrough6.Contains(a) {
-			f |= familyOf(a)
+			f |= FamilyOf(a)
 		}
 	}
 	return f | IPv4

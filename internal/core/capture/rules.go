@@ -124,7 +124,7 @@ func (l *ruleList) addresses(set, reason string, do Action, list []netip.Prefix,
 		}
 		if !l.b.isSet(len(ranges)) {
 			for _, p := range list {
-				if familyOf(p.Addr()) == f {
+				if FamilyOf(p.Addr()) == f {
 					l.add(reason, do, append(slices.Clip(match), key(p))...)
 				}
 			}
@@ -179,7 +179,8 @@ func (l *ruleList) leadsTo(chain string) bool {
 	return slices.ContainsFunc(l.b.rs.Chain(l.name).Rules, func(r Rule) bool { return r.Action == jump(chain) })
 }
 
-func familyOf(a netip.Addr) Families {
+// FamilyOf is the family of an address, which is not one of IPv4 in IPv6.
+func FamilyOf(a netip.Addr) Families {
 	if a.Is4() {
 		return IPv4
 	}

@@ -130,7 +130,7 @@ func (m Match) Range() Interval[uint32] { return Interval[uint32]{m.Num, max(m.N
 func (m Match) family() Families {
 	switch {
 	case m.Prefix.IsValid():
-		return familyOf(m.Prefix.Addr())
+		return FamilyOf(m.Prefix.Addr())
 	case m.Key == InSet:
 		return SetKey(m.Num).Family()
 	}

@@ -178,24 +178,10 @@ func join[T any](list []Interval[T], compare func(a, b T) int, next func(T) (T, 
 	return out
 }
 
-// contains reports whether an interval of a sorted list holds v.
-func contains[T any](list []Interval[T], v T, compare func(a, b T) int) bool {
-	_, found := slices.BinarySearchFunc(list, v, func(i Interval[T], v T) int {
-		switch {
-		case compare(i.Last, v) < 0:
-			return -1
-		case compare(i.First, v) > 0:
-			return 1
-		}
-		return 0
-	})
-	return found
-}
-
 // rangesOf are the addresses of prefixes that are of a family.
 func rangesOf(list []netip.Prefix, f Families) (out []Interval[netip.Addr]) {
 	for _, p := range list {
-		if familyOf(p.Addr()) == f {
+		if FamilyOf(p.Addr()) == f {
 			out = append(out, Range(p))
 		}
 	}

@@ -18,7 +18,7 @@ func (m Match) String() string {
 	}
 	switch m.Key {
 	case Protocol:
-		return "meta l4proto " + op + protocolName(m.Num)
+		return "meta l4proto " + op + ProtocolName(m.Num)
 	case SYN:
 		if m.Not {
 			return "tcp flags & (fin|syn|rst|ack) != syn"
@@ -66,7 +66,8 @@ func wildcard(name string) string {
 	return name
 }
 
-func protocolName(n uint32) string {
+// ProtocolName is the name of a protocol of IP; else its number.
+func ProtocolName(n uint32) string {
 	switch n {
 	case TCP:
 		return "tcp"

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"outrider.dev/internal/core/capture"
+	"outrider.dev/internal/core/capture/trace"
 )
 
 // A Proof is the result of sending the first packet of a connection in one direction
@@ -106,7 +107,7 @@ func failure(tries []attempt, d direction, sent, arrived int) error {
 type attempt struct {
 	direction direction
 	family    capture.Families
-	conn      capture.Conn
+	conn      trace.Conn
 	as        identity
 	why       error // why there is nothing to try
 	sent      bool
@@ -163,7 +164,7 @@ type direction struct {
 	name    string
 	mark    uint32
 	reasons []string // of the rules where it ends
-	conns   func(family capture.Families) []capture.Conn
+	conns   func(family capture.Families) []trace.Conn
 }
 
 var directions = []direction{

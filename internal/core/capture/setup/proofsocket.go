@@ -9,12 +9,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"outrider.dev/internal/core/capture"
+	"outrider.dev/internal/core/capture/trace"
 )
 
 // connect opens a connection with a mark, as an identity. Its error is the answer: a
 // proof is always rejected.
-func connect(c capture.Conn, mark uint32, as identity, open *sockets) error {
+func connect(c trace.Conn, mark uint32, as identity, open *sockets) error {
 	if as == own() {
 		return dial(c.Dst, mark, open)
 	}

@@ -8,19 +8,20 @@ import (
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/capture"
+	"outrider.dev/internal/core/capture/trace"
 )
 
 // choose finds, by tracing the rules, a connection and an identity to open it with
 // that end in the rule that counts the proof. The error is the reason why there is none.
-func choose(rs capture.Ruleset, d direction, family capture.Families) (capture.Conn, identity, error) {
+func choose(rs capture.Ruleset, d direction, family capture.Families) (trace.Conn, identity, error) {
 	why := errors.New("nothing that is captured can be tried here")
 	ids := []identity{own(), {65534, 65534}, {own().uid, 65534}, {own().uid, 0}, {65534, own().gid}, {0, 0}}
 	ids = append(ids, ownersNamed(rs)...)
-	find := func(target capture.Conn) (identity, bool) {
+	find := func(target trace.Conn) (identity, bool) {
 		for _, id := range ids {
 			c := target
 			c.UID, c.GID, c.Mark = uint32(id.uid), uint32(id.gid), d.mark
-			if proves(rs.Trace(c, capture.Pod{}), d) {
+			if proves(trace.Follow(rs, c, trace.Pod{}), d) {
 				return id, true
 			}
 		}
@@ -38,7 +39,7 @@ func choose(rs capture.Ruleset, d direction, family capture.Families) (capture.C
 			}
 			// The rules may leave an interface alone; looking for the route is what takes time.
 			if routes++; routes > maxRoutes {
-				return capture.Conn{}, identity{}, why
+				return trace.Conn{}, identity{}, why
 			}
 			out, err := interfaceTo(target.Dst.Addr())
 			if err != nil {
@@ -51,7 +52,7 @@ func choose(rs capture.Ruleset, d direction, family capture.Families) (capture.C
 			}
 		}
 	}
-	return capture.Conn{}, identity{}, why
+	return trace.Conn{}, identity{}, why
 }
 
 // maxRoutes bounds for how many destinations a route is looked up. Most pods have one route
@@ -60,7 +61,7 @@ const maxRoutes = 64
 
 // proves reports whether a connection ends where the proof is counted because the
 // rules led it there, not because it was sent there.
-func proves(t capture.Trace, d direction) bool {
+func proves(t trace.Trace, d direction) bool {
 	redirected := false
 	for _, step := range t.Steps {
 		redirected = redirected || step.Rule.Action.Verb == capture.Redirect
@@ -123,8 +124,8 @@ const maxSample = 16
 
 // targets are conn, and then conn with destinations at the ends of lists in the rules: the
 // first of what is captured, and the one after what is left alone.
-func targets(rs capture.Ruleset, conn capture.Conn) []capture.Conn {
-	out := []capture.Conn{conn}
+func targets(rs capture.Ruleset, conn trace.Conn) []trace.Conn {
+	out := []trace.Conn{conn}
 	add := func(dst netip.AddrPort) {
 		c := conn
 		c.Dst = dst
@@ -195,21 +196,21 @@ func sample[T any](list []T) []T {
 
 // outboundConns go to addresses that no host has (RFC 5737, RFC 3849), for rules that
 // capture every address.
-func outboundConns(family capture.Families) []capture.Conn {
+func outboundConns(family capture.Families) []trace.Conn {
 	dst := contract.ProofOutbound
 	if family == capture.IPv6 {
 		dst = contract.ProofOutbound6
 	}
-	return []capture.Conn{tcp(dst, "")}
+	return []trace.Conn{tcp(dst, "")}
 }
 
 // inboundConns go to addresses of the pod. Transparent proxying leaves 127.0.0.1 alone.
-func inboundConns(family capture.Families) []capture.Conn {
+func inboundConns(family capture.Families) []trace.Conn {
 	dsts := []string{"127.0.0.1", "127.0.0.2"}
 	if family == capture.IPv6 {
 		dsts = []string{"::1"}
 	}
-	var out []capture.Conn
+	var out []trace.Conn
 	for _, dst := range dsts {
 		out = append(out, tcp(dst, "lo"))
 	}
@@ -221,7 +222,7 @@ func inboundConns(family capture.Families) []capture.Conn {
 	return out
 }
 
-func tcp(dst, out string) capture.Conn {
+func tcp(dst, out string) trace.Conn {
 	addr := netip.MustParseAddr(dst)
 	src := addr
 	if out != "lo" {
@@ -230,5 +231,5 @@ func tcp(dst, out string) capture.Conn {
 			src = netip.IPv4Unspecified()
 		}
 	}
-	return capture.Conn{Proto: capture.TCP, Src: netip.AddrPortFrom(src, 40000), Dst: netip.AddrPortFrom(addr, contract.ProbePort), Out: out}
+	return trace.Conn{Proto: capture.TCP, Src: netip.AddrPortFrom(src, 40000), Dst: netip.AddrPortFrom(addr, contract.ProbePort), Out: out}
 }

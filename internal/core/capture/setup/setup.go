@@ -15,6 +15,7 @@ import (
 
 	"outrider.dev/internal/core/capture"
 	"outrider.dev/internal/core/capture/nftables"
+	"outrider.dev/internal/core/capture/trace"
 )
 
 // A Backend writes rule sets to one of the kernel's packet filters. Apply replaces the
@@ -416,8 +417,8 @@ func Verify(ctx context.Context, backends []Backend, intent *capture.Intent) (Re
 }
 
 // Network is the network of the current namespace: its addresses and its routes.
-func Network() capture.Network {
-	var n capture.Network
+func Network() trace.Network {
+	var n trace.Network
 	for _, a := range localAddresses() {
 		if !a.IsLoopback() {
 			n.Addrs = append(n.Addrs, a)

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/core/capture"
+	"outrider.dev/internal/core/capture/trace"
 	"outrider.dev/internal/core/pod/podspec"
 )
 
@@ -281,14 +282,14 @@ func (c Scope) Takes(container string, d Destination) (Answer, string) {
 	if addr.Is6() && !addr.Is4In6() {
 		source = netip.MustParseAddr("2001:db8::9")
 	}
-	trace := c.rules.Trace(capture.Conn{
+	way := trace.Follow(c.rules, trace.Conn{
 		Proto: capture.TCP, Src: netip.AddrPortFrom(source, 40000), Dst: netip.AddrPortFrom(addr, port),
 		Out: "eth0", UID: uint32(user), GID: uint32(user),
-	}, capture.Pod{Listeners: []capture.Listener{{Proto: capture.TCP, Port: c.intent.OutboundPort, Transparent: true}}})
-	taken := trace.Fate == capture.Redirected || trace.Fate == capture.Taken
+	}, trace.Pod{Listeners: []trace.Listener{{Proto: capture.TCP, Port: c.intent.OutboundPort, Transparent: true}}})
+	taken := way.Fate == trace.Redirected || way.Fate == trace.Taken
 	ranges := len(c.intent.ExcludeOutboundRanges) > 0 || !c.intent.OutboundRanges.All
 	switch {
-	case !taken && !known && len(trace.Steps) > 0 && named && ranges:
+	case !taken && !known && len(way.Steps) > 0 && named && ranges:
 		return Perhaps, fmt.Sprintf("which address %s has is not known, and the capture leaves some out", d)
 	case !taken:
 		return No, c.leaves(container, d, user, known)

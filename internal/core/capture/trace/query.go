@@ -1,4 +1,4 @@
-package capture
+package trace
 
 import (
 	"errors"
@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"outrider.dev/internal/core/capture"
 )
 
 // A Query describes one connection as a command line does.
@@ -45,7 +47,7 @@ func (q Query) Network(n Network) (Network, error) {
 }
 
 // Explain follows the connection through rules, and prints before that what it supposed.
-func (q Query) Explain(rs Ruleset, n Network) (string, error) {
+func (q Query) Explain(rs capture.Ruleset, n Network) (string, error) {
 	c, pod, supposed, err := q.Parse(n)
 	if err != nil {
 		return "", err
@@ -54,7 +56,7 @@ func (q Query) Explain(rs Ruleset, n Network) (string, error) {
 	for _, s := range supposed {
 		fmt.Fprintf(&b, "supposed: %s\n", s)
 	}
-	return b.String() + rs.Trace(c, pod).String(), nil
+	return b.String() + Follow(rs, c, pod).String(), nil
 }
 
 // Parse returns the connection, the pod around it in network n, and what it supposed
@@ -67,9 +69,9 @@ func (q Query) Parse(n Network) (c Conn, pod Pod, supposed []string, err error) 
 	if q.Out == "" {
 		q.Out = to.Addr().Zone()
 	}
-	c = Conn{Proto: TCP, Dst: netip.AddrPortFrom(to.Addr().Unmap().WithZone(""), to.Port())}
+	c = Conn{Proto: capture.TCP, Dst: netip.AddrPortFrom(to.Addr().Unmap().WithZone(""), to.Port())}
 	if q.UDP {
-		c.Proto = UDP
+		c.Proto = capture.UDP
 	}
 	if c.UID, c.GID, err = q.owner(); err != nil {
 		return c, pod, nil, err
@@ -90,11 +92,11 @@ func (q Query) Parse(n Network) (c Conn, pod Pod, supposed []string, err error) 
 		supposed = append(supposed, "no port of the pod has a listener (--listening)")
 	}
 	for _, s := range q.Listening {
-		port, err := ParsePort(s)
+		port, err := capture.ParsePort(s)
 		if err != nil {
 			return c, pod, nil, fmt.Errorf("--listening: %w", err)
 		}
-		for _, proto := range []uint32{TCP, UDP} {
+		for _, proto := range []uint32{capture.TCP, capture.UDP} {
 			pod.Listeners = append(pod.Listeners, Listener{Proto: proto, Port: port, Transparent: true})
 		}
 	}
@@ -106,10 +108,9 @@ func (q Query) owner() (uid, gid uint32, err error) {
 	if !both {
 		group = user
 	}
-	number := id(nil, "")
-	uid, errU := number(user)
-	gid, errG := number(group)
-	if errU != nil || errG != nil {
+	uid, okU := capture.ParseID(user)
+	gid, okG := capture.ParseID(group)
+	if !okU || !okG {
 		return 0, 0, fmt.Errorf("--as=%q: write it like 1000 or 1000:1000", q.As)
 	}
 	return uid, gid, nil
@@ -145,7 +146,7 @@ func (q Query) interfaces(n Network, dst netip.Addr) (in, out string, supposed [
 
 func (q Query) checkInterfaces(own bool, dst netip.Addr) error {
 	for _, f := range []struct{ flag, name string }{{"in", q.In}, {"out", q.Out}} {
-		if _, err := parseInterface(f.name); err != nil {
+		if _, err := capture.ParseInterface(f.name); err != nil {
 			return fmt.Errorf("--%s=%q: %w", f.flag, f.name, err)
 		}
 	}

@@ -1,4 +1,7 @@
-package capture
+// Package trace follows a connection through the rules of a capture, as the kernel would, and says which
+// rules led it where it ends. A rule set is explained, its proofs are chosen, and its scenarios are
+// tested by it; the suite test/netns compares it with the kernel.
+package trace
 
 import (
 	"cmp"
@@ -6,6 +9,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"outrider.dev/internal/core/capture"
 )
 
 // A Conn is one packet of a connection, the first unless Established, and its sender.
@@ -33,7 +38,7 @@ func (c Conn) String() string {
 	if c.Mark != 0 {
 		from += fmt.Sprintf(", mark %#x", c.Mark)
 	}
-	return fmt.Sprintf("%s %s -> %s, %s", protocolName(c.Proto), c.Src, c.Dst, from)
+	return fmt.Sprintf("%s %s -> %s, %s", capture.ProtocolName(c.Proto), c.Src, c.Dst, from)
 }
 
 // A Listener is a socket of the pod that accepts connections, on every local address.
@@ -71,9 +76,9 @@ const (
 // A Step is a rule with all its conditions met.
 type Step struct {
 	Chain string
-	Hook  Hook // at which the packet was, also in a chain without one
-	Index int  // of the rule in its chain
-	Rule  Rule
+	Hook  capture.Hook // at which the packet was, also in a chain without one
+	Index int          // of the rule in its chain
+	Rule  capture.Rule
 }
 
 // A Trace is where a connection ends and the rules that led it there.
@@ -88,9 +93,9 @@ type Trace struct {
 	Remembered []string // as Pod.Remembered, afterwards and sorted
 }
 
-// Trace follows c through the rules as the kernel would. It leaves out the rules of
+// Follow follows c through the rules as the kernel would. It leaves out the rules of
 // other programs, and whether there is a listener outside the pod.
-func (rs Ruleset) Trace(c Conn, pod Pod) Trace {
+func Follow(rs capture.Ruleset, c Conn, pod Pod) Trace {
 	w := walk{rs: rs, pod: pod, c: c, local: c.Out == "lo", t: Trace{Conn: c, Fate: Passes}}
 	w.memory = slices.Clone(pod.Remembered)
 	w.run()
@@ -126,12 +131,12 @@ func (t Trace) String() string {
 
 // A walk is a packet on its way through the rules.
 type walk struct {
-	rs  Ruleset
+	rs  capture.Ruleset
 	pod Pod
 	t   Trace
 
 	c         Conn // as the rules have changed it
-	hook      Hook
+	hook      capture.Hook
 	local     bool   // for a socket of the pod
 	moved     bool   // redirected
 	taken     bool   // given to the proxy's socket
@@ -144,31 +149,31 @@ type walk struct {
 // complexity: the order is the point, and each stage can end the packet's way.
 func (w *walk) run() {
 	if w.c.In == "" {
-		if !w.stage(Raw, Output) || !w.stage(Mangle, Output) {
+		if !w.stage(capture.Raw, capture.Output) || !w.stage(capture.Mangle, capture.Output) {
 			return
 		}
 		// A route by the mark comes before translation, and Out stays as it was.
 		w.local = w.local || w.byMark()
-		if !w.translate(Output) || !w.stage(Filter, Output) || !w.local {
+		if !w.translate(capture.Output) || !w.stage(capture.Filter, capture.Output) || !w.local {
 			return
 		}
 		// Over loopback: the packet loses the socket of its sender, but not its marks. The
 		// translation was decided at output.
 		w.c.In, w.c.Out = "lo", ""
-		if !w.stage(Raw, Prerouting) || !w.stage(Mangle, Prerouting) {
+		if !w.stage(capture.Raw, capture.Prerouting) || !w.stage(capture.Mangle, capture.Prerouting) {
 			return
 		}
 	} else {
 		w.local = w.local || w.c.Out == ""
 		w.c.Out = ""
-		if !w.stage(Raw, Prerouting) || !w.stage(Mangle, Prerouting) || !w.translate(Prerouting) {
+		if !w.stage(capture.Raw, capture.Prerouting) || !w.stage(capture.Mangle, capture.Prerouting) || !w.translate(capture.Prerouting) {
 			return
 		}
 		if !w.local && !w.taken {
 			return
 		}
 	}
-	if w.stage(Filter, Input) {
+	if w.stage(capture.Filter, capture.Input) {
 		w.deliver()
 	}
 }
@@ -176,11 +181,11 @@ func (w *walk) run() {
 func (w *walk) byMark() bool { return w.c.Mark != 0 && w.c.Mark == w.rs.Routing.Mark }
 
 // translate is the stage of NAT, which sees the first packet of a connection alone.
-func (w *walk) translate(hook Hook) bool {
+func (w *walk) translate(hook capture.Hook) bool {
 	if w.t.Conn.ConnMark != 0 || w.c.Reply || w.c.Invalid {
 		return true
 	}
-	return w.stage(NAT, hook)
+	return w.stage(capture.NAT, hook)
 }
 
 // deliver hands the packet to a socket of the pod.
@@ -200,9 +205,9 @@ func (w *walk) deliver() {
 }
 
 func (w *walk) dropsInvalid() bool {
-	return slices.ContainsFunc(w.rs.Chains, func(c Chain) bool {
-		return slices.ContainsFunc(c.Rules, func(r Rule) bool {
-			return r.Action.Verb == Drop && slices.Contains(r.Match, Match{Key: Invalid})
+	return slices.ContainsFunc(w.rs.Chains, func(c capture.Chain) bool {
+		return slices.ContainsFunc(c.Rules, func(r capture.Rule) bool {
+			return r.Action.Verb == capture.Drop && slices.Contains(r.Match, capture.Match{Key: capture.Invalid})
 		})
 	})
 }
@@ -214,9 +219,9 @@ func (w *walk) socket() bool {
 }
 
 // stage calls the chains of a table at a hook. It reports whether the packet goes on.
-func (w *walk) stage(table Table, hook Hook) bool {
+func (w *walk) stage(table capture.Table, hook capture.Hook) bool {
 	w.hook = hook
-	if !w.rs.Families.Has(w.family()) && w.rs.Backend == IPTables {
+	if !w.rs.Families.Has(w.family()) && w.rs.Backend == capture.IPTables {
 		return true // iptables has tables for each family; this one has none
 	}
 	for i := range w.rs.Chains {
@@ -229,7 +234,7 @@ func (w *walk) stage(table Table, hook Hook) bool {
 
 // call tries the rules of c and of the chains it goes to. It reports whether the
 // packet goes on. The kernel refuses rules that form a loop.
-func (w *walk) call(c *Chain) bool {
+func (w *walk) call(c *capture.Chain) bool {
 	for range w.rs.Chains {
 		next := ""
 		for i, r := range c.Rules {
@@ -243,7 +248,7 @@ func (w *walk) call(c *Chain) bool {
 			case endPacket:
 				return false
 			}
-			if r.Action.Verb == Goto {
+			if r.Action.Verb == capture.Goto {
 				next = r.Action.Name
 				break
 			}
@@ -264,38 +269,38 @@ const (
 )
 
 // do is the action of a rule.
-func (w *walk) do(r Rule) effect {
+func (w *walk) do(r capture.Rule) effect {
 	a := r.Action
 	switch a.Verb {
-	case Return:
+	case capture.Return:
 		return endChain
-	case Zone:
+	case capture.Zone:
 		if w.t.Zone == 0 { // a packet is tracked once
 			w.t.Zone = a.Num
 		}
 		return endChain
-	case Drop:
+	case capture.Drop:
 		w.t.Fate = Dropped
-		if r.Reason == ReasonParked || r.Reason == ReasonFirst {
+		if r.Reason == capture.ReasonParked || r.Reason == capture.ReasonFirst {
 			w.t.Fate = Parked
 		}
 		return endPacket
-	case Reject:
+	case capture.Reject:
 		w.t.Fate = Refused
 		return endPacket
-	case Redirect:
+	case capture.Redirect:
 		w.redirect(uint16(a.Num))
 		return endChain
-	case TProxy:
+	case capture.TProxy:
 		return w.tproxy(a)
-	case SetMark:
+	case capture.SetMark:
 		w.c.Mark = a.Mark
-	case SetConnMark:
+	case capture.SetConnMark:
 		w.c.ConnMark = a.Mark
-	case Add, Update:
-		w.memory = append(w.memory, w.remembered(a.Name, SetKey(a.Num)))
-	case Delete:
-		key := w.remembered(a.Name, SetKey(a.Num))
+	case capture.Add, capture.Update:
+		w.memory = append(w.memory, w.remembered(a.Name, capture.SetKey(a.Num)))
+	case capture.Delete:
+		key := w.remembered(a.Name, capture.SetKey(a.Num))
 		w.memory = slices.DeleteFunc(w.memory, func(s string) bool { return s == key })
 	}
 	return goOn
@@ -310,82 +315,82 @@ func (w *walk) redirect(port uint16) {
 		addr = w.c.Dst.Addr()
 	case w.c.In != "":
 		addr = netip.Addr{}
-	case w.family() == IPv4:
+	case w.family() == capture.IPv4:
 		addr = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	}
 	w.c.Dst, w.local, w.moved = netip.AddrPortFrom(addr, port), true, true
 }
 
-func (w *walk) tproxy(a Action) effect {
+func (w *walk) tproxy(a capture.Action) effect {
 	if w.c.Established || w.pod.listens(w.c.Proto, uint16(a.Num), true) {
 		w.taken, w.proxyPort, w.c.Mark = true, uint16(a.Num), a.Mark
 		return endChain
 	}
-	if w.rs.Backend == IPTables { // xt_TPROXY drops a packet without a listener
+	if w.rs.Backend == capture.IPTables { // xt_TPROXY drops a packet without a listener
 		w.t.Fate = Parked
 		return endPacket
 	}
 	return goOn
 }
 
-func (w *walk) family() Families { return familyOf(w.c.Src.Addr().Unmap()) }
+func (w *walk) family() capture.Families { return capture.FamilyOf(w.c.Src.Addr().Unmap()) }
 
-func (w *walk) meets(r Rule) bool {
+func (w *walk) meets(r capture.Rule) bool {
 	if r.Family != 0 && r.Family != w.family() {
 		return false
 	}
-	return !slices.ContainsFunc(r.Match, func(m Match) bool { return !w.met(m) })
+	return !slices.ContainsFunc(r.Match, func(m capture.Match) bool { return !w.met(m) })
 }
 
 // met tries one condition. A condition about a property that the packet does not have
 // is not met, negated or not.
 //
 // complexity: one case for each key, as in the lists of the backends.
-func (w *walk) met(m Match) bool {
+func (w *walk) met(m capture.Match) bool {
 	c := &w.c
 	yes := false
 	switch m.Key {
-	case Protocol:
+	case capture.Protocol:
 		yes = c.Proto == m.Num
-	case SYN:
-		if c.Proto != TCP {
+	case capture.SYN:
+		if c.Proto != capture.TCP {
 			return false
 		}
 		yes = !c.Established && !c.Reply && !c.Invalid
-	case InInterface:
+	case capture.InInterface:
 		yes = sameInterface(c.In, m.Name)
-	case OutInterface:
+	case capture.OutInterface:
 		yes = sameInterface(c.Out, m.Name)
-	case Source, Destination:
+	case capture.Source, capture.Destination:
 		addr := c.Src.Addr()
-		if m.Key == Destination {
+		if m.Key == capture.Destination {
 			addr = c.Dst.Addr()
 		}
 		if addr.Unmap().BitLen() != m.Prefix.Addr().BitLen() {
 			return false
 		}
 		yes = m.Prefix.Contains(addr.Unmap())
-	case SourcePort:
+	case capture.SourcePort:
 		yes = uint32(c.Src.Port()) == m.Num
-	case DestPort:
+	case capture.DestPort:
 		r := m.Range()
 		yes = r.First <= uint32(c.Dst.Port()) && uint32(c.Dst.Port()) <= r.Last
-	case UID, GID:
-		if w.hook != Output {
+	case capture.UID, capture.GID:
+		if w.hook != capture.Output {
 			return false
 		}
-		yes = m.Key == UID && c.UID == m.Num || m.Key == GID && c.GID == m.Num
-	case Mark:
+		yes = m.Key == capture.UID && c.UID == m.Num || m.Key == capture.GID && c.GID == m.Num
+	case capture.Mark:
 		yes = c.Mark == m.Num
-	case ConnMark:
+	case capture.ConnMark:
 		yes = c.ConnMark == m.Num
-	case Original:
+	case capture.Original:
 		yes = !c.Reply
-	case Invalid:
+	case capture.Invalid:
 		yes = c.Invalid
-	case Socket:
+	case capture.Socket:
 		yes = w.socket()
-	case InSet:
+	case capture.InSet:
 		var there bool
 		if yes, there = w.inSet(m); !there {
 			return false
@@ -405,16 +410,16 @@ func sameInterface(name, want string) bool {
 }
 
 // remembered is what Pod.Remembered has for the packet in a dynamic set.
-func (w *walk) remembered(set string, key SetKey) string {
-	if key == ByFamilyPort {
+func (w *walk) remembered(set string, key capture.SetKey) string {
+	if key == capture.ByFamilyPort {
 		return fmt.Sprintf("%s-%d", set, w.c.Dst.Port())
 	}
 	return set
 }
 
 // inSet looks the packet up in a set. It reports also whether the packet has a key for it.
-func (w *walk) inSet(m Match) (yes, there bool) {
-	key := SetKey(m.Num)
+func (w *walk) inSet(m capture.Match) (yes, there bool) {
+	key := capture.SetKey(m.Num)
 	s := w.rs.Set(m.Name)
 	if s == nil || !s.Constant() {
 		return slices.Contains(w.memory, w.remembered(m.Name, key)), true
@@ -422,23 +427,37 @@ func (w *walk) inSet(m Match) (yes, there bool) {
 	addr := w.c.Src.Addr().Unmap()
 	var number uint32
 	switch key {
-	case ByPort:
+	case capture.ByPort:
 		number = uint32(w.c.Dst.Port())
-	case ByUID, ByGID:
-		if w.hook != Output {
+	case capture.ByUID, capture.ByGID:
+		if w.hook != capture.Output {
 			return false, false
 		}
-		if number = w.c.UID; key == ByGID {
+		if number = w.c.UID; key == capture.ByGID {
 			number = w.c.GID
 		}
-	case ByDestination4, ByDestination6:
+	case capture.ByDestination4, capture.ByDestination6:
 		addr = w.c.Dst.Addr().Unmap()
 		fallthrough
-	case BySource4, BySource6:
-		if !addr.IsValid() || familyOf(addr) != key.Family() {
+	case capture.BySource4, capture.BySource6:
+		if !addr.IsValid() || capture.FamilyOf(addr) != key.Family() {
 			return false, false
 		}
 		return contains(s.Addresses, addr, netip.Addr.Compare), true
 	}
 	return contains(s.Numbers, number, cmp.Compare), true
+}
+
+// contains reports whether an interval of a sorted list holds v.
+func contains[T any](list []capture.Interval[T], v T, compare func(a, b T) int) bool {
+	_, found := slices.BinarySearchFunc(list, v, func(i capture.Interval[T], v T) int {
+		switch {
+		case compare(i.Last, v) < 0:
+			return -1
+		case compare(i.First, v) > 0:
+			return 1
+		}
+		return 0
+	})
+	return found
 }
