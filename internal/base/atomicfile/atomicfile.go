@@ -11,7 +11,7 @@ import (
 
 // Write makes content the content of the file at path, with a mode that no umask restricts. A file has
 // one writer at a time. What has the name of the new file meanwhile, ".NAME.new", is removed and never
-// written to: it is of a writer that was killed, or a link of somebody else.
+// written to: a writer that was killed left it, or it is a link to another file.
 func Write(path string, content []byte, mode fs.FileMode) (err error) {
 	fresh := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".new")
 	if err := os.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -100,8 +100,13 @@ func (s *store) read() error {
 	if binary.LittleEndian.Uint32(content[len(storeFormat):]) != crc32.Checksum(message, castagnoli) {
 		return errors.New("it is damaged: its checksum is another one")
 	}
+	return s.load(message)
+}
+
+// load takes what the message of a file has.
+func (s *store) load(message []byte) error {
 	key, typeURL := "", ""
-	err = wire.Fields(message, func(f wire.Field) error {
+	err := wire.Fields(message, func(f wire.Field) error {
 		switch f.Number {
 		case fieldKey:
 			key = string(f.Bytes)
