@@ -4,7 +4,7 @@ package kubelet
 // again: a container that ends during the pass is a matter of the next one.
 // Source: kuberuntime_manager.go computePodActions.
 func (s *State) decide() []task {
-	if s.sandbox != sandboxReady {
+	if s.sandbox.is != sandboxReady {
 		return s.decideNewSandbox()
 	}
 	init := s.decideInit()
@@ -28,18 +28,17 @@ func (s *State) decide() []task {
 // init container, unless there is nothing left to run. With Never there is no
 // second sandbox: a pod with plain containers not started yet is stuck.
 func (s *State) decideNewSandbox() []task {
-	again := s.sandbox == deadSandbox
-	if again && s.spec.restart == Never && s.hasStatus() {
+	again := s.sandbox.is == deadSandbox
+	if again && s.spec.restart == Never && anySeen(s.c) {
 		return []task{{kind: killPod}}
 	}
 	var starts []task
 	for i := s.spec.inits; i < len(s.c); i++ {
-		succeeded := s.c[i].run == exited && s.c[i].code == 0
-		if s.spec.policy(i) != OnFailure || !succeeded {
+		if s.spec.policy(i) != OnFailure || !s.c[i].life.succeeded() {
 			starts = append(starts, task{kind: startOne, i: i})
 		}
 	}
-	if len(starts) == 0 && s.hasPlainStatus() {
+	if len(starts) == 0 && anySeen(s.plains()) {
 		return []task{{kind: killPod}}
 	}
 	tasks := []task{{kind: killPod}, {kind: makeBox}}
@@ -49,35 +48,17 @@ func (s *State) decideNewSandbox() []task {
 	return append(tasks, starts...)
 }
 
-func (s *State) hasStatus() bool {
-	for _, c := range s.c {
-		if c.run != absent {
-			return true
-		}
-	}
-	return false
-}
-
-func (s *State) hasPlainStatus() bool {
-	for _, c := range s.c[s.spec.inits:] {
-		if c.run != absent {
-			return true
-		}
-	}
-	return false
-}
-
 // decidePlain: all plain containers that do not run and should are started, one
 // after the other. The others are not called: a container is restarted
 // without its sidecar, and without its neighbour.
 func (s *State) decidePlain() (kills, starts []task, kept int) {
 	for i := s.spec.inits; i < len(s.c); i++ {
 		switch {
-		case s.c[i].run != running:
-			if s.c[i].run == absent || s.restarts(i) {
+		case s.c[i].life.run != running:
+			if s.c[i].life.run == absent || s.restarts(i) {
 				starts = append(starts, task{kind: startOne, i: i})
 			}
-		case s.failedProbe(i) != "":
+		case s.c[i].probes.failed() != "":
 			kills = append(kills, task{kind: killOne, i: i})
 			if s.spec.policy(i) != Never {
 				starts = append(starts, task{kind: startOne, i: i})
@@ -98,20 +79,8 @@ func (s *State) restarts(i int) bool {
 	case Never:
 		return false
 	case OnFailure:
-		return s.c[i].code != 0
+		return s.c[i].life.code != 0
 	default:
 		return true
-	}
-}
-
-// failedProbe names the probe for which a running container is to be killed.
-func (s *State) failedProbe(i int) Which {
-	switch {
-	case s.c[i].probes[livenessProbe].result == failure:
-		return Liveness
-	case s.c[i].probes[startupProbe].result == failure:
-		return Startup
-	default:
-		return ""
 	}
 }

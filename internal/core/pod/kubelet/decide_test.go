@@ -58,17 +58,17 @@ func stateOf(t *testing.T, question string) State {
 		}
 	}
 	s := New(p, Minor(34))
-	s.sandbox = sandbox(slices.Index([]string{"none:", "ready:", "dead:"}, w[1]))
+	s.sandbox.is = sandboxState(slices.Index([]string{"none:", "ready:", "dead:"}, w[1]))
 	results := []string{"-", "unknown", "success", "failure"}
 	for i, described := range w[2:] {
 		f := strings.Split(described, "/")
 		c := &s.c[i]
-		c.run = run(slices.Index([]string{"absent", "running", "exited"}, f[1]))
-		if _, err := fmt.Sscan(f[2], &c.code); err != nil {
+		c.life.run = run(slices.Index([]string{"absent", "running", "exited"}, f[1]))
+		if _, err := fmt.Sscan(f[2], &c.life.code); err != nil {
 			t.Fatal(err)
 		}
-		c.probes[startupProbe].result = max(unseen, result(slices.Index(results, f[3])))
-		c.probes[livenessProbe].result = max(unseen, result(slices.Index(results, f[4])))
+		c.probes.of[startupProbe].result = max(unseen, result(slices.Index(results, f[3])))
+		c.probes.of[livenessProbe].result = max(unseen, result(slices.Index(results, f[4])))
 	}
 	return s
 }

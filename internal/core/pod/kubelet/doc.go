@@ -21,15 +21,19 @@
 //	pod.go      what the kubelet was given
 //	version.go  what differs between Kubernetes 1.28 and 1.36
 //	event.go    events and actions
-//	state.go    the state, and Step
+//	state.go    the state and its parts
+//	step.go     what an event changes, and what is due when time passes
 //	view.go     what can be seen of it
-//	clock.go    deadlines: what happens when time passes
-//	worker.go   when a pass (SyncPod) runs, and what it does in which order
+//	schedule.go when the next pass (SyncPod) runs
+//	pass.go     what a pass does in which order
 //	decide.go   what is to be done: start, restart, kill
 //	init.go     the same for init containers
-//	start.go    starting one container: back-off, pull, start, postStart
+//	sandbox.go  the sandbox, and what its end means
+//	life.go     what the runtime knows of a container
+//	start.go    starting one container: pull, start, postStart; backoff.go: what delays it
 //	probe.go    startup, liveness and readiness probes
 //	stop.go     preStop, SIGTERM, turns, SIGKILL
+//	ending.go   the end of the pod: deletion, the final phase
 //	status.go   what the API shows: phase, conditions, pod IP
 //	key.go      which states are alike
 //	timeline.go what happened, in the words of package startup

@@ -44,20 +44,20 @@ func (s *State) decideInit() initPlan {
 // when it runs, and has passed its startup probe if there is one; readiness never
 // counts, and liveness does not hold the next one back.
 func (s *State) decideSidecar(i int, p *initPlan) {
-	c := s.c[i]
+	c := &s.c[i]
 	switch {
-	case c.run == absent && !p.past:
+	case c.life.run == absent && !p.past:
 		return
-	case c.run != running:
+	case c.life.run != running:
 		p.start(i)
-	case s.failedProbe(i) == Startup:
+	case c.probes.failed() == Startup:
 		p.kill(i)
 		p.start(i)
-	case s.hasProbe(i, startupProbe) && c.probes[startupProbe].result != success:
+	case s.spec.hasProbe(i, startupProbe) && c.probes.of[startupProbe].result != success:
 		// It is not started yet.
 	default:
 		s.passed(i, p)
-		if s.failedProbe(i) == Liveness {
+		if c.probes.failed() == Liveness {
 			p.kill(i)
 			p.start(i)
 		}
@@ -72,13 +72,13 @@ func (p *initPlan) kill(i int) { p.kills = append(p.kills, task{kind: killOne, i
 // decideInitial: a plain init container runs once, until it completes. With Never,
 // one that failed ends the pod. (Mostly its phase, Failed, has done so already.)
 func (s *State) decideInitial(i int, p *initPlan) {
-	c := s.c[i]
-	if c.run == absent || p.past {
+	c := &s.c[i]
+	if c.life.run == absent || p.past {
 		return
 	}
 	switch {
-	case c.run == running:
-	case c.code == 0:
+	case c.life.run == running:
+	case c.life.code == 0:
 		s.passed(i, p)
 	case s.spec.policy(i) == Never:
 		p.hopeless = true

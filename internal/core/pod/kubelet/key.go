@@ -13,32 +13,33 @@ import (
 // its own key.
 func (s State) Key() string {
 	k := key{now: s.now}
-	w := s.worker
-	k.num(int(w.mode), len(w.tasks), int(s.sandbox))
-	for _, t := range w.tasks {
+	k.num(int(s.pass.mode), len(s.pass.tasks), int(s.sandbox.is))
+	for _, t := range s.pass.tasks {
 		k.num(int(t.kind), t.i)
-		k.bits(t.begun)
 	}
-	k.time(s.notBeforeNow(w.wake), s.notBeforeNow(w.retry), max(w.fresh, s.now), s.relist)
-	k.bits(w.acted, w.bound, s.address, s.status.HasIP, s.status.Initialized, s.status.Ready, s.probing == never)
-	k.num(s.status.Phase.letter(), s.final.letter(), int(s.ending), int(s.deleted))
+	q := s.schedule
+	k.time(s.notBeforeNow(q.wake), s.notBeforeNow(q.retry), max(q.fresh, s.now), q.relist)
+	k.bits(s.pass.begun, s.pass.acted, q.bound, s.sandbox.address, s.status.HasIP, s.status.Initialized, s.status.Ready, q.first == never)
+	k.num(s.status.Phase.letter(), s.ending.final.letter(), int(s.ending.stage), int(s.ending.grace))
 	if s.spec.version.Relist > 0 {
 		k.num(int(s.now % s.spec.version.Relist))
 	}
-	for i, c := range s.c {
+	for i := range s.c {
+		c := &s.c[i]
 		k.container(c)
 		if end, ok := s.GraceEnd(s.name(i)); ok {
 			k.time(max(end, s.now))
 		}
-		if c.run == exited && s.restarts(i) && (s.spec.kind(i) != initial || c.code != 0) {
+		if c.life.run == exited && s.restarts(i) && (s.spec.kind(i) != initial || c.life.code != 0) {
 			// A start that fails before the container runs makes the back-off longer, and
 			// that is still counted from this end.
-			k.time(max(c.finishedAt+maxDelay, s.now))
+			k.time(max(c.life.finishedAt+maxDelay, s.now))
 		}
-		for p := range c.probes {
-			if s.hasProbe(i, p) {
-				k.num(int((s.now-max(s.probing, 0))%s.probeSpec(i, p).Period), int((s.now-c.probes[p].clock)%s.probeSpec(i, p).Period))
-				k.probe(c.probes[p])
+		for w := range c.probes.of {
+			if s.spec.hasProbe(i, w) {
+				p, period := &c.probes.of[w], s.spec.probes[i][w].Period
+				k.num(int((s.now-max(q.first, 0))%period), int((s.now-p.clock)%period))
+				k.probe(p)
 			}
 		}
 	}
@@ -104,17 +105,18 @@ func (k *key) backOff(b backOff, ended time.Duration, runs bool) {
 	}
 }
 
-func (k *key) container(c container) {
-	k.num(int(c.run), int(c.step), int(c.killing.stage))
-	k.bits(c.seen, c.started, c.shown, c.ready, c.here, c.incarnation < 0, c.finishedAt == never, c.known == never)
-	if c.run == exited {
-		k.num(c.code)
+func (k *key) container(c *container) {
+	l, t := c.life, c.start
+	k.num(int(l.run), int(t.step), int(c.killing.stage))
+	k.bits(c.probes.seen, c.probes.started, c.shown.started, c.shown.ready, l.here, l.incarnation < 0, l.finishedAt == never, l.known == never)
+	if l.run == exited {
+		k.num(l.code)
 	}
-	k.backOff(c.crashes, c.finishedAt, c.run == running)
-	if c.known != c.finishedAt {
-		k.backOff(c.crashes, c.known, false)
+	k.backOff(t.crashes, l.finishedAt, l.run == running)
+	if l.known != l.finishedAt {
+		k.backOff(t.crashes, l.known, false)
 	}
-	k.backOff(c.pulls, c.pulls.since, false)
+	k.backOff(t.pulls, t.pulls.since, false)
 	if c.killing.stage != notKilling {
 		k.num(int(c.killing.left))
 		k.bits(c.killing.inTurn)
@@ -122,7 +124,7 @@ func (k *key) container(c container) {
 	}
 }
 
-func (k *key) probe(p probe) {
+func (k *key) probe(p *probe) {
 	k.num(int(p.result), int(p.last), p.row)
 	k.bits(p.onHold, p.again)
 	k.time(p.due, p.expires)

@@ -121,6 +121,7 @@ func (p Probe) withDefaults() Probe {
 // shared by all states of a pod and never written.
 type spec struct {
 	containers []Container // init containers first
+	probes     [][3]Probe  // of each; one that is not run has no handler
 	inits      int         // how many of them
 	restart    RestartPolicy
 	grace      time.Duration
@@ -136,9 +137,16 @@ func newSpec(p Pod, v Version) *spec {
 	for i := range s.containers {
 		c := &s.containers[i]
 		c.Startup, c.Liveness, c.Readiness = c.Startup.withDefaults(), c.Liveness.withDefaults(), c.Readiness.withDefaults()
+		run := [3]Probe{c.Startup, c.Liveness, c.Readiness}
+		if s.kind(i) == initial {
+			run = [3]Probe{} // Source: prober/prober_manager.go AddPod.
+		}
+		s.probes = append(s.probes, run)
 	}
 	return s
 }
+
+func (s *spec) hasProbe(i, w int) bool { return s.probes[i][w].Handler != NoHandler }
 
 // kind is the rule by which a container lives.
 type kind int

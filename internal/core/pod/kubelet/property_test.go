@@ -108,7 +108,7 @@ func (w *watcher) watch(before State, e Event, after State, actions []Action) er
 
 func (w *watcher) sidecarStarted(s State, c Container) bool {
 	i := s.spec.find(c.Name)
-	return s.c[i].run == running && s.c[i].step == notStarting && (c.Startup.Handler == NoHandler || s.c[i].started)
+	return s.c[i].life.run == running && s.c[i].start.step == notStarting && (c.Startup.Handler == NoHandler || s.c[i].probes.started)
 }
 
 func (w *watcher) record(before State, e Event, after State) {

@@ -131,32 +131,6 @@ func TestWhatEachWayOfOrderingCosts(t *testing.T) {
 	}
 }
 
-// Crashes: the first restart is immediate, then 10 s, doubling to 5 minutes; forgotten after
-// more than 10 minutes without a crash.
-func TestBackOff(t *testing.T) {
-	tests := map[string]struct {
-		behaviour string
-		want      []time.Duration // between an end and the next start
-	}{
-		"doubling to five minutes": {"crashes after 1s 8 times",
-			[]time.Duration{0, 10 * sec, 20 * sec, 40 * sec, 80 * sec, 160 * sec, 300 * sec, 300 * sec}},
-		"forgotten":         {"crashes after 1s 2 times, crashes after 11m, crashes after 1s", []time.Duration{0, 10 * sec, 0, 10 * sec}},
-		"not forgotten yet": {"crashes after 1s 2 times, crashes after 9m", []time.Duration{0, 10 * sec, 20 * sec}},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			o := play(t, "{containers: [{name: app}]}", "kubernetes 1.36\nuntil 2h\napp: "+tt.behaviour)
-			starts, ends := when(o, startup.IsStarted), when(o, startup.HasFailed)
-			for i, want := range tt.want {
-				// The end is seen at the next relist.
-				if got := starts[i+1] - ends[i]; got < want || got > want+sec {
-					t.Errorf("restart %d comes %s after the end, want %s to %s", i+1, got, want, want+sec)
-				}
-			}
-		})
-	}
-}
-
 // In 1.36 a pass that meets a long back-off is repeated each minute.
 func TestALongBackOff(t *testing.T) {
 	o := play(t, "{containers: [{name: app}]}", "kubernetes 1.36\nuntil 10m\napp: crashes after 1s 6 times")

@@ -2,8 +2,15 @@ package kubelet
 
 import "time"
 
-// step is how far the start of a container has come. The pass waits meanwhile.
-type step int
+// A start is how far the start of a container has come, and what holds it back. The pass
+// waits while it is under way.
+type start struct {
+	step    step
+	crashes backOff
+	pulls   backOff
+}
+
+type step int8
 
 const (
 	notStarting step = iota
@@ -12,56 +19,75 @@ const (
 	inHook // postStart
 )
 
-// beginStart starts a container, if it is not in back-off.
+// A holdBack is a reason, for people, not to start a container yet.
+type holdBack string
+
+const (
+	afterCrash holdBack = "back-off after a crash"
+	afterPull  holdBack = "back-off pulling the image"
+)
+
+// begin begins a start, unless a back-off holds it back until a time. The container ended
+// at a time that may be never.
 // Source: kuberuntime_manager.go SyncPod (start), doBackOff.
-func (s *State) beginStart(i int) {
-	c := &s.c[i]
-	if c.known != never {
-		if until, in := c.crashes.holds(c.known, s.now); in {
-			s.backsOff(i, until, s.crashRetry(until), "back-off after a crash")
-			return
+func (t *start) begin(ended, now time.Duration) (until time.Duration, why holdBack) {
+	if ended != never {
+		if until, in := t.crashes.holds(ended, now); in {
+			return until, afterCrash
 		}
-		c.crashes = c.crashes.next(c.known, s.now)
+		t.crashes = t.crashes.next(ended, now)
 	}
-	if until, in := c.pulls.holds(c.pulls.since, s.now); in {
-		s.backsOff(i, until, s.now+Retry, "back-off pulling the image")
+	if until, in := t.pulls.holds(t.pulls.since, now); in {
+		return until, afterPull
+	}
+	t.step = pulling
+	return 0, ""
+}
+
+func (t *start) pulled() { t.step, t.pulls = launching, backOff{} }
+
+// missing: there is no image.
+func (t *start) missing(neverPull bool, now time.Duration) {
+	t.step = notStarting
+	if !neverPull {
+		t.pulls = t.pulls.next(now, now)
+	}
+}
+
+func (t *start) runHook() { t.step = inHook }
+
+func (t *start) end() { t.step = notStarting }
+
+// beginStart starts a container, if it is not in back-off.
+func (s *State) beginStart(i int) {
+	until, why := s.c[i].start.begin(s.c[i].life.known, s.now)
+	if why == "" {
+		s.do(Action{Kind: Pull, Container: s.name(i)})
 		return
 	}
-	c.step = pulling
-	s.do(Action{Kind: Pull, Container: s.name(i)})
-}
-
-func (s *State) backsOff(i int, until, retry time.Duration, why string) {
-	s.do(Action{Kind: BackOff, Container: s.name(i), Timeout: until - s.now, Reason: why})
-	s.failed(s.current(), retry)
-}
-
-// crashRetry is when a pass that met a crash back-off is repeated.
-func (s *State) crashRetry(until time.Duration) time.Duration {
-	if s.spec.version.ExactRetry {
-		return min(until, s.now+resync)
+	s.do(Action{Kind: BackOff, Container: s.name(i), Timeout: until - s.now, Reason: string(why)})
+	retry := s.now + Retry
+	if why == afterCrash && s.spec.version.ExactRetry {
+		retry = min(until, s.now+resync)
 	}
-	return s.now + Retry
+	s.failed(retry)
 }
 
 // pulled: the image is there, or not. An image that is missing costs the pod
 // this container, and holds back no other plain one.
 // Source: images/image_manager.go EnsureImageExists.
 func (s *State) pulled(i int, ok bool) {
-	c := &s.c[i]
-	if c.step != pulling {
+	t := &s.c[i].start
+	if t.step != pulling {
 		return
 	}
 	if ok {
-		c.step, c.pulls = launching, backOff{}
+		t.pulled()
 		s.do(Action{Kind: Start, Container: s.name(i)})
 		return
 	}
-	c.step = notStarting
-	if !s.spec.containers[i].NeverPull {
-		c.pulls = c.pulls.next(s.now, s.now)
-	}
-	s.failed(s.current(), s.now+Retry)
+	t.missing(s.spec.containers[i].NeverPull, s.now)
+	s.failed(s.now + Retry)
 	s.drive()
 }
 
@@ -70,25 +96,23 @@ func (s *State) pulled(i int, ok bool) {
 // Source: kuberuntime_container.go startContainer steps 2 to 4.
 func (s *State) launched(i int, ok bool) {
 	c := &s.c[i]
-	if c.step != launching {
+	if c.start.step != launching {
 		return
 	}
-	s.worker.acted = true
+	s.pass.act()
 	s.changed()
-	*c = container{run: running, incarnation: c.incarnation + 1, startedAt: s.now, here: true, finishedAt: c.finishedAt,
-		known: c.known, shown: c.shown, crashes: c.crashes, killing: killing{deadline: never}}
-	c.resetProbes()
-	if !ok || s.sandbox != sandboxReady {
-		c.run, c.code, c.finishedAt = exited, 128, s.now
-		s.failed(s.current(), s.now+Retry)
-		s.drive()
-		return
-	}
-	if s.spec.containers[i].PostStart != NoHandler {
-		c.step = inHook
+	c.life.begin(s.now)
+	c.shown.notReady()
+	switch {
+	case !ok || s.sandbox.is != sandboxReady:
+		c.life.end(128, s.now)
+		s.failed(s.now + Retry)
+	case s.spec.containers[i].PostStart != NoHandler:
+		c.start.runHook()
 		s.do(Action{Kind: RunHook, Container: s.name(i), Which: PostStart})
 		return
 	}
+	c.start.end()
 	s.drive()
 }
 
@@ -100,43 +124,12 @@ func (s *State) hookReturned(i int, which Which, ok bool) {
 	switch {
 	case which == PreStop && c.killing.stage == inPreStop:
 		s.preStopDone(i)
-	case which == PostStart && c.step == inHook:
-		c.step = notStarting
+	case which == PostStart && c.start.step == inHook:
+		c.start.end()
 		if !ok {
-			s.failed(s.current(), s.now+Retry)
+			s.failed(s.now + Retry)
 			s.beginKill(i, s.spec.grace, false)
 		}
 		s.drive()
 	}
-}
-
-// A backOff makes the kubelet wait longer and longer. The zero value is none.
-// Source: client-go v0.34.4 util/flowcontrol/backoff.go; the figures are
-// containerBackOffPeriod, MaxContainerBackOff and imageBackOffPeriod in kubelet.go.
-type backOff struct {
-	delay time.Duration
-	since time.Duration // of the last start
-}
-
-const (
-	firstDelay = 10 * time.Second
-	maxDelay   = 5 * time.Minute
-	forgetting = 10 * time.Minute // of running well (HasExpiredFunc in kubelet.go)
-)
-
-// holds returns until when a container that ended at that time must wait, and
-// whether that is in the future. The first restart is at once.
-func (b backOff) holds(ended, now time.Duration) (time.Duration, bool) {
-	if ended-b.since > forgetting {
-		return 0, false
-	}
-	return ended + b.delay, now < ended+b.delay
-}
-
-// next is the back-off after one more start.
-func (b backOff) next(ended, now time.Duration) backOff {
-	if b.delay == 0 || ended-b.since > forgetting {
-		return backOff{delay: firstDelay, since: now}
-	}
-	return backOff{delay: min(2*b.delay, maxDelay), since: now}
 }

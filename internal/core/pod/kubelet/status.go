@@ -27,18 +27,27 @@ func (p Phase) over() bool { return p == Succeeded || p == Failed }
 // Status returns the status as published.
 func (s State) Status() Status { return s.status }
 
+// A shown is what the status has of one container.
+type shown struct {
+	ready   bool
+	started bool // the status before had it as started, or the one before that
+}
+
+func (v *shown) notReady() { v.ready = false }
+
 // publish writes the status; the prober then sees the containers in it.
 func (s *State) publish() {
 	for i := range s.c {
-		if s.c[i].run == running && !s.c[i].seen {
-			s.notice(i)
+		if c := &s.c[i]; c.life.run == running && !c.probes.seen {
+			c.probes.notice(&s.spec.probes[i], s.schedule.first, c.life.startedAt, s.now)
 		}
 	}
 	s.set(s.currentStatus())
 	for i := range s.c {
-		s.c[i].shown = s.c[i].run == running && s.c[i].started
+		c := &s.c[i]
+		c.shown.started = c.probes.started
+		c.probes.of[readinessProbe].runSoon(s.spec.probes[i][readinessProbe], c.life.startedAt, s.now)
 	}
-	s.probeUnready()
 }
 
 // publishReadiness publishes the verdict of a probe at once, and nothing else.
@@ -61,29 +70,28 @@ func (s *State) set(next Status) {
 // is not shown to be before everything has stopped: others may wait for its end.
 // Source: kubelet_pods.go generateAPIPodStatus; status_manager.go mergePodStatus.
 func (s *State) currentStatus() Status {
-	phase := s.phase(s.ending == stopped)
-	if s.final == "" && phase.over() {
-		s.final = phase
-	}
+	end := &s.ending
+	phase := s.phase(end.stage == stopped)
+	end.settle(phase)
 	ready := s.containersReady()
 	switch {
-	case s.final != "" && s.ending == stopped:
-		phase = s.final
-	case s.final != "":
+	case end.final != "" && end.stage == stopped:
+		phase = end.final
+	case end.final != "":
 		phase = s.status.Phase
 	}
-	return Status{Phase: phase, HasIP: s.address, Initialized: s.final == Succeeded || s.initialized(),
+	return Status{Phase: phase, HasIP: s.sandbox.address, Initialized: end.final == Succeeded || s.initialized(),
 		ContainersReady: ready, Ready: ready}
 }
 
 // containersReady: all sidecars and plain containers run, are started and ready.
 // Source: status/generate.go GenerateContainersReadyCondition.
 func (s *State) containersReady() bool {
-	all := s.final == ""
+	all := s.ending.final == ""
 	for i := range s.c {
 		c := &s.c[i]
-		c.ready = c.run == running && c.seen && c.started && (!s.hasProbe(i, readinessProbe) || c.probes[readinessProbe].result == success)
-		all = all && (c.ready || s.spec.kind(i) == initial)
+		c.shown.ready = c.probes.ready(&s.spec.probes[i])
+		all = all && (c.shown.ready || s.spec.kind(i) == initial)
 	}
 	return all
 }
@@ -91,12 +99,12 @@ func (s *State) containersReady() bool {
 // initialized: all init containers are done, or a plain container has run once.
 // Source: status/generate.go GeneratePodInitializedCondition.
 func (s *State) initialized() bool {
-	if s.hasPlainStatus() || s.spec.version.StaysInitialized && s.status.Initialized {
+	if anySeen(s.plains()) || s.spec.version.StaysInitialized && s.status.Initialized {
 		return true
 	}
 	for i := range s.spec.inits {
 		c := s.c[i]
-		if s.spec.kind(i) == sidecar && !c.started || s.spec.kind(i) == initial && (c.run != exited || c.code != 0) {
+		if s.spec.kind(i) == sidecar && !c.probes.started || s.spec.kind(i) == initial && !c.life.succeeded() {
 			return false
 		}
 	}
@@ -137,15 +145,15 @@ type tally struct {
 
 func (s *State) count() (n tally) {
 	active := false // a plain container was started in the sandbox that is there
-	for _, c := range s.c[s.spec.inits:] {
-		active = active || c.here && s.sandbox == sandboxReady
+	for _, c := range s.plains() {
+		active = active || c.life.here && s.sandbox.is == sandboxReady
 	}
 	for i, c := range s.c {
 		switch s.spec.kind(i) {
 		case plain:
 			n.addPlain(c, s.restarts(i))
 		case sidecar:
-			n.addSidecar(c, active || s.spec.version.KeepsStarted && c.run == running && c.shown)
+			n.addSidecar(c, active || s.spec.version.KeepsStarted && c.life.run == running && c.shown.started)
 		default:
 			n.addInitial(c, s.spec.policy(i))
 		}
@@ -154,14 +162,14 @@ func (s *State) count() (n tally) {
 }
 
 func (n *tally) addPlain(c container, again bool) {
-	switch c.run {
+	switch c.life.run {
 	case absent:
 		n.pending++
 	case running:
 		n.running++
 	case exited:
 		n.stopped++
-		if c.code == 0 {
+		if c.life.succeeded() {
 			n.succeeded++
 		}
 		if again {
@@ -173,19 +181,19 @@ func (n *tally) addPlain(c container, again bool) {
 // addSidecar: a sidecar that has ended counts for nothing, whatever its exit code.
 // Before a plain container has been started, one that runs makes the pod pending.
 func (n *tally) addSidecar(c container, started bool) {
-	if c.run == running {
+	if c.life.run == running {
 		n.running++
 	}
-	if c.run != exited && !started {
+	if c.life.run != exited && !started {
 		n.pending++
 	}
 }
 
 func (n *tally) addInitial(c container, policy RestartPolicy) {
 	switch {
-	case c.run != exited:
+	case c.life.run != exited:
 		n.pending++
-	case c.code != 0 && policy == Never:
+	case c.life.code != 0 && policy == Never:
 		n.failedInits++
 	}
 }

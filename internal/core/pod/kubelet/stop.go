@@ -13,7 +13,7 @@ type killing struct {
 	graceEnd time.Duration // the whole grace period is over then
 }
 
-type stage int
+type stage int8
 
 const (
 	notKilling stage = iota
@@ -22,6 +22,35 @@ const (
 	termed
 	sigkilled
 )
+
+func notKilled() killing { return killing{deadline: never} }
+
+func (k *killing) begin(grace, now time.Duration, inTurn bool) {
+	*k = killing{left: grace, since: now, deadline: never, inTurn: inTurn, graceEnd: now + grace}
+}
+
+// enter begins a stage that may take what is left of the grace period.
+func (k *killing) enter(stage stage, now time.Duration) {
+	k.stage, k.since, k.deadline = stage, now, now+k.left
+}
+
+// spend takes the whole seconds since the stage began from the grace period: it
+// is counted in seconds, cut off.
+func (k *killing) spend(now time.Duration) {
+	k.left -= (now - k.since).Truncate(time.Second)
+	k.since = now
+}
+
+// term: however little is left of the grace period, SIGKILL follows after two seconds
+// at the earliest.
+func (k *killing) term(now time.Duration) {
+	k.left = max(k.left, minimumGrace)
+	k.enter(termed, now)
+}
+
+func (k *killing) kill() { k.stage, k.deadline = sigkilled, never }
+
+func (k *killing) end() { *k = notKilled() }
 
 // beginKillAll stops all that runs: the preStop hooks of all containers begin
 // now. Sidecars, where there are any, wait for their turn.
@@ -36,38 +65,29 @@ func (s *State) beginKillAll(grace time.Duration) {
 
 func (s *State) beginKill(i int, grace time.Duration, inTurn bool) {
 	c := &s.c[i]
-	if c.run != running || c.killing.stage != notKilling {
+	if c.life.run != running || c.killing.stage != notKilling {
 		return
 	}
-	s.worker.acted = true
-	c.killing = killing{left: grace, since: s.now, deadline: never, inTurn: inTurn && s.spec.kind(i) == sidecar, graceEnd: s.now + grace}
+	s.pass.act()
+	c.killing.begin(grace, s.now, inTurn && s.spec.kind(i) == sidecar)
 	if s.spec.containers[i].PreStop == NoHandler || grace <= 0 {
 		s.awaitTurn(i)
 		return
 	}
-	c.killing.stage, c.killing.deadline = inPreStop, s.now+grace
+	c.killing.enter(inPreStop, s.now)
 	s.do(Action{Kind: RunHook, Container: s.name(i), Which: PreStop})
 }
 
 // preStopDone: the hook returned, or used up the grace period.
 func (s *State) preStopDone(i int) {
-	s.spend(i)
+	s.c[i].killing.spend(s.now)
 	s.awaitTurn(i)
 	s.giveTurns()
 }
 
-// spend takes the whole seconds since the stage began from the grace period: it
-// is counted in seconds, cut off.
-func (s *State) spend(i int) {
-	k := &s.c[i].killing
-	k.left -= (s.now - k.since).Truncate(time.Second)
-	k.since = s.now
-}
-
 func (s *State) awaitTurn(i int) {
-	k := &s.c[i].killing
-	if k.inTurn && k.left > 0 {
-		k.stage, k.since, k.deadline = awaitingTurn, s.now, s.now+k.left
+	if k := &s.c[i].killing; k.inTurn && k.left > 0 {
+		k.enter(awaitingTurn, s.now)
 		return
 	}
 	s.term(i)
@@ -77,7 +97,7 @@ func (s *State) awaitTurn(i int) {
 func (s *State) giveTurns() {
 	for i := range s.c {
 		if s.c[i].killing.stage == awaitingTurn && s.isTurn(i) {
-			s.spend(i)
+			s.c[i].killing.spend(s.now)
 			s.term(i)
 		}
 	}
@@ -89,19 +109,17 @@ func (s *State) giveTurns() {
 func (s *State) isTurn(i int) bool {
 	for j := range s.c {
 		before := s.spec.kind(j) == plain || s.spec.kind(j) == sidecar && j > i
-		if before && s.c[j].run == running {
+		if before && s.c[j].life.run == running {
 			return false
 		}
 	}
 	return true
 }
 
-// term sends SIGTERM. However little is left of the grace period, SIGKILL follows
-// after two seconds at the earliest.
+// term sends SIGTERM.
 func (s *State) term(i int) {
 	k := &s.c[i].killing
-	k.left = max(k.left, minimumGrace)
-	k.stage, k.since, k.deadline = termed, s.now, s.now+k.left
+	k.term(s.now)
 	s.do(Action{Kind: Stop, Container: s.name(i), Timeout: k.left})
 }
 
@@ -112,17 +130,17 @@ func (s *State) killDeadline(i int) {
 	case inPreStop:
 		s.preStopDone(i)
 	case awaitingTurn:
-		s.spend(i)
+		k.spend(s.now)
 		s.term(i)
 	default:
-		k.stage, k.deadline = sigkilled, never
+		k.kill()
 		s.do(Action{Kind: Kill, Container: s.name(i)})
 	}
 }
 
 // killed: a container ended, so its killing did, and others may have their turn.
 func (s *State) killed(i int) {
-	s.c[i].killing = killing{deadline: never}
+	s.c[i].killing.end()
 	s.giveTurns()
 }
 
@@ -141,7 +159,7 @@ func (s *State) stopping() bool {
 func (s *State) graceAfterProbe(i int) time.Duration {
 	c := s.spec.containers[i]
 	own := time.Duration(0)
-	switch s.failedProbe(i) {
+	switch s.c[i].probes.failed() {
 	case Liveness:
 		own = c.Liveness.Grace
 	case Startup:

@@ -41,7 +41,7 @@ func (o *occurrence) ofEvent() {
 	e, at := o.event, o.at()
 	switch e.Kind {
 	case Started:
-		if e.OK && o.before.sandbox == sandboxReady {
+		if e.OK && o.before.sandbox.is == sandboxReady {
 			o.add(at, e.Container, startup.IsStarted, "")
 		} else {
 			o.add(at, e.Container, startup.HasFailed, "could not be started")
@@ -58,12 +58,12 @@ func (o *occurrence) ofEvent() {
 		}
 	case SandboxDied:
 		for i, c := range o.before.c {
-			if c.run == running {
+			if c.life.run == running {
 				o.add(at, o.before.name(i), startup.HasFailed, "the sandbox died")
 			}
 		}
 	case SandboxReady:
-		if e.OK && o.before.sandbox == deadSandbox {
+		if e.OK && o.before.sandbox.is == deadSandbox {
 			o.timeline = append(o.timeline, startup.Event{What: startup.NewSandbox, At: at})
 		}
 	case Deleted:

@@ -3,7 +3,7 @@ package kubelet
 import "time"
 
 // Done reports that nothing runs and nothing will.
-func (s State) Done() bool { return s.worker.mode == done }
+func (s State) Done() bool { return s.pass.mode == done }
 
 // Now is the time of the last event.
 func (s State) Now() time.Duration { return s.now }
@@ -25,15 +25,16 @@ func (s State) View(name string) View {
 	if i < 0 {
 		return View{}
 	}
-	c := s.c[i]
-	return View{Running: c.run == running, Exited: c.run == exited, Code: c.code, Incarnation: c.incarnation, Started: c.started, Ready: c.ready}
+	c := &s.c[i]
+	return View{Running: c.life.run == running, Exited: c.life.run == exited, Code: c.life.code, Incarnation: c.life.incarnation,
+		Started: c.probes.started, Ready: c.shown.ready}
 }
 
 // Running returns the names of the containers that run, in the pod's order.
 func (s State) Running() []string {
 	var out []string
 	for i, c := range s.c {
-		if c.run == running {
+		if c.life.run == running {
 			out = append(out, s.name(i))
 		}
 	}
@@ -56,7 +57,7 @@ func (s State) GraceEnd(name string) (time.Duration, bool) {
 // death of the sandbox) it is everything that can happen next.
 func (s State) Open() []Action {
 	var open []Action
-	if s.worker.mode == syncing && len(s.worker.tasks) > 0 && s.current().kind == makeBox {
+	if s.makesSandbox() {
 		open = append(open, Action{Kind: CreateSandbox})
 	}
 	for i := range s.c {
@@ -66,8 +67,8 @@ func (s State) Open() []Action {
 }
 
 func (s State) openOf(i int) (open []Action) {
-	c, name := s.c[i], s.name(i)
-	switch c.step {
+	c, name := &s.c[i], s.name(i)
+	switch c.start.step {
 	case pulling:
 		open = append(open, Action{Kind: Pull, Container: name})
 	case launching:
@@ -84,9 +85,9 @@ func (s State) openOf(i int) (open []Action) {
 	case sigkilled:
 		open = append(open, Action{Kind: Kill, Container: name})
 	}
-	for w, p := range c.probes {
+	for w, p := range c.probes.of {
 		if p.expires != never {
-			open = append(open, Action{Kind: RunProbe, Container: name, Which: probeKinds[w], Handler: s.probeSpec(i, w).Handler})
+			open = append(open, Action{Kind: RunProbe, Container: name, Which: probeKinds[w], Handler: s.spec.probes[i][w].Handler})
 		}
 	}
 	return open

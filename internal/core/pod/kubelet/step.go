@@ -1,0 +1,147 @@
+package kubelet
+
+import (
+	"slices"
+	"time"
+)
+
+// Step returns the state after an event, and what the kubelet then does. First
+// it does what was due before the event.
+func (s State) Step(e Event) (State, []Action) {
+	s.c = slices.Clone(s.c)
+	s.out = nil
+	s.passTime(e.At)
+	s.observe(e)
+	s.passTime(s.now) // what became due by the event
+	out := s.out
+	s.out = nil
+	return s, out
+}
+
+func (s *State) do(a Action) {
+	a.At = s.now
+	s.out = append(s.out, a)
+}
+
+// observe takes an event into account.
+func (s *State) observe(e Event) {
+	if s.pass.mode == done {
+		return
+	}
+	i := s.spec.find(e.Container)
+	switch e.Kind {
+	case Added:
+		s.schedule.wakeAt(s.now)
+	case SandboxReady:
+		s.sandboxAnswered(e.OK)
+	case SandboxDied:
+		s.sandboxDied()
+	case SandboxLost:
+		s.sandboxLost()
+	case Deleted:
+		s.delete(e.Grace)
+	}
+	if i < 0 {
+		return
+	}
+	switch e.Kind {
+	case Pulled:
+		s.pulled(i, e.OK)
+	case Started:
+		s.launched(i, e.OK)
+	case HookReturned:
+		s.hookReturned(i, e.Which, e.OK)
+	case ProbeAnswered:
+		s.probeAnswered(i, e.Which, e.OK)
+	case Exited:
+		if s.c[i].life.run == running {
+			s.exited(i, e.Code)
+		}
+	}
+}
+
+// exited notes the end of a container that ran.
+func (s *State) exited(i, code int) {
+	c := &s.c[i]
+	c.life.end(code, s.now)
+	c.probes.reset()
+	if c.start.step == inHook && s.spec.containers[i].PostStart == Exec {
+		// The hook was a process of this container and died with it.
+		s.hookReturned(i, PostStart, false)
+	}
+	s.changed()
+	s.killed(i)
+	s.drive()
+}
+
+// Next is when the machine has something to do if nothing happens before; false
+// if it only waits for events.
+func (s State) Next() (time.Duration, bool) {
+	at := earlier(s.passDue(), s.schedule.relist)
+	for i := range s.c {
+		at = earlier(at, s.c[i].killing.deadline)
+		for w := range s.c[i].probes.of {
+			at = earlier(at, s.c[i].probes.of[w].due)
+			at = earlier(at, s.c[i].probes.of[w].expires)
+		}
+	}
+	if at == never || s.pass.mode == done {
+		return 0, false
+	}
+	return max(at, s.now), true
+}
+
+// passTime lets time pass until t: it does everything that is due by then, in
+// the order of time.
+func (s *State) passTime(t time.Duration) {
+	for {
+		next, ok := s.Next()
+		if !ok || next > t {
+			break
+		}
+		s.now = next
+		s.fire()
+	}
+	s.now = max(s.now, t)
+}
+
+// fire does one thing that is due now. Kills come before probes, and these
+// before a pass, so that a pass sees what happened at the same instant. A relist
+// comes last: a pass that waits for it begins before its events are sent.
+func (s *State) fire() {
+	for i := range s.c {
+		if isDue(s.c[i].killing.deadline, s.now) {
+			s.killDeadline(i)
+			return
+		}
+	}
+	for i := range s.c {
+		for w := range s.c[i].probes.of {
+			p := &s.c[i].probes.of[w]
+			switch {
+			case isDue(p.expires, s.now):
+				s.probeAnswered(i, probeKinds[w], false)
+				return
+			case isDue(p.due, s.now):
+				s.probeNow(i, w)
+				return
+			}
+		}
+	}
+	if isDue(s.passDue(), s.now) {
+		s.beginPass()
+		return
+	}
+	s.schedule.relisted(s.now)
+}
+
+// isDue reports whether a time, which may be never, has come.
+func isDue(t, now time.Duration) bool { return t != never && t <= now }
+
+// earlier is the earlier of two times, either of which may be never.
+func earlier(a, b time.Duration) time.Duration {
+	if a == never || b != never && b < a {
+		return b
+	}
+	return a
+}
