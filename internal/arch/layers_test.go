@@ -33,7 +33,7 @@ internal/core/node: captures cniconf hostfile kubenode nri socket states validat
 internal/core/mesh: persistent < . < build foreign < objects
 internal/core/xds: . < resource
 internal/core/pod/inject: containers injectors settings verdict < imagecmd < changes order < .
-internal/core/pod: kubelet patch < gates podspec < inject plan < lookup offline
+internal/core/pod: kubelet patch shell < gates podspec < inject plan < lookup offline
 internal/core/controlplane: ca conns debugapi < files kube webhook < .
 
 internal/doctor: . chart evidence lint < simulate verify < diagnose scenario < diagnoser
@@ -104,7 +104,7 @@ var libraries = map[string][]string{
 	"github.com/containernetworking/cni": {"internal/core/node/cni"},
 	"github.com/BurntSushi/toml":         {"internal/core/node/validator"},
 
-	"mvdan.cc/sh/v3":                         {"internal/core/pod/podspec"},
+	"mvdan.cc/sh/v3":                         {"internal/core/pod/shell"},
 	"github.com/distribution/reference":      {"internal/core/pod/..."},
 	"github.com/google/go-containerregistry": {"build/image", "internal/core/pod/lookup"},
 	"github.com/opencontainers":              {"internal/core/pod/lookup"},

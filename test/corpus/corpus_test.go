@@ -9,6 +9,7 @@ import (
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/core/pod/inject"
 	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/core/pod/shell"
 	"outrider.dev/internal/doctor/lint"
 	"outrider.dev/startup"
 )
@@ -145,7 +146,7 @@ func shapesOf(pod *corev1.Pod, has func(string)) {
 		when(c.RestartPolicy != nil, "a native sidecar")
 	}
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
-		_, script := podspec.Script(slices.Concat(c.Command, c.Args))
+		_, script := shell.ScriptOf(slices.Concat(c.Command, c.Args))
 		when(len(c.Command)+len(c.Args) == 0, "a container without a command")
 		when(len(c.Command) > 0, "a command")
 		when(len(c.Command) == 0 && len(c.Args) > 0, "args alone")

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/core/pod/shell"
 	"outrider.dev/startup"
 )
 
@@ -23,7 +24,7 @@ var waitPrograms = []string{"wait-for-it.sh", "wait-for-it", "wait-for.sh", "wai
 // waitsByProgram: a program waits in the command of the app, each with its own end.
 func waitsByProgram(s subject, b *builder) {
 	for _, m := range s.running() {
-		calls := podspec.Calls(m.argv())
+		calls := shell.Calls(m.argv())
 		for _, call := range calls {
 			if !slices.Contains(waitPrograms, call.Program) {
 				continue
@@ -82,31 +83,32 @@ func shellStays(s subject, b *builder) {
 	}
 	for _, m := range s.running() {
 		argv := m.argv()
-		shell, ok := podspec.Script(argv)
+		script, ok := shell.ScriptOf(argv)
 		if !ok || m.stopsByHook() {
 			continue
 		}
-		if shell == "sh" && (strings.Contains(m.Image, "alpine") || strings.Contains(m.Image, "busybox")) {
-			shell = "busybox"
+		program := script.Shell
+		if program == "sh" && (strings.Contains(m.Image, "alpine") || strings.Contains(m.Image, "busybox")) {
+			program = "busybox"
 		}
-		calls := podspec.Calls(argv)
+		calls := shell.Calls(argv)
 		if m.offline() {
 			continue // a pause or a loop of the shell: a kill loses nothing
 		}
-		last := slices.IndexFunc(calls, func(c podspec.Call) bool { return c.Final })
-		ended := func(c podspec.Call) bool { // or perhaps, in a branch
+		last := slices.IndexFunc(calls, func(c shell.Call) bool { return c.Final })
+		ended := func(c shell.Call) bool { // or perhaps, in a branch
 			return c.Program == "trap" || c.Execed && !c.Final && (c.Always || last < 0)
 		}
 		if len(calls) == 0 || slices.ContainsFunc(calls, ended) {
 			continue
 		}
-		if last >= 0 && (calls[last].Execed || calls[last].Alone && execsItsLast(shell, argv[calls[last].Word])) {
+		if last >= 0 && (calls[last].Execed || calls[last].Alone && execsItsLast(program, argv[calls[last].Word])) {
 			continue
 		}
 		c := clue{code: "shell-without-exec", title: fmt.Sprintf("the shell of %s stays in front of its program", m.Name), field: m.wordAt(calls[0].Word), source: "measured: bash 5.2, busybox 1.35, dash 0.5.12",
 			why: "as process 1 it ignores SIGTERM and passes none on: the program does not stop by itself, and is killed when the whole grace period is over",
 			do:  "begin the last command with exec, or trap SIGTERM and pass it on"}
-		if podspec.BehindInit(argv) {
+		if shell.AfterInit(argv) > 0 {
 			c.source = "measured: tini 0.19.0 with and without -g, dumb-init 1.2.5"
 			c.why = "the init program passes SIGTERM to it, it ends at once, and the container with it: the program is killed without any time to stop"
 		}
@@ -114,7 +116,7 @@ func shellStays(s subject, b *builder) {
 		if last < 0 || idles { // exec cannot stand in a loop, a pipe or the background; and those are not what must stop
 			c.do = "run the program alone with exec, or trap SIGTERM and pass it on"
 		}
-		if last >= 0 && calls[last].Alone && shell == "sh" {
+		if last >= 0 && calls[last].Alone && program == "sh" {
 			c.title = fmt.Sprintf("the shell of %s stays in front of its program where sh is dash (Debian, Ubuntu)", m.Name)
 		}
 		if last >= 0 {
@@ -143,7 +145,7 @@ func (m member) stopsByHook() bool {
 var onlySleeps = regexp.MustCompile(`^((/bin/|/usr/bin/)?(ba)?sh -\w*c )?(/bin/|/usr/bin/)?sleep [0-9smh.]+;?$`)
 
 // execing is the change that puts exec before a call.
-func (s *subject) execing(m member, call podspec.Call) *change {
+func (s *subject) execing(m member, call shell.Call) *change {
 	after := s.Pod.DeepCopy()
 	c := containerOf(after, m.Name)
 	words, i := c.Command, call.Word
@@ -162,10 +164,10 @@ func postStartConnects(s subject, b *builder) {
 		}
 		field, evidence := m.field.plus("lifecycle", "postStart"), ""
 		switch h := m.Lifecycle.PostStart; {
-		case h.HTTPGet != nil && h.HTTPGet.Host != "" && !podspec.IsLocal(h.HTTPGet.Host):
+		case h.HTTPGet != nil && h.HTTPGet.Host != "" && !shell.IsLocal(h.HTTPGet.Host):
 			field, evidence = field.plus("httpGet", "host"), h.HTTPGet.Host
 		case h.Exec != nil:
-			for _, call := range podspec.Calls(h.Exec.Command) {
+			for _, call := range shell.Calls(h.Exec.Command) {
 				if text, connects := connectsTo(call, m.env()); connects {
 					field, evidence = field.plus("exec", "command", call.Word), text
 					break

@@ -12,7 +12,7 @@ import (
 
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/base/manifest"
-	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/core/pod/shell"
 )
 
 // A change is an object before and after, as trees of package manifest.
@@ -33,7 +33,7 @@ func changeOf(at path, before, after any) *change {
 // program.
 func (s *subject) to(after *corev1.Pod) *change {
 	for _, m := range s.members() {
-		if c := containerOf(after, m.Name); c != nil && !podspec.SameProgram(m.argv(), slices.Concat(c.Command, c.Args)) {
+		if c := containerOf(after, m.Name); c != nil && !shell.SameProgram(m.argv(), slices.Concat(c.Command, c.Args)) {
 			return nil
 		}
 	}

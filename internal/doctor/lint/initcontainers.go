@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/core/pod/shell"
 	"outrider.dev/startup"
 )
 
@@ -98,7 +99,7 @@ var (
 // with its arguments, or, if its program is no known one, by its environment.
 func (m member) needsNetwork() (field path, evidence string, needs bool) {
 	argv := podspec.CommandLine(m.Container)
-	calls := podspec.Calls(argv)
+	calls := shell.Calls(argv)
 	known := len(calls) > 0
 	for _, c := range calls {
 		if text, connects := connectsTo(c, m.env()); connects {
@@ -110,7 +111,7 @@ func (m member) needsNetwork() (field path, evidence string, needs bool) {
 		return nil, "", false
 	}
 	for i, e := range m.Env {
-		if a := address.FindString(e.Value); a != "" && database.MatchString(a) && !podspec.IsLocal(a) {
+		if a := address.FindString(e.Value); a != "" && database.MatchString(a) && !shell.IsLocal(a) {
 			return m.field.plus("env", i, "value"), a, true
 		}
 		if isAddressOf(e) {
@@ -122,8 +123,8 @@ func (m member) needsNetwork() (field path, evidence string, needs bool) {
 
 // offline reports whether each program of a command line is one that connects to nothing.
 func (m member) offline() bool {
-	calls := podspec.Calls(podspec.BehindGate(m.Container))
-	return len(calls) > 0 && !slices.ContainsFunc(calls, func(c podspec.Call) bool { return !slices.Contains(offline, c.Program) })
+	calls := shell.Calls(podspec.BehindGate(m.Container))
+	return len(calls) > 0 && !slices.ContainsFunc(calls, func(c shell.Call) bool { return !slices.Contains(offline, c.Program) })
 }
 
 // wordAt is the field of a word of command and args. A program that only the image names is
@@ -152,9 +153,9 @@ func isClient(program string) bool {
 }
 
 // connectsTo reports whether a call connects to another pod or host, and by which word.
-func connectsTo(c podspec.Call, env []string) (string, bool) {
+func connectsTo(c shell.Call, env []string) (string, bool) {
 	text := strings.Join(c.Args, " ")
-	if slices.Contains(offline, c.Program) || podspec.IsLocal(text) {
+	if slices.Contains(offline, c.Program) || shell.IsLocal(text) {
 		return "", false
 	}
 	for _, word := range c.Args {
@@ -181,7 +182,7 @@ var listens = regexp.MustCompile(`^-[a-z]*l`)
 
 // isAddressOf reports whether a variable holds the address of a server.
 func isAddressOf(e corev1.EnvVar) bool {
-	if e.Value == "" && e.ValueFrom == nil || podspec.IsLocal(e.Value) || strings.HasPrefix(e.Value, "/") {
+	if e.Value == "" && e.ValueFrom == nil || shell.IsLocal(e.Value) || strings.HasPrefix(e.Value, "/") {
 		return false
 	}
 	name := strings.ToUpper(e.Name)

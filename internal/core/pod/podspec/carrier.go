@@ -2,6 +2,7 @@ package podspec
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -201,4 +202,28 @@ func PortNumber(c *corev1.Container, port intstr.IntOrString) int {
 		}
 	}
 	return 0
+}
+
+// CommandLine is what a container runs, as far as the pod shows it: command and args. With
+// args alone, the program is the image's, which many images are named after.
+func CommandLine(c *corev1.Container) []string {
+	if len(c.Command) > 0 || len(c.Args) == 0 || !strings.HasPrefix(c.Args[0], "-") && !strings.Contains(c.Args[0], "://") && c.Args[0] != "clone" {
+		return argvOf(c)
+	}
+	return slices.Concat([]string{ImageName(c.Image)}, c.Args)
+}
+
+// BehindGate is CommandLine of what a container runs behind its gate, if it has one.
+func BehindGate(c *corev1.Container) []string {
+	own := c.DeepCopy()
+	unwrap(own)
+	return CommandLine(own)
+}
+
+// ImageName is the last part of an image's repository.
+func ImageName(image string) string {
+	image, _, _ = strings.Cut(image, "@")
+	name := path.Base(image)
+	name, _, _ = strings.Cut(name, ":")
+	return name
 }

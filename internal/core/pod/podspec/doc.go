@@ -22,10 +22,6 @@
 //	gatekeep.go     what a gate takes over from the kubelet, and gives back
 //	workaround.go   health loops, sleeps and hooks that people write
 //	known.go        proxies and programs by name, as data
-//	argv.go         the shell in a command line, and its script
-//	same.go         whether two command lines run the same program; onlywaits.go: what a fix may leave out
-//	shell.go        the statements of a shell script
-//	polling.go      how a statement polls, and what that keeps
 //	check.go        what the API server would refuse
 //	excluded.go     the pods that injection leaves as they are
 //	annotation.go   outrider.dev/depends-on

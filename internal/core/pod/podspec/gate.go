@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/shell"
 	"outrider.dev/startup"
 )
 
@@ -60,7 +61,7 @@ var wrappers = []wrapper{
 // gate recognises a wrapped command.
 func gate(r *reader, c carrier) {
 	argv := c.argv()
-	start := afterInit(argv)
+	start := shell.AfterInit(argv)
 	if start >= len(argv) {
 		return
 	}

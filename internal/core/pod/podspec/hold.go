@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"outrider.dev/internal/core/pod/shell"
 	"outrider.dev/startup"
 )
 
@@ -125,10 +126,10 @@ func hookText(c carrier) string { return strings.Join(c.Lifecycle.PostStart.Exec
 // waits finds the container that a command in c waits for: by a known program, or by a
 // loop in a script that polls a port.
 func (r *reader) waits(c carrier, argv []string) (hookWait, bool) {
-	if s, ok := shellScript(argv); ok {
-		all, errexit := statements(s.text), s.errexit
+	if s, ok := shell.ScriptOf(argv); ok {
+		all, errexit := shell.Statements(s.Text), s.Errexit
 		for i, st := range all {
-			errexit = errexit || st.errexits()
+			errexit = errexit || st.Errexits()
 			if w, ok := r.statementWaits(c, all[i:], errexit); ok {
 				return w, true
 			}
@@ -139,27 +140,27 @@ func (r *reader) waits(c carrier, argv []string) (hookWait, bool) {
 }
 
 // statementWaits finds the container that the first of these statements waits for.
-func (r *reader) statementWaits(c carrier, all []statement, errexit bool) (hookWait, bool) {
+func (r *reader) statementWaits(c carrier, all []shell.Statement, errexit bool) (hookWait, bool) {
 	s := all[0]
-	if s.then == "&" {
+	if s.Then == "&" {
 		return hookWait{}, false // the next ones do not wait for it
 	}
-	var next *statement
+	var next *shell.Statement
 	if len(all) > 1 {
 		next = &all[1]
 	}
-	if w, ok := r.waiter(c, s.program()); ok {
-		w.givesUp = w.timeout > 0 && !s.abortsScript(next, errexit)
+	if w, ok := r.waiter(c, s.Program()); ok {
+		w.givesUp = w.timeout > 0 && !s.AbortsScript(next, errexit)
 		return w, true
 	}
-	port, polls := s.polledPort()
-	if !polls || !s.loops() {
+	port, polls := s.PolledPort()
+	if !polls || !s.Loops() {
 		return hookWait{}, false
 	}
 	w := hookWait{from: r.listener(port), by: "health loop"}
-	w.port = !s.checksHealth() && !r.healthyByPort(w.from, port)
-	if w.givesUp = s.isLoop() && !s.unbounded() && !s.failsAfter(next) || !s.isLoop() && !s.abortsScript(next, errexit); w.givesUp {
-		w.timeout = s.lasts()
+	w.port = !s.ChecksHealth() && !r.healthyByPort(w.from, port)
+	if w.givesUp = s.IsLoop() && !s.Unbounded() && !s.FailsAfter(next) || !s.IsLoop() && !s.AbortsScript(next, errexit); w.givesUp {
+		w.timeout = s.Lasts()
 	}
 	return w, w.from != ""
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/shell"
 )
 
 // OurProxy is the container that injection adds.
@@ -99,7 +100,7 @@ func IsServer(c *corev1.Container) bool {
 	if len(c.Command) == 0 && (len(argv) == 0 || strings.HasPrefix(argv[0], "-") || strings.Contains(argv[0], ":")) {
 		return slices.Contains(servers, ImageName(c.Image)) || ImageName(c.Image) == "docker" && strings.HasSuffix(c.Image, "dind")
 	}
-	calls := Calls(argv)
+	calls := shell.Calls(argv)
 	if len(calls) == 0 {
 		return false
 	}

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"outrider.dev/internal/core/pod/shell"
 	"outrider.dev/startup"
 )
 
@@ -152,7 +153,9 @@ func (run *Run) waits(r Reading) {
 	}
 	all := reader{pod: run.Pod, all: carriers(run.Pod), Reading: r}
 	for _, c := range all.all {
-		sleeps, lasts := ownTimes(*c.Container)
+		own := c.Container.DeepCopy()
+		unwrap(own)
+		sleeps, lasts := shell.Times(argvOf(own))
 		if _, found := run.Sleeps[c.Name]; !found && sleeps > 0 {
 			run.Sleeps[c.Name] = sleeps
 		}

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"outrider.dev/internal/core/pod/shell"
 	"outrider.dev/startup"
 )
 
@@ -44,15 +45,15 @@ func Without(pod *corev1.Pod, f Found) (*corev1.Pod, error) {
 // cut takes a statement out of the script of c; false if the script is not the one that was
 // read.
 func cut(c carrier, f Found) bool {
-	s, ok := shellScript(c.argv())
-	if !ok || f.cut[1] > len(s.text) || f.cut[0] >= f.cut[1] {
+	s, ok := shell.ScriptOf(c.argv())
+	if !ok || f.cut[1] > len(s.Text) || f.cut[0] >= f.cut[1] {
 		return false
 	}
-	text := s.text[:f.cut[0]] + s.text[f.cut[1]:]
-	if s.at < len(c.Command) {
-		c.Command[s.at] = text
+	text := s.Text[:f.cut[0]] + s.Text[f.cut[1]:]
+	if s.At < len(c.Command) {
+		c.Command[s.At] = text
 	} else {
-		c.Args[s.at-len(c.Command)] = text
+		c.Args[s.At-len(c.Command)] = text
 	}
 	return true
 }

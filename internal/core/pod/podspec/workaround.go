@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"outrider.dev/internal/core/pod/shell"
 	"outrider.dev/startup"
 )
 
@@ -11,18 +12,18 @@ import (
 // health port, a program that waits, a plain sleep.
 func workaround(r *reader, c carrier) {
 	argv := c.argv()
-	s, ok := shellScript(argv)
+	s, ok := shell.ScriptOf(argv)
 	if !ok {
 		return
 	}
-	all, errexit := statements(s.text), s.errexit
+	all, errexit := shell.Statements(s.Text), s.Errexit
 	for i, st := range all {
 		last := i == len(all)-1
-		errexit = errexit || st.errexits()
-		end := len(s.text) - len(strings.TrimLeft(s.text[st.end:], " \t\r\n"))
+		errexit = errexit || st.Errexits()
+		end := len(s.Text) - len(strings.TrimLeft(s.Text[st.End:], " \t\r\n"))
 		f := Found{Container: c.Name, Replaceable: !last,
-			Evidence: Evidence{c.argField(s.at), s.text[st.start:st.end]}, cut: [2]int{st.start, end}}
-		d, sleeps := st.sleeps()
+			Evidence: Evidence{c.argField(s.At), s.Text[st.Start:st.End]}, cut: [2]int{st.Start, end}}
+		d, sleeps := st.Sleeps()
 		w, waits := r.statementWaits(c, all[i:], errexit)
 		switch {
 		case sleeps && !last:
@@ -41,7 +42,7 @@ func workaround(r *reader, c carrier) {
 				e.By, e.Timeout = startup.BoundedLoop, 0 // it polls for that long, and then gives up
 			}
 			f.Edges = []startup.Edge{e}
-		case st.neutral():
+		case st.Neutral():
 			continue
 		default:
 			return // the real command

@@ -318,24 +318,6 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-func FuzzStatements(f *testing.F) {
-	f.Add("set -e; until curl -f http://localhost:15021/healthz/ready >/dev/null 2>&1; do sleep 1; done && exec java -jar '/a b.jar' # run")
-	f.Add("while ! nc -z 127.0.0.1 15021\ndo\nsleep 1\ndone\n/app \"$@\"")
-	f.Fuzz(func(t *testing.T, text string) {
-		at := 0
-		for _, s := range statements(text) {
-			if s.start < at || s.end < s.start || s.end > len(text) || len(s.words) == 0 {
-				t.Fatalf("statement %+v after %d in %q", s, at, text)
-			}
-			at = s.end
-			s.polledPort()
-			s.sleeps()
-			s.neutral()
-			s.loops()
-		}
-	})
-}
-
 // Random pods, with random edges by random mechanisms: what is not refused is
 // read back as requested. Most of what Choose returns is not refused.
 func TestRoundTripOfRandomPods(t *testing.T) {

@@ -1,4 +1,4 @@
-package podspec
+package shell
 
 import (
 	"path"
@@ -6,36 +6,36 @@ import (
 	"strings"
 )
 
-// A script is the text that a shell runs, and where in argv it stands.
-type script struct {
-	shell   string // its base name
-	text    string
-	at      int  // index in the words of the container's command and args
-	errexit bool // it is run with -e
+// A Script is the text that a shell runs, and where in argv it stands.
+type Script struct {
+	Shell   string // its base name
+	Text    string
+	At      int  // index in the words of the container's command and args
+	Errexit bool // it is run with -e
 }
 
-// shellScript finds the text that "sh -c TEXT" runs, also behind an init program such as tini, and
+// ScriptOf finds the text that "sh -c TEXT" runs, also behind an init program such as tini, and
 // behind env. argv is command and args together.
-func shellScript(argv []string) (script, bool) {
-	i := afterEnv(argv, afterInit(argv))
+func ScriptOf(argv []string) (Script, bool) {
+	i := afterEnv(argv, AfterInit(argv))
 	if i >= len(argv) || !slices.Contains([]string{"sh", "bash", "ash", "dash", "zsh", "ksh", "busybox"}, path.Base(argv[i])) {
-		return script{}, false
+		return Script{}, false
 	}
-	s := script{shell: path.Base(argv[i])}
-	if i++; s.shell == "busybox" && i < len(argv) && (argv[i] == "sh" || argv[i] == "ash") {
+	s := Script{Shell: path.Base(argv[i])}
+	if i++; s.Shell == "busybox" && i < len(argv) && (argv[i] == "sh" || argv[i] == "ash") {
 		i++
 	}
 	n, hasText := s.options(argv[i:])
 	if i += n; !hasText || i >= len(argv) {
-		return script{}, false
+		return Script{}, false
 	}
-	s.text, s.at = argv[i], i
+	s.Text, s.At = argv[i], i
 	return s, true
 }
 
 // options reads those of a shell, and returns how many words they are, and whether a text follows them
 // (POSIX, sh; bash(1), Options).
-func (s *script) options(words []string) (n int, hasText bool) {
+func (s *Script) options(words []string) (n int, hasText bool) {
 	for ; n < len(words); n++ {
 		switch word := words[n]; {
 		case word == "--" || word == "-":
@@ -47,11 +47,11 @@ func (s *script) options(words []string) (n int, hasText bool) {
 			on := word[0] == '-'
 			hasText = hasText || on && strings.Contains(word, "c")
 			if strings.Contains(word, "e") {
-				s.errexit = on
+				s.Errexit = on
 			}
 			for range strings.Count(strings.ToLower(word), "o") { // each has a name
 				if n++; n < len(words) && words[n] == "errexit" {
-					s.errexit = on
+					s.Errexit = on
 				}
 			}
 		default:
@@ -61,8 +61,8 @@ func (s *script) options(words []string) (n int, hasText bool) {
 	return n, hasText
 }
 
-// afterInit skips programs that only reap processes: tini, dumb-init.
-func afterInit(argv []string) int {
+// AfterInit skips programs that only reap processes: tini, dumb-init.
+func AfterInit(argv []string) int {
 	if len(argv) == 0 || !slices.Contains([]string{"tini", "dumb-init", "catatonit", "docker-init"}, path.Base(argv[0])) {
 		return 0
 	}

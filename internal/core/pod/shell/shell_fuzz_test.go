@@ -1,4 +1,4 @@
-package podspec
+package shell
 
 import (
 	"strings"
@@ -9,16 +9,16 @@ import (
 func TestDeepScripts(t *testing.T) {
 	for _, begin := range []string{"$(", "(", "{ ", "`", "\"$(", "$((", "${a:-", "if ", "if a; then ", "while a; do ", "for a in b; do ", "case a in b) ", "a && ", "a | ", "! ", "[[ ! ", "time ", "f() ", "a[", "<(", "if a; then b; elif "} {
 		for _, n := range []int{maxLevels + 1, 500_000} {
-			if got := statements(strings.Repeat(begin, n)); got != nil {
+			if got := Statements(strings.Repeat(begin, n)); got != nil {
 				t.Errorf("%d times %q: %d statements", n, begin, len(got))
 			}
 		}
 	}
 	deep := strings.Repeat("if a; then ", maxLevels) + "b" + strings.Repeat("; fi", maxLevels)
-	if got := statements(deep); len(got) != 1 {
+	if got := Statements(deep); len(got) != 1 {
 		t.Errorf("%d levels: %d statements", maxLevels, len(got))
 	}
-	statements("echo $((" + strings.Repeat("-", maxScript-20) + "1))") // a level for each sign, and no more than there are bytes
+	Statements("echo $((" + strings.Repeat("-", maxScript-20) + "1))") // a level for each sign, and no more than there are bytes
 }
 
 // Any script can be read, and each call stands where it says.
@@ -43,5 +43,23 @@ func FuzzCalls(f *testing.F) {
 			t.Errorf("%q: %d final calls", script, finals)
 		}
 		Calls(strings.Fields(script))
+	})
+}
+
+func FuzzStatements(f *testing.F) {
+	f.Add("set -e; until curl -f http://localhost:15021/healthz/ready >/dev/null 2>&1; do sleep 1; done && exec java -jar '/a b.jar' # run")
+	f.Add("while ! nc -z 127.0.0.1 15021\ndo\nsleep 1\ndone\n/app \"$@\"")
+	f.Fuzz(func(t *testing.T, text string) {
+		at := 0
+		for _, s := range Statements(text) {
+			if s.Start < at || s.End < s.Start || s.End > len(text) || len(s.words) == 0 {
+				t.Fatalf("statement %+v after %d in %q", s, at, text)
+			}
+			at = s.End
+			s.PolledPort()
+			s.Sleeps()
+			s.Neutral()
+			s.Loops()
+		}
 	})
 }

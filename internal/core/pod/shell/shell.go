@@ -1,4 +1,4 @@
-package podspec
+package shell
 
 import (
 	"errors"
@@ -12,17 +12,17 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// A statement is one command of a script: a loop or a condition is one statement with
+// A Statement is one command of a script: a loop or a condition is one statement with
 // all that is in it.
-type statement struct {
+type Statement struct {
 	words      []string // without quotes
-	then       string   // the separator after it: ; && || | &
-	start, end int      // in the script; it ends where the next one begins
+	Then       string   // the separator after it: ; && || | &
+	Start, End int      // in the script; it ends where the next one begins
 }
 
-// statements are the commands of a script, one after the other: a pipe, && and || separate
+// Statements are the commands of a script, one after the other: a pipe, && and || separate
 // them like the end of a line. A script that the shell could not read has none.
-func statements(text string) []statement {
+func Statements(text string) []Statement {
 	file, err := parsed(text, syntax.KeepComments(true))
 	if err != nil {
 		return nil
@@ -33,9 +33,9 @@ func statements(text string) []statement {
 	}
 	if len(f.out) > 0 {
 		last := &f.out[len(f.out)-1]
-		last.end = len(text)
-		if last.then == ";" {
-			last.then = ""
+		last.End = len(text)
+		if last.Then == ";" {
+			last.Then = ""
 		}
 	}
 	return f.out
@@ -61,7 +61,7 @@ func parsed(text string, options ...syntax.ParserOption) (*syntax.File, error) {
 // A flattener makes statements of the tree of a script.
 type flattener struct {
 	text string
-	out  []statement
+	out  []Statement
 	line uint // on which the last statement ends
 }
 
@@ -77,16 +77,16 @@ func (f *flattener) statement(s *syntax.Stmt, then string) {
 	}
 	start := int(s.Pos().Offset())
 	if n := len(f.out); n > 0 {
-		f.out[n-1].end = start
+		f.out[n-1].End = start
 		for _, c := range s.Comments { // one on a line of its own is about what follows
 			if c.Pos().Line() > f.line && c.Pos().Offset() < s.Pos().Offset() {
-				f.out[n-1].end = int(c.Pos().Offset())
+				f.out[n-1].End = int(c.Pos().Offset())
 				break
 			}
 		}
 	}
 	f.line = s.End().Line()
-	f.out = append(f.out, statement{words: f.words(s), then: then, start: start})
+	f.out = append(f.out, Statement{words: f.words(s), Then: then, Start: start})
 }
 
 // words are those of a command without quotes: of a loop or a condition, all that is in
@@ -206,9 +206,9 @@ func isDigits(s string) bool {
 	return s != "" && strings.Trim(s, "0123456789") == ""
 }
 
-// program is the words from the name of the program on: without assignments,
+// Program is the words from the name of the program on: without assignments,
 // exec, ! and keywords of a loop.
-func (s statement) program() []string {
+func (s Statement) Program() []string {
 	for i, w := range s.words {
 		name, _, assigns := strings.Cut(w, "=")
 		if slices.Contains([]string{"exec", "!", "until", "while", "if", "do", "then", ";", "(", "{", "command", "nohup"}, w) ||
@@ -222,16 +222,16 @@ func (s statement) program() []string {
 
 var shellName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// neutral reports whether the statement only prepares: it neither waits nor is it
+// Neutral reports whether the statement only prepares: it neither waits nor is it
 // what the container is for.
-func (s statement) neutral() bool {
-	p := s.program()
+func (s Statement) Neutral() bool {
+	p := s.Program()
 	return len(p) == 0 || slices.Contains([]string{"set", "echo", "export", "printf", "date", "true", ":", "umask", "trap", "cd"}, p[0])
 }
 
-// sleeps returns how long a plain "sleep N" takes.
+// Sleeps returns how long a plain "sleep N" takes.
 // Of several operands it takes the sum.
-func (s statement) sleeps() (time.Duration, bool) {
+func (s Statement) Sleeps() (time.Duration, bool) {
 	if len(s.words) < 2 || path.Base(s.words[0]) != "sleep" {
 		return 0, false
 	}
@@ -258,10 +258,10 @@ func sleepTime(operand string) (time.Duration, bool) {
 	return d, err == nil && d > 0
 }
 
-// loops reports whether the statement polls repeatedly, for ever or not: a loop, or a
+// Loops reports whether the statement polls repeatedly, for ever or not: a loop, or a
 // curl that retries.
-func (s statement) loops() bool {
-	return s.isLoop() ||
+func (s Statement) Loops() bool {
+	return s.IsLoop() ||
 		slices.Contains(s.words, "--retry") || slices.ContainsFunc(s.words, func(w string) bool { return strings.HasPrefix(w, "--retry=") })
 }
 
@@ -272,8 +272,8 @@ var (
 	portClients = regexp.MustCompile(`(?:^|[\s/$(` + "`" + `\["'])(?:curl|wget|nc|ncat|netcat|http|grpc_health_probe)\s`)
 )
 
-// polledPort returns the local port that the statement polls, if any.
-func (s statement) polledPort() (int, bool) {
+// PolledPort returns the local port that the statement polls, if any.
+func (s Statement) PolledPort() (int, bool) {
 	all := strings.Join(s.words, " ")
 	forms := []*regexp.Regexp{devTCP}
 	if portClients.MatchString(all) {

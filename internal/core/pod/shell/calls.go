@@ -1,11 +1,10 @@
-package podspec
+package shell
 
 import (
 	"path"
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	"mvdan.cc/sh/v3/syntax"
 )
 
@@ -21,32 +20,23 @@ type Call struct {
 	Alone   bool     // it is a simple command without redirections, and nothing runs in the background
 }
 
-// Script reports whether argv is a shell with a script, and which shell.
-func Script(argv []string) (shell string, ok bool) {
-	s, ok := shellScript(argv)
-	return s.shell, ok
-}
-
-// BehindInit reports whether argv begins with a program that reaps processes, and passes signals on.
-func BehindInit(argv []string) bool { return afterInit(argv) > 0 }
-
 // Calls are the programs that argv runs: itself, or those of its script, also in loops,
 // conditions and substitutions. Nothing is known of a script that cannot be parsed.
 func Calls(argv []string) []Call {
-	s, ok := shellScript(argv)
+	s, ok := ScriptOf(argv)
 	if !ok {
-		i := afterInit(argv)
+		i := AfterInit(argv)
 		if c, ok := callOf(argv[i:]); ok {
 			c.Word, c.Final, c.Execed = i, true, true
 			return []Call{c}
 		}
 		return nil
 	}
-	file, err := parsed(s.text)
+	file, err := parsed(s.Text)
 	if err != nil {
 		return nil
 	}
-	f := flattener{text: s.text}
+	f := flattener{text: s.Text}
 	final, alone := lastOf(file.Stmts)
 	always := map[*syntax.CallExpr]bool{}
 	for _, s := range file.Stmts {
@@ -58,7 +48,7 @@ func Calls(argv []string) []Call {
 	syntax.Walk(file, func(n syntax.Node) bool {
 		if call, ok := n.(*syntax.CallExpr); ok {
 			if c, ok := callOf(f.argv(call.Args)); ok {
-				c.Word, c.Final, c.At = s.at, call == final, int(call.Args[0].Pos().Offset())
+				c.Word, c.Final, c.At = s.At, call == final, int(call.Args[0].Pos().Offset())
 				c.Alone, c.Always = c.Final && alone, always[call]
 				out = append(out, c)
 			}
@@ -122,28 +112,4 @@ var localWords = []string{"localhost", "127.0.0.1", "[::1]", "0.0.0.0"}
 // IsLocal reports whether a text names an address of this pod.
 func IsLocal(text string) bool {
 	return slices.ContainsFunc(localWords, func(w string) bool { return strings.Contains(text, w) })
-}
-
-// CommandLine is what a container runs, as far as the pod shows it: command and args. With
-// args alone, the program is the image's, which many images are named after.
-func CommandLine(c *corev1.Container) []string {
-	if len(c.Command) > 0 || len(c.Args) == 0 || !strings.HasPrefix(c.Args[0], "-") && !strings.Contains(c.Args[0], "://") && c.Args[0] != "clone" {
-		return argvOf(c)
-	}
-	return slices.Concat([]string{ImageName(c.Image)}, c.Args)
-}
-
-// BehindGate is CommandLine of what a container runs behind its gate, if it has one.
-func BehindGate(c *corev1.Container) []string {
-	own := c.DeepCopy()
-	unwrap(own)
-	return CommandLine(own)
-}
-
-// ImageName is the last part of an image's repository.
-func ImageName(image string) string {
-	image, _, _ = strings.Cut(image, "@")
-	name := path.Base(image)
-	name, _, _ = strings.Cut(name, ":")
-	return name
 }

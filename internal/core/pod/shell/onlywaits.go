@@ -1,4 +1,4 @@
-package podspec
+package shell
 
 import (
 	"cmp"
@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
+
+	"outrider.dev/internal/base/contract"
 )
 
 // A waiting is what a statement does besides waiting for something of this pod.
@@ -19,7 +21,7 @@ type waiting struct {
 
 // onlyWaits reports whether a statement of a script does nothing but wait for something of this pod: it
 // asks local addresses, and pauses. What it sets must not be used after it, nor be exported before.
-func onlyWaits(script string, s statement) bool {
+func onlyWaits(script string, s Statement) bool {
 	text := s.raw(script)
 	file, err := parsed(text)
 	if err != nil {
@@ -30,7 +32,7 @@ func onlyWaits(script string, s statement) bool {
 		w.node(n)
 		return !w.more
 	})
-	before, after := script[:s.start], script[s.end:]
+	before, after := script[:s.Start], script[s.End:]
 	for name := range w.sets { // any order: one is enough
 		word := regexp.MustCompile(`\b` + regexp.QuoteMeta(name) + `\b`)
 		w.more = w.more || word.MatchString(after) || exports.MatchString(before) && word.MatchString(before)
@@ -87,7 +89,7 @@ func waitingCall(words []string) bool {
 		return false
 	case slices.Contains(harmless, call.Program):
 		return true
-	case call.Program == "pilot-agent" || call.Program == path.Base(AgentPath):
+	case call.Program == "pilot-agent" || call.Program == path.Base(contract.AgentPath):
 		return len(call.Args) > 0 && call.Args[0] == "wait"
 	}
 	return asksLocally(call)

@@ -1,4 +1,4 @@
-package podspec
+package shell
 
 import "testing"
 
@@ -74,10 +74,10 @@ func TestOnlyWaits(t *testing.T) {
 		"until curl -s localhost:15000/config_dump | grep -q my-cluster; do sleep 1; done":                            false,
 		"until curl -sfd x localhost:15021/healthz/ready; do sleep 1; done":                                           false,
 	} {
-		all := statements(loop + "\nexec myapp")
+		all := Statements(loop + "\nexec myapp")
 		got := true
 		for _, s := range all[:len(all)-1] {
-			got = got && (!s.isLoop() || onlyWaits(loop+"\nexec myapp", s))
+			got = got && (!s.IsLoop() || onlyWaits(loop+"\nexec myapp", s))
 		}
 		if got != want {
 			t.Errorf("%s: only waits: %t, want %t", loop, got, want)
@@ -88,7 +88,7 @@ func TestOnlyWaits(t *testing.T) {
 		"for i in 1 2; do " + h + " && break; done; if [ \"$i\" -eq 2 ]; then exit 1; fi; exec myapp": false,
 		"until n=$(" + h + "); do sleep 1; done; exec myapp":                                          true,
 	} {
-		if got := onlyWaits(script, statements(script)[0]); got != want {
+		if got := onlyWaits(script, Statements(script)[0]); got != want {
 			t.Errorf("%s: only waits: %t, want %t", script, got, want)
 		}
 	}

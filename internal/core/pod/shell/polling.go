@@ -1,4 +1,4 @@
-package podspec
+package shell
 
 import (
 	"math"
@@ -16,14 +16,14 @@ import (
 // separators of statements, among the words of a loop.
 var separators = map[string]bool{";": true, "&&": true, "||": true, "|": true, "&": true}
 
-// isLoop reports whether the statement is a loop of the shell.
-func (s statement) isLoop() bool {
+// IsLoop reports whether the statement is a loop of the shell.
+func (s Statement) IsLoop() bool {
 	return slices.Contains([]string{"until", "while", "for"}, s.words[0])
 }
 
-// unbounded reports whether a loop ends only after a success: its condition polls a port and
+// Unbounded reports whether a loop ends only after a success: its condition polls a port and
 // does nothing else, or never ends it, and each exit from its body follows a success.
-func (s statement) unbounded() bool {
+func (s Statement) Unbounded() bool {
 	do := slices.Index(s.words, "do")
 	if do < 0 {
 		return false
@@ -41,9 +41,9 @@ func (s statement) unbounded() bool {
 	return true
 }
 
-// failsAfter reports whether a loop that gives up ends the script with an error: the loop is
+// FailsAfter reports whether a loop that gives up ends the script with an error: the loop is
 // left early only after a success, and "exit 1" follows it.
-func (s statement) failsAfter(next *statement) bool {
+func (s Statement) FailsAfter(next *Statement) bool {
 	do := slices.Index(s.words, "do")
 	if do < 0 || next == nil || !next.fails() {
 		return false
@@ -58,7 +58,7 @@ func (s statement) failsAfter(next *statement) bool {
 }
 
 // fails reports whether the statement ends the script with an error.
-func (s statement) fails() bool {
+func (s Statement) fails() bool {
 	return len(s.words) > 1 && s.words[0] == "exit" && isDigits(s.words[1]) && strings.Trim(s.words[1], "0") != ""
 }
 
@@ -112,7 +112,7 @@ func afterSuccess(body []string, i int) bool {
 
 // pollsPort reports whether these words poll a port of the pod.
 func pollsPort(words []string) bool {
-	_, ok := statement{words: words}.polledPort()
+	_, ok := Statement{words: words}.PolledPort()
 	return ok
 }
 
@@ -130,35 +130,35 @@ var (
 	looksInside   = regexp.MustCompile(`http_code|\|\s*(?:grep|jq)\s`)
 )
 
-// checksHealth reports whether a success means health. A port that only accepts does not, nor
+// ChecksHealth reports whether a success means health. A port that only accepts does not, nor
 // does a response with its status ignored (curl exits with 0 on a 503 without --fail).
-func (s statement) checksHealth() bool {
+func (s Statement) ChecksHealth() bool {
 	all := strings.Join(s.words, " ")
 	return healthClients.MatchString(all) || failsOnError.MatchString(all) || looksInside.MatchString(all)
 }
 
-// abortsScript reports whether the script stops where this statement fails, which is no
+// AbortsScript reports whether the script stops where this statement fails, which is no
 // loop: a loop that gave up has the status of its last sleep. next is the statement that follows.
-func (s statement) abortsScript(next *statement, errexit bool) bool {
+func (s Statement) AbortsScript(next *Statement, errexit bool) bool {
 	switch {
-	case next == nil, s.then == "&&":
+	case next == nil, s.Then == "&&":
 		return true
-	case s.then == "||":
+	case s.Then == "||":
 		return next.fails()
 	case s.words[0] == "if":
 		return false
 	}
-	return errexit && s.then != "|"
+	return errexit && s.Then != "|"
 }
 
-// errexits reports whether the shell ends at the first command that fails, after this one.
-func (s statement) errexits() bool {
+// Errexits reports whether the shell ends at the first command that fails, after this one.
+func (s Statement) Errexits() bool {
 	if s.words[0] != "set" {
 		return false
 	}
-	var set script
+	var set Script
 	set.options(s.words[1:])
-	return set.errexit
+	return set.Errexit
 }
 
 var (
@@ -168,11 +168,11 @@ var (
 	delay     = regexp.MustCompile(`--retry-delay[= ](\d{1,6})`)
 )
 
-// lasts is how long a statement polls a closed port until it gives up, as far as its text
+// Lasts is how long a statement polls a closed port until it gives up, as far as its text
 // shows. A request itself takes no time.
-func (s statement) lasts() time.Duration {
+func (s Statement) Lasts() time.Duration {
 	all := strings.Join(s.words, " ")
-	if m := retries.FindStringSubmatch(all); m != nil && !s.isLoop() {
+	if m := retries.FindStringSubmatch(all); m != nil && !s.IsLoop() {
 		return retrying(all, m[1])
 	}
 	rounds, pause := 0.0, time.Duration(0)

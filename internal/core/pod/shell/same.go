@@ -1,4 +1,4 @@
-package podspec
+package shell
 
 import (
 	"slices"
@@ -14,26 +14,26 @@ func SameProgram(before, after []string) bool {
 	if slices.Equal(before, after) {
 		return true
 	}
-	a, isScript := shellScript(before)
+	a, isScript := ScriptOf(before)
 	if !isScript { // a wrapper is taken off
 		n := len(before) - len(after)
 		return n > 0 && len(after) > 0 && slices.Equal(before[n:], after)
 	}
-	b, isScript := shellScript(after)
-	if !isScript || len(before) != len(after) || a.at != b.at {
+	b, isScript := ScriptOf(after)
+	if !isScript || len(before) != len(after) || a.At != b.At {
 		return false
 	}
 	rest := slices.Clone(after)
-	if rest[b.at] = a.text; !slices.Equal(before, rest) {
+	if rest[b.At] = a.Text; !slices.Equal(before, rest) {
 		return false
 	}
-	return lacksWaits(a.text, b.text) || lacksWaits(a.text, withoutExec(b.text))
+	return lacksWaits(a.Text, b.Text) || lacksWaits(a.Text, withoutExec(b.Text))
 }
 
 // lacksWaits reports whether a script is another one without some of the statements before its last,
 // and runs the rest whenever those succeed.
 func lacksWaits(before, after string) bool {
-	a, b := statements(before), statements(after)
+	a, b := Statements(before), Statements(after)
 	if len(a) == 0 || len(b) == 0 {
 		return false
 	}
@@ -41,19 +41,19 @@ func lacksWaits(before, after string) bool {
 	for i, left := 0, len(a)-len(b); i < len(a); i++ {
 		at := i - (len(a) - len(b) - left)
 		if at < len(b) && a[i].raw(before) == b[at].raw(after) {
-			if at > 0 && b[at-1].then != then {
+			if at > 0 && b[at-1].Then != then {
 				return false
 			}
-			then = a[i].then
+			then = a[i].Then
 			continue
 		}
-		if left--; left < 0 || !succeeds(then, a[i].then) || !onlyWaits(before, a[i]) {
+		if left--; left < 0 || !succeeds(then, a[i].Then) || !onlyWaits(before, a[i]) {
 			return false
 		}
 		first = min(first, at)
 	}
-	does := func(s statement) bool { return startsProgram(s.raw(after)) }
-	return then == b[len(b)-1].then && (len(a) == len(b) || slices.ContainsFunc(b[first:], does))
+	does := func(s Statement) bool { return startsProgram(s.raw(after)) }
+	return then == b[len(b)-1].Then && (len(a) == len(b) || slices.ContainsFunc(b[first:], does))
 }
 
 // succeeds reports whether a script goes on without a statement as it does once that has succeeded, by what
@@ -83,8 +83,8 @@ func startsProgram(text string) (does bool) {
 }
 
 // raw is the text of a statement, without what separates it from the next one.
-func (s statement) raw(script string) string {
-	return strings.Trim(script[s.start:s.end], " \t\r\n;&|\\")
+func (s Statement) raw(script string) string {
+	return strings.Trim(script[s.Start:s.End], " \t\r\n;&|\\")
 }
 
 // withoutExec returns a script without the exec of its last command, if the shell without it would
