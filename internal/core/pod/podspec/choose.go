@@ -18,23 +18,6 @@ type Choice struct {
 	Warning string
 }
 
-// An Option is what a mechanism would do for an edge in this pod.
-type Option struct {
-	By     startup.Mechanism
-	Answer startup.Answer
-	Health startup.Health // what releases the dependent, as the pod would be written
-}
-
-// WhyNot is why the option does not fit; empty if it does.
-func (o Option) WhyNot() string {
-	for _, l := range o.Answer.Limits {
-		if l.Fatal {
-			return l.Reason
-		}
-	}
-	return ""
-}
-
 // because is the reason to choose each of [startup.Preferred].
 var because = map[startup.Mechanism][]string{
 	startup.InitDone: {"the kubelet completes init containers first; nothing is to be written"},
@@ -62,7 +45,8 @@ func ChooseRequested(r Reading, on startup.Kubernetes) []Choice {
 }
 
 func newChooser(r Reading, plan startup.Plan, on startup.Kubernetes) *chooser {
-	c := &chooser{Reading: r, plan: plan, on: on, judge: plan.Judge(on)}
+	c := &chooser{pod: r, plan: plan, on: on, judge: plan.Judge(on), found: newPresences(r.Found),
+		moved: map[moved]*startup.Judge{}, stuck: map[startup.Edge]string{}}
 	c.judge.Commands = true
 	for _, m := range startup.Preferred {
 		if !slices.Contains(r.Avoid, m) {
@@ -75,22 +59,22 @@ func newChooser(r Reading, plan startup.Plan, on startup.Kubernetes) *chooser {
 // all are the choices for the edges of the plan; without those that the pod keeps already, if
 // these are of no interest.
 func (c *chooser) all(requestedOnly bool) []Choice {
-	r := c.Reading
-	requested := startup.Plan{Containers: c.plan.Containers, Edges: r.Requested}.Expand().Edges
+	requested := startup.Plan{Containers: c.plan.Containers, Edges: c.pod.Requested}.Expand().Edges
 	at := byEnds(requested)
 	out := make([]Choice, 0, len(c.plan.Edges))
 	for _, e := range c.plan.Edges {
 		i, isRequested := at[endsOf(e)]
 		switch {
 		case !isRequested && requestedOnly:
-		case !isRequested, r.Excluded != "" && e.By != "":
-			out = append(out, c.present(e))
-		case e.By == startup.Gate && requested[i].By == "" && r.Start == StartDefault,
-			r.Injected && slices.Contains(startup.Preferred, e.By) && (requested[i].By == "" || requested[i].By == e.By):
-			out = append(out, c.present(e))
+		case !isRequested, c.pod.Excluded != "" && e.By != "":
+			out = append(out, c.found.choice(e, c.judge))
+		case e.By == startup.Gate && requested[i].By == "" && c.pod.Start == StartDefault,
+			c.pod.Injected && slices.Contains(startup.Preferred, e.By) && (requested[i].By == "" || requested[i].By == e.By):
+			out = append(out, c.found.choice(e, c.judge))
 		default:
 			choice := c.choose(requested[i])
-			if p := c.keeper(choice.Edge); p != nil && !requestedOnly {
+			if !requestedOnly && c.found.keeps(choice.Edge) {
+				p := c.found.of(choice.Edge)
 				choice.Why, choice.Present = append(slices.Clip(choice.Why), p.why...), p.Found
 			}
 			out = append(out, choice)
@@ -114,65 +98,35 @@ func (c *chooser) noteUndone(all []Choice) {
 
 // undone notes that other edges undo what the kubelet keeps of this one: To is written before the
 // hold that it would have waited for, or From, which is to be started, waits within its container.
-func (r *chooser) undone(c *Choice, near map[string][]Choice) {
-	if c.Edge.By != startup.Hold && c.Edge.By != startup.Native {
+func (c *chooser) undone(choice *Choice, near map[string][]Choice) {
+	if choice.Edge.By != startup.Hold && choice.Edge.By != startup.Native {
 		return
 	}
 	var limit startup.Limit
-	to, _ := r.judge.Find(c.Edge.To)
-	for _, o := range slices.Concat(near[c.Edge.From], near[c.Edge.To]) {
+	to, _ := c.judge.Find(choice.Edge.To)
+	for _, o := range slices.Concat(near[choice.Edge.From], near[choice.Edge.To]) {
 		switch {
-		case c.Present != nil && o.Present == nil && c.Edge.By == startup.Hold && o.Edge.By == startup.Native && o.Edge.From == c.Edge.To && to.Kind == startup.Plain:
-			limit = startup.Limit{Code: "moved-before", Reason: fmt.Sprintf("%s becomes a sidecar for another edge, and sidecars start before %s", c.Edge.To, c.Edge.From)}
-		case c.Edge.After == startup.Started && o.Edge.To == c.Edge.From && o.Edge.By.WaitsInside():
-			limit = startup.Limit{Code: "waits-inside", Reason: fmt.Sprintf("%s is started for the kubelet while its command still waits for %s", c.Edge.From, o.Edge.From)}
+		case choice.Present != nil && o.Present == nil && choice.Edge.By == startup.Hold && o.Edge.By == startup.Native && o.Edge.From == choice.Edge.To && to.Kind == startup.Plain:
+			limit = startup.Limit{Code: "moved-before", Reason: fmt.Sprintf("%s becomes a sidecar for another edge, and sidecars start before %s", choice.Edge.To, choice.Edge.From)}
+		case choice.Edge.After == startup.Started && o.Edge.To == choice.Edge.From && o.Edge.By.WaitsInside():
+			limit = startup.Limit{Code: "waits-inside", Reason: fmt.Sprintf("%s is started for the kubelet while its command still waits for %s", choice.Edge.From, o.Edge.From)}
 		}
 	}
 	if limit.Code != "" {
-		c.Answer = startup.Answer{Stop: c.Answer.Stop && limit.Code != "moved-before", Limits: append(slices.Clip(c.Answer.Limits), limit)}
+		choice.Answer = startup.Answer{Stop: choice.Answer.Stop && limit.Code != "moved-before", Limits: append(slices.Clip(choice.Answer.Limits), limit)}
 	}
-}
-
-// keeper is what keeps an edge in the pod already, by the mechanism that it names; nil if nothing
-// does, or only for a weaker condition.
-func (r *chooser) keeper(e startup.Edge) *presence {
-	p := r.presence(e)
-	if p == nil || !slices.ContainsFunc(p.Edges, func(o startup.Edge) bool { return endsOf(o) == endsOf(e) && o.After == e.After }) {
-		return nil
-	}
-	return p
 }
 
 // A chooser chooses the mechanisms of the edges of one plan.
 type chooser struct {
-	Reading
+	pod   Reading
 	plan  startup.Plan // without stars
 	on    startup.Kubernetes
 	judge *startup.Judge      // of plan
 	order []startup.Mechanism // the best first
-	found map[carried]*presence
+	found presences
 	moved map[moved]*startup.Judge // of plans with a container that becomes a sidecar
-
-	stuck  map[startup.Edge]string // by ends and mechanism: why the pod would never start with it
-	edgeBy startup.Mechanism       // the mechanism that the edge in hand names; empty: none
-}
-
-// A moved container is listed before the one at place to, as a sidecar.
-type moved struct {
-	from, to int
-	holds    bool // until it is healthy
-}
-
-// A carried edge is one between two containers by a mechanism.
-type carried struct {
-	ends
-	by startup.Mechanism
-}
-
-// A presence is what keeps edges in the pod already.
-type presence struct {
-	*Found
-	why []string
+	stuck map[startup.Edge]string  // by ends and mechanism: why the pod would never start with it
 }
 
 // Findings are what is wrong with the plan of what was read. How well an edge is kept, and
@@ -205,132 +159,111 @@ func KeptBy(choices []Choice) func(startup.Edge) bool {
 	return func(e startup.Edge) bool { return kept[endsOf(e)] }
 }
 
-// presence is what the pod has already of the mechanism that an edge names.
-func (r *chooser) presence(e startup.Edge) *presence {
-	if r.found == nil {
-		r.found = map[carried]*presence{}
-		for i := range r.Found {
-			f := &r.Found[i]
-			p := &presence{f, []string{"in the pod already (" + f.By + ")"}}
-			for _, o := range f.Edges {
-				if key := (carried{endsOf(o), f.Mechanism}); r.found[key] == nil {
-					r.found[key] = p
-				}
-			}
-		}
-	}
-	return r.found[carried{endsOf(e), e.By}]
-}
-
-// present is the mechanism that the pod has already.
-func (r *chooser) present(e startup.Edge) Choice {
-	c := Choice{Edge: e, Answer: r.judge.Keeps(e.By, e)}
-	if p := r.presence(e); p != nil {
-		c.Why, c.Present = p.why, p.Found
-	}
-	return c
-}
-
-func (r *chooser) choose(e startup.Edge) Choice {
+func (c *chooser) choose(e startup.Edge) Choice {
 	requested, source := e.By, "the edge names it"
-	if requested == "" && r.Start != StartDefault {
-		requested, source = startup.Mechanism(r.Start), "annotation "+StartAnnotation+": "+string(r.Start)
+	if requested == "" && c.pod.Start != StartDefault {
+		requested, source = startup.Mechanism(c.pod.Start), "annotation "+StartAnnotation+": "+string(c.pod.Start)
 	}
-	r.edgeBy, e.By = requested, ""
-	if why := r.writesNothing(requested, source); why != "" {
-		return r.unordered(e, why)
+	e.By = requested
+	if why := c.writesNothing(requested, source); why != "" {
+		return c.unordered(e, why)
 	}
-	order := r.candidates(e, requested)
+	order := c.candidates(e)
 	var refused []Option
-	from, _ := r.judge.Find(e.From)
+	from, _ := c.judge.Find(e.From)
 	notInit := len(order) > 1 && order[0] == startup.InitDone && from.Kind != startup.Init
 	if notInit {
 		order = order[1:] // as nearly always; why it does not fit is of interest only if nothing does
 	}
 	for _, m := range order {
-		o := r.option(e, m)
+		o := c.option(e, m)
 		if !o.Answer.Can() {
 			refused = append(refused, o)
 			continue
 		}
 		why := because[m]
-		if m == startup.Gate && r.Node {
+		if m == startup.Gate && c.pod.Node {
 			why = becauseNode
 		}
 		if requested == m {
 			why = []string{source}
 		}
-		return r.chosen(e, o, why, refused)
+		return c.chosen(e, o, why, refused)
 	}
 	if notInit {
-		refused = slices.Insert(refused, 0, r.option(e, startup.InitDone))
+		refused = slices.Insert(refused, 0, c.option(e, startup.InitDone))
 	}
-	c := Choice{Edge: e, Refused: refused, Warning: fmt.Sprintf("nothing makes %s wait for %s", e.To, e.From)}
+	e.By = ""
+	none := Choice{Edge: e, Refused: refused, Warning: fmt.Sprintf("nothing makes %s wait for %s", e.To, e.From)}
 	if requested != "" {
-		c.Why = []string{source + ", but it does not fit"}
+		none.Why = []string{source + ", but it does not fit"}
 	}
-	return c
+	return none
 }
 
 // writesNothing returns why no mechanism will be written into the pod; empty if one may be.
-func (r *chooser) writesNothing(requested startup.Mechanism, source string) string {
+func (c *chooser) writesNothing(requested startup.Mechanism, source string) string {
 	switch {
-	case r.Excluded != "":
-		return "injection leaves the pod as it is: " + r.Excluded
-	case r.Start == StartOff && requested == startup.Mechanism(StartOff):
+	case c.pod.Excluded != "":
+		return "injection leaves the pod as it is: " + c.pod.Excluded
+	case c.pod.Start == StartOff && requested == startup.Mechanism(StartOff):
 		return source + ": no order"
 	}
 	return ""
 }
 
 // unordered is the choice where nothing is to be written: the kubelet's own order, of init containers, stays.
-func (r *chooser) unordered(e startup.Edge, why string) Choice {
-	if o := r.option(e, startup.InitDone); o.Answer.Can() {
-		return r.chosen(e, o, because[o.By], nil)
+func (c *chooser) unordered(e startup.Edge, why string) Choice {
+	if o := c.option(e, startup.InitDone); o.Answer.Can() {
+		return c.chosen(e, o, because[o.By], nil)
 	}
+	e.By = ""
 	return Choice{Edge: e, Why: []string{why}, Warning: e.To + " may run before " + e.From}
 }
 
 // candidates are the mechanisms to try for an edge, best first: the requested one alone, unless
 // the order of init containers keeps the edge anyway.
-func (r *chooser) candidates(e startup.Edge, requested startup.Mechanism) []startup.Mechanism {
+func (c *chooser) candidates(e startup.Edge) []startup.Mechanism {
+	requested := e.By
 	// What is avoided is to make a sidecar: the kubelet keeps the order behind one of the author's anyway.
 	var own []startup.Mechanism
-	if from, at := r.judge.Find(e.From); at >= 0 && from.Kind == startup.Sidecar && !r.Facts[e.From].Proxy {
+	if from, at := c.judge.Find(e.From); at >= 0 && from.Kind == startup.Sidecar && !c.pod.Facts[e.From].Proxy {
 		own = append(own, startup.Native)
 	}
 	switch {
-	case requested == "" && !slices.Contains(r.order, startup.Native):
-		return slices.Concat(r.order, own)
+	case requested == "" && !slices.Contains(c.order, startup.Native):
+		return slices.Concat(c.order, own)
 	case requested == "":
-		return r.order
-	case slices.Contains(startup.Preferred, requested) && r.option(e, startup.InitDone).Answer.Can():
+		return c.order
+	case slices.Contains(startup.Preferred, requested) && c.option(e, startup.InitDone).Answer.Can():
 		return []startup.Mechanism{startup.InitDone}
-	case requested == startup.Hold && r.Start == StartHold:
+	case requested == startup.Hold && c.pod.Start == StartHold:
 		return slices.Concat([]startup.Mechanism{requested}, own)
 	}
 	return []startup.Mechanism{requested}
 }
 
 // chosen is the choice of an option that fits.
-func (r *chooser) chosen(e startup.Edge, o Option, why []string, refused []Option) Choice {
-	e.By = o.By
+func (c *chooser) chosen(e startup.Edge, o Option, why []string, refused []Option) Choice {
 	if o.By == startup.Native {
 		why = append(slices.Clip(why), released[o.Health])
 	}
-	c := Choice{Edge: e, Answer: o.Answer, Refused: relevant(refused), Why: why}
-	c.Warning = r.warning(e, c)
-	return c
+	requested := e.By
+	e.By = o.By
+	out := Choice{Edge: e, Answer: o.Answer, Refused: relevant(refused), Why: why}
+	out.Warning = c.warning(out, requested)
+	return out
 }
 
 // warning is what a choice does not keep or costs.
-func (r *chooser) warning(e startup.Edge, c Choice) string {
+func (c *chooser) warning(choice Choice, requested startup.Mechanism) string {
 	var out []string
-	if i := slices.IndexFunc(c.Refused, func(o Option) bool { return o.By == startup.Gate }); i >= 0 && r.firstProcess(e) != "" {
-		out = append(out, c.Refused[i].WhyNot())
+	e := choice.Edge
+	if i := slices.IndexFunc(choice.Refused, func(o Option) bool { return o.By == startup.Gate }); i >= 0 && c.firstProcess(e, requested) != "" {
+		out = append(out, choice.Refused[i].WhyNot())
 	}
-	if i := slices.IndexFunc(c.Answer.Limits, func(l startup.Limit) bool { return l.Code == "no-timeout" }); i >= 0 {
-		out = append(out, fmt.Sprintf("the wait of %s is not bounded by %s: %s", e.To, e.Timeout, c.Answer.Limits[i].Reason))
+	if i := slices.IndexFunc(choice.Answer.Limits, func(l startup.Limit) bool { return l.Code == "no-timeout" }); i >= 0 {
+		out = append(out, fmt.Sprintf("the wait of %s is not bounded by %s: %s", e.To, e.Timeout, choice.Answer.Limits[i].Reason))
 	}
 	if e.By == startup.Hold {
 		out = append(out, "a hold fails open; parking must take the connections that come too early")
@@ -349,123 +282,4 @@ var released = map[startup.Health]string{
 // relevant leaves InitDone out: no user expects it of what is no init container.
 func relevant(refused []Option) []Option {
 	return slices.DeleteFunc(refused, func(o Option) bool { return o.By == startup.InitDone })
-}
-
-// option is what m would do for e if the pod were written that way.
-func (r *chooser) option(e startup.Edge, m startup.Mechanism) Option {
-	e.By = m
-	from, answer, reason := r.asWritten(e)
-	if stuck := r.stuck[startup.Edge{From: e.From, To: e.To, By: m}]; stuck != "" {
-		reason = stuck
-	}
-	if reason != "" {
-		answer = startup.Answer{Limits: []startup.Limit{{Code: "not-in-this-pod", Fatal: true, Reason: reason}}}
-	}
-	return Option{By: m, Answer: answer, Health: from.Health}
-}
-
-// asWritten returns From and the answer of e's mechanism in the pod that [Write] would make for
-// this edge, or the reason why it would not.
-func (r *chooser) asWritten(e startup.Edge) (startup.Container, startup.Answer, string) {
-	from, at := r.judge.Find(e.From)
-	to, toAt := r.judge.Find(e.To)
-	if at < 0 || toAt < 0 {
-		return startup.Container{}, startup.Answer{}, fmt.Sprintf("the pod does not have both %s and %s", e.From, e.To)
-	}
-	if at == toAt {
-		return startup.Container{}, startup.Answer{}, e.From + " cannot wait for itself"
-	}
-	f := r.Facts[e.From]
-	if f.lacksHook(e) {
-		return startup.Container{}, startup.Answer{}, e.From + " has a postStart hook of its own, and a container can have one only"
-	}
-	judge := r.judge
-	switch e.By {
-	case startup.Gate:
-		if reason := r.noGate(e); reason != "" {
-			return startup.Container{}, startup.Answer{}, reason
-		}
-	case startup.Native:
-		if from.Kind == startup.Plain && !f.Proxy && r.Start != Start(startup.Native) && r.edgeBy != startup.Native {
-			return startup.Container{}, startup.Answer{}, fmt.Sprintf("%s is a container of the application: it becomes a sidecar only if you ask for it (%s: native)", e.From, StartAnnotation)
-		}
-		judge = r.asSidecar(e, at, toAt)
-	case startup.Hold:
-		if reason := noHold(e, from, to); reason != "" {
-			return startup.Container{}, startup.Answer{}, reason
-		}
-		two := startup.Plan{Containers: []startup.Container{to, from}} // the others make no difference
-		judge = movedBefore(two, 1, 0, startup.Plain, f, startup.Healthy).Judge(r.on)
-	}
-	from, _ = judge.Find(e.From)
-	return from, judge.Keeps(e.By, e), ""
-}
-
-// noHold is the reason why [Write] would make no hold for an edge; empty if it would.
-func noHold(e startup.Edge, from, to startup.Container) string {
-	if from.Kind != startup.Plain || to.Kind != startup.Plain {
-		return fmt.Sprintf("%s and %s are not both plain containers", e.From, e.To)
-	}
-	if e.After != startup.Healthy {
-		return holdsForHealth(e.After)
-	}
-	return ""
-}
-
-// lacksHook reports whether an edge needs a postStart of From that waits, and there is another one.
-func (f Fact) lacksHook(e startup.Edge) bool {
-	needs := e.By == startup.Hold || e.By == startup.Native && e.After == startup.Healthy && !f.Starts
-	return needs && f.Hooked
-}
-
-// asSidecar judges the plan that Write would make where From, at place from, becomes a sidecar.
-func (r *chooser) asSidecar(e startup.Edge, from, to int) *startup.Judge {
-	place := moved{from, to, e.After == startup.Healthy}
-	if list := r.plan.Containers; list[from].Kind == startup.Plain && list[to].Kind == startup.Plain {
-		place.to = -1 // to the end of the init list, before all plain ones
-	}
-	if r.moved == nil {
-		r.moved = map[moved]*startup.Judge{}
-	}
-	if r.moved[place] == nil {
-		written := movedBefore(r.plan, from, to, startup.Sidecar, r.Facts[e.From], e.After)
-		r.moved[place] = written.Judge(r.on)
-	}
-	return r.moved[place]
-}
-
-// noGate is the reason why [Write] would make no gate for the edge; empty if it would.
-func (r *chooser) noGate(e startup.Edge) string {
-	switch missing := r.missingCommands(e); {
-	case slices.Contains(missing, e.To):
-		return fmt.Sprintf("the command of %s is not in the pod spec, and %s", e.To, r.notLookedUp(e.To))
-	case len(missing) > 0:
-		return fmt.Sprintf("the command of %s is not in the pod spec, so nothing can publish its state", e.From)
-	}
-	return r.firstProcess(e)
-}
-
-// firstProcess is the reason why a gate, which would be process 1 itself, does not fit the
-// command of one of the two; empty if it does, or if a gate is requested all the same.
-func (r *chooser) firstProcess(e startup.Edge) string {
-	if r.edgeBy == startup.Gate || r.Start == Start(startup.Gate) {
-		return ""
-	}
-	for _, name := range []string{e.To, e.From} {
-		if r.Facts[name].First && !r.Facts[name].Proxy {
-			return fmt.Sprintf("the command of %s has to be process 1, and that is the gate: ask for it (%s: gate) if this one need not be", name, StartAnnotation)
-		}
-	}
-	return ""
-}
-
-// notLookedUp is the reason why a command is not known from the image either.
-func (r Reading) notLookedUp(name string) string {
-	switch why := r.Unknown[name]; {
-	case why != "":
-		return "it is not known from its image: " + why
-	case r.Unknown != nil:
-		return "it is not known from its image"
-	}
-	return "looking it up in the image is opt-in"
 }

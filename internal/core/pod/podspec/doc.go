@@ -26,6 +26,7 @@
 //	excluded.go     the pods that injection leaves as they are
 //	annotation.go   outrider.dev/depends-on
 //	choose.go       which mechanism, and why
+//	option.go       what each mechanism would do in this pod; present.go: what is there already
 //	startable.go    the pod as it will be written, and whether it can start
 //	costs.go        what each was measured to cost
 //	write.go        a plan into a pod

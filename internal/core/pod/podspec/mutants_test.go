@@ -14,6 +14,6 @@ func TestEveryMutantOfExclusionIsNoticed(t *testing.T) {
 		"Linux by os is not injected":         {File: "excluded.go", From: `pod.Spec.OS.Name == corev1.Windows`, To: `true`},
 		"Istio's label goes before ours":      {File: "excluded.go", From: `[]string{contract.OwnInjectLabel, contract.InjectLabel}`, To: `[]string{contract.InjectLabel, contract.OwnInjectLabel}`},
 		"a pod that declines is not excluded": {File: "excluded.go", From: `value == "false"`, To: `false`},
-		"edges by hand are forgotten":         {File: "choose.go", From: `r.Excluded != "" && e.By != ""`, To: `false`},
+		"edges by hand are forgotten":         {File: "choose.go", From: `c.pod.Excluded != "" && e.By != ""`, To: `false`},
 	})
 }

@@ -27,9 +27,6 @@ func (c *chooser) startable(all []Choice, requested func(startup.Edge) startup.E
 			return
 		}
 		e := all[i].Edge
-		if c.stuck == nil {
-			c.stuck = map[startup.Edge]string{}
-		}
 		c.stuck[startup.Edge{From: e.From, To: e.To, By: e.By}] = knot.Error()
 		all[i] = c.choose(requested(e))
 	}
@@ -77,10 +74,10 @@ func (c *chooser) written(all []Choice, order []string) startup.Plan {
 			_, from := p.Find(e.From)
 			_, to := p.Find(e.To)
 			if e.By == startup.Native {
-				p = movedBefore(p, from, to, startup.Sidecar, c.Facts[e.From], e.After)
+				p = movedBefore(p, from, to, startup.Sidecar, c.pod.Facts[e.From], e.After)
 				continue
 			}
-			p.Containers[from] = c.Facts[e.From].written(p.Containers[from], startup.Plain, e.After)
+			p.Containers[from] = c.pod.Facts[e.From].written(p.Containers[from], startup.Plain, e.After)
 			p.Containers = heldBefore(p.Containers, func(c startup.Container) string { return c.Name }, e, needs)
 		}
 	}

@@ -51,7 +51,7 @@ func (r Reading) Stronger(choices []Choice, on startup.Kubernetes) string {
 // weak reports whether a gate would keep at every start an edge that the choice keeps at the first one at
 // most.
 func (c *chooser) weak(choice Choice, requested bool) bool {
-	return choice.Answer.Start != startup.EveryStart && (requested || c.Facts[choice.Edge.From].Proxy) && c.gateWouldFit(choice.Edge)
+	return choice.Answer.Start != startup.EveryStart && (requested || c.pod.Facts[choice.Edge.From].Proxy) && c.gateWouldFit(choice.Edge)
 }
 
 // MissingCommands are the containers, once each and in order, that wait for a proxy at the first start
@@ -73,11 +73,11 @@ func (r Reading) MissingCommands(choices []Choice, on startup.Kubernetes) (out [
 // that its edge has, once the commands are known.
 func (c *chooser) gateWouldFit(e startup.Edge) bool {
 	to, _ := c.judge.Find(e.To)
-	if e.By == "" || to.Kind != startup.Plain || c.Facts[e.To].Proxy {
+	if e.By == "" || to.Kind != startup.Plain || c.pod.Facts[e.To].Proxy {
 		return false
 	}
 	e.By = ""
-	return c.judge.Keeps(startup.Gate, e).Can() && (len(c.missingCommands(e)) > 0 || c.option(e, startup.Gate).Answer.Can())
+	return c.judge.Keeps(startup.Gate, e).Can() && (len(c.pod.missingCommands(e)) > 0 || c.option(e, startup.Gate).Answer.Can())
 }
 
 // missingCommands are the containers whose commands a gate for that edge needs, and that have none.

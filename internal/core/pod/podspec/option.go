@@ -1,0 +1,149 @@
+package podspec
+
+import (
+	"fmt"
+	"slices"
+
+	"outrider.dev/startup"
+)
+
+// An Option is what a mechanism would do for an edge in this pod.
+type Option struct {
+	By     startup.Mechanism
+	Answer startup.Answer
+	Health startup.Health // what releases the dependent, as the pod would be written
+}
+
+// WhyNot is why the option does not fit; empty if it does.
+func (o Option) WhyNot() string {
+	for _, l := range o.Answer.Limits {
+		if l.Fatal {
+			return l.Reason
+		}
+	}
+	return ""
+}
+
+// A moved container is listed before the one at place to, as a sidecar.
+type moved struct {
+	from, to int
+	holds    bool // until it is healthy
+}
+
+// option is what m would do for e if the pod were written that way. The mechanism that e names
+// is the one that was requested.
+func (c *chooser) option(e startup.Edge, m startup.Mechanism) Option {
+	requested := e.By
+	e.By = m
+	from, answer, reason := c.asWritten(e, requested)
+	if stuck := c.stuck[startup.Edge{From: e.From, To: e.To, By: m}]; stuck != "" {
+		reason = stuck
+	}
+	if reason != "" {
+		answer = startup.Answer{Limits: []startup.Limit{{Code: "not-in-this-pod", Fatal: true, Reason: reason}}}
+	}
+	return Option{By: m, Answer: answer, Health: from.Health}
+}
+
+// asWritten returns From and the answer of e's mechanism in the pod that [Write] would make for
+// this edge, or the reason why it would not.
+func (c *chooser) asWritten(e startup.Edge, requested startup.Mechanism) (startup.Container, startup.Answer, string) {
+	from, at := c.judge.Find(e.From)
+	to, toAt := c.judge.Find(e.To)
+	if at < 0 || toAt < 0 {
+		return startup.Container{}, startup.Answer{}, fmt.Sprintf("the pod does not have both %s and %s", e.From, e.To)
+	}
+	if at == toAt {
+		return startup.Container{}, startup.Answer{}, e.From + " cannot wait for itself"
+	}
+	f := c.pod.Facts[e.From]
+	if f.lacksHook(e) {
+		return startup.Container{}, startup.Answer{}, e.From + " has a postStart hook of its own, and a container can have one only"
+	}
+	judge := c.judge
+	switch e.By {
+	case startup.Gate:
+		if reason := c.noGate(e, requested); reason != "" {
+			return startup.Container{}, startup.Answer{}, reason
+		}
+	case startup.Native:
+		if from.Kind == startup.Plain && !f.Proxy && c.pod.Start != Start(startup.Native) && requested != startup.Native {
+			return startup.Container{}, startup.Answer{}, fmt.Sprintf("%s is a container of the application: it becomes a sidecar only if you ask for it (%s: native)", e.From, StartAnnotation)
+		}
+		judge = c.asSidecar(e, at, toAt)
+	case startup.Hold:
+		if reason := noHold(e, from, to); reason != "" {
+			return startup.Container{}, startup.Answer{}, reason
+		}
+		two := startup.Plan{Containers: []startup.Container{to, from}} // the others make no difference
+		judge = movedBefore(two, 1, 0, startup.Plain, f, startup.Healthy).Judge(c.on)
+	}
+	from, _ = judge.Find(e.From)
+	return from, judge.Keeps(e.By, e), ""
+}
+
+// noHold is the reason why [Write] would make no hold for an edge; empty if it would.
+func noHold(e startup.Edge, from, to startup.Container) string {
+	if from.Kind != startup.Plain || to.Kind != startup.Plain {
+		return fmt.Sprintf("%s and %s are not both plain containers", e.From, e.To)
+	}
+	if e.After != startup.Healthy {
+		return holdsForHealth(e.After)
+	}
+	return ""
+}
+
+// lacksHook reports whether an edge needs a postStart of From that waits, and there is another one.
+func (f Fact) lacksHook(e startup.Edge) bool {
+	needs := e.By == startup.Hold || e.By == startup.Native && e.After == startup.Healthy && !f.Starts
+	return needs && f.Hooked
+}
+
+// asSidecar judges the plan that Write would make where From, at place from, becomes a sidecar.
+func (c *chooser) asSidecar(e startup.Edge, from, to int) *startup.Judge {
+	place := moved{from, to, e.After == startup.Healthy}
+	if list := c.plan.Containers; list[from].Kind == startup.Plain && list[to].Kind == startup.Plain {
+		place.to = -1 // to the end of the init list, before all plain ones
+	}
+	if c.moved[place] == nil {
+		written := movedBefore(c.plan, from, to, startup.Sidecar, c.pod.Facts[e.From], e.After)
+		c.moved[place] = written.Judge(c.on)
+	}
+	return c.moved[place]
+}
+
+// noGate is the reason why [Write] would make no gate for the edge; empty if it would.
+func (c *chooser) noGate(e startup.Edge, requested startup.Mechanism) string {
+	switch missing := c.pod.missingCommands(e); {
+	case slices.Contains(missing, e.To):
+		return fmt.Sprintf("the command of %s is not in the pod spec, and %s", e.To, c.pod.notLookedUp(e.To))
+	case len(missing) > 0:
+		return fmt.Sprintf("the command of %s is not in the pod spec, so nothing can publish its state", e.From)
+	}
+	return c.firstProcess(e, requested)
+}
+
+// firstProcess is the reason why a gate, which would be process 1 itself, does not fit the
+// command of one of the two; empty if it does, or if a gate is requested all the same.
+func (c *chooser) firstProcess(e startup.Edge, requested startup.Mechanism) string {
+	if requested == startup.Gate || c.pod.Start == Start(startup.Gate) {
+		return ""
+	}
+	for _, name := range []string{e.To, e.From} {
+		if c.pod.Facts[name].First && !c.pod.Facts[name].Proxy {
+			return fmt.Sprintf("the command of %s has to be process 1, and that is the gate: ask for it (%s: gate) if this one need not be", name, StartAnnotation)
+		}
+	}
+	return ""
+}
+
+// notLookedUp is the reason why a command is not known from the image either.
+func (r Reading) notLookedUp(name string) string {
+	switch why := r.Unknown[name]; {
+	case why != "":
+		return "it is not known from its image: " + why
+	case r.Unknown != nil:
+		return "it is not known from its image"
+	}
+	return "looking it up in the image is opt-in"
+}
