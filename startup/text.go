@@ -104,8 +104,20 @@ func parseContainer(name, kind string, clauses []string) (Container, error) {
 	return c, err
 }
 
-// ParseEdge reads an edge without options, by the words of its statement.
-func ParseEdge(to, from, after string) (Edge, error) { return parseEdge(to, from, after, nil) }
+// ParseEdge reads the statement of one edge, as "app after cache is healthy, within 20s".
+func ParseEdge(statement string) (Edge, error) {
+	if strings.ContainsAny(statement, "\n#") {
+		return Edge{}, fmt.Errorf("%q is more than one statement", statement)
+	}
+	var p Plan
+	if err := p.parseLine(statement); err != nil {
+		return Edge{}, err
+	}
+	if len(p.Edges) == 0 {
+		return Edge{}, fmt.Errorf("%q is no edge", statement)
+	}
+	return p.Edges[0], nil
+}
 
 func parseEdge(to, from, after string, clauses []string) (Edge, error) {
 	e := Edge{From: from, To: to}

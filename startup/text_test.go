@@ -85,3 +85,16 @@ func FuzzParse(f *testing.F) {
 		Check(p, Timeline{{"a", IsStarted, 1, 0, ""}, {"b", HasFailed, 2, 0, ""}, {"", PodDeleted, 3, 0, ""}, {"a", IsCompleted, 4, 0, ""}})
 	})
 }
+
+// What is not the statement of exactly one edge is refused.
+func TestParseEdge(t *testing.T) {
+	want := Edge{To: "app", From: "cache", After: Healthy, Timeout: 20 * time.Second}
+	if e, err := ParseEdge("app after cache is healthy, within 20s"); e != want || err != nil {
+		t.Errorf("ParseEdge = %v, %v, want %v", e, err, want)
+	}
+	for _, statement := range []string{"", "app after cache", "container after is plain", "a after b is started\nb after c is started", "a after b is started # and c"} {
+		if e, err := ParseEdge(statement); err == nil {
+			t.Errorf("ParseEdge(%q) = %v, want an error", statement, e)
+		}
+	}
+}

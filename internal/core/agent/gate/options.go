@@ -93,29 +93,16 @@ func (o Options) complete() (Options, error) {
 // ParseAfter reads what container waits for: the end of a statement of a plan's text, as
 // "cache is healthy, within 20s or continue".
 func ParseAfter(container, text string) (startup.Edge, error) {
-	if strings.ContainsAny(text, "\n#") {
-		return startup.Edge{}, fmt.Errorf("%q is more than one statement", text)
-	}
-	p, err := startup.Parse(container + " after " + text)
-	if err != nil {
-		return startup.Edge{}, fmt.Errorf("%q: %s; want as in \"cache is healthy, within 20s or continue\"", text, reason(err))
-	}
-	e := p.Edges[0]
+	e, err := startup.ParseEdge(container + " after " + text)
 	switch {
+	case err != nil:
+		return startup.Edge{}, fmt.Errorf("%q: %w; want as in \"cache is healthy, within 20s or continue\"", text, err)
 	case e.From == startup.Everything || e.To == startup.Everything:
 		return e, fmt.Errorf("%q: a gate waits for one container by its name, not for %q", text, startup.Everything)
 	case e.From == e.To:
 		return e, fmt.Errorf("%q: %s waits for itself", text, e.To)
 	}
 	return e, nil
-}
-
-// reason leaves out the number of the line: there is one only.
-func reason(err error) string {
-	if syntax, ok := err.(*startup.SyntaxError); ok {
-		return syntax.Reason
-	}
-	return err.Error()
 }
 
 // condition is an edge as the end of a statement.

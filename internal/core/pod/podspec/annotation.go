@@ -162,25 +162,16 @@ func mismatch(text []byte, err error) string {
 // statementEdge lets the parser of plans check the words, so that they are listed in
 // one place.
 func statementEdge(to, from, condition, rest string) (startup.Edge, error) {
-	if rest == "" { // as most are: the words are those of one statement if each is valid
-		if e, err := startup.ParseEdge(to, from, condition); err == nil {
-			return e, nil
-		}
-	}
 	for _, w := range []string{to, from, condition} {
 		if err := oneWord(w); err != nil {
 			return startup.Edge{}, err
 		}
 	}
-	p, err := startup.Parse(to + " after " + from + " is " + condition + rest)
+	e, err := startup.ParseEdge(to + " after " + from + " is " + condition + rest)
 	if err != nil {
-		var syntax *startup.SyntaxError
-		if errors.As(err, &syntax) {
-			err = fmt.Errorf("%s: %s", from, syntax.Reason)
-		}
-		return startup.Edge{}, err
+		return startup.Edge{}, fmt.Errorf("%s: %w", from, err)
 	}
-	return p.Edges[0], nil
+	return e, nil
 }
 
 func oneWord(s string) error {

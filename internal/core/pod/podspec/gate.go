@@ -99,14 +99,8 @@ func readOurs(_ *reader, c carrier, argv []string) gateReading {
 		g.real = len(argv) - len(line.Command)
 	}
 	for _, text := range line.After {
-		if w := strings.Fields(text); len(w) == 3 && w[1] == "is" { // as most are
-			if e, err := startup.ParseEdge(c.Name, w[0], w[2]); err == nil {
-				g.edges = append(g.edges, e)
-				continue
-			}
-		}
-		if p, err := startup.Parse(c.Name + " after " + text); err == nil {
-			g.edges = append(g.edges, p.Edges...)
+		if e, err := startup.ParseEdge(c.Name + " after " + text); err == nil {
+			g.edges = append(g.edges, e)
 		}
 	}
 	return g
