@@ -9,7 +9,7 @@ import (
 
 	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/core/pod/offline"
-	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/core/pod/podfile"
 	"outrider.dev/internal/doctor/scenario"
 	"outrider.dev/startup"
 )
@@ -45,7 +45,7 @@ func (in *podInput) flags(cmd *cobra.Command, outputs []string) {
 var errNothing = &cli.UsageError{Err: errors.New("nothing to read"), Hint: "give -f FILE, or -f - for standard input"}
 
 // objects reads the pods, and what has a pod template, of all files.
-func (in *podInput) objects(cmd *cobra.Command) ([]podspec.Object, error) {
+func (in *podInput) objects(cmd *cobra.Command) ([]podfile.Object, error) {
 	if len(in.files) == 0 {
 		return nil, errNothing
 	}
@@ -56,7 +56,7 @@ func (in *podInput) objects(cmd *cobra.Command) ([]podspec.Object, error) {
 	if files, err = in.apply(cmd, files, in.kube); err != nil {
 		return nil, err
 	}
-	var out []podspec.Object
+	var out []podfile.Object
 	for _, f := range files {
 		objects, err := parse(cmd, f.Name, f.Data)
 		if err != nil {
@@ -81,13 +81,13 @@ func (in *podInput) subjects(cmd *cobra.Command) ([]scenario.Subject, error) {
 	if err != nil {
 		return nil, err
 	}
-	return ofEach(objects, func(o podspec.Object) (scenario.Subject, error) {
+	return ofEach(objects, func(o podfile.Object) (scenario.Subject, error) {
 		return scenario.NewSubject(o, startup.Kubernetes(in.kube))
 	})
 }
 
 // ofEach makes something of each pod, and reports all that are unusable.
-func ofEach[T any](objects []podspec.Object, of func(podspec.Object) (T, error)) ([]T, error) {
+func ofEach[T any](objects []podfile.Object, of func(podfile.Object) (T, error)) ([]T, error) {
 	var out []T
 	var errs []error
 	for _, o := range objects {
@@ -101,8 +101,8 @@ func ofEach[T any](objects []podspec.Object, of func(podspec.Object) (T, error))
 }
 
 // parse returns the pods, and what has a pod template, of a file.
-func parse(cmd *cobra.Command, name string, data []byte) ([]podspec.Object, error) {
-	objects, others, err := podspec.Parse(name, data)
+func parse(cmd *cobra.Command, name string, data []byte) ([]podfile.Object, error) {
+	objects, others, err := podfile.Parse(name, data)
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ import (
 	"outrider.dev/internal/core/pod/inject"
 	"outrider.dev/internal/core/pod/inject/verdict"
 	"outrider.dev/internal/core/pod/plan"
-	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/core/pod/podfile"
 	"outrider.dev/startup"
 )
 
@@ -71,7 +71,7 @@ func (o *planOptions) reports(cmd *cobra.Command) ([]plan.Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	return ofEach(objects, func(object podspec.Object) (plan.Report, error) {
+	return ofEach(objects, func(object podfile.Object) (plan.Report, error) {
 		r, err := plan.New(object, startup.Kubernetes(o.kube), o.advise)
 		if err == nil && !o.on && willBeInjected(r) {
 			r.Notes = append(slices.Clip(r.Notes), "injection decides where "+contract.ProxyContainer+" stands, and may add edges: --injected shows the plan of the pod that will run")

@@ -23,6 +23,7 @@ import (
 	"outrider.dev/internal/core/pod/kubelet"
 	"outrider.dev/internal/core/pod/offline"
 	"outrider.dev/internal/core/pod/plan"
+	"outrider.dev/internal/core/pod/podfile"
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/internal/lab/localpod"
 	"outrider.dev/internal/lab/localpod/containerinit"
@@ -169,7 +170,7 @@ func (o *runOptions) options(cmd *cobra.Command) (localpod.Options, error) {
 	if err != nil {
 		return none, err
 	}
-	object, err := podspec.Named(name, objects, o.pod)
+	object, err := podfile.Named(name, objects, o.pod)
 	if err != nil {
 		return none, err
 	}

@@ -71,7 +71,7 @@ var targets = map[string]string{
 	"internal/base/manifest/limits FuzzParse":           "YAML that repeats itself",
 	"internal/base/manifest FuzzSplit":                  "documents of a file",
 	"internal/core/pod/podspec FuzzRead":                "pods and workloads",
-	"internal/core/pod/podspec FuzzRewrite":             "manifests, injected",
+	"internal/core/pod/podfile FuzzRewrite":             "manifests, injected",
 	"internal/core/pod/podspec FuzzEdges":               "annotations of dependencies",
 	"internal/core/pod/shell FuzzStatements":            "shell scripts in commands",
 	"internal/core/pod/shell FuzzCalls":                 "programs that a script runs",

@@ -33,7 +33,7 @@ internal/core/node: captures cniconf hostfile kubenode nri socket states validat
 internal/core/mesh: persistent < . < build foreign < objects
 internal/core/xds: . < resource
 internal/core/pod/inject: containers injectors settings verdict < imagecmd < changes order < .
-internal/core/pod: kubelet patch shell < gates podspec < inject plan < lookup offline
+internal/core/pod: kubelet patch podfile shell < gates podspec < inject plan < lookup offline
 internal/core/controlplane: ca conns debugapi < files kube webhook < .
 
 internal/doctor: . chart evidence lint < simulate verify < diagnose scenario < diagnoser
@@ -66,7 +66,7 @@ var libraries = map[string][]string{
 	"github.com/spf13/pflag": {"cmd/...", "internal/base/cli", "internal/core/capture/commandline", "internal/core/node/captures", "internal/core/pod/lookup", "internal/ops/..."},
 	"golang.org/x/sys":       {"cmd/outrider-agent", "internal/base/cli", "internal/base/wire", "internal/core/...", "internal/lab/..."},
 
-	"go.yaml.in/yaml/v3":                   {"internal/base/manifest/...", "internal/core/agent/config", "internal/core/controlplane/files", "internal/core/pod/podspec", "internal/doctor/lint"},
+	"go.yaml.in/yaml/v3":                   {"internal/base/manifest/...", "internal/core/agent/config", "internal/core/controlplane/files", "internal/core/pod/podfile", "internal/doctor/lint"},
 	"sigs.k8s.io/yaml":                     {"cmd/...", "internal/base/manifest", "internal/core/pod/...", "internal/doctor/...", "internal/ops/..."},
 	"sigs.k8s.io/json":                     {"internal/core/controlplane/webhook", "internal/core/mesh/objects", "internal/core/pod/...", "internal/doctor/evidence"},
 	"github.com/rogpeppe/go-internal/diff": {"internal/base/manifest", "internal/core/pod/offline", "internal/doctor/lint"},

@@ -8,6 +8,7 @@ import (
 
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/podfile"
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/internal/core/pod/shell"
 	"outrider.dev/internal/doctor/lint"
@@ -43,7 +44,7 @@ func TestSanePods(t *testing.T) {
 				services += report.Services
 			}
 		}
-		objects, _, err := podspec.Parse(f.Name, f.Data)
+		objects, _, err := podfile.Parse(f.Name, f.Data)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,7 +75,7 @@ func ofOldKubernetes(f finding.Finding) bool {
 }
 
 // refusesNone injects a pod in each way that a mesh may choose.
-func refusesNone(t *testing.T, file string, o podspec.Object) (injected bool) {
+func refusesNone(t *testing.T, file string, o podfile.Object) (injected bool) {
 	t.Helper()
 	for _, way := range []map[string]string{nil, {podspec.StartAnnotation: "native"}} {
 		for _, on := range []startup.Kubernetes{28, 34, 36} {
@@ -106,7 +107,7 @@ func TestShapes(t *testing.T) {
 	}
 	seen := map[string]int{}
 	for _, f := range all {
-		objects, _, err := podspec.Parse(f.Name, f.Data)
+		objects, _, err := podfile.Parse(f.Name, f.Data)
 		if err != nil {
 			t.Fatal(err)
 		}

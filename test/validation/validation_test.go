@@ -19,14 +19,14 @@ import (
 	"outrider.dev/internal/core/pod/inject"
 	"outrider.dev/internal/core/pod/inject/imagecmd"
 	reason "outrider.dev/internal/core/pod/inject/verdict"
-	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/core/pod/podfile"
 	"outrider.dev/test/corpus"
 	"outrider.dev/test/tier"
 )
 
 // A subject is an object with a pod.
 type subject struct {
-	podspec.Object
+	podfile.Object
 	tree map[string]any // the whole object
 	was  *verdict       // of the pod without a change but of its annotations; may be nil
 }
@@ -36,7 +36,7 @@ func (s subject) String() string { return s.File + ": " + s.Object.String() }
 // subjectsOf returns the objects with pods in a file.
 func subjectsOf(t testing.TB, file string, text []byte) (out []subject) {
 	t.Helper()
-	objects, _, err := podspec.Parse(file, text)
+	objects, _, err := podfile.Parse(file, text)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/core/pod/inject"
-	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/core/pod/podfile"
 )
 
 // forms rewrite one line of a manifest as YAML also permits it. Most keep its meaning.
@@ -109,14 +109,14 @@ func TestEveryFormOfYAML(t *testing.T) {
 // checkInjected: what is injected can be read again.
 func checkInjected(t *testing.T, text []byte) {
 	t.Helper()
-	injected, _, err := podspec.Rewrite("f", text, func(o podspec.Object) (*corev1.Pod, error) {
+	injected, _, err := podfile.Rewrite("f", text, func(o podfile.Object) (*corev1.Pod, error) {
 		r, err := inject.Pod(&o.Pod, inject.Namespace{Name: "x"}, inject.Options{})
 		return r.Pod, err
 	})
 	if err != nil {
 		return
 	}
-	if _, _, err := podspec.Parse("f", injected); err != nil {
+	if _, _, err := podfile.Parse("f", injected); err != nil {
 		t.Errorf("injected, it cannot be read: %v\n%s", err, injected)
 	}
 }

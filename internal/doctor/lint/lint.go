@@ -12,7 +12,7 @@ import (
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/base/manifest"
 	"outrider.dev/internal/core/pod/inject/verdict"
-	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/core/pod/podfile"
 	"outrider.dev/internal/doctor/lint/kinds"
 	"outrider.dev/startup"
 )
@@ -53,7 +53,7 @@ func (r Report) NotChecked() string {
 
 // Lint returns the findings about the pods and services of the files, which are read
 // together: a namespace in one counts for a pod in another. The error is a
-// *podspec.InputError.
+// *podfile.InputError.
 func Lint(files []File, o Options) (Report, error) {
 	w := world{Options: o, namespaces: map[string]namespace{}}
 	w.Kubernetes = cmp.Or(w.Kubernetes, defaultKubernetes)
@@ -130,7 +130,7 @@ type service struct {
 
 // read adds a file.
 func (w *world) read(f File) error {
-	pods, _, err := podspec.Parse(f.Name, f.Data)
+	pods, _, err := podfile.Parse(f.Name, f.Data)
 	if err != nil {
 		return err
 	}

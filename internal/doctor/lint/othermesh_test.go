@@ -10,6 +10,7 @@ import (
 
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/podfile"
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/startup"
 )
@@ -31,7 +32,7 @@ spec:
 			if err != nil || len(fixed.Changed) != 1 {
 				t.Fatalf("%v: %d changed", err, len(fixed.Changed))
 			}
-			objects, _, err := podspec.Parse("f.yaml", fixed.Changed[0].Data)
+			objects, _, err := podfile.Parse("f.yaml", fixed.Changed[0].Data)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -51,7 +52,7 @@ spec:
 // A container that only sleeps serves nothing, behind a gate too.
 func TestSleepBehindGate(t *testing.T) {
 	const text = "apiVersion: v1\nkind: Pod\nmetadata: {name: a, labels: {app: a}}\nspec: {containers: [{name: app, image: a, command: [/bin/sleep, infinity]}]}\n"
-	objects, _, err := podspec.Parse("f.yaml", []byte(text))
+	objects, _, err := podfile.Parse("f.yaml", []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/base/manifest"
-	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/core/pod/podfile"
 )
 
 // A source is a file with the places of what is in it.
@@ -70,8 +70,8 @@ func shift(n *yaml.Node, lines, columns int) {
 }
 
 // root is the index of a pod's object; -1 if it has no place.
-func (s *source) root(o podspec.Object) int {
-	at, found := slices.BinarySearchFunc(s.objects, o, func(at object, o podspec.Object) int {
+func (s *source) root(o podfile.Object) int {
+	at, found := slices.BinarySearchFunc(s.objects, o, func(at object, o podfile.Object) int {
 		return cmp.Or(at.document-o.Document, at.index-o.Index)
 	})
 	if !found {

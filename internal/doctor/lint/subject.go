@@ -12,13 +12,14 @@ import (
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/core/pod/inject"
 	"outrider.dev/internal/core/pod/inject/verdict"
+	"outrider.dev/internal/core/pod/podfile"
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/startup"
 )
 
 // A subject is a pod with its plan and its place in the file.
 type subject struct {
-	podspec.Object
+	podfile.Object
 	Ref      finding.Object
 	source   *source
 	root     int  // of source; -1 if it has no place
@@ -39,7 +40,7 @@ type subject struct {
 	refusal *verdict.Refusal                         // why it would be refused
 }
 
-func (w *world) subject(o podspec.Object, s *source) subject {
+func (w *world) subject(o podfile.Object, s *source) subject {
 	out := subject{Object: o, Ref: finding.Object{Kind: o.Kind, Namespace: o.Namespace, Name: o.Name}, source: s, root: s.root(o),
 		template: parsePath(o.Template), on: w.Kubernetes}
 	out.reading, out.readErr = podspec.Read(&o.Pod)

@@ -15,7 +15,7 @@ import (
 	"outrider.dev/internal/core/pod/inject/verdict"
 	"outrider.dev/internal/core/pod/kubelet"
 	"outrider.dev/internal/core/pod/plan"
-	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/core/pod/podfile"
 	"outrider.dev/internal/doctor/simulate"
 	"outrider.dev/internal/doctor/verify"
 	"outrider.dev/startup"
@@ -115,7 +115,7 @@ func (c *agreement) String() string {
 }
 
 func (c *agreement) pod(rng *rand.Rand, text string, injected bool) error {
-	objects, _, err := podspec.Parse("pod.yaml", []byte(text))
+	objects, _, err := podfile.Parse("pod.yaml", []byte(text))
 	if err != nil {
 		return err
 	}

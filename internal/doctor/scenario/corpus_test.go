@@ -13,7 +13,7 @@ import (
 
 	"outrider.dev/internal/core/pod/inject"
 	"outrider.dev/internal/core/pod/inject/verdict"
-	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/core/pod/podfile"
 	"outrider.dev/internal/doctor/verify"
 	"outrider.dev/test/corpus"
 )
@@ -78,22 +78,22 @@ func TestAnswersAboutLargePodsSayTheirBound(t *testing.T) {
 }
 
 // largest are the pods of the corpus with the most containers, and its MySQL.
-func largest(t *testing.T, n int) []podspec.Object {
+func largest(t *testing.T, n int) []podfile.Object {
 	files, err := corpus.Sane()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all []podspec.Object
+	var all []podfile.Object
 	for _, f := range files {
-		objects, _, err := podspec.Parse(f.Name, f.Data)
+		objects, _, err := podfile.Parse(f.Name, f.Data)
 		if err != nil {
 			t.Fatal(err)
 		}
 		all = append(all, objects...)
 	}
-	size := func(o podspec.Object) int { return len(o.Pod.Spec.InitContainers) + len(o.Pod.Spec.Containers) }
-	slices.SortStableFunc(all, func(a, b podspec.Object) int { return cmp.Compare(size(b), size(a)) })
-	mysql := slices.IndexFunc(all, func(o podspec.Object) bool { return o.Kind == "StatefulSet" && strings.Contains(o.Name, "mysql") })
+	size := func(o podfile.Object) int { return len(o.Pod.Spec.InitContainers) + len(o.Pod.Spec.Containers) }
+	slices.SortStableFunc(all, func(a, b podfile.Object) int { return cmp.Compare(size(b), size(a)) })
+	mysql := slices.IndexFunc(all, func(o podfile.Object) bool { return o.Kind == "StatefulSet" && strings.Contains(o.Name, "mysql") })
 	if mysql < 0 {
 		t.Fatal("the corpus has no StatefulSet of MySQL")
 	}
@@ -116,7 +116,7 @@ func TestJobsEnd(t *testing.T) {
 		fmt.Sprintf(job, helper, "command: [/app]"):                              "it runs on at 2m0s",
 		strings.Replace(fmt.Sprintf(job, helper, app), "OnFailure", "Always", 1): "it runs on at 2m0s",
 	} {
-		objects, _, err := podspec.Parse("job.yaml", []byte(text))
+		objects, _, err := podfile.Parse("job.yaml", []byte(text))
 		if err != nil {
 			t.Fatal(err)
 		}

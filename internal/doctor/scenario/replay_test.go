@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/core/pod/podfile"
 	"outrider.dev/internal/doctor/verify"
 )
 
@@ -15,7 +15,7 @@ const heldPod = `{apiVersion: v1, kind: Pod, metadata: {name: hold}, spec: {cont
 
 // Whatever stands in a recording, its replay ends, with an outcome or an error.
 func FuzzReplay(f *testing.F) {
-	objects, _, err := podspec.Parse("pod.yaml", []byte(heldPod))
+	objects, _, err := podfile.Parse("pod.yaml", []byte(heldPod))
 	if err != nil {
 		f.Fatal(err)
 	}

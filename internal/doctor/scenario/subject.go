@@ -13,13 +13,14 @@ import (
 
 	"outrider.dev/internal/core/pod/kubelet"
 	"outrider.dev/internal/core/pod/plan"
+	"outrider.dev/internal/core/pod/podfile"
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/startup"
 )
 
 // A Subject is an object as its pod will run.
 type Subject struct {
-	podspec.Object
+	podfile.Object
 	Kubernetes string         `json:"kubernetes"`
 	Plan       startup.Plan   `json:"plan"`
 	Added      []string       `json:"added,omitempty"`    // containers that injection has yet to add
@@ -38,7 +39,7 @@ type Subject struct {
 
 // NewSubject returns the subject of an object. It refuses a plan that cannot be run, such
 // as one with a cycle.
-func NewSubject(o podspec.Object, on startup.Kubernetes) (Subject, error) {
+func NewSubject(o podfile.Object, on startup.Kubernetes) (Subject, error) {
 	if on < kubelet.Oldest || on > kubelet.Newest {
 		return Subject{}, fmt.Errorf("--kube=1.%d: the kubelet's rules are known from 1.%d to 1.%d", on, kubelet.Oldest, kubelet.Newest)
 	}

@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/core/pod/podfile"
 	"outrider.dev/internal/doctor/diagnose"
 	"outrider.dev/internal/doctor/scenario"
 	"outrider.dev/startup"
@@ -95,7 +95,7 @@ func randomPod(r *rand.Rand) staged {
 
 func (p staged) play(t *testing.T) startup.Timeline {
 	t.Helper()
-	s, err := scenario.NewSubject(podspec.Object{Kind: "Pod", Name: p.pod.Name, Pod: *p.pod}, 34)
+	s, err := scenario.NewSubject(podfile.Object{Kind: "Pod", Name: p.pod.Name, Pod: *p.pod}, 34)
 	if err != nil {
 		t.Fatal(err)
 	}

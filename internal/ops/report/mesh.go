@@ -19,7 +19,7 @@ import (
 	"outrider.dev/internal/core/pod/inject"
 	"outrider.dev/internal/core/pod/inject/injectors"
 	"outrider.dev/internal/core/pod/inject/settings"
-	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/core/pod/podfile"
 	"outrider.dev/internal/ops/replicas"
 	"outrider.dev/startup"
 )
@@ -141,7 +141,7 @@ func InCluster(ctx context.Context, set *replicas.Set, namespace, labels string,
 			ns = known(p.Namespace, found.Labels, found.Annotations)
 			namespaces[p.Namespace] = ns
 		}
-		o := podspec.Object{APIVersion: "v1", Kind: "Pod", Name: p.Name, Namespace: p.Namespace, Pod: p}
+		o := podfile.Object{APIVersion: "v1", Kind: "Pod", Name: p.Name, Namespace: p.Namespace, Pod: p}
 		out = append(out, Subject{Object: o, Namespace: ns, Connected: connected, Asked: failed == nil})
 	}
 	return mesh, out, nil
@@ -173,7 +173,7 @@ func Offline(on startup.Kubernetes) Mesh {
 
 // Files collects the pods, and what has a pod template, of files, and the namespaces of all of them.
 type Files struct {
-	objects    []podspec.Object
+	objects    []podfile.Object
 	namespaces map[string]inject.Namespace
 }
 
@@ -185,7 +185,7 @@ func (f *Files) Add(name string, data []byte) error {
 	for _, ns := range manifest.Namespaces(data) {
 		f.namespaces[ns.Name] = known(ns.Name, ns.Labels, ns.Annotations)
 	}
-	found, _, err := podspec.Parse(name, data)
+	found, _, err := podfile.Parse(name, data)
 	f.objects = append(f.objects, found...)
 	return err
 }

@@ -16,7 +16,7 @@ import (
 	"outrider.dev/internal/core/pod/inject/changes"
 	"outrider.dev/internal/core/pod/inject/verdict"
 	"outrider.dev/internal/core/pod/plan"
-	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/core/pod/podfile"
 	"outrider.dev/internal/ops/kubeclient"
 	"outrider.dev/startup"
 )
@@ -113,7 +113,7 @@ type Revision struct {
 
 // A Subject is a pod with what was read about it.
 type Subject struct {
-	Object    podspec.Object
+	Object    podfile.Object
 	Namespace inject.Namespace
 	Planned   bool             // it was not made yet
 	Connected []debugapi.Proxy // of the mesh
@@ -225,7 +225,7 @@ func (m Mesh) today(pod *corev1.Pod, s Subject, revision string) (result inject.
 	return result, name, err
 }
 
-func orderOf(o podspec.Object, on startup.Kubernetes, result inject.Result) (*Order, error) {
+func orderOf(o podfile.Object, on startup.Kubernetes, result inject.Result) (*Order, error) {
 	report, err := plan.New(o, on, false)
 	if err != nil {
 		return nil, err

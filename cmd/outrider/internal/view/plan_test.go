@@ -13,7 +13,7 @@ import (
 	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/base/cli/visible"
 	"outrider.dev/internal/core/pod/plan"
-	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/core/pod/podfile"
 	"outrider.dev/internal/ops/check"
 )
 
@@ -25,7 +25,7 @@ func reports(t *testing.T, file string) []plan.Report {
 	if err != nil {
 		t.Fatal(err)
 	}
-	objects, _, err := podspec.Parse(file, data)
+	objects, _, err := podfile.Parse(file, data)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 
 	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/base/cli/visible"
-	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/core/pod/podfile"
 	"outrider.dev/internal/doctor/chart"
 	"outrider.dev/internal/doctor/scenario"
 	"outrider.dev/internal/doctor/verify"
@@ -108,11 +108,11 @@ func (p *printer) subject(s scenario.Subject) {
 }
 
 // title prints the object, in bold, and where it is from.
-func (p *printer) title(o podspec.Object, kubernetes string) {
+func (p *printer) title(o podfile.Object, kubernetes string) {
 	p.line("%s", p.paint(bold, o.String())+p.paint(faint, fmt.Sprintf("  %s, Kubernetes %s", source(o), kubernetes)))
 }
 
-func source(o podspec.Object) string { return fmt.Sprintf("%s, document %d", o.File, o.Document) }
+func source(o podfile.Object) string { return fmt.Sprintf("%s, document %d", o.File, o.Document) }
 
 func chartTitle(s scenario.Subject) string {
 	return s.Object.String() + ", Kubernetes " + s.Kubernetes

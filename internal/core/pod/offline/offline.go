@@ -14,7 +14,7 @@ import (
 	"outrider.dev/internal/base/manifest"
 	"outrider.dev/internal/core/pod/inject"
 	"outrider.dev/internal/core/pod/inject/verdict"
-	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/core/pod/podfile"
 )
 
 // A File is a file of manifests.
@@ -36,7 +36,7 @@ type Options struct {
 // A Message is about one object: a note, warning, error or hint.
 type Message struct {
 	Level  string
-	Object podspec.Object
+	Object podfile.Object
 	Text   string
 }
 
@@ -50,7 +50,7 @@ type Result struct {
 	Refused int // pods
 
 	what    string // was done
-	changes []podspec.Change
+	changes []podfile.Change
 	reasons map[string][]string // by key
 }
 
@@ -72,9 +72,9 @@ func Inject(files []File, o Options, report func(Message)) (Result, error) {
 }
 
 // run changes the pods of all files.
-func (in *injection) run(files []File, change func(podspec.Object) (*corev1.Pod, error)) (Result, error) {
+func (in *injection) run(files []File, change func(podfile.Object) (*corev1.Pod, error)) (Result, error) {
 	for _, f := range files {
-		out, changes, err := podspec.Rewrite(f.Name, f.Data, change)
+		out, changes, err := podfile.Rewrite(f.Name, f.Data, change)
 		if err != nil {
 			return Result{}, err
 		}
@@ -103,7 +103,7 @@ func namespaces(files []File, o Options) map[string]inject.Namespace {
 	return out
 }
 
-func (in *injection) reporter(o podspec.Object) func(level, format string, args ...any) {
+func (in *injection) reporter(o podfile.Object) func(level, format string, args ...any) {
 	return func(level, format string, args ...any) { in.report(Message{level, o, fmt.Sprintf(format, args...)}) }
 }
 
@@ -116,7 +116,7 @@ func (in *injection) refuse(report func(level, format string, args ...any), refu
 }
 
 // pod injects one; nil leaves it as it is.
-func (in *injection) pod(o podspec.Object) (*corev1.Pod, error) {
+func (in *injection) pod(o podfile.Object) (*corev1.Pod, error) {
 	report := in.reporter(o)
 	if o.NoPod != nil {
 		report("note", "not injected: %s is no pod template: %v", o.Template, o.NoPod)

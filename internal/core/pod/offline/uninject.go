@@ -9,7 +9,7 @@ import (
 	"outrider.dev/internal/core/pod/inject"
 	"outrider.dev/internal/core/pod/inject/containers"
 	"outrider.dev/internal/core/pod/inject/verdict"
-	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/core/pod/podfile"
 )
 
 // Uninject undoes the injection of all files' pods; report gets the messages as they come up. A
@@ -21,7 +21,7 @@ func Uninject(files []File, report func(Message)) (Result, error) {
 }
 
 // undo undoes the injection of one pod; nil leaves it as it is.
-func (in *injection) undo(o podspec.Object) (*corev1.Pod, error) {
+func (in *injection) undo(o podfile.Object) (*corev1.Pod, error) {
 	report := in.reporter(o)
 	if o.NoPod != nil {
 		return nil, nil

@@ -19,7 +19,7 @@ import (
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/pod/inject"
 	"outrider.dev/internal/core/pod/patch"
-	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/core/pod/podfile"
 	"outrider.dev/startup"
 	"outrider.dev/test/corpus"
 )
@@ -114,7 +114,7 @@ func corpusPods(t *testing.T) (given, injected []*corev1.Pod) {
 		t.Fatal(err)
 	}
 	for i, f := range files {
-		if _, _, err := podspec.Rewrite(f.Name, f.Data, func(o podspec.Object) (*corev1.Pod, error) {
+		if _, _, err := podfile.Rewrite(f.Name, f.Data, func(o podfile.Object) (*corev1.Pod, error) {
 			r, err := inject.Pod(&o.Pod, inject.Namespace{Name: "shop"}, inject.Options{Manual: true, Kubernetes: []startup.Kubernetes{28, 34}[i%2], NodeServes: i%3 == 0})
 			if o.NoPod == nil && err == nil && r.Injected {
 				given, injected = append(given, &o.Pod), append(injected, r.Pod)

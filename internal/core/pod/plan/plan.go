@@ -13,13 +13,14 @@ import (
 
 	"outrider.dev/internal/core/pod/gates"
 	"outrider.dev/internal/core/pod/kubelet"
+	"outrider.dev/internal/core/pod/podfile"
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/startup"
 )
 
 // A Report is the plan of one object.
 type Report struct {
-	podspec.Object
+	podfile.Object
 	Kubernetes string              `json:"kubernetes"`
 	Containers []startup.Container `json:"containers"`
 	Edges      []Edge              `json:"edges"`
@@ -54,7 +55,7 @@ type Refusal struct {
 }
 
 // New returns the report of an object for a Kubernetes version; advise adds Report.Advice.
-func New(o podspec.Object, on startup.Kubernetes, advise bool) (Report, error) {
+func New(o podfile.Object, on startup.Kubernetes, advise bool) (Report, error) {
 	if err := podspec.Check(&o.Pod); err != nil {
 		return Report{}, invalid(o, err)
 	}
@@ -91,7 +92,7 @@ func New(o podspec.Object, on startup.Kubernetes, advise bool) (Report, error) {
 }
 
 // Where names the object and its file, as errors begin.
-func Where(o podspec.Object) string {
+func Where(o podfile.Object) string {
 	return fmt.Sprintf("%s: document %d: %s", o.File, o.Document, o)
 }
 
@@ -100,7 +101,7 @@ func Where(o podspec.Object) string {
 var senseless = []startup.Code{startup.Cycle, startup.UnknownName, startup.DuplicateName}
 
 // invalid lists the fields of a pod that the API server would refuse.
-func invalid(o podspec.Object, err error) error {
+func invalid(o podfile.Object, err error) error {
 	all := []error{err}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		all = joined.Unwrap()
@@ -192,7 +193,7 @@ func unkept(r podspec.Reading, e startup.Edge) startup.Finding {
 var harmless = []startup.Code{startup.MechanismUnfit, startup.CannotBeKept, startup.NeverHealthy, startup.NeverCompletes, startup.SelfWaitingProbe}
 
 // CheckRunnable refuses an object that cannot be run, whether or not its plan is kept then.
-func CheckRunnable(o podspec.Object, on startup.Kubernetes) error {
+func CheckRunnable(o podfile.Object, on startup.Kubernetes) error {
 	p, err := New(o, on, false)
 	if err != nil {
 		return err

@@ -1,7 +1,7 @@
 // Package podspec is the only place that converts between a Kubernetes pod and a
 // [startup.Plan].
 //
-// [Parse] finds the pods in manifests. [Read] returns what a pod does about its
+// [Read] returns what a pod does about its
 // start-up: what its annotations request, and every ordering that is already in
 // it, from any source: Istio, Linkerd, Kuma, Tekton, or a person with a
 // sleep. [Choose] picks a mechanism for each edge, with the reasons. [Write]
@@ -31,7 +31,6 @@
 //	costs.go        what each was measured to cost
 //	write.go        a plan into a pod
 //	without.go      an ordering out of a pod
-//	manifest.go     documents, lists and templates; rewrite.go: pods replaced in a file
 //
 // Nothing here changes the pod that it is given, reads a clock or does I/O.
 package podspec

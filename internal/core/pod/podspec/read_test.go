@@ -11,17 +11,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
+	"outrider.dev/internal/core/pod/podfile"
 	"outrider.dev/startup"
 )
 
 // object reads the first pod of a file.
-func object(t testing.TB, file string) Object {
+func object(t testing.TB, file string) podfile.Object {
 	t.Helper()
 	data, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	objects, _, err := Parse(filepath.Base(file), data)
+	objects, _, err := podfile.Parse(filepath.Base(file), data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +31,7 @@ func object(t testing.TB, file string) Object {
 
 func pod(t testing.TB, text string) *corev1.Pod {
 	t.Helper()
-	objects, _, err := Parse("pod.yaml", []byte("kind: Pod\n"+text))
+	objects, _, err := podfile.Parse("pod.yaml", []byte("kind: Pod\n"+text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +52,7 @@ func eachFile(t *testing.T, pattern string, test func(t *testing.T, file string)
 
 // goldens calls render for each pod in testdata and compares with the golden file next to
 // it; UPDATE=1 writes that file.
-func goldens(t *testing.T, suffix string, render func(*testing.T, Object) string) {
+func goldens(t *testing.T, suffix string, render func(*testing.T, podfile.Object) string) {
 	eachFile(t, "testdata/pods/*.yaml", func(t *testing.T, file string) {
 		got := render(t, object(t, file))
 		golden := strings.TrimSuffix(file, ".yaml") + suffix
@@ -71,7 +72,7 @@ func goldens(t *testing.T, suffix string, render func(*testing.T, Object) string
 }
 
 func TestRead(t *testing.T) {
-	goldens(t, ".read", func(t *testing.T, o Object) string {
+	goldens(t, ".read", func(t *testing.T, o podfile.Object) string {
 		r, err := Read(&o.Pod)
 		if err != nil {
 			t.Fatal(err)
@@ -106,7 +107,7 @@ func TestRead(t *testing.T) {
 }
 
 func TestChoose(t *testing.T) {
-	goldens(t, ".choose", func(t *testing.T, o Object) string {
+	goldens(t, ".choose", func(t *testing.T, o podfile.Object) string {
 		r, _ := Read(&o.Pod)
 		var b strings.Builder
 		for _, on := range []startup.Kubernetes{28, 34} {

@@ -17,6 +17,7 @@ import (
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/pod/kubelet"
+	"outrider.dev/internal/core/pod/podfile"
 	"outrider.dev/startup"
 )
 
@@ -291,7 +292,7 @@ func FuzzRead(f *testing.F) {
 	f.Add("metadata: {annotations: {outrider.dev/depends-on.app: outrider-proxy}}\nspec: {containers: [{name: app, command: [/app]}, {name: app}]}")
 	f.Add("spec: {initContainers: [{name: proxy, restartPolicy: Always, startupProbe: {periodSeconds: -1}}], containers: [{name: proxy, lifecycle: {preStop: {}}}]}")
 	f.Fuzz(func(t *testing.T, text string) {
-		objects, _, err := Parse("fuzz", []byte("kind: Pod\n"+text))
+		objects, _, err := podfile.Parse("fuzz", []byte("kind: Pod\n"+text))
 		if err != nil {
 			return
 		}

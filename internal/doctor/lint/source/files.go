@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"outrider.dev/internal/base/cli"
-	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/core/pod/podfile"
 	"outrider.dev/internal/doctor/lint"
 )
 
@@ -45,8 +45,8 @@ func Files(names []string, read func(file string) (name string, data []byte, err
 
 // isNoObject reports whether a file can be read, but its content has no kind.
 func isNoObject(name string, data []byte) bool {
-	_, _, err := podspec.Parse(name, data)
-	var input *podspec.InputError
+	_, _, err := podfile.Parse(name, data)
+	var input *podfile.InputError
 	return errors.As(err, &input) && input.Object == "" && (input.Field == "kind" || strings.Contains(input.Err.Error(), "no Kubernetes object"))
 }
 

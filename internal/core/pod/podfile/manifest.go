@@ -1,4 +1,4 @@
-package podspec
+package podfile
 
 import (
 	"bytes"
@@ -282,9 +282,13 @@ func (p *parser) pod(o Object, template []byte) error {
 	if len(o.Pod.Spec.Containers) == 0 {
 		return p.fail(o.String(), o.Field("spec.containers"), errors.New("a pod needs at least one container"))
 	}
-	for _, c := range carriers(&o.Pod) {
-		if c.Name == "" {
-			return p.fail(o.String(), o.Field(c.field()+".name"), errors.New("missing"))
+	for _, list := range []string{"initContainers", "containers"} {
+		containers := o.Pod.Spec.Containers
+		if list == "initContainers" {
+			containers = o.Pod.Spec.InitContainers
+		}
+		if i := slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == "" }); i >= 0 {
+			return p.fail(o.String(), o.Field(fmt.Sprintf("spec.%s[%d].name", list, i)), errors.New("missing"))
 		}
 	}
 	p.objects = append(p.objects, o)

@@ -1,4 +1,4 @@
-package podspec_test
+package podfile_test
 
 import (
 	"bytes"
@@ -15,12 +15,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/core/pod/inject"
-	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/core/pod/podfile"
 )
 
 // label adds a label, and a container before all others: small enough to be read in a
 // whole document.
-func label(o podspec.Object) (*corev1.Pod, error) {
+func label(o podfile.Object) (*corev1.Pod, error) {
 	p := o.Pod.DeepCopy()
 	if p.Labels == nil {
 		p.Labels = map[string]string{}
@@ -46,7 +46,7 @@ func TestRewrite(t *testing.T) {
 }
 
 func rewrites(t *testing.T, in, want []byte) {
-	got, changes, err := podspec.Rewrite("f", in, label)
+	got, changes, err := podfile.Rewrite("f", in, label)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,14 +75,14 @@ func TestErrorsNameTheDocument(t *testing.T) {
 		manyAliases(): "f: document 1 (line 1): more than 68692 values, each value as often as an alias (*NAME) repeats it",
 		"{\"a\": 1\n": "f: document 1 (line 1)",
 	} {
-		_, _, err := podspec.Rewrite("f", []byte(in), label)
-		var input *podspec.InputError
+		_, _, err := podfile.Rewrite("f", []byte(in), label)
+		var input *podfile.InputError
 		if !errors.As(err, &input) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", in, err, want)
 		}
 	}
 	stop := errors.New("stop")
-	if _, _, err := podspec.Rewrite("f", []byte("kind: Pod\nspec: {containers: [{name: a}]}"), func(podspec.Object) (*corev1.Pod, error) { return nil, stop }); !errors.Is(err, stop) {
+	if _, _, err := podfile.Rewrite("f", []byte("kind: Pod\nspec: {containers: [{name: a}]}"), func(podfile.Object) (*corev1.Pod, error) { return nil, stop }); !errors.Is(err, stop) {
 		t.Errorf("an error of the caller: %v", err)
 	}
 }
@@ -115,7 +115,7 @@ spec:
 `
 	rewritten := func(text string, options inject.Options) string {
 		t.Helper()
-		out, _, err := podspec.Rewrite("f", []byte(text), func(o podspec.Object) (*corev1.Pod, error) {
+		out, _, err := podfile.Rewrite("f", []byte(text), func(o podfile.Object) (*corev1.Pod, error) {
 			r, err := inject.Pod(&o.Pod, inject.Namespace{Name: "x"}, options)
 			return r.Pod, err
 		})
@@ -145,7 +145,7 @@ func FuzzRewrite(f *testing.F) {
 	f.Add("# c\n---\nkind: List\nitems:\n- &x {kind: Pod, spec: {containers: [{name: a, command: [b]}]}}\n- *x\n---\n{\"kind\":\"Job\"}")
 	f.Add("kind: Deployment\nspec:\n  template:\n    <<: {metadata: {labels: {a: b}}}\n    spec:\n      containers:\n      - name: a\n        command: >\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		got, _, err := podspec.Rewrite("f", []byte(text), func(podspec.Object) (*corev1.Pod, error) { return nil, nil })
+		got, _, err := podfile.Rewrite("f", []byte(text), func(podfile.Object) (*corev1.Pod, error) { return nil, nil })
 		if err != nil {
 			return
 		}
@@ -153,7 +153,7 @@ func FuzzRewrite(f *testing.F) {
 			t.Fatalf("nothing was changed, and %q became %q", text, got)
 		}
 		var wanted []*corev1.Pod
-		got, _, err = podspec.Rewrite("f", []byte(text), func(o podspec.Object) (*corev1.Pod, error) {
+		got, _, err = podfile.Rewrite("f", []byte(text), func(o podfile.Object) (*corev1.Pod, error) {
 			if len(o.Pod.Spec.Containers)+len(o.Pod.Spec.InitContainers) > 6 {
 				return nil, nil
 			}
@@ -168,7 +168,7 @@ func FuzzRewrite(f *testing.F) {
 			t.Fatalf("%v\n%s", err, text)
 		}
 		var found []*corev1.Pod
-		_, _, err = podspec.Rewrite("f", got, func(o podspec.Object) (*corev1.Pod, error) {
+		_, _, err = podfile.Rewrite("f", got, func(o podfile.Object) (*corev1.Pod, error) {
 			if _, ours := o.Pod.Annotations["outrider.dev/status"]; ours {
 				found = append(found, o.Pod.DeepCopy())
 			}
