@@ -327,7 +327,7 @@ func TestOptions(t *testing.T) {
 		"global: {proxy: {clusterDomain: corp.local}}":                                                                 "--domain=corp.local",
 		"serve: {networks: ['10.0.0.0/8'], names: [a.example]}":                                                        "--network=10.0.0.0/8",
 		"serve: {proxiesPerAddress: 100000}":                                                                           "--proxies-per-address=100000",
-		"serve: {resolveImages: true, logLevel: debug, push: full}":                                                    "--resolve-images",
+		"serve: {resolveImages: true, logLevel: debug}":                                                                "--resolve-images",
 		"serve: {resolveImages: true, registryNetworks: ['10.0.0.0/8']}":                                               "--registry-network=10.0.0.0/8",
 		"authority: {secretName: ''}\npilot: {replicaCount: 1}":                                                        "type: Recreate",
 		"pilot: {rollingMaxSurge: 50%}":                                                                                "maxSurge: 50%",

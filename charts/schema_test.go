@@ -245,7 +245,7 @@ func TestBadValuesAreRefused(t *testing.T) {
 		"authority: {secret: mine}":                                    "'secret' not allowed",
 		"serve: {networks: [10.0.0.0]}":                                "/serve/networks/0",
 		"serve: {slowStart: soon}":                                     "/serve/slowStart",
-		"serve: {push: half}":                                          "/serve/push",
+		"serve: {push: full}":                                          "'push' not allowed",
 		"features: {host: false}":                                      "'host' not allowed",
 		"monitoring: {serviceMonitor: {interval: often}}":              "/monitoring/serviceMonitor/interval",
 		"pilot: {resources: {request: {cpu: 1}}}":                      "'request' not allowed",

@@ -23,8 +23,7 @@ import (
 
 func main() {
 	var o options
-	flag.IntVar(&o.n, "n", 12, "starts of each case on demand")
-	flag.IntVar(&o.full, "full", 10, "starts of each case with full push; 0 skips it")
+	flag.IntVar(&o.n, "n", 12, "starts of each case")
 	sizes := flag.String("services", "10,1000,10000", "sizes of the mesh")
 	flag.DurationVar(&o.idle, "idle", 20*time.Second, "how long each measurement of an idle proxy takes; 0 skips it")
 	flag.IntVar(&o.looks, "looks", 4, "measurements of an idle proxy")
@@ -44,10 +43,10 @@ func main() {
 
 // options by flags.
 type options struct {
-	n, full, looks, waves int
-	services, early       []int
-	idle                  time.Duration
-	rate                  float64
+	n, looks, waves int
+	services, early []int
+	idle            time.Duration
+	rate            float64
 }
 
 func (o options) measure(stdout io.Writer) error {
@@ -58,7 +57,7 @@ func (o options) measure(stdout io.Writer) error {
 			if info, err := os.Stat(w.Binaries.Agent); i == 0 && err == nil {
 				fmt.Fprintf(stdout, "agent, stripped: %.2f MB. Load average at the begin: %s\n", float64(info.Size())/1e6, figures.Load())
 			}
-			measure(t, w, size, o.n, o.full)
+			measure(t, w, size, o.n)
 			if i == 0 && o.idle > 0 {
 				rest(t, w, o.looks, o.idle)
 			}

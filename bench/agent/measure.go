@@ -28,25 +28,20 @@ const megabyte = 1 << 20
 
 // measure starts a proxy n times in each way, in turns, so that other load of the machine
 // affects all ways.
-func measure(t *figures.Table, w *harness.World, services, n, full int) {
+func measure(t *figures.Table, w *harness.World, services, n int) {
 	w.Fill(services)
 	w.Serve()
 	w.Known(services, 0)
 	p := w.Pod("app")
 	w.Known(services, 1)
 	alone := fmt.Sprintf("Envoy alone, static (beside %d)", services)
-	lazy, everything := fmt.Sprintf("%d services, on demand", services), fmt.Sprintf("%d services, full push", services)
+	proxy := fmt.Sprintf("%d services", services)
 	for i := range n + 1 { // the first warms up
 		took := startEnvoy(w, p)
 		if i > 0 {
 			t.Add(alone, "ready", took.Seconds()*1e3, alone)
 		}
-		start(t, p, lazy, alone, i > 0)
-		if full > 0 && i <= full {
-			p.Env = []string{"OUTRIDER_PUSH=full"}
-			start(t, p, everything, alone, i > 0)
-			p.Env = nil
-		}
+		start(t, p, proxy, alone, i > 0)
 	}
 }
 

@@ -12,18 +12,13 @@ import (
 	"outrider.dev/test/fleet"
 )
 
-// A setting is the size of a mesh and its push mode.
+// A setting is the size of a mesh.
 type setting struct {
 	proxies, services int
-	full              bool
 }
 
 func (s setting) String() string {
-	mode := "on demand"
-	if s.full {
-		mode = "full push"
-	}
-	return fmt.Sprintf("%d proxies, %d services, %s", s.proxies, s.services, mode)
+	return fmt.Sprintf("%d proxies, %d services", s.proxies, s.services)
 }
 
 // A bench has the parts that all settings share.
@@ -44,19 +39,15 @@ const settle = 500 * time.Millisecond
 // measure does one setting: some storms, each on a new outriderd,
 // and the changes on the last of these.
 func (b *bench) measure(s setting) error {
-	base := setting{s.proxies, s.services, true}.String()
-	if s.full {
-		base = ""
-	}
 	for round := range b.storms {
-		if err := b.round(s, base, round == b.storms-1); err != nil {
+		if err := b.round(s, round == b.storms-1); err != nil {
 			return fmt.Errorf("%s: %w", s, err)
 		}
 	}
 	return nil
 }
 
-func (b *bench) round(s setting, base string, last bool) error {
+func (b *bench) round(s setting, last bool) error {
 	dir, err := os.MkdirTemp("", "bench-xds")
 	if err != nil {
 		return err
@@ -74,20 +65,16 @@ func (b *bench) round(s setting, base string, last bool) error {
 	if err != nil {
 		return err
 	}
-	o := fleet.Options{Proxies: s.proxies, Services: s.services, Uses: uses, Authority: authority}
-	if s.full {
-		o.Uses = 0
-	}
-	all, err := fleet.New(o)
+	all, err := fleet.New(fleet.Options{Proxies: s.proxies, Services: s.services, Uses: uses, Authority: authority})
 	if err != nil {
 		return err
 	}
-	server := &fleet.Server{Binary: b.outriderd, Mesh: mesh, State: state, Log: filepath.Join(dir, "log"), Full: s.full}
+	server := &fleet.Server{Binary: b.outriderd, Mesh: mesh, State: state, Log: filepath.Join(dir, "log")}
 	if err := server.Start(); err != nil {
 		return err
 	}
 	defer server.Kill()
-	m := &measurement{bench: b, setting: s, base: base, folder: f, fleet: all, server: server}
+	m := &measurement{bench: b, setting: s, folder: f, fleet: all, server: server}
 	if err := m.storm(); err != nil {
 		return fmt.Errorf("%w; log of outriderd: %w", err, server.LastLog())
 	}
@@ -99,24 +86,20 @@ func (b *bench) round(s setting, base string, last bool) error {
 	if err := m.change(fleet.UsedByAll, s.proxies); err != nil {
 		return err
 	}
-	if !s.full {
-		return m.change(fleet.UsedByFew, fleet.FewUsers)
-	}
-	return nil
+	return m.change(fleet.UsedByFew, fleet.FewUsers)
 }
 
 // A measurement is one outriderd with its proxies.
 type measurement struct {
 	*bench
 	setting setting
-	base    string
 	folder  *fleet.Folder
 	fleet   *fleet.Fleet
 	server  *fleet.Server
 }
 
 func (m *measurement) add(what string, value float64) {
-	m.table.Add(m.setting.String(), what, value, m.base)
+	m.table.Add(m.setting.String(), what, value, "")
 }
 
 const (

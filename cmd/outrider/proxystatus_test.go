@@ -38,7 +38,7 @@ func connected(t *testing.T) string {
 	ready, done := make(chan controlplane.Addresses, 1), make(chan error, 1)
 	go func() {
 		done <- controlplane.Run(ctx, controlplane.Options{Folder: folder, State: t.TempDir(), Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0",
-			Plaintext: "127.0.0.1:0", Full: true, Ready: func(a controlplane.Addresses) { ready <- a }})
+			Plaintext: "127.0.0.1:0", Ready: func(a controlplane.Addresses) { ready <- a }})
 	}()
 	t.Cleanup(func() { cancel(); <-done })
 	var at controlplane.Addresses
@@ -57,9 +57,12 @@ func connected(t *testing.T) string {
 		t.Fatal(err)
 	}
 	node := &core.Node{Id: "sidecar~10.0.0.1~app-1.shop~shop.svc.cluster.local", Cluster: "app"}
-	for _, kind := range []string{"envoy.config.cluster.v3.Cluster", "envoy.config.listener.v3.Listener"} {
+	for kind, names := range map[string][]string{ // any order: each has its answer
+		"envoy.config.cluster.v3.Cluster":   {"*", "outbound|80||reviews.shop.svc.cluster.local"},
+		"envoy.config.listener.v3.Listener": nil,
+	} {
 		url := "type.googleapis.com/" + kind
-		if err := stream.Send(&discovery.DeltaDiscoveryRequest{Node: node, TypeUrl: url}); err != nil {
+		if err := stream.Send(&discovery.DeltaDiscoveryRequest{Node: node, TypeUrl: url, ResourceNamesSubscribe: names}); err != nil {
 			t.Fatal(err)
 		}
 		in, err := stream.Recv()

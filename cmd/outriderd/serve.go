@@ -26,7 +26,7 @@ import (
 const defaultState = "/var/lib/outrider"
 
 func newServe() *cobra.Command {
-	var source, push, level, ownLabels, serving string
+	var source, level, ownLabels, serving string
 	var kubernetes clusterFlags
 	var images lookup.Flags
 	var networks []string
@@ -60,7 +60,7 @@ when a fifth of its life is left, and by outriderd rotate.
 With --serving-certificate another authority signs the certificates of proxies, such as
 cert-manager's istio-csr, and outriderd signs none.`,
 		Example: `  outriderd serve --source files:./mesh --state ./state
-  outriderd serve --source files:./mesh --state ./state --name outriderd.example --push full
+  outriderd serve --source files:./mesh --state ./state --name outriderd.example
   outriderd serve --source kubernetes --kubeconfig ~/.kube/config --state ./state`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -92,9 +92,6 @@ cert-manager's istio-csr, and outriderd signs none.`,
 			if o.Diagnoser, err = diagnosis.diagnoser(o); err != nil {
 				return err
 			}
-			if o.Full, err = full(push); err != nil {
-				return err
-			}
 			if o.Mesh.Networks, err = prefixes(networks); err != nil {
 				return err
 			}
@@ -118,7 +115,6 @@ cert-manager's istio-csr, and outriderd signs none.`,
 	f.StringVar(&o.RootsFrom, "ca-roots", "", "with --serving-certificate=secret:NAME, ConfigMap in --namespace with more roots to trust, as istio-csr writes istio-ca-root-cert")
 	f.StringVar(&o.TrustBundle, "trust-bundle", controlplane.TrustBundleAuto, "with a cluster, whether the roots are in a ClusterTrustBundle too, which injected pods mount: auto, from Kubernetes 1.37 on; on, also before, where ClusterTrustBundleProjection is switched on in the API server and all kubelets; off")
 	f.DurationVar(&o.RootSpread, "root-spread", ca.DefaultRootSpread, "in a rotation of the root, how long the next root is published before it signs")
-	f.StringVar(&push, "push", contract.PushOnDemand, "which resources proxies get: on-demand, those that they use; full, all")
 	f.DurationVar(&o.FirstUse, "first-use-timeout", contract.DefaultFirstUse, "how long the control plane may be gone before a proxy's agent responds to the first use of a service; a proxy without an agent waits so long for its configuration, before it answers 503 or resets")
 	f.StringVar(&o.Listen, "listen", port(contract.SecureDiscoveryPort), "address for configuration and certificates, with mutual TLS")
 	f.StringVar(&o.HTTP, "http", port(contract.MonitoringPort), "address for metrics, readiness and, on this machine only, /debug")
@@ -197,16 +193,6 @@ func servingFrom(text string, o *controlplane.Options) error {
 			Hint: "--serving-certificate=secret:" + contract.ServingSecret}
 	}
 	return nil
-}
-
-func full(push string) (bool, error) {
-	switch push {
-	case contract.PushOnDemand:
-		return false, nil
-	case contract.PushFull:
-		return true, nil
-	}
-	return false, &cli.UsageError{Err: fmt.Errorf("--push=%q: one of on-demand, full", push)}
 }
 
 func names(all []string) error {

@@ -169,13 +169,8 @@ func TestIstioProxy(t *testing.T) {
 		mounted["ISTIO_META_TLS_CLIENT_"+name] = "./etc/certs/" + file + ".pem"
 	}
 	tests := map[string]func(*harness.Pod) *process.Process{
-		"twin":                     func(p *harness.Pod) *process.Process { return twin(p, "DELTA_GRPC", "full") },
-		"twin, on demand":          func(p *harness.Pod) *process.Process { return twin(p, "DELTA_GRPC", "on-demand") },
-		"twin, state of the world": func(p *harness.Pod) *process.Process { return twin(p, "GRPC", "") },
-		"pilot-agent, token":       func(p *harness.Pod) *process.Process { return pilotAgent(p, istio{token: true}) },
-		"pilot-agent, token, on demand": func(p *harness.Pod) *process.Process {
-			return pilotAgent(p, istio{token: true}, "ISTIO_META_OUTRIDER_PUSH=on-demand")
-		},
+		"twin":               twin,
+		"pilot-agent, token": func(p *harness.Pod) *process.Process { return pilotAgent(p, istio{token: true}) },
 		"pilot-agent, PROV_CERT": func(p *harness.Pod) *process.Process {
 			return pilotAgent(p, istio{certificates: "prov"}, "PROV_CERT=./prov")
 		},
@@ -256,9 +251,8 @@ func TestIstioProxy(t *testing.T) {
 	}
 }
 
-// twin starts Envoy as Istio's agent does, without that agent. Push is what the user of the pod
-// sets by ISTIO_META_OUTRIDER_PUSH; Istio's agents of today use the delta protocol.
-func twin(p *harness.Pod, protocol, push string) *process.Process {
+// twin starts Envoy as Istio's agent does, without that agent.
+func twin(p *harness.Pod) *process.Process {
 	t := p.World.T
 	t.Helper()
 	chain, key := certificateOf(p)
@@ -280,13 +274,13 @@ func twin(p *harness.Pod, protocol, push string) *process.Process {
 	host, port, _ := strings.Cut(p.Plane, ":")
 	config := filepath.Join(p.Dir, "twin.json")
 	text := fmt.Sprintf(`{
-"node": {"id": "sidecar~%[1]s~foreign.shop~shop.svc.cluster.local", "cluster": "foreign.shop", "metadata": {"ISTIO_VERSION": "1.32", "NAMESPACE": "shop", "SERVICE_ACCOUNT": "foreign", "INSTANCE_IPS": "%[1]s", "OUTRIDER_PUSH": "%[9]s"}},
+"node": {"id": "sidecar~%[1]s~foreign.shop~shop.svc.cluster.local", "cluster": "foreign.shop", "metadata": {"ISTIO_VERSION": "1.32", "NAMESPACE": "shop", "SERVICE_ACCOUNT": "foreign", "INSTANCE_IPS": "%[1]s"}},
 "layered_runtime": {"layers": [{"name": "global", "static_layer": {"re2.max_program_size.error_level": 32768}}]},
 "bootstrap_extensions": [{"name": "envoy.bootstrap.internal_listener", "typed_config": {"@type": "type.googleapis.com/envoy.extensions.bootstrap.internal_listener.v3.InternalListener"}}],
 "dynamic_resources": {
   "lds_config": {"ads": {}, "initial_fetch_timeout": "0s", "resource_api_version": "V3"},
   "cds_config": {"ads": {}, "initial_fetch_timeout": "0s", "resource_api_version": "V3"},
-  "ads_config": {"api_type": "%[8]s", "set_node_on_first_message_only": true, "transport_api_version": "V3", "grpc_services": [
+  "ads_config": {"api_type": "DELTA_GRPC", "set_node_on_first_message_only": true, "transport_api_version": "V3", "grpc_services": [
     {"envoy_grpc": {"cluster_name": "xds-grpc"}, "initial_metadata": [{"key": "authorization", "value": "Bearer %[2]s"}, {"key": "clusterid", "value": "Kubernetes"}]}]}},
 "static_resources": {"clusters": [
   {"name": "sds-grpc", "type": "STATIC", "connect_timeout": "1s", "typed_extension_protocol_options": %[7]s,
@@ -296,7 +290,7 @@ func twin(p *harness.Pod, protocol, push string) *process.Process {
    "transport_socket": {"name": "envoy.transport_sockets.tls", "typed_config": {"@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext",
      "sni": "outriderd.test", "common_tls_context": {"alpn_protocols": ["h2"], "validation_context": {"trusted_ca": {"filename": "%[6]s"}}}}}}
 ]}}`, p.Address, strings.TrimSpace(string(token)), socket, host, port, p.World.Roots(),
-		`{"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {"@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions", "explicit_http_config": {"http2_protocol_options": {}}}}`, protocol, push)
+		`{"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {"@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions", "explicit_http_config": {"http2_protocol_options": {}}}}`)
 	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"outrider.dev/internal/base/contract"
 	"outrider.dev/test/agent/harness"
 	"outrider.dev/test/process"
 	"outrider.dev/test/tier"
@@ -316,19 +315,8 @@ func TestControlPlaneIsGone(t *testing.T) {
 // it used.
 func TestEnvoyStartsWithoutControlPlane(t *testing.T) {
 	t.Parallel()
-	for push, notUsed := range map[string]bool{contract.PushOnDemand: false, contract.PushFull: true} {
-		t.Run(push, func(t *testing.T) {
-			t.Parallel()
-			envoyStartsWithoutControlPlane(t, push, notUsed)
-		})
-	}
-}
-
-// envoyStartsWithoutControlPlane tests it with a push, by which a service that was not used
-// before is served or not.
-func envoyStartsWithoutControlPlane(t *testing.T, push string, notUsed bool) {
 	w := harness.New(t)
-	client, server := pair(w, func(_, _ *harness.Pod) {}, "--push", push)
+	client, server := pair(w, func(_, _ *harness.Pod) {})
 	w.Service("not-used", "10.96.0.13", "server", ports...)
 	w.Service("other", "10.96.0.11", "server", ports...)
 	w.Service("gone", "10.96.0.12", "server", ports...)
@@ -352,31 +340,22 @@ func envoyStartsWithoutControlPlane(t *testing.T, push string, notUsed bool) {
 	w.Manifest("service-gone", "")
 	process.Eventually(t, "the service is deleted", func() bool { return !served("http://10.96.0.12/") }, w.Plane(), client)
 	w.Plane().Kill()
-	// A connection that comes before Envoy has the pod's sockets is served by address, for which
-	// full push has nothing: there the control plane is needed.
-	takenOver := func() {
-		if push == contract.PushFull {
-			process.Eventually(t, "Envoy has the sockets", func() bool { return served("http://" + vip + "/") }, client, server)
-		}
-	}
 	another(t, client)
 	another(t, server)
-	takenOver()
 	check("with a new Envoy")
 	if served("http://10.96.0.12/") {
 		t.Error("a service is served that was deleted before")
 	}
-	if served("http://10.96.0.13/") != notUsed {
-		t.Errorf("a service that was not used before is served: %t, want %t", !notUsed, notUsed)
+	if served("http://10.96.0.13/") {
+		t.Error("a service is served that was not used before")
 	}
 	old := client.Envoy()
 	client.Kill()
 	process.AwaitEnd(t, old)
 	client = client.Pod.Agent()
 	client.Ready()
-	takenOver()
 	check("with a new agent")
-	w.Serve("--push", push)
+	w.Serve()
 	process.Eventually(t, "both proxies are connected", func() bool {
 		list := w.Proxies()
 		return strings.Contains(list, "client.shop") && strings.Contains(list, "server.shop")

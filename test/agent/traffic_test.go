@@ -112,26 +112,3 @@ func TestTraffic(t *testing.T) {
 		}
 	})
 }
-
-// Traffic is the same with full push.
-func TestTrafficWithFullPush(t *testing.T) {
-	t.Parallel()
-	w := harness.New(t)
-	w.Manifest("strict", strict)
-	client, _ := pair(w, func(c, s *harness.Pod) {
-		c.Env, s.Env = []string{"OUTRIDER_PUSH=full"}, []string{"OUTRIDER_PUSH=full"}
-	})
-	c := client.Pod
-	web := harness.NewClient(c.Namespace, harness.AppUser)
-	defer web.Close()
-	// A request that is late is one of bytes, for which full push has nothing.
-	process.Retry(t, func() error { return web.Do("GET", "http://"+vip+"/", "server.shop").Want("server HTTP/1.1") })
-	conn, err := harness.Dialer(c.Namespace, harness.AppUser)(t.Context(), "tcp", vip+":91")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	if got, err := firstLine(conn); got != "server speaks first\n" {
-		t.Errorf("%q, %v", got, err)
-	}
-}

@@ -97,8 +97,8 @@ var streams = []attacked{
 		}),
 	},
 	{
-		name: "streams: everything, again and again", ordinary: stream, services: 2000,
-		attack: byStreams(16, func(int, int) map[string]any { return map[string]any{contract.MetadataPush: "full"} }, func(_, n int) *discovery.DeltaDiscoveryRequest {
+		name: "streams: wildcards, again and again", ordinary: stream, services: 2000,
+		attack: byStreams(16, nil, func(_, n int) *discovery.DeltaDiscoveryRequest {
 			return &discovery.DeltaDiscoveryRequest{TypeUrl: []string{xds.ClusterType, xds.EndpointType, xds.ListenerType}[n%3]}
 		}),
 	},

@@ -63,7 +63,6 @@ var ways = map[string]struct {
 	"parking alone":  {"", 2, []change{annotated("outrider.dev/start", "off")}},
 	"istio's wish":   {startup.Native, 0, []change{annotated("sidecar.istio.io/nativeSidecar", "true")}},
 	"istio's hold":   {startup.Gate, 0, []change{annotated("proxy.istio.io/config", "holdApplicationUntilProxyStarts: true")}},
-	"whole mesh":     {startup.Gate, 0, []change{annotated("outrider.dev/push", "full")}},
 	"names by proxy": {startup.Gate, 1, []change{annotated("proxy.istio.io/config", `proxyMetadata: {ISTIO_META_DNS_CAPTURE: "true"}`)}},
 }
 

@@ -43,7 +43,7 @@ type Fleet struct {
 // Options of a fleet.
 type Options struct {
 	Proxies, Services int
-	Uses              int           // services of a proxy; 0: full push
+	Uses              int           // services of a proxy
 	Authority         *ca.Authority // of their certificates
 	Reconnect         bool          // a connection that ends is no error
 }
@@ -68,14 +68,10 @@ func New(o Options) (*Fleet, error) {
 		if err != nil {
 			return nil, err
 		}
-		if o.Uses == 0 {
-			// The application's cluster; for both directions a listener and the one for early
-			// connections, and one for the port number that all services have.
-			p.want = want{xds.ClusterType: o.Services + 1, xds.EndpointType: o.Services, xds.ListenerType: 5, xds.RouteType: 1}
-		} else {
-			p.services = used(i, o.Services, o.Uses)
-			p.want = want{xds.ClusterType: o.Uses + 1, xds.EndpointType: o.Uses, xds.ListenerType: 6}
-		}
+		// The application's cluster; for both directions a listener, the one for early connections and
+		// the one for silent ones.
+		p.services = used(i, o.Services, o.Uses)
+		p.want = want{xds.ClusterType: o.Uses + 1, xds.EndpointType: o.Uses, xds.ListenerType: 6}
 		f.Proxies = append(f.Proxies, p)
 	}
 	return f, nil

@@ -12,7 +12,6 @@ import (
 	mathrand "math/rand/v2"
 	"net"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -33,7 +32,7 @@ type Proxy struct {
 	number   int
 	node     *core.Node
 	tls      *tls.Config
-	services []int // that it uses, on demand; none: full push
+	services []int // that it uses
 	want     want  // its first configuration
 
 	have     map[string]map[string]string // versions by type and name
@@ -177,16 +176,10 @@ func (p *Proxy) first() []*discovery.DeltaDiscoveryRequest {
 		return &discovery.DeltaDiscoveryRequest{TypeUrl: typeURL, InitialResourceVersions: p.have[typeURL], ResourceNamesSubscribe: names}
 	}
 	var out []*discovery.DeltaDiscoveryRequest
-	switch again := len(p.have[xds.ClusterType]) > 0; {
-	case again && len(clusters) > 0:
+	if len(p.have[xds.ClusterType]) > 0 { // it connects again
 		out = append(out, request(xds.ClusterType, append(clusters, "*")...), request(xds.ListenerType), request(xds.EndpointType, endpoints...))
-	case len(clusters) > 0: // as by the first connections of the application
+	} else { // as by the first connections of the application
 		out = append(out, request(xds.ClusterType), request(xds.ListenerType), request(xds.ClusterType, clusters...))
-	default:
-		out = append(out, request(xds.ClusterType), request(xds.ListenerType), request(xds.RouteType, "80"))
-		if again {
-			out = append(out, request(xds.EndpointType, endpoints...))
-		}
 	}
 	out[0].Node = p.node
 	return out
@@ -227,9 +220,6 @@ func (p *Proxy) take(m *discovery.DeltaDiscoveryResponse) []*discovery.DeltaDisc
 func (p *Proxy) endpointsFor(typeURL, cluster string) (string, bool) {
 	if typeURL != xds.ClusterType {
 		return "", false
-	}
-	if strings.HasPrefix(cluster, "outbound|") {
-		return cluster, true
 	}
 	i := slices.IndexFunc(p.services, func(s int) bool { return clusterOf(s) == cluster })
 	if i < 0 {

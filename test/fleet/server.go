@@ -14,7 +14,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"outrider.dev/internal/base/contract"
 	"outrider.dev/test/port"
 )
 
@@ -23,7 +22,6 @@ type Server struct {
 	Binary     string
 	Mesh       string // the folder that it serves
 	State, Log string // its folder, and the file of its log
-	Full       bool   // push
 
 	Address, Web string        // of configuration and of HTTP
 	ReadyTook    time.Duration // since its exec
@@ -43,16 +41,12 @@ func (s *Server) Start() error {
 			*address = fmt.Sprint("127.2.0.1:", held.Port())
 		}
 	}
-	push := contract.PushOnDemand
-	if s.Full {
-		push = contract.PushFull
-	}
 	out, err := os.Create(s.Log)
 	if err != nil {
 		return err
 	}
 	defer out.Close()
-	s.process = exec.Command(s.Binary, "serve", "--source", "files:"+s.Mesh, "--state", s.State, "--push", push,
+	s.process = exec.Command(s.Binary, "serve", "--source", "files:"+s.Mesh, "--state", s.State,
 		"--listen", s.Address, "--http", s.Web, "--name", "localhost", "--webhook", "off", "--log-level", "warn")
 	s.process.Stdout, s.process.Stderr = out, out
 	s.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

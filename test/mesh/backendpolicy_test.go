@@ -353,41 +353,36 @@ func TestBackendPolicyTimes(t *testing.T) {
 	}
 }
 
-// Faults hold by address, with an HTTPRoute, in a share of a route, and with full push, and end with
-// the policy.
+// Faults hold by address, with an HTTPRoute and in a share of a route, and end with the policy.
 func TestFaults(t *testing.T) {
 	t.Parallel()
-	for name, metadata := range map[string]map[string]any{"on demand": nil, "full push": {"OUTRIDER_PUSH": "full"}} { // any order: each is a case
-		t.Run(name, func(t *testing.T) {
-			g := newGuarded(t, metadata)
-			c := g.client.client()
-			status := func(url string, want int) func() bool {
-				return func() bool { return strings.HasPrefix(get(c, url), fmt.Sprint(want)) }
-			}
-			const web = "http://10.96.0.1:8080/"
-			g.eventually(t, "a response", status(web, 200))
-			g.apply(t, policyText("web", `faults: {abort: {httpStatus: 418}}`))
-			g.eventually(t, "an abort with the reason", func() bool {
-				got := get(c, web)
-				return strings.HasPrefix(got, "418") && strings.Contains(got, "(FI, fault_filter_abort)")
-			})
-			// Another service's requests go to web by a route: its share has web's faults.
-			g.service("front", "10.96.0.9", "server", port(8080, mesh.HTTP))
-			g.route("front", "front", 8080, mesh.Route{Backends: []mesh.Backend{{Namespace: namespace, Name: "front", Port: 8080, Weight: 1}, {Namespace: namespace, Name: "web", Port: 8080, Weight: 1}}})
-			seen := map[string]bool{}
-			g.eventually(t, "both shares", func() bool {
-				got, _, _ := strings.Cut(get(c, "http://10.96.0.9:8080/"), " ")
-				seen[got] = true
-				return seen["200"] && seen["418"]
-			})
-			g.apply(t, policyText("web", `connections: {max: 100}`))
-			g.eventually(t, "no abort", status(web, 200))
-			for range 20 {
-				if got := get(c, "http://10.96.0.9:8080/"); !strings.HasPrefix(got, "200") {
-					g.eventually(t, "no abort in the share", status("http://10.96.0.9:8080/", 200))
-				}
-			}
-		})
+	g := newGuarded(t, nil)
+	c := g.client.client()
+	status := func(url string, want int) func() bool {
+		return func() bool { return strings.HasPrefix(get(c, url), fmt.Sprint(want)) }
+	}
+	const web = "http://10.96.0.1:8080/"
+	g.eventually(t, "a response", status(web, 200))
+	g.apply(t, policyText("web", `faults: {abort: {httpStatus: 418}}`))
+	g.eventually(t, "an abort with the reason", func() bool {
+		got := get(c, web)
+		return strings.HasPrefix(got, "418") && strings.Contains(got, "(FI, fault_filter_abort)")
+	})
+	// Another service's requests go to web by a route: its share has web's faults.
+	g.service("front", "10.96.0.9", "server", port(8080, mesh.HTTP))
+	g.route("front", "front", 8080, mesh.Route{Backends: []mesh.Backend{{Namespace: namespace, Name: "front", Port: 8080, Weight: 1}, {Namespace: namespace, Name: "web", Port: 8080, Weight: 1}}})
+	seen := map[string]bool{}
+	g.eventually(t, "both shares", func() bool {
+		got, _, _ := strings.Cut(get(c, "http://10.96.0.9:8080/"), " ")
+		seen[got] = true
+		return seen["200"] && seen["418"]
+	})
+	g.apply(t, policyText("web", `connections: {max: 100}`))
+	g.eventually(t, "no abort", status(web, 200))
+	for range 20 {
+		if got := get(c, "http://10.96.0.9:8080/"); !strings.HasPrefix(got, "200") {
+			g.eventually(t, "no abort in the share", status("http://10.96.0.9:8080/", 200))
+		}
 	}
 }
 

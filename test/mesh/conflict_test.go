@@ -1,8 +1,6 @@
 package mesh
 
 import (
-	"context"
-	"net"
 	"net/netip"
 	"strings"
 	"testing"
@@ -62,26 +60,18 @@ func TestServiceOfAnotherNamespace(t *testing.T) {
 	again.proxied() // and is ready
 }
 
-// With full push requests go by host. Of two services with one address the first has it.
+// Of two services with one address the first has it.
 func TestOneAddressOfTwo(t *testing.T) {
 	w := newWorld(t)
 	server := w.pod("server", "server")
 	w.service("web", "10.96.0.1", "server", port(8080, mesh.HTTP), port(6379, mesh.TCP))
 	w.service("zzz", "10.96.0.1 10.96.0.2", "none", port(8080, mesh.HTTP), port(6379, mesh.TCP))
-	client := w.pod("client", "client")
-	client.metadata = map[string]any{"OUTRIDER_PUSH": "full"}
-	client.proxied()
+	client := w.pod("client", "client").proxied()
 	server.proxied()
 	go echo(server.listen(8080), "server")
 	go repeat(server.listen(6379), "server")
-	c := client.client()
-	c.Transport.(retrying).DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return client.dial(ctx, "", "10.96.0.1:8080")
-	}
-	for _, host := range []string{"web", "web.shop", "web.shop.svc.cluster.local", "10.96.0.1"} {
-		if got := get(c, "http://"+host+":8080/"); !strings.HasPrefix(got, "200 server") {
-			t.Errorf("%s: %s", host, got)
-		}
+	if got := get(client.client(), "http://10.96.0.1:8080/"); !strings.HasPrefix(got, "200 server") {
+		t.Error(got)
 	}
 	if got := client.send("10.96.0.1:6379", "PING"); got != "server PING" {
 		t.Errorf("%s", got)

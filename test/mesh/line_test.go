@@ -10,9 +10,6 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 
-	"outrider.dev/internal/base/contract"
-	"outrider.dev/internal/core/mesh"
-	"outrider.dev/internal/core/xds"
 	"outrider.dev/internal/core/xds/resource"
 )
 
@@ -120,35 +117,4 @@ func TestSlowControlPlane(t *testing.T) {
 		}
 	}
 	all.Wait()
-}
-
-// A proxy with full push waits for the endpoints of all clusters, however late they are:
-// with thousands of them that is longer than the first-use timeout.
-func TestFullPushWaitsForEndpoints(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	server := w.pod("server", "server")
-	w.service("db", "10.96.0.2", "server", port(3306, mesh.ServerFirst))
-	go greet(server.listen(3306), "server")
-	w.line.slow(2*contract.DefaultFirstUse, xds.EndpointType)
-	client := w.pod("client", "client")
-	client.metadata = map[string]any{"OUTRIDER_PUSH": "full"}
-	client.stats = []string{`cluster\.outbound.*\.init_fetch_timeout`}
-	client.proxied()
-	if n := client.stat(client.stats[0]); n != 0 {
-		t.Errorf("%d clusters did not wait", n)
-	}
-	if got := client.send("10.96.0.2:3306", ""); got != "server" {
-		t.Error(got)
-	}
-	// Clusters that come later, or change, have theirs too.
-	w.service("db", "10.96.0.2", "server", port(3306, mesh.ServerFirst), port(3307, mesh.ServerFirst))
-	go greet(server.listen(3307), "server")
-	server.proxied()
-	for _, to := range []string{"10.96.0.2:3306", "10.96.0.2:3307"} {
-		w.eventually(t, to, func() bool { return client.send(to, "") == "server" })
-	}
-	if n := client.stat(client.stats[0]); n != 0 {
-		t.Errorf("%d clusters did not wait, later", n)
-	}
 }

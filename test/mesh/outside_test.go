@@ -17,18 +17,14 @@ import (
 // An Envoy whose bootstrap the agent has not written reaches what is outside of the mesh.
 func TestPlainEnvoyReachesOutside(t *testing.T) {
 	t.Parallel()
-	for name, push := range map[string]string{"on demand": "", "full push": "full"} {
-		t.Run(name, func(t *testing.T) {
-			s := newShop(t)
-			p := s.pod("foreign", "client")
-			p.foreign, p.metadata = true, map[string]any{"OUTRIDER_PUSH": push}
-			p.proxied()
-			for _, to := range []string{outside + ":8080", s.plain.v4.String() + ":8080", "10.96.0.1:8080"} {
-				if got := get(p.client(), "http://"+to+"/"); !strings.HasPrefix(got, "200 ") {
-					t.Errorf("%s: %s", to, got)
-				}
-			}
-		})
+	s := newShop(t)
+	p := s.pod("foreign", "client")
+	p.foreign = true
+	p.proxied()
+	for _, to := range []string{outside + ":8080", s.plain.v4.String() + ":8080", "10.96.0.1:8080"} {
+		if got := get(p.client(), "http://"+to+"/"); !strings.HasPrefix(got, "200 ") {
+			t.Errorf("%s: %s", to, got)
+		}
 	}
 }
 
@@ -54,8 +50,7 @@ func withoutPassthrough(t testing.TB, bootstrap []byte) []byte {
 }
 
 // An external name that the resolver does not resolve blocks nothing else: neither the first
-// use of other services, nor the next pod of a workload that used it, nor a proxy with full
-// push.
+// use of other services, nor the next pod of a workload that used it.
 func TestNameThatIsNotResolved(t *testing.T) {
 	s := newShop(t, func(r *resource.Source) { r.FirstUseTimeout = 4 * time.Second }) // and is waited for
 	var silent net.PacketConn
@@ -90,7 +85,4 @@ func TestNameThatIsNotResolved(t *testing.T) {
 	use(s.client, "10.96.0.5")
 	again := s.pod("client2", "client").proxied() // of the same workload: its clusters are prewarmed
 	use(again, "10.96.0.1")
-	full := s.pod("full", "full")
-	full.metadata = map[string]any{"OUTRIDER_PUSH": "full"}
-	full.proxied()
 }

@@ -23,9 +23,7 @@ import (
 func TestUnreachedIsTriedElsewhere(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	client, full := w.pod("client", "client").proxied(), w.pod("full", "client")
-	full.metadata = map[string]any{"OUTRIDER_PUSH": "full"}
-	full.proxied()
+	client := w.pod("client", "client").proxied()
 	good := w.pod("good", "server").proxied()
 	dead := w.pod("dead", "server").proxied() // nothing listens in it
 	foreign := []*pod{w.pod("foreign1", "foreign"), w.pod("foreign2", "foreign")}
@@ -88,23 +86,21 @@ func TestUnreachedIsTriedElsewhere(t *testing.T) {
 		}
 	}
 	const n = 40
-	for _, from := range []*pod{client, full} {
-		calls(from, "GET", "http://10.96.0.1:8080/", n, 0, "200 0")
-		calls(from, "POST", "http://10.96.0.1:8080/", n, 100_000, "200 100000")
-		calls(from, "GET", "http://10.96.0.2:8080/", n, 0, "200 0")
-		// One endpoint, without an application: its proxy's response.
-		calls(from, "GET", "http://10.96.0.3:8081/", 2, 0, "503 outrider (inbound): ")
-		// An application's own header counts for nothing.
-		calls(from, "GET", "http://10.96.0.3:8080/", 2, 0, "503 0")
-		if got := served.Load(); got != 2 {
-			t.Errorf("an application that forges the header got %d requests of 2", got)
-		}
-		// Nor does that of a server without a proxy: it may have passed it on from another one.
-		for _, url := range []string{"http://10.96.0.4:8080/", "http://10.96.0.5:8080/", "http://" + foreign[0].v4.String() + ":8080/"} {
-			calls(from, "POST", url, n, 10, "503 10")
-			if got := served.Load(); got != n {
-				t.Errorf("%s: servers that forge the header got %d requests of %d", url, got, n)
-			}
+	calls(client, "GET", "http://10.96.0.1:8080/", n, 0, "200 0")
+	calls(client, "POST", "http://10.96.0.1:8080/", n, 100_000, "200 100000")
+	calls(client, "GET", "http://10.96.0.2:8080/", n, 0, "200 0")
+	// One endpoint, without an application: its proxy's response.
+	calls(client, "GET", "http://10.96.0.3:8081/", 2, 0, "503 outrider (inbound): ")
+	// An application's own header counts for nothing.
+	calls(client, "GET", "http://10.96.0.3:8080/", 2, 0, "503 0")
+	if got := served.Load(); got != 2 {
+		t.Errorf("an application that forges the header got %d requests of 2", got)
+	}
+	// Nor does that of a server without a proxy: it may have passed it on from another one.
+	for _, url := range []string{"http://10.96.0.4:8080/", "http://10.96.0.5:8080/", "http://" + foreign[0].v4.String() + ":8080/"} {
+		calls(client, "POST", url, n, 10, "503 10")
+		if got := served.Load(); got != n {
+			t.Errorf("%s: servers that forge the header got %d requests of %d", url, got, n)
 		}
 	}
 	// Who is not of the mesh does not get it.
@@ -116,12 +112,10 @@ func TestUnreachedIsTriedElsewhere(t *testing.T) {
 	t.Cleanup(server.Stop)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	for _, from := range []*pod{client, full} {
-		c := from.healthClient(t, "10.96.0.1:9000")
-		for range n {
-			if _, err := c.Check(ctx, &healthpb.HealthCheckRequest{}); err != nil {
-				t.Errorf("gRPC from %s: %v", from.name, err)
-			}
+	c := client.healthClient(t, "10.96.0.1:9000")
+	for range n {
+		if _, err := c.Check(ctx, &healthpb.HealthCheckRequest{}); err != nil {
+			t.Errorf("gRPC from %s: %v", client.name, err)
 		}
 	}
 }

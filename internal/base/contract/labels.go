@@ -34,7 +34,6 @@ const (
 	NativeRelease = Prefix + "native-release" // hook or probe
 	Park          = Prefix + "park"           // on, off or require
 	Prewarm       = Prefix + "prewarm"        // hosts whose configuration is fetched before the first request
-	Push          = Prefix + "push"           // full or on-demand
 	Status        = Prefix + "status"         // written: what was injected
 	Overrides     = Prefix + "overrides"      // written: what of the pod was changed
 )

@@ -10,7 +10,7 @@ const (
 	MetadataWorkload       = "WORKLOAD_NAME"     // Istio's
 	MetadataAddresses      = "INSTANCE_IPS"      // Istio's; separated by commas
 	MetadataInterception   = "INTERCEPTION_MODE" // Istio's; REDIRECT or TPROXY
-	MetadataPush           = "OUTRIDER_PUSH"     // full: everything is pushed; otherwise on demand
+	MetadataPush           = "OUTRIDER_PUSH"     // full, which is refused: everything is pushed
 	MetadataRenewed        = "RENEWED"           // "true": in place of one with too much: no clusters that earlier proxies of the workload used
 	MetadataPrewarm        = "PREWARM"           // host or host:port, separated by commas: sent before the first use
 	MetadataRelay          = "OUTRIDER_RELAY"    // "true": the agent relays the stream, and responds while the control plane is away

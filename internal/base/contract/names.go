@@ -28,9 +28,6 @@ const (
 	RawCluster  = "raw|"  // for bytes that are not HTTP, to a port that declares it
 )
 
-// How much of the mesh a proxy gets: what it uses, or everything.
-const PushOnDemand, PushFull = "on-demand", "full"
-
 // ProxyUser is the uid and gid of the proxy, whose own traffic is not captured. Istio's.
 const ProxyUser = 1337
 

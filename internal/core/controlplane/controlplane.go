@@ -73,7 +73,6 @@ type Options struct {
 	HTTP      string // default ":15014"
 	Plaintext string // default: no such port
 	Webhook   string // default: no such port; Istio's is :15017
-	Full      bool   // send every resource to every proxy
 	// ProxiesPerAddress is how many proxies of one identity may connect from one address;
 	// default [DefaultProxiesPerAddress].
 	ProxiesPerAddress int
@@ -190,7 +189,7 @@ func Run(ctx context.Context, o Options) error {
 	g.Add(func() error { return <-web.ended }, func(error) { web.close() })
 	g.Add(func() error { return p.authority.Run(ctx) }, func(error) { cancel() })
 	g.Add(func() error { p.report(ctx); return nil }, func(error) { cancel() })
-	o.Log.Info("serving", "discovery", addresses.Discovery, "http", addresses.HTTP, "webhook", addresses.Webhook, "push", pushMode(o.Full))
+	o.Log.Info("serving", "discovery", addresses.Discovery, "http", addresses.HTTP, "webhook", addresses.Webhook)
 	if o.Ready != nil {
 		o.Ready(addresses)
 	}
@@ -201,13 +200,6 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	return nil
-}
-
-func pushMode(full bool) string {
-	if full {
-		return contract.PushFull
-	}
-	return contract.PushOnDemand
 }
 
 // wait returns false if ctx ended before done was closed.

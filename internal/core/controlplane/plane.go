@@ -166,7 +166,7 @@ func (o Options) servedNames() []string {
 func (p *plane) openServing() error {
 	o := p.o
 	options := xds.Options{
-		Source: p.views(), Authenticate: p.authenticate, Full: o.Full, Prewarm: xds.NewPrewarmCache(), Log: o.Log,
+		Source: p.views(), Authenticate: p.authenticate, Prewarm: xds.NewPrewarmCache(), Log: o.Log,
 		Client: conns.ClientOf, Streams: o.ProxiesPerAddress, Settled: p.settled,
 	}
 	p.byIdentity = xds.New(options)

@@ -18,7 +18,7 @@ import (
 // The page has what it promises; a proxy that names itself in HTML is shown as text.
 func TestStatusPage(t *testing.T) {
 	const hostile = `<script>alert("1")</script>`
-	at := started(t, Options{Folder: t.TempDir(), State: t.TempDir(), Plaintext: "127.0.0.1:0", Version: "v1.2.3", Replica: "outriderd-a", Full: true})
+	at := started(t, Options{Folder: t.TempDir(), State: t.TempDir(), Plaintext: "127.0.0.1:0", Version: "v1.2.3", Replica: "outriderd-a"})
 	conn, err := grpc.NewClient(at.Plaintext, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)

@@ -83,7 +83,7 @@ func (c *client) names() int { return c.count(countSubscribed) + c.adopted }
 // expectedClusters returns the clusters that earlier pods of the workload subscribed to.
 // They do not change while the stream lasts.
 func (c *client) expectedClusters() []string {
-	if c.expected == nil && c.proxy.OnDemand {
+	if c.expected == nil && !c.proxy.GRPC {
 		if c.proxy.Metadata[contract.MetadataRenewed] == "" {
 			c.expected = c.prewarm.Get(c.workload)
 		}
@@ -146,7 +146,7 @@ func (c *client) subscribe(change subscriptionChange) (*response, error) {
 // Envoy subscribes to a type while it takes the message before. It gets the same once more as
 // the response to its subscription, because it would drop what came too early.
 func (c *client) addAhead(r *response) {
-	if !c.proxy.OnDemand || !c.proxy.Relayed {
+	if c.proxy.GRPC || !c.proxy.Relayed {
 		return
 	}
 	for _, typeURL := range []string{ListenerType, RouteType} {
@@ -233,7 +233,7 @@ func (c *client) push(snapshot Snapshot, changes map[string]Change, known bool) 
 
 // recordUsed adds the clusters that the client began to use to the prewarm cache.
 func (c *client) recordUsed(r *response) {
-	if c.proxy.OnDemand && len(r.used) > 0 {
+	if !c.proxy.GRPC && len(r.used) > 0 {
 		c.prewarm.Add(c.workload, r.used)
 	}
 }

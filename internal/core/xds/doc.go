@@ -1,6 +1,6 @@
 // Package xds serves Envoy's configuration by the aggregated discovery service: delta xDS
-// with on-demand clusters, virtual hosts and endpoints, and state-of-the-world xDS for
-// clients that subscribe to everything.
+// with on-demand clusters, virtual hosts and endpoints, and state-of-the-world xDS for gRPC's
+// own clients, which speak no other.
 //
 // It implements the protocol and authenticates clients. The resources come from a [Source].
 //

@@ -251,9 +251,6 @@ func (s *script) do(words []string) {
 	case "protocol":
 		s.sotw = words[1] == "sotw"
 		s.reconnect()
-	case "push":
-		s.server.options.Full = words[1] == "full"
-		s.reconnect()
 	case "node":
 		s.node = nodeOf(words[1:])
 		s.reconnect()
@@ -344,7 +341,9 @@ func (s *script) deltaRequest(words []string) *discovery.DeltaDiscoveryRequest {
 }
 
 func (s *script) sotwRequest(words []string) *discovery.DiscoveryRequest {
-	r := &discovery.DiscoveryRequest{Node: s.node, TypeUrl: typeOf(words[0])}
+	node := proto.CloneOf(s.node)
+	node.UserAgentName = "gRPC Go"
+	r := &discovery.DiscoveryRequest{Node: node, TypeUrl: typeOf(words[0])}
 	words = words[1:]
 	for i := 0; i < len(words); i++ {
 		switch w := words[i]; w {

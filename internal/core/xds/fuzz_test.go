@@ -107,7 +107,7 @@ func FuzzStateOfTheWorld(f *testing.F) {
 			snapshots = append(snapshots, mustSnapshot(t, fmt.Sprint(i), text))
 		}
 		c := fuzzClient(snapshots[0])
-		c.proxy.OnDemand, c.unsolicited = false, false
+		c.proxy.GRPC, c.unsolicited = true, false
 		for ; len(data) >= 3; data = data[3:] {
 			what, bits, nonce := data[0], data[1], data[2]
 			if what >= 0xf0 {
@@ -143,7 +143,7 @@ func FuzzStateOfTheWorld(f *testing.F) {
 
 func fuzzClient(v Snapshot) *client {
 	return &client{
-		proxy: &Proxy{ID: "x", OnDemand: true}, snapshot: v, maxNames: 50, maxPeerNames: 60, peer: &peer{}, unsolicited: true,
+		proxy: &Proxy{ID: "x"}, snapshot: v, maxNames: 50, maxPeerNames: 60, peer: &peer{}, unsolicited: true,
 		prewarm: NewPrewarmCache(), types: map[string]*subscription{},
 	}
 }

@@ -209,16 +209,16 @@ func TestClientThatAsksTooMuchWaits(t *testing.T) {
 	}
 }
 
-// What a client has requested and does not read is in memory: with full push, everything.
+// What a client has requested and does not read is in memory: for a gRPC client, complete lists.
 func TestStreamsThatAreNotReadHoldTwoLargeResponses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := New(Options{Source: newTestSource(mustSnapshot(t, "1", "cds base@1 *")), Authenticate: ByClaim, Client: anyone, Full: true})
+		s := New(Options{Source: newTestSource(mustSnapshot(t, "1", "cds base@1 *")), Authenticate: ByClaim, Client: anyone})
 		ended := make(chan error, 5)
 		stream := func() (slowPipe, context.CancelFunc) {
 			ctx, cancel := context.WithCancel(t.Context())
 			p := slowPipe{&pipe[*discovery.DeltaDiscoveryRequest, *discovery.DeltaDiscoveryResponse]{ctx: ctx, in: make(chan *discovery.DeltaDiscoveryRequest)}, make(chan struct{})}
 			go func() { ended <- serve(s, p, delta{1 << 20}) }()
-			p.in <- &discovery.DeltaDiscoveryRequest{Node: &core.Node{Id: "x"}, TypeUrl: ClusterType}
+			p.in <- &discovery.DeltaDiscoveryRequest{Node: &core.Node{Id: "x", UserAgentName: "gRPC Go"}, TypeUrl: ClusterType}
 			synctest.Wait()
 			return p, cancel
 		}

@@ -93,7 +93,7 @@ func checkNode(node *core.Node) error {
 
 // describe fills in the node's ID and metadata, and refuses claims that contradict the
 // proxy's identity.
-func describe(p Proxy, node *core.Node, onDemand bool) (*Proxy, Workload, error) {
+func describe(p Proxy, node *core.Node, protocol string) (*Proxy, Workload, error) {
 	id, err := ParseNodeID(node.GetId())
 	if err != nil {
 		return nil, Workload{}, status.Error(codes.InvalidArgument, err.Error())
@@ -113,9 +113,24 @@ func describe(p Proxy, node *core.Node, onDemand bool) (*Proxy, Workload, error)
 	p.Relayed = p.Metadata[contract.MetadataRelay] == "true"
 	p.Envoy = envoyVersion(node)
 	p.GRPC = strings.HasPrefix(node.GetUserAgentName(), grpcAgents)
-	push := p.Metadata[contract.MetadataPush]
-	p.OnDemand = onDemand && !p.GRPC && push != contract.PushFull && (push == contract.PushOnDemand || !p.IstioAgent())
+	if !p.GRPC {
+		if err := onDemand(&p, protocol); err != nil {
+			return nil, Workload{}, err
+		}
+	}
 	return &p, Workload{p.Namespace, p.ServiceAccount, p.Metadata[contract.MetadataWorkload]}, nil
+}
+
+// onDemand refuses a proxy that cannot subscribe to what it uses, and one that asks for everything.
+func onDemand(p *Proxy, protocol string) error {
+	const next = "see docs/interop.md, An Envoy of your own"
+	switch {
+	case protocol != delta{}.name():
+		return status.Errorf(codes.InvalidArgument, "the proxy %q subscribes to the state of the world, which only gRPC clients can: set api_type: DELTA_GRPC in its bootstrap, or ISTIO_DELTA_XDS=true for Istio's agent; %s", p.ID, next)
+	case p.Metadata[contract.MetadataPush] == "full":
+		return status.Errorf(codes.InvalidArgument, "node.metadata.%s: the proxy %q asks for everything, which is not served any more: remove it, and enable internal listeners in its bootstrap; %s", contract.MetadataPush, p.ID, next)
+	}
+	return nil
 }
 
 // envoyVersion is that of an Envoy; empty for other clients.
@@ -127,8 +142,7 @@ func envoyVersion(node *core.Node) string {
 	return fmt.Sprintf("%d.%d.%d", v.GetMajorNumber(), v.GetMinorNumber(), v.GetPatch())
 }
 
-// IstioAgent reports whether the proxy says that Istio's agent started it. By default it then
-// gets everything, as from istiod. The pods of other agents may have Istio's metadata as well,
+// IstioAgent reports whether the proxy says that Istio's agent started it. The pods of other agents may have Istio's metadata as well,
 // by ISTIO_META_ISTIO_VERSION; these agents say where the secrets are.
 func (p *Proxy) IstioAgent() bool {
 	m := p.Metadata

@@ -54,12 +54,12 @@ func TestProxyIsDescribedByItsNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	p, w, err := describe(Proxy{Namespace: "shop", ServiceAccount: "sa"}, &core.Node{Id: "sidecar~10.0.0.7~app-1.shop~d", Metadata: meta, UserAgentName: "envoy",
-		UserAgentVersionType: &core.Node_UserAgentBuildVersion{UserAgentBuildVersion: &core.BuildVersion{Version: &typev3.SemanticVersion{MajorNumber: 1, MinorNumber: 40}}}}, true)
+		UserAgentVersionType: &core.Node_UserAgentBuildVersion{UserAgentBuildVersion: &core.BuildVersion{Version: &typev3.SemanticVersion{MajorNumber: 1, MinorNumber: 40}}}}, "delta")
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := &Proxy{
-		ID: "sidecar~10.0.0.7~app-1.shop~d", Namespace: "shop", ServiceAccount: "sa", OnDemand: true, Envoy: "1.40.0",
+		ID: "sidecar~10.0.0.7~app-1.shop~d", Namespace: "shop", ServiceAccount: "sa", Envoy: "1.40.0",
 		Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.7"), netip.MustParseAddr("fd00::7"), netip.MustParseAddr("10.0.0.8")},
 		Metadata: map[string]string{
 			"INSTANCE_IPS": "10.0.0.7, fd00::7,nonsense,::ffff:10.0.0.8", "WORKLOAD_NAME": "app", "OUTRIDER_VERSION": "v1.2.3",
@@ -82,11 +82,9 @@ func TestExtensionsOfANodeDoNotCount(t *testing.T) {
 
 // A gRPC client gets everything by name, even with the delta protocol.
 func TestGRPCClientIsFoundByItsAgent(t *testing.T) {
-	for agent, want := range map[string]Proxy{
-		"gRPC Go": {GRPC: true}, "gRPC C-core Linux": {GRPC: true}, "gRPC Java": {GRPC: true}, "envoy": {OnDemand: true}, "": {OnDemand: true},
-	} {
-		p, _, err := describe(Proxy{}, &core.Node{UserAgentName: agent}, true)
-		if err != nil || p.GRPC != want.GRPC || p.OnDemand != want.OnDemand {
+	for agent, want := range map[string]bool{"gRPC Go": true, "gRPC C-core Linux": true, "gRPC Java": true, "envoy": false, "": false} {
+		p, _, err := describe(Proxy{}, &core.Node{UserAgentName: agent}, "delta")
+		if err != nil || p.GRPC != want {
 			t.Errorf("%q: %+v, %v", agent, p, err)
 		}
 	}

@@ -23,7 +23,7 @@ const notFoundVersion = "absent"
 func notFound(p *Proxy, typeURL, name string) *Resource {
 	var body proto.Message
 	switch {
-	case typeURL == ClusterType && p.OnDemand:
+	case typeURL == ClusterType && !p.GRPC:
 		body = &cluster.Cluster{
 			Name:                 name,
 			ClusterDiscoveryType: &cluster.Cluster_Type{Type: cluster.Cluster_STATIC},

@@ -57,7 +57,7 @@ func TestRenewedProxyIsNotPrewarmed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := &client{proxy: &Proxy{OnDemand: true, Metadata: metadata(meta)}, prewarm: cache, workload: w}
+		c := &client{proxy: &Proxy{Metadata: metadata(meta)}, prewarm: cache, workload: w}
 		if got := c.expectedClusters(); len(got) != want {
 			t.Errorf("renewed %q: %q, want %d", renewed, got, want)
 		}

@@ -21,10 +21,6 @@ type Options struct {
 	Source       Source       // required
 	Authenticate Authenticate // required; ByClaim for plaintext
 
-	// Full sends every proxy everything that it may see, as --push=full. Otherwise a proxy
-	// can choose so by its metadata OUTRIDER_PUSH=full.
-	Full bool
-
 	Prewarm *PrewarmCache // default: a new one
 	Log     *slog.Logger  // default: nothing is logged
 
@@ -137,8 +133,7 @@ func (s *Server) admit(ctx context.Context, from *peer, node *core.Node, protoco
 		}
 		return nil, status.Errorf(codes.Unauthenticated, "authenticating the proxy %q: %v", node.GetId(), err)
 	}
-	onDemand := !s.options.Full && protocol == delta{}.name()
-	proxy, workload, err := describe(identity, node, onDemand)
+	proxy, workload, err := describe(identity, node, protocol)
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +147,7 @@ func (s *Server) admit(ctx context.Context, from *peer, node *core.Node, protoco
 	s.clients[c.id] = c
 	s.mu.Unlock()
 	s.count(func(c *Counters) { c.Streams++ })
-	from.log(s.log, slog.LevelInfo, "proxy connected", "proxy", proxy.ID, "namespace", proxy.Namespace, "serviceAccount", proxy.ServiceAccount, "protocol", protocol, "onDemand", proxy.OnDemand)
+	from.log(s.log, slog.LevelInfo, "proxy connected", "proxy", proxy.ID, "namespace", proxy.Namespace, "serviceAccount", proxy.ServiceAccount, "protocol", protocol)
 	return c, nil
 }
 

@@ -282,7 +282,7 @@ func TestResourcesOfAProxy(t *testing.T) {
 	}
 }
 
-// A node that contradicts its identity is refused; the others are on demand or get everything.
+// A node that contradicts its identity is refused, and one that cannot get what it uses on demand.
 func TestAdmission(t *testing.T) {
 	store := func(context.Context, *core.Node) (Proxy, error) {
 		return Proxy{Namespace: "store", ServiceAccount: "shop"}, nil
@@ -290,43 +290,39 @@ func TestAdmission(t *testing.T) {
 	broken := func(context.Context, *core.Node) (Proxy, error) {
 		return Proxy{}, errors.New("no certificate")
 	}
+	const world = "state-of-the-world"
 	tests := map[string]struct {
 		auth     Authenticate
-		full     bool
 		protocol string
+		agent    string
 		node     []string
-		onDemand bool
 		code     codes.Code
 		err      string
 	}{
-		"itself":                  {store, false, "delta", []string{"sidecar~10.0.0.7~x.store~d", "NAMESPACE=store", "SERVICE_ACCOUNT=shop"}, true, codes.OK, ""},
-		"no claims":               {store, false, "delta", []string{"x"}, true, codes.OK, ""},
-		"another namespace by ID": {store, false, "delta", []string{"sidecar~10.0.0.7~x.bank~d"}, false, codes.PermissionDenied, `claims "bank", its identity has "store"`},
-		"another namespace":       {store, false, "delta", []string{"x", "NAMESPACE=bank"}, false, codes.PermissionDenied, "node.metadata.NAMESPACE"},
-		"another service account": {store, false, "delta", []string{"x", "SERVICE_ACCOUNT=root"}, false, codes.PermissionDenied, "node.metadata.SERVICE_ACCOUNT"},
-		"cannot be authenticated": {broken, false, "delta", []string{"x"}, false, codes.Unauthenticated, "no certificate"},
+		"itself":                  {store, "delta", "", []string{"sidecar~10.0.0.7~x.store~d", "NAMESPACE=store", "SERVICE_ACCOUNT=shop"}, codes.OK, ""},
+		"no claims":               {store, "delta", "", []string{"x"}, codes.OK, ""},
+		"another namespace by ID": {store, "delta", "", []string{"sidecar~10.0.0.7~x.bank~d"}, codes.PermissionDenied, `claims "bank", its identity has "store"`},
+		"another namespace":       {store, "delta", "", []string{"x", "NAMESPACE=bank"}, codes.PermissionDenied, "node.metadata.NAMESPACE"},
+		"another service account": {store, "delta", "", []string{"x", "SERVICE_ACCOUNT=root"}, codes.PermissionDenied, "node.metadata.SERVICE_ACCOUNT"},
+		"cannot be authenticated": {broken, "delta", "", []string{"x"}, codes.Unauthenticated, "no certificate"},
 
-		"full push for one proxy":           {store, false, "delta", []string{"x", "OUTRIDER_PUSH=full"}, false, codes.OK, ""},
-		"full push for all":                 {store, true, "delta", []string{"x"}, false, codes.OK, ""},
-		"full push by Istio's agent":        {store, false, "delta", []string{"x", "ISTIO_VERSION=1.32"}, false, codes.OK, ""},
-		"Istio's agent may choose":          {store, false, "delta", []string{"x", "ISTIO_VERSION=1.32", "OUTRIDER_PUSH=on-demand"}, true, codes.OK, ""},
-		"Istio's metadata, another agent":   {store, false, "delta", []string{"x", "ISTIO_VERSION=1.32", "SECRETS=sds-grpc"}, true, codes.OK, ""},
-		"an unknown mode is the default":    {store, false, "delta", []string{"x", "OUTRIDER_PUSH=maybe"}, true, codes.OK, ""},
-		"state of the world is always full": {store, false, "state-of-the-world", []string{"x"}, false, codes.OK, ""},
+		"Istio's agent":                         {store, "delta", "envoy", []string{"x", "ISTIO_VERSION=1.32"}, codes.OK, ""},
+		"full push":                             {store, "delta", "envoy", []string{"x", "OUTRIDER_PUSH=full"}, codes.InvalidArgument, "node.metadata.OUTRIDER_PUSH"},
+		"state of the world, for an Envoy":      {store, world, "envoy", []string{"x"}, codes.InvalidArgument, "api_type: DELTA_GRPC"},
+		"state of the world, for a gRPC client": {store, world, "gRPC Go", []string{"x"}, codes.OK, ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := New(Options{Source: newTestSource(nil), Authenticate: tt.auth, Full: tt.full})
+			s := New(Options{Source: newTestSource(nil), Authenticate: tt.auth})
 			from, err := s.join(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
-			c, err := s.admit(t.Context(), from, nodeOf(tt.node), tt.protocol, mustSnapshot(t, "1", ""))
+			node := nodeOf(tt.node)
+			node.UserAgentName = tt.agent
+			_, err = s.admit(t.Context(), from, node, tt.protocol, mustSnapshot(t, "1", ""))
 			if status.Code(err) != tt.code || tt.code != codes.OK && !strings.Contains(err.Error(), tt.err) {
 				t.Fatalf("admit: %v; want %s and %q", err, tt.code, tt.err)
-			}
-			if tt.code == codes.OK && c.proxy.OnDemand != tt.onDemand {
-				t.Errorf("on demand: %t; want %t", c.proxy.OnDemand, tt.onDemand)
 			}
 		})
 	}
@@ -356,7 +352,7 @@ func TestSettledAtTheThirdRequest(t *testing.T) {
 				return err
 			}
 			return sendUntilSettled(settled, func(node *core.Node) error {
-				if err := stream.Send(&discovery.DiscoveryRequest{Node: node, TypeUrl: ClusterType, ResourceNames: []string{node.GetId()}}); err != nil {
+				if err := stream.Send(&discovery.DiscoveryRequest{Node: &core.Node{Id: node.GetId(), UserAgentName: "gRPC Go"}, TypeUrl: ClusterType, ResourceNames: []string{node.GetId()}}); err != nil {
 					return err
 				}
 				_, err := stream.Recv()

@@ -36,8 +36,6 @@ type Proxy struct {
 	ServiceAccount string // from its certificate
 	Addresses      []netip.Addr
 	Metadata       map[string]string
-	// OnDemand: it subscribes to what it needs. Otherwise it gets everything that it may see.
-	OnDemand bool
 	// GRPC: it is a gRPC client without a proxy, which supports less of each resource than an
 	// Envoy does, and rejects what it does not support.
 	GRPC bool

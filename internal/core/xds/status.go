@@ -21,7 +21,6 @@ type ProxyStatus struct {
 	ServiceAccount string       `json:"serviceAccount"`
 	Workload       string       `json:"workload,omitempty"`
 	Protocol       string       `json:"protocol"`
-	OnDemand       bool         `json:"onDemand"`
 	Agent          string       `json:"agent,omitempty"` // version of Outrider's agent
 	Envoy          string       `json:"envoy,omitempty"` // version
 	Since          time.Time    `json:"since"`
@@ -83,7 +82,7 @@ func (c *client) status() ProxyStatus {
 	defer c.mu.Unlock()
 	out := ProxyStatus{
 		ID: c.proxy.ID, Namespace: c.proxy.Namespace, ServiceAccount: c.proxy.ServiceAccount, Workload: c.workload.Name,
-		Protocol: c.protocol, OnDemand: c.proxy.OnDemand, Agent: c.proxy.Metadata[contract.MetadataVersion], Envoy: c.proxy.Envoy, Since: c.since, Snapshot: c.snapshot.Version(), Excess: c.overLimit,
+		Protocol: c.protocol, Agent: c.proxy.Metadata[contract.MetadataVersion], Envoy: c.proxy.Envoy, Since: c.since, Snapshot: c.snapshot.Version(), Excess: c.overLimit,
 	}
 	for _, typeURL := range slices.SortedFunc(maps.Keys(c.types), compareTypes) {
 		sub := c.types[typeURL]

@@ -242,11 +242,11 @@ func (st *stream[Req, Resp]) push(old, snapshot Snapshot) error {
 	return st.respond(false, func(c *client) (*response, error) { return c.push(snapshot, changes, known), nil })
 }
 
-// respond sends the response that a step of the engine returns. A large one, and any with full
-// push, waits for its place among those of the peer, which it has until the client took it.
+// respond sends the response that a step of the engine returns. A large one, and any to a
+// gRPC client, whose messages are complete lists, waits for its place among those of the peer, which it has until the client took it.
 func (st *stream[Req, Resp]) respond(large bool, step func(*client) (*response, error)) error {
 	c := st.client
-	if large || !c.proxy.OnDemand {
+	if large || c.proxy.GRPC {
 		if err := st.enter(st.peer.large); err != nil {
 			return err
 		}

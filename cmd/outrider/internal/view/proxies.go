@@ -25,9 +25,9 @@ func Proxies(w io.Writer, output string, all []debugapi.Proxy) error {
 		return err
 	}
 	replica := slices.ContainsFunc(all, func(p debugapi.Proxy) bool { return p.Replica != "" })
-	rows := [][]string{{"NAME", "PROTOCOL", "ON DEMAND", "SINCE", "TYPE", "SUBSCRIBED", "RESOURCES", "SENT", "ACKED", "STATUS"}}
+	rows := [][]string{{"NAME", "PROTOCOL", "SINCE", "TYPE", "SUBSCRIBED", "RESOURCES", "SENT", "ACKED", "STATUS"}}
 	for _, p := range all {
-		head := []string{debugapi.OneLine(p.Name()), p.Protocol, or(p.OnDemand, "yes", "no"), p.Since.UTC().Format(time.RFC3339)}
+		head := []string{debugapi.OneLine(p.Name()), p.Protocol, p.Since.UTC().Format(time.RFC3339)}
 		if len(p.Types) == 0 {
 			rows = append(rows, append(head, "-", "-", "-", "-", "-", "no subscription"))
 		}
@@ -37,16 +37,16 @@ func Proxies(w io.Writer, output string, all []debugapi.Proxy) error {
 				names = "all"
 			}
 			rows = append(rows, append(head, s.Type, names, fmt.Sprint(s.Resources), dash(s.Sent), dash(s.Acked), subscriptionStatus(s)))
-			head = []string{"", "", "", ""}
+			head = []string{"", "", ""}
 		}
 		if p.Excess > 0 {
-			rows = append(rows, []string{"", "", "", "", "-", fmt.Sprint(p.Excess), "-", "-", "-", "over the limit: answered once, not kept up to date"})
+			rows = append(rows, []string{"", "", "", "-", fmt.Sprint(p.Excess), "-", "-", "-", "over the limit: answered once, not kept up to date"})
 		}
 		if skew := p.Skew(); skew != "" {
-			rows = append(rows, []string{"", "", "", "", "-", "-", "-", "-", "-", "SKEW: " + debugapi.OneLine(skew)})
+			rows = append(rows, []string{"", "", "", "-", "-", "-", "-", "-", "SKEW: " + debugapi.OneLine(skew)})
 		}
 		for _, note := range p.Notes {
-			rows = append(rows, []string{"", "", "", "", "-", "-", "-", "-", "-", noteStatus(note)})
+			rows = append(rows, []string{"", "", "", "-", "-", "-", "-", "-", noteStatus(note)})
 		}
 	}
 	if replica {

@@ -33,7 +33,6 @@ type Config struct {
 	Own         string // this container's directory in it; if it does not exist, no gate waits
 	NoStandby   bool   // do not listen in Envoy's place: what comes early is parked or refused
 	DNS         bool   // answer names on Ports.DNS
-	Full        bool   // subscribe to the whole mesh, not on demand
 	Prewarm     []string
 	AppProbes   json.RawMessage // ISTIO_KUBE_APP_PROBERS
 	AppMetrics  json.RawMessage // ISTIO_PROMETHEUS_ANNOTATIONS

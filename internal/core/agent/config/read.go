@@ -171,7 +171,4 @@ func (r *reader) complete() {
 			c.Pod.Metadata[name] = value
 		}
 	}
-	if c.Full {
-		c.Pod.Metadata[contract.MetadataPush] = contract.PushFull
-	}
 }

@@ -144,10 +144,6 @@ func TestRead(t *testing.T) {
 				}
 			}),
 		},
-		"a full push": {
-			env:  []string{"OUTRIDER_PUSH=full"},
-			want: like(func(c *Config) { c.Full = true; c.Pod.Metadata["OUTRIDER_PUSH"] = "full" }),
-		},
 		"a grace period shorter than the drain gets a note": {
 			flags: map[string]string{"grace": "3s"},
 			want: like(func(c *Config) {

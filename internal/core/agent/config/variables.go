@@ -71,7 +71,6 @@ var variables = []known{
 	{"OUTRIDER_OWN", text(func(c *Config) *string { return &c.Own })},
 	{"OUTRIDER_ORDERED_STOP", boolean(func(c *Config) *bool { return &c.Stop.Ordered })},
 	{"ISTIO_META_APP_CONTAINERS", list(func(c *Config) *[]string { return &c.Stop.Apps })},
-	{"OUTRIDER_PUSH", choice(func(c *Config) *bool { return &c.Full }, "on-demand or full", map[string]bool{contract.PushFull: true, contract.PushOnDemand: false})},
 	{"OUTRIDER_STANDBY", choice(func(c *Config) *bool { return &c.NoStandby }, "on or off", map[string]bool{"on": false, "off": true})},
 	{"OUTRIDER_PREWARM", list(func(c *Config) *[]string { return &c.Prewarm })},
 	{"OUTRIDER_RENEW_AFTER", duration(func(c *Config) *time.Duration { return &c.Envoy.RenewAfter })},

@@ -47,7 +47,7 @@ func (a *agent) answered(ctx context.Context) {
 	r := &a.renewal
 	after, now := a.config.Envoy.RenewAfter, resident(a.super.PID())
 	// While the control plane is away a new Envoy would get all again that this one has.
-	due := after > 0 && !a.config.Full && a.relay.State().Connected && time.Since(r.ready) >= after && r.resident > 0 && now-r.resident >= growth
+	due := after > 0 && a.relay.State().Connected && time.Since(r.ready) >= after && r.resident > 0 && now-r.resident >= growth
 	if !due || a.super.State() != supervise.Serving || !a.unused(ctx) {
 		return
 	}

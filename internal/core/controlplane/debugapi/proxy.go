@@ -16,7 +16,6 @@ type Proxy struct {
 	Namespace string         `json:"namespace"`
 	Workload  string         `json:"workload"`
 	Protocol  string         `json:"protocol"`
-	OnDemand  bool           `json:"onDemand"`
 	Agent     string         `json:"agent"` // version; empty: it has none, or one that does not say
 	Envoy     string         `json:"envoy"` // likewise
 	Since     time.Time      `json:"since"`

@@ -47,7 +47,6 @@ func (in input) environment(s effective, sidecar bool) []corev1.EnvVar {
 		e.set("OUTRIDER_ORDERED_STOP", "true")
 	}
 	e.set("OUTRIDER_PREWARM", in.pod.Annotations[contract.Prewarm])
-	e.set(contract.MetadataPush, in.pod.Annotations[contract.Push])
 	if in.pod.Annotations[settings.BootstrapKey] != "" {
 		e.set("ISTIO_BOOTSTRAP_OVERRIDE", contract.BootstrapDir+"/"+contract.BootstrapFile)
 	}

@@ -24,7 +24,7 @@ var set1 = map[string]string{
 	"sidecar.istio.io/proxyCPU": "1m", "sidecar.istio.io/proxyMemory": "1Mi", "sidecar.istio.io/proxyCPULimit": "9", "sidecar.istio.io/proxyMemoryLimit": "9Gi",
 	settings.LogKey: "debug", settings.ComponentLogKey: "upstream:debug", settings.AgentLogKey: "debug", settings.BootstrapKey: "b", settings.VolumeKey: `{"v":{"emptyDir":{}}}`, settings.MountKey: `{"outrider-work":{"mountPath":"/x"}}`,
 	settings.BindKey: "true", settings.DiscoveryKey: "d:1", settings.TemplatesKey: "grpc", contract.ProxyConfig: "holdApplicationUntilProxyStarts: false", contract.DependsOn: "app: {outrider-proxy: started}",
-	contract.Start: "native", contract.Capture: "none", contract.Proxy: "none", contract.Init: "none", contract.NodeAnnotation: "{}", contract.Park: "off", contract.Prewarm: "a", contract.Push: "full", contract.Status: "x", contract.Overrides: "",
+	contract.Start: "native", contract.Capture: "none", contract.Proxy: "none", contract.Init: "none", contract.NodeAnnotation: "{}", contract.Park: "off", contract.Prewarm: "a", contract.Status: "x", contract.Overrides: "",
 	contract.NativeRelease: "probe", contract.RevisionLabel: "",
 }
 

@@ -39,11 +39,8 @@ var ofTheBootstrap = []string{
 func TestResourcesAreClosed(t *testing.T) {
 	v := snapshotOf(t, observed(t), parts()...)
 	proxies := map[string]*xds.Proxy{
-		"on demand": client(withAgent), "with files": client(),
-		"full push": client(withAgent, func(p *xds.Proxy) { p.OnDemand = false }),
-		"full push by Istio's agent": client(func(p *xds.Proxy) {
-			p.OnDemand, p.Metadata = false, map[string]string{contract.MetadataIstioVersion: "1.32"}
-		}),
+		"by our agent": client(withAgent), "with files": client(),
+		"by Istio's agent": client(func(p *xds.Proxy) { p.Metadata = map[string]string{contract.MetadataIstioVersion: "1.32"} }),
 	}
 	for name, p := range proxies {
 		given := map[string][]string{}

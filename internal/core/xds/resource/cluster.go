@@ -40,12 +40,8 @@ const (
 )
 
 // endpointsTimeout bounds how long a cluster waits for its endpoints: while one waits,
-// Envoy subscribes to no other. A proxy with full push subscribes to none by name, and
-// needs longer to build its clusters: it has no timeout, as with Istio.
+// Envoy subscribes to no other.
 func (b *builder) endpointsTimeout(sh features) time.Duration {
-	if sh.full {
-		return 0
-	}
 	if sh.relayed {
 		return relayedEndpointsTimeout
 	}

@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 
 	"outrider.dev/internal/core/mesh"
@@ -113,9 +112,7 @@ func (d *diff) routes(s *mesh.Service) {
 		return
 	}
 	for i := range s.Ports {
-		number := s.Ports[i].Number
-		d.name(xds.RouteType, serviceName(s, number, primary))
-		d.name(xds.RouteType, strconv.Itoa(int(number)))
+		d.name(xds.RouteType, serviceName(s, s.Ports[i].Number, primary))
 		for _, f := range allFamilies {
 			d.name(xds.VirtualHostType, target{s, &s.Ports[i], f}.virtualHost())
 		}

@@ -1,7 +1,7 @@
 // Package resource turns a mesh into Envoy's resources, each built when the first proxy
 // needs it, serialised once and shared by all.
 //
-// A proxy on demand starts with a few listeners, whose number goes with the port numbers
+// A proxy starts with a few listeners, whose number goes with the port numbers
 // of the mesh, and no clusters. Everything else goes by the address that the application
 // connects to: the cluster of 10.96.0.7:80 is called "http|10.96.0.7:80" for requests and
 // "tcp|10.96.0.7:80" for bytes, and the proxy subscribes to it at the first connection. So
@@ -11,8 +11,7 @@
 // A service with HTTP routes or faults needs one more step: its cluster leads to an internal listener
 // of the proxy, which subscribes to the virtual host of that service alone (route.go).
 //
-// A proxy that is not on demand gets all that it may see, as Istio sends it
-// and with Istio's names (full.go); a gRPC client subscribes to the listener of its target (grpc.go).
+// A gRPC client without a proxy subscribes to the listener of its target (grpc.go).
 //
 // Package xds implements the protocol.
 package resource

@@ -69,20 +69,10 @@ func (t target) effectiveFamily() family {
 	return t.family
 }
 
-// families returns those of a service's virtual addresses, the primary one first.
-func families(s *mesh.Service) []family {
-	for _, a := range s.Addresses {
-		if f := familyOf(a); f != primaryOf(s) {
-			return []family{primary, f}
-		}
-	}
-	return []family{primary}
-}
-
-// forProxy returns t for a client that does not subscribe by address: if it has a single
+// forProxy returns t for a gRPC client, which does not subscribe by address: if it has a single
 // family it can use no other.
 func (t target) forProxy(p *xds.Proxy) target {
-	if p.OnDemand || t.family != primary || len(p.Addresses) == 0 {
+	if !p.GRPC || t.family != primary || len(p.Addresses) == 0 {
 		return t
 	}
 	f := familyOf(p.Addresses[0])

@@ -40,9 +40,9 @@ func TestFamilies(t *testing.T) {
 	v, _ := resource.New(h).Current()
 	four, six := client(), client(func(p *xds.Proxy) { p.Addresses = addresses("fd44::77") })
 	both := client(func(p *xds.Proxy) { p.Addresses = addresses("10.244.0.77 fd44::77") })
-	full := func(p *xds.Proxy) *xds.Proxy {
+	rpc := func(p *xds.Proxy) *xds.Proxy {
 		q := *p
-		q.OnDemand = false
+		q.GRPC = true
 		return &q
 	}
 	v4, v6 := []string{"10.244.0.1", "10.244.0.2"}, []string{"fd44::1", "fd44::2"}
@@ -61,12 +61,12 @@ func TestFamilies(t *testing.T) {
 		"no endpoint of the family":              {both, "http|10.96.0.4:80", []string{"fd44::9"}},
 		"a route by IPv4":                        {both, "http|10.96.0.5:80", slices.Concat(v4, v4)},
 		"a route by IPv6":                        {both, "http|[fd96::5]:80", slices.Concat(v6, v6)},
-		"full push, with IPv4":                   {full(four), "outbound|80||dual.shop.svc.cluster.local", v4},
-		"full push, with IPv6":                   {full(six), "outbound|80||dual.shop.svc.cluster.local", v6},
-		"full push, with both":                   {full(both), "outbound|80||dual.shop.svc.cluster.local", v4},
-		"full push, IPv4 only, six first":        {full(four), "outbound|80||six-first.shop.svc.cluster.local", v4},
-		"full push, IPv6 only, headless":         {full(six), "outbound|80||pods.shop.svc.cluster.local", v6},
-		"full push, bytes to IPv6":               {full(both), "outbound|90|IPv6|dual.shop.svc.cluster.local", v6},
+		"gRPC, with IPv4":                        {rpc(four), "outbound|80||dual.shop.svc.cluster.local", v4},
+		"gRPC, with IPv6":                        {rpc(six), "outbound|80||dual.shop.svc.cluster.local", v6},
+		"gRPC, with both":                        {rpc(both), "outbound|80||dual.shop.svc.cluster.local", v4},
+		"gRPC, IPv4 only, six first":             {rpc(four), "outbound|80||six-first.shop.svc.cluster.local", v4},
+		"gRPC, IPv6 only, headless":              {rpc(six), "outbound|80||pods.shop.svc.cluster.local", v6},
+		"gRPC, bytes to IPv6":                    {rpc(both), "outbound|90|IPv6|dual.shop.svc.cluster.local", v6},
 		"a name from when another family led":    {both, "outbound|80|IPv4|dual.shop.svc.cluster.local", v4},
 		"a family in the name of another's head": {both, "outbound|80|IPv4|six-first.shop.svc.cluster.local", v4},
 	}

@@ -15,7 +15,6 @@ type features struct {
 	secrets     secrets
 	v4, v6      bool // families of its listeners
 	transparent bool
-	full        bool   // it gets everything, not on demand
 	grpc        bool   // it is a gRPC client without a proxy
 	relayed     bool   // its agent responds while the control plane is away
 	sampling    string // see samplingOf
@@ -29,7 +28,6 @@ func featuresOf(p *xds.Proxy) features {
 	s := features{
 		secrets:     secretsOf(p),
 		transparent: p.Metadata[contract.MetadataInterception] == "TPROXY",
-		full:        !p.OnDemand,
 		grpc:        p.GRPC,
 		relayed:     p.Relayed,
 		sampling:    samplingOf(p),
@@ -53,10 +51,10 @@ func featuresOf(p *xds.Proxy) features {
 // forClusters returns the part of f on which clusters depend, forListeners the one on which
 // outbound listeners do.
 func (f features) forClusters() features {
-	return features{secrets: f.secrets, full: f.full, grpc: f.grpc, relayed: f.relayed}
+	return features{secrets: f.secrets, grpc: f.grpc, relayed: f.relayed}
 }
 func (f features) forListeners() features {
-	return features{v4: f.v4, v6: f.v6, full: f.full, relayed: f.relayed, sampling: f.sampling}
+	return features{v4: f.v4, v6: f.v6, relayed: f.relayed, sampling: f.sampling}
 }
 
 // workload returns the workload of a proxy, or nil. The proxy claims its name and its

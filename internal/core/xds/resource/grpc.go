@@ -81,8 +81,13 @@ func onlyPort(s *mesh.Service) (uint16, bool) {
 	return 0, false
 }
 
-// routesOf is the route configuration of one service's port.
-func (v *snapshot) routesOf(p *xds.Proxy, t target) *xds.Resource {
+// routesOf is the route configuration of one service's port; nil if none has the name.
+func (v *snapshot) routesOf(p *xds.Proxy, name string) *xds.Resource {
+	r, ok := parseServiceName(name)
+	t, found := v.target(r, p.Namespace)
+	if !ok || !found || t.name() != name {
+		return nil
+	}
 	pol := v.policy(t, p.Namespace)
 	return v.cache.of(t.service).get(hostKey{t.port.Number, pol.key(), t.name()}, func() *xds.Resource {
 		return serialize(t.name(), &route.RouteConfiguration{

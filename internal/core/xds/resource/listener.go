@@ -2,12 +2,15 @@ package resource
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listener "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	"google.golang.org/protobuf/proto"
 
+	"outrider.dev/internal/core/mesh"
 	"outrider.dev/internal/core/xds"
 )
 
@@ -20,8 +23,8 @@ type (
 	// with whether the proxy is relayed
 	internalListenerKey bool
 	serviceKey          struct {
-		at                socket
-		onDemand, relayed bool
+		at      socket
+		relayed bool
 	}
 	inboundKey struct {
 		name     string
@@ -32,15 +35,12 @@ type (
 	}
 )
 
-// listeners returns those with which p starts, for both directions. On demand their number
-// goes with the port numbers of the mesh.
+// listeners returns those with which p starts, for both directions. Their number goes with the
+// port numbers of the mesh.
 func (v *snapshot) listeners(p *xds.Proxy) []*xds.Resource {
 	f := featuresOf(p)
 	out := v.inboundListeners(p, f)
 	out = append(out, v.outboundListener(f), v.earlyListener(f))
-	if f.full {
-		return v.fullListeners(out, p)
-	}
 	for _, port := range v.ports.sniffed {
 		out = append(out, v.sniffedListener(port, f))
 	}
@@ -64,6 +64,40 @@ func (v *snapshot) ownListeners(out []*xds.Resource, p *xds.Proxy) []*xds.Resour
 		}
 	}
 	return out
+}
+
+// The name of a virtual address and port has no colons, as in Istio: "outbound_10.96.0.1_80",
+// "outbound_[fd96__1]_80".
+var withoutColons, withColons = strings.NewReplacer(":", "_"), strings.NewReplacer("_", ":")
+
+// listenerAt returns the listener of a virtual address and port, as in its name; nil if p has none.
+func (v *snapshot) listenerAt(p *xds.Proxy, name string) *xds.Resource {
+	a, ok := parseAddress(tcpPrefix + withColons.Replace(name))
+	if !ok || strings.Contains(name, ":") {
+		return nil
+	}
+	t, ok := v.serviceAt(p, a.to)
+	if !ok || !v.hasOwnListener(t) {
+		return nil
+	}
+	return v.serviceListener(p, t, socket{a.to.Addr(), a.to.Port()})
+}
+
+// serviceListener is the listener of a virtual address and port; nil for a port of the proxy itself.
+func (v *snapshot) serviceListener(p *xds.Proxy, t target, at socket) *xds.Resource {
+	if slices.Contains(mesh.ProxyPorts, t.port.Number) {
+		return nil
+	}
+	t = t.withFamily(familyOf(at.host))
+	return v.cache.of(t.service).get(serviceKey{at, p.Relayed}, func() *xds.Resource {
+		name := sniffedPrefix + withoutColons.Replace(netip.AddrPortFrom(at.host, at.port).String())
+		l := listen(name, at)
+		l.BindToPort = off()
+		l.TrafficDirection = core.TrafficDirection_OUTBOUND
+		l.FilterChains = []*listener.FilterChain{byAddress("tcp", tcpPrefix, toService(passthroughCluster), v.firstUse(featuresOf(p)), v.config.Networks)}
+		l.DefaultFilterChain = passthroughChain()
+		return serialize(name, v.observe(l, featuresOf(p), nil))
+	})
 }
 
 // listServerFirst returns the services' ports that may have listeners of their own.
@@ -126,7 +160,7 @@ func (v *snapshot) listener(p *xds.Proxy, name string) *xds.Resource {
 	if rest, ok := strings.CutPrefix(name, sniffedPrefix); ok {
 		port, isPort := parsePort(rest)
 		switch {
-		case isPort && v.sniffs(p, port):
+		case isPort && slices.Contains(v.ports.sniffed, port):
 			return v.sniffedListener(port, f)
 		case isPort:
 			return nil

@@ -43,17 +43,15 @@ func TestNotesOnAProxy(t *testing.T) {
 // Istio's agent is not ready before it has a table of names, if it captures DNS.
 func TestIstioDNS(t *testing.T) {
 	v := snapshot(t, parts()...)
-	for _, onDemand := range []bool{false, true} {
-		p := client(func(p *xds.Proxy) {
-			p.OnDemand, p.Metadata = onDemand, map[string]string{contract.MetadataIstioVersion: "1.32", contract.MetadataDNSCapture: "true"}
-		})
-		all := v.Wildcard(p, xds.NameTableType, nil)
-		if len(all) != 1 || all[0].Resource.Body.TypeUrl != xds.NameTableType || v.Named(p, xds.NameTableType, all[0].Resource.Name).Resource != all[0].Resource {
-			t.Errorf("on demand %t: %v; want one table, also by its name", onDemand, all)
-		}
-		if got := v.Named(p, xds.NameTableType, "other").Resource; got != nil {
-			t.Errorf("on demand %t: %v has another name", onDemand, got)
-		}
+	p := client(func(p *xds.Proxy) {
+		p.Metadata = map[string]string{contract.MetadataIstioVersion: "1.32", contract.MetadataDNSCapture: "true"}
+	})
+	all := v.Wildcard(p, xds.NameTableType, nil)
+	if len(all) != 1 || all[0].Resource.Body.TypeUrl != xds.NameTableType || v.Named(p, xds.NameTableType, all[0].Resource.Name).Resource != all[0].Resource {
+		t.Errorf("%v; want one table, also by its name", all)
+	}
+	if got := v.Named(p, xds.NameTableType, "other").Resource; got != nil {
+		t.Errorf("%v has another name", got)
 	}
 	if got := v.Wildcard(client(), xds.NameTableType, nil); got != nil {
 		t.Errorf("%v; want no table for our agent", got)

@@ -35,10 +35,7 @@ func (v *snapshot) outbound(sh features) *listener.Listener {
 	l := listen(outboundName, sh.wildcards(contract.OutboundPort)...)
 	l.TrafficDirection = core.TrafficDirection_OUTBOUND
 	l.UseOriginalDst = on()
-	l.FilterChains = rejectOwnPorts()
-	if !sh.full { // else each address has its listener
-		l.FilterChains = append(l.FilterChains, v.bytesByAddress(tcpPrefix, v.firstUse(sh))...)
-	}
+	l.FilterChains = append(rejectOwnPorts(), v.bytesByAddress(tcpPrefix, v.firstUse(sh))...)
 	l.DefaultFilterChain = passthroughChain()
 	return l
 }
@@ -69,10 +66,7 @@ func (v *snapshot) sniffed(sh features, port uint16) *listener.Listener {
 	l.BindToPort = off()
 	l.TrafficDirection = core.TrafficDirection_OUTBOUND
 	detect(l, sniffTimeout, httpInspector())
-	l.FilterChains = []*listener.FilterChain{httpByHost(port)}
-	if !sh.full {
-		l.FilterChains = append([]*listener.FilterChain{v.httpByAddress(v.firstUse(sh))}, v.bytesByAddress(tcpPrefix, v.firstUse(sh))...)
-	}
+	l.FilterChains = append([]*listener.FilterChain{v.httpByAddress(v.firstUse(sh))}, v.bytesByAddress(tcpPrefix, v.firstUse(sh))...)
 	l.DefaultFilterChain = passthroughChain()
 	return l
 }

@@ -129,8 +129,8 @@ func union(a, b map[uint16]int) map[uint16]bool {
 	return out
 }
 
-// hasOwnListener reports whether a virtual address and port has a listener in a proxy on
-// demand: the one for its number waits for the client's first bytes, and the server speaks
+// hasOwnListener reports whether a virtual address and port has a listener of its
+// own: the one for its number waits for the client's first bytes, and the server speaks
 // first. Envoy prefers a listener for an address to one for all addresses.
 func (v *snapshot) hasOwnListener(t target) bool {
 	return t.port.Protocol == mesh.ServerFirst && slices.Contains(v.ports.sniffed, t.port.Number)

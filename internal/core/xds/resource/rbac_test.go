@@ -45,7 +45,6 @@ func TestAuthorization(t *testing.T) {
 			for name, p := range map[string]*xds.Proxy{
 				"with files":     guardedProxy(),
 				"with our agent": guardedProxy(withAgent),
-				"full push":      guardedProxy(func(p *xds.Proxy) { p.OnDemand = false }),
 			} {
 				for _, l := range listenersOf(t, v, p) {
 					for _, call := range c.Allowed {

@@ -157,7 +157,7 @@ func callRoutes() *mesh.RouteSpec {
 func client(change ...func(*xds.Proxy)) *xds.Proxy {
 	p := &xds.Proxy{
 		ID: "sidecar~10.244.0.1~web-1.shop~x", Namespace: "shop", ServiceAccount: "web", Addresses: addresses("10.244.0.1"),
-		Metadata: map[string]string{contract.MetadataCertificates: certificates}, OnDemand: true,
+		Metadata: map[string]string{contract.MetadataCertificates: certificates},
 	}
 	for _, f := range change {
 		f(p)
@@ -208,9 +208,8 @@ func goldenCases(t *testing.T) map[string][]xds.Dependency {
 		p.ID, p.ServiceAccount, p.Addresses = "sidecar~10.244.0.4~db-1.shop~x", "db", addresses("10.244.0.4")
 	})
 	warm := client(func(p *xds.Proxy) { p.Metadata[contract.MetadataPrewarm] = "db, old:80, nowhere, web:x" })
-	full := client(func(p *xds.Proxy) { p.OnDemand = false })
 	bare := client(func(p *xds.Proxy) { delete(p.Metadata, contract.MetadataCertificates) })
-	rpc := client(func(p *xds.Proxy) { p.OnDemand, p.GRPC = false, true })
+	rpc := client(func(p *xds.Proxy) { p.GRPC = true })
 	sds := client(func(p *xds.Proxy) { p.Metadata[contract.MetadataSecrets] = "sds-grpc" })
 	istio := client(func(p *xds.Proxy) { p.Metadata = map[string]string{contract.MetadataIstioVersion: "1.32"} })
 	limited := snapshot(t, append(parts(), policyFor("web", everyField()), budgetFor("web"))...)
@@ -254,10 +253,7 @@ func goldenCases(t *testing.T) map[string][]xds.Dependency {
 		"virtual host, calls": flatten([]xds.Bundle{
 			snapshot(t, append(parts(), callRoutes())...).Named(p, xds.VirtualHostType, "routed/81.web.shop.svc.cluster.local"),
 		}, xds.VirtualHostType),
-		"virtual host, IPv6":    named(dual, xds.VirtualHostType, "routed/80-ipv6.routed.shop.svc.cluster.local"),
-		"everything, listeners": flatten(v.Wildcard(full, xds.ListenerType, nil), xds.ListenerType)[2:],
-		"everything, routes":    flatten(v.Wildcard(full, xds.RouteType, nil), xds.RouteType),
-		"everything, clusters":  flatten(v.Wildcard(full, xds.ClusterType, nil), xds.ClusterType),
+		"virtual host, IPv6": named(dual, xds.VirtualHostType, "routed/80-ipv6.routed.shop.svc.cluster.local"),
 		"client of gRPC": slices.Concat(named(rpc, xds.ListenerType, "web:81"), named(rpc, xds.RouteType, "outbound|81||web.shop.svc.cluster.local"),
 			named(rpc, xds.ClusterType, "outbound|81||web.shop.svc.cluster.local"), named(rpc, xds.ListenerType, "web:99")),
 	}

@@ -31,7 +31,6 @@ type snapshot struct {
 	ports  *ports
 	away   *away
 	cache  *cache
-	hosts  resourceCache // route configurations of a port number, by namespace
 
 	serverFirst     func() []target        // see listServerFirst
 	serviceNetworks func() serviceNetworks // see listServiceNetworks
@@ -63,8 +62,8 @@ func (v *snapshot) Wildcard(p *xds.Proxy, typeURL string, prewarm []string) []xd
 	switch {
 	case typeURL == xds.NameTableType:
 		return bundles([]*xds.Resource{nameTable(p)})
-	case !p.OnDemand:
-		return v.fullPush(p, typeURL)
+	case p.GRPC:
+		return nil // it names all that it gets
 	}
 	switch typeURL {
 	case xds.ListenerType:
@@ -155,7 +154,7 @@ func (v *snapshot) routes(p *xds.Proxy, name string) xds.Bundle {
 		})
 		return xds.Bundle{Resource: r, After: []xds.Dependency{{Type: xds.VirtualHostType, Resource: v.placeholderHost()}}}
 	}
-	return xds.Bundle{Resource: v.routeConfiguration(p, name)}
+	return xds.Bundle{Resource: v.routesOf(p, name)}
 }
 
 // host returns the virtual host of a service with routes, "routed/80.reviews.shop...". If

@@ -87,10 +87,9 @@ func TestVisibility(t *testing.T) {
 	if got := text(t, []xds.Dependency{{Type: xds.EndpointType, Resource: endpoints}}); strings.Contains(got, "10.244") {
 		t.Errorf("endpoints: %s", got)
 	}
-	for _, typeURL := range []string{xds.ClusterType, xds.EndpointType, xds.RouteType, xds.ListenerType} {
-		full := client(func(p *xds.Proxy) { p.OnDemand = false })
-		if got := text(t, flatten(v.Wildcard(full, typeURL, nil), typeURL)); strings.Contains(got, "hidden") || strings.Contains(got, "10.96.0.66") {
-			t.Errorf("full push, %s: %s", typeURL, got)
+	for _, typeURL := range types {
+		if got := text(t, flatten(v.Wildcard(p, typeURL, nil), typeURL)); strings.Contains(got, "hidden") || strings.Contains(got, "10.96.0.66") {
+			t.Errorf("%s: %s", typeURL, got)
 		}
 	}
 }
@@ -200,10 +199,10 @@ func testDiff(t *testing.T, config mesh.Config) {
 	universe := map[string][]string{
 		xds.ClusterType: {"http|10.96.0.1:80", "raw|10.96.0.1:80", "tcp|10.96.0.1:80", "raw|10.244.0.9:8080", "tcp|10.244.0.9:8080", "tcp|10.96.0.1:82", "http|10.96.0.2:80", "tcp|10.96.0.3:6379", "http|10.96.0.5:80", "http|10.96.0.66:80",
 			"tcp|10.244.0.66:80", "tcp|10.244.0.4:6379", "tcp|10.244.0.4:1", "tcp|10.9.9.9:99", "http|10.9.9.9:80", "tcp|10.9.9.8:99", web80, "http|10.244.0.9:8080", "tracing",
-			"http|[fd96::9]:80", "http|10.96.0.9:80", "http|10.96.0.9:79", old80, old80v4, old80v6, "http|[fd96::5]:80"},
+			"http|[fd96::9]:80", "http|10.96.0.9:80", "http|10.96.0.9:79", "http|10.96.0.11:80", old80, old80v4, old80v6, "http|[fd96::5]:80"},
 		xds.EndpointType:    {web80, old80, old80v4, old80v6, "outbound|6379||db.shop.svc.cluster.local", "outbound|80||hidden.vault.svc.cluster.local"},
 		xds.VirtualHostType: {"routed/80.routed.shop.svc.cluster.local", "routed/80.web.shop.svc.cluster.local", "routed/80-ipv6.routed.shop.svc.cluster.local"},
-		xds.RouteType:       {"80", "81", web80, "outbound|80||routed.shop.svc.cluster.local"},
+		xds.RouteType:       {web80, "outbound|80||routed.shop.svc.cluster.local"},
 		xds.ListenerType:    {"virtualInbound", "virtualOutbound", "late", "virtualOutbound-early", "outbound_80", "outbound_10.96.0.2_80", "web:81"},
 	}
 	versions := func(v xds.Snapshot) map[[2]string]string {
@@ -258,11 +257,11 @@ func testDiff(t *testing.T, config mesh.Config) {
 }
 
 // setsDiffer returns by type the names that Wildcard has in one snapshot only, for a proxy
-// on demand with declared and prewarmed clusters, and for one with full push.
+// with declared and prewarmed clusters, and for one of another namespace.
 func setsDiffer(old, now xds.Snapshot) map[string][]string {
 	clients := []*xds.Proxy{
 		client(relayed, func(p *xds.Proxy) { p.Metadata[contract.MetadataPrewarm] = "old,y:99,hidden.vault" }),
-		client(relayed, func(p *xds.Proxy) { p.OnDemand = false }),
+		client(func(p *xds.Proxy) { p.Namespace, p.ID = "bank", "x" }),
 	}
 	prewarm := []string{"http|10.96.0.2:80", "outbound|99||y.shop.svc.cluster.local"}
 	out := map[string][]string{}
@@ -292,10 +291,9 @@ func TestNamedReturnsWhatWildcardReturns(t *testing.T) {
 	six := service("six", "db", "fd96::6 10.96.0.6", port(6379, mesh.TCP), port(contract.ReadinessPort, mesh.TCP))
 	v := snapshot(t, append(parts(), shared, six)...)
 	for name, change := range map[string]func(*xds.Proxy){
-		"on demand":                func(*xds.Proxy) {},
-		"full push":                func(p *xds.Proxy) { p.OnDemand = false },
-		"full push, two families":  func(p *xds.Proxy) { p.OnDemand, p.Addresses = false, addresses("10.244.0.1 fd44::1") },
-		"full push, no HTTP there": func(p *xds.Proxy) { p.OnDemand, p.Namespace, p.ID = false, "bank", "x" },
+		"one family":    func(*xds.Proxy) {},
+		"two families":  func(p *xds.Proxy) { p.Addresses = addresses("10.244.0.1 fd44::1") },
+		"no HTTP there": func(p *xds.Proxy) { p.Namespace, p.ID = "bank", "x" },
 	} {
 		for _, typeURL := range types {
 			p := client(withAgent, change)
@@ -327,27 +325,6 @@ func TestDiffOfAnEndpoint(t *testing.T) {
 	}
 	if _, named := changes[xds.EndpointType].Names["outbound|80||routed.shop.svc.cluster.local"]; !named {
 		t.Errorf("the endpoints are not named: %v", changes)
-	}
-}
-
-// The hosts of a port number are the same for all proxies of a namespace, and nothing is
-// cached for a number that no service has.
-func TestHostsOfANumberBuiltOnce(t *testing.T) {
-	v := snapshot(t, parts()...)
-	full := func(namespace string) *xds.Proxy {
-		return client(func(p *xds.Proxy) { p.OnDemand, p.Namespace = false, namespace })
-	}
-	hosts := func(namespace, number string) *xds.Resource {
-		return v.Named(full(namespace), xds.RouteType, number).Resource
-	}
-	if first, second := hosts("shop", "80"), hosts("shop", "80"); first != second {
-		t.Error("built for each proxy")
-	}
-	if hosts("shop", "80").Version == hosts("vault", "80").Version {
-		t.Error("another namespace gets the same, where short names mean something else")
-	}
-	if a, b := hosts("shop", "4711"), hosts("shop", "4711"); a == b || a.Version != b.Version {
-		t.Error("a number that no service has is cached, or its resource is not deterministic")
 	}
 }
 

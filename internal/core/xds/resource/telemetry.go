@@ -331,7 +331,6 @@ func (v *snapshot) tracingBundle(p *xds.Proxy) (xds.Bundle, bool) {
 	}
 	if s := v.mesh.Resolve(t.Host, p.Namespace); s != nil && s.External == "" {
 		if to, ok := v.target(reference{host: s.Host, port: t.Port}, p.Namespace); ok {
-			to = to.forProxy(p)
 			sh := f.forClusters()
 			r := v.cache.of(s).getFor(sh, clusterKey{tracingCluster, t.Port, to.family, sh, true}, func() *xds.Resource {
 				requests := to

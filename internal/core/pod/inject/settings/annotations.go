@@ -136,7 +136,7 @@ var annotations = []annotation{
 	{name: contract.NodeAnnotation, means: "written: what the node does for the pod", check: valid("no value of an author: injection writes it", func(string) bool { return false })},
 	{name: contract.Park, means: "on, off or require: whether early connections wait", check: oneOf("on", "off", "require")},
 	{name: contract.Prewarm, means: "hosts whose configuration is fetched before the first request"},
-	{name: contract.Push, means: "full or on-demand: how much of the mesh the proxy gets", check: oneOf(contract.PushFull, contract.PushOnDemand)},
+	{name: contract.Prefix + "push", without: "each proxy gets what it uses: remove it", same: "on-demand"},
 	{name: contract.Status, means: "written: what was injected"},
 	{name: contract.Overrides, means: "written: what of the pod was changed"},
 }
