@@ -11,7 +11,20 @@ import (
 	"outrider.dev/internal/core/xds"
 )
 
-// Diff derives the changes from those of the mesh, not from the resources.
+// Diff derives the changes from those of the mesh, not from the resources. This is the rule, which
+// TestDiffOfAnyHistory compares with what is built:
+//
+//	what changed                           what may differ
+//	a service                              its clusters and endpoints, and the clusters of its endpoints' addresses (mayIdentify)
+//	- its routes or front                  its route configurations and virtual hosts
+//	- its faults, ports or visibility      all of these: routes of other services may lead there
+//	- its front (sameFrontend)             the set of listeners, all listeners, the set of clusters (prewarmNames)
+//	- and so the networks of services      all clusters: those of addresses without a service
+//	- where requests are counted           all listeners: an inbound one has the services of its ports
+//	- where requests are traced            the collector's cluster
+//	a workload                             the clusters of its addresses, the set of listeners, all listeners
+//	- its place, or the zone of a node     all endpoints: which are near
+//	an authorization policy                all listeners
 func (v *snapshot) Diff(old xds.Snapshot) (map[string]xds.Change, bool) {
 	o, ok := old.(*snapshot)
 	if !ok {
@@ -21,46 +34,36 @@ func (v *snapshot) Diff(old xds.Snapshot) (map[string]xds.Change, bool) {
 	frontend := slices.ContainsFunc(services, func(c mesh.Change[mesh.Service]) bool { return !sameFrontend(c.Old, c.New) })
 	d := &diff{addresses: addresses{}, types: map[string]*xds.Change{}}
 	for _, t := range []string{xds.ListenerType, xds.ClusterType, xds.EndpointType, xds.RouteType, xds.VirtualHostType} {
-		d.types[t] = &xds.Change{Wildcard: frontend, Names: map[string]struct{}{}}
+		d.types[t] = &xds.Change{Names: map[string]struct{}{}}
 	}
 	for _, c := range services {
 		d.service(c.Old)
 		d.service(c.New)
-		sameFaults := mesh.SameFaults(c.Old, c.New)
-		if !sameFaults || !sameFrontend(c.Old, c.New) || !sameRoutes(c.Old, c.New) {
+		if !sameFrontend(c.Old, c.New) || !sameRoutes(c.Old, c.New) {
 			d.routes(c.Old)
 			d.routes(c.New)
 		}
-		if !sameFaults || !sameForRoutes(c.Old, c.New) {
-			// Routes of other services may lead there.
+		if !mesh.SameFaults(c.Old, c.New) || !sameForRoutes(c.Old, c.New) {
 			d.types[xds.VirtualHostType].AllNames, d.types[xds.RouteType].AllNames = true, true
-		}
-	}
-	if t := v.config.Telemetry; len(services) > 0 {
-		if t.Metrics { // an inbound listener has the services of its ports
-			d.types[xds.ListenerType].Wildcard, d.types[xds.ListenerType].AllNames = true, true
-		}
-		if t.Tracing.On() { // one of them may be the collector's
-			d.name(xds.ClusterType, tracingCluster)
 		}
 	}
 	for _, c := range workloads {
 		d.workload(c.Old)
 		d.workload(c.New)
 	}
-	if !v.mesh.SameNodes(o.mesh) || slices.ContainsFunc(workloads, moved) {
-		d.types[xds.EndpointType].AllNames = true // which are near
-	}
-	if len(workloads) > 0 || !v.mesh.SameAuthorization(o.mesh) { // a proxy's listeners depend on its workload
-		d.types[xds.ListenerType].Wildcard, d.types[xds.ListenerType].AllNames = true, true
+	t := v.config.Telemetry
+	listeners := frontend || len(workloads) > 0 || len(services) > 0 && t.Metrics || !v.mesh.SameAuthorization(o.mesh)
+	d.types[xds.ListenerType].Wildcard, d.types[xds.ListenerType].AllNames = listeners, listeners
+	d.types[xds.EndpointType].AllNames = !v.mesh.SameNodes(o.mesh) || slices.ContainsFunc(workloads, moved)
+	clusters := d.types[xds.ClusterType]
+	clusters.Wildcard = frontend
+	clusters.AllNames = frontend && !maps.Equal(o.serviceNetworks().within, v.serviceNetworks().within) // rarely: a network only grows
+	if len(services) > 0 && t.Tracing.On() {
+		d.name(xds.ClusterType, tracingCluster)
 	}
 	if len(d.addresses) > 0 {
-		d.types[xds.ClusterType].Match = d.addresses.match
+		clusters.Match = d.addresses.match
 	}
-	if frontend && !maps.Equal(o.serviceNetworks().within, v.serviceNetworks().within) { // rarely: a network only grows
-		d.types[xds.ClusterType].AllNames = true // of the addresses without a service
-	}
-	d.types[xds.ListenerType].AllNames = d.types[xds.ListenerType].AllNames || frontend
 	out := map[string]xds.Change{}
 	for t, c := range d.types {
 		if c.Wildcard || c.AllNames || len(c.Names) > 0 || c.Match != nil {
@@ -71,7 +74,8 @@ func (v *snapshot) Diff(old xds.Snapshot) (map[string]xds.Change, bool) {
 }
 
 // moved reports whether a workload that may have a proxy is at another place. A pod has no
-// address before it is on its node.
+// address before it is on its node. A proxy that connects before its pod is seen keeps the order of
+// its endpoints until these change: to compare the endpoints of all proxies for each new pod costs more.
 func moved(c mesh.Change[mesh.Workload]) bool {
 	return c.Old != nil && c.New != nil && len(c.Old.Addresses) > 0 && (c.Old.Node != c.New.Node || c.Old.Zone != c.New.Zone)
 }
@@ -138,7 +142,7 @@ func sameForRoutes(a, b *mesh.Service) bool {
 // nearly every change. The sets of listeners and clusters do not depend on these; to
 // compare the sets for each proxy costs more than to send the endpoints.
 func sameFrontend(a, b *mesh.Service) bool {
-	return sameForRoutes(a, b) && slices.Equal(a.Addresses, b.Addresses) && a.Headless == b.Headless
+	return sameForRoutes(a, b) && slices.Equal(a.Addresses, b.Addresses)
 }
 
 func sameRoutes(a, b *mesh.Service) bool { return reflect.DeepEqual(a.Routes, b.Routes) }

@@ -22,6 +22,38 @@ func TestMutants(t *testing.T) {
 		"bytes in plain text reach the application":   {File: "inbound.go", From: `append(g.bytes(), tcpProxy(toApplication()))`, To: `[]*listener.Filter{tcpProxy(toApplication())}`},
 		"requests reach the application":              {File: "http.go", From: `g.requests(m)`, To: ``},
 		"listeners of other policies are taken":       {File: "listener.go", From: `g.key()`, To: `""`, Tests: "TestAuthorizationReachesWhatItSelects"},
-		"a change of policies reaches no proxy":       {File: "diff.go", From: `len(workloads) > 0 || !v.mesh.SameAuthorization(o.mesh)`, To: `len(workloads) > 0`, Tests: "TestAuthorizationReachesWhatItSelects"},
+	})
+}
+
+// Each line of the rule of what a change of the mesh reaches.
+func TestMutantsOfDiff(t *testing.T) {
+	mutants.Run(t, "TestDiffOfAnyHistory", map[string]mutants.Mutant{
+		"a service's addresses are forgotten":      {File: "diff.go", From: `d.name(xds.ClusterType, address{prefix, to}.String())`, To: ``},
+		"a service's clusters are forgotten":       {File: "diff.go", From: `d.name(xds.ClusterType, name)`, To: ``},
+		"a service's endpoints are forgotten":      {File: "diff.go", From: `d.name(xds.EndpointType, name)`, To: ``},
+		"endpoints' addresses are forgotten":       {File: "diff.go", From: `d.addresses.add(e.Addr)`, To: ``},
+		"the old service is forgotten":             {File: "diff.go", From: `d.service(c.Old)`, To: ``},
+		"the new service is forgotten":             {File: "diff.go", From: `d.service(c.New)`, To: ``},
+		"routes are forgotten":                     {File: "diff.go", From: `!sameRoutes(c.Old, c.New)`, To: `false`},
+		"others' faults are forgotten":             {File: "diff.go", From: `!mesh.SameFaults(c.Old, c.New)`, To: `false`},
+		"backends of others' routes are forgotten": {File: "diff.go", From: `!sameForRoutes(c.Old, c.New)`, To: `false`},
+		"own virtual hosts are forgotten":          {File: "diff.go", From: `d.name(xds.VirtualHostType, target{s, &s.Ports[i], f}.virtualHost())`, To: ``},
+		"own route configurations are forgotten":   {File: "diff.go", From: `d.name(xds.RouteType, serviceName(s, s.Ports[i].Number, primary))`, To: ``},
+		"listeners do not follow fronts":           {File: "diff.go", From: `frontend || len(workloads) > 0`, To: `len(workloads) > 0`},
+		"listeners do not follow workloads":        {File: "diff.go", From: `frontend || len(workloads) > 0`, To: `frontend`},
+		"listeners do not follow counted services": {File: "diff.go", From: `len(services) > 0 && t.Metrics`, To: `false`, Tests: "TestDiffWhereRequestsAreCounted"},
+		"listeners do not follow policies":         {File: "diff.go", From: `!v.mesh.SameAuthorization(o.mesh)`, To: `false`},
+		"endpoints do not follow nodes":            {File: "diff.go", From: `!v.mesh.SameNodes(o.mesh)`, To: `false`, Tests: "TestDiffOfAZoneOfANode"},
+		"endpoints do not follow moved clients":    {File: "diff.go", From: `slices.ContainsFunc(workloads, moved)`, To: `false`},
+		"the set of clusters is forgotten":         {File: "diff.go", From: `clusters.Wildcard = frontend`, To: ``},
+		"networks are forgotten":                   {File: "diff.go", From: `!maps.Equal(o.serviceNetworks().within, v.serviceNetworks().within)`, To: `!maps.Equal(o.serviceNetworks().within, o.serviceNetworks().within)`},
+		"the collector is forgotten":               {File: "diff.go", From: `d.name(xds.ClusterType, tracingCluster)`, To: ``},
+		"a workload's old address is forgotten":    {File: "diff.go", From: `d.workload(c.Old)`, To: ``},
+		"a workload's new address is forgotten":    {File: "diff.go", From: `d.workload(c.New)`, To: ``},
+		"a service's protocol counts for nothing":  {File: "diff.go", From: `slices.Equal(a.Ports, b.Ports)`, To: `true`},
+		"visibility counts for nothing":            {File: "diff.go", From: `slices.Equal(a.ExportTo, b.ExportTo)`, To: `true`},
+		"External counts for nothing":              {File: "diff.go", From: `a.External == b.External`, To: `true`},
+		"the primary family counts for nothing":    {File: "diff.go", From: `primaryOf(a) == primaryOf(b)`, To: `true`},
+		"addresses count for nothing":              {File: "diff.go", From: `slices.Equal(a.Addresses, b.Addresses)`, To: `true`},
 	})
 }
