@@ -192,6 +192,36 @@ func TestNamesOfAClientAreLimited(t *testing.T) {
 	}
 }
 
+// A stream that ends gives its names back: a client that connects again and again keeps as many each time.
+func TestNamesAreGivenBack(t *testing.T) {
+	o := byClaim(newTestSource(mustSnapshot(t, "1", "")))
+	o.Client, o.MaxNames = anyone, 10
+	s := New(o)
+	c := dial(t, listen(t, s))
+	for i := range 5 {
+		stream, err := c.DeltaAggregatedResources(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := names(o.MaxNames, 20)
+		stream.Send(&discovery.DeltaDiscoveryRequest{Node: &core.Node{Id: fmt.Sprint(i)}, TypeUrl: ClusterType, ResourceNamesSubscribe: all})
+		answered := 0
+		if err := until(stream, func(m *discovery.DeltaDiscoveryResponse) bool {
+			answered += len(m.GetResources())
+			return answered == len(all)
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if kept := len(s.Proxies()[0].Types[0].Subscribed); kept != o.MaxNames {
+			t.Errorf("stream %d keeps %d names; want %d", i, kept, o.MaxNames)
+		}
+		stream.CloseSend()
+		for err == nil { // until the stream has ended, and counts no more
+			_, err = stream.Recv()
+		}
+	}
+}
+
 // A client that asks for too much waits, and no other client does.
 func TestClientThatAsksTooMuchWaits(t *testing.T) {
 	one, another := New(Options{}), New(Options{})

@@ -14,6 +14,8 @@ func TestMutants(t *testing.T) {
 		"notValues are not looked at, of clients":     {File: "rbac.go", In: "out = append(out, &rbac.Principal{Identifier: &rbac.Principal_NotId{NotId: anyOf(c.NotValues)}})", From: `out = append(out, &rbac.Principal{Identifier: &rbac.Principal_NotId{NotId: anyOf(c.NotValues)}})`, To: ``},
 		"notValues are not looked at, of operations":  {File: "rbac.go", From: `out = append(out, &rbac.Permission{Rule: &rbac.Permission_NotRule{NotRule: anyOf(c.NotValues, !deny)}})`, To: ``},
 		"a denied host with a port is another":        {File: "rbac.go", From: `wide && !strings.HasSuffix(v, "*")`, To: `false`},
+		"a host with a port is not another":           {File: "rbac.go", From: `anyOf(c.NotValues, !deny)`, To: `anyOf(c.NotValues, deny)`},
+		"cluster.local is another trust domain":       {File: "rbac.go", From: `v = g.trustDomain + "/" + rest`, To: ``, Tests: "TestTrustDomainOfPolicies"},
 		"a host has a case":                           {File: "rbac.go", From: `m.IgnoreCase = m.GetSafeRegex() == nil`, To: ``},
 		"an account of no namespace is of any":        {File: "rbac.go", From: `v = namespace + "/" + v`, To: `v = "bank/" + v`},
 		"a namespace is a prefix":                     {File: "rbac.go", From: `"/sa/[^/]+"`, To: `".*"`},

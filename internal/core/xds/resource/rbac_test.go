@@ -307,6 +307,21 @@ func TestAuthorizationReachesWhatItSelects(t *testing.T) {
 	}
 }
 
+// In a policy cluster.local is the mesh's own trust domain, whatever that is: a DENY rule that names
+// a client by it would deny no client otherwise.
+func TestTrustDomainOfPolicies(t *testing.T) {
+	deny := &mesh.AuthorizationSpec{Name: "p", Namespace: "shop", Deny: true, Rules: []mesh.AuthorizationRule{{From: [][]mesh.Condition{{
+		{Of: mesh.Principal, Values: []string{"cluster.local/ns/shop/sa/client", "other.example/ns/shop/sa/client"}},
+	}}}}}
+	v := snapshotOf(t, mesh.Config{TrustDomain: "corp.example"}, guarded(deny)...)
+	got := text(t, []xds.Dependency{{Type: xds.ListenerType, Resource: v.Named(guardedProxy(), xds.ListenerType, "virtualInbound").Resource}})
+	for id, want := range map[string]bool{"corp.example": true, "other.example": true, "cluster.local": false} {
+		if id = "spiffe://" + id + "/ns/shop/sa/client"; strings.Contains(got, id) != want {
+			t.Errorf("%s is in the rules: %t; want %t", id, !want, want)
+		}
+	}
+}
+
 // Paths are normalised where a policy judges them, and nowhere else.
 func TestPathsAreNormalised(t *testing.T) {
 	for _, of := range []mesh.Attribute{mesh.Path, mesh.Method} {

@@ -138,7 +138,7 @@ func TestListenersOfManyServices(t *testing.T) {
 }
 
 // A resource that Wildcard returned is found by its name: so a stream looks up what became of
-// it, and writes a complete list of the state of the world.
+// it.
 func TestNamedReturnsWhatWildcardReturns(t *testing.T) {
 	shared := service("z-shares-an-address", "db", "10.96.0.3", port(7000, mesh.TCP))
 	six := service("six", "db", "fd96::6 10.96.0.6", port(6379, mesh.TCP), port(contract.ReadinessPort, mesh.TCP))
