@@ -38,7 +38,11 @@ func run(stdout, stderr io.Writer) int {
 	}
 	for _, r := range over {
 		fmt.Fprintf(stderr, "\nhouse: %s: %d, and the limit is %d\n", r.measure.name, r.now, r.limit)
-		for _, p := range r.places {
+		for i, p := range r.places {
+			if i == 50 {
+				fmt.Fprintf(stderr, "  and %d more\n", len(r.places)-i)
+				break
+			}
 			fmt.Fprintln(stderr, "  "+p)
 		}
 		status = 1

@@ -94,7 +94,7 @@ func Run(stop, quit context.Context, o Options) (int, error) {
 	}
 	quit, a.quit = context.WithCancel(quit)
 	defer a.quit()
-	// What is answered to the kubelet ends last, so that its probes succeed until the pod
+	// The kubelet's probes are answered last of all, so that they succeed until the pod
 	// is gone.
 	ctx, end := context.WithCancel(context.WithoutCancel(stop))
 	var tasks sync.WaitGroup

@@ -22,7 +22,7 @@ type Query struct {
 	Listening []string // local ports that have a listener
 }
 
-// A Network is what the way of a connection depends on besides the rules. The zero value
+// A Network has the interfaces and addresses on which the way of a connection depends besides the rules. The zero value
 // is an unknown one.
 type Network struct {
 	Addrs []netip.Addr // of the pod, without loopback
@@ -116,7 +116,7 @@ func (q Query) owner() (uid, gid uint32, err error) {
 	return uid, gid, nil
 }
 
-// interfaces are those by which the connection comes in and leaves. It comes in by none if
+// interfaces returns by which interfaces the connection comes in and leaves. It comes in by none if
 // a process of the pod opens it, and leaves by none if it comes in for the pod itself.
 func (q Query) interfaces(n Network, dst netip.Addr) (in, out string, supposed []string, err error) {
 	own := dst.IsLoopback() || q.Out == "lo" || slices.Contains(n.Addrs, dst)

@@ -48,7 +48,7 @@ type Listener struct {
 	Transparent bool // and on every other address, which TPROXY needs
 }
 
-// A Pod is what rules depend on besides the packet.
+// A Pod has the facts on which rules depend besides the packet.
 type Pod struct {
 	Listeners  []Listener
 	Remembered []string // names of the dynamic sets that hold the packet's key; by port: NAME-PORT
@@ -409,7 +409,7 @@ func sameInterface(name, want string) bool {
 	return name == want
 }
 
-// remembered is what Pod.Remembered has for the packet in a dynamic set.
+// remembered returns the entry of Pod.Remembered for the packet in a dynamic set.
 func (w *walk) remembered(set string, key capture.SetKey) string {
 	if key == capture.ByFamilyPort {
 		return fmt.Sprintf("%s-%d", set, w.c.Dst.Port())

@@ -47,8 +47,8 @@ func TestOneAddressOfTwo(t *testing.T) {
 	}
 }
 
-// What a Host's author wrote takes no connection from anybody: it has its address for clients of its
-// own namespace, and there after pods and services, in whatever order they come.
+// A Host takes no connection from anybody else: its address counts for clients of its own namespace,
+// and there after those of pods and services, in whatever order they come.
 func TestAddressesOfHosts(t *testing.T) {
 	host := func(namespace, name, address string) *mesh.WorkloadSpec {
 		h := pod(namespace, name, address, "app", "h")

@@ -79,7 +79,7 @@ func TestAuthorizationPoliciesSelect(t *testing.T) {
 	}
 }
 
-// What policies say of a workload changes neither it nor its services: only its own proxy gets it.
+// A policy of a workload changes neither the workload nor its services: only its own proxy gets it.
 func TestAuthorizationIsTheServersAlone(t *testing.T) {
 	b := build.New(mesh.Config{})
 	b.Set(labelled("shop", "web", "app=web"), labelled("shop", "db", "app=db"))

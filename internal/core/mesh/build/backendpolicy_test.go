@@ -24,7 +24,7 @@ func portOf(name string, number uint16, p mesh.Protocol) mesh.PortSpec {
 	return mesh.PortSpec{Port: mesh.Port{Name: name, Number: number, Protocol: p}}
 }
 
-// What holds is shown as port=connections, with % and the budget; the conflicts by their messages.
+// A policy that holds is shown as port=connections, with % and the budget; a conflict by its message.
 func TestWhichPolicyHolds(t *testing.T) {
 	web, http, db := mesh.PolicyTarget{Name: "web"}, mesh.PolicyTarget{Name: "web", Section: "http"}, mesh.PolicyTarget{Name: "web", Section: "db"}
 	faulty := backendPolicy("f", 0, 1, web)

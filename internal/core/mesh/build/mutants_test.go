@@ -6,7 +6,7 @@ import (
 	"outrider.dev/test/mutants"
 )
 
-// What decides which policies hold, and whether plain text is let in.
+// The lines that decide which policies hold, and whether plain text is let in.
 func TestMutants(t *testing.T) {
 	mutants.Run(t, "TestAuthorizationPoliciesSelect|TestAuthorizationRequiresIdentity|TestLargeAuthorization", map[string]mutants.Mutant{
 		"a selector of the root namespace counts for nothing": {File: "workloads.go", In: "if everywhere {", From: `everywhere`, To: `false`},

@@ -7,17 +7,17 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// The rules are those of Istio's PeerAuthentication
+// The rules follow Istio's PeerAuthentication
 // (https://istio.io/latest/docs/reference/config/security/peer_authentication/):
 //   - a policy of the root namespace holds for the mesh, one of another namespace for it,
 //     one with a selector for the workloads of its namespace that match;
 //   - the narrower one counts, and what it leaves unset is inherited;
-//   - ports are named by policies with a selector only, and are those of the workload;
+//   - ports are named by policies with a selector only, and are the workload's;
 //   - of several policies for the same the oldest counts;
 //   - one of the root namespace with a selector is ignored;
 //   - the default is PERMISSIVE.
 
-// peerAuthentications are those of each namespace.
+// peerAuthentications by namespace.
 type peerAuthentications multimap[string, *mesh.PolicySpec]
 
 func (x *peerAuthentications) set(p *mesh.PolicySpec, present bool) {

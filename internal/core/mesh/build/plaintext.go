@@ -43,7 +43,7 @@ func deniesPlainText(a *mesh.Authorization, port uint16) bool {
 	return allows && allowed == no
 }
 
-// truth is what is known before a connection is there.
+// truth says how much is known before a connection is there.
 type truth int
 
 const (

@@ -28,7 +28,7 @@ func (s *service) sortedSlices() []*mesh.SliceSpec {
 	return slices.SortedFunc(maps.Keys(s.slices), func(a, b *mesh.SliceSpec) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// services are those that there are, or that an object names, and which of them depend on what.
+// services that there are, or that an object names, and which of them depend on what.
 type services struct {
 	byName         map[mesh.Key]*service
 	bySelector     multimap[label, mesh.Key]      // by one label of their selector

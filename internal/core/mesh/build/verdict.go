@@ -8,7 +8,7 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// A Verdict is what becomes of a policy at one of its targets.
+// A Verdict says whether a policy has an effect at one of its targets.
 type Verdict struct {
 	NotFound   string   // why there is no such target; else empty
 	Conflicted string   // which policies count in its place

@@ -14,7 +14,7 @@ type workload struct {
 	current  *mesh.Workload
 }
 
-// workloads are those that there are, by all that can select them.
+// workloads that there are, by all that can select them.
 type workloads struct {
 	byID        map[mesh.Key]*workload
 	byLabel     multimap[label, mesh.Key] // by each of their labels

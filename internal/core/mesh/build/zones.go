@@ -8,7 +8,7 @@ import (
 	"outrider.dev/internal/core/mesh/persistent"
 )
 
-// zones are those of nodes, as slices name them: so outriderd need not read nodes.
+// zones of nodes, as EndpointSlices name them: so outriderd need not read nodes.
 type zones struct {
 	of    map[string]map[namedZone]int // by node, with the number of endpoints of slices that say so
 	stale set[string]                  // nodes

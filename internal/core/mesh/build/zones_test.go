@@ -9,7 +9,7 @@ import (
 	"outrider.dev/internal/core/mesh/build"
 )
 
-// The zone of a client is that of its node, as the slices of most namespaces say it.
+// A client is in the zone of its node, as the slices of most namespaces say it.
 func TestZoneOfANode(t *testing.T) {
 	b := build.New(mesh.Config{})
 	said := func(namespace, name, zone string) *mesh.SliceSpec {

@@ -55,7 +55,7 @@ func insteadOfDestinationRule(o fields) string {
 	return r.sentence(policies, namespace != "", len(ports) > 0, len(spec.list("subsets")) > 0, traffic["retryBudget"] != nil)
 }
 
-// A ruleTranslation is that of a DestinationRule to BackendPolicies.
+// A ruleTranslation makes BackendPolicies of a DestinationRule.
 type ruleTranslation struct {
 	translation
 	without []string // fields that have no equivalent

@@ -58,7 +58,7 @@ func Resources() map[string]mesh.Kind {
 	return out
 }
 
-// fields are those of an object that was decoded from JSON or YAML.
+// fields of an object that was decoded from JSON or YAML.
 type fields map[string]any
 
 func (f fields) at(key string) fields   { v, _ := f[key].(map[string]any); return v }
@@ -74,7 +74,7 @@ func (f fields) list(key string) (out []fields) {
 	return out
 }
 
-// kinds are those of a list of references.
+// kinds returns the kinds of a list of references.
 func (f fields) kinds(key string) (out []string) {
 	for _, item := range f.list(key) {
 		if item != nil {

@@ -48,11 +48,26 @@ type effective struct {
 	clashes []Clash
 }
 
+// labelsWithoutEffect warns of labels of the pod and its namespace that have none. It returns the pod's, and why.
+func labelsWithoutEffect(in input, r *verdict.Report) map[string]string {
+	out := map[string]string{}
+	for _, u := range settings.CheckLabels(in.pod.Labels, "", in.alongside) {
+		r.Warn("%s", u.Warning)
+		if u.Name != "" {
+			out[u.Name] = u.Why
+		}
+	}
+	for _, u := range settings.CheckLabels(in.ns.Labels, " of the namespace "+in.ns.Name, in.alongside) {
+		r.Warn("%s", u.Warning)
+	}
+	return out
+}
+
 // settingsOf is the second step: annotations, namespace and mesh,
 // checked. With an error it returns the settings that are known.
 func settingsOf(in input, r *verdict.Report) (s effective, err error) {
 	a := in.annotations()
-	s = effective{noLabel: map[string]string{}, proxy: !in.alongside, pull: corev1.PullPolicy(in.o.Values.Global.ImagePullPolicy), grace: strconv.FormatInt(graceOf(in.pod), 10) + "s"}
+	s = effective{proxy: !in.alongside, pull: corev1.PullPolicy(in.o.Values.Global.ImagePullPolicy), grace: strconv.FormatInt(graceOf(in.pod), 10) + "s"}
 	unused, err := settings.CheckAnnotations(a)
 	if err != nil {
 		return s, verdict.Refuse(verdict.BadAnnotation, "", "%v", err)
@@ -61,15 +76,7 @@ func settingsOf(in input, r *verdict.Report) (s effective, err error) {
 		r.Ignored(u.Name, u.Why)
 		r.Warn("%s", u.Warning)
 	}
-	unused = settings.CheckLabels(in.pod.Labels, "", in.alongside)
-	for _, u := range append(unused, settings.CheckLabels(in.ns.Labels, " of the namespace "+in.ns.Name, in.alongside)...) {
-		r.Warn("%s", u.Warning)
-	}
-	for _, u := range unused {
-		if u.Name != "" {
-			s.noLabel[u.Name] = u.Why
-		}
-	}
+	s.noLabel = labelsWithoutEffect(in, r)
 	if s.init, err = initOf(in, r); err != nil {
 		return s, err
 	}

@@ -1,4 +1,4 @@
-// Package kubelet is what the kubelet does to the containers of one pod, as a
+// Package kubelet models what the kubelet does to the containers of one pod, as a
 // pure state machine: events in (a container exited, a hook returned, a probe
 // answered, time passed), actions out (pull, start, run a hook, probe, stop).
 //

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// did is what a pod does by these events, without what it publishes.
+// did returns the actions that these events cause in a pod, without what it publishes.
 func did(p Pod, events ...Event) (out []string) {
 	s := New(p, Minor(34))
 	for _, e := range slices.Concat([]Event{{Kind: Added}, {Kind: SandboxReady, OK: true}}, events) {

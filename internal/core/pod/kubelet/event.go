@@ -17,7 +17,7 @@ type Event struct {
 	Grace     time.Duration `json:"grace,omitempty"` // of Deleted; 0 means the pod's own
 }
 
-// EventKind is what happened.
+// EventKind names what happened.
 type EventKind string
 
 const (
@@ -57,7 +57,7 @@ type Action struct {
 	Reason    string        // for people
 }
 
-// ActionKind is what is done.
+// ActionKind names what is done.
 type ActionKind string
 
 const (

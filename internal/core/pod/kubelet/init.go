@@ -2,7 +2,7 @@ package kubelet
 
 import "slices"
 
-// An initPlan is what is to be done with the init containers.
+// An initPlan says what is to be done with the init containers.
 type initPlan struct {
 	initialized bool // the plain containers may be looked at
 	hopeless    bool // one failed and is not tried again: the pod is over

@@ -2,7 +2,7 @@ package kubelet
 
 import "time"
 
-// A life is what the runtime knows of the last incarnation of a container.
+// A life has what the runtime knows of the last incarnation of a container.
 type life struct {
 	run         run
 	code        int
@@ -33,7 +33,7 @@ func (l *life) end(code int, now time.Duration) {
 	l.run, l.code, l.finishedAt = exited, code, now
 }
 
-// look is what a pass does at its beginning.
+// look is called by a pass at its beginning.
 func (l *life) look() { l.known = l.finishedAt }
 
 // leave: there is another sandbox.

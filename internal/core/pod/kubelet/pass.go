@@ -2,7 +2,7 @@ package kubelet
 
 import "time"
 
-// A pass is what the pod's worker does now: it does one thing after the other, and each pass
+// A pass says what the pod's worker does now: it does one thing after the other, and each pass
 // (SyncPod) works off a list of tasks and may block in the middle.
 // Source: pod_workers.go podWorkerLoop.
 type pass struct {

@@ -46,7 +46,7 @@ func Authors(pod *corev1.Pod) []*corev1.Container {
 // OtherMeshes are the proxies of other meshes' injectors.
 var OtherMeshes = []string{"istio-proxy", "linkerd-proxy", "kuma-sidecar", "consul-dataplane"}
 
-// Names are those of the plain containers, without ours.
+// Names returns the names of the plain containers, without ours.
 func Names(list []corev1.Container) []string {
 	var out []string
 	for _, c := range list {

@@ -14,7 +14,7 @@ import (
 	"outrider.dev/internal/core/pod/inject/verdict"
 )
 
-// A Command is what an image runs in a container that names no command.
+// A Command runs in a container that names none: the image has it.
 type Command struct {
 	Entrypoint, Cmd []string
 	Digest          string // of the index or manifest that the image's name stands for
@@ -81,8 +81,8 @@ func Of(pod *corev1.Pod, known map[string]Command, names []string, r *verdict.Re
 	return out
 }
 
-// Argv is what the kubelet and the runtime would run: the container's arguments replace CMD.
-// The second result is why that is unknown, or must not be wrapped.
+// Argv returns the arguments that kubelet and runtime would run: the container's replace CMD.
+// The second result says why they are unknown, or must not be wrapped.
 func (k Command) Argv(c *corev1.Container) ([]string, string) {
 	args := c.Args
 	if len(args) == 0 {

@@ -17,7 +17,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// A Request is what the order of a pod's start depends on.
+// A Request has the facts on which the order of a pod's start depends.
 type Request struct {
 	Pod        *corev1.Pod // as its author wrote it, without containers of ours
 	Kubernetes startup.Kubernetes
@@ -167,7 +167,7 @@ func arrange(in Request, w policy, sidecar bool, known imagecmd.Commands) (Plan,
 	return p, nil
 }
 
-// place is that of the proxy among the plain containers. It starts first, even if no container waits
+// place returns the index of the proxy among the plain containers. It starts first, even if no container waits
 // for it: a connection that is parked before the proxy listens is retried only after a second. An
 // author who takes that second for a start without delay lists a container of the proxy's name after
 // the application.
@@ -225,7 +225,7 @@ func presentEdges(in Request, requested []startup.Edge, r *verdict.Report) []sta
 	})
 }
 
-// mechanismsThatChange are those that would change the other mesh's proxy: it becomes no
+// mechanismsThatChange lists the mechanisms that would change the other mesh's proxy: it becomes no
 // sidecar and gets no hook, unless an annotation requests that by name.
 func mechanismsThatChange(r podspec.Reading, proxy string) []startup.Mechanism {
 	if proxy == "" {
@@ -411,9 +411,29 @@ func (p Plan) clearHook(r *verdict.Report) {
 	}
 }
 
+// A how says by what an edge is kept, whoever waits by it.
+type how struct{ edge, why string }
+
+func howOf(c podspec.Choice, written, alongside bool) how {
+	edge := c.Edge
+	edge.To = "x"
+	h := how{strings.TrimPrefix(edge.String(), "x "), strings.Join(c.Why, "; ")}
+	if !written {
+		h.edge += ", by nothing"
+		if alongside {
+			h.why += "; a sidecar or a hold would change " + c.Edge.From + ", which is another mesh's: annotation " + contract.Start + ": native or hold requests that"
+		}
+	}
+	for _, o := range c.Refused {
+		if o.By != startup.InitDone { // which only fits containers that complete
+			h.why += fmt.Sprintf("; not by %s: %s", o.By, o.WhyNot())
+		}
+	}
+	return h
+}
+
 // Explain reports how each edge is kept and why, similar edges in one sentence.
 func (p Plan) Explain(alongside bool, r *verdict.Report) {
-	type how struct{ edge, why string }
 	var order []how
 	waiting := map[how][]string{}
 	edges, warned := map[startup.Edge]bool{}, map[startup.Edge]bool{}
@@ -425,20 +445,7 @@ func (p Plan) Explain(alongside bool, r *verdict.Report) {
 		if !written && c.Edge.By != "" {
 			continue // it was in the pod
 		}
-		edge := c.Edge
-		edge.To = "x"
-		h := how{strings.TrimPrefix(edge.String(), "x "), strings.Join(c.Why, "; ")}
-		if !written {
-			h.edge += ", by nothing"
-		}
-		if !written && alongside {
-			h.why += "; a sidecar or a hold would change " + c.Edge.From + ", which is another mesh's: annotation " + contract.Start + ": native or hold requests that"
-		}
-		for _, o := range c.Refused {
-			if o.By != startup.InitDone { // which only fits containers that complete
-				h.why += fmt.Sprintf("; not by %s: %s", o.By, o.WhyNot())
-			}
-		}
+		h := howOf(c, written, alongside)
 		if waiting[h] == nil {
 			order = append(order, h)
 		}

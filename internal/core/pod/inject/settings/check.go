@@ -91,7 +91,7 @@ func checkLifecycle(l *corev1.Lifecycle) error {
 	return nil
 }
 
-// wantedOf is what would be right in a hook; empty if nothing is wrong.
+// wantedOf says what would be right in a hook; empty if nothing is wrong.
 func wantedOf(h corev1.LifecycleHandler) string {
 	if fields, err := asMap(h); err != nil || len(fields) != 1 {
 		return "one of exec, httpGet, tcpSocket and sleep"

@@ -399,7 +399,7 @@ const (
 	NetworkLabel      = "topology.istio.io/network"
 )
 
-// knownLabels are those of a pod or a namespace that are known.
+// knownLabels lists the labels of pods and namespaces that are known.
 var knownLabels = []annotation{
 	{name: contract.InjectLabel, means: "\"true\" or \"false\": whether to inject"},
 	{name: contract.OwnInjectLabel, means: "as " + contract.InjectLabel},

@@ -201,7 +201,7 @@ func TestEveryPublishedSettingIsInTheTable(t *testing.T) {
 	}
 }
 
-// What is misspelt, or written where it is not read, is named with what was probably meant.
+// A setting that is misspelt, or written where it is not read, is named with the one that was probably meant.
 func TestMistakesInSettingsAreNamed(t *testing.T) {
 	for text, want := range map[string]string{
 		"apiVersion: install.istio.io/v1alpha1":                                        "apiVersion: it is a field of an IstioOperator",
@@ -227,7 +227,7 @@ func TestMistakesInSettingsAreNamed(t *testing.T) {
 			t.Errorf("%s: %s\nwant %s", text, all, want)
 		}
 	}
-	// What is as it is requested anyway needs no warning.
+	// A value that requests the usual behaviour needs no warning.
 	_, warnings, err := ParseValues([]byte(`
 global: {proxy: {privileged: false, tracer: none, outlierLogPath: "", resources: {limits: {cpu: 2}}}, variant: distroless, sds: {token: {aud: istio-ca}}, multiCluster: {enabled: false}}
 pilot: {cni: {enabled: false, provider: default}, env: {}}

@@ -38,7 +38,7 @@ func UserVolumes(text string) ([]corev1.Volume, error) {
 	return out, nil
 }
 
-// missingIn is what the API server would miss in a volume of the sources that proxies have.
+// missingIn names the field that the API server would miss in a volume of the sources that proxies have.
 func missingIn(s corev1.VolumeSource) string {
 	switch {
 	case s.ConfigMap != nil && s.ConfigMap.Name == "":
@@ -83,8 +83,8 @@ func UserMounts(text string) ([]corev1.VolumeMount, error) {
 }
 
 // byName reads JSON objects by the names of volumes. A field that they do not have is a
-// mistake: without it the object means something else. A list of objects, each with its name,
-// is what Istio's own samples write.
+// mistake: without it the object means something else. Istio's own samples write a list of
+// objects, each with its name.
 func byName[T any](text string) (map[string]T, error) {
 	var out map[string]T
 	text, err := namedObjects(text)

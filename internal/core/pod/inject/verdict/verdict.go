@@ -31,8 +31,8 @@ const (
 	TooLarge      Code = "too-large"      // refused: more containers, edges or annotations than a pod can have
 	ImageRefused  Code = "image-refused"  // refused: an image that the mesh does not allow for its containers
 	PortTaken     Code = "port-taken"     // refused: a port of the mesh is used for something else
-	VolumeTaken   Code = "volume-taken"   // refused: likewise the name of a volume
-	MountTaken    Code = "mount-taken"    // refused: likewise a directory
+	VolumeTaken   Code = "volume-taken"   // refused: the name of a volume of the mesh is used for something else
+	MountTaken    Code = "mount-taken"    // refused: a directory of the mesh is used for something else
 )
 
 // A Reason is why a pod is injected, or not.
