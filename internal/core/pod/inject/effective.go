@@ -50,15 +50,13 @@ type effective struct {
 
 // labelsWithoutEffect warns of labels of the pod and its namespace that have none. It returns the pod's, and why.
 func labelsWithoutEffect(in input, r *verdict.Report) map[string]string {
+	ofPod := settings.CheckLabels(in.pod.Labels, "", in.alongside)
 	out := map[string]string{}
-	for _, u := range settings.CheckLabels(in.pod.Labels, "", in.alongside) {
+	for i, u := range append(ofPod, settings.CheckLabels(in.ns.Labels, " of the namespace "+in.ns.Name, in.alongside)...) {
 		r.Warn("%s", u.Warning)
-		if u.Name != "" {
+		if i < len(ofPod) && u.Name != "" {
 			out[u.Name] = u.Why
 		}
-	}
-	for _, u := range settings.CheckLabels(in.ns.Labels, " of the namespace "+in.ns.Name, in.alongside) {
-		r.Warn("%s", u.Warning)
 	}
 	return out
 }
