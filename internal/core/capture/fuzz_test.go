@@ -154,9 +154,3 @@ func FuzzPorts(f *testing.F) {
 		}
 	})
 }
-
-func everything() capture.Intent {
-	in := capture.Defaults()
-	in.OutboundRanges.All, in.InboundPorts.All, in.Families = true, true, capture.DualStack
-	return in
-}
