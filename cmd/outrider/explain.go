@@ -31,7 +31,7 @@ func newExplain() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			w := cmd.OutOrStdout()
 			if len(args) == 0 {
-				return view.Codes(w, output)
+				return view.Codes(w, output, codes.All())
 			}
 			c, err := codes.Find(args[0])
 			if err != nil {

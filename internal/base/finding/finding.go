@@ -43,6 +43,12 @@ type Kind struct {
 	Doc         string   `json:"doc"`         // page and anchor
 }
 
+// An Entry of the catalogue of all kinds: a kind, and the commands that find it.
+type Entry struct {
+	Kind
+	By []string `json:"by"`
+}
+
 // A Finding is one problem in an object.
 type Finding struct {
 	Code     Code     `json:"code"`

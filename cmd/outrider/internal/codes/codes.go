@@ -15,15 +15,9 @@ import (
 	"outrider.dev/internal/ops/check"
 )
 
-// A Code is one kind of finding, and the commands that find it.
-type Code struct {
-	finding.Kind
-	By []string `json:"by"`
-}
-
 // All returns all codes in the order of the alphabet.
-func All() []Code {
-	all := map[finding.Code]*Code{}
+func All() []finding.Entry {
+	all := map[finding.Code]*finding.Entry{}
 	for _, source := range []struct {
 		command string
 		kinds   []finding.Kind
@@ -31,7 +25,7 @@ func All() []Code {
 		for _, k := range source.kinds {
 			c := all[k.Code]
 			if c == nil {
-				c = &Code{Kind: k}
+				c = &finding.Entry{Kind: k}
 				all[k.Code] = c
 			} else if k.Explanation != c.Explanation {
 				c.Explanation += "\n\n" + k.Explanation
@@ -39,18 +33,18 @@ func All() []Code {
 			c.By = append(c.By, source.command)
 		}
 	}
-	out := make([]Code, 0, len(all))
+	out := make([]finding.Entry, 0, len(all))
 	for _, c := range all { // any order: it is sorted
 		out = append(out, *c)
 	}
-	slices.SortFunc(out, func(a, b Code) int { return cmp.Compare(a.Code, b.Code) })
+	slices.SortFunc(out, func(a, b finding.Entry) int { return cmp.Compare(a.Code, b.Code) })
 	return out
 }
 
 // Find returns a code by its name. The error names those that are like it, or who gives the advice now.
-func Find(name string) (Code, error) {
+func Find(name string) (finding.Entry, error) {
 	if gone := kinds.Gone(name); gone != "" {
-		return Code{}, errors.New(gone)
+		return finding.Entry{}, errors.New(gone)
 	}
 	var like []string
 	for _, c := range All() {
@@ -65,13 +59,13 @@ func Find(name string) (Code, error) {
 		}
 	}
 	if len(like) > 0 {
-		return Code{}, fmt.Errorf("%q is no code; there are %s", name, strings.Join(like[:min(len(like), 5)], ", "))
+		return finding.Entry{}, fmt.Errorf("%q is no code; there are %s", name, strings.Join(like[:min(len(like), 5)], ", "))
 	}
-	return Code{}, fmt.Errorf("%q is no code", name)
+	return finding.Entry{}, fmt.Errorf("%q is no code", name)
 }
 
-// Page is the code's page, below docs.
-func (c Code) Page() string {
+// Page returns the page of a code, below docs.
+func Page(c finding.Entry) string {
 	by := make([]string, len(c.By))
 	for i, command := range c.By {
 		by[i] = "`outrider " + command + "`"

@@ -18,7 +18,7 @@ const pages = "../../../../docs/findings"
 func TestPages(t *testing.T) {
 	want := map[string]string{"README.md": Index()}
 	for _, c := range All() {
-		want[string(c.Code)+".md"] = c.Page()
+		want[string(c.Code)+".md"] = Page(c)
 	}
 	there, err := filepath.Glob(pages + "/*.md")
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"io"
 	"strings"
 
-	"outrider.dev/cmd/outrider/internal/codes"
 	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/doctor/lint"
@@ -76,8 +75,7 @@ func Kinds(w io.Writer, output string) error {
 }
 
 // Codes prints all codes, and which commands find them.
-func Codes(w io.Writer, output string) error {
-	all := codes.All()
+func Codes(w io.Writer, output string, all []finding.Entry) error {
 	if output == "json" {
 		return cli.WriteJSON(w, all)
 	}
@@ -89,7 +87,7 @@ func Codes(w io.Writer, output string) error {
 }
 
 // Code explains one code.
-func Code(w io.Writer, t cli.Terminal, output string, c codes.Code) error {
+func Code(w io.Writer, t cli.Terminal, output string, c finding.Entry) error {
 	if output == "json" {
 		return cli.WriteJSON(w, c)
 	}
