@@ -55,7 +55,9 @@ func TestDelayToControlPlane(t *testing.T) {
 					}
 					t.Logf("%s: a first call took %s", what, time.Since(begin).Round(time.Millisecond))
 				}
-				time.Sleep(time.Second) // what Envoy has accepted is kept when the agent has its ACK
+				for _, service := range []string{"server", "other"} {
+					process.Eventually(t, "the endpoints of "+service+" are kept", func() bool { return c.Kept(service, 80) }, a)
+				}
 				envoy := a.Envoy()
 				a.Kill()
 				process.AwaitEnd(t, envoy)

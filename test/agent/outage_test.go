@@ -350,6 +350,9 @@ func TestEnvoyStartsWithoutControlPlane(t *testing.T) {
 		t.Error("a service is served that was not used before")
 	}
 	old := client.Envoy()
+	process.Eventually(t, "what is used is kept", func() bool {
+		return client.Pod.Kept("server", 80) && client.Pod.Kept("server", 90) && client.Pod.Kept("other", 80)
+	}, client)
 	client.Kill()
 	process.AwaitEnd(t, old)
 	client = client.Pod.Agent()

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 
@@ -125,6 +126,14 @@ func (p *Pod) Agent() *Agent {
 	}, p.Env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{AmbientCaps: p.Capabilities}
 	return &Agent{Pod: p, Process: p.start(p.User, cmd, fmt.Sprintf("agent-%d.log", p.agents))}
+}
+
+// Kept reports whether the agent's file has the endpoints of a service's port. The file follows what Envoy
+// accepts within seconds; an agent that starts without a control plane has what is in it.
+func (p *Pod) Kept(service string, port int) bool {
+	content, err := os.ReadFile(filepath.Join(p.work(), "accepted"))
+	name := regexp.QuoteMeta(fmt.Sprintf("outbound|%d||%s.%s.svc.", port, service, Namespace))
+	return err == nil && regexp.MustCompile(`(?s)ClusterLoadAssignment.{0,24}`+name).Match(content)
 }
 
 // start runs a program in the pod, as a user.
