@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"outrider.dev/cmd/outrider/internal/target"
 	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/doctor/diagnose"
 	"outrider.dev/internal/doctor/diagnose/follow"
@@ -17,7 +18,7 @@ import (
 )
 
 type diagnoseOptions struct {
-	podFlags
+	target.Pods
 	secrets bool
 	watch   bool
 	slow    time.Duration
@@ -67,8 +68,8 @@ Exit status: 0 nothing is wrong, 1 something was found or is undecided, 2 there 
 		RunE:    o.run,
 	}
 	fs := cmd.Flags()
-	o.add(cmd)
-	fs.StringArrayVarP(&o.files, "filename", "f", nil, "file, folder or archive (tar, tar.gz) with evidence; '-' is standard input; may be repeated")
+	o.Add(cmd)
+	fs.StringArrayVarP(&o.Files, "filename", "f", nil, "file, folder or archive (tar, tar.gz) with evidence; '-' is standard input; may be repeated")
 	fs.BoolVar(&o.page.Fleet, "all", false, "a line for each pod, the worst first, by time to ready, and the count of causes")
 	fs.BoolVar(&o.watch, "watch", false, "follow a roll-out: a line for each change; with -o json one object each")
 	fs.BoolVar(&o.secrets, "show-secrets", false, "do not mask what looks like a secret")
@@ -86,10 +87,10 @@ func (o *diagnoseOptions) check(cmd *cobra.Command, names []string) error {
 	switch {
 	case o.slow <= 0:
 		return &cli.UsageError{Err: fmt.Errorf("--slow: %s is no time that a start can take; write it like 30s", o.slow)}
-	case o.watch && (len(o.files) > 0 || len(names) > 1 || o.page.Fleet || o.page.Format != "text" && o.page.Format != "json"):
+	case o.watch && (len(o.Files) > 0 || len(names) > 1 || o.page.Fleet || o.page.Format != "text" && o.page.Format != "json"):
 		return &cli.UsageError{Err: errors.New("--watch follows one workload or pod, or those of -n, -l or -A, and prints text or json"), Hint: "leave out -f, --all, more names, and other formats"}
 	}
-	return o.checkNames(cmd, names, cmd.Flags().Changed("namespace"), "name one, or select some with -n, -l or -A, or give evidence with -f")
+	return o.CheckNames(cmd, names, cmd.Flags().Changed("namespace"), "name one, or select some with -n, -l or -A, or give evidence with -f")
 }
 
 func (o *diagnoseOptions) run(cmd *cobra.Command, names []string) error {
@@ -128,18 +129,18 @@ func (o *diagnoseOptions) run(cmd *cobra.Command, names []string) error {
 }
 
 func (o *diagnoseOptions) evidence(cmd *cobra.Command, names []string) (*evidence.Set, error) {
-	if len(o.files) > 0 {
-		return evidence.Read(cmd.Context(), evidence.Options{Stdin: cmd.InOrStdin()}, o.files...)
+	if len(o.Files) > 0 {
+		return evidence.Read(cmd.Context(), evidence.Options{Stdin: cmd.InOrStdin()}, o.Files...)
 	}
 	cluster, namespace, err := o.cluster()
 	if err != nil {
 		return nil, err
 	}
-	return evidence.Live(cmd.Context(), cluster, evidence.Wanted{Namespace: namespace, Names: names, Selector: o.labels})
+	return evidence.Live(cmd.Context(), cluster, evidence.Wanted{Namespace: namespace, Names: names, Selector: o.Labels})
 }
 
 func (o *diagnoseOptions) cluster() (c evidence.Cluster, namespace string, err error) {
-	client, namespace, err := o.connect()
+	client, namespace, err := o.Connect()
 	if err != nil {
 		return c, "", err
 	}
@@ -151,10 +152,10 @@ func (o *diagnoseOptions) follow(cmd *cobra.Command, names []string) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := interruptible(cmd)
+	ctx, stop := target.Interruptible(cmd)
 	defer stop()
 	progress := cli.NewProgress(cmd.ErrOrStderr())
-	options := follow.Options{Namespace: namespace, Name: strings.Join(names, ""), Selector: o.labels, ShowSecrets: o.secrets, Slow: o.slow}
+	options := follow.Options{Namespace: namespace, Name: strings.Join(names, ""), Selector: o.Labels, ShowSecrets: o.secrets, Slow: o.slow}
 	if cli.TerminalOf(cmd.ErrOrStderr()).Colour {
 		options.Waits = func(text string) { progress.Wait("%s", text) }
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"outrider.dev/cmd/outrider/internal/operate"
 	"outrider.dev/internal/base/cli"
 )
 
@@ -36,7 +37,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if strings.HasPrefix(filepath.Base(os.Args[0]), "kubectl-") { // as a plugin of kubectl, which usage texts then name
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl outrider"}
 	}
-	root.AddCommand(newBugReport(), newCheck(), newDashboard(), newDemo(), newDescribe(), newDiagnose(), newExplain(), newInject(), newInstall(), newLint(), newManifest(), newPlan(), newProxyConfig(), newProxyStatus(), newRotate(), newRules(), newRun(), newSimulate(), newUninject(), newUninstall(), newUpgrade(), newVerify(), newVersion())
+	root.AddCommand(operate.NewBugReport(), operate.NewCheck(), operate.NewDashboard(), newDemo(), operate.NewDescribe(), newDiagnose(), newExplain(), newInject(), operate.NewInstall(), newLint(), operate.NewManifest(), newPlan(), operate.NewProxyConfig(), operate.NewProxyStatus(), operate.NewRotate(), newRules(), newRun(), newSimulate(), newUninject(), operate.NewUninstall(), operate.NewUpgrade(), newVerify(), operate.NewVersion())
 	keepOrder(root)
 	return cli.Run(root, args, stdout, stderr, nil)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"outrider.dev/cmd/outrider/internal/target"
 	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/core/pod/offline"
 	"outrider.dev/internal/ops/kubeclient"
@@ -45,7 +46,7 @@ func (o *rewritten) write(cmd *cobra.Command, r offline.Result) error {
 
 type uninjectOptions struct {
 	rewritten
-	podFlags
+	target.Pods
 	dryRun  bool
 	timeout time.Duration
 }
@@ -61,7 +62,7 @@ const uninjectExamples = `  # a manifest that was injected, as it was before
   outrider uninject -A`
 
 func newUninject() *cobra.Command {
-	o := &uninjectOptions{podFlags: podFlags{Flags: kubeclient.NewFlags("")}}
+	o := &uninjectOptions{Pods: target.Pods{Flags: kubeclient.NewFlags("")}}
 	cmd := &cobra.Command{
 		Use:   "uninject -f FILE|-n NAMESPACE|-A",
 		Short: "undo the injection of manifests, or take namespaces of a cluster out of the mesh",
@@ -83,10 +84,10 @@ the input is unusable.`,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	fs := cmd.Flags()
-	fs.StringArrayVarP(&o.files, "filename", "f", nil, cli.Manifest)
+	fs.StringArrayVarP(&o.Files, "filename", "f", nil, cli.Manifest)
 	o.rewritten.flags(fs)
 	o.Flags.Add(fs, "namespace to take out of the mesh")
-	fs.BoolVarP(&o.all, "all-namespaces", "A", false, "take all namespaces out of the mesh")
+	fs.BoolVarP(&o.All, "all-namespaces", "A", false, "take all namespaces out of the mesh")
 	fs.BoolVar(&o.dryRun, "dry-run", false, "in a cluster: list what would be done, and change nothing")
 	fs.DurationVar(&o.timeout, "timeout", 10*time.Minute, "in a cluster: how long to wait at most")
 	cli.CompleteFiles(cmd, "filename", "yaml", "yml", "json")
@@ -96,19 +97,19 @@ the input is unusable.`,
 func (o *uninjectOptions) run(cmd *cobra.Command) error {
 	named := cmd.Flags().Changed("namespace")
 	switch {
-	case len(o.files) > 0 && (named || o.all):
+	case len(o.Files) > 0 && (named || o.All):
 		return &cli.UsageError{Err: errors.New("--filename is for manifests, --namespace and --all-namespaces for a cluster: they exclude one another")}
 	case o.timeout <= 0:
 		return &cli.UsageError{Err: fmt.Errorf("--timeout=%s: must be more than nothing, such as 10m", o.timeout)}
-	case named || o.all:
-		if err := o.check(cmd); err != nil {
+	case named || o.All:
+		if err := o.Check(cmd); err != nil {
 			return err
 		}
 		return o.cluster(cmd)
-	case len(o.files) == 0:
+	case len(o.Files) == 0:
 		return &cli.UsageError{Err: errNothing.Err, Hint: errNothing.Hint + "; -n NAMESPACE or -A takes namespaces of a cluster out of the mesh"}
 	}
-	files, err := readFiles(cmd, o.files)
+	files, err := readFiles(cmd, o.Files)
 	if err != nil {
 		return &cli.UsageError{Err: err}
 	}
@@ -124,7 +125,7 @@ func (o *uninjectOptions) run(cmd *cobra.Command) error {
 
 // cluster takes namespaces out of the mesh.
 func (o *uninjectOptions) cluster(cmd *cobra.Command) error {
-	client, in, err := o.connect()
+	client, in, err := o.Connect()
 	if err != nil {
 		return err
 	}
@@ -137,7 +138,7 @@ func (o *uninjectOptions) cluster(cmd *cobra.Command) error {
 		fmt.Fprintf(cmd.OutOrStdout(), "%s/%s has a proxy: %s\n", p.Namespace, p.Name, p.Reason)
 	}
 	if err == nil && len(left) > 0 && !o.dryRun {
-		err = &refusal{fmt.Errorf("pods with a proxy that no restart replaces: %d", len(left)), "the reasons are listed; then run it again"}
+		err = &target.Refusal{Err: fmt.Errorf("pods with a proxy that no restart replaces: %d", len(left)), Then: "the reasons are listed; then run it again"}
 	}
 	return err
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"outrider.dev/cmd/outrider/internal/target"
 	"outrider.dev/cmd/outrider/internal/view"
 	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/doctor/scenario"
@@ -84,7 +85,7 @@ func (o *verifyOptions) run(cmd *cobra.Command) error {
 		return err
 	}
 	// Ctrl-C prints what was found until then.
-	ctx, stop := interruptible(cmd)
+	ctx, stop := target.Interruptible(cmd)
 	defer stop()
 	stderr := cmd.ErrOrStderr()
 	var all []scenario.Verification

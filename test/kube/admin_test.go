@@ -24,9 +24,9 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"outrider.dev/internal/ops/installation"
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/ops/check"
-	"outrider.dev/internal/ops/install"
 	"outrider.dev/internal/ops/kubeclient"
 	"outrider.dev/internal/ops/report"
 	"outrider.dev/test/chart"
@@ -332,9 +332,9 @@ func killed(t *testing.T, w world, c command, args ...string) {
 // helmSees reads the release as helm does.
 func helmSees(t *testing.T, revision int) {
 	t.Helper()
-	flags := kubeclient.NewFlags(install.Namespace)
+	flags := kubeclient.NewFlags(installation.Namespace)
 	helm := &action.Configuration{}
-	must(t, helm.Init(flags, install.Namespace, "", func(string, ...any) {}))
+	must(t, helm.Init(flags, installation.Namespace, "", func(string, ...any) {}))
 	list, err := action.NewList(helm).Run()
 	must(t, err)
 	if len(list) != 1 || list[0].Name != "outrider" || list[0].Version != revision || list[0].Info.Status != release.StatusDeployed {

@@ -37,3 +37,6 @@ const (
 	Status        = Prefix + "status"         // written: what was injected
 	Overrides     = Prefix + "overrides"      // written: what of the pod was changed
 )
+
+// IgnoredNamespaces are never injected (Istio: pkg/kube/inject/initializer.go).
+var IgnoredNamespaces = []string{"kube-system", "kube-public", "kube-node-lease", "local-path-storage"}

@@ -21,6 +21,7 @@ import (
 	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/pod/inject/injectors"
+	"outrider.dev/internal/ops/installation"
 )
 
 // The versions of Kubernetes that the suites run on, and those between them.
@@ -186,13 +187,6 @@ func (s *survey) tryRole(ctx context.Context, o *unstructured.Unstructured) erro
 	return nil // not about permissions: the installation itself will say it
 }
 
-// Annotations and the label by which Helm marks what it owns.
-const (
-	// ReleaseName is on each object of a release.
-	ReleaseName      = "meta.helm.sh/release-name"
-	releaseNamespace = "meta.helm.sh/release-namespace"
-)
-
 // leftovers finds objects with our names that are not of this release: Helm refuses to take
 // them over.
 func (s *survey) leftovers(ctx context.Context) answer {
@@ -211,7 +205,7 @@ func (s *survey) leftovers(ctx context.Context) answer {
 			return unknown(tried("reading "+nameOf(o), err))
 		}
 		a := is.GetAnnotations()
-		if a[ReleaseName] == s.Release.Name && a[releaseNamespace] == s.Options.Namespace {
+		if a[installation.NameAnnotation] == s.Release.Name && a[installation.NamespaceAnnotation] == s.Options.Namespace {
 			own++
 			continue
 		}

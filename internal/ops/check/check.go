@@ -14,8 +14,8 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"outrider.dev/internal/ops/installation"
 	"outrider.dev/internal/ops/kubeclient"
 )
 
@@ -49,17 +49,10 @@ type Options struct {
 	Namespace string // the control plane's
 	Version   string // of this command
 	Before    bool   // whether Outrider could be installed, and not whether it works
-	Release   Release
+	Release   installation.Release
 
 	Nodes          bool   // whether to try capture, by a pod on a node of each kind
 	NodesNamespace string // of these pods; default: Namespace if it exists, else "default"
-}
-
-// A Release is what an installation consists of.
-type Release struct {
-	Name        string                       // of Helm
-	Objects     []*unstructured.Unstructured // that it writes
-	Definitions []*unstructured.Unstructured // CustomResourceDefinitions that it adds where they are absent
 }
 
 // patience bounds a single check. The API server itself waits for a webhook for 10 s.

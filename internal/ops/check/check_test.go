@@ -189,7 +189,7 @@ func TestDeployment(t *testing.T) {
 		"all replicas are ready":       {func(*appsv1.Deployment) {}, OK, "2 replicas"},
 		"one is not":                   {func(d *appsv1.Deployment) { d.Status.AvailableReplicas = 1 }, Failed, "1 of 2 replicas are ready"},
 		"the new one was not seen yet": {func(d *appsv1.Deployment) { d.Status.ObservedGeneration = 1 }, Failed, "has not begun"},
-		"an old replica is left":       {func(d *appsv1.Deployment) { d.Status.Replicas = 3 }, Failed, "1 replica of an older revision"},
+		"an old replica is left":       {func(d *appsv1.Deployment) { d.Status.Replicas = 3 }, Failed, "replicas of an older revision that have not ended: 1"},
 		"half of it is rolled out":     {func(d *appsv1.Deployment) { d.Status.UpdatedReplicas = 1 }, Failed, "1 of 2 replicas are of the newest"},
 		"a quota is in the way": {func(d *appsv1.Deployment) {
 			d.Status.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Message: "exceeded quota"}}

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	admission "k8s.io/api/admissionregistration/v1"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,7 +15,7 @@ import (
 
 	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/base/contract"
-	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/ops/installation"
 	"outrider.dev/internal/ops/kubeclient"
 	"outrider.dev/internal/ops/replicas"
 )
@@ -32,38 +31,12 @@ func (s *survey) deployment(ctx context.Context) answer {
 	}
 	ready := int32(0)
 	for _, d := range all {
-		if reason := RolledOut(&d); reason != "" {
+		if reason := installation.RolledOut(&d); reason != "" {
 			return failed(fmt.Sprintf("kubectl -n %s describe pods -l %s", d.Namespace, selector), "%s/%s: %s", d.Namespace, d.Name, reason)
 		}
 		ready += d.Status.AvailableReplicas
 	}
 	return fine("%s", plural(int(ready), "replica is ready", "replicas are ready"))
-}
-
-// RolledOut returns why the roll-out of a deployment is not complete; empty: it is.
-func RolledOut(d *appsv1.Deployment) string {
-	want := int32(1)
-	if d.Spec.Replicas != nil {
-		want = *d.Spec.Replicas
-	}
-	for _, c := range d.Status.Conditions {
-		failing := c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue ||
-			c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse
-		if failing {
-			return c.Message
-		}
-	}
-	switch {
-	case d.Status.ObservedGeneration < d.Generation:
-		return "the roll-out has not begun"
-	case d.Status.UpdatedReplicas < want:
-		return fmt.Sprintf("%d of %d replicas are of the newest revision", d.Status.UpdatedReplicas, want)
-	case d.Status.AvailableReplicas < want:
-		return fmt.Sprintf("%d of %d replicas are ready", d.Status.AvailableReplicas, want)
-	case d.Status.Replicas > d.Status.UpdatedReplicas:
-		return plural(int(d.Status.Replicas-d.Status.UpdatedReplicas), "replica of an older revision has not ended", "replicas of an older revision have not ended")
-	}
-	return ""
 }
 
 // replicas compares what the replicas run, by the digest that the kubelet reports.
@@ -123,7 +96,7 @@ func (s *survey) roots(ctx context.Context) answer {
 	for _, n := range namespaces {
 		pem, ok := roots[n.Name]
 		switch {
-		case NoRoots(n.Name) && n.Name != s.Options.Namespace:
+		case installation.NoRoots(n.Name) && n.Name != s.Options.Namespace:
 		case !ok:
 			without = append(without, n.Name)
 		case pem != own:
@@ -138,9 +111,6 @@ func (s *survey) roots(ctx context.Context) answer {
 	}
 	return fine("they are in %s", plural(len(roots), "namespace", "namespaces"))
 }
-
-// NoRoots reports whether a namespace never gets the roots, because no pod there is injected.
-func NoRoots(namespace string) bool { return slices.Contains(inject.IgnoredNamespaces, namespace) }
 
 func logs(namespace string) string {
 	return fmt.Sprintf("kubectl -n %s logs -l %s says why", namespace, selector)

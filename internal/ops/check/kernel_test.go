@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"outrider.dev/internal/ops/installation"
 	"strings"
 	"sync"
 	"testing"
@@ -34,7 +35,7 @@ func nodesOf(t *testing.T, kubelet func(p *corev1.Pod) corev1.PodStatus, objects
 	s, core := in(t, objects...)
 	s.Before = true
 	s.server = asked[serverAnswer]{done: true, value: serverAnswer{date: time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)}}
-	s.Release = Release{Objects: []*unstructured.Unstructured{{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap",
+	s.Release = installation.Release{Objects: []*unstructured.Unstructured{{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap",
 		"metadata": map[string]any{"name": "outriderd-injection"}, "data": map[string]any{"values.yaml": "global: {hub: registry.example, tag: v1, imagePullSecrets: [key]}"}}}}}
 	s.logs = func(context.Context, string, string) ([]byte, error) {
 		return []byte("outrider-agent: note: something\n{\n  \"backend\": \"nftables\", \"families\": \"ipv4\", \"proofs\": [{\"direction\": \"outbound\", \"family\": \"ipv4\", \"proved\": true}]}\n"), nil

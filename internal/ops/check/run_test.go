@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"outrider.dev/internal/ops/installation"
 	"outrider.dev/internal/ops/kubeclient"
 )
 
@@ -24,7 +25,7 @@ func runAt(t *testing.T, server string) []Check {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Run(t.Context(), c, Options{Namespace: own, Before: true, Release: Release{Name: "outrider"}})
+	return Run(t.Context(), c, Options{Namespace: own, Before: true, Release: installation.Release{Name: "outrider"}})
 }
 
 // checks.md explains each check, and no other.

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"outrider.dev/internal/base/contract"
-	"outrider.dev/internal/ops/check"
+	"outrider.dev/internal/ops/installation"
 	"outrider.dev/internal/ops/kubeclient"
 	"outrider.dev/internal/ops/replicas"
 )
@@ -45,7 +45,7 @@ func (o Options) Await(ctx context.Context, r *release.Release) error {
 
 func (o Options) awaitRollout(ctx context.Context, name string) error {
 	what, last := fmt.Sprintf("deployment %s/%s", o.Client.Namespace, name), "it does not exist"
-	err := kubeclient.Await(ctx, o.Client.Core.AppsV1().Deployments(o.Client.Namespace), kubeclient.Named(name), &appsv1.Deployment{}, check.RolledOut, func(reason string) {
+	err := kubeclient.Await(ctx, o.Client.Core.AppsV1().Deployments(o.Client.Namespace), kubeclient.Named(name), &appsv1.Deployment{}, installation.RolledOut, func(reason string) {
 		last = reason
 		o.Progress.Wait("%s: %s", what, reason)
 	})
@@ -111,7 +111,7 @@ func (o Options) awaitRoots(ctx context.Context) error {
 	}
 	without := map[string]bool{}
 	for _, n := range list.Items {
-		if n.DeletionTimestamp == nil && !check.NoRoots(n.Name) {
+		if n.DeletionTimestamp == nil && !installation.NoRoots(n.Name) {
 			without[n.Name] = true
 		}
 	}

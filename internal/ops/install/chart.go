@@ -24,11 +24,8 @@ import (
 
 	"outrider.dev/charts"
 	"outrider.dev/internal/base/manifest"
-	"outrider.dev/internal/ops/check"
+	"outrider.dev/internal/ops/installation"
 )
-
-// Namespace is where the control plane is by default.
-const Namespace = "outrider-system"
 
 // Folders of [charts.Files].
 const chartFolder, profileFolder = "outrider", "profiles"
@@ -166,8 +163,8 @@ func valuesError(err error) error {
 }
 
 // ReleaseOf returns what an installation with these values consists of, for its checks.
-func ReleaseOf(namespace string, values map[string]any) (check.Release, error) {
-	out := check.Release{Name: nameOf(values)}
+func ReleaseOf(namespace string, values map[string]any) (installation.Release, error) {
+	out := installation.Release{Name: nameOf(values)}
 	c, err := Chart()
 	if err != nil {
 		return out, err

@@ -30,6 +30,7 @@ import (
 
 	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/ops/installation"
 	"outrider.dev/internal/ops/kubeclient"
 )
 
@@ -52,7 +53,7 @@ func newWorld(t *testing.T, objects ...runtime.Object) world {
 		gateway("referencegrants"): "ReferenceGrantList", {Version: "v1", Resource: "configmaps"}: "ConfigMapList",
 		trustBundles("v1"): "ClusterTrustBundleList", trustBundles("v1beta1"): "ClusterTrustBundleList",
 		{Version: "v1", Resource: "secrets"}: "SecretList", {Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}: "LeaseList"}
-	w.Options = Options{Client: &kubeclient.Client{Core: w.core, Dynamic: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds), Namespace: Namespace},
+	w.Options = Options{Client: &kubeclient.Client{Core: w.core, Dynamic: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds), Namespace: installation.Namespace},
 		Progress: cli.NewProgress(w.steps), helm: func() (*action.Configuration, error) { return w.helm, nil }}
 	return w
 }
@@ -69,15 +70,15 @@ func (w world) apply(t *testing.T) *release.Release {
 func TestApplyInstallsThenUpgrades(t *testing.T) {
 	w := newWorld(t)
 	for revision := 1; revision <= 3; revision++ {
-		if r := w.apply(t); r.Version != revision || r.Info.Status != release.StatusDeployed || r.Name != "outrider" || r.Namespace != Namespace {
+		if r := w.apply(t); r.Version != revision || r.Info.Status != release.StatusDeployed || r.Name != "outrider" || r.Namespace != installation.Namespace {
 			t.Errorf("revision %d: %s/%s %d %s", revision, r.Namespace, r.Name, r.Version, r.Info.Status)
 		}
 	}
-	n, err := w.core.CoreV1().Namespaces().Get(t.Context(), Namespace, metav1.GetOptions{})
+	n, err := w.core.CoreV1().Namespaces().Get(t.Context(), installation.Namespace, metav1.GetOptions{})
 	if err != nil || n.Labels[madeBy] != madeByUs {
 		t.Errorf("namespace: %v, %v", n, err)
 	}
-	leases, err := w.core.CoordinationV1().Leases(Namespace).List(t.Context(), metav1.ListOptions{})
+	leases, err := w.core.CoordinationV1().Leases(installation.Namespace).List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(leases.Items) != 0 {
 		t.Errorf("leases: %v, %v; want none", leases, err)
 	}
@@ -163,7 +164,7 @@ func TestDefinitions(t *testing.T) {
 		t.Fatal(all, err)
 	}
 	others, name := all[0].DeepCopy(), all[0].GetName()
-	w := newWorld(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Namespace}})
+	w := newWorld(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: installation.Namespace}})
 	client := w.Client.Dynamic.Resource(definitions)
 	w.apply(t)
 	is, err := client.Get(t.Context(), name, metav1.GetOptions{})
@@ -212,7 +213,7 @@ func TestTheDefinitionOfTheGatewayAPI(t *testing.T) {
 		"it is ours, and not used":             {false, false, name + ": would be removed"},
 	} {
 		t.Run(what, func(t *testing.T) {
-			w := newWorld(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Namespace}})
+			w := newWorld(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: installation.Namespace}})
 			w.apply(t)
 			client := w.Client.Dynamic.Resource(definitions)
 			is, err := client.Get(t.Context(), name, metav1.GetOptions{})
@@ -254,11 +255,11 @@ func TestPurge(t *testing.T) {
 	if err := Purge(t.Context(), w.Options); !errors.As(err, &use) || !strings.Contains(err.Error(), "elsewhere/outriderd-canary") {
 		t.Errorf("%v; want it refused because of another control plane", err)
 	}
-	w = newWorld(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Namespace}})
+	w = newWorld(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: installation.Namespace}})
 	secret := func(name string, labels map[string]any) *unstructured.Unstructured {
-		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": name, "namespace": Namespace, "labels": labels}}}
+		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": name, "namespace": installation.Namespace, "labels": labels}}}
 	}
-	client := w.Client.Dynamic.Resource(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}).Namespace(Namespace)
+	client := w.Client.Dynamic.Resource(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}).Namespace(installation.Namespace)
 	for _, s := range []*unstructured.Unstructured{secret("cacerts", map[string]any{}), secret("outrider-ca", map[string]any{madeBy: "outriderd"})} {
 		if _, err := client.Create(t.Context(), s, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
@@ -287,7 +288,7 @@ func TestPurge(t *testing.T) {
 // A Lease of a run that was killed expires; one that is renewed does not.
 func TestLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		killed := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Name: "outrider-install", Namespace: Namespace}, Spec: coordination.LeaseSpec{HolderIdentity: new("dead_1")}}
+		killed := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Name: "outrider-install", Namespace: installation.Namespace}, Spec: coordination.LeaseSpec{HolderIdentity: new("dead_1")}}
 		w := newWorld(t, killed)
 		begin := time.Now()
 		unlock, err := w.lock(t.Context(), "outrider")
@@ -313,8 +314,8 @@ func TestLock(t *testing.T) {
 }
 
 func TestAwait(t *testing.T) {
-	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "outriderd", Namespace: Namespace, Generation: 1}}
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "outriderd-1", Namespace: Namespace, Labels: map[string]string{"app": "outriderd"}},
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "outriderd", Namespace: installation.Namespace, Generation: 1}}
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "outriderd-1", Namespace: installation.Namespace, Labels: map[string]string{"app": "outriderd"}},
 		Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "no such image"}}}}}}
 	// On a busy machine nothing is known yet when the time is over: more is given.
 	var err error
@@ -334,7 +335,7 @@ func TestAwait(t *testing.T) {
 	go func() { done <- w.awaitRollout(t.Context(), "outriderd") }()
 	ready := d.DeepCopy()
 	ready.Status = appsv1.DeploymentStatus{ObservedGeneration: 1, Replicas: 1, UpdatedReplicas: 1, AvailableReplicas: 1}
-	if _, err := w.core.AppsV1().Deployments(Namespace).Update(t.Context(), ready, metav1.UpdateOptions{}); err != nil {
+	if _, err := w.core.AppsV1().Deployments(installation.Namespace).Update(t.Context(), ready, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-done; err != nil {
@@ -365,7 +366,7 @@ func TestWithProfile(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s: %v", p, err)
 		}
-		if _, err := Manifest(Namespace, values); err != nil {
+		if _, err := Manifest(installation.Namespace, values); err != nil {
 			t.Errorf("%s: %v", p, err)
 		}
 	}

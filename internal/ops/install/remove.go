@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"outrider.dev/internal/base/contract"
-	"outrider.dev/internal/ops/check"
+	"outrider.dev/internal/ops/installation"
 	"outrider.dev/internal/ops/kubeclient"
 	"outrider.dev/internal/ops/replicas"
 )
@@ -239,7 +239,7 @@ func (o Options) inUse(ctx context.Context) error {
 	}
 	var by []string
 	for _, d := range list.Items {
-		own := d.Namespace == o.Client.Namespace && d.Annotations[check.ReleaseName] == nameOf(o.Values)
+		own := d.Namespace == o.Client.Namespace && d.Annotations[installation.NameAnnotation] == nameOf(o.Values)
 		if d.DeletionTimestamp == nil && !(o.DryRun && own) {
 			by = append(by, "deployment "+d.Namespace+"/"+d.Name)
 		}

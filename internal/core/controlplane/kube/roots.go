@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,12 +20,6 @@ import (
 
 // fieldManager is our name in managedFields.
 const fieldManager = "outriderd"
-
-// rootless are the namespaces without the ConfigMap: no pod there is in a mesh (Istio's
-// IgnoredNamespaces, pkg/kube/inject/initializer.go).
-var rootless = map[string]bool{
-	metav1.NamespaceSystem: true, metav1.NamespacePublic: true, corev1.NamespaceNodeLease: true, "local-path-storage": true,
-}
 
 // Roots are the certificates that pods trust, those of [ca.Authority].
 type Roots interface {
@@ -120,7 +115,7 @@ func (k *RootKeeper) work(ctx context.Context) {
 // write updates a namespace if it has to have the roots and does not.
 func (k *RootKeeper) write(ctx context.Context, namespace string) error {
 	ns, exists := k.namespaces.store.get(types.NamespacedName{Name: namespace})
-	if !exists || ns.terminating || rootless[namespace] && namespace != k.own {
+	if !exists || ns.terminating || slices.Contains(contract.IgnoredNamespaces, namespace) && namespace != k.own {
 		return nil
 	}
 	pem := k.roots.RootsPEM()

@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"outrider.dev/internal/base/contract"
-	"outrider.dev/internal/core/pod/inject"
 	"outrider.dev/internal/core/pod/inject/injectors"
 )
 
@@ -135,7 +134,7 @@ func Configuration(o ConfigurationOptions) (*admission.MutatingWebhookConfigurat
 		TypeMeta:   metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: "MutatingWebhookConfiguration"},
 		ObjectMeta: metav1.ObjectMeta{Name: o.Name, Labels: map[string]string{contract.RevisionLabel: o.Revision, "app": "outriderd"}},
 	}
-	outside := isNot(corev1.LabelMetadataName, append([]string{o.Namespace}, inject.IgnoredNamespaces...)...)
+	outside := isNot(corev1.LabelMetadataName, append([]string{o.Namespace}, contract.IgnoredNamespaces...)...)
 	for _, r := range o.rows() {
 		out.Webhooks = append(out.Webhooks, admission.MutatingWebhook{
 			Name:         r.name + injectors.Suffix,

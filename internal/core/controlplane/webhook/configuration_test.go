@@ -108,7 +108,7 @@ func TestNoPodOfTheControlPlaneIsEverSelected(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range append([]string{"mesh-system"}, inject.IgnoredNamespaces...) {
+	for _, name := range append([]string{"mesh-system"}, contract.IgnoredNamespaces...) {
 		ns := map[string]string{corev1.LabelMetadataName: name, contract.NamespaceLabel: "enabled", contract.OwnNamespaceLabel: "enabled"}
 		for _, pod := range []map[string]string{nil, {contract.InjectLabel: "true"}, {contract.OwnInjectLabel: "true"}, {contract.RevisionLabel: "default"}} {
 			if got := selecting(t, c, ns, pod); len(got) > 0 {

@@ -16,9 +16,6 @@ import (
 	"outrider.dev/internal/core/pod/podspec"
 )
 
-// IgnoredNamespaces are never injected (Istio: pkg/kube/inject/initializer.go).
-var IgnoredNamespaces = []string{"kube-system", "kube-public", "kube-node-lease", "local-path-storage"}
-
 // NamesDefault reports whether a namespace has a label that stands for the default revision.
 func NamesDefault(ns Namespace) bool {
 	_, istios := ns.Labels[contract.NamespaceLabel]
@@ -95,8 +92,8 @@ func byKindOfPod(pod *corev1.Pod, _ Namespace, _ Options) (verdict.Reason, bool)
 }
 
 func byNamespaceName(_ *corev1.Pod, ns Namespace, _ Options) (verdict.Reason, bool) {
-	if slices.Contains(IgnoredNamespaces, ns.Name) {
-		return verdict.Because(verdict.IgnoredNamespace, "the namespace %s is one of %s, which are never injected", ns.Name, strings.Join(IgnoredNamespaces, ", ")), true
+	if slices.Contains(contract.IgnoredNamespaces, ns.Name) {
+		return verdict.Because(verdict.IgnoredNamespace, "the namespace %s is one of %s, which are never injected", ns.Name, strings.Join(contract.IgnoredNamespaces, ", ")), true
 	}
 	return verdict.Reason{}, false
 }

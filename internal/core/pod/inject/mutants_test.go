@@ -26,7 +26,7 @@ func TestEveryMutantOfTheDecisionIsNoticed(t *testing.T) {
 		"a label false is ignored":                    {File: "decide.go", From: `return verdict.Because(verdict.Declined, "%s is \"false\"", where), nil`, To: ``},
 		"a label true is ignored":                     {File: "decide.go", From: `return verdict.Because(verdict.Injected, "%s is \"true\"", where), nil`, To: ``},
 		"an invalid label gets no warning":            {File: "decide.go", From: `warnings = append(warnings, where+" is \""+value+"\", which is neither \"true\" nor \"false\": it is as if it was not there")`, To: ``},
-		"kube-system is injected":                     {File: "decide.go", From: `slices.Contains(IgnoredNamespaces, ns.Name)`, To: `false`},
+		"kube-system is injected":                     {File: "decide.go", From: `slices.Contains(contract.IgnoredNamespaces, ns.Name)`, To: `false`},
 		"unknown labels of a namespace are none":      {File: "decide.go", From: `ns.Labels == nil`, To: `false`},
 		"labels of a namespace are never known":       {File: "decide.go", From: `ns.Labels == nil`, To: `true`},
 		"a pod's false is left to the rules after":    {File: "decide.go", From: `label == "false"`, To: `false`},

@@ -1,4 +1,4 @@
-package main
+package operate
 
 import (
 	"context"
@@ -8,10 +8,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"outrider.dev/cmd/outrider/internal/target"
 	"outrider.dev/cmd/outrider/internal/view"
 	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/ops/check"
 	"outrider.dev/internal/ops/install"
+	"outrider.dev/internal/ops/installation"
 	"outrider.dev/internal/ops/kubeclient"
 )
 
@@ -55,7 +57,7 @@ func unusableValues(err error) error {
 }
 
 type installOptions struct {
-	clusterFlags
+	target.ControlPlane
 	values  valueFlags
 	output  string
 	dryRun  bool
@@ -69,10 +71,10 @@ func (o *installOptions) options(cmd *cobra.Command) (install.Options, *cli.Prog
 	if err != nil {
 		return install.Options{}, nil, err
 	}
-	if _, err := install.Manifest(o.namespace(), values); err != nil {
+	if _, err := install.Manifest(o.Namespace(), values); err != nil {
 		return install.Options{}, nil, unusableValues(err) // before a cluster is needed
 	}
-	client, err := o.client()
+	client, err := o.Client()
 	if err != nil {
 		return install.Options{}, nil, err
 	}
@@ -104,7 +106,7 @@ const installExamples = `  # with the defaults, into outrider-system; then a che
   # helm sees the release, and can take it over
   helm -n outrider-system status outrider`
 
-func newInstall() *cobra.Command {
+func NewInstall() *cobra.Command {
 	o := &installOptions{}
 	cmd := &cobra.Command{
 		Use:   "install",
@@ -123,7 +125,7 @@ changed.`,
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.install(cmd) },
 	}
-	o.add(cmd)
+	o.Add(cmd)
 	o.values.add(cmd)
 	fs := cmd.Flags()
 	fs.BoolVar(&o.dryRun, "dry-run", false, "let the API server judge, print the manifest, change nothing")
@@ -198,7 +200,7 @@ const manifestExamples = `  # what install applies, for review or for GitOps
   # what two sets of values differ in
   diff <(outrider manifest) <(outrider manifest --set pilot.replicaCount=3)`
 
-func newManifest() *cobra.Command {
+func NewManifest() *cobra.Command {
 	o := &installOptions{}
 	var namespace string
 	cmd := &cobra.Command{
@@ -221,7 +223,7 @@ they are applied. No cluster is needed, and none is asked.`,
 		},
 	}
 	fs := cmd.Flags()
-	fs.StringVarP(&namespace, "namespace", "n", install.Namespace, "namespace of the control plane")
+	fs.StringVarP(&namespace, "namespace", "n", installation.Namespace, "namespace of the control plane")
 	o.values.add(cmd)
 	cli.Choice(cmd, &o.output, "output", "o", "how to print", "yaml", "json")
 	return cmd
@@ -243,7 +245,7 @@ type uninstallOptions struct {
 	force    bool
 }
 
-func newUninstall() *cobra.Command {
+func NewUninstall() *cobra.Command {
 	o := &uninstallOptions{}
 	cmd := &cobra.Command{
 		Use:   "uninstall [--purge]",
@@ -261,7 +263,7 @@ Exit status: 0 if it is removed, 1 if it is not, 2 if the input is unusable.`,
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.uninstall(cmd) },
 	}
-	o.add(cmd)
+	o.Add(cmd)
 	fs := cmd.Flags()
 	fs.StringVar(&o.revision, "revision", "", "revision to remove; default: the default one")
 	fs.BoolVar(&o.purge, "purge", false, "leave nothing")
@@ -311,14 +313,6 @@ func (o *uninstallOptions) meshed(ctx context.Context, cmd *cobra.Command, clien
 		cli.Note(cmd, "pods with a proxy: %d; once the control plane is gone they get no certificates any more", len(pods))
 		return nil
 	}
-	return &refusal{fmt.Errorf("pods with a proxy: %d; nothing was removed", len(pods)),
-		"outrider uninject -A removes the labels that request injection, and makes these pods again; or --force"}
+	return &target.Refusal{Err: fmt.Errorf("pods with a proxy: %d; nothing was removed", len(pods)),
+		Then: "outrider uninject -A removes the labels that request injection, and makes these pods again; or --force"}
 }
-
-// A refusal is a failure with a hint.
-type refusal struct {
-	error
-	hint string
-}
-
-func (r *refusal) Hint() string { return r.hint }

@@ -1,8 +1,9 @@
-package main
+package operate
 
 import (
 	"github.com/spf13/cobra"
 
+	"outrider.dev/cmd/outrider/internal/target"
 	"outrider.dev/cmd/outrider/internal/view"
 	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/ops/replicas"
@@ -16,8 +17,8 @@ const versionExamples = `  # this command, the control plane, and the proxies by
   outrider version --client
   outrider --version`
 
-func newVersion() *cobra.Command {
-	var cluster clusterFlags
+func NewVersion() *cobra.Command {
+	var cluster target.ControlPlane
 	var client bool
 	var output string
 	cmd := cli.VersionCommand()
@@ -31,9 +32,9 @@ It is 2 if the input is unusable.`
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		all := report.Versions{Client: cli.ThisBuild()}
 		if !client {
-			switch c, err := cluster.client(); {
+			switch c, err := cluster.Client(); {
 			case err == nil:
-				set := replicas.In(c, cluster.namespace())
+				set := replicas.In(c, cluster.Namespace())
 				defer set.Close()
 				all.Read(cmd.Context(), c, set)
 			case cmd.Flags().Changed("context") || cmd.Flags().Changed("kubeconfig"):
@@ -44,7 +45,7 @@ It is 2 if the input is unusable.`
 		}
 		return view.Versions(cmd.OutOrStdout(), output, cmd.Root().Name(), all)
 	}
-	cluster.add(cmd)
+	cluster.Add(cmd)
 	cmd.Flags().BoolVar(&client, "client", false, "this command alone: no cluster is asked")
 	cli.Choice(cmd, &output, "output", "o", "how to print", "text", "json")
 	return cmd

@@ -1,4 +1,4 @@
-package main
+package operate
 
 import (
 	"errors"
@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
+	"outrider.dev/cmd/outrider/internal/target"
 	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/ops/replicas"
@@ -20,13 +21,13 @@ const dashboardExamples = `  # open the status page of the control plane
   outrider dashboard --browser=false --port 8080`
 
 type dashboardOptions struct {
-	clusterFlags
+	target.ControlPlane
 	port    int
 	browser bool
 	replica string
 }
 
-func newDashboard() *cobra.Command {
+func NewDashboard() *cobra.Command {
 	o := &dashboardOptions{}
 	cmd := &cobra.Command{
 		Use:   "dashboard",
@@ -41,7 +42,7 @@ if no replica can be reached, 2 if the input is unusable.`,
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
-	o.add(cmd)
+	o.Add(cmd)
 	fs := cmd.Flags()
 	fs.IntVar(&o.port, "port", 0, "local port of the first page; 0 is a free one")
 	fs.BoolVar(&o.browser, "browser", true, "open the first page in the browser")
@@ -53,13 +54,13 @@ func (o *dashboardOptions) run(cmd *cobra.Command) error {
 	if o.port < 0 || o.port > 65535 {
 		return &cli.UsageError{Err: fmt.Errorf("--port=%d: must be 0 to 65535", o.port)}
 	}
-	client, err := o.client()
+	client, err := o.Client()
 	if err != nil {
 		return err
 	}
-	ctx, cancel := interruptible(cmd)
+	ctx, cancel := target.Interruptible(cmd)
 	defer cancel()
-	pods, err := replicas.In(client, o.namespace()).Pods(ctx)
+	pods, err := replicas.In(client, o.Namespace()).Pods(ctx)
 	if err != nil {
 		return err
 	}
@@ -67,7 +68,7 @@ func (o *dashboardOptions) run(cmd *cobra.Command) error {
 		pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool { return p.Name != o.replica })
 	}
 	if len(pods) == 0 {
-		return fmt.Errorf("%w in namespace %s", replicas.ErrNone, o.namespace())
+		return fmt.Errorf("%w in namespace %s", replicas.ErrNone, o.Namespace())
 	}
 	var failures []error
 	ended := make(chan error, len(pods))

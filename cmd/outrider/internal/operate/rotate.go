@@ -1,4 +1,4 @@
-package main
+package operate
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"outrider.dev/cmd/outrider/internal/target"
 	"outrider.dev/cmd/outrider/internal/view"
 	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/ops/rotate"
@@ -22,8 +23,8 @@ const rotateExamples = `  # begin, and wait until the next root is in all namesp
   # follow it to its end, some 26 hours later
   outrider rotate --until retired --timeout 30h`
 
-func newRotate() *cobra.Command {
-	o := &clusterFlags{}
+func NewRotate() *cobra.Command {
+	o := &target.ControlPlane{}
 	var until string
 	var timeout time.Duration
 	cmd := &cobra.Command{
@@ -46,7 +47,7 @@ Exit status: 0 if the step is reached, 1 if not, 2 if the input is unusable.`,
 			if timeout <= 0 {
 				return &cli.UsageError{Err: fmt.Errorf("--timeout=%s: must be more than nothing, such as 5m", timeout)}
 			}
-			client, err := o.client()
+			client, err := o.Client()
 			if err != nil {
 				return err
 			}
@@ -66,15 +67,15 @@ Exit status: 0 if the step is reached, 1 if not, 2 if the input is unusable.`,
 			return view.Rotation(cmd.OutOrStdout(), "table", status)
 		},
 	}
-	o.add(cmd)
+	o.Add(cmd)
 	cli.Choice(cmd, &until, "until", "", "the step to wait for", rotate.Steps...)
 	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Minute, "how long to wait at most; the rotation goes on nevertheless")
-	cmd.AddCommand(newRotateStatus())
+	cmd.AddCommand(NewRotateStatus())
 	return cmd
 }
 
-func newRotateStatus() *cobra.Command {
-	o := &clusterFlags{}
+func NewRotateStatus() *cobra.Command {
+	o := &target.ControlPlane{}
 	var output string
 	cmd := &cobra.Command{
 		Use:     "status",
@@ -83,7 +84,7 @@ func newRotateStatus() *cobra.Command {
 		Example: "  outrider rotate status -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			client, err := o.client()
+			client, err := o.Client()
 			if err != nil {
 				return err
 			}
@@ -94,7 +95,7 @@ func newRotateStatus() *cobra.Command {
 			return view.Rotation(cmd.OutOrStdout(), output, status)
 		},
 	}
-	o.add(cmd)
+	o.Add(cmd)
 	cli.Choice(cmd, &output, "output", "o", "how to print", "table", "json")
 	return cmd
 }

@@ -1,4 +1,4 @@
-package main
+package operate
 
 import (
 	"context"
@@ -9,10 +9,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"outrider.dev/cmd/outrider/internal/target"
 	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/ops/bugreport"
 	"outrider.dev/internal/ops/check"
 	"outrider.dev/internal/ops/install"
+	"outrider.dev/internal/ops/installation"
 	"outrider.dev/internal/ops/kubeclient"
 )
 
@@ -30,7 +32,7 @@ const bugReportExamples = `  # the control plane, and the newest pods with a pro
   # of one namespace, into a file of your choice
   outrider bug-report -n shop -o shop.tar.gz`
 
-func newBugReport() *cobra.Command {
+func NewBugReport() *cobra.Command {
 	o := &bugReportOptions{flags: kubeclient.NewFlags("")}
 	cmd := &cobra.Command{
 		Use:   "bug-report",
@@ -51,7 +53,7 @@ Exit status: 0 if the archive is written, 1 if not, 2 if the input is unusable.`
 	}
 	fs := cmd.Flags()
 	o.flags.Add(fs, "namespace of the pods with a proxy; default: all")
-	fs.StringVar(&o.controlPlane, "control-plane-namespace", install.Namespace, "namespace of the control plane")
+	fs.StringVar(&o.controlPlane, "control-plane-namespace", installation.Namespace, "namespace of the control plane")
 	fs.StringVar(&o.revision, "revision", "", "revision of the control plane; default: the default one")
 	fs.StringVarP(&o.output, "output", "o", "", "file for the archive; default: outrider-bug-report-TIME.tar.gz")
 	fs.IntVar(&o.report.Pods, "pods", 20, "how many pods with a proxy to read")
@@ -72,7 +74,7 @@ func (o *bugReportOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return unusableValues(err)
 	}
-	client, err := clientOf(o.flags)
+	client, err := target.ClientOf(o.flags)
 	if err != nil {
 		return err
 	}
@@ -92,7 +94,7 @@ func (o *bugReportOptions) run(cmd *cobra.Command) error {
 		inControlPlane.Namespace = o.controlPlane
 		return install.Installed(install.Options{Flags: helm, Client: &inControlPlane, Values: values})
 	}
-	ctx, stop := interruptible(cmd)
+	ctx, stop := target.Interruptible(cmd)
 	defer stop()
 	err = bugreport.Save(o.output, func(w io.Writer) error { return bugreport.Write(ctx, w, r) })
 	if errors.Is(err, context.Canceled) {

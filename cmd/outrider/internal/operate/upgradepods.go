@@ -1,4 +1,4 @@
-package main
+package operate
 
 import (
 	"fmt"
@@ -6,24 +6,25 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"outrider.dev/cmd/outrider/internal/target"
 	"outrider.dev/cmd/outrider/internal/view"
 	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/ops/podupgrade"
 )
 
 type upgradePodsOptions struct {
-	podFlags
+	target.Pods
 	image  string
 	roll   podupgrade.Options
 	dryRun bool
 	output string
 }
 
-func newUpgrade() *cobra.Command {
-	cmd := newInstall()
+func NewUpgrade() *cobra.Command {
+	cmd := NewInstall()
 	cmd.Use, cmd.Short = "upgrade", "upgrade the control plane, as install does, or the proxies of running pods"
 	cmd.Example = upgradeExamples
-	cmd.AddCommand(newUpgradePods())
+	cmd.AddCommand(NewUpgradePods())
 	return cmd
 }
 
@@ -43,7 +44,7 @@ const upgradePodsExamples = `  # which pods have an old proxy, and can be given 
   # back to an image of before
   outrider upgrade pods -n shop --image registry.example/outrider/proxy:1.0.0`
 
-func newUpgradePods() *cobra.Command {
+func NewUpgradePods() *cobra.Command {
 	o := &upgradePodsOptions{}
 	cmd := &cobra.Command{
 		Use:   "pods",
@@ -65,7 +66,7 @@ Exit status: 0 if all that was due is replaced, 1 if not, 2 if the input is unus
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	fs := cmd.Flags()
-	o.add(cmd)
+	o.Add(cmd)
 	fs.StringVar(&o.image, "image", "", "the proxy's image; default: what a new pod would get")
 	fs.IntVar(&o.roll.MaxUnavailable, "max-unavailable", 1, "how many proxies are replaced at a time; of a workload at most a quarter, or one")
 	fs.DurationVar(&o.roll.Timeout, "timeout", podupgrade.DefaultTimeout, "how long one pod may take to get ready")
@@ -84,18 +85,18 @@ func (o *upgradePodsOptions) check(cmd *cobra.Command) error {
 	case o.image != strings.TrimSpace(o.image):
 		return &cli.UsageError{Err: fmt.Errorf("--image=%q: has spaces around it", o.image)}
 	}
-	return o.podFlags.check(cmd)
+	return o.Pods.Check(cmd)
 }
 
 func (o *upgradePodsOptions) run(cmd *cobra.Command) error {
 	if err := o.check(cmd); err != nil {
 		return err
 	}
-	client, namespace, err := o.connect()
+	client, namespace, err := o.Connect()
 	if err != nil {
 		return err
 	}
-	all, err := podupgrade.Plan(cmd.Context(), client.Core, podupgrade.Selection{Namespace: namespace, Labels: o.labels, Image: o.image})
+	all, err := podupgrade.Plan(cmd.Context(), client.Core, podupgrade.Selection{Namespace: namespace, Labels: o.Labels, Image: o.image})
 	if err != nil {
 		return err
 	}

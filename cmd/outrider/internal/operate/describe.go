@@ -1,4 +1,4 @@
-package main
+package operate
 
 import (
 	"cmp"
@@ -7,16 +7,17 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
+	"outrider.dev/cmd/outrider/internal/target"
 	"outrider.dev/cmd/outrider/internal/view"
 	"outrider.dev/internal/base/cli"
-	"outrider.dev/internal/ops/install"
+	"outrider.dev/internal/ops/installation"
 	"outrider.dev/internal/ops/replicas"
 	"outrider.dev/internal/ops/report"
 	"outrider.dev/startup"
 )
 
 type describeOptions struct {
-	podFlags
+	target.Pods
 	controlPlane string
 	kube         cli.KubeVersion
 	output       string
@@ -31,7 +32,7 @@ const describeExamples = `  # was it injected, or why not; how does it start; wh
   # manifests, without a cluster
   outrider describe pod -f app.yaml`
 
-func newDescribe() *cobra.Command {
+func NewDescribe() *cobra.Command {
 	cmd := &cobra.Command{Use: "describe", Short: "explain what was decided about a pod, and how it is now"}
 	o := &describeOptions{kube: 34}
 	pod := &cobra.Command{
@@ -51,9 +52,9 @@ Exit status: 0 if the pods are described, 1 if one cannot be read, 2 if the inpu
 		RunE:    o.run,
 	}
 	fs := pod.Flags()
-	o.add(pod)
-	fs.StringVar(&o.controlPlane, "control-plane-namespace", install.Namespace, "namespace of the control plane")
-	fs.StringArrayVarP(&o.files, "filename", "f", nil, "file, folder or URL with manifests, YAML or JSON; '-' is standard input; may be repeated")
+	o.Add(pod)
+	fs.StringVar(&o.controlPlane, "control-plane-namespace", installation.Namespace, "namespace of the control plane")
+	fs.StringArrayVarP(&o.Files, "filename", "f", nil, "file, folder or URL with manifests, YAML or JSON; '-' is standard input; may be repeated")
 	fs.Var(&o.kube, "kube", "with -f: Kubernetes version of the nodes")
 	cli.CompleteFiles(pod, "filename", "yaml", "yml", "json")
 	cli.Choice(pod, &o.output, "output", "o", "how to print", "text", "json")
@@ -62,7 +63,7 @@ Exit status: 0 if the pods are described, 1 if one cannot be read, 2 if the inpu
 }
 
 func (o *describeOptions) run(cmd *cobra.Command, names []string) error {
-	if err := o.checkNames(cmd, names, false, "name one, or select some with -l or -A, or give manifests with -f"); err != nil {
+	if err := o.CheckNames(cmd, names, false, "name one, or select some with -l or -A, or give manifests with -f"); err != nil {
 		return err
 	}
 	mesh, subjects, err := o.read(cmd, names)
@@ -82,21 +83,21 @@ func (o *describeOptions) run(cmd *cobra.Command, names []string) error {
 }
 
 func (o *describeOptions) read(cmd *cobra.Command, names []string) (report.Mesh, []report.Subject, error) {
-	if len(o.files) > 0 {
+	if len(o.Files) > 0 {
 		subjects, err := o.inFiles(cmd)
 		return report.Offline(startup.Kubernetes(o.kube)), subjects, err
 	}
-	client, namespace, err := o.connect()
+	client, namespace, err := o.Connect()
 	if err != nil {
 		return report.Mesh{}, nil, err
 	}
 	set := replicas.In(client, o.controlPlane)
 	defer set.Close()
-	return report.InCluster(cmd.Context(), set, namespace, o.labels, names)
+	return report.InCluster(cmd.Context(), set, namespace, o.Labels, names)
 }
 
 func (o *describeOptions) inFiles(cmd *cobra.Command) ([]report.Subject, error) {
-	files, err := cli.Expand(o.files)
+	files, err := cli.Expand(o.Files)
 	if err != nil {
 		return nil, &cli.UsageError{Err: err}
 	}

@@ -1,4 +1,4 @@
-package main
+package operate
 
 import (
 	"errors"
@@ -8,10 +8,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"outrider.dev/cmd/outrider/internal/target"
 	"outrider.dev/cmd/outrider/internal/view"
 	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/core/controlplane/debugapi"
-	"outrider.dev/internal/ops/install"
+	"outrider.dev/internal/ops/installation"
 	"outrider.dev/internal/ops/kubeclient"
 	"outrider.dev/internal/ops/replicas"
 )
@@ -30,7 +31,7 @@ func (o *proxyOptions) add(cmd *cobra.Command, namespace string, outputs ...stri
 	fs := cmd.Flags()
 	o.flags = kubeclient.NewFlags("")
 	o.flags.Add(fs, namespace)
-	fs.StringVar(&o.controlPlane, "control-plane-namespace", install.Namespace, "namespace of the control plane")
+	fs.StringVar(&o.controlPlane, "control-plane-namespace", installation.Namespace, "namespace of the control plane")
 	fs.StringVar(&o.address, "control-plane-http", "", "address of the HTTP server of one outriderd; default: the replicas in the cluster, by ports that are forwarded")
 	fs.StringVarP(&o.file, "filename", "f", "", "an answer that was saved with -o json: a file or a URL; '-' is standard input")
 	cli.BindEnv(fs, "control-plane-http", "OUTRIDER_CONTROL_PLANE_HTTP")
@@ -59,7 +60,7 @@ func (o *proxyOptions) namespace() string { return *o.flags.Namespace }
 
 // replicas asks those in the cluster. What one does not answer is noted.
 func (o *proxyOptions) replicas(cmd *cobra.Command) (set *replicas.Set, all []debugapi.Proxy, complete bool, err error) {
-	client, err := clientOf(o.flags)
+	client, err := target.ClientOf(o.flags)
 	if err != nil {
 		return nil, nil, false, err
 	}
@@ -96,7 +97,7 @@ const proxyStatusExamples = `  # every proxy that is connected, to which replica
   outrider proxy-status -o json > proxies.json
   outrider proxy-status -f proxies.json`
 
-func newProxyStatus() *cobra.Command {
+func NewProxyStatus() *cobra.Command {
 	o := &proxyOptions{}
 	cmd := &cobra.Command{
 		Use:     "proxy-status [POD[.NAMESPACE]]",
@@ -124,7 +125,7 @@ did not answer; 2 if the input is unusable.`,
 
 // list are the proxies that are meant, of all that could be asked.
 func (o *proxyOptions) list(cmd *cobra.Command) (proxies []debugapi.Proxy, complete bool, err error) {
-	if err := checkSelector(o.labels); err != nil {
+	if err := target.CheckSelector(o.labels); err != nil {
 		return nil, false, err
 	}
 	source, given, err := o.source(cmd)
@@ -173,7 +174,7 @@ const proxyConfigExamples = `  # what was sent to one proxy, one line for each r
   outrider proxy-config app-1.shop -o json > app-1.json
   outrider proxy-config -f app-1.json endpoints`
 
-func newProxyConfig() *cobra.Command {
+func NewProxyConfig() *cobra.Command {
 	o := &proxyOptions{}
 	names := debugapi.KindNames()
 	cmd := &cobra.Command{

@@ -1,4 +1,4 @@
-package main
+package operate
 
 import (
 	"errors"
@@ -7,15 +7,17 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"outrider.dev/cmd/outrider/internal/target"
 	"outrider.dev/cmd/outrider/internal/view"
 	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/ops/check"
 	"outrider.dev/internal/ops/install"
+	"outrider.dev/internal/ops/installation"
 	"outrider.dev/internal/ops/kubeclient"
 )
 
 type checkOptions struct {
-	clusterFlags
+	target.ControlPlane
 	values       valueFlags
 	checks       check.Options
 	controlPlane string
@@ -45,7 +47,7 @@ const checkExamples = `  # can Outrider be installed here?
   # what failed, and what to do
   outrider check -o json | jq '.[] | select(.result == "failed") | {id, reason, hint}'`
 
-func newCheck() *cobra.Command {
+func NewCheck() *cobra.Command {
 	o := &checkOptions{}
 	cmd := &cobra.Command{
 		Use:   "check [--pre | --proxy [POD[.NAMESPACE]]]",
@@ -69,7 +71,7 @@ Exit status: 0 if no check failed, 1 if one did, 2 if the input is unusable.`,
 		Args:    cobra.MaximumNArgs(1),
 		RunE:    func(cmd *cobra.Command, args []string) error { return o.run(cmd, args) },
 	}
-	o.add(cmd)
+	o.Add(cmd)
 	fs := cmd.Flags()
 	fs.Lookup("namespace").Usage = "namespace of the control plane; with --proxy of the pods, all by default"
 	fs.BoolVar(&o.checks.Before, "pre", false, "check whether Outrider can be installed")
@@ -78,7 +80,7 @@ Exit status: 0 if no check failed, 1 if one did, 2 if the input is unusable.`,
 	fs.BoolVar(&o.proxies, "proxy", false, "check each proxy")
 	fs.BoolVarP(&o.all, "all-namespaces", "A", false, "with --proxy: the pods of all namespaces, which is the default")
 	fs.StringVarP(&o.which.Labels, "selector", "l", "", "with --proxy: labels of the pods, such as app=checkout")
-	fs.StringVar(&o.controlPlane, "control-plane-namespace", install.Namespace, "with --proxy: namespace of the control plane")
+	fs.StringVar(&o.controlPlane, "control-plane-namespace", installation.Namespace, "with --proxy: namespace of the control plane")
 	cmd.MarkFlagsMutuallyExclusive("pre", "proxy")
 	cmd.MarkFlagsMutuallyExclusive("nodes", "proxy")
 	cmd.MarkFlagsMutuallyExclusive("namespace", "all-namespaces")
@@ -89,7 +91,7 @@ Exit status: 0 if no check failed, 1 if one did, 2 if the input is unusable.`,
 
 // usable refuses flags that would have no effect.
 func (o *checkOptions) usable(cmd *cobra.Command, args []string) error {
-	if err := checkSelector(o.which.Labels); err != nil {
+	if err := target.CheckSelector(o.which.Labels); err != nil {
 		return err
 	}
 	if len(args) > 0 && !o.proxies {
@@ -116,12 +118,12 @@ func (o *checkOptions) run(cmd *cobra.Command, args []string) error {
 	if err := o.usable(cmd, args); err != nil {
 		return err
 	}
-	client, err := o.client()
+	client, err := o.Client()
 	if err != nil {
 		return err
 	}
 	// A check that has made pods deletes them before it ends.
-	ctx, stop := interruptible(cmd)
+	ctx, stop := target.Interruptible(cmd)
 	defer stop()
 	cmd.SetContext(ctx)
 	if o.proxies {
@@ -137,7 +139,7 @@ func (o *checkOptions) run(cmd *cobra.Command, args []string) error {
 func (o *checkOptions) checkProxies(cmd *cobra.Command, client *kubeclient.Client, pod string) error {
 	o.which.Pod = pod
 	if cmd.Flags().Changed("namespace") {
-		o.which.Namespace = o.namespace()
+		o.which.Namespace = o.Namespace()
 	}
 	o.checks.Namespace, o.checks.Version = o.controlPlane, cli.Version()
 	all, err := check.RunProxies(cmd.Context(), client, o.checks, o.which)

@@ -1,0 +1,59 @@
+// Package installation says what an installation of Outrider consists of, for those who make, check and
+// remove it.
+package installation
+
+import (
+	"fmt"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"outrider.dev/internal/base/contract"
+)
+
+// Namespace of an installation, by default.
+const Namespace = "outrider-system"
+
+// A Release is an installation as Helm knows it.
+type Release struct {
+	Name        string
+	Objects     []*unstructured.Unstructured // that it writes
+	Definitions []*unstructured.Unstructured // CustomResourceDefinitions that it adds where they are absent
+}
+
+// Annotations by which Helm marks the objects of a release.
+const (
+	NameAnnotation      = "meta.helm.sh/release-name"
+	NamespaceAnnotation = "meta.helm.sh/release-namespace"
+)
+
+// RolledOut returns why the roll-out of a deployment is not complete; empty: it is.
+func RolledOut(d *appsv1.Deployment) string {
+	want := int32(1)
+	if d.Spec.Replicas != nil {
+		want = *d.Spec.Replicas
+	}
+	for _, c := range d.Status.Conditions {
+		failing := c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue ||
+			c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse
+		if failing {
+			return c.Message
+		}
+	}
+	switch {
+	case d.Status.ObservedGeneration < d.Generation:
+		return "the roll-out has not begun"
+	case d.Status.UpdatedReplicas < want:
+		return fmt.Sprintf("%d of %d replicas are of the newest revision", d.Status.UpdatedReplicas, want)
+	case d.Status.AvailableReplicas < want:
+		return fmt.Sprintf("%d of %d replicas are ready", d.Status.AvailableReplicas, want)
+	case d.Status.Replicas > d.Status.UpdatedReplicas:
+		return fmt.Sprintf("replicas of an older revision that have not ended: %d", d.Status.Replicas-d.Status.UpdatedReplicas)
+	}
+	return ""
+}
+
+// NoRoots reports whether a namespace never gets the roots, because no pod there is injected.
+func NoRoots(namespace string) bool { return slices.Contains(contract.IgnoredNamespaces, namespace) }
