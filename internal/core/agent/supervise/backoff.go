@@ -5,37 +5,39 @@ import (
 	"time"
 )
 
-// A backoff says when a child that ended is started again.
+// A backoff decides how long to wait before the next child is started.
 //
-// A child that served for a while is followed by the next one at once, however often that
-// happens. After one that was never ready, or only for a moment, each pause is twice the
-// last: what kills a child when it starts, or with its first request, must not start eight
-// of them a second.
+// After a child that served for a while there is no pause, however often that happens.
+// After a child that was never ready, or only for a moment, each pause is twice the
+// previous one: a fault that kills every child at its start, or at its first request, must
+// not cause eight starts a second.
 type backoff struct {
 	base  time.Duration // the second pause
 	max   time.Duration
-	reset time.Duration // serving this long makes the next restart a first one, and forgets all ends before
+	reset time.Duration // a child that served this long clears the history
 
-	unready int // how many children in a row may end without having been ready
-	ends    int // how many children may end within window
+	unready int // give up after this many children in a row that were never ready
+	ends    int // give up after this many ends within window
 	window  time.Duration
 }
 
-// standard has short pauses: while there is no child the application's connections wait. A
-// start costs a tenth of a second of a processor: ten times as long makes a restart worth it.
+// standard has short pauses, because the application's connections wait while there is no
+// child. A start costs a tenth of a second of CPU time; a child that served for ten times
+// as long was worth it.
 var standard = backoff{base: 50 * time.Millisecond, max: time.Second, reset: time.Second, unready: 8, ends: 30, window: 5 * time.Minute}
 
-// A history is what is remembered of children that ended.
+// A history counts the ends of earlier children.
 type history struct {
 	ends    []time.Time // within the window, oldest first
 	streak  int         // restarts since the last reset
 	unready int         // in a row
 }
 
-// ended records that a child ended at now, after serving so long (zero: it was never
-// ready), and returns the pause before the next one. jitter is in [0, 1): pauses are
-// spread by a quarter each way, so that the pods of a node that lost their proxies
-// together do not come back together. A reason that is not empty says why to give up.
+// ended records that a child ended at now, after having served for the given time (zero: it
+// was never ready), and returns the pause before the next one. jitter is in [0, 1): it
+// changes a pause by up to a quarter each way, so that the pods of a node that lost their
+// proxies together do not restart them together. If giveUp is not empty, no other child is
+// to be started, for that reason.
 func (h *history) ended(b backoff, now time.Time, served time.Duration, jitter float64) (pause time.Duration, giveUp string) {
 	if served >= b.reset {
 		*h = history{}

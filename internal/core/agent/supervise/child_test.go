@@ -24,7 +24,7 @@ import (
 	"outrider.dev/test/process"
 )
 
-// role is the variable that makes the test binary a child.
+// role names the environment variable that makes the test binary play a child.
 const role = "OUTRIDER_TEST_ROLE"
 
 func TestMain(m *testing.M) {
@@ -51,7 +51,7 @@ func init() { // roles refer to functions that refer to roles
 			n, _ := strconv.Atoi(args[0])
 			os.Exit(n)
 		},
-		"talk": func([]string) { // a lot, a long line, and a last one without an end
+		"talk": func([]string) { // many lines, a long one, and a last one without a newline
 			for i := range 2000 {
 				fmt.Fprintln(os.Stderr, "line", i)
 			}
@@ -66,7 +66,7 @@ func init() { // roles refer to functions that refer to roles
 			<-got
 			os.Exit(7)
 		},
-		"leave": func([]string) { // a grandchild that holds the pipes
+		"leave": func([]string) { // starts a grandchild that holds the pipes
 			c := self("sleep")
 			c.Stdout, c.Stderr = os.Stdout, os.Stderr
 			must(c.Start())
@@ -101,14 +101,14 @@ func self(name string, args ...string) *exec.Cmd {
 	return c
 }
 
-// child is a command that plays a role, which all children of this test play.
+// child returns a command that plays a role. All children of this test play that role.
 func child(t *testing.T, name string) Command {
 	t.Setenv(role, name)
 	return Command{Path: "/proc/self/exe"}
 }
 
-// actAgent starts children from goroutines whose threads end at once, and stays. They
-// are several, because the main thread does not end, and may be one of them.
+// actAgent starts children from goroutines whose threads end at once, and keeps running. It
+// uses several goroutines because one of them may run on the main thread, which does not end.
 func actAgent([]string) {
 	must(os.Setenv(role, "sleep"))
 	var together, started sync.WaitGroup
@@ -116,7 +116,7 @@ func actAgent([]string) {
 	pids := make([]int, 3)
 	for i := range pids {
 		started.Go(func() {
-			runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+			runtime.LockOSThread() // never unlocked, so the thread ends with the goroutine
 			together.Done()
 			together.Wait()
 			p, err := Start(Command{Path: "/proc/self/exe"})
@@ -131,7 +131,8 @@ func actAgent([]string) {
 	time.Sleep(time.Minute)
 }
 
-// actReaper makes orphans and ordinary children at once, and counts what becomes of them.
+// actReaper starts orphans and ordinary children at the same time. It checks that each
+// ordinary child's status is returned, and that each orphan is collected.
 func actReaper(args []string) {
 	if len(args) > 0 && args[0] == "pid1" {
 		must(unix.Mount("proc", "/proc", "proc", 0, ""))
@@ -139,7 +140,7 @@ func actReaper(args []string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- Reap(ctx) }()
-	for !isSubreaper() { // an orphan made earlier goes to process 1 of the machine
+	for !isSubreaper() { // an orphan made before would go to process 1 of the machine
 		time.Sleep(time.Millisecond)
 	}
 	const rounds = 40
@@ -151,7 +152,7 @@ func actReaper(args []string) {
 				want := 1 + (worker*10+i)%100
 				c := self("exit", strconv.Itoa(want))
 				must(c.Start())
-				time.Sleep(time.Duration(i) * time.Millisecond) // often it is a zombie when Wait comes
+				time.Sleep(time.Duration(i) * time.Millisecond) // often the child is a zombie before Wait is called
 				var exit *exec.ExitError
 				switch err := c.Wait(); {
 				case !errors.As(err, &exit):
@@ -167,11 +168,11 @@ func actReaper(args []string) {
 	for end := time.Now().Add(time.Minute); len(children()) > 0 && time.Now().Before(end); {
 		time.Sleep(5 * time.Millisecond)
 	}
-	orphans := len(children()) // Reap goes on, and may be first at the child below
-	// The child of a parent that never waits is left, until it is released.
+	orphans := len(children()) // counted now, because Reap goes on and may collect the child below first
+	// A child that is never waited for is left until its owner releases it.
 	c := self("exit", "0")
 	must(c.Start())
-	// Its first thread may be a zombie, and not to be collected yet, while others of it end.
+	// The first thread may be a zombie that cannot be collected yet, while other threads end.
 	must(unix.Waitid(unix.P_PID, c.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil))
 	left, err := reapAll()
 	must(err)
@@ -185,19 +186,19 @@ func actReaper(args []string) {
 		orphans, stolen.Load(), wrong.Load(), left, kept, len(children()))
 }
 
-// children are this process's, ended or not.
+// children returns this process's children, ended or not.
 func children() []string {
 	files, err := filepath.Glob("/proc/self/task/*/children")
 	must(err)
 	var out []string
 	for _, f := range files {
-		raw, _ := os.ReadFile(f) // of a thread that has ended there is none
+		raw, _ := os.ReadFile(f) // an error means that the thread has ended
 		out = append(out, strings.Fields(string(raw))...)
 	}
 	return out
 }
 
-// isSubreaper reports whether orphans come to this process.
+// isSubreaper reports whether this process inherits orphans.
 func isSubreaper() bool {
 	var set int32
 	must(unix.Prctl(unix.PR_GET_CHILD_SUBREAPER, uintptr(unsafe.Pointer(&set)), 0, 0, 0))
@@ -340,7 +341,7 @@ func TestWhatHoldsThePipesDoesNotHoldTheEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.Exit()
-	process.AwaitEnd(t, <-pid) // it was in the group
+	process.AwaitEnd(t, <-pid) // the grandchild was in the group, so it was killed
 }
 
 func TestAnAgentThatIsKilledTakesTheChildAlong(t *testing.T) {
@@ -350,7 +351,7 @@ func TestAnAgentThatIsKilledTakesTheChildAlong(t *testing.T) {
 		n, _ := fmt.Sscanln(agent.Log(), &pids[0], &pids[1], &pids[2])
 		return n == 3
 	}, agent)
-	// The goroutines that started them are long gone, and their threads.
+	// The goroutines that started the children have ended by now, and so have their threads.
 	time.Sleep(100 * time.Millisecond)
 	for _, pid := range pids {
 		if gone(pid) {
@@ -363,7 +364,7 @@ func TestAnAgentThatIsKilledTakesTheChildAlong(t *testing.T) {
 	}
 }
 
-// gone reports that a process has ended; it may still have to be reaped.
+// gone reports whether a process has ended; it may not have been reaped yet.
 func gone(pid int) bool {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

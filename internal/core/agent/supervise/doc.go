@@ -1,11 +1,11 @@
 // Package supervise keeps one child process alive: Envoy, below the agent.
 //
-// What happens when is one table of states and events ([Next]); it is pure, and its
-// actions are values. How often a child is started again is a second pure part
-// (backoff.go). The effects are apart: [Start] runs a child that dies with the agent,
-// and keeps its last lines, [Reap] collects orphans, and a [Supervisor] carries
-// actions out and turns what happens into events.
+// The policy is a table of states and events ([Next]). It has no side effects; its actions
+// are values. The pauses between restarts are a second part without side effects
+// (backoff.go). The rest has effects: [Start] runs a child that dies with the agent and
+// keeps the last lines of its output, [Reap] collects orphans, and a [Supervisor] carries
+// out the actions and sends the events.
 //
-// The package knows nothing of Envoy: when a child is ready, how it is drained and why
-// it ended are functions in [Options].
+// The package does not depend on Envoy: functions in [Options] find out when a child is
+// ready, drain it, and explain why it ended.
 package supervise

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// do carries out one action. It does not wait for anything but the standby.
-func (s *Supervisor) do(a Action) (caused []happening) {
+// do carries out one action. It blocks only while the standby opens or closes.
+func (s *Supervisor) do(a Action) (caused []input) {
 	switch a {
 	case OpenStandby, CloseStandby:
 		s.setStandby(a == OpenStandby)
@@ -47,15 +47,15 @@ func (s *Supervisor) setStandby(open bool) {
 	}
 }
 
-// wrong puts an effect that failed into the journal; nothing follows from it.
+// wrong writes the error of a failed effect to the journal. The state does not change.
 func (s *Supervisor) wrong(err error) {
 	s.o.Journal(Entry{Time: time.Now(), From: s.State(), To: s.State(), PID: s.PID(), Err: err})
 }
 
-func (s *Supervisor) startChild() []happening {
+func (s *Supervisor) startChild() []input {
 	c, err := s.o.start(s.o.Renew(s.o.Command))
 	if err != nil {
-		return []happening{{event: ChildEnded, exit: Exit{Start: err}}}
+		return []input{{event: ChildEnded, exit: Exit{Start: err}}}
 	}
 	s.mu.Lock()
 	s.child = c
@@ -65,7 +65,7 @@ func (s *Supervisor) startChild() []happening {
 		defer cancel()
 		select {
 		case <-c.Done():
-			s.send(happening{event: ChildEnded, child: c, exit: c.Exit()})
+			s.send(input{event: ChildEnded, child: c, exit: c.Exit()})
 		case <-s.ctx.Done():
 		}
 	})
@@ -76,15 +76,15 @@ func (s *Supervisor) startChild() []happening {
 			}
 			return
 		}
-		s.send(happening{event: ChildReady, child: c})
+		s.send(input{event: ChildReady, child: c})
 	})
 	return nil
 }
 
-// send hands an event to Run, unless that has ended.
-func (s *Supervisor) send(h happening) {
+// send hands an input to Run. It returns without doing so if Run has ended.
+func (s *Supervisor) send(in input) {
 	select {
-	case s.events <- h:
+	case s.events <- in:
 	case <-s.ctx.Done():
 	}
 }
@@ -93,14 +93,14 @@ func (s *Supervisor) after(d time.Duration, e Event) {
 	s.tasks.Go(func() {
 		select {
 		case <-time.After(d):
-			s.send(happening{event: e})
+			s.send(input{event: e})
 		case <-s.ctx.Done():
 		}
 	})
 }
 
-// drain makes the child drain. An error of one that is killed meanwhile, because all is
-// drained already, does not matter.
+// drain asks the child to drain. It ignores errors once the state is Stopping: the child is
+// killed then, because its connections are gone or the grace period is over.
 func (s *Supervisor) drain() {
 	s.tasks.Go(func() {
 		if err := s.o.Drain(s.ctx); err != nil && s.ctx.Err() == nil && s.State() != Stopping {
@@ -112,14 +112,14 @@ func (s *Supervisor) drain() {
 func (s *Supervisor) awaitDrained() {
 	s.tasks.Go(func() {
 		s.o.AwaitDrained(s.ctx)
-		s.send(happening{event: Drained})
+		s.send(input{event: Drained})
 	})
 }
 
-// replaceTime is how long a child that is replaced has to end by itself.
+// replaceTime is the time between the SIGTERM and the SIGKILL of a child that is replaced.
 const replaceTime = 2 * time.Second
 
-// Replace ends the child. The next one is started in its place, as after any other end.
+// Replace ends the child. The supervisor then starts the next one, as after any other end.
 func (s *Supervisor) Replace() {
 	if c := s.running(); c != nil {
 		if err := c.Signal(unix.SIGTERM); err != nil {
@@ -129,10 +129,10 @@ func (s *Supervisor) Replace() {
 	}
 }
 
-// Forward passes signals on to the child until ctx ends: SIGUSR1, on which Envoy opens its
-// files anew, and whatever else must not end the agent. One that comes while no child is
-// ready is dropped: a child that does not handle it yet would end, and one that begins has
-// opened its files just now.
+// Forward passes signals on to the child until ctx ends: SIGUSR1, on which Envoy reopens its
+// log files, and others that must not end the agent. A signal that arrives while no child is
+// ready is dropped: it would end a child that does not handle it yet, and a child that
+// starts opens its files anyway.
 func (s *Supervisor) Forward(ctx context.Context, signals ...os.Signal) {
 	got := make(chan os.Signal, 8)
 	signal.Notify(got, signals...)

@@ -16,13 +16,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Exit statuses of a child that could not be started, as a shell has them.
+// Exit statuses of a child that could not be started, the same as in a shell.
 const (
 	NotRunnable = 126
 	NotFound    = 127
 )
 
-// An Exit is how a child ended.
+// An Exit describes the end of a child.
 type Exit struct {
 	PID    int
 	Status int            // exit status, if no signal ended it
@@ -33,8 +33,8 @@ type Exit struct {
 	Tail   []string       // its last lines
 }
 
-// Code is the exit status of an agent that ends because of this. It is never 0: a proxy that
-// ends unrequested has failed, whatever its status.
+// Code returns the exit status for an agent that ends because its child ended. It is never
+// 0: a proxy that ends without having been asked to has failed, whatever its status.
 func (e Exit) Code() int {
 	switch {
 	case e.Start != nil:
@@ -69,12 +69,12 @@ func exitOf(state *os.ProcessState) Exit {
 	return Exit{PID: state.Pid(), Status: state.ExitCode()}
 }
 
-// A StartError is a child that could not be started.
+// A StartError explains why a child could not be started.
 type StartError struct {
 	Path   string
 	Why    string
 	Status int  // NotFound or NotRunnable
-	Final  bool // the next try fails too
+	Final  bool // another try would fail too
 }
 
 func (e *StartError) Error() string { return fmt.Sprintf("starting %s: %s", e.Path, e.Why) }
@@ -89,7 +89,7 @@ func startError(path string, err error) *StartError {
 	case errors.Is(err, fs.ErrNotExist) && missing != nil:
 		e.Status, e.Why = NotFound, "there is no such file"
 	case errors.Is(err, fs.ErrNotExist):
-		// The kernel says this of the file's interpreter too.
+		// The kernel returns ENOENT for a missing interpreter of the file, too.
 		e.Status, e.Why = NotFound, "its loader or interpreter is missing here (a binary for glibc in an image without it?)"
 	case errors.Is(err, fs.ErrPermission):
 		e.Why = "it must not be executed (its mode, or a file system mounted noexec)"
@@ -98,15 +98,15 @@ func startError(path string, err error) *StartError {
 	case errors.Is(err, syscall.ETXTBSY), errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.ENOMEM), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
 		var errno syscall.Errno
 		errors.As(err, &errno)
-		e.Why, e.Final = errno.Error(), false // it is being copied, or a resource is short: this passes
+		e.Why, e.Final = errno.Error(), false // temporary: the file is being written, or a resource is short
 	default:
 		e.Why = err.Error()
 	}
 	return e
 }
 
-// machines are e_machine of ELF files that a cluster may hold. debug/elf would cost the
-// agent more than this table.
+// machines maps e_machine, the architecture field of an ELF file, to Go's names. It is
+// smaller than debug/elf, which the agent would otherwise have to link.
 var machines = map[uint16]string{3: "386", 40: "arm", 62: "amd64", 183: "arm64", 21: "ppc64le", 22: "s390x", 243: "riscv64"}
 
 func machineOf(path string) string {
@@ -130,10 +130,10 @@ func machineOf(path string) string {
 	return fmt.Sprintf(": it is for %s, this is %s", name, runtime.GOARCH)
 }
 
-// messageLimit is what the kubelet reads of a termination message.
+// messageLimit is how many bytes of a termination message the kubelet reads.
 const messageLimit = 4096
 
-// Message is a termination message: the reason, then as many of the last lines as fit.
+// Message returns a termination message: the reason, then as many of the last lines as fit.
 func Message(reason string, tail []string) string {
 	reason = strings.TrimSpace(reason)
 	out := reason[:min(len(reason), messageLimit-1)] + "\n"

@@ -53,6 +53,6 @@ func TestMutants(t *testing.T) {
 		"a child that served for seconds is followed by a pause": {File: "backoff.go", Tests: "TestPausesDouble|TestGivingUp",
 			In: "reset: time.Second", From: "time.Second", To: "time.Minute"},
 		"a ready event of a dead child counts": {File: "supervisor.go", Tests: "TestAReadyEventOfADeadChildIsIgnored",
-			From: "h.event == ChildReady && h.child != s.running()", To: "false"},
+			From: "in.event == ChildReady && in.child != s.running()", To: "false"},
 	})
 }

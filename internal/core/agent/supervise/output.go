@@ -2,11 +2,11 @@ package supervise
 
 import "bytes"
 
-// Bounds of what is kept of a child's output, whatever it writes. What Envoy writes when it crashes begins
-// with what happened; 64 frames follow, and some 30 lines for each request and message in hand.
+// Bounds of the part of a child's output that is kept. A crash of Envoy prints the cause first, then
+// 64 stack frames and some 30 lines for each request and message in progress.
 const (
-	lineLimit = 16 << 10 // a longer line is cut; its rest is thrown away
-	keptLimit = 8 << 10  // of each line that is kept: Envoy's longest reasons fit
+	lineLimit = 16 << 10 // a longer line is cut
+	keptLimit = 8 << 10  // of each line that is kept: Envoy's longest error messages fit
 	tailLines = 400
 	tailLimit = 64 << 10 // of all lines that are kept
 )
@@ -14,9 +14,9 @@ const (
 // An output splits what a child writes into lines and keeps the last ones.
 type output struct {
 	line  func([]byte) // nil: lines are not passed on
-	part  []byte       // of the line that has not ended
+	part  []byte       // the line that has not ended yet
 	last  []string
-	bytes int // of last
+	bytes int // total length of the lines in last
 }
 
 func (o *output) Write(b []byte) (int, error) {

@@ -14,32 +14,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Command is what to run.
+// A Command describes the program to run.
 type Command struct {
 	Path string // a path, or a name to look for in PATH
 	Args []string
 
-	// Line gets each line that the child writes, without its end, cut at 16 KiB. The bytes
-	// are valid during the call only. A slow Line slows the child down: it writes into a
-	// pipe. Nil: lines are not passed on.
+	// Line is called with each line that the child writes, without the newline, cut at
+	// 16 KiB. The bytes are valid during the call only. A slow Line slows the child down,
+	// which writes into a pipe. Nil: lines are not passed on.
 	Line func([]byte)
 
-	Env    []string  // NAME=value, besides this process's own
-	Stdout io.Writer // standard output; nil: its lines are Line's, too
+	Env    []string  // NAME=value, added to this process's environment
+	Stdout io.Writer // standard output; nil: its lines go to Line, too
 }
 
-// drainTime is how long the child's output is read after its end, in case another process
-// holds the pipe: what the child wrote is there at once.
+// drainTime bounds how long the child's output is read after its end, in case another
+// process holds the pipe open. The child's own output is in the pipe by then.
 const drainTime = 250 * time.Millisecond
 
 // A Process is a running child.
 type Process struct {
 	cmd  *exec.Cmd
 	done chan struct{}
-	exit Exit // when done is closed
+	exit Exit // set before done is closed
 }
 
-// Start runs c with [StartGroup]. The exit has the last lines that the child wrote.
+// Start runs c with [StartGroup]. The Tail of the child's [Exit] holds its last lines of output.
 func Start(c Command) (*Process, *StartError) {
 	p := &Process{done: make(chan struct{})}
 	out := &output{line: c.Line}
@@ -63,11 +63,11 @@ func Start(c Command) (*Process, *StartError) {
 }
 
 // StartGroup starts the program cmd.Args[0], a path or a name to look for in PATH, as the leader
-// of a process group: Ctrl-C and the kubelet's SIGTERM must reach this process alone. It
+// of a new process group, so that Ctrl-C and the kubelet's SIGTERM reach this process alone. It
 // calls ended when the program has ended and was waited for.
 //
-// What is left of the group is killed with it, and the program gets SIGKILL when this
-// process ends, however it ends.
+// When the program ends, the rest of its group is killed. When this process ends, for any
+// reason, the program gets SIGKILL.
 func StartGroup(cmd *exec.Cmd, ended func()) *StartError {
 	path, err := find(cmd.Args[0])
 	if err != nil {
@@ -81,7 +81,7 @@ func StartGroup(cmd *exec.Cmd, ended func()) *StartError {
 	started := make(chan error)
 	go func() {
 		// The parent-death signal is sent when the *thread* that forked ends (prctl(2),
-		// PR_SET_PDEATHSIG), and the Go runtime ends threads as it likes.
+		// PR_SET_PDEATHSIG). The Go runtime may end a thread at any time unless it is locked.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
@@ -92,9 +92,9 @@ func StartGroup(cmd *exec.Cmd, ended func()) *StartError {
 		pid := cmd.Process.Pid
 		for unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
 		}
-		// While its number is still taken, no other process can have the group.
+		// Until the program is waited for, no other process group can get its ID.
 		_ = unix.Kill(-pid, unix.SIGKILL)
-		_ = cmd.Wait() // its error is the status again
+		_ = cmd.Wait() // its error only repeats the exit status
 		ended()
 	}()
 	if err := <-started; err != nil {
@@ -103,15 +103,15 @@ func StartGroup(cmd *exec.Cmd, ended func()) *StartError {
 	return nil
 }
 
-// find returns the path of a program. What is wrong with a path the kernel knows better than
-// exec.LookPath, which looks at modes only.
+// find returns the path of a program. A name that contains a slash is not checked: the kernel's
+// error is more precise than that of exec.LookPath, which looks at modes only.
 func find(name string) (string, error) {
 	if strings.Contains(name, "/") {
 		return name, nil
 	}
 	path, err := exec.LookPath(name)
 	if errors.Is(err, exec.ErrDot) {
-		err = nil // PATH has a relative part, as execvp(3) allows
+		err = nil // found in a relative directory of PATH, which execvp(3) allows
 	}
 	return path, err
 }
@@ -119,7 +119,7 @@ func find(name string) (string, error) {
 // PID is the child's process ID.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Done is closed when the child has ended and all that it wrote was read.
+// Done returns a channel that is closed when the child has ended and all its output was read.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
 // Exit waits for the end of the child.
@@ -128,7 +128,7 @@ func (p *Process) Exit() Exit {
 	return p.exit
 }
 
-// Signal sends s to the child alone. One that has ended is no error.
+// Signal sends s to the child alone. It is no error if the child has ended.
 func (p *Process) Signal(s os.Signal) error {
 	if err := p.cmd.Process.Signal(s); err != nil && err != os.ErrProcessDone {
 		return fmt.Errorf("sending %v to process %d: %w", s, p.PID(), err)

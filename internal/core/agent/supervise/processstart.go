@@ -13,11 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ticks is USER_HZ, in which /proc counts: 100 on every Linux that Go runs on.
+// ticks is USER_HZ, the unit of times in /proc: 100 a second on every Linux that Go runs on.
 const ticks = 100
 
-// StartTime returns when a process started, to a hundredth of a second: "self", or "1" for
-// the container, of which it is the first process.
+// StartTime returns when a process started, to a hundredth of a second. process is a pid or
+// "self"; "1" gives the start of the container.
 func StartTime(process string) (time.Time, error) {
 	start, err := StartTicks(process)
 	if err != nil {
@@ -46,7 +46,7 @@ func StartTicks(process string) (uint64, error) {
 	return start, nil
 }
 
-// parseStartTicks is field 22 of /proc/PID/stat (proc_pid_stat(5)).
+// parseStartTicks returns field 22 of /proc/PID/stat (proc_pid_stat(5)).
 func parseStartTicks(stat string) (uint64, error) {
 	fields := statFields(stat)
 	if len(fields) < 20 {
@@ -59,16 +59,16 @@ func parseStartTicks(stat string) (uint64, error) {
 	return n, nil
 }
 
-// A Thread is what /proc shows of one.
+// A Thread is the name and the state of a thread, as /proc shows them.
 type Thread struct {
 	Name  string // at most 15 bytes
 	State byte   // 'R': it runs, or waits for a processor; 'S': it sleeps; 'D': it waits for a disk; 'T': it is stopped
 }
 
-// Awake reports whether it has something to do and is not stopped.
+// Awake reports whether the thread runs, waits for a processor or waits for a disk.
 func (t Thread) Awake() bool { return t.State == 'R' || t.State == 'D' }
 
-// Threads are those of a process.
+// Threads returns the threads of a process.
 func Threads(pid int) (all []Thread, err error) {
 	dir := fmt.Sprintf("/proc/%d/task", pid)
 	tasks, err := os.ReadDir(dir)
@@ -92,8 +92,8 @@ func Threads(pid int) (all []Thread, err error) {
 	return all, nil
 }
 
-// Progress is how long the first thread of a process has run on a processor, and whether it
-// is awake. What /proc does not show is 0 and false.
+// Progress returns how long the first thread of a process has run on a processor, and whether
+// it is awake. A value that /proc does not show is 0 or false.
 func Progress(pid int) (ran time.Duration, awake bool) {
 	dir := fmt.Sprintf("/proc/%d/task/%[1]d", pid)
 	if raw, err := os.ReadFile(filepath.Join(dir, "stat")); err == nil {
@@ -101,7 +101,7 @@ func Progress(pid int) (ran time.Duration, awake bool) {
 		awake = err == nil && t.Awake()
 	}
 	if raw, err := os.ReadFile(filepath.Join(dir, "schedstat")); err == nil {
-		spent, _, _ := strings.Cut(string(raw), " ") // nanoseconds; then of waiting, and how often
+		spent, _, _ := strings.Cut(string(raw), " ") // nanoseconds on a processor; the time spent waiting and the number of time slices follow
 		n, _ := strconv.ParseInt(spent, 10, 64)
 		ran = time.Duration(n)
 	}
@@ -119,8 +119,8 @@ func parseThread(stat string) (Thread, error) {
 	return Thread{Name: name[:end], State: fields[0][0]}, nil
 }
 
-// statFields are those of /proc/PID/stat from the third on: the state, the parent and so on. The
-// name before them may contain spaces and parentheses.
+// statFields returns the fields of /proc/PID/stat from the third on: the state, the parent and
+// so on. The name before them may contain spaces and parentheses.
 func statFields(stat string) []string {
 	return strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
 }

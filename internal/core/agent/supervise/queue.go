@@ -8,32 +8,32 @@ import (
 	"time"
 )
 
-// queueLimit bounds what a [Queue] keeps: about 10,000 lines of an access log.
+// queueLimit bounds the bytes in a [Queue]: about 10,000 lines of an access log.
 const queueLimit = 4 << 20
 
 // A Queue passes lines on to a writer that may block, as the pipe of a container's standard output
-// does when its reader is slow. Its own Write never blocks: lines for which there is no room are
-// lost, whole, and counted. A child that wrote to the pipe itself would keep them in its memory,
-// without a bound.
+// does when its reader is slow. Write never blocks: when the queue is full, whole lines are dropped
+// and counted. Without a queue, a child whose output blocks would buffer its lines in its own
+// memory, without a bound.
 type Queue struct {
 	to   io.Writer
 	lost atomic.Uint64
 
 	mu       sync.Mutex
-	part     []byte // of the line that has not ended
-	full     []byte // lines that wait
-	skipping bool   // the rest of a line that is too long
+	part     []byte // the line that has not ended yet
+	full     []byte // whole lines that have not been written yet
+	skipping bool   // dropping the rest of a line that is too long
 	writing  bool
-	idle     chan struct{} // is closed when nothing waits; nil: nothing does
+	idle     chan struct{} // closed when all lines are written; nil: nothing was ever queued
 }
 
-// NewQueue returns a queue in front of a writer. It has a goroutine while lines wait.
+// NewQueue returns a queue in front of a writer. A goroutine runs only while lines are queued.
 func NewQueue(to io.Writer) *Queue { return &Queue{to: to} }
 
-// Lost returns how many lines were lost.
+// Lost returns how many lines were dropped or could not be written.
 func (q *Queue) Lost() uint64 { return q.lost.Load() }
 
-// Write takes parts of lines. It always takes all of them.
+// Write queues b, which may begin or end within a line. It always returns len(b).
 func (q *Queue) Write(b []byte) (int, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -63,7 +63,7 @@ func (q *Queue) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// start writes what waits, with the lock held by its caller.
+// start starts the goroutine that writes the queued lines. The caller holds the lock.
 func (q *Queue) start() {
 	if q.writing || len(q.full) == 0 {
 		return
@@ -89,7 +89,7 @@ func (q *Queue) start() {
 	}()
 }
 
-// Flush waits until nothing waits, for at most d.
+// Flush waits until all queued lines are written, for at most d.
 func (q *Queue) Flush(d time.Duration) {
 	q.mu.Lock()
 	idle := q.idle

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// blocked is a writer that takes what it gets once it is released.
+// blocked is a writer that blocks until it is released.
 type blocked struct {
 	bytes.Buffer
 	released chan struct{}
@@ -38,7 +38,7 @@ func TestQueuePassesLinesOn(t *testing.T) {
 	})
 }
 
-// What is lost are whole lines, and its reader gets the lines that waited and the later ones.
+// A full queue drops whole lines; the reader gets the queued lines and the later ones.
 func TestQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := &blocked{released: make(chan struct{})}

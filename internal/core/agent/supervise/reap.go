@@ -15,18 +15,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// againAfter is the pause after which ended children that belong to other code of this
-// process are looked at again: no signal says that they were given up.
+// againAfter is the pause before another look at ended children that have a pidfd. Their
+// owner may close it without waiting for the child, and no signal announces that.
 const againAfter = 5 * time.Second
 
-// Reap collects every orphan that ends, until ctx does. Where this process is not PID 1
-// (shareProcessNamespace, a bare host) it becomes the reaper of its descendants (prctl(2),
+// Reap collects every orphan that ends, until ctx ends. If this process is not PID 1
+// (shareProcessNamespace, a bare host), Reap makes it the reaper of its descendants (prctl(2),
 // PR_SET_CHILD_SUBREAPER).
 //
-// It never takes the status of a child that this process waits for: os and
-// os/exec hold a pidfd for each of theirs until they have waited, and a child with a
-// pidfd here is left alone. So it needs Linux 5.4, as Go's own pidfds do. A child
-// started by syscall.ForkExec has none: use os.
+// Reap never takes the status of a child that this process waits for: os and os/exec hold a
+// pidfd for each child until they have waited for it, and Reap skips a child with a pidfd in
+// this process. So it needs Linux 5.4, as Go's own pidfds do. A child started by
+// syscall.ForkExec has no pidfd and would be collected: start children with os.
 func Reap(ctx context.Context) error {
 	if err := havePidfd(); err != nil {
 		return fmt.Errorf("collecting orphans: %w", err)
@@ -36,10 +36,10 @@ func Reap(ctx context.Context) error {
 			return fmt.Errorf("becoming the reaper of orphans: %w", err)
 		}
 	}
-	ended := make(chan os.Signal, 1) // one is enough: each look is at all
+	ended := make(chan os.Signal, 1) // one signal is enough: each look covers all children
 	signal.Notify(ended, syscall.SIGCHLD)
 	defer signal.Stop(ended)
-	again := time.NewTimer(0) // at once, for those from before the first signal
+	again := time.NewTimer(0) // look at once: some may have ended before the first signal
 	defer again.Stop()
 	for {
 		select {
@@ -58,7 +58,7 @@ func Reap(ctx context.Context) error {
 	}
 }
 
-// havePidfd checks that Go uses pidfds here. Go decides once, by what the kernel supports.
+// havePidfd checks that Go uses pidfds. Go decides that once, by what the kernel supports.
 func havePidfd() error {
 	self, err := os.FindProcess(os.Getpid())
 	if err != nil {
@@ -71,15 +71,15 @@ func havePidfd() error {
 	return nil
 }
 
-// reapAll collects the orphans that have ended, and counts the ended children that other
-// code waits for.
+// reapAll collects the orphans that have ended. It leaves ended children that other code
+// waits for, and returns their number.
 func reapAll() (left int, err error) {
 	pids, err := zombies()
 	if err != nil || len(pids) == 0 {
 		return 0, err
 	}
-	// In this order: clone(2) makes the pidfd before the child first runs, so a child that has
-	// ended without one here will never have one.
+	// Zombies are listed first, pidfds second: clone(2) makes the pidfd before the child first
+	// runs, so a child that has ended and has no pidfd now will never have one.
 	owned, err := pidfds()
 	if err != nil {
 		return 0, err
@@ -110,7 +110,7 @@ func zombies() ([]int, error) {
 		}
 		raw, err := os.ReadFile(filepath.Join("/proc", e.Name(), "stat"))
 		if err != nil {
-			continue // it was collected
+			continue // collected meanwhile
 		}
 		if f := statFields(string(raw)); len(f) > 1 && f[0] == "Z" && f[1] == self {
 			out = append(out, pid)
@@ -131,7 +131,7 @@ func pidfds() (map[int]bool, error) {
 		if err != nil {
 			continue // closed meanwhile
 		}
-		// "anon_inode:[pidfd]", or "pidfd:[inode]" since Linux 6.9 has them on a file
+		// "anon_inode:[pidfd]", or "pidfd:[inode]" since Linux 6.9, where pidfds have a file
 		// system of their own.
 		if !strings.Contains(link, "pidfd") {
 			continue

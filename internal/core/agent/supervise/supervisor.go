@@ -15,31 +15,33 @@ import (
 type Options struct {
 	Command Command
 
-	// Renew returns what to start this time.
+	// Renew returns the command for the next start.
 	Renew func(Command) Command
 
-	// Grace is from Stop to SIGKILL, whatever AwaitDrained says.
+	// Grace is the longest time between a stop request and SIGKILL, even if AwaitDrained has
+	// not returned.
 	Grace time.Duration
 
-	// Ready returns nil once this child is ready, and not before. It is called anew for
-	// each child, and ctx ends with the child. An error goes to the journal and leaves the
-	// child unready.
+	// Ready blocks until the child is ready, and then returns nil. It is called for each
+	// child, and ctx ends with the child. An error goes to the journal, and the child never
+	// counts as ready.
 	Ready func(ctx context.Context) error
 
-	// Standby takes connections while no child can.
+	// Standby accepts connections while no child is ready.
 	Standby Standby
 
-	// Drain makes a ready child drain. It is called again for a child that is started
+	// Drain asks a ready child to drain. It is called again for a child that is started
 	// while draining.
 	Drain func(ctx context.Context) error
 
-	// AwaitDrained returns when no child is needed any longer.
+	// AwaitDrained blocks until no child is needed any longer.
 	AwaitDrained func(ctx context.Context)
 
-	// Explain says why a child ended, and whether the next one would end so too.
+	// Explain returns the reason why a child ended, and whether the next child would end
+	// for the same reason.
 	Explain func(Exit) (reason string, final bool)
 
-	// Journal gets every change, from any goroutine. It must not block.
+	// Journal is called with every change, from any goroutine. It must not block.
 	Journal func(Entry)
 
 	// TerminationMessage is the file for the kubelet's termination message, written when
@@ -51,8 +53,8 @@ type Options struct {
 	backoff backoff                            // default standard
 }
 
-// A Standby listens in the child's place. Close hands over: it returns when the child
-// gets what comes from now on.
+// A Standby listens in the child's place. Close hands over: when it returns, new connections
+// go to the child.
 type Standby interface {
 	Open() error
 	Close() error
@@ -67,19 +69,19 @@ type Child interface {
 	Kill()
 }
 
-// An Entry of the journal is one change of state, or an effect that went wrong.
+// An Entry of the journal is one change of state, or the error of an action.
 type Entry struct {
 	Time     time.Time
 	Event    Event
 	From, To State
 	PID      int           // of the child, if one runs or has just ended
-	Exit     *Exit         // how a child ended
-	Reason   string        // why, as far as known
+	Exit     *Exit         // set if a child ended
+	Reason   string        // why the child ended, as far as known
 	Pause    time.Duration // until the next start
-	Err      error         // an effect that went wrong; the supervisor goes on
+	Err      error         // error of an action; the supervisor goes on
 }
 
-// A Result is how supervision ended.
+// A Result tells how supervision ended.
 type Result struct {
 	Status int    // for the agent's own exit: 0 after a requested stop
 	Reason string // if the status is not 0
@@ -89,14 +91,14 @@ type Result struct {
 // A Supervisor keeps one child alive.
 type Supervisor struct {
 	o      Options
-	events chan happening
+	events chan input
 	state  atomic.Value // State
 
 	mu    sync.Mutex
 	child Child // nil: none runs
-	ready bool  // the child is
+	ready bool  // whether the child is ready
 
-	// What follows belongs to Run.
+	// Only Run's goroutine uses the fields below.
 	history history
 	readyAt time.Time
 	standby bool
@@ -107,10 +109,10 @@ type Supervisor struct {
 	tasks   sync.WaitGroup
 }
 
-// A happening is an event and what belongs to it.
-type happening struct {
+// An input is an event with its data.
+type input struct {
 	event Event
-	child Child // nil for events of no child
+	child Child // nil if the event concerns no child
 	exit  Exit
 }
 
@@ -126,15 +128,15 @@ func New(o Options) *Supervisor {
 		o.jitter = rand.Float64
 	}
 	o.backoff = cmp.Or(o.backoff, standard)
-	s := &Supervisor{o: o, events: make(chan happening)}
+	s := &Supervisor{o: o, events: make(chan input)}
 	s.state.Store(Idle)
 	return s
 }
 
-// State is where things stand.
+// State returns the current state.
 func (s *Supervisor) State() State { return s.state.Load().(State) }
 
-// PID is the running child's process ID; 0 if none runs.
+// PID returns the running child's process ID; 0 if none runs.
 func (s *Supervisor) PID() int {
 	if c := s.running(); c != nil {
 		return c.PID()
@@ -148,7 +150,7 @@ func (s *Supervisor) running() Child {
 	return s.child
 }
 
-// serving is the child, if it is ready.
+// serving returns the child if it is ready, else nil.
 func (s *Supervisor) serving() Child {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,13 +166,14 @@ func (s *Supervisor) setReady() {
 	s.ready = true
 }
 
-// Run starts the child and returns when it is gone for good. It is called once. The end
-// of stop is SIGTERM: drain, then end; the end of quit ends it at once.
+// Run starts the child and returns when it is gone for good. Call it once. When stop ends,
+// Run drains the child and then ends it, as on SIGTERM; when quit ends, it kills the child at
+// once.
 func (s *Supervisor) Run(stop, quit context.Context) Result {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(stop))
 	s.ctx = ctx
 	terminate, leave := stop.Done(), quit.Done()
-	pending := []happening{{event: Begin}}
+	pending := []input{{event: Begin}}
 	for {
 		for len(pending) > 0 {
 			more, result := s.handle(pending[0])
@@ -182,19 +185,19 @@ func (s *Supervisor) Run(stop, quit context.Context) Result {
 			pending = append(pending[1:], more...)
 		}
 		select {
-		case h := <-s.events:
-			pending = append(pending, h)
+		case in := <-s.events:
+			pending = append(pending, in)
 		case <-terminate:
 			terminate = nil
-			pending = append(pending, happening{event: Terminate})
+			pending = append(pending, input{event: Terminate})
 		case <-leave:
 			leave = nil
-			pending = append(pending, happening{event: Quit})
+			pending = append(pending, input{event: Quit})
 		}
 	}
 }
 
-// release waits for what Run has started: each of them ends with s.ctx.
+// release waits for the goroutines that Run has started; they end with s.ctx.
 func (s *Supervisor) release() {
 	done := make(chan struct{})
 	go func() { s.tasks.Wait(); close(done) }()
@@ -204,25 +207,25 @@ func (s *Supervisor) release() {
 	}
 }
 
-// handle takes one event through the table and carries the actions out. What they cause
-// at once is returned; a result ends it all.
-func (s *Supervisor) handle(h happening) (caused []happening, result *Result) {
-	entry := Entry{Time: time.Now(), Event: h.event, From: s.State(), To: s.State(), PID: s.PID()}
-	if h.event == ChildReady && h.child != s.running() {
-		return nil, nil // of one that is gone
+// handle looks the event up in the table and carries out the actions. It returns the inputs
+// that the actions caused at once, and a result if supervision has ended.
+func (s *Supervisor) handle(in input) (caused []input, result *Result) {
+	entry := Entry{Time: time.Now(), Event: in.event, From: s.State(), To: s.State(), PID: s.PID()}
+	if in.event == ChildReady && in.child != s.running() {
+		return nil, nil // of a child that has ended
 	}
-	if h.event == ChildEnded {
-		h.event = s.buried(h.exit, &entry)
+	if in.event == ChildEnded {
+		in.event = s.exited(in.exit, &entry)
 	}
-	step, ok := Next(entry.From, h.event)
+	step, ok := Next(entry.From, in.event)
 	if !ok {
 		return nil, nil
 	}
-	if h.event == ChildReady {
+	if in.event == ChildReady {
 		s.readyAt = entry.Time
 		s.setReady()
 	}
-	entry.Event, entry.To = h.event, step.To
+	entry.Event, entry.To = in.event, step.To
 	s.state.Store(step.To)
 	s.o.Journal(entry)
 	for _, a := range step.Do {
@@ -237,8 +240,8 @@ func (s *Supervisor) handle(h happening) (caused []happening, result *Result) {
 	return caused, nil
 }
 
-// buried records a child's end, and returns which event it is.
-func (s *Supervisor) buried(e Exit, entry *Entry) Event {
+// exited records that the child has ended, and returns ChildEnded or ChildLost.
+func (s *Supervisor) exited(e Exit, entry *Entry) Event {
 	s.mu.Lock()
 	s.child, s.ready = nil, false
 	s.mu.Unlock()
@@ -268,13 +271,13 @@ func (s *Supervisor) buried(e Exit, entry *Entry) Event {
 	return ChildEnded
 }
 
-// failed writes the termination message and is the result.
+// failed writes the termination message and returns the result.
 func (s *Supervisor) failed() *Result {
 	r := &Result{Status: s.last.Code(), Reason: s.reason, Exit: s.last}
 	if s.o.TerminationMessage == "" {
 		return r
 	}
-	// Not by rename: the kubelet mounts the file itself.
+	// A rename is impossible: the kubelet mounts the file itself.
 	if err := os.WriteFile(s.o.TerminationMessage, []byte(Message(s.reason, s.last.Tail)), 0o644); err != nil {
 		s.wrong(fmt.Errorf("writing the termination message: %w", err))
 	}

@@ -39,7 +39,7 @@ func (f *fake) end(e Exit) {
 	f.once.Do(func() { e.PID = f.pid; f.exit = e; close(f.done) })
 }
 
-// A stage is a supervisor with fakes, in a bubble of virtual time.
+// A stage is a supervisor with fake children, in a synctest bubble.
 type stage struct {
 	*Supervisor
 	stop, quit context.CancelFunc
@@ -48,7 +48,7 @@ type stage struct {
 
 	mu       sync.Mutex
 	children []*fake
-	log      []string // what was done, with the time since begin
+	log      []string // the effects, each with the time since begin
 	entries  []Entry
 }
 
@@ -58,7 +58,7 @@ func (s *stage) note(what string) {
 	s.log = append(s.log, time.Since(s.begin).String()+" "+what)
 }
 
-// lastChild is the fake that runs or was last.
+// lastChild returns the fake that was started last.
 func (s *stage) lastChild() *fake {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,7 +68,7 @@ func (s *stage) lastChild() *fake {
 func (s *stage) Open() error  { s.note("standby opens"); return nil }
 func (s *stage) Close() error { s.note("standby closes"); return nil }
 
-// newSupervisor changes the options of a supervisor whose effects s records.
+// newSupervisor returns a supervisor whose effects s records; change edits its options.
 func newSupervisor(s *stage, change func(*stage, *Options)) *Supervisor {
 	o := Options{
 		Standby: s, Grace: 20 * time.Second,
@@ -195,7 +195,7 @@ func TestAChildThatCannotStart(t *testing.T) {
 			start := o.start
 			o.start = func(c Command) (Child, *StartError) {
 				if busy--; busy >= 0 {
-					return nil, startError("x", syscall.ETXTBSY) // being copied: this passes
+					return nil, startError("x", syscall.ETXTBSY) // the file is being written: temporary
 				}
 				return start(c)
 			}
@@ -266,7 +266,7 @@ func TestStopBeforeReadyAndDuringAPause(t *testing.T) {
 		s.expect(t, "0s standby opens", "0s child starts", "0s standby closes")
 	})
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, func(_ *stage, o *Options) { // ready after all, for the connections that wait
+		s := newStage(t, func(_ *stage, o *Options) { // it becomes ready while draining, for the connections that wait
 			o.Ready = func(ctx context.Context) error { return wait(ctx, time.Second) }
 		})
 		s.stop()
@@ -297,7 +297,7 @@ func TestStopBeforeReadyAndDuringAPause(t *testing.T) {
 	})
 }
 
-// A child that is not ready may not handle the signal yet, and would end.
+// A child that is not ready gets no signal: it may not handle it yet, and would end.
 func TestOnlyAReadyChildGetsSignals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, nil)
@@ -330,7 +330,7 @@ func TestSignalsAreForwarded(t *testing.T) {
 			}
 		}
 	})
-	// Without a handler it would end the test before Forward has begun.
+	// Without a handler, the signal would end the test if it came before Forward has begun.
 	own := make(chan os.Signal, 1)
 	signal.Notify(own, syscall.SIGUSR1)
 	defer signal.Stop(own)
@@ -407,16 +407,17 @@ func TestTheJournal(t *testing.T) {
 	})
 }
 
-// The callback Ready of a child may return after the child has died and the next one runs.
+// The callback Ready may return after its child has ended and the next one runs. That event
+// must not make the next child ready.
 func TestAReadyEventOfADeadChildIsIgnored(t *testing.T) {
 	s := newSupervisor(&stage{}, nil)
 	dead, next := &fake{pid: 1}, &fake{pid: 2}
 	s.child = next
 	s.state.Store(Reviving)
-	if caused, result := s.handle(happening{event: ChildReady, child: dead}); s.State() != Reviving || s.serving() != nil || caused != nil || result != nil {
+	if caused, result := s.handle(input{event: ChildReady, child: dead}); s.State() != Reviving || s.serving() != nil || caused != nil || result != nil {
 		t.Errorf("state %s, %v, %v", s.State(), caused, result)
 	}
-	s.handle(happening{event: ChildReady, child: next})
+	s.handle(input{event: ChildReady, child: next})
 	if s.State() != Serving || s.serving() != next {
 		t.Errorf("state %s after the next child is ready", s.State())
 	}

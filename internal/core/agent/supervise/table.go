@@ -1,6 +1,6 @@
 package supervise
 
-// A State is where the life of the child stands.
+// A State is a stage in the life of the supervised child.
 type State string
 
 // The states.
@@ -8,23 +8,23 @@ const (
 	Idle       State = "idle"       // nothing was started
 	Starting   State = "starting"   // the first child runs, and has never been ready
 	Serving    State = "serving"    // the child is ready
-	Restarting State = "restarting" // the child is dead, the next one waits for its turn
-	Reviving   State = "reviving"   // a next child runs, and is not ready
+	Restarting State = "restarting" // the child has ended, and the back-off runs
+	Reviving   State = "reviving"   // a later child runs, and is not ready yet
 	Draining   State = "draining"   // stopping; the child runs until it is no longer needed
-	DrainDown  State = "drain-down" // stopping; the child died, and is still needed
+	DrainDown  State = "drain-down" // stopping; the child ended, but is still needed
 	Stopping   State = "stopping"   // the child is being killed
 	Stopped    State = "stopped"    // the end
 )
 
-// An Event is what has happened.
+// An Event leads from one state to the next.
 type Event string
 
 // The events.
 const (
 	Begin          Event = "begin"
 	ChildReady     Event = "child ready"
-	ChildEnded     Event = "child ended" // it ended, or did not start, and is worth another try
-	ChildLost      Event = "child lost"  // it ended, or did not start, and no try is left or would help
+	ChildEnded     Event = "child ended" // it ended or could not be started; another try is due
+	ChildLost      Event = "child lost"  // it ended or could not be started; no other try is made
 	BackoffElapsed Event = "back-off elapsed"
 	Terminate      Event = "terminate" // SIGTERM: drain, then stop
 	Quit           Event = "quit"      // stop now
@@ -32,12 +32,12 @@ const (
 	GraceOver      Event = "grace over"
 )
 
-// An Action is what to do.
+// An Action is an effect that the supervisor carries out.
 type Action string
 
 // The actions.
 const (
-	OpenStandby  Action = "open standby"  // take the connections that the child cannot
+	OpenStandby  Action = "open standby"  // accept connections in the child's place
 	CloseStandby Action = "close standby" // hand over to the child
 	StartChild   Action = "start child"
 	KillChild    Action = "kill child"
@@ -55,13 +55,13 @@ type Step struct {
 	Do []Action
 }
 
-// table is the whole policy. What is absent is ignored: a second SIGTERM while draining
-// changes nothing. The test lists each absent pair with its reason.
+// table is the whole policy. An event that is absent in a state is ignored there: a second
+// SIGTERM while draining changes nothing. The test lists each absent pair with its reason.
 //
-// The standby is open whenever no child is ready, from before the first start to the
-// hand-over or the end. While draining, a child that dies is started again, and drains
-// again: the application's last calls go through it. This holds for a child that was never
-// ready, too: AwaitDrained finds out whether a client waits for it.
+// The standby is open whenever no child is ready: from before the first start until a child
+// is ready or supervision ends. A child that ends while draining is replaced, and the new one
+// drains too, because the application's last calls go through it. This also holds for a child
+// that was never ready: AwaitDrained finds out whether a client waits for it.
 var table = map[State]map[Event]Step{
 	Idle: {
 		Begin:     {Starting, []Action{OpenStandby, StartChild}},
@@ -72,7 +72,7 @@ var table = map[State]map[Event]Step{
 		ChildReady: {Serving, []Action{CloseStandby}},
 		ChildEnded: {Restarting, []Action{WaitBackoff}},
 		ChildLost:  {Stopped, []Action{CloseStandby, ExitFailed}},
-		// The application may run beside it, and what it has called waits in the standby.
+		// The application may run already, and its connections wait in the standby.
 		Terminate: {Draining, []Action{ArmGrace, AwaitDrained}},
 		Quit:      {Stopping, []Action{KillChild}},
 	},
@@ -95,7 +95,7 @@ var table = map[State]map[Event]Step{
 		Quit:       {Stopping, []Action{KillChild}},
 	},
 	Draining: {
-		ChildReady: {Draining, []Action{CloseStandby, DrainChild}}, // one that was started while draining
+		ChildReady: {Draining, []Action{CloseStandby, DrainChild}}, // it was started while draining
 		ChildEnded: {DrainDown, []Action{OpenStandby, WaitBackoff}},
 		ChildLost:  {Stopped, []Action{CloseStandby, ExitFailed}},
 		Drained:    {Stopping, []Action{KillChild}},
@@ -109,18 +109,18 @@ var table = map[State]map[Event]Step{
 		Quit:           {Stopped, []Action{CloseStandby, ExitOK}},
 	},
 	Stopping: {
-		// However it ended: it was killed.
+		// The child's status does not matter: it was killed.
 		ChildEnded: {Stopped, []Action{CloseStandby, ExitOK}},
 		ChildLost:  {Stopped, []Action{CloseStandby, ExitOK}},
 	},
 	Stopped: {},
 }
 
-// Next returns where event leads from state and what to do on the way. ok is false for
-// an event that changes nothing.
+// Next returns the step that event causes in state: the next state and the actions. ok is
+// false for an event that changes nothing.
 //
-// OpenStandby and CloseStandby may come when the standby is as wanted already: they say
-// how it shall be.
+// OpenStandby may come while the standby is open already, and CloseStandby while it is
+// closed; they have no effect then.
 func Next(state State, event Event) (step Step, ok bool) {
 	step, ok = table[state][event]
 	return step, ok

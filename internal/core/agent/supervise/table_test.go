@@ -12,7 +12,7 @@ var (
 	events = []Event{Begin, ChildReady, ChildEnded, ChildLost, BackoffElapsed, Terminate, Quit, Drained, GraceOver}
 )
 
-// Why an event may be ignored.
+// Reasons why an event may be ignored.
 const (
 	once    = "Run begins once"
 	ready   = "this child is ready already"
@@ -24,7 +24,7 @@ const (
 	ended   = "the end"
 )
 
-// ignored are the pairs that the table leaves out on purpose.
+// ignored lists the pairs of state and event that the table leaves out on purpose.
 var ignored = map[State]map[Event]string{
 	Idle:       {ChildReady: noChild, ChildEnded: noChild, ChildLost: noChild, BackoffElapsed: noPause, Drained: noDrain, GraceOver: noDrain},
 	Starting:   {Begin: once, BackoffElapsed: noPause, Drained: noDrain, GraceOver: noDrain},
@@ -52,16 +52,17 @@ func TestEveryPairIsInTheTableOrIgnoredOnPurpose(t *testing.T) {
 	}
 }
 
-// A world is what the actions have brought about: what can happen next follows from it.
+// A world models the state and the effects of the actions so far. It determines which events can come
+// next.
 type world struct {
 	state                                   State
 	begun, child, ready, standby            bool
 	pause, grace, draining, drained, exited bool
 	graceOver, killed                       bool
-	drains                                  bool // this child does
+	drains                                  bool // whether this child drains
 }
 
-// can are the events that this world can produce.
+// can returns the events that can come next in this world.
 func (w world) can() []Event {
 	out := []Event{Terminate, Quit}
 	for e, possible := range map[Event]bool{
@@ -76,7 +77,7 @@ func (w world) can() []Event {
 	return out
 }
 
-// after is the world when e has happened, and what is wrong with it.
+// after returns the world after event e, and an error if that world is not valid.
 func (w world) after(e Event) (world, error) {
 	before := w
 	switch e {
@@ -152,7 +153,7 @@ func (w world) after(e Event) (world, error) {
 	return w, w.sane(before)
 }
 
-// sane is what holds in every world.
+// sane checks the invariants of every world.
 func (w world) sane(before world) error {
 	running := []State{Starting, Serving, Reviving, Draining, Stopping}
 	switch {
@@ -180,7 +181,7 @@ func (w world) sane(before world) error {
 	return nil
 }
 
-// reachable are all worlds that events can lead to.
+// reachable returns all worlds that events can lead to.
 func reachable(t *testing.T) map[world]bool {
 	t.Helper()
 	seen := map[world]bool{}
@@ -213,7 +214,7 @@ func TestNoSequenceOfEventsLeadsAstray(t *testing.T) {
 	t.Logf("%d worlds", len(seen))
 }
 
-// After SIGTERM the end comes whatever happens: grace ends, and a killed child dies.
+// After SIGTERM supervision ends, whatever else happens: the grace period ends, and then the child is killed.
 func TestTerminateAlwaysLeadsToTheEnd(t *testing.T) {
 	for w := range reachable(t) {
 		if !w.begun {
@@ -229,7 +230,7 @@ func TestTerminateAlwaysLeadsToTheEnd(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		// Grace that was over before: the child was killed then.
+		// If the grace period was over before, the child was killed then.
 		if at.state != Stopped {
 			t.Errorf("from %+v SIGTERM leads to %+v", w, at)
 		}
