@@ -14,13 +14,13 @@ import (
 
 const bellFile = "bell"
 
-// listenBell binds the socket by which this container is notified of published records.
+// listenBell binds the datagram socket on which this container is notified of published records.
 func listenBell(own string) (*net.UnixConn, error) {
 	name := filepath.Join(own, bellFile)
 	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("making a bell: %w", err)
 	}
-	// The name of a socket has 107 bytes at most; that of a descriptor is short.
+	// A socket's name has 107 bytes at most. A path by way of a file descriptor is short.
 	dir, err := os.Open(own)
 	if err != nil {
 		return nil, fmt.Errorf("making a bell: %w", err)
@@ -30,7 +30,7 @@ func listenBell(own string) (*net.UnixConn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a bell: %w", err)
 	}
-	// Every container of the pod may write to it, whatever its user: a datagram only means "read the records".
+	// Containers of any user may write to the bell: a datagram only means "read the records".
 	if err := os.Chmod(name, 0o666); err != nil {
 		c.Close()
 		return nil, fmt.Errorf("making a bell: %w", err)
@@ -40,8 +40,8 @@ func listenBell(own string) (*net.UnixConn, error) {
 
 func ofDescriptor(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
-// ring rings all bells of the volume. A bell that is gone, or whose queue is full, needs
-// no ring: its owner is gone, or has not looked yet.
+// ring sends a datagram to every bell of the volume. It ignores errors: if a bell is gone,
+// so is its owner, and if its queue is full, its owner has yet to read the records anyway.
 func ring(states string) {
 	names, err := Containers(states)
 	if err != nil {
@@ -49,7 +49,7 @@ func ring(states string) {
 	}
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
-		return // waiting readers look again by themselves
+		return // readers also look without an event
 	}
 	defer unix.Close(fd)
 	for _, name := range names {
@@ -57,7 +57,8 @@ func ring(states string) {
 	}
 }
 
-// ringOne follows no link: a container must not direct others at sockets of theirs.
+// ringOne sends a datagram to one bell. It follows no symbolic link: otherwise a container
+// could make others send to sockets of their own.
 func ringOne(fd int, name string) {
 	bell, err := unix.Open(name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {

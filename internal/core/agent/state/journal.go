@@ -19,7 +19,7 @@ import (
 type Entry struct {
 	Time        time.Time    `json:"time"`
 	What        startup.What `json:"what"`
-	Incarnation int          `json:"incarnation,omitempty"` // of the command, in this sandbox
+	Incarnation int          `json:"incarnation,omitempty"` // counts the command's starts in this sandbox
 	Detail      string       `json:"detail,omitempty"`
 }
 
@@ -28,14 +28,14 @@ const (
 	journalLimit = 128 << 10 // a container that restarts for ever must not fill the pod's memory
 )
 
-// Note adds to the container's journal, to explain afterwards what happened.
-// What cannot be noted is lost: nothing depends on it. When the journal is full it begins
-// anew, and the last one is kept beside it.
+// Note adds an entry to the container's journal, which explains afterwards what happened.
+// An entry that cannot be written is lost: nothing depends on the journal. When the journal
+// is full, it is renamed to journal.old and a new one is begun.
 func (w *Writer) Note(what startup.What, incarnation int, detail string) {
 	w.NoteAt(now(), what, incarnation, detail)
 }
 
-// NoteAt notes what happened at a time that has passed.
+// NoteAt adds an entry with a given time.
 func (w *Writer) NoteAt(at time.Time, what startup.What, incarnation int, detail string) {
 	name := filepath.Join(w.place.Own, journalFile)
 	b, err := json.Marshal(Entry{at, what, incarnation, detail})
@@ -54,8 +54,8 @@ func (w *Writer) NoteAt(at time.Time, what startup.What, incarnation int, detail
 	_, _ = f.Write(append(b, '\n'))
 }
 
-// Journal returns what a container noted, the oldest first. It is the container's own
-// account: lines that are none are passed over.
+// Journal returns the entries of a container's journal, the oldest first. The container can
+// write anything there: lines that are not entries are skipped.
 func Journal(dir, container string) ([]Entry, error) {
 	var out []Entry
 	for _, name := range []string{journalFile + ".old", journalFile} {

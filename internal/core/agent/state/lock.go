@@ -21,9 +21,9 @@ func isLocked(f *os.File) (bool, error) {
 	return l.Type == unix.F_WRLCK, nil
 }
 
-// awaitUnlocked returns when no process holds the write lock on f any more. It takes a thread
-// for as long. The read lock that it gets is on a file that will not be locked again:
-// every record has a file of its own.
+// awaitUnlocked returns when no process holds the write lock on f any more. It blocks a thread
+// meanwhile. The read lock that it takes hinders nobody: every record is a new file, so the
+// old one is never locked again.
 func awaitUnlocked(f *os.File) error {
 	return fcntl(f, unix.F_OFD_SETLKW, &unix.Flock_t{Type: unix.F_RDLCK})
 }

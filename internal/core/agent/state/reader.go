@@ -14,11 +14,10 @@ import (
 
 const recordFile = "state"
 
-// Read returns what is known of a container. dir is the volume of all states, sandbox the
-// pod's; a container that has published nothing in this sandbox is not known.
+// Read returns the record of a container. dir is the volume of all states, sandbox the
+// pod's sandbox. Known is false if the container has published nothing in this sandbox.
 //
-// After an error, of a file that cannot be read or is no record, the container is not known
-// either.
+// It is also false after an error: the file cannot be read, or is not a record.
 func Read(dir, sandbox, container string) (Seen, error) {
 	s, f, err := read(dir, sandbox, container)
 	if f != nil {
@@ -27,7 +26,7 @@ func Read(dir, sandbox, container string) (Seen, error) {
 	return s, err
 }
 
-// read is Read, and leaves the file of a living writer open.
+// read is Read, but also returns the open file of a living writer.
 func read(dir, sandbox, container string) (Seen, *os.File, error) {
 	name := filepath.Join(dir, container, recordFile)
 	s, f, err := readFile(name)
@@ -47,13 +46,13 @@ func read(dir, sandbox, container string) (Seen, *os.File, error) {
 	return s, f, nil
 }
 
-// replaced bounds how often a record is read again that was replaced meanwhile: a container
-// must not keep others reading for ever.
+// replaced bounds how often a record is read again because it was replaced meanwhile: a
+// container must not keep others reading for ever.
 const replaced = 1000
 
-// readFile reads a record, and finds out whether its writer lives. A writer lets go of
-// its old record only after the new one is in its place: so one that is not locked, and
-// still the one of that name, is a dead writer's.
+// readFile reads a record, and finds out whether its writer lives. A writer unlocks its old
+// record only after the new one is in its place. So the writer of a record that is not locked
+// and has not been replaced is dead.
 func readFile(name string) (s Seen, f *os.File, err error) {
 	for range replaced {
 		f, err := openRegular(name, recordLimit)
@@ -86,9 +85,9 @@ func readFile(name string) (s Seen, f *os.File, err error) {
 	return Seen{}, nil, fmt.Errorf("%s: %w: it was replaced %d times while it was read", name, errRecord, replaced)
 }
 
-// Await waits until the record of a container is as wanted. It returns false where the container
-// has published nothing, or its writer has died: a new one is no event for this function. Each
-// record takes a thread until it is replaced.
+// Await waits until the record of a container satisfies is, and then returns true. It returns
+// false if the container has published nothing, or its writer has died: Await does not wait for
+// the next writer. It blocks a thread while it waits.
 func Await(dir, sandbox, container string, is func(Seen) bool) (bool, error) {
 	for {
 		s, f, err := read(dir, sandbox, container)
@@ -106,8 +105,8 @@ func Await(dir, sandbox, container string, is func(Seen) bool) (bool, error) {
 	}
 }
 
-// ReadOther reads another file that a container keeps beside its record. As for a record, no link
-// is followed, nothing blocks, and it has a limit.
+// ReadOther reads another file in a container's directory. As for a record, it follows no
+// symbolic link, does not block, and limits the size.
 func ReadOther(dir, container, name string) ([]byte, error) {
 	f, err := openRegular(filepath.Join(dir, container, name), recordLimit)
 	if err != nil {
@@ -117,7 +116,8 @@ func ReadOther(dir, container, name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, recordLimit))
 }
 
-// openRegular opens a file that another container made: no link is followed, nothing blocks.
+// openRegular opens a regular file that another container made. It follows no symbolic link
+// and does not block.
 func openRegular(name string, limit int64) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -146,7 +146,7 @@ func sameFile(f *os.File, name string) bool {
 	return err == nil && os.SameFile(mine, there)
 }
 
-// Containers returns the names of all that have a place in the volume.
+// Containers returns the names of all containers that have a directory in the volume.
 func Containers(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -161,5 +161,6 @@ func Containers(dir string) ([]string, error) {
 	return out, nil
 }
 
-// now is the time of a record: without the monotonic clock, which is of no use to others.
+// now returns the time for a record, without the monotonic clock reading, which other
+// processes cannot use.
 func now() time.Time { return time.Now().Round(0) }

@@ -11,12 +11,12 @@ import (
 	"outrider.dev/startup"
 )
 
-// A Phase is how far a container's command is.
+// A Phase is a stage in the life of a container's command.
 type Phase string
 
 // The phases.
 const (
-	Waiting Phase = "waiting" // for what the command depends on
+	Waiting Phase = "waiting" // for the dependencies of the command
 	Running Phase = "running"
 	Ended   Phase = "ended"
 )
@@ -25,7 +25,7 @@ const (
 type Record struct {
 	Version   int    `json:"version"`
 	Container string `json:"container"`
-	Sandbox   string `json:"sandbox"` // in which this was written; see [Sandbox]
+	Sandbox   string `json:"sandbox"` // the sandbox in which this was written; see [Sandbox]
 
 	Phase   Phase `json:"phase"`
 	Healthy bool  `json:"healthy,omitempty"`
@@ -34,40 +34,40 @@ type Record struct {
 	StartingUp bool `json:"startingUp,omitempty"`
 	// StartedUp: its startup probe has succeeded.
 	StartedUp bool `json:"startedUp,omitempty"`
-	// Early: its command runs, and the delay of its liveness probe is not over.
+	// Early: its command runs, and the initial delay of its liveness probe is not over.
 	Early bool `json:"early,omitempty"`
 
-	// Stopping: it got its stop signal; its command may still run, for its dependents.
+	// Stopping: it got its stop signal; its command may be kept running for its dependents.
 	Stopping bool `json:"stopping,omitempty"`
 
-	Code      int  `json:"code,omitempty"`      // of a command that ended
+	Code      int  `json:"code,omitempty"`      // exit status, once the command has ended
 	Completed bool `json:"completed,omitempty"` // it ended with code 0, at least once in this sandbox
-	Starts    int  `json:"starts,omitempty"`    // of its command, in this sandbox
+	Starts    int  `json:"starts,omitempty"`    // how often its command was started in this sandbox
 
-	// After names those that it waits for when it starts, and that stop after it.
+	// After names the containers that it waits for when it starts. They stop after it.
 	After   []string        `json:"after,omitempty"`
-	PreStop bool            `json:"preStop,omitempty"` // SIGTERM comes only after its preStop hook
-	Restart startup.Restart `json:"restart,omitempty"` // what the kubelet does when it ends
+	PreStop bool            `json:"preStop,omitempty"` // it has a preStop hook, which delays its SIGTERM
+	Restart startup.Restart `json:"restart,omitempty"` // whether the kubelet restarts it when it ends
 
-	Since  time.Time `json:"since"`            // of this phase
-	Waited []Wait    `json:"waited,omitempty"` // at this start
+	Since  time.Time `json:"since"`            // start of this phase
+	Waited []Wait    `json:"waited,omitempty"` // the waits before this start
 }
 
 // A Wait is one dependency that the container waited for.
 type Wait struct {
-	For  string        `json:"for"` // the end of a statement of a plan: "cache is healthy"
+	For  string        `json:"for"` // the condition, as in a plan: "cache is healthy"
 	Took time.Duration `json:"took"`
 	By   string        `json:"by,omitempty"` // what ended the wait; empty while it lasts
 }
 
-// version of the format. A file of another version is no record.
+// version of the format. A file of another version is not accepted.
 const version = 1
 
-// recordLimit bounds a file: a record is some hundred bytes, and a reader takes what any
-// container of the pod wrote.
+// recordLimit bounds the size of a record's file. A record has some hundred bytes, but any
+// container of the pod can write a larger file.
 const recordLimit = 64 << 10
 
-// errRecord: the file is no record.
+// errRecord: the file does not hold a record.
 var errRecord = errors.New("is no state of a container")
 
 func (r Record) encode() ([]byte, error) {
@@ -79,7 +79,7 @@ func (r Record) encode() ([]byte, error) {
 	return append(b, '\n'), err
 }
 
-// decode reads what encode wrote. It checks what a reader relies on.
+// decode parses a record that encode wrote. It checks the fields that readers rely on.
 func decode(b []byte) (Record, error) {
 	d := json.NewDecoder(bytes.NewReader(b))
 	var r Record
@@ -102,15 +102,15 @@ func decode(b []byte) (Record, error) {
 	return r, nil
 }
 
-// Seen is what can be known of a container. The zero value: nothing.
+// Seen is a container's record as another container reads it. The zero value: nothing is known.
 type Seen struct {
 	Record
 	Known bool // it published a record in this sandbox
 	Alive bool // the writer of the record lives
 }
 
-// Status is what follows from the record for those that depend on the container. A
-// container whose writer died without publishing its end was killed.
+// Status returns the container's status for the rule of an edge. A container whose writer
+// died without publishing its end was killed, and counts as failed.
 func (s Seen) Status() startup.Status {
 	if !s.Known {
 		return startup.Status{}
@@ -125,12 +125,12 @@ func (s Seen) Status() startup.Status {
 // Runs reports whether the command runs.
 func (s Seen) Runs() bool { return s.Known && s.Alive && s.Phase == Running }
 
-// Gone reports whether the container's command has ended, or never began: no container
-// needs to wait for it to stop.
+// Gone reports whether the container's command has ended or its gate is dead, so that no
+// container needs to wait for it to stop.
 func (s Seen) Gone() bool { return !s.Known || !s.Alive || s.Phase == Ended }
 
-// EndedForGood reports whether the kubelet will not start the container again. A container
-// that was killed has no code, and counts as failed.
+// EndedForGood reports whether the container has ended and the kubelet will not start it
+// again. A container that was killed has no exit status, and counts as failed.
 func (s Seen) EndedForGood() bool {
 	if !s.Known || !s.Gone() {
 		return false
@@ -148,8 +148,8 @@ func (s Seen) EndedForGood() bool {
 // Started reports whether the command runs, and its startup probe has succeeded if it has one.
 func (s Seen) Started() bool { return s.Runs() && !s.StartingUp }
 
-// Held reports whether a liveness probe of the container must not count: its command has not
-// begun, or has not had the time to start up.
+// Held reports whether a liveness probe of the container must not count, because its command
+// has not begun or is still starting up.
 func (s Seen) Held() bool {
 	return s.Known && s.Alive && (s.Phase == Waiting || s.Phase == Running && (s.StartingUp || s.Early))
 }

@@ -93,7 +93,7 @@ func FuzzDecode(f *testing.F) {
 		}
 		again, err := r.encode()
 		if err != nil {
-			return // a time outside of RFC 3339's years, or too long
+			return // Since is outside of RFC 3339's years, or the record is too long
 		}
 		if back, err := decode(again); err != nil || !cmp.Equal(back, r, cmpopts.EquateEmpty()) {
 			t.Errorf("%q is read back as %q: %v\n%s", b, again, err, cmp.Diff(r, back))

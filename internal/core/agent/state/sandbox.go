@@ -8,13 +8,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Sandbox names the pod's sandbox that this process is in: when the kubelet makes a new
-// one, what was completed is to be done again, but the pod's volumes stay.
+// Sandbox returns an identifier of the pod sandbox in which this process runs. When the
+// kubelet makes a new sandbox, completed containers have to run again, but the pod's volumes
+// keep the old records.
 //
-// All containers of a pod share their network namespace, and its cookie is never used
-// twice while the machine runs (socket(7) SO_NETNS_COOKIE, Linux 5.14; before that: its
-// inode number, which may come again). A pod in the host's network has the host's, so
-// there only a reboot is noticed.
+// The identifier is the boot ID with the cookie of the network namespace, which all containers
+// of a pod share. A cookie is never used twice until the machine reboots (socket(7)
+// SO_NETNS_COOKIE, Linux 5.14). Older kernels have only the inode number of the namespace,
+// which may be reused. A pod in the host's network has the host's cookie, so only a reboot
+// changes its identifier.
 func Sandbox() (string, error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"outrider.dev/test/process"
 )
 
-// role makes the test binary the process of a container.
+// role names the environment variable that makes the test binary play a container.
 const role = "OUTRIDER_TEST_ROLE"
 
 func TestMain(m *testing.M) {
@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	time.Sleep(time.Minute)
 }
 
-// a volume in memory with a directory for each container, as the kubelet makes it.
+// volume makes a directory in memory with a subdirectory for each container, as the kubelet does.
 func volume(t *testing.T, containers ...string) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "states")
@@ -137,8 +137,8 @@ func TestTwoWritersOfOneState(t *testing.T) {
 	}
 }
 
-// A container may put into its own directory whatever it likes, but not make others hang,
-// read elsewhere, or believe the dead.
+// Whatever a container puts into its own directory, its readers do not hang, do not read files
+// elsewhere, and do not take a dead writer for a living one.
 func TestWhatStandsInThePlaceOfAState(t *testing.T) {
 	const healthy = `{"version":1,"container":"%s","sandbox":"s","phase":"running","healthy":true}`
 	tests := map[string]struct {
@@ -170,8 +170,8 @@ func TestWhatStandsInThePlaceOfAState(t *testing.T) {
 	}
 }
 
-// Who may read only can take a shared lock, and one by flock(2). Neither makes a dead
-// writer's word count again, nor does it hinder the next writer.
+// A process that may only read a record can take a shared lock on it, or a lock by flock(2).
+// Neither makes a dead writer seem alive or hinders the next writer.
 func TestAReaderCannotForgeALock(t *testing.T) {
 	dir := volume(t, "app")
 	publish(t, at(dir, "app"), Record{Phase: Running, Healthy: true}).Close()
@@ -216,8 +216,8 @@ func TestTheDeathOfAProcessIsAnEvent(t *testing.T) {
 	}
 }
 
-// A reader that meets a change must see the one before or the one after it, never a
-// writer that seems dead.
+// A reader during a change sees the previous record or the new one, and always a living
+// writer.
 func TestAChangeNeverLooksLikeADeath(t *testing.T) {
 	dir := volume(t, "app")
 	w := publish(t, at(dir, "app"), Record{Phase: Running})
@@ -249,7 +249,7 @@ func TestAChangeNeverLooksLikeADeath(t *testing.T) {
 
 func TestEveryBellRings(t *testing.T) {
 	dir := volume(t, "app", "one", "two", "three")
-	// A bell without an owner, and what is none, are passed over.
+	// A bell without an owner, and a file in its place that is no bell, are skipped.
 	if err := os.Symlink("/dev/log", filepath.Join(dir, "three", bellFile)); err != nil {
 		t.Fatal(err)
 	}
@@ -302,7 +302,7 @@ func TestASandboxIsANetworkNamespaceOfThisBoot(t *testing.T) {
 	}
 	ns.RequireRoot(t)
 	other := make(chan string)
-	go func() { // its thread ends with it, as it is never unlocked
+	go func() { // never unlocked, so the thread ends with the goroutine
 		runtime.LockOSThread()
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			other <- err.Error()

@@ -9,7 +9,7 @@ import (
 // A Watch is a source of events: a record was published, or its writer died.
 type Watch struct {
 	// C gets a value after a record was published, or after the death of a writer whose
-	// record See read. Several events may become one.
+	// record See read. One value may stand for several events.
 	C <-chan struct{}
 
 	place Place
@@ -20,7 +20,8 @@ type Watch struct {
 	awaited map[string]os.FileInfo // by container: the record whose end is awaited
 }
 
-// NewWatch returns a watch of what is published from then on. Read the records before waiting.
+// NewWatch returns a watch of the records that are published from now on. To miss nothing,
+// read the records after NewWatch and before waiting.
 func NewWatch(p Place) (*Watch, error) {
 	p, err := p.complete()
 	if err != nil {
@@ -53,12 +54,12 @@ func (w *Watch) notify() {
 	}
 }
 
-// Read is the package's Read at the watch's place.
+// Read calls the package's Read for a container of this pod.
 func (w *Watch) Read(container string) (Seen, error) {
 	return Read(w.place.States, w.place.Sandbox, container)
 }
 
-// See is Read, and C gets a value when the writer dies, too. That takes a thread until the
+// See is Read, but C also gets a value when the writer dies. It blocks a thread until the
 // writer dies or publishes again.
 func (w *Watch) See(container string) (Seen, error) {
 	s, f, err := read(w.place.States, w.place.Sandbox, container)
@@ -82,9 +83,9 @@ func (w *Watch) See(container string) (Seen, error) {
 }
 
 func (w *Watch) awaitEnd(container string, f *os.File, info os.FileInfo) {
-	_ = awaitUnlocked(f) // an error ends the wait as well: then C gets a value too early
+	_ = awaitUnlocked(f) // an error only ends the wait too early
 	w.mu.Lock()
-	// Before the file is closed: until then no other file has its number.
+	// The file is closed afterwards: until then no other file gets its inode number.
 	if w.awaited[container] == info {
 		delete(w.awaited, container)
 	}

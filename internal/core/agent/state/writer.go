@@ -15,7 +15,7 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// A Place is where a container finds all states, and its own.
+// A Place tells where a container finds the records of all containers, and its own.
 type Place struct {
 	Container string
 	Sandbox   string // default: [Sandbox]
@@ -47,14 +47,14 @@ type Writer struct {
 	place Place
 	mu    sync.Mutex
 	last  Record
-	file  *os.File // of last, once that is published; holds its lock
+	file  *os.File // file of last, locked; nil if last could not be published
 }
 
-// ErrAlive: another process publishes the state of that container.
+// ErrAlive: a living process already publishes the state of this container.
 var ErrAlive = errors.New("the state of this container is another process's, which lives")
 
-// Open publishes first, with what is true of the container for as long as its sandbox
-// is: how often it started, and that it completed.
+// Open publishes first as the container's record. It keeps two facts of an earlier record of
+// the same sandbox: how often the command started, and whether it completed.
 func Open(p Place, first Record) (*Writer, error) {
 	p, err := p.complete()
 	if err != nil {
@@ -77,18 +77,18 @@ func Open(p Place, first Record) (*Writer, error) {
 	return w, nil
 }
 
-// Place is where the writer writes.
+// Place returns the writer's place, with the defaults filled in.
 func (w *Writer) Place() Place { return w.place }
 
-// Record is what was last to be published.
+// Record returns the latest record, even if it could not be published.
 func (w *Writer) Record() Record {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.last
 }
 
-// Update publishes the record as change leaves it, if that is another one, and rings all
-// bells. If it cannot, the published one counts as stale, until the next call succeeds.
+// Update applies change to the record. If the record differs then, Update publishes it and
+// rings all bells. After an error the writer counts as dead until a later call succeeds.
 func (w *Writer) Update(change func(*Record)) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -104,7 +104,7 @@ func (w *Writer) Update(change func(*Record)) error {
 	}
 	f, err := w.replace(r)
 	if w.file != nil {
-		w.file.Close() // after the new one is in its place: see readFile
+		w.file.Close() // only after the new record is in its place: see readFile
 	}
 	w.file, w.last = f, r
 	if err != nil {
@@ -114,7 +114,8 @@ func (w *Writer) Update(change func(*Record)) error {
 	return nil
 }
 
-// replace puts the record in the place of the one before, and returns its locked file.
+// replace renames a new file with the record over the previous one, and returns it open and
+// locked.
 func (w *Writer) replace(r Record) (*os.File, error) {
 	b, err := r.encode()
 	if err != nil {
@@ -145,7 +146,7 @@ func (w *Writer) replace(r Record) (*os.File, error) {
 	return f, nil
 }
 
-// Close lets go of the record: from now on its writer counts as dead.
+// Close unlocks the record: from now on its writer counts as dead.
 func (w *Writer) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
