@@ -14,12 +14,12 @@ import (
 // A child is the container's command.
 type child struct {
 	cmd      *exec.Cmd
-	terminal bool // it has the terminal's foreground
+	terminal bool // its group has the terminal's foreground
 }
 
-// startChild runs the command in a process group of its own, as a container's command is
-// the leader of one: what it sends to its group must not reach the gate.
-// With a terminal its group gets the foreground. It keeps the gate's own standard streams,
+// startChild runs the command as the leader of a process group, as container runtimes do:
+// signals that it sends to its group must not reach the gate. If the gate has the terminal's
+// foreground, the command's group gets it. The command inherits the gate's standard streams,
 // directory, user and limits.
 func (g *gate) startChild() *supervise.StartError {
 	environ, files, ready, err := g.prepareNotify()
@@ -52,7 +52,7 @@ func (g *gate) childEnded(c *child) {
 	g.finish(code)
 }
 
-// exitCode is the status as container runtimes have it.
+// exitCode returns the status that container runtimes report: 128+n for signal n.
 func exitCode(s *os.ProcessState) int {
 	if ws, ok := s.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 		return 128 + int(ws.Signal())
@@ -60,15 +60,15 @@ func exitCode(s *os.ProcessState) int {
 	return s.ExitCode()
 }
 
-// foreground reports whether f is the terminal of this process and its group has the
-// foreground, so that the command's group is to get it.
+// foreground reports whether f is the terminal of this process, and this process's group has
+// the foreground.
 func foreground(f *os.File) bool {
 	group, err := unix.IoctlGetInt(int(f.Fd()), unix.TIOCGPGRP)
 	return err == nil && group == unix.Getpgrp()
 }
 
-// takeForeground gives the terminal back to the gate's own group. A group in the
-// background that does so is sent SIGTTOU, unless it is blocked.
+// takeForeground gives the terminal's foreground back to the gate's own group. It blocks
+// SIGTTOU meanwhile, which the kernel sends to a background group that does this.
 func takeForeground(f *os.File) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -7,15 +7,15 @@ import (
 	"outrider.dev/startup"
 )
 
-// An answer is what a container without a record answered to a request.
+// An answer is the response of a container without a record to an HTTP request.
 type answer struct {
-	responded bool // with any status
+	responded bool // it answered, with any status
 	healthy   bool
 	problem   string // why it is not healthy; not cleaned for a log
 }
 
-// decide applies the rule of an edge to what is known of its dependency, and returns the reason
-// if that opens the edge: [gate.missing] describes what blocks it.
+// decide applies the rule of an edge to the record and the answer of its dependency. If the edge
+// no longer blocks, it returns the reason, too; [gate.missing] explains why an edge still blocks.
 func decide(e startup.Edge, seen state.Seen, got answer, waited time.Duration) (startup.Decision, string) {
 	status, source := seen.Status(), "answer"
 	if status.Reached(e.After) {
@@ -36,16 +36,17 @@ func decide(e startup.Edge, seen state.Seen, got answer, waited time.Duration) (
 	}
 }
 
-// cameBack reports whether From was started again since To began, when it had been started
-// base times. Its first start is no restart, even if To began before it.
+// cameBack reports whether a dependency has been restarted since this container's command
+// began. base counts the dependency's starts at that moment. Its first start is no restart,
+// even if it comes later.
 func cameBack(seen state.Seen, base int) bool {
 	return seen.Starts > base && seen.Starts > 1
 }
 
-// needs reports whether the container of that record must end before name may stop.
+// needs reports whether the container with record s must end before container name may stop.
 func needs(s state.Seen, name string) bool {
 	if s.Gone() || s.Phase == state.Waiting {
-		return false // a container that only waits ends at once
+		return false // the command has not begun, so the container ends at once
 	}
 	for _, from := range s.After {
 		if from == name {
@@ -55,9 +56,9 @@ func needs(s state.Seen, name string) bool {
 	return false
 }
 
-// stopLimit is how long a command is kept for its dependents. The rest is for the command
-// itself, as much as the kubelet leaves to the last (minimumGracePeriodInSeconds
-// in kubelet v1.34.4 pkg/kubelet/kuberuntime: 2 s).
+// stopLimit returns how long a command is kept for its dependents. The rest of the grace period
+// is for its own shutdown: as much as the kubelet always leaves a container
+// (minimumGracePeriodInSeconds in kubelet v1.34.4 pkg/kubelet/kuberuntime: 2 s).
 func stopLimit(grace time.Duration) time.Duration {
 	const rest = 2 * time.Second
 	return max(grace-rest, grace/2, 0)

@@ -52,15 +52,15 @@ func TestWhenAnEdgeOpens(t *testing.T) {
 	}
 }
 
-// The simulator's gate and this one must agree: what verify proves of one must hold for
-// the other. All event sequences of one dependency, up to six events long, are given to both.
+// The simulated gate and the real one agree, so what verify proves about the simulation holds
+// for the gate. The test gives both all event sequences of one dependency, up to six events long.
 func TestTheGateIsTheOneThatIsSimulated(t *testing.T) {
 	type world struct {
 		sim      gates.State
 		rec      state.Record
 		alive    bool
 		n        int
-		sandbox  bool // the record is of an earlier one
+		sandbox  bool // the record is from an earlier sandbox
 		anything bool
 	}
 	seen := func(w world) state.Seen {

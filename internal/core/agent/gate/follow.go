@@ -11,7 +11,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// lookRunning acts on the records while the command runs.
+// lookRunning acts on the other containers' records while the command runs.
 func (g *gate) lookRunning() {
 	if g.stop.held != 0 {
 		g.lookStopping()
@@ -38,7 +38,7 @@ func (g *gate) lookRunning() {
 	}
 }
 
-// follow applies the edge's OnRestart after a restart of From.
+// follow applies the edge's OnRestart after its From was restarted.
 func (g *gate) follow(e startup.Edge) {
 	switch {
 	case e.OnRestart == startup.Notify:
@@ -50,14 +50,14 @@ func (g *gate) follow(e startup.Edge) {
 	}
 }
 
-// BackFile is the file in the container's own directory that is replaced when a
-// dependency is back. It holds the dependency's name.
+// BackFile is the name of a file in the container's own directory. It is replaced when a
+// dependency was restarted, and holds the dependency's name.
 const BackFile = "back"
 
-// notifyChild notifies the command that a dependency has restarted: by the file, and by a
-// signal, if one was chosen and the command handles it. None is the default: SIGHUP ends a
-// program that does not handle it, and a program that catches it may still end (Go's
-// runtime catches all signals).
+// notifyChild notifies the command that a dependency was restarted: by [BackFile], and by
+// Options.NotifySignal if it is set and the command handles that signal. The default is no
+// signal: SIGHUP ends a program that does not handle it, and a program that seems to handle it
+// may still end (Go's runtime catches all signals).
 func (g *gate) notifyChild(from string) {
 	by := filepath.Join(g.o.Place.Own, BackFile)
 	if err := atomicfile.Write(by, []byte(from+"\n"), 0o644); err != nil {
@@ -66,7 +66,7 @@ func (g *gate) notifyChild(from string) {
 	}
 	if s := g.o.NotifySignal; s != 0 {
 		if masked(g.child.cmd.Process.Pid, s, "SigCgt:") {
-			_ = g.child.cmd.Process.Signal(s) // it may have ended
+			_ = g.child.cmd.Process.Signal(s) // an error means that the command has ended
 			by += " and " + unix.SignalName(s)
 		} else {
 			by += " (it does not handle " + unix.SignalName(s) + ")"

@@ -17,7 +17,8 @@ import (
 	"outrider.dev/test/tier"
 )
 
-// graph is a random plan without cycles: each container waits for some of those before it.
+// graph returns a random plan without cycles: each container waits for some of the containers
+// before it.
 func graph(r *rand.Rand, size int) startup.Plan {
 	var b strings.Builder
 	completes := map[int]bool{}
@@ -82,13 +83,12 @@ func (pl player) allRun() {
 		if pl.completes(c.Name) {
 			pl.until(c.Name, func(s state.Seen) bool { return s.Phase == state.Ended })
 		} else {
-			pl.healthy(c.Name) // its "started" is in the log by now
+			pl.healthy(c.Name) // so the start is in its journal
 		}
 	}
 }
 
-// crash kills two containers of which one waits for the other, and brings them back in
-// the wrong order.
+// crash kills a container and its dependency, and restarts the dependent one first.
 func (pl player) crash() {
 	pl.t.Helper()
 	for _, i := range pl.r.Perm(len(pl.plan.Edges)) {
@@ -114,14 +114,14 @@ func (pl player) deletePod() {
 	pl.t.Helper()
 	pl.event("%s", startup.PodDeleted)
 	for _, c := range pl.all {
-		_ = c.cmd.Process.Signal(unix.SIGTERM) // some have ended
+		_ = c.cmd.Process.Signal(unix.SIGTERM) // an error means that the container has ended
 	}
 	for _, c := range pl.all {
 		pl.ended(c)
 	}
 }
 
-// Every start, crash, restart and stop of random pods is judged by startup.Check.
+// startup.Check finds no violated edge in the starts, crashes, restarts and stops of random pods.
 func TestNoEdgeIsEverViolated(t *testing.T) {
 	var starts, played atomic.Int64
 	t.Run("pods", func(t *testing.T) {
@@ -146,13 +146,13 @@ func TestNoEdgeIsEverViolated(t *testing.T) {
 	}
 }
 
-// partial reports whether a flag leaves pods out.
+// partial reports whether a flag of the test binary leaves out some of the pods.
 func partial() bool {
 	return strings.Contains(flag.Lookup("test.run").Value.String(), "/") || flag.Lookup("test.skip").Value.String() != ""
 }
 
-// playGraph has a random pod start, crash, restart and stop, and returns how many starts
-// were judged.
+// playGraph starts, crashes, restarts and stops a random pod. It returns the number of starts
+// that were checked.
 func playGraph(t *testing.T, size int, seed uint64) (starts int64) {
 	r := rand.New(rand.NewPCG(seed, uint64(size)))
 	pl := player{newPod(t), r, graph(r, size)}
@@ -175,7 +175,7 @@ func playGraph(t *testing.T, size int, seed uint64) (starts int64) {
 	return starts
 }
 
-// Whenever SIGTERM comes, the gate ends, and nothing of it stays behind.
+// At whatever moment SIGTERM comes, the gate ends and leaves no process behind.
 func TestSIGTERMAtEveryMoment(t *testing.T) {
 	p := newPod(t)
 	p.start(spec{Name: "cache", Notify: "fd"}, "healthy=0s")
@@ -184,12 +184,12 @@ func TestSIGTERMAtEveryMoment(t *testing.T) {
 	const tries = 40
 	for i := range tries {
 		c := p.start(spec{Name: "app", After: []string{"cache is healthy"}})
-		time.Sleep(time.Duration(i%tries) * time.Millisecond * 3 / 4) // the moment is the input here
+		time.Sleep(time.Duration(i%tries) * time.Millisecond * 3 / 4) // the moment of the signal is the test's input
 		p.signal(c, unix.SIGTERM)
 		code := p.ended(c)
 		ends[code]++
-		// 143: before its handler was there, while it waited, or before its command had
-		// one; 0: the command stopped.
+		// 143: the gate had no handler yet, or still waited, or its command had no handler
+		// yet; 0: the command stopped.
 		if code != 143 && code != 0 {
 			t.Errorf("status %d\n%s", code, c.Log())
 		}

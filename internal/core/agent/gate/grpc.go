@@ -9,7 +9,7 @@ import (
 	"outrider.dev/internal/base/wire"
 )
 
-// check uses gRPC's health protocol, as the kubelet does.
+// check probes with gRPC's health protocol, as the kubelet does.
 func (g *GRPC) check(ctx context.Context) error {
 	transport := plainTransport()
 	transport.Protocols = new(http.Protocols)

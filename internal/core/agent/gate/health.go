@@ -9,7 +9,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// watchHealth starts the probes and the hook of the command, which runs now.
+// watchHealth starts the probes and the postStart hook. The command runs by now.
 func (g *gate) watchHealth() {
 	if g.o.PostStart != nil {
 		g.background(func(ctx context.Context) {
@@ -34,7 +34,7 @@ func (g *gate) watchHealth() {
 	})
 }
 
-// update publishes what a background task has found, unless the gate has ended.
+// update publishes a change that a background task found, unless the gate has ended.
 func (g *gate) update(change func(*state.Record)) {
 	if !g.over {
 		g.publish(change)
@@ -56,8 +56,8 @@ func (g *gate) setHealth(healthy bool) {
 	g.publish(func(r *state.Record) { r.Healthy = healthy })
 }
 
-// startUp does what the kubelet does with a startup probe, from the moment at which the
-// command runs: it reports whether the probe succeeded before it failed too often in a row.
+// startUp runs a startup probe as the kubelet does, but counts from the start of the command.
+// It reports whether the probe succeeded in time. If it did not, the command is ended.
 func (g *gate) startUp(ctx context.Context, p *Probe) bool {
 	limit := time.Duration(p.InitialDelaySeconds+p.PeriodSeconds*p.FailureThreshold) * time.Second
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -75,8 +75,8 @@ func (g *gate) startUp(ctx context.Context, p *Probe) bool {
 	return false
 }
 
-// Await probes until it succeeds, with growing pauses; false if ctx ended before. It calls failed
-// with each error.
+// Await repeats the probe until it succeeds, with growing pauses, and calls failed with each
+// error. It returns false if ctx ended before.
 func (p *Probe) Await(ctx context.Context, failed func(error)) bool {
 	if !sleep(ctx, time.Duration(p.InitialDelaySeconds)*time.Second) {
 		return false
@@ -96,7 +96,7 @@ func (p *Probe) Await(ctx context.Context, failed func(error)) bool {
 	}
 }
 
-// follow probes until ctx ends, and reports each change of the command's health.
+// follow repeats the probe until ctx ends, and calls changed when the command's health changes.
 func (p *Probe) follow(ctx context.Context, changed func(bool)) {
 	if !sleep(ctx, time.Duration(p.InitialDelaySeconds)*time.Second) {
 		return
@@ -123,7 +123,7 @@ func (p *Probe) follow(ctx context.Context, changed func(bool)) {
 	}
 }
 
-// sleep reports whether ctx still goes on after d.
+// sleep waits for d and returns true, or returns false as soon as ctx ends.
 func sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil
@@ -136,8 +136,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// run has the kubelet's semantics: an exec hook has no timeout, and of an httpGet any
-// answer is a success, whatever its status (kubelet v1.34.4 pkg/kubelet/lifecycle/handlers.go).
+// run has the kubelet's semantics: an exec hook has no timeout, and any answer to an httpGet
+// is a success, whatever its status (kubelet v1.34.4 pkg/kubelet/lifecycle/handlers.go).
 func (h *Hook) run(ctx context.Context) error {
 	switch {
 	case h.Exec != nil:

@@ -97,7 +97,7 @@ func TestHealthyByTheProbe(t *testing.T) {
 func TestTheTallyOfProbes(t *testing.T) {
 	tests := map[string]struct {
 		success, failure int
-		results          string // + and -
+		results          string // of the probes: + is success, - is failure
 		want             string
 	}{
 		"one is enough":               {1, 1, "-+-+", "-+-+"},
@@ -219,8 +219,8 @@ func TestAContainerWithoutAStateIsProbed(t *testing.T) {
 	})
 }
 
-// While one dependency is missing another one dies: the gate must not go by what it
-// answered before.
+// A dependency that was healthy dies while another one is still missing. The gate must not open
+// because of the old answer.
 func TestHealthyMeansNow(t *testing.T) {
 	p := newPod(t)
 	l, err := net.Listen("tcp", ports.Hold(t).String())
@@ -231,7 +231,7 @@ func TestHealthyMeansNow(t *testing.T) {
 	p.start(s)
 	p.until("app", func(s state.Seen) bool { return len(s.Waited) == 2 && s.Waited[0].By != "" })
 	web.Close()
-	time.Sleep(fresh) // its answer gets too old
+	time.Sleep(fresh) // until the proxy's answer is too old
 	p.start(spec{Name: "cache"})
 	p.runs("cache")
 	p.until("app", func(s state.Seen) bool { return s.Alive && s.Waited[1].By != "" || s.Runs() })

@@ -14,18 +14,18 @@ import (
 	"strings"
 )
 
-// Notify is how the command itself reports that it is ready. The zero value: it does not.
+// Notify selects how the command itself reports that it is ready. The zero value: it does not.
 type Notify struct {
 	By NotifyBy
-	FD int // of ByFD
+	FD int // the descriptor, with ByFD
 }
 
-// NotifyBy is a protocol.
+// NotifyBy is a protocol for readiness notification.
 type NotifyBy string
 
 // The protocols.
 const (
-	ByFD     NotifyBy = "fd"     // a newline on a descriptor, as s6 has it (notification-fd)
+	ByFD     NotifyBy = "fd"     // a newline on a descriptor, as in s6 (notification-fd)
 	BySocket NotifyBy = "socket" // READY=1 to $NOTIFY_SOCKET: sd_notify(3)
 )
 
@@ -48,8 +48,8 @@ func ParseNotify(text string) (Notify, error) {
 	return Notify{}, fmt.Errorf("%q: want socket, fd or fd=N with N from %d to 255", text, firstFD)
 }
 
-// prepareNotify returns what the command gets so that it can report that it is ready. Call
-// started when it was started, or could not be.
+// prepareNotify sets up Options.Notify. It returns the environment and the extra files for the
+// command. Call started after the attempt to start the command, whether it succeeded or not.
 func (g *gate) prepareNotify() (environ []string, files []*os.File, started func(), err error) {
 	environ, started = g.o.Environ, func() {}
 	switch g.o.Notify.By {
@@ -77,7 +77,7 @@ func (g *gate) prepareNotify() (environ []string, files []*os.File, started func
 	return environ, files, started, nil
 }
 
-// readNewline reads until a newline; false if there is none.
+// readNewline reads until a newline; it returns false if the file ends before.
 func readNewline(f *os.File) bool {
 	var b [256]byte
 	for {
@@ -91,8 +91,9 @@ func readNewline(f *os.File) bool {
 	}
 }
 
-// listenNotify binds the socket in the container's own directory: an abstract one would
-// be the whole pod's, and the command can write there whatever its root is.
+// listenNotify binds the socket for sd_notify in the container's own directory, and returns
+// its name. The command can reach it there. An abstract socket could be reached by the whole
+// pod.
 func (g *gate) listenNotify() (string, error) {
 	name := filepath.Join(g.o.Place.Own, "notify")
 	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -124,7 +125,8 @@ func (g *gate) listenNotify() (string, error) {
 	return name, nil
 }
 
-// readNotification returns the health in a datagram of sd_notify(3), if it has one.
+// readNotification reads a datagram of sd_notify(3). ok is false if it says nothing about
+// health.
 func readNotification(b []byte) (healthy, ok bool) {
 	for line := range bytes.Lines(b) {
 		switch string(bytes.TrimRight(line, "\r\n")) {

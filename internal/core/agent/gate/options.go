@@ -11,61 +11,63 @@ import (
 	"outrider.dev/startup"
 )
 
-// Options of a gate. Command, Environ, Say and Explain are required; the zero value of another field
-// means its default.
+// Options of a gate. Command, Environ, Say and Explain are required; the zero value of any other field
+// selects its default.
 type Options struct {
 	Place   state.Place
 	Command []string
 
-	After []startup.Edge      // what the command waits for
-	At    map[string]*url.URL // by container that publishes no record: see [ParseAddress]
+	After []startup.Edge      // the dependencies of the command
+	At    map[string]*url.URL // health URLs of the containers that publish no record: see [ParseAddress]
 
-	Probe        *Probe // succeeds when the command is healthy
-	StartupProbe *Probe // until it succeeds the container has not started
+	Probe        *Probe // decides whether the command is healthy
+	StartupProbe *Probe // decides when the container has started up
 	PostStart    *Hook
 	Notify       Notify // how the command itself reports that it is ready
 
-	// LivenessDelay is for how long after the command's start the kubelet's liveness probe must
-	// not count.
+	// LivenessDelay is the time after the command's start during which failures of the
+	// kubelet's liveness probe must not count.
 	LivenessDelay time.Duration
 
-	Restart  startup.Restart // what the kubelet does when the container ends
-	HelperOf []string        // ends when all of these have ended for good
+	Restart  startup.Restart // whether the kubelet restarts the container when it ends
+	HelperOf []string        // the gate ends when all of these containers have ended for good
 
-	// StopGrace is what is left of the pod's grace period when SIGTERM comes: the command
-	// is kept for its dependents for that long at most. Default 30s; negative: not at all.
+	// StopGrace is the rest of the pod's grace period when SIGTERM comes. It limits how long
+	// the command is kept for its dependents. Default 30s; negative: not at all.
 	StopGrace time.Duration
 
 	// PreStop: the container has a preStop hook, so its SIGTERM comes late.
 	PreStop bool
 
-	StopSignal syscall.Signal // of the image, beside the usual ones
+	StopSignal syscall.Signal // the image's own stop signal, in addition to the usual ones
 
-	// NotifySignal notifies the command that a dependency is back, besides [BackFile].
-	// Default: none, because every signal can end some program.
+	// NotifySignal is sent to the command when a dependency was restarted, in addition to
+	// [BackFile]. Default: none, because every signal can end some program.
 	NotifySignal syscall.Signal
 
-	// Release ends the parking of connections to another mesh's proxy, which leaves with the pod. It
-	// reports whether a listener that was still there may have undone that. Default: nothing.
+	// Release lets the kernel refuse connections to another mesh's proxy again, instead of parking
+	// them (dropping their first packets until the proxy listens): the proxy ends with the pod. It
+	// returns true if it has to be called again, because a proxy that still listens may have
+	// undone it. Default: nothing.
 	Release func() (again bool)
 
 	Say     func(string) // prints one line, rarely
-	Explain func(string) // why the gate ended by itself, for the termination message
+	Explain func(string) // writes the termination message: why the gate ended by itself
 
-	// SecondLook is how often a gate that waits reads the records without an event, in case
-	// an event was lost (a volume without sockets); default 1s.
+	// SecondLook is the interval at which a waiting gate reads the records without an event,
+	// because events can be lost (a volume without sockets). Default 1s.
 	SecondLook time.Duration
 
-	Environ []string // of the command
+	Environ []string // the command's environment
 }
 
-// Exit statuses of a gate that ended by itself. 126 and 127 are a command that cannot be
-// run, as shells have it, 128+n is signal n; anything else is the command's own.
+// Exit statuses of a gate that ended by itself. As in a shell, 126 and 127 mean that the command
+// cannot be run, and 128+n stands for signal n. Any other status is the command's own.
 const (
-	GaveUp       = 75 // it waited for long enough (EX_TEMPFAIL)
-	FollowsOther = 76 // a dependency was restarted, and so must this container be
+	GaveUp       = 75 // the wait for a dependency timed out (EX_TEMPFAIL)
+	FollowsOther = 76 // a dependency was restarted, so this container must restart too
 	HookFailed   = 77 // the postStart hook failed
-	NeverStarted = 78 // the startup probe failed for too long
+	NeverStarted = 78 // the startup probe did not succeed in time
 	Unusable     = 1  // it cannot publish its state
 )
 
@@ -90,8 +92,8 @@ func (o Options) complete() (Options, error) {
 	return o, nil
 }
 
-// ParseAfter reads what container waits for: the end of a statement of a plan's text, as
-// "cache is healthy, within 20s or continue".
+// ParseAfter parses one dependency of container, written as in a plan: "cache is healthy,
+// within 20s or continue".
 func ParseAfter(container, text string) (startup.Edge, error) {
 	e, err := startup.ParseEdge(container + " after " + text)
 	switch {
@@ -105,10 +107,10 @@ func ParseAfter(container, text string) (startup.Edge, error) {
 	return e, nil
 }
 
-// condition is an edge as the end of a statement.
+// condition describes an edge as in a plan: "cache is healthy".
 func condition(e startup.Edge) string { return e.From + " is " + string(e.After) }
 
-// ParseAddress reads the URL of a container's health: http://HOST:PORT/PATH, or
+// ParseAddress parses the URL of a container's health endpoint: http://HOST:PORT/PATH, or
 // http+unix://%2Fpath%2Fof.sock/PATH.
 func ParseAddress(text string) (*url.URL, error) {
 	if path, ok := strings.CutPrefix(text, unixScheme+"://"); ok {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A command that an image names is found as the runtime would have found it: in the
-// container's PATH and directory, files that cannot be run passed over.
+// A gate finds an image's command as the container runtime would: in the container's PATH and
+// working directory, skipping files that cannot be run.
 func TestTheCommandIsFoundAsWithoutAGate(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string, mode os.FileMode) {

@@ -14,11 +14,11 @@ import (
 type poller struct {
 	url   *url.URL
 	again chan struct{}
-	last  time.Time // of an answer; belongs to the gate's goroutine
+	last  time.Time // time of the last answer; used by the gate's goroutine only
 }
 
-// Our proxy holds a request with ?wait until it is ready. An endpoint without that answers
-// at once, and is probed again: pauses double from the shortest to the longest.
+// Outrider's proxy holds a request with ?wait until it is ready. Other endpoints answer at
+// once and are probed again, with pauses that double from the shortest to the longest.
 const (
 	holdFor       = 30 * time.Second
 	shortestPause = 20 * time.Millisecond
@@ -46,8 +46,9 @@ func (g *gate) startPolling() {
 	}
 }
 
-// pollAgain drops answers that are too old to open the gate, and reports whether there were
-// any: what was healthy when another dependency was still missing may be gone.
+// pollAgain drops answers that are too old to open the gate, has their containers probed
+// again, and reports whether there were any. A container that was healthy while another
+// dependency was still missing may have ended since.
 func (g *gate) pollAgain() bool {
 	dropped := false
 	for _, e := range g.o.After {
@@ -68,7 +69,8 @@ func (g *gate) pollAgain() bool {
 	return dropped
 }
 
-// run probes until the container is healthy, and then on request. It reports changes.
+// run probes until the container is healthy, and then once for each value in p.again. It
+// reports healthy answers and changes.
 func (p *poller) run(ctx context.Context, report func(answer)) {
 	client := p.client()
 	pause := shortestPause
@@ -81,7 +83,7 @@ func (p *poller) run(ctx context.Context, report func(answer)) {
 			report(now)
 		}
 		if time.Since(begun) > time.Second {
-			pause = shortestPause // it was held
+			pause = shortestPause // the endpoint held the request
 		}
 		var over <-chan time.Time
 		if !now.healthy {

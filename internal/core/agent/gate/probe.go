@@ -18,8 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Try probes once, with the probe's own timeout. Nil is success. What a success is comes
-// from kubelet v1.34.4 pkg/probe.
+// Try probes once, with the probe's own timeout, and returns nil on success. It judges
+// success as the kubelet does (kubelet v1.34.4 pkg/probe).
 func (p *Probe) Try(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, time.Duration(max(p.TimeoutSeconds, 1))*time.Second, errors.New("no answer in time"))
 	defer cancel()
@@ -43,19 +43,19 @@ func (p *Probe) Try(ctx context.Context) error {
 	}
 }
 
-// pause is how long to wait before the next try. Until the first success it is short,
-// and grows to the probe's period: so readiness is noticed early.
+// pause returns the time before the next try. While the command is not healthy, pauses begin
+// short and grow to the probe's period, so that readiness is noticed early.
 func (p *Probe) pause(tries int) time.Duration {
 	period := time.Duration(p.PeriodSeconds) * time.Second
 	first := shortestPause
 	if p.Exec != nil {
-		first *= 5 // a process each time
+		first *= 5 // each try starts a process
 	}
 	return min(period, first<<min(tries, 10))
 }
 
-// A tally turns single results into health, as the kubelet does: the result changes after
-// as many equal ones as the threshold.
+// A tally turns single results into health, as the kubelet does: health changes after
+// as many equal results in a row as the threshold.
 type tally struct {
 	success, failure int // thresholds
 	last             bool
@@ -77,7 +77,7 @@ func (t *tally) add(ok bool) (healthy bool) {
 	return t.healthy
 }
 
-// get returns the status of the answer.
+// get sends the request and returns the status of the answer.
 func (h *HTTPGet) get(ctx context.Context) (int, error) {
 	host := h.Host
 	if host == "" {
@@ -126,7 +126,8 @@ func (h *HTTPGet) get(ctx context.Context) (int, error) {
 	return resp.StatusCode, nil
 }
 
-// plainTransport keeps nothing, and trusts whoever answers: it is the pod itself.
+// plainTransport returns a transport without keep-alive that accepts any certificate: the
+// server is in the pod itself.
 func plainTransport() *http.Transport {
 	return &http.Transport{
 		DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: 64 << 10,
@@ -134,9 +135,9 @@ func plainTransport() *http.Transport {
 	}
 }
 
-// dialSelf connects to a port of this pod: of the host if one is given, else where the
-// command may listen. The kubelet probes the pod's address; loopback comes first here, as
-// no rule of the pod captures it.
+// dialSelf connects to a port at host, or at this pod if host is empty. The kubelet would probe
+// the pod's address. dialSelf tries loopback first, because no rule of the pod captures
+// loopback connections, and then the pod's addresses.
 func dialSelf(ctx context.Context, host string, port Port) (net.Conn, error) {
 	hosts := []string{host}
 	if host == "" {
@@ -159,7 +160,7 @@ func dialSelf(ctx context.Context, host string, port Port) (net.Conn, error) {
 	return nil, failed
 }
 
-// addresses are this pod's own, but loopback.
+// addresses returns this pod's own addresses without loopback.
 func addresses() []string {
 	all, err := net.InterfaceAddrs()
 	if err != nil {
@@ -174,7 +175,8 @@ func addresses() []string {
 	return out
 }
 
-// run succeeds if the program does. It has a group of its own, which ends with it.
+// run runs the program and returns nil if it exits with status 0. The program is the leader
+// of a process group, which is killed when ctx ends.
 func (e *Exec) run(ctx context.Context) error {
 	cmd := exec.CommandContext(ctx, e.Command[0], e.Command[1:]...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A Probe is one of Kubernetes, as in a pod's JSON. Fields that only the kubelet needs
-// are passed over.
+// A Probe is a Kubernetes probe, as in a pod's JSON. Fields that only the kubelet needs
+// are ignored.
 type Probe struct {
 	HTTPGet   *HTTPGet   `json:"httpGet"`
 	TCPSocket *TCPSocket `json:"tcpSocket"`
@@ -24,7 +24,7 @@ type Probe struct {
 	FailureThreshold    int `json:"failureThreshold"`
 }
 
-// A Hook is a postStart of Kubernetes.
+// A Hook is a postStart hook of Kubernetes.
 type Hook struct {
 	Exec    *Exec    `json:"exec"`
 	HTTPGet *HTTPGet `json:"httpGet"`
@@ -46,13 +46,13 @@ type Header struct {
 	Value string `json:"value"`
 }
 
-// TCPSocket connects.
+// TCPSocket is a check that connects to a TCP port.
 type TCPSocket struct {
 	Port Port   `json:"port"`
 	Host string `json:"host"`
 }
 
-// Exec runs a program in the container.
+// Exec is a program that runs in the container.
 type Exec struct {
 	Command []string `json:"command"`
 }
@@ -63,13 +63,13 @@ type GRPC struct {
 	Service *string `json:"service"`
 }
 
-// Sleep waits.
+// Sleep is a pause.
 type Sleep struct {
 	Seconds int64 `json:"seconds"`
 }
 
-// A Port is a number. In a pod it may be the name of a container's port, which only the
-// pod's own text can resolve.
+// A Port is a port number. A pod may also give the name of a container's port, but that can
+// be resolved only with the whole pod spec.
 type Port uint16
 
 // UnmarshalJSON reads 8080 or "8080".
@@ -112,7 +112,7 @@ func ParseProbe(text string) (*Probe, error) {
 	numbers := []struct {
 		field string
 		value *int
-		least int // what it becomes if it is left out
+		least int // the default
 		limit int
 	}{
 		{"initialDelaySeconds", &p.InitialDelaySeconds, 0, 1 << 30},

@@ -25,7 +25,7 @@ import (
 
 func shell(script string) []string { return []string{"sh", "-c", script} }
 
-// What the command gets and what it leaves must be as without a gate.
+// The command's environment, streams, status and leftovers are the same as without a gate.
 func TestTheCommandIsAsWithoutAGate(t *testing.T) {
 	tests := map[string]struct {
 		command []string
@@ -58,7 +58,7 @@ func TestTheCommandIsAsWithoutAGate(t *testing.T) {
 				if pid == 0 {
 					t.Fatalf("no process in %q", out)
 				}
-				process.AwaitEnd(t, pid) // a signal that was sent is not yet an end
+				process.AwaitEnd(t, pid) // the process may not have ended yet after the signal
 			}
 			if seen, err := p.watch.Read("app"); seen.Phase != state.Ended || seen.Code != tt.code || err != nil {
 				t.Errorf("its state is %+v, %v", seen, err)
@@ -69,7 +69,7 @@ func TestTheCommandIsAsWithoutAGate(t *testing.T) {
 
 const descriptors = "ls /proc/self/fd | wc -l"
 
-// without is what a script writes without a gate.
+// without returns the output of a script that runs without a gate.
 func without(t *testing.T, script string) string {
 	t.Helper()
 	out, err := exec.Command("sh", "-c", script).Output()
@@ -235,8 +235,8 @@ func TestStopOrder(t *testing.T) {
 	})
 }
 
-// Parking for another mesh's proxy ends with the stop, again and again until the command has
-// ended: a proxy that still drains undoes it.
+// From the stop signal until the command has ended, the gate releases parked connections again and
+// again: another mesh's proxy that still drains undoes a release.
 func TestParkingEndsWithTheStop(t *testing.T) {
 	p := newPod(t)
 	file := filepath.Join(p.dir, "released")
@@ -248,7 +248,7 @@ func TestParkingEndsWithTheStop(t *testing.T) {
 		return len(raw)
 	}
 	app := p.start(spec{Name: "app", Notify: "fd", Released: file}, "healthy=0s", "stops=1h")
-	p.healthy("app") // so that it has its handler of SIGTERM
+	p.healthy("app") // so that its handler of SIGTERM is installed
 	if n := released(); n != 0 {
 		t.Errorf("released %d times while it runs", n)
 	}
@@ -292,7 +292,7 @@ func TestHelpersEndWithTheJob(t *testing.T) {
 				t.Errorf("the main's status is %d, want %d", code, tt.code)
 			}
 			if !tt.over {
-				p.start(spec{Name: "main", Restart: startup.OnFailure}, "lives=10ms") // the kubelet's next try
+				p.start(spec{Name: "main", Restart: startup.OnFailure}, "lives=10ms") // the kubelet's restart
 			}
 			if code := p.ended(h); code != 0 {
 				t.Errorf("the helper's status is %d\n%s", code, h.Log())
@@ -307,8 +307,9 @@ func TestHelpersEndWithTheJob(t *testing.T) {
 	}
 }
 
-// As the kubelet mounts it: the volume read-only, its own directory by a bind mount, each
-// container with a user, a process namespace and a mount namespace of its own.
+// Gates work with the mounts and namespaces that the kubelet makes: the volume is read-only, the
+// container's own directory is a bind mount, and each container has its own user, process
+// namespace and mount namespace.
 func TestInContainersAsTheKubeletMakesThem(t *testing.T) {
 	ns.RequireRoot(t)
 	p := newPod(t)
@@ -335,7 +336,7 @@ exec setpriv --pdeathsig keep --reuid "$3" --regid "$3" --clear-groups --no-new-
 		return p.launch(name, cmd)
 	}
 	if _, err := os.Stat("/outrider"); os.IsNotExist(err) {
-		check(t, os.Mkdir("/outrider", 0o755)) // where the namespaces mount theirs
+		check(t, os.Mkdir("/outrider", 0o755)) // mount point in the containers' namespaces
 		t.Cleanup(func() { os.Remove("/outrider") })
 	}
 	cache := container("cache", "61001", spec{Notify: "socket", Command: shell(`
@@ -397,7 +398,7 @@ test -t 0 && test $(ps -o tpgid= -p $$) = $$ && echo foreground; read line; echo
 	}
 }
 
-// A state that cannot be published, as in a volume that is full, is published later: the
+// A state that cannot be published, because the volume is full, is published later: the
 // startup probe and the dependents rely on it.
 func TestAStateIsPublishedLater(t *testing.T) {
 	p := newPod(t)

@@ -51,10 +51,10 @@ func init() { // roles refer to functions that refer to roles
 	roles = map[string]func([]string) int{"gate": playGate, "work": playWork}
 }
 
-// A spec is a gate on its way into another process.
+// A spec describes a gate; it is passed to another process as JSON.
 type spec struct {
 	Name           string
-	Dir            string // of the pod; default: the paths that a real one has
+	Dir            string // the pod's directory; default: the paths of a real pod
 	After          []string
 	At             map[string]string
 	Probe, Startup string
@@ -65,7 +65,7 @@ type spec struct {
 	StopGrace      time.Duration
 	PreStop        bool
 	SecondLook     time.Duration
-	Released       string // a file: it grows with each release of what is parked
+	Released       string // a file that grows with each call of Release
 	Command        []string
 	NotifySignal   syscall.Signal
 }
@@ -132,8 +132,9 @@ func note(format string, args ...any) {
 	must(err)
 }
 
-// playWork is a container's command: NAME INCARNATION KEY=VALUE... It gets healthy after
-// a time, lives for a time, and stops in a time.
+// playWork plays a container's command. Its arguments are NAME INCARNATION KEY=VALUE... The keys
+// healthy, lives and stops give the time after which it gets healthy, ends by itself, and ends
+// after SIGTERM.
 func playWork(args []string) int {
 	name, incarnation := args[0], args[1]
 	term := make(chan os.Signal, 1)
@@ -177,16 +178,16 @@ func playWork(args []string) int {
 	}
 }
 
-// A pod is some containers with gates, as processes of this machine.
+// A pod is a set of containers with gates that run as processes of this machine.
 type pod struct {
 	t     testing.TB
 	dir   string
-	exe   string // the test binary, where every user may run it
+	exe   string // a copy of the test binary that every user may run
 	begun time.Time
 	watch *state.Watch
 	mu    sync.Mutex
 	all   map[string]*container
-	n     map[string]int // starts
+	n     map[string]int // starts of each container
 }
 
 type container struct {
@@ -221,7 +222,7 @@ func newPod(t testing.TB) *pod {
 	return p
 }
 
-// self is the test binary on the pods' file system, where every user may run it.
+// self is a copy of the test binary on the pods' file system, where every user may run it.
 var self struct {
 	once sync.Once
 	name string
@@ -270,7 +271,7 @@ func (p *pod) environ(s spec) []string {
 	return append(os.Environ(), role+"=gate", gateSpec+"="+string(text), logFile+"="+filepath.Join(p.dir, "log"), "GORACE=atexit_sleep_ms=0")
 }
 
-// work is a command of this test self.
+// work returns a command line that runs this test binary with playWork.
 func (p *pod) work(name string, do ...string) []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -279,7 +280,7 @@ func (p *pod) work(name string, do ...string) []string {
 	return append([]string{p.exe, name, strconv.Itoa(n)}, do...)
 }
 
-// start runs a gate. A command that is not given is one of this test self.
+// start runs a gate. If s has no Command, the command is playWork with the arguments do.
 func (p *pod) start(s spec, do ...string) *container {
 	p.t.Helper()
 	s.Dir = p.dir
@@ -313,7 +314,7 @@ func (p *pod) signal(c *container, s syscall.Signal) {
 	c.Signal(s)
 }
 
-// until waits until a container has published what is wanted.
+// until waits until a container's record satisfies wanted.
 func (p *pod) until(name string, wanted func(state.Seen) bool) state.Seen {
 	p.t.Helper()
 	over := time.After(process.Patience)
@@ -341,7 +342,7 @@ func (p *pod) waits(name string) {
 	p.until(name, func(s state.Seen) bool { return s.Alive && s.Phase == state.Waiting })
 }
 
-// event adds what the test itself did or saw.
+// event adds a line about the test's own actions to the log.
 func (p *pod) event(format string, args ...any) {
 	f, err := os.OpenFile(filepath.Join(p.dir, "log"), os.O_WRONLY|os.O_APPEND, 0)
 	check(p.t, err)
@@ -356,10 +357,10 @@ func (p *pod) log() string {
 	return string(b)
 }
 
-// timeline is what happened. Starts and ends are from the journals of the gates; the
-// commands log when they get healthy, just before they notify their gate, and the test
-// logs what it killed. A command can log before its gate has written that it has begun: it
-// had begun by then, at the latest.
+// timeline returns the events of the pod in order. Starts and ends come from the journals of the
+// gates; the commands log that they are healthy, just before they notify their gates, and the
+// test logs its kills. A command may log before its gate has written the start: the start is
+// then moved to the time of that line.
 func (p *pod) timeline() startup.Timeline {
 	p.t.Helper()
 	type run struct {
@@ -401,7 +402,7 @@ func (p *pod) timeline() startup.Timeline {
 	return out.Sorted()
 }
 
-// output runs a gate to its end and returns its status and what was written.
+// output runs a gate to its end, and returns its status and its standard output.
 func (p *pod) output(s spec, stdin string) (code int, stdout string) {
 	p.t.Helper()
 	s.Dir = p.dir

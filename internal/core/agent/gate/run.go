@@ -13,8 +13,8 @@ import (
 	"outrider.dev/startup"
 )
 
-// A gate is one run. All of its fields belong to the goroutine of Run: other goroutines
-// send it functions.
+// A gate is one run of a container. Only the goroutine of Run uses its fields: other
+// goroutines send functions to it.
 type gate struct {
 	o      Options
 	ctx    context.Context
@@ -25,26 +25,26 @@ type gate struct {
 	writer *state.Writer
 	watch  *state.Watch
 
-	since       time.Time         // it waits since then
+	since       time.Time         // start of the wait
 	answers     map[string]answer // by container
 	pollers     map[string]*poller
 	stopPolling context.CancelFunc
 	printedAt   time.Time // when the last line about the wait was printed
-	said        string    // what it said of the dependencies
-	changes     int       // lines that a new reason caused
-	stale       bool      // the record could not be published; it is tried again
+	said        string    // the reasons in that line
+	changes     int       // how many lines were printed early, for a new reason
+	stale       bool      // the record could not be published; another try is due
 
 	child *child
-	base  map[string]int // by dependency: how often it had started
+	base  map[string]int // by dependency: its starts that are already taken into account
 	stop  stopping
 	over  bool
 	code  int
 }
 
-// Run waits, runs the command, and returns the exit status for the container. When ctx
-// ends, it is as if SIGTERM came.
+// Run waits for the dependencies, runs the command, and returns the exit status for the
+// container. The end of ctx has the effect of SIGTERM.
 //
-// It takes over the signals of the process, and collects its orphans.
+// Run handles the signals of this process, and collects orphans.
 func Run(ctx context.Context, o Options) int {
 	signals := make(chan os.Signal, 64)
 	signal.Notify(signals, forwarded()...)
@@ -93,7 +93,7 @@ func newGate(o Options) (*gate, error) {
 	first := state.Record{Phase: state.Waiting, Restart: o.Restart, PreStop: o.PreStop}
 	for _, e := range o.After {
 		first.Waited = append(first.Waited, state.Wait{For: condition(e)})
-		if e.After != startup.Completed { // one that is done needs not wait
+		if e.After != startup.Completed { // a completed dependency has nothing left to stop
 			first.After = append(first.After, e.From)
 		}
 	}
@@ -117,7 +117,7 @@ func (g *gate) close() {
 // background runs f until it returns; its ctx ends with the gate.
 func (g *gate) background(f func(context.Context)) { go f(g.ctx) }
 
-// post makes f be called by the gate's own goroutine.
+// post has the gate's goroutine call f.
 func (g *gate) post(f func()) {
 	select {
 	case g.events <- f:
@@ -125,7 +125,7 @@ func (g *gate) post(f func()) {
 	}
 }
 
-// after makes f be called after d, unless the gate is over by then.
+// after has the gate's goroutine call f after d, unless the gate is over by then.
 func (g *gate) after(d time.Duration, f func()) {
 	g.background(func(ctx context.Context) {
 		select {
@@ -136,8 +136,8 @@ func (g *gate) after(d time.Duration, f func()) {
 	})
 }
 
-// publish changes this container's record. A command that runs is not ended when that
-// fails: the published record then counts as stale, until a later try succeeds.
+// publish changes this container's record. If that fails, the command goes on, publish is tried
+// again, and readers take this container for dead until a try succeeds.
 func (g *gate) publish(change func(*state.Record)) {
 	err := g.writer.Update(change)
 	if err == nil {
@@ -152,7 +152,7 @@ func (g *gate) publish(change func(*state.Record)) {
 	g.publishAgain()
 }
 
-// publishPause is between two tries: a volume that is full stays so for a while.
+// publishPause is the pause between two tries: a full volume stays full for a while.
 const publishPause = time.Second
 
 func (g *gate) publishAgain() {
@@ -163,7 +163,8 @@ func (g *gate) publishAgain() {
 	})
 }
 
-// note adds to the journal. A command that has not begun is the incarnation to come.
+// note adds an entry to the journal. Incarnations count from 0; before the command begins, an
+// entry has the number of the incarnation to come.
 func (g *gate) note(what startup.What, detail string) {
 	n := g.writer.Record().Starts
 	if g.child != nil && what != startup.IsStarted {
@@ -183,7 +184,7 @@ func (g *gate) look() {
 	}
 }
 
-// end ends the gate by itself.
+// end ends the gate by its own decision, and says why.
 func (g *gate) end(code int, format string, args ...any) {
 	why := fmt.Sprintf(format, args...)
 	g.o.Say(why)
@@ -193,7 +194,7 @@ func (g *gate) end(code int, format string, args ...any) {
 	g.finish(code)
 }
 
-// finish publishes the end.
+// finish publishes that the container has ended, and ends Run.
 func (g *gate) finish(code int) {
 	g.over, g.code = true, code
 	if code == 0 {

@@ -12,20 +12,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kept are the signals that concern the gate itself, not the command: its children, its
-// own faults, the scheduler of its runtime (SIGURG, SIGPROF), its own broken pipe, and
-// what stops and resumes a background process at its terminal.
+// kept lists the signals that the gate does not pass on, because they concern the gate itself:
+// the end of a child, its own faults, the scheduler of its runtime (SIGURG, SIGPROF), its own
+// broken pipe, and a background process's access to the terminal (SIGTTIN, SIGTTOU).
 var kept = []syscall.Signal{
 	unix.SIGCHLD, unix.SIGURG, unix.SIGPROF, unix.SIGPIPE, unix.SIGTTIN, unix.SIGTTOU,
 	unix.SIGSEGV, unix.SIGBUS, unix.SIGFPE, unix.SIGILL, unix.SIGTRAP, unix.SIGSYS,
 	unix.SIGKILL, unix.SIGSTOP,
-	32, 33, // the C library's own, which takes no handler for them
+	32, 33, // reserved by the C library, which allows no handler for them
 	34, // SIGRTMIN: Go's runtime never delivers it (docs/rationale.md)
 }
 
 const lastSignal = 64
 
-// forwarded are all signals that the gate passes on.
+// forwarded returns all signals that the gate handles or passes on.
 func forwarded() []os.Signal {
 	var out []os.Signal
 	for s := syscall.Signal(1); s <= lastSignal; s++ {
@@ -39,8 +39,9 @@ func forwarded() []os.Signal {
 // rtmin3 is SIGRTMIN+3, the stop signal of images that run systemd.
 const rtmin3 = syscall.Signal(37)
 
-// stops reports whether a signal stops the container. Without a terminal SIGWINCH does: it
-// is the stop signal of images of the Apache web server, and has no other meaning there.
+// stops reports whether a signal stops the container. SIGWINCH does if there is no terminal:
+// it is the stop signal of images of the Apache web server, and has no other use without a
+// terminal.
 func (g *gate) stops(s syscall.Signal) bool {
 	terminal := foreground(os.Stdin) || g.child != nil && g.child.terminal
 	switch s {
@@ -55,7 +56,8 @@ func (g *gate) stops(s syscall.Signal) bool {
 	}
 }
 
-// signal handles a signal.
+// signal acts on a signal that this process got: it ends a gate that still waits, stops the
+// command, or passes the signal on.
 func (g *gate) signal(s syscall.Signal) {
 	switch {
 	case g.over:
@@ -70,15 +72,15 @@ func (g *gate) signal(s syscall.Signal) {
 	}
 }
 
-// pass sends a signal to the command. The kernel drops signals that PID 1 does not handle
-// (pid_namespaces(7)), and the command was PID 1 without the gate. So a SIGHUP that it does
-// not handle must not end it now. A signal that stops the container does.
+// pass sends a signal to the command. Without the gate, the command would be PID 1, for which
+// the kernel drops signals without a handler (pid_namespaces(7)). So pass drops, for example, a
+// SIGHUP that the command does not handle, but never a signal that stops the container.
 func (g *gate) pass(s syscall.Signal) {
 	pid := g.child.cmd.Process.Pid
 	if os.Getpid() == 1 && !g.stops(s) && hurts(s) && !handles(pid, s) {
 		return
 	}
-	_ = g.child.cmd.Process.Signal(s) // it may have ended
+	_ = g.child.cmd.Process.Signal(s) // an error means that the command has ended
 }
 
 // hurts reports whether a signal ends or stops a process that does not handle it.
@@ -87,11 +89,11 @@ func hurts(s syscall.Signal) bool { return s != unix.SIGCONT && s != unix.SIGWIN
 // handles reports whether a process catches or ignores a signal.
 func handles(pid int, s syscall.Signal) bool { return masked(pid, s, "SigCgt:", "SigIgn:") }
 
-// masked looks for a signal in the masks of a process, in /proc/PID/status.
+// masked reports whether a signal is in one of the given masks of /proc/PID/status.
 func masked(pid int, s syscall.Signal, masks ...string) bool {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
-		return true // not readable; the command decides
+		return true // unknown: send the signal
 	}
 	defer f.Close()
 	for in := bufio.NewScanner(f); in.Scan(); {

@@ -14,28 +14,28 @@ import (
 	"outrider.dev/startup"
 )
 
-// A stopping is how far the end of the command is.
+// A stopping is the progress of ending the command.
 type stopping struct {
-	since time.Time      // of the first stop signal; zero: none
-	held  syscall.Signal // not passed on yet; 0: none
-	alone bool           // perhaps only this container is to stop, not the pod
-	own   *ownEnd        // the gate itself ends the command
+	since time.Time      // time of the first stop signal; zero: none came
+	held  syscall.Signal // the stop signal that is not passed on yet; 0: none
+	alone bool           // no sign yet that the whole pod stops, not only this container
+	own   *ownEnd        // set if the gate itself ends the command
 }
 
-// An ownEnd is an end that the gate decided.
+// An ownEnd is the status and the reason of an end that the gate decided.
 type ownEnd struct {
 	code   int
 	reason string
 }
 
 // settle is how long the other containers may take to get their stop signals. The kubelet
-// signals all plain containers at the same time (kubelet v1.34.4
-// killContainersWithSyncResult), so if no other one has got its signal by then, only this
-// container is to be restarted.
+// signals all regular containers of a pod at the same time (kubelet v1.34.4
+// killContainersWithSyncResult). If no other container has got its signal by then, only this
+// container is being restarted.
 const settle = 2 * time.Second
 
-// stopRequested keeps the command for its dependents. A second signal is passed on at once:
-// the grace period was shortened.
+// stopRequested handles a stop signal. It holds back the first one while dependents run. It
+// passes a second one on at once: the kubelet has shortened the grace period.
 func (g *gate) stopRequested(s syscall.Signal) {
 	first := g.stop.since.IsZero()
 	if first {
@@ -52,13 +52,13 @@ func (g *gate) stopRequested(s syscall.Signal) {
 	g.lookStopping()
 }
 
-// releaseEvery is how often parking is ended: a proxy that still drains takes a connection, which
-// undoes it, and there is no event when it leaves. A call waits for that long, and for the next
-// try of its kernel a second later.
+// releaseEvery is the pause between two calls of Options.Release. A proxy that still drains undoes
+// the release when it accepts a connection, and its end is no event. A connection attempt is parked
+// for at most this long, and then until its kernel retries after a second.
 const releaseEvery = 200 * time.Millisecond
 
-// release ends the parking of connections until the gate is over: another mesh's proxy gets the
-// same signal, leaves in its own time, and will not come back.
+// release calls Options.Release until it needs no other call or the gate is over: another mesh's
+// proxy gets the same signal, ends in its own time, and is not started again.
 func (g *gate) release(ctx context.Context) {
 	for g.o.Release() {
 		select {
@@ -74,7 +74,7 @@ func (g *gate) passStop(s syscall.Signal) {
 	g.pass(s)
 }
 
-// lookStopping passes the signal on when no dependent runs any longer.
+// lookStopping passes the held signal on when no dependent runs any longer, or the time is over.
 func (g *gate) lookStopping() {
 	need, others := g.dependents()
 	if others {
@@ -95,8 +95,8 @@ func (g *gate) lookStopping() {
 	g.timer.Reset(limit - held)
 }
 
-// dependents returns the dependents that still run, and whether there is a sign that the
-// whole pod stops: another container got its signal, or gets it only after its hook.
+// dependents returns the dependents that still run, and whether the whole pod may be stopping:
+// another container got its stop signal, or has a preStop hook that delays it.
 func (g *gate) dependents() (need []string, podStops bool) {
 	names, err := state.Containers(g.o.Place.States)
 	if err != nil {
@@ -122,10 +122,11 @@ func (g *gate) dependents() (need []string, podStops bool) {
 	return need, podStops
 }
 
-// endChild ends the command by the gate's own decision: by SIGTERM, then by SIGKILL.
+// endChild ends the command by the gate's own decision: by SIGTERM, and by SIGKILL after
+// StopGrace.
 func (g *gate) endChild(code int, format string, args ...any) {
 	if g.stop.own != nil || !g.stop.since.IsZero() {
-		return // it ends anyway
+		return // it is being ended already
 	}
 	g.stop.own = &ownEnd{code, fmt.Sprintf(format, args...)}
 	g.o.Say(g.stop.own.reason)
@@ -137,7 +138,8 @@ func (g *gate) endChild(code int, format string, args ...any) {
 	g.pass(unix.SIGTERM)
 }
 
-// mainsAreOver reports whether all containers that this one only helps have ended for good.
+// mainsAreOver reports whether this container is a helper, and all containers that it helps
+// have ended for good.
 func (g *gate) mainsAreOver() bool {
 	return len(g.o.HelperOf) > 0 && !slices.ContainsFunc(g.o.HelperOf, func(name string) bool {
 		seen, err := g.watch.See(name)

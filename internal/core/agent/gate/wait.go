@@ -10,19 +10,21 @@ import (
 	"outrider.dev/startup"
 )
 
-// A line is printed about what the command waits for after sayAfter, and again each time the wait has
-// become longer by half, at most every sayAtMost. A new reason is printed earlier, at most every
-// sayAfter, for the first sayChanges of them: reasons that alternate do not fill a node's disk.
+// A line about the missing dependencies is printed after sayAfter, and again each time the wait has
+// grown by half, but at least once every sayAtMost. A line with a new reason is printed earlier, at
+// most one every sayAfter, and sayChanges in all, so that alternating reasons cannot fill a node's
+// disk.
 const (
 	sayAfter   = time.Second
 	sayAtMost  = time.Minute
 	sayChanges = 20
 )
 
-// fresh is how old an answer may be when the gate opens: healthy means now.
+// fresh is the largest age of an answer when the gate opens: the container must be healthy at that
+// moment.
 const fresh = 250 * time.Millisecond
 
-// lookWaiting opens the gate if all edges hold at this moment.
+// lookWaiting starts the command if no edge blocks at this moment.
 func (g *gate) lookWaiting() {
 	if g.mainsAreOver() {
 		g.end(0, "%s does not start: %s ended for good", g.o.Place.Container, strings.Join(g.o.HelperOf, ", "))
@@ -57,7 +59,8 @@ func (g *gate) lookWaiting() {
 	}
 }
 
-// see reads the record of a dependency. Its death must wake the gate only where it opens it.
+// see reads the record of a dependency. It watches for the death of an optional dependency only:
+// any other death cannot open the gate.
 func (g *gate) see(e startup.Edge) state.Seen {
 	look := g.watch.Read
 	if e.Optional {
@@ -89,13 +92,13 @@ func (g *gate) firstEnds(waits []state.Wait) []state.Wait {
 	return waits
 }
 
-// blocked is an edge that holds the command.
+// blocked is an edge that keeps the command from starting.
 type blocked struct {
 	startup.Edge
 	seen state.Seen
 }
 
-// sayWaiting prints what holds the command, and why that is not there.
+// sayWaiting prints the edges that block, and why their dependencies are not ready.
 func (g *gate) sayWaiting(waited time.Duration, holding []blocked) {
 	silent := time.Since(g.printedAt)
 	if waited < sayAfter || !g.printedAt.IsZero() && silent < sayAfter {
@@ -117,7 +120,7 @@ func (g *gate) sayWaiting(waited time.Duration, holding []blocked) {
 	g.o.Say(fmt.Sprintf("%s waits since %s until %s", g.o.Place.Container, waited.Round(time.Second), text))
 }
 
-// nextLook is the time until the gate reads the records without an event.
+// nextLook returns the time until the gate reads the records without an event.
 func (g *gate) nextLook(waited time.Duration) time.Duration {
 	next := g.o.SecondLook
 	for _, e := range g.o.After {
@@ -152,10 +155,10 @@ func (g *gate) begin(waits []state.Wait) {
 		g.o.Say(fmt.Sprintf("%s starts after %s", g.o.Place.Container, time.Since(g.since).Round(time.Millisecond)))
 	}
 	g.watchHealth()
-	g.look() // a helper watches its mains from here on
+	g.look() // from here on a helper watches the containers that it helps
 }
 
-// waitedText is what ended each wait.
+// waitedText describes, for each wait, how long it took and what ended it.
 func waitedText(waits []state.Wait) string {
 	var out []string
 	for _, w := range waits {

@@ -15,9 +15,9 @@ import (
 	"outrider.dev/startup"
 )
 
-// missing describes what blocks an edge, and where to find out more: what the record of the
-// dependency has, and if that cannot have the cause, why the proxy says that it is not ready,
-// or what the last request got.
+// missing explains why an edge blocks, and where to find out more. The explanation comes from the
+// dependency's record, from the last answer if there is no record, or from the reasons that the
+// proxy publishes for not being ready.
 func (g *gate) missing(e startup.Edge, seen state.Seen) string {
 	logs := "see kubectl logs POD -c " + e.From
 	got := g.answers[e.From]
@@ -41,7 +41,7 @@ func (g *gate) missing(e startup.Edge, seen state.Seen) string {
 	return "it runs; " + logs
 }
 
-// unfinished names what a container waits for itself.
+// unfinished names the conditions that a container itself still waits for.
 func unfinished(waits []state.Wait) string {
 	var out []string
 	for _, w := range waits {
@@ -55,8 +55,8 @@ func unfinished(waits []state.Wait) string {
 	return " until " + oneLine(strings.Join(out, ", "))
 }
 
-// notReady returns the first reason in what the proxy's agent has published, which is the
-// cause of the others; empty if it has published none.
+// notReady returns the first reason that the proxy's agent has published for not being ready: it
+// is the cause of the others. The result is empty if there is none.
 func (g *gate) notReady(container string) string {
 	text, err := state.ReadOther(g.o.Place.States, container, contract.ReadyFile)
 	var status struct {
@@ -69,11 +69,11 @@ func (g *gate) notReady(container string) string {
 	return oneLine(first.Code + ": " + first.Message)
 }
 
-// lineLimit bounds what another container, or a server, adds to a line of the log. The longest
+// lineLimit bounds the text of another container or a server in a line of the log. The longest
 // reasons of the proxy, with an address and a chain of errors, have some 200 bytes.
 const lineLimit = 300
 
-// oneLine is text of another container for a line of the log.
+// oneLine cleans and cuts text of another container for a line of the log.
 func oneLine(s string) string {
 	s = visible.Plain(strings.Join(strings.Fields(s[:min(len(s), lineLimit)]), " "))
 	if len(s) > lineLimit {
@@ -84,7 +84,7 @@ func oneLine(s string) string {
 
 // problemOf describes an answer that is no success, by its status and the first line of its body.
 func problemOf(resp *http.Response) string {
-	body, _ := io.ReadAll(io.LimitReader(resp.Body, lineLimit)) // what came of it is enough
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, lineLimit)) // the part before an error is enough
 	line, _, _ := strings.Cut(strings.TrimSpace(string(body)), "\n")
 	if line == "" {
 		return fmt.Sprint("status ", resp.StatusCode)
@@ -92,7 +92,7 @@ func problemOf(resp *http.Response) string {
 	return fmt.Sprintf("status %d: %s", resp.StatusCode, line)
 }
 
-// cause is an error of a request without the request.
+// cause strips the method and the URL from an HTTP client's error.
 func cause(err error) string {
 	var of *url.Error
 	if errors.As(err, &of) {

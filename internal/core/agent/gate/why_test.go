@@ -22,7 +22,7 @@ import (
 
 const proxyHealthy = contract.ProxyContainer + " is healthy"
 
-// publish makes the test a container that runs.
+// publish publishes the record of a running container, in the name of the test process.
 func (p *pod) publish(name string) {
 	p.t.Helper()
 	p.add(name)
@@ -48,7 +48,8 @@ func TestTheGateSaysWhyTheProxyIsNotReady(t *testing.T) {
 	}
 }
 
-// The state of the proxy's container can be anything, and so can what answers at a port.
+// Whatever text another container publishes or a server answers, the printed reason is one short
+// line.
 func TestAReasonOfAnotherContainerIsOneShortLine(t *testing.T) {
 	reason := func(message string) func(string) error {
 		return func(name string) error {
@@ -115,8 +116,8 @@ func TestWhatIsMissing(t *testing.T) {
 	}
 }
 
-// A reason that changes is printed early, but not for ever: reasons that alternate must not
-// fill the log.
+// A new reason is printed early, but only a limited number of times: alternating reasons must
+// not fill the log.
 func TestANewReasonIsPrintedEarly(t *testing.T) {
 	printed := 0
 	g := &gate{o: Options{Place: state.Place{States: t.TempDir()}, Say: func(string) { printed++ }}, answers: map[string]answer{}}
@@ -145,7 +146,8 @@ func TestANewReasonIsPrintedEarly(t *testing.T) {
 	}
 }
 
-// The body of an answer is in the line, and one that never ends delays no request.
+// The printed reason contains the body of an answer. A body that never ends does not delay the
+// next request.
 func TestTheAnswerIsPartOfTheReason(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusServiceUnavailable)
