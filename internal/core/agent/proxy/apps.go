@@ -19,12 +19,12 @@ type apps struct {
 	changed chan struct{} // closed when seen has changed
 }
 
-// newApps returns nil where no gate can publish anything: there is no shared volume, or the
-// applications are not known.
+// newApps returns nil if no gate can publish anything, because there is no shared volume or
+// the applications are not known.
 func (a *agent) newApps() *apps {
 	defer close(a.health.looked)
 	names := slices.Clone(a.config.Stop.Apps)
-	for _, name := range a.health.probes.Gated() { // with a gate, whatever the settings name
+	for _, name := range a.health.probes.Gated() { // these have a gate, even if the settings do not name them
 		if len(names) > 0 && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
@@ -43,7 +43,7 @@ func (a *agent) newApps() *apps {
 	return s
 }
 
-// follow looks again whenever a gate published something, or died, until ctx ends.
+// follow reads the states whenever a gate has published something or died, until ctx ends.
 func (s *apps) follow(ctx context.Context) {
 	defer s.watch.Close()
 	for {
@@ -59,7 +59,7 @@ func (s *apps) follow(ctx context.Context) {
 func (s *apps) look() {
 	seen := make([]state.Seen, len(s.names))
 	for i, name := range s.names {
-		if one, err := s.watch.See(name); err == nil { // else: nothing is known of it
+		if one, err := s.watch.See(name); err == nil { // after an error nothing is known of the container
 			seen[i] = one
 		}
 	}
@@ -71,7 +71,7 @@ func (s *apps) look() {
 	s.onChange()
 }
 
-// of is what is known of a container. Without gates, that is nil, it is nothing.
+// of returns what is known of a container. If s is nil (there are no gates), nothing is known.
 func (s *apps) of(container string) state.Seen {
 	if s == nil {
 		return state.Seen{}
@@ -84,15 +84,15 @@ func (s *apps) of(container string) state.Seen {
 	return state.Seen{}
 }
 
-// await returns true once it is so of all applications, and false if ctx ends before. One
-// that has published nothing may run without a gate: nothing is known of it.
+// await returns true once every application satisfies is, and false if ctx ends before. An
+// application that has published nothing satisfies nothing: it may run without a gate.
 func (s *apps) await(ctx context.Context, is func(state.Seen) bool) bool {
 	return s.until(ctx, func(seen []state.Seen) bool {
 		return !slices.ContainsFunc(seen, func(one state.Seen) bool { return !one.Known || !is(one) })
 	})
 }
 
-// until returns true once the states are as wanted, and false if ctx ends before.
+// until returns true once the states satisfy wanted, and false if ctx ends before.
 func (s *apps) until(ctx context.Context, wanted func([]state.Seen) bool) bool {
 	for {
 		s.mu.Lock()

@@ -15,16 +15,16 @@ import (
 // A User is the user that a process changes to.
 type User struct {
 	UID, GID int
-	Groups   []int // besides GID
+	Groups   []int // in addition to GID
 }
 
-// Become replaces this process by a program that runs as that user, without any capability
-// and without a way to get one: the bounding set is empty, and with no_new_privs neither a
-// set-user-ID bit nor file capabilities give any.
+// Become replaces this process with a program that runs as that user. The program has no
+// capability and cannot get one: the bounding set is empty, and no_new_privs makes
+// set-user-ID bits and file capabilities ineffective.
 //
-// It needs CAP_SETUID, CAP_SETGID and, unless the bounding set is empty, CAP_SETPCAP. It
+// Become needs CAP_SETUID, CAP_SETGID and, unless the bounding set is empty, CAP_SETPCAP. It
 // returns only if it fails; then the process may have lost some privileges and must exit.
-// It never runs the program with more privileges than these.
+// Become never runs the program with more privileges than described.
 func Become(u User, path string, argv, env []string) error {
 	// Capabilities belong to a thread. execve keeps those of the calling thread, and ends the
 	// others.
@@ -39,13 +39,13 @@ func Become(u User, path string, argv, env []string) error {
 	return fmt.Errorf("running %s: %w", path, syscall.Exec(path, argv, env))
 }
 
-// take changes to the user. The order matters: each step needs a capability that a later one
+// take changes to the user. The order matters: each step needs a capability that a later step
 // drops.
 func (u User) take() error {
 	for c := uintptr(0); ; c++ {
 		held, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, c, 0, 0, 0)
 		if err != nil {
-			break // the kernel has no more of them
+			break // the kernel has no more capabilities
 		}
 		if held == 0 {
 			continue
@@ -78,7 +78,7 @@ func (u User) take() error {
 	return nil
 }
 
-// check compares the kernel's view of this thread.
+// check compares the IDs and capabilities in /proc with the wanted ones.
 func (u User) check() error {
 	const file = "/proc/thread-self/status"
 	text, err := os.ReadFile(file)

@@ -14,12 +14,12 @@ import (
 	"outrider.dev/internal/core/agent/status"
 )
 
-// relisten is the pause before the port of names is tried again, which another process had:
-// without it the pod has no names at all.
+// relisten is the pause before the DNS proxy tries to listen again, after another process had its
+// port. It is short, because the pod cannot resolve names meanwhile.
 const relisten = time.Second
 
-// answerNames is the DNS proxy, until ctx ends. Readiness waits for it to answer, and not
-// for any name to be known.
+// answerNames runs the DNS proxy until ctx ends. For readiness the proxy only has to answer; it
+// need not know any name.
 func (a *agent) answerNames(ctx context.Context) {
 	options := dns.Options{Port: a.config.Ports.DNS, Domain: meshDomain(a.config.Pod), Log: a.log}
 	if a.keeper != nil {
@@ -34,7 +34,7 @@ func (a *agent) answerNames(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := a.serveNames(ctx, options, readiness.DNS(at)); err != nil && ctx.Err() == nil {
 			a.board.Set(readiness.Names, false, err.Error())
-			if err.Error() != reported { // each reason once: it is tried every second
+			if err.Error() != reported { // report each reason once, not every second
 				reported = err.Error()
 				a.problem("answering for names", err)
 			}
@@ -46,8 +46,8 @@ func (a *agent) answerNames(ctx context.Context) {
 	}
 }
 
-// serveNames listens and answers. It is checked only while it listens: before that another
-// process might answer in its place.
+// serveNames listens and answers. check runs only while it listens: before that, another
+// process might answer on the port.
 func (a *agent) serveNames(ctx context.Context, o dns.Options, check readiness.Check) error {
 	s, err := dns.Listen(o)
 	if err != nil {
@@ -65,13 +65,12 @@ func (a *agent) serveNames(ctx context.Context, o dns.Options, check readiness.C
 	return s.Serve(ctx)
 }
 
-// meshDomain is the domain of services: what is behind the pod's own namespace in its
-// domain.
+// meshDomain returns the cluster's domain: the pod's domain without "NAMESPACE.svc.".
 func meshDomain(p config.Pod) string {
 	return strings.TrimPrefix(p.Domain, p.Namespace+".svc.")
 }
 
-// nameMetrics are the DNS proxy's.
+// nameMetrics returns the metrics of the DNS proxy.
 func (a *agent) nameMetrics() []status.Metric {
 	var out []status.Metric
 	for _, m := range []struct {

@@ -7,37 +7,39 @@ import (
 
 // When may a proxy stop after SIGTERM?
 //
-// It takes no new inbound connections after a while, and goes on serving the application's
-// own calls. How long depends on evidence. That all applications of the pod have ended can
-// be proved: by their gates' states, or by the kubelet's order, which stops a native
-// sidecar after them. Then the proxy stops at once. Open sockets prove that an application
-// lives, but their absence proves nothing: it may make its last call a second later. So
-// without proof the proxy stays for a minimum time, and then as long as other users of the pod
-// have sockets. The supervisor enforces the pod's grace period.
+// After the drain time the proxy accepts no new inbound connections, but goes on serving the
+// applications' own calls until it knows that no application needs it. There are two proofs
+// that all applications of the pod have ended: the states that their gates publish, and the
+// order of the kubelet, which stops a native sidecar after the applications. With a proof the
+// proxy stops at once. Without one it looks at sockets: an open socket shows that an application
+// lives, but the absence of sockets proves nothing, since an application may make its last call
+// a second later. So without a proof the proxy stays for a minimum time, and then for as long as
+// other users of the pod have sockets. The supervisor enforces the pod's grace period.
 
-// evidence is what can be known about the applications of the pod.
+// evidence gives access to the facts that show whether the pod's applications need the proxy.
 type evidence struct {
 	// ended is closed when all applications have provably ended. Nil: nothing can prove it.
 	ended <-chan struct{}
 
-	// sockets counts open sockets of the pod's other users. After an error the proxy stays.
+	// sockets counts open sockets of the pod's other users. While it fails, the proxy stays.
 	sockets func() (int, error)
 
-	// connections counts Envoy's own connections from and to others, for drainLimits.onZero.
+	// connections counts Envoy's connections and those that wait for it, for drainLimits.onZero.
 	connections func(context.Context) (int, error)
 }
 
-// drainLimits say how long to stay without proof.
+// drainLimits configure how long to stay without a proof.
 type drainLimits struct {
 	least   time.Duration // minimum stay (terminationDrainDuration)
 	onZero  bool          // stop when Envoy has no connection (EXIT_ON_ZERO_ACTIVE_CONNECTIONS)
 	minimum time.Duration // with onZero: minimum stay (MINIMUM_DRAIN_DURATION)
 }
 
-// socketPoll is how often sockets are listed, which no event announces and takes milliseconds.
+// socketPoll is the interval at which sockets are listed. No event announces that one is closed,
+// and a listing takes milliseconds.
 const socketPoll = 200 * time.Millisecond
 
-// A drainReason is why the proxy may stop.
+// A drainReason tells why the proxy may stop.
 type drainReason string
 
 const (
@@ -72,7 +74,7 @@ func awaitEvidence(ctx context.Context, e evidence, l drainLimits) drainReason {
 	}
 }
 
-// quiet reports whether no connection or socket is left.
+// quiet reports whether no connection (with onZero) or no socket is left, and the reason to stop.
 func quiet(ctx context.Context, e evidence, onZero bool) (drainReason, bool) {
 	if onZero {
 		n, err := e.connections(ctx)

@@ -11,7 +11,7 @@ import (
 
 func TestAwaitEvidence(t *testing.T) {
 	type at = time.Duration
-	// open counts one socket until a time.
+	// open returns a counter of sockets that is 1 until the given time, and then 0.
 	open := func(until at) func() (int, error) {
 		start := time.Now()
 		return func() (int, error) {
@@ -23,9 +23,9 @@ func TestAwaitEvidence(t *testing.T) {
 	}
 	tests := map[string]struct {
 		limits  drainLimits
-		ended   at // 0: nothing proves it
+		ended   at // when the applications provably end; 0: no proof
 		cancel  at
-		sockets at // the last one closes then
+		sockets at // when the last socket closes
 		broken  bool
 		want    drainReason
 		after   at
@@ -67,7 +67,7 @@ func TestAwaitEvidence(t *testing.T) {
 	}
 }
 
-// However deep Envoy was when it crashed, what happened is among the lines that are shown.
+// The shown lines include the cause of a crash, however many stack frames follow it.
 func TestShownTailSaysWhatHappened(t *testing.T) {
 	before := []string{"listener #1 added", `{"level":"critical","component":"backtrace","message":"Caught Segmentation fault, suspect faulting address 0x0"}`}
 	frames := slices.Repeat([]string{`{"level":"critical","component":"backtrace","message":"#12: [0x55adf8f26724]"}`}, 64)
@@ -86,7 +86,7 @@ func TestCountsOfADirection(t *testing.T) {
 		"http.inbound.downstream_rq_active": 2, "http.inbound.downstream_cx_active": 40, "listener.0.0.0.0_15006.downstream_pre_cx_active": 600,
 		"http.admin.downstream_rq_active": 9, "http.stats.downstream_cx_active": 9, "listener.envoy_internal_late.downstream_pre_cx_active": 5000,
 	}
-	for d, want := range map[direction][2]int{{"outbound", 15001}: {301, 5020}, {"inbound", 15006}: {602, 5040}} { // any order: each is checked
+	for d, want := range map[direction][2]int{{"outbound", 15001}: {301, 5020}, {"inbound", 15006}: {602, 5040}} { // the order does not matter
 		if requests, connections := d.count(stats); requests != want[0] || connections != want[1] {
 			t.Errorf("%s: %d requests and %d connections, want %v", d.name, requests, connections, want)
 		}

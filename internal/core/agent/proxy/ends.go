@@ -12,9 +12,9 @@ import (
 	"outrider.dev/internal/core/agent/supervise"
 )
 
-// shown is how many of Envoy's last lines are logged with its end. What follows the line of a crash is not
-// among them: up to 64 frames, and the state of the request or message in hand, as long as it may be.
-// Each was logged when it was written.
+// shown is how many of Envoy's last lines are logged again with its end. The lines after that of a crash are
+// left out: up to 64 stack frames, and the state of the request or message in progress, which can be long.
+// Each line was also logged when Envoy wrote it.
 const shown = 16
 
 func shownTail(lines []string) []string {
@@ -25,7 +25,7 @@ func shownTail(lines []string) []string {
 	return lines[max(0, len(lines)-shown):]
 }
 
-// entry logs and counts what the supervisor reports.
+// entry logs and counts the entries of the supervisor's journal.
 func (a *agent) entry(e supervise.Entry) {
 	args := []any{"state", string(e.To)}
 	if e.PID != 0 {
@@ -45,23 +45,22 @@ func (a *agent) entry(e supervise.Entry) {
 		a.journal.Fail("proxy "+string(e.To), e.Err.Error())
 	case unrequested:
 		a.log.Error("proxy ended", append(args, "how", e.Exit.String(), "pause", e.Pause, "tail", shownTail(e.Exit.Tail))...)
-		a.journal.Fail("proxy ended", e.Reason) // which has how, too
+		a.journal.Fail("proxy ended", e.Reason) // the reason contains how Envoy ended
 	default:
 		a.log.Info("proxy", append(args, "event", string(e.Event))...)
 		a.journal.Note("proxy "+string(e.To), string(e.Event))
 	}
 }
 
-// ends counts unrequested ends of Envoy, and what was done about it. The zero
-// value is one that has counted nothing.
+// ends counts Envoy's unrequested ends and its restarts. The zero value is ready to use.
 type ends struct {
 	mu       sync.Mutex
 	how      map[string]uint64
 	restarts uint64
 }
 
-// How an Envoy ends, as a label: by a status, not at all since it could not be started, or by
-// a signal. Some signals say what happened.
+// Values of the label how: Envoy exited with a status, could not be started, or was ended by a
+// signal. Signals in the map signals have a value of their own.
 const (
 	exited      = "exit"
 	neverBegan  = "not-started"
@@ -97,7 +96,8 @@ func (s *ends) take(e supervise.Entry, unrequested bool) {
 	}
 }
 
-// metrics has each ending from the start, so that the first is a step of the counter.
+// metrics returns a counter for each value of how, also while it is 0, so that the first end is an
+// increase of an existing series.
 func (s *ends) metrics() []status.Metric {
 	count := func(of func() uint64) func() float64 {
 		return func() float64 {

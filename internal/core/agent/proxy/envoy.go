@@ -15,16 +15,17 @@ import (
 	"outrider.dev/internal/core/agent/supervise"
 )
 
-// certificates is where they are stored for the next agent of this pod, socket where Envoy
-// gets them.
+// certificates is the directory that keeps the certificates for the next agent of this pod;
+// socket is the path on which Envoy gets them.
 func certificates(c config.Config) string { return filepath.Join(c.Work, "certs") }
 func socket(c config.Config) string       { return filepath.Join(c.Work, "sds.sock") }
 
-// relaySocket is where Envoy gets its configuration, kept the file of what it has accepted.
+// relaySocket is the path on which Envoy gets its configuration; kept is the file with the
+// configuration that Envoy has accepted.
 func relaySocket(c config.Config) string { return filepath.Join(c.Work, "ads.sock") }
 func kept(c config.Config) string        { return filepath.Join(c.Work, "accepted") }
 
-// How connections come to the proxy: Istio's words.
+// How connections reach the proxy, in Istio's words.
 const (
 	redirect = "REDIRECT"
 	tproxy   = "TPROXY"
@@ -38,10 +39,10 @@ func interception(c config.Config) string {
 	return redirect
 }
 
-// hasStandby reports whether the agent listens beside Envoy.
+// hasStandby reports whether the agent listens in Envoy's place while Envoy is not ready.
 func hasStandby(c config.Config) bool { return interception(c) != none && !c.NoStandby }
 
-// capturePorts are those that Envoy must listen on.
+// capturePorts returns the ports on which Envoy must listen.
 func capturePorts(c config.Config) []uint16 { return []uint16{c.Ports.Outbound, c.Ports.Inbound} }
 
 func envoyOptions(c config.Config) envoy.Options {
@@ -73,8 +74,8 @@ func envoyOptions(c config.Config) envoy.Options {
 	}
 }
 
-// copies arranges that the Envoys to come give copies of their listening sockets until ctx
-// ends. Nil: they do not.
+// copies lets Envoys that are started later hand out copies of their listening sockets, until
+// ctx ends. It returns nil if that is not needed or does not work.
 func (a *agent) copies(ctx context.Context) standby.Copies {
 	if len(a.standbys.options) == 0 {
 		return nil
@@ -94,7 +95,7 @@ func (a *agent) copies(ctx context.Context) standby.Copies {
 
 const noCopies = "connections that Envoy has not accepted when it ends will be reset: there are no copies of its sockets"
 
-// hotRestart is that of the Envoy that is started now.
+// hotRestart returns the hot restart options for the Envoy that is started now.
 func (a *agent) hotRestart() envoy.HotRestart {
 	hot := a.envoy.HotRestart
 	if hot == (envoy.HotRestart{}) {
@@ -107,7 +108,7 @@ func (a *agent) hotRestart() envoy.HotRestart {
 	return hot
 }
 
-// family is what the pod has addresses of.
+// family returns the IP families of the pod's addresses.
 func family(addresses []netip.Addr) envoy.Family {
 	var v4, v6 bool
 	for _, a := range addresses {
@@ -123,12 +124,12 @@ func family(addresses []netip.Addr) envoy.Family {
 	return envoy.IPv4
 }
 
-// line takes a line of Envoy's log: as an event of ours, and for readiness.
+// line handles a line of Envoy's log: it logs the line, and passes it on to the readiness check.
 func (a *agent) line(raw []byte) {
 	l := envoy.ParseLine(raw)
 	a.proxy.LogLine(l)
-	// The level of "config" is raised for the agent, which learns by it that Envoy is ready. It
-	// is not logged unless it was configured.
+	// The agent sets the level of "config" to info, because these lines tell it that Envoy is
+	// ready. They are logged only if the user configured that component.
 	if _, configured := a.now().Envoy.Components["config"]; !configured && l.Component == "config" && l.Level == slog.LevelInfo {
 		return
 	}

@@ -13,17 +13,17 @@ import (
 	"outrider.dev/internal/core/agent/supervise"
 )
 
-// That all applications have ended does not prove that Envoy has passed on what they wrote: it
-// has bytes of theirs for as long as a receiver is slower than they were. Without a proxy the
-// kernel has them, and goes on sending when the process is gone.
+// When all applications have ended, Envoy may still hold bytes that they wrote, because a receiver
+// is slower than they were. Without a proxy the kernel would hold these bytes, and go on sending
+// them after the application's end. So the agent waits until Envoy has sent them.
 
 const (
-	flushPoll  = 10 * time.Millisecond // between two looks at what is pending, for which there is no event
+	flushPoll  = 10 * time.Millisecond // pause between two counts of pending bytes, for which there is no event
 	flushStill = 2 * time.Second       // without progress: the receiver does not read
 )
 
-// awaitFlushed returns when Envoy has passed on what it has received, or when nothing of it has
-// moved for flushStill. It returns how many bytes are left.
+// awaitFlushed returns when Envoy has passed on all bytes that it has received, or when their
+// number has not changed for flushStill. It returns how many bytes are left.
 func (a *agent) awaitFlushed(ctx context.Context) (left uint64) {
 	for moved := time.Now(); ctx.Err() == nil && a.super.PID() != 0 && time.Since(moved) < flushStill; {
 		begin := time.Now()
@@ -40,8 +40,8 @@ func (a *agent) awaitFlushed(ctx context.Context) (left uint64) {
 }
 
 // pending counts the bytes that Envoy has received and not passed on. They are in the queues of
-// its sockets, or wait for a window of HTTP/2. Its other buffers have bytes only while the queue
-// of a socket is full, or while a worker is awake.
+// its sockets, or wait for an HTTP/2 flow-control window. Envoy's other buffers hold bytes only
+// while the queue of a socket is full, or while a worker is awake.
 func (a *agent) pending(ctx context.Context) (uint64, error) {
 	queued := func() (uint64, error) { return sockets.Pending(uint32(os.Getuid()), a.apart) }
 	n, err := queued()
@@ -61,8 +61,8 @@ func (a *agent) pending(ctx context.Context) (uint64, error) {
 	return n, err
 }
 
-// apart reports whether a socket carries nothing of an application: it is one of the agent's or
-// Envoy's own ports, or a connection to the control plane.
+// apart reports whether a socket carries no bytes of an application: it uses one of the agent's or
+// Envoy's own ports, or is connected to the control plane.
 func (a *agent) apart(s sockets.Socket) bool {
 	p := a.config.Ports
 	own := []uint16{p.Admin, p.Status, p.Readiness, p.Prometheus}
@@ -70,7 +70,7 @@ func (a *agent) apart(s sockets.Socket) bool {
 		slices.Contains(a.servers(), s.Remote.Port())
 }
 
-// servers are the ports of the control plane.
+// servers returns the ports of the control plane.
 func (a *agent) servers() (out []uint16) {
 	for _, address := range []string{a.config.ControlPlane.Address, a.config.ControlPlane.CA} {
 		_, port, _ := net.SplitHostPort(address)
@@ -81,8 +81,8 @@ func (a *agent) servers() (out []uint16) {
 	return out
 }
 
-// workersAwake reports whether a thread of Envoy that serves connections runs. Where /proc does
-// not show it, none does.
+// workersAwake reports whether one of Envoy's worker threads, which serve the connections, is
+// awake. It returns false if /proc does not show the threads.
 func (a *agent) workersAwake() bool {
 	all, _ := supervise.Threads(a.super.PID())
 	return slices.ContainsFunc(all, func(t supervise.Thread) bool { return strings.HasPrefix(t.Name, "wrk:") && t.Awake() })

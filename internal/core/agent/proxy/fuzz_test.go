@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// FuzzStageRecord: a file is valid only if it is the record of a process that lives, here.
+// FuzzStageRecord checks that a file is valid only if it is the record of a living process in
+// this sandbox.
 func FuzzStageRecord(f *testing.F) {
 	own, err := NewStageRecord("rules of 127.0.0.1")
 	if err != nil {

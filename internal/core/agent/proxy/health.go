@@ -14,16 +14,16 @@ import (
 	"outrider.dev/internal/core/agent/status"
 )
 
-// health is how the pod's applications are, for the level full. A container is healthy if
-// its gate reports it, or its readiness probe (else its startup probe) succeeds. One with
-// neither is not known to be healthy, so the level is not reached, and the reason
-// names it.
+// health finds out whether the pod's applications are healthy, for the readiness level full. A
+// container is healthy if its gate reports it, or if its readiness probe (without one, its
+// startup probe) succeeds. A container with neither a gate nor a probe is not known to be
+// healthy; then the level is not reached, and the reason names the container.
 //
-// A startup probe that a gate makes is as good, where there is no readiness probe.
+// Without a readiness probe, a startup probe that the gate makes counts, too.
 //
-// A gate publishes each change. A probe is made while a client waits; and when the
-// kubelet, whose probes pass through here, got another answer than was known. So what the
-// metrics say is never older than the probe's own period.
+// A gate publishes each change. The agent makes a probe while a client waits, and when a probe
+// of the kubelet, which passes through the agent, had another result than the last known one.
+// So the result in the metrics is never older than the probe's own period.
 type health struct {
 	names   []string // the applications' containers
 	probes  status.Probes
@@ -42,7 +42,8 @@ func newHealth(b *readiness.Board, names []string, probes status.Probes) *health
 	slices.Sort(h.names)
 	h.names = slices.Compact(h.names)
 	h.inquiry = readiness.NewInquiry(b, readiness.App, h.check)
-	// Another client's request alone changes nothing: it can have headers of its own.
+	// The result of another client's request is not taken over, because its headers can differ
+	// from the probe's. It only causes a probe of our own.
 	h.probes.Made = func(container string, err error) {
 		h.mu.Lock()
 		healthy, ok := h.known[container]
@@ -54,8 +55,8 @@ func newHealth(b *readiness.Board, names []string, probes status.Probes) *health
 	return h
 }
 
-// started waits until the command behind a container's gate has started up. Where no gate can
-// be seen it returns at once: nothing that is awaited would ever come.
+// started waits until the command behind a container's gate has started up. It returns at once
+// if the gates' states cannot be read, as no event would ever end the wait.
 func (h *health) started(ctx context.Context, name string) error {
 	select {
 	case <-h.looked:
@@ -73,7 +74,7 @@ func (h *health) started(ctx context.Context, name string) error {
 	return nil
 }
 
-// check is a readiness.Check of App. Each probe ends with its own time.
+// check is the readiness.Check of App. Each probe has its own timeout.
 func (h *health) check(ctx context.Context) (note string, err error) {
 	if len(h.names) == 0 {
 		return "", errors.New("not known: neither ISTIO_META_APP_CONTAINERS nor ISTIO_KUBE_APP_PROBERS names an application")
@@ -91,7 +92,7 @@ func (h *health) check(ctx context.Context) (note string, err error) {
 	return "", nil
 }
 
-// problem is why a container is not known to be healthy; empty if it is.
+// problem returns why a container is not known to be healthy; empty if it is healthy.
 func (h *health) problem(ctx context.Context, name string) string {
 	gate := h.gates.Load().of(name)
 	if gate.Status().Healthy {

@@ -12,11 +12,11 @@ import (
 	"outrider.dev/internal/core/agent/readiness"
 )
 
-// foreignLife is requested of another authority than outriderd: Istio's agent always names a lifetime,
-// so that none may be served as a life of zero.
+// foreignLife is the lifetime that is requested from an authority other than outriderd. Istio's agent
+// always names one, so such an authority may take a missing lifetime for zero.
 const foreignLife = 24 * time.Hour
 
-// newKeeper makes what gets the certificate, unless nothing needs one.
+// newKeeper sets up the keeper, which requests the certificate, unless nothing needs one.
 func (a *agent) newKeeper() (err error) {
 	c := a.config
 	if c.ControlPlane.Plaintext {
@@ -45,7 +45,7 @@ func (a *agent) newKeeper() (err error) {
 		o.Life = foreignLife
 	}
 	if c.Certificate.FileMounted {
-		at := "/etc/certs/" // Istio's place for them
+		at := "/etc/certs/" // Istio's directory for them
 		o.Provided = identity.Provided{Chain: at + identity.ChainFile, Key: at + identity.KeyFile, Roots: at + identity.RootFile}
 		o.OutputDir = ""
 	}
@@ -55,7 +55,7 @@ func (a *agent) newKeeper() (err error) {
 	return a.keeper.MakeDirs()
 }
 
-// keepSecrets serves Envoy its secrets, and keeps them fresh. It returns when Envoy may be
+// keepSecrets starts to serve secrets to Envoy and to renew them. When it returns, Envoy may be
 // started: its subscriptions are accepted, and stored secrets are served.
 func (a *agent) keepSecrets(ctx context.Context, tasks *sync.WaitGroup) (err error) {
 	if a.keeper == nil {
@@ -73,8 +73,8 @@ func (a *agent) keepSecrets(ctx context.Context, tasks *sync.WaitGroup) (err err
 	return nil
 }
 
-// rejected puts on the board that Envoy cannot use a secret. If it goes on with an earlier
-// one, it serves as before.
+// rejected reports that Envoy cannot use a secret. The board changes only if Envoy has no earlier
+// secret to go on with.
 func (a *agent) rejected(r identity.Rejection) {
 	why := fmt.Sprintf("Envoy refuses the secret %s: %s", strings.Join(r.Names, ", "), r.Reason)
 	a.journal.Fail("secret refused", why)
@@ -93,7 +93,7 @@ func keyKind(rsa int, curve string) identity.KeyKind {
 	return identity.P256
 }
 
-// certificate puts a state of the certificate on the board.
+// certificate reports a new state of the certificate to the board, the log and the journal.
 func (a *agent) certificate(s identity.State) {
 	usable := s.Usable(time.Now())
 	a.board.Set(readiness.Certificate, usable, s.String())

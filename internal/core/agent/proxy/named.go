@@ -9,7 +9,7 @@ import (
 	"outrider.dev/internal/core/agent/identity"
 )
 
-// settings are what the user wrote that became an option of Envoy's.
+// settings maps options of Envoy to the user's settings that they come from.
 var settings = map[string]string{
 	"Node.ID":               "variables POD_NAME, POD_NAMESPACE, INSTANCE_IP and --domain",
 	"Node.Cluster":          "serviceCluster",
@@ -19,14 +19,14 @@ var settings = map[string]string{
 	"Extra":                 "variable ISTIO_BOOTSTRAP_OVERRIDE",
 }
 
-// certificateSettings are those that became one of the keeper's.
+// certificateSettings maps options of the keeper to the user's settings that they come from.
 var certificateSettings = map[string]string{
 	"Dir":       "--work-dir",
 	"OutputDir": "variable OUTPUT_CERTS",
 	"Identity":  "variables POD_NAMESPACE, SERVICE_ACCOUNT, TRUST_DOMAIN",
 }
 
-// named replaces the names of options by those of the user's settings.
+// named replaces the names of options in an error with the names of the user's settings.
 func named(err error) error {
 	if list, ok := err.(interface{ Unwrap() []error }); ok {
 		var out []error

@@ -8,7 +8,7 @@ import (
 	"outrider.dev/internal/core/agent/identity"
 )
 
-// Each problem names the setting that the user wrote.
+// An error about an option names the user's setting.
 func TestOptionsAreNamedAsTheyWereWritten(t *testing.T) {
 	o := envoy.Options{
 		Node: envoy.Node{ID: "a", Cluster: "\n"}, ControlPlane: envoy.ControlPlane{Address: "10.0.0.1:15012", Secrets: "s"},

@@ -1,12 +1,14 @@
-// Package proxy is the agent as PID 1 of the proxy's container: it puts the parts beside
-// it together and runs them in the order of a pod's start and stop.
+// Package proxy is the agent that runs as PID 1 of the proxy's container. It starts and stops
+// the parts of the agent, which are in the packages beside it, in the order of a pod's start
+// and stop.
 //
 //  1. The whole configuration is checked (Envoy's too) before a port is bound.
 //  2. The status ports open: requests are answered, or held, from now on.
 //  3. The standby listens where Envoy will; Envoy starts; the certificate is requested.
 //  4. Envoy listens and has its configuration: waiters are released, the standby hands over.
-//  5. SIGTERM: inbound drains, outbound serves until the applications have ended (stop.go); or,
-//     where only the container is replaced, both drain and what comes then is parked (replace.go).
+//  5. SIGTERM: inbound drains, outbound serves until the applications have ended (stop.go). If
+//     only this container is replaced, both drain, and the kernel parks new connections: it drops
+//     their first packets until the next proxy listens (replace.go).
 package proxy
 
 import (
@@ -38,27 +40,27 @@ import (
 // Options of an agent.
 type Options struct {
 	Config             config.Config
-	Inputs             config.Inputs  // what Config was read from, to read it again; default: it does not change
+	Inputs             config.Inputs  // the sources of Config, to read it again; default: it does not change
 	Log                *slog.Logger   // required
 	Level              *slog.LevelVar // of Log, to change it; default: it does not change
 	TerminationMessage string         // the kubelet's file; empty: none
 	Stdout             io.Writer      // gets Envoy's access log; default: Log
 }
 
-// An agent is what runs.
+// An agent is one run of the proxy's container.
 type agent struct {
 	config  config.Config
 	log     *slog.Logger
 	journal *status.Journal
 	board   *readiness.Board
-	held    sync.Map // of conditions: those that held once
+	held    sync.Map // set of the readiness.Conditions that have held at least once
 
 	bootstrap string // Envoy's file
 	envoy     envoy.Options
 	admin     *envoy.Admin
 	proxy     *readiness.Proxy
 	keeper    *identity.Keeper       // nil: Envoy speaks without TLS
-	secrets   *identity.SecretServer // what the keeper has, for Envoy; nil until it listens
+	secrets   *identity.SecretServer // serves the keeper's secrets to Envoy; nil until it listens
 	relay     *relay.Relay           // between Envoy and the control plane
 	status    *status.Server
 	standbys  *standbys
@@ -66,27 +68,28 @@ type agent struct {
 	health    *health
 	super     *supervise.Supervisor
 	accessLog *supervise.Queue // nil: Envoy's standard output is in the agent's log
-	ends      ends             // of Envoy
+	ends      ends             // of the Envoy processes
 	renewal   renewal
-	leaving   leaving                    // what is known of the stop
+	leaving   leaving                    // progress of the stop
 	names     atomic.Pointer[dns.Server] // nil: there is no DNS server (yet)
 	quit      context.CancelFunc
 
 	level    *slog.LevelVar // of log; nil: it does not change
 	changing sync.Mutex
-	running  config.Config // as changed since the start
+	running  config.Config // config with the changes since the start
 }
 
-// A ConfigError is a configuration that cannot work; nothing was bound or started.
+// A ConfigError reports a configuration that cannot work; nothing was bound or started.
 type ConfigError struct{ Err error }
 
 func (e *ConfigError) Error() string { return e.Err.Error() }
 
 func (e *ConfigError) Unwrap() error { return e.Err }
 
-// Run is the agent's life. The end of stop is SIGTERM: drain, then leave; the end of quit
-// is to leave at once. It returns the exit status, which is 0 only after a requested
-// stop, and why. An error of what it was given is a [*ConfigError].
+// Run runs the agent until it ends. When stop ends, it drains and then returns, as on SIGTERM;
+// when quit ends, it returns at once. It returns the exit status, which is 0 only after a
+// requested stop, and the reason of any other status. If the options are wrong, the error is a
+// [*ConfigError].
 func Run(stop, quit context.Context, o Options) (int, error) {
 	a, err := prepare(o)
 	if err != nil {
@@ -94,8 +97,7 @@ func Run(stop, quit context.Context, o Options) (int, error) {
 	}
 	quit, a.quit = context.WithCancel(quit)
 	defer a.quit()
-	// The kubelet's probes are answered last of all, so that they succeed until the pod
-	// is gone.
+	// The status ports close last, so that the kubelet's probes succeed until the pod is gone.
 	ctx, end := context.WithCancel(context.WithoutCancel(stop))
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
@@ -120,7 +122,7 @@ func Run(stop, quit context.Context, o Options) (int, error) {
 	}
 	tasks.Go(func() { a.problem("relaying to the control plane", a.relay.Serve(ctx)) })
 	tasks.Go(func() { a.problem("collecting orphans", supervise.Reap(ctx)) })
-	// Envoy opens its files anew on the one and ignores the other; neither ends the agent.
+	// Envoy reopens its log files on SIGUSR1 and ignores SIGHUP. Neither ends the agent.
 	tasks.Go(func() { a.super.Forward(ctx, syscall.SIGUSR1, syscall.SIGHUP) })
 	if a.config.DNS {
 		tasks.Go(func() { a.answerNames(ctx) })
@@ -139,7 +141,7 @@ func Run(stop, quit context.Context, o Options) (int, error) {
 	if a.apps = a.newApps(); a.apps != nil {
 		tasks.Go(func() { a.apps.follow(ctx) })
 		tasks.Go(func() {
-			// This proxy is no longer needed, and a Job can complete.
+			// This proxy is no longer needed. It ends so that a Job can complete.
 			if a.apps.await(ctx, state.Seen.EndedForGood) {
 				a.journal.Note("stop", "the applications have ended, and none will be started again")
 				leave()
@@ -158,7 +160,7 @@ func Run(stop, quit context.Context, o Options) (int, error) {
 	return 0, nil
 }
 
-// prepare makes and checks everything that binds nothing.
+// prepare checks the configuration and makes the parts of the agent. It binds no port.
 func prepare(o Options) (*agent, error) {
 	c := o.Config
 	a := &agent{config: c, running: c, log: o.Log, level: o.Level, bootstrap: filepath.Join(c.Work, "envoy.json"), envoy: envoyOptions(c)}
@@ -181,7 +183,7 @@ func prepare(o Options) (*agent, error) {
 	if err != nil {
 		process = time.Now()
 	}
-	container, _ := supervise.StartTime("1") // unknown where /proc hides it
+	container, _ := supervise.StartTime("1") // zero if /proc hides process 1
 	a.journal = status.NewJournal(status.JournalOptions{Process: process, Container: container})
 	a.board = readiness.New(readiness.Options{Conditions: a.conditions(), Changed: a.changed})
 	a.admin = envoy.NewAdmin(a.envoy, 0)
@@ -210,12 +212,13 @@ func prepare(o Options) (*agent, error) {
 	return a, nil
 }
 
-// margin is what is kept of the grace period for ending Envoy: after it the kubelet kills.
+// margin returns the part of the grace period that is reserved for ending Envoy, before the
+// kubelet kills the container.
 func margin(grace time.Duration) time.Duration {
 	return min(grace/10, 2*time.Second)
 }
 
-// conditions are those that count in this pod.
+// conditions returns the readiness conditions that count in this pod.
 func (a *agent) conditions() []readiness.Condition {
 	out := []readiness.Condition{readiness.ControlPlane, readiness.Envoy, readiness.Configuration, readiness.App}
 	if a.keeper != nil {
@@ -230,10 +233,11 @@ func (a *agent) conditions() []readiness.Condition {
 	return out
 }
 
-// waiterSocket is where the pod's containers may wait, in the proxy's own directory.
+// waiterSocket is the socket on which the pod's containers may wait for readiness. It is in the
+// proxy's own directory.
 const waiterSocket = "agent.sock"
 
-// listen opens the ports on which the agent answers.
+// listen opens the status ports and the socket for waiters.
 func (a *agent) listen() (err error) {
 	c := a.config
 	probes, err := status.ParseProbes(string(c.AppProbes), address(c), c.Ports.Status, c.Ports.Readiness)
@@ -267,7 +271,8 @@ func (a *agent) listen() (err error) {
 	return err
 }
 
-// nodeOf are the addresses of the pod's node, as networks.
+// nodeOf returns the networks from which requests count as the node's: the configured ones, the
+// pod's gateways and the node's addresses.
 func nodeOf(c config.Callers) []netip.Prefix {
 	out := slices.Concat(c.Probe, status.Gateways())
 	for _, a := range c.Node {

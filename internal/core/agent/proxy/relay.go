@@ -9,7 +9,7 @@ import (
 	"outrider.dev/internal/core/agent/status"
 )
 
-// listenRelay makes the socket on which Envoy gets its configuration.
+// listenRelay opens the socket on which Envoy gets its configuration.
 func (a *agent) listenRelay() (err error) {
 	c := a.config
 	o := relay.Options{
@@ -23,8 +23,8 @@ func (a *agent) listenRelay() (err error) {
 	return err
 }
 
-// relayed reports a change of the connection to the control plane. A proxy that has its
-// configuration stays ready without one.
+// relayed logs a change of the connection to the control plane. It does not change readiness: a
+// proxy that has its configuration stays ready without the control plane.
 func (a *agent) relayed(s relay.State) {
 	switch {
 	case s.Connected:
@@ -37,12 +37,12 @@ func (a *agent) relayed(s relay.State) {
 	}
 }
 
-// fault is why there is no connection to the control plane.
+// fault explains why there is no connection to the control plane.
 func (a *agent) fault(err error) *identity.Fault {
 	return identity.Unconnected(a.config.ControlPlane.Address, err)
 }
 
-// stream is the connection to the control plane, for readiness.
+// stream returns the state of the connection to the control plane, for readiness.
 func (a *agent) stream() readiness.Stream {
 	s := a.relay.State()
 	if s.Connected || s.Err == nil {
@@ -52,7 +52,7 @@ func (a *agent) stream() readiness.Stream {
 	return readiness.Stream{Refused: f.Kind == identity.Untrusted, Reason: f.Reason}
 }
 
-// relayMetrics are of the connection to the control plane.
+// relayMetrics returns the metrics of the connection to the control plane.
 func (a *agent) relayMetrics() []status.Metric {
 	return []status.Metric{
 		gauge("outrider_agent_control_plane_connected", "1 while the control plane serves this proxy.", func() float64 {

@@ -15,17 +15,18 @@ import (
 	"outrider.dev/internal/core/agent/supervise"
 )
 
-// now is the configuration as changed since the start.
+// now returns the configuration with the changes since the start.
 func (a *agent) now() config.Config {
 	a.changing.Lock()
 	defer a.changing.Unlock()
 	return a.running
 }
 
-// stopOptions are those of the current configuration.
+// stopOptions returns the stop options of the current configuration.
 func (a *agent) stopOptions() config.Stop { return a.now().Stop }
 
-// next returns the command of the next Envoy, with what has changed since the last one.
+// next returns the command of the next Envoy, with the current configuration, and writes its
+// bootstrap.
 func (a *agent) next(c supervise.Command) supervise.Command {
 	o := envoyOptions(a.now())
 	o.HotRestart = a.hotRestart()
@@ -37,30 +38,30 @@ func (a *agent) next(c supervise.Command) supervise.Command {
 	if err == nil {
 		err = os.WriteFile(a.bootstrap, text, 0o600)
 	}
-	if err != nil { // it starts with the old one
+	if err != nil { // Envoy starts with the previous bootstrap
 		a.problem("writing Envoy's bootstrap", err)
 	}
 	return c
 }
 
-// A follower applies changes of the pod's annotations. A change that a running proxy cannot
-// take is refused once, with the reason; a mistake changes nothing.
+// A follower applies changes of the pod's annotations. It logs once, with the reason, that a
+// running proxy cannot make a change. A mistake in the annotations changes nothing.
 type follower struct {
 	*agent
 	in     config.Inputs
 	before map[string]string // annotations at the start
 
-	refused map[string]string // values, by setting
+	refused map[string]string // refused values, by setting
 	noted   []string
 	mistake string
 
-	levels  []config.Change // log levels that Envoy has not taken yet
-	wanted  config.Envoy    // these levels
+	levels  []config.Change // changes of log levels that Envoy has not applied yet
+	wanted  config.Envoy    // contains these levels
 	failure string          // the last error in setting them
 }
 
-// levelPause is the pause before log levels are sent again to an Envoy that did not answer, as
-// it does not while it starts.
+// levelPause is the pause before log levels are sent again to an Envoy that did not answer, for
+// example because it starts.
 const levelPause = time.Second
 
 func (a *agent) follow(ctx context.Context, in config.Inputs) {
@@ -70,9 +71,9 @@ func (a *agent) follow(ctx context.Context, in config.Inputs) {
 		return // there are no annotations
 	}
 	f := &follower{agent: a, in: in, refused: map[string]string{}, noted: a.config.Notes}
-	f.before, _ = config.Annotations(data) // it was checked
+	f.before, _ = config.Annotations(data) // the annotations were checked at the start
 	changed := make(chan struct{}, 1)
-	changed <- struct{}{} // since it was read
+	changed <- struct{}{} // the file may have changed since it was read
 	stop := wire.WatchFiles(time.Minute, func() {
 		select {
 		case changed <- struct{}{}:
@@ -98,19 +99,19 @@ func (a *agent) follow(ctx context.Context, in config.Inputs) {
 	}
 }
 
-// read reads the configuration again, and takes or refuses what differs.
+// read reads the configuration again, and applies or refuses the changes.
 func (f *follower) read() {
 	in, now := f.in, f.before
 	in.ReadFile = func(name string) ([]byte, error) {
 		data, err := f.in.ReadFile(name)
-		if name == f.config.Annotations && err == nil { // else it is being replaced
+		if name == f.config.Annotations && err == nil { // an error means that it is being replaced
 			now, _ = config.Annotations(data) // Read returns the error
 		}
 		return data, err
 	}
 	to, err := config.Read(in)
 	if err != nil {
-		if err.Error() != f.mistake { // each once
+		if err.Error() != f.mistake { // report each error once
 			f.mistake = err.Error()
 			f.problem("changing the configuration", err)
 		}
@@ -119,13 +120,14 @@ func (f *follower) read() {
 	f.mistake = ""
 	runs := f.now()
 	changes := config.Changes(runs, to, f.before, now)
-	// Forget refusals of what was changed back.
+	// Forget refusals of settings that were changed back.
 	maps.DeleteFunc(f.refused, func(setting, _ string) bool {
 		return !slices.ContainsFunc(changes, func(c config.Change) bool { return c.Setting == setting })
 	})
 
 	taken := config.Taken(runs, to)
-	// Levels that Envoy does not know would end the next one.
+	// The log levels are not taken yet: the next Envoy would not start with a level that it does
+	// not know.
 	taken.Envoy.Level, taken.Envoy.Components = runs.Envoy.Level, runs.Envoy.Components
 	f.commit(taken)
 	f.levels, f.wanted = nil, to.Envoy
@@ -177,8 +179,8 @@ func (f *follower) refuse(c config.Change) {
 	f.journal.Fail("change refused", c.Setting+": "+c.From+" to "+c.To+"; "+c.Refused)
 }
 
-// setLevels sends Envoy the log levels. An Envoy that does not answer gets them later; a level
-// that it does not know is refused.
+// setLevels sends the log levels to Envoy. If Envoy does not answer, they are sent again later.
+// If Envoy does not know a level, the changes are refused.
 func (f *follower) setLevels(ctx context.Context) {
 	runs := f.now()
 	err := f.admin.SetLevels(ctx, envoy.Log{Level: f.wanted.Level, Components: f.wanted.Components})
@@ -195,10 +197,10 @@ func (f *follower) setLevels(ctx context.Context) {
 			c.Refused = status.Error()
 			f.refuse(c)
 		}
-		// It may have taken one of them.
+		// Envoy may have applied some of them.
 		f.problem("taking log levels back", f.admin.SetLevels(ctx, envoy.Log{Level: runs.Envoy.Level, Components: runs.Envoy.Components}))
 	default:
-		if err.Error() != f.failure { // each once
+		if err.Error() != f.failure { // report each error once
 			f.failure = err.Error()
 			f.problem("changing log levels, which is tried again", err)
 		}

@@ -10,29 +10,29 @@ import (
 	"outrider.dev/internal/core/agent/supervise"
 )
 
-// Envoy subscribes to a cluster for each address that the application has tried, and keeps it:
-// one that the control plane removes it does not subscribe to again, and each later connection
-// fails after a timeout (Envoy 1.40). So an Envoy that has grown is replaced by a new one, which
-// subscribes to what is used then. That cuts nothing: it is done in a moment in which Envoy has
-// no connection, and new ones wait in the standby meanwhile.
+// Envoy subscribes to a cluster for each address that the application has tried, and never
+// unsubscribes, so its memory grows. The control plane cannot remove such a cluster either: Envoy
+// would not subscribe to it again, and each later connection would fail after a timeout (Envoy
+// 1.40). So an Envoy that has grown is replaced by a new one, which subscribes only to the
+// clusters that are used from then on. No connection is cut: Envoy is replaced at a moment when
+// it has none, and new connections wait in the standby meanwhile.
 const (
-	// growth is how much more memory than when it got ready an Envoy may have kept: from 68 MiB,
-	// which it begins with, to 75.
+	// growth is how much Envoy's memory may grow after it got ready: from 68 MiB to 75 MiB.
 	growth = 7 << 20
-	// settle is from one count of connections to the next. One that moves from one of
-	// Envoy's listeners to another is in neither for some microseconds.
+	// settle is the pause between two counts of connections. A connection that moves from one
+	// of Envoy's listeners to another is counted in neither for some microseconds.
 	settle = 10 * time.Millisecond
 )
 
-// renewal is what is known of the present Envoy for that.
+// renewal tracks the memory and the replacement of the current Envoy.
 type renewal struct {
 	ready     time.Time
 	resident  int64       // bytes, when it was ready
-	replacing atomic.Bool // until it has ended
-	renewed   atomic.Bool // until the next one is started
+	replacing atomic.Bool // from the decision to replace Envoy until that Envoy has ended
+	renewed   atomic.Bool // from the decision to replace Envoy until the next one is started
 }
 
-// ready returns when the Envoy that was just started is ready.
+// ready waits until the Envoy that was just started is ready.
 func (a *agent) ready(ctx context.Context) error {
 	err := a.proxy.Ready(ctx)
 	if err == nil {
@@ -41,12 +41,13 @@ func (a *agent) ready(ctx context.Context) error {
 	return err
 }
 
-// answered is called each time that the ready Envoy has answered a poll.
+// answered is called each time that the ready Envoy has answered a poll. It replaces Envoy if
+// that is due.
 func (a *agent) answered(ctx context.Context) {
-	defer a.standbys.check() // later: nothing can be held back while copies are made
+	defer a.standbys.check() // last, because connections cannot be held while sockets are copied
 	r := &a.renewal
 	after, now := a.config.Envoy.RenewAfter, resident(a.super.PID())
-	// While the control plane is away a new Envoy would get all again that this one has.
+	// While the control plane is away, a new Envoy would get the same resources as this one.
 	due := after > 0 && a.relay.State().Connected && time.Since(r.ready) >= after && r.resident > 0 && now-r.resident >= growth
 	if !due || a.super.State() != supervise.Serving || !a.unused(ctx) {
 		return
@@ -66,13 +67,13 @@ func (a *agent) unusedAfter(ctx context.Context, d time.Duration) bool {
 	return a.unused(ctx)
 }
 
-// unused reports whether Envoy has no connection, nor one that is on its way to it.
+// unused reports whether Envoy has no connection, and the standby relays none to it.
 func (a *agent) unused(ctx context.Context) bool {
 	n, err := a.active(ctx)
 	return err == nil && n == 0 && a.standbys.counts().Relaying == 0
 }
 
-// resident is the memory of a process in bytes; 0 if that is not known.
+// resident returns the resident memory of a process in bytes; 0 if it is not known.
 func resident(pid int) int64 {
 	raw, _ := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
 	var size, pages int64

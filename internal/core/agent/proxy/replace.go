@@ -9,24 +9,25 @@ import (
 	"outrider.dev/internal/core/agent/envoy"
 )
 
-// The kubelet replaces a container whose image was changed in the running pod, and no other: it
-// stops it as if the pod stopped, and starts it anew. Waiting for the applications' end would then
-// last until the grace period is over. So who changes the image announces it (POST /replace), and
-// at the SIGTERM that follows the proxy
+// When the image of a container is changed in a running pod, the kubelet replaces only this
+// container: it stops the container as if the pod stopped, and starts it anew. The applications do
+// not end then, so waiting for their end would use up the grace period. Therefore whoever changes
+// the image announces it (POST /replace), and at the SIGTERM that follows the proxy
 //
-//  1. serves for terminationDrainDuration, and has clients give their connections up;
-//  2. takes no new inbound connections: the kernel parks them until the next proxy listens
+//  1. goes on serving for terminationDrainDuration, and asks clients to close their connections;
+//  2. accepts no new inbound connections: the kernel parks them until the next proxy listens
 //     (docs/capture.md). The applications' own calls are served until the inbound requests are
-//     answered, which may need them;
-//  3. takes no new outbound connections either, until the outbound requests are answered;
-//  4. leaves when all bytes are passed on.
+//     answered, since these may depend on such calls;
+//  3. accepts no new outbound connections either, and waits until the outbound requests are
+//     answered;
+//  4. ends when all bytes are passed on.
 //
-// Callers wait from 2 on. So a request that is in flight for another terminationDrainDuration
-// without any other being answered is taken for a stream, and cut. So is a connection of bytes: no
-// process can take it over.
+// New callers wait from step 2 on. So if no request is answered for another
+// terminationDrainDuration, those in flight are taken for streams, and cut. Plain TCP connections
+// are cut too: no other process can take them over.
 
-// announcementLasts is how long after the announcement a SIGTERM means a replacement. The kubelet
-// follows its pods by a watch, and needs less than a second unless the node is overloaded.
+// announcementLasts is the time after the announcement within which a SIGTERM means a replacement.
+// The kubelet watches its pods, and acts within a second unless the node is overloaded.
 const announcementLasts = time.Minute
 
 func (l *leaving) announceReplacement() {
@@ -40,8 +41,9 @@ func (l *leaving) replaced() bool {
 	return at != nil && time.Since(*at) < announcementLasts
 }
 
-// discourage has Envoy add "connection: close" to responses (HTTP/2: GOAWAY): of callers, and of
-// the applications too where they have to connect to the next Envoy.
+// discourage makes Envoy add "connection: close" to responses (HTTP/2: GOAWAY). It covers inbound
+// connections and, if this container is replaced, also outbound ones: then the applications have to
+// connect to the next Envoy.
 func (a *agent) discourage(ctx context.Context) error {
 	if a.leaving.replaced() {
 		return a.admin.Drain(ctx, envoy.Discourage)
@@ -75,27 +77,28 @@ func (a *agent) awaitReplaceable(ctx context.Context) {
 		}
 		left = a.awaitFlushed(ctx)
 	}
-	connections, _ := a.active(ctx) // an Envoy that does not answer has none to count
+	connections, _ := a.active(ctx) // 0 if Envoy does not answer
 	outcome := fmt.Sprintf("requests cut: %d, bytes not passed on: %d, connections cut: %d", requests, left, connections)
 	end(outcome, requests > 0 || left > 0)
 	a.log.Info("drained", "reason", "this container is replaced", "took", time.Since(begin).String(), "outcome", outcome)
 }
 
-// answeredPoll is between two looks at Envoy's counts, for which there is no event.
+// answeredPoll is the pause between two looks at Envoy's counters, for which there is no event.
 const answeredPoll = 20 * time.Millisecond
 
-// A direction is one of connections: of callers to the applications, or of these to others.
+// A direction is inbound (callers to the applications) or outbound (the applications to others).
 type direction struct {
-	name string // of inbound requests it is the prefix in Envoy's stats too
+	name string // "inbound" is also a prefix in Envoy's stats
 	port uint16
 }
 
-// givenUp is how long to wait for idle connections, on which a client may send its next request
-// just when they are cut. Clients that send one during the drain have given them up before.
+// givenUp is how long to wait for idle connections to be closed: a client may send its next request
+// just when they are cut. Clients that sent a request during the drain have closed them before.
 const givenUp = time.Second
 
-// awaitAnswered returns when no request of a direction is in flight and no connection on which the
-// next may be sent, or for patience none was answered. It returns how many are in flight then.
+// awaitAnswered waits until a direction has no request in flight and no connection on which the next
+// one may come, or until no request was answered for patience. It returns how many requests are in
+// flight then.
 func (a *agent) awaitAnswered(ctx context.Context, d direction, patience time.Duration) (requests int) {
 	begin := time.Now()
 	for last := begin; ; {
@@ -120,8 +123,8 @@ func (a *agent) awaitAnswered(ctx context.Context, d direction, patience time.Du
 	}
 }
 
-// came reports whether a request has come since its direction was found without any: on a connection
-// that was idle then, or whose bytes were in no count of Envoy's yet.
+// came reports whether a request has come after awaitAnswered found none: on a connection that was
+// idle then, or whose first bytes no counter of Envoy's included yet.
 func (a *agent) came(ctx context.Context, directions []direction) bool {
 	for _, d := range directions {
 		if requests, _, err := a.http(ctx, d); err == nil && requests > 0 {
@@ -131,18 +134,18 @@ func (a *agent) came(ctx context.Context, directions []direction) bool {
 	return false
 }
 
-// http counts Envoy's requests in flight and its connections of HTTP in a direction.
+// http counts Envoy's requests in flight and its HTTP connections in a direction.
 func (a *agent) http(ctx context.Context, d direction) (requests, connections int, err error) {
 	stats, err := a.admin.Stats(ctx, `^(http\..*\.downstream_(rq|cx)_active|listener\..*\.downstream_pre_cx_active)$`)
 	requests, connections = d.count(stats)
 	return requests, connections, err
 }
 
-// count does it with Envoy's counts. A connection that Envoy has accepted, and of which it does not know
-// yet whether it is one of HTTP, counts as a request; one that has been silent for so long that it waits
-// in an internal listener may get its first request, as an idle one its next.
+// count evaluates Envoy's stats for http. A connection whose protocol Envoy has not detected yet counts
+// as a request. A connection that stayed silent and now waits in an internal listener counts as an idle
+// connection: its first request may still come.
 func (d direction) count(stats map[string]uint64) (requests, connections int) {
-	for name, n := range stats { // any order: sums
+	for name, n := range stats { // the order does not matter for sums
 		switch {
 		case strings.HasPrefix(name, "listener.envoy_internal_"):
 			connections += int(n)
@@ -150,7 +153,7 @@ func (d direction) count(stats map[string]uint64) (requests, connections int) {
 			if strings.HasSuffix(name, fmt.Sprintf("_%d.downstream_pre_cx_active", d.port)) {
 				requests += int(n)
 			}
-		case strings.HasPrefix(name, "http.admin."), strings.HasPrefix(name, "http.stats."): // not of applications
+		case strings.HasPrefix(name, "http.admin."), strings.HasPrefix(name, "http.stats."): // not connections of applications
 		case strings.HasPrefix(name, "http.inbound.") != (d.name == "inbound"):
 		case strings.HasSuffix(name, "_rq_active"):
 			requests += int(n)

@@ -9,8 +9,8 @@ import (
 	"outrider.dev/internal/core/agent/status"
 )
 
-// changed logs and notes a change of readiness. That a condition does not hold yet is how
-// every start begins; that it holds no longer is a failure.
+// changed writes a change of a readiness condition to the log and the journal. It is normal at a
+// start that a condition does not hold yet, but a failure if a condition no longer holds.
 func (a *agent) changed(c readiness.Change) {
 	name := c.Condition.String()
 	if c.OK {
@@ -19,7 +19,7 @@ func (a *agent) changed(c readiness.Change) {
 		a.journal.Note(name, "holds")
 		return
 	}
-	if _, before := a.held.Load(c.Condition); !before && c.Condition != readiness.Identity { // which holds until it is refused
+	if _, before := a.held.Load(c.Condition); !before && c.Condition != readiness.Identity { // Identity holds from the start until it is refused
 		a.log.Info("condition does not hold yet", "condition", name, "reason", c.Message)
 		a.journal.Note(name, c.Message)
 		return
@@ -32,7 +32,7 @@ func gauge(name, help string, value func() float64) status.Metric {
 	return status.Metric{Name: name, Help: help, Value: value}
 }
 
-// metrics are the agent's own.
+// metrics returns the agent's own metrics.
 func (a *agent) metrics() []status.Metric {
 	counter := func(name, help string, value func() float64) status.Metric {
 		return status.Metric{Name: name, Help: help, Counter: true, Value: value}

@@ -16,7 +16,7 @@ import (
 	"outrider.dev/test/process"
 )
 
-// asWhat makes the test program the first process of a container.
+// asWhat names the environment variable that makes the test binary the first process of a container.
 const asWhat = "ROOTSTAGE_TEST_AS"
 
 func TestMain(m *testing.M) {
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// A record is valid in the network namespace and for the life of the process that wrote it.
+// A record is valid only in the network namespace and during the life of its writer.
 func TestStageRecord(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "record")
 	bad := func(why string) {
@@ -68,7 +68,7 @@ func TestStageRecord(t *testing.T) {
 	sleep := process.Start(t, exec.Command("sleep", "infinity"), process.Options{})
 	other := r
 	other.PID = sleep.PID()
-	other.Began-- // the test began before, but maybe in the same hundredth
+	other.Began-- // an earlier start: the real one may be in the same hundredth of a second
 	write(other)
 	bad("another one has its number")
 	sleep.Kill()
@@ -85,8 +85,8 @@ func TestStageRecord(t *testing.T) {
 	}
 }
 
-// The first process of a container has number 1 at every start; a record of
-// an earlier start is not valid for a later one.
+// A record of an earlier start of a container is not valid after a restart, although the first
+// process has number 1 each time.
 func TestStageRecordOfAnEarlierStart(t *testing.T) {
 	ns.RequireRoot(t)
 	file := filepath.Join(t.TempDir(), "record")
@@ -100,14 +100,14 @@ func TestStageRecordOfAnEarlierStart(t *testing.T) {
 	if out, ok := start("writer"); !ok {
 		t.Fatal(out)
 	}
-	time.Sleep(20 * time.Millisecond) // a kubelet's pause is 10 s; the kernel counts hundredths
+	time.Sleep(20 * time.Millisecond) // the kernel counts hundredths of a second (the kubelet pauses for 10 s)
 	if out, ok := start("reader"); ok || !strings.Contains(out, "process 1, which wrote it, has ended, and another one has its number") {
 		t.Errorf("%t, %q; want a failure", ok, out)
 	}
 }
 
-// firstProcess is that of a container with a /proc of its own: it writes a record, and
-// reads it, or reads only.
+// firstProcess plays the first process of a container with its own /proc. It writes a record
+// if writes is true, and reads the record.
 func firstProcess(writes bool) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return err

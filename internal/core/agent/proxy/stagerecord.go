@@ -13,13 +13,12 @@ import (
 	"outrider.dev/internal/core/agent/supervise"
 )
 
-// A StageRecord shows that the root stage of the container is done: the short time in which its
-// first process is root. It is valid while the process that wrote it lives, in the same
-// network namespace: not after a restart of the container, and not in another sandbox of
-// the pod.
+// A StageRecord shows that the root stage of the container is over: the short time in which its
+// first process is root. The record is valid in the same network namespace while the process that
+// wrote it lives: not after a restart of the container, and not in another sandbox of the pod.
 type StageRecord struct {
-	Sandbox string `json:"sandbox"` // of boot and network namespace, see state.Sandbox
-	PID     int    `json:"pid"`     // as the container numbers it
+	Sandbox string `json:"sandbox"` // boot and network namespace, see state.Sandbox
+	PID     int    `json:"pid"`     // in the container's PID namespace
 	Began   uint64 `json:"began"`   // see supervise.StartTicks
 	Rules   string `json:"rules"`   // record of the rule set; empty if nothing is captured
 }
@@ -34,7 +33,7 @@ func NewStageRecord(rules string) (StageRecord, error) {
 	return StageRecord{Sandbox: sandbox, PID: os.Getpid(), Began: began, Rules: rules}, err
 }
 
-// Write replaces the file.
+// Write replaces the file path with the record.
 func (r StageRecord) Write(path string) error {
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -43,8 +42,8 @@ func (r StageRecord) Write(path string) error {
 	return atomicfile.Write(path, append(text, '\n'), 0o644)
 }
 
-// ReadStageRecord returns the record in a file if it is valid here and now. The error is
-// why not.
+// ReadStageRecord returns the record in a file if it is valid in this container now. Otherwise
+// the error tells why not.
 func ReadStageRecord(path string) (StageRecord, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -12,15 +12,16 @@ import (
 	"outrider.dev/internal/core/agent/standby"
 )
 
-// standbys are the standby listeners of both directions, as the supervisor sets them:
-// open while no Envoy serves, closed (that is: behind it) while one does.
+// standbys holds the standby listeners of both directions. The supervisor opens them while no
+// Envoy serves. While one serves they are closed: they still listen, but Envoy gets the
+// connections.
 type standbys struct {
 	options []standby.Options
 	opened  func(context.Context) // called when they first listen
 
 	mu    sync.Mutex
 	all   []*standby.Standby
-	fresh bool // listen was called, and Open was not
+	fresh bool // listen was called, Open not yet
 }
 
 func newStandbys(c config.Config, log *slog.Logger, opened func(context.Context)) *standbys {
@@ -28,7 +29,7 @@ func newStandbys(c config.Config, log *slog.Logger, opened func(context.Context)
 	if !hasStandby(c) {
 		return s
 	}
-	// Envoy's listeners for them are there, in a pod without IPv4 too.
+	// Envoy's relay listeners are on 127.0.0.1, even in a pod without IPv4.
 	loopback := netip.MustParseAddr("127.0.0.1")
 	for _, d := range []struct {
 		port, relay uint16
@@ -45,9 +46,9 @@ func newStandbys(c config.Config, log *slog.Logger, opened func(context.Context)
 	return s
 }
 
-// listen opens them for the first time. Where it cannot, Envoy could not either: another
-// process has the port, and Envoy tries to bind it only once. copies is
-// their option of that sense.
+// listen opens the standbys for the first time. If it fails, Envoy could not listen either:
+// another process has the port, and Envoy tries to bind a port only once. copies becomes the
+// option Sockets of each standby.
 func (s *standbys) listen(ctx context.Context, copies standby.Copies) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,7 +65,7 @@ func (s *standbys) listen(ctx context.Context, copies standby.Copies) error {
 	return nil
 }
 
-// Open takes the connections that no Envoy can.
+// Open makes the standbys accept the connections while no Envoy serves.
 func (s *standbys) Open() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,7 +79,7 @@ func (s *standbys) Open() error {
 	return nil
 }
 
-// leave gives a port up for good. Envoy must close it next.
+// leave stops listening on a port for good. Envoy must close the port next.
 func (s *standbys) leave(port uint16) {
 	for i, b := range s.list() {
 		if s.options[i].Port == port {
@@ -94,8 +95,8 @@ func (s *standbys) check() {
 	}
 }
 
-// hold makes all new connections wait, though Envoy serves, until Close or Envoy's end. It
-// reports whether Envoy has accepted all that came before.
+// hold makes all new connections wait until Close or Envoy's end, although Envoy serves. It
+// reports whether Envoy has accepted all connections that came before.
 func (s *standbys) hold() bool {
 	all := s.list()
 	for _, b := range all {
@@ -112,8 +113,8 @@ func (s *standbys) list() []*standby.Standby {
 	return s.all
 }
 
-// Close hands over to Envoy. Where there is none, because all comes to an end, what is
-// held ends with the process.
+// Close hands the connections over to Envoy. At the end of the agent, when there is no Envoy, the
+// held connections end with the process.
 func (s *standbys) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -21,12 +21,12 @@ import (
 	"outrider.dev/startup"
 )
 
-// drainInbound lets Envoy serve new inbound connections for the drain time, and has them refused
-// after that. The end of the drain is ours, since Envoy's own drain time is fixed at its start, and
-// drainDuration is not.
+// drainInbound lets Envoy serve new inbound connections for the drain time, and then has them
+// refused. The agent measures the drain time itself: Envoy's own drain time is fixed at its start,
+// while drainDuration can change.
 func (a *agent) drainInbound(ctx context.Context) error {
 	if err := a.discourage(ctx); err != nil || a.leaving.replaced() {
-		return err // what follows belongs to awaitReplaceable
+		return err // awaitReplaceable does the rest
 	}
 	select {
 	case <-time.After(a.now().Envoy.DrainTime):
@@ -40,16 +40,17 @@ func (a *agent) drainInbound(ctx context.Context) error {
 	return a.closeInbound(ctx, true)
 }
 
-// closeInbound ends the taking of inbound connections. New ones are to be refused where nothing will
-// serve them: not held by the standby, nor parked by the kernel. Else they are parked.
+// closeInbound stops accepting inbound connections. With refuse, because no proxy will serve them, new
+// connections are refused: neither the standby holds them nor does the kernel park them. Otherwise the
+// kernel parks them for the next proxy.
 func (a *agent) closeInbound(ctx context.Context, refuse bool) error {
 	inbound, captured := a.config.Ports.Inbound, interception(a.config) != none
 	if captured {
-		a.standbys.leave(inbound) // before Envoy does: it takes nothing that Envoy would not
+		a.standbys.leave(inbound) // before Envoy closes, so that the standby accepts nothing after that
 	}
 	err := a.admin.Drain(ctx, envoy.CloseInbound)
 	if captured && refuse {
-		// Rules that park nothing accept no release: without parking, connections are refused.
+		// Release fails if the rules do not park connections. Then connections are refused anyway.
 		var refused *capture.NotReleasedError
 		if e := capture.Release(inbound); !errors.As(e, &refused) {
 			err = errors.Join(err, e)
@@ -58,8 +59,8 @@ func (a *agent) closeInbound(ctx context.Context, refuse bool) error {
 	return err
 }
 
-// awaitDetected returns when Envoy has detected the protocol of each connection on a port. With
-// its listener it resets those of which it has not.
+// awaitDetected waits until Envoy has detected the protocol of each connection on a port. When Envoy
+// closes a listener, it resets the connections whose protocol is not detected.
 func (a *agent) awaitDetected(ctx context.Context, port uint16) {
 	limit, cancel := context.WithTimeout(ctx, detectTime)
 	defer cancel()
@@ -69,22 +70,22 @@ func (a *agent) awaitDetected(ctx context.Context, port uint16) {
 		if err != nil || !slices.ContainsFunc(slices.Collect(maps.Values(stats)), func(n uint64) bool { return n > 0 }) {
 			return
 		}
-		time.Sleep(settle) // there is no event for it
+		time.Sleep(settle) // there is no event for this count
 	}
 }
 
-// detectTime is how long awaitDetected waits: longer than Envoy does for the first bytes of a silent
-// caller, after which it takes the connection for one in plain text.
+// detectTime limits awaitDetected. It is longer than Envoy waits for the first bytes of a silent
+// caller, after which it treats the connection as plain text.
 const detectTime = 1500 * time.Millisecond
 
-// leaving is what is known of the agent's stop.
+// leaving tracks the agent's stop.
 type leaving struct {
 	served    atomic.Bool               // an Envoy was ready once
-	message   atomic.Pointer[string]    // for the kubelet: what was still in use
-	announced atomic.Pointer[time.Time] // when it was said that only this container stops next
+	message   atomic.Pointer[string]    // termination message: what was still in use
+	announced atomic.Pointer[time.Time] // when the replacement of this container was announced
 }
 
-// write gives the kubelet the message, if there is one.
+// write writes the termination message, if there is one.
 func (l *leaving) write(file string) error {
 	message := l.message.Load()
 	if message == nil || file == "" {
@@ -93,13 +94,13 @@ func (l *leaving) write(file string) error {
 	return os.WriteFile(file, []byte(supervise.Message(*message, nil)), 0o644)
 }
 
-// unneeded is why a proxy leaves that was never ready. It is no proof, but nothing was
-// promised either: a later caller finds the same as before.
+// unneeded is the reason to end a proxy that was never ready. It does not prove that nobody needs
+// the proxy, but nothing changes for a later caller: the proxy did not serve before either.
 const unneeded drainReason = "it was never ready, and no client waits for it"
 
-// awaitDrained returns when the applications no longer need the proxy. One that was never
-// ready may be needed all the same: the application runs beside it, and what it called waits
-// in the standby.
+// awaitDrained returns when the applications no longer need the proxy. A proxy that was never
+// ready may be needed, too: an application may run already, and its connections wait in the
+// standby.
 func (a *agent) awaitDrained(ctx context.Context) {
 	if a.leaving.replaced() {
 		a.awaitReplaceable(ctx)
@@ -116,10 +117,10 @@ func (a *agent) awaitDrained(ctx context.Context) {
 	}
 	outcome, cut := string(reason), reason == interrupted
 	if !cut && reason != unneeded {
-		// Callers that go on would be answered for as long as bytes are passed on. Those of an
-		// application that has a socket wait: it lives, and only the proxy is started anew.
+		// Close inbound, or callers that keep sending would prolong awaitFlushed. If an application
+		// still has a socket, it lives and only the proxy is restarted: its callers are parked.
 		n, err := othersSockets()
-		_ = a.closeInbound(ctx, err == nil && n == 0) // Envoy may be dead, and is killed next
+		_ = a.closeInbound(ctx, err == nil && n == 0) // an error does not matter: Envoy may be dead, and is killed next
 		if left := a.awaitFlushed(ctx); left > 0 {
 			outcome += fmt.Sprintf("; not passed on, since the receivers do not read: %d bytes", left)
 		}
@@ -139,10 +140,10 @@ func (a *agent) awaitDrained(ctx context.Context) {
 	}
 }
 
-// A need is what shows that the proxy may still be needed.
+// A need counts the signs that the proxy may still be needed.
 type need struct {
 	held    int // connections in the standby
-	sockets int // of other users
+	sockets int // of the pod's other users
 	err     error
 }
 
@@ -163,9 +164,9 @@ func (n need) String() string {
 
 func othersSockets() (int, error) { return sockets.Others(uint32(os.Getuid())) }
 
-// ended is closed when all applications have provably ended: by the kubelet's order, or by
-// what their gates say. It is nil where nothing can prove it. One that waits at its gate for
-// a proxy that was never ready has not begun.
+// ended returns a channel that is closed when all applications have provably ended: by the
+// kubelet's order, or by the states that their gates publish. It is nil if neither can prove it.
+// An application whose gate still waits for a proxy that was never ready counts as ended.
 func (a *agent) ended(ctx context.Context) <-chan struct{} {
 	done := make(chan struct{})
 	if a.config.Stop.Ordered {
@@ -186,15 +187,15 @@ func (a *agent) ended(ctx context.Context) <-chan struct{} {
 	return done
 }
 
-// connections counts Envoy's own from and to others, and those that wait for an Envoy. The
-// rule is Istio's.
+// connections counts Envoy's connections, and those in the standby that wait for an Envoy. This is
+// Istio's rule.
 func (a *agent) connections(ctx context.Context) (int, error) {
 	n, err := a.active(ctx)
 	return n + a.standbys.counts().Held, err
 }
 
-// active counts Envoy's connections on all listeners but the agent's, also those whose protocol
-// it detects still.
+// active counts Envoy's connections on all listeners except the admin and metrics ports. It includes
+// connections whose protocol Envoy has not detected yet.
 func (a *agent) active(ctx context.Context) (sum int, err error) {
 	stats, err := a.admin.Stats(ctx, `^listener\..*\.downstream_(pre_)?cx_active$`)
 	if err != nil {
@@ -208,7 +209,7 @@ func (a *agent) active(ctx context.Context) (sum int, err error) {
 	return sum, nil
 }
 
-// place is the proxy's place among the states of the pod's containers.
+// place tells where the proxy publishes its state and reads the states of other containers.
 func (a *agent) place() state.Place {
 	return state.Place{Container: contract.ProxyContainer, States: a.config.States, Own: a.config.Own}
 }
@@ -231,7 +232,7 @@ func (a *agent) publish(ctx context.Context) {
 		}
 		switch {
 		case s.Ready && !was:
-			// A waiter released by another way may be faster than this line is written.
+			// Use the time of the change: a waiter on a status port may have gone on before this.
 			w.NoteAt(s.Since, startup.IsHealthy, 0, "")
 		case !s.Ready && was:
 			w.NoteAt(s.Since, startup.IsUnhealthy, 0, s.String())
@@ -239,8 +240,8 @@ func (a *agent) publish(ctx context.Context) {
 	}
 }
 
-// captured proves that connections come to the proxy, by each family of the pod, once
-// a listener other than Envoy's is there.
+// captured keeps checking that connections of each IP family of the pod reach the proxy. The check
+// needs the standby's listeners: without them it is skipped.
 func (a *agent) captured(ctx context.Context) {
 	if interception(a.config) == none {
 		return

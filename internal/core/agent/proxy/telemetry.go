@@ -11,8 +11,8 @@ import (
 	"outrider.dev/internal/core/agent/status"
 )
 
-// workloadOf is the pod as its requests are counted and traced by it, by the names that injection
-// gave it.
+// workloadOf returns the workload's names for metrics and traces. They come from the metadata that
+// injection sets.
 func workloadOf(c config.Config) status.Workload {
 	text := func(key string) string {
 		s, _ := c.Pod.Metadata[key].(string)
@@ -33,15 +33,15 @@ func workloadOf(c config.Config) status.Workload {
 	return w
 }
 
-// resource is the variable in which Envoy finds the attributes of its spans' resource. The
-// service's name is Istio's: that of the app, and the namespace.
+// resource returns the environment variable with the resource attributes of Envoy's spans. As in
+// Istio, service.name is the app's name and the namespace.
 func resource(c config.Config) string {
 	w := workloadOf(c)
 	own := []string{
 		"service.name=" + cmp.Or(w.App, w.CanonicalName) + "." + w.Namespace,
 		"k8s.namespace.name=" + w.Namespace, "k8s.pod.name=" + c.Pod.Name,
 	}
-	if c.Envoy.Resource != "" { // last, so that it wins
+	if c.Envoy.Resource != "" { // last, so that it takes precedence
 		own = append(own, c.Envoy.Resource)
 	}
 	return "OTEL_RESOURCE_ATTRIBUTES=" + strings.Join(own, ",")
