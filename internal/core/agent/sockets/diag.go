@@ -11,7 +11,7 @@ import (
 	"outrider.dev/internal/core/capture/netlink"
 )
 
-// From linux/inet_diag.h: the lengths of a request and an answer, and offsets in them.
+// From linux/inet_diag.h: the lengths of a request and an answer, and offsets of their fields.
 const (
 	requestLen      = 56 // struct inet_diag_req_v2
 	requestProtocol = 1
@@ -27,7 +27,7 @@ const (
 	answerInode  = 68
 )
 
-// In a struct inet_diag_sockid.
+// Offsets in a struct inet_diag_sockid.
 const (
 	idLocalPort  = 0
 	idRemotePort = 2
@@ -36,8 +36,8 @@ const (
 	idCookie     = 40
 )
 
-// diag is List by sock_diag. It takes tenths of a millisecond; a read of /proc/net walks
-// over the connections of the whole machine.
+// diag implements List with sock_diag. It takes tenths of a millisecond; /proc/net is slower,
+// because reading it walks over the connections of the whole machine.
 func diag(p Protocol, states States) ([]Socket, error) {
 	var requests [][]byte
 	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
@@ -52,9 +52,9 @@ func diag(p Protocol, states States) ([]Socket, error) {
 	return out, nil
 }
 
-// Find returns the TCP socket of the connection between two addresses. An error that is
-// unix.ENOENT means that there is none. Without a connection, a listener on local is
-// returned.
+// Find returns the TCP socket of the connection between two addresses. If there is no such
+// connection but a listener on local, it returns the listener. An error that wraps unix.ENOENT
+// means that there is neither.
 func Find(local, remote netip.AddrPort) (Socket, error) {
 	family := byte(unix.AF_INET6)
 	if local.Addr().Is4() {

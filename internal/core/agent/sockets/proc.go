@@ -14,19 +14,20 @@ import (
 	"strings"
 )
 
-// tables are the files of a protocol's sockets, for the calling thread's namespace.
+// tables names the files that list a protocol's sockets in the calling thread's network
+// namespace.
 var tables = map[Protocol][]string{
 	TCP: {"/proc/thread-self/net/tcp", "/proc/thread-self/net/tcp6"},
 	UDP: {"/proc/thread-self/net/udp", "/proc/thread-self/net/udp6"},
 }
 
-// proc is List by the tables of /proc/net.
+// proc implements List with the tables of /proc/net.
 func proc(p Protocol, states States) (out []Socket, err error) {
 	missing := 0
 	for _, path := range tables[p] {
 		f, err := os.Open(path)
 		if errors.Is(err, fs.ErrNotExist) {
-			missing++ // the family is switched off
+			missing++ // the IP family is switched off
 			continue
 		}
 		if err != nil {
@@ -45,7 +46,8 @@ func proc(p Protocol, states States) (out []Socket, err error) {
 	return out, nil
 }
 
-// readTable reads the sockets in one of states from a table: a title, and a line for each.
+// readTable reads a table, which has a title line and a line for each socket, and returns the
+// sockets in one of states.
 func readTable(r io.Reader, states States) (out []Socket, err error) {
 	lines := bufio.NewScanner(r)
 	lines.Scan()
@@ -58,7 +60,7 @@ func readTable(r io.Reader, states States) (out []Socket, err error) {
 		case Of(s.State)&states != 0:
 			out = append(out, s)
 		case states == Of(Listening):
-			return out, nil // the kernel writes them first (net/ipv4/tcp_ipv4.c, tcp_seq_start)
+			return out, nil // the kernel lists listeners first (net/ipv4/tcp_ipv4.c, tcp_seq_start)
 		}
 	}
 	return out, lines.Err()

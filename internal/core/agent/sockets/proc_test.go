@@ -64,7 +64,8 @@ func FuzzReadTable(f *testing.F) {
 	})
 }
 
-// A seccomp profile may forbid netlink, and a sandboxed kernel may lack sock_diag.
+// Without netlink, List reads /proc/net: a seccomp profile may forbid netlink, and a sandboxed
+// kernel may lack sock_diag.
 func TestWithoutNetlinkTheTablesAreRead(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -90,14 +91,14 @@ func TestWithoutNetlinkTheTablesAreRead(t *testing.T) {
 	})
 }
 
-// withoutNetlink calls f on a thread that may make no netlink socket. The thread ends with
-// it: a filter cannot be removed.
+// withoutNetlink calls f on a thread that may not create netlink sockets. The thread ends after
+// f, because a seccomp filter cannot be removed.
 func withoutNetlink(t *testing.T, f func()) {
 	t.Helper()
 	jump := func(value uint32, skip uint8) unix.SockFilter {
 		return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: value, Jf: skip}
 	}
-	load := func(offset uint32) unix.SockFilter { // in struct seccomp_data
+	load := func(offset uint32) unix.SockFilter { // offset in struct seccomp_data
 		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: offset}
 	}
 	filter := []unix.SockFilter{

@@ -1,6 +1,6 @@
-// Package sockets lists the TCP and UDP sockets of the calling thread's network namespace,
-// by sock_diag(7), which needs no privilege, or by /proc/net if the kernel or a seccomp
-// profile has no sock_diag.
+// Package sockets lists the TCP and UDP sockets of the calling thread's network namespace. It
+// uses sock_diag(7), which needs no privilege, or /proc/net if the kernel lacks sock_diag or a
+// seccomp profile forbids it.
 package sockets
 
 import (
@@ -16,12 +16,12 @@ type Socket struct {
 	State         State
 	UID           uint32
 	Inode         uint32 // 0 if no process has it open
-	Unread        uint32 // bytes that no process has read; of a listener: connections that are not accepted
-	Unsent        uint32 // bytes, and the end, that the peer has not acknowledged
+	Unread        uint32 // bytes that no process has read; for a listener: connections that are not accepted
+	Unsent        uint32 // bytes, and the FIN as one, that the peer has not acknowledged
 }
 
-// A State of a socket (linux include/net/tcp_states.h). One for UDP is Established if it
-// is connected.
+// A State of a socket (linux include/net/tcp_states.h). A connected UDP socket is
+// Established.
 type State uint8
 
 // The states that the agent uses.
@@ -34,13 +34,13 @@ const (
 	Listening   State = 10
 )
 
-// States is a set of them.
+// States is a set of values of State.
 type States uint32
 
-// Any are all states.
+// Any contains all states.
 const Any = ^States(0)
 
-// Of makes a set.
+// Of returns the set of the given states.
 func Of(list ...State) (s States) {
 	for _, one := range list {
 		s |= 1 << one
@@ -48,7 +48,7 @@ func Of(list ...State) (s States) {
 	return s
 }
 
-// A Protocol is the kind of sockets: unix.IPPROTO_TCP or unix.IPPROTO_UDP.
+// A Protocol is unix.IPPROTO_TCP or unix.IPPROTO_UDP.
 type Protocol uint8
 
 // The protocols.
@@ -57,7 +57,7 @@ const (
 	UDP Protocol = 17
 )
 
-// List lists the sockets of a protocol, of both families, that are in one of states.
+// List returns the sockets of a protocol, IPv4 and IPv6, that are in one of states.
 func List(p Protocol, states States) ([]Socket, error) {
 	all, err := diag(p, states)
 	if err != nil {
@@ -69,11 +69,11 @@ func List(p Protocol, states States) ([]Socket, error) {
 	return all, nil
 }
 
-// Pending sums what a user's TCP connections have still to pass on: the bytes that it has not
-// read, and those that the peer has not acknowledged. Within the machine bytes are delivered
-// before they are acknowledged, which takes up to 40 ms: there those alone count that a process has
-// left behind for the user, which on a busy machine may be under way. Sockets for which apart is
-// true are not counted.
+// Pending counts the bytes that a user's TCP connections still have to pass on: those that the user
+// has not read, and those that the peer has not acknowledged. Within the machine, bytes are
+// delivered up to 40 ms before they are acknowledged, so unacknowledged bytes do not count there.
+// The exception are bytes that a process sent to the user before it closed its socket: on a busy
+// machine they may not be delivered yet. Sockets for which apart returns true do not count.
 func Pending(uid uint32, apart func(Socket) bool) (bytes uint64, err error) {
 	all, err := List(TCP, Any&^Of(TimeWait))
 	if err != nil {
@@ -88,11 +88,11 @@ func Pending(uid uint32, apart func(Socket) bool) (bytes uint64, err error) {
 		bytes += uint64(s.Unread)
 		here, there := s.Local.Addr().Unmap(), s.Remote.Addr().Unmap()
 		if s.State != Listening && !here.IsLoopback() && !there.IsLoopback() && here != there {
-			bytes += uint64(s.Unsent) // of a listener it is the limit of its queue
+			bytes += uint64(s.Unsent) // for a listener this field is the limit of its queue
 		}
 	}
 	for _, s := range all {
-		if s.Inode == 0 && s.State == FinWait1 && peers[unmapped(s.Local)] { // its own remote end may be another than the user's: redirected
+		if s.Inode == 0 && s.State == FinWait1 && peers[unmapped(s.Local)] { // s.Remote may not be the user's address: the connection may be redirected
 			bytes += uint64(s.Unsent)
 		}
 	}
@@ -101,9 +101,9 @@ func Pending(uid uint32, apart func(Socket) bool) (bytes uint64, err error) {
 
 func unmapped(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()) }
 
-// Others counts the sockets that users other than uid have open: TCP and UDP, listening or
-// not, of both families. A socket that no process has open does not count, nor does the
-// agent's proof of capture, which it makes as another user.
+// Others counts the open sockets of users other than uid: TCP and UDP, listening or not, IPv4
+// and IPv6. Sockets that no process has open do not count. Neither do the agent's own test
+// connections that prove capture, which it makes as another user.
 func Others(uid uint32) (n int, err error) {
 	for _, p := range []Protocol{TCP, UDP} {
 		all, err := List(p, Any&^Of(TimeWait))

@@ -17,7 +17,7 @@ import (
 	"outrider.dev/test/process"
 )
 
-// open makes a socket as a user.
+// open makes a listening or bound socket as a user.
 func open(t *testing.T, n *ns.Namespace, uid int, network, address string) (port uint16) {
 	t.Helper()
 	n.As(uid, uid, func() {
@@ -46,7 +46,7 @@ func open(t *testing.T, n *ns.Namespace, uid int, network, address string) (port
 	return port
 }
 
-// connect makes a connection as a user to a listener that never accepts.
+// connect connects, as a user, to a listener that never accepts.
 func connect(t *testing.T, n *ns.Namespace, uid int, to string) *net.TCPConn {
 	t.Helper()
 	var c net.Conn
@@ -105,7 +105,7 @@ func TestList(t *testing.T) {
 	}
 }
 
-// text is a socket in one line.
+// text describes a socket in one line.
 func text(s Socket) string {
 	state := map[State]string{Established: "established", Listening: "listening"}[s.State]
 	if state == "" {
@@ -138,7 +138,7 @@ func TestFind(t *testing.T) {
 			if s, err := find(netip.AddrPortFrom(from.Addr(), 1), to); !errors.Is(err, unix.ENOENT) {
 				t.Errorf("no connection: %+v, %v; want ENOENT", s, err)
 			}
-			c.Close() // the other end is never accepted, and so stays
+			c.Close() // the other end stays, because it is never accepted
 			if s, err := find(from, to); err != nil || s.Inode != 0 {
 				t.Errorf("closed: %+v, %v; want no inode", s, err)
 			}
@@ -169,7 +169,7 @@ func TestOthers(t *testing.T) {
 	if got := others(); got != 4 {
 		t.Errorf("%d sockets of other users, want 4", got)
 	}
-	c.Close() // no process has the rest of the connection open
+	c.Close() // the rest of the connection is open in no process
 	if got := others(); got != 3 {
 		t.Errorf("%d sockets of other users after one was closed, want 3", got)
 	}
@@ -187,7 +187,7 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-// What a user's connections have still to pass on, within a machine.
+// Pending counts the bytes that a user's connections within one machine still have to pass on.
 func TestPending(t *testing.T) {
 	n := ns.New(t)
 	none := func(Socket) bool { return false }
@@ -231,7 +231,7 @@ func TestPending(t *testing.T) {
 	if got := pending(1337, func(s Socket) bool { return s.Local.Port() == 15001 }); got != 0 {
 		t.Errorf("without the port: %d; want 0", got)
 	}
-	c.Close() // what was written stays
+	c.Close() // the written bytes stay in the kernel
 	if got := pending(1337, none); got < 1000 {
 		t.Errorf("after the sender has closed: %d; want 1000 and the end", got)
 	}
@@ -243,7 +243,7 @@ func TestPending(t *testing.T) {
 		t.Errorf("all read: %d; want 0", got)
 	}
 
-	// What an application leaves behind counts before it is delivered.
+	// Bytes that an application sent before it closed its socket count until they are delivered.
 	c = connect(t, n, 1000, "127.0.0.1:15001")
 	n.As(1337, 1337, func() { s, err = l.Accept() })
 	if err != nil {

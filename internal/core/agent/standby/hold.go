@@ -17,21 +17,21 @@ import (
 
 // A held connection waits for the proxy. It is not read, and has no goroutine.
 type held struct {
-	id   int32 // in order of arrival
+	id   int32 // increases in order of arrival
 	conn *net.TCPConn
-	to   netip.AddrPort // its original destination; the relay's own address if it has its header
+	to   netip.AddrPort // its original destination; the relay's address if the PROXY header is already sent
 }
 
-// callerOpen reports whether a process has the caller's end of the connection open. A
-// caller that has closed and one that has only finished sending look the same from here;
-// a socket that no process has open has no inode. The answer is not known of a
-// caller in another network namespace.
+// callerOpen reports whether a process has the caller's end of the connection open. The FIN
+// of a caller that has closed its socket looks the same as that of a caller that has only
+// finished sending, but a socket that no process has open has no inode. known is false if
+// the caller is in another network namespace.
 func (h *held) callerOpen() (open, known bool) {
 	s, err := sockets.Find(addrPort(h.conn.RemoteAddr()), h.to)
 	return s.Inode != 0, err == nil && s.State != sockets.Listening
 }
 
-// take decides about a connection that was accepted.
+// take holds, relays or closes a connection that was accepted.
 func (s *Standby) take(c *net.TCPConn) {
 	to, err := originalDestination(c)
 	if err != nil {
@@ -40,13 +40,14 @@ func (s *Standby) take(c *net.TCPConn) {
 		reset(c)
 		return
 	}
-	// Relayed, it would loop: one connection to 127.0.0.1:15001 became 1,024 with Envoy 1.40.
+	// If it were relayed, it would loop: one connection to 127.0.0.1:15001 became 1,024 with
+	// Envoy 1.40.
 	if slices.Contains(s.o.CapturePorts, to.Port()) && here(to.Addr()) {
 		s.count(&s.counts.Looped)
 		c.Close()
 		return
 	}
-	// A proof that connections come here has succeeded: it does not wait for the proxy.
+	// This connection only tests whether captured connections arrive here. They do.
 	if contract.CaptureProof(to) {
 		c.Close()
 		return
@@ -58,7 +59,7 @@ func (s *Standby) take(c *net.TCPConn) {
 	}
 }
 
-// admit holds or relays h, unless there is no room.
+// admit holds or relays h. It returns false if there are too many connections.
 func (s *Standby) admit(h *held) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,15 +97,15 @@ func (s *Standby) drop(h *held) {
 // release relays a held connection. It is called with mu locked.
 func (s *Standby) release(h *held) {
 	if s.held[h.id] != h {
-		return // closed
+		return // it was closed meanwhile
 	}
 	delete(s.held, h.id)
 	s.watch.remove(h.conn)
 	s.counts.Relaying++
-	s.released <- released{h, s.life} // has room for Max
+	s.released <- released{h, s.life} // does not block: the channel has room for Max
 }
 
-// inOrder lists the held connections, longest first. It is called with mu locked.
+// inOrder lists the held connections in order of arrival. It is called with mu locked.
 func (s *Standby) inOrder() []*held {
 	list := make([]*held, 0, len(s.held))
 	for _, id := range slices.Sorted(maps.Keys(s.held)) {
@@ -119,7 +120,8 @@ func (s *Standby) count(n *uint64) {
 	*n++
 }
 
-// noticed is called for a held connection when its caller has reset it or sends no more.
+// noticed is called for a held connection when its caller has reset it (dead) or has finished
+// sending.
 func (s *Standby) noticed(id int32, dead bool) {
 	s.mu.Lock()
 	h := s.held[id]
@@ -130,9 +132,9 @@ func (s *Standby) noticed(id int32, dead bool) {
 	if !dead {
 		switch open, known := h.callerOpen(); {
 		case !known:
-			return // it may have sent its whole request, and wait for the answer
+			return // the caller may wait for the answer to its whole request
 		case open:
-			// It may be within its call of close. There is no event for the end of that.
+			// The caller may be closing its socket just now, and no event tells when that is done.
 			time.AfterFunc(100*time.Millisecond, func() {
 				if open, known := h.callerOpen(); known && !open {
 					s.leave(h)
@@ -159,8 +161,8 @@ func reset(c *net.TCPConn) {
 	c.Close()
 }
 
-// A watch notices the ends of many connections with one goroutine. It is an epoll of our
-// own: the runtime's needs a goroutine that reads for each connection.
+// A watch notices the ends of many connections with one goroutine. It uses its own epoll
+// instance: with the Go runtime's, each connection would need a goroutine that reads.
 type watch struct {
 	file *os.File
 }
@@ -170,7 +172,7 @@ func newWatch() (*watch, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.SetNonblock(fd, true); err != nil { // so that the runtime waits for it
+	if err := unix.SetNonblock(fd, true); err != nil { // so that the runtime's poller accepts it
 		unix.Close(fd)
 		return nil, err
 	}

@@ -25,7 +25,7 @@ import (
 	"outrider.dev/test/process"
 )
 
-// All tests of this package run in a network namespace of their own.
+// TestMain runs all tests of this package in a new network namespace.
 func TestMain(m *testing.M) {
 	const inside = "STANDBY_TEST_INSIDE"
 	if os.Geteuid() != 0 || os.Getenv(inside) != "" {
@@ -45,8 +45,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// What is sent to these addresses is redirected to a capture port, by the last part of
-// the address: 10.96.0.10 to 15001, 10.96.0.11 to 15006; the same by IPv6.
+// network redirects connections to a capture port by the last part of the destination:
+// 10.96.0.10 to 15001, 10.96.0.11 to 15006, and fd96::10 and fd96::11 in the same way.
 const network = `
 ip link set lo up
 ip route add 10.96.0.0/16 dev lo
@@ -73,7 +73,7 @@ const (
 	target = "10.96.0.10:80"
 )
 
-// listen begins to hold connections for a test.
+// listen starts a Standby for a test; change edits its options.
 func listen(t testing.TB, change func(*Options)) *Standby {
 	t.Helper()
 	ns.RequireRoot(t)
@@ -96,9 +96,8 @@ func listen(t testing.TB, change func(*Options)) *Standby {
 	return s
 }
 
-// A proxy stands for Envoy: workers that listen on the capture port, and a listener
-// for what the standby relays. It answers with the connection's original destination,
-// and then echoes.
+// A proxy plays Envoy: it has workers that listen on the capture port, and a listener for
+// relayed connections. It answers with the connection's original destination, and then echoes.
 type proxy struct {
 	t         testing.TB
 	listeners []net.Listener
@@ -109,7 +108,7 @@ type proxy struct {
 	killed    bool
 }
 
-// startProxy makes a proxy with that many workers for each family.
+// startProxy starts a proxy with the given number of workers for each family.
 func startProxy(t testing.TB, workers int, families ...family) *proxy {
 	t.Helper()
 	p := frozenProxy(t, workers, families...)
@@ -117,11 +116,11 @@ func startProxy(t testing.TB, workers int, families ...family) *proxy {
 	return p
 }
 
-// frozenProxy makes one that accepts nothing yet.
+// frozenProxy starts a proxy that accepts no connections yet.
 func frozenProxy(t testing.TB, workers int, families ...family) *proxy {
 	t.Helper()
 	var p *proxy
-	process.Retry(t, func() error { // its predecessor's may not be closed yet
+	process.Retry(t, func() error { // the previous proxy's sockets may not be closed yet
 		p = &proxy{t: t, accepted: make([]atomic.Int64, workers)}
 		err := p.listen(workers, families)
 		if err != nil {
@@ -133,7 +132,7 @@ func frozenProxy(t testing.TB, workers int, families ...family) *proxy {
 	return p
 }
 
-// listen makes the listener of what is relayed, and then the workers' by family.
+// listen opens the listener for relayed connections, and then the workers' for each family.
 func (p *proxy) listen(workers int, families []family) error {
 	shared := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
 		return control(raw, func(fd int) error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1) })
@@ -221,7 +220,7 @@ func TestHeader(t *testing.T) {
 	}
 }
 
-// destinationIn reads a header of the PROXY protocol, and nothing after it.
+// destinationIn reads a PROXY protocol header, and no byte after it, and returns the destination.
 func destinationIn(r io.Reader) netip.AddrPort {
 	fixed := make([]byte, len(signature)+4)
 	io.ReadFull(r, fixed)
@@ -235,7 +234,7 @@ func destinationIn(r io.Reader) netip.AddrPort {
 	return netip.AddrPortFrom(to, binary.BigEndian.Uint16(ports[2:]))
 }
 
-// dial makes a connection, or ends the test.
+// dial connects to an address, or ends the test.
 func dial(t testing.TB, to string) *net.TCPConn {
 	t.Helper()
 	c, err := net.DialTimeout("tcp", to, time.Minute)
@@ -262,12 +261,12 @@ func line(c net.Conn) string {
 	}
 }
 
-// callers connect again and again until they leave.
+// callers connect repeatedly until they are stopped.
 type callers struct {
 	wg                  sync.WaitGroup
 	stop                atomic.Bool
-	made, refused, lost atomic.Int64 // lost: in the queue of a proxy that was killed
-	first               atomic.Value // error of the refused ones
+	made, refused, lost atomic.Int64 // lost: were in the queue of a proxy that was killed
+	first               atomic.Value // first error of a refused connection
 }
 
 func (c *callers) gather(n int) {

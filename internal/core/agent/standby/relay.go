@@ -15,26 +15,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inFlight is how many relayed connections may wait for the proxy's first answer at once, and
-// answerWait how long one without an answer counts: its client may have sent nothing yet.
-// All at once would keep the proxy from answering any before it has accepted the last.
+// inFlight is how many relayed connections may wait for their first answer at the same time. A
+// connection without an answer counts for answerWait only: its client may have sent nothing yet.
+// If all held connections were relayed at once, the proxy would accept all of them before it
+// answers the first.
 const (
 	inFlight   = 64
 	answerWait = 5 * time.Millisecond
 )
 
-// dialers is how many goroutines open connections to the proxy. On loopback that is work
-// and no waiting, so more would only lose the order.
+// dialers is how many goroutines open connections to the proxy. Connecting on loopback takes
+// CPU time but no waiting, so more goroutines would only lose the order of arrival.
 const dialers = 2
 
-// A released connection is on its way to the proxy. life is the one of the proxy in which
-// it was released.
+// A released connection is on its way to the proxy. life is the value of Standby.life when it
+// was released.
 type released struct {
 	*held
 	life int
 }
 
-// dialAll takes what is released, longest held first, until the standby is closed.
+// dialAll relays the released connections in order of arrival, until the standby is closed.
 func (s *Standby) dialAll() {
 	for r := range s.released {
 		s.slots <- struct{}{}
@@ -59,7 +60,8 @@ func (s *Standby) dialAll() {
 func (s *Standby) relay(h *held, up *net.TCPConn, answered func()) {
 	stop := context.AfterFunc(s.ctx, func() { reset(h.conn); reset(up) })
 	defer stop()
-	// A connection to the relay is one that we made to a proxy that did not accept it.
+	// A connection addressed to the relay was made by the standby to an earlier proxy, which did
+	// not accept it. Its PROXY header is already sent.
 	if h.to != s.o.Relay {
 		if _, err := up.Write(header(addrPort(h.conn.RemoteAddr()), h.to)); err != nil {
 			reset(h.conn)
@@ -70,11 +72,11 @@ func (s *Standby) relay(h *held, up *net.TCPConn, answered func()) {
 	join(h.conn, up, answered)
 }
 
-// dial connects to the proxy. Where that is gone, the connection waits again, unless the
-// next one is there already.
+// dial connects to the proxy. If the proxy is gone, the held connection waits again, unless the
+// next proxy listens already: then dial tries again.
 func (s *Standby) dial(r released) (up *net.TCPConn, ok bool) {
 	for {
-		d := net.Dialer{KeepAlive: -1} // it is this machine's other end
+		d := net.Dialer{KeepAlive: -1} // no keep-alive within one machine
 		up, err := d.DialTCP(s.ctx, "tcp", netip.AddrPort{}, s.o.Relay)
 		if err == nil {
 			s.count(&s.counts.Relayed)
@@ -94,8 +96,8 @@ func (s *Standby) dial(r released) (up *net.TCPConn, ok bool) {
 	}
 }
 
-// waitAgain is for a connection that found the proxy gone. It waits for the next life
-// of the proxy, unless that has begun meanwhile: then it is to try again.
+// waitAgain holds a connection again that found the proxy gone. If the next proxy got ready
+// meanwhile, waitAgain returns true instead: dial again.
 func (s *Standby) waitAgain(h *held, life int) (again bool, now int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,7 +109,7 @@ func (s *Standby) waitAgain(h *held, life int) (again bool, now int) {
 	return false, life
 }
 
-// ended is called when a connection is not relayed any longer.
+// ended is called when a connection is no longer relayed. why is a counter to increase, or nil.
 func (s *Standby) ended(why *uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,9 +121,8 @@ func (s *Standby) ended(why *uint64) {
 	}
 }
 
-// join copies both ways, and passes on how each way ends: with a FIN,
-// and the other way goes on, or with a reset. answered is called at the first bytes or
-// the end of b.
+// join copies both ways until both have ended. A FIN is passed on and ends one way only; a reset
+// ends both. answered is called at the first bytes from b, or at its end.
 func join(a, b *net.TCPConn, answered func()) {
 	done := make(chan struct{})
 	go func() {
@@ -134,8 +135,8 @@ func join(a, b *net.TCPConn, answered func()) {
 	b.Close()
 }
 
-// buffers are for the first bytes of a connection. A pipe for splice(2) costs more to
-// make than most connections carry, and one that is silent must cost nothing.
+// buffers hold the first bytes of a connection. Most connections carry so little that a pipe
+// for splice(2) would not pay off, and a silent connection must have neither.
 var buffers = sync.Pool{New: func() any { return new([16 << 10]byte) }}
 
 // spliceFrom is how many bytes go through a buffer before splice takes over.
@@ -155,8 +156,8 @@ func copyTo(dst, src *net.TCPConn, began func()) {
 	}
 }
 
-// copyFirst copies the first bytes. It returns io.EOF at the end of src, and nil when
-// there is more.
+// copyFirst copies the first spliceFrom bytes. It returns io.EOF if src ended, and nil if
+// there may be more.
 func copyFirst(dst, src *net.TCPConn, began func()) error {
 	raw, err := src.SyscallConn()
 	if err != nil {
@@ -180,7 +181,7 @@ func copyFirst(dst, src *net.TCPConn, began func()) error {
 	return nil
 }
 
-// read waits for bytes without a buffer, and reads them into one.
+// read waits until there are bytes, and only then takes a buffer and reads into it.
 func read(raw syscall.RawConn) (buf *[16 << 10]byte, n int, err error) {
 	waited := raw.Read(func(fd uintptr) bool {
 		buf = buffers.Get().(*[16 << 10]byte)
@@ -204,10 +205,11 @@ func read(raw syscall.RawConn) (buf *[16 << 10]byte, n int, err error) {
 // (haproxy.org/download/2.9/doc/proxy-protocol.txt, section 2.2).
 const signature = "\r\n\r\n\x00\r\nQUIT\n"
 
-// What follows it: version 2 and the command PROXY, and the family with TCP.
+// The two bytes after the signature: version 2 with the command PROXY, and the address family
+// with TCP.
 const versionAndProxy, tcp4, tcp6 = 0x21, 0x11, 0x21
 
-// header has the source and the destination. Both are of one family.
+// header returns a PROXY protocol header with a source and a destination of the same family.
 func header(from, to netip.AddrPort) []byte {
 	addrs := append(from.Addr().AsSlice(), to.Addr().AsSlice()...)
 	b := append([]byte(signature), versionAndProxy, tcp6)

@@ -16,21 +16,21 @@ import (
 	"outrider.dev/internal/core/agent/sockets"
 )
 
-// The kernel resets what waits in the queue of a listening socket when its last descriptor is
-// closed. So the standby has a copy of each of the proxy's: the queue outlives the
-// proxy, and the standby takes what is in it.
+// When the last descriptor of a listening socket is closed, the kernel resets the connections in
+// its accept queue. So the standby keeps a duplicate descriptor ("copy") of each of the proxy's
+// listening sockets: the queue outlives the proxy, and the standby accepts the connections in it.
 //
-// A copy also keeps a socket listening that a living proxy has closed. Check finds those.
+// A copy also keeps a socket listening that a living proxy has closed. Check finds such sockets.
 
-// sharing are the copies of the present proxy's listening sockets. Its fields belong to
-// steering, but copies, which belongs to the goroutine that is not done.
+// sharing holds the copies of the current proxy's listening sockets. Its fields are guarded by
+// steering, except that the goroutine of share owns copies until done is closed.
 type sharing struct {
 	cancel context.CancelFunc
-	done   chan struct{}  // nil: nothing is shared
-	copies map[uint32]int // descriptors, by the socket's inode
+	done   chan struct{}  // nil: no copies were made
+	copies map[uint32]int // descriptors by the socket's inode
 }
 
-// end waits for what is under way, and returns the copies.
+// end cancels the making of copies, waits for its end, and returns the copies.
 func (s *sharing) end() map[uint32]int {
 	if s.done == nil {
 		return nil
@@ -52,8 +52,8 @@ func (s *sharing) under() bool {
 	}
 }
 
-// share makes copies of the proxy's sockets, and lets go of those that the proxy no longer has. It
-// is called with steering locked, and does not wait for the proxy.
+// share makes copies of the proxy's listening sockets in the background, and gives up the copies of
+// sockets that the proxy has closed. It is called with steering locked.
 func (s *Standby) share() {
 	if s.o.Sockets == nil || s.sharing.under() {
 		return
@@ -82,7 +82,8 @@ func (s *Standby) share() {
 	})
 }
 
-// copy adds copies of the proxy's sockets, and returns which ones it has.
+// copy adds copies of the proxy's sockets to a map, and returns the inodes of the sockets that the
+// proxy has.
 func (s *Standby) copy(ctx context.Context, to map[uint32]int) (seen map[uint32]bool, err error) {
 	all, err := sockets.List(sockets.TCP, sockets.Of(sockets.Listening))
 	if err != nil {
@@ -114,8 +115,9 @@ func (s *Standby) copy(ctx context.Context, to map[uint32]int) (seen map[uint32]
 	return seen, err
 }
 
-// Check is to be called from time to time while the proxy is ready. A proxy that closes one
-// of its sockets gives no sign of it; until the next call connections wait there.
+// Check looks for listening sockets that the living proxy has closed. Call it from time to time
+// while the proxy is ready: no event announces a closed socket, and until the next call
+// connections wait in its queue.
 func (s *Standby) Check() {
 	s.steering.Lock()
 	defer s.steering.Unlock()
@@ -124,12 +126,13 @@ func (s *Standby) Check() {
 	}
 }
 
-// replaced is called when the proxy of these copies lives and has closed its sockets but seen.
+// replaced is called when the living proxy has closed some of the copied sockets, and still has
+// those in seen.
 func (s *Standby) replaced(of sharing, seen map[uint32]bool) {
 	s.steering.Lock()
 	defer s.steering.Unlock()
 	if s.sharing.done != of.done {
-		return // it has died since, or the next check finds it
+		return // the proxy has died since, or other copies are being made
 	}
 	closed := map[uint32]int{}
 	maps.DeleteFunc(s.sharing.copies, func(inode uint32, fd int) bool {
@@ -146,26 +149,27 @@ func (s *Standby) replaced(of sharing, seen map[uint32]bool) {
 	}
 }
 
-// adopt accepts from sockets that the proxy has no more. It is called with steering locked.
+// adopt accepts connections from the copies of sockets that the proxy has closed. It is called
+// with steering locked.
 func (s *Standby) adopt(copies map[uint32]int) {
 	for _, sock := range s.orphan(copies) {
 		s.work.Go(func() { s.accept(sock) })
 	}
 }
 
-// orphan keeps sockets that the proxy has no more, until [Standby.retire]. It is called with
-// steering locked.
+// orphan keeps the copies of sockets that the proxy has closed, until [Standby.retire]. It is
+// called with steering locked.
 func (s *Standby) orphan(copies map[uint32]int) (all []*socket) {
 	if len(copies) == 0 {
 		return nil
 	}
 	for _, sock := range s.sockets {
-		// No new connection goes to them, so that they can be closed later.
+		// Steer new connections to the standby's socket, so that these can be closed later.
 		if err := s.attach(sock, 0, 1); err != nil {
 			s.warnOnce("this kernel does not steer: connections are lost when the proxy is back", "error", err)
 		}
 	}
-	for inode, fd := range copies { // any order: the sockets are alike
+	for inode, fd := range copies { // the order does not matter: the sockets are alike
 		file := os.NewFile(uintptr(fd), "socket")
 		l, err := net.FileListener(file)
 		file.Close()
@@ -180,8 +184,8 @@ func (s *Standby) orphan(copies map[uint32]int) (all []*socket) {
 	return all
 }
 
-// retire closes the sockets of proxies before, which would be taken for the present one's.
-// It is called with steering locked.
+// retire closes the sockets of earlier proxies, which steerAll would take for the current
+// proxy's. It is called with steering locked.
 func (s *Standby) retire() {
 	var queued []*net.TCPConn
 	for _, sock := range s.orphans {
@@ -191,13 +195,14 @@ func (s *Standby) retire() {
 		sock.Close()
 	}
 	s.orphans = nil
-	// Relayed before, one could come to a socket of the relay's port that is closed next.
+	// Only now: the relay's port has orphans too, and a connection that was relayed earlier could
+	// have come to one that is closed next.
 	for _, c := range queued {
 		s.take(c)
 	}
 }
 
-// drain takes what is in the queue of a listening socket, without waiting.
+// drain accepts all connections in the queue of a listening socket, without waiting.
 func (s *socket) drain(take func(*net.TCPConn)) error {
 	return s.control(func(fd int) error {
 		for {
@@ -221,8 +226,9 @@ func (s *socket) drain(take func(*net.TCPConn)) error {
 	})
 }
 
-// Hold makes new connections wait, though the proxy lives, until Ready or Gone is called. It
-// reports whether the proxy has accepted all that came before; not where that is not known.
+// Hold makes new connections wait, although the proxy lives, until Ready or Gone is called. It
+// returns true if the proxy has accepted all connections that came before, and false if not, or
+// if that cannot be known.
 func (s *Standby) Hold() bool {
 	s.steering.Lock()
 	defer s.steering.Unlock()
@@ -241,17 +247,18 @@ func (s *Standby) Hold() bool {
 	return s.emptied(s.sharing.copies)
 }
 
-// Leave gives up the port for good, while the proxy still has it: what comes from now on is
-// refused, and what has come is the proxy's. The proxy must close its sockets next. Where
-// there are no copies of them, what they have then is reset.
+// Leave gives up the port for good, while the proxy still listens on it: new connections are
+// refused, and the proxy accepts those that have come. The proxy must close its sockets next. If
+// there are no copies of them, the connections in their queues are reset then.
 func (s *Standby) Leave() {
 	s.steering.Lock()
 	copies := s.sharing.end()
 	var errs []error
-	for _, fd := range copies { // any order: all are shut
+	for _, fd := range copies { // the order does not matter
 		errs = append(errs, shut(fd))
 	}
-	// One of the group that is open would have the kernel choose among all.
+	// The standby's sockets too: if one socket of the group still took connections, the kernel
+	// would choose among all.
 	for _, sock := range s.sockets {
 		errs = append(errs, sock.control(shut))
 	}
@@ -266,29 +273,29 @@ func (s *Standby) Leave() {
 	s.Close()
 }
 
-// lastQueue is how long emptied waits for the proxy to accept what its sockets have. That
-// takes less than a millisecond; one that hangs accepts nothing.
+// lastQueue limits how long emptied waits for the proxy to accept the connections in its queues.
+// That takes less than a millisecond, unless the proxy hangs.
 const lastQueue = time.Second
 
-// emptied returns when no connection waits in the sockets that no new one goes to, and
-// reports whether that is so.
+// emptied waits until the queues of these sockets are empty, and returns false if they are not
+// within lastQueue. New connections must not go to these sockets.
 func (s *Standby) emptied(copies map[uint32]int) bool {
 	for until := time.Now().Add(s.lastQueue); len(copies) > 0 && s.waiting(copies); {
 		if time.Now().After(until) {
 			return false
 		}
-		time.Sleep(time.Millisecond) // there is no event for an empty queue
+		time.Sleep(time.Millisecond) // no event announces an empty queue
 	}
 	return true
 }
 
-// nowhere is the index of no interface.
+// nowhere is an interface index that does not exist.
 const nowhere = math.MaxInt32
 
-// shut makes a listening socket, whoever else has it, refuse new connections: it is bound to an
-// interface that does not exist. Its queue, and handshakes under way, stay. A socket that is
-// bound to no interface may be bound by any user since Linux 5.7; a packet filter (SO_ATTACH_FILTER)
-// is refused to other users than root on TCP sockets of newer kernels.
+// shut makes a listening socket refuse new connections in all processes that have it: it binds the
+// socket to an interface that does not exist. Its queue and its handshakes in progress stay. Since
+// Linux 5.7 any user may bind a socket that is not bound to an interface. A packet filter
+// (SO_ATTACH_FILTER) would not do: on TCP sockets newer kernels allow it to root only.
 func shut(fd int) error {
 	return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_BINDTOIFINDEX, nowhere)
 }
@@ -296,13 +303,13 @@ func shut(fd int) error {
 // waiting reports whether a connection waits to be accepted, or has not completed its
 // handshake.
 func (s *Standby) waiting(copies map[uint32]int) bool {
-	// Those first: one that completes its handshake is in a queue then.
+	// Handshakes first: a connection that completes its handshake meanwhile is found in a queue.
 	half, err := sockets.List(sockets.TCP, sockets.Of(sockets.SynReceived))
 	if err == nil && slices.ContainsFunc(half, func(h sockets.Socket) bool { return h.Local.Port() == s.o.Port }) {
 		return true
 	}
 	var list []unix.PollFd
-	for _, fd := range copies { // any order: the poll is about all of them
+	for _, fd := range copies { // the order does not matter: all are polled
 		list = append(list, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
 	}
 	n, err := unix.Poll(list, 0)

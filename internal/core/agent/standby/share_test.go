@@ -14,9 +14,9 @@ import (
 	"outrider.dev/test/process"
 )
 
-// copies are those of the listening sockets of a proxy that runs in this process.
+// copies is a Copies for a proxy that runs in this process.
 func (p *proxy) copies(_ context.Context, _ int, addresses ...netip.AddrPort) (fds []int, err error) {
-	p.mu.Lock() // the test may end meanwhile
+	p.mu.Lock() // the test may end and kill the proxy meanwhile
 	defer p.mu.Unlock()
 	for _, l := range p.listeners {
 		if !slices.Contains(addresses, addrPort(l.Addr())) {
@@ -38,7 +38,8 @@ func (p *proxy) copies(_ context.Context, _ int, addresses ...netip.AddrPort) (f
 	return fds, nil
 }
 
-// shared begins to hold connections for a test, with copies of the sockets of what *p is then.
+// shared starts a Standby for a test, which copies the sockets of the proxy that *p points to at
+// that time.
 func shared(t *testing.T, p **proxy) *Standby {
 	return listen(t, func(o *Options) {
 		o.Sockets = func(ctx context.Context, n int, addresses ...netip.AddrPort) ([]int, error) {
@@ -47,7 +48,7 @@ func shared(t *testing.T, p **proxy) *Standby {
 	})
 }
 
-// ready hands over to the proxy and waits for the copies.
+// ready calls s.Ready and waits until the copies are made.
 func ready(t *testing.T, s *Standby) {
 	t.Helper()
 	if err := s.Ready(); err != nil {
@@ -56,8 +57,8 @@ func ready(t *testing.T, s *Standby) {
 	<-s.sharing.done
 }
 
-// What a proxy has not accepted when it ends is served by the next one: by both families, and
-// what the standby had relayed.
+// Connections that a proxy has not accepted when it ends are served by the next proxy: those of both
+// families, and those that the standby had relayed.
 func TestQueueOutlivesTheProxy(t *testing.T) {
 	var p *proxy
 	s := shared(t, &p)
@@ -96,8 +97,8 @@ func TestQueueOutlivesTheProxy(t *testing.T) {
 	}
 }
 
-// A living proxy that listens on other sockets than before has closed the old ones, and their
-// copies still take connections.
+// A living proxy replaces its listening sockets. The copies of the old ones still take
+// connections, and none of these is lost.
 func TestProxyReplacesItsSockets(t *testing.T) {
 	var p *proxy
 	s := shared(t, &p)
@@ -128,8 +129,8 @@ func TestProxyReplacesItsSockets(t *testing.T) {
 	}
 }
 
-// A port is left without a reset: what the proxy has not accepted yet it accepts first, and
-// what comes later is not in its queue.
+// Leave resets no connection: the proxy accepts those in its queue, and later ones are refused
+// before they get there.
 func TestLeave(t *testing.T) {
 	var p *proxy
 	s := shared(t, &p)
@@ -143,7 +144,7 @@ func TestLeave(t *testing.T) {
 		close(left)
 	}()
 	process.Eventually(t, "a new connection is refused", func() bool {
-		c, err := net.DialTimeout("tcp", target, 100*time.Millisecond) // time limit: it is tried again
+		c, err := net.DialTimeout("tcp", target, 100*time.Millisecond) // short timeout: the loop tries again
 		if err == nil {
 			queued = append(queued, c)
 		}
@@ -170,7 +171,8 @@ func TestLeave(t *testing.T) {
 	}
 }
 
-// While a proxy lives new connections can be made to wait, and what it has not accepted is known.
+// Hold makes new connections wait while the proxy lives, and reports whether it has accepted all
+// earlier ones.
 func TestHold(t *testing.T) {
 	var p *proxy
 	s := shared(t, &p)

@@ -15,8 +15,8 @@ import (
 	"outrider.dev/internal/core/agent/sockets"
 )
 
-// A family is the wildcard address of a listening socket, as Go's name of the network. The
-// kernel shares connections only among sockets of one family
+// A family is an IP family, named as package net names the network; its sockets listen on the
+// wildcard address. The kernel distributes connections only among sockets of the same family
 // (inet_reuseport_add_sock in net/ipv4/inet_hashtables.c).
 type family string
 
@@ -39,7 +39,7 @@ func (f family) count(list []sockets.Socket) (n int) {
 	return n
 }
 
-// A socket is one on which the standby listens.
+// A socket is a listening socket of the standby, or a copy of the proxy's.
 type socket struct {
 	family   family
 	listener *net.TCPListener
@@ -64,7 +64,7 @@ func open(ctx context.Context, f family, port uint16, transparent bool) (*socket
 			return nil
 		})
 	}}
-	// A multipath socket, Go's default, refuses the program: operation not supported.
+	// Multipath TCP, Go's default, does not support the program (EOPNOTSUPP).
 	config.SetMultipathTCP(false)
 	l, err := config.Listen(ctx, string(f), fmt.Sprintf(":%d", port))
 	if err != nil {
@@ -74,7 +74,7 @@ func open(ctx context.Context, f family, port uint16, transparent bool) (*socket
 	return sock, nil
 }
 
-// setTransparent lets a socket take connections to any address.
+// setTransparent lets a socket accept connections to any address.
 func setTransparent(fd int, f family) error {
 	level, option := unix.SOL_IP, unix.IP_TRANSPARENT
 	if f == ip6 {
@@ -102,11 +102,12 @@ func control(raw syscall.RawConn, f func(fd int) error) error {
 	return errors.Join(raw.Control(func(fd uintptr) { err = f(int(fd)) }), err)
 }
 
-// In classic BPF extensions are loads from negative offsets (linux/filter.h).
+// Classic BPF has its extensions at negative load offsets (linux/filter.h). This one loads a
+// random number.
 const random = 0xfffff000 + 56 // SKF_AD_OFF + SKF_AD_RANDOM
 
-// steer sends every new connection to one of the n sockets whose indices begin with
-// first. An index that no socket has makes the kernel choose by hash among all.
+// steer attaches a program that sends each new connection to a random one of the n sockets
+// from index first. If there is no socket with the index, the kernel chooses by hash among all.
 func (s *socket) steer(first, n uint32) error {
 	return s.control(func(fd int) error {
 		program := []unix.SockFilter{
@@ -120,8 +121,8 @@ func (s *socket) steer(first, n uint32) error {
 	})
 }
 
-// originalDestination is the destination that the caller dialled: as connection tracking
-// remembers it, or, where nothing was translated (TPROXY), the local address.
+// originalDestination returns the destination that the caller dialled: the one in the
+// connection tracking table, or the local address if nothing was translated (TPROXY).
 func originalDestination(c *net.TCPConn) (netip.AddrPort, error) {
 	local := addrPort(c.LocalAddr())
 	raw, err := c.SyscallConn()
@@ -131,7 +132,7 @@ func originalDestination(c *net.TCPConn) (netip.AddrPort, error) {
 	var dst netip.AddrPort
 	err = control(raw, func(fd int) error {
 		if local.Addr().Is4() {
-			// Any call of x/sys with room for a sockaddr_in will do.
+			// x/sys has no call for this option; this one has room for a sockaddr_in.
 			v, err := unix.GetsockoptIPv6Mreq(fd, unix.SOL_IP, unix.SO_ORIGINAL_DST)
 			if err != nil {
 				return err
@@ -147,19 +148,19 @@ func originalDestination(c *net.TCPConn) (netip.AddrPort, error) {
 		dst = netip.AddrPortFrom(netip.AddrFrom16(v.Addr.Addr), swap(v.Addr.Port))
 		return nil
 	})
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOPROTOOPT) { // not tracked, or nothing tracks here
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOPROTOOPT) { // not tracked, or no connection tracking here
 		return local, nil
 	}
 	return dst, err
 }
 
-// swap turns a port from the order of the network into ours, or back.
+// swap converts a port between network and host byte order.
 func swap(port uint16) uint16 {
 	b := (*[2]byte)(unsafe.Pointer(&port))
 	return uint16(b[0])<<8 | uint16(b[1])
 }
 
-// addrPort of a TCP address, IPv4 as such.
+// addrPort converts a TCP address; IPv4-mapped addresses become IPv4.
 func addrPort(a net.Addr) netip.AddrPort {
 	ap := a.(*net.TCPAddr).AddrPort()
 	return netip.AddrPortFrom(ap.Addr().Unmap().WithZone(""), ap.Port())

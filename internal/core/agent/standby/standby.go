@@ -16,41 +16,41 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// Options of a Standby. The zero value of a field means its default.
+// Options of a Standby. The zero value of a field selects its default.
 type Options struct {
 	Port         uint16         // to listen on, by IPv4 and IPv6; required
 	Relay        netip.AddrPort // the proxy's listener for the PROXY protocol; required, loopback
 	CapturePorts []uint16       // connections to these on this machine are closed; default: the contract's
 	Transparent  bool           // connections come by TPROXY; needs CAP_NET_ADMIN
 
-	// Max is how many connections are held or relayed at a time; those past it are
-	// reset. Each costs a descriptor, some hundred bytes here, and what its sender has
-	// sent in the kernel: at most a receive window, 64 KiB by the default
-	// tcp_rmem. Default 4096, or a sixth of RLIMIT_NOFILE if that is less: a relayed
-	// one has two sockets and two pipes.
+	// Max is how many connections are held or relayed at a time; further ones are
+	// reset. Each held connection costs a descriptor, some hundred bytes here, and the
+	// bytes that its caller has sent, in the kernel: at most a receive window, 64 KiB by
+	// the default tcp_rmem. Default 4096, or a sixth of RLIMIT_NOFILE if that is less: a
+	// relayed connection has two sockets and two pipes, which are six descriptors.
 	Max int
 
-	// Sockets is asked for copies of the proxy's listening sockets. Default: there are none;
-	// connections that a proxy has not accepted when it ends are then reset by the kernel.
+	// Sockets returns copies of the proxy's listening sockets. Default: no copies; then the
+	// kernel resets the connections that a proxy has not accepted when it ends.
 	Sockets Copies
 
 	Log *slog.Logger // default: none
 }
 
-// Copies returns descriptors of the proxy's listening sockets: those of its workers 0 to n-1
-// on each of the addresses, as far as it has them. It waits for the proxy until ctx ends, and
-// then returns what it has.
+// Copies returns descriptors of the proxy's listening sockets: one for each of its workers 0 to
+// n-1 on each of the addresses, as far as the proxy has them. It waits for the proxy until ctx
+// ends, and then returns the descriptors that it got.
 type Copies func(ctx context.Context, n int, addresses ...netip.AddrPort) (fds []int, err error)
 
 var (
-	// ErrNotListening means that the proxy has no socket on the port, or none that takes
-	// held connections.
+	// ErrNotListening means that the proxy has no listening socket on the port, or none on the
+	// relay's port.
 	ErrNotListening = errors.New("the proxy does not listen")
 	// ErrClosed means that the standby was closed.
 	ErrClosed = errors.New("the standby is closed")
 )
 
-// Counts are the connections of a Standby.
+// Counts counts the connections of a Standby.
 type Counts struct {
 	Held     int // connections that wait now
 	Relaying int // connections that go through this process now
@@ -62,7 +62,7 @@ type Counts struct {
 	Failed  uint64 // reset because the proxy could not be reached
 }
 
-// A Standby is a listener behind or in place of the proxy's.
+// A Standby is a listener beside the proxy's or in their place.
 type Standby struct {
 	o     Options
 	log   *slog.Logger
@@ -70,30 +70,30 @@ type Standby struct {
 	watch *watch
 	work  sync.WaitGroup // accept loops, dialers, relays, the watch
 
-	released chan released // to be dialled; has room for all
-	slots    chan struct{} // of connections on their way to a first answer
+	released chan released // connections to relay; has room for all
+	slots    chan struct{} // one for each relayed connection that waits for its first answer
 
-	steering sync.Mutex // one Ready, Gone or Close at a time; before mu
+	steering sync.Mutex // one Ready, Gone or Close at a time; locked before mu
 	sockets  []*socket
 	steered  time.Time
 	attach   func(*socket, uint32, uint32) error
-	orphans  []*socket // of proxies that have ended, or closed them
+	orphans  []*socket // copies of sockets that proxies have closed, or that outlive them
 	sharing  sharing
 
-	lastQueue time.Duration // the constant; longer in a test
+	lastQueue time.Duration // the constant lastQueue; longer in a test
 
 	mu     sync.Mutex
 	ready  bool
 	closed bool
-	life   int // of the proxy: counts calls of Ready and Gone
+	life   int // number of the proxy's life: counts calls of Ready and Gone
 	held   map[int32]*held
 	nextID int32
 	warned map[string]bool // messages logged in this life
 	counts Counts
 }
 
-// Listen begins to hold connections. When ctx ends, all of them end. The process must
-// run as the proxy's user.
+// Listen begins to hold connections. When ctx ends, all connections are reset. The process
+// must run as the proxy's user.
 func Listen(ctx context.Context, o Options) (*Standby, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
@@ -125,7 +125,7 @@ func (o *Options) complete() error {
 		return errors.New("standby: no port to listen on")
 	}
 	if !o.Relay.Addr().IsLoopback() || o.Relay.Port() == 0 {
-		// On another address the header would let any client claim any source.
+		// On another address, any client could claim any source with a PROXY header.
 		return fmt.Errorf("standby: relay address %s is not a port on loopback", o.Relay)
 	}
 	if len(o.CapturePorts) == 0 {
@@ -168,9 +168,9 @@ func (s *Standby) listen() error {
 	return nil
 }
 
-// Ready is called when the proxy listens, for the first time, again, or on other sockets
-// than before: every held connection is relayed, every new one is the proxy's.
-// It returns ErrNotListening if the proxy does not listen.
+// Ready is called when the proxy listens: for the first time, again, or on other sockets
+// than before. It relays every held connection and steers every new one to the proxy. It
+// returns ErrNotListening if the proxy does not listen.
 func (s *Standby) Ready() error {
 	s.steering.Lock()
 	defer s.steering.Unlock()
@@ -179,7 +179,7 @@ func (s *Standby) Ready() error {
 	}
 	s.retire()
 	s.mu.Lock()
-	clear(s.warned) // those of the life before
+	clear(s.warned) // warnings of the previous life
 	s.mu.Unlock()
 	workers, err := s.steerAll()
 	if err != nil {
@@ -198,12 +198,12 @@ func (s *Standby) Ready() error {
 	return nil
 }
 
-// Gone is called when the proxy has died: accepted connections wait from now on, and so do
-// those that it has not accepted.
+// Gone is called when the proxy has died. From now on the standby holds new connections, and
+// those that the proxy has not accepted.
 func (s *Standby) Gone() {
 	s.steering.Lock()
 	defer s.steering.Unlock()
-	defer func() { s.adopt(s.sharing.end()) }() // once ready is false
+	defer func() { s.adopt(s.sharing.end()) }() // after ready is set to false
 	s.mu.Lock()
 	s.ready = false
 	clear(s.warned)
@@ -212,15 +212,15 @@ func (s *Standby) Gone() {
 	s.log.Info("proxy gone, connections wait")
 }
 
-// Close leaves the port and resets held connections. Relayed ones go on:
-// Wait for them, or end the context.
+// Close stops listening and resets held connections. Relayed connections go on: call Wait
+// to wait for their ends, or end the context of Listen to reset them.
 func (s *Standby) Close() {
 	s.steering.Lock()
 	defer s.steering.Unlock()
 	s.mu.Lock()
 	if !s.closed {
 		s.closed = true
-		close(s.released) // release has its last
+		close(s.released) // release sends no more
 	}
 	for _, h := range s.held {
 		s.drop(h)
@@ -254,7 +254,7 @@ func (s *Standby) isClosed() bool {
 	return s.closed
 }
 
-// accept takes connections until the socket is closed.
+// accept accepts connections until the socket is closed.
 func (s *Standby) accept(sock *socket) {
 	for {
 		c, err := sock.listener.AcceptTCP()

@@ -20,7 +20,7 @@ import (
 )
 
 func TestEarlyConnectionsAreHandedOver(t *testing.T) {
-	tests := map[string][]family{ // of the proxy's sockets
+	tests := map[string][]family{ // families of the proxy's sockets
 		"both families": {ip4, ip6},
 		"IPv4 only":     {ip4},
 	}
@@ -71,7 +71,7 @@ func TestEarlyConnectionsAreHandedOver(t *testing.T) {
 	}
 }
 
-// On a kernel without the program the standby relays its share of the connections.
+// On a kernel without the steering program, the standby relays its share of the connections.
 func TestWithoutSteering(t *testing.T) {
 	var log strings.Builder
 	s := listen(t, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
@@ -98,8 +98,8 @@ func TestWithoutSteering(t *testing.T) {
 	}
 }
 
-// While the proxy dies and comes back, with changing numbers of workers, every new
-// connection is accepted.
+// While the proxy dies and restarts, with changing numbers of workers, every new connection is
+// accepted.
 func TestNoConnectionIsRefused(t *testing.T) {
 	s := listen(t, nil)
 	p := startProxy(t, 2, ip4, ip6)
@@ -125,8 +125,8 @@ func TestNoConnectionIsRefused(t *testing.T) {
 	t.Logf("10 deaths of the proxy: %s; %+v", &c, s.Counts())
 }
 
-// The index of a socket is its place in the order of listen. The documents of the
-// kernel do not promise it: this test fails when it changes.
+// The index of a socket in its group is its position in the order of listen(2). The kernel's
+// documentation does not promise that: this test fails if it changes.
 func TestOrderOfListening(t *testing.T) {
 	s := listen(t, nil)
 	p := startProxy(t, 3, ip4)
@@ -145,8 +145,8 @@ func TestOrderOfListening(t *testing.T) {
 	}
 }
 
-// A listener of the proxy's that is opened anew, with another number of sockets, and
-// there is no event: a connection that strays to the standby shows it.
+// The proxy reopens its listener with another number of sockets, without any event. A connection
+// that comes to the standby makes it steer again.
 func TestWorkersChangeUnannounced(t *testing.T) {
 	s := listen(t, nil)
 	p := startProxy(t, 4, ip4, ip6)
@@ -156,7 +156,7 @@ func TestWorkersChangeUnannounced(t *testing.T) {
 	p.kill()
 	startProxy(t, 1, ip4, ip6)
 	s.steering.Lock()
-	s.steered = time.Time{} // a second has passed
+	s.steered = time.Time{} // as if a second had passed
 	s.steering.Unlock()
 	for range 100 {
 		if got := line(dial(t, target)); got != target {
@@ -228,7 +228,7 @@ func TestPastTheBound(t *testing.T) {
 	}
 }
 
-// Connections that are relayed count too: here those of a family for which the proxy does not listen.
+// Relayed connections count towards Max, too: here, connections of a family for which the proxy does not listen.
 func TestPastTheBoundWhileRelaying(t *testing.T) {
 	const to = "[fd96::10]:443"
 	s := listen(t, func(o *Options) { o.Max = 3 })
@@ -306,7 +306,8 @@ func TestCallersThatLeave(t *testing.T) {
 	}
 }
 
-// What is relayed ends as its peer ends it, and outlives Close but not the context.
+// A relayed connection ends with a FIN or a reset as its peer ends it. It outlives Close, but not
+// the context.
 func TestEnds(t *testing.T) {
 	s := listen(t, nil)
 	a, b, c := dial(t, target), dial(t, target), dial(t, target)
@@ -339,7 +340,7 @@ func TestEnds(t *testing.T) {
 
 func TestContextEndsAll(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
-	listen(t, func(o *Options) { o.Port = 15002 }) // for the network
+	listen(t, func(o *Options) { o.Port = 15002 }) // only for the other capture port of the network
 	s, err := Listen(ctx, Options{Port: port, Relay: netip.MustParseAddrPort("127.0.0.1:15007")})
 	if err != nil {
 		t.Fatal(err)
@@ -380,7 +381,7 @@ func TestOptionsThatCannotWork(t *testing.T) {
 	}
 }
 
-// A socket that does not share the port is an error that names the port.
+// If another socket has the port and does not share it, Listen's error names the port.
 func TestPortTaken(t *testing.T) {
 	ns.RequireRoot(t)
 	var config net.ListenConfig

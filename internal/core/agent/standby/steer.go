@@ -8,14 +8,14 @@ import (
 	"outrider.dev/internal/core/agent/sockets"
 )
 
-// steerAll makes the kernel prefer the proxy's sockets to ours, and returns how many
-// the proxy has. It is called with steering locked.
+// steerAll makes the kernel send new connections to the proxy's sockets only, and returns how
+// many sockets the proxy has. It is called with steering locked.
 func (s *Standby) steerAll() (int, error) {
 	all, err := sockets.List(sockets.TCP, sockets.Of(sockets.Listening))
 	if err != nil {
 		return 0, err
 	}
-	// Only sockets of our user can share the port.
+	// All other sockets on the port are the proxy's: only our user can share it.
 	theirs := slices.DeleteFunc(slices.Clone(all), func(l sockets.Socket) bool {
 		return l.Local.Port() != s.o.Port || slices.ContainsFunc(s.sockets, func(o *socket) bool { return o.inode == l.Inode })
 	})
@@ -26,7 +26,7 @@ func (s *Standby) steerAll() (int, error) {
 		return 0, fmt.Errorf("%w on %s, where it takes held connections", ErrNotListening, s.o.Relay)
 	}
 	for _, sock := range s.sockets {
-		// Ours began to listen first: it has index 0, and the proxy's follow.
+		// The standby's socket began to listen first, so it has index 0, and the proxy's follow.
 		if n := sock.family.count(theirs); n > 0 {
 			if err := s.attach(sock, 1, uint32(n)); err != nil {
 				s.warnOnce("this kernel does not steer: the standby relays a share of the connections", "error", err)
@@ -37,8 +37,8 @@ func (s *Standby) steerAll() (int, error) {
 	return len(theirs), nil
 }
 
-// stray is called for a connection that came here though the proxy is ready. Where
-// steering works, the proxy has changed its sockets.
+// stray is called for a connection that came to the standby although the proxy is ready. If
+// steering works, the reason is that the proxy has changed its sockets: stray steers again.
 func (s *Standby) stray() {
 	if !s.steering.TryLock() {
 		return
