@@ -16,39 +16,40 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// A place is where a client is, by the address of its connection: headers prove nothing.
+// A place tells where a client is. It depends on the address of its connection only, because
+// headers can be forged.
 type place int
 
-// The places. The node is where the kubelet is.
+// The places. The kubelet is on the node.
 const (
 	outside place = iota
 	onNode
-	inside // in the pod: the loopback interface and the unix socket
+	inside // in the pod: by the loopback interface or the unix socket
 	places
 )
 
-// An access is who may call a path.
+// An access tells who may call a path.
 type access int
 
 const (
 	anyone   access = iota
 	scrapers        // Options.MetricsFrom, the node and the pod
 	node            // the node and the pod
-	probers         // who knows Options.ProbeKey, and the pod; without a key the node too
+	probers         // clients that know Probes.Key, and the pod; if there is no key, the node too
 	pod             // any user of the pod, over the loopback interface
 )
 
-// An endpoint is a path with its method and who may call it.
+// An endpoint is a path with its method and its access.
 type endpoint struct {
 	method, path string
 	who          access
-	serve        http.HandlerFunc // nil: it is not there
+	serve        http.HandlerFunc // nil: the endpoint does not exist
 }
 
-// endpoints is the list of all; docs/agent.md has it too.
+// endpoints lists all endpoints; docs/agent.md describes them.
 func (s *Server) endpoints() []endpoint {
 	out := []endpoint{
-		{"GET", contract.ReadyPath, anyone, s.ready}, // also on the readiness port, as the only one for other pods
+		{"GET", contract.ReadyPath, anyone, s.ready}, // on the readiness port, the only one for other pods
 		{"GET", "/metrics", scrapers, s.metrics},
 		{"GET", "/stats/prometheus", scrapers, s.metrics},
 		{"GET", "/startup", node, s.startup},
@@ -58,7 +59,7 @@ func (s *Server) endpoints() []endpoint {
 	}
 	if s.o.Drain != nil {
 		out = append(out, endpoint{"POST", "/drain", pod, s.drain},
-			endpoint{"GET", contract.StopPath, probers, s.stops}, endpoint{"GET", contract.StopPath + "/", probers, s.stops}) // with the key
+			endpoint{"GET", contract.StopPath, probers, s.stops}, endpoint{"GET", contract.StopPath + "/", probers, s.stops}) // a path may end with the key
 	}
 	if s.o.Replace != nil {
 		out = append(out, endpoint{"POST", "/replace", pod, s.replace})
@@ -69,7 +70,7 @@ func (s *Server) endpoints() []endpoint {
 	return out
 }
 
-// handler checks who calls before it looks at the method.
+// handler serves the endpoints. It checks who calls before it looks at the method.
 func (s *Server) handler() http.Handler {
 	paths, methods := http.NewServeMux(), http.NewServeMux()
 	for _, e := range s.endpoints() {
@@ -85,8 +86,9 @@ func (s *Server) handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p := peerFrom(r)
 		if p.place != inside {
-			// Without a limit of its own: a client that sends requests and waits for no answer has to
-			// connect for each. The kubelet connects for each probe anyway.
+			// One request per connection: so the limit on connections also bounds a client that
+			// sends requests without waiting for answers. The kubelet makes a connection for each
+			// probe anyway.
 			w.Header().Set("Connection", "close")
 		}
 		switch {
@@ -95,8 +97,8 @@ func (s *Server) handler() http.Handler {
 			http.Error(w, "on this socket other users may only get "+contract.ReadyPath, http.StatusForbidden)
 			return
 		case p.port == s.readiness() && p.place != inside:
-			// A Service may publish this port, for a load balancer's health checks. Its clients can
-			// come with the node's address.
+			// A Service may publish this port, for a load balancer's health checks. Then clients from
+			// outside the cluster can have the node's address.
 			http.Error(w, "on this port only "+contract.ReadyPath, http.StatusForbidden)
 			return
 		}
@@ -104,7 +106,7 @@ func (s *Server) handler() http.Handler {
 	})
 }
 
-// readiness is the second of the ports; 0: there is one port.
+// readiness returns the readiness port, the second of the ports; 0 if there is only one.
 func (s *Server) readiness() uint16 {
 	if len(s.o.Ports) < 2 {
 		return 0
@@ -112,7 +114,7 @@ func (s *Server) readiness() uint16 {
 	return s.o.Ports[1]
 }
 
-// forbidden is why a client may not call a path; empty if it may.
+// forbidden returns why a client may not call a path; empty if it may.
 func (s *Server) forbidden(who access, p peer, r *http.Request) string {
 	if p.place == inside {
 		return ""
@@ -136,7 +138,7 @@ func (s *Server) forbidden(who access, p peer, r *http.Request) string {
 	return "only from within the pod, by the loopback interface"
 }
 
-// notAProber is why a client may not have a probe or a hook made; empty if it may.
+// notAProber returns why a client may not have a probe or a hook made; empty if it may.
 func (s *Server) notAProber(p peer, path string) string {
 	path, key := s.o.Probes.split(path)
 	switch {
@@ -153,13 +155,13 @@ func (s *Server) notAProber(p peer, path string) string {
 	return "only from the pod and its node, whose addresses are " + fmt.Sprint(s.o.Node) + "; OUTRIDER_PROBE_FROM adds others"
 }
 
-// A firsts remembers some names, so that a log has a line for each and is not filled by them.
+// A firsts remembers some names, so that each is logged once and many names do not fill the log.
 type firsts struct {
 	mu    sync.Mutex
 	names []string
 }
 
-// mostFirsts bounds the names: one is the kubelet, if it is refused.
+// mostFirsts bounds the names. A refused kubelet is likely to be among the first.
 const mostFirsts = 16
 
 func (f *firsts) first(name string) bool {
@@ -176,7 +178,7 @@ func contains(networks []netip.Prefix, a netip.Addr) bool {
 	return slices.ContainsFunc(networks, func(n netip.Prefix) bool { return n.Contains(a) })
 }
 
-// placeOf is where an address is.
+// placeOf returns the place of an address.
 func (s *Server) placeOf(a netip.Addr) place {
 	switch {
 	case a.IsLoopback():
@@ -187,9 +189,10 @@ func (s *Server) placeOf(a netip.Addr) place {
 	return outside
 }
 
-// Gateways are the next hops of this network namespace's default routes, as networks of one
-// address. With a bridge or a point-to-point link that is the node's address there, which
-// the kubelet's connections come from; it is none of the node's addresses in the API.
+// Gateways returns the next hops of this network namespace's default routes, as networks of one
+// address. If the pod's link is a bridge or point-to-point, the next hop is the node's address on
+// that link. The kubelet's connections come from it, but the API does not list it among the
+// node's addresses.
 func Gateways() []netip.Prefix {
 	var out []netip.Prefix
 	for _, table := range []struct {
@@ -198,7 +201,7 @@ func Gateways() []netip.Prefix {
 	}{{"route", gateway4}, {"ipv6_route", gateway6}} {
 		raw, err := os.ReadFile("/proc/thread-self/net/" + table.file)
 		if err != nil {
-			continue // no such family
+			continue // the IP family is switched off
 		}
 		for line := range strings.Lines(string(raw)) {
 			if a, ok := table.parse(line); ok {
@@ -209,8 +212,8 @@ func Gateways() []netip.Prefix {
 	return out
 }
 
-// gateway4 reads a line of /proc/net/route: interface, destination, gateway, flags, 3
-// counters, mask; addresses are words of the machine, in hexadecimal.
+// gateway4 parses a line of /proc/net/route: interface, destination, gateway, flags, 3
+// counters, mask. Addresses are hexadecimal words in the machine's byte order.
 func gateway4(line string) (netip.Addr, bool) {
 	f := strings.Fields(line)
 	if len(f) < 8 || f[1] != "00000000" || f[7] != "00000000" {
@@ -226,8 +229,8 @@ func gateway4(line string) (netip.Addr, bool) {
 	return a, !a.IsUnspecified()
 }
 
-// gateway6 reads a line of /proc/net/ipv6_route: destination, its length, source, its
-// length, next hop; in network order.
+// gateway6 parses a line of /proc/net/ipv6_route: destination, its prefix length, source, its
+// prefix length, next hop. Addresses are in network byte order.
 func gateway6(line string) (netip.Addr, bool) {
 	f := strings.Fields(line)
 	if len(f) < 5 || f[1] != "00" || strings.Trim(f[0], "0") != "" {
@@ -247,10 +250,10 @@ type peer struct {
 	otherUser bool       // on the unix socket, with another uid than the agent's
 	name      string     // for the journal
 	address   netip.Addr // zero: the unix socket
-	port      uint16     // of ours, which it is connected to
+	port      uint16     // the agent's port that it is connected to
 }
 
-// peerOf looks at the connection.
+// peerOf identifies the client of a connection.
 func (s *Server) peerOf(c net.Conn) peer {
 	if u, ok := c.(*net.UnixConn); ok {
 		cred, err := credentials(u)

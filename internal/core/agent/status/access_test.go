@@ -42,8 +42,8 @@ func callFrom(t *testing.T, in *ns.Namespace, from, url string, header http.Head
 	return res.StatusCode, string(body)
 }
 
-// Any pod of the cluster can reach the status ports, and nothing in front of them checks who it
-// is: neither the app's hooks and probes nor what the agent knows may be its to have.
+// Any pod of the cluster can reach the status ports, and nothing in front of them identifies the
+// client. Other pods can neither call the app's hooks and probes nor read the agent's internals.
 func TestWhoMayCallWhat(t *testing.T) {
 	const key = "0123456789abcdefKEY"
 	pod, network := ns.New(t), ns.New(t)
@@ -55,7 +55,7 @@ func TestWhoMayCallWhat(t *testing.T) {
 	ns.Connect(pod, "eth0", mustPrefix(self+"/24"), network, "eth1", addresses)
 	pod.IP("route", "add", "default", "via", gateway)
 	var got http.Request
-	port := app(t, false, &got) // where the server's goroutines are: in the namespace of the test
+	port := app(t, false, &got) // in the test's namespace, where the server's goroutines run
 	get := `{"httpGet": {"path": "/ok", "port": ` + port + `, "httpHeaders": [{"name": "X-Own", "value": "1"}]}}`
 	probes, err := ParseProbes(`{"/app-health/app/readyz": `+get+`, "/app-lifecycle/app/prestopz": `+get+`}`, "127.0.0.1")
 	if err != nil {
@@ -86,7 +86,7 @@ func TestWhoMayCallWhat(t *testing.T) {
 		code  int
 		words string
 	}{
-		// Without a key: the node's addresses, and those of its link to the pod.
+		// Without a key, the node may call: from its addresses and from its end of the pod's link.
 		{host, 15020, probe, 200, "fine"},
 		{gateway, 15020, probe, 200, "fine"},
 		{gateway, 15020, hook, 200, "fine"},
@@ -95,13 +95,13 @@ func TestWhoMayCallWhat(t *testing.T) {
 		{elsewhere, 15020, hook, 403, "only from the pod and its node"},
 		{elsewhere, 15020, hook + "/", 403, ""},
 		{elsewhere, 15020, hook + "/" + key, 403, ""},
-		{elsewhere, 15020, "/app-health/none/readyz", 403, ""}, // no list of what there is
+		{elsewhere, 15020, "/app-health/none/readyz", 403, ""}, // the answer does not list the probes
 		{gateway, 15020, "/app-health/none/readyz", 404, "known: /app-health/app/readyz"},
 
-		// With a key: who knows it, from everywhere; an address no longer counts.
+		// With a key, whoever knows it may call, from everywhere; the address does not count.
 		{elsewhere, 15030, probe + "/" + key, 200, "fine"}, // the kubelet on an unusual network
 		{elsewhere, 15030, hook + "/" + key, 200, "fine"},
-		{host, 15030, hook, 403, "key of this pod's probes"}, // a pod with the node's network
+		{host, 15030, hook, 403, "key of this pod's probes"}, // a pod with hostNetwork
 		{gateway, 15030, probe, 403, "key"},
 		{elsewhere, 15030, probe, 403, "key"},
 		{elsewhere, 15030, probe + "/" + key[1:], 403, "key"},
@@ -120,7 +120,7 @@ func TestWhoMayCallWhat(t *testing.T) {
 		{host, 15020, "/drain", 403, "loopback"},
 		{host, 15020, "/debug/goroutines", 403, "loopback"},
 
-		// The readiness port is what a load balancer may show to everyone.
+		// A load balancer may publish the readiness port to everyone.
 		{elsewhere, 15021, contract.ReadyPath, 503, "envoy-not-live"},
 		{host, 15021, hook, 403, "on this port only"},
 		{host, 15021, "/metrics", 403, "on this port only"},
@@ -140,12 +140,12 @@ func TestWhoMayCallWhat(t *testing.T) {
 		case reached != (tt.words == "fine"):
 			t.Errorf("from %q, %d %s: the app's handler was called: %t", tt.from, tt.port, tt.path, reached)
 		case reached && (len(got.Header) != 4 || got.Header.Get("X-Own") != "1" || got.UserAgent() != "kube-probe/1.34" || got.Host != "127.0.0.1:"+port):
-			t.Errorf("the app got %s %v", got.Host, got.Header) // X-Own, User-Agent, Accept, Connection
+			t.Errorf("the app got %s %v", got.Host, got.Header) // want X-Own, User-Agent, Accept, Connection
 		}
 	}
 }
 
-// A User-Agent is the kubelet's with its version, and nothing else.
+// The app gets the kubelet's User-Agent with its version, and no other text of the caller.
 func TestUserAgentOfAProbe(t *testing.T) {
 	var got http.Request
 	p, err := ParseProbes(`{"/app-health/app/readyz": {"httpGet": {"path": "/ok", "port": `+app(t, false, &got)+`}}}`, "127.0.0.1")
@@ -169,10 +169,10 @@ func TestScrapesAtOnceAreBounded(t *testing.T) {
 		place place
 		ok    bool
 	}{
-		{"a", outside, true}, {"a", outside, true}, {"a", outside, false}, // its own limit
-		{"b", outside, true}, {"b", outside, false}, // that of all
+		{"a", outside, true}, {"a", outside, true}, {"a", outside, false}, // the client's limit
+		{"b", outside, true}, {"b", outside, false}, // the limit of the place
 		{"node", onNode, true}, {"node", onNode, false},
-		{"pod", inside, true}, {"pod", inside, true}, {"pod", inside, true}, // one address for all
+		{"pod", inside, true}, {"pod", inside, true}, {"pod", inside, true}, // no limit for one client: the pod's containers share an address
 	} {
 		free, ok := l.acquire(peer{place: tt.place, name: tt.name})
 		if ok != tt.ok {
@@ -192,7 +192,7 @@ func TestScrapesAtOnceAreBounded(t *testing.T) {
 	}
 }
 
-// The kubelet's requests are refused with a line in the log, and other pods cannot fill it.
+// A refused probe is logged once for each client, and many clients cannot fill the log.
 func TestRefusedProbesAreLoggedOnceForAClient(t *testing.T) {
 	var f firsts
 	logged := 0

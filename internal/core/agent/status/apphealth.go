@@ -12,8 +12,9 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// healthPath is the path of the container's readiness probe, else of its startup probe. A
-// liveness probe is no measure of health.
+// healthPath returns the path of the container's readiness probe or, without one, of its
+// startup probe. A liveness probe does not count: its success does not mean that the
+// container is ready.
 func (p Probes) healthPath(container string) (path string, ok bool) {
 	for _, kind := range []string{"readyz", "startupz"} {
 		path = contract.ProbePath + container + "/" + kind
@@ -24,7 +25,7 @@ func (p Probes) healthPath(container string) (path string, ok bool) {
 	return "", false
 }
 
-// Containers are those with a readiness or startup probe, sorted.
+// Containers returns the names of the containers with a readiness or startup probe, sorted.
 func (p Probes) Containers() []string {
 	var out []string
 	for path := range p.byPath {
@@ -42,11 +43,11 @@ func container(path string) string {
 	return name
 }
 
-// asAgent is the User-Agent of a probe that the agent makes by itself.
+// asAgent is the User-Agent of the agent's own probes.
 const asAgent = kubeProbe + "outrider"
 
-// Probe makes a container's readiness probe, else its startup probe, once and within the
-// probe's own time. Nil is success.
+// Probe makes a container's readiness probe or, without one, its startup probe. It tries once,
+// within the probe's own timeout, and returns nil on success.
 func (p Probes) Probe(ctx context.Context, container string) error {
 	path, ok := p.healthPath(container)
 	if !ok {
@@ -59,7 +60,7 @@ func (p Probes) Probe(ctx context.Context, container string) error {
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	// Without the addresses, of which the own is another one each time.
+	// Remove the addresses from the error: the local port differs each time.
 	var op *net.OpError
 	if errors.As(err, &op) {
 		err = op.Err
@@ -67,13 +68,13 @@ func (p Probes) Probe(ctx context.Context, container string) error {
 	return result(code, err)
 }
 
-// limited ends with the probe's own time, by default a second.
+// limited returns a context with the probe's own timeout, by default a second.
 func (p probe) limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	d := time.Duration(max(p.TimeoutSeconds, 1)) * time.Second
 	return context.WithTimeoutCause(ctx, d, fmt.Errorf("no answer within %s", d))
 }
 
-// result is what the kubelet makes of an answer: a redirect is as good as a success.
+// result judges an answer as the kubelet does: a redirect is a success.
 func result(code int, err error) error {
 	if err == nil && (code < 200 || code >= 400) {
 		err = fmt.Errorf("status %d", code)
@@ -81,7 +82,7 @@ func result(code int, err error) error {
 	return err
 }
 
-// made calls p.Made for a probe of a container's health.
+// made calls p.Made if the path is that of a container's healthPath.
 func (p Probes) made(path string, err error) {
 	if p.Made == nil {
 		return

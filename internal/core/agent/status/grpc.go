@@ -9,8 +9,8 @@ import (
 	"outrider.dev/internal/base/wire"
 )
 
-// appTransport speaks to the app as the kubelet does: certificates are not looked at, each
-// probe is a connection of its own.
+// appTransport connects to the app as the kubelet does: it does not verify certificates, and
+// makes a connection for each probe.
 var appTransport = &http.Transport{
 	DialContext:       dialApp,
 	TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, // the kubelet's rule for HTTPS probes
@@ -18,14 +18,14 @@ var appTransport = &http.Transport{
 	MaxResponseHeaderBytes: 64 << 10,
 }
 
-// grpcTransport is HTTP/2 without TLS, as gRPC probes are.
+// grpcTransport speaks HTTP/2 without TLS, as the kubelet's gRPC probes do.
 var grpcTransport = func() *http.Transport {
 	t := &http.Transport{DialContext: dialApp, DisableKeepAlives: true, DisableCompression: true, Protocols: new(http.Protocols)}
 	t.Protocols.SetUnencryptedHTTP2(true)
 	return t
 }()
 
-// tryGRPC makes the one unary call that a gRPC probe is.
+// tryGRPC makes a gRPC probe, which is one unary call.
 func tryGRPC(ctx context.Context, address, service string) error {
 	if err := wire.Healthy(ctx, grpcTransport, address, service, ""); err != nil {
 		return fmt.Errorf("grpc: %w", err)

@@ -17,37 +17,37 @@ const (
 	WaitEntry  EntryKind = "wait"  // a client waited for the agent
 )
 
-// An Entry is one thing that took time, or happened. Times are since the process started.
+// An Entry is a phase, an event or a wait. Its times count from the start of the process.
 type Entry struct {
 	Kind   EntryKind     `json:"kind"`
-	Name   string        `json:"name"` // of the phase, of the event, or of the client that waited
+	Name   string        `json:"name"` // of the phase, the event, or the client that waited
 	Why    string        `json:"why,omitempty"`
 	Begin  time.Duration `json:"begin_ns"`
 	End    time.Duration `json:"end_ns,omitempty"`
-	Open   bool          `json:"open,omitempty"`   // it has not ended
-	Ended  string        `json:"ended,omitempty"`  // how; of a wait: released by what
-	Failed bool          `json:"failed,omitempty"` // it did not end well
+	Open   bool          `json:"open,omitempty"`   // it has not ended yet
+	Ended  string        `json:"ended,omitempty"`  // the outcome; for a wait: what ended it
+	Failed bool          `json:"failed,omitempty"` // the outcome is a failure
 }
 
-// JournalOptions are those of a Journal. The zero value of a field means its default.
+// JournalOptions configure a Journal. The zero value of a field selects its default.
 type JournalOptions struct {
 	Process   time.Time // when this process started; default now
 	Container time.Time // when the container started; default unknown
 	Limit     int       // entries; default 512
 }
 
-// A Journal records how an agent's start went: each phase with its begin, end and reason,
-// and which client waited for what and was released by what. Its methods may be called from
-// any goroutine.
+// A Journal records the course of an agent's start: each phase with its begin, end and reason,
+// and for each waiting client what it waited for and what ended the wait. Its methods may be
+// called from any goroutine.
 //
-// It is bounded: it keeps the first entries, since questions are about the start, and of the
-// rest the latest.
+// Its size is bounded. It keeps the first entries, because most questions are about the start,
+// and the latest ones.
 type Journal struct {
 	o    JournalOptions
 	mu   sync.Mutex
 	head []*Entry // the first half of the limit
 	ring []*Entry // the latest
-	at   int      // where the oldest of the ring is, once it is full
+	at   int      // index of the oldest entry in ring, once it is full
 	lost int
 }
 
@@ -60,23 +60,23 @@ func NewJournal(o JournalOptions) *Journal {
 	return &Journal{o: o}
 }
 
-// Process is when the process started.
+// Process returns when the process started.
 func (j *Journal) Process() time.Time { return j.o.Process }
 
-// An EndEntry ends an entry. outcome describes it, and failed reports a failure. Only the first
-// call counts.
+// An EndEntry ends an entry with its outcome; failed marks it as a failure. Only the first call
+// has an effect.
 type EndEntry func(outcome string, failed bool)
 
-// Begin opens a phase.
+// Begin adds a phase, which lasts until the returned function is called.
 func (j *Journal) Begin(phase, why string) EndEntry { return j.open(PhaseEntry, phase, why) }
 
-// Waiter opens the wait of a client for something; its end has the outcome.
+// Waiter adds the wait of a client for what, which lasts until the returned function is called.
 func (j *Journal) Waiter(client, what string) EndEntry { return j.open(WaitEntry, client, what) }
 
 // Note adds an event.
 func (j *Journal) Note(name, detail string) { j.note(name, detail, false) }
 
-// Fail adds an event that is a failure.
+// Fail adds an event and marks it as a failure.
 func (j *Journal) Fail(name, detail string) { j.note(name, detail, true) }
 
 func (j *Journal) note(name, detail string, failed bool) {
@@ -116,16 +116,16 @@ func (j *Journal) add(e *Entry) {
 	}
 }
 
-// A JournalRecord is what a journal held at a moment.
+// A JournalRecord is a copy of a journal at one moment.
 type JournalRecord struct {
 	Process   time.Time  `json:"process_started"`
 	Container *time.Time `json:"container_started,omitempty"`
 	At        time.Time  `json:"at"`
 	Entries   []Entry    `json:"entries"`
-	Lost      int        `json:"lost,omitempty"` // entries in the middle that were dropped
+	Lost      int        `json:"lost,omitempty"` // number of dropped entries, between the first and the latest
 }
 
-// Record returns what j holds now, in the order of begins.
+// Record returns a copy of the journal, with the entries in the order of their begins.
 func (j *Journal) Record() JournalRecord {
 	j.mu.Lock()
 	defer j.mu.Unlock()

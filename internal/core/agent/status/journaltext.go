@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Text writes r as a table for a person.
+// Text writes r as a table for people.
 func (r JournalRecord) Text(w io.Writer) error {
 	fmt.Fprintf(w, "process started %s", r.Process.UTC().Format(time.RFC3339Nano))
 	if r.Container != nil {
@@ -29,7 +29,7 @@ func (r JournalRecord) Text(w io.Writer) error {
 	return nil
 }
 
-// took is how long e lasted, or has lasted.
+// took returns how long e lasted, or has lasted so far.
 func (r JournalRecord) took(e Entry) string {
 	switch {
 	case e.Kind == EventEntry:
@@ -51,10 +51,10 @@ func outcome(e Entry) string {
 	return word
 }
 
-// line keeps an entry on its row, and in its column.
+// line replaces newlines and tabs, so that a text stays in its row and its column.
 func line(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// round keeps about three digits.
+// round rounds d to about three digits.
 func round(d time.Duration) string {
 	switch {
 	case d < 10*time.Millisecond && d > -10*time.Millisecond:
@@ -65,7 +65,8 @@ func round(d time.Duration) string {
 	return d.Round(100 * time.Millisecond).String()
 }
 
-// Summary is r on one line: what failed, what has not ended, and else what took longest.
+// Summary describes r in one line: the first failure, the first phase that has not ended, and
+// the phase that took longest.
 func (r JournalRecord) Summary() string {
 	var failed, open, longest string
 	var most time.Duration

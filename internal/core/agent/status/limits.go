@@ -8,32 +8,32 @@ import (
 	"sync/atomic"
 )
 
-// Limits of held requests, of open connections, and of scrapes at once, by the place of the
-// client: so other pods use up neither the kubelet's nor the pod's own. A connection costs some
-// 25 KiB while its request is held.
+// Limits of held requests, of open connections, and of concurrent scrapes. Each place has its own
+// limits, so that other pods cannot use up those of the kubelet or of the pod itself. A connection
+// costs some 25 KiB while its request is held.
 var (
 	heldLimit   = [places]int{outside: 64, onNode: 64, inside: 1024}
 	openLimit   = [places]int{outside: 256, onNode: 256, inside: 2048}
 	scrapeSlots = [places]int{outside: 8, onNode: 8, inside: 64}
 )
 
-// scrapesEach is how many scrapes one client may have at once: each makes Envoy write all of its
-// statistics.
+// scrapesEach is how many concurrent scrapes one client may have: each makes Envoy write all of
+// its statistics.
 const scrapesEach = 2
 
-// connLimiter bounds the open connections. Over the limit, the oldest connection of the
-// client that has most of them is closed: so one client cannot lock out the others.
+// connLimiter bounds the open connections. Over the limit, it closes the oldest connection of the
+// client that has the most, so that one client cannot lock out the others.
 type connLimiter struct {
 	at      [places]connSet
 	dropped atomic.Uint64
 }
 
-// A connSet is the open connections by client, with one limit.
+// A connSet holds the open connections of one place.
 type connSet struct {
 	mu    sync.Mutex
 	limit int
 	open  int
-	by    map[string][]net.Conn // by peer.name, the oldest first
+	by    map[string][]net.Conn // by peer.name; the oldest comes first
 }
 
 func newConnLimiter() *connLimiter {
@@ -44,7 +44,7 @@ func newConnLimiter() *connLimiter {
 	return l
 }
 
-// follow follows the connections of the http.Server.
+// follow counts the connections of the http.Server; it is its ConnState callback.
 func (s *Server) follow(conn net.Conn, state http.ConnState) {
 	if state != http.StateNew && state != http.StateClosed {
 		return
@@ -83,7 +83,7 @@ func (s *connSet) add(client string, conn net.Conn) (victim net.Conn) {
 func (s *connSet) remove(client string, conn net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if i := slices.Index(s.by[client], conn); i >= 0 { // else add has removed it
+	if i := slices.Index(s.by[client], conn); i >= 0 { // otherwise add has removed it
 		s.removeAt(client, i)
 	}
 }
@@ -96,8 +96,7 @@ func (s *connSet) removeAt(client string, i int) {
 	s.open--
 }
 
-// A slotLimiter bounds the requests of one kind that are served at once, in all and for each
-// client.
+// A slotLimiter bounds the concurrent requests of one kind, for each place and for each client.
 type slotLimiter struct {
 	limit   [places]int
 	each    int // 0: no limit

@@ -16,14 +16,14 @@ import (
 	"outrider.dev/test/process"
 )
 
-// A client of the cluster opens as many connections as it can: the kubelet's requests and
-// those of the pod are still answered.
+// While a client in the cluster opens as many connections as it can, the requests of the kubelet
+// and of the pod are answered.
 func TestOneClientCannotUseUpTheConnections(t *testing.T) {
 	pod, other := ns.New(t), ns.New(t)
 	clients := []netip.Prefix{netip.MustParsePrefix("10.9.0.3/24"), netip.MustParsePrefix("10.9.0.4/24")}
 	ns.Connect(pod, "eth0", mustPrefix("10.9.0.2/24"), other, "eth1", clients)
 	var r *running
-	pod.Do(func() { r = start(t, func(o *Options) { o.header = time.Hour }) }) // none is closed for its age
+	pod.Do(func() { r = start(t, func(o *Options) { o.header = time.Hour }) }) // so that no connection is closed for its age
 	port := r.url[strings.LastIndexByte(r.url, ':'):]
 	dial := func(from, to string) net.Conn {
 		t.Helper()
@@ -88,7 +88,7 @@ func TestOneClientCannotUseUpTheConnections(t *testing.T) {
 	}
 }
 
-// callIn sends a request from within a namespace.
+// callIn sends a request from a network namespace.
 func callIn(t *testing.T, in *ns.Namespace, method, url string) (int, string, http.Header) {
 	t.Helper()
 	c := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(_ context.Context, _, to string) (conn net.Conn, err error) {
@@ -128,7 +128,7 @@ func TestTheOldestConnectionOfTheLargestClientIsClosed(t *testing.T) {
 			t.Errorf("%s closes another connection than %q", tt.name, tt.victim)
 		}
 	}
-	set.remove("a", conns["a1"]) // which was removed already
+	set.remove("a", conns["a1"]) // it was removed already
 	set.remove("a", conns["a2"])
 	if set.open != 2 || len(set.by) != 2 {
 		t.Errorf("%d connections of %d clients are open", set.open, len(set.by))

@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// debug is what the goroutines do, and what the options add.
+// debug serves /debug/goroutines, the handlers in Options.Debug, and a list of both.
 func (s *Server) debug() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /debug/goroutines", goroutines)
@@ -31,8 +31,8 @@ func (s *Server) debug() http.Handler {
 	return mux
 }
 
-// goroutines serves what each goroutine does. Profiles (runtime/pprof) would make the agent 0.1 MB
-// larger, and have the runtime sample its memory in every pod.
+// goroutines serves the stacks of all goroutines. runtime/pprof is not used: it would make the agent
+// 0.1 MB larger, and make the runtime sample memory allocations in every pod.
 func goroutines(w http.ResponseWriter, _ *http.Request) {
 	for size := 64 << 10; ; size *= 2 {
 		stacks := make([]byte, size)

@@ -21,15 +21,15 @@ import (
 	"outrider.dev/internal/core/agent/readiness"
 )
 
-// A Metric is a value of the agent's own.
+// A Metric is a metric of the agent itself.
 type Metric struct {
 	Name    string // with labels, if it has any
 	Help    string
-	Counter bool // else a gauge
+	Counter bool // otherwise it is a gauge
 	Value   func() float64
 }
 
-// A Target is where the app shows metrics.
+// A Target is an endpoint of the app's metrics.
 type Target struct {
 	Port uint16
 	Path string
@@ -43,25 +43,27 @@ func (t Target) url() string {
 const (
 	scrapeSize  = 10 << 20
 	scrapeLimit = 5 * time.Second
-	envoyLimit  = time.Second // to begin its answer: one that hangs must not delay the app's metrics
+	envoyLimit  = time.Second // for the begin of Envoy's answer: if Envoy hangs, it must not delay the app's metrics
 	lineSize    = 64 << 10
 )
 
-// reserved ports are the mesh's own: to scrape one for the app's metrics would show the
-// mesh's twice, or go round (Istio refuses the same).
+// reserved lists the mesh's own ports. The app's metrics cannot be on one of them: scraping it
+// would return the mesh's metrics twice, or call the agent itself in a loop (Istio refuses them
+// too).
 var reserved = []uint16{contract.AdminPort, contract.OutboundPort, contract.DebugPort, contract.InboundPort, contract.TunnelPort,
 	contract.StatusPort, contract.ReadinessPort, contract.DNSPort, contract.PrometheusPort}
 
-// ParseTargets reads ISTIO_PROMETHEUS_ANNOTATIONS: the pod's prometheus.io annotations as
-// JSON; targets, if there are any, stand for path and port. own are the agent's ports, if
-// they are not the default ones. Nothing to scrape is no target and no error.
+// ParseTargets parses ISTIO_PROMETHEUS_ANNOTATIONS: the pod's prometheus.io annotations as
+// JSON. The field targets, if it is set, replaces path and port. own are the agent's ports, in
+// case they are not the default ones. If there is nothing to scrape, ParseTargets returns no
+// target and no error.
 func ParseTargets(annotations string, own ...uint16) ([]Target, error) {
 	if strings.TrimSpace(annotations) == "" {
 		return nil, nil
 	}
 	var in struct {
 		Scrape, Path, Port string
-		Targets            []struct{ Port, Path string } // in the order of their metrics
+		Targets            []struct{ Port, Path string } // their metrics are shown in this order
 	}
 	if err := json.Unmarshal([]byte(annotations), &in); err != nil {
 		return nil, fmt.Errorf("ISTIO_PROMETHEUS_ANNOTATIONS: want a JSON object with scrape, path and port: %w", err)
@@ -103,10 +105,10 @@ func parseTarget(port, path string, own []uint16) (Target, error) {
 	return t, nil
 }
 
-// scrapes count what became of asking the others.
+// scrapes counts the scrapes, and the failures of Envoy and of the app.
 type scrapes struct{ total, envoyFailed, appFailed atomic.Uint64 }
 
-// own are the metrics that the server knows itself. Names with istio_ are Istio's.
+// own returns the metrics of the agent. Names that begin with istio_ are Istio's.
 func (s *Server) own() []Metric {
 	board := s.o.Board
 	ready := func(l readiness.Level) func() float64 {
@@ -138,8 +140,8 @@ func (s *Server) own() []Metric {
 	return append(out, s.o.Metrics...)
 }
 
-// expose writes metrics in Prometheus' text format, version 0.0.4. Those of one family
-// stand together, and the first has its type.
+// expose writes metrics in Prometheus' text format, version 0.0.4. Metrics of one family must be
+// adjacent; the first one defines its type and its help text.
 func expose(w io.Writer, metrics []Metric) {
 	last := ""
 	for _, m := range metrics {
@@ -156,11 +158,12 @@ func expose(w io.Writer, metrics []Metric) {
 	}
 }
 
-// scraper ignores the environment's proxy, which is for the app, and does not retry.
+// scraper ignores the proxy settings in the environment, which are meant for the app, and does
+// not retry.
 var scraper = &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true}, Timeout: scrapeLimit}
 
-// metrics is the agent's own, then Envoy's, then the app's: one that fails is left out, or
-// cut at a line, and hides none of the others.
+// metrics serves the metrics of the agent, then of Envoy, then of the app. If a source fails, its
+// metrics are left out or end after a whole line; the other sources are served all the same.
 func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 	release, ok := s.scraping.acquire(peerFrom(r))
 	if !ok {
@@ -184,7 +187,8 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// pass writes what a target shows, each line as it is to be shown, if it begins to within limit.
+// pass copies a target's metrics to w, each line changed by shown. It gives up if the answer does
+// not begin within limit.
 func (s *Server) pass(ctx context.Context, w io.Writer, url string, limit time.Duration, what string, failures *atomic.Uint64, shown func([]byte) []byte) {
 	err := func() error {
 		ctx, cancel := context.WithCancelCause(ctx)
@@ -195,7 +199,7 @@ func (s *Server) pass(ctx context.Context, w io.Writer, url string, limit time.D
 		if err != nil {
 			return err
 		}
-		// One answer has one format, and this is the one that everybody speaks.
+		// The merged answer has one format, and every target supports this one.
 		req.Header.Set("Accept", "text/plain;version=0.0.4")
 		res, err := scraper.Do(req)
 		if err != nil {
@@ -214,9 +218,9 @@ func (s *Server) pass(ctx context.Context, w io.Writer, url string, limit time.D
 	}
 }
 
-// copyLines copies whole lines, at most limit bytes of them. A line that was cut off,
-// because its sender failed, is not one: half a number is a wrong number. The end mark of
-// OpenMetrics is left out: more may follow.
+// copyLines copies whole lines, at most limit bytes of them. It drops a line that was cut off,
+// because half a number is a wrong number, and the end mark of OpenMetrics, because more metrics
+// may follow.
 func copyLines(w io.Writer, r io.Reader, limit int, shown func([]byte) []byte) error {
 	in := bufio.NewReaderSize(r, lineSize)
 	for {

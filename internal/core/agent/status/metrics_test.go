@@ -18,7 +18,7 @@ import (
 	"outrider.dev/internal/core/agent/readiness"
 )
 
-// shows serves a text as metrics.
+// shows starts a server that serves a text as metrics.
 func shows(t *testing.T, code int, text string) (url string, target Target) {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -70,7 +70,7 @@ func TestMetricsAreMergedInOrder(t *testing.T) {
 	}
 }
 
-// An Envoy that hangs accepts connections still.
+// An Envoy that hangs still accepts connections, but must not delay a scrape.
 func TestAnEnvoyThatHangsDelaysNoScrape(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -20,32 +20,33 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// Probes are the app's own probes and hooks, which the injector has turned to the agent.
-// The zero value has none.
+// Probes holds the app's own probes and hooks, which the injector has redirected to the agent.
+// The zero value holds none.
 type Probes struct {
-	// Host is where the app listens: the pod's address (INSTANCE_IP); default localhost.
+	// Host is the address on which the app listens: the pod's address (INSTANCE_IP); default
+	// localhost.
 	Host string
 
-	// Made is called after each probe of an application's health that was made for the
-	// kubelet; default: none.
+	// Made is called with the result of each probe of a container's health that was made for
+	// the kubelet; default: none.
 	Made func(container string, err error)
 
-	// Started waits until the command behind a container's gate has started up; an error: it had
-	// not when ctx ended. Default: it has.
+	// Started waits until the command behind a container's gate has started up. It returns an
+	// error if ctx ends before. Default: the command counts as started up.
 	Started func(ctx context.Context, container string) error
 
-	// Held reports whether the liveness probe of a container must not count yet, because of its
-	// gate. Default: no.
+	// Held reports whether the liveness probe of a container must succeed because its gate
+	// holds the command back or the command is starting up. Default: no.
 	Held func(container string) bool
 
-	// Key is the last part of the path in the kubelet's requests, by which they are known:
-	// /app-health/CONTAINER/readyz/KEY. Default: none; then they are known by their address.
+	// Key identifies the kubelet's requests. It is the last part of their paths:
+	// /app-health/CONTAINER/readyz/KEY. Default: none; then their address identifies them.
 	Key string
 
 	byPath map[string]probe
 }
 
-// A probe is one of the kubelet's, in its JSON form, with its port as a number.
+// A probe is a Kubernetes probe, as in a pod's JSON, with its port as a number.
 type probe struct {
 	HTTPGet        *httpGet    `json:"httpGet"`
 	TCPSocket      *portOnly   `json:"tcpSocket"`
@@ -90,8 +91,8 @@ var probesOf = map[string][]string{
 	"app-lifecycle": {"prestopz", "poststartz"},
 }
 
-// ParseProbes reads ISTIO_KUBE_APP_PROBERS. own are the agent's ports: a probe of one of
-// those would go round.
+// ParseProbes parses ISTIO_KUBE_APP_PROBERS. own are the agent's ports: a probe must not use one
+// of them, because the agent would call itself in a loop.
 func ParseProbes(raw, host string, own ...uint16) (Probes, error) {
 	out := Probes{Host: host}
 	if strings.TrimSpace(raw) == "" {
@@ -128,7 +129,7 @@ func ParseProbes(raw, host string, own ...uint16) (Probes, error) {
 	return out, nil
 }
 
-// ports are those of each kind that is given.
+// ports returns the port of each kind of probe that is set.
 func (p probe) ports() (out []uint16) {
 	if p.HTTPGet != nil {
 		out = append(out, uint16(p.HTTPGet.Port))
@@ -142,10 +143,10 @@ func (p probe) ports() (out []uint16) {
 	return out
 }
 
-// isStarted reports whether a path is that of the startup probe that stands for a gate.
+// isStarted reports whether a path is the startup probe that waits for the command behind a gate.
 func isStarted(path string) bool { return strings.HasSuffix(path, "/"+contract.StartedProbe) }
 
-// Gated are the containers whose startup probe stands for a gate, sorted.
+// Gated returns the containers that have a gate, according to their startup probes, sorted.
 func (p Probes) Gated() []string {
 	var out []string
 	for _, path := range p.Paths() {
@@ -156,10 +157,10 @@ func (p Probes) Gated() []string {
 	return out
 }
 
-// Paths are what is probed, sorted.
+// Paths returns the paths of all probes and hooks, sorted.
 func (p Probes) Paths() []string { return slices.Sorted(maps.Keys(p.byPath)) }
 
-// split separates a path of ours from the key at its end.
+// split separates the path of a probe from the key at its end.
 func (p Probes) split(path string) (fixed, key string) {
 	if strings.Count(path, "/") < 4 {
 		return path, ""
@@ -168,7 +169,7 @@ func (p Probes) split(path string) (fixed, key string) {
 	return path[:i], path[i+1:]
 }
 
-// serve makes the app's probe in the kubelet's place, and answers as the app did.
+// serve makes the app's probe in the kubelet's place, and returns the app's answer.
 func (p Probes) serve(w http.ResponseWriter, r *http.Request) {
 	path, _ := p.split(r.URL.Path)
 	probe, ok := p.byPath[path]
@@ -180,7 +181,7 @@ func (p Probes) serve(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	end, _ := ctx.Deadline()
 	control := http.NewResponseController(w)
-	control.SetReadDeadline(end.Add(answerLimit)) // that of an ordinary request would end this one
+	control.SetReadDeadline(end.Add(answerLimit)) // the probe may take longer than an ordinary request
 	control.SetWriteDeadline(end.Add(answerLimit))
 	code, body, err := p.try(ctx, path, probe, r.UserAgent())
 	if err != nil && ctx.Err() != nil {
@@ -191,7 +192,7 @@ func (p Probes) serve(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "probe failed: "+err.Error(), http.StatusInternalServerError)
 		return
 	}
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8") // never for a browser
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8") // a browser must not run the app's answer
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(code)
 	w.Write(body)
@@ -224,8 +225,9 @@ func (p Probes) try(ctx context.Context, path string, probe probe, userAgent str
 	}
 }
 
-// dialApp connects to the app past the capture: from Istio's address for what the proxy
-// passes on. Where that address is not assigned, because nothing is captured, from any.
+// dialApp connects to the app without being captured: from the source address that Istio reserves
+// for the proxy's connections to the app. If this address is not assigned, because nothing is
+// captured, it uses any source address.
 func dialApp(ctx context.Context, network, address string) (net.Conn, error) {
 	d := net.Dialer{}
 	if host, _, err := net.SplitHostPort(address); err == nil {
@@ -249,7 +251,7 @@ const (
 	probeBody     = 10 << 10
 )
 
-// kubeProbe begins the User-Agent of the kubelet's probes, and its version ends it.
+// kubeProbe is the prefix of the User-Agent of the kubelet's probes; the version follows.
 const kubeProbe = "kube-probe/"
 
 func isKubeVersion(s string) bool {
@@ -257,9 +259,9 @@ func isKubeVersion(s string) bool {
 	return s != "" && len(s) <= 32 && strings.Trim(s, letters) == ""
 }
 
-// tryHTTP sends the headers that the kubelet would, and those that the probe declares. Of the
-// caller's it passes on the kubelet's version alone: with others the caller could be to the app
-// what it is not (X-Forwarded-Client-Cert, Authorization).
+// tryHTTP sends the headers that the kubelet would send, and those that the probe declares. Of the
+// caller's headers it passes on only the kubelet's version. With other headers the caller could
+// claim an identity towards the app (X-Forwarded-Client-Cert, Authorization).
 func tryHTTP(ctx context.Context, p httpGet, address, userAgent string) (code int, body []byte, err error) {
 	path := "/" + strings.TrimPrefix(p.Path, "/")
 	url := strings.ToLower(cmp.Or(p.Scheme, "http")) + "://" + address + path
@@ -271,7 +273,8 @@ func tryHTTP(ctx context.Context, p httpGet, address, userAgent string) (code in
 		userAgent = asAgent
 	}
 	req.Header = http.Header{"User-Agent": {userAgent}, "Accept": {"*/*"}}
-	// The kubelet sends these as they are in the pod, several of one name too; they replace its own.
+	// Like the kubelet, send all of the probe's headers, even several with the same name. They
+	// replace the default ones.
 	for _, h := range p.HTTPHeaders {
 		req.Header.Del(h.Name)
 	}
@@ -283,7 +286,7 @@ func tryHTTP(ctx context.Context, p httpGet, address, userAgent string) (code in
 		req.Header.Add(h.Name, h.Value)
 	}
 	client := http.Client{Transport: appTransport, CheckRedirect: func(next *http.Request, via []*http.Request) error {
-		// A redirect to another host is a success to the kubelet, and not followed.
+		// The kubelet does not follow a redirect to another host, and takes it for a success.
 		if next.URL.Hostname() != via[0].URL.Hostname() {
 			return http.ErrUseLastResponse
 		}
@@ -303,7 +306,7 @@ func tryHTTP(ctx context.Context, p httpGet, address, userAgent string) (code in
 		code = http.StatusOK
 	}
 	if err != nil && code >= 400 {
-		err = nil // the status has it
+		err = nil // the status is a failure already
 	}
 	return code, body, err
 }

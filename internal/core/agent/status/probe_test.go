@@ -20,7 +20,7 @@ import (
 	"outrider.dev/internal/base/wire"
 )
 
-// app is an application; got is set to its last request.
+// app starts an application; got is set to its last request.
 func app(t *testing.T, tls bool, got *http.Request) (port string) {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -49,7 +49,7 @@ func app(t *testing.T, tls bool, got *http.Request) (port string) {
 	return port
 }
 
-// health is a gRPC health service by hand: its answers by service.
+// health starts a handwritten gRPC health server, whose answer depends on the service.
 func health(t *testing.T) (port string) {
 	t.Helper()
 	protocols := new(http.Protocols)
@@ -86,7 +86,7 @@ func health(t *testing.T) (port string) {
 	return port
 }
 
-// patient is a probe with more time than the second that is its default.
+// patient gives a probe a longer timeout than the default of one second.
 func patient(probe string) string { return `{"timeoutSeconds": 60, ` + probe[1:] }
 
 func TestProbesAreTheKubelets(t *testing.T) {
@@ -147,7 +147,7 @@ func TestProbesAreTheKubelets(t *testing.T) {
 	}
 }
 
-// A probe may have several headers of one name, and may replace the kubelet's own.
+// A probe may have several headers with the same name, and may replace the kubelet's own.
 func TestHeadersOfAProbe(t *testing.T) {
 	var got http.Request
 	p, err := ParseProbes(`{"/app-health/app/readyz": {"timeoutSeconds": 60, "httpGet": {"path": "/ok", "port": `+app(t, false, &got)+`,
@@ -218,8 +218,8 @@ func TestAProbeOverIPv6(t *testing.T) {
 	}
 }
 
-// The startup probe that stands for a gate is answered when the command has started up, or in
-// the probe's time; the liveness probe does not reach the app while the gate holds.
+// The startup probe of a gated container is answered when the command has started up, or when the
+// probe's timeout is over. The liveness probe does not reach the app while the gate holds.
 func TestProbesOfAGate(t *testing.T) {
 	var got http.Request
 	at := patient(`{"httpGet": {"path": "/ok", "port": ` + app(t, false, &got) + `}}`)

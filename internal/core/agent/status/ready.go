@@ -18,22 +18,24 @@ import (
 )
 
 const (
-	// StateFile holds the status at level outbound. It is replaced by rename, so that a
-	// watch of the directory fires and no reader sees a part; without an agent it does not exist.
+	// StateFile is the name of a file with the status at level outbound. It is replaced by
+	// rename, so that a watch of the directory fires and no reader sees half of it. The agent
+	// removes it at its end.
 	StateFile = contract.ReadyFile
 
-	// WaiterHeader names the client, for the journal. A request that has it and is held gets
-	// status 102 at once: so the client knows that it need not send another.
+	// WaiterHeader names the client, for the journal. If a request with this header is held,
+	// it gets status 102 at once, so that the client knows that it need not send another.
 	WaiterHeader = "Outrider-Waiter"
 
-	// AgentHeader is in every answer about readiness: it is from an agent that holds requests.
+	// AgentHeader is in every answer about readiness. It shows that the answer comes from an
+	// agent, which can hold requests.
 	AgentHeader = "Outrider-Agent"
 
 	// MaxWait bounds ?wait=.
 	MaxWait = 5 * time.Minute
 )
 
-// ready is /healthz/ready[?level=full][&wait=30s][&format=text].
+// ready serves /healthz/ready[?level=full][&wait=30s][&format=text].
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	level, err := readiness.ParseLevel(q.Get("level"))
@@ -48,11 +50,11 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set(AgentHeader, "1")
 	w.Header().Set("Cache-Control", "no-store")
-	// Other pods get what is known: they do not have the apps probed.
+	// Other pods get the last known result: their requests do not cause probes of the apps.
 	if level == readiness.Full && s.o.Full != nil && peerFrom(r).place != outside {
 		defer s.o.Full.Want()()
 		if wait > 0 {
-			processing(w, r) // the app may take its time
+			processing(w, r) // the app's answer may take long
 		}
 		s.o.Full.Fresh(r.Context())
 	}
@@ -76,15 +78,16 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, code, status)
 }
 
-// processing sends status 102 to a client that has named itself: the request is held.
+// processing sends status 102, which means that the request is held, to a client that has named
+// itself.
 func processing(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get(WaiterHeader) != "" {
 		w.WriteHeader(http.StatusProcessing)
 	}
 }
 
-// hold keeps the request until the level is reached; gone reports that the client has
-// closed it. When too many requests are held, it returns the present status.
+// hold holds the request until the level is reached or wait is over; gone reports that the client
+// has closed it. If too many requests are held, it returns the current status at once.
 func (s *Server) hold(w http.ResponseWriter, r *http.Request, level readiness.Level, wait time.Duration) (status readiness.Status, gone bool) {
 	release, ok := s.waits.acquire(peerFrom(r))
 	if !ok {
@@ -93,7 +96,7 @@ func (s *Server) hold(w http.ResponseWriter, r *http.Request, level readiness.Le
 	}
 	defer release()
 	control := http.NewResponseController(w)
-	// The limits of an ordinary request would end this one.
+	// A held request may take longer than an ordinary one.
 	control.SetReadDeadline(time.Time{})
 	control.SetWriteDeadline(time.Now().Add(wait + answerLimit))
 	client := peerFrom(r).name
@@ -132,8 +135,8 @@ func parseWait(s string) (time.Duration, error) {
 	return min(d, MaxWait), nil
 }
 
-// wantsText reports whether an answer shall be for a person. ?format= decides, then the
-// Accept header; otherwise is the default.
+// wantsText reports whether an answer should be text for people rather than JSON. ?format=
+// decides, then the Accept header, then otherwise.
 func wantsText(r *http.Request, otherwise bool) bool {
 	switch r.URL.Query().Get("format") {
 	case "text":
@@ -180,7 +183,7 @@ func writeJSON(w http.ResponseWriter, code int, v any) {
 	w.Write(append(raw, '\n'))
 }
 
-// replaceJSON writes a file that other users may read.
+// replaceJSON replaces a file that other users may read.
 func replaceJSON(path string, v any) error {
 	raw, err := json.Marshal(v)
 	if err != nil {
@@ -189,7 +192,7 @@ func replaceJSON(path string, v any) error {
 	return atomicfile.Write(path, append(raw, '\n'), 0o644)
 }
 
-// startup is the journal.
+// startup serves the journal.
 func (s *Server) startup(w http.ResponseWriter, r *http.Request) {
 	record := s.o.Journal.Record()
 	if !wantsText(r, false) {
@@ -200,7 +203,7 @@ func (s *Server) startup(w http.ResponseWriter, r *http.Request) {
 	record.Text(w)
 }
 
-// drain and quit are Istio's endpoints.
+// drain serves POST /drain. Like /quitquitquit it is an endpoint of Istio's.
 func (s *Server) drain(w http.ResponseWriter, r *http.Request) {
 	s.o.Journal.Note("drain", "requested by "+peerFrom(r).name)
 	if err := s.o.Drain(r.Context()); err != nil {
@@ -210,8 +213,9 @@ func (s *Server) drain(w http.ResponseWriter, r *http.Request) {
 	io.WriteString(w, "ok\n")
 }
 
-// stops is the kubelet's hook at the beginning of the pod's stop. An Envoy that is not there has
-// nothing to drain, and the kubelet would report a hook that failed.
+// stops serves the preStop hook, which the kubelet calls at the beginning of the pod's stop. It
+// always succeeds: an Envoy that does not run has nothing to drain, and the kubelet would report a
+// failed hook.
 func (s *Server) stops(w http.ResponseWriter, r *http.Request) {
 	s.o.Journal.Note("drain", "the pod stops")
 	if err := s.o.Drain(r.Context()); err != nil {
@@ -221,7 +225,7 @@ func (s *Server) stops(w http.ResponseWriter, r *http.Request) {
 	io.WriteString(w, "ok\n")
 }
 
-// statusOf is for a drain that took longer than the client's time limit.
+// statusOf returns the status for a drain that took longer than the client's time limit, else 0.
 func statusOf(err error) int {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return http.StatusGatewayTimeout
@@ -239,6 +243,6 @@ func (s *Server) quit(w http.ResponseWriter, r *http.Request) {
 	s.o.Journal.Note("quit", "requested by "+peerFrom(r).name)
 	w.Header().Set("Content-Length", "3")
 	io.WriteString(w, "ok\n")
-	http.NewResponseController(w).Flush() // the whole answer goes first: soon the process has ended
+	http.NewResponseController(w).Flush() // send the answer first: the process ends soon
 	s.o.Quit()
 }

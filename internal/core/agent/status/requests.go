@@ -8,7 +8,7 @@ import (
 	"outrider.dev/internal/base/telemetry"
 )
 
-// A Workload is the pod of the proxy, as requests are counted by it. What is empty is "unknown".
+// A Workload describes a pod in the labels of the metrics of requests. Empty fields become "unknown".
 type Workload struct {
 	telemetry.Workload
 	App, Version string // labels; default: the canonical ones
@@ -18,20 +18,20 @@ type Workload struct {
 const unknown = "unknown"
 
 // requestNames gives Envoy's statistics of requests and connections the names and labels of
-// Istio: https://istio.io/latest/docs/reference/config/metrics/. An Envoy counts by what it alone
-// knows ([telemetry]); labels that are the same for all, or follow from others, are added here,
-// where they cost nothing for a request. The same statistics of Envoy have the same labels
-// afterwards, others have others: nothing is added up.
+// Istio: https://istio.io/latest/docs/reference/config/metrics/. Envoy's own labels contain only
+// what Envoy alone knows ([telemetry]). The labels that are constant, or follow from Envoy's, are
+// added here, so that they cost nothing while a request is served. Different labels of Envoy
+// remain different, so no statistics have to be added up.
 type requestNames struct {
 	own Workload
 
-	last     string // labels of Envoy
-	rendered string // of Istio
+	last     string // Envoy's labels in the previous line
+	rendered string // Istio's labels for last
 }
 
 var typeLine = []byte("# TYPE " + telemetry.ExposedStart)
 
-// line returns a line as it is shown.
+// line returns a line of Envoy's metrics with Istio's names and labels.
 func (n *requestNames) line(line []byte) []byte {
 	if rest, ok := bytes.CutPrefix(line, typeLine); ok {
 		return append([]byte("# TYPE istio_"), rest...)
@@ -56,7 +56,7 @@ func (n *requestNames) line(line []byte) []byte {
 	return []byte("istio_" + name + "{" + n.rendered + bucket + "}" + value)
 }
 
-// parseLabels returns the values of labels in Prometheus' text format, escaped as they are there.
+// parseLabels parses labels in Prometheus' text format. The values stay escaped.
 func parseLabels(text string) map[string]string {
 	out := map[string]string{}
 	for text != "" {
@@ -78,7 +78,7 @@ func parseLabels(text string) map[string]string {
 	return out
 }
 
-// render returns the labels of Istio for those of Envoy.
+// render returns Istio's labels for Envoy's labels.
 func (n *requestNames) render(l map[string]string) string {
 	peer := l[telemetry.TagPrincipal]
 	own, ownPrincipal := n.own, ""
@@ -94,7 +94,7 @@ func (n *requestNames) render(l map[string]string) string {
 		if destination.Name != "" {
 			destination.Cluster = cmp.Or(destination.Cluster, own.Cluster)
 		} else if service == (telemetry.Service{}) {
-			service.Name = "PassthroughCluster" // not of the mesh
+			service.Name = "PassthroughCluster" // the destination is not in the mesh
 		}
 	} else {
 		source = clientOf(peer)
@@ -145,9 +145,10 @@ func (n *requestNames) render(l map[string]string) string {
 	return b.String()
 }
 
-// clientOf is what a certificate says of a client: its namespace and its service account. The name
-// of that stands for those that a server cannot know: a header would have them, but each client of
-// the mesh could write what it likes there, as often as it likes.
+// clientOf returns the workload of a client by its certificate, which contains its namespace and its
+// service account. The server does not know the names of the workload and the service, so it uses the
+// service account's. A header could carry them, but any client of the mesh could write any value
+// there, and so create any number of time series.
 func clientOf(principal string) Workload {
 	_, path, ok := strings.Cut(principal, "/ns/")
 	namespace, account, found := strings.Cut(path, "/sa/")

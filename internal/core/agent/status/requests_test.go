@@ -9,7 +9,7 @@ import (
 	"outrider.dev/internal/base/telemetry"
 )
 
-// Lines are those that Envoy 1.40 writes.
+// Lines as Envoy 1.40 writes them get Istio's names and labels.
 func TestRequestsHaveIstiosNames(t *testing.T) {
 	n := &requestNames{own: Workload{
 		Workload: telemetry.Workload{Name: "web", Namespace: "shop", CanonicalName: "web", CanonicalRevision: "v1", Cluster: "Kubernetes"},
@@ -34,7 +34,7 @@ func TestRequestsHaveIstiosNames(t *testing.T) {
 			`istio_request_duration_milliseconds_bucket{reporter="destination",source_workload="pay",source_canonical_service="pay",source_canonical_revision="unknown",source_workload_namespace="bank",source_principal="spiffe://td/ns/bank/sa/pay",source_app="pay",source_version="unknown",source_cluster="Kubernetes",` +
 				`destination` + strings.ReplaceAll(own, "%", "destination") + `spiffe://td/ns/shop/sa/web",destination_app="shop-web",destination_version="v1",destination_cluster="Kubernetes",` +
 				`destination_service="web.shop.svc.cluster.local",destination_service_name="web",destination_service_namespace="shop",request_protocol="grpc",response_code="200",grpc_response_status="0",response_flags="-",connection_security_policy="mutual_tls",le="0.5"} 7`},
-		{"the next bucket", // its labels are those of the one before
+		{"the next bucket", // with the same labels as the previous line
 			`envoy_istio_x_bucket{reporter="destination",service="web;shop;web.shop.svc.cluster.local",principal="spiffe://td/ns/bank/sa/pay",response_flags="-",response_code="200",request_protocol="grpc",grpc_response_status="0",le="+Inf"} 8`, ""},
 		{"a request in plain text to no service",
 			`envoy_istio_requests_total{reporter="destination",principal="",response_flags="DC",response_code="0",request_protocol="http"} 1`,
@@ -57,7 +57,7 @@ func TestRequestsHaveIstiosNames(t *testing.T) {
 	}
 }
 
-// Escaped quotes in a value of Envoy's stay within it.
+// FuzzRequestNames checks that escaped quotes in a value of Envoy's stay within the value.
 func FuzzRequestNames(f *testing.F) {
 	f.Add(`envoy_istio_a{reporter="source",service="a;b;c",workload="\"\\",le="1"} 1`)
 	f.Add(`envoy_istio_a{x="\`)

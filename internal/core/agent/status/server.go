@@ -1,11 +1,12 @@
-// Package status is the agent's HTTP server: whether the proxy is ready and why not, how the
-// start went, metrics, the app's probes for the kubelet, and commands from within the pod.
+// Package status is the agent's HTTP server. It tells whether the proxy is ready and why not,
+// and how the start went; it serves metrics and the app's probes for the kubelet; and it accepts
+// commands from within the pod.
 //
-// The ports are open before anything else is: a client gets an answer, not a refused connection.
-// A request with ?wait= is held until the proxy is ready, and released by that event. Who may
-// call what is one table, in access.go: what changes anything, and what shows the inside, is
-// for the pod alone (the loopback interface); on the unix socket other users may only get the
-// readiness of the proxy.
+// Its ports are the first to open, so that a client gets an answer instead of a refused
+// connection. A request with ?wait= is held until the proxy is ready, and answered at that event.
+// A table in access.go defines who may call which path. Paths that change something or show
+// internals are only for the pod itself (the loopback interface). On the unix socket, other users
+// may only get the proxy's readiness.
 package status
 
 import (
@@ -29,33 +30,33 @@ import (
 	"outrider.dev/internal/core/agent/readiness"
 )
 
-// Options of a Server. The zero value of a field means its default.
+// Options of a Server. The zero value of a field selects its default.
 type Options struct {
 	Board   *readiness.Board // required
 	Journal *Journal         // required
 
 	// Full checks the applications' health while a client waits for the level full; default:
-	// others set the board.
+	// no check, only the board's state.
 	Full *readiness.Inquiry
 
-	Ports    []uint16 // of the whole network; default: status and readiness
+	Ports    []uint16 // TCP ports on all addresses; default: status and readiness
 	Socket   string   // path of a unix socket for the pod's containers; default none
 	StateDir string   // directory that gets [StateFile] at each change; default none
 
-	Drain   func(context.Context) error // POST /drain; default: not there
-	Replace func()                      // POST /replace: only this container stops next; default: not there
-	Quit    func()                      // POST /quitquitquit; default: not there
-	Debug   map[string]http.Handler     // GET /debug/NAME, besides goroutines
+	Drain   func(context.Context) error // POST /drain; default: no such endpoint
+	Replace func()                      // POST /replace, which announces that only this container will stop; default: no such endpoint
+	Quit    func()                      // POST /quitquitquit; default: no such endpoint
+	Debug   map[string]http.Handler     // GET /debug/NAME, in addition to goroutines
 
-	Metrics []Metric // of the agent, besides the server's own
+	Metrics []Metric // of the agent, in addition to the server's own
 	Envoy   string   // URL of Envoy's metrics; default none
-	// Workload is the pod's, by which Envoy's statistics of requests are labelled.
+	// Workload is this pod's workload, for the labels of Envoy's statistics of requests.
 	Workload Workload
 	App      []Target // the app's metrics
 
 	Probes Probes
-	// Node are the addresses of the pod's node: the kubelet's. MetricsFrom are networks that may
-	// get the metrics; nil: all.
+	// Node contains the addresses of the pod's node, from which the kubelet connects.
+	// MetricsFrom contains the networks that may get the metrics; nil: all.
 	Node, MetricsFrom []netip.Prefix
 
 	Log *slog.Logger // default: none
@@ -72,7 +73,7 @@ const (
 	headerSize  = 16 << 10
 )
 
-// A Server is what listens.
+// A Server answers on the status ports and the unix socket.
 type Server struct {
 	o         Options
 	http      *http.Server
@@ -84,7 +85,7 @@ type Server struct {
 	refused   firsts // clients whose probes were refused
 }
 
-// Listen opens the ports and the socket, all or none.
+// Listen opens the ports and the socket. If one fails, it closes all.
 func Listen(o Options) (*Server, error) {
 	if o.Board == nil || o.Journal == nil {
 		return nil, errors.New("options Board and Journal: both are required")
@@ -98,7 +99,7 @@ func Listen(o Options) (*Server, error) {
 		Handler:           s.handler(),
 		ReadHeaderTimeout: cmp.Or(o.header, headerLimit), ReadTimeout: bodyLimit, WriteTimeout: answerLimit, IdleTimeout: idleLimit,
 		MaxHeaderBytes: headerSize, ConnState: s.follow,
-		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug), // as a scanner's TLS hello
+		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug), // debug only: for example a port scanner's TLS hello
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return context.WithValue(ctx, peerKey{}, s.peerOf(c))
 		},
@@ -122,7 +123,7 @@ func Listen(o Options) (*Server, error) {
 	return s, nil
 }
 
-// listenUnix replaces a socket that an earlier agent left behind.
+// listenUnix opens a unix socket. It replaces one that an earlier agent left behind.
 func listenUnix(path string) (net.Listener, error) {
 	if info, err := os.Lstat(path); err == nil && info.Mode().Type() != fs.ModeSocket {
 		return nil, fmt.Errorf("%s exists and is not a socket", path)
@@ -147,7 +148,7 @@ func (s *Server) close() {
 	}
 }
 
-// Addresses are where s listens.
+// Addresses returns the addresses on which s listens.
 func (s *Server) Addresses() []net.Addr {
 	out := make([]net.Addr, len(s.listeners))
 	for i, ln := range s.listeners {
@@ -156,7 +157,7 @@ func (s *Server) Addresses() []net.Addr {
 	return out
 }
 
-// Serve answers until ctx ends, and closes what Listen opened. End ctx last: the
+// Serve answers until ctx ends, and then closes the ports and the socket. End ctx last: the
 // kubelet's probes come here until the pod is gone.
 func (s *Server) Serve(ctx context.Context) error {
 	defer s.http.Close()

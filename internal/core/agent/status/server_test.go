@@ -26,7 +26,7 @@ import (
 	"outrider.dev/test/process"
 )
 
-// A running is a server of a test.
+// A running is a status server in a test.
 type running struct {
 	board   *readiness.Board
 	journal *Journal
@@ -222,12 +222,13 @@ func TestCommandsAreForThePodAlone(t *testing.T) {
 			t.Errorf("%s %s: %d %s; want %d %q", tt.method, tt.path, code, text, tt.code, tt.has)
 		}
 	}
-	if one, two := <-commands, <-commands; one != "drain" || two != "quit" || len(commands) > 0 { // the order comes after the answer
+	if one, two := <-commands, <-commands; one != "drain" || two != "quit" || len(commands) > 0 { // Quit is called after the answer
 		t.Errorf("commands: %s, %s and %d more; want drain and quit", one, two, len(commands))
 	}
 }
 
-// socketEnv, in the environment, makes the test binary get three paths over a socket.
+// socketEnv names the environment variable that makes the test binary get three paths over a
+// unix socket.
 const socketEnv = "OUTRIDER_TEST_SOCKET"
 
 func TestMain(m *testing.M) {
@@ -259,7 +260,7 @@ func TestTheStateFileIsReplacedByRename(t *testing.T) {
 	r := start(t, func(o *Options) { o.StateDir = dir })
 	next := func() (s readiness.Status) {
 		t.Helper()
-		if _, err := unix.Read(watch, make([]byte, 4096)); err != nil { // the event
+		if _, err := unix.Read(watch, make([]byte, 4096)); err != nil { // wait for the event
 			t.Fatal(err)
 		}
 		raw, err := os.ReadFile(filepath.Join(dir, StateFile))
@@ -331,13 +332,13 @@ func FuzzEndpoints(f *testing.F) {
 	allowed := map[int]bool{200: true, 301: true, 307: true, 308: true, 400: true, 403: true, 404: true, 405: true, 500: true, 503: true}
 	f.Fuzz(func(t *testing.T, method, target, accept string, isLocal bool) {
 		if strings.Contains(target, "wait") {
-			return // their length is in the request
+			return // such a request may be held for as long as it says
 		}
 		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(method + " " + target + " HTTP/1.1\r\nHost: a\r\nAccept: " + accept + "\r\n\r\n")))
-		if err != nil || r.RequestURI == "*" { // net/http answers that itself, and closes
+		if err != nil || r.RequestURI == "*" { // net/http answers "*" itself
 			return
 		}
-		where := place(len(target) % 2) // outside, or the node
+		where := place(len(target) % 2) // outside or onNode
 		if isLocal {
 			where = inside
 		}
@@ -366,7 +367,7 @@ func TestAHeldRequestOutlivesTheLimitOfOthers(t *testing.T) {
 	defer func() { cancel(); <-served }()
 	go func() {
 		process.Eventually(t, "a waiter", func() bool { return b.Waiting() == 1 })
-		time.Sleep(1500 * time.Millisecond) // past both limits
+		time.Sleep(1500 * time.Millisecond) // longer than both limits
 		b.Set(readiness.Envoy, true, "")
 	}()
 	url := fmt.Sprintf("http://127.0.0.1:%d/healthz/ready?wait=1m", s.Addresses()[0].(*net.TCPAddr).Port)

@@ -23,7 +23,7 @@ func overSocket(path string) *http.Client {
 
 func TestOnTheSocketOtherUsersGetReadinessOnly(t *testing.T) {
 	ns.RequireRoot(t)
-	dir, err := os.MkdirTemp("/tmp", "socket") // that others may enter
+	dir, err := os.MkdirTemp("/tmp", "socket") // a directory that other users may enter
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func TestOnTheSocketOtherUsersGetReadinessOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, "agent.sock")
-	stale, err := net.Listen("unix", path) // of an agent that was killed
+	stale, err := net.Listen("unix", path) // the socket of an agent that was killed
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func TestOnTheSocketOtherUsersGetReadinessOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	copied := filepath.Join(dir, "client") // where others may run it
+	copied := filepath.Join(dir, "client") // where other users may run it
 	if err := os.WriteFile(copied, exe, 0o755); err != nil {
 		t.Fatal(err)
 	}
