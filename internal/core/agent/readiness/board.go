@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A Reason is a condition that does not hold.
+// A Reason explains why a condition does not hold.
 type Reason struct {
 	Code    string    `json:"code"` // from the closed list: "no-control-plane"
 	Message string    `json:"message"`
@@ -17,22 +17,22 @@ type Reason struct {
 	Hint    string    `json:"hint,omitempty"`
 }
 
-// A Note is a remark on a condition that does hold.
+// A Note is a remark about a condition that holds.
 type Note struct {
-	Condition string `json:"condition"` // its name: "certificate"
+	Condition string `json:"condition"` // name of the condition: "certificate"
 	Message   string `json:"message"`
 }
 
-// A Status is how things stand at a level.
+// A Status tells whether a level is ready, and why not.
 type Status struct {
 	Ready   bool      `json:"ready"`
 	Level   Level     `json:"level"`
-	Since   time.Time `json:"since"` // when it last became ready, or stopped being so
+	Since   time.Time `json:"since"` // when Ready last changed
 	Reasons []Reason  `json:"reasons,omitempty"`
 	Notes   []Note    `json:"notes,omitempty"`
 }
 
-// String is the status on one line, for a person.
+// String describes the status in one line, for people.
 func (s Status) String() string {
 	if s.Ready {
 		return "ready"
@@ -44,7 +44,7 @@ func (s Status) String() string {
 	return strings.Join(words, "; ")
 }
 
-// A Change is one condition that has changed, its reason included.
+// A Change is a change of a condition or of its message.
 type Change struct {
 	Condition Condition
 	OK        bool
@@ -52,9 +52,9 @@ type Change struct {
 	At        time.Time
 }
 
-// Options of a Board. The zero value of a field means its default.
+// Options of a Board. The zero value of a field selects its default.
 type Options struct {
-	Conditions []Condition // those that count in this pod; default: all
+	Conditions []Condition // the conditions that count in this pod; default: all
 	Changed    func(Change)
 }
 
@@ -77,7 +77,7 @@ type state struct {
 	since      time.Time
 }
 
-// New returns a board on which no condition was set.
+// New returns a board on which each condition has its initial state.
 func New(o Options) *Board {
 	b := &Board{changed: o.Changed, next: make(chan struct{}),
 		since: map[Level]time.Time{}, first: map[Level]time.Time{}, ready: map[Level]chan struct{}{}}
@@ -95,8 +95,8 @@ func New(o Options) *Board {
 	return b
 }
 
-// Set sets whether a condition holds, and why not, or with which reservation. A condition
-// that does not count in this pod is ignored.
+// Set sets whether a condition holds. The message is the reason if it does not hold, and a note
+// if it does. A condition that does not count in this pod is ignored.
 func (b *Board) Set(c Condition, ok bool, message string) {
 	b.mu.Lock()
 	if !b.state[c].counts || b.state[c].ok == ok && b.state[c].message == message {
@@ -113,12 +113,12 @@ func (b *Board) Set(c Condition, ok bool, message string) {
 	close(b.next)
 	b.next = make(chan struct{})
 	b.mu.Unlock()
-	if b.changed != nil { // after the waiters were released: they are what is urgent
+	if b.changed != nil { // after the waiters were released, which is more urgent
 		b.changed(Change{Condition: c, OK: ok, Message: message, At: now})
 	}
 }
 
-// settle opens or closes the levels, after a change.
+// settle updates the levels after a change of a condition.
 func (b *Board) settle(now time.Time) {
 	for level, gate := range b.ready {
 		is, was := b.holds(level), isClosed(gate)
@@ -155,7 +155,7 @@ func isClosed(c chan struct{}) bool {
 	}
 }
 
-// Status returns how things stand.
+// Status returns the status of a level.
 func (b *Board) Status(l Level) Status {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -177,7 +177,7 @@ func (b *Board) status(l Level) Status {
 	return out
 }
 
-// First is when a level was ready for the first time.
+// First returns when a level was ready for the first time; ok is false if it never was.
 func (b *Board) First(l Level) (at time.Time, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -185,15 +185,15 @@ func (b *Board) First(l Level) (at time.Time, ok bool) {
 	return at, ok
 }
 
-// Waiting is how many callers of Wait are held now.
+// Waiting returns how many callers of Wait are waiting now.
 func (b *Board) Waiting() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.waiting
 }
 
-// Wait returns the status once the level is ready: at once if it is. If ctx ends first
-// it returns the last status and an error that wraps the cause of ctx.
+// Wait waits until the level is ready, and returns the status. If ctx ends first, it returns
+// the last status and an error that wraps the cause of ctx.
 func (b *Board) Wait(ctx context.Context, l Level) (Status, error) {
 	held := false
 	for {
@@ -213,7 +213,7 @@ func (b *Board) Wait(ctx context.Context, l Level) (Status, error) {
 			return s, nil
 		}
 		select {
-		case <-gate: // and look again: it may be over already
+		case <-gate: // look again: the level may not be ready any more
 		case <-ctx.Done():
 			s := b.Status(l)
 			if s.Ready {
@@ -224,8 +224,8 @@ func (b *Board) Wait(ctx context.Context, l Level) (Status, error) {
 	}
 }
 
-// Subscribe yields the status now, and then each later one, until ctx ends. Changes that
-// come faster than they are taken are merged; the last one always comes.
+// Subscribe yields the current status, and then the status after each change, until ctx ends.
+// A slow subscriber misses intermediate statuses, but always gets the last one.
 func (b *Board) Subscribe(ctx context.Context, l Level) iter.Seq[Status] {
 	return func(yield func(Status) bool) {
 		for {

@@ -107,7 +107,7 @@ func TestAWaitThatEndsTooEarlyHasAReason(t *testing.T) {
 		if !errors.Is(err, context.DeadlineExceeded) || len(s.Reasons) != 1 || !strings.Contains(err.Error(), "no-control-plane: not connected") {
 			t.Errorf("%v: %+v", err, s)
 		}
-		// A context that has ended does not hide that it is ready.
+		// Wait returns a ready status even if its context has ended.
 		b.Set(ControlPlane, true, "")
 		if _, err := b.Wait(ctx, Outbound); err != nil {
 			t.Error(err)
@@ -173,7 +173,7 @@ func TestKeepChecksUntilSuccess(t *testing.T) {
 		began, checks := time.Now(), 0
 		Keep(t.Context(), b, Names, Rates{Until: time.Second}, func(ctx context.Context) (string, error) {
 			if checks++; checks == 1 {
-				<-ctx.Done() // it hangs
+				<-ctx.Done() // the check hangs
 				return "", context.Cause(ctx)
 			}
 			if checks < 4 {

@@ -17,29 +17,30 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// Capture proves by behaviour, without NET_ADMIN, that connections of one family come to the
-// proxy.
+// Capture proves that connections of one IP family reach the proxy. It makes connections, so it
+// does not need NET_ADMIN.
 //
-// A listener on the capture ports is required: the standby is one. Check before Envoy takes
-// over, or it will pass what the proof opens on to an unassigned address. That is also
-// why the app's gate does not make the proof, though it could as the app: a gate may begin
-// long after Envoy.
+// It needs a listener on the capture ports, for example the standby. Check before Envoy takes
+// over: Envoy would pass the test connections on to an unassigned address. For the same reason
+// the app's gate does not check capture, although it has the app's user: a gate may begin long
+// after Envoy.
 type Capture struct {
 	Inbound  bool // connections to the pod are captured
-	Outbound bool // connections of the app are captured; proved where this process may act as another user
-	IPv6     bool // by IPv6, rather than IPv4
+	Outbound bool // connections of the app are captured; checked only if this process may act as another user
+	IPv6     bool // IPv6 instead of IPv4
 }
 
-const otherUser = 65534 // a user that is captured
+const otherUser = 65534 // a user whose connections are captured
 
-// Notes, where a proof cannot be made.
+// Notes for proofs that cannot be made.
 const (
 	NotProved        = "outbound proved at init only: this process cannot act as the app"
 	OnlyEnvoyListens = "proved at init only: without a standby only Envoy could accept the proof"
 	NoRoute          = "IPv6 not proved: there is no route by it, so nothing can go past the proxy"
 )
 
-// Captures is a [Check] of them all, one after the other. The notes are put together.
+// Captures returns a [Check] that runs all checks of list, one after the other, and joins their
+// notes.
 func Captures(list ...Capture) Check {
 	return func(ctx context.Context) (string, error) {
 		var notes []string
@@ -56,15 +57,15 @@ func Captures(list ...Capture) Check {
 	}
 }
 
-// Addresses of the two proofs. The proxy's own connection to an address of the pod other
-// than the first of the loopback network is an inbound one to the rules; the outbound ones
+// Addresses of the two proofs. The rules treat the proxy's own connection to an address of the
+// pod as inbound, unless it is the first address of the loopback network. The outbound addresses
 // are unassigned (RFC 5737, RFC 3849).
 var proofs = map[bool]struct{ inbound, outbound netip.Addr }{
 	false: {netip.MustParseAddr(contract.ProofInbound), netip.MustParseAddr(contract.ProofOutbound)},
 	true:  {netip.MustParseAddr(contract.ProofInbound6), netip.MustParseAddr(contract.ProofOutbound6)},
 }
 
-// Check is a [Check] of CaptureRules.
+// Check is the [Check] of CaptureRules.
 func (c Capture) Check(ctx context.Context) (note string, err error) {
 	to := proofs[c.IPv6]
 	if c.Inbound {
@@ -89,12 +90,13 @@ func (c Capture) Check(ctx context.Context) (note string, err error) {
 	}
 }
 
-// inboundProof connects, as the proxy's user, where only a redirect finds a listener.
+// inboundProof connects, as the proxy's user, to an address and port without a listener. The
+// connection succeeds only if it is redirected.
 func inboundProof(ctx context.Context, to netip.AddrPort) error {
 	var d net.Dialer
 	if to.Addr().Is6() {
-		// By itself the kernel would come from ::6, and what comes from there is what the proxy
-		// sends to the app: never captured.
+		// The kernel would choose the source address ::6. The proxy uses it for its connections to
+		// the app, which are never captured.
 		d.LocalAddr = &net.TCPAddr{IP: net.IPv6loopback}
 	}
 	conn, err := d.DialContext(ctx, "tcp", to.String())
@@ -108,7 +110,7 @@ func inboundProof(ctx context.Context, to netip.AddrPort) error {
 	return fmt.Errorf("inbound: a connection to %s did not come to the proxy: %w", to, reason(err))
 }
 
-// reason is err without the addresses that net puts around it.
+// reason strips the addresses that package net adds to an error.
 func reason(err error) error {
 	var op *net.OpError
 	if errors.As(err, &op) {
@@ -117,11 +119,12 @@ func reason(err error) error {
 	return err
 }
 
-// dialAs connects with a socket of another user; the owner matches of the rules look at
-// the file system id of the socket's maker. EPERM is a process that may not.
+// dialAs connects with a socket of another user. The rules match the owner of a socket, which is
+// the file system UID of the thread that made it. dialAs returns EPERM if this process may not
+// change its user.
 func dialAs(ctx context.Context, uid int, address string) error {
 	if uid == os.Getuid() {
-		return unix.EPERM // it is the proxy's own, which is never captured
+		return unix.EPERM // the proxy's own user is never captured
 	}
 	network, err := os.Open("/proc/thread-self/ns/net")
 	if err != nil {
@@ -130,7 +133,7 @@ func dialAs(ctx context.Context, uid int, address string) error {
 	defer network.Close()
 	done := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // for good: the thread and its ids end with the goroutine
+		runtime.LockOSThread() // never unlocked, so the thread with its UID ends with the goroutine
 		done <- func() error {
 			if err := unix.Setns(int(network.Fd()), unix.CLONE_NEWNET); err != nil && !errors.Is(err, unix.EPERM) {
 				return err
@@ -139,7 +142,7 @@ func dialAs(ctx context.Context, uid int, address string) error {
 			if now, _ := unix.SetfsuidRetUid(-1); now != uid {
 				return unix.EPERM
 			}
-			// net makes the socket of a literal address on the calling thread.
+			// For a literal address, package net makes the socket on the calling thread.
 			d := net.Dialer{Control: dieAtFirstRouter}
 			conn, err := d.DialContext(ctx, "tcp", address)
 			if err == nil {
@@ -151,8 +154,8 @@ func dialAs(ctx context.Context, uid int, address string) error {
 	return <-done
 }
 
-// dieAtFirstRouter keeps a packet that nothing redirects near: a redirected one never
-// meets a router.
+// dieAtFirstRouter limits a packet to one hop, so that it does not leave the node if it is not
+// redirected. A redirected packet meets no router.
 func dieAtFirstRouter(network, _ string, c syscall.RawConn) error {
 	var err error
 	control := c.Control(func(fd uintptr) {

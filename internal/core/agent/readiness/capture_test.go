@@ -22,8 +22,8 @@ import (
 	"outrider.dev/test/ns"
 )
 
-// captured makes a pod with both families whose rules are those of an intent; nil: it has
-// none.
+// captured makes a dual-stack pod, with the rules of an intent that change edits. If change is
+// nil, the pod has no rules.
 func captured(t *testing.T, change func(*capture.Intent)) *ns.Namespace {
 	t.Helper()
 	pod := ns.Pod(t)
@@ -47,8 +47,8 @@ func captured(t *testing.T, change func(*capture.Intent)) *ns.Namespace {
 	return pod
 }
 
-// asAgent, in the environment, makes the test binary an agent that tries capture: as the
-// proxy's user, without a privilege.
+// asAgent names the environment variable that makes the test binary check capture as the agent
+// does: as the proxy's user, without privileges.
 const asAgent = "OUTRIDER_TEST_CAPTURE"
 
 func TestMain(m *testing.M) {
@@ -74,13 +74,13 @@ type question struct {
 	Limit time.Duration
 }
 
-// Limits of a check: where an answer comes, and where none ever does.
+// Limits of a check that gets an answer, and of one that never gets any.
 const (
 	answers  = 2 * time.Minute
 	noAnswer = 2 * time.Second
 )
 
-// inPod checks in a pod, as the agent or as a privileged process.
+// inPod runs the checks in a pod, as the agent or as a privileged process.
 func inPod(t *testing.T, pod *ns.Namespace, privileged bool, limit time.Duration, all []Capture) (note string, err error) {
 	t.Helper()
 	pod.Do(func() {
@@ -112,7 +112,7 @@ func inPod(t *testing.T, pod *ns.Namespace, privileged bool, limit time.Duration
 
 func TestCaptureIsProvedByBehaviour(t *testing.T) {
 	ns.RequireRoot(t)
-	const waits = "did not come to the proxy" // of a connection without an answer
+	const waits = "did not come to the proxy" // error for a connection without an answer
 	both := func(six bool) []Capture { return []Capture{{Inbound: true, Outbound: true, IPv6: six}} }
 	four, six := both(false), both(true)
 	all := slices.Concat(four, six)
@@ -120,7 +120,7 @@ func TestCaptureIsProvedByBehaviour(t *testing.T) {
 	dual := func(in *capture.Intent) { in.Families = capture.DualStack }
 	tests := map[string]struct {
 		rules    func(*capture.Intent)
-		ports    []string // with a listener in the proxy's place
+		ports    []string // ports with a listener in the proxy's place
 		captures []Capture
 		root     bool
 		note     string
@@ -142,7 +142,7 @@ func TestCaptureIsProvedByBehaviour(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			pod := captured(t, tt.rules)
-			t.Parallel() // some wait for nothing; google/nftables numbers sets by a global that is not locked
+			t.Parallel() // some only wait; pods are made before this, as google/nftables has an unlocked global counter
 			for _, port := range tt.ports {
 				bind(t, pod, 1337, "[::]:"+port)
 			}
@@ -158,7 +158,8 @@ func TestCaptureIsProvedByBehaviour(t *testing.T) {
 	}
 }
 
-// By a family for which there is no route nothing can go past the proxy.
+// If there is no route for an IP family, no connection of it can bypass the proxy, so the check
+// succeeds with a note.
 func TestCaptureWithoutARoute(t *testing.T) {
 	pod := ns.Pod(t)
 	note, err := inPod(t, pod, true, answers, []Capture{{Inbound: true, Outbound: true, IPv6: true}})

@@ -2,16 +2,16 @@ package readiness
 
 import "fmt"
 
-// A Level is how much of a pod is meant by "ready".
+// A Level defines which part of a pod must be ready.
 type Level string
 
 // The levels.
 const (
-	Outbound Level = "outbound" // the proxy serves: the app may start, and call
-	Full     Level = "full"     // every application of the pod is known to be healthy too
+	Outbound Level = "outbound" // the proxy serves: the app may start and make calls
+	Full     Level = "full"     // Outbound, and every application of the pod is known to be healthy
 )
 
-// ParseLevel reads a level; empty is Outbound.
+// ParseLevel parses a level; the empty string is Outbound.
 func ParseLevel(s string) (Level, error) {
 	switch Level(s) {
 	case "", Outbound:
@@ -22,11 +22,11 @@ func ParseLevel(s string) (Level, error) {
 	return "", fmt.Errorf("level=%q: one of outbound, full", s)
 }
 
-// A Condition is one thing that must be so before the proxy is ready.
+// A Condition is a fact that must hold before the proxy is ready.
 type Condition uint8
 
-// The conditions, causes before what follows from them: the first that does not hold is
-// the one to look at.
+// The conditions, with causes before their effects: the first one that does not hold is the
+// cause to look at.
 const (
 	Certificate   Condition = iota // the proxy has a certificate
 	Identity                       // proxy and control plane accept one another
@@ -34,20 +34,21 @@ const (
 	Envoy                          // Envoy runs, and its state is LIVE
 	Configuration                  // clusters and listeners were accepted
 	Listeners                      // Envoy listens on the capture ports
-	CaptureRules                   // connections come to the proxy
+	CaptureRules                   // captured connections reach the proxy
 	Names                          // the DNS proxy answers
 	App                            // each application is known to be healthy
-	conditions                     // how many there are
+	conditions                     // number of conditions
 )
 
-// rule is what is fixed of a condition.
+// rule holds the constants of a condition.
 type rule struct {
 	name  string // of the condition
-	code  string // of the reason that it does not hold; answers have it, so it stays as it is
+	code  string // Reason.Code if it does not hold; part of the API, so it must not change
 	level Level  // the lowest level that needs it
-	// assumed: it holds until something else is seen. The others hold once they were seen to.
+	// assumed: the condition holds until the opposite is seen. Other conditions do not hold until
+	// they are seen to.
 	assumed bool
-	begin   string // the reason before anything was seen
+	begin   string // the reason before the first Set
 	hint    string
 }
 
@@ -99,7 +100,7 @@ func Conditions() []Condition {
 	return out
 }
 
-// String is the condition's name.
+// String returns the condition's name.
 func (c Condition) String() string {
 	return rules[c].name
 }

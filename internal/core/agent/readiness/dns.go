@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// DNS queries the DNS proxy at address for a name that needs no server behind it. Any answer
-// but a failure is one.
+// DNS returns a [Check] that asks the DNS proxy at address for a name that it can answer without
+// other servers. Any answer except SERVFAIL is a success.
 func DNS(address string) Check {
 	return func(ctx context.Context) (string, error) {
 		var d net.Dialer
@@ -41,8 +41,8 @@ func DNS(address string) Check {
 	}
 }
 
-// dnsQuery is a question for the address of localhost (RFC 1035, section 4; RFC 6761
-// has every resolver answer it itself).
+// dnsQuery returns a query for the address of localhost (RFC 1035, section 4). By RFC 6761 every
+// resolver answers it by itself.
 func dnsQuery() []byte {
 	q := []byte{0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 9, 'l', 'o', 'c', 'a', 'l', 'h', 'o', 's', 't', 0, 0, 1, 0, 1}
 	rand.Read(q[:2])

@@ -6,23 +6,24 @@ import (
 	"time"
 )
 
-// An Inquiry checks whether a condition holds while a client waits for it, and rests
-// otherwise. It is for a condition that announces no changes: the app's health. Its methods may be called from any goroutine.
+// An Inquiry repeats a check of a condition, but only while a client waits for it. It is meant for
+// a condition whose changes are no events: the app's health. Its methods may be called from any
+// goroutine.
 type Inquiry struct {
 	board     *Board
 	condition Condition
-	check     Check // bounds itself
+	check     Check // has its own timeout
 
 	mu       sync.Mutex
-	wanted   int           // callers of Want that have not released it
-	running  bool          // a check is under way, or the pause between two
+	wanted   int           // calls of Want that are not released yet
+	running  bool          // the goroutine of run exists
 	begun    time.Time     // when the last complete check began
-	answered chan struct{} // closed by the next answer
-	again    chan struct{} // holds one: run the check at once
+	answered chan struct{} // closed when the next check ends
+	again    chan struct{} // capacity 1: run the check at once
 }
 
-// Pauses between two checks while a client waits; freshWait is how long Fresh waits, and an
-// answer is fresh for recent.
+// firstPause and longestPause bound the pauses between two checks while a client waits. Fresh
+// waits for at most freshWait, and takes a result that is not older than recent.
 const (
 	firstPause   = 50 * time.Millisecond
 	longestPause = 500 * time.Millisecond
@@ -30,12 +31,12 @@ const (
 	recent       = time.Second
 )
 
-// NewInquiry returns one that has not run yet.
+// NewInquiry returns an Inquiry that has not checked yet.
 func NewInquiry(b *Board, c Condition, check Check) *Inquiry {
 	return &Inquiry{board: b, condition: c, check: check, answered: make(chan struct{}), again: make(chan struct{}, 1)}
 }
 
-// Want has the check repeated until it is released.
+// Want repeats the check until release is called.
 func (q *Inquiry) Want() (release func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -48,7 +49,7 @@ func (q *Inquiry) Want() (release func()) {
 	})
 }
 
-// Again has the check run once more: something has changed.
+// Again runs the check once more, because something has changed.
 func (q *Inquiry) Again() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -62,8 +63,8 @@ func (q *Inquiry) Again() {
 	}
 }
 
-// Fresh returns when the board has an answer that is not old, or none comes in time. Call it
-// after Want.
+// Fresh waits until the board has a recent result, or until freshWait is over. Call it after
+// Want.
 func (q *Inquiry) Fresh(ctx context.Context) {
 	oldest := time.Now().Add(-recent)
 	late := time.After(freshWait)
@@ -116,7 +117,7 @@ func (q *Inquiry) run() {
 	}
 }
 
-// done reports that no client waits any longer; then the checks end.
+// done reports whether no client waits any longer. If so, it marks the goroutine as ended.
 func (q *Inquiry) done() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

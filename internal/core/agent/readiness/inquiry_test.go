@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// inquiry is one whose answer the test gives, and counts its checks.
+// inquiry returns an Inquiry whose check calls answer, and the number of its checks.
 func inquiry(b *Board, answer func() error) (*Inquiry, *atomic.Int32) {
 	var n atomic.Int32
 	return NewInquiry(b, App, func(context.Context) (string, error) {
@@ -38,7 +38,7 @@ func TestAnInquiryRestsWithoutACaller(t *testing.T) {
 			t.Errorf("the first answer: %s", got)
 		}
 		time.Sleep(30 * time.Second)
-		if checks := n.Load(); checks < 50 || checks > 70 { // twice a second
+		if checks := n.Load(); checks < 50 || checks > 70 { // about twice a second
 			t.Errorf("checked %d times in 30s", checks)
 		}
 		healthy.Store(true)
@@ -47,7 +47,7 @@ func TestAnInquiryRestsWithoutACaller(t *testing.T) {
 			t.Errorf("%v after %s", err, time.Since(began))
 		}
 		release()
-		release() // again, and it does not count
+		release() // a second call has no effect
 		time.Sleep(time.Second)
 		before := n.Load()
 		time.Sleep(time.Hour)
@@ -55,7 +55,7 @@ func TestAnInquiryRestsWithoutACaller(t *testing.T) {
 			t.Errorf("checked %d times although nothing waits", n.Load()-before)
 		}
 
-		// A later client gets a new answer.
+		// A later client gets a new result.
 		healthy.Store(false)
 		release = q.Want()
 		q.Fresh(t.Context())
@@ -65,7 +65,7 @@ func TestAnInquiryRestsWithoutACaller(t *testing.T) {
 		release()
 		time.Sleep(time.Minute)
 
-		// After a change the check is made once.
+		// Again runs the check once.
 		healthy.Store(true)
 		before = n.Load()
 		q.Again()
@@ -99,11 +99,11 @@ func TestFreshIsBounded(t *testing.T) {
 			t.Error("the answer was not taken")
 		}
 		release()
-		time.Sleep(time.Minute) // or its goroutine would outlive the test
+		time.Sleep(time.Minute) // so that the goroutine ends within the test
 	})
 }
 
-// A change during a check may be later than what the check has seen: it is made again.
+// A call of Again during a check repeats the check, which may not have seen the change.
 func TestAnInquiryKeepsARequestThatComesDuringACheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := New(Options{Conditions: []Condition{App}})

@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// A Check reports whether a condition holds. The note is a reservation; the error is why it
-// does not hold.
+// A Check finds out whether a condition holds. If it does not, the error tells why; if it does, the
+// note may limit that statement.
 type Check func(ctx context.Context) (note string, err error)
 
-// Rates are how often a check is repeated. The zero value of a field means its default.
+// Rates defines how often a check is repeated. The zero value of a field selects its default.
 type Rates struct {
-	Until time.Duration // while the answer is bad; default 100ms
-	After time.Duration // once it is good; default: never again
-	Each  time.Duration // a single check may take; default 2s
+	Until time.Duration // pause while the check fails; default 100ms
+	After time.Duration // pause after a success; default: no other check
+	Each  time.Duration // timeout of a single check; default 2s
 }
 
-// Keep checks at once, and again as r sets, and sets the condition accordingly, until ctx
-// ends or there is nothing more to check.
+// Keep checks at once, repeats the check at the rates of r, and sets the condition to the result.
+// It returns when ctx ends, or after a success if r.After is 0.
 func Keep(ctx context.Context, b *Board, c Condition, r Rates, check Check) {
 	if r.Until <= 0 {
 		r.Until = 100 * time.Millisecond

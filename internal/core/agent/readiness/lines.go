@@ -6,27 +6,27 @@ import (
 	"outrider.dev/internal/core/agent/envoy"
 )
 
-// A news is what a line of Envoy's log means for readiness.
+// A news is the meaning of a line of Envoy's log for readiness.
 type news uint8
 
 const (
 	nothing     news = iota
-	initialized      // the workers start: the listeners are bound a moment later
-	refused          // the stream to the control plane: not with this certificate, token or name
-	broken           // the stream to the control plane: any other reason
-	rejected         // a piece of configuration
+	initialized      // the workers start; the listeners are bound a moment later
+	refused          // the stream to the control plane was refused, for the certificate, the token or the name
+	broken           // the stream to the control plane ended for any other reason
+	rejected         // Envoy rejected a piece of configuration
 )
 
-// refusals are how a broken stream shows that it was refused: gRPC's PERMISSION_DENIED
-// and UNAUTHENTICATED, and a TLS handshake that either side ended.
+// refusals recognize a stream that was refused: by gRPC's status PERMISSION_DENIED or
+// UNAUTHENTICATED, or by a TLS handshake that either side ended.
 var refusals = []func(code, text string) bool{
 	func(code, _ string) bool { return code == "7" || code == "16" },
 	func(_, text string) bool { return strings.Contains(text, "TLS_error") },
 }
 
-// read parses a line of Envoy 1.40. reason is the control plane's or Envoy's own, without what
-// is the same in all such lines. The texts are no interface: without them polling finds the
-// same state, with a poorer reason.
+// read parses a line of the log of Envoy 1.40. reason is the text of the control plane or of Envoy,
+// without the constant parts of the line. Envoy does not promise these texts: if they change,
+// polling still finds the same state, but with a poorer reason.
 func read(l envoy.Line) (n news, reason string) {
 	if strings.HasPrefix(l.Message, envoy.ReadyMessage) {
 		return initialized, ""
@@ -49,18 +49,19 @@ func read(l envoy.Line) (n news, reason string) {
 	return nothing, ""
 }
 
-// handshake is the TLS library's reason within Envoy's text; the whole text if there is none.
+// handshake returns the TLS library's reason within Envoy's text, or the whole text if there is
+// none.
 func handshake(text string) string {
 	_, tls, ok := strings.Cut(text, "TLS_error:|")
 	if !ok {
 		return text
 	}
 	tls, _, _ = strings.Cut(tls, ":TLS_error_end")
-	_, tls, _ = strings.Cut(tls, ":") // a number
+	_, tls, _ = strings.Cut(tls, ":") // drop the error number
 	return strings.ReplaceAll(tls, "_", " ")
 }
 
-// reasonLimit is how much of a reason is kept: an answer is read by a person.
+// reasonLimit bounds the length of a reason in bytes, since people read it.
 const reasonLimit = 600
 
 func short(s string) string {

@@ -22,22 +22,22 @@ type Admin interface {
 	Get(ctx context.Context, path, query string) ([]byte, error)
 }
 
-// ProxyOptions are those of a Proxy. The zero value of a field means its default.
+// ProxyOptions configure a Proxy. The zero value of a field selects its default.
 type ProxyOptions struct {
 	Board *Board // required; the Proxy sets Envoy, Listeners, Configuration, ControlPlane and Identity
 	Admin Admin  // required
 
-	Ports []uint16 // that Envoy must listen on; default: the capture ports
+	Ports []uint16 // ports on which Envoy must listen; default: the capture ports
 
-	ControlPlane string // its name in reasons
-	// Stream is the agent's connection to the control plane; default: Envoy has its own, and
-	// its statistics are used.
+	ControlPlane string // name of the control plane in reasons
+	// Stream returns the state of the agent's connection to the control plane. Default: Envoy has its
+	// own connection, and Envoy's statistics are used.
 	Stream func() Stream
 
-	Answered func(context.Context) // called each time that a ready Envoy has answered a poll; default: nothing
+	Answered func(context.Context) // called each time a ready Envoy has answered a poll; default: nothing
 
-	// Progress is how long Envoy's main thread has run on a processor, and whether it is runnable or
-	// waits for a disk. Default: not known, so that each long silence is a hang.
+	// Progress returns how long Envoy's main thread has run on a processor, and whether it is runnable
+	// or waits for a disk. Default: not known; then each long silence counts as a hang.
 	Progress func() (ran time.Duration, awake bool)
 
 	slow time.Duration // how often Envoy is polled until it is ready; default 100ms
@@ -46,35 +46,35 @@ type ProxyOptions struct {
 // A Stream is the state of the connection to the control plane.
 type Stream struct {
 	Connected bool
-	Refused   bool   // the two do not accept one another
-	Reason    string // that it is not connected; empty: not tried yet
+	Refused   bool   // proxy and control plane do not accept one another
+	Reason    string // why it is not connected; empty: not tried yet
 }
 
-// quick is the first pause after Envoy has logged that it is ready; each one doubles it.
+// quick is the first pause after Envoy has logged that it is ready; then pauses double.
 const quick = 500 * time.Microsecond
 
-// A Proxy finds out when an Envoy is ready: from the line that Envoy logs then, confirmed
-// by its admin interface and by the kernel's list of listeners, for LIVE does not mean
-// that one is bound.
+// A Proxy finds out when an Envoy is ready. It looks when Envoy logs a certain line, and confirms
+// that with Envoy's admin interface and with the kernel's list of listening sockets: the state LIVE
+// does not mean that the listeners are bound.
 type Proxy struct {
 	o         ProxyOptions
 	listening func() (missing []uint16, err error)
-	wake      chan struct{} // holds one: something was logged
+	wake      chan struct{} // capacity 1: something was logged
 
 	mu     sync.Mutex
 	life   int    // counts Envoys
-	logged logged // of the present one
+	logged logged // log of the current Envoy
 }
 
-// logged is what Envoy's log has shown.
+// logged holds the facts from Envoy's log.
 type logged struct {
 	initialized bool
-	stream      news // refused or broken, until the stream is there
+	stream      news // refused or broken
 	why         string
 	rejected    string
 }
 
-// NewProxy returns a Proxy without an Envoy.
+// NewProxy returns a Proxy that does not follow an Envoy yet.
 func NewProxy(o ProxyOptions) *Proxy {
 	if len(o.Ports) == 0 {
 		o.Ports = []uint16{contract.OutboundPort, contract.InboundPort}
@@ -91,7 +91,7 @@ func NewProxy(o ProxyOptions) *Proxy {
 		listening: func() ([]uint16, error) { return Listening("/proc", uint32(os.Getuid()), o.Ports...) }}
 }
 
-// LogLine takes a line of Envoy's log. It does not block.
+// LogLine evaluates a line of Envoy's log. It does not block.
 func (p *Proxy) LogLine(l envoy.Line) {
 	n, reason := read(l)
 	if n == nothing {
@@ -113,7 +113,8 @@ func (p *Proxy) LogLine(l envoy.Line) {
 	}
 }
 
-// begin forgets what was known of the Envoy before.
+// begin resets the state for a new Envoy. When ctx ends, it sets the conditions of an Envoy that has
+// ended.
 func (p *Proxy) begin(ctx context.Context) {
 	p.mu.Lock()
 	p.life++
@@ -134,9 +135,9 @@ func (p *Proxy) begin(ctx context.Context) {
 	})
 }
 
-// Ready returns nil once the Envoy that was just started is ready, and the board shows it. Until
-// ctx ends the board also shows whether Envoy hangs, and then that it has ended: so ctx
-// must live as long as the child, also after Ready has returned.
+// Ready waits until the Envoy that was just started is ready, and the board shows it. After that,
+// until ctx ends, the board shows whether Envoy hangs. When ctx ends, the board shows that Envoy has
+// ended. So ctx must end together with Envoy, not when Ready returns.
 func (p *Proxy) Ready(ctx context.Context) error {
 	p.begin(ctx)
 	accepted, pause := false, p.o.slow
@@ -156,7 +157,8 @@ func (p *Proxy) Ready(ctx context.Context) error {
 	}
 }
 
-// look checks everything once. accepted, that the configuration was, stays so.
+// look checks everything once. It sets accepted once the configuration was accepted, and does not
+// check that again.
 func (p *Proxy) look(ctx context.Context, accepted *bool) (ready bool) {
 	if !*accepted {
 		*accepted = p.configuration(ctx)
@@ -167,14 +169,14 @@ func (p *Proxy) look(ctx context.Context, accepted *bool) (ready bool) {
 		return false
 	}
 	b := p.o.Board
-	// The conditions that were awaited longest come last, so that a waiter is released
-	// once, by a state in which all is true.
+	// The conditions that take longest are set last, so that waiters are released only when all
+	// conditions are up to date.
 	b.Set(Listeners, bound == "", bound)
 	b.Set(Envoy, live == "", live)
 	return *accepted && bound == "" && live == ""
 }
 
-// bound returns the ports on which Envoy does not listen, as a problem; empty if on all.
+// bound describes the ports on which Envoy does not listen; empty if it listens on all.
 func (p *Proxy) bound() (problem string) {
 	missing, err := p.listening()
 	if err != nil {
@@ -202,15 +204,15 @@ func (p *Proxy) live(ctx context.Context) (problem string) {
 	return ""
 }
 
-// statistics are what configuration reads.
+// statistics is the filter of the statistics that configuration reads.
 const statistics = `^(control_plane\.connected_state|(cluster_manager\.cds|listener_manager\.lds)\.update_(success|rejected))$`
 
-// configuration reads what came from the control plane, sets the conditions of it, and reports
-// whether all was accepted.
+// configuration reads Envoy's statistics of the control plane's updates, sets the conditions that
+// depend on them, and reports whether clusters and listeners were accepted.
 func (p *Proxy) configuration(ctx context.Context) (accepted bool) {
 	stats, err := p.o.Admin.Stats(ctx, statistics)
 	if err != nil {
-		return false // live returns why
+		return false // live returns the reason
 	}
 	p.mu.Lock()
 	l := p.logged
@@ -221,8 +223,8 @@ func (p *Proxy) configuration(ctx context.Context) (accepted bool) {
 	return accepted
 }
 
-// connection sets the conditions of the stream to the control plane. Where configuration was
-// accepted there was one: that it broke since does not stop a proxy from serving.
+// connection sets the conditions of the stream to the control plane. They hold once configuration
+// was accepted: if the stream breaks after that, the proxy goes on serving.
 func (p *Proxy) connection(stats map[string]uint64, l logged, accepted bool) {
 	b, cp := p.o.Board, p.o.ControlPlane
 	s := Stream{Connected: stats["control_plane.connected_state"] > 0}
@@ -236,7 +238,7 @@ func (p *Proxy) connection(stats map[string]uint64, l logged, accepted bool) {
 	}
 	reason := rules[ControlPlane].begin
 	switch {
-	case l.stream == refused: // Envoy has the status of a stream that was refused
+	case l.stream == refused: // Envoy's log shows why the stream was refused
 		s.Refused, s.Reason = true, fmt.Sprintf("%s and this proxy do not accept one another: %s", cp, l.why)
 	case s.Reason != "":
 		reason = s.Reason
@@ -252,13 +254,13 @@ func (p *Proxy) connection(stats map[string]uint64, l logged, accepted bool) {
 	b.Set(ControlPlane, false, reason)
 }
 
-// kinds of configuration that must have come, and where Envoy shows why not.
+// kinds lists the kinds of configuration that Envoy needs, and where Envoy shows that one is missing.
 var kinds = []struct{ name, stat, dump string }{
 	{"clusters", "cluster_manager.cds", "dynamic_warming_clusters"},
 	{"listeners", "listener_manager.lds", "dynamic_listeners"},
 }
 
-// unaccepted returns what of the configuration is missing.
+// unaccepted describes which configuration is missing or was rejected.
 func (p *Proxy) unaccepted(ctx context.Context, stats map[string]uint64, l logged, accepted bool) string {
 	if accepted {
 		return ""

@@ -16,7 +16,7 @@ import (
 	"outrider.dev/test/process"
 )
 
-// A fake is an Envoy whose answers the test sets.
+// A fake is the admin interface of an Envoy whose answers the test sets.
 type fake struct {
 	mu    sync.Mutex
 	state string
@@ -24,7 +24,7 @@ type fake struct {
 	stats map[string]uint64
 	dump  string
 	polls int
-	delay time.Duration // of Ready's answer
+	delay time.Duration // delay of Ready's answer
 }
 
 func (f *fake) set(change func(*fake)) {
@@ -64,7 +64,7 @@ var accepted = map[string]uint64{cds: 1, lds: 1, connected: 1}
 
 var errNoAnswer = errors.New("no answer")
 
-// proxyOf is a Proxy that finds an Envoy on ports.
+// proxyOf returns a Proxy whose Envoy listens on ports.
 func proxyOf(o ProxyOptions, ports ...uint16) *Proxy {
 	p := NewProxy(o)
 	p.listening = func() (missing []uint16, err error) {
@@ -77,7 +77,7 @@ func TestReasonsOfAProxy(t *testing.T) {
 	line := func(s string) []string { return []string{s} }
 	tests := map[string]struct {
 		envoy  *fake
-		stream *Stream // of the agent
+		stream *Stream // the agent's stream
 		ports  []uint16
 		lines  []string
 		want   []string
@@ -156,7 +156,7 @@ func TestReasonsOfAProxy(t *testing.T) {
 func TestOneEnvoyAfterAnother(t *testing.T) {
 	f := &fake{state: "INITIALIZING", stats: accepted}
 	b := New(Options{Conditions: []Condition{Envoy, Listeners, Configuration}})
-	// Only the line makes it look again within the test.
+	// Within the test, only the log line makes it look again.
 	p := proxyOf(ProxyOptions{Board: b, Admin: f, slow: time.Hour}, 15001, 15006)
 	first, end := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -219,7 +219,7 @@ func TestALiveEnvoyIsPolled(t *testing.T) {
 		time.Sleep(time.Minute + time.Second)
 		polls := 0
 		f.set(func(f *fake) { polls = f.polls })
-		if polls != 31 { // when it got ready, and every two seconds
+		if polls != 31 { // one when it got ready, and one every two seconds
 			t.Errorf("polled %d times", polls)
 		}
 	})
@@ -269,11 +269,11 @@ func TestAnEnvoyThatHangsIsNotReady(t *testing.T) {
 	})
 }
 
-// An Envoy that gets too little processor time to answer serves still, and is no hung one.
+// An Envoy that gets too little processor time to answer still serves, and does not count as hung.
 func TestAnEnvoyThatIsStarvedIsReady(t *testing.T) {
 	for name, tt := range map[string]struct {
-		progress func(time.Duration) (time.Duration, bool) // after a time
-		after    time.Duration                             // it is not ready
+		progress func(time.Duration) (time.Duration, bool) // at a time after the start
+		after    time.Duration                             // when Envoy counts as not ready
 	}{
 		"stopped":                   {func(time.Duration) (time.Duration, bool) { return time.Second, false }, silence},
 		"it waits for a processor":  {func(time.Duration) (time.Duration, bool) { return time.Second, true }, starvation},

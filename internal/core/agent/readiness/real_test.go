@@ -34,8 +34,8 @@ import (
 	"outrider.dev/test/secretserver"
 )
 
-// realEnvoy starts the Envoy that "make deps" fetches, in a directory with these files. Its log
-// goes to a Proxy, which sets the conditions of the board.
+// realEnvoy starts the Envoy that "make deps" fetches, in a directory with the given files. It
+// returns the board whose conditions a Proxy sets for this Envoy.
 func realEnvoy(t *testing.T, o envoy.Options, ports []uint16, files map[string]string) *Board {
 	t.Helper()
 	dir := t.TempDir()
@@ -69,7 +69,7 @@ func realEnvoy(t *testing.T, o envoy.Options, ports []uint16, files map[string]s
 	}
 	cmd.Stderr = w
 	var tasks sync.WaitGroup
-	t.Cleanup(tasks.Wait) // the context of the test, and Envoy, end before
+	t.Cleanup(tasks.Wait) // t.Context, and with it Envoy, ends before cleanup
 	process.Start(t, cmd, process.Options{})
 	w.Close()
 	tasks.Go(func() {
@@ -84,7 +84,7 @@ func realEnvoy(t *testing.T, o envoy.Options, ports []uint16, files map[string]s
 	return board
 }
 
-// serveSecrets gives an Envoy its secrets by a socket.
+// serveSecrets serves a certificate to an Envoy on a socket.
 func serveSecrets(t *testing.T, chain, key []byte) (socket string) {
 	t.Helper()
 	socket = filepath.Join(t.TempDir(), "sds")
@@ -94,13 +94,14 @@ func serveSecrets(t *testing.T, chain, key []byte) (socket string) {
 	return socket
 }
 
-// listener is one of Envoy's that closes what it accepts.
+// listener returns the configuration of a listener that closes the connections that it accepts.
 func listener(name string, port uint16) string {
 	return fmt.Sprintf(`{"name": %q, "address": {"socket_address": {"address": "127.0.0.1", "port_value": %d}}, "filter_chains": [{"filters": [
 		{"name": "envoy.filters.network.echo", "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.network.echo.v3.Echo"}}]}]}`, name, port)
 }
 
-// dynamic is configuration by files, which Envoy counts and rejects as that of a control plane.
+// dynamic makes Envoy read its configuration from files. Envoy counts and rejects it like a control
+// plane's.
 const dynamic = `{"dynamic_resources": {"ads_config": null, "cds_config": {"ads": null, "initial_fetch_timeout": null, "path_config_source": {"path": "./cds.json"}},
 	"lds_config": {"ads": null, "initial_fetch_timeout": null, "path_config_source": {"path": "./lds.json"}}}}`
 
@@ -165,7 +166,7 @@ func TestReasonsOfARealEnvoy(t *testing.T) {
 	}
 }
 
-// certificate signs itself.
+// certificate returns a self-signed certificate and its key.
 func certificate(t *testing.T) (chain, key []byte) {
 	t.Helper()
 	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

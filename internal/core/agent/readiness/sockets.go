@@ -11,9 +11,9 @@ import (
 	"outrider.dev/internal/core/agent/sockets"
 )
 
-// Listening returns those of ports on which no socket of uid listens, besides this
-// process's own: the standby listens on the same ports as the same user, and a socket is
-// known by its inode. proc is /proc, where those are found.
+// Listening returns the ports on which no socket of uid listens. It ignores the sockets of this
+// process, because the standby listens on the same ports as the same user. It recognizes them by
+// their inodes, which are listed in proc, the path of /proc.
 func Listening(proc string, uid uint32, ports ...uint16) (missing []uint16, err error) {
 	all, err := sockets.List(sockets.TCP, sockets.Of(sockets.Listening))
 	if err != nil {
@@ -34,7 +34,7 @@ func Listening(proc string, uid uint32, ports ...uint16) (missing []uint16, err 
 	return missing, nil
 }
 
-// ownSockets are the inodes of the sockets that this process has open.
+// ownSockets returns the inodes of the sockets that this process has open.
 func ownSockets(proc string) (map[uint32]bool, error) {
 	dir := filepath.Join(proc, "self", "fd")
 	entries, err := os.ReadDir(dir)
@@ -56,8 +56,8 @@ func ownSockets(proc string) (map[uint32]bool, error) {
 	return out, nil
 }
 
-// Parked counts the connections of other uids than uid whose first packet was not answered
-// yet: those that wait for the proxy, and those whose peer is slow.
+// Parked counts the connections of users other than uid whose first packet (SYN) was not answered
+// yet: they wait for the proxy, or their peer is slow.
 func Parked(uid uint32) (n int, err error) {
 	all, err := sockets.List(sockets.TCP, sockets.Of(sockets.SynSent))
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"outrider.dev/test/ns"
 )
 
-// bind listens as a user, with SO_REUSEPORT as the standby and Envoy do.
+// bind listens as a user, with SO_REUSEPORT like the standby and Envoy.
 func bind(t *testing.T, n *ns.Namespace, uid int, address string) net.Listener {
 	t.Helper()
 	var ln net.Listener
@@ -40,8 +40,8 @@ func TestOwnSocketsAreNotEnvoys(t *testing.T) {
 	n := ns.New(t)
 	bind(t, n, 1337, "0.0.0.0:15001")
 	bind(t, n, 1337, "[::]:15006")
-	bind(t, n, 1000, "0.0.0.0:15007") // another user's
-	other := t.TempDir()              // a process that has none of them open
+	bind(t, n, 1000, "0.0.0.0:15007") // a socket of another user
+	other := t.TempDir()              // the /proc of a process that has none of the sockets open
 	if err := os.MkdirAll(filepath.Join(other, "self", "fd"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestOwnSocketsAreNotEnvoys(t *testing.T) {
 }
 
 func TestParkedConnectionsAreOthersThatWait(t *testing.T) {
-	n := ns.Pod(t) // there is no answer from the other end
+	n := ns.Pod(t) // the other end does not answer
 	for _, uid := range []int{1000, 1000, 1337} {
 		n.As(uid, uid, func() {
 			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)

@@ -6,25 +6,25 @@ import (
 	"time"
 )
 
-// A ready Envoy is polled each every. One that has not answered for silence hangs, if its main
-// thread has not run either; until it answers, it is polled each retry.
+// A ready Envoy is polled at the interval every, or retry while it does not answer. If it has not
+// answered for silence, and its main thread has not run either, it hangs.
 const (
 	every   = 2 * time.Second
 	retry   = time.Second
 	silence = 3 * time.Second
 
-	// starvation is how long a main thread that runs may answer nothing: the workers serve
-	// beside it. One that never comes to an answer loops. The kubelet takes a node that is silent
-	// for longer (40 s) for lost.
+	// starvation is how long Envoy may not answer although its main thread runs. The workers can
+	// serve meanwhile. After this time the main thread is assumed to loop or to get too little
+	// processor time. Kubernetes takes a node for lost after a longer silence (40 s).
 	starvation = 30 * time.Second
 )
 
-// watch polls a ready Envoy until ctx ends. One that hangs still has its process and its
-// listeners; only requests show it. That it is slow once, with a large change of its
-// configuration, does not take it out of service, nor does a node without processor time.
+// watch polls a ready Envoy until ctx ends. An Envoy that hangs still has its process and its
+// listening sockets, so only requests show that it hangs. A large change of configuration or a
+// shortage of processor time makes Envoy slow, but does not take it out of service.
 func (p *Proxy) watch(ctx context.Context) {
 	pause := every
-	var since time.Time // of the first request without an answer
+	var since time.Time // time of the first unanswered request
 	var ran time.Duration
 	for {
 		select {
@@ -62,7 +62,7 @@ func (p *Proxy) watch(ctx context.Context) {
 	}
 }
 
-// set sets Envoy's condition, unless Envoy has ended: that is final.
+// set sets Envoy's condition, unless Envoy has ended.
 func (p *Proxy) set(ctx context.Context, problem string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
