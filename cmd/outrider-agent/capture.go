@@ -23,10 +23,10 @@ import (
 	"outrider.dev/internal/core/capture/setup"
 )
 
-// captureLimit bounds a whole run, which may wait for a lock of iptables or for the kernel.
+// captureLimit bounds a whole run, which may wait for the lock of iptables or for the kernel.
 const captureLimit = time.Minute
 
-// captureOptions are the settings of a run that are not the intent's.
+// captureOptions holds the intent and the other settings of a run.
 type captureOptions struct {
 	intent  capture.Intent
 	output  cli.Output
@@ -58,7 +58,8 @@ func newCapture(termination *terminationLog) *cobra.Command {
 	return cmd
 }
 
-// captureCommand is capture without its subcommands, and the options that its flags set.
+// captureCommand returns the command capture without its subcommands, and the options that its flags
+// set.
 func captureCommand(termination *terminationLog) (*cobra.Command, *captureOptions) {
 	o := &captureOptions{intent: capture.Defaults()}
 	cmd := &cobra.Command{
@@ -95,7 +96,7 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	}
 }
 
-// operationFlags are the flags about how to capture, mostly Istio's.
+// operationFlags adds the flags about how to capture, which are mostly Istio's.
 func (o *captureOptions) operationFlags(fs *pflag.FlagSet) {
 	flag := func(p *bool, name, short, usage string) {
 		fs.BoolVarP(p, name, short, false, usage)
@@ -126,7 +127,7 @@ func (o *captureOptions) operationFlags(fs *pflag.FlagSet) {
 	}
 }
 
-// sharedFlags are those of capture and of its subcommands.
+// sharedFlags adds the flags that capture shares with its subcommands.
 func (o *captureOptions) sharedFlags(fs *pflag.FlagSet, termination *terminationLog) {
 	fs.StringVar(&o.backend, "backend", "auto", "what writes the rules: nftables, iptables, or auto: the first that this kernel supports")
 	cli.BindEnv(fs, "backend", "OUTRIDER_BACKEND")
@@ -162,10 +163,10 @@ func (o *captureOptions) backends() ([]setup.Backend, error) {
 	return setup.Backends(o.backend, o.variant)
 }
 
-// enter moves the calling goroutine into a network namespace, for the rest of its life.
-// Namespaces belong to threads, so the goroutine is locked to its thread. A run that needs
-// no other namespace is not locked: a locked goroutine pays for every answer of the kernel
-// with a change of threads.
+// enter moves the calling goroutine into a network namespace for the rest of its life. Namespaces
+// belong to threads, so enter locks the goroutine to its thread. A run that needs no other namespace
+// does not call enter, because a locked goroutine is slower: each answer of the kernel costs it a
+// switch of threads.
 func enter(path string) error {
 	runtime.LockOSThread()
 	f, err := os.Open(path)
@@ -203,14 +204,15 @@ func limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, captureLimit, errors.New("capture took too long"))
 }
 
-// errHost: a command copied from a page to a shell of the machine, or a pod with hostNetwork,
-// which share this namespace with every process of the machine.
+// errHost refuses to capture in the machine's own network namespace, which every process of the
+// machine shares. It protects against a command that is pasted into a shell of the machine, and
+// against a pod with hostNetwork.
 var errHost = &cli.UsageError{
 	Err:  errors.New("this is the network namespace of the machine itself: capture would redirect the connections of every process in it"),
 	Hint: "run it in a pod, in a namespace of its own (unshare --net), or with --network-namespace; --host captures the machine",
 }
 
-// apply writes the rules, proves them, and prints the report that it returns.
+// apply writes the rules, proves that they work, and prints and returns the report.
 func (o *captureOptions) apply(ctx context.Context, cmd *cobra.Command) (setup.Report, error) {
 	ctx, unlock, backends, err := o.locked(ctx, cmd)
 	if err != nil {
@@ -227,8 +229,8 @@ func (o *captureOptions) apply(ctx context.Context, cmd *cobra.Command) (setup.R
 	return report, writeReport(cmd, o.output, report)
 }
 
-// locked opens the backends and makes this process the only one that works in the network
-// namespace, until unlock.
+// locked opens the backends and takes the lock of the network namespace, so that no other process
+// changes the rules until unlock is called.
 func (o *captureOptions) locked(ctx context.Context, cmd *cobra.Command) (_ context.Context, unlock func(), _ []setup.Backend, _ error) {
 	backends, err := o.backends()
 	if err != nil {
@@ -374,7 +376,7 @@ With flags of capture on the command line, the rules must also be those of the f
 	return cmd
 }
 
-// intentGiven reports whether the command line has a flag of the intent.
+// intentGiven reports whether the command line contains a flag of the intent.
 func intentGiven(fs *pflag.FlagSet) bool {
 	given := false
 	for _, f := range capture.Flags(&capture.Intent{}, nil, nil) {

@@ -16,7 +16,8 @@ import (
 
 const copyName = "outrider-agent"
 
-// newCopy is how the agent comes into containers whose image does not have it.
+// newCopy returns the command copy, which brings the agent into containers whose image does not
+// contain it.
 func newCopy() *cobra.Command {
 	return &cobra.Command{
 		Use:     "copy DEST",
@@ -45,7 +46,8 @@ func copySelf(dest string) error {
 	return err
 }
 
-// copyFile is the file that a destination means: that, or one in a folder that exists.
+// copyFile returns the file that a destination means: dest itself, or a file in dest if that is a
+// directory.
 func copyFile(dest string) string {
 	if info, err := os.Stat(dest); err == nil && info.IsDir() {
 		return filepath.Join(dest, copyName)
@@ -53,7 +55,7 @@ func copyFile(dest string) string {
 	return dest
 }
 
-// replaceBy gives dest the content of source, whole or not at all.
+// replaceBy replaces dest atomically with a copy of source.
 func replaceBy(source, dest string) error {
 	in, err := os.Open(source)
 	if err != nil {
@@ -64,9 +66,9 @@ func replaceBy(source, dest string) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(out.Name()) // it is gone if all went well
+	defer os.Remove(out.Name()) // does nothing after the rename
 	_, err = io.Copy(out, in)
-	// Any user of the pod runs it, whatever the umask here.
+	// Any user of the pod may run it, whatever the umask of this process.
 	err = errors.Join(err, out.Chmod(0o755), out.Close())
 	if err != nil {
 		return err
@@ -74,7 +76,7 @@ func replaceBy(source, dest string) error {
 	return os.Rename(out.Name(), dest)
 }
 
-// copyHint is what to do about an error that the pod's author can correct.
+// copyHint tells the pod's author how to correct an error; empty if the author cannot.
 func copyHint(err error, dir string) string {
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):

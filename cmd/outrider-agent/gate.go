@@ -33,7 +33,7 @@ const gateExamples = `  # run java when the proxy is ready and the cache is heal
   # wait for no other container, but publish when this one is healthy
   outrider-agent gate --name cache --probe '{"tcpSocket":{"port":6379}}' -- redis-server`
 
-// newGate is the command that runs before, and then around, a container's own.
+// newGate returns the command gate, which waits and then runs a container's own command as its child.
 func newGate(termination *terminationLog) *cobra.Command {
 	var line contract.Gate
 	cmd := &cobra.Command{
@@ -64,7 +64,8 @@ failed; 78 if the startup probe did; 2 if the flags cannot be used.`,
 	return cmd
 }
 
-// addFlags adds flags to a command that runs another one: what follows that one's name is its own.
+// addFlags adds flags to a command that runs another command. Flags after the name of the other
+// command are left to it.
 func addFlags(cmd *cobra.Command, flags *flag.FlagSet) {
 	cmd.Flags().SetInterspersed(false)
 	cmd.Flags().AddGoFlagSet(flags)
@@ -108,7 +109,7 @@ func gateOptions(line contract.Gate) (gate.Options, error) {
 	)
 }
 
-// parseFlag stores the value of a flag, if it is given.
+// parseFlag parses and stores the value of a flag, if it is given.
 func parseFlag[T any](name, text string, parse func(string) (T, error), to *T) error {
 	if text == "" {
 		return nil
@@ -136,7 +137,7 @@ func parseRestart(text string) (startup.Restart, error) {
 // sigrtmin is the C library's SIGRTMIN, which Go's runtime does not deliver.
 const sigrtmin = 34
 
-// parseSignal reads SIGTERM, TERM or 15, and SIGRTMIN+3.
+// parseSignal parses SIGTERM, TERM, 15 or SIGRTMIN+3.
 func parseSignal(text string) (syscall.Signal, error) {
 	name := strings.TrimPrefix(strings.ToUpper(text), "SIG")
 	if s := unix.SignalNum("SIG" + name); s != 0 {
@@ -156,7 +157,7 @@ func parseSignal(text string) (syscall.Signal, error) {
 	return 0, fmt.Errorf("%q is no signal: want SIGTERM, TERM, 15 or SIGRTMIN+3", text)
 }
 
-// newStarted is what the startup probe of a container with a gate runs.
+// newStarted returns the command started, which the startup probe of a container with a gate runs.
 func newStarted() *cobra.Command {
 	var line contract.Started
 	cmd := &cobra.Command{
@@ -187,7 +188,7 @@ probe's timeout.`,
 	return cmd
 }
 
-// newHeld is what a liveness probe of a container with a gate runs.
+// newHeld returns the command held, which the liveness probe of a container with a gate runs.
 func newHeld() *cobra.Command {
 	var line contract.Held
 	cmd := &cobra.Command{
@@ -213,7 +214,7 @@ probe, or of the command.`,
 			if err != nil {
 				return err
 			}
-			// A state that cannot be read holds nothing: then the probe decides.
+			// If the state cannot be read, the probe decides.
 			if seen, err := state.Read(cmp.Or(line.States, contract.StatesDir), sandbox, line.Name); err == nil && seen.Held() {
 				return nil
 			}

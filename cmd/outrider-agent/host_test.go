@@ -9,8 +9,8 @@ import (
 	"outrider.dev/test/ns"
 )
 
-// A block of a page, pasted into a shell of the machine, changes nothing. The command has no
-// capability here: if it goes on, it fails and the machine is not captured.
+// A capture command that is pasted into a shell of the machine changes nothing. The test runs it
+// without capabilities: if it does not refuse, it fails later and the machine is not captured.
 func TestCaptureRefusesTheMachine(t *testing.T) {
 	ns.RequireRoot(t)
 	if !setup.InHost() {

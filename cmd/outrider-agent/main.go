@@ -1,6 +1,5 @@
-// Command outrider-agent is the part of Outrider that runs in a pod. It answers to
-// Istio's names too: istio-iptables is "outrider-agent capture", and pilot-agent is
-// outrider-agent.
+// Command outrider-agent is the part of Outrider that runs in a pod. It can also be called by
+// Istio's names: istio-iptables is "outrider-agent capture", and pilot-agent is outrider-agent.
 package main
 
 import (
@@ -16,8 +15,8 @@ import (
 
 func main() { os.Exit(run(os.Args, os.Stdout, os.Stderr)) }
 
-// run is main without the process. It returns the exit status: 0 fine, 1 it failed,
-// 2 the input cannot be used.
+// run is main with the process's arguments and streams as parameters. It returns the exit status:
+// 0 success, 1 failure, 2 the input cannot be used.
 func run(argv []string, stdout, stderr io.Writer) int {
 	name, args := filepath.Base(argv[0]), argv[1:]
 	root := &cobra.Command{
@@ -34,20 +33,20 @@ func run(argv []string, stdout, stderr io.Writer) int {
 	root.AddCommand(commands(termination, args)...)
 	if name == "pilot-agent" {
 		for _, cmd := range root.Commands() {
-			if slices.Contains([]string{"wait", "request"}, cmd.Name()) { // others' hooks give log flags
+			if slices.Contains([]string{"wait", "request"}, cmd.Name()) { // other injectors' hooks pass log flags
 				cmd.FParseErrWhitelist.UnknownFlags = true
 			}
 		}
 	}
 	code := cli.Run(root, args, stdout, stderr, termination.write)
 	if name == "pilot-agent" && (code == cli.Failed || code == cli.Misused) {
-		return 255 // Istio's, for any error
+		return 255 // as Istio does for any error
 	}
 	return code
 }
 
-// commands are the one that args name, or all of them: to make the flags of all takes longer
-// than a gate runs.
+// commands returns the command that args name, or all commands if they name none. It does not always
+// make all, because making all flags takes longer than a whole run of a gate.
 func commands(termination *terminationLog, args []string) (out []*cobra.Command) {
 	all := []struct {
 		names []string

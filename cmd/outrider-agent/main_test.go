@@ -13,7 +13,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"outrider-agent": main, "istio-iptables": main, "pilot-agent": main})
 }
 
-// A command that is made alone is one of those that are made together, by each of its names.
+// For each name of a command, commands makes that command alone, the same as among all.
 func TestCommands(t *testing.T) {
 	all := commands(&terminationLog{}, nil)
 	if len(all) < 11 {
@@ -33,7 +33,7 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
 		Setup: func(e *testscript.Env) error {
-			for _, name := range []string{"/usr/sbin", "/sbin"} { // nft, ip
+			for _, name := range []string{"/usr/sbin", "/sbin"} { // directories of nft and ip
 				e.Setenv("PATH", e.Getenv("PATH")+string(os.PathListSeparator)+name)
 			}
 			return nil

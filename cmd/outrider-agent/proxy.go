@@ -21,11 +21,12 @@ import (
 	"outrider.dev/internal/core/agent/proxy"
 )
 
-// collectAt is the percentage of the heap after whose growth it is collected. Half of Go's default takes
-// 2 MiB less in every pod, and an idle agent allocates little.
+// collectAt is the value of GOGC: the growth of the heap in percent that starts a garbage collection.
+// Half of Go's default saves 2 MiB in every pod, and costs little, because an idle agent allocates little.
 const collectAt = 50
 
-// newProxy's args are the program's, for what the parser leaves out.
+// newProxy returns the command proxy. args are the program's arguments, in which it finds the flags that
+// the parser ignores.
 func newProxy(termination *terminationLog, args []string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "proxy [sidecar]",
@@ -83,11 +84,11 @@ the log and in the journal (/startup).`,
 		}
 		cmd.Flags().String(f.Name, "", usage)
 	}
-	cmd.FParseErrWhitelist.UnknownFlags = true // as pilot-agent: flags come and go with versions
+	cmd.FParseErrWhitelist.UnknownFlags = true // like pilot-agent: flags differ between versions
 	return cmd
 }
 
-// unknown are notes of flags that we do not have.
+// unknown returns a note for each flag in args that does not exist.
 func unknown(flags *pflag.FlagSet, args []string) (notes []string) {
 	for _, arg := range args {
 		name, isFlag := strings.CutPrefix(arg, "--")
@@ -101,7 +102,7 @@ func unknown(flags *pflag.FlagSet, args []string) (notes []string) {
 	return notes
 }
 
-// ownAddresses are this machine's, besides the loopback ones and those of one link.
+// ownAddresses returns this machine's addresses, without loopback and link-local ones.
 func ownAddresses() ([]netip.Addr, error) {
 	all, err := net.InterfaceAddrs()
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// requestPorts are the ports that request may talk to, Istio's list.
+// requestPorts lists the ports to which request may connect: the same as in Istio.
 var requestPorts = []uint16{contract.AdminPort, contract.DebugPort, contract.StatusPort, contract.ReadinessPort}
 
 // requestLimit bounds one request.
@@ -73,7 +73,7 @@ func request(ctx context.Context, w io.Writer, port uint16, method, path, body s
 	if err != nil {
 		return &cli.UsageError{Err: err}
 	}
-	client := http.Client{Transport: &http.Transport{}} // no proxy of the environment
+	client := http.Client{Transport: &http.Transport{}} // ignore the proxy settings in the environment
 	res, err := client.Do(req)
 	if err != nil {
 		if cause := context.Cause(ctx); cause != nil {
@@ -91,7 +91,7 @@ func request(ctx context.Context, w io.Writer, port uint16, method, path, body s
 	return nil
 }
 
-// plain is err without the URL, which the message already has.
+// plain strips the URL from an error: the message contains it already.
 func plain(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {

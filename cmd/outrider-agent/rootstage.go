@@ -19,11 +19,11 @@ import (
 	"outrider.dev/internal/core/capture/commandline"
 )
 
-// recordName is the file beside the copy that shows that a stage is done.
+// recordName is the name of a file beside the copy, which shows that the root stage is done.
 const recordName = "captured.json"
 
-// newRootStage is the beginning of the proxy's container in a pod without an init
-// container of ours (outrider.dev/init: none).
+// newRootStage returns the command root-stage, with which the proxy's container begins in a pod
+// without Outrider's init container (outrider.dev/init: none).
 func newRootStage(termination *terminationLog) *cobra.Command {
 	cmd, o := captureCommand(termination)
 	s := &rootStage{captureOptions: o}
@@ -67,8 +67,8 @@ func (s *rootStage) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	file := copyFile(s.copy)
-	// Every container of the pod runs what is there; what this process becomes must not
-	// be able to change it.
+	// Every container of the pod runs the copy, so the unprivileged command that this process
+	// becomes must not be able to change it.
 	if err := os.Chmod(filepath.Dir(file), 0o755); err != nil {
 		return fmt.Errorf("making the folder of the copy root's alone: %w", err)
 	}
@@ -141,12 +141,12 @@ func record(rules, file string) error {
 
 func recordOf(file string) string { return filepath.Join(filepath.Dir(file), recordName) }
 
-// capturedLimit is longer than a capture may take, so that a failed stage reports why before
-// its waiters give up.
+// capturedLimit is longer than captureLimit, so that a failed stage reports the reason before its
+// waiters give up.
 const capturedLimit = captureLimit + 10*time.Second
 
-// newCaptured is the hook of a container that begins with a root stage: the kubelet starts
-// the next container when it returns.
+// newCaptured returns the command captured, the postStart hook of a container that begins with a
+// root stage. The kubelet starts the next container when the hook returns.
 func newCaptured() *cobra.Command {
 	var dest string
 	var limit time.Duration
@@ -178,9 +178,9 @@ container, in this network namespace. What an earlier start has left does not co
 	return cmd
 }
 
-// awaitRecord returns the record of a stage when it is good.
+// awaitRecord waits until the file holds a valid record of a root stage, and returns it.
 func awaitRecord(ctx context.Context, file string) (proxy.StageRecord, error) {
-	changed, stop := watch(file) // before the first look: nothing is missed
+	changed, stop := watch(file) // before the first read, so that no change is missed
 	defer stop()
 	for {
 		r, err := proxy.ReadStageRecord(file)
@@ -195,11 +195,11 @@ func awaitRecord(ctx context.Context, file string) (proxy.StageRecord, error) {
 	}
 }
 
-// watchPause is how often files are looked at that cannot be watched.
+// watchPause is the interval at which files are polled that cannot be watched.
 const watchPause = 100 * time.Millisecond
 
-// watch returns a channel that gets a value after a change in the directory of a file. Without
-// inotify, or before the directory exists, it gets one every watchPause.
+// watch returns a channel that gets a value after a change in the directory of a file. If inotify
+// does not work, or the directory does not exist yet, it gets a value every watchPause.
 func watch(file string) (changed <-chan struct{}, stop func()) {
 	c := make(chan struct{}, 1)
 	return c, wire.WatchFiles(watchPause, func() {

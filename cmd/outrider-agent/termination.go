@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// terminationLog is where the kubelet reads why a container ended
-// (terminationMessagePath). It makes the file; if it does not exist, it is not read.
+// terminationLog is the file from which the kubelet reads why a container ended
+// (terminationMessagePath). The kubelet creates the file; if it does not exist, nobody reads it.
 type terminationLog struct{ path string }
 
-// maxTerminationMessage is what the kubelet keeps of a message.
+// maxTerminationMessage is how many bytes of a message the kubelet keeps.
 const maxTerminationMessage = 4096
 
 func defaultTerminationLog() string {
@@ -19,7 +19,7 @@ func defaultTerminationLog() string {
 	return "/dev/termination-log"
 }
 
-// write leaves message there. It has been printed already, so an error here is dropped.
+// write writes message to the file. It ignores errors, because the message has been printed already.
 func (t *terminationLog) write(message string) {
 	f, err := os.OpenFile(t.path, os.O_WRONLY|os.O_TRUNC, 0)
 	if err != nil {

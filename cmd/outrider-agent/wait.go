@@ -19,7 +19,7 @@ import (
 	"outrider.dev/ready"
 )
 
-// waitOptions are the flags of wait; the first four are pilot-agent's.
+// waitOptions holds the flags of wait; the first four are pilot-agent's.
 type waitOptions struct {
 	timeoutSeconds, requestMillis, periodMillis int
 
@@ -28,7 +28,7 @@ type waitOptions struct {
 	as        string
 	stateDir  string
 	probe     string
-	on        []string // what to wait for instead of the proxy; proxyWord is the proxy
+	on        []string // conditions to wait for instead of the proxy; proxyWord means the proxy
 	onTimeout string
 }
 
@@ -104,7 +104,7 @@ The endpoint of another mesh, which does not hold requests, is polled every
 	return cmd
 }
 
-// awaitProbe returns nil once the probe has succeeded.
+// awaitProbe waits until the probe succeeds.
 func (o *waitOptions) awaitProbe(ctx context.Context, fs *pflag.FlagSet) error {
 	for _, other := range []string{"url", "level", "for", "on-timeout"} {
 		if fs.Changed(other) {
@@ -142,14 +142,14 @@ func (o waitOptions) checkNumbers() error {
 	return nil
 }
 
-// await waits for the proxy, or for what --for names.
+// await waits for the proxy, or for the conditions of --for.
 func (o *waitOptions) await(ctx context.Context, fs *pflag.FlagSet, stderr io.Writer, name string) error {
-	if !strings.Contains(o.url, "://") { // and not a name of package ready's
+	if !strings.Contains(o.url, "://") { // a container's name, which package ready accepts, is no URL
 		return &cli.UsageError{Err: fmt.Errorf("--url=%q: want http://host:port/path or unix:///path", o.url)}
 	}
 	w, err := ready.New(o.conditions(fs, stderr, name)...)
 	if err != nil {
-		return &cli.UsageError{Err: cmp.Or(errors.Unwrap(err), err)} // without the name of the package
+		return &cli.UsageError{Err: cmp.Or(errors.Unwrap(err), err)} // drop the prefix with the package's name
 	}
 	err = w.Wait(ctx)
 	var failed *ready.Error
@@ -159,12 +159,12 @@ func (o *waitOptions) await(ctx context.Context, fs *pflag.FlagSet, stderr io.Wr
 	return o.failure(failed, name)
 }
 
-// conditions are the flags as the options of package ready.
+// conditions converts the flags into options of package ready.
 func (o *waitOptions) conditions(fs *pflag.FlagSet, stderr io.Writer, name string) []ready.Option {
 	out := []ready.Option{
 		ready.For(time.Duration(o.timeoutSeconds) * time.Second), ready.Policy(o.onTimeout), ready.StateDirs(o.stateDir, ""),
 	}
-	log := slog.New(slog.DiscardHandler) // pilot-agent's wait says nothing before its end
+	log := slog.New(slog.DiscardHandler) // pilot-agent's wait prints nothing before its end
 	if len(o.on) > 0 {
 		log = slog.New(&lines{to: stderr, name: name})
 	}
@@ -188,7 +188,7 @@ func (o *waitOptions) conditions(fs *pflag.FlagSet, stderr io.Writer, name strin
 	if o.as != "" {
 		out = append(out, ready.Name(o.as))
 	}
-	// The defaults are pilot-agent's, for one endpoint of this pod.
+	// The flags' defaults are pilot-agent's. They fit one endpoint of this pod, not --for.
 	if len(o.on) == 0 || fs.Changed("requestTimeoutMillis") {
 		out = append(out, ready.Attempt(time.Duration(o.requestMillis)*time.Millisecond))
 	}
@@ -198,7 +198,7 @@ func (o *waitOptions) conditions(fs *pflag.FlagSet, stderr io.Writer, name strin
 	return out
 }
 
-// failure is the error of a wait that was in vain, with a hint.
+// failure returns the error of a failed wait, with a hint.
 func (o *waitOptions) failure(e *ready.Error, name string) error {
 	if len(o.on) > 0 || len(e.Missing) != 1 || !errors.Is(e.Cause, context.DeadlineExceeded) {
 		return e
@@ -210,7 +210,7 @@ func (o *waitOptions) failure(e *ready.Error, name string) error {
 	return err
 }
 
-// lines writes records for a person: each on one line, as the command's other messages.
+// lines is a log handler that writes each record as one line, like the command's other messages.
 type lines struct {
 	slog.Handler
 	to   io.Writer

@@ -21,7 +21,7 @@ import (
 	"outrider.dev/test/process"
 )
 
-// An agent is the part of a real one that wait sends requests to.
+// An agent is the part of an agent to which wait sends requests: the status server.
 type agent struct {
 	board   *readiness.Board
 	journal *status.Journal
@@ -47,14 +47,14 @@ func startAgent(t *testing.T, o status.Options) (*agent, net.Addr) {
 	return a, s.Addresses()[0]
 }
 
-// command runs the command as a process would, and returns its status and what it wrote.
+// command runs outrider-agent in this process, and returns its exit status and its output.
 func command(args ...string) (int, string) {
 	var out bytes.Buffer
 	code := run(args, &out, &out)
 	return code, out.String()
 }
 
-// begin runs wait and returns how it ended, later.
+// begin runs wait in the background, and returns a channel that gets the status and the output.
 func begin(args ...string) <-chan string {
 	done := make(chan string, 1)
 	go func() {
@@ -78,11 +78,11 @@ func TestWaitIsHeldAndReleased(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "agent.sock")
 	a, addr := startAgent(t, status.Options{Ports: []uint16{0}, Socket: socket})
 	url := fmt.Sprintf("--url=http://localhost:%d/healthz/ready", addr.(*net.TCPAddr).Port)
-	// A request that is held is not one that has no answer.
+	// --requestTimeoutMillis does not end a request that the agent holds.
 	outbound := begin(url, "--requestTimeoutMillis=1000", "--as=app")
 	full := begin("--url=unix://"+socket, "--level=full", "--requestTimeoutMillis=1000")
 	a.held(t, 2)
-	time.Sleep(1500 * time.Millisecond) // longer than a request may take unheld
+	time.Sleep(1500 * time.Millisecond) // longer than --requestTimeoutMillis
 	a.held(t, 2)
 	a.board.Set(readiness.ControlPlane, true, "")
 	if got := <-outbound; got != "0 " {
@@ -100,8 +100,8 @@ func TestWaitIsHeldAndReleased(t *testing.T) {
 	for _, e := range a.journal.Record().Entries {
 		names = append(names, e.Name)
 	}
-	// The one at level full has its reasons after half a second, and is then held for long.
-	if len(names) != 3 || !strings.Contains(strings.Join(names, " "), `"app" (`) { // no probe twice
+	// The wait at level full gets its reasons after half a second, and is then held for long.
+	if len(names) != 3 || !strings.Contains(strings.Join(names, " "), `"app" (`) { // no request was sent twice
 		t.Errorf("the journal has %q", names)
 	}
 }
@@ -122,7 +122,7 @@ func TestReasonsOfAFailedWait(t *testing.T) {
 func TestAnAgentThatComesLaterOrAgainIsFound(t *testing.T) {
 	dir := t.TempDir()
 	socket := filepath.Join(dir, "agent.sock")
-	for _, with := range []string{dir, filepath.Join(dir, "not-there")} { // by the event, and without
+	for _, with := range []string{dir, filepath.Join(dir, "not-there")} { // with an event of the directory, and without
 		done := begin("--url=unix://"+socket, "--state-dir="+with)
 		first, _ := startAgent(t, status.Options{Ports: []uint16{0}, Socket: socket, StateDir: dir})
 		first.held(t, 1)
@@ -142,14 +142,14 @@ func TestAnEndpointOfAnotherMeshIsPolled(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch n := requests.Add(1); {
 		case n == 1:
-			<-r.Context().Done() // it hangs, and does not report the request as held
+			<-r.Context().Done() // the server hangs, and does not report that the request is held
 		case n < 4:
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	}))
 	defer s.Close()
 	began := time.Now()
-	unchanged := "--state-dir=" + t.TempDir() // a change ends a pause; a directory that is not there counts as one
+	unchanged := "--state-dir=" + t.TempDir() // a change, or a directory that does not exist, would end a pause
 	if code, out := command("outrider-agent", "wait", "--url="+s.URL+"/healthz/ready", "--requestTimeoutMillis=1000", unchanged); code != 0 || requests.Load() != 4 {
 		t.Errorf("%d %s after %d requests", code, out, requests.Load())
 	}
@@ -183,7 +183,7 @@ func TestRequestPrintsTheAnswer(t *testing.T) {
 	}
 }
 
-// The hook that injection writes for a container with a probe is a valid command.
+// The hook that injection writes for a container with a probe is a valid command line.
 func TestWaitTakesTheArgumentsOfAWrittenHook(t *testing.T) {
 	cmd := newWait()
 	cmd.SetArgs(contract.WaitArgs(`{"exec":{"command":["true"]}}`)[1:])
