@@ -11,7 +11,7 @@ import (
 type answer struct {
 	responded bool // it answered, with any status
 	healthy   bool
-	problem   string // why it is not healthy; not cleaned for a log
+	problem   string // why it is not healthy; raw text, see oneLine
 }
 
 // decide applies the rule of an edge to the record and the answer of its dependency. If the edge

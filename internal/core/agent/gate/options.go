@@ -36,7 +36,7 @@ type Options struct {
 	// the command is kept for its dependents. Default 30s; negative: not at all.
 	StopGrace time.Duration
 
-	// PreStop: the container has a preStop hook, so its SIGTERM comes late.
+	// PreStop: the container has a preStop hook, which delays its SIGTERM.
 	PreStop bool
 
 	StopSignal syscall.Signal // the image's own stop signal, in addition to the usual ones
@@ -47,7 +47,7 @@ type Options struct {
 
 	// Release lets the kernel refuse connections to another mesh's proxy again, instead of parking
 	// them (dropping their first packets until the proxy listens): the proxy ends with the pod. It
-	// returns true if it has to be called again, because a proxy that still listens may have
+	// returns true if the gate must call it again, because a proxy that still listens may have
 	// undone it. Default: nothing.
 	Release func() (again bool)
 

@@ -122,12 +122,12 @@ func (p *poller) get(ctx context.Context, client *http.Client) answer {
 	if isSuccess(resp.StatusCode) {
 		return answer{responded: true, healthy: true}
 	}
-	late := time.AfterFunc(longestPause, cancel) // a body that comes slowly must not delay the next request
+	late := time.AfterFunc(longestPause, cancel) // a slow body must not delay the next request
 	defer late.Stop()
 	return answer{responded: true, problem: problemOf(resp)}
 }
 
-// isSuccess is the kubelet's rule (kubelet v1.34.4 pkg/probe/http).
+// isSuccess applies the kubelet's rule (kubelet v1.34.4 pkg/probe/http).
 func isSuccess(status int) bool { return status >= 200 && status < 400 }
 
 func (p *poller) client() *http.Client {

@@ -43,8 +43,8 @@ func (p *Probe) Try(ctx context.Context) error {
 	}
 }
 
-// pause returns the time before the next try. While the command is not healthy, pauses begin
-// short and grow to the probe's period, so that readiness is noticed early.
+// pause returns the time before the next try. Before the first success, pauses begin short and
+// grow to the probe's period, so that readiness is noticed early.
 func (p *Probe) pause(tries int) time.Duration {
 	period := time.Duration(p.PeriodSeconds) * time.Second
 	first := shortestPause
@@ -85,7 +85,7 @@ func (h *HTTPGet) get(ctx context.Context) (int, error) {
 	}
 	u, err := url.Parse(h.Path)
 	if err != nil {
-		u = &url.URL{Path: h.Path} // as the kubelet does
+		u = &url.URL{Path: h.Path} // the kubelet takes it for a literal path, too
 	}
 	u.Scheme = strings.ToLower(h.Scheme)
 	u.Host = net.JoinHostPort(host, strconv.Itoa(int(h.Port)))

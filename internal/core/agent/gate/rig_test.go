@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 
 var roles map[string]func([]string) int
 
-func init() { // roles refer to functions that refer to roles
+func init() { // in init, because roles and the functions in it refer to one another
 	roles = map[string]func([]string) int{"gate": playGate, "work": playWork}
 }
 
@@ -267,7 +267,7 @@ func (p *pod) add(name string) {
 func (p *pod) environ(s spec) []string {
 	text, err := json.Marshal(s)
 	check(p.t, err)
-	// The race detector waits a second at exit, for reports of other threads.
+	// Without GORACE, a test binary with the race detector waits a second at exit.
 	return append(os.Environ(), role+"=gate", gateSpec+"="+string(text), logFile+"="+filepath.Join(p.dir, "log"), "GORACE=atexit_sleep_ms=0")
 }
 

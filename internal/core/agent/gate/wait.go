@@ -74,7 +74,7 @@ func (g *gate) see(e startup.Edge) state.Seen {
 	return s
 }
 
-// noteWaits publishes which waits are over.
+// noteWaits publishes which waits have ended.
 func (g *gate) noteWaits(waits []state.Wait) {
 	waits = g.firstEnds(waits)
 	if !slices.Equal(waits, g.writer.Record().Waited) {
@@ -82,7 +82,7 @@ func (g *gate) noteWaits(waits []state.Wait) {
 	}
 }
 
-// firstEnds keeps the first moment at which each wait was over.
+// firstEnds restores the time and the reason of the first end of each wait that had ended before.
 func (g *gate) firstEnds(waits []state.Wait) []state.Wait {
 	for i, before := range g.writer.Record().Waited {
 		if before.By != "" && waits[i].By != "" {

@@ -12,7 +12,7 @@ import (
 type apps struct {
 	names    []string
 	watch    *state.Watch
-	onChange func() // called when a gate published
+	onChange func() // called after each look at the states
 
 	mu      sync.Mutex
 	seen    []state.Seen

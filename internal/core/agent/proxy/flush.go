@@ -19,7 +19,7 @@ import (
 
 const (
 	flushPoll  = 10 * time.Millisecond // pause between two counts of pending bytes, for which there is no event
-	flushStill = 2 * time.Second       // without progress: the receiver does not read
+	flushStill = 2 * time.Second       // after this time without progress, the receiver does not read
 )
 
 // awaitFlushed returns when Envoy has passed on all bytes that it has received, or when their
@@ -49,13 +49,13 @@ func (a *agent) pending(ctx context.Context) (uint64, error) {
 	case err != nil || n > 0:
 		return n, err
 	case a.workersAwake():
-		return 1, nil // or more
+		return 1, nil // an unknown number, at least 1
 	}
 	if n, err = queued(); err != nil || n > 0 {
 		return n, err
 	}
 	stats, err := a.admin.Stats(ctx, `^(http2|cluster\.(in|out)bound.*)\.pending_send_bytes$`)
-	for _, waiting := range stats { // any order: a sum
+	for _, waiting := range stats { // the order does not matter for a sum
 		n += waiting
 	}
 	return n, err

@@ -23,7 +23,7 @@ func (a *agent) newKeeper() (err error) {
 		return nil
 	}
 	application := c.Pod
-	application.Role = "grpc" // Envoy has the pod's own ID
+	application.Role = "grpc" // the pod's own ID is Envoy's
 	o := identity.Options{
 		Identity: identity.ID{TrustDomain: c.Pod.TrustDomain, Namespace: c.Pod.Namespace, ServiceAccount: c.Pod.ServiceAccount},
 		Client: identity.Client{

@@ -55,7 +55,7 @@ type agent struct {
 	board   *readiness.Board
 	held    sync.Map // set of the readiness.Conditions that have held at least once
 
-	bootstrap string // Envoy's file
+	bootstrap string // path of Envoy's bootstrap
 	envoy     envoy.Options
 	admin     *envoy.Admin
 	proxy     *readiness.Proxy

@@ -169,7 +169,7 @@ func (f *follower) accept(c config.Change) {
 	f.journal.Note("changed", what)
 }
 
-// refuse reports a refusal once.
+// refuse logs a refusal, once for each refused value.
 func (f *follower) refuse(c config.Change) {
 	if to, reported := f.refused[c.Setting]; reported && to == c.To {
 		return

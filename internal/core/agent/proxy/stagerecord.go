@@ -19,7 +19,7 @@ import (
 type StageRecord struct {
 	Sandbox string `json:"sandbox"` // boot and network namespace, see state.Sandbox
 	PID     int    `json:"pid"`     // in the container's PID namespace
-	Began   uint64 `json:"began"`   // see supervise.StartTicks
+	Began   uint64 `json:"began"`   // start of the process, see supervise.StartTicks
 	Rules   string `json:"rules"`   // record of the rule set; empty if nothing is captured
 }
 

@@ -88,7 +88,7 @@ func (s *standbys) leave(port uint16) {
 	}
 }
 
-// check is called while Envoy answers.
+// check looks for listening sockets that Envoy has closed. It is called while Envoy answers.
 func (s *standbys) check() {
 	for _, b := range s.list() {
 		b.Check()

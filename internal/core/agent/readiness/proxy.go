@@ -62,7 +62,7 @@ type Proxy struct {
 	wake      chan struct{} // capacity 1: something was logged
 
 	mu     sync.Mutex
-	life   int    // counts Envoys
+	life   int    // number of the current Envoy
 	logged logged // log of the current Envoy
 }
 

@@ -77,8 +77,8 @@ func parseSocket(line string) (s Socket, err error) {
 		err = errors.Join(err, bad)
 		return n
 	}
-	// "0100007F:3A99": the address as 32 bit words in the machine's order (little endian on
-	// every platform that we build for), the port as a number.
+	// "0100007F:3A99" is an address as 32-bit words in the machine's byte order (little endian on
+	// every platform that Outrider is built for), and a port as a number.
 	address := func(text string) netip.AddrPort {
 		words, port, _ := strings.Cut(text, ":")
 		raw, bad := hex.DecodeString(words)

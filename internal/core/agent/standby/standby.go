@@ -20,7 +20,7 @@ import (
 type Options struct {
 	Port         uint16         // to listen on, by IPv4 and IPv6; required
 	Relay        netip.AddrPort // the proxy's listener for the PROXY protocol; required, loopback
-	CapturePorts []uint16       // connections to these on this machine are closed; default: the contract's
+	CapturePorts []uint16       // connections to these ports on this machine are closed; default: those in package contract
 	Transparent  bool           // connections come by TPROXY; needs CAP_NET_ADMIN
 
 	// Max is how many connections are held or relayed at a time; further ones are

@@ -125,8 +125,8 @@ func (s Seen) Status() startup.Status {
 // Runs reports whether the command runs.
 func (s Seen) Runs() bool { return s.Known && s.Alive && s.Phase == Running }
 
-// Gone reports whether the container's command has ended or its gate is dead, so that no
-// container needs to wait for it to stop.
+// Gone reports whether no container needs to wait for this one to stop: its command has ended,
+// its gate is dead, or it has published nothing.
 func (s Seen) Gone() bool { return !s.Known || !s.Alive || s.Phase == Ended }
 
 // EndedForGood reports whether the container has ended and the kubelet will not start it

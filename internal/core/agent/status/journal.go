@@ -46,7 +46,7 @@ type Journal struct {
 	o    JournalOptions
 	mu   sync.Mutex
 	head []*Entry // the first half of the limit
-	ring []*Entry // the latest
+	ring []*Entry // the latest entries
 	at   int      // index of the oldest entry in ring, once it is full
 	lost int
 }

@@ -202,7 +202,7 @@ func peerFrom(r *http.Request) peer {
 	return p
 }
 
-// keepState writes the state file at each change, and removes it at the end.
+// keepState writes the state file at each change, and removes the file at the end.
 func (s *Server) keepState(ctx context.Context) {
 	if s.o.StateDir == "" {
 		<-ctx.Done()

@@ -30,7 +30,7 @@ var standard = backoff{base: 50 * time.Millisecond, max: time.Second, reset: tim
 type history struct {
 	ends    []time.Time // within the window, oldest first
 	streak  int         // restarts since the last reset
-	unready int         // in a row
+	unready int         // consecutive children that were never ready
 }
 
 // ended records that a child ended at now, after having served for the given time (zero: it

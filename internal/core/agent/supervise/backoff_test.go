@@ -47,7 +47,7 @@ func TestPausesAreSpread(t *testing.T) {
 func TestGivingUp(t *testing.T) {
 	tests := map[string]struct {
 		every, served time.Duration
-		want          int // ends until it is given up; 0: never, in a thousand
+		want          int // number of ends until it gives up; 0: not within a thousand
 	}{
 		"never ready":                        {time.Second, 0, 8},
 		"ready each time, ends quickly":      {time.Second, time.Millisecond, 30},

@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 
 var roles map[string]func([]string)
 
-func init() { // roles refer to functions that refer to roles
+func init() { // in init, because roles and the functions in it refer to one another
 	roles = map[string]func([]string){
 		"exit": func(args []string) {
 			fmt.Println("out")
@@ -89,8 +89,8 @@ func must(err error) {
 	}
 }
 
-// env makes the test binary play a role. The race detector waits a second at exit, for
-// reports of other threads.
+// env returns the environment that makes the test binary play a role. Without GORACE, a test
+// binary with the race detector waits a second at exit.
 func env(name string) []string {
 	return append(os.Environ(), role+"="+name, "GORACE=atexit_sleep_ms=0")
 }

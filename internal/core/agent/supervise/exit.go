@@ -28,9 +28,9 @@ type Exit struct {
 	Status int            // exit status, if no signal ended it
 	Signal syscall.Signal // 0: none
 	Core   bool           // a core was dumped
-	Start  *StartError    // it never ran
-	Served time.Duration  // since it was ready; zero if it never was
-	Tail   []string       // its last lines
+	Start  *StartError    // set if it could not be started
+	Served time.Duration  // time since it got ready; zero if it never was
+	Tail   []string       // its last lines of output
 }
 
 // Code returns the exit status for an agent that ends because its child ended. It is never
@@ -79,7 +79,7 @@ type StartError struct {
 
 func (e *StartError) Error() string { return fmt.Sprintf("starting %s: %s", e.Path, e.Why) }
 
-// startError explains why the kernel refused path.
+// startError explains why path could not be run.
 func startError(path string, err error) *StartError {
 	e := &StartError{Path: path, Status: NotRunnable, Final: true}
 	_, missing := os.Stat(path)

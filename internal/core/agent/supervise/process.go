@@ -136,5 +136,5 @@ func (p *Process) Signal(s os.Signal) error {
 	return nil
 }
 
-// Kill ends the child.
+// Kill sends SIGKILL to the child.
 func (p *Process) Kill() { _ = p.cmd.Process.Kill() }

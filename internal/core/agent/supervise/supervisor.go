@@ -203,7 +203,7 @@ func (s *Supervisor) release() {
 	go func() { s.tasks.Wait(); close(done) }()
 	select {
 	case <-done:
-	case <-time.After(time.Second): // a callback that ignores its context
+	case <-time.After(time.Second): // a callback ignores its context
 	}
 }
 

@@ -257,7 +257,7 @@ func TestStopBeforeReadyAndDuringAPause(t *testing.T) {
 		if r := <-s.result; r.Status != 0 {
 			t.Errorf("result %+v", r)
 		}
-		s.expect(t, "0s standby opens", "0s child starts", "5s standby closes") // the standby served until then
+		s.expect(t, "0s standby opens", "0s child starts", "5s standby closes") // the standby is open until then
 	})
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, func(_ *stage, o *Options) { o.AwaitDrained = func(context.Context) {} })
@@ -347,7 +347,7 @@ func TestSignalsAreForwarded(t *testing.T) {
 				t.Errorf("the child ended: %v; want 7: it got the signal", e)
 			}
 			return
-		case <-time.After(50 * time.Millisecond): // Forward may not have begun
+		case <-time.After(50 * time.Millisecond): // send again: Forward may not have begun
 		}
 	}
 	t.Error("the child gets no signal")

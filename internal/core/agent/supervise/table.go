@@ -6,7 +6,7 @@ type State string
 // The states.
 const (
 	Idle       State = "idle"       // nothing was started
-	Starting   State = "starting"   // the first child runs, and has never been ready
+	Starting   State = "starting"   // the first child runs, and is not ready yet
 	Serving    State = "serving"    // the child is ready
 	Restarting State = "restarting" // the child has ended, and the back-off runs
 	Reviving   State = "reviving"   // a later child runs, and is not ready yet
@@ -46,7 +46,7 @@ const (
 	DrainChild   Action = "drain child"
 	AwaitDrained Action = "await drained" // find out when no child is needed any longer
 	ExitOK       Action = "exit ok"       // as requested
-	ExitFailed   Action = "exit failed"   // with the child's status, and never 0
+	ExitFailed   Action = "exit failed"   // with Exit.Code of the child, which is never 0
 )
 
 // A Step is an entry of the table.
