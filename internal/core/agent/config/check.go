@@ -9,7 +9,7 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// check finds conflicts of several settings, and missing ones.
+// check finds conflicts between settings, and missing ones.
 func (r *reader) check() {
 	c := r.out
 	for _, need := range []struct{ where, value, want string }{
@@ -38,7 +38,7 @@ func (r *reader) check() {
 	r.checkPorts()
 }
 
-// modes are the ways in which connections come to the proxy.
+// modes are the ways in which the kernel brings connections to the proxy.
 var modes = []string{"REDIRECT", "TPROXY", "NONE"}
 
 const wantMode = "REDIRECT, TPROXY or NONE"

@@ -1,13 +1,13 @@
-// Package config is the configuration of an agent, read and checked as a whole before a
-// port is bound: flags, variables and files, by Istio's names and with Istio's meaning.
+// Package config reads the configuration of an agent (flags, variables and files, by Istio's names
+// and with Istio's meaning) and checks all of it before the agent binds a port.
 //
-// Sources, a later one wins: our defaults, the mesh's defaultConfig, the variable
-// PROXY_CONFIG, the pod's annotation proxy.istio.io/config, the variables and flags of
-// one setting. (Istio's order: pkg/config/mesh and cmd/config.go of pilot-agent.)
+// Sources; a later one wins: our defaults, the mesh's defaultConfig, the variable PROXY_CONFIG, the
+// pod's annotation proxy.istio.io/config, variables and flags for one setting each. (Istio's order:
+// pkg/config/mesh and cmd/config.go of pilot-agent.)
 //
-// Three tables say what there is: settings of a ProxyConfig (proxyconfig.go), variables
-// (variables.go), flags (flags.go). What a table knows and has no effect here gets a
-// note, never silence.
+// Three tables list the known settings: fields of a ProxyConfig (proxyconfig.go), variables
+// (variables.go), flags (flags.go). A setting that is in a table and has no effect here always gets
+// a note.
 package config
 
 import (
@@ -29,30 +29,30 @@ type Config struct {
 	Stop         Stop
 
 	Work        string // directory for the bootstrap and the certificates; the agent writes nowhere else
-	States      string // the volume of all containers' states, for gates; see package state
-	Own         string // this container's directory in it; if it does not exist, no gate waits
-	NoStandby   bool   // do not listen in Envoy's place: what comes early is parked or refused
-	DNS         bool   // answer names on Ports.DNS
+	States      string // the volume for the states of all containers, which gates read; see package state
+	Own         string // this container's directory in States; if it does not exist, no gate waits
+	NoStandby   bool   // do not listen in Envoy's place: early connections are parked or refused
+	DNS         bool   // answer DNS queries on Ports.DNS
 	Prewarm     []string
 	AppProbes   json.RawMessage // ISTIO_KUBE_APP_PROBERS
 	AppMetrics  json.RawMessage // ISTIO_PROMETHEUS_ANNOTATIONS
 	Callers     Callers
-	Annotations string     // file of the pod's annotations, by the downward API
+	Annotations string     // file of the pod's annotations, written by the downward API
 	LogLevel    slog.Level // of the agent's own log
 
-	Notes []string // what was set and has no effect, one sentence each
+	Notes []string // one sentence for each setting that has no effect
 }
 
-// A Pod is where the agent runs; it may be a bare host.
+// A Pod describes the pod, or the bare host, in which the agent runs.
 type Pod struct {
-	Role           string // sidecar
+	Role           string // always "sidecar"
 	Name           string
 	Namespace      string
 	ServiceAccount string
 	Addresses      []netip.Addr
-	Domain         string // of its short names, for example "shop.svc.cluster.local"
+	Domain         string // of the pod's short names, for example "shop.svc.cluster.local"
 	TrustDomain    string
-	Labels         map[string]string // of the pod, as they were when the agent started
+	Labels         map[string]string // of the pod, at the agent's start
 	Metadata       map[string]any    // of Envoy's node, for the control plane
 }
 
@@ -65,39 +65,40 @@ func (p Pod) ID() string {
 	return p.Role + "~" + address + "~" + p.Name + "." + p.Namespace + "~" + p.Domain
 }
 
-// Callers are who may call the agent on its status port, besides the pod itself.
+// Callers are the addresses that may call the agent on its status port, besides the pod itself.
 type Callers struct {
 	Node    []netip.Addr   // HOST_IP
-	Probe   []netip.Prefix // where the kubelet's probes come from, besides Node and the default gateways
-	Key     string         // at the end of the paths of the kubelet's probes; empty: they are known by their address
-	Metrics []netip.Prefix // who may get the metrics, besides Node; nil: all
+	Probe   []netip.Prefix // sources of the kubelet's probes, besides Node and the default gateways
+	Key     string         // last part of the paths of the kubelet's probes; empty: probes are recognised by their address
+	Metrics []netip.Prefix // may get the metrics, besides Node; nil: all may
 }
 
-// A ControlPlane is the server of the agent and its Envoy.
+// A ControlPlane is the server from which the agent and its Envoy get configuration and
+// certificates.
 type ControlPlane struct {
 	Address   string   // host:port, for configuration
 	CA        string   // host:port, for certificates; default: Address
-	Names     []string // one of them must be in its certificate; default: the host of Address
+	Names     []string // its certificate must contain one of them; default: the host of Address
 	Roots     string   // file with the trusted roots
 	Token     string   // file with the token that authenticates the workload
 	Plaintext bool     // no TLS
 }
 
-// Certificate is how the workload's certificate is got and kept.
+// Certificate configures how the agent gets and renews the workload's certificate.
 type Certificate struct {
 	Lifetime    time.Duration // to request; 0: the control plane's default
 	RenewAt     float64       // share of the lifetime
-	Jitter      float64       // of RenewAt, to both sides
+	Jitter      float64       // of RenewAt, in both directions
 	RSA         int           // key size, 2048; 0: ECDSA
 	Curve       string        // P256 or P384
 	Output      string        // directory for copies as PEM files; empty: none
-	FileMounted bool          // it is there already, as files in Output's form
+	FileMounted bool          // another program writes the certificate, as files in Output's form
 }
 
-// Envoy is how the proxy runs.
+// Envoy configures the proxy's process.
 type Envoy struct {
 	Path        string // default "envoy" from PATH
-	Cluster     string // its own service's name
+	Cluster     string // name of the pod's own service
 	Concurrency int    // worker threads; default: CPUs, else 2
 	CPUs        int    // the container's limit, rounded up; 0: not known
 	Level       string
@@ -106,14 +107,14 @@ type Envoy struct {
 	Stats       Stats
 	Extra       json.RawMessage // merged into the bootstrap
 	Sampling    string          // percent of the requests that are traced; empty: as in the mesh
-	Resource    string          // more attributes of its spans' resource, as OpenTelemetry has them: a=b,c=d
-	RenewAfter  time.Duration   // replace it if it has served so long, has grown and is idle; 0: never
+	Resource    string          // more resource attributes of its spans, in OpenTelemetry's form: a=b,c=d
+	RenewAfter  time.Duration   // replace Envoy once it has served this long, has grown and is idle; 0: never
 }
 
-// Stats are statistics to keep besides those that the agent needs.
+// Stats select statistics that Envoy keeps besides those that the agent needs.
 type Stats struct{ Prefixes, Suffixes, Regexps []string }
 
-// Ports that the pod's parts meet on. Istio's numbers by default.
+// Ports are the ports on which the parts of a pod reach one another. The defaults are Istio's.
 type Ports struct {
 	Admin      uint16 // Envoy's, loopback
 	Outbound   uint16
@@ -123,15 +124,15 @@ type Ports struct {
 	DNS        uint16
 	Prometheus uint16 // Envoy's own metrics
 
-	RelayOutbound uint16 // Envoy's listeners for what the standby held, loopback
+	RelayOutbound uint16 // Envoy's listeners for connections that the standby held, loopback
 	RelayInbound  uint16
 }
 
-// Stop is how the proxy leaves.
+// Stop configures how the proxy stops.
 type Stop struct {
 	Grace   time.Duration // of the pod, from SIGTERM to SIGKILL
-	Drain   time.Duration // stay at least so long where nothing proves that the apps have ended
-	Minimum time.Duration // with OnZero: look at connections only after this
+	Drain   time.Duration // stay at least this long if nothing proves that the applications have ended
+	Minimum time.Duration // with OnZero: do not count connections before this time
 	OnZero  bool          // leave when Envoy has no connection
 	Ordered bool          // the kubelet ends this container after all applications: a native sidecar
 	Apps    []string      // the applications' containers

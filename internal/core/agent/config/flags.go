@@ -4,16 +4,16 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// A Flag of "outrider-agent proxy".
+// A Flag is a command-line flag of "outrider-agent proxy".
 type Flag struct {
 	Name  string
 	Usage string
-	// Why a flag of Istio's has no effect here; empty for one that has.
+	// Without says why a flag of Istio's has no effect here; it is empty for a flag with an effect.
 	Without string
 	set     setter
 }
 
-// Flags are the flags, those of Istio's pilot-agent with their names.
+// Flags are the known flags, with the names that Istio's pilot-agent gives them.
 var Flags = []Flag{
 	{Name: "domain", Usage: "DNS domain of the pod's short names", set: text(func(c *Config) *string { return &c.Pod.Domain })},
 	{Name: "meshConfig", Usage: "file with the mesh's configuration (default " + contract.MeshConfigFile + ")", set: func(*Config, string) error { return nil }},
@@ -36,8 +36,8 @@ var Flags = []Flag{
 	{Name: "profiling", Usage: "of Istio", Without: "/debug/goroutines is on the loopback address always, and there are no other profiles"},
 }
 
-// annotationFlags are annotations that injection turned into flags. The annotation wins: it
-// is as old as the flag, or it was changed in a running pod.
+// annotationFlags are annotations that injection turned into flags. The annotation overrules its
+// flag: both are equally old, or the annotation was changed in a running pod.
 var annotationFlags = map[string]string{
 	"proxyLogLevel":          contract.IstioAnnotation + "logLevel",
 	"proxyComponentLogLevel": contract.IstioAnnotation + "componentLogLevel",
@@ -63,7 +63,7 @@ func (r *reader) flags() {
 	}
 }
 
-// concurrencyFlag 0 is Istio's way to leave it to the other settings.
+// concurrencyFlag sets the number of threads. As in Istio, 0 leaves it to the other settings.
 func concurrencyFlag(c *Config, s string) error {
 	if s == "0" {
 		return nil

@@ -32,14 +32,14 @@ var proxySettings = map[string]setter{
 		"MUTUAL_TLS or NONE", map[string]bool{"MUTUAL_TLS": false, "NONE": true}),
 }
 
-// Fields of a ProxyConfig that are objects.
+// Fields of a ProxyConfig that are objects:
 const (
 	proxyMetadata = "proxyMetadata"
 	statsMatcher  = "proxyStatsMatcher"
 	tracing       = "tracing"
 )
 
-// elsewhere are fields that injection acts on, or that have no effect, and why.
+// elsewhere maps fields that injection acts on to "", and fields without an effect to the reason.
 var elsewhere = map[string]string{
 	"holdApplicationUntilProxyStarts": "", // injection's
 	"interceptionMode":                "",
@@ -71,8 +71,8 @@ var elsewhere = map[string]string{
 	"fileFlushMinSizeKb":              "lines of the access log are written when 64 KiB or 10 s are full",
 }
 
-// ProxyConfigFields are the fields of Istio's ProxyConfig that are known, each with why it has
-// no effect; empty: it has one.
+// ProxyConfigFields returns the known fields of Istio's ProxyConfig. The value says why a field has
+// no effect; it is empty for a field with one.
 func ProxyConfigFields() map[string]string {
 	out := maps.Clone(elsewhere)
 	for name := range proxySettings { // any order: a map
@@ -82,7 +82,7 @@ func ProxyConfigFields() map[string]string {
 	return out
 }
 
-// didYouMean is " (did you mean X?)" for the name nearest to a misspelt one, or nothing.
+// didYouMean returns " (did you mean X?)" for the name nearest to a misspelt word, or "".
 func didYouMean(word string, names []string) string {
 	best, least := "", 1+len(word)/3
 	for _, name := range names {
@@ -96,7 +96,7 @@ func didYouMean(word string, names []string) string {
 	return " (did you mean " + best + "?)"
 }
 
-// only notes the fields of an object that are not among names.
+// only notes fields of an object that are not among names.
 func (r *reader) only(where string, object *yaml.Node, names ...string) {
 	for i := 0; i+1 < len(object.Content); i += 2 {
 		if name := object.Content[i].Value; !slices.Contains(names, name) {
@@ -191,8 +191,8 @@ func (r *reader) proxyNode(where string, node *yaml.Node) {
 	}
 }
 
-// written is a setting as text; an object or a list as JSON, since a YAML encoder would add
-// a tenth of a megabyte to the agent.
+// written returns a setting as text; an object or a list as JSON, since a YAML encoder would add a
+// tenth of a megabyte to the agent.
 func written(value *yaml.Node) string {
 	if value.Kind == yaml.ScalarNode {
 		return value.Value
@@ -202,13 +202,13 @@ func written(value *yaml.Node) string {
 		return value.Tag
 	}
 	text, err := json.Marshal(v)
-	if err != nil { // its keys are no texts
+	if err != nil { // its keys are not strings
 		return fmt.Sprint(v)
 	}
 	return string(text)
 }
 
-// put adds to a map that need not be there yet.
+// put adds to a map that may be nil.
 func put[V any](m *map[string]V, key string, value V) {
 	if *m == nil {
 		*m = map[string]V{}
@@ -227,7 +227,7 @@ func (r *reader) setMetadata(where string, value *yaml.Node) {
 	}
 }
 
-// metadataVariables makes proxyMetadata variables, which the container's own overrule.
+// metadataVariables adds proxyMetadata to the variables; the container's own variables overrule it.
 func (r *reader) metadataVariables() {
 	for name, v := range r.metadata {
 		if _, set := r.env[name]; !set {
@@ -263,7 +263,8 @@ func (r *reader) setStats(where string, value *yaml.Node) {
 	r.out.Envoy.Stats = Stats{m.Prefixes, m.Suffixes, m.Regexps}
 }
 
-// setTracing reads how many requests are traced. Where spans go is a setting of the whole mesh.
+// setTracing reads which share of the requests is traced. Where spans go is a setting of the whole
+// mesh.
 func (r *reader) setTracing(where string, value *yaml.Node) {
 	var fields map[string]yaml.Node
 	if err := value.Decode(&fields); err != nil {
@@ -288,7 +289,7 @@ func (r *reader) setTracing(where string, value *yaml.Node) {
 	}
 }
 
-// jsonOf is a YAML or JSON object as JSON.
+// jsonOf returns a YAML or JSON object as JSON.
 func jsonOf(data []byte) (json.RawMessage, error) {
 	var v any
 	if err := limits.Annotation.Decode(data, &v); err != nil {

@@ -13,27 +13,27 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// Inputs are what a Config is read from. Cmd gives the process's own; tests give theirs.
+// Inputs are the sources of a Config. Cmd passes the process's own; tests pass theirs.
 type Inputs struct {
-	Flags     map[string]string // by name, those of the command line only
+	Flags     map[string]string // by name; only flags on the command line
 	Environ   []string          // NAME=value
 	ReadFile  func(string) ([]byte, error)
-	Addresses func() ([]netip.Addr, error) // of this machine, without INSTANCE_IP
+	Addresses func() ([]netip.Addr, error) // of this machine, besides INSTANCE_IP
 	Version   string                       // of the agent, for the control plane
 }
 
-// An Error is one setting that cannot be used.
+// An Error is a setting that cannot be used.
 type Error struct {
 	Where string // "variable SECRET_TTL", "PROXY_CONFIG: concurrency", "--domain"
 	Value string
-	Want  string // what would be right
+	Want  string // what would be valid
 }
 
 func (e *Error) Error() string {
 	return fmt.Sprintf("%s: %q cannot be used; want %s", e.Where, e.Value, e.Want)
 }
 
-// Read returns the configuration, or all errors: each an [*Error], joined.
+// Read returns the configuration, or all errors joined; each is an [*Error].
 func Read(in Inputs) (Config, error) {
 	r := &reader{in: in, env: map[string]string{}, out: Default()}
 	for _, pair := range in.Environ {
@@ -49,7 +49,7 @@ func Read(in Inputs) (Config, error) {
 	return r.out, errors.Join(r.errs...)
 }
 
-// A reader collects.
+// A reader collects the configuration, errors and notes.
 type reader struct {
 	in   Inputs
 	env  map[string]string
@@ -68,7 +68,7 @@ func (r *reader) note(format string, args ...any) {
 	r.out.Notes = append(r.out.Notes, fmt.Sprintf(format, args...))
 }
 
-// apply sets one setting by its function. An empty value is as good as none.
+// apply sets one setting with set. An empty value counts as not set.
 func (r *reader) apply(where, value string, set func(*Config, string) error) {
 	if value == "" {
 		return
@@ -78,7 +78,7 @@ func (r *reader) apply(where, value string, set func(*Config, string) error) {
 	}
 }
 
-// file reads a file that need not be there.
+// file reads a file that may be absent.
 func (r *reader) file(name string) ([]byte, bool) {
 	if name == "" {
 		return nil, false
@@ -93,7 +93,7 @@ func (r *reader) file(name string) ([]byte, bool) {
 	return nil, false
 }
 
-// proxyConfigs reads the three places of a ProxyConfig, the weakest first.
+// proxyConfigs reads the three sources of a ProxyConfig, the weakest first.
 func (r *reader) proxyConfigs() {
 	mesh := contract.MeshConfigFile
 	if name, ok := r.in.Flags["meshConfig"]; ok {
@@ -127,11 +127,11 @@ func (r *reader) proxyConfigs() {
 	}
 }
 
-// threads is how many workers there are.
+// threads returns the number of worker threads.
 func (e Envoy) threads() int {
 	switch e.Concurrency {
 	case 0:
-		// As in Istio, the limit counts only without a number.
+		// As in Istio, the CPU limit counts only if no number is set.
 		return cmp.Or(e.CPUs, 2)
 	case allCores:
 		return min(runtime.NumCPU(), mostThreads)
@@ -139,7 +139,7 @@ func (e Envoy) threads() int {
 	return e.Concurrency
 }
 
-// complete fills in what follows from the rest.
+// complete fills in settings that follow from others.
 func (r *reader) complete() {
 	c := &r.out
 	if len(c.Pod.Addresses) == 0 && r.in.Addresses != nil {

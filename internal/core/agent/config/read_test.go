@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// pod are the variables of every injected pod.
+// pod contains the variables of every injected pod.
 var pod = []string{"POD_NAME=app-1", "POD_NAMESPACE=shop", "SERVICE_ACCOUNT=app", "INSTANCE_IP=10.0.0.7"}
 
 func files(content map[string]string) func(string) ([]byte, error) {
@@ -28,7 +28,7 @@ func files(content map[string]string) func(string) ([]byte, error) {
 	}
 }
 
-// like is the default, as an injected pod has it, changed.
+// like returns the default configuration of an injected pod after a change.
 func like(change func(*Config)) Config {
 	c := Default()
 	c.Pod.Name, c.Pod.Namespace, c.Pod.ServiceAccount = "app-1", "shop", "app"
@@ -247,7 +247,7 @@ func FuzzRead(f *testing.F) {
 		if err == nil && (c.Work == "" || c.Ports.Admin == 0 || c.Stop.Grace < 0) {
 			t.Errorf("Read accepts %+v", c)
 		}
-		// The same for what differs in a running pod.
+		// Changes must not panic on the same annotations in a running pod.
 		now, _ := Annotations([]byte(annotations))
 		runs := like(nil)
 		for _, change := range append(Changes(Taken(runs, c), c, nil, now), Changes(Taken(runs, c), c, now, nil)...) {
@@ -258,7 +258,8 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// A variable of proxyMetadata that nothing reads gets a note, and 1,500 of them get a bounded number.
+// A variable of proxyMetadata that nothing reads gets a note; 1,500 such variables get a bounded
+// number of notes.
 func TestUnknownVariablesOfProxyMetadata(t *testing.T) {
 	notes := func(metadata string) []string {
 		c, err := Read(Inputs{Environ: []string{"POD_NAME=a", "POD_NAMESPACE=b", "SERVICE_ACCOUNT=c", "INSTANCE_IP=192.0.2.1", "GODEBUG=x", "PROXY_CONFIG={proxyMetadata: {" + metadata + "}}"},

@@ -12,36 +12,36 @@ import (
 	"outrider.dev/internal/base/manifest/limits"
 )
 
-// A Change is what a change of the pod's annotations means for a running agent.
+// A Change tells what happens to one changed annotation of a running pod.
 type Change struct {
-	Setting  string // as the user knows it
+	Setting  string // the name that the user knows
 	From, To string
-	Refused  string // why a running proxy cannot take it; empty: it can
-	Later    string // what of it waits for Envoy's next start, if anything does
+	Refused  string // why a running proxy cannot take the change; empty: it can
+	Later    string // the part that waits for Envoy's next start; empty: none
 }
 
-// Why a running proxy does not take a change.
+// Reasons why a running proxy does not take a change:
 const (
 	created   = "it counts when a pod is made: make a new pod"
 	overruled = "a flag or a variable sets something else, and wins: make a new pod"
 	remains   = "a flag or a variable that injection wrote still sets it: write the value that you want"
 )
 
-// Names of settings that Envoy takes by its admin interface.
+// Names of settings that Envoy takes through its admin interface:
 const (
 	envoyLevel      = "log level"
 	envoyComponents = "component log levels"
 )
 
-// OfEnvoysLog returns whether it is a log level of Envoy's.
+// OfEnvoysLog returns whether the setting is a log level of Envoy.
 func (c Change) OfEnvoysLog() bool { return c.Setting == envoyLevel || c.Setting == envoyComponents }
 
-// A live setting is one that a running agent takes from the pod's annotations: those that
-// an operator changes while looking for a problem, or before stopping a pod. Everything else is
-// in Envoy's bootstrap, in a certificate, or in the pod itself.
+// A live setting is one that a running agent takes from the pod's annotations: operators change it
+// while they look for a problem, or before they stop a pod. Every other setting is part of Envoy's
+// bootstrap, of a certificate, or of the pod itself.
 type live struct {
 	name       string
-	annotation string // or, if empty, it is the field name of proxy.istio.io/config
+	annotation string // if empty, the setting is the field name of proxy.istio.io/config
 	set        setter
 	show       func(Config) string
 	take       func(to *Config, from Config)
@@ -62,7 +62,7 @@ var lives = []live{
 		"listeners that the control plane replaces drain as before until Envoy starts again"},
 }
 
-// written is what the annotations say of the setting.
+// written returns the setting's value in the annotations.
 func (l live) written(annotations, fields map[string]string) string {
 	if l.annotation != "" {
 		return annotations[l.annotation]
@@ -78,9 +78,9 @@ func Taken(runs, to Config) Config {
 	return runs
 }
 
-// Changes returns how read, which was read with the annotations now, differs from what runs,
-// and which changes of the annotations since the agent's start, before, have no effect. Live
-// settings come first, the rest is sorted by name.
+// Changes compares read, the configuration that was read with the annotations now, with the running
+// one. It returns the differences, and the annotations that have changed since the agent's start
+// (before) without an effect. Live settings come first; the rest is sorted by name.
 func Changes(runs, read Config, before, now map[string]string) []Change {
 	was, is := fields(before[contract.ProxyConfig]), fields(now[contract.ProxyConfig])
 	var out []Change
@@ -101,8 +101,8 @@ func Changes(runs, read Config, before, now map[string]string) []Change {
 		differences(ofMesh(now), ofMesh(before), "annotation ", func(string) string { return created })...)
 }
 
-// without returns why a new value in the annotations has no effect; empty: it has one, or is
-// the current value.
+// without returns why a new value in the annotations has no effect. It returns "" if the value has
+// one or is the current value.
 func (l live) without(to Config, value string) string {
 	if value == "" {
 		if l.show(to) == l.show(Default()) {
@@ -118,7 +118,7 @@ func (l live) without(to Config, value string) string {
 	return ""
 }
 
-// fieldRefusal returns why a field of proxy.istio.io/config is not taken.
+// fieldRefusal returns why a running agent does not take a field of proxy.istio.io/config.
 func fieldRefusal(name string) string {
 	why, known := elsewhere[name]
 	_, setting := proxySettings[name]
@@ -131,7 +131,7 @@ func fieldRefusal(name string) string {
 	return created
 }
 
-// differences are those of two maps, sorted by name.
+// differences returns the keys whose values differ between two maps, sorted by name.
 func differences(is, was map[string]string, prefix string, refusal func(name string) string) []Change {
 	all := maps.Clone(was)
 	maps.Copy(all, is)
@@ -148,7 +148,7 @@ func differences(is, was map[string]string, prefix string, refusal func(name str
 	return out
 }
 
-// concise cuts long values.
+// concise cuts a long value.
 func concise(s string) string {
 	const most = 200
 	if len(s) <= most {
@@ -160,7 +160,7 @@ func concise(s string) string {
 // writtenLater are annotations that controllers write on running pods.
 var writtenLater = []string{"ambient.istio.io/", contract.Status, contract.Overrides, contract.IstioStatus}
 
-// ofMesh are the annotations of a mesh that only count when a pod is made.
+// ofMesh returns the annotations of a mesh that have an effect only when a pod is created.
 func ofMesh(all map[string]string) map[string]string {
 	out := map[string]string{}
 	for name, value := range all {
@@ -174,7 +174,7 @@ func ofMesh(all map[string]string) map[string]string {
 	return out
 }
 
-// fields are those of a ProxyConfig, as they were written.
+// fields returns the fields of a ProxyConfig, each as its text.
 func fields(text string) map[string]string {
 	out := map[string]string{}
 	var nodes map[string]yaml.Node

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// A setter sets a field of a Config from text. Its error is what would be valid.
+// A setter sets a field of a Config from text. Its error says what would be valid.
 type setter = func(*Config, string) error
 
 func text(field func(*Config) *string) setter {
@@ -32,7 +32,7 @@ func list(field func(*Config) *[]string) setter {
 	}
 }
 
-// parsed sets a field to what parse returns, if it is valid; else the error is what would be.
+// parsed sets a field to the result of parse if that is valid; otherwise the error is want.
 func parsed[T any](field func(*Config) *T, parse func(string) (T, error), valid func(T) bool, want string) setter {
 	return func(c *Config, s string) error {
 		v, err := parse(s)
@@ -48,19 +48,19 @@ func duration(field func(*Config) *time.Duration) setter {
 	return parsed(field, time.ParseDuration, func(d time.Duration) bool { return d >= 0 }, "a time that is not negative, for example 5s")
 }
 
-// drainTime is also a flag of Envoy's, in whole seconds; 0 would be its default there.
+// drainTime becomes a flag of Envoy, in whole seconds; 0 would mean Envoy's default.
 var drainTime = parsed(func(c *Config) *time.Duration { return &c.Envoy.DrainTime }, time.ParseDuration,
 	func(d time.Duration) bool {
 		return d >= time.Second && d%time.Second == 0 && d/time.Second <= math.MaxUint32
 	}, "whole seconds, 1s or more")
 
-// leastGrace is what the kubelet gives a pod with a shorter grace period (minimumGracePeriodInSeconds
-// in pkg/kubelet/kuberuntime).
+// leastGrace is the kubelet's minimum for a pod's grace period (minimumGracePeriodInSeconds in
+// pkg/kubelet/kuberuntime).
 const leastGrace = 2 * time.Second
 
 var grace = duration(func(c *Config) *time.Duration { return &c.Stop.Grace })
 
-// Each worker has a thread, and its own connections to every upstream.
+// Each worker has a thread, and its own connections to every upstream, so their number is bounded.
 const (
 	mostThreads = 1024
 	allCores    = -1 // Istio's concurrency: 0
@@ -79,11 +79,11 @@ func concurrency(c *Config, s string) error {
 	return nil
 }
 
-// cpus is the container's limit; 0 is none.
+// cpus is the container's limit; 0: no limit.
 var cpus = parsed(func(c *Config) *int { return &c.Envoy.CPUs }, strconv.Atoi,
 	func(n int) bool { return n >= 0 && n <= mostThreads }, "a number from 1 to 1024")
 
-// agentLogLevel reads "debug", or as Istio's annotation "default:debug".
+// agentLogLevel reads "debug", or "default:debug" as Istio's annotation has it.
 func agentLogLevel(c *Config, s string) error {
 	if c.LogLevel.UnmarshalText([]byte(strings.TrimPrefix(s, "default:"))) != nil {
 		return errors.New("one of debug, info, warn, error")
@@ -133,7 +133,7 @@ func object(field func(*Config) *json.RawMessage) setter {
 
 var addresses = parsed(func(c *Config) *[]netip.Addr { return &c.Pod.Addresses }, parseAddresses, valid, "IP addresses, separated by commas")
 
-// valid is for parsed where parse checks everything.
+// valid is passed to parsed where parse checks everything.
 func valid[T any](T) bool { return true }
 
 func verbatim(s string) (string, error) { return s, nil }
@@ -162,7 +162,7 @@ func parseNetworks(s string) (out []netip.Prefix, err error) {
 	return out, nil
 }
 
-// metricsFrom reads any, node, or networks.
+// metricsFrom reads "any", "node", or networks.
 func metricsFrom(c *Config, s string) (err error) {
 	switch s {
 	case "any":
@@ -178,10 +178,10 @@ func metricsFrom(c *Config, s string) (err error) {
 	return nil
 }
 
-// levels of Envoy, as its --log-level takes them.
+// levels are the values of Envoy's --log-level.
 var levels = []string{"trace", "debug", "info", "warning", "warn", "error", "critical", "off"}
 
-// level reads "warning", or as Istio's --proxyLogLevel also "warning,misc:error".
+// level reads "warning", and also Istio's form "warning,misc:error".
 func level(c *Config, s string) error {
 	for item := range strings.SplitSeq(s, ",") {
 		if strings.Contains(item, ":") {
@@ -197,7 +197,7 @@ func level(c *Config, s string) error {
 	return nil
 }
 
-// lettersOfComponent are those of the names of Envoy's loggers.
+// lettersOfComponent are the characters in names of Envoy's loggers.
 const lettersOfComponent = "abcdefghijklmnopqrstuvwxyz0123456789_"
 
 func components(c *Config, s string) error {
@@ -226,8 +226,8 @@ func setLevel(field *string, s string) error {
 	return nil
 }
 
-// Annotations reads the file that the downward API writes for metadata.annotations:
-// key="value" a line, the value quoted as Go does. Source: pkg/fieldpath of Kubernetes.
+// Annotations reads the file that the downward API writes for metadata.annotations: one key="value"
+// per line, with the value quoted as in Go. Source: pkg/fieldpath of Kubernetes.
 func Annotations(data []byte) (map[string]string, error) {
 	out := map[string]string{}
 	for i, line := range strings.Split(string(data), "\n") {

@@ -13,7 +13,7 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// A known variable.
+// known is a variable that has an effect.
 type known struct {
 	name string
 	set  setter
@@ -21,8 +21,8 @@ type known struct {
 
 func rsa(c *Config) *int { return &c.Certificate.RSA }
 
-// variables is what each variable sets. Ours begin with OUTRIDER_, the others are
-// Istio's.
+// variables lists the known variables and what each one sets. Ours begin with OUTRIDER_; the others
+// are Istio's.
 var variables = []known{
 	{"POD_NAME", text(func(c *Config) *string { return &c.Pod.Name })},
 	{"POD_NAMESPACE", text(func(c *Config) *string { return &c.Pod.Namespace })},
@@ -41,7 +41,7 @@ var variables = []known{
 		func(d time.Duration) bool { return d >= time.Second }, "a time of 1s or more, for example 24h")},
 	{"SECRET_GRACE_PERIOD_RATIO", share(func(c *Config) *float64 { return &c.Certificate.RenewAt })},
 	{"SECRET_GRACE_PERIOD_RATIO_JITTER", share(func(c *Config) *float64 { return &c.Certificate.Jitter })},
-	// Larger keys cost more than those of ECDSA, which are as strong.
+	// Larger RSA keys cost more than ECDSA keys, which are as strong.
 	{"WORKLOAD_RSA_KEY_SIZE", choice(rsa, "2048, the one size of an RSA key that is made here", map[string]int{"2048": 2048})},
 	{"ECC_SIGNATURE_ALGORITHM", choice(rsa, "ECDSA or RSA", map[string]int{"ECDSA": 0, "RSA": 2048})}, // wins, as in Istio
 	{"ECC_CURVE", choice(func(c *Config) *string { return &c.Certificate.Curve }, "P256 or P384", map[string]string{"P256": "P256", "P384": "P384"})},
@@ -78,7 +78,7 @@ var variables = []known{
 	{"OUTRIDER_ENVOY", text(func(c *Config) *string { return &c.Envoy.Path })},
 }
 
-// without are variables of Istio's agent that have no effect here, and why.
+// without maps variables of Istio's agent that have no effect here to the reason.
 var without = map[string]string{
 	"CA_PROVIDER":                      "certificates are requested by Istio's own service, which others offer too",
 	"PILOT_CERT_PROVIDER":              "the trusted roots are in the mounted root certificate",
@@ -99,8 +99,8 @@ var without = map[string]string{
 	"TERMINATION_DRAIN_DURATION_SECONDS": "it is terminationDrainDuration of a ProxyConfig",
 }
 
-// metadataRead are fields of the node's metadata that control planes read: outriderd, and those that
-// injection writes.
+// metadataRead are the fields of the node's metadata that control planes (outriderd) read, and the
+// fields that injection writes.
 var metadataRead = []string{contract.MetadataNamespace, contract.MetadataServiceAccount, contract.MetadataWorkload, contract.MetadataAddresses,
 	contract.MetadataInterception, contract.MetadataPrewarm, contract.MetadataDNSCapture, contract.MetadataIstioVersion,
 	"APP_CONTAINERS", "CLUSTER_ID", "MESH_ID", "NETWORK", "NODE_NAME", "OWNER", "POD_PORTS"}
@@ -110,7 +110,8 @@ const (
 	metadataJSONPrefix = "ISTIO_METAJSON_"
 )
 
-// Variables are those that are known, each with why it has no effect; empty: it has one.
+// Variables returns the known variables. The value says why one has no effect; it is empty for a
+// variable with an effect.
 func Variables() map[string]string {
 	out := maps.Clone(without)
 	for _, v := range variables {
@@ -140,11 +141,11 @@ func (r *reader) variables() {
 	r.unknownVariables()
 }
 
-// mostUnknown is for how many variables a note is computed: a misspelt one takes 50 µs to compare
-// with those that are known, and a proxyMetadata can have 30,000.
+// mostUnknown is the number of variables for which notes are computed. Comparing a misspelt name
+// with all known ones takes 50 µs, and a proxyMetadata can contain 30,000.
 const mostUnknown = 50
 
-// unknownVariables notes those of proxyMetadata that nothing here reads.
+// unknownVariables notes variables of proxyMetadata that nothing here reads.
 func (r *reader) unknownVariables() {
 	known := Variables()
 	names := slices.Sorted(maps.Keys(known))
@@ -199,7 +200,7 @@ func (r *reader) bootstrapOverride() {
 	r.out.Envoy.Extra = extra
 }
 
-// dnsAddress takes the port of DNS_PROXY_ADDR; we answer on the loopback addresses.
+// dnsAddress takes the port of DNS_PROXY_ADDR. The addresses are always loopback.
 func dnsAddress(c *Config, s string) error {
 	host, digits, ok := strings.Cut(s, ":")
 	n, err := strconv.ParseUint(digits, 10, 16)

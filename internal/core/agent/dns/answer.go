@@ -11,7 +11,7 @@ import (
 	"outrider.dev/internal/base/wire"
 )
 
-// answer returns the answer to a message; nil if the message is no query.
+// answer returns the response to a message; nil if the message is not a query.
 func (s *Server) answer(ctx context.Context, message []byte, from origin) []byte {
 	q, code, ok := parse(message, from.tcp)
 	if !ok {
@@ -39,16 +39,16 @@ func (s *Server) answer(ctx context.Context, message []byte, from origin) []byte
 	return s.passOn(ctx, q, from.tcp)
 }
 
-// searchChanged empties the cache: with another search list a name may be completed to
-// another one.
+// searchChanged empties the cache: with another search list, a short name may stand for another
+// full name.
 func (s *Server) searchChanged() {
 	if s.cache != nil {
 		s.cache.clear()
 	}
 }
 
-// known answers for a name of the mesh. A name without an address of the queried family
-// exists, and its answer has no address.
+// known responds for a name of the mesh. If the name has no address of the queried family, the
+// response contains none, but no error either.
 func (s *Server) known(ctx context.Context, q query, a wire.Answer, ttl time.Duration, tcp bool) []byte {
 	s.counts.mesh.Add(1)
 	records, last, err := q.chain(a, ttl)
@@ -61,8 +61,8 @@ func (s *Server) known(ctx context.Context, q query, a wire.Answer, ttl time.Dur
 	return q.answer(dnsmessage.RCodeSuccess, append(records, q.addresses(last, shuffled(a.Addresses), ttl)...))
 }
 
-// outside completes a chain that leads out of the mesh by resolving its end at the name
-// servers.
+// outside completes an alias chain that leads out of the mesh: the name servers resolve its last
+// name.
 func (s *Server) outside(ctx context.Context, q query, chain []dnsmessage.Resource, last dnsmessage.Name, tcp bool) []byte {
 	m := dnsmessage.Message{
 		Header:    dnsmessage.Header{RecursionDesired: true},
@@ -88,7 +88,7 @@ func (s *Server) outside(ctx context.Context, q query, chain []dnsmessage.Resour
 	return q.answer(codeOf(raw), append(chain, more...))
 }
 
-// addressRecords are the addresses of an answer and the aliases that lead to them.
+// addressRecords returns the addresses in a response and the aliases that lead to them.
 func addressRecords(raw []byte) ([]dnsmessage.Resource, error) {
 	var p dnsmessage.Parser
 	if _, err := p.Start(raw); err != nil {
@@ -103,7 +103,7 @@ func addressRecords(raw []byte) ([]dnsmessage.Resource, error) {
 	}), err
 }
 
-// passOn queries the pod's own name servers.
+// passOn forwards a query to the pod's own name servers.
 func (s *Server) passOn(ctx context.Context, q query, tcp bool) []byte {
 	s.counts.forwarded.Add(1)
 	raw, err := s.forward.send(ctx, q, tcp)
@@ -121,5 +121,5 @@ func (s *Server) failed(ctx context.Context, q query, err error) {
 	}
 }
 
-// Addresses are where the server listens.
+// Addresses returns the addresses on which the server listens.
 func (s *Server) Addresses() []netip.AddrPort { return slices.Clone(s.addresses) }

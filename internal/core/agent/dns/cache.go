@@ -9,7 +9,7 @@ import (
 	"outrider.dev/internal/base/wire"
 )
 
-// A Resolver resolves names of the mesh: one answer for each, in their order.
+// A Resolver resolves names of the mesh. It returns one answer for each name, in their order.
 type Resolver func(ctx context.Context, names []string) ([]wire.Answer, error)
 
 // A cache keeps the control plane's answers.
@@ -21,37 +21,37 @@ type cache struct {
 	entries map[string]*entry
 	weight  int
 	flights map[string]*flight
-	recheck time.Time // after a failure: no query before
+	recheck time.Time // no query before this time, after a failure
 }
 
-// An entry is the answer for one queried name.
+// An entry is the cached answer for one queried name.
 type entry struct {
 	answer  wire.Answer
 	expires time.Time
 }
 
-// maxWeight bounds the memory of a cache, to some megabytes.
+// maxWeight bounds the memory of a cache to a few megabytes.
 const maxWeight = 32 << 10
 
 func (e *entry) weight() int { return 8 + len(e.answer.Addresses) + len(e.answer.Aliases) }
 
-// usable reports whether an expired entry is still better than none.
+// usable reports whether an expired entry may still be served.
 func (e *entry) usable(now time.Time) bool {
 	return e != nil && e.answer.Known && now.Before(e.expires.Add(maxStale))
 }
 
-// A flight is a query under way. Equal queries share it.
+// A flight is a query under way, shared by all callers that ask for the same name.
 type flight struct {
 	done  chan struct{} // closed after the fields below are set
-	entry *entry        // nil: it failed
+	entry *entry        // nil: the query failed
 }
 
 func newCache(r Resolver, c *counters) *cache {
 	return &cache{resolve: r, counts: c, entries: map[string]*entry{}, flights: map[string]*flight{}}
 }
 
-// lookup resolves name by the first of candidates that is known, and returns for how long the
-// answer may be kept. ok is false if the control plane did not answer.
+// lookup resolves name by the first known name among candidates, and returns how long the answer
+// may be kept. ok is false if the control plane did not answer.
 func (c *cache) lookup(ctx context.Context, name string, candidates []string) (a wire.Answer, ttl time.Duration, ok bool) {
 	c.mu.Lock()
 	now := time.Now()
@@ -76,7 +76,7 @@ func (c *cache) lookup(ctx context.Context, name string, candidates []string) (a
 		go c.fly(name, candidates, f)
 	}
 	c.mu.Unlock()
-	var enough <-chan time.Time // nil: the flight has its own limit
+	var enough <-chan time.Time // nil: the flight's own time limit applies
 	if had.usable(now) {
 		enough = time.After(staleWait)
 	}
@@ -93,7 +93,7 @@ func (c *cache) lookup(ctx context.Context, name string, candidates []string) (a
 	return f.entry.answer, f.entry.answer.TTL, true
 }
 
-// stale returns an expired answer while there is no better one (RFC 8767).
+// stale returns an expired answer while there is no fresh one (RFC 8767).
 func (c *cache) stale(had *entry, now time.Time) (wire.Answer, time.Duration, bool) {
 	if !had.usable(now) {
 		return wire.Answer{}, 0, false
@@ -102,15 +102,15 @@ func (c *cache) stale(had *entry, now time.Time) (wire.Answer, time.Duration, bo
 	return had.answer, staleTTL, true
 }
 
-// fly sends the query. It does not end with the first caller's context: others may share it,
-// and the answer is cached.
+// fly sends the query. It continues after the first caller's context ends: other callers may share
+// it, and the answer is cached.
 func (c *cache) fly(name string, candidates []string, f *flight) {
 	ctx, cancel := context.WithTimeout(context.Background(), queryTimeout)
 	defer cancel()
 	c.counts.queries.Add(1)
 	answers, err := c.resolve(ctx, candidates)
-	// At the pod's start the certificate may follow soon, and a control plane that is being
-	// replaced is soon back.
+	// Retrying is worth it: at the pod's start the certificate may follow soon, and a control plane
+	// that is being replaced is soon back.
 	for pause := firstPause; err != nil && ctx.Err() == nil; pause *= 2 {
 		select {
 		case <-time.After(pause):
@@ -133,7 +133,7 @@ func (c *cache) fly(name string, candidates []string, f *flight) {
 	close(f.done)
 }
 
-// choose takes the first answer for a known name, or else a negative one with the lowest TTL.
+// choose returns the first positive answer, or else a negative one with the lowest TTL.
 func choose(answers []wire.Answer, now time.Time) *entry {
 	var out wire.Answer
 	for i, a := range answers {
@@ -148,8 +148,8 @@ func choose(answers []wire.Answer, now time.Time) *entry {
 	return &entry{answer: out, expires: now.Add(out.TTL)}
 }
 
-// keep adds an entry. If the cache is too large, it evicts expired entries, then random
-// ones: map order is a good enough choice, and no answer depends on it but by its latency.
+// keep adds an entry. If the cache is too large, it evicts expired entries, then random ones: map
+// order suffices, since an eviction only costs latency.
 func (c *cache) keep(name string, e *entry, now time.Time) {
 	c.drop(name)
 	c.entries[name] = e
@@ -192,7 +192,7 @@ func (c *cache) len() int {
 	return len(c.entries)
 }
 
-// shuffled is a copy in random order: applications take the first.
+// shuffled returns a copy in random order, because applications take the first address.
 func shuffled[T any](in []T) []T {
 	out := append([]T(nil), in...)
 	rand.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })

@@ -15,7 +15,7 @@ import (
 	"outrider.dev/internal/base/wire"
 )
 
-// A fakePlane is a control plane with one answer.
+// A fakePlane is a control plane that has one answer.
 type fakePlane struct {
 	mu     sync.Mutex
 	calls  int
@@ -76,7 +76,7 @@ func inTime(t *testing.T, f func(*testing.T, *cache, *fakePlane)) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &fakePlane{takes: time.Millisecond, answer: known("a", "10.0.0.1")}
 		f(t, newCache(p.resolve, &counters{}), p)
-		time.Sleep(2 * queryTimeout) // queries under way end
+		time.Sleep(2 * queryTimeout) // queries under way end in this time
 	})
 }
 

@@ -11,8 +11,7 @@ import (
 	"outrider.dev/internal/base/wire"
 )
 
-// A ControlPlane resolves names by a unary gRPC call over mutual TLS, on one connection that
-// is kept.
+// A ControlPlane resolves names with a unary gRPC call over mutual TLS. It keeps one connection.
 type ControlPlane struct {
 	Address string // host:port
 	TLS     *tls.Config
@@ -29,8 +28,8 @@ func (c *ControlPlane) Resolve(ctx context.Context, names []string) ([]wire.Answ
 	t := c.connected()
 	answers, err := c.call(ctx, t, names)
 	if err != nil {
-		// The connection may be dead, or older than our certificate: the next query makes a
-		// new one.
+		// The connection may be dead, or older than our certificate: the next query opens a new
+		// one.
 		c.drop(t)
 		return nil, fmt.Errorf("resolving names at %s: %w", c.Address, err)
 	}
@@ -69,7 +68,7 @@ func (c *ControlPlane) drop(t *http.Transport) {
 	}
 	c.mu.Unlock()
 	t.CloseIdleConnections()
-	// Calls of others on it end by their own deadlines.
+	// Other calls on the connection end by their own deadlines.
 	time.AfterFunc(2*queryTimeout, t.CloseIdleConnections)
 }
 

@@ -9,11 +9,11 @@ type Counts struct {
 	Cached     uint64 // answered from the cache
 	Stale      uint64 // answered with an expired answer, because the control plane did not answer
 	Queries    uint64 // to the control plane
-	Unanswered uint64 // of these, without an answer
+	Unanswered uint64 // queries to the control plane that it did not answer
 	Forwarded  uint64 // to name servers
-	Failed     uint64 // of these, without an answer
-	Refused    uint64 // answered with a failure: too many at a time
-	Malformed  uint64 // messages that are no query
+	Failed     uint64 // forwarded queries that no name server answered
+	Refused    uint64 // answered with a failure: too many queries at a time
+	Malformed  uint64 // messages that are not queries
 	Looped     uint64 // the proxy's own queries that came back to it
 	Names      uint64 // in the cache now
 }
@@ -23,7 +23,7 @@ type counters struct {
 	questions, mesh, cached, stale, queries, unanswered, forwarded, failed, refused, malformed, looped atomic.Uint64
 }
 
-// Counts returns the counts of this moment.
+// Counts returns the current counts.
 func (s *Server) Counts() Counts {
 	c := &s.counts
 	out := Counts{

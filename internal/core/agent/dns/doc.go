@@ -1,12 +1,11 @@
-// Package dns is the pod's DNS proxy: it resolves names of the mesh at the control plane, one
-// by one, caches the answers, and forwards all other queries to the pod's own name servers.
+// Package dns is the pod's DNS proxy. It resolves names of the mesh one by one at the control
+// plane, caches the answers, and forwards all other queries to the pod's own name servers.
 //
-// There is no table of names that has to arrive first: the proxy answers from the moment
-// it listens. A name that the control plane does not resolve in time is forwarded too, so
-// that without a control plane a pod resolves as it would without a mesh.
+// It needs no table of names, so it answers as soon as it listens. A name that the control plane
+// does not resolve in time is forwarded too: without a control plane, a pod resolves names as it
+// would without a mesh.
 //
-// Sources: RFC 1035 (messages), 6761 (localhost), 6891 (EDNS), 7766 (TCP), 8767 (stale
-// answers).
+// Sources: RFC 1035 (messages), 6761 (localhost), 6891 (EDNS), 7766 (TCP), 8767 (stale answers).
 package dns
 
 import "time"
@@ -22,7 +21,7 @@ const (
 	queryTimeout = time.Second            // of the control plane, before a name is forwarded
 	staleWait    = 100 * time.Millisecond // of the control plane, before a stale answer is used
 	firstPause   = 25 * time.Millisecond  // before a failed query is repeated; doubles each time
-	recheck      = 2 * time.Second        // after a failure: no look-up waits for this long
+	recheck      = 2 * time.Second        // after a failure: no look-up waits for the control plane in this time
 	maxStale     = time.Hour              // how long an expired answer is usable
 	staleTTL     = 5 * time.Second        // TTL of a stale answer
 

@@ -20,8 +20,8 @@ type forwarder struct {
 	conf *confFile
 
 	mu     sync.Mutex
-	failed map[netip.AddrPort]time.Time // tried last until then
-	own    map[origin]bool              // of queries under way
+	failed map[netip.AddrPort]time.Time // a server is tried last until this time
+	own    map[origin]bool              // sources of the queries under way
 }
 
 // An origin is the source of a query.
@@ -34,8 +34,8 @@ func newForwarder(c *confFile) *forwarder {
 	return &forwarder{conf: c, failed: map[netip.AddrPort]time.Time{}, own: map[origin]bool{}}
 }
 
-// send forwards a query and returns the answer, which has another ID. Servers are tried
-// one after the other, twice at most. A failure is returned only if no server succeeds.
+// send forwards a query and returns the answer, whose ID is not the client's. It tries the servers
+// one after the other, at most twice each, and returns a failure only if none succeeds.
 func (f *forwarder) send(ctx context.Context, q query, tcp bool) ([]byte, error) {
 	c := f.conf.get()
 	if len(c.servers) == 0 {
@@ -81,7 +81,7 @@ func isFailure(answer []byte) bool {
 	return false
 }
 
-// order puts the servers that failed lately behind the others.
+// order returns the servers with those that failed lately at the end.
 func (f *forwarder) order(servers []netip.AddrPort) []netip.AddrPort {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -110,8 +110,8 @@ func (f *forwarder) mark(server netip.AddrPort, failed bool) {
 	}
 }
 
-// try queries one server: by TCP if the client did, else by UDP, and by TCP if the answer
-// was truncated. A truncated answer is better than none.
+// try queries one server: over TCP if the client used TCP; otherwise over UDP, and again over TCP
+// if the answer was truncated. A truncated answer is better than none.
 func (f *forwarder) try(ctx context.Context, server netip.AddrPort, q query, tcp bool, limit time.Duration) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -128,8 +128,8 @@ func (f *forwarder) try(ctx context.Context, server netip.AddrPort, q query, tcp
 	return answer, nil
 }
 
-// exchange uses a new socket, so that its port cannot be guessed, and ignores messages that
-// are no answer to the query.
+// exchange uses a new socket, so that its port cannot be guessed, and ignores messages that do not
+// answer the query.
 func (f *forwarder) exchange(ctx context.Context, network string, server netip.AddrPort, q query) ([]byte, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, network, server.String())
@@ -162,7 +162,7 @@ func (f *forwarder) exchange(ctx context.Context, network string, server netip.A
 	}
 }
 
-// buffers for answers over UDP, whose size is not known in advance.
+// buffers are for answers over UDP, whose size is not known in advance.
 var buffers = sync.Pool{New: func() any { return new([maxMessage]byte) }}
 
 func receive(conn net.Conn, network string) ([]byte, error) {
@@ -175,14 +175,14 @@ func receive(conn net.Conn, network string) ([]byte, error) {
 	return append([]byte(nil), b[:n]...), err
 }
 
-// framed is a copy of a message behind its length.
+// framed returns a message with its length in front, as sent over TCP.
 func framed(message []byte) []byte {
 	out := make([]byte, 2, 2+len(message))
 	binary.BigEndian.PutUint16(out, uint16(len(message)))
 	return append(out, message...)
 }
 
-// readMessage reads a message and its length (RFC 1035, section 4.2.2).
+// readMessage reads a length and a message (RFC 1035, section 4.2.2).
 func readMessage(r io.Reader) ([]byte, error) {
 	var length [2]byte
 	if _, err := io.ReadFull(r, length[:]); err != nil {
@@ -219,8 +219,8 @@ func (f *forwarder) track(o origin) (done func()) {
 	}
 }
 
-// isOwn reports whether a query comes from the proxy itself: then the rules of capture redirect
-// its queries like the application's, and forwarding would loop.
+// isOwn reports whether a query comes from the proxy itself. This happens if the capture rules
+// redirect the proxy's queries like the application's; forwarding would then loop.
 func (f *forwarder) isOwn(o origin) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

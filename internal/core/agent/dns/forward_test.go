@@ -18,7 +18,7 @@ func TestNameServersThatFail(t *testing.T) {
 		return func(q query, _ bool) []byte { return q.fail(code) }
 	}
 	silent := func(query, bool) []byte { return nil }
-	// lies answers with a changed ID or question.
+	// lies returns a server that answers with a changed ID or question.
 	lies := func(change func(q query) query) func(query, bool) []byte {
 		return func(q query, _ bool) []byte {
 			return change(q).answer(0, []dnsmessage.Resource{record(q.parsed.Name, time.Minute, &dnsmessage.AResource{A: [4]byte{6, 6, 6, 6}})})
@@ -28,7 +28,7 @@ func TestNameServersThatFail(t *testing.T) {
 	tests := map[string]struct {
 		first, second func(query, bool) []byte // nil: answers correctly
 		want          string
-		queries       [2]int // to each
+		queries       [2]int // received by each server
 	}{
 		"only the first is queried":               {want: good, queries: [2]int{1, 0}},
 		"a name that does not exist is an answer": {first: fails(dnsmessage.RCodeNameError), want: "NameError", queries: [2]int{1, 0}},
@@ -89,7 +89,7 @@ func TestEveryQueryHasItsOwnPortAndID(t *testing.T) {
 	s := r.servers[0]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// Both are random: two may be equal.
+	// Both are random, so a few may be equal.
 	if len(s.sources) < n*8/10 || len(s.ids) < n*8/10 || s.ids[4711] && len(s.ids) == 1 {
 		t.Errorf("%d queries from %d ports with %d IDs", n, len(s.sources), len(s.ids))
 	}
@@ -150,10 +150,10 @@ func TestEDNSOptionsAreForwarded(t *testing.T) {
 	}
 }
 
-// Rules of capture that redirect the agent's own queries send them back to it.
+// A query of the agent that the capture rules redirect back to it is not forwarded again.
 func TestOwnQueriesAreNotForwardedAgain(t *testing.T) {
 	r := newRig(t, nil, 1)
-	// As by such rules, the query arrives from its own source.
+	// With such rules, the query arrives from the agent's own source address.
 	back := make(chan []byte, 1)
 	r.servers[0].set(func(q query, _ bool) []byte {
 		r.forward.mu.Lock()

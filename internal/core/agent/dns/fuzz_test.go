@@ -23,7 +23,7 @@ func seeds(f *testing.F) {
 	f.Add([]byte{0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 1, 1, 'a', 0, 0, 1, 0, 1, 0, 0, 41, 0, 1, 0, 0, 0, 0, 0, 0})
 }
 
-// Every message gets an answer to it, or none.
+// Every message gets a response that matches it, or none.
 func FuzzQuestions(f *testing.F) {
 	seeds(f)
 	conf := filepath.Join(f.TempDir(), "resolv.conf")

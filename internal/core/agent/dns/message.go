@@ -17,22 +17,22 @@ const (
 	typeIXFR = dnsmessage.Type(251)
 
 	headerSize = 12
-	smallest   = 512 // bytes that every client accepts over UDP
+	smallest   = 512 // bytes over UDP that every client accepts
 )
 
 // A query is a message with one question.
 type query struct {
 	raw      []byte // the whole message
-	question []byte // its question, as it is in raw
+	question []byte // its question, as in raw
 	header   dnsmessage.Header
 	parsed   dnsmessage.Question // zero if a label of its name has a dot
-	name     string              // the queried name, in lower case, without a dot at its end
-	size     int                 // of the answer, at most
+	name     string              // the queried name, in lower case, without the final dot
+	size     int                 // largest allowed answer
 	edns     bool
 }
 
-// parse reads a query. A code that is not 0 is the answer to an unsupported query. ok is
-// false if the message is no query.
+// parse reads a query. A code other than 0 is the response to an unsupported query. ok is false if
+// the message is not a query.
 func parse(raw []byte, tcp bool) (q query, code dnsmessage.RCode, ok bool) {
 	q = query{raw: raw, size: smallest}
 	if tcp {
@@ -60,7 +60,7 @@ func parse(raw []byte, tcp bool) (q query, code dnsmessage.RCode, ok bool) {
 	return q, 0, true
 }
 
-// options reads the largest size of an answer from the client's EDNS record.
+// options reads the client's maximum answer size from its EDNS record.
 func (q *query) options(p *dnsmessage.Parser, tcp bool) {
 	if p.SkipAllQuestions() != nil || p.SkipAllAnswers() != nil || p.SkipAllAuthorities() != nil {
 		return
@@ -90,7 +90,7 @@ func questionOf(raw []byte) []byte {
 	}
 	at := headerSize
 	for at < len(raw) && raw[at] != 0 {
-		if raw[at] > 63 { // a compression pointer, which has no target before the first name
+		if raw[at] > 63 { // a compression pointer; the first name has nothing to point to
 			return nil
 		}
 		at += 1 + int(raw[at])
@@ -102,8 +102,8 @@ func questionOf(raw []byte) []byte {
 	return raw[headerSize:at]
 }
 
-// answers reports whether raw can be the answer to question, sent with an ID. A server may
-// leave the question out of an error.
+// answers reports whether raw can be the answer to question, sent with id. A server may leave the
+// question out of an error.
 func answers(raw []byte, id uint16, question []byte) bool {
 	if len(raw) < headerSize || binary.BigEndian.Uint16(raw) != id || raw[2]&0x80 == 0 {
 		return false
@@ -122,8 +122,8 @@ func (q query) isAddress() bool {
 	return q.parsed.Class == dnsmessage.ClassINET && (q.parsed.Type == dnsmessage.TypeA || q.parsed.Type == dnsmessage.TypeAAAA)
 }
 
-// fit is a server's answer as the client gets it: with the client's ID, and truncated to the
-// client's size.
+// fit adapts a server's answer for the client: it sets the client's ID, and truncates the answer to
+// the client's size.
 func (q query) fit(raw []byte) []byte {
 	if len(raw) > q.size {
 		return q.reply(codeOf(raw), nil, true)
@@ -139,10 +139,10 @@ func record(name dnsmessage.Name, ttl time.Duration, body dnsmessage.ResourceBod
 	}
 }
 
-// fail is an answer without records.
+// fail returns a response without records.
 func (q query) fail(code dnsmessage.RCode) []byte { return q.reply(code, nil, false) }
 
-// answer is an answer with records, truncated if they are too many.
+// answer returns a response with records, truncated if they do not fit.
 func (q query) answer(code dnsmessage.RCode, records []dnsmessage.Resource) []byte {
 	out := q.reply(code, records, false)
 	if len(out) > q.size {
@@ -151,8 +151,8 @@ func (q query) answer(code dnsmessage.RCode, records []dnsmessage.Resource) []by
 	return out
 }
 
-// reply writes an answer, with EDNS if the client has sent it. Records that cannot be
-// written make it a failure.
+// reply writes a response, with EDNS if the client used it. If the records cannot be written, the
+// response is a failure.
 func (q query) reply(code dnsmessage.RCode, records []dnsmessage.Resource, truncated bool) []byte {
 	h := dnsmessage.Header{ID: q.header.ID, Response: true, OpCode: q.header.OpCode, RecursionDesired: q.header.RecursionDesired,
 		RecursionAvailable: true, CheckingDisabled: q.header.CheckingDisabled, RCode: code, Truncated: truncated}
@@ -173,7 +173,7 @@ func (q query) reply(code dnsmessage.RCode, records []dnsmessage.Resource, trunc
 	return out
 }
 
-// head is an answer without a record: the header, and the question as it came.
+// head returns a response without records: the header, and the question as received.
 func (q query) head(h dnsmessage.Header) []byte {
 	b := dnsmessage.NewBuilder(nil, h)
 	out, err := b.Finish()
@@ -187,7 +187,8 @@ func (q query) head(h dnsmessage.Header) []byte {
 	return out
 }
 
-// chain is the records from the queried name to the last alias of an answer, and that alias.
+// chain returns the alias records from the queried name to the last alias of an answer, and that
+// alias.
 func (q query) chain(a wire.Answer, ttl time.Duration) (records []dnsmessage.Resource, last dnsmessage.Name, err error) {
 	last = q.parsed.Name
 	for _, alias := range append(a.Aliases[:len(a.Aliases):len(a.Aliases)], a.Outside) {
@@ -203,7 +204,7 @@ func (q query) chain(a wire.Answer, ttl time.Duration) (records []dnsmessage.Res
 	return records, last, nil
 }
 
-// addresses are the records of a name, of the queried family.
+// addresses returns the address records of a name for the queried family.
 func (q query) addresses(name dnsmessage.Name, all []netip.Addr, ttl time.Duration) (records []dnsmessage.Resource) {
 	for _, a := range all {
 		switch a = a.Unmap(); {

@@ -33,7 +33,7 @@ metadata: {name: out, namespace: shop}
 spec: {type: ExternalName, externalName: db.example.com}
 `
 
-// A plane is outriderd with a folder of manifests.
+// A plane is an outriderd that serves a folder of manifests.
 type plane struct {
 	folder, state string
 	at            controlplane.Addresses
@@ -75,7 +75,7 @@ func (p *plane) start(t testing.TB, listen string) {
 	}
 }
 
-// workload returns the client of a workload, with a certificate of its own.
+// workload returns a client with its own workload certificate.
 func (p *plane) workload(t testing.TB, namespace string) *ControlPlane {
 	t.Helper()
 	tokens, err := server.NewTokens(p.state, "cluster.local")

@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// A conf has the settings of a resolv.conf that the proxy uses (resolv.conf(5)).
+// A conf contains the settings of a resolv.conf that the proxy uses (resolv.conf(5)).
 type conf struct {
 	servers []netip.AddrPort
-	search  []string // in lower case, without dots at their ends
+	search  []string // in lower case, without final dots
 	timeout time.Duration
 }
 
@@ -76,7 +76,7 @@ func (c *conf) options(words []string) {
 type confFile struct {
 	path string
 	port uint16
-	own  func(netip.AddrPort) bool // reports whether an address is the proxy's, which is left out
+	own  func(netip.AddrPort) bool // reports whether an address is the proxy's own; such servers are left out
 	// changed is called when the file has changed.
 	changed func()
 
@@ -86,10 +86,10 @@ type confFile struct {
 	current conf
 }
 
-// checkEvery is how long the settings are used without a look at the file.
+// checkEvery is the time between checks whether the file has changed.
 const checkEvery = time.Second
 
-// get returns the file's settings, or the last ones while it cannot be read.
+// get returns the file's settings, or the previous ones while it cannot be read.
 func (f *confFile) get() conf {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -22,8 +22,7 @@ import (
 	"outrider.dev/internal/base/wire"
 )
 
-// A nameserver over UDP and TCP. It answers with the same addresses for every name, unless
-// act is set.
+// A nameserver answers over UDP and TCP, with the same addresses for every name unless act is set.
 type nameserver struct {
 	at      netip.AddrPort
 	mu      sync.Mutex
@@ -61,7 +60,7 @@ func upstreamAnswer(q query) []byte {
 	return q.answer(dnsmessage.RCodeSuccess, q.addresses(q.parsed.Name, []netip.Addr{netip.MustParseAddr("203.0.113.1"), netip.MustParseAddr("2001:db8::1")}, time.Minute))
 }
 
-// set sets how it answers from now on.
+// set replaces the function that answers.
 func (n *nameserver) set(act func(q query, tcp bool) []byte) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -74,7 +73,7 @@ func (n *nameserver) received() []string {
 	return slices.Clone(n.queries)
 }
 
-// newNameserver listens on an address of the loopback network.
+// newNameserver listens at a loopback address.
 func newNameserver(t testing.TB, at netip.AddrPort) (*nameserver, error) {
 	n := &nameserver{at: at, sources: map[uint16]bool{}, ids: map[uint16]bool{}}
 	p, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(at))
@@ -124,7 +123,7 @@ func newNameserver(t testing.TB, at netip.AddrPort) (*nameserver, error) {
 	return n, nil
 }
 
-// atSomePort passes ports until one is not in use. They are below those that the kernel chooses.
+// atSomePort tries ports until one is free. They are below the range from which the kernel chooses.
 func atSomePort(t testing.TB, listen func(port uint16) error) {
 	t.Helper()
 	err := error(syscall.EADDRINUSE)
@@ -140,10 +139,10 @@ func atSomePort(t testing.TB, listen func(port uint16) error) {
 type rig struct {
 	*Server
 	servers []*nameserver
-	conf    string // path
+	conf    string // of its resolv.conf
 }
 
-// newRig starts a server with a number of name servers, at 127.0.0.2 and up.
+// newRig starts a server with some name servers, at 127.0.0.2 and up.
 func newRig(t testing.TB, names Resolver, servers int) *rig {
 	t.Helper()
 	r := &rig{conf: filepath.Join(t.TempDir(), "resolv.conf")}
@@ -190,7 +189,7 @@ func put(t testing.TB, path, text string) {
 	}
 }
 
-// question is a query; a size other than 0 is that of EDNS.
+// question returns a query; if size is not 0, it contains an EDNS record with that size.
 func question(name string, kind dnsmessage.Type, size int) []byte {
 	b := dnsmessage.NewBuilder(nil, dnsmessage.Header{ID: 4711, RecursionDesired: true})
 	b.StartQuestions()
@@ -230,7 +229,7 @@ func (r *rig) send(t testing.TB, network string, message []byte) []byte {
 	return answer
 }
 
-// text is an answer's code, flags and records.
+// text returns an answer's code, flags and records.
 func text(raw []byte) string {
 	var m dnsmessage.Message
 	if len(raw) < headerSize {
@@ -262,7 +261,7 @@ func text(raw []byte) string {
 	return strings.Join(out, "; ")
 }
 
-// resolverOf is a Resolver of entries.
+// resolverOf returns a Resolver that knows the given entries.
 func resolverOf(entries map[string]wire.Answer) Resolver {
 	return func(_ context.Context, names []string) (out []wire.Answer, _ error) {
 		for _, n := range names {

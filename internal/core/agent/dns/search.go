@@ -6,13 +6,13 @@ import (
 	"outrider.dev/internal/base/wire"
 )
 
-// candidates are the names to resolve at the control plane, in order, when an application's
-// resolver queries a name: none if it cannot be of the mesh.
+// candidates returns the names to resolve at the control plane, in order, when an application's
+// resolver queries a name; none if the name cannot be in the mesh.
 //
-// A resolver completes reviews.shop by its search list, and begins with a name that does
-// not exist: reviews.shop.web.svc.cluster.local. The names that it would query after that
-// are resolved here at once, and it gets an alias: one round trip instead of four. A name
-// outside of the mesh's domain ends the list: it may exist.
+// A resolver completes reviews.shop with its search list, and begins with a name that does not
+// exist: reviews.shop.web.svc.cluster.local. The proxy resolves all names that it would query next
+// at once and responds with an alias: one round trip instead of four. A name outside of the mesh's
+// domain ends the list, because it may exist.
 func candidates(name, domain string, search []string) []string {
 	services := ".svc." + domain
 	if name == "" {
@@ -45,7 +45,7 @@ func candidates(name, domain string, search []string) []string {
 	return out
 }
 
-// unsearched removes the first search domain that is a suffix of the name.
+// unsearched removes the first search domain that is a suffix of the name, and returns its index.
 func unsearched(name string, search []string) (base string, at int) {
 	for i, domain := range search {
 		if base, ok := strings.CutSuffix(name, "."+domain); ok && base != "" {

@@ -17,12 +17,12 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// Options of a [Server]. The zero value of a field means its default, unless it says
+// Options configure a [Server]. The zero value of a field means its default, unless the field is
 // required.
 type Options struct {
 	Port   uint16   // on the loopback addresses of both families; required
 	Domain string   // of the mesh's services; default "cluster.local"
-	Names  Resolver // of the mesh; default: none, all queries are forwarded
+	Names  Resolver // resolves names of the mesh; default: none, all queries are forwarded
 
 	ResolvConf string       // default "/etc/resolv.conf"
 	Log        *slog.Logger // default: none
@@ -40,11 +40,11 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// A Server is the proxy.
+// A Server is the DNS proxy.
 type Server struct {
 	o       Options
 	counts  counters
-	cache   *cache // nil: there is no control plane
+	cache   *cache // nil: no control plane
 	conf    *confFile
 	forward *forwarder
 
@@ -52,13 +52,13 @@ type Server struct {
 	listeners []net.Listener
 	addresses []netip.AddrPort
 
-	slots chan struct{} // of queries under way
+	slots chan struct{} // one for each query under way
 }
 
-// loopbacks are the addresses to which the rules of capture redirect queries.
+// loopbacks are the addresses to which the capture rules redirect queries.
 var loopbacks = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
 
-// Listen binds the port, over UDP and TCP, for each family that the machine has.
+// Listen binds the port over UDP and TCP, for each address family of the machine.
 func Listen(o Options) (*Server, error) {
 	s := &Server{o: o.withDefaults(), slots: make(chan struct{}, maxQueries)}
 	if o.Names != nil {
@@ -70,7 +70,7 @@ func Listen(o Options) (*Server, error) {
 	for _, a := range loopbacks {
 		err := s.bind(netip.AddrPortFrom(a, s.o.Port))
 		if errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EAFNOSUPPORT) {
-			continue // no such family here
+			continue // the machine lacks this family
 		}
 		if err != nil {
 			s.Close()
@@ -98,7 +98,7 @@ func (s *Server) bind(at netip.AddrPort) error {
 	return nil
 }
 
-// Close ends the server. Serve then returns.
+// Close closes the sockets. Serve then returns.
 func (s *Server) Close() error {
 	var errs []error
 	for _, p := range s.packets {
@@ -136,7 +136,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	return err
 }
 
-// servePackets answers over UDP. A query beyond the limit is answered with a failure, so
+// servePackets answers over UDP. It answers a query beyond the limit with a failure at once, so
 // that the client does not wait.
 func (s *Server) servePackets(ctx context.Context, p *net.UDPConn) error {
 	var work sync.WaitGroup
