@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// A Drain is a way to end listeners, as measured on Envoy 1.40; other releases differ, as
-// does Envoy's documentation. None of them changes /ready, and none ends the process.
+// A Drain is a way to end listeners. The descriptions were measured on Envoy 1.40; other releases
+// and Envoy's documentation differ. No drain changes /ready, and none ends the process.
 type Drain string
 
 // The drains.
@@ -33,7 +33,7 @@ const (
 	CloseInbound Drain = "inboundonly"
 )
 
-// bodyLimit bounds an answer. The statistics of 10,000 clusters are some 20 MB.
+// bodyLimit bounds a response body. The statistics of 10,000 clusters are about 20 MB.
 const bodyLimit = 64 << 20
 
 // An Admin is a client of one Envoy's admin interface.
@@ -42,8 +42,8 @@ type Admin struct {
 	base   string
 }
 
-// NewAdmin returns the admin interface of an Envoy started with o. A request ends
-// after timeout; zero is 1s.
+// NewAdmin returns a client of the admin interface of an Envoy that was started with o. A request
+// ends after timeout; zero means 1s.
 func NewAdmin(o Options, timeout time.Duration) *Admin {
 	o = o.withDefaults()
 	network, address := "tcp", netip.AddrPortFrom(o.Family.loopback(), o.Admin.Port).String()
@@ -62,21 +62,21 @@ func NewAdmin(o Options, timeout time.Duration) *Admin {
 	}}
 }
 
-// Close ends idle connections, so that a next Envoy on the same address gets new ones.
+// Close closes idle connections, so that a new Envoy on the same address gets new ones.
 func (a *Admin) Close() { a.client.CloseIdleConnections() }
 
-// A StatusError is an answer other than 200.
+// A StatusError is a response with a status other than 200.
 type StatusError struct {
 	Path   string
 	Status int
-	Body   string // its beginning
+	Body   string // beginning of the body
 }
 
 func (e *StatusError) Error() string {
 	return fmt.Sprintf("Envoy's admin interface: %s: %d %s", e.Path, e.Status, strings.TrimSpace(e.Body))
 }
 
-// do returns the body of an answer, whatever its status.
+// do returns the response body, whatever the status.
 func (a *Admin) do(ctx context.Context, method, path string, query string) ([]byte, error) {
 	u := a.base + path
 	if query != "" {
@@ -90,7 +90,7 @@ func (a *Admin) do(ctx context.Context, method, path string, query string) ([]by
 	if err != nil {
 		var u *url.Error
 		if errors.As(err, &u) {
-			err = u.Err // path is in the message already
+			err = u.Err // the message already contains the path
 		}
 		return nil, fmt.Errorf("requesting Envoy's %s: %w", path, err)
 	}
@@ -107,8 +107,8 @@ func (a *Admin) do(ctx context.Context, method, path string, query string) ([]by
 	return body, nil
 }
 
-// Ready reports whether Envoy is LIVE, and its state by its own name. LIVE does not
-// mean that a listener is bound: a rejected one does not count.
+// Ready reports whether Envoy is LIVE, and returns Envoy's name of its state. An Envoy that is LIVE
+// may have no bound listener: rejected listeners do not count.
 func (a *Admin) Ready(ctx context.Context) (ready bool, state string, err error) {
 	body, err := a.do(ctx, http.MethodGet, "/ready", "")
 	var status *StatusError
@@ -160,7 +160,7 @@ func (a *Admin) Stats(ctx context.Context, filter string) (map[string]uint64, er
 	return out, nil
 }
 
-// Get returns an answer as it is, for example that of /config_dump or /stats/prometheus.
+// Get returns the body of a response, for example of /config_dump or /stats/prometheus.
 func (a *Admin) Get(ctx context.Context, path, query string) ([]byte, error) {
 	return a.do(ctx, http.MethodGet, path, query)
 }

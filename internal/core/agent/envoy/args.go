@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// ReadyMessage is what Envoy's component "config" logs at info the moment before its
-// workers start, some 2 ms before /ready answers 200. It is no interface: poll
-// [Admin.Ready] slowly as well.
+// ReadyMessage is the line that Envoy's component "config" logs at info just before the workers
+// start, about 2 ms before /ready answers 200. It is not an interface: also poll [Admin.Ready],
+// slowly.
 const ReadyMessage = "all dependencies initialized. starting workers"
 
-// logFormat is one JSON object a line, see [ParseLine]. It is given on the command line
-// and not in the bootstrap's application_log_config, which Envoy refuses beside it: so
-// the first line has it too, with the reason why a bootstrap was rejected.
+// logFormat makes each log line a JSON object, see [ParseLine]. It is set on the command line and
+// not in the bootstrap's application_log_config (Envoy refuses both together), so that it applies
+// from the first line, which tells why a bootstrap was rejected.
 const logFormat = `{"time":"%Y-%m-%dT%T.%f%z","level":"%l","component":"%n","source":"%s:%#","message":"%j"}`
 
-// Args returns Envoy's arguments for a bootstrap in a file.
+// Args returns Envoy's arguments for the bootstrap in a file.
 func (o Options) Args(bootstrap string) []string {
 	o = o.withDefaults()
 	family := "v4"
@@ -29,8 +29,8 @@ func (o Options) Args(bootstrap string) []string {
 		"-c", bootstrap,
 		"--concurrency", strconv.Itoa(o.Concurrency),
 		"--drain-time-s", strconv.FormatInt(int64(o.DrainTime/time.Second), 10),
-		// Every response of a drain has "connection: close"; with gradual a random share, which
-		// rises until the end of the drain.
+		// With immediate, every response during a drain has "connection: close"; with gradual, a
+		// random share of them, which rises until the end of the drain.
 		"--drain-strategy", "immediate",
 		"--local-address-ip-version", family,
 		"--file-flush-interval-msec", "1000",
@@ -41,7 +41,7 @@ func (o Options) Args(bootstrap string) []string {
 	)
 }
 
-// componentLevels is "component:level,..." with config at info at least.
+// componentLevels returns "component:level,...", with config at info or lower.
 func componentLevels(l Log) string {
 	all := map[string]string{}
 	maps.Copy(all, l.Components)

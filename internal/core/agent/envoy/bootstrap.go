@@ -11,34 +11,33 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// Names in the bootstrap that others refer to.
+// Names in the bootstrap to which other parts refer:
 const (
 	// ControlPlaneCluster is the cluster of the control plane: Istio's name.
 	ControlPlaneCluster = "xds-grpc"
 	// PassthroughCluster sends a connection to its original destination: Istio's name.
 	PassthroughCluster = "PassthroughCluster"
 
-	metrics = "prometheus_stats" // the admin interface as a cluster, and the listener that shows a part of it
+	metrics = "prometheus_stats" // the cluster of the admin interface, and the listener that exposes a part of it
 	typeURL = "type.googleapis.com/"
 )
 
-// Names of Envoy's secrets, and of the cluster that serves them: the agent, by its
-// socket ([ControlPlane.Secrets]). Envoy must not read them from files: for each file that
-// it watches it takes an inotify instance, of which a node has 128 for all processes of a
-// user, and without one it aborts.
+// Names of Envoy's secrets, and of the cluster through which the agent serves them
+// ([ControlPlane.Secrets]). Envoy must not read the secrets from files: it takes an inotify
+// instance for each watched file, a user has 128 of them per node for all processes, and Envoy
+// aborts if none is left.
 const (
 	SecretName     = contract.WorkloadSecret // the certificate and its key
 	RootsName      = contract.RootsSecret    // the trusted roots
 	SecretsCluster = contract.SecretsCluster
 )
 
-// An object is a message of Envoy's API as JSON. Maps instead of go-control-plane's types,
-// which would be more than half of the agent's binary; `envoy --mode validate` in the tests
-// checks them.
+// An object is a message of Envoy's API as JSON. It is a map, since go-control-plane's types would
+// be more than half of the agent's binary. The tests check the result with `envoy --mode validate`.
 type object = map[string]any
 
-// Bootstrap returns the configuration that Envoy starts with, as JSON: the same in YAML
-// takes Envoy twice as long to read when there is much of it.
+// Bootstrap returns Envoy's bootstrap as JSON: Envoy takes twice as long to read a large one in
+// YAML.
 func (o Options) Bootstrap() ([]byte, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
@@ -82,13 +81,13 @@ func (o Options) base() object {
 	}
 	retry := contract.ControlPlaneRetryBase
 	if o.ControlPlane.Relay != "" {
-		retry = contract.LocalRetryBase // the relay has the pauses
+		retry = contract.LocalRetryBase // the relay makes the pauses
 	}
 	node := object{"id": o.Node.ID, "cluster": o.Node.Cluster}
 	if len(o.Node.Metadata) > 0 {
 		node["metadata"] = o.Node.Metadata
 	}
-	// Without an initial fetch timeout: a proxy is not ready without its configuration.
+	// No initial fetch timeout: a proxy without its configuration must not become ready.
 	fromADS := object{"ads": object{}, "resource_api_version": "V3", "initial_fetch_timeout": "0s"}
 	return object{
 		"node":             node,
@@ -103,11 +102,11 @@ func (o Options) base() object {
 		"stats_config": o.Stats.config(),
 		"layered_runtime": object{"layers": []any{
 			object{"name": "outrider", "static_layer": object{
-				// The largest regular expression of a route. Envoy's default of 100 rejects common
+				// The largest regular expression in a route. Envoy's default of 100 rejects common
 				// ones; this is Istio's value.
 				"re2.max_program_size.error_level": 32768,
-				// An internal listener that closes a connection ends it with a FIN. Otherwise a
-				// response that is complete at its end (HTTP/1.0) would seem cut.
+				// An internal listener ends a connection that it closes with a FIN. With an RST, a
+				// complete response that ends with the connection (HTTP/1.0) would seem to be cut.
 				"envoy.reloadable_features.enable_send_rst_on_user_space_socket": false,
 			}},
 			object{"name": "admin", "admin_layer": object{}},
@@ -117,15 +116,15 @@ func (o Options) base() object {
 				"envoy.extensions.resource_monitors.downstream_connections.v3.DownstreamConnectionsConfig",
 				object{"max_active_downstream_connections": 1<<31 - 1}), // no limit, without Envoy's warning
 		}},
-		// The control plane sends listeners inside of Envoy, through which requests for a service
-		// with routes go. Envoy takes the extension at start only.
+		// Requests for a service with routes go through internal listeners, which the control plane
+		// sends. Envoy loads the extension for them only at its start.
 		"bootstrap_extensions": []any{
 			extension("envoy.bootstrap.internal_listener", "envoy.extensions.bootstrap.internal_listener.v3.InternalListener", nil),
 		},
 	}
 }
 
-// extension is a part of Envoy that is found by its type.
+// extension configures a part of Envoy that Envoy looks up by its type.
 func extension(name, kind string, config object) object {
 	typed := object{"@type": typeURL + kind}
 	for key, value := range config {
@@ -149,8 +148,7 @@ func assignment(cluster string, address object) object {
 	return object{"cluster_name": cluster, "endpoints": []any{object{"lb_endpoints": []any{object{"endpoint": object{"address": address}}}}}}
 }
 
-// apiSource is a gRPC stream of discovery to a cluster; base is the first wait of its
-// back-off.
+// apiSource configures a gRPC discovery stream to a cluster; base is the first back-off interval.
 func apiSource(kind, cluster string, base time.Duration) object {
 	return object{
 		"api_type": kind, "transport_api_version": "V3", "set_node_on_first_message_only": true,
@@ -161,18 +159,18 @@ func apiSource(kind, cluster string, base time.Duration) object {
 	}
 }
 
-// duration is d as Envoy's JSON has it.
+// duration formats d for Envoy's JSON.
 func duration(d time.Duration) string {
 	return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + "s"
 }
 
-// The TCP_SYNCNT of connections to the control plane: one SYN more. An address that answers none
-// (a node that was lost) is given up after 3 s instead of after the connect timeout.
+// synRetries sets TCP_SYNCNT of connections to the control plane to 1 retry. If no host has the
+// address (a lost node), Envoy gives up after 3 s instead of after the connect timeout.
 var synRetries = object{"level": 6, "name": 7, "int_value": 1, "state": "STATE_PREBIND"}
 
 func (o Options) controlPlane() object {
 	cp := o.ControlPlane
-	// The stream of the control plane is alive or not, also behind the relay.
+	// Keep-alives detect a dead stream to the control plane, also behind the relay.
 	options := http2(object{"connection_keepalive": object{"interval": "5s", "timeout": "5s"}})
 	if cp.Relay != "" {
 		return object{
@@ -180,7 +178,7 @@ func (o Options) controlPlane() object {
 			"load_assignment": assignment(ControlPlaneCluster, object{"pipe": object{"path": cp.Relay}}),
 		}
 	}
-	host, port, _ := splitAddress(cp.Address) // Check has seen it
+	host, port, _ := splitAddress(cp.Address) // Check has validated it
 	out := object{
 		"name": ControlPlaneCluster, "type": "STATIC", "connect_timeout": duration(contract.ControlPlaneConnectTimeout),
 		"upstream_bind_config":             object{"socket_options": []any{synRetries}},
@@ -190,7 +188,7 @@ func (o Options) controlPlane() object {
 	}
 	if isName(host) {
 		out["type"], out["dns_lookup_family"], out["dns_refresh_rate"] = "STRICT_DNS", o.Family.dns(), "5s"
-		// A pod's network may be a moment late: by default the next query comes after 5 s.
+		// A pod's network may come up a moment late; by default Envoy repeats the query after 5 s.
 		out["dns_failure_refresh_rate"] = object{"base_interval": "0.1s", "max_interval": "1s"}
 	}
 	if !cp.Plaintext {
@@ -204,14 +202,15 @@ func isName(host string) bool {
 	return err != nil
 }
 
-// http2 are the options of a cluster that speaks nothing else.
+// http2 returns the options of a cluster whose servers speak only HTTP/2.
 func http2(options object) object {
 	const http = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 	return object{http: object{"@type": typeURL + http, "explicit_http_config": object{"http2_protocol_options": options}}}
 }
 
-// mutualTLS presents the workload's certificate. The control plane's must be signed by our
-// root and name one of its identities: any workload has a certificate of the same root.
+// mutualTLS presents the workload's certificate. It requires that the control plane's certificate
+// is signed by our root and names one of the control plane's identities, since every workload has a
+// certificate from the same root.
 func mutualTLS(cp ControlPlane, host string) object {
 	var names []any
 	for _, id := range cp.Identity {
@@ -236,16 +235,16 @@ func mutualTLS(cp ControlPlane, host string) object {
 	return extension("envoy.transport_sockets.tls", "envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext", config)
 }
 
-// secret is a subscription by name. Envoy shares it among all places that configure it with
-// exactly these fields, as package xds/resource does. Without an initial fetch timeout:
-// nothing of Envoy is ready without its secrets.
+// secret is a subscription to a secret by name. Envoy shares it among all places that configure it
+// with exactly these fields, as package xds/resource does. There is no initial fetch timeout: no
+// part of Envoy becomes ready without its secrets.
 func secret(name string) object {
 	return object{"name": name, "sds_config": object{
 		"resource_api_version": "V3", "initial_fetch_timeout": "0s", "api_config_source": apiSource("GRPC", SecretsCluster, contract.LocalRetryBase),
 	}}
 }
 
-// prometheus is a listener that shows one path of the admin interface.
+// prometheus is a listener that exposes one path of the admin interface.
 func (o Options) prometheus() object {
 	address := object{"address": "0.0.0.0", "port_value": o.Prometheus}
 	if o.Family != IPv4 {
@@ -269,25 +268,24 @@ func (o Options) prometheus() object {
 	}
 }
 
-// required are the statistics that the agent and outrider's own tools read. "Do not
-// exclude cluster_manager": the pausing of CDS once depended on its statistics
-// (envoyproxy/envoy #28179).
+// required are the statistics that the agent and outrider's own tools read. cluster_manager must
+// stay: the pausing of CDS once depended on its statistics (envoyproxy/envoy #28179).
 var required = Stats{
 	Prefixes: []string{
 		"cluster_manager.", "listener_manager.", "server.", "control_plane.",
 		"cluster." + ControlPlaneCluster + ".", "main_thread.", "overload.",
-		"reporter=", "component", "istio", // the statistics of Istio's filters, where Envoy has them
+		"reporter=", "component", "istio", // the reporter of Istio's filters, if Envoy contains them
 	},
 	Suffixes: []string{
-		"downstream_cx_active", "downstream_pre_cx_active", // how many connections Envoy has
-		"downstream_rq_active",     // how many requests are in flight
-		"http2.pending_send_bytes", // what waits for a window of the peer, in no socket's queue
+		"downstream_cx_active", "downstream_pre_cx_active", // open connections
+		"downstream_rq_active",     // requests in flight
+		"http2.pending_send_bytes", // bytes that wait for a window of the peer and are in no socket's queue
 		"rbac.allowed", "rbac.denied", "shadow_allowed", "shadow_denied",
 	},
 }
 
-// tags turn parts of a statistic's name into labels. Envoy's default set is longer, and
-// each is a regular expression run on each new name.
+// tags turn parts of a statistic's name into labels. Envoy's default list is longer, and each entry
+// is a regular expression that Envoy runs on each new name.
 var tags = []struct{ name, regex string }{
 	{"cluster_name", `^cluster\.((.+?(\..+?\.svc\.cluster\.local)?)\.)`},
 	{"tcp_prefix", `^tcp\.((.*?)\.)\w+?$`},

@@ -16,7 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// pod is a proxy in a pod, as the agent starts it.
+// pod returns the options of a proxy in a pod, as the agent sets them.
 func pod() Options {
 	return Options{
 		Node: Node{ID: "sidecar~10.0.0.7~app-1.shop~shop.svc.cluster.local", Metadata: map[string]any{"NAMESPACE": "shop", "PORTS": []any{8080, 9090}}},
@@ -29,7 +29,7 @@ func pod() Options {
 	}
 }
 
-// host is a bare host: everything set.
+// host returns options for a bare host, with every option set.
 func host() Options {
 	return Options{
 		Node: Node{ID: "host~vm-1", Cluster: "vm"},

@@ -10,16 +10,16 @@ import (
 	"unicode/utf8"
 )
 
-// A FieldError is an option that cannot work.
+// A FieldError is an option with an unusable value.
 type FieldError struct {
 	Field   string // for example "Node.ID"
 	Problem string
-	Want    string // what would be right
+	Want    string // what would be valid
 }
 
 func (e *FieldError) Error() string { return e.Field + ": " + e.Problem + "; " + e.Want }
 
-// A check collects what is wrong.
+// A check collects errors.
 type check struct{ errs []error }
 
 func (c *check) that(ok bool, field, problem, want string) {
@@ -34,8 +34,8 @@ func (c *check) text(field, s string) {
 		field, fmt.Sprintf("%q has bytes that are no printable UTF-8", s), "write plain text")
 }
 
-// Check returns everything that cannot work, each as a [*FieldError], joined; nil if
-// nothing is wrong. Package config has checked levels, numbers, statistics and ports.
+// Check returns all errors joined, each a [*FieldError]; nil if there is none. Package config has
+// already checked levels, numbers, statistics and ports.
 func (o Options) Check() error {
 	o = o.withDefaults()
 	c := &check{}
@@ -64,10 +64,10 @@ func (c *check) mutualTLS(cp ControlPlane) {
 	}
 }
 
-// hostRunes are those of DNS names, and the underscore.
+// hostRunes are the characters of DNS names, and the underscore.
 const hostRunes = "-._0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
-// splitAddress returns the parts of an address with a valid host and a port that is a number.
+// splitAddress splits an address into a valid host and a numeric port.
 func splitAddress(address string) (host string, port uint16, err error) {
 	host, p, err := net.SplitHostPort(address)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Levels of Envoy that slog has no name for.
+// Levels of Envoy that slog does not name:
 const (
 	LevelTrace    = slog.LevelDebug - 4
 	LevelCritical = slog.LevelError + 4
@@ -24,7 +24,7 @@ var levels = map[string]slog.Level{
 type Line struct {
 	Time      time.Time // zero where the line has none
 	Level     slog.Level
-	Component string // Envoy's logger, for example "upstream"; empty for a line without form
+	Component string // Envoy's logger, for example "upstream"; empty if the line is not in our format
 	Source    string // file:line in Envoy's source
 	Message   string
 }
@@ -48,7 +48,7 @@ func ParseLine(raw []byte) Line {
 	return l
 }
 
-// Log hands the line to h as an event of the agent's log, if h is enabled for its level.
+// Log passes the line to h as a record of the agent's log, if h is enabled for its level.
 func (l Line) Log(ctx context.Context, h slog.Handler) error {
 	if !h.Enabled(ctx, l.Level) {
 		return nil
@@ -63,22 +63,22 @@ func (l Line) Log(ctx context.Context, h slog.Handler) error {
 	return h.Handle(ctx, r)
 }
 
-// A Cause is why Envoy ended.
+// A Cause says why Envoy ended.
 type Cause struct {
 	Reason string // one line; empty if the log does not say
 
-	// Final: the same bootstrap and arguments fail again.
+	// Final means that the same bootstrap and arguments would fail again.
 	Final bool
 }
 
 const backtrace = "backtrace"
 
-// Crash reports whether a line begins what Envoy writes when it crashes.
+// Crash reports whether the line is the first one of a crash report.
 func (l Line) Crash() bool {
 	return l.Component == backtrace && strings.HasPrefix(l.Message, "Caught ")
 }
 
-// Explain looks in the last lines of Envoy's standard error for why it ended.
+// Explain searches the last lines of Envoy's standard error for the reason of its end.
 func Explain(lines []string) Cause {
 	for _, raw := range lines {
 		l := ParseLine([]byte(raw))
@@ -88,7 +88,7 @@ func Explain(lines []string) Cause {
 		if l.Level < LevelCritical || l.Component == backtrace && !l.Crash() {
 			continue
 		}
-		// "error `why` initializing config 'where'": Envoy writes it once, with status 1.
+		// Envoy writes "error `why` initializing config 'where'" once, with status 1.
 		reason, ok := strings.CutPrefix(l.Message, "error `")
 		if !ok {
 			return Cause{Reason: tidy(l.Message)}
@@ -105,6 +105,6 @@ func Explain(lines []string) Cause {
 	return Cause{}
 }
 
-// tidy removes the random spaces that protobuf puts into its messages so that programs do
-// not compare them.
+// tidy removes random spaces. Protobuf adds them to its messages so that programs do not compare
+// the texts.
 func tidy(s string) string { return strings.Join(strings.Fields(s), " ") }

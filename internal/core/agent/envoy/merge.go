@@ -11,16 +11,16 @@ import (
 	"strings"
 )
 
-// Merge puts extra over base, both decoded JSON objects, and returns a new one:
+// Merge returns a new object, base with extra merged into it. Both are decoded JSON objects:
 //
 //   - an object is merged key by key;
-//   - a list is lengthened, except that an entry with the name of one that is there is
-//     merged into that one: so Envoy's clusters, listeners, layers and filters are found;
+//   - a list is extended; an entry with the name of an existing one is merged into that entry, as
+//     for Envoy's clusters, listeners, layers and filters;
 //   - null removes the key;
-//   - anything else replaces the old value.
+//   - any other value replaces the old one.
 //
-// Keys are written as Envoy's documentation does, in snake_case: protobuf takes
-// camelCase too, and would then find one field twice.
+// Keys must be in snake_case, as in Envoy's documentation: protobuf also accepts camelCase, and
+// would then find one field twice.
 func Merge(base, extra object) (object, error) {
 	return mergeObjects("", base, extra)
 }
@@ -97,7 +97,7 @@ func toSnake(key string) string {
 	return b.String()
 }
 
-// kept are the fields that the agent itself relies on, and the option that changes them.
+// kept lists the fields on which the agent itself relies, and the option that changes each.
 var kept = []struct {
 	path   []string
 	option string
@@ -107,7 +107,7 @@ var kept = []struct {
 	{[]string{"application_log_config"}, "the agent sets the format, and writes its own"},
 }
 
-// merged is the bootstrap with what the user adds.
+// merged returns the bootstrap with the user's additions.
 func (o Options) merged() (object, error) {
 	base := o.base()
 	if len(o.Extra) == 0 {
@@ -129,7 +129,7 @@ func (o Options) merged() (object, error) {
 	return all, nil
 }
 
-// decodeObject keeps numbers as they are written: a 64-bit one does not fit a float64.
+// decodeObject keeps numbers as text: a 64-bit number does not fit into a float64.
 func decodeObject(raw []byte) (object, error) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
@@ -146,7 +146,7 @@ func decodeObject(raw []byte) (object, error) {
 	return out, nil
 }
 
-// at returns the value under a path, or nil. A field in camelCase counts too.
+// at returns the value at a path, or nil. It also finds a field in camelCase.
 func at(all object, path []string) any {
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		if toSnake(key) != path[0] {

@@ -1,11 +1,11 @@
-// Package envoy is what the agent knows of Envoy: its bootstrap, its command line, its
-// log lines and its admin interface. It starts nothing; package supervise does.
+// Package envoy contains the agent's knowledge of Envoy: its bootstrap, command line, log lines and
+// admin interface. It starts no process; package supervise does.
 //
-// [Options] are checked as a whole by [Options.Check] before a port is bound. They
-// become a bootstrap ([Options.Bootstrap]) and arguments ([Options.Args]). [ParseLine] reads
-// what Envoy logs, [Explain] finds in it why Envoy ended, and [Admin] controls a running one.
+// [Options.Check] checks the [Options] as a whole before the agent binds a port.
+// [Options.Bootstrap] and [Options.Args] turn them into a bootstrap and arguments. [ParseLine]
+// reads Envoy's log, [Explain] finds there why Envoy ended, and [Admin] controls a running Envoy.
 //
-// All of it was tried with Envoy 1.40; the tests start that Envoy.
+// The behaviour described here is that of Envoy 1.40, which the tests start.
 package envoy
 
 import (
@@ -16,16 +16,16 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// Options of one Envoy. The zero value of a field means its default.
+// Options configure one Envoy. The zero value of a field means its default.
 type Options struct {
 	Node         Node
 	ControlPlane ControlPlane
 	Admin        Endpoint // default: port 15000 of the loopback address
 	Family       Family   // default: IPv4
 
-	// Prometheus is the port of Envoy's own metrics, for the whole network, as in
-	// Istio; default 15090. PrometheusLocal binds it to the loopback address, NoPrometheus
-	// leaves the listener out.
+	// Prometheus is the port of Envoy's own metrics, reachable from the whole network, as in Istio;
+	// default 15090. PrometheusLocal binds it to the loopback address; NoPrometheus omits the
+	// listener.
 	Prometheus                    uint16
 	PrometheusLocal, NoPrometheus bool
 
@@ -40,7 +40,7 @@ type Options struct {
 	Extra json.RawMessage
 }
 
-// A Node is the identity that this Envoy sends.
+// A Node is the identity that this Envoy sends to the control plane.
 type Node struct {
 	ID       string         // required, for example "sidecar~10.0.0.7~app.ns~ns.svc.cluster.local"
 	Cluster  string         // default "outrider-proxy"
@@ -49,23 +49,24 @@ type Node struct {
 
 // A ControlPlane is the server of Envoy's configuration.
 type ControlPlane struct {
-	Address string // host:port; Envoy resolves a name again and again, and sends it as SNI
+	Address string // host:port; Envoy resolves a host name repeatedly, and sends it as SNI
 
-	// Relay is the path of the Unix socket on which the agent relays to Address. It must listen
-	// before Envoy starts. Empty: Envoy connects by itself.
+	// Relay is the path of the Unix socket on which the agent accepts Envoy's connection to
+	// Address. The socket must listen before Envoy starts. Empty: Envoy connects to Address
+	// directly.
 	Relay string
 
-	// Identity is what the control plane's certificate must name: one of these, each a
-	// SPIFFE URI or a DNS name. Default: the host of Address, if it is a name.
+	// Identity lists SPIFFE URIs or DNS names. The control plane's certificate must name one of
+	// them. Default: the host of Address, if it is a name.
 	Identity []string
 
-	// Secrets is the path of the Unix socket on which the agent serves [SecretName] and
-	// [RootsName], by secret discovery. It must listen before Envoy starts, or Envoy
-	// connects again only after its back-off.
+	// Secrets is the path of the Unix socket on which the agent serves [SecretName] and [RootsName]
+	// by secret discovery. The socket must listen before Envoy starts; otherwise Envoy retries only
+	// after its back-off.
 	Secrets string
 
-	// Plaintext is without TLS. Only by explicit choice: any server on the address then
-	// decides what the proxy does.
+	// Plaintext disables TLS. It must be chosen explicitly: any server at the address then controls
+	// the proxy.
 	Plaintext bool
 }
 
@@ -76,7 +77,7 @@ type Endpoint struct {
 	Socket string // path; wins over a port that is not set
 }
 
-// A Family is the addresses that Envoy listens on and prefers.
+// A Family selects the addresses on which Envoy listens and which it prefers.
 type Family uint8
 
 // The families.
@@ -86,10 +87,10 @@ const (
 	Dual
 )
 
-// dns is Envoy's dns_lookup_family.
+// dns returns Envoy's dns_lookup_family.
 func (f Family) dns() string { return [...]string{IPv4: "V4_ONLY", IPv6: "V6_ONLY", Dual: "ALL"}[f] }
 
-// loopback is the address of what Envoy and the agent serve to one another.
+// loopback returns the address on which Envoy and the agent serve each other.
 func (f Family) loopback() netip.Addr {
 	if f == IPv6 {
 		return netip.IPv6Loopback()
@@ -106,16 +107,16 @@ type Stats struct {
 	Regexps  []string // RE2
 }
 
-// Log are the levels of Envoy's log.
+// A Log sets the levels of Envoy's log.
 type Log struct {
 	Level string // default "warning"
 
-	// Components have a level of their own. "config" is raised to info always: by its line
-	// "all dependencies initialized" the agent learns that Envoy is ready without polling.
+	// Components maps components to their own levels. "config" is always raised to info: its line
+	// "all dependencies initialized" tells the agent without polling that Envoy is ready.
 	Components map[string]string
 }
 
-// withDefaults returns o with every default in its place.
+// withDefaults returns o with all defaults filled in.
 func (o Options) withDefaults() Options {
 	fill(&o.Node.Cluster, contract.ProxyContainer)
 	fill(&o.Prometheus, contract.PrometheusPort)
@@ -131,7 +132,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// fill gives a field its default.
+// fill sets a field that is zero to its default.
 func fill[T comparable](field *T, value T) {
 	var zero T
 	if *field == zero {

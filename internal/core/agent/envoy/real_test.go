@@ -22,7 +22,7 @@ import (
 	"outrider.dev/test/process"
 )
 
-// A running is an Envoy of a test.
+// running is an Envoy process of a test.
 type running struct {
 	*process.Process
 	admin  *Admin
@@ -78,7 +78,7 @@ func write(t testing.TB, path string, content []byte) {
 	}
 }
 
-// alone is an Envoy without a control plane, which so is ready by itself.
+// alone returns options without a control plane; such an Envoy becomes ready by itself.
 func alone() Options {
 	o := pod()
 	o.Admin = Endpoint{Socket: "admin.sock"}
@@ -245,7 +245,8 @@ func TestARejectedStartIsExplained(t *testing.T) {
 	}
 }
 
-// get makes one request on a connection, and returns whether the response ends it.
+// get makes one request on a connection, and returns whether the response announces the
+// connection's end.
 func get(c net.Conn) (closing bool, err error) {
 	if _, err = io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 		return false, err
@@ -258,7 +259,7 @@ func get(c net.Conn) (closing bool, err error) {
 }
 
 // Envoy's own drain time is fixed at its start. Two calls make a drain of any length:
-// DiscourageInbound, which does not end, and CloseInbound for the end.
+// DiscourageInbound, which has no end, and then CloseInbound.
 func TestADrainOfAnyLength(t *testing.T) {
 	port := port.Hold(t).Port()
 	o := alone()
@@ -291,7 +292,7 @@ func TestADrainOfAnyLength(t *testing.T) {
 		t.Fatalf("before the drain: closing %t, %v", closing, err)
 	}
 	idle := dial()
-	// What no worker has accepted yet would end with the listener.
+	// A connection that no worker has accepted yet would end with the listener.
 	process.Eventually(t, "both are accepted", func() bool {
 		stats, err := r.admin.Stats(t.Context(), `^http\.in\.downstream_cx_active$`)
 		return err == nil && stats["http.in.downstream_cx_active"] == 2

@@ -29,7 +29,7 @@ var (
 	appID   = ca.Identity{TrustDomain: "cluster.local", Namespace: "shop", ServiceAccount: "app"}
 )
 
-// A mesh is an authority, a control plane over mutual TLS, and the secrets of one Envoy.
+// A mesh is a certificate authority, a control plane over mutual TLS, and the secrets of one Envoy.
 type mesh struct {
 	t         testing.TB
 	authority *ca.Authority
@@ -40,11 +40,11 @@ type mesh struct {
 	options   Options // of the Envoy
 }
 
-// A request is one that the control plane got; it holds it until the client ends it.
+// A request was received by the control plane, which keeps it open until the client ends it.
 type request struct{ text, serial string }
 
-// newMesh makes one whose control plane has the certificate of id, and reads what a client sends
-// late.
+// newMesh makes a mesh whose control plane has the certificate of id and receives a client's bytes
+// with the delay late.
 func newMesh(t testing.TB, id ca.Identity, late time.Duration) *mesh {
 	t.Helper()
 	authority, err := ca.NewAuthority(t.Context(), ca.AuthorityOptions{Store: ca.Directory(t.TempDir())})
@@ -95,7 +95,7 @@ func (m *mesh) issue(id ca.Identity) (chain, key []byte, serial string) {
 	return []byte(c.Chain[0]), key, c.Leaf.SerialNumber.String()
 }
 
-// provide gives Envoy all of its secrets, and returns the certificate's serial number.
+// provide gives Envoy all its secrets, and returns the certificate's serial number.
 func (m *mesh) provide() (serial string) {
 	m.t.Helper()
 	chain, key, serial := m.issue(appID)
@@ -104,7 +104,7 @@ func (m *mesh) provide() (serial string) {
 	return serial
 }
 
-// receive waits for something that comes from Envoy.
+// receive waits for an event from Envoy.
 func receive[T any](t testing.TB, from <-chan T, what string) (v T) {
 	t.Helper()
 	select {
@@ -139,7 +139,7 @@ func TestEnvoyAndTheControlPlaneAuthenticateEachOther(t *testing.T) {
 	})
 }
 
-// A lateListener accepts connections on which what the client sends arrives late.
+// A lateListener accepts connections on which the client's bytes arrive late.
 type lateListener struct {
 	net.Listener
 	by time.Duration
@@ -161,8 +161,8 @@ func (c lateConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// A control plane on a slow network, or one with a queue, does not answer within a second. Envoy
-// waits instead of beginning anew.
+// Envoy waits for a control plane that does not answer within a second (slow network, queue)
+// instead of starting over.
 func TestEnvoyWaitsForASlowControlPlane(t *testing.T) {
 	m := newMesh(t, planeID, 1200*time.Millisecond)
 	m.provide()
@@ -170,8 +170,7 @@ func TestEnvoyWaitsForASlowControlPlane(t *testing.T) {
 	receive(t, m.requests, "a request")
 }
 
-// Envoy starts without secrets; the first ones, and each new certificate, are used without a
-// restart.
+// Envoy starts without secrets; it uses the first ones and each new certificate without a restart.
 func TestEnvoyTakesSecretsWhenTheyCome(t *testing.T) {
 	m := newMesh(t, planeID, 0)
 	r := start(t, m.options)
@@ -187,7 +186,7 @@ func TestEnvoyTakesSecretsWhenTheyCome(t *testing.T) {
 		t.Errorf("certificate %s, want %s", got.serial, first)
 	}
 	second := m.provide()
-	for shown := first; shown != second; { // Envoy may connect once more before it has the second
+	for shown := first; shown != second; { // Envoy may connect once more before it gets the second certificate
 		m.server.CloseClientConnections()
 		if shown = receive(t, m.requests, "a request after the connection was closed").serial; shown != first && shown != second {
 			t.Fatalf("certificate %s, want %s or %s", shown, first, second)
@@ -195,7 +194,7 @@ func TestEnvoyTakesSecretsWhenTheyCome(t *testing.T) {
 	}
 }
 
-// A secret that Envoy cannot use is reported with the reason, and the next one is used.
+// The agent learns of a secret that Envoy rejects and the reason, and Envoy uses the next one.
 func TestEnvoyReportsARejectedSecret(t *testing.T) {
 	m := newMesh(t, planeID, 0)
 	start(t, m.options)
@@ -203,7 +202,7 @@ func TestEnvoyReportsARejectedSecret(t *testing.T) {
 	_, other, _ := m.issue(appID)
 	m.secrets.Set(RootsName, identity.RootsSecret(m.authority.RootsPEM()))
 	m.secrets.Set(SecretName, identity.CertificateSecret(chain, other))
-	// Either name: Envoy tries both together when the second has come.
+	// Either name is right: Envoy tries both together when it has the second.
 	if r := receive(t, m.rejected, "the rejection of another certificate's key"); len(r.Names) != 1 || !strings.Contains(r.Reason, "KEY_VALUES_MISMATCH") || r.Kept {
 		t.Errorf("%+v; want the workload's key refused", r)
 	}

@@ -17,28 +17,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A HotRestart lets a process besides Envoy get copies of its listening sockets, by the
-// protocol with which an Envoy of the next epoch does (source/server/hot_restart.proto). The
-// zero value switches it off.
+// A HotRestart lets another process get copies of Envoy's listening sockets, by the protocol that
+// an Envoy of the next epoch uses (source/server/hot_restart.proto). The zero value switches this
+// off.
 type HotRestart struct {
-	path string // of Envoy's sockets, without what Envoy appends
+	path string // of Envoy's sockets, without the suffix that Envoy appends
 	base uint32 // Envoy's base-id
 }
 
 const (
-	// scale is what Envoy multiplies its base-id by in the names that it makes of it, so that
-	// epochs fit between two of them.
+	// scale is the factor by which Envoy multiplies its base-id for the names of its sockets, which
+	// leaves room for epochs between two base-ids.
 	scale = 10
-	// bases is how many base-ids there are to choose from. A name of shared memory must be
-	// free in the whole pod.
+	// bases is the number of base-ids to choose from. The name of the shared memory must be free in
+	// the whole pod.
 	bases = 100_000_000
 
 	sharedMemory = "/dev/shm"
-	maxPath      = 107 // of a Unix socket: sun_path less its NUL
+	maxPath      = 107 // of a Unix socket: size of sun_path without the NUL
 )
 
-// NewHotRestart uses sockets in a directory that other users cannot reach: Envoy does what it
-// receives there. It fails where Envoy would end because of it.
+// NewHotRestart places the sockets in a directory that other users cannot reach, since Envoy obeys
+// every message that it receives there. It fails where Envoy itself could not start with them.
 func NewHotRestart(dir string) (HotRestart, error) {
 	h := HotRestart{path: filepath.Join(dir, "hot"), base: rand.Uint32N(bases)}
 	if longest := h.name("udp_parent", scale*bases); len(longest) > maxPath {
@@ -47,7 +47,7 @@ func NewHotRestart(dir string) (HotRestart, error) {
 	if strings.ContainsAny(dir, "{}") {
 		return HotRestart{}, fmt.Errorf("%s has a brace, which Envoy takes for a place to fill in", dir)
 	}
-	// The names of an agent before are used again, so that nothing of it is left.
+	// Reuse the names of an earlier agent, so that its sockets do not remain.
 	if before, _ := filepath.Glob(h.path + "_parent_*"); len(before) > 0 {
 		_, id, _ := strings.Cut(filepath.Base(before[0]), "_parent_")
 		if n, err := strconv.ParseUint(id, 10, 32); err == nil && n < scale*bases && n%scale == 0 {
@@ -57,11 +57,11 @@ func NewHotRestart(dir string) (HotRestart, error) {
 	return h, nil
 }
 
-// Check is to be called before each start. An Envoy that finds no room for its page of shared
-// memory, which the pod's containers share, ends with SIGBUS.
+// Check must be called before each start. Envoy ends with SIGBUS if /dev/shm, which the pod's
+// containers share, has no room for its page.
 func (h HotRestart) Check() error { return room(sharedMemory) }
 
-// room returns an error unless a file system has a page left.
+// room returns an error unless a file system has a free page.
 func room(dir string) error {
 	probe, err := os.CreateTemp(dir, "outrider-")
 	if err != nil {
@@ -77,21 +77,22 @@ func (h HotRestart) name(role string, id uint32) string {
 
 func (h HotRestart) args() []string {
 	if h == (HotRestart{}) {
-		// No shared memory and abstract socket for a second Envoy, which is never started so.
+		// We never start a second Envoy in this way, so this one needs neither shared memory nor an
+		// abstract socket.
 		return []string{"--disable-hot-restart"}
 	}
 	return []string{"--base-id", strconv.FormatUint(uint64(h.base), 10), "--socket-path", h.path, "--socket-mode", "600"}
 }
 
-// Sockets gets copies of Envoy's listening sockets.
+// Sockets fetches copies of Envoy's listening sockets.
 type Sockets struct {
 	h    HotRestart
-	conn *net.UnixConn // where Envoy answers
-	turn chan struct{} // holds one: of an exchange
+	conn *net.UnixConn // receives Envoy's answers
+	turn chan struct{} // a semaphore: one exchange at a time
 }
 
-// Listen makes the socket on which Envoy answers. It must stay open for as long as Envoy
-// runs: an Envoy that cannot send its answer aborts.
+// Listen makes the socket for Envoy's answers. It must stay open while Envoy runs: an Envoy that
+// cannot send its answer aborts.
 func (h HotRestart) Listen() (*Sockets, error) {
 	name := h.name("child", h.base*scale+1)
 	if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -104,21 +105,21 @@ func (h HotRestart) Listen() (*Sockets, error) {
 	return &Sockets{h: h, conn: conn, turn: make(chan struct{}, 1)}, nil
 }
 
-// Close ends it, and removes what Envoy would leave.
+// Close closes the socket, and removes the names that Envoy would leave.
 func (s *Sockets) Close() error {
 	s.forget()
 	return s.conn.Close()
 }
 
-// forget removes the name of Envoy's shared memory, which holds two locks of its log: no
-// other process of the pod opens it then.
+// forget removes the name of Envoy's shared memory, which contains two locks of its log, so that no
+// other process of the pod opens it.
 func (s *Sockets) forget() {
 	_ = os.Remove(filepath.Join(sharedMemory, fmt.Sprintf("envoy_shared_memory_%d", s.h.base*scale)))
 }
 
-// Copy returns copies of the sockets on which Envoy's workers 0 to n-1 listen on each of the
-// addresses, and leaves out those that it does not have. It waits for Envoy until ctx ends,
-// and then returns what it has. The caller closes the descriptors.
+// Copy returns copies of the sockets on which Envoy's workers 0 to n-1 listen at each address,
+// without those that do not exist. It waits for Envoy until ctx ends, and then returns the copies
+// that it got. The caller closes the descriptors.
 func (s *Sockets) Copy(ctx context.Context, n int, addresses ...netip.AddrPort) (fds []int, err error) {
 	select {
 	case s.turn <- struct{}{}:
@@ -136,7 +137,7 @@ func (s *Sockets) Copy(ctx context.Context, n int, addresses ...netip.AddrPort) 
 	})
 	defer func() {
 		if !stop() {
-			<-ended // else it would end the next exchange
+			<-ended // otherwise the deadline would end the next exchange
 		}
 	}()
 	if err := s.discard(); err != nil {
@@ -164,12 +165,11 @@ func (s *Sockets) Copy(ctx context.Context, n int, addresses ...netip.AddrPort) 
 	return fds, nil
 }
 
-// lastAnswer is how long an exchange that is given up waits for the answer that is due: the next
-// one, perhaps about another port, would take it for its own. A living Envoy answers in 50 us,
-// one that has ended never does.
+// lastAnswer is how long an abandoned exchange still waits for its answer, which the next exchange
+// would take for its own. A living Envoy answers in 50 us; one that has exited never does.
 const lastAnswer = 200 * time.Millisecond
 
-// discard takes answers of an Envoy that has ended, to requests that were given up.
+// discard reads answers to abandoned requests from an Envoy that has exited.
 func (s *Sockets) discard() error {
 	for {
 		fd, err := s.receive(unix.MSG_DONTWAIT)
@@ -184,7 +184,7 @@ func (s *Sockets) discard() error {
 	}
 }
 
-// receive returns the descriptor of one answer; -1 if it has none.
+// receive returns the descriptor in one answer; -1 if it contains none.
 func (s *Sockets) receive(flags int) (fd int, err error) {
 	raw, err := s.conn.SyscallConn()
 	if err != nil {
@@ -192,7 +192,7 @@ func (s *Sockets) receive(flags int) (fd int, err error) {
 	}
 	fd = -1
 	waited := raw.Read(func(own uintptr) bool {
-		var body [256]byte // an answer is 23 bytes at most; the descriptor is all that counts
+		var body [256]byte // an answer has at most 23 bytes; only the descriptor matters
 		var rights [64]byte
 		var n int
 		if _, n, _, _, err = unix.Recvmsg(int(own), body[:], rights[:], flags|unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC); err != nil {
@@ -207,7 +207,7 @@ func (s *Sockets) receive(flags int) (fd int, err error) {
 	return fd, err
 }
 
-// passed returns the only descriptor of control data; -1 without one.
+// passed returns the single descriptor in control data; -1 if there is none.
 func passed(control []byte) (int, error) {
 	if len(control) == 0 {
 		return -1, nil
@@ -233,7 +233,7 @@ func passed(control []byte) (int, error) {
 	return first, nil
 }
 
-// passListenSocket is a HotRestartMessage with the request of that name, behind its length.
+// passListenSocket returns a HotRestartMessage with the request of that name, after its length.
 func passListenSocket(address netip.AddrPort, worker int) []byte {
 	const message, request, url, workerIndex = 1<<3 | 2, 1<<3 | 2, 1<<3 | 2, 2 << 3 // tags of protocol buffers
 	field := func(tag byte, value []byte) []byte {

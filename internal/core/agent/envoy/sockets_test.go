@@ -14,7 +14,7 @@ import (
 	"outrider.dev/test/ns"
 )
 
-// shares is how Envoy's side of a hot restart is tested: h and the socket of the fake Envoy.
+// shares connects Sockets to the socket of a fake Envoy.
 func shares(t *testing.T) (*Sockets, *net.UnixConn) {
 	t.Helper()
 	h, err := NewHotRestart(t.TempDir())
@@ -43,7 +43,7 @@ func TestRequestForASocket(t *testing.T) {
 	}
 }
 
-// The answer to a request that was given up is not taken for that to another.
+// A late answer to an abandoned request is not taken for the answer to the next one.
 func TestCopyAfterALateAnswer(t *testing.T) {
 	s, parent := shares(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -90,7 +90,7 @@ func TestCopyAfterALateAnswer(t *testing.T) {
 		}
 		got <- fds
 	}()
-	for _, fds := range [][]int{{int(file.Fd())}, nil} { // it has one worker only
+	for _, fds := range [][]int{{int(file.Fd())}, nil} { // the fake Envoy has only one worker
 		if _, err := parent.Read(request); err != nil {
 			t.Fatal(err)
 		}
@@ -106,7 +106,8 @@ func TestCopyAfterALateAnswer(t *testing.T) {
 	}
 }
 
-// One that waits for its turn, while the Envoy of another has died, can be given up.
+// A Copy that waits for its turn can be cancelled, although the exchange before it hangs because
+// its Envoy has died.
 func TestCopyGivesUpItsTurn(t *testing.T) {
 	s, parent := shares(t)
 	first, endFirst := context.WithCancel(t.Context())
@@ -146,7 +147,7 @@ func TestNoRoom(t *testing.T) {
 	}
 }
 
-// An agent that begins again in the same directory leaves nothing of the one before.
+// A new agent in the same directory leaves no socket of the previous one.
 func TestNamesAreUsedAgain(t *testing.T) {
 	s, _ := shares(t)
 	again, err := NewHotRestart(filepath.Dir(s.h.path))

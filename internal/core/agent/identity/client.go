@@ -17,37 +17,38 @@ import (
 	"outrider.dev/internal/base/wire"
 )
 
-// A Client requests certificates from a control plane. Files are read for each call: tokens
-// and roots change under a running agent.
+// A Client requests certificates from a control plane. It reads the files for each call, because
+// tokens and roots change while the agent runs.
 type Client struct {
 	Address string // host:port
 
-	// Identity is what the control plane's certificate must name: one of these, each a
-	// SPIFFE URI or a DNS name. Default: the host of Address.
+	// Identity lists SPIFFE URIs or DNS names. The control plane's certificate must name one of
+	// them. Default: the host of Address, if it is a name.
 	Identity []string
-	// Outriderd: the server gives configuration too, so it must be outriderd. Another server may
-	// be a certificate authority alone, such as istio-csr.
+	// Outriderd means that the same server sends configuration, so it must be outriderd. Otherwise
+	// the server may be only a certificate authority, such as istio-csr.
 	Outriderd bool
 
 	RootFile  string // PEM of the trusted roots
-	TokenFile string // the token of the request; empty: none is needed
+	TokenFile string // file with the token of the request; empty: none is needed
 }
 
-// A Call is one request.
+// A Call contains the parameters of one request.
 type Call struct {
 	CSR  []byte        // PEM
-	Life time.Duration // to request; 0: the control plane's default
-	// Roots are trusted besides the client's own.
+	Life time.Duration // lifetime to request; 0: the control plane's default
+	// Roots are trusted in addition to the client's own.
 	Roots []*x509.Certificate
-	// Certificate is presented if the server accepts its issuer; nil: none.
+	// Certificate is presented to a server that accepts its issuer; nil: none.
 	Certificate *tls.Certificate
 }
 
-// CreateCertificate returns the chain that the control plane gives, the leaf first. An
-// error is a [*Fault].
+// CreateCertificate returns the chain from the control plane, the leaf first. An error is a
+// [*Fault].
 //
-// A control plane with a new root of the same name requests a certificate like ours and then
-// ends the connection because of it. So after a failed connection the token is tried alone.
+// A control plane with a new root of the same name accepts our certificate's issuer, and then ends
+// the connection because of the certificate. So after a failed connection the client retries with
+// the token alone.
 func (c *Client) CreateCertificate(ctx context.Context, call Call) ([]*x509.Certificate, error) {
 	chain, shown, f := c.create(ctx, call)
 	if f != nil && shown && ctx.Err() == nil && (f.Kind == Untrusted || f.Kind == Unreachable) {
@@ -63,7 +64,8 @@ func (c *Client) CreateCertificate(ctx context.Context, call Call) ([]*x509.Cert
 	return chain, nil
 }
 
-// create is one call over one connection, which returns whether our certificate was shown.
+// create makes one call on a new connection. The second result says whether our certificate was
+// shown.
 func (c *Client) create(ctx context.Context, call Call) ([]*x509.Certificate, bool, *Fault) {
 	req, f := c.request(call)
 	if f != nil {
@@ -73,10 +75,10 @@ func (c *Client) create(ctx context.Context, call Call) ([]*x509.Certificate, bo
 	if f != nil {
 		return nil, false, f
 	}
-	var shown atomic.Bool // a handshake may go on when the call has ended
+	var shown atomic.Bool // a handshake may continue after the call has ended
 	config := c.tls(append(roots, call.Roots...))
 	config.GetClientCertificate = func(r *tls.CertificateRequestInfo) (*tls.Certificate, error) {
-		// Another authority would end the handshake because of ours.
+		// A server with another authority would end the handshake because of our certificate.
 		if call.Certificate == nil || r.SupportsCertificate(call.Certificate) != nil {
 			return &tls.Certificate{}, nil
 		}
@@ -89,8 +91,9 @@ func (c *Client) create(ctx context.Context, call Call) ([]*x509.Certificate, bo
 		// No proxy from the environment: HTTP_PROXY is the application's.
 		TLSClientConfig: config, Protocols: protocols,
 		DisableCompression: true, MaxResponseHeaderBytes: 64 << 10,
-		// One call each half life: the connection would only grow old. CloseIdleConnections leaves one
-		// open whose call was refused before its request was read.
+		// There is one call per half lifetime, so a kept connection would only grow old. And
+		// CloseIdleConnections leaves a connection open if its call was refused before its request was
+		// read.
 		DisableKeepAlives: true,
 	}
 	message, err := req.Do(ctx, transport)
@@ -104,7 +107,7 @@ func (c *Client) create(ctx context.Context, call Call) ([]*x509.Certificate, bo
 	return chain, shown.Load(), nil
 }
 
-// answer reads the certificates of a message.
+// answer reads the certificates in a message.
 func answer(message []byte) ([]*x509.Certificate, error) {
 	response, err := wire.ParseCertificateResponse(message)
 	if err != nil {
@@ -131,7 +134,7 @@ func (c *Client) request(call Call) (wire.Call, *Fault) {
 	}
 	token, f := c.token()
 	if f != nil && call.Certificate == nil {
-		return out, f // with a certificate it may go without
+		return out, f // with a certificate, the token is optional
 	}
 	if token != "" {
 		out.Header.Set("Authorization", "Bearer "+token)
@@ -139,7 +142,7 @@ func (c *Client) request(call Call) (wire.Call, *Fault) {
 	return out, nil
 }
 
-// maxFile bounds what is read from a file that is configured.
+// maxFile bounds the size of a configured file.
 const maxFile = 1 << 20
 
 func read(path string) ([]byte, error) {
@@ -173,7 +176,7 @@ func (c *Client) token() (string, *Fault) {
 	return token, nil
 }
 
-// roots returns the trusted roots of this moment.
+// roots reads the currently trusted roots.
 func (c *Client) roots() ([]*x509.Certificate, *Fault) {
 	raw, err := read(c.RootFile)
 	if err != nil {
@@ -186,7 +189,7 @@ func (c *Client) roots() ([]*x509.Certificate, *Fault) {
 	return certs, nil
 }
 
-// failed is why a call gave no message.
+// failed converts the error of a call without a response message.
 func (c *Client) failed(ctx context.Context, err error) *Fault {
 	var status *wire.StatusError
 	var odd *wire.AnswerError
@@ -202,7 +205,7 @@ func (c *Client) failed(ctx context.Context, err error) *Fault {
 	return c.unanswered(ctx, err)
 }
 
-// refused is why the control plane gave no certificate.
+// refused converts the status with which the control plane refused a certificate.
 func (c *Client) refused(status *wire.StatusError) *Fault {
 	message := status.Message
 	if message == "" {
@@ -221,7 +224,7 @@ func (c *Client) refused(status *wire.StatusError) *Fault {
 	return fault(Broken, "the control plane %s failed with status %d: %s", c.Address, status.Code, message)
 }
 
-// unanswered is why there was no answer.
+// unanswered converts the error of a call without a response.
 func (c *Client) unanswered(ctx context.Context, err error) *Fault {
 	if ctx.Err() != nil && !errors.As(err, new(*Fault)) {
 		return fault(Unreachable, "the control plane %s does not answer in time", c.Address)
@@ -229,8 +232,8 @@ func (c *Client) unanswered(ctx context.Context, err error) *Fault {
 	return Unconnected(c.Address, err)
 }
 
-// Unconnected is why there is no connection to the control plane at an address, by the error of
-// one that was tried with [Keeper.TLS] or [Client].
+// Unconnected explains why there is no connection to the control plane at address, by the error of
+// a connection attempt with [Keeper.TLS] or [Client].
 func Unconnected(address string, err error) *Fault {
 	var f *Fault
 	var alert tls.AlertError

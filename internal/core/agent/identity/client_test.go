@@ -49,7 +49,7 @@ func TestTheControlPlaneMustBeTheRightOne(t *testing.T) {
 	put(t, other, newAuthority(t).RootsPEM())
 	tests := map[string]struct {
 		change func(*Client)
-		kind   Kind // empty: it is
+		kind   Kind // of the expected fault; empty: it is the right control plane
 		want   string
 	}{
 		"by its SPIFFE identity":    {change: func(*Client) {}},
@@ -112,7 +112,7 @@ func TestTheTokenAndTheRootAreReadForEachCall(t *testing.T) {
 	}
 }
 
-// speaker serves h, over HTTP/2 with the plane's certificate.
+// speaker serves h over HTTP/2 with the plane's certificate, and returns the address.
 func speaker(t testing.TB, p *plane, h http.HandlerFunc) string {
 	t.Helper()
 	serving := must(p.authority.NewServing(must(parse(planeID)), []string{planeName, contract.ControlPlaneName}, 0))
@@ -208,7 +208,7 @@ func TestAnswers(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // two of them wait
+			t.Parallel() // two of them wait for a timeout
 			c := p.options(t).Client
 			c.Address = speaker(t, p, tt.answer)
 			within := time.Minute
@@ -353,8 +353,8 @@ func TestTLSPresentsTheCurrentCertificate(t *testing.T) {
 	o := p.options(t)
 	w := run(t, o)
 	s := w.phase(t, Have)
-	// handshake connects to a server that requests a certificate, and returns the serial that
-	// it got.
+	// handshake connects to a server that requests a certificate, and returns the serial number
+	// that the server received.
 	handshake := func(identity string, serverNames ...string) (string, error) {
 		serving := must(p.authority.NewServing(must(parse(identity)), serverNames, 0))
 		l, err := tls.Listen("tcp", "127.0.0.1:0", serving.TLS())

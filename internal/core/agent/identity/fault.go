@@ -2,18 +2,18 @@ package identity
 
 import "fmt"
 
-// A Fault is why a workload has no certificate, or no new one.
+// A Fault tells why a workload has no certificate, or no new one.
 type Fault struct {
 	Kind   Kind
 	Reason string // a sentence, without secrets
 }
 
-// Kind of a [Fault].
+// Kind is the kind of a [Fault].
 type Kind string
 
 // The kinds.
 const (
-	NoToken     Kind = "no token"    // there is none yet
+	NoToken     Kind = "no token"    // no token exists yet
 	NoRoots     Kind = "no roots"    // no trusted roots are known yet
 	Unreachable Kind = "unreachable" // no answer, or not in time
 	Untrusted   Kind = "untrusted"   // the server is not the control plane: its certificate is wrong

@@ -23,8 +23,8 @@ const (
 	RootFile  = "root-cert.pem"
 )
 
-// Files of [Options.Dir]. The key is in the file of its certificate, so that neither is
-// ever there without the other.
+// Files in [Options.Dir]. The key is in the same file as its certificate, so that neither exists
+// without the other.
 const (
 	storedCertificate = "workload.pem"
 	storedRoots       = "roots.pem"
@@ -33,15 +33,15 @@ const (
 // held is a certificate with its key.
 type held struct {
 	key    crypto.Signer
-	chain  []*x509.Certificate // the leaf, and what is between it and its root
+	chain  []*x509.Certificate // the leaf, and the certificates between it and its root
 	reused bool
 	born   time.Time // when the agent got it
 }
 
 func (h *held) leaf() *x509.Certificate { return h.chain[0] }
 
-// write replaces a file that only its owner reads, unless it is the same already. It is not
-// synced, since a certificate that a crash of the machine loses is requested again.
+// write replaces a file that only its owner may read, unless the content is the same. It does not
+// sync: if a crash of the machine loses a certificate, a new one is requested.
 func write(path string, content []byte) error {
 	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, content) {
 		return nil
@@ -49,7 +49,7 @@ func write(path string, content []byte) error {
 	return atomicfile.Write(path, content, 0o600)
 }
 
-// giveRoots stores the trusted roots, for Envoy and in the output files.
+// giveRoots stores the trusted roots, passes them to Envoy, and writes the output file.
 func (k *Keeper) giveRoots(roots []*x509.Certificate) error {
 	text := wire.MarshalCertificates(roots...)
 	if err := write(filepath.Join(k.o.Dir, storedRoots), text); err != nil {
@@ -62,7 +62,8 @@ func (k *Keeper) giveRoots(roots []*x509.Certificate) error {
 	return write(filepath.Join(k.o.OutputDir, RootFile), text)
 }
 
-// giveCertificate does the same with a certificate and its key.
+// giveCertificate stores a certificate and its key, passes them to Envoy, and writes the output
+// files.
 func (k *Keeper) giveCertificate(h *held) error {
 	chain := wire.MarshalCertificates(h.chain...)
 	key, err := wire.MarshalKey(h.key)
@@ -79,14 +80,14 @@ func (k *Keeper) giveCertificate(h *held) error {
 	if err := errors.Join(write(filepath.Join(k.o.OutputDir, KeyFile), key), write(filepath.Join(k.o.OutputDir, ChainFile), chain)); err != nil || k.o.GRPC == (GRPCNode{}) {
 		return err
 	}
-	bootstrap, err := k.o.GRPC.bootstrap(k.o.OutputDir) // last: what it names is there
+	bootstrap, err := k.o.GRPC.bootstrap(k.o.OutputDir) // last: the files that it names exist now
 	if err != nil {
 		return err
 	}
 	return write(filepath.Join(k.o.OutputDir, BootstrapFile), bootstrap)
 }
 
-// readHeld reads back the certificate that is stored.
+// readHeld reads the stored certificate.
 func readHeld(dir string) (*held, error) {
 	raw, err := read(filepath.Join(dir, storedCertificate))
 	if err != nil {
@@ -96,7 +97,7 @@ func readHeld(dir string) (*held, error) {
 	return pair(chain, raw)
 }
 
-// readRoots reads back the roots that an agent of this pod trusted last.
+// readRoots reads the roots that an earlier agent of this pod trusted last.
 func readRoots(dir string) []*x509.Certificate {
 	raw, err := read(filepath.Join(dir, storedRoots))
 	if err != nil {
@@ -109,7 +110,7 @@ func readRoots(dir string) []*x509.Certificate {
 	return roots
 }
 
-// pair reads a chain and its key.
+// pair parses a chain and its key.
 func pair(chain, key []byte) (*held, error) {
 	certs, err := wire.ParseCertificates(chain)
 	if err != nil {
@@ -125,8 +126,8 @@ func pair(chain, key []byte) (*held, error) {
 	return &held{key: k, chain: certs}, nil
 }
 
-// fits checks that a certificate is id's, that it is valid, and that peers that trust
-// roots will accept it.
+// fits checks that the certificate is valid, is issued to id, and will be accepted by peers that
+// trust roots.
 func (h *held) fits(id ID, roots []*x509.Certificate, now time.Time) error {
 	leaf := h.leaf()
 	if !wire.Fits(leaf, h.key) {
@@ -142,7 +143,7 @@ func (h *held) fits(id ID, roots []*x509.Certificate, now time.Time) error {
 	return err
 }
 
-// valid checks a certificate's time.
+// valid checks the certificate's validity period.
 func (h *held) valid(now time.Time) error {
 	leaf := h.leaf()
 	if now.Before(leaf.NotBefore) || !now.Before(leaf.NotAfter) {

@@ -10,8 +10,8 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// A control plane whose root the pod trusts, but which is not outriderd: with the names of
-// istiod. The token is not sent to it.
+// The client does not send the token to a control plane that is not outriderd but has the names of
+// istiod, even though the pod trusts its root.
 func TestForeignControlPlane(t *testing.T) {
 	p := newPlane(t)
 	istiod := []string{"istiod.istio-system.svc", "istiod.istio-system"}
@@ -40,7 +40,7 @@ func TestForeignControlPlane(t *testing.T) {
 				}
 				defer conn.Close()
 				conn.SetDeadline(time.Now().Add(60 * time.Second))
-				n, _ := io.CopyN(io.Discard, conn, 24) // HTTP/2 begins with as many
+				n, _ := io.CopyN(io.Discard, conn, 24) // the preface of HTTP/2 has 24 bytes
 				sent <- n
 			}()
 			c := p.options(t).Client

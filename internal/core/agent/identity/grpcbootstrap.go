@@ -5,21 +5,21 @@ import (
 	"path/filepath"
 )
 
-// BootstrapFile is the configuration of gRPC clients without a proxy, in [Options.OutputDir]: an
-// application names it in its variable GRPC_XDS_BOOTSTRAP.
+// BootstrapFile in [Options.OutputDir] configures gRPC clients that use no proxy. An application
+// names it in its variable GRPC_XDS_BOOTSTRAP.
 const BootstrapFile = "grpc-bootstrap.json"
 
-// A GRPCNode is what a gRPC client of this pod needs to know of the control plane. The zero
-// value: no bootstrap is written.
+// A GRPCNode is the part of the bootstrap file that describes the pod and its control plane. If it
+// is zero, no file is written.
 type GRPCNode struct {
 	ID     string // of the client
-	Server string // of configuration: host:port
+	Server string // for configuration: host:port
 }
 
-// bootstrap returns the file, which refers to the certificate's files in dir.
+// bootstrap returns the content of the file, which refers to the certificate files in dir.
 // https://github.com/grpc/proposal/blob/master/A27-xds-global-load-balancing.md
 func (n GRPCNode) bootstrap(dir string) ([]byte, error) {
-	// Files that are renewed are read again so often.
+	// interval at which clients read the certificate files again
 	const refresh = "60s"
 	config := map[string]string{
 		"certificate_file": filepath.Join(dir, ChainFile), "private_key_file": filepath.Join(dir, KeyFile),

@@ -16,7 +16,7 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// A discoverer keeps who subscribed first, and to what.
+// A discoverer records the first subscription and who made it.
 type discoverer struct {
 	discovery.UnimplementedAggregatedDiscoveryServiceServer
 	first chan [3]string // the identity, the node's ID, the name
@@ -37,7 +37,7 @@ func (d *discoverer) StreamAggregatedResources(s discovery.AggregatedDiscoverySe
 	return nil
 }
 
-// A gRPC client with the bootstrap reaches the control plane by mutual TLS, with the pod's
+// A gRPC client with the bootstrap file reaches the control plane by mutual TLS, with the pod's
 // identity.
 func TestBootstrapOfGRPCClients(t *testing.T) {
 	p := newPlane(t)

@@ -18,36 +18,36 @@ import (
 )
 
 const (
-	// watchPoll is how often files are looked at where they cannot be watched.
+	// watchPoll is the interval between checks of files that cannot be watched.
 	watchPoll = 10 * time.Second
-	// longestWait bounds a wait: timers stand still while a machine sleeps, and the
-	// certificate's life does not.
+	// longestWait bounds a wait: timers stand still while a machine sleeps, but the certificate's
+	// lifetime goes on.
 	longestWait = 5 * time.Minute
 )
 
-// A Keeper keeps one workload's certificate.
+// A Keeper gets and renews one workload's certificate.
 type Keeper struct {
 	o Options
 
-	// Replaced in tests.
+	// Replaced in tests:
 	request func(context.Context, Call) ([]*x509.Certificate, error)
 	watch   func(poll time.Duration, changed func(), paths ...string) (stop func())
 	chance  func() float64
 
-	// Of Run alone.
-	key      crypto.Signer       // of the request that has no answer yet
-	have     *held               // what Envoy has
+	// Used only by Run:
+	key      crypto.Signer       // of the request that has no response yet
+	have     *held               // the certificate that Envoy has
 	learned  []*x509.Certificate // roots from the control plane
-	roots    []byte              // as the client's files had them last
-	token    []byte              // as the last request had it
-	failures int                 // in a row
-	due      time.Time           // of the next request
+	roots    []byte              // content of the client's files at the last read
+	token    []byte              // the token of the last request
+	failures int                 // consecutive
+	due      time.Time           // time of the next request
 
 	mu    sync.Mutex
-	state State // written by Run alone
+	state State // written only by Run
 }
 
-// NewKeeper checks the options. Nothing is touched before [Keeper.Run].
+// NewKeeper checks the options. It has no effect before [Keeper.Run].
 func NewKeeper(o Options) (*Keeper, error) {
 	o = o.withDefaults()
 	if err := o.check(); err != nil {
@@ -59,9 +59,9 @@ func NewKeeper(o Options) (*Keeper, error) {
 	}, nil
 }
 
-// Prepare makes the directories, and gives Envoy what an earlier agent of this pod left
-// if it is still good. It is what Run begins with; a caller that starts Envoy at the same time
-// calls it first.
+// Prepare makes the directories, and gives Envoy the certificate and roots that an earlier agent of
+// this pod left, if they are still valid. Run begins with it; a caller that starts Envoy at the
+// same time calls it first.
 func (k *Keeper) Prepare() error {
 	if err := k.MakeDirs(); err != nil {
 		return err
@@ -77,8 +77,8 @@ func (k *Keeper) Prepare() error {
 	return nil
 }
 
-// MakeDirs makes the directories. The error is an [*OptionError] for the first that cannot be
-// written to.
+// MakeDirs makes the directories. The error is an [*OptionError] for the first directory that is
+// not writable.
 func (k *Keeper) MakeDirs() error {
 	for _, dir := range []struct{ option, path string }{{"Dir", k.o.Dir}, {"OutputDir", k.o.OutputDir}} {
 		if dir.path == "" {
@@ -91,7 +91,7 @@ func (k *Keeper) MakeDirs() error {
 	return nil
 }
 
-// writable makes a directory, and a file in it for a moment.
+// writable makes a directory and tests it with a temporary file.
 func writable(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -104,7 +104,7 @@ func writable(dir string) error {
 	return os.Remove(f.Name())
 }
 
-// plain is an error without the path.
+// plain returns an error without its path.
 func plain(err error) error {
 	var path *os.PathError
 	if errors.As(err, &path) {
@@ -113,8 +113,8 @@ func plain(err error) error {
 	return err
 }
 
-// reuse takes what an earlier agent of this pod left, if it is still good: a restart of
-// the agent then does not wait.
+// reuse takes the certificate and roots of an earlier agent of this pod, if they are still valid,
+// so that a restarted agent does not wait.
 func (k *Keeper) reuse() error {
 	if k.have != nil || k.o.Provided != (Provided{}) {
 		return nil
@@ -122,7 +122,7 @@ func (k *Keeper) reuse() error {
 	k.learned = readRoots(k.o.Dir)
 	h, err := readHeld(k.o.Dir)
 	if err != nil {
-		return nil // none, or none of use: a new one is requested
+		return nil // none, or an unusable one: a new one is requested
 	}
 	now := time.Now()
 	roots, f := k.o.Client.roots()
@@ -136,7 +136,7 @@ func (k *Keeper) reuse() error {
 	return errors.Join(k.giveRoots(all), k.giveCertificate(h))
 }
 
-// Run keeps the certificate until ctx ends. It returns an error only if it cannot begin.
+// Run keeps the certificate until ctx ends. It returns an error only if it cannot start.
 func (k *Keeper) Run(ctx context.Context) error {
 	if err := k.Prepare(); err != nil {
 		return err
@@ -145,7 +145,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 	hint := func() {
 		select {
 		case hints <- struct{}{}:
-		default: // one is waiting, and the files are read after it
+		default: // an event is waiting already; the files are read after it
 		}
 	}
 	step, paths := k.step, []string{k.o.Client.RootFile, k.o.Client.TokenFile}
@@ -167,7 +167,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 	return nil
 }
 
-// wait is the time to the next request, or to the expiry.
+// wait returns the time until the next request, or until the certificate expires.
 func (k *Keeper) wait(now time.Time) time.Duration {
 	wait := min(longestWait, k.due.Sub(now))
 	if k.have != nil && now.Before(k.have.leaf().NotAfter) {
@@ -176,7 +176,7 @@ func (k *Keeper) wait(now time.Time) time.Duration {
 	return max(wait, 0)
 }
 
-// step does what is due.
+// step does the work that is due.
 func (k *Keeper) step(ctx context.Context) {
 	err := k.follow()
 	if k.failures > 0 && k.newToken() {
@@ -185,7 +185,7 @@ func (k *Keeper) step(ctx context.Context) {
 	if err == nil && time.Now().Before(k.due) {
 		s := k.state
 		if s.Phase == Starting {
-			s = State{Phase: Have} // it was there before
+			s = State{Phase: Have} // the certificate came from an earlier agent
 		}
 		k.publish(State{Phase: s.Phase, Fault: s.Fault, Retry: s.Retry}) // the certificate may have expired
 		return
@@ -209,11 +209,11 @@ func (k *Keeper) step(ctx context.Context) {
 	k.publish(State{Phase: Failing, Fault: asFault(err), Retry: k.due})
 }
 
-// renewalPauses is how many pauses fit into what is left of a certificate's life.
+// renewalPauses is the number of pauses that fit into the rest of a certificate's life.
 const renewalPauses = 20
 
-// backoff has longer pauses while Envoy has a certificate: the control plane, or the API server
-// behind it, may be away because it has too much to do, and all pods of a mesh renew.
+// backoff makes longer pauses while Envoy has a certificate: the control plane, or the API server
+// behind it, may be overloaded, and all pods of a mesh renew.
 func (k *Keeper) backoff() Backoff {
 	b := k.o.Backoff
 	if k.have != nil {
@@ -231,8 +231,9 @@ func asFault(err error) *Fault {
 	return fault(Broken, "%v", err)
 }
 
-// renewal is when to request the next certificate: at half of the time that was left
-// when this one came. Without the clock's monotonic half, which a sleeping machine stops.
+// renewal returns the time of the next request: by default, when half of the lifetime that the
+// certificate had on arrival is over. It uses the wall clock, since the monotonic clock stops while
+// a machine sleeps.
 func (k *Keeper) renewal() time.Time {
 	h := k.have
 	life := h.leaf().NotAfter.Sub(h.born)
@@ -241,18 +242,18 @@ func (k *Keeper) renewal() time.Time {
 	return h.born.Round(0).Add(after)
 }
 
-// newToken returns whether the token differs from that of the last request.
+// newToken reports whether the token differs from that of the last request.
 func (k *Keeper) newToken() bool {
-	raw, _ := read(k.o.Client.TokenFile) // no file is no token
+	raw, _ := read(k.o.Client.TokenFile) // a missing file counts as no token
 	return !bytes.Equal(raw, k.token)
 }
 
-// follow takes over roots that have changed. A root that is gone is trusted no longer,
-// unless our own certificate still ends at it: then a new one is due at once.
+// follow takes over changed roots. A removed root is no longer trusted, unless our own certificate
+// still chains to it: then a new certificate is due at once.
 func (k *Keeper) follow() error {
 	roots, f := k.o.Client.roots()
 	if f != nil {
-		return nil // half written, or not mounted: the trusted roots stay
+		return nil // half written, or not mounted: keep the trusted roots
 	}
 	text := wire.MarshalCertificates(roots...)
 	if bytes.Equal(text, k.roots) {
@@ -281,8 +282,8 @@ func (k *Keeper) renew(ctx context.Context) error {
 		k.token, _ = read(k.o.Client.TokenFile)
 	}
 	if k.key == nil {
-		// Kept until there is an answer: a token that is bound to one key is then valid
-		// for the next request.
+		// The key is kept until there is a response: if the token is bound to one key, it is also
+		// valid for the next request.
 		key, err := newKey(k.o.Key)
 		if err != nil {
 			return err
@@ -302,7 +303,7 @@ func (k *Keeper) renew(ctx context.Context) error {
 	return k.accept(chain)
 }
 
-// shown is the certificate that Envoy has, which authenticates its renewal; nil if it has expired.
+// shown returns Envoy's certificate, which authenticates its renewal; nil if it has expired.
 func (k *Keeper) shown() *tls.Certificate {
 	if k.have == nil || !time.Now().Before(k.have.leaf().NotAfter) {
 		return nil
@@ -310,8 +311,8 @@ func (k *Keeper) shown() *tls.Certificate {
 	return k.have.certificate()
 }
 
-// accept checks an answer and gives it to Envoy: the roots first, so that Envoy trusts its
-// peers' new certificates before it shows its own.
+// accept checks a response and passes it to Envoy: the roots first, so that Envoy trusts its peers'
+// new certificates before it shows its own.
 func (k *Keeper) accept(chain []*x509.Certificate) error {
 	roots, f := k.o.Client.roots()
 	if f != nil {

@@ -67,13 +67,14 @@ func TestAFirstCertificate(t *testing.T) {
 	}
 }
 
-// renewAtOnce requests the next certificate a moment after the last: a certificate's life is
-// whole seconds, and waiting for half of it shows nothing here. TestTimesOfRequests has when.
+// renewAtOnce requests the next certificate shortly after the last: a certificate's life is in
+// whole seconds, and waiting for half of it would show nothing here. TestTimesOfRequests checks the
+// times.
 func renewAtOnce(o *Options) {
 	o.Life, o.GraceRatio, o.Backoff.Base = time.Hour, 1, 20*time.Millisecond
 }
 
-// sent is what Envoy gets, in that order.
+// sent returns a channel that reports each delivery to Envoy, in order.
 func sent(o *Options) chan string {
 	out := make(chan string, 100)
 	o.OnRoots = func(roots []byte) { out <- string(roots) }
@@ -115,7 +116,7 @@ func TestCertificatesAreRenewed(t *testing.T) {
 	w := run(t, o)
 	serials := map[string]bool{}
 	var stored string
-	for len(serials) < 4 || !serials[stored] { // what is on disk may be newer than the state
+	for len(serials) < 4 || !serials[stored] { // the stored certificate may be newer than the state
 		s := w.phase(t, Have)
 		if serials[s.Serial] {
 			t.Fatal("the same certificate twice")
@@ -131,7 +132,8 @@ func TestCertificatesAreRenewed(t *testing.T) {
 	}
 }
 
-// An agent without a setting requested 24 hours, whatever the control plane's default was.
+// An agent without a setting lets the control plane choose the lifetime; it used to request 24
+// hours.
 func TestTheControlPlaneHasTheDefaultLife(t *testing.T) {
 	p := newPlane(t)
 	p.stop()
@@ -176,7 +178,7 @@ func TestTheOldCertificateStaysUntilTheNewOneIsThere(t *testing.T) {
 func TestWithoutATokenItWaitsForOne(t *testing.T) {
 	p := newPlane(t)
 	o := p.options(t)
-	o.Backoff = Backoff{time.Hour, time.Hour} // so that only the file's change can help
+	o.Backoff = Backoff{time.Hour, time.Hour} // so that only the file's change can lead to a retry
 	right := must(os.ReadFile(o.Client.TokenFile))
 	if err := os.Remove(o.Client.TokenFile); err != nil {
 		t.Fatal(err)
@@ -241,7 +243,7 @@ func TestRootsAreFollowed(t *testing.T) {
 	if err := w.onDisk(t).leaf().CheckSignatureFrom(next.Roots()[0]); err != nil {
 		t.Error(err)
 	}
-	// The control plane still sends the old root; once it does not, it is removed.
+	// While the control plane still sends the old root, it stays trusted; then it is removed.
 	p.rotate(t, newer, "root-cert.pem")
 	w.stop()
 	w = run(t, o)
@@ -263,7 +265,7 @@ func TestAHostLearnsTheNextRootFromTheControlPlane(t *testing.T) {
 	renewAtOnce(&o)
 	w := run(t, o)
 	w.phase(t, Have)
-	p.rotate(t, newer, "ca-key.pem", "ca-cert.pem", "root-cert.pem") // the host's file stays as it was
+	p.rotate(t, newer, "ca-key.pem", "ca-cert.pem", "root-cert.pem") // the host's file does not change
 	process.Eventually(t, "a certificate of the next root", func() bool {
 		return w.onDisk(t).leaf().CheckSignatureFrom(next.Roots()[0]) == nil
 	})
@@ -347,7 +349,7 @@ func TestAStoredCertificateIsUsedAtOnce(t *testing.T) {
 		"expired": func(o *Options) {
 			key := must(newKey(P256))
 			c := must(p.authority.Sign(key.Public(), shop, time.Second))
-			time.Sleep(time.Until(c.Leaf.NotAfter)) // its lives are whole seconds
+			time.Sleep(time.Until(c.Leaf.NotAfter)) // lifetimes are whole seconds
 			put(t, filepath.Join(o.Dir, storedCertificate), append(must(wire.MarshalKey(key)), c.Chain[0]...))
 		},
 	} {
@@ -408,7 +410,7 @@ func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
 
 func TestADirectoryThatCannotBeWritten(t *testing.T) {
 	o := newPlane(t).options(t)
-	o.Dir = filepath.Join(o.Client.TokenFile, "certs") // below a file
+	o.Dir = filepath.Join(o.Client.TokenFile, "certs") // inside of a file
 	if err := must(NewKeeper(o)).Run(context.Background()); err == nil || !strings.HasPrefix(err.Error(), "option Dir: "+o.Dir) {
 		t.Errorf("Run = %v", err)
 	}

@@ -15,7 +15,7 @@ import (
 	"outrider.dev/internal/base/wire"
 )
 
-// A KeyKind is a kind of keys.
+// A KeyKind is the kind of a key.
 type KeyKind string
 
 // The kinds of keys.
@@ -38,7 +38,7 @@ func newKey(kind KeyKind) (crypto.Signer, error) {
 	return nil, fmt.Errorf("a key of kind %q; use %s, %s or %s", kind, P256, P384, RSA2048)
 }
 
-// newCSR is the request for a certificate that names id.
+// newCSR returns a certificate request for id.
 func newCSR(key crypto.Signer, id ID) ([]byte, error) {
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{URIs: []*url.URL{id.URL()}}, key)
 	if err != nil {
@@ -47,10 +47,10 @@ func newCSR(key crypto.Signer, id ID) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: wire.RequestBlock, Bytes: der}), nil
 }
 
-// isRoot returns whether a certificate is self-issued.
+// isRoot reports whether a certificate is self-issued.
 func isRoot(c *x509.Certificate) bool { return c.IsCA && bytes.Equal(c.RawSubject, c.RawIssuer) }
 
-// union is a, then those of b that are not in a.
+// union returns a, and then the certificates of b that are not in a.
 func union(a, b []*x509.Certificate) []*x509.Certificate {
 	var out []*x509.Certificate
 	seen := map[string]bool{}

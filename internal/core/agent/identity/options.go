@@ -7,45 +7,45 @@ import (
 	"time"
 )
 
-// Options of a [Keeper]. The zero value of a field means its default.
+// Options configure a [Keeper]. The zero value of a field means its default.
 type Options struct {
 	Identity ID     // of this workload; not needed with Provided
 	Client   Client // of the control plane
 
-	// Dir stores what Envoy has, for the next agent of this pod: in memory, if possible, since
-	// it contains the key.
+	// Dir stores Envoy's certificate and roots for the next agent of this pod. It should be in
+	// memory, since it contains the key.
 	Dir string
-	// OutputDir, if set, gets the same as PEM, by Istio's names, for others to read:
-	// OUTPUT_CERTS. The three files are not replaced at one moment.
+	// OutputDir, if set, receives the same as PEM files with Istio's names, for other programs:
+	// OUTPUT_CERTS. The three files are not replaced atomically.
 	OutputDir string
 	GRPC      GRPCNode // of the bootstrap in OutputDir
 
 	Key  KeyKind       // default P256
-	Life time.Duration // to request: SECRET_TTL; default: the control plane's default
+	Life time.Duration // lifetime to request, SECRET_TTL; default: the control plane's default
 
-	// GraceRatio is how much of its life a certificate has left when the next one is
-	// requested, and GraceJitter the largest difference each way: Istio's
+	// GraceRatio is the share of its lifetime that a certificate has left when the next one is
+	// requested, and GraceJitter the largest deviation in both directions: Istio's
 	// SECRET_GRACE_PERIOD_RATIO and its jitter; default 0.5 and 0.
 	GraceRatio, GraceJitter float64
 
 	Backoff Backoff
 	Timeout time.Duration // of one request; default 10s
 
-	// Provided are certificate files that another program writes and renews. Then none is
-	// requested. FILE_MOUNTED_CERTS.
+	// Provided names certificate files that another program writes and renews. The Keeper then
+	// requests none. FILE_MOUNTED_CERTS.
 	Provided Provided
 
-	// OnState is called with each new state, one after the other. It must not block.
+	// OnState is called with each new state, in order. It must not block.
 	OnState func(State)
 
-	// OnCertificate and OnRoots give Envoy its certificate and its trusted roots: PEM. Each
-	// is called by [Keeper.Prepare], if there is one already, and for each new one; roots come
-	// before the certificate. They must not block.
+	// OnCertificate and OnRoots give Envoy its certificate and its trusted roots, as PEM.
+	// [Keeper.Prepare] calls them if a certificate is stored; later they are called for each new
+	// one, OnRoots first. They must not block.
 	OnCertificate func(chain, key []byte)
 	OnRoots       func(roots []byte)
 }
 
-// Provided are files that another program writes: PEM.
+// Provided names PEM files that another program writes.
 type Provided struct{ Chain, Key, Roots string }
 
 // A Backoff is how long to wait after a request that failed: Base, then twice as long
@@ -83,10 +83,10 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// An OptionError is an option that cannot work.
+// An OptionError is an option with an unusable value.
 type OptionError struct {
 	Option  string // for example "OutputDir"
-	Problem string // and what would be right
+	Problem string // the problem, and what would be valid
 }
 
 func (e *OptionError) Error() string { return "option " + e.Option + ": " + e.Problem }
@@ -95,7 +95,7 @@ func wrong(option, format string, args ...any) error {
 	return &OptionError{option, fmt.Sprintf(format, args...)}
 }
 
-// check finds what package config cannot see.
+// check finds errors that package config cannot detect.
 func (o Options) check() error {
 	if o.OutputDir != "" && filepath.Clean(o.OutputDir) == filepath.Clean(o.Dir) {
 		return wrong("OutputDir", "%s is Dir; use another", o.OutputDir)

@@ -27,7 +27,7 @@ const (
 
 var shop = ID{TrustDomain: "cluster.local", Namespace: "shop", ServiceAccount: "app"}
 
-// A plane is a real control plane: the package for it, on grpc-go, on loopback.
+// A plane is a real control plane on loopback: its package, on grpc-go.
 type plane struct {
 	dir       string
 	authority *server.Authority
@@ -38,7 +38,7 @@ type plane struct {
 	hang      atomic.Bool
 }
 
-// newAuthority makes an authority with a root of its own.
+// newAuthority makes an authority with its own root.
 func newAuthority(t testing.TB) *server.Authority {
 	t.Helper()
 	return must(server.NewAuthority(t.Context(), server.AuthorityOptions{Store: server.Directory(t.TempDir())}))
@@ -48,7 +48,7 @@ func newPlane(t testing.TB) *plane {
 	t.Helper()
 	dir := t.TempDir()
 	p := &plane{dir: dir, authority: must(server.NewAuthority(t.Context(), server.AuthorityOptions{Store: server.Directory(dir)})), tokens: must(server.NewTokens(dir, "cluster.local"))}
-	p.start(t, port.Hold(t).String()) // it may start again there
+	p.start(t, port.Hold(t).String()) // a restart uses the same port
 	t.Cleanup(p.stop)
 	return p
 }
@@ -82,7 +82,7 @@ func (p *plane) token(t testing.TB, id ID) string {
 	return must(p.tokens.Issue(server.Claim{Namespace: id.Namespace, ServiceAccount: id.ServiceAccount}, time.Now()))
 }
 
-// options are those of a pod, with token and root in files.
+// options returns the options of a pod, with the token and the root in files.
 func (p *plane) options(t testing.TB) Options {
 	t.Helper()
 	mount := t.TempDir()
@@ -106,7 +106,7 @@ func (p *plane) rotate(t testing.TB, from string, names ...string) {
 	}
 }
 
-// put replaces a file by a rename, as Kubernetes does.
+// put replaces a file by renaming, as Kubernetes does.
 func put(t testing.TB, path string, content []byte) {
 	t.Helper()
 	next := filepath.Join(filepath.Dir(path), ".put")
@@ -125,11 +125,11 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// A watched is a keeper that runs, and all its states.
+// watched is a running keeper, with all its states.
 type watched struct {
 	*Keeper
 	states chan State
-	stop   func() // and wait
+	stop   func() // stops the keeper and waits for it
 }
 
 func run(t testing.TB, o Options) *watched {
@@ -157,7 +157,7 @@ func run(t testing.TB, o Options) *watched {
 	return w
 }
 
-// until returns the first state that is right.
+// until waits for a state that satisfies right, and returns it.
 func (w *watched) until(t testing.TB, what string, right func(State) bool) State {
 	t.Helper()
 	var seen []string
@@ -183,7 +183,7 @@ func isFault(kind Kind) func(State) bool {
 	return func(s State) bool { return s.Fault != nil && s.Fault.Kind == kind }
 }
 
-// onDisk is what is stored.
+// onDisk returns the stored certificate.
 func (w *watched) onDisk(t testing.TB) *held {
 	t.Helper()
 	h, err := readHeld(w.o.Dir)

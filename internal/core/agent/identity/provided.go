@@ -8,8 +8,8 @@ import (
 	"outrider.dev/internal/base/wire"
 )
 
-// take is step for provided files. The identity in the certificate is not checked. Files that
-// do not belong together are being replaced: what Envoy has stays until they do.
+// take is step for provided files. It does not check the identity in the certificate. Files that do
+// not match one another are just being replaced: Envoy keeps its certificate until they match.
 func (k *Keeper) take(context.Context) {
 	now := time.Now()
 	k.due = now.Add(longestWait)

@@ -17,12 +17,12 @@ import (
 	"outrider.dev/test/tier"
 )
 
-// An openListener counts the connections that are open.
+// An openListener counts the open connections.
 type openListener struct {
 	net.Listener
 	mu   sync.Mutex
 	now  int
-	none chan struct{} // closed while there is none
+	none chan struct{} // closed while no connection is open
 }
 
 func (o *openListener) add(n int) {
@@ -56,8 +56,8 @@ func (c *counted) Close() error {
 	return c.Conn.Close()
 }
 
-// A call that is refused early, before its request is read, leaves no connection open: a control
-// plane that counts them would refuse the pod's next ones.
+// A call that is refused before its request is read leaves no connection open. A control plane that
+// counts connections would otherwise refuse the pod's next ones.
 func TestARefusedCallLeavesNoConnection(t *testing.T) {
 	p := newPlane(t)
 	serving := must(p.authority.NewServing(must(parse(planeID)), []string{planeName}, 0))

@@ -19,15 +19,15 @@ import (
 	server "outrider.dev/internal/core/controlplane/ca"
 )
 
-// A fake is a keeper without a network, for synctest's clock.
+// A fake is a keeper without a network, on synctest's clock.
 type fake struct {
 	*Keeper
 	authority *server.Authority
 	begin     time.Time
 
-	mu     sync.Mutex // of what follows
+	mu     sync.Mutex // protects the fields below
 	answer func(public crypto.PublicKey) ([]*x509.Certificate, error)
-	times  []time.Duration // of the requests, since the begin
+	times  []time.Duration // of the requests, since the start
 	keys   map[string]bool // of the requests
 	shown  []bool          // whether a request was authenticated by a certificate
 	life   time.Duration
@@ -59,7 +59,7 @@ func newFake(t *testing.T, change func(*Options)) *fake {
 	return f
 }
 
-// sign is the answer of a control plane that works.
+// sign responds as a control plane that works.
 func (f *fake) sign(public crypto.PublicKey) ([]*x509.Certificate, error) {
 	return []*x509.Certificate{must(f.authority.Sign(public, shop, f.life)).Leaf, f.authority.Roots()[0]}, nil
 }
@@ -117,7 +117,7 @@ func TestTimesOfRequests(t *testing.T) {
 				synctest.Wait()
 				f.mu.Lock()
 				defer f.mu.Unlock()
-				// A certificate's end is a whole second.
+				// A certificate expires at a whole second.
 				for i := range f.times {
 					if tt.fail == nil {
 						f.times[i] = f.times[i].Round(time.Minute)
@@ -134,8 +134,9 @@ func TestTimesOfRequests(t *testing.T) {
 	}
 }
 
-// While the API server is away no renewal succeeds. The pods of a mesh do not all try every ten
-// seconds, and the closer the end, the sooner they try; a first certificate is more urgent.
+// While the API server is away, no renewal succeeds. The pods of a mesh do not all retry every ten
+// seconds: they retry more often the closer the expiry is. The request for a first certificate is
+// more urgent.
 func TestPausesOfARenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, nil)
@@ -222,8 +223,8 @@ func TestUnusableCertificatesAreRejected(t *testing.T) {
 	other.Namespace = "bank"
 	tests := map[string]struct {
 		id       ID
-		otherKey bool // for another key
-		alone    bool // of another authority, without its root
+		otherKey bool // the certificate is for another key
+		alone    bool // signed by another authority, without its root
 		want     string
 	}{
 		"another identity":     {id: other, want: "it names [spiffe://cluster.local/ns/bank/sa/app] and not"},

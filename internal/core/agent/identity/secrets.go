@@ -17,15 +17,15 @@ const (
 	// MaxSocketPath is the maximum length of a socket's path in bytes: the size of struct
 	// sockaddr_un's field, without the final zero (unix(7)).
 	MaxSocketPath = 107
-	// maxStreams bounds concurrent streams. Envoy opens one for each secret in its
-	// configuration, which are two.
+	// maxStreams bounds concurrent streams. Envoy opens one for each secret in its configuration;
+	// there are two.
 	maxStreams = 64
 	// maxRequest bounds a message, in bytes. Envoy's first one contains its node: 20 to 60 kB
 	// and the pod's labels.
 	maxRequest = 1 << 20
 )
 
-// SecretOptions are those of a [SecretServer].
+// SecretOptions configure a [SecretServer].
 type SecretOptions struct {
 	Socket string       // path, required; made with mode 0600
 	Log    *slog.Logger // required
@@ -34,21 +34,21 @@ type SecretOptions struct {
 	Rejected func(Rejection)
 }
 
-// A Rejection is a NACK: Envoy cannot use a secret.
+// A Rejection reports a NACK: Envoy cannot use a secret.
 type Rejection struct {
-	Names  []string // the stream's subscription; if two secrets do not fit together, the one that came last
-	Reason string   // Envoy's, one line
-	Kept   bool     // Envoy accepted an earlier version, and keeps using it
+	Names  []string // the stream's subscription; if two secrets do not match, the secret that came last
+	Reason string   // Envoy's message, in one line
+	Kept   bool     // Envoy accepted an earlier version, and still uses it
 }
 
-// A SecretServer gives the Envoy of this pod its secrets over a Unix socket, by Envoy's secret
+// A SecretServer serves the Envoy of this pod its secrets over a Unix socket, by Envoy's secret
 // discovery service (SDS).
 //
-// Files would need no server, but Envoy takes an inotify instance for each file that it
-// watches, and a node has few for all its pods together.
+// Files would need no server, but Envoy takes an inotify instance for each file that it watches,
+// and a node has few of them for all its pods.
 //
 // It serves the state-of-the-world variant, StreamSecrets, on net/http's HTTP/2. A stream
-// subscribes to secrets by name. It gets each as soon as it exists, and every new version.
+// subscribes to secrets by name. It gets each secret as soon as it exists, and every new version.
 // Envoy opens a stream for each name.
 type SecretServer struct {
 	o        SecretOptions
@@ -94,7 +94,7 @@ func (s *SecretServer) Serve(ctx context.Context) error {
 	return nil
 }
 
-// Set sets the secret of a name. Setting the same secret again changes nothing.
+// Set sets the secret with a name. Setting the same secret again has no effect.
 func (s *SecretServer) Set(name string, secret Secret) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,8 +113,8 @@ type named struct {
 	Secret
 }
 
-// resources returns the existing secrets among names and the version of the newest, if that
-// is newer than sent. Otherwise it returns a channel that the next change closes.
+// resources returns the existing secrets among names and the version of the newest, if that is
+// newer than sent. Otherwise it returns a channel that is closed by the next change.
 func (s *SecretServer) resources(names []string, sent uint64) (secrets []named, version uint64, changed <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

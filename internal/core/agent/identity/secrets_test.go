@@ -29,7 +29,7 @@ import (
 	"outrider.dev/test/buffer"
 )
 
-// A secretRig is a server, and clients of grpc-go with Envoy's own types.
+// A secretRig is a server, with grpc-go clients that use Envoy's own types.
 type secretRig struct {
 	*SecretServer
 	socket   string
@@ -62,7 +62,7 @@ func newSecretRig(t *testing.T) *secretRig {
 	return r
 }
 
-// dialSecrets makes a client with a connection of its own.
+// dialSecrets makes a client with its own connection.
 func dialSecrets(t *testing.T, socket string) service.SecretDiscoveryServiceClient {
 	t.Helper()
 	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -104,7 +104,7 @@ func (r *secretRig) subscribe(t *testing.T, names ...string) *subscriber {
 
 func (s *subscriber) send(q *discovery.DiscoveryRequest) {
 	s.t.Helper()
-	if err := s.stream.Send(q); err != nil && err != io.EOF { // then the stream has ended, and its reader gets the reason
+	if err := s.stream.Send(q); err != nil && err != io.EOF { // after io.EOF the stream's reader gets the reason
 		s.t.Fatal(err)
 	}
 }
@@ -183,7 +183,7 @@ func TestASubscriptionGetsEachVersionOfASecret(t *testing.T) {
 	}
 	r.Set("workload", CertificateSecret([]byte("c2"), []byte("k2")))
 	late.next(envoyCertificate("workload", "c2", "k2"))
-	// Only subscribed secrets are sent, each version once.
+	// The server sends only subscribed secrets, and each version once.
 	r.Set("roots", RootsSecret([]byte("r2")))
 	second := early.next(envoyRoots("roots", "r2"))
 	if second.VersionInfo == first.VersionInfo || second.Nonce == first.Nonce {
@@ -204,14 +204,14 @@ func TestASubscriptionMayChange(t *testing.T) {
 	r.Set("b", RootsSecret([]byte("b")))
 	s := r.subscribe(t, "a", "c")
 	answer := s.next(envoyRoots("a", "a"))
-	// To an earlier response: ignored.
+	// An ACK of an earlier response is ignored.
 	s.send(&discovery.DiscoveryRequest{ResponseNonce: "of another stream", ResourceNames: []string{"b"}, TypeUrl: secretType})
 	r.Set("c", RootsSecret([]byte("c")))
 	s.next(envoyRoots("a", "a"), envoyRoots("c", "c"))
 	s.ack(answer, "b")
 	r.Set("c", RootsSecret([]byte("c2")))
 	answer = s.next(envoyRoots("a", "a"), envoyRoots("c", "c2"))
-	s.ack(answer, "b") // which is older than the last response
+	s.ack(answer, "b") // b is older than the last response
 	s.next(envoyRoots("b", "b"))
 }
 
@@ -229,7 +229,7 @@ func TestANACKIsReportedWithoutTheSecret(t *testing.T) {
 	if diff := cmp.Diff(want, <-r.rejected); diff != "" {
 		t.Errorf("rejected (-want +got):\n%s", diff)
 	}
-	// It is not sent again, and the next version is.
+	// A rejected version is not sent again; the next version is.
 	r.Set("workload", CertificateSecret([]byte("chain"), []byte("PRIVATE 2")))
 	s.ack(s.next(envoyCertificate("workload", "chain", "PRIVATE 2")), "workload")
 	r.Set("workload", CertificateSecret([]byte("chain"), []byte("PRIVATE 3")))
@@ -277,7 +277,7 @@ func TestSecretStreamsAreBounded(t *testing.T) {
 		s.next(envoyRoots("a", "a"))
 		all = append(all, s)
 	}
-	// Of another connection: one has no room for more, and its client waits.
+	// Use another connection: this one has no room for more streams, and its client would wait.
 	other := &secretRig{client: dialSecrets(t, r.socket)}
 	other.subscribe(t, "a").code(codes.ResourceExhausted, "64 streams")
 	if err := all[0].stream.CloseSend(); err != nil {
@@ -286,7 +286,7 @@ func TestSecretStreamsAreBounded(t *testing.T) {
 	if err := <-all[0].ended; err != io.EOF {
 		t.Errorf("a stream that its client has ended: %v", err)
 	}
-	for free := false; !free; { // a moment after the client got the end
+	for free := false; !free; { // the server frees the stream a moment after the client saw its end
 		s := other.subscribe(t, "a")
 		select {
 		case <-s.answers:
@@ -315,7 +315,7 @@ func TestTheSecretSocket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	old.(*net.UnixListener).SetUnlinkOnClose(false) // as that of an agent that was killed
+	old.(*net.UnixListener).SetUnlinkOnClose(false) // an agent that is killed leaves its socket
 	old.Close()
 	again, err := ListenSecrets(o)
 	if err != nil {

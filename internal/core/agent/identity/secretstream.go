@@ -14,7 +14,7 @@ import (
 	"outrider.dev/internal/base/wire"
 )
 
-// ServeHTTP is one stream.
+// ServeHTTP serves one stream.
 func (s *SecretServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost || !strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc") {
 		w.WriteHeader(http.StatusUnsupportedMediaType)
@@ -36,7 +36,7 @@ func statusError(code wire.Code, format string, args ...any) error {
 	return &wire.StatusError{Code: code, Message: wire.Line(fmt.Sprintf(format, args...))}
 }
 
-// stream returns when the client ends the stream or goes away. A [*wire.StatusError] is for
+// stream returns when the client ends the stream or disconnects. A [*wire.StatusError] is sent to
 // the client.
 func (s *SecretServer) stream(w http.ResponseWriter, r *http.Request) error {
 	if r.URL.Path != secretsPath {
@@ -51,7 +51,7 @@ func (s *SecretServer) stream(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	flush := http.NewResponseController(w)
-	if err := flush.Flush(); err != nil { // Envoy waits for the headers
+	if err := flush.Flush(); err != nil { // Envoy waits for the response headers
 		return err
 	}
 	requests, ended := receive(ctx, r.Body)
@@ -80,8 +80,8 @@ func (s *SecretServer) stream(w http.ResponseWriter, r *http.Request) error {
 	}
 }
 
-// receive reads requests until the second channel has the reason for the end: [io.EOF] at
-// the stream's end, a [*wire.StatusError] after a malformed request.
+// receive reads requests until the second channel has an error: [io.EOF] at the stream's end, a
+// [*wire.StatusError] after a malformed request.
 func receive(ctx context.Context, body io.Reader) (<-chan discoveryRequest, <-chan error) {
 	requests, ended := make(chan discoveryRequest), make(chan error, 1)
 	go func() {
@@ -124,10 +124,10 @@ type subscription struct {
 	names     []string
 	version   uint64 // of the last response
 	responses int
-	accepted  bool // there was an ACK
+	accepted  bool // the client has sent an ACK
 }
 
-// nonce is that of the last response.
+// nonce returns the nonce of the last response.
 func (s *subscription) nonce() string {
 	if s.responses == 0 {
 		return ""
@@ -135,11 +135,11 @@ func (s *subscription) nonce() string {
 	return strconv.Itoa(s.responses)
 }
 
-// handle handles a request: the first one, an ACK, a NACK, or other names.
+// handle handles a request: the first one, an ACK, a NACK, or a changed subscription.
 func (s *SecretServer) handle(sub *subscription, q discoveryRequest) {
 	sub.accepted = sub.accepted || q.nonce != "" && !q.nack
 	if q.nonce != sub.nonce() {
-		return // to an earlier response; the one to the last follows
+		return // acknowledges an earlier response; the request for the last one follows
 	}
 	if q.nack {
 		why := Rejection{Names: sub.names, Reason: q.reason, Kept: sub.accepted}
@@ -149,6 +149,6 @@ func (s *SecretServer) handle(sub *subscription, q discoveryRequest) {
 		}
 	}
 	if !slices.Equal(q.names, sub.names) {
-		sub.names, sub.version = q.names, 0 // a name that is new here may have an old version
+		sub.names, sub.version = q.names, 0 // a newly subscribed secret may have an old version
 	}
 }

@@ -21,7 +21,7 @@ const (
 	requestNames, requestType, requestNonce, requestError = 3, 4, 5, 6 // DiscoveryRequest
 	statusMessage                                         = 2          // google.rpc.Status
 	responseVersion, responseResources                    = 1, 2       // DiscoveryResponse
-	responseType, responseNonce                           = 4, 5       // of the same
+	responseType, responseNonce                           = 4, 5       // DiscoveryResponse
 	anyType, anyValue                                     = 1, 2       // google.protobuf.Any
 	secretName, secretCertificate, secretValidation       = 1, 2, 4    // Secret
 	certificateChain, certificateKey                      = 1, 2       // TlsCertificate
@@ -32,16 +32,16 @@ const (
 // A Secret is a resource for Envoy. It is never printed.
 type Secret struct{ body []byte } // the fields of the message Secret besides its name
 
-// Format hides it, whatever the verb.
+// Format hides the secret, whatever the verb.
 func (Secret) Format(f fmt.State, _ rune) { fmt.Fprint(f, "(secret)") }
 
-// CertificateSecret is a chain and its key, PEM.
+// CertificateSecret returns a secret with a chain and its key, both PEM.
 func CertificateSecret(chain, key []byte) Secret {
 	both := wire.AppendField(wire.AppendField(nil, certificateChain, inline(chain)), certificateKey, inline(key))
 	return Secret{wire.AppendField(nil, secretCertificate, both)}
 }
 
-// RootsSecret are the trusted roots, PEM.
+// RootsSecret returns a secret with the trusted roots, PEM.
 func RootsSecret(pem []byte) Secret {
 	return Secret{wire.AppendField(nil, secretValidation, wire.AppendField(nil, validationRoots, inline(pem)))}
 }
@@ -62,12 +62,12 @@ func discoveryResponse(version uint64, nonce string, secrets []named) []byte {
 type discoveryRequest struct {
 	names   []string
 	typeURL string
-	nonce   string // of the response that it acknowledges or rejects; empty: of none
+	nonce   string // of the response that it acknowledges or rejects; empty: a first request
 	nack    bool
 	reason  string // of the NACK
 }
 
-// parseDiscoveryRequest reads a message. It ignores other fields.
+// parseDiscoveryRequest parses a message. It ignores other fields.
 func parseDiscoveryRequest(raw []byte) (q discoveryRequest, err error) {
 	err = wire.Fields(raw, func(f wire.Field) error {
 		if f.Kind != wire.BytesField {

@@ -20,7 +20,7 @@ func marshal(t testing.TB, m proto.Message) []byte {
 	return raw
 }
 
-// What we read of a request is what protobuf's own library reads.
+// Our parser reads the same fields as protobuf's own library.
 func FuzzDiscoveryRequest(f *testing.F) {
 	f.Add(marshal(f, &discovery.DiscoveryRequest{VersionInfo: "1", Node: &core.Node{Id: "n"}, ResourceNames: []string{"workload", "roots"},
 		TypeUrl: secretType, ResponseNonce: "7", ErrorDetail: &rpcstatus.Status{Code: 13, Message: "no\nkey"}}))

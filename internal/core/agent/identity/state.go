@@ -5,35 +5,34 @@ import (
 	"time"
 )
 
-// A Phase of getting and keeping the certificate.
+// A Phase is a step of getting and keeping the certificate.
 type Phase string
 
 // The phases. Failing and Expired have a [Fault] with the reason.
 const (
 	Starting Phase = "starting"
 	Asking   Phase = "asking"  // requesting the first one
-	Have     Phase = "have"    // and the last request did not fail
-	Failing  Phase = "failing" // to get the first one, or to renew
-	Expired  Phase = "expired" // without having been renewed
+	Have     Phase = "have"    // Envoy has a certificate, and the last request did not fail
+	Failing  Phase = "failing" // the last request, the first or a renewal, failed
+	Expired  Phase = "expired" // the certificate expired and was not renewed
 )
 
-// A State is what readiness and the log show of the certificate.
+// A State describes the certificate, for readiness and the log.
 type State struct {
 	Phase Phase
 	Fault *Fault // while Failing or Expired
 
 	NotAfter time.Time // of the certificate that Envoy has; zero: it has none
-	Serial   string    // the same one's, hexadecimal
-	Reused   bool      // it was there before the agent was
+	Serial   string    // of the same certificate, hexadecimal
+	Reused   bool      // an earlier agent got the certificate
 
-	Retry time.Time // when it is tried again, while Failing or Expired
+	Retry time.Time // time of the next request, while Failing or Expired
 }
 
-// Usable returns whether Envoy has a certificate that peers accept. A failure to renew does
-// not change that.
+// Usable reports whether Envoy has a certificate that peers accept, even if a renewal has failed.
 func (s State) Usable(now time.Time) bool { return now.Before(s.NotAfter) }
 
-// String is a sentence for people.
+// String returns a sentence for people.
 func (s State) String() string {
 	at := s.NotAfter.UTC().Format(time.RFC3339)
 	switch s.Phase {
@@ -66,7 +65,7 @@ func (k *Keeper) State() State {
 	return k.state
 }
 
-// publish makes s the state, and reports it if a reader would see a difference.
+// publish sets the state, and reports it if the difference is visible to readers.
 func (k *Keeper) publish(s State) {
 	if h := k.have; h != nil {
 		s.NotAfter, s.Serial, s.Reused = h.leaf().NotAfter, h.leaf().SerialNumber.Text(16), h.reused

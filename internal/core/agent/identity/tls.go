@@ -13,14 +13,14 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// tls requires the control plane's identity. A certificate of the same root is not enough:
-// every workload has one. Ours is not shown.
+// tls requires the control plane's identity: a certificate from the same root is not enough, since
+// every workload has one. Our own certificate is not presented.
 func (c *Client) tls(roots []*x509.Certificate) *tls.Config {
 	host, _, _ := net.SplitHostPort(c.Address)
 	wanted := c.identities()
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12, ServerName: host,
-		// verify does what is left out here, and also knows SPIFFE URIs.
+		// verify does the skipped checks, and also understands SPIFFE URIs.
 		InsecureSkipVerify: true,
 		VerifyConnection: func(s tls.ConnectionState) error {
 			f := verify(c.Address, s.PeerCertificates, roots, wanted)
@@ -35,7 +35,7 @@ func (c *Client) tls(roots []*x509.Certificate) *tls.Config {
 	}
 }
 
-// identities are the names of which the control plane's certificate must have one.
+// identities returns the accepted names of the control plane; its certificate must contain one.
 func (c *Client) identities() []string {
 	if len(c.Identity) > 0 {
 		return c.Identity
@@ -44,7 +44,7 @@ func (c *Client) identities() []string {
 	return []string{host}
 }
 
-// verify checks a server's chain: its root, its time and its names.
+// verify checks a server's chain: its root, its validity period and its names.
 func verify(address string, chain, roots []*x509.Certificate, wanted []string) *Fault {
 	if len(chain) == 0 {
 		return fault(Untrusted, "the control plane %s shows no certificate", address)
@@ -69,8 +69,8 @@ func verify(address string, chain, roots []*x509.Certificate, wanted []string) *
 	return nil
 }
 
-// verifyOutriderd refuses another control plane of the same API, such as istiod, with which a
-// pod would get a certificate and never configuration that its Envoy accepts.
+// verifyOutriderd refuses another control plane with the same API, such as istiod: a pod would get
+// a certificate from it, but no configuration that its Envoy accepts.
 func verifyOutriderd(address string, cert *x509.Certificate) *Fault {
 	if names(cert, contract.ControlPlaneName) {
 		return nil
@@ -79,7 +79,7 @@ func verifyOutriderd(address string, cert *x509.Certificate) *Fault {
 		address, strings.Join(allNames(cert), ", "))
 }
 
-// names returns whether a certificate is for a name: a URI, a DNS name or an address.
+// names reports whether a certificate contains a name: a URI, a DNS name or an address.
 func names(cert *x509.Certificate, name string) bool {
 	if !strings.Contains(name, "://") {
 		return cert.VerifyHostname(name) == nil
@@ -109,9 +109,9 @@ func pool(certs []*x509.Certificate) *x509.CertPool {
 	return p
 }
 
-// TLS configures connections of this workload to a control plane at address (host:port) for
-// anything but certificates. Each handshake presents the current certificate and trusts the
-// roots that Envoy does: both are read from where they are stored. Without them it fails.
+// TLS configures this workload's connections to the control plane at address (host:port) for
+// everything but certificates. Each handshake presents the current certificate and trusts the same
+// roots as Envoy; both are read from their files. If they are missing, the handshake fails.
 func (k *Keeper) TLS(address string) *tls.Config {
 	client := k.o.Client
 	client.Address, client.Outriderd = address, true
@@ -129,7 +129,7 @@ func (k *Keeper) TLS(address string) *tls.Config {
 	return out
 }
 
-// certificate is the form of crypto/tls.
+// certificate returns h in the form of crypto/tls.
 func (h *held) certificate() *tls.Certificate {
 	out := &tls.Certificate{PrivateKey: h.key, Leaf: h.leaf()}
 	for _, c := range h.chain {
