@@ -7,34 +7,34 @@ import (
 	"slices"
 )
 
-// Frames of HTTP/2 (RFC 9113, section 6).
+// Constants of HTTP/2 frames (RFC 9113, section 6):
 const (
 	dataFrame, headersFrame, resetFrame, windowFrame = 0, 1, 3, 8
 	endStream, padded                                = 1, 8 // flags
 
 	frameHead   = 9  // bytes
-	prefaceSize = 24 // bytes that a client sends first
+	prefaceSize = 24 // bytes that a client sends before its first frame
 	messageHead = 5  // of gRPC: a flag and the length
 )
 
-// frames reads the messages of gRPC out of one direction of an HTTP/2 connection whose bytes
-// are copied unchanged. The payloads of DATA frames are enough for that: headers are not
-// decoded. Envoy has one stream at a time: only the newest is read, and one message is held.
+// frames reads gRPC messages from one direction of an HTTP/2 connection whose bytes are copied
+// unchanged. It needs only the payloads of DATA frames and decodes no headers. Envoy uses one
+// stream at a time, so only the newest stream is read, and one message is buffered.
 type frames struct {
 	skip    int                           // bytes before the first frame
-	limit   int                           // of a message
-	message func(stream uint32, m []byte) // which may keep m
-	ended   func(stream uint32)           // by this side; the frame's bytes are not all read yet
+	limit   int                           // maximum size of a message
+	message func(stream uint32, m []byte) // the function may keep m
+	ended   func(stream uint32)           // the sender ended the stream; the frame's last bytes may still be unread
 
 	head    []byte // of the current frame
-	left    int    // of its payload
-	padding int    // at the end of the payload; -1: its length is the next byte
-	newest  uint32 // stream
-	partial []byte // its message, with the head
-	err     error  // after which nothing is read
+	left    int    // rest of its payload in bytes
+	padding int    // bytes at the end of the payload; -1: the next byte contains their number
+	newest  uint32 // the newest stream
+	partial []byte // the message under way on it, with its head
+	err     error  // nothing is read after an error
 }
 
-// read takes the next bytes. What it cannot read it reports once, in err.
+// read takes the next bytes. The first error is kept in err.
 func (f *frames) read(p []byte) {
 	for len(p) > 0 && f.err == nil {
 		var n int
@@ -72,7 +72,7 @@ func (f *frames) begin() {
 	}
 }
 
-// payload takes a part of a frame's payload, of at most f.left bytes.
+// payload reads part of a frame's payload, at most f.left bytes.
 func (f *frames) payload(p []byte) {
 	f.left -= len(p)
 	if f.kind() == dataFrame {
@@ -90,7 +90,7 @@ func (f *frames) payload(p []byte) {
 	}
 }
 
-// data takes bytes of the messages of the current frame's stream.
+// data reads message bytes of the current frame's stream.
 func (f *frames) data(p []byte) {
 	switch id := f.stream(); {
 	case id < f.newest:
@@ -114,7 +114,7 @@ func (f *frames) data(p []byte) {
 	}
 }
 
-// missing is how many bytes of the message's head have not come yet, and then of the message.
+// missing returns the missing bytes of the message's head, or, if that is complete, of the message.
 func (f *frames) missing() int {
 	if len(f.partial) < messageHead {
 		return messageHead - len(f.partial)

@@ -8,14 +8,14 @@ import (
 	"outrider.dev/internal/base/wire"
 )
 
-// frame is one of HTTP/2.
+// frame returns an HTTP/2 frame.
 func frame(kind, flags byte, stream uint32, payload []byte) []byte {
 	out := appendFrame(nil, kind, stream, payload)
 	out[4] = flags
 	return out
 }
 
-// decoded are the messages in bytes, which come in pieces of a size.
+// decoded returns the messages in raw, which it reads in pieces of the given size.
 func decoded(raw []byte, limit, size int) (messages []string, ended []uint32, err error) {
 	f := frames{
 		limit:   limit,
@@ -28,7 +28,7 @@ func decoded(raw []byte, limit, size int) (messages []string, ended []uint32, er
 	return messages, ended, f.err
 }
 
-// A message takes no more memory than it has bytes, though it comes in pieces.
+// A message that arrives in pieces takes no more memory than its bytes.
 func TestMessageBuffer(t *testing.T) {
 	const size = 1 << 20
 	f := frames{limit: size, message: func(_ uint32, m []byte) {
@@ -41,7 +41,7 @@ func TestMessageBuffer(t *testing.T) {
 	}
 }
 
-// How the bytes come in pieces makes no difference.
+// The result does not depend on how the bytes are divided into pieces.
 func FuzzFrames(f *testing.F) {
 	two := append(wire.Frame([]byte("one")), wire.Frame([]byte("two"))...)
 	f.Add(slices.Concat(frame(headersFrame, 4, 1, []byte{0x82}), frame(dataFrame, 0, 1, two[:6]), frame(dataFrame, padded, 1, slices.Concat([]byte{2}, two[6:], []byte{0, 0})), frame(headersFrame, endStream, 1, nil)), uint8(1))

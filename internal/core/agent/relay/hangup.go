@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// awaitHangup closes gone when the other end of c closes it, without reading what is in it. The
-// returned function ends the watch; then c may be read.
+// awaitHangup closes gone when the peer of c closes the connection. It does not read from c. The
+// returned function ends the watch; only then may c be read.
 func awaitHangup(c *net.UnixConn, gone chan<- struct{}) (stop func()) {
 	raw, err := c.SyscallConn()
 	if err != nil { // c is closed
@@ -18,7 +18,7 @@ func awaitHangup(c *net.UnixConn, gone chan<- struct{}) (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		// The function is called after each event of the connection.
+		// Read calls the function after each event of the connection.
 		if raw.Read(hungUp) == nil {
 			close(gone)
 		}

@@ -15,13 +15,13 @@ import (
 	"outrider.dev/internal/base/wire"
 )
 
-// Whatever a control plane sends, the agent's memory and the pod's volume are bounded.
+// The agent's memory and its files on the pod's volume are bounded, whatever a control plane sends.
 func TestHostileControlPlane(t *testing.T) {
 	const (
 		sent   = 128 << 20
 		piece  = 1 << 20
 		memory = 64 << 20
-		volume = 32 << 20 // its size limit
+		volume = 32 << 20 // size limit of the volume
 	)
 	filled := func(pattern string) []byte { return bytes.Repeat([]byte(pattern), piece/len(pattern)) }
 	message := func(m []byte) []byte { return frame(dataFrame, 0, 1, wire.Frame(m)) }
@@ -99,7 +99,7 @@ func TestHostileControlPlane(t *testing.T) {
 					heap, files := used()
 					most, mostFiles = max(most, heap-before), max(mostFiles, files)
 				}
-				if relay.store.off { // given up: not much more is sent
+				if relay.store.off { // the relay has given up, so it takes not much more
 					until = min(until, total+piece)
 				}
 			}
@@ -111,14 +111,15 @@ func TestHostileControlPlane(t *testing.T) {
 	}
 }
 
-// noise is bytes that cannot be compressed.
+// noise returns bytes that cannot be compressed.
 func noise(n int) []byte {
 	raw := make([]byte, n)
 	rand.NewChaCha8([32]byte{}).Read(raw)
 	return raw
 }
 
-// What Envoy has is kept though the connection ended before its ACK: the next one says so.
+// If a connection ends before Envoy's ACK, the resources are still kept: Envoy reports their
+// versions on its next connection.
 func TestACKIsLost(t *testing.T) {
 	for name, local := range map[string]bool{"by the control plane": false, "while that is away": true} {
 		t.Run(name, func(t *testing.T) {

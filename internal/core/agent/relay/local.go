@@ -11,13 +11,13 @@ import (
 	"outrider.dev/internal/base/wire"
 )
 
-// maxLocal is about how large a message to Envoy is: the control plane's bound too.
+// maxLocal is the approximate maximum size of a message to Envoy, the same as the control plane's.
 const maxLocal = 2 << 20
 
-// local responds to Envoy in place of the control plane, until that is reached.
+// local responds to Envoy in place of the control plane, until the control plane is reached.
 func local(ctx context.Context, r *Relay, envoy net.Conn, reached chan net.Conn) {
 	closed := make(chan struct{})
-	ended := sync.OnceFunc(func() { close(closed) }) // by Envoy
+	ended := sync.OnceFunc(func() { close(closed) }) // Envoy closed the connection
 	server := &http.Server{
 		Handler:   http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) { r.respond(w, q) }),
 		Protocols: new(http.Protocols),
@@ -29,7 +29,7 @@ func local(ctx context.Context, r *Relay, envoy net.Conn, reached chan net.Conn)
 	serving.Go(func() { server.Serve(l) })
 	select {
 	case c := <-reached:
-		reached <- c // for Envoy's next connection
+		reached <- c // kept for Envoy's next connection
 	case <-closed:
 	case <-ctx.Done():
 	}
@@ -38,7 +38,7 @@ func local(ctx context.Context, r *Relay, envoy net.Conn, reached chan net.Conn)
 	serving.Wait()
 }
 
-// one is a listener with one connection.
+// one is a listener that accepts a single connection.
 type one struct {
 	net.Listener // for its address
 	conn         chan net.Conn
@@ -63,17 +63,17 @@ func (c watchedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// A session is a stream of Envoy to which the agent responds.
+// A session is a stream of Envoy on which the agent responds.
 type session struct {
 	relay *Relay
-	has   map[string]map[string]string // what Envoy has from before, by type: versions by name
+	has   map[string]map[string]string // resources that Envoy had before the stream, by type: versions by name
 	nonce int
-	// bare: Envoy has nothing yet, and what is kept is not all that it needs. It gets nothing,
-	// rather than a part that it would take for all.
+	// bare means that Envoy has no resources yet and that the store does not contain all that it
+	// needs. Envoy then gets nothing, since it would take a part for the whole.
 	bare bool
 }
 
-// respond serves one stream.
+// respond serves one stream of Envoy.
 func (r *Relay) respond(w http.ResponseWriter, in *http.Request) {
 	w.Header().Set("Content-Type", "application/grpc")
 	flush := http.NewResponseController(w).Flush
@@ -99,15 +99,16 @@ func (r *Relay) respond(w http.ResponseWriter, in *http.Request) {
 	}
 }
 
-// take sends the messages for a request: what Envoy does not have and subscribes to; an empty
-// one to a wildcard without news.
+// take responds to a request with the resources that Envoy subscribes to and does not have. A
+// wildcard subscription without news gets an empty message.
 func (s *session) take(q request, send func(response) error) error {
 	has := s.note(q)
 	if s.bare {
 		return nil
 	}
 	m := messages{session: s, send: send, next: response{typeURL: q.typeURL}}
-	// Without names and nonce it is the wildcard, or the virtual hosts of a route configuration.
+	// A request without names and nonce subscribes to the wildcard, or to the virtual hosts of a
+	// route configuration.
 	all := q.nonce == "" && len(q.unsubscribe)+len(q.subscribe) == 0 || slices.Contains(q.subscribe, "*")
 	missing := m.addKept(q, has, all)
 	s.relay.mu.Lock()
@@ -126,7 +127,7 @@ func (s *session) take(q request, send func(response) error) error {
 	return m.err
 }
 
-// note returns what Envoy has of the request's type.
+// note returns Envoy's resources of the request's type.
 func (s *session) note(q request) map[string]string {
 	has, known := s.has[q.typeURL]
 	if !known {
@@ -144,7 +145,7 @@ func (s *session) note(q request) map[string]string {
 	return has
 }
 
-// messages sends resources in messages of a limited size.
+// messages sends resources in messages of limited size.
 type messages struct {
 	session *session
 	send    func(response) error
@@ -163,7 +164,8 @@ func (m *messages) flush() {
 	m.next.resources, m.next.size = nil, 0
 }
 
-// addKept adds what is kept of all names, or of those of a request, and returns those without.
+// addKept adds the stored resources: all of the type, or those that the request names. It returns
+// the names that are not stored.
 func (m *messages) addKept(q request, has map[string]string, all bool) (missing map[string]bool) {
 	missing = map[string]bool{}
 	for _, name := range q.subscribe {
@@ -175,7 +177,8 @@ func (m *messages) addKept(q request, has map[string]string, all bool) (missing 
 		names = store.names(q.typeURL)
 	}
 	for _, name := range names {
-		// What Envoy has it has, except endpoints, for which a cluster that was updated waits.
+		// Envoy keeps the resources that it has. But it waits for the endpoints of an updated
+		// cluster, so endpoints are sent again.
 		_, had := has[name]
 		if wanted := missing[name]; wanted && (!had || q.typeURL == endpointType) || all && !had {
 			if r, ok := store.get(q.typeURL, name); ok {
@@ -191,6 +194,6 @@ func (m *messages) add(r resource) {
 	if m.next.size+len(r.raw) > maxLocal && len(m.next.resources) > 0 {
 		m.flush()
 	}
-	m.next.size += len(r.raw) + 8 // tag and length
+	m.next.size += len(r.raw) + 8 // with tag and length
 	m.next.resources = append(m.next.resources, r)
 }

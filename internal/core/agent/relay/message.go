@@ -6,7 +6,7 @@ import (
 	"outrider.dev/internal/base/wire"
 )
 
-// Types of resources that Envoy subscribes to by name, one by one.
+// Types of resources to which Envoy subscribes by single names:
 const (
 	typePrefix   = "type.googleapis.com/envoy.config."
 	clusterType  = typePrefix + "cluster.v3.Cluster"
@@ -15,12 +15,12 @@ const (
 	listenerType = typePrefix + "listener.v3.Listener"
 )
 
-// A request has the fields of envoy.service.discovery.v3.DeltaDiscoveryRequest that are used.
+// A request contains the used fields of envoy.service.discovery.v3.DeltaDiscoveryRequest.
 type request struct {
 	typeURL                string
 	subscribe, unsubscribe []string
-	initial                map[string]string // versions that Envoy has, by name
-	nonce                  string            // of the response that is accepted or rejected
+	initial                map[string]string // versions of the resources that Envoy has, by name
+	nonce                  string            // of the response that Envoy accepts or rejects
 	rejected               bool
 }
 
@@ -63,28 +63,28 @@ func parseRequest(raw []byte) (q request, err error) {
 	return q, err
 }
 
-// A response has those of envoy.service.discovery.v3.DeltaDiscoveryResponse.
+// A response contains the used fields of envoy.service.discovery.v3.DeltaDiscoveryResponse.
 type response struct {
 	typeURL, nonce string
 	resources      []resource
 	removed        []string
-	away           []byte // wire.Away; nil: it has none
-	size           int    // about how much memory it takes
+	away           []byte // encoded wire.Away; nil: none
+	size           int    // approximate memory in bytes
 }
 
-// maxNames bounds the names of a message: one takes three bytes of it and a hundred of memory.
-// Ten services of 10,000 resources each have fewer.
+// maxNames bounds the names in a message, since one takes three bytes there and a hundred in
+// memory. Ten services of 10,000 resources each have fewer names.
 const maxNames = 1 << 17
 
 var errNames = fmt.Errorf("a message with more than %d names", maxNames)
 
-// A resource is envoy.service.discovery.v3.Resource.
+// A resource is a message envoy.service.discovery.v3.Resource.
 type resource struct {
 	name, version string
 	raw           []byte // the whole message
 }
 
-// parseResponse reads a message. The resources share its memory.
+// parseResponse parses a message. The resources share its memory.
 func parseResponse(raw []byte) (p response, err error) {
 	p.size = len(raw) + overhead
 	err = wire.Fields(raw, func(f wire.Field) error {
@@ -125,7 +125,7 @@ func parseResource(raw []byte) (r resource, err error) {
 	return r, err
 }
 
-// marshal returns the message.
+// marshal returns the encoded message.
 func (p response) marshal() []byte {
 	m := make([]byte, 0, p.size)
 	for _, r := range p.resources {

@@ -10,7 +10,7 @@ import (
 	"outrider.dev/internal/base/wire"
 )
 
-// requestOf is a message of Envoy.
+// requestOf returns an encoded request of Envoy.
 func requestOf(typeURL, nonce string, subscribe []string, initial map[string]string) []byte {
 	m := wire.AppendField(nil, 2, typeURL)
 	for _, name := range subscribe {
@@ -25,7 +25,7 @@ func requestOf(typeURL, nonce string, subscribe []string, initial map[string]str
 	return m
 }
 
-// The names of a message are bounded, whatever field has them.
+// The number of names in a message is bounded, whichever field contains them.
 func TestNamesAreBounded(t *testing.T) {
 	request := func(raw []byte) error { _, err := parseRequest(raw); return err }
 	response := func(raw []byte) error { _, err := parseResponse(raw); return err }

@@ -9,31 +9,32 @@ import (
 )
 
 const (
-	// window is how much a client of HTTP/2 may send before the server has sent anything (RFC 9113,
-	// section 6.9.2); maxFrame is the largest payload until then (section 4.2).
+	// window is the number of bytes that a client of HTTP/2 may send before the server has sent
+	// anything (RFC 9113, section 6.9.2); maxFrame is the largest payload in this time (section
+	// 4.2).
 	window, maxFrame = 1<<16 - 1, 1 << 14
-	// maxOpening is the most that is held: a window, with the heads of its frames.
+	// maxOpening bounds the buffered bytes: a window, and the heads of its frames.
 	maxOpening = window + 1<<10
 
 	// Fields of envoy.service.discovery.v3.DeltaDiscoveryRequest, and of envoy.config.core.v3.Node.
 	nodeField, extensionsField = 1, 9
 )
 
-// An opening is what Envoy sends until the node of its first request is there. Envoy lists its
-// extensions in the node, 60 kB that the control plane does not read, and has no setting for it.
-// That is more than TCP sends at first, and more than the control plane takes from a client
-// without an identity: over a long way it would cost four round trips.
+// An opening rewrites Envoy's first bytes, up to the node of its first request. In the node Envoy
+// lists its extensions: 60 kB that the control plane does not read, and no setting of Envoy omits
+// them. TCP does not send that much at first, and the control plane does not accept it from a
+// client without an identity, so over a long distance it would cost four round trips.
 type opening struct {
-	preface int    // bytes of it that are still to come
-	held    []byte // whole frames of DATA, and then what is there of the next frame
-	next    int    // of held: where that one begins
-	data    []byte // payloads of the frames before
-	stream  uint32 // of these
-	spared  int    // bytes of DATA that do not go on
-	over    bool   // all that follows goes on unchanged
+	preface int    // bytes of the HTTP/2 preface that have not arrived yet
+	held    []byte // complete DATA frames, and then the arrived part of the next frame
+	next    int    // offset in held at which that next frame begins
+	data    []byte // payloads of the complete frames
+	stream  uint32 // the stream of these frames
+	spared  int    // bytes of DATA that were removed
+	over    bool   // all later bytes pass unchanged
 }
 
-// take returns what goes on now.
+// take returns the bytes to forward now.
 func (o *opening) take(p []byte) []byte {
 	if o.over {
 		return p
@@ -70,7 +71,7 @@ func (o *opening) add(p []byte) (out []byte, over bool) {
 	return out, false
 }
 
-// shorten appends what is held to out, if the node is there.
+// shorten appends the buffered frames to out without the extensions, once the node is complete.
 func (o *opening) shorten(out []byte) ([]byte, bool) {
 	short := withoutExtensions(o.data)
 	if short == nil {
@@ -83,15 +84,15 @@ func (o *opening) shorten(out []byte) ([]byte, bool) {
 	return append(out, o.held[o.next:]...), true
 }
 
-// credit are the frames by which Envoy may send as many bytes more as were spared, on the stream
-// and on the connection: the control plane gives back only what it has received.
+// credit returns WINDOW_UPDATE frames that give Envoy back the removed bytes, for the stream and
+// for the connection: the control plane gives back only the bytes that it has received.
 func (o *opening) credit() []byte {
 	spared := binary.BigEndian.AppendUint32(nil, uint32(o.spared))
 	o.spared = 0
 	return appendFrame(appendFrame(nil, windowFrame, 0, spared), windowFrame, o.stream, spared)
 }
 
-// appendFrame appends a frame without flags.
+// appendFrame appends a frame that has no flags.
 func appendFrame(out []byte, kind byte, stream uint32, payload []byte) []byte {
 	n := len(payload)
 	out = append(out, byte(n>>16), byte(n>>8), byte(n), kind, 0)
@@ -100,9 +101,9 @@ func appendFrame(out []byte, kind byte, stream uint32, payload []byte) []byte {
 
 var errNotANode = errors.New("a field of another kind")
 
-// withoutExtensions returns messages of gRPC, the last one perhaps not whole, without the
-// extensions of the first one's node; nil: wait for the rest of the node. What has no node, or
-// one that is larger than a window, it returns as it is.
+// withoutExtensions takes gRPC messages, of which the last may be incomplete, and removes the
+// extensions from the first one's node. It returns nil while the rest of the node is missing. If
+// there is no node, or one larger than a window, it returns m unchanged.
 func withoutExtensions(m []byte) []byte {
 	if len(m) <= messageHead {
 		return nil

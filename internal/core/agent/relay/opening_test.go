@@ -9,10 +9,10 @@ import (
 	"outrider.dev/internal/base/wire"
 )
 
-// beforeNode is what Envoy sends before its first request.
+// beforeNode is the data that Envoy sends before its first request.
 var beforeNode = slices.Concat(make([]byte, prefaceSize), frame(4, 0, 0, make([]byte, 6)), frame(headersFrame, 4, 1, []byte{0x82}))
 
-// first is Envoy's first request, with bytes of extensions.
+// first returns Envoy's first request, with the given number of bytes of extensions.
 func first(extensions int) []byte {
 	node := wire.AppendField(wire.AppendField(nil, 1, "id"), 3, "metadata")
 	for ; extensions > 0; extensions -= 100 {
@@ -22,7 +22,7 @@ func first(extensions int) []byte {
 	return append(wire.AppendField(nil, nodeField, node), requestOf(clusterType, "", []string{"a"}, nil)...)
 }
 
-// framed are DATA frames of a stream.
+// framed returns data as DATA frames of a stream.
 func framed(data []byte) (out []byte) {
 	for piece := range slices.Chunk(data, maxFrame) {
 		out = append(out, frame(dataFrame, 0, 1, piece)...)
@@ -30,7 +30,7 @@ func framed(data []byte) (out []byte) {
 	return out
 }
 
-// passed is what goes on of bytes that come in pieces of a size.
+// passed returns the bytes that an opening forwards if raw arrives in pieces of the given size.
 func passed(raw []byte, size int) (out []byte, o *opening) {
 	o = &opening{preface: prefaceSize}
 	for piece := range slices.Chunk(raw, size) {
@@ -65,7 +65,7 @@ func TestExtensionsOfTheNodeStayHere(t *testing.T) {
 				if !bytes.HasPrefix(out, beforeNode) {
 					t.Fatalf("%x, want %x first", out[:min(len(out), 100)], beforeNode)
 				}
-				var data []byte // of the first stream
+				var data []byte // payload of the first stream
 				last := byte(0)
 				for rest := out[len(beforeNode):]; len(rest) > 0; {
 					n := frameHead + int(rest[0])<<16 + int(rest[1])<<8 + int(rest[2])
@@ -88,8 +88,8 @@ func TestExtensionsOfTheNodeStayHere(t *testing.T) {
 	}
 }
 
-// What does not go on is given back to Envoy: its window would be used up. The frames for that
-// are between two frames of the control plane's, and not before the first.
+// Removed bytes are given back to Envoy, since its window would be used up. The frames for that are
+// placed between two frames of the control plane, and not before its first.
 func TestSparedBytesAreGivenBack(t *testing.T) {
 	long, short := wire.Frame(first(60_000)), wire.Frame(first(0))
 	settings, response := frame(4, 0, 0, nil), frame(headersFrame, 4, 1, bytes.Repeat([]byte{1}, 100))
@@ -98,7 +98,7 @@ func TestSparedBytesAreGivenBack(t *testing.T) {
 		credit = append(credit, frame(windowFrame, 0, stream, binary.BigEndian.AppendUint32(nil, uint32(len(long)-len(short))))...)
 	}
 	for name, tt := range map[string]struct {
-		sent [][]byte // by the control plane, the first before Envoy's request
+		sent [][]byte // frames of the control plane; it sends the first before Envoy's request
 		want []byte
 	}{
 		"settings before":   {[][]byte{settings, response}, slices.Concat(settings, credit, response)},
@@ -127,7 +127,8 @@ func TestSparedBytesAreGivenBack(t *testing.T) {
 	}
 }
 
-// FuzzOpening: how the bytes come in pieces makes no difference, and no more is held than a window.
+// FuzzOpening checks that the result does not depend on how the bytes are divided, and that at most
+// a window is buffered.
 func FuzzOpening(f *testing.F) {
 	for _, data := range [][]byte{wire.Frame(first(300)), append(wire.Frame(first(100)), wire.Frame(requestOf(listenerType, "1", nil, nil))...), nil} {
 		f.Add(append(slices.Clone(beforeNode), framed(data)...), uint8(7))

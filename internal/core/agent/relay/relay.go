@@ -1,17 +1,18 @@
-// Package relay is between Envoy and the control plane: Envoy's stream of discovery (ADS) comes
-// to a Unix socket of the agent, which copies it to a connection to the control plane and back.
-// A passive reader keeps what Envoy accepts. So the agent knows, as Envoy does not, whether the
-// control plane is slow or gone:
+// Package relay stands between Envoy and the control plane. Envoy sends its discovery stream (ADS)
+// to a Unix socket of the agent, which copies it to a connection to the control plane and back. A
+// passive reader keeps the resources that Envoy accepts. So the agent knows, as Envoy does not,
+// whether the control plane is slow or gone:
 //
-//   - Connected: bytes are copied unchanged (through.go). A first use of a service waits as long
+//   - Connected: bytes are copied unchanged (through.go). The first use of a service waits as long
 //     as the control plane takes.
 //   - Away for less than the grace: Envoy's requests wait in its socket.
-//   - Away for longer: the agent responds (local.go), by what Envoy has accepted before (store.go),
-//     and for other names by stand-ins (standin.go). An Envoy that starts gets back what the last
-//     one had.
+//   - Away for longer: the agent responds (local.go), with the resources that Envoy has accepted
+//     before (store.go), and with stand-ins for other names (standin.go). An Envoy that starts gets
+//     the resources of the previous one.
 //
-// From one to the other Envoy's connection is closed. It connects again within some 10 ms and
-// subscribes anew, with the versions that it has: the agent has no state of subscriptions.
+// At each change between these states, the agent closes Envoy's connection. Envoy connects again
+// within about 10 ms and subscribes again, with the versions that it has, so the agent keeps no
+// state of subscriptions.
 package relay
 
 import (
@@ -34,58 +35,58 @@ import (
 )
 
 const (
-	// firstGrace is how long the control plane may be away before the first contact, if there is
-	// nothing to respond with. It is
-	// shorter than the 10 s after which Envoy gives up a connection that does not respond to its
-	// pings.
+	// firstGrace is how long the control plane may be away before the first contact if the store is
+	// empty. It is shorter than the 10 s after which Envoy gives up a connection that does not
+	// respond to its pings.
 	firstGrace = 8 * time.Second
-	// spareTime is how long a connection may wait for Envoy to use it. The control plane ends one
-	// that is silent for 10 s.
+	// spareTime is how long a connection may wait until Envoy uses it. The control plane ends a
+	// connection that is silent for 10 s.
 	spareTime = 5 * time.Second
-	// farAway is how long a connection takes to a control plane that is far away.
+	// farAway is the connection time from which on a control plane counts as far away.
 	farAway = 50 * time.Millisecond
-	// maxConnections is of Envoy: it has one, and for a moment one of the Envoy before it.
+	// maxConnections bounds Envoy's connections: it has one, and the previous Envoy's may remain
+	// for a moment.
 	maxConnections = 8
 )
 
-// Options of a [Relay].
+// Options configure a [Relay].
 type Options struct {
 	Socket  string      // path of the Unix socket for Envoy, made with mode 0600; required
 	Address string      // of the control plane, host:port; required
 	TLS     *tls.Config // nil: plaintext
-	Store   string      // path of the file for what Envoy accepts; required
-	Key     string      // the proxy that the file is for: another one's is dropped
+	Store   string      // path of the file for accepted resources; required
+	Key     string      // identifies the proxy; a file with another key is dropped
 
 	// Changed is called with each state, in order. It must neither block nor call the Relay.
 	Changed func(State)
 	Log     *slog.Logger // required
 }
 
-// A State of the connection to the control plane.
+// A State describes the connection to the control plane.
 type State struct {
-	Connected bool      // it has sent something, and its stream has not ended
-	Since     time.Time // of Connected
+	Connected bool      // the control plane has sent something, and its stream has not ended
+	Since     time.Time // time of the last change of Connected
 	Err       error     // why it is not connected; nil before the first failure
 }
 
-// A Relay copies Envoy's stream of discovery.
+// A Relay copies Envoy's discovery stream.
 type Relay struct {
 	o        Options
 	listener net.Listener
 	store    *store
-	places   chan struct{} // a semaphore of connections
-	dialing  chan struct{} // a semaphore of one: so all have one pause
-	usable   chan struct{} // closed when there is a certificate
+	places   chan struct{} // a semaphore for connections
+	dialing  chan struct{} // a semaphore of one, so that all connections share one pause
+	usable   chan struct{} // closed when a certificate exists
 	far      time.Duration // default farAway
 
 	mu       sync.Mutex
 	state    State
-	met      bool // it was connected once
+	met      bool // the control plane was reached before
 	sessions tls.ClientSessionCache
-	failures int      // tries since the control plane last sent something
-	spare    net.Conn // made while the agent responded, for Envoy's next connection
+	failures int      // attempts since the control plane last sent something
+	spare    net.Conn // connected while the agent responded, for Envoy's next connection
 	away     wire.Away
-	left     map[string]response // of the last stream: Envoy may have accepted it
+	left     map[string]response // responses of the last stream without an ACK: Envoy may have accepted them
 }
 
 // Listen makes the socket. An Envoy that connects before [Relay.Serve] waits.
@@ -113,7 +114,7 @@ func Listen(o Options) (*Relay, error) {
 	return r, nil
 }
 
-// Usable is called when the TLS configuration has a certificate.
+// Usable must be called when the TLS configuration has a certificate.
 func (r *Relay) Usable() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -159,7 +160,7 @@ func (r *Relay) State() State {
 	return r.state
 }
 
-// Kept returns how many resources are kept, and the bytes of their file.
+// Kept returns the number of stored resources and the size of their file in bytes.
 func (r *Relay) Kept() (resources int, bytes int64) { return r.store.count() }
 
 // serve serves one connection of Envoy.
@@ -178,7 +179,7 @@ func (r *Relay) serve(ctx context.Context, envoy *net.UnixConn) {
 			reached <- c
 		}
 	})
-	defer func() { // a connection that came too late is for the next one
+	defer func() { // a connection that came too late is kept for Envoy's next one
 		cancel()
 		reaching.Wait()
 		select {
@@ -207,8 +208,8 @@ var (
 	errNoCertificate = errors.New("there is no certificate yet")
 )
 
-// respondAt is when the agent responds to a new connection of Envoy, which waits for the control
-// plane until then.
+// respondAt returns the time from which on the agent responds to a new connection of Envoy. Until
+// then Envoy waits for the control plane.
 func (r *Relay) respondAt() time.Time {
 	complete := r.store.complete()
 	r.mu.Lock()
@@ -222,7 +223,7 @@ func (r *Relay) respondAt() time.Time {
 	return r.state.Since.Add(r.away.Grace)
 }
 
-// connected is called when the control plane has sent something.
+// connected records that the control plane has sent something.
 func (r *Relay) connected() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -230,12 +231,12 @@ func (r *Relay) connected() {
 	r.change(State{Connected: true})
 }
 
-// lost is called when the control plane is not, or no longer, reached.
+// lost records that the control plane cannot be reached, or that its connection has ended.
 func (r *Relay) lost(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err == errNoAnswer && r.state.Err != nil {
-		return // the error of the last try has more detail
+		return // the error of the last attempt has more detail
 	}
 	select {
 	case <-r.usable:
@@ -245,7 +246,7 @@ func (r *Relay) lost(err error) {
 	if errors.Is(err, io.EOF) {
 		err = errors.New("it closed the connection")
 	}
-	r.failures = max(r.failures, 1) // other proxies have lost it at the same moment
+	r.failures = max(r.failures, 1) // other proxies have lost it at the same moment, so do not retry at once
 	r.change(State{Err: err})
 }
 
@@ -261,7 +262,8 @@ func (r *Relay) change(s State) {
 	}
 }
 
-// reach returns a connection to the control plane, or nil when ctx ends. It tries until then.
+// reach tries until it has a connection to the control plane, which it returns. It returns nil when
+// ctx ends.
 func (r *Relay) reach(ctx context.Context) net.Conn {
 	select {
 	case r.dialing <- struct{}{}:
@@ -276,7 +278,7 @@ func (r *Relay) reach(ctx context.Context) net.Conn {
 		r.mu.Unlock()
 		var pause time.Duration
 		if n > 0 {
-			select { // only the first try is made before there is a certificate
+			select { // without a certificate, only the first attempt is made
 			case <-r.usable:
 			case <-ctx.Done():
 				return nil
@@ -299,9 +301,9 @@ func (r *Relay) reach(ctx context.Context) net.Conn {
 	}
 }
 
-// dial connects. The connection is made before there is a certificate for it, which saves a round
-// trip; where that takes long, the handshake begins too, and saves another. Elsewhere it would
-// have a place among the control plane's handshakes for nothing.
+// dial connects to the control plane. It opens the TCP connection before there is a certificate,
+// which saves a round trip. If opening took long, it also starts the TLS handshake, which saves
+// another; to a near control plane this would only occupy a handshake slot there.
 func (r *Relay) dial(ctx context.Context) (net.Conn, error) {
 	began := time.Now()
 	c, err := (&net.Dialer{Timeout: contract.ControlPlaneConnectTimeout, Control: oneSYNMore}).DialContext(ctx, "tcp", r.o.Address)
@@ -324,7 +326,7 @@ func (r *Relay) dial(ctx context.Context) (net.Conn, error) {
 	r.mu.Lock()
 	config.ClientSessionCache = r.sessions
 	r.mu.Unlock()
-	// The roots come with the certificate.
+	// The roots arrive together with the certificate.
 	config.VerifyConnection = func(s tls.ConnectionState) error {
 		if err := r.awaitUsable(ctx); err != nil {
 			return err
@@ -343,7 +345,7 @@ func (r *Relay) dial(ctx context.Context) (net.Conn, error) {
 	return secure, nil
 }
 
-// awaitUsable waits for the certificate, for as long as the control plane waits for a client.
+// awaitUsable waits for the certificate, at most as long as the control plane waits for a client.
 func (r *Relay) awaitUsable(ctx context.Context) error {
 	select {
 	case <-r.usable:
@@ -355,14 +357,15 @@ func (r *Relay) awaitUsable(ctx context.Context) error {
 	}
 }
 
-// oneSYNMore makes an address that answers none (a node that was lost) fail after 3 s.
+// oneSYNMore sets TCP_SYNCNT to 1: if no host has the address (a lost node), connecting fails after
+// 3 s.
 func oneSYNMore(_, _ string, c syscall.RawConn) error {
 	var failed error
 	err := c.Control(func(fd uintptr) { failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_SYNCNT, 1) })
 	return errors.Join(err, failed)
 }
 
-// keep keeps a connection for the next one of Envoy.
+// keep stores a connection for Envoy's next one.
 func (r *Relay) keep(c net.Conn) {
 	r.mu.Lock()
 	old := r.spare
@@ -384,7 +387,7 @@ func (r *Relay) keep(c net.Conn) {
 	})
 }
 
-// take returns that connection, or nil.
+// take returns the stored connection, or nil.
 func (r *Relay) take() net.Conn {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -24,15 +24,15 @@ import (
 	"outrider.dev/test/port"
 )
 
-// bound is for events that must come: no test takes that long.
+// bound is the time limit for events that must come; no test takes that long.
 const bound = time.Minute
 
-// A rig is a relay between an Envoy and a control plane, which are played by the test.
+// A rig is a relay between an Envoy and a control plane that the test plays.
 type rig struct {
 	*testing.T
 	relay   *Relay
 	states  chan State
-	streams chan *stream // that the control plane gets
+	streams chan *stream // streams that the control plane receives
 	address string
 	plane   *http.Server
 	port    net.Listener // of the control plane
@@ -40,7 +40,7 @@ type rig struct {
 	refused chan struct{}
 }
 
-// A stream of either side.
+// A stream is one end of a stream, of Envoy or of the control plane.
 type stream struct {
 	t        *testing.T
 	messages chan []byte // received
@@ -50,7 +50,7 @@ type stream struct {
 
 func newRig(t *testing.T) *rig {
 	r := &rig{T: t, states: make(chan State, 100), streams: make(chan *stream), refused: make(chan struct{}, 1000)}
-	l, err := net.Listen("tcp", port.Hold(t).String()) // it is used again
+	l, err := net.Listen("tcp", port.Hold(t).String()) // the control plane listens at this address again later
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// start starts the agent's part.
+// start starts the relay, as an agent does.
 func (r *rig) start(file string) (stop func()) {
 	r.Helper()
 	socket := filepath.Join(r.TempDir(), "ads")
@@ -121,11 +121,11 @@ func (r *rig) serve(l net.Listener) {
 
 // down ends the control plane and its connections.
 func (r *rig) down() {
-	r.port.Close() // the server may not have begun to serve
+	r.port.Close() // the server may not have started to serve
 	r.plane.Close()
 }
 
-// again starts it again at its address.
+// again restarts the control plane at its address.
 func (r *rig) again() {
 	r.Helper()
 	l, err := net.Listen("tcp", r.address)
@@ -146,7 +146,7 @@ func (s *stream) receive(from io.Reader) {
 	}
 }
 
-// next is the next message; nil at the end of the stream.
+// next returns the next message; nil at the end of the stream.
 func (s *stream) next() []byte {
 	s.t.Helper()
 	select {
@@ -158,7 +158,7 @@ func (s *stream) next() []byte {
 	return nil
 }
 
-// envoy opens a stream as Envoy does.
+// envoy opens a stream in the way of Envoy.
 func (r *rig) envoy() *stream {
 	transport := &http.Transport{Protocols: new(http.Protocols), DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", r.relay.o.Socket)
@@ -197,7 +197,7 @@ func (r *rig) stream() *stream {
 	return nil
 }
 
-// state waits for one.
+// state waits until the relay's state has this value of Connected.
 func (r *rig) state(connected bool) State {
 	r.Helper()
 	for {
@@ -212,7 +212,7 @@ func (r *rig) state(connected bool) State {
 	}
 }
 
-// got describes a response: "Cluster a@1 b@2 #nonce".
+// got formats a response: "Cluster a@1 b@2 #nonce".
 func got(t *testing.T, m []byte) string {
 	t.Helper()
 	p, err := parseResponse(m)
@@ -243,7 +243,7 @@ var away = wire.Away{
 	Grace: time.Millisecond,
 }
 
-// begin is a first stream by which Envoy gets a cluster a, a listener l, and an endpoint e.
+// begin opens a first stream on which Envoy gets a cluster a, a listener l, and an endpoint e.
 func (r *rig) begin() (envoy, plane *stream) {
 	r.Helper()
 	envoy = r.envoy()
@@ -266,13 +266,13 @@ func (r *rig) begin() (envoy, plane *stream) {
 		envoy.send(requestOf(typeURL, nonce, nil, nil))
 	}
 	envoy.send(requestOf(clusterType, "1", nil, nil))
-	for range 5 { // all requests have passed, so all is kept
+	for range 5 { // after all these requests, everything is stored
 		plane.next()
 	}
 	return envoy, plane
 }
 
-// What Envoy accepts is kept, what it rejects is not.
+// The relay keeps resources that Envoy accepts, and none that Envoy rejects.
 func TestAccepted(t *testing.T) {
 	r := newRig(t)
 	envoy, plane := r.begin()
@@ -292,8 +292,9 @@ func TestAccepted(t *testing.T) {
 	}
 }
 
-// Only the newest stream of a connection is read: what comes late on an earlier one is neither
-// kept, nor does its end end the connection. An ACK is for its own type.
+// The relay reads only the newest stream of a connection: it keeps no late responses of an earlier
+// stream, and the end of that stream does not end the connection. An ACK counts only for its own
+// type.
 func TestEarlierStream(t *testing.T) {
 	r := newRig(t)
 	tee := newTee(r.relay)
@@ -316,8 +317,8 @@ func TestEarlierStream(t *testing.T) {
 	}
 }
 
-// The agent responds while the control plane is away: with what is kept, and stand-ins; and not
-// with what Envoy has.
+// While the control plane is away, the agent responds with stored resources and stand-ins, but not
+// with resources that Envoy already has.
 func TestAway(t *testing.T) {
 	r := newRig(t)
 	envoy, _ := r.begin()
@@ -333,7 +334,7 @@ func TestAway(t *testing.T) {
 	envoy.want("Cluster http|10.96.0.9:80@away #local-1")
 	envoy.send(requestOf(clusterType, "local-1", nil, nil))
 	envoy.send(requestOf(endpointType, "", []string{"e", "f", "g"}, map[string]string{"e": "1", "f": "1"}))
-	envoy.want("ClusterLoadAssignment e@1 g@away #local-2") // f is not kept: it stays as Envoy has it
+	envoy.want("ClusterLoadAssignment e@1 g@away #local-2") // f is not stored: Envoy keeps its version
 	envoy.send(requestOf(hostType, "", []string{"routed/x"}, nil))
 	envoy.want("VirtualHost routed/x@away #local-3")
 	envoy.end()
@@ -366,8 +367,8 @@ func TestAway(t *testing.T) {
 	r.state(true)
 }
 
-// An Envoy that has nothing gets nothing while what is kept is not enough for it: it waits for
-// the control plane.
+// An Envoy without resources gets nothing while the store does not contain all that it needs: it
+// waits for the control plane.
 func TestNothingIsKept(t *testing.T) {
 	r := newRig(t)
 	envoy, _ := r.begin()
@@ -384,7 +385,7 @@ func TestNothingIsKept(t *testing.T) {
 	}
 }
 
-// The next agent has what the last one kept.
+// A new agent uses the resources that the previous one stored.
 func TestAgentAfterAgent(t *testing.T) {
 	r := newRig(t)
 	file := filepath.Join(t.TempDir(), "file")
@@ -401,7 +402,8 @@ func TestAgentAfterAgent(t *testing.T) {
 	envoy.want("Cluster a@1 #local-1")
 }
 
-// A control plane that refuses each stream is away: the agent responds between its tries.
+// A control plane that refuses every stream counts as away: the agent responds between its
+// attempts.
 func TestRefused(t *testing.T) {
 	r := newRig(t)
 	envoy, _ := r.begin()
@@ -428,7 +430,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// A stand-in is a template, with a name and a load assignment.
+// A stand-in consists of the template, a name and a load assignment.
 func TestStandIns(t *testing.T) {
 	for name, want := range map[string]struct {
 		template byte
@@ -460,7 +462,7 @@ func TestStandIns(t *testing.T) {
 	}
 }
 
-// An Envoy that goes away while it waits frees its place.
+// An Envoy that disconnects while it waits frees its slot.
 func TestHangup(t *testing.T) {
 	r := newRig(t)
 	r.down()
@@ -478,8 +480,8 @@ func TestHangup(t *testing.T) {
 	r.stream()
 }
 
-// The handshake begins before there is a certificate if the control plane is far away, and only
-// then. With the certificate it is completed.
+// The TLS handshake starts before there is a certificate only if the control plane is far away. It
+// completes with the certificate.
 func TestHandshakeAhead(t *testing.T) {
 	for name, far := range map[string]time.Duration{"far away": 0, "near": time.Hour} {
 		t.Run(name, func(t *testing.T) {

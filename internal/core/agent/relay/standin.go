@@ -9,16 +9,16 @@ import (
 	"outrider.dev/internal/base/wire"
 )
 
-// standInVersion is the version of what stands in for a resource. The control plane has none of
-// it, so it sends its own when it is back.
+// standInVersion is the version of a stand-in. No resource of the control plane has this version,
+// so the control plane sends its own when it is back.
 const standInVersion = "away"
 
-// standIn returns the resource for a name that is not kept, so that the request for it ends at
-// once; false if Envoy does not wait for one of this type.
+// standIn returns a stand-in for a name that is not stored, so that Envoy's request for it
+// completes at once. It returns false if Envoy does not wait for resources of this type.
 //
-//   - A cluster of an address that is no service's: that address, as without a mesh.
-//   - Any other cluster: one that refuses requests, and resets bytes.
-//   - Endpoints: none. A virtual host: none, which is 404.
+//   - A cluster for an address that belongs to no service leads to that address, as without a mesh.
+//   - Any other cluster refuses requests, and resets connections.
+//   - Endpoints are an empty list. A virtual host is empty, which means 404.
 func standIn(a wire.Away, typeURL, name string) (resource, bool) {
 	raw := wire.AppendField(wire.AppendField(nil, 3, name), 1, standInVersion)
 	var body []byte
@@ -37,7 +37,7 @@ func standIn(a wire.Away, typeURL, name string) (resource, bool) {
 	return resource{name: name, version: standInVersion, raw: wire.AppendField(raw, 2, packed)}, true
 }
 
-// standInCluster appends to a template: protobuf merges what is appended.
+// standInCluster appends fields to a template, which protobuf merges into it.
 func standInCluster(a wire.Away, name string) []byte {
 	assignment := wire.AppendField(nil, 1, name)
 	body := a.Refused
@@ -56,7 +56,7 @@ func standInCluster(a wire.Away, name string) []byte {
 	return wire.AppendField(wire.AppendField(slices.Clone(body), 1, name), 33, assignment)
 }
 
-// addressOf returns the address of a cluster's name, "http|10.0.0.7:80" or "tcp|[fd00::7]:80".
+// addressOf returns the address in a cluster's name: "http|10.0.0.7:80" or "tcp|[fd00::7]:80".
 func addressOf(name string) (to netip.AddrPort, http, ok bool) {
 	for _, prefix := range []string{contract.HTTPCluster, contract.TCPCluster, contract.RawCluster} {
 		if address, is := strings.CutPrefix(name, prefix); is {

@@ -21,13 +21,13 @@ import (
 )
 
 const (
-	// maxStore bounds what is kept, in bytes of memory and so of the file. The pod's volume in memory
-	// has 32 MiB, and two files while one is replaced.
+	// maxStore bounds the store, in bytes of memory and therefore also of the file. The pod's
+	// in-memory volume has 32 MiB, and contains two files during a replacement.
 	maxStore = 12 << 20
-	overhead = 128 // bytes of memory of a resource or a name, besides its strings
+	overhead = 128 // memory of a resource or a name in bytes, besides its strings
 
-	// storeEvery is how long what Envoy accepts may not be in the file yet. So an Envoy that starts,
-	// and accepts hundreds of messages, costs one write or two.
+	// storeEvery is the longest time until a change is in the file. An Envoy that starts, and
+	// accepts hundreds of messages, causes only one or two writes.
 	storeEvery  = 2 * time.Second
 	storeFormat = "outrider relay 3\n"
 )
@@ -35,28 +35,28 @@ const (
 var errFull = fmt.Errorf("it takes more than %d bytes of memory", maxStore)
 
 // A store keeps the resources that Envoy has accepted, for an Envoy that starts while the control
-// plane is away. So that an agent that starts has them too, they are in a file: a snapshot, which is
-// replaced as a whole within storeEvery of a change. An agent that is killed may lose the last one.
+// plane is away. They are also in a file for the next agent: a snapshot, replaced as a whole within
+// storeEvery of a change. An agent that is killed may lose the last snapshot.
 //
-// The file is its format, the CRC-32C of a message, and the message. It is not compressed: what compresses
-// takes 1 MiB of memory, and more of the agent's size than the files of most pods have. A file that is
-// damaged, of another format or of another proxy is removed.
+// The file consists of a format identifier, the CRC-32C of a message, and the message. It is not
+// compressed: a compressor takes 1 MiB of memory, and adds more to the agent's size than the files
+// of most pods contain. A file that is damaged, of another format or of another proxy is removed.
 type store struct {
 	path, key string
 	log       *slog.Logger
 
-	writing sync.Mutex // of the file; before mu
+	writing sync.Mutex // protects the file; locked before mu
 
 	mu    sync.Mutex
-	off   bool // nothing is kept until a new Envoy begins: what is known would not be all
+	off   bool // nothing is stored until a new Envoy starts, since the store would be incomplete
 	types map[string]map[string]resource
-	used  int    // memory of types and away
-	away  []byte // wire.Away
-	size  int64  // of the file
+	used  int    // memory of types and away in bytes
+	away  []byte // encoded wire.Away
+	size  int64  // of the file in bytes
 	timer *time.Timer
 }
 
-// The message of the file. A type is that of the resources that follow it.
+// The message in the file. A type applies to the resources that follow it.
 //
 //	message Snapshot { string key = 5; Away away = 4; repeated { string type = 1; repeated Resource put = 2; } }
 const fieldType, fieldPut, fieldAway, fieldKey = 1, 2, 4, 5
@@ -76,7 +76,7 @@ func openStore(path, key string, log *slog.Logger) *store {
 }
 
 func (s *store) read() error {
-	// Not through a link, and not from a pipe.
+	// The path may be neither a link nor a pipe.
 	file, err := os.OpenFile(s.path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return err
@@ -103,7 +103,7 @@ func (s *store) read() error {
 	return s.load(message)
 }
 
-// load takes what the message of a file has.
+// load takes over the content of a file's message.
 func (s *store) load(message []byte) error {
 	key, typeURL := "", ""
 	err := wire.Fields(message, func(f wire.Field) error {
@@ -130,10 +130,10 @@ func (s *store) load(message []byte) error {
 	return err
 }
 
-// memory is about how many bytes the store has of a resource.
+// memory returns the approximate memory of a resource in the store, in bytes.
 func (r resource) memory() int { return overhead + len(r.name) + len(r.version) + len(r.raw) }
 
-// put keeps a copy: a resource is a part of a message.
+// put stores a copy, because the resource shares the memory of its message.
 func (s *store) put(typeURL string, r resource) {
 	s.remove(typeURL, r.name)
 	if s.types[typeURL] == nil {
@@ -155,10 +155,10 @@ func (s *store) remove(typeURL, name string) (was bool) {
 	return was
 }
 
-// drop forgets all resources.
+// drop removes all resources.
 func (s *store) drop() { s.types, s.used = map[string]map[string]resource{}, len(s.away) }
 
-// giveUp keeps nothing from now on, until a new Envoy begins.
+// giveUp stops storing until a new Envoy starts.
 func (s *store) giveUp(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -176,20 +176,21 @@ func (s *store) end(err error) {
 	s.changed()
 }
 
-// changed is called with mu locked. The file follows.
+// changed schedules a write of the file. It is called with mu locked.
 func (s *store) changed() {
 	if s.timer == nil {
 		s.timer = time.AfterFunc(storeEvery, s.write)
 	}
 }
 
-// accept keeps what Envoy has accepted. With fresh it is the first of its type on a stream:
-// then everything that Envoy did not have before it is of an earlier Envoy, and dropped.
+// accept stores resources that Envoy has accepted. If fresh, they are the first of their type on a
+// stream: resources that Envoy did not have before the stream belong to an earlier Envoy, and are
+// dropped.
 func (s *store) accept(p response, fresh bool, initial map[string]string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if fresh && len(initial) == 0 && p.typeURL == clusterType {
-		s.off = false // what was too much may not be any more
+		s.off = false // the store may fit again
 	}
 	if s.off {
 		return
@@ -213,7 +214,7 @@ func (s *store) accept(p response, fresh bool, initial map[string]string) {
 	s.changed()
 }
 
-// forget removes names that Envoy does not subscribe to any more.
+// forget removes names that Envoy no longer subscribes to.
 func (s *store) forget(typeURL string, names []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -224,7 +225,7 @@ func (s *store) forget(typeURL string, names []string) {
 	}
 }
 
-// setAway keeps what is used while the control plane is away.
+// setAway stores the settings for the time in which the control plane is away.
 func (s *store) setAway(raw []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -236,21 +237,21 @@ func (s *store) setAway(raw []byte) {
 	s.changed()
 }
 
-// complete reports whether an Envoy can start with what is kept.
+// complete reports whether an Envoy can start with the stored resources.
 func (s *store) complete() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.types[clusterType]) > 0 && len(s.types[listenerType]) > 0
 }
 
-// names returns all that are kept of a type, sorted.
+// names returns the stored names of a type, sorted.
 func (s *store) names(typeURL string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Sorted(maps.Keys(s.types[typeURL]))
 }
 
-// get returns a resource.
+// get returns a stored resource.
 func (s *store) get(typeURL, name string) (resource, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -258,7 +259,7 @@ func (s *store) get(typeURL, name string) (resource, bool) {
 	return r, ok
 }
 
-// count returns how many resources are kept, and how many bytes the file has.
+// count returns the number of stored resources and the size of the file in bytes.
 func (s *store) count() (resources int, bytes int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -268,7 +269,7 @@ func (s *store) count() (resources int, bytes int64) {
 	return resources, s.size
 }
 
-// write makes the file what is kept, or removes it if that is nothing.
+// write writes the store to the file, or removes the file if the store is empty.
 func (s *store) write() {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -287,7 +288,7 @@ func (s *store) write() {
 	}
 	if len(file) == 0 || err != nil {
 		file = nil
-		os.Remove(s.path) // what it has is out of date
+		os.Remove(s.path) // its content is out of date
 	}
 	if err != nil {
 		s.log.Warn("Envoy's configuration is not kept for an agent that is restarted", "error", err)
@@ -314,7 +315,7 @@ func snapshot(key string, types map[string][]resource, away []byte) []byte {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// close writes what is not in the file yet.
+// close writes pending changes to the file.
 func (s *store) close() {
 	s.mu.Lock()
 	if s.timer != nil {

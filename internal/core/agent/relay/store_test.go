@@ -21,7 +21,7 @@ func resourceOf(name, version string) resource {
 	return resource{name, version, wire.AppendField(raw, 2, []byte("body of "+name+" "+version))}
 }
 
-// storeAt opens the store in a directory. It logs nothing.
+// storeAt opens the store in a directory, and fails the test at any log line.
 func storeAt(t testing.TB, dir string) *store {
 	t.Helper()
 	s := openStore(filepath.Join(dir, "accepted"), "proxy", slog.New(slog.NewTextHandler(unexpected{t}, nil)))
@@ -29,7 +29,7 @@ func storeAt(t testing.TB, dir string) *store {
 	return s
 }
 
-// unexpected is a log in which any line is an error.
+// unexpected is a log that fails the test at any line.
 type unexpected struct{ testing.TB }
 
 func (u unexpected) Write(line []byte) (int, error) {
@@ -37,7 +37,7 @@ func (u unexpected) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// has describes what a store has of a type.
+// has formats the stored resources of a type.
 func has(t *testing.T, s *store, typeURL string) string {
 	t.Helper()
 	var out []string
@@ -55,7 +55,7 @@ func (s *store) accepted(typeURL string, fresh bool, initial map[string]string, 
 	s.accept(response{typeURL: typeURL, resources: resources}, fresh, initial)
 }
 
-// fill makes a store with clusters a@2, endpoint a@1, and what is used while the control plane is away.
+// fill stores clusters a@2, endpoint a@1, and the settings for an absent control plane.
 func fill(s *store) {
 	s.accepted(clusterType, true, nil, resourceOf("a", "1"), resourceOf("b", "1"), resourceOf("c", "1"))
 	s.accepted(clusterType, false, nil, resourceOf("a", "2"))
@@ -65,13 +65,13 @@ func fill(s *store) {
 	s.setAway([]byte("away"))
 }
 
-// What Envoy accepts is kept over the end of an agent, in a file for its owner only.
+// Accepted resources outlast the agent, in a file that only its owner may read.
 func TestStoreKeeps(t *testing.T) {
 	dir := t.TempDir()
 	s := storeAt(t, dir)
 	fill(s)
 	s.close()
-	for range 2 { // what was read is written again
+	for range 2 { // the second agent reads a file that was written from a read one
 		s = storeAt(t, dir)
 		if has(t, s, clusterType) != "a@2" || has(t, s, endpointType) != "a@1" || string(s.away) != "away" {
 			t.Errorf("%s, %s, %q", has(t, s, clusterType), has(t, s, endpointType), s.away)
@@ -84,13 +84,14 @@ func TestStoreKeeps(t *testing.T) {
 	}
 }
 
-// A change is in the file without an end of the agent. After the last resource there is no file.
+// A change reaches the file while the agent runs. When the last resource is removed, so is the
+// file.
 func TestStoreWritesByItself(t *testing.T) {
 	s := storeAt(t, t.TempDir())
 	timer := func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return s.timer != nil && s.timer.Stop() // in place of the wait
+		return s.timer != nil && s.timer.Stop() // stopping the timer replaces the wait
 	}
 	fill(s)
 	if !timer() {
@@ -111,7 +112,7 @@ func TestStoreWritesByItself(t *testing.T) {
 	}
 }
 
-// The first that Envoy accepts of a type on a stream replaces what an earlier Envoy had.
+// The first accepted response of a type on a stream replaces the resources of an earlier Envoy.
 func TestStoreOfANewEnvoy(t *testing.T) {
 	s := storeAt(t, t.TempDir())
 	s.accepted(clusterType, true, nil, resourceOf("a", "1"), resourceOf("b", "1"), resourceOf("c", "1"))
@@ -129,7 +130,8 @@ func TestStoreOfANewEnvoy(t *testing.T) {
 	}
 }
 
-// A file that is not a good one of this proxy is removed, with a word in the log. A link is not followed.
+// The store removes an unusable file, or one of another proxy, and logs it. It does not follow a
+// link.
 func TestFilesThatAreIgnored(t *testing.T) {
 	dir := t.TempDir()
 	s := storeAt(t, dir)
@@ -190,8 +192,8 @@ func TestFilesThatAreIgnored(t *testing.T) {
 	}
 }
 
-// A store that has too much, or a message that cannot be read, ends it with its reason, and without a
-// file; a new Envoy begins anew.
+// A store that is too large, or that meets an unreadable message, gives up with a reason and
+// removes its file. It starts again with a new Envoy.
 func TestStoreEnds(t *testing.T) {
 	var log strings.Builder
 	path := filepath.Join(t.TempDir(), "accepted")
@@ -219,7 +221,7 @@ func TestStoreEnds(t *testing.T) {
 	}
 }
 
-// Where no file can be written the log says so, and an Envoy that starts gets what is kept all the same.
+// If no file can be written, the log says so, and a starting Envoy still gets the stored resources.
 func TestStoreWithoutAFile(t *testing.T) {
 	var log strings.Builder
 	s := openStore(filepath.Join(t.TempDir(), "missing", "accepted"), "proxy", slog.New(slog.NewTextHandler(&log, nil)))

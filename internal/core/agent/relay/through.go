@@ -13,18 +13,18 @@ import (
 )
 
 const (
-	// copyBuffer is the most that is read at a time: a record of TLS.
+	// copyBuffer is the size of one read: a TLS record.
 	copyBuffer = 16 << 10
-	// Bounds of a message that is read. Envoy's first one has its node, and the names of all its
-	// resources after a reconnect; the control plane's have about 2 MiB, or one resource: the
-	// routes of 10,000 services take 7.6 MB.
+	// Maximum sizes of messages. After a reconnect, Envoy's first message contains its node and the
+	// names of all its resources. Messages of the control plane have about 2 MiB, or contain one
+	// resource: the routes of 10,000 services take 7.6 MB.
 	maxRequest  = 4 << 20
 	maxResponse = 20 << 20
-	maxPending  = 16 << 20 // what Envoy has not accepted yet, in memory
+	maxPending  = 16 << 20 // responses in memory that Envoy has not accepted yet
 )
 
-// through copies Envoy's connection to the control plane's and back, until one of them ends. All
-// but the opening goes on unchanged.
+// through copies between Envoy's connection and the control plane's, until one of them ends. Only
+// the opening is changed.
 func (r *Relay) through(ctx context.Context, envoy, server net.Conn) {
 	t := newTee(r)
 	end := sync.OnceFunc(func() {
@@ -32,7 +32,7 @@ func (r *Relay) through(ctx context.Context, envoy, server net.Conn) {
 		server.Close()
 	})
 	defer context.AfterFunc(ctx, end)()
-	var cause error // why the control plane's side ended; nil: Envoy's did
+	var cause error // why the control plane's side ended; nil: Envoy ended its side
 	var once sync.Once
 	ended := func(err error) {
 		once.Do(func() {
@@ -52,8 +52,8 @@ func (r *Relay) through(ctx context.Context, envoy, server net.Conn) {
 	}
 }
 
-// pump copies one direction. The reader takes the bytes before they go on: an ACK must not be
-// read before what it is for.
+// pump copies one direction. It passes bytes to the reader before it writes them: an ACK must not
+// be read before the response that it acknowledges.
 func pump(from io.Reader, to io.Writer, read func([]byte) ([]byte, error), ended func(error), fromServer bool) {
 	buffer := make([]byte, copyBuffer)
 	for {
@@ -79,33 +79,34 @@ func pump(from io.Reader, to io.Writer, read func([]byte) ([]byte, error), ended
 	}
 }
 
-// A tee reads both directions of a connection, and keeps what Envoy accepts.
+// A tee reads both directions of a connection, and stores the resources that Envoy accepts.
 type tee struct {
 	relay               *Relay
 	requests, responses *direction
 
 	mu      sync.Mutex
-	opening opening             // of Envoy
-	stream  uint32              // of Envoy: of its newest request
-	types   map[string]*typeUse // of the stream
-	pending map[string]response // by nonce: sent to Envoy, and not accepted yet
-	waiting int                 // sizes of pending
+	opening opening             // of Envoy's bytes
+	stream  uint32              // of Envoy's newest request
+	types   map[string]*typeUse // types used on the stream
+	pending map[string]response // responses that were sent to Envoy and not accepted yet, by nonce
+	waiting int                 // sum of the sizes of pending
 	began   bool                // the control plane has sent something
-	unread  bool                // a message was missed: nothing more is kept
-	closed  error               // the control plane has ended the stream
+	unread  bool                // a message was missed: nothing more is stored
+	closed  error               // why the control plane has ended the stream
 }
 
-// A typeUse is what is known of a type on a stream.
+// A typeUse describes the use of a type on a stream.
 type typeUse struct {
 	initial  map[string]string // versions that Envoy had before
-	accepted bool              // Envoy has accepted something
+	accepted bool              // Envoy has accepted a response
 }
 
-// A direction reads until it fails once, which ends the keeping and not the copying.
+// A direction reads until its first error. After that, nothing is stored any more, but bytes are
+// still copied.
 type direction struct {
 	frames
 	tee   *tee
-	begun bool // something was read
+	begun bool // some bytes were read
 }
 
 func newTee(r *Relay) *tee {
@@ -115,7 +116,7 @@ func newTee(r *Relay) *tee {
 	return t
 }
 
-// read returns what goes on in place of p, and an error when the connection is to be closed.
+// read returns the bytes to forward in place of p, and an error if the connection must be closed.
 func (d *direction) read(p []byte) ([]byte, error) {
 	t := d.tee
 	t.mu.Lock()
@@ -138,7 +139,7 @@ func (d *direction) read(p []byte) ([]byte, error) {
 		switch {
 		case between:
 			p = append(t.opening.credit(), p...)
-		case d.err != nil: // where the next frame begins is not known
+		case d.err != nil: // the beginning of the next frame is not known
 			t.closed = cmp.Or(t.closed, d.err)
 		case d.begun && len(d.head) == 0:
 			p = append(slices.Clone(p), t.opening.credit()...)
@@ -147,26 +148,26 @@ func (d *direction) read(p []byte) ([]byte, error) {
 	return p, t.closed
 }
 
-// errRefused is a stream that the control plane ends before it has sent anything. Envoy logs its
-// status.
+// errRefused means that the control plane ended a stream before it had sent anything. Envoy logs
+// the stream's status.
 var errRefused = errors.New("it refused the stream")
 
-// end is called when the control plane ends a stream: Envoy would open the next one on the same
-// connection.
+// end closes the connection after the control plane has ended a stream: otherwise Envoy would open
+// the next stream on the same connection.
 func (t *tee) end(stream uint32) {
 	if stream != t.stream {
 		return
 	}
-	t.leave() // before Envoy begins anew
+	t.leave() // before Envoy reconnects
 	if t.closed = errRefused; t.began {
 		t.closed = errors.New("it ended the stream")
 	}
 }
 
-// request takes a message of Envoy.
+// request reads a message of Envoy.
 func (t *tee) request(stream uint32, m []byte) {
 	q, err := parseRequest(m)
-	if err != nil || q.typeURL == "" { // the second is of another service
+	if err != nil || q.typeURL == "" { // a message without a type belongs to another service
 		t.requests.err = err
 		return
 	}
@@ -192,7 +193,7 @@ func (t *tee) request(stream uint32, m []byte) {
 	t.relay.store.forget(q.typeURL, q.unsubscribe)
 }
 
-// response takes a message of the control plane.
+// response reads a message of the control plane.
 func (t *tee) response(stream uint32, m []byte) {
 	if stream != t.stream {
 		return
@@ -223,7 +224,8 @@ func (t *tee) begin() {
 	}
 }
 
-// leave ends the stream. What Envoy has not accepted yet it may have all the same.
+// leave ends the stream, and remembers the responses without an ACK, since Envoy may have accepted
+// them.
 func (t *tee) leave() {
 	if len(t.pending) > 0 {
 		t.relay.mu.Lock()
@@ -233,12 +235,12 @@ func (t *tee) leave() {
 	}
 }
 
-// settle keeps what Envoy has of the last stream though its ACK was lost: by its first request
-// of a type on the next stream.
+// settle stores responses of the last stream that Envoy accepted although the ACK was lost. Envoy's
+// first request of a type on the next stream shows which they are.
 func (r *Relay) settle(q request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for nonce, p := range r.left { // any order: of a name one version is kept
+	for nonce, p := range r.left { // the order does not matter: only one version of a name is stored
 		if p.typeURL == q.typeURL {
 			delete(r.left, nonce)
 			r.store.accept(response{typeURL: p.typeURL, resources: slices.DeleteFunc(p.resources, func(x resource) bool {
@@ -248,9 +250,9 @@ func (r *Relay) settle(q request) {
 	}
 }
 
-// setAway takes what the control plane sends for the time in which it is away.
+// setAway stores the control plane's settings for the time in which it is away.
 func (r *Relay) setAway(raw []byte) {
-	raw = slices.Clone(raw) // of a large message
+	raw = slices.Clone(raw) // do not keep the large message in memory
 	away, err := wire.ParseAway(raw)
 	if err != nil {
 		r.o.Log.Warn("the control plane's stand-ins cannot be read", "error", err)
