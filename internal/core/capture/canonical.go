@@ -2,21 +2,19 @@ package capture
 
 import "slices"
 
-// The order of rules and of their conditions is canonical, because the kernel's packet
-// filters do not keep the order in which they were written: iptables sorts conditions
-// in its own way, and has a list of rules for each family.
-// [Build] and the backends that read rules back use the functions of this file, so
-// that equal rules have equal text.
+// Rules and their conditions are in a canonical order, because the kernel's packet filters do not
+// keep the order in which they were written: iptables sorts conditions in its own way, and has a
+// separate list of rules for each family. [Build] and the backends that read rules back use the
+// functions of this file, so that equal rules have equal text.
 
-// conditionOrder is the order of the conditions of a rule.
+// conditionOrder is the canonical order of the conditions of a rule.
 var conditionOrder = []Key{
 	Protocol, SYN, InInterface, OutInterface, Mark, ConnMark, Original, SourcePort, DestPort,
 	Source, Destination, Invalid, Socket, UID, GID, InSet,
 }
 
-// Canonical returns the conditions of a rule in canonical order, without those that
-// change nothing: TCP together with SYN, and a range of all addresses. Conditions on the same
-// key keep their order.
+// Canonical returns the conditions of a rule in canonical order, without redundant ones: TCP
+// together with SYN, and a range of all addresses. Conditions on the same key keep their order.
 func Canonical(match []Match) []Match {
 	syn := slices.ContainsFunc(match, func(m Match) bool { return m.Key == SYN })
 	var out []Match
@@ -33,7 +31,7 @@ func Canonical(match []Match) []Match {
 // everyAddress reports whether m is a range of all addresses of a family.
 func (m Match) everyAddress() bool { return m.Prefix.IsValid() && m.Prefix.Bits() == 0 && !m.Not }
 
-// For returns the rules that a family has, without the family.
+// For returns the rules that apply to a family, with their Family cleared.
 func (c Chain) For(f Families) []Rule {
 	var out []Rule
 	for _, r := range c.Rules {
@@ -45,9 +43,9 @@ func (c Chain) For(f Families) []Rule {
 	return out
 }
 
-// Merge is the inverse of [Chain.For]: one list of rules for families, made of the list
-// of each. A rule in both lists is in the result once. The result depends only on the
-// two lists.
+// Merge is the inverse of [Chain.For]: it merges the rules of the two families into one list for
+// families. A rule that is in both lists is in the result once. The result depends only on the two
+// lists.
 func Merge(families Families, four, six []Rule) []Rule {
 	switch families {
 	case IPv6:
@@ -83,8 +81,8 @@ func Merge(families Families, four, six []Rule) []Rule {
 	return out
 }
 
-// singleFamily gives rules about an address the family. The others need none, because
-// the rule set has it.
+// singleFamily sets the family of rules that contain an address. Other rules need none, because the
+// rule set has only this family.
 func singleFamily(family Families, rules []Rule) []Rule {
 	rules = slices.Clone(rules)
 	for i := range rules {

@@ -7,18 +7,18 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// Zones of connection tracking (Istio's numbers). A query that the agent forwards can
-// have the addresses and ports of the app's own query, and without zones connection
-// tracking would take the two for one.
+// Zones of connection tracking (Istio's numbers). A query that the agent forwards can have the same
+// addresses and ports as the app's own query. Without zones, connection tracking would take the two
+// for one connection.
 const (
 	zoneUpstream = 1 // between the agent and a name server
 	zoneApp      = 2 // between the app and the agent
 )
 
-// dnsPort is the port of name servers.
+// dnsPort is the port on which name servers listen.
 const dnsPort = 53
 
-// nameserver appends a rule about packets to a captured name server, or from one.
+// nameserver appends a rule for packets to or from a captured name server.
 func (b *builder) nameserver(l *ruleList, set, reason string, do Action, key func(netip.Prefix) Match, match ...Match) {
 	if b.in.DNS == DNSAll {
 		l.add(reason, do, match...)
@@ -31,7 +31,7 @@ func (b *builder) nameserver(l *ruleList, set, reason string, do Action, key fun
 	l.addresses(set, reason, do, list, key, match...)
 }
 
-// dns puts the packets of the agent's resolver into the two zones.
+// dns assigns the packets of the agent's resolver to the two zones.
 func (b *builder) dns() {
 	b.in.Nameservers = slices.DeleteFunc(slices.Clone(b.in.Nameservers), func(a netip.Addr) bool {
 		return !b.in.Families.Has(FamilyOf(a))
@@ -54,7 +54,7 @@ func (b *builder) dns() {
 	b.nameserver(pre, "answers", "a name server answers the agent", zone(zoneUpstream), from, udp, sport(dnsPort))
 }
 
-// dnsRedirects sends the app's queries to the agent's resolver.
+// dnsRedirects redirects the app's queries to the agent's resolver.
 func (b *builder) dnsRedirects(out *ruleList) {
 	if b.in.DNS == DNSOff {
 		return

@@ -14,12 +14,12 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// A Flag is one setting of an Intent, on the command line and in the environment.
-// It is a flag.Value, and a pflag.Value.
+// A Flag is one setting of an Intent, on the command line and in the environment. It implements
+// flag.Value and pflag.Value.
 type Flag struct {
 	Name  string   // long, without dashes
 	Short string   // one letter, or none
-	Env   []string // variables that set it; the first takes precedence, the command line over all
+	Env   []string // variables that set it; the first takes precedence, and the command line overrules all
 	Usage string
 
 	def, value string
@@ -27,7 +27,7 @@ type Flag struct {
 	set        func(string) error
 }
 
-// String is the value as it was given, or the default.
+// String returns the value as given, or the default.
 func (f *Flag) String() string {
 	if f.value == "" {
 		return f.def
@@ -35,7 +35,7 @@ func (f *Flag) String() string {
 	return f.value
 }
 
-// Type is the word for the value in a usage text.
+// Type returns the word for the value in a usage text.
 func (f *Flag) Type() string {
 	if f.bool {
 		return "bool"
@@ -43,7 +43,7 @@ func (f *Flag) Type() string {
 	return "string"
 }
 
-// IsBoolFlag reports whether the flag may stand without a value.
+// IsBoolFlag reports whether the flag may be given without a value.
 func (f *Flag) IsBoolFlag() bool { return f.bool }
 
 // Set parses s into the intent. The error names the flag and the value.
@@ -55,11 +55,11 @@ func (f *Flag) Set(s string) error {
 	return nil
 }
 
-// Lookup turns the name of a user or group into its number.
+// Lookup resolves the name of a user or group to its number.
 type Lookup func(name string) (uint32, error)
 
-// Flags returns the settings of in, in the order of a usage text. users and groups
-// resolve names; nil refuses them.
+// Flags returns the settings of in, in the order of a usage text. users and groups resolve names;
+// if nil, names are refused.
 func Flags(in *Intent, users, groups Lookup) []*Flag {
 	user, group := id(users, "user"), id(groups, "group")
 	var dns, allDNS bool
@@ -167,7 +167,7 @@ func (in Intent) Check() error {
 	return nil
 }
 
-// one reads a single value.
+// one returns a function that reads a single value.
 func one[T any](to *T, parse func(string) (T, error)) func(string) error {
 	return func(s string) error {
 		v, err := parse(s)
@@ -178,18 +178,19 @@ func one[T any](to *T, parse func(string) (T, error)) func(string) error {
 	}
 }
 
-// How many values a list may have: whoever creates a pod writes it, and the node's daemon captures. With all
-// lists full, and no ipset, a capture has 22 MiB resident.
+// The maximum lengths of lists. Whoever creates a pod writes the lists, and the node's daemon
+// captures with them. With all lists full, and without ipset, a capture uses 22 MiB of resident
+// memory.
 const (
-	MaxPorts      = 128 // and ranges of ports
-	MaxRanges     = 256 // of addresses
+	MaxPorts      = 128 // ports and ranges of ports
+	MaxRanges     = 256 // ranges of addresses
 	MaxInterfaces = 64
 	maxIDs        = 64 // users or groups; Istio's limit
 )
 
 func tooMany(most int) error { return fmt.Errorf("too many values; at most %d are possible", most) }
 
-// list reads values separated by commas, each once. Empty entries are left out, as Istio
+// list reads values separated by commas, and drops duplicates. It skips empty entries, as Istio
 // does.
 func list[T comparable](most int, parse func(string) (T, error)) func(string) ([]T, error) {
 	return func(s string) (out []T, err error) {
@@ -224,7 +225,7 @@ func entries(s string) iter.Seq[string] {
 
 func isAll(s string) bool { return strings.Trim(s, ", ") == "*" }
 
-// selection reads a list, or "*".
+// selection returns a function that reads a list, or "*".
 func selection[T any](to *Selection[T], list func(string) ([]T, error)) func(string) error {
 	return one(to, func(s string) (v Selection[T], err error) {
 		if isAll(s) {
@@ -235,7 +236,7 @@ func selection[T any](to *Selection[T], list func(string) ([]T, error)) func(str
 	})
 }
 
-// notAll is set without "*", which would exclude everything.
+// notAll wraps set so that it refuses "*", which would exclude everything.
 func notAll(each, instead string, set func(string) error) func(string) error {
 	return func(s string) error {
 		if isAll(s) {
@@ -322,8 +323,8 @@ func parseLimit(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// ParsePort reads a port number, 1 to 65535, as iptables does: after 0x it is hexadecimal,
-// after another 0 octal.
+// ParsePort reads a port number, 1 to 65535, as iptables does: the prefix 0x means hexadecimal, any
+// other leading 0 octal.
 func ParsePort(s string) (uint16, error) {
 	digits, base := strings.TrimSpace(s), 10
 	hexadecimal, isHex := strings.CutPrefix(strings.ToLower(digits), "0x")
@@ -343,8 +344,8 @@ func ParsePort(s string) (uint16, error) {
 	return 0, fmt.Errorf("%q is not a port; 1 to 65535", s)
 }
 
-// portRange reads a port, or a range of ports in the syntax of iptables: 8080:8090. An end
-// that is left out is the lowest or the highest port.
+// portRange reads a port, or a range of ports in the syntax of iptables: 8080:8090. A missing end
+// means the lowest or the highest port.
 func portRange(s string) (r [2]uint16, err error) {
 	first, last, isRange := strings.Cut(s, ":")
 	switch {
@@ -371,8 +372,8 @@ func portRange(s string) (r [2]uint16, err error) {
 	return r, err
 }
 
-// portList reads ports and ranges of ports and returns each port once, sorted. A single
-// port of never is an error; a range leaves these out.
+// portList reads ports and ranges, and returns each port once, sorted. A single port that is in
+// never is an error; a range skips such ports.
 func portList(never []uint16) func(string) ([]uint16, error) {
 	return func(s string) (out []uint16, err error) {
 		var ranges [][2]uint16
@@ -402,7 +403,7 @@ func portList(never []uint16) func(string) ([]uint16, error) {
 	}
 }
 
-// parsePrefix reads an address range; a single address is a range of one. Host bits are cleared.
+// parsePrefix reads an address range, or a single address as a range of one. It clears host bits.
 func parsePrefix(s string) (netip.Prefix, error) {
 	if a, err := netip.ParseAddr(s); err == nil && a.Zone() == "" {
 		a = a.Unmap()
@@ -440,7 +441,8 @@ func id(lookup Lookup, kind string) func(string) (uint32, error) {
 	}
 }
 
-// ParseID parses the number of a user or a group. The highest is the kernel's "no id".
+// ParseID parses the number of a user or a group. The highest number is invalid: the kernel uses it
+// for "no id".
 func ParseID(s string) (uint32, bool) {
 	n, err := strconv.ParseUint(s, 10, 32)
 	return uint32(n), err == nil && uint32(n) != ^uint32(0)
@@ -456,8 +458,8 @@ func ParseInterface(s string) (string, error) {
 	return s, nil
 }
 
-// interfacePattern reads a name, or with a + at its end the beginning of names, as iptables
-// does.
+// interfacePattern reads an interface name. As in iptables, a + at its end makes it a prefix of
+// names.
 func interfacePattern(s string) (string, error) {
 	prefix, _ := strings.CutSuffix(s, "+")
 	switch {

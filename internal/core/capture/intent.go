@@ -8,59 +8,59 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// Mode is how inbound connections reach the proxy.
+// Mode selects how inbound connections reach the proxy.
 type Mode string
 
-// The modes, Istio's interceptionMode.
+// The modes, with the names of Istio's interceptionMode:
 const (
-	RedirectMode Mode = "REDIRECT" // by NAT: the proxy sees the original destination, not the caller's address
+	RedirectMode Mode = "REDIRECT" // by NAT: the proxy sees the original destination, and the app does not see the caller's address
 	TProxyMode   Mode = "TPROXY"   // transparently: the app can see the caller's address
 	NoneMode     Mode = "NONE"     // nothing is captured
 )
 
-// ParkMode is whether connections that arrive too early wait.
+// ParkMode selects whether connections that arrive too early wait.
 type ParkMode string
 
-// The ways to park.
+// The modes of parking:
 const (
 	ParkOff     ParkMode = "off"     // they are refused, as without Outrider
 	ParkOn      ParkMode = "on"      // they wait, where the kernel supports it
 	ParkRequire ParkMode = "require" // they wait, or capture fails
 )
 
-// DNSMode selects the DNS queries that go to the agent's resolver.
+// DNSMode selects the DNS queries that are redirected to the agent's resolver.
 type DNSMode string
 
-// The ways to capture DNS.
+// The modes of DNS capture:
 const (
 	DNSOff     DNSMode = ""
-	DNSServers DNSMode = "servers" // those to the servers of resolv.conf
-	DNSAll     DNSMode = "all"     // all to port 53
+	DNSServers DNSMode = "servers" // queries to the servers in resolv.conf
+	DNSAll     DNSMode = "all"     // all queries to port 53
 )
 
-// A Selection is a list of values, or all of them. Its zero value is none.
+// A Selection is a list of values, or all values. Its zero value selects none.
 type Selection[T any] struct {
 	All  bool
 	List []T
 }
 
-// The kinds of selections.
+// The types of selections in use:
 type (
 	Ports  = Selection[uint16]
 	Ranges = Selection[netip.Prefix]
 	Groups = Selection[uint32]
 )
 
-// An Intent is what to capture and to park. [Defaults] is the one to start from;
-// [Flags] are the settings that change it.
+// An Intent says which connections to capture and which to park. [Defaults] returns the initial
+// one; [Flags] returns the settings that change it.
 type Intent struct {
 	Mode         Mode
-	OutboundPort uint16 // the proxy's port for what the pod sends
-	InboundPort  uint16 // the proxy's port for what the pod receives
-	// SingleRules is for iptables where it cannot look up sets: long lists are a rule for
-	// each element.
+	OutboundPort uint16 // the proxy's port for connections of the pod's processes
+	InboundPort  uint16 // the proxy's port for connections to the pod
+	// SingleRules is set if iptables cannot look up sets here: each element of a long list then
+	// takes a rule.
 	SingleRules bool
-	TunnelPort  uint16 // the proxy listens there itself: not captured
+	TunnelPort  uint16 // the proxy itself listens there: not captured
 	ProxyUIDs   []uint32
 	ProxyGIDs   []uint32
 
@@ -69,13 +69,13 @@ type Intent struct {
 
 	OutboundRanges        Ranges
 	ExcludeOutboundRanges []netip.Prefix
-	OutboundPorts         Ports // captured for every address
+	OutboundPorts         Ports // captured at every address
 	ExcludeOutboundPorts  []uint16
 	OwnerGroups           Groups // only processes of these groups are captured
 	ExcludeOwnerGroups    []uint32
 
 	ExcludeInterfaces []string
-	VirtualInterfaces []string     // what arrives there is a guest's outbound traffic
+	VirtualInterfaces []string     // packets that arrive there are a guest's outbound traffic
 	Loopback          netip.Prefix // IPv4 destinations that stay in the pod
 
 	DNS             DNSMode
@@ -83,23 +83,23 @@ type Intent struct {
 	DropInvalid     bool
 	TProxyMark      uint32
 	TProxyTable     int
-	Families        Families // 0: by the addresses of the pod, see FamiliesOf
+	Families        Families // 0: follows from the addresses of the pod, see FamiliesOf
 	Park            ParkMode
-	ParkPorts       Ports         // local ports parked besides those of the proxy
-	ParkLimit       time.Duration // how long connections wait for an absent listener; 0 is as long as the callers do
-	ParkOnly        bool          // no capture: parking with the capture rules of another mesh
-	proxyPortsGiven bool          // by -p or -z, so that ParkOnly does not guess them
+	ParkPorts       Ports         // local ports that are parked besides the proxy's
+	ParkLimit       time.Duration // how long connections wait for an absent listener; 0: as long as the callers retry
+	ParkOnly        bool          // park only; another mesh's rules capture
+	proxyPortsGiven bool          // set by -p or -z, so ParkOnly does not guess the ports
 }
 
-// statusPorts are probed by the kubelet and scraped by Prometheus, also while the
-// proxy is down. They are never captured, and connections are refused at once.
+// statusPorts are probed by the kubelet and scraped by Prometheus, even while the proxy is down.
+// They are never captured, and never parked: without a listener, connections are refused at once.
 var statusPorts = []uint16{contract.StatusPort, contract.ReadinessPort, contract.PrometheusPort}
 
-// meshPorts are the capture ports of other meshes: Istio's outbound and inbound port,
-// then Linkerd's.
+// meshPorts are the capture ports of other meshes: Istio's outbound and inbound port, and then
+// Linkerd's.
 var meshPorts = []uint16{contract.OutboundPort, contract.InboundPort, 4140, 4143}
 
-// Defaults is what istio-iptables does without flags, and parking.
+// Defaults returns the behaviour of istio-iptables without flags, with parking.
 func Defaults() Intent {
 	return Intent{
 		Mode:         RedirectMode,
@@ -115,7 +115,7 @@ func Defaults() Intent {
 	}
 }
 
-// withDefaults sets the fields with a default that depends on other fields.
+// withDefaults sets fields whose defaults depend on other fields.
 func (in Intent) withDefaults() Intent {
 	if len(in.ProxyUIDs) == 0 {
 		in.ProxyUIDs = []uint32{contract.ProxyUser}
@@ -126,9 +126,9 @@ func (in Intent) withDefaults() Intent {
 	return in
 }
 
-// FamiliesOf is what to capture in a pod with these addresses: IPv4, and IPv6 if one
-// of them is neither loopback nor link-local, nor ::6, which capture adds. Istio captures IPv6 only if configured
-// to, and otherwise a pod's IPv6 traffic bypasses the proxy.
+// FamiliesOf returns the families to capture in a pod with these addresses: IPv4, and also IPv6 if
+// a pod address is neither loopback, link-local, nor the ::6 that capture adds. Istio captures IPv6
+// only if configured to; without that, IPv6 traffic bypasses the proxy.
 func FamiliesOf(addrs []netip.Addr) Families {
 	var f Families
 	for _, a := range addrs {
@@ -139,21 +139,21 @@ func FamiliesOf(addrs []netip.Addr) Families {
 	return f | IPv4
 }
 
-// captures reports whether in redirects anything at all.
+// captures reports whether the intent redirects anything.
 func (in Intent) captures() bool { return in.Mode != NoneMode && !in.ParkOnly }
 
-// parks reports whether connections to any port wait.
+// parks reports whether connections to any port are parked.
 func (in Intent) parks() bool {
 	return in.Park != ParkOff && (in.ParkPorts.All || len(in.parkedPorts()) > 0)
 }
 
-// Nothing reports whether in has no effect: no rule is needed for it.
+// Nothing reports whether the intent has no effect, so that no rule is needed.
 func (in Intent) Nothing() bool { return !in.captures() && !in.parks() }
 
-// loopbacks are the destinations that stay in the pod.
+// loopbacks returns the destinations that stay in the pod.
 func (in Intent) loopbacks() []netip.Prefix { return []netip.Prefix{in.Loopback, loopback6} }
 
-// parkedPorts are the local ports on which early connections wait, sorted.
+// parkedPorts returns the local ports on which early connections wait, sorted.
 func (in Intent) parkedPorts() []uint16 {
 	if in.Park == ParkOff {
 		return nil

@@ -9,16 +9,17 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// forgetAbsence is how long an absence of a listener is remembered after the last
-// connection to its port. It bounds how long the memory can be out of date: if no
-// connection arrives after the listener is back, only time clears it.
+// forgetAbsence is how long the kernel remembers the absence of a listener after the last
+// connection to its port. It bounds how long this memory can be out of date: if no connection
+// arrives after the listener is back, only the timeout clears it.
 const forgetAbsence = 5 * time.Minute
 
-// releasePort is where the packets of [Release] come from. No process has it, so that no
-// other packet to a port of the pod is taken for one.
+// releasePort is the source port of the packets of [Release]. No process uses it, so no other
+// packet to a port of the pod is taken for a release.
 const releasePort = contract.ProbePort
 
-// releaseAddrs are where [Release] sends its packets, to the port that is released.
+// releaseAddrs are the addresses to which [Release] sends its packets; the port is the one to
+// release.
 var releaseAddrs = []netip.Prefix{passthrough4, loopback6}
 
 // NFTables and IPTables are the names of the backends.
@@ -27,7 +28,7 @@ const (
 	IPTables = "iptables"
 )
 
-// Reasons of the rules with counters that are read.
+// Reasons of rules whose counters are read:
 const (
 	ReasonParked   = "no listener: parked, the caller's kernel retries"
 	ReasonFirst    = "no listener: parked, and the time limit starts"
@@ -37,14 +38,14 @@ const (
 	ReasonProofTP  = "proof: an inbound connection arrived at the proxy"
 )
 
-// parking lets connections wait for ports that have no listener. For each port and
-// family the kernel has a key in up to two sets, with a timeout:
+// parking makes connections wait for ports without a listener. For each port and family, the kernel
+// has a key in up to two sets with timeouts:
 //
 //	parking  the listener has been absent for less than ParkLimit
 //	gone     the listener is absent, and a connection found that out less than forgetAbsence ago
 //
-// A connection that finds a listener deletes both. "gone" without "parking" means that
-// the absence has lasted for longer than ParkLimit: connections are refused at once.
+// A connection that finds a listener deletes both. "gone" without "parking" means that the absence
+// has lasted longer than ParkLimit: connections are refused at once.
 func (b *builder) parking() {
 	in := b.in
 	if !in.parks() {
@@ -70,17 +71,18 @@ func (b *builder) parking() {
 	}
 }
 
-// A parkGroup is ports that share a chain, and sets that remember the absence of each.
+// A parkGroup is a group of ports that share a chain, and the sets that remember the absence of
+// each listener.
 type parkGroup struct {
 	chain string
 	ports []uint16
-	all   bool // and every port that is in no other group, but the status ports
+	all   bool // includes every port that is in no other group, except the status ports
 	sets  absence
 }
 
-// parkGroups divides the ports into groups. A group of several ports takes sets with
-// ports as keys. iptables has them in ipset alone: its match recent remembers addresses, and
-// takes a chain for each port.
+// parkGroups divides the ports into groups. A group of several ports needs sets with ports as keys.
+// With iptables, only ipset has them: its match recent remembers addresses, so each port would need
+// its own chain.
 func (b *builder) parkGroups(ports []uint16) (groups []parkGroup) {
 	rest := parkGroup{chain: "park", all: b.in.ParkPorts.All}
 	byPort := b.hasSets() || !rest.all && b.isSet(len(ports))
@@ -105,12 +107,12 @@ func (b *builder) parkGroups(ports []uint16) (groups []parkGroup) {
 	return groups
 }
 
-// setsOf are the sets of a group of several ports.
+// setsOf returns the sets of a group of several ports.
 func (b *builder) setsOf(g parkGroup) absence {
 	switch {
 	case b.hasSets():
 		return b.sets("", ByFamilyPort, g.size())
-	case len(g.ports) > 0: // the sets of ipset have room for every port
+	case len(g.ports) > 0: // ipset's sets have room for every port
 		return b.sets("", ByFamilyPort, 0)
 	case b.limited():
 		b.note("--park-ports '*' has no time limit with the iptables backend: callers wait for as long as they choose to")
@@ -118,8 +120,9 @@ func (b *builder) setsOf(g parkGroup) absence {
 	return absence{}
 }
 
-// size is how many keys the sets of a group may have: one for each family and port. For all
-// ports it is half of that: the kernel allocates for as many keys at once.
+// size returns the maximum number of keys in the sets of a group: one for each family and port. For
+// a group of all ports it is half of that, since the kernel allocates the memory for all keys at
+// once.
 func (g parkGroup) size() uint32 {
 	const ports = 1<<16 - 1
 	if g.all {
@@ -128,11 +131,12 @@ func (g parkGroup) size() uint32 {
 	return min(ports, 2*uint32(len(g.ports)))
 }
 
-// remembersTProxy reports whether the absence of the inbound port is remembered before
-// addresses are translated. Packets are for another port there, so the key cannot be it.
+// remembersTProxy reports whether the absence of the inbound port's listener is recorded before
+// address translation. There the packets still have their original ports, so the key cannot be the
+// port.
 func (b *builder) remembersTProxy() bool { return b.in.captures() && b.in.Mode == TProxyMode }
 
-// parkInput sends new connections to the chain of their group.
+// parkInput sends new connections to the chain of the group.
 func (b *builder) parkInput(input *ruleList, g parkGroup) {
 	if g.all {
 		input.ports("status-ports", "status port %s is never parked", leave, statusPorts, tcp)
@@ -148,7 +152,7 @@ func (b *builder) parkInput(input *ruleList, g parkGroup) {
 // limited reports whether parking has a time limit.
 func (b *builder) limited() bool { return b.in.ParkLimit > 0 }
 
-// absence is the two sets that remember an absence. The zero value remembers nothing.
+// absence contains the two sets that remember an absence. The zero value remembers nothing.
 type absence struct{ parking, gone Set }
 
 func (b *builder) sets(suffix string, key SetKey, size uint32) absence {
@@ -161,7 +165,7 @@ func (b *builder) sets(suffix string, key SetKey, size uint32) absence {
 	}
 }
 
-// park adds the chain that decides about a connection to a parked port.
+// park adds the chain that handles connections to the ports of a group.
 func (b *builder) park(g parkGroup) {
 	l := b.chain(g.chain, Filter, NoHook)
 	sets := g.sets
@@ -177,7 +181,8 @@ func (b *builder) park(g parkGroup) {
 	b.absent(l, sets, leave)
 }
 
-// absent appends what happens without a listener; over is the action once the limit is over.
+// absent appends the rules for a connection without a listener; over is the action after the time
+// limit.
 func (b *builder) absent(l *ruleList, sets absence, over Action) {
 	l.add(ReasonParked, drop, in(sets.parking))
 	l.add("the absence goes on", onSet(Update, sets.gone), in(sets.gone))
@@ -187,8 +192,8 @@ func (b *builder) absent(l *ruleList, sets absence, over Action) {
 	l.add(ReasonFirst, drop)
 }
 
-// tproxyAbsent appends what happens to a connection that TPROXY found no listener for.
-// It must not go on to the app, past the proxy.
+// tproxyAbsent appends the rules for a connection for which TPROXY found no listener. The
+// connection must not bypass the proxy and reach the app.
 func (b *builder) tproxyAbsent(l *ruleList) {
 	port := b.in.InboundPort
 	switch {
@@ -204,7 +209,8 @@ func (b *builder) tproxyAbsent(l *ruleList) {
 		refuse.add("the proxy is gone: to be refused", setMark(refuseMark))
 		refuse.add("refused at input: it must not reach the app past the proxy", leave)
 	default:
-		// TPROXY of iptables drops by itself without a listener, so no later rule can count.
+		// The TPROXY of iptables itself drops the packet if there is no listener, so no later rule
+		// can count it.
 		if b.limited() {
 			b.note("TPROXY with the iptables backend parks inbound connections without a time limit: callers wait for as long as they choose to")
 		}
@@ -212,7 +218,8 @@ func (b *builder) tproxyAbsent(l *ruleList) {
 	}
 }
 
-// tproxyInput deletes the memory of an absence when the proxy has taken a connection.
+// tproxyInput appends rules that delete the memory of an absence once the proxy has accepted a
+// connection.
 func (b *builder) tproxyInput(input *ruleList) {
 	if b.rs.Backend != NFTables {
 		return
@@ -223,10 +230,10 @@ func (b *builder) tproxyInput(input *ruleList) {
 	input.add("the proxy has taken a connection", onSet(Delete, sets.gone), append(taken, in(sets.gone))...)
 }
 
-// release appends the rules that [Release] needs: a UDP packet from releasePort to a parked
-// port ends the parking of that port, and itself. It must be from one of the proxy's users or from
-// root. With parking alone every user may: no process of ours runs as the other mesh's user,
-// and a release lets nothing past its proxy.
+// release appends the rules that [Release] needs: a UDP packet from releasePort to a parked port
+// ends the parking of that port, and is dropped. Its sender must be root or a user of the proxy.
+// With ParkOnly every user may send it: no process of ours runs as the other mesh's user, and a
+// release lets nothing bypass that mesh's proxy.
 func (b *builder) release(groups []parkGroup) {
 	out := b.chain("filter-output", Filter, Output)
 	owners, words := b.owners()
@@ -246,7 +253,7 @@ func (b *builder) release(groups []parkGroup) {
 	l := b.chain("release", Filter, NoHook)
 	for _, g := range groups {
 		if g.all && !b.hasSets() {
-			continue // no absence is remembered
+			continue // the group remembers no absence
 		}
 		if g.all {
 			l.ports("status-ports", "status port %s is never parked", leave, statusPorts, udp)
@@ -257,7 +264,7 @@ func (b *builder) release(groups []parkGroup) {
 	}
 }
 
-// releasable appends a rule for the ports of a group. The reason has a place for them.
+// releasable appends a rule for the ports of a group. The reason has a format verb for them.
 func releasable(l *ruleList, g parkGroup, reason string, do Action) {
 	if g.all {
 		l.add(fmt.Sprintf(reason, "any other port"), do, udp)

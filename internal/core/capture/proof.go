@@ -1,12 +1,12 @@
 package capture
 
-// proof appends the rules by which a finished capture is tried. A packet with a
-// proof's mark takes the same path as any other. Where it arrives it is counted and
-// rejected, so that no listener is needed, nothing leaves the pod, and no other
-// connection is affected. Setting a mark needs NET_ADMIN.
+// proof appends the rules that test a finished capture. A packet with a proof's mark takes the same
+// path as any other packet. At its destination it is counted and rejected, so a proof needs no
+// listener, sends nothing out of the pod, and affects no other connection. Setting a mark requires
+// NET_ADMIN.
 func (b *builder) proof() {
-	// A redirected packet still has the interface of its first route here, so it is
-	// recognised by its port.
+	// A redirected packet still has the interface of its first route here, so the rule recognises
+	// it by its port.
 	b.chain("filter-output", Filter, Output).
 		add("proof: was not captured, and must not leave the pod", reject, tcp, mark(ProofOut), not(oif("lo")), not(dport(b.in.OutboundPort)))
 	if b.rs.Chain("input") == nil { // parking is off
@@ -14,7 +14,7 @@ func (b *builder) proof() {
 	}
 }
 
-// proofArrivals appends where the packets of both proofs end.
+// proofArrivals appends the rules that count the packets of both proofs.
 func (b *builder) proofArrivals(input *ruleList) {
 	input.add(ReasonProofOut, reject, tcp, mark(ProofOut), dport(b.in.OutboundPort))
 	input.add("proof: an outbound connection arrived somewhere else", reject, tcp, mark(ProofOut))

@@ -10,29 +10,29 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// A NotReleasedError reports a port whose release no rule has accepted: it is not parked
-// with a time limit, or the sender is neither root nor a user of the proxy.
+// A NotReleasedError names a port whose release no rule accepted: the port is not parked with a
+// time limit, or the sender is neither root nor a user of the proxy.
 type NotReleasedError struct{ Port uint16 }
 
 func (e *NotReleasedError) Error() string {
 	return fmt.Sprintf("port %d is not released: no rule accepted it", e.Port)
 }
 
-// Hint is for the user.
+// Hint returns advice for the user.
 func (e *NotReleasedError) Hint() string {
 	return "the rules accept it from root and from the users of -u and -g, with --park-only from every user, for ports that are parked with a time limit; capture verify reads the rules"
 }
 
-// Release ends the parking of ports from inside the pod: from now on connections to
-// them are refused at once, until a listener is seen there again. The rules accept
-// this from the proxy's users and from root, with --park-only from every user, and drop the packet
-// that they have accepted, which the kernel reports to its sender at once.
+// Release ends the parking of ports from inside the pod: connections to them are refused at once
+// until a listener is seen there again. The rules accept a release from the proxy's users and from
+// root, and with --park-only from every user. They drop the accepted packet, which the kernel
+// reports to the sender at once.
 func Release(ports ...uint16) error {
 	var errs []error
 	for _, p := range ports {
 		var reasons []error
 		released := false
-		for _, a := range releaseAddrs { // one family may be switched off, or not captured
+		for _, a := range releaseAddrs { // one family may be switched off or not captured
 			ok, err := release(a.Addr(), p)
 			released = released || ok
 			if err != nil {
@@ -50,8 +50,8 @@ func Release(ports ...uint16) error {
 	return errors.Join(errs...)
 }
 
-// ReleaseMesh releases the ports on which --park-only parks connections to another mesh's proxy.
-// It reports whether it is of use to release them again: not where no rule accepts it from this
+// ReleaseMesh releases the ports on which --park-only parks connections to another mesh's proxy. It
+// reports whether calling it again makes sense. It does not if no rule accepts a release from this
 // user.
 func ReleaseMesh() (again bool) {
 	for _, p := range meshPorts {
@@ -63,8 +63,8 @@ func ReleaseMesh() (again bool) {
 	return again
 }
 
-// release reports whether a rule has accepted the release of a port. A packet to a port
-// that is never parked tells a rule of ours from one that drops everything.
+// release reports whether a rule accepted the release of a port. Its packet to a port that is never
+// parked distinguishes our rule from one that drops everything.
 func release(to netip.Addr, port uint16) (bool, error) {
 	dropped, err := send(netip.AddrPortFrom(to, port))
 	if !dropped {
@@ -92,8 +92,9 @@ func send(to netip.AddrPort) (dropped bool, err error) {
 	return false, err
 }
 
-// shared lets more than one socket have releasePort at once: another release, and the one before this,
-// which a program that is just being started keeps until it runs.
+// shared lets several sockets use releasePort at once. The other one may belong to a concurrent
+// release, or to the previous one: a program that is just being started keeps it open until its
+// exec.
 func shared(_, _ string, c syscall.RawConn) (err error) {
 	failed := c.Control(func(fd uintptr) {
 		err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1)

@@ -6,8 +6,9 @@ import (
 	"slices"
 )
 
-// Addresses with a fixed meaning. The proxy passes inbound connections on to the app
-// from the first two, which distinguishes them from the app's own connections.
+// Addresses with a fixed meaning. The first two are the source addresses of the connections by
+// which the proxy passes inbound traffic on to the app, which distinguishes them from the app's own
+// connections.
 var (
 	passthrough4 = netip.MustParsePrefix("127.0.0.6/32")
 	passthrough6 = netip.MustParsePrefix("::6/128")
@@ -15,20 +16,20 @@ var (
 	loopback6    = netip.MustParsePrefix("::1/128")
 )
 
-// Marks of packets and connections, besides the one for transparent proxying,
-// which is the user's. The first is Istio's.
+// Marks of packets and connections. The mark for transparent proxying is not among them, since the
+// user chooses it. The first mark is Istio's.
 const (
-	selfCallMark = 1338       // the proxy calls its own pod: let it in through the inbound side
-	tproxiedMark = 1339       // on a connection: it was taken transparently
-	refuseMark   = 0x4f750000 // parking is over: reject at input
-	// ProofOut and ProofIn mark the packets by which a finished capture is tried.
-	// They take the same path as any other packet and are rejected where they arrive.
+	selfCallMark = 1338       // the proxy calls its own pod: treat the packet as inbound
+	tproxiedMark = 1339       // on a connection: it was captured transparently
+	refuseMark   = 0x4f750000 // parking is over: reject the packet at input
+	// ProofOut and ProofIn mark the packets that test a finished capture. They take the same path
+	// as any other packet and are rejected at their destination.
 	ProofOut = 0x4f750001
 	ProofIn  = 0x4f750002
 )
 
-// Build turns an intent into rules for a backend. The notes are for the user:
-// settings without effect, and what the backend does not support.
+// Build turns an intent into rules for a backend. The notes tell the user which settings have no
+// effect and what the backend does not support.
 func Build(in Intent, backend string) (rs Ruleset, notes []string) {
 	in = in.withDefaults()
 	b := builder{in: in, rs: Ruleset{Backend: backend, Families: in.Families}}
@@ -66,8 +67,8 @@ func (b *builder) note(format string, args ...any) {
 	b.notes = append(b.notes, fmt.Sprintf(format, args...))
 }
 
-// chain returns the chain of that name, and makes it if there is none. Chains keep
-// the order in which they were made.
+// chain returns the chain with this name, and creates it if necessary. Chains keep the order of
+// their creation.
 func (b *builder) chain(name string, table Table, hook Hook) *ruleList {
 	if b.rs.Chain(name) == nil {
 		b.rs.Chains = append(b.rs.Chains, Chain{Name: name, Table: table, Hook: hook})
@@ -75,14 +76,15 @@ func (b *builder) chain(name string, table Table, hook Hook) *ruleList {
 	return &ruleList{b: b, name: name}
 }
 
-// A ruleList appends to a chain by name: the slice of chains may move.
+// A ruleList appends to a chain that it finds by name, since the slice of chains may be
+// reallocated.
 type ruleList struct {
 	b    *builder
 	name string
 }
 
-// add appends a rule. The family follows from the addresses in it; a rule for a
-// family that is not captured is left out.
+// add appends a rule. The addresses in the rule determine its family; a rule for a family that is
+// not captured is omitted.
 func (l *ruleList) add(reason string, do Action, match ...Match) {
 	r := Rule{Match: Canonical(match), Action: do, Reason: reason}
 	for _, m := range match {
@@ -95,8 +97,8 @@ func (l *ruleList) add(reason string, do Action, match ...Match) {
 	c.Rules = append(c.Rules, r)
 }
 
-// ports appends a rule for a list of ports: by a set of that name, or for each range without
-// one. The reason has a place for the port, the range or the set.
+// ports appends rules for a list of ports: one that looks up a set with the given name, or one for
+// each range. The reason has a format verb for the port, the range or the set.
 func (l *ruleList) ports(set, reason string, do Action, list []uint16, match ...Match) {
 	ranges := portsOf(list)
 	switch {
@@ -114,8 +116,8 @@ func (l *ruleList) ports(set, reason string, do Action, list []uint16, match ...
 	}
 }
 
-// addresses appends a rule for each family in a list of ranges: by a set of that name, or
-// without one if the ranges are the same as a single prefix.
+// addresses appends rules for each family in a list of ranges. A rule looks up a set with the given
+// name, or has a prefix if the ranges equal a single one.
 func (l *ruleList) addresses(set, reason string, do Action, list []netip.Prefix, key func(netip.Prefix) Match, match ...Match) {
 	for _, f := range []Families{IPv4, IPv6} {
 		ranges := rangesOf(list, f)
@@ -141,25 +143,25 @@ func (l *ruleList) addresses(set, reason string, do Action, list []netip.Prefix,
 	}
 }
 
-// addressKeys are the keys of sets in place of a condition with a prefix.
+// addressKeys maps conditions on a prefix to the keys of the sets that replace them.
 var addressKeys = map[Key]map[Families]SetKey{
 	Source:      {IPv4: BySource4, IPv6: BySource6},
 	Destination: {IPv4: ByDestination4, IPv6: ByDestination6},
 }
 
-// hasSets reports whether the backend has sets with every key.
+// hasSets reports whether the backend has sets for every kind of key.
 func (b *builder) hasSets() bool { return b.rs.Backend == NFTables }
 
-// maxSingleRules is the longest list of ports or ranges for which iptables has a rule for
-// each element. A set takes the capability NET_RAW, and a kernel with ipset.
+// maxSingleRules is the longest list of ports or ranges for which iptables has one rule per
+// element. Longer lists use sets, which need the capability NET_RAW and a kernel with ipset.
 const maxSingleRules = 15
 
-// isSet reports whether a list of n ports or ranges is a set.
+// isSet reports whether a list of n ports or ranges becomes a set.
 func (b *builder) isSet(n int) bool {
 	return b.hasSets() || n > maxSingleRules && !b.in.SingleRules
 }
 
-// set adds a set, unless it is there, and returns it.
+// set returns s after adding it to the rule set, unless it is in there.
 func (b *builder) set(s Set) Set {
 	if b.rs.Set(s.Name) == nil {
 		b.rs.Sets = append(b.rs.Sets, s)
@@ -173,13 +175,14 @@ func (l *ruleList) excludedInterfaces(key func(string) Match, flags string, name
 	}
 }
 
-// leadsTo reports whether a rule goes to that chain. A chain that no rule goes to must
-// not be made: when it is read back, it belongs to no table.
+// leadsTo reports whether a rule goes to that chain. A chain to which no rule goes must not be
+// created: when it is read back, its table is unknown.
 func (l *ruleList) leadsTo(chain string) bool {
 	return slices.ContainsFunc(l.b.rs.Chain(l.name).Rules, func(r Rule) bool { return r.Action == jump(chain) })
 }
 
-// FamilyOf is the family of an address, which is not one of IPv4 in IPv6.
+// FamilyOf returns the family of an address. An IPv4 address mapped into IPv6 must be unmapped
+// before.
 func FamilyOf(a netip.Addr) Families {
 	if a.Is4() {
 		return IPv4
@@ -217,16 +220,15 @@ var (
 	reject   = Action{Verb: Reject}
 )
 
-// owners are the conditions that make a packet the proxy's own, each with its
-// description.
+// owners returns the conditions that recognise the proxy's own packets, each with its description.
 func (b *builder) owners() (matches []Match, words []string) {
 	uids, uidWords := b.ids("proxy-uids", ByUID, UID, b.in.ProxyUIDs, "uid %s (-u)")
 	gids, gidWords := b.ids("proxy-gids", ByGID, GID, b.in.ProxyGIDs, "gid %s (-g)")
 	return append(uids, gids...), append(uidWords, gidWords...)
 }
 
-// ids are the conditions of a list of users or groups, each with its description: one set,
-// or a condition for each.
+// ids returns the conditions for a list of users or groups, each with its description: a single
+// set, or a condition for each element.
 func (b *builder) ids(set string, by SetKey, key Key, list []uint32, format string) (matches []Match, words []string) {
 	if len(list) > 1 && b.hasSets() {
 		s := b.set(Set{Name: set, Key: by, Numbers: idsOf(list)})
@@ -239,7 +241,7 @@ func (b *builder) ids(set string, by SetKey, key Key, list []uint32, format stri
 	return matches, words
 }
 
-// The names of chains that others go to.
+// Names of chains to which rules of other chains go:
 const (
 	inboundChain = "inbound"
 	proxyChain   = "proxy"
@@ -247,14 +249,14 @@ const (
 	takeChain    = "take"
 )
 
-// established leaves connections alone that are older than the rules: their next
-// packet is the first that connection tracking sees, and would be redirected.
+// established exempts connections that are older than the rules: their next packet is the first
+// that connection tracking sees, and would be redirected.
 func (l *ruleList) established() {
 	l.add("not the start of a connection: older connections go on unchanged", leave, not(syn))
 }
 
-// inbound is for what comes from outside. With TPROXY only virtual interfaces need
-// NAT: their traffic is outbound.
+// inbound adds the rules for packets from outside of the pod. With TPROXY only virtual interfaces
+// need NAT, since their traffic is outbound.
 func (b *builder) inbound() {
 	in := b.in
 	if in.Mode == TProxyMode && len(in.VirtualInterfaces) == 0 {
@@ -276,7 +278,7 @@ func (b *builder) inbound() {
 	}
 }
 
-// inboundPorts appends take for the local ports that are captured.
+// inboundPorts appends the action take for the local ports that are captured.
 func (b *builder) inboundPorts(l *ruleList, take Action, reason string) {
 	in := b.in
 	b.neverCaptured(l)
@@ -297,7 +299,7 @@ func (b *builder) inboundPorts(l *ruleList, take Action, reason string) {
 	}
 }
 
-// withoutStatus splits a list into status ports and others.
+// withoutStatus divides a list into other ports and status ports.
 func withoutStatus(list []uint16) (others, status []uint16) {
 	for _, p := range list {
 		if slices.Contains(statusPorts, p) {
@@ -309,13 +311,13 @@ func withoutStatus(list []uint16) (others, status []uint16) {
 	return others, status
 }
 
-// neverCaptured appends the ports that no flag can capture.
+// neverCaptured appends rules for ports that no flag can capture.
 func (b *builder) neverCaptured(l *ruleList) {
 	l.add("the tunnel port (-e): the proxy listens there itself", leave, tcp, dport(b.in.TunnelPort))
 	l.ports("status-ports", "status port %s is never captured", leave, statusPorts, tcp)
 }
 
-// outbound is for what the pod's processes send.
+// outbound adds the rules for packets that the pod's processes send.
 func (b *builder) outbound() {
 	in := b.in
 	out := b.chain("output", NAT, Output)
@@ -346,7 +348,7 @@ func (b *builder) outbound() {
 	b.outboundRanges(out)
 }
 
-// proxy is for what the proxy itself sends.
+// proxy adds the rules for packets that the proxy itself sends.
 func (b *builder) proxy() {
 	in := b.in
 	l := b.chain(proxyChain, NAT, NoHook)
@@ -361,7 +363,7 @@ func (b *builder) proxy() {
 	l.add("the proxy's own traffic is not captured: it would loop", leave)
 }
 
-// ownerGroups leaves processes alone because of their group.
+// ownerGroups exempts processes because of their group.
 func (b *builder) ownerGroups(out *ruleList) {
 	if b.in.OwnerGroups.All {
 		groups, words := b.ids("excluded-groups", ByGID, GID, b.in.ExcludeOwnerGroups, "group %s is excluded (ISTIO_OUTBOUND_OWNER_GROUPS_EXCLUDE)")
@@ -377,7 +379,7 @@ func (b *builder) ownerGroups(out *ruleList) {
 	out.add("of none of the captured groups (ISTIO_OUTBOUND_OWNER_GROUPS)", leave, others...)
 }
 
-// outboundRanges appends the destinations that are captured.
+// outboundRanges appends rules for the destinations that are captured.
 func (b *builder) outboundRanges(l *ruleList) {
 	in := b.in
 	take := redirect(in.OutboundPort)
@@ -393,8 +395,8 @@ func (b *builder) outboundRanges(l *ruleList) {
 	l.addresses("ranges", "outbound connection to the proxy (-i)", take, in.OutboundRanges.List, to, tcp)
 }
 
-// mangle is what happens before addresses are translated: packets that connection
-// tracking cannot place, and transparent proxying.
+// mangle adds the rules before address translation: for packets that connection tracking cannot
+// assign, and for transparent proxying.
 func (b *builder) mangle() {
 	if !b.in.DropInvalid && b.in.Mode != TProxyMode {
 		return
@@ -408,9 +410,9 @@ func (b *builder) mangle() {
 	}
 }
 
-// tproxy takes inbound connections transparently, after Istio's scheme of marks:
-// the proxy's calls to the app carry TProxyMark and the caller's address, and the
-// mark on their connection leads the answers back.
+// tproxy captures inbound connections transparently, with Istio's scheme of marks. The proxy's
+// calls to the app carry TProxyMark and the caller's address; the mark on their connection leads
+// the app's packets back to the proxy.
 func (b *builder) tproxy(pre *ruleList) {
 	in := b.in
 	own := in.TProxyMark
@@ -420,8 +422,8 @@ func (b *builder) tproxy(pre *ruleList) {
 	pre.add("within the pod: containers call one another directly", leave, iif("lo"), not(mark(selfCallMark)), not(mark(ProofIn)))
 	pre.excludedInterfaces(iif, "-c, -k", slices.Concat(in.ExcludeInterfaces, in.VirtualInterfaces)...)
 	pre.addresses("", "to loopback: stays in the pod", leave, in.loopbacks(), to)
-	// A connection already taken is recognised by its mark, not by its socket: the last
-	// packet of a handshake by SYN cookie belongs to no socket yet.
+	// A connection that was already captured is recognised by its mark, not by its socket: the last
+	// packet of a handshake with a SYN cookie has no socket yet.
 	tp := Action{Verb: TProxy, Num: uint32(in.InboundPort), Mark: own}
 	pre.add("a connection that the proxy has taken", tp, connMark(tproxiedMark), original, not(syn))
 	pre.established()
@@ -446,8 +448,8 @@ func (b *builder) tproxy(pre *ruleList) {
 	out.add("the app answers the proxy, which called as the caller", setMark(own), tcp, connMark(own))
 }
 
-// guardFamily restricts the chains to one family, if one alone is captured: the
-// nftables backend has one table for both.
+// guardFamily restricts the chains to one family if only that one is captured: the nftables backend
+// has a single table for both.
 func (b *builder) guardFamily() {
 	var other Families
 	switch b.rs.Families {
@@ -466,5 +468,5 @@ func (b *builder) guardFamily() {
 	}
 }
 
-// guardReason identifies a guard when rules are read back.
+// guardReason identifies a guard of guardFamily when rules are read back.
 func guardReason(only Families) string { return "only " + only.String() + " is captured" }

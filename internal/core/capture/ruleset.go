@@ -6,11 +6,11 @@ import (
 	"net/netip"
 )
 
-// A Ruleset is everything that Outrider has in the packet filter of one network
-// namespace. Backends write it, read it back and compare.
+// A Ruleset contains all rules and sets of Outrider in the packet filter of one network namespace.
+// Backends write it, read it back and compare it.
 type Ruleset struct {
-	Backend  string   // "nftables" or "iptables": the limits it was built for
-	Families Families // what the rules apply to
+	Backend  string   // "nftables" or "iptables": the rules respect its limits
+	Families Families // families to which the rules apply
 	Sets     []Set
 	Chains   []Chain
 	Routing  Routing
@@ -19,7 +19,7 @@ type Ruleset struct {
 // Families is a set of IP families.
 type Families uint8
 
-// The two families; their values can be or-ed.
+// The two families; they can be combined with |.
 const (
 	IPv4 Families = 1 << iota
 	IPv6
@@ -41,22 +41,22 @@ func (f Families) String() string {
 	return "none"
 }
 
-// Table is the stage of packet processing a chain belongs to, in iptables' words.
-// nftables has the same stages as priorities (man 8 nft, "priority").
+// Table is the stage of packet processing to which a chain belongs, with its name in iptables. In
+// nftables the stages are priorities (man 8 nft, "priority").
 type Table string
 
-// The stages, in the order in which a packet meets them.
+// The stages, in the order in which a packet traverses them:
 const (
 	Raw    Table = "raw"    // before connection tracking
 	Mangle Table = "mangle" // marks and transparent proxying
-	NAT    Table = "nat"    // first packet of a connection only
+	NAT    Table = "nat"    // only the first packet of a connection
 	Filter Table = "filter"
 )
 
-// Hook is the place in the network stack where a chain is called.
+// Hook is the point of the network stack at which a chain is called.
 type Hook string
 
-// The hooks in use. A chain without a hook is reached by Goto alone.
+// The hooks in use. A chain without a hook is reached only by Goto.
 const (
 	NoHook     Hook = ""
 	Prerouting Hook = "prerouting"
@@ -64,9 +64,9 @@ const (
 	Output     Hook = "output"
 )
 
-// A Chain is a list of rules, tried in order. Chains call one another by Goto
-// alone, which does not come back: so Return anywhere means "no further rule of
-// ours for this packet", and the rules of other programs follow.
+// A Chain is a list of rules, tried in order. Chains reach one another only by Goto, which does not
+// come back. So a Return in any chain ends our rules for this packet, and the rules of other
+// programs follow.
 type Chain struct {
 	Name  string
 	Table Table
@@ -74,40 +74,39 @@ type Chain struct {
 	Rules []Rule
 }
 
-// A Rule does its action for packets that meet every match. Every rule counts
-// its packets.
+// A Rule applies its action to packets that meet all its conditions. Every rule counts its packets.
 type Rule struct {
-	Family Families // IPv4 or IPv6; 0 is both
+	Family Families // IPv4 or IPv6; 0: both
 	Match  []Match
 	Action Action
-	Reason string // for people; the rule's comment in the kernel
+	Reason string // for people; also the rule's comment in the kernel
 }
 
 // Key names a property of a packet or of its socket.
 type Key string
 
-// What a rule can match. Numbers are in Match.Num, prefixes in Match.Prefix,
-// names in Match.Name.
+// The properties that a rule can match. Numbers are in Match.Num, prefixes in Match.Prefix, names
+// in Match.Name.
 const (
 	Protocol     Key = "proto"    // Num: 6 TCP, 17 UDP
-	SYN          Key = "syn"      // TCP, and SYN without ACK, FIN, RST: a connection starts. Not: TCP, and no start
-	InInterface  Key = "iif"      // Name; with + at its end, every name that begins so
-	OutInterface Key = "oif"      // Name, likewise
+	SYN          Key = "syn"      // TCP with SYN and without ACK, FIN, RST: a connection starts. Negated: any other TCP packet
+	InInterface  Key = "iif"      // Name; a + at its end makes it a prefix
+	OutInterface Key = "oif"      // Name; a + at its end makes it a prefix
 	Source       Key = "saddr"    // Prefix
 	Destination  Key = "daddr"    // Prefix
 	SourcePort   Key = "sport"    // Num; goes with Protocol
-	DestPort     Key = "dport"    // Num, or Num to Last (iptables; nftables has sets); goes with Protocol
+	DestPort     Key = "dport"    // Num, or Num to Last (iptables only; nftables uses sets); goes with Protocol
 	UID          Key = "uid"      // Num: user of the sending process; local output only
-	GID          Key = "gid"      // Num: its primary group
+	GID          Key = "gid"      // Num: primary group of the sending process
 	Mark         Key = "mark"     // Num: packet mark
 	ConnMark     Key = "ctmark"   // Num: mark of the connection
 	Original     Key = "original" // sent by the side that opened the connection
-	Invalid      Key = "invalid"  // connection tracking cannot place the packet
+	Invalid      Key = "invalid"  // connection tracking cannot assign the packet
 	Socket       Key = "socket"   // there is a socket for the packet
-	InSet        Key = "in"       // Name: the set that holds the packet's key, Num: the set's SetKey
+	InSet        Key = "in"       // Name: the set that contains the packet's key, Num: the set's SetKey
 )
 
-// TCP and UDP are the values of Protocol in use.
+// Values of Protocol:
 const (
 	TCP = 6
 	UDP = 17
@@ -118,15 +117,15 @@ type Match struct {
 	Key    Key
 	Not    bool
 	Num    uint32
-	Last   uint32 // of a range that begins with Num; 0: Num alone
+	Last   uint32 // end of a range that starts with Num; 0: only Num
 	Prefix netip.Prefix
 	Name   string
 }
 
-// Range is the numbers of m.
+// Range returns the numbers that m matches.
 func (m Match) Range() Interval[uint32] { return Interval[uint32]{m.Num, max(m.Num, m.Last)} }
 
-// family is the family of packets that can meet m; 0 is both.
+// family returns the family of packets that can meet m; 0: both.
 func (m Match) family() Families {
 	switch {
 	case m.Prefix.IsValid():
@@ -140,24 +139,24 @@ func (m Match) family() Families {
 // Verb is the kind of an action.
 type Verb string
 
-// The verbs. After SetMark, SetConnMark, Add, Update and Delete the next rule follows;
-// the others end the chain.
+// The verbs. SetMark, SetConnMark, Add, Update and Delete continue with the next rule; the others
+// end the chain.
 const (
-	Return      Verb = "return"   // no further rule of ours
-	Drop        Verb = "drop"     // silently
+	Return      Verb = "return"   // skips the rest of our rules
+	Drop        Verb = "drop"     // without an answer
 	Reject      Verb = "reject"   // TCP reset to the sender
 	Goto        Verb = "goto"     // Name: chain of the same table
 	Redirect    Verb = "redirect" // Num: local port
-	TProxy      Verb = "tproxy"   // Num: local port, Mark: for the routing policy; no effect without a listener
+	TProxy      Verb = "tproxy"   // Num: local port, Mark: for the routing policy; no effect if there is no listener
 	Zone        Verb = "zone"     // Num: connection tracking zone
 	SetMark     Verb = "mark"     // Mark
 	SetConnMark Verb = "ctmark"   // Mark
-	Add         Verb = "add"      // Name: set, Num: its SetKey; keeps the timeout of a key that is in it
+	Add         Verb = "add"      // Name: set, Num: its SetKey; does not change the timeout of an existing key
 	Update      Verb = "update"   // Name: set; restarts the timeout of the key
 	Delete      Verb = "delete"   // Name: set
 )
 
-// An Action is what a rule does. It is comparable.
+// An Action is the effect of a rule. It is comparable.
 type Action struct {
 	Verb Verb
 	Num  uint32
@@ -165,21 +164,21 @@ type Action struct {
 	Name string
 }
 
-// Routing is what transparent proxying needs outside the packet filter. The
-// zero value is nothing.
+// Routing describes the routing that transparent proxying needs besides the packet filter. The zero
+// value means none.
 type Routing struct {
-	Mark  uint32 // packets with this mark are delivered locally; 0 is none
-	Table int    // by this routing table
-	// SixSource adds ::6/128 to lo: the address from which the proxy passes
-	// inbound connections on to the app. IPv4 needs none: 127.0.0.0/8 is local.
+	Mark  uint32 // packets with this mark are delivered locally; 0: none
+	Table int    // routing table for these packets
+	// SixSource means that lo has the address ::6/128, from which the proxy passes inbound
+	// connections on to the app. IPv4 needs no address for this: all of 127.0.0.0/8 is local.
 	SixSource bool
 }
 
-// recordChain holds one rule without effect. Its comment is the record.
+// recordChain contains one rule without effect, whose comment is the record.
 const recordChain = "record"
 
-// recordVersion changes with the reasons and the order of rules, by which the counters
-// of rules are found.
+// recordVersion must change whenever reasons of rules or their order change: counters of rules are
+// found by them.
 const recordVersion = "outrider/3"
 
 // Record identifies a rule set in the kernel: its version, backend and digest.
@@ -187,15 +186,15 @@ func (rs Ruleset) Record() string {
 	return recordVersion + " " + rs.Backend + " " + rs.Digest()
 }
 
-// Digest is a short hash over every rule, set and route of rs, its record apart.
-// Two rule sets with the same digest treat every packet alike.
+// Digest returns a short hash of every rule, set and route in rs, without its record. Two rule sets
+// with the same digest treat every packet alike.
 func (rs Ruleset) Digest() string {
 	h := sha256.New()
 	h.Write([]byte(rs.String()))
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// withRecord returns rs with the chain that records it.
+// withRecord returns rs with its record chain.
 func (rs Ruleset) withRecord() Ruleset {
 	rs.Chains = append(rs.Chains, Chain{Name: recordChain, Table: Filter, Rules: []Rule{
 		{Action: Action{Verb: Return}, Reason: rs.Record()},
@@ -203,9 +202,9 @@ func (rs Ruleset) withRecord() Ruleset {
 	return rs
 }
 
-// Recorded returns the record that rs carries, and whether it is that of rs as it is
-// now. It is not where rules were changed, or are those of another version. A rule set
-// without a record is not ours, or incomplete.
+// Recorded returns the record in rs, and whether it matches the content of rs. It does not match if
+// rules were changed or come from another version. A rule set without a record is not ours, or is
+// incomplete.
 func (rs Ruleset) Recorded() (record string, intact bool) {
 	if c := rs.Chain(recordChain); c != nil && len(c.Rules) == 1 {
 		record = c.Rules[0].Reason
@@ -213,7 +212,7 @@ func (rs Ruleset) Recorded() (record string, intact bool) {
 	return record, record == rs.Record()
 }
 
-// Chain returns the chain of that name, or nil.
+// Chain returns the chain with this name, or nil.
 func (rs Ruleset) Chain(name string) *Chain {
 	for i := range rs.Chains {
 		if rs.Chains[i].Name == name {
@@ -223,7 +222,7 @@ func (rs Ruleset) Chain(name string) *Chain {
 	return nil
 }
 
-// Set returns the set of that name, or nil.
+// Set returns the set with this name, or nil.
 func (rs Ruleset) Set(name string) *Set {
 	for i := range rs.Sets {
 		if rs.Sets[i].Name == name {
@@ -233,7 +232,7 @@ func (rs Ruleset) Set(name string) *Set {
 	return nil
 }
 
-// Len is the number of rules, the record apart.
+// Len returns the number of rules, without the record.
 func (rs Ruleset) Len() int {
 	n := 0
 	for _, c := range rs.Chains {

@@ -12,17 +12,17 @@ import (
 	"time"
 )
 
-// A Set is a collection of keys that rules look up. There are two kinds. A set with a
-// timeout is dynamic: it begins empty, and rules add keys and delete them, so that the
-// kernel keeps state without a process in user space. A set without one is constant: it
-// holds a list of the intent, so that the number of rules does not grow with lists.
+// A Set is a collection of keys that rules look up. A set with a timeout is dynamic: it starts
+// empty, and rules add and delete keys, so that the kernel keeps state without a process in user
+// space. A set without a timeout is constant: it contains a list of the intent, so that the number
+// of rules does not grow with the list.
 type Set struct {
 	Name    string
 	Key     SetKey
-	Timeout time.Duration // of a key, from when it was added or last updated; 0: the set is constant
-	Size    uint32        // the most keys of a dynamic set by family and port; iptables has no limit
-	// The elements of a constant set as [Join] returns them. Addresses are for keys that
-	// are addresses, Numbers for all others.
+	Timeout time.Duration // of a key, since it was added or last updated; 0: the set is constant
+	Size    uint32        // maximum number of keys in a dynamic set by family and port; iptables has no limit
+	// The elements of a constant set, as returned by [Join]: Addresses if its keys are addresses,
+	// otherwise Numbers.
 	Numbers   []Interval[uint32]
 	Addresses []Interval[netip.Addr]
 }
@@ -30,31 +30,31 @@ type Set struct {
 // Constant reports whether s has fixed elements.
 func (s Set) Constant() bool { return s.Timeout == 0 }
 
-// IPSet reports whether iptables takes ipset for s.
+// IPSet reports whether iptables needs ipset for s.
 func (s Set) IPSet() bool { return s.Constant() || s.Key == ByFamilyPort }
 
-// Len is the number of elements of a constant set. An interval is one.
+// Len returns the number of elements in a constant set; an interval counts as one.
 func (s Set) Len() int { return len(s.Numbers) + len(s.Addresses) }
 
-// SetKey is the property of a packet by which it is looked up in a Set.
+// SetKey is the property of a packet that is looked up in a Set.
 type SetKey uint8
 
-// The keys. The first two are of dynamic sets, the others of constant sets.
+// The keys. Dynamic sets use the first two, constant sets the others.
 const (
 	ByFamily     SetKey = iota // one state for each family
 	ByFamilyPort               // one state for each family and destination port
 	ByPort                     // destination port
 	ByUID                      // user of the sending process; local output only
-	ByGID                      // its primary group
+	ByGID                      // primary group of the sending process
 	BySource4
 	BySource6
 	ByDestination4
 	ByDestination6
-	// UnknownKey is that of a set that another program wrote.
+	// UnknownKey is the key of a set that another program wrote.
 	UnknownKey
 )
 
-// SetKeys lists all keys.
+// SetKeys returns all keys.
 func SetKeys() []SetKey {
 	out := make([]SetKey, UnknownKey)
 	for i := range out {
@@ -63,7 +63,7 @@ func SetKeys() []SetKey {
 	return out
 }
 
-// Family is the family of packets that have the key; 0 is both.
+// Family returns the family of packets that have the key; 0: both.
 func (k SetKey) Family() Families {
 	switch k {
 	case BySource4, ByDestination4:
@@ -74,7 +74,7 @@ func (k SetKey) Family() Families {
 	return 0
 }
 
-// String is the key in the syntax of nft.
+// String returns the key in the syntax of nft.
 func (k SetKey) String() string {
 	if k >= UnknownKey {
 		return "unknown"
@@ -86,11 +86,11 @@ func (k SetKey) String() string {
 	}[k]
 }
 
-// An Interval is the keys from First to Last, both included.
+// An Interval contains the keys from First to Last, inclusive.
 type Interval[T any] struct{ First, Last T }
 
-// String is the interval as nft writes it: a number, an address, a range of addresses with
-// its prefix length, or two ends.
+// String returns the interval in nft's syntax: a number, an address, a range of addresses with its
+// prefix length, or two ends.
 func (i Interval[T]) String() string {
 	switch i := any(i).(type) {
 	case Interval[uint32]:
@@ -108,7 +108,7 @@ func (i Interval[T]) String() string {
 	return fmt.Sprintf("%v-%v", i.First, i.Last)
 }
 
-// elements are the elements of a constant set as text.
+// elements returns the elements of a constant set as text.
 func (s Set) elements() []string {
 	out := make([]string, 0, s.Len())
 	for _, i := range s.Numbers {
@@ -120,7 +120,7 @@ func (s Set) elements() []string {
 	return out
 }
 
-// Elements is the elements of a constant set as nft writes them.
+// Elements returns the elements of a constant set in nft's syntax.
 func (s Set) Elements() string { return strings.Join(s.elements(), ", ") }
 
 func portsOf(list []uint16) (out []Interval[uint32]) {
@@ -137,8 +137,8 @@ func idsOf(list []uint32) (out []Interval[uint32]) {
 	return Join(ByUID, out)
 }
 
-// Join sorts the numbers of a set, and makes one interval of those that overlap or touch.
-// Numbers of users and groups stay single: nf_tables has no intervals of them.
+// Join sorts the numbers of a set, and merges intervals that overlap or touch. Numbers of users and
+// groups stay single: nf_tables has no intervals of them.
 func Join(k SetKey, list []Interval[uint32]) []Interval[uint32] {
 	if k == ByUID || k == ByGID {
 		return slices.Compact(sorted(list, cmp.Compare))
@@ -146,13 +146,13 @@ func Join(k SetKey, list []Interval[uint32]) []Interval[uint32] {
 	return join(list, cmp.Compare, func(n uint32) (uint32, bool) { return n + 1, n+1 != 0 })
 }
 
-// JoinAddresses is Join for intervals of addresses of one family.
+// JoinAddresses does the same for intervals of addresses of one family.
 func JoinAddresses(list []Interval[netip.Addr]) []Interval[netip.Addr] {
 	return join(list, netip.Addr.Compare, func(a netip.Addr) (netip.Addr, bool) { a = a.Next(); return a, a.IsValid() })
 }
 
-// sorted returns a sorted copy. By sort.Slice, whose code is in the binary once: slices.SortFunc has 10 kB
-// for each type, and the agent is in every pod.
+// sorted returns a sorted copy. It uses sort.Slice, whose code is in the binary once:
+// slices.SortFunc takes 10 kB for each type, and the agent is in every pod.
 func sorted[T any](list []Interval[T], compare func(a, b T) int) []Interval[T] {
 	list = slices.Clone(list)
 	sort.Slice(list, func(i, j int) bool { return compare(list[i].First, list[j].First) < 0 })
@@ -178,7 +178,7 @@ func join[T any](list []Interval[T], compare func(a, b T) int, next func(T) (T, 
 	return out
 }
 
-// rangesOf are the addresses of prefixes that are of a family.
+// rangesOf returns the address ranges of the prefixes of one family.
 func rangesOf(list []netip.Prefix, f Families) (out []Interval[netip.Addr]) {
 	for _, p := range list {
 		if FamilyOf(p.Addr()) == f {
@@ -188,13 +188,13 @@ func rangesOf(list []netip.Prefix, f Families) (out []Interval[netip.Addr]) {
 	return JoinAddresses(out)
 }
 
-// Range is the addresses of a prefix.
+// Range returns the addresses of a prefix.
 func Range(p netip.Prefix) Interval[netip.Addr] {
 	p = p.Masked()
 	return Interval[netip.Addr]{p.Addr(), lastOf(p)}
 }
 
-// lastOf is the highest address of a prefix.
+// lastOf returns the highest address of a prefix.
 func lastOf(p netip.Prefix) netip.Addr {
 	b := p.Addr().As16()
 	bits := p.Bits()
@@ -211,7 +211,7 @@ func lastOf(p netip.Prefix) netip.Addr {
 	return last
 }
 
-// prefixOf is the prefix with exactly the addresses from first to last, if there is one.
+// prefixOf returns the prefix with exactly the addresses from first to last, if there is one.
 func prefixOf(first, last netip.Addr) (netip.Prefix, bool) {
 	a, b := first.As16(), last.As16()
 	common := 0

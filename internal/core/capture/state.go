@@ -2,26 +2,26 @@ package capture
 
 import "errors"
 
-// A State is a rule set as it is in the kernel, with its counters.
+// A State is a rule set in the kernel, with its counters.
 type State struct {
 	Ruleset
-	// Packets counts for each rule, by the name of its chain, the packets that met
-	// all its conditions since the rules were written.
+	// Packets contains, by the name of the chain, a counter for each rule: the packets that met all
+	// its conditions since the rules were written.
 	Packets map[string][]uint64
-	Variant string // of iptables that has the rules: "legacy" or "nft"
+	Variant string // of iptables, if it has the rules: "legacy" or "nft"
 }
 
-// ErrNone: a network namespace has no rules of ours.
+// ErrNone means that a network namespace contains no rules of ours.
 var ErrNone = errors.New("no rules of outrider here")
 
-// A DamagedError is about rules of ours that were read and are incomplete, or were changed
-// by another program. A new capture replaces them.
+// A DamagedError reports that rules of ours are incomplete, or were changed by another program. A
+// new capture replaces them.
 type DamagedError struct{ Err error }
 
 func (e *DamagedError) Error() string { return e.Err.Error() }
 func (e *DamagedError) Unwrap() error { return e.Err }
 
-// Count is the number of packets that rules with this reason have met.
+// Count returns the number of packets that met rules with this reason.
 func (s State) Count(reason string) uint64 {
 	var n uint64
 	for _, c := range s.Chains {
@@ -34,12 +34,11 @@ func (s State) Count(reason string) uint64 {
 	return n
 }
 
-// Parked is the number of connection attempts that were made to wait.
+// Parked returns the number of connection attempts that were made to wait.
 func (s State) Parked() uint64 { return s.Count(ReasonParked) + s.Count(ReasonFirst) }
 
-// Restore sets what nftables does not store: the table of chains without a hook, which
-// is that of the chains that go to them, and the families, which follow from the guards
-// at the head of hooked chains.
+// Restore sets fields that nftables does not store. A chain without a hook gets the table of the
+// chains that go to it. The families follow from the guards at the head of hooked chains.
 func (s *State) Restore() {
 	if c := s.Chain(recordChain); c != nil {
 		c.Table = Filter

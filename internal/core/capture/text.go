@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// String is one condition in the syntax of nft.
+// String returns the condition in the syntax of nft.
 //
 // complexity: one case for each key.
 func (m Match) String() string {
@@ -49,8 +49,8 @@ func (m Match) String() string {
 	case Invalid:
 		return "ct state " + op + "invalid"
 	case Socket:
-		// True whenever there is a socket. "socket wildcard" would not do: it ignores
-		// sockets in TIME_WAIT, and a client that uses its port again would wait.
+		// This is true whenever there is a socket. "socket wildcard" would not work: it ignores
+		// sockets in TIME_WAIT, so a client that reuses its port would have to wait.
 		return "socket transparent <= 1"
 	case InSet:
 		return SetKey(m.Num).String() + " " + op + "@" + m.Name
@@ -58,7 +58,7 @@ func (m Match) String() string {
 	return fmt.Sprintf("unknown match %q", m.Key)
 }
 
-// wildcard is the name of an interface with nft's mark of a prefix in place of iptables'.
+// wildcard converts iptables' mark of a name prefix (+) to nft's.
 func wildcard(name string) string {
 	if prefix, ok := strings.CutSuffix(name, "+"); ok {
 		return prefix + "*"
@@ -66,7 +66,7 @@ func wildcard(name string) string {
 	return name
 }
 
-// ProtocolName is the name of a protocol of IP; else its number.
+// ProtocolName returns the name of an IP protocol, or its number if the name is not known.
 func ProtocolName(n uint32) string {
 	switch n {
 	case TCP:
@@ -77,7 +77,7 @@ func ProtocolName(n uint32) string {
 	return fmt.Sprint(n)
 }
 
-// String is the action in the words of nft.
+// String returns the action in nft's words.
 func (a Action) String() string {
 	switch a.Verb {
 	case Goto:
@@ -100,7 +100,7 @@ func (a Action) String() string {
 	return strings.TrimSpace(string(a.Verb) + " " + a.Name)
 }
 
-// String is the rule without its reason.
+// String returns the rule without its reason.
 func (r Rule) String() string {
 	var parts []string
 	switch r.Family {
@@ -122,15 +122,15 @@ func (c Chain) heading() string {
 	return fmt.Sprintf("chain %s (%s, at %s)", c.Name, c.Table, c.Hook)
 }
 
-// String is the canonical text of rs, without its record: equal rules have equal text.
-// Chains are in the order of their names, because a kernel may return them in another.
+// String returns the canonical text of rs, without its record: equal rules have equal text. Chains
+// are sorted by name, because a kernel may return them in another order.
 func (rs Ruleset) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "backend %s, families %s\n", rs.Backend, rs.Families)
 	if r := rs.Routing; r != (Routing{}) {
 		fmt.Fprintf(&b, "routing mark %#x table %d ::6 %t\n", r.Mark, r.Table, r.SixSource)
 	}
-	var sets, chains []string // each begins with its name
+	var sets, chains []string // each starts with its name
 	for _, s := range rs.Sets {
 		if !s.Constant() {
 			text := fmt.Sprintf("set %s by %s for %s", s.Name, s.Key, s.Timeout)
@@ -159,8 +159,8 @@ func (rs Ruleset) String() string {
 	return b.String()
 }
 
-// Explain is rs for people: every chain in the order in which packets meet them,
-// every rule with its reason.
+// Explain returns rs for people: all chains in the order in which packets meet them, and every rule
+// with its reason.
 func (rs Ruleset) Explain() string {
 	var b strings.Builder
 	for _, c := range rs.Chains {
@@ -242,12 +242,12 @@ func (rs Ruleset) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// maxDiff bounds the lines of a Diff: more would hide the others from a person, and fill a
+// maxDiff bounds the lines of a Diff: more lines would hide the important ones, and fill a
 // termination message of 4 KiB.
 const maxDiff = 30
 
-// Diff lists what is in want and not in got, and the reverse, a line each, "-"
-// for what is missing and "+" for what should not be there. Empty means equal.
+// Diff compares the lines of two rule sets. It returns lines that are only in want after "-", and
+// lines that are only in got after "+". An empty result means that they are equal.
 func Diff(want, got Ruleset) []string {
 	if want.equal(got) {
 		return nil
@@ -267,8 +267,8 @@ func Diff(want, got Ruleset) []string {
 	return out
 }
 
-// equal reports whether two rule sets have the same text. It does not write the text, which
-// for long lists takes longer than the rest of a run.
+// equal reports whether two rule sets have the same text. It does not build the texts, which takes
+// longer for long lists than the rest of a run.
 func (rs Ruleset) equal(other Ruleset) bool {
 	if rs.Backend != other.Backend || rs.Families != other.Families || rs.Routing != other.Routing ||
 		len(rs.Sets) != len(other.Sets) || len(rs.Chains) != len(other.Chains) {
@@ -292,12 +292,12 @@ func (s Set) equal(t Set) bool {
 		slices.Equal(s.Numbers, t.Numbers) && slices.Equal(s.Addresses, t.Addresses)
 }
 
-// equal leaves the record aside, which follows from the rules.
+// equal ignores the record, which follows from the rules.
 func (c Chain) equal(d Chain) bool {
 	return c.Table == d.Table && c.Hook == d.Hook && (c.Name == recordChain || slices.EqualFunc(c.Rules, d.Rules, Rule.equal))
 }
 
-// missing are the lines of a list that are not in another, each after a sign.
+// missing returns the lines that are in list and not in other, each after a sign.
 func missing(sign string, list, other []string) (out []string) {
 	there := make(map[string]bool, len(other))
 	for _, line := range other {
@@ -311,8 +311,8 @@ func missing(sign string, list, other []string) (out []string) {
 	return out
 }
 
-// lines is the text of a rule set as a list of lines, in which each rule names its chain,
-// and each element its set.
+// lines divides the text of a rule set into lines, and puts the chain's name before each rule and
+// the set's name before each element.
 func lines(text string) []string {
 	var out []string
 	within := ""

@@ -10,27 +10,28 @@ import (
 	"outrider.dev/internal/core/capture"
 )
 
-// A Query describes one connection as a command line does.
+// A Query describes one connection by the flags of a command line.
 type Query struct {
 	To        string   // ADDRESS:PORT
-	From      string   // address of its sender; empty: the one that the kernel chooses
-	As        string   // UID or UID:GID of the process that makes it
-	In        string   // interface on which it enters the pod; empty: a process of the pod makes it
+	From      string   // address of its sender; empty: chosen as the kernel would
+	As        string   // UID or UID:GID of the process that opens it
+	In        string   // interface on which it enters the pod; empty: a process of the pod opens it
 	Out       string   // interface by which it leaves the pod; empty: by the route
 	UDP       bool     // it is UDP, not TCP
-	Local     []string // addresses of the pod; empty: those of the network
+	Local     []string // addresses of the pod; empty: those in the Network
 	Listening []string // local ports that have a listener
 }
 
-// A Network has the interfaces and addresses on which the way of a connection depends besides the rules. The zero value
-// is an unknown one.
+// A Network contains the interfaces and addresses on which a connection's path depends besides the
+// rules. The zero value means that they are not known.
 type Network struct {
 	Addrs []netip.Addr // of the pod, without loopback
-	// Out is the interface by which packets to an address leave.
+	// Out returns the interface by which packets to an address leave.
 	Out func(netip.Addr) (string, error)
 }
 
-// Network returns n, or the network with the addresses of q, of which no route is known.
+// Network returns n, or, if q contains addresses of the pod, a network with these and without
+// routes.
 func (q Query) Network(n Network) (Network, error) {
 	if len(q.Local) == 0 {
 		return n, nil
@@ -46,7 +47,8 @@ func (q Query) Network(n Network) (Network, error) {
 	return n, nil
 }
 
-// Explain follows the connection through rules, and prints before that what it supposed.
+// Explain follows the connection through the rules. The text starts with the assumptions that were
+// made.
 func (q Query) Explain(rs capture.Ruleset, n Network) (string, error) {
 	c, pod, supposed, err := q.Parse(n)
 	if err != nil {
@@ -59,8 +61,8 @@ func (q Query) Explain(rs capture.Ruleset, n Network) (string, error) {
 	return b.String() + Follow(rs, c, pod).String(), nil
 }
 
-// Parse returns the connection, the pod around it in network n, and what it supposed
-// about both. An error names the flag of "outrider rules" with the wrong value.
+// Parse returns the connection, the pod around it in network n, and the assumptions about both. An
+// error names the flag of "outrider rules" with the wrong value.
 func (q Query) Parse(n Network) (c Conn, pod Pod, supposed []string, err error) {
 	to, err := netip.ParseAddrPort(q.To)
 	if err != nil || to.Port() == 0 || to.Addr().IsUnspecified() {
@@ -116,8 +118,8 @@ func (q Query) owner() (uid, gid uint32, err error) {
 	return uid, gid, nil
 }
 
-// interfaces returns by which interfaces the connection comes in and leaves. It comes in by none if
-// a process of the pod opens it, and leaves by none if it comes in for the pod itself.
+// interfaces returns the interfaces by which the connection enters and leaves. in is empty if a
+// process of the pod opens the connection, out if the connection enters and ends in the pod.
 func (q Query) interfaces(n Network, dst netip.Addr) (in, out string, supposed []string, err error) {
 	own := dst.IsLoopback() || q.Out == "lo" || slices.Contains(n.Addrs, dst)
 	if err := q.checkInterfaces(own, dst); err != nil {
@@ -159,8 +161,8 @@ func (q Query) checkInterfaces(own bool, dst netip.Addr) error {
 	return nil
 }
 
-// source is the address that the connection comes from. For a destination of the pod the
-// kernel chooses the same address, and 127.0.0.1 for the others of 127.0.0.0/8.
+// source returns the source address of the connection. For a destination in the pod the kernel
+// chooses the same address, except that it chooses 127.0.0.1 for all of 127.0.0.0/8.
 func (q Query) source(c Conn) (netip.Addr, error) {
 	dst := c.Dst.Addr()
 	switch {

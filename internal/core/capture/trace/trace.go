@@ -1,6 +1,6 @@
-// Package trace follows a connection through the rules of a capture, as the kernel would, and says which
-// rules led it where it ends. A rule set is explained, its proofs are chosen, and its scenarios are
-// tested by it; the suite test/netns compares it with the kernel.
+// Package trace follows a connection through the rules of a capture, as the kernel would, and
+// records the rules that determine where it ends. It is used to explain rule sets, to choose
+// proofs, and to test the scenarios. The suite test/netns compares it with the kernel.
 package trace
 
 import (
@@ -13,21 +13,22 @@ import (
 	"outrider.dev/internal/core/capture"
 )
 
-// A Conn is one packet of a connection, the first unless Established, and its sender.
+// A Conn is one packet of a connection, with its sender. Unless Established, it is the first
+// packet.
 type Conn struct {
 	Proto    uint32 // TCP or UDP
 	Src, Dst netip.AddrPort
-	In       string // interface by which it came in; "" if a process of the pod opens it
-	// Out is the interface by which it leaves without the rules: "lo" if it is for the
-	// pod itself. For a packet that came in, empty means the same.
+	In       string // interface on which it arrived; "" if a process of the pod opens the connection
+	// Out is the interface by which the packet would leave without the rules: "lo" if its
+	// destination is the pod itself. For a packet that arrived, "" means the same.
 	Out      string
-	UID, GID uint32 // of the process that sends it; without meaning if it came in
+	UID, GID uint32 // of the sending process; no meaning if the packet arrived
 	Mark     uint32
 
-	Established bool   // not the first packet: the connection is older than the rules
-	ConnMark    uint32 // rules marked the connection at its first packet, and decided its translation
+	Established bool   // not the first packet, and the connection is older than the rules
+	ConnMark    uint32 // set by rules at the first packet, which also decided the connection's translation
 	Reply       bool   // sent by the side that did not open the connection
-	Invalid     bool   // connection tracking cannot place the packet
+	Invalid     bool   // connection tracking cannot assign the packet
 }
 
 func (c Conn) String() string {
@@ -41,17 +42,17 @@ func (c Conn) String() string {
 	return fmt.Sprintf("%s %s -> %s, %s", capture.ProtocolName(c.Proto), c.Src, c.Dst, from)
 }
 
-// A Listener is a socket of the pod that accepts connections, on every local address.
+// A Listener is a socket of the pod that accepts connections at every local address.
 type Listener struct {
 	Proto       uint32
 	Port        uint16
-	Transparent bool // and on every other address, which TPROXY needs
+	Transparent bool // also at every other address, which TPROXY requires
 }
 
-// A Pod has the facts on which rules depend besides the packet.
+// A Pod contains the state of the pod on which rules depend.
 type Pod struct {
 	Listeners  []Listener
-	Remembered []string // names of the dynamic sets that hold the packet's key; by port: NAME-PORT
+	Remembered []string // names of the dynamic sets that contain the packet's key; for sets by port: NAME-PORT
 }
 
 func (p Pod) listens(proto uint32, port uint16, transparent bool) bool {
@@ -66,35 +67,35 @@ type Fate string
 // The fates.
 const (
 	Passes     Fate = "passes"              // goes to its destination
-	Redirected Fate = "redirected"          // taken by a listener on another local port
-	Taken      Fate = "taken transparently" // taken by the proxy, addresses unchanged
+	Redirected Fate = "redirected"          // accepted by a listener on another local port
+	Taken      Fate = "taken transparently" // accepted by the proxy, addresses unchanged
 	Parked     Fate = "parked"              // no listener yet: the caller's kernel retries
 	Refused    Fate = "refused"             // the caller gets an error at once
 	Dropped    Fate = "dropped"             // the caller gets no answer
 )
 
-// A Step is a rule with all its conditions met.
+// A Step is a rule whose conditions were all met.
 type Step struct {
 	Chain string
-	Hook  capture.Hook // at which the packet was, also in a chain without one
+	Hook  capture.Hook // the packet's position, also if the chain has no hook
 	Index int          // of the rule in its chain
 	Rule  capture.Rule
 }
 
-// A Trace is where a connection ends and the rules that led it there.
+// A Trace says where a connection ends, and which rules led it there.
 type Trace struct {
 	Conn       Conn
 	Fate       Fate
 	Port       uint16 // the port where it ended: of the proxy, or of its destination
 	Steps      []Step
-	Mark       uint32   // of the packet where it ended
-	ConnMark   uint32   // of its connection from now on
-	Zone       uint32   // of connection tracking
-	Remembered []string // as Pod.Remembered, afterwards and sorted
+	Mark       uint32   // final mark of the packet
+	ConnMark   uint32   // mark of the connection after this packet
+	Zone       uint32   // connection tracking zone
+	Remembered []string // like Pod.Remembered, after this packet, sorted
 }
 
-// Follow follows c through the rules as the kernel would. It leaves out the rules of
-// other programs, and whether there is a listener outside the pod.
+// Follow follows c through the rules as the kernel would. It ignores the rules of other programs,
+// and does not know the listeners outside of the pod.
 func Follow(rs capture.Ruleset, c Conn, pod Pod) Trace {
 	w := walk{rs: rs, pod: pod, c: c, local: c.Out == "lo", t: Trace{Conn: c, Fate: Passes}}
 	w.memory = slices.Clone(pod.Remembered)
@@ -109,7 +110,7 @@ func Follow(rs capture.Ruleset, c Conn, pod Pod) Trace {
 	return w.t
 }
 
-// String is t for people: the packet, every step with its reason, the end.
+// String returns t for people: the packet, every step with its reason, the end.
 func (t Trace) String() string {
 	var b strings.Builder
 	fmt.Fprintln(&b, t.Conn)
@@ -129,36 +130,36 @@ func (t Trace) String() string {
 	return b.String()
 }
 
-// A walk is a packet on its way through the rules.
+// A walk is the state of a packet on its way through the rules.
 type walk struct {
 	rs  capture.Ruleset
 	pod Pod
 	t   Trace
 
-	c         Conn // as the rules have changed it
+	c         Conn // with changes by the rules
 	hook      capture.Hook
-	local     bool   // for a socket of the pod
+	local     bool   // delivered to a socket of the pod
 	moved     bool   // redirected
-	taken     bool   // given to the proxy's socket
-	proxyPort uint16 // that took it
+	taken     bool   // assigned to the proxy's socket by TPROXY
+	proxyPort uint16 // of the proxy's socket
 	memory    []string
 }
 
 // run takes the packet through the hooks in the kernel's order.
 //
-// complexity: the order is the point, and each stage can end the packet's way.
+// complexity: the order matters, and each stage can end the packet's way.
 func (w *walk) run() {
 	if w.c.In == "" {
 		if !w.stage(capture.Raw, capture.Output) || !w.stage(capture.Mangle, capture.Output) {
 			return
 		}
-		// A route by the mark comes before translation, and Out stays as it was.
+		// Routing by the mark happens before translation, and Out does not change.
 		w.local = w.local || w.byMark()
 		if !w.translate(capture.Output) || !w.stage(capture.Filter, capture.Output) || !w.local {
 			return
 		}
-		// Over loopback: the packet loses the socket of its sender, but not its marks. The
-		// translation was decided at output.
+		// Over loopback, the packet loses the socket of its sender, but not its marks. Translation
+		// was decided at output.
 		w.c.In, w.c.Out = "lo", ""
 		if !w.stage(capture.Raw, capture.Prerouting) || !w.stage(capture.Mangle, capture.Prerouting) {
 			return
@@ -180,7 +181,7 @@ func (w *walk) run() {
 
 func (w *walk) byMark() bool { return w.c.Mark != 0 && w.c.Mark == w.rs.Routing.Mark }
 
-// translate is the stage of NAT, which sees the first packet of a connection alone.
+// translate runs the NAT stage, which sees only the first packet of a connection.
 func (w *walk) translate(hook capture.Hook) bool {
 	if w.t.Conn.ConnMark != 0 || w.c.Reply || w.c.Invalid {
 		return true
@@ -188,7 +189,7 @@ func (w *walk) translate(hook capture.Hook) bool {
 	return w.stage(capture.NAT, hook)
 }
 
-// deliver hands the packet to a socket of the pod.
+// deliver delivers the packet to a socket of the pod.
 func (w *walk) deliver() {
 	switch {
 	case w.taken:
