@@ -395,8 +395,8 @@ func (b *builder) outboundRanges(l *ruleList) {
 	l.addresses("ranges", "outbound connection to the proxy (-i)", take, in.OutboundRanges.List, to, tcp)
 }
 
-// mangle adds the rules before address translation: for packets that connection tracking cannot
-// assign, and for transparent proxying.
+// mangle adds the rules before address translation: they drop packets that belong to no known
+// connection, and capture connections transparently.
 func (b *builder) mangle() {
 	if !b.in.DropInvalid && b.in.Mode != TProxyMode {
 		return

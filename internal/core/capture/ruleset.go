@@ -101,7 +101,7 @@ const (
 	Mark         Key = "mark"     // Num: packet mark
 	ConnMark     Key = "ctmark"   // Num: mark of the connection
 	Original     Key = "original" // sent by the side that opened the connection
-	Invalid      Key = "invalid"  // connection tracking cannot assign the packet
+	Invalid      Key = "invalid"  // connection tracking finds no connection for the packet
 	Socket       Key = "socket"   // there is a socket for the packet
 	InSet        Key = "in"       // Name: the set that contains the packet's key, Num: the set's SetKey
 )

@@ -15,7 +15,7 @@ import (
 
 // Inputs are the sources of a Config. Cmd passes the process's own; tests pass theirs.
 type Inputs struct {
-	Flags     map[string]string // by name; only flags on the command line
+	Flags     map[string]string // by name; only those given on the command line
 	Environ   []string          // NAME=value
 	ReadFile  func(string) ([]byte, error)
 	Addresses func() ([]netip.Addr, error) // of this machine, besides INSTANCE_IP

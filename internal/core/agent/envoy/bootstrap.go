@@ -274,7 +274,7 @@ var required = Stats{
 	Prefixes: []string{
 		"cluster_manager.", "listener_manager.", "server.", "control_plane.",
 		"cluster." + ControlPlaneCluster + ".", "main_thread.", "overload.",
-		"reporter=", "component", "istio", // the reporter of Istio's filters, if Envoy contains them
+		"reporter=", "component", "istio", // statistics of Istio's filters, if Envoy contains them
 	},
 	Suffixes: []string{
 		"downstream_cx_active", "downstream_pre_cx_active", // open connections

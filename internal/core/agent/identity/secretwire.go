@@ -62,7 +62,7 @@ func discoveryResponse(version uint64, nonce string, secrets []named) []byte {
 type discoveryRequest struct {
 	names   []string
 	typeURL string
-	nonce   string // of the response that it acknowledges or rejects; empty: a first request
+	nonce   string // of the response that it acknowledges or rejects; empty: none
 	nack    bool
 	reason  string // of the NACK
 }

@@ -99,7 +99,7 @@ func TestHostileControlPlane(t *testing.T) {
 					heap, files := used()
 					most, mostFiles = max(most, heap-before), max(mostFiles, files)
 				}
-				if relay.store.off { // the relay has given up, so it takes not much more
+				if relay.store.off { // the relay has given up: the test sends only a little more
 					until = min(until, total+piece)
 				}
 			}

@@ -1,5 +1,6 @@
-// Package commandline reads the intent of a capture from the flags and variables of a command. It is
-// apart from package capture so that whoever checks or writes such flags needs no command.
+// Package commandline reads the intent of a capture from the flags and variables of a command. It
+// is separate from package capture, so that programs that only check or write such flags need no
+// command library.
 package commandline
 
 import (
@@ -17,9 +18,9 @@ import (
 	"outrider.dev/internal/core/capture"
 )
 
-// IntentFlags adds the flags of an intent, each with its variables, and --output.
-// Istio's -o excludes outbound ports. As no port is called json or text, -o with one of
-// these is --output.
+// IntentFlags adds the flags of an intent, each with its variables, and --output. Istio's -o
+// excludes outbound ports. Since no port is called json or text, -o with one of these words means
+// --output.
 func IntentFlags(fs *pflag.FlagSet, in *capture.Intent, output *cli.Output) {
 	*output = cli.Text
 	fs.Var(output, "output", "how to print: text or json")
@@ -49,7 +50,7 @@ func (p portsOrOutput) Set(s string) error {
 	return p.Flag.Set(s)
 }
 
-// FinishIntent reads the environment and checks the whole.
+// FinishIntent reads the environment and checks the whole intent.
 func FinishIntent(fs *pflag.FlagSet, in *capture.Intent) error {
 	if err := cli.FromEnv(fs); err != nil {
 		return err
@@ -70,11 +71,12 @@ func FinishIntent(fs *pflag.FlagSet, in *capture.Intent) error {
 	return nil
 }
 
-// ServersFlag adds the flag with the DNS servers of a pod whose resolv.conf is not at hand.
+// ServersFlag adds a flag for the DNS servers of a pod, for a command that cannot read the pod's
+// resolv.conf.
 func ServersFlag(fs *pflag.FlagSet) {
 	const name = "nameservers"
 	fs.StringSlice(name, nil, "with --redirect-dns: addresses of the pod's DNS servers, instead of those of resolv.conf")
-	fs.Lookup(name).Hidden = true // for outrider-node
+	fs.Lookup(name).Hidden = true // only outrider-node uses it
 }
 
 func givenServers(fs *pflag.FlagSet) (out []netip.Addr, err error) {
@@ -113,8 +115,8 @@ func numberOf(s string) (uint32, error) {
 	return uint32(n), err
 }
 
-// nameservers reads the servers of a resolv.conf (man 5 resolv.conf). Lines that it
-// does not understand are skipped, as the resolver does.
+// nameservers reads the servers in a resolv.conf (man 5 resolv.conf). Like the resolver, it skips
+// lines that it does not understand.
 func nameservers(path string) ([]netip.Addr, error) {
 	f, err := os.Open(path)
 	if err != nil {

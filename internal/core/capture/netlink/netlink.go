@@ -1,5 +1,5 @@
-// Package netlink talks to the kernel by netlink(7): it asks for objects and lists, and
-// sends batches of nfnetlink that the kernel applies in one transaction.
+// Package netlink talks to the kernel through netlink(7): it requests objects and lists, and sends
+// batches of nfnetlink messages that the kernel applies in one transaction.
 package netlink
 
 import (
@@ -11,32 +11,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Conn is a connection to the kernel, in the network namespace of the thread that opened
-// it. The libraries' own ask for an acknowledgement of every message of a batch, which
-// overflow the receive buffer above some 120 rules after the kernel has committed, and never
-// enlarge the send buffer, which every transaction must fit in. They also wait by the
-// runtime's poller, which takes most of the time of a short request.
+// A Conn is a connection to the kernel, in the network namespace of the thread that opened it. It
+// replaces the connections of Go's netlink libraries, which request an acknowledgement of every
+// message in a batch: above some 120 rules these overflow the receive buffer after the kernel has
+// committed. Nor do the libraries enlarge the send buffer, into which every transaction must fit.
+// They also wait in the runtime's poller, which takes most of the time of a short request.
 //
-// The kernel answers within the system call that asks. So a Conn never waits: what is
-// not in its queue then does not come.
+// The kernel answers within the system call that sends the request. So a Conn never waits: an
+// answer that is not in its queue by then does not come.
 type Conn struct {
 	FD    int
-	Force bool // exceed the machine's limit of the send buffer, where the caller may
+	Force bool // exceed the machine's limit of the send buffer, if the caller may
 
 	seq uint32
-	buf []byte // of one answer
+	buf []byte // for one answer
 }
 
-// answerSize is more than the kernel puts into one answer (32 KiB, see netlink_recvmsg).
+// answerSize exceeds the kernel's largest answer (32 KiB, see netlink_recvmsg).
 const answerSize = 64 << 10
 
-// Open opens a connection of a protocol: NETLINK_ROUTE, NETLINK_NETFILTER.
+// Open opens a connection for a protocol: NETLINK_ROUTE, NETLINK_NETFILTER.
 func Open(protocol int) (*Conn, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, protocol)
 	if err != nil {
 		return nil, err
 	}
-	// An error then has the head of the message that it is about, not all of it.
+	// With this option, an error contains only the head of the message that caused it.
 	if err := unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_CAP_ACK, 1); err != nil {
 		return nil, errors.Join(err, unix.Close(fd))
 	}
@@ -46,8 +46,8 @@ func Open(protocol int) (*Conn, error) {
 // Close closes the connection.
 func (c *Conn) Close() error { return unix.Close(c.FD) }
 
-// Fit makes the send buffer large enough for one message of that size. The kernel's limit
-// for unprivileged processes (net.core.wmem_max) holds in a user namespace.
+// Fit enlarges the send buffer for a message of this size. In a user namespace, the kernel's limit
+// for unprivileged processes (net.core.wmem_max) applies.
 func (c *Conn) Fit(size int) error {
 	if got, err := c.window(); err != nil || size <= got {
 		return err
@@ -64,7 +64,7 @@ func (c *Conn) Fit(size int) error {
 	return err
 }
 
-// window is the size of the largest message that fits in the send buffer.
+// window returns the size of the largest message that fits into the send buffer.
 func (c *Conn) window() (int, error) {
 	const overhead = 32 // netlink_sendmsg
 	got, err := unix.GetsockoptInt(c.FD, unix.SOL_SOCKET, unix.SO_SNDBUF)
@@ -83,7 +83,7 @@ func (c *Conn) send(message []byte) error {
 	}
 }
 
-// receive returns the messages of one datagram of the kernel.
+// receive returns the messages in one datagram of the kernel.
 func (c *Conn) receive() ([]byte, error) {
 	for {
 		n, from, err := unix.Recvfrom(c.FD, c.buf, unix.MSG_DONTWAIT|unix.MSG_TRUNC)
@@ -99,7 +99,7 @@ func (c *Conn) receive() ([]byte, error) {
 	}
 }
 
-// A Message of the kernel. The data is without its header.
+// A Message is a message of the kernel. Its data does not contain the header.
 type Message struct {
 	Kind, Flags uint16
 	Seq         uint32
@@ -108,7 +108,7 @@ type Message struct {
 
 const headerSize = unix.SizeofNlMsghdr
 
-// Split takes the first message off a datagram.
+// Split splits the first message off a datagram.
 func Split(b []byte) (m Message, rest []byte, err error) {
 	if len(b) < headerSize {
 		return m, nil, fmt.Errorf("an answer that ends within a message")
@@ -123,7 +123,7 @@ func Split(b []byte) (m Message, rest []byte, err error) {
 
 func align(n int) int { return (n + 3) &^ 3 }
 
-// Errno is the error in a message of type NLMSG_ERROR; nil acknowledges.
+// Errno returns the error in a message of type NLMSG_ERROR; nil: an acknowledgement.
 func (m Message) Errno() error {
 	if len(m.Data) < 4 {
 		return errors.New("an error without a number")
@@ -134,21 +134,21 @@ func (m Message) Errno() error {
 	return nil
 }
 
-// ErrChanged: the kernel's tables changed while they were listed.
+// ErrChanged means that the kernel's tables changed while they were listed.
 var ErrChanged = errors.New("the tables change while they are read")
 
-// Dump asks for a list and calls each with every entry, which is valid until each
-// returns.
+// Dump requests a list and calls each for every entry. The entry's data is valid only during the
+// call.
 func (c *Conn) Dump(kind uint16, fill func(*Batch), each func(data []byte) error) error {
 	return c.Ask(kind, unix.NLM_F_REQUEST|unix.NLM_F_DUMP, fill, each)
 }
 
-// Get asks for one object.
+// Get requests one object.
 func (c *Conn) Get(kind uint16, fill func(*Batch), each func(data []byte) error) error {
 	return c.Ask(kind, unix.NLM_F_REQUEST|unix.NLM_F_ACK, fill, each)
 }
 
-// Ask is Dump or Get with other flags.
+// Ask makes a request with any flags.
 func (c *Conn) Ask(kind, flags uint16, fill func(*Batch), each func(data []byte) error) error {
 	var request Batch
 	c.seq++
@@ -171,7 +171,7 @@ func (c *Conn) Ask(kind, flags uint16, fill func(*Batch), each func(data []byte)
 				return err
 			}
 			switch {
-			case m.Seq != c.seq: // of an earlier request that ended with an error
+			case m.Seq != c.seq: // the end of an earlier request that failed
 			case m.Flags&unix.NLM_F_DUMP_INTR != 0:
 				return ErrChanged
 			case m.Kind == unix.NLMSG_DONE || m.Kind == unix.NLMSG_ERROR:
@@ -188,13 +188,13 @@ func (c *Conn) Ask(kind, flags uint16, fill func(*Batch), each func(data []byte)
 // A Batch is a list of messages that the kernel applies in one transaction.
 type Batch struct {
 	Buf []byte
-	Err error // of a message that cannot be
+	Err error // the error of a message that cannot be encoded
 
 	seq  uint32 // of the next message
 	what []string
 }
 
-// Message appends a message. what is for errors.
+// Message appends a message. what describes it in errors.
 func (b *Batch) Message(kind, flags uint16, what string, fill func()) {
 	start := len(b.Buf)
 	b.Buf = append(b.Buf, make([]byte, headerSize)...)
@@ -208,27 +208,27 @@ func (b *Batch) Message(kind, flags uint16, what string, fill func()) {
 	b.what = append(b.what, what)
 }
 
-// Generic appends the header that all messages of nfnetlink have.
+// Generic appends the header that all nfnetlink messages have.
 func (b *Batch) Generic(family byte, resource uint16) {
 	b.Buf = append(b.Buf, family, unix.NFNETLINK_V0, byte(resource>>8), byte(resource))
 }
 
-// Attribute appends an attribute, padded as the kernel wants it.
+// Attribute appends an attribute, padded as the kernel requires.
 func (b *Batch) Attribute(kind uint16, value []byte) {
 	b.Nest(kind, func() { b.Buf = append(b.Buf, value...) })
 }
 
-// Text appends an attribute that ends with a zero.
+// Text appends an attribute with a NUL-terminated string.
 func (b *Batch) Text(kind uint16, value string) {
 	b.Nest(kind, func() { b.Buf = append(append(b.Buf, value...), 0) })
 }
 
-// Number appends an attribute in the byte order of nfnetlink.
+// Number appends an attribute with a number in the byte order of nfnetlink.
 func (b *Batch) Number(kind uint16, n uint32) {
 	b.Nest(kind, func() { b.Buf = binary.BigEndian.AppendUint32(b.Buf, n) })
 }
 
-// Nest appends an attribute with what fill appends.
+// Nest appends an attribute that contains the attributes appended by fill.
 func (b *Batch) Nest(kind uint16, fill func()) {
 	start := len(b.Buf)
 	b.Buf = append(b.Buf, 0, 0, 0, 0)
@@ -242,8 +242,9 @@ func (b *Batch) Nest(kind uint16, fill func()) {
 	b.Buf = append(b.Buf, make([]byte, align(size)-size)...)
 }
 
-// Commit sends the messages that fill makes to a subsystem of nfnetlink as one transaction. After an error that wraps
-// ErrUnknown the transaction may have been committed; after others it was not.
+// Commit sends the messages that fill appends to a subsystem of nfnetlink, as one transaction.
+// After an error that wraps ErrUnknown the transaction may have been committed; after other errors
+// it was not.
 func (c *Conn) Commit(subsystem uint16, fill func(*Batch)) error {
 	b := Batch{seq: c.seq + 1}
 	resource := func() { b.Generic(unix.AF_UNSPEC, subsystem) }
@@ -255,7 +256,7 @@ func (c *Conn) Commit(subsystem uint16, fill func(*Batch)) error {
 	if b.Err != nil {
 		return b.Err
 	}
-	// One acknowledgement, of the last message, shows that there was no error before it.
+	// A single acknowledgement, of the last message, shows that no earlier message failed.
 	b.Buf[last+6] |= unix.NLM_F_ACK
 	acknowledged := b.seq - 1
 	b.Message(unix.NFNL_MSG_BATCH_END, unix.NLM_F_REQUEST, "", resource)
@@ -276,7 +277,7 @@ func (c *Conn) Commit(subsystem uint16, fill func(*Batch)) error {
 	return err
 }
 
-// drain takes what is left of the answers, which would leave no room for the next ones.
+// drain reads the remaining answers, which would leave no room for the next ones.
 func (c *Conn) drain() {
 	for {
 		if _, err := c.receive(); err != nil && err != unix.ENOBUFS {
@@ -285,15 +286,16 @@ func (c *Conn) drain() {
 	}
 }
 
-// ErrUnknown: the kernel's answer to a transaction is lost.
+// ErrUnknown means that the kernel's answer to a transaction is lost.
 var ErrUnknown = errors.New("the kernel's answer is lost; the transaction may have been applied")
 
-// verdict reads the answers to a transaction: the first error, or the acknowledgement.
+// verdict reads the answers to a transaction, and returns the first error; nil after the
+// acknowledgement.
 func (c *Conn) verdict(what func(seq uint32) string, acknowledged uint32) error {
 	lost := error(nil)
 	for {
 		rest, err := c.receive()
-		if err == unix.ENOBUFS { // the receive buffer overflowed; what came before is in it
+		if err == unix.ENOBUFS { // the receive buffer overflowed, but contains the earlier answers
 			lost = err
 			continue
 		}
@@ -321,15 +323,15 @@ func (c *Conn) verdict(what func(seq uint32) string, acknowledged uint32) error 
 	}
 }
 
-// Attributes reads a list of attributes.
+// Attributes iterates over a list of attributes.
 type Attributes struct {
-	Rest  []byte // what is not read yet
-	Kind  uint16 // of the attribute, without flags
+	Rest  []byte // unread part
+	Kind  uint16 // of the current attribute, without flags
 	Value []byte
 	Err   error
 }
 
-// Next goes to the next attribute, if there is one.
+// Next moves to the next attribute. It returns false if there is none.
 func (a *Attributes) Next() bool {
 	if a.Err != nil || len(a.Rest) == 0 {
 		return false
@@ -349,7 +351,7 @@ func (a *Attributes) Next() bool {
 	return true
 }
 
-// Text is the value without the zero at its end.
+// Text returns the value without its final NUL.
 func (a *Attributes) Text() string {
 	v := a.Value
 	if n := len(v); n > 0 && v[n-1] == 0 {
@@ -358,7 +360,7 @@ func (a *Attributes) Text() string {
 	return string(v)
 }
 
-// Number is the value, in the kernel's byte order for all of nf_tables.
+// Number returns the value, in the byte order that the kernel uses for all of nf_tables.
 func (a *Attributes) Number() uint32 {
 	if len(a.Value) != 4 {
 		a.Err = fmt.Errorf("a number of %d bytes", len(a.Value))
@@ -367,8 +369,8 @@ func (a *Attributes) Number() uint32 {
 	return binary.BigEndian.Uint32(a.Value)
 }
 
-// AttributesOf reads the attributes of a message after its generic header, and returns the
-// generation of the tables that the header has.
+// AttributesOf returns the attributes of a message after its generic header, and the generation of
+// the tables, which is in that header.
 func AttributesOf(data []byte) (Attributes, uint16) {
 	const size = 4
 	if len(data) < size {

@@ -6,9 +6,9 @@ import (
 	"outrider.dev/internal/core/capture/nftables"
 )
 
-// Backends returns the backends for a choice of "auto", "nftables" or "iptables". The
-// one that is not chosen is among them, so that its rules are found and removed, but it
-// does not write. variant is that of iptables: "legacy", "nft", or "" for either.
+// Backends returns the backends for the choice "auto", "nftables" or "iptables". A backend that is
+// not chosen is also in the result, so that its rules are found and removed, but it does not write.
+// variant is the variant of iptables: "legacy", "nft", or "" for either.
 func Backends(choice, variant string) ([]Backend, error) {
 	nft, err := nftables.Open()
 	if err != nil {
@@ -24,11 +24,11 @@ func Backends(choice, variant string) ([]Backend, error) {
 	return []Backend{nft, ipt}, nil
 }
 
-// A notChosen backend finds its rules, removes them, and restores them after a failure. New
-// rules are written by another one.
+// A notChosen backend finds its rules, removes them, and restores them after a failure. It is never
+// used to write new rules.
 type notChosen struct{ Backend }
 
-// chosenOrNot is b as a T, if it is one.
+// chosenOrNot returns b, or the backend inside a notChosen, as a T if it is one.
 func chosenOrNot[T any](b Backend) (T, bool) {
 	if n, ok := b.(notChosen); ok {
 		b = n.Backend

@@ -7,15 +7,15 @@ import "golang.org/x/sys/unix"
 // since Linux 6.18.
 const initialUTS = 0xEFFFFFFE
 
-// InHost reports whether the calling thread is in the network namespace of the machine
-// itself: a shell of the machine, or a pod with hostNetwork. It is never true in a pod that
-// has a network of its own.
+// InHost reports whether the calling thread is in the network namespace of the machine itself: in a
+// shell of the machine, or in a pod with hostNetwork. It is false in every pod that has its own
+// network.
 //
-// The kernel shows net.core.netdev_budget in the initial network namespace only. That alone
-// is not enough: where a pod is a virtual machine, its containers are in the initial network
-// namespace of that machine. They have a UTS namespace of their own, which container
-// runtimes leave out together with the network namespace, for hostNetwork. PID 1 says
-// nothing: in a container it is the container's own process.
+// The kernel shows net.core.netdev_budget only in the initial network namespace. That alone is not
+// enough: if a pod is a virtual machine, its containers are in the initial network namespace of
+// that machine. But these have their own UTS namespace, which container runtimes omit, like the
+// network namespace, for hostNetwork. PID 1 does not help: in a container it is the container's own
+// process.
 func InHost() bool { return inHost("/proc") }
 
 func inHost(proc string) bool {

@@ -16,20 +16,19 @@ import (
 	"outrider.dev/internal/core/capture/iptables"
 )
 
-// lockLimit bounds the wait for another capture in the namespace. One takes about 30 ms
-// with nftables and 0.3 s with iptables, proofs included, so that 20 at once on a loaded
-// machine fit. It is half of what a whole run may take.
+// lockLimit bounds the wait for other captures in the namespace. A capture takes about 30 ms with
+// nftables and 0.3 s with iptables, including proofs, so 20 concurrent ones on a loaded machine
+// fit. The limit is half of the time limit of a whole run.
 const lockLimit = 30 * time.Second
 
-// netnsFile is the file that is locked: the network namespace of the calling thread. The
-// kernel has one inode for each namespace, so that all containers of a pod lock the same
-// one, whatever they have mounted. The kernel unlocks it when its last holder exits.
+// netnsFile is the locked file: the network namespace of the calling thread. The kernel has one
+// inode for each namespace, so all containers of a pod lock the same file, whatever they have
+// mounted. The kernel unlocks it when the last holder exits.
 const netnsFile = "/proc/thread-self/ns/net"
 
-// Lock waits until no other process captures, cleans or verifies in the network
-// namespace of the calling thread. A wait is announced on notes. Programs that are
-// started with the returned context hold the lock too: one that outlives this process
-// ends before another capture begins.
+// Lock waits until no other process captures, cleans or verifies in the network namespace of the
+// calling thread. It announces a wait on notes. Programs that are started with the returned context
+// hold the lock too: if one outlives this process, the next capture waits until it ends.
 func Lock(ctx context.Context, notes io.Writer) (locked context.Context, unlock func(), err error) {
 	return lock(ctx, notes, lockLimit)
 }
@@ -43,7 +42,7 @@ func lock(ctx context.Context, notes io.Writer, limit time.Duration) (locked con
 	err = flock(f, unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		fmt.Fprintf(notes, "waiting for %s, which has locked this network namespace\n", holder(f))
-		// The wait cannot be cancelled. One that is given up unlocks when it ends.
+		// The wait cannot be cancelled. If it is abandoned, it unlocks when it ends.
 		done := make(chan error)
 		given := make(chan struct{})
 		go func() {
@@ -81,12 +80,12 @@ func flock(f *os.File, how int) error {
 	}
 }
 
-// maxLocks bounds how much is read of /proc/locks, which lists the locks of the whole
-// machine, some 60 bytes for each.
+// maxLocks bounds the bytes that are read from /proc/locks, which lists the locks of the whole
+// machine with about 60 bytes each.
 const maxLocks = 1 << 20
 
-// holder describes the process that has locked f. It is unknown where the process is in
-// a container with processes of its own.
+// holder describes the process that has locked f. It cannot name the process if that is in a
+// container with its own process namespace.
 func holder(f *os.File) string {
 	const unknown = "another process"
 	info, err := f.Stat()
@@ -111,12 +110,13 @@ func holder(f *os.File) string {
 	return fmt.Sprintf("process %d (%q)", pid, strings.TrimSpace(string(name)))
 }
 
-// holderIn finds the holder of a lock in the text of /proc/locks (man 5 proc_locks). It
-// returns 0 if there is none.
+// holderIn finds the holder of a lock in the text of /proc/locks (man 5 proc_locks). It returns 0
+// if no process holds it.
 func holderIn(list string, dev, ino uint64) int {
 	want := fmt.Sprintf("%02x:%02x:%d", unix.Major(dev), unix.Minor(dev), ino)
 	for line := range strings.Lines(list) {
-		// "1: FLOCK  ADVISORY  WRITE 4711 00:04:4026531840 0 EOF"; a waiter has "->" in second place.
+		// "1: FLOCK  ADVISORY  WRITE 4711 00:04:4026531840 0 EOF"; a waiting process has "->" as
+		// second word.
 		fields := strings.Fields(line)
 		if len(fields) == 8 && fields[1] == "FLOCK" && fields[5] == want {
 			if pid, err := strconv.Atoi(fields[4]); err == nil && pid > 0 {

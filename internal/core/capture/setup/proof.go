@@ -14,17 +14,17 @@ import (
 	"outrider.dev/internal/core/capture/trace"
 )
 
-// A Proof is the result of sending the first packet of a connection in one direction
-// and finding in the counters of the rules where it went.
+// A Proof tells whether a connection in one direction was captured: its first packet is sent, and
+// the counters of the rules show where the packet arrived.
 //
-// The packet carries a mark by which the rules reject it at its destination
-// ([capture.ProofOut] and [capture.ProofIn]). So a proof needs no listener, takes no
-// connection away from one, leaves no state behind, and never leaves the pod.
+// The packet carries a mark by which the rules reject it at its destination ([capture.ProofOut] and
+// [capture.ProofIn]). So a proof needs no listener, takes no connection away from one, leaves no
+// state behind, and sends nothing out of the pod.
 type Proof struct {
 	Direction string `json:"direction"` // "outbound" or "inbound"
 	Family    string `json:"family"`    // "ipv4" or "ipv6"
 	Proved    bool   `json:"proved"`
-	Detail    string `json:"detail"` // what was tried, or why nothing was
+	Detail    string `json:"detail"` // what was tried, or why nothing was tried
 }
 
 func (p Proof) String() string {
@@ -35,19 +35,19 @@ func (p Proof) String() string {
 	return fmt.Sprintf("%s %s: %s: %s", p.Direction, p.Family, word, p.Detail)
 }
 
-// answerLimit bounds how long a proof waits for its rejection. It comes from this
-// machine within a millisecond; only where the packet is lost is the limit reached.
+// answerLimit bounds how long a proof waits for its rejection, which this machine sends within a
+// millisecond. The limit is reached only if the packet is lost.
 const answerLimit = 2 * time.Second
 
-// rounds bounds how often a failed proof is repeated from other source ports. A
-// packet with the addresses and ports of an earlier proof takes the way of that one:
-// connection tracking remembers a refused connection and its destination for 10
-// seconds (nf_conntrack_tcp_timeout_close), also under new rules.
+// rounds bounds how often a failed proof is repeated, from other source ports. A packet with the
+// addresses and ports of an earlier proof would take that one's path: connection tracking remembers
+// a refused connection and its destination for 10 seconds (nf_conntrack_tcp_timeout_close), even
+// when the rules change.
 const rounds = 3
 
-// prove tries both directions of the rule set in state, in each family that it
-// captures. read returns the state with fresh counters. The error names the
-// direction that does not work; what cannot be tried here is in the proofs, not an error.
+// prove tests both directions of the rule set in state, for each family that it captures. read
+// returns the state with fresh counters. The error names the direction that does not work. A
+// direction that cannot be tested here is reported in its proof, not as an error.
 func prove(ctx context.Context, state capture.State, read func() (capture.State, error)) ([]Proof, error) {
 	var open sockets
 	defer open.close()
@@ -71,7 +71,7 @@ func prove(ctx context.Context, state capture.State, read func() (capture.State,
 	}
 }
 
-// compare finds the packets of the tries in the counters.
+// compare finds the packets of the attempts in the counters.
 func compare(tries []attempt, state, after capture.State) ([]Proof, error) {
 	var proofs []Proof
 	for _, d := range directions {
@@ -92,7 +92,7 @@ func compare(tries []attempt, state, after capture.State) ([]Proof, error) {
 	return proofs, nil
 }
 
-// failure lists the packets of a direction that were sent and not all counted.
+// failure describes the packets of a direction that were sent but not all counted.
 func failure(tries []attempt, d direction, sent, arrived int) error {
 	var words []string
 	for _, t := range tries {
@@ -103,18 +103,18 @@ func failure(tries []attempt, d direction, sent, arrived int) error {
 	return fmt.Errorf("proof: %s: of %d connections %d came to the proxy's port: %s", d.name, sent, arrived, strings.Join(words, ", "))
 }
 
-// An attempt is one proof: a connection, and what came of it.
+// An attempt is one proof: a connection and its result.
 type attempt struct {
 	direction direction
 	family    capture.Families
 	conn      trace.Conn
 	as        identity
-	why       error // why there is nothing to try
+	why       error // why no connection can be tried
 	sent      bool
 	answer    error
 }
 
-// attempts chooses what to try.
+// attempts chooses the connections to try.
 func attempts(rs capture.Ruleset) []attempt {
 	var out []attempt
 	for _, d := range directions {
@@ -129,7 +129,7 @@ func attempts(rs capture.Ruleset) []attempt {
 	return out
 }
 
-// send makes the connection, if there is one to make.
+// send opens the connection, if there is one to try.
 func (t *attempt) send(open *sockets) {
 	if t.why != nil {
 		return
@@ -145,8 +145,8 @@ func (t *attempt) send(open *sockets) {
 	}
 }
 
-// unanswered reports whether the packet was lost: connection tracking remembers only
-// what was refused.
+// unanswered reports whether the packet was lost. Connection tracking remembers only refused
+// connections.
 func (t attempt) unanswered() bool { return errors.Is(t.answer, unix.EINPROGRESS) }
 
 func (t *attempt) proof() Proof {
@@ -159,11 +159,11 @@ func (t *attempt) proof() Proof {
 	return p
 }
 
-// A direction is one way of connections into the proxy.
+// A direction is a direction of connections through the proxy.
 type direction struct {
 	name    string
 	mark    uint32
-	reasons []string // of the rules where it ends
+	reasons []string // reasons of the rules that count the proof's packet
 	conns   func(family capture.Families) []trace.Conn
 }
 
@@ -172,8 +172,8 @@ var directions = []direction{
 	{"inbound", capture.ProofIn, []string{capture.ReasonProofIn, capture.ReasonProofTP}, inboundConns},
 }
 
-// captures reports whether the rules capture any connection in a direction: whether
-// they have the rule where its proof ends.
+// captures reports whether the rules capture any connection in a direction, which they do if they
+// contain the rule that counts the proof.
 func captures(rs capture.Ruleset, d direction) bool {
 	return anyRule(rs, func(r capture.Rule) bool { return slices.Contains(d.reasons, r.Reason) })
 }

@@ -12,8 +12,8 @@ import (
 	"outrider.dev/internal/core/capture/trace"
 )
 
-// connect opens a connection with a mark, as an identity. Its error is the answer: a
-// proof is always rejected.
+// connect opens a connection with a mark, as an identity. Its error is the kernel's answer, since
+// every proof is rejected.
 func connect(c trace.Conn, mark uint32, as identity, open *sockets) error {
 	if as == own() {
 		return dial(c.Dst, mark, open)
@@ -25,8 +25,8 @@ func connect(c trace.Conn, mark uint32, as identity, open *sockets) error {
 	}
 	defer ns.Close()
 	go func() {
-		// File system ids belong to the thread, which ends with this goroutine. A socket
-		// keeps those of the thread that made it, and the owner matches look at them.
+		// File system IDs belong to the thread, which ends with this goroutine. A socket keeps the
+		// IDs of the thread that created it, and owner matches compare these.
 		runtime.LockOSThread()
 		done <- func() error {
 			if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil && !errors.Is(err, unix.EPERM) {
@@ -41,8 +41,8 @@ func connect(c trace.Conn, mark uint32, as identity, open *sockets) error {
 	return <-done
 }
 
-// become sets the thread's file system ids. The system call reports no failure; asking
-// for an impossible id gives the present one.
+// become sets the thread's file system IDs. The system call reports no failure, but for an
+// impossible ID it returns the current one.
 func become(as identity) error {
 	unix.Setfsgid(as.gid)
 	unix.Setfsuid(as.uid)
@@ -54,8 +54,8 @@ func become(as identity) error {
 	return nil
 }
 
-// sockets are those of a proof. They stay open until its end, so that each has
-// another source port.
+// sockets are the sockets of a proof. They stay open until its end, so that each uses a different
+// source port.
 type sockets []int
 
 func (s *sockets) close() {
@@ -64,7 +64,7 @@ func (s *sockets) close() {
 	}
 }
 
-// open returns a socket that is bound to source.
+// open returns a socket bound to source.
 func (s *sockets) open(source unix.Sockaddr) (int, error) {
 	family := unix.AF_INET6
 	if _, ok := source.(*unix.SockaddrInet4); ok {
@@ -86,8 +86,8 @@ func dial(to netip.AddrPort, mark uint32, open *sockets) error {
 	if to.Addr().Is4() {
 		source, addr = &unix.SockaddrInet4{}, &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()}
 	}
-	// A refused connection releases a port that the kernel chose. The first socket,
-	// which connects nowhere, keeps it.
+	// A refused connection releases a port that the kernel chose. The first socket connects
+	// nowhere, and so keeps the port.
 	holder, err := open.open(source)
 	if err != nil {
 		return err

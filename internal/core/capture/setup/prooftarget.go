@@ -11,8 +11,8 @@ import (
 	"outrider.dev/internal/core/capture/trace"
 )
 
-// choose finds, by tracing the rules, a connection and an identity to open it with
-// that end in the rule that counts the proof. The error is the reason why there is none.
+// choose traces the rules to find a connection, and an identity to open it, that end in the rule
+// that counts the proof. The error says why there is none.
 func choose(rs capture.Ruleset, d direction, family capture.Families) (trace.Conn, identity, error) {
 	why := errors.New("nothing that is captured can be tried here")
 	ids := []identity{own(), {65534, 65534}, {own().uid, 65534}, {own().uid, 0}, {65534, own().gid}, {0, 0}}
@@ -37,7 +37,7 @@ func choose(rs capture.Ruleset, d direction, family capture.Families) (trace.Con
 			if target.Out == "lo" {
 				return target, id, nil
 			}
-			// The rules may leave an interface alone; looking for the route is what takes time.
+			// The rules may exempt an interface. Looking up routes takes most of the time.
 			if routes++; routes > maxRoutes {
 				return trace.Conn{}, identity{}, why
 			}
@@ -55,12 +55,12 @@ func choose(rs capture.Ruleset, d direction, family capture.Families) (trace.Con
 	return trace.Conn{}, identity{}, why
 }
 
-// maxRoutes bounds for how many destinations a route is looked up. Most pods have one route
+// maxRoutes bounds the number of destinations whose route is looked up. Most pods have one route
 // for all of them.
 const maxRoutes = 64
 
-// proves reports whether a connection ends where the proof is counted because the
-// rules led it there, not because it was sent there.
+// proves reports whether a connection arrives where the proof is counted because of the rules, and
+// not because that was its destination.
 func proves(t trace.Trace, d direction) bool {
 	redirected := false
 	for _, step := range t.Steps {
@@ -75,7 +75,7 @@ func proves(t trace.Trace, d direction) bool {
 	return false
 }
 
-// interfaceTo is the interface by which packets to addr leave.
+// interfaceTo returns the interface by which packets to addr leave.
 func interfaceTo(addr netip.Addr) (string, error) {
 	r, err := openRouter()
 	if err != nil {
@@ -85,8 +85,8 @@ func interfaceTo(addr netip.Addr) (string, error) {
 	return r.interfaceTo(addr)
 }
 
-// ownersNamed are identities of the groups that the rules name: where only those
-// groups are captured, others prove nothing.
+// ownersNamed returns identities of the groups that the rules name: if only these groups are
+// captured, other identities prove nothing.
 func ownersNamed(rs capture.Ruleset) []identity {
 	var out []identity
 	add := func(group uint32) { out = append(out, identity{own().uid, int(group)}, identity{65534, int(group)}) }
@@ -103,7 +103,7 @@ func ownersNamed(rs capture.Ruleset) []identity {
 	return out
 }
 
-// conditions yields every condition of the rules, with its rule.
+// conditions yields every condition in the rules, with its rule.
 func conditions(rs capture.Ruleset) iter.Seq2[capture.Match, capture.Rule] {
 	return func(yield func(capture.Match, capture.Rule) bool) {
 		for _, c := range rs.Chains {
@@ -118,12 +118,12 @@ func conditions(rs capture.Ruleset) iter.Seq2[capture.Match, capture.Rule] {
 	}
 }
 
-// maxSample bounds how many elements of one list are tried. All are captured alike unless
-// another list has them too.
+// maxSample bounds how many elements of one list are tried. All elements of a list are treated
+// alike, unless they are also in another list.
 const maxSample = 16
 
-// targets are conn, and then conn with destinations at the ends of lists in the rules: the
-// first of what is captured, and the one after what is left alone.
+// targets returns conn, and then conn with destinations at the ends of lists in the rules: the
+// first captured element, and the one after an excluded range.
 func targets(rs capture.Ruleset, conn trace.Conn) []trace.Conn {
 	out := []trace.Conn{conn}
 	add := func(dst netip.AddrPort) {
@@ -164,7 +164,7 @@ func targets(rs capture.Ruleset, conn trace.Conn) []trace.Conn {
 	return out
 }
 
-// destinations are the ports or the addresses that meet a condition.
+// destinations returns the ports or the addresses that meet a condition.
 func destinations(rs capture.Ruleset, m capture.Match) ([]capture.Interval[uint32], []capture.Interval[netip.Addr]) {
 	switch m.Key {
 	case capture.DestPort:
@@ -182,7 +182,7 @@ func destinations(rs capture.Ruleset, m capture.Match) ([]capture.Interval[uint3
 	return nil, nil
 }
 
-// sample is a list, or some of it if it is long.
+// sample returns the list, or some of its elements if it is long.
 func sample[T any](list []T) []T {
 	if len(list) <= maxSample {
 		return list
@@ -194,8 +194,8 @@ func sample[T any](list []T) []T {
 	return out
 }
 
-// outboundConns go to addresses that no host has (RFC 5737, RFC 3849), for rules that
-// capture every address.
+// outboundConns returns connections to addresses that no host has (RFC 5737, RFC 3849), for rules
+// that capture every address.
 func outboundConns(family capture.Families) []trace.Conn {
 	dst := contract.ProofOutbound
 	if family == capture.IPv6 {
@@ -204,7 +204,7 @@ func outboundConns(family capture.Families) []trace.Conn {
 	return []trace.Conn{tcp(dst, "")}
 }
 
-// inboundConns go to addresses of the pod. Transparent proxying leaves 127.0.0.1 alone.
+// inboundConns returns connections to addresses of the pod. Transparent proxying exempts 127.0.0.1.
 func inboundConns(family capture.Families) []trace.Conn {
 	dsts := []string{"127.0.0.1", "127.0.0.2"}
 	if family == capture.IPv6 {

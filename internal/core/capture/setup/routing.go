@@ -14,12 +14,12 @@ import (
 	"outrider.dev/internal/core/capture/netlink"
 )
 
-// routeProtocol marks the routing rules and routes that capture adds, so that they
-// are found and removed whatever flags made them, and no others are touched
-// (ip -details rule; /etc/iproute2/rt_protos names none with this number).
+// routeProtocol marks the routing rules and routes that capture adds, so that they are found and
+// removed whatever flags were used, and no others are changed (ip -details rule;
+// /etc/iproute2/rt_protos has no name for this number).
 const routeProtocol = 151
 
-// addressFamilies are the families of netlink, with the model's.
+// addressFamilies maps netlink's families to the model's.
 var addressFamilies = []struct {
 	family uint8
 	model  capture.Families
@@ -28,17 +28,17 @@ var addressFamilies = []struct {
 // sixSource is the address from which the proxy passes inbound connections on over IPv6.
 var sixSource = netip.MustParsePrefix("::6/128")
 
-// A router is a connection to rtnetlink(7), in the network namespace of the thread that
-// opened it. It changes what transparent proxying needs outside the packet filter: a
-// routing policy by packet mark, a table that makes every address local, and the
-// address ::6. All of it is about the interface lo. An error of the kernel is a [unix.Errno].
+// A router is a connection to rtnetlink(7), in the network namespace of the thread that opened it.
+// It changes the routing that transparent proxying needs: a routing policy by packet mark, a table
+// that makes every address local, and the address ::6. All of these concern the interface lo. An
+// error of the kernel is a [unix.Errno].
 type router struct{ *netlink.Conn }
 
 // loopback is the index of lo in every network namespace (LOOPBACK_IFINDEX, net/flow.h of
 // the kernel).
 const loopback = 1
 
-// openRouter takes no privilege; changes take NET_ADMIN.
+// openRouter needs no privilege; changes need NET_ADMIN.
 func openRouter() (router, error) {
 	c, err := netlink.Open(unix.NETLINK_ROUTE)
 	if err != nil {
@@ -47,16 +47,16 @@ func openRouter() (router, error) {
 	return router{c}, nil
 }
 
-// A routingChange takes the routing of the current namespace to that of another rule set. What
-// is wanted is added before the rules are written, and what is not is removed after them:
-// without rules it does nothing, because no packet has the mark, and rules without it do not
-// work. A run that is killed leaves what the next one removes.
+// A routingChange changes the routing of the current namespace to that of another rule set. It adds
+// new routing before the rules are written, and removes stale routing after them: routing without
+// rules has no effect, since no packet has the mark, but rules without their routing do not work. A
+// killed run leaves stale routing, which the next run removes.
 type routingChange struct {
 	added, stale []entry
-	notes        []string // about what the machine does not support
+	notes        []string // features that the machine does not support
 }
 
-// add adds what is wanted and not there. usesSix says that there are rules that use ::6.
+// add adds the routing that is wanted and missing. usesSix says that existing rules use ::6.
 func (c *routingChange) add(usesSix bool, want capture.Routing, families capture.Families) error {
 	r, err := openRouter()
 	if err != nil {
@@ -89,7 +89,7 @@ func (c *routingChange) add(usesSix bool, want capture.Routing, families capture
 	return nil
 }
 
-// entriesOf are the entries of a routing.
+// entriesOf returns the entries of a routing.
 func entriesOf(want capture.Routing, families capture.Families) (out []entry) {
 	for _, f := range addressFamilies {
 		if want.Mark != 0 && families.Has(f.model) {
@@ -102,8 +102,8 @@ func entriesOf(want capture.Routing, families capture.Families) (out []entry) {
 	return out
 }
 
-// replaced are the entries that a change replaces: those of capture, and ::6 if it is not wanted
-// and there are rules of ours that use it, or capture has added it.
+// replaced returns the entries that a change replaces: the entries of capture, and ::6 if it is no
+// longer wanted, provided that capture added it or that existing rules of ours use it.
 func (r router) replaced(usesSix, wantsSix bool) ([]entry, error) {
 	have, err := r.ours()
 	if err != nil || wantsSix {
@@ -116,14 +116,14 @@ func (r router) replaced(usesSix, wantsSix bool) ([]entry, error) {
 	return have, err
 }
 
-// finish removes what is not wanted any more.
+// finish removes the stale routing.
 func (c *routingChange) finish() error { return removeEntries(c.stale) }
 
-// undo removes what was added.
+// undo removes the added routing.
 func (c *routingChange) undo() error { return removeEntries(c.added) }
 
-// removeRouting removes what capture has added. Other meshes add ::6 to lo too. It is
-// capture's where the kernel stores so (since Linux 5.18), or where rules use it.
+// removeRouting removes the routing that capture has added. Other meshes add ::6 to lo too. It
+// belongs to capture if the kernel's record says so (since Linux 5.18), or if rules of ours use it.
 func removeRouting(usesSix bool) error {
 	var c routingChange
 	if err := c.add(usesSix, capture.Routing{}, 0); err != nil {
@@ -143,7 +143,7 @@ func removeEntries(list []entry) error {
 	defer r.Close()
 	var errs []error
 	for _, e := range list {
-		// Another program may have removed it, and IPv6 may be switched off by now.
+		// Another program may have removed it, and IPv6 may have been switched off.
 		err := r.change(e.kind.del, remove, e.message)
 		if err != nil && !isAny(err, unix.ENOENT, unix.ESRCH, unix.EADDRNOTAVAIL) && !(e.kind == addresses && noIPv6(err)) {
 			errs = append(errs, fmt.Errorf("removing %s: %w", e, err))
@@ -152,8 +152,9 @@ func removeEntries(list []entry) error {
 	return errors.Join(errs...)
 }
 
-// add reports whether an entry was not there. Where IPv6 is switched off (off) the kernel refuses
-// the address and the route, and perhaps the rule, which shows what was wanted.
+// add reports whether it added the entry, which was missing. If IPv6 is switched off (off), the
+// kernel refuses the address and the route. It may accept the rule, which then shows what was
+// wanted.
 func (r router) add(e entry, off bool) (added bool, err error) {
 	err = r.change(e.kind.add, create, e.message)
 	hint := ""
@@ -170,20 +171,20 @@ func (r router) add(e entry, off bool) (added bool, err error) {
 	return false, fmt.Errorf("adding %s: %w%s", e, err, hint)
 }
 
-// noteIPv6Off is for the user of a namespace where [ipv6Off] holds.
+// noteIPv6Off tells the user that [ipv6Off] holds in the namespace.
 const noteIPv6Off = "IPv6 is switched off on lo (net.ipv6.conf.lo.disable_ipv6): its rules are in place; " +
 	"run capture again when it is switched on, for the address ::6 and for the route of TPROXY"
 
-// ipv6Off reports whether lo can have no address and no route of IPv6. The rules for the
-// family are written all the same: where IPv6 is switched on later, its connections must
-// not go round the proxy.
+// ipv6Off reports whether lo can have no IPv6 address and no IPv6 route. The rules for the family
+// are written nevertheless: if IPv6 is switched on later, its connections must not bypass the
+// proxy.
 func ipv6Off() bool {
 	value, err := os.ReadFile("/proc/sys/net/ipv6/conf/lo/disable_ipv6")
 	return errors.Is(err, os.ErrNotExist) || err == nil && strings.TrimSpace(string(value)) != "0"
 }
 
-// readRouting returns the routing that capture has added for rs. Other routing of a run that was
-// killed does not matter. What IPv6 cannot have where it is switched off counts as added.
+// readRouting returns the routing that capture has added for rs. It ignores other routing that a
+// killed run left. Routing that cannot exist because IPv6 is switched off counts as added.
 func readRouting(rs capture.Ruleset) (capture.Routing, error) {
 	r, err := openRouter()
 	if err != nil {
@@ -210,7 +211,7 @@ func readRouting(rs capture.Ruleset) (capture.Routing, error) {
 	tables := tablesOf(entries, mark, rs.Families, off)
 	for _, table := range tables {
 		rs.Routing.Mark, rs.Routing.Table = mark, table
-		if len(tables) > 1 { // a run with another -r was killed
+		if len(tables) > 1 { // a run with a different -r was killed
 			if _, ok := rs.Recorded(); ok {
 				break
 			}
@@ -219,8 +220,8 @@ func readRouting(rs capture.Ruleset) (capture.Routing, error) {
 	return rs.Routing, nil
 }
 
-// checkRouting reports routing that is not what the rules were written with, and names the entries that
-// capture has added and its rules do not use.
+// checkRouting reports a difference between the routing and what the rules need, and names entries
+// of capture that its rules do not use.
 func checkRouting(s capture.State) error {
 	if _, ok := s.Recorded(); !ok {
 		return errors.New("the rules, or the routing that belongs to them, are not those that this version wrote; run capture again")
@@ -246,7 +247,7 @@ func checkRouting(s capture.State) error {
 	return nil
 }
 
-// tproxyMark is the mark of packets to the proxy that TPROXY sets, or 0.
+// tproxyMark returns the mark that TPROXY sets on packets to the proxy, or 0.
 func tproxyMark(rs capture.Ruleset) (mark uint32) {
 	anyRule(rs, func(r capture.Rule) bool {
 		if r.Action.Verb == capture.TProxy {
@@ -257,7 +258,7 @@ func tproxyMark(rs capture.Ruleset) (mark uint32) {
 	return mark
 }
 
-// tablesOf are those to which packets with a mark are led in each of the families.
+// tablesOf returns the tables to which packets with a mark are routed in every one of the families.
 func tablesOf(entries []entry, mark uint32, families capture.Families, off bool) (tables []int) {
 	for _, rule := range entries {
 		want := capture.Routing{Mark: mark, Table: int(rule.table)}
@@ -275,8 +276,8 @@ func tablesOf(entries []entry, mark uint32, families capture.Families, off bool)
 	return tables
 }
 
-// noIPv6 reports whether err is how the kernel refuses IPv6 where it is switched off:
-// the module, or the interface (net.ipv6.conf.*.disable_ipv6).
+// noIPv6 reports whether err is the kernel's answer when IPv6 is switched off: the module, or the
+// interface (net.ipv6.conf.*.disable_ipv6).
 func noIPv6(err error) bool {
 	return isAny(err, unix.EAFNOSUPPORT, unix.EOPNOTSUPP, unix.EACCES, unix.EPERM, unix.ENODEV)
 }

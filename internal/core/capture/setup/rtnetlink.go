@@ -12,7 +12,7 @@ import (
 	"outrider.dev/internal/core/capture/netlink"
 )
 
-// An entryKind is a kind of object that the kernel lists.
+// An entryKind is a kind of objects that the kernel lists.
 type entryKind struct {
 	name          string
 	add, del, get uint16
@@ -29,7 +29,7 @@ type entry struct {
 	kind               *entryKind
 	family, protocol   uint8
 	table, mark, index uint32
-	message            []byte // as listed; a request to add or delete it has the same form
+	message            []byte // as the kernel lists it; a request to add or delete it has the same form
 }
 
 func (e entry) String() string {
@@ -46,12 +46,12 @@ func (e entry) String() string {
 	return "::6 on lo"
 }
 
-// same reports whether two entries of ours are the same, also if one has what the kernel adds.
+// same reports whether two entries of ours are equal, ignoring attributes that the kernel adds.
 func (e entry) same(f entry) bool {
 	return e.kind == f.kind && e.family == f.family && e.table == f.table && e.mark == f.mark
 }
 
-// localRoute makes every address local, in a table of its own.
+// localRoute makes every address local, in a separate table.
 func localRoute(family uint8, want capture.Routing) entry {
 	m := header(family, 0, routeProtocol, unix.RT_SCOPE_HOST, unix.RTN_LOCAL)
 	m = attribute(m, unix.RTA_TABLE, number(uint32(want.Table)))
@@ -59,7 +59,8 @@ func localRoute(family uint8, want capture.Routing) entry {
 	return entry{kind: localRoutes, family: family, table: uint32(want.Table), message: m}
 }
 
-// policyRule leads to that table. Without a priority the kernel puts it before all others.
+// policyRule routes marked packets by that table. Without a priority, the kernel places it before
+// all others.
 func policyRule(family uint8, want capture.Routing) entry {
 	m := header(family, 0, 0, 0, unix.FR_ACT_TO_TBL)
 	m = attribute(m, unix.FRA_TABLE, number(uint32(want.Table)))
@@ -68,10 +69,10 @@ func policyRule(family uint8, want capture.Routing) entry {
 	return entry{kind: policyRules, family: family, table: uint32(want.Table), mark: want.Mark, message: m}
 }
 
-// sixAddress is [sixSource].
+// sixAddress adds [sixSource] to lo.
 var sixAddress = entry{kind: addresses, family: unix.AF_INET6, message: addressOfLo(sixSource)}
 
-// six is ::6 of lo, or nil.
+// six returns the address ::6 of lo, or nil.
 func (r router) six() (*address, error) {
 	list, err := r.addresses()
 	for _, a := range list {
@@ -87,7 +88,7 @@ func (r router) ours() (out []entry, err error) {
 	for _, kind := range []*entryKind{policyRules, localRoutes} {
 		err := r.Dump(kind.get, raw(header(unix.AF_UNSPEC, 0, 0, 0, 0)), func(data []byte) error {
 			e, err := parseEntry(kind, slices.Clone(data))
-			// The kernel lists what multicast routing and others have, too.
+			// The kernel also lists entries of other families, for example of multicast routing.
 			known := e.family == unix.AF_INET || e.family == unix.AF_INET6
 			if known && e.protocol == routeProtocol {
 				out = append(out, e)
@@ -101,15 +102,15 @@ func (r router) ours() (out []entry, err error) {
 	return out, nil
 }
 
-// An address is one of an interface, with the interface's index.
+// An address is an address of an interface, with the interface's index.
 type address struct {
 	index  uint32
 	prefix netip.Prefix
 
-	protocol uint8 // of what has added it
+	protocol uint8 // the program that added it
 }
 
-// addresses lists those of all interfaces.
+// addresses lists the addresses of all interfaces.
 func (r router) addresses() (out []address, err error) {
 	err = r.Dump(unix.RTM_GETADDR, raw(make([]byte, unix.SizeofIfAddrmsg)), func(data []byte) error {
 		a, err := parseAddress(data)
@@ -124,8 +125,8 @@ func (r router) addresses() (out []address, err error) {
 	return out, err
 }
 
-// parseAddress reads struct ifaddrmsg (linux/if_addr.h) and its attributes. The prefix is the
-// zero value for other families than IPv4 and IPv6.
+// parseAddress reads struct ifaddrmsg (linux/if_addr.h) and its attributes. For families other than
+// IPv4 and IPv6, the prefix is zero.
 func parseAddress(m []byte) (a address, err error) {
 	if len(m) < unix.SizeofIfAddrmsg {
 		return a, fmt.Errorf("%d bytes, want at least %d", len(m), unix.SizeofIfAddrmsg)
@@ -136,7 +137,7 @@ func parseAddress(m []byte) (a address, err error) {
 		if list.Kind == ifaProto && len(list.Value) == 1 {
 			a.protocol = list.Value[0]
 		}
-		// IFA_ADDRESS is the other end of a point-to-point link where there is IFA_LOCAL.
+		// If IFA_LOCAL is present, IFA_ADDRESS is the other end of a point-to-point link.
 		if list.Kind == unix.IFA_LOCAL || list.Kind == unix.IFA_ADDRESS && !a.prefix.IsValid() {
 			if addr, ok := netip.AddrFromSlice(list.Value); ok {
 				a.prefix = netip.PrefixFrom(addr, int(m[1]))
@@ -146,7 +147,7 @@ func parseAddress(m []byte) (a address, err error) {
 	return a, list.Err
 }
 
-// interfaceTo is the interface by which packets to an address leave.
+// interfaceTo returns the interface by which packets to an address leave.
 func (r router) interfaceTo(to netip.Addr) (name string, err error) {
 	to = to.Unmap()
 	family := uint8(unix.AF_INET6)
@@ -180,7 +181,7 @@ func (r router) interfaceTo(to netip.Addr) (name string, err error) {
 	return name, err
 }
 
-// create fails with EEXIST if the same is there, remove with ENOENT or ESRCH if it is not.
+// create fails with EEXIST if the same entry exists, remove with ENOENT or ESRCH if none does.
 const (
 	remove = unix.NLM_F_REQUEST | unix.NLM_F_ACK
 	create = remove | unix.NLM_F_CREATE | unix.NLM_F_EXCL
@@ -190,14 +191,14 @@ func (r router) change(kind, flags uint16, data []byte) error {
 	return r.Ask(kind, flags, raw(data), func([]byte) error { return nil })
 }
 
-// raw is a message that is there already.
+// raw appends data that is already a complete message.
 func raw(data []byte) func(*netlink.Batch) {
 	return func(b *netlink.Batch) { b.Buf = append(b.Buf, data...) }
 }
 
 // headerLen is the length of struct rtmsg (linux/rtnetlink.h) and of struct fib_rule_hdr
-// (linux/fib_rules.h), which have the same layout: where a route has its type, a rule has
-// its action.
+// (linux/fib_rules.h). Their layouts are equal: the type of a route is at the same place as the
+// action of a rule.
 const headerLen = unix.SizeofRtMsg
 
 func header(family, bits, protocol, scope, action uint8) []byte {
@@ -206,8 +207,8 @@ func header(family, bits, protocol, scope, action uint8) []byte {
 	return out
 }
 
-// addressOfLo is struct ifaddrmsg (linux/if_addr.h) and an address of lo that is usable at
-// once: without duplicate address detection.
+// addressOfLo returns struct ifaddrmsg (linux/if_addr.h) with an address of lo. The address is
+// usable at once, since it skips duplicate address detection.
 func addressOfLo(p netip.Prefix) []byte {
 	data := []byte{unix.AF_INET6, uint8(p.Bits()), unix.IFA_F_NODAD, unix.RT_SCOPE_UNIVERSE}
 	data = append(data, number(loopback)...)
@@ -233,7 +234,7 @@ func parseEntry(kind *entryKind, m []byte) (entry, error) {
 	}
 	for list.Next() {
 		switch t := list.Kind; {
-		case t == unix.RTA_TABLE: // as FRA_TABLE
+		case t == unix.RTA_TABLE: // equals FRA_TABLE
 			e.table = number()
 		case isRule && t == unix.FRA_FWMARK:
 			e.mark = number()

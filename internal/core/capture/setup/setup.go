@@ -1,8 +1,8 @@
-// Package setup brings a rule set into a network namespace and proves that it works.
+// Package setup writes a rule set into a network namespace and proves that it works.
 //
-// It chooses the backend, replaces the rules of an earlier run, reads the kernel's
-// state back and tries both directions. On any error it restores the state that was
-// there before, or removes all of it: it leaves nothing half done.
+// It chooses the backend, replaces the rules of an earlier run, reads the kernel's state back and
+// tests both directions. After an error it restores the earlier state, or removes everything if
+// there was none: it leaves no partial state.
 package setup
 
 import (
@@ -18,9 +18,9 @@ import (
 	"outrider.dev/internal/core/capture/trace"
 )
 
-// A Backend writes rule sets to one of the kernel's packet filters. Apply replaces the
-// rules of ours there, and changes nothing on an error. Where there are none, Read
-// returns capture.ErrNone, and Remove does nothing.
+// A Backend writes rule sets to one of the kernel's packet filters. Apply replaces our rules there,
+// and changes nothing on an error. If there are none, Read returns capture.ErrNone, and Remove does
+// nothing.
 type Backend interface {
 	Name() string
 	Apply(context.Context, capture.Ruleset) error
@@ -28,25 +28,25 @@ type Backend interface {
 	Remove(context.Context) error
 }
 
-// Options of a run.
+// Options configure a run.
 type Options struct {
 	Intent   capture.Intent
-	Backends []Backend // tried in this order; the others are cleaned
-	NoProof  bool      // neither read back nor tried
+	Backends []Backend // tried in this order; rules in the others are removed
+	NoProof  bool      // neither read back nor test the rules
 }
 
-// A Report is what was done.
+// A Report describes the result of a run.
 type Report struct {
 	Ruleset   capture.Ruleset
-	Unchanged bool     // the same rules were there already
-	Notes     []string // settings without effect, and what this machine does not support
-	Proofs    []Proof  // empty without proof
-	Parked    uint64   // connection attempts made to wait so far
+	Unchanged bool     // the same rules existed already
+	Notes     []string // settings without effect, and features that this machine does not support
+	Proofs    []Proof  // empty with NoProof
+	Parked    uint64   // connection attempts that were made to wait so far
 
 	routing routingChange
 }
 
-// Capture makes the rules of the current namespace those of the intent.
+// Capture replaces the rules of the current namespace with those of the intent.
 func Capture(ctx context.Context, o Options) (Report, error) {
 	var report Report
 	if o.Intent.Families == 0 {
@@ -71,21 +71,21 @@ func Capture(ctx context.Context, o Options) (Report, error) {
 	return report, err
 }
 
-// A found is a rule set of ours and the backend that holds it.
+// found is a rule set of ours, with the backend that contains it.
 type found struct {
 	by    Backend
 	state capture.State
-	err   error // it cannot be read: incomplete, or changed by another program
+	err   error // the rules are unreadable: incomplete, or changed by another program
 }
 
-// intact reports whether f is what one run of capture has written.
+// intact reports whether f is exactly what a single run of capture wrote.
 func (f found) intact() bool {
 	_, ok := f.state.Recorded()
 	return f.err == nil && ok
 }
 
-// find returns the rule sets of ours. It is an error if a backend cannot be read: then it is
-// not known whether there are any.
+// find returns our rule sets. If a backend cannot be read, the result is an error, because it is
+// not known whether it contains any.
 func find(ctx context.Context, backends []Backend) ([]found, error) {
 	var out []found
 	for _, b := range backends {
@@ -103,7 +103,7 @@ func find(ctx context.Context, backends []Backend) ([]found, error) {
 	return out, nil
 }
 
-// readState reads the rules of a backend and the routing that belongs to them.
+// readState reads the rules of a backend and their routing.
 func readState(ctx context.Context, b Backend) (capture.State, error) {
 	state, err := b.Read(ctx)
 	if err != nil {
@@ -113,8 +113,7 @@ func readState(ctx context.Context, b Backend) (capture.State, error) {
 	return state, err
 }
 
-// usesSixSource reports whether rs uses the address ::6, which other meshes add to lo
-// too.
+// usesSixSource reports whether rs uses the address ::6, which other meshes add to lo too.
 func usesSixSource(rs capture.Ruleset) bool {
 	return anyRule(rs, func(r capture.Rule) bool {
 		return slices.ContainsFunc(r.Match, func(m capture.Match) bool {
@@ -123,16 +122,16 @@ func usesSixSource(rs capture.Ruleset) bool {
 	})
 }
 
-// anyRule reports whether f is true of a rule of rs.
+// anyRule reports whether f is true for a rule of rs.
 func anyRule(rs capture.Ruleset, f func(capture.Rule) bool) bool {
 	return slices.ContainsFunc(rs.Chains, func(c capture.Chain) bool { return slices.ContainsFunc(c.Rules, f) })
 }
 
-// write writes the rules with the first backend that supports them, and returns it.
+// write writes the rules with the first backend that supports them, and returns that backend.
 func write(ctx context.Context, o Options, old []found, report *Report) (Backend, error) {
 	var reasons []error
 	reason := func(err error) {
-		// Both modes of parking may fail for the same reason.
+		// Both parking modes may fail for the same reason.
 		if !slices.ContainsFunc(reasons, func(r error) bool { return r.Error() == err.Error() }) {
 			reasons = append(reasons, err)
 		}
@@ -171,8 +170,8 @@ func write(ctx context.Context, o Options, old []found, report *Report) (Backend
 	return nil, errors.Join(reasons...)
 }
 
-// within narrows an intent to what a backend can do here: which families it filters, and
-// whether it has sets.
+// within restricts an intent to the features that a backend has here: the families that it filters,
+// and sets.
 func within(ctx context.Context, b Backend, in capture.Intent) (capture.Intent, []string, error) {
 	limited, ok := chosenOrNot[interface {
 		Available(context.Context) (capture.Families, error)
@@ -201,7 +200,7 @@ func within(ctx context.Context, b Backend, in capture.Intent) (capture.Intent, 
 	return in, notes, nil
 }
 
-// parkModes are the modes of parking to try, best first.
+// parkModes returns the parking modes to try, best first.
 func parkModes(mode capture.ParkMode) []capture.ParkMode {
 	if mode == capture.ParkOn {
 		return []capture.ParkMode{capture.ParkOn, capture.ParkOff}
@@ -209,7 +208,7 @@ func parkModes(mode capture.ParkMode) []capture.ParkMode {
 	return []capture.ParkMode{mode}
 }
 
-// writeBy writes rs, unless it is there already, with the routing that it uses.
+// writeBy writes rs and its routing, unless they exist already.
 func writeBy(ctx context.Context, b Backend, rs capture.Ruleset, old []found, report *Report) error {
 	same := len(old) == 1 && old[0].by == b && old[0].intact() && capture.Diff(rs, old[0].state.Ruleset) == nil
 	if k, ok := b.(interface{ Keeps(capture.State) bool }); ok && same {
@@ -225,9 +224,9 @@ func writeBy(ctx context.Context, b Backend, rs capture.Ruleset, old []found, re
 	return b.Apply(ctx, rs)
 }
 
-// guardSwitch makes new connections wait before rules of another backend are replaced by
-// those of b: the rules of two backends at once would refuse some. The guard is one of
-// iptables; nftables removes its rules at once.
+// guardSwitch makes new connections wait before b replaces the rules of another backend: the rules
+// of two backends together would refuse some connections. Only iptables needs the guard; nftables
+// removes its rules at once.
 func guardSwitch(ctx context.Context, b Backend, old []found) error {
 	for _, f := range old {
 		if f.by.Name() == b.Name() {
@@ -249,8 +248,8 @@ func guardSwitch(ctx context.Context, b Backend, old []found) error {
 	return nil
 }
 
-// finish does what comes after writing the rules: it removes those of other backends, reads
-// back and tries, and removes the routing that is not used any more.
+// finish completes a run after the rules are written: it removes the rules of other backends, reads
+// back and tests, and removes stale routing.
 func finish(ctx context.Context, o Options, b Backend, old []found, report *Report) error {
 	for _, f := range old {
 		if f.by.Name() == b.Name() {
@@ -264,7 +263,7 @@ func finish(ctx context.Context, o Options, b Backend, old []found, report *Repo
 	var err error
 	switch {
 	case o.NoProof:
-	case report.Unchanged: // nothing was written since it was read
+	case report.Unchanged: // nothing was written since the last read
 		err = try(ctx, b, old[0].state, report)
 	default:
 		err = check(ctx, b, report.Ruleset, report)
@@ -275,7 +274,7 @@ func finish(ctx context.Context, o Options, b Backend, old []found, report *Repo
 	return report.routing.finish()
 }
 
-// check reads rs back, compares, and tries both directions.
+// check reads rs back, compares, and tests both directions.
 func check(ctx context.Context, b Backend, rs capture.Ruleset, report *Report) error {
 	state, err := readState(ctx, b)
 	if err != nil {
@@ -287,7 +286,7 @@ func check(ctx context.Context, b Backend, rs capture.Ruleset, report *Report) e
 	return try(ctx, b, state, report)
 }
 
-// try proves both directions of state, which is what b has written.
+// try proves both directions of state, which b has written.
 func try(ctx context.Context, b Backend, state capture.State, report *Report) (err error) {
 	report.Parked = state.Parked()
 	again := func() (capture.State, error) { return b.Read(ctx) }
@@ -300,15 +299,15 @@ func try(ctx context.Context, b Backend, state capture.State, report *Report) (e
 	return err
 }
 
-// mismatch: the rules in the kernel are not those that it should have.
+// mismatch reports that the rules in the kernel differ from the intended ones.
 func mismatch(diff []string) error {
 	return errors.New("the kernel's rules differ (- missing, + unexpected):\n  " + strings.Join(diff, "\n  "))
 }
 
-// restore makes the kernel what it was before a run that failed: it reads back what is
-// there, because also a step that failed may have changed it. Where it differs, it writes the
-// old rules and their routing, or removes all of it if there were none. routing is the change
-// of the run.
+// restore brings the kernel back to its state before a failed run. It first reads the current
+// state, because a failed step may have changed it. If that differs, restore writes the old rules
+// and their routing, or removes everything if there were none. routing is the change that the run
+// made.
 func restore(ctx context.Context, backends []Backend, old []found, routing routingChange) error {
 	// The context may have ended.
 	ctx = context.WithoutCancel(ctx)
@@ -338,13 +337,13 @@ func restore(ctx context.Context, backends []Backend, old []found, routing routi
 	return nil
 }
 
-// equal reports whether two reads of the kernel found the same.
+// equal reports whether two reads of the kernel had the same result.
 func (f found) equal(g found) bool {
 	return f.by == g.by && fmt.Sprint(f.err) == fmt.Sprint(g.err) && capture.Diff(f.state.Ruleset, g.state.Ruleset) == nil
 }
 
-// Clean removes everything of ours from the current namespace. Where a backend cannot be
-// read, it removes nothing.
+// Clean removes everything of ours from the current namespace. If a backend cannot be read, it
+// removes nothing.
 func Clean(ctx context.Context, backends []Backend) error {
 	old, err := find(ctx, backends)
 	if err != nil {
@@ -353,10 +352,10 @@ func Clean(ctx context.Context, backends []Backend) error {
 	return removeFound(ctx, old)
 }
 
-// removeFound removes what was found, and the routing.
+// removeFound removes the rule sets that were found, and the routing.
 func removeFound(ctx context.Context, old []found) error {
 	var errs []error
-	for _, f := range old { // also what is damaged
+	for _, f := range old { // also damaged ones
 		errs = append(errs, f.by.Remove(ctx))
 	}
 	return errors.Join(append(errs, removeRouting(usesSix(old)))...)
@@ -367,8 +366,8 @@ func usesSix(old []found) bool {
 	return slices.ContainsFunc(old, func(f found) bool { return f.state.Routing.SixSource })
 }
 
-// Verify checks that the rules are complete and unchanged, that they are those of the
-// intent (if intent is not nil), that nothing of another run is left, and that they work.
+// Verify checks that the rules are complete and unchanged, that they match the intent (if it is not
+// nil), that nothing of another run is left, and that the rules work.
 func Verify(ctx context.Context, backends []Backend, intent *capture.Intent) (Report, error) {
 	var report Report
 	have, err := find(ctx, backends)
@@ -416,7 +415,7 @@ func Verify(ctx context.Context, backends []Backend, intent *capture.Intent) (Re
 	return report, err
 }
 
-// Network is the network of the current namespace: its addresses and its routes.
+// Network returns the addresses and routes of the current namespace.
 func Network() trace.Network {
 	var n trace.Network
 	for _, a := range localAddresses() {
@@ -428,7 +427,7 @@ func Network() trace.Network {
 	return n
 }
 
-// localAddresses are the addresses of this namespace, or none if they cannot be listed.
+// localAddresses returns the addresses of this namespace, or none if they cannot be listed.
 func localAddresses() []netip.Addr {
 	r, err := openRouter()
 	if err != nil {

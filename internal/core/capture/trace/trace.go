@@ -28,7 +28,7 @@ type Conn struct {
 	Established bool   // not the first packet, and the connection is older than the rules
 	ConnMark    uint32 // set by rules at the first packet, which also decided the connection's translation
 	Reply       bool   // sent by the side that did not open the connection
-	Invalid     bool   // connection tracking cannot assign the packet
+	Invalid     bool   // connection tracking finds no connection for the packet
 }
 
 func (c Conn) String() string {
