@@ -10,16 +10,16 @@ import (
 	"outrider.dev/internal/core/capture"
 )
 
-// A chain as one family has it.
+// A chain is a chain in the rules of one family.
 type chain struct {
 	capture.Chain
 	packets []uint64
 }
 
-// assemble is the state that the rules of both families make. It has no Routing, which is
-// not the packet filter's. Without rules of ours the error is [capture.ErrNone]; what is
-// ours and not as we write it, or in one family only when it is for both, is an error that
-// names it.
+// assemble returns the state that the rules of both families form. It has no Routing, which is not
+// part of the packet filter. The error is [capture.ErrNone] if there are no rules of ours. Rules of
+// ours that we would not write, or that are in one family but belong in both, are an error that
+// names them.
 func assemble(four, six owned, kernel map[string]kernelSet) (capture.State, error) {
 	st := capture.State{}
 	sets := newSetReader(kernel)
@@ -54,7 +54,7 @@ func assemble(four, six owned, kernel map[string]kernelSet) (capture.State, erro
 	return st, nil
 }
 
-// parseChains reads the chains of one family, in the order of their names.
+// parseChains parses the chains of one family, sorted by name.
 func parseChains(o owned, family capture.Families, sets *setReader) ([]chain, error) {
 	var out []chain
 	for _, table := range tables {
@@ -85,7 +85,7 @@ func parseChains(o owned, family capture.Families, sets *setReader) ([]chain, er
 	return out, nil
 }
 
-// parseJumps finds at which hook each chain is called.
+// parseJumps finds the hook at which each chain is called.
 func parseJumps(t tableRules) (map[string]capture.Hook, error) {
 	hooks := map[string]capture.Hook{}
 	for _, j := range t.jumps {
@@ -109,7 +109,7 @@ func parseJumps(t tableRules) (map[string]capture.Hook, error) {
 	return hooks, nil
 }
 
-// merge puts the chains of two families together, with what both have counted.
+// merge combines the chains of the two families, and adds up their counters.
 func merge(families capture.Families, four, six []chain) (chains []capture.Chain, packets map[string][]uint64, err error) {
 	same := func(a, b chain) bool { return a.Name == b.Name && a.Table == b.Table && a.Hook == b.Hook }
 	if families == capture.DualStack && !slices.EqualFunc(four, six, same) {
@@ -140,7 +140,7 @@ func merge(families capture.Families, four, six []chain) (chains []capture.Chain
 	return chains, packets, nil
 }
 
-// count takes the packets of the next rule.
+// count returns the packets of the next rule.
 func (c *chain) count() uint64 {
 	if len(c.packets) == 0 {
 		return 0

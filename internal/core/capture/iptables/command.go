@@ -17,7 +17,7 @@ import (
 	"outrider.dev/internal/core/capture"
 )
 
-// A variant is one of the two iptables.
+// A variant is one of the two variants of iptables.
 type variant string
 
 const (
@@ -25,14 +25,14 @@ const (
 	legacy variant = "legacy"
 )
 
-// variants are in the order of preference.
+// variants in the order of preference:
 var variants = []variant{nft, legacy}
 
-// errNoTool: the commands of a variant are not installed.
+// errNoTool means that the commands of a variant are not installed.
 var errNoTool = errors.New("not found in PATH; install iptables")
 
-// program is the command for a family: "save" or "restore". Where there is no command
-// with the name of the variant, the plain command may be of that variant.
+// program returns the command for a family and an action, "save" or "restore". If no command has
+// the variant's name, the command without a variant in its name may be of that variant.
 func program(ctx context.Context, v variant, family capture.Families, action string) (string, error) {
 	base := "iptables"
 	if family == capture.IPv6 {
@@ -50,7 +50,7 @@ func program(ctx context.Context, v variant, family capture.Families, action str
 	if err != nil {
 		return "", err
 	}
-	// Before 1.8 there was one variant, legacy, which the version does not name.
+	// Before 1.8, legacy was the only variant, and the version does not name it.
 	if strings.Contains(version, "(nf_tables)") != (v == nft) {
 		return "", fmt.Errorf("%s: %w; %s is of the other variant", named, errNoTool, plain)
 	}
@@ -59,20 +59,20 @@ func program(ctx context.Context, v variant, family capture.Families, action str
 
 type openFileKey struct{}
 
-// WithOpenFile returns a context under which every program that is started keeps f open.
-// If f is locked, the lock lasts until the last of them has exited, also when this
-// process is killed first.
+// WithOpenFile returns a context under which every program that is started keeps f open. If f is
+// locked, the lock lasts until the last of these programs has exited, even if this process is
+// killed first.
 func WithOpenFile(ctx context.Context, f *os.File) context.Context {
 	return context.WithValue(ctx, openFileKey{}, f)
 }
 
-// run is one command.
+// run runs one command.
 func run(ctx context.Context, stdin, path string, args ...string) (stdout string, err error) {
 	return start(ctx, stdin, path, args...)()
 }
 
-// start starts a command, on the thread of the caller and so in its network namespace. wait
-// returns what it has written.
+// start starts a command from the caller's thread, so that it runs in that thread's network
+// namespace. wait returns the command's output.
 func start(ctx context.Context, stdin, path string, args ...string) (wait func() (stdout string, err error)) {
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Stdin = strings.NewReader(stdin)
@@ -96,7 +96,7 @@ func start(ctx context.Context, stdin, path string, args ...string) (wait func()
 	}
 }
 
-// commandError is a command that failed.
+// commandError reports a command that failed.
 type commandError struct {
 	command string
 	stderr  string
@@ -112,14 +112,14 @@ func (e *commandError) Error() string {
 
 func (e *commandError) Unwrap() error { return e.err }
 
-// restore writes, without touching what the text does not name.
+// restore writes rules. It does not change chains that the text does not name.
 func restore(ctx context.Context, v variant, family capture.Families, text string) error {
 	path, err := program(ctx, v, family, "restore")
 	if err != nil {
 		return err
 	}
 	args := []string{"--noflush"}
-	if v == legacy { // nf_tables has transactions instead of a lock
+	if v == legacy { // nf_tables has transactions and needs no lock
 		args = append(args, "--wait")
 	}
 	_, err = run(ctx, text, path, args...)
@@ -134,7 +134,7 @@ func restore(ctx context.Context, v variant, family capture.Families, text strin
 
 var lineNumber = regexp.MustCompile(`line:? ([0-9]+)`)
 
-// lineOf finds the line of text that iptables-restore complains about.
+// lineOf returns the line of text that iptables-restore complains about.
 func lineOf(stderr, text string) string {
 	m := lineNumber.FindStringSubmatch(stderr)
 	if m == nil {
@@ -148,25 +148,25 @@ func lineOf(stderr, text string) string {
 	return lines[n-1]
 }
 
-// legacyNames are the kernel's lists of the legacy tables that exist. They are under
-// thread-self, because a thread may be in another network namespace than its process.
+// legacyNames are the kernel's lists of existing legacy tables. The path contains thread-self,
+// because a thread may be in another network namespace than its process.
 var legacyNames = map[capture.Families]string{
 	capture.IPv4: "/proc/thread-self/net/ip_tables_names",
 	capture.IPv6: "/proc/thread-self/net/ip6_tables_names",
 }
 
-// unlistable is what iptables-nft-save prints, with status 0, in place of a table that
-// has rules of nft which iptables cannot express.
+// unlistable matches the line that iptables-nft-save prints, with status 0, in place of a table
+// with nft rules that iptables cannot express.
 var unlistable = regexp.MustCompile("(?m)^# Table `(.*)' is incompatible")
 
-// save reads what is ours in one family of one variant. It lists the tables that exist,
-// which takes as long as to list one.
+// save reads our rules in one family of one variant. It lists all existing tables, which takes no
+// longer than listing one.
 func save(ctx context.Context, v variant, family capture.Families) (owned, error) {
 	return startSave(ctx, v, family)()
 }
 
-// startSave begins to read. It changes nothing: without the name of a table the legacy
-// command makes none.
+// startSave starts to read. It changes nothing: without a table's name, the legacy command creates
+// no table.
 func startSave(ctx context.Context, v variant, family capture.Families) (wait func() (owned, error)) {
 	path, err := program(ctx, v, family, "save")
 	if err != nil {

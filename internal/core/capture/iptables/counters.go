@@ -12,8 +12,8 @@ import (
 	"outrider.dev/internal/core/capture/nftables"
 )
 
-// count takes the counters of the rules from the kernel. It reports whether the kernel has
-// as many rules in each chain as o.
+// count updates the counters of the rules from the kernel. It reports whether the kernel has the
+// same number of rules in each chain as o.
 func (o owned) count(p place) (same bool, err error) {
 	if o.empty() {
 		return true, nil
@@ -27,7 +27,7 @@ func (o owned) count(p place) (same bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	for _, t := range o { // any order: chains are counted one by one
+	for _, t := range o { // any order: each chain is counted separately
 		for _, c := range t.chains {
 			rules := t.rules[c]
 			if len(packets[c]) != len(rules) {
@@ -41,7 +41,7 @@ func (o owned) count(p place) (same bool, err error) {
 	return true, nil
 }
 
-// nftCounters are the packets of each rule in our chains.
+// nftCounters returns the packet counts of the rules in our chains.
 func nftCounters(family capture.Families) (map[string][]uint64, error) {
 	b, err := nftables.Open()
 	if err != nil {
@@ -51,7 +51,7 @@ func nftCounters(family capture.Families) (map[string][]uint64, error) {
 	return b.Counters(family, prefix)
 }
 
-// legacyCounters adds the packets of each rule in our chains.
+// legacyCounters adds the packet counts of the rules in our chains.
 func legacyCounters(family capture.Families, packets map[string][]uint64) error {
 	names, err := legacyTables(family)
 	if err != nil {
@@ -69,8 +69,8 @@ func legacyCounters(family capture.Families, packets map[string][]uint64) error 
 	return nil
 }
 
-// The places of fields in struct ipt_entry and in struct ip6t_entry
-// (linux/netfilter_ipv4/ip_tables.h), after the address part, which differs.
+// Offsets of fields in struct ipt_entry and in struct ip6t_entry
+// (linux/netfilter_ipv4/ip_tables.h), counted from the end of the address part, whose size differs.
 const (
 	entryTarget   = 4  // target_offset
 	entryNext     = 6  // next_offset
@@ -78,8 +78,8 @@ const (
 	targetName    = 2  // struct xt_entry_target
 )
 
-// decodeEntries adds the packets of each rule in our chains. A chain is an entry with the
-// target ERROR that has its name, the rules, and an entry for its end.
+// decodeEntries adds the packet counts of the rules in our chains. A chain consists of an entry
+// with the target ERROR and the chain's name, the rules, and a final entry.
 func decodeEntries(entries []byte, family capture.Families, packets map[string][]uint64) error {
 	address := 84 // struct ipt_ip
 	if family == capture.IPv6 {
@@ -97,7 +97,7 @@ func decodeEntries(entries []byte, family capture.Families, packets map[string][
 			return fmt.Errorf("a rule of %d bytes with its target at %d", next, target)
 		}
 		if name, ok := bytes.CutPrefix(entries[target+targetName:next], chainMark[:len(chainMark)-len(prefix)]); ok {
-			// The entry before was the end of a chain.
+			// The previous entry was the final one of its chain.
 			if list := packets[chain]; len(list) > 0 {
 				packets[chain] = list[:len(list)-1]
 			}

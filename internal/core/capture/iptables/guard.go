@@ -9,26 +9,26 @@ import (
 	"outrider.dev/internal/core/capture"
 )
 
-// A guard stands while the rules of a family change. iptables commits table by table and
-// family by family, so that a run can be killed when one family is captured and the other
-// is not. The guard drops the first packet of each new connection: the caller's kernel
-// tries again, a second later. What a killed run leaves are connections that wait, and
-// none that pass by the proxy. The next run of capture or clean takes the guard away.
+// A guard is in place while the rules of a family change. iptables commits each table and each
+// family separately, so a run can be killed when only one family is captured. The guard drops the
+// first packet of each new connection; the caller's kernel tries again a second later. So after a
+// killed run connections wait, and none bypasses the proxy. The next run of capture or clean
+// removes the guard.
 type guard uint8
 
 const (
 	noGuard  guard = iota
 	tcpGuard       // drops TCP connections
-	dnsGuard       // and DNS queries, where rules capture them
+	dnsGuard       // also drops DNS queries, if the rules capture them
 )
 
 const guardChain = prefix + "GUARD"
 
-// guarded are the kernel's chains that lead to the guard. What a guest of the pod sends is
-// forwarded.
+// guarded are the kernel's chains that jump to the guard. Packets of a guest of the pod pass
+// FORWARD.
 var guarded = []string{"INPUT", "OUTPUT", "FORWARD"}
 
-// rules also drop connections that are not captured: they are there for milliseconds.
+// rules also drop connections that are not captured, since they exist only for milliseconds.
 func (g guard) rules() []entry {
 	const reason = "-m comment --comment \"capture is at work, or was interrupted\" -j DROP"
 	return []entry{
@@ -37,7 +37,7 @@ func (g guard) rules() []entry {
 	}[:g]
 }
 
-// raise replaces the guard that from has, or what is left of one.
+// raise writes the guard, and removes a whole or partial one that is in from.
 func (g guard) raise(from owned) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "*filter\n:%s - [0:0]\n", guardChain)
@@ -56,10 +56,10 @@ func (g guard) raise(from owned) string {
 	return b.String()
 }
 
-// lowerGuard removes a guard that is whole. After a change of rules that look up sets it
-// first writes a rule with a module of iptables: nf_tables destroys old rules later, but
-// before it makes such a rule (nft_compat_wait_for_destructors, since Linux 5.11), and until
-// then the sets cannot be removed.
+// lowerGuard removes a whole guard. If the changed rules look up sets, it first writes a rule with
+// an iptables module. nf_tables destroys old rules with a delay, and until then their sets cannot
+// be removed; but it waits for the destruction before it creates such a rule
+// (nft_compat_wait_for_destructors, since Linux 5.11).
 func lowerGuard(sets bool) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "*filter\n:%s - [0:0]\n", guardChain)
@@ -77,7 +77,7 @@ func (j jump) toGuard() bool { return strings.HasSuffix(j.spec, " "+guardChain) 
 
 func sameSpec(a, b entry) bool { return a.spec == b.spec }
 
-// split takes the guard out of o. whole is false if only parts of one are there.
+// split separates the guard from o. whole is false if the guard is incomplete.
 func (o owned) split() (rest owned, g guard, whole bool) {
 	t := o.at(capture.Filter)
 	if !slices.Contains(t.chains, guardChain) {
@@ -111,7 +111,7 @@ func (o owned) split() (rest owned, g guard, whole bool) {
 	return rest, g, whole
 }
 
-// with is o under a guard.
+// with returns o with a guard.
 func (o owned) with(g guard) owned {
 	out, _, _ := o.split()
 	out = maps.Clone(out)
@@ -127,7 +127,7 @@ func (o owned) with(g guard) owned {
 	return out
 }
 
-// hasSet reports whether a rule looks up a constant set whose name begins so.
+// hasSet reports whether a rule looks up a constant set whose name starts with prefix.
 func (o owned) hasSet(prefix string) bool {
 	for _, t := range o {
 		for _, c := range t.chains {
@@ -139,7 +139,7 @@ func (o owned) hasSet(prefix string) bool {
 	return false
 }
 
-// needs is the guard under which o is written or removed.
+// needs returns the guard under which o must be written or removed.
 func (o owned) needs() guard {
 	t := o.at(capture.NAT)
 	for _, c := range t.chains {
@@ -165,8 +165,8 @@ func (o owned) same(other owned) bool {
 	return maps.EqualFunc(o, other, sameTable)
 }
 
-// transition is the input of iptables-restore --noflush that turns what is ours from one
-// state into another, under a guard. It is empty if there is nothing to do.
+// transition returns the input of iptables-restore --noflush that changes our rules from one state
+// to another, under a guard. It is empty if there is nothing to do.
 func transition(from, to owned) string {
 	before, had, whole := from.split()
 	after, keep, _ := to.split()
@@ -189,8 +189,8 @@ func transition(from, to owned) string {
 	return body
 }
 
-// joinCommits puts two inputs together, with one commit for the two where the first ends
-// and the second begins with the filter table: each commit takes time.
+// joinCommits joins two inputs. If the first ends and the second begins with the filter table, they
+// share one commit, because each commit takes time.
 func joinCommits(a, b string) string {
 	const begin, end = "*filter\n", "COMMIT\n"
 	last := max(0, strings.LastIndex("\n"+a, "\n*"))

@@ -27,7 +27,7 @@ const (
 	setAdd     = 9
 	setType    = 13
 
-	setProtocol = 6 // what every kernel since 2.6.39 supports
+	setProtocol = 6 // supported by every kernel since 2.6.39
 
 	attrProtocol = 1
 	attrName     = 2
@@ -50,7 +50,7 @@ const (
 	onlyNames = 1 << 1
 )
 
-// setConn is a socket to ipset, in the network namespace of the thread that opened it.
+// setConn is a connection to ipset, in the network namespace of the thread that opened it.
 type setConn struct{ *netlink.Conn }
 
 func openSets() (setConn, error) {
@@ -61,7 +61,7 @@ func openSets() (setConn, error) {
 	return setConn{c}, nil
 }
 
-// request sends one command with its attributes, and calls each with every answer.
+// request sends a command with its attributes, and calls each for every answer.
 func (c setConn) request(command, flags uint16, fill func(*netlink.Batch), each func(data []byte) error) error {
 	err := c.Ask(unix.NFNL_SUBSYS_IPSET<<8|command, unix.NLM_F_REQUEST|flags, func(b *netlink.Batch) {
 		b.Generic(unix.AF_INET, 0)
@@ -75,13 +75,13 @@ func (c setConn) request(command, flags uint16, fill func(*netlink.Batch), each 
 	return err
 }
 
-// change sends a command without an answer.
+// change sends a command that has no answer.
 func (c setConn) change(command, flags uint16, fill func(*netlink.Batch)) error {
 	return c.request(command, unix.NLM_F_ACK|flags, fill, func([]byte) error { return nil })
 }
 
-// Numbers of other sizes than those of nf_tables. Where the kernel wants to know their order, they are in
-// the network's.
+// Attributes with numbers of other sizes than in nf_tables. If the kernel requires a flag for their
+// byte order, they are in network order.
 const inOrder = unix.NLA_F_NET_BYTEORDER
 
 func byteAttribute(b *netlink.Batch, kind uint16, n byte) { b.Attribute(kind, []byte{n}) }
@@ -92,7 +92,7 @@ func portAttribute(b *netlink.Batch, kind, port uint16) {
 
 func nested(b *netlink.Batch, kind uint16, fill func()) { b.Nest(unix.NLA_F_NESTED|kind, fill) }
 
-// setError explains the numbers that ipset has besides the system's.
+// setError explains error numbers that only ipset uses.
 func setError(number unix.Errno) error {
 	const private = 4096
 	switch {
@@ -108,8 +108,8 @@ func setError(number unix.Errno) error {
 	return number
 }
 
-// Sets returns why sets cannot be used here: the kernel has no ipset, or the iptables
-// programs could not talk to it.
+// Sets returns why sets cannot be used here: the kernel has no ipset, or the iptables programs
+// could not access it.
 func (b *Backend) Sets() error {
 	c, err := openSets()
 	if err != nil {
@@ -134,8 +134,8 @@ func (b *Backend) Sets() error {
 	return unix.Close(fd)
 }
 
-// names lists our sets. Where the kernel has no ipset, or has not loaded it, there are none:
-// a request would load it.
+// names lists our sets. If the kernel has no ipset, or has not loaded it, it returns none: a
+// request would load the module.
 func (c setConn) names() ([]string, error) {
 	if _, err := os.Stat("/sys/module"); err == nil {
 		if _, err := os.Stat("/sys/module/ip_set"); errors.Is(err, fs.ErrNotExist) {
@@ -173,7 +173,7 @@ func readSets() (map[string]kernelSet, error) {
 	}
 	out := map[string]kernelSet{}
 	for _, name := range names {
-		var s kernelSet // a long set comes in several messages
+		var s kernelSet // a long set arrives in several messages
 		if err := c.request(setList, unix.NLM_F_DUMP, func(b *netlink.Batch) { b.Text(attrName, name) }, s.decode); err != nil {
 			return nil, fmt.Errorf("reading set %s: %w", name, err)
 		}
@@ -182,7 +182,7 @@ func readSets() (map[string]kernelSet, error) {
 	return out, nil
 }
 
-// decode adds one message of a list.
+// decode adds the content of one list message.
 func (s *kernelSet) decode(data []byte) error {
 	list, _ := netlink.AttributesOf(data)
 	for list.Next() {
@@ -210,7 +210,8 @@ func (s *kernelSet) decode(data []byte) error {
 	return list.Err
 }
 
-// A nestedList is the attributes within one, whose mistakes are those of the list around it.
+// A nestedList iterates over attributes inside another attribute. It passes its errors on to the
+// outer list.
 type nestedList struct{ netlink.Attributes }
 
 func inside(a netlink.Attributes) *nestedList {
@@ -223,7 +224,7 @@ func (n *nestedList) next(around *netlink.Attributes) bool {
 	return more
 }
 
-// byteOf is the value of an attribute of one byte.
+// byteOf returns the value of a one-byte attribute.
 func byteOf(a *netlink.Attributes) byte {
 	if len(a.Value) != 1 {
 		a.Err = fmt.Errorf("a number of %d bytes, want 1", len(a.Value))
@@ -232,7 +233,7 @@ func byteOf(a *netlink.Attributes) byte {
 	return a.Value[0]
 }
 
-// decodeEntry adds one port or one range of addresses.
+// decodeEntry adds a port or a range of addresses.
 func (s *kernelSet) decodeEntry(entry netlink.Attributes) error {
 	var addr netip.Addr
 	bits := -1
@@ -269,11 +270,11 @@ func (s *kernelSet) decodeEntry(entry netlink.Attributes) error {
 	return nil
 }
 
-// entriesAtOnce bounds one message: an entry takes at most 40 bytes, and an attribute has a
-// length of 16 bits.
+// entriesAtOnce bounds the entries in one message: an entry takes at most 40 bytes, and the length
+// of an attribute has 16 bits.
 const entriesAtOnce = 1000
 
-// create makes a set with its elements.
+// create creates a set with its elements.
 func (c setConn) create(name string, s capture.Set) error {
 	kind, family, ok := kindOf(s.Key)
 	if !ok || len(name) > maxSetName || s.Timeout%time.Second != 0 || s.Timeout > maxTimeout {
@@ -335,7 +336,7 @@ func (c setConn) create(name string, s capture.Set) error {
 	return nil
 }
 
-// destroy removes sets that no rule refers to.
+// destroy removes sets to which no rule refers.
 func (c setConn) destroy(names []string) error {
 	var errs []error
 	for _, name := range names {
@@ -346,8 +347,8 @@ func (c setConn) destroy(names []string) error {
 	return errors.Join(errs...)
 }
 
-// makeSets makes the sets of rs. With finish, those of other rules are removed
-// if done, and else those of rs.
+// makeSets creates the sets of rs. Afterwards, finish removes the sets of other rules if done is
+// true, and otherwise those of rs.
 func makeSets(rs capture.Ruleset) (generation byte, finish func(done bool) error, err error) {
 	c, err := openSets()
 	if err != nil {
@@ -387,7 +388,7 @@ func makeSets(rs capture.Ruleset) (generation byte, finish func(done bool) error
 	return generation, finish, nil
 }
 
-// removeSets removes all sets of ours.
+// removeSets removes all our sets.
 func removeSets() error {
 	_, finish, err := makeSets(capture.Ruleset{})
 	if err != nil {

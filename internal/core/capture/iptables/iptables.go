@@ -11,18 +11,19 @@ import (
 	"outrider.dev/internal/core/capture"
 )
 
-// A Backend writes rule sets by the iptables commands, into the network namespace
-// of the calling thread. The zero value is ready.
+// A Backend writes rule sets with the iptables commands, into the network namespace of the calling
+// thread. Its zero value is ready to use.
 type Backend struct {
-	Variant string // what to write with: "legacy", "nft", or "" for nft where the kernel has it
+	Variant string // variant to write with: "legacy", "nft", or "" for nft if the kernel supports it
 
-	seen machine // what was read last, until the next change
-	// What the last Read returned, for Recount.
+	seen machine // result of the last look, until the next change
+	// The results of the last Read, for Recount:
 	found *site
 	sets  map[string]kernelSet
 }
 
-// look is what was read last, if nothing was written since: capture has locked the namespace.
+// look returns the last result if nothing was written since. This is safe, since capture has locked
+// the namespace.
 func (b *Backend) look(ctx context.Context) (m machine, err error) {
 	if b.seen != nil {
 		return b.seen, nil
@@ -34,11 +35,11 @@ func (b *Backend) look(ctx context.Context) (m machine, err error) {
 	return m, nil
 }
 
-// Name is "iptables".
+// Name returns "iptables".
 func (b *Backend) Name() string { return capture.IPTables }
 
-// Available returns the families that can be filtered here: IPv4, and IPv6 unless
-// the machine has none or cannot filter it. [Backend.Apply] refuses others.
+// Available returns the families that can be filtered here: IPv4, and IPv6 unless the machine lacks
+// it or cannot filter it. [Backend.Apply] refuses other families.
 func (b *Backend) Available(ctx context.Context) (capture.Families, error) {
 	m, err := b.look(ctx)
 	if err != nil {
@@ -55,11 +56,11 @@ func (b *Backend) Available(ctx context.Context) (capture.Families, error) {
 	return capture.DualStack, nil
 }
 
-// Apply makes rs the only rule set of ours, in either variant. On an error the
-// rules of ours are as they were. A rule set without rules removes all.
+// Apply makes rs the only rule set of ours, in either variant. On an error, our rules do not
+// change. A rule set without rules removes all.
 //
-// The memory of parking outlives Apply: the kernel keeps the lists of module recent by
-// name, as long as rules use them.
+// The memory of parking survives Apply: the kernel keeps the lists of module recent by name, as
+// long as rules use them.
 func (b *Backend) Apply(ctx context.Context, rs capture.Ruleset) error {
 	if len(rs.Chains) == 0 {
 		return b.Remove(ctx)
@@ -93,8 +94,8 @@ func (b *Backend) Apply(ctx context.Context, rs capture.Ruleset) error {
 	return errors.Join(err, finish(err == nil))
 }
 
-// Guard makes new connections wait, until Apply or Remove: in each place where rules of
-// ours are, or else where Apply would write them.
+// Guard makes new connections wait until Apply or Remove. It places guards wherever rules of ours
+// are, or, if there are none, where Apply would write them.
 func (b *Backend) Guard(ctx context.Context) error {
 	m, err := b.look(ctx)
 	if err != nil {
@@ -120,9 +121,9 @@ func (b *Backend) Guard(ctx context.Context) error {
 	return perform(ctx, steps)
 }
 
-// Read returns the rule set that is in the kernel, without its Routing, or
-// [capture.ErrNone]. Rules of ours that are half there, or changed into something
-// that we do not write, are a [capture.DamagedError] that names them.
+// Read returns the rule set in the kernel, without its Routing, or [capture.ErrNone]. If our rules
+// are incomplete or were changed into rules that we do not write, the error is a
+// [capture.DamagedError] that names them.
 func (b *Backend) Read(ctx context.Context) (capture.State, error) {
 	b.seen = nil
 	m, err := b.look(ctx)
@@ -158,7 +159,7 @@ func (b *Backend) Read(ctx context.Context) (capture.State, error) {
 	return st, nil
 }
 
-// Recount is st, which Read has returned, with fresh counters. It takes no programs.
+// Recount returns st, a result of Read, with fresh counters. It starts no programs.
 func (b *Backend) Recount(ctx context.Context, st capture.State) (capture.State, error) {
 	if b.found == nil {
 		return b.Read(ctx)
@@ -175,13 +176,12 @@ func (b *Backend) Recount(ctx context.Context, st capture.State) (capture.State,
 	return b.found.state(b.sets)
 }
 
-// Keeps reports whether the rules in st may stay where they are: whether b writes the
-// same variant.
+// Keeps reports whether the rules in st may stay where they are, because b writes the same variant.
 func (b *Backend) Keeps(st capture.State) bool { return b.Variant == "" || b.Variant == st.Variant }
 
-// Remove deletes all rules of ours, of both families and in both variants. What is
-// left are the kernel's own tables and chains, empty if no other program uses them:
-// iptables makes them, and has no way to delete them.
+// Remove deletes all our rules, of both families and in both variants. The kernel's own tables and
+// chains remain, empty if no other program uses them: iptables creates them, and cannot delete
+// them.
 func (b *Backend) Remove(ctx context.Context) error {
 	m, err := b.look(ctx)
 	if err != nil {
@@ -197,7 +197,7 @@ func (b *Backend) Remove(ctx context.Context) error {
 	return errors.Join(append(errs, removeSets())...)
 }
 
-// A step takes the rules of one family in one variant from one state to another.
+// A step changes the rules of one family in one variant from one state to another.
 type step struct {
 	variant  variant
 	family   capture.Families
@@ -212,12 +212,12 @@ func (s step) run(ctx context.Context) error {
 	return restore(ctx, s.variant, s.family, text)
 }
 
-// undoTime is how long putting the old rules back may take. The caller's context may
-// have ended by then.
+// undoTime bounds how long restoring the old rules may take. The caller's context may have ended by
+// then.
 const undoTime = 10 * time.Second
 
-// perform runs the steps. If one fails, those done are taken back, the failed one
-// included: some of its tables may be written.
+// perform runs the steps. If one fails, it undoes the steps so far, including the failed one, which
+// may have written some tables.
 func perform(ctx context.Context, steps []step) error {
 	for i, s := range steps {
 		err := s.run(ctx)

@@ -13,26 +13,26 @@ import (
 	"outrider.dev/internal/core/capture/nftables"
 )
 
-// A site is what is ours in one variant of iptables.
+// A site contains our rules in one variant of iptables.
 type site struct {
 	variant   variant
 	four, six owned
 	err       error // why the kernel does not support the variant
 }
 
-// A machine is both variants.
+// A machine contains both variants.
 type machine map[variant]*site
 
-// hasSix is a file that only a kernel with IPv6 has.
+// hasSix is a file that exists only if the kernel has IPv6.
 var hasSix = "/proc/thread-self/net/if_inet6"
 
-// A place is where rules of ours can be: a variant of iptables, and a family.
+// A place can contain rules of ours: it is a family in a variant of iptables.
 type place struct {
 	variant variant
 	family  capture.Families
 }
 
-// installed returns an error if the programs that read and write a place are not installed.
+// installed returns an error unless the programs that read and write a place are installed.
 func (p place) installed(ctx context.Context) error {
 	for _, action := range []string{"save", "restore"} {
 		if _, err := program(ctx, p.variant, p.family, action); err != nil {
@@ -42,9 +42,9 @@ func (p place) installed(ctx context.Context) error {
 	return nil
 }
 
-// look finds what is ours. The kernel says in which places there are chains of ours, which
-// takes no program and makes no table; only there the programs, which take longer than all
-// the rest together, read the rules.
+// look finds our rules. It first asks the kernel which places contain chains of ours, which starts
+// no program and creates no table. Only for these places it starts the programs that read the
+// rules, since they take longer than everything else together.
 func look(ctx context.Context) (machine, error) {
 	m := machine{}
 	for _, v := range variants {
@@ -69,7 +69,7 @@ func look(ctx context.Context) (machine, error) {
 	return m, m.read(ctx, places)
 }
 
-// read reads all places at once.
+// read reads places concurrently.
 func (m machine) read(ctx context.Context, places []place) error {
 	var waits []func() (owned, error)
 	for _, p := range places {
@@ -93,7 +93,7 @@ func (s *site) at(family capture.Families) *owned {
 	return &s.four
 }
 
-// choose is the variant to write with.
+// choose returns the variant to write with.
 func (m machine) choose(ctx context.Context, name string) (variant, error) {
 	if name != "" {
 		v := variant(name)
@@ -116,7 +116,7 @@ func (m machine) choose(ctx context.Context, name string) (variant, error) {
 	return "", unusable("iptables", errors.Join(errs...))
 }
 
-// usable returns why a variant cannot be used.
+// usable returns the reason if a variant cannot be used.
 func (m machine) usable(ctx context.Context, v variant) error {
 	if m[v].err != nil {
 		return m[v].err
@@ -131,8 +131,8 @@ func unusable(name string, err error) error {
 	return fmt.Errorf("%s cannot be used: %w", name, err)
 }
 
-// filtersSix reports whether a variant can filter IPv6 here. A machine that has IPv6
-// but lacks the command is an error: its traffic would go past the proxy.
+// filtersSix reports whether a variant can filter IPv6 here. If a machine has IPv6 but lacks the
+// command, that is an error: its traffic would bypass the proxy.
 func filtersSix(ctx context.Context, v variant) (bool, error) {
 	if _, err := os.Stat(hasSix); err != nil {
 		return false, nil
@@ -146,7 +146,7 @@ func filtersSix(ctx context.Context, v variant) (bool, error) {
 	if _, err := os.Stat(legacyNames[capture.IPv6]); err == nil {
 		return true, nil
 	}
-	// The module is not loaded; the command loads it, if there is one.
+	// The module is not loaded; the command loads it, if it exists.
 	path, err := program(ctx, v, capture.IPv6, "save")
 	if err == nil {
 		_, err = run(ctx, "", path, "-t", string(capture.Filter))
@@ -157,8 +157,8 @@ func filtersSix(ctx context.Context, v variant) (bool, error) {
 	return err == nil, nil
 }
 
-// replace is the steps to rs in one variant: first the new rules are written, then those
-// of the other variant removed.
+// replace returns the steps to rs in one variant: first they write the new rules, and then they
+// remove those of the other variant.
 func (m machine) replace(v variant, rs capture.Ruleset, generation byte) ([]step, error) {
 	four, err := express(rs, capture.IPv4, generation)
 	if err != nil {
@@ -168,8 +168,8 @@ func (m machine) replace(v variant, rs capture.Ruleset, generation byte) ([]step
 	if err != nil {
 		return nil, err
 	}
-	// The rules of two variants at once refuse connections. The guard of the other one
-	// stands until its rules are gone.
+	// Rules in both variants together would refuse connections. So the other variant has a guard
+	// until its rules are gone.
 	var steps, removal []step
 	for _, other := range variants {
 		if other != v {
@@ -180,7 +180,7 @@ func (m machine) replace(v variant, rs capture.Ruleset, generation byte) ([]step
 	return slices.Concat(steps, m[v].steps(four, six), removal), nil
 }
 
-// guardSteps puts the rules that are there under a guard.
+// guardSteps returns the steps that put a guard before the existing rules.
 func (s *site) guardSteps() []step {
 	var steps []step
 	for _, family := range families {
@@ -192,8 +192,8 @@ func (s *site) guardSteps() []step {
 	return steps
 }
 
-// steps are those from what is there to other rules. Where both families change, IPv4
-// waits from before the first change of IPv6 until it has its own rules.
+// steps returns the steps from the existing rules to others. If both families change, IPv4 has a
+// guard from before the first change of IPv6 until its own rules are written.
 func (s *site) steps(four, six owned) []step {
 	now := s.four
 	var steps []step
@@ -204,7 +204,8 @@ func (s *site) steps(four, six owned) []step {
 	return append(steps, step{s.variant, capture.IPv6, s.six, six}, step{s.variant, capture.IPv4, now, four})
 }
 
-// state is the rules of both families, or a reason why they are not those of one run.
+// state returns the state of both families, or an error if their rules do not come from a single
+// run.
 func (s *site) state(sets map[string]kernelSet) (capture.State, error) {
 	for _, o := range []owned{s.four, s.six} {
 		if slices.Contains(o.at(capture.Filter).chains, guardChain) {
@@ -221,7 +222,7 @@ func (s *site) state(sets map[string]kernelSet) (capture.State, error) {
 	return st, err
 }
 
-// removal is the steps to nothing.
+// removal returns the steps that remove all our rules.
 func (m machine) removal() []step {
 	var steps []step
 	for _, v := range variants {

@@ -8,20 +8,20 @@ import (
 	"outrider.dev/internal/core/capture"
 )
 
-// prefix is how the kernel's names of our chains begin.
+// prefix is the start of the kernel's names of our chains.
 const prefix = "OUTRIDER_"
 
-// maxName is XT_EXTENSION_MAXNAMELEN without the closing zero.
+// maxName is XT_EXTENSION_MAXNAMELEN without the final NUL.
 const maxName = 28
 
-// tables is the order of writing: parking is in the filter table, and must be
-// there before the nat table redirects anything to it.
+// tables is the order in which tables are written: parking is in the filter table, and must exist
+// before the nat table redirects connections to it.
 var tables = []capture.Table{capture.Filter, capture.Mangle, capture.Raw, capture.NAT}
 
 // families are in the order in which they are read.
 var families = []capture.Families{capture.IPv4, capture.IPv6}
 
-// builtins are the kernel's chains by the hook they are called at.
+// builtins maps hooks to the kernel's chains that are called there.
 var builtins = map[capture.Hook]string{
 	capture.Prerouting: "PREROUTING",
 	capture.Input:      "INPUT",
@@ -40,7 +40,7 @@ func hookOf(builtin string) (capture.Hook, error) {
 
 var modelName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 
-// kernelName is the name of a chain in the kernel.
+// kernelName returns the kernel's name of a chain.
 func kernelName(name string) (string, error) {
 	k := prefix + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 	if !modelName.MatchString(name) || len(k) > maxName {
@@ -60,11 +60,11 @@ func chainName(kernel string) (string, error) {
 
 func isOurs(chain string) bool { return strings.HasPrefix(chain, prefix) }
 
-// jumpTo is the one rule of ours in a chain of the kernel. It is the same in every
-// version, so that each version can remove it.
+// jumpTo is our only rule in a chain of the kernel. It is the same in every version, so that each
+// version can remove it.
 func jumpTo(kernel string) string { return "-m comment --comment outrider -j " + kernel }
 
-// quote writes s as iptables-save does.
+// quote quotes s as iptables-save does.
 func quote(s string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_'
@@ -82,7 +82,7 @@ var (
 	escaped  = regexp.MustCompile(`\\(.)`)
 )
 
-// split takes a line of words apart. iptables-save quotes whole words.
+// split divides a line into words. iptables-save quotes only whole words.
 func split(line string) ([]string, error) {
 	words := wordForm.FindAllString(line, -1)
 	for i, w := range words {

@@ -9,17 +9,17 @@ import (
 	"outrider.dev/internal/core/capture"
 )
 
-// owned is what is ours in one family of one variant, as iptables-save writes it.
+// owned contains our rules in one family of one variant, in the form of iptables-save.
 type owned map[capture.Table]*tableRules
 
-// tableRules is what is ours in one table.
+// tableRules contains our rules in one table.
 type tableRules struct {
 	chains []string           // ours, in their order
 	rules  map[string][]entry // by chain
 	jumps  []jump             // from other chains to ours
 }
 
-// An entry is one rule as a line without its chain, with its count.
+// An entry is one rule: its line without the chain, and its packet count.
 type entry struct {
 	spec    string
 	packets uint64
@@ -36,7 +36,7 @@ func (o owned) table(t capture.Table) *tableRules {
 	return o[t]
 }
 
-// at is the table for reading: empty if there is none.
+// at returns the table for reading; it is empty if there is none.
 func (o owned) at(t capture.Table) tableRules {
 	if o[t] == nil {
 		return tableRules{}
@@ -44,7 +44,7 @@ func (o owned) at(t capture.Table) tableRules {
 	return *o[t]
 }
 
-// scan finds what is ours in the output of iptables-save, with counters or without.
+// scan finds our rules in the output of iptables-save, with or without counters.
 func scan(text string) (owned, error) {
 	out := owned{}
 	table := capture.Table("")
@@ -64,7 +64,8 @@ func scan(text string) (owned, error) {
 	return out, nil
 }
 
-// scanLine adds a chain or a rule of ours. Lines of other programs are not parsed.
+// scanLine adds the line if it is a chain or a rule of ours. It does not parse lines of other
+// programs.
 func (o owned) scanLine(table capture.Table, line string) error {
 	if rest, ok := strings.CutPrefix(line, ":"); ok {
 		if name, _, _ := strings.Cut(rest, " "); isOurs(name) {
@@ -97,7 +98,7 @@ func (o owned) scanLine(table capture.Table, line string) error {
 	return nil
 }
 
-// counters cuts "[packets:bytes] " off a line.
+// counters removes "[packets:bytes] " from a line.
 func counters(line string) (packets uint64, rest string) {
 	body, ok := strings.CutPrefix(line, "[")
 	if !ok {
@@ -115,7 +116,7 @@ func counters(line string) (packets uint64, rest string) {
 	return packets, rest
 }
 
-// targetOurs reports whether a rule leads to a chain of ours.
+// targetOurs reports whether a rule jumps or goes to a chain of ours.
 func targetOurs(spec string) bool {
 	words, err := split(spec)
 	if err != nil {
@@ -129,8 +130,8 @@ func targetOurs(spec string) bool {
 	return false
 }
 
-// change is the part of a transition that has no guard. It names only chains of ours and
-// jumps to them. When everything is removed, capture goes first and parking last.
+// change returns a transition without its guard. It names only our chains and jumps to them. If
+// everything is removed, capture is removed first and parking last.
 func change(from, to owned) string {
 	order := slices.Clone(tables)
 	if to.empty() {
@@ -153,8 +154,8 @@ func changeTable(b *strings.Builder, name capture.Table, from, to tableRules) {
 			stale = append(stale, c)
 		}
 	}
-	// Naming a chain creates or empties it. The stale ones must be empty before the first
-	// is deleted, because they go to one another.
+	// Naming a chain creates or empties it. All stale chains must be empty before the first is
+	// deleted, because they go to one another.
 	for _, c := range slices.Concat(to.chains, stale) {
 		fmt.Fprintf(b, ":%s - [0:0]\n", c)
 	}
@@ -175,7 +176,7 @@ func changeTable(b *strings.Builder, name capture.Table, from, to tableRules) {
 	b.WriteString("COMMIT\n")
 }
 
-// without is a less b; one of b takes one of a.
+// without returns a without the elements of b. Each element of b removes a single one.
 func without(a, b []jump) []jump {
 	rest := slices.Clone(a)
 	for _, j := range b {

@@ -8,7 +8,7 @@ import (
 	"outrider.dev/internal/core/capture"
 )
 
-// parser reads the words of one rule.
+// parser parses the words of one rule.
 type parser struct {
 	words  []string
 	family capture.Families
@@ -20,15 +20,15 @@ type parser struct {
 // A setReader collects the sets that rules look up.
 type setReader struct {
 	kernel map[string]kernelSet   // sets of ipset, by the kernel's names
-	used   map[string]bool        // those of them that a rule looks up
-	byName map[string]capture.Set // what was found, by the model's names
+	used   map[string]bool        // those of the kernel's sets that a rule looks up
+	byName map[string]capture.Set // sets found so far, by the model's names
 }
 
 func newSetReader(kernel map[string]kernelSet) *setReader {
 	return &setReader{kernel, map[string]bool{}, map[string]capture.Set{}}
 }
 
-// lookup is the condition for a set of ipset.
+// lookup returns the condition for a set of ipset.
 func (s *setReader) lookup(kernel string, source bool, family capture.Families) (capture.Match, error) {
 	k, ok := s.kernel[kernel]
 	if !ok {
@@ -45,7 +45,7 @@ func (s *setReader) lookup(kernel string, source bool, family capture.Families) 
 	if before, ok := s.byName[set.Name]; ok && (before.Key != set.Key || before.Timeout != set.Timeout) {
 		return capture.Match{}, fmt.Errorf("set %s is looked up in two ways", kernel)
 	}
-	for other := range s.used { // any order: all are of one generation
+	for other := range s.used { // any order: all are of the same generation
 		if g, _, _ := splitSetName(other); g != generation {
 			return capture.Match{}, fmt.Errorf("rules refer to %s and to %s", kernel, other)
 		}
@@ -54,7 +54,7 @@ func (s *setReader) lookup(kernel string, source bool, family capture.Families) 
 	return capture.Match{Key: capture.InSet, Name: set.Name, Num: uint32(set.Key)}, nil
 }
 
-// timed notes the timeout of a dynamic set.
+// timed records the timeout of a dynamic set.
 func (s *setReader) timed(v values) error {
 	before, ok := s.byName[v.name]
 	if v.timeout == 0 || ok && (before.Constant() || before.Timeout != v.timeout) {
@@ -64,8 +64,8 @@ func (s *setReader) timed(v values) error {
 	return nil
 }
 
-// parseRule is the inverse of writer.rule, but for the family: it reads a rule as one
-// family has it. The sets that it looks up go to sets.
+// parseRule is the inverse of writer.rule, except for the rule's family: it parses a rule of one
+// family. It adds the sets that the rule looks up to sets.
 func parseRule(spec string, family capture.Families, sets *setReader) (capture.Rule, error) {
 	words, err := split(spec)
 	if err != nil {
@@ -84,7 +84,7 @@ func parseRule(spec string, family capture.Families, sets *setReader) (capture.R
 	return p.rule, nil
 }
 
-// next reads the comment, an action, the name of a module, or a condition.
+// next parses a comment, an action, the name of a module, or a condition.
 func (p *parser) next() error {
 	if len(p.words) >= 4 && strings.Join(p.words[:3], " ") == "-m comment --comment" {
 		p.rule.Reason, p.words = p.words[3], p.words[4:]
@@ -117,7 +117,7 @@ func (p *parser) action() (done bool, err error) {
 			v.name, v.num = set.Name, set.Num
 		}
 		p.rule.Action = capture.Action{Verb: e.verb, Num: v.num, Mark: v.mark, Name: v.name}
-		// Adding is an update that comes after the condition that the key is absent.
+		// An Add is written as an update after the condition that the key is absent.
 		list := p.rule.Match
 		last := len(list) - 1
 		if e.verb == capture.Update && last >= 0 && list[last] == (capture.Match{Key: capture.InSet, Not: true, Name: v.name}) {

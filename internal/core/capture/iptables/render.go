@@ -1,17 +1,16 @@
-// Package iptables writes capture's rule sets into the kernel with
-// iptables-restore, reads them back with iptables-save and removes them.
+// Package iptables writes capture's rule sets into the kernel with iptables-restore, reads them
+// back with iptables-save and removes them.
 //
-// Everything of ours is in chains named OUTRIDER_..., each reached by one constant
-// jump from a chain of the kernel's or by a goto from another of ours. So what is
-// ours can be recognised, replaced and removed whatever flags or version wrote it, and
-// the rules of other programs stay as they are.
+// All our rules are in chains named OUTRIDER_... Each is reached by one constant jump from a chain
+// of the kernel, or by a goto from another chain of ours. So our rules can be recognised, replaced
+// and removed whatever flags or version wrote them, and the rules of other programs do not change.
 //
-// iptables commits table by table, and IPv4 and IPv6 apart. While rules change, new
-// connections wait behind a guard, in each family that is not done; what fails halfway is
-// undone.
+// iptables commits each table, and IPv4 and IPv6, separately. While rules change, new connections
+// wait behind a guard in each family that is not finished. A change that fails halfway is undone.
 //
-// There are two variants of iptables, with separate rules: "legacy" with tables of its own in the kernel, and "nft" on top of nf_tables. The
-// package looks for its rules in both and leaves them in one.
+// There are two variants of iptables, with separate rules: "legacy" with its own tables in the
+// kernel, and "nft" on top of nf_tables. The package looks for its rules in both, and leaves them
+// in one.
 package iptables
 
 import (
@@ -24,8 +23,8 @@ import (
 	"outrider.dev/internal/core/capture"
 )
 
-// Script is rs as input for iptables-restore and ip6tables-restore, for people to read:
-// a part for each family.
+// Script returns rs as input for iptables-restore and ip6tables-restore, for people to read: one
+// part for each family.
 func Script(rs capture.Ruleset) (string, error) {
 	var b strings.Builder
 	writeSets(&b, rs)
@@ -79,8 +78,8 @@ func writeSets(b *strings.Builder, rs capture.Ruleset) {
 	}
 }
 
-// express writes rs for one family as iptables-save would, with sets of a generation. A rule that iptables cannot
-// express is an error that names it.
+// express returns the rules of rs for one family in the form of iptables-save, with sets of the
+// given generation. A rule that iptables cannot express is an error that names the rule.
 func express(rs capture.Ruleset, family capture.Families, generation byte) (owned, error) {
 	if rs.Backend != capture.IPTables {
 		return nil, fmt.Errorf("the rules are built for %q, not for %s", rs.Backend, capture.IPTables)
@@ -106,8 +105,8 @@ func express(rs capture.Ruleset, family capture.Families, generation byte) (owne
 type writer struct {
 	rs         capture.Ruleset
 	family     capture.Families
-	generation byte            // of the sets of ipset
-	timed      map[string]bool // sets with their timeout in a rule
+	generation byte            // of ipset's sets
+	timed      map[string]bool // sets whose timeout is already in a rule
 }
 
 func (w *writer) chain(out owned, c capture.Chain) error {
@@ -140,10 +139,10 @@ func (w *writer) chain(out owned, c capture.Chain) error {
 	return nil
 }
 
-// maxComment is XT_MAX_COMMENT_LEN without the closing zero.
+// maxComment is XT_MAX_COMMENT_LEN without the final NUL.
 const maxComment = 255
 
-// rule is one line, in the form in which iptables-save gives it back.
+// rule returns the line of a rule, in the form in which iptables-save prints it.
 func (w *writer) rule(r capture.Rule) (string, error) {
 	if len(r.Reason) > maxComment || strings.ContainsFunc(r.Reason, func(r rune) bool { return r < ' ' }) {
 		return "", fmt.Errorf("reason %q: a comment takes one line of at most %d bytes", r.Reason, maxComment)
@@ -163,7 +162,7 @@ func (w *writer) rule(r capture.Rule) (string, error) {
 	return strings.Join(append(conditions, comment, action), " "), nil
 }
 
-// conditions are the conditions of a rule, each with its module.
+// conditions returns the conditions of a rule, each with its module.
 func (w *writer) conditions(r capture.Rule) ([]string, error) {
 	list, protocol, err := w.complete(r)
 	if err != nil {
@@ -183,8 +182,8 @@ func (w *writer) conditions(r capture.Rule) ([]string, error) {
 			if err != nil {
 				return nil, err
 			}
-			// Modules that may be there several times are named for each condition: one
-			// module could not hold the same condition twice, negated.
+			// A module that may occur several times is named for each condition, since one module
+			// cannot contain the same condition twice if it is negated.
 			if t.module != "" && !(t.module == transport && module == transport) {
 				out = append(out, "-m "+strings.ReplaceAll(t.module, transport, protocol))
 			}
@@ -195,8 +194,8 @@ func (w *writer) conditions(r capture.Rule) ([]string, error) {
 	return out, nil
 }
 
-// complete returns the conditions of a rule with TCP where SYN implies it, and the name
-// of the protocol. It refuses what iptables cannot express.
+// complete returns the conditions of a rule, with TCP if SYN implies it, and the name of the
+// protocol. It refuses rules that iptables cannot express.
 func (w *writer) complete(r capture.Rule) (list []capture.Match, protocol string, err error) {
 	list = r.Match
 	if hasKey(list, capture.SYN) && !hasKey(list, capture.Protocol) {
@@ -215,7 +214,7 @@ func (w *writer) complete(r capture.Rule) (list []capture.Match, protocol string
 	return list, protocol, checkProtocol(protocol, list, r.Action.Verb)
 }
 
-// checkProtocol refuses a rule with a protocol that does not fit its conditions and action.
+// checkProtocol refuses a rule whose protocol does not fit its conditions and action.
 func checkProtocol(protocol string, list []capture.Match, verb capture.Verb) error {
 	byPort := hasKey(list, capture.SourcePort) || hasKey(list, capture.DestPort) || verb == capture.Redirect || verb == capture.TProxy
 	switch {
@@ -244,7 +243,7 @@ func checkCondition(a capture.Action, m capture.Match) error {
 	return nil
 }
 
-// condition is one condition, without its module.
+// condition returns the text of one condition, without its module.
 func (w *writer) condition(t term, m capture.Match) (string, error) {
 	v := values{family: w.family, num: m.Num, last: m.Last, prefix: m.Prefix, name: m.Name}
 	if m.Key == capture.InSet && t.module == "set" {
@@ -279,8 +278,8 @@ func (w *writer) set(name string) (*capture.Set, error) {
 	return s, nil
 }
 
-// action is what a rule does: a target, or for a set a module with a condition that is
-// always met.
+// action returns the text of an action: a target, or, for a set of module recent, a condition that
+// is always met.
 func (w *writer) action(a capture.Action) (string, error) {
 	verb, before, list := a.Verb, "", ""
 	s := w.rs.Set(a.Name)
@@ -289,7 +288,7 @@ func (w *writer) action(a capture.Action) (string, error) {
 	case isSet && s != nil && s.Key == capture.ByFamilyPort:
 		list = setName(w.generation, *s, w.family)
 	case verb == capture.Add:
-		// A bare --set would start the timeout anew for a key that is in the set.
+		// Without this condition, --set would restart the timeout of a key that is in the set.
 		absent, err := w.conditions(capture.Rule{Match: []capture.Match{{Key: capture.InSet, Not: true, Name: a.Name}}})
 		if err != nil {
 			return "", err

@@ -10,23 +10,23 @@ import (
 	"outrider.dev/internal/core/capture"
 )
 
-// Long lists are sets of the kernel's ipset, which the module "set" of iptables looks up:
-// bitmap:port for ports, hash:net for addresses. They are made by netlink, without the
-// program ipset. The memory of parking for many ports is bitmap:port with a timeout, one for
-// each family, which the target SET changes. It takes 512 KiB.
+// Long lists become sets of the kernel's ipset, which rules look up with the iptables module "set":
+// bitmap:port for ports, hash:net for addresses. They are created through netlink, without the
+// program ipset. The memory of parking for many ports is a bitmap:port with a timeout for each
+// family, which the target SET changes. It takes 512 KiB.
 //
-// A set cannot be replaced together with the rules that refer to it. So each rule set
-// refers to sets of its own, by a letter in their names, its generation. They are made
-// before the rules and removed when no rule refers to them any more.
+// A set cannot be replaced together with the rules that refer to it. So each rule set has its own
+// sets, with a letter in their names: its generation. They are created before the rules, and
+// removed when no rule refers to them any more.
 
-// setPrefix is how the kernel's names of our sets begin. A generation, a dash and the name
-// in the model follow.
+// setPrefix starts the kernel's names of our sets. The generation, a dash and the model's name
+// follow.
 const setPrefix = "outrider-"
 
-// maxSetName is IPSET_MAXNAMELEN without the closing zero.
+// maxSetName is IPSET_MAXNAMELEN without the final NUL.
 const maxSetName = 31
 
-// setName is the kernel's name of a set for a family.
+// setName returns the kernel's name of a set for a family.
 func setName(generation byte, s capture.Set, family capture.Families) string {
 	name := setPrefix + string(generation) + "-" + s.Name
 	if s.Key == capture.ByFamilyPort && family == capture.IPv6 {
@@ -58,17 +58,17 @@ const (
 	family6   = 10
 )
 
-// A kernelSet is a set as the kernel lists it.
+// A kernelSet is a set in the kernel's list.
 type kernelSet struct {
 	name, kind string
 	family     uint8
 	ports      []capture.Interval[uint32]
 	addresses  []capture.Interval[netip.Addr]
 	timeout    uint32 // of keys, in seconds
-	other      bool   // it has something that we do not write
+	other      bool   // contains something that we do not write
 }
 
-// model is s as a set of the model, looked up by the source or the destination of packets.
+// model returns s as a set of the model, looked up by the source or the destination of packets.
 func (s kernelSet) model(source bool) (capture.Set, error) {
 	_, name, ok := splitSetName(s.name)
 	out := capture.Set{Name: name, Numbers: capture.Join(capture.ByPort, s.ports), Addresses: capture.JoinAddresses(s.addresses)}
@@ -81,7 +81,7 @@ func (s kernelSet) model(source bool) (capture.Set, error) {
 	return out, nil
 }
 
-// key is what a constant set is looked up by.
+// key returns the key of a constant set.
 func (s kernelSet) key(source bool) capture.SetKey {
 	for _, k := range []capture.SetKey{capture.ByPort, capture.BySource4, capture.BySource6, capture.ByDestination4, capture.ByDestination6} {
 		kind, family, _ := kindOf(k)
@@ -93,7 +93,7 @@ func (s kernelSet) key(source bool) capture.SetKey {
 	return capture.UnknownKey
 }
 
-// kindOf is the type of a set of ipset, and its family.
+// kindOf returns ipset's type and family of a set with this key.
 func kindOf(k capture.SetKey) (kind string, family uint8, ok bool) {
 	switch k {
 	case capture.ByPort, capture.ByFamilyPort:
@@ -106,7 +106,7 @@ func kindOf(k capture.SetKey) (kind string, family uint8, ok bool) {
 	return "", 0, false
 }
 
-// prefixesOf are the same addresses as prefixes. A set cannot have a prefix of length 0.
+// prefixesOf returns the addresses as prefixes. A set cannot contain a prefix of length 0.
 func prefixesOf(list []capture.Interval[netip.Addr]) (out []netip.Prefix) {
 	for _, i := range list {
 		for a := i.First; ; {
@@ -130,7 +130,7 @@ func prefixesOf(list []capture.Interval[netip.Addr]) (out []netip.Prefix) {
 	return out
 }
 
-// freeGeneration is one that no set has.
+// freeGeneration returns a generation that no set has.
 func freeGeneration(names []string) byte {
 	generation := byte('a')
 	for slices.ContainsFunc(names, func(n string) bool { g, _, ok := splitSetName(n); return ok && g == generation }) {

@@ -12,18 +12,18 @@ import (
 	"outrider.dev/internal/core/capture"
 )
 
-// A term is how iptables-save writes one condition. One table serves both ways: rules
-// are written and read by it.
+// A term is one condition in the form of iptables-save. The same table is used to write and to
+// parse rules.
 type term struct {
 	key    capture.Key
-	module string // none for the options that iptables itself has
+	module string // empty for options of iptables itself
 	words  string // a word in braces is a value, see slots
 }
 
 // transport stands for the modules tcp and udp.
 const transport = "{protocol}"
 
-// terms are the conditions in the order in which iptables-save writes them.
+// terms lists the conditions in the order in which iptables-save writes them.
 var terms = []term{
 	{capture.Source, "", "-s {range}"},
 	{capture.Destination, "", "-d {range}"},
@@ -40,18 +40,18 @@ var terms = []term{
 	{capture.Socket, "socket", "--nowildcard"},
 	{capture.UID, "owner", "--uid-owner {id}"},
 	{capture.GID, "owner", "--gid-owner {id}"},
-	// The module recent remembers addresses. The mask makes them all the same, so that a
-	// list holds one key for each family.
+	// The module recent remembers addresses. The mask makes all addresses equal, so that a list
+	// contains one key for each family.
 	{capture.InSet, "set", "--match-set {list} src"},
 	{capture.InSet, "set", "--match-set {list} dst"},
 	{capture.InSet, "recent", "--rcheck --seconds {seconds} --name {set} --mask {any} --rdest"},
 }
 
-// once reports whether a rule can have the condition once: there is one option for it,
-// or one module. Other modules may be there several times.
+// once reports whether a rule can contain the condition only once, because there is one option for
+// it or one module. Other modules may occur several times.
 func (t term) once() bool { return t.module == "" || t.module == transport }
 
-// isFor reports whether t is how m is written. Sets are looked up by two modules.
+// isFor reports whether t is the form in which m is written. Two modules look up sets.
 func (t term) isFor(m capture.Match) bool {
 	if m.Key != t.key || m.Key != capture.InSet {
 		return m.Key == t.key
@@ -65,15 +65,15 @@ func (t term) isFor(m capture.Match) bool {
 	return t.module == "recent"
 }
 
-// An effect is how iptables-save writes an action.
+// An effect is one action in the form of iptables-save.
 type effect struct {
 	verb  capture.Verb
 	words string
 }
 
-// effects are the actions. Those of module recent are written as the last condition,
-// because all others must be met by then; the others are targets. A target that has the
-// beginning of another one comes after it.
+// effects lists the actions. Actions of module recent are written as the last condition, since all
+// others must be met before; the others are targets. A target whose text starts with that of
+// another target follows it.
 var effects = []effect{
 	{capture.Update, "-j SET --add-set {list} dst --exist"},
 	{capture.Add, "-j SET --add-set {list} dst"},
@@ -91,11 +91,11 @@ var effects = []effect{
 	{capture.SetConnMark, "-j CONNMARK --set-xmark {mark}"},
 }
 
-// values are what a condition or an action has besides its words.
+// values are the values in the words of a condition or an action.
 type values struct {
 	family  capture.Families // of the table
 	num     uint32
-	last    uint32 // of a range that begins with num, or 0
+	last    uint32 // end of a range that starts with num, or 0
 	mark    uint32
 	prefix  netip.Prefix
 	name    string
@@ -103,7 +103,7 @@ type values struct {
 	list    string        // the kernel's name of a set of ipset
 }
 
-// A slot writes and reads one value.
+// A slot writes and parses one value.
 type slot struct {
 	write func(v values) (string, error)
 	read  func(v *values, word string) error
@@ -200,7 +200,7 @@ var slots = map[string]slot{
 	},
 }
 
-// maxTimeout is a time that the kernel counts in 32 bits at any clock rate.
+// maxTimeout is a time that the kernel can count in 32 bits at any clock rate.
 const maxTimeout = 24 * time.Hour
 
 func numberSlot(base, bits int, format string) slot {
@@ -241,7 +241,7 @@ func (v values) checkRange() error {
 }
 
 func (v values) checkInterface() error {
-	name := strings.TrimSuffix(v.name, "+") // a prefix, to iptables as in the model
+	name := strings.TrimSuffix(v.name, "+") // + marks a prefix, as in the model
 	if name == "" || len(v.name) > 15 || strings.ContainsAny(name, "\"\\+ \t\n/") || strings.ContainsAny(v.name[:1], "-!") {
 		return fmt.Errorf("interface %q: iptables would read it otherwise", v.name)
 	}
@@ -255,7 +255,7 @@ func checkSetName(name string) error {
 	return nil
 }
 
-// unspecified is 0.0.0.0 or ::.
+// unspecified returns 0.0.0.0 or ::.
 func unspecified(family capture.Families) string {
 	if family == capture.IPv4 {
 		return netip.IPv4Unspecified().String()
@@ -263,7 +263,7 @@ func unspecified(family capture.Families) string {
 	return netip.IPv6Unspecified().String()
 }
 
-// fill writes words with the values in their places.
+// fill returns words with the values in their slots.
 func fill(words string, v values) (string, error) {
 	out := strings.Fields(words)
 	for i, word := range out {
@@ -279,8 +279,8 @@ func fill(words string, v values) (string, error) {
 	return strings.Join(out, " "), nil
 }
 
-// match reads words and their values off the beginning of line. It reports whether
-// they are there; an error is about a value.
+// match parses words and their values from the beginning of line. It reports whether they are
+// there; an error concerns a value.
 func match(words string, line []string, v *values) (rest []string, ok bool, err error) {
 	want := strings.Fields(words)
 	if len(line) < len(want) {

@@ -20,7 +20,7 @@ import (
 	"outrider.dev/internal/core/capture/nftables"
 )
 
-// nftPlaces returns the places of the nft variant that have chains of ours in the network
+// nftPlaces returns the places of the nft variant that contain chains of ours, in the network
 // namespace of the calling thread.
 func nftPlaces() (out []place, err error) {
 	b, err := nftables.Open()
@@ -40,7 +40,7 @@ func nftPlaces() (out []place, err error) {
 	return out, nil
 }
 
-// legacyPlaces is nftPlaces for the legacy variant.
+// legacyPlaces does the same for the legacy variant.
 func legacyPlaces() (out []place, err error) {
 	for _, family := range families {
 		names, err := legacyTables(family)
@@ -61,10 +61,10 @@ func legacyPlaces() (out []place, err error) {
 	return out, nil
 }
 
-// legacyTables lists the tables that exist and that we write.
+// legacyTables lists the existing tables, without those that we do not write.
 func legacyTables(family capture.Families) ([]string, error) {
 	text, err := os.ReadFile(legacyNames[family])
-	if err != nil && !errors.Is(err, fs.ErrNotExist) { // without the module there are none
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // without the module there are no tables
 		return nil, fmt.Errorf("listing legacy tables: %w (it takes root)", err)
 	}
 	return slices.DeleteFunc(strings.Fields(string(text)), func(name string) bool {
@@ -72,14 +72,15 @@ func legacyTables(family capture.Families) ([]string, error) {
 	}), nil
 }
 
-// chainMark is how a chain begins in a table: the name of the target ERROR, in 29 bytes, its
-// revision, and the name of the chain (struct xt_error_target in linux/netfilter/x_tables.h).
+// chainMark is the beginning of one of our chains in a table: the target's name ERROR in 29 bytes,
+// its revision, and the start of the chain's name (struct xt_error_target in
+// linux/netfilter/x_tables.h).
 var chainMark = []byte("ERROR" + strings.Repeat("\x00", 29-len("ERROR")+1) + prefix)
 
 func hasChains(entries []byte) bool { return bytes.Contains(entries, chainMark) }
 
-// struct ipt_getinfo and struct ipt_get_entries of linux/netfilter_ipv4/ip_tables.h; those
-// for IPv6 are the same.
+// struct ipt_getinfo and struct ipt_get_entries of linux/netfilter_ipv4/ip_tables.h. Those for IPv6
+// have the same layout.
 type (
 	tableInfo struct {
 		name    [32]byte
@@ -99,13 +100,13 @@ const (
 	getEntries = 65 // IPT_SO_GET_ENTRIES, IP6T_SO_GET_ENTRIES
 )
 
-// maxTable bounds what is read of a table: 10,000 rules take 4 MB.
+// maxTable bounds the bytes that are read of a table: 10,000 rules take 4 MB.
 const maxTable = 256 << 20
 
-// tableTries is how often a table is read that another program changes meanwhile.
+// tableTries bounds the attempts to read a table that another program changes meanwhile.
 const tableTries = 10
 
-// legacyEntries reads a table as the kernel has it.
+// legacyEntries reads a table in the kernel's binary form.
 func legacyEntries(family capture.Families, table string) (entries []byte, err error) {
 	domain, level := unix.AF_INET, unix.SOL_IP
 	if family == capture.IPv6 {
@@ -130,7 +131,7 @@ func legacyEntries(family capture.Families, table string) (entries []byte, err e
 		buf := make([]byte, headLen+uintptr(info.size))
 		copy(buf, unsafe.Slice((*byte)(unsafe.Pointer(&head)), headLen))
 		err := getOption(fd, level, getEntries, unsafe.Pointer(&buf[0]), uintptr(len(buf)))
-		if !errors.Is(err, unix.EAGAIN) { // it has another size by now
+		if !errors.Is(err, unix.EAGAIN) { // EAGAIN: the table's size has changed
 			return buf[headLen:], err
 		}
 	}

@@ -171,7 +171,7 @@ func (c *Conn) Ask(kind, flags uint16, fill func(*Batch), each func(data []byte)
 				return err
 			}
 			switch {
-			case m.Seq != c.seq: // the end of an earlier request that failed
+			case m.Seq != c.seq: // left over from an earlier request that failed
 			case m.Flags&unix.NLM_F_DUMP_INTR != 0:
 				return ErrChanged
 			case m.Kind == unix.NLMSG_DONE || m.Kind == unix.NLMSG_ERROR:

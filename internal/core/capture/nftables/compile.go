@@ -15,14 +15,14 @@ import (
 	"outrider.dev/internal/core/capture"
 )
 
-// reg is the register of every expression. A key of two parts has the second in the four
-// bytes after the first.
+// reg is the register that every expression uses. The second part of a key of two parts is in the
+// four bytes after the first.
 const (
 	reg     = unix.NFT_REG_1
 	regNext = unix.NFT_REG32_01
 )
 
-// Where things are in a packet.
+// Offsets and bits in packets:
 const (
 	tcpFlagsOffset = 13
 	tcpFlagsMask   = 0x17 // FIN, SYN, RST, ACK
@@ -38,16 +38,16 @@ var hooks = map[capture.Hook]uint32{
 // typeComment is NFTNL_UDATA_RULE_COMMENT of libnftnl's udata.h.
 const typeComment = 0
 
-// comment is a rule's reason in the form that nft shows: type, length, text and a NUL.
+// comment returns a rule's reason in the form that nft shows: type, length, text and a NUL.
 func comment(reason string) []byte {
 	return append(append([]byte{typeComment, byte(len(reason) + 1)}, reason...), 0)
 }
 
-// setIDs are numbers of sets by their names. The kernel knows a set that is made in the same
+// setIDs maps names of sets to numbers. The kernel recognises a set that is created in the same
 // transaction by its number.
 type setIDs map[string]uint32
 
-// inKernel are the sets of rules that are read back: any name, and 0 as the number.
+// inKernel is used for rules that are read back: any name is a set, with the number 0.
 var inKernel setIDs
 
 func (s setIDs) number(name string) (uint32, error) {
@@ -58,7 +58,7 @@ func (s setIDs) number(name string) (uint32, error) {
 	return id, nil
 }
 
-// compile turns a rule into nf_tables' expressions: conditions, counter, action.
+// compile turns a rule into expressions of nf_tables: conditions, counter, action.
 func compile(r capture.Rule, sets setIDs) ([]expr.Any, error) {
 	var out []expr.Any
 	if r.Family != 0 {
@@ -79,12 +79,12 @@ func compile(r capture.Rule, sets setIDs) ([]expr.Any, error) {
 	return append(out, action...), nil
 }
 
-// family is the condition that a packet is of a family.
+// family returns the condition that a packet has this family.
 func family(f capture.Families) []expr.Any {
 	return []expr.Any{meta(expr.MetaKeyNFPROTO), compare(false, []byte{protocolOf(f)})}
 }
 
-// protocolOf is the kernel's number of a family.
+// protocolOf returns the kernel's number of a family.
 func protocolOf(f capture.Families) byte {
 	if f == capture.IPv6 {
 		return unix.NFPROTO_IPV6
@@ -110,7 +110,8 @@ func host32(n uint32) []byte { return binaryutil.NativeEndian.PutUint32(n) }
 
 func port(n uint32) []byte { return binary.BigEndian.AppendUint16(nil, uint16(n)) }
 
-// ifname is a name as the kernel compares it: all 16 bytes, or only those of a prefix.
+// ifname returns a name in the form that the kernel compares: all 16 bytes, or only those of a
+// prefix.
 func ifname(name string) []byte {
 	if prefix, ok := strings.CutSuffix(name, "+"); ok {
 		return []byte(prefix)
@@ -124,7 +125,7 @@ func mask(bytes, value []byte) *expr.Bitwise {
 	return &expr.Bitwise{SourceRegister: reg, DestRegister: reg, Len: uint32(len(bytes)), Mask: bytes, Xor: value}
 }
 
-// key loads the key of a set.
+// key loads the packet's key for a set.
 func key(k capture.SetKey) []expr.Any {
 	switch k {
 	case capture.ByFamilyPort:
@@ -149,7 +150,7 @@ func key(k capture.SetKey) []expr.Any {
 	return []expr.Any{meta(expr.MetaKeyNFPROTO)}
 }
 
-// network loads an address of this many bytes.
+// network loads an address of length bytes.
 func network(side capture.Key, length uint32) *expr.Payload {
 	offset := sourceOffset(length)
 	if side == capture.Destination {
@@ -195,7 +196,7 @@ func compileMatch(m capture.Match, sets setIDs) ([]expr.Any, error) {
 		return []expr.Any{&expr.Ct{Key: expr.CtKeySTATE, Register: reg},
 			mask(host32(expr.CtStateBitINVALID), host32(0)), compare(!m.Not, host32(0))}, nil
 	case capture.Socket:
-		if m.Not { // without a socket the expression does not match, whatever follows
+		if m.Not { // without a socket the expression itself does not match, whatever follows
 			return nil, fmt.Errorf("nftables cannot match the absence of a socket")
 		}
 		return []expr.Any{&expr.Socket{Key: expr.SocketKeyTransparent, Register: reg},
@@ -210,8 +211,8 @@ func compileMatch(m capture.Match, sets setIDs) ([]expr.Any, error) {
 	return nil, fmt.Errorf("nftables cannot match %q", m.Key)
 }
 
-// sourceOffset is where the source address is in a header with addresses of this many
-// bytes. The destination follows it.
+// sourceOffset returns the offset of the source address in a header whose addresses have this
+// length in bytes. The destination follows it.
 func sourceOffset(length uint32) uint32 {
 	if length == net.IPv6len {
 		return 8
@@ -235,7 +236,7 @@ func verdict(kind expr.VerdictKind, chain string) *expr.Verdict {
 
 func immediate(data []byte) *expr.Immediate { return &expr.Immediate{Register: reg, Data: data} }
 
-// dynset operations (linux/netfilter/nf_tables.h, enum nft_dynset_ops).
+// setOps are the dynset operations (linux/netfilter/nf_tables.h, enum nft_dynset_ops).
 var setOps = map[capture.Verb]uint32{capture.Add: 0, capture.Update: 1, capture.Delete: 2}
 
 func compileAction(a capture.Action, sets setIDs) ([]expr.Any, error) {

@@ -24,10 +24,9 @@ import (
 // unknown is the verb of a rule that another program wrote.
 const unknown capture.Verb = "unknown"
 
-// model is the inverse of compile: it guesses each condition and the action from the
-// values in the expressions, and accepts a guess of which compile makes the same
-// expressions. A rule that compile cannot have made gets the verb unknown, with its
-// expressions as the name.
+// model is the inverse of compile. It guesses each condition and the action from the values in the
+// expressions, and accepts a guess if compile makes the same expressions from it. A rule that
+// compile cannot have made gets the verb unknown, with its expressions as the name.
 func model(exprs []any) (r capture.Rule, packets uint64) {
 	d := decompiler{rest: exprs}
 	for _, f := range []capture.Families{capture.IPv4, capture.IPv6} {
@@ -63,7 +62,7 @@ func unknownRule(exprs []any) capture.Rule {
 	return capture.Rule{Action: capture.Action{Verb: unknown, Name: strings.Join(words, " ")}}
 }
 
-// counted is the packets of the first counter.
+// counted returns the packets of the first counter.
 func counted(exprs []any) uint64 {
 	c, _ := find[*expr.Counter](exprs)
 	if c == nil {
@@ -81,7 +80,7 @@ func (d *decompiler) first() any {
 	return d.rest[0]
 }
 
-// accept takes the next expressions, if they are those that compile made of a guess.
+// accept consumes the next expressions if compile made the same ones from a guess.
 func (d *decompiler) accept(guess []expr.Any, err error) bool {
 	if err != nil || len(guess) > len(d.rest) {
 		return false
@@ -106,7 +105,7 @@ func find[T any](exprs []any) (T, bool) {
 	return none, false
 }
 
-// match takes one condition.
+// match consumes the expressions of one condition.
 func (d *decompiler) match(f capture.Families) (capture.Match, bool) {
 	for m := range d.guesses() {
 		if d.accept(compileMatch(m, inKernel)) {
@@ -116,7 +115,7 @@ func (d *decompiler) match(f capture.Families) (capture.Match, bool) {
 	return d.address(f)
 }
 
-// guesses yields the conditions that the next expressions may be. SYN begins like a
+// guesses yields the conditions that the next expressions may represent. SYN begins like a
 // condition on the protocol.
 func (d *decompiler) guesses() iter.Seq[capture.Match] {
 	return func(yield func(capture.Match) bool) {
@@ -135,7 +134,7 @@ func (d *decompiler) guesses() iter.Seq[capture.Match] {
 	}
 }
 
-// looked are the guesses that the values of the next comparison or look-up allow.
+// looked returns the guesses that fit the values of the next comparison or look-up.
 func (d *decompiler) looked() (out []capture.Match) {
 	for _, e := range d.rest {
 		switch e := e.(type) {
@@ -151,7 +150,8 @@ func (d *decompiler) looked() (out []capture.Match) {
 	return nil
 }
 
-// compared are the conditions that a comparison may be, by the length of its value.
+// compared returns the conditions that a comparison may represent, judging by the length of its
+// value.
 func compared(c *expr.Cmp) (out []capture.Match) {
 	m := capture.Match{Not: c.Op == expr.CmpOpNeq}
 	var keys []capture.Key
@@ -181,8 +181,8 @@ func compared(c *expr.Cmp) (out []capture.Match) {
 	return out
 }
 
-// address takes a condition on an address. It reads the mask itself, because nft
-// compares the bytes of a prefix without one where the prefix ends between two bytes.
+// address consumes a condition on an address. It reads the mask itself, because nft uses no mask if
+// a prefix ends at a byte boundary: it then compares only the bytes of the prefix.
 func (d *decompiler) address(f capture.Families) (capture.Match, bool) {
 	size := uint32(net.IPv4len)
 	if f == capture.IPv6 {
@@ -213,7 +213,7 @@ func (d *decompiler) address(f capture.Families) (capture.Match, bool) {
 	return m, d.accept(address(m), nil)
 }
 
-// action takes what follows the counter.
+// action consumes the expressions after the counter.
 func (d *decompiler) action() (capture.Action, bool) {
 	for _, a := range d.actionGuesses() {
 		if d.accept(compileAction(a, inKernel)) {
@@ -223,7 +223,7 @@ func (d *decompiler) action() (capture.Action, bool) {
 	return capture.Action{}, false
 }
 
-// actionGuesses are the actions that the values in the expressions allow.
+// actionGuesses returns the actions that fit the values in the expressions.
 func (d *decompiler) actionGuesses() []capture.Action {
 	out := []capture.Action{{Verb: capture.Return}, {Verb: capture.Drop}, {Verb: capture.Reject}}
 	var port, zone, mark uint32

@@ -14,8 +14,8 @@ import (
 	"outrider.dev/internal/core/capture/netlink"
 )
 
-// HasChains reports whether one of the tables that the nft variant of iptables has for a
-// family has a chain whose name begins with prefix.
+// HasChains reports whether a table that belongs to the nft variant of iptables, in a family,
+// contains a chain whose name starts with prefix.
 func (b *Backend) HasChains(family capture.Families, prefix string) (found bool, err error) {
 	err = b.Dump(getChain, func(b *netlink.Batch) { b.Generic(protocolOf(family), 0) }, func(data []byte) error {
 		var table, chain string
@@ -37,8 +37,9 @@ func (b *Backend) HasChains(family capture.Families, prefix string) (found bool,
 	return found, nil
 }
 
-// lacking makes the kernel's answer to a list or a request of a subsystem that it does not have
-// (nfnetlink_rcv_msg) the one to a batch, which is [Unsupported].
+// lacking converts an error. The kernel answers lists and requests for a subsystem that it lacks
+// differently (nfnetlink_rcv_msg) from batches; the result is the error for a batch, which is
+// [Unsupported].
 func lacking(err error) error {
 	if errors.Is(err, unix.EINVAL) {
 		return fmt.Errorf("the kernel has no nf_tables: %w", unix.EOPNOTSUPP)
@@ -49,8 +50,8 @@ func lacking(err error) error {
 // iptablesTables are the names of the tables of iptables.
 var iptablesTables = []string{"filter", "mangle", "nat", "raw", "security"}
 
-// Counters returns the packets that each rule has counted, for the chains of which
-// [Backend.HasChains] reports whether there is one. No chain is in two tables.
+// Counters returns the packets that each rule has counted, for the same chains as
+// [Backend.HasChains]. No two tables contain a chain with the same name.
 func (b *Backend) Counters(family capture.Families, prefix string) (map[string][]uint64, error) {
 	packets := map[string][]uint64{}
 	err := b.Dump(getRule, func(b *netlink.Batch) { b.Generic(protocolOf(family), 0) }, func(data []byte) error {

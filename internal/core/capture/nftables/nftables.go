@@ -27,10 +27,10 @@ func Open() (*Backend, error) {
 	return &Backend{c}, nil
 }
 
-// Name is "nftables".
+// Name returns "nftables".
 func (b *Backend) Name() string { return capture.NFTables }
 
-// The messages of nf_tables in use, and their flags.
+// The messages of nf_tables in use, and their flags:
 const (
 	subsystem   = unix.NFNL_SUBSYS_NFTABLES << 8
 	newTable    = subsystem | unix.NFT_MSG_NEWTABLE
@@ -50,18 +50,18 @@ const (
 	create = unix.NLM_F_REQUEST | unix.NLM_F_CREATE
 )
 
-// Apply makes rs the only rule set of ours, in one transaction. On an error the
-// kernel is as it was, unless the error is that its answer was lost.
+// Apply makes rs the only rule set of ours, in one transaction. On an error, the kernel's rules do
+// not change, unless the error says that the kernel's answer was lost.
 func (b *Backend) Apply(_ context.Context, rs capture.Ruleset) error {
-	// A transaction that deletes makes the end of the process wait until the kernel has freed
-	// what it deleted, which is half the time of a run. So a first table only is added.
+	// If a transaction deletes, the process cannot exit until the kernel has freed the deleted
+	// objects, which takes half the time of a run. So the first table is only added.
 	absent := b.Get(getTable, ours, func([]byte) error { return nil })
 	err := b.Commit(unix.NFNL_SUBSYS_NFTABLES, func(to *netlink.Batch) {
 		b := batch{to}
 		if errors.Is(absent, unix.ENOENT) {
 			b.table(newTable, create|unix.NLM_F_EXCL)
 		} else {
-			// Deleting a table that does not exist is an error; adding one that exists is not.
+			// It is an error to delete a table that does not exist, but not to add one that exists.
 			b.table(newTable, create)
 			b.table(delTable, unix.NLM_F_REQUEST)
 			b.table(newTable, create)
@@ -86,13 +86,13 @@ func (b *Backend) Apply(_ context.Context, rs capture.Ruleset) error {
 	return nil
 }
 
-// A batch has our objects in messages.
+// A batch encodes our objects as messages.
 type batch struct{ *netlink.Batch }
 
-// ours appends the header of a message about our table, or about what is in it.
+// ours appends the header of a message about our table, or about an object in it.
 func ours(b *netlink.Batch) {
 	b.Generic(unix.NFPROTO_INET, 0)
-	b.Text(unix.NFTA_TABLE_NAME, Table) // all kinds of objects have their table's name as attribute 1
+	b.Text(unix.NFTA_TABLE_NAME, Table) // for all kinds of objects, attribute 1 is the name of their table
 }
 
 func (b batch) table(kind, flags uint16) {
@@ -138,7 +138,7 @@ func (b batch) rule(chain string, r capture.Rule, ids setIDs) {
 	})
 }
 
-// Remove deletes our table, if it is there.
+// Remove deletes our table, if it exists.
 func (b *Backend) Remove(context.Context) error {
 	err := b.Commit(unix.NFNL_SUBSYS_NFTABLES, func(to *netlink.Batch) {
 		b := batch{to}
@@ -151,8 +151,8 @@ func (b *Backend) Remove(context.Context) error {
 	return nil
 }
 
-// Unsupported reports whether err says that the kernel lacks nf_tables or one of its
-// expressions, so that another backend or a smaller set of rules may work.
+// Unsupported reports whether err means that the kernel lacks nf_tables or one of its expressions,
+// so that another backend or a smaller rule set may work.
 func Unsupported(err error) bool {
 	for _, e := range []unix.Errno{unix.ENOENT, unix.EOPNOTSUPP, unix.EPROTONOSUPPORT, unix.EAFNOSUPPORT, unix.ENOSYS} {
 		if errors.Is(err, e) {

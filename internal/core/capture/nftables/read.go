@@ -14,14 +14,13 @@ import (
 	"outrider.dev/internal/core/capture/netlink"
 )
 
-// maxReads bounds how often a read begins anew because another program changed tables
-// meanwhile. Each takes a millisecond, so that only a program that does nothing else
-// exhausts it.
+// maxReads bounds how often a read is repeated because another program changed tables meanwhile. A
+// read takes a millisecond, so only a program that changes tables all the time exhausts it.
 const maxReads = 50
 
-// Read returns our rule set as the kernel has it, with its counters, or
-// capture.ErrNone. A rule of another program in our table is returned as one that no
-// intent makes, so that a comparison shows it. The routing is not read.
+// Read returns our rule set in the kernel, with its counters, or capture.ErrNone. A rule of another
+// program in our table is returned as a rule that no intent produces, so that a comparison shows
+// it. Read does not read the routing.
 func (b *Backend) Read(context.Context) (capture.State, error) {
 	for i := 1; ; i++ {
 		r := reader{Conn: b.Conn}
@@ -41,8 +40,8 @@ func (b *Backend) Read(context.Context) (capture.State, error) {
 	}
 }
 
-// Recount is st with fresh counters. It reads no sets: with long lists they are what takes
-// time.
+// Recount returns st with fresh counters. It does not read sets, which takes most of the time if
+// lists are long.
 func (b *Backend) Recount(ctx context.Context, st capture.State) (capture.State, error) {
 	packets := map[string][]uint64{}
 	err := b.Dump(getRule, ours, func(data []byte) error {
@@ -63,7 +62,7 @@ func (b *Backend) Recount(ctx context.Context, st capture.State) (capture.State,
 	return st, nil
 }
 
-// decodeCount reads the chain of a rule, and the packets of its first counter.
+// decodeCount returns the chain of a rule, and the packets of its first counter.
 func decodeCount(a netlink.Attributes) (chain string, packets uint64, err error) {
 	for a.Next() {
 		switch a.Kind {
@@ -84,7 +83,7 @@ func decodeCount(a netlink.Attributes) (chain string, packets uint64, err error)
 type reader struct {
 	*netlink.Conn
 	state      capture.State
-	generation uint16 // of the tables, in every message
+	generation uint16 // of the tables; part of every message
 	begun      bool
 }
 
@@ -110,7 +109,8 @@ func (r *reader) read() error {
 	return r.Dump(getRule, ours, r.same(r.rule))
 }
 
-// same reads a message, after a check that the tables are still those of the first.
+// same decodes messages, after it has checked that the tables have not changed since the first
+// message.
 func (r *reader) same(each func(netlink.Attributes) error) func([]byte) error {
 	return func(data []byte) error {
 		a, generation := netlink.AttributesOf(data)
@@ -157,7 +157,7 @@ func (r *reader) rule(a netlink.Attributes) error {
 		r.state.Packets[entry.chain] = append(r.state.Packets[entry.chain], entry.packets)
 	}
 	for _, m := range entry.rule.Match {
-		// Only the rules show whether a set is about sources or about destinations.
+		// Only a rule shows whether a set contains sources or destinations.
 		if s := r.state.Set(m.Name); m.Key == capture.InSet && s != nil && s.Key != capture.UnknownKey && setTypes[s.Key] == setTypes[m.Num] {
 			s.Key = capture.SetKey(m.Num)
 		}
@@ -216,15 +216,15 @@ func place(c *capture.Chain, kind string, hook int, priority int32) {
 	}
 }
 
-// A ruleEntry is one rule of a dump.
+// A ruleEntry is one rule in a dump.
 type ruleEntry struct {
 	chain   string
 	rule    capture.Rule
 	packets uint64
 }
 
-// decodeRule reads one rule message. Attributes that do not parse are an error;
-// expressions that no rule of ours has make an unknown rule.
+// decodeRule decodes one rule message. Malformed attributes are an error; expressions that our
+// rules do not use result in an unknown rule.
 func decodeRule(a netlink.Attributes) (ruleEntry, error) {
 	var out ruleEntry
 	var exprs []any
@@ -261,20 +261,21 @@ func commentOf(udata []byte) string {
 			return ""
 		}
 		if kind == typeComment && length > 0 {
-			return string(udata[2 : 2+length-1]) // without the closing NUL
+			return string(udata[2 : 2+length-1]) // without the final NUL
 		}
 		udata = udata[2+length:]
 	}
 	return ""
 }
 
-// An opaque stands for an expression that no rule of ours has.
+// An opaque represents an expression that our rules do not use.
 type opaque string
 
-// decodeExpr reads one expression; what it cannot read is opaque.
+// decodeExpr decodes one expression; if it cannot, the result is opaque.
 func decodeExpr(a netlink.Attributes) any { return decodeExprNamed(a, "") }
 
-// decodeExprNamed reads an expression of that name; any other is opaque. No name is any.
+// decodeExprNamed decodes an expression with the wanted name; others are opaque. An empty want
+// means any name.
 func decodeExprNamed(a netlink.Attributes, want string) any {
 	name, out := "", any(opaque("?"))
 	for a.Next() {
@@ -291,7 +292,7 @@ func decodeExprNamed(a netlink.Attributes, want string) any {
 	return out
 }
 
-// readable are the expressions that the library reads as it writes them.
+// readable are the expressions that the library decodes to the values that it encoded.
 var readable = map[string]func() expr.Any{
 	"meta":    func() expr.Any { return &expr.Meta{} },
 	"cmp":     func() expr.Any { return &expr.Cmp{} },
@@ -322,7 +323,7 @@ func decodeExprData(name string, data []byte) any {
 	return opaque(name)
 }
 
-// unmarshal is the library's, made safe: some of its readers do not check lengths.
+// unmarshal calls the library's decoder safely: some decoders do not check lengths.
 func unmarshal(data []byte, e expr.Any) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -343,8 +344,8 @@ func decodeImmediate(data []byte) any {
 	return opaque("immediate")
 }
 
-// decodeTProxy reads a tproxy expression for both families, with a port and no address.
-// The library cannot.
+// decodeTProxy decodes a tproxy expression for both families, with a port and no address. The
+// library cannot decode it.
 func decodeTProxy(data []byte) any {
 	t := &expr.TProxy{Family: unix.NFPROTO_UNSPEC}
 	a := netlink.Attributes{Rest: data}
@@ -363,7 +364,7 @@ func decodeTProxy(data []byte) any {
 	return t
 }
 
-// decodeCt reads a ct expression; the library does not tell a read from a write.
+// decodeCt decodes a ct expression; the library does not distinguish reads from writes.
 func decodeCt(data []byte) any {
 	ct := &expr.Ct{}
 	a := netlink.Attributes{Rest: data}

@@ -1,9 +1,9 @@
-// Package nftables writes capture's rule sets into the kernel by one netlink
-// transaction, reads them back and removes them.
+// Package nftables writes capture's rule sets into the kernel with one netlink transaction, reads
+// them back and removes them.
 //
-// Everything of ours is in one table, so a new rule set replaces the old one
-// atomically: the transaction deletes the table and makes it anew, and every packet
-// meets either the old rules or the new ones.
+// All our rules and sets are in one table, so a new rule set replaces the old one atomically: the
+// transaction deletes the table and creates it again, and every packet meets either the old rules
+// or the new ones.
 package nftables
 
 import (
@@ -16,20 +16,20 @@ import (
 // Table is the name of our table, of family inet.
 const Table = "outrider"
 
-// priorities are nft's names for iptables' tables (man 8 nft).
+// priorities maps tables to the priorities that nft uses for them (man 8 nft).
 var priorities = map[capture.Table]int32{capture.Raw: -300, capture.Mangle: -150, capture.NAT: -100, capture.Filter: 0}
 
-// A setType is how nf_tables has the sets of a key.
+// A setType describes nf_tables' form of the sets with a key.
 type setType struct {
 	name     string // in nft's syntax
 	magic    uint32 // nft's number of the type; the kernel only stores it
 	size     int    // of a key, in bytes
-	interval bool   // elements are intervals: a pair of bounds each
+	interval bool   // elements are intervals; each is a pair of bounds
 }
 
-// setTypes are the types of sets by their keys (nft's enum datatypes; in the number of a key
-// of two parts each takes 6 bits). Numbers of users and groups are in the byte order of the
-// machine, in which the kernel cannot sort them: they are no intervals.
+// setTypes are the set types by key (nft's enum datatypes; for a key of two parts, each part has 6
+// bits of the number). Numbers of users and groups are in the machine's byte order, in which the
+// kernel cannot sort them, so they cannot form intervals.
 var setTypes = [capture.UnknownKey]setType{
 	capture.ByFamily:       {"nf_proto", 2, 1, false},
 	capture.ByFamilyPort:   {"nf_proto . inet_service", 2<<6 | 13, 8, false},
@@ -42,10 +42,10 @@ var setTypes = [capture.UnknownKey]setType{
 	capture.ByDestination6: {"ipv6_addr", 8, 16, true},
 }
 
-// sizeByFamily is the size of a set with a key for each family.
+// sizeByFamily is the size of a set with one key for each family.
 const sizeByFamily = 2
 
-// Script is rs as input for "nft -f": the same transaction, for people to read or run.
+// Script returns rs as input for "nft -f": the same transaction, for people to read or run.
 func Script(rs capture.Ruleset) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "table inet %s\ndelete table inet %s\n", Table, Table)
@@ -81,8 +81,8 @@ func line(r capture.Rule) string {
 	return fmt.Sprintf("%scounter %s comment %q", conditions, r.Action, r.Reason)
 }
 
-// chainType is nf_tables' type of a hooked chain. Marks set on output must lead to a
-// new routing decision, which only type route makes.
+// chainType returns nf_tables' type of a hooked chain. Marks that are set on output must cause a
+// new routing decision, which only type route does.
 func chainType(c capture.Chain) string {
 	switch {
 	case c.Table == capture.NAT:

@@ -43,11 +43,11 @@ func (b batch) set(s capture.Set, id uint32) {
 	b.elements(s, t, id)
 }
 
-// maxElements bounds the list of elements in one message: an attribute has at most 64 KiB,
-// and an element of the largest kind (two bounds of IPv6) takes 64 bytes.
+// maxElements bounds the elements in one message: an attribute has at most 64 KiB, and the largest
+// element (two bounds of IPv6) takes 64 bytes.
 const maxElements = 512
 
-// elements appends the elements of a constant set, in as many messages as it takes.
+// elements appends the elements of a constant set, in several messages if necessary.
 func (b batch) elements(s capture.Set, t setType, id uint32) {
 	chunk(b, s, id, s.Numbers, func(i capture.Interval[uint32]) {
 		if !t.interval {
@@ -84,7 +84,8 @@ func chunk[T any](b batch, s capture.Set, id uint32, list []T, element func(T)) 
 	}
 }
 
-// element appends one key: an element, the first of an interval, or the one after its last.
+// element appends one key: a single element, or a bound of an interval. after marks the upper
+// bound, which is the key after the interval's last one.
 func (b batch) element(key []byte, after bool) {
 	b.Nest(unix.NLA_F_NESTED|unix.NFTA_LIST_ELEM, func() {
 		b.Nest(unix.NLA_F_NESTED|unix.NFTA_SET_ELEM_KEY, func() { b.Attribute(unix.NFTA_DATA_VALUE, key) })
@@ -94,7 +95,7 @@ func (b batch) element(key []byte, after bool) {
 	})
 }
 
-// decodeSet reads a set without its elements, and its table.
+// decodeSet returns a set without its elements, and the name of its table.
 func decodeSet(a netlink.Attributes) (table string, s capture.Set, err error) {
 	var magic, flags uint32
 	for a.Next() {
@@ -127,8 +128,8 @@ func decodeSet(a netlink.Attributes) (table string, s capture.Set, err error) {
 	return table, s, a.Err
 }
 
-// keyOf finds the key of a set of ours. Whether it is about sources or destinations is in
-// the rules that look the set up.
+// keyOf returns the key of a set of ours. Only the rules that look the set up tell whether it
+// contains sources or destinations.
 func keyOf(magic, flags uint32) capture.SetKey {
 	for _, k := range capture.SetKeys() {
 		if t := setTypes[k]; t.magic == magic && (flags&unix.NFT_SET_INTERVAL != 0) == t.interval && flags&(unix.NFT_SET_ANONYMOUS|unix.NFT_SET_MAP) == 0 {
@@ -138,13 +139,13 @@ func keyOf(magic, flags uint32) capture.SetKey {
 	return capture.UnknownKey
 }
 
-// A bound is a key of a set as the kernel lists it.
+// A bound is a key in the kernel's list of a set.
 type bound struct {
-	key   [16]byte // of which the first bytes are in use
-	after bool     // the one after the last of an interval
+	key   [16]byte // only the first bytes are used
+	after bool     // the key after the last one of an interval
 }
 
-// decodeElements appends the elements in a message to a list. Their keys have this size.
+// decodeElements appends the elements in a message to a list. Their keys have size bytes.
 func decodeElements(out []bound, a netlink.Attributes, size int) ([]bound, error) {
 	for a.Next() {
 		if a.Kind != unix.NFTA_SET_ELEM_LIST_ELEMENTS {
@@ -190,7 +191,7 @@ func decodeBound(a netlink.Attributes, size int) (b bound, err error) {
 	return b, a.Err
 }
 
-// fill sets the elements of s from what the kernel lists.
+// fill sets the elements of s from the kernel's list.
 func fill(s *capture.Set, bounds []bound) {
 	t := setTypes[s.Key]
 	if !t.interval {
@@ -210,7 +211,7 @@ func fill(s *capture.Set, bounds []bound) {
 	})
 	for i, b := range bounds {
 		if b.after {
-			continue // without a first: nft marks the beginning so
+			continue // no first key: nft marks the beginning in this way
 		}
 		last := [16]byte(bytes.Repeat([]byte{0xff}, 16))
 		if i+1 < len(bounds) {
@@ -230,7 +231,7 @@ func addressOf(key [16]byte, size int) netip.Addr {
 	return a
 }
 
-// before is the key before one that is not the lowest.
+// before returns the preceding key. key must not be the lowest one.
 func before(key [16]byte, size int) [16]byte {
 	for i := size - 1; i >= 0; i-- {
 		key[i]--
