@@ -16,7 +16,7 @@ import (
 	"outrider.dev/internal/core/capture"
 )
 
-// lookup finds one user and one group.
+// lookup knows one user and one group.
 func lookup(name string) (uint32, error) {
 	if name == "istio-proxy" {
 		return 1337, nil
@@ -24,13 +24,13 @@ func lookup(name string) (uint32, error) {
 	return 0, errors.New("unknown")
 }
 
-// sameIntent compares intents by what can be seen of them.
+// sameIntent compares intents by their visible content.
 var sameIntent = cmp.Options{
 	cmpopts.IgnoreUnexported(capture.Intent{}), cmpopts.EquateEmpty(),
 	cmpopts.EquateComparable(netip.Prefix{}, netip.Addr{}),
 }
 
-// set gives the flags of an intent, and returns the first error.
+// set sets flags of an intent, and returns the first error.
 func set(in *capture.Intent, args ...string) error {
 	flags := capture.Flags(in, lookup, lookup)
 	for _, arg := range args {
@@ -172,7 +172,7 @@ func TestFlagsRefuse(t *testing.T) {
 		noTable = "not a table; a number from 1, except 253 to 255, which are the system's"
 		noLink  = "is not the name of a network interface"
 	)
-	tests := map[string]string{ // the value as given is put before the message
+	tests := map[string]string{ // each message starts with the given value
 		"envoy-port=70000":                          `"70000" is not a port; 1 to 65535`,
 		"envoy-port=-5":                             `"-5" is not a port; 1 to 65535`,
 		"envoy-port=":                               `"" is not a port; 1 to 65535`,
@@ -281,7 +281,7 @@ func many(n int, format string) string {
 	return strings.Join(list, ",")
 }
 
-// Each list has a bound, and the error names the flag and the bound.
+// Each list has a maximum length, which the error names together with the flag.
 func TestListsAreBounded(t *testing.T) {
 	const ids, ports, ranges, interfaces = "64 %d", "128 10%03d", "256 fd00::%d", "64 eth%d"
 	for name, kind := range map[string]string{

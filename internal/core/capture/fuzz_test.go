@@ -11,7 +11,7 @@ import (
 	"outrider.dev/internal/core/capture/trace"
 )
 
-// faults lists what no kernel would take, or no person understand.
+// faults lists the parts of a rule set that a kernel would refuse, or a person could not read.
 func faults(rs capture.Ruleset) (out []string) {
 	report := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	reached := map[string]bool{"record": true}
@@ -62,8 +62,8 @@ func printable(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' })
 }
 
-// FuzzFlags gives any values to any flags, a line each. What is accepted must make
-// rules that a kernel takes, and a trace that ends.
+// FuzzFlags gives random values to random flags, one per line. Accepted values must lead to rules
+// that a kernel accepts, and to a trace that ends.
 func FuzzFlags(f *testing.F) {
 	in := capture.Defaults()
 	names := map[string]bool{}
@@ -123,7 +123,8 @@ func FuzzFlags(f *testing.F) {
 	})
 }
 
-// FuzzPorts: a list of ports is an error, or ports that are the same when written as ranges.
+// FuzzPorts checks that a list of ports is either refused, or means the same ports when written as
+// ranges.
 func FuzzPorts(f *testing.F) {
 	for _, seed := range []string{"80,443", "8080:8090", ":1023,1024:", "0x1f90", "017", "80:79", "1:65535,1:65535", "0:0", ","} {
 		f.Add(seed)

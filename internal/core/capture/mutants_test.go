@@ -14,8 +14,8 @@ import (
 	"outrider.dev/test/scenario"
 )
 
-// A change of parking.go must change where some connection ends, what the kernel
-// remembers of it, or a note.
+// Every mutation of parking.go must change where some connection ends, what the kernel remembers of
+// it, or a note.
 func TestParkingMutants(t *testing.T) {
 	list := maps.Clone(parkingMutants)
 	for name, m := range list {
@@ -166,7 +166,8 @@ func TestParkingRemembers(t *testing.T) {
 	}
 }
 
-// Parking alone has nothing to prove, and leaves all protocols but TCP to the other mesh.
+// A capture with ParkOnly has nothing to prove, and leaves all protocols except TCP to the other
+// mesh.
 func TestParkOnlyHasNoProof(t *testing.T) {
 	for _, flags := range []string{"--park-only", "--park-only -m TPROXY -i * -b *", "--park-only --redirect-dns --park-ports 15053"} {
 		for _, backend := range backends {

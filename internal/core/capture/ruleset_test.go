@@ -17,7 +17,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// injected are the arguments of an injected init container.
+// injected are the arguments of an init container that injection adds.
 var injected = []string{"-p", "15001", "-z", "15006", "-u", "1337", "-m", "REDIRECT", "-i", "*", "-x", "", "-b", "*", "-d", "15090,15020"}
 
 func TestExplainIsAsWrittenDown(t *testing.T) {
@@ -45,7 +45,7 @@ func TestExplainIsAsWrittenDown(t *testing.T) {
 	}
 }
 
-// each calls f with the rule sets of all scenarios.
+// each calls f for the rule sets of all scenarios.
 func each(t *testing.T, f func(t *testing.T, flags []string, rs capture.Ruleset)) {
 	seen := map[string]bool{}
 	for _, s := range scenario.All {
@@ -190,9 +190,9 @@ func TestCount(t *testing.T) {
 			s.Packets[c.Name] = append(s.Packets[c.Name], uint64(i+1))
 		}
 	}
-	s.Packets["park-15006"] = s.Packets["park-15006"][:5] // a kernel that gave back less
-	// Rule 5 of both chains parks; rule 10 of park-15001 parks the first, and rules 4 and 9
-	// of take do for TPROXY.
+	s.Packets["park-15006"] = s.Packets["park-15006"][:5] // a kernel that returned fewer counters
+	// Rule 5 of both chains has ReasonParked, and rule 10 of park-15001 ReasonFirst. For TPROXY,
+	// rules 4 and 9 of take have these reasons.
 	if s.Count(capture.ReasonParked) != 5+5+4 || s.Parked() != 5+5+10+4+9 || s.Count("no such reason") != 0 {
 		t.Errorf("parked %d, of them not first %d", s.Parked(), s.Count(capture.ReasonParked))
 	}
@@ -200,11 +200,11 @@ func TestCount(t *testing.T) {
 
 var testServers = []netip.Addr{netip.MustParseAddr("10.96.0.10"), netip.MustParseAddr("fd96::10")}
 
-// Few parked ports work without ipset; many do not take rules for each.
+// Few parked ports work without ipset; with ipset, many ports do not need separate rules.
 func TestParkedPortsTakeIPSet(t *testing.T) {
 	in := capture.Defaults()
 	in.InboundPorts.All, in.Families = true, capture.DualStack
-	for i := range 14 { // besides those of the proxy
+	for i := range 14 { // in addition to the proxy's
 		if rs, _ := capture.Build(in, capture.IPTables); slices.ContainsFunc(rs.Sets, capture.Set.IPSet) {
 			t.Errorf("%d parked ports take ipset: %v", 2+i, rs.Sets)
 		}

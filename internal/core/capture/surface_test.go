@@ -12,7 +12,7 @@ import (
 	"outrider.dev/internal/core/capture"
 )
 
-// surface is what a user can rely on: names, variables and defaults are Istio's.
+// surface lists the names, variables and defaults on which users rely. They are Istio's.
 const surface = `
 -p envoy-port string "15001" ENVOY_PORT
 -z inbound-capture-port string "15006" INBOUND_CAPTURE_PORT
@@ -62,7 +62,7 @@ func TestSurface(t *testing.T) {
 	}
 }
 
-// What a usage text calls a default must be what happens without the flag.
+// Each default in the usage text is the behaviour without the flag.
 func TestDefaultsAreWhatTheUsageSays(t *testing.T) {
 	got := capture.Defaults()
 	for _, f := range capture.Flags(&got, nil, nil) {
@@ -93,7 +93,7 @@ func TestCheck(t *testing.T) {
 	const taken = "the port is reserved; the proxy must listen on another"
 	tests := map[string]string{
 		"":                           "",
-		"envoy-port=15006":           "", // two ports may be one: the proxy has one listener
+		"envoy-port=15006":           "", // the two ports may be equal: the proxy then has one listener
 		"envoy-port=15020":           `--envoy-port="15020": ` + taken,
 		"envoy-port=15053":           `--envoy-port="15053": ` + taken,
 		"inbound-capture-port=15021": `--inbound-capture-port="15021": ` + taken,

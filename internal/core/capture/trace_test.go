@@ -18,7 +18,7 @@ import (
 
 var backends = []string{capture.NFTables, capture.IPTables}
 
-// build is the rule set of a scenario.
+// build returns the rule set of a scenario.
 func build(t *testing.T, s scenario.Scenario, backend string) capture.Ruleset {
 	t.Helper()
 	in, err := s.Intent()
@@ -48,7 +48,7 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// traces are packets with effects besides their end: marks, zones and remembered absences.
+// traces contains packets with additional effects: marks, zones and remembered absences.
 var traces = map[string]struct {
 	flags string
 	conn  trace.Conn
@@ -235,7 +235,7 @@ func sent(proto, uid, gid uint32, out, src, dst string) trace.Conn {
 	return trace.Conn{Proto: proto, Src: at(src), Dst: at(dst), Out: out, UID: uid, GID: gid}
 }
 
-// stray is a packet of no connection.
+// stray returns c as a packet that belongs to no connection.
 func stray(c trace.Conn) trace.Conn {
 	c.Invalid = true
 	return c
@@ -260,7 +260,7 @@ func TestTraceLeavesBehind(t *testing.T) {
 	}
 }
 
-// without is rs without the rules that have this reason.
+// without returns rs without the rules that have this reason.
 func without(rs capture.Ruleset, reason string) capture.Ruleset {
 	rs.Chains = slices.Clone(rs.Chains)
 	for i := range rs.Chains {
@@ -270,13 +270,13 @@ func without(rs capture.Ruleset, reason string) capture.Ruleset {
 	return rs
 }
 
-// end is where a trace ends and what it leaves behind.
+// end formats where a trace ends and which state it leaves.
 func end(t trace.Trace) string {
 	return fmt.Sprint(t.Fate, t.Port, t.Mark, t.ConnMark, t.Zone, t.Remembered)
 }
 
-// harmless are the kinds of rules that can be lost without another end of any connection,
-// each with its purpose.
+// harmless contains the kinds of rules whose loss changes no connection's end, each with its
+// purpose.
 var harmless = map[string]string{
 	"proof: an outbound connection arrived at the proxy's port": "its counter: the next rule rejects as well",
 	"proof: an inbound connection arrived at the proxy's port":  "its counter: the next rule rejects as well",
@@ -288,7 +288,7 @@ var harmless = map[string]string{
 
 var numbers = regexp.MustCompile(`\d+`)
 
-// A rule that can be lost unnoticed by all scenarios is either useless or untested.
+// If no scenario notices the loss of a rule, the rule is useless or untested.
 func TestScenariosNoticeTheLossOfEveryRule(t *testing.T) {
 	all := slices.Clone(scenario.All)
 	for _, tt := range traces {

@@ -240,7 +240,7 @@ func (t *tee) leave() {
 func (r *Relay) settle(q request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for nonce, p := range r.left { // the order does not matter: only one version of a name is stored
+	for nonce, p := range r.left { // any order: only one version of a name is stored
 		if p.typeURL == q.typeURL {
 			delete(r.left, nonce)
 			r.store.accept(response{typeURL: p.typeURL, resources: slices.DeleteFunc(p.resources, func(x resource) bool {

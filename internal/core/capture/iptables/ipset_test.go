@@ -14,7 +14,7 @@ import (
 	"outrider.dev/internal/core/capture/netlink"
 )
 
-// long is an intent with lists of n ports, and of n ranges of each family.
+// long returns an intent with lists of n ports, and of n ranges of each family.
 func long(n int) capture.Intent {
 	in := capturing(capture.DualStack)
 	for i := range n {
@@ -25,7 +25,7 @@ func long(n int) capture.Intent {
 	return in
 }
 
-// sets are the names and the lengths of the sets in the kernel, as the program ipset lists them.
+// sets returns the names and lengths of the sets in the kernel, as the program ipset lists them.
 func sets(t *testing.T) string {
 	t.Helper()
 	counts := map[string]int{}
@@ -45,7 +45,7 @@ func sets(t *testing.T) string {
 	return strings.Join(names, " ")
 }
 
-// The number of rules does not grow with lists, and sets come and go with their rules.
+// The number of rules does not grow with the lists; sets are created and removed with their rules.
 func TestLongListsAreSets(t *testing.T) {
 	eachVariant(t, func(t *testing.T, b *Backend) {
 		rules := 0
@@ -76,7 +76,7 @@ func TestLongListsAreSets(t *testing.T) {
 	})
 }
 
-// Lists of up to 15 elements are rules, which need no ipset.
+// Lists of up to 15 elements become rules without ipset.
 func TestShortListsAreRules(t *testing.T) {
 	rs, _ := capture.Build(long(15), capture.IPTables)
 	if slices.ContainsFunc(rs.Sets, capture.Set.Constant) {
@@ -89,7 +89,8 @@ func TestShortListsAreRules(t *testing.T) {
 	}
 }
 
-// A set that another program changes, or that a killed capture leaves, is seen and replaced.
+// Read detects a set that another program changed or that a killed capture left, and the next run
+// replaces it.
 func TestChangedSets(t *testing.T) {
 	eachVariant(t, func(t *testing.T, b *Backend) {
 		for _, change := range []string{
@@ -98,7 +99,7 @@ func TestChangedSets(t *testing.T) {
 			"create outrider-left hash:ip", "create outrider-c-ports bitmap:port range 1-9",
 		} {
 			want := apply(t, b, long(16))
-			if strings.Contains(sets(t), "outrider-b") { // the letters alternate
+			if strings.Contains(sets(t), "outrider-b") { // the generations alternate
 				want = apply(t, b, long(16))
 			}
 			if strings.Contains(change, "11.0.0.0") {
@@ -122,8 +123,8 @@ func TestChangedSets(t *testing.T) {
 	})
 }
 
-// The memory of parking is a set for each family however many ports are parked, and rules of
-// 16 ports and of 2,000 are as many.
+// The memory of parking is one set for each family, however many ports are parked, and 2,000 ports
+// need as many rules as 16.
 func TestManyParkedPortsShareSets(t *testing.T) {
 	eachVariant(t, func(t *testing.T, b *Backend) {
 		rules := 0
@@ -142,7 +143,7 @@ func TestManyParkedPortsShareSets(t *testing.T) {
 				t.Errorf("sets %s", got)
 			}
 		}
-		// A set with another timeout is not that of the rules.
+		// A set with a different timeout is not the one that the rules need.
 		command(t, "", "ipset", "create", "outrider-t", "bitmap:port", "range", "0-65535", "timeout", "9")
 		command(t, "", "ipset", "swap", "outrider-t", "outrider-a-parking-6")
 		command(t, "", "ipset", "destroy", "outrider-t")
@@ -160,7 +161,7 @@ func TestManyParkedPortsShareSets(t *testing.T) {
 	})
 }
 
-// A failure removes the new sets and keeps the old ones.
+// A failed run removes the new sets and keeps the old ones.
 func TestFailureKeepsTheOldSets(t *testing.T) {
 	eachVariant(t, func(t *testing.T, b *Backend) {
 		old := apply(t, b, long(20))
@@ -177,7 +178,8 @@ func TestFailureKeepsTheOldSets(t *testing.T) {
 	})
 }
 
-// What a capture leaves that is killed before it writes rules.
+// A capture that is killed before it writes rules leaves only its sets, which the next run or clean
+// removes.
 func TestSetsWithoutRules(t *testing.T) {
 	newNamespace(t)
 	rs, _ := capture.Build(long(16), capture.IPTables)
@@ -217,8 +219,8 @@ func TestRangesAreTheSameAsPrefixes(t *testing.T) {
 	}
 }
 
-// FuzzDecodeSet: whatever the kernel lists is read without a panic, and what is read as one
-// of our sets has elements that can be written.
+// FuzzDecodeSet checks that any list of the kernel is read without a panic, and that a set that is
+// read as ours has elements that can be written.
 func FuzzDecodeSet(f *testing.F) {
 	for _, s := range someSets {
 		var b netlink.Batch
@@ -250,7 +252,7 @@ func FuzzDecodeSet(f *testing.F) {
 	})
 }
 
-// What a dry run prints makes the same rules.
+// The printed script of a dry run creates the same rules.
 func TestScriptMakesTheSameRules(t *testing.T) {
 	newNamespace(t)
 	in := long(16)

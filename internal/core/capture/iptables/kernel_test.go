@@ -22,12 +22,12 @@ import (
 	"outrider.dev/test/ns"
 )
 
-// newNamespace gives the calling goroutine, which must end with the test, a
-// network namespace with a loopback interface.
+// newNamespace gives the calling goroutine, which must end with the test, a network namespace with
+// a loopback interface.
 func newNamespace(t *testing.T) {
 	t.Helper()
 	ns.RequireRoot(t)
-	runtime.LockOSThread() // for good: a thread in another namespace must not be used again
+	runtime.LockOSThread() // never unlocked: a thread in another namespace must not be reused
 	if err := syscall.Unshare(syscall.CLONE_NEWNET); err != nil {
 		t.Fatalf("unsharing the network namespace: %v", err)
 	}
@@ -47,7 +47,7 @@ func command(t *testing.T, stdin, name string, args ...string) string {
 	return string(out)
 }
 
-// eachVariant runs a test with each iptables, in a namespace of its own.
+// eachVariant runs a test with each variant of iptables, in a new namespace.
 func eachVariant(t *testing.T, test func(t *testing.T, b *Backend)) {
 	for _, v := range variants {
 		t.Run(string(v), func(t *testing.T) {
@@ -57,7 +57,7 @@ func eachVariant(t *testing.T, test func(t *testing.T, b *Backend)) {
 	}
 }
 
-// capturing is the intent of a mesh's init container.
+// capturing returns the intent of a mesh's init container.
 func capturing(families capture.Families) capture.Intent {
 	in := capture.Defaults()
 	in.Families = families
@@ -66,7 +66,7 @@ func capturing(families capture.Families) capture.Intent {
 	return in
 }
 
-// withDNS is an intent with other rules, and with rules in every table but mangle.
+// withDNS returns an intent with different rules, and with rules in every table except mangle.
 func withDNS(families capture.Families) capture.Intent {
 	in := capturing(families)
 	in.DNS = capture.DNSAll
@@ -94,8 +94,8 @@ func read(t *testing.T) capture.State {
 
 var noise = regexp.MustCompile(`(?m)^#.*\n|\[[0-9]+:[0-9]+\]`)
 
-// saved is the rules and the chains that programs made, in both families of a variant. The
-// kernel's own chains remain once they were used, and are left out.
+// saved returns the rules and chains that programs created, in both families of a variant. It omits
+// the kernel's own chains, which remain once they were used.
 func saved(t *testing.T, v string) string {
 	t.Helper()
 	text := command(t, "", "iptables-"+v+"-save") + command(t, "", "ip6tables-"+v+"-save")
@@ -123,7 +123,7 @@ func TestLookingMakesNoLegacyTables(t *testing.T) {
 	}
 }
 
-// otherRules look like ours as far as possible.
+// otherRules look as much as possible like ours.
 const otherRules = `*filter
 :OTHER - [0:0]
 -A INPUT -p tcp -m comment --comment "outrider -j OUTRIDER_INPUT" -j OTHER
@@ -151,7 +151,7 @@ func TestRemoveLeavesOtherRulesAlone(t *testing.T) {
 		transparent.Mode = capture.TProxyMode
 		apply(t, b, transparent)
 		apply(t, b, withDNS(capture.IPv4))
-		// What leads to our chains is ours, whoever wrote it.
+		// A rule that leads to our chains counts as ours, whoever wrote it.
 		command(t, "", "iptables-"+b.Variant, "-t", "nat", "-I", "ISTIO_OUTPUT", "-p", "udp", "-j", "OUTRIDER_OUTPUT")
 		if _, err := b.Read(t.Context()); err == nil || !strings.Contains(err.Error(), "ISTIO_OUTPUT") {
 			t.Errorf("Read with another program's jump: %v", err)
@@ -189,7 +189,7 @@ func TestRemoveFromBothVariants(t *testing.T) {
 	}
 }
 
-// script puts a program before all others in PATH.
+// script places a program before all others in PATH.
 func script(t *testing.T, name, body string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -202,13 +202,13 @@ func script(t *testing.T, name, body string) {
 func TestFailureLeavesTheOldRules(t *testing.T) {
 	whole, _ := capture.Build(capturing(capture.DualStack), capture.IPTables)
 	broken := whole
-	// The nat table comes last: all others are written by then.
+	// The nat table comes last: all other tables are written by then.
 	broken.Chains = append(slices.Clip(whole.Chains), capture.Chain{Name: "broken", Table: capture.NAT, Rules: []capture.Rule{
 		{Action: capture.Action{Verb: capture.Goto, Name: "nowhere"}, Reason: "broken"},
 	}})
 	tests := map[string]struct {
 		rs   capture.Ruleset
-		fail string // program that fails; its variant is that of Apply, or the other one
+		fail string // program that fails, of Apply's variant or of the other one
 		want string
 	}{
 		"at the last table":    {broken, "", "OUTRIDER_NOWHERE"},
@@ -218,7 +218,7 @@ func TestFailureLeavesTheOldRules(t *testing.T) {
 	for name, tt := range tests {
 		for _, old := range []string{"none", "same", "other"} {
 			if old != "other" && strings.Contains(tt.fail, "other") {
-				continue // the other variant has nothing to remove
+				continue // there is nothing to remove in the other variant
 			}
 			t.Run(name+", old rules: "+old, func(t *testing.T) {
 				eachVariant(t, func(t *testing.T, b *Backend) {
@@ -340,9 +340,9 @@ func TestPlainCommandsServeTheirVariant(t *testing.T) {
 	sameRules(t, want, read(t))
 }
 
-// However far a run comes before it is killed: each family is as before, as wanted, or
-// waits; and no family is as wanted while the other is as before. The next run completes
-// it, or clean removes it.
+// Whenever a run is killed, each family has the old rules, the new rules, or a guard; and one
+// family never has the new rules while the other has the old ones. The next run completes the
+// change, or clean removes the rules.
 func TestEveryCommitIsSafe(t *testing.T) {
 	eachVariant(t, func(t *testing.T, b *Backend) {
 		transparent := capturing(capture.DualStack)
@@ -372,7 +372,7 @@ func built(in capture.Intent) func() capture.Ruleset {
 	}
 }
 
-// everyCommit goes from one rule set to another, and stops after each commit.
+// everyCommit changes one rule set to another, and stops after each commit.
 func everyCommit(t *testing.T, b *Backend, from, to capture.Ruleset) {
 	var before, wanted [2]string
 	families := func() [2]string {
@@ -441,7 +441,7 @@ func everyCommit(t *testing.T, b *Backend, from, to capture.Ruleset) {
 	t.Logf("%d commits", commits)
 }
 
-// summary is the rules of a family, or "guarded".
+// summary returns the rules of a family, or "guarded".
 func summary(o owned) string {
 	rest, g, whole := o.split()
 	if whole && g >= rest.needs() {
@@ -450,7 +450,7 @@ func summary(o owned) string {
 	return change(owned{}, o)
 }
 
-// A guard of which another program has taken a part is replaced and removed.
+// A guard is replaced and removed even if another program has deleted a part of it.
 func TestWhatIsLeftOfAGuardIsRemoved(t *testing.T) {
 	eachVariant(t, func(t *testing.T, b *Backend) {
 		for _, damage := range []string{"-D INPUT 1", "-F OUTRIDER_GUARD", "-D OUTRIDER_GUARD 1", "-I OUTPUT -p tcp -j OUTRIDER_GUARD", "-A OUTRIDER_GUARD -j ACCEPT"} {
@@ -471,7 +471,7 @@ func TestWhatIsLeftOfAGuardIsRemoved(t *testing.T) {
 	})
 }
 
-// A program that outlives capture still has the lock that capture had.
+// A program that outlives capture keeps the lock of capture.
 func TestProgramsKeepAFileOpen(t *testing.T) {
 	f, err := os.Open("/proc/self/ns/net")
 	if err != nil {
@@ -484,7 +484,7 @@ func TestProgramsKeepAFileOpen(t *testing.T) {
 	}
 }
 
-// logPrograms makes every program of iptables write its name into a file, which is returned.
+// logPrograms makes every iptables program write its name into a log; read returns the names.
 func logPrograms(t *testing.T) (read func() []string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -515,8 +515,8 @@ func logPrograms(t *testing.T) (read func() []string) {
 	}
 }
 
-// Programs take longer than all the rest: they run where there are rules, and rules are read
-// once between two changes.
+// Programs take longer than everything else. They run only where there are rules, and the rules are
+// read once between two changes.
 func TestFewPrograms(t *testing.T) {
 	programs := logPrograms(t)
 	eachVariant(t, func(t *testing.T, b *Backend) {
@@ -539,7 +539,7 @@ func TestFewPrograms(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		// What another program has in both families and both variants is not read.
+		// Rules of another program, in both families and both variants, are not read.
 		for _, v := range variants {
 			command(t, otherRules, "iptables-"+string(v)+"-restore")
 			command(t, otherRules, "ip6tables-"+string(v)+"-restore")
@@ -566,7 +566,7 @@ func TestFewPrograms(t *testing.T) {
 	})
 }
 
-// Counters that are read without programs are those that the programs list.
+// Recount, which starts no programs, returns the same counters as the programs list.
 func TestRecountIsARead(t *testing.T) {
 	programs := logPrograms(t)
 	eachVariant(t, func(t *testing.T, b *Backend) {
@@ -586,7 +586,7 @@ func TestRecountIsARead(t *testing.T) {
 			}
 			conn.Write([]byte("x"))
 			conn.Close()
-			if conn, err := net.DialTimeout("tcp", dst, time.Millisecond); err == nil { // time limit: a packet is enough
+			if conn, err := net.DialTimeout("tcp", dst, time.Millisecond); err == nil { // the short time limit suffices, since one packet is enough
 				conn.Close()
 			}
 		}
@@ -602,7 +602,7 @@ func TestRecountIsARead(t *testing.T) {
 		if cmp.Equal(st.Packets, got.Packets) {
 			t.Error("no rule has counted anything")
 		}
-		// A rule more than was read.
+		// Add a rule that the last Read did not return.
 		command(t, "", "ip6tables-"+b.Variant, "-A", "OUTRIDER_INPUT", "-j", "RETURN")
 		if got, err := b.Recount(t.Context(), st); err == nil && capture.Diff(st.Ruleset, got.Ruleset) == nil {
 			t.Error("rules that were changed are counted")

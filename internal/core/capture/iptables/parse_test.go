@@ -16,7 +16,7 @@ import (
 	"outrider.dev/test/tier"
 )
 
-// pick returns some of the values, in any order.
+// pick returns some of the values, in random order.
 func pick[T any](r *rand.Rand, values ...T) []T {
 	r.Shuffle(len(values), func(i, j int) { values[i], values[j] = values[j], values[i] })
 	return values[:r.IntN(len(values)+1)]
@@ -39,7 +39,7 @@ func anyPorts(r *rand.Rand, values ...uint16) capture.Ports {
 	return capture.Ports{List: pick(r, values...)}
 }
 
-// anyIntent is a random intent; over many calls every setting of the flags occurs.
+// anyIntent returns a random intent; over many calls, every setting of the flags occurs.
 func anyIntent(r *rand.Rand) capture.Intent {
 	ranges := func() []netip.Prefix {
 		return pick(r, prefixes("10.0.0.0/8", "fd00::/8", "0.0.0.0/0", "::/0", "192.168.3.4/32", "2001:db8::1/128", "127.0.0.0/8", "::ffff:0:0/96")...)
@@ -74,7 +74,7 @@ func anyIntent(r *rand.Rand) capture.Intent {
 	return in
 }
 
-// render is both families of a rule set as text.
+// render returns the text of a rule set for both families.
 func render(t testing.TB, rs capture.Ruleset) (four, six string) {
 	t.Helper()
 	text := func(family capture.Families) string {
@@ -87,7 +87,7 @@ func render(t testing.TB, rs capture.Ruleset) (four, six string) {
 	return text(capture.IPv4), text(capture.IPv6)
 }
 
-// parse reads what iptables-save prints for each family.
+// parse parses the output of iptables-save for both families.
 func parse(v4, v6 string) (capture.State, error) {
 	four, err4 := scan(v4)
 	six, err6 := scan(v6)
@@ -97,7 +97,7 @@ func parse(v4, v6 string) (capture.State, error) {
 	return assemble(four, six, someSets)
 }
 
-// someSets are in the kernel, for rules that are parsed.
+// someSets are the kernel's sets for rules that are parsed.
 var someSets = map[string]kernelSet{
 	"outrider-a-ports": {name: "outrider-a-ports", kind: bitmapPort, ports: []capture.Interval[uint32]{{First: 1, Last: 9}}},
 	"outrider-a-four":  {name: "outrider-a-four", kind: hashNet, family: unix.AF_INET, addresses: ranges("10.0.0.0/8")},
@@ -111,7 +111,7 @@ func ranges(list ...string) (out []capture.Interval[netip.Addr]) {
 	return out
 }
 
-// sameRules fails unless got, given want's routing, is want with a true record.
+// sameRules fails unless got, with want's routing, equals want and has a correct record.
 func sameRules(t testing.TB, want capture.Ruleset, got capture.State) {
 	t.Helper()
 	got.Routing = want.Routing
@@ -149,7 +149,7 @@ func TestWhatIsRenderedIsReadBack(t *testing.T) {
 	}
 }
 
-// line is a rule set of one chain with one rule, and the rule as rendered.
+// line builds a rule set with one chain and one rule, and returns the rendered rule.
 func line(t *testing.T, r capture.Rule) (string, error) {
 	t.Helper()
 	rs := capture.Ruleset{
@@ -221,7 +221,7 @@ func TestRulesAsIptablesWritesThem(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			tt.rule.Family = 0 // that of the table
+			tt.rule.Family = 0 // the table determines the family
 			if r.String() != tt.rule.String() || r.Reason != tt.rule.Reason {
 				t.Errorf("read back %s # %s, want %s # %s", r, r.Reason, tt.rule, tt.rule.Reason)
 			}
@@ -277,7 +277,7 @@ func TestWhatIsNotOursOrOnlyHalfThere(t *testing.T) {
 	}
 	tests := map[string]struct {
 		four, six string
-		want      string // the error; where there is none, the record must not be true
+		want      string // the expected error; if empty, the record must not match
 	}{
 		"no record":                      {drop(four, "-A OUTRIDER_RECORD"), drop(six, "-A OUTRIDER_RECORD"), "no record"},
 		"a rule for both in one":         {drop(four, "status port 15020"), six, ""},
@@ -349,7 +349,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// What is parsed can be rendered again, but for sets that no rule looks up.
+		// Parsed rules can be rendered again, except for sets that no rule looks up.
 		four, err4 := express(st.Ruleset, capture.IPv4, 'a')
 		six, err6 := express(st.Ruleset, capture.IPv6, 'a')
 		if err4 != nil || err6 != nil {
@@ -365,7 +365,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// legacyTable is a table with one of our chains, which has one rule that counted 7 packets.
+// legacyTable returns a table with one of our chains, which contains one rule that counted 7
+// packets.
 func legacyTable(address int) []byte {
 	counters := (address + entryCounters + 7) &^ 7
 	entry := func(packets byte, target string) []byte {
@@ -389,7 +390,7 @@ func FuzzDecodeEntries(f *testing.F) {
 		if decodeEntries(entries, family, packets) != nil {
 			return
 		}
-		for chain, list := range packets { // any order: each is checked alone
+		for chain, list := range packets { // any order: each chain is checked separately
 			if !isOurs(chain) || len(list) > len(entries)/112 {
 				t.Errorf("chain %q with %d rules in %d bytes", chain, len(list), len(entries))
 			}

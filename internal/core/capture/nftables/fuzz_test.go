@@ -11,7 +11,7 @@ import (
 	"outrider.dev/internal/core/capture/netlink"
 )
 
-// payload is what one message of a batch has after its netlink header.
+// payload returns one message of a batch without its netlink header.
 func payload(t testing.TB, fill func(batch)) []byte {
 	t.Helper()
 	b := batch{&netlink.Batch{}}
@@ -31,7 +31,7 @@ func ruleMessage(t testing.TB, chain string, r capture.Rule, ids setIDs) []byte 
 	return payload(t, func(b batch) { b.rule(chain, r, ids) })
 }
 
-// variety is a rule set with every kind of rule and set.
+// variety returns a rule set with every kind of rule and set.
 func variety() capture.Ruleset {
 	in := capture.Defaults()
 	in.Families = capture.DualStack
@@ -48,9 +48,9 @@ func variety() capture.Ruleset {
 	return rs
 }
 
-// FuzzDecodeRule: whatever the kernel, or a process with NET_ADMIN, puts into our
-// table is read without a panic, and what is read as one of our rules means just
-// that: written again it reads the same.
+// FuzzDecodeRule checks that any rule in our table, from the kernel or from a process with
+// NET_ADMIN, is read without a panic. If it is read as one of our rules, writing and reading it
+// again returns the same rule.
 func FuzzDecodeRule(f *testing.F) {
 	rs := variety()
 	ids := setIDs{}
@@ -87,8 +87,8 @@ func FuzzDecodeRule(f *testing.F) {
 	})
 }
 
-// FuzzDecodeSet: a set and its elements are read without a panic, and a constant set of a
-// kind that we write reads the same after it is written again.
+// FuzzDecodeSet checks that any set and its elements are read without a panic. A constant set of a
+// kind that we write does not change when it is written and read again.
 func FuzzDecodeSet(f *testing.F) {
 	for _, s := range variety().Sets {
 		b := batch{&netlink.Batch{}}
@@ -129,7 +129,7 @@ func FuzzDecodeSet(f *testing.F) {
 		b := batch{&netlink.Batch{}}
 		b.set(s, 1)
 		if b.Err != nil {
-			return // a name that does not fit
+			return // the name is too long
 		}
 		first, rest, _ := netlink.Split(b.Buf)
 		second, _, err := netlink.Split(rest)
@@ -143,8 +143,8 @@ func FuzzDecodeSet(f *testing.F) {
 	})
 }
 
-// FuzzAnswer: whatever comes from the socket is split into messages and attributes without
-// a panic.
+// FuzzAnswer checks that any data from the socket is split into messages and attributes without a
+// panic.
 func FuzzAnswer(f *testing.F) {
 	b := batch{&netlink.Batch{}}
 	b.table(getTable, create)

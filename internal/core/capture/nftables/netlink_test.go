@@ -14,7 +14,7 @@ import (
 	"outrider.dev/test/ns"
 )
 
-// long is a rule set with lists of n ports and 2n ranges.
+// long returns a rule set with lists of n ports and 2n ranges.
 func long(n int) capture.Ruleset {
 	in := capture.Defaults()
 	in.Families, in.OutboundRanges.All = capture.DualStack, true
@@ -27,7 +27,7 @@ func long(n int) capture.Ruleset {
 	return rs
 }
 
-// tiny gives the socket the smallest buffers that the kernel has.
+// tiny gives the socket the smallest buffers that the kernel allows.
 func tiny(t *testing.T, b *Backend) {
 	t.Helper()
 	for _, option := range []int{unix.SO_RCVBUF, unix.SO_SNDBUF} {
@@ -59,8 +59,8 @@ func TestSmallBuffers(t *testing.T) {
 			t.Errorf("(- missing, + unexpected):\n%s", strings.Join(diff, "\n"))
 		}
 
-		// A thousand errors overflow the receive buffer. The first is reported, and the rules
-		// are as they were.
+		// A thousand errors overflow the receive buffer. Apply returns the first one, and the rules
+		// do not change.
 		bad := want
 		bad.Chains = append([]capture.Chain{}, want.Chains...)
 		for range 1000 {
@@ -78,8 +78,8 @@ func TestSmallBuffers(t *testing.T) {
 	})
 }
 
-// In a user namespace the kernel limits the send buffer. A transaction that does not fit is an
-// error that says what would help, and has no effect.
+// In a user namespace the kernel limits the send buffer. A transaction that does not fit has no
+// effect; its error says what would help.
 func TestTransactionThatDoesNotFit(t *testing.T) {
 	ns.New(t).Do(func() {
 		b, err := Open()
@@ -98,8 +98,8 @@ func TestTransactionThatDoesNotFit(t *testing.T) {
 	})
 }
 
-// A kernel without nf_tables answers as it does for a subsystem that no kernel has: then other
-// backends are tried.
+// A kernel without nf_tables gives the same answer as for a subsystem that no kernel has. Other
+// backends are tried then.
 func TestKernelWithoutTables(t *testing.T) {
 	ns.New(t).Do(func() {
 		b, err := Open()
@@ -110,7 +110,7 @@ func TestKernelWithoutTables(t *testing.T) {
 		const none = unix.NFNL_SUBSYS_COUNT + 1
 		generic := func(b *netlink.Batch) { b.Generic(unix.NFPROTO_INET, 0) }
 		nothing := func([]byte) error { return nil }
-		for what, err := range map[string]error{ // any order: independent cases
+		for what, err := range map[string]error{ // any order: the cases are independent
 			"a list":    b.Dump(none<<8, generic, nothing),
 			"a request": b.Get(none<<8, generic, nothing),
 			"a batch":   b.Commit(none, func(b *netlink.Batch) { b.Message(none<<8, create, "", func() {}) }),

@@ -10,8 +10,8 @@ import (
 	"outrider.dev/test/scenario"
 )
 
-// nft is another implementation of the same interface: it must load each script, and the
-// kernel must then hold the same rules.
+// The program nft must load each script, and the kernel must then contain the same rules as after
+// Apply.
 func TestScriptLoadsTheSameRules(t *testing.T) {
 	pod := ns.New(t)
 	seen := map[string]bool{}

@@ -12,7 +12,7 @@ import (
 	"outrider.dev/test/ns"
 )
 
-// chosen opens the backends of a choice on the command line.
+// chosen opens the backends for a choice on the command line.
 func chosen(t *testing.T, choice, variant string) []Backend {
 	t.Helper()
 	backends, err := Backends(choice, variant)
@@ -22,15 +22,15 @@ func chosen(t *testing.T, choice, variant string) []Backend {
 	return backends
 }
 
-// listing is all rules, and what is ours in nftables. The iptables programs leave empty
-// tables behind.
+// listing returns all iptables rules, and our rules in nftables. The programs of iptables leave
+// empty tables behind, which it omits.
 func listing(t *testing.T) string {
 	t.Helper()
 	var out strings.Builder
 	for _, line := range []string{"iptables-legacy-save", "ip6tables-legacy-save", "iptables-nft-save", "ip6tables-nft-save", "nft -s list table inet outrider"} {
 		words := strings.Fields(line)
 		text, err := exec.Command(words[0], words[1:]...).Output()
-		if err != nil && words[0] != "nft" { // there may be no such table
+		if err != nil && words[0] != "nft" { // the table may not exist
 			t.Errorf("%s: %v", line, err)
 		}
 		for l := range strings.Lines(string(text)) {
@@ -42,8 +42,8 @@ func listing(t *testing.T) string {
 	return out.String()
 }
 
-// Rules that iptables wrote are found without its programs, which it takes to remove
-// them: so nothing is written beside them.
+// Rules that iptables wrote are found even if its programs are missing. They cannot be removed
+// then, so nothing is written beside them.
 func TestRulesOfProgramsThatAreGone(t *testing.T) {
 	ns.RequireRoot(t)
 	for _, variant := range []string{"legacy", "nft"} {
@@ -76,7 +76,7 @@ func TestRulesOfProgramsThatAreGone(t *testing.T) {
 	}
 }
 
-// without runs f with no programs in PATH. It stays on the thread, and so in the namespace.
+// without runs f with an empty PATH. It stays on the thread, and so in the namespace.
 func without(t *testing.T, f func()) {
 	path := os.Getenv("PATH")
 	defer os.Setenv("PATH", path)
@@ -84,7 +84,8 @@ func without(t *testing.T, f func()) {
 	f()
 }
 
-// The rules of another mesh need no programs, whatever they are called.
+// If only another mesh has iptables rules, whatever their names, capture and clean need no iptables
+// programs.
 func TestRulesOfOthersNeedNoPrograms(t *testing.T) {
 	ns.RequireRoot(t)
 	ns.New(t).Do(func() {
@@ -112,7 +113,7 @@ func TestRulesOfOthersNeedNoPrograms(t *testing.T) {
 	})
 }
 
-// The backend that is configured is the one that writes, or the run fails.
+// The configured backend writes the rules, or the run fails.
 func TestTheChosenBackendOrNone(t *testing.T) {
 	ns.RequireRoot(t)
 	ns.New(t).Do(func() {
@@ -131,7 +132,8 @@ func TestTheChosenBackendOrNone(t *testing.T) {
 		if after := listing(t); after != before {
 			t.Errorf("before:\n%s\nafter:\n%s", before, after)
 		}
-		// Where the chosen backend fails after it has written, the rules of the other are back.
+		// If the chosen backend fails after it has written, the rules of the other backend are
+		// restored.
 		in.Mode, in.TProxyTable = capture.TProxyMode, 199
 		if out, err := exec.Command("ip", "route", "add", "local", "0.0.0.0/0", "dev", "lo", "table", "199").CombinedOutput(); err != nil {
 			t.Errorf("%v: %s", err, out)
@@ -146,7 +148,7 @@ func TestTheChosenBackendOrNone(t *testing.T) {
 	})
 }
 
-// Where it cannot be found out whether there are legacy rules, nothing is done beside them.
+// If capture cannot find out whether there are legacy rules, it writes nothing beside them.
 func TestLegacyTablesThatCannotBeListed(t *testing.T) {
 	ns.RequireRoot(t)
 	ns.New(t).As(1337, 1337, func() {

@@ -10,8 +10,8 @@ import (
 	"outrider.dev/test/ns"
 )
 
-// initialNet is the inode of the initial network namespace since Linux 6.18 (NET_NS_INIT_INO
-// in linux/nsfs.h). Older kernels give it another.
+// initialNet is the inode of the initial network namespace since Linux 6.18 (NET_NS_INIT_INO in
+// linux/nsfs.h). Older kernels use another one.
 const initialNet = 0xEFFFFFF9
 
 func TestInHost(t *testing.T) {
@@ -27,7 +27,8 @@ func TestInHost(t *testing.T) {
 	}
 }
 
-// A pod has a network namespace, whatever it shares besides.
+// In a pod with its own network namespace InHost is false, whatever else the pod shares with the
+// machine.
 func TestInHostIsFalseInAPod(t *testing.T) {
 	ns.Pod(t).Do(func() {
 		if InHost() {
@@ -36,7 +37,7 @@ func TestInHostIsFalseInAPod(t *testing.T) {
 	})
 }
 
-// A pod in a virtual machine can have the initial network namespace of that machine.
+// In a virtual machine, a pod's containers can be in the machine's initial network namespace.
 func TestInHostIsFalseInAVirtualMachine(t *testing.T) {
 	proc := t.TempDir()
 	budget := filepath.Join(proc, "sys/net/core/netdev_budget")

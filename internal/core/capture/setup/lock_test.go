@@ -16,7 +16,7 @@ import (
 	"outrider.dev/test/ns"
 )
 
-// lockedBefore opens and locks the namespace of the calling thread, as another process does.
+// lockedBefore locks the namespace of the calling thread through a new file, like another process.
 func lockedBefore(t *testing.T) (unlock func()) {
 	t.Helper()
 	f, err := os.Open(netnsFile)
@@ -48,7 +48,7 @@ func TestLockWaitsForItsHolder(t *testing.T) {
 			t.Error("locked twice")
 		}
 		unlock()
-		// The wait that was given up has the lock for a moment, and unlocks it.
+		// The abandoned wait gets the lock for a moment, and unlocks it.
 		_, unlock, err = lock(t.Context(), io.Discard, time.Minute)
 		if err != nil {
 			t.Error(err)
@@ -80,7 +80,7 @@ func TestLockWaitIsBounded(t *testing.T) {
 			}
 		}
 	})
-	// Another namespace has another lock.
+	// Another namespace has a separate lock.
 	ns.New(t).Do(func() {
 		_, unlock, err := lock(t.Context(), io.Discard, time.Millisecond)
 		if err != nil {

@@ -16,10 +16,10 @@ import (
 
 var errInjected = errors.New("injected")
 
-// faults fails one call of the backends, before it has an effect or after.
+// faults makes one call of the backends fail, before or after it has an effect.
 type faults struct {
 	calls int
-	at    int // the number of the call; 0: none
+	at    int // number of the call that fails; 0: none
 	after bool
 }
 
@@ -58,8 +58,8 @@ func (b faulty) Read(ctx context.Context) (st capture.State, err error) {
 	return st, err
 }
 
-// kernel is everything of the namespace that capture may change, without counters, as sorted
-// lines: iptables may have its chains in another order.
+// kernel returns everything in the namespace that capture may change, without counters, as sorted
+// lines, since iptables may list its chains in any order.
 func kernel(t *testing.T) string {
 	t.Helper()
 	var out strings.Builder
@@ -77,8 +77,8 @@ func kernel(t *testing.T) string {
 	return strings.Join(slices.DeleteFunc(lines, func(s string) bool { return strings.Contains(s, "proto kernel") }), "")
 }
 
-// Whichever call of a backend fails, and whether or not it had an effect, the kernel is then
-// what it was before: its rules, its routing, or nothing. The next run works.
+// Whichever call of a backend fails, with or without an effect, the kernel is then in its earlier
+// state: its rules and routing, or nothing. The next run works.
 func TestEveryFailureRestores(t *testing.T) {
 	transparent := everything(capture.ParkOn)
 	transparent.Mode, transparent.Families = capture.TProxyMode, capture.DualStack
@@ -114,7 +114,7 @@ func TestEveryFailureRestores(t *testing.T) {
 					}
 				}
 				set()
-				if tt.by == capture.IPTables { // whose own tables stay when its rules go
+				if tt.by == capture.IPTables { // its own tables remain when its rules are removed
 					if err := Clean(t.Context(), real); err != nil {
 						t.Fatal(err)
 					}
@@ -152,7 +152,7 @@ func TestEveryFailureRestores(t *testing.T) {
 	}
 }
 
-// failsOnce is a backend of which the first transaction is applied, and reported as an error.
+// failsOnce is a backend whose first transaction is applied and reported as an error.
 type failsOnce struct {
 	Backend
 	failed *bool
@@ -167,7 +167,8 @@ func (b failsOnce) Apply(ctx context.Context, rs capture.Ruleset) error {
 	return err
 }
 
-// A run that fails over damaged rules does not put them back: they would capture a part of what they say.
+// A failed run does not restore damaged rules: they would capture only some of the intended
+// connections.
 func TestDamagedRulesAreNotRestored(t *testing.T) {
 	ns.Pod(t).Do(func() {
 		nft, ipt := backends(t)
@@ -188,7 +189,7 @@ func TestDamagedRulesAreNotRestored(t *testing.T) {
 	})
 }
 
-// A packet that came in an earlier attempt does not prove a later one.
+// A packet that arrived in an earlier attempt does not prove a later one.
 func TestProofIsOfItsAttempt(t *testing.T) {
 	ns.Pod(t).Do(func() {
 		nft, ipt := backends(t)
@@ -219,9 +220,9 @@ func TestProofIsOfItsAttempt(t *testing.T) {
 		reads := 0
 		proofs, err := prove(t.Context(), counted(0, 0), func() (capture.State, error) {
 			if reads++; reads == 1 {
-				return counted(10, 0), nil // the outbound one came, the inbound one did not
+				return counted(10, 0), nil // only the outbound packet arrived
 			}
-			return counted(10, 10), nil // the other way round
+			return counted(10, 10), nil // only the inbound packet arrived
 		})
 		if err == nil || reads != rounds {
 			t.Errorf("%v, %v after %d rounds; want an error after %d", proofs, err, reads, rounds)
@@ -229,7 +230,7 @@ func TestProofIsOfItsAttempt(t *testing.T) {
 	})
 }
 
-// A routing table that is in use stops a run after its rules are written.
+// If the routing table is already in use, a run fails after its rules are written.
 func TestRoutingThatFailsRestores(t *testing.T) {
 	transparent := everything(capture.ParkOn)
 	transparent.Mode, transparent.Families = capture.TProxyMode, capture.DualStack

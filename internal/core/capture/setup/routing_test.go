@@ -34,7 +34,7 @@ func changeTo(t *testing.T, want capture.Routing) (c routingChange) {
 	return c
 }
 
-// rulesWith are rules that use a routing.
+// rulesWith returns rules that use a routing.
 func rulesWith(r capture.Routing) capture.Ruleset {
 	in := capture.Defaults()
 	in.InboundPorts.All, in.Families = true, capture.DualStack
@@ -55,7 +55,7 @@ func TestRoutingApplyReadRemove(t *testing.T) {
 		before := show(t)
 		for _, want := range []capture.Routing{
 			{Mark: 1337, Table: 133, SixSource: true},
-			{Mark: 1337, Table: 133, SixSource: true}, // again
+			{Mark: 1337, Table: 133, SixSource: true}, // the same again
 			{Mark: 9, Table: 1000, SixSource: true},
 			{SixSource: true},
 		} {
@@ -113,7 +113,7 @@ func TestRoutingWithoutIPv6(t *testing.T) {
 	})
 }
 
-// watched reports the routing that is missing when a backend changes its rules.
+// watched reports which routing is missing when a backend changes its rules.
 type watched struct {
 	Backend
 	missing func(rs capture.Ruleset)
@@ -131,8 +131,8 @@ func (b *watched) Remove(ctx context.Context) error {
 	return b.Backend.Remove(ctx)
 }
 
-// A run that is killed at any time leaves no rules without the routing that they use: it is
-// added before the rules and removed after them.
+// Rules never exist without the routing that they use, whenever a run is killed: routing is added
+// before the rules and removed after them.
 func TestRoutingIsThereAsLongAsRules(t *testing.T) {
 	plain := everything(capture.ParkOn)
 	plain.Families = capture.DualStack
@@ -143,7 +143,7 @@ func TestRoutingIsThereAsLongAsRules(t *testing.T) {
 		ns.New(t).Do(func() {
 			before := show(t)
 			real := chosen(t, name, "")
-			wanted := capture.Ruleset{} // with its routing, which no rules in the kernel have
+			wanted := capture.Ruleset{} // the rules of the previous run; none at first
 			b := []Backend{&watched{real[0], func(rs capture.Ruleset) {
 				for _, rs := range []capture.Ruleset{rs, wanted} {
 					if got, err := readRouting(rs); err != nil || got != rs.Routing {
@@ -175,8 +175,8 @@ func TestRoutingIsThereAsLongAsRules(t *testing.T) {
 	}
 }
 
-// What a run that was killed has added besides is harmless. Verify names it, and the next one removes
-// it, or clean.
+// Surplus routing that a killed run left is harmless. Verify names it, and the next run or clean
+// removes it.
 func TestRoutingOfAKilledRunIsRemoved(t *testing.T) {
 	plain := everything(capture.ParkOn)
 	plain.Families = capture.DualStack
@@ -214,7 +214,8 @@ func TestRoutingOfAKilledRunIsRemoved(t *testing.T) {
 	})
 }
 
-// FuzzParseEntry: whatever the kernel sends is an error, an entry, or an address.
+// FuzzParseEntry checks that any message of the kernel results in an error, an entry, or an
+// address.
 func FuzzParseEntry(f *testing.F) {
 	f.Add(attribute(header(unix.AF_INET, 0, 0, 0, unix.FR_ACT_TO_TBL), unix.FRA_TABLE, number(133)))
 	f.Add([]byte{unix.AF_INET, 0, 0, 0})

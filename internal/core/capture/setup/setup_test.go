@@ -16,8 +16,8 @@ import (
 	"outrider.dev/test/ns"
 )
 
-// A limited backend is a real one on a kernel that does not support everything: it
-// refuses as such a kernel does. The kernel of the tests supports everything.
+// A limited backend is a real one that refuses rules as an older kernel does. The kernel of the
+// tests supports all rules.
 type limited struct {
 	Backend
 	cannot func(capture.Ruleset) bool
@@ -44,7 +44,7 @@ func everything(park capture.ParkMode) capture.Intent {
 	return in
 }
 
-// backends are the real ones, nftables first.
+// backends returns the real backends.
 func backends(t *testing.T) (nft, ipt Backend) {
 	t.Helper()
 	all, err := Backends("auto", "")
@@ -57,7 +57,7 @@ func backends(t *testing.T) (nft, ipt Backend) {
 func TestWhatTheKernelCannotDo(t *testing.T) {
 	tests := map[string]struct {
 		park       capture.ParkMode
-		nft, ipt   func(capture.Ruleset) bool // cannot
+		nft, ipt   func(capture.Ruleset) bool // rules that the backend refuses
 		wantBy     string
 		wantParked bool
 		wantNote   string
@@ -122,8 +122,8 @@ func nothingOfOurs(t *testing.T) {
 	}
 }
 
-// Rules of other programs can defeat ours though ours are all there. The proof sees it, and
-// what was there before comes back.
+// Rules of other programs can defeat ours even if all of ours are in place. The proof detects this,
+// and the earlier state is restored.
 func TestProofSeesWhatReadingBackCannot(t *testing.T) {
 	others := map[string]string{
 		"outbound goes elsewhere first": "add table ip s; add chain ip s c { type nat hook output priority -150; }; add rule ip s c ip daddr 192.0.2.1 tcp dport 15002 redirect to :9",
@@ -166,8 +166,8 @@ func TestProofSeesWhatReadingBackCannot(t *testing.T) {
 	}
 }
 
-// Connection tracking leads a packet that repeats the ports of an earlier proof to
-// where that one went. With eight source ports such repeats are common.
+// If a packet has the same ports as an earlier proof, connection tracking sends it to that proof's
+// destination. With eight source ports, such repetitions are frequent.
 func TestProofFromThePortsOfAnEarlierOne(t *testing.T) {
 	for range 8 {
 		ns.Pod(t).Do(func() {
@@ -186,7 +186,7 @@ func TestProofFromThePortsOfAnEarlierOne(t *testing.T) {
 	}
 }
 
-// What is damaged is replaced.
+// Capture replaces damaged rules.
 func TestCaptureReplacesDamagedRules(t *testing.T) {
 	ns.New(t).Do(func() {
 		nft, ipt := backends(t)
@@ -210,12 +210,12 @@ func TestCaptureReplacesDamagedRules(t *testing.T) {
 	})
 }
 
-// A sticky backend cannot remove.
+// A sticky backend fails to remove its rules.
 type sticky struct{ Backend }
 
 func (sticky) Remove(context.Context) error { return errors.New("stuck") }
 
-// Where the rules of the other backend cannot be taken away, they stay the only ones.
+// If the rules of the other backend cannot be removed, no others are written.
 func TestCaptureThatCannotReplaceChangesNothing(t *testing.T) {
 	ns.New(t).Do(func() {
 		nft, ipt := backends(t)

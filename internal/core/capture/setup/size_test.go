@@ -12,7 +12,7 @@ import (
 	"outrider.dev/test/ns"
 )
 
-// ports are n ports that do not touch.
+// ports returns n ports that do not touch one another.
 func ports(n int) (out []uint16) {
 	for i := range n {
 		out = append(out, uint16(20000+2*i))
@@ -20,7 +20,7 @@ func ports(n int) (out []uint16) {
 	return out
 }
 
-// ranges are n address ranges that do not touch, half of each family.
+// ranges returns n address ranges that do not touch one another, half of them of each family.
 func ranges(n int) (out []netip.Prefix) {
 	for i := range n {
 		address := fmt.Sprintf("10.%d.%d.0/25", i>>8, i&255)
@@ -32,8 +32,8 @@ func ranges(n int) (out []netip.Prefix) {
 	return out
 }
 
-// Any list that the flags take is written, read back and proved, and the number of rules does
-// not grow with it.
+// Every list that the flags accept can be written, read back and proved. The number of rules does
+// not grow with the list.
 func TestLists(t *testing.T) {
 	rules := map[string]int{}
 	for _, n := range []int{2, 76, 5000} {
@@ -83,12 +83,12 @@ func TestLists(t *testing.T) {
 	}
 }
 
-// plain iptables cannot look up sets.
+// plain is iptables without sets.
 type plain struct{ *iptables.Backend }
 
 func (plain) Sets() error { return errors.New("no sets here") }
 
-// Where iptables has no sets, long lists are a rule for each element, and a note says so.
+// If iptables has no sets, a long list takes a rule for each element, and a note says so.
 func TestListsWithoutSets(t *testing.T) {
 	in := everything(capture.ParkRequire)
 	in.ExcludeOutboundPorts, in.ExcludeOutboundRanges = ports(100), ranges(100)

@@ -18,7 +18,7 @@ func sent(proto, uid, gid uint32, out, src, dst string) Conn {
 	return Conn{Proto: proto, Src: at(src), Dst: at(dst), Out: out, UID: uid, GID: gid}
 }
 
-// A trace must not change its arguments.
+// Follow does not change its arguments.
 func TestTraceLeavesItsArgumentsAlone(t *testing.T) {
 	in := capture.Defaults()
 	in.OutboundRanges.All = true
@@ -34,7 +34,7 @@ func TestTraceLeavesItsArgumentsAlone(t *testing.T) {
 	}
 }
 
-// Rules that go in a circle are for the kernel to refuse; a trace of them ends.
+// The kernel refuses rules that form a loop; a trace of them ends nevertheless.
 func TestTraceOfACircleEnds(t *testing.T) {
 	again := []capture.Rule{{Action: capture.Action{Verb: capture.Goto, Name: "a"}}}
 	rs := capture.Ruleset{Families: capture.DualStack, Chains: []capture.Chain{
@@ -45,8 +45,8 @@ func TestTraceOfACircleEnds(t *testing.T) {
 	}
 }
 
-// A packet that comes in has no owner, so neither a condition about one nor its
-// opposite is met: such rules belong to output.
+// A packet that arrives from outside has no owner. It meets neither a condition on the owner nor
+// its negation: such rules belong to output.
 func TestTraceHasNoOwnerOutsideOutput(t *testing.T) {
 	var rules []capture.Rule
 	for _, key := range []capture.Key{capture.UID, capture.GID} {
@@ -72,7 +72,7 @@ func TestTraceHasNoOwnerOutsideOutput(t *testing.T) {
 	}
 }
 
-// FuzzQuery: a connection of any words is an error that names a flag, or one that can be
+// FuzzQuery checks that any query is either refused with an error that names a flag, or can be
 // followed.
 func FuzzQuery(f *testing.F) {
 	f.Add("10.96.0.10:80", "", "1000", "", "", "10.9.0.2,fd09::2", "15001")
