@@ -141,7 +141,7 @@ func Flags(in *Intent, users, groups Lookup) []*Flag {
 			Usage: "capture nothing: park connections to the proxy of another mesh (ports 15001, 15006, 4140, 4143, or -p and -z)"},
 	}
 	for _, f := range flags {
-		if f.Env == nil { // as in Istio
+		if f.Env == nil { // derived as in Istio
 			f.Env = []string{strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))}
 		}
 		if f.bool {

@@ -23,9 +23,9 @@ type ParkMode string
 
 // The modes of parking:
 const (
-	ParkOff     ParkMode = "off"     // they are refused, as without Outrider
-	ParkOn      ParkMode = "on"      // they wait, where the kernel supports it
-	ParkRequire ParkMode = "require" // they wait, or capture fails
+	ParkOff     ParkMode = "off"     // connections are refused, as without Outrider
+	ParkOn      ParkMode = "on"      // connections wait if the kernel supports it
+	ParkRequire ParkMode = "require" // connections wait, or capture fails
 )
 
 // DNSMode selects the DNS queries that are redirected to the agent's resolver.

@@ -56,7 +56,7 @@ func (r *reader) checkRenewal() {
 	}
 }
 
-// checkPorts finds two users of one port: the second could not bind it.
+// checkPorts reports ports with two users: the second one could not bind the port.
 func (r *reader) checkPorts() {
 	p := r.out.Ports
 	seen := map[uint16]string{}

@@ -86,7 +86,7 @@ type ControlPlane struct {
 
 // Certificate configures how the agent gets and renews the workload's certificate.
 type Certificate struct {
-	Lifetime    time.Duration // to request; 0: the control plane's default
+	Lifetime    time.Duration // lifetime to request; 0: the control plane's default
 	RenewAt     float64       // share of the lifetime
 	Jitter      float64       // of RenewAt, in both directions
 	RSA         int           // key size, 2048; 0: ECDSA
@@ -106,7 +106,7 @@ type Envoy struct {
 	DrainTime   time.Duration // whole seconds
 	Stats       Stats
 	Extra       json.RawMessage // merged into the bootstrap
-	Sampling    string          // percent of the requests that are traced; empty: as in the mesh
+	Sampling    string          // percent of the requests that are traced; empty: the mesh's setting
 	Resource    string          // more resource attributes of its spans, in OpenTelemetry's form: a=b,c=d
 	RenewAfter  time.Duration   // replace Envoy once it has served this long, has grown and is idle; 0: never
 }
@@ -116,7 +116,7 @@ type Stats struct{ Prefixes, Suffixes, Regexps []string }
 
 // Ports are the ports on which the parts of a pod reach one another. The defaults are Istio's.
 type Ports struct {
-	Admin      uint16 // Envoy's, loopback
+	Admin      uint16 // Envoy's admin interface, loopback
 	Outbound   uint16
 	Inbound    uint16
 	Status     uint16
@@ -138,7 +138,7 @@ type Stop struct {
 	Apps    []string      // the applications' containers
 }
 
-// Default is the configuration without any setting.
+// Default returns the default configuration.
 func Default() Config {
 	return Config{
 		Pod:          Pod{Role: "sidecar", TrustDomain: "cluster.local"},

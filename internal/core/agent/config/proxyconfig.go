@@ -41,7 +41,7 @@ const (
 
 // elsewhere maps fields that injection acts on to "", and fields without an effect to the reason.
 var elsewhere = map[string]string{
-	"holdApplicationUntilProxyStarts": "", // injection's
+	"holdApplicationUntilProxyStarts": "", // injection acts on it
 	"interceptionMode":                "",
 	"image":                           "",
 	"readinessProbe":                  "an application's own readiness is its container's probe",
@@ -75,7 +75,7 @@ var elsewhere = map[string]string{
 // no effect; it is empty for a field with one.
 func ProxyConfigFields() map[string]string {
 	out := maps.Clone(elsewhere)
-	for name := range proxySettings { // any order: a map
+	for name := range proxySettings { // any order: the result is a map
 		out[name] = ""
 	}
 	out[proxyMetadata], out[statsMatcher] = "", ""

@@ -109,7 +109,7 @@ func boolean(field func(*Config) *bool) setter {
 	return parsed(field, strconv.ParseBool, valid, "true or false")
 }
 
-// choice sets a field to the value of a word.
+// choice sets a field to the value that belongs to a word.
 func choice[T any](field func(*Config) *T, want string, values map[string]T) setter {
 	return func(c *Config, s string) error {
 		v, ok := values[s]

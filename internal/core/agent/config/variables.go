@@ -43,7 +43,7 @@ var variables = []known{
 	{"SECRET_GRACE_PERIOD_RATIO_JITTER", share(func(c *Config) *float64 { return &c.Certificate.Jitter })},
 	// Larger RSA keys cost more than ECDSA keys, which are as strong.
 	{"WORKLOAD_RSA_KEY_SIZE", choice(rsa, "2048, the one size of an RSA key that is made here", map[string]int{"2048": 2048})},
-	{"ECC_SIGNATURE_ALGORITHM", choice(rsa, "ECDSA or RSA", map[string]int{"ECDSA": 0, "RSA": 2048})}, // wins, as in Istio
+	{"ECC_SIGNATURE_ALGORITHM", choice(rsa, "ECDSA or RSA", map[string]int{"ECDSA": 0, "RSA": 2048})}, // overrules WORKLOAD_RSA_KEY_SIZE, as in Istio
 	{"ECC_CURVE", choice(func(c *Config) *string { return &c.Certificate.Curve }, "P256 or P384", map[string]string{"P256": "P256", "P384": "P384"})},
 	{"OUTPUT_CERTS", text(func(c *Config) *string { return &c.Certificate.Output })},
 	{"FILE_MOUNTED_CERTS", boolean(func(c *Config) *bool { return &c.Certificate.FileMounted })},

@@ -23,7 +23,7 @@ type ControlPlane struct {
 // maxAnswer bounds an answer: 16 names with 1000 addresses each fit.
 const maxAnswer = 1 << 20
 
-// Resolve is a [Resolver].
+// Resolve implements [Resolver].
 func (c *ControlPlane) Resolve(ctx context.Context, names []string) ([]wire.Answer, error) {
 	t := c.connected()
 	answers, err := c.call(ctx, t, names)

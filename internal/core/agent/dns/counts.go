@@ -4,13 +4,13 @@ import "sync/atomic"
 
 // Counts are a server's counts since its start.
 type Counts struct {
-	Questions  uint64 // all
+	Questions  uint64 // all queries
 	Mesh       uint64 // answered as names of the mesh
 	Cached     uint64 // answered from the cache
 	Stale      uint64 // answered with an expired answer, because the control plane did not answer
-	Queries    uint64 // to the control plane
+	Queries    uint64 // sent to the control plane
 	Unanswered uint64 // queries to the control plane that it did not answer
-	Forwarded  uint64 // to name servers
+	Forwarded  uint64 // forwarded to name servers
 	Failed     uint64 // forwarded queries that no name server answered
 	Refused    uint64 // answered with a failure: too many queries at a time
 	Malformed  uint64 // messages that are not queries

@@ -18,14 +18,14 @@ const (
 	maxQuery       = 4096 // bytes over UDP
 	idle           = 10 * time.Second
 
-	queryTimeout = time.Second            // of the control plane, before a name is forwarded
-	staleWait    = 100 * time.Millisecond // of the control plane, before a stale answer is used
+	queryTimeout = time.Second            // wait for the control plane before a name is forwarded
+	staleWait    = 100 * time.Millisecond // wait for the control plane before a stale answer is used
 	firstPause   = 25 * time.Millisecond  // before a failed query is repeated; doubles each time
 	recheck      = 2 * time.Second        // after a failure: no look-up waits for the control plane in this time
 	maxStale     = time.Hour              // how long an expired answer is usable
 	staleTTL     = 5 * time.Second        // TTL of a stale answer
 
-	serverTimeout = 2 * time.Second  // of one name server; resolv.conf may say less
-	allTimeout    = 5 * time.Second  // of all name servers together (Istio's)
+	serverTimeout = 2 * time.Second  // for one name server; resolv.conf may set less
+	allTimeout    = 5 * time.Second  // for all name servers together (Istio's limit)
 	failedLast    = 10 * time.Second // how long a server that failed is tried last
 )

@@ -25,7 +25,7 @@ type query struct {
 	raw      []byte // the whole message
 	question []byte // its question, as in raw
 	header   dnsmessage.Header
-	parsed   dnsmessage.Question // zero if a label of its name has a dot
+	parsed   dnsmessage.Question // zero if a label of the name contains a dot
 	name     string              // the queried name, in lower case, without the final dot
 	size     int                 // largest allowed answer
 	edns     bool

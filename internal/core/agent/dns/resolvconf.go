@@ -22,8 +22,8 @@ type conf struct {
 
 // Bounds of resolv.conf.
 const (
-	maxServers = 3  // glibc's
-	maxSearch  = 32 // Kubernetes'
+	maxServers = 3  // glibc's limit
+	maxSearch  = 32 // Kubernetes' limit
 	maxConf    = 64 << 10
 )
 

@@ -19,7 +19,7 @@ func candidates(name, domain string, search []string) []string {
 		return nil
 	}
 	if !strings.Contains(name, ".") || strings.HasSuffix(name, ".svc") {
-		return []string{name} // completed by the control plane, with our namespace
+		return []string{name} // the control plane completes it with our namespace
 	}
 	var out []string
 	add := func(name string) {

@@ -39,7 +39,7 @@ func TestAnswers(t *testing.T) {
 		name string
 		kind dnsmessage.Type
 		want string
-		from string // the name server's query
+		from string // query that the name server must receive; empty: none
 	}{
 		"a name of the mesh":                    {name: reviews + ".", kind: a, want: "Success; reviews.shop.svc.cluster.local. A 10.96.0.1"},
 		"in the letters of the query":           {name: "ReViews.shop.svc.cluster.local.", kind: a, want: "Success; ReViews.shop.svc.cluster.local. A 10.96.0.1"},

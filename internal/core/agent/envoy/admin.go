@@ -25,7 +25,7 @@ const (
 	// DrainInbound serves new inbound connections until the drain time is over, then
 	// refuses them; responses have "connection: close".
 	DrainInbound Drain = "inboundonly&graceful"
-	// DiscourageInbound only adds "connection: close" to responses, without an end.
+	// DiscourageInbound adds "connection: close" to responses, and never ends the listeners.
 	DiscourageInbound Drain = "inboundonly&graceful&skip_exit"
 	// Discourage does the same in both directions.
 	Discourage Drain = "graceful&skip_exit"
@@ -152,7 +152,7 @@ func (a *Admin) Stats(ctx context.Context, filter string) (map[string]uint64, er
 	}
 	out := map[string]uint64{}
 	for _, s := range form.Stats {
-		// Text readouts and histograms have no such value.
+		// Text readouts and histograms have no numeric value.
 		if v, err := strconv.ParseUint(string(s.Value), 10, 64); err == nil && s.Name != "" {
 			out[s.Name] = v
 		}

@@ -114,7 +114,7 @@ func (o Options) base() object {
 		"overload_manager": object{"refresh_interval": "0.25s", "resource_monitors": []any{
 			extension("envoy.resource_monitors.global_downstream_max_connections",
 				"envoy.extensions.resource_monitors.downstream_connections.v3.DownstreamConnectionsConfig",
-				object{"max_active_downstream_connections": 1<<31 - 1}), // no limit, without Envoy's warning
+				object{"max_active_downstream_connections": 1<<31 - 1}), // no limit; without this setting Envoy logs a warning
 		}},
 		// Requests for a service with routes go through internal listeners, which the control plane
 		// sends. Envoy loads the extension for them only at its start.

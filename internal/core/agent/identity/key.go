@@ -25,7 +25,6 @@ const (
 	RSA2048 KeyKind = "RSA2048"
 )
 
-// newKey makes a key.
 func newKey(kind KeyKind) (crypto.Signer, error) {
 	switch kind {
 	case P256, "":

@@ -48,12 +48,12 @@ type Options struct {
 // Provided names PEM files that another program writes.
 type Provided struct{ Chain, Key, Roots string }
 
-// A Backoff is how long to wait after a request that failed: Base, then twice as long
-// each time until Max, each off by a quarter at most, so that the pods of a node do not
-// request at the same time. Default 100ms and 10s.
+// A Backoff sets the waits after failed requests: first Base, then twice as long each time, up to
+// Max. Each wait varies by at most a quarter, so that the pods of a node do not send their requests
+// at the same time. Default 100ms and 10s.
 type Backoff struct{ Base, Max time.Duration }
 
-// pause is the wait after so many failures in a row; chance is in [0, 1).
+// pause returns the wait after this number of consecutive failures; chance is in [0, 1).
 func (b Backoff) pause(failures int, chance float64) time.Duration {
 	p := b.Base
 	for range failures - 1 {

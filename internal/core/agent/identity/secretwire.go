@@ -58,7 +58,7 @@ func discoveryResponse(version uint64, nonce string, secrets []named) []byte {
 	return wire.AppendField(wire.AppendField(out, responseType, secretType), responseNonce, nonce)
 }
 
-// A discoveryRequest has the fields of a DiscoveryRequest that the server uses.
+// A discoveryRequest contains the fields of a DiscoveryRequest that the server uses.
 type discoveryRequest struct {
 	names   []string
 	typeURL string

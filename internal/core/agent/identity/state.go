@@ -8,7 +8,7 @@ import (
 // A Phase is a step of getting and keeping the certificate.
 type Phase string
 
-// The phases. Failing and Expired have a [Fault] with the reason.
+// The phases. In Failing and Expired, a [Fault] gives the reason.
 const (
 	Starting Phase = "starting"
 	Asking   Phase = "asking"  // requesting the first one

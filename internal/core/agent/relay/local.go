@@ -40,7 +40,7 @@ func local(ctx context.Context, r *Relay, envoy net.Conn, reached chan net.Conn)
 
 // one is a listener that accepts a single connection.
 type one struct {
-	net.Listener // for its address
+	net.Listener // provides the address
 	conn         chan net.Conn
 }
 

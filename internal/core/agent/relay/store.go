@@ -165,7 +165,7 @@ func (s *store) giveUp(err error) {
 	s.end(err)
 }
 
-// end is giveUp with mu locked.
+// end does the same as giveUp, with mu locked.
 func (s *store) end(err error) {
 	if s.off {
 		return
@@ -276,7 +276,7 @@ func (s *store) write() {
 	s.mu.Lock()
 	s.timer = nil
 	types, away := map[string][]resource{}, s.away
-	for typeURL, names := range s.types { // any order: a map again
+	for typeURL, names := range s.types { // any order: the result is a map
 		types[typeURL] = slices.Collect(maps.Values(names))
 	}
 	s.mu.Unlock()

@@ -81,7 +81,7 @@ func parseChains(o owned, family capture.Families, sets *setReader) ([]chain, er
 			out = append(out, c)
 		}
 	}
-	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name }) // as capture.Join does
+	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name }) // sort.Slice takes less code, see sorted in package capture
 	return out, nil
 }
 

@@ -20,7 +20,7 @@ type term struct {
 	words  string // a word in braces is a value, see slots
 }
 
-// transport stands for the modules tcp and udp.
+// transport stands for the module tcp or udp.
 const transport = "{protocol}"
 
 // terms lists the conditions in the order in which iptables-save writes them.

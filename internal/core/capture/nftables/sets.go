@@ -202,7 +202,7 @@ func fill(s *capture.Set, bounds []bound) {
 		s.Numbers = capture.Join(s.Key, s.Numbers)
 		return
 	}
-	sort.Slice(bounds, func(i, j int) bool { // as capture.Join does
+	sort.Slice(bounds, func(i, j int) bool { // sort.Slice takes less code, see sorted in package capture
 		x, y := bounds[i], bounds[j]
 		if c := bytes.Compare(x.key[:], y.key[:]); c != 0 {
 			return c < 0

@@ -3,8 +3,8 @@ package setup
 import "golang.org/x/sys/unix"
 
 // initialUTS is the inode of the initial UTS namespace, the same on every kernel since 3.8
-// (UTS_NS_INIT_INO in linux/nsfs.h). The initial network namespace has such an inode only
-// since Linux 6.18.
+// (UTS_NS_INIT_INO in linux/nsfs.h). The inode of the initial network namespace is fixed only since
+// Linux 6.18.
 const initialUTS = 0xEFFFFFFE
 
 // InHost reports whether the calling thread is in the network namespace of the machine itself: in a

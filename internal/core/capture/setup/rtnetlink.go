@@ -216,7 +216,7 @@ func addressOfLo(p netip.Prefix) []byte {
 	return attribute(data, ifaProto, []byte{routeProtocol})
 }
 
-// ifaProto is IFA_PROTO, since Linux 5.18. Older kernels ignore it.
+// ifaProto is IFA_PROTO, which exists since Linux 5.18. Older kernels ignore it.
 const ifaProto = 11
 
 func parseEntry(kind *entryKind, m []byte) (entry, error) {

@@ -61,7 +61,7 @@ func (p Pod) listens(proto uint32, port uint16, transparent bool) bool {
 	})
 }
 
-// Fate is how a connection ends.
+// Fate is the end of a connection.
 type Fate string
 
 // The fates.
@@ -195,8 +195,9 @@ func (w *walk) deliver() {
 	case w.taken:
 		w.t.Fate = Taken
 	case !w.socket() && w.t.Zone != 0 && (w.moved || w.dropsInvalid()):
-		// The kernel's ICMP error is in no zone, so that connection tracking does not know the
-		// packet that it quotes: the error is not translated back, and it is invalid.
+		// The kernel's ICMP error is in no zone, so connection tracking does not find the
+		// connection of the packet that it quotes. The error is then invalid, and is not translated
+		// back.
 		w.t.Fate = Dropped
 	case !w.socket():
 		w.t.Fate = Refused
@@ -223,7 +224,7 @@ func (w *walk) socket() bool {
 func (w *walk) stage(table capture.Table, hook capture.Hook) bool {
 	w.hook = hook
 	if !w.rs.Families.Has(w.family()) && w.rs.Backend == capture.IPTables {
-		return true // iptables has tables for each family; this one has none
+		return true // iptables has separate tables for each family; this family has none
 	}
 	for i := range w.rs.Chains {
 		if c := &w.rs.Chains[i]; c.Table == table && c.Hook == hook && !w.call(c) {
@@ -233,8 +234,8 @@ func (w *walk) stage(table capture.Table, hook capture.Hook) bool {
 	return true
 }
 
-// call tries the rules of c and of the chains it goes to. It reports whether the
-// packet goes on. The kernel refuses rules that form a loop.
+// call tries the rules of c and of the chains to which it goes. It reports whether the packet goes
+// on. The kernel refuses rules that form a loop.
 func (w *walk) call(c *capture.Chain) bool {
 	for range w.rs.Chains {
 		next := ""
@@ -269,7 +270,7 @@ const (
 	endPacket
 )
 
-// do is the action of a rule.
+// do applies the action of a rule.
 func (w *walk) do(r capture.Rule) effect {
 	a := r.Action
 	switch a.Verb {
@@ -307,8 +308,8 @@ func (w *walk) do(r capture.Rule) effect {
 	return goOn
 }
 
-// redirect sends the packet to the pod itself: to loopback, or to the address of
-// the interface by which it came in, which the model does not have.
+// redirect sends the packet to the pod itself: to loopback, or to the address of the interface on
+// which it arrived, which the model does not contain.
 func (w *walk) redirect(port uint16) {
 	addr := netip.IPv6Loopback()
 	switch {
@@ -343,8 +344,8 @@ func (w *walk) meets(r capture.Rule) bool {
 	return !slices.ContainsFunc(r.Match, func(m capture.Match) bool { return !w.met(m) })
 }
 
-// met tries one condition. A condition about a property that the packet does not have
-// is not met, negated or not.
+// met evaluates one condition. If the packet lacks the property, the condition is not met, whether
+// negated or not.
 //
 // complexity: one case for each key, as in the lists of the backends.
 func (w *walk) met(m capture.Match) bool {
@@ -402,7 +403,8 @@ func (w *walk) met(m capture.Match) bool {
 	return yes != m.Not
 }
 
-// sameInterface reports whether an interface has a name, or the prefix before a +.
+// sameInterface reports whether name equals want, or starts with the prefix that want has before a
+// +.
 func sameInterface(name, want string) bool {
 	if prefix, ok := strings.CutSuffix(want, "+"); ok {
 		return strings.HasPrefix(name, prefix)
@@ -418,7 +420,7 @@ func (w *walk) remembered(set string, key capture.SetKey) string {
 	return set
 }
 
-// inSet looks the packet up in a set. It reports also whether the packet has a key for it.
+// inSet looks the packet up in a set. there is false if the packet has no key for this set.
 func (w *walk) inSet(m capture.Match) (yes, there bool) {
 	key := capture.SetKey(m.Num)
 	s := w.rs.Set(m.Name)
@@ -449,7 +451,7 @@ func (w *walk) inSet(m capture.Match) (yes, there bool) {
 	return contains(s.Numbers, number, cmp.Compare), true
 }
 
-// contains reports whether an interval of a sorted list holds v.
+// contains reports whether an interval of a sorted list contains v.
 func contains[T any](list []capture.Interval[T], v T, compare func(a, b T) int) bool {
 	_, found := slices.BinarySearchFunc(list, v, func(i capture.Interval[T], v T) int {
 		switch {
