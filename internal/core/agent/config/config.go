@@ -1,9 +1,9 @@
 // Package config reads the configuration of an agent (flags, variables and files, by Istio's names
 // and with Istio's meaning) and checks all of it before the agent binds a port.
 //
-// Sources; a later one wins: our defaults, the mesh's defaultConfig, the variable PROXY_CONFIG, the
-// pod's annotation proxy.istio.io/config, variables and flags for one setting each. (Istio's order:
-// pkg/config/mesh and cmd/config.go of pilot-agent.)
+// These are the sources; each overrules those before it: our defaults, the mesh's defaultConfig,
+// the variable PROXY_CONFIG, the pod's annotation proxy.istio.io/config, variables and flags for
+// one setting each. (Istio's order: pkg/config/mesh and cmd/config.go of pilot-agent.)
 //
 // Three tables list the known settings: fields of a ProxyConfig (proxyconfig.go), variables
 // (variables.go), flags (flags.go). A setting that is in a table and has no effect here always gets

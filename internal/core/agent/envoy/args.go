@@ -9,8 +9,8 @@ import (
 )
 
 // ReadyMessage is the line that Envoy's component "config" logs at info just before the workers
-// start, about 2 ms before /ready answers 200. It is not an interface: also poll [Admin.Ready],
-// slowly.
+// start, about 2 ms before /ready answers 200. The text may change with Envoy's release, so also
+// poll [Admin.Ready], slowly.
 const ReadyMessage = "all dependencies initialized. starting workers"
 
 // logFormat makes each log line a JSON object, see [ParseLine]. It is set on the command line and

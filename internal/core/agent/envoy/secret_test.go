@@ -40,7 +40,7 @@ type mesh struct {
 	options   Options // of the Envoy
 }
 
-// A request was received by the control plane, which keeps it open until the client ends it.
+// A request is one that the control plane has received; it stays open until the client ends it.
 type request struct{ text, serial string }
 
 // newMesh makes a mesh whose control plane has the certificate of id and receives a client's bytes
