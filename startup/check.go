@@ -11,9 +11,9 @@ type Violation struct {
 	Edge Edge   `json:"edge"`
 	How  Breach `json:"how"`
 
-	// At is when it happened: To, in this incarnation, ran, or was left behind; of
-	// [OutlivedFrom], when From ended. By is how much too early that was: until From got
-	// there, or To ended; [Forever] if it never did.
+	// At is the time of the violation: when To started, or when From restarted and To did not follow; for
+	// [OutlivedFrom], when From ended. By is how much too early that was: the time until From reached the
+	// condition, or until To ended. It is [Forever] if that never happened.
 	At          time.Duration `json:"at"`
 	Incarnation int           `json:"incarnation,omitempty"`
 	By          time.Duration `json:"by"`
@@ -28,8 +28,8 @@ const (
 	OutlivedFrom Breach = "outlived-from" // the pod stopped, and From ended while To still ran
 )
 
-// Forever is how much too early a container runs if its dependency never comes, or ends
-// before one that never does.
+// Forever is the value of Violation.By if the dependency never reaches the condition, or if it ends before a
+// container that never ends.
 const Forever = time.Duration(math.MaxInt64)
 
 // Sentence describes the violation, without its time.
@@ -51,10 +51,10 @@ func (v Violation) Sentence() string {
 	return s + ", by " + v.By.Round(time.Millisecond).String()
 }
 
-// Check returns the edges of p that t violates, in the order of p.Edges; of one
-// edge, in the order of time. A container that never started violates nothing.
+// Check returns the edges of p that t violates, in the order of p.Edges, and the violations of one edge in
+// the order of time. A container that never started violates nothing.
 //
-// It judges the containers, not the way: a To that a gate holds has not started.
+// Check does not look at how an edge is enforced: a container that a gate still holds has not started.
 func Check(p Plan, t Timeline) []Violation {
 	t = t.Sorted()
 	var out []Violation
@@ -72,9 +72,9 @@ func Check(p Plan, t Timeline) []Violation {
 type checker struct {
 	edge        Edge
 	from, to    Status
-	incarnation int // of To
+	incarnation int // the current start of To
 	deleted     bool
-	since       time.Duration // To waits since then
+	since       time.Duration // when To began to wait
 	found       []Violation
 }
 
@@ -106,7 +106,7 @@ func (c *checker) observeTo(ev Event, later Timeline) {
 	c.to.Observe(ev)
 }
 
-// judgeStart adds a violation if To was not allowed to start at this moment.
+// judgeStart adds a violation if To started before From allowed it.
 func (c *checker) judgeStart(ev Event, later Timeline) {
 	from := c.from
 	from.Absent = from == Status{} && !later.mentions(c.edge.From)
@@ -115,7 +115,7 @@ func (c *checker) judgeStart(ev Event, later Timeline) {
 	}
 }
 
-// untilReached is how long after an instant From reached the condition.
+// untilReached returns the time from an instant until From reached the condition.
 func (c *checker) untilReached(at time.Duration, later Timeline) time.Duration {
 	from := c.from
 	for _, ev := range later {
@@ -140,7 +140,7 @@ func (c *checker) observeFrom(ev Event, later Timeline) {
 	}
 }
 
-// judgeEnd adds a violation if From, which ended while the pod stops, ended before To.
+// judgeEnd adds a violation if From ended before To while the pod stops.
 func (c *checker) judgeEnd(ev Event, later Timeline) {
 	if c.edge.After == Completed {
 		return
@@ -157,8 +157,8 @@ func (c *checker) judgeEnd(ev Event, later Timeline) {
 	}
 }
 
-// judgeFollowing adds a violation if From is back, and To does not follow before the
-// timeline or the pod ends.
+// judgeFollowing adds a violation if From restarted, and To did not follow before the timeline or the pod
+// ended.
 func (c *checker) judgeFollowing(ev Event, later Timeline) {
 	for _, next := range later {
 		switch {

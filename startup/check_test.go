@@ -21,8 +21,8 @@ func plan(t testing.TB, text string) Plan {
 
 func at(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
 
-// parseTimeline reads "SECONDS CONTAINER EVENT #INCARNATION, ...": a container that is not
-// given is the pod.
+// parseTimeline reads "SECONDS CONTAINER EVENT #INCARNATION, ...". An entry without a container is an event
+// of the pod.
 func parseTimeline(t testing.TB, text string) (out Timeline) {
 	t.Helper()
 	for item := range strings.SplitSeq(text, ",") {
@@ -282,7 +282,7 @@ func TestDeadlock(t *testing.T) {
 	for name, c := range map[string]struct {
 		containers []Container
 		edges      []Edge
-		path       []string // nil: it starts
+		path       []string // nil: the pod starts
 	}{
 		"what a hook waits for is listed behind it":  {[]Container{agent, web, cache}, []Edge{held, needs}, []string{"agent", "cache", "web", "agent"}},
 		"what a hook waits for is listed before it":  {[]Container{cache, agent, web}, []Edge{held, needs}, nil},

@@ -1,14 +1,13 @@
-// Package startup models how the containers of one pod come up, and go down.
+// Package startup models the order in which the containers of one pod start and stop.
 //
-// A [Plan] names the containers and the edges between them: "app after proxy is
-// healthy". A [Mechanism] is a way to enforce an edge; it states what it keeps and
-// what it does not, with the reason. A [Timeline] is what then happened, on a
-// real node or in a simulator. [Check] compares plan and timeline. The injector,
-// the linter, the simulator and the diagnoser all use these types, so that
-// each start-up rule is written down once.
+// A [Plan] names the containers and the edges between them: "app after proxy is healthy". A [Mechanism] is a
+// way to enforce an edge; it states which guarantees it gives, which it does not, and why. A [Timeline]
+// records what then happened, on a real node or in a simulator. [Check] compares plan and timeline. The
+// injector, the linter, the simulator and the diagnoser all use these types, so that each start-up rule is
+// written down once.
 //
-// The conditions are Compose's: started, healthy, completed. Containers start in
-// the order of the edges and stop in the reverse order.
+// The conditions are those of Docker Compose: started, healthy, completed. Containers start in the order of
+// the edges and stop in the reverse order.
 //
 // Where to read:
 //
@@ -17,10 +16,10 @@
 //	expand.go     "*", everything after the proxy
 //	order.go      start order, stop order, cycles
 //	waits.go      which container waits for which, the kubelet's own order included
-//	validate.go   what cannot work, with a remedy
+//	validate.go   plans that cannot work, each with a remedy
 //	mechanism.go  how an edge is kept, and how well
-//	timeline.go   what happened
-//	check.go      was the plan kept?
+//	timeline.go   the events of a pod
+//	check.go      whether a timeline kept the plan
 //
 // The package does no I/O, reads no clock and imports only the standard library.
 package startup

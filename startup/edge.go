@@ -2,8 +2,8 @@ package startup
 
 import "time"
 
-// A Status is the state of a container at one instant, in its present sandbox. The zero
-// value means that nothing happened to it yet.
+// A Status is the state of a container at one instant, in its present sandbox. The zero value is a container
+// that has no event yet.
 type Status struct {
 	Ran       bool // its command was started, at least once
 	Running   bool
@@ -42,22 +42,22 @@ func (s Status) Reached(c Condition) bool {
 	}
 }
 
-// A Decision is what an edge means for the dependent at one instant.
+// A Decision says whether an edge lets the dependent run at one instant.
 type Decision int
 
 const (
 	Blocked   Decision = iota // To has to wait
 	Satisfied                 // To may run: From has reached the condition
 	Waived                    // To may run: From is optional, and has failed or is absent
-	Expired                   // To may run: it has waited for as long as it must
-	GivenUp                   // To must end: it has waited for as long as it may
+	Expired                   // To may run: its wait has timed out, and the edge then lets it run
+	GivenUp                   // To must end: its wait has timed out
 )
 
 // Open reports whether the dependent may run.
 func (d Decision) Open() bool { return d == Satisfied || d == Waived || d == Expired }
 
-// Decide is the one rule for an edge: it decides whether To, which has waited for that
-// long, may run. [Check], the gate and its model all use it.
+// Decide applies the edge: may To, which has waited for the given time, run now? The rule is only here;
+// [Check], the gate and the gate's model all call it.
 func (e Edge) Decide(from Status, waited time.Duration) Decision {
 	expired := e.Timeout > 0 && waited >= e.Timeout
 	switch {

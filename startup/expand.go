@@ -2,12 +2,12 @@ package startup
 
 import "slices"
 
-// Expand replaces [Everything] by names. An edge that names both its ends wins
-// over one that a star would make between the same two.
+// Expand replaces [Everything] by names. An edge that names both its ends takes precedence over an edge
+// between the same two containers that a star would add.
 //
-// A star leaves out the container at the other end, whatever is to wait only by its name, and
-// whatever cannot be meant: what that container itself waits for, by an edge or because the kubelet
-// starts it only afterwards. Plan.Validate reports which ones were left out.
+// A star leaves out the container at the other end of its edge, every container with Named set, and every
+// container that would close a cycle: one that the container at the other end waits for, by an edge or
+// because the kubelet starts it later. [Plan.Validate] reports which containers were left out.
 func (p Plan) Expand() Plan {
 	if !slices.ContainsFunc(p.Edges, Edge.hasStar) {
 		return Plan{Containers: p.Containers, Edges: slices.Clip(p.Edges)}
@@ -28,7 +28,7 @@ func (p Plan) Expand() Plan {
 
 func (e Edge) hasStar() bool { return e.From == Everything || e.To == Everything }
 
-// with is e with its star replaced by name.
+// with returns e with its star replaced by name.
 func (e Edge) with(name string) Edge {
 	if e.To == Everything {
 		e.To = name
@@ -42,8 +42,8 @@ func (e Edge) with(name string) Edge {
 type expander struct {
 	containers []Container
 	named      map[ends]bool // the edges without a star
-	waits      *waits        // of these
-	reversed   graph         // of that; nil: not needed yet
+	waits      *waits        // the waits of the edges without a star
+	reversed   graph         // the reverse of the graph of waits; nil: not needed yet
 }
 
 type ends struct{ from, to string }
@@ -61,8 +61,8 @@ func (p Plan) expander() *expander {
 	return x
 }
 
-// members returns the containers that the star of e stands for, and those that
-// it leaves out because they come first by necessity. Two stars stand for nothing.
+// members returns the containers that the star of e stands for, and the containers that it leaves out
+// because they must come first. An edge of two stars has no members.
 func (x *expander) members(e Edge) (in, out []string) {
 	if e.From == Everything && e.To == Everything {
 		return nil, nil
@@ -80,8 +80,8 @@ func (x *expander) members(e Edge) (in, out []string) {
 	return in, out
 }
 
-// firstByNecessity returns for which containers From would wait for To, if they took the
-// place of the star of e.
+// firstByNecessity returns a predicate: would From wait for the named container if that container replaced
+// the star of e?
 func (x *expander) firstByNecessity(e Edge) func(name string) bool {
 	if e.To == Everything {
 		waitsFor := x.waits.graph.reached(x.waits.node(point{e.From, reached(e.After)}))

@@ -2,13 +2,13 @@ package startup
 
 import "slices"
 
-// A graph has for each node those that it waits for. Questions about all its edges are
-// answered by one walk over it: a search for each edge would take the square of their number.
+// A graph lists for each node the nodes that it waits for. A question about all its edges is answered by one
+// walk over the graph, because a search for each edge would take quadratic time.
 type graph [][]int32
 
-// components returns for each node the number of its strongly connected component: two
-// nodes have the same one if each waits for the other, directly or not. A node waits only for
-// components with lower numbers (Tarjan).
+// components returns for each node the number of its strongly connected component: two nodes have the same
+// number if each waits for the other, directly or not. A node waits only for nodes of its own component and
+// of components with lower numbers (Tarjan).
 func (g graph) components() []int32 {
 	t := tarjan{graph: g, component: make([]int32, len(g)), index: make([]int32, len(g)), low: make([]int32, len(g))}
 	for n := range g {
@@ -55,7 +55,7 @@ func (t *tarjan) visit(n int32) {
 	}
 }
 
-// path returns the way from one node to another, both included; nil if there is none.
+// path returns the nodes on a path from one node to another, both included; nil if there is no path.
 func (g graph) path(from, to int32) []int32 {
 	seen := make([]bool, len(g))
 	var walk func(at int32) []int32
@@ -79,7 +79,7 @@ func (g graph) path(from, to int32) []int32 {
 	return back
 }
 
-// reached returns the nodes that one waits for, directly or not, and itself.
+// reached returns the given node and all nodes that it waits for, directly or not.
 func (g graph) reached(from int32) []bool {
 	seen := make([]bool, len(g))
 	seen[from] = true
@@ -96,7 +96,7 @@ func (g graph) reached(from int32) []bool {
 	return seen
 }
 
-// reversed has for each node those that wait for it.
+// reversed returns the graph that lists for each node the nodes that wait for it.
 func (g graph) reversed() graph {
 	out := make(graph, len(g))
 	for n, nexts := range g {
@@ -107,7 +107,7 @@ func (g graph) reversed() graph {
 	return out
 }
 
-// numbers are those of names, in the order in which they come up.
+// numbers assigns a number to each name, in the order in which the names first appear.
 type numbers struct {
 	of    map[string]int32
 	names []string
@@ -125,17 +125,16 @@ func (n *numbers) number(name string) int32 {
 	return i
 }
 
-// A Dependency says which container waits for which, directly or not, by the edges of a plan
-// alone.
+// A Dependency answers which container waits for which, directly or not, by the edges of a plan alone.
 type Dependency struct {
 	numbers numbers
-	rows    [][]uint64 // by container: a bit for each that it waits for
+	rows    [][]uint64 // by container: one bit for each container that it waits for
 }
 
-// Dependency returns that of p. An edge with a name that is neither a container's nor
-// [Everything] is passed over; so is the meaning of [Everything], which counts as a name.
+// Dependency returns the dependencies between the containers of p. It ignores an edge with a name that no
+// container has. It does not expand [Everything]: the star counts as a name.
 //
-// It takes a bit for each pair of containers.
+// Its memory is one bit for each pair of containers.
 func (p Plan) Dependency() Dependency {
 	var d Dependency
 	for _, c := range p.Containers {
@@ -154,7 +153,7 @@ func (p Plan) Dependency() Dependency {
 	return d
 }
 
-// closure has for each node a bit for each that it waits for, directly or not.
+// closure returns for each node one bit for each node that it waits for, directly or not.
 func (g graph) closure() [][]uint64 {
 	component := g.components()
 	members := make([][]int32, len(g)+1)

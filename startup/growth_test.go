@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// complete is a plan in which each container waits for all before it.
+// complete returns a plan in which each container waits for all earlier ones.
 func complete(n int, kind Kind) Plan {
 	var p Plan
 	for i := range n {
@@ -17,8 +17,7 @@ func complete(n int, kind Kind) Plan {
 	return p
 }
 
-// Validating, ordering and judging a plan takes a number of allocations that grows with its
-// edges at most.
+// The allocations for validating, ordering and judging a plan grow at most linearly with its edges.
 func TestWorkGrowsWithTheEdges(t *testing.T) {
 	for name, work := range map[string]func(Plan){
 		"Validate":   func(p Plan) { p.Validate(0) },
@@ -44,8 +43,7 @@ func TestWorkGrowsWithTheEdges(t *testing.T) {
 	}
 }
 
-// Each question about all edges is one walk over the graph: it takes a step for each node and
-// for each edge, whatever the graph.
+// closure agrees with the definition of the transitive closure on random graphs.
 func TestClosureIsThatOfTheDefinition(t *testing.T) {
 	for seed := range 200 {
 		n := 1 + seed%9
@@ -58,7 +56,7 @@ func TestClosureIsThatOfTheDefinition(t *testing.T) {
 		for from := range n {
 			reached, waiting := g.reached(int32(from)), reversed.reached(int32(from))
 			for to := range n {
-				direct := false // along one edge or more
+				direct := false // a path of one edge or more
 				for _, next := range g[from] {
 					direct = direct || g.path(next, int32(to)) != nil
 				}

@@ -10,14 +10,13 @@ import (
 type Mechanism string
 
 const (
-	// Native: From is a restartable init container. The kubelet starts what
-	// follows when From is started, or healthy if it has a startup probe or a blocking
-	// postStart.
+	// Native: From is a restartable init container. The kubelet starts the containers after it once From has
+	// started, or is healthy if it has a startup probe or a blocking postStart.
 	Native Mechanism = "native"
 
-	// Gate: To's command is wrapped by outrider-agent, and From's too unless it is a
-	// proxy. It waits, then runs the real command; and it passes SIGTERM on when those
-	// that wait for it have ended.
+	// Gate: outrider-agent wraps To's command, and From's command too unless From is a proxy. The gate
+	// waits, then runs the real command. At the stop it passes SIGTERM on once the containers that wait for
+	// this one have ended.
 	Gate Mechanism = "gate"
 
 	// Hold: From comes first in spec.containers and its postStart blocks.
@@ -26,39 +25,39 @@ const (
 	// InitDone: From is a plain init container, which the kubelet completes first.
 	InitDone Mechanism = "init"
 
-	// The work-arounds that people write. They are recognised, not recommended.
+	// Work-arounds that people write. They are recognised, not recommended.
 
 	PostStartProbe Mechanism = "post-start-probe" // To's own postStart polls From's health port
-	Wrapper        Mechanism = "wrapper"          // another program than ours wraps To's command, and waits: linkerd-await, scuttle
+	Wrapper        Mechanism = "wrapper"          // a program other than outrider-agent wraps To's command, and waits: linkerd-await, scuttle
 	HealthLoop     Mechanism = "health-loop"      // To's command polls until it succeeds, before it begins
-	BoundedLoop    Mechanism = "bounded-loop"     // To's command polls a number of times, and then begins all the same
+	BoundedLoop    Mechanism = "bounded-loop"     // To's command polls a limited number of times, and then begins in any case
 	Sleep          Mechanism = "sleep"            // To's command sleeps before it begins
 )
 
-// Preferred are the mechanisms that Outrider uses, the best first. An init container that
-// completes needs nothing written. A gate keeps an edge at every start, and is the fastest.
-// A native sidecar keeps it at the first start only. A hold fails open.
+// Preferred lists the mechanisms that Outrider uses, the best first. InitDone needs nothing written, since
+// the kubelet completes an init container before it goes on. A gate keeps an edge at every start, and is the
+// fastest. A native sidecar keeps it at the first start only. A hold fails open.
 var Preferred = []Mechanism{InitDone, Gate, Native, Hold}
 
-// WorkArounds are what people write into commands and hooks, the best first.
+// WorkArounds lists the waits that people write into commands and hooks, the best first.
 var WorkArounds = []Mechanism{HealthLoop, BoundedLoop, PostStartProbe, Sleep}
 
 // Mechanisms lists all mechanisms, the best first.
 var Mechanisms = slices.Concat(Preferred, []Mechanism{Wrapper}, WorkArounds)
 
-// WaitsInside reports whether To waits within its container by this mechanism, unseen: the kubelet
-// takes it for started.
+// WaitsInside reports whether To waits within its container by this mechanism. The kubelet does not see that
+// wait: it considers To started.
 func (m Mechanism) WaitsInside() bool {
 	return slices.Contains([]Mechanism{Wrapper, HealthLoop, BoundedLoop, Sleep}, m)
 }
 
-// GivesWay reports whether a mechanism that a pod has keeps no other edge from being kept: it is only how the
-// pod's lists are ordered now, or a wait that ends by itself.
+// GivesWay reports whether a mechanism that a pod already has leaves room for every other edge: it is only
+// the present order of the pod's lists, or a wait that ends by itself.
 func (m Mechanism) GivesWay() bool {
 	return slices.Contains([]Mechanism{InitDone, Native, BoundedLoop, Sleep}, m)
 }
 
-// Scope is how far a mechanism keeps an edge.
+// Scope is the set of starts at which a mechanism keeps an edge.
 type Scope int
 
 const (
@@ -71,11 +70,11 @@ func (s Scope) String() string {
 	return [...]string{"nowhere", "at the first start", "at every start"}[s]
 }
 
-// An Answer is what a mechanism keeps of an edge and what not.
+// An Answer describes how far a mechanism keeps an edge.
 type Answer struct {
 	Start  Scope
 	Stop   bool    // To also stops before From
-	Limits []Limit // what it does not keep, and what it costs
+	Limits []Limit // guarantees that it does not give, and what it costs
 }
 
 // Can reports whether the mechanism fits at all.
@@ -83,22 +82,22 @@ func (a Answer) Can() bool {
 	return !slices.ContainsFunc(a.Limits, func(l Limit) bool { return l.Fatal })
 }
 
-// A Limit is something that a mechanism does not do, or does at a price.
+// A Limit is a guarantee that a mechanism does not give, or a price of the mechanism.
 type Limit struct {
 	Code   string `json:"code"`             // stable
 	Fatal  bool   `json:"-"`                // the mechanism cannot be used for this edge
 	Reason string `json:"reason"`           // a sentence, with the names of the containers
-	Source string `json:"source,omitempty"` // where that is known from
+	Source string `json:"source,omitempty"` // where the limit is known from
 }
 
-// Keeps returns what m keeps of edge e, which has no star, in the pod of plan p on
-// a kubelet of that version. Where m cannot be used it returns only the reason.
+// Keeps returns how far m keeps e on a kubelet of that version. The edge has no star, and p is the plan of
+// the pod. If m cannot be used, Keeps returns only the reason.
 func (m Mechanism) Keeps(p Plan, e Edge, on Kubernetes) Answer {
 	return (&Judge{plan: p, on: on.orNewest()}).Keeps(m, e)
 }
 
-// A Judge answers for the edges of one plan what mechanisms keep of them. The answers are those
-// of [Mechanism.Keeps], which takes a time that grows with the plan for each.
+// A Judge says how far mechanisms keep the edges of one plan. It gives the same answers as
+// [Mechanism.Keeps], which takes time that grows with the plan for each call.
 type Judge struct {
 	// Commands says that the commands of all containers are known: a gate then has no limit
 	// "needs-command".
@@ -106,13 +105,13 @@ type Judge struct {
 
 	plan   Plan
 	on     Kubernetes
-	at     map[string]int   // place of each container; nil: it is looked for
-	needed map[string]bool  // containers without which another one never gets healthy; nil: not looked for yet
-	listed *waits           // without the plan's edges; nil: not needed yet
+	at     map[string]int   // index of each container; nil: search the plan
+	needed map[string]bool  // containers without which another one never becomes healthy; nil: not computed yet
+	listed *waits           // the kubelet's waits, without the plan's edges; nil: not needed yet
 	before map[int32][]bool // by node of listed: the nodes that wait for it
 }
 
-// Judge returns one for p, whose containers must not change while it is used.
+// Judge returns a judge for p, whose containers must not change while the judge is used.
 func (p Plan) Judge(on Kubernetes) *Judge {
 	j := &Judge{plan: p, on: on.orNewest(), at: make(map[string]int, len(p.Containers))}
 	for i, c := range p.Containers {
@@ -123,7 +122,7 @@ func (p Plan) Judge(on Kubernetes) *Judge {
 	return j
 }
 
-// Find is [Plan.Find].
+// Find does the same as [Plan.Find].
 func (j *Judge) Find(name string) (Container, int) {
 	if j.at == nil {
 		return j.plan.Find(name)
@@ -134,7 +133,7 @@ func (j *Judge) Find(name string) (Container, int) {
 	return Container{}, -1
 }
 
-// Keeps returns what m keeps of e.
+// Keeps returns how far m keeps e.
 func (j *Judge) Keeps(m Mechanism, e Edge) Answer {
 	rule, ok := mechanismRules[m]
 	if !ok {
@@ -142,7 +141,7 @@ func (j *Judge) Keeps(m Mechanism, e Edge) Answer {
 	}
 	s := j.situation(e)
 	a := Answer{Start: rule.start(s), Stop: rule.stop(s)}
-	fatal := !rule.fits(s) // then its prices are of no interest
+	fatal := !rule.fits(s) // the prices do not matter then
 	if fatal {
 		a.Start, a.Stop = Nowhere, false
 	}
@@ -169,8 +168,7 @@ func (j *Judge) situation(e Edge) situation {
 	return s
 }
 
-// better returns the first mechanism that keeps e at more starts than the one that e names;
-// empty if there is none.
+// better returns the first mechanism that keeps e at more starts than e.By does; empty if there is none.
 func (j *Judge) better(e Edge) Mechanism {
 	s := j.situation(e)
 	now := Nowhere
@@ -185,7 +183,7 @@ func (j *Judge) better(e Edge) Mechanism {
 	return ""
 }
 
-// needsToRun reports whether another container never gets healthy without this one.
+// needsToRun reports whether another container needs this one to become healthy.
 func (j *Judge) needsToRun(name string) bool {
 	if j.needed == nil {
 		j.needed = map[string]bool{}
@@ -198,8 +196,7 @@ func (j *Judge) needsToRun(name string) bool {
 	return j.needed[name]
 }
 
-// waitsFor reports whether the kubelet brings one container to a moment only after another
-// one has come to one.
+// waitsFor reports whether the kubelet holds back the point from until the point to is reached.
 func (j *Judge) waitsFor(from, to point) bool {
 	if j.listed == nil {
 		q := Plan{Containers: j.plan.Containers}
@@ -214,7 +211,7 @@ func (j *Judge) waitsFor(from, to point) bool {
 	return waiting[start]
 }
 
-// A situation is all that the answer of a mechanism can depend on.
+// A situation holds everything that the answer of a mechanism can depend on.
 type situation struct {
 	judge        *Judge
 	edge         Edge
@@ -222,7 +219,7 @@ type situation struct {
 	fromAt, toAt int // -1: the pod has no such container
 }
 
-// A mechanismRule is what is known of one mechanism.
+// A mechanismRule describes one mechanism.
 type mechanismRule struct {
 	start  func(situation) Scope
 	stop   func(situation) bool
@@ -234,8 +231,8 @@ type limitRule struct {
 	Limit
 }
 
-// named is a reason with the names of the containers for the words From and To. Every
-// answer has several, so it is no regular expression.
+// named returns a reason with the words From and To replaced by the names of the containers. Every answer
+// has several reasons, so a regular expression would be too slow.
 func (s situation) named(reason string) string {
 	if !strings.Contains(reason, "From") && !strings.Contains(reason, "To") {
 		return reason

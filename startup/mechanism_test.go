@@ -95,7 +95,7 @@ func TestLimitsAreSentencesWithACode(t *testing.T) {
 	}
 }
 
-// The decisions that the gate distinguishes and Check does not.
+// Decide makes decisions that the gate distinguishes and Check does not.
 func TestDecide(t *testing.T) {
 	for text, want := range map[string]Decision{
 		"app after cache is healthy":                         Blocked,

@@ -1,9 +1,9 @@
 package startup
 
-// mechanismRules is what each mechanism keeps, and its limits. Every limit is
-// measured or read from source; the figures are of kubelets v1.34.4 and v1.36.3,
-// n=8 each, From healthy 0.1 s after its start. "kubelet v1.34.4 F" is function F
-// below pkg/kubelet of kubernetes v1.34.4. From and To stand for the names.
+// mechanismRules says which edges each mechanism keeps, and its limits. Every limit is measured or read from
+// source; the figures are from kubelets v1.34.4 and v1.36.3, n=8 each, with a From that is healthy 0.1 s
+// after its start. "kubelet v1.34.4 F" is function F below pkg/kubelet of kubernetes v1.34.4. From and To
+// stand for the names.
 var mechanismRules = map[Mechanism]mechanismRule{
 	Gate: {
 		start: keeps(EveryStart),
@@ -161,11 +161,11 @@ var (
 		Source: "kubernetes#40908, #54648, #70569"}
 )
 
-// cannotWaitInside reports whether To, started by the kubelet and waiting inside,
-// keeps the kubelet from ever bringing From to the condition.
+// cannotWaitInside reports whether To would deadlock the pod if the kubelet started it and it waited inside:
+// the kubelet would then never bring From to the condition.
 func cannotWaitInside(s situation) bool {
 	if s.from.Name != s.to.Name && !s.holdsOthers() {
-		return false // as nearly always, and then it needs no graph
+		return false // the common case, which needs no graph
 	}
 	return s.judge.waitsFor(point{s.edge.From, reached(s.edge.After)}, point{s.edge.To, running})
 }
@@ -185,11 +185,11 @@ func hasTimeout(s situation) bool { return s.edge.Timeout > 0 }
 
 func completes(s situation) bool { return s.edge.After == Completed }
 
-// checksPortOnly reports whether From has a health that To does not wait for.
+// checksPortOnly reports whether From reports its health and To waits only for its start.
 func checksPortOnly(s situation) bool { return s.edge.After == Started && s.from.Health != NoHealth }
 
-// kubeletStops reports whether To ends before From by the kubelet's own order: a sidecar is
-// stopped when the plain containers have ended, and what completed has.
+// kubeletStops reports whether the kubelet's own order already ends To before From: a sidecar is stopped
+// after the plain containers, and a completed container has ended.
 func kubeletStops(s situation) bool {
 	return s.from.Kind == Sidecar && s.to.Kind == Plain || s.edge.After == Completed
 }

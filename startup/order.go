@@ -11,19 +11,19 @@ type CycleError struct{ Path []string }
 
 func (e *CycleError) Error() string { return "start-up cycle: " + strings.Join(e.Path, " -> ") }
 
-// StartOrder returns the names of the containers so that each comes after those
-// it waits for. Among those that could come next it takes the pod's order. An
-// edge to a container that the pod does not have is passed over.
+// StartOrder returns the names of the containers so that each comes after the containers that it waits for.
+// Where several could come next, the pod's order decides. An edge to a container that the pod does not have
+// is ignored.
 //
 // It returns a *CycleError if containers wait for one another.
 func (p Plan) StartOrder() ([]string, error) {
 	q := p.Expand()
 	var n numbers
-	of := map[int32][]int{} // the containers of a name
+	of := map[int32][]int{} // the containers that have a name
 	for i, c := range q.Containers {
 		of[n.number(c.Name)] = append(of[n.number(c.Name)], i)
 	}
-	waiting := make([]int, len(q.Containers)) // for so many names that are not in the order yet
+	waiting := make([]int, len(q.Containers)) // how many names that it waits for are not in the order yet
 	waitFor := make([][]int, len(n.names))
 	for _, e := range q.Edges {
 		from, known := n.of[e.From]
@@ -51,7 +51,7 @@ func (p Plan) StartOrder() ([]string, error) {
 				heap.Push(&ready, i)
 			}
 		}
-		waitFor[n.of[name]] = nil // a second container of the name changes nothing
+		waitFor[n.of[name]] = nil // a second container of the same name changes nothing
 	}
 	if len(order) < len(q.Containers) {
 		return nil, &CycleError{Path: q.cycle()}
@@ -59,7 +59,7 @@ func (p Plan) StartOrder() ([]string, error) {
 	return order, nil
 }
 
-// minHeap has the smallest number first.
+// minHeap is a heap with the smallest number on top.
 type minHeap []int
 
 func (h minHeap) Len() int           { return len(h) }
@@ -80,8 +80,8 @@ func (p Plan) StopOrder() ([]string, error) {
 	return order, err
 }
 
-// cycle returns one cycle of the edges alone, each container waiting for the
-// next, the first name again at the end; nil if there is none.
+// cycle returns one cycle of the edges alone: each container waits for the next, and the first name is
+// repeated at the end. It returns nil if there is no cycle.
 func (p Plan) cycle() []string {
 	var n numbers
 	var g graph

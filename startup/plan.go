@@ -11,24 +11,24 @@ type Plan struct {
 	Edges      []Edge      `json:"edges"`
 }
 
-// A Container is what the plan needs of one container of the pod.
+// A Container describes one container of the pod, as far as the plan depends on it.
 type Container struct {
 	Name    string  `json:"name"`
 	Kind    Kind    `json:"kind,omitempty"`
 	Restart Restart `json:"restart,omitempty"`
 	Health  Health  `json:"health,omitempty"` // how it reports that it is healthy
 
-	// HealthNeeds are the containers without which this one never gets healthy,
-	// because its probe or hook checks them too. A readiness that covers the
-	// application needs the application; one that covers the outbound path does not.
+	// HealthNeeds names the containers without which this one never becomes healthy, because its probe or
+	// hook checks them too. A readiness check that covers the application needs the application; one that
+	// covers only the outbound path does not.
 	HealthNeeds []string `json:"healthNeeds,omitempty"`
 
-	// Named containers wait only by an edge that names them, and not by a star, such as a
-	// proxy that serves the others.
+	// Named containers wait only by an edge that names them, and not by a star. A proxy that serves the
+	// others is one of them.
 	Named bool `json:"-"`
 }
 
-// Kind is the place of a container in the pod.
+// Kind is the kind of a container, by its list in the pod's spec.
 type Kind string
 
 const (
@@ -37,7 +37,7 @@ const (
 	Sidecar Kind = "sidecar" // an init container with restartPolicy: Always (a native sidecar)
 )
 
-// Restart is what follows the end of a container.
+// Restart says when the kubelet restarts a container that has ended.
 type Restart string
 
 const (
@@ -46,7 +46,7 @@ const (
 	Never     Restart = "never"
 )
 
-// Health is where the word "healthy" comes from.
+// Health says how a container reports that it is healthy.
 type Health string
 
 const (
@@ -57,12 +57,12 @@ const (
 	Report         Health = "report"     // the container, or what wraps it, publishes its state
 )
 
-// Condition is what a dependency must have reached, in Compose's words.
+// Condition is the state that a dependency must have reached, in the words of Docker Compose.
 type Condition string
 
 const (
 	Started   Condition = "started"   // its process runs
-	Healthy   Condition = "healthy"   // it reports so itself; see [Health]
+	Healthy   Condition = "healthy"   // it is healthy as its Health says; see [Health]
 	Completed Condition = "completed" // it ended with exit code 0
 )
 
@@ -78,21 +78,21 @@ type Edge struct {
 	// Optional edges let To run where From is missing or has failed.
 	Optional bool `json:"optional,omitempty"`
 
-	// Timeout bounds To's wait; 0 waits for ever. OnTimeout is what follows.
+	// Timeout limits To's wait; 0 waits for ever. OnTimeout says what To does when the time is over.
 	Timeout   time.Duration `json:"timeout,omitempty"`
 	OnTimeout OnTimeout     `json:"onTimeout,omitempty"`
 
-	// OnRestart is what To does when From was restarted while To ran.
+	// OnRestart says what To does when From restarts while To runs.
 	OnRestart OnRestart `json:"onRestart,omitempty"`
 
-	// By is how the edge is enforced; empty if that is not chosen yet.
+	// By is the mechanism that enforces the edge; empty if none is chosen yet.
 	By Mechanism `json:"by,omitempty"`
 }
 
 // Everything, as a name in an [Edge], stands for all containers that can take its place.
 const Everything = "*"
 
-// OnTimeout is what a dependent does when it has waited long enough.
+// OnTimeout says what a dependent does when its wait has timed out.
 type OnTimeout string
 
 const (
@@ -100,7 +100,7 @@ const (
 	Continue OnTimeout = "continue" // run all the same
 )
 
-// OnRestart is what a dependent does when its dependency restarts.
+// OnRestart says what a dependent does when its dependency restarts.
 type OnRestart string
 
 const (
@@ -109,8 +109,8 @@ const (
 	RestartTo OnRestart = "restart" // restart the dependent
 )
 
-// Kubernetes is a minor version: 34 is Kubernetes 1.34. The zero value is the
-// newest one that this package supports.
+// Kubernetes is a minor version: 34 is Kubernetes 1.34. The zero value means the newest version that this
+// package supports.
 type Kubernetes int
 
 const newest Kubernetes = 36
@@ -122,8 +122,8 @@ func (k Kubernetes) orNewest() Kubernetes {
 	return k
 }
 
-// Find returns the container of that name and its place in p.Containers.
-// Of two with one name it returns the first. The place is -1 if there is none.
+// Find returns the container of that name and its index in p.Containers. Of two with one name it returns the
+// first. The index is -1 if there is none.
 func (p Plan) Find(name string) (Container, int) {
 	i := slices.IndexFunc(p.Containers, func(c Container) bool { return c.Name == name })
 	if i < 0 {
@@ -135,8 +135,8 @@ func (p Plan) Find(name string) (Container, int) {
 // inInitList reports whether the container is one of spec.initContainers.
 func (c Container) inInitList() bool { return c.Kind == Init || c.Kind == Sidecar }
 
-// completes reports whether the container ever comes to an end of its own. One that
-// the kubelet always restarts does not: its exit with code 0 begins a crash loop.
+// completes reports whether the container can end for good. A container that the kubelet always restarts
+// cannot: even an exit with code 0 begins a crash loop.
 func (c Container) completes() bool {
 	switch c.Kind {
 	case Init:
@@ -148,8 +148,8 @@ func (c Container) completes() bool {
 	}
 }
 
-// holdsNext reports whether the kubelet keeps the next container of the pod's list
-// back until c is healthy. Everywhere else it goes on as soon as c runs.
+// holdsNext reports whether the kubelet starts the next container of the pod's list only when c is healthy.
+// After any other container it goes on as soon as that one runs.
 func (c Container) holdsNext() bool {
 	return c.Health == PostStart || c.Kind == Sidecar && c.Health == StartupProbe
 }

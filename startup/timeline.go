@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// A Timeline is what happened to the containers of one pod, in the order of time.
+// A Timeline lists the events of one pod, in the order of time.
 type Timeline []Event
 
-// An Event is one thing that happened. Of two at the same instant, the first in
-// the timeline happened first.
+// An Event is one event of a pod or of a container. Events at the same instant are in the order in which
+// they happened.
 type Event struct {
 	Container   string        `json:"container,omitempty"` // empty: the pod
 	What        What          `json:"what"`
@@ -28,12 +28,12 @@ type What string
 const (
 	IsWaiting   What = "waiting"   // its gate, or the kubelet, holds it
 	IsStarted   What = "started"   // the real command runs
-	IsHealthy   What = "healthy"   // by its own probe, hook or report
-	IsUnhealthy What = "unhealthy" // it was healthy and is not now
-	IsStopping  What = "stopping"  // it has got its stop signal
+	IsHealthy   What = "healthy"   // as its own probe, hook or report says
+	IsUnhealthy What = "unhealthy" // it was healthy and no longer is
+	IsStopping  What = "stopping"  // it was sent its stop signal
 	IsCompleted What = "completed" // it ended, exit code 0
-	HasFailed   What = "failed"    // it ended otherwise, or could not be started
-	IsNotified  What = "notified"  // of the restart of a dependency
+	HasFailed   What = "failed"    // it ended with another exit code, or could not be started
+	IsNotified  What = "notified"  // it was told that a dependency restarted
 	IsRefused   What = "refused"   // a connection that it made was refused
 	HookFailed  What = "hook-failed"
 )
@@ -41,19 +41,19 @@ const (
 // Events of the pod.
 const (
 	PodDeleted What = "deleted" // its containers are to stop
-	NewSandbox What = "sandbox" // it begins again from its first init container
+	NewSandbox What = "sandbox" // the pod starts again from its first init container
 	HasAddress What = "address" // its IP is in the API
 )
 
-// ends reports whether the container no longer runs after an event of this kind.
+// ends reports whether a container no longer runs after an event of this kind.
 func (w What) ends() bool { return w == IsCompleted || w == HasFailed }
 
-// Sorted returns t in the order of time; what happened at one instant keeps its order.
+// Sorted returns t in the order of time. Events at the same instant keep their order.
 func (t Timeline) Sorted() Timeline {
 	return slices.SortedStableFunc(slices.Values(t), func(a, b Event) int { return cmp.Compare(a.At, b.At) })
 }
 
-// String is the timeline as lines of text, for failures of tests.
+// String returns the timeline as lines of text, for the failure messages of tests.
 func (t Timeline) String() string {
 	var b strings.Builder
 	for _, e := range t {

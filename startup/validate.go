@@ -48,7 +48,7 @@ const (
 
 func (f *Finding) Error() string { return f.Message }
 
-// Unwrap makes errors.As find a *CycleError behind a cycle.
+// Unwrap lets errors.As find the *CycleError of a finding that reports a cycle.
 func (f *Finding) Unwrap() error {
 	if f.Code == Cycle {
 		return &CycleError{Path: f.Names}
@@ -56,7 +56,7 @@ func (f *Finding) Unwrap() error {
 	return nil
 }
 
-// Findings are what [Plan.Validate] returns.
+// Findings is the result of [Plan.Validate].
 type Findings []Finding
 
 // Err joins the findings that are errors; nil if there is none.
@@ -70,13 +70,13 @@ func (fs Findings) Err() error {
 	return errors.Join(errs...)
 }
 
-// Validate reports what in p cannot work or is not what it seems, on a kubelet of
-// that version: containers first, then the edges in their order, then the graph.
+// Validate reports what in p cannot work, or works differently than it seems, on a kubelet of that version.
+// It reports on the containers first, then on the edges in their order, then on the graph.
 func (p Plan) Validate(on Kubernetes) Findings {
 	v := validator{plan: p, on: on.orNewest(), places: p.Judge(on)}
 	v.containers()
 	v.edges()
-	if v.found.Err() == nil { // the graph of a plan with unknown names is of no use
+	if v.found.Err() == nil { // a graph with unknown names would say nothing
 		v.graph()
 	}
 	return v.found
@@ -87,7 +87,7 @@ type validator struct {
 	on      Kubernetes
 	places  *Judge
 	names   []string // of all containers; nil: not needed yet
-	guesses int      // at what an unknown name means
+	guesses int      // how often a likely name for an unknown one was searched for
 	found   Findings
 }
 
@@ -124,7 +124,7 @@ func (v *validator) edges() {
 				Message: "everything waits for everything", Remedy: "name one of the two"})
 			continue
 		}
-		// All but an optional dependency must be there.
+		// A dependency must exist unless the edge is optional.
 		if e.To != Everything {
 			v.known(e.To, e, "an edge delays")
 		}
@@ -139,8 +139,8 @@ func (v *validator) edges() {
 	}
 }
 
-// maxGuesses bounds the searches for what an unknown name means, each of which compares it with
-// all containers. A person mends the first few.
+// maxGuesses limits how often a likely name for an unknown one is searched for, since each search compares
+// it with all containers. A person corrects the first few names and runs the check again.
 const maxGuesses = 20
 
 // known adds a finding if the pod has no such container.
@@ -161,7 +161,7 @@ func (v *validator) known(name string, e *Edge, subject string) {
 	v.add(f)
 }
 
-// words adds a finding for each word that is not empty: it is unknown.
+// words adds a finding for each unknown word that is not empty.
 func (v *validator) words(name string, e *Edge, unknown ...string) {
 	for _, reason := range unknown {
 		if reason != "" {
@@ -170,7 +170,7 @@ func (v *validator) words(name string, e *Edge, unknown ...string) {
 	}
 }
 
-// unknown is the message for a value that is none of the words; empty for a valid one.
+// unknown returns the message for a value that is none of the words; empty for a valid value.
 func unknown[T ~string](ws words[T], value T) string {
 	if value == "" && ws.zero != "" || slices.Contains(ws.rest, value) {
 		return ""

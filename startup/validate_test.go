@@ -171,8 +171,7 @@ func TestUnknownWordsInAPlanMadeByHand(t *testing.T) {
 	}
 }
 
-// The graph of waits is as long as the plan, not as its square: a webhook
-// judges what anybody sends.
+// The graph of waits grows linearly with the plan, because the webhook judges plans of any size.
 func TestTheGraphIsAsLongAsThePlan(t *testing.T) {
 	for _, kind := range []Kind{Plain, Init, Sidecar} {
 		const n = 600

@@ -35,16 +35,16 @@ func (v *validator) graph() {
 	}
 }
 
-// A validatedGraph is what the checks of all edges share.
+// A validatedGraph is the state that the checks of all edges share.
 type validatedGraph struct {
 	plan   Plan
 	judge  *Judge
 	all    cyclicWaits
-	probes *cyclicWaits // along edges and probes; nil: not needed yet
-	paths  int          // that were searched
+	probes *cyclicWaits // waits along edges and probes; nil: not needed yet
+	paths  int          // number of paths searched
 }
 
-// cyclicWaits are waits, with the number of its component for each node.
+// cyclicWaits holds waits, and for each node the number of its strongly connected component.
 type cyclicWaits struct {
 	*waits
 	component []int32
@@ -55,7 +55,7 @@ func (p Plan) cyclicWaits(from source) cyclicWaits {
 	return cyclicWaits{w, w.graph.components()}
 }
 
-// closes reports whether an edge, which the waits include, is part of a cycle.
+// closes reports whether an edge, which is one of the waits, is part of a cycle.
 func (w cyclicWaits) closes(e *Edge) bool {
 	return w.together(point{e.From, reached(e.After)}, point{e.To, running})
 }
@@ -77,7 +77,7 @@ func (v *validator) leftOut(x *expander, e *Edge) {
 	}
 }
 
-// condition reports whether From can ever fulfil the condition.
+// condition reports whether From can ever reach the edge's condition.
 func (v *validator) condition(from Container, e *Edge) bool {
 	switch {
 	case e.After == Healthy && from.Health == NoHealth:
@@ -94,15 +94,15 @@ func (v *validator) condition(from Container, e *Edge) bool {
 	return true
 }
 
-// maxPaths bounds the searches for a path, each of which takes a time that grows with the
-// plan. A person mends the first few.
+// maxPaths limits the searches for a path, each of which takes time that grows with the plan. A person mends
+// the first few and runs the check again.
 const maxPaths = 20
 
-// keepable reports whether any mechanism could keep the edge: the condition of From
-// must not itself wait, by whatever way, for To to run.
+// keepable reports whether any mechanism could keep the edge: From must be able to reach the condition
+// without waiting, directly or not, for To to run.
 func (v *validator) keepable(g *validatedGraph, e *Edge) bool {
 	if !g.all.closes(e) {
-		return true // nor is there a way along some of the waits
+		return true // without a path along all waits there is none along some of them
 	}
 	if g.probes == nil {
 		probes := g.plan.cyclicWaits(edges | healthNeeds)
@@ -134,7 +134,7 @@ func remedyForOrder(j *Judge, e *Edge) string {
 	return fmt.Sprintf("make %s a sidecar (restartPolicy: Always) that is listed before %s, or make %s a plain container", e.From, e.To, e.To)
 }
 
-// mechanism judges the chosen mechanism, if one is.
+// mechanism checks the mechanism of the edge, if one is chosen.
 func (v *validator) mechanism(g *validatedGraph, e *Edge) {
 	if e.By == "" {
 		return

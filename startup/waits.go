@@ -5,20 +5,20 @@ import (
 	"strings"
 )
 
-// A moment in the life of a container. The kubelet has started a container
-// before its real command runs when something in the container waits.
+// A moment is a stage in the life of a container. A container is spawned before it is running if something
+// in it waits, as a gate does.
 type moment int32
 
 const (
-	spawned moment = iota // by the kubelet
-	running               // its real command
-	passed                // the kubelet goes on to the next container of its list
+	spawned moment = iota // the kubelet has started the container
+	running               // its real command runs
+	passed                // the kubelet has gone on to the next container of its list
 	healthy
 	ended
-	moments // their number
+	moments // number of moments
 )
 
-// reached is the moment that fulfils a condition.
+// reached returns the moment at which a condition is fulfilled.
 func reached(c Condition) moment {
 	switch c {
 	case Healthy:
@@ -36,13 +36,13 @@ type point struct {
 	at   moment
 }
 
-// waits is a graph of points. The nodes of a container follow one another.
+// waits is a graph of points. The nodes of one container are consecutive.
 type waits struct {
 	numbers numbers
 	graph   graph
 }
 
-// node is that of a point.
+// node returns the node of a point.
 func (w *waits) node(p point) int32 {
 	n := w.numbers.number(p.name)*int32(moments) + int32(p.at)
 	for len(w.graph) <= int(n) {
@@ -59,19 +59,19 @@ func (w *waits) add(p point, on ...point) {
 	}
 }
 
-// What a graph of waits takes into account.
+// A source is a set of the reasons to wait that a graph of waits includes.
 type source int
 
 const (
 	edges       source = 1 << iota // the plan's edges
-	healthNeeds                    // what a container's health depends on
+	healthNeeds                    // the containers that a container's health depends on
 	listOrder                      // the kubelet's own order
 	everyWait   = edges | healthNeeds | listOrder
 )
 
-// waits returns which container waits for which in p, which has no stars. An edge is taken to
-// be kept inside the dependent, as a gate does: no mechanism waits later, so
-// that a deadlock in this graph is one for all of them.
+// waits returns which container waits for which in p, which has no stars. It assumes that the dependent
+// waits inside its container, as with a gate. No mechanism waits later, so a deadlock in this graph is a
+// deadlock with every mechanism.
 func (p Plan) waits(from source) *waits {
 	w := &waits{}
 	for _, c := range p.Containers {
@@ -95,14 +95,13 @@ func (p Plan) waits(from source) *waits {
 	return w
 }
 
-// addListOrder adds the kubelet's rules: an init container starts when the one
-// before it is done (a plain one: completed; a sidecar: started, or healthy if
-// the kubelet can tell), plain containers start after all of them, and one with
-// a postStart hook holds the next one.
-// Source: kubernetes v1.34.4 pkg/kubelet/kuberuntime, computeInitContainerActions
-// (kuberuntime_container.go) and SyncPod step 8 (kuberuntime_manager.go).
+// addListOrder adds the kubelet's own order. An init container starts when the previous one is done: a plain
+// one when it has completed, a sidecar when it has started, or is healthy if the kubelet can tell. Plain
+// containers start after all init containers, and one with a postStart hook holds the next one back. Source:
+// kubernetes v1.34.4 pkg/kubelet/kuberuntime, computeInitContainerActions (kuberuntime_container.go) and
+// SyncPod step 8 (kuberuntime_manager.go).
 func (p Plan) addListOrder(w *waits) {
-	var before []point // the container before, if there is one: it waits for all others
+	var before []point // the previous container, which itself waits for all earlier ones
 	for _, inits := range []bool{true, false} {
 		for _, c := range p.Containers {
 			if c.inInitList() != inits {
@@ -115,7 +114,7 @@ func (p Plan) addListOrder(w *waits) {
 	}
 }
 
-// done is the moment at which the kubelet goes on to the next container.
+// done returns the moment at which the kubelet goes on to the next container.
 func (c Container) done() point {
 	switch {
 	case c.Kind == Init:
@@ -127,8 +126,8 @@ func (c Container) done() point {
 	}
 }
 
-// path returns the containers on the way from one point to another along the waits, both
-// included, without a name twice in a row; nil if there is none.
+// path returns the containers on a path from one point to another along the waits, both included, without a
+// name twice in a row; nil if there is no path.
 func (w *waits) path(from, to point) []string {
 	var out []string
 	start, end := w.node(from), w.node(to)
@@ -138,20 +137,20 @@ func (w *waits) path(from, to point) []string {
 	return slices.Compact(out)
 }
 
-// A Deadlock is why a pod never starts: containers that wait for one another, by edges and by the
+// A Deadlock explains why a pod never starts: its containers wait for one another, by edges and by the
 // kubelet's order together.
 type Deadlock struct {
-	Edges []Edge   // of the plan: those that are part of it, and those by whose mechanism the kubelet holds
-	Path  []string // one way around, each waiting for the next, the first name again at the end
+	Edges []Edge   // edges of the plan in the cycle, and edges whose mechanism makes the kubelet hold a container
+	Path  []string // one cycle: each container waits for the next, and the first name is repeated at the end
 }
 
 func (d *Deadlock) Error() string {
 	return "the pod would never start: " + strings.Join(d.Path, " -> ")
 }
 
-// Deadlock returns the deadlock of a pod whose lists are those of the plan, and whose edges are kept
-// by mechanisms that are in it; nil if there is none. Without an edge there is none: what a pod does
-// by itself is not judged.
+// Deadlock returns the deadlock of a pod, or nil if there is none. The pod's lists are in the plan's order,
+// and the mechanisms of its edges are in place. A plan without an edge has no deadlock: the pod's own
+// behaviour is not judged.
 func (p Plan) Deadlock() *Deadlock {
 	var d Deadlock
 	w := p.cyclicWaits(everyWait)
