@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// tolerance is how far the model may be from the real kubelet in time. It has no
-// latency of its own, where a busy machine with two processors takes this long to
-// start a program in a container.
+// tolerance returns how far the model's times may be from those of the real kubelet. The model has no
+// latency except for its rules, while a busy machine with two processors takes this long to start a program
+// in a container.
 func tolerance(key string) time.Duration {
 	what, _, _ := strings.Cut(key, " ")
 	switch {
@@ -22,8 +22,8 @@ func tolerance(key string) time.Duration {
 	}
 }
 
-// known are the differences between the model and real kubelets that are left, by
-// scenario: the words of the lines in which it may differ, and why.
+// known lists, by scenario, the remaining differences between the model and real kubelets: words of the
+// lines that may differ, and the reason.
 var known = map[string]struct{ lines, why string }{
 	"readiness-delay": {"readiness ready", "the delay is counted from the start of the container cut to whole seconds of the clock on the wall, " +
 		"which the model does not have: it may end up to a second earlier (status/status_manager.go normalizeStatus)"},
@@ -33,8 +33,8 @@ var known = map[string]struct{ lines, why string }{
 		"the request reaches the container late or never (probe/grpc/grpc.go)"},
 }
 
-// Every trace of a real kubelet, replayed: the model does the same things, at the
-// same times, and publishes the same.
+// The model does the same things as each recorded real kubelet, at the same times, and publishes the same
+// statuses.
 func TestConformance(t *testing.T) {
 	files, err := filepath.Glob("testdata/traces/*.txt")
 	if err != nil {
@@ -69,11 +69,11 @@ func isKnown(scenario, difference string) bool {
 	return false
 }
 
-// Two things within the tolerance, in the wrong order, are a difference.
+// Two events in the wrong order are a difference, even within the tolerance.
 func TestOrderIsCompared(t *testing.T) {
 	at := func(ms time.Duration) time.Duration { return ms * time.Millisecond }
 	for name, tt := range map[string]struct {
-		model []time.Duration // of what the real kubelet did at 100, 200 and 200 ms
+		model []time.Duration // times in the model of what the real kubelet did at 100, 200 and 200 ms
 		want  int
 	}{
 		"the same":        {[]time.Duration{at(90), at(150), at(190)}, 0},

@@ -1,7 +1,7 @@
 package kubelet
 
-// decide returns the tasks of a pass. What it sees now it does not look at
-// again: a container that ends during the pass is a matter of the next one.
+// decide returns the tasks of a pass. It looks at the containers once: a container that ends during the pass
+// is handled in the next one.
 // Source: kuberuntime_manager.go computePodActions.
 func (s *State) decide() []task {
 	if s.sandbox.is != sandboxReady {
@@ -16,7 +16,7 @@ func (s *State) decide() []task {
 	}
 	kills, starts, kept := s.decidePlain()
 	if kept == 0 && len(starts) == 0 {
-		// Sidecars do not keep a pod alive. Whatever they exit with does not count.
+		// Sidecars do not keep a pod alive, and their exit codes do not count.
 		return []task{{kind: killPod}}
 	}
 	tasks := append(init.kills, kills...)
@@ -24,9 +24,9 @@ func (s *State) decide() []task {
 	return append(tasks, starts...)
 }
 
-// decideNewSandbox: everything is killed, and the pod begins again from its first
-// init container, unless there is nothing left to run. With Never there is no
-// second sandbox: a pod with plain containers not started yet is stuck.
+// decideNewSandbox kills everything and starts the pod again from its first init container, unless no
+// container is left to run. With Never there is no second sandbox: a pod with plain containers that have not
+// started yet is stuck.
 func (s *State) decideNewSandbox() []task {
 	again := s.sandbox.is == deadSandbox
 	if again && s.spec.restart == Never && anySeen(s.c) {
@@ -48,9 +48,8 @@ func (s *State) decideNewSandbox() []task {
 	return append(tasks, starts...)
 }
 
-// decidePlain: all plain containers that do not run and should are started, one
-// after the other. The others are not called: a container is restarted
-// without its sidecar, and without its neighbour.
+// decidePlain starts all plain containers that should run and do not, one after the other. It leaves the
+// rest alone: a container is restarted without its sidecar, and without its neighbour.
 func (s *State) decidePlain() (kills, starts []task, kept int) {
 	for i := s.spec.inits; i < len(s.c); i++ {
 		switch {
@@ -70,9 +69,8 @@ func (s *State) decidePlain() (kills, starts []task, kept int) {
 	return kills, starts, kept
 }
 
-// restarts reports whether a container that has ended is started again. One that
-// could not be started (StartError) has ended too, so that with Never it is never
-// tried again.
+// restarts reports whether a container that has ended is started again. A container that could not be
+// started (StartError) counts as ended too, so that with Never it is not tried again.
 // Source: container/helpers.go ShouldContainerBeRestarted.
 func (s *State) restarts(i int) bool {
 	switch s.spec.policy(i) {

@@ -2,21 +2,21 @@ package kubelet
 
 import "time"
 
-// An ending is how far the end of a pod has come.
+// An ending is the progress of a pod's end.
 type ending struct {
 	stage endStage
-	grace time.Duration // of the deletion; never: the pod is not deleted
-	final Phase         // Succeeded or Failed, once that is known; not published before all has stopped
+	grace time.Duration // the deletion's grace period; never: the pod is not deleted
+	final Phase         // Succeeded or Failed, once known; published only when everything has stopped
 }
 
-// An endStage is a step of the end. Each is a pass of its own, and waits for a fresh look at
-// the containers.
+// An endStage is a step of the end. Each step is a pass of its own, which waits for a fresh look at the
+// containers.
 // Source: pod_workers.go podWorkerLoop, completeSync, completeTerminating.
 type endStage int8
 
 const (
 	living  endStage = iota
-	over             // nothing more is to run: the next pass stops what does
+	over             // nothing more is to run: the next pass stops what still runs
 	stopped          // nothing runs: the next pass is the last
 )
 
@@ -26,18 +26,18 @@ func (e *ending) deleted() bool { return e.grace != never }
 
 func (e *ending) reach(stage endStage) { e.stage = stage }
 
-// settle notes the phase in which a pod ends. It never changes again.
+// settle records the phase in which a pod ends. It never changes again.
 func (e *ending) settle(p Phase) {
 	if e.final == "" && p.over() {
 		e.final = p
 	}
 }
 
-// delete requests the end of the pod. A pass under way is not interrupted: a
-// postStart hook that blocks also holds the deletion back. Nor is one that waits
-// for a relist: what it is for was decided when it began to wait.
-// Source: kubelet.go SyncPod calls the runtime with context.WithoutCancel;
-// pod_workers.go podWorkerLoop calls startPodSync before GetNewerThan.
+// delete requests the end of the pod. It does not interrupt a pass under way, so a postStart hook that
+// blocks also delays the deletion. Nor does it change a pass that is due and waits for a relist: the purpose
+// of that pass was fixed when the wait began.
+// Source: kubelet.go SyncPod calls the runtime with context.WithoutCancel; pod_workers.go podWorkerLoop
+// calls startPodSync before GetNewerThan.
 func (s *State) delete(grace time.Duration) {
 	again := s.ending.deleted()
 	if again && grace <= 0 {
@@ -67,11 +67,10 @@ func (s *State) beginTerminating() {
 	s.drive()
 }
 
-// terminated: everything was stopped. The status, with the final phase, is sent
-// now if the pass changed it, were it only that the sandbox is stopped; else with
-// the last pass.
-// Source: kubelet.go SyncTerminatingPod; status_manager.go updateStatusInternal,
-// which drops a status that is like the one before.
+// terminated ends the pass that has stopped everything. It publishes the status with the final phase now if
+// the pass changed anything, even if only the sandbox was stopped; otherwise the last pass publishes it.
+// Source: kubelet.go SyncTerminatingPod; status_manager.go updateStatusInternal, which drops a status that
+// equals the previous one.
 func (s *State) terminated() {
 	s.ending.reach(stopped)
 	if had := s.sandbox.removed(); had || s.pass.acted {
@@ -81,7 +80,7 @@ func (s *State) terminated() {
 	s.endPass()
 }
 
-// endPod: a pod that never came to a final phase has failed.
+// endPod ends the pod. A pod that never reached a final phase has failed.
 // Source: status_manager.go TerminatePod.
 func (s *State) endPod() {
 	s.publish()

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// did returns the actions that these events cause in a pod, without what it publishes.
+// did returns the actions that these events cause in a pod, except for its published statuses.
 func did(p Pod, events ...Event) (out []string) {
 	s := New(p, Minor(34))
 	for _, e := range slices.Concat([]Event{{Kind: Added}, {Kind: SandboxReady, OK: true}}, events) {
@@ -23,7 +23,8 @@ func did(p Pod, events ...Event) (out []string) {
 	return out
 }
 
-// A deletion ends what was decided before it first, and then the pod, by its own grace period.
+// A deletion lets the pass that was already decided end first, and then ends the pod, with the deletion's
+// own grace period.
 func TestDeletion(t *testing.T) {
 	app := func(kind EventKind, at time.Duration) Event {
 		return Event{At: at, Kind: kind, Container: "app", OK: true}

@@ -5,33 +5,33 @@ import (
 	"time"
 )
 
-// An Event is something that happened outside the kubelet's own rules. One that
-// cannot happen now (the exit of a container that does not run) is ignored.
+// An Event happens outside the kubelet's own rules. An event that cannot happen now (the exit of a container
+// that does not run) is ignored.
 type Event struct {
-	At        time.Duration `json:"at"` // since the pod was made; one that lies in the past is taken for now
+	At        time.Duration `json:"at"` // since the pod was created; a time in the past counts as now
 	Kind      EventKind     `json:"kind"`
 	Container string        `json:"container,omitempty"`
-	OK        bool          `json:"ok,omitempty"`    // of Pulled, Started, HookReturned, ProbeAnswered, SandboxReady
-	Code      int           `json:"code,omitempty"`  // exit code, of Exited
-	Which     Which         `json:"which,omitempty"` // of HookReturned and ProbeAnswered
-	Grace     time.Duration `json:"grace,omitempty"` // of Deleted; 0 means the pod's own
+	OK        bool          `json:"ok,omitempty"`    // for Pulled, Started, HookReturned, ProbeAnswered, SandboxReady
+	Code      int           `json:"code,omitempty"`  // exit code, for Exited
+	Which     Which         `json:"which,omitempty"` // for HookReturned and ProbeAnswered
+	Grace     time.Duration `json:"grace,omitempty"` // for Deleted; 0 means the pod's own
 }
 
-// EventKind names what happened.
+// EventKind is the kind of an event.
 type EventKind string
 
 const (
 	Tick          EventKind = "tick"           // time passed, nothing else
 	Added         EventKind = "added"          // the kubelet was given the pod, and has its volumes
-	SandboxReady  EventKind = "sandbox-ready"  // or failed; answers CreateSandbox
+	SandboxReady  EventKind = "sandbox-ready"  // the sandbox is ready, or could not be made; answers CreateSandbox
 	SandboxDied   EventKind = "sandbox-died"   // the node was rebooted: all containers are gone
 	SandboxLost   EventKind = "sandbox-lost"   // only the sandbox's own process died
-	Pulled        EventKind = "pulled"         // or failed; answers Pull
-	Started       EventKind = "started"        // or could not be (StartError); answers Start
+	Pulled        EventKind = "pulled"         // the image is there, or could not be pulled; answers Pull
+	Started       EventKind = "started"        // the container started, or could not be started (StartError); answers Start
 	HookReturned  EventKind = "hook-returned"  // answers RunHook
 	ProbeAnswered EventKind = "probe-answered" // answers RunProbe
 	Exited        EventKind = "exited"
-	Deleted       EventKind = "deleted" // by the API: the pod is to go
+	Deleted       EventKind = "deleted" // the pod was deleted in the API
 )
 
 // Which names a hook or a probe.
@@ -45,32 +45,32 @@ const (
 	Readiness Which = "readiness"
 )
 
-// An Action is something that the kubelet does.
+// An Action is one thing that the kubelet does.
 type Action struct {
 	At        time.Duration
 	Kind      ActionKind
 	Container string
-	Which     Which         // of RunHook and RunProbe
-	Handler   Handler       // of RunProbe; in [State.Open] also of a preStop
-	Timeout   time.Duration // of RunProbe; of Stop: when Kill will follow; in [State.Open] how long a preStop sleeps
-	Status    Status        // of Publish
+	Which     Which         // for RunHook and RunProbe
+	Handler   Handler       // for RunProbe; in [State.Open] also for a preStop
+	Timeout   time.Duration // for RunProbe: its timeout; for Stop: time until Kill; in [State.Open]: how long a preStop sleeps
+	Status    Status        // for Publish
 	Reason    string        // for people
 }
 
-// ActionKind names what is done.
+// ActionKind is the kind of an action.
 type ActionKind string
 
 const (
 	CreateSandbox ActionKind = "create-sandbox"
-	Pull          ActionKind = "pull" // make sure that the image is there
+	Pull          ActionKind = "pull" // make sure that the image is present
 	Start         ActionKind = "start"
 	RunHook       ActionKind = "run-hook"
 	RunProbe      ActionKind = "run-probe"
 	Stop          ActionKind = "stop"     // SIGTERM
 	Kill          ActionKind = "kill"     // SIGKILL
-	BackOff       ActionKind = "back-off" // a container is not started yet, because of Reason
+	BackOff       ActionKind = "back-off" // a container is not started yet; Reason says why
 	Publish       ActionKind = "publish"  // the pod's status in the API changed
-	End           ActionKind = "end"      // nothing runs and nothing will
+	End           ActionKind = "end"      // nothing runs, and nothing will run again
 )
 
 func (a Action) String() string {
@@ -84,9 +84,9 @@ func (a Action) String() string {
 	return s
 }
 
-// Answer is the event that answers an action at that time: that it
-// worked, or that it did not. A container that gets a stop signal ends, well or by
-// SIGKILL. It is false for an action that has no answer.
+// Answer returns the event that answers an action at the given time, with success or failure. The answer to
+// a stop signal is the end of the container, by itself or by SIGKILL. Answer returns false for an action
+// that has no answer.
 func (a Action) Answer(at time.Duration, ok bool) (Event, bool) {
 	kind, answered := answers[a.Kind]
 	e := Event{At: at, Kind: kind, Container: a.Container, OK: ok, Which: a.Which}

@@ -2,14 +2,13 @@ package kubelet
 
 import "time"
 
-// RetryAt is when a pass is repeated in which something failed; false if none is to be.
+// RetryAt returns when a failed pass is repeated; false if none is.
 func RetryAt(s State) (time.Duration, bool) { return s.schedule.retry, s.schedule.retry != never }
 
-// Passes is how many passes have begun.
+// Passes returns how many passes have begun.
 func Passes(s State) int { return s.schedule.passes }
 
-// PassAt is when the next pass begins, if nothing new happens before; false if none
-// is due.
+// PassAt returns when the next pass begins if nothing new happens before; false if none is due.
 func PassAt(s State) (time.Duration, bool) {
 	at := s.passDue()
 	if s.schedule.relist != never && s.pass.mode == idle {
@@ -18,14 +17,14 @@ func PassAt(s State) (time.Duration, bool) {
 	return at, at != never
 }
 
-// WithPassAt is s with a pass due then.
+// WithPassAt returns s with a pass due at the given time.
 func WithPassAt(s State, at time.Duration) State {
 	s.schedule.wakeAt(at)
 	return s
 }
 
-// WithRetryAt is s with another time for that: what is left to chance in a real
-// kubelet is decided by the trace.
+// WithRetryAt returns s with another retry time. A real kubelet chooses that time at random, so the trace
+// decides it.
 func WithRetryAt(s State, at time.Duration) State {
 	s.schedule.retry = at
 	return s

@@ -2,22 +2,21 @@ package kubelet
 
 import "slices"
 
-// An initPlan says what is to be done with the init containers.
+// An initPlan collects the tasks for the init containers.
 type initPlan struct {
-	initialized bool // the plain containers may be looked at
-	hopeless    bool // one failed and is not tried again: the pod is over
+	initialized bool // the plain containers may start
+	hopeless    bool // an init container failed and is not tried again: the pod has ended
 	kills       []task
 	starts      []task
 	past        bool // a later init container has been started, so this one is done
 }
 
-// decideInit looks for the next init container, from the last one backwards, for
-// completed ones may have been forgotten: the latest that was started decides.
+// decideInit looks for the next init container to start. It goes backwards through the list, because
+// completed containers may have been forgotten: the last one that was started decides.
 //
-// Two things follow that surprise people. Once a plain container runs, the pod is
-// initialized, and no dead sidecar holds anything. And when none runs, a sidecar
-// holds the plain containers only if it is the last of the list: behind it, an
-// init container that completed once counts as the end of initialization.
+// Two consequences surprise people. Once a plain container runs, the pod is initialized, and no dead sidecar
+// holds anything back. And when none runs, a sidecar holds the plain containers back only if it is the last
+// of the list: an init container after it that has completed once counts as the end of initialization.
 // Source: kuberuntime_container.go computeInitContainerActions.
 func (s *State) decideInit() initPlan {
 	if s.spec.inits == 0 {
@@ -40,9 +39,9 @@ func (s *State) decideInit() initPlan {
 	return p
 }
 
-// decideSidecar: it is restarted whenever it does not run. The next one begins
-// when it runs, and has passed its startup probe if there is one; readiness never
-// counts, and liveness does not hold the next one back.
+// decideSidecar restarts a sidecar whenever it does not run. The next container begins when the sidecar runs
+// and has passed its startup probe, if there is one. Readiness never counts, and a failed liveness probe
+// does not hold the next one back.
 func (s *State) decideSidecar(i int, p *initPlan) {
 	c := &s.c[i]
 	switch {
@@ -54,7 +53,7 @@ func (s *State) decideSidecar(i int, p *initPlan) {
 		p.kill(i)
 		p.start(i)
 	case s.spec.hasProbe(i, startupProbe) && c.probes.of[startupProbe].result != success:
-		// It is not started yet.
+		// The sidecar does not count as started yet.
 	default:
 		s.passed(i, p)
 		if c.probes.failed() == Liveness {
@@ -69,8 +68,8 @@ func (p *initPlan) start(i int) { p.starts = append(p.starts, task{kind: startIn
 
 func (p *initPlan) kill(i int) { p.kills = append(p.kills, task{kind: killOne, i: i}) }
 
-// decideInitial: a plain init container runs once, until it completes. With Never,
-// one that failed ends the pod. (Mostly its phase, Failed, has done so already.)
+// decideInitial runs a plain init container until it completes. With Never, one that failed ends the pod;
+// usually the phase Failed has already ended it.
 func (s *State) decideInitial(i int, p *initPlan) {
 	c := &s.c[i]
 	if c.life.run == absent || p.past {
@@ -88,7 +87,7 @@ func (s *State) decideInitial(i int, p *initPlan) {
 	p.past = true
 }
 
-// passed: init container i is done, so the next one begins, or initialization ends.
+// passed goes on after init container i: the next one starts, or initialization ends.
 func (s *State) passed(i int, p *initPlan) {
 	switch {
 	case i == s.spec.inits-1:

@@ -2,13 +2,13 @@ package kubelet
 
 import "time"
 
-// A life has what the runtime knows of the last incarnation of a container.
+// A life is the runtime's record of the last incarnation of a container.
 type life struct {
 	run         run
 	code        int
 	incarnation int // -1: never started
 	startedAt   time.Duration
-	finishedAt  time.Duration // of the last one that ended; never: none
+	finishedAt  time.Duration // when the last incarnation that has ended did so; never: none has
 	known       time.Duration // finishedAt as the pass under way saw it
 	here        bool          // started in this sandbox
 }
@@ -33,13 +33,13 @@ func (l *life) end(code int, now time.Duration) {
 	l.run, l.code, l.finishedAt = exited, code, now
 }
 
-// look is called by a pass at its beginning.
+// look stores the last end of the container, as a pass sees it at its beginning.
 func (l *life) look() { l.known = l.finishedAt }
 
-// leave: there is another sandbox.
+// leave records that the pod got another sandbox.
 func (l *life) leave() { l.here = false }
 
-// forget: as if the container had never run, but for the number of its next incarnation.
+// forget resets everything except the number of the next incarnation, as if the container had never run.
 func (l *life) forget() {
 	*l = life{incarnation: l.incarnation, finishedAt: never, known: never}
 }

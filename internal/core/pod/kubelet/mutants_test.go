@@ -6,11 +6,10 @@ import (
 	"outrider.dev/test/mutants"
 )
 
-// Most mutants are noticed by a trace. The others name their test: some need minutes of trace
-// (how far the back-off grows, when it is forgotten, when a long one is examined); of the rest
-// no trace shows a difference, because the replay moves a retry to the time in the trace,
-// a retry comes no sooner than the end of an image's back-off, and the phase ends a pod
-// in which an init container failed for good.
+// Traces notice most mutants; the other mutants name their test. Some of these would need minutes of trace
+// (how far the back-off grows, when it is forgotten, when a long one is examined). For the rest no trace
+// shows a difference, because the replay moves a retry to the time in the trace, a retry comes no sooner
+// than the end of an image's back-off, and the phase ends a pod in which an init container failed for good.
 func TestEveryMutantIsNoticed(t *testing.T) {
 	mutants.Run(t, "TestConformance", map[string]mutants.Mutant{
 		"liveness restarts with Never too":            {File: "decide.go", From: `s.spec.policy(i) != Never`, To: `true`},

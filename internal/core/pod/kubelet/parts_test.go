@@ -7,12 +7,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Crashes: the first restart is immediate, then 10 s, doubling to 5 minutes; forgotten after
-// more than 10 minutes without a crash.
+// The first restart after a crash is immediate, the next waits 10 s, doubling to 5 minutes. The back-off is
+// forgotten after more than 10 minutes without a crash.
 func TestBackOff(t *testing.T) {
 	for name, tt := range map[string]struct {
-		ran  []time.Duration // before each end
-		want []time.Duration // that its restart waits
+		ran  []time.Duration // running time before each end
+		want []time.Duration // wait before the restart after it
 	}{
 		"doubling to five minutes": {[]time.Duration{sec, sec, sec, sec, sec, sec, sec, sec},
 			[]time.Duration{0, 10 * sec, 20 * sec, 40 * sec, 80 * sec, 160 * sec, 300 * sec, 300 * sec}},
@@ -64,7 +64,7 @@ func TestSchedule(t *testing.T) {
 	}
 }
 
-// States share the tasks of a pass: it must not change them.
+// A pass does not change its list of tasks, which other states share.
 func TestPass(t *testing.T) {
 	tasks := []task{{startInit, 0}, {startInit, 1}, {startOne, 2}}
 	var p pass
@@ -116,7 +116,7 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// A grace period is spent in whole seconds, and at least two are left for SIGTERM.
+// The grace period is counted in whole seconds, and at least two seconds are left after SIGTERM.
 func TestKilling(t *testing.T) {
 	k := notKilled()
 	k.begin(5*sec, sec, true)

@@ -2,14 +2,14 @@ package kubelet
 
 import "time"
 
-// A pass says what the pod's worker does now: it does one thing after the other, and each pass
+// A pass is the present state of the pod's worker. The worker does one thing after the other: each pass
 // (SyncPod) works off a list of tasks and may block in the middle.
 // Source: pod_workers.go podWorkerLoop.
 type pass struct {
 	mode  mode
-	tasks []task // what is left; states share them
-	begun bool   // the first of these has begun
-	acted bool   // it changed something that a relist will see
+	tasks []task // remaining tasks; states share the slice
+	begun bool   // the first task has begun
+	acted bool   // the pass changed something that a relist will see
 }
 
 type mode int8
@@ -24,16 +24,16 @@ const (
 // A task is one step of a pass.
 type task struct {
 	kind taskKind
-	i    int // the container; 0 if the task has none
+	i    int // index of the container; 0 if the task has none
 }
 
 type taskKind int
 
 const (
-	killPod   taskKind = iota // stop all that runs
+	killPod   taskKind = iota // stop everything that runs
 	killOne                   // stop container i
 	makeBox                   // create the sandbox
-	startInit                 // start container i; if that fails, give the pass up
+	startInit                 // start container i; if that fails, end the pass
 	startOne                  // start container i; if that fails, go on
 )
 
@@ -43,13 +43,13 @@ func (p *pass) terminate() { *p = pass{mode: terminating} }
 
 func (p *pass) endPod() { *p = pass{mode: done} }
 
-// end keeps whether the pass has acted.
+// end ends the pass and keeps acted.
 func (p *pass) end() { *p = pass{mode: idle, acted: p.acted} }
 
-// current is the task under way. There is one whenever a container is starting.
+// current returns the task under way. There is always one while a container is starting.
 func (p *pass) current() task { return p.tasks[0] }
 
-// takeUp reports whether the current task is new; it has begun now.
+// takeUp reports whether the current task had not begun yet, and marks it as begun.
 func (p *pass) takeUp() bool {
 	isNew := !p.begun
 	p.begun = true
@@ -59,22 +59,23 @@ func (p *pass) takeUp() bool {
 // next ends the current task.
 func (p *pass) next() { p.tasks, p.begun = p.tasks[1:], false }
 
-// giveUp ends all tasks.
+// giveUp drops all tasks.
 func (p *pass) giveUp() { p.tasks, p.begun = nil, false }
 
-// dropRest ends the tasks behind the current one.
+// dropRest drops the tasks after the current one.
 func (p *pass) dropRest() { p.tasks = p.tasks[:1] }
 
 func (p *pass) act() { p.acted = true }
 
-// Retry is how long the worker waits after a pass in which something failed.
-// Real kubelets add up to a half. Source: kubelet.go backOffPeriod.
+// Retry is how long the worker waits after a pass in which a task failed. Real kubelets add up to a half of
+// it at random.
+// Source: kubelet.go backOffPeriod.
 const Retry = 10 * time.Second
 
-// resync bounds the wait for the end of a back-off. Source: kubelet.go resyncInterval.
+// resync limits the wait for the end of a back-off. Source: kubelet.go resyncInterval.
 const resync = time.Minute
 
-// passDue is when the next pass begins; never while one runs.
+// passDue returns when the next pass begins; never while a pass runs.
 func (s *State) passDue() time.Duration {
 	if s.pass.mode != idle {
 		return never
@@ -82,8 +83,8 @@ func (s *State) passDue() time.Duration {
 	return s.schedule.due()
 }
 
-// beginPass publishes the status and decides what to do; a deleted pod, and one
-// that is over, is stopped for good instead.
+// beginPass publishes the status and decides what to do. If the pod is deleted or has ended, the pass stops
+// it for good instead.
 // Source: kubelet.go SyncPod, SyncTerminatingPod, SyncTerminatedPod.
 func (s *State) beginPass() {
 	bound := s.schedule.begin(s.now)
@@ -152,7 +153,7 @@ func (s *State) begin(t task) {
 	}
 }
 
-// blocked reports whether the pass waits for the task.
+// blocked reports whether the pass waits for the task to end.
 func (s *State) blocked(t task) bool {
 	switch t.kind {
 	case killPod:
@@ -164,9 +165,8 @@ func (s *State) blocked(t task) bool {
 	}
 }
 
-// failed notes that the task under way failed. The pass goes on to
-// the next one: this is why a hold fails open. Only a plain init container that
-// cannot be started ends the pass.
+// failed records that the task under way failed. The pass goes on to the next task: this is why a hold fails
+// open. Only a plain init container that cannot be started ends the pass.
 // Source: kuberuntime_manager.go SyncPod steps 6 and 8.
 func (s *State) failed(retry time.Duration) {
 	s.schedule.retryAt(retry)
@@ -175,11 +175,10 @@ func (s *State) failed(retry time.Duration) {
 	}
 }
 
-// endPass: what the pass changed is seen, and a further pass possible, at the
-// next look at the containers. In 1.36 a pass requests one at once if it has done
-// something and nothing failed.
-// Source: pod_workers.go completeWork, podCache.GetNewerThan; v1.36.3 kubelet.go
-// SyncPod (postSync), pleg/generic.go RequestRelist.
+// endPass ends the pass. The next look at the containers sees what the pass changed, and only then can
+// another pass begin. In 1.36 a pass requests that look at once if it changed something and nothing failed.
+// Source: pod_workers.go completeWork, podCache.GetNewerThan; v1.36.3 kubelet.go SyncPod (postSync),
+// pleg/generic.go RequestRelist.
 func (s *State) endPass() {
 	v := s.spec.version
 	fresh := v.relistAfter(s.now)

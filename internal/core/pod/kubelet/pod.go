@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A Pod is what the kubelet was given, as far as its rules look at it.
+// A Pod is the part of a pod's spec that the kubelet's rules depend on.
 type Pod struct {
 	Init       []Container // spec.initContainers
 	Containers []Container // spec.containers
@@ -17,21 +17,20 @@ type Pod struct {
 type Container struct {
 	Name string
 
-	// Restart is the container's own policy; empty means the pod's. Always makes
-	// an init container a native sidecar.
+	// Restart is the container's own policy; empty means the pod's. Always makes an init container a native
+	// sidecar.
 	Restart RestartPolicy
 
-	// NeverPull is imagePullPolicy Never: where the image is missing, each pass looks
-	// for it, without back-off.
+	// NeverPull is imagePullPolicy Never: while the image is missing, each pass looks for it again, without
+	// back-off.
 	NeverPull bool
 
 	PostStart, PreStop           Handler       // NoHandler: no hook
-	PreStopSleep                 time.Duration // of a PreStop that is a Sleep
+	PreStopSleep                 time.Duration // how long the PreStop sleeps, if it is a Sleep
 	Startup, Liveness, Readiness Probe         // without handler: no probe
 }
 
-// RestartPolicy is the set of ends of a container after which the kubelet starts it again.
-// Empty is Always.
+// RestartPolicy says after which exits the kubelet starts a container again. Empty is Always.
 type RestartPolicy string
 
 const (
@@ -40,7 +39,7 @@ const (
 	Never     RestartPolicy = "Never"
 )
 
-// Handler is how a hook or a probe is carried out.
+// Handler is the mechanism of a hook or a probe.
 type Handler string
 
 const (
@@ -51,23 +50,24 @@ const (
 	GRPC      Handler = "grpc"  // probes only
 	Sleep     Handler = "sleep" // hooks only
 
-	// Gate is the gate's answer, whatever carries it. A startup probe succeeds once the command
-	// behind the gate has started up, and its run is under way until then. A liveness probe
-	// succeeds while the gate waits, and is the command's afterwards.
+	// Gate is a probe that the gate answers, by whatever transport. A startup probe succeeds once the
+	// command behind the gate has started up, and blocks until then. A liveness probe succeeds while the
+	// gate waits; afterwards the command's own liveness probe decides.
 	Gate Handler = "gate"
 )
 
-// PreStopOutlasts reports whether the preStop of a container sleeps for so long that the kubelet's
-// order of stops ends before the container does: SIGKILL comes two seconds after SIGTERM at the earliest.
+// PreStopOutlasts reports whether a container's preStop sleeps so long that the grace period, and with it
+// the kubelet's order of stops, can end before the container does. SIGKILL comes two seconds after SIGTERM
+// at the earliest.
 func (p Pod) PreStopOutlasts(name string) bool {
 	sleeps := p.PreStopSleep(name)
 	return sleeps > 0 && sleeps+minimumGrace > p.GracePeriod()
 }
 
-// OrdersStops reports whether the grace period has time for the kubelet's order of stops.
+// OrdersStops reports whether the grace period is long enough for the kubelet to stop containers in order.
 func (p Pod) OrdersStops() bool { return p.GracePeriod() >= minimumGrace }
 
-// PreStopSleep is how long the preStop of a container sleeps; 0 if it does not.
+// PreStopSleep returns how long the preStop of a container sleeps; 0 if it does not.
 func (p Pod) PreStopSleep(name string) time.Duration {
 	for _, c := range slices.Concat(p.Init, p.Containers) {
 		if c.Name == name && c.PreStop == Sleep {
@@ -77,7 +77,7 @@ func (p Pod) PreStopSleep(name string) time.Duration {
 	return 0
 }
 
-// GracePeriod is Grace, or the API's default.
+// GracePeriod returns Grace, or the API's default.
 func (p Pod) GracePeriod() time.Duration {
 	if p.Grace <= 0 {
 		return 30 * time.Second
@@ -85,8 +85,7 @@ func (p Pod) GracePeriod() time.Duration {
 	return p.Grace
 }
 
-// A Probe checks a container periodically. Fields left 0 have the
-// API's defaults.
+// A Probe checks a container periodically. Fields that are 0 have the API's defaults.
 type Probe struct {
 	Handler      Handler
 	InitialDelay time.Duration
@@ -94,14 +93,14 @@ type Probe struct {
 	Timeout      time.Duration // default 1 s
 	Successes    int           // successThreshold; default 1
 	Failures     int           // failureThreshold; default 3
-	Grace        time.Duration // terminationGracePeriodSeconds of a kill by this probe; 0: the pod's
+	Grace        time.Duration // terminationGracePeriodSeconds after a failure of this probe; 0: the pod's
 }
 
-// minimumGrace is the least that a container gets between SIGTERM and SIGKILL.
+// minimumGrace is the shortest time between SIGTERM and SIGKILL.
 // Source: kuberuntime_manager.go minimumGracePeriodInSeconds.
 const minimumGrace = 2 * time.Second
 
-// withDefaults is p with the defaults of the API.
+// withDefaults returns p with the defaults of the API.
 // Source: pkg/apis/core/v1/defaults.go SetDefaults_Probe.
 func (p Probe) withDefaults() Probe {
 	if p.Period <= 0 {
@@ -117,12 +116,12 @@ func (p Probe) withDefaults() Probe {
 	return p
 }
 
-// A spec is a pod as the machine keeps it: one list, defaults filled in. It is
-// shared by all states of a pod and never written.
+// A spec is a pod in the form that the machine uses: one list, with the defaults filled in. All states of a
+// pod share it, and nothing changes it.
 type spec struct {
 	containers []Container // init containers first
-	probes     [][3]Probe  // of each; one that is not run has no handler
-	inits      int         // how many of them
+	probes     [][3]Probe  // by container; a probe that does not run has no handler
+	inits      int         // number of init containers
 	restart    RestartPolicy
 	grace      time.Duration
 	version    Version
@@ -148,7 +147,7 @@ func newSpec(p Pod, v Version) *spec {
 
 func (s *spec) hasProbe(i, w int) bool { return s.probes[i][w].Handler != NoHandler }
 
-// kind is the rule by which a container lives.
+// kind selects the rules by which a container starts and ends.
 type kind int
 
 const (
@@ -157,8 +156,8 @@ const (
 	sidecar
 )
 
-// kind is the kind of container i. A kubelet without native sidecars takes one for
-// a plain init container, which then never completes.
+// kind returns the kind of container i. A kubelet without native sidecars treats one as a plain init
+// container, which then never completes.
 func (s *spec) kind(i int) kind {
 	switch {
 	case i >= s.inits:
@@ -170,7 +169,7 @@ func (s *spec) kind(i int) kind {
 	}
 }
 
-// policy is the restart policy that holds for container i.
+// policy returns the restart policy of container i.
 // Source: pkg/api/v1/pod/util.go ContainerShouldRestart.
 func (s *spec) policy(i int) RestartPolicy {
 	own := s.containers[i].Restart
@@ -189,7 +188,7 @@ func (s *spec) hasSidecar() bool {
 	return false
 }
 
-// find returns the place of a container, or -1.
+// find returns the index of a container, or -1.
 func (s *spec) find(name string) int {
 	for i := range s.containers {
 		if s.containers[i].Name == name {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The probes of a container, as indexes.
+// Indexes of the probes of a container.
 const (
 	startupProbe = iota
 	livenessProbe
@@ -19,47 +19,47 @@ var probeKinds = [...]Which{Startup, Liveness, Readiness}
 // Source: prober/worker.go.
 type probe struct {
 	result  result
-	last    result        // of the last answer, below the thresholds too
-	onHold  bool          // it does not run again in this incarnation
-	again   bool          // it is to run once more at once
-	row     int           // how many answers in a row were like the last one
-	clock   time.Duration // it runs at whole periods since then
-	due     time.Duration // its next run; never: none
-	sent    time.Duration // its last run
-	expires time.Duration // a run is under way, and must end by then; never: none
+	last    result        // the last answer, which may not have reached a threshold
+	onHold  bool          // no further run in this incarnation
+	again   bool          // run once more at once
+	row     int           // number of equal answers in a row
+	clock   time.Duration // runs are due at whole periods after this time
+	due     time.Duration // the next run; never: none
+	sent    time.Duration // the last run
+	expires time.Duration // the run under way must answer by then; never: no run is under way
 }
 
-// result is the result of a probe.
+// result is the verdict of a probe.
 type result int8
 
 const (
 	unseen  result = iota // the prober has not seen this incarnation yet
-	unknown               // it does, and has no verdict
+	unknown               // it has, but there is no verdict yet
 	success
 	failure
 )
 
-// first is the result of a probe before its first verdict.
+// first lists the results of the probes before their first verdict.
 // Source: prober/worker.go newWorker (initialValue).
 var first = [...]result{startupProbe: unknown, livenessProbe: success, readinessProbe: failure}
 
-// neverFails is the largest failureThreshold of the API: that many failures in a row take 68
-// years at a second each, and so they are not counted.
+// neverFails is the largest failureThreshold of the API. So many failures in a row take 68 years at one a
+// second, so they are not counted.
 const neverFails = math.MaxInt32
 
 func newProbe() probe { return probe{due: never, expires: never} }
 
 func (p *probe) notice(first result, clock time.Duration) { p.result, p.clock = first, clock }
 
-// nextTick is the first whole period of the probe's clock that is not before t.
+// nextTick returns the first tick of the probe's clock at or after t.
 func (p *probe) nextTick(period, t time.Duration) time.Duration {
 	n := (t - p.clock + period - 1) / period
 	return p.clock + n*period
 }
 
-// schedule sets when an active probe runs next, from that time on, if that is not set yet.
-// Probes run at whole periods since the pod's first pass, not since the container's start;
-// the delay is counted from that start.
+// schedule sets the next run of an active probe, not before from, unless a run is already set or under way.
+// Runs are at whole periods after the pod's first pass, not after the container's start; only the initial
+// delay counts from that start.
 // Source: prober/worker.go run, doProbe.
 func (p *probe) schedule(spec Probe, active bool, startedAt, from time.Duration) {
 	switch {
@@ -75,8 +75,8 @@ func (p *probe) send(timeout, now time.Duration) {
 	p.due, p.expires, p.sent = never, now+timeout, now
 }
 
-// answer counts an answer, and returns the verdict, or unseen: one needs as many equal
-// answers in a row as the threshold.
+// answer counts an answer. It returns a verdict once as many equal answers in a row have come as the
+// threshold asks, and unseen before.
 func (p *probe) answer(spec Probe, ok bool, now time.Duration) result {
 	p.expires = never
 	answer, threshold := failure, spec.Failures
@@ -97,8 +97,8 @@ func (p *probe) answer(spec Probe, ok bool, now time.Duration) result {
 	return unseen
 }
 
-// scheduleNext: a period that has begun while the probe ran counts, once; a probe that a
-// pass requested comes first.
+// scheduleNext sets the next run after an answer. If a period began while the probe ran, one run for it is
+// due at once, but a run that a pass requested comes first.
 // Source: prober/worker.go run; a time.Ticker keeps one tick.
 func (p *probe) scheduleNext(period, now time.Duration) {
 	p.due = max(p.nextTick(period, p.sent+1), now)
@@ -107,7 +107,7 @@ func (p *probe) scheduleNext(period, now time.Duration) {
 	}
 }
 
-// conclude sets the result, and reports whether it is another one.
+// conclude sets the result, and reports whether it changed.
 func (p *probe) conclude(r result, forGood bool) bool {
 	changed := p.result != r
 	p.result = r
@@ -117,8 +117,8 @@ func (p *probe) conclude(r result, forGood bool) bool {
 	return changed
 }
 
-// runSoon: a pass runs a readiness probe that is active and does not succeed, and its
-// periods are counted from then on. Within the initial delay only that.
+// runSoon runs an active readiness probe that does not succeed yet at once, and restarts its periods from
+// now. It is called by a pass. During the initial delay it only restarts the periods.
 // Source: prober_manager.go UpdatePodStatus; prober/worker.go run.
 func (p *probe) runSoon(spec Probe, startedAt, now time.Duration) {
 	switch {
@@ -135,10 +135,10 @@ func (p *probe) runSoon(spec Probe, startedAt, now time.Duration) {
 
 func (p *probe) stop() { p.onHold, p.due, p.expires = true, never, never }
 
-// probes are those of the running incarnation of a container.
+// probes holds the probes of the running incarnation of a container.
 type probes struct {
 	seen    bool // the incarnation is in the published status, where the prober sees it
-	started bool // as in the API: its startup probe, if any, succeeded
+	started bool // as in the API: its startup probe has succeeded, or it has none
 	of      [3]probe
 }
 
@@ -146,10 +146,10 @@ func newProbes() probes {
 	return probes{of: [3]probe{newProbe(), newProbe(), newProbe()}}
 }
 
-// reset is for the end of the incarnation.
+// reset forgets the incarnation, which has ended.
 func (p *probes) reset() { *p = newProbes() }
 
-// notice: the prober sees a new incarnation in the published status only.
+// notice tells the prober of a new incarnation, which it learns only from the published status.
 func (p *probes) notice(spec *[3]Probe, clock, startedAt, now time.Duration) {
 	p.seen, p.started = true, spec[startupProbe].Handler == NoHandler
 	for w := range p.of {
@@ -169,9 +169,8 @@ func (p *probes) schedule(spec *[3]Probe, startedAt, from time.Duration) {
 	}
 }
 
-// conclude sets a verdict, and reports whether it is news for the worker. After a failure
-// of liveness, and after any verdict of startup, the container is not probed again until it
-// is restarted.
+// conclude sets a verdict, and reports whether the worker must react to it. After a liveness failure, and
+// after any verdict of the startup probe, that probe does not run again until the container is restarted.
 func (p *probes) conclude(w int, r result) bool {
 	changed := p.of[w].conclude(r, w == startupProbe || w == livenessProbe && r == failure)
 	if w == startupProbe && r == success {
@@ -180,20 +179,20 @@ func (p *probes) conclude(w int, r result) bool {
 	return changed && (w != livenessProbe || r == failure)
 }
 
-// stop ends liveness and startup probes when the pod is deleted, so that nothing notices
-// a container that hangs while it stops.
+// stop ends the startup and liveness probes when the pod is deleted. From then on nothing notices a
+// container that hangs while it stops.
 // Source: prober/prober_manager.go StopLivenessAndStartup.
 func (p *probes) stop() {
 	p.of[startupProbe].stop()
 	p.of[livenessProbe].stop()
 }
 
-// ready is whether readiness has succeeded, if it is probed.
+// ready reports whether the container has started and its readiness probe, if any, has succeeded.
 func (p *probes) ready(spec *[3]Probe) bool {
 	return p.seen && p.started && (spec[readinessProbe].Handler == NoHandler || p.of[readinessProbe].result == success)
 }
 
-// failed names the probe for which a running container is to be killed.
+// failed returns the probe because of which a running container must be killed; empty if there is none.
 func (p *probes) failed() Which {
 	switch {
 	case p.of[livenessProbe].result == failure:
@@ -211,7 +210,8 @@ func (s *State) probeNow(i, w int) {
 	s.do(Action{Kind: RunProbe, Container: s.name(i), Which: probeKinds[w], Handler: spec.Handler, Timeout: spec.Timeout})
 }
 
-// probeAnswered: no answer in time is a failure. A verdict that is news wakes the worker.
+// probeAnswered handles the answer of a probe; no answer in time is a failure. A changed verdict wakes the
+// worker.
 func (s *State) probeAnswered(i int, which Which, ok bool) {
 	p, spec, w := &s.c[i].probes, &s.spec.probes[i], slices.Index(probeKinds[:], which)
 	if w < 0 || p.of[w].expires == never {
@@ -221,5 +221,5 @@ func (s *State) probeAnswered(i int, which Which, ok bool) {
 		s.schedule.wakeAt(s.now)
 		s.publishReadiness()
 	}
-	p.schedule(spec, s.c[i].life.startedAt, s.now+1) // the others' period that began with this one has passed
+	p.schedule(spec, s.c[i].life.startedAt, s.now+1) // the period that began with this answer is over for the other probes
 }

@@ -20,7 +20,7 @@ var (
 	nativeProxy = Container{Name: "proxy", Restart: Always}
 )
 
-// pods are the shapes that the properties are tried on.
+// pods are the pods on which the properties are tested.
 var pods = []Pod{
 	{Containers: []Container{{Name: "app"}}},
 	{Containers: []Container{{Name: "proxy", PostStart: Exec}, {Name: "app", PreStop: HTTPGet}}, Grace: 3 * sec},
@@ -33,7 +33,7 @@ var pods = []Pod{
 
 var eventKinds = []EventKind{Tick, Added, SandboxReady, SandboxDied, Pulled, Started, HookReturned, ProbeAnswered, Exited, Deleted}
 
-// script turns bytes into events: any event may come at any time, sensible or not.
+// script turns bytes into events: any event may come at any time, whether it makes sense or not.
 func script(p Pod, bytes []byte) []Event {
 	names := []string{"none"}
 	for _, c := range append(slices.Clone(p.Init), p.Containers...) {
@@ -44,14 +44,14 @@ func script(p Pod, bytes []byte) []Event {
 	for len(bytes) >= 4 {
 		b := bytes[:4]
 		bytes = bytes[4:]
-		at += time.Duration(b[0]) * time.Duration(b[0]) * ms // up to 65 s
+		at += time.Duration(b[0]) * time.Duration(b[0]) * ms // at most 65 s
 		events = append(events, Event{At: at, Kind: eventKinds[int(b[1])%len(eventKinds)], Container: names[int(b[2])%len(names)],
 			OK: b[3]&1 == 0, Code: int(b[3] & 2), Which: []Which{PostStart, PreStop, Startup, Liveness, Readiness}[int(b[3]>>2)%5]})
 	}
 	return events
 }
 
-// likely returns events that answer what is open, most of the time.
+// likely returns a random event, mostly an answer to an open action.
 func likely(rng *rand.Rand, s State) Event {
 	wait := time.Duration(rng.IntN(1500)) * ms
 	e := Event{At: s.Now() + wait, Kind: Tick, OK: rng.IntN(4) > 0, Code: max(0, rng.IntN(3)-1)}
@@ -74,10 +74,10 @@ func likely(rng *rand.Rand, s State) Event {
 	return e
 }
 
-// A watcher holds what must be so whatever happens.
+// A watcher checks the invariants of every run.
 type watcher struct {
 	pod    Pod
-	done   map[string]bool // init containers, in this sandbox
+	done   map[string]bool // init containers that are done in this sandbox
 	opened bool            // a plain container was started in this sandbox
 	over   bool
 }
@@ -142,7 +142,7 @@ func (w *watcher) action(before State, a Action) error {
 	return nil
 }
 
-// start: the first plain container of a sandbox comes after every init container.
+// start checks that the first plain container of a sandbox starts after every init container.
 func (w *watcher) start(a Action) error {
 	isInit := slices.ContainsFunc(w.pod.Init, func(c Container) bool { return c.Name == a.Container })
 	if isInit || w.opened {
@@ -161,7 +161,7 @@ func TestPropertiesHoldForAnyEvents(t *testing.T) {
 	for n, p := range pods {
 		for seed := range uint64(60) {
 			rng := rand.New(rand.NewPCG(seed, uint64(n)))
-			v := Minor(29 + rng.IntN(8)) // before, a sidecar is none
+			v := Minor(29 + rng.IntN(8)) // older versions have no sidecars
 			v.Relist *= time.Duration(rng.IntN(2))
 			s, w := New(p, v), newWatcher(p)
 			e := Event{Kind: Added}
@@ -177,7 +177,7 @@ func TestPropertiesHoldForAnyEvents(t *testing.T) {
 	}
 }
 
-// Step leaves the state that it was called on as it was, and does the same again.
+// Step does not change its receiver, and gives the same result when it is called again.
 func TestAStateIsAValue(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, p := range pods {
@@ -197,7 +197,7 @@ func TestAStateIsAValue(t *testing.T) {
 	}
 }
 
-// States with one key do the same from then on, at other times.
+// Two states with equal keys behave the same from then on, apart from the times.
 func TestStatesWithOneKeyBehaveAlike(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for n, p := range pods {
@@ -224,8 +224,8 @@ func TestStatesWithOneKeyBehaveAlike(t *testing.T) {
 	}
 }
 
-// future is what a state does next, with times relative to it, if everything that
-// is open succeeds, then all containers crash, and time passes.
+// future returns what a state does next, with times relative to now: all open actions succeed, then all
+// containers crash, and time passes.
 func future(s State) []string {
 	var out []string
 	begin := s.Now()

@@ -12,26 +12,25 @@ import (
 	"outrider.dev/internal/core/pod/kubelet"
 )
 
-// A replay feeds what the world did, as a trace has it, to the model, and compares
-// what the model then does with what the real kubelet did.
+// A replay feeds the outside events of a trace to the model, and compares the model's actions with those of
+// the real kubelet.
 type replay struct {
 	trace   trace
 	state   kubelet.State
-	passed  time.Duration   // the model's last pass, about
-	later   []kubelet.Event // the end of the kubelet's own sleeps
+	passed  time.Duration   // time of the model's last pass, approximately
+	later   []kubelet.Event // the ends of the kubelet's own sleeps
 	acted   []acted
 	matched []match
 	diffs   []string
 }
 
-// acted is something that the model did and that no line of the trace has been
-// found for yet.
+// acted is an action of the model. It is taken once a line of the trace matches it.
 type acted struct {
 	kubelet.Action
 	taken bool
 }
 
-// A match is something that both did.
+// A match is an action of both the real kubelet and the model.
 type match struct {
 	key         string
 	real, model time.Duration
@@ -40,11 +39,11 @@ type match struct {
 // slack is how much later than the real kubelet the model may be.
 const slack = 300 * time.Millisecond
 
-// news is how long an end or a start may take to reach the runtime, and so a relist.
+// news is the longest time between the end or start of a container and the relist that can see it.
 const news = 150 * time.Millisecond
 
-// run replays a trace and compares. Whether a relist saw what came just
-// before it is left to chance: what explains more of the trace is taken to be so.
+// run replays a trace and compares. Chance decides whether a relist saw an event just before it, so run
+// tries both and keeps the assumption that explains more of the trace.
 func run(tr trace) *replay {
 	best := once(tr)
 	for n, l := range tr.lines {
@@ -87,10 +86,10 @@ func (r *replay) differ(at time.Duration, format string, args ...any) {
 	r.diffs = append(r.diffs, fmt.Sprintf("%.3f ", r.own(at).Seconds())+fmt.Sprintf(format, args...))
 }
 
-// own is a time as the trace has it.
+// own converts a time to the trace's own clock.
 func (r *replay) own(at time.Duration) time.Duration { return at - r.trace.zero }
 
-// step feeds one event, and answers what is not in traces.
+// step feeds one event to the model, and answers the actions whose answers are not in traces.
 func (r *replay) step(e kubelet.Event) {
 	next, actions := r.state.Step(e)
 	if kubelet.Passes(next) > kubelet.Passes(r.state) {
@@ -112,13 +111,13 @@ func (r *replay) step(e kubelet.Event) {
 	}
 }
 
-// pass: the real kubelet began a pass. It may begin more of them than the model,
-// right after another: two things that one relist saw can be two reasons for one.
-// What is due next then waits for another relist, in the model too.
+// pass handles a pass of the real kubelet. A real kubelet may begin two passes in a row where the model
+// begins one, because two changes seen by one relist can each request a pass. Then the model gets an extra
+// pass too, so that its next one waits for another relist, as in the real kubelet.
 func (r *replay) pass(l seen) {
 	r.advance(l.at)
 	if next, ok := kubelet.PassAt(r.state); ok && next < l.at+slack/2 {
-		return // it may be this one
+		return // the model is about to begin this pass
 	}
 	since := l.at - r.passed
 	if since > slack/2 && since < r.trace.version.Relist*3/2 {
@@ -126,8 +125,7 @@ func (r *replay) pass(l seen) {
 	}
 }
 
-// pull: an image is there, unless the next that is seen of its container is that
-// it is not.
+// pull answers a pull. The image is present unless the next line about its container says that it is not.
 func (r *replay) pull(a kubelet.Action) {
 	for _, l := range r.trace.lines {
 		if l.at < a.At-slack || l.name != a.Container || l.what != "start" && l.what != "pulled" {
@@ -140,9 +138,9 @@ func (r *replay) pull(a kubelet.Action) {
 	}
 }
 
-// chance: real kubelets put a retry off by up to a half, at random, and a pass without
-// effect before may have put it off by a relist. The model's is put to when
-// the real one began a pass.
+// chance moves the model's retry to the time at which the real kubelet began its pass. Real kubelets delay a
+// retry at random by up to a half, and an earlier pass without effect may have delayed it by one more
+// relist.
 func (r *replay) chance() {
 	at, ok := kubelet.RetryAt(r.state)
 	if !ok {
@@ -161,7 +159,7 @@ func (r *replay) advance(t time.Duration) {
 	r.advanceUntil(t, func() bool { return false })
 }
 
-// advanceUntil lets time pass until done, at most until t.
+// advanceUntil lets time pass until done returns true, but not beyond t.
 func (r *replay) advanceUntil(t time.Duration, done func() bool) bool {
 	for !done() {
 		next, ok := r.state.Next()
@@ -180,7 +178,7 @@ func (r *replay) advanceUntil(t time.Duration, done func() bool) bool {
 	return true
 }
 
-// kubelet: the real one did something. The model has done it, or does it soon.
+// kubelet matches an action of the real kubelet with one that the model has done, or does within slack.
 func (r *replay) kubelet(l seen) {
 	if l.what == "publish" || l.what == "back-off" {
 		return
@@ -196,8 +194,8 @@ func (r *replay) kubelet(l seen) {
 	r.matched = append(r.matched, match{l.key(), l.at, r.acted[i].At})
 }
 
-// nearest is what the model did of that kind, and nothing has claimed, nearest in
-// time to a line; or -1.
+// nearest returns the index of the model's unmatched action with the same key as the line that is nearest to
+// it in time; -1 if there is none.
 func (r *replay) nearest(l seen) int {
 	best := -1
 	for i, a := range r.acted {
@@ -211,8 +209,8 @@ func (r *replay) nearest(l seen) int {
 	return best
 }
 
-// awaited reports that a pass waited for a relist when line n came, the deletion: the
-// real kubelet then began two before it stopped anything.
+// awaited reports whether a pass was waiting for a relist when the deletion, line n, came. If so, the real
+// kubelet began two passes before it stopped anything.
 func (r *replay) awaited(n int) bool {
 	passes := 0
 	for _, l := range r.trace.lines[n:] {
@@ -226,13 +224,13 @@ func (r *replay) awaited(n int) bool {
 	return passes == 2
 }
 
-// answers are the events that the model must have caused.
+// answers maps each event that is an answer to the action that the model must have done before.
 var answers = map[string]kubelet.ActionKind{
 	"sandbox-ready": kubelet.CreateSandbox, "started": kubelet.Start, "pulled": kubelet.Pull,
 	"hook-returned": kubelet.RunHook, "probe-answered": kubelet.RunProbe,
 }
 
-// world: something happened.
+// world feeds an outside event to the model.
 func (r *replay) world(n int, l seen) {
 	e := l.event()
 	if r.trace.missed[n] {
@@ -255,7 +253,7 @@ func (r *replay) world(n int, l seen) {
 	r.step(e)
 }
 
-// late adds what the model did not do when the real kubelet did.
+// late reports the actions that the model did at another time than the real kubelet.
 func (r *replay) late() {
 	for _, m := range r.matched {
 		if d := m.real - m.model; d.Abs() > tolerance(m.key) {
@@ -264,8 +262,8 @@ func (r *replay) late() {
 	}
 }
 
-// order adds what the model did the other way round. What it does at one moment has no
-// order: it has no latency, and a real kubelet stops several containers in any order.
+// order reports the actions that the model did in the reverse order. Actions of the model at the same
+// instant have no order: the model has no latency, and a real kubelet stops several containers in any order.
 func (r *replay) order() {
 	for n, later := range r.matched {
 		for _, earlier := range r.matched[:n] {
@@ -276,7 +274,7 @@ func (r *replay) order() {
 	}
 }
 
-// extra adds what only the model did.
+// extra reports the actions that only the model did.
 func (r *replay) extra() {
 	end := r.trace.lines[len(r.trace.lines)-1].at - slack
 	for _, a := range r.acted {
@@ -290,8 +288,8 @@ func (r *replay) extra() {
 	}
 }
 
-// publishing is how much later than in the model a status may be published. At the
-// end of a pod the network of its sandbox is taken down before.
+// publishing returns how much later than in the model a status may be published. At the end of a pod the
+// kubelet takes the sandbox's network down first.
 func (r *replay) publishing(f match) time.Duration {
 	stopped := slices.IndexFunc(r.trace.lines, func(l seen) bool { return l.what == "sandbox-stopped" })
 	if stopped >= 0 && f.real > r.trace.lines[stopped].at {
@@ -300,8 +298,8 @@ func (r *replay) publishing(f match) time.Duration {
 	return tolerance("publish")
 }
 
-// unseen reports of a probe that it could not be recorded, as its container was being
-// stopped, or that the pass that found its container came a moment too late.
+// unseen reports whether a probe of the model may be missing in the trace: its container was being stopped,
+// or the pass that discovered the container came slightly too late.
 func (r *replay) unseen(probe kubelet.Action) bool {
 	if probe.Kind != kubelet.RunProbe {
 		return false
@@ -313,8 +311,8 @@ func (r *replay) unseen(probe kubelet.Action) bool {
 	})
 }
 
-// flips are when a word of the status came (+) and went (-), by word; of the
-// phase only the coming.
+// flips returns when each word of the status appeared (+) and disappeared (-). For the phase it returns only
+// the appearance.
 func flips(at []time.Duration, status [][]string) (out []match) {
 	last := []string{"Pending"}
 	for i, now := range status {
@@ -333,7 +331,7 @@ func flips(at []time.Duration, status [][]string) (out []match) {
 	return out
 }
 
-// statuses compares what was published.
+// statuses compares the published statuses.
 func (r *replay) statuses() {
 	var at, mat []time.Duration
 	var words, mwords [][]string
@@ -367,8 +365,8 @@ func (r *replay) statuses() {
 	}
 }
 
-// sleeps is how long a hook takes that is the kubelet's own sleep, which no
-// container sees; 0 for another one.
+// sleeps returns how long a hook sleeps if the kubelet itself does the sleeping, which no container sees; 0
+// for any other hook.
 func (r *replay) sleeps(a kubelet.Action) time.Duration {
 	spec := r.trace.spec.Spec
 	for _, c := range append(slices.Clone(spec.InitContainers), spec.Containers...) {

@@ -17,7 +17,7 @@ import (
 
 const sec = time.Second
 
-// play simulates a pod, given by its spec, in an environment that behaves as described.
+// play simulates a pod, given by its spec, in an environment with the described behaviour.
 func play(t *testing.T, spec, behaviour string) simulate.Outcome {
 	t.Helper()
 	var pod corev1.Pod
@@ -49,7 +49,7 @@ func when(o simulate.Outcome, what startup.What) (out []time.Duration) {
 	return out
 }
 
-// Rules that no recorded trace distinguishes from a mistake.
+// The model follows rules that no recorded trace covers.
 func TestRules(t *testing.T) {
 	tests := map[string]struct{ pod, behaviour, want string }{
 		"before 1.29 a sidecar is an init container that never completes": {
@@ -100,9 +100,9 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// From the moment at which the proxy is ready, 0.1 s after its start, to the start of the app:
-// medians of 8 on real kubelets, v1.34.4 and v1.36.3. The model has no latency but that of its
-// rules, and must be within 0.15 s of the figure.
+// The time from the moment when the proxy is ready, 0.1 s after its start, to the start of the app agrees
+// with the median of 8 starts on real kubelets, v1.34.4 and v1.36.3. The model has no latency except for its
+// rules, and must be within 0.15 s of the median.
 func TestWhatEachWayOfOrderingCosts(t *testing.T) {
 	tests := map[string]struct {
 		pod            string
@@ -121,7 +121,7 @@ func TestWhatEachWayOfOrderingCosts(t *testing.T) {
 	for name, tt := range tests {
 		for version, measured := range map[string]time.Duration{"1.34": tt.on1_34, "1.36": tt.on1_36} {
 			t.Run(name+" "+version, func(t *testing.T) {
-				// The pass begins just after a relist, which is what its pod was made by.
+				// The pass begins just after a relist, as it does for the measured pods: a relist caused it.
 				o := play(t, tt.pod, "kubernetes "+version+"\nbegins at 10ms\nuntil 10s\nproxy: healthy after 100ms")
 				if got := when(o, startup.IsStarted)[0] - 110*time.Millisecond; (got - measured).Abs() > 150*time.Millisecond {
 					t.Errorf("the app starts %s after the proxy is ready; measured: %s\n%s", got, measured, o.Timeline)
@@ -151,22 +151,22 @@ func TestImagePullBackOff(t *testing.T) {
 	for _, p := range play(t, "{containers: [{name: app, imagePullPolicy: IfNotPresent}]}", "kubernetes 1.34\napp: image missing").Pulls {
 		pulls = append(pulls, p.From)
 	}
-	want := []time.Duration{0, 11 * sec, 31 * sec, 71 * sec} // each pass that fails puts off the next one
+	want := []time.Duration{0, 11 * sec, 31 * sec, 71 * sec} // each failed pass delays the next one
 	if diff := cmp.Diff(want, pulls); diff != "" {
 		t.Errorf("pulls (-want +got):\n%s", diff)
 	}
 }
 
-// When probes run, without any trace of them in what happens.
+// Probes run at the times that the kubelet's rules say, even if the traces do not show them.
 func TestProbes(t *testing.T) {
 	every := func(seconds time.Duration) kubelet.Probe {
 		return kubelet.Probe{Handler: kubelet.Exec, Period: seconds * sec, Failures: 1}
 	}
 	tests := map[string]struct {
 		app     kubelet.Container
-		event   kubelet.Event // besides the answers
+		event   kubelet.Event // one event besides the answers
 		answers func(at time.Duration) (ok, answered bool)
-		want    map[kubelet.Which][]time.Duration // in the first 9 s
+		want    map[kubelet.Which][]time.Duration // times of the runs in the first 9 s
 		stop    time.Duration
 	}{
 		"until the startup probe succeeds, no other one runs, and it then ends": {

@@ -1,9 +1,9 @@
 package kubelet
 
-// A sandbox is what the containers of a pod run in.
+// A sandbox is the environment in which the containers of a pod run.
 type sandbox struct {
 	is      sandboxState
-	address bool // there is an IP, of this sandbox or of the one before
+	address bool // there is an IP, from this sandbox or the previous one
 }
 
 type sandboxState int8
@@ -16,7 +16,7 @@ const (
 
 func (b *sandbox) made() { b.is, b.address = sandboxReady, true }
 
-// lost reports whether there was a sandbox; it is dead now.
+// lost marks the sandbox as dead, and reports whether it was alive.
 func (b *sandbox) lost() bool {
 	was := b.is == sandboxReady
 	if was {
@@ -25,14 +25,15 @@ func (b *sandbox) lost() bool {
 	return was
 }
 
-// removed reports whether there was a sandbox; there will be no other one.
+// removed marks the sandbox as dead for good, and reports whether it was alive. No other one follows.
 func (b *sandbox) removed() bool {
 	was := b.is == sandboxReady
 	b.is = deadSandbox
 	return was
 }
 
-// sandboxAnswered: the sandbox is there, with its IP, or could not be made.
+// sandboxAnswered handles the answer to CreateSandbox: the sandbox is there, with its IP, or could not be
+// made.
 func (s *State) sandboxAnswered(ok bool) {
 	if !s.makesSandbox() || s.sandbox.is == sandboxReady {
 		return
@@ -52,7 +53,7 @@ func (s *State) makesSandbox() bool {
 	return s.pass.mode == syncing && len(s.pass.tasks) > 0 && s.pass.current().kind == makeBox
 }
 
-// sandboxDied: the containers die with the sandbox.
+// sandboxDied ends the sandbox and all its containers.
 func (s *State) sandboxDied() {
 	if s.sandbox.is != sandboxReady {
 		return
@@ -65,8 +66,8 @@ func (s *State) sandboxDied() {
 	}
 }
 
-// sandboxLost: containers that run are stopped, in order, before there is a new
-// sandbox. The API keeps the old IP until then.
+// sandboxLost marks the sandbox as dead. Its running containers are then stopped, in order, before a new
+// sandbox is made. Until then the API keeps the old IP.
 // Source: kuberuntime_manager.go SyncPod step 2; pleg/generic.go getPodIPs.
 func (s *State) sandboxLost() {
 	if s.sandbox.lost() {
@@ -74,7 +75,7 @@ func (s *State) sandboxLost() {
 	}
 }
 
-// forgetInits: in a new sandbox the init containers have never run.
+// forgetInits resets the init containers, as for a new sandbox they have never run.
 // Source: kuberuntime_manager.go SyncPod step 2 (purgeInitContainers).
 func (s *State) forgetInits() {
 	for i := range s.c {

@@ -2,8 +2,8 @@ package kubelet
 
 import "time"
 
-// A start is how far the start of a container has come, and what holds it back. The pass
-// waits while it is under way.
+// A start is the progress of a container's start, with the back-offs that delay it. The pass waits while it
+// is under way.
 type start struct {
 	step    step
 	crashes backOff
@@ -19,7 +19,7 @@ const (
 	inHook // postStart
 )
 
-// A holdBack is a reason, for people, not to start a container yet.
+// A holdBack tells people why a container is not started yet.
 type holdBack string
 
 const (
@@ -27,8 +27,8 @@ const (
 	afterPull  holdBack = "back-off pulling the image"
 )
 
-// begin begins a start, unless a back-off holds it back until a time. The container ended
-// at a time that may be never.
+// begin begins a start. If a back-off delays it, begin returns the end of the back-off and the reason
+// instead. The parameter ended is when the container last ended, or never.
 // Source: kuberuntime_manager.go SyncPod (start), doBackOff.
 func (t *start) begin(ended, now time.Duration) (until time.Duration, why holdBack) {
 	if ended != never {
@@ -46,7 +46,7 @@ func (t *start) begin(ended, now time.Duration) (until time.Duration, why holdBa
 
 func (t *start) pulled() { t.step, t.pulls = launching, backOff{} }
 
-// missing: there is no image.
+// missing ends the start because the image is missing.
 func (t *start) missing(neverPull bool, now time.Duration) {
 	t.step = notStarting
 	if !neverPull {
@@ -58,7 +58,7 @@ func (t *start) runHook() { t.step = inHook }
 
 func (t *start) end() { t.step = notStarting }
 
-// beginStart starts a container, if it is not in back-off.
+// beginStart starts a container unless it is in back-off.
 func (s *State) beginStart(i int) {
 	until, why := s.c[i].start.begin(s.c[i].life.known, s.now)
 	if why == "" {
@@ -73,8 +73,8 @@ func (s *State) beginStart(i int) {
 	s.failed(retry)
 }
 
-// pulled: the image is there, or not. An image that is missing costs the pod
-// this container, and holds back no other plain one.
+// pulled handles the answer to a pull: the image is there, or not. A missing image stops only its own
+// container; the pass goes on to the other plain containers.
 // Source: images/image_manager.go EnsureImageExists.
 func (s *State) pulled(i int, ok bool) {
 	t := &s.c[i].start
@@ -91,7 +91,7 @@ func (s *State) pulled(i int, ok bool) {
 	s.drive()
 }
 
-// launched: the container runs, or could not be started. The latter is an exit
+// launched handles the answer to a start: the container runs, or could not be started. The latter is an exit
 // with code 128 (StartError).
 // Source: kuberuntime_container.go startContainer steps 2 to 4.
 func (s *State) launched(i int, ok bool) {
@@ -116,8 +116,8 @@ func (s *State) launched(i int, ok bool) {
 	s.drive()
 }
 
-// hookReturned: a postStart that failed has its container killed, with the whole
-// grace period of the pod; only then does the pass go on.
+// hookReturned handles the return of a hook. If a postStart failed, its container is killed, with the whole
+// grace period of the pod, and only then does the pass go on.
 // Source: kuberuntime_container.go startContainer step 4.
 func (s *State) hookReturned(i int, which Which, ok bool) {
 	c := &s.c[i]

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A State is the kubelet's state of a pod. The zero value is of no use. Its parts are
-// changed by their own functions only, each in the file of its type.
+// A State is the kubelet's state of a pod. Use New to make one: the zero value is not valid. Each part is
+// changed only by its own methods, in the file of its type.
 type State struct {
 	spec     *spec
 	now      time.Duration
@@ -14,9 +14,9 @@ type State struct {
 	pass     pass
 	sandbox  sandbox
 	ending   ending
-	status   Status      // as published
-	c        []container // as spec.containers
-	out      []Action    // of the step under way
+	status   Status      // the published status
+	c        []container // in the order of spec.containers: init containers first
+	out      []Action    // actions of the step under way
 }
 
 // A container is the kubelet's state of one container.
@@ -28,10 +28,10 @@ type container struct {
 	shown   shown
 }
 
-// never is a time that does not come.
+// never means that a time does not come.
 const never = time.Duration(-1)
 
-// New is the state of a pod that the kubelet has not seen yet: it waits for Added.
+// New returns the state of a pod that the kubelet has not seen yet: it waits for Added.
 func New(p Pod, v Version) State {
 	spec := newSpec(p, v)
 	c := slices.Repeat([]container{{life: newLife(), killing: notKilled(), probes: newProbes()}}, len(spec.containers))
@@ -45,7 +45,7 @@ func anySeen(cs []container) bool {
 	return slices.ContainsFunc(cs, func(c container) bool { return c.life.run != absent })
 }
 
-// plains are the plain containers.
+// plains returns the plain containers.
 func (s *State) plains() []container { return s.c[s.spec.inits:] }
 
 // plainRuns reports whether any plain container runs.
@@ -53,5 +53,5 @@ func (s *State) plainRuns() bool {
 	return slices.ContainsFunc(s.plains(), func(c container) bool { return c.life.run == running })
 }
 
-// changed notes that something is new in the runtime: the next relist sees it.
+// changed records a change in the runtime, which the next relist sees.
 func (s *State) changed() { s.schedule.changed(s.spec.version.relistAfter(s.now)) }

@@ -1,18 +1,17 @@
 package kubelet
 
-// Status is what the API shows of the pod. The kubelet publishes it at the
-// beginning of a pass: a hook that blocks a pass hides what that pass did, the
-// pod's IP and the running containers included.
+// Status is the pod's status in the API. The kubelet publishes it at the beginning of a pass. So a hook that
+// blocks a pass hides everything that the pass did, including the pod's IP and the running containers.
 // Source: kubelet.go SyncPod calls statusManager.SetPodStatus first of all.
 type Status struct {
 	Phase           Phase
 	HasIP           bool
 	Initialized     bool
 	ContainersReady bool
-	Ready           bool // without readiness gates, which others set, the same as ContainersReady
+	Ready           bool // the same as ContainersReady: readiness gates, which others set, are left out
 }
 
-// Phase is the pod's phase.
+// Phase is the pod's phase in the API.
 type Phase string
 
 const (
@@ -24,18 +23,18 @@ const (
 
 func (p Phase) over() bool { return p == Succeeded || p == Failed }
 
-// Status returns the status as published.
+// Status returns the published status.
 func (s State) Status() Status { return s.status }
 
-// A shown is what the status has of one container.
+// A shown is the published status of one container.
 type shown struct {
 	ready   bool
-	started bool // the status before had it as started, or the one before that
+	started bool // it was started in one of the last two published statuses
 }
 
 func (v *shown) notReady() { v.ready = false }
 
-// publish writes the status; the prober then sees the containers in it.
+// publish publishes the current status; the prober then sees the containers in it.
 func (s *State) publish() {
 	for i := range s.c {
 		if c := &s.c[i]; c.life.run == running && !c.probes.seen {
@@ -50,7 +49,7 @@ func (s *State) publish() {
 	}
 }
 
-// publishReadiness publishes the verdict of a probe at once, and nothing else.
+// publishReadiness publishes only the readiness of the containers, at once.
 // Source: status/status_manager.go SetContainerReadiness, SetContainerStartup.
 func (s *State) publishReadiness() {
 	next := s.status
@@ -66,8 +65,8 @@ func (s *State) set(next Status) {
 	}
 }
 
-// currentStatus is the status by what is now so. A pod that is over stays so, but
-// is not shown to be before everything has stopped: others may wait for its end.
+// currentStatus returns the status of the pod now. A final phase never changes, but is not shown until
+// everything has stopped, because others may wait for the pod's end.
 // Source: kubelet_pods.go generateAPIPodStatus; status_manager.go mergePodStatus.
 func (s *State) currentStatus() Status {
 	end := &s.ending
@@ -84,7 +83,7 @@ func (s *State) currentStatus() Status {
 		ContainersReady: ready, Ready: ready}
 }
 
-// containersReady: all sidecars and plain containers run, are started and ready.
+// containersReady reports whether all sidecars and plain containers run, are started and ready.
 // Source: status/generate.go GenerateContainersReadyCondition.
 func (s *State) containersReady() bool {
 	all := s.ending.final == ""
@@ -96,7 +95,7 @@ func (s *State) containersReady() bool {
 	return all
 }
 
-// initialized: all init containers are done, or a plain container has run once.
+// initialized reports whether all init containers are done, or a plain container has run once.
 // Source: status/generate.go GeneratePodInitializedCondition.
 func (s *State) initialized() bool {
 	if anySeen(s.plains()) || s.spec.version.StaysInitialized && s.status.Initialized {
@@ -111,7 +110,8 @@ func (s *State) initialized() bool {
 	return true
 }
 
-// phase is the pod's phase. Once over, a pod stays so.
+// phase returns the pod's phase. With over, nothing is started again, so that containers that would be
+// restarted count as ended.
 // Source: kubelet_pods.go getPhase.
 func (s *State) phase(over bool) Phase {
 	n := s.count()
@@ -133,18 +133,18 @@ func (s *State) phase(over bool) Phase {
 	}
 }
 
-// A tally is how many containers are in which state.
+// A tally counts the containers by state.
 type tally struct {
 	pending     int // not started yet, or an init container that is not done
-	failedInits int // that are not tried again
+	failedInits int // failed init containers that are not tried again
 	running     int // plain containers and sidecars
 	stopped     int // plain containers
-	succeeded   int // of these, with exit code 0
-	again       int // of these, that are started again
+	succeeded   int // stopped ones with exit code 0
+	again       int // stopped ones that are started again
 }
 
 func (s *State) count() (n tally) {
-	active := false // a plain container was started in the sandbox that is there
+	active := false // a plain container was started in the present sandbox
 	for _, c := range s.plains() {
 		active = active || c.life.here && s.sandbox.is == sandboxReady
 	}
@@ -178,8 +178,8 @@ func (n *tally) addPlain(c container, again bool) {
 	}
 }
 
-// addSidecar: a sidecar that has ended counts for nothing, whatever its exit code.
-// Before a plain container has been started, one that runs makes the pod pending.
+// addSidecar counts a sidecar. One that has ended does not count, whatever its exit code. One that runs
+// makes the pod pending until a plain container has been started.
 func (n *tally) addSidecar(c container, started bool) {
 	if c.life.run == running {
 		n.running++
@@ -198,7 +198,7 @@ func (n *tally) addInitial(c container, policy RestartPolicy) {
 	}
 }
 
-// letter identifies a phase; 0 is none.
+// letter returns a number that identifies a phase; 0 is none.
 func (p Phase) letter() int {
 	if p == "" {
 		return 0

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// Step returns the state after an event, and what the kubelet then does. First
-// it does what was due before the event.
+// Step returns the state after an event, and the kubelet's actions since the previous one. Whatever was due
+// before the event is done first.
 func (s State) Step(e Event) (State, []Action) {
 	s.c = slices.Clone(s.c)
 	s.out = nil
 	s.passTime(e.At)
 	s.observe(e)
-	s.passTime(s.now) // what became due by the event
+	s.passTime(s.now) // for everything that the event made due
 	out := s.out
 	s.out = nil
 	return s, out
@@ -23,7 +23,7 @@ func (s *State) do(a Action) {
 	s.out = append(s.out, a)
 }
 
-// observe takes an event into account.
+// observe applies an event to the state.
 func (s *State) observe(e Event) {
 	if s.pass.mode == done {
 		return
@@ -60,7 +60,7 @@ func (s *State) observe(e Event) {
 	}
 }
 
-// exited notes the end of a container that ran.
+// exited records the end of a container that ran.
 func (s *State) exited(i, code int) {
 	c := &s.c[i]
 	c.life.end(code, s.now)
@@ -74,8 +74,8 @@ func (s *State) exited(i, code int) {
 	s.drive()
 }
 
-// Next is when the machine has something to do if nothing happens before; false
-// if it only waits for events.
+// Next returns when the machine has something to do if no event comes before; false if it only waits for
+// events.
 func (s State) Next() (time.Duration, bool) {
 	at := earlier(s.passDue(), s.schedule.relist)
 	for i := range s.c {
@@ -91,8 +91,7 @@ func (s State) Next() (time.Duration, bool) {
 	return max(at, s.now), true
 }
 
-// passTime lets time pass until t: it does everything that is due by then, in
-// the order of time.
+// passTime advances the time to t, and does everything that is due by then, in the order of time.
 func (s *State) passTime(t time.Duration) {
 	for {
 		next, ok := s.Next()
@@ -105,9 +104,9 @@ func (s *State) passTime(t time.Duration) {
 	s.now = max(s.now, t)
 }
 
-// fire does one thing that is due now. Kills come before probes, and these
-// before a pass, so that a pass sees what happened at the same instant. A relist
-// comes last: a pass that waits for it begins before its events are sent.
+// fire does one thing that is due now. Kills come before probes, and probes before a pass, so that a pass
+// sees what happened at the same instant. A relist comes last, because a pass that waits for it begins
+// before the events of the relist are sent.
 func (s *State) fire() {
 	for i := range s.c {
 		if isDue(s.c[i].killing.deadline, s.now) {
@@ -135,10 +134,10 @@ func (s *State) fire() {
 	s.schedule.relisted(s.now)
 }
 
-// isDue reports whether a time, which may be never, has come.
+// isDue reports whether a time has come; the time may be never.
 func isDue(t, now time.Duration) bool { return t != never && t <= now }
 
-// earlier is the earlier of two times, either of which may be never.
+// earlier returns the earlier of two times, either of which may be never.
 func earlier(a, b time.Duration) time.Duration {
 	if a == never || b != never && b < a {
 		return b

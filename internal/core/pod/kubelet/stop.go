@@ -2,15 +2,15 @@ package kubelet
 
 import "time"
 
-// A killing is the end of one container: preStop, its turn, SIGTERM, SIGKILL.
+// A killing is the progress of the end of one container: preStop, its turn, SIGTERM, SIGKILL.
 // Source: kuberuntime_container.go killContainer.
 type killing struct {
 	stage    stage
-	left     time.Duration // of the grace period
+	left     time.Duration // remaining grace period
 	since    time.Duration // when the stage began
-	deadline time.Duration // and ends then at the latest; never: it does not
-	inTurn   bool          // it waits for its turn
-	graceEnd time.Duration // the whole grace period is over then
+	deadline time.Duration // latest end of the stage; never: none
+	inTurn   bool          // it waits for its turn before SIGTERM
+	graceEnd time.Duration // end of the whole grace period
 }
 
 type stage int8
@@ -29,20 +29,19 @@ func (k *killing) begin(grace, now time.Duration, inTurn bool) {
 	*k = killing{left: grace, since: now, deadline: never, inTurn: inTurn, graceEnd: now + grace}
 }
 
-// enter begins a stage that may take what is left of the grace period.
+// enter begins a stage, which may last as long as the remaining grace period.
 func (k *killing) enter(stage stage, now time.Duration) {
 	k.stage, k.since, k.deadline = stage, now, now+k.left
 }
 
-// spend takes the whole seconds since the stage began from the grace period: it
-// is counted in seconds, cut off.
+// spend subtracts the time since the stage began from the grace period, in whole seconds, rounded down.
 func (k *killing) spend(now time.Duration) {
 	k.left -= (now - k.since).Truncate(time.Second)
 	k.since = now
 }
 
-// term: however little is left of the grace period, SIGKILL follows after two seconds
-// at the earliest.
+// term begins the stage after SIGTERM. However little is left of the grace period, SIGKILL follows after two
+// seconds at the earliest.
 func (k *killing) term(now time.Duration) {
 	k.left = max(k.left, minimumGrace)
 	k.enter(termed, now)
@@ -52,8 +51,8 @@ func (k *killing) kill() { k.stage, k.deadline = sigkilled, never }
 
 func (k *killing) end() { *k = notKilled() }
 
-// beginKillAll stops all that runs: the preStop hooks of all containers begin
-// now. Sidecars, where there are any, wait for their turn.
+// beginKillAll stops everything that runs: the preStop hooks of all containers begin now. If there are
+// sidecars, they wait for their turn.
 // Source: kuberuntime_container.go killContainersWithSyncResult.
 func (s *State) beginKillAll(grace time.Duration) {
 	ordered := s.spec.hasSidecar()
@@ -78,7 +77,7 @@ func (s *State) beginKill(i int, grace time.Duration, inTurn bool) {
 	s.do(Action{Kind: RunHook, Container: s.name(i), Which: PreStop})
 }
 
-// preStopDone: the hook returned, or used up the grace period.
+// preStopDone goes on after a preStop hook, which returned or used up the grace period.
 func (s *State) preStopDone(i int) {
 	s.c[i].killing.spend(s.now)
 	s.awaitTurn(i)
@@ -93,7 +92,7 @@ func (s *State) awaitTurn(i int) {
 	s.term(i)
 }
 
-// giveTurns sends SIGTERM to the sidecars that are next.
+// giveTurns sends SIGTERM to the sidecars whose turn it is.
 func (s *State) giveTurns() {
 	for i := range s.c {
 		if s.c[i].killing.stage == awaitingTurn && s.isTurn(i) {
@@ -103,7 +102,7 @@ func (s *State) giveTurns() {
 	}
 }
 
-// isTurn: a sidecar is stopped after all plain containers and all later sidecars.
+// isTurn reports whether a sidecar may be stopped: all plain containers and all later sidecars have ended.
 // No container waits for a plain init container that still runs.
 // Source: kuberuntime_termination_order.go newTerminationOrdering.
 func (s *State) isTurn(i int) bool {
@@ -116,14 +115,14 @@ func (s *State) isTurn(i int) bool {
 	return true
 }
 
-// term sends SIGTERM.
+// term sends SIGTERM to a container.
 func (s *State) term(i int) {
 	k := &s.c[i].killing
 	k.term(s.now)
 	s.do(Action{Kind: Stop, Container: s.name(i), Timeout: k.left})
 }
 
-// killDeadline: a stage took too long.
+// killDeadline ends a stage that took too long.
 func (s *State) killDeadline(i int) {
 	k := &s.c[i].killing
 	switch k.stage {
@@ -138,7 +137,7 @@ func (s *State) killDeadline(i int) {
 	}
 }
 
-// killed: a container ended, so its killing did, and others may have their turn.
+// killed ends the killing of a container that has ended. Other containers may get their turn.
 func (s *State) killed(i int) {
 	s.c[i].killing.end()
 	s.giveTurns()
@@ -154,7 +153,8 @@ func (s *State) stopping() bool {
 	return false
 }
 
-// graceAfterProbe is the grace period of a kill by a probe, which may have its own.
+// graceAfterProbe returns the grace period of a container that a probe has killed. The probe may have a
+// grace period of its own.
 // Source: kuberuntime_container.go setTerminationGracePeriod.
 func (s *State) graceAfterProbe(i int) time.Duration {
 	c := s.spec.containers[i]

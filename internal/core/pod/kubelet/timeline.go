@@ -7,9 +7,9 @@ import (
 	"outrider.dev/startup"
 )
 
-// Happened returns an event and the kubelet's actions after it as a timeline. Before is
-// the state before the event. It has only what the kubelet sees: that a container is
-// healthy, or that a gate in it waits, must come from the caller.
+// Happened returns an event and the kubelet's actions after it as a timeline. Before is the state before the
+// event. The timeline contains only what the kubelet sees: the caller must add that a container is healthy,
+// or that a gate in it waits.
 func Happened(before State, e Event, answer []Action) startup.Timeline {
 	o := occurrence{before: before, event: e}
 	o.ofEvent()
@@ -19,14 +19,14 @@ func Happened(before State, e Event, answer []Action) startup.Timeline {
 	return o.timeline
 }
 
-// An occurrence collects what the timeline has of one event.
+// An occurrence collects the timeline of one event.
 type occurrence struct {
 	before   State
 	event    Event
 	timeline startup.Timeline
 }
 
-// at is the time of the event, which may have been reported late.
+// at returns the time of the event, which may have been reported late.
 func (o *occurrence) at() time.Duration { return max(o.event.At, o.before.now) }
 
 func (o *occurrence) add(at time.Duration, name string, what startup.What, detail string) {

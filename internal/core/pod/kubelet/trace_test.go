@@ -18,8 +18,8 @@ import (
 	"outrider.dev/internal/core/pod/podspec"
 )
 
-// A trace is what a real kubelet was seen to do with a pod, as test/traces
-// recorded it. Times are since a relist, so that every relist is at a whole multiple.
+// A trace is a recording, by test/traces, of what a real kubelet did with a pod. Its times start at a
+// relist, so that every relist is at a whole multiple of the period.
 type trace struct {
 	name    string
 	about   string
@@ -27,7 +27,7 @@ type trace struct {
 	spec    corev1.Pod
 	pod     kubelet.Pod
 	lines   []seen
-	zero    time.Duration // when the pod was added, as the trace counts
+	zero    time.Duration // when the pod was added, on the trace's own clock
 	missed  map[int]bool  // lines that the relist right after them did not see
 }
 
@@ -39,7 +39,7 @@ func (tr trace) relistAfter(t time.Duration) time.Duration {
 // seen is one line of a trace.
 type seen struct {
 	at   time.Duration
-	side string // "<": the world did it; ">": the kubelet; ".": only noted
+	side string // "<": an event from outside; ">": an action of the kubelet; ".": only a note
 	what string
 	name string // of a container, or empty
 	rest []string
@@ -116,12 +116,12 @@ func (tr *trace) read(text string) error {
 	return nil
 }
 
-// sandboxCall is the time between the kubelet's request for a sandbox and containerd's
-// first event of it.
+// sandboxCall is the time between the kubelet's request for a sandbox and containerd's first event about it.
 const sandboxCall = 30 * time.Millisecond
 
-// begin: for the model a pod is added when its volumes are there, which the kubelet
-// waits for in its first pass. It makes the sandbox at once then.
+// begin moves the addition of the pod to just before the creation of its sandbox. A real kubelet waits in
+// its first pass for the pod's volumes; in the model a pod is added when its volumes are there, and the
+// sandbox is created at once.
 func (tr *trace) begin() {
 	i := slices.IndexFunc(tr.lines, func(l seen) bool { return l.what == "create-sandbox" })
 	if i >= 0 {
@@ -132,7 +132,7 @@ func (tr *trace) begin() {
 // ok reports whether the answer is a success.
 func (l seen) ok() bool { return !slices.Contains(l.rest, "failed") }
 
-// event is what the kubelet learned by a line.
+// event returns the event that a line tells the kubelet.
 func (l seen) event() kubelet.Event {
 	e := kubelet.Event{At: l.at, Kind: kubelet.EventKind(l.what), Container: l.name, OK: l.ok()}
 	switch {

@@ -2,24 +2,24 @@ package kubelet
 
 import "time"
 
-// A Version is what differs between kubelets. A row of the table can be changed
-// by hand, for a cluster with other feature gates.
+// A Version lists the differences between kubelets. A caller may change single fields, for a cluster with
+// other feature gates.
 type Version struct {
 	Minor int
 
 	// Sidecars: an init container with restartPolicy Always is a native sidecar.
 	Sidecars bool
 
-	// Relist is how often the kubelet looks which containers have ended; it looks
-	// at whole multiples of it. 0: it sees each end at once.
+	// Relist is how often the kubelet looks which containers have ended, at whole multiples of it. 0: it
+	// sees each end at once.
 	Relist time.Duration
 
-	// FreshAtOnce: after a pass that did something, without a failure, the kubelet
-	// looks again at once. Else the next pass waits for the next relist, whatever
-	// requests it.
+	// FreshAtOnce: after a pass that did something and had no failure, the kubelet looks at the containers
+	// again at once. Otherwise the next pass waits for the next relist, whatever requests it.
 	FreshAtOnce bool
 
-	// KeepsStarted: the phase depends on the sidecar's start in the previous status. Else a sidecar counts as not started until an app runs.
+	// KeepsStarted: a sidecar that was started in the previous status counts as started for the phase.
+	// Otherwise a sidecar counts as not started until an app runs.
 	KeepsStarted bool
 
 	// StaysInitialized: the condition Initialized of a pod never becomes false again.
@@ -28,23 +28,21 @@ type Version struct {
 	// ContainerRestart: any container may have a restart policy of its own.
 	ContainerRestart bool
 
-	// ExactRetry: a pass that met a container in back-off is repeated when the
-	// back-off ends. Else after Retry, which adds to it.
+	// ExactRetry: a pass that met a container in back-off is repeated when the back-off ends. Otherwise it
+	// is repeated after Retry, which adds to the delay.
 	ExactRetry bool
 }
 
-// versions is the table, oldest first; a version is like the last row not newer
-// than it.
+// versions lists the differences, oldest version first. A version that has no row of its own is like the
+// last row before it.
 //
 // Sources: SidecarContainers, ContainerRestartRules, PLEGOnDemandRelist,
-// ChangeContainerStatusOnKubeletRestart and RestartAllContainersOnContainerExits
-// (status/generate.go GeneratePodInitializedCondition) in
-// pkg/features/kube_features.go of v1.36.3; genericPlegRelistPeriod in kubelet.go;
-// podCache.GetNewerThan in pod_workers.go; MinBackoffExpiration (kubernetes#133066),
-// which v1.34.4 lacks and v1.36.3 has, and which came too late for 1.34.
-// FreshAtOnce agrees with what was measured: v1.34.4 starts the app 0.92 s after
-// the hook of a native sidecar, v1.36.3 0.10 s; after a startup probe 1.89 s and
-// 0.89 s.
+// ChangeContainerStatusOnKubeletRestart and RestartAllContainersOnContainerExits (status/generate.go
+// GeneratePodInitializedCondition) in pkg/features/kube_features.go of v1.36.3; genericPlegRelistPeriod in
+// kubelet.go; podCache.GetNewerThan in pod_workers.go; MinBackoffExpiration (kubernetes#133066), which
+// v1.34.4 lacks and v1.36.3 has, and which came too late for 1.34. FreshAtOnce agrees with the measurements:
+// v1.34.4 starts the app 0.92 s after the hook of a native sidecar, v1.36.3 0.10 s; after a startup probe
+// 1.89 s and 0.89 s.
 var versions = []Version{
 	{Minor: 28, Relist: time.Second},
 	{Minor: 29, Relist: time.Second, Sidecars: true},
@@ -52,7 +50,7 @@ var versions = []Version{
 	{Minor: 36, Relist: time.Second, Sidecars: true, KeepsStarted: true, ContainerRestart: true, ExactRetry: true, FreshAtOnce: true, StaysInitialized: true},
 }
 
-// Oldest and Newest bound what the table was made for.
+// Oldest and Newest are the first and the last minor version that the table covers.
 const (
 	Oldest = 28
 	Newest = 36
@@ -72,7 +70,7 @@ func Minor(minor int) Version {
 	return v
 }
 
-// relistAfter is when the kubelet sees what happens at t.
+// relistAfter returns when the kubelet sees what happens at t.
 func (v Version) relistAfter(t time.Duration) time.Duration {
 	if v.Relist <= 0 {
 		return t

@@ -2,24 +2,23 @@ package kubelet
 
 import "time"
 
-// Done reports that nothing runs and nothing will.
+// Done reports whether the pod has ended: nothing runs, and nothing will run again.
 func (s State) Done() bool { return s.pass.mode == done }
 
-// Now is the time of the last event.
+// Now returns the time of the last event.
 func (s State) Now() time.Duration { return s.now }
 
-// A View is what can be seen of one container.
+// A View is the visible state of one container.
 type View struct {
 	Running     bool
 	Exited      bool
-	Code        int  // of the last end
+	Code        int  // exit code of the last end
 	Incarnation int  // -1: never started
 	Started     bool // its startup probe, if any, succeeded
 	Ready       bool
 }
 
-// View returns what can be seen of a container of that name; the zero value if
-// there is none.
+// View returns the visible state of the container of that name; the zero value if there is none.
 func (s State) View(name string) View {
 	i := s.spec.find(name)
 	if i < 0 {
@@ -41,9 +40,9 @@ func (s State) Running() []string {
 	return out
 }
 
-// GraceEnd is when the grace period of a container ends that is being stopped, and has a preStop
-// or is a sidecar; false for any other one. SIGKILL may follow as much as two seconds later: the kubelet counts
-// what a hook takes in whole seconds, and leaves at least two to the container.
+// GraceEnd returns when the grace period of a container ends. It returns false unless the container is being
+// stopped and is a sidecar or has a preStop. SIGKILL may follow up to two seconds later: the kubelet counts
+// the time of a hook in whole seconds, and leaves the container at least two seconds.
 func (s State) GraceEnd(name string) (time.Duration, bool) {
 	i := s.spec.find(name)
 	if i < 0 || s.c[i].killing.stage == notKilling || s.spec.containers[i].PreStop == NoHandler && s.spec.kind(i) != sidecar {
@@ -52,9 +51,8 @@ func (s State) GraceEnd(name string) (time.Duration, bool) {
 	return s.c[i].killing.graceEnd, true
 }
 
-// Open returns the kubelet's actions without an answer. Together with
-// what no action requests (time, the exit of a container that runs, deletion, the
-// death of the sandbox) it is everything that can happen next.
+// Open returns the kubelet's actions without an answer. Their answers, and the events that answer no action
+// (time, the exit of a running container, deletion, the death of the sandbox), are all that can happen next.
 func (s State) Open() []Action {
 	var open []Action
 	if s.makesSandbox() {
