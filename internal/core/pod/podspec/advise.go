@@ -6,18 +6,18 @@ import (
 	"outrider.dev/startup"
 )
 
-// An Advice compares the ways to keep one edge.
+// An Advice compares the possible mechanisms for one edge.
 type Advice struct {
-	Edge     startup.Edge `json:"edge"`               // By is what [Choose] takes; empty if nothing fits
-	Supposed bool         `json:"supposed,omitempty"` // not requested: the app should wait for its proxy
+	Edge     startup.Edge `json:"edge"`               // By is the choice of [Choose]; empty if nothing fits
+	Supposed bool         `json:"supposed,omitempty"` // not requested: Advise assumes that the app should wait for its proxy
 	Ways     []Way        `json:"ways"`
 }
 
-// A Way is a mechanism that may keep the edge, with what releases the dependent in this
-// pod, and what it costs.
+// A Way is a mechanism that may keep the edge. Health is what releases the dependent in this pod, and Cost
+// is the measured delay.
 type Way struct {
 	By     startup.Mechanism `json:"by"`
-	ByNode bool              `json:"byNode,omitempty"` // the node adds it, to any command
+	ByNode bool              `json:"byNode,omitempty"` // the node adds the gate, to any command
 	Health startup.Health    `json:"releasedBy,omitempty"`
 	Fits   bool              `json:"fits"`
 	Chosen bool              `json:"chosen"`
@@ -28,14 +28,14 @@ type Way struct {
 	Cost   *Cost             `json:"readyToStartSeconds,omitempty"` // nil if it was not measured
 }
 
-// A way is a mechanism, and what releases it.
+// A way is a mechanism, with the health report that releases the dependent.
 type way struct {
 	by       startup.Mechanism
 	released startup.Health
 	byNode   bool
 }
 
-// ways are those that are compared.
+// ways lists the mechanisms that Advise compares.
 var ways = []way{
 	{by: startup.Gate},
 	{by: startup.Gate, byNode: true},
@@ -44,9 +44,9 @@ var ways = []way{
 	{by: startup.Hold, released: startup.PostStart},
 }
 
-// Advise compares the ways to keep each edge that is more than the order of init
-// containers. For a pod without any it supposes that all wait for the proxy,
-// which injection may have yet to add.
+// Advise compares the mechanisms for each edge that the order of init containers does not keep already. If
+// the pod has no such edge, Advise assumes that all containers wait for the proxy, which injection may not
+// have added yet.
 func Advise(r Reading, on startup.Kubernetes) []Advice {
 	var out []Advice
 	for _, c := range Choose(r, on) {
@@ -77,7 +77,7 @@ func Advise(r Reading, on startup.Kubernetes) []Advice {
 	return out
 }
 
-// expecting is r with one more container that injection has yet to add.
+// expecting returns r with one more container, which injection has not added yet.
 func (r Reading) expecting(name string) Reading {
 	facts := map[string]Fact{name: {Command: true, Proxy: true, Probed: true}}
 	for n, f := range r.Facts {
@@ -95,7 +95,7 @@ func (r Reading) advice(e startup.Edge, on startup.Kubernetes) Advice {
 	plan := r.plan()
 	for _, w := range ways {
 		if w.by == startup.Gate && r.Node && !w.byNode {
-			continue // its commands, if it names any, follow the node's gates
+			continue // a gate in the pod comes after the node's gate, if the container names its command
 		}
 		one := startup.Plan{Containers: slices.Clone(plan.Containers)}
 		if _, i := one.Find(e.From); i >= 0 && w.released != "" && r.Facts[e.From].Probed {

@@ -31,7 +31,7 @@ const (
 // An AnnotationError is an annotation that cannot be understood.
 type AnnotationError struct {
 	Key       string
-	Container string // the one that waits, if that is known
+	Container string // the container that waits, if known
 	Reason    string
 }
 
@@ -42,13 +42,13 @@ func (e *AnnotationError) Error() string {
 	return fmt.Sprintf("annotation %s: container %s: %s", e.Key, e.Container, e.Reason)
 }
 
-// IsEdges reports whether an annotation of that name requests an order.
+// IsEdges reports whether an annotation of that name requests edges.
 func IsEdges(key string) bool {
 	return key == EdgesAnnotation || strings.HasPrefix(key, perContainer)
 }
 
-// Edges reads what a pod's annotations request, in the order of the names. It
-// checks words; whether the pod has the containers is for [startup.Plan.Validate].
+// Edges returns the edges that a pod's annotations request, in the order of the annotations' names. It
+// checks only the words; [startup.Plan.Validate] checks whether the pod has the containers.
 func Edges(annotations map[string]string) ([]startup.Edge, error) {
 	var edges []startup.Edge
 	var errs []error
@@ -107,7 +107,7 @@ type dependency struct {
 	Timeout   string `json:"timeout,omitempty"`
 }
 
-// longEdge reads a condition alone, or a [dependency].
+// longEdge reads either a condition alone or a [dependency].
 func longEdge(to, from string, text []byte) (startup.Edge, error) {
 	var d dependency
 	if json.Unmarshal(text, &d.Condition) != nil {
@@ -147,7 +147,7 @@ func longEdge(to, from string, text []byte) (startup.Edge, error) {
 	return statementEdge(to, from, d.Condition, all)
 }
 
-// mismatch is an error of a JSON decoder in words of the annotation.
+// mismatch translates an error of the JSON decoder into words about the annotation.
 func mismatch(text []byte, err error) string {
 	m := manifest.FindMismatch(text, err)
 	switch {
@@ -159,8 +159,8 @@ func mismatch(text []byte, err error) string {
 	return m.Field + " " + m.Error()
 }
 
-// statementEdge lets the parser of plans check the words, so that they are listed in
-// one place.
+// statementEdge builds an edge through the parser of plans, which checks the words, so that the valid words
+// are listed in one place.
 func statementEdge(to, from, condition, rest string) (startup.Edge, error) {
 	for _, w := range []string{to, from, condition} {
 		if err := oneWord(w); err != nil {
@@ -181,7 +181,7 @@ func oneWord(s string) error {
 	return nil
 }
 
-// shortForm reads "outrider-proxy, migrate=completed": healthy if no condition is given.
+// shortForm reads "outrider-proxy, migrate=completed". The condition is healthy if none is given.
 func shortForm(key, to, text string) ([]startup.Edge, error) {
 	var edges []startup.Edge
 	var errs []error
@@ -204,7 +204,7 @@ func shortForm(key, to, text string) ([]startup.Edge, error) {
 	return edges, errors.Join(errs...)
 }
 
-// FormatEdges is the value of [EdgesAnnotation] for these edges.
+// FormatEdges returns the value of [EdgesAnnotation] for these edges.
 func FormatEdges(edges []startup.Edge) string {
 	graph := map[string]map[string]any{}
 	for _, e := range edges {
@@ -227,7 +227,7 @@ func FormatEdges(edges []startup.Edge) string {
 	for _, to := range slices.Sorted(maps.Keys(graph)) {
 		line, err := json.Marshal(graph[to])
 		if err != nil {
-			return "" // strings and a bool
+			return "" // cannot fail: the values are strings and a bool
 		}
 		fmt.Fprintf(&b, "%q: %s\n", to, line)
 	}

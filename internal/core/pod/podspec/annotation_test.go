@@ -86,7 +86,7 @@ spec: {containers: [{name: app}]}`)
 	}
 }
 
-// What is written is read back as the same.
+// Edges reads what FormatEdges wrote as the same edges.
 func FuzzEdges(f *testing.F) {
 	f.Add(`app: {outrider-proxy: healthy, cache: {condition: healthy, timeout: 20s, on-timeout: continue}}`, "a, b=completed")
 	f.Add(`"*": {p: {condition: started, required: false, on-restart: notify, by: native}}`, "")

@@ -13,20 +13,20 @@ import (
 	"outrider.dev/startup"
 )
 
-// A carrier is a container and where it stands in the pod.
+// A carrier is a container with its position in the pod.
 type carrier struct {
 	*corev1.Container
 	kind startup.Kind
-	at   int // in the reader's list
+	at   int // index in the reader's list
 
-	list  string // of the pod's spec
-	index int    // in that
+	list  string // name of the list in the pod's spec
+	index int    // index in that list
 }
 
-// field is its path, for people.
+// field returns the container's path in the pod, for messages.
 func (c carrier) field() string { return "spec." + c.list + "[" + strconv.Itoa(c.index) + "]" }
 
-// carriers are the pod's containers, init containers first.
+// carriers returns the pod's containers, init containers first.
 func carriers(pod *corev1.Pod) []carrier {
 	out := make([]carrier, 0, len(pod.Spec.InitContainers)+len(pod.Spec.Containers))
 	for i := range pod.Spec.InitContainers {
@@ -43,10 +43,11 @@ func carriers(pod *corev1.Pod) []carrier {
 	return out
 }
 
-// argv is command and args together.
+// argv returns command and args as one list.
 func (c carrier) argv() []string { return argvOf(c.Container) }
 
-// argvOf is the command line of c, which may have a hundred thousand words. It is not to be written to.
+// argvOf returns the command line of c, which may have a hundred thousand words. The caller must not change
+// it.
 func argvOf(c *corev1.Container) []string {
 	switch {
 	case len(c.Command) == 0:
@@ -57,7 +58,7 @@ func argvOf(c *corev1.Container) []string {
 	return slices.Concat(c.Command, c.Args)
 }
 
-// wordOf is one word of the command line of c; empty if it has fewer.
+// wordOf returns word i of the command line of c; empty if there are fewer words.
 func wordOf(c *corev1.Container, i int) string {
 	for _, words := range [][]string{c.Command, c.Args} {
 		if i < len(words) {
@@ -106,7 +107,8 @@ func (r *reader) container(c carrier) startup.Container {
 	return out
 }
 
-// hookProbe is the probe that a hook of ours makes until it succeeds; nil: the hook is another one.
+// hookProbe returns the probe that the agent's postStart hook repeats until it succeeds; nil if the hook
+// does not run the agent.
 func hookProbe(c carrier) *corev1.Probe {
 	if !usesAgent(c.Container) {
 		return nil
@@ -129,9 +131,8 @@ func restart(pod corev1.RestartPolicy, own *corev1.ContainerRestartPolicy) start
 	return startup.Always
 }
 
-// health is what reports the container as healthy. The kubelet waits for a
-// sidecar's startup probe and never for its readiness; others wait best for readiness,
-// which can be withdrawn.
+// health returns what reports that the container is healthy. The kubelet waits for a sidecar's startup probe
+// and never for its readiness. Other dependents prefer readiness, because it can be withdrawn.
 func (r *reader) health(c carrier) startup.Health {
 	_, isProxy := knownProxy(c.Name)
 	first, second := startup.ReadinessProbe, startup.StartupProbe
@@ -154,15 +155,15 @@ func (r *reader) health(c carrier) startup.Health {
 	return startup.NoHealth
 }
 
-// neverStarts reports whether a container has a startup probe that never succeeds: then the kubelet asks
-// no other one, and restarts the container in the end.
+// neverStarts reports whether a container has a startup probe that never succeeds. The kubelet then runs no
+// other probe, and finally restarts the container.
 func neverStarts(c *corev1.Container) bool {
 	p := startupProbe(c)
 	return p != nil && !answers(c, p)
 }
 
-// ownProbe is what "healthy" means for a container: its readiness probe, else its
-// startup probe, else what is known of a mesh's proxy; nil if there is none.
+// ownProbe returns the probe that defines "healthy" for a container: its readiness probe, else its startup
+// probe, else the known probe of a mesh's proxy; nil if there is none.
 func ownProbe(c *corev1.Container) *corev1.Probe {
 	first := startupProbe(c)
 	switch p, isProxy := knownProxy(c.Name); {
@@ -191,7 +192,8 @@ func (r *reader) probeNeeds(c carrier, p *corev1.Probe) string {
 	return ""
 }
 
-// PortNumber resolves a named port of a container; 0 if it has none of that name.
+// PortNumber returns the number of a container's port, given by name or number; 0 if the container has no
+// port of that name.
 func PortNumber(c *corev1.Container, port intstr.IntOrString) int {
 	if port.Type == intstr.Int {
 		return port.IntValue()
@@ -204,8 +206,8 @@ func PortNumber(c *corev1.Container, port intstr.IntOrString) int {
 	return 0
 }
 
-// CommandLine is what a container runs, as far as the pod shows it: command and args. With
-// args alone, the program is the image's, which many images are named after.
+// CommandLine returns what a container runs, as far as the pod shows it: command and args. If there are only
+// args, the image's name stands for the program, since many images are named after their program.
 func CommandLine(c *corev1.Container) []string {
 	if len(c.Command) > 0 || len(c.Args) == 0 || !strings.HasPrefix(c.Args[0], "-") && !strings.Contains(c.Args[0], "://") && c.Args[0] != "clone" {
 		return argvOf(c)
@@ -213,14 +215,15 @@ func CommandLine(c *corev1.Container) []string {
 	return slices.Concat([]string{ImageName(c.Image)}, c.Args)
 }
 
-// BehindGate is CommandLine of what a container runs behind its gate, if it has one.
+// BehindGate returns the CommandLine of the command behind a container's gate, or of the container if it has
+// no gate.
 func BehindGate(c *corev1.Container) []string {
 	own := c.DeepCopy()
 	unwrap(own)
 	return CommandLine(own)
 }
 
-// ImageName is the last part of an image's repository.
+// ImageName returns the last part of an image's repository.
 func ImageName(image string) string {
 	image, _, _ = strings.Cut(image, "@")
 	name := path.Base(image)

@@ -14,32 +14,33 @@ import (
 	"outrider.dev/startup"
 )
 
-// What a pod may have at most to be read: an admission webhook must answer whatever pod it is.
+// Limits for a pod that is to be read. They exist because an admission webhook must answer for every pod.
 const (
-	// MaxContainers limits the containers, without those that injection adds: a plan has up to
-	// their square in edges. The largest pods that are known have some 50.
+	// MaxContainers limits the containers, not counting those that injection adds: the edges of a plan grow
+	// with the square of their number. The largest known pods have some 50.
 	MaxContainers = 300
 
-	// MaxAnnotations limits names and values of all annotations, in bytes. It is the API
-	// server's own limit, which it applies only after admission.
-	// Source: TotalAnnotationSizeLimitB of apimachinery v0.34 pkg/api/validation/objectmeta.go.
+	// MaxAnnotations limits names and values of all annotations, in bytes. It equals the API server's limit,
+	// which applies only after admission. Source: TotalAnnotationSizeLimitB of apimachinery v0.34
+	// pkg/api/validation/objectmeta.go.
 	MaxAnnotations = 256 << 10
 
-	// MaxWords limits the words of all commands. A pod may hold some hundred thousand; the kernel takes
-	// 2 MiB of them, with 8 bytes for each. The longest commands that people write have some hundred.
+	// MaxWords limits the words of all commands. A pod's size allows some hundred thousand; the kernel takes
+	// 2 MiB of arguments, counting 8 bytes for each word besides its text. The longest commands that people
+	// write have some hundred words.
 	MaxWords = 20_000
 )
 
 // A FieldError is a value that the API server would refuse.
 type FieldError struct {
-	Field  string // of the pod
+	Field  string // path in the pod
 	Reason string
-	Want   string // what would be right
+	Want   string // a description of a valid value
 }
 
 func (e *FieldError) Error() string { return e.Field + ": " + e.Reason + "; want " + e.Want }
 
-// Check returns what the API server would refuse of the fields that decide how pod starts and
+// Check returns the values that the API server would refuse, in the fields that decide how a pod starts and
 // stops. The error joins a *FieldError for each.
 // Source: pkg/apis/core/validation/validation.go of kubernetes v1.34.4.
 func Check(pod *corev1.Pod) error {
@@ -55,10 +56,10 @@ func Check(pod *corev1.Pod) error {
 	return errors.Join(c...)
 }
 
-// CheckSize returns a [*FieldError] for a pod that is larger than one may be.
+// CheckSize returns a [*FieldError] if the pod exceeds the limits.
 func CheckSize(pod *corev1.Pod) error {
 	n := len(pod.Spec.InitContainers) + len(pod.Spec.Containers)
-	if n > MaxContainers { // which is rare
+	if n > MaxContainers { // rare
 		n = len(slices.DeleteFunc(carriers(pod), func(c carrier) bool { return c.Name == OurProxy || c.Name == contract.InitContainer }))
 	}
 	if n > MaxContainers {
@@ -79,18 +80,18 @@ func CheckSize(pod *corev1.Pod) error {
 	return nil
 }
 
-// A SizeError is a plan that no pod can hold.
+// A SizeError reports a plan that is too large for a pod's annotations.
 type SizeError struct {
 	Edges int
-	Bytes int // of the annotations that they take, at least
+	Bytes int // size of the annotations that the edges need, at least
 }
 
 func (e *SizeError) Error() string {
 	return fmt.Sprintf("an order of %d edges takes %d bytes of annotations or more, and a pod may have %d", e.Edges, e.Bytes, MaxAnnotations)
 }
 
-// CheckEdges returns a [*SizeError] for requested edges that cannot all be written into
-// one pod. An edge from an init container that completes need not be written. edges have no stars.
+// CheckEdges returns a [*SizeError] if the requested edges, which have no stars, need more annotations than
+// a pod can have. An edge from an init container that completes needs no annotation.
 func CheckEdges(edges []startup.Edge) error {
 	bytes := 0
 	for _, e := range edges {
@@ -174,7 +175,7 @@ func (c *checks) hook(field string, h *corev1.LifecycleHandler) {
 	}
 }
 
-// A handler is what a hook or a probe does: one of the fields is to be set.
+// A handler is the action of a hook or a probe. Exactly one of its fields must be set.
 type handler struct {
 	exec  *corev1.ExecAction
 	http  *corev1.HTTPGetAction
@@ -210,7 +211,7 @@ func (c *checks) handler(field string, h handler, allowed string) {
 	}
 }
 
-// port is a number here; what a name stands for, the kubelet finds out.
+// port checks a port's number. A port's name is resolved by the kubelet, not here.
 func (c *checks) port(field string, p intstr.IntOrString) {
 	if p.Type == intstr.Int && (p.IntVal < 1 || p.IntVal > 65535) {
 		c.add(field, strconv.Itoa(int(p.IntVal)), "1 to 65535")

@@ -8,17 +8,17 @@ import (
 	"outrider.dev/startup"
 )
 
-// A Choice is how one edge is kept, and why so.
+// A Choice is the mechanism chosen for one edge, with the reasons.
 type Choice struct {
 	Edge    startup.Edge // By is the mechanism; empty if none fits
 	Why     []string
 	Answer  startup.Answer
-	Present *Found   // what keeps it in the pod already; nil if it is still to be written
-	Refused []Option // what was preferred to it and does not fit
+	Present *Found   // the ordering in the pod that keeps the edge; nil if it must still be written
+	Refused []Option // mechanisms that were preferred to the chosen one and do not fit
 	Warning string
 }
 
-// because is the reason to choose each of [startup.Preferred].
+// because has the reason for choosing each of [startup.Preferred].
 var because = map[startup.Mechanism][]string{
 	startup.InitDone: {"the kubelet completes init containers first; nothing is to be written"},
 	startup.Gate:     {"the command is in the pod spec, and a gate keeps the edge at every start and when the pod stops"},
@@ -28,16 +28,15 @@ var because = map[startup.Mechanism][]string{
 
 var becauseNode = []string{"the node puts a gate before any command, in the pod spec or of the image; it keeps the edge at every start and when the pod stops"}
 
-// Choose picks the mechanism for each edge of what was read, on a kubelet of that
-// version. The mechanism that the edge names wins over that of the pod's annotation, and
-// that over [startup.Preferred]. If it does not fit, the edge gets no mechanism, and the
-// choice has the reason. An edge that the pod keeps already, and no annotation names, stays as it is.
+// Choose picks the mechanism for each edge of a reading, on a kubelet of that version. The mechanism that
+// the edge names takes precedence over that of the pod's annotation, and both over [startup.Preferred]. If
+// the requested mechanism does not fit, the edge gets no mechanism, and the choice has the reason. An edge
+// that the pod already keeps, and that no annotation requests, does not change.
 func Choose(r Reading, on startup.Kubernetes) []Choice {
 	return newChooser(r, r.Plan().Expand(), on).all(false)
 }
 
-// ChooseRequested is [Choose] without the edges that the pod keeps already, and that no
-// annotation requests.
+// ChooseRequested is [Choose] without the edges that the pod already keeps and that no annotation requests.
 func ChooseRequested(r Reading, on startup.Kubernetes) []Choice {
 	plan := r.plan()
 	plan.Edges = r.requested()
@@ -56,8 +55,8 @@ func newChooser(r Reading, plan startup.Plan, on startup.Kubernetes) *chooser {
 	return c
 }
 
-// all are the choices for the edges of the plan; without those that the pod keeps already, if
-// these are of no interest.
+// all returns the choices for the edges of the plan. With requestedOnly it leaves out the edges that no
+// annotation requests.
 func (c *chooser) all(requestedOnly bool) []Choice {
 	requested := startup.Plan{Containers: c.plan.Containers, Edges: c.pod.Requested}.Expand().Edges
 	at := byEnds(requested)
@@ -86,7 +85,7 @@ func (c *chooser) all(requestedOnly bool) []Choice {
 }
 
 func (c *chooser) noteUndone(all []Choice) {
-	near := map[string][]Choice{} // by each of their ends
+	near := map[string][]Choice{} // by both ends of their edges
 	for _, choice := range all {
 		e := choice.Edge
 		near[e.From], near[e.To] = append(near[e.From], choice), append(near[e.To], choice)
@@ -96,8 +95,8 @@ func (c *chooser) noteUndone(all []Choice) {
 	}
 }
 
-// undone notes that other edges undo what the kubelet keeps of this one: To is written before the
-// hold that it would have waited for, or From, which is to be started, waits within its container.
+// undone adds a limit if other edges undo what the kubelet keeps of this one: To becomes a sidecar and so
+// starts before the hold of From, or From, which must only be started, waits within its container.
 func (c *chooser) undone(choice *Choice, near map[string][]Choice) {
 	if choice.Edge.By != startup.Hold && choice.Edge.By != startup.Native {
 		return
@@ -122,19 +121,19 @@ type chooser struct {
 	pod   Reading
 	plan  startup.Plan // without stars
 	on    startup.Kubernetes
-	judge *startup.Judge      // of plan
+	judge *startup.Judge      // of the plan
 	order []startup.Mechanism // the best first
 	found presences
-	moved map[moved]*startup.Judge // of plans with a container that becomes a sidecar
-	stuck map[startup.Edge]string  // by ends and mechanism: why the pod would never start with it
+	moved map[moved]*startup.Judge // judges of plans in which a container becomes a sidecar
+	stuck map[startup.Edge]string  // by ends and mechanism: the deadlock that the mechanism would cause
 }
 
-// Findings are what is wrong with the plan of what was read. How well an edge is kept, and
-// what one of the choices will keep, is not among them.
+// Findings returns what is wrong with the plan of the reading. It leaves out how well an edge is kept, and
+// findings about edges that one of the choices will keep.
 func (r Reading) Findings(choices []Choice, on startup.Kubernetes) startup.Findings {
 	plan := r.Plan()
 	for i := range r.Requested {
-		plan.Edges[i].By = r.Requested[i].By // not the mechanism that keeps it today
+		plan.Edges[i].By = r.Requested[i].By // the requested mechanism, not the one that keeps it today
 	}
 	kept := KeptBy(choices)
 	return slices.DeleteFunc(plan.Validate(on), func(f startup.Finding) bool {
@@ -148,7 +147,7 @@ func (r Reading) Findings(choices []Choice, on startup.Kubernetes) startup.Findi
 	})
 }
 
-// KeptBy reports of an edge whether one of the choices keeps it.
+// KeptBy returns a function that reports whether one of the choices keeps an edge.
 func KeptBy(choices []Choice) func(startup.Edge) bool {
 	kept := map[ends]bool{}
 	for _, c := range choices {
@@ -173,7 +172,7 @@ func (c *chooser) choose(e startup.Edge) Choice {
 	from, _ := c.judge.Find(e.From)
 	notInit := len(order) > 1 && order[0] == startup.InitDone && from.Kind != startup.Init
 	if notInit {
-		order = order[1:] // as nearly always; why it does not fit is of interest only if nothing does
+		order = order[1:] // the common case; the reason why it does not fit matters only if nothing fits
 	}
 	for _, m := range order {
 		o := c.option(e, m)
@@ -201,7 +200,7 @@ func (c *chooser) choose(e startup.Edge) Choice {
 	return none
 }
 
-// writesNothing returns why no mechanism will be written into the pod; empty if one may be.
+// writesNothing returns the reason why no mechanism will be written into the pod; empty if one may be.
 func (c *chooser) writesNothing(requested startup.Mechanism, source string) string {
 	switch {
 	case c.pod.Excluded != "":
@@ -212,7 +211,8 @@ func (c *chooser) writesNothing(requested startup.Mechanism, source string) stri
 	return ""
 }
 
-// unordered is the choice where nothing is to be written: the kubelet's own order, of init containers, stays.
+// unordered returns the choice for an edge when nothing may be written: only the kubelet's own order of init
+// containers stays.
 func (c *chooser) unordered(e startup.Edge, why string) Choice {
 	if o := c.option(e, startup.InitDone); o.Answer.Can() {
 		return c.chosen(e, o, because[o.By], nil)
@@ -221,11 +221,12 @@ func (c *chooser) unordered(e startup.Edge, why string) Choice {
 	return Choice{Edge: e, Why: []string{why}, Warning: e.To + " may run before " + e.From}
 }
 
-// candidates are the mechanisms to try for an edge, best first: the requested one alone, unless
-// the order of init containers keeps the edge anyway.
+// candidates returns the mechanisms to try for an edge, best first. If one is requested it is the only
+// candidate, unless the order of init containers keeps the edge anyway.
 func (c *chooser) candidates(e startup.Edge) []startup.Mechanism {
 	requested := e.By
-	// What is avoided is to make a sidecar: the kubelet keeps the order behind one of the author's anyway.
+	// Avoid forbids only making a new sidecar: the kubelet keeps the order after a sidecar of the author's
+	// in any case.
 	var own []startup.Mechanism
 	if from, at := c.judge.Find(e.From); at >= 0 && from.Kind == startup.Sidecar && !c.pod.Facts[e.From].Proxy {
 		own = append(own, startup.Native)
@@ -243,7 +244,7 @@ func (c *chooser) candidates(e startup.Edge) []startup.Mechanism {
 	return []startup.Mechanism{requested}
 }
 
-// chosen is the choice of an option that fits.
+// chosen returns the choice of an option that fits.
 func (c *chooser) chosen(e startup.Edge, o Option, why []string, refused []Option) Choice {
 	if o.By == startup.Native {
 		why = append(slices.Clip(why), released[o.Health])
@@ -255,7 +256,7 @@ func (c *chooser) chosen(e startup.Edge, o Option, why []string, refused []Optio
 	return out
 }
 
-// warning is what a choice does not keep or costs.
+// warning says what a choice does not keep, or what it costs.
 func (c *chooser) warning(choice Choice, requested startup.Mechanism) string {
 	var out []string
 	e := choice.Edge
@@ -271,7 +272,7 @@ func (c *chooser) warning(choice Choice, requested startup.Mechanism) string {
 	return strings.Join(out, "; ")
 }
 
-// released is what makes the kubelet continue after a sidecar, with the reason.
+// released says what lets the kubelet continue after a sidecar.
 var released = map[startup.Health]string{
 	startup.PostStart:    "released by a blocking postStart, which the kubelet sees about 1 s sooner than a startup probe",
 	startup.StartupProbe: "released by its startup probe, which is there already",
@@ -279,7 +280,7 @@ var released = map[startup.Health]string{
 	startup.Report:       "released as soon as it runs",
 }
 
-// relevant leaves InitDone out: no user expects it of what is no init container.
+// relevant removes InitDone: nobody expects it for a container that is not an init container.
 func relevant(refused []Option) []Option {
 	return slices.DeleteFunc(refused, func(o Option) bool { return o.By == startup.InitDone })
 }

@@ -6,22 +6,22 @@ import (
 	"outrider.dev/startup"
 )
 
-// A Cost is what a way of ordering was measured to take, in seconds: from "the
-// proxy is ready" to "the app starts", on a real kubelet.
+// A Cost is the measured delay of a mechanism, in seconds: from "the proxy is ready" to "the app starts", on
+// a real kubelet.
 type Cost struct {
 	By       startup.Mechanism  `json:"-"`
-	Released startup.Health     `json:"-"` // what releases the dependent, where that makes a difference
+	Released startup.Health     `json:"-"` // the health report that releases the dependent, if it makes a difference
 	On       startup.Kubernetes `json:"-"`
-	Kubelet  string             `json:"kubelet"` // the version measured
+	Kubelet  string             `json:"kubelet"` // the measured version
 	Min      float64            `json:"min"`
 	Median   float64            `json:"median"`
 	Max      float64            `json:"max"`
 }
 
-// CostSource is how the costs were found.
+// CostSource describes how the costs were measured.
 const CostSource = "measured on real kubelets, n=8 each, alternating, the proxy ready 0.1 s after its start"
 
-// Costs are all that were measured.
+// Costs lists all measured costs.
 var Costs = []Cost{
 	{startup.Gate, "", 34, "v1.34.4", 0.00, 0.00, 0.06},
 	{startup.Gate, "", 36, "v1.36.3", 0.00, 0.01, 0.03},
@@ -33,7 +33,7 @@ var Costs = []Cost{
 	{startup.Hold, "", 36, "v1.36.3", 0.07, 0.08, 0.12},
 }
 
-// A PodCost is what a whole pod was measured to take, in seconds.
+// A PodCost is the measured start time of a whole pod, in seconds.
 type PodCost struct {
 	What             string
 	Kubelet          string
@@ -41,8 +41,7 @@ type PodCost struct {
 	Min, Median, Max float64
 }
 
-// PodCosts are what init containers cost, each of which runs only "true": from "applied"
-// to "the app runs", n=8.
+// PodCosts lists the costs of init containers that run only "true": from "applied" to "the app runs", n=8.
 var PodCosts = []PodCost{
 	{"no init container", "v1.34.4", 34, 0.63, 0.67, 0.74},
 	{"no init container", "v1.36.3", 36, 0.65, 0.67, 0.71},
@@ -52,8 +51,8 @@ var PodCosts = []PodCost{
 	{"two init containers", "v1.36.3", 36, 1.84, 1.88, 2.86},
 }
 
-// MeshCosts are what Outrider costs with its own images and a real Envoy: from "applied" to
-// the app's first call answered, n=20 in turns. On v1.36.3 fewer ways were measured.
+// MeshCosts lists the start times with Outrider's own images and a real Envoy: from "applied" to the app's
+// first answered call, n=20 in turns. On v1.36.3 fewer mechanisms were measured.
 // Source: "make bench-cluster", docs/kubelet.md.
 var MeshCosts = []PodCost{
 	{noMesh, "v1.34.4", 34, 0.54, 0.64, 0.76},
@@ -64,8 +63,8 @@ var MeshCosts = []PodCost{
 	{"native, blocking postStart", "v1.34.4", 34, 2.10, 2.15, 3.15},
 	{"native, startup probe", "v1.34.4", 34, 3.08, 3.15, 4.22},
 
-	// By the nodes (docs/node.md), with a containerd that has NRI. Without a mesh a pod takes the
-	// same there: 0.58, 0.66, 1.28.
+	// With the gates added by the nodes (docs/node.md), on a containerd with NRI. Without a mesh a pod takes
+	// the same time there as above: 0.58, 0.66, 1.28.
 	{"parking alone, by the node", "v1.34.4", 34, 0.79, 1.06, 2.67},
 	{"gate, by the node", "v1.34.4", 34, 0.79, 1.05, 3.11},
 
@@ -77,13 +76,14 @@ var MeshCosts = []PodCost{
 	{"gate, by the node", "v1.36.3", 36, 1.02, 1.13, 1.34},
 }
 
-// What costs are compared by name.
+// Values of What that the code looks up.
 const (
 	noMesh    = "no mesh"
 	gateAlone = "gate, init: none"
 )
 
-// meshCostOf is what Outrider costs more than no mesh, in seconds, and where.
+// meshCostOf returns how many seconds longer than without a mesh a pod takes to start, and the kubelet that
+// was measured.
 func meshCostOf(what string) (more float64, kubelet string) {
 	find := func(what string) PodCost {
 		return MeshCosts[slices.IndexFunc(MeshCosts, func(c PodCost) bool { return c.What == what })]
@@ -92,8 +92,8 @@ func meshCostOf(what string) (more float64, kubelet string) {
 	return c.Median - find(noMesh).Median, c.Kubelet
 }
 
-// measured is the version that was measured and is nearest to another one: the
-// newest that is not newer, else the oldest.
+// measured returns the measured version nearest to the given one: the newest that is not newer, else the
+// oldest.
 func measured(on startup.Kubernetes) startup.Kubernetes {
 	if on == 0 || on >= 36 {
 		return 36
@@ -101,7 +101,7 @@ func measured(on startup.Kubernetes) startup.Kubernetes {
 	return 34
 }
 
-// CostsOn are those of costs on the measured version nearest to another one.
+// CostsOn returns the costs on the measured version nearest to the given one.
 func CostsOn(costs []PodCost, on startup.Kubernetes) []PodCost {
 	return slices.DeleteFunc(slices.Clone(costs), func(c PodCost) bool { return c.On != measured(on) })
 }

@@ -6,11 +6,12 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// InjectLabels are the labels by which a pod requests injection or declines it. The first that
-// it has counts.
+// InjectLabels are the labels by which a pod requests or declines injection. The first of them that the pod
+// has decides.
 var InjectLabels = []string{contract.OwnInjectLabel, contract.InjectLabel}
 
-// RequestsInjection returns the value of the pod's own label, even if it is empty, else of its annotation.
+// RequestsInjection returns the value of the pod's own label, even if it is empty; if there is no label, of
+// the pod's annotation.
 func RequestsInjection(pod *corev1.Pod) (value, where string) {
 	for _, key := range InjectLabels {
 		if v, ok := pod.Labels[key]; ok {
@@ -25,7 +26,8 @@ func RequestsInjection(pod *corev1.Pod) (value, where string) {
 	return "", ""
 }
 
-// ExcludedKind returns why no pod of this kind is injected, as a code and a sentence; empty if they are.
+// ExcludedKind returns why no pod of this kind is injected, as a code and a sentence; both are empty if such
+// pods are injected.
 func ExcludedKind(pod *corev1.Pod) (code, sentence string) {
 	switch {
 	case pod.Spec.HostNetwork:
@@ -36,8 +38,8 @@ func ExcludedKind(pod *corev1.Pod) (code, sentence string) {
 	return "", ""
 }
 
-// Excluded returns why injection leaves the pod as it is, whatever its namespace and the mesh say, so that
-// its annotations have no effect; empty if it does not.
+// Excluded returns why injection does not change the pod, whatever its namespace and the mesh say. The pod's
+// annotations then have no effect. It returns an empty string if injection may change the pod.
 func Excluded(pod *corev1.Pod) string {
 	if _, sentence := ExcludedKind(pod); sentence != "" {
 		return sentence

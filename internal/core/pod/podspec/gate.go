@@ -14,8 +14,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// Where a gated container finds the agent, and the states. Each container can write its own
-// state only.
+// Paths of the agent and of the states in a gated container. Each container can write only its own state.
 const (
 	AgentPath   = contract.AgentPath
 	BinVolume   = contract.BinVolume
@@ -33,8 +32,8 @@ type wrapper struct {
 	read    func(r *reader, c carrier, argv []string) gateReading
 }
 
-// mechanism is a gate for our own only: the others do not order a stop, and nothing
-// wraps those that they wait for.
+// mechanism returns Gate for our own wrapper only. The other wrappers do not order a stop, and do not wrap
+// the containers that they wait for.
 func (w wrapper) mechanism() startup.Mechanism {
 	if w.program == path.Base(AgentPath) {
 		return startup.Gate
@@ -42,10 +41,10 @@ func (w wrapper) mechanism() startup.Mechanism {
 	return startup.Wrapper
 }
 
-// A gateReading is read from a wrapper's command line and environment.
+// A gateReading holds what a wrapper's command line and environment say.
 type gateReading struct {
 	edges []startup.Edge
-	real  int // index in argv of the real command; 0 if it cannot be taken out
+	real  int // index in argv of the real command; 0 if the wrapper cannot be removed
 	ok    bool
 }
 
@@ -106,14 +105,14 @@ func readOurs(_ *reader, c carrier, argv []string) gateReading {
 	return g
 }
 
-// afterText is an edge as the end of a statement of a plan.
+// afterText returns an edge in the form of the end of a plan's statement.
 func afterText(e startup.Edge) string {
 	e.By = ""
 	return strings.TrimPrefix(e.String(), e.To+" after ")
 }
 
-// readTekton: a step waits for the file that the step before it writes; the first
-// one for the controller's word that the sidecars are ready.
+// readTekton reads Tekton's entrypoint. A step waits for the file that the previous step writes; the first
+// step waits for the file by which the controller says that the sidecars are ready.
 func readTekton(r *reader, c carrier, argv []string) gateReading {
 	file := option(argv, "wait_file")
 	if file == "" && option(argv, "post_file") == "" {
@@ -151,7 +150,7 @@ func option(argv []string, name string) string {
 	return ""
 }
 
-// readEnvoyWrapper: it waits only if the variable has the address.
+// readEnvoyWrapper reads a wrapper that waits only if the variable holds Envoy's address.
 func readEnvoyWrapper(variable string) func(*reader, carrier, []string) gateReading {
 	return func(r *reader, c carrier, _ []string) gateReading {
 		if c.env(variable) == "" {
@@ -169,7 +168,7 @@ func readKubexit(r *reader, c carrier, _ []string) gateReading {
 	g := gateReading{real: 1, ok: c.env("KUBEXIT_NAME") != ""}
 	timeout, err := time.ParseDuration(c.env("KUBEXIT_BIRTH_TIMEOUT"))
 	if err != nil || timeout <= 0 {
-		timeout = 30 * time.Second // its default
+		timeout = 30 * time.Second // the wrapper's default
 	}
 	for dep := range strings.SplitSeq(c.env("KUBEXIT_BIRTH_DEPS"), ",") {
 		dep = strings.TrimSpace(dep)
@@ -203,8 +202,8 @@ func readLinkerdAwait(r *reader, c carrier, argv []string) gateReading {
 	return g
 }
 
-// writeGates wraps the command of each container that waits by a gate, and of
-// each one that is waited for and cannot report its own state, or is to report its end.
+// writeGates puts a gate before the command of three kinds of containers: those that wait by a gate, those
+// that are waited for and cannot report their own state, and those that must report their end.
 func (w *writer) writeGates(edges []startup.Edge) error {
 	after, probed, err := w.gates(edges)
 	if err != nil || len(after) == 0 && len(w.reports) == 0 {
@@ -220,7 +219,7 @@ func (w *writer) writeGates(edges []startup.Edge) error {
 			return err
 		}
 	}
-	// Our proxy reads there when its applications have ended, and publishes its own state.
+	// Our proxy reads the states to learn when its applications have ended, and publishes its own.
 	if proxy := w.find(OurProxy); proxy != nil {
 		if err := w.shareStates(proxy); err != nil {
 			return err
@@ -229,8 +228,8 @@ func (w *writer) writeGates(edges []startup.Edge) error {
 	return w.addGateVolumes()
 }
 
-// gates returns what each gate waits for, and the containers that publish a state for them: true if
-// it is their health.
+// gates returns the edges by which each gate waits, and the containers that publish a state for them. The
+// value in probed is true if that state includes their health.
 func (w *writer) gates(edges []startup.Edge) (after map[string][]startup.Edge, probed map[string]bool, err error) {
 	commands := map[string]bool{}
 	for _, c := range carriers(w.out) {
@@ -254,7 +253,7 @@ func (w *writer) gates(edges []startup.Edge) (after map[string][]startup.Edge, p
 	return after, probed, nil
 }
 
-// wrap puts the gate before the command of c, in place of an earlier one.
+// wrap puts the gate before the command of c, and removes an earlier gate.
 func (w *writer) wrap(c carrier, after []startup.Edge, probed bool, helps []string) error {
 	unwrap(c.Container)
 	switch {
@@ -281,7 +280,7 @@ func (w *writer) wrap(c carrier, after []startup.Edge, probed bool, helps []stri
 		}
 		line.Probe = text
 	}
-	// A gate that waits for nothing runs the command when the kubelet starts the container.
+	// A gate that waits for nothing starts the command at once, so the kubelet keeps its probes and hooks.
 	if len(after) == 0 && slices.Contains(w.reports, c.Name) {
 		w.describePod(c.Container, &line)
 	} else if err := w.takeOver(c, &line); err != nil {
@@ -290,7 +289,7 @@ func (w *writer) wrap(c carrier, after []startup.Edge, probed bool, helps []stri
 	return w.putGate(c.Container, line)
 }
 
-// putGate has the gate run before the command of c, which is not in the line.
+// putGate puts the gate before the command of c; line has no command yet.
 func (w *writer) putGate(c *corev1.Container, line contract.Gate) error {
 	if w.node {
 		return w.byNode(c, line.Args())

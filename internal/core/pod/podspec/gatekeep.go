@@ -15,22 +15,22 @@ import (
 	"outrider.dev/startup"
 )
 
-// What a gate takes over from the kubelet. While a command waits, the kubelet must not
-// restart it: its startup probe and its postStart hook begin with the command, so the gate
-// runs them. In the startup probe's place stands "outrider-agent started", which succeeds
-// when the command has started up: until then the kubelet runs no other probe of the
-// container, and afterwards those that the container has.
+// A gate takes some work over from the kubelet. While the command waits, the kubelet must not restart the
+// container, and the startup probe and the postStart hook must begin only with the command. So the gate runs
+// these two. The kubelet's startup probe becomes "outrider-agent started", which succeeds when the command
+// has started up: until then the kubelet runs no other probe of the container, and afterwards it runs the
+// container's other probes.
 //
-// The liveness probe becomes "outrider-agent held" where that does not do: a startup probe of
-// a sidecar would hold the containers after it, and the delay of a liveness probe counts from
-// the command's start, for which the readiness probe must not wait.
+// Where that is not possible, the liveness probe becomes "outrider-agent held". There are two cases: a
+// startup probe of a sidecar would hold the containers after it, and a liveness probe with a delay counts it
+// from the command's start, while the readiness probe must not wait for that delay.
 
-// defaultGrace is Kubernetes' own, and the gate's.
+// defaultGrace is the default grace period of Kubernetes and of the gate, in seconds.
 const defaultGrace = 30
 
-// takeOver moves into the gate's command line what the kubelet would do too early. What
-// holds other containers stays: a sidecar's startup probe and hook, and a hook that waits
-// for its own container.
+// takeOver moves into the gate's command line what the kubelet would do too early. Probes and hooks that
+// hold back other containers stay with the kubelet: a sidecar's startup probe and hook, and a hook that
+// waits for its own container.
 func (w *writer) takeOver(c carrier, line *contract.Gate) (err error) {
 	plain, n := c.kind == startup.Plain, numbered(c.Container)
 	held := !plain
@@ -62,14 +62,14 @@ func (w *writer) takeOver(c carrier, line *contract.Gate) (err error) {
 	return nil
 }
 
-// startedProbe is the startup probe that stands for a gate. It never fails for good: what ends
-// a wait is the timeout of its edge. The run under way succeeds when the gate opens, so a
-// timeout costs a process for as long, and delays nothing.
+// startedProbe returns the startup probe that replaces the container's own while a gate runs it. It never
+// fails for good, since only the timeout of an edge may end a wait. The run under way succeeds when the gate
+// opens, so a long timeout of the probe delays nothing and only keeps one process alive.
 func startedProbe(container string) *corev1.Probe {
 	return &corev1.Probe{PeriodSeconds: 1, TimeoutSeconds: 10, FailureThreshold: math.MaxInt32, ProbeHandler: Started(container)}
 }
 
-// Started is the handler of the startup probe that stands for a container's gate.
+// Started returns the handler of the startup probe of a gated container.
 func Started(container string) corev1.ProbeHandler {
 	return agentProbe(contract.Started{Name: container}.Args())
 }
@@ -78,8 +78,8 @@ func agentProbe(args []string) corev1.ProbeHandler {
 	return corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: append([]string{AgentPath}, args...)}}
 }
 
-// IsStarted reports whether a startup probe of a container stands for its gate, made by the
-// copied agent or by the proxy's.
+// IsStarted reports whether the startup probe of a container is answered by its gate, through the copied
+// agent or through the proxy's.
 func IsStarted(c *corev1.Container) bool {
 	switch p := c.StartupProbe; {
 	case p == nil:
@@ -95,7 +95,7 @@ func IsStarted(c *corev1.Container) bool {
 	}
 }
 
-// agentArgs are the arguments of a probe that runs the copied agent.
+// agentArgs returns the arguments of a probe that runs the copied agent.
 func agentArgs(p *corev1.Probe) ([]string, bool) {
 	if p.Exec == nil || len(p.Exec.Command) == 0 || p.Exec.Command[0] != AgentPath {
 		return nil, false
@@ -103,14 +103,15 @@ func agentArgs(p *corev1.Probe) ([]string, bool) {
 	return p.Exec.Command[1:], true
 }
 
-// Hold makes a liveness probe, whose ports are numbers, succeed while the gate of c holds.
+// Hold replaces the liveness probe of c by one that succeeds while the gate of c holds. The given probe,
+// whose ports must be numbers, decides afterwards.
 func Hold(c *corev1.Container, probe *corev1.Probe) error {
 	text, err := marshal(probe)
 	c.LivenessProbe.ProbeHandler = agentProbe(contract.Held{Name: c.Name, Probe: text}.Args())
 	return err
 }
 
-// HeldProbe is the liveness probe of c before [Hold]; nil if it is not held.
+// HeldProbe returns the liveness probe that c had before [Hold]; nil if Hold did not replace it.
 func HeldProbe(c *corev1.Container) *corev1.Probe {
 	if c.LivenessProbe == nil {
 		return nil
@@ -123,7 +124,7 @@ func HeldProbe(c *corev1.Container) *corev1.Probe {
 	return decoded(held.Probe)
 }
 
-// decoded is a probe of a command line; nil if there is none.
+// decoded returns the probe in an argument of a command line; nil if there is none.
 func decoded(text string) *corev1.Probe {
 	var p corev1.Probe
 	if json.Unmarshal([]byte(text), &p) != nil {
@@ -132,7 +133,7 @@ func decoded(text string) *corev1.Probe {
 	return &p
 }
 
-// startupProbe is the startup probe that c has without its gate.
+// startupProbe returns the startup probe that c has without its gate.
 func startupProbe(c *corev1.Container) *corev1.Probe {
 	if !IsStarted(c) {
 		return c.StartupProbe
@@ -141,7 +142,7 @@ func startupProbe(c *corev1.Container) *corev1.Probe {
 	return decoded(line.StartupProbe)
 }
 
-// gateLine is the command line of our gate before the command of c.
+// gateLine returns the command line of our gate before the command of c.
 func gateLine(c *corev1.Container) (contract.Gate, bool) {
 	if wordOf(c, 0) != AgentPath {
 		return contract.Gate{}, false
@@ -150,8 +151,8 @@ func gateLine(c *corev1.Container) (contract.Gate, bool) {
 	return line, ok && len(line.Command) > 0
 }
 
-// canMoveHook reports whether the gate can run the postStart hook of c: it does not hold
-// other containers, and names no port that c does not have.
+// canMoveHook reports whether the gate can run the postStart hook of c. It can if the hook does not hold
+// back other containers, and names no port that c does not have.
 func (w *writer) canMoveHook(c carrier) bool {
 	if c.Lifecycle == nil || c.Lifecycle.PostStart == nil || c.Lifecycle.PostStart.TCPSocket != nil {
 		return false
@@ -166,7 +167,7 @@ func marshal(value any) (string, error) {
 	return string(text), err
 }
 
-// DropPostStart takes the hook out, and an empty lifecycle with it.
+// DropPostStart removes the postStart hook, and the lifecycle if nothing else is in it.
 func DropPostStart(c *corev1.Container) {
 	c.Lifecycle.PostStart = nil
 	if c.Lifecycle.PreStop == nil && c.Lifecycle.StopSignal == nil {
@@ -174,7 +175,7 @@ func DropPostStart(c *corev1.Container) {
 	}
 }
 
-// describePod adds what the gate needs of the pod, where that is not the default.
+// describePod adds the pod's settings that the gate must know, if they are not the default.
 func (w *writer) describePod(c *corev1.Container, line *contract.Gate) {
 	policy := w.out.Spec.RestartPolicy
 	if own := c.RestartPolicy; own != nil {
@@ -189,8 +190,8 @@ func (w *writer) describePod(c *corev1.Container, line *contract.Gate) {
 	line.PreStop = c.Lifecycle != nil && c.Lifecycle.PreStop != nil
 }
 
-// unwrap takes our gate off c, and gives back to the kubelet what the gate had taken
-// over. It is false if c has none.
+// unwrap removes our gate from c, and gives back to the kubelet what the gate had taken over. It returns
+// false if c has no gate.
 func unwrap(c *corev1.Container) bool {
 	line, ok := gateLine(c)
 	if !ok {
@@ -205,11 +206,11 @@ func unwrap(c *corev1.Container) bool {
 	return true
 }
 
-// giveBack is what unwrap does besides the command.
+// giveBack restores the probes and the hook of c from the gate's command line.
 func giveBack(c *corev1.Container, line contract.Gate) {
-	// Earlier versions left no startup probe, and had a command that always succeeds for the
-	// delay of a liveness probe. They gave a container without a readiness probe one like the
-	// startup probe: that stays, for an author may have written it too.
+	// Earlier versions left no startup probe, and wrote a command that always succeeds to delay a liveness
+	// probe. They also gave a container without a readiness probe a copy of its startup probe. That copy
+	// stays, because the author may have written it.
 	if first := decoded(line.StartupProbe); IsStarted(c) || first != nil && !isDelay(first) {
 		c.StartupProbe = first
 	}
@@ -232,14 +233,14 @@ func isDelay(p *corev1.Probe) bool {
 
 func isGateMount(m corev1.VolumeMount) bool { return m.Name == BinVolume || m.Name == StateVolume }
 
-// Ungated is pod without the gates that [Write] wrote, and without what they need: what a
-// gate took over is the kubelet's again. Command and arguments become one list.
+// Ungated returns the pod without the gates that [Write] wrote, and without their mounts and volumes. The
+// kubelet gets back what the gates had taken over. Command and arguments become one list.
 func Ungated(pod *corev1.Pod) *corev1.Pod {
 	out := pod.DeepCopy()
 	withoutNodeGates(out)
 	for _, c := range carriers(out) {
 		unwrap(c.Container)
-		if usesAgent(c.Container) { // which may hold others besides being gated
+		if usesAgent(c.Container) { // its hook may hold back others, besides the gate
 			DropPostStart(c.Container)
 		}
 		c.Container.VolumeMounts = slices.DeleteFunc(c.VolumeMounts, isGateMount)
@@ -259,11 +260,11 @@ func Gated(c *corev1.Container) bool {
 	return wordOf(c, 0) == AgentPath && contract.IsGate([]string{wordOf(c, 1)})
 }
 
-// NeedsAgent reports whether c runs the copy of the agent, as its gate or in its hook.
+// NeedsAgent reports whether c runs the copied agent, as its gate or in its hook.
 func NeedsAgent(c *corev1.Container) bool { return Gated(c) || usesAgent(c) }
 
-// numbered is c with numbers for the names of ports in its probes and in its postStart hook:
-// only the pod's text resolves names. A name that c does not have stays.
+// numbered returns c with numbers for the names of ports in its probes and in its postStart hook, since only
+// the pod's spec can resolve the names. A name that c does not have stays.
 func numbered(c *corev1.Container) *corev1.Container {
 	out := c.DeepCopy()
 	for _, p := range []*corev1.Probe{out.StartupProbe, out.LivenessProbe, out.ReadinessProbe} {
@@ -293,8 +294,8 @@ func numberOf(c *corev1.Container, p intstr.IntOrString) intstr.IntOrString {
 	return p
 }
 
-// answers reports whether c has a probe, and the port that it names. A probe without its port
-// never succeeds: nothing can wait for it, and it stays with the kubelet.
+// answers reports whether c has the probe, and the port that the probe names. A probe without its port never
+// succeeds: nothing can wait for it, and it stays with the kubelet.
 func answers(c *corev1.Container, p *corev1.Probe) bool {
 	return p != nil && hasPort(c, p.HTTPGet) && (p.TCPSocket == nil || PortNumber(c, p.TCPSocket.Port) > 0)
 }

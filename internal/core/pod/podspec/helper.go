@@ -9,8 +9,8 @@ import (
 	"outrider.dev/startup"
 )
 
-// HelperOf are the containers that c only helps, by its gate: it ends with status 0 when
-// they have ended for good. None: it ends by itself, or not at all.
+// HelperOf returns the containers that c only serves, as its gate says: c ends with status 0 when they have
+// ended for good. If there are none, c ends by itself, or not at all.
 func HelperOf(c *corev1.Container) []string {
 	if !Gated(c) {
 		return nil
@@ -19,16 +19,16 @@ func HelperOf(c *corev1.Container) []string {
 	return line.HelperOf
 }
 
-// A helping says which plain containers only serve others, and which have work of their own, as far as
-// gates report their ends.
+// A helping says which plain containers only serve others, and which do work of their own. It includes only
+// containers whose ends gates report.
 type helping struct{ serve, work map[string]bool }
 
-// helpingIn sorts the containers of a pod in which gates keep the edges, and in which these containers
-// report their ends; nothing helps in a pod that runs for ever.
+// helpingIn sorts the containers of a pod with these gate edges, where the containers in reports report
+// their ends too. In a pod that runs for ever no container is a helper.
 //
-// A container that others wait for until it is started or completed does work of its own; one that
-// gets healthy is a server, which does not end by itself and would keep a Job from completing. Sidecars
-// the kubelet ends itself.
+// A container that others wait for until it is started or completed does work of its own. A container that
+// others wait for until it is healthy is a server: it does not end by itself, and would keep a Job from
+// completing. The kubelet itself ends sidecars.
 func helpingIn(pod *corev1.Pod, edges []startup.Edge, reports []string) helping {
 	h := helping{map[string]bool{}, map[string]bool{}}
 	if policy := pod.Spec.RestartPolicy; policy == "" || policy == corev1.RestartPolicyAlways {
@@ -53,8 +53,9 @@ func helpingIn(pod *corev1.Pod, edges []startup.Edge, reports []string) helping 
 	return h
 }
 
-// mains are the containers after whose end nothing is left for one that only helps: all with work of
-// their own, also those that do not declare that they wait for it. The pod does not complete before.
+// mains returns the containers after whose end a helper has nothing left to do: all containers that do work
+// of their own, including those that do not declare that they wait for the helper. The pod does not complete
+// before they have ended.
 func (h helping) mains(name string) []string {
 	if !h.serve[name] {
 		return nil

@@ -40,7 +40,7 @@ func TestHelpersOfAJob(t *testing.T) {
 		want   []string
 	}{
 		{"db", corev1.RestartPolicyNever, []string{"app", "first", "migrate", "report", "uploads"}},
-		{"cache", corev1.RestartPolicyOnFailure, []string{"app", "first", "migrate", "report", "uploads"}}, // report may use it, unsaid
+		{"cache", corev1.RestartPolicyOnFailure, []string{"app", "first", "migrate", "report", "uploads"}}, // report may use the cache without declaring it
 		{"db", corev1.RestartPolicyAlways, nil},
 		{"db", "", nil},
 		{"migrate", corev1.RestartPolicyNever, nil}, // ends by itself

@@ -13,9 +13,9 @@ import (
 	"outrider.dev/startup"
 )
 
-// hook recognises a postStart that waits. In the container that it waits for it
-// holds the plain containers listed after it; in any other one it is a
-// work-around, which runs at the same time as the command.
+// hook recognises a postStart hook that waits. A hook that waits for its own container holds the plain
+// containers listed after it. A hook that waits for another container is a work-around, which runs at the
+// same time as its container's command.
 func hook(r *reader, c carrier) {
 	w, ok := r.hookWait(c)
 	if !ok {
@@ -35,7 +35,7 @@ func hook(r *reader, c carrier) {
 			e := w.edge(r, to.Name, startup.Hold)
 			e.Timeout, e.OnTimeout = w.timeout, startup.Continue
 			if w.givesUp {
-				e.Timeout = 0 // as nothing promises
+				e.Timeout = 0 // no timeout is known
 			}
 			if e.Timeout == 0 {
 				e.OnTimeout = startup.Fail
@@ -43,7 +43,7 @@ func hook(r *reader, c carrier) {
 			f.Edges = append(f.Edges, e)
 		}
 	default:
-		return // a sidecar's hook is for native
+		return // native handles a sidecar's hook
 	}
 	r.add(f)
 	if len(f.Edges) == 0 {
@@ -58,14 +58,14 @@ type hookWait struct {
 	field   string
 	text    string
 	timeout time.Duration // 0: it waits for ever
-	givesUp bool          // and continues without an answer
+	givesUp bool          // after that it continues without an answer
 	port    bool          // it checks whether the port is open, not for health
 }
 
 // untilHealthy reports whether the container is healthy when the wait for it is over.
 func (w hookWait) untilHealthy() bool { return !w.givesUp && !w.port }
 
-// weakness is what keeps the wait from being one for health.
+// weakness says why the wait is not one for health.
 func (w hookWait) weakness() string {
 	if w.givesUp {
 		return "polls a number of times, then gives up and continues"
@@ -73,7 +73,7 @@ func (w hookWait) weakness() string {
 	return "checks a port, not health"
 }
 
-// edge is what the wait stands for, kept by one of the two.
+// edge returns the edge of the wait, with the given mechanism.
 func (w hookWait) edge(r *reader, to string, by startup.Mechanism) startup.Edge {
 	e := r.after(w.from, to, by)
 	if w.port || w.givesUp && by == startup.Hold {
@@ -95,15 +95,15 @@ func (r *reader) hookWait(c carrier) (hookWait, bool) {
 	case h.HTTPGet != nil && !strings.HasPrefix(h.HTTPGet.Path, istioHooks):
 		port := PortNumber(c.Container, h.HTTPGet.Port)
 		from := r.listener(port)
-		// One request, at once: it cannot wait for the container itself.
+		// The kubelet makes one request, at once, so it cannot wait for the container itself.
 		w := hookWait{from: from, by: "httpGet", field: field + ".httpGet", text: ":" + strconv.Itoa(port) + h.HTTPGet.Path}
 		return w, from != "" && from != c.Name
 	}
 	return hookWait{}, false
 }
 
-// istioHooks is where Istio's agent takes a hook of the app, which it forwards: Istio's injection
-// rewrites httpGet so, as its pkg/kube/inject/app_probe.go shows.
+// istioHooks is the path prefix at which Istio's agent receives an app's httpGet hook, and then forwards it.
+// Istio's injection rewrites httpGet in this way; see its pkg/kube/inject/app_probe.go.
 const istioHooks = "/app-lifecycle/"
 
 // holdsItself reports whether the hook of c blocks until c itself is healthy.
@@ -112,7 +112,7 @@ func (r *reader) holdsItself(c carrier) bool {
 	return ok && w.untilHealthy()
 }
 
-// waitsForItself is the wait of a hook for its own container, for health or for less.
+// waitsForItself returns the wait of a hook for its own container, for its health or only for its port.
 func (r *reader) waitsForItself(c carrier) (hookWait, bool) {
 	if c.Lifecycle == nil || c.Lifecycle.PostStart == nil || c.Lifecycle.PostStart.Exec == nil {
 		return hookWait{}, false
@@ -143,7 +143,7 @@ func (r *reader) waits(c carrier, argv []string) (hookWait, bool) {
 func (r *reader) statementWaits(c carrier, all []shell.Statement, errexit bool) (hookWait, bool) {
 	s := all[0]
 	if s.Then == "&" {
-		return hookWait{}, false // the next ones do not wait for it
+		return hookWait{}, false // the next statements do not wait for it
 	}
 	var next *shell.Statement
 	if len(all) > 1 {
@@ -165,7 +165,7 @@ func (r *reader) statementWaits(c carrier, all []shell.Statement, errexit bool) 
 	return w, w.from != ""
 }
 
-// healthyByPort reports whether a container that listens there is healthy by that alone.
+// healthyByPort reports whether an open port is all that makes the container healthy.
 func (r *reader) healthyByPort(name string, port int) bool {
 	for _, c := range r.all {
 		if c.Name == name {
@@ -201,7 +201,7 @@ func (w waiter) matches(argv []string) bool {
 	return slices.Equal(argv[1:len(w.words)], w.words[1:])
 }
 
-// bound is the time-out of the command line, else the program's own.
+// bound returns the time-out of the command line, else the program's default.
 func (w waiter) bound(argv []string) time.Duration {
 	for i, a := range argv {
 		value, ok := strings.CutPrefix(a, "--timeout=")
@@ -215,7 +215,7 @@ func (w waiter) bound(argv []string) time.Duration {
 	return w.timeout
 }
 
-// writeHold lists from before to and lets its hook block until it is healthy.
+// writeHold lists From before To and lets its hook block until it is healthy.
 func (w *writer) writeHold(e startup.Edge) error {
 	list := w.out.Spec.Containers
 	if !slices.ContainsFunc(list, containerNamed(e.From)) || !slices.ContainsFunc(list, containerNamed(e.To)) {
@@ -229,7 +229,7 @@ func (w *writer) writeHold(e startup.Edge) error {
 	return w.blockUntilHealthy(e, &list[slices.IndexFunc(list, containerNamed(e.From))])
 }
 
-// holdsForHealth is why a hook keeps no edge after another condition.
+// holdsForHealth returns the reason why a hook cannot keep an edge with another condition.
 func holdsForHealth(after startup.Condition) string {
 	return "a hook holds until its container is healthy, and not until it is " + string(after)
 }
@@ -238,8 +238,8 @@ func containerNamed(name string) func(corev1.Container) bool {
 	return func(c corev1.Container) bool { return c.Name == name }
 }
 
-// heldBefore is a list of containers in which From of an edge stands before To, and all that From
-// itself waits for before From: its hook would hold them for ever. The others keep their order.
+// heldBefore returns the list in an order in which From stands before To, after all containers that From
+// waits for: its hook would hold those for ever. The others keep their order.
 func heldBefore[T any](list []T, name func(T) string, e startup.Edge, needs startup.Dependency) []T {
 	first := slices.IndexFunc(list, func(c T) bool { return name(c) == e.From || name(c) == e.To })
 	var needed, from, others []T

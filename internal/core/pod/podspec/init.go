@@ -2,8 +2,7 @@ package podspec
 
 import "outrider.dev/startup"
 
-// initDone recognises a plain init container: all that is listed after it starts
-// when it has completed.
+// initDone recognises a plain init container: everything listed after it starts when it has completed.
 func initDone(r *reader, c carrier) {
 	if c.kind != startup.Init {
 		return

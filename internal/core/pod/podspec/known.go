@@ -16,8 +16,8 @@ import (
 // OurProxy is the container that injection adds.
 const OurProxy = contract.ProxyContainer
 
-// A proxy is a container that meshes inject, known by its name. It reports by
-// itself whether it is ready, so others can wait for it without a gate in it.
+// A proxy is a container that meshes inject, recognised by its name. It reports its own readiness, so that
+// others can wait for it without a gate in it.
 type proxy struct {
 	name  string
 	mesh  string
@@ -39,18 +39,17 @@ var proxies = []proxy{
 	{name: "cloud-sql-proxy", mesh: "Cloud SQL", port: 9090, path: "/startup", waits: []string{"/cloud-sql-proxy", "wait"}},
 }
 
-// istioPorts are the other ports of Istio's proxy, and of ours.
+// istioPorts are the other ports of Istio's proxy and of our proxy.
 var istioPorts = []int{contract.StatusPort, contract.AdminPort, contract.OutboundPort}
 
-// A waiter is a program that waits for a proxy, known by the first words of its
-// command, and the proxy it waits for.
+// A waiter is a program that waits for a proxy. It is recognised by the first words of its command.
 type waiter struct {
 	words   []string
-	proxies []string // the first one that the pod has, or will have
+	proxies []string // the program waits for the first of these that the pod has, or will have
 	timeout time.Duration
 }
 
-// Hooks, and lines of a script.
+// Programs in hooks, and in lines of a script.
 var waiters = []waiter{
 	{words: []string{"pilot-agent", "wait"}, proxies: []string{"istio-proxy", OurProxy}, timeout: time.Minute},
 	{words: []string{"outrider-agent", "wait"}, proxies: []string{OurProxy}},
@@ -83,18 +82,18 @@ func (p proxy) probe() *corev1.Probe {
 	return &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: p.path, Port: intstr.FromInt32(int32(p.port))}}}
 }
 
-// url is the address of that probe.
+// url returns the address of that probe.
 func (p proxy) url() string { return fmt.Sprintf("http://127.0.0.1:%d%s", p.port, p.path) }
 
-// servers are programs and images that serve until they get a signal: proxies, databases,
-// and agents that people put beside an app.
+// servers lists programs and images that serve until they get a signal: proxies, databases, and agents that
+// people put beside an app.
 var servers = []string{"cloud-sql-proxy", "cloud_sql_proxy", "gce-proxy", "alloydb-auth-proxy", "pgbouncer", "envoy", "nginx", "nginx-unprivileged", "haproxy", "oauth2-proxy",
 	"redis", "redis-server", "valkey", "postgres", "mysqld", "mariadb", "mongod", "mongo", "rabbitmq", "memcached", "dockerd",
 	"fluent-bit", "fluentd", "filebeat", "promtail", "vector", "telegraf", "statsd-exporter", "opentelemetry-collector", "opentelemetry-collector-contrib", "otelcol", "otel-agent",
 	"daprd", "consul-dataplane", "pilot-agent", "linkerd2-proxy", "kuma-dp"}
 
-// IsServer reports whether a container is known to serve until it gets a signal: by its
-// program, or by its image if the pod names no program.
+// IsServer reports whether a container is known to serve until it gets a signal. It looks at the program, or
+// at the image if the pod names no program.
 func IsServer(c *corev1.Container) bool {
 	argv := argvOf(c)
 	if len(c.Command) == 0 && (len(argv) == 0 || strings.HasPrefix(argv[0], "-") || strings.Contains(argv[0], ":")) {
@@ -104,11 +103,11 @@ func IsServer(c *corev1.Container) bool {
 	if len(calls) == 0 {
 		return false
 	}
-	last := calls[len(calls)-1] // what a script becomes
+	last := calls[len(calls)-1] // the program that the script ends in
 	return last.Final && slices.Contains(servers, last.Program) && !slices.Contains(last.Args, "--version")
 }
 
-// IsProxy reports whether a container is one that meshes or clouds inject, by its name.
+// IsProxy reports whether a container, by its name, is a proxy that meshes or clouds inject.
 func IsProxy(c *corev1.Container) bool {
 	_, is := knownProxy(c.Name)
 	return is

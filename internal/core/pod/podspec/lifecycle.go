@@ -10,13 +10,12 @@ import (
 	"outrider.dev/startup"
 )
 
-// Lifecycle is what the kubelet's rules need of pod: which containers it
-// has, their restart policies, hooks and probes, and the grace period. The
-// containers are those of [Read], in its order. What the pod leaves out stays 0,
-// which means the API's default there as here.
+// Lifecycle returns the part of a pod that the kubelet's rules depend on: the containers with their restart
+// policies, hooks and probes, and the grace period. The containers are in the order of [Read]. A field that
+// the pod leaves out is 0, which means the API's default.
 //
-// It takes any pod. A word that the API does not define counts as left out, and so
-// does a number that it would refuse.
+// It accepts any pod. A word that the API does not define, or a number that it would refuse, counts as left
+// out.
 func Lifecycle(pod *corev1.Pod) kubelet.Pod {
 	out := kubelet.Pod{Restart: policy(string(pod.Spec.RestartPolicy)), Grace: podGrace(pod.Spec.TerminationGracePeriodSeconds)}
 	for _, c := range carriers(pod) {
@@ -56,7 +55,8 @@ func policy(word string) kubelet.RestartPolicy {
 	return ""
 }
 
-// podGrace: 0 means SIGKILL at once, where a kubelet.Pod takes it for the default.
+// podGrace returns a pod's grace period. 0 in a pod means SIGKILL at once, while 0 in a kubelet.Pod means
+// the default.
 func podGrace(given *int64) time.Duration {
 	if given != nil && *given <= 0 {
 		return time.Nanosecond
@@ -68,7 +68,7 @@ func grace(given *int64) time.Duration {
 	if given == nil || *given < 0 {
 		return 0
 	}
-	return time.Duration(min(*given, int64(math.MaxInt32))) * time.Second // more than a life; and it cannot overflow
+	return time.Duration(min(*given, int64(math.MaxInt32))) * time.Second // 68 years are enough, and do not overflow
 }
 
 func hookHandler(h *corev1.LifecycleHandler) kubelet.Handler {

@@ -172,8 +172,8 @@ spec: {containers: [{name: app}, {name: cache, readinessProbe: {tcpSocket: {port
 	}
 }
 
-// Plan and lifecycle of a pod have the same containers, and an edge without a mechanism is
-// one with a warning.
+// The plan and the lifecycle of a pod have the same containers, and every requested edge without a mechanism
+// has a warning.
 func TestAsItRunsOfEveryPod(t *testing.T) {
 	eachFile(t, "testdata/pods/*.yaml", func(t *testing.T, file string) {
 		o := object(t, file)
@@ -212,7 +212,7 @@ func TestAsItRunsOfEveryPod(t *testing.T) {
 	})
 }
 
-// Containers that injection has yet to add stand in the pod as in the plan.
+// A container that injection has not added yet is in the same position in the pod as in the plan.
 func TestStandIns(t *testing.T) {
 	given := pod(t, "spec: {initContainers: [{name: a}, {name: b}], containers: [{name: app}]}")
 	r, err := Read(given)

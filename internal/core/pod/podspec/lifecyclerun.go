@@ -11,40 +11,40 @@ import (
 	"outrider.dev/startup"
 )
 
-// A Run is a pod as it will run: with the containers that injection has yet to
-// add, and with the order that it requests written into it.
+// A Run is a pod in the form in which it will run: with the containers that injection has not added yet, and
+// with the requested order written into it.
 type Run struct {
 	Pod  *corev1.Pod
-	Plan startup.Plan // without stars; By is empty where nothing keeps an edge
+	Plan startup.Plan // without stars; By is empty if nothing keeps the edge
 
-	Added    []string       // containers that are not in the pod yet; a bare one stands for each
-	Written  []startup.Edge // edges that were requested, and that the pod did not keep yet
-	Supposed []startup.Edge // not requested: an app should wait for its proxy
+	Added    []string       // containers that injection has not added yet; an empty container stands for each
+	Written  []startup.Edge // requested edges that the pod did not keep yet
+	Supposed []startup.Edge // not requested: it is assumed that an app should wait for its proxy
 
-	Stronger string // what would keep more, in one sentence
+	Stronger string // advice on what would keep more, in one sentence
 
 	Facts  map[string]Fact          // by container
-	Sleeps map[string]time.Duration // by container: before its command begins, or until its polls end
-	Lasts  map[string]time.Duration // by container: its command, if that ends with a sleep
-	Hooks  map[string]Hook          // by container: what its postStart does
+	Sleeps map[string]time.Duration // by container: time before its command begins, or until its polls end
+	Lasts  map[string]time.Duration // by container: how long its command runs, if it ends with a sleep
+	Hooks  map[string]Hook          // by container: its postStart hook
 
-	// EndsWith are by container those after whose end it ends too, with status 0.
+	// EndsWith lists for a container the containers after whose end it ends too, with status 0.
 	EndsWith map[string][]string
 }
 
-// A Hook is what a postStart waits for.
+// A Hook describes how a postStart hook waits.
 type Hook struct {
 	Polls   string        // the container that it probes; empty: it does not wait
 	Timeout time.Duration // 0: it waits for ever
-	GoesOn  bool          // after that it succeeds without an answer
-	Once    bool          // it probes once, and fails without an answer
+	GoesOn  bool          // after the timeout it succeeds without an answer
+	Once    bool          // it probes once, and fails if there is no answer
 }
 
-// AsItRuns is pod as it will run on a kubelet of that version: the mechanism of
-// each edge is the one that is in the pod, else the one that [Choose] takes.
+// AsItRuns returns the pod in the form in which it will run on a kubelet of that version. The mechanism of
+// each edge is the one in the pod, else the choice of [Choose].
 //
-// In a pod with the proxy of a mesh and without edges, but for those of init containers,
-// it supposes that the app should wait for the proxy.
+// If the pod has the proxy of a mesh and no edges except those of init containers, AsItRuns assumes that the
+// app should wait for the proxy.
 func AsItRuns(pod *corev1.Pod, on startup.Kubernetes) (Run, error) {
 	r, err := Read(pod)
 	if err != nil {
@@ -70,8 +70,8 @@ func AsItRuns(pod *corev1.Pod, on startup.Kubernetes) (Run, error) {
 	return run, nil
 }
 
-// ends records which containers end after others: by their gates, and our proxy beside applications
-// that all have one, in a pod that does not run for ever.
+// ends records which containers end after others. These are the helpers, by their gates, and our proxy, if
+// all its applications have a gate and the pod does not run for ever.
 func (run *Run) ends() {
 	run.EndsWith = map[string][]string{}
 	work, _ := NodeWork(run.Pod)
@@ -94,7 +94,8 @@ func (run *Run) ends() {
 	}
 }
 
-// withStandIns is pod with a container for each that is expected, where [Reading.plan] has it.
+// withStandIns returns the pod with an empty container for each expected one, in the position that
+// [Reading.plan] gives it.
 func withStandIns(pod *corev1.Pod, r Reading) *corev1.Pod {
 	out, always := pod.DeepCopy(), corev1.ContainerRestartPolicyAlways
 	for i, c := range r.plan().Containers {
@@ -108,8 +109,8 @@ func withStandIns(pod *corev1.Pod, r Reading) *corev1.Pod {
 	return out
 }
 
-// choose returns the edges of what was read, each with its mechanism, and notes
-// which of them are to be written, or supposed.
+// choose returns the edges of the reading, each with its mechanism, and records which of them are to be
+// written, and which are assumed.
 func (run *Run) choose(r Reading, on startup.Kubernetes) []startup.Edge {
 	var edges []startup.Edge
 	choices := Choose(r, on)
@@ -130,8 +131,7 @@ func (run *Run) choose(r Reading, on startup.Kubernetes) []startup.Edge {
 	return edges
 }
 
-// brought are the edges that came with what was written: the agent's own init
-// container goes first.
+// brought returns the edges that Write added: the agent's own init container goes first.
 func brought(r Reading, have []startup.Edge) []startup.Edge {
 	var out []startup.Edge
 	had := byEnds(have)
@@ -143,7 +143,7 @@ func brought(r Reading, have []startup.Edge) []startup.Edge {
 	return out
 }
 
-// waits records the sleeps and hooks of the pod: their times are not in a plan.
+// waits records the sleeps and hooks of the pod, because a plan does not contain their times.
 func (run *Run) waits(r Reading) {
 	run.Sleeps, run.Lasts, run.Hooks = map[string]time.Duration{}, map[string]time.Duration{}, map[string]Hook{}
 	for _, f := range r.Found {

@@ -11,16 +11,16 @@ import (
 	"outrider.dev/startup"
 )
 
-// A Mesh is recognised by the proxy to which it redirects connections.
+// A Mesh is recognised by its proxy, to which it redirects connections.
 type Mesh struct {
 	Proxy string
-	User  int64    // and group of the proxy: its connections are not captured
-	Init  []string // the containers that write the capture
+	User  int64    // user and group of the proxy, whose connections are not captured
+	Init  []string // the containers that write the capture rules
 }
 
-// Meshes are those that are known.
-// Sources: istio manifests/charts/istio-control/istio-discovery/files/injection-template.yaml;
-// linkerd2 charts/partials/templates/_proxy.tpl and _proxy-init.tpl.
+// Meshes lists the known meshes. Sources: istio
+// manifests/charts/istio-control/istio-discovery/files/injection-template.yaml; linkerd2
+// charts/partials/templates/_proxy.tpl and _proxy-init.tpl.
 var Meshes = []Mesh{
 	{contract.ProxyContainer, contract.ProxyUser, []string{contract.InitContainer}},
 	{"istio-proxy", contract.ProxyUser, []string{"istio-init", "istio-validation"}},
@@ -39,16 +39,16 @@ type Bypass struct {
 	Kind      startup.Kind
 	Setting   string // runAsUser or runAsGroup
 	ID        int64
-	Field     string // of the pod
+	Field     string // path in the pod
 }
 
 func (b Bypass) String() string {
 	return fmt.Sprintf("%s has %s: %d, which is the proxy's: its connections are not captured, so they have no mutual TLS and no policy", b.Container, b.Setting, b.ID)
 }
 
-// Bypasses returns the containers with the user or group of the proxy, whose connections are not
-// captured. A container's own setting goes before the pod's; fsGroup is only a supplementary
-// group of its processes, which the capture does not compare.
+// Bypasses returns the containers with the user or group of the proxy, whose connections are not captured. A
+// container's own setting overrides the pod's. fsGroup does not count: it is only a supplementary group of
+// the processes, which the capture does not compare.
 func Bypasses(pod *corev1.Pod, user, group int64) []Bypass {
 	var out []Bypass
 	shared := cmp.Or(pod.Spec.SecurityContext, &corev1.PodSecurityContext{})
@@ -76,7 +76,7 @@ func Bypasses(pod *corev1.Pod, user, group int64) []Bypass {
 	return out
 }
 
-// noteBypasses says which containers go round the proxy that the pod has, or will have.
+// noteBypasses adds a note about the containers that bypass the proxy that the pod has, or will have.
 func (r *reader) noteBypasses() {
 	if a := r.pod.Annotations; a[contract.Capture] == "none" || a[contract.InterceptionMode] == "NONE" {
 		return

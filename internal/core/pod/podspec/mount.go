@@ -9,30 +9,28 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// Volumes are the names of those that [Write] adds.
+// Volumes lists the names of the volumes that [Write] adds.
 var Volumes = []string{BinVolume, StateVolume}
 
-// What the volumes in memory may hold. Without a limit a process that writes there takes the
-// memory of its container, or of the node; at the limit a write fails, and the kubelet evicts
-// a pod that is above it.
+// Size limits of the volumes in memory. Without a limit a process that writes there takes the memory of its
+// container, or of the node. At the limit a write fails, and the kubelet evicts a pod that exceeds it.
 var (
-	// binLimit is for the agent, which has 11 MB, and its next version beside it while that is
-	// copied.
+	// binLimit has space for the agent, 11 MB, and for its next version while that is copied.
 	binLimit = resource.MustParse("64Mi")
-	// A container has two files of some kB there: 300 containers need 5 MB.
+	// stateLimit has space for 300 containers, which need 5 MB: each has two files of some kB.
 	stateLimit = resource.MustParse("16Mi")
 )
 
-// Memory is a volume in memory that may hold so much.
+// Memory returns a volume in memory with that size limit.
 func Memory(limit resource.Quantity) corev1.VolumeSource {
 	return corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory, SizeLimit: &limit}}
 }
 
-// A TakenError is a name, or a place, of the gates' that the pod uses for something else.
+// A TakenError reports that the pod uses a name or a directory of the gates for something else.
 type TakenError struct {
-	Volume    string // of the pod, or what is mounted
-	Container string // empty: the volume itself is it
-	Mount     string // where
+	Volume    string // name of the volume that has the name, or is mounted there
+	Container string // empty: the conflict is the volume's name
+	Mount     string // path of the mount
 }
 
 func (e *TakenError) Error() string {
@@ -42,7 +40,7 @@ func (e *TakenError) Error() string {
 	return e.Container + " mounts its volume " + e.Volume + " at " + e.Mount + ", and all of " + contract.Dir + " is the gates'"
 }
 
-// share gives c the agent's program and the states.
+// share mounts the agent's program and the states into c.
 func (w *writer) share(c *corev1.Container) error {
 	if err := w.shareAgent(c); err != nil {
 		return err
@@ -50,7 +48,7 @@ func (w *writer) share(c *corev1.Container) error {
 	return w.shareStates(c)
 }
 
-// shareAgent gives c the agent's program.
+// shareAgent mounts the agent's program into c.
 func (w *writer) shareAgent(c *corev1.Container) error {
 	if w.node {
 		return w.byNode(c, nil)
@@ -62,7 +60,7 @@ func (w *writer) shareAgent(c *corev1.Container) error {
 	return mount(c, m)
 }
 
-// shareStates gives c the states of all containers to read, and a directory for its own.
+// shareStates mounts the states of all containers into c, read-only, and a directory for the state of c.
 func (w *writer) shareStates(c *corev1.Container) error {
 	if w.node {
 		return w.byNode(c, nil)
@@ -73,8 +71,8 @@ func (w *writer) shareStates(c *corev1.Container) error {
 	return mount(c, corev1.VolumeMount{Name: StateVolume, MountPath: contract.OwnDir, SubPath: c.Name})
 }
 
-// mount gives c one of our volumes, unless it has it. Another one in our directory, or
-// over it, would hide it or be hidden.
+// mount adds a mount of one of our volumes to c, unless c has it. A foreign mount in our directory, or over
+// it, is refused, because one of the two would hide the other.
 func mount(c *corev1.Container, m corev1.VolumeMount) error {
 	if err := checkDir(c); err != nil {
 		return err
@@ -85,14 +83,14 @@ func mount(c *corev1.Container, m corev1.VolumeMount) error {
 	return nil
 }
 
-// ours reports whether a mount of c is as [Write] adds it.
+// ours reports whether m is one of the mounts that [Write] adds to c.
 func ours(c *corev1.Container, m corev1.VolumeMount) bool {
 	return slices.Contains([][3]string{
 		{BinVolume, BinDir, ""}, {BinVolume, BinDir, contract.ImageBinDir}, {StateVolume, contract.StatesDir, ""}, {StateVolume, contract.OwnDir, c.Name},
 	}, [3]string{m.Name, m.MountPath, m.SubPath + m.SubPathExpr})
 }
 
-// checkDir refuses other mounts of c in our directory, or over it.
+// checkDir refuses foreign mounts of c in our directory, or over it.
 func checkDir(c *corev1.Container) error {
 	for _, o := range c.VolumeMounts {
 		if !ours(c, o) && contract.Overlap(o.MountPath, contract.Dir) {
@@ -102,7 +100,7 @@ func checkDir(c *corev1.Container) error {
 	return nil
 }
 
-// byNode has the node mount the agent and the states into c, with a gate of those arguments if
+// byNode tells the node to mount the agent and the states into c, and to add a gate with these arguments if
 // there are any.
 func (w *writer) byNode(c *corev1.Container, gate []string) error {
 	if w.work.Containers == nil {
@@ -114,8 +112,8 @@ func (w *writer) byNode(c *corev1.Container, gate []string) error {
 	return checkDir(c)
 }
 
-// addGateVolumes adds what gates share. A volume of that name on a disk, for example,
-// could be shared with another pod. A node has its own directories for that.
+// addGateVolumes adds the volumes that the gates share. It refuses a foreign volume of the same name, which
+// could, on a disk for example, be shared with another pod. A node has its own directories instead.
 func (w *writer) addGateVolumes() error {
 	if w.node {
 		return nil
@@ -142,8 +140,8 @@ func (w *writer) addGateVolumes() error {
 	return w.addInit()
 }
 
-// addInit adds the container that copies the agent, first of all, so that the
-// gates of other init containers find it; unless a container brings it by itself.
+// addInit adds the init container that copies the agent. It comes first, so that the gates of other init
+// containers find the agent. It is not needed if the proxy's root stage or a volume brings the agent.
 func (w *writer) addInit() error {
 	if w.volume != nil || slices.ContainsFunc(w.out.Spec.Containers, func(c corev1.Container) bool { return Staged(&c) }) {
 		return nil

@@ -8,8 +8,8 @@ import (
 	"outrider.dev/startup"
 )
 
-// native recognises a restartable init container: all that is listed after it
-// starts after it, healthy only if it has a startup probe or a blocking hook.
+// native recognises a restartable init container. Everything listed after it starts after it, but waits for
+// its health only if it has a startup probe or a blocking hook.
 func native(r *reader, c carrier) {
 	if c.kind != startup.Sidecar {
 		return
@@ -32,7 +32,7 @@ func native(r *reader, c carrier) {
 	r.add(f)
 }
 
-// probeText is a probe in a few words.
+// probeText describes a probe in a few words.
 func probeText(p *corev1.Probe) string {
 	every := max(p.PeriodSeconds, 1)
 	if p.PeriodSeconds == 0 {

@@ -8,8 +8,8 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// NodeWork is what a node is to do for the pod before its containers run; false if that is nothing,
-// or cannot be read: then the node creates none of them.
+// NodeWork returns what a node must do for the pod before its containers run. It returns false if that is
+// nothing, or cannot be read; in the second case the node creates none of the containers.
 func NodeWork(pod *corev1.Pod) (contract.NodeWork, bool) {
 	text, there := pod.Annotations[contract.NodeAnnotation]
 	if !there {
@@ -19,7 +19,7 @@ func NodeWork(pod *corev1.Pod) (contract.NodeWork, bool) {
 	return work, err == nil
 }
 
-// SetNodeWork writes that into the pod.
+// SetNodeWork writes the node's work into the pod's annotation.
 func SetNodeWork(pod *corev1.Pod, work contract.NodeWork) {
 	if pod.Annotations == nil {
 		pod.Annotations = map[string]string{}
@@ -27,9 +27,9 @@ func SetNodeWork(pod *corev1.Pod, work contract.NodeWork) {
 	pod.Annotations[contract.NodeAnnotation] = work.String()
 }
 
-// AsRun returns the pod with the gates that its node adds, as their containers run: what a container
-// names as command and arguments follows its gate. The command of an image is not in it. A pod
-// to which a node adds no gate is returned itself.
+// AsRun returns the pod with the gates that its node adds: the gate comes before the command and arguments
+// that the container names. A command that only the image names is left out. If the node adds no gate, AsRun
+// returns the pod itself.
 func AsRun(pod *corev1.Pod) *corev1.Pod {
 	work, _ := NodeWork(pod)
 	return withGates(pod, work)
@@ -49,7 +49,7 @@ func withGates(pod *corev1.Pod, work contract.NodeWork) *corev1.Pod {
 	return &out
 }
 
-// withoutNodeGates gives back to the kubelet what gates of the node had taken over.
+// withoutNodeGates removes the node's gates, and gives back to the kubelet what they had taken over.
 func withoutNodeGates(pod *corev1.Pod) {
 	work, _ := NodeWork(pod)
 	for _, c := range carriers(pod) {
@@ -60,10 +60,10 @@ func withoutNodeGates(pod *corev1.Pod) {
 	delete(pod.Annotations, contract.NodeAnnotation)
 }
 
-// InsteadOfNode returns the pod with what its node would do done by an init container of that image and
-// by volumes, for where no node does it. entrypoint is the command of an image; nil where it is
-// unknown: then the gate has the container's arguments alone. A pod for which a node does nothing is
-// returned itself.
+// InsteadOfNode returns the pod for a place where no node does its work: an init container of the given
+// image and volumes do it instead. The function entrypoint returns the command of an image, or nil if it is
+// unknown; then the gate runs the container's arguments alone. If a node has nothing to do, InsteadOfNode
+// returns the pod itself.
 func InsteadOfNode(pod *corev1.Pod, image string, entrypoint func(image string) []string) (*corev1.Pod, error) {
 	work, ok := NodeWork(pod)
 	if !ok {
@@ -91,7 +91,7 @@ func InsteadOfNode(pod *corev1.Pod, image string, entrypoint func(image string) 
 		return nil, err
 	}
 	c := w.find(contract.InitContainer)
-	c.Command, c.Args = nil, []string{"copy", AgentPath} // the image's own command is the agent
+	c.Command, c.Args = nil, []string{"copy", AgentPath} // the entrypoint of the image is the agent
 	if len(work.Capture) == 0 {
 		return w.out, nil
 	}

@@ -12,8 +12,8 @@ import (
 	"outrider.dev/startup"
 )
 
-// A gate of the node changes no command, whatever the pod names of it, and needs no volume; a
-// reader finds the same order as with a gate in the pod.
+// A gate of the node changes no command, whether the pod names it or not, and needs no volume. A reader
+// finds the same order as with a gate in the pod.
 func TestWriteForNode(t *testing.T) {
 	given := pod(t, `
 spec:
@@ -67,13 +67,13 @@ spec:
 		t.Errorf("written again (-first +again):\n%s", diff)
 	}
 	undone := Ungated(written)
-	undone.ObjectMeta.Annotations = nil // the edges stay
+	undone.ObjectMeta.Annotations = nil // the annotation with the edges stays
 	if diff := cmp.Diff(given, undone); diff != "" {
 		t.Errorf("undone (-given +undone):\n%s", diff)
 	}
 }
 
-// What the node could not do is no reading of the pod, and nothing that its author wrote is lost.
+// Work that the node could not do is not read, and its removal loses nothing that the author wrote.
 func TestNodeWorkThatCannotBeRead(t *testing.T) {
 	p := pod(t, `
 metadata: {annotations: {outrider.dev/node-work: '{"containers":{"app":["rm"]}}'}}
@@ -87,7 +87,7 @@ spec: {containers: [{name: app, image: a, command: [/app]}]}
 	}
 }
 
-// A directory of ours that a container mounts something else at cannot be the node's.
+// A container cannot get the node's mount if it mounts something else in the same directory.
 func TestNodeWorkNeedsItsDirectory(t *testing.T) {
 	p := pod(t, `
 spec:
@@ -100,7 +100,7 @@ spec:
 	}
 }
 
-// Where there is no node an init container does its work: the same gates, before the image's command
+// Where no node plugin runs, an init container does its work: the same gates, before the image's command
 // where the pod names none.
 func TestInsteadOfNode(t *testing.T) {
 	given := pod(t, `
@@ -140,12 +140,13 @@ spec:
 	}
 }
 
-// A node adds gates to commands that the pod does not name: for others that is no way.
+// Advise offers a node's gate for a command that the pod does not name, for which a gate in the pod does not
+// fit.
 func TestAdviceHasGatesOfTheNode(t *testing.T) {
 	const containers = "\nspec: {containers: [{name: outrider-proxy, image: a}, {name: app, image: a}]}"
 	for _, tt := range []struct {
 		pod  string
-		want string // ways that fit; * is chosen
+		want string // ways that fit; * marks the chosen one
 	}{
 		{containers, "gate by the node, native*, native, hold"},
 		{`metadata: {annotations: {outrider.dev/node-work: '{"containers": {"app": ["gate", "--name=app", "--after=outrider-proxy:healthy", "--"]}}'}}` + containers, "gate by the node*, native, native, hold"},

@@ -7,14 +7,14 @@ import (
 	"outrider.dev/startup"
 )
 
-// An Option is what a mechanism would do for an edge in this pod.
+// An Option is the answer of a mechanism for an edge in this pod.
 type Option struct {
 	By     startup.Mechanism
 	Answer startup.Answer
-	Health startup.Health // what releases the dependent, as the pod would be written
+	Health startup.Health // what releases the dependent, in the pod that would be written
 }
 
-// WhyNot is why the option does not fit; empty if it does.
+// WhyNot returns the reason why the option does not fit; empty if it fits.
 func (o Option) WhyNot() string {
 	for _, l := range o.Answer.Limits {
 		if l.Fatal {
@@ -24,14 +24,14 @@ func (o Option) WhyNot() string {
 	return ""
 }
 
-// A moved container is listed before the one at place to, as a sidecar.
+// A moved identifies a move: the container at from becomes a sidecar, listed before the one at to.
 type moved struct {
 	from, to int
-	holds    bool // until it is healthy
+	holds    bool // it holds what follows until it is healthy
 }
 
-// option is what m would do for e if the pod were written that way. The mechanism that e names
-// is the one that was requested.
+// option returns the answer of m for e in the pod that would be written. The mechanism that e names is the
+// requested one.
 func (c *chooser) option(e startup.Edge, m startup.Mechanism) Option {
 	requested := e.By
 	e.By = m
@@ -45,8 +45,8 @@ func (c *chooser) option(e startup.Edge, m startup.Mechanism) Option {
 	return Option{By: m, Answer: answer, Health: from.Health}
 }
 
-// asWritten returns From and the answer of e's mechanism in the pod that [Write] would make for
-// this edge, or the reason why it would not.
+// asWritten returns From and the answer of e's mechanism in the pod that [Write] would make for this edge,
+// or the reason why it would refuse.
 func (c *chooser) asWritten(e startup.Edge, requested startup.Mechanism) (startup.Container, startup.Answer, string) {
 	from, at := c.judge.Find(e.From)
 	to, toAt := c.judge.Find(e.To)
@@ -75,14 +75,14 @@ func (c *chooser) asWritten(e startup.Edge, requested startup.Mechanism) (startu
 		if reason := noHold(e, from, to); reason != "" {
 			return startup.Container{}, startup.Answer{}, reason
 		}
-		two := startup.Plan{Containers: []startup.Container{to, from}} // the others make no difference
+		two := startup.Plan{Containers: []startup.Container{to, from}} // the other containers make no difference
 		judge = movedBefore(two, 1, 0, startup.Plain, f, startup.Healthy).Judge(c.on)
 	}
 	from, _ = judge.Find(e.From)
 	return from, judge.Keeps(e.By, e), ""
 }
 
-// noHold is the reason why [Write] would make no hold for an edge; empty if it would.
+// noHold returns the reason why [Write] would make no hold for an edge; empty if it would.
 func noHold(e startup.Edge, from, to startup.Container) string {
 	if from.Kind != startup.Plain || to.Kind != startup.Plain {
 		return fmt.Sprintf("%s and %s are not both plain containers", e.From, e.To)
@@ -93,17 +93,18 @@ func noHold(e startup.Edge, from, to startup.Container) string {
 	return ""
 }
 
-// lacksHook reports whether an edge needs a postStart of From that waits, and there is another one.
+// lacksHook reports whether an edge needs a postStart of From that waits, while From already has another
+// one.
 func (f Fact) lacksHook(e startup.Edge) bool {
 	needs := e.By == startup.Hold || e.By == startup.Native && e.After == startup.Healthy && !f.Starts
 	return needs && f.Hooked
 }
 
-// asSidecar judges the plan that Write would make where From, at place from, becomes a sidecar.
+// asSidecar returns the judge of the plan in which From, at index from, becomes a sidecar.
 func (c *chooser) asSidecar(e startup.Edge, from, to int) *startup.Judge {
 	place := moved{from, to, e.After == startup.Healthy}
 	if list := c.plan.Containers; list[from].Kind == startup.Plain && list[to].Kind == startup.Plain {
-		place.to = -1 // to the end of the init list, before all plain ones
+		place.to = -1 // at the end of the init list, before all plain ones
 	}
 	if c.moved[place] == nil {
 		written := movedBefore(c.plan, from, to, startup.Sidecar, c.pod.Facts[e.From], e.After)
@@ -112,7 +113,7 @@ func (c *chooser) asSidecar(e startup.Edge, from, to int) *startup.Judge {
 	return c.moved[place]
 }
 
-// noGate is the reason why [Write] would make no gate for the edge; empty if it would.
+// noGate returns the reason why [Write] would make no gate for the edge; empty if it would.
 func (c *chooser) noGate(e startup.Edge, requested startup.Mechanism) string {
 	switch missing := c.pod.missingCommands(e); {
 	case slices.Contains(missing, e.To):
@@ -123,8 +124,8 @@ func (c *chooser) noGate(e startup.Edge, requested startup.Mechanism) string {
 	return c.firstProcess(e, requested)
 }
 
-// firstProcess is the reason why a gate, which would be process 1 itself, does not fit the
-// command of one of the two; empty if it does, or if a gate is requested all the same.
+// firstProcess returns the reason why a gate, which would itself be process 1, does not fit the command of
+// one of the two containers. It is empty if the gate fits, or is requested anyway.
 func (c *chooser) firstProcess(e startup.Edge, requested startup.Mechanism) string {
 	if requested == startup.Gate || c.pod.Start == Start(startup.Gate) {
 		return ""
@@ -137,7 +138,7 @@ func (c *chooser) firstProcess(e startup.Edge, requested startup.Mechanism) stri
 	return ""
 }
 
-// notLookedUp is the reason why a command is not known from the image either.
+// notLookedUp explains why a command is unknown even from the image.
 func (r Reading) notLookedUp(name string) string {
 	switch why := r.Unknown[name]; {
 	case why != "":

@@ -6,19 +6,19 @@ import (
 	"outrider.dev/startup"
 )
 
-// A presence is what keeps edges in the pod already.
+// A presence is an ordering that the pod already has.
 type presence struct {
 	*Found
 	why []string
 }
 
-// A carried edge is one between two containers by a mechanism.
+// A carried identifies an edge kept by a mechanism.
 type carried struct {
 	ends
 	by startup.Mechanism
 }
 
-// presences are what the pod has already, by the edges that it keeps.
+// presences maps edges to the orderings by which the pod already keeps them.
 type presences map[carried]presence
 
 func newPresences(found []Found) presences {
@@ -35,17 +35,17 @@ func newPresences(found []Found) presences {
 	return out
 }
 
-// of is what the pod has already of the mechanism that an edge names.
+// of returns the ordering that keeps an edge by the mechanism that the edge names.
 func (ps presences) of(e startup.Edge) presence { return ps[carried{endsOf(e), e.By}] }
 
-// keeps reports whether the pod keeps an edge already by the mechanism that it names, and not only for a
-// weaker condition.
+// keeps reports whether the pod already keeps an edge, with its condition, by the mechanism that the edge
+// names.
 func (ps presences) keeps(e startup.Edge) bool {
 	p := ps.of(e)
 	return p.Found != nil && slices.ContainsFunc(p.Edges, func(o startup.Edge) bool { return endsOf(o) == endsOf(e) && o.After == e.After })
 }
 
-// choice is the choice of the mechanism that the pod has already.
+// choice returns the choice of the mechanism that the pod already has.
 func (ps presences) choice(e startup.Edge, judge *startup.Judge) Choice {
 	p := ps.of(e)
 	return Choice{Edge: e, Answer: judge.Keeps(e.By, e), Why: p.why, Present: p.Found}

@@ -13,57 +13,57 @@ import (
 	"outrider.dev/startup"
 )
 
-// A Reading is what is known about the start-up of a pod.
+// A Reading describes the start-up of a pod.
 type Reading struct {
 	Containers []startup.Container
 	Facts      map[string]Fact // by container
 	Requested  []startup.Edge  // by annotation, stars included
-	Found      []Found         // what is in the pod already
+	Found      []Found         // orderings that the pod already has
 	Start      Start           // the annotation outrider.dev/start
-	Native     bool            // the annotation sidecar.istio.io/nativeSidecar: "true", which goes before a gate
-	Expected   []string        // containers that the pod waits for, but that injection has yet to add
+	Native     bool            // the annotation sidecar.istio.io/nativeSidecar: "true", which takes precedence over a gate
+	Expected   []string        // containers that others wait for, and that injection has not added yet
 	Notes      []string
-	Injected   bool   // what is requested was written by injection, as well as it could
+	Injected   bool   // injection has already written what is requested, as well as it could
 	Excluded   string // why injection will not write what is requested; empty: it will
 
-	// Avoid are mechanisms that [Choose] must not prefer by itself. It is set by callers,
-	// not by the pod.
+	// Avoid lists mechanisms that [Choose] must not pick by itself. Callers set it; it is not read from the
+	// pod.
 	Avoid []startup.Mechanism
 
-	// Node says that the nodes of the pod add gates, to any command: they do already, or its caller
-	// sets it for a pod that is to be injected so.
+	// Node says that the pod's nodes add gates, to any command: they do so already, or the caller sets it
+	// for a pod that will be injected in this way.
 	Node bool
 
-	// Unknown has for containers the reason why their command is not known from their image either.
-	// Nil: the images were not looked up.
+	// Unknown says for a container why its command is not known from its image either. Nil: the images were
+	// not looked up.
 	Unknown map[string]string
 }
 
-// A Fact is what a mechanism can build on in a container.
+// A Fact describes a container, as far as mechanisms depend on it.
 type Fact struct {
-	Command bool // it is in the pod, so that it can be wrapped
-	First   bool // it runs only as process 1
-	Proxy   bool // a mesh's own: it can be moved, and reports its own readiness
+	Command bool // the command is in the pod, so that it can be wrapped
+	First   bool // the command runs only as process 1
+	Proxy   bool // a mesh's proxy: it can be moved, and reports its own readiness
 	Probed  bool // it has a probe, which a hook or a gate can run
 	Starts  bool // it has a startup probe
-	Hooked  bool // it has a postStart, so that there is no place for one that waits
+	Hooked  bool // it has a postStart hook, which leaves no place for one that waits
 }
 
-// Found is an ordering that the pod has already, from any source.
+// Found is an ordering that the pod already has, from any source.
 type Found struct {
-	Container   string            `json:"container"` // the one that carries it
+	Container   string            `json:"container"` // the container in which it was found
 	Mechanism   startup.Mechanism `json:"mechanism"`
 	By          string            `json:"by"`              // the program or mesh: "pilot-agent wait", "Tekton", "sleep"
-	Edges       []startup.Edge    `json:"edges,omitempty"` // none if it is unknown what it waits for
+	Edges       []startup.Edge    `json:"edges,omitempty"` // empty if it is unknown what it waits for
 	Evidence    Evidence          `json:"evidence"`
 	Replaceable bool              `json:"replaceable"` // [Without] can take it out
 
-	cut    [2]int        // of the script, if it is part of one
-	unwrap int           // where the real command begins, if it is a wrapper
-	lasts  time.Duration // of a sleep, or a loop that gives up
+	cut    [2]int        // position in the script, if it is part of one
+	unwrap int           // index of the real command, if it is a wrapper
+	lasts  time.Duration // duration of a sleep, or of a loop that gives up
 }
 
-// Evidence is where in the pod it was seen.
+// Evidence shows where in the pod an ordering was seen.
 type Evidence struct {
 	Field string `json:"field"`
 	Text  string `json:"text"`
@@ -71,9 +71,9 @@ type Evidence struct {
 
 func (e Evidence) String() string { return e.Field + ": " + e.Text }
 
-// Read returns what pod does about its start-up. The error joins an
-// *AnnotationError for each annotation that cannot be understood; what else was
-// read is returned all the same. Of a pod with more than [MaxContainers] nothing is.
+// Read returns what the pod says and does about its start-up. The error joins an *AnnotationError for each
+// annotation that cannot be understood; the rest of the reading is valid. A pod with more than
+// [MaxContainers] is not read at all.
 func Read(pod *corev1.Pod) (Reading, error) {
 	r, err := readAll(pod)
 	r.note()
@@ -98,7 +98,7 @@ func readAll(pod *corev1.Pod) (reader, error) {
 	return r, errors.Join(err, startErr)
 }
 
-// read is [Read] without notes, with the edges of the annotations.
+// read is [Read] without notes, with the given edges in place of those in the annotations.
 func read(pod *corev1.Pod, requested []startup.Edge) (reader, error) {
 	r := newReader(pod)
 	for _, c := range r.all {
@@ -121,12 +121,12 @@ func read(pod *corev1.Pod, requested []startup.Edge) (reader, error) {
 	return r, err
 }
 
-// emptyReader has the pod alone.
+// emptyReader returns a reader with the pod and no facts.
 func emptyReader(pod *corev1.Pod) reader {
 	return reader{pod: pod, all: carriers(pod), Reading: Reading{Facts: map[string]Fact{}}}
 }
 
-// newReader has the containers, and has not looked for any order yet.
+// newReader returns a reader that knows the containers, and has not looked for any ordering yet.
 func newReader(pod *corev1.Pod) reader {
 	work, _ := NodeWork(pod)
 	r := reader{pod: pod, all: carriers(withGates(pod, work)), gates: work.Containers, Reading: Reading{Facts: map[string]Fact{}, Node: len(work.Containers) > 0}}
@@ -138,13 +138,13 @@ func newReader(pod *corev1.Pod) reader {
 	return r
 }
 
-// recognisers, one per mechanism. Each adds to what was found.
+// recognisers has one function per mechanism. Each adds to what was found.
 var recognisers = []func(*reader, carrier){native, initDone, gate, hook, workaround}
 
 type reader struct {
 	pod   *corev1.Pod
-	all   []carrier           // as they run
-	gates map[string][]string // that the node adds, by container
+	all   []carrier           // the containers with the gates that the node adds
+	gates map[string][]string // the gates that the node adds, by container
 	Reading
 }
 
@@ -152,8 +152,8 @@ func (r *reader) has(name string) bool {
 	return slices.ContainsFunc(r.all, func(c carrier) bool { return c.Name == name })
 }
 
-// firstOf is the first of the names that the pod has, else the first one, which
-// is then expected.
+// firstOf returns the first of the names that the pod has. If it has none, firstOf returns the first name,
+// and the pod is expected to get that container.
 func (r *reader) firstOf(names []string) string {
 	for _, n := range names {
 		if r.has(n) {
@@ -175,8 +175,8 @@ func (r *reader) expect(name string) {
 	r.Facts[name] = Fact{Command: true, Proxy: true, Probed: true}
 }
 
-// listener names the container behind a local port: a mesh's proxy, or one that
-// declares the port or is probed there; "" if none is known.
+// listener returns the container behind a local port: a mesh's proxy, or a container that declares the port
+// or is probed there; empty if none is known.
 func (r *reader) listener(port int) string {
 	known := proxiesAt(port)
 	for _, n := range known {
@@ -199,7 +199,7 @@ func (r *reader) listener(port int) string {
 	return r.firstOf(known)
 }
 
-// proxy names the pod's proxy: "" if there is none.
+// proxy returns the name of the pod's proxy; empty if there is none.
 func (r *reader) proxy() string {
 	for _, p := range proxies {
 		if r.has(p.name) {
@@ -209,8 +209,8 @@ func (r *reader) proxy() string {
 	return ""
 }
 
-// after is the edge of a container that waits for another: for health, if the other
-// reports it.
+// after returns the edge of a container that waits for another one: for its health if it reports it, else
+// for its start.
 func (r *reader) after(from, to string, by startup.Mechanism) startup.Edge {
 	e := startup.Edge{From: from, To: to, After: startup.Healthy, By: by}
 	if c, known := r.find(from); known && c.Health == startup.NoHealth {
@@ -233,7 +233,7 @@ func oneLine(s string) string {
 	return s
 }
 
-// note adds what is worth a sentence.
+// note adds the notes about the pod.
 func (r *reader) note() {
 	r.noteStage()
 	r.noteBypasses()
@@ -249,7 +249,7 @@ func (r *reader) note() {
 			}
 		}
 	}
-	if len(r.Requested) > 0 { // there may be stars, and contradictions
+	if len(r.Requested) > 0 { // the edges may have stars and contradict each other
 		count(r.Reading.Plan().Expand().Edges)
 	} else {
 		for _, f := range r.Found {
@@ -267,8 +267,8 @@ func (r *reader) note() {
 	}
 }
 
-// Meant is e as the author of a work-around intended it: a command that polls a port waits
-// until the container behind it is healthy, where that can be known.
+// Meant returns e as the author of a work-around intended it: a command that polls a port is meant to wait
+// until the container behind it is healthy, if that container reports its health.
 func (r Reading) Meant(e startup.Edge) startup.Edge {
 	if c, known := r.find(e.From); slices.Contains(startup.WorkArounds, e.By) && known && c.Health != startup.NoHealth {
 		e.After = startup.Healthy
@@ -276,8 +276,8 @@ func (r Reading) Meant(e startup.Edge) startup.Edge {
 	return e
 }
 
-// Plan is all that the pod keeps or requests. A requested edge that the pod keeps already has
-// its mechanism; the best one, if it has several.
+// Plan returns all edges that the pod keeps or requests. A requested edge that the pod already keeps names
+// the mechanism; the best one if there are several.
 func (r Reading) Plan() startup.Plan {
 	p := r.plan()
 	n := len(r.Requested)
@@ -303,15 +303,14 @@ func (r Reading) Plan() startup.Plan {
 	return p
 }
 
-// requested are the requested edges, each with the best mechanism by which the pod keeps it
-// already.
+// requested returns the requested edges, each with the best mechanism by which the pod already keeps it.
 func (r Reading) requested() []startup.Edge {
 	out := slices.Clone(r.Requested)
 	if len(out) == 0 {
 		return nil
 	}
 	at := byEnds(out)
-	kept := map[int][]startup.Edge{} // by requested edge: those that the pod has
+	kept := map[int][]startup.Edge{} // edges in the pod, by index of the requested edge
 	for _, f := range r.Found {
 		for _, e := range f.Edges {
 			if i, requested := at[endsOf(e)]; requested {
@@ -327,12 +326,12 @@ func (r Reading) requested() []startup.Edge {
 	return out
 }
 
-// contradicts reports whether e closes a cycle with what was requested, and gives way to it.
+// contradicts reports whether e closes a cycle with the requested edges, and can be dropped.
 func contradicts(e startup.Edge, requested startup.Dependency) bool {
 	return e.By.GivesWay() && requested.Needs(e.From, e.To)
 }
 
-// find returns a container of the pod, or one that is expected.
+// find returns a container of the pod, or an expected one.
 func (r Reading) find(name string) (startup.Container, bool) {
 	if c, i := (startup.Plan{Containers: r.Containers}).Find(name); i >= 0 {
 		return c, true
@@ -340,8 +339,8 @@ func (r Reading) find(name string) (startup.Container, bool) {
 	return startup.Container{Name: name, Health: startup.Report, Named: true}, slices.Contains(r.Expected, name)
 }
 
-// plan is the containers alone, those that are expected included, where injection puts a proxy that
-// others wait for: a sidecar before the init container that waits for it, else the first plain one.
+// plan returns the containers without edges. The expected ones are where injection puts a proxy that others
+// wait for: before the init container that waits for it, as a sidecar, else as the first plain container.
 func (r Reading) plan() startup.Plan {
 	p := startup.Plan{Containers: slices.Clone(r.Containers)}
 	at := slices.IndexFunc(p.Containers, func(c startup.Container) bool { return c.Kind == startup.Plain })
@@ -360,7 +359,7 @@ func (r Reading) plan() startup.Plan {
 	return p
 }
 
-// keptBy is the best mechanism of those by which the pod keeps e already.
+// keptBy returns the best of the mechanisms by which the pod already keeps e.
 func keptBy(e startup.Edge, kept []startup.Edge) startup.Mechanism {
 	var best startup.Mechanism
 	for _, o := range kept {

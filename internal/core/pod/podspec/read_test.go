@@ -50,8 +50,8 @@ func eachFile(t *testing.T, pattern string, test func(t *testing.T, file string)
 	}
 }
 
-// goldens calls render for each pod in testdata and compares with the golden file next to
-// it; UPDATE=1 writes that file.
+// goldens calls render for each pod in testdata and compares the result with the golden file next to it;
+// UPDATE=1 writes that file.
 func goldens(t *testing.T, suffix string, render func(*testing.T, podfile.Object) string) {
 	eachFile(t, "testdata/pods/*.yaml", func(t *testing.T, file string) {
 		got := render(t, object(t, file))
@@ -126,7 +126,8 @@ func TestChoose(t *testing.T) {
 	})
 }
 
-// Nothing will write the order of a pod that injection leaves as it is; what its author wrote by hand stays.
+// A requested order is not written into a pod that injection does not change; an order that its author wrote
+// by hand stays.
 func TestExcluded(t *testing.T) {
 	const order = ", annotations: {outrider.dev/depends-on.b: a}}\nspec:\n  %scontainers:\n  - {name: b, command: [%s]}\n%s"
 	const plain = "  - {name: a, command: [a], readinessProbe: {tcpSocket: {port: 1}}}\n"
@@ -161,7 +162,7 @@ func TestScriptsAndCommands(t *testing.T) {
 	tests := map[string]struct {
 		command string // a YAML flow sequence, and other fields
 		want    string // mechanism: evidence
-		left    string // the command without it
+		left    string // the command after the ordering was taken out
 	}{
 		"a sleep that is the command":          {`[sh, -c, "sleep 3600"]`, "", ""},
 		"a sleep in a loop is the command":     {`[sh, -c, "while true; do sleep 5; done"]`, "", ""},
@@ -210,7 +211,7 @@ func TestScriptsAndCommands(t *testing.T) {
 	}
 }
 
-// What a wait keeps depends on how it polls: for ever or not, for health or a port.
+// Read recognises how a statement polls: with a limit or for ever, and for health or only for an open port.
 func TestHowAStatementPolls(t *testing.T) {
 	const (
 		keeps  = "healthy, by health-loop"
@@ -286,7 +287,7 @@ func TestHowAStatementPolls(t *testing.T) {
 	}
 }
 
-// A hook that may go on without an answer does not show health.
+// A hook that may continue without an answer does not report health.
 func TestHooksThatHoldUntilHealthy(t *testing.T) {
 	for script, want := range map[string]string{
 		"until curl -fs localhost:15021/healthz/ready; do sleep 1; done":                             "healthy",

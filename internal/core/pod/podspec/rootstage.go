@@ -8,9 +8,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// A root stage is how a proxy captures and brings the agent to the gates without an init
-// container of ours: its first process does that as root, then it becomes the proxy. The
-// command lines of both are written here and nowhere else:
+// With a root stage a proxy captures connections and copies the agent for the gates by itself, without an
+// init container of ours. Its first process does so as root, and then becomes the proxy. Only this file
+// writes and reads the command lines of the stage and of the hook that waits for it:
 //
 //	outrider-agent root-stage --copy /outrider/bin/outrider-agent -u 1337 ... -- proxy sidecar ...
 //	outrider-agent captured --copy /outrider/bin/outrider-agent
@@ -20,8 +20,8 @@ const (
 	flagCopy     = "--copy"
 )
 
-// WriteStage puts a root stage with these flags before the arguments of c, which has the
-// agent's image, and gives c the hook that waits for the stage, in place of one it has.
+// WriteStage puts a root stage with these flags before the arguments of c, whose image is the agent's. It
+// replaces the postStart hook of c by one that waits for the stage.
 func WriteStage(c *corev1.Container, flags []string) error {
 	c.Args = slices.Concat([]string{stageWord, flagCopy, AgentPath}, flags, []string{endFlags}, c.Args)
 	if c.Lifecycle == nil {
@@ -36,7 +36,7 @@ func Staged(c *corev1.Container) bool {
 	return wordOf(c, 0) == stageWord || path.Base(wordOf(c, 0)) == "outrider-agent" && wordOf(c, 1) == stageWord
 }
 
-// noteStage notes what a root stage costs, and what it does not keep.
+// noteStage adds notes about the cost and the limits of a root stage.
 func (r *reader) noteStage() {
 	for _, c := range r.all {
 		if !Staged(c.Container) {

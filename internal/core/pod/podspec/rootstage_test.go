@@ -10,8 +10,8 @@ import (
 	"outrider.dev/startup"
 )
 
-// A proxy with a root stage brings the agent to the gates: Write adds no init container, its
-// hook is not taken for one that waits for the proxy's health, and the plan is read back.
+// A proxy with a root stage copies the agent for the gates: Write adds no init container, the hook is not
+// mistaken for one that waits for the proxy's health, and the plan is read back.
 func TestRootStage(t *testing.T) {
 	p := pod(t, `
 metadata: {name: shop}
@@ -53,7 +53,7 @@ spec:
 		}
 	}
 	proxy = &out.Spec.Containers[0]
-	proxy.Command = []string{"/usr/local/bin/outrider-agent"} // as in a pod that names it
+	proxy.Command = []string{"/usr/local/bin/outrider-agent"} // as in a pod that names its command
 	if !Staged(proxy) {
 		t.Error("with its command it is not recognised")
 	}

@@ -6,16 +6,16 @@ import (
 	"outrider.dev/startup"
 )
 
-// maxKnots bounds how many times mechanisms are taken back. A pod with more is refused when it is
+// maxKnots limits how many mechanisms are taken back. A pod with more deadlocks is refused when it is
 // written.
 const maxKnots = 20
 
-// startable takes mechanisms back until the pod can start as it would be written. Each is chosen for
-// its edge alone; together they may make containers wait for one another.
+// startable takes mechanisms back until the pod that would be written can start. Each mechanism was chosen
+// for its own edge; together they may make containers wait for one another.
 func (c *chooser) startable(all []Choice, requested func(startup.Edge) startup.Edge) {
 	order, err := c.plan.StartOrder()
 	if err != nil {
-		return // no mechanism helps against a cycle of edges
+		return // with a cycle of edges no mechanism helps
 	}
 	for range maxKnots {
 		knot := c.written(all, order).Deadlock()
@@ -32,8 +32,9 @@ func (c *chooser) startable(all []Choice, requested func(startup.Edge) startup.E
 	}
 }
 
-// weakest is the place of the choice to take back from a deadlock: of those that are still to be written
-// one whose edge names no mechanism, and of these the one that keeps least; -1: there is none.
+// weakest returns the index of the choice to take back from a deadlock. It considers only choices that must
+// still be written; it prefers edges that name no mechanism, and among these the mechanism that keeps least.
+// It returns -1 if there is none.
 func weakest(all []Choice, knot []startup.Edge, requested func(startup.Edge) startup.Edge) int {
 	at, worst := -1, 0
 	for i, c := range all {
@@ -51,8 +52,8 @@ func weakest(all []Choice, knot []startup.Edge, requested func(startup.Edge) sta
 	return at
 }
 
-// written is the plan of the pod that [Write] would make of the choices; order is its containers',
-// each after those that it waits for.
+// written returns the plan of the pod that [Write] would make of the choices. In order each container comes
+// after those that it waits for.
 func (c *chooser) written(all []Choice, order []string) startup.Plan {
 	p := startup.Plan{Containers: slices.Clone(c.plan.Containers)}
 	moves := map[string][]startup.Edge{}
@@ -84,8 +85,8 @@ func (c *chooser) written(all []Choice, order []string) startup.Plan {
 	return p
 }
 
-// movedBefore is plan with the container at place from before the one at place
-// to, as that kind, with a hook if the edge needs one and the container has a probe.
+// movedBefore returns the plan with the container at index from moved before the one at index to, as that
+// kind. It gets a hook if the edge needs one and the container has a probe.
 func movedBefore(plan startup.Plan, from, to int, kind startup.Kind, f Fact, after startup.Condition) startup.Plan {
 	list := slices.Clone(plan.Containers)
 	c := f.written(list[from], kind, after)
@@ -96,7 +97,7 @@ func movedBefore(plan startup.Plan, from, to int, kind startup.Kind, f Fact, aft
 		if to > from {
 			at--
 		}
-		if kind == startup.Sidecar && list[at].Kind == startup.Plain { // to the end of the init list
+		if kind == startup.Sidecar && list[at].Kind == startup.Plain { // at the end of the init list
 			at = slices.IndexFunc(list, func(c startup.Container) bool { return c.Kind == startup.Plain })
 		}
 		list = slices.Insert(list, at, c)
@@ -104,13 +105,13 @@ func movedBefore(plan startup.Plan, from, to int, kind startup.Kind, f Fact, aft
 	return startup.Plan{Containers: list, Edges: plan.Edges}
 }
 
-// written is c as that kind, and as [Write] makes it wait for its health where an edge needs that.
+// written returns c as that kind, with the health report that [Write] gives it if an edge needs one.
 func (f Fact) written(c startup.Container, kind startup.Kind, after startup.Condition) startup.Container {
 	if c.Kind != startup.Init {
 		c.Kind = kind
 	}
 	if kind == startup.Sidecar && f.Starts && c.Health == startup.ReadinessProbe {
-		c.Health = startup.StartupProbe // which the kubelet waits for
+		c.Health = startup.StartupProbe // the probe that the kubelet waits for
 	}
 	holds := c.Health == startup.PostStart || kind == startup.Sidecar && c.Health == startup.StartupProbe
 	if after == startup.Healthy && !holds && (f.Probed || f.Proxy) {

@@ -11,9 +11,9 @@ import (
 	"outrider.dev/startup"
 )
 
-// Stronger is in one sentence what would keep at every start what the choices keep at the first one
-// at most; empty if there is nothing, or if nothing would. It is about plain containers, and what
-// they wait for by an annotation or since it is a proxy: no setting gives the others a gate.
+// Stronger explains in one sentence how to keep at every start the edges that the choices keep at most at
+// the first one; empty if there are none, or if nothing helps. It covers only plain containers that wait by
+// an annotation or for a proxy, because no setting gives the others a gate.
 func (r Reading) Stronger(choices []Choice, on startup.Kubernetes) string {
 	if r.Start == StartOff {
 		return ""
@@ -48,14 +48,14 @@ func (r Reading) Stronger(choices []Choice, on startup.Kubernetes) string {
 	return fmt.Sprintf("%s keeps %s back at the first start at most; a gate would at every start: %s", names(by), names(weak), strings.Join(remedy, ", and "))
 }
 
-// weak reports whether a gate would keep at every start an edge that the choice keeps at the first one at
-// most.
+// weak reports whether the choice keeps its edge at most at the first start, while a gate would keep it at
+// every start.
 func (c *chooser) weak(choice Choice, requested bool) bool {
 	return choice.Answer.Start != startup.EveryStart && (requested || c.pod.Facts[choice.Edge.From].Proxy) && c.gateWouldFit(choice.Edge)
 }
 
-// MissingCommands are the containers, once each and in order, that wait for a proxy at the first start
-// at most, because a gate would need a command that the pod does not have.
+// MissingCommands returns the containers that wait for a proxy at most at the first start, because a gate
+// would need a command that the pod does not have. Each is listed once, in order.
 func (r Reading) MissingCommands(choices []Choice, on startup.Kubernetes) (out []string) {
 	if r.Start == StartOff {
 		return nil
@@ -69,8 +69,8 @@ func (r Reading) MissingCommands(choices []Choice, on startup.Kubernetes) (out [
 	return out
 }
 
-// gateWouldFit reports whether a plain container could wait behind a gate in place of the mechanism
-// that its edge has, once the commands are known.
+// gateWouldFit reports whether a gate could replace the mechanism of an edge to a plain container, once the
+// commands are known.
 func (c *chooser) gateWouldFit(e startup.Edge) bool {
 	to, _ := c.judge.Find(e.To)
 	if e.By == "" || to.Kind != startup.Plain || c.pod.Facts[e.To].Proxy {
@@ -80,7 +80,8 @@ func (c *chooser) gateWouldFit(e startup.Edge) bool {
 	return c.judge.Keeps(startup.Gate, e).Can() && (len(c.pod.missingCommands(e)) > 0 || c.option(e, startup.Gate).Answer.Can())
 }
 
-// missingCommands are the containers whose commands a gate for that edge needs, and that have none.
+// missingCommands returns the containers whose command a gate for that edge needs, but the pod does not
+// have.
 func (r Reading) missingCommands(e startup.Edge) (out []string) {
 	if r.Node {
 		return nil
@@ -94,13 +95,12 @@ func (r Reading) missingCommands(e startup.Edge) (out []string) {
 	return out
 }
 
-// names lists each name once, in order.
+// names joins the names, sorted, each once.
 func names(all []string) string {
 	return strings.Join(slices.Compact(slices.Sorted(slices.Values(all))), ", ")
 }
 
-// Unmodelled are what the containers request of the kubelet that its model does not do, a sentence
-// for each.
+// Unmodelled returns a sentence for each setting of a container that the kubelet's model does not support.
 func Unmodelled(pod *corev1.Pod) (out []string) {
 	for _, c := range carriers(pod) {
 		for i, rule := range c.RestartPolicyRules {

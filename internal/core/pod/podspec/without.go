@@ -31,7 +31,7 @@ func Without(pod *corev1.Pod, f Found) (*corev1.Pod, error) {
 		if f.unwrap <= 0 || f.unwrap >= len(argv) {
 			return nil, fmt.Errorf("the command of %s is another one now", c.Name)
 		}
-		if !unwrap(c.Container) { // ours gives back what it took over, too
+		if !unwrap(c.Container) { // our gate also gives back what it took over
 			c.Command, c.Args = argv[f.unwrap:], nil
 		}
 	case startup.Sleep, startup.HealthLoop, startup.BoundedLoop:
@@ -42,8 +42,7 @@ func Without(pod *corev1.Pod, f Found) (*corev1.Pod, error) {
 	return out, nil
 }
 
-// cut takes a statement out of the script of c; false if the script is not the one that was
-// read.
+// cut removes a statement from the script of c; false if the script is not the one that was read.
 func cut(c carrier, f Found) bool {
 	s, ok := shell.ScriptOf(c.argv())
 	if !ok || f.cut[1] > len(s.Text) || f.cut[0] >= f.cut[1] {

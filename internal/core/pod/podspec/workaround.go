@@ -8,8 +8,8 @@ import (
 	"outrider.dev/startup"
 )
 
-// workaround recognises what people put before the real command: a loop over a
-// health port, a program that waits, a plain sleep.
+// workaround recognises waits that people put before the real command: a loop over a health port, a program
+// that waits, a plain sleep.
 func workaround(r *reader, c carrier) {
 	argv := c.argv()
 	s, ok := shell.ScriptOf(argv)
@@ -52,8 +52,8 @@ func workaround(r *reader, c carrier) {
 	}
 }
 
-// startsAfter reports whether the kubelet starts a container only after c, or is c: then a pause
-// in c is none for it.
+// startsAfter reports whether a container is c, or the kubelet starts it only after c. A pause in c is then
+// no wait for that container.
 func (r *reader) startsAfter(name string, c carrier) bool {
 	return c.kind != startup.Plain && slices.ContainsFunc(r.all[c.at:], func(o carrier) bool { return o.Name == name }) || name == c.Name
 }

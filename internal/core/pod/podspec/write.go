@@ -12,7 +12,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// A WriteError is an edge that cannot be written into the pod.
+// A WriteError reports an edge that cannot be written into the pod.
 type WriteError struct {
 	Edge   startup.Edge
 	Reason string
@@ -20,28 +20,27 @@ type WriteError struct {
 
 func (e *WriteError) Error() string { return fmt.Sprintf("%q: %s", e.Edge, e.Reason) }
 
-// Write returns a copy of pod with the plan in it. Each edge names its mechanism: gate,
-// native and hold are written; an edge by any other one must be in the pod
-// already. The order of the pod's lists changes only where a mechanism needs it. image is
-// that of the init container that brings the agent; default: outrider-agent.
+// Write returns a copy of the pod with the plan in it. Each edge names its mechanism: gate, native and hold
+// are written; an edge with any other mechanism must be in the pod already. The order of the pod's lists
+// changes only where a mechanism needs it. The image is that of the init container that copies the agent;
+// its default is outrider-agent.
 //
-// The edges written become the annotation outrider.dev/depends-on, in place of
-// those that were there. The containers in reports get a gate also where they wait for nothing:
-// it publishes when their command has ended. Their commands must be in the pod.
+// The written edges become the annotation outrider.dev/depends-on, and replace the old ones. The containers
+// in reports get a gate even if they wait for nothing: it publishes when their command has ended. Their
+// commands must be in the pod.
 func Write(pod *corev1.Pod, plan startup.Plan, image string, reports ...string) (*corev1.Pod, error) {
 	return (&writer{out: pod.DeepCopy(), image: cmp.Or(image, "outrider-agent"), reports: reports}).writePlan(plan)
 }
 
-// WriteByVolume is [Write] for kubelets and runtimes that mount images (Kubernetes 1.33): the agent
-// comes by a volume of its image, and no init container copies it.
+// WriteByVolume is [Write] for kubelets and runtimes that mount images (Kubernetes 1.33): a volume of the
+// agent's image replaces the init container that copies the agent.
 func WriteByVolume(pod *corev1.Pod, plan startup.Plan, image string, pull corev1.PullPolicy, reports ...string) (*corev1.Pod, error) {
 	volume := &corev1.ImageVolumeSource{Reference: image, PullPolicy: pull}
 	return (&writer{out: pod.DeepCopy(), volume: volume, reports: reports}).writePlan(plan)
 }
 
-// WriteForNode is [Write] for a pod on nodes whose plugins add the gates: to any command, and without
-// an init container and volumes. What they are to do is in the pod's annotation, in place of what was
-// there.
+// WriteForNode is [Write] for a pod on nodes whose plugins add the gates: to any command, and without an
+// init container and volumes. The pod's annotation tells the nodes what to do, and replaces an earlier one.
 func WriteForNode(pod *corev1.Pod, plan startup.Plan, reports ...string) (*corev1.Pod, error) {
 	return (&writer{out: Ungated(pod), node: true, reports: reports}).writePlan(plan)
 }
@@ -96,13 +95,13 @@ func (w *writer) writePlan(plan startup.Plan) (*corev1.Pod, error) {
 type writer struct {
 	out   *corev1.Pod
 	image string
-	needs startup.Dependency // of what is written
-	block map[string]bool    // containers whose hook waits for their health already
+	needs startup.Dependency // between the containers, by the edges being written
+	block map[string]bool    // containers whose hook already waits for their health
 
-	reports []string // containers with a gate, whether they wait or not
+	reports []string // containers that get a gate even if they wait for nothing
 
-	volume *corev1.ImageVolumeSource // brings the agent; nil: an init container does
-	node   bool                      // the node adds the gates:
+	volume *corev1.ImageVolumeSource // contains the agent; nil: an init container copies it
+	node   bool                      // the node adds the gates, as work says
 	work   contract.NodeWork
 }
 
@@ -131,7 +130,7 @@ func (w *writer) write(e startup.Edge) error {
 	return nil
 }
 
-// writeNative makes from a restartable init container, before all that waits for it.
+// writeNative makes From a restartable init container, before everything that waits for it.
 func (w *writer) writeNative(e startup.Edge) error {
 	always := corev1.ContainerRestartPolicyAlways
 	plain := slices.IndexFunc(w.out.Spec.Containers, containerNamed(e.From))
@@ -161,9 +160,9 @@ func (w *writer) writeNative(e startup.Edge) error {
 	return nil
 }
 
-// blockUntilHealthy gives c a postStart that returns when it is healthy.
+// blockUntilHealthy gives c a postStart that returns when c is healthy.
 func (w *writer) blockUntilHealthy(e startup.Edge, c *corev1.Container) error {
-	if w.block[c.Name] { // since its first edge
+	if w.block[c.Name] { // an earlier edge has done so
 		return nil
 	}
 	w.block[c.Name] = true
@@ -190,12 +189,12 @@ func (w *writer) blockUntilHealthy(e startup.Edge, c *corev1.Container) error {
 	}
 	c.Lifecycle.PostStart = &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: command}}
 	if command[0] == AgentPath {
-		return w.addGateVolumes() // last: c is of a list that grows
+		return w.addGateVolumes() // last, because it may move the list that c is in
 	}
 	return nil
 }
 
-// waitCommand is the command that returns when c is healthy.
+// waitCommand returns the command that returns when c is healthy.
 func waitCommand(c *corev1.Container) ([]string, error) {
 	if p, ok := knownProxy(c.Name); ok && p.waits != nil {
 		return slices.Clone(p.waits), nil
@@ -208,7 +207,7 @@ func waitCommand(c *corev1.Container) ([]string, error) {
 	return append([]string{AgentPath}, contract.WaitArgs(string(text))...), err
 }
 
-// annotate replaces the edges that the pod requests by those that were written.
+// annotate replaces the edges in the pod's annotations by the written ones.
 func (w *writer) annotate(edges []startup.Edge) {
 	for key := range w.out.Annotations {
 		if IsEdges(key) {
@@ -225,7 +224,7 @@ func (w *writer) annotate(edges []startup.Edge) {
 	w.out.Annotations[EdgesAnnotation] = FormatEdges(requested)
 }
 
-// own are the edges that Write writes, as a pod requests them.
+// own returns the edges that Write writes, in the form in which a pod requests them.
 func own(edges []startup.Edge) []startup.Edge {
 	var out []startup.Edge
 	for _, e := range edges {
@@ -239,7 +238,7 @@ func own(edges []startup.Edge) []startup.Edge {
 
 // check reads back what was written.
 func (w *writer) check(edges []startup.Edge) error {
-	// The annotation is what annotate wrote; tests read it back too.
+	// read is given the edges that annotate wrote, not the annotation; tests read that too.
 	r, err := read(w.out, own(edges))
 	if err != nil {
 		return fmt.Errorf("reading back what was written: %w", err)

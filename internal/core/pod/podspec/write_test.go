@@ -41,8 +41,8 @@ spec:
   - {name: istio-proxy, image: p, args: [proxy], readinessProbe: {httpGet: {path: /healthz/ready, port: 15021}}}
 `
 
-// What Write writes for each mechanism. Written twice is written once, all edges are read
-// back, and without its gates the pod is what it was.
+// For each mechanism Write produces the golden pod. Writing twice changes nothing more, all edges are read
+// back, and Ungated restores a pod that got only gates.
 func TestWrite(t *testing.T) {
 	eachFile(t, "testdata/write/*.txtar", func(t *testing.T, file string) {
 		a, err := txtar.ParseFile(file)
@@ -96,7 +96,7 @@ func TestWrite(t *testing.T) {
 	})
 }
 
-// plainCommands is p as [Ungated] returns it: command and arguments are one list, and ports
+// plainCommands returns p in the form that [Ungated] returns: command and arguments are one list, and ports
 // are numbers.
 func plainCommands(p *corev1.Pod) *corev1.Pod {
 	out := p.DeepCopy()
@@ -110,8 +110,8 @@ func plainCommands(p *corev1.Pod) *corev1.Pod {
 	return out
 }
 
-// What earlier versions wrote is taken off as well: the gate's command line alone had what the
-// startup probe and the delay were, and the liveness probe ran the agent.
+// Ungated also removes the gates of earlier versions. There only the gate's command line contained the
+// original startup probe and delay, and the liveness probe ran the agent.
 func TestUngatedReadsWhatEarlierVersionsWrote(t *testing.T) {
 	const agent = "command: [/outrider/bin/outrider-agent], args: [gate, --name, app, --after, istio-proxy is healthy, "
 	tests := map[string]struct{ written, want string }{
@@ -162,8 +162,8 @@ func TestWriteRefuses(t *testing.T) {
 		"a hook without a probe":       {shop, "web after app is healthy, by native", `"web after app is healthy, by native": app has no probe that reports when it is healthy`},
 		"a work-around not in the pod": {shop, "app after cache is healthy, by sleep", `"app after cache is healthy, by sleep": cannot be written into this pod: read back as nothing`},
 
-		// A pod that uses a name or a directory of the gates for something else: the agent would
-		// run from a volume of the user, or the pods of a node would share their states.
+		// The pod uses a name or a directory of the gates for something else. If it were not refused, the
+		// agent would run from a volume of the user, or the pods of a node would share their states.
 		"a directory of the gate":  {at(mount, "/outrider/bin"), gated, at(under, "/outrider/bin")},
 		"the same, not normalised": {at(mount, "//outrider/own/"), gated, at(under, "//outrider/own/")},
 		"its parent":               {at(mount, "/outrider"), gated, at(under, "/outrider")},
@@ -186,8 +186,7 @@ func TestWriteRefuses(t *testing.T) {
 	}
 }
 
-// Every choice that is made for a pod can be written into it, if the pod has all
-// the containers.
+// Every choice for a pod can be written into it, if the pod has all the containers.
 func TestWhatIsChosenCanBeWritten(t *testing.T) {
 	p := pod(t, shop)
 	for text, by := range map[string]startup.Mechanism{
@@ -215,7 +214,7 @@ func TestWhatIsChosenCanBeWritten(t *testing.T) {
 	}
 }
 
-// A mechanism that the edge names wins over all other preferences.
+// A mechanism that the edge names takes precedence over all other preferences.
 func TestMechanismThatTheEdgeNames(t *testing.T) {
 	const proxied = "spec: {containers: [{name: app, image: a}, {name: web, image: w}, {name: istio-proxy, image: p}]}"
 	tests := map[string]struct {
@@ -252,8 +251,7 @@ func TestMechanismThatTheEdgeNames(t *testing.T) {
 	}
 }
 
-// podOf is a pod with the containers of a plan: all have a command, and a probe
-// if the plan has one.
+// podOf returns a pod with the containers of a plan. All have a command, and a probe if the plan says so.
 func podOf(p startup.Plan) *corev1.Pod {
 	out := &corev1.Pod{}
 	always := corev1.ContainerRestartPolicyAlways
@@ -319,8 +317,8 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// Random pods, with random edges by random mechanisms: what is not refused is
-// read back as requested. Most of what Choose returns is not refused.
+// In random pods, with random edges by random mechanisms, every plan that Write accepts is read back as
+// requested, and Write accepts every plan with the mechanisms that Choose picks.
 func TestRoundTripOfRandomPods(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	pick := func(words ...string) string { return words[rng.IntN(len(words))] }
@@ -371,7 +369,7 @@ func TestRoundTripOfRandomPods(t *testing.T) {
 	}
 }
 
-// sameEdges: what is read from the pod has every edge of the plan, and every container.
+// sameEdges checks that the pod has every edge and every container of the plan.
 func sameEdges(t *testing.T, p startup.Plan, out *corev1.Pod) {
 	t.Helper()
 	r, err := Read(out)
@@ -392,8 +390,8 @@ func sameEdges(t *testing.T, p startup.Plan, out *corev1.Pod) {
 	}
 }
 
-// A gate that only reports the end of its command leaves the kubelet its probes and hooks, and is
-// removed without a trace.
+// A gate that only reports the end of its command leaves probes and hooks to the kubelet, and is removed
+// without a trace.
 func TestWriteReports(t *testing.T) {
 	probe := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"/ok"}}}}
 	app := corev1.Container{
