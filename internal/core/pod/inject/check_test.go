@@ -32,7 +32,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// injected returns the result for a pod that must be injected, checked.
+// injected returns the result for a pod that must be injected, and checks it.
 func injected(t testing.TB, pod *corev1.Pod, o Options) Result {
 	t.Helper()
 	r, err := Pod(pod, Namespace{Name: "shop"}, o)
@@ -43,7 +43,7 @@ func injected(t testing.TB, pod *corev1.Pod, o Options) Result {
 	return r
 }
 
-// checkInjected checks what holds for every injected pod.
+// checkInjected checks the properties of every injected pod.
 func checkInjected(t testing.TB, given *corev1.Pod, r Result, o Options) {
 	t.Helper()
 	validPod(t, r.Pod)
@@ -53,8 +53,8 @@ func checkInjected(t testing.TB, given *corev1.Pod, r Result, o Options) {
 	readsAsWritten(t, r.Pod, o)
 }
 
-// readsAsWritten: what other tools read out of the injected pod is what it does. An edge that
-// injection has written is there already, by the mechanism that it has in the pod.
+// readsAsWritten checks that other tools read the order from the injected pod that injection wrote: for each
+// written edge they find its mechanism in the pod.
 func readsAsWritten(t testing.TB, pod *corev1.Pod, o Options) {
 	t.Helper()
 	reading, err := podspec.Read(pod)
@@ -75,7 +75,7 @@ func readsAsWritten(t testing.TB, pod *corev1.Pod, o Options) {
 	}
 }
 
-// validPod has the API's rules for the fields that injection writes (kubernetes
+// validPod checks the API's rules for the fields that injection writes (kubernetes
 // pkg/apis/core/validation): names, ports, mounts, init containers, resources.
 func validPod(t testing.TB, pod *corev1.Pod) {
 	t.Helper()
@@ -157,7 +157,7 @@ func validPod(t testing.TB, pod *corev1.Pod) {
 	}
 }
 
-// set counts the fields of a union that are there.
+// set counts the fields of a union that are set.
 func set(union any) (n int) {
 	v := reflect.ValueOf(union)
 	for i := range v.NumField() {
@@ -168,8 +168,8 @@ func set(union any) (n int) {
 	return n
 }
 
-// nothingIsLost: the author's containers are all there, unchanged but for the fields that
-// injection changes, and a gate runs their own command.
+// nothingIsLost checks that the author's containers are all there, that only fields that injection may
+// change have changed, and that a gate runs their own command.
 func nothingIsLost(t testing.TB, given, got *corev1.Pod, o Options) {
 	t.Helper()
 	original, err := Stripped(given)
@@ -207,7 +207,7 @@ func nothingIsLost(t testing.TB, given, got *corev1.Pod, o Options) {
 	}
 }
 
-// asItsImage is a container with the command of its image.
+// asItsImage returns a container with the command of its image.
 func asItsImage(c corev1.Container, k imagecmd.Command) corev1.Container {
 	escape := func(words []string) (out []string) {
 		for _, w := range words {
@@ -225,7 +225,7 @@ func asItsImage(c corev1.Container, k imagecmd.Command) corev1.Container {
 	return c
 }
 
-// podDiff returns the difference of two pods. The usual case, none, is cheap.
+// podDiff returns the difference of two pods. The common case, no difference, is cheap.
 func podDiff(want, got *corev1.Pod) string {
 	if equality.Semantic.DeepEqual(want, got) {
 		return ""
@@ -235,7 +235,7 @@ func podDiff(want, got *corev1.Pod) string {
 
 var quantities = cmp.Comparer(func(a, b resource.Quantity) bool { return a.Cmp(b) == 0 })
 
-// again: injected once more, nothing changes, whatever the warnings.
+// again checks that a second injection changes nothing except warnings.
 func again(t testing.TB, r Result, o Options) {
 	t.Helper()
 	second, err := Pod(r.Pod, Namespace{Name: "shop"}, o)
@@ -265,8 +265,8 @@ func mustStrip(t testing.TB, pod *corev1.Pod) *corev1.Pod {
 	return out
 }
 
-// agentReads: the agent can read its variables, and the flags of the proxy, the capture and
-// the gates.
+// agentReads checks that the agent can read its variables, and the flags of the proxy, the capture and the
+// gates.
 func agentReads(t testing.TB, pod *corev1.Pod) {
 	t.Helper()
 	if c := containers.Find(pod, contract.ProxyContainer); c != nil {
@@ -299,7 +299,7 @@ func agentReads(t testing.TB, pod *corev1.Pod) {
 	}
 }
 
-// fieldValues are what the kubelet would put in.
+// fieldValues has the values that the kubelet would substitute.
 var fieldValues = map[string]string{"metadata.name": "shop-1", "metadata.namespace": "shop", "status.podIP": "10.0.0.1", "status.podIPs": "10.0.0.1,fd00::1",
 	"spec.serviceAccountName": "shop", "status.hostIP": "10.0.0.9", "spec.nodeName": "node"}
 
@@ -372,7 +372,7 @@ func readCapture(t testing.TB, args []string) {
 	in := capture.Defaults()
 	fset := pflag.NewFlagSet("init", pflag.ContinueOnError)
 	fset.String("copy", "", "")
-	fset.UintSlice("groups", nil, "") // of root-stage
+	fset.UintSlice("groups", nil, "") // a flag of root-stage
 	fset.Bool("native-nftables", false, "")
 	for _, f := range capture.Flags(&in, nil, nil) {
 		p := fset.VarPF(f, f.Name, f.Short, "")
@@ -387,7 +387,7 @@ func readCapture(t testing.TB, args []string) {
 	}
 }
 
-// readGate: the contract's parser reads the gate, and the agent its values.
+// readGate checks that the contract's parser reads the gate, and that the agent reads its values.
 func readGate(t testing.TB, pod *corev1.Pod, c corev1.Container) {
 	t.Helper()
 	g, ok := contract.ParseGate(c.Args)
@@ -423,8 +423,8 @@ func readGate(t testing.TB, pod *corev1.Pod, c corev1.Container) {
 	}
 }
 
-// What a container gets for its own edges and what it gets for those that wait for it are both
-// taken off again: the hook once stayed, without the volume of the program that it runs.
+// Two things are undone when a gated sidecar is injected again: what it got for its own edges, and what it
+// got for those that wait for it. Once the hook stayed, without the volume of the program that it ran.
 func TestAGatedSidecarIsInjectedAgain(t *testing.T) {
 	p := podOf(t, `metadata: {name: shop, annotations: {outrider.dev/capture: none, outrider.dev/depends-on: "{app: {cache: {condition: healthy, by: native}}}"}}
 spec: {containers: [{name: app, image: i}, {name: cache, image: i, command: [/c], ports: [{name: http, containerPort: 8080}], readinessProbe: {httpGet: {port: http}}}]}`)
@@ -449,8 +449,8 @@ spec: {containers: [{name: app, image: i}, {name: cache, image: i, command: [/c]
 	}
 }
 
-// A probe of a port that its container does not have never succeeds, and the agent refuses it. Behind such
-// a startup probe the kubelet asks no other one.
+// A probe of a port that its container does not have never succeeds, and the agent refuses it. Behind such a
+// startup probe the kubelet runs no other probe, so that no edge may wait for it.
 func TestNoEdgeWaitsForAProbeWithoutItsPort(t *testing.T) {
 	for _, probes := range []string{"readinessProbe: {tcpSocket: {port: http}}", "startupProbe: {tcpSocket: {port: http}}, readinessProbe: {tcpSocket: {port: 80}}"} {
 		for _, by := range []string{"gate", "native", "hold"} {
@@ -464,8 +464,8 @@ spec: {containers: [{name: cache, image: i, command: [/c], `+probes+`}, {name: a
 	}
 }
 
-// Pods of people who had not read the code: each once made a command panic, or was written otherwise than plan
-// says.
+// Injection handles pods of people who had not read the code. Each of these once made a command panic, or
+// was written differently than plan says.
 func TestWhatOthersWrote(t *testing.T) {
 	const db = "{name: db, image: a, command: [/db]}"
 	for name, tt := range map[string]struct{ annotations, containers, want string }{
@@ -499,7 +499,7 @@ func TestWhatOthersWrote(t *testing.T) {
 				t.Errorf("%s; want %q", said, tt.want)
 			}
 			if reading, err := podspec.Read(pod); err == nil {
-				podspec.Choose(reading, 34) // as plan and lint do
+				podspec.Choose(reading, 34) // plan and lint do the same
 			}
 		})
 	}

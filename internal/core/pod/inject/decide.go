@@ -16,21 +16,21 @@ import (
 	"outrider.dev/internal/core/pod/podspec"
 )
 
-// NamesDefault reports whether a namespace has a label that stands for the default revision.
+// NamesDefault reports whether a namespace has a label that requests the default revision.
 func NamesDefault(ns Namespace) bool {
 	_, istios := ns.Labels[contract.NamespaceLabel]
 	_, own := ns.Labels[contract.OwnNamespaceLabel]
 	return istios || own
 }
 
-// Decide reports whether a pod is injected. It is the first step of [Pod].
+// Decide reports whether a pod is injected, and why. It is the first step of [Pod].
 func Decide(pod *corev1.Pod, ns Namespace, o Options) verdict.Reason {
 	reason, _ := decide(pod, ns, o)
 	return reason
 }
 
-// decide also returns warnings. With OwnLabels, Istio's labels belong to another injector:
-// they are removed before the decision.
+// decide also returns warnings. With OwnLabels, Istio's labels belong to another injector, so they are
+// removed before the decision.
 func decide(pod *corev1.Pod, ns Namespace, o Options) (verdict.Reason, []string) {
 	if !o.OwnLabels {
 		return decideByLabels(pod, ns, o)
@@ -47,7 +47,7 @@ func decide(pod *corev1.Pod, ns Namespace, o Options) (verdict.Reason, []string)
 	return reason, warnings
 }
 
-// withoutIstios removes Istio's labels of a pod and its namespace.
+// withoutIstios removes Istio's labels from a pod and its namespace.
 func withoutIstios(pod *corev1.Pod, ns Namespace) (*corev1.Pod, Namespace) {
 	without := func(m map[string]string, keys ...string) map[string]string {
 		m = maps.Clone(m) // nil stays nil
@@ -63,8 +63,8 @@ func withoutIstios(pod *corev1.Pod, ns Namespace) (*corev1.Pod, Namespace) {
 	return &out, ns
 }
 
-// decideByLabels has Istio's rules in Istio's order. In the middle are those that the API
-// server applies by the webhook's selectors, then those of Istio's injectRequired.
+// decideByLabels applies Istio's rules in Istio's order. The rules in the middle are those that the API
+// server applies by the webhooks' selectors; the rules of Istio's injectRequired follow.
 func decideByLabels(pod *corev1.Pod, ns Namespace, o Options) (verdict.Reason, []string) {
 	for _, rule := range []func(*corev1.Pod, Namespace, Options) (verdict.Reason, bool){
 		byKindOfPod, byNamespaceName, bySelector,
@@ -98,8 +98,8 @@ func byNamespaceName(_ *corev1.Pod, ns Namespace, _ Options) (verdict.Reason, bo
 	return verdict.Reason{}, false
 }
 
-// bySelector has the rules of the webhooks' selectors. With Manual, a namespace without a
-// label requests injection too.
+// bySelector applies the rules of the webhooks' selectors. With Manual, a namespace without a label requests
+// injection too.
 //
 // complexity: one switch in Istio's order of precedence, which parts of it would hide.
 func bySelector(pod *corev1.Pod, ns Namespace, o Options) (verdict.Reason, bool) {
@@ -147,7 +147,7 @@ func podLabel(pod *corev1.Pod) string {
 	return pod.Labels[contract.InjectLabel]
 }
 
-// byPolicy decides where neither labels nor annotations do.
+// byPolicy decides if neither labels nor annotations do.
 func byPolicy(pod *corev1.Pod, o Options) verdict.Reason {
 	if s, ok := selected(pod, o.Values.Injector.NeverInjectSelector); ok {
 		return verdict.Because(verdict.NeverSelected, "neverInjectSelector %q matches the pod's labels", s)
@@ -165,7 +165,7 @@ func byPolicy(pod *corev1.Pod, o Options) verdict.Reason {
 	}
 }
 
-// selected returns the first selector that matches. An empty one matches nothing here.
+// selected returns the first selector that matches. An empty selector matches nothing here.
 func selected(pod *corev1.Pod, selectors []metav1.LabelSelector) (string, bool) {
 	for _, s := range selectors {
 		m, err := metav1.LabelSelectorAsSelector(&s)
@@ -176,11 +176,10 @@ func selected(pod *corev1.Pod, selectors []metav1.LabelSelector) (string, bool) 
 	return "", false
 }
 
-// decideProxy reports whether another mesh has the pod's proxy. Ours then adds order, and
-// parking by outrider-init, which captures nothing; but only if a label of our own, which no
-// other injector reads, or the annotation outrider.dev/proxy: none requests it. The other
-// injector may come after ours: then the API server calls our webhook again
-// (reinvocationPolicy: IfNeeded), and the pod is injected anew.
+// decideProxy reports whether another mesh has the pod's proxy. Our injection then adds only order and
+// parking, by an outrider-init that captures nothing. It does so only if a label of our own, which no other
+// injector reads, or the annotation outrider.dev/proxy: none requests it. If the other injector comes after
+// ours, the API server calls our webhook again (reinvocationPolicy: IfNeeded), and the pod is injected anew.
 func decideProxy(pod *corev1.Pod, ns Namespace) (alongside bool, reason verdict.Reason) {
 	mesh := ProxyOfOtherMesh(pod)
 	requested := pod.Annotations[contract.OwnInjectLabel] == "true" || ns.Labels[contract.OwnNamespaceLabel] == "enabled"
@@ -198,7 +197,7 @@ func decideProxy(pod *corev1.Pod, ns Namespace) (alongside bool, reason verdict.
 	return true, verdict.Because(verdict.Injected, "the container %s is another mesh's: order and parking are added, and no second proxy", mesh)
 }
 
-// ProxyOfOtherMesh returns the name of another mesh's proxy in the pod; empty if there is none.
+// ProxyOfOtherMesh returns the name of another mesh's proxy container in the pod; empty if there is none.
 func ProxyOfOtherMesh(pod *corev1.Pod) string {
 	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for _, c := range list {
@@ -209,7 +208,7 @@ func ProxyOfOtherMesh(pod *corev1.Pod) string {
 	}
 	var injected struct{ Containers []string }
 	if text, ok := pod.Annotations[contract.IstioStatus]; ok && json.Unmarshal([]byte(text), &injected) == nil {
-		for _, name := range injected.Containers { // of a user's own template
+		for _, name := range injected.Containers { // containers of a user's own template
 			if containers.Find(pod, name) != nil && name != contract.ProxyContainer {
 				return name
 			}

@@ -33,11 +33,11 @@ func valuesOf(t testing.TB, text string) settings.Values {
 	return v
 }
 
-// Istio's rules, in Istio's order .
+// Decide follows Istio's rules, in Istio's order.
 func TestWhoIsInjected(t *testing.T) {
 	type labels = map[string]string
 	tests := map[string]struct {
-		pod      string // metadata and more of the spec
+		pod      string // the pod's metadata, and more of its spec
 		spec     string
 		ns       Namespace
 		revision string
@@ -123,9 +123,9 @@ func TestRefusals(t *testing.T) {
 	}
 	tests := map[string]struct {
 		annotations string
-		more        string // of the spec
+		more        string // more fields of the spec
 		volumes     string
-		mounts      string // of the app
+		mounts      string // mounts of the app
 		ns          Namespace
 		kube        int
 		code        verdict.Code
@@ -243,8 +243,8 @@ func TestSelectorsThatAreNoneAreRefused(t *testing.T) {
 	}
 }
 
-// Prometheus' annotations are no request to the mesh: those that the agent cannot follow refuse
-// no pod. The port may have the name of a container's.
+// Prometheus' annotations are no request to the mesh: annotations that the agent cannot follow refuse no
+// pod. The port may be the name of a container's port.
 func TestPrometheusAnnotations(t *testing.T) {
 	for name, tt := range map[string]struct{ annotations, app, warning string }{ // any order: each is tested by itself
 		"a number":                       {`{prometheus.io/port: "8080"}`, `"port":"8080"`, ""},
@@ -280,7 +280,7 @@ func TestPrometheusAnnotations(t *testing.T) {
 	}
 }
 
-// Volumes for the proxy may be a list, each with its name, as in Istio's samples.
+// The annotation for the proxy's volumes may be a list of objects with names, as in Istio's samples.
 func TestVolumesAsList(t *testing.T) {
 	list, err := settings.UserMounts(`[{"name": "certs", "mountPath": "/etc/certs"}]`)
 	byName, err2 := settings.UserMounts(`{"certs": {"mountPath": "/etc/certs"}}`)

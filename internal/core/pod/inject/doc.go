@@ -1,17 +1,17 @@
-// Package inject decides what a pod gets: the proxy, the capture, an order of its
-// containers, or nothing and why.
+// Package inject decides what a pod gets: the proxy, the capture, an order of its containers, or nothing,
+// with the reason.
 //
-// [Pod] is a pure function from a pod, its namespace and options to a pod, a reason and
-// warnings. The given pod is not changed. It has four steps; each is a function that returns
-// a value and changes nothing that it reads:
+// [Pod] is a pure function from a pod, its namespace and options to a pod, a reason and warnings. It does
+// not change the given pod. It has four steps, each a function that returns a value and does not change its
+// arguments:
 //
 //	decide    is the pod injected, and which mesh has its proxy?  decide.go
 //	settings  annotations, namespace and mesh, checked             effective.go, package settings
 //	order     which mechanism keeps each edge of the start?        package order
 //	write     the pod with settings and plan in it                 write.go
 //
-// Injecting an injected pod, by the same options or others, gives what injecting the original
-// would: [Stripped] first undoes what an earlier injection did, with the help of package changes.
+// Injecting an injected pod, with the same options or others, gives the same result as injecting the
+// original: [Stripped] first undoes the earlier injection, with the help of package changes.
 //
 // Read by settings:
 //

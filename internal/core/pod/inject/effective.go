@@ -17,38 +17,39 @@ import (
 	"outrider.dev/internal/core/pod/inject/verdict"
 )
 
-// effective settings hold for one pod: its annotations over the mesh's configuration.
+// An effective holds the settings for one pod: its annotations override the mesh's configuration.
 type effective struct {
 	mesh    settings.Mesh
-	config  settings.ProxyConfig // defaultConfig with the pod's annotation over it
-	fields  map[string]any       // of defaultConfig
-	podHold *bool                // holdApplicationUntilProxyStarts of the annotation alone
+	config  settings.ProxyConfig // defaultConfig, overridden by the pod's annotation
+	fields  map[string]any       // fields of defaultConfig
+	podHold *bool                // holdApplicationUntilProxyStarts in the annotation alone
 
 	proxy   bool   // the pod gets our proxy
-	capture bool   // connections are captured, or alongside another mesh parked
+	capture bool   // connections are captured, or parked if another mesh has the proxy
 	mode    string // interceptionMode; NONE without our proxy
 	port    int32  // the agent's status port
 	probes  bool   // the proxy is probed, and the agent answers the app's probes
 
 	uid, gid         int64
 	image, initImage string
-	init             string // who captures and brings the gates: contract.InitByNode or another
+	init             string // how connections are captured and the gates get the agent: contract.InitByNode or another value
 	pull             corev1.PullPolicy
-	resources        corev1.ResourceRequirements // shared: not to be changed
+	resources        corev1.ResourceRequirements // shared: must not be changed
 	agentLevel       string                      // log level of the agent
 
-	agentConfig string // variable PROXY_CONFIG
+	agentConfig string // value of the variable PROXY_CONFIG
 	grace       string // the pod's grace period, as the agent reads it
 
-	volumes []corev1.Volume // the author's, for the proxy
+	volumes []corev1.Volume // the author's volumes for the proxy
 	mounts  []corev1.VolumeMount
 	metrics metrics
 
-	noLabel map[string]string // labels without effect in this pod, and why
+	noLabel map[string]string // labels without effect in this pod, with the reason
 	clashes []Clash
 }
 
-// labelsWithoutEffect warns of labels of the pod and its namespace that have none. It returns the pod's, and why.
+// labelsWithoutEffect warns of labels of the pod and its namespace that have no effect. It returns those of
+// the pod, with the reasons.
 func labelsWithoutEffect(in input, r *verdict.Report) map[string]string {
 	ofPod := settings.CheckLabels(in.pod.Labels, "", in.alongside)
 	out := map[string]string{}
@@ -61,8 +62,8 @@ func labelsWithoutEffect(in input, r *verdict.Report) map[string]string {
 	return out
 }
 
-// settingsOf is the second step: annotations, namespace and mesh,
-// checked. With an error it returns the settings that are known.
+// settingsOf is the second step of [Pod]: it combines and checks annotations, namespace and mesh. With an
+// error it returns the settings that are known.
 func settingsOf(in input, r *verdict.Report) (s effective, err error) {
 	a := in.annotations()
 	s = effective{proxy: !in.alongside, pull: corev1.PullPolicy(in.o.Values.Global.ImagePullPolicy), grace: strconv.FormatInt(graceOf(in.pod), 10) + "s"}
@@ -120,7 +121,7 @@ func settingsOf(in input, r *verdict.Report) (s effective, err error) {
 	return s, err
 }
 
-// hold is holdApplicationUntilProxyStarts of the pod, else of the mesh, else of the values.
+// hold returns holdApplicationUntilProxyStarts of the pod, else of the mesh, else of the values.
 func (s effective) hold(v settings.Values) order.Hold {
 	const name = "holdApplicationUntilProxyStarts"
 	switch {
@@ -173,8 +174,8 @@ func captureOf(a map[string]string, config settings.ProxyConfig, proxy bool) (mo
 	return settings.NoMode, mode != settings.NoMode && a[contract.Park] != "off", nil
 }
 
-// statusPortOf returns the agent's port: of the annotation, else of the ProxyConfig, else of
-// the values. Port 0 means the default, without probes.
+// statusPortOf returns the agent's status port: from the annotation, else from the ProxyConfig, else from
+// the values. Port 0 means the default port, without probes.
 func statusPortOf(a map[string]string, v settings.Values, config settings.ProxyConfig) (port int32, probes bool, err error) {
 	port = contract.StatusPort
 	if v := v.Global.Proxy.StatusPort; v != nil {
@@ -203,7 +204,7 @@ func statusPortOf(a map[string]string, v settings.Values, config settings.ProxyC
 	return port, true, nil
 }
 
-// agentLevelOf returns the agent's log level. Istio's has a level for each scope.
+// agentLevelOf returns the agent's log level. Istio's annotation has a level for each scope.
 func agentLevelOf(a map[string]string, r *verdict.Report) string {
 	text, ok := a[settings.AgentLogKey]
 	if level := strings.TrimPrefix(text, "default:"); ok && !strings.ContainsAny(level, ",:") {
@@ -215,8 +216,8 @@ func agentLevelOf(a map[string]string, r *verdict.Report) string {
 	return "info"
 }
 
-// imagesOf returns the images of the proxy and of the init container. A name without a slash
-// is one in the hub.
+// imagesOf returns the images of the proxy and of the init container. A name without a slash means an image
+// in the hub.
 func imagesOf(o Options, a map[string]string, config settings.ProxyConfig, r *verdict.Report) (proxy, init string) {
 	v := o.Values.Global
 	kind := config.Image.ImageType
@@ -236,14 +237,14 @@ func imagesOf(o Options, a map[string]string, config settings.ProxyConfig, r *ve
 	return proxy, reference(cmp.Or(o.Images.Init, v.ProxyInit.Image, proxy))
 }
 
-// The default images, as "make images" names them.
+// Names of the default images, as "make images" builds them.
 const (
 	defaultHub   = "outrider.dev"
 	defaultTag   = "dev"
 	defaultImage = "outrider-proxy"
 )
 
-// resourcesOf returns the proxy's resources. If one of the four annotations is set, no default counts.
+// resourcesOf returns the proxy's resources. If any of the four annotations is set, no default applies.
 func resourcesOf(a map[string]string, mesh settings.Resources) (corev1.ResourceRequirements, error) {
 	out := corev1.ResourceRequirements{}
 	for _, r := range []struct {
@@ -281,7 +282,7 @@ func resourcesOf(a map[string]string, mesh settings.Resources) (corev1.ResourceR
 	return mesh.OrDefault(), nil
 }
 
-// checkOwn refuses a pod whose author's own containers of our names cannot be used.
+// checkOwn refuses a pod if its author's own containers of our names are unusable.
 func checkOwn(in input, s effective) error {
 	if len(in.pod.Spec.Containers) == 0 {
 		return verdict.Refuse(verdict.BadOverride, "", "the pod has no container but %s", contract.ProxyContainer)
@@ -300,9 +301,8 @@ func checkOwn(in input, s effective) error {
 	return nil
 }
 
-// userOf returns the proxy's user and group, by which the capture recognises its
-// connections: the author's own container of its name may set others. In TPROXY mode the
-// proxy is root anyway.
+// userOf returns the proxy's user and group, by which the capture recognises its connections. The author's
+// own container of the proxy's name may set others. In TPROXY mode the proxy is root in any case.
 func userOf(in input, mode string) (uid, gid int64) {
 	uid, gid = rangeOf(in.ns)
 	own, _ := in.own.find(contract.ProxyContainer)
@@ -325,8 +325,8 @@ func graceOf(pod *corev1.Pod) int64 {
 	return 30 // the API's default
 }
 
-// agentConfigOf returns the mesh's defaultConfig for the agent. The agent's own reader checks
-// the pod's annotation, so that a mistake shows at admission and not in a crashing container.
+// agentConfigOf returns the mesh's defaultConfig for the agent. It checks the pod's annotation with the
+// agent's own reader, so that a mistake shows at admission and not in a crashing container.
 func agentConfigOf(in input, s effective, r *verdict.Report) (string, error) {
 	fields := maps.Clone(s.fields)
 	if fields == nil {

@@ -14,8 +14,8 @@ import (
 	"outrider.dev/internal/core/pod/inject/settings"
 )
 
-// environment has the variables that the agent reads (internal/core/agent/config), by Istio's
-// names where Istio has them. Of two sources of a name the later one wins.
+// environment returns the variables that the agent reads (internal/core/agent/config), by Istio's names if
+// Istio has them. If two sources set one name, the later one takes precedence.
 func (in input) environment(s effective, sidecar bool) []corev1.EnvVar {
 	e := &environment{}
 	e.field("POD_NAME", "metadata.name")
@@ -68,7 +68,7 @@ func (e *environment) set(name, value string) {
 	}
 }
 
-// replace sets a variable, in the place of one that is there.
+// replace sets a variable, and keeps its position if it is there already.
 func (e *environment) replace(name, value string) {
 	if i := slices.IndexFunc(e.list, func(v corev1.EnvVar) bool { return v.Name == name }); i >= 0 {
 		e.list[i] = corev1.EnvVar{Name: name, Value: value}
@@ -89,7 +89,7 @@ func (e *environment) limit(name, of string) {
 		ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: of, Divisor: one}}})
 }
 
-// podPorts are the ports that the app's containers declare, as JSON.
+// podPorts returns the ports that the app's containers declare, as JSON.
 func podPorts(pod *corev1.Pod) string {
 	type port struct {
 		Name          string          `json:"name,omitempty"`
@@ -102,11 +102,11 @@ func podPorts(pod *corev1.Pod) string {
 			out = append(out, port{p.Name, p.ContainerPort, p.Protocol})
 		}
 	}
-	text, _ := asJSON(out) // names and numbers
+	text, _ := asJSON(out) // cannot fail: names and numbers
 	return text
 }
 
-// owner has Istio's form: kubernetes://apis/apps/v1/namespaces/NS/deployments/NAME.
+// owner returns the pod's owner in Istio's form: kubernetes://apis/apps/v1/namespaces/NS/deployments/NAME.
 func (in input) owner() string {
 	w := in.workload()
 	if w.Name == "" || in.ns.Name == "" {

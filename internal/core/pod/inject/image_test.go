@@ -15,8 +15,8 @@ import (
 
 var digestA = "sha256:" + strings.Repeat("a1", 32)
 
-// Kubernetes' table of command, args, ENTRYPOINT and CMD
-// (kubernetes.io/docs: "Define a Command and Arguments for a Container").
+// Argv follows Kubernetes' table of command, args, ENTRYPOINT and CMD (kubernetes.io/docs: "Define a Command
+// and Arguments for a Container").
 func TestWhatAContainerRuns(t *testing.T) {
 	entrypoint, cmd := []string{"/ep", "-1"}, []string{"cmd"}
 	tests := map[string]struct {
@@ -51,7 +51,7 @@ func TestWhatAContainerRuns(t *testing.T) {
 	}
 }
 
-// Commands are not looked up if they are known, of no use, or the pod is not injected.
+// A command is not looked up if it is known, if no gate needs it, or if the pod is not injected.
 func TestOnlyWhatMattersIsLookedUp(t *testing.T) {
 	tests := map[string]struct {
 		pod  string
@@ -88,7 +88,7 @@ func TestOnlyWhatMattersIsLookedUp(t *testing.T) {
 	}
 }
 
-// Stripped restores what the author wrote, unless it was changed since.
+// Stripped restores the command that the author wrote, unless it was changed since.
 func TestCommandsOfImagesGoAgain(t *testing.T) {
 	given := podOf(t, `{metadata: {name: shop}, spec: {containers: [{name: app, image: "shop:4", args: [serve]}, {name: log, image: "log:1"}]}}`)
 	o := Options{Commands: map[string]imagecmd.Command{

@@ -16,11 +16,11 @@ import (
 	"outrider.dev/startup"
 )
 
-// writeInit adds our init container: it captures, or copies the gate's binary, or both. With
-// the annotation outrider.dev/init: none the proxy does its work where it can.
+// writeInit adds our init container, which captures connections, or copies the agent for the gates, or both.
+// With the annotation outrider.dev/init: none the proxy does that work if it can.
 func writeInit(pod *corev1.Pod, in input, s effective, edges startup.Plan, r *verdict.Report) error {
-	gates := s.init != contract.InitVolume && slices.ContainsFunc(containers.Authors(pod), podspec.NeedsAgent)     // it is to copy for
-	pod.Spec.InitContainers = slices.DeleteFunc(pod.Spec.InitContainers, containers.Named(contract.InitContainer)) // podspec's, which only copies
+	gates := s.init != contract.InitVolume && slices.ContainsFunc(containers.Authors(pod), podspec.NeedsAgent)     // gates need a copy of the agent
+	pod.Spec.InitContainers = slices.DeleteFunc(pod.Spec.InitContainers, containers.Named(contract.InitContainer)) // podspec added one that only copies
 	own, hasOwn := in.own.find(contract.InitContainer)
 	if !s.capture && !gates {
 		if hasOwn {
@@ -53,9 +53,9 @@ func writeInit(pod *corev1.Pod, in input, s effective, edges startup.Plan, r *ve
 	return nil
 }
 
-// initPlace returns the index of our init container. It comes before a proxy in the init list
-// and before the first container that runs our agent; else last: the author's init containers
-// have the plain network where the proxy starts only after them.
+// initPlace returns the index of our init container. It comes before a proxy in the init list and before the
+// first container that runs our agent. Otherwise it comes last, so that the author's init containers, which
+// then run before the proxy, use the network without capture.
 func initPlace(pod *corev1.Pod, s effective, r *verdict.Report) int {
 	list := pod.Spec.InitContainers
 	at := slices.IndexFunc(list, func(c corev1.Container) bool {
@@ -102,7 +102,7 @@ func (in input) initContainer(s effective, gates bool) corev1.Container {
 	return c
 }
 
-// captureFlags are those of istio-iptables, and --park.
+// captureFlags returns the flags of istio-iptables, and --park.
 func (in input) captureFlags(s effective) []string {
 	a, v := in.pod.Annotations, in.o.Values.Global.Proxy
 	var flags []string
@@ -155,7 +155,7 @@ func (in input) captureFlags(s effective) []string {
 			break
 		}
 	}
-	if in.o.Values.Global.NativeNftables && !s.byNode() { // which decides by itself
+	if in.o.Values.Global.NativeNftables && !s.byNode() { // the node chooses the backend by itself
 		flags = append(flags, "--native-nftables")
 	}
 	return flags

@@ -19,45 +19,44 @@ import (
 	"outrider.dev/startup"
 )
 
-// A Namespace is a pod's namespace. Labels that are nil are unknown: then nothing is
-// concluded from a missing label.
+// A Namespace is a pod's namespace. Nil labels are unknown: then a missing label proves nothing.
 type Namespace struct {
 	Name                string
 	Labels, Annotations map[string]string
 }
 
-// Options come from the mesh and from the caller. The zero value of a field means its default.
+// Options come from the mesh and from the caller. A field that is zero means its default.
 type Options struct {
 	Images       Images
 	Mesh         settings.Mesh
 	Values       settings.Values
 	Kubernetes   startup.Kubernetes // of the nodes; default 1.34
 	ControlPlane string             // host:port; default outriderd.outrider-system.svc:15012
-	RootCA       string             // ConfigMap with root-cert.pem; default outrider-ca-root-cert
-	TrustSigner  string             // whose ClusterTrustBundle has the same, in its place; default: none
-	Revision     string             // default: that of the values, else "default"
+	RootCA       string             // name of the ConfigMap with root-cert.pem; default outrider-ca-root-cert
+	TrustSigner  string             // signer whose ClusterTrustBundle replaces the ConfigMap; default: none
+	Revision     string             // default: the revision in the values, else "default"
 	Manual       bool               // injection by hand: a namespace without a label is injected
 	Workload     Workload           // default: the pod's owner
-	Claims       []string           // volumes that the pod's owner adds: volumeClaimTemplates of a StatefulSet
+	Claims       []string           // names of the volumes that the pod's owner adds: volumeClaimTemplates of a StatefulSet
 	Environ      map[string]string  // more variables of the proxy
-	OwnLabels    bool               // Istio's labels belong to another injector: only ours count
+	OwnLabels    bool               // Istio's labels belong to another injector: only our labels count
 	NodeServes   bool               // all nodes of the cluster run outrider-node
 
-	// ProbeKey returns a secret for the paths of a workload's probes and hooks, by which the
-	// agent knows the kubelet. Default: there is none, and the agent knows it by its address.
+	// ProbeKey returns a secret for the paths of a workload's probes and hooks, by which the agent
+	// recognises the kubelet. Default: no secret, and the agent recognises the kubelet by its address.
 	ProbeKey func(workload string) string
 
-	// Interrupted returns an error once the result is of no use, as [context.Context.Err]. It is
-	// called between steps. Default: never.
+	// Interrupted returns an error once nobody needs the result, like [context.Context.Err]. It is called
+	// between steps. Default: never interrupted.
 	Interrupted func() error
 
-	// Commands are the commands of images, by the image as a container names it. If it is
-	// not nil, commands can be looked up: [Result.Unknown] then has the images that need it.
-	// Default: a command that is not in the pod is unknown.
+	// Commands has the commands of images, by the image's name in a container. If it is not nil, commands
+	// can be looked up: [Result.Unknown] then lists the images that need it. Default: a command that is not
+	// in the pod is unknown.
 	Commands map[string]imagecmd.Command
 }
 
-// Images are references, or names in the hub of the values.
+// Images has references of images, or names in the hub of the values.
 type Images struct{ Proxy, Init string }
 
 // A Workload is the owner of a pod.
@@ -65,7 +64,7 @@ type Workload struct{ APIVersion, Kind, Name string }
 
 // A Result is the outcome for one pod.
 type Result struct {
-	Pod      *corev1.Pod // the injected pod; if it is not injected, the given one without what an earlier injection added
+	Pod      *corev1.Pod // the injected pod; if the pod is not injected, the given one without an earlier injection
 	Injected bool
 	Reason   verdict.Reason
 	Warnings []string // for the pod's author
@@ -74,16 +73,16 @@ type Result struct {
 	Proxy     bool              // the pod gets our proxy
 	Captured  bool              // the proxy has the pod's connections
 	NoEffect  map[string]string // annotations without effect in this pod, and why
-	NoLabel   map[string]string // labels, likewise
-	Clashes   []Clash           // ports of the application that the proxy listens on
+	NoLabel   map[string]string // labels without effect, and why
+	Clashes   []Clash           // ports that the application declares and the proxy listens on
 	NeverEnds []string          // containers of a Job whose end no gate reports to a plain proxy
-	Unknown   []string          // images whose commands would make gates possible, with [Options.Commands]; also of a refused pod
+	Unknown   []string          // images whose commands would make gates possible, with [Options.Commands]; set for a refused pod too
 
 	given *corev1.Pod
 }
 
-// Patch returns the operations that make the injected pod of the given one. There are none
-// if nothing was changed.
+// Patch returns the operations that turn the given pod into the injected one. There are none if nothing
+// changed.
 func (r Result) Patch() []patch.Operation {
 	if r.Pod == r.given {
 		return nil
@@ -113,8 +112,8 @@ func (o Options) kubernetes() startup.Kubernetes {
 	return o.Kubernetes
 }
 
-// Check checks the options as the annotations for the same settings are. The values are
-// checked when they are read.
+// Check checks the options by the rules for the annotations of the same settings. The values were checked
+// when they were read.
 func (o Options) Check() error {
 	for _, s := range []struct {
 		name, value string
@@ -133,9 +132,9 @@ func (o Options) Check() error {
 	return nil
 }
 
-// Pod injects a pod, or returns the reason why not. The error is a [*Refusal] if the pod
-// must not run as it is, because its author requested something impossible; any other error
-// is one of the options.
+// Pod injects a pod, or returns the reason why it does not. The error is a [*Refusal] if the pod must not
+// run in its given form, because its author requested something impossible; any other error is about the
+// options.
 func Pod(pod *corev1.Pod, ns Namespace, o Options) (Result, error) {
 	if ns.Name == "" {
 		ns.Name = pod.Namespace
@@ -153,7 +152,7 @@ func Pod(pod *corev1.Pod, ns Namespace, o Options) (Result, error) {
 		return result, err
 	}
 	if _, was := pod.Annotations[contract.Status]; was {
-		result.Pod = in.stripped // unless it is injected again
+		result.Pod = in.stripped // unless the pod is injected again
 	}
 	r := verdict.Report{Warnings: result.Warnings}
 	alongside, reason := decideProxy(in.pod, ns)
@@ -203,7 +202,7 @@ func (in input) inject(result *Result, r *verdict.Report) error {
 	return nil
 }
 
-// order is what the order of the start depends on.
+// order returns the request from which package order plans the start.
 func (in input) order(s effective) order.Request {
 	out := order.Request{Pod: in.pod, Kubernetes: in.o.kubernetes(), Before: in.own.before, Captured: s.capture, ByNode: s.byNode(),
 		OtherMesh: in.mesh, Alongside: in.alongside, Hold: s.hold(in.o.Values), Native: in.o.Values.Native(), Commands: in.o.Commands, Interrupted: in.o.interrupted}
@@ -215,16 +214,16 @@ func (in input) order(s effective) order.Request {
 	return out
 }
 
-// An input is what the steps after the decision read. None of them changes it.
+// An input holds everything that the steps after the decision read. They do not change it.
 type input struct {
 	o         Options
 	ns        Namespace
-	stripped  *corev1.Pod // without what an earlier injection added
-	pod       *corev1.Pod // likewise, without own
+	stripped  *corev1.Pod // the given pod without an earlier injection
+	pod       *corev1.Pod // the same without the containers in own
 	own       ownContainers
 	mesh      string // the container of another mesh's proxy; empty: there is none
-	key       string // of the probes, by an earlier injection
-	alongside bool   // another mesh has the proxy: injection adds order and parking alone
+	key       string // key of the probes, from an earlier injection
+	alongside bool   // another mesh has the proxy: injection adds only order and parking
 }
 
 // readInput separates what the pod's author wrote from what an earlier injection added.
@@ -239,8 +238,8 @@ func readInput(pod *corev1.Pod, ns Namespace, o Options) (input, error) {
 	return in, nil
 }
 
-// annotations are those for this mesh: all, or alongside another mesh those of our own
-// prefix, and two that are about order and capture in general.
+// annotations returns the annotations for this mesh: all of them, or, if another mesh has the proxy, those
+// with our own prefix and two about the proxy's configuration and the capture in general.
 func (in input) annotations() map[string]string {
 	if !in.alongside {
 		return in.pod.Annotations
@@ -252,8 +251,8 @@ func (in input) annotations() map[string]string {
 	return out
 }
 
-// workload is the pod's owner: its controller, or the Deployment of a ReplicaSet with a hash
-// in its name (Istio: pkg/kube/controllers, GetDeployMetaFromPod).
+// workload returns the pod's owner: its controller, or the Deployment of a ReplicaSet with a hash in its
+// name (Istio: pkg/kube/controllers, GetDeployMetaFromPod).
 func (in input) workload() Workload {
 	if in.o.Workload.Name != "" {
 		return in.o.Workload
@@ -276,8 +275,8 @@ func asJSON(v any) (string, error) {
 	return string(text), err
 }
 
-// Resolving is [Pod] with commands from look. It is called once at most, with the images whose
-// commands a gate needs; most pods need none. Without an answer the strategy avoids gates.
+// Resolving is [Pod] with commands from look. It calls look at most once, with the images whose commands a
+// gate needs; most pods need none. For a command that look does not return, injection avoids gates.
 func Resolving(pod *corev1.Pod, ns Namespace, o Options, look func(images []string) map[string]imagecmd.Command) (Result, error) {
 	o.Commands = map[string]imagecmd.Command{}
 	r, err := Pod(pod, ns, o)
@@ -288,14 +287,13 @@ func Resolving(pod *corev1.Pod, ns Namespace, o Options, look func(images []stri
 	return Pod(pod, ns, o)
 }
 
-// Stripped returns a copy of the pod without what injection added, and with what it changed
-// restored.
+// Stripped returns a copy of the pod without everything that injection added, and restores what it changed.
 func Stripped(pod *corev1.Pod) (*corev1.Pod, error) {
 	out, _, err := Uninjected(pod)
 	return out, err
 }
 
-// Uninjected is [Stripped], with what cannot be restored.
+// Uninjected is [Stripped], and also lists what cannot be restored.
 func Uninjected(pod *corev1.Pod) (out *corev1.Pod, lost []string, err error) {
 	return changes.Undone(pod, restoreProbes)
 }

@@ -16,8 +16,8 @@ import (
 	"outrider.dev/startup"
 )
 
-// largePods are pods with n containers whose plans have as many edges as n containers can
-// have, or nearly so, by each way to request them.
+// largePods returns pods with n containers whose plans have the most edges possible, or nearly so, one for
+// each way to request them.
 func largePods(n int) map[string]*corev1.Pod {
 	pod := func(init int) *corev1.Pod {
 		out := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "large", Annotations: map[string]string{}}}
@@ -71,8 +71,9 @@ func largePods(n int) map[string]*corev1.Pod {
 		"init containers": pod(n - 1), "sidecars": sidecars, "native": native, "job": job, "against the list": backwards}
 }
 
-// Injection, or the refusal, takes a number of allocations and bytes that grows with the edges
-// at most, whatever the graph is. With the cube of the containers 100 took 1.7 s, and 299 took minutes.
+// The allocations and bytes of an injection, or of a refusal, grow at most linearly with the edges, whatever
+// the graph. When they grew with the cube of the containers, 100 containers took 1.7 s, and 299 took
+// minutes.
 func TestWorkGrowsWithTheEdges(t *testing.T) {
 	cost := func(pod *corev1.Pod) (allocations float64, bytes uint64) {
 		var before, after runtime.MemStats
@@ -90,14 +91,14 @@ func TestWorkGrowsWithTheEdges(t *testing.T) {
 	for name, pod := range small {
 		allocations, bytes := cost(pod)
 		manyAllocations, manyBytes := cost(large[name])
-		// 16 times the edges, or four times the containers.
+		// The larger pod has 16 times the edges, or four times the containers.
 		if manyAllocations > 20*allocations || manyBytes > 20*bytes {
 			t.Errorf("%s: %v allocations and %d bytes for 75 containers, %v and %d for 300", name, allocations, bytes, manyAllocations, manyBytes)
 		}
 	}
 }
 
-// The most that a pod may have is injected or refused with the number that would fit.
+// The largest possible pod is injected, or refused with the number that would fit.
 func TestLargestPods(t *testing.T) {
 	want := map[string]verdict.Code{"complete": verdict.TooLarge, "against the list": verdict.TooLarge, "everything": verdict.TooLarge, "unknown names": verdict.BadGraph}
 	for name, pod := range largePods(300) {
@@ -128,8 +129,8 @@ func TestLargestPods(t *testing.T) {
 	}
 }
 
-// Lists that are not containers take a time that grows with them, too: their elements are
-// counted by the comparisons of injection and patch, through their names' hashes.
+// A pod with long lists other than containers is injected with a short patch. Injection and patch find the
+// elements by the hashes of their names, so that the time grows linearly.
 func TestLongListsArePatched(t *testing.T) {
 	const n = 20_000
 	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "i", Command: []string{"/app"}}}}}
@@ -149,7 +150,7 @@ func TestLongListsArePatched(t *testing.T) {
 	}
 }
 
-// An injection whose result is of no use ends at the next step.
+// An injection whose result nobody needs ends at the next step.
 func TestInjectionIsInterrupted(t *testing.T) {
 	gone := errors.New("gone")
 	pod, steps := largePods(20)["complete"], 0

@@ -13,15 +13,14 @@ import (
 	"outrider.dev/internal/core/pod/inject/verdict"
 )
 
-// The annotations that Prometheus' usual configuration for pods reads begin with scrapePrefix.
+// scrapePrefix begins the annotations that the usual configuration of Prometheus reads from pods.
 const (
 	scrapePrefix = "prometheus.io/"
 	mergedPath   = "/stats/prometheus"
 	metricsEnv   = "ISTIO_PROMETHEUS_ANNOTATIONS"
 )
 
-// A scrape is where the agent finds the app's metrics: at all ports with one path, or at
-// targets.
+// A scrape says where the agent finds the app's metrics: at all ports with one path, or at targets.
 type scrape struct {
 	Scrape  string            `json:"scrape"`
 	Path    string            `json:"path"`
@@ -29,11 +28,11 @@ type scrape struct {
 	Targets []settings.Target `json:"targets,omitempty"`
 }
 
-// metrics are how Prometheus gets the app's metrics through the agent.
+// A metrics describes how Prometheus gets the app's metrics through the agent.
 type metrics struct {
 	merged  bool
 	replace []string // the author's annotations for Prometheus
-	app     string   // variable of the agent: what it scrapes; empty: the app has no metrics
+	app     string   // value of the agent's variable, with what it scrapes; empty: the app has no metrics
 }
 
 // metricsOf lets the agent serve the app's metrics with its own, and points Prometheus at it.
@@ -81,11 +80,11 @@ func merges(pod *corev1.Pod, mesh settings.Mesh) bool {
 	return mesh.EnablePrometheusMerge == nil || *mesh.EnablePrometheusMerge
 }
 
-// targetsOf returns what the agent scrapes: the pod's own targets, which replace port and
-// path, or each port with the path. Of the annotations for the mesh it refuses what the agent
-// cannot scrape; those for Prometheus are no request to the mesh, and get a warning.
+// targetsOf returns the targets that the agent scrapes: the pod's own targets, which replace port and path,
+// or else each port with the path. If the agent cannot scrape what the annotations for the mesh say, the pod
+// is refused. Annotations for Prometheus are no request to the mesh, and get only a warning.
 func targetsOf(pod *corev1.Pod, status int32, app *scrape, r *verdict.Report) ([]settings.Target, error) {
-	app.Targets, _ = settings.ScrapeTargets(pod.Annotations[settings.ScrapeKey]) // checked with all annotations
+	app.Targets, _ = settings.ScrapeTargets(pod.Annotations[settings.ScrapeKey]) // checked together with all annotations
 	if len(app.Targets) > 0 {
 		app.Port, app.Path = "", ""
 		for _, t := range app.Targets {
@@ -124,8 +123,8 @@ func portOfMesh(port int, status int32) bool {
 	return slices.Contains(reservedPorts, int32(port)) || int32(port) == status
 }
 
-// namedPort is a port by its number, or by the name with which a container declares it; 0 if
-// it is neither.
+// namedPort returns the number of a port, given by number or by the name with which a container declares it;
+// 0 if it is neither.
 func namedPort(pod *corev1.Pod, port string) int {
 	if n, err := strconv.ParseUint(port, 10, 16); err == nil {
 		return int(n)
@@ -140,8 +139,8 @@ func namedPort(pod *corev1.Pod, port string) int {
 	return 0
 }
 
-// sanitized returns a name as Prometheus' relabelling sees it: prometheus.io/port and
-// prometheus.io_port are the same.
+// sanitized returns a name in the form that Prometheus' relabelling gives it: prometheus.io/port and
+// prometheus.io_port become the same.
 func sanitized(name string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' {

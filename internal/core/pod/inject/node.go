@@ -17,12 +17,12 @@ import (
 	"outrider.dev/internal/core/pod/podspec"
 )
 
-// imageVolumes is the first minor version of Kubernetes with volumes of images as a beta, and their
-// sub-paths. Source: KEP-4639; pkg/features/kube_features.go of kubernetes v1.34.4.
+// imageVolumes is the first minor version of Kubernetes in which image volumes, with sub-paths, are beta.
+// Source: KEP-4639; pkg/features/kube_features.go of kubernetes v1.34.4.
 const imageVolumes = 33
 
-// initOf returns who captures and brings the gates. The pod's annotation goes before the
-// namespace's, and that before the mesh's value.
+// initOf returns how connections are captured and the gates get the agent. The pod's annotation takes
+// precedence over the namespace's, and that over the mesh's value.
 func initOf(in input, r *verdict.Report) (string, error) {
 	mode, at := contract.InitAuto, "the default"
 	for _, s := range []struct {
@@ -60,7 +60,7 @@ func initOf(in input, r *verdict.Report) (string, error) {
 
 func (s effective) byNode() bool { return s.init == contract.InitByNode }
 
-// writeNode writes what the node is to do, and that the pod runs nowhere else.
+// writeNode writes the node's work into the pod, and lets the pod run only on nodes that do it.
 func writeNode(pod *corev1.Pod, in input, s effective, before *changes.Overrides, r *verdict.Report) error {
 	work, _ := podspec.NodeWork(pod)
 	if s.capture {
@@ -85,7 +85,7 @@ func writeNode(pod *corev1.Pod, in input, s effective, before *changes.Overrides
 	return nil
 }
 
-// requiring is NRI's list of required plugins with ours.
+// requiring adds our plugin to NRI's list of required plugins.
 func requiring(text string) (string, error) {
 	var list []string
 	if err := manifest.DecodeAnnotation(text, &list); err != nil {
@@ -97,7 +97,7 @@ func requiring(text string) (string, error) {
 	return "[" + strings.Join(list, ", ") + "]", nil
 }
 
-// captureEnvironment are flags for what the init container has by variables of the mesh.
+// captureEnvironment returns flags for settings that the init container gets as variables of the mesh.
 func captureEnvironment(s effective) (flags []string) {
 	for _, f := range capture.Flags(&capture.Intent{}, nil, nil) {
 		for _, name := range f.Env {

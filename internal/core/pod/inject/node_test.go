@@ -14,8 +14,8 @@ import (
 	"outrider.dev/internal/core/pod/podspec"
 )
 
-// The pod's annotation goes before the namespace's, that before the value, and each of them before
-// what the nodes offer.
+// The pod's annotation takes precedence over the namespace's, that over the mesh's value, and each of them
+// over what the nodes offer.
 func TestWhoCaptures(t *testing.T) {
 	const none = ""
 	for _, tt := range []struct {
@@ -57,7 +57,7 @@ func TestWhoCaptures(t *testing.T) {
 	}
 }
 
-// Where the nodes capture, a namespace may enforce any level of pod security.
+// If the nodes capture, a namespace may enforce any level of pod security.
 func TestNodeWorkNeedsNoPrivilege(t *testing.T) {
 	for _, level := range []string{"baseline", "restricted"} {
 		ns := Namespace{Name: "shop", Labels: map[string]string{contract.NamespaceLabel: "enabled", contract.PodSecurityLabel: level}}
@@ -83,7 +83,7 @@ func TestNodeWorkNeedsNoPrivilege(t *testing.T) {
 	}
 }
 
-// The variables of the mesh, which an init container has, are flags for a node.
+// Variables of the mesh, which an init container would get, become flags for the node.
 func TestNodeCapturesByTheMeshsVariables(t *testing.T) {
 	p := podOf(t, `
 metadata: {name: shop, annotations: {outrider.dev/init: node, traffic.sidecar.istio.io/excludeOutboundPorts: "5432",
@@ -95,7 +95,7 @@ spec: {`+plainApp+`}`)
 	}
 }
 
-// Other required plugins stay required.
+// Injection keeps the other required plugins.
 func TestNodeIsRequired(t *testing.T) {
 	for given, want := range map[string]string{"": "[outrider]", "[other]": "[other, outrider]", "- outrider\n- other": "[outrider, other]"} {
 		p := podOf(t, "metadata: {name: shop}\nspec: {"+plainApp+"}")
@@ -122,7 +122,7 @@ func TestNodeIsRequired(t *testing.T) {
 	}
 }
 
-// Where nothing is ordered, the proxy starts where the author lists it; else it is the first.
+// If nothing is ordered, the proxy starts where the author lists it; otherwise it is the first container.
 func TestPlaceOfTheProxy(t *testing.T) {
 	for _, tt := range []struct{ annotations, containers, hook, want string }{
 		{`outrider.dev/start: "off"`, "app", "", "outrider-proxy app"},
@@ -170,7 +170,8 @@ func TestPlaceOfTheProxy(t *testing.T) {
 	}
 }
 
-// An arrangement that shows that the proxy must be a sidecar is not used, and neither is what it reported.
+// If a first arrangement shows that the proxy must be a sidecar, both the arrangement and its reports are
+// dropped.
 func TestOnlyTheArrangementThatIsUsedReports(t *testing.T) {
 	p := podOf(t, `metadata: {name: shop, annotations: {outrider.dev/start: "off", outrider.dev/depends-on.app: outrider-proxy}}
 spec: {containers: [{name: app, image: x, lifecycle: {postStart: {exec: {command: [a]}}}}, {name: outrider-proxy, image: auto}]}`)
@@ -183,7 +184,7 @@ spec: {containers: [{name: app, image: x, lifecycle: {postStart: {exec: {command
 	}
 }
 
-// A port of the proxy's is reported once, however many names a container has for it.
+// A port of the proxy is reported once, even if a container has several names for it.
 func TestClashIsReportedOnce(t *testing.T) {
 	p := podOf(t, "metadata: {name: shop}\nspec: {containers: [{name: app, image: x, command: [/x], ports: [{name: a, containerPort: 15001}, {name: b, containerPort: 15001}]}]}")
 	if r := injected(t, p, Options{}); len(r.Clashes) != 1 {

@@ -16,10 +16,10 @@ import (
 	"outrider.dev/internal/core/pod/podspec"
 )
 
-// An otherInjector is another mesh's injector: its containers and their order.
+// An otherInjector imitates another mesh's injector: its containers and their order.
 type otherInjector func(*corev1.Pod) *corev1.Pod
 
-// istio is Istio's: where its proxy stands, and how it rewrites probes.
+// istio imitates Istio's injector: the position of its proxy, and its rewritten probes.
 func istio(native, hold, cni bool) otherInjector {
 	return func(p *corev1.Pod) *corev1.Pod {
 		p = p.DeepCopy()
@@ -66,7 +66,7 @@ func istio(native, hold, cni bool) otherInjector {
 	}
 }
 
-// linkerd is Linkerd's: its plain proxy is the first container.
+// linkerd imitates Linkerd's injector: its plain proxy is the first container.
 func linkerd(native bool) otherInjector {
 	return func(p *corev1.Pod) *corev1.Pod {
 		p = p.DeepCopy()
@@ -100,9 +100,8 @@ var otherInjectors = map[string]struct {
 	"Linkerd, native":         {linkerd(true), "linkerd-proxy"},
 }
 
-// With outrider.dev/proxy: none it makes no difference whether another mesh's injector
-// comes before ours or after it, since the API server calls ours again (reinvocationPolicy:
-// IfNeeded).
+// With outrider.dev/proxy: none the result does not depend on whether another mesh's injector comes before
+// or after ours, because the API server calls ours again (reinvocationPolicy: IfNeeded).
 func TestTheOrderOfInjectorsDoesNotMatter(t *testing.T) {
 	for name, mesh := range otherInjectors {
 		for what, text := range map[string]string{
@@ -118,7 +117,7 @@ spec:
   - {name: app, image: a, command: [/app], ports: [{containerPort: 8080}]}
   - {name: web, image: w, command: [/web]}`)
 				once := injectedAlongside(t, mesh.otherInjector(p), p)
-				if p.Annotations[contract.Proxy] == "none" { // else ours would have brought its own first
+				if p.Annotations[contract.Proxy] == "none" { // otherwise our injector would have added its own proxy first
 					ours := injected(t, p, Options{})
 					after, want := injectedAlongside(t, mesh.otherInjector(ours.Pod), p), once.DeepCopy()
 					delete(after.Annotations, contract.Overrides) // what was there before differs
@@ -142,8 +141,8 @@ spec:
 	}
 }
 
-// injectedAlongside injects a pod that has another mesh's proxy. That mesh's annotations, of
-// the author and of its injector, stay.
+// injectedAlongside injects a pod that has another mesh's proxy, and checks that the mesh's annotations
+// stay, both the author's and those of its injector.
 func injectedAlongside(t *testing.T, p, author *corev1.Pod) *corev1.Pod {
 	t.Helper()
 	r := injected(t, p, Options{})
@@ -166,8 +165,8 @@ func injectedAlongside(t *testing.T, p, author *corev1.Pod) *corev1.Pod {
 	return r.Pod
 }
 
-// What another mesh put first stays first where the author's order is put back: its hold
-// would hold no other container.
+// A container that another mesh put first stays first when the author's order is restored; otherwise its
+// hold would hold no other container.
 func TestAnotherMeshsHoldStaysFirst(t *testing.T) {
 	p := podOf(t, `
 metadata: {name: shop, annotations: {outrider.dev/proxy: none, outrider.dev/start: native, outrider.dev/depends-on.app: cache}}
@@ -185,8 +184,8 @@ spec: {containers: [{name: app, image: a}, {name: cache, image: c, startupProbe:
 	}
 }
 
-// A pod that we injected before another mesh did loses our proxy: two would capture from
-// one another.
+// A pod that we injected before another mesh did loses our proxy, because two proxies would capture each
+// other's connections.
 func TestOurProxyGivesWayToAnotherMesh(t *testing.T) {
 	p := podOf(t, "metadata: {name: shop, annotations: {a: b}}\nspec: {containers: [{name: app, image: a, command: [/app]}]}")
 	ours := injected(t, p, Options{})
@@ -203,7 +202,7 @@ func TestOurProxyGivesWayToAnotherMesh(t *testing.T) {
 	}
 }
 
-// Where Istio's labels are another injector's, only ours request injection.
+// If Istio's labels belong to another injector, only our labels request injection.
 func TestOwnLabels(t *testing.T) {
 	type labels = map[string]string
 	for name, tt := range map[string]struct {
@@ -243,8 +242,8 @@ func TestOwnLabels(t *testing.T) {
 	}
 }
 
-// Another mesh's proxy stays the only one, unless a label of ours or an annotation requests
-// order alongside it.
+// Another mesh's proxy stays the only one. Order beside it must be requested by a label of ours or an
+// annotation.
 func TestOtherMeshes(t *testing.T) {
 	const plain, own = "containers: [{name: app, image: a}]", "containers: [{name: app, image: a}, {name: my-proxy, image: p}]"
 	const istioProxy = "initContainers: [{name: istio-proxy, image: p, restartPolicy: Always}], " + plain
@@ -278,8 +277,8 @@ func TestOtherMeshes(t *testing.T) {
 	}
 }
 
-// A container by Istio's name with the image "auto" is for the injector that Istio's labels
-// belong to, and comes back when the injection is taken out.
+// A container with Istio's name and the image "auto" is for the injector that Istio's labels belong to, and
+// is restored when the injection is removed.
 func TestIstiosNameAndOurImage(t *testing.T) {
 	for name, tt := range map[string]struct {
 		metadata, image string

@@ -13,30 +13,30 @@ import (
 	"outrider.dev/internal/core/pod/inject/verdict"
 )
 
-// autoImage, as the image of an author's own container, stands for ours.
+// autoImage, as the image of an author's own container, means our image.
 const autoImage = "auto"
 
-// istioNames are Istio's names of the containers of injection, and ours. With the image "auto" they
-// are no proxy of Istio's: its authors write them so, to have them filled in by the injector.
+// istioNames maps Istio's names of the injected containers to ours. With the image "auto" such a container
+// is not a proxy of Istio's: its author leaves the rest for the injector to fill in.
 var istioNames = map[string]string{"istio-proxy": contract.ProxyContainer, "istio-init": contract.InitContainer}
 
-// requestsUs reports whether containers by Istio's names and with the image "auto" are for us: not
-// where another injector has Istio's labels or has been here, nor for another template
-// than a sidecar's, such as a gateway's.
+// requestsUs reports whether containers with Istio's names and the image "auto" are for us. They are not if
+// another injector has Istio's labels or has already injected the pod, nor if the pod requests another
+// template than a sidecar's, such as a gateway's.
 func requestsUs(pod *corev1.Pod, o Options) bool {
 	_, injected := pod.Annotations[contract.IstioStatus]
 	template, named := pod.Annotations[settings.TemplatesKey]
 	return !o.OwnLabels && !injected && pod.Annotations[contract.Proxy] != "none" && (!named || template == "sidecar")
 }
 
-// Requests reports whether a container by Istio's name of its proxy is a request for ours.
+// Requests reports whether a container with the name of Istio's proxy is a request for our proxy.
 func Requests(pod *corev1.Pod, o Options) bool {
 	return requestsUs(pod, o) && slices.ContainsFunc(slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers), func(c corev1.Container) bool {
 		return !containers.Ours(c.Name) && overridden(c) == contract.ProxyContainer
 	})
 }
 
-// overridden returns the name of our container that c changes; empty if it is another one.
+// overridden returns the name of our container that c overrides; empty if it overrides none.
 func overridden(c corev1.Container) string {
 	if containers.Ours(c.Name) {
 		return c.Name
@@ -47,11 +47,11 @@ func overridden(c corev1.Container) string {
 	return ""
 }
 
-// ownContainers are the author's own containers of our names, or of Istio's: they change fields of ours.
+// ownContainers holds the author's own containers with our names, or Istio's: they override fields of ours.
 type ownContainers struct {
 	init, plain      []corev1.Container
-	initOrder, order []string // of the lists that have any, with them
-	before           int      // how many plain containers of the author's stand before our proxy's own
+	initOrder, order []string // names in each list that has own containers, including these
+	before           int      // number of the author's plain containers before the own container of the proxy
 }
 
 func (o ownContainers) find(name string) (corev1.Container, bool) {
@@ -101,19 +101,19 @@ func withoutOwn(pod *corev1.Pod, o Options) (*corev1.Pod, ownContainers) {
 	return &out, own
 }
 
-// listKeys are the fields that identify the elements of lists, as in a strategic merge patch
-// of the API. Any other list is replaced.
+// listKeys has the fields that identify the elements of lists, as in a strategic merge patch of the API. Any
+// other list is replaced as a whole.
 var listKeys = map[string]string{"env": "name", "ports": "containerPort", "volumeMounts": "mountPath", "volumeDevices": "devicePath"}
 
-// merged returns our container with the fields of the author's own of that name.
+// merged returns our container with the fields of the author's own container of that name.
 func merged(ours, own corev1.Container) (corev1.Container, error) {
 	if own.Image == autoImage || own.Image == "" {
 		own.Image = ours.Image
-		if own.ImagePullPolicy == corev1.PullAlways { // what the API server sets for an image without a tag
+		if own.ImagePullPolicy == corev1.PullAlways { // the API server sets it for an image without a tag
 			own.ImagePullPolicy = ""
 		}
 	}
-	if own.TerminationMessagePolicy == corev1.TerminationMessageReadFile { // what it sets
+	if own.TerminationMessagePolicy == corev1.TerminationMessageReadFile { // the API server sets it by default
 		own.TerminationMessagePolicy = ""
 	}
 	written := own.Name
@@ -130,17 +130,17 @@ func merged(ours, own corev1.Container) (corev1.Container, error) {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(mergeMaps(below, above), &out); err != nil {
 		return ours, verdict.Refuse(verdict.BadOverride, "", "the pod's own container %s: %v", written, err)
 	}
-	out.RestartPolicy = ours.RestartPolicy // the plan decides its place
+	out.RestartPolicy = ours.RestartPolicy // the plan decides whether it is a sidecar
 	withinLimits(out.Resources, own.Resources)
 	withinSecurity(out.SecurityContext, own.SecurityContext)
 	return out, nil
 }
 
-// handlers exclude one another in a probe and in a hook.
+// handlers are fields of a probe and a hook that exclude one another.
 var handlers = []string{"exec", "httpGet", "tcpSocket", "grpc", "sleep"}
 
-// wholes are objects that are not merged. Before the webhook sees a probe, the API server has set the
-// fields that its author left out.
+// wholes are objects that are not merged. The API server sets the fields that a probe's author left out
+// before the webhook sees the probe.
 var wholes = []string{"readinessProbe", "livenessProbe", "startupProbe", "seccompProfile"}
 
 func mergeMaps(below, above map[string]any) map[string]any {

@@ -10,31 +10,31 @@ import (
 	"outrider.dev/internal/core/pod/inject/containers"
 )
 
-// reservedPorts are the mesh's: the app's metrics cannot be there (Istio refuses the same).
+// reservedPorts are the mesh's own ports, where the app's metrics cannot be (Istio refuses the same).
 var reservedPorts = []int32{contract.AdminPort, contract.OutboundPort, contract.DebugPort, contract.InboundPort, contract.TunnelPort,
 	contract.StatusPort, contract.ReadinessPort, contract.DNSPort, contract.PrometheusPort}
 
-// proxyPorts are those on which the proxy listens in the pod's network, without the agent's
-// status port (internal/core/agent/config).
+// proxyPorts are the ports on which the proxy listens in the pod's network, except for the agent's status
+// port (internal/core/agent/config).
 var proxyPorts = map[int32]string{
 	contract.AdminPort: "Envoy's admin port", contract.OutboundPort: "the proxy's outbound port", contract.InboundPort: "the proxy's inbound port",
 	contract.RelayOutbound: "a relay of the proxy's", contract.RelayInbound: "a relay of the proxy's",
 	contract.ReadinessPort: "the proxy's readiness port", contract.PrometheusPort: "the port of Envoy's metrics",
 }
 
-// A Clash is a port that a container of the pod declares, and on which the proxy listens.
+// A Clash is a port that a container of the pod declares and on which the proxy listens.
 type Clash struct {
 	Container string
 	Port      int32
-	Of        string // its use by the proxy
+	Of        string // what the proxy uses it for
 }
 
 func (c Clash) String() string {
 	return fmt.Sprintf("%s declares port %d, which is %s: the second of the two cannot listen there", c.Container, c.Port, c.Of)
 }
 
-// clashesOf returns the clashes of a pod. They are warnings: a declaration binds no port, and
-// some pods declare a port of the proxy's for a monitor to find.
+// clashesOf returns the clashes of a pod. They cause only warnings: a declaration binds no port, and some
+// pods declare a port of the proxy so that a monitor finds it.
 func clashesOf(pod *corev1.Pod, status int32) []Clash {
 	var out []Clash
 	for _, c := range containers.Authors(pod) {

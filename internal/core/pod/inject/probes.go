@@ -23,19 +23,20 @@ import (
 
 const probersEnv = "ISTIO_KUBE_APP_PROBERS"
 
-// A prober is how the agent makes a probe or a hook.
+// A prober describes how the agent makes a probe or a hook.
 type prober struct {
 	HTTPGet        *corev1.HTTPGetAction   `json:"httpGet,omitempty"`
 	TCPSocket      *corev1.TCPSocketAction `json:"tcpSocket,omitempty"`
 	GRPC           *corev1.GRPCAction      `json:"grpc,omitempty"`
 	TimeoutSeconds int32                   `json:"timeoutSeconds,omitempty"`
 
-	// Held: the probe was made by "outrider-agent held". The agent answers for the gate by itself.
+	// Held says that the probe was made by "outrider-agent held". The agent answers it by itself while the
+	// gate holds.
 	Held bool `json:"held,omitempty"`
 }
 
-// A handler is a probe or a hook of a container. The agent answers it at path: Istio's. The
-// kubelet's requests have the key of the pod's probes after it.
+// A handler is a probe or a hook of a container. The agent answers it at Istio's path. In the kubelet's
+// requests the key of the pod's probes follows the path.
 type handler struct {
 	of    *corev1.Container
 	path  string
@@ -65,10 +66,10 @@ func handlersOf(c *corev1.Container) []handler {
 	return out
 }
 
-// forGate reports whether the handler is the startup probe that stands for a gate.
+// forGate reports whether the handler is the startup probe that a gate answers.
 func (h handler) forGate() bool { return strings.HasSuffix(h.path, "/"+contract.StartedProbe) }
 
-// begins reports whether the kubelet goes on to the next container only after this one.
+// begins reports whether the kubelet starts the next container only after this handler succeeded.
 func (h handler) begins() bool {
 	return h.probe != nil && h.probe == h.of.StartupProbe || h.hook != nil && h.hook == h.of.Lifecycle.PostStart
 }
@@ -93,7 +94,7 @@ func (h handler) set(p prober) {
 	}
 }
 
-// restore is set with what was there before the agent made it.
+// restore sets the handler back to the form that it had before the agent made the probe.
 func (h handler) restore(p prober) error {
 	h.set(p)
 	switch {
@@ -105,10 +106,9 @@ func (h handler) restore(p prober) error {
 	return nil
 }
 
-// writeProbes lets the agent make the app's probes: the kubelet has no certificate of the
-// mesh, and its connections would be captured. Those that stand for a gate are injection's
-// own: the agent makes them whatever is set for the app's, for it starts no
-// process in the container.
+// writeProbes lets the agent make the app's probes: the kubelet has no certificate of the mesh, and its
+// connections would be captured. The startup probes that gates answer belong to injection. The agent makes
+// these even if the setting for the app's probes is off, because it then starts no process in the container.
 func writeProbes(pod *corev1.Pod, in input, s effective, r *verdict.Report) error {
 	if !s.proxy || !s.probes {
 		return nil
@@ -130,8 +130,8 @@ func writeProbes(pod *corev1.Pod, in input, s effective, r *verdict.Report) erro
 	return err
 }
 
-// takenProbes are those that the agent makes, by their paths: the app's too, or only those that stand for a
-// gate. The kubelet gets the agent's path in place of each.
+// takenProbes returns the probes that the agent makes, by their paths: also the app's probes if apps is set,
+// else only those that gates answer. It replaces each probe in the pod by a request to the agent's path.
 func takenProbes(pod *corev1.Pod, s effective, apps bool, key string, r *verdict.Report) map[string]prober {
 	all := map[string]prober{}
 	plainProxy := slices.ContainsFunc(pod.Spec.Containers, containers.Named(contract.ProxyContainer))
@@ -154,10 +154,10 @@ func takenProbes(pod *corev1.Pod, s effective, apps bool, key string, r *verdict
 	return all
 }
 
-// writeStopHook lets a native sidecar drain inbound from the beginning of the pod's stop: the
-// kubelet sends it SIGTERM only when the apps have ended, and until then clients that keep their
-// connections would send more requests to an app that stops. The hook returns at once. One that
-// the mesh or the author set is left.
+// writeStopHook lets a native sidecar drain inbound connections from the beginning of the pod's stop. The
+// kubelet sends it SIGTERM only when the apps have ended, and until then clients that keep their connections
+// would send more requests to an app that stops. The hook returns at once. A hook that the mesh or the
+// author set stays.
 func writeStopHook(pod *corev1.Pod, in input, s effective) {
 	c := containers.Find(pod, contract.ProxyContainer)
 	if c == nil || !s.proxy || !s.probes || c.RestartPolicy == nil || c.Lifecycle != nil && c.Lifecycle.PreStop != nil {
@@ -180,8 +180,8 @@ func keyed(path, key string) string {
 	return path + "/" + key
 }
 
-// probeKey is the key that the pod's author set as a variable, else that of an earlier
-// injection, so that one more changes nothing, else a new one.
+// probeKey returns the key that the pod's author set as a variable, else the key of an earlier injection,
+// which so changes nothing, else a new one.
 func (in input) probeKey(pod *corev1.Pod) string {
 	switch set := valueOf(pod, contract.ProbeKey); {
 	case set != "":
@@ -195,7 +195,7 @@ func (in input) probeKey(pod *corev1.Pod) string {
 	return in.o.ProbeKey(strings.Join([]string{in.ns.Name, w.APIVersion, w.Kind, w.Name}, "/"))
 }
 
-// keyOf is the key that an earlier injection gave the pod; empty: none.
+// keyOf returns the key that an earlier injection gave the pod; empty if there is none.
 func keyOf(pod *corev1.Pod) string {
 	if _, was := pod.Annotations[contract.Status]; was {
 		return valueOf(pod, contract.ProbeKey)
@@ -203,7 +203,7 @@ func keyOf(pod *corev1.Pod) string {
 	return ""
 }
 
-// valueOf returns a variable of the proxy; empty: it is not set.
+// valueOf returns a variable of the proxy; empty if it is not set.
 func valueOf(pod *corev1.Pod, name string) string {
 	if c := containers.Find(pod, contract.ProxyContainer); c != nil {
 		for _, e := range c.Env {
@@ -215,11 +215,11 @@ func valueOf(pod *corev1.Pod, name string) string {
 	return ""
 }
 
-// RandomProbeKey makes a key for [Options.ProbeKey], of 128 bits.
+// RandomProbeKey returns a new key of 128 bits, for [Options.ProbeKey].
 func RandomProbeKey(string) string { return rand.Text() }
 
-// DerivedProbeKey returns a function for [Options.ProbeKey] that returns the same key for the
-// same workload.
+// DerivedProbeKey returns a function for [Options.ProbeKey] that always returns the same key for the same
+// workload.
 func DerivedProbeKey(secret []byte) func(workload string) string {
 	return func(workload string) string {
 		mac := hmac.New(sha256.New, secret)
@@ -242,8 +242,8 @@ func rewrites(in input, r *verdict.Report) bool {
 	return mesh == nil || *mesh
 }
 
-// proberOf returns what the agent does for a handler, with the number of the port; false if
-// the handler stays as it is.
+// proberOf returns how the agent makes a probe or a hook, with a number for the port; false if the handler
+// does not change.
 func proberOf(c *corev1.Container, h handler, status int32, r *verdict.Report) (prober, bool) {
 	p := h.get()
 	var port *intstr.IntOrString

@@ -12,9 +12,9 @@ import (
 	"outrider.dev/internal/core/pod/inject/verdict"
 )
 
-// checkPrograms refuses what a pod's author may otherwise run in the mesh's containers, if the
-// mesh limits it: outrider-init is root with NET_ADMIN, and so is the proxy in some modes. A
-// policy may exempt both by their names, so they must run the mesh's programs alone.
+// checkPrograms applies the mesh's limits to what a pod's author may run in the mesh's containers.
+// outrider-init is root with NET_ADMIN, and so is the proxy in some modes. A policy may exempt both
+// containers by their names, so they must run only the mesh's programs.
 func checkPrograms(in input, s effective) error {
 	allowed := in.o.Values.Injector.AllowedProxyImages
 	if allowed == nil {
@@ -42,8 +42,8 @@ func checkPrograms(in input, s effective) error {
 	return nil
 }
 
-// allows reports whether an image is one of those that are allowed: one of them is its
-// reference, or a registry or repository that it is in.
+// allows reports whether an image is allowed: an entry is its full reference, or the registry or repository
+// that contains it.
 func allows(allowed []string, image string) bool {
 	return slices.ContainsFunc(allowed, func(a string) bool {
 		rest, ok := strings.CutPrefix(image, strings.TrimSuffix(a, "/"))
@@ -51,7 +51,8 @@ func allows(allowed []string, image string) bool {
 	})
 }
 
-// beyondImage is a field of c that decides what runs in it; empty if it has none.
+// beyondImage returns a field of c, other than the image, that decides what runs in it; empty if none is
+// set.
 func beyondImage(c corev1.Container) string {
 	rest := corev1.Container{Name: c.Name, Image: c.Image, ImagePullPolicy: c.ImagePullPolicy, Resources: c.Resources, Ports: c.Ports, RestartPolicy: c.RestartPolicy,
 		TerminationMessagePath: c.TerminationMessagePath, TerminationMessagePolicy: c.TerminationMessagePolicy,
@@ -75,7 +76,7 @@ func withMounts(c corev1.Container, mounts []corev1.VolumeMount) corev1.Containe
 	return c
 }
 
-// isToken reports whether the API server added a mount to every container.
+// isToken reports whether a mount is the one that the API server adds to every container.
 func isToken(m corev1.VolumeMount) bool {
 	return m.ReadOnly && m.MountPath == "/var/run/secrets/kubernetes.io/serviceaccount"
 }

@@ -13,13 +13,13 @@ import (
 	"outrider.dev/internal/core/pod/podspec"
 )
 
-// Where the mesh limits images, a pod's author cannot choose what runs as root with
-// NET_ADMIN; by default an annotation means what it means in Istio.
+// If the mesh limits images, a pod's author cannot choose what runs as root with NET_ADMIN. By default an
+// annotation means the same as in Istio.
 func TestProgramsOfTheMesh(t *testing.T) {
 	const hub = "registry.example/outrider"
 	type table map[string]struct {
 		pod     string
-		refused string // part of the sentence; empty: injected
+		refused string // a part of the message; empty: injected
 	}
 	annotated := func(text string) string {
 		return "metadata: {annotations: {" + text + "}}\nspec: {containers: [{name: app, image: i, command: [/app]}]}"
@@ -74,13 +74,13 @@ func TestProgramsOfTheMesh(t *testing.T) {
 	}
 }
 
-// The capture leaves the proxy's user and group alone, so a container that has one of them goes
-// round the mesh. "outrider plan" reports the same of the pod before and after; lint has the
-// rule proxy-uid.
+// The capture ignores connections of the proxy's user and group, so a container that has one of them
+// bypasses the mesh. "outrider plan" reports this for the pod before and after injection; lint has the rule
+// proxy-uid.
 func TestContainersOfTheProxysUserAreWarnedOf(t *testing.T) {
 	for name, tt := range map[string]struct {
 		pod  string
-		want string // of the warning; empty: there is none
+		want string // part of the warning; empty: no warning
 	}{
 		"container, user":           {"spec: {containers: [{name: app, image: i, securityContext: {runAsUser: 1337}}]}", "app has runAsUser: 1337"},
 		"container, group":          {"spec: {containers: [{name: app, image: i, securityContext: {runAsGroup: 1337}}]}", "app has runAsGroup: 1337"},
@@ -112,7 +112,7 @@ func TestContainersOfTheProxysUserAreWarnedOf(t *testing.T) {
 	}
 }
 
-// requesting adds an edge from the proxy, by which a plan knows that there will be one.
+// requesting adds an edge from the proxy, which tells a plan that the pod will get one.
 func requesting(pod *corev1.Pod) *corev1.Pod {
 	if pod.Annotations == nil {
 		pod.Annotations = map[string]string{}

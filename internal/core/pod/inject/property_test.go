@@ -27,12 +27,12 @@ import (
 	"outrider.dev/startup"
 )
 
-// A chooser draws from a source of chance, or from a fuzzer's bytes.
+// A chooser draws numbers from a random source, or from a fuzzer's bytes.
 type chooser func(n int) int
 
 func (c chooser) of(words ...string) string { return words[c(len(words))] }
 
-// often draws the first one nine times of ten.
+// often draws the first string nine times of ten.
 func (c chooser) often(usual string, others ...string) string {
 	if c(10) > 0 {
 		return usual
@@ -40,7 +40,7 @@ func (c chooser) often(usual string, others ...string) string {
 	return c.of(others...)
 }
 
-// randomPod is any pod that the API would take.
+// randomPod returns a random pod that the API would accept.
 func randomPod(c chooser) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "metadata:\n  name: shop\n  labels: {app: shop%s}\n  annotations:\n    a: b\n", c.of("", ", version: v1"))
@@ -107,8 +107,8 @@ func randomPod(c chooser) string {
 	return b.String()
 }
 
-// randomOptions: Kubernetes before and after restartable init containers, values that
-// about the order.
+// randomOptions returns options with a Kubernetes version before or after restartable init containers, and
+// with values that affect the order.
 func randomOptions(t testing.TB, c chooser) Options {
 	version := c(3)
 	return Options{
@@ -120,8 +120,8 @@ func randomOptions(t testing.TB, c chooser) Options {
 	}
 }
 
-// checkRandom injects one pod, and the result by other options too, and reports whether it
-// was injected.
+// checkRandom injects one pod, injects the result again with other options, and reports whether the pod was
+// injected.
 func checkRandom(t testing.TB, c chooser) bool {
 	t.Helper()
 	text := randomPod(c)
@@ -153,7 +153,7 @@ func checkRandom(t testing.TB, c chooser) bool {
 	starts(t, p, r, o.kubernetes())
 	notReadyWhileHeld(t, r)
 	other := randomOptions(t, c)
-	other.ProbeKey = o.ProbeKey // a key stays: TestKeyOfTheProbes
+	other.ProbeKey = o.ProbeKey // an injected pod keeps its key: TestKeyOfTheProbes
 	if second, err := Pod(r.Pod, Namespace{Name: "shop"}, other); err == nil && second.Injected {
 		checkInjected(t, p, second, other)
 		keepsTheOrder(t, p, second)
@@ -172,8 +172,8 @@ func checkRandom(t testing.TB, c chooser) bool {
 	return true
 }
 
-// keepsTheOrder: a reader of the injected pod finds a mechanism for each edge, and every plain
-// container waits for the proxy unless an annotation declines.
+// keepsTheOrder checks that a reader of the injected pod finds a mechanism for each edge, and that every
+// plain container waits for the proxy unless an annotation declines.
 func keepsTheOrder(t testing.TB, given *corev1.Pod, r Result) {
 	t.Helper()
 	reading, err := podspec.Read(r.Pod)
@@ -209,8 +209,8 @@ func keepsTheOrder(t testing.TB, given *corev1.Pod, r Result) {
 	}
 }
 
-// starts: by the kubelet's rules each container of the injected pod begins, if nothing goes wrong. To an
-// old kubelet a sidecar of the author's is an init container, which never completes.
+// starts checks that by the kubelet's rules each container of the injected pod begins, if nothing fails. An
+// old kubelet treats a sidecar of the author's as an init container, which never completes.
 func starts(t testing.TB, given *corev1.Pod, r Result, on startup.Kubernetes) {
 	t.Helper()
 	if on < 29 && slices.ContainsFunc(given.Spec.InitContainers, func(c corev1.Container) bool { return c.RestartPolicy != nil }) {
@@ -223,7 +223,7 @@ func starts(t testing.TB, given *corev1.Pod, r Result, on startup.Kubernetes) {
 	containers := map[string]simulate.Container{}
 	for _, c := range given.Spec.Containers {
 		if c.Lifecycle != nil && c.Lifecycle.PostStart != nil {
-			containers[c.Name] = simulate.Container{PostStart: simulate.Hook{Fixed: true}} // it waits for nothing
+			containers[c.Name] = simulate.Container{PostStart: simulate.Hook{Fixed: true}} // the hook waits for nothing
 		}
 	}
 	end := func(name string) {
@@ -257,18 +257,17 @@ func starts(t testing.TB, given *corev1.Pod, r Result, on startup.Kubernetes) {
 	}
 }
 
-// saidToStartFirst reports whether a container became a sidecar that the kubelet starts before a proxy
-// that must be a plain one, and the author is warned of it.
+// saidToStartFirst reports whether a container became a sidecar that the kubelet starts before a proxy that
+// must be a plain container, and whether the author is warned of that.
 func saidToStartFirst(r Result, name string) bool {
 	proxy := containers.Find(&corev1.Pod{Spec: corev1.PodSpec{Containers: r.Pod.Spec.Containers}}, contract.ProxyContainer)
 	moved := slices.ContainsFunc(r.Pod.Spec.InitContainers, containers.Named(name))
 	return proxy != nil && moved && slices.ContainsFunc(r.Warnings, func(w string) bool { return strings.Contains(w, "nothing makes "+name+" wait for") })
 }
 
-// notReadyWhileHeld: a container without a probe that delays its readiness is ready from its
-// start, also while its gate holds its command. The pod is not: the container that it waits for
-// has such a probe, and the pod is ready only if all are. So no traffic comes to an application
-// that has not begun.
+// notReadyWhileHeld checks that no traffic comes to an application that has not begun. A container without a
+// probe that delays its readiness is ready from its start, even while a gate holds its command. But the
+// container that it waits for has such a probe, and the pod is ready only if all its containers are.
 func notReadyWhileHeld(t testing.TB, r Result) {
 	t.Helper()
 	reading, err := podspec.Read(r.Pod)
@@ -277,7 +276,7 @@ func notReadyWhileHeld(t testing.TB, r Result) {
 	}
 	for _, e := range reading.Plan().Expand().Edges {
 		from, to := containers.Find(r.Pod, e.From), containers.Find(r.Pod, e.To)
-		unprobed := e.From == contract.ProxyContainer && r.Pod.Annotations[contract.StatusPortAnnotation] == "0" // which disables it
+		unprobed := e.From == contract.ProxyContainer && r.Pod.Annotations[contract.StatusPortAnnotation] == "0" // port 0 disables the probe
 		if e.By == startup.Gate && e.After == startup.Healthy && !delays(to) && !delays(from) && !unprobed {
 			t.Errorf("the pod is ready while the gate of %s waits for %s", e.To, e.From)
 		}
@@ -332,8 +331,7 @@ func FuzzPod(f *testing.F) {
 	})
 }
 
-// Nothing that is a pod makes injection panic, whatever its annotations are; and what is
-// injected is a pod.
+// No pod makes injection panic, whatever its annotations, and every injected pod is a valid pod.
 func FuzzAnnotations(f *testing.F) {
 	for _, a := range settings.Keys() {
 		if a.Surface == settings.InAnnotations {
@@ -354,7 +352,7 @@ func FuzzAnnotations(f *testing.F) {
 		p := podOf(t, "metadata: {name: shop}\nspec: {volumes: [{name: data, emptyDir: {}}], containers: [{name: app, image: a, command: [/app], ports: [{containerPort: 80}], readinessProbe: {httpGet: {port: 80}}}]}")
 		p.Annotations = map[string]string{key: value}
 		if len(validation.IsQualifiedName(strings.ToLower(key))) > 0 || !utf8.ValidString(value) || key == contract.Status || key == contract.Overrides {
-			return // which the API would not take, or only injection writes
+			return // the API refuses it, or only injection writes it
 		}
 		r, err := Pod(p, Namespace{Name: "shop"}, Options{})
 		if err == nil && r.Injected {
@@ -363,8 +361,8 @@ func FuzzAnnotations(f *testing.F) {
 	})
 }
 
-// What injection promises of a gate is true at every start, whatever goes wrong: no run
-// of the injected pod breaks it.
+// No run of the injected pod breaks the promise of its gates: they keep their edges at every start, whatever
+// fails.
 func TestTheGatedPodKeepsItsPlanAtEveryStart(t *testing.T) {
 	for name, text := range map[string]string{
 		"a service":         "metadata: {name: shop}\nspec: {containers: [{name: app, image: a, command: [/app]}]}",

@@ -14,7 +14,7 @@ import (
 	"outrider.dev/internal/core/pod/inject/verdict"
 )
 
-// proxyContainer is outrider-proxy, with the fields of the author's own container of that name.
+// proxyContainer returns outrider-proxy, with the fields of the author's own container of that name.
 func proxyContainer(in input, s effective, sidecar bool, r *verdict.Report) (corev1.Container, error) {
 	c := corev1.Container{
 		Name: contract.ProxyContainer, Image: s.image, ImagePullPolicy: s.pull,
@@ -49,8 +49,8 @@ func proxyContainer(in input, s effective, sidecar bool, r *verdict.Report) (cor
 	return c, nil
 }
 
-// proxyPorts leave out a name that another port of the pod has: a Service that names its target port
-// has to find the author's.
+// proxyPorts returns the proxy's ports. It leaves out a name that another port of the pod has, because a
+// Service that names its target port must find the author's.
 func (in input) proxyPorts(r *verdict.Report) []corev1.ContainerPort {
 	out := []corev1.ContainerPort{
 		{Name: "http-envoy-prom", ContainerPort: contract.PrometheusPort, Protocol: corev1.ProtocolTCP},
@@ -69,7 +69,7 @@ func (in input) proxyPorts(r *verdict.Report) []corev1.ContainerPort {
 	return out
 }
 
-// lifecycle is that of the values. The API server refuses a hook that sleeps longer than the pod's
+// lifecycle returns the hooks in the values. The API server refuses a hook that sleeps longer than the pod's
 // grace period.
 func (in input) lifecycle(r *verdict.Report) *corev1.Lifecycle {
 	out := in.o.Values.Global.Proxy.Lifecycle.DeepCopy()
@@ -105,17 +105,18 @@ func (in input) proxyArgs(s effective) []string {
 	}
 }
 
-// healthy is the proxy's own readiness, which does not depend on the app.
+// healthy returns the proxy's own readiness check, which does not depend on the app.
 func healthy() corev1.ProbeHandler {
 	return corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: contract.ReadyPath, Port: intstr.FromInt32(contract.ReadinessPort)}}
 }
 
-// readyPeriod is from one readiness probe of the proxy to the next, in seconds. After a restart
-// the kubelet takes every pod for not ready until a probe has succeeded, and it spreads the first
-// ones over their period. Istio's is 15.
+// readyPeriod is the period of the proxy's readiness probe, in seconds. After its own restart the kubelet
+// considers every pod not ready until a probe has succeeded, and it spreads the first probes over their
+// period. Istio's period is 15.
 const readyPeriod = 1
 
-// readiness has the times of the annotations, else of the values, else ours.
+// readiness returns the proxy's readiness probe, with times from the annotations, else from the values, else
+// our defaults.
 func (in input) readiness() *corev1.Probe {
 	v := in.o.Values.Global.Proxy
 	set := func(name string, mesh *int32, usual int32) int32 {
@@ -146,7 +147,7 @@ func (in input) startupProbe() *corev1.Probe {
 	return &corev1.Probe{ProbeHandler: healthy(), PeriodSeconds: 1, TimeoutSeconds: 3, FailureThreshold: failures}
 }
 
-// noteReadiness reports what a period that the mesh or the author set costs.
+// noteReadiness reports the cost of a period that the mesh or the author set.
 func noteReadiness(pod *corev1.Pod, r *verdict.Report) {
 	c := containers.Find(pod, contract.ProxyContainer)
 	if c == nil || c.ReadinessProbe == nil {

@@ -8,15 +8,15 @@ import (
 	"outrider.dev/internal/core/pod/inject/verdict"
 )
 
-// fitted are a container's resources in a pod that has resources of its own (spec.resources): the
-// API server refuses a container with more than the pod, and containers that request more
-// together. Both are for the whole pod, so the proxy takes what is left.
+// fitted returns a container's resources, reduced so that they fit into the pod's own resources
+// (spec.resources). The API server refuses a container with more than the pod, and containers that together
+// request more. Those limits are for the whole pod, so the proxy takes what is left.
 func fitted(c corev1.ResourceRequirements, pod *corev1.Pod, r *verdict.Report) corev1.ResourceRequirements {
 	if pod.Spec.Resources == nil {
 		return c
 	}
 	c = *c.DeepCopy()
-	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} { // the others are not the proxy's
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} { // the proxy uses no other resources
 		most, limited := pod.Spec.Resources.Limits[name]
 		if limit, ok := c.Limits[name]; limited && ok && limit.Cmp(most) > 0 {
 			r.Warn("the proxy's %s limit is the pod's, %s (spec.resources.limits), and not %s", name, most.String(), limit.String())
@@ -27,7 +27,7 @@ func fitted(c corev1.ResourceRequirements, pod *corev1.Pod, r *verdict.Report) c
 			budget, ok = most, limited
 		}
 		request, requested := c.Requests[name]
-		if !requested { // the API server takes the limit for the request
+		if !requested { // the API server uses the limit as the request
 			request, requested = c.Limits[name]
 		}
 		if !ok || !requested {
@@ -44,8 +44,8 @@ func fitted(c corev1.ResourceRequirements, pod *corev1.Pod, r *verdict.Report) c
 	return c
 }
 
-// remaining is what the requests of the author's containers leave of a budget. An init container
-// that completes counts too, although the others may use the same after it.
+// remaining returns what the requests of the author's containers leave of a budget. An init container that
+// completes counts too, although later containers may use its share.
 func remaining(budget resource.Quantity, pod *corev1.Pod, name corev1.ResourceName) resource.Quantity {
 	left := budget.DeepCopy()
 	for _, c := range containers.Authors(pod) {
@@ -61,7 +61,7 @@ func remaining(budget resource.Quantity, pod *corev1.Pod, name corev1.ResourceNa
 	return left
 }
 
-// withinLimits lets our request follow a lower limit of the author's own container, and our limit a
+// withinLimits lets our request follow a lower limit of the author's own container, and our limit follow a
 // higher request: the API server refuses a request above its limit.
 func withinLimits(merged, own corev1.ResourceRequirements) {
 	for name, limit := range merged.Limits { // any order: keys differ

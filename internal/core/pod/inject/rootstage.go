@@ -16,10 +16,10 @@ import (
 	"outrider.dev/startup"
 )
 
-// whyInit returns why the pod needs outrider-init despite the annotation outrider.dev/init: none;
-// empty if the proxy can do its work. The proxy must be root for a while, nothing may run
-// before it, and every other container must be held by a gate, or must have no program to
-// run yet and be restarted.
+// whyInit returns why the pod needs outrider-init in spite of the annotation outrider.dev/init: none; empty
+// if the proxy can do that work. The proxy must be allowed to be root for a while, nothing may run before
+// it, and a gate must hold every other container. A container whose gate is not copied yet fails to start,
+// so the kubelet must restart it.
 func whyInit(pod *corev1.Pod, in input, s effective, edges startup.Plan) string {
 	list := pod.Spec.Containers
 	_, ownInit := in.own.find(contract.InitContainer)
@@ -60,8 +60,8 @@ func restarts(pod *corev1.Pod) bool {
 	})
 }
 
-// rootsOnly reports whether all containers say that they run as root, as the proxy then does:
-// for a single user the kubelet makes the files of a token that user's, mode 0600.
+// rootsOnly reports whether all containers say that they run as root, as the proxy then does. If all
+// containers of a pod have the same user, the kubelet gives the files of a token to that user, mode 0600.
 // Source: pkg/volume/util FsUserFrom and pkg/volume/projected of kubernetes v1.34.4; seen there.
 func rootsOnly(pod *corev1.Pod) bool {
 	shared := pod.Spec.SecurityContext
@@ -81,8 +81,8 @@ func rootsOnly(pod *corev1.Pod) bool {
 	})
 }
 
-// held reports whether a gate keeps a container's command from running before the proxy runs
-// unprivileged, by itself or by those that it waits for.
+// held reports whether gates keep a container's command from running before the proxy has dropped its
+// privileges. The gate may wait for the proxy, or for a container that itself is held.
 func held(edges startup.Plan, name string) bool {
 	return slices.ContainsFunc(edges.Edges, func(e startup.Edge) bool {
 		closed := e.By == startup.Gate && !e.Optional && e.OnTimeout != startup.Continue
@@ -90,7 +90,7 @@ func held(edges startup.Plan, name string) bool {
 	})
 }
 
-// writeStage makes the proxy do the work of outrider-init before it drops its privileges.
+// writeStage lets the proxy do the work of outrider-init before it drops its privileges.
 func writeStage(pod *corev1.Pod, in input, s effective, r *verdict.Report) error {
 	c := containers.Find(pod, contract.ProxyContainer)
 	if c.Lifecycle != nil && c.Lifecycle.PostStart != nil {
@@ -104,14 +104,14 @@ func writeStage(pod *corev1.Pod, in input, s effective, r *verdict.Report) error
 		return taken(err)
 	}
 	c.SecurityContext = in.initSecurity(s)
-	asRoot(c.SecurityContext, "SETUID", "SETGID", "SETPCAP") // to become the proxy's user
+	asRoot(c.SecurityContext, "SETUID", "SETGID", "SETPCAP") // needed to become the proxy's user
 	r.Note("annotation %s: none: %s captures and copies the gate by itself, and its postStart hook waits for that alone", contract.Init, contract.ProxyContainer)
 	r.Warn("annotation %s: none: kubectl exec into %s is root with NET_ADMIN, SETUID, SETGID and SETPCAP, whatever its first process has given up", contract.Init, contract.ProxyContainer)
 	return nil
 }
 
-// podGroups are the groups that the pod gives every container, by which the proxy can read
-// its token. The stage drops those that an image gives root.
+// podGroups returns the groups that the pod gives every container, by which the proxy can read its token.
+// The stage drops other groups that an image gives root.
 func podGroups(pod *corev1.Pod) []string {
 	s := pod.Spec.SecurityContext
 	if s == nil {

@@ -15,14 +15,14 @@ import (
 
 const plainApp = "containers: [{name: app, image: a, command: [/app]}]"
 
-// injectStaged injects a pod with these annotations, init: none among them.
+// injectStaged injects a pod with these annotations, one of which is init: none.
 func injectStaged(t *testing.T, annotations, spec string) Result {
 	t.Helper()
 	p := podOf(t, "metadata: {name: shop, annotations: {"+strings.TrimPrefix(annotations+", outrider.dev/init: none", ", ")+"}}\nspec: {"+spec+"}")
 	return injected(t, p, Options{})
 }
 
-// Where the proxy cannot do the work of outrider-init the pod has outrider-init, and a warning says why.
+// If the proxy cannot do the work of outrider-init, the pod gets outrider-init, and a warning says why.
 func TestNoInitContainerHasConditions(t *testing.T) {
 	tests := map[string]struct{ annotations, spec, why string }{
 		"a Job":                      {"", "restartPolicy: OnFailure, " + plainApp, "restartPolicy is not Always"},
@@ -107,8 +107,8 @@ func TestNoInitContainer(t *testing.T) {
 	}
 }
 
-// otherMode: without the annotation the injected pod becomes what it would have been, and
-// with it again the same as before.
+// otherMode checks that without the annotation the injected pod becomes the same as if it never had it, and
+// with the annotation again the same as before.
 func otherMode(t *testing.T, r Result) {
 	t.Helper()
 	inject := func(p *corev1.Pod) *corev1.Pod { return injected(t, p, Options{}).Pod }

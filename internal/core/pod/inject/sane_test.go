@@ -7,8 +7,8 @@ import (
 	"outrider.dev/startup"
 )
 
-// What a command seems to wait for is a guess, and refuses no pod: whatever waits where, and
-// whatever orders the pod besides.
+// What a command seems to wait for is a guess, so it never refuses a pod, whichever container waits and
+// whatever else orders the pod.
 func TestGuessesRefuseNothing(t *testing.T) {
 	const ready = "localhost:15021/healthz/ready"
 	commands := map[string]string{

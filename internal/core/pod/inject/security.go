@@ -14,15 +14,15 @@ import (
 	"outrider.dev/internal/core/pod/podspec"
 )
 
-// checkSecurity refuses a pod that the namespace's pod security level would refuse after
-// injection: that shows only in events of the ReplicaSet, which are rarely read. It returns
-// whether connections are still captured.
+// checkSecurity refuses a pod that the namespace's pod security level would refuse after injection.
+// Otherwise the refusal shows only in events of the ReplicaSet, which are rarely read. It returns whether
+// connections are still captured.
 func checkSecurity(in input, s effective, r *verdict.Report) (capture bool, err error) {
 	level := in.ns.Labels[contract.PodSecurityLabel]
 	if level != "baseline" && level != "restricted" {
 		return s.capture, nil
 	}
-	captured := s.capture && !s.byNode() // by a container
+	captured := s.capture && !s.byNode() // captured by a container
 	if in.alongside && captured && in.pod.Annotations[contract.Park] != "require" {
 		r.Warn("the namespace %s has the label %s=%s: early connections are not parked, since outrider-init would need the capability NET_ADMIN", in.ns.Name, contract.PodSecurityLabel, level)
 		return false, nil
@@ -44,7 +44,7 @@ func checkSecurity(in input, s effective, r *verdict.Report) (capture bool, err 
 	return s.capture, nil
 }
 
-// hostVolumes reports whether the author's volumes for the proxy have one that a pod security level
+// hostVolumes reports whether the author's volumes for the proxy include one that a pod security level
 // refuses.
 func hostVolumes(text string, restricted bool) bool {
 	volumes, err := settings.UserVolumes(cmp.Or(text, "{}")) // checked before
@@ -59,7 +59,7 @@ func unconfined(p *corev1.SeccompProfile) bool {
 	return p != nil && p.Type == corev1.SeccompProfileTypeUnconfined
 }
 
-// proxySecurity has the fewest privileges that the proxy needs.
+// proxySecurity returns a security context with the fewest privileges that the proxy needs.
 func (in input) proxySecurity(s effective) *corev1.SecurityContext {
 	out := in.security(s.uid, s.gid)
 	if s.mode == settings.TProxy {
@@ -71,8 +71,8 @@ func (in input) proxySecurity(s effective) *corev1.SecurityContext {
 	return out
 }
 
-// initSecurity: NET_ADMIN suffices to write the rules; the root file system is read-only
-// (test/cluster). An init container that only copies needs no capability.
+// initSecurity returns the security context of outrider-init. NET_ADMIN is enough to write the rules, with a
+// read-only root file system (test/cluster). An init container that only copies needs no capability.
 func (in input) initSecurity(s effective) *corev1.SecurityContext {
 	out := in.security(s.uid, s.gid)
 	if s.capture {
@@ -87,9 +87,9 @@ func asRoot(c *corev1.SecurityContext, capabilities ...corev1.Capability) {
 	c.Capabilities.Add = append(c.Capabilities.Add, capabilities...)
 }
 
-// keepRoot gives a container of ours back the user and the capabilities that it needs, where the
-// author's own container has set others: without them the capture fails at each start, and in TPROXY
-// mode the proxy cannot listen. What needs no root is the author's choice.
+// keepRoot gives a container of ours back the user and the capabilities that it needs if the author's own
+// container has set others. Without them the capture fails at each start, and in TPROXY mode the proxy
+// cannot listen. If the container needs no root, the author's choice stays.
 func keepRoot(c *corev1.Container, needed *corev1.SecurityContext, r *verdict.Report) {
 	if len(needed.Capabilities.Add) == 0 {
 		return
@@ -107,8 +107,8 @@ func keepRoot(c *corev1.Container, needed *corev1.SecurityContext, r *verdict.Re
 	}
 }
 
-// withinSecurity takes back what of ours the API server or the kubelet refuses together with what the
-// author's own container sets.
+// withinSecurity removes those of our settings that the API server or the kubelet refuses in combination
+// with the author's.
 func withinSecurity(merged, own *corev1.SecurityContext) {
 	if own == nil {
 		return
@@ -151,8 +151,8 @@ const (
 	gidRange = "openshift.io/sa.scc.supplemental-groups"
 )
 
-// rangeOf returns the proxy's user and group: 1337, or the last of the namespace's ranges,
-// which no application uses by default (Istio does the same).
+// rangeOf returns the proxy's user and group: 1337, or the last ID of the namespace's first range, which no
+// application uses by default (Istio does the same).
 func rangeOf(ns Namespace) (uid, gid int64) {
 	uid, gid = contract.ProxyUser, contract.ProxyUser
 	if last, ok := lastOf(ns.Annotations[uidRange]); ok {
@@ -164,7 +164,7 @@ func rangeOf(ns Namespace) (uid, gid int64) {
 	return uid, gid
 }
 
-// lastOf returns the last ID of the first of a list of ranges.
+// lastOf returns the last ID of the first range in a list of ranges.
 func lastOf(text string) (int64, bool) {
 	text, _, _ = strings.Cut(text, ",")
 	first, second, isSize := strings.Cut(text, "/")

@@ -19,25 +19,25 @@ import (
 	"outrider.dev/internal/core/pod/podspec"
 )
 
-// tokenAudience and tokenSeconds are Istio's, so that another CA behind the same service
-// accepts the token.
+// tokenAudience and tokenSeconds equal Istio's, so that another CA behind the same service accepts the
+// token.
 const (
 	tokenAudience = "istio-ca"
 	tokenSeconds  = 43200
 )
 
-// workLimit is for Envoy's bootstrap, twice while it is written anew, with a ConfigMap's part of
-// 1 MiB in it; certificates have 20 kB. The rest is room for files that an author's bootstrap names.
+// workLimit has space for Envoy's bootstrap, twice while it is written anew, with up to 1 MiB from a
+// ConfigMap in it, and for certificates of 20 kB. The rest is for files that an author's bootstrap names.
 var workLimit = resource.MustParse("32Mi")
 
-// ourVolumes are the names of all volumes that injection adds.
+// ourVolumes lists the names of all volumes that injection adds.
 var ourVolumes = append([]string{contract.WorkVolume, contract.PodInfoVolume, contract.TokenVolume, contract.RootVolume, contract.BootstrapVolume}, podspec.Volumes...)
 
-// ourDirs are the directories of the proxy's container that are ours, with all below them.
+// ourDirs lists our directories in the proxy's container, including everything below them.
 var ourDirs = []string{contract.WorkDir, contract.PodInfoDir, contract.TokenDir, contract.RootDir, contract.BootstrapDir, contract.OwnDir}
 
-// proxyVolumesOf returns the author's volumes and mounts for the proxy. It refuses a pod with
-// volumes of our names, with mounts of missing volumes, or with mounts over ours.
+// proxyVolumesOf returns the author's volumes and mounts for the proxy. It refuses a pod with volumes that
+// have our names, and mounts of missing volumes or over ours.
 func proxyVolumesOf(in input, s effective) ([]corev1.Volume, []corev1.VolumeMount, error) {
 	const rename = "give it another name"
 	gated := slices.ContainsFunc(containers.Authors(in.pod), podspec.NeedsAgent)
@@ -82,7 +82,7 @@ func proxyVolumesOf(in input, s effective) ([]corev1.Volume, []corev1.VolumeMoun
 	return volumes, mounts, checkMounts(mounts, has)
 }
 
-// checkMounts refuses mounts of volumes that are not in has, over ours, or over one another.
+// checkMounts refuses mounts of volumes that are not in has, and mounts over ours or over one another.
 func checkMounts(mounts []corev1.VolumeMount, has map[string]corev1.Volume) error {
 	mounted := map[string]bool{}
 	for _, m := range mounts {
@@ -98,8 +98,8 @@ func checkMounts(mounts []corev1.VolumeMount, has map[string]corev1.Volume) erro
 	return nil
 }
 
-// taken is an error of writing gates as a refusal: a name or a directory that the pod uses
-// already, else an impossible order.
+// taken turns an error about writing gates into a refusal: a name or a directory that the pod already uses,
+// or else an order that is too large.
 func taken(err error) error {
 	var t *podspec.TakenError
 	var large *podspec.SizeError
@@ -127,11 +127,11 @@ func (in input) proxyMounts(s effective) []corev1.VolumeMount {
 	return append(out, s.mounts...)
 }
 
-// roots is where the mesh's roots come from: the ClusterTrustBundle is there in each namespace from its
-// first moment on, the ConfigMap soon after.
+// roots returns the source of the mesh's root certificates. The ClusterTrustBundle is available in each
+// namespace from its first moment on, the ConfigMap soon after.
 func (in input) roots() corev1.VolumeSource {
-	// By its signer and not by its name: of a bundle that is mounted by name the kubelet keeps what it
-	// had for five minutes, if the bundle has a signer (dropCacheFor in
+	// The bundle is selected by its signer, not by its name. If a bundle with a signer is mounted by name,
+	// the kubelet keeps its old content for five minutes (dropCacheFor in
 	// k8s.io/kubernetes/pkg/kubelet/clustertrustbundle; seen on 1.34.4).
 	if signer := in.o.TrustSigner; signer != "" {
 		return corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{
@@ -140,7 +140,7 @@ func (in input) roots() corev1.VolumeSource {
 	return corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: cmp.Or(in.o.RootCA, contract.RootConfigMap)}}}
 }
 
-// proxyVolumes are the proxy's, without those of the author that the pod has already.
+// proxyVolumes returns the proxy's volumes, without those of the author that the pod already has.
 func (in input) proxyVolumes(s effective) []corev1.Volume {
 	field := func(path, name string) corev1.DownwardAPIVolumeFile {
 		return corev1.DownwardAPIVolumeFile{Path: path, FieldRef: &corev1.ObjectFieldSelector{FieldPath: name}}

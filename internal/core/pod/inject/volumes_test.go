@@ -10,8 +10,8 @@ import (
 	"outrider.dev/internal/core/pod/inject/containers"
 )
 
-// The roots are mounted from the ClusterTrustBundle while there is one, also when a pod is reviewed
-// again, and from the ConfigMap else; at the same path.
+// The roots are mounted from the ClusterTrustBundle if there is one, even when a pod is reviewed again, and
+// else from the ConfigMap, at the same path.
 func TestRootsOfAPod(t *testing.T) {
 	pod := podOf(t, "{apiVersion: v1, kind: Pod, metadata: {name: app, namespace: shop}, spec: {containers: [{name: app, image: app}]}}")
 	for _, signer := range []string{"", contract.TrustSigner, ""} {
@@ -32,7 +32,7 @@ func TestRootsOfAPod(t *testing.T) {
 		var file string
 		switch s := sources[0]; {
 		case signer == "" && s.ConfigMap != nil && s.ConfigMap.Name == contract.RootConfigMap:
-			file = contract.RootKey // each key is a file
+			file = contract.RootKey // each key of the ConfigMap becomes a file
 		case signer != "" && s.Projected != nil && *s.Projected.Sources[0].ClusterTrustBundle.SignerName == signer:
 			file = s.Projected.Sources[0].ClusterTrustBundle.Path
 		}

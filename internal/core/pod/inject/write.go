@@ -20,14 +20,14 @@ import (
 	"outrider.dev/startup"
 )
 
-// A written is the outcome of the last step.
+// A written is the result of the last step.
 type written struct {
 	pod       *corev1.Pod
-	added     bool     // anything
+	added     bool     // anything was added
 	neverEnds []string // containers of a Job whose end no gate reports to a plain proxy
 }
 
-// write is the last step: the pod with settings and plan in it.
+// write is the last step of [Pod]: it returns the pod with settings and plan in it.
 func write(in input, s effective, p order.Plan, r *verdict.Report) (w written, err error) {
 	before := changes.Overrides{InitContainers: in.own.init, Containers: in.own.plain, Commands: p.Commands, Order: in.own.order, InitOrder: in.own.initOrder}
 	before.KeepEdges(p.Pod)
@@ -76,7 +76,7 @@ func write(in input, s effective, p order.Plan, r *verdict.Report) (w written, e
 	return w, nil
 }
 
-// writeOrder writes the edges, with gates that come as the settings say.
+// writeOrder writes the edges. The settings decide how the gates get into the pod.
 func writeOrder(in input, s effective, p order.Plan, r *verdict.Report) (pod *corev1.Pod, err error) {
 	switch reports := reporting(p, in, s, r); s.init {
 	case contract.InitByNode:
@@ -96,12 +96,12 @@ func writeOrder(in input, s effective, p order.Plan, r *verdict.Report) (pod *co
 	return nil, taken(err)
 }
 
-// reporting returns the containers without another gate whose gates are to report their ends,
-// so that a proxy that is a plain container leaves when the last has ended, and not after the drain
-// time. It is all or none: one end that is not reported leaves the proxy without proof. They are
-// none where the agent would need an init container of its own.
+// reporting returns the containers that get a gate only to report their ends. A proxy that is a plain
+// container then exits when the last of them has ended, and not after the drain time. Either all
+// applications get such gates or none: if one end is not reported, the proxy cannot know that all have
+// ended. None get them if the agent would need an init container only for that.
 func reporting(p order.Plan, in input, s effective, r *verdict.Report) (out []string) {
-	off := in.pod.Annotations[contract.Start] == string(podspec.StartOff) // then commands stay as they are
+	off := in.pod.Annotations[contract.Start] == string(podspec.StartOff) // commands then stay unchanged
 	if off || !s.proxy || !s.capture || s.init == contract.InitNone ||
 		!slices.ContainsFunc(p.Pod.Spec.Containers, containers.Named(contract.ProxyContainer)) {
 		return nil
@@ -127,9 +127,9 @@ func reporting(p order.Plan, in input, s effective, r *verdict.Report) (out []st
 	return out
 }
 
-// reportEnd reports how a pod that completes ends. The agent in a plain container ends once
-// the gates of all applications report that their commands have ended for good
-// (internal/core/agent/proxy/apps.go); nothing reports the end of a container without a gate.
+// reportEnd reports how a pod that completes ends. The agent in a plain container ends once the gates of all
+// applications report that their commands have ended for good (internal/core/agent/proxy/apps.go). Nothing
+// reports the end of a container without a gate.
 func reportEnd(pod *corev1.Pod, s effective, r *verdict.Report) (neverEnds []string) {
 	pod = podspec.AsRun(pod)
 	if s.proxy && containers.EndsOnce(pod) && slices.ContainsFunc(pod.Spec.Containers, containers.Named(contract.ProxyContainer)) {
@@ -198,7 +198,7 @@ func firstApp(pod *corev1.Pod) string {
 	return ""
 }
 
-// labelValueOf cuts s to a valid value of a label.
+// labelValueOf shortens s to a valid value of a label.
 func labelValueOf(s string) string {
 	return strings.TrimRightFunc(s[:min(len(s), 63)], func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9')
