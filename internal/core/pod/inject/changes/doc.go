@@ -1,3 +1,3 @@
-// Package changes keeps what injection added to a pod and what of its author's it replaced, in the annotations
+// Package changes records what injection added to a pod and what it replaced, in the annotations
 // outrider.dev/status and outrider.dev/overrides, and undoes it.
 package changes

@@ -9,7 +9,7 @@ import (
 	"outrider.dev/internal/core/pod/inject/containers"
 )
 
-// A status is the annotation outrider.dev/status: what injection added.
+// A status is the annotation outrider.dev/status, which lists what injection added.
 type status struct {
 	InitContainers   []string `json:"initContainers,omitempty"`
 	Containers       []string `json:"containers,omitempty"`
@@ -23,7 +23,7 @@ func InjectedBy(pod *corev1.Pod) (injected bool, revision string) {
 	text, injected := pod.Annotations[contract.Status]
 	var s status
 	if err := json.Unmarshal([]byte(text), &s); err != nil {
-		return injected, "" // another hand wrote it
+		return injected, "" // somebody else wrote the annotation
 	}
 	return injected, s.Revision
 }
@@ -58,7 +58,7 @@ func statusOf(given, pod *corev1.Pod, revision string) status {
 	return out
 }
 
-// volumesOf are the names of a pod's volumes.
+// volumesOf returns the names of a pod's volumes.
 func volumesOf(pod *corev1.Pod) map[string]bool {
 	out := map[string]bool{}
 	for _, v := range pod.Spec.Volumes {

@@ -13,8 +13,9 @@ import (
 	"outrider.dev/internal/core/pod/podspec"
 )
 
-// Undone returns a copy of an injected pod without what injection added, and with what it changed restored,
-// and what cannot be restored. first restores what the annotations do not have.
+// Undone returns a copy of an injected pod without everything that injection added, and restores what it
+// changed. It also lists what cannot be restored. The function first restores what is not recorded in the
+// annotations.
 func Undone(pod *corev1.Pod, first func(*corev1.Pod) error) (out *corev1.Pod, lost []string, err error) {
 	out = pod.DeepCopy()
 	if _, injected := pod.Annotations[contract.Status]; !injected {
@@ -37,7 +38,7 @@ func Undone(pod *corev1.Pod, first func(*corev1.Pod) error) (out *corev1.Pod, lo
 	return undo(out, s, before), lost, nil
 }
 
-// recorded reads an annotation of injection.
+// recorded reads an annotation that injection wrote.
 func recorded(pod *corev1.Pod, key string, into any) error {
 	if err := json.Unmarshal([]byte(pod.Annotations[key]), into); err != nil {
 		return verdict.Refuse(verdict.BadAnnotation, "leave it out: it is written by injection", "annotation %s: %v", key, err)
@@ -45,7 +46,7 @@ func recorded(pod *corev1.Pod, key string, into any) error {
 	return nil
 }
 
-// undo returns the pod without what was added, and with what was changed restored. It changes the given one.
+// undo removes what injection added, and restores what it changed. It changes the given pod.
 func undo(out *corev1.Pod, s status, before Overrides) *corev1.Pod {
 	start, _ := podspec.ParseStart(out.Annotations)
 	added := func(c corev1.Container) bool {
@@ -57,7 +58,7 @@ func undo(out *corev1.Pod, s status, before Overrides) *corev1.Pod {
 	if start != podspec.StartOff || place < 0 {
 		place = len(out.Spec.Containers)
 	}
-	out.Spec.Containers = slices.Insert(out.Spec.Containers, place, before.Containers...) // where the order stood it
+	out.Spec.Containers = slices.Insert(out.Spec.Containers, place, before.Containers...) // with start: off at the author's position
 	out = podspec.Ungated(out)
 	imagecmd.Restore(out, before.Commands)
 	before.restoreWords(out)
@@ -93,10 +94,10 @@ func reorder(pod *corev1.Pod, order []string) {
 	sortAs(pod.Spec.Containers, order)
 }
 
-// sortAs restores an order.
+// sortAs restores the order of a list.
 func sortAs(list []corev1.Container, order []string) {
 	first := slices.IndexFunc(list, func(c corev1.Container) bool { return slices.Contains(order, c.Name) })
-	before := containers.Names(list[:max(first, 0)]) // came since, and stands first: another mesh's hold
+	before := containers.Names(list[:max(first, 0)]) // added since, and first in the list: another mesh's hold
 	place := func(c corev1.Container) int {
 		switch i := slices.Index(order, c.Name); {
 		case i >= 0:

@@ -12,11 +12,10 @@ import (
 	"outrider.dev/internal/core/pod/podspec"
 )
 
-// A gate and the agent work with one list of words and with numbers of ports. What the author
-// wrote means the same; it is kept for whoever reads the manifest after the injection is undone.
+// A gate and the agent work with one list of words for a command, and with numbers of ports. What the author
+// wrote means the same; it is kept for people who read the manifest after the injection is undone.
 
-// KeepWords keeps what of the given pod's commands and names of ports is not in the written
-// one.
+// KeepWords records commands and names of ports that the given pod has and the written one does not.
 func (o *Overrides) KeepWords(given, written *corev1.Pod) {
 	for _, c := range containers.Authors(given) {
 		now := containers.Find(written, c.Name)
@@ -38,8 +37,8 @@ func (o *Overrides) KeepWords(given, written *corev1.Pod) {
 	}
 }
 
-// restoreWords undoes it. A command that is shorter by now, or a port of another number, was
-// changed since, and stays.
+// restoreWords restores what KeepWords recorded. A command that has become shorter, or a port whose number
+// differs, was changed since, and stays.
 func (o *Overrides) restoreWords(pod *corev1.Pod) {
 	for _, c := range containers.Authors(pod) {
 		if n := o.Args[c.Name]; n > 0 && len(c.Args) == 0 && n <= len(c.Command) {
@@ -55,8 +54,8 @@ func (o *Overrides) restoreWords(pod *corev1.Pod) {
 	}
 }
 
-// KeepHooks keeps which proxies of other meshes got a hook that waits by their own program: nothing else
-// tells it from one of the author's.
+// KeepHooks records which proxies of other meshes got a hook that waits by their own program, since nothing
+// else distinguishes it from a hook of the author's.
 func (o *Overrides) KeepHooks(given, written *corev1.Pod) {
 	for _, c := range containers.Authors(written) {
 		was := containers.Find(given, c.Name)
@@ -81,7 +80,8 @@ func hookOf(c *corev1.Container) *corev1.LifecycleHandler {
 	return c.Lifecycle.PostStart
 }
 
-// unknownWords are the commands of which an earlier version has not kept what were arguments.
+// unknownWords returns the containers with a gate for which an earlier version did not record how many words
+// of the command were arguments.
 func (o *Overrides) unknownWords(pod *corev1.Pod) (out []string) {
 	for _, c := range containers.Authors(pod) {
 		if _, known := o.Args[c.Name]; podspec.Gated(c) && !known {
@@ -91,7 +91,7 @@ func (o *Overrides) unknownWords(pod *corev1.Pod) (out []string) {
 	return out
 }
 
-// portsOf are the ports that probes and hooks of a container name, by probe or hook.
+// portsOf returns the ports that probes and hooks of a container name, by probe or hook.
 func portsOf(c *corev1.Container) map[string]*intstr.IntOrString {
 	out := map[string]*intstr.IntOrString{}
 	add := func(handler string, get *corev1.HTTPGetAction, socket *corev1.TCPSocketAction) {

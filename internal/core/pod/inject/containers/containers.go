@@ -1,5 +1,5 @@
-// Package containers finds the containers of a pod: those of its author, those of injection, and the
-// proxies of other meshes.
+// Package containers finds the containers of a pod: the author's, the injected ones, and the proxies of
+// other meshes.
 package containers
 
 import (
@@ -22,7 +22,7 @@ func Find(pod *corev1.Pod, name string) *corev1.Container {
 	return nil
 }
 
-// Named reports whether a container has that name.
+// Named returns a predicate for containers with that name.
 func Named(name string) func(corev1.Container) bool {
 	return func(c corev1.Container) bool { return c.Name == name }
 }
@@ -43,7 +43,7 @@ func Authors(pod *corev1.Pod) []*corev1.Container {
 	return out
 }
 
-// OtherMeshes are the proxies of other meshes' injectors.
+// OtherMeshes has the names of the proxies that other meshes inject.
 var OtherMeshes = []string{"istio-proxy", "linkerd-proxy", "kuma-sidecar", "consul-dataplane"}
 
 // Names returns the names of the plain containers, without ours.
@@ -57,19 +57,20 @@ func Names(list []corev1.Container) []string {
 	return out
 }
 
-// EndsOnce reports whether the pod completes, as a Job's does: then its proxy has to end too.
+// EndsOnce reports whether the pod completes, as a Job's pod does. Its proxy must then end too.
 func EndsOnce(pod *corev1.Pod) bool {
 	return pod.Spec.RestartPolicy == corev1.RestartPolicyNever || pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure
 }
 
-// WithLists returns a copy of the pod with its own lists of containers, which are not copied.
+// WithLists returns a copy of the pod with new lists of containers; the containers themselves are shallow
+// copies.
 func WithLists(pod *corev1.Pod) *corev1.Pod {
 	out := *pod
 	out.Spec.InitContainers, out.Spec.Containers = slices.Clone(pod.Spec.InitContainers), slices.Clone(pod.Spec.Containers)
 	return &out
 }
 
-// PortOf resolves the name of a port; 0 if the container has none of that name.
+// PortOf returns the number of a port, given by name or number; 0 if the container has none of that name.
 func PortOf(c *corev1.Container, p intstr.IntOrString) int32 {
 	if p.Type == intstr.Int {
 		return p.IntVal
@@ -79,6 +80,6 @@ func PortOf(c *corev1.Container, p intstr.IntOrString) int32 {
 			return own.ContainerPort
 		}
 	}
-	n, _ := strconv.ParseUint(p.StrVal, 10, 16) // "8080"
+	n, _ := strconv.ParseUint(p.StrVal, 10, 16) // a number as a string: "8080"
 	return int32(n)
 }

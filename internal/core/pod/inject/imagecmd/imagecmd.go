@@ -1,5 +1,5 @@
 // Package imagecmd writes the command of an image into a container that names none, so that a gate can run
-// before it, and takes it out again.
+// before it. It also removes such a command again.
 package imagecmd
 
 import (
@@ -14,23 +14,22 @@ import (
 	"outrider.dev/internal/core/pod/inject/verdict"
 )
 
-// A Command runs in a container that names none: the image has it.
+// A Command is the command of an image. It runs in a container that names no command.
 type Command struct {
 	Entrypoint, Cmd []string
-	Digest          string // of the index or manifest that the image's name stands for
-	Why             string // it is unknown; empty: it is known
+	Digest          string // digest of the index or manifest that the image's name refers to
+	Why             string // why the command is unknown; empty: it is known
 }
 
-// A Written is an image's command that was written into a container, and what the
-// container had before.
+// A Written is an image's command that was written into a container, with the container's previous fields.
 type Written struct {
 	Image   string   `json:"image"`
-	Digest  string   `json:"digest,omitempty"` // the image is pinned to it; empty: it was pinned before
+	Digest  string   `json:"digest,omitempty"` // the image is pinned to it; empty: the author had pinned it
 	Args    []string `json:"args,omitempty"`
-	Command []string `json:"command"` // as written
+	Command []string `json:"command"` // the command that was written
 }
 
-// Pinned is the image by its digest.
+// Pinned returns the image's name with its digest.
 func (c Written) Pinned() string {
 	if c.Digest == "" {
 		return c.Image
@@ -38,16 +37,16 @@ func (c Written) Pinned() string {
 	return c.Image + "@" + c.Digest
 }
 
-// Commands are the result of look-ups.
+// Commands is the result of looking up commands.
 type Commands struct {
-	Pod     *corev1.Pod // with the commands that are known
+	Pod     *corev1.Pod // with the known commands written into it
 	Written map[string]Written
-	Unknown map[string]string // by container, and why
-	LookUp  []string          // images that have not been looked up
+	Unknown map[string]string // by container: why its command is unknown
+	LookUp  []string          // images that still must be looked up
 }
 
-// Of writes the commands of images into the named containers. Images that have not
-// been looked up yet are reported.
+// Of writes the commands of images into the named containers. It lists the images that have not been looked
+// up yet.
 func Of(pod *corev1.Pod, known map[string]Command, names []string, r *verdict.Report) Commands {
 	out := Commands{Pod: containers.WithLists(pod), Written: map[string]Written{}, Unknown: map[string]string{}}
 	for _, name := range names {
@@ -73,7 +72,7 @@ func Of(pod *corev1.Pod, known map[string]Command, names []string, r *verdict.Re
 		}
 		written := Written{Image: c.Image, Args: c.Args, Command: argv}
 		if !strings.Contains(c.Image, "@") {
-			written.Digest = found.Digest // the tag may name another image when the node pulls it
+			written.Digest = found.Digest // the tag may refer to another image when the node pulls it
 		}
 		out.Written[name] = written
 		c.Image, c.Command, c.Args = written.Pinned(), argv, nil
@@ -81,8 +80,8 @@ func Of(pod *corev1.Pod, known map[string]Command, names []string, r *verdict.Re
 	return out
 }
 
-// Argv returns the arguments that kubelet and runtime would run: the container's replace CMD.
-// The second result says why they are unknown, or must not be wrapped.
+// Argv returns the command line that kubelet and runtime would run, in which the container's args replace
+// CMD. The second result says why the command line is unknown, or must not be wrapped.
 func (k Command) Argv(c *corev1.Container) ([]string, string) {
 	args := c.Args
 	if len(args) == 0 {
@@ -100,8 +99,8 @@ func (k Command) Argv(c *corev1.Container) ([]string, string) {
 	return argv, ""
 }
 
-// escaped returns an image's words for a pod: there $(NAME) stands for a variable, in an
-// image for itself.
+// escaped returns an image's words in the form for a pod: in a pod $(NAME) refers to a variable, in an image
+// it is plain text.
 func escaped(words []string) []string {
 	out := make([]string, len(words))
 	for i, w := range words {
@@ -110,7 +109,7 @@ func escaped(words []string) []string {
 	return out
 }
 
-// Restore undoes [Of]. A command that was changed since belongs to the pod.
+// Restore undoes [Of]. A command that was changed since then stays.
 func Restore(pod *corev1.Pod, written map[string]Written) {
 	for name, w := range written {
 		c := containers.Find(pod, name)

@@ -1,4 +1,4 @@
-// Package injectors tells our webhooks from those of other injectors that take the same pods.
+// Package injectors distinguishes our webhooks from those of other injectors that select the same pods.
 package injectors
 
 import (
@@ -14,9 +14,9 @@ import (
 // Suffix is the end of our webhooks' names.
 const Suffix = ".inject.outrider.dev"
 
-// Others returns the configurations of other injectors that select pods by those of Istio's
-// labels that stand for our default revision, such as Istio's own: a pod would get a proxy of
-// each. Ours then selects by its own labels alone.
+// Others returns the configurations of other injectors, such as Istio's own, that select pods by the values
+// of Istio's labels that request our default revision. Such a pod would get a proxy from each injector, so
+// ours then selects only by its own labels.
 func Others(all []admission.MutatingWebhookConfiguration) []string {
 	var out []string
 	for _, c := range all {
@@ -30,12 +30,12 @@ func Others(all []admission.MutatingWebhookConfiguration) []string {
 	return out
 }
 
-// Ours reports whether a configuration is one of outriderd's, of any revision.
+// Ours reports whether a configuration belongs to outriderd, in any revision.
 func Ours(c admission.MutatingWebhookConfiguration) bool {
 	return slices.ContainsFunc(c.Webhooks, func(w admission.MutatingWebhook) bool { return strings.HasSuffix(w.Name, Suffix) })
 }
 
-// onPods reports whether a webhook gets new pods.
+// onPods reports whether a webhook is called for new pods.
 func onPods(w admission.MutatingWebhook) bool {
 	among := func(list []string, word string) bool {
 		return slices.Contains(list, word) || slices.Contains(list, "*")
@@ -46,12 +46,12 @@ func onPods(w admission.MutatingWebhook) bool {
 	})
 }
 
-// requests are the values of Istio's labels that request the default revision. Another
-// revision has its own pods.
+// requests has the values of Istio's labels that request the default revision. Another revision selects
+// other pods.
 var requests = map[string]string{contract.NamespaceLabel: "enabled", contract.InjectLabel: "true", contract.RevisionLabel: contract.DefaultRevision}
 
-// requires reports whether a selector requires one of these labels. A selector that excludes a
-// value, as many do, does not.
+// requires reports whether a selector requires one of these labels. A selector that only excludes a value,
+// as many do, does not count.
 func requires(s *metav1.LabelSelector) bool {
 	if s == nil {
 		return false

@@ -1,4 +1,4 @@
-// Package order arranges how an injected pod starts: where the proxy stands, which container waits for
-// which, and by which mechanism. It reads what the pod's author, the mesh and Istio's switches say of that,
-// and refuses an order that no mechanism can keep or that would never end.
+// Package order plans how an injected pod starts: the position of the proxy, which container waits for
+// which, and by which mechanism. It reads the settings of the pod's author, of the mesh and of Istio's
+// switches, and refuses an order that no mechanism can keep or that would never end.
 package order

@@ -17,50 +17,50 @@ import (
 	"outrider.dev/startup"
 )
 
-// A Request has the facts on which the order of a pod's start depends.
+// A Request holds the facts on which the order of a pod's start depends.
 type Request struct {
-	Pod        *corev1.Pod // as its author wrote it, without containers of ours
+	Pod        *corev1.Pod // in the author's form, without our containers
 	Kubernetes startup.Kubernetes
 
 	// Proxy makes our proxy, as a sidecar or a plain container; nil: the pod gets none.
 	Proxy    func(sidecar bool, r *verdict.Report) (corev1.Container, error)
-	Before   int  // how many plain containers the author lists before it
-	Captured bool // it has the pod's connections
-	ByNode   bool // the node brings the gates
+	Before   int  // number of plain containers that the author lists before the proxy
+	Captured bool // the proxy has the pod's connections
+	ByNode   bool // the node adds the gates
 
 	OtherMesh string // the container of another mesh's proxy; empty: there is none
 	Alongside bool   // that mesh has the proxy
 
 	Hold   Hold
-	Native string // of the control plane's ENABLE_NATIVE_SIDECARS: auto, true or false
+	Native string // the control plane's ENABLE_NATIVE_SIDECARS: auto, true or false
 
-	Commands    map[string]imagecmd.Command // of images; nil: none is looked up
-	Interrupted func() error                // an error, once the order is of no use
+	Commands    map[string]imagecmd.Command // commands of images; nil: none is looked up
+	Interrupted func() error                // returns an error once nobody needs the order
 }
 
-// A Hold is the setting holdApplicationUntilProxyStarts that counts.
+// A Hold is the effective setting of holdApplicationUntilProxyStarts.
 type Hold struct {
 	Value *bool
-	At    string // where it is written
-	OfPod bool   // in the pod's own annotation
+	At    string // where it is set
+	OfPod bool   // it is in the pod's own annotation
 }
 
-// A Plan is how the pod starts: the place of the proxy, a mechanism for each edge, and the
+// A Plan describes how the pod starts: the position of the proxy, a mechanism for each edge, and the
 // commands that are taken from images.
 type Plan struct {
-	Pod      *corev1.Pod // with the proxy in its place and the commands written; not gated yet
+	Pod      *corev1.Pod // with the proxy and the commands of images, but without gates
 	Edges    startup.Plan
 	choices  []podspec.Choice
 	Commands map[string]imagecmd.Written // by container
 
 	policy      policy
-	fromInit    map[string]bool // init containers, without the proxy
+	fromInit    map[string]bool // names of the init containers, without the proxy
 	commandless []string        // containers whose commands would make more gates possible
-	said        *verdict.Report // by the arrangement
+	said        *verdict.Report // reports of the arrangement
 	Unknown     []string        // images whose commands would make more gates possible
 }
 
-// Of arranges the order of a pod.
+// Of plans the order of a pod's start.
 func Of(in Request, r *verdict.Report) (Plan, error) {
 	w, err := policyOf(in, r)
 	if err != nil {
@@ -76,8 +76,8 @@ func Of(in Request, r *verdict.Report) (Plan, error) {
 	p.Unknown = known.LookUp
 	sidecar := w.sidecar
 	if err == nil && !sidecar && in.Proxy != nil && p.needsSidecar(in.Kubernetes) {
-		// A container that waits before the plain ones run, or without a known command, needs
-		// a proxy that the kubelet starts first.
+		// A container needs a proxy that the kubelet starts first if it waits before the plain containers
+		// run, or if its command is unknown.
 		sidecar = true
 		p, err = arrange(in, w, sidecar, known)
 		p.Unknown = known.LookUp
@@ -95,7 +95,7 @@ func Of(in Request, r *verdict.Report) (Plan, error) {
 	return p, nil
 }
 
-// needsSidecar reports whether an arrangement with a plain proxy shows that it must be a sidecar.
+// needsSidecar reports whether an arrangement with a plain proxy shows that the proxy must be a sidecar.
 func (p Plan) needsSidecar(on startup.Kubernetes) bool {
 	w := p.policy
 	if on < 29 || slices.Contains(w.avoid, startup.Native) || w.start == podspec.StartHold {
@@ -104,12 +104,12 @@ func (p Plan) needsSidecar(on startup.Kubernetes) bool {
 	return slices.ContainsFunc(p.Edges.Edges, func(e startup.Edge) bool {
 		return e.From == contract.ProxyContainer && e.By == startup.Native || e.By == startup.Gate && (p.fromInit[e.From] || p.fromInit[e.To])
 	}) || slices.ContainsFunc(p.choices, func(c podspec.Choice) bool {
-		return c.Edge.From == contract.ProxyContainer && c.Edge.By == "" // such as for what becomes a sidecar by an edge of its own
+		return c.Edge.From == contract.ProxyContainer && c.Edge.By == "" // for example to a container that another edge makes a sidecar
 	})
 }
 
-// arrange puts the proxy into its place and chooses a mechanism for each edge. What it reports is
-// in the plan: of several arrangements only that of the last one counts.
+// arrange adds the proxy and chooses a mechanism for each edge. Its reports are in the plan, because only
+// those of the last arrangement count.
 func arrange(in Request, w policy, sidecar bool, known imagecmd.Commands) (Plan, error) {
 	p := Plan{Pod: containers.WithLists(known.Pod), policy: w, fromInit: map[string]bool{}, said: &verdict.Report{}}
 	for _, c := range p.Pod.Spec.InitContainers {
@@ -167,10 +167,10 @@ func arrange(in Request, w policy, sidecar bool, known imagecmd.Commands) (Plan,
 	return p, nil
 }
 
-// place returns the index of the proxy among the plain containers. It starts first, even if no container waits
-// for it: a connection that is parked before the proxy listens is retried only after a second. An
-// author who takes that second for a start without delay lists a container of the proxy's name after
-// the application.
+// place returns the index of the proxy among the plain containers. The proxy starts first, even if no
+// container waits for it, because a connection that is parked before the proxy listens is retried only after
+// a second. An author who accepts that second in exchange for a start without delay lists a container with
+// the proxy's name after the application.
 func (in Request) place(w policy, r *verdict.Report) int {
 	if w.start != podspec.StartOff || in.Before == 0 {
 		return 0
@@ -186,7 +186,7 @@ func (in Request) place(w policy, r *verdict.Report) int {
 	return in.Before
 }
 
-// read reads the order of the pod, to which our proxy was added or not.
+// read reads the order of the pod. The parameter says whether our proxy was added to it.
 func (p Plan) read(proxy bool) (podspec.Reading, error) {
 	reading, err := podspec.ReadOrder(p.Pod)
 	var large *podspec.SizeError
@@ -198,13 +198,14 @@ func (p Plan) read(proxy bool) (podspec.Reading, error) {
 	}
 	if proxy {
 		added := reading.Facts[contract.ProxyContainer]
-		added.Hooked = false // [plan.clearHook] makes room
+		added.Hooked = false // [plan.clearHook] removes the hook
 		reading.Facts[contract.ProxyContainer] = added
 	}
 	return reading, nil
 }
 
-// why is the reason for a choice: a default edge names no mechanism, although it has one.
+// why returns the reasons for a choice. It replaces the first reason if the edge is a default one: then no
+// annotation names the mechanism, although it is preset.
 func (p Plan) why(c podspec.Choice, w policy, requested []startup.Edge) []string {
 	preset := p.fromInit[c.Edge.To] || w.by == startup.Native
 	if c.Edge.By != startup.Native || len(c.Why) == 0 || !preset || isRequested(requested, c.Edge) {
@@ -213,8 +214,8 @@ func (p Plan) why(c podspec.Choice, w policy, requested []startup.Edge) []string
 	return append([]string{"the proxy is a native sidecar anyway"}, c.Why[1:]...)
 }
 
-// presentEdges are the requested edges without those from another mesh's proxy that its
-// injector has not added yet. They are requested again when it has.
+// presentEdges returns the requested edges, except for those from another mesh's proxy that its injector has
+// not added yet. These are requested again when it has.
 func presentEdges(in Request, requested []startup.Edge, r *verdict.Report) []startup.Edge {
 	return slices.DeleteFunc(slices.Clone(requested), func(e startup.Edge) bool {
 		if !in.Alongside || !slices.Contains(containers.OtherMeshes, e.From) || containers.Find(in.Pod, e.From) != nil {
@@ -225,8 +226,8 @@ func presentEdges(in Request, requested []startup.Edge, r *verdict.Report) []sta
 	})
 }
 
-// mechanismsThatChange lists the mechanisms that would change the other mesh's proxy: it becomes no
-// sidecar and gets no hook, unless an annotation requests that by name.
+// mechanismsThatChange lists the mechanisms that would change the other mesh's proxy. It becomes no sidecar
+// and gets no hook, unless an annotation names that mechanism.
 func mechanismsThatChange(r podspec.Reading, proxy string) []startup.Mechanism {
 	if proxy == "" {
 		return nil
@@ -243,12 +244,12 @@ func mechanismsThatChange(r podspec.Reading, proxy string) []startup.Mechanism {
 	return out
 }
 
-// withDefault returns the requested edges. If none of them is from the proxy, every plain
-// container also waits for it.
+// withDefault returns the requested edges. If none of them is from the proxy, it adds an edge from the proxy
+// to every plain container.
 func withDefault(containers []startup.Container, requested []startup.Edge, w policy, proxy string) []startup.Edge {
 	out := slices.Clone(requested)
 	explicit := false
-	before := map[string]bool{} // what the proxy waits for
+	before := map[string]bool{} // containers that the proxy waits for
 	for i, e := range out {
 		if e.To == proxy {
 			before[e.From] = true
@@ -263,7 +264,7 @@ func withDefault(containers []startup.Container, requested []startup.Edge, w pol
 	}
 	by := map[startup.Kind]startup.Mechanism{startup.Plain: w.by}
 	if containers[0].Name == contract.ProxyContainer && containers[0].Kind == startup.Sidecar {
-		// Then init containers are in the mesh too, and their commands stay as they are.
+		// Init containers are in the mesh too, and their commands do not change.
 		by[startup.Init], by[startup.Sidecar] = startup.Native, startup.Native
 	}
 	for _, c := range containers {
@@ -274,8 +275,8 @@ func withDefault(containers []startup.Container, requested []startup.Edge, w pol
 	return out
 }
 
-// preset is the mechanism of a requested edge that names none: that of the policy, but where it asks for what
-// a gate alone does, to give up or to follow a restart.
+// preset returns the mechanism of a requested edge. If the edge names none, it is that of the policy, except
+// for an edge that gives up or follows a restart, which only a gate can do.
 func (w policy) preset(e startup.Edge) startup.Mechanism {
 	if e.By != "" || e.Timeout > 0 || e.OnRestart != startup.Ignore {
 		return e.By
@@ -283,28 +284,29 @@ func (w policy) preset(e startup.Edge) startup.Mechanism {
 	return w.by
 }
 
-// ofChoice are findings about mechanisms, which [plan.add] judges.
+// ofChoice lists the findings about mechanisms, which [plan.add] handles.
 var ofChoice = []startup.Code{startup.MechanismUnfit, startup.CannotBeKept}
 
-// Judge reads the injected pod again, as the other commands do, and refuses it if it cannot start. A native
-// sidecar that begins before a plain proxy may have a probe that only the proxy answers, for example.
+// Judge reads the injected pod again, as the other commands do, and refuses it if it cannot start. For
+// example, a native sidecar that begins before a plain proxy may have a probe that only the proxy answers.
 func (p Plan) Judge(pod *corev1.Pod, on startup.Kubernetes) error {
 	reading, err := podspec.ReadOrder(pod)
 	if err != nil {
-		return nil // it has more edges than an annotation is read with: they were judged before they were written
+		return nil // too many edges for an annotation, which were judged before they were written
 	}
 	return p.policy.validate(reading, on, "the injected pod would never start: ")
 }
 
-// validate refuses a start that cannot end: what the author requested, with what the kubelet does
-// for certain. A work-around in a command is a guess, which refuses nothing. source begins the reason.
+// validate refuses a start that cannot end, considering the author's requests and the kubelet's own order. A
+// work-around in a command is only a guess, and refuses nothing. The reason begins with source.
 func (w policy) validate(r podspec.Reading, on startup.Kubernetes, source string) error {
 	if w.start == podspec.StartOff {
 		return nil
 	}
 	certain := startup.Preferred
 	if !initWaits(r) {
-		// Then the order of the init list, which may be the square of its length, closes no cycle.
+		// The order of the init list then closes no cycle, and it may have a number of edges that is
+		// quadratic in the list.
 		certain = []startup.Mechanism{startup.Gate, startup.Hold}
 	}
 	r.Found = slices.DeleteFunc(slices.Clone(r.Found), func(f podspec.Found) bool { return !slices.Contains(certain, f.Mechanism) })
@@ -316,7 +318,7 @@ func (w policy) validate(r podspec.Reading, on startup.Kubernetes, source string
 	return nil
 }
 
-// unchosen is the plan without mechanisms, which [plan.add] judges.
+// unchosen returns the plan without mechanisms, which [plan.add] handles.
 func unchosen(r podspec.Reading) startup.Plan {
 	plan := r.Plan()
 	for i := range plan.Edges {
@@ -325,7 +327,7 @@ func unchosen(r podspec.Reading) startup.Plan {
 	return plan
 }
 
-// doubt warns of a start that cannot end if a command waits for what it seems to.
+// doubt warns of a start that cannot end if a command really waits for what it seems to wait for.
 func (w policy) doubt(r podspec.Reading, on startup.Kubernetes, to *verdict.Report) {
 	if w.start == podspec.StartOff || !slices.ContainsFunc(r.Found, func(f podspec.Found) bool { return f.Mechanism == startup.HealthLoop }) {
 		return
@@ -337,9 +339,9 @@ func (w policy) doubt(r podspec.Reading, on startup.Kubernetes, to *verdict.Repo
 	}
 }
 
-// initWaits reports whether an init container waits for more than those listed before it.
+// initWaits reports whether an init container waits for a container that is not listed before it.
 func initWaits(r podspec.Reading) bool {
-	at := map[string]int{startup.Everything: len(r.Containers)} // in the init list; from 1
+	at := map[string]int{startup.Everything: len(r.Containers)} // index in the init list, from 1
 	for i, c := range r.Containers {
 		if c.Kind == startup.Plain {
 			continue
@@ -354,7 +356,7 @@ func initWaits(r podspec.Reading) bool {
 	})
 }
 
-// add adds a chosen edge. A requested edge or mechanism that is impossible refuses the pod.
+// add adds a chosen edge. An impossible edge or mechanism refuses the pod if it was requested.
 func (p *Plan) add(c podspec.Choice, w policy, requested []startup.Edge) error {
 	e := c.Edge
 	switch {
@@ -374,7 +376,7 @@ func isRequested(requested []startup.Edge, e startup.Edge) bool {
 
 func covers(requested, name string) bool { return requested == name || requested == startup.Everything }
 
-// hint is how a gate becomes possible, if a command is missing for it.
+// hint says how a gate becomes possible if it lacks a command.
 func (p Plan) hint(e startup.Edge) string {
 	for _, name := range []string{e.To, e.From} {
 		if slices.Contains(p.commandless, name) {
@@ -395,8 +397,8 @@ func whyNot(c podspec.Choice) string {
 	return ": " + strings.Join(why, "; ")
 }
 
-// clearHook: a hold, and a native sidecar, need the proxy's postStart hook. They replace one
-// that the mesh or the author set.
+// clearHook removes a postStart hook of the proxy that the mesh or the author set, if a hold or a native
+// sidecar needs the hook.
 func (p Plan) clearHook(r *verdict.Report) {
 	c := containers.Find(p.Pod, contract.ProxyContainer)
 	if c == nil || c.Lifecycle == nil || c.Lifecycle.PostStart == nil {
@@ -411,7 +413,7 @@ func (p Plan) clearHook(r *verdict.Report) {
 	}
 }
 
-// A how says by what an edge is kept, whoever waits by it.
+// A how says how an edge is kept, and why, without the container that waits.
 type how struct{ edge, why string }
 
 func howOf(c podspec.Choice, written, alongside bool) how {
@@ -425,14 +427,14 @@ func howOf(c podspec.Choice, written, alongside bool) how {
 		}
 	}
 	for _, o := range c.Refused {
-		if o.By != startup.InitDone { // which only fits containers that complete
+		if o.By != startup.InitDone { // InitDone fits only containers that complete
 			h.why += fmt.Sprintf("; not by %s: %s", o.By, o.WhyNot())
 		}
 	}
 	return h
 }
 
-// Explain reports how each edge is kept and why, similar edges in one sentence.
+// Explain reports how each edge is kept and why, in one sentence for similar edges.
 func (p Plan) Explain(alongside bool, r *verdict.Report) {
 	var order []how
 	waiting := map[how][]string{}
@@ -443,7 +445,7 @@ func (p Plan) Explain(alongside bool, r *verdict.Report) {
 	for _, c := range p.choices {
 		written := edges[c.Edge]
 		if !written && c.Edge.By != "" {
-			continue // it was in the pod
+			continue // the pod had it already
 		}
 		h := howOf(c, written, alongside)
 		if waiting[h] == nil {
@@ -451,7 +453,7 @@ func (p Plan) Explain(alongside bool, r *verdict.Report) {
 		}
 		waiting[h] = append(waiting[h], c.Edge.To)
 		if c.Warning != "" && (written || c.Edge.By == "") && !warned[c.Edge] {
-			warned[c.Edge] = true // it may be requested twice, by name and by "*"
+			warned[c.Edge] = true // an edge may be requested twice, by name and by "*"
 			r.Warn("%s %s: %s", c.Edge.To, h.edge, c.Warning)
 		}
 	}
@@ -460,7 +462,7 @@ func (p Plan) Explain(alongside bool, r *verdict.Report) {
 	}
 }
 
-// commandless are the containers with an unknown command, for which an edge has no gate.
+// commandless returns the containers whose unknown command keeps an edge from having a gate.
 func commandless(r podspec.Reading, choices []podspec.Choice) []string {
 	var out []string
 	seen := map[string]bool{}
@@ -478,8 +480,8 @@ func commandless(r podspec.Reading, choices []podspec.Choice) []string {
 	return out
 }
 
-// keepCommands keeps the commands that a gate wraps, and reports them. Any other container
-// stays as it was.
+// keepCommands keeps the commands of images that a gate wraps, and reports them. It restores every other
+// container.
 func (p *Plan) keepCommands(written map[string]imagecmd.Written, r *verdict.Report) {
 	gated := map[string]bool{}
 	for _, e := range p.Edges.Edges {

@@ -10,22 +10,22 @@ import (
 	"outrider.dev/startup"
 )
 
-// A policy is the settings of pod and mesh for the order of the start. Of several settings
-// the most specific counts:
+// A policy holds the settings of pod and mesh for the order of the start. The most specific of these
+// settings counts:
 //
 //	by: of an edge, outrider.dev/start          a mechanism; the pod is refused if it does not fit
-//	sidecar.istio.io/nativeSidecar              where the proxy stands
+//	sidecar.istio.io/nativeSidecar              the position of the proxy
 //	holdApplicationUntilProxyStarts             whether there is an order, by any mechanism:
 //	  of the pod, of the mesh, of the values      true and unset are the default strategy
 type policy struct {
 	start   podspec.Start
 	order   bool              // the app waits for the proxy
 	sidecar bool              // the proxy is a restartable init container
-	by      startup.Mechanism // of the edges from the proxy; empty: the strategy decides
+	by      startup.Mechanism // for the edges from the proxy; empty: the strategy decides
 	avoid   []startup.Mechanism
 }
 
-// policyOf also reports which of the settings have no effect.
+// policyOf returns the policy, and reports which of the settings have no effect.
 func policyOf(in Request, r *verdict.Report) (policy, error) {
 	start, err := podspec.ParseStart(in.Pod.Annotations)
 	if err != nil {
@@ -75,8 +75,8 @@ func (w *policy) applyHold(in Request, r *verdict.Report) {
 	}
 }
 
-// applyNative applies Istio's switches for native sidecars. Alongside another mesh they are
-// about that mesh's proxy.
+// applyNative applies Istio's switches for native sidecars. If another mesh has the proxy, they are ignored,
+// since they are about that proxy.
 func (w *policy) applyNative(in Request, old bool, r *verdict.Report) {
 	native, at := nativeOf(in, r)
 	switch {
@@ -97,7 +97,7 @@ func (w *policy) applyNative(in Request, old bool, r *verdict.Report) {
 	}
 }
 
-// nativeOf returns "true", "false" or nothing, and the setting that it is from.
+// nativeOf returns "true", "false" or nothing, and the name of the setting that says so.
 func nativeOf(in Request, r *verdict.Report) (native, at string) {
 	at = "annotation " + contract.NativeSidecar
 	switch v, ok := in.Pod.Annotations[contract.NativeSidecar]; {

@@ -10,7 +10,7 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// Annotations that the code names. The table below has all.
+// Annotations that the code names. The table below lists all of them.
 const (
 	MergeKey         = "prometheus.istio.io/merge-metrics"
 	ScrapeKey        = "prometheus.istio.io/scrape-targets"
@@ -31,23 +31,23 @@ const (
 	DefaultLogs      = "kubectl.kubernetes.io/default-logs-container"
 )
 
-// An annotation is one that a pod can have.
+// An annotation describes an annotation that a pod can have.
 type annotation struct {
 	name     string
 	means    string
 	without  string // why it has no effect; empty: it has one
-	inNoMesh bool   // it has none in any other mesh either
+	inNoMesh bool   // it has no effect in any other mesh either
 	check    func(string) error
-	same     string // with this value nothing is requested that is not so anyway: no warning
-	lenient  bool   // an invalid value is ignored, as by Istio, and does not refuse the pod
+	same     string // a value that only requests the usual behaviour, and so gets no warning
+	lenient  bool   // an invalid value is ignored, as in Istio, and does not refuse the pod
 }
 
-// annotations are all that are known: those that injection reads, and those without effect.
-// An invalid value refuses the pod, as Istio's validate.go does.
+// annotations lists all known annotations, including those without effect. An invalid value refuses the pod,
+// as in Istio's validate.go.
 var annotations = []annotation{
 	{name: contract.InjectLabel, means: "\"true\" or \"false\": whether to inject; as a label it goes first"},
 	{name: contract.OwnInjectLabel, means: "as " + contract.InjectLabel},
-	{name: contract.ProxyConfig, means: "a ProxyConfig for this pod; the agent reads it too"}, // checked by settings
+	{name: contract.ProxyConfig, means: "a ProxyConfig for this pod; the agent reads it too"}, // package settings checks it
 	{name: contract.NativeSidecar, means: "whether the proxy is a restartable init container"},
 	{name: contract.InterceptionMode, means: "how connections come to the proxy", check: Modes},
 	{name: contract.IstioTraffic + "includeInboundPorts", means: "inbound ports to capture, or *", check: portsOrAll},
@@ -147,7 +147,8 @@ const (
 	ofWorkloadEntry = "it is of a WorkloadEntry, which has no effect here; use a Host"
 )
 
-// families are prefixes of names. A name with one of them that is not in the table is a mistake.
+// families are prefixes of the names of annotations. A name that has one of them and is not in the table is
+// a mistake.
 var families = []string{contract.IstioAnnotation, contract.Prefix, contract.IstioTraffic, "status.sidecar.istio.io/", contract.IstioReadiness,
 	"proxy.istio.io/", "inject.istio.io/", "prometheus.istio.io/", "networking.istio.io/", "ambient.istio.io/"}
 
@@ -186,7 +187,8 @@ func CheckAnnotations(given map[string]string) ([]Ignored, error) {
 	return out, nil
 }
 
-// maxMeant bounds for how many names of a pod the likely ones are looked for: it may have 10,000 unknown ones.
+// maxMeant limits for how many names of a pod a likely meaning is searched, since a pod may have 10,000
+// unknown names.
 const maxMeant = 50
 
 // InFamily reports whether an annotation of that name is about injection, ours or Istio's.
@@ -194,8 +196,8 @@ func InFamily(name string) bool {
 	return slices.ContainsFunc(families, func(f string) bool { return strings.HasPrefix(name, f) })
 }
 
-// ReadByNoMesh returns why no mesh reads an annotation of that name; empty if one does, or if
-// that is unknown.
+// ReadByNoMesh returns why no mesh reads an annotation of that name; empty if one does, or if that is
+// unknown.
 func ReadByNoMesh(name string) string {
 	a, known := annotationIndex[name]
 	switch {
@@ -207,8 +209,8 @@ func ReadByNoMesh(name string) string {
 	return ""
 }
 
-// Meant returns the annotation of which an unknown one of injection is probably a misspelling;
-// empty if there is none, or if the name is not one of injection.
+// Meant returns the annotation that a misspelt name probably means; empty if there is none, or if the name
+// is not about injection.
 func Meant(name string) string {
 	if _, known := annotationIndex[name]; known || !InFamily(name) || strings.HasPrefix(name, contract.DependsOn+".") {
 		return ""
@@ -216,8 +218,8 @@ func Meant(name string) string {
 	return nearest(name, alike(name))
 }
 
-// alike returns the names that a user can have meant by an unknown one: those that have an
-// effect, without those that only injection writes.
+// alike returns the names that a user may have meant by an unknown name: all that have an effect, except for
+// those that only injection writes.
 func alike(name string) []string {
 	var out []string
 	for _, a := range annotations {

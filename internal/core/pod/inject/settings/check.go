@@ -23,7 +23,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// check checks values as the annotations for the same settings are.
+// check checks values by the rules for the annotations of the same settings.
 func (v Values) check() error {
 	p := v.Global.Proxy
 	all := []setting{
@@ -72,7 +72,7 @@ func (v Values) check() error {
 	return errors.Join(checkAll(all), p.Resources.check(), checkLifecycle(p.Lifecycle), checkSeccomp(p.SeccompProfile))
 }
 
-// checkLifecycle is the API's rule for hooks (kubernetes pkg/apis/core/validation, validateHandler).
+// checkLifecycle applies the API's rule for hooks (kubernetes pkg/apis/core/validation, validateHandler).
 func checkLifecycle(l *corev1.Lifecycle) error {
 	if l == nil {
 		return nil
@@ -91,7 +91,7 @@ func checkLifecycle(l *corev1.Lifecycle) error {
 	return nil
 }
 
-// wantedOf says what would be right in a hook; empty if nothing is wrong.
+// wantedOf says what would be valid in a hook; empty if the hook is valid.
 func wantedOf(h corev1.LifecycleHandler) string {
 	if fields, err := asMap(h); err != nil || len(fields) != 1 {
 		return "one of exec, httpGet, tcpSocket and sleep"
@@ -132,7 +132,7 @@ func validPort(p intstr.IntOrString) bool {
 	return len(validation.IsValidPortNum(int(p.IntVal))) == 0
 }
 
-// checkSeccomp is the API's rule for profiles (validateSeccompProfileField).
+// checkSeccomp applies the API's rule for profiles (validateSeccompProfileField).
 func checkSeccomp(p *corev1.SeccompProfile) error {
 	if p == nil {
 		return nil
@@ -150,7 +150,7 @@ func checkSeccomp(p *corev1.SeccompProfile) error {
 	return nil
 }
 
-// A setting is a value with its check. An empty one is the default.
+// A setting is a value with its check. An empty value means the default.
 type setting struct {
 	name, value string
 	check       func(string) error
@@ -172,7 +172,7 @@ func checkAll(all []setting) error {
 	return nil
 }
 
-// Check checks a value by one of the checks below. Its error names the setting.
+// Check checks a value with one of the checks below. Its error names the setting.
 func Check(name, value string, check func(string) error) error {
 	if value == "" {
 		return nil
@@ -185,17 +185,17 @@ func Check(name, value string, check func(string) error) error {
 
 var InitModes = oneOf(contract.InitAuto, contract.InitByNode, contract.InitVolume, contract.InitContained, contract.InitNone)
 
-// levels are Envoy's log levels.
+// levels lists Envoy's log levels.
 var levels = []string{"trace", "debug", "info", "warning", "error", "critical", "off"}
 
-// Modes are how connections reach the proxy.
+// Modes checks the mode in which connections reach the proxy.
 var Modes = oneOf(Redirect, TProxy, NoMode)
 
 var level = oneOf(levels...)
 
 var component = regexp.MustCompile(`^[a-z0-9_]+$`)
 
-// componentLevels are component:level, as Envoy's --component-log-level has them.
+// componentLevels checks component:level pairs, as in Envoy's --component-log-level.
 func componentLevels(s string) error {
 	for item := range strings.SplitSeq(s, ",") {
 		name, of, ok := strings.Cut(strings.TrimSpace(item), ":")
@@ -206,7 +206,7 @@ func componentLevels(s string) error {
 	return nil
 }
 
-// agentLevel is the agent's log level, as in Istio's annotation: levels of scopes are ignored.
+// agentLevel checks the agent's log level, in the form of Istio's annotation: levels of scopes are ignored.
 func agentLevel(s string) error {
 	s = strings.TrimPrefix(s, "default:")
 	if strings.ContainsAny(s, ",:") {
@@ -223,7 +223,7 @@ func Address(s string) error {
 	return nil
 }
 
-// NamespaceName reports whether a namespace can have that name.
+// NamespaceName checks the name of a namespace.
 func NamespaceName(s string) error {
 	if err := Label(s); err != nil {
 		return fmt.Errorf("%q: want %w", s, err)
@@ -231,7 +231,7 @@ func NamespaceName(s string) error {
 	return nil
 }
 
-// The errors of checks say what would be valid.
+// The errors of these checks say what would be valid.
 
 func valid(want string, is func(string) bool) func(string) error {
 	return func(s string) error {
@@ -274,7 +274,8 @@ var (
 	wantRanges  = fmt.Sprintf("address ranges like 10.0.0.0/8, with commas between, %d at most", capture.MaxRanges)
 )
 
-// captureFlag reports whether capture takes a value for that flag: the value is given to it as it is.
+// captureFlag returns a predicate: does capture accept a value for that flag? The value is passed to it
+// unchanged.
 func captureFlag(short string) func(string) bool {
 	return func(s string) bool {
 		return slices.ContainsFunc(capture.Flags(new(capture.Intent), nil, nil), func(f *capture.Flag) bool {
@@ -289,7 +290,7 @@ func isReference(s string) bool {
 	return err == nil && named
 }
 
-// isWhole reports whether q is a whole number that is not negative.
+// isWhole reports whether q is a whole number and not negative.
 func isWhole(q resource.Quantity) bool { return q.Sign() >= 0 && q.MilliValue()%1000 == 0 }
 
 func isPort(s string) bool {
@@ -307,7 +308,7 @@ func Items(s string) []string {
 	return out
 }
 
-// orNone also allows an empty value, which is the default.
+// orNone also allows an empty value, which means the default.
 func orNone(check func(string) error) func(string) error {
 	return func(s string) error {
 		if s == "" {
@@ -317,7 +318,7 @@ func orNone(check func(string) error) func(string) error {
 	}
 }
 
-// of allows what parse can read.
+// of allows every text that parse can read.
 func of[T any](parse func(string) (T, error)) func(string) error {
 	return func(s string) error {
 		_, err := parse(s)
@@ -325,7 +326,7 @@ func of[T any](parse func(string) (T, error)) func(string) error {
 	}
 }
 
-// didYouMean is " (did you mean X?)" for the name nearest to word, or nothing.
+// didYouMean returns " (did you mean X?)" for the name nearest to word, or an empty string.
 func didYouMean(word string, names []string) string {
 	if best := nearest(word, names); best != "" {
 		return " (did you mean " + best + "?)"
@@ -333,7 +334,7 @@ func didYouMean(word string, names []string) string {
 	return ""
 }
 
-// nearest returns the name that word is probably a misspelling of; empty if there is none.
+// nearest returns the name of which word is probably a misspelling; empty if there is none.
 func nearest(word string, names []string) (best string) {
 	prefix, last := path.Split(word)
 	least := 1 + len(last)/3
@@ -341,7 +342,7 @@ func nearest(word string, names []string) (best string) {
 		p, l := path.Split(n)
 		d := startup.Distance(last, l)
 		if p != prefix {
-			d++ // less likely than a misspelling
+			d++ // a wrong prefix is less likely than a misspelling
 		}
 		if d > 0 && d < least {
 			best, least = n, d

@@ -15,12 +15,12 @@ import (
 	"outrider.dev/internal/core/agent/config"
 )
 
-// A Surface is a place where Istio's effective are written.
+// A Surface is a place where settings of Istio's are written.
 type Surface string
 
-// The surfaces.
+// All surfaces.
 const (
-	InValues      Surface = "value"       // of Istio's charts
+	InValues      Surface = "value"       // values of Istio's charts
 	InMesh        Surface = "MeshConfig"  // meshConfig of the values, and --mesh-config
 	InProxyConfig Surface = "ProxyConfig" // defaultConfig of a MeshConfig, and the annotation
 	InVariables   Surface = "variable"    // proxyMetadata of a ProxyConfig
@@ -28,20 +28,20 @@ const (
 	InLabels      Surface = "label"
 )
 
-// A Key is a setting that is known, and what becomes of it. Exactly one of the texts is set.
+// A Key is a known setting, and what happens to it. Exactly one of the texts is set.
 type Key struct {
 	Surface Surface
-	Name    string // of an object's field, the path: a.b; a.* is each field that has no key of its own
-	Means   string // it is used
+	Name    string // path of an object's field: a.b; a.* is each field that has no key of its own
+	Means   string // it has an effect, and this is its meaning
 	Chart   string // the chart of outriderd (charts/outrider) uses it; injection does not
 	Plane   string // outriderd configures running proxies by it; injection does not use it
-	Without string // it has no effect, and a warning says why
-	Refused string // it is an error, which says what would be right
+	Without string // it has no effect, and the warning says why
+	Refused string // it is an error, whose message says what would be valid
 
-	same []string // with these values, in JSON, nothing is requested that is not so anyway: no warning
+	same []string // values, in JSON, that only request the usual behaviour, and so get no warning
 }
 
-// keysOf has one key for each name. Of "a.b|c|d", a.b is one, a.c the next.
+// keysOf returns a key for each name. In "a.b|c|d" the names are a.b, a.c and a.d.
 func keysOf(s Surface, k Key, lists ...string) []Key {
 	var out []Key
 	for _, list := range lists {
@@ -63,13 +63,13 @@ const (
 	noCNI     = "the capture is written by the pod's own init container, or with annotation " + contract.Init + ": none by the proxy's; no CNI plugin is needed"
 	noAmbient = "there is no ambient mode here"
 	oneImage  = "there is one image, which has no shell"
-	// Of Istio's own workloads.
+	// For settings of Istio's own workloads.
 	istiods  = "only Istio's own control plane has this; the flags of outriderd serve are in its --help"
 	webhooks = "the chart, or outriderd webhook-config, has the webhook's configuration"
 )
 
-// Values of the chart of istiod, which are at the top of a file, or below pilot. Those of chartValues
-// have an effect below pilot.
+// Values of the chart of istiod. They are at the top of a file, or below pilot. Those in chartValues have an
+// effect below pilot.
 const (
 	chartValues = `affinity|autoscaleBehavior|autoscaleEnabled|autoscaleMax|autoscaleMin|cpu|deploymentAnnotations|deploymentLabels|
 	envVarFrom|extraContainerArgs|hub|image|ipFamilies|ipFamilyPolicy|keepaliveMaxServerConnectionAge|memory|nodeSelector|pdb|
@@ -147,7 +147,7 @@ var valueKeys = slices.Concat(
 	keysOf(InValues, Key{Without: "a pod's DNS is its own dnsConfig"}, "global.podDNSSearchNamespaces"),
 )
 
-// oneList is a list that is written on several lines, for names below parent.
+// oneList joins a list that is written on several lines, for names below parent.
 func oneList(parent, list string) string {
 	return parent + strings.Join(strings.Fields(list), "")
 }
@@ -185,7 +185,7 @@ var meshKeys = slices.Concat(
 	keysOf(InMesh, Key{Without: noAmbient}, "hboneIdleTimeout"),
 )
 
-// Keys are all settings of Istio's that are known, and our own annotations and labels.
+// Keys returns all known settings of Istio's, and our own annotations and labels.
 func Keys() []Key {
 	out := slices.Concat(valueKeys, meshKeys)
 	for _, s := range []struct {
@@ -225,7 +225,7 @@ type Ignored struct {
 // A keyTree finds the key of a field.
 type keyTree struct {
 	keys     map[string]*Key
-	children map[string][]string // names of the fields of an object that has no key itself
+	children map[string][]string // names of the fields below a path
 }
 
 func treeOf(keys []Key) keyTree {
@@ -249,9 +249,9 @@ func treeOf(keys []Key) keyTree {
 
 var valueTree, meshTree = treeOf(valueKeys), treeOf(meshKeys)
 
-// check returns warnings about fields without effect, by their paths below parent, and an error
-// for those that are refused. Fields with one reason share a warning. They are called what:
-// field or value.
+// check returns warnings about fields without effect, with their paths below parent, and an error for
+// refused fields. Fields with the same reason share a warning. The word in what, field or value, is how
+// messages call them.
 func (t keyTree) check(object map[string]any, what, parent string) ([]string, error) {
 	c := keyCheck{tree: t, what: what, parent: parent, without: map[string][]string{}}
 	c.object("", object)
@@ -267,7 +267,7 @@ func (t keyTree) check(object map[string]any, what, parent string) ([]string, er
 	return out, errors.Join(c.refused...)
 }
 
-// notKnown is the warning about a field that is not in the table.
+// notKnown returns the warning about a field that is not in the table.
 func notKnown(what, path, name string, names []string) string {
 	return fmt.Sprintf("%s %s is not known%s; it has no effect", what, path, didYouMean(name, names))
 }
@@ -305,7 +305,7 @@ func (c *keyCheck) object(parent string, fields map[string]any) {
 				}
 				c.without[key.Without] = append(c.without[key.Without], c.parent+path)
 			}
-		case key != nil: // used, by injection, the chart or the control plane
+		case key != nil: // injection, the chart or the control plane uses it
 		case c.tree.children[path] == nil:
 			c.unknown = append(c.unknown, notKnown(c.what, c.parent+path, name, c.tree.children[parent]))
 		case isObject:
@@ -314,18 +314,18 @@ func (c *keyCheck) object(parent string, fields map[string]any) {
 	}
 }
 
-// asItIs reports whether a value requests what is so anyway: nothing, or what is the same here.
+// asItIs reports whether a value requests nothing, or only the usual behaviour.
 func (k *Key) asItIs(value any) bool {
 	text, err := json.Marshal(value)
 	return err == nil && (slices.Contains([]string{"null", `""`, "{}", "[]"}, string(text)) || slices.Contains(k.same, string(text)))
 }
 
-// misspelt returns warnings about fields that are not known within values that are used, as
-// lifecycle.prestop: a decoder passes over them.
+// misspelt returns warnings about unknown fields within used values, such as lifecycle.prestop, which a
+// decoder ignores.
 func misspelt(data []byte, into any) []string {
 	strict, err := kjson.UnmarshalStrict(data, into)
 	if err != nil {
-		return nil // decode returns it
+		return nil // decode returns the error
 	}
 	var out []string
 	for _, e := range strict {
@@ -357,7 +357,7 @@ func usedAbove(path string) bool {
 	return false
 }
 
-// fieldsAt are the names in JSON of the fields of the object at a path.
+// fieldsAt returns the names in JSON of the fields of the object at a path.
 func fieldsAt(t reflect.Type, path string) []string {
 	if path != "" {
 		name, rest, _ := strings.Cut(path, ".")
@@ -376,7 +376,7 @@ func fieldsAt(t reflect.Type, path string) []string {
 	return out
 }
 
-// fieldsOf are the fields of a struct, of what a pointer points to or a list has.
+// fieldsOf returns the fields of a struct, or of the struct that a pointer or a list refers to.
 func fieldsOf(t reflect.Type) []reflect.StructField {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 		t = t.Elem()
@@ -392,14 +392,14 @@ func jsonName(f reflect.StructField) string {
 	return name
 }
 
-// Istio's labels, which telemetry and policies read.
+// Istio's labels that telemetry and policies read.
 const (
 	CanonicalName     = "service.istio.io/canonical-name"
 	CanonicalRevision = "service.istio.io/canonical-revision"
 	NetworkLabel      = "topology.istio.io/network"
 )
 
-// knownLabels lists the labels of pods and namespaces that are known.
+// knownLabels lists the known labels of pods and namespaces.
 var knownLabels = []annotation{
 	{name: contract.InjectLabel, means: "\"true\" or \"false\": whether to inject"},
 	{name: contract.OwnInjectLabel, means: "as " + contract.InjectLabel},
@@ -435,12 +435,13 @@ var knownLabels = []annotation{
 
 const noGateways = "there are no gateways here; use an ingress controller"
 
-// mostLabels is for how many labels of one object a warning is computed: a misspelt one takes 20 µs
-// to compare with what is known, and an object can have 30,000 labels.
+// mostLabels limits the warnings about the labels of one object. To compare a misspelt label with the known
+// ones takes 20 µs, and an object can have 30,000 labels.
 const mostLabels = 50
 
-// CheckLabels returns the labels of Istio's and ours without effect; of says in a warning which object
-// has them. Alongside another mesh it passes over Istio's, which may be that mesh's.
+// CheckLabels returns Istio's and our labels that have no effect. In a warning the text in of says which
+// object has them. If another mesh has the proxy, CheckLabels ignores Istio's labels, which may be for that
+// mesh.
 func CheckLabels(given map[string]string, of string, alongside bool) []Ignored {
 	var out []Ignored
 	for _, name := range slices.Sorted(maps.Keys(given)) {
@@ -462,7 +463,7 @@ func CheckLabels(given map[string]string, of string, alongside bool) []Ignored {
 	return out
 }
 
-// labelNames are the labels that have an effect.
+// labelNames returns the labels that have an effect.
 func labelNames() []string {
 	var out []string
 	for _, l := range knownLabels {
@@ -475,7 +476,7 @@ func labelNames() []string {
 
 const unknownLabel = "the name is not known"
 
-// labelWithout returns why a label has no effect; empty: it has one, or is not about a mesh.
+// labelWithout returns why a label has no effect; empty if it has one, or is not about a mesh.
 func labelWithout(name, value string) string {
 	if i := slices.IndexFunc(knownLabels, func(l annotation) bool { return l.name == name }); i >= 0 {
 		if l := knownLabels[i]; l.same == "" || l.same != value {
@@ -492,7 +493,7 @@ func labelWithout(name, value string) string {
 	return ""
 }
 
-// ofMesh reports whether an annotation or a label is Istio's or ours, by its domain.
+// ofMesh reports whether an annotation or a label belongs to Istio or to us, by its domain.
 func ofMesh(name string) bool {
 	domain, _, qualified := strings.Cut(name, "/")
 	return qualified && (domain == "istio.io" || strings.HasSuffix(domain, ".istio.io") || domain+"/" == contract.Prefix)

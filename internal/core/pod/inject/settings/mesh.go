@@ -17,27 +17,28 @@ import (
 	"outrider.dev/internal/core/agent/config"
 )
 
-// How connections reach the proxy.
+// Modes in which connections reach the proxy.
 const (
 	Redirect = "REDIRECT"
 	TProxy   = "TPROXY"
 	NoMode   = "NONE"
 )
 
-// A Mesh has the fields of Istio's MeshConfig that injection reads.
+// A Mesh holds the fields of Istio's MeshConfig that injection reads.
 type Mesh struct {
 	DefaultConfig         map[string]any `json:"defaultConfig"` // a ProxyConfig
 	TrustDomain           string         `json:"trustDomain"`
 	EnablePrometheusMerge *bool          `json:"enablePrometheusMerge"`
 	telemetry.Mesh
 
-	Notes []string `json:"-"` // fields without effect, a sentence each
+	Notes []string `json:"-"` // one sentence for each field without effect
 }
 
-// ParseMesh reads a MeshConfig, YAML or JSON. It is an error if no agent could use it.
+// ParseMesh reads a MeshConfig, YAML or JSON. It returns an error if no agent could use the MeshConfig.
 func ParseMesh(data []byte) (Mesh, error) { return parseMeshAs(data, "field", "") }
 
-// parseMeshAs names the fields in notes as what they are, below parent.
+// parseMeshAs is ParseMesh, where notes name each field by what it is (field or value) and by its path below
+// parent.
 func parseMeshAs(data []byte, what, parent string) (Mesh, error) {
 	m, err := parseMesh(data)
 	if err != nil {
@@ -68,7 +69,7 @@ func parseMesh(data []byte) (Mesh, error) {
 	return m, nil
 }
 
-// check lets the agent's own reader check the defaultConfig.
+// check checks the defaultConfig with the agent's own reader.
 func (m Mesh) check() ([]string, error) {
 	c, err := ProxyConfigOf(m.DefaultConfig)
 	if err == nil && c.InterceptionMode != "" {
@@ -87,14 +88,14 @@ func (m Mesh) check() ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("defaultConfig: the agent could not use it: %w", err)
 	}
-	if m.Defaults.Tracing == nil || m.Providers != nil { // else they may be in another file: see Telemetry
+	if m.Defaults.Tracing == nil || m.Providers != nil { // otherwise the providers may be in another file: see Telemetry
 		_, err = m.Settings(c.Tracing.Sampling)
 	}
 	return notes, err
 }
 
-// TelemetryIn returns the access logs, traces and request metrics of a mesh with these values, which
-// the control plane configures.
+// TelemetryIn returns the settings for access logs, traces and request metrics in a mesh with these values.
+// The control plane configures them.
 func (v Values) TelemetryIn(m Mesh) (telemetry.Settings, error) {
 	m, err := v.MeshOver(m)
 	if err != nil {
@@ -109,8 +110,9 @@ func (v Values) TelemetryIn(m Mesh) (telemetry.Settings, error) {
 	return s, err
 }
 
-// TrustDomainIn returns that of the pods' identities in a mesh with these values, as the settings have it, and where it is
-// set; empty if it is not, or if another authority than that of the control plane signs.
+// TrustDomainIn returns the trust domain of the pods' identities in a mesh with these values, and the place
+// where it is set. The domain is empty if it is not set, or if an authority other than the control plane
+// signs.
 func (v Values) TrustDomainIn(mesh Mesh) (domain string, source Surface, err error) {
 	m, err := v.MeshOver(mesh)
 	if err != nil || m.DefaultConfig["discoveryAddress"] != nil || v.Global.CAAddress != "" {
@@ -122,15 +124,15 @@ func (v Values) TrustDomainIn(mesh Mesh) (domain string, source Surface, err err
 	return m.TrustDomain, source, nil
 }
 
-// AgentFields is a ProxyConfig for the agent, as JSON.
+// AgentFields returns a ProxyConfig for the agent, as JSON.
 func AgentFields(fields map[string]any) (string, error) {
-	delete(fields, "holdApplicationUntilProxyStarts") // for injection alone
+	delete(fields, "holdApplicationUntilProxyStarts") // only injection reads it
 	text, err := json.Marshal(fields)
 	return string(text), err
 }
 
-// ReadByAgent lets the agent read its variables, and a pod's annotation unless it is empty.
-// It returns the agent's notes.
+// ReadByAgent reads variables, and a pod's annotation unless it is empty, with the agent's own reader. It
+// returns the agent's notes.
 func ReadByAgent(environ []string, annotation string) ([]string, error) {
 	c, err := config.Read(config.Inputs{
 		Environ: append([]string{"POD_NAME=a", "POD_NAMESPACE=b", "SERVICE_ACCOUNT=c", "INSTANCE_IP=192.0.2.1"}, environ...),
@@ -147,7 +149,7 @@ func ReadByAgent(environ []string, annotation string) ([]string, error) {
 	return c.Notes, nil
 }
 
-// A ProxyConfig has the fields of a ProxyConfig that injection itself reads; the agent reads all.
+// A ProxyConfig holds the fields of a ProxyConfig that injection itself reads; the agent reads all fields.
 type ProxyConfig struct {
 	Hold             *bool           `json:"holdApplicationUntilProxyStarts"`
 	StatusPort       int32           `json:"statusPort"`
@@ -191,7 +193,7 @@ func ParseProxyConfig(text string) (map[string]any, ProxyConfig, error) {
 	return fields, c, err
 }
 
-// Overlay returns base with the fields of over, which win; objects are merged.
+// Overlay returns base with the fields of over, which take precedence; objects are merged.
 func Overlay(base, over map[string]any) map[string]any {
 	out := maps.Clone(base)
 	if out == nil {

@@ -13,21 +13,21 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Resources are the value global.proxy.resources, put over the defaults of Istio's chart as Helm
-// does: what it does not name keeps its default, and what is null has none. The zero value is
-// the default.
+// Resources is the value global.proxy.resources. It overrides the defaults of Istio's chart as in Helm: a
+// name that it leaves out keeps its default, and a name with null has no value. The zero value means the
+// defaults.
 type Resources struct {
 	set bool
 	corev1.ResourceRequirements
 }
 
-// defaultResources are Istio's.
+// defaultResources are the defaults of Istio's chart.
 var defaultResources = corev1.ResourceRequirements{
 	Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("128Mi")},
 	Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("1Gi")},
 }
 
-// UnmarshalJSON merges.
+// UnmarshalJSON merges the value with the defaults.
 func (r *Resources) UnmarshalJSON(b []byte) error {
 	*r = Resources{set: true}
 	if bytes.Equal(b, []byte("null")) {
@@ -68,7 +68,7 @@ func (r *Resources) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// check reports names and amounts with which no pod can be created.
+// check returns an error for names and amounts with which no pod can be created.
 func (r Resources) check() error {
 	for _, list := range []corev1.ResourceList{r.Requests, r.Limits} {
 		for _, name := range slices.Sorted(maps.Keys(list)) {
@@ -91,7 +91,7 @@ func (r Resources) check() error {
 	return nil
 }
 
-// OrDefault are the resources of the proxy without annotations.
+// OrDefault returns the proxy's resources for a pod without annotations.
 func (r Resources) OrDefault() corev1.ResourceRequirements {
 	if r.set {
 		return r.ResourceRequirements

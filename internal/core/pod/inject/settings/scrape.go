@@ -13,7 +13,7 @@ type Target struct {
 	Path string `json:"path"`
 }
 
-// ScrapeTargets reads port:path,port:path. A path that is not there is /metrics.
+// ScrapeTargets reads port:path,port:path. The default path is /metrics.
 func ScrapeTargets(text string) ([]Target, error) {
 	var out []Target
 	for _, item := range Items(text) {

@@ -13,7 +13,7 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// annotationWarnings are the warnings about annotations.
+// annotationWarnings returns the warnings about annotations.
 func annotationWarnings(given map[string]string) ([]string, error) {
 	var out []string
 	ignored, err := CheckAnnotations(given)
@@ -102,7 +102,7 @@ func TestSetValue(t *testing.T) {
 	}
 }
 
-// A value that would refuse a pod as an annotation is refused in values too.
+// Values refuse every value that would refuse a pod as an annotation.
 func TestValuesThatNoPodCouldUse(t *testing.T) {
 	for text, want := range map[string]string{
 		"global: {proxy: {logLevel: zz}}":                        `global.proxy.logLevel: "zz": want trace`,
@@ -131,7 +131,7 @@ func TestValuesThatNoPodCouldUse(t *testing.T) {
 	}
 }
 
-// The page names every annotation of ours.
+// The documentation page names every annotation of ours.
 func TestTheDocumentNamesEveryOwnAnnotation(t *testing.T) {
 	text, err := os.ReadFile("../../../../../docs/inject.md")
 	if err != nil {
@@ -162,7 +162,7 @@ func TestBadProxyResources(t *testing.T) {
 	}
 }
 
-// Null in values is Helm's way to take a default out: no text of that name is left.
+// Null in values removes a default, as in Helm, and never becomes the text "null".
 func TestNullValues(t *testing.T) {
 	v, _, err := ParseValues([]byte("{global: {tag: null, proxy: {includeIPRanges: null, excludeInboundPorts: null, logLevel: null, statusPort: null, lifecycle: null}}, pilot: {env: null}}"))
 	if err != nil {
@@ -173,7 +173,7 @@ func TestNullValues(t *testing.T) {
 	}
 }
 
-// Istio's own list of its settings is in test/istioapi, which compares it with Istio's modules.
+// Every setting in names.txt is in the table. Package test/istioapi compares names.txt with Istio's modules.
 func TestEveryPublishedSettingIsInTheTable(t *testing.T) {
 	text, err := os.ReadFile("../../../../../test/istioapi/names.txt")
 	if err != nil {
@@ -183,14 +183,14 @@ func TestEveryPublishedSettingIsInTheTable(t *testing.T) {
 	for _, k := range Keys() {
 		known[string(k.Surface)+" "+strings.TrimSuffix(k.Name, ".*")] = true
 		if k.Surface == InMesh {
-			object, _, _ := strings.Cut(k.Name, ".") // names.txt has no fields of a MeshConfig's objects
+			object, _, _ := strings.Cut(k.Name, ".") // names.txt does not list the fields of a MeshConfig's objects
 			known["MeshConfig "+object] = true
 		}
 	}
 	_, list, _ := strings.Cut(string(text), "\n\n")
 	for name := range strings.Lines(list) {
 		name = strings.TrimSpace(name)
-		// The row of an object is for all that is in it.
+		// The row of an object covers all its fields.
 		object := name
 		for dot := 0; !known[object] && dot >= 0 && strings.HasPrefix(name, "value "); object = object[:max(dot, 0)] {
 			dot = strings.LastIndexByte(object, '.')
@@ -201,7 +201,8 @@ func TestEveryPublishedSettingIsInTheTable(t *testing.T) {
 	}
 }
 
-// A setting that is misspelt, or written where it is not read, is named with the one that was probably meant.
+// The warning about a setting that is misspelt, or written where it is not read, names the one that was
+// probably meant.
 func TestMistakesInSettingsAreNamed(t *testing.T) {
 	for text, want := range map[string]string{
 		"apiVersion: install.istio.io/v1alpha1":                                        "apiVersion: it is a field of an IstioOperator",
@@ -241,7 +242,7 @@ meshConfig: {inboundTrafficPolicy: {mode: PASSTHROUGH}, outboundTrafficPolicy: {
 
 var update = flag.Bool("update", false, "write docs/settings.md anew")
 
-// The page has the table; go test -update writes it.
+// The documentation page contains the table; go test -update writes it.
 func TestThePageHasEveryKey(t *testing.T) {
 	const page, mark = "../../../../../docs/settings.md", "<!-- written by go test ./internal/core/pod/inject/settings -run TestThePageHasEveryKey -update -->\n"
 	text, err := os.ReadFile(page)
@@ -264,7 +265,7 @@ func TestThePageHasEveryKey(t *testing.T) {
 	}
 }
 
-// keyTable has a row for each text, with the names that share it.
+// keyTable returns a table with a row for each text, listing the names that share it.
 func keyTable() string {
 	var b strings.Builder
 	titles := []struct {
@@ -299,7 +300,7 @@ func keyTable() string {
 	return b.String()
 }
 
-// warningsOf are the warnings about labels.
+// warningsOf returns the warnings about labels.
 func warningsOf(labels map[string]string, of string, alongside bool) (out []string) {
 	for _, i := range CheckLabels(labels, of, alongside) {
 		out = append(out, i.Warning)
@@ -307,7 +308,7 @@ func warningsOf(labels map[string]string, of string, alongside bool) (out []stri
 	return out
 }
 
-// Labels that are not read get a warning; alongside another mesh, those of ours alone.
+// Labels that are not read get a warning; if another mesh has the proxy, only our own labels do.
 func TestLabelsWithoutEffect(t *testing.T) {
 	labels := map[string]string{"app": "shop", "istio.io/rve": "canary", "sidecar.istio.io/injct": "true", "traffic.sidecar.istio.io/excludeOutboundPorts": "80", "outrider.dev/strat": "gate", "istio.io/dataplane-mode": "none"}
 	const own = "label outrider.dev/strat is not known (did you mean outrider.dev/start?); it has no effect"
@@ -331,7 +332,7 @@ func TestLabelsWithoutEffect(t *testing.T) {
 	}
 }
 
-// Any number of labels makes a bounded number of warnings.
+// The number of warnings is limited, however many labels there are.
 func TestManyLabelsWithoutEffect(t *testing.T) {
 	labels := map[string]string{}
 	for i := range 1000 {

@@ -14,8 +14,8 @@ import (
 	"outrider.dev/internal/base/manifest"
 )
 
-// Values have the values of Istio's charts that injection reads, by their names. The zero
-// value is the default.
+// Values holds the values of Istio's charts that injection reads, under their names in the charts. The zero
+// value means the defaults.
 type Values struct {
 	Global struct {
 		Hub              string   `json:"hub"`
@@ -41,24 +41,24 @@ type Values struct {
 		EnableNamespacesByDefault bool                   `json:"enableNamespacesByDefault"`
 		InjectedAnnotations       map[string]string      `json:"injectedAnnotations"`
 
-		// Init is the annotation outrider.dev/init of pods without one. It is ours.
+		// Init is the annotation outrider.dev/init for pods without one. It is not in Istio's charts.
 		Init string `json:"init"`
 
-		// AllowedProxyImages are the images, repositories and registries that a pod's author
-		// may choose for the containers of injection. It is ours; default: any, as in Istio.
+		// AllowedProxyImages lists the images, repositories and registries that a pod's author may choose
+		// for the injected containers. It is not in Istio's charts; the default is any image, as in Istio.
 		AllowedProxyImages []string `json:"allowedProxyImages"`
 	} `json:"sidecarInjectorWebhook"`
 	Pilot struct {
 		Env map[string]any `json:"env"`
 	} `json:"pilot"`
-	Env        map[string]any  `json:"env"` // of the chart istiod, where Pilot's values are at the top
+	Env        map[string]any  `json:"env"` // in the chart istiod, where Pilot's values are at the top
 	MeshConfig map[string]any  `json:"meshConfig"`
 	Revision   string          `json:"revision"`
 	Telemetry  TelemetryValues `json:"telemetry"`
 }
 
-// TelemetryValues are Istio's switches of request metrics: the inner ones count where the outer
-// ones do not say false.
+// TelemetryValues are Istio's switches for request metrics. An inner switch counts unless an outer one is
+// false.
 type TelemetryValues struct {
 	Enabled *bool `json:"enabled"`
 	V2      struct {
@@ -81,7 +81,7 @@ func (t TelemetryValues) metrics(otherwise bool) bool {
 	return otherwise
 }
 
-// ProxyValues are those below global.proxy.
+// ProxyValues holds the values below global.proxy.
 type ProxyValues struct {
 	Image                string `json:"image"`
 	AutoInject           string `json:"autoInject"`
@@ -113,7 +113,7 @@ type ProxyValues struct {
 // A Text is a string that may be written without quotes: 80 or "80", true or "true".
 type Text string
 
-// UnmarshalJSON takes a string, a number or a truth value. Null is the default, as for every value.
+// UnmarshalJSON accepts a string, a number or a boolean. Null means the default, as for every value.
 func (t *Text) UnmarshalJSON(b []byte) error {
 	s := string(b)
 	if s == "null" {
@@ -176,10 +176,9 @@ func ParseValues(data []byte) (Values, []string, error) {
 	return v, warnings, nil
 }
 
-// SetValue puts one value into values, as in --set global.proxy.logLevel=info, in Helm's
-// form: [0] is an element of a list, \. a dot in a name, and {a,b} a list. A comma in any
-// other value needs no backslash, since there is one setting. A leading "values." is passed
-// over, as an operator's file has it.
+// SetValue sets one value, given as in --set global.proxy.logLevel=info, in Helm's form: [0] is an element
+// of a list, \. a dot in a name, and {a,b} a list. A comma in any other value needs no backslash, since
+// there is only one setting. A leading "values.", as in an operator's file, is ignored.
 func SetValue(values map[string]any, setting string) error {
 	path, value, _ := strings.Cut(strings.TrimPrefix(setting, "values."), "=")
 	if !strings.HasPrefix(value, "{") {
@@ -194,14 +193,14 @@ func SetValue(values map[string]any, setting string) error {
 
 // decode reads YAML or JSON. Names are case-sensitive.
 func decode(data []byte, v any) error {
-	text, err := manifest.StrictJSON(data) // a name that is there twice is an error
+	text, err := manifest.StrictJSON(data) // a repeated name is an error
 	if err != nil {
 		return err
 	}
 	return json.Unmarshal(text, v)
 }
 
-// MeshOver is m with the values' own meshConfig over it.
+// MeshOver returns m, overridden by the meshConfig in the values.
 func (v Values) MeshOver(m Mesh) (Mesh, error) {
 	if len(v.MeshConfig) == 0 {
 		return m, nil
@@ -225,7 +224,7 @@ func (v Values) MeshOver(m Mesh) (Mesh, error) {
 	return m, nil
 }
 
-// Tag is the images' tag, which may be written without quotes.
+// Tag returns the images' tag, which may be written without quotes.
 func (v Values) Tag() string {
 	if v.Global.Tag == nil {
 		return ""
@@ -233,7 +232,7 @@ func (v Values) Tag() string {
 	return fmt.Sprint(v.Global.Tag)
 }
 
-// Native is Istio's switch of the control plane: auto, true or false.
+// Native returns Istio's switch of the control plane: auto, true or false.
 func (v Values) Native() string {
 	for _, env := range []map[string]any{v.Env, v.Pilot.Env} {
 		if s := fmt.Sprint(env["ENABLE_NATIVE_SIDECARS"]); s == "true" || s == "false" {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// UserVolumes reads annotation userVolume: sources by name.
+// UserVolumes reads the annotation userVolume: sources by volume name.
 func UserVolumes(text string) ([]corev1.Volume, error) {
 	volumes, err := byName[corev1.VolumeSource](text)
 	if err != nil {
@@ -28,7 +28,7 @@ func UserVolumes(text string) ([]corev1.Volume, error) {
 		case len(fields) > 1:
 			return nil, fmt.Errorf("one source of %s, and not %s", name, strings.Join(slices.Sorted(maps.Keys(fields)), " and "))
 		case len(fields) == 0:
-			source.EmptyDir = &corev1.EmptyDirVolumeSource{} // as the API has it
+			source.EmptyDir = &corev1.EmptyDirVolumeSource{} // the API's default
 		}
 		if missing := missingIn(source); missing != "" {
 			return nil, fmt.Errorf("%s of %s", missing, name)
@@ -38,7 +38,8 @@ func UserVolumes(text string) ([]corev1.Volume, error) {
 	return out, nil
 }
 
-// missingIn names the field that the API server would miss in a volume of the sources that proxies have.
+// missingIn says what the API server would require in a volume's source, for the kinds of sources that
+// proxies use; empty if the source is valid.
 func missingIn(s corev1.VolumeSource) string {
 	switch {
 	case s.ConfigMap != nil && s.ConfigMap.Name == "":
@@ -57,7 +58,7 @@ func missingIn(s corev1.VolumeSource) string {
 	return ""
 }
 
-// UserMounts reads annotation userVolumeMount: mounts by the name of the volume.
+// UserMounts reads the annotation userVolumeMount: mounts by volume name.
 func UserMounts(text string) ([]corev1.VolumeMount, error) {
 	mounts, err := byName[corev1.VolumeMount](text)
 	if err != nil {
@@ -82,9 +83,8 @@ func UserMounts(text string) ([]corev1.VolumeMount, error) {
 	return out, nil
 }
 
-// byName reads JSON objects by the names of volumes. A field that they do not have is a
-// mistake: without it the object means something else. Istio's own samples write a list of
-// objects, each with its name.
+// byName reads JSON objects by volume name. An unknown field is an error, because without it the object
+// means something else. It also accepts a list of objects with names, which Istio's own samples use.
 func byName[T any](text string) (map[string]T, error) {
 	var out map[string]T
 	text, err := namedObjects(text)
@@ -104,7 +104,7 @@ func byName[T any](text string) (map[string]T, error) {
 	return out, nil
 }
 
-// namedObjects makes an object by names of a list. What is no list stays as it is.
+// namedObjects turns a list of objects with names into one object by name. Other text is returned unchanged.
 func namedObjects(text string) (string, error) {
 	var list []map[string]any
 	if !strings.HasPrefix(strings.TrimSpace(text), "[") || json.Unmarshal([]byte(text), &list) != nil {

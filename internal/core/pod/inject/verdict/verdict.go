@@ -1,26 +1,26 @@
-// Package verdict has the words of an injection: the reason why a pod is injected, left as it is or
-// refused, and what its author is told besides.
+// Package verdict defines the result of an injection: the reason why a pod is injected, left unchanged or
+// refused, and the messages for its author.
 package verdict
 
 import "fmt"
 
-// A Code names why a pod is not injected. Codes are stable: metrics have them as labels.
+// A Code names why a pod is not injected. Codes are stable, because metrics use them as labels.
 type Code string
 
-// Why a pod is injected, left as it is, or refused.
+// Reasons why a pod is injected, left unchanged, or refused.
 const (
 	Injected          Code = "injected"
 	HostNetwork       Code = "host-network"
 	IgnoredNamespace  Code = "ignored-namespace"
 	Declined          Code = "asked-not-to"      // the pod's label or annotation is "false"
-	NamespaceDeclines Code = "namespace-says-no" // istio-injection is set, and not to "enabled"
-	OtherRevision     Code = "other-revision"    // istio.io/rev names another one
+	NamespaceDeclines Code = "namespace-says-no" // istio-injection has a value other than "enabled"
+	OtherRevision     Code = "other-revision"    // istio.io/rev names another revision
 	NotRequested      Code = "nobody-asked"      // neither pod nor namespace has a label
-	OtherInjector     Code = "other-injector"    // only Istio's labels request it, and they are another injector's
+	OtherInjector     Code = "other-injector"    // only Istio's labels request it, and they belong to another injector
 	NeverSelected     Code = "never-selector"    // neverInjectSelector matches
 	PolicyDeclines    Code = "policy"            // autoInject is not "enabled"
 	OtherSystem       Code = "other-system"      // not a Linux pod
-	OtherMesh         Code = "other-mesh"        // another mesh's proxy is there
+	OtherMesh         Code = "other-mesh"        // the pod has another mesh's proxy
 	NothingToDo       Code = "nothing-to-do"     // no proxy, no capture and no order is requested
 
 	BadAnnotation Code = "bad-annotation" // refused: an invalid value
@@ -35,7 +35,7 @@ const (
 	MountTaken    Code = "mount-taken"    // refused: a directory of the mesh is used for something else
 )
 
-// A Reason is why a pod is injected, or not.
+// A Reason says why a pod is injected, or not.
 type Reason struct {
 	Code     Code   `json:"code"`
 	Sentence string `json:"sentence"`
@@ -46,8 +46,8 @@ func Because(code Code, format string, args ...any) Reason {
 	return Reason{code, fmt.Sprintf(format, args...)}
 }
 
-// A Refusal is the error for a pod that cannot be injected and must not run without
-// injection: its author requested something impossible.
+// A Refusal is the error for a pod that cannot be injected, and must not run without injection because its
+// author requested something impossible.
 type Refusal struct {
 	Reason
 	Hint string // what would be valid
@@ -60,7 +60,7 @@ func Refuse(code Code, hint, format string, args ...any) error {
 	return &Refusal{Because(code, format, args...), hint}
 }
 
-// A Report collects what is to be said of a pod that is injected.
+// A Report collects the messages about a pod that is injected.
 type Report struct {
 	Warnings []string          // for the pod's author
 	Notes    []string          // decisions and their reasons
@@ -77,7 +77,7 @@ func (r *Report) Note(format string, args ...any) {
 	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
 }
 
-// Add appends what another report says.
+// Add appends the messages of another report.
 func (r *Report) Add(said *Report) {
 	r.Warnings, r.Notes = append(r.Warnings, said.Warnings...), append(r.Notes, said.Notes...)
 }
