@@ -15,7 +15,7 @@ import (
 	"outrider.dev/internal/base/manifest"
 )
 
-// An Object is a pod, or something that has a pod template.
+// An Object is a pod, or an object with a pod template.
 type Object struct {
 	File     string `json:"file"`
 	Document int    `json:"document"` // 1 is the first of the file
@@ -24,14 +24,14 @@ type Object struct {
 	Template string `json:"template,omitempty"` // field path of the pod template; empty for a pod
 
 	APIVersion string     `json:"-"`
-	Namespace  string     `json:"-"` // as it is written; empty if it is not
-	Index      int        `json:"-"` // among the objects of the document
+	Namespace  string     `json:"-"` // as in the document; empty if it names none
+	Index      int        `json:"-"` // index among the objects of the document
 	Pod        corev1.Pod `json:"-"`
-	Unknown    []string   `json:"-"` // fields that are not in this version of the API
+	Unknown    []string   `json:"-"` // fields that this version of the API does not define
 	Claims     []string   `json:"-"` // volumes that a StatefulSet adds to its pods
 
-	// NoPod is why the template of a kind that is not Kubernetes' own is none of a pod, although
-	// it has containers. Only [Rewrite] has such objects.
+	// NoPod says why the template is not a pod's although it has containers. It is set only for kinds that
+	// are not Kubernetes' own, and only [Rewrite] handles such objects.
 	NoPod error `json:"-"`
 }
 
@@ -42,7 +42,7 @@ func (o Object) String() string {
 	return o.Kind + " " + o.Name
 }
 
-// Field is the path of a pod's field in the object.
+// Field returns the path in the object of a pod's field.
 func (o Object) Field(podField string) string {
 	if o.Template == "" {
 		return podField
@@ -54,7 +54,7 @@ func (o Object) Field(podField string) string {
 type InputError struct {
 	File     string
 	Document int
-	Line     int // of the file, where the document begins
+	Line     int // the first line of the document in the file
 	Object   string
 	Field    string
 	Err      error
@@ -74,8 +74,7 @@ func (e *InputError) Error() string {
 
 func (e *InputError) Unwrap() error { return e.Err }
 
-// templates are where the kinds that have one keep their pod template. Of any
-// other kind it is looked for in spec.template.
+// templates has the path of the pod template for kinds in which it is not spec.template.
 var templates = map[string]string{
 	"Pod":     "",
 	"CronJob": "spec.jobTemplate.spec.template",
@@ -83,25 +82,25 @@ var templates = map[string]string{
 
 const usualTemplate = "spec.template"
 
-// ownGroups are the API groups whose kinds have pod templates for certain. What any other kind has
-// at spec.template is one if it can be read as one: an ApplicationSet, a VirtualMachine or a
-// MachineDeployment has something else there, and a Knative Service may leave names out.
+// ownGroups are the API groups whose kinds certainly have pod templates. For any other kind spec.template is
+// a pod template only if it can be read as one: an ApplicationSet, a VirtualMachine or a MachineDeployment
+// has something else there, and a Knative Service may leave names out.
 var ownGroups = []string{"", "apps", "batch", "extensions"}
 
 // own reports whether the template must be a pod's.
 func (o Object) own() bool {
 	group, _, hasGroup := strings.Cut(o.APIVersion, "/")
 	if !hasGroup {
-		group = "" // v1, or none
+		group = "" // v1, or no API version at all
 	}
 	return slices.Contains(ownGroups, group) && (o.APIVersion != "" || slices.Contains(ownKinds, o.Kind))
 }
 
-// ownKinds are those that are known without their API version.
+// ownKinds are the kinds that are recognised without their API version.
 var ownKinds = []string{"Pod", "ReplicationController", "Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job", "CronJob"}
 
-// Parse returns the pods of a file's documents, YAML or JSON, and the kinds that
-// have none. The error is an *InputError.
+// Parse returns the pods in a file's documents, YAML or JSON, and the kinds of the objects without a pod.
+// The error is an *InputError.
 func Parse(file string, data []byte) (objects []Object, others []string, err error) {
 	number := 0
 	for s := range manifest.Split(data) {
@@ -125,7 +124,8 @@ func Parse(file string, data []byte) (objects []Object, others []string, err err
 	return objects, others, nil
 }
 
-// Named returns the one object of a file with a name; without a name the only object.
+// Named returns the only object in a file with the given name. If the name is empty, it returns the only
+// object.
 func Named(file string, objects []Object, name string) (Object, error) {
 	var names []string
 	var found []Object
@@ -148,7 +148,7 @@ type parser struct {
 	at      InputError
 	objects []Object
 	others  []string
-	count   int // of objects of any kind
+	count   int // number of objects of any kind
 }
 
 func (p *parser) fail(object, field string, err error) error {
@@ -157,8 +157,8 @@ func (p *parser) fail(object, field string, err error) error {
 	return &e
 }
 
-// mismatch is the error of a value of a wrong type. raw is the object, or its
-// pod template.
+// mismatch explains an error about a value of a wrong type. The parameter raw is the object, or its pod
+// template.
 func (p *parser) mismatch(o Object, raw []byte, err error) error {
 	if m := manifest.FindMismatch(raw, err); m != nil {
 		return p.fail(o.String(), o.Field(m.Field), m)
@@ -174,8 +174,8 @@ func (p *parser) document(text []byte) error {
 	return p.object(raw, "", "")
 }
 
-// object reads one object, or those of a list. apiVersion and kind are those of an element
-// that has none.
+// object reads one object, or all objects of a list. An element of a list that has no apiVersion or kind
+// gets the given ones.
 func (p *parser) object(raw []byte, apiVersion, kind string) error {
 	var head struct {
 		APIVersion string `json:"apiVersion"`
@@ -189,7 +189,7 @@ func (p *parser) object(raw []byte, apiVersion, kind string) error {
 	}
 	raw = bytes.TrimSpace(raw)
 	if string(raw) == "null" {
-		return nil // as kubectl has it, for a document and for an item of a list
+		return nil // kubectl ignores null too, as a document and as an item of a list
 	}
 	if len(raw) == 0 || raw[0] != '{' {
 		return p.fail("", "", errors.New("this is no Kubernetes object"))
@@ -203,7 +203,7 @@ func (p *parser) object(raw []byte, apiVersion, kind string) error {
 	}
 	if of, isList := strings.CutSuffix(head.Kind, "List"); isList && head.Items != nil {
 		if of == "" {
-			head.APIVersion, apiVersion = "", "" // a List has objects of any version
+			head.APIVersion, apiVersion = "", "" // a List contains objects of any version
 		}
 		for _, item := range head.Items {
 			if err := p.object(item, cmp.Or(head.APIVersion, apiVersion), of); err != nil {
@@ -231,7 +231,7 @@ func (p *parser) object(raw []byte, apiVersion, kind string) error {
 	return p.template(o, template)
 }
 
-// claimsOf returns the names of a StatefulSet's claims, as far as they can be read.
+// claimsOf returns the names of a StatefulSet's claims, if they can be read.
 func claimsOf(raw []byte) (names []string) {
 	var claims []struct {
 		Metadata struct {
@@ -247,7 +247,7 @@ func claimsOf(raw []byte) (names []string) {
 	return names
 }
 
-// template reads the pod of o, if it has one.
+// template reads the pod of o if the template is a pod's.
 func (p *parser) template(o Object, template []byte) error {
 	err := p.pod(o, template)
 	if err == nil || o.own() {
@@ -266,7 +266,7 @@ func (p *parser) template(o Object, template []byte) error {
 	return nil
 }
 
-// pod decodes the template of o and checks what every pod has.
+// pod decodes the template of o and checks the fields that every pod must have.
 func (p *parser) pod(o Object, template []byte) error {
 	strict, err := kjson.UnmarshalStrict(template, &o.Pod)
 	if err != nil {

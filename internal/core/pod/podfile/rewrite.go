@@ -12,7 +12,7 @@ import (
 	"outrider.dev/internal/base/manifest"
 )
 
-// A Change is a document before and after.
+// A Change is one document before and after the change.
 type Change struct {
 	File          string
 	Document      int
@@ -20,9 +20,9 @@ type Change struct {
 	Before, After string
 }
 
-// Rewrite returns the file with each pod replaced by what change returns for it; nil
-// leaves the pod as it is. Documents without a changed pod stay byte for byte. An error of
-// change ends it; an error in the file is an *InputError.
+// Rewrite returns the file with each pod replaced by the result of change; nil keeps the pod. Documents
+// without a changed pod keep their exact bytes. Rewrite stops at an error of change; an error in the file is
+// an *InputError.
 func Rewrite(file string, data []byte, change func(Object) (*corev1.Pod, error)) ([]byte, []Change, error) {
 	var out bytes.Buffer
 	var changes []Change
@@ -43,7 +43,7 @@ func Rewrite(file string, data []byte, change func(Object) (*corev1.Pod, error))
 			continue
 		}
 		if out.Write(s.Lead); bytes.HasPrefix(s.Lead, []byte("---")) && !bytes.HasSuffix(s.Lead, []byte("\n")) {
-			out.WriteByte('\n') // the body began behind the dashes
+			out.WriteByte('\n') // the body began on the same line as the dashes
 		}
 		out.Write(after)
 		changes = append(changes, Change{file, number, r.changed, string(s.Body), string(after)})
@@ -105,7 +105,7 @@ func (r *rewriter) replace(d *manifest.Document, o Object, node *yaml.Node) erro
 	return nil
 }
 
-// templatePath is the keys that lead to the pod.
+// templatePath returns the keys that lead to the pod.
 func (o Object) templatePath() []string {
 	if o.Template == "" {
 		return nil

@@ -18,8 +18,8 @@ import (
 	"outrider.dev/internal/core/pod/podfile"
 )
 
-// label adds a label, and a container before all others: small enough to be read in a
-// whole document.
+// label adds a label, and a container before all others. The change is small, so that the test compares
+// whole documents.
 func label(o podfile.Object) (*corev1.Pod, error) {
 	p := o.Pod.DeepCopy()
 	if p.Labels == nil {
@@ -87,7 +87,7 @@ func TestErrorsNameTheDocument(t *testing.T) {
 	}
 }
 
-// manyAliases is a small file that would be a large one if it was written out.
+// manyAliases returns a small file that becomes very large if its aliases are expanded.
 func manyAliases() string {
 	text := "kind: ConfigMap\na0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
 	for i := range 12 {
@@ -97,8 +97,8 @@ func manyAliases() string {
 	return text
 }
 
-// A comment about a word of a command stays next to it, behind the gate too, and when
-// the gate is taken out again.
+// A comment about a word of a command stays next to the word, both behind a gate and after the gate is
+// removed.
 func TestCommentsOfCommandsStay(t *testing.T) {
 	const text = `kind: Pod
 metadata: {name: a}
@@ -134,8 +134,8 @@ spec:
 	}
 }
 
-// Whatever a file is: it passes through as it is if nothing is changed; if pods are
-// injected, what is printed has the injected pods.
+// Any file keeps its exact bytes if no pod is changed. If pods are injected, the printed file contains
+// exactly the injected pods.
 func FuzzRewrite(f *testing.F) {
 	f.Add("kind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: app, image: a, command: [/app]}]}\n")
 	f.Add("kind: Deployment\nspec:\n  template:\n    <<: {metadata: {labels: {a: b}}}\n    spec: {containers: [{name: a, command: [b]}]}\n")
