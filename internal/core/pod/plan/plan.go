@@ -1,8 +1,7 @@
-// Package plan is what Outrider makes of the start order of one object in a manifest: its
-// edges, the mechanism that keeps each, what that does not guarantee, and what is wrong.
+// Package plan reports the start order of one object in a manifest: its edges, the mechanism for each, what
+// the mechanism does not guarantee, and the errors.
 //
-// Package podspec reads the pod and chooses the mechanisms. A [Report] is the result as
-// "outrider plan -o json" prints it.
+// Package podspec reads the pod and chooses the mechanisms. "outrider plan -o json" prints a [Report].
 package plan
 
 import (
@@ -24,20 +23,20 @@ type Report struct {
 	Kubernetes string              `json:"kubernetes"`
 	Containers []startup.Container `json:"containers"`
 	Edges      []Edge              `json:"edges"`
-	Expected   []string            `json:"expected,omitempty"` // containers that injection has yet to add
+	Expected   []string            `json:"expected,omitempty"` // containers that injection has not added yet
 	Found      []podspec.Found     `json:"found,omitempty"`
 	Findings   startup.Findings    `json:"findings,omitempty"`
 	Notes      []string            `json:"notes,omitempty"`
 	Advice     []podspec.Advice    `json:"advice,omitempty"`
-	Stronger   string              `json:"stronger,omitempty"` // what would keep more, in one sentence
+	Stronger   string              `json:"stronger,omitempty"` // advice on what would keep more, in one sentence
 
 	On startup.Kubernetes `json:"-"`
 }
 
-// An Edge is an edge and how it is kept.
+// An Edge is an edge with the mechanism that keeps it.
 type Edge struct {
 	startup.Edge
-	Present  bool            `json:"present"` // in the pod already
+	Present  bool            `json:"present"` // the pod has it already
 	Why      []string        `json:"why,omitempty"`
 	Evidence string          `json:"evidence,omitempty"`
 	Start    string          `json:"keepsStart"`
@@ -45,16 +44,16 @@ type Edge struct {
 	Limits   []startup.Limit `json:"limits,omitempty"`
 	Refused  []Refusal       `json:"refused,omitempty"`
 	Warning  string          `json:"warning,omitempty"`
-	Replace  string          `json:"replace,omitempty"` // an annotation that orders the same, and is kept better
+	Replace  string          `json:"replace,omitempty"` // an annotation that requests the same order and would be kept better
 }
 
-// A Refusal is why a mechanism was not chosen.
+// A Refusal says why a mechanism was not chosen.
 type Refusal struct {
 	By     startup.Mechanism `json:"by"`
 	Reason string            `json:"reason"`
 }
 
-// New returns the report of an object for a Kubernetes version; advise adds Report.Advice.
+// New returns the report on an object for a Kubernetes version. With advise it also sets Report.Advice.
 func New(o podfile.Object, on startup.Kubernetes, advise bool) (Report, error) {
 	if err := podspec.Check(&o.Pod); err != nil {
 		return Report{}, invalid(o, err)
@@ -91,13 +90,13 @@ func New(o podfile.Object, on startup.Kubernetes, advise bool) (Report, error) {
 	return p, nil
 }
 
-// Where names the object and its file, as errors begin.
+// Where returns the file, the document and the name of an object, which begin its error messages.
 func Where(o podfile.Object) string {
 	return fmt.Sprintf("%s: document %d: %s", o.File, o.Document, o)
 }
 
-// senseless are findings of plans that no mechanism can keep, so that no reason
-// why one does not fit is of use.
+// senseless lists the findings about plans that no mechanism can keep. The reason why one mechanism does not
+// fit is then of no use.
 var senseless = []startup.Code{startup.Cycle, startup.UnknownName, startup.DuplicateName}
 
 // invalid lists the fields of a pod that the API server would refuse.
@@ -117,8 +116,8 @@ func invalid(o podfile.Object, err error) error {
 	return errors.Join(fields...)
 }
 
-// asWritten is the pod with the sidecars that the choices make of plain containers, and the plan with
-// the mechanisms of the choices.
+// asWritten returns the pod in which the choices have turned plain containers into sidecars, and the plan
+// with the mechanisms of the choices.
 func asWritten(p kubelet.Pod, plan startup.Plan, choices []podspec.Choice) (kubelet.Pod, startup.Plan) {
 	plan.Edges = nil
 	for _, c := range choices {
@@ -159,7 +158,8 @@ func (p Report) edge(r podspec.Reading, c podspec.Choice, late map[string]bool, 
 	return e
 }
 
-// findings are what is wrong with the plan, an edge that no mechanism keeps included.
+// findings returns the errors and warnings about the plan, including one for each edge that no mechanism
+// keeps.
 func (p Report) findings(r podspec.Reading, choices []podspec.Choice) startup.Findings {
 	found := r.Findings(choices, p.On)
 	if found.Err() != nil || r.Start == podspec.StartOff {
@@ -173,7 +173,7 @@ func (p Report) findings(r podspec.Reading, choices []podspec.Choice) startup.Fi
 	return found
 }
 
-// unkept is the finding of an edge that is possible, but that no mechanism can keep.
+// unkept returns the finding about an edge that is possible, but that no mechanism can keep.
 func unkept(r podspec.Reading, e startup.Edge) startup.Finding {
 	f := startup.Finding{Code: startup.MechanismUnfit, Level: startup.Error, Names: []string{e.To, e.From}, Edge: &e,
 		Message: fmt.Sprintf("no mechanism keeps %q", e)}
@@ -188,11 +188,11 @@ func unkept(r podspec.Reading, e startup.Edge) startup.Finding {
 	return f
 }
 
-// harmless are findings of plans that may be broken, but that the simulator, the verifier
-// and "outrider run" can run: they show what happens then.
+// harmless lists the findings about plans that may be broken but can run. The simulator, the verifier and
+// "outrider run" show what happens then.
 var harmless = []startup.Code{startup.MechanismUnfit, startup.CannotBeKept, startup.NeverHealthy, startup.NeverCompletes, startup.SelfWaitingProbe}
 
-// CheckRunnable refuses an object that cannot be run, whether or not its plan is kept then.
+// CheckRunnable refuses an object that cannot be run. A plan that is not kept is no reason to refuse.
 func CheckRunnable(o podfile.Object, on startup.Kubernetes) error {
 	p, err := New(o, on, false)
 	if err != nil {
@@ -202,7 +202,7 @@ func CheckRunnable(o podfile.Object, on startup.Kubernetes) error {
 	return p.Err()
 }
 
-// Err is the first error of the plan, or nil if the plan can work.
+// Err returns the first error of the plan; nil if the plan can work.
 func (p Report) Err() error {
 	for _, f := range p.Findings {
 		if f.Level == startup.Error {
@@ -212,25 +212,25 @@ func (p Report) Err() error {
 	return nil
 }
 
-// An Error is a plan that cannot work, and what would change that; Remedy may be empty.
+// An Error reports a plan that cannot work. Remedy, which may be empty, says what would help.
 type Error struct{ Message, Remedy string }
 
 func (e *Error) Error() string { return e.Message }
 
-// Hint is what a command prints after the error.
+// Hint returns the text that a command prints after the error.
 func (e *Error) Hint() string { return e.Remedy }
 
-// Describe returns in a few words what a container is.
+// Describe describes a container in a few words.
 func (p Report) Describe(c startup.Container) string {
 	s := strings.TrimPrefix(c.String(), "container "+c.Name+" is ")
-	if slices.Contains(p.Expected, c.Name) { // as which kind is for injection to decide
+	if slices.Contains(p.Expected, c.Name) { // injection decides its kind
 		s = strings.TrimPrefix(s, "plain, ") + ", added by injection"
 	}
 	return s
 }
 
-// Essential are the edges that a picture needs: without those of the pod's own lists that
-// follow from others.
+// Essential returns the edges that a picture needs. It leaves out the edges of the pod's own lists that
+// follow from other edges.
 func (p Report) Essential() []Edge {
 	plan := startup.Plan{Containers: p.Containers}
 	waiting := map[string][]string{}
@@ -250,8 +250,7 @@ func (p Report) Essential() []Edge {
 	return out
 }
 
-// Order is the containers in the order of their start; in that of the pod if the plan has
-// a cycle.
+// Order returns the containers in the order of their start, or in the pod's order if the plan has a cycle.
 func (p Report) Order() []startup.Container {
 	plan := startup.Plan{Containers: p.Containers}
 	for _, e := range p.Edges {
