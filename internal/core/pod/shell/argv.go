@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// A Script is the text that a shell runs, and where in argv it stands.
+// A Script is the text that a shell runs, with its position in argv.
 type Script struct {
-	Shell   string // its base name
+	Shell   string // base name of the shell
 	Text    string
 	At      int  // index in the words of the container's command and args
-	Errexit bool // it is run with -e
+	Errexit bool // the shell runs with -e
 }
 
-// ScriptOf finds the text that "sh -c TEXT" runs, also behind an init program such as tini, and
-// behind env. argv is command and args together.
+// ScriptOf finds the text that "sh -c TEXT" runs, also behind an init program such as tini, and behind env.
+// The parameter argv is command and args as one list.
 func ScriptOf(argv []string) (Script, bool) {
 	i := afterEnv(argv, AfterInit(argv))
 	if i >= len(argv) || !slices.Contains([]string{"sh", "bash", "ash", "dash", "zsh", "ksh", "busybox"}, path.Base(argv[i])) {
@@ -33,8 +33,8 @@ func ScriptOf(argv []string) (Script, bool) {
 	return s, true
 }
 
-// options reads those of a shell, and returns how many words they are, and whether a text follows them
-// (POSIX, sh; bash(1), Options).
+// options reads the options of a shell. It returns how many words they take, and whether a script text
+// follows (POSIX, sh; bash(1), Options).
 func (s *Script) options(words []string) (n int, hasText bool) {
 	for ; n < len(words); n++ {
 		switch word := words[n]; {
@@ -49,7 +49,7 @@ func (s *Script) options(words []string) (n int, hasText bool) {
 			if strings.Contains(word, "e") {
 				s.Errexit = on
 			}
-			for range strings.Count(strings.ToLower(word), "o") { // each has a name
+			for range strings.Count(strings.ToLower(word), "o") { // each o has a name of an option in the next word
 				if n++; n < len(words) && words[n] == "errexit" {
 					s.Errexit = on
 				}
@@ -61,7 +61,7 @@ func (s *Script) options(words []string) (n int, hasText bool) {
 	return n, hasText
 }
 
-// AfterInit skips programs that only reap processes: tini, dumb-init.
+// AfterInit returns the index after the init programs, which only reap processes: tini, dumb-init.
 func AfterInit(argv []string) int {
 	if len(argv) == 0 || !slices.Contains([]string{"tini", "dumb-init", "catatonit", "docker-init"}, path.Base(argv[0])) {
 		return 0
@@ -76,7 +76,7 @@ func AfterInit(argv []string) int {
 	return i
 }
 
-// afterEnv skips an env at i, with its options and variables.
+// afterEnv returns the index after an env at i, with its options and variables.
 func afterEnv(argv []string, i int) int {
 	if i >= len(argv) || path.Base(argv[i]) != "env" {
 		return i

@@ -10,18 +10,18 @@ import (
 
 // A Call is one program that a command line runs, with its arguments.
 type Call struct {
-	Program string   // its base name
-	Args    []string // without quotes; what a shell substitutes stays as it is written
+	Program string   // base name
+	Args    []string // without quotes; substitutions of the shell stay as they are written
 	Word    int      // index in the words of the command line
-	At      int      // where it begins in that word, if that is a script
-	Final   bool     // a script does nothing after it: it is neither in a loop, a pipe nor in the background
-	Execed  bool     // by "exec": it takes the place of the shell
-	Always  bool     // it is a statement of its own, in the foreground
+	At      int      // offset in that word, if the word is a script
+	Final   bool     // the script does nothing after it: the call is not in a loop, in a pipe or in the background
+	Execed  bool     // run by "exec": it replaces the shell
+	Always  bool     // it is a statement by itself, in the foreground
 	Alone   bool     // it is a simple command without redirections, and nothing runs in the background
 }
 
-// Calls are the programs that argv runs: itself, or those of its script, also in loops,
-// conditions and substitutions. Nothing is known of a script that cannot be parsed.
+// Calls returns the programs that argv runs: argv itself, or the calls in its script, also those in loops,
+// conditions and substitutions. For a script that cannot be parsed it returns none.
 func Calls(argv []string) []Call {
 	s, ok := ScriptOf(argv)
 	if !ok {
@@ -58,8 +58,8 @@ func Calls(argv []string) []Call {
 	return out
 }
 
-// lastOf is the command with which a script ends, if it is one in the foreground, also at
-// the end of a list with &&.
+// lastOf returns the command with which a script ends, if it runs in the foreground; it may be the end of a
+// list with &&.
 func lastOf(all []*syntax.Stmt) (last *syntax.CallExpr, alone bool) {
 	if len(all) == 0 {
 		return nil, false
@@ -73,7 +73,7 @@ func lastOf(all []*syntax.Stmt) (last *syntax.CallExpr, alone bool) {
 		if !ok {
 			break
 		}
-		if b.Op != syntax.AndStmt { // in a pipe, or not for sure
+		if b.Op != syntax.AndStmt { // it is in a pipe, or may not run
 			return nil, false
 		}
 		s = b.Y
@@ -83,11 +83,11 @@ func lastOf(all []*syntax.Stmt) (last *syntax.CallExpr, alone bool) {
 	return last, last != nil && len(s.Redirs) == 0 && !waits
 }
 
-// starters run the program that their arguments name, with the number of words that each
-// takes for itself, besides options and assignments.
+// starters are programs that run the program in their arguments. The number says how many words each takes
+// for itself, besides options and assignments.
 var starters = map[string]int{"exec": 0, "command": 0, "env": 0, "nohup": 0, "nice": 0, "time": 0, "sudo": 0, "setsid": 0, "timeout": 1, "gosu": 1, "su-exec": 1, "stdbuf": 0, "chpst": 0}
 
-// callOf skips the programs that only start another one.
+// callOf returns the call after the programs that only start another one.
 func callOf(words []string) (Call, bool) {
 	execed := false
 	for i := 0; i < len(words); {
@@ -106,10 +106,10 @@ func callOf(words []string) (Call, bool) {
 	return Call{}, false
 }
 
-// localWords name this pod in an address.
+// localWords are names for this pod in an address.
 var localWords = []string{"localhost", "127.0.0.1", "[::1]", "0.0.0.0"}
 
-// IsLocal reports whether a text names an address of this pod.
+// IsLocal reports whether a text contains an address of this pod.
 func IsLocal(text string) bool {
 	return slices.ContainsFunc(localWords, func(w string) bool { return strings.Contains(text, w) })
 }

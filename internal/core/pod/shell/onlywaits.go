@@ -12,15 +12,16 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// A waiting is what a statement does besides waiting for something of this pod.
+// A waiting records what a statement does besides waiting.
 type waiting struct {
 	flattener
-	more bool            // it does more
-	sets map[string]bool // variables
+	more bool            // the statement does more than wait
+	sets map[string]bool // variables that it sets
 }
 
-// onlyWaits reports whether a statement of a script does nothing but wait for something of this pod: it
-// asks local addresses, and pauses. What it sets must not be used after it, nor be exported before.
+// onlyWaits reports whether a statement of a script does nothing but wait for something in this pod: it
+// sends requests to local addresses, and sleeps. A variable that it sets must not be used after it, nor be
+// exported before it.
 func onlyWaits(script string, s Statement) bool {
 	text := s.raw(script)
 	file, err := parsed(text)
@@ -77,10 +78,10 @@ var harmless = strings.Fields(": [ break continue date echo expr false grep prin
 
 // waitingCall reports whether a command of a loop only waits.
 func waitingCall(words []string) bool {
-	if words[0] == "exec" && len(words) == 1 { // its redirections alone
+	if words[0] == "exec" && len(words) == 1 { // only redirections
 		return true
 	}
-	if words[0] == "exit" { // in failure: what waits instead does not start the program either
+	if words[0] == "exit" { // exit with an error: a gate that waits instead does not start the program either
 		return len(words) > 1 && isDigits(words[1]) && strings.Trim(words[1], "0") != ""
 	}
 	call, ok := callOf(words)
@@ -95,8 +96,8 @@ func waitingCall(words []string) bool {
 	return asksLocally(call)
 }
 
-// askers are the programs by which people poll, and their options that do more than ask. With a value,
-// the option is harmless.
+// askers are the programs with which people poll, and those of their options that do more than poll. An
+// option with one of the listed values is harmless.
 var askers = map[string]map[string][]string{
 	"curl": {"-o": {"/dev/null"}, "--output": {"/dev/null"}, "-X": {"GET", "HEAD"}, "--request": {"GET", "HEAD"}, "-O": nil, "--remote-name": nil, "-d": nil, "--data": nil, "--data-raw": nil,
 		"--data-binary": nil, "--data-urlencode": nil, "--json": nil, "-T": nil, "--upload-file": nil, "-F": nil, "--form": nil, "-D": {"/dev/null"}, "-c": nil, "-K": nil},
@@ -108,10 +109,10 @@ var askers = map[string]map[string][]string{
 	"grpc_health_probe": {},
 }
 
-// readyPath is the end of the paths by which a program says that it is ready.
+// readyPath matches the end of the paths at which programs report that they are ready.
 var readyPath = regexp.MustCompile(`(?i)(health|ready|live|alive|status|startup|ping|server_info)[a-z]*/?$`)
 
-// asksLocally reports whether a call asks this pod for something, and does nothing else.
+// asksLocally reports whether a call polls something in this pod, and does nothing else.
 func asksLocally(call Call) bool {
 	refused, ok := askers[call.Program]
 	local := false
@@ -127,7 +128,8 @@ func asksLocally(call Call) bool {
 	return ok && local
 }
 
-// doesMore reports whether an argument is an option that does more than ask; next is the argument after it.
+// doesMore reports whether an argument is an option that does more than poll. The parameter next is the
+// argument after it.
 func doesMore(refused map[string][]string, arg, next string) bool {
 	not := func(option, value string) bool {
 		values, is := refused[option]
@@ -142,7 +144,7 @@ func doesMore(refused map[string][]string, arg, next string) bool {
 	if len(arg) < 3 || arg[0] != '-' || arg[1] == '-' {
 		return false
 	}
-	for i, letter := range arg[1:] { // several options in one word: the first with a value has the rest, or the next word
+	for i, letter := range arg[1:] { // several options in one word: the value of the first one that takes a value is the rest of the word, or the next word
 		option := "-" + string(letter)
 		if _, is := refused[option]; is {
 			return not(option, cmp.Or(arg[i+2:], next))
@@ -151,8 +153,8 @@ func doesMore(refused map[string][]string, arg, next string) bool {
 	return false
 }
 
-// destination reports whether an argument is an address of this pod, with a path at which programs say
-// that they are ready, or one of another host.
+// destination reports whether an argument is an address of this pod, and whether it leads elsewhere: to
+// another host, or to a path at which programs do not report that they are ready.
 func destination(arg string) (local, elsewhere bool) {
 	if !IsLocal(arg) && arg != "::1" {
 		return false, strings.Contains(arg, "://") || hostPort.MatchString(arg)
@@ -162,5 +164,5 @@ func destination(arg string) (local, elsewhere bool) {
 	return true, at != "" && !readyPath.MatchString(path.Clean(at))
 }
 
-// hostPort is an address of another host.
+// hostPort matches an address of another host.
 var hostPort = regexp.MustCompile(`^[A-Za-z0-9_.-]+:[0-9$]`)

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// How a statement polls decides what it keeps. A loop that ends only after a success keeps
-// the order; every other loop gives up, and the script continues. In doubt a loop counts as
-// one that gives up, so that no order is claimed for it.
+// How a statement polls decides which order it keeps. A loop that ends only after a success keeps the order.
+// Every other loop gives up, and the script continues. A loop that cannot be judged counts as one that gives
+// up, so that no order is claimed for it.
 
-// separators of statements, among the words of a loop.
+// separators are the words that separate statements within a loop.
 var separators = map[string]bool{";": true, "&&": true, "||": true, "|": true, "&": true}
 
 // IsLoop reports whether the statement is a loop of the shell.
@@ -21,8 +21,8 @@ func (s Statement) IsLoop() bool {
 	return slices.Contains([]string{"until", "while", "for"}, s.words[0])
 }
 
-// Unbounded reports whether a loop ends only after a success: its condition polls a port and
-// does nothing else, or never ends it, and each exit from its body follows a success.
+// Unbounded reports whether a loop ends only after a success: either its condition does nothing but poll a
+// port, or the condition never ends the loop; and each exit from its body follows a success.
 func (s Statement) Unbounded() bool {
 	do := slices.Index(s.words, "do")
 	if do < 0 {
@@ -41,8 +41,8 @@ func (s Statement) Unbounded() bool {
 	return true
 }
 
-// FailsAfter reports whether a loop that gives up ends the script with an error: the loop is
-// left early only after a success, and "exit 1" follows it.
+// FailsAfter reports whether the script ends with an error if a loop gives up: the loop exits early only
+// after a success, and "exit 1" follows it.
 func (s Statement) FailsAfter(next *Statement) bool {
 	do := slices.Index(s.words, "do")
 	if do < 0 || next == nil || !next.fails() {
@@ -62,7 +62,7 @@ func (s Statement) fails() bool {
 	return len(s.words) > 1 && s.words[0] == "exit" && isDigits(s.words[1]) && strings.Trim(s.words[1], "0") != ""
 }
 
-// pollsUntilSuccess reports whether a condition is one poll that ends the loop by its success.
+// pollsUntilSuccess reports whether a condition is a single poll whose success ends the loop.
 func pollsUntilSuccess(keyword string, cond []string) bool {
 	if slices.Contains(cond, "&&") || slices.Contains(cond, "||") || !pollsPort(cond) {
 		return false
@@ -77,8 +77,8 @@ func pollsUntilSuccess(keyword string, cond []string) bool {
 	return keyword == "while" && negated || keyword == "until" && !negated
 }
 
-// leaves reports whether word i ends a loop without an error. An exit with another status
-// than 0 does not count: what follows never runs.
+// leaves reports whether word i ends a loop without an error. An exit with a status other than 0 does not
+// count, because nothing after it runs.
 func leaves(body []string, i int, word string) bool {
 	switch word {
 	case "break", "exec":
@@ -116,7 +116,7 @@ func pollsPort(words []string) bool {
 	return ok
 }
 
-// trimmed is words without the separators at their end.
+// trimmed returns words without the separators at their end.
 func trimmed(words []string) []string {
 	for len(words) > 0 && separators[words[len(words)-1]] {
 		words = words[:len(words)-1]
@@ -130,15 +130,17 @@ var (
 	looksInside   = regexp.MustCompile(`http_code|\|\s*(?:grep|jq)\s`)
 )
 
-// ChecksHealth reports whether a success means health. A port that only accepts does not, nor
-// does a response with its status ignored (curl exits with 0 on a 503 without --fail).
+// ChecksHealth reports whether a success means that the server is healthy. It does not if only a port
+// accepts connections, or if the status of a response is ignored (without --fail curl exits with 0 on a
+// 503).
 func (s Statement) ChecksHealth() bool {
 	all := strings.Join(s.words, " ")
 	return healthClients.MatchString(all) || failsOnError.MatchString(all) || looksInside.MatchString(all)
 }
 
-// AbortsScript reports whether the script stops where this statement fails, which is no
-// loop: a loop that gave up has the status of its last sleep. next is the statement that follows.
+// AbortsScript reports whether the script stops if this statement fails. The statement must not be a loop,
+// since a loop that gave up has the status of its last sleep. The parameter next is the statement after this
+// one.
 func (s Statement) AbortsScript(next *Statement, errexit bool) bool {
 	switch {
 	case next == nil, s.Then == "&&":
@@ -151,7 +153,7 @@ func (s Statement) AbortsScript(next *Statement, errexit bool) bool {
 	return errexit && s.Then != "|"
 }
 
-// Errexits reports whether the shell ends at the first command that fails, after this one.
+// Errexits reports whether from this statement on the shell ends at the first command that fails.
 func (s Statement) Errexits() bool {
 	if s.words[0] != "set" {
 		return false
@@ -168,8 +170,8 @@ var (
 	delay     = regexp.MustCompile(`--retry-delay[= ](\d{1,6})`)
 )
 
-// Lasts is how long a statement polls a closed port until it gives up, as far as its text
-// shows. A request itself takes no time.
+// Lasts returns how long a statement polls a closed port until it gives up, as far as its text shows. A
+// request itself counts as taking no time.
 func (s Statement) Lasts() time.Duration {
 	all := strings.Join(s.words, " ")
 	if m := retries.FindStringSubmatch(all); m != nil && !s.IsLoop() {
@@ -187,8 +189,8 @@ func (s Statement) Lasts() time.Duration {
 	return time.Duration(min(rounds*float64(pause), float64(time.Hour)))
 }
 
-// retrying is how long curl tries again: 1 s, then twice as long each time, at most 10 min;
-// or a fixed delay. Without another flag it takes a refused connection for the end.
+// retrying returns how long curl retries: after 1 s, then after twice as long each time, at most 10 min; or
+// after a fixed delay. Unless another flag says so, curl does not retry a refused connection.
 // Source: man curl, --retry.
 func retrying(all, times string) time.Duration {
 	if !strings.Contains(all, "--retry-connrefused") && !strings.Contains(all, "--retry-all-errors") {

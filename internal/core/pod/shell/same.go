@@ -7,15 +7,15 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// SameProgram reports whether two command lines run the same program in the end. After may lack what
-// waits before it: a wrapper, or statements of a script; and it may begin the last command by exec. It
-// is false where a script cannot be parsed, or where another part of it differs.
+// SameProgram reports whether two command lines finally run the same program. After may lack the waits in
+// before: a wrapper, or statements of a script. It may also begin the last command with exec. SameProgram
+// returns false if a script cannot be parsed, or if anything else differs.
 func SameProgram(before, after []string) bool {
 	if slices.Equal(before, after) {
 		return true
 	}
 	a, isScript := ScriptOf(before)
-	if !isScript { // a wrapper is taken off
+	if !isScript { // only a wrapper may have been removed
 		n := len(before) - len(after)
 		return n > 0 && len(after) > 0 && slices.Equal(before[n:], after)
 	}
@@ -30,14 +30,14 @@ func SameProgram(before, after []string) bool {
 	return lacksWaits(a.Text, b.Text) || lacksWaits(a.Text, withoutExec(b.Text))
 }
 
-// lacksWaits reports whether a script is another one without some of the statements before its last,
-// and runs the rest whenever those succeed.
+// lacksWaits reports whether the script after equals before, except for some waiting statements before its
+// last one, and whether it runs the rest whenever those would have succeeded.
 func lacksWaits(before, after string) bool {
 	a, b := Statements(before), Statements(after)
 	if len(a) == 0 || len(b) == 0 {
 		return false
 	}
-	then, first := ";", len(b) // what stands before the statement in hand, and where in b the first one is missing
+	then, first := ";", len(b) // the separator before the present statement, and the index in b of the first missing one
 	for i, left := 0, len(a)-len(b); i < len(a); i++ {
 		at := i - (len(a) - len(b) - left)
 		if at < len(b) && a[i].raw(before) == b[at].raw(after) {
@@ -56,14 +56,14 @@ func lacksWaits(before, after string) bool {
 	return then == b[len(b)-1].Then && (len(a) == len(b) || slices.ContainsFunc(b[first:], does))
 }
 
-// succeeds reports whether a script goes on without a statement as it does once that has succeeded, by what
-// stands before and behind it.
+// succeeds reports whether a script without a statement continues in the same way as with the statement
+// after its success. It looks at the separators before and behind the statement.
 func succeeds(before, behind string) bool {
 	return before == ";" && (behind == ";" || behind == "&&") || before == "&&" && behind == "&&"
 }
 
-// startsProgram reports whether a statement runs a program in a file: else what the script waits for is
-// perhaps all that it does.
+// startsProgram reports whether a statement runs a program in a file. If none does, waiting may be all that
+// the script does.
 func startsProgram(text string) (does bool) {
 	file, err := parsed(text)
 	if err != nil {
@@ -82,13 +82,13 @@ func startsProgram(text string) (does bool) {
 	return does
 }
 
-// raw is the text of a statement, without what separates it from the next one.
+// raw returns the text of a statement, without the separator after it.
 func (s Statement) raw(script string) string {
 	return strings.Trim(script[s.Start:s.End], " \t\r\n;&|\\")
 }
 
-// withoutExec returns a script without the exec of its last command, if the shell without it would
-// start the same program, and do nothing after it.
+// withoutExec returns a script without the exec of its last command. It does so only if the shell then still
+// starts the same program, and does nothing after it.
 func withoutExec(text string) string {
 	file, err := parsed(text)
 	if err != nil {
@@ -98,7 +98,7 @@ func withoutExec(text string) string {
 	if last == nil || len(last.Args) < 2 || last.Args[0].Lit() != "exec" || !isProgram(last.Args[1]) {
 		return text
 	}
-	own := false // the shell does something of its own with the name, or at its end
+	own := false // the shell defines the name itself, or does something at its end
 	syntax.Walk(file, func(n syntax.Node) bool {
 		switch n := n.(type) {
 		case *syntax.FuncDecl:
@@ -114,13 +114,14 @@ func withoutExec(text string) string {
 	return text[:last.Args[0].Pos().Offset()] + text[last.Args[1].Pos().Offset():]
 }
 
-// builtins are what shells do themselves, by POSIX (2.14, and utilities that have no file) and bash(1).
+// builtins are commands that shells run themselves, by POSIX (2.14, and utilities that have no file) and
+// bash(1).
 var builtins = strings.Fields(`. : [ [[ alias bg bind break builtin caller cd command compgen complete compopt continue declare dirs
 	disown echo enable eval exec exit export false fc fg getopts hash help history jobs kill let local logout mapfile popd printf pushd
 	pwd read readarray readonly return set shift shopt source suspend test time times trap true type typeset ulimit umask unalias unset wait`)
 
-// isProgram reports whether a word surely names a program in a file: by a name that is no builtin, or
-// by a path. What the container's arguments say counts as one.
+// isProgram reports whether a word certainly names a program in a file: it is a path, or a name that is not
+// a builtin. A reference to the container's arguments counts as a program.
 func isProgram(word *syntax.Word) bool {
 	if name := word.Lit(); name != "" {
 		return !slices.Contains(builtins, name) && !strings.ContainsAny(name, "*?[\\")

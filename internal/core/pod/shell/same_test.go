@@ -47,7 +47,8 @@ func TestSameProgram(t *testing.T) {
 	}
 }
 
-// Loops as people write them: a loop that does more than wait stays in its script.
+// SameProgram ignores loops that only wait, in the forms that people write. A loop that does more must stay
+// in the script.
 func TestOnlyWaits(t *testing.T) {
 	const h = "curl -sf localhost:15021/healthz/ready"
 	for loop, want := range map[string]bool{

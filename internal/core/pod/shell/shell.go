@@ -12,16 +12,16 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// A Statement is one command of a script: a loop or a condition is one statement with
-// all that is in it.
+// A Statement is one command of a script. A loop or a condition is one statement, including everything in
+// it.
 type Statement struct {
 	words      []string // without quotes
 	Then       string   // the separator after it: ; && || | &
-	Start, End int      // in the script; it ends where the next one begins
+	Start, End int      // offsets in the script; a statement ends where the next one begins
 }
 
-// Statements are the commands of a script, one after the other: a pipe, && and || separate
-// them like the end of a line. A script that the shell could not read has none.
+// Statements returns the commands of a script in order. A pipe, && and || separate statements, as the end of
+// a line does. For a script that the shell could not read it returns none.
 func Statements(text string) []Statement {
 	file, err := parsed(text, syntax.KeepComments(true))
 	if err != nil {
@@ -41,8 +41,8 @@ func Statements(text string) []Statement {
 	return f.out
 }
 
-// Bounds of a script that is read. The parser, and whatever reads its tree, call themselves for each level:
-// what may begin one is counted, as to know the depth is to parse.
+// Limits for a script that is read. The parser, and everything that reads its tree, is recursive. The limit
+// counts the characters that may begin a level, because only parsing would show the real depth.
 const (
 	maxScript = 64 << 10 // bytes
 	maxLevels = 500
@@ -50,7 +50,7 @@ const (
 
 var level = regexp.MustCompile("[({`\\[!|]|&&|<<|\\b(if|while|until|for|select|case|time|function|coproc)\\b")
 
-// parsed is the tree of a script.
+// parsed returns the syntax tree of a script.
 func parsed(text string, options ...syntax.ParserOption) (*syntax.File, error) {
 	if len(text) > maxScript || len(level.FindAllStringIndex(text, maxLevels+1)) > maxLevels {
 		return nil, errors.New("the script is longer, or may nest deeper, than what is read")
@@ -58,11 +58,11 @@ func parsed(text string, options ...syntax.ParserOption) (*syntax.File, error) {
 	return syntax.NewParser(options...).Parse(strings.NewReader(text), "")
 }
 
-// A flattener makes statements of the tree of a script.
+// A flattener turns the syntax tree of a script into statements.
 type flattener struct {
 	text string
 	out  []Statement
-	line uint // on which the last statement ends
+	line uint // the line on which the last statement ends
 }
 
 // statement adds s, which is followed by a separator.
@@ -78,7 +78,7 @@ func (f *flattener) statement(s *syntax.Stmt, then string) {
 	start := int(s.Pos().Offset())
 	if n := len(f.out); n > 0 {
 		f.out[n-1].End = start
-		for _, c := range s.Comments { // one on a line of its own is about what follows
+		for _, c := range s.Comments { // a comment on its own line is about the next statement
 			if c.Pos().Line() > f.line && c.Pos().Offset() < s.Pos().Offset() {
 				f.out[n-1].End = int(c.Pos().Offset())
 				break
@@ -89,7 +89,7 @@ func (f *flattener) statement(s *syntax.Stmt, then string) {
 	f.out = append(f.out, Statement{words: f.words(s), Then: then, Start: start})
 }
 
-// words are those of a command without quotes: of a loop or a condition, all that is in
+// words returns the words of a command without quotes. For a loop or a condition it includes everything in
 // it, with the separators.
 //
 // complexity: one case for each kind of command.
@@ -174,7 +174,7 @@ func (f *flattener) words(s *syntax.Stmt) []string {
 
 func (f *flattener) raw(n syntax.Node) string { return f.text[n.Pos().Offset():n.End().Offset()] }
 
-// argv is the list of words, each unquoted.
+// argv returns the words without quotes.
 func (f *flattener) argv(words []*syntax.Word) (out []string) {
 	for _, w := range words {
 		out = append(out, f.unquoted(w.Parts))
@@ -182,7 +182,7 @@ func (f *flattener) argv(words []*syntax.Word) (out []string) {
 	return out
 }
 
-// unquoted is a word without its quotes; what the shell substitutes stays as it is written.
+// unquoted returns a word without its quotes; substitutions of the shell stay as they are written.
 func (f *flattener) unquoted(parts []syntax.WordPart) string {
 	var b strings.Builder
 	for _, p := range parts {
@@ -206,8 +206,7 @@ func isDigits(s string) bool {
 	return s != "" && strings.Trim(s, "0123456789") == ""
 }
 
-// Program is the words from the name of the program on: without assignments,
-// exec, ! and keywords of a loop.
+// Program returns the words from the program's name on: without assignments, exec, ! and keywords of a loop.
 func (s Statement) Program() []string {
 	for i, w := range s.words {
 		name, _, assigns := strings.Cut(w, "=")
@@ -222,15 +221,14 @@ func (s Statement) Program() []string {
 
 var shellName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// Neutral reports whether the statement only prepares: it neither waits nor is it
-// what the container is for.
+// Neutral reports whether the statement only prepares: it does not wait, and is not the container's actual
+// work.
 func (s Statement) Neutral() bool {
 	p := s.Program()
 	return len(p) == 0 || slices.Contains([]string{"set", "echo", "export", "printf", "date", "true", ":", "umask", "trap", "cd"}, p[0])
 }
 
-// Sleeps returns how long a plain "sleep N" takes.
-// Of several operands it takes the sum.
+// Sleeps returns how long a plain "sleep N" takes; several operands add up.
 func (s Statement) Sleeps() (time.Duration, bool) {
 	if len(s.words) < 2 || path.Base(s.words[0]) != "sleep" {
 		return 0, false
@@ -239,14 +237,14 @@ func (s Statement) Sleeps() (time.Duration, bool) {
 	for i, operand := range s.words[1:] {
 		d, ok := sleepTime(operand)
 		if !ok {
-			return all, i > 0 && strings.ContainsAny(operand, "<>") // a redirection
+			return all, i > 0 && strings.ContainsAny(operand, "<>") // it is a redirection
 		}
 		all += d
 	}
 	return all, true
 }
 
-// sleepTime reads the operand of sleep: 5, 0.5, 5s, 2m.
+// sleepTime reads an operand of sleep: 5, 0.5, 5s, 2m.
 func sleepTime(operand string) (time.Duration, bool) {
 	if operand == "infinity" {
 		return 0, false
@@ -258,8 +256,8 @@ func sleepTime(operand string) (time.Duration, bool) {
 	return d, err == nil && d > 0
 }
 
-// Loops reports whether the statement polls repeatedly, for ever or not: a loop, or a
-// curl that retries.
+// Loops reports whether the statement polls repeatedly, with a limit or without: a loop, or a curl that
+// retries.
 func (s Statement) Loops() bool {
 	return s.IsLoop() ||
 		slices.Contains(s.words, "--retry") || slices.ContainsFunc(s.words, func(w string) bool { return strings.HasPrefix(w, "--retry=") })
@@ -272,7 +270,7 @@ var (
 	portClients = regexp.MustCompile(`(?:^|[\s/$(` + "`" + `\["'])(?:curl|wget|nc|ncat|netcat|http|grpc_health_probe)\s`)
 )
 
-// PolledPort returns the local port that the statement polls, if any.
+// PolledPort returns the local port that the statement polls, if it polls one.
 func (s Statement) PolledPort() (int, bool) {
 	all := strings.Join(s.words, " ")
 	forms := []*regexp.Regexp{devTCP}

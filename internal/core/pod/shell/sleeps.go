@@ -4,9 +4,9 @@ import (
 	"time"
 )
 
-// Times is what a command says about its own time: how long it sleeps before it begins, and
-// how long it lasts if it ends with a sleep, 0 if that is unknown. What stands between two
-// sleeps takes no time here.
+// Times returns how long a command sleeps before it begins, and how long it lasts. The second is known only
+// for a command that ends with a sleep; otherwise it is 0. Everything between two sleeps counts as taking no
+// time.
 func Times(argv []string) (sleeps, lasts time.Duration) {
 	s, ok := ScriptOf(argv)
 	if !ok {
@@ -27,7 +27,7 @@ func Times(argv []string) (sleeps, lasts time.Duration) {
 		case isSleep && leading:
 			sleeps += d
 		case isSleep:
-			return sleeps, 0 // in the midst of real work
+			return sleeps, 0 // the sleep is in the middle of real work
 		case !st.Neutral():
 			leading = false
 		}
