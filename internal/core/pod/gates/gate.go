@@ -9,29 +9,29 @@ import (
 	"outrider.dev/startup"
 )
 
-// A Gate is how gates behave. The zero value is how the agent's gates do; the other values
-// are faults that the verifier must find.
+// A Gate describes the behaviour of gates. The zero value is the behaviour of the agent's gates; the other
+// values are faults that the verifier must find.
 type Gate struct {
-	// AcceptsStale: it accepts a record of any incarnation and sandbox.
+	// AcceptsStale: the gate accepts a record of any incarnation and sandbox.
 	AcceptsStale bool
 
-	// OnlyFirst: it waits at the first start of its container in a sandbox only.
+	// OnlyFirst: the gate waits only at the first start of its container in a sandbox.
 	OnlyFirst bool
 
-	// StopsAtOnce: it passes SIGTERM on without waiting for its dependents.
+	// StopsAtOnce: the gate passes SIGTERM on without waiting for its dependents.
 	StopsAtOnce bool
 }
 
 // A record is the published state of a container.
 type record struct {
 	status startup.Status
-	fresh  bool // its writer lives, and holds the lock on the file
+	fresh  bool // its writer is alive and holds the lock on the file
 	here   bool // it was written in this sandbox
 	ended  bool // it records the end of the container
 }
 
-// sleeps reports whether To's command begins some time after its container, independently
-// of the other containers.
+// sleeps reports whether container i's command begins some time after its container and does not wait for
+// the state of others: it sleeps, or it polls a limited number of times.
 func (s State) sleeps(i int) bool {
 	return slices.ContainsFunc(s.rules.edges, func(e edge) bool {
 		return e.to == i && (e.By == startup.Sleep || e.By == startup.BoundedLoop && !s.reached(e))
@@ -40,8 +40,8 @@ func (s State) sleeps(i int) bool {
 
 func (s State) reached(e edge) bool { return e.from >= 0 && s.c[e.from].status.Reached(e.After) }
 
-// LoopSucceeded reports whether a container that waits in bounded loops need not wait until
-// they give up: all that they probe have reached their conditions.
+// LoopSucceeded reports whether a container with bounded loops need not wait until they give up, because
+// everything that they probe has reached its condition.
 func (s State) LoopSucceeded(name string) bool {
 	loops := false
 	for _, e := range s.rules.edges {
@@ -53,14 +53,14 @@ func (s State) LoopSucceeded(name string) bool {
 	return loops
 }
 
-// inside reports whether the edge is kept within To, without the kubelet.
+// inside reports whether a wait inside To keeps the edge, without the kubelet.
 func (e edge) inside() bool { return e.By == startup.Gate || e.probes() }
 
-// probes reports whether To sends requests to From, and reads no record of it.
+// probes reports whether To sends requests to From, and reads no record of From.
 func (e edge) probes() bool { return e.By == startup.HealthLoop || e.By == startup.Wrapper }
 
-// MayRun reports whether the gate of a container opens at that time. For a container that
-// only sleeps it is always true: the caller models the sleep.
+// MayRun reports whether the gate of a container opens at that time. For a container that only sleeps it is
+// always true: the caller models the sleep.
 func (s State) MayRun(name string, at time.Duration) bool { return s.mayRun(s.find(name), at) }
 
 func (s State) mayRun(i int, at time.Duration) bool {
@@ -75,7 +75,7 @@ func (s State) mayRun(i int, at time.Duration) bool {
 	return true
 }
 
-// waitsFor is the reason, in words, why a container waits.
+// waitsFor says in words why a container waits.
 func (s State) waitsFor(i int) string {
 	for _, e := range s.rules.edges {
 		if e.to == i && e.inside() && !s.decide(e, s.c[i].since).Open() {
@@ -90,7 +90,7 @@ func (s State) waitsFor(i int) string {
 	return "asleep"
 }
 
-// decide applies the rule of an edge to what To can see of From.
+// decide applies the rule of an edge to the status of From that To can see.
 func (s State) decide(e edge, at time.Duration) startup.Decision {
 	waited := time.Duration(0)
 	if c := s.c[e.to]; c.phase == waiting {
@@ -99,9 +99,9 @@ func (s State) decide(e edge, at time.Duration) startup.Decision {
 	return e.Decide(s.seen(e), waited)
 }
 
-// seen is what To can see of From. If the writer of a record is dead and the record does
-// not contain the end, the container was killed. A record of another sandbox is ignored.
-// That a container completed stays true after the death of the writer.
+// seen returns the status of From that To can see. If the writer of a record is dead and the record does not
+// contain the end, the container was killed. A record of another sandbox is ignored. That a container
+// completed stays true after the death of the writer.
 func (s State) seen(e edge) startup.Status {
 	if e.from < 0 {
 		return startup.Status{Absent: true}
@@ -122,8 +122,7 @@ func (s State) seen(e edge) startup.Status {
 	}
 }
 
-// GivesUp reports whether the gate of a container has waited for as long as it may, and
-// ends with an error.
+// GivesUp reports whether the wait of a container's gate has timed out, so that the gate ends with an error.
 func (s State) GivesUp(name string, at time.Duration) bool {
 	for _, e := range s.rules.edges {
 		if e.To == name && e.inside() && s.decide(e, at) == startup.GivenUp {
@@ -133,7 +132,7 @@ func (s State) GivesUp(name string, at time.Duration) bool {
 	return false
 }
 
-// Next is the next time at which the timeout of a gate expires.
+// Next returns the next time at which the timeout of a gate expires.
 func (s State) Next(now time.Duration) (time.Duration, bool) {
 	next, any := time.Duration(0), false
 	for _, e := range s.rules.edges {
@@ -147,8 +146,8 @@ func (s State) Next(now time.Duration) (time.Duration, bool) {
 	return next, any
 }
 
-// HoldsStop reports whether a container runs on after SIGTERM: its gate passes the signal
-// on when all its dependents have ended.
+// HoldsStop reports whether a container keeps running after SIGTERM, because its gate passes the signal on
+// only when all its dependents have ended.
 func (s State) HoldsStop(name string) bool {
 	if !s.deleted || s.rules.gate.StopsAtOnce {
 		return false
@@ -161,11 +160,12 @@ func (s State) HoldsStop(name string) bool {
 	return false
 }
 
-// OutlastGrace are the containers that certainly still run when the grace period of a deleted pod, and
-// with it the kubelet's order of stops, ends: a preStop sleeps for so long, be it their own or that of
-// one that stops before them, by the plan's gates or by the kubelet's order of sidecars.
+// OutlastGrace returns the containers that certainly still run when the grace period of a deleted pod ends,
+// and with it the kubelet's order of stops. The reason is a preStop that sleeps too long: the container's
+// own, or that of a container that stops before it, by the plan's gates or by the kubelet's order of
+// sidecars.
 func OutlastGrace(pod kubelet.Pod, p startup.Plan) map[string]bool {
-	before := map[string][]string{} // by container: what ends before it
+	before := map[string][]string{} // by container: the containers that end before it
 	for _, e := range p.Expand().Edges {
 		if e.By == startup.Gate && e.After != startup.Completed {
 			before[e.From] = append(before[e.From], e.To)
@@ -192,8 +192,8 @@ func OutlastGrace(pod kubelet.Pod, p startup.Plan) map[string]bool {
 	return out
 }
 
-// IgnoresStop reports whether SIGTERM does not end a container: a shell that waits in a loop ignores it,
-// and the command that follows never gets it.
+// IgnoresStop reports whether SIGTERM does not end a container: a shell that waits in a loop ignores the
+// signal, and the command after the loop never gets it.
 func (s State) IgnoresStop(name string) bool {
 	i := s.find(name)
 	return i >= 0 && (s.c[i].deaf || s.waitsDeaf(i))
@@ -205,7 +205,7 @@ func (s State) waitsDeaf(i int) bool {
 	})
 }
 
-// An Obligation is a restart of From that To has to follow and has not followed yet.
+// An Obligation is a restart of From that To must follow and has not followed yet.
 type Obligation struct {
 	Edge     startup.Edge
 	Enforced bool // by a gate, which sees the restart
@@ -222,7 +222,7 @@ func (s State) Obligations() []Obligation {
 	return out
 }
 
-// Notify notifies To of the edge that From has restarted.
+// Notify tells To of the edge that From has restarted.
 func (s State) Notify(e startup.Edge, at time.Duration) (State, startup.Timeline) {
 	s = s.clone()
 	for n, o := range s.rules.edges {

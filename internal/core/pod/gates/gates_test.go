@@ -11,8 +11,8 @@ import (
 
 const sec = time.Second
 
-// A story is a sequence of events of the containers of a pod. Most of what a gate does is
-// tested by the scenarios of package simulate and the explorations of package verify.
+// A story is a sequence of events in the containers of a pod. The scenarios of package simulate and the
+// explorations of package verify test most of what a gate does.
 type story struct {
 	State
 }
@@ -83,7 +83,8 @@ func TestStoppingWaitsForTheDependents(t *testing.T) {
 	}
 }
 
-// A shell that waits in a loop ignores SIGTERM, and what it then runs does not get it. A gate ends.
+// A shell that waits in a loop ignores SIGTERM, and the command after the loop does not get the signal. A
+// gate ends on it.
 func TestWhatFollowsALoopDoesNotGetItsSignal(t *testing.T) {
 	for by, ignores := range map[string]bool{"health-loop": true, "gate": false} { // any order: two tests
 		st := newStory(t, "app after proxy is healthy, by "+by)

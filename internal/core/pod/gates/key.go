@@ -7,8 +7,8 @@ import (
 	"outrider.dev/startup"
 )
 
-// AppendKey appends to b what distinguishes s, at that time, from states that
-// behave alike. Incarnations are left out, and so are waits that have no bound.
+// AppendKey appends to b a key that is equal for states that behave alike from that time on. It leaves out
+// incarnations and waits without a timeout.
 func (s State) AppendKey(b []byte, now time.Duration) []byte {
 	b = append(b, bits(s.deleted))
 	for i, c := range s.c {
@@ -23,7 +23,7 @@ func (s State) AppendKey(b []byte, now time.Duration) []byte {
 	return b
 }
 
-// longestWait is the longest timeout of the edges to container i.
+// longestWait returns the longest timeout of the edges to container i.
 func (s State) longestWait(i int) time.Duration {
 	longest := time.Duration(0)
 	for _, e := range s.rules.edges {

@@ -5,12 +5,12 @@ import (
 	"outrider.dev/startup"
 )
 
-// A Move is one transition of a pod: an event that the kubelet sees, or one within a container that it
-// does not see, whose event has a container and a time only.
+// A Move is one transition of a pod. It is an event that the kubelet sees, or one inside a container that
+// the kubelet does not see; then the event has only a container and a time.
 type Move struct {
 	Kind  MoveKind      `json:"move"`
 	Event kubelet.Event `json:"event"`
-	Edge  *startup.Edge `json:"edge,omitempty"`  // of Notified
+	Edge  *startup.Edge `json:"edge,omitempty"`  // for Notified
 	Fault string        `json:"fault,omitempty"` // the kind of the fault, if it is one
 }
 
@@ -18,14 +18,14 @@ type Move struct {
 type MoveKind string
 
 const (
-	Observed  MoveKind = "observed" // by the kubelet
+	Observed  MoveKind = "observed" // the kubelet sees the event
 	Released  MoveKind = "released" // the gate of a container opens
 	Recovered MoveKind = "healthy"
 	Sickened  MoveKind = "unhealthy"
-	Notified  MoveKind = "notified" // a gate notifies its container that From has restarted
+	Notified  MoveKind = "notified" // a gate tells its container that From has restarted
 )
 
-// Apply makes the transition, and returns what happened.
+// Apply makes the transition, and returns the events that result.
 func (m Move) Apply(k *kubelet.State, s *State) (happened startup.Timeline) {
 	name, at := m.Event.Container, m.Event.At
 	switch m.Kind {

@@ -8,7 +8,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// A State is the state within the containers of one pod.
+// A State describes the inside of the containers of one pod.
 type State struct {
 	rules   *rules
 	c       []container
@@ -16,14 +16,14 @@ type State struct {
 	deleted bool
 }
 
-// rules do not change; all states of a pod share them.
+// rules never change; all states of a pod share them.
 type rules struct {
 	containers []startup.Container
 	edges      []edge
 	gate       Gate
 }
 
-// An edge with the places of its ends; -1 if the pod has no such container.
+// An edge has the indexes of its ends; -1 if the pod has no such container.
 type edge struct {
 	startup.Edge
 	from, to int
@@ -32,10 +32,10 @@ type edge struct {
 type container struct {
 	phase       phase
 	status      startup.Status
-	sick        bool // it was healthy in this incarnation and is not now
-	deaf        bool // a stop signal came while a shell waited, which ignored it: no other one comes
+	sick        bool // it was healthy in this incarnation and no longer is
+	deaf        bool // it ignored the stop signal, because a shell was waiting; there is no second one
 	incarnation int
-	since       time.Duration // it waits since then
+	since       time.Duration // when the wait began
 	record      record
 }
 
@@ -44,10 +44,10 @@ type phase int
 const (
 	down phase = iota
 	waiting
-	runs // its command does
+	runs // the command runs
 )
 
-// New is the state of a pod of which nothing has run yet.
+// New returns the state of a pod in which nothing has run yet.
 func New(p startup.Plan, g Gate) State {
 	p = p.Expand()
 	r := &rules{containers: p.Containers, gate: g}
@@ -59,7 +59,7 @@ func New(p startup.Plan, g Gate) State {
 	return State{rules: r, c: make([]container, len(p.Containers)), pending: make([]bool, len(r.edges))}
 }
 
-// Follow applies the timeline of an event of the kubelet, and returns it as it was within
+// Follow applies the timeline of an event of the kubelet, and returns the timeline with the events inside
 // the containers.
 func (s State) Follow(e kubelet.Event, happened startup.Timeline) (State, startup.Timeline) {
 	if len(happened) == 0 {
@@ -75,7 +75,7 @@ func (s State) Follow(e kubelet.Event, happened startup.Timeline) (State, startu
 	return s, out
 }
 
-// Killed is the exit code of what SIGKILL ended.
+// Killed is the exit code after SIGKILL.
 const Killed = 137
 
 func (s State) clone() State {
@@ -107,8 +107,8 @@ func (s *State) see(ev startup.Event, silent bool) startup.Timeline {
 	return startup.Timeline{ev}
 }
 
-// newSandbox: no container has run in the new sandbox. The volume with the
-// published states is the pod's, and outlives its sandboxes.
+// newSandbox resets the containers, none of which has run in the new sandbox. The volume with the published
+// states belongs to the pod, and outlives its sandboxes.
 func (s *State) newSandbox(at time.Duration) {
 	for i := range s.c {
 		c := &s.c[i]
@@ -117,8 +117,8 @@ func (s *State) newSandbox(at time.Duration) {
 	clear(s.pending)
 }
 
-// begin: the kubelet started the container. Its command runs at once, unless a gate or a
-// loop in it waits.
+// begin handles a container that the kubelet has started. Its command runs at once, unless a gate or a loop
+// in it waits.
 func (s *State) begin(i int, ev startup.Event) startup.Timeline {
 	c := &s.c[i]
 	c.incarnation, c.sick, c.deaf = ev.Incarnation, false, false
@@ -131,7 +131,7 @@ func (s *State) begin(i int, ev startup.Event) startup.Timeline {
 	return startup.Timeline{ev}
 }
 
-// command: the command runs.
+// command starts the command of a container.
 func (s *State) command(i int, ev startup.Event) startup.Timeline {
 	c := &s.c[i]
 	for n, e := range s.rules.edges {
@@ -159,7 +159,7 @@ func (s *State) end(i int, ev startup.Event, silent bool) {
 	}
 }
 
-// Release opens the gate of a container that waits.
+// Release opens the gate of a waiting container.
 func (s State) Release(name string, at time.Duration) (State, startup.Timeline) {
 	i := s.find(name)
 	s = s.clone()
@@ -190,7 +190,8 @@ func (s State) Runs(name string) bool { i := s.find(name); return i >= 0 && s.c[
 // Waits reports whether a container runs, and its command does not.
 func (s State) Waits(name string) bool { i := s.find(name); return i >= 0 && s.c[i].phase == waiting }
 
-// Probe is the answer to a probe of the kubelet; false while the gate has none.
+// Probe returns the answer to a probe of the kubelet. The second result is false while the gate does not
+// answer.
 func (s State) Probe(a kubelet.Action) (ok, answered bool) {
 	switch {
 	case a.Which == kubelet.Startup && a.Handler == kubelet.Gate:
@@ -202,8 +203,8 @@ func (s State) Probe(a kubelet.Action) (ok, answered bool) {
 	return s.Healthy(a.Container), true
 }
 
-// StartedUp is the result of the startup probe that stands for a container's gate: its command
-// runs, and its own startup probe has succeeded if that is its health.
+// StartedUp is the result of the startup probe that a container's gate answers: the command runs, and the
+// command's own startup probe has succeeded if that is its health report.
 func (s State) StartedUp(name string) bool {
 	return s.Runs(name) && (s.rules.containers[s.find(name)].Health != startup.StartupProbe || s.Healthy(name))
 }
@@ -211,12 +212,12 @@ func (s State) StartedUp(name string) bool {
 // Healthy reports whether a container is healthy.
 func (s State) Healthy(name string) bool { i := s.find(name); return i >= 0 && s.c[i].status.Healthy }
 
-// Alive is the result of a liveness probe: the command runs and is not sick. A container
-// that is not healthy yet is alive.
+// Alive is the result of a liveness probe: the command runs, and has not become unhealthy. A container that
+// is not healthy yet is alive.
 func (s State) Alive(name string) bool { return s.Runs(name) && !s.c[s.find(name)].sick }
 
-// CanBeHealthy reports whether a container's command runs, and those of all containers that
-// its health needs.
+// CanBeHealthy reports whether a container's command runs, and the commands of all containers that its
+// health needs.
 func (s State) CanBeHealthy(name string) bool {
 	if !s.Runs(name) {
 		return false
