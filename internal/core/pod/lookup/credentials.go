@@ -12,18 +12,18 @@ import (
 
 const dockerIO = "docker.io"
 
-// A credential of a registry. No error contains it.
+// A credential is a registry's credential. No error message contains it.
 type credential struct {
 	user, password string
-	refresh        string // identitytoken: exchanged for a token
+	refresh        string // identitytoken: it is exchanged for a token
 	bearer         string // registrytoken: a token
 
-	host   string // the registry, as images name it
-	file   string // the configuration; empty: none
-	helper bool   // the file names a credential helper for it
+	host   string // the registry, under the name that images use
+	file   string // the configuration file; empty: none
+	helper bool   // the file names a credential helper for the registry
 }
 
-// advice is what to do when a registry denies access.
+// advice says what to do when a registry denies access.
 func (c credential) advice() string {
 	switch {
 	case c.file == "":
@@ -37,9 +37,9 @@ func (c credential) advice() string {
 }
 
 // A config is Docker's config.json, which is also the content of a Secret of type
-// kubernetes.io/dockerconfigjson. It is not read by go-containerregistry's keychain, which
-// would run the helper programs that the file names, and does not know the kubelet's rule
-// that an entry may be for a path.
+// kubernetes.io/dockerconfigjson. go-containerregistry's keychain does not read it, because the keychain
+// would run the helper programs that the file names, and does not know the kubelet's rule that an entry may
+// be for a path.
 type config struct {
 	Auths map[string]struct {
 		Auth          string `json:"auth"` // base64 of user:password
@@ -54,7 +54,8 @@ type config struct {
 	file string
 }
 
-// readConfig reads the file; no file is an empty one. Its errors do not quote it.
+// readConfig reads the file; without a file name it returns an empty config. Its errors do not quote the
+// file.
 func readConfig(file string) (config, error) {
 	c := config{file: file}
 	if file == "" {
@@ -85,7 +86,7 @@ func userOf(auth string) (user, password string, ok bool) {
 	return user, password, ok
 }
 
-// of returns the credentials of a repository: those of the longest matching path.
+// of returns the credentials of a repository. If several entries match, the longest path counts.
 func (c config) of(host, repo string) credential {
 	out, best := credential{host: host, file: c.file, helper: c.CredsStore != ""}, -1
 	for key, a := range c.Auths {
@@ -98,7 +99,7 @@ func (c config) of(host, repo string) credential {
 			user, password, _ = userOf(a.Auth)
 		}
 		if user == "" && a.IdentityToken == "" && a.RegistryToken == "" {
-			continue // an empty entry means a helper
+			continue // an empty entry refers to a helper
 		}
 		best = len(at)
 		out.user, out.password, out.refresh, out.bearer = user, password, a.IdentityToken, a.RegistryToken
@@ -110,7 +111,7 @@ func (c config) of(host, repo string) credential {
 	return out
 }
 
-// place is HOST or HOST/PATH of a key, which may be a URL: Docker Hub's is
+// place returns HOST or HOST/PATH for a key, which may be a URL: Docker Hub's is
 // https://index.docker.io/v1/.
 func place(key string) string {
 	key = strings.TrimPrefix(strings.TrimPrefix(key, "https://"), "http://")

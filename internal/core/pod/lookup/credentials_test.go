@@ -99,7 +99,7 @@ func TestCredentialsOfDockerHub(t *testing.T) {
 	}
 }
 
-// An identity token is exchanged for a token, by POST.
+// An identity token is exchanged for an access token, by POST.
 func TestIdentityToken(t *testing.T) {
 	r := registry.New(t)
 	r.User = "-"
@@ -140,7 +140,7 @@ func TestInvalidCredentialFiles(t *testing.T) {
 	}
 }
 
-// The storage of blobs on another host gets no credentials.
+// A storage server for blobs on another host gets no credentials.
 func TestRedirectToAnotherHost(t *testing.T) {
 	var mu sync.Mutex
 	seen := ""

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	// The supported algorithms of digests.
+	// Supported algorithms of digests.
 	_ "crypto/sha256"
 	_ "crypto/sha512"
 
@@ -15,7 +15,7 @@ import (
 	"outrider.dev/internal/core/pod/inject/imagecmd"
 )
 
-// Media types, the OCI's and Docker's.
+// Media types of OCI and of Docker.
 var (
 	indexTypes    = []string{v1.MediaTypeImageIndex, "application/vnd.docker.distribution.manifest.list.v2+json"}
 	manifestTypes = []string{v1.MediaTypeImageManifest, "application/vnd.docker.distribution.manifest.v2+json"}
@@ -24,12 +24,12 @@ var (
 
 // A document is an index or a manifest.
 type document struct {
-	platforms []v1.Descriptor // of an index: those that can be Linux
+	platforms []v1.Descriptor // of an index: the platforms that may be Linux
 	config    *v1.Descriptor  // of a manifest
 }
 
-// parseDocument reads an index or a manifest. One that could be both is refused: the node's
-// runtime might read it as the other (CVE-2021-41190).
+// parseDocument reads an index or a manifest. A document that could be both is refused, because the node's
+// runtime might choose the other reading (CVE-2021-41190).
 func parseDocument(body []byte, contentType string) (document, error) {
 	var d struct {
 		MediaType string          `json:"mediaType"`
@@ -65,8 +65,8 @@ func parseDocument(body []byte, contentType string) (document, error) {
 	return document{}, unfitf("its manifest is neither an index nor a manifest of the types %s", strings.Join(slices.Concat(indexTypes, manifestTypes), ", "))
 }
 
-// linux returns the platforms of an index that a Linux node may choose, and those that only
-// their configuration names.
+// linux returns the platforms of an index that a Linux node may choose. These include entries without a
+// platform, which only their configuration names.
 func linux(all []v1.Descriptor) ([]v1.Descriptor, error) {
 	var out []v1.Descriptor
 	for _, d := range all {
@@ -103,7 +103,7 @@ func checkDescriptor(d v1.Descriptor) error {
 	return nil
 }
 
-// parseConfig reads a configuration and returns whether it is for Linux.
+// parseConfig reads a configuration, and returns whether it is for Linux.
 func parseConfig(body []byte) (imagecmd.Command, bool, error) {
 	var image v1.Image
 	if err := json.Unmarshal(body, &image); err != nil {
@@ -111,7 +111,7 @@ func parseConfig(body []byte) (imagecmd.Command, bool, error) {
 	}
 	c := imagecmd.Command{Entrypoint: image.Config.Entrypoint, Cmd: image.Config.Cmd}
 	if slices.Equal(c.Entrypoint, []string{""}) {
-		c.Entrypoint = nil // a Dockerfile resets it so (containerd internal/cri/opts WithProcessArgs)
+		c.Entrypoint = nil // an empty ENTRYPOINT in a Dockerfile resets it (containerd internal/cri/opts WithProcessArgs)
 	}
 	size := 0
 	for _, word := range slices.Concat(c.Entrypoint, c.Cmd) {

@@ -11,15 +11,15 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Flags are those of commands that can look up images.
+// Flags holds the flags of the commands that can look up images.
 type Flags struct {
 	on       bool
 	networks []string
 	o        Options
 }
 
-// Add adds the flags to a command; a look-up takes no longer than timeout. Without a flag registries
-// may be in these networks, beside the internet.
+// Add adds the flags to a command. A look-up takes no longer than timeout. The networks are the default for
+// the networks besides the internet in which registries may be.
 func (f *Flags) Add(fs *pflag.FlagSet, timeout time.Duration, networks []netip.Prefix) {
 	f.o.Timeout = timeout
 	for _, n := range networks {
@@ -31,8 +31,8 @@ func (f *Flags) Add(fs *pflag.FlagSet, timeout time.Duration, networks []netip.P
 	fs.StringSliceVar(&f.networks, "registry-network", f.networks, "network, as 10.0.0.0/8, that is not the internet's and in which --resolve-images contacts registries; may be repeated")
 }
 
-// Resolver returns the resolver that the flags describe; nil if look-ups are off. Proxy is
-// as that of [Options].
+// Resolver returns the resolver that the flags describe; nil if look-ups are off. Proxy is the same as in
+// [Options].
 func (f *Flags) Resolver(proxy func(*http.Request) (*url.URL, error)) (*Resolver, error) {
 	f.o.Proxy = proxy
 	for _, n := range f.networks {

@@ -20,14 +20,13 @@ import (
 // Limits. Registries accept manifests up to 4 MiB (OCI distribution 1.1, "Pushing
 // Manifests"); configurations have a few KiB.
 const (
-	maxBytes     = 4 << 20 // of a document
+	maxBytes     = 4 << 20 // size of a document
 	maxPlatforms = 32
 	maxCommand   = 32 << 10 // bytes of a command, which becomes part of a pod
-	maxRequests  = 16       // of a resolver at a time, each with up to maxBytes
+	maxRequests  = 16       // concurrent requests of a resolver, each with up to maxBytes
 )
 
-// find looks up an image in its registry, and returns for how long its answer is valid; 0 is
-// forever.
+// find looks up an image in its registry, and returns how long the answer is valid; 0 is forever.
 func (r *Resolver) find(ctx context.Context, name reference.Named) (imagecmd.Command, time.Duration, error) {
 	repository, err := r.open(name)
 	if err != nil {
@@ -62,7 +61,7 @@ func byDigest(c imagecmd.Command, err error) (imagecmd.Command, time.Duration, e
 	return c, 0, err
 }
 
-// An unfit image is one whose command cannot be found, now or later.
+// An unfit error reports an image whose command cannot be found, now or later.
 type unfit struct{ why string }
 
 func (u *unfit) Error() string { return u.why }
@@ -74,8 +73,8 @@ func isUnfit(err error) bool {
 
 func unfitf(format string, args ...any) error { return &unfit{fmt.Sprintf(format, args...)} }
 
-// resolve returns the current digest of a tag. HEAD is enough, and does not count as a pull
-// where pulls are limited.
+// resolve returns the current digest of a tag. It uses HEAD, which does not count as a pull where a registry
+// limits pulls.
 func (g *repository) resolve(ctx context.Context, tag string) (digest.Digest, error) {
 	_, header, err := g.fetch(ctx, http.MethodHead, "manifests/"+tag)
 	if err != nil {
@@ -89,7 +88,7 @@ func (g *repository) resolve(ctx context.Context, tag string) (digest.Digest, er
 	return digest.FromBytes(body), err
 }
 
-// verified gets the content of a digest and checks it.
+// verified gets the content with a digest, and checks it.
 func (g *repository) verified(ctx context.Context, kind string, d digest.Digest) ([]byte, http.Header, error) {
 	if err := d.Validate(); err != nil {
 		return nil, nil, unfitf("its digest %q cannot be used: %v", d, err)
@@ -113,7 +112,7 @@ func (g *repository) document(ctx context.Context, d digest.Digest) (document, e
 	return parseDocument(body, header.Get("Content-Type"))
 }
 
-// image returns the command of the image of a digest.
+// image returns the command of the image with a digest.
 func (g *repository) image(ctx context.Context, d digest.Digest) (imagecmd.Command, error) {
 	doc, err := g.document(ctx, d)
 	if err != nil {
@@ -132,7 +131,7 @@ func (g *repository) image(ctx context.Context, d digest.Digest) (imagecmd.Comma
 	return c, err
 }
 
-// platforms returns the command of all platforms, which must be the same.
+// platforms returns the command of all platforms. It is an error if they differ.
 func (g *repository) platforms(ctx context.Context, all []v1.Descriptor) (imagecmd.Command, error) {
 	type found struct {
 		command imagecmd.Command
@@ -190,7 +189,7 @@ func same(a, b imagecmd.Command) bool {
 	return slices.Equal(a.Entrypoint, b.Entrypoint) && slices.Equal(a.Cmd, b.Cmd)
 }
 
-// Words is a command for messages, shortened.
+// Words returns a command for messages, shortened.
 func Words(c imagecmd.Command) string {
 	text := strings.Join(slices.Concat(c.Entrypoint, c.Cmd), " ")
 	if len(text) > 60 {

@@ -1,10 +1,10 @@
-// Package lookup finds out what an image runs: the ENTRYPOINT and CMD of its configuration,
-// from its registry, by digest. The kubelet gives them to a container that names no command
-// of its own, and a gate that wraps the command has to know them in advance.
+// Package lookup finds out what an image runs: the ENTRYPOINT and CMD of its configuration, from its
+// registry, by digest. The kubelet uses them for a container that names no command of its own, and a gate
+// that wraps the command must know them in advance.
 //
-// It reads a few small documents and no layer. All of them are checked against their digest
-// and a size limit. An image for several platforms must run the same on all that are Linux,
-// since the node is not known yet.
+// The package reads a few small documents and no layer. It checks all of them against their digest and a
+// size limit. An image for several platforms must run the same command on all Linux platforms, since the
+// node is not known yet.
 //
 //	lookup.go       the resolver and its cache
 //	image.go        from a name to a command
@@ -32,29 +32,29 @@ import (
 	"outrider.dev/internal/core/pod/inject/imagecmd"
 )
 
-// Options of a [Resolver]. The zero value of a field means its default.
+// Options of a [Resolver]. A field that is zero means its default.
 type Options struct {
-	// Config is a file with credentials, as Docker's config.json. It is read again for
-	// each look-up, so that it can be replaced. Default: anonymous requests.
+	// Config is a file with credentials, in the form of Docker's config.json. It is read again for each
+	// look-up, so that it can be replaced. Default: anonymous requests.
 	Config string
 
-	// Insecure are registries, HOST or HOST:PORT, that are contacted by plain HTTP and may
-	// be this machine. Default: none.
+	// Insecure lists registries, HOST or HOST:PORT, that are contacted by plain HTTP and may be on this
+	// machine. Default: none.
 	Insecure []string
 
-	// Networks that are not the internet's, in which registries may be, too. Default: none.
+	// Networks lists networks besides the internet in which registries may be. Default: none.
 	Networks []netip.Prefix
 
-	// Proxy returns the proxy of a request, as that of [http.Transport]. Default: none.
+	// Proxy returns the proxy of a request, like the function in [http.Transport]. Default: none.
 	Proxy func(*http.Request) (*url.URL, error)
 
-	Timeout time.Duration // of one look-up, all its requests together; default 3s
-	Entries int           // of the cache; default 512
+	Timeout time.Duration // for one look-up with all its requests; default 3s
+	Entries int           // size of the cache; default 512
 
-	Transport http.RoundTripper // default: one that does not connect to this machine, its link or other networks
+	Transport http.RoundTripper // default: a transport that does not connect to this machine, its link or networks that are not allowed
 }
 
-// How long an answer is valid. That of a digest does not change.
+// How long an answer is valid. The answer for a digest does not change.
 const (
 	tagLife     = time.Minute
 	failureLife = 30 * time.Second
@@ -64,7 +64,7 @@ const (
 type Resolver struct {
 	o      Options
 	client *http.Client
-	slots  chan struct{} // of requests
+	slots  chan struct{} // one for each request under way
 
 	mu    sync.Mutex
 	cache map[string]*entry
@@ -92,16 +92,16 @@ func New(o Options) (*Resolver, error) {
 	return r, nil
 }
 
-// Counters are what happened since the start.
+// Counters counts look-ups since the start.
 type Counters struct {
-	Lookups uint64 // in a registry
-	Failed  uint64 // of those, without a command
+	Lookups uint64 // look-ups in a registry
+	Failed  uint64 // look-ups that found no command
 }
 
-// Counters returns the numbers of this moment.
+// Counters returns the present numbers.
 func (r *Resolver) Counters() Counters { return Counters{r.lookups.Load(), r.failed.Load()} }
 
-// Commands looks up several images at once. Without a command, Why is the reason.
+// Commands looks up several images at once. If an image has no command, its Why is the reason.
 func (r *Resolver) Commands(ctx context.Context, images []string) map[string]imagecmd.Command {
 	out := make([]imagecmd.Command, len(images))
 	var all sync.WaitGroup
@@ -121,10 +121,10 @@ func (r *Resolver) Commands(ctx context.Context, images []string) map[string]ima
 	return answers
 }
 
-// Command looks up one image. Concurrent look-ups of one image share the answer. It is
-// cached for a minute by tag, and forever by digest; a failure for half a minute.
+// Command looks up one image. Concurrent look-ups of one image share the answer. An answer is cached for a
+// minute by tag, and forever by digest; a failure for half a minute.
 func (r *Resolver) Command(ctx context.Context, image string) (imagecmd.Command, error) {
-	name, err := reference.ParseDockerRef(image) // with a digest, the tag does not count
+	name, err := reference.ParseDockerRef(image) // if there is a digest, the tag does not count
 	if err != nil {
 		return imagecmd.Command{}, fmt.Errorf("image %q: %w", image, err)
 	}
@@ -142,12 +142,12 @@ func (r *Resolver) Command(ctx context.Context, image string) (imagecmd.Command,
 	return c, nil
 }
 
-// An entry of the cache is an answer, or a look-up that is in progress.
+// An entry of the cache is an answer, or a look-up in progress.
 type entry struct {
 	done    chan struct{} // closed when the fields below are set
 	command imagecmd.Command
 	err     error
-	until   time.Time // it is valid; zero: forever
+	until   time.Time // end of its validity; zero: forever
 }
 
 func (e *entry) valid(now time.Time) bool {
@@ -159,8 +159,8 @@ func (e *entry) valid(now time.Time) bool {
 	}
 }
 
-// once calls find, unless its answer is cached or in progress. Find goes on if this caller
-// stops waiting: the next one can use the answer.
+// once calls find, unless its answer is cached or in progress. If this caller stops waiting, find continues,
+// and the next caller can use the answer.
 func (r *Resolver) once(ctx context.Context, key string, find func(context.Context) (imagecmd.Command, time.Duration, error)) (imagecmd.Command, error) {
 	r.mu.Lock()
 	e, ok := r.cache[key]
@@ -189,7 +189,7 @@ func (r *Resolver) once(ctx context.Context, key string, find func(context.Conte
 	}
 }
 
-// evict makes room in a full cache: it removes the entries that have expired, or else all.
+// evict makes room in a full cache: it removes the expired entries, or all entries if none has expired.
 func (r *Resolver) evict() {
 	if len(r.cache) < r.o.Entries {
 		return

@@ -18,7 +18,7 @@ import (
 
 var shop = v1.ImageConfig{Entrypoint: []string{"/entry.sh"}, Cmd: []string{"serve"}, Env: []string{"PATH=/bin"}}
 
-// resolver returns one that trusts the registry's certificate.
+// resolver returns a resolver that trusts the registry's certificate.
 func resolver(t testing.TB, r *registry.Registry, o Options) *Resolver {
 	t.Helper()
 	if o.Transport == nil {
@@ -75,7 +75,7 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-// Every failure has a reason, is permanent or temporary, and shows nothing of the registry's.
+// Every failure has a reason, is permanent or temporary, and reveals nothing that the registry sent.
 func TestNoCommand(t *testing.T) {
 	status := func(code int) func(*registry.Registry) {
 		return func(r *registry.Registry) {
@@ -216,7 +216,7 @@ func swap(r *registry.Registry, from, to string) {
 	}
 }
 
-// tokens answers requests for a token.
+// tokens answers requests for a token with the given text.
 func tokens(answer string) func(*registry.Registry) {
 	return func(r *registry.Registry) {
 		r.User = "jo"
@@ -247,7 +247,7 @@ func TestInvalidNames(t *testing.T) {
 	}
 }
 
-// Images of docker.io have short names, and another host.
+// Images of docker.io have short names, and are served by another host.
 func TestDockersNames(t *testing.T) {
 	r := registry.New(t)
 	for image, path := range map[string]string{
@@ -294,7 +294,7 @@ func TestAddressesOfThisMachineAreRefused(t *testing.T) {
 			t.Errorf("%v: %v", tt.insecure, err)
 		}
 	}
-	for address, want := range map[string]struct{ none, private bool }{ // whether it is contacted, and so where private networks are allowed
+	for address, want := range map[string]struct{ none, private bool }{ // is the address contacted: by default, and if private networks are allowed
 		"127.0.0.1:443": {}, "[::1]:443": {}, "169.254.169.254:80": {}, "[fe80::1]:443": {}, "[fe80::1%eth0]:443": {}, "0.0.0.0:443": {},
 		"[::ffff:127.0.0.1]:443": {}, "224.0.0.1:443": {}, "[::ffff:10.0.0.1]:443": {false, true},
 		"10.0.0.1:443": {false, true}, "172.31.255.255:443": {false, true}, "192.168.1.1:443": {false, true}, "100.64.0.1:443": {false, true}, "[fd00:ec2::254]:80": {false, true},

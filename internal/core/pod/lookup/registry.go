@@ -20,8 +20,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 )
 
-// A repository of a registry, by the protocol of OCI distribution 1.1. go-containerregistry
-// authenticates, by way of [repository.RoundTrip], which keeps our limits.
+// A repository is one repository in a registry that serves OCI distribution 1.1. go-containerregistry
+// authenticates; its requests go through [repository.RoundTrip], which keeps our limits.
 type repository struct {
 	r          *Resolver
 	host, repo string
@@ -32,7 +32,7 @@ type repository struct {
 	authenticated http.RoundTripper // nil before the first request
 }
 
-// hub is the host of the images of docker.io.
+// hub is the host that serves the images of docker.io.
 const hub = "registry-1.docker.io"
 
 func (r *Resolver) open(image reference.Named) (*repository, error) {
@@ -100,16 +100,16 @@ func (g *repository) fetch(ctx context.Context, method, what string) ([]byte, ht
 	return body, res.Header, err
 }
 
-// A requestError is why a request failed. It holds no address but the host: a redirect's
-// URL may contain a signature that grants access.
+// A requestError says why a request failed. It contains only the host of the address: the URL of a redirect
+// may contain a signature that grants access.
 type requestError struct{ error }
 
-// RoundTrip sends a request and follows its redirects, within our limits: of requests at a
-// time, of the size of a response, of where requests may go. The response's body is in
-// memory; that of a failure is dropped.
+// RoundTrip sends a request and follows its redirects, within our limits for concurrent requests, for the
+// size of a response and for the targets of requests. The response's body is in memory; the body of a
+// failure is dropped.
 func (g *repository) RoundTrip(req *http.Request) (*http.Response, error) {
-	// The library tries TLS first on a registry that is insecure, and plain HTTP where TLS
-	// fails on a private network.
+	// The library tries TLS first even if the registry is insecure, and plain HTTP if TLS fails on a private
+	// network. Both are refused.
 	if req.URL.Scheme != g.scheme && (g.scheme == "https" || req.URL.Host == g.host) {
 		return nil, fmt.Errorf("%s is not used by %s", req.URL.Host, req.URL.Scheme)
 	}
@@ -160,8 +160,8 @@ func failure(req *http.Request, err error) error {
 	return requestError{err}
 }
 
-// explain returns what an error of the library means. The library's own text is dropped: it
-// may quote the registry, or a token.
+// explain translates an error of the library. It drops the library's own text, which may quote the registry,
+// or a token.
 func (g *repository) explain(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -181,7 +181,7 @@ func (g *repository) explain(ctx context.Context, err error) error {
 	return fmt.Errorf("%s requires authentication in an unsupported way: it must be Basic, or Bearer with a token and a realm by https", g.host)
 }
 
-// refused is what a status means, and what helps.
+// refused returns an error that explains a response's status, and what helps.
 func (g *repository) refused(host string, status int) error {
 	advice := ""
 	switch status {
@@ -195,11 +195,11 @@ func (g *repository) refused(host string, status int) error {
 	return fmt.Errorf("%s answered %d %s%s", host, status, http.StatusText(status), advice)
 }
 
-// maxRedirects are enough for a registry whose storage is elsewhere.
+// maxRedirects is enough for a registry that stores its blobs elsewhere.
 const maxRedirects = 5
 
-// checkRedirect lets a registry redirect, but not from TLS to plain HTTP, and not with
-// credentials to another host.
+// checkRedirect lets a registry redirect, but not from TLS to plain HTTP, and not with credentials to
+// another host.
 func checkRedirect(req *http.Request, via []*http.Request) error {
 	first := via[0].URL
 	switch {

@@ -21,7 +21,7 @@ import (
 func TestASlowRegistry(t *testing.T) {
 	r := registry.New(t)
 	end := make(chan struct{})
-	t.Cleanup(func() { close(end) }) // before the server waits for its requests
+	t.Cleanup(func() { close(end) }) // cleanups run in reverse order: this one runs before the server waits for its requests
 	r.Before = func(_ http.ResponseWriter, req *http.Request) bool {
 		select {
 		case <-end:
@@ -33,7 +33,7 @@ func TestASlowRegistry(t *testing.T) {
 	if err == nil || !strings.HasSuffix(err.Error(), "its registry has not answered within 20ms") {
 		t.Error(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond) // time limit: it is to pass
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond) // time limit: it must expire
 	defer cancel()
 	_, err = resolver(t, r, Options{}).Command(ctx, r.Host+"/shop:1")
 	if err == nil || !strings.HasSuffix(err.Error(), "its registry has not answered in time") {
@@ -41,12 +41,12 @@ func TestASlowRegistry(t *testing.T) {
 	}
 }
 
-// Answers are cached: by tag for a minute, by digest forever, failures for half a minute.
+// Answers are cached: for a tag a minute, for a digest forever, and failures half a minute.
 func TestCache(t *testing.T) {
 	r := registry.New(t)
 	one := r.Index(r.Image("linux/amd64", shop))
 	r.Tag("shop", "1", one.Digest)
-	// The handler is called without a connection, so that the time is the bubble's.
+	// The handler is called without a connection, so that the clock of the synctest bubble applies.
 	transport := roundTrip(func(req *http.Request) (*http.Response, error) {
 		w := httptest.NewRecorder()
 		r.ServeHTTP(w, req)
@@ -95,7 +95,7 @@ func TestCache(t *testing.T) {
 	})
 }
 
-// kinds are requests without their names.
+// kinds returns the kinds of requests, without the names in them.
 func kinds(requests []string) []string {
 	var out []string
 	for _, r := range requests {
@@ -125,7 +125,7 @@ func TestConcurrentLookups(t *testing.T) {
 	var wait sync.WaitGroup
 	wait.Go(func() { x.Command(impatient, r.Host+"/shop:1") })
 	<-begun
-	leave() // the first caller does not wait; the others do
+	leave() // the first caller stops waiting; the others do not
 	images := slices.Repeat([]string{r.Host + "/shop:1"}, 20)
 	wait.Go(func() {
 		for image, c := range x.Commands(t.Context(), images) {
