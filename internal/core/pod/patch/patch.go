@@ -1,5 +1,5 @@
-// Package patch writes the difference of two pods as a JSON patch (RFC 6902), which keeps what it does
-// not change: also the fields of a newer Kubernetes, which are not in our types.
+// Package patch writes the difference of two pods as a JSON patch (RFC 6902). The patch keeps everything
+// that it does not change, including the fields of a newer Kubernetes, which our types do not have.
 package patch
 
 import (
@@ -17,18 +17,18 @@ import (
 // An Operation is one step of a JSON patch (RFC 6902).
 type Operation struct {
 	Op    string `json:"op"`             // add, remove or move
-	From  string `json:"from,omitempty"` // of a move
+	From  string `json:"from,omitempty"` // for move
 	Path  string `json:"path"`
 	Value any    `json:"value,omitempty"`
 }
 
-// Diff returns a patch that makes after of before. Containers, volumes and other elements of
-// lists are identified by their names: one that stays is patched inside, and one that changes
-// its place is moved, so that fields of a newer Kubernetes, which are not in our types, stay.
-// Libraries that compare lists by position would write such an element anew, without them.
+// Diff returns a patch that turns before into after. It identifies containers, volumes and other elements of
+// lists by their names. It patches an element that stays, and moves one whose position changes, so that
+// fields of a newer Kubernetes, which our types do not have, stay. Libraries that compare lists by position
+// would write such an element anew, without those fields.
 //
-// It compares the pods as they are in memory, by what of them is in their JSON: only what differs is
-// ever written as such.
+// Diff compares the pods in memory, but only the fields that appear in their JSON. It converts only what
+// differs to JSON.
 func Diff(before, after *corev1.Pod) []Operation {
 	var p patch
 	old := *before
@@ -53,7 +53,7 @@ var escaper = strings.NewReplacer("~", "~0", "/", "~1")
 
 func at(list string, i int) string { return list + "/" + strconv.Itoa(i) }
 
-// object compares two objects, structs or maps. An add also replaces a field.
+// object compares two objects, structs or maps. The operation "add" also replaces a field.
 func (p *patch) object(path string, old, new reflect.Value) {
 	var fields []field
 	if old.Kind() == reflect.Map {
@@ -84,7 +84,7 @@ func (p *patch) value(path, name string, old, new reflect.Value) {
 		old, new = old.Elem(), new.Elem()
 	}
 	switch t, key := old.Type(), identity(old, new); {
-	case t.Implements(marshaler) || reflect.PointerTo(t).Implements(marshaler): // as a quantity: one text
+	case t.Implements(marshaler) || reflect.PointerTo(t).Implements(marshaler): // for example a quantity, which is one string in JSON
 		if !reflect.DeepEqual(old.Interface(), new.Interface()) && !sameJSON(old, new) {
 			p.add(field, new.Interface())
 		}
@@ -106,15 +106,15 @@ func sameJSON(a, b reflect.Value) bool {
 	return errX == nil && errY == nil && string(x) == string(y)
 }
 
-// A field is one of a type's JSON, or the key of a map.
+// A field is a field of a type's JSON, or a key of a map.
 type field struct {
 	name  string
 	key   reflect.Value
 	index []int
-	empty bool // it is left out where it is empty
+	empty bool // the JSON leaves it out if it is empty
 }
 
-// of returns the field of an object; the zero value: its JSON has none.
+// of returns the field of an object; the zero value if the object's JSON does not have it.
 func (f field) of(object reflect.Value) reflect.Value {
 	if f.key.IsValid() {
 		return object.MapIndex(f.key)
@@ -124,7 +124,7 @@ func (f field) of(object reflect.Value) reflect.Value {
 		return v
 	}
 	switch v.Kind() {
-	case reflect.Struct: // is never left out
+	case reflect.Struct: // a struct is never left out
 	case reflect.Slice, reflect.Map:
 		if v.Len() == 0 {
 			return reflect.Value{}
@@ -139,7 +139,7 @@ func (f field) of(object reflect.Value) reflect.Value {
 
 var known sync.Map // of reflect.Type, []field
 
-// jsonFields returns the fields of a type's JSON, by their names.
+// jsonFields returns the fields of a type's JSON, sorted by name.
 func jsonFields(t reflect.Type) []field {
 	if all, ok := known.Load(t); ok {
 		return all.([]field)
@@ -150,8 +150,8 @@ func jsonFields(t reflect.Type) []field {
 	return all
 }
 
-// namedFields returns the fields of a struct at an index, with those of embedded structs that have no
-// name in JSON.
+// namedFields returns the fields of a struct, including those of embedded structs without a name in JSON.
+// The parameter at is the index of the struct.
 func namedFields(t reflect.Type, at []int) (all []field) {
 	for i := range t.NumField() {
 		f, index := t.Field(i), append(slices.Clip(at), i)
@@ -167,8 +167,8 @@ func namedFields(t reflect.Type, at []int) (all []field) {
 	return all
 }
 
-// keysOfBoth returns the keys of two maps, without those of equal texts: a pod may have a hundred
-// thousand labels.
+// keysOfBoth returns the keys of two maps, without the keys that have the same text in both: a pod may have
+// a hundred thousand labels.
 func keysOfBoth(old, new reflect.Value) (all []field) {
 	texts, _ := old.Interface().(map[string]string)
 	others, _ := new.Interface().(map[string]string)
@@ -185,8 +185,8 @@ func keysOfBoth(old, new reflect.Value) (all []field) {
 	return slices.CompactFunc(all, func(a, b field) bool { return a.name == b.name })
 }
 
-// identity returns the field by which the elements of two lists are identified: the first
-// that all have (patchMergeKey of k8s.io/api/core/v1); empty if there is none.
+// identity returns the field that identifies the elements of two lists: the first one that all elements have
+// (patchMergeKey of k8s.io/api/core/v1); empty if there is none.
 func identity(old, new reflect.Value) string {
 	if old.Kind() != reflect.Slice || old.Type().Elem().Kind() != reflect.Struct || old.Len() == 0 || new.Len() == 0 {
 		return ""
@@ -208,7 +208,7 @@ func all(list reflect.Value, key string) bool {
 	return true
 }
 
-// id is a field of an element; the zero value: it has none.
+// id returns a field of an element; the zero value if it has none.
 func id(element reflect.Value, key string) reflect.Value {
 	for _, f := range jsonFields(element.Type()) {
 		if f.name == key {
@@ -218,8 +218,8 @@ func id(element reflect.Value, key string) reflect.Value {
 	return reflect.Value{}
 }
 
-// list first removes elements, from the end, then puts each one into its place, from the
-// beginning, so that each index is right at its time.
+// list patches a list. It first removes elements, from the end, and then puts each element into its place,
+// from the beginning, so that each index is right when its operation is applied.
 func (p *patch) list(path, key string, old, new reflect.Value) {
 	type element struct {
 		id    any
@@ -256,7 +256,7 @@ func (p *patch) list(path, key string, old, new reflect.Value) {
 		}
 		p.object(at(path, j), now[j].value, want.value)
 	}
-	for i := len(now) - 1; i >= len(wanted); i-- { // a second element of a name
+	for i := len(now) - 1; i >= len(wanted); i-- { // a second element with the same name
 		p.remove(at(path, i))
 	}
 }
@@ -283,7 +283,7 @@ func (p *patch) moveContainers(old, new *corev1.PodSpec) {
 			p.move(at("/spec/"+from.name, j), "/spec/"+to.name+"/0")
 			*to.here = slices.Insert(slices.Clone(*to.here), 0, c)
 			*from.here = slices.Delete(slices.Clone(*from.here), j, j+1)
-			if len(*from.here) == 0 && from.name == inits.name { // an empty list stays, and no field of ours has it
+			if len(*from.here) == 0 && from.name == inits.name { // the JSON would keep an empty list, which our types cannot represent
 				p.remove("/spec/" + from.name)
 			}
 		}

@@ -24,23 +24,23 @@ import (
 	"outrider.dev/test/corpus"
 )
 
-// newerKey is a field of a newer Kubernetes.
+// newerKey is the name of a field that only a newer Kubernetes has.
 const newerKey = "fromANewerKubernetes"
 
-// newer gives the containers and volumes of a pod's JSON, and what is around them, a field
-// that our types do not have; its value names its owner.
+// newer adds a field that our types do not have to the pod's JSON: to the pod, its metadata and spec, and
+// each container and volume. Its value names its owner.
 func newer(pod map[string]any) {
 	spec := pod["spec"].(map[string]any)
 	pod["metadata"].(map[string]any)[newerKey], spec[newerKey], pod[newerKey] = "metadata", "spec", "pod"
 	for name, owner := range owners(pod) {
 		owner[newerKey] = name
 		if resources, _ := owner["resources"].(map[string]any); len(resources) == 0 {
-			delete(owner, "resources") // as most authors write it
+			delete(owner, "resources") // most authors leave it out
 		}
 	}
 }
 
-// owners are the containers and volumes of a pod's JSON.
+// owners returns the containers and volumes of a pod's JSON.
 func owners(pod map[string]any) map[string]map[string]any {
 	out := map[string]map[string]any{}
 	for list, what := range map[string]string{"initContainers": "container ", "containers": "container ", "volumes": "volume "} {
@@ -52,7 +52,7 @@ func owners(pod map[string]any) map[string]map[string]any {
 	return out
 }
 
-// keepsTheNewer: whatever is still there has its field still.
+// keepsTheNewer checks that everything that is still there has kept the added field.
 func keepsTheNewer(t testing.TB, given []string, got map[string]any) {
 	t.Helper()
 	spec := got["spec"].(map[string]any)
@@ -67,8 +67,8 @@ func keepsTheNewer(t testing.TB, given []string, got map[string]any) {
 	}
 }
 
-// makes: the patch makes one pod of another, as the API server's library applies it, and keeps
-// fields that our types do not have.
+// makes checks that the patch turns one pod into another, with the library that the API server uses, and
+// keeps fields that our types do not have.
 func makes(t *testing.T, before, after *corev1.Pod) {
 	t.Helper()
 	got, err := runtime.DefaultUnstructuredConverter.ToUnstructured(before)
@@ -106,7 +106,7 @@ func makes(t *testing.T, before, after *corev1.Pod) {
 	}
 }
 
-// corpusPods are the pods of the corpus, and what injection makes of them.
+// corpusPods returns the pods of the corpus, and the same pods injected.
 func corpusPods(t *testing.T) (given, injected []*corev1.Pod) {
 	t.Helper()
 	files, err := corpus.Sane()
@@ -137,8 +137,8 @@ func TestAnInjectedPodIsMadeOfTheGivenOne(t *testing.T) {
 	}
 }
 
-// A patch does not depend on what injection does: any pod becomes any other one, whatever
-// is added, left out, moved within a list or between two.
+// A patch does not depend on what injection does: any pod becomes any other pod, whatever is added, removed,
+// or moved within a list or between two lists.
 func TestAnyPodBecomesAnyOther(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	given, injected := corpusPods(t)
@@ -152,13 +152,13 @@ func TestAnyPodBecomesAnyOther(t *testing.T) {
 			p.Spec.InitContainers = append(p.Spec.InitContainers, p.Spec.Containers[n-1])
 			p.Spec.Containers = p.Spec.Containers[:n-1]
 		}
-		for i := range p.Spec.Containers { // names that other pods have, too
+		for i := range p.Spec.Containers { // names that other pods have too
 			if p.Spec.Containers[i].Name != contract.ProxyContainer {
 				p.Spec.Containers[i].Name = string(rune('a' + i))
 			}
 		}
 		c := &p.Spec.Containers[0]
-		for _, protocol := range []corev1.Protocol{"TCP", "UDP", "SCTP"}[rng.IntN(4):] { // one port, twice or more
+		for _, protocol := range []corev1.Protocol{"TCP", "UDP", "SCTP"}[rng.IntN(4):] { // the same port, twice or more
 			c.Ports = append(c.Ports, corev1.ContainerPort{ContainerPort: 53, Protocol: protocol})
 		}
 		c.Resources.Limits = corev1.ResourceList{"cpu": resource.MustParse([]string{"1", "1000m", "2"}[rng.IntN(3)])}
