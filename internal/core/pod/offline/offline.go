@@ -1,4 +1,4 @@
-// Package offline injects the pods of manifest files, or undoes it, without a cluster.
+// Package offline injects the pods of manifest files, or undoes their injection, without a cluster.
 package offline
 
 import (
@@ -26,14 +26,14 @@ type File struct {
 // Options of [Inject].
 type Options struct {
 	Inject    inject.Options
-	Namespace string            // of objects that do not name one
-	Labels    map[string]string // of that namespace, in addition to those of its document
+	Namespace string            // for objects that do not name one
+	Labels    map[string]string // labels of that namespace, added to those in its document
 
 	// Pod injects one pod; default: [inject.Pod].
 	Pod func(*corev1.Pod, inject.Namespace, inject.Options) (inject.Result, error)
 }
 
-// A Message is about one object: a note, warning, error or hint.
+// A Message is a note, warning, error or hint about one object.
 type Message struct {
 	Level  string
 	Object podfile.Object
@@ -44,12 +44,12 @@ func (m Message) String() string {
 	return fmt.Sprintf("%s: %s: document %d: %s: %s", m.Level, m.Object.File, m.Object.Document, m.Object, m.Text)
 }
 
-// A Result is the changed files.
+// A Result holds the files after the change.
 type Result struct {
 	Files   []File
-	Refused int // pods
+	Refused int // number of pods
 
-	what    string // was done
+	what    string // what was done, in one word
 	changes []podfile.Change
 	reasons map[string][]string // by key
 }
@@ -61,8 +61,8 @@ type injection struct {
 	result     Result
 }
 
-// Inject injects the pods of all files; report gets the messages as they come up. A refused
-// pod is reported there, and the others are looked at nevertheless.
+// Inject injects the pods of all files. The function report gets the messages as they occur. It is told of a
+// refused pod too, and Inject goes on with the other pods.
 func Inject(files []File, o Options, report func(Message)) (Result, error) {
 	if o.Pod == nil {
 		o.Pod = inject.Pod
@@ -84,7 +84,8 @@ func (in *injection) run(files []File, change func(podfile.Object) (*corev1.Pod,
 	return in.result, nil
 }
 
-// namespaces are those of all files: a namespace may stand behind its pods.
+// namespaces returns the namespaces of all files. They are read first, because a namespace may come after
+// its pods.
 func namespaces(files []File, o Options) map[string]inject.Namespace {
 	out := map[string]inject.Namespace{}
 	for _, f := range files {
@@ -115,7 +116,7 @@ func (in *injection) refuse(report func(level, format string, args ...any), refu
 	}
 }
 
-// pod injects one; nil leaves it as it is.
+// pod injects one pod; nil means that the pod does not change.
 func (in *injection) pod(o podfile.Object) (*corev1.Pod, error) {
 	report := in.reporter(o)
 	if o.NoPod != nil {
@@ -154,18 +155,18 @@ func (in *injection) pod(o podfile.Object) (*corev1.Pod, error) {
 		if r.Pod == &o.Pod {
 			return nil, nil
 		}
-		return r.Pod, nil // an earlier injection is removed
+		return r.Pod, nil // it no longer has the earlier injection
 	}
 	in.result.reasons[key(o.File, o.Document, o.String())] = append([]string{"injected: " + r.Reason.Sentence}, r.Notes...)
 	return r.Pod, nil
 }
 
-// key is an object of a document.
+// key identifies an object in a document.
 func key(file string, document int, object string) string {
 	return fmt.Sprintf("%s/%d/%s", file, document, object)
 }
 
-// Diff is what changes, document by document, and why.
+// Diff returns the changes and their reasons, document by document.
 func (r Result) Diff() []byte {
 	var b bytes.Buffer
 	for _, c := range r.changes {
@@ -181,7 +182,7 @@ func (r Result) Diff() []byte {
 	return b.Bytes()
 }
 
-// Text is the files as one.
+// Text returns all files as one.
 func (r Result) Text() []byte {
 	var texts [][]byte
 	for _, f := range r.Files {
@@ -190,7 +191,7 @@ func (r Result) Text() []byte {
 	return Join(texts)
 }
 
-// Join is the texts of files as one, each a document of its own, as kubectl reads it.
+// Join returns several texts as one file, in which each text is a separate document for kubectl.
 func Join(texts [][]byte) []byte {
 	var b bytes.Buffer
 	for i, text := range texts {

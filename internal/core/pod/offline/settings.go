@@ -13,17 +13,16 @@ import (
 	"outrider.dev/internal/core/pod/inject/settings"
 )
 
-// Settings are where the settings of the mesh come from. Errors name the flags of
-// "outrider inject".
+// Settings says where the settings of the mesh come from. Errors name the flags of "outrider inject".
 type Settings struct {
-	Values []string // files with values; later ones win
-	Set    []string // single values in Helm's form; they win over the files
+	Values []string // files with values; later ones take precedence
+	Set    []string // single values in Helm's form; they take precedence over the files
 	Mesh   string   // file with the mesh configuration; may be empty
 
 	ProbeKey string // file with the secret of [inject.DerivedProbeKey]; may be empty
 }
 
-// leastSecret is the length of a secret that cannot be guessed.
+// leastSecret is the shortest length of a secret that cannot be guessed.
 const leastSecret = 16
 
 // Read reads the settings into o. The notes are about settings without effect.
@@ -57,8 +56,8 @@ func (s Settings) Read(o *inject.Options) (notes []string, err error) {
 	return notes, nil
 }
 
-// readValues reads the files and single values together, as Helm does: the later ones win, and
-// one alone need not be complete. An error or a note names the source that it is about.
+// readValues reads the files and single values together, as Helm does: later ones take precedence, and one
+// alone need not be complete. An error or a note names the source that it is about.
 func (s Settings) readValues(o *inject.Options) (notes []string, err error) {
 	sources, all, err := s.sources()
 	if err != nil {
@@ -81,7 +80,7 @@ func (s Settings) readValues(o *inject.Options) (notes []string, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("--values and --set together: %w", err)
 	}
-	if incomplete { // its warnings are known only of all together
+	if incomplete { // warnings about all values together
 		for _, w := range warnings {
 			notes = append(notes, "--values and --set together: "+w)
 		}
@@ -97,14 +96,14 @@ func checked(values map[string]any) (settings.Values, []string, error) {
 	return settings.ParseValues(text)
 }
 
-// A source is a file with values or a single value, and what is wrong with it alone.
+// A source is a file with values or a single value, with the errors and warnings about it alone.
 type source struct {
 	name     string
 	warnings []string
 	err      error
 }
 
-// sources reads those of the values. It returns also the values of all.
+// sources reads each source of values. It also returns all values together.
 func (s Settings) sources() (out []source, all map[string]any, err error) {
 	all = map[string]any{}
 	add := func(name string, values map[string]any) {

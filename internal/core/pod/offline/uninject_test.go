@@ -15,9 +15,10 @@ import (
 	"outrider.dev/test/tier"
 )
 
-// The injection of each pod of the corpus is undone: the data is as before, also what Kubernetes would
-// take for the same, and what was not injected has the same bytes. Most of the others have, too; in the rest a probe
-// has its fields in another order, or a long text is folded otherwise.
+// Uninject undoes the injection of each pod of the corpus. All data are restored, even where Kubernetes
+// would not see a difference, and documents that were not injected keep their exact bytes. So do most of the
+// injected ones; in the rest the fields of a probe are in another order, or a long text is folded
+// differently.
 func TestUninjectUndoesInject(t *testing.T) {
 	files, err := corpus.Sane()
 	if err != nil {
@@ -57,8 +58,8 @@ func TestUninjectUndoesInject(t *testing.T) {
 	}
 }
 
-// roundTrip injects a file and undoes it. It returns how many documents changed, and how many of
-// these have the same bytes afterwards.
+// roundTrip injects a file and undoes it. It returns how many documents changed, and how many of these have
+// the same bytes as before.
 func roundTrip(t *testing.T, f File, o Options) (changed, same int) {
 	t.Helper()
 	injected, err := Inject([]File{f}, o, func(Message) {})
@@ -106,7 +107,7 @@ func dataOf(t *testing.T, text string) (v any) {
 	return v
 }
 
-// Lists that are there and empty, and containers of our names among the author's own, come back too.
+// Empty lists, and containers with our names among the author's own, are restored too.
 func TestUninjectKeepsEmptyListsAndOrder(t *testing.T) {
 	const text = `apiVersion: v1
 kind: Pod
@@ -165,8 +166,8 @@ func documents(data []byte) (out []string) {
 	return out
 }
 
-// What cannot be undone is said, and the pod stays or comes back as far as it is recorded.
-// Another mesh's proxy gets a hook that runs its own program, as its author might have written it.
+// Uninject removes the hook that another mesh's proxy got, although the hook runs the proxy's own program
+// and so looks like one that the author wrote.
 func TestUninjectTakesTheHookFromAnotherMeshesProxy(t *testing.T) {
 	for _, start := range []string{"native", "hold"} {
 		given := "kind: Pod\napiVersion: v1\nmetadata:\n  name: x\n  annotations: {outrider.dev/proxy: none, outrider.dev/start: " + start + "}\nspec:\n  containers:\n  - {name: web, image: a, command: [/app]}\n  - {name: istio-proxy, image: proxyv2, args: [proxy, sidecar]}\n"
@@ -186,7 +187,7 @@ func TestUninjectSaysWhatIsNotRecorded(t *testing.T) {
 	for name, tt := range map[string]struct {
 		pod, want string
 		refused   bool
-		gone      string // from the text
+		gone      string // a word that must no longer be in the text
 	}{
 		"not injected":                {pod: pod("", ""), want: "note: unchanged: it is not injected"},
 		"another mesh's":              {pod: pod("", "}, {name: istio-proxy, image: p"), want: "note: unchanged: the container istio-proxy is another mesh's"},
