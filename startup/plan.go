@@ -54,7 +54,7 @@ const (
 	StartupProbe   Health = "startup-probe"
 	ReadinessProbe Health = "readiness-probe"
 	PostStart      Health = "post-start" // a hook that returns when the container is healthy
-	Report         Health = "report"     // the container, or what wraps it, publishes its state
+	Report         Health = "report"     // the container, or its wrapper, publishes its state
 )
 
 // Condition is the state that a dependency must have reached, in the words of Docker Compose.
@@ -97,7 +97,7 @@ type OnTimeout string
 
 const (
 	Fail     OnTimeout = ""         // do not run; the container ends with an error
-	Continue OnTimeout = "continue" // run all the same
+	Continue OnTimeout = "continue" // run anyway
 )
 
 // OnRestart says what a dependent does when its dependency restarts.

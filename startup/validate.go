@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// A Finding is a problem of a plan, or a hint about it.
+// A Finding is a problem in a plan, or a hint about it.
 type Finding struct {
 	Code    Code     `json:"code"`
 	Level   Level    `json:"level"`
@@ -17,7 +17,7 @@ type Finding struct {
 	Remedy  string   `json:"remedy,omitempty"`
 }
 
-// Level is how bad a finding is.
+// Level is the severity of a finding.
 type Level string
 
 const (

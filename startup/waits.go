@@ -30,7 +30,7 @@ func reached(c Condition) moment {
 	}
 }
 
-// A point is a moment of a named container.
+// A point is a moment in the life of a named container.
 type point struct {
 	name string
 	at   moment

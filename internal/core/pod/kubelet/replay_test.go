@@ -36,7 +36,7 @@ type match struct {
 	real, model time.Duration
 }
 
-// slack is how much later than the real kubelet the model may be.
+// slack is the longest accepted delay of the model behind the real kubelet.
 const slack = 300 * time.Millisecond
 
 // news is the longest time between the end or start of a container and the relist that can see it.

@@ -37,9 +37,9 @@ func (c credential) advice() string {
 }
 
 // A config is Docker's config.json, which is also the content of a Secret of type
-// kubernetes.io/dockerconfigjson. go-containerregistry's keychain does not read it, because the keychain
-// would run the helper programs that the file names, and does not know the kubelet's rule that an entry may
-// be for a path.
+// kubernetes.io/dockerconfigjson. We do not read it through go-containerregistry's keychain, which would run
+// the helper programs that the file names, and does not know the kubelet's rule that an entry may be for a
+// path.
 type config struct {
 	Auths map[string]struct {
 		Auth          string `json:"auth"` // base64 of user:password

@@ -90,7 +90,7 @@ func New(o podfile.Object, on startup.Kubernetes, advise bool) (Report, error) {
 	return p, nil
 }
 
-// Where returns the file, the document and the name of an object, which begin its error messages.
+// Where returns an object's file, document and name, with which the error messages about it begin.
 func Where(o podfile.Object) string {
 	return fmt.Sprintf("%s: document %d: %s", o.File, o.Document, o)
 }

@@ -50,7 +50,7 @@ func (o Object) Field(podField string) string {
 	return o.Template + "." + podField
 }
 
-// An InputError is a document that cannot be used.
+// An InputError reports a document that cannot be used.
 type InputError struct {
 	File     string
 	Document int

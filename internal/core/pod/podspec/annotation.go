@@ -28,7 +28,7 @@ const (
 	StartAnnotation = "outrider.dev/start"
 )
 
-// An AnnotationError is an annotation that cannot be understood.
+// An AnnotationError reports an annotation that cannot be understood.
 type AnnotationError struct {
 	Key       string
 	Container string // the container that waits, if known

@@ -31,7 +31,7 @@ const (
 	MaxWords = 20_000
 )
 
-// A FieldError is a value that the API server would refuse.
+// A FieldError reports a value that the API server would refuse.
 type FieldError struct {
 	Field  string // path in the pod
 	Reason string
