@@ -23,8 +23,8 @@ type Container struct {
 	// covers only the outbound path does not.
 	HealthNeeds []string `json:"healthNeeds,omitempty"`
 
-	// Named containers wait only by an edge that names them, and not by a star. A proxy that serves the
-	// others is one of them.
+	// Named containers wait only by an edge that names them, and not by a star. An example is a proxy that
+	// serves the other containers.
 	Named bool `json:"-"`
 }
 

@@ -94,8 +94,8 @@ func (v *validator) condition(from Container, e *Edge) bool {
 	return true
 }
 
-// maxPaths limits the searches for a path, each of which takes time that grows with the plan. A person mends
-// the first few and runs the check again.
+// maxPaths limits the searches for a path, each of which takes time that grows with the plan. A person
+// corrects the first few and runs the check again.
 const maxPaths = 20
 
 // keepable reports whether any mechanism could keep the edge: From must be able to reach the condition

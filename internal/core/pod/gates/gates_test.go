@@ -84,7 +84,7 @@ func TestStoppingWaitsForTheDependents(t *testing.T) {
 }
 
 // A shell that waits in a loop ignores SIGTERM, and the command after the loop does not get the signal. A
-// gate ends on it.
+// gate ends on SIGTERM.
 func TestWhatFollowsALoopDoesNotGetItsSignal(t *testing.T) {
 	for by, ignores := range map[string]bool{"health-loop": true, "gate": false} { // any order: two tests
 		st := newStory(t, "app after proxy is healthy, by "+by)

@@ -13,7 +13,7 @@ import (
 	"outrider.dev/internal/core/pod/inject/verdict"
 )
 
-// scrapePrefix begins the annotations that the usual configuration of Prometheus reads from pods.
+// scrapePrefix is the prefix of the annotations that the usual configuration of Prometheus reads from pods.
 const (
 	scrapePrefix = "prometheus.io/"
 	mergedPath   = "/stats/prometheus"

@@ -108,7 +108,8 @@ func (h handler) restore(p prober) error {
 
 // writeProbes lets the agent make the app's probes: the kubelet has no certificate of the mesh, and its
 // connections would be captured. The startup probes that gates answer belong to injection. The agent makes
-// these even if the setting for the app's probes is off, because it then starts no process in the container.
+// these even if the setting for the app's probes is off, so that the kubelet need not start a process in the
+// container for each of them.
 func writeProbes(pod *corev1.Pod, in input, s effective, r *verdict.Report) error {
 	if !s.proxy || !s.probes {
 		return nil
@@ -180,8 +181,8 @@ func keyed(path, key string) string {
 	return path + "/" + key
 }
 
-// probeKey returns the key that the pod's author set as a variable, else the key of an earlier injection,
-// which so changes nothing, else a new one.
+// probeKey returns the key that the pod's author set as a variable, else the key of an earlier injection, so
+// that a second one changes nothing, else a new key.
 func (in input) probeKey(pod *corev1.Pod) string {
 	switch set := valueOf(pod, contract.ProbeKey); {
 	case set != "":

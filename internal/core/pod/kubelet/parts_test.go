@@ -7,8 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The first restart after a crash is immediate, the next waits 10 s, doubling to 5 minutes. The back-off is
-// forgotten after more than 10 minutes without a crash.
+// The first restart after a crash is immediate. The following ones wait 10 s, doubling to 5 minutes. The
+// back-off is forgotten after more than 10 minutes without a crash.
 func TestBackOff(t *testing.T) {
 	for name, tt := range map[string]struct {
 		ran  []time.Duration // running time before each end

@@ -117,7 +117,7 @@ func (p *probe) conclude(r result, forGood bool) bool {
 	return changed
 }
 
-// runSoon runs an active readiness probe that does not succeed yet at once, and restarts its periods from
+// runSoon runs an active readiness probe at once if it does not succeed yet, and restarts its periods from
 // now. It is called by a pass. During the initial delay it only restarts the periods.
 // Source: prober_manager.go UpdatePodStatus; prober/worker.go run.
 func (p *probe) runSoon(spec Probe, startedAt, now time.Duration) {

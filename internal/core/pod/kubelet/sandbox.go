@@ -75,8 +75,8 @@ func (s *State) sandboxLost() {
 	}
 }
 
-// forgetInits resets the init containers, as for a new sandbox they have never run.
-// Source: kuberuntime_manager.go SyncPod step 2 (purgeInitContainers).
+// forgetInits resets the init containers: in a new sandbox they have never run. Source:
+// kuberuntime_manager.go SyncPod step 2 (purgeInitContainers).
 func (s *State) forgetInits() {
 	for i := range s.c {
 		c := &s.c[i]

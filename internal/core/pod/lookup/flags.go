@@ -18,8 +18,8 @@ type Flags struct {
 	o        Options
 }
 
-// Add adds the flags to a command. A look-up takes no longer than timeout. The networks are the default for
-// the networks besides the internet in which registries may be.
+// Add adds the flags to a command. A look-up takes no longer than timeout. Unless a flag says otherwise,
+// registries may be in these networks, besides the internet.
 func (f *Flags) Add(fs *pflag.FlagSet, timeout time.Duration, networks []netip.Prefix) {
 	f.o.Timeout = timeout
 	for _, n := range networks {

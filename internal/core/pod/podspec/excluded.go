@@ -6,8 +6,8 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// InjectLabels are the labels by which a pod requests or declines injection. The first of them that the pod
-// has decides.
+// InjectLabels are the labels by which a pod requests or declines injection. If a pod has several, the first
+// in this list decides.
 var InjectLabels = []string{contract.OwnInjectLabel, contract.InjectLabel}
 
 // RequestsInjection returns the value of the pod's own label, even if it is empty; if there is no label, of

@@ -52,8 +52,8 @@ func weakest(all []Choice, knot []startup.Edge, requested func(startup.Edge) sta
 	return at
 }
 
-// written returns the plan of the pod that [Write] would make of the choices. In order each container comes
-// after those that it waits for.
+// written returns the plan of the pod that [Write] would make of the choices. The list order has each
+// container after those that it waits for.
 func (c *chooser) written(all []Choice, order []string) startup.Plan {
 	p := startup.Plan{Containers: slices.Clone(c.plan.Containers)}
 	moves := map[string][]startup.Edge{}

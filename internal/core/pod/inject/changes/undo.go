@@ -14,7 +14,7 @@ import (
 )
 
 // Undone returns a copy of an injected pod without everything that injection added, and restores what it
-// changed. It also lists what cannot be restored. The function first restores what is not recorded in the
+// changed. It also lists what cannot be restored. It calls first to restore what is not recorded in the
 // annotations.
 func Undone(pod *corev1.Pod, first func(*corev1.Pod) error) (out *corev1.Pod, lost []string, err error) {
 	out = pod.DeepCopy()

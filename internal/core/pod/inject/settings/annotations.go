@@ -187,8 +187,8 @@ func CheckAnnotations(given map[string]string) ([]Ignored, error) {
 	return out, nil
 }
 
-// maxMeant limits for how many names of a pod a likely meaning is searched, since a pod may have 10,000
-// unknown names.
+// maxMeant limits how many names of one pod are compared with the known names, since a pod may have 10,000
+// unknown ones.
 const maxMeant = 50
 
 // InFamily reports whether an annotation of that name is about injection, ours or Istio's.
