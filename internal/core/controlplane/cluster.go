@@ -13,16 +13,16 @@ import (
 	"outrider.dev/internal/core/pod/inject"
 )
 
-// A cluster is a connection to an API server, and what the control plane follows there.
+// A cluster is a connection to an API server, with the objects that the control plane watches there.
 type cluster struct {
 	*kube.Cluster
 	namespaces     *kube.Namespaces
-	configurations *kube.WebhookConfigurations // ours, and others if they matter; nil: not followed
-	trust          *kube.TrustBundle           // nil: none is kept
-	nodes          *kube.Nodes                 // nil: not followed
+	configurations *kube.WebhookConfigurations // our configuration, and those of others if they matter; nil: not watched
+	trust          *kube.TrustBundle           // nil: outriderd keeps no ClusterTrustBundle
+	nodes          *kube.Nodes                 // nil: not watched
 }
 
-// openCluster follows the namespaces; nil without a cluster.
+// openCluster begins to watch the namespaces. It returns nil if the options name no cluster.
 func openCluster(ctx context.Context, o Options) *cluster {
 	if o.Cluster == nil {
 		return nil
@@ -34,7 +34,8 @@ func openCluster(ctx context.Context, o Options) *cluster {
 	return c
 }
 
-// nodeServes is whether the nodes capture and add gates for pods that leave it open.
+// nodeServes reports whether the nodes capture and add gates for pods whose annotation does not decide
+// it.
 func (p *plane) nodeServes() bool {
 	if p.cluster == nil || p.cluster.nodes == nil {
 		return false
@@ -43,12 +44,12 @@ func (p *plane) nodeServes() bool {
 	return serve
 }
 
-// followNodes updates injection when all nodes do, or one does no more.
+// followNodes updates injection when nodeServes changes.
 func (p *plane) followNodes(ctx context.Context) error {
 	used := false
 	for first := true; ; first = false {
 		serve, changed := p.cluster.nodes.Serve()
-		if serve != used || first { // what was used before may be another answer
+		if serve != used || first { // injection was configured before this loop knew the nodes
 			used = serve
 			p.o.Log.Info("whether the nodes capture and add the gates of pods that leave it open (outrider.dev/init: auto)", "nodes", serve)
 			p.useInjection()
@@ -69,7 +70,7 @@ const (
 // TrustBundleModes are the values of [Options.TrustBundle].
 var TrustBundleModes = []string{TrustBundleAuto, TrustBundleOn, TrustBundleOff}
 
-// openTrustBundle makes the keeper of the ClusterTrustBundle.
+// openTrustBundle makes the controller that keeps the ClusterTrustBundle current.
 func (p *plane) openTrustBundle() {
 	apis := map[string][]kube.TrustAPI{TrustBundleAuto: kube.TrustAPIs, TrustBundleOn: kube.SwitchedTrustAPIs}[p.o.TrustBundle]
 	if p.cluster != nil && apis != nil {
@@ -77,7 +78,8 @@ func (p *plane) openTrustBundle() {
 	}
 }
 
-// trustSigner is whose ClusterTrustBundle injected pods mount; empty: the ConfigMap.
+// trustSigner returns the signer whose ClusterTrustBundle injected pods mount; empty: they mount the
+// ConfigMap.
 func (p *plane) trustSigner() string {
 	if p.cluster == nil || p.cluster.trust == nil {
 		return ""
@@ -88,7 +90,7 @@ func (p *plane) trustSigner() string {
 	return contract.TrustSigner
 }
 
-// followTrustBundle updates injection when pods may mount the bundle, or may no more.
+// followTrustBundle updates injection when the bundle becomes usable for pods, or unusable.
 func (p *plane) followTrustBundle(ctx context.Context) error {
 	for {
 		_, changed := p.cluster.trust.Usable()
@@ -112,7 +114,7 @@ func (p *plane) openConfigurations(ctx context.Context) {
 	}
 }
 
-// namespace returns a namespace for the webhook.
+// namespace returns a namespace as the webhook needs it.
 func (c *cluster) namespace(name string) (inject.Namespace, bool) {
 	ns, ok := c.namespaces.Get(name)
 	return inject.Namespace{Name: name, Labels: ns.Labels, Annotations: ns.Annotations}, ok
@@ -129,7 +131,8 @@ func (p *plane) reviewers() []ca.Authenticator {
 	}}
 }
 
-// webhookConfiguration is the name of the configuration that is kept current; empty: none.
+// webhookConfiguration returns the name of the configuration whose certificates are kept current;
+// empty: none.
 func (p *plane) webhookConfiguration() string {
 	switch name := p.o.WebhookConfiguration; {
 	case p.webhook == nil || name == "off":
@@ -148,7 +151,7 @@ func (p *plane) webhookConfiguration() string {
 	return usual.Name
 }
 
-// serveCluster adds the controllers that keep objects in the cluster current to the group.
+// serveCluster adds the controllers to the group that keep objects in the cluster current.
 func (p *plane) serveCluster(ctx context.Context, g *run.Group) {
 	if p.cluster == nil {
 		return
@@ -190,7 +193,7 @@ func (p *plane) serveCluster(ctx context.Context, g *run.Group) {
 		"server", p.cluster.Server(), "configmap", contract.RootConfigMap, "webhook_configuration", name)
 }
 
-// missing lists what has not been read yet; empty: the control plane is ready.
+// missing lists what is not read yet; if it is empty, the control plane is ready.
 func (p *plane) missing() []string {
 	var out []string
 	wait := func(what string, synced <-chan struct{}) {

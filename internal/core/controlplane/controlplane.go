@@ -1,6 +1,6 @@
-// Package controlplane puts the parts of outriderd together: a source of the mesh, the
-// resources made of it, the discovery service, and the authority with its service, behind
-// one port with mutual TLS. With a cluster it also keeps objects there that pods need.
+// Package controlplane assembles outriderd: a source of the mesh, the resources built from it, the
+// discovery service, and the certificate authority with its service. Discovery and certificates share
+// one port with mutual TLS. In a cluster it also maintains the objects that pods need.
 //
 //	:15012  configuration, certificates and names, gRPC over mutual TLS
 //	:15014  metrics and readiness; /debug for the loopback address alone
@@ -29,45 +29,47 @@ import (
 // DefaultProxiesPerAddress is how many proxies of one identity may connect from one address.
 const DefaultProxiesPerAddress = conns.DefaultProxies
 
-// DefaultConnectionAge is Istio's (keepaliveMaxServerConnectionAge). 10,000 proxies then make
-// 6 connections a second.
+// DefaultConnectionAge is Istio's keepaliveMaxServerConnectionAge. With it, 10,000 proxies open 6
+// connections a second.
 const DefaultConnectionAge = 30 * time.Minute
 
 // Options of a control plane. The zero value of a field means its default, unless it
 // is required.
 type Options struct {
-	Folder  string        // of manifests: the source of the mesh; default: Cluster
+	Folder  string        // with manifests, the source of the mesh; default: Cluster
 	Cluster *kube.Cluster // see cluster.go; default: none, and Folder is required
-	State   string        // directory of the authority and of used tokens; required without CASecret and ServingSecret
+	State   string        // directory for the authority and the used tokens; required without CASecret and ServingSecret
 
-	// CASecret is the Secret of Cluster with the authority, in Namespace, which all replicas share;
-	// used tokens are then there too. [contract.AuthoritySecret] is made if there is none; others
-	// are waited for. Default: the authority is in State.
+	// CASecret is the Secret in Namespace of Cluster that contains the authority. All replicas share
+	// it, and used tokens are then recorded in the cluster too. [contract.AuthoritySecret] is created
+	// if it does not exist; for any other name outriderd waits. Default: the authority is in State.
 	CASecret string
-	// ServingSecret is set where another authority signs the proxies' certificates: the Secret of
-	// Cluster in Namespace with the control plane's own one (tls.crt, tls.key, ca.crt), which is
-	// waited for. ServingFiles is a folder with the same. Default: the authority is this process.
+	// ServingSecret is set if another authority signs the proxies' certificates. It is the Secret in
+	// Namespace of Cluster that contains the control plane's own certificate (tls.crt, tls.key,
+	// ca.crt); outriderd waits until it exists. ServingFiles is a folder with the same files. Default:
+	// this process is the authority.
 	ServingSecret, ServingFiles string
-	// RootsFrom is a ConfigMap in Namespace with more roots, as istio-csr writes
-	// istio-ca-root-cert, with ServingSecret. Default: none.
+	// RootsFrom is a ConfigMap in Namespace with additional roots, such as istio-ca-root-cert that
+	// istio-csr writes; for use with ServingSecret. Default: none.
 	RootsFrom string
-	// TrustBundle is whether the roots are in a ClusterTrustBundle too, which injected pods mount in
-	// place of their namespace's ConfigMap; default off.
+	// TrustBundle says whether the roots are also published as a ClusterTrustBundle, which injected
+	// pods mount instead of their namespace's ConfigMap; default off.
 	TrustBundle string
 	// RootSpread is how long the next root is published before it signs; default
 	// [ca.DefaultRootSpread].
 	RootSpread time.Duration
 
-	// Nodes says that nodes of Cluster run outrider-node: they are watched, and where all do,
-	// injected pods without annotation [contract.Init] are theirs.
+	// Nodes says that nodes of Cluster run outrider-node. The nodes are then watched, and if
+	// outrider-node is ready on all of them, it captures for injected pods without the annotation
+	// [contract.Init].
 	Nodes bool
 
 	Mesh      mesh.Config
-	SkipKinds []string // of Cluster that are not read, of [kube.OptionalKinds]; default: none
-	Version   string   // of the program, for /version
-	Replica   string   // name of this one, for the status page; default: none
-	Namespace string   // of the control plane itself; default outrider-system
-	Names     []string // more DNS names for its certificate, besides those of a cluster
+	SkipKinds []string // kinds of Cluster that are not read, from [kube.OptionalKinds]; default: none
+	Version   string   // version of the program, for /version
+	Replica   string   // name of this replica, for the status page; default: none
+	Namespace string   // namespace of the control plane itself; default outrider-system
+	Names     []string // DNS names for its certificate, in addition to those in a cluster
 
 	Listen    string // default ":15012"
 	HTTP      string // default ":15014"
@@ -80,23 +82,23 @@ type Options struct {
 	// default [contract.DefaultFirstUse].
 	FirstUse time.Duration
 
-	// ConnectionAge is after which time, more or less a tenth, a proxy connects again; default
-	// [DefaultConnectionAge].
+	// ConnectionAge is the age, plus or minus a tenth at random, at which a proxy has to reconnect;
+	// default [DefaultConnectionAge].
 	ConnectionAge time.Duration
 
-	// Diagnoser is run by one replica of Cluster, the holder of a Lease in Namespace; default: none.
+	// Diagnoser runs on one replica in Cluster, the holder of a Lease in Namespace; default: none.
 	Diagnoser Diagnoser
 
-	Injection Injection // at the webhook
-	// WebhookConfiguration of Cluster whose certificates are kept current; default: that
-	// of the injection's revision; "off": none.
+	Injection Injection // for the webhook
+	// WebhookConfiguration is the configuration in Cluster whose certificates are kept current;
+	// default: the one for the injection's revision; "off": none.
 	WebhookConfiguration string
 
-	Life    time.Duration // of a certificate whose request names no lifetime; default 24h
-	MaxLife time.Duration // the longest that a request may name; default 24h, or Life if that is longer
+	Life    time.Duration // lifetime of a certificate whose request names none; default 24h
+	MaxLife time.Duration // longest lifetime that a request may name; default 24h, or Life if that is longer
 	Log     *slog.Logger  // default: none
 
-	// Ready is called with the addresses that are served, once they are.
+	// Ready is called with the listening addresses once they answer.
 	Ready func(Addresses)
 }
 
@@ -104,19 +106,19 @@ type Options struct {
 type Diagnoser interface {
 	// Run watches and diagnoses until ctx ends. It may be called again, but not twice at a time.
 	Run(ctx context.Context)
-	// Counts returns the number of diagnoses of each cause, also of those that never occurred.
+	// Counts returns the number of diagnoses by cause, including causes that never occurred.
 	Counts() map[string]uint64
 }
 
-// external reports whether another authority signs the proxies' certificates.
+// external reports whether an authority other than outriderd signs the proxies' certificates.
 func (o Options) external() bool { return o.ServingSecret != "" || o.ServingFiles != "" }
 
-// inSecret reports whether the authority's files are in a Secret, which may have to be waited for.
+// inSecret reports whether the authority's files are in a Secret, which may not exist yet.
 func (o Options) inSecret() bool { return o.CASecret != "" || o.ServingSecret != "" }
 
 // An OptionError is an option that cannot be used.
 type OptionError struct {
-	Option string // of [Options], for example "Injection.Values"
+	Option string // field of [Options], for example "Injection.Values"
 	Err    error
 }
 
@@ -124,7 +126,7 @@ func (e *OptionError) Error() string { return e.Option + ": " + e.Err.Error() }
 
 func (e *OptionError) Unwrap() error { return e.Err }
 
-// Addresses are where a control plane listens.
+// Addresses are the addresses on which a control plane listens.
 type Addresses struct{ Discovery, HTTP, Plaintext, Webhook string }
 
 func (o Options) withDefaults() Options {
@@ -147,8 +149,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Run serves until ctx ends. Everything is opened and checked before a port is bound, but the
-// authority in a Secret: while that is waited for, /ready has the reason.
+// Run serves until ctx ends. It opens and checks everything before it binds a port, except an authority
+// in a Secret: until that can be read, /ready reports the reason.
 func Run(ctx context.Context, o Options) error {
 	o = o.withDefaults()
 	ctx, cancel := context.WithCancel(ctx)
@@ -177,7 +179,7 @@ func Run(ctx context.Context, o Options) error {
 	g.Add(func() error { <-ctx.Done(); return nil }, func(error) { cancel() })
 	p.serveWebhook(ctx, &g, listeners.hook)
 	p.serveCluster(ctx, &g)
-	// Then streams end: a proxy connects to another replica while this one still answers.
+	// Only now end the streams: a proxy then connects to another replica while this one still answers.
 	p.secure.listener = p.listenOn(listeners.main, p.tls)
 	p.serve(ctx, &g, p.secure)
 	if listeners.plain != nil {
@@ -222,7 +224,7 @@ func (l listeners) close() {
 	}
 }
 
-// listen binds every port, or none.
+// listen binds all ports or, on an error, none.
 func listen(o Options) (out listeners, a Addresses, err error) {
 	bind := func(address string, to *net.Listener, actual *string) {
 		if err != nil || address == "" {

@@ -25,7 +25,7 @@ clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}]
 users: [{name: u, user: {token: secret}}]
 `
 
-// While the Secret with the authority cannot be read the control plane lives, and its readiness has
+// While the Secret with the authority cannot be read, the control plane runs and its readiness reports
 // the reason; its other ports do not answer yet.
 func TestTheAuthorityIsWaitedFor(t *testing.T) {
 	config := filepath.Join(t.TempDir(), "config")

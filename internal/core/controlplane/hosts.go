@@ -11,10 +11,10 @@ import (
 	"outrider.dev/internal/core/controlplane/ca"
 )
 
-// hosts are the machines outside of Kubernetes that the mesh has.
+// hosts looks up the machines outside of Kubernetes that the mesh declares.
 type hosts struct{ mesh source }
 
-// HostByToken finds the host that a one-time token is for.
+// HostByToken finds the host for which a one-time token was issued.
 func (h hosts) HostByToken(sum [32]byte) (ca.Host, bool) {
 	current, _ := h.mesh.Current()
 	want := fmt.Sprintf("%x", sum)
@@ -26,14 +26,14 @@ func (h hosts) HostByToken(sum [32]byte) (ca.Host, bool) {
 	return ca.Host{}, false
 }
 
-// Has returns whether a host is still declared, for the same service account.
+// Has reports whether a host is still declared with the same service account.
 func (h hosts) Has(host ca.Host) bool {
 	current, _ := h.mesh.Current()
 	w := current.Host(host.Namespace, host.Name)
 	return w != nil && w.ServiceAccount == host.ServiceAccount
 }
 
-// Any returns whether a host is declared.
+// Any reports whether the mesh declares any host.
 func (h hosts) Any() bool {
 	current, _ := h.mesh.Current()
 	for _, w := range current.Workloads() {
@@ -44,10 +44,10 @@ func (h hosts) Any() bool {
 	return false
 }
 
-// gone waits until a host is not declared any more, or ctx ends.
+// gone returns true once a host is no longer declared, and false if ctx ends first.
 func (h hosts) gone(ctx context.Context, host ca.Host) bool {
 	for {
-		_, changed := h.mesh.Current() // before Has: a change after it closes changed
+		_, changed := h.mesh.Current() // before Has, so that a later change closes changed
 		if !h.Has(host) {
 			return true
 		}
@@ -57,8 +57,8 @@ func (h hosts) gone(ctx context.Context, host ca.Host) bool {
 	}
 }
 
-// whileDeclared ends the streams of a host that is removed. [ca.Authority.AuthenticatePeer]
-// refuses new ones.
+// whileDeclared ends the streams of a host once it is removed from the mesh.
+// [ca.Authority.AuthenticatePeer] refuses new streams.
 func (p *plane) whileDeclared(service any, s grpc.ServerStream, _ *grpc.StreamServerInfo, serve grpc.StreamHandler) error {
 	host, ok := ca.PeerHost(s.Context())
 	if !ok {
@@ -71,19 +71,20 @@ func (p *plane) whileDeclared(service any, s grpc.ServerStream, _ *grpc.StreamSe
 	}, func(s grpc.ServerStream) error { return serve(service, s) })
 }
 
-// endedBy serves a stream in a context, which watch may end with the status of the stream.
+// endedBy serves a stream with a context that watch may cancel; the cause becomes the status of the
+// stream.
 func endedBy(s grpc.ServerStream, ctx context.Context, watch func(context.Context, context.CancelCauseFunc), serve func(grpc.ServerStream) error) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	go watch(ctx, end)
 	err := serve(bounded{s, ctx})
-	if cause := context.Cause(ctx); cause != ctx.Err() { // the client's end has no status
+	if cause := context.Cause(ctx); cause != ctx.Err() { // a cancellation by the client has no status
 		return cause
 	}
 	return err
 }
 
-// bounded is a stream that ends with another context.
+// bounded is a stream with a different context.
 type bounded struct {
 	grpc.ServerStream
 	ctx context.Context
@@ -91,9 +92,9 @@ type bounded struct {
 
 func (b bounded) Context() context.Context { return b.ctx }
 
-// mayRenew is why a workload may not renew its certificate by that alone. In a cluster a token
-// proves, each time, that the pod and its service account still are. Without one tokens are
-// made by hand, and the declared pods say who is in the mesh.
+// mayRenew returns an error if a workload may not renew its certificate with that certificate alone. In
+// a cluster each request needs a token, which proves that the pod and its service account still exist.
+// Without a cluster tokens are made by hand, and the declared pods define who is in the mesh.
 func (p *plane) mayRenew(id ca.Identity) error {
 	if p.cluster != nil {
 		return ca.ErrTokenNeeded

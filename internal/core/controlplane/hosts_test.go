@@ -59,7 +59,7 @@ const serverName = "outriderd.outrider-system.svc"
 
 func rootFile(state string) string { return filepath.Join(state, "ca", "root-cert.pem") }
 
-// clientTLS trusts the control plane with that state.
+// clientTLS returns a configuration that trusts the control plane with this state.
 func clientTLS(t testing.TB, state string) *tls.Config {
 	t.Helper()
 	bundle, err := os.ReadFile(rootFile(state))
@@ -98,7 +98,7 @@ func soon(t *testing.T) context.Context {
 	return ctx
 }
 
-// certify makes a key and requests a certificate for it, by a token or by a certificate.
+// certify makes a key and requests a certificate for it, with a token or with the present certificate.
 func (w *workload) certify(address, token string) error {
 	w.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -122,7 +122,7 @@ func (w *workload) certify(address, token string) error {
 	return nil
 }
 
-// A stream of configuration, after its first answer.
+// A stream delivers configuration; its first answer has already been read.
 type stream = discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient
 
 func (w *workload) stream(address, name string) (stream, error) {
@@ -132,7 +132,7 @@ func (w *workload) stream(address, name string) (stream, error) {
 		return nil, err
 	}
 	node := &core.Node{Id: "sidecar~192.0.2.1~" + name + ".shop~shop.svc.cluster.local"}
-	// Recv returns the error of a failed Send.
+	// An error of Send is also returned by Recv.
 	_ = s.Send(&discovery.DeltaDiscoveryRequest{Node: node, TypeUrl: "type.googleapis.com/envoy.config.listener.v3.Listener"})
 	_, err = s.Recv()
 	return s, err
@@ -158,7 +158,7 @@ func unauthenticated(err error) bool {
 	return status.Code(err) == codes.Unauthenticated || errors.As(err, &f) && f.Kind == identity.Rejected
 }
 
-// A host that was removed renewed its certificate and got configuration for ever.
+// A host loses its streams and renews no certificate once it is removed from the mesh.
 func TestAHostThatIsRemovedIsNotServed(t *testing.T) {
 	folder, state := t.TempDir(), t.TempDir()
 	manifest := filepath.Join(folder, "vm.yaml")
@@ -173,7 +173,7 @@ func TestAHostThatIsRemovedIsNotServed(t *testing.T) {
 	if err := host.certify(at, ""); err != nil {
 		t.Fatalf("renewing: %v", err)
 	}
-	// A pod of the same identity goes on.
+	// A pod with the same identity is still served.
 	tokens, err := ca.NewTokens(state, "cluster.local")
 	if err != nil {
 		t.Fatal(err)
@@ -200,7 +200,7 @@ func TestAHostThatIsRemovedIsNotServed(t *testing.T) {
 			t.Fatalf("%s: %v", what, err)
 		}
 	}
-	// end returns the error of a stream, after the messages before it.
+	// end reads the remaining messages of a stream and returns its error.
 	end := func(s stream) (err error) {
 		for err == nil {
 			_, err = s.Recv()
@@ -209,7 +209,7 @@ func TestAHostThatIsRemovedIsNotServed(t *testing.T) {
 	}
 	hosts, pods := open(host, "vm-1"), open(pod, "web-1")
 
-	// Another change of the mesh ends no stream.
+	// Unrelated changes of the mesh end no stream.
 	put(t, filepath.Join(folder, "other.yaml"), "{apiVersion: v1, kind: Service, metadata: {name: a, namespace: shop}, spec: {clusterIP: 10.96.0.1, ports: [{name: http, port: 80}]}}")
 	for name, s := range map[string]stream{"the host": hosts, "the pod": pods} {
 		if _, err := s.Recv(); err != nil { // the listener has another port
@@ -217,7 +217,7 @@ func TestAHostThatIsRemovedIsNotServed(t *testing.T) {
 		}
 	}
 
-	put(t, manifest, hostManifest("vm-1", "admin", "once")) // the old service account is gone
+	put(t, manifest, hostManifest("vm-1", "admin", "once")) // the previous service account no longer exists
 	refused("the open stream", end(hosts))
 	_, err = host.stream(at, "vm-1")
 	refused("another stream", err)
@@ -244,13 +244,13 @@ func TestAHostThatIsRemovedIsNotServed(t *testing.T) {
 		t.Errorf("the pod's renewal: %v", err)
 	}
 	open(pod, "web-1")
-	// Its first one is still the one that was opened at the beginning.
+	// The pod's first stream is still open.
 	put(t, filepath.Join(folder, "other.yaml"), "{apiVersion: v1, kind: Service, metadata: {name: a, namespace: shop}, spec: {clusterIP: 10.96.0.1, ports: [{name: http, port: 81}]}}")
 	if _, err := pods.Recv(); err != nil {
 		t.Errorf("the pod's stream: %v", err)
 	}
 
-	// Where no cluster says that a pod is gone, the folder does.
+	// Without a cluster, a pod is gone once the folder no longer declares it.
 	if err := os.Remove(declared); err != nil {
 		t.Fatal(err)
 	}
@@ -266,7 +266,7 @@ func TestAHostThatIsRemovedIsNotServed(t *testing.T) {
 	}
 }
 
-// A token bought a certificate from each replica.
+// A one-time token yields one certificate in total, not one from each replica.
 func TestATokenIsUsedOnceAmongReplicas(t *testing.T) {
 	folder, state := t.TempDir(), t.TempDir()
 	put(t, filepath.Join(folder, "vm.yaml"), hostManifest("vm-1", "web", "once"))
@@ -281,7 +281,7 @@ func TestATokenIsUsedOnceAmongReplicas(t *testing.T) {
 	}
 }
 
-// With a cluster a declared pod is not enough: test/kube has the token's part.
+// In a cluster a declared pod does not suffice to renew; test/kube tests the renewal with a token.
 func TestInAClusterNoCertificateRenewsItself(t *testing.T) {
 	if err := (&plane{cluster: &cluster{}}).mayRenew(ca.Identity{TrustDomain: "cluster.local", Namespace: "shop", ServiceAccount: "web"}); !errors.Is(err, ca.ErrTokenNeeded) {
 		t.Errorf("%v; want %v", err, ca.ErrTokenNeeded)

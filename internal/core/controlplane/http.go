@@ -22,24 +22,25 @@ import (
 	"outrider.dev/internal/core/xds"
 )
 
-// Limits of the port for metrics. Connections are limited as those of gRPC.
+// Limits of the port for metrics. The number of connections is limited as for gRPC.
 const (
 	webHeaders     = 16 << 10
 	webHeaderTime  = 5 * time.Second
 	webRequestTime = 10 * time.Second
-	webAnswerTime  = 2 * time.Minute // a profile takes as long as its client says, 30 s by default
+	webAnswerTime  = 2 * time.Minute // a profile takes as long as its request says, 30 s by default
 	webIdle        = time.Minute     // Prometheus scrapes every 15 or 30 s
-	scrapesAtOnce  = 2               // one of an address: the others wait, by turns of their addresses
+	scrapesAtOnce  = 2               // one for each address; further requests wait, and addresses take turns
 )
 
-// A web serves the port for metrics.
+// A web is the HTTP server for metrics and readiness.
 type web struct {
 	listener *conns.Listener
 	server   *http.Server
 	ended    chan error
 }
 
-// startWeb serves at once: before the other ports there is readiness.
+// startWeb starts the server before the other ports are bound, because readiness must be available
+// early.
 func (p *plane) startWeb(l net.Listener) *web {
 	w := &web{listener: p.listenOn(l, nil), ended: make(chan error, 2), server: &http.Server{
 		Handler: p.handler(), MaxHeaderBytes: webHeaders,
@@ -55,9 +56,9 @@ func (w *web) close() {
 	w.server.Close()
 }
 
-// handler serves metrics and readiness. Paths that show more are for clients on this
-// machine, and for those that may forward a port to it. Until the control plane is opened there
-// is only readiness.
+// handler serves metrics and readiness. Paths that reveal more are restricted to clients on this
+// machine, which includes whoever may forward a port to it. Until the control plane is open only
+// readiness is served.
 func (p *plane) handler() http.Handler {
 	opened := sync.OnceValue(p.openedHandler)
 	early := http.NewServeMux()
@@ -71,9 +72,9 @@ func (p *plane) handler() http.Handler {
 	})
 }
 
-// health adds liveness, which is that this process answers, and readiness. A control plane that is
-// ready stays so when the API server cannot be reached: it serves what it has read, as every other
-// replica then does.
+// health adds liveness, which says that this process answers, and readiness. A control plane that was
+// ready stays ready while the API server is unreachable: it serves what it has read, and all other
+// replicas are in the same state.
 func (p *plane) health(mux *http.ServeMux) {
 	mux.HandleFunc("GET /live", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "live") })
 	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) {
@@ -90,7 +91,7 @@ func (p *plane) health(mux *http.ServeMux) {
 	})
 }
 
-// openedHandler is the handler of a control plane that has all its parts.
+// openedHandler handles requests once all parts of the control plane are open.
 func (p *plane) openedHandler() http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &metrics{p})
@@ -110,8 +111,8 @@ func (p *plane) openedHandler() http.Handler {
 	return mux
 }
 
-// byTurns serves a request when it is the turn of its client's address. The turn ends before
-// the answer is written: a client that does not read keeps it from no other.
+// byTurns serves a request when its client's address has its turn. The turn ends before the answer is
+// written, so that a client that does not read delays nobody.
 func byTurns(g *conns.Gate, next http.Handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		leave, err := g.Enter(r.Context(), conns.AddressOf(r), 1)
@@ -127,7 +128,7 @@ func byTurns(g *conns.Gate, next http.Handler) http.HandlerFunc {
 	}
 }
 
-// A page is an answer in memory.
+// A page buffers an answer.
 type page struct {
 	header http.Header
 	code   int
@@ -138,8 +139,8 @@ func (p *page) Header() http.Header         { return p.header }
 func (p *page) WriteHeader(code int)        { p.code = code }
 func (p *page) Write(b []byte) (int, error) { return p.body.Write(b) }
 
-// loopback refuses clients that are not on this machine; and requests for a host by its name, by
-// which the page of another site could read the answer in a browser here (DNS rebinding).
+// loopback refuses clients on other machines. It also refuses requests that name the host, because a
+// page of another site could read the answer in a local browser by DNS rebinding.
 func loopback(next http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host, _, err := net.SplitHostPort(r.RemoteAddr)
@@ -154,7 +155,7 @@ func loopback(next http.HandlerFunc) http.Handler {
 	})
 }
 
-// addressed reports whether a request's host is an address, or a name that no DNS server gives.
+// addressed reports whether a request's host is an address, or a name that no DNS server resolves.
 func addressed(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -169,7 +170,7 @@ func answer(w http.ResponseWriter, v any) {
 	e.Encode(v) // an error means that the client has disconnected
 }
 
-// connected are the proxies of this replica.
+// connected returns the proxies that are connected to this replica.
 func (p *plane) connected() []xds.ProxyStatus {
 	all := []xds.ProxyStatus{}
 	for _, s := range p.discovery() {
@@ -179,10 +180,10 @@ func (p *plane) connected() []xds.ProxyStatus {
 	return all
 }
 
-// proxies lists for every proxy what it subscribed to, accepted and rejected.
+// proxies lists what each proxy has subscribed to, accepted and rejected.
 func (p *plane) proxies(w http.ResponseWriter, _ *http.Request) { answer(w, p.connected()) }
 
-// proxy lists the resources that one proxy was sent.
+// proxy lists the resources that were sent to one proxy.
 func (p *plane) proxy(w http.ResponseWriter, r *http.Request) {
 	id := r.URL.Query().Get("id")
 	for _, s := range p.discovery() {
@@ -196,5 +197,5 @@ func (p *plane) proxy(w http.ResponseWriter, r *http.Request) {
 
 func (p *plane) problems(w http.ResponseWriter, _ *http.Request) {
 	problems, _ := p.mesh.Problems()
-	answer(w, append([]string{}, problems...)) // none is [], not null
+	answer(w, append([]string{}, problems...)) // no problems encode as [], not null
 }

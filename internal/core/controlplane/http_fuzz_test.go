@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// FuzzHTTP sends arbitrary requests to the port of metrics and readiness: each is answered, and
-// the next one too.
+// FuzzHTTP sends arbitrary requests to the port for metrics and readiness: each is answered, and so is
+// the next one.
 func FuzzHTTP(f *testing.F) {
 	at := started(f, Options{Folder: f.TempDir(), State: f.TempDir()})
 	for _, seed := range []string{"/metrics", "/ready", "/debug/proxies", "/debug/status", "/debug/proxy?id=a", "/debug/proxy?id=%00&id=b", "/debug/problems",
@@ -22,13 +22,13 @@ func FuzzHTTP(f *testing.F) {
 	calls := 1
 	f.Fuzz(func(t *testing.T, method, target, accept string) {
 		if strings.Contains(target, "profile") || strings.Contains(target, "trace") || strings.Contains(target, "seconds") {
-			return // they take as long as the request says
+			return // profiles last as long as the request says
 		}
 		text := method + " " + target + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAccept: " + accept + "\r\n\r\n"
 		if r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(text))); err != nil || r.ContentLength != 0 {
 			return
 		}
-		// Connections of one address have a rate.
+		// The rate of connections from one address is limited.
 		calls++
 		from := &net.TCPAddr{IP: net.IPv4(127, byte(calls>>16), byte(calls>>8), byte(calls))}
 		c, err := (&net.Dialer{LocalAddr: from}).Dial("tcp", at.HTTP)

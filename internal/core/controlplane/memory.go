@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// A trimmer gives memory back to the system after many proxies have connected: each first
-// configuration takes several times what is kept of it, and the collector on its own would keep
-// that for the next time.
+// A trimmer returns memory to the system after many proxies have connected. Each first configuration
+// allocates several times what is kept of it, and the garbage collector alone would hold on to that
+// memory.
 type trimmer struct {
-	after time.Duration // since the last one connected
+	after time.Duration // since the last proxy connected
 	least int           // proxies; fewer are not worth a collection
-	free  func()        // 0.1 s of a processor for 300 MB
+	free  func()        // takes 0.1 s of a processor for 300 MB
 
 	mu    sync.Mutex
 	n     int // proxies since the last time
@@ -22,7 +22,7 @@ type trimmer struct {
 
 func newTrimmer() *trimmer { return &trimmer{after: time.Second, least: 100, free: free} }
 
-// connected notes a proxy that has its first configuration.
+// connected counts a proxy that has received its first configuration.
 func (t *trimmer) connected() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -42,8 +42,8 @@ func (t *trimmer) trim() {
 	t.free()
 }
 
-// free collects more than once: a collection halves a stack that has become too large, and what a
-// pool holds goes with the second one.
+// free collects twice: each collection at most halves an oversized stack, and pooled objects are only
+// released by the second one.
 func free() {
 	runtime.GC()
 	runtime.GC()

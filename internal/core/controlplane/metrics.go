@@ -45,7 +45,7 @@ func describe(name, help string) *prometheus.Desc {
 	return prometheus.NewDesc(name, help, nil, nil)
 }
 
-// metrics reads the numbers when they are scraped.
+// metrics reads the values at each scrape.
 type metrics struct{ p *plane }
 
 func (m *metrics) Describe(out chan<- *prometheus.Desc) { prometheus.DescribeByCollect(m, out) }
@@ -91,7 +91,7 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	number(rootsNow, prometheus.GaugeValue, float64(len(m.p.authority.Roots())))
 	number(signsTill, prometheus.GaugeValue, float64(m.p.authority.Expiry().Unix()))
 	guards := map[string]int{}
-	for _, list := range current.Ignored() { // any order: a sum
+	for _, list := range current.Ignored() { // any order: the values are summed
 		for _, o := range list {
 			if o.Guards {
 				guards[o.Kind]++
@@ -111,7 +111,7 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// connections adds the numbers of connections, on all ports of gRPC.
+// connections adds the numbers of connections on all gRPC ports.
 func (m *metrics) connections(out chan<- prometheus.Metric) {
 	var sum conns.Counters
 	for _, on := range []port{m.p.secure, m.p.plain} {
@@ -149,7 +149,7 @@ func (m *metrics) webhook(out chan<- prometheus.Metric) {
 	out <- histogram(reviewing, webhook.Buckets[:], c.Duration.Counts[:], c.Duration.Sum)
 }
 
-// histogram converts counts to the form of Prometheus, where buckets are cumulative.
+// histogram converts counts to Prometheus' format, whose buckets are cumulative.
 func histogram[N ~int | ~int64 | ~uint64](d *prometheus.Desc, bounds []time.Duration, counts []N, sum time.Duration) prometheus.Metric {
 	cumulative := map[float64]uint64{}
 	var count uint64

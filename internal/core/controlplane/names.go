@@ -14,19 +14,18 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// How long a pod's DNS proxy may cache an answer: a change reaches every pod within this
-// time.
+// These TTLs are how long a pod's DNS proxy may cache an answer, and so how long a change may take to
+// reach every pod.
 const (
-	nameTTL        = 30 * time.Second // Istio's
-	unknownNameTTL = 5 * time.Second  // a new service is found sooner
+	nameTTL        = 30 * time.Second // as in Istio
+	unknownNameTTL = 5 * time.Second  // shorter, so that a new service is found soon
 )
 
-// A nameService resolves the names of the mesh for pods' DNS proxies. Pods get no table of
-// names: each query is one look-up in the current mesh.
+// A nameService resolves names in the mesh for pods' DNS proxies. Pods receive no table of names: each
+// query is one look-up in the current mesh.
 type nameService struct {
 	mesh func() *mesh.Mesh // the current one
-	// identify returns the caller, whose namespace decides what it may see; its error is a
-	// status.
+	// identify returns the caller, whose namespace decides what it may see; its error is a gRPC status.
 	identify func(context.Context) (ca.Identity, error)
 }
 
@@ -50,8 +49,8 @@ func (s *nameService) resolve(ctx context.Context, in wire.NamesRequest) (wire.N
 	return out, nil
 }
 
-// lookupName returns the answer for a client in a namespace. An ExternalName is followed as
-// long as it stays in the mesh; in a loop of them there is no address.
+// lookupName returns the answer for a client in a namespace. ExternalNames are followed while they stay
+// in the mesh; a loop of them yields no address.
 func lookupName(m *mesh.Mesh, name, clientNamespace string) wire.Answer {
 	a := wire.Answer{TTL: unknownNameTTL}
 	for next := name; next != ""; {
@@ -71,8 +70,8 @@ func lookupName(m *mesh.Mesh, name, clientNamespace string) wire.Answer {
 	return a
 }
 
-// lookupOnce returns the full name of a service or pod that the client may see, and its
-// addresses or the target of its ExternalName. An empty host: there is none.
+// lookupOnce returns the full name of a service or pod that the client may see, and either its
+// addresses or the target of its ExternalName. The host is empty if there is no such name.
 func lookupOnce(m *mesh.Mesh, name, clientNamespace string) (host string, addresses []netip.Addr, target string) {
 	if s := m.Resolve(name, clientNamespace); s != nil {
 		switch {
@@ -90,8 +89,8 @@ func lookupOnce(m *mesh.Mesh, name, clientNamespace string) (host string, addres
 	return "", nil, ""
 }
 
-// readyAddresses returns the addresses of a headless service, each once, sorted. Endpoints that are not
-// ready are left out, as by Kubernetes' own DNS.
+// readyAddresses returns the addresses of a headless service, sorted and without duplicates. Endpoints
+// that are not ready are left out, as in Kubernetes' own DNS.
 func readyAddresses(endpoints []mesh.Endpoint) []netip.Addr {
 	var out []netip.Addr
 	for _, e := range endpoints {

@@ -9,17 +9,17 @@ import (
 	"outrider.dev/internal/core/pod/inject/injectors"
 )
 
-// OwnLabels is whether only Outrider's labels request injection, and Istio's do not.
+// OwnLabels says whether only Outrider's labels request injection, or Istio's labels too.
 type OwnLabels string
 
-// The values of [OwnLabels].
+// Values of [OwnLabels].
 const (
 	OwnLabelsAuto OwnLabels = "auto" // while Istio's labels select pods for another injector in the cluster; without a cluster: off
 	OwnLabelsOn   OwnLabels = "on"
 	OwnLabelsOff  OwnLabels = "off"
 )
 
-// ParseOwnLabels reads a value for the revision of the flag, which may be empty.
+// ParseOwnLabels parses the flag's value, which may be empty, for a revision.
 func ParseOwnLabels(text, revision string) (OwnLabels, error) {
 	o := OwnLabels(text)
 	switch {
@@ -31,14 +31,14 @@ func ParseOwnLabels(text, revision string) (OwnLabels, error) {
 	return o, nil
 }
 
-// named returns whether a revision is not the default one.
+// named reports whether a revision is other than the default.
 func named(revision string) bool { return revision != "" && revision != contract.DefaultRevision }
 
 func namedError(revision string) error {
 	return fmt.Errorf("revision %q is requested by Istio's label istio.io/rev, not by Outrider's labels", revision)
 }
 
-// listen returns whether only Outrider's labels count for a revision. A revision with a name is
+// listen reports whether only Outrider's labels request injection by a revision. A named revision is
 // requested by Istio's label with that name, which no other injector serves.
 func (p *plane) listen(revision string) (own bool, err error) {
 	switch p.o.Injection.OwnLabels {
@@ -53,13 +53,13 @@ func (p *plane) listen(revision string) (own bool, err error) {
 	return false, nil
 }
 
-// watchesOtherInjectors returns whether other injectors in the cluster matter.
+// watchesOtherInjectors reports whether the presence of other injectors in the cluster matters.
 func (o Options) watchesOtherInjectors() bool {
 	auto := o.Injection.OwnLabels == OwnLabelsAuto || o.Injection.OwnLabels == ""
 	return auto && o.Cluster != nil && o.Webhook != ""
 }
 
-// otherInjectors are the injectors that Istio's labels also select pods for.
+// otherInjectors lists the other injectors for which Istio's labels select pods.
 func (p *plane) otherInjectors() []string {
 	if !p.o.watchesOtherInjectors() || p.cluster.configurations == nil { // not opened yet
 		return nil
@@ -67,8 +67,8 @@ func (p *plane) otherInjectors() []string {
 	return injectors.Others(p.cluster.configurations.All())
 }
 
-// followOtherInjectors updates injection when other injectors come and go, and logs them.
-// It closes known when those at the start are known.
+// followOtherInjectors updates injection when another injector appears or disappears, and logs it. It
+// closes known once the injectors that exist at the start are known.
 func (p *plane) followOtherInjectors(ctx context.Context, known chan<- struct{}) {
 	if !p.o.watchesOtherInjectors() {
 		close(known)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// test/kube tests other injectors in a cluster; this is about the flag.
+// This tests the flag; test/kube tests other injectors in a cluster.
 func TestWhichLabelsRequestInjection(t *testing.T) {
 	file := func(name, text string) string {
 		path := filepath.Join(t.TempDir(), name)
@@ -27,7 +27,7 @@ func TestWhichLabelsRequestInjection(t *testing.T) {
 		theirs, ours string
 	}{
 		{"", "injected", "injected"},
-		{OwnLabelsAuto, "injected", "injected"}, // there is no cluster
+		{OwnLabelsAuto, "injected", "injected"}, // without a cluster
 		{OwnLabelsOff, "injected", "injected"},
 		{OwnLabelsOn, "other-injector", "injected"},
 	} {
@@ -35,7 +35,7 @@ func TestWhichLabelsRequestInjection(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for again := range 2 { // files may be read at any time
+		for again := range 2 { // the files may be read again at any time
 			for namespace, want := range map[string]string{"theirs": tt.theirs, "ours": tt.ours} {
 				r := httptest.NewRequest("POST", "/inject", strings.NewReader(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u","kind":{"version":"v1","kind":"Pod"},"namespace":"`+
 					namespace+`","operation":"CREATE","object":{"spec":{"containers":[{"name":"a","image":"a","command":["/a"]}]}}}}`))

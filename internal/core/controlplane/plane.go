@@ -34,31 +34,31 @@ type plane struct {
 	cluster   *cluster // nil without one
 	namespace func(name string) (inject.Namespace, bool)
 	authority *ca.Authority
-	opened    chan struct{}          // closed when the authority and what needs it are there, with listeners
-	awaited   atomic.Pointer[string] // what the authority lacks before
+	opened    chan struct{}          // closed when the authority, the parts that need it and the listeners are ready
+	awaited   atomic.Pointer[string] // what the authority still lacks
 
 	byIdentity, byClaim *xds.Server // byClaim: nil without a plaintext port
 	secure, plain       port
-	tls                 *tls.Config // of secure
+	tls                 *tls.Config // for secure
 
 	trimmer *trimmer
 
 	webhook *webhook.Webhook // nil without its port
 	reviews *http.Server
-	clients *webhook.Clients // of the webhook; nil: all
+	clients *webhook.Clients // allowed at the webhook; nil: all
 	using   sync.Mutex
 	used    inject.Options // the current options of webhook
 }
 
-// views returns the source of the resources that proxies subscribe to.
+// views returns the source of the resources to which proxies subscribe.
 func (p *plane) views() *resource.Source {
 	s := resource.New(p.mesh)
 	s.FirstUseTimeout = p.o.FirstUse
 	return s
 }
 
-// open makes the parts; each may fail. An authority in a Secret is opened later, since it may not
-// be there yet: see openAuthority.
+// open makes the parts; each may fail. An authority in a Secret is opened later, by openAuthority,
+// because the Secret may not exist yet.
 func open(ctx context.Context, o Options) (*plane, error) {
 	if err := prepareState(o); err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func open(ctx context.Context, o Options) (*plane, error) {
 	if !o.inSecret() {
 		return p, p.openAuthority(ctx)
 	}
-	if o.Webhook != "" { // an error of the user's is not to wait
+	if o.Webhook != "" { // reports the user's mistakes at once
 		if _, err := p.injection(); err != nil {
 			return nil, err
 		}
@@ -82,7 +82,7 @@ func open(ctx context.Context, o Options) (*plane, error) {
 	return p, nil
 }
 
-// prepareState makes the directory of the state, if one is needed.
+// prepareState makes the state directory, if one is needed.
 func prepareState(o Options) error {
 	switch {
 	case o.CASecret != "" && o.Cluster == nil:
@@ -106,7 +106,7 @@ func prepareState(o Options) error {
 	return nil
 }
 
-// isOpen reports whether all parts are there.
+// isOpen reports whether all parts are open.
 func (p *plane) isOpen() bool {
 	select {
 	case <-p.opened:
@@ -116,7 +116,7 @@ func (p *plane) isOpen() bool {
 	}
 }
 
-// openAuthority opens the authority, and what needs it.
+// openAuthority opens the authority and the parts that need it.
 func (p *plane) openAuthority(ctx context.Context) (err error) {
 	o := p.o
 	options := ca.AuthorityOptions{
@@ -177,7 +177,7 @@ func (p *plane) openServing() error {
 	return p.openSecure()
 }
 
-// authenticate goes by the token of the stream, or the certificate of the peer.
+// authenticate returns the proxy's identity from the token of its stream, or from its peer certificate.
 func (p *plane) authenticate(ctx context.Context, _ *core.Node) (xds.Proxy, error) {
 	id, ok := tokenOf(ctx)
 	var err error
@@ -187,14 +187,14 @@ func (p *plane) authenticate(ctx context.Context, _ *core.Node) (xds.Proxy, erro
 	return xds.Proxy{Namespace: id.Namespace, ServiceAccount: id.ServiceAccount}, err
 }
 
-// settled is called when a proxy has its first configuration.
+// settled is called when a proxy has received its first configuration.
 func (p *plane) settled(ctx context.Context) {
 	conns.Settled(ctx)
 	p.trimmer.connected()
 }
 
-// openSecure makes the server of the port with mutual TLS, configuration and certificates,
-// and the one of reviews, which shows the same certificate.
+// openSecure makes the server for configuration and certificates, on the port with mutual TLS, and the
+// server for reviews, which presents the same certificate.
 func (p *plane) openSecure() error {
 	o := p.o
 	id := ca.Identity{TrustDomain: o.Mesh.TrustDomain, Namespace: o.Namespace, ServiceAccount: "outriderd"}
@@ -223,8 +223,8 @@ func (p *plane) openSecure() error {
 	return nil
 }
 
-// tokens returns the tokens that this control plane signs, and a record of the one-time tokens that
-// were used, which is kept where the authority is.
+// tokens returns the tokens that this control plane signs, and the record of used one-time tokens,
+// which is stored beside the authority.
 func (p *plane) tokens() (*ca.Tokens, ca.UsedTokens, error) {
 	if p.o.inSecret() {
 		return p.authority.Tokens(), p.o.Cluster.UsedTokens(p.o.Namespace), nil
@@ -243,7 +243,7 @@ func (p *plane) current() *mesh.Mesh {
 	return m
 }
 
-// discovery returns the discovery servers that there are.
+// discovery returns the discovery servers in use.
 func (p *plane) discovery() []*xds.Server {
 	out := []*xds.Server{p.byIdentity}
 	if p.byClaim != nil {
@@ -252,7 +252,7 @@ func (p *plane) discovery() []*xds.Server {
 	return out
 }
 
-// report logs the problems of the source, now and at every change.
+// report logs the problems of the source, now and after each change.
 func (p *plane) report(ctx context.Context) {
 	wait(ctx, p.mesh.Synced())
 	for {

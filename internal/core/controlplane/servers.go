@@ -19,58 +19,58 @@ import (
 	"outrider.dev/internal/core/xds"
 )
 
-// Limits of gRPC, for each connection. What a listener accepts is limited in [conns].
+// Limits of gRPC for each connection. Package [conns] limits the connections.
 const (
-	// maxRequest lets a proxy connect again that uses 10,000 services: it sends
-	// each name twice, once with a version: 350 bytes with the longest names that Kubernetes
-	// has, so 3.5 MB for the endpoints.
+	// maxRequest suffices for a proxy that reconnects and uses 10,000 services: it sends each name
+	// twice, once with a version. With the longest names that Kubernetes allows these are 350 bytes, or
+	// 3.5 MB for the endpoints.
 	maxRequest = 4 << 20
-	// An agent resolves the names of its pod's DNS queries, each with a call.
+	// An agent resolves its pod's DNS queries, with one call for each.
 	maxCalls = 64
-	// Without an identity there is one call at a time.
+	// Clients without an identity make one call at a time.
 	maxAnonymousCalls = 4
 
-	maxHeaders = 32 << 10 // a token has 16 KiB at most
+	maxHeaders = 32 << 10 // a token may take 16 KiB
 
-	// window is how much of a request a client may send before it is read.
+	// window limits how much of a request a client may send before the server reads it.
 	window = 64 << 10
-	// ageGrace is how long streams go on after the client was sent GOAWAY for its connection's
-	// age; then it is closed. Istio's value.
+	// ageGrace is how long streams continue after the connection has reached its age and its client was
+	// sent GOAWAY; then the connection is closed. Istio's value.
 	ageGrace = 10 * time.Second
 
-	// prefaceTimeout is how long a client may take to begin with HTTP/2.
+	// prefaceTimeout is how long a client may take to send the HTTP/2 preface.
 	prefaceTimeout = 10 * time.Second
 )
 
-// isDiscovery reports whether a method is one by which proxies get their configuration.
+// isDiscovery reports whether proxies get their configuration by a method.
 func isDiscovery(method string) bool {
 	return strings.HasPrefix(method, "/"+discovery.AggregatedDiscoveryService_ServiceDesc.ServiceName+"/")
 }
 
-// A port is a listener with its servers of gRPC.
+// A port is a listener with its gRPC servers.
 type port struct {
 	listener   *conns.Listener
 	identified *grpc.Server
 	anonymous  *grpc.Server // nil without TLS
 }
 
-// serverOptions returns the options of every server.
+// serverOptions returns the options that all servers share.
 func serverOptions(more ...grpc.ServerOption) []grpc.ServerOption {
 	return append([]grpc.ServerOption{
-		// Envoy sends a ping every few seconds; by default gRPC closes such a connection.
+		// Envoy sends a ping every few seconds; by default gRPC would close the connection for that.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		grpc.MaxHeaderListSize(maxHeaders),
 		grpc.StaticStreamWindowSize(window), grpc.StaticConnWindowSize(window),
-		grpc.ReadBufferSize(0), // a connection with TLS has a buffer already
+		grpc.ReadBufferSize(0), // a TLS connection has a buffer already
 		grpc.ConnectionTimeout(prefaceTimeout),
 		grpc.Creds(conns.Credentials()), grpc.InTapHandle(conns.Tap),
 		grpc.ForceServerCodecV2(xds.Codec()),
 	}, more...)
 }
 
-// identifiedServer is for clients with an identity. A connection has an end, so that proxies
-// spread over replicas, and show the certificates that they have now; gRPC adds a tenth of age
-// or subtracts it, by chance, so that the proxies of a start do not connect again together.
+// identifiedServer serves clients with an identity. Connections are limited in age, so that proxies
+// spread over replicas and present their current certificates. gRPC varies the age by a tenth at
+// random, so that proxies that started together do not reconnect together.
 func identifiedServer(age time.Duration, more ...grpc.ServerOption) *grpc.Server {
 	return grpc.NewServer(serverOptions(append([]grpc.ServerOption{
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second, MaxConnectionAge: age, MaxConnectionAgeGrace: ageGrace}),
@@ -78,9 +78,9 @@ func identifiedServer(age time.Duration, more ...grpc.ServerOption) *grpc.Server
 	}, more...)...)...)
 }
 
-// anonymousServer is for clients without a certificate: they get one, or prove an identity by
-// a token, or get nothing. The listener bounds what they send before, and their time, since
-// a stream that has an identity needs more of both.
+// anonymousServer serves clients without a certificate: they request one, prove an identity by a token,
+// or are refused. The listener limits their bytes and time until they have an identity; the server
+// cannot, because a stream with an identity needs more of both.
 func anonymousServer(more ...grpc.ServerOption) *grpc.Server {
 	return grpc.NewServer(serverOptions(append([]grpc.ServerOption{
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
@@ -91,7 +91,7 @@ func anonymousServer(more ...grpc.ServerOption) *grpc.Server {
 	}, more...)...)...)
 }
 
-// openServers makes the servers of the port with mutual TLS, and of the one without TLS.
+// openServers makes the servers for the port with mutual TLS and for the one without TLS.
 func (p *plane) openServers(certificates, tokens *ca.Service) {
 	p.secure = port{
 		identified: identifiedServer(p.o.ConnectionAge, grpc.StreamInterceptor(p.whileDeclared)),
@@ -108,7 +108,7 @@ func (p *plane) openServers(certificates, tokens *ca.Service) {
 	}
 }
 
-// listenOn makes a port's listener; without TLS if secure is nil.
+// listenOn makes a port's listener; if secure is nil, it has no TLS.
 func (p *plane) listenOn(l net.Listener, secure *tls.Config) *conns.Listener {
 	return conns.New(l, conns.Options{
 		TLS: secure, Identify: ca.ClientName, Proxies: p.o.ProxiesPerAddress, Log: p.o.Log,
@@ -116,14 +116,14 @@ func (p *plane) listenOn(l net.Listener, secure *tls.Config) *conns.Listener {
 	})
 }
 
-// serve adds a port to the group. It answers once the mesh is complete: before that it
-// would report existing resources as missing.
+// serve adds a port to the group. It answers only once the mesh is complete; earlier it would report
+// existing resources as missing.
 func (p *plane) serve(ctx context.Context, g *run.Group, on port) {
 	g.Add(func() error {
 		if !wait(ctx, p.mesh.Synced()) {
 			return on.listener.Close()
 		}
-		go on.identified.Serve(on.listener.Identified()) // ends with the listener
+		go on.identified.Serve(on.listener.Identified()) // returns when the listener is closed
 		if on.anonymous != nil {
 			go on.anonymous.Serve(on.listener.Anonymous())
 		}

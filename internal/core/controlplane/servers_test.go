@@ -16,8 +16,8 @@ import (
 	"outrider.dev/internal/core/xds"
 )
 
-// A proxy that connects again sends all names that it has, each with a version. With 10,000
-// services and the longest names of Kubernetes that fits.
+// A proxy that reconnects sends all its names, each with a version. With 10,000 services and the
+// longest names that Kubernetes allows that fits.
 func TestLargestOrdinaryRequestFits(t *testing.T) {
 	r := &discovery.DeltaDiscoveryRequest{TypeUrl: xds.EndpointType, InitialResourceVersions: map[string]string{}}
 	for i := range 10_000 {
@@ -30,7 +30,7 @@ func TestLargestOrdinaryRequestFits(t *testing.T) {
 	}
 }
 
-// A scrape waits for its turn, and ends if its client leaves.
+// A scrape waits for its turn, and stops waiting if its client disconnects.
 func TestScrapesWaitForTheirTurn(t *testing.T) {
 	g := conns.NewGate(1, 1)
 	served := make(chan string, 2)
@@ -52,7 +52,7 @@ func TestScrapesWaitForTheirTurn(t *testing.T) {
 	}
 }
 
-// A client that does not read its answer has no turn any more.
+// A client that does not read its answer no longer holds a turn.
 func TestScrapeThatIsNotRead(t *testing.T) {
 	served := make(chan struct{}, 2)
 	h := byTurns(conns.NewGate(1, 1), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -70,7 +70,7 @@ func TestScrapeThatIsNotRead(t *testing.T) {
 	}
 }
 
-// unread is a response to a client that does not read it.
+// unread is a response that its client does not read.
 type unread struct {
 	*httptest.ResponseRecorder
 	read chan struct{}

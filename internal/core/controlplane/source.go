@@ -9,15 +9,15 @@ import (
 	"outrider.dev/internal/core/pod/inject"
 )
 
-// A source publishes a mesh, and the problems of the objects that it is made of.
+// A source publishes a mesh, and the problems of the objects from which it is built.
 type source interface {
 	Current() (*mesh.Mesh, <-chan struct{})
 	Problems() ([]string, <-chan struct{})
-	Synced() <-chan struct{} // closed once the mesh is complete: before, it is not served
+	Synced() <-chan struct{} // closed once the mesh is complete; it is not served earlier
 }
 
-// openSource opens the folder, or follows the cluster. Without a cluster the folder also has
-// the namespaces.
+// openSource opens the folder, or watches the cluster. Without a cluster the folder also declares the
+// namespaces.
 func (p *plane) openSource(ctx context.Context) error {
 	o := p.o
 	switch {

@@ -13,7 +13,7 @@ import (
 	"outrider.dev/internal/core/xds"
 )
 
-// maxShown bounds each list of the status page: a browser shows no 10,000 rows.
+// maxShown limits each list on the status page, because browsers render 10,000 rows too slowly.
 const maxShown = 1000
 
 // The page is for a person, in a browser. It has no script and loads nothing.
@@ -28,18 +28,18 @@ var statusPage = template.Must(template.New("status").Funcs(template.FuncMap{
 	"warning": func(problem string) bool { return strings.HasPrefix(problem, contract.WarningPrefix) },
 }).Parse(statusText))
 
-// An overview has the content of the page.
+// An overview is the content of the page.
 type overview struct {
 	Version, Envoy, Replica     string
 	Began, Now                  time.Time
-	Ready                       []string // what is missing; empty: it is ready
-	Troubles                    []string // requests that the API server refuses or does not answer
+	Ready                       []string // what is missing; empty: the control plane is ready
+	Troubles                    []string // requests to the API server that were refused or not answered
 	Problems                    []string // of objects
 	ProblemsLeft                int
 	Source                      string
 	Services, Workloads         int
 	Roots                       []rootRow
-	Expiry                      time.Time // of the certificate that signs
+	Expiry                      time.Time // of the signing certificate
 	Proxies                     []xds.ProxyStatus
 	ProxiesAll, ProxiesLeft     int
 	ProxiesBehind, ProxiesWrong int
@@ -81,15 +81,15 @@ func (p *plane) overview() overview {
 	return s
 }
 
-// first is the part of a list that is shown, and how many are left out.
+// first returns the part of a list that is shown, and how many entries are left out.
 func first[T any](all []T) ([]T, int) {
 	n := min(len(all), maxShown)
 	return all[:n], len(all) - n
 }
 
-// A row of the table describes a proxy.
+// A row of the table describes one proxy.
 type row struct {
-	Acked    string // the versions that it accepted, of all types
+	Acked    string // accepted versions of all types
 	InSync   bool
 	Rejected string // the type and reason
 }

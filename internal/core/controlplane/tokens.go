@@ -14,15 +14,15 @@ import (
 	"outrider.dev/internal/core/controlplane/conns"
 )
 
-// byToken serves the streams of clients that prove their identity by a token, as Istio's
-// pilot-agent does where it has no certificate in a file. The connection then counts as one of
-// that identity. One-time tokens are not for streams: they are spent on a certificate.
+// byToken serves the streams of clients that prove their identity by a token, as Istio's pilot-agent
+// does if it has no certificate in a file. The connection then counts for that identity. One-time
+// tokens are refused for streams: each is used up by a certificate.
 type byToken struct {
 	tokens *ca.Service
-	age    time.Duration // of a stream, more or less a tenth
+	age    time.Duration // of a stream, plus or minus a tenth at random
 }
 
-// errAged ends a stream. The client opens another one, with the token that it has then.
+// errAged ends a stream. The client opens another one, with its current token.
 var errAged = status.Error(codes.Unavailable, "the stream has reached its age, or its token the expiry: connect again")
 
 func (b byToken) serve(service any, s grpc.ServerStream, info *grpc.StreamServerInfo, serve grpc.StreamHandler) error {
@@ -37,7 +37,7 @@ func (b byToken) serve(service any, s grpc.ServerStream, info *grpc.StreamServer
 	if !caller.Expiry.IsZero() {
 		left = min(left, time.Until(caller.Expiry))
 	}
-	// The connection is closed after its stream, whose status the client reads.
+	// The connection stays open longer than its stream, so that the client can read the status.
 	if err := conns.Identify(s.Context(), caller.Identity.String(), time.Now().Add(left+ageGrace)); err != nil {
 		return status.Error(codes.ResourceExhausted, err.Error())
 	}
@@ -55,21 +55,21 @@ func (b byToken) serve(service any, s grpc.ServerStream, info *grpc.StreamServer
 
 type tokenKey struct{}
 
-// tokenOf is the identity that a stream's token has proved; false: it has another proof.
+// tokenOf returns the identity that the stream's token proved; false: the client used no token.
 func tokenOf(ctx context.Context) (ca.Identity, bool) {
 	id, ok := ctx.Value(tokenKey{}).(ca.Identity)
 	return id, ok
 }
 
-// maxReviews is how many tokens the API server reviews at once, and maxReviewsOfOne how many
-// of one address: a restart of 10,000 proxies that come with tokens is 10,000 reviews, of some
-// 5 ms each. The others wait by turns of their addresses, at most reviewWait.
+// maxReviews limits the tokens that the API server reviews at once, and maxReviewsOfOne those from one
+// address: if 10,000 proxies with tokens restart, the API server reviews 10,000 tokens, some 5 ms each.
+// Further reviews wait at most reviewWait, and addresses take turns.
 const (
 	maxReviews, maxReviewsOfOne = 32, 8
 	reviewWait                  = 10 * time.Second
 )
 
-// boundedReviews limits how many reviews of a reviewer run at a time.
+// boundedReviews limits how many reviews run at a time.
 type boundedReviews struct {
 	ca.Reviewer
 	turns *conns.Gate

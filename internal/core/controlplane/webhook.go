@@ -27,22 +27,22 @@ import (
 	"outrider.dev/internal/core/pod/lookup"
 )
 
-// Injection is the configuration of injection at admission.
+// Injection configures injection at admission.
 type Injection struct {
 	Values     string    // file with the values of Istio's charts; default: none
 	MeshConfig string    // file with the mesh configuration, in Istio's format; default: none
-	Revision   string    // default: that of the values, else "default"
+	Revision   string    // default: the revision in Values, else "default"
 	OwnLabels  OwnLabels // default auto
-	// ControlPlane is the address that injected pods use; default: that of the Service
-	// outriderd in the control plane's namespace.
+	// ControlPlane is the address that injected pods use; default: the Service outriderd in the control
+	// plane's namespace.
 	ControlPlane string
 
-	// Images finds commands that are not in the pod spec; default: they are not looked up.
+	// Images looks up the commands of containers whose pod spec names none; default: no look-up.
 	Images *lookup.Resolver
 
-	// ClientCA is a file with the roots of the API server's client certificates, and
-	// ClientNames the common names that those may have, default any. Default: the webhook
-	// answers every client.
+	// ClientCA is a file with the roots that sign the API server's client certificates, and ClientNames
+	// lists the common names that are accepted, default any. Without ClientCA the webhook answers every
+	// client.
 	ClientCA    string
 	ClientNames []string
 }
@@ -52,13 +52,13 @@ func (i Injection) address(namespace string) string {
 	return cmp.Or(i.ControlPlane, "outriderd."+namespace+".svc:"+strconv.Itoa(contract.SecureDiscoveryPort))
 }
 
-// apiServers is as many clients with one name at one address as [conns.Options.Proxies] counts:
-// an API server sends at most 200 reviews at a time (--max-mutating-requests-inflight), each on
-// a connection, and four times this number is served.
+// apiServers replaces [conns.Options.Proxies] for the webhook. An API server sends at most 200 reviews
+// at a time (--max-mutating-requests-inflight), each on its own connection; one client may have four
+// times apiServers connections.
 const apiServers = 64
 
-// apiServerRate is for an API server with so many reviews at a time that it opens a connection
-// for each: it keeps 25 of them. A handshake takes 0.5 ms of a processor.
+// apiServerRate allows for an API server that opens a connection for each of those reviews, because it
+// keeps only 25 idle ones. A handshake takes 0.5 ms of a processor.
 const apiServerRate = 500
 
 // openWebhook makes the webhook and its certificate.
@@ -92,7 +92,7 @@ func (p *plane) openWebhook(serving *ca.Serving) error {
 	return nil
 }
 
-// settings reads the files as they are now.
+// settings reads the current files.
 func (p *plane) settings(log *slog.Logger) (out inject.Options, err error) {
 	i := p.o.Injection
 	if i.Values != "" {
@@ -124,10 +124,10 @@ func (p *plane) settings(log *slog.Logger) (out inject.Options, err error) {
 	return out, nil
 }
 
-// openTelemetry reads what the proxies log, trace and count. It is for the life of the process: a
-// change is a change of all listeners of all proxies, as a new version is.
+// openTelemetry reads what the proxies log, trace and count. The result stays the same until the
+// process ends, because a change would change all listeners of all proxies.
 func (p *plane) openTelemetry() error {
-	o, err := p.settings(slog.New(slog.DiscardHandler)) // injection logs them
+	o, err := p.settings(slog.New(slog.DiscardHandler)) // injection logs the warnings
 	if err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func telemetryOf(o inject.Options, files Injection) (telemetry.Settings, error) 
 	return s, &OptionError{"Injection.MeshConfig", fmt.Errorf("%s: %w", files.MeshConfig, err)}
 }
 
-// injection reads the files as they are now, for injection.
+// injection reads the current files and returns the options for injection.
 func (p *plane) injection() (inject.Options, error) {
 	out, err := p.settings(p.o.Log)
 	if err != nil {
@@ -173,8 +173,8 @@ func (p *plane) injection() (inject.Options, error) {
 	return out, nil
 }
 
-// checkTrustDomain refuses files with which each pod would request a certificate that this
-// control plane does not sign.
+// checkTrustDomain refuses files that would make each pod request a certificate that this control plane
+// does not sign.
 func (p *plane) checkTrustDomain(o inject.Options) error {
 	pods, source, err := o.Values.TrustDomainIn(o.Mesh)
 	if err != nil || pods == "" || pods == p.o.Mesh.TrustDomain {
@@ -187,14 +187,13 @@ func (p *plane) checkTrustDomain(o inject.Options) error {
 	return &OptionError{option, fmt.Errorf("%s: %s: %q: certificates are signed for %q; want that, or --trust-domain=%s", file, field, pods, p.o.Mesh.TrustDomain, pods)}
 }
 
-// revisionOf is the revision that pods request; empty: the default.
+// revisionOf returns the revision that pods request; empty: the default.
 func revisionOf(o inject.Options) string { return cmp.Or(o.Revision, o.Values.Revision) }
 
-// pollFiles is how often files that cannot be watched are read.
+// pollFiles is how often files are read that cannot be watched.
 const pollFiles = 2 * time.Second
 
-// followInjection reads the files again when they change. A file with a mistake changes
-// nothing.
+// followInjection reads the files again when they change. A file with a mistake is not used.
 func (p *plane) followInjection(ctx context.Context) {
 	stop := wire.WatchFiles(pollFiles, func() { p.useInjection() }, p.o.Injection.Values, p.o.Injection.MeshConfig, p.o.Injection.ClientCA)
 	defer stop()
@@ -202,8 +201,8 @@ func (p *plane) followInjection(ctx context.Context) {
 	<-ctx.Done()
 }
 
-// useInjection reads the files and the other injectors again, and returns the options that
-// are used from then on.
+// useInjection reads the files and the list of other injectors again, and returns the options that are
+// in force from now on.
 func (p *plane) useInjection() inject.Options {
 	p.using.Lock() // so that the options read last are used last
 	defer p.using.Unlock()
@@ -213,7 +212,7 @@ func (p *plane) useInjection() inject.Options {
 		options = p.used
 		options.TrustSigner, options.NodeServes = p.trustSigner(), p.nodeServes()
 		if own, err := p.listen(revisionOf(options)); err == nil {
-			options.OwnLabels = own // other injectors do not depend on the files
+			options.OwnLabels = own // known even if the files are invalid
 		}
 	}
 	p.used = options
@@ -226,13 +225,13 @@ func (p *plane) useInjection() inject.Options {
 	return options
 }
 
-// serveWebhook adds the webhook to the group. It stops first: a pod that is injected after
-// the discovery service has stopped would get no configuration.
+// serveWebhook adds the webhook to the group. It is the first to stop: a pod that is injected after the
+// discovery service has stopped would get no configuration.
 func (p *plane) serveWebhook(ctx context.Context, g *run.Group, l net.Listener) {
 	if p.webhook == nil {
 		return
 	}
-	ready := make(chan struct{}) // closed when the other injectors are known
+	ready := make(chan struct{}) // closed once the other injectors are known
 	limited := conns.New(l, conns.Options{
 		TLS: p.reviews.TLSConfig, Identify: webhook.Name, Unidentified: true, Proxies: apiServers, Rate: apiServerRate, Log: p.o.Log,
 	})
@@ -240,7 +239,7 @@ func (p *plane) serveWebhook(ctx context.Context, g *run.Group, l net.Listener) 
 		if p.cluster != nil && !wait(ctx, p.cluster.namespaces.Synced()) || !wait(ctx, ready) {
 			return limited.Close()
 		}
-		go p.reviews.Serve(limited.Identified()) // both end with the listener
+		go p.reviews.Serve(limited.Identified()) // returns when the listener is closed
 		go p.reviews.Serve(limited.Anonymous())
 		return limited.Serve()
 	}, func(error) {

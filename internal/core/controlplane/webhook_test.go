@@ -17,8 +17,8 @@ import (
 	"outrider.dev/test/registry"
 )
 
-// Namespaces come from the folder's manifests, and injection follows the file of values as long as
-// it is valid.
+// Namespaces are read from the folder's manifests, and injection follows changes of the values file
+// while it is valid.
 func TestPodsAreReviewedByTheCurrentFiles(t *testing.T) {
 	folder, state, values := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "values.yaml")
 	hub := func(name string) string { return "global: {hub: " + name + ", tag: t1}" }
@@ -80,7 +80,7 @@ func TestPodsAreReviewedByTheCurrentFiles(t *testing.T) {
 	put(t, values, hub("third.test"))
 	process.Eventually(t, "the third hub", func() bool { return strings.Contains(patch("shop"), "third.test") })
 
-	// More than is read from a client that has to get an identity.
+	// The review is larger than the limit for clients without an identity.
 	if p := review("shop", fmt.Sprintf(`{"name":"a","image":"a","command":["/a"],"args":[%q]}`, strings.Repeat("x", 500<<10))); p == "" {
 		t.Error("a large pod is not injected")
 	}
