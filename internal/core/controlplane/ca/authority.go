@@ -20,43 +20,43 @@ import (
 	"outrider.dev/internal/base/wire"
 )
 
-// clockSkew is how far in the past a certificate becomes valid, for hosts with a slow
-// clock. Istio's value (ClockSkewGracePeriod).
+// clockSkew is how far certificates are backdated, for hosts whose clock is slow. Istio's value
+// (ClockSkewGracePeriod).
 const clockSkew = 2 * time.Minute
 
-// defaultMaxLife is how long a certificate is good at most when its pod or host is gone: peers
-// look at nothing but its time. Istio's is 90 days (MAX_WORKLOAD_CERT_TTL).
+// defaultMaxLife is how long, at most, a certificate stays valid after its pod or host is gone: peers
+// check only its time. In Istio it is 90 days (MAX_WORKLOAD_CERT_TTL).
 const defaultMaxLife = 24 * time.Hour
 
-// watchPoll is how often files are read where they cannot be watched.
+// watchPoll is how often files are read that cannot be watched.
 const watchPoll = 10 * time.Second
 
-// AuthorityOptions of an authority. The zero value of a field means its default.
+// AuthorityOptions configure an authority. The zero value of a field means its default.
 type AuthorityOptions struct {
-	// Store holds the signing certificate, its key and the roots, named as in Istio's secret
-	// cacerts (ca-cert.pem, ca-key.pem, cert-chain.pem, root-cert.pem) or by cert-manager
-	// (tls.crt, tls.key, ca.crt). In an empty store a root is made. Required.
+	// Store contains the signing certificate, its key and the roots, with the file names of Istio's
+	// secret cacerts (ca-cert.pem, ca-key.pem, cert-chain.pem, root-cert.pem) or of cert-manager
+	// (tls.crt, tls.key, ca.crt). If it is empty, a root is created. Required.
 	Store       Store
 	TrustDomain string        // default "cluster.local"
-	Life        time.Duration // of a certificate whose request names none; default 24h
-	MaxLife     time.Duration // the longest that a request gets; default 24h, or Life if that is longer
-	Hosts       Hosts         // a host's certificate is valid while the host is one of them; default: no hosts
+	Life        time.Duration // lifetime of a certificate whose request names none; default 24h
+	MaxLife     time.Duration // longest lifetime that is granted; default 24h, or Life if that is longer
+	Hosts       Hosts         // a host's certificate is accepted while the host is among them; default: no hosts
 	Log         *slog.Logger  // default: none
 	// RootSpread is how long the next root is published before it signs; default
 	// [DefaultRootSpread].
 	RootSpread time.Duration
 
-	// Record, if set, keeps the roots that leave a store which is not ours, until their
-	// certificates have ended; default: they are trusted no more.
+	// Record keeps the roots that were removed from a store which outriderd may not write, until the
+	// certificates they signed have expired. If it is nil, they are no longer trusted.
 	Record Store
-	// StoreTokenKey has the key of [Authority.Tokens] made as a file of the store, if the store
-	// may be written. Default: the key follows from the authority's.
+	// StoreTokenKey puts the key of [Authority.Tokens] into a file of the store, if outriderd may write
+	// the store. Default: the key is derived from the authority's key.
 	StoreTokenKey bool
-	// ServesOnly, if set, are the DNS names of this control plane, for which another authority has
-	// signed the certificate in the store; see external.go. Nothing is made or signed then.
+	// ServesOnly lists the DNS names of this control plane if another authority has signed the
+	// certificate in the store; see external.go. Then nothing is created or signed.
 	ServesOnly []string
-	// Waiting, if set, is called with what the store lacks, each time that is something else,
-	// while [NewAuthority] waits for it. Default: NewAuthority returns it as an error.
+	// Waiting is called with what the store lacks, each time that changes, while [NewAuthority] waits
+	// for it. If it is nil, NewAuthority returns an error instead of waiting.
 	Waiting func(error)
 
 	now func() time.Time // default time.Now
@@ -96,15 +96,15 @@ type Authority struct {
 	current atomic.Pointer[signer]
 
 	reading sync.Mutex // held while the store is read
-	stored  Contents   // of current
-	// recordDue is when a root of the record ends, or may sign; zero: never.
+	stored  Contents   // from which current was made
+	// recordDue is when a root in the record expires, or may sign; zero: never.
 	recordDue time.Time
 
 	mu      sync.Mutex
 	changed chan struct{} // closed when current is replaced
 }
 
-// NewAuthority loads the authority in a store, or makes one there.
+// NewAuthority loads the authority in a store, or creates one there.
 func NewAuthority(ctx context.Context, o AuthorityOptions) (*Authority, error) {
 	o = o.withDefaults()
 	if err := o.check(); err != nil {
@@ -123,7 +123,7 @@ func NewAuthority(ctx context.Context, o AuthorityOptions) (*Authority, error) {
 	return a, nil
 }
 
-// await tries again when the store has changed, and every few seconds, until ctx ends.
+// await calls open again after changes of the store and every few seconds, until ctx ends.
 func (a *Authority) await(ctx context.Context, err error) (made bool, _ error) {
 	hints, stop := a.watch()
 	defer stop()
@@ -147,22 +147,22 @@ func (a *Authority) await(ctx context.Context, err error) (made bool, _ error) {
 	return made, nil
 }
 
-// retryEvery is the pause after a failure, if nothing changes before.
+// retryEvery is the pause after a failure, unless the store changes earlier.
 const retryEvery = 5 * time.Second
 
-// watch returns a channel that gets a value after changes of the store.
+// watch returns a channel that receives a value after changes of the store.
 func (a *Authority) watch() (hints chan struct{}, stop func()) {
 	hints = make(chan struct{}, 1)
 	return hints, a.o.Store.Watch(func() {
 		select {
 		case hints <- struct{}{}:
-		default: // one is waiting, and the store is read after it
+		default: // a value is pending, and the store will be read after it
 		}
 	})
 }
 
-// open reads the store, and first makes what it lacks. Of several control planes that start at
-// once on one store one makes the authority; the others use that.
+// open reads the store, and first creates what is missing. If several control planes start at once with
+// one store, one creates the authority and the others use it.
 func (a *Authority) open(ctx context.Context) (made bool, err error) {
 	a.reading.Lock()
 	defer a.reading.Unlock()
@@ -194,7 +194,7 @@ func (a *Authority) open(ctx context.Context) (made bool, err error) {
 	return false, context.Cause(ctx)
 }
 
-// complete adds what a store of our own lacks.
+// complete adds missing files to the contents of a store that outriderd may write.
 func (a *Authority) complete(c Contents) (next Contents, adds bool, err error) {
 	next = c.clone()
 	if !c.Own || a.External() {
@@ -221,10 +221,10 @@ func (a *Authority) TrustDomain() string { return a.o.TrustDomain }
 // Roots returns the mesh's trust anchors: during a rotation, the old and the new root.
 func (a *Authority) Roots() []*x509.Certificate { return slices.Clone(a.current.Load().roots) }
 
-// Expiry is when the certificate that signs others ends.
+// Expiry returns when the signing certificate expires.
 func (a *Authority) Expiry() time.Time { return a.current.Load().cert.NotAfter }
 
-// RootsPEM is Roots in PEM.
+// RootsPEM returns Roots in PEM.
 func (a *Authority) RootsPEM() []byte { return wire.MarshalCertificates(a.current.Load().roots...) }
 
 // Changed returns a channel that is closed when the authority's files have changed.
@@ -234,8 +234,8 @@ func (a *Authority) Changed() <-chan struct{} {
 	return a.changed
 }
 
-// Reload reads the files again. If they do not belong together, the authority stays as it
-// is. A store of our own that was deleted is written again.
+// Reload reads the files again. If they do not fit together, the authority stays as it is. A store that
+// was deleted is written again if it is outriderd's own.
 func (a *Authority) Reload(ctx context.Context) error {
 	a.reading.Lock()
 	defer a.reading.Unlock()
@@ -245,7 +245,7 @@ func (a *Authority) Reload(ctx context.Context) error {
 	return nil
 }
 
-// reload is Reload by the holder of reading.
+// reload does the work of Reload; the caller holds a.reading.
 func (a *Authority) reload(ctx context.Context) error {
 	c, err := a.o.Store.Read(ctx)
 	if err == nil && c.Version == "" && c.Own && a.stored.Own && !a.External() {
@@ -271,7 +271,7 @@ func (a *Authority) reload(ctx context.Context) error {
 	return nil
 }
 
-// signer returns the signer that the contents of the store make.
+// signer returns the signer for the contents of the store.
 func (a *Authority) signer(ctx context.Context, c Contents) (*signer, error) {
 	s, err := a.o.read(c.Files, a.now())
 	if err != nil {
@@ -280,7 +280,7 @@ func (a *Authority) signer(ctx context.Context, c Contents) (*signer, error) {
 	return a.overlap(ctx, c, s)
 }
 
-// restore creates a store that was deleted, unless another control plane has done so.
+// restore writes a deleted store again, unless another control plane has done so.
 func (a *Authority) restore(ctx context.Context) (Contents, error) {
 	err := a.o.Store.Update(ctx, Contents{Files: a.stored.Files, Own: true})
 	if err != nil && !errors.Is(err, ErrConflict) {
@@ -292,8 +292,8 @@ func (a *Authority) restore(ctx context.Context) (Contents, error) {
 	return a.o.Store.Read(ctx)
 }
 
-// longestWait bounds the wait for the next step of a rotation: timers stand still while a machine
-// sleeps, and the root's life does not.
+// longestWait limits the wait for the next step of a rotation: while a machine is suspended its timers
+// stop, but the root's expiry does not.
 const longestWait = time.Hour
 
 // Run reloads the files when they change, and rotates the root when that is due, until ctx ends.
@@ -302,10 +302,10 @@ func (a *Authority) Run(ctx context.Context) error {
 	defer stop()
 	for last := ""; ctx.Err() == nil; {
 		wait := longestWait
-		due, err := a.Advance(ctx) // first for changes before the watch began
+		due, err := a.Advance(ctx) // once before waiting, for changes that the watch missed
 		switch {
 		case err != nil:
-			if ctx.Err() == nil && err.Error() != last { // files that are written one by one fail until the last is there
+			if ctx.Err() == nil && err.Error() != last { // when files are written one by one, each but the last causes an error
 				last = err.Error()
 				a.o.Log.Warn("authority not current", "reason", last)
 			}
@@ -327,18 +327,18 @@ func (a *Authority) Run(ctx context.Context) error {
 	return nil
 }
 
-// A Certificate is one that was signed.
+// A Certificate is a signed certificate with its chain.
 type Certificate struct {
 	Leaf *x509.Certificate
-	// Chain is the response to a client, one PEM block per entry: the leaf, its
-	// intermediates, the other roots of the mesh, and its own root, which Istio expects last.
+	// Chain is the response to a client, one PEM block for each entry: the leaf, its intermediates, the
+	// other roots of the mesh, and last the root of the leaf, as Istio expects.
 	Chain []string
 
-	served [][]byte // what a TLS server sends: the leaf and its intermediates
+	served [][]byte // sent by a TLS server: the leaf and its intermediates
 }
 
-// Sign makes a certificate of id for a public key. A life of zero is the default; a longer
-// one than the maximum is shortened.
+// Sign signs a certificate with the identity id for a public key. A life of zero means the default; one
+// beyond the maximum is shortened.
 func (a *Authority) Sign(public crypto.PublicKey, id Identity, life time.Duration) (*Certificate, error) {
 	return a.sign(public, holder{Identity: id}, life)
 }
@@ -346,7 +346,7 @@ func (a *Authority) Sign(public crypto.PublicKey, id Identity, life time.Duratio
 // A holder is the subject of a certificate.
 type holder struct {
 	Identity
-	host  string   // empty: it is not a host
+	host  string   // empty for a subject that is no host
 	names []string // DNS names and addresses of a server
 }
 
@@ -366,7 +366,7 @@ func (a *Authority) sign(public crypto.PublicKey, id holder, life time.Duration)
 	}
 	end := now.Add(min(life, a.o.MaxLife))
 	if end.After(s.cert.NotAfter) {
-		end = s.cert.NotAfter // beyond it the chain does not verify
+		end = s.cert.NotAfter // later the chain would not verify
 	}
 	if !end.After(now) {
 		return nil, fmt.Errorf("the authority's own certificate expired at %s", s.cert.NotAfter.UTC().Format(time.RFC3339))
@@ -420,14 +420,13 @@ func (s *signer) certificate(leaf *x509.Certificate) *Certificate {
 	return c
 }
 
-// Identify returns the identity in a chain of certificates if the chain ends at a current
-// root of the mesh, is of this trust domain and is valid now. A host's must also be of a
-// host that is in the mesh.
+// Identify returns the identity in a chain of certificates, if the chain ends at a current root of the
+// mesh, belongs to this trust domain and is valid now. A host must also still be in the mesh.
 func (a *Authority) Identify(chain []*x509.Certificate) (Identity, error) {
 	return a.identify(chain, nil)
 }
 
-// identify is Identify of a chain for which a handshake has found these ones.
+// identify does the work of Identify; a handshake has found the chains verified for the certificates.
 func (a *Authority) identify(chain []*x509.Certificate, verified [][]*x509.Certificate) (Identity, error) {
 	id, err := a.verify(chain, verified)
 	if err != nil {
@@ -439,8 +438,8 @@ func (a *Authority) identify(chain []*x509.Certificate, verified [][]*x509.Certi
 	return id, nil
 }
 
-// trusts reports whether a chain of a certificate, which a handshake has verified, is valid now
-// and ends at a current root. Its signatures, 0.08 ms for a chain, are not checked again.
+// trusts reports whether a chain that a handshake has verified is still valid and ends at a current
+// root. It does not check the signatures again, which would take 0.08 ms.
 func (a *Authority) trusts(leaf *x509.Certificate, verified [][]*x509.Certificate) bool {
 	now, roots := a.now(), a.current.Load().roots
 	expired := func(c *x509.Certificate) bool { return now.Before(c.NotBefore) || now.After(c.NotAfter) }
@@ -449,7 +448,7 @@ func (a *Authority) trusts(leaf *x509.Certificate, verified [][]*x509.Certificat
 	})
 }
 
-// verify is identify without the check of the host.
+// verify does the work of identify, except that it does not look up the host.
 func (a *Authority) verify(chain []*x509.Certificate, verified [][]*x509.Certificate) (Identity, error) {
 	if len(chain) == 0 {
 		return Identity{}, errors.New("the client sent no certificate")

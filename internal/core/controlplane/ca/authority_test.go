@@ -49,7 +49,7 @@ func sign(t testing.TB, a *Authority, id Identity, life time.Duration) *Certific
 	return c
 }
 
-// certificates are a chain as a client reads it.
+// certificates parses a chain as a client would.
 func certificates(t testing.TB, chain []string) []*x509.Certificate {
 	t.Helper()
 	out, err := wire.ParseCertificates([]byte(strings.Join(chain, "")))
@@ -196,7 +196,7 @@ func TestFilesThatDoNotBelongTogetherAreRefused(t *testing.T) {
 	}
 	tests := map[string]struct {
 		file    string
-		content []byte // nil: removed
+		content []byte // nil: the file is removed
 		want    string
 	}{
 		"another's key":               {"ca-key.pem", copyOf("ca-key.pem"), "key of another certificate"},
@@ -230,7 +230,7 @@ func TestFilesThatDoNotBelongTogetherAreRefused(t *testing.T) {
 			if err := a.Reload(t.Context()); err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("Reload = %v, want an error with %q", err, tt.want)
 			}
-			sign(t, a, shop, 0) // with the former files
+			sign(t, a, shop, 0) // with the previous files
 		})
 	}
 }
@@ -247,7 +247,7 @@ func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
 	}
 }
 
-// move copies an authority's files over another's, as in a rotation.
+// move copies one authority's files over another's, as in a rotation.
 func move(t testing.TB, from, to string, names ...string) {
 	t.Helper()
 	for _, name := range names {
@@ -284,7 +284,7 @@ func TestRootsAreExchangedWithoutARestart(t *testing.T) {
 			}
 		}
 	}
-	// Run may not watch yet.
+	// Run may not have begun to watch.
 	both := append(a.RootsPEM(), b.RootsPEM()...)
 	if err := replace(filepath.Join(dir, "root-cert.pem"), both); err != nil {
 		t.Fatal(err)
@@ -382,13 +382,13 @@ func TestCertificatesOfOtherMeshes(t *testing.T) {
 	}
 }
 
-// The signatures that a handshake has checked are not checked again; what can change since is:
-// the time, the roots, and of which certificate the chain is.
+// The signatures that a handshake has checked are not checked again. The parts that can change since
+// are: the time, the roots, and whether the chain belongs to the certificate.
 func TestVerifiedChainsAreTrusted(t *testing.T) {
 	a, b := authority(t, t.TempDir()), authority(t, t.TempDir())
 	signed := sign(t, a, shop, 0)
 	leaf, other := *signed.Leaf, sign(t, a, shop, 0).Leaf
-	leaf.Signature = nil // a check would fail
+	leaf.Signature = nil // a check of the signature would fail
 	chain := []*x509.Certificate{&leaf}
 	to := func(first, root *x509.Certificate) [][]*x509.Certificate { return [][]*x509.Certificate{{first, root}} }
 	if id, err := a.identify(chain, to(&leaf, a.Roots()[0])); err != nil || id != shop {

@@ -13,49 +13,49 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 )
 
-// Credentials of a caller.
+// Credentials are what a caller has sent to prove its identity.
 type Credentials struct {
 	Bearer string              // a token, without the word Bearer; empty: none
-	Chain  []*x509.Certificate // of its connection, the leaf first; empty: none
+	Chain  []*x509.Certificate // the certificates of its connection, the leaf first; empty: none
 }
 
 // A Caller is an authenticated client.
 type Caller struct {
 	Identity Identity
-	Host     string    // the host outside of Kubernetes; empty: it is none
-	Pod      string    // that the token is bound to, for the log; empty: none
+	Host     string    // the host outside of Kubernetes; empty: the caller is no host
+	Pod      string    // the pod to which the token is bound, for the log; empty: none
 	Method   string    // of authentication, for the log
-	Expiry   time.Time // of a token; zero: it has none
+	Expiry   time.Time // of the token; zero: it does not expire
 
-	// Spend marks a one-time credential as used, for a key (the SHA-256 of its public
-	// half). It is called last, when nothing else refuses the request. Nil: nothing to do.
-	// Its error is as that of an [Authenticator].
+	// Spend marks a one-time credential as used for a key, given by the SHA-256 of its public half. It
+	// is called last, when nothing else can refuse the request. If it is nil, there is nothing to mark.
+	// It returns the same kinds of errors as an [Authenticator].
 	Spend func(key [32]byte) error
 }
 
-// An Authenticator checks one kind of credential. Its error is [ErrOther] if there is no
-// credential of its kind, a [*Refusal] if there is an invalid one, and anything else if it
-// cannot be checked now.
+// An Authenticator checks one kind of credential. It returns [ErrOther] if the caller has no credential
+// of this kind, a [*Refusal] if the credential is invalid, and any other error if it cannot be checked
+// now.
 type Authenticator interface {
 	Authenticate(ctx context.Context, c Credentials) (Caller, error)
 }
 
-// ErrOther means that a credential is not of an authenticator's kind.
+// ErrOther means that the caller has no credential of an authenticator's kind.
 var ErrOther = errors.New("no credential of this kind")
 
-// A Refusal is why a request is denied. The caller reads it: it holds no secret.
+// A Refusal says why a request is denied. The caller can read it, so it must not contain a secret.
 type Refusal struct{ Reason string }
 
 func (r *Refusal) Error() string { return r.Reason }
 
 func refuse(format string, a ...any) error { return &Refusal{fmt.Sprintf(format, a...)} }
 
-// ErrTokenNeeded is the refusal of a renewal in a cluster.
+// ErrTokenNeeded refuses a renewal without a token in a cluster.
 var ErrTokenNeeded = &Refusal{"in a cluster a certificate is not renewed by itself: send the pod's token, which shows that the pod still exists"}
 
-// authenticate tries all in their order and returns the first success. One refusal does
-// not end it: an agent may have an expired token and a valid certificate. An error is a
-// [*Refusal] with all reasons, or what kept credentials from being checked.
+// authenticate tries all authenticators in order and returns the first success. It continues after a
+// refusal: an agent may have an expired token and a valid certificate. The error is a [*Refusal] with
+// all reasons, or says why credentials could not be checked.
 func authenticate(ctx context.Context, all []Authenticator, c Credentials) (Caller, error) {
 	var reasons []string
 	var unchecked error
@@ -83,11 +83,11 @@ func authenticate(ctx context.Context, all []Authenticator, c Credentials) (Call
 	return Caller{}, refuse("neither a token nor a certificate came with the request")
 }
 
-// MutualTLS lets a workload renew the certificate that it has.
+// MutualTLS lets a workload renew its present certificate.
 type MutualTLS struct {
 	Authority *Authority
-	// MayRenew returns why a workload may not renew its certificate by that alone, as a
-	// [*Refusal], or nil: it may. A host may while it is declared. Default: only hosts may.
+	// MayRenew returns a [*Refusal] if a workload may not renew its certificate with that certificate
+	// alone. A host always may, while it is declared. Default: only hosts may.
 	MayRenew func(Identity) error
 }
 
@@ -115,20 +115,20 @@ func (m MutualTLS) Authenticate(_ context.Context, c Credentials) (Caller, error
 // A Subject is the holder of a token.
 type Subject struct{ Namespace, ServiceAccount, Pod string }
 
-// A Reviewer returns the subject of a token, as Kubernetes' TokenReview does. Its error is as
-// that of an [Authenticator].
+// A Reviewer returns the subject of a token, as Kubernetes' TokenReview does. It returns the same kinds
+// of errors as an [Authenticator].
 type Reviewer interface {
 	Review(ctx context.Context, token string, audiences []string) (Subject, error)
 }
 
-// Reviewed are tokens that a [Reviewer] verifies.
+// Reviewed authenticates callers by tokens that a [Reviewer] verifies.
 type Reviewed struct {
 	Reviewer    Reviewer
 	TrustDomain string
 	Audiences   []string
 }
 
-// Authenticate calls the reviewer.
+// Authenticate has the reviewer check the caller's token.
 func (r Reviewed) Authenticate(ctx context.Context, c Credentials) (Caller, error) {
 	if c.Bearer == "" {
 		return Caller{}, ErrOther
@@ -142,7 +142,7 @@ func (r Reviewed) Authenticate(ctx context.Context, c Credentials) (Caller, erro
 	return caller, err
 }
 
-// expiryOf reads the expiry of a token that was verified; zero: it has none.
+// expiryOf reads the expiry of a verified token; zero: it has none.
 func expiryOf(token string) time.Time {
 	_, rest, _ := strings.Cut(token, ".")
 	body, _, _ := strings.Cut(rest, ".")
@@ -154,7 +154,7 @@ func expiryOf(token string) time.Time {
 	return claims.Expiry.Time()
 }
 
-// newCaller checks the identity that a token names.
+// newCaller returns the caller for the identity in a token, if that is valid.
 func newCaller(id Identity, method string) (Caller, error) {
 	if err := id.Check(); err != nil {
 		return Caller{}, &Refusal{"the token's " + err.Error()}

@@ -12,11 +12,11 @@ import (
 	"outrider.dev/internal/base/wire"
 )
 
-// maxCSR is many times the largest useful size.
+// maxCSR is many times larger than any useful request.
 const maxCSR = 64 << 10
 
-// parseCSR reads a certificate signing request and checks that its sender has the private
-// key. An error is a [*Refusal].
+// parseCSR parses a certificate signing request and checks that its sender has the private key. An
+// error is a [*Refusal].
 func parseCSR(raw string) (*x509.CertificateRequest, error) {
 	if len(raw) > maxCSR {
 		return nil, refuse("the request for a certificate (CSR) has %d bytes; at most %d are read", len(raw), maxCSR)
@@ -56,8 +56,8 @@ func checkKey(public crypto.PublicKey) error {
 	return nil
 }
 
-// checkNames checks that a request names id or nothing. The certificate's names come from
-// id alone: a request for another identity is refused, not silently changed.
+// checkNames checks that a request names nothing but id. The certificate's names come from id alone,
+// but a request for another identity is refused instead of silently changed.
 func checkNames(csr *x509.CertificateRequest, id Identity) error {
 	for _, uri := range csr.URIs {
 		if uri.String() != id.String() {

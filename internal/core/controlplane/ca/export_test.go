@@ -1,4 +1,4 @@
 package ca
 
-// NewShelf is the store of these tests.
-func NewShelf() Store { return newShelf() }
+// NewMemoryStore returns the in-memory store of these tests.
+func NewMemoryStore() Store { return newMemoryStore() }

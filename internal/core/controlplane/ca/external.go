@@ -10,9 +10,9 @@ import (
 )
 
 // Another server of Istio's service may sign the certificates of a mesh, such as cert-manager's
-// istio-csr. The store of such an [Authority] has the control plane's own certificate with its key,
-// and the roots: tls.crt, tls.key and ca.crt, as cert-manager writes them. It verifies as any other
-// authority does, keeps roots that leave the store by its record, and signs nothing.
+// istio-csr. The [Authority] then signs nothing, and its store contains the control plane's own
+// certificate with its key, and the roots: tls.crt, tls.key and ca.crt, as cert-manager writes them. As
+// always it verifies certificates, and its record keeps roots that were removed from the store.
 
 var errSignsNothing = errors.New("this control plane signs no certificates: another authority does")
 
@@ -21,7 +21,7 @@ func (a *Authority) External() bool { return a.o.external() }
 
 func (o AuthorityOptions) external() bool { return len(o.ServesOnly) > 0 }
 
-// read returns the signer that the files make.
+// read returns the signer for the files.
 func (o AuthorityOptions) read(files map[string][]byte, now time.Time) (*signer, error) {
 	if o.external() {
 		return loadServing(o.Store, files, o.ServesOnly, now)
@@ -29,8 +29,8 @@ func (o AuthorityOptions) read(files map[string][]byte, now time.Time) (*signer,
 	return load(o.Store, files, now)
 }
 
-// loadServing reads the certificate of a server, its key and the roots. The certificate must have
-// all names.
+// loadServing reads a server's certificate, its key and the roots. The certificate must contain all
+// names.
 func loadServing(in fmt.Stringer, files map[string][]byte, names []string, now time.Time) (*signer, error) {
 	l := layouts[1]
 	s, err := loadAs(in, files, l, x509.ExtKeyUsageServerAuth, func(s *signer) error {
@@ -54,7 +54,7 @@ func loadServing(in fmt.Stringer, files map[string][]byte, names []string, now t
 	return s, err
 }
 
-// served is the certificate of an external authority's store, as a server shows it.
+// served returns the certificate in an external authority's store, as a server presents it.
 func (s *signer) served() *tls.Certificate {
 	out := &tls.Certificate{PrivateKey: s.key, Leaf: s.cert}
 	for _, c := range s.chain {

@@ -17,7 +17,7 @@ import (
 
 const planeHost = "outriderd.outrider-system.svc"
 
-// servedBy has the files of a control plane's own certificate, which another authority has signed.
+// servedBy returns the files of a control plane whose certificate was signed by another authority.
 func servedBy(t *testing.T, root *signer, at time.Time, change func(*x509.Certificate)) map[string][]byte {
 	t.Helper()
 	key := ecKey(t)
@@ -30,7 +30,7 @@ func servedBy(t *testing.T, root *signer, at time.Time, change func(*x509.Certif
 	return map[string][]byte{"tls.crt": wire.MarshalCertificates(leaf), "tls.key": must(wire.MarshalKey(key)), "ca.crt": wire.MarshalCertificates(root.cert)}
 }
 
-// workload is a certificate of another authority.
+// workload returns a certificate signed by another authority.
 func workload(t *testing.T, by *signer, at time.Time, life time.Duration) []*x509.Certificate {
 	t.Helper()
 	form := &x509.Certificate{SerialNumber: must(newSerial()), NotBefore: at, NotAfter: at.Add(life), URIs: []*url.URL{shop.URL()}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
@@ -44,7 +44,8 @@ func (o *overlapping) external() *Authority {
 	})
 }
 
-// Nothing is signed, the own certificate is shown, and clients are known by the other authority's root.
+// With an external authority nothing is signed, the certificate in the store is presented, and clients
+// are verified by the other authority's root.
 func TestExternalAuthority(t *testing.T) {
 	begin := time.Now()
 	root := rootAt(t, begin, rootLife)
@@ -77,8 +78,8 @@ func TestExternalAuthority(t *testing.T) {
 	}
 }
 
-// The other authority replaces its root at once. Certificates of the old one are accepted until they
-// end, and the old certificate is shown until the proxies have the new root.
+// The other authority replaces its root at once. Certificates from the old root are accepted until they
+// expire, and the old serving certificate is presented until the proxies have the new root.
 func TestExternalAuthorityReplacesItsRoot(t *testing.T) {
 	begin := time.Now()
 	old, next := rootAt(t, begin, rootLife), rootAt(t, begin, rootLife)
@@ -120,7 +121,7 @@ func TestExternalAuthorityReplacesItsRoot(t *testing.T) {
 	}
 }
 
-// Files that cannot be served are refused, with the file and what would be right.
+// For files that cannot be used, the error names the file and says what would be right.
 func TestExternalAuthorityWithWrongFiles(t *testing.T) {
 	at := time.Now()
 	root := rootAt(t, at, rootLife)
@@ -132,15 +133,15 @@ func TestExternalAuthorityWithWrongFiles(t *testing.T) {
 	self := servedBy(t, root, at, nil)
 	self["ca.crt"] = self["tls.crt"]
 	for want, files := range map[string]map[string][]byte{
-		"shelf/tls.crt: there is no such file": {},
-		"shelf/ca.crt: there is no such file":  without("ca.crt"),
-		"shelf/tls.key: there is no such file": without("tls.key"),
-		"that of an authority":                 certManager(t, root, "between", at, time.Hour),
-		"lacks the DNS names " + planeHost:     servedBy(t, root, at, func(c *x509.Certificate) { c.DNSNames = []string{"outriderd"} }),
-		"does not lead to a root of the mesh":  servedBy(t, root, at, func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} }),
-		"is a root itself":                     self,
+		"memoryStore/tls.crt: there is no such file": {},
+		"memoryStore/ca.crt: there is no such file":  without("ca.crt"),
+		"memoryStore/tls.key: there is no such file": without("tls.key"),
+		"that of an authority":                       certManager(t, root, "between", at, time.Hour),
+		"lacks the DNS names " + planeHost:           servedBy(t, root, at, func(c *x509.Certificate) { c.DNSNames = []string{"outriderd"} }),
+		"does not lead to a root of the mesh":        servedBy(t, root, at, func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} }),
+		"is a root itself":                           self,
 	} {
-		store := newShelf()
+		store := newMemoryStore()
 		store.set(Contents{Files: files, Own: true})
 		_, err := NewAuthority(t.Context(), AuthorityOptions{Store: store, ServesOnly: []string{"outriderd", planeHost}})
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -13,8 +13,8 @@ import (
 	"outrider.dev/internal/base/wire"
 )
 
-// replace writes a file that only its owner can read: a temporary file, synced, then
-// renamed. A key lost in a crash would cost the whole mesh its trust.
+// replace writes a file that only its owner can read: a temporary file, synced, then renamed. If a
+// crash lost a key, the whole mesh would lose its trust.
 func replace(path string, content []byte) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // 0600
 	if err != nil {
@@ -35,20 +35,20 @@ func replace(path string, content []byte) (err error) {
 	return os.Rename(f.Name(), path)
 }
 
-// withLock runs do while it holds the lock of a directory, which excludes other processes.
+// withLock runs do under the lock of a directory, which excludes other processes.
 func withLock(dir string, do func() error) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err
 	}
-	defer d.Close() // which also unlocks
+	defer d.Close() // also unlocks
 	if err := lock(d); err != nil {
 		return err
 	}
 	return do()
 }
 
-// syncDir stores the names of a directory's files.
+// syncDir makes changes to a directory's entries durable.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -57,7 +57,7 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// newKey makes a key, and its file.
+// newKey generates a key, and encodes it for a file.
 func newKey() (*ecdsa.PrivateKey, []byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -67,7 +67,7 @@ func newKey() (*ecdsa.PrivateKey, []byte, error) {
 	return key, raw, err
 }
 
-// loadOrMakeKey returns the key in a file, which it makes if there is none.
+// loadOrMakeKey returns the key in a file, and creates it if there is none.
 func loadOrMakeKey(path string) (crypto.Signer, error) {
 	raw, err := os.ReadFile(path)
 	if err == nil {

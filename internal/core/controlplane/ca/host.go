@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A Host is a machine outside of Kubernetes. It joins the mesh by a one-time token.
+// A Host is a machine outside of Kubernetes. It joins the mesh with a one-time token.
 type Host struct {
 	Namespace      string
 	Name           string
@@ -18,26 +18,26 @@ type Host struct {
 
 func (h Host) String() string { return h.Namespace + "/" + h.Name }
 
-// Gone is the error for a certificate of a host that was removed.
+// Gone returns the error for a certificate of a host that was removed.
 func (h Host) Gone() error {
 	return fmt.Errorf("host %s of this certificate is not in the mesh, or has another service account than %s", h, h.ServiceAccount)
 }
 
-// Hosts are the hosts in the mesh now.
+// Hosts looks up the hosts that are currently in the mesh.
 type Hosts interface {
-	// HostByToken returns the host of a token, by the SHA-256 of the token.
+	// HostByToken returns the host for which a token was issued, by the SHA-256 of the token.
 	HostByToken(sum [32]byte) (Host, bool)
-	// Has returns whether there is a host of that name with that service account.
+	// Has reports whether there is a host with this name and service account.
 	Has(Host) bool
-	// Any returns whether there is a host at all.
+	// Any reports whether there is any host.
 	Any() bool
 }
 
-// hostAttribute of a certificate's subject names its host ("host", RFC 4524, section 2.7).
-// The identity does not: pods may have the same one.
+// hostAttribute names the host in the subject of its certificate ("host", RFC 4524, section 2.7). The
+// identity does not, because pods may have the same one.
 var hostAttribute = asn1.ObjectIdentifier{0, 9, 2342, 19200300, 100, 1, 9}
 
-// hostOf returns the host of a certificate for id; false: it is not a host's.
+// hostOf returns the host to which a certificate for id belongs; false: it belongs to no host.
 func hostOf(leaf *x509.Certificate, id Identity) (Host, bool) {
 	for _, a := range leaf.Subject.Names {
 		if name, ok := a.Value.(string); ok && a.Type.Equal(hostAttribute) {
@@ -47,17 +47,17 @@ func hostOf(leaf *x509.Certificate, id Identity) (Host, bool) {
 	return Host{}, false
 }
 
-// retryWindow is how long the first key may use its token again.
+// retryWindow is how long a token may be used again with the same key.
 const retryWindow = 10 * time.Minute
 
-// HostTokens are the one-time tokens of hosts.
+// HostTokens authenticates hosts by one-time tokens.
 type HostTokens struct {
 	TrustDomain string
 	Hosts       Hosts
 	Used        UsedTokens
 }
 
-// Authenticate finds the host of a token.
+// Authenticate finds the host for which the token was issued.
 func (h HostTokens) Authenticate(ctx context.Context, c Credentials) (Caller, error) {
 	if c.Bearer == "" {
 		return Caller{}, ErrOther

@@ -14,7 +14,7 @@ import (
 // An Identity names a workload in a mesh.
 type Identity = wire.WorkloadID
 
-// ParseIdentity reads the URI of a workload.
+// ParseIdentity parses the URI of a workload.
 func ParseIdentity(uri string) (Identity, error) {
 	id, err := spiffeid.FromString(uri)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"outrider.dev/internal/base/wire"
 )
 
-// A layout is the file names of an authority.
+// A layout lists the file names of an authority.
 type layout struct {
 	cert  string // the signing certificate
 	key   string
@@ -25,9 +25,8 @@ type layout struct {
 	roots string // the trust anchors: one or more
 }
 
-// layouts are the supported ones, the preferred first: that of Istio's secret cacerts,
-// which is also ours, and that of a Secret of type kubernetes.io/tls, as cert-manager
-// writes it.
+// layouts are the supported layouts, the preferred one first: that of Istio's secret cacerts, which
+// outriderd also writes, and that of a Secret of type kubernetes.io/tls, as cert-manager writes it.
 var layouts = []layout{
 	{cert: "ca-cert.pem", key: "ca-key.pem", chain: "cert-chain.pem", roots: "root-cert.pem"},
 	{cert: "tls.crt", key: "tls.key", chain: "tls.crt", roots: "ca.crt"},
@@ -35,17 +34,17 @@ var layouts = []layout{
 
 // A signer is one state of the authority's files.
 type signer struct {
-	cert   *x509.Certificate // of an external authority: the control plane's own
+	cert   *x509.Certificate // for an external authority: the control plane's own certificate
 	key    crypto.Signer
 	chain  []*x509.Certificate // cert and its intermediates, without the root; empty for a root
-	root   *x509.Certificate   // of cert
-	roots  []*x509.Certificate // all that are trusted
-	pool   *x509.CertPool      // of roots
+	root   *x509.Certificate   // the root of cert
+	roots  []*x509.Certificate // all trusted roots
+	pool   *x509.CertPool      // contains roots
 	tokens tokenKey
-	raw    []byte // the files, to see whether they changed
+	raw    []byte // the files, to detect changes
 }
 
-// find returns the layout of files; false: there is no authority in them.
+// find returns the layout of files, or false if they contain no authority.
 func find(files map[string][]byte) (layout, bool) {
 	for _, l := range layouts {
 		for _, name := range []string{l.cert, l.roots} {
@@ -57,13 +56,13 @@ func find(files map[string][]byte) (layout, bool) {
 	return layouts[0], false
 }
 
-// rootLife is the life of a root that is made.
+// rootLife is the lifetime of a root that outriderd creates.
 const rootLife = 10 * 365 * 24 * time.Hour
 
-// rootName begins the name of a root that was made here.
+// rootName begins the name of each root that outriderd creates.
 const rootName = "Outrider root "
 
-// addRoot adds a self-signed root to files that have none. A key that is there is used.
+// addRoot adds a self-signed root to files that have none. It uses an existing key.
 func addRoot(files map[string][]byte, trustDomain string, now time.Time, life time.Duration) error {
 	names := layouts[0]
 	if _, ok := files[names.key]; !ok {
@@ -85,7 +84,7 @@ func addRoot(files map[string][]byte, trustDomain string, now time.Time, life ti
 	return nil
 }
 
-// newRoot is the certificate of a new root, in PEM.
+// newRoot returns the certificate of a new root, in PEM.
 func newRoot(key crypto.Signer, trustDomain string, now time.Time, life time.Duration) ([]byte, error) {
 	serial, err := newSerial()
 	if err != nil {
@@ -93,7 +92,7 @@ func newRoot(key crypto.Signer, trustDomain string, now time.Time, life time.Dur
 	}
 	template := &x509.Certificate{
 		SerialNumber: serial,
-		// Each root has its own name: verifiers find a certificate's issuer by name.
+		// Each root has its own name, because verifiers look up a certificate's issuer by name.
 		Subject:               pkix.Name{Organization: []string{trustDomain}, CommonName: rootName + now.UTC().Format("2006-01-02") + " " + fmt.Sprintf("%08s", serial.Text(16))[:8]},
 		NotBefore:             now.Add(-clockSkew),
 		NotAfter:              now.Add(life),
@@ -108,7 +107,7 @@ func newRoot(key crypto.Signer, trustDomain string, now time.Time, life time.Dur
 	return wire.MarshalCertificates(&x509.Certificate{Raw: der}), nil
 }
 
-// errNoFile is the error of a file that is missing.
+// errNoFile means that a file is missing.
 var errNoFile = errors.New("there is no such file")
 
 // load reads the authority in a store. Each error names the store and the file.
@@ -117,7 +116,7 @@ func load(in fmt.Stringer, files map[string][]byte, now time.Time) (*signer, err
 	return loadAs(in, files, l, x509.ExtKeyUsageAny, (*signer).maySign, now)
 }
 
-// loadAs reads a certificate, its key and the roots, and checks what the certificate may do.
+// loadAs reads a certificate, its key and the roots, and checks that the certificate allows this usage.
 func loadAs(in fmt.Stringer, files map[string][]byte, l layout, usage x509.ExtKeyUsage, check func(*signer) error, now time.Time) (*signer, error) {
 	s := &signer{}
 	about := func(name string, err error) error { return fmt.Errorf("%s/%s: %w", in, name, err) }
@@ -147,7 +146,7 @@ func loadAs(in fmt.Stringer, files map[string][]byte, l layout, usage x509.ExtKe
 	s.cert = own[0]
 	s.roots, err = certificates(l.roots)
 	if errors.Is(err, errNoFile) && usage == x509.ExtKeyUsageAny && s.cert.CheckSignatureFrom(s.cert) == nil {
-		s.roots, err = own[:1], nil // a self-signed root of a start that was interrupted
+		s.roots, err = own[:1], nil // a start was interrupted after it had written a self-signed root
 	}
 	if err != nil {
 		return nil, err
@@ -181,7 +180,7 @@ func loadAs(in fmt.Stringer, files map[string][]byte, l layout, usage x509.ExtKe
 	return s, nil
 }
 
-// maySign checks that the certificate belongs to an authority.
+// maySign checks that the certificate may sign others.
 func (s *signer) maySign() error {
 	if !s.cert.IsCA || s.cert.KeyUsage != 0 && s.cert.KeyUsage&x509.KeyUsageCertSign == 0 {
 		return errors.New("the certificate may not sign others; its basic constraints need CA, its key usage keyCertSign")
@@ -201,13 +200,13 @@ func (s *signer) complete(usage x509.ExtKeyUsage, now time.Time) error {
 	return nil
 }
 
-// madeHere reports whether the signing certificate is a root that a control plane made: then it
-// may make the next one too.
+// madeHere reports whether the signing certificate is a root that outriderd created. If so, outriderd
+// may also create the next one.
 func (s *signer) madeHere() bool {
 	return s.cert.Equal(s.root) && strings.HasPrefix(s.cert.Subject.CommonName, rootName)
 }
 
-// unique is a list without repetitions: bundles are joined, and a ClusterTrustBundle takes none.
+// unique removes repetitions: joined bundles have some, and a ClusterTrustBundle must not.
 func unique(certs []*x509.Certificate) (out []*x509.Certificate) {
 	for _, c := range certs {
 		if !slices.ContainsFunc(out, c.Equal) {
@@ -227,7 +226,8 @@ func poolOf(certs []*x509.Certificate) *x509.CertPool {
 
 func (s *signer) same(other *signer) bool { return bytes.Equal(s.raw, other.raw) }
 
-// tokenKey is the one in the files, or follows from the authority's key, which all replicas have.
+// tokenKey returns the key in the files, or derives one from the authority's key, which all replicas
+// have.
 func (s *signer) tokenKey(files map[string][]byte) (tokenKey, error) {
 	raw, ok := files[tokenKeyFile]
 	if !ok {
@@ -244,7 +244,7 @@ func (s *signer) tokenKey(files map[string][]byte) (tokenKey, error) {
 	return newTokenKey(ec)
 }
 
-// newSerial is a random positive number of 127 bits.
+// newSerial returns a random positive number of 127 bits.
 func newSerial() (*big.Int, error) {
 	return rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 }

@@ -8,6 +8,6 @@ import (
 	"os"
 )
 
-// lock always fails: an authority's folder, and a file of used tokens, need a Unix. What reads
-// the authority of a cluster needs neither.
+// lock always fails: an authority's folder and a file of used tokens need a Unix system. Commands that
+// read the authority in a cluster need neither.
 func lock(f *os.File) error { return fmt.Errorf("locking %s: %w", f.Name(), errors.ErrUnsupported) }

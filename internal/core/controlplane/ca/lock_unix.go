@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lock waits until no other process has the file locked; closing it unlocks.
+// lock waits until no other process has locked the file; closing the file unlocks it.
 func lock(f *os.File) error {
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
 		return fmt.Errorf("locking %s: %w", f.Name(), err)

@@ -9,8 +9,8 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// A Method is one unary gRPC method without generated types: the functions of its messages
-// read and write their bytes.
+// A Method is a unary gRPC method without generated types: two functions encode and decode its
+// messages.
 type Method[Request any, Response interface{ Marshal() []byte }] struct {
 	Service, Name string
 	File          string // the .proto file, for reflection; may be empty
@@ -19,7 +19,7 @@ type Method[Request any, Response interface{ Marshal() []byte }] struct {
 	Handle func(context.Context, Request) (Response, error)
 }
 
-// Register adds the method to a server, as a service of its own.
+// Register adds the method to a server, as a separate service.
 func (m Method[Request, Response]) Register(to grpc.ServiceRegistrar) {
 	to.RegisterService(&grpc.ServiceDesc{
 		ServiceName: m.Service,
@@ -29,8 +29,8 @@ func (m Method[Request, Response]) Register(to grpc.ServiceRegistrar) {
 	}, m)
 }
 
-// serve carries the messages through gRPC's own codec inside an Empty, which keeps unknown
-// fields as they are. So a server that also speaks xDS needs no second codec.
+// serve passes the messages through gRPC's own codec inside an Empty, which preserves unknown fields. A
+// server that also speaks xDS thus needs no second codec.
 func (m Method[Request, Response]) serve(srv any, ctx context.Context, dec func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
 	in := &emptypb.Empty{}
 	if err := dec(in); err != nil {

@@ -13,19 +13,20 @@ import (
 	"outrider.dev/internal/base/wire"
 )
 
-// The root of a store that is not ours is replaced where it comes from, and often at once: its
-// certificate, key and roots change together. So that no certificate is refused then, a record of
-// our own keeps the roots that were seen.
+// If outriderd may not write the store, somebody else replaces its root, often at once: the
+// certificate, key and roots change together. So that no certificate is refused meanwhile, outriderd
+// keeps its own record of the roots it has seen.
 //
-//   - A root that left the store stays trusted until the last certificate of it has ended.
-//   - A root that is new is published for RootSpread before it signs: until then a replica signs
-//     with the certificate that it had. A replica that is started meanwhile does not have that, and
-//     signs with the new one.
+//   - A root that left the store stays trusted until the last certificate it signed has expired.
+//   - A new root is published for RootSpread before it signs. Until then a replica signs with its
+//     previous certificate. A replica that starts meanwhile does not have that one, and signs with the
+//     new one.
 //
-// The record has the roots, and the file rotation.json with the times, as a rotation of ours.
+// The record contains the roots, and the file rotation.json with the times, as in a rotation by
+// outriderd.
 
-// overlap returns the signer with the roots of the record, or the present one with them.
-// The caller holds a.reading.
+// overlap returns a signer that also trusts the roots in the record: for s, or for the present signer
+// until s may sign. The caller holds a.reading.
 func (a *Authority) overlap(ctx context.Context, c Contents, s *signer) (*signer, error) {
 	a.recordDue = time.Time{}
 	if a.o.Record == nil || mayRotate(c, s) == nil {
@@ -43,7 +44,7 @@ func (a *Authority) overlap(ctx context.Context, c Contents, s *signer) (*signer
 		}
 		if !maps.EqualFunc(next.Files, record.Files, bytes.Equal) {
 			if err := a.o.Record.Update(ctx, next); errors.Is(err, ErrConflict) {
-				continue // another replica was first
+				continue // another replica has updated the record
 			} else if err != nil {
 				return nil, fmt.Errorf("writing the record of roots: %w", err)
 			}
@@ -54,8 +55,8 @@ func (a *Authority) overlap(ctx context.Context, c Contents, s *signer) (*signer
 	return nil, context.Cause(ctx)
 }
 
-// remember adds what is stored now to the record, and removes what has ended. known are all roots
-// that are trusted.
+// remember adds the roots in the store to the record, and removes those whose time is over. known are
+// all trusted roots.
 func (a *Authority) remember(record Contents, before, s *signer, now time.Time) (next Contents, known []*x509.Certificate, r rotation, err error) {
 	next = record.clone()
 	if r, err = parseRotation(record.Files); err != nil {
@@ -77,7 +78,7 @@ func (a *Authority) remember(record Contents, before, s *signer, now time.Time) 
 	}
 	known = slices.Clone(s.roots)
 	for _, root := range s.roots {
-		delete(r.Retire, sumOf(root)) // it is back
+		delete(r.Retire, sumOf(root)) // it is in the store again
 		if len(seen) > 0 && !slices.ContainsFunc(seen, root.Equal) {
 			r.Move = now.Add(a.o.RootSpread).UTC()
 		}
@@ -108,7 +109,7 @@ func (a *Authority) remember(record Contents, before, s *signer, now time.Time) 
 	return next, known, r, r.put(next.Files)
 }
 
-// due is when something ends; zero: nothing does.
+// due returns the earliest time at which something in the record ends; zero: there is none.
 func (r rotation) due(now time.Time) (at time.Time) {
 	earlier := func(t time.Time) {
 		if t.After(now) && (at.IsZero() || t.Before(at)) {
@@ -116,13 +117,13 @@ func (r rotation) due(now time.Time) (at time.Time) {
 		}
 	}
 	earlier(r.Move)
-	for _, t := range r.Retire { // any order: the earliest
+	for _, t := range r.Retire { // any order: the earliest is taken
 		earlier(t)
 	}
 	return at
 }
 
-// with returns s with more roots. Until a new root may sign, it returns the former signer.
+// with returns s with more roots. Until a new root may sign, it returns the previous signer with them.
 func (s *signer) with(known []*x509.Certificate, before *signer, r rotation, now time.Time) *signer {
 	out := *s
 	if now.Before(r.Move) && before != nil && !before.root.Equal(s.root) && now.Before(before.cert.NotAfter) && slices.ContainsFunc(known, before.root.Equal) {

@@ -12,7 +12,7 @@ import (
 	"outrider.dev/internal/base/wire"
 )
 
-// certManager has the files that cert-manager writes for an intermediate of a root.
+// certManager returns the files that cert-manager writes for an intermediate below a root.
 func certManager(t *testing.T, root *signer, name string, at time.Time, life time.Duration) map[string][]byte {
 	t.Helper()
 	key := ecKey(t)
@@ -23,26 +23,26 @@ func certManager(t *testing.T, root *signer, name string, at time.Time, life tim
 	return map[string][]byte{"tls.crt": wire.MarshalCertificates(between), "tls.key": must(wire.MarshalKey(key)), "ca.crt": wire.MarshalCertificates(root.cert)}
 }
 
-// rootAt is a root of an own issuer.
+// rootAt returns a root that outriderd did not create.
 func rootAt(t *testing.T, at time.Time, life time.Duration) *signer {
 	t.Helper()
 	files := map[string][]byte{}
 	if err := addRoot(files, "cluster.local", at, life); err != nil {
 		t.Fatal(err)
 	}
-	return must(load(newShelf(), files, at))
+	return must(load(newMemoryStore(), files, at))
 }
 
-// An overlapping mesh has a store that is not ours, the record of its roots, and a clock.
+// An overlapping mesh has a store that outriderd may not write, a record of its roots, and a clock.
 type overlapping struct {
 	*rotating
-	record *shelf
-	chains map[string]bool                   // the intermediates that have signed
-	seen   map[time.Time][]*x509.Certificate // roots of all replicas, as they were
+	record *memoryStore
+	chains map[string]bool                   // all intermediates that have signed
+	seen   map[time.Time][]*x509.Certificate // roots of all replicas, by time
 }
 
 func newOverlapping(t *testing.T, files map[string][]byte) *overlapping {
-	o := &overlapping{rotating: newRotating(t), record: newShelf(), chains: map[string]bool{}, seen: map[time.Time][]*x509.Certificate{}}
+	o := &overlapping{rotating: newRotating(t), record: newMemoryStore(), chains: map[string]bool{}, seen: map[time.Time][]*x509.Certificate{}}
 	o.store.set(Contents{Files: files})
 	return o
 }
@@ -52,8 +52,8 @@ func (o *overlapping) replica() *Authority {
 	return o.start(func(a *AuthorityOptions) { a.StoreTokenKey, a.Record = false, o.record })
 }
 
-// pass lets the time pass. At each tick each replica signs, and each certificate that has not
-// ended is trusted by the roots of each replica, and by a proxy that has roots as old as they may be.
+// pass advances the clock by d. At each tick each replica signs, and each certificate that has not
+// expired must be trusted by each replica, and by a proxy with the oldest roots that a proxy may have.
 func (o *overlapping) pass(d time.Duration, late bool, replicas ...*Authority) {
 	o.t.Helper()
 	for end := o.time.Add(d); o.time.Before(end); o.time = o.time.Add(tick) {
@@ -81,13 +81,13 @@ func (o *overlapping) pass(d time.Duration, late bool, replicas ...*Authority) {
 	}
 }
 
-// between keeps an intermediate: a leaf is sent with that which signed it.
+// between keeps an intermediate, because a leaf is sent together with its issuer.
 func (o *overlapping) between(c *x509.Certificate) { o.chains[string(c.Raw)] = true }
 
 func (o *overlapping) verify(roots []*x509.Certificate) {
 	o.t.Helper()
 	intermediates := x509.NewCertPool()
-	for raw := range maps.Keys(o.chains) { // any order: a pool
+	for raw := range maps.Keys(o.chains) { // any order: they go into a pool
 		intermediates.AddCert(must(x509.ParseCertificate([]byte(raw))))
 	}
 	bundle := string(wire.MarshalCertificates(roots...))
@@ -103,8 +103,8 @@ func (o *overlapping) verify(roots []*x509.Certificate) {
 	}
 }
 
-// A new intermediate of the same root is used by running replicas, and what the old one signed is
-// trusted until it has ended.
+// Running replicas use a new intermediate below the same root. Certificates from the old intermediate
+// are trusted until they expire.
 func TestAnIntermediateIsReplaced(t *testing.T) {
 	begin := time.Now()
 	root := rootAt(t, begin, rootLife)
@@ -125,8 +125,8 @@ func TestAnIntermediateIsReplaced(t *testing.T) {
 	}
 }
 
-// A root whose certificate, key and roots are replaced at once: no certificate is refused, and the
-// old root is gone in the end, also where replicas were restarted.
+// If a root's certificate, key and roots are replaced at once, no certificate is refused, and the old
+// root is removed in the end, also if replicas were restarted.
 func TestARootOfAnotherIsReplacedAtOnce(t *testing.T) {
 	begin := time.Now()
 	o := newOverlapping(t, certManager(t, rootAt(t, begin, rootLife), "first", begin, 30*24*time.Hour))
@@ -146,11 +146,11 @@ func TestARootOfAnotherIsReplacedAtOnce(t *testing.T) {
 	if got := must(two.Sign(o.key.Public(), shop, 0)).Leaf.Issuer.CommonName; got != "second" {
 		t.Errorf("%s signs, after the new root was published for %s", got, DefaultRootSpread)
 	}
-	two = o.replica() // restarted
+	two = o.replica() // a restarted replica
 	if len(two.Roots()) != 2 {
 		t.Errorf("%d roots after a restart, want both", len(two.Roots()))
 	}
-	o.record.remove() // it is written again by what replicas have
+	o.record.remove() // replicas write the record again from their memory
 	o.pass(27*time.Hour, true, one, two)
 	for _, a := range []*Authority{one, two} {
 		if got := a.Roots(); len(got) != 1 || got[0].Subject.String() != must(StatusOf(t.Context(), o.store, o.record, o.time)).Roots[0].Subject {
@@ -162,14 +162,14 @@ func TestARootOfAnotherIsReplacedAtOnce(t *testing.T) {
 	}
 }
 
-// moves is when the new root of a record may sign.
-func (s *shelf) moves(t *testing.T) time.Time {
+// moves returns when the new root in a record may sign.
+func (s *memoryStore) moves(t *testing.T) time.Time {
 	t.Helper()
 	return must(parseRotation(s.is.Files)).Move
 }
 
-// The root is replaced while no replica runs: the record has the old one. The next start signs with
-// the new one at once, for it has no other.
+// If the root is replaced while no replica runs, the record still contains the old one. The next
+// replica to start signs with the new root at once, because it has no other key.
 func TestARootIsReplacedWhileNoReplicaRuns(t *testing.T) {
 	begin := time.Now()
 	o := newOverlapping(t, certManager(t, rootAt(t, begin, rootLife), "first", begin, 30*24*time.Hour))
@@ -188,7 +188,7 @@ func TestARootIsReplacedWhileNoReplicaRuns(t *testing.T) {
 	}
 }
 
-// A root that ends itself is kept no longer; one that comes back is kept.
+// An expired root is removed from the record; a root that returns to the store is kept.
 func TestRootsOfARecord(t *testing.T) {
 	begin := time.Now()
 	short, other := rootAt(t, begin, 3*time.Hour), rootAt(t, begin, rootLife)

@@ -13,9 +13,9 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// AuthenticatePeer returns the identity of the peer of a gRPC call, by its certificate. It
-// verifies the certificate again with the current time and roots: a connection may be
-// older. The error is a status Unauthenticated.
+// AuthenticatePeer returns the identity of the peer of a gRPC call, from its certificate. It verifies
+// the certificate again with the current time and roots, because the connection may be older. The error
+// is a status Unauthenticated.
 func (a *Authority) AuthenticatePeer(ctx context.Context) (Identity, error) {
 	state := peerState(ctx)
 	id, err := a.identify(state.PeerCertificates, state.VerifiedChains)
@@ -25,8 +25,8 @@ func (a *Authority) AuthenticatePeer(ctx context.Context) (Identity, error) {
 	return id, nil
 }
 
-// ClientName names the client of a connection whose certificate was verified: its identity,
-// and its host if it is one.
+// ClientName names the client of a connection whose certificate was verified, by its identity and, for
+// a host, its name.
 func ClientName(state tls.ConnectionState) (string, error) {
 	leaf := state.PeerCertificates[0]
 	id, err := IdentityOf(leaf)
@@ -39,8 +39,8 @@ func ClientName(state tls.ConnectionState) (string, error) {
 	return id.String(), nil
 }
 
-// PeerHost returns the host that is the peer of a gRPC call, by its certificate, whether or
-// not it is still in the mesh; false: the peer is not a host.
+// PeerHost returns the host that is the peer of a gRPC call, from its certificate, even if it is no
+// longer in the mesh; false: the peer is not a host.
 func PeerHost(ctx context.Context) (Host, bool) {
 	chain := peerCertificates(ctx)
 	if len(chain) == 0 {
@@ -64,14 +64,14 @@ func peerState(ctx context.Context) tls.ConnectionState {
 		switch info := p.AuthInfo.(type) {
 		case credentials.TLSInfo:
 			return info.State
-		case interface{ ConnectionState() tls.ConnectionState }: // of package conns
+		case interface{ ConnectionState() tls.ConnectionState }: // from package conns
 			return info.ConnectionState()
 		}
 	}
 	return tls.ConnectionState{}
 }
 
-// peerAddress is the client's address, without its port.
+// peerAddress returns the client's address without its port.
 func peerAddress(ctx context.Context) netip.Addr {
 	p, ok := peer.FromContext(ctx)
 	if !ok || p.Addr == nil {
@@ -80,5 +80,5 @@ func peerAddress(ctx context.Context) netip.Addr {
 	if tcp, ok := p.Addr.(*net.TCPAddr); ok {
 		return tcp.AddrPort().Addr().Unmap()
 	}
-	return netip.Addr{} // a Unix socket
+	return netip.Addr{} // the client of a Unix socket has no address
 }

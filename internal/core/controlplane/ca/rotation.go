@@ -16,31 +16,33 @@ import (
 	"outrider.dev/internal/base/wire"
 )
 
-// A rotation replaces the root in three steps, each one update of the store. Whichever replica
-// comes first does a step; the others read it. A crash between two steps leaves the store for the
-// next replica, or the next start.
+// A rotation replaces the root in three steps, each of which is one update of the store. The first
+// replica that finds a step due takes it; the others read the result. After a crash between two steps
+// the next replica, or the next start, continues.
 //
 //	publish  the next root is among the roots, so that every proxy trusts it
 //	move     after RootSpread, the next root signs
-//	retire   when the last certificate that the old root signed has ended, it is no root any more
+//	retire   when the last certificate that the old root signed has expired, it is removed from the roots
 //
-// The first step follows a request (the file rotate), or comes by itself when a fifth of the
-// root's life is left. A request during a rotation is for another one, after it has moved.
+// The first step follows a request (the file rotate), or is due when only a fifth of the root's
+// lifetime remains. A request during a rotation starts another one after the move.
 
-// DefaultRootSpread is how long the next root is published before it signs: the kubelet updates a
-// pod's ConfigMaps within two minutes, and a pod must not need that to be quick.
+// DefaultRootSpread is how long the next root is published before it signs: the kubelet updates a pod's
+// ConfigMaps within two minutes, and slower pods have time too.
 const DefaultRootSpread = time.Hour
 
-// leftOfRoot is the part of a root's life that is left when a rotation begins by itself.
+// leftOfRoot is the part of a root's lifetime, a fifth, that remains when a rotation begins without a
+// request.
 const leftOfRoot = 5
 
-// rotation is the file rotation.json: the times that replicas must agree on.
+// rotation is the content of rotation.json: the times on which replicas must agree.
 type rotation struct {
 	// Move is when the next root may sign.
 	Move time.Time `json:"move,omitzero"`
-	// Retire has the roots that sign no more, by their SHA-256, and when each is removed.
+	// Retire maps roots that no longer sign, by their SHA-256, to the time at which each is removed.
 	Retire map[string]time.Time `json:"retire,omitempty"`
-	// LongestLife, in seconds, of a certificate that may have been signed; 0: the default.
+	// LongestLife is the longest lifetime of a certificate, in seconds, that any replica may sign; 0:
+	// the default.
 	LongestLife int64 `json:"longestLifeSeconds,omitempty"`
 }
 
@@ -62,7 +64,7 @@ func (r rotation) longest() time.Duration {
 	return max(time.Duration(r.LongestLife)*time.Second, defaultMaxLife)
 }
 
-// put writes the file, or removes one that says nothing.
+// put writes the file, or removes it if it would be empty.
 func (r rotation) put(files map[string][]byte) error {
 	raw, err := json.Marshal(r)
 	if err != nil {
@@ -80,7 +82,7 @@ func sumOf(c *x509.Certificate) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// nextRoot is the root that is published and does not sign yet; nil: there is none.
+// nextRoot returns the root that is published and does not sign yet; nil: there is none.
 func nextRoot(files map[string][]byte) (*x509.Certificate, error) {
 	raw, ok := files[nextCertFile]
 	if !ok {
@@ -100,10 +102,10 @@ func nextRoot(files map[string][]byte) (*x509.Certificate, error) {
 	return certs[0], nil
 }
 
-// errNotOurRoot is the error of a rotation that was requested where it cannot be done.
+// errNotOurRoot refuses to rotate a root that outriderd did not create or may not replace.
 var errNotOurRoot = errors.New("only a root that outriderd made, in a store that it may write, is rotated: replace this one where it comes from")
 
-// mayRotate returns why the root of a store is not rotated; nil: it may be.
+// mayRotate returns an error if outriderd may not rotate the root in a store.
 func mayRotate(c Contents, s *signer) error {
 	if l, _ := find(c.Files); !c.Own || l != layouts[0] || !s.madeHere() {
 		return errNotOurRoot
@@ -111,15 +113,15 @@ func mayRotate(c Contents, s *signer) error {
 	return nil
 }
 
-// A step says what is due in a store, and when something is due next.
+// A step is a due change of a store, or only the time of the next one.
 type step struct {
 	name string   // for the log; empty: nothing is due
-	next Contents // after the step
+	next Contents // contents after the step
 	root *x509.Certificate
 	due  time.Time // of the next step; zero: none
 }
 
-// plan decides the next step from what is stored. It changes nothing.
+// plan decides the next step from the contents of the store. It writes nothing.
 func (a *Authority) plan(c Contents, s *signer, now time.Time) (step, error) {
 	_, requested := c.Files[requestFile]
 	if err := mayRotate(c, s); err != nil {
@@ -141,7 +143,7 @@ func (a *Authority) plan(c Contents, s *signer, now time.Time) (step, error) {
 	files := out.next.Files
 	switch old := r.retired(s, now); {
 	case a.o.MaxLife > r.longest():
-		// So that whichever replica moves the root counts with it.
+		// Stored, so that any replica that moves the root allows for it.
 		out.name = "longer certificates"
 		r.LongestLife = int64((a.o.MaxLife + time.Second - 1) / time.Second)
 	case old != nil:
@@ -172,7 +174,7 @@ func (a *Authority) plan(c Contents, s *signer, now time.Time) (step, error) {
 	return out, r.put(files)
 }
 
-// retired is a root that is to be removed now; nil: none. The one that signs is none.
+// retired returns a root that is to be removed now, or nil. It never returns the signing root.
 func (r rotation) retired(s *signer, now time.Time) *x509.Certificate {
 	for _, root := range s.roots {
 		if at, ok := r.Retire[sumOf(root)]; ok && !now.Before(at) && !root.Equal(s.root) {
@@ -182,7 +184,7 @@ func (r rotation) retired(s *signer, now time.Time) *x509.Certificate {
 	return nil
 }
 
-// moves is when the next root may sign.
+// moves returns when the next root may sign.
 func (r rotation) moves(next *x509.Certificate, spread time.Duration) time.Time {
 	if r.Move.IsZero() { // the file was lost
 		return next.NotBefore.Add(clockSkew + spread)
@@ -190,8 +192,8 @@ func (r rotation) moves(next *x509.Certificate, spread time.Duration) time.Time 
 	return r.Move
 }
 
-// publish makes the next root. A Host gets the roots with its certificates alone: with Hosts in
-// the mesh the root moves when each has renewed its certificate.
+// publish creates the next root. A host receives roots only with its certificates, so if Hosts is not
+// empty, the root moves after each host has renewed its certificate.
 func (a *Authority) publish(files map[string][]byte, s *signer, r *rotation, now time.Time) (*x509.Certificate, error) {
 	key, rawKey, err := newKey()
 	if err != nil {
@@ -216,12 +218,12 @@ func (a *Authority) publish(files map[string][]byte, s *signer, r *rotation, now
 	return certs[0], nil
 }
 
-// move has the next root sign. The old one stays a root for as long as a certificate of it may
-// live, and RootSpread for a replica that has not read this yet.
+// move makes the next root the signing one. The old one remains a root for the longest lifetime of its
+// certificates, plus RootSpread for a replica that has not read this step yet.
 func (a *Authority) move(files map[string][]byte, s *signer, r *rotation, next *x509.Certificate, now time.Time) {
 	until := now.Add(r.longest() + a.o.RootSpread)
 	if until.After(s.cert.NotAfter) {
-		until = s.cert.NotAfter // beyond it no chain verifies
+		until = s.cert.NotAfter // later no chain would verify
 	}
 	if r.Retire == nil {
 		r.Retire = map[string]time.Time{}
@@ -239,8 +241,8 @@ func (a *Authority) move(files map[string][]byte, s *signer, r *rotation, next *
 	files[layouts[0].roots] = wire.MarshalCertificates(roots...)
 }
 
-// Advance reads the store, and does what is due in it. It returns when something is due next;
-// zero: never.
+// Advance reads the store and takes the steps that are due. It returns when the next one is due; zero:
+// never.
 func (a *Authority) Advance(ctx context.Context) (due time.Time, err error) {
 	a.reading.Lock()
 	defer a.reading.Unlock()
@@ -257,7 +259,7 @@ func (a *Authority) Advance(ctx context.Context) (due time.Time, err error) {
 		}
 		err = a.o.Store.Update(ctx, next.next)
 		switch {
-		case errors.Is(err, ErrConflict): // another replica was first
+		case errors.Is(err, ErrConflict): // another replica was first; read again
 		case err != nil:
 			return time.Time{}, fmt.Errorf("the root in %s is not rotated: %w", a.o.Store, err)
 		case next.root != nil:
@@ -267,13 +269,13 @@ func (a *Authority) Advance(ctx context.Context) (due time.Time, err error) {
 	return time.Time{}, context.Cause(ctx)
 }
 
-// A RotationRequest is the answer to a request.
+// A RotationRequest reports the result of [RequestRotation].
 type RotationRequest struct {
-	Root      string // the subject of the root that signs now
-	Requested bool   // false: it had been requested before
+	Root      string // subject of the root that signs now
+	Requested bool   // false: a rotation was already requested
 }
 
-// RequestRotation has the control planes that run with a store rotate its root.
+// RequestRotation requests a rotation from the control planes that use a store.
 func RequestRotation(ctx context.Context, store Store, now time.Time) (RotationRequest, error) {
 	for ctx.Err() == nil {
 		c, err := store.Read(ctx)

@@ -16,21 +16,21 @@ import (
 	"outrider.dev/internal/base/wire"
 )
 
-// A rotating mesh has a store, a clock, and every certificate that was signed.
+// A rotating mesh consists of a store, a clock, and every certificate that was signed.
 type rotating struct {
 	t      *testing.T
 	lag    time.Duration // how old a proxy's roots may be
-	store  *shelf
+	store  *memoryStore
 	time   time.Time
 	key    crypto.Signer
 	signed []*x509.Certificate
-	roots  map[time.Time][]*x509.Certificate // as they were
-	most   int                               // roots at one time
-	right  map[string]bool                   // certificates and the roots that they were verified with
+	roots  map[time.Time][]*x509.Certificate // by the time at which they were current
+	most   int                               // largest number of roots at one time
+	right  map[string]bool                   // certificates with the roots by which they were already verified
 }
 
 func newRotating(t *testing.T) *rotating {
-	return &rotating{t: t, lag: lag, key: ecKey(t), store: newShelf(), time: time.Now(), roots: map[time.Time][]*x509.Certificate{}, right: map[string]bool{}}
+	return &rotating{t: t, lag: lag, key: ecKey(t), store: newMemoryStore(), time: time.Now(), roots: map[time.Time][]*x509.Certificate{}, right: map[string]bool{}}
 }
 
 func (r *rotating) now() time.Time { return r.time }
@@ -60,11 +60,11 @@ func (r *rotating) advance(a *Authority) {
 	}
 }
 
-// tick is how the time passes; a proxy has new roots at latest after lag.
+// tick is how far the clock moves at a time; a proxy has new roots after lag at the latest.
 const tick, lag = 10 * time.Minute, 50 * time.Minute
 
-// check signs a certificate by a replica, and requires that every certificate which has not ended
-// is trusted: by the roots of now, and by a proxy whose roots are as old as they may be.
+// check signs a certificate by a replica, and requires that every certificate which has not expired is
+// trusted: by the current roots, and by a proxy with the oldest roots that a proxy may have.
 func (r *rotating) check(by *Authority) {
 	r.t.Helper()
 	r.signed = append(r.signed, must(by.Sign(r.key.Public(), shop, 0)).Leaf)
@@ -93,7 +93,7 @@ func (r *rotating) check(by *Authority) {
 
 func (r *rotating) began() time.Time {
 	first := r.time
-	for at := range r.roots { // any order: the earliest
+	for at := range r.roots { // any order: the earliest is taken
 		if at.Before(first) {
 			first = at
 		}
@@ -101,7 +101,7 @@ func (r *rotating) began() time.Time {
 	return first
 }
 
-// state says what the store has.
+// state describes the content of the store.
 func (r *rotating) state() string {
 	c := must(r.store.Read(r.t.Context()))
 	s := must(load(r.store, c.Files, r.time))
@@ -117,8 +117,8 @@ func (r *rotating) want(state string) {
 	}
 }
 
-// Replicas that lag, and that are restarted after each tick, rotate the root; no certificate is
-// refused at any time.
+// Replicas that lag, and that are restarted after each tick, rotate the root without a certificate
+// being refused at any time.
 func TestTheRootIsRotatedWithOverlap(t *testing.T) {
 	r := newRotating(t)
 	all := []*Authority{r.start(), r.start(), r.start()}
@@ -127,7 +127,7 @@ func TestTheRootIsRotatedWithOverlap(t *testing.T) {
 		if i == 10 {
 			r.request()
 		}
-		if i%5 == 0 { // the third one reads the store this rarely
+		if i%5 == 0 { // the third replica reads the store this rarely
 			r.advance(all[2])
 		}
 		if i%7 == 3 {
@@ -140,7 +140,7 @@ func TestTheRootIsRotatedWithOverlap(t *testing.T) {
 			r.want("1 roots, next false, requested false, retiring 0")
 		case elapsed < time.Hour:
 			r.want("2 roots, next true, requested false, retiring 0")
-		case elapsed < 26*time.Hour: // an hour of spread, a day of certificates, an hour for replicas
+		case elapsed < 26*time.Hour: // one hour to spread the root, one day for certificates, one hour for replicas
 			r.want("2 roots, next false, requested false, retiring 1")
 		default:
 			r.want("1 roots, next false, requested false, retiring 0")
@@ -155,8 +155,8 @@ func TestTheRootIsRotatedWithOverlap(t *testing.T) {
 	}
 }
 
-// A crash in any update, before it is stored or after, leaves a store from which the rotation goes
-// on. Nothing is done twice.
+// After a crash in any update, before or after the contents are stored, the rotation continues. No step
+// is taken twice.
 func TestACrashAtAnyStepOfARotation(t *testing.T) {
 	for crash := 1; crash <= 4; crash++ { // the request and three steps
 		for _, stored := range []bool{false, true} {
@@ -189,7 +189,7 @@ func TestACrashAtAnyStepOfARotation(t *testing.T) {
 						}
 						a = r.start()
 						r.check(a)
-						continue // at the same time
+						continue // without advancing the clock
 					}
 					r.check(a)
 					r.time = r.time.Add(time.Hour)
@@ -197,7 +197,7 @@ func TestACrashAtAnyStepOfARotation(t *testing.T) {
 				r.want("1 roots, next false, requested false, retiring 0")
 				steps := 4
 				if !stored {
-					steps++ // the one that failed is done again
+					steps++ // the failed update is repeated
 				}
 				if r.most != 2 || !crashed || updates != steps {
 					t.Errorf("at most %d roots, crashed %v, %d updates; want 2 roots and %d updates", r.most, crashed, updates, steps)
@@ -207,14 +207,14 @@ func TestACrashAtAnyStepOfARotation(t *testing.T) {
 	}
 }
 
-// Of two replicas that do a step at once one does it, and the other uses it.
+// If two replicas take a step at once, one of them succeeds and the other uses the result.
 func TestReplicasDoEachStepOnce(t *testing.T) {
 	r := newRotating(t)
 	one, two := r.start(), r.start()
 	r.request()
 	between := false
 	r.store.around = func(update func() error) error {
-		if !between { // the other one is faster
+		if !between { // two is faster than one
 			between = true
 			r.advance(two)
 		}
@@ -235,7 +235,8 @@ func TestReplicasDoEachStepOnce(t *testing.T) {
 	}
 }
 
-// By itself, in the replicas' own time: whatever follows the roots is told of each step.
+// Replicas rotate the root without a request, by their own timers. All followers of the roots are
+// notified of each step.
 func TestTheRootIsRotatedBeforeItEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const life = 1000 * time.Hour
@@ -243,7 +244,7 @@ func TestTheRootIsRotatedBeforeItEnds(t *testing.T) {
 		if err := addRoot(files, "cluster.local", time.Now(), life); err != nil {
 			t.Fatal(err)
 		}
-		s := newShelf()
+		s := newMemoryStore()
 		s.set(Contents{Files: files, Own: true})
 		a, b := shared(t, s, nil), shared(t, s, nil)
 		run(t, a)
@@ -281,7 +282,7 @@ func TestTheRootIsRotatedBeforeItEnds(t *testing.T) {
 	})
 }
 
-// A host gets the roots with its certificate: the root moves when each has renewed its own.
+// A host receives roots with its certificate, so the root moves after each host has renewed its own.
 func TestTheRootMovesWhenEachHostHasIt(t *testing.T) {
 	for name, tt := range map[string]struct {
 		hosts hosts
@@ -302,7 +303,7 @@ func TestTheRootMovesWhenEachHostHasIt(t *testing.T) {
 	}
 }
 
-// The old root waits for the longest life that any replica gives to a certificate.
+// The old root is kept for the longest lifetime that any replica grants.
 func TestTheOldRootWaitsForTheLongestLife(t *testing.T) {
 	r := newRotating(t)
 	long := r.start(func(o *AuthorityOptions) { o.MaxLife = 720 * time.Hour })
@@ -312,7 +313,7 @@ func TestTheOldRootWaitsForTheLongestLife(t *testing.T) {
 	r.advance(short)
 	r.check(long)
 	r.time = r.time.Add(time.Hour)
-	r.advance(short) // moves
+	r.advance(short) // the next root signs from now on
 	r.want("2 roots, next false, requested false, retiring 1")
 	r.time = r.time.Add(720 * time.Hour)
 	r.advance(short)
@@ -354,7 +355,7 @@ func TestARequestIsMadeOnce(t *testing.T) {
 	r = newRotating(t)
 	r.start()
 	r.store.around = func(update func() error) error {
-		if !again { // something else is written meanwhile
+		if !again { // the store changes meanwhile
 			again = true
 			r.store.set(r.store.is)
 		}
@@ -363,12 +364,12 @@ func TestARequestIsMadeOnce(t *testing.T) {
 	if got, err := RequestRotation(t.Context(), r.store, r.time); err != nil || !got.Requested {
 		t.Errorf("after a conflict: %+v, %v", got, err)
 	}
-	if _, err := RequestRotation(t.Context(), newShelf(), r.time); err == nil || !strings.Contains(err.Error(), "shelf/ca-cert.pem: there is no such file") {
+	if _, err := RequestRotation(t.Context(), newMemoryStore(), r.time); err == nil || !strings.Contains(err.Error(), "memoryStore/ca-cert.pem: there is no such file") {
 		t.Errorf("without an authority: %v", err)
 	}
 }
 
-// A root that outriderd did not make is neither rotated nor written.
+// A root that outriderd did not create is neither rotated nor written.
 func TestARootThatIsNotOurs(t *testing.T) {
 	ours := newRotating(t)
 	made := ours.start().stored.Files
@@ -425,7 +426,7 @@ func TestFilesOfARotationThatCannotBeUsed(t *testing.T) {
 			r.check(a)
 		})
 	}
-	// Without the file the root moves an hour after it was made.
+	// Without rotation.json the root moves an hour after it was created.
 	r := newRotating(t)
 	a := r.start()
 	r.request()
@@ -441,7 +442,7 @@ func TestFilesOfARotationThatCannotBeUsed(t *testing.T) {
 	r.want("2 roots, next false, requested false, retiring 1")
 }
 
-// In a folder the same steps are done.
+// A folder goes through the same steps.
 func TestTheRootInAFolderIsRotated(t *testing.T) {
 	now := time.Now()
 	dir := Directory(t.TempDir())

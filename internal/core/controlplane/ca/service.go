@@ -16,10 +16,10 @@ import (
 	"outrider.dev/internal/base/wire"
 )
 
-// A Service is Istio's IstioCertificateService.
+// A Service implements Istio's IstioCertificateService.
 type Service struct {
 	Authority      *Authority
-	Authenticators []Authenticator // in the order they are tried
+	Authenticators []Authenticator // tried in this order
 	Log            *slog.Logger    // the audit log, without secrets; default: none
 }
 
@@ -32,8 +32,7 @@ func (s *Service) Register(to grpc.ServiceRegistrar) {
 	}.Register(to)
 }
 
-// CreateCertificate signs the key of a request for the caller's identity. An error is a
-// status.
+// CreateCertificate signs the key in a request for the caller's identity. An error is a gRPC status.
 func (s *Service) CreateCertificate(ctx context.Context, in wire.CertificateRequest) (wire.CertificateResponse, error) {
 	log := cmp.Or(s.Log, slog.New(slog.DiscardHandler)).With("peer", peerAddress(ctx).String())
 	cert, caller, err := s.create(ctx, in)
@@ -46,7 +45,7 @@ func (s *Service) CreateCertificate(ctx context.Context, in wire.CertificateRequ
 	return wire.CertificateResponse{Chain: cert.Chain}, nil
 }
 
-// name is for the log; an unknown caller has an empty one.
+// name returns the caller's name for the log; it is empty for an unknown caller.
 func name(c Caller) string {
 	if c.Identity == (Identity{}) {
 		return ""
@@ -55,7 +54,7 @@ func name(c Caller) string {
 }
 
 func (s *Service) create(ctx context.Context, in wire.CertificateRequest) (*Certificate, Caller, error) {
-	if s.Authority.External() { // before a credential is read, or spent
+	if s.Authority.External() { // before any credential is read or marked as used
 		return nil, Caller{}, status.Error(codes.Unimplemented, errSignsNothing.Error()+": set its address (global.caAddress, CA_ADDR)")
 	}
 	caller, err := s.Authenticate(ctx)
@@ -86,8 +85,8 @@ func (s *Service) create(ctx context.Context, in wire.CertificateRequest) (*Cert
 	return cert, caller, nil
 }
 
-// Authenticate returns the caller of a gRPC call. Its credential is not spent. An error is a
-// status.
+// Authenticate returns the caller of a gRPC call. It does not mark its credential as used. An error is
+// a gRPC status.
 func (s *Service) Authenticate(ctx context.Context) (Caller, error) {
 	token, err := bearer(ctx)
 	if err != nil {
@@ -100,8 +99,8 @@ func (s *Service) Authenticate(ctx context.Context) (Caller, error) {
 	return caller, nil
 }
 
-// refusal is an error as the caller sees it: a [Refusal] with its reason, anything else as
-// Unavailable, with the details in the log only.
+// refusal converts an error for the caller: a [Refusal] keeps its reason; any other error becomes
+// Unavailable, and only the log has the details.
 func (s *Service) refusal(err error) error {
 	var r *Refusal
 	if errors.As(err, &r) {

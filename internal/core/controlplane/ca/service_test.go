@@ -35,7 +35,7 @@ import (
 	"outrider.dev/internal/base/wire"
 )
 
-// hosts are the known hosts of a test.
+// hosts are the hosts that a test declares.
 type hosts map[[32]byte]Host
 
 func (h hosts) HostByToken(sum [32]byte) (Host, bool) { host, ok := h[sum]; return host, ok }
@@ -46,7 +46,7 @@ func (h hosts) Has(host Host) bool {
 
 func (h hosts) Any() bool { return len(h) > 0 }
 
-// review answers as a TokenReview might.
+// review answers as the API server's TokenReview might.
 type review struct{}
 
 func (review) Review(_ context.Context, token string, _ []string) (Subject, error) {
@@ -63,7 +63,7 @@ func (review) Review(_ context.Context, token string, _ []string) (Subject, erro
 	return Subject{}, ErrOther
 }
 
-// A plane is a control plane of a test.
+// A plane is a control plane for a test.
 type plane struct {
 	authority *Authority
 	tokens    *Tokens
@@ -72,7 +72,7 @@ type plane struct {
 	address   string
 	log       *bytes.Buffer
 	hosts     hosts
-	mayRenew  error // of pods
+	mayRenew  error // for pods
 }
 
 func newPlane(t testing.TB) *plane {
@@ -100,7 +100,7 @@ func newPlane(t testing.TB) *plane {
 	return p
 }
 
-// request calls the service by grpc-go's client.
+// request calls the service with the client of grpc-go.
 func (p *plane) request(t testing.TB, in wire.CertificateRequest, token string, own *tls.Certificate) ([]*x509.Certificate, error) {
 	t.Helper()
 	pool := x509.NewCertPool()
@@ -185,7 +185,7 @@ func TestEachRefusal(t *testing.T) {
 	p := newPlane(t)
 	key := ecKey(t)
 	if _, err := p.request(t, wire.CertificateRequest{CSR: csr(t, key, x509.CertificateRequest{})}, "Bearer host-secret", nil); err != nil {
-		t.Fatal(err) // now it is used up
+		t.Fatal(err) // from here on the token is used up
 	}
 	other := shop
 	other.Namespace = "bank"
@@ -243,8 +243,8 @@ func TestEachRefusal(t *testing.T) {
 	}
 }
 
-// In a cluster each certificate needs a token: the pod of a certificate may be gone. A token
-// that cannot be checked now is not a wrong one, and the agent tries again.
+// In a cluster each certificate needs a token, because the pod that holds a certificate may be gone. A
+// token that cannot be checked now is not refused as wrong, so that the agent tries again.
 func TestAPodsCertificateDoesNotRenewItselfInACluster(t *testing.T) {
 	p := newPlane(t)
 	p.mayRenew = ErrTokenNeeded
@@ -278,7 +278,7 @@ func TestAPodsCertificateDoesNotRenewItselfInACluster(t *testing.T) {
 	}
 }
 
-// Package controlplane tests the renewals and streams of hosts that are removed.
+// The tests of package controlplane cover renewals and streams of hosts that are removed.
 func TestAHostsCertificate(t *testing.T) {
 	p := newPlane(t)
 	key := ecKey(t)
@@ -365,8 +365,8 @@ func TestTheControlPlanesOwnCertificateRenewsItself(t *testing.T) {
 	}
 }
 
-// A peer is verified at each call: its connection may be older than a rotation, or than the
-// expiry of its certificate.
+// A peer is verified at each call, because its connection may be older than a rotation or outlast its
+// certificate.
 func TestAPeerIsVerifiedAtEachCall(t *testing.T) {
 	a := authority(t, t.TempDir())
 	late := time.Duration(0)

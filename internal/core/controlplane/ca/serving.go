@@ -19,7 +19,7 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// ServingNames are the DNS names of a control plane in a cluster: ours, and Istio's, which
+// ServingNames returns the DNS names of a control plane in a cluster: Outrider's, and those that
 // Istio's agents expect.
 func ServingNames(namespace, domain string) []string {
 	out := []string{contract.ControlPlaneName}
@@ -29,8 +29,8 @@ func ServingNames(namespace, domain string) []string {
 	return out
 }
 
-// A Serving is the control plane's own certificate. It is renewed at half its life, and
-// when the authority's files change.
+// A Serving is the control plane's own certificate. It is renewed at half of its lifetime, and when the
+// authority's files change.
 type Serving struct {
 	authority *Authority
 	id        Identity
@@ -42,12 +42,11 @@ type Serving struct {
 	by     *signer
 	renew  time.Time
 	expiry time.Time
-	config *tls.Config // for all connections of a day, with cert and the roots of by
-	day    string      // of its tickets' keys
+	config *tls.Config // shared by all connections for a day; contains cert and the roots of by
+	day    string      // for which the ticket keys were derived
 }
 
-// CheckName returns an error unless name is a DNS name or an IP address that a certificate
-// can hold.
+// CheckName returns an error unless name is a DNS name or an IP address that a certificate can contain.
 func CheckName(name string) error {
 	if _, err := netip.ParseAddr(name); err == nil && !strings.Contains(name, "%") {
 		return nil
@@ -58,8 +57,8 @@ func CheckName(name string) error {
 	return nil
 }
 
-// dnsName has labels of letters, digits and dashes. The last label begins with a letter:
-// with a digit it would be a mistyped address.
+// dnsName has labels of letters, digits and dashes. The last label begins with a letter, because with a
+// digit it would be a mistyped address.
 var dnsName = regexp.MustCompile(`^(\*\.)?([a-zA-Z0-9_]([a-zA-Z0-9_-]{0,61}[a-zA-Z0-9_])?\.)*[a-zA-Z]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?$`)
 
 // splitNames separates DNS names and addresses.
@@ -74,8 +73,8 @@ func splitNames(names []string) (dns []string, ips []net.IP) {
 	return dns, ips
 }
 
-// NewServing signs the first certificate, for an identity, DNS names and IP addresses. A
-// life of zero is the authority's default.
+// NewServing signs the first certificate, for an identity, DNS names and IP addresses. A life of zero
+// means the authority's default.
 func (a *Authority) NewServing(id Identity, names []string, life time.Duration) (*Serving, error) {
 	for _, name := range names {
 		if err := CheckName(name); err != nil {
@@ -89,8 +88,8 @@ func (a *Authority) NewServing(id Identity, names []string, life time.Duration) 
 	return s, nil
 }
 
-// Certificate returns the current certificate. If a new one cannot be signed, it is the old
-// one as long as that is valid.
+// Certificate returns the current certificate. If a new one cannot be signed, the old one is returned
+// as long as it is valid.
 func (s *Serving) Certificate() (*tls.Certificate, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,21 +124,21 @@ func (s *Serving) next() (*tls.Certificate, error) {
 	return &tls.Certificate{Certificate: signed.served, PrivateKey: key, Leaf: signed.Leaf}, nil
 }
 
-// TLS returns the configuration of port 15012. A client's certificate is optional, since
-// clients request their first one here; if there is one it must be of this mesh.
+// TLS returns the configuration of port 15012. A client's certificate is optional, because clients
+// request their first one here; if there is one, it must belong to this mesh.
 //
-// A client may resume the session of an earlier connection, also with another replica or after a
-// restart: that takes half of the work of a handshake. It is refused what a full handshake would
-// refuse: its certificate is in the ticket, and must be valid and of a current root.
+// A client may resume a session, also with another replica or after a restart, which halves the work of
+// a handshake. It is refused whenever a full handshake would be: its certificate is in the ticket, and
+// must be valid and signed by a current root.
 func (s *Serving) TLS() *tls.Config {
 	base := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}, SessionTicketsDisabled: true}
 	base.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return s.current(base) }
-	// Some servers check for a certificate before they serve.
+	// Some servers require GetCertificate to be set.
 	base.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.Certificate() }
 	return base
 }
 
-// current returns the configuration of a new connection: one for all of them, until the
+// current returns the configuration for a new connection. All connections share one until the
 // certificate or the roots change.
 func (s *Serving) current(base *tls.Config) (*tls.Config, error) {
 	cert, err := s.Certificate()
@@ -167,10 +166,10 @@ func (s *Serving) current(base *tls.Config) (*tls.Config, error) {
 	return s.config, nil
 }
 
-// ticketKeys encrypt the tickets of a day, and decrypt those of the day before. They follow from
-// the authority's key, which all replicas have: it can sign any identity, so that a ticket's key
-// is worth less. That of an external authority's store is the control plane's own: its holder can
-// already answer every proxy.
+// ticketKeys derives keys that encrypt the tickets of a day, and decrypt those of the day before. They
+// are derived from the authority's key, which all replicas have. Whoever has that can sign any
+// identity, so ticket keys give nothing more away. With an external authority they are derived from the
+// control plane's own key, whose holder can already answer every proxy.
 func (s *signer) ticketKeys(day time.Time) ([][32]byte, error) {
 	secret, err := x509.MarshalPKCS8PrivateKey(s.key)
 	if err != nil {
@@ -187,8 +186,8 @@ func (s *signer) ticketKeys(day time.Time) ([][32]byte, error) {
 	return keys, nil
 }
 
-// verify refuses a certificate of another trust domain, or without an identity. A host that
-// was removed may connect: it can bring a new token.
+// verify refuses a certificate of another trust domain, or without an identity. A host that was removed
+// may connect, because it may have a new token.
 func (s *Serving) verify(state tls.ConnectionState) error {
 	if len(state.PeerCertificates) == 0 {
 		return nil

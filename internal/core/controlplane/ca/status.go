@@ -10,41 +10,41 @@ import (
 	"outrider.dev/internal/base/wire"
 )
 
-// A RootState is a root's part in a rotation.
+// A RootState says which part a root plays in a rotation.
 type RootState string
 
-// The states of roots.
+// States of roots.
 const (
-	RootSigns    RootState = "signs"    // certificates end at it
-	RootNext     RootState = "next"     // it is published, and signs later
-	RootRetiring RootState = "retiring" // it has signed; its certificates have not ended yet
+	RootSigns    RootState = "signs"    // it signs certificates
+	RootNext     RootState = "next"     // it is published, and will sign
+	RootRetiring RootState = "retiring" // it has signed certificates that have not expired yet
 	RootTrusted  RootState = "trusted"  // it verifies certificates, and has signed none here
 )
 
-// A RootStatus is one of the mesh's roots.
+// A RootStatus describes one of the mesh's roots.
 type RootStatus struct {
 	Subject   string    `json:"subject"`
 	SHA256    string    `json:"sha256"` // fingerprint of the certificate
 	NotBefore time.Time `json:"notBefore"`
 	NotAfter  time.Time `json:"notAfter"`
 	State     RootState `json:"state"`
-	// Until is when the next one begins to sign, or a retiring one is removed.
+	// Until is when the next root begins to sign, or a retiring root is removed.
 	Until time.Time `json:"until,omitzero"`
 }
 
-// A RotationStatus is how far the rotation of a store's root is.
+// A RotationStatus describes the progress of the rotation in a store.
 type RotationStatus struct {
 	Store string       `json:"store"`
 	Roots []RootStatus `json:"roots"`
-	// Intermediate is the certificate that signs, where it is no root itself.
+	// Intermediate is the signing certificate, if it is not a root.
 	Intermediate *RootStatus `json:"intermediate,omitempty"`
 	Requested    bool        `json:"requested"`         // a rotation is requested, and no replica has begun it
 	Foreign      string      `json:"foreign,omitempty"` // why outriderd does not rotate this root; empty: it does
 
-	cert bool // it is cert-manager's layout
+	cert bool // the store has cert-manager's layout
 }
 
-// Root returns the root in a state.
+// Root returns the root that is in a state.
 func (s RotationStatus) Root(in RootState) (RootStatus, bool) {
 	for _, r := range s.Roots {
 		if r.State == in {
@@ -54,7 +54,7 @@ func (s RotationStatus) Root(in RootState) (RootStatus, bool) {
 	return RootStatus{}, false
 }
 
-// Step says what a rotation waits for; empty: there is none.
+// Step says what the rotation waits for; empty: no rotation is under way.
 func (s RotationStatus) Step() string {
 	if s.Requested {
 		return "requested: a replica publishes the next root"
@@ -68,7 +68,7 @@ func (s RotationStatus) Step() string {
 	return ""
 }
 
-// Instead says what to do where outriderd does not rotate the root.
+// Instead says what to do if outriderd does not rotate the root.
 func (s RotationStatus) Instead() string {
 	if s.cert {
 		return "renew the issuer's certificate in cert-manager: outriderd follows the Secret, and keeps roots that leave it while certificates of them are valid"
@@ -76,8 +76,8 @@ func (s RotationStatus) Instead() string {
 	return "replace ca-cert.pem, ca-key.pem, cert-chain.pem and root-cert.pem in the Secret: outriderd follows it, and keeps roots that leave it while certificates of them are valid"
 }
 
-// StatusOf reads how far the rotation of a store's root is. The record has the meaning that it has in
-// [AuthorityOptions]; nil: none.
+// StatusOf reads the progress of the rotation in a store. For record see [AuthorityOptions]; nil: there
+// is none.
 func StatusOf(ctx context.Context, store, record Store, now time.Time) (RotationStatus, error) {
 	out := RotationStatus{Store: store.String()}
 	c, err := store.Read(ctx)
@@ -110,7 +110,7 @@ func StatusOf(ctx context.Context, store, record Store, now time.Time) (Rotation
 	return out, nil
 }
 
-// add adds the roots of a store, and those that were seen in it, by what a rotation does with them.
+// add adds the roots in a store, and those in the record, with their states.
 func (out *RotationStatus) add(c, seen Contents, s *signer) error {
 	r, err := parseRotation(seen.Files)
 	if err != nil {
@@ -133,7 +133,7 @@ func (out *RotationStatus) add(c, seen Contents, s *signer) error {
 		switch at, retires := r.Retire[sumOf(root)]; {
 		case root.Equal(s.root):
 			one.State = RootSigns
-			if out.Foreign != "" && !r.Move.IsZero() { // a replica may have the former signer until then
+			if out.Foreign != "" && !r.Move.IsZero() { // until then a replica may sign with the previous certificate
 				one.State, one.Until = RootNext, r.Move
 			}
 		case next != nil && root.Equal(next):
@@ -150,7 +150,7 @@ func statusOf(c *x509.Certificate, state RootState) RootStatus {
 	return RootStatus{Subject: c.Subject.String(), SHA256: sumOf(c), NotBefore: c.NotBefore.UTC(), NotAfter: c.NotAfter.UTC(), State: state}
 }
 
-// HasRoot reports whether certificates in PEM have one with a fingerprint.
+// HasRoot reports whether a PEM bundle contains a certificate with this fingerprint.
 func HasRoot(pem []byte, sha256 string) bool {
 	certs, err := wire.ParseCertificates(pem)
 	return err == nil && slices.ContainsFunc(certs, func(c *x509.Certificate) bool { return sumOf(c) == sha256 })

@@ -16,24 +16,24 @@ import (
 	"outrider.dev/internal/base/wire"
 )
 
-// Names of an authority's files, besides those of its layout.
+// Names of an authority's files, besides those in its layout.
 const (
 	nextCertFile  = "next-cert.pem" // the root that signs next; see rotation.go
 	nextKeyFile   = "next-key.pem"
 	rotationFile  = "rotation.json"
 	requestFile   = "rotate" // requests a rotation; its content does not matter
 	tokenKeyFile  = "token-key.pem"
-	unappliedFile = ".update" // of a [Directory] alone
+	unappliedFile = ".update" // only in a [Directory]
 )
 
-// Contents are the files of a store at one time.
+// Contents are the files in a store at one time.
 type Contents struct {
 	Files   map[string][]byte // by name
-	Version string            // another one after each update; empty: the store does not exist
-	Own     bool              // this control plane may write them
+	Version string            // changes with each update; empty: the store does not exist
+	Own     bool              // this control plane may write the files
 }
 
-// clone is a copy whose files may be replaced.
+// clone returns a copy whose map of files may be changed.
 func (c Contents) clone() Contents {
 	c.Files = maps.Clone(c.Files)
 	if c.Files == nil {
@@ -42,28 +42,28 @@ func (c Contents) clone() Contents {
 	return c
 }
 
-// ErrConflict means that a store has another version than the one that an update was made of.
+// ErrConflict means that a store has changed since the version on which an update is based.
 var ErrConflict = errors.New("the authority's files were changed meanwhile")
 
 // A Store keeps the files of an authority. Several control planes may share one.
 type Store interface {
 	// String names the store in messages.
 	String() string
-	// Read returns the files that there are. None is no error.
+	// Read returns the files in the store. It is no error if there are none.
 	Read(ctx context.Context) (Contents, error)
-	// Update replaces all files in one step: after a crash there are the old ones or the new
-	// ones. It returns [ErrConflict] unless the version is still that of c; an empty version
+	// Update replaces all files in one step: after a crash there are either the old files or the new
+	// ones. It returns [ErrConflict] unless the store still has the version of c; an empty version
 	// creates the store.
 	Update(ctx context.Context, c Contents) error
-	// Watch calls changed after each change from then on, until stop is called. A call is a
-	// hint: read the files and compare.
+	// Watch calls changed after each change, until stop is called. A call is only a hint: the receiver
+	// must read the files and compare.
 	Watch(changed func()) (stop func())
 }
 
-// Directory is a store in a folder. Where it is mounted read-only it can be read.
+// Directory is a store in a folder. It can also be read from a read-only mount.
 type Directory string
 
-// fileNames are the files that a directory may have; it may have others too.
+// fileNames are the files of a store; the directory may contain other files too.
 var fileNames = func() []string {
 	out := []string{nextCertFile, nextKeyFile, rotationFile, requestFile, tokenKeyFile}
 	for _, l := range layouts {
@@ -77,7 +77,7 @@ func (d Directory) String() string { return string(d) }
 
 func (d Directory) path(name string) string { return filepath.Join(string(d), name) }
 
-// Read finishes an update that a crash has interrupted.
+// Read first completes an update that was interrupted by a crash.
 func (d Directory) Read(context.Context) (c Contents, err error) {
 	if _, err := os.Stat(string(d)); errors.Is(err, os.ErrNotExist) {
 		return contentsOf(nil), nil
@@ -89,7 +89,7 @@ func (d Directory) Read(context.Context) (c Contents, err error) {
 	return c, err
 }
 
-// read is Read by the holder of the lock.
+// read does the work of Read; the caller holds the lock.
 func (d Directory) read() (Contents, error) {
 	if err := d.finish(); err != nil {
 		return Contents{}, err
@@ -107,7 +107,7 @@ func (d Directory) read() (Contents, error) {
 	return contentsOf(files), nil
 }
 
-// contentsOf has the sum of all files as its version.
+// contentsOf uses the hash of all files as their version.
 func contentsOf(files map[string][]byte) Contents {
 	sum := sha256.New()
 	for _, name := range slices.Sorted(maps.Keys(files)) {
@@ -116,7 +116,7 @@ func contentsOf(files map[string][]byte) Contents {
 	return Contents{Files: files, Version: hex.EncodeToString(sum.Sum(nil)), Own: true}
 }
 
-// Update first writes what is to be done into one file: see finish.
+// Update first writes all changes into one file, from which finish applies them.
 func (d Directory) Update(_ context.Context, c Contents) error {
 	for _, name := range slices.Sorted(maps.Keys(c.Files)) {
 		if !slices.Contains(fileNames, name) {
@@ -139,7 +139,7 @@ func (d Directory) Update(_ context.Context, c Contents) error {
 			next, kept := c.Files[name]
 			was, had := now.Files[name]
 			if had != kept || !bytes.Equal(next, was) {
-				changes[name] = next // nil: removed
+				changes[name] = next // nil: to be removed
 			}
 		}
 		raw, err := json.Marshal(changes)
@@ -153,8 +153,8 @@ func (d Directory) Update(_ context.Context, c Contents) error {
 	})
 }
 
-// finish does the changes of the file of an update, if there is one. They may have been done in
-// part.
+// finish applies the changes in the file of an update, if there is one. A crash may have left them half
+// applied.
 func (d Directory) finish() error {
 	raw, err := os.ReadFile(d.path(unappliedFile))
 	if errors.Is(err, os.ErrNotExist) {
@@ -180,13 +180,13 @@ func (d Directory) finish() error {
 			return err
 		}
 	}
-	if err := syncDir(string(d)); err != nil { // the files before the end of the update
+	if err := syncDir(string(d)); err != nil { // before the file of the update is removed
 		return err
 	}
 	return os.Remove(d.path(unappliedFile))
 }
 
-// Watch polls where the folder cannot be watched.
+// Watch polls if the folder cannot be watched.
 func (d Directory) Watch(changed func()) (stop func()) {
 	var paths []string
 	for _, l := range layouts {

@@ -19,35 +19,38 @@ import (
 	"outrider.dev/internal/base/wire"
 )
 
-// A shelf is a store in memory, as a Secret: it can be deleted, be another's, and fail.
-type shelf struct {
+// A memoryStore is an in-memory store that behaves like a Secret: it can be deleted, belong to another, and
+// fail.
+type memoryStore struct {
 	mu      sync.Mutex
 	is      Contents
 	version int
 	watches map[int]func()
 	fails   error
-	around  func(update func() error) error // of each update, if set
+	around  func(update func() error) error // runs each update, if set
 }
 
-// newShelf is one that does not exist yet.
-func newShelf() *shelf { return &shelf{is: Contents{Own: true}, watches: map[int]func(){}} }
+// newMemoryStore returns a store that does not exist yet.
+func newMemoryStore() *memoryStore {
+	return &memoryStore{is: Contents{Own: true}, watches: map[int]func(){}}
+}
 
-func (s *shelf) String() string { return "shelf" }
+func (s *memoryStore) String() string { return "memoryStore" }
 
-func (s *shelf) Read(context.Context) (Contents, error) {
+func (s *memoryStore) Read(context.Context) (Contents, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.is.clone(), s.fails
 }
 
-func (s *shelf) Update(_ context.Context, c Contents) error {
+func (s *memoryStore) Update(_ context.Context, c Contents) error {
 	if s.around != nil {
 		return s.around(func() error { return s.update(c) })
 	}
 	return s.update(c)
 }
 
-func (s *shelf) update(c Contents) error {
+func (s *memoryStore) update(c Contents) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -62,35 +65,35 @@ func (s *shelf) update(c Contents) error {
 	return nil
 }
 
-// put stores contents as they are, and calls the watches.
-func (s *shelf) put(c Contents) {
+// put stores contents without checks, and calls the watches.
+func (s *memoryStore) put(c Contents) {
 	s.version++
 	s.is = c.clone()
 	s.is.Version = fmt.Sprint(s.version)
 	s.notify()
 }
 
-func (s *shelf) notify() {
+func (s *memoryStore) notify() {
 	for _, i := range slices.Sorted(maps.Keys(s.watches)) {
 		s.watches[i]()
 	}
 }
 
-// set is a change by another one.
-func (s *shelf) set(c Contents) {
+// set is a change by somebody else.
+func (s *memoryStore) set(c Contents) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.put(c)
 }
 
-func (s *shelf) remove() {
+func (s *memoryStore) remove() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.is = Contents{Own: true}
 	s.notify()
 }
 
-func (s *shelf) Watch(changed func()) func() {
+func (s *memoryStore) Watch(changed func()) func() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i := len(s.watches)
@@ -102,7 +105,7 @@ func (s *shelf) Watch(changed func()) func() {
 	}
 }
 
-// A crash at any point of an update leaves the old files or the new ones.
+// After a crash at any point of an update there are either the old files or the new ones.
 func TestAnUpdateThatWasCutShortIsFinished(t *testing.T) {
 	was := map[string][]byte{"ca-cert.pem": []byte("old"), "ca-key.pem": []byte("old"), "next-cert.pem": []byte("n"), "rotate": []byte("r")}
 	want := map[string][]byte{"ca-cert.pem": []byte("new"), "ca-key.pem": []byte("new"), "root-cert.pem": []byte("new"), "rotate": {}}
@@ -181,7 +184,7 @@ func run(t testing.TB, a *Authority) {
 }
 
 func TestReplicasShareOneRootAndTheKeyOfTokens(t *testing.T) {
-	s := newShelf()
+	s := newMemoryStore()
 	var all [8]*Authority
 	var wg sync.WaitGroup
 	for i := range all {
@@ -202,15 +205,16 @@ func TestReplicasShareOneRootAndTheKeyOfTokens(t *testing.T) {
 	}
 }
 
-// The key of tokens follows from that of an authority which may not be written.
+// If outriderd may not write the authority's files, the key of tokens is derived from the authority's
+// key.
 func TestTokensOfAnAuthorityThatIsNotOurs(t *testing.T) {
 	files := map[string][]byte{}
 	if err := addRoot(files, "cluster.local", time.Now(), rootLife); err != nil {
 		t.Fatal(err)
 	}
-	s := newShelf()
+	s := newMemoryStore()
 	s.set(Contents{Files: files})
-	one, two, other := shared(t, s, nil), shared(t, s, nil), shared(t, newShelf(), nil)
+	one, two, other := shared(t, s, nil), shared(t, s, nil), shared(t, newMemoryStore(), nil)
 	text := must(one.Tokens().Issue(Claim{Namespace: "shop", ServiceAccount: "app"}, one.now()))
 	if _, err := two.Tokens().Verify(text, DefaultAudience, two.now()); err != nil {
 		t.Errorf("a replica refuses the token of another one: %v", err)
@@ -224,11 +228,11 @@ func TestTokensOfAnAuthorityThatIsNotOurs(t *testing.T) {
 	}
 }
 
-// A store that is not ours is waited for.
+// NewAuthority waits for a store that outriderd may not write.
 func TestAStoreThatIsNotThereYetIsWaitedFor(t *testing.T) {
-	s := newShelf()
+	s := newMemoryStore()
 	s.is.Own = false
-	if _, err := NewAuthority(t.Context(), AuthorityOptions{Store: s}); err == nil || !strings.Contains(err.Error(), "shelf/ca-cert.pem: there is no such file") {
+	if _, err := NewAuthority(t.Context(), AuthorityOptions{Store: s}); err == nil || !strings.Contains(err.Error(), "memoryStore/ca-cert.pem: there is no such file") {
 		t.Errorf("without waiting: %v", err)
 	}
 	lacks := make(chan error, 10)
@@ -256,13 +260,13 @@ func TestAStoreThatIsNotThereYetIsWaitedFor(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("stopped"))
-	if _, err := NewAuthority(ctx, AuthorityOptions{Store: newShelf(), Waiting: func(error) {}}); err == nil || err.Error() != "stopped" {
+	if _, err := NewAuthority(ctx, AuthorityOptions{Store: newMemoryStore(), Waiting: func(error) {}}); err == nil || err.Error() != "stopped" {
 		t.Errorf("after the end: %v", err)
 	}
 }
 
 func TestADeletedStoreIsWrittenBack(t *testing.T) {
-	s := newShelf()
+	s := newMemoryStore()
 	for range 2 {
 		run(t, shared(t, s, nil))
 	}
@@ -270,7 +274,7 @@ func TestADeletedStoreIsWrittenBack(t *testing.T) {
 	written := make(chan struct{}, 10)
 	defer s.Watch(func() { written <- struct{}{} })()
 	s.remove()
-	<-written // the removal
+	<-written // by the removal
 	<-written
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -279,9 +283,9 @@ func TestADeletedStoreIsWrittenBack(t *testing.T) {
 	}
 }
 
-// A deleted store that belonged to another is not written back.
+// A deleted store is not written again unless it was outriderd's own.
 func TestADeletedStoreOfAnotherIsNotWrittenBack(t *testing.T) {
-	s := newShelf()
+	s := newMemoryStore()
 	a := shared(t, s, nil)
 	s.set(Contents{Files: s.is.Files})
 	if err := a.Reload(t.Context()); err != nil {
@@ -298,7 +302,7 @@ func TestADeletedStoreOfAnotherIsNotWrittenBack(t *testing.T) {
 }
 
 func TestAStoreThatFails(t *testing.T) {
-	s := newShelf()
+	s := newMemoryStore()
 	a := shared(t, s, nil)
 	s.fails = errors.New("no route to host")
 	if err := a.Reload(t.Context()); err == nil || !strings.Contains(err.Error(), "the authority stays as it was: no route to host") {
@@ -314,12 +318,12 @@ func TestAKeyOfTokensThatIsNone(t *testing.T) {
 	rsaKey := []byte("-----BEGIN X-----\n-----END X-----\n")
 	certificate := wire.MarshalCertificates(authority(t, t.TempDir()).Roots()...)
 	for _, raw := range [][]byte{rsaKey, certificate, nil} {
-		s := newShelf()
+		s := newMemoryStore()
 		a := shared(t, s, nil)
 		files := s.is.clone().Files
 		files[tokenKeyFile] = raw
 		s.set(Contents{Files: files, Own: true})
-		if err := a.Reload(t.Context()); err == nil || !strings.Contains(err.Error(), "shelf/token-key.pem: ") {
+		if err := a.Reload(t.Context()); err == nil || !strings.Contains(err.Error(), "memoryStore/token-key.pem: ") {
 			t.Errorf("with %q: %v, want an error that names the file", raw, err)
 		}
 	}

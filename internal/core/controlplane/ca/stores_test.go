@@ -14,7 +14,7 @@ func TestDirectoryIsAStore(t *testing.T) {
 }
 
 func TestTheStoreOfTheseTestsIsOne(t *testing.T) {
-	s := ca.NewShelf()
+	s := ca.NewMemoryStore()
 	castore.Check(t, s, s)
 }
 

@@ -21,26 +21,26 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 )
 
-// DefaultAudience is the audience of a token that proves an identity to the authority:
-// Istio's name.
+// DefaultAudience is the audience of tokens that prove an identity to the authority. The name is
+// Istio's.
 const DefaultAudience = "istio-ca"
 
 // Limits of tokens.
 const (
 	maxToken   = 16 << 10
-	tokenSkew  = time.Minute // between the clock of the issuer and ours
+	tokenSkew  = time.Minute // between the issuer's clock and ours
 	defaultTTL = time.Hour
 )
 
-// Tokens issues and verifies service account tokens where no Kubernetes does: JSON web
-// tokens (RFC 7519) signed by ES256.
+// Tokens issues and verifies service account tokens without Kubernetes: JSON web tokens (RFC 7519)
+// signed with ES256.
 type Tokens struct {
-	key         func() tokenKey // the current one
+	key         func() tokenKey // returns the current key
 	trustDomain string
 	issuer      string
 }
 
-// A tokenKey signs tokens, which name it by its ID.
+// A tokenKey signs tokens, which contain its ID.
 type tokenKey struct {
 	*ecdsa.PrivateKey
 	id string
@@ -60,8 +60,8 @@ func newTokenKey(key *ecdsa.PrivateKey) (tokenKey, error) {
 	return tokenKey{key, base64.RawURLEncoding.EncodeToString(sum[:12])}, nil
 }
 
-// derivedTokenKey follows from the key of an authority whose files may not be written, so that
-// all its replicas have the same one.
+// derivedTokenKey derives a key from the key of an authority whose files outriderd may not write, so
+// that all replicas have the same one.
 func derivedTokenKey(authority crypto.Signer) (tokenKey, error) {
 	secret, err := x509.MarshalPKCS8PrivateKey(authority)
 	if err != nil {
@@ -72,15 +72,15 @@ func derivedTokenKey(authority crypto.Signer) (tokenKey, error) {
 		if err != nil {
 			return tokenKey{}, err
 		}
-		// One number in 2^32 is not below the order of the curve.
+		// One number in 2^32 is too large for the curve.
 		if key, err := ecdsa.ParseRawPrivateKey(elliptic.P256(), raw); err == nil {
 			return newTokenKey(key)
 		}
 	}
 }
 
-// Tokens returns the tokens of the authority: its replicas verify each other's. The key is the file
-// token-key.pem in the store, or follows from the authority's key.
+// Tokens returns the tokens of the authority; its replicas verify each other's. The key is in the
+// store's file token-key.pem, or derived from the authority's key.
 func (a *Authority) Tokens() *Tokens {
 	return tokensBy(func() tokenKey { return a.current.Load().tokens }, a.o.TrustDomain)
 }
@@ -89,7 +89,7 @@ func tokensBy(key func() tokenKey, trustDomain string) *Tokens {
 	return &Tokens{key: key, trustDomain: trustDomain, issuer: "https://outriderd." + trustDomain}
 }
 
-// NewTokens uses the key in a directory (token-key.pem), and makes one if there is none.
+// NewTokens uses the key in a directory (token-key.pem), and creates it if there is none.
 func NewTokens(dir, trustDomain string) (*Tokens, error) {
 	path := filepath.Join(dir, tokenKeyFile)
 	var key tokenKey
@@ -121,7 +121,7 @@ type Claim struct {
 	TTL            time.Duration // default 1h
 }
 
-// claims of Kubernetes' service account tokens.
+// claims are those in Kubernetes' service account tokens.
 type claims struct {
 	jwt.Claims
 	Kubernetes kubernetesClaims `json:"kubernetes.io"`
@@ -134,7 +134,7 @@ type kubernetesClaims struct {
 	} `json:"serviceaccount"`
 }
 
-// Issue makes a token.
+// Issue signs a token.
 func (t *Tokens) Issue(c Claim, now time.Time) (string, error) {
 	if err := (Identity{TrustDomain: t.trustDomain, Namespace: c.Namespace, ServiceAccount: c.ServiceAccount}).Check(); err != nil {
 		return "", fmt.Errorf("making a token: %w", err)
@@ -164,17 +164,17 @@ func (t *Tokens) Issue(c Claim, now time.Time) (string, error) {
 	return token, nil
 }
 
-// errNotJWT is about the form of a token.
+// errNotJWT means that a token is malformed.
 var errNotJWT = errors.New("the token is no JSON web token")
 
-// parse reads a token that names the key. It verifies nothing.
+// parse parses a token that was signed with the key, by its ID. It verifies nothing.
 func (k tokenKey) parse(token string) (*jwt.JSONWebToken, error) {
 	parts := strings.Split(token, ".")
 	if len(token) > maxToken || len(parts) != 3 || strings.ContainsAny(token, "\r\n") {
 		return nil, errNotJWT
 	}
 	for _, part := range parts {
-		// go-jose also takes base64 with other trailing bits. No two texts are one token.
+		// go-jose ignores unused trailing bits in base64. No two texts may count as one token.
 		if _, err := base64.RawURLEncoding.Strict().DecodeString(part); err != nil {
 			return nil, errNotJWT
 		}
@@ -186,8 +186,8 @@ func (k tokenKey) parse(token string) (*jwt.JSONWebToken, error) {
 	return parsed, nil
 }
 
-// Verify returns the claim of a token that t issued for an audience and that is valid at
-// now. No error contains the token.
+// Verify returns the claim in a token, if t issued it for this audience and it is valid at now. No
+// error contains the token.
 func (t *Tokens) Verify(token, audience string, now time.Time) (Claim, error) {
 	by := t.key()
 	parsed, err := by.parse(token)
@@ -216,7 +216,7 @@ func (t *Tokens) Verify(token, audience string, now time.Time) (Claim, error) {
 	}, nil
 }
 
-// Authenticate accepts the tokens that t issued.
+// Authenticate accepts tokens that t issued.
 func (t *Tokens) Authenticate(_ context.Context, c Credentials) (Caller, error) {
 	if _, err := t.key().parse(c.Bearer); err != nil {
 		return Caller{}, ErrOther

@@ -28,7 +28,7 @@ func TestATokenIsVerifiedAfterARestart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := tokens(t, dir).Verify(text, DefaultAudience, now) // after a restart
+	got, err := tokens(t, dir).Verify(text, DefaultAudience, now) // as after a restart
 	if err != nil || got.Namespace != "shop" || got.ServiceAccount != "app" {
 		t.Errorf("Verify = %+v, %v", got, err)
 	}
@@ -127,13 +127,13 @@ func FuzzVerify(f *testing.F) {
 	})
 }
 
-// A stream that begins with a token ends with it.
+// A stream that begins with a token ends when the token expires.
 func TestExpiryOfACaller(t *testing.T) {
 	ours := tokens(t, t.TempDir())
 	expiry := time.Now().Add(20 * time.Minute).Truncate(time.Second)
 	token := must(ours.Issue(Claim{Namespace: "a", ServiceAccount: "b", TTL: time.Until(expiry)}, time.Now()))
 	caller := must(ours.Authenticate(t.Context(), Credentials{Bearer: token}))
-	if d := caller.Expiry.Sub(expiry).Abs(); d > time.Second { // time limit: both are in the token
+	if d := caller.Expiry.Sub(expiry).Abs(); d > time.Second { // compares two times in the token; the test's speed does not matter
 		t.Errorf("our token: %s; want %s", caller.Expiry, expiry)
 	}
 	claims := func(text string) string { return "e30." + base64.RawURLEncoding.EncodeToString([]byte(text)) + ".e30" }
@@ -151,7 +151,7 @@ func TestExpiryOfACaller(t *testing.T) {
 	}
 }
 
-// anyone is a reviewer that accepts everything.
+// anyone is a reviewer that accepts every token.
 type anyone struct{}
 
 func (anyone) Review(context.Context, string, []string) (Subject, error) {

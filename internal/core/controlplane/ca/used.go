@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// UsedTokens remember which one-time tokens were used, and are shared by replicas.
+// UsedTokens records which one-time tokens were used. Replicas share it.
 type UsedTokens interface {
-	// Use grants the use of a token with the key of a request, after it has stored it: the
-	// first key wins, at whichever replica. The same key may use the token again for a while,
-	// since the response may have been lost; no other key ever may.
+	// Use records the use of a token with the key of a request, and then allows it. The first key to
+	// use a token wins, at whichever replica. That key may use the token again for a while, because the
+	// response may have been lost; another key never may.
 	Use(ctx context.Context, token, key [32]byte, now time.Time) (ok bool, err error)
 }
 
@@ -32,29 +32,29 @@ func (u FirstUse) Allows(key [32]byte, now time.Time) bool {
 	return u.Key == key && now.Before(u.At.Add(retryWindow))
 }
 
-// Used stores which tokens were used in a file, one per line: the token's sum, the key's sum,
-// and the time. Replicas may share the file.
+// Used records used tokens in a file, one in each line: the hash of the token, the hash of the key, and
+// the time. Replicas may share the file.
 type Used struct {
 	mu   sync.Mutex
 	path string
 	uses map[[32]byte]FirstUse
 
-	file  os.FileInfo // that was read last
-	read  int64       // its bytes that are in uses, in whole lines
+	file  os.FileInfo // as it was last read
+	read  int64       // number of bytes, in whole lines, that uses contains
 	lines int
 }
 
-// maxUsed bounds the tokens that are remembered, of 250 bytes each in memory: none may be
-// forgotten by itself, since it would be good once more if its host is declared again.
+// maxUsed limits how many tokens are remembered, at 250 bytes of memory each. None is ever forgotten
+// automatically, because it could be used again if its host was declared again.
 const maxUsed = 250_000
 
-// NewUsed reads the file at path, which it makes if there is none.
+// NewUsed reads the file at path, and creates it if there is none.
 func NewUsed(path string) (*Used, error) {
 	u := &Used{path: path, uses: map[[32]byte]FirstUse{}}
 	return u, u.withFile(func(*os.File) error { return nil })
 }
 
-// Use is a method of [UsedTokens].
+// Use implements [UsedTokens].
 func (u *Used) Use(_ context.Context, token, key [32]byte, now time.Time) (ok bool, err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -78,8 +78,8 @@ func (u *Used) Use(_ context.Context, token, key [32]byte, now time.Time) (ok bo
 	return ok && err == nil, err
 }
 
-// withFile runs do while it holds the file's lock, after it has read what other replicas
-// appended. F is open for appending.
+// withFile calls do under the file's lock, after it has read what other replicas appended. f is open
+// for appending.
 func (u *Used) withFile(do func(f *os.File) error) (err error) {
 	f, err := os.OpenFile(u.path, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
@@ -106,7 +106,7 @@ func (u *Used) catchUp(f *os.File) error {
 		return err
 	}
 	if u.file == nil || !os.SameFile(u.file, info) || info.Size() < u.read {
-		u.read, u.lines = 0, 0 // the file was replaced; the uses that are known stay
+		u.read, u.lines = 0, 0 // the file was replaced; keep the known uses
 	}
 	u.file = info
 	raw, err := io.ReadAll(io.NewSectionReader(f, u.read, info.Size()-u.read))
@@ -115,7 +115,7 @@ func (u *Used) catchUp(f *os.File) error {
 	}
 	whole := raw[:bytes.LastIndexByte(raw, '\n')+1]
 	if len(whole) < len(raw) {
-		// A crash cut the last line short, before its use was granted.
+		// A crash cut off the last line before its use was allowed.
 		if err := f.Truncate(u.read + int64(len(whole))); err != nil {
 			return err
 		}

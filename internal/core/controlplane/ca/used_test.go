@@ -29,11 +29,11 @@ func TestAHostsTokenIsUsedOnce(t *testing.T) {
 	u := must(NewUsed(path))
 	used(t, u, mine, now, true)
 	used(t, u, another, now, false)
-	used(t, u, mine, now.Add(time.Minute), true) // the response was lost
+	used(t, u, mine, now.Add(time.Minute), true) // in case the response was lost
 	used(t, u, mine, now.Add(retryWindow), false)
 
 	f := must(os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0))
-	f.WriteString("0123") // a crash
+	f.WriteString("0123") // a line cut off by a crash
 	f.Close()
 	u = must(NewUsed(path))
 	used(t, u, another, now, false)
@@ -43,21 +43,21 @@ func TestAHostsTokenIsUsedOnce(t *testing.T) {
 	}
 }
 
-// A token was good once for each replica: each read the file at its start only.
+// A host's token is used up for all replicas, also if they read the file before its use.
 func TestAHostsTokenIsUsedOnceAmongReplicas(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "used")
 	now := time.Now()
 	one, two := must(NewUsed(path)), must(NewUsed(path))
 	used(t, one, mine, now, true)
 	used(t, two, another, now, false)
-	used(t, two, mine, now.Add(time.Minute), true) // the response of the other was lost
+	used(t, two, mine, now.Add(time.Minute), true) // in case the other replica's response was lost
 	if raw := must(os.ReadFile(path)); strings.Count(string(raw), "\n") != 1 {
 		t.Errorf("the file has\n%s", raw)
 	}
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	used(t, two, another, now, false) // it remembers
+	used(t, two, another, now, false) // the replica has read the use by the other one
 }
 
 func TestOfManyKeysOneUsesAToken(t *testing.T) {
@@ -67,7 +67,7 @@ func TestOfManyKeysOneUsesAToken(t *testing.T) {
 	var all sync.WaitGroup
 	start := make(chan struct{})
 	for i := range 8 {
-		u := must(NewUsed(path)) // each a replica
+		u := must(NewUsed(path)) // each is a replica
 		all.Go(func() {
 			<-start
 			for token := range tokens {
@@ -126,7 +126,7 @@ func TestUsedTokensAreBounded(t *testing.T) {
 	}
 }
 
-// Whatever the file has, a token that is in it is good for its first key only.
+// With any content of the file, a token in it is allowed for its first key only.
 func FuzzUsedTokens(f *testing.F) {
 	const sum = "0000000000000000000000000000000000000000000000000000000000000000"
 	f.Add([]byte(sum + " " + sum + " 2026-01-02T03:04:05Z\n"))
