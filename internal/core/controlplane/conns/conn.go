@@ -14,21 +14,21 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// A slot is what an open connection is counted as.
+// A slot is an open connection as the limits count it.
 type slot struct {
 	listener *Listener
 	raw      net.Conn
 	from     netip.Addr // [block] of the client's address
 	address  *address
-	pool     *pool                  // that counts it; nil with an identity, or once it is closed
-	evicted  bool                   // closed for another one; guarded by listener.mu
-	settle   func()                 // ends the opening; set before the handshake
-	number   uint64                 // in the order of their coming
+	pool     *pool                  // in which the slot is counted; nil with an identity, or once closed
+	evicted  bool                   // closed in favour of another connection; guarded by listener.mu
+	settle   func()                 // ends the opening stage; set before the handshake
+	number   uint64                 // order of arrival
 	client   atomic.Pointer[client] // nil without an identity; set once
-	expiry   *time.Timer            // of the identity, or of the time without one; guarded by listener.mu
+	expiry   *time.Timer            // ends the identity, or the time without one; guarded by listener.mu
 
 	once sync.Once
-	open context.Context // ends once the slot is free
+	open context.Context // ends when the slot is freed
 	free context.CancelFunc
 }
 
@@ -48,18 +48,18 @@ func (s *slot) limiters() limiters {
 	return s.address.limiters
 }
 
-// A transport is the connection beneath TLS. What a client sends is limited here, since what a
-// server computes between two reads is for what it has read.
+// A transport is the connection beneath TLS. It limits what a client sends, because that bounds what a
+// server computes between two reads.
 type transport struct {
 	net.Conn
 	*slot
 	established bool   // the handshake is over
-	read        int    // bytes after it without an identity
-	turn        func() // ends the handshake's turn at a processor, if it has one
+	read        int    // since the handshake, without an identity
+	turn        func() // ends the handshake's turn at a processor; may be nil
 }
 
-// hello waits for a turn at a processor. It lasts until the handshake reads again, so that a
-// client that does not go on has none. Addresses with an identity have turns of their own.
+// hello waits for a turn at a processor. The turn ends when the handshake reads again, so that a client
+// that does not continue holds none. Addresses with an identity have separate turns.
 func (t *transport) hello() (err error) {
 	t.turn, err = t.listener.handshakes[t.listener.queueOf(t.slot)].Enter(t.open, t.from, 1)
 	if err == nil && closedByClient(t.raw) {
@@ -68,8 +68,8 @@ func (t *transport) hello() (err error) {
 	return err
 }
 
-// Read returns at the client's rate and, after the handshake and without an identity, by turns
-// of the addresses.
+// Read is limited to the client's rate. After a handshake without an identity, addresses also take
+// turns.
 func (t *transport) Read(p []byte) (int, error) {
 	t.done()
 	n, err := t.Conn.Read(p)
@@ -92,13 +92,13 @@ func (t *transport) Read(p []byte) (int, error) {
 		}
 		time.AfterFunc(readTime, leave)
 	default:
-		// A client that sends without a pause would have a processor for 10 ms at a time.
+		// Otherwise a client that sends without a pause would occupy a processor for 10 ms at a time.
 		runtime.Gosched()
 	}
 	return n, err
 }
 
-// done ends the turn at a processor.
+// done ends the handshake's turn at a processor.
 func (t *transport) done() {
 	if t.turn != nil {
 		t.turn()
@@ -106,7 +106,7 @@ func (t *transport) done() {
 	}
 }
 
-// Close ends what Read waits for, too.
+// Close also ends a Read that waits for its turn.
 func (t *transport) Close() error {
 	t.leave()
 	return nil
@@ -114,15 +114,15 @@ func (t *transport) Close() error {
 
 type connKey struct{}
 
-// InContext puts a connection into the context of its requests, for [Authenticated]. It is made for
-// the field ConnContext of [http.Server].
+// InContext puts a connection into the context of its requests, for [Authenticated]. Use it as the
+// ConnContext of an [http.Server].
 func InContext(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// Authenticated marks the address of a request's client as authenticated, because the request is one that
-// the server is for. Later handshakes from there use the queue of authenticated addresses, so that
-// connections that only begin, from however many addresses, do not delay them.
+// Authenticated marks the address of a request's client as authenticated, after a request that only the
+// intended client can have sent. Later handshakes from there use the queue of authenticated addresses,
+// so that half-open connections, from however many addresses, do not delay them.
 func Authenticated(request context.Context) {
 	if c, ok := request.Value(connKey{}).(*Conn); ok {
 		c.listener.mu.Lock()
@@ -131,7 +131,7 @@ func Authenticated(request context.Context) {
 	}
 }
 
-// pause waits, or less if ctx ends.
+// pause waits for d, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -141,7 +141,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// A Conn is an accepted connection, after its TLS handshake if there is one.
+// A Conn is an accepted connection, after its TLS handshake if there is TLS.
 type Conn struct {
 	net.Conn
 	*slot
@@ -154,10 +154,10 @@ func (c *Conn) Close() error {
 	return err
 }
 
-// farewell is how long a client may take to read why it is refused.
+// farewell is how long a client may take to read why it was refused.
 const farewell = time.Second
 
-// goAway says why the connection is closed, in the way of HTTP/2: clients log the text.
+// goAway sends the reason for closing the connection as an HTTP/2 GOAWAY: clients log the text.
 func (c *Conn) goAway(text string) {
 	c.Conn.SetDeadline(time.Now().Add(farewell))
 	f := http2.NewFramer(c.Conn, c.Conn)
@@ -167,7 +167,7 @@ func (c *Conn) goAway(text string) {
 	if secure, ok := c.Conn.(*tls.Conn); ok {
 		secure.CloseWrite()
 	}
-	// A close with unread bytes would reset the connection before the client has read.
+	// Closing with unread bytes would reset the connection before the client has read the reason.
 	discard := make([]byte, 512)
 	for {
 		if _, err := c.Conn.Read(discard); err != nil {
@@ -188,7 +188,7 @@ func newQueue(from net.Listener) *queue {
 	return &queue{from: from, conns: make(chan *Conn), closed: make(chan struct{})}
 }
 
-// add waits until the server accepts c. A server that stops closes it.
+// add waits until the server accepts c. If the server stops, c is closed.
 func (q *queue) add(c *Conn) {
 	select {
 	case q.conns <- c:

@@ -18,7 +18,7 @@ import (
 	"outrider.dev/internal/base/wire"
 )
 
-// Credentials are for a server of a [Listener], whose handshakes are already done.
+// Credentials are for a gRPC server behind a [Listener], which has already made the handshakes.
 func Credentials() credentials.TransportCredentials { return done{} }
 
 type done struct{}
@@ -35,7 +35,7 @@ func (done) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error) 
 	return c, info, nil
 }
 
-// Info is what a server knows of the peer of a call.
+// Info describes the peer of a call.
 type Info struct {
 	credentials.CommonAuthInfo
 	conn *Conn
@@ -44,7 +44,7 @@ type Info struct {
 // AuthType is required by gRPC.
 func (Info) AuthType() string { return "tls" }
 
-// ConnectionState is the zero value without TLS.
+// ConnectionState returns the zero value for a connection without TLS.
 func (i Info) ConnectionState() tls.ConnectionState {
 	if secure, ok := i.conn.Conn.(*tls.Conn); ok {
 		return secure.ConnectionState()
@@ -52,9 +52,9 @@ func (i Info) ConnectionState() tls.ConnectionState {
 	return tls.ConnectionState{}
 }
 
-// Tap refuses a call of a client that makes too many, before a server spends anything on
-// it. Beyond the rate of all calls it closes the connection too: a client that opens and resets
-// streams reads no status.
+// Tap refuses a call before the server spends anything on it, if the client makes too many. Beyond the
+// rate for all calls it also closes the connection: a client that opens and resets streams reads no
+// status.
 func Tap(ctx context.Context, call *tap.Info) (context.Context, error) {
 	from := slotOf(ctx)
 	if from == nil {
@@ -75,14 +75,14 @@ func Tap(ctx context.Context, call *tap.Info) (context.Context, error) {
 	return ctx, nil
 }
 
-// Settled ends the opening of a call's connection: its client has what it needs to begin.
+// Settled ends the opening stage of a call's connection: the client has what it needs to begin.
 func Settled(ctx context.Context) {
 	if s := slotOf(ctx); s != nil {
 		s.settle()
 	}
 }
 
-// slotOf is the slot of a call's connection; nil: it is of no listener of this package.
+// slotOf returns the slot of a call's connection; nil if no listener of this package accepted it.
 func slotOf(ctx context.Context) *slot {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
@@ -95,9 +95,9 @@ func slotOf(ctx context.Context) *slot {
 	return info.conn.slot
 }
 
-// Identify gives the connection of a call an identity that the call has proved, until a time
-// at which it is closed. A connection that has one keeps it, with its time; another identity
-// is an error, as are too many connections of the client.
+// Identify assigns an identity that a call has proved to the connection of that call, which is closed
+// at the given time. A connection that has this identity already keeps it, with its time. A different
+// identity is an error, and so are too many connections of the client.
 func Identify(ctx context.Context, identity string, until time.Time) error {
 	s := slotOf(ctx)
 	if s == nil {
@@ -110,8 +110,8 @@ func Identify(ctx context.Context, identity string, until time.Time) error {
 	return err
 }
 
-// ClientOf names the client of a call as connections are counted: an identity, which is
-// empty without TLS, at an address.
+// ClientOf names the client of a call as the limits count it: an identity, which is empty without TLS,
+// at an address.
 func ClientOf(ctx context.Context) string {
 	s := slotOf(ctx)
 	if s == nil {
@@ -124,7 +124,7 @@ func ClientOf(ctx context.Context) string {
 	return identity + " at " + s.from.String()
 }
 
-// From is the address by which the client of a call is counted.
+// From returns the address by which the limits count the client of a call.
 func From(ctx context.Context) netip.Addr {
 	if s := slotOf(ctx); s != nil {
 		return s.from

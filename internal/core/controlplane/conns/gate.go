@@ -9,43 +9,44 @@ import (
 	"sync"
 )
 
-// A Gate shares a resource among clients by turns: of those that wait, each address is served
-// once before any is served twice. An address that sends many requests delays its own. The requests of
-// one address may be for several names, as an API server's are for namespaces: the names take turns.
+// A Gate shares a resource among clients by turns: among the addresses that wait, each is served once
+// before any is served twice. An address that sends many requests delays only itself. The requests of
+// one address may be for several names, as an API server's are for namespaces; the names of an address
+// also take turns.
 //
-// It is a semaphore with fair queues. That of golang.org/x/sync serves in the order of arrival: even with
-// one for each address before it, a client would wait for a whole share of every address that came first,
-// and not for one request of each.
+// It is a semaphore with fair queues. The semaphore of golang.org/x/sync serves in the order of
+// arrival: even behind one semaphore for each address, a client would wait for the whole share of every
+// address that came first, instead of for one request of each.
 type Gate struct {
 	mu      sync.Mutex
 	free    int64
-	share   int64 // the most that one address may have
+	share   int64 // the most that one address may hold
 	has     map[netip.Addr]int64
-	waiting map[netip.Addr]*list.Element // in turns
-	turns   *list.List                   // the *waiter of each address that waits; the next address first
+	waiting map[netip.Addr]*list.Element // addresses with waiting turns
+	turns   *list.List                   // the *waiter of each address with waiting turns; the next address first
 }
 
-// A waiter is an address with turns that wait: those of each name, the next name first.
+// A waiter is an address with waiting turns, by their names; the next name first.
 type waiter struct {
 	address netip.Addr
 	names   [][]*turn // none is empty
 }
 
-// A turn is the part of a gate that one request holds, or waits for.
+// A turn is the part of a gate that one request holds or waits for.
 type turn struct {
 	address netip.Addr
 	name    string
 	n       int64
-	granted chan struct{} // closed
+	granted chan struct{} // closed when granted
 }
 
-// NewGate returns a gate that one address may have a part of.
+// NewGate returns a gate for all of a resource, of which one address may hold share.
 func NewGate(all, share int64) *Gate {
 	return &Gate{free: all, share: share, has: map[netip.Addr]int64{}, waiting: map[netip.Addr]*list.Element{}, turns: list.New()}
 }
 
-// Enter waits for n of the resource, which is no more than a share. Unless it returns an error,
-// the caller must call leave.
+// Enter waits for n units of the resource, at most a share. Unless it returns an error, the caller must
+// call leave.
 func (g *Gate) Enter(ctx context.Context, address netip.Addr, n int64) (leave func(), err error) {
 	return g.EnterFor(ctx, address, "", n)
 }
@@ -69,7 +70,7 @@ func (g *Gate) EnterFor(ctx context.Context, address netip.Addr, name string, n 
 	}
 }
 
-// leave gives back what t has, or ends its waiting.
+// leave returns what t holds, or ends its wait.
 func (g *Gate) leave(t *turn) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -85,8 +86,8 @@ func (g *Gate) leave(t *turn) {
 	g.grant()
 }
 
-// remove takes a waiting turn out; its address goes to the end of those that wait, or leaves
-// them, and so does its name among those of the address.
+// remove takes a waiting turn out of its queue. Its address moves to the end of the queue, or leaves it
+// if no turn remains; so does the turn's name among the names of the address.
 func (g *Gate) remove(e *list.Element, t *turn) {
 	w := e.Value.(*waiter)
 	w.remove(t)
@@ -121,15 +122,15 @@ func (w *waiter) remove(t *turn) {
 	}
 }
 
-// Free is what none has now.
+// Free returns how much of the resource nobody holds.
 func (g *Gate) Free() int64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.free
 }
 
-// grant gives what is free to those whose turn it is. An address that has its share is passed
-// over; one that wants more than is free is waited for, or it might wait for ever.
+// grant gives free units to those whose turn it is. It passes over an address that holds its share. If
+// a turn needs more than is free, grant stops there, or that turn might wait for ever.
 func (g *Gate) grant() {
 	for e := g.turns.Front(); e != nil; {
 		t := e.Value.(*waiter).next()
@@ -148,7 +149,7 @@ func (g *Gate) grant() {
 	}
 }
 
-// AddressOf is the address by which the client of a request is counted.
+// AddressOf returns the address by which the limits count the client of a request.
 func AddressOf(r *http.Request) netip.Addr {
 	a, _ := netip.ParseAddrPort(r.RemoteAddr)
 	return block(a.Addr())

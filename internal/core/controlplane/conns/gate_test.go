@@ -10,8 +10,8 @@ import (
 
 func ip(last byte) netip.Addr { return netip.AddrFrom4([4]byte{192, 0, 2, last}) }
 
-// While one address has many requests waiting, another one is next: it waits for one turn, and
-// not for all of them.
+// While one address has many requests waiting, another address is next: it waits for one turn, not for
+// all of them.
 func TestTurnsAreByAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewGate(1, 1)
@@ -50,7 +50,7 @@ func TestTurnsAreByAddress(t *testing.T) {
 	})
 }
 
-// Of the requests of one address those for another namespace wait for one turn, and not for all.
+// Among requests of one address, those for another namespace wait for one turn, not for all.
 func TestTurnsOfAnAddressAreByName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewGate(2, 1)
@@ -79,7 +79,7 @@ func TestTurnsOfAnAddressAreByName(t *testing.T) {
 	})
 }
 
-// An address that has its share waits for itself, and delays no other.
+// An address that holds its whole share delays no other address.
 func TestAnAddressHasItsShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewGate(10, 5)
@@ -96,7 +96,7 @@ func TestAnAddressHasItsShare(t *testing.T) {
 		}
 		four := enter(t.Context(), 1, 4)
 		ctx, cancel := context.WithCancel(t.Context())
-		enter(ctx, 1, 4) // beyond the share
+		enter(ctx, 1, 4) // more than the share
 		enter(t.Context(), 2, 5)
 		if granted != 2 {
 			t.Fatalf("%d are granted, want the first of each address", granted)
@@ -110,7 +110,8 @@ func TestAnAddressHasItsShare(t *testing.T) {
 	})
 }
 
-// FuzzGate: whatever comes and goes, no more is granted than there is, and nothing is left.
+// FuzzGate: in any order of requests, no more is granted than the gate has, and in the end all of it is
+// free.
 func FuzzGate(f *testing.F) {
 	f.Add([]byte{1, 2, 3, 200, 5, 6, 255, 1, 1, 1})
 	f.Fuzz(func(t *testing.T, steps []byte) {

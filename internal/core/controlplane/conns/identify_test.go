@@ -15,7 +15,8 @@ import (
 	"outrider.dev/test/process"
 )
 
-// call returns the context of a call on a connection without a certificate, with both ends.
+// call returns the context of a call on a connection without a certificate, and both ends of the
+// connection.
 func call(t *testing.T, l *Listener) (ctx context.Context, client, server net.Conn) {
 	t.Helper()
 	client = dial(t, l, 0)
@@ -43,12 +44,12 @@ func TestIdentityFromAToken(t *testing.T) {
 	if c := l.Counters(); c.Anonymous != 0 || c.Identified != 1 {
 		t.Errorf("%+v; want one connection, with an identity", c)
 	}
-	dial(t, l, 2) // the same identity by a certificate: one client
+	dial(t, l, 2) // the same identity, by a certificate, is the same client
 	byCertificate := accept(t, l.Identified()).(*Conn)
 	if a, b := byCertificate.client.Load(), server.(*Conn).client.Load(); a != b {
 		t.Errorf("%+v and %+v; want one client", a, b)
 	}
-	// More than is read without an identity.
+	// This is more than the limit without an identity.
 	go client.Write(make([]byte, 2*maxAnonymousBytes))
 	if n, err := io.CopyN(io.Discard, server, 2*maxAnonymousBytes); err != nil {
 		t.Errorf("after %d bytes: %v; want them all", n, err)
@@ -90,7 +91,7 @@ func TestSecondIdentityIsRefused(t *testing.T) {
 	}
 }
 
-// Tokens give no more connections than certificates.
+// A client with tokens may open no more connections than with certificates.
 func TestConnectionsByTokenCountForTheirClient(t *testing.T) {
 	l := start(t, Options{Proxies: 1})
 	for i := range connectionsPerProxy {
@@ -120,8 +121,8 @@ func TestBytesWithoutAnIdentityEndAConnection(t *testing.T) {
 	}
 }
 
-// The API server shows the webhook no certificate unless it is configured to, and keeps its
-// connection.
+// By default the API server presents no certificate to the webhook; its connection is kept open all the
+// same.
 func TestClientsThatNeedNoIdentityKeepTheirConnections(t *testing.T) {
 	l := start(t, Options{Unidentified: true, anonymous: time.Nanosecond})
 	_, client, server := call(t, l)

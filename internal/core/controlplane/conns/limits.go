@@ -9,70 +9,71 @@ import (
 
 // Limits of connections without an identity.
 const (
-	// maxWaiting connections wait for their handshake: all proxies of a large mesh, after a restart.
-	// Each costs 4 KiB, and 8 KiB of the kernel if its client sends as much as it can.
+	// maxWaiting connections may wait for their handshake: all proxies of a large mesh, after a
+	// restart. Each costs 4 KiB, and 8 KiB of the kernel if its client sends as much as it can.
 	maxWaiting = 10_000
-	// Of them so many for each processor are opening: from before the handshake until the client
-	// has its first configuration, which takes 2 ms of a processor. More would not be faster, and
-	// have their clients wait for answers that they expect within seconds.
+	// openingPerProcessor limits how many of them are opening at once: from before the handshake until
+	// the client has its first configuration, which takes 2 ms of a processor. A higher limit would
+	// open no more per second, and clients would wait longer for answers that they expect within
+	// seconds.
 	openingPerProcessor = 64
-	// slowOpening is when an opening ends in any case: a client that is slow goes on without a
-	// slot, and its handshake keeps its own time. With 128 slots, 128 connections a second are
-	// opened even while clients that stop in the middle have all of them.
+	// slowOpening is the longest that an opening holds its slot. A slower client continues without one,
+	// and its handshake keeps its own timeout. Even if clients that stop in the middle hold all of 128
+	// slots, 128 connections a second are opened.
 	slowOpening = time.Second
-	// maxAnonymous connections have made their handshake without a certificate; they cost some
-	// 40 MB.
+	// maxAnonymous limits the connections after a handshake without a certificate; together they cost
+	// some 40 MB.
 	maxAnonymous = 512
-	// anonymousLife suffices for a certificate, or for the token of a stream, with an answer of
-	// the API server each; maxAnonymousBytes for a few of them: a token has 16 KiB at most.
+	// anonymousLife suffices to get a certificate or to begin a stream with a token, each of which
+	// needs an answer of the API server. maxAnonymousBytes suffices for several tokens of at most 16
+	// KiB.
 	anonymousLife     = 20 * time.Second
 	maxAnonymousBytes = 192 << 10
-	// handshakeTimeout is for a node with an overloaded CPU; a handshake takes 2 round trips. A
-	// client may take as long before it sends anything; the wait for a slot counts for neither.
+	// handshakeTimeout allows for a node with an overloaded CPU; a handshake takes 2 round trips. It
+	// also limits how long a client may be silent at first. Waiting for a slot counts for neither.
 	handshakeTimeout = 10 * time.Second
-	// An address may open so many connections at once, and a second: a handshake costs the
-	// server 0.5 ms, and a node with 250 pods has an address for each.
+	// addressBurst is how many connections an address may open at once, and addressRate how many a
+	// second. A handshake costs the server 0.5 ms; the pods of a node have an address each.
 	addressBurst, addressRate = 200, 50
-	// An address may make so many calls without an identity: a request for a certificate, and
-	// then for the next one.
+	// These limit an address's calls without an identity: a client requests one certificate, and later
+	// the next one.
 	anonymousCallBurst, anonymousCallRate = 200, 50
-	// What connections without an identity send is read by turns of their addresses: so many bytes
-	// for each processor and proxy in any readTime, 8 MiB a second with two processors. Small
-	// frames of HTTP/2, which take 0.1 us a byte, then take one of the two.
+	// Bytes from connections without an identity are read by turns of their addresses: at most
+	// readBytes for each processor and proxy in any readTime, 8 MiB a second with two processors. If
+	// they are all small HTTP/2 frames, which take 0.1 us a byte, that occupies one of the two.
 	readBytes, readTime = 5 << 10, 10 * time.Millisecond
-	// socketBuffer is what the kernel keeps of what a client has sent and the server not read:
-	// without it 6 MiB of each connection, which count for the memory of the container.
-	// helloBuffer is that before the handshake is over, whose messages have 2 KiB.
+	// socketBuffer limits what the kernel holds of the bytes that the server has not read yet. The
+	// default is 6 MiB for each connection, which counts for the container's memory. helloBuffer is the
+	// limit during the handshake, whose messages have 2 KiB.
 	socketBuffer, helloBuffer = 64 << 10, 4 << 10
-	// maxIdle bounds the addresses, and the clients, whose rate is known.
+	// maxIdle limits the addresses, and the clients, whose rates are remembered.
 	maxIdle = 10_000
 )
 
-// Limits of a client, for each proxy that it may have.
+// Limits of a client, each multiplied by the number of proxies that it may have.
 const (
-	// A proxy has one connection for its configuration, its agent one for names and now and
-	// then one for a certificate; connections that a broken network left are closed after 40 s.
+	// A proxy has one connection for its configuration; its agent has one for names and occasionally
+	// one for a certificate. Connections over a broken network are closed after 40 s.
 	connectionsPerProxy = 4
-	// A proxy that uses 10,000 services sends 4 MB when it connects again, mostly names. The
-	// rate is that of a proxy that uses 10,000 services anew in 4 s.
+	// A proxy that uses 10,000 services sends 4 MB when it reconnects, mostly names. At this rate a
+	// proxy can subscribe to 10,000 new services in 4 s.
 	bytesBurstPerProxy, bytesRatePerProxy = 1 << 20, 256 << 10
-	// Most calls are an agent's for the names of its pod's DNS queries, answers to which it
-	// keeps for 5 or 30 s.
+	// Most calls are an agent's, for its pod's DNS queries; it caches the answers for 5 or 30 s.
 	callBurstPerProxy, callRatePerProxy = 250, 60
 )
 
-// A client, or an address without an identity, may request so many certificates at once, and a
-// second: each costs a signature, and a token a review by the API server. A stream that begins
-// with a token counts as one. A node that restarts
-// requests one for each of its pods, and each pod has its own address; hosts behind one address
-// share the limit only before they have a certificate.
+// certificateBurst is how many certificates a client, or an address without an identity, may request at
+// once, and certificateRate how many a second. Each costs a signature, and each token a review by the
+// API server; a stream that begins with a token counts as a request. After a restart a node requests
+// one for each of its pods, which have an address each; hosts behind one address share the limit only
+// until they have a certificate.
 const certificateBurst, certificateRate = 100, 20
 
-// minBytesBurst is enough for one proxy with 10,000 services, whatever the number of proxies.
+// These minima suffice for a proxy with 10,000 services, even if a client has only one proxy.
 const minBytesBurst, minBytesRate = 8 << 20, 1 << 20
 
-// block is the address by which connections are counted: of IPv6 the /64, within which a
-// machine has any address.
+// block returns the address by which connections are counted. For IPv6 it is the /64, because a machine
+// can use any address within one.
 func block(a netip.Addr) netip.Addr {
 	a = a.Unmap()
 	if a.Is6() {
@@ -82,11 +83,11 @@ func block(a netip.Addr) netip.Addr {
 	return a
 }
 
-// An address is what is known of one from which connections came without an identity, now or recently.
+// An address is the state for an address that has, or recently had, connections without an identity.
 type address struct {
 	limiters
 	rate          *rate.Limiter
-	authenticated bool // a client with an identity was there, or see [Authenticated]
+	authenticated bool // a client with an identity connected from it, or [Authenticated] was called
 }
 
 // A client is an identity at an address.
@@ -96,8 +97,8 @@ type client struct {
 	connections int
 }
 
-// limiters are of what the connections of an address without an identity, or of a client, may
-// send together.
+// limiters limit what one client, or the connections without an identity from one address, may send
+// together.
 type limiters struct{ bytes, calls, certificates *rate.Limiter }
 
 type clientKey struct {

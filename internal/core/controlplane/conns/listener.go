@@ -20,7 +20,7 @@ import (
 
 // Options of a listener. The zero value of a field means its default.
 type Options struct {
-	// TLS is the server's configuration. Nil: there is no TLS, and a client is an address.
+	// TLS is the server's configuration. If it is nil, there is no TLS, and a client is an address.
 	TLS *tls.Config
 	// Identify returns the identity of a client that has shown a certificate; required with TLS.
 	Identify func(tls.ConnectionState) (string, error)
@@ -29,11 +29,11 @@ type Options struct {
 	Proxies int
 	// Rate is how many connections an address may open in a second; default 50.
 	Rate int
-	// Opening reports whether a call of this method belongs to the opening of its connection,
-	// which then lasts until [Settled]. Nil: a connection is open after its handshake.
+	// Opening reports whether a call of this method belongs to the opening stage of its connection,
+	// which then lasts until [Settled]. If it is nil, the stage ends with the handshake.
 	Opening func(method string) bool
-	// Unidentified is for a server whose clients need no identity. Connections without one are
-	// limited in number, and last as long, and carry as much, as the server lets them.
+	// Unidentified is for a server whose clients need no identity. Connections without one are then
+	// limited in number only, not in time or bytes.
 	Unidentified bool
 	Log          *slog.Logger // default: none
 
@@ -42,25 +42,25 @@ type Options struct {
 	slow      time.Duration // default slowOpening
 }
 
-// DefaultProxies suffices where each proxy has an address of its own: streams that a broken
-// network left count for 40 s.
+// DefaultProxies suffices if each proxy has its own address: streams over a broken network still count
+// for 40 s.
 const DefaultProxies = 8
 
 // Counters of a listener.
 type Counters struct {
-	Anonymous, Identified int64 // open now
+	Anonymous, Identified int64 // currently open
 	Refused               [len(reasons)]int64
 }
 
 // A Reason is why a connection was closed.
 type Reason int
 
-// The reasons.
+// Reasons for closing a connection.
 const (
 	TooFast        Reason = iota // the address opens too many in a short time
-	TooMany                      // without an identity, in total
-	Handshake                    // it failed, or took too long
-	ClientFull                   // too many of one client
+	TooMany                      // too many without an identity, in total
+	Handshake                    // the handshake failed or took too long
+	ClientFull                   // the client has too many connections
 	CallsTooFast                 // the client makes too many calls in a short time
 	TooMuch                      // the client sends too many bytes without an identity
 	ClosedByClient               // the client closed it before its turn
@@ -76,15 +76,15 @@ type Listener struct {
 	from                  net.Listener
 	identified, anonymous *queue
 	warn                  rate.Sometimes
-	opening               [2]*Gate // slots of connections that are opening; the second for authenticated addresses
-	handshakes            [2]*Gate // processors for handshakes; likewise
-	reads                 *Gate    // bytes of connections without an identity
+	opening               [2]*Gate // slots for connections that are opening; the second gate is for authenticated addresses
+	handshakes            [2]*Gate // processors for handshakes; the second gate is for authenticated addresses
+	reads                 *Gate    // bytes from connections without an identity
 
 	mu            sync.Mutex
 	counters      Counters
 	addresses     map[netip.Addr]*address
-	before, after *pool  // connections without an identity, before the handshake and after it
-	admitted      uint64 // connections
+	before, after *pool  // connections without an identity, before and after the handshake
+	admitted      uint64 // number of connections so far
 	clients       map[clientKey]*client
 }
 
@@ -97,7 +97,7 @@ func New(l net.Listener, o Options) *Listener {
 	o.slow = cmp.Or(o.slow, slowOpening)
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	processors := int64(runtime.GOMAXPROCS(0))
-	half := max(1, processors/2) // with all at work, the runtime looks for network events every 10 ms only
+	half := max(1, processors/2) // if all processors are busy, the runtime polls the network only every 10 ms
 	bytes := processors * int64(o.Proxies) * readBytes
 	if o.TLS != nil {
 		o.TLS = byTurns(o.TLS)
@@ -113,8 +113,8 @@ func New(l net.Listener, o Options) *Listener {
 	}
 }
 
-// byTurns has a handshake wait for its turn before anything is computed for it: when the first
-// message is there.
+// byTurns returns a configuration that makes a handshake wait for its turn once the first message has
+// arrived, before anything is computed for it.
 func byTurns(from *tls.Config) *tls.Config {
 	out := from.Clone()
 	out.GetConfigForClient = func(h *tls.ClientHelloInfo) (*tls.Config, error) {
@@ -126,11 +126,11 @@ func byTurns(from *tls.Config) *tls.Config {
 	return out
 }
 
-// Identified has the connections with a client certificate that Identify accepts, or all
-// connections without TLS.
+// Identified accepts the connections with a client certificate that [Options.Identify] accepts; without
+// TLS, all connections.
 func (l *Listener) Identified() net.Listener { return l.identified }
 
-// Anonymous has the connections without a client certificate.
+// Anonymous accepts the connections without a client certificate.
 func (l *Listener) Anonymous() net.Listener { return l.anonymous }
 
 // Close ends Serve. Connections stay open; the servers close them.
@@ -147,8 +147,8 @@ func (l *Listener) Counters() Counters {
 	return l.counters
 }
 
-// Serve accepts connections until Close. An error that is only temporary, such as too many
-// open files, is tried again.
+// Serve accepts connections until Close. After a temporary error, such as too many open files, it tries
+// again.
 func (l *Listener) Serve() error {
 	for wait := time.Duration(0); ; {
 		c, err := l.from.Accept()
@@ -168,7 +168,7 @@ func (l *Listener) Serve() error {
 	}
 }
 
-// admit notes a new connection; nil: it is closed.
+// admit counts a new connection, or closes it and returns nil.
 func (l *Listener) admit(raw net.Conn) *slot {
 	remote := addressOf(raw.RemoteAddr())
 	s := &slot{listener: l, raw: raw, from: block(remote)}
@@ -191,7 +191,7 @@ func (l *Listener) admit(raw net.Conn) *slot {
 	return s
 }
 
-// count adds a connection to a pool, and returns the one that has to be closed for it.
+// count adds a connection to a pool, and returns the connection to close if the pool is too full.
 func (l *Listener) count(in *pool, s *slot) (extra *slot) {
 	l.counters.Anonymous++
 	if extra = in.add(s); extra != nil {
@@ -201,7 +201,7 @@ func (l *Listener) count(in *pool, s *slot) (extra *slot) {
 	return extra
 }
 
-// evict closes a connection of a pool that has too many.
+// evict closes a connection because its pool is too full.
 func (l *Listener) evict(extra *slot, of *pool) {
 	if extra == nil {
 		return
@@ -214,8 +214,8 @@ func (l *Listener) evict(extra *slot, of *pool) {
 	l.log(TooMany, extra.from, fmt.Sprintf("%d connections %s; this one was the oldest of the address that has most", of.most, what))
 }
 
-// established notes that the handshake of a connection without an identity is over. Unless it needs
-// none, it is closed after a time without one.
+// established counts a connection whose handshake ended without an identity. It is closed after a while
+// unless it gets one or needs none.
 func (l *Listener) established(s *slot) {
 	l.mu.Lock()
 	var extra *slot
@@ -229,7 +229,7 @@ func (l *Listener) established(s *slot) {
 	l.evict(extra, l.after)
 }
 
-// authenticate notes that an identity was seen at the address of a connection.
+// authenticate records that a client at the connection's address has proved an identity.
 func (l *Listener) authenticate(s *slot) {
 	if !s.address.authenticated {
 		s.address.authenticated = true
@@ -238,7 +238,7 @@ func (l *Listener) authenticate(s *slot) {
 	}
 }
 
-// queueOf is at which of two gates a connection waits: the second one is for authenticated addresses.
+// queueOf returns the index of the gate at which a connection waits; 1 is for authenticated addresses.
 func (l *Listener) queueOf(s *slot) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -248,9 +248,8 @@ func (l *Listener) queueOf(s *slot) int {
 	return 0
 }
 
-// stateOf returns what is known of an address. Addresses without connections are removed when
-// there are too many: first those with their full burst, which are as good as new ones; the
-// authenticated ones last.
+// stateOf returns the state for an address. If there are too many, addresses without connections are
+// removed: first those with their full burst, which are as good as new ones; authenticated ones last.
 func (l *Listener) stateOf(a netip.Addr) *address {
 	o := l.addresses[a]
 	if o == nil {
@@ -260,7 +259,7 @@ func (l *Listener) stateOf(a netip.Addr) *address {
 			func(o *address) bool { return !o.authenticated },
 			func(*address) bool { return true },
 		} {
-			if len(l.addresses) >= maxIdle+l.before.Len()+l.after.Len() { // so that many are removed at once
+			if len(l.addresses) >= maxIdle+l.before.Len()+l.after.Len() { // with room to spare, so that many are removed at once
 				maps.DeleteFunc(l.addresses, func(a netip.Addr, o *address) bool {
 					return l.before.groups[a] == nil && l.after.groups[a] == nil && removable(o)
 				})
@@ -275,8 +274,8 @@ func (l *Listener) stateOf(a netip.Addr) *address {
 	return o
 }
 
-// begin waits until the client has sent something, and then for a slot among the connections
-// that are opening. A client that is silent has none, and nothing is done for one that has closed its connection.
+// begin waits until the client has sent something, and then for an opening slot. A silent client
+// occupies no slot, and no work is done for a client that has closed its connection.
 func (l *Listener) begin(s *slot) error {
 	s.raw.SetReadDeadline(time.Now().Add(l.o.handshake))
 	if err := awaitBytes(s.raw); err != nil {
@@ -335,7 +334,7 @@ func (l *Listener) handshake(s *slot) {
 	}
 }
 
-// opened prepares a connection for its server.
+// opened prepares a connection for use by its server.
 func (l *Listener) opened(s *slot) {
 	if l.o.Opening == nil {
 		s.settle()
@@ -343,9 +342,9 @@ func (l *Listener) opened(s *slot) {
 	receiveBuffer(s.raw, socketBuffer)
 }
 
-// identify counts a connection for its client instead of its address, and closes it when the
-// client's certificate expires: a server looks at it when a call begins, a stream has no end,
-// and a client makes its next call on the connection that it has. A zero time is no expiry.
+// identify counts a connection for its client instead of its address, and closes it when the client's
+// certificate expires. The server would not do so: it checks a certificate when a call begins, but
+// streams have no end, and later calls use the same connection. A zero time means no expiry.
 func (l *Listener) identify(c *Conn, identity string, notAfter time.Time) {
 	err := l.join(c.slot, identity, notAfter)
 	if err == nil {
@@ -354,14 +353,14 @@ func (l *Listener) identify(c *Conn, identity string, notAfter time.Time) {
 		return
 	}
 	c.settle()
-	if l.o.TLS != nil { // without, the port may speak another protocol
+	if l.o.TLS != nil { // without TLS the protocol may not be HTTP/2
 		c.goAway(err.Error())
 	}
 	l.refuse(c.slot, ClientFull, err.Error())
 }
 
-// join moves a connection to its client, unless that has the most that it may have. The
-// connection then ends at notAfter.
+// join counts a connection for its client, unless the client has as many as it may. The connection is
+// closed at notAfter.
 func (l *Listener) join(s *slot, identity string, notAfter time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -374,7 +373,7 @@ func (l *Listener) join(s *slot, identity string, notAfter time.Time) error {
 	key := clientKey{identity, s.from}
 	one := l.clients[key]
 	if one == nil {
-		if len(l.clients) >= maxIdle+int(l.counters.Identified) { // so that many are removed at once
+		if len(l.clients) >= maxIdle+int(l.counters.Identified) { // with room to spare, so that many are removed at once
 			maps.DeleteFunc(l.clients, func(_ clientKey, c *client) bool { return c.connections == 0 })
 		}
 		one = newClient(identity, l.o.Proxies)
@@ -398,8 +397,8 @@ func (l *Listener) join(s *slot, identity string, notAfter time.Time) error {
 	return nil
 }
 
-// uncount no longer counts a connection as one without an identity, and reports whether it was
-// counted: it is not once it was closed.
+// uncount removes a connection from those without an identity. It returns false for a connection that
+// is not counted there, for example because it was closed.
 func (l *Listener) uncount(s *slot) bool {
 	if s.pool == nil {
 		return false
@@ -409,7 +408,7 @@ func (l *Listener) uncount(s *slot) bool {
 	return true
 }
 
-// release frees the slot of a connection that is closed.
+// release ends the counting of a closed connection.
 func (l *Listener) release(s *slot) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -422,8 +421,8 @@ func (l *Listener) release(s *slot) {
 	}
 }
 
-// fail closes a connection that did not get through its handshake. One that was evicted
-// meanwhile has been counted.
+// fail closes a connection whose handshake failed. An evicted connection is already counted as a
+// refusal.
 func (l *Listener) fail(s *slot, err error) {
 	l.mu.Lock()
 	evicted := s.evicted
@@ -450,8 +449,8 @@ func (l *Listener) note(why Reason, from netip.Addr, text string) {
 	l.log(why, from, text)
 }
 
-// log warns at most once a second: the counters have the rest. That a client closed its connection is
-// no refusal of the server's.
+// log warns at most once a second; the counters are complete. A connection that its client closed was
+// not refused.
 func (l *Listener) log(why Reason, from netip.Addr, text string) {
 	if why == ClosedByClient {
 		return
@@ -465,5 +464,5 @@ func addressOf(a net.Addr) netip.Addr {
 	if tcp, ok := a.(*net.TCPAddr); ok {
 		return tcp.AddrPort().Addr().Unmap()
 	}
-	return netip.Addr{} // a Unix socket
+	return netip.Addr{} // the client of a Unix socket has no address
 }

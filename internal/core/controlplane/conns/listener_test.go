@@ -28,7 +28,8 @@ import (
 	"outrider.dev/test/process"
 )
 
-// start serves a listener on loopback, whose clients are named by their serial number.
+// start serves a listener on loopback that identifies clients by the serial number of their
+// certificate.
 func start(t *testing.T, o Options) *Listener {
 	t.Helper()
 	raw, err := net.Listen("tcp", "127.0.0.1:0")
@@ -70,7 +71,7 @@ func certificateUntil(t *testing.T, serial int64, notAfter time.Time) tls.Certif
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// dial connects with the certificate of a serial number; 0: without one.
+// dial connects with the certificate that has this serial number; 0: with none.
 func dial(t *testing.T, l *Listener, serial int64) *tls.Conn {
 	t.Helper()
 	config := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}
@@ -137,11 +138,11 @@ func TestClientIsToldWhyItsConnectionIsRefused(t *testing.T) {
 			break
 		}
 	}
-	dial(t, l, 3) // another identity at the address has its own
+	dial(t, l, 3) // another identity at the same address has its own limit
 	accept(t, l.Identified())
 }
 
-// connect makes connections that send nothing, up to the limit of their address's rate.
+// connect makes connections that send nothing, as fast as the rate of their address allows.
 func connect(t *testing.T, l *Listener, n int) []net.Conn {
 	t.Helper()
 	var all []net.Conn
@@ -167,12 +168,12 @@ func closed(t *testing.T, c net.Conn) {
 
 func TestAddressThatConnectsTooFastIsRefused(t *testing.T) {
 	l := start(t, Options{})
-	// Far more than the burst: the rate makes up for the time that the test takes.
+	// Far more than the burst, because time that passes during the test allows further connections.
 	connect(t, l, 4*addressBurst)
 	process.Eventually(t, "refused connections", func() bool { return l.Counters().Refused[TooFast] > 0 })
 }
 
-// stub is an accepted connection of an address.
+// stub is an accepted connection from an address.
 type stub struct {
 	net.Conn
 	from   netip.Addr
@@ -192,7 +193,8 @@ func TestAddressWithMostConnectionsLosesItsOldest(t *testing.T) {
 	one := admit("10.0.0.1")
 	var many []*stub
 	for i := range maxWaiting {
-		// The addresses of one machine count as one; no rate is reached.
+		// The addresses of one machine count as one. The rate is lifted, since only the number is
+		// tested.
 		l.stateOf(block(netip.MustParseAddr("fd00::1"))).rate.SetLimit(rate.Inf)
 		many = append(many, admit(netip.AddrFrom16([16]byte{0xfd, 15: byte(i)}).String()))
 	}
@@ -230,7 +232,7 @@ func TestHandshakeThatFailsFreesItsSlot(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.SetReadDeadline(time.Now().Add(process.Patience))
-	io.Copy(io.Discard, c) // ends after the alert
+	io.Copy(io.Discard, c) // returns after the alert
 	closed(t, c)
 	process.Eventually(t, "a refusal", func() bool { return l.Counters().Refused[Handshake] > 0 })
 	if n := l.Counters().Anonymous; n != 0 {
@@ -252,9 +254,9 @@ func TestClientThatCallsTooOftenLosesItsConnection(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			server.(*Conn).limiters().certificates.SetLimit(rate.Inf) // all calls' rate is what ends it
+			server.(*Conn).limiters().certificates.SetLimit(rate.Inf) // so that the limit of all calls is reached first
 			ctx := peer.NewContext(t.Context(), &peer.Peer{AuthInfo: info})
-			for range 100 * callBurstPerProxy { // far more than the burst: time adds to it
+			for range 100 * callBurstPerProxy { // far more than the burst, because time that passes allows further calls
 				if _, err = Tap(ctx, &tap.Info{FullMethodName: "/any"}); err != nil {
 					break
 				}
@@ -267,7 +269,8 @@ func TestClientThatCallsTooOftenLosesItsConnection(t *testing.T) {
 	}
 }
 
-// A certificate costs more than other calls: beyond its own rate a client reads why, and goes on.
+// Requests for certificates have a lower rate than other calls. A client that exceeds it reads why and
+// stays connected.
 func TestRequestsForCertificatesHaveTheirOwnRate(t *testing.T) {
 	l := start(t, Options{Proxies: 1})
 	tapped := func(serial int64) func(method string) error {
@@ -285,7 +288,7 @@ func TestRequestsForCertificatesHaveTheirOwnRate(t *testing.T) {
 		return func(method string) error {
 			may := c.(*Conn).limiters()
 			may.calls.SetLimit(rate.Inf)
-			may.certificates.SetLimit(0) // none comes back while the test runs
+			may.certificates.SetLimit(0) // so that no new ones are allowed during the test
 			_, err := Tap(ctx, &tap.Info{FullMethodName: method})
 			return err
 		}
@@ -323,8 +326,8 @@ func TestClientThatSendsTooMuchIsSlowedDown(t *testing.T) {
 	}
 }
 
-// A connection does not outlive the certificate that it was opened with, whatever its server
-// does. A client that left has no timer any more.
+// A connection ends with the certificate that opened it, whatever its server does. Once a client has
+// left, its timer is stopped.
 func TestConnectionEndsWithItsCertificate(t *testing.T) {
 	l := start(t, Options{})
 	config := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}

@@ -7,9 +7,9 @@ import (
 	"slices"
 )
 
-// A pool has the connections without an identity before their handshake, or after it, by their
-// addresses: a heap, whose first address loses its oldest connection when there are too many. It is asked at
-// each connection of a flood, from as many addresses as there is room for.
+// A pool contains the connections without an identity, before or after their handshake, grouped by
+// address. If there are too many, the first address of the heap loses its oldest connection. A heap
+// makes that fast: in a flood it happens at each connection, with thousands of addresses.
 type pool struct {
 	most   int
 	n      int // connections
@@ -17,16 +17,16 @@ type pool struct {
 	order  []*group // the heap
 }
 
-// A group has the connections of one address in a pool.
+// A group is the connections of one address in a pool.
 type group struct {
 	address *address
 	slots   []*slot // oldest first
-	index   int     // in the heap
+	index   int     // position in the heap
 }
 
 func newPool(most int) *pool { return &pool{most: most, groups: map[netip.Addr]*group{}} }
 
-// add counts a connection, and returns the one that has to be closed for it, if any.
+// add counts a connection, and returns the connection to close if the pool is too full.
 func (p *pool) add(s *slot) (extra *slot) {
 	s.pool = p
 	p.n++
@@ -58,19 +58,19 @@ func (p *pool) remove(s *slot) {
 	delete(p.groups, s.from)
 }
 
-// changed is called when an address becomes authenticated.
+// changed restores the order of the heap when an address becomes authenticated.
 func (p *pool) changed(from netip.Addr) {
 	if g := p.groups[from]; g != nil {
 		heap.Fix(p, g.index)
 	}
 }
 
-// Len is part of [heap.Interface], as are the methods below.
+// Len and the methods below implement [heap.Interface].
 func (p *pool) Len() int { return len(p.order) }
 
-// Less orders by who loses a connection: the address with most; of several one that is not
-// authenticated, and of those the one with the oldest connection: a new one has time to identify
-// itself, also where each address has one.
+// Less puts the address that loses a connection first: the one with the most connections; among equals,
+// one that is not authenticated; among those, the one with the oldest connection. A new connection thus
+// has time to identify itself, even if each address has only one.
 func (p *pool) Less(i, j int) bool {
 	a, b := p.order[i], p.order[j]
 	if a.address.authenticated != b.address.authenticated && len(a.slots) == len(b.slots) {
@@ -90,7 +90,7 @@ func (p *pool) Push(g any) {
 	p.order = append(p.order, g.(*group))
 }
 
-// Pop removes the last one.
+// Pop removes the last group.
 func (p *pool) Pop() any {
 	last := p.order[len(p.order)-1]
 	p.order[len(p.order)-1] = nil

@@ -10,15 +10,15 @@ import (
 
 var errClosedByClient = errors.New("the client has closed the connection")
 
-// awaitBytes waits until a client has sent something, or closed its side, and reads nothing.
+// awaitBytes waits until a client has sent something or closed its side. It reads nothing.
 func awaitBytes(c net.Conn) error {
 	return withSocket(c, func(raw syscall.RawConn) error {
 		return raw.Read(func(fd uintptr) bool { return events(fd, unix.POLLIN|unix.POLLRDHUP) != 0 })
 	})
 }
 
-// closedByClient reports whether the client has closed its side, also if bytes before that were not read
-// yet: a handshake with it would be for nothing.
+// closedByClient reports whether the client has closed its side, even if bytes before that are still
+// unread: a handshake would be wasted work.
 func closedByClient(c net.Conn) bool {
 	var closed bool
 	err := withSocket(c, func(raw syscall.RawConn) error {
@@ -27,7 +27,7 @@ func closedByClient(c net.Conn) bool {
 	return closed || err != nil
 }
 
-// events returns what has happened of these; POLLHUP and POLLERR are always among them.
+// events returns which of these events have occurred; POLLHUP and POLLERR are always included.
 func events(fd uintptr, of int16) int16 {
 	fds := []unix.PollFd{{Fd: int32(fd), Events: of}}
 	if n, err := unix.Poll(fds, 0); n <= 0 || err != nil {
@@ -36,9 +36,9 @@ func events(fd uintptr, of int16) int16 {
 	return fds[0].Revents
 }
 
-// receiveBuffer sets how much the kernel keeps of what a client has sent and the server not
-// read; of a listening socket also for connections that it has not accepted yet. A window clamp
-// that is inherited is raised with it. An error leaves the kernel's own size.
+// receiveBuffer limits what the kernel holds of the bytes that the server has not read yet. On a
+// listening socket it also applies to connections that were not accepted yet. An inherited window clamp
+// is set to the same size. On an error the kernel's default remains.
 func receiveBuffer(c any, n int) {
 	withSocket(c, func(raw syscall.RawConn) error {
 		return raw.Control(func(fd uintptr) {
@@ -48,7 +48,7 @@ func receiveBuffer(c any, n int) {
 	})
 }
 
-// withSocket calls do if c has a socket.
+// withSocket calls do if c is a socket.
 func withSocket(c any, do func(syscall.RawConn) error) error {
 	socket, ok := c.(syscall.Conn)
 	if !ok {

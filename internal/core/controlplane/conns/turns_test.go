@@ -20,7 +20,7 @@ import (
 	"outrider.dev/test/process"
 )
 
-// occupy takes all that a gate has, by two addresses, until end is called.
+// occupy takes all of a gate, for two addresses, until end is called.
 func occupy(t *testing.T, g *Gate) (end func()) {
 	t.Helper()
 	var ends []func()
@@ -38,7 +38,7 @@ func occupy(t *testing.T, g *Gate) (end func()) {
 	}
 }
 
-// waiting returns once so many turns of a gate wait.
+// waiting returns once n turns wait at a gate.
 func waiting(t *testing.T, g *Gate, n int) {
 	t.Helper()
 	process.Retry(t, func() error {
@@ -57,7 +57,7 @@ func waiting(t *testing.T, g *Gate, n int) {
 	})
 }
 
-// hello is the first message of a client.
+// hello returns the first message of a client.
 func hello(t *testing.T) []byte {
 	t.Helper()
 	near, far := net.Pipe()
@@ -71,8 +71,8 @@ func hello(t *testing.T) []byte {
 	return message[:n]
 }
 
-// Nothing is computed for a handshake before its turn. An address at which a client had an
-// identity does not wait for those without. A client that leaves waits no more.
+// Nothing is computed for a handshake before its turn. An address that has authenticated does not wait
+// for addresses that have not. A client that disconnects stops waiting.
 func TestHandshakesWaitForTheirTurn(t *testing.T) {
 	l := start(t, Options{handshake: time.Hour})
 	end := occupy(t, l.handshakes[0])
@@ -97,7 +97,7 @@ func TestHandshakesWaitForTheirTurn(t *testing.T) {
 			t.Errorf("%v; want the server's part of the handshake", err)
 		}
 	}
-	// They go on no more, and have no processor.
+	// Their handshakes do not continue, and hold no processor.
 	waiting(t, l.handshakes[0], 0)
 	for _, g := range l.handshakes {
 		occupy(t, g)()
@@ -115,19 +115,19 @@ func TestHandshakesWaitForTheirTurn(t *testing.T) {
 	waiting(t, l.handshakes[1], 0)
 }
 
-// After a request without an identity that the server is for, the next handshake uses the queue of
-// authenticated addresses.
+// After a request that marks its address as authenticated, the next handshake from there uses the queue
+// of authenticated addresses.
 func TestAddressAuthenticatedByARequest(t *testing.T) {
 	l := start(t, Options{})
 	dial(t, l, 0)
-	Authenticated(t.Context()) // of another server
+	Authenticated(t.Context()) // a context without such a connection: no effect
 	Authenticated(InContext(t.Context(), accept(t, l.Anonymous())))
 	defer occupy(t, l.handshakes[0])()
 	dial(t, l, 0)
 	accept(t, l.Anonymous())
 }
 
-// What a client without an identity sends is read at its turn, what others send at once.
+// Bytes from a client without an identity are read at its turn; those of other clients at once.
 func TestReadsWithoutAnIdentityWaitForTheirTurn(t *testing.T) {
 	l := start(t, Options{})
 	without, with := dial(t, l, 0), dial(t, l, 2)
@@ -152,7 +152,7 @@ func TestReadsWithoutAnIdentityWaitForTheirTurn(t *testing.T) {
 	}
 }
 
-// What is known of an address outlives what others do, as long as there is room.
+// An authenticated address is remembered while others are forgotten, as long as there is room.
 func TestAuthenticatedAddressesAreKept(t *testing.T) {
 	l := New(&net.TCPListener{}, Options{})
 	at := func(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}) }
@@ -163,7 +163,7 @@ func TestAuthenticatedAddressesAreKept(t *testing.T) {
 	if o := l.addresses[at(0)]; o == nil || len(l.addresses) > maxIdle {
 		t.Errorf("%+v of %d; want that it is kept", o, len(l.addresses))
 	}
-	for i := range maxIdle { // and there is an end
+	for i := range maxIdle { // authenticated addresses are limited too
 		l.stateOf(at(1 + i)).authenticated = true
 	}
 	if l.stateOf(at(1 << 20)); len(l.addresses) > maxIdle {
@@ -171,8 +171,8 @@ func TestAuthenticatedAddressesAreKept(t *testing.T) {
 	}
 }
 
-// Among addresses with as many connections one that is not authenticated loses its oldest: that which
-// was there first. Before their handshake there is room for all proxies of a mesh.
+// Among addresses with equally many connections, one that is not authenticated loses its oldest
+// connection. Before the handshake there is room for all proxies of a mesh.
 func TestAuthenticatedAddressKeepsItsConnection(t *testing.T) {
 	l := New(&net.TCPListener{}, Options{})
 	for name, tt := range map[string]struct {
@@ -201,7 +201,7 @@ func TestAuthenticatedAddressKeepsItsConnection(t *testing.T) {
 	}
 }
 
-// A heap and a scan of all agree on which connection has to be closed.
+// The heap and a linear scan agree on which connection to close.
 func TestAddressThatLosesAConnection(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	l := New(&net.TCPListener{}, Options{Rate: 1 << 30})
@@ -237,8 +237,7 @@ func TestAddressThatLosesAConnection(t *testing.T) {
 	}
 }
 
-// A client that closes its connection while it waits, for a slot or for a processor, costs
-// nothing when its turn comes.
+// No work is done for a client that closed its connection while it waited for a slot or a processor.
 func TestClientThatClosedItsConnectionIsNotServed(t *testing.T) {
 	for name, waits := range map[string]func(*Listener) *Gate{
 		"for a slot":      func(l *Listener) *Gate { return l.opening[0] },
@@ -265,8 +264,8 @@ func TestClientThatClosedItsConnectionIsNotServed(t *testing.T) {
 	}
 }
 
-// A client that has sent nothing has no slot among those that are opening. One that stops in
-// the middle loses it, and is served all the same when it goes on.
+// A client that has sent nothing holds no opening slot. A client that stops in the middle loses its
+// slot, but is served when it continues.
 func TestSlowClientHasNoSlot(t *testing.T) {
 	l := start(t, Options{slow: time.Millisecond})
 	all := l.opening[0].Free()
@@ -292,8 +291,8 @@ func TestSlowClientHasNoSlot(t *testing.T) {
 	accept(t, l.Anonymous())
 }
 
-// A client that is silent, or stops in the middle of its handshake, is closed in the end, and
-// counted.
+// A client that is silent, or stops in the middle of its handshake, is disconnected and counted after
+// the timeout.
 func TestHandshakeThatTakesTooLongIsCounted(t *testing.T) {
 	l := start(t, Options{handshake: 10 * time.Millisecond})
 	for i, message := range [][]byte{nil, hello(t)} {
@@ -308,7 +307,7 @@ func TestHandshakeThatTakesTooLongIsCounted(t *testing.T) {
 	}
 }
 
-// A stopping connection of a client writes its second message only when it may.
+// A stopping connection holds back the client's second message until the test releases it.
 type stopping struct {
 	net.Conn
 	writes  int
@@ -324,8 +323,8 @@ func (s *stopping) Write(p []byte) (int, error) {
 	return s.Conn.Write(p)
 }
 
-// A connection is opening until it is settled, makes another call, or is closed. One without an
-// identity is, too, while it gets one.
+// A connection is opening until it is settled, makes a call of another method, or is closed. This
+// includes a connection without an identity that requests one.
 func TestOpening(t *testing.T) {
 	l := start(t, Options{slow: time.Hour, Opening: func(method string) bool { return method == "/first" }})
 	all := l.opening[0].Free() + l.opening[1].Free()
@@ -363,5 +362,5 @@ func TestOpening(t *testing.T) {
 			c.Close()
 		}
 	}
-	Settled(t.Context()) // of a server without a listener
+	Settled(t.Context()) // a context without such a connection: no effect
 }

@@ -1,5 +1,5 @@
-// Package debugapi reads what outriderd serves under /debug about the proxies that are
-// connected to it: from a running outriderd, or from an answer that was saved.
+// Package debugapi reads outriderd's answers under /debug, which describe the connected proxies: from a
+// running outriderd, or from a saved answer.
 package debugapi
 
 import (
@@ -13,18 +13,19 @@ import (
 	"time"
 )
 
-// A Source gives answers of /debug: those at Address, or the one in Saved.
+// A Source fetches answers from Address, or has the one in Saved.
 type Source struct {
-	Address string // of outriderd's HTTP server
+	Address string // of outriderd's HTTP port
 
 	Saved []byte // an answer
-	Name  string // of where it comes from; empty: the answer is fetched
+	Name  string // where the saved answer comes from; empty: the answer is fetched
 }
 
-// maxAnswer bounds an answer. A large mesh with every proxy needs some hundred megabytes.
+// maxAnswer limits the size of an answer. For a large mesh with every proxy it is some hundred
+// megabytes.
 const maxAnswer = 1 << 30
 
-// An InputError is an address or an answer that cannot be used. Help may be empty.
+// An InputError reports an address or an answer that cannot be used. Help may be empty.
 type InputError struct {
 	Err  error
 	Help string
@@ -34,13 +35,13 @@ func (e *InputError) Error() string { return e.Err.Error() }
 
 func (e *InputError) Unwrap() error { return e.Err }
 
-// Hint is what a command prints after the error.
+// Hint returns the advice that a command prints after the error.
 func (e *InputError) Hint() string { return e.Help }
 
-// reach is what reaches a control plane in a cluster.
+// reach says how to reach the control plane in a cluster.
 const reach = "without --control-plane-http all replicas in the cluster are asked, by ports that are forwarded"
 
-// Proxies are the proxies that are connected.
+// Proxies returns the connected proxies.
 func (s Source) Proxies(ctx context.Context) ([]Proxy, error) {
 	where, raw, err := s.get(ctx, "/debug/proxies", nil)
 	if err != nil {
@@ -53,8 +54,8 @@ func (s Source) Proxies(ctx context.Context) ([]Proxy, error) {
 	return out, nil
 }
 
-// Resources are the resources that outriderd sent to one proxy, which is named by its pod
-// or by its whole ID. A saved answer is of one proxy, and pod is ignored.
+// Resources returns the resources that outriderd sent to one proxy, which is named by its pod or by its
+// full ID. A saved answer is for one proxy, and pod is ignored.
 func (s Source) Resources(ctx context.Context, pod string) ([]Resource, error) {
 	id := pod
 	if s.Name == "" && !isID(pod) {
@@ -85,7 +86,7 @@ func (s Source) Resources(ctx context.Context, pod string) ([]Resource, error) {
 	return out, nil
 }
 
-// get returns an answer, and where it comes from.
+// get returns an answer, and where it was read from.
 func (s Source) get(ctx context.Context, path string, query url.Values) (where string, raw []byte, err error) {
 	if s.Name != "" {
 		return s.Name, s.Saved, nil
@@ -110,7 +111,7 @@ func fetch(ctx context.Context, at string) ([]byte, error) {
 	if err != nil {
 		var e *url.Error
 		if errors.As(err, &e) {
-			err = e.Err // the address is in the message already
+			err = e.Err // the message contains the address already
 		}
 		return nil, &InputError{fmt.Errorf("no answer from %s: %w", at, err), reach}
 	}

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// A Kind is a kind of resources as commands name it.
+// A Kind is a kind of resources, by the name that commands use.
 type Kind struct {
 	Name  string
-	types []string // of resources; nil: all
+	types []string // type URLs; nil: all types
 }
 
 var kinds = []Kind{
@@ -29,8 +29,7 @@ func KindNames() []string {
 	return out
 }
 
-// ParseKind returns the kind with a name, in the plural or the singular; an empty name is
-// that of all.
+// ParseKind returns the kind with a name, in the plural or the singular; an empty name means all kinds.
 func ParseKind(name string) (Kind, error) {
 	if name == "" {
 		name = "all"

@@ -10,24 +10,24 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// A Proxy is one that is connected. Package xds has the whole; here is what is shown.
+// A Proxy describes a connected proxy by the fields that commands show. Package xds has all of them.
 type Proxy struct {
 	ID        string         `json:"id"`
 	Namespace string         `json:"namespace"`
 	Workload  string         `json:"workload"`
 	Protocol  string         `json:"protocol"`
-	Agent     string         `json:"agent"` // version; empty: it has none, or one that does not say
-	Envoy     string         `json:"envoy"` // likewise
+	Agent     string         `json:"agent"` // version; empty: there is no agent, or it does not report its version
+	Envoy     string         `json:"envoy"` // version; empty: not reported
 	Since     time.Time      `json:"since"`
 	Types     []Subscription `json:"types"`
 	Excess    int            `json:"excess"`
 	Notes     []string       `json:"notes"`
 
-	// Of the replica to which it is connected, where several were asked.
+	// The replica to which the proxy is connected; set if several replicas were asked.
 	Replica      string           `json:"replica"`
 	ControlPlane contract.Version `json:"controlPlane"`
 
-	Raw json.RawMessage `json:"-"` // all of it
+	Raw json.RawMessage `json:"-"` // the complete text
 }
 
 // A Subscription is the state of one type of resource.
@@ -46,7 +46,7 @@ type Subscription struct {
 	} `json:"rejected"`
 }
 
-// A Resource is one that was sent to a proxy.
+// A Resource is a resource that was sent to a proxy.
 type Resource struct {
 	Type    string          `json:"type"`
 	Name    string          `json:"name"`
@@ -54,7 +54,7 @@ type Resource struct {
 	Body    json.RawMessage `json:"body,omitempty"`
 }
 
-// UnmarshalJSON keeps the text too.
+// UnmarshalJSON also keeps the text in Raw.
 func (p *Proxy) UnmarshalJSON(raw []byte) error {
 	type plain Proxy
 	if err := json.Unmarshal(raw, (*plain)(p)); err != nil {
@@ -64,7 +64,8 @@ func (p *Proxy) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// Of is the proxy with the replica that has it, in Raw too.
+// Of returns the proxy with the replica to which it is connected and that replica's version, in Raw
+// too.
 func (p Proxy) Of(replica string, v contract.Version) Proxy {
 	p.Replica, p.ControlPlane = replica, v
 	all := map[string]json.RawMessage{}
@@ -82,8 +83,8 @@ func (p Proxy) Of(replica string, v contract.Version) Proxy {
 	return p
 }
 
-// Skew says which of the proxy's versions differ from the control plane's; empty: none, as far as
-// they are known.
+// Skew says which of the proxy's versions differ from the control plane's; empty: none that is known to
+// differ.
 func (p Proxy) Skew() string {
 	var out []string
 	if v := p.ControlPlane.Version; p.Agent != "" && v != "" && p.Agent != v {
@@ -95,7 +96,7 @@ func (p Proxy) Skew() string {
 	return strings.Join(out, "; ")
 }
 
-// Name is pod.namespace, from an ID that is role~address~name~domain.
+// Name returns pod.namespace, from an ID of the form role~address~name~domain.
 func (p Proxy) Name() string {
 	if parts := strings.Split(p.ID, "~"); len(parts) == 4 {
 		return parts[2]
@@ -103,8 +104,8 @@ func (p Proxy) Name() string {
 	return p.ID
 }
 
-// Unenforced reports whether a note is about an object that forbids something for the proxy,
-// and does not, and returns the note without its severity.
+// Unenforced reports whether a note says that an object which should forbid something is not enforced
+// by the proxy, and returns the note without its severity.
 func Unenforced(note string) (string, bool) { return strings.CutPrefix(note, contract.ErrorPrefix) }
 
 func isID(pod string) bool { return strings.Contains(pod, "~") }
@@ -113,8 +114,8 @@ func (p Proxy) is(pod string) bool {
 	return p.ID == pod || p.Name() == pod || p.Workload == pod || strings.TrimSuffix(p.Name(), "."+p.Namespace) == pod
 }
 
-// Failed reports whether the proxy rejected something, or an object that forbids something for it
-// is not enforced.
+// Failed reports whether the proxy rejected something, or does not enforce an object that should forbid
+// something.
 func (p Proxy) Failed() bool {
 	return slices.ContainsFunc(p.Types, func(s Subscription) bool { return s.Rejected != nil }) ||
 		slices.ContainsFunc(p.Notes, func(note string) bool { _, ok := Unenforced(note); return ok })
@@ -140,7 +141,7 @@ func Find(all []Proxy, pod string) ([]Proxy, error) {
 	return nil, fmt.Errorf("no proxy %q is connected to outriderd; there are %s", pod, strings.Join(names, ", "))
 }
 
-// FindOne returns the only proxy of a pod. Of several connections of one it is the newest.
+// FindOne returns the only proxy of a pod. If one proxy has several connections, it is the newest.
 func FindOne(all []Proxy, pod string) (Proxy, error) {
 	found, err := Find(all, pod)
 	if err != nil {
@@ -164,7 +165,7 @@ func FindOne(all []Proxy, pod string) (Proxy, error) {
 	return newest, nil
 }
 
-// OneLine is text of others for a table: without line ends and control characters.
+// OneLine makes foreign text fit for a table: without line ends and control characters.
 func OneLine(s string) string {
 	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f }), " ")
 }

@@ -9,8 +9,8 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// A policy with a mistake keeps its last good version. Where there is none, as after a restart, it
-// lets nothing in, and the other policies of the file are in force.
+// The last valid version of a policy stays in force when the policy is edited by mistake. If there is
+// none, as after a restart, the policy lets nothing in; the file's other policies are in force.
 func TestInvalidAuthorizationPolicies(t *testing.T) {
 	policy := func(name, spec string) string {
 		return "apiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\nmetadata: {name: " + name + ", namespace: shop}\nspec: " + spec + "\n---\n"

@@ -14,15 +14,15 @@ import (
 	"outrider.dev/internal/core/mesh/objects"
 )
 
-// A document is a part of a file, between lines that begin with ---.
+// A document is a part of a file, separated by lines that begin with ---.
 type document struct {
 	text    []byte
-	line    int // of the file, where it begins
+	line    int // on which it begins in the file
 	objects []objects.Object
-	items   []int // of a list: their lines, from the document's
+	items   []int // for a list: the lines of its items within the document
 }
 
-// split returns the documents of a file, without those that have only comments.
+// split returns the documents of a file, except those with nothing but comments.
 func split(data []byte) []document {
 	var out []document
 	for s := range manifest.Split(data) {
@@ -60,7 +60,7 @@ func (d *document) read() []Problem {
 	return out
 }
 
-// lineOf is the line of an object.
+// lineOf returns the line in the file on which an object begins.
 func (d *document) lineOf(o objects.Object) int {
 	if o.Item == 0 || o.Item > len(d.items) {
 		return d.line
@@ -68,7 +68,7 @@ func (d *document) lineOf(o objects.Object) int {
 	return d.line + d.items[o.Item-1]
 }
 
-// nodeOf returns the first value of a text; nil if it is not YAML, as JSON with tabs.
+// nodeOf returns the first value in a text, or nil if it is not YAML; JSON with tabs is not.
 func nodeOf(text []byte) *yamlnode.Node {
 	d, err := manifest.Read(text)
 	if err != nil {
@@ -77,8 +77,8 @@ func nodeOf(text []byte) *yamlnode.Node {
 	return d.Root()
 }
 
-// lineOf returns the line of a field below n, else that of its innermost parent, from 0.
-// Names of fields may contain dots.
+// lineOf returns the line, counted from 0, of a field below n; if the field is missing, the line of its
+// nearest parent. Names of fields may contain dots.
 func lineOf(n *yamlnode.Node, path string) int {
 	line := 1
 	if n != nil {
@@ -94,7 +94,7 @@ func lineOf(n *yamlnode.Node, path string) int {
 	return line - 1
 }
 
-// step goes into the field or item that path begins with; a nil value: there is none.
+// step descends into the field or item with which path begins; value is nil if there is none.
 func step(n *yamlnode.Node, path string) (key, value *yamlnode.Node, rest string) {
 	switch {
 	case n == nil:
@@ -113,7 +113,7 @@ func step(n *yamlnode.Node, path string) (key, value *yamlnode.Node, rest string
 	return nil, nil, ""
 }
 
-// toJSON returns JSON unchanged: YAML forbids its tabs, and is slower.
+// toJSON leaves JSON unchanged: as YAML its tabs would be mistakes, and parsing is slower.
 func toJSON(text []byte) ([]byte, error) {
 	if text = bytes.TrimSpace(text); text[0] == '{' && json.Valid(text) {
 		return text, nil
@@ -123,8 +123,8 @@ func toJSON(text []byte) ([]byte, error) {
 
 var yamlLine = regexp.MustCompile(`^line (\d+): `)
 
-// yamlError returns the message and the line of an error of the YAML parser, which counts
-// lines without the empty ones at the beginning of the document.
+// yamlError returns the message and the line of an error from the YAML parser, which does not count
+// empty lines at the beginning of the document.
 func (d *document) yamlError(err error) (message string, line int) {
 	message = err.Error()
 	for _, prefix := range []string{"error converting YAML to JSON: ", "yaml: ", "unmarshal errors:", "\n  "} {
@@ -135,7 +135,7 @@ func (d *document) yamlError(err error) (message string, line int) {
 		n, _ := strconv.Atoi(m[1])
 		message, line = message[len(m[0]):], line+n-1
 	}
-	// The parser may count beyond the end.
+	// The parser may report a line beyond the end.
 	line = min(line, d.line+bytes.Count(bytes.TrimRight(d.text, "\n"), []byte("\n")))
 	return "is no YAML: " + strings.ReplaceAll(message, "\n  ", "; "), line
 }

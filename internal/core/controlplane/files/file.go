@@ -18,21 +18,21 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// maxSize of a file. The API server's limit for one object is 1.5 MiB.
+// maxSize is the largest file that is read. The API server's limit for one object is 1.5 MiB.
 const maxSize = 64 << 20
 
-// extensions of the files that are read.
+// extensions lists the extensions of the files that are read.
 var extensions = []string{".yaml", ".yml", ".json"}
 
 func isManifest(path string) bool {
 	return slices.Contains(extensions, strings.ToLower(filepath.Ext(path))) && !hidden(path)
 }
 
-// hidden names begin with a dot: files of editors and version control, and the ..data of a
-// ConfigMap's volume, whose files are links in the same folder.
+// hidden reports whether a name begins with a dot, as do files of editors and version control, and the
+// ..data of a ConfigMap's volume, to whose files there are links in the same folder.
 func hidden(path string) bool { return strings.HasPrefix(filepath.Base(path), ".") }
 
-// An identity of a file or folder is the same under all its names.
+// An identity of a file or folder is the same for all of its paths.
 type identity struct{ device, inode uint64 }
 
 func identityOf(info fs.FileInfo) identity {
@@ -42,7 +42,7 @@ func identityOf(info fs.FileInfo) identity {
 	return identity{}
 }
 
-// A stamp of a file changes when the file does; see tick.
+// A stamp changes when its file does, except within a tick.
 type stamp struct {
 	identity
 	size             int64
@@ -57,29 +57,29 @@ func stampOf(info fs.FileInfo) stamp {
 	return s
 }
 
-// tick is longer than the granularity of Linux file systems' time stamps: a file that
-// changed so shortly before it was read may change again with the same stamp.
+// tick is longer than the granularity of time stamps in Linux file systems. If a file was read less
+// than a tick after its last change, it may change again without a new stamp.
 const tick = 100 * time.Millisecond
 
-// A file is the content of a manifest by its last valid version.
+// A file contains the objects of the last valid version of a manifest.
 type file struct {
-	path       string // below the folder
+	path       string // relative to the folder
 	stamp      stamp
-	doubtful   bool // it may change with the same stamp: see tick
+	doubtful   bool // it may change without a new stamp: see tick
 	parts      map[mesh.Key]place
-	ignored    map[string]bool      // kinds without a meaning for a mesh
-	namespaces []manifest.Namespace // also those of a version with problems
-	problems   []Problem            // of the current version; if there are any, the parts are of an earlier one
-	valid      bool                 // it has had a version without problems
+	ignored    map[string]bool      // kinds that mean nothing for a mesh
+	namespaces []manifest.Namespace // of the current version, even if it has problems
+	problems   []Problem            // of the current version; if there are any, the parts are from an earlier one
+	valid      bool                 // a version without problems has been read
 }
 
-// A place is a part and where it is in the file.
+// A place is a part with its position in the file.
 type place struct {
 	part           mesh.Part
 	document, line int
 }
 
-// read reads a file. If it has problems, it keeps the parts of before.
+// read reads a file. If it has problems, the parts of the previous version are kept.
 func read(root, path string, before *file) *file {
 	if before == nil {
 		before = &file{}
@@ -96,13 +96,13 @@ func read(root, path string, before *file) *file {
 	case len(next.problems) == 0:
 	case before.valid:
 		next.parts = before.parts
-	default: // no version of it is valid; but what its policies forbid is forbidden
+	default: // no version was valid so far; keep only its policies, so that what they forbid stays forbidden
 		maps.DeleteFunc(next.parts, func(_ mesh.Key, p place) bool {
 			_, policy := p.part.(*mesh.AuthorizationSpec)
 			return !policy
 		})
 	}
-	// What did not change keeps its pointer, by which the mesh knows it.
+	// Unchanged parts keep their pointers, by which the mesh recognizes them.
 	for key, p := range next.parts {
 		if old := before.parts[key].part; reflect.DeepEqual(old, p.part) {
 			next.parts[key] = place{old, p.document, p.line}
@@ -113,7 +113,7 @@ func read(root, path string, before *file) *file {
 
 func (f *file) load(path string) ([]byte, error) {
 	now := time.Now()
-	// Not blocking: the file may have been replaced by a pipe.
+	// O_NONBLOCK, because the file may have been replaced by a pipe.
 	r, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, withoutPath(err)
@@ -158,7 +158,7 @@ func (f *file) parse(data []byte) {
 	}
 }
 
-// addParts adds the parts of a document. The same object twice in a file is a problem.
+// addParts adds the parts of a document. An object that occurs twice in a file is a problem.
 func (f *file) addParts(d *document, number int) {
 	for _, o := range d.objects {
 		if !o.Known && o.Part == nil {

@@ -1,15 +1,15 @@
-// Package files makes a mesh from a folder of Kubernetes manifests, and watches it.
+// Package files builds a mesh from a folder of Kubernetes manifests, and watches it.
 //
-// It reads all files that end in .yaml, .yml or .json, also in subfolders, except names that
-// begin with a dot. Kinds without a meaning for a mesh are ignored.
+// It reads all files that end in .yaml, .yml or .json, also in subfolders, except names that begin with
+// a dot. Kinds that mean nothing for a mesh are ignored.
 //
-// A file is used as a whole. A file with any mistake is a [Problem], and its last valid
-// version stays in use: a mistake while a file is edited removes nothing from a running
-// mesh. An object in two files is a problem of the second, by path; the first is used.
+// A file is valid or invalid as a whole. A mistake in it is a [Problem], and its last valid version
+// stays in use, so that a mistake while a file is edited removes nothing from a running mesh. If an
+// object occurs in two files, the first by path is used; the second is a problem.
 //
-// Files should be replaced by a rename: one that is written in place may be read half
-// written. Changes are noticed by inotify, so not on network file systems that change on
-// another machine.
+// Files should be replaced by a rename: one that is written in place may be read while it is
+// incomplete. Changes are noticed by inotify, which does not work for network file systems that another
+// machine changes.
 package files
 
 import (
@@ -28,14 +28,14 @@ type Options struct {
 	Log    *slog.Logger // default: none
 }
 
-// synced is closed: a folder is read before [Watch] returns.
+// synced is a closed channel: [Watch] returns after it has read the folder.
 var synced = func() <-chan struct{} {
 	c := make(chan struct{})
 	close(c)
 	return c
 }()
 
-// A Source publishes the mesh of a folder.
+// A Source publishes the mesh built from a folder.
 type Source struct {
 	mesh.Feed
 
@@ -43,20 +43,19 @@ type Source struct {
 	namespaces atomic.Pointer[map[string]manifest.Namespace]
 }
 
-// Synced is closed: the mesh is complete.
+// Synced returns a closed channel: the mesh is complete.
 func (s *Source) Synced() <-chan struct{} { return synced }
 
-// Done is closed when the watch has ended, after the end of the context.
+// Done is closed when the watch has ended, after its context.
 func (s *Source) Done() <-chan struct{} { return s.done }
 
-// Namespace returns a namespace that the folder has; of two with one name the first by path.
+// Namespace returns a namespace that the folder declares; if two have the name, the first by path.
 func (s *Source) Namespace(name string) (manifest.Namespace, bool) {
 	ns, ok := (*s.namespaces.Load())[name]
 	return ns, ok
 }
 
-// Watch reads a folder, and then its changes until ctx ends. Problems of manifests are not
-// an error.
+// Watch reads a folder, and then its changes until ctx ends. Problems in manifests are not errors.
 func Watch(ctx context.Context, dir string, o Options) (*Source, error) {
 	root, err := filepath.Abs(dir)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the expected output in testdata")
 
-// Each scenario is a folder, and its mesh and problems in the file want.
+// Each scenario is a folder; its file want contains the expected mesh and problems.
 func TestScenarios(t *testing.T) {
 	scenarios, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(scenarios) == 0 {
@@ -66,7 +66,7 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// asYAML returns a mesh, without zero values.
+// asYAML returns a mesh as YAML without zero values.
 func asYAML(t *testing.T, m *mesh.Mesh) string {
 	t.Helper()
 	raw, err := json.Marshal(map[string]any{"services": m.Services(), "workloads": m.Workloads()})
@@ -84,7 +84,8 @@ func asYAML(t *testing.T, m *mesh.Mesh) string {
 	return string(out)
 }
 
-// pruned returns nil for a zero value. Of an endpoint's workload it keeps the name.
+// pruned removes zero values, and returns nil for one. Of an endpoint's workload it keeps only the
+// name.
 func pruned(tree any) any {
 	switch v := tree.(type) {
 	case map[string]any:
@@ -124,7 +125,7 @@ func write(t testing.TB, path, text string) {
 	}
 }
 
-// reread writes a file of a folder, and reads the folder again.
+// reread writes a file in a folder, and reads the folder again.
 func reread(t *testing.T, f *folder, name, text string) {
 	t.Helper()
 	write(t, filepath.Join(f.root, name), text)
@@ -197,10 +198,10 @@ spec:
 	}
 }
 
-// lineBreaks are those of YAML.
+// lineBreaks matches the line breaks of YAML.
 var lineBreaks = regexp.MustCompile("\r\n|[\r\n\u0085\u2028\u2029]")
 
-// Any file: no panic, problems with a position, and either problems or objects.
+// For any file there is no panic, problems have a position, and there are either problems or objects.
 func FuzzManifest(f *testing.F) {
 	scenarios, _ := filepath.Glob("testdata/*.txtar")
 	for _, path := range scenarios {

@@ -13,16 +13,16 @@ import (
 	"outrider.dev/internal/core/mesh/build"
 )
 
-// A folder is the content of its files, and the mesh made from them. It does not watch.
+// A folder contains its files, and the mesh built from them. It does not watch.
 type folder struct {
 	root    string
 	builder *build.Builder
 	files   map[string]*file
-	owners  map[mesh.Key][]*file // the files with an object, by path; the first is used
+	owners  map[mesh.Key][]*file // the files that contain an object, by path; the first is used
 	set     map[mesh.Key]mesh.Part
 	twice   map[mesh.Key]bool // objects with more than one owner
 	bad     map[string]*file  // files with problems
-	ignored map[string]bool   // kinds without a meaning for a mesh
+	ignored map[string]bool   // kinds that mean nothing for a mesh
 	last    *listing
 }
 
@@ -40,13 +40,13 @@ func newFolder(root string, config mesh.Config) *folder {
 func (f *folder) apply(l *listing) {
 	f.last = l
 	var read, gone []string
-	// any order: sorted below.
+	// any order: sorted below
 	for path, s := range l.files {
 		if known := f.files[path]; known == nil || known.stamp != s || known.doubtful {
 			read = append(read, path)
 		}
 	}
-	// any order: likewise.
+	// any order: sorted below
 	for path := range f.files {
 		if _, there := l.files[path]; !there && !l.isUnreadable(path) {
 			gone = append(gone, path)
@@ -93,7 +93,7 @@ func (f *folder) readAll(paths []string) []*file {
 	return out
 }
 
-// replace updates the owners of a file's objects, from its content before to that after.
+// replace updates the owners of a file's objects when its content changes from before to after.
 func (f *folder) replace(before, after *file, touched map[mesh.Key]bool) {
 	if before != nil {
 		for key, was := range before.parts {
@@ -120,7 +120,7 @@ func (f *folder) replace(before, after *file, touched map[mesh.Key]bool) {
 	maps.Copy(f.ignored, after.ignored)
 }
 
-// choose gives the builder the part of an object's first owner.
+// choose passes an object's part from its first owner to the builder.
 func (f *folder) choose(key mesh.Key) {
 	owners := f.owners[key]
 	delete(f.twice, key)
@@ -139,8 +139,7 @@ func (f *folder) choose(key mesh.Key) {
 	}
 }
 
-// problems returns the current problems, and the conflicts in the builder's last mesh,
-// sorted.
+// problems returns the current problems and the conflicts in the last mesh that was built, sorted.
 func (f *folder) problems() []Problem {
 	out := slices.Clone(f.last.problems)
 	for _, file := range f.bad {
@@ -161,7 +160,7 @@ func (f *folder) problems() []Problem {
 		if of := f.owners[c.Object]; len(of) > 0 {
 			at := of[0].parts[c.Object]
 			out = append(out, Problem{Severity: c.Severity, File: of[0].path, Document: at.document, Line: at.line, Object: c.Object.String(), Field: c.Field, Message: c.Message})
-		} else if c.Severity != "" { // the rest of a namespace
+		} else if c.Severity != "" { // a note about the namespace as a whole
 			out = append(out, Problem{Severity: c.Severity, Object: c.Object.String(), Message: c.Message})
 		}
 	}
@@ -169,10 +168,10 @@ func (f *folder) problems() []Problem {
 	return out
 }
 
-// namespaces returns those of all files by name.
+// namespaces returns the namespaces of all files by name.
 func (f *folder) namespaces() *map[string]manifest.Namespace {
 	var paths []string
-	// any order: sorted below.
+	// any order: sorted below
 	for path, file := range f.files {
 		if len(file.namespaces) > 0 {
 			paths = append(paths, path)
@@ -190,7 +189,7 @@ func (f *folder) namespaces() *map[string]manifest.Namespace {
 	return &out
 }
 
-// takeIgnored returns the kinds that were ignored and not logged yet.
+// takeIgnored returns the ignored kinds that are not logged yet.
 func (f *folder) takeIgnored(logged map[string]bool) []string {
 	var out []string
 	for _, kind := range slices.Sorted(maps.Keys(f.ignored)) {

@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// A Problem is why a manifest is ignored, in whole or in part.
+// A Problem says why a manifest is ignored, in whole or in part.
 type Problem struct {
-	Severity string // begins its sentence; empty: an error
-	File     string // below the folder
-	Document int    // of the file; 1 is the first; 0: the file as a whole
-	Line     int    // of the file; 0: no line of it
+	Severity string // first word of the message; empty: an error
+	File     string // relative to the folder
+	Document int    // number within the file, from 1; 0: the file as a whole
+	Line     int    // in the file; 0: unknown
 	Object   string // kind namespace/name
-	Field    string // its path in the object
-	Message  string // what is wrong, and what is valid
+	Field    string // path within the object
+	Message  string // what is wrong, and what would be valid
 }
 
 func (p Problem) String() string {

@@ -9,16 +9,16 @@ import (
 	"strings"
 )
 
-// A listing is the content of a folder and its subfolders.
+// A listing lists a folder and its subfolders.
 type listing struct {
 	files    map[string]stamp
-	folders  map[string]fs.FileInfo // by path, with the folder itself and the targets of links
+	folders  map[string]fs.FileInfo // by path, including the folder itself and the targets of links
 	unread   []string               // folders that could not be read
 	problems []Problem
 }
 
-// walk lists the folder root. Before a folder is read, enter is called with its path, to
-// watch it; it may be nil.
+// walk lists the folder root. Before it reads a folder it calls enter with the path, so that the folder
+// can be watched; enter may be nil.
 //
 // Symbolic links are followed: a ConfigMap's volume consists of links.
 func walk(root string, enter func(path string, info fs.FileInfo) error) (*listing, error) {
@@ -44,7 +44,7 @@ func (w *walker) problem(path string, err error) {
 	w.problems = append(w.problems, Problem{File: path, Message: err.Error()})
 }
 
-// folder lists a folder; above are its parents and, last, itself.
+// folder lists a folder; above contains its parents and, last, the folder itself.
 func (w *walker) folder(path string, above []fs.FileInfo) {
 	full := filepath.Join(w.root, path)
 	w.entered(path, full, above[len(above)-1])
@@ -72,11 +72,12 @@ func (w *walker) entered(path, full string, info fs.FileInfo) {
 	}
 }
 
-// target enters the folder of a link's target, where events for it occur.
+// target enters the folder that contains the target of a link, because events for the target occur
+// there.
 func (w *walker) target(path string) {
 	file, err := filepath.EvalSymlinks(filepath.Join(w.root, path))
 	if err != nil {
-		return // removed meanwhile: there is an event for that
+		return // it was removed meanwhile; an event will follow
 	}
 	if info, err := os.Stat(filepath.Dir(file)); err == nil {
 		w.entered(path, filepath.Dir(file), info)
@@ -113,8 +114,8 @@ func (w *walker) entry(path string, e fs.DirEntry, above []fs.FileInfo) {
 	}
 }
 
-// isUnreadable returns whether a path is in a folder that could not be read, so that the
-// file may still exist.
+// isUnreadable reports whether a path is in a folder that could not be read, in which case the file may
+// still exist.
 func (l *listing) isUnreadable(path string) bool {
 	for _, d := range l.unread {
 		if d == "" || d == path || strings.HasPrefix(path, d+string(filepath.Separator)) {

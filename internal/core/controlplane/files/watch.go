@@ -23,8 +23,8 @@ type watch struct {
 	source  *Source
 	folder  *folder
 	inotify *fsnotify.Watcher
-	watched map[identity]string // folders, with the path given to inotify
-	ignored map[string]bool     // kinds that were logged
+	watched map[identity]string // folders, with the path that was given to inotify
+	ignored map[string]bool     // kinds that are logged already
 	logged  map[Problem]bool
 }
 
@@ -47,7 +47,7 @@ func newWatch(root string, o Options, s *Source) (*watch, error) {
 		err = refused
 	}
 	if err == nil && filepath.Dir(root) != root {
-		err = w.add(filepath.Dir(root)) // for events of the folder itself
+		err = w.add(filepath.Dir(root)) // for events on the folder itself
 	}
 	if err != nil {
 		inotify.Close()
@@ -58,7 +58,7 @@ func newWatch(root string, o Options, s *Source) (*watch, error) {
 	return w, nil
 }
 
-// explain adds which limit of the kernel to raise.
+// explain adds to an error which limit of the kernel to raise.
 func explain(err error) error {
 	switch {
 	case errors.Is(err, syscall.ENOSPC):
@@ -76,8 +76,8 @@ func (w *watch) add(path string) error {
 	return nil
 }
 
-// enter watches a folder, once. It may have several paths by links, but the kernel watches
-// the folder: to remove one path would end the watch of all.
+// enter watches a folder once. Through links it may have several paths, but inotify has one watch for
+// them all: removing it for one path would end it for every path.
 func (w *watch) enter(path string, info fs.FileInfo) error {
 	id := identityOf(info)
 	if _, ok := w.watched[id]; ok {
@@ -94,19 +94,19 @@ func (w *watch) enter(path string, info fs.FileInfo) error {
 func (w *watch) leave(keep func(id identity, path string) bool) {
 	for id, path := range w.watched {
 		if !keep(id, path) {
-			_ = w.inotify.Remove(path) // the folder may have been removed
+			_ = w.inotify.Remove(path) // an error means that the folder was removed
 			delete(w.watched, id)
 		}
 	}
 }
 
-// unmoved returns whether a path still leads to the same folder.
+// unmoved reports whether a path still leads to the same folder.
 func unmoved(id identity, path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && identityOf(info) == id
 }
 
-// run follows the folder until ctx ends.
+// run watches the folder until ctx ends.
 func (w *watch) run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -129,27 +129,27 @@ func (w *watch) events(dirty chan<- struct{}) {
 				return
 			}
 			if parent := filepath.Dir(w.root); parent != w.root && e.Name != w.root && filepath.Dir(e.Name) == parent {
-				continue // a sibling of the folder
+				continue // it concerns a sibling of the folder
 			}
 		case err, ok := <-w.inotify.Errors:
 			if !ok {
 				return
 			}
-			w.o.Log.Warn("watching the folder", "err", err) // the queue of events overflowed
+			w.o.Log.Warn("watching the folder", "err", err) // the event queue overflowed
 		}
 		select {
 		case dirty <- struct{}{}:
-		default: // one waits already
+		default: // a signal is pending already
 		}
 	}
 }
 
 // all lists the whole folder.
 func (w *watch) all() {
-	w.leave(unmoved) // first: inotify would mistake a path for its former folder
+	w.leave(unmoved) // first, because inotify would take a new folder at a path for the former one
 	l, err := walk(w.root, w.enter)
 	if err != nil {
-		// The folder is probably being replaced: an empty mesh would be wrong.
+		// The folder is probably being replaced; an empty mesh would be wrong.
 		w.folder.last.problems = []Problem{{File: w.root, Message: err.Error() + "; its former content stays in use"}}
 		return
 	}
@@ -157,13 +157,13 @@ func (w *watch) all() {
 	for _, info := range l.folders {
 		listed[identityOf(info)] = true
 	}
-	w.leave(func(id identity, _ string) bool { return listed[id] }) // former targets of links
+	w.leave(func(id identity, _ string) bool { return listed[id] }) // removes the former targets of links
 	w.folder.apply(l)
 }
 
 func (w *watch) publish(began time.Time) {
 	m := w.folder.builder.Mesh()
-	problems := w.folder.problems() // of that mesh
+	problems := w.folder.problems() // of the mesh that was just built
 	for _, kind := range w.folder.takeIgnored(w.ignored) {
 		w.o.Log.Info("kind without a meaning for the mesh: ignored", "kind", kind)
 	}

@@ -17,7 +17,7 @@ import (
 
 const patience = time.Minute
 
-// watched is a folder that is watched for the length of a test.
+// watched is a folder that is watched during a test.
 type watched struct {
 	*testing.T
 	dir string
@@ -57,8 +57,8 @@ func (w *watched) do(err error) {
 	}
 }
 
-// expect waits until the mesh has these services, with a first port, and the folder has
-// so many problems.
+// expect waits until the mesh has these services, each with its first port, and the folder has this
+// many problems.
 func (w *watched) expect(when string, problems int, services ...string) {
 	w.Helper()
 	timeout := time.After(patience)
@@ -148,10 +148,10 @@ func TestNamespacesAreFollowed(t *testing.T) {
 			return fmt.Errorf("namespace %s has labels %v, want a: %s", name, ns.Labels, want)
 		})
 	}
-	is("n", "1") // the first by path
+	is("n", "1") // the first one by path
 	is("m", "2")
 	w.write("b.yaml", namespace("m", "3")+"---\n"+text("wrong", 0))
-	is("m", "3") // also of a file with a problem
+	is("m", "3") // the first one, although another file has a problem
 	w.do(os.Remove(filepath.Join(dir, "a.yaml")))
 	is("n", "")
 }
@@ -169,7 +169,7 @@ func TestABadFileStaysOutUntilItIsGoodOnce(t *testing.T) {
 	w.expect("deleted while it is bad", 0)
 }
 
-// A ConfigMap's volume: files are links through ..data, which is swapped.
+// In a ConfigMap's volume files are links through ..data, which is swapped.
 func TestAConfigMapIsFollowed(t *testing.T) {
 	dir := t.TempDir()
 	version := 0
@@ -254,7 +254,7 @@ func TestTheFolderItselfIsReplaced(t *testing.T) {
 	w.expect("back, as a folder", 0, "b:1")
 	w.write("b.yaml", text("b", 2))
 	w.expect("changed in it", 0, "b:2")
-	w.do(os.Rename(dir, dir+".old")) // at once: file by file would be files deleted
+	w.do(os.Rename(dir, dir+".old")) // all at once: if files were moved one by one, each would count as deleted
 	w.expect("moved away: its former content stays in use", 1, "b:2")
 }
 
@@ -263,14 +263,14 @@ func TestWhatDidNotChangeIsNotPublished(t *testing.T) {
 	write(t, filepath.Join(dir, "a.yaml"), text("a", 1))
 	w := watching(t, dir)
 	before, _ := w.Current()
-	w.put("a.yaml", "# a comment\n"+text("a", 1)) // another file, the same object
+	w.put("a.yaml", "# a comment\n"+text("a", 1)) // a changed file with an unchanged object
 	w.write("b.yaml", text("b", 1))
 	w.expect("with another service", 0, "a:1", "b:1")
 	after, newer := w.Current()
 	if before.ByName("default", "a") != after.ByName("default", "a") {
 		t.Error("a service that did not change has another pointer")
 	}
-	w.write("c.yaml", "bad") // its problem shows that it was read
+	w.write("c.yaml", "bad") // this file's problem shows that the folder was read again
 	w.expect("with a problem", 1, "a:1", "b:1")
 	select {
 	case <-newer:
@@ -282,7 +282,7 @@ func TestWhatDidNotChangeIsNotPublished(t *testing.T) {
 	}
 }
 
-// What did not change keeps its pointer: only a change of it is sent to proxies.
+// Unchanged parts keep their pointers, so that only changes are sent to proxies.
 func TestUnchangedPartsKeepTheirPointers(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a.yaml")
@@ -301,12 +301,12 @@ func TestUnchangedPartsKeepTheirPointers(t *testing.T) {
 	}
 }
 
-// A file may change twice within the granularity of its time stamps.
+// A file may change twice within the granularity of its time stamp.
 func TestAFreshStampIsNotTrusted(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a.yaml")
 	write(t, path, text("a", 1))
-	if err := os.Chtimes(path, time.Time{}, time.Now().Add(time.Hour)); err != nil { // as fresh as can be
+	if err := os.Chtimes(path, time.Time{}, time.Now().Add(time.Hour)); err != nil { // so recent that the stamp cannot be trusted
 		t.Fatal(err)
 	}
 	f := newFolder(dir, mesh.Config{})
@@ -316,7 +316,7 @@ func TestAFreshStampIsNotTrusted(t *testing.T) {
 	}
 	f.apply(l)
 	write(t, path, text("a", 2))
-	l.files["a.yaml"] = f.files["a.yaml"].stamp // as if it were the same
+	l.files["a.yaml"] = f.files["a.yaml"].stamp // pretends that the file is unchanged
 	f.apply(l)
 	if got := f.builder.Mesh().ByName("default", "a").Ports[0].Number; got != 2 {
 		t.Errorf("port %d: the second change was not seen", got)
