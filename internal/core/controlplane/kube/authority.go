@@ -13,14 +13,14 @@ import (
 	"outrider.dev/internal/core/controlplane/ca"
 )
 
-// madeHere are the labels of what outriderd makes for itself, and may change and delete.
+// madeHere are the labels of objects that outriderd creates, and may change and delete.
 var madeHere = map[string]string{"app": "outriderd", contract.MadeByLabel: "outriderd"}
 
 func isMadeHere(o metav1.Object) bool { return o.GetLabels()[contract.MadeByLabel] == "outriderd" }
 
-// An AuthoritySecret is a [ca.Store] in a Secret, which all replicas share. The Secret
-// [contract.AuthoritySecret], and [contract.SeenRootsSecret], are made if there is none. One without our label is not ours (Istio's
-// cacerts, one of cert-manager): it is read and never written, nor made if it is missing.
+// An AuthoritySecret is a [ca.Store] in a Secret, which all replicas share. The Secrets
+// [contract.AuthoritySecret] and [contract.SeenRootsSecret] are created if they are missing. A Secret
+// without our label belongs to another (Istio's cacerts, or one from cert-manager): it is only read.
 type AuthoritySecret struct {
 	cluster         *Cluster
 	namespace, name string
@@ -72,7 +72,7 @@ func (s *AuthoritySecret) Update(ctx context.Context, c ca.Contents) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	_, err = s.cluster.core.CoreV1().Secrets(s.namespace).Update(ctx, secret, metav1.UpdateOptions{FieldManager: fieldManager})
-	if apierrors.IsNotFound(err) { // deleted since
+	if apierrors.IsNotFound(err) { // deleted since it was read
 		return ca.ErrConflict
 	}
 	return s.written(err)
@@ -87,7 +87,7 @@ func (s *AuthoritySecret) create(ctx context.Context, c ca.Contents) error {
 	return err
 }
 
-// written is the error of a write as [ca.Store] has it.
+// written converts the error of a write to that of a [ca.Store].
 func (s *AuthoritySecret) written(err error) error {
 	switch {
 	case err == nil:
@@ -98,8 +98,8 @@ func (s *AuthoritySecret) written(err error) error {
 	return explain("writing "+s.String(), err)
 }
 
-// Watch calls changed also when the Secret was read for the first time, and when the API server
-// answers again.
+// Watch also calls changed when the Secret is read for the first time, and when the API server answers
+// again.
 func (s *AuthoritySecret) Watch(changed func()) (stop func()) {
 	return s.cluster.watchOne(feedOf(s.String(), s.cluster.core.CoreV1().Secrets(s.namespace), one(s.name)), changed)
 }

@@ -17,15 +17,15 @@ import (
 
 // Options of a cluster. The zero value of a field means its default.
 type Options struct {
-	// Kubeconfig is a file. Default: the pod's service account if InPod, else what kubectl
-	// uses, which is $KUBECONFIG, then ~/.kube/config.
+	// Kubeconfig is a file. Default: the pod's service account if InPod is set, else the file that
+	// kubectl uses: $KUBECONFIG, then ~/.kube/config.
 	Kubeconfig string
 	InPod      bool         // this process is in a pod that has a service account
 	UserAgent  string       // default: client-go's
 	Log        *slog.Logger // default: none
 }
 
-// A Cluster is a client of its API server.
+// A Cluster is a client of a cluster's API server.
 type Cluster struct {
 	server   string
 	core     kubernetes.Interface
@@ -35,19 +35,19 @@ type Cluster struct {
 	trouble  troubles
 }
 
-// Using returns a cluster of which only the built-in kinds are used, such as its Secrets.
+// Using returns a cluster for use of the built-in kinds only, such as Secrets.
 func Using(core kubernetes.Interface) *Cluster {
 	log := slog.New(slog.DiscardHandler)
 	return &Cluster{core: core, log: log, trouble: troubles{log: log}}
 }
 
-// LogClientGo sets where client-go logs. It has one logger per process and reads it without a
-// lock, so this is called once, before the first [Connect].
+// LogClientGo sets the logger of client-go, which has one for the whole process and reads it without a
+// lock. Call it once, before the first [Connect].
 func LogClientGo(log *slog.Logger) {
 	klog.SetSlogLogger(slog.New(withoutElections{log.With("by", "client-go").Handler()}))
 }
 
-// Connect makes the client of a cluster. It sends no request: an API server may be
+// Connect creates the client of a cluster. It sends no request, because the API server may be
 // unavailable for a while.
 func Connect(o Options) (*Cluster, error) {
 	config, err := configure(o)
@@ -58,9 +58,9 @@ func Connect(o Options) (*Cluster, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	config.UserAgent = o.UserAgent
-	// No client-side limit: the API server limits each client (priority and fairness), and
-	// client-go's default of 5 requests a second would delay the first certificates of a
-	// deployment's pods.
+	// There is no client-side limit, because the API server limits each client (priority and fairness).
+	// client-go's default of 5 requests a second would delay the first certificates for the pods of a
+	// deployment.
 	config.QPS = -1
 	c := &Cluster{server: config.Host, log: o.Log}
 	c.trouble.log = o.Log
@@ -101,11 +101,11 @@ func configure(o Options) (*rest.Config, error) {
 	return config, nil
 }
 
-// withoutElections is a handler without what client-go's election of a leader logs: that another
-// replica was first is an error there. What the API server refuses is noted: see [notedLock].
+// withoutElections drops the records of client-go's leader election, which logs it as an error that
+// another replica was first. Refusals by the API server are noted by [notedLock].
 type withoutElections struct{ slog.Handler }
 
-// Handle drops these records.
+// Handle drops the records of the election.
 func (h withoutElections) Handle(ctx context.Context, r slog.Record) error {
 	for _, of := range []string{" lock", "lease", "leader election"} {
 		if strings.Contains(r.Message, of) {
@@ -115,13 +115,13 @@ func (h withoutElections) Handle(ctx context.Context, r slog.Record) error {
 	return h.Handler.Handle(ctx, r)
 }
 
-// Server is the API server's address.
+// Server returns the API server's address.
 func (c *Cluster) Server() string { return c.server }
 
-// Core is the client of the built-in kinds.
+// Core returns the client of the built-in kinds.
 func (c *Cluster) Core() kubernetes.Interface { return c.core }
 
-// Note records the result of an operation, which is among [Cluster.Trouble] while it fails.
+// Note records the result of an operation. While it fails, [Cluster.Trouble] lists it.
 func (c *Cluster) Note(tried string, err error) {
 	if err != nil {
 		err = explain(tried, err)
@@ -129,8 +129,8 @@ func (c *Cluster) Note(tried string, err error) {
 	c.trouble.note(tried, err)
 }
 
-// explain adds what was tried, and what helps if the API server forbids it; its own error
-// names the permission.
+// explain adds which operation failed and, if the API server forbids it, what would help. The wrapped
+// error names the permission.
 func explain(tried string, err error) error {
 	if apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, "NamespaceTerminating") {
 		return fmt.Errorf("%s: %w; the chart has the roles", tried, err)

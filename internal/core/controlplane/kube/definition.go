@@ -14,13 +14,13 @@ import (
 	"outrider.dev/internal/base/latest"
 )
 
-// A presence is whether an object exists.
+// A presence says whether an object exists.
 type presence struct {
 	synced <-chan struct{}
 	exists latest.Value[bool]
 }
 
-// presence watches a feed of at most one object, until ctx ends.
+// presence watches a feed that contains at most one object, until ctx ends.
 func (c *Cluster) presence(ctx context.Context, f feed) *presence {
 	s := newStore(func(struct{}, metav1.Object) struct{} { return struct{}{} })
 	p := &presence{synced: s.synced}
@@ -31,8 +31,8 @@ func (c *Cluster) presence(ctx context.Context, f feed) *presence {
 
 var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
-// followCustom watches a custom kind while its definition exists. Without a definition the
-// store is empty and synced.
+// followCustom watches a custom kind while its definition exists. Without a definition the store is
+// empty and counts as synced.
 func (c *Cluster) followCustom(ctx context.Context, k kind, to *store[known]) {
 	definition := c.presence(ctx, k.read(feedOf("the CustomResourceDefinition "+k.definition, c.metadata.Resource(definitions), one(k.definition))))
 	if !wait(ctx, definition.synced) {
@@ -50,7 +50,7 @@ func (c *Cluster) followCustom(ctx context.Context, k kind, to *store[known]) {
 			continue
 		}
 		with, cancel := context.WithCancel(ctx)
-		go func() { // until the definition is deleted
+		go func() { // ends the watch when the definition is deleted
 			for exists && wait(with, changed) {
 				exists, changed = definition.exists.Get()
 			}
@@ -62,18 +62,18 @@ func (c *Cluster) followCustom(ctx context.Context, k kind, to *store[known]) {
 		if deleted || !apierrors.IsNotFound(err) {
 			continue
 		}
-		// The definition is new and not served yet, or does not have our version.
+		// The definition is not served yet, or does not have our version.
 		to.Replace(nil, "")
 		d := delay()
-		if d > time.Second && k.patient == nil { // not the first time
+		if d > time.Second && k.patient == nil { // it has failed repeatedly
 			c.trouble.note(tried, fmt.Errorf("the CustomResourceDefinition %s is there, but serves no version %s", k.definition, k.version))
 		}
 		sleep(ctx, d)
 	}
 }
 
-// clearing ends the trouble of that name when the feed is listed; follow notes its own
-// under another name.
+// clearing removes the trouble with this name once the feed is listed; follow records failures of the
+// feed under another name.
 func (c *Cluster) clearing(f feed, tried string) feed {
 	list := f.list
 	f.list = func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {

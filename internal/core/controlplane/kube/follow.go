@@ -26,11 +26,11 @@ type feed struct {
 	what  string // resource, for messages
 	list  func(context.Context, metav1.ListOptions) (runtime.Object, error)
 	watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
-	quiet bool // its failures are not noted: other feeds have the same ones
+	quiet bool // failures are not noted, because other feeds have the same ones
 }
 
-// feedOf returns the feed of a client's resource, for the objects that the selector
-// matches; nil: all.
+// feedOf returns the feed of a client's resource, restricted to the objects that the selector matches;
+// nil matches all.
 func feedOf[L runtime.Object](what string, client interface {
 	List(context.Context, metav1.ListOptions) (L, error)
 	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
@@ -52,16 +52,15 @@ func feedOf[L runtime.Object](what string, client interface {
 	}
 }
 
-// one selects an object by name. A role can be restricted to a name, also for list and
-// watch.
+// one selects an object by name. A role can be restricted to that name, even for list and watch.
 func one(name string) fields.Selector { return fields.OneTermEqualSelector("metadata.name", name) }
 
 // A store keeps a value for each object of a kind.
 type store[V any] struct {
-	// read returns the value of an object; old is its previous value.
+	// read returns the value for an object; old is the previous value.
 	read func(old V, object metav1.Object) V
-	// changed, if set, is called after each object that was added, updated or deleted, with
-	// its previous and its new value.
+	// changed is called after an object was added, updated or deleted, with the previous and the new
+	// value. It may be nil.
 	changed func(n types.NamespacedName, before, now V, exists bool)
 
 	mu     sync.RWMutex
@@ -85,10 +84,10 @@ func nameOf(o metav1.Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
 }
 
-// errNoObject does not occur: feeds have objects of one type.
+// errNoObject cannot occur, because all objects of a feed have the same type.
 var errNoObject = errors.New("not an object of this kind")
 
-// Add is a method of [cache.ReflectorStore], as are Update, Delete, Replace and Resync.
+// Add, Update, Delete, Replace and Resync implement [cache.ReflectorStore].
 func (s *store[V]) Add(object any) error {
 	o, ok := object.(metav1.Object)
 	if !ok {
@@ -106,7 +105,7 @@ func (s *store[V]) Add(object any) error {
 	return nil
 }
 
-// Update is the same as Add.
+// Update does the same as Add.
 func (s *store[V]) Update(object any) error { return s.Add(object) }
 
 // Delete removes an object.
@@ -133,7 +132,7 @@ func (s *store[V]) remove(n types.NamespacedName) {
 	}
 }
 
-// Replace sets the content to a list.
+// Replace replaces the content by a list.
 func (s *store[V]) Replace(objects []any, _ string) error {
 	listed := make(map[types.NamespacedName]bool, len(objects))
 	for _, object := range objects {
@@ -160,16 +159,16 @@ func (s *store[V]) names() []types.NamespacedName {
 	})
 }
 
-// Resync does nothing: no resync period is set.
+// Resync does nothing, because no resync period is set.
 func (s *store[V]) Resync() error { return nil }
 
-// retryDelay is the wait after a failure: at most a few seconds, so that changes are seen
-// soon after an API server is back.
+// retryDelay is the pause after a failure: at most a few seconds, so that changes are noticed soon
+// after an API server has returned.
 func retryDelay() backoff.DelayFunc {
 	return backoff.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 6, Cap: 5 * time.Second}.DelayWithReset(clock.RealClock{}, time.Minute)
 }
 
-// sleep returns false if ctx ended before the time had passed.
+// sleep waits for d. It returns false if ctx ends first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -181,7 +180,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// wait returns false if ctx ended before c was closed.
+// wait waits until c is closed. It returns false if ctx ends first.
 func wait(ctx context.Context, c <-chan struct{}) bool {
 	select {
 	case <-c:
@@ -191,8 +190,8 @@ func wait(ctx context.Context, c <-chan struct{}) bool {
 	}
 }
 
-// follow keeps a store equal to the feed, until ctx ends or stop returns true for an error.
-// While the API server does not answer, the store stays as it is.
+// follow keeps a store equal to the feed, until ctx ends or stop returns true for an error. While the
+// API server does not answer, the store does not change.
 func (c *Cluster) follow(ctx context.Context, f feed, to cache.ReflectorStore, stop func(error) bool) error {
 	tried := "reading " + f.what
 	defer c.trouble.forget(tried)
@@ -203,7 +202,8 @@ func (c *Cluster) follow(ctx context.Context, f feed, to cache.ReflectorStore, s
 	delay := retryDelay()
 	r := cache.NewReflectorWithOptions(&cache.ListWatch{
 		ListWithContextFunc: f.list,
-		// The retry is here because the reflector's own waits up to a minute without a log.
+		// Retries are made here, because the reflector waits up to a minute between its own and does
+		// not log them.
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			for {
 				w, err := f.watch(ctx, o)
@@ -229,7 +229,7 @@ func (c *Cluster) follow(ctx context.Context, f feed, to cache.ReflectorStore, s
 			return err
 		}
 		if s := (*apierrors.StatusError)(nil); errors.As(err, &s) {
-			err = s // the reflector's text around it repeats what was tried
+			err = s // the reflector's text would repeat which operation failed
 		}
 		if err != nil && !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
 			note(tried, explain(tried, err))

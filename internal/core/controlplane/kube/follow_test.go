@@ -59,10 +59,10 @@ func TestAStoreTellsWhatChanged(t *testing.T) {
 	}
 }
 
-// A server answers lists and watches as its fields say.
+// A server answers lists and watches as its fields specify.
 type server struct {
 	mu              sync.Mutex
-	listed, watched error // answers; nil: success
+	listed, watched error // errors to answer with; nil: success
 	items           []corev1.Service
 	watches         []*watch.FakeWatcher
 	questions       int
@@ -116,8 +116,8 @@ func (s *server) feed() feed {
 	}
 }
 
-// While an API server is away the store stays as it is and the log has it once; what changed
-// meanwhile is seen soon after it is back.
+// While an API server is unavailable, the store does not change and the log mentions it once. Changes
+// in that time are noticed soon after it has returned.
 func TestAnAPIServerThatIsAway(t *testing.T) {
 	services := schema.GroupResource{Resource: "services"}
 	refused := &errDial{syscall.ECONNREFUSED}
@@ -162,7 +162,7 @@ func TestAnAPIServerThatIsAway(t *testing.T) {
 			s.set(nil, nil, *service("a", "second"))
 			until("it watches again", s.watching)
 			s.mu.Lock()
-			s.watches[0].Modify(service("a", "second")) // as the server does from where the watch ended
+			s.watches[0].Modify(service("a", "second")) // the server resumes where the watch ended
 			s.mu.Unlock()
 			until("what changed is seen", func() bool { return note() == "second" && len(c.Trouble()) == 0 })
 			cancel()
@@ -174,7 +174,7 @@ func TestAnAPIServerThatIsAway(t *testing.T) {
 	}
 }
 
-// errDial is as a dial fails.
+// errDial is the error of a failed dial.
 type errDial struct{ errno syscall.Errno }
 
 func (e *errDial) Error() string { return "dial: " + e.errno.Error() }

@@ -21,17 +21,17 @@ import (
 	"outrider.dev/internal/core/mesh/foreign"
 )
 
-// ignoredVersions are those of the APIs of ignored kinds: the first that is served is read.
-// All of them have the fields that matter in the same place.
+// ignoredVersions are the possible API versions of ignored kinds; the first that is served is read. In
+// all of them the fields that matter have the same place.
 var ignoredVersions = []string{"v1", "v1beta1", "v1alpha3", "v1alpha2", "v1alpha1"}
 
-// ignoredKinds are the kinds of other meshes that are reported. The mesh is complete without
-// them, and a role from before they were read does not let outriderd read them.
+// ignoredKinds are the kinds of other meshes that are reported as ignored. The mesh is complete without
+// them, because an older role does not allow outriderd to read them.
 func (s *Source) ignoredKinds() []kind {
 	var out []kind
-	for definition, name := range foreign.Resources() { // any order: each is followed by itself
+	for definition, name := range foreign.Resources() { // any order: each is watched on its own
 		if slices.ContainsFunc(kinds, func(k kind) bool { return k.definition == definition }) {
-			continue // of which parts are reported
+			continue // outriderd reads this kind, and reports its ignored parts itself
 		}
 		resource, group, _ := strings.Cut(definition, ".")
 		out = append(out, kind{
@@ -50,9 +50,9 @@ func (s *Source) ignoredKinds() []kind {
 	return out
 }
 
-// newestOf is a feed of the first version that is served.
+// newestOf returns a feed of the first version that is served.
 func (c *Cluster) newestOf(group, resource string) feed {
-	var served atomic.Int64 // of ignoredVersions
+	var served atomic.Int64 // index into ignoredVersions
 	of := func(i int64) feed {
 		return feedOf(resource, c.dynamic.Resource(schema.GroupVersionResource{Group: group, Version: ignoredVersions[i], Resource: resource}), nil)
 	}
@@ -78,10 +78,11 @@ func (c *Cluster) newestOf(group, resource string) feed {
 	}
 }
 
-// forbiddenWait is between two tries to read what is forbidden: a role is changed by hand.
+// forbiddenWait is the pause between attempts to read a forbidden kind: a role is changed by hand, so
+// it need not be short.
 const forbiddenWait = time.Minute
 
-// patient returns a feed that waits while it is forbidden, which is a problem of its own.
+// patient returns a feed that waits while it is forbidden, which is reported as a separate problem.
 func (s *Source) patient(definition string, f feed) feed {
 	f.quiet = true
 	list := f.list

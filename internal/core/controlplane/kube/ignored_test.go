@@ -41,7 +41,7 @@ func podOf(proxy string) *corev1.Pod {
 	}
 }
 
-// A cluster with some definitions; its fakes forbid nothing.
+// fakeCluster returns a cluster with some definitions. Its fakes forbid nothing.
 func fakeCluster(t *testing.T, pod *corev1.Pod, crds []string, objects ...runtime.Object) (*Cluster, *dynamicfake.FakeDynamicClient, *metadatafake.FakeMetadataClient) {
 	t.Helper()
 	lists := map[schema.GroupVersionResource]string{
@@ -64,7 +64,7 @@ func fakeCluster(t *testing.T, pod *corev1.Pod, crds []string, objects ...runtim
 	}
 	d := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists, objects...)
 	m := metadatafake.NewSimpleMetadataClient(scheme, defined...)
-	// The fake does not select by name.
+	// The fake ignores selectors by name.
 	m.PrependReactor("list", "customresourcedefinitions", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		name, _ := a.(clienttesting.ListAction).GetListRestrictions().Fields.RequiresExactMatch("metadata.name")
 		out := &metav1.List{}
@@ -94,7 +94,7 @@ func problemsOf(t *testing.T, s *Source, want func([]string) bool) {
 	}
 }
 
-// A policy that is not enforced is a problem while a pod with Outrider's proxy has its labels.
+// A policy that is not enforced is a problem while its labels match a pod with Outrider's proxy.
 func TestPolicyThatIsNotEnforced(t *testing.T) {
 	c, d, _ := fakeCluster(t, podOf(contract.ProxyContainer), []string{"requestauthentications.security.istio.io"}, policy("deny"))
 	s := c.Source(t.Context(), mesh.Config{})
@@ -107,7 +107,7 @@ func TestPolicyThatIsNotEnforced(t *testing.T) {
 	problemsOf(t, s, func(all []string) bool { return len(all) == 0 })
 }
 
-// It is none of ours where the pods have another mesh's proxy.
+// If the pods have another mesh's proxy, the policy is not our problem.
 func TestPolicyOfAnotherMesh(t *testing.T) {
 	c, d, _ := fakeCluster(t, podOf(contract.IstioProxyContainer), []string{"requestauthentications.security.istio.io"}, policy("deny"))
 	read := make(chan struct{}, 1)
@@ -120,14 +120,14 @@ func TestPolicyOfAnotherMesh(t *testing.T) {
 	})
 	s := c.Source(t.Context(), mesh.Config{})
 	<-s.Synced()
-	<-read // watched: the list was applied
+	<-read // once the watch begins, the list has been applied
 	s.publish()
 	if all, _ := s.Problems(); len(all) > 0 {
 		t.Errorf("problems: %q", all)
 	}
 }
 
-// A role without the permission does not delay the mesh: what is not known is a problem.
+// A role without the permission does not delay the mesh; that the kind could not be read is reported.
 func TestIgnoredKindsThatMayNotBeRead(t *testing.T) {
 	c, _, m := fakeCluster(t, podOf(contract.ProxyContainer), nil)
 	m.PrependReactor("list", "customresourcedefinitions", func(a clienttesting.Action) (bool, runtime.Object, error) {
@@ -144,7 +144,7 @@ func TestIgnoredKindsThatMayNotBeRead(t *testing.T) {
 	})
 }
 
-// A kind that is skipped is not read, and neither is its definition: that needs no permission.
+// Neither a skipped kind nor its definition is read, so no permission is needed.
 func TestSkippedKinds(t *testing.T) {
 	c, d, m := fakeCluster(t, podOf(contract.ProxyContainer), []string{"hosts.outrider.dev", "peerauthentications.security.istio.io"})
 	s := c.Source(t.Context(), mesh.Config{}, "hosts", "httproutes", "authorizationpolicies", "backendpolicies", skipIgnored)
@@ -168,7 +168,7 @@ func TestSkippedKinds(t *testing.T) {
 	}
 }
 
-// What is forbidden is tried again after a minute, not at the rate of an outage.
+// A forbidden read is retried after a minute, not at the rate used in an outage.
 func TestForbiddenFeedsWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := fed()

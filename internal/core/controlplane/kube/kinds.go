@@ -18,25 +18,25 @@ import (
 	"outrider.dev/internal/core/mesh/objects"
 )
 
-// A kind of objects that the mesh is made of.
+// A kind of objects from which the mesh is built.
 type kind struct {
 	name mesh.Kind
 	feed func(*Cluster) feed
 	part func(metav1.Object) (mesh.Part, error)
-	// definition is the name of its CustomResourceDefinition, which may be created and
-	// deleted at any time; empty: the kind is built in.
+	// definition is the name of its CustomResourceDefinition, which may be created and deleted at any
+	// time; empty: the kind is built in.
 	definition string
-	version    string // of a custom kind
-	// with is the resource that it is skipped with; empty: its own.
+	version    string // of a custom kind's API
+	// with is the resource whose name in the option also skips this kind; empty: its own.
 	with string
-	// patient, if set, changes each feed of the kind so that it waits while it is forbidden.
+	// patient makes each feed of the kind wait while it is forbidden. It may be nil.
 	patient func(feed) feed
 }
 
-// skipIgnored skips all kinds of other meshes, which are only reported.
+// skipIgnored skips all kinds of other meshes, which are only reported as ignored.
 const skipIgnored = "ignored"
 
-// OptionalKinds are what a [Source] can skip: then no permission for it is needed.
+// OptionalKinds lists the kinds that a [Source] can skip. A skipped kind needs no permission.
 func OptionalKinds() []string {
 	var out []string
 	for _, k := range kinds {
@@ -47,13 +47,13 @@ func OptionalKinds() []string {
 	return append(out, skipIgnored)
 }
 
-// skipped reports whether the kind is among those of [OptionalKinds] to be skipped.
+// skipped reports whether skip, a list of [OptionalKinds], contains the kind.
 func (k kind) skipped(skip []string) bool {
 	return slices.Contains(skip, cmp.Or(k.with, k.resource()))
 }
 
-// withRoutes is a kind that is skipped with HTTPRoutes. Its API may have older versions alone, which
-// have the same fields.
+// withRoutes returns a kind that is skipped together with HTTPRoutes. A cluster may serve only older
+// versions of its API, which have the same fields.
 func withRoutes(k kind) kind {
 	k.with = routesResource.Resource
 	resource, group, _ := strings.Cut(k.definition, ".")
@@ -61,13 +61,13 @@ func withRoutes(k kind) kind {
 	return k
 }
 
-// resource is that of a kind that a cluster need not have; empty for one that is built in.
+// resource returns the resource of a kind that a cluster may lack; empty for a built-in kind.
 func (k kind) resource() string {
 	resource, _, _ := strings.Cut(k.definition, ".")
 	return resource
 }
 
-// read is a feed of the kind.
+// read returns a feed of the kind, which waits while it is forbidden if the kind is patient.
 func (k kind) read(f feed) feed {
 	if k.patient == nil {
 		return f
@@ -75,7 +75,7 @@ func (k kind) read(f feed) feed {
 	return k.patient(f)
 }
 
-// alive leaves out the pods that have ended: they have no traffic, and Jobs leave many.
+// alive excludes pods that have ended: they have no traffic, and Jobs leave many of them.
 var alive = fields.AndSelectors(
 	fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),
 	fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
@@ -102,7 +102,7 @@ var kinds = []kind{
 	backendPolicies, trafficPolicies,
 }
 
-// authorization reads a policy of whichever version: one that is not read would not be enforced.
+// authorization reads a policy of any version, because a policy that is not read would not be enforced.
 func authorization(o metav1.Object) (mesh.Part, error) {
 	u, ok := o.(*unstructured.Unstructured)
 	if !ok {
@@ -115,7 +115,7 @@ func authorization(o metav1.Object) (mesh.Part, error) {
 	return objects.AuthorizationPolicy(raw)
 }
 
-// customVersion is the version of the custom kinds that are stable.
+// customVersion is the version of the stable custom kinds.
 const customVersion = "v1"
 
 func custom[T any, P interface {
@@ -138,7 +138,7 @@ func customOf[T any, P interface {
 				return nil, errNoObject
 			}
 			var object T
-			// The definition may be newer than outriderd: unknown fields are ignored.
+			// The definition may be newer than outriderd, so unknown fields are ignored.
 			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &object); err != nil {
 				return nil, fmt.Errorf("does not match version %s as outriderd knows it: %w", of.Version, err)
 			}
@@ -160,7 +160,7 @@ func part[T any, P interface {
 	}
 }
 
-// some turns a nil pointer into a nil interface.
+// some converts a nil pointer to a nil interface.
 func some[P interface {
 	comparable
 	mesh.Part

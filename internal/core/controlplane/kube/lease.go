@@ -13,15 +13,15 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// leaseTimes are those of an election: how long a Lease is valid, how long its holder tries to
+// leaseTimes are the times of an election: how long a Lease is valid, how long its holder tries to
 // renew it, and how long a replica waits between two attempts.
 type leaseTimes struct{ lease, renew, retry time.Duration }
 
 var usualLease = leaseTimes{lease: 15 * time.Second, renew: 10 * time.Second, retry: 2 * time.Second}
 
-// Lead calls lead while this replica holds the Lease of that name, until ctx ends. Then the Lease
-// is released. The context of lead ends when the Lease is lost; lead is then called again once this
-// replica holds it again, never twice at a time.
+// Lead calls lead while this replica holds the Lease with this name, until ctx ends. Then the Lease is
+// released. When the Lease is lost, the context of lead ends; lead is called again when this replica
+// holds the Lease again. Calls do not overlap.
 func (c *Cluster) Lead(ctx context.Context, namespace, name string, lead func(context.Context)) error {
 	return c.lead(ctx, namespace, name, usualLease, lead)
 }
@@ -51,14 +51,14 @@ func (c *Cluster) lead(ctx context.Context, namespace, name string, times leaseT
 		}
 		elector.Run(ctx) // returns when the Lease is lost, or ctx ends
 		select {
-		case <-ended: // so that there is one of these at a time
+		case <-ended: // so that calls do not overlap
 		case <-ctx.Done():
 		}
 	}
 	return ctx.Err()
 }
 
-// A notedLock notes what the API server refuses. Another replica that is first is no trouble.
+// A notedLock notes refusals by the API server. That another replica was first is no failure.
 type notedLock struct {
 	resourcelock.Interface
 	cluster *Cluster
@@ -82,12 +82,12 @@ func (l *notedLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord
 	return r, raw, l.note(err)
 }
 
-// Create makes it.
+// Create creates the Lease.
 func (l *notedLock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
 	return l.note(l.Interface.Create(ctx, r))
 }
 
-// Update takes, renews or releases it.
+// Update takes, renews or releases the Lease.
 func (l *notedLock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
 	return l.note(l.Interface.Update(ctx, r))
 }

@@ -11,13 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A Namespace has the fields that are kept of one.
+// A Namespace contains the fields of a namespace that are kept.
 type Namespace struct {
 	Labels, Annotations map[string]string
 	terminating         bool
 }
 
-// Namespaces are those of a cluster.
+// Namespaces contains a cluster's namespaces.
 type Namespaces struct {
 	cluster *Cluster
 	store   *store[Namespace]
@@ -51,8 +51,8 @@ func (n *Namespaces) Synced() <-chan struct{} { return n.store.synced }
 // getTimeout is less than the API server's timeout of the webhook.
 const getTimeout = 2 * time.Second
 
-// Get returns a namespace. One that the watch has not delivered yet is read from the API
-// server: the first pod of a new namespace may come sooner.
+// Get returns a namespace. If the watch has not delivered it yet, it is read from the API server,
+// because the first pod in a new namespace may be reviewed earlier.
 func (n *Namespaces) Get(name string) (Namespace, bool) {
 	if ns, ok := n.store.get(types.NamespacedName{Name: name}); ok {
 		return ns, true
@@ -72,8 +72,8 @@ func (n *Namespaces) Get(name string) (Namespace, bool) {
 	return namespaceOf(ns), true
 }
 
-// follow calls f for each namespace, and from then on for each that is added, updated or
-// deleted. There is one follower.
+// follow calls f for each namespace, and later for each that is added, updated or deleted. There can be
+// only one follower.
 func (n *Namespaces) follow(f func(name string)) {
 	n.observer.Store(&f)
 	for _, name := range n.store.names() {

@@ -11,13 +11,13 @@ import (
 	"outrider.dev/internal/base/latest"
 )
 
-// Nodes are those of a cluster, by what they do for pods.
+// Nodes records what each node of a cluster does for pods.
 type Nodes struct {
 	store   *store[nodeOffer]
 	changed latest.Value[struct{}] // replaced when Serve may have changed
 }
 
-// A nodeOffer is what one node does. The zero value is that of a node that is not there.
+// A nodeOffer is what a node does for pods. The zero value stands for a node that does not exist.
 type nodeOffer int
 
 const (
@@ -48,8 +48,8 @@ func (c *Cluster) Nodes(ctx context.Context) *Nodes {
 	return n
 }
 
-// Serve reports whether outrider-node is on all Linux nodes, and the channel that is closed when that
-// may have changed. Before the first list it is false.
+// Serve reports whether outrider-node runs on all Linux nodes, and returns a channel that is closed
+// when that may have changed. Before the first list it reports false.
 func (n *Nodes) Serve() (bool, <-chan struct{}) {
 	_, changed := n.changed.Get()
 	var all []nodeOffer

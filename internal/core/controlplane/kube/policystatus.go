@@ -16,8 +16,7 @@ import (
 	"outrider.dev/internal/core/mesh/objects"
 )
 
-// The kinds of policies for Services. The definition of the second is of the Gateway API's
-// experimental channel.
+// The kinds of policies for Services. The second is defined in the Gateway API's experimental channel.
 var (
 	backendPolicies = customOf(mesh.KindBackendPolicy, objects.BackendPolicy,
 		schema.GroupVersionResource{Group: "outrider.dev", Version: "v1alpha1", Resource: "backendpolicies"})
@@ -34,7 +33,7 @@ func isPolicy(kind mesh.Kind) bool {
 	return kind == mesh.KindBackendPolicy || kind == mesh.KindTrafficPolicy
 }
 
-// api is the resource of a custom kind, with its group and version.
+// api returns the resource of a custom kind, with its group and version.
 func (k kind) api() schema.GroupVersionResource {
 	resource, group, _ := strings.Cut(k.definition, ".")
 	return schema.GroupVersionResource{Group: group, Version: k.version, Resource: resource}
@@ -43,8 +42,8 @@ func (k kind) api() schema.GroupVersionResource {
 // maxAncestors is the Gateway API's limit for the status of a policy.
 const maxAncestors = 16
 
-// judgedPolicy is a policy with its status, an entry for each Service that it targets; nil if it
-// has that already.
+// judgedPolicy returns a policy with its new status, which has an entry for each Service that it
+// targets; nil if the status is already right.
 func (r *routeObject) judgedPolicy(m *mesh.Mesh, now time.Time) (*unstructured.Unstructured, error) {
 	var object struct {
 		Metadata metav1.ObjectMeta `json:"metadata"`
@@ -54,7 +53,7 @@ func (r *routeObject) judgedPolicy(m *mesh.Mesh, now time.Time) (*unstructured.U
 		Status gatewayv1.PolicyStatus `json:"status"`
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(r.object.Object, &object); err != nil {
-		return nil, nil //nolint:nilerr // it has another form than we know; the source reports it
+		return nil, nil //nolint:nilerr // its form is unknown, which the source reports
 	}
 	part, invalid := r.policy()
 	var is, ours []gatewayv1.RouteParentStatus
@@ -85,7 +84,7 @@ func (r *routeObject) judgedPolicy(m *mesh.Mesh, now time.Time) (*unstructured.U
 	return r.withStatus("ancestors", &status)
 }
 
-// policy returns the part of a policy, and why it is invalid.
+// policy returns the policy as a part of the mesh, and why it is invalid.
 func (r *routeObject) policy() (*mesh.BackendPolicySpec, error) {
 	of := backendPolicies
 	if r.kind.name == mesh.KindTrafficPolicy {
@@ -98,7 +97,8 @@ func (r *routeObject) policy() (*mesh.BackendPolicySpec, error) {
 	return &mesh.BackendPolicySpec{Kind: r.kind.name, Namespace: r.object.GetNamespace(), Name: r.object.GetName()}, err
 }
 
-// policyConditions are those for one target: whether it is accepted, and what of it has no effect.
+// policyConditions returns the conditions for one target: whether the policy is accepted, and which of
+// its fields have no effect.
 func policyConditions(s *mesh.Service, p *mesh.BackendPolicySpec, invalid error, t mesh.PolicyTarget) []metav1.Condition {
 	accepted := func(reason gatewayv1.PolicyConditionReason, message string) metav1.Condition {
 		return condition(gatewayv1.RouteConditionType(gatewayv1.PolicyConditionAccepted), gatewayv1.RouteConditionReason(reason), message)
@@ -117,7 +117,7 @@ func policyConditions(s *mesh.Service, p *mesh.BackendPolicySpec, invalid error,
 		return []metav1.Condition{accepted(gatewayv1.PolicyReasonConflicted, verdict.Conflicted)}
 	}
 	out := []metav1.Condition{accepted(gatewayv1.PolicyReasonAccepted, verdict.Note)}
-	if len(verdict.Without) > 0 { // the type is the Gateway API's for routes
+	if len(verdict.Without) > 0 { // a condition type that the Gateway API defines for routes
 		c := condition(gatewayv1.RouteConditionPartiallyInvalid, gatewayv1.RouteReasonUnsupportedValue, strings.Join(verdict.Without, "; "))
 		c.Status = metav1.ConditionTrue
 		out = append(out, c)

@@ -13,27 +13,27 @@ import (
 	"outrider.dev/internal/core/controlplane/ca"
 )
 
-// requestTimeout bounds a single request to the API server.
+// requestTimeout limits a single request to the API server.
 const requestTimeout = 10 * time.Second
 
 // serviceAccount is the prefix of the user names of service accounts.
 const serviceAccount = "system:serviceaccount:"
 
-// Claims of the pod that a token is bound to, in the review's user.
+// Names of the claims about the pod to which a token is bound, in the review's user.
 const (
 	podName = "authentication.kubernetes.io/pod-name"
 	podUID  = "authentication.kubernetes.io/pod-uid"
 )
 
-// Review returns what a token was issued for. The error is as that of an [ca.Authenticator]:
-// a [ca.Refusal] if the API server rejects the token, and another if the API server does not
-// answer. The token of a pod that is gone is rejected, as of a service account that is gone.
+// Review returns the subject of a token. Errors are those of a [ca.Authenticator]: a [ca.Refusal] if
+// the API server rejects the token, another error if the API server does not answer. The API server
+// rejects the token of a pod or a service account that no longer exists.
 //
-// Reviews are not cached: a token is reviewed when a pod starts, at half of a certificate's
-// life, and when a stream begins with it.
+// Reviews are not cached: a token is reviewed when a pod starts, at half of a certificate's lifetime,
+// and when a stream begins with it.
 func (c *Cluster) Review(ctx context.Context, token string, audiences []string) (ca.Subject, error) {
 	if strings.Count(token, ".") != 2 {
-		return ca.Subject{}, ca.ErrOther // service accounts have JWTs
+		return ca.Subject{}, ca.ErrOther // tokens of service accounts are JWTs
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -57,7 +57,7 @@ func reviewed(s *authentication.TokenReviewStatus, audiences []string) (ca.Subje
 		}
 		return refuse("the API server rejects the token: %s", reason)
 	}
-	// An API server without support for audiences returns none, and has checked none.
+	// An API server that does not support audiences returns none, and has checked none.
 	if !slices.ContainsFunc(s.Audiences, func(a string) bool { return slices.Contains(audiences, a) }) {
 		return refuse("the token is for %s: it must be for %s", list(s.Audiences), list(audiences))
 	}
@@ -66,7 +66,8 @@ func reviewed(s *authentication.TokenReviewStatus, audiences []string) (ca.Subje
 	if !ok || !both {
 		return refuse("the token is of user %q, which is not a service account", s.User.Username)
 	}
-	// A token that is bound to no pod is good until it expires, whatever becomes of its user.
+	// Refuse tokens that are bound to no pod: they stay valid until they expire, even if their user is
+	// gone.
 	pods, uids := s.User.Extra[podName], s.User.Extra[podUID]
 	if len(pods) != 1 || len(uids) != 1 || pods[0] == "" || uids[0] == "" {
 		return refuse("the token is bound to no pod: a pod has one in a projected volume; a machine outside of the cluster joins by the token of a Host")

@@ -18,16 +18,16 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// fieldManager is our name in managedFields.
+// fieldManager is outriderd's name in managedFields.
 const fieldManager = "outriderd"
 
-// Roots are the certificates that pods trust, those of [ca.Authority].
+// Roots provides the certificates that pods trust; it is a [ca.Authority].
 type Roots interface {
 	RootsPEM() []byte
 	Changed() <-chan struct{}
 }
 
-// A sum is that of the roots in a ConfigMap.
+// A sum is the SHA-256 of the roots in a ConfigMap.
 type sum [sha256.Size]byte
 
 // A RootKeeper keeps the mesh's roots in every namespace.
@@ -35,7 +35,7 @@ type RootKeeper struct {
 	cluster    *Cluster
 	namespaces *Namespaces
 	roots      Roots
-	own        string // the control plane's namespace, which always gets the ConfigMap
+	own        string // the control plane's namespace, which gets the ConfigMap even if it is rootless
 	written    *store[sum]
 	queue      workqueue.TypedRateLimitingInterface[string]
 }
@@ -54,9 +54,8 @@ func (c *Cluster) RootKeeper(n *Namespaces, roots Roots, own string) *RootKeeper
 // writers is how many namespaces are updated at a time.
 const writers = 4
 
-// Run writes the ConfigMap wherever it is missing or differs, until ctx ends: when a
-// namespace is created, the roots change, or the ConfigMap is edited or deleted. Failures are
-// logged and retried.
+// Run writes the ConfigMap wherever it is missing or differs, until ctx ends: when a namespace is
+// created, the roots change, or the ConfigMap is edited or deleted. Failures are logged and retried.
 func (k *RootKeeper) Run(ctx context.Context) error {
 	k.queue = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](200*time.Millisecond, 30*time.Second))
 	k.written.changed = func(n types.NamespacedName, before, now sum, exists bool) {
@@ -112,7 +111,7 @@ func (k *RootKeeper) work(ctx context.Context) {
 	}
 }
 
-// write updates a namespace if it has to have the roots and does not.
+// write updates the ConfigMap in a namespace if it should be there and is missing or differs.
 func (k *RootKeeper) write(ctx context.Context, namespace string) error {
 	ns, exists := k.namespaces.store.get(types.NamespacedName{Name: namespace})
 	if !exists || ns.terminating || slices.Contains(contract.IgnoredNamespaces, namespace) && namespace != k.own {
@@ -127,8 +126,8 @@ func (k *RootKeeper) write(ctx context.Context, namespace string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	// Server-side apply is one request whether it exists or not, keeps what others added,
-	// and needs a role for this name only, where create needs one for all names.
+	// Server-side apply needs one request whether the ConfigMap exists or not, keeps what others added,
+	// and needs permission for this name only; create needs it for all names.
 	_, err := k.cluster.core.CoreV1().ConfigMaps(namespace).Apply(ctx,
 		applycore.ConfigMap(contract.RootConfigMap, namespace).WithLabels(map[string]string{"app": "outriderd"}).WithData(map[string]string{contract.RootKey: string(pem)}),
 		metav1.ApplyOptions{FieldManager: fieldManager, Force: true})

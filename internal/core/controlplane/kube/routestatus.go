@@ -25,15 +25,15 @@ import (
 	"outrider.dev/internal/core/mesh/objects"
 )
 
-// ControllerName is who wrote a parent's entry in the status of a route.
+// ControllerName identifies outriderd's entries in the status of a route.
 const ControllerName = "outrider.dev/outriderd"
 
-// A RouteStatus writes the status of the HTTPRoutes and GRPCRoutes whose parents are Services, and
-// of the policies whose targets are Services (policystatus.go). One replica writes, the holder of the Lease
-// [contract.RouteStatusLease]; it has no part in what proxies get.
+// A RouteStatus writes the status of the HTTPRoutes and GRPCRoutes whose parents are Services, and of
+// the policies whose targets are Services (policystatus.go). Only one replica writes, the holder of the
+// Lease [contract.RouteStatusLease]. The status has no effect on what proxies get.
 type RouteStatus struct {
 	cluster   *Cluster
-	namespace string // of the Lease
+	namespace string // in which the Lease is
 	source    Meshes
 	kinds     []kind
 
@@ -41,10 +41,10 @@ type RouteStatus struct {
 
 	mu     sync.Mutex
 	routes map[mesh.Key]*routeObject
-	dirty  chan struct{} // has one if a route has changed
+	dirty  chan struct{} // contains a value if a route has changed
 }
 
-// A routeObject is a route as it is stored.
+// A routeObject is a route as it is stored in the cluster.
 type routeObject struct {
 	kind   kind
 	object *unstructured.Unstructured
@@ -54,17 +54,17 @@ func (r *routeObject) Key() mesh.Key {
 	return mesh.Key{Kind: r.kind.name, Namespace: r.object.GetNamespace(), Name: r.object.GetName()}
 }
 
-// Meshes are those of a [Source].
+// Meshes provides the current mesh; it is a [Source].
 type Meshes interface {
 	Current() (*mesh.Mesh, <-chan struct{})
 	Synced() <-chan struct{}
 }
 
-// RouteStatus returns a writer for a control plane in a namespace, of the mesh of s; skip is that
-// of [Cluster.Source].
+// RouteStatus returns a writer for a control plane in a namespace, for the mesh of s. For skip see
+// [Cluster.Source].
 func (c *Cluster) RouteStatus(namespace string, s Meshes, skip ...string) *RouteStatus {
 	w := &RouteStatus{cluster: c, namespace: namespace, source: s, leaseTimes: usualLease}
-	for resource, name := range map[string]mesh.Kind{"httproutes": mesh.KindRoute, "grpcroutes": mesh.KindGRPC} { // any order: each is followed by itself
+	for resource, name := range map[string]mesh.Kind{"httproutes": mesh.KindRoute, "grpcroutes": mesh.KindGRPC} { // any order: each is watched on its own
 		if slices.Contains(skip, routesResource.Resource) {
 			break
 		}
@@ -79,9 +79,9 @@ func (c *Cluster) RouteStatus(namespace string, s Meshes, skip ...string) *Route
 	return w
 }
 
-// withStatus returns a kind whose parts are its objects as they are stored.
+// withStatus returns a kind whose parts are the objects as they are stored.
 func (k kind) withStatus() kind {
-	k.patient = func(f feed) feed { f.quiet = true; return f } // what fails is noted by the source
+	k.patient = func(f feed) feed { f.quiet = true; return f } // the source notes the same failures
 	k.part = func(o metav1.Object) (mesh.Part, error) {
 		u, ok := o.(*unstructured.Unstructured)
 		if !ok {
@@ -92,7 +92,7 @@ func (k kind) withStatus() kind {
 	return k
 }
 
-// Run writes while this replica holds the Lease, until ctx ends. Then the Lease is released.
+// Run writes while this replica holds the Lease, until ctx ends. Then it releases the Lease.
 func (w *RouteStatus) Run(ctx context.Context) error {
 	if len(w.kinds) == 0 || !wait(ctx, w.source.Synced()) {
 		<-ctx.Done()
@@ -103,10 +103,10 @@ func (w *RouteStatus) Run(ctx context.Context) error {
 
 var routesResource = schema.GroupVersionResource{Group: gatewayv1.GroupName, Version: customVersion, Resource: "httproutes"}
 
-// passEvery bounds how often all routes are looked at.
+// passEvery is the minimum time between two passes over all routes.
 const passEvery = time.Second
 
-// lead follows the routes, and writes what differs.
+// lead watches the routes, and writes each status that differs.
 func (w *RouteStatus) lead(ctx context.Context) {
 	w.cluster.log.Info("this replica writes the status of routes", "lease", contract.RouteStatusLease)
 	w.mu.Lock()
@@ -121,7 +121,7 @@ func (w *RouteStatus) lead(ctx context.Context) {
 	}
 	for ctx.Err() == nil {
 		m, newer := w.source.Current()
-		if !w.pass(ctx, m) { // a failure is tried again
+		if !w.pass(ctx, m) { // retries after a failure
 			w.notify()
 		}
 		if !sleep(ctx, passEvery) {
@@ -153,18 +153,18 @@ func (w *RouteStatus) notify() {
 	}
 }
 
-// pass writes the routes whose status is another one. It returns false if a write has failed.
+// pass writes each status that differs. It returns false if a write has failed.
 func (w *RouteStatus) pass(ctx context.Context, m *mesh.Mesh) bool {
 	w.mu.Lock()
 	var all []*routeObject
-	for _, r := range w.routes { // any order: sorted
+	for _, r := range w.routes { // any order: sorted below
 		all = append(all, r)
 	}
 	w.mu.Unlock()
 	slices.SortFunc(all, func(a, b *routeObject) int { return a.Key().Compare(b.Key()) })
 	const tried = "writing the status of routes"
 	var failed error
-	forbidden := map[mesh.Kind]bool{} // kinds: the role is older than outriderd
+	forbidden := map[mesh.Kind]bool{} // kinds; the role may be older than outriderd
 	for _, r := range all {
 		if forbidden[r.kind.name] {
 			continue
@@ -178,7 +178,7 @@ func (w *RouteStatus) pass(ctx context.Context, m *mesh.Mesh) bool {
 		}
 		failed = cmp.Or(failed, explain(tried, err))
 		forbidden[r.kind.name] = apierrors.IsForbidden(err)
-		if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) { // it is not about this kind, or this route
+		if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) { // the failure is not specific to this kind or route, so others would fail too
 			break
 		}
 	}
@@ -186,7 +186,7 @@ func (w *RouteStatus) pass(ctx context.Context, m *mesh.Mesh) bool {
 	return failed == nil
 }
 
-// write is one request. What was changed or deleted meanwhile comes again by the watch.
+// write sends one request. If the route was changed or deleted meanwhile, the watch will deliver that.
 func (w *RouteStatus) write(ctx context.Context, r *routeObject, next *unstructured.Unstructured) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -197,16 +197,16 @@ func (w *RouteStatus) write(ctx context.Context, r *routeObject, next *unstructu
 	return err
 }
 
-// A routeView is what the status of a route of either kind depends on.
+// A routeView contains all parts of a route, of either kind, that its status depends on.
 type routeView struct {
 	spec    *mesh.RouteSpec
-	err     error // why it is not used
+	err     error // why the route is not used
 	rules   int
 	parents []gatewayv1.ParentReference
 	status  []gatewayv1.RouteParentStatus
 }
 
-// view reads a route; false if it has another form than we know, which the source reports.
+// view reads a route. It returns false if its form is unknown, which the source reports.
 func (r *routeObject) view() (routeView, bool) {
 	from := func(into any) bool {
 		return runtime.DefaultUnstructuredConverter.FromUnstructured(r.object.Object, into) == nil
@@ -223,7 +223,7 @@ func (r *routeObject) view() (routeView, bool) {
 	return routeView{spec, err, len(route.Spec.Rules), route.Spec.ParentRefs, route.Status.Parents}, ok
 }
 
-// judged is the route with its status; nil if it has that already.
+// judged returns the route with its new status; nil if the status is already right.
 func (r *routeObject) judged(m *mesh.Mesh, now time.Time) (*unstructured.Unstructured, error) {
 	if isPolicy(r.kind.name) {
 		return r.judgedPolicy(m, now)
@@ -245,8 +245,8 @@ func (r *routeObject) judged(m *mesh.Mesh, now time.Time) (*unstructured.Unstruc
 	return r.withStatus("parents", &gatewayv1.RouteStatus{Parents: next})
 }
 
-// statusEntries are those of a status that other controllers wrote, and ours, whose conditions have their
-// times from now, or from when they became what they are.
+// statusEntries returns the entries of other controllers, and ours. The time of a condition is now, or
+// the existing one if the condition has not changed.
 func statusEntries(is, ours []gatewayv1.RouteParentStatus, now time.Time) []gatewayv1.RouteParentStatus {
 	out := slices.DeleteFunc(slices.Clone(is), func(e gatewayv1.RouteParentStatus) bool { return e.ControllerName == ControllerName })
 	for _, next := range ours {
@@ -268,7 +268,7 @@ func statusEntries(is, ours []gatewayv1.RouteParentStatus, now time.Time) []gate
 	return out
 }
 
-// withStatus is the object with a list of its status.
+// withStatus returns the object with a list in its status replaced.
 func (r *routeObject) withStatus(list string, status any) (*unstructured.Unstructured, error) {
 	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(status)
 	if err != nil {
@@ -281,18 +281,18 @@ func (r *routeObject) withStatus(list string, status any) (*unstructured.Unstruc
 	return out, unstructured.SetNestedField(out.Object, raw[list], "status", list)
 }
 
-// sameEntries compares those of a status in any order.
+// sameEntries compares the entries of two statuses in any order.
 func sameEntries(is, next []gatewayv1.RouteParentStatus) bool {
 	return len(is) == len(next) && !slices.ContainsFunc(next, func(n gatewayv1.RouteParentStatus) bool {
 		return !slices.ContainsFunc(is, func(i gatewayv1.RouteParentStatus) bool { return equality.Semantic.DeepEqual(i, n) })
 	})
 }
 
-// reasonConflicted is GEP-1294's for a route of a kind that is not used beside another; the API's
-// package has no name for it.
+// reasonConflicted is defined by GEP-1294 for a route that is not used because a route of another kind
+// is. The API's package has no constant for it.
 const reasonConflicted gatewayv1.RouteConditionReason = "Conflicted"
 
-// conditions are those for one parent.
+// conditions returns the conditions for one parent.
 func (v *routeView) conditions(m *mesh.Mesh, p mesh.Parent) []metav1.Condition {
 	out := v.accepted(m, p)
 	for i := range out {
@@ -305,7 +305,7 @@ func (v *routeView) conditions(m *mesh.Mesh, p mesh.Parent) []metav1.Condition {
 	return append(out, resolved)
 }
 
-// accepted says whether the route is used for a parent, and which version of it.
+// accepted says whether the route is used for a parent, and in which version.
 func (v *routeView) accepted(m *mesh.Mesh, p mesh.Parent) []metav1.Condition {
 	is := func(reason gatewayv1.RouteConditionReason, format string, args ...any) []metav1.Condition {
 		return []metav1.Condition{condition(gatewayv1.RouteConditionAccepted, reason, fmt.Sprintf(format, args...))}
@@ -337,8 +337,8 @@ func (v *routeView) accepted(m *mesh.Mesh, p mesh.Parent) []metav1.Condition {
 	return is(gatewayv1.RouteReasonAccepted, "")
 }
 
-// invalid is the status of an invalid route, whose last valid version is used, if there is one.
-// The standard knows it as partially invalid if some of its rules are valid.
+// invalid returns the conditions of an invalid route, whose last valid version is used, if there is
+// one. If some of its rules are valid, the standard calls it partially invalid.
 func (v *routeView) invalid(used *mesh.RouteSpec) []metav1.Condition {
 	message := v.err.Error()
 	if used == nil {
@@ -356,7 +356,7 @@ func (v *routeView) invalid(used *mesh.RouteSpec) []metav1.Condition {
 	return []metav1.Condition{accepted, partly}
 }
 
-// partly reports whether the errors are of some of the rules only.
+// partly reports whether the errors concern only some of the rules.
 func (v *routeView) partly() bool {
 	var all objects.FieldErrors
 	if !errors.As(v.err, &all) {
@@ -373,7 +373,8 @@ func (v *routeView) partly() bool {
 	return len(invalid) < v.rules
 }
 
-// resolved says whether all backends are there, and are used; of several reasons the first.
+// resolved says whether all backends exist and are used. If there are several reasons, it gives the
+// first.
 func (v *routeView) resolved(m *mesh.Mesh, p mesh.Parent) metav1.Condition {
 	reason := gatewayv1.RouteReasonResolvedRefs
 	var messages []string
@@ -392,10 +393,10 @@ func (v *routeView) resolved(m *mesh.Mesh, p mesh.Parent) metav1.Condition {
 	return condition(gatewayv1.RouteConditionResolvedRefs, reason, strings.Join(messages, "; "))
 }
 
-// maxUnresolved bounds what is said of the backends of one route.
+// maxUnresolved limits how many backends of a route the message mentions.
 const maxUnresolved = 8
 
-// condition is true if its reason is that of success.
+// condition returns a condition, which is true if its reason is the one for success.
 func condition(of gatewayv1.RouteConditionType, reason gatewayv1.RouteConditionReason, message string) metav1.Condition {
 	status := metav1.ConditionFalse
 	if reason == gatewayv1.RouteReasonAccepted || reason == gatewayv1.RouteReasonResolvedRefs {
@@ -407,5 +408,5 @@ func condition(of gatewayv1.RouteConditionType, reason gatewayv1.RouteConditionR
 	return metav1.Condition{Type: string(of), Status: status, Reason: string(reason), Message: message}
 }
 
-// maxMessage is the longest text of a condition that the API takes.
+// maxMessage is the longest message of a condition that the API accepts.
 const maxMessage = 32768

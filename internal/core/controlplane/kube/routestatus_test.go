@@ -29,10 +29,10 @@ func routeOf(t *testing.T, text string) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: out}
 }
 
-// shopMesh has the Service shop/web with the port http, 80.
+// shopMesh contains the Service shop/web with the port http, 80.
 //
-// It also has the ports calls, 90, and mysql, 3306; shop/log with a port of UDP, and pay/web, for
-// which there is a grant to GRPCRoutes of shop; bank/web is exported to its own namespace alone.
+// It also contains the ports calls, 90, and mysql, 3306; shop/log with a UDP port; pay/web with a grant
+// to GRPCRoutes in shop; and bank/web, which is exported only to its own namespace.
 func shopMesh(parts ...mesh.Part) *mesh.Mesh {
 	b := build.New(mesh.Config{})
 	service := func(namespace, name string, exportTo []string, ports ...mesh.Port) {
@@ -57,8 +57,8 @@ func routeText(kind, spec, status string) string {
 	return fmt.Sprintf("{apiVersion: gateway.networking.k8s.io/v1, kind: %s, metadata: {name: web, namespace: shop, generation: 3}, spec: %s, status: %s}", kind, spec, status)
 }
 
-// entries are the conditions of our entries in a status, as "name type status reason: message", and
-// the controllers of the others.
+// entries returns the conditions in our entries of a status, as "name type status reason: message", and
+// the controllers of the other entries.
 func entries(t *testing.T, u *unstructured.Unstructured) (out []string) {
 	t.Helper()
 	type entry struct {
@@ -93,7 +93,7 @@ func entries(t *testing.T, u *unstructured.Unstructured) (out []string) {
 	return out
 }
 
-// ours are the entries without their messages.
+// ours returns our entries without their messages.
 func ours(t *testing.T, u *unstructured.Unstructured) []string {
 	t.Helper()
 	out := entries(t, u)
@@ -109,7 +109,7 @@ func TestTheStatusOfARoute(t *testing.T) {
 	const istio = `{parents: [{parentRef: {group: "", kind: Service, name: web}, controllerName: istio.io/gateway-controller, conditions: []}]}`
 	for name, tt := range map[string]struct {
 		kind, spec, status string
-		want               []string // nil: it is not written
+		want               []string // nil: no status is written
 	}{
 		"a route that is used":          {"HTTPRoute", `{parentRefs: [` + webParent + `], rules: [{backendRefs: [{name: web, port: 80}]}]}`, `{}`, []string{"web Accepted True Accepted", "web ResolvedRefs True ResolvedRefs"}},
 		"by the port's name":            {"HTTPRoute", `{parentRefs: [{group: "", kind: Service, name: web, sectionName: http, port: 80}]}`, `{}`, []string{"web Accepted True Accepted", "web ResolvedRefs True ResolvedRefs"}},
@@ -161,7 +161,7 @@ func TestTheStatusOfARoute(t *testing.T) {
 	}
 }
 
-// What a route is told depends on the others, and on its own last valid version.
+// The status of a route depends on other routes, and on its own last valid version.
 func TestTheStatusOfARouteAmongOthers(t *testing.T) {
 	web := []mesh.Parent{{Namespace: "shop", Name: "web"}}
 	used := &mesh.RouteSpec{Namespace: "shop", Name: "web", Generation: 2, Parents: web, Rules: []mesh.Route{{}}}
@@ -195,7 +195,7 @@ func TestTheStatusOfARouteAmongOthers(t *testing.T) {
 			if again, err := r.judged(m, time.Now().Add(time.Hour)); again != nil || err != nil {
 				t.Errorf("it is written again: %v, %v", again, err)
 			}
-			// Once it is valid, nothing is left of it.
+			// Once the route is valid, no trace of the problem remains in its status.
 			next := routeOf(t, routeText("HTTPRoute", `{parentRefs: [`+webParent+`]}`, `{}`))
 			next.Object["status"] = got.Object["status"]
 			r.object = next
@@ -212,7 +212,7 @@ func TestTheStatusOfARouteAmongOthers(t *testing.T) {
 	}
 }
 
-// One of two replicas writes, each route once; when it ends, the other one goes on.
+// Only one of two replicas writes, each route once; when it ends, the other one continues.
 func TestOneReplicaWritesTheStatus(t *testing.T) {
 	web := routeOf(t, routeText("HTTPRoute", `{parentRefs: [`+webParent+`]}`, `{}`))
 	c, d, _ := fakeCluster(t, podOf("outrider-proxy"), []string{"httproutes.gateway.networking.k8s.io"}, web)

@@ -14,15 +14,15 @@ import (
 	"outrider.dev/internal/core/controlplane/ca"
 )
 
-// A ServingSecret is a [ca.Store] for a mesh whose certificates another authority signs: a Secret
-// with the control plane's own certificate, which cert-manager writes, and a ConfigMap with the roots
-// that the authority publishes. Neither is written.
+// A ServingSecret is a [ca.Store] for a mesh whose certificates another authority signs. It consists of
+// a Secret with the control plane's own certificate, written by cert-manager, and a ConfigMap with the
+// roots that the authority publishes. outriderd writes neither.
 type ServingSecret struct {
 	secret *AuthoritySecret
-	roots  string // the ConfigMap; empty: none
+	roots  string // name of the ConfigMap; empty: none
 }
 
-// servingRoots is the file of the roots in the Secret.
+// servingRoots is the file in the Secret that contains the roots.
 const servingRoots = "ca.crt"
 
 // ServingSecret returns the store. It sends no request.
@@ -36,8 +36,8 @@ func (s *ServingSecret) configMap() string {
 	return "the ConfigMap " + s.secret.namespace + "/" + s.roots
 }
 
-// Read returns the Secret's files, with the roots of both: when the authority changes its root, one
-// of them has it before the other.
+// Read returns the Secret's files, with the roots of both objects: when the authority replaces its
+// root, one object is updated before the other.
 func (s *ServingSecret) Read(ctx context.Context) (ca.Contents, error) {
 	out, err := s.secret.Read(ctx)
 	if out.Own = false; err != nil || s.roots == "" {
@@ -55,19 +55,19 @@ func (s *ServingSecret) Read(ctx context.Context) (ca.Contents, error) {
 	}
 	out.Files = maps.Clone(out.Files)
 	if out.Files == nil {
-		return out, nil // the Secret is missed first
+		return out, nil // a missing Secret is reported first
 	}
 	out.Files[servingRoots] = bytes.TrimSpace(slices.Concat([]byte(published), []byte("\n"), out.Files[servingRoots]))
 	out.Version += "/" + m.ResourceVersion
 	return out, nil
 }
 
-// Update fails: both are the authority's.
+// Update fails, because the authority owns both objects.
 func (s *ServingSecret) Update(context.Context, ca.Contents) error {
 	return fmt.Errorf("%s is not written by outriderd", s)
 }
 
-// Watch watches both.
+// Watch watches the Secret and the ConfigMap.
 func (s *ServingSecret) Watch(changed func()) (stop func()) {
 	ofSecret := s.secret.Watch(changed)
 	if s.roots == "" {
@@ -78,8 +78,8 @@ func (s *ServingSecret) Watch(changed func()) (stop func()) {
 	return func() { ofSecret(); ofRoots() }
 }
 
-// watchOne calls changed after each change of what a feed has, also when it was read for the first
-// time, and when the API server answers again.
+// watchOne calls changed after each change in a feed, when it is read for the first time, and when the
+// API server answers again.
 func (c *Cluster) watchOne(f feed, changed func()) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	to := newStore(func(string, metav1.Object) string { return "" })

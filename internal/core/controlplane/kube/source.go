@@ -22,22 +22,22 @@ type Source struct {
 	mesh.Feed
 	cluster *Cluster
 	synced  chan struct{}
-	dirty   chan struct{} // has one if something changed
+	dirty   chan struct{} // contains a value if something has changed
 
 	mu      sync.Mutex
 	builder *build.Builder
 	invalid map[mesh.Key]string
-	kept    map[mesh.Key]*mesh.WorkloadSpec // pods whose readiness changed a moment ago
-	unread  map[string]bool                 // definitions of ignored kinds that may not be read
+	kept    map[mesh.Key]*mesh.WorkloadSpec // pods that were ready a moment ago
+	unread  map[string]bool                 // definitions of ignored kinds that outriderd may not read
 }
 
-// keptFor is how long a pod that is no longer ready may have traffic where no other endpoint has.
-// A restarted kubelet takes less to probe a container and to write the result; and a readiness
-// probe takes longer, by its default, to find that an application no longer is ready.
+// keptFor is how long a pod that is no longer ready may still get traffic if no other endpoint can. A
+// restarted kubelet needs less time to probe a container and to write the result. By default a
+// readiness probe needs more time to notice that an application is no longer ready.
 const keptFor = 5 * time.Second
 
-// Source watches the cluster until ctx ends, but for the kinds of [OptionalKinds] that are to be
-// skipped. Until [Source.Synced] the mesh is empty.
+// Source watches the cluster until ctx ends, except for the [OptionalKinds] in skip. Until
+// [Source.Synced] is closed the mesh is empty.
 func (c *Cluster) Source(ctx context.Context, config mesh.Config, skip ...string) *Source {
 	s := &Source{
 		cluster: c, synced: make(chan struct{}), dirty: make(chan struct{}, 1),
@@ -49,7 +49,7 @@ func (c *Cluster) Source(ctx context.Context, config mesh.Config, skip ...string
 	return s
 }
 
-// Synced is closed once the mesh has all objects of the first lists.
+// Synced is closed once the mesh contains all objects in the first lists.
 func (s *Source) Synced() <-chan struct{} { return s.synced }
 
 func (s *Source) run(ctx context.Context, skip []string) {
@@ -88,10 +88,10 @@ func (s *Source) run(ctx context.Context, skip []string) {
 	}
 }
 
-// known is what is kept of an object.
+// A known contains the parts of an object that are kept.
 type known struct {
 	part    mesh.Part // of its last valid version; nil: it is not part of the mesh
-	invalid string    // why its current version is invalid
+	invalid string    // why the current version is invalid
 }
 
 // storeOf returns a store that updates the builder.
@@ -99,7 +99,7 @@ func (s *Source) storeOf(k kind) *store[known] {
 	to := newStore(func(old known, o metav1.Object) known {
 		part, err := k.part(o)
 		if pod, ok := part.(*mesh.WorkloadSpec); ok && pod.Ready {
-			// Its EndpointSlices follow a little later.
+			// The pod stays kept until its EndpointSlices are updated, a little later.
 			was, _ := old.part.(*mesh.WorkloadSpec)
 			pod.Kept = was != nil && was.Kept
 		}
@@ -108,7 +108,7 @@ func (s *Source) storeOf(k kind) *store[known] {
 			return known{part, err.Error()}
 		case err != nil:
 			return known{old.part, err.Error()}
-		case reflect.DeepEqual(old.part, part): // most changes of pods do not matter to a mesh
+		case reflect.DeepEqual(old.part, part): // most changes of pods mean nothing for a mesh
 			return known{part: old.part}
 		}
 		return known{part: part}
@@ -121,8 +121,8 @@ func (s *Source) storeOf(k kind) *store[known] {
 	return to
 }
 
-// standsIn reports whether there is no valid version of an object. Of an invalid policy that forbids
-// something there is a part, which forbids more.
+// standsIn reports whether p is not a valid version of an object. An invalid policy that should forbid
+// something is represented by a part that forbids more.
 func standsIn(p mesh.Part) bool {
 	policy, ok := p.(*mesh.AuthorizationSpec)
 	return p == nil || ok && policy.Closed
@@ -150,7 +150,7 @@ func (s *Source) put(key mesh.Key, before, now known) {
 	s.changed()
 }
 
-// keepNoLonger ends the traffic of a pod that has not changed since.
+// keepNoLonger ends the traffic of a kept pod unless the pod has changed since.
 func (s *Source) keepNoLonger(key mesh.Key, pod *mesh.WorkloadSpec) {
 	s.mu.Lock()
 	same := s.kept[key] == pod
@@ -180,7 +180,7 @@ func (s *Source) publish() {
 	for _, key := range slices.SortedFunc(maps.Keys(s.invalid), mesh.Key.Compare) {
 		problems = append(problems, key.String()+": "+s.invalid[key])
 	}
-	m := s.builder.Mesh() // before its conflicts
+	m := s.builder.Mesh() // must precede the call of Conflicts
 	for _, c := range s.builder.Conflicts() {
 		problems = append(problems, c.Severity+c.Object.String()+": "+strings.TrimPrefix(c.Field+": "+c.Message, ": "))
 	}

@@ -60,7 +60,7 @@ func named(name string, port int32) *corev1.Service {
 	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: port}}}}
 }
 
-// fed returns a source without watches, and the store of its services.
+// fed returns a source without watches, and its store for services.
 func fed() (*Source, *store[known]) {
 	s := &Source{
 		dirty:   make(chan struct{}, 1),
@@ -106,8 +106,8 @@ func TestAMistakeTakesNothingAway(t *testing.T) {
 	want("wrong from the start", 0, "Service shop/web: spec.ports[0].port: -1 is not a port: must be 1 to 65535")
 }
 
-// A pod that stops being ready is kept for a while, also when it is ready again before its
-// EndpointSlices are, and not for longer, whatever else of it changes.
+// A pod that stops being ready is kept for a while, even if it becomes ready again before its
+// EndpointSlices do. Other changes of the pod do not prolong that.
 func TestKeptForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := fed()

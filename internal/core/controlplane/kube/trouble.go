@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// troubles are the operations that fail now, by what was tried. Each is logged when it
-// begins, changes and ends, not at each retry.
+// troubles are the operations that currently fail, by name. A failure is logged when it begins, changes
+// and ends, not at each retry.
 type troubles struct {
 	log *slog.Logger
 
@@ -41,7 +41,7 @@ func (t *troubles) forget(tried string) {
 	delete(t.now, tried)
 }
 
-// Trouble returns the operations that fail now, as sentences.
+// Trouble returns the operations that currently fail, as sentences.
 func (c *Cluster) Trouble() []string {
 	c.trouble.mu.Lock()
 	defer c.trouble.mu.Unlock()

@@ -21,22 +21,24 @@ import (
 	"outrider.dev/internal/base/latest"
 )
 
-// A TrustAPI is a version of the API of ClusterTrustBundles that may be used, and since which minor
-// version of Kubernetes a kubelet mounts them in pods; 0: each does.
+// A TrustAPI is a usable version of the ClusterTrustBundle API, with the minor version of Kubernetes
+// since which kubelets mount bundles in pods; 0: each kubelet does.
 type TrustAPI struct {
 	Version string
 	Kubelet uint
 }
 
-// TrustAPIs are those that are on in each cluster that has them: since 1.37 API server and kubelet
-// have no switch for it. Before, both have one (ClusterTrustBundleProjection), which is off by
-// default, and no client can see how it is set: a pod would lose its volume, or never start.
+// TrustAPIs are enabled in each cluster that has them: since 1.37 neither the API server nor the
+// kubelet has a switch for bundles. Older versions have one (ClusterTrustBundleProjection), which is
+// off by default. No client can see its state, and if it is off, a pod loses its volume or never
+// starts.
 var TrustAPIs = []TrustAPI{{"v1", 37}}
 
-// SwitchedTrustAPIs are those of a cluster whose administrator has switched both on.
+// SwitchedTrustAPIs are for a cluster whose administrator has enabled both switches.
 var SwitchedTrustAPIs = []TrustAPI{{"v1", 0}, {"v1beta1", 0}}
 
-// A TrustBundle keeps the mesh's roots in one ClusterTrustBundle, which pods of any namespace mount.
+// A TrustBundle keeps the mesh's roots in one ClusterTrustBundle, which pods in any namespace can
+// mount.
 type TrustBundle struct {
 	cluster *Cluster
 	roots   Roots
@@ -44,12 +46,12 @@ type TrustBundle struct {
 	usable  latest.Value[bool]
 }
 
-// TrustBundle returns a keeper of the bundle, by the first of the APIs that the cluster has.
+// TrustBundle returns a keeper of the bundle, which uses the first API that the cluster has.
 func (c *Cluster) TrustBundle(roots Roots, apis []TrustAPI) *TrustBundle {
 	return &TrustBundle{cluster: c, roots: roots, apis: apis}
 }
 
-// Usable reports whether pods may mount the bundle: it has the roots, and each node's kubelet can
+// Usable reports whether pods may mount the bundle: it contains the roots, and each node's kubelet can
 // mount it. The channel is closed when that changes.
 func (b *TrustBundle) Usable() (bool, <-chan struct{}) { return b.usable.Get() }
 
@@ -61,10 +63,10 @@ func (b *TrustBundle) set(usable bool) {
 	b.cluster.log.Info("injected pods mount the mesh's roots from the ClusterTrustBundle", "name", contract.TrustBundle, "usable", usable)
 }
 
-// lookAgain is how often the API is looked for: clusters are upgraded under a running control plane.
+// lookAgain is the interval for discovering the API: clusters are upgraded while a control plane runs.
 const lookAgain = 10 * time.Minute
 
-// Run keeps the bundle, until ctx ends. In a cluster without the API it waits for it.
+// Run maintains the bundle, until ctx ends. In a cluster without the API it waits for it.
 func (b *TrustBundle) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		api, err := b.find()
@@ -85,7 +87,7 @@ func (b *TrustBundle) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// find returns the first API that the cluster serves; none: the zero value.
+// find returns the first API that the cluster serves, or the zero value if it serves none.
 func (b *TrustBundle) find() (TrustAPI, error) {
 	for _, api := range b.apis {
 		list, err := b.cluster.core.Discovery().ServerResourcesForGroupVersion("certificates.k8s.io/" + api.Version)
@@ -119,7 +121,7 @@ func (b *TrustBundle) keep(ctx context.Context, api TrustAPI) error {
 	hint := func() {
 		select {
 		case changes <- struct{}{}:
-		default: // one is waiting, and everything is read after it
+		default: // a hint is pending, and everything will be read after it
 		}
 	}
 	resource := b.cluster.dynamic.Resource(schema.GroupVersionResource{Group: "certificates.k8s.io", Version: api.Version, Resource: trustBundles})
@@ -128,7 +130,7 @@ func (b *TrustBundle) keep(ctx context.Context, api TrustAPI) error {
 	running.Go(func() {
 		b.cluster.follow(ctx, feedOf("the ClusterTrustBundle "+contract.TrustBundle, resource, one(contract.TrustBundle)), written, nil)
 	})
-	// True is an old kubelet: a node that comes or goes then changes the value from or to that of none.
+	// The value is true for an old kubelet, so it also changes when a node with one joins or leaves.
 	kubelets := newStore(func(_ bool, o metav1.Object) bool { return !mounts(o, api.Kubelet) })
 	kubelets.changed = func(_ types.NamespacedName, before, now, _ bool) {
 		if before != now {
@@ -199,7 +201,7 @@ func (b *TrustBundle) write(ctx context.Context, apply applyFunc, written *store
 	return err
 }
 
-// bundleSum is that of the roots in a ClusterTrustBundle.
+// bundleSum returns the hash of the roots in a ClusterTrustBundle.
 func bundleSum(o metav1.Object) sum {
 	u, ok := o.(*unstructured.Unstructured)
 	if !ok {
@@ -209,7 +211,7 @@ func bundleSum(o metav1.Object) sum {
 	return sha256.Sum256([]byte(text))
 }
 
-// mounts reports whether a node's kubelet is at least of a minor version.
+// mounts reports whether a node's kubelet has at least a minor version.
 func mounts(o metav1.Object, minor uint) bool {
 	node, ok := o.(*corev1.Node)
 	if !ok {
@@ -219,7 +221,7 @@ func mounts(o metav1.Object, minor uint) bool {
 	return err == nil && v.AtLeast(version.MustParseGeneric(fmt.Sprintf("1.%d.0", minor)))
 }
 
-// anywhere reports whether the value of an object is true.
+// anywhere reports whether the value of any object is true.
 func anywhere(s *store[bool]) bool {
 	return slices.ContainsFunc(s.names(), func(n types.NamespacedName) bool {
 		is, _ := s.get(n)

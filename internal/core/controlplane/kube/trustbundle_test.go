@@ -25,8 +25,8 @@ func nodeOf(name, kubelet string) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{KubeletVersion: kubelet}}}
 }
 
-// serving is a cluster whose API server serves ClusterTrustBundles in a version; empty: in none. Every
-// bundle that is applied is sent to the channel.
+// serving returns a cluster whose API server serves ClusterTrustBundles in a version; empty: not at
+// all. Every applied bundle is sent to the channel.
 func serving(version string, nodes ...runtime.Object) (c *Cluster, applied chan *unstructured.Unstructured) {
 	core := fake.NewClientset(nodes...)
 	core.Resources = []*metav1.APIResourceList{{GroupVersion: "certificates.k8s.io/v1", APIResources: []metav1.APIResource{{Name: "certificatesigningrequests"}}}}
@@ -46,7 +46,7 @@ func serving(version string, nodes ...runtime.Object) (c *Cluster, applied chan 
 		}
 		applied <- o
 		if err := bundles.Tracker().Create(resource, o, ""); apierrors.IsAlreadyExists(err) {
-			return true, o, bundles.Tracker().Update(resource, o, "") // an apply is either
+			return true, o, bundles.Tracker().Update(resource, o, "") // an apply creates or updates
 		} else if err != nil {
 			return true, nil, err
 		}
@@ -56,8 +56,8 @@ func serving(version string, nodes ...runtime.Object) (c *Cluster, applied chan 
 	return &Cluster{core: core, dynamic: bundles, log: log, trouble: troubles{log: log}}, applied
 }
 
-// watches has an element for each watch of core's objects of a kind that has begun: a fake forgets what
-// happens between a list and the watch after it.
+// watches receives a value whenever a watch of one of core's kinds begins. A test must wait for that,
+// because a fake loses changes between a list and its watch.
 func watches(core *fake.Clientset, resource, namespace string) <-chan struct{} {
 	begun := make(chan struct{}, 10)
 	core.PrependWatchReactor(resource, func(testcore.Action) (bool, watch.Interface, error) {
@@ -68,7 +68,8 @@ func watches(core *fake.Clientset, resource, namespace string) <-chan struct{} {
 	return begun
 }
 
-// The bundle is of our signer, and usable once it has the roots and each kubelet can mount it.
+// The bundle belongs to our signer. It is usable once it contains the roots and each kubelet can mount
+// it.
 func TestTrustBundle(t *testing.T) {
 	old, young := nodeOf("old", "v1.36.9"), nodeOf("young", "v1.37.2+k3s1")
 	c, applied := serving("v1", old, young)
@@ -112,7 +113,7 @@ func TestTrustBundle(t *testing.T) {
 	}
 }
 
-// Which of the APIs is used is the cluster's, and the operator's for those with a switch.
+// The cluster decides which API is used and, for APIs with a switch, the operator does.
 func TestTrustAPIs(t *testing.T) {
 	for name, tt := range map[string]struct {
 		served string

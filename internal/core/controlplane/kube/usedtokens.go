@@ -16,17 +16,17 @@ import (
 	"outrider.dev/internal/core/controlplane/ca"
 )
 
-// UsedTokens are the [ca.UsedTokens] of a cluster: a ConfigMap for each token, named by its
-// SHA-256. The one that creates it has used the token.
+// UsedTokens implements [ca.UsedTokens] in a cluster by a ConfigMap for each token, named by its
+// SHA-256. Whoever creates the ConfigMap has used the token.
 type UsedTokens struct {
 	cluster   *Cluster
 	namespace string
 }
 
-// UsedTokens returns those of a control plane in a namespace.
+// UsedTokens returns the used tokens of a control plane in a namespace.
 func (c *Cluster) UsedTokens(namespace string) *UsedTokens { return &UsedTokens{c, namespace} }
 
-// Fields of the ConfigMap.
+// Fields in the ConfigMap.
 const (
 	usedKey  = "key-sha256"
 	usedTime = "used-at"
@@ -36,7 +36,7 @@ const (
 // usedPage is how many ConfigMaps are read at a time.
 const usedPage = 500
 
-// Use is a method of [ca.UsedTokens].
+// Use implements [ca.UsedTokens].
 func (u *UsedTokens) Use(ctx context.Context, token, key [32]byte, now time.Time) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -59,10 +59,10 @@ func (u *UsedTokens) Use(ctx context.Context, token, key [32]byte, now time.Time
 		return false, explain("reading a used host token", err)
 	}
 	use, err := firstUse(first)
-	return err == nil && use.Allows(key, now), nil // whatever it has, the token is used
+	return err == nil && use.Allows(key, now), nil // whatever the ConfigMap contains, the token was used
 }
 
-// firstUse reads a ConfigMap.
+// firstUse parses a ConfigMap.
 func firstUse(m *corev1.ConfigMap) (use ca.FirstUse, err error) {
 	raw, err := hex.DecodeString(m.Data[usedKey])
 	if err != nil || len(raw) != len(use.Key) {
@@ -73,11 +73,11 @@ func firstUse(m *corev1.ConfigMap) (use ca.FirstUse, err error) {
 	return use, err
 }
 
-// UsedTokenKept is how long a used token is remembered while no Host has it. If it is declared
-// again after that time, it is good once more.
+// UsedTokenKept is how long a used token is remembered while no Host declares it. If it is declared
+// again later, it can be used once more.
 const UsedTokenKept = 30 * 24 * time.Hour
 
-// Sweep deletes the ConfigMaps of tokens that were used long ago and that no Host has.
+// Sweep deletes the ConfigMaps of tokens that were used long ago and that no Host declares.
 func (u *UsedTokens) Sweep(ctx context.Context, declared func(sum [32]byte) bool, now time.Time) (deleted int, err error) {
 	maps := u.cluster.core.CoreV1().ConfigMaps(u.namespace)
 	options := metav1.ListOptions{LabelSelector: labels.Set{contract.KindLabel: kindUsed}.String(), Limit: usedPage}
@@ -91,7 +91,7 @@ func (u *UsedTokens) Sweep(ctx context.Context, declared func(sum [32]byte) bool
 			if !expired(m, declared, now) {
 				continue
 			}
-			// Not one that was made again meanwhile.
+			// The UID protects a ConfigMap that was created again meanwhile.
 			err := maps.Delete(ctx, m.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &m.UID}})
 			if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 				return deleted, explain("deleting a used host token", err)
@@ -112,7 +112,7 @@ func (u *UsedTokens) page(ctx context.Context, o metav1.ListOptions) (*corev1.Co
 	return u.cluster.core.CoreV1().ConfigMaps(u.namespace).List(ctx, o)
 }
 
-// expired reports whether a used token may be forgotten. One that cannot be read stays.
+// expired reports whether a used token may be forgotten. A ConfigMap that cannot be parsed is kept.
 func expired(m *corev1.ConfigMap, declared func([32]byte) bool, now time.Time) bool {
 	if !isMadeHere(m) {
 		return false
@@ -126,11 +126,11 @@ func expired(m *corev1.ConfigMap, declared func([32]byte) bool, now time.Time) b
 	return err == nil && now.After(use.At.Add(UsedTokenKept)) && !declared([32]byte(raw))
 }
 
-// sweepEvery is how often used tokens are looked through, by each replica.
+// sweepEvery is how often each replica looks for expired tokens.
 const sweepEvery = 6 * time.Hour
 
-// Run sweeps from time to time, until ctx ends, once the mesh is synced. Without Hosts in the mesh it
-// sends no request, and needs no permission.
+// Run sweeps regularly, until ctx ends, once the mesh is synced. Without Hosts in the mesh it sends no
+// request, and needs no permission.
 func (u *UsedTokens) Run(ctx context.Context, synced <-chan struct{}, hosts ca.Hosts) error {
 	if !wait(ctx, synced) {
 		return ctx.Err()

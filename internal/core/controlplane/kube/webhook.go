@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// WebhookConfigurations are the MutatingWebhookConfigurations of a cluster.
+// WebhookConfigurations watches the MutatingWebhookConfigurations in a cluster.
 type WebhookConfigurations struct {
 	cluster *Cluster
 	store   *store[admission.MutatingWebhookConfiguration]
@@ -19,7 +19,8 @@ type WebhookConfigurations struct {
 	changed map[string]chan struct{} // by name; "": any name
 }
 
-// WebhookConfigurations watches the one of that name until ctx ends; an empty name is all.
+// WebhookConfigurations watches the configuration with this name until ctx ends; an empty name means
+// all.
 func (c *Cluster) WebhookConfigurations(ctx context.Context, name string) *WebhookConfigurations {
 	var which fields.Selector
 	if name != "" {
@@ -31,7 +32,7 @@ func (c *Cluster) WebhookConfigurations(ctx context.Context, name string) *Webho
 	return w
 }
 
-// selectorsOf is what is kept of a configuration: which objects its webhooks review.
+// selectorsOf returns the parts of a configuration that are kept: which objects its webhooks review.
 func selectorsOf(_ admission.MutatingWebhookConfiguration, o metav1.Object) admission.MutatingWebhookConfiguration {
 	out := admission.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: o.GetName()}}
 	if c, ok := o.(*admission.MutatingWebhookConfiguration); ok {
@@ -47,8 +48,8 @@ func selectorsOf(_ admission.MutatingWebhookConfiguration, o metav1.Object) admi
 // Synced is closed after the first list.
 func (w *WebhookConfigurations) Synced() <-chan struct{} { return w.store.synced }
 
-// All returns those that are watched, sorted by name; of their webhooks only names, rules
-// and selectors.
+// All returns the watched configurations, sorted by name. Of their webhooks they contain only names,
+// rules and selectors.
 func (w *WebhookConfigurations) All() []admission.MutatingWebhookConfiguration {
 	var out []admission.MutatingWebhookConfiguration
 	for _, n := range w.store.names() {
@@ -59,8 +60,8 @@ func (w *WebhookConfigurations) All() []admission.MutatingWebhookConfiguration {
 	return out
 }
 
-// Changed is closed when the configuration of that name is written or deleted; an empty name
-// is any.
+// Changed returns a channel that is closed when the configuration with this name is written or deleted;
+// an empty name means any.
 func (w *WebhookConfigurations) Changed(name string) <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -81,7 +82,7 @@ func (w *WebhookConfigurations) notify(name string) {
 	}
 }
 
-// Get reads one from the API server.
+// Get reads a configuration from the API server.
 func (w *WebhookConfigurations) Get(ctx context.Context, name string) (*admission.MutatingWebhookConfiguration, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -92,7 +93,7 @@ func (w *WebhookConfigurations) Get(ctx context.Context, name string) (*admissio
 	return c, nil
 }
 
-// Update writes one. It fails if it was changed since it was read.
+// Update writes a configuration. It fails if it was changed since it was read.
 func (w *WebhookConfigurations) Update(ctx context.Context, c *admission.MutatingWebhookConfiguration) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

@@ -14,7 +14,7 @@ import (
 )
 
 // Patch puts the bundle into every webhook of a configuration, and reports whether that changed
-// it: of several replicas only the first one writes.
+// anything, so that only the first of several replicas writes.
 func Patch(c *admission.MutatingWebhookConfiguration, bundle []byte) (changed bool) {
 	for i := range c.Webhooks {
 		if client := &c.Webhooks[i].ClientConfig; !bytes.Equal(client.CABundle, bundle) {
@@ -25,15 +25,15 @@ func Patch(c *admission.MutatingWebhookConfiguration, bundle []byte) (changed bo
 	return changed
 }
 
-// Configurations are those of a cluster. Update fails if there was another one since Get, as
-// an update with a resourceVersion does. If there is none of that name, the error of Get is
-// the API's: apierrors.IsNotFound.
+// Configurations reads and writes the configurations in a cluster. Update fails if the configuration
+// has changed since Get, as an update with a resourceVersion does. If there is none of that name, Get
+// fails as the API does: apierrors.IsNotFound.
 type Configurations interface {
 	Get(ctx context.Context, name string) (*admission.MutatingWebhookConfiguration, error)
 	Update(ctx context.Context, c *admission.MutatingWebhookConfiguration) error
 }
 
-// Roots are the certificates of the bundle: a ca.Authority.
+// Roots provides the certificates for the bundle; it is a ca.Authority.
 type Roots interface {
 	RootsPEM() []byte
 	Changed() <-chan struct{}
@@ -46,23 +46,23 @@ type Keeper struct {
 	Roots          Roots
 	Log            *slog.Logger
 
-	// Changed, if set, returns a channel that is closed when the configuration was written. It
-	// is called before the configuration is read.
+	// Changed returns a channel that is closed when the configuration is written. It is called before
+	// the configuration is read. It may be nil.
 	Changed func() <-chan struct{}
 
-	Look time.Duration // without a known change, since an old file may have been applied; default 1m
+	Look time.Duration // interval of reading without a known change, in case an old file was applied; default 1m
 }
 
 const (
 	retryAfter   = time.Second           // after a failure
-	retryReplica = 50 * time.Millisecond // after another replica's update: it may have written the same
+	retryReplica = 50 * time.Millisecond // after another replica's update, which was probably the same
 )
 
-// Run writes the bundle now, whenever the roots change, and whenever the configuration has
+// Run writes the bundle at the start, whenever the roots change, and whenever the configuration has
 // another one, until ctx ends. Failures are logged and retried.
 //
-// A new root must be among the roots before it signs: the API server refuses pods while it
-// cannot verify the webhook's certificate.
+// A new root must be in the bundle before it signs, because the API server refuses pods while it cannot
+// verify the webhook's certificate.
 func (k *Keeper) Run(ctx context.Context) error {
 	var written <-chan struct{} // nil is never closed
 	var missing bool

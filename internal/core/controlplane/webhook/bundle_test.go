@@ -20,13 +20,13 @@ import (
 	"outrider.dev/test/roots"
 )
 
-// A cluster has one configuration, and refuses an update of an old version.
+// A cluster contains one configuration, and refuses an update based on an old version.
 type cluster struct {
 	mu      sync.Mutex
 	stored  admission.MutatingWebhookConfiguration
 	version int
 	writes  int
-	refuses int // updates that fail, as after a conflict
+	refuses int // number of updates that are still to fail, as after a conflict
 	missing bool
 	reads   int
 }
@@ -83,7 +83,7 @@ func TestReplicasKeepTheBundleCurrent(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		want("one", 1, "three replicas start, and the first write meets another")
-		if strings.Contains(log.String(), "WARN") { // a conflict is none
+		if strings.Contains(log.String(), "WARN") { // conflicts are not logged as warnings
 			t.Errorf("the log:\n%s", log.String())
 		}
 		r.Set("one two")
@@ -102,7 +102,7 @@ func TestReplicasKeepTheBundleCurrent(t *testing.T) {
 	})
 }
 
-// A missing configuration is logged once and read rarely; once it is there, it is written at
+// A missing configuration is logged once and read rarely; once it exists, the bundle is written at
 // once.
 func TestAConfigurationThatIsNotThereYet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

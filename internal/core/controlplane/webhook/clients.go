@@ -10,21 +10,21 @@ import (
 	"sync/atomic"
 )
 
-// Clients are those whose certificates the webhook accepts: the API servers.
+// Clients accepts the certificates of the webhook's clients, the API servers.
 type Clients struct {
 	file  string
 	names []string
 	roots atomic.Pointer[x509.CertPool]
 }
 
-// NewClients reads the file with the roots of clients. Names are the common names that a
-// certificate may have; none: any.
+// NewClients reads the file with the roots that sign the certificates. Names lists the accepted common
+// names; if it is empty, any is accepted.
 func NewClients(file string, names []string) (*Clients, error) {
 	c := &Clients{file: file, names: names}
 	return c, c.Reload()
 }
 
-// Reload reads the file again. Connections are not closed; the next handshake uses it.
+// Reload reads the file again, for the next handshakes. Existing connections stay open.
 func (c *Clients) Reload() error {
 	text, err := os.ReadFile(c.file)
 	if err != nil {
@@ -38,7 +38,7 @@ func (c *Clients) Reload() error {
 	return nil
 }
 
-// Name is the common name of a client, which [Clients] accepted.
+// Name returns the common name of a client that [Clients] accepted.
 func Name(state tls.ConnectionState) (string, error) {
 	if len(state.PeerCertificates) == 0 {
 		return "", errors.New("the client sent no certificate")
@@ -46,7 +46,7 @@ func Name(state tls.ConnectionState) (string, error) {
 	return state.PeerCertificates[0].Subject.CommonName, nil
 }
 
-// require makes a server accept these clients alone.
+// require makes a server accept only these clients.
 func (c *Clients) require(base *tls.Config) {
 	with := base.Clone()
 	base.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {

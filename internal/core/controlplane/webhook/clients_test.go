@@ -20,7 +20,7 @@ import (
 	"outrider.dev/internal/core/controlplane/ca"
 )
 
-// A signer makes certificates of clients.
+// A signer signs client certificates.
 type signer struct {
 	key  *ecdsa.PrivateKey
 	root *x509.Certificate
@@ -52,8 +52,8 @@ func (s signer) client(t *testing.T, name string) []tls.Certificate {
 	return []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: s.key}}
 }
 
-// With roots for clients, only a certificate with an accepted name gets past the handshake; the
-// file is exchanged without a restart.
+// If roots for clients are set, only a certificate with an accepted name passes the handshake. The file
+// can be replaced without a restart.
 func TestOnlyTheAPIServerIsLetIn(t *testing.T) {
 	ours, other := newSigner(t), newSigner(t)
 	file := filepath.Join(t.TempDir(), "clients.pem")

@@ -18,19 +18,19 @@ import (
 // A Place is the webhook's address: a service or a URL.
 type Place struct {
 	URL                string // https://host:port, with or without a path
-	Namespace, Service string // without a URL; default outrider-system/outriderd, port 443
+	Namespace, Service string // if URL is empty; default outrider-system/outriderd, port 443
 }
 
-// ConfigurationOptions are which pods the API server sends. The zero value of a field means
-// its default.
+// ConfigurationOptions say which pods the API server sends to the webhook. The zero value of a field
+// means its default.
 type ConfigurationOptions struct {
-	Name      string // default outrider-injector, and -REVISION for another one than the default
-	Revision  string // default "default", which labels without a revision stand for
+	Name      string // default outrider-injector, followed by -REVISION for a named revision
+	Revision  string // default "default", to which labels without a revision refer
 	Namespace string // the control plane's; default outrider-system
-	ByDefault bool   // namespaces without a label too (enableNamespacesByDefault)
-	OwnLabels bool   // Istio's labels belong to another injector (see [injectors.Others]): only ours count; the default revision only
+	ByDefault bool   // also in namespaces without a label (enableNamespacesByDefault)
+	OwnLabels bool   // Istio's labels belong to another injector (see [injectors.Others]), so only ours request injection; for the default revision only
 	Place     Place
-	Bundle    []byte // PEM, the roots of the webhook's certificate
+	Bundle    []byte // PEM, the roots that verify the webhook's certificate
 }
 
 type requirements = []metav1.LabelSelectorRequirement
@@ -39,7 +39,7 @@ func is(key string, values ...string) metav1.LabelSelectorRequirement {
 	return metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpIn, Values: values}
 }
 
-// isNot also holds without the label.
+// isNot also matches objects without the label.
 func isNot(key string, values ...string) metav1.LabelSelectorRequirement {
 	return metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpNotIn, Values: values}
 }
@@ -52,16 +52,16 @@ func hasNo(key string) metav1.LabelSelectorRequirement {
 	return metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpDoesNotExist}
 }
 
-// A row is one webhook of the configuration. Selectors have no "or": each way to request
-// injection is a row of its own, and no pod matches two.
+// A row is one webhook of the configuration. Selectors have no "or", so each way to request injection
+// has its own row, and no pod matches two.
 type row struct {
 	name      string
 	namespace requirements
 	pod       requirements
 }
 
-// rows are Istio's selectors (mutatingwebhook.yaml of its chart), once for its labels and once
-// for ours, which go first.
+// rows returns Istio's selectors (mutatingwebhook.yaml of its chart), once with Outrider's labels and
+// once with Istio's. Outrider's labels take precedence.
 func (o ConfigurationOptions) rows() []row {
 	if o.OwnLabels {
 		return o.ownRows()
@@ -71,7 +71,7 @@ func (o ConfigurationOptions) rows() []row {
 	add := func(name string, namespace, pod requirements) {
 		out = append(out, row{name, namespace, pod})
 	}
-	// Where the namespace or the pod's revision requests injection, the pod can decline it.
+	// If the namespace's or the pod's revision requests injection, the pod can still decline it.
 	unlessFalse := func(name string, namespace, pod requirements) {
 		add(name, namespace, append(slices.Clone(pod), hasNo(contract.OwnInjectLabel), isNot(contract.InjectLabel, "false")))
 		add("own-"+name, namespace, append(slices.Clone(pod), has(contract.OwnInjectLabel), isNot(contract.OwnInjectLabel, "false")))
@@ -93,7 +93,7 @@ func (o ConfigurationOptions) rows() []row {
 	return out
 }
 
-// ownRows are the selectors by our labels alone.
+// ownRows returns the selectors for Outrider's labels alone.
 func (o ConfigurationOptions) ownRows() []row {
 	unset := requirements{hasNo(contract.OwnNamespaceLabel)}
 	out := []row{
@@ -119,7 +119,7 @@ func (o ConfigurationOptions) complete() ConfigurationOptions {
 	return o
 }
 
-// Configuration returns the MutatingWebhookConfiguration by which the API server sends pods.
+// Configuration returns the MutatingWebhookConfiguration that makes the API server send pods.
 func Configuration(o ConfigurationOptions) (*admission.MutatingWebhookConfiguration, error) {
 	o = o.complete()
 	if o.OwnLabels && o.Revision != contract.DefaultRevision {
@@ -149,7 +149,7 @@ func Configuration(o ConfigurationOptions) (*admission.MutatingWebhookConfigurat
 			FailurePolicy:     new(admission.Fail),
 			MatchPolicy:       new(admission.Equivalent),
 			SideEffects:       new(admission.SideEffectClassNone),
-			// Webhooks after ours may add containers, which are to be injected too.
+			// Later webhooks may add containers, which must be injected too.
 			ReinvocationPolicy:      new(admission.IfNeededReinvocationPolicy),
 			TimeoutSeconds:          new(int32(10)),
 			AdmissionReviewVersions: []string{"v1"},

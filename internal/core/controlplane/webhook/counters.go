@@ -8,13 +8,13 @@ import (
 	"outrider.dev/internal/core/pod/inject/verdict"
 )
 
-// Counters are counted since the start.
+// Counters count since the start.
 type Counters struct {
 	Reviews  map[verdict.Code]uint64 // by outcome
 	Duration Histogram
 }
 
-// A Histogram counts durations: bucket i those up to Buckets[i], the last one the rest.
+// A Histogram counts durations: bucket i those up to Buckets[i], the last bucket all longer ones.
 type Histogram struct {
 	Counts [len(Buckets) + 1]uint64
 	Sum    time.Duration
@@ -46,7 +46,7 @@ func (c *counters) add(code verdict.Code, took time.Duration) {
 	c.now.Duration.Sum += took
 }
 
-// Counters returns the numbers of this moment.
+// Counters returns the current numbers.
 func (w *Webhook) Counters() Counters {
 	w.counters.mu.Lock()
 	defer w.counters.mu.Unlock()

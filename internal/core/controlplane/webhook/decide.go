@@ -23,18 +23,18 @@ import (
 	"outrider.dev/internal/core/pod/podspec"
 )
 
-// Codes of reviews besides those of [verdict.Code].
+// Codes of reviews in addition to those of package verdict.
 const (
-	Failed      verdict.Code = "failed"       // the request got no AdmissionReview
+	Failed      verdict.Code = "failed"       // the request was not answered by an AdmissionReview
 	NotAPod     verdict.Code = "not-a-pod"    // allowed: the webhook's rules are too wide
-	NotCreated  verdict.Code = "not-created"  // allowed: an existing pod cannot get a container
+	NotCreated  verdict.Code = "not-created"  // allowed: containers cannot be added to an existing pod
 	BadPod      verdict.Code = "bad-pod"      // refused: the object is not a valid pod
 	BadSettings verdict.Code = "bad-settings" // refused: the mesh's configuration is invalid
 )
 
 var reviewType = metav1.TypeMeta{APIVersion: admission.SchemeGroupVersion.String(), Kind: "AdmissionReview"}
 
-// review answers the review in body. Environ are more variables of the proxy.
+// review answers the AdmissionReview in body. Environ contains additional variables of the proxy.
 func (w *Webhook) review(ctx context.Context, p *place, body []byte, environ map[string]string) ([]byte, verdict.Code, error) {
 	var in admission.AdmissionReview
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(body, &in); err != nil {
@@ -50,7 +50,7 @@ func (w *Webhook) review(ctx context.Context, p *place, body []byte, environ map
 		return nil, Failed, fail(http.StatusBadRequest, metav1.StatusReasonBadRequest, "request.uid is missing: there is nothing to answer")
 	}
 	out, code := w.decide(ctx, p, in.Request, environ)
-	if err := ctx.Err(); err != nil { // no one reads the answer
+	if err := ctx.Err(); err != nil { // the client has disconnected
 		return nil, Failed, fail(http.StatusGatewayTimeout, metav1.StatusReasonTimeout, "the client has left, or its time is over: %v", err)
 	}
 	out.UID = in.Request.UID
@@ -75,7 +75,7 @@ func (w *Webhook) decide(ctx context.Context, p *place, r *admission.AdmissionRe
 	if err := decode(r.Object.Raw, &pod); err != nil {
 		return refused(BadPod, fmt.Sprintf("the object is no pod: %v", err), "")
 	}
-	pod.Namespace = cmp.Or(pod.Namespace, r.Namespace) // a new pod may leave it to the request
+	pod.Namespace = cmp.Or(pod.Namespace, r.Namespace) // the API server may have the namespace only in the request
 	ns, known := w.o.Namespaces(r.Namespace)
 	if !known {
 		ns = inject.Namespace{}
@@ -97,7 +97,7 @@ func (w *Webhook) decide(ctx context.Context, p *place, r *admission.AdmissionRe
 	case errors.As(err, &refusal):
 		return refused(refusal.Code, refusal.Sentence, refusal.Hint)
 	case ctx.Err() != nil:
-		return allowed(Failed) // not sent: see review
+		return allowed(Failed) // review sends another answer instead
 	case err != nil:
 		w.o.Log.Error("pods cannot be injected as the mesh is configured", "error", err)
 		return refused(BadSettings, fmt.Sprintf("the mesh's configuration cannot be used: %v", err), "the administrator of outriderd has to change it")
@@ -108,24 +108,23 @@ func (w *Webhook) decide(ctx context.Context, p *place, r *admission.AdmissionRe
 	return patched(result)
 }
 
-// maxObjects limits what is decoded: an empty object in a list takes 3 bytes, and a volume 250
-// in memory. A pod with 300 containers has some 20,000 objects with its managedFields.
+// maxObjects limits how many objects are decoded: an empty object in a list takes 3 bytes of text, but
+// a volume 250 bytes of memory. A pod with 300 containers and its managedFields has some 20,000.
 const maxObjects = 30_000
 
-// checkLists refuses a pod with more containers or objects than are read, before it is
-// decoded.
+// checkLists refuses a pod with too many containers or objects before it is decoded.
 func checkLists(raw []byte) error {
 	if n := bytes.Count(raw, []byte("{")); n > maxObjects {
 		return fmt.Errorf("the pod has up to %d objects in its lists: %d are read", n, maxObjects)
 	}
-	if len(raw) < 3*podspec.MaxContainers { // as nearly always: it cannot have too many
+	if len(raw) < 3*podspec.MaxContainers { // too short to contain too many, as nearly all pods are
 		return nil
 	}
 	var pod struct {
 		Spec struct{ Containers, InitContainers, EphemeralContainers []struct{} } `json:"spec"`
 	}
 	if json.Unmarshal(raw, &pod) != nil {
-		return nil // decoding says why
+		return nil // the decoder will report the mistake
 	}
 	n := len(pod.Spec.Containers) + len(pod.Spec.InitContainers) + len(pod.Spec.EphemeralContainers)
 	if most := podspec.MaxContainers + len([]string{contract.ProxyContainer, contract.InitContainer}); n > most {
@@ -134,45 +133,45 @@ func checkLists(raw []byte) error {
 	return nil
 }
 
-// decode reads JSON with the API server's own decoder. A duplicate field is an error; an
-// unknown field is one of a newer Kubernetes and is ignored.
+// decode decodes JSON as the API server does. A duplicate field is an error. An unknown field is
+// ignored, because a newer Kubernetes may have added it.
 func decode(data []byte, into any) error {
 	strict, err := kjson.UnmarshalStrict(data, into, kjson.DisallowDuplicateFields)
 	return errors.Join(append(strict, err)...)
 }
 
-// inject injects a pod, and looks up the commands of its images if a gate needs them.
+// inject injects a pod. If a gate needs the commands of images, it looks them up.
 func (w *Webhook) inject(ctx context.Context, p *place, pod *corev1.Pod, ns inject.Namespace, o inject.Options) (inject.Result, error) {
 	if w.o.Commands == nil {
 		return w.injectPod(pod, ns, o)
 	}
 	return inject.Resolving(pod, ns, o, func(images []string) (found map[string]imagecmd.Command) {
 		whole := ctx
-		if end, ok := ctx.Deadline(); ok { // leave time for an answer without a gate
+		if end, ok := ctx.Deadline(); ok { // leaves time to answer without a gate
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeout(ctx, time.Until(end)/2)
 			defer cancel()
 		}
-		p.without(whole, func() { found = w.o.Commands(ctx, images) }) // the deadline is checked afterwards
+		p.without(whole, func() { found = w.o.Commands(ctx, images) }) // without checks the deadline afterwards
 		return found
 	})
 }
 
-// maxPatch is what etcd stores of one object, its --max-request-bytes.
+// maxPatch is the default limit of etcd for one object (--max-request-bytes).
 const maxPatch = 3 << 19
 
 func allowed(code verdict.Code) (*admission.AdmissionResponse, verdict.Code) {
 	return &admission.AdmissionResponse{Allowed: true, AuditAnnotations: audit(code)}, code
 }
 
-// audit is what the API server writes into its audit log.
+// audit returns the annotation that the API server adds to its audit log.
 func audit(code verdict.Code) map[string]string { return map[string]string{"injection": string(code)} }
 
 // patched returns the answer with a result's patch.
 func patched(result inject.Result) (*admission.AdmissionResponse, verdict.Code) {
 	out, code := allowed(result.Reason.Code)
 	warnings := result.Warnings
-	if code == verdict.OtherInjector { // the pod's labels would mean us if there was no other injector
+	if code == verdict.OtherInjector { // without the other injector, the pod's labels would select us
 		warnings = append([]string{fmt.Sprintf("not injected (%s): %s", code, result.Reason.Sentence)}, warnings...)
 	}
 	out.Warnings = fitting(warnings)
@@ -189,8 +188,8 @@ func patched(result inject.Result) (*admission.AdmissionResponse, verdict.Code) 
 	return out, code
 }
 
-// statuses are those of refused pods. A bad request is a pod that is written wrongly; any
-// other refused pod is forbidden.
+// statuses maps codes to the status of a refused pod: a bad request if the pod is malformed, else
+// forbidden.
 var statuses = map[verdict.Code]struct {
 	code   int32
 	reason metav1.StatusReason
@@ -202,7 +201,7 @@ var statuses = map[verdict.Code]struct {
 	BadSettings:           {http.StatusInternalServerError, metav1.StatusReasonInternalError},
 }
 
-// refused returns the answer that keeps a pod out. Its message is all that the pod's author sees.
+// refused returns the answer that refuses a pod. The pod's author sees only its message.
 func refused(code verdict.Code, sentence, hint string) (*admission.AdmissionResponse, verdict.Code) {
 	s, ok := statuses[code]
 	if !ok {

@@ -21,7 +21,7 @@ import (
 	"outrider.dev/internal/core/pod/inject"
 )
 
-// enabled are namespaces that all have istio-injection=enabled.
+// enabled returns a namespace with this name and the label istio-injection=enabled.
 func enabled(name string) (inject.Namespace, bool) {
 	return inject.Namespace{Name: name, Labels: map[string]string{"istio-injection": "enabled"}}, true
 }
@@ -35,7 +35,7 @@ func authority(t testing.TB, dir string) *ca.Authority {
 	return a
 }
 
-// serve starts a server of the webhook and returns its address.
+// serve starts the webhook's server and returns its address.
 func serve(t testing.TB, w *Webhook, a *ca.Authority) string {
 	t.Helper()
 	id := ca.Identity{TrustDomain: "cluster.local", Namespace: "outrider-system", ServiceAccount: "outriderd"}
@@ -54,7 +54,8 @@ func serve(t testing.TB, w *Webhook, a *ca.Authority) string {
 	return l.Addr().String()
 }
 
-// client is an API server's, which trusts a bundle. It would resume TLS sessions.
+// client returns an HTTP client like an API server's that trusts a bundle. It also allows the
+// resumption of TLS sessions.
 func client(t testing.TB, bundle []byte, protocols ...string) *http.Client {
 	t.Helper()
 	pool := x509.NewCertPool()
@@ -78,7 +79,7 @@ func podJSON(t testing.TB, text string) []byte {
 	return raw
 }
 
-// reviewOf is an AdmissionReview as the API server writes it.
+// reviewOf returns an AdmissionReview as the API server writes it.
 func reviewOf(uid, namespace string, object []byte) []byte {
 	return fmt.Appendf(nil, `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":%q,"kind":{"group":"","version":"v1","kind":"Pod"},`+
 		`"resource":{"group":"","version":"v1","resource":"pods"},"namespace":%q,"operation":"CREATE","userInfo":{},"object":%s,"oldObject":null,"dryRun":false,"options":null}}`, uid, namespace, object)
@@ -90,7 +91,7 @@ type reply struct {
 	header   http.Header
 	body     []byte
 	response admission.AdmissionResponse
-	message  string // of a Status
+	message  string // from the Status
 	kind     string
 }
 
@@ -121,7 +122,7 @@ func post(t testing.TB, c *http.Client, url string, body []byte) reply {
 	return read(t, r)
 }
 
-// handled posts a body to the handler, without a connection.
+// handled passes a body to the handler without a connection.
 func handled(t testing.TB, w *Webhook, body []byte) reply {
 	t.Helper()
 	out := httptest.NewRecorder()

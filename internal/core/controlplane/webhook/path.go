@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// Path is the path of reviews. Variables of the proxy may follow it.
+// Path is the path of reviews. Variables of the proxy may be appended.
 const Path = "/inject"
 
-// variables are Istio's short names (pkg/kube/inject/webhook.go).
+// variables maps Istio's short names (pkg/kube/inject/webhook.go) to variables.
 var variables = map[string]string{
 	"cluster": "ISTIO_META_CLUSTER_ID",
 	"net":     "ISTIO_META_NETWORK",
@@ -18,8 +18,8 @@ var variables = map[string]string{
 
 var variableName = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*$`)
 
-// environOf returns the variables of an escaped path: /inject/k/v/k/v, or
-// /inject/:ENV:k=v:ENV:k=v. A slash in a value is written --slash--.
+// environOf parses the variables in an escaped path: /inject/k/v/k/v, or /inject/:ENV:k=v:ENV:k=v. A
+// slash in a value is written --slash--.
 func environOf(path string) (map[string]string, error) {
 	rest, ok := strings.CutPrefix(path, Path)
 	if !ok || rest != "" && rest[0] != '/' {
@@ -55,7 +55,7 @@ func environOf(path string) (map[string]string, error) {
 	return out, nil
 }
 
-// pair returns one variable of a path.
+// pair parses one variable in a path.
 func pair(name, value string) (string, string, error) {
 	name, err := url.PathUnescape(name)
 	if err != nil {

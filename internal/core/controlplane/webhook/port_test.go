@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// While a root is exchanged for another one, a client with both never fails. One with the old
-// root fails once the next one signs, and not before. No session is resumed, which would hide
-// the new certificate.
+// While one root replaces another, a client that trusts both never fails. A client that trusts only the
+// old one fails once the new one signs, and not before. Sessions are not resumed, because that would
+// hide the new certificate.
 func TestTheRootIsExchanged(t *testing.T) {
 	dir, nextDir := t.TempDir(), t.TempDir()
 	a, next := authority(t, dir), authority(t, nextDir)
@@ -65,7 +65,7 @@ func TestTheRootIsExchanged(t *testing.T) {
 	}
 }
 
-// Clients that send half of a review, or nothing, delay no other client.
+// Clients that send half of a review, or nothing, do not delay other clients.
 func TestSlowClientsDelayNoOthers(t *testing.T) {
 	a := authority(t, t.TempDir())
 	w := New(Options{Namespaces: enabled, Limits: Limits{Concurrency: 1, Timeout: 10 * time.Second}})

@@ -7,19 +7,19 @@ import (
 	"unicode/utf8"
 )
 
-// The API server's limits for warnings (kubernetes apiserver,
-// pkg/endpoints/filters/warning.go), in characters: it cuts longer ones.
+// Limits of the API server for warnings, in characters (kubernetes apiserver,
+// pkg/endpoints/filters/warning.go): it cuts longer ones off.
 const (
 	oneWarning  = 256
 	allWarnings = 4096
 	prefix      = "outrider: "
 )
 
-// fitting returns warnings within the limits, each on one line, and as many as fit. If not all
-// do, the last one has the number of the others.
+// fitting returns as many warnings as fit within the limits, each on one line. If some do not fit, the
+// last warning says how many were left out.
 func fitting(warnings []string) []string {
 	var out []string
-	left := allWarnings - oneWarning // room for the last one
+	left := allWarnings - oneWarning // reserves room for the last one
 	for i, w := range warnings {
 		w = shortened(prefix+printable(w), oneWarning)
 		left -= utf8.RuneCountInString(w)
@@ -31,13 +31,13 @@ func fitting(warnings []string) []string {
 	return out
 }
 
-// printable replaces characters that a header cannot hold.
+// printable replaces characters that a header cannot contain.
 func printable(s string) string {
 	s = strings.ToValidUTF8(s, "?")
 	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
 }
 
-// shortened cuts at a word.
+// shortened cuts a text between words.
 func shortened(s string, most int) string {
 	if utf8.RuneCountInString(s) <= most {
 		return s

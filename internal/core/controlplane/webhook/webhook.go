@@ -30,48 +30,48 @@ import (
 
 // Options of a webhook. The zero value of a field means its default.
 type Options struct {
-	Inject inject.Options // until [Webhook.Use]
+	Inject inject.Options // used until [Webhook.Use] is called
 
-	// Namespace is the control plane's own, default outrider-system. Its pods are never
-	// changed, whatever their labels are.
+	// Namespace is the control plane's own, default outrider-system. Its pods are never changed,
+	// whatever their labels.
 	Namespace string
 
-	// Namespaces returns the labels of a namespace, and whether they are known. It is called
-	// for each review. Default: none are known.
+	// Namespaces returns a namespace's labels, or false if they are unknown. It is called for each
+	// review. Default: all are unknown.
 	Namespaces func(name string) (inject.Namespace, bool)
 
-	// Commands looks up the commands of images, for containers that name no command and
-	// need a gate. It may take half of the time that is left. Default: no look-ups.
+	// Commands looks up the commands in images, for containers that specify no command and need a gate.
+	// It may use half of the remaining time. Default: no look-ups.
 	Commands func(ctx context.Context, images []string) map[string]imagecmd.Command
 
-	// Unenforced returns a warning for each object that forbids something for a pod of a
-	// namespace, and does not. Default: none.
+	// Unenforced returns a warning for each object that should forbid something for a pod with these
+	// labels, but is not enforced. Default: none.
 	Unenforced func(namespace string, labels map[string]string) []string
 
 	Limits Limits
 	Log    *slog.Logger // default: none
 }
 
-// Limits bound what a client can cost. The zero value of a field means its default.
+// Limits limit the cost of clients. The zero value of a field means its default.
 type Limits struct {
 	MaxBody     int64         // default 3 MiB, the API server's own limit for a request
-	Concurrency int           // reviews at a time; default one for each processor, and two or more
-	Timeout     time.Duration // of a review, including the reading of its body; default 30s, the API's maximum
+	Concurrency int           // reviews at a time; default one for each processor, but at least two
+	Timeout     time.Duration // for a review, including reading its body; default 30s, the API's maximum
 }
 
-// Limits of all clients together. A review takes some 20 times its bytes while it is
-// answered, and outriderd keeps to 256 MiB with few proxies.
+// Limits for all clients together. While a review is answered it takes some 20 times its size in
+// memory, and outriderd must stay within 256 MiB if there are few proxies.
 const (
-	// A review of an ordinary pod has 5 to 50 kB. Longer ones have a gate of their own, so that
-	// they delay one another alone.
+	// The review of an ordinary pod takes 5 to 50 kB. Longer ones have a separate gate, so that they
+	// only delay each other.
 	ordinaryBody = 256 << 10
-	// 16 MiB are the reviews of 300 to 3,000 pods at once; an API server sends at most 200 at a
+	// 16 MiB suffice for the reviews of 300 to 3,000 pods at once; an API server sends at most 200 at a
 	// time, --max-mutating-requests-inflight.
 	ordinaryBytes = 16 << 20
-	// longBytes are two of the longest reviews: one is answered while the next is read.
+	// longBytes counts the longest reviews in memory: one is answered while the next is read.
 	longBytes = 2
-	// A body must arrive at this rate, after a moment for the first packets. The API server
-	// sends it at once.
+	// A body must arrive at bodyRate, plus bodyMoment for the first packets. The API server sends it
+	// all at once.
 	bodyMoment, bodyRate = 2 * time.Second, 1 << 20 // bytes a second
 )
 
@@ -91,7 +91,7 @@ func (o Options) complete() Options {
 		o.Limits.MaxBody = 3 << 20
 	}
 	if o.Limits.Concurrency <= 0 {
-		o.Limits.Concurrency = max(2, runtime.GOMAXPROCS(0)) // more would only share the processors
+		o.Limits.Concurrency = max(2, runtime.GOMAXPROCS(0)) // more would only share the same processors
 	}
 	if o.Limits.Timeout <= 0 {
 		o.Limits.Timeout = 30 * time.Second
@@ -99,8 +99,7 @@ func (o Options) complete() Options {
 	return o
 }
 
-// A Webhook is an [http.Handler] of AdmissionReviews. It may be used from many
-// goroutines.
+// A Webhook is an [http.Handler] for AdmissionReviews. It is safe for concurrent use.
 type Webhook struct {
 	o        Options
 	options  atomic.Pointer[inject.Options]
@@ -116,7 +115,8 @@ func New(o Options) *Webhook {
 	o = o.complete()
 	most, n := o.Limits.MaxBody, int64(o.Limits.Concurrency)
 	w := &Webhook{o: o, injectPod: inject.Pod,
-		// One address leaves room for others: a quarter of the bytes can be waited for by two more.
+		// An address may hold at most a quarter of the bytes and half of the processors, to leave room
+		// for others.
 		ordinary: lane{conns.NewGate(ordinaryBytes, ordinaryBytes/4), conns.NewGate(n, max(1, n/2))},
 		long:     lane{conns.NewGate(longBytes*most, most), conns.NewGate(1, 1)},
 	}
@@ -124,8 +124,8 @@ func New(o Options) *Webhook {
 	return w
 }
 
-// A lane is for reviews of about one size: bytes are counted before they are read, and then
-// one of some places is taken.
+// A lane is for reviews of about the same size. A review is counted in bytes before it is read, and in
+// places while it takes a processor.
 type lane struct{ bytes, places *conns.Gate }
 
 func (w *Webhook) laneOf(length int64) lane {
@@ -135,18 +135,18 @@ func (w *Webhook) laneOf(length int64) lane {
 	return w.ordinary
 }
 
-// Use sets the options of injection, from the next review on.
+// Use sets the options for injection, beginning with the next review.
 func (w *Webhook) Use(o inject.Options) { w.options.Store(&o) }
 
-// Server is an HTTPS server for w; start it by ServeTLS with empty names of files. Silent
-// clients are disconnected.
+// Server returns an HTTPS server for w; start it by ServeTLS with empty file names. Silent clients are
+// disconnected.
 //
-// Each handshake takes the current certificate, and there are no session tickets, since a
-// resumed connection does not see a new one. Only HTTP/1.1 is spoken, as by the API server
-// (kubernetes apiserver, pkg/util/webhook/client.go): it has one request at a time.
+// Each handshake uses the current certificate. There are no session tickets, because a resumed
+// connection would not see a new certificate. Only HTTP/1.1 is spoken, as by the API server's client
+// (kubernetes apiserver, pkg/util/webhook/client.go), with one request at a time.
 //
-// Without clients no client certificate is requested. With them a client without a certificate
-// that they accept is refused in the handshake.
+// If clients is nil, no client certificate is requested; otherwise the handshake fails without a
+// certificate that clients accepts.
 func (w *Webhook) Server(certificate func() (*tls.Certificate, error), clients *Clients) *http.Server {
 	s := &http.Server{
 		Handler:   w,
@@ -171,8 +171,8 @@ func (w *Webhook) Server(certificate func() (*tls.Certificate, error), clients *
 	return s
 }
 
-// A failure is a request that is answered without an AdmissionReview. The API server then
-// applies the failurePolicy.
+// A failure is a reason to answer a request without an AdmissionReview. The API server then applies the
+// failurePolicy.
 type failure struct {
 	code   int
 	reason metav1.StatusReason
@@ -198,7 +198,7 @@ func (w *Webhook) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	send(rw, http.StatusOK, answer)
 }
 
-// answer handles a whole request, within the limits. A panic ends the request alone.
+// answer handles a complete request, within the limits. A panic ends only the request.
 func (w *Webhook) answer(rw http.ResponseWriter, r *http.Request, began time.Time) (answer []byte, code verdict.Code, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -240,11 +240,11 @@ func busy(timeout time.Duration) error {
 		"other reviews are under way and none ended within %s: give outriderd more processors or replicas, or let only the API server in (--webhook-client-ca)", timeout)
 }
 
-// A place is what a review has while it takes a processor.
+// A place is a review's turn at a processor.
 type place struct {
 	gate      *conns.Gate
 	address   netip.Addr
-	namespace string // the reviews of an API server take turns by it: one tenant may send many
+	namespace string // the reviews from an API server take turns by namespace, because one tenant may cause many
 	leave     func()
 }
 
@@ -253,8 +253,9 @@ func (p *place) enter(ctx context.Context) (err error) {
 	return err
 }
 
-// namespaceOf is that of a review which is not decoded yet, as the API server writes it: before all that
-// an author wrote (k8s.io/api/admission/v1 AdmissionRequest); empty if it is not there.
+// namespaceOf returns the namespace of a review before it is decoded, or an empty string if it is not
+// found. The API server writes it before anything that the pod's author wrote (k8s.io/api/admission/v1
+// AdmissionRequest).
 func namespaceOf(body []byte) string {
 	_, after, _ := bytes.Cut(body[:min(len(body), 4<<10)], []byte(`"namespace":"`))
 	name, _, _ := bytes.Cut(after[:min(len(after), 64)], []byte(`"`))
@@ -267,7 +268,7 @@ func (p *place) free() {
 	}
 }
 
-// without calls wait, which takes no processor. It returns false if ctx ended meanwhile.
+// without gives up the processor while it calls wait. It returns false if ctx has ended meanwhile.
 func (p *place) without(ctx context.Context, wait func()) bool {
 	p.free()
 	p.leave = nil
@@ -275,7 +276,7 @@ func (p *place) without(ctx context.Context, wait func()) bool {
 	return p.enter(ctx) == nil
 }
 
-// accept checks everything but the body, and returns the variables in the path.
+// accept checks everything except the body, and returns the variables in the path.
 func (w *Webhook) accept(r *http.Request) (map[string]string, error) {
 	environ, err := environOf(r.URL.EscapedPath())
 	most := w.o.Limits.MaxBody
@@ -297,7 +298,7 @@ func (w *Webhook) accept(r *http.Request) (map[string]string, error) {
 	return environ, nil
 }
 
-// timeoutOf returns how long the API server waits, from the parameter timeout.
+// timeoutOf returns how long the API server waits, from the query parameter timeout.
 func timeoutOf(r *http.Request, most time.Duration) (time.Duration, error) {
 	text := r.URL.Query().Get("timeout")
 	if text == "" {
@@ -310,11 +311,11 @@ func timeoutOf(r *http.Request, most time.Duration) (time.Duration, error) {
 	return min(d, most), nil
 }
 
-// read reads the body, whose length is known. A client that sends it too slowly is
-// disconnected: its bytes are counted.
+// read reads the body, whose length is known. A client that sends too slowly is disconnected, because
+// it occupies a part of the gate for bytes.
 func (w *Webhook) read(rw http.ResponseWriter, r *http.Request, until time.Time) ([]byte, error) {
 	control := http.NewResponseController(rw)
-	// A connection of a test may not support deadlines.
+	// In tests the connection may not support deadlines.
 	due := time.Now().Add(bodyMoment + time.Duration(r.ContentLength)*time.Second/bodyRate)
 	if due.Before(until) {
 		until = due
@@ -332,7 +333,7 @@ func (w *Webhook) read(rw http.ResponseWriter, r *http.Request, until time.Time)
 	return body, nil
 }
 
-// refuse answers with a Status, whose message the API server shows.
+// refuse answers with a Status, whose message the API server displays.
 func (w *Webhook) refuse(rw http.ResponseWriter, err error) {
 	f := &failure{http.StatusInternalServerError, metav1.StatusReasonInternalError, err.Error()}
 	errors.As(err, &f)
@@ -341,7 +342,7 @@ func (w *Webhook) refuse(rw http.ResponseWriter, err error) {
 		Status: metav1.StatusFailure, Message: prefix + f.text, Reason: f.reason, Code: int32(f.code)}
 	text, err := json.Marshal(status)
 	if err != nil {
-		text = []byte("{}") // strings and numbers
+		text = []byte("{}") // cannot fail: it contains only strings and numbers
 	}
 	switch f.code {
 	case http.StatusMethodNotAllowed:
@@ -350,8 +351,8 @@ func (w *Webhook) refuse(rw http.ResponseWriter, err error) {
 		rw.Header().Set("Retry-After", "1")
 	}
 	if f.code >= 400 && f.code < 500 {
-		// It is none of an API server. A new connection costs a client more than the next request,
-		// and is counted.
+		// An API server causes none of these. A new connection costs the client more than another
+		// request on this one, and is limited by rate.
 		rw.Header().Set("Connection", "close")
 	}
 	send(rw, f.code, text)

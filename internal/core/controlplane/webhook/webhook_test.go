@@ -40,8 +40,8 @@ func TestWhatIsAnswered(t *testing.T) {
 		status              int
 		allowed             bool
 		injection           verdict.Code
-		patch               string // part of it; empty: there is none
-		message             string // part of it
+		patch               string // expected part; empty: no patch
+		message             string // expected part
 		code                int32  // of a refusal
 	}{
 		"a pod is injected":                       {body: pod(plain), status: 200, allowed: true, injection: verdict.Injected, patch: "outrider-proxy"},
@@ -164,8 +164,8 @@ func TestOtherOptionsHoldFromTheNextReview(t *testing.T) {
 	}
 }
 
-// The API server calls again when a later webhook has changed the pod, and in an upgrade
-// another replica answers, with other options.
+// The API server calls again after a later webhook has changed the pod. During an upgrade another
+// replica with other options may answer.
 func TestASecondReview(t *testing.T) {
 	w := New(Options{Namespaces: enabled})
 	given := podJSON(t, plain)
@@ -220,7 +220,7 @@ func TestWarningsFitIntoTheAnswerOfTheAPIServer(t *testing.T) {
 	}
 }
 
-// FuzzBody: whatever comes, the answer is JSON, and a review's has its name.
+// For any body the answer is JSON, and the answer to a review contains its UID.
 func FuzzBody(f *testing.F) {
 	for _, text := range []string{plain, `{spec: {hostNetwork: true}}`, `{metadata: {annotations: {outrider.dev/start: x}}}`, `{spec: {containers: null}}`, `{}`} {
 		f.Add(reviewOf("u1", "shop", podJSON(f, text)))
@@ -255,8 +255,8 @@ func FuzzBody(f *testing.F) {
 	})
 }
 
-// While Istio's labels belong to another injector, a pod that only they request injection of
-// gets a warning; any other one that is not injected gets none.
+// While Istio's labels belong to another injector, a pod whose injection only they request gets a
+// warning. Other pods that are not injected get none.
 func TestAPodOfAnotherInjectorGetsAWarning(t *testing.T) {
 	w := New(Options{Namespaces: func(name string) (inject.Namespace, bool) {
 		ns, _ := enabled(name)
