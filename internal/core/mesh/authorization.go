@@ -8,53 +8,53 @@ import (
 
 // The rules are those of Istio's AuthorizationPolicy
 // (https://istio.io/latest/docs/reference/config/security/authorization-policy/):
-//   - a policy is for the workloads of its namespace that its selector matches, one of the root
-//     namespace for those of all namespaces;
-//   - what a rule of a DENY policy matches is denied; else, if an ALLOW policy is for the
-//     workload, what no rule of one matches;
-//   - bytes have no properties of requests. There an ALLOW rule with one never matches, and a
-//     DENY rule matches whatever that property would be
+//   - A policy applies to the workloads in its namespace that its selector matches; a policy in
+//     the root namespace, to those in all namespaces.
+//   - A connection or request is denied if a rule of a DENY policy matches it. It is also denied
+//     if ALLOW policies apply to the workload and no rule of theirs matches it.
+//   - On ports for bytes, conditions on requests cannot be judged. There an ALLOW rule with one
+//     never matches, and in a DENY rule such a condition matches always
 //     (https://istio.io/latest/docs/tasks/security/authorization/authz-tcp/).
 //
-// What is not supported is treated in the same way, wherever it is: an ALLOW rule that cannot be
-// judged allows nothing, and a DENY rule denies more.
+// Unsupported fields are treated in the same way on all ports: an ALLOW rule that cannot be judged
+// allows nothing, and a DENY rule denies more.
 
 // An AuthorizationSpec is an AuthorizationPolicy.
 type AuthorizationSpec struct {
 	Name, Namespace string
-	Selector        map[string]string // none: the namespace, or from the root namespace the mesh
-	Deny            bool              // else it allows
+	Selector        map[string]string // none: applies to the namespace, or from the root namespace to the mesh
+	Deny            bool              // false: it allows
 	Rules           []AuthorizationRule
 
-	// Closed: it stands for a policy that is invalid, and has had no valid version. It allows
-	// nothing, or denies everything.
+	// Closed marks a policy that is invalid and has had no valid version. It allows nothing, or denies
+	// everything.
 	Closed bool
 
-	Unenforced *IgnoredSpec // what is reported about it; nil: it is enforced as it is written
+	Unenforced *IgnoredSpec // what is reported about it; nil: it is enforced as written
 }
 
-// An AuthorizationRule matches if one of From does, one of To, and all of When. An empty From or To
-// matches.
+// An AuthorizationRule matches if any list in From matches, any list in To, and all of When. An empty
+// From or To matches always.
 type AuthorizationRule struct {
-	From, To [][]Condition // any of the lists; all of a list
+	From, To [][]Condition // one of the lists must match; a list matches if all its conditions do
 	When     []Condition
 }
 
-// A Condition matches if an attribute has one of the values, and none of NotValues. Without
-// values it may have any.
+// A Condition matches if its attribute has one of Values, and none of NotValues. Empty Values match any
+// value.
 type Condition struct {
 	Of                Attribute
-	Values, NotValues []string // as in the policy
+	Values, NotValues []string // as written in the policy
 }
 
-// An Attribute of a connection or request.
+// An Attribute is a property of a connection or request.
 type Attribute string
 
 const (
 	Unsupported    Attribute = ""
 	Principal      Attribute = "principal"      // trust domain/ns/namespace/sa/account, of a client with a certificate
-	ClientNS       Attribute = "namespace"      // likewise
-	ServiceAccount Attribute = "serviceAccount" // namespace/account; without a slash: of the policy's namespace
+	ClientNS       Attribute = "namespace"      // of a client with a certificate
+	ServiceAccount Attribute = "serviceAccount" // namespace/account; without a slash: in the policy's namespace
 	SourceIP       Attribute = "ip"
 	AppPortNumber  Attribute = "port"
 	Method         Attribute = "method"
@@ -62,13 +62,13 @@ const (
 	HostName       Attribute = "host"
 )
 
-// Conditions are the keys of when that are supported
+// Conditions maps the supported keys of "when" to attributes
 // (https://istio.io/latest/docs/reference/config/security/conditions/).
 var Conditions = map[string]Attribute{
 	"source.principal": Principal, "source.namespace": ClientNS, "source.serviceAccount": ServiceAccount, "source.ip": SourceIP, "destination.port": AppPortNumber,
 }
 
-// Judged reports whether a condition can be judged: of bytes, or else of requests.
+// Judged reports whether a condition can be judged: on a port for bytes, or else for requests.
 func (c Condition) Judged(bytes bool) bool {
 	switch c.Of {
 	case Method, Path, HostName:
@@ -77,18 +77,18 @@ func (c Condition) Judged(bytes bool) bool {
 	return c.Of != Unsupported
 }
 
-// An Authorization is what holds for a workload with policies.
+// An Authorization contains the policies that apply to a workload.
 type Authorization struct {
 	Policies []*AuthorizationSpec // by namespace and name
-	TooLarge bool                 // all of them: everything is denied
-	Key      string               // the same for equal policies, and for no others
+	TooLarge bool                 // the policies together are too large, so everything is denied
+	Key      string               // equal only for equal policies
 }
 
-// MaxPolicySize bounds a policy, in bytes as [AuthorizationSpec.Size] counts: some 1,000
+// MaxPolicySize limits a policy, in bytes as counted by [AuthorizationSpec.Size]: some 1,000
 // principals.
 const MaxPolicySize = 64 << 10
 
-// Size is about what a policy occupies in a filter chain.
+// Size estimates how many bytes a policy occupies in a filter chain.
 func (s *AuthorizationSpec) Size() int {
 	n := 0
 	for _, r := range s.Rules {
@@ -113,14 +113,14 @@ func conditionsSize(list []Condition) int {
 // closed denies everything.
 var closed = &Authorization{TooLarge: true, Key: "closed"}
 
-// IsFor reports whether s selects a workload of its namespace.
+// IsFor reports whether the selector of s matches a workload's labels.
 func (s *AuthorizationSpec) IsFor(labels map[string]string) bool {
 	return len(s.Selector) == 0 || Selects(s.Selector, labels)
 }
 
-// Authorization returns what holds for a workload of m; nil if no policy is for it. For a
-// workload that is not known (nil) it denies everything, if its namespace has policies or the
-// root namespace has: one of them may be for it.
+// Authorization returns the policies for a workload of m; nil if none applies. For an unknown workload
+// (nil) it denies everything if there are policies in its namespace or in the root namespace, because
+// one of them may apply.
 func (m *Mesh) Authorization(w *Workload, namespace string) *Authorization {
 	switch {
 	case w != nil:
@@ -136,7 +136,7 @@ func (m *Mesh) SameAuthorization(other *Mesh) bool {
 	return m.tables.Authorizations == other.tables.Authorizations && m.tables.Guarded == other.tables.Guarded
 }
 
-// Block parses an address or a range.
+// Block parses an address or an address range.
 func Block(v string) (netip.Prefix, error) {
 	if p, err := netip.ParsePrefix(v); err == nil {
 		return p.Masked(), nil

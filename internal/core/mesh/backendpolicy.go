@@ -8,24 +8,24 @@ import (
 	"time"
 )
 
-// A BackendPolicySpec is a BackendPolicy of Outrider, or an XBackendTrafficPolicy of the Gateway
-// API, which sets a retry budget only.
+// A BackendPolicySpec is a BackendPolicy of Outrider, or an XBackendTrafficPolicy of the Gateway API,
+// which can only set a retry budget.
 type BackendPolicySpec struct {
 	Kind            Kind // [KindBackendPolicy] or [KindTrafficPolicy]
 	Name, Namespace string
 	Created         time.Time
-	Targets         []PolicyTarget // Services of its namespace
+	Targets         []PolicyTarget // Services in its namespace
 	Settings        BackendPolicy
 }
 
-// Key returns the key, of which the kind is that of the object.
+// Key returns the policy's key, with the kind of its object.
 func (s *BackendPolicySpec) Key() Key { return Key{s.Kind, s.Namespace, s.Name} }
 
-// A PolicyTarget is a Service of the policy's namespace, or one of its ports.
+// A PolicyTarget is a Service in the policy's namespace, or one of its ports.
 type PolicyTarget struct{ Name, Section string } // Section: a port's name; empty: all ports
 
-// A BackendPolicy is how the proxies of clients connect to a service's port. What is not set is
-// as without a policy.
+// A BackendPolicy configures how clients' proxies connect to a service's port. Unset fields have the
+// same effect as no policy.
 type BackendPolicy struct {
 	Limits   Limits
 	Outliers Outliers
@@ -33,51 +33,52 @@ type BackendPolicy struct {
 	Budget   *RetryBudget
 }
 
-// Limits of what one proxy sends to a service's port. Zero and nil: no limit, and the default timeouts.
+// Limits of what each proxy sends to a service's port. Zero or nil means no limit, and the default
+// timeout.
 type Limits struct {
 	Connections           uint32
 	PendingRequests       uint32
 	Requests              uint32
-	Retries               *uint32 // at the same time
+	Retries               *uint32 // concurrent retries
 	RequestsPerConnection uint32
-	ConnectTimeout        time.Duration // of one try
-	IdleTimeout           time.Duration // of a connection without a request
+	ConnectTimeout        time.Duration // for one attempt
+	IdleTimeout           time.Duration // for a connection without a request
 }
 
-// Outliers says when an endpoint is taken out of use, and for how long. A count of 0: never.
+// Outliers says when an endpoint is ejected, and for how long. A count of 0 means never.
 type Outliers struct {
-	Errors5xx       *uint32 // in a row, as the next two
-	GatewayErrors   *uint32 // of the status 502, 503 and 504
-	LocalFailures   *uint32 // of connections
+	Errors5xx       *uint32 // consecutive, as are the next two
+	GatewayErrors   *uint32 // responses with the status 502, 503 or 504
+	LocalFailures   *uint32 // failed connections
 	Interval        time.Duration
 	EjectionTime    time.Duration
 	EjectionPercent *uint32
 }
 
-// Faults are delays and errors that the proxies of clients inject into requests.
+// Faults are delays and errors that clients' proxies inject into requests.
 type Faults struct {
 	Delay        time.Duration // 0: none
 	DelayPercent float64
-	HTTPStatus   uint32 // of the response, or GRPCStatus; both 0: no abort
+	HTTPStatus   uint32 // status of the response, or GRPCStatus; both 0: no abort
 	GRPCStatus   uint32
 	AbortPercent float64
 }
 
-// A RetryBudget limits retries to a share of the requests of an interval.
+// A RetryBudget limits retries to a percentage of the requests in an interval.
 type RetryBudget struct {
 	Percent  uint32
 	Interval time.Duration
-	Least    uint32 // retries at the same time that are always allowed
+	Least    uint32 // concurrent retries that are always allowed
 }
 
-// A PortPolicy is the policy of one port of a service.
+// A PortPolicy is the policy for one port of a service.
 type PortPolicy struct {
 	Number           uint16
 	From, BudgetFrom string // the names of the BackendPolicy and of the XBackendTrafficPolicy
 	BackendPolicy
 }
 
-// Policy returns that of a port; the zero policy if it has none.
+// Policy returns the policy for a port; the zero policy if there is none.
 func (s *Service) Policy(number uint16) BackendPolicy {
 	if p := s.PortPolicy(number); p != nil {
 		return p.BackendPolicy
@@ -85,7 +86,7 @@ func (s *Service) Policy(number uint16) BackendPolicy {
 	return BackendPolicy{}
 }
 
-// PortPolicy returns that of a port, with its names, or nil.
+// PortPolicy returns the policy for a port, with the names of its objects, or nil.
 func (s *Service) PortPolicy(number uint16) *PortPolicy {
 	i, ok := slices.BinarySearchFunc(s.Policies, number, func(p PortPolicy, n uint16) int { return cmp.Compare(p.Number, n) })
 	if !ok {
@@ -94,14 +95,14 @@ func (s *Service) PortPolicy(number uint16) *PortPolicy {
 	return &s.Policies[i]
 }
 
-// Uses reports whether a version of a policy, valid or the last valid one, counts for a port of s.
+// Uses reports whether a port of s uses a policy, in its valid or last valid version.
 func (s *Service) Uses(p *BackendPolicySpec) bool {
 	return slices.ContainsFunc(s.Policies, func(of PortPolicy) bool {
 		return p.Kind == KindBackendPolicy && of.From == p.Name || p.Kind == KindTrafficPolicy && of.BudgetFrom == p.Name
 	})
 }
 
-// SameFaults reports whether the requests to a and b have the same faults.
+// SameFaults reports whether the same faults are injected into requests to a and to b.
 func SameFaults(a, b *Service) bool {
 	faults := func(s *Service) (out []PortPolicy) {
 		if s == nil {

@@ -8,8 +8,8 @@ import (
 	"outrider.dev/internal/base/latest"
 )
 
-// A Feed publishes the newest mesh of a source, and the problems of the objects that it is
-// made of. The zero value has no mesh. There is one publisher.
+// A Feed publishes the newest mesh of a source, and the problems of the source's objects. The zero
+// value has no mesh. There must be only one publisher.
 type Feed struct {
 	mesh     latest.Value[*Mesh]
 	problems latest.Value[[]string]
@@ -18,12 +18,11 @@ type Feed struct {
 // Current returns the newest mesh, and a channel that is closed when there is a newer one.
 func (f *Feed) Current() (*Mesh, <-chan struct{}) { return f.mesh.Get() }
 
-// Problems returns the current problems, and a channel that is closed when they change,
-// which they may do without the mesh. After a change of the mesh they are those of the new
-// mesh.
+// Problems returns the current problems, and a channel that is closed when they change. They can change
+// without the mesh. Once a new mesh is returned, they are those of that mesh.
 func (f *Feed) Problems() ([]string, <-chan struct{}) { return f.problems.Get() }
 
-// Publish sets both. Readers are notified of what has changed.
+// Publish sets the mesh and the problems. Readers are notified of what has changed.
 func (f *Feed) Publish(m *Mesh, problems []string) {
 	if was, _ := f.problems.Get(); !slices.Equal(was, problems) {
 		f.problems.Set(problems)
@@ -39,8 +38,8 @@ const (
 	settleMost  = 200 * time.Millisecond
 )
 
-// Settle waits for a change, and then until there was none for 20 ms, but for 200 ms at most
-// (debounce). It returns false if ctx ended. Dirty has a value if something has changed.
+// Settle waits for a change, and then until there has been none for 20 ms, at most for 200 ms
+// (debounce). It returns false if ctx ends. Dirty receives a value after each change.
 func Settle(ctx context.Context, dirty <-chan struct{}) bool {
 	select {
 	case <-dirty:

@@ -12,7 +12,7 @@ func TestSettle(t *testing.T) {
 	tests := map[string]struct {
 		every   time.Duration // between changes
 		changes int
-		want    time.Duration // since the first one
+		want    time.Duration // since the first change
 	}{
 		"one change, then quiet":       {0, 1, 20 * ms},
 		"each change restarts it":      {15 * ms, 3, 50 * ms},

@@ -1,13 +1,10 @@
-// Package mesh models a mesh as values: services, their endpoints, workloads, routes and
-// policies.
+// Package mesh models a mesh as values: services, their endpoints, workloads, routes and policies.
 //
-// A [Mesh] is a snapshot. It comes from a folder of manifests or from a cluster; package
-// xds/resource turns it into Envoy's resources. A newer snapshot shares the unchanged
-// objects with the older one, pointer by pointer: so what was computed for an object can
-// be cached.
+// A [Mesh] is a snapshot, made from a folder of manifests or from a cluster. Package xds/resource
+// converts it to Envoy's resources. A newer snapshot shares the pointers of unchanged objects with
+// older ones, so that results computed for an object can be cached.
 //
-// A source puts the objects that it has, as parts, into a builder of package build, and takes a new
-// snapshot when it needs one.
+// A source passes its objects, as parts, to a builder of package build, which makes the snapshots.
 //
 // The package does no I/O.
 package mesh
@@ -24,24 +21,24 @@ import (
 const (
 	DefaultTrustDomain = "cluster.local"
 	DefaultDomain      = "cluster.local"
-	DefaultRoot        = "outrider-system" // its policies hold for the whole mesh
+	DefaultRoot        = "outrider-system" // its policies apply to the whole mesh
 )
 
-// A Config is what is fixed for the life of a control plane.
+// A Config contains settings that do not change while a control plane runs.
 type Config struct {
-	TrustDomain   string // of identities; default [DefaultTrustDomain]
-	Domain        string // of service names; default [DefaultDomain]
+	TrustDomain   string // in identities; default [DefaultTrustDomain]
+	Domain        string // in service names; default [DefaultDomain]
 	RootNamespace string // default [DefaultRoot]
 
-	// Networks contain the addresses of services and pods. A connection to an address
-	// outside of them is passed through without the control plane. Default: the private
-	// networks (RFC 1918, 6598 and 4193).
+	// Networks contain the addresses of services and pods. The proxy passes a connection to any other
+	// address through without configuration from the control plane. Default: the private networks (RFC
+	// 1918, 6598 and 4193).
 	Networks []netip.Prefix
 
 	Telemetry telemetry.Settings // default: off
 }
 
-// A Service is a name with ports, and with addresses or endpoints behind it.
+// A Service is a name with ports, and with addresses or endpoints.
 type Service struct {
 	Name, Namespace string
 	Host            string       // name.namespace.svc.domain, or the name of an external service
@@ -49,29 +46,29 @@ type Service struct {
 	External        string       // an ExternalName's target; empty otherwise
 	Headless        bool
 	Ports           []Port   // by number
-	ExportTo        []string // namespaces that may see it; none: all; ".": its own
+	ExportTo        []string // namespaces that can see it; none: all; ".": its own
 
-	Traffic Traffic // which endpoints a client prefers, if these have no hints
+	Traffic Traffic // which endpoints a client prefers if they have no hints
 
-	Topological bool // the order of the endpoints depends on where a client is
+	Topological bool // whether the order of the endpoints depends on the client's location
 
 	Endpoints     []Endpoint // by port name, then address
-	RoutesLeftOut []Key      // valid routes that do not fit
-	Routes        []Route    // with this service as parent: see [Service.RoutesFor]
+	RoutesLeftOut []Key      // valid routes that exceed the limit
+	Routes        []Route    // with this service as parent; use [Service.RoutesFor]
 
-	Policies []PortPolicy // of the ports that have any, by number
+	Policies []PortPolicy // for ports with a policy, by number
 }
 
-// Traffic is which endpoints of a service a client prefers: its trafficDistribution.
+// Traffic says which endpoints of a service a client prefers, as trafficDistribution does.
 type Traffic string
 
 const (
 	AnyTraffic Traffic = ""
 	SameZone   Traffic = "PreferSameZone" // or PreferClose
-	SameNode   Traffic = "PreferSameNode" // then those of the same zone
+	SameNode   Traffic = "PreferSameNode" // then those in the same zone
 )
 
-// A Port of a service.
+// A Port is a port of a service.
 type Port struct {
 	Name     string
 	Number   uint16
@@ -85,13 +82,13 @@ type Endpoint struct {
 	Port     uint16
 	Ready    bool
 	Serving  bool // terminating, but still answers
-	Kept     bool // neither, but it was ready until a moment ago
+	Kept     bool // neither ready nor serving, but ready until a moment ago
 	Node     string
 	Zone     string
-	ForZones string    // hints, each followed by a comma: the zones whose clients are to use it
-	ForNodes string    // likewise nodes
-	Hostname string    // of a pod with a name of its own below a headless service
-	Workload *Workload // nil if it is not known
+	ForZones string    // hints, each followed by a comma: zones whose clients should use the endpoint
+	ForNodes string    // hints, each followed by a comma: nodes whose clients should use the endpoint
+	Hostname string    // of a pod with its own name in a headless service
+	Workload *Workload // nil if unknown
 }
 
 // A Workload is a pod, or a host outside of Kubernetes.
@@ -102,13 +99,13 @@ type Workload struct {
 	Addresses       []netip.Addr
 	Node            string
 	Zone            string
-	Proxied         bool      // it has a proxy, which supports mutual TLS
+	Proxied         bool      // it has a proxy that supports mutual TLS
 	Own             bool      // the proxy is Outrider's
 	Host            bool      // a host outside of Kubernetes
-	HostNetwork     bool      // its addresses are its node's: [Mesh.Workload] does not find it
-	TokenSHA256     string    // of a host: lower-case hex of its one-time token's hash
-	Ports           []AppPort // that services or policies declare, by number
-	TLS             TLSMode   // of every other port
+	HostNetwork     bool      // its addresses belong to its node, so [Mesh.Workload] does not find it
+	TokenSHA256     string    // for a host: lower-case hex of its one-time token's hash
+	Ports           []AppPort // declared by services or policies, by number
+	TLS             TLSMode   // for all other ports
 }
 
 // An AppPort is a port of a workload's application, with the protocol that its services
@@ -119,78 +116,78 @@ type AppPort struct {
 	TLS      TLSMode
 }
 
-// A Protocol of a port.
+// A Protocol is a protocol that a service declares for a port.
 type Protocol string
 
 const (
 	Unknown Protocol = ""    // detected from the first bytes
-	TCP     Protocol = "tcp" // bytes, without detection
-	// ServerFirst is TCP where the server speaks first, as MySQL does: waiting for the
-	// client's first bytes would stall it.
+	TCP     Protocol = "tcp" // bytes, without protocol detection
+	// ServerFirst is TCP in which the server speaks first, as in MySQL: waiting for the client's first
+	// bytes would stall it.
 	ServerFirst Protocol = "server-first"
 	HTTP        Protocol = "http"
 	HTTP2       Protocol = "http2"
 	GRPC        Protocol = "grpc"
-	TLS         Protocol = "tls" // TLS of the application's own, passed through
+	TLS         Protocol = "tls" // TLS by the application, passed through
 	UDP         Protocol = "udp" // not captured
 )
 
-// IsHTTP reports whether a port has requests.
+// IsHTTP reports whether the protocol consists of requests.
 func (p Protocol) IsHTTP() bool { return p == HTTP || p == HTTP2 || p == GRPC }
 
-// A TLSMode is that of a PeerAuthentication: whether a port accepts mutual TLS.
+// A TLSMode is a mode in a PeerAuthentication: whether a port accepts mutual TLS.
 type TLSMode string
 
 const (
-	Permissive TLSMode = ""        // mutual TLS and plain
+	Permissive TLSMode = ""        // mutual TLS and plain text
 	Strict     TLSMode = "STRICT"  // mutual TLS only
-	Disable    TLSMode = "DISABLE" // plain only
+	Disable    TLSMode = "DISABLE" // plain text only
 )
 
-// A Route is one rule of an HTTPRoute or a GRPCRoute with one match: rules with several are
-// split, because the Gateway API orders matches, not rules. [Service.RoutesFor] returns those
-// for a client.
+// A Route is one rule of an HTTPRoute or a GRPCRoute with at most one match. Rules with several matches
+// are split, because the Gateway API orders matches, not rules. Use [Service.RoutesFor] to get the
+// routes for a client.
 type Route struct {
-	Name           string   // namespace/name/rule, where a rule without a name has its number
-	GRPC           bool     // for calls of gRPC alone
-	Port           uint16   // of the parent; 0: all its ports
-	Namespaces     []string // of its clients; none: all
-	Matches        []Match  // any of them; none: everything
+	Name           string   // namespace/name/rule; a rule without a name is numbered
+	GRPC           bool     // for gRPC calls only
+	Port           uint16   // of the parent; 0: all of its ports
+	Namespaces     []string // of the clients to which it applies; none: all
+	Matches        []Match  // at most one; none: everything matches
 	Filters        []Filter
 	Backends       []Backend     // none: 500, as the Gateway API requires, or UNAVAILABLE
-	Timeout        time.Duration // of the request; 0: none
-	BackendTimeout time.Duration // of one try; 0: none
+	Timeout        time.Duration // for the request; 0: none
+	BackendTimeout time.Duration // for one attempt; 0: none
 	Retry          *Retry
 }
 
-// A Match of a request: all that is set must match.
+// A Match is a condition on a request: all set fields must match.
 type Match struct {
 	Path    *Text
-	Call    *Call // of a GRPCRoute, in place of Path
+	Call    *Call // in a GRPCRoute, instead of Path
 	Headers []Pair
 	Query   []Pair
 	Method  string
 }
 
-// A Call is a method of gRPC to match. An empty text matches all.
+// A Call is a gRPC method to match. An empty string matches all.
 type Call struct {
 	Kind            TextKind // [Exact] or [RegExp]
 	Service, Method string   // package.Service, Method
 }
 
-// A Text to match.
+// A Text is a string to match.
 type Text struct {
 	Kind  TextKind
 	Value string
 }
 
-// A TextKind is how a text matches.
+// A TextKind says how a text is compared.
 type TextKind string
 
 const (
 	Exact  TextKind = "exact"
-	Prefix TextKind = "prefix" // of path elements
-	RegExp TextKind = "regexp" // RE2
+	Prefix TextKind = "prefix" // by path elements
+	RegExp TextKind = "regexp" // in RE2's syntax
 )
 
 // A Pair is a header or a query parameter to match.
@@ -206,16 +203,17 @@ type Filter struct {
 	Redirect        *Redirect
 	Rewrite         *Rewrite
 	Mirror          *Backend
-	MirrorPercent   float64 // of the requests, with Mirror: above 0, up to 100
+	MirrorPercent   float64 // of the requests, for Mirror: above 0, up to 100
 }
 
-// Headers to change.
+// Headers are changes of headers.
 type Headers struct {
 	Set, Add [][2]string
 	Remove   []string
 }
 
-// A Redirect responds instead of a backend. Empty fields leave the request's value.
+// A Redirect is sent as the response instead of calling a backend. Empty fields keep the request's
+// value.
 type Redirect struct {
 	Scheme, Host string
 	Path         *PathChange
@@ -223,40 +221,40 @@ type Redirect struct {
 	Status       int // 301, 302, 303, 307 or 308
 }
 
-// A Rewrite changes the request to the backend. Empty fields leave the request's value.
+// A Rewrite changes the request that is sent to the backend. Empty fields keep the request's value.
 type Rewrite struct {
 	Host string
 	Path *PathChange
 }
 
-// A PathChange replaces a whole path, or the prefix that matched.
+// A PathChange replaces a whole path, or the prefix that was matched.
 type PathChange struct {
 	Full   string
 	Prefix *string
 }
 
-// A Backend gets a share of the requests.
+// A Backend receives a share of the requests.
 //
-// It has the name of its service instead of a pointer: routes are circular (the backend of
-// a service's route is mostly the service itself), and a change of one service's endpoints
-// must not change every service with routes that lead to it.
+// It contains the name of its service instead of a pointer, because routes are circular (the backend of
+// a service's route is usually that service), and because a change of one service's endpoints must not
+// change every service with a route to it.
 type Backend struct {
-	Kind            string // as in the route, if it is not a Service: then it does not exist
+	Kind            string // kind in the route, if it is not Service; such a backend never exists
 	Namespace, Name string // as in the route
-	Host            string // [Service.Host]; empty: it is not [Resolved], and its share gets 500
+	Host            string // [Service.Host]; empty: the backend is not [Resolved], and its share gets 500
 	Port            uint16
 	Weight          uint32
 	Filters         []Filter
 }
 
-// A Retry of requests that failed.
+// A Retry configures retries of failed requests.
 type Retry struct {
 	Attempts int
 	Codes    []int
 	Backoff  time.Duration
 }
 
-// PortTLS returns the TLS mode of a port of w.
+// PortTLS returns the TLS mode of a port.
 func (w *Workload) PortTLS(number uint16) TLSMode {
 	for _, p := range w.Ports {
 		if p.Number == number {
@@ -266,7 +264,6 @@ func (w *Workload) PortTLS(number uint16) TLSMode {
 	return w.TLS
 }
 
-// ProxyPorts are the ports on which every proxy accepts captured connections. A connection
-// to one of them in a pod with a proxy reaches the proxy: none of them is a port of the
-// application, whatever a service declares.
+// ProxyPorts are the ports on which every proxy accepts captured connections. In a pod with a proxy
+// they belong to the proxy and never to the application, whatever a service declares.
 var ProxyPorts = []uint16{contract.OutboundPort, contract.InboundPort, contract.RelayOutbound, contract.RelayInbound}

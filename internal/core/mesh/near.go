@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// A Place is where a client is. Empty: not known.
+// A Place is the location of a client. Empty fields are unknown.
 type Place struct{ Node, Zone string }
 
-// PlaceOf returns the place of w. The zone of its node is what an EndpointSlice says of any pod
-// there: so outriderd need not read nodes.
+// PlaceOf returns the place of w. The zone is the one that EndpointSlices name for any pod on the same
+// node, so that outriderd need not read nodes.
 func (m *Mesh) PlaceOf(w *Workload) Place {
 	if w == nil {
 		return Place{}
@@ -18,10 +18,10 @@ func (m *Mesh) PlaceOf(w *Workload) Place {
 	return Place{w.Node, cmp.Or(w.Zone, m.tables.Zones.Get(w.Node))}
 }
 
-// SameNodes reports whether the zones of nodes are as in another snapshot.
+// SameNodes reports whether the zones of nodes are the same as in another snapshot.
 func (m *Mesh) SameNodes(other *Mesh) bool { return m.tables.Zones == other.tables.Zones }
 
-// EffectiveZone is the zone that the slice of e has, else the one that its workload has.
+// EffectiveZone returns the zone in the slice of e, or else the zone of its workload.
 func (e *Endpoint) EffectiveZone() string {
 	if e.Zone == "" && e.Workload != nil {
 		return e.Workload.Zone
@@ -46,9 +46,9 @@ func (s *Service) Relevant(at Place) Place {
 	return at
 }
 
-// Near returns which of some endpoints of s are for a client at a place, as kube-proxy selects
-// them: by the hints of slices, which have no effect unless every endpoint has one. Without
-// hints the zone or node of the endpoint stands for its hint. Nil: all of them.
+// Near returns a function that selects, among endpoints of s, those that a client at a place should
+// use, as kube-proxy does: by the hints in slices, which have no effect unless every endpoint has one.
+// If there are none, an endpoint's own zone or node counts as its hint. Nil selects all.
 func (s *Service) Near(endpoints []Endpoint, at Place) func(Endpoint) bool {
 	hinted := func(of func(Endpoint) string) bool {
 		return !slices.ContainsFunc(endpoints, func(e Endpoint) bool { return of(e) == "" })
@@ -76,7 +76,7 @@ func (s *Service) Near(endpoints []Endpoint, at Place) func(Endpoint) bool {
 	return nil
 }
 
-// has reports whether a hint has a name, which has no comma.
+// has reports whether a hint contains a name. Names contain no comma.
 func has(hint, name string) bool {
 	return strings.HasPrefix(hint, name+",") || strings.Contains(hint, ","+name+",")
 }

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// A Part is an object of a source: one of the Spec types. It must not be changed after
+// A Part is an object from a source: one of the Spec types. It must not be changed after
 // [build.Builder.Set].
 type Part interface{ Key() Key }
 
-// A Key names a part.
+// A Key identifies a part.
 type Key struct {
 	Kind            Kind
 	Namespace, Name string
@@ -24,7 +24,7 @@ func (k Key) Compare(other Key) int {
 
 func (k Key) String() string { return string(k.Kind) + " " + k.Namespace + "/" + k.Name }
 
-// A Kind of part: that of the Kubernetes object.
+// A Kind is the kind of a part's Kubernetes object.
 type Kind string
 
 const (
@@ -53,16 +53,16 @@ type ServiceSpec struct {
 	ExportTo        []string
 	Traffic         Traffic
 
-	// Selector of the workloads that are its endpoints, if it has no [SliceSpec].
+	// Selector selects the workloads that are its endpoints, if it has no [SliceSpec].
 	Selector        map[string]string
 	PublishNotReady bool
-	IPv4, IPv6      bool // families of its endpoints; none: those of Addresses, else both
+	IPv4, IPv6      bool // families of its endpoints; neither: those of Addresses, or else both
 }
 
-// A PortSpec is a port of a service, with the port of its endpoints.
+// A PortSpec is a port of a service, with the corresponding port of its endpoints.
 type PortSpec struct {
 	Port
-	Target     uint16 // 0: by TargetName, else the same number
+	Target     uint16 // 0: given by TargetName, or else the same number
 	TargetName string
 }
 
@@ -74,7 +74,7 @@ type SliceSpec struct {
 	Endpoints       []SliceEndpoint
 }
 
-// A SlicePort is the number of the service's port of that name at every endpoint.
+// A SlicePort is the number that a named port of the service has at every endpoint.
 type SlicePort struct {
 	Name   string
 	Number uint16
@@ -87,20 +87,20 @@ type SliceEndpoint struct {
 	Serving   bool // terminating, but still answers
 	Node      string
 	Zone      string
-	ForZones  []string // hints: the zones, and the nodes, whose clients are to use it
+	ForZones  []string // hints: the zones and nodes whose clients should use it
 	ForNodes  []string
 	Hostname  string
-	Pod       string // its name; empty if it is not a pod
+	Pod       string // name of the pod; empty if the endpoint is not a pod
 }
 
-// A WorkloadSpec is a Pod that may have traffic, or a host. A pod that has ended is not one:
-// its address may have a new owner.
+// A WorkloadSpec is a Pod that may have traffic, or a host. A pod that has ended has no part, because
+// its address may belong to another one now.
 type WorkloadSpec struct {
-	Workload // without Ports and TLS
+	Workload // Ports and TLS are unset
 
 	Hostname, Subdomain string
 	Ready               bool
-	Kept                bool // it stopped being ready, or is again, a moment ago; its containers run on
+	Kept                bool // its readiness changed a moment ago, while its containers kept running
 	Terminating         bool
 	NamedPorts          map[string]uint16
 }
@@ -109,12 +109,12 @@ type WorkloadSpec struct {
 type PolicySpec struct {
 	Name, Namespace string
 	Created         time.Time
-	Selector        map[string]string // none: the namespace, or from the root namespace the mesh
+	Selector        map[string]string // none: applies to the namespace, or from the root namespace to the mesh
 	Mode            Mode
-	Ports           map[uint16]Mode // with a selector only
+	Ports           map[uint16]Mode // only with a selector
 }
 
-// A Mode is that of a policy. The zero value inherits from the next wider policy.
+// A Mode is a mode in a policy. The zero value inherits from the next wider policy.
 type Mode string
 
 const (
@@ -131,13 +131,13 @@ type RouteSpec struct {
 	Created         time.Time
 	Generation      int64 // of the object; 0 in files
 	Parents         []Parent
-	Rules           []Route // without Port and Namespaces, their names those of the rules; backends without Host
+	Rules           []Route // with the names of rules; Port, Namespaces and the backends' Host are unset
 }
 
-// A Parent is a service that a route belongs to.
+// A Parent is a service to which a route is attached.
 type Parent struct {
 	Namespace, Name string
-	Port            uint16 // 0: all its ports, or the one with the name Section
+	Port            uint16 // 0: all ports, or the port named Section
 	Section         string
 }
 
@@ -150,7 +150,7 @@ func (s *AuthorizationSpec) Key() Key {
 	return Key{KindAuthorization, s.Namespace, s.Name}
 }
 
-// Key is that of the Pod or the Host.
+// Key returns the key of the Pod or Host.
 func (w *Workload) Key() Key {
 	if w.Host {
 		return Key{KindHost, w.Namespace, w.Name}
@@ -174,8 +174,8 @@ func (s *ServiceSpec) ServicePorts() []Port {
 	return out
 }
 
-// Selects reports whether a selector matches labels. An empty one matches nothing: the
-// endpoints of a Service without a selector are in its slices.
+// Selects reports whether a selector matches labels. An empty selector matches nothing, because a
+// Service without one gets its endpoints from slices.
 func Selects(selector, labels map[string]string) bool {
 	for k, v := range selector {
 		if got, ok := labels[k]; !ok || got != v {

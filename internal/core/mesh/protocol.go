@@ -2,10 +2,10 @@ package mesh
 
 import "strings"
 
-// protocols are the values by which a service's port declares its protocol: in appProtocol,
-// or before the first dash of its name. Sources: Istio's "Protocol Selection", Kubernetes'
-// standard application protocols (KEP-3726), and for which side speaks first the
-// protocols' own specifications. Port numbers are never used.
+// protocols maps declared values to protocols. A service's port declares one in appProtocol, or before
+// the first dash in its name. Sources: Istio's "Protocol Selection", Kubernetes' standard application
+// protocols (KEP-3726), and the specifications of protocols in which the server speaks first. Port
+// numbers are never used.
 var protocols = map[string]Protocol{
 	"http":     HTTP,
 	"http1":    HTTP,
@@ -41,13 +41,13 @@ var protocols = map[string]Protocol{
 	"kubernetes.io/wss": TLS,
 }
 
-// ProtocolOf returns the declared protocol of a service's port: by its appProtocol, else by
-// its name. Transport is the Kubernetes protocol; empty is TCP.
+// ProtocolOf returns the protocol that a service's port declares: by its appProtocol, else by its name.
+// Transport is the Kubernetes protocol; empty means TCP.
 func ProtocolOf(appProtocol, portName, transport string) Protocol {
 	switch transport {
 	case "", "TCP":
 	default:
-		return UDP // and SCTP: not captured
+		return UDP // or SCTP: not captured either
 	}
 	if appProtocol != "" {
 		return protocols[strings.ToLower(appProtocol)]

@@ -16,7 +16,7 @@ var privateNetworks = []netip.Prefix{
 	netip.MustParsePrefix("fc00::/7"),
 }
 
-// Complete returns c with defaults.
+// Complete returns c with defaults in place of empty fields.
 func (c Config) Complete() Config {
 	c.TrustDomain = cmp.Or(c.TrustDomain, DefaultTrustDomain)
 	c.Domain = cmp.Or(c.Domain, DefaultDomain)
@@ -32,7 +32,7 @@ func (c Config) Host(namespace, name string) string {
 	return name + "." + namespace + ".svc." + c.Domain
 }
 
-// Values of networking.istio.io/exportTo with a meaning of their own.
+// Special values of networking.istio.io/exportTo.
 const (
 	exportAll  = "*"
 	exportOwn  = "."
@@ -49,10 +49,9 @@ func (m *Mesh) Visible(s *Service, namespace string) bool {
 	})
 }
 
-// Resolve returns the service that a client in a namespace reaches by a name, or nil if none
-// is visible to it. The name is one that the resolver of a pod completes: reviews,
-// reviews.shop, reviews.shop.svc or the full name; in any case, with or without a dot at
-// its end, and without a port.
+// Resolve returns the service that a client in a namespace reaches by a name, or nil if it can see
+// none. The name is completed as by a pod's resolver: reviews, reviews.shop, reviews.shop.svc or the
+// full name. It is case-insensitive, may end in a dot, and has no port.
 func (m *Mesh) Resolve(name, clientNamespace string) *Service {
 	name = canonical(name)
 	s := m.Service(name)
@@ -65,8 +64,8 @@ func (m *Mesh) Resolve(name, clientNamespace string) *Service {
 	return s
 }
 
-// ResolveHostname returns the endpoints of a pod's own name below a headless service, such
-// as db-0.db.shop.svc, one for each port and address; nil if there are none.
+// ResolveHostname returns the endpoints of a pod's own name in a headless service, such as
+// db-0.db.shop.svc, one for each port and address; nil if there are none.
 func (m *Mesh) ResolveHostname(name, clientNamespace string) (*Service, []Endpoint) {
 	hostname, service, ok := strings.Cut(canonical(name), ".")
 	if !ok {
@@ -92,8 +91,8 @@ func canonical(name string) string {
 	return strings.ToLower(strings.TrimSuffix(name, "."))
 }
 
-// byShortName completes a name by the search list that the kubelet writes:
-// namespace.svc.domain, svc.domain, domain.
+// byShortName completes a name with the search list that the kubelet writes: namespace.svc.domain,
+// svc.domain, domain.
 func (m *Mesh) byShortName(name, clientNamespace string) *Service {
 	switch strings.Count(name, ".") {
 	case 0:
@@ -109,7 +108,7 @@ func (m *Mesh) byShortName(name, clientNamespace string) *Service {
 	return nil
 }
 
-// Port returns the port of that number, or nil.
+// Port returns the port with a number, or nil.
 func (s *Service) Port(number uint16) *Port {
 	for i := range s.Ports {
 		if s.Ports[i].Number == number {

@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// MaxRouteBytes bounds what the routes of one namespace cost for one service: the proxies of all its
-// clients hold them, and compare requests with each.
+// MaxRouteBytes limits one namespace's routes for one service, because the proxies of all the service's
+// clients store them and compare each request with them.
 const MaxRouteBytes = 1 << 20
 
-// kind is that of the object.
+// kind returns the kind of the route's object.
 func (r *RouteSpec) kind() Kind {
 	if r.GRPC {
 		return KindGRPC
@@ -20,18 +20,17 @@ func (r *RouteSpec) kind() Kind {
 	return KindRoute
 }
 
-// Route returns the route that is in use: the last valid version of the object; nil if there is
-// none.
+// Route returns the route in use, which is the last valid version of the object; nil if there is none.
 func (m *Mesh) Route(k Key) *RouteSpec { return m.tables.Routes.Get(k) }
 
-// EachBackend calls f for each backend of r, also those that get copies of requests.
+// EachBackend calls f for each backend of r, including those that get mirrored requests.
 func (r *RouteSpec) EachBackend(f func(*Backend)) {
 	for i := range r.Rules {
 		r.Rules[i].EachBackend(f)
 	}
 }
 
-// EachBackend calls f for each backend of r, also those that get copies of requests.
+// EachBackend calls f for each backend of r, including those that get mirrored requests.
 func (r *Route) EachBackend(f func(*Backend)) { eachBackend(r.Backends, r.Filters, f) }
 
 func eachBackend(backends []Backend, filters []Filter, f func(*Backend)) {
@@ -55,12 +54,12 @@ func OverriddenMessage(namespace, name string, ports []Port) string {
 	return fmt.Sprintf("is not used for port %s of Service %s/%s, for which there is a GRPCRoute", strings.Join(numbers, ", "), namespace, name)
 }
 
-// ExcessMessage says that the routes of a namespace do not fit.
+// ExcessMessage says that the routes of a namespace exceed the limit.
 func ExcessMessage(namespace, name string) string {
 	return fmt.Sprintf("is ignored for Service %s/%s, and so are the younger ones: with it the routes of this namespace take more than the %d KiB that they may have there; remove some, or split the Service", namespace, name, MaxRouteBytes>>10)
 }
 
-// client is the namespace of the clients that r is for; empty: all.
+// client returns the namespace of the clients to which r applies; empty: all.
 func (r *Route) client() string {
 	if len(r.Namespaces) == 0 {
 		return ""
@@ -68,8 +67,8 @@ func (r *Route) client() string {
 	return r.Namespaces[0]
 }
 
-// CompareRoutes is the order of precedence: by the namespace of the clients, those for all at the end; then
-// GRPCRoutes, then as the Gateway API orders matches.
+// CompareRoutes defines the order of precedence: by the namespace of the clients, routes for all
+// clients last; then GRPCRoutes first; then the Gateway API's order of matches.
 func CompareRoutes(x, y Route) int {
 	return cmp.Or(compareClients(x.client(), y.client()), CompareBool(!x.GRPC, !y.GRPC), CompareMatches(x.firstMatch(), y.firstMatch()))
 }
@@ -78,7 +77,7 @@ func compareClients(x, y string) int {
 	return cmp.Or(CompareBool(x == "", y == ""), cmp.Compare(x, y))
 }
 
-// Unresolved says what it means that a backend is not [Resolved].
+// Unresolved says what follows if a backend is not [Resolved].
 func Unresolved(reason Resolution, to *Backend) string {
 	switch reason {
 	case InvalidKind:
@@ -91,11 +90,11 @@ func Unresolved(reason Resolution, to *Backend) string {
 	return fmt.Sprintf("there is no Service %s/%s with the port %d", to.Namespace, to.Name, to.Port)
 }
 
-// pathRank orders kinds of paths. The rank of regular expressions is up to the
-// implementation: between the others, so that a rule for all paths does not hide them.
+// pathRank orders kinds of paths. The Gateway API leaves the rank of regular expressions open. They are
+// between the others, so that a rule for all paths does not hide them.
 var pathRank = map[TextKind]int{Exact: 3, RegExp: 2, Prefix: 1}
 
-// firstMatch is the match of a route, which has one at most; the zero match has everything.
+// firstMatch returns the only match of a route, or the zero match, which matches everything.
 func (r *Route) firstMatch() Match {
 	if len(r.Matches) == 0 {
 		return Match{}
@@ -103,9 +102,9 @@ func (r *Route) firstMatch() Match {
 	return r.Matches[0]
 }
 
-// CompareMatches is the order of the Gateway API's HTTPRouteRule.matches: the exact
-// path, the longer prefix, a method, more headers, more query parameters; and of
-// GRPCRouteRule.matches: the longer service, the longer method, more headers.
+// CompareMatches defines the order of the Gateway API's HTTPRouteRule.matches: an exact path, a longer
+// prefix, a method, more headers, more query parameters; and of GRPCRouteRule.matches: a longer
+// service, a longer method, more headers.
 func CompareMatches(a, b Match) int {
 	rank := func(m Match) (kind, length int) {
 		if m.Path == nil {
@@ -130,9 +129,9 @@ func CompareMatches(a, b Match) int {
 	)
 }
 
-// RoutesFor returns the routes of s for clients in a namespace on a port, in the order of
-// precedence. If that namespace has routes of its own for s, only those count; of routes of
-// different kinds, only GRPCRoutes do (both Gateway API, GEP-1294).
+// RoutesFor returns the routes of s for clients in a namespace on a port, in order of precedence. If
+// that namespace has its own routes for s, only those are used; if there are routes of both kinds, only
+// the GRPCRoutes (both as in the Gateway API, GEP-1294).
 func (s *Service) RoutesFor(namespace string, port uint16) []Route {
 	if own := s.routesOf(namespace, port); own != nil {
 		return own
@@ -140,7 +139,7 @@ func (s *Service) RoutesFor(namespace string, port uint16) []Route {
 	return s.routesOf("", port)
 }
 
-// routesOf returns those for the clients of a namespace alone, or for all clients.
+// routesOf returns only the routes for clients in one namespace, or only those for all clients.
 func (s *Service) routesOf(client string, port uint16) []Route {
 	first, _ := slices.BinarySearchFunc(s.Routes, client, func(r Route, c string) int { return compareClients(r.client(), c) })
 	var out []Route
@@ -156,7 +155,7 @@ func (s *Service) routesOf(client string, port uint16) []Route {
 	return out
 }
 
-// hasGRPC reports whether those are GRPCRoutes, which come first.
+// hasGRPC reports whether these routes include GRPCRoutes, which take precedence.
 func (s *Service) hasGRPC(client string, port uint16) bool {
 	first, _ := slices.BinarySearchFunc(s.Routes, client, func(r Route, c string) int { return compareClients(r.client(), c) })
 	for i := range s.Routes[first:] {
@@ -171,7 +170,7 @@ func (s *Service) hasGRPC(client string, port uint16) bool {
 	return false
 }
 
-// Ports returns the ports of s that p is for.
+// Ports returns the ports of s to which p refers.
 func (p Parent) Ports(s *Service) []Port {
 	var out []Port
 	for _, has := range s.Ports {
@@ -182,7 +181,7 @@ func (p Parent) Ports(s *Service) []Port {
 	return out
 }
 
-// Overridden returns those of ports where r is not used, because s has a GRPCRoute for the same
+// Overridden returns those of the ports on which r is not used, because s has a GRPCRoute for the same
 // clients there.
 func (s *Service) Overridden(r *RouteSpec, ports []Port) []Port {
 	if r.GRPC {
@@ -201,7 +200,7 @@ func (s *Service) Overridden(r *RouteSpec, ports []Port) []Port {
 	return out
 }
 
-// Excess says why r is not used for s although it is valid; empty if it is.
+// Excess says why s does not use r although it is valid; empty if s uses it.
 func (s *Service) Excess(r *RouteSpec) string {
 	if _, found := slices.BinarySearchFunc(s.RoutesLeftOut, r.Key(), Key.Compare); !found {
 		return ""

@@ -10,10 +10,10 @@ import (
 	"outrider.dev/internal/core/mesh/persistent"
 )
 
-// A Mesh is a snapshot. It does not change, and is safe for concurrent use; the zero value
-// is an empty mesh. What it returns is shared and must not be changed.
+// A Mesh is an immutable snapshot, and safe for concurrent use. The zero value is an empty mesh. Its
+// methods return shared values that must not be changed.
 type Mesh struct {
-	Config Config // complete: no field is empty
+	Config Config // no field is empty
 
 	tables Tables
 
@@ -22,13 +22,13 @@ type Mesh struct {
 	byName []*Workload
 }
 
-// Tables are the parts of a snapshot, as package build computes them.
+// Tables contain the data of a snapshot, as computed by package build.
 type Tables struct {
 	Services       *persistent.Map[string, *Service]     // by host
 	VIPs           *persistent.Map[netip.Addr, string]   // hosts
 	Workloads      *persistent.Map[Key, *Workload]       //
 	Addresses      *persistent.Map[Location, Key]        // of workloads
-	ServicesOf     *persistent.Map[Key, *[]string]       // hosts of the services of a workload
+	ServicesOf     *persistent.Map[Key, *[]string]       // hosts of a workload's services
 	Ignored        *persistent.Map[string, *IgnoredList] // by namespace
 	Zones          *persistent.Map[string, string]       // by node
 	Routes         *persistent.Map[Key, *RouteSpec]      //
@@ -37,21 +37,21 @@ type Tables struct {
 	Guarded        *persistent.Map[string, bool]         // namespaces with AuthorizationPolicies
 }
 
-// Of returns the mesh of some tables; a configuration is complete.
+// Of returns a mesh with these tables. The configuration must be complete.
 func Of(c Config, t Tables) *Mesh { return &Mesh{Config: c, tables: t} }
 
-// Tables returns what m was made of.
+// Tables returns the tables of m.
 func (m *Mesh) Tables() Tables { return m.tables }
 
-// A Location is where a workload is found: a pod at its address by all clients, a Host by those of
-// its namespace alone. The cluster gave the pod its address. The author of a Host wrote its address down,
-// and could take other people's connections.
+// A Location says where a workload is found: all clients find a pod at its address, but only those in
+// the same namespace find a Host. The cluster assigned the pod's address, but a Host's address was
+// chosen by its author, who could otherwise divert other people's connections.
 type Location struct {
-	Namespace string // of a Host
+	Namespace string // for a Host
 	Addr      netip.Addr
 }
 
-// Location returns where w is found at one of its addresses.
+// Location returns the location of w at one of its addresses.
 func (w *Workload) Location(addr netip.Addr) Location {
 	if w.Host {
 		return Location{w.Namespace, addr}
@@ -70,16 +70,16 @@ func CompareBool(a, b bool) int {
 	return 1
 }
 
-// Service returns the service with that [Service.Host], or nil.
+// Service returns the service with a [Service.Host], or nil.
 func (m *Mesh) Service(host string) *Service { return m.tables.Services.Get(host) }
 
-// ByName returns the service of a Kubernetes name, or nil.
+// ByName returns the service with a Kubernetes name, or nil.
 func (m *Mesh) ByName(namespace, name string) *Service {
 	return m.tables.Services.Get(m.Config.Host(namespace, name))
 }
 
-// ByAddress returns the service with that virtual address, or nil. Of several it is the
-// first by namespace and name.
+// ByAddress returns the service with a virtual address, or nil. If several have it, it is the first by
+// namespace and name.
 func (m *Mesh) ByAddress(addr netip.Addr) *Service {
 	host := m.tables.VIPs.Get(addr.Unmap())
 	if host == "" {
@@ -88,25 +88,26 @@ func (m *Mesh) ByAddress(addr netip.Addr) *Service {
 	return m.tables.Services.Get(host)
 }
 
-// Workload returns the workload that clients of a namespace find at an address: a pod, else a
-// Host of theirs, or nil. Pods on their node's network are not found: they share the address.
+// Workload returns the workload that clients in a namespace reach at an address: a pod, or else a Host
+// in their namespace, or nil. Pods on their node's network are not found, because they share the node's
+// address.
 func (m *Mesh) Workload(addr netip.Addr, namespace string) *Workload {
 	addr = addr.Unmap()
 	id := cmp.Or(m.tables.Addresses.Get(Location{Addr: addr}), m.tables.Addresses.Get(Location{namespace, addr}))
 	return m.tables.Workloads.Get(id)
 }
 
-// Pod returns the pod of that name, or nil.
+// Pod returns the pod with a name, or nil.
 func (m *Mesh) Pod(namespace, name string) *Workload {
 	return m.tables.Workloads.Get(Key{KindPod, namespace, name})
 }
 
-// Host returns the host outside of Kubernetes of that name, or nil.
+// Host returns the host outside of Kubernetes with a name, or nil.
 func (m *Mesh) Host(namespace, name string) *Workload {
 	return m.tables.Workloads.Get(Key{KindHost, namespace, name})
 }
 
-// ServicesOf returns the services of w's namespace that have it as an endpoint, by host.
+// ServicesOf returns the services in w's namespace that have it as an endpoint, by host.
 func (m *Mesh) ServicesOf(w *Workload) []*Service {
 	hosts := m.tables.ServicesOf.Get(w.Key())
 	if hosts == nil {
@@ -119,14 +120,14 @@ func (m *Mesh) ServicesOf(w *Workload) []*Service {
 	return out
 }
 
-// Services returns all services, by host. The first call on a snapshot sorts them, which is
-// expensive.
+// Services returns all services, by host. The first call on a snapshot is expensive, because it sorts
+// them.
 func (m *Mesh) Services() []*Service {
 	m.sort()
 	return m.byHost
 }
 
-// Workloads returns all workloads, by namespace and name. It sorts as Services does.
+// Workloads returns all workloads, by namespace and name. The first call on a snapshot sorts them.
 func (m *Mesh) Workloads() []*Workload {
 	m.sort()
 	return m.byName
@@ -154,11 +155,11 @@ func compareWorkloads(a, b *Workload) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), CompareBool(a.Host, b.Host))
 }
 
-// A Change of one object. Old is nil for a new one, New for one that is gone.
+// A Change is a change of one object. Old is nil if it was added, New if it was removed.
 type Change[T any] struct{ Old, New *T }
 
-// Changed returns the differences between two snapshots of one source, by host and by
-// name. Its cost goes with the shards that they do not share.
+// Changed returns the differences between two snapshots from one source, by host and by name. Its cost
+// depends on the shards that they do not share.
 func Changed(old, new *Mesh) (services []Change[Service], workloads []Change[Workload]) {
 	persistent.Diff(old.tables.Services, new.tables.Services, func(_ string, was, is *Service) {
 		services = append(services, Change[Service]{was, is})

@@ -9,11 +9,11 @@ import (
 	"outrider.dev/internal/core/mesh/persistent"
 )
 
-// addresses decide who owns an address: a pod, else the first service by namespace and name that has
-// it as a virtual address, else for the clients of a namespace the first Host of it.
+// addresses decides who owns an address: a pod; else, of the services with this virtual address, the
+// first by namespace and name; else, for clients in a namespace only, its first Host with the address.
 type addresses struct {
-	// The workloads of each location, in order: a tenant may write many Hosts with one
-	// address, and only the first counts.
+	// residents lists the workloads at each location, in order. A tenant may declare many Hosts with
+	// one address; only the first is used.
 	residents map[mesh.Location][]mesh.Key
 	byVIP     multimap[netip.Addr, mesh.Key]
 
@@ -30,7 +30,7 @@ func (x *addresses) setService(p *mesh.ServiceSpec, present bool) {
 	}
 }
 
-// setWorkload: a pod on its node's network has no address of its own.
+// setWorkload ignores a pod that shares its node's network, because it has no address of its own.
 func (x *addresses) setWorkload(p *mesh.WorkloadSpec, present bool) {
 	for _, a := range p.Addresses {
 		at := p.Location(a)
@@ -48,7 +48,7 @@ func (x *addresses) setWorkload(p *mesh.WorkloadSpec, present bool) {
 	}
 }
 
-// resident returns the first workload of a location, or the zero key.
+// resident returns the first workload at a location, or the zero key.
 func (x *addresses) resident(at mesh.Location) mesh.Key {
 	if list := x.residents[at]; len(list) > 0 {
 		return list[0]
@@ -56,7 +56,7 @@ func (x *addresses) resident(at mesh.Location) mesh.Key {
 	return mesh.Key{}
 }
 
-// service returns the service of a virtual address, or the zero key.
+// service returns the service with a virtual address, or the zero key.
 func (x *addresses) service(addr netip.Addr) mesh.Key {
 	if x.resident(mesh.Location{Addr: addr}) != (mesh.Key{}) {
 		return mesh.Key{}
@@ -64,12 +64,12 @@ func (x *addresses) service(addr netip.Addr) mesh.Key {
 	return smallest(x.byVIP[addr])
 }
 
-// owner returns the pod, service or Host that the clients of a namespace find at an address.
+// owner returns the pod, service or Host that clients in a namespace reach at an address.
 func (x *addresses) owner(addr netip.Addr, namespace string) mesh.Key {
 	return cmp.Or(x.resident(mesh.Location{Addr: addr}), x.service(addr), x.resident(mesh.Location{Namespace: namespace, Addr: addr}))
 }
 
-// contested returns all services with an address whose owner may change.
+// contested returns all services with an address that may get a different owner.
 func (x *addresses) contested() set[mesh.Key] {
 	for at := range x.stale {
 		if len(x.byVIP[at.Addr]) > 0 {
@@ -83,7 +83,7 @@ func (x *addresses) contested() set[mesh.Key] {
 	return out
 }
 
-// of returns the addresses that a service owns.
+// of returns the addresses of a service that it owns.
 func (x *addresses) of(spec *mesh.ServiceSpec) []netip.Addr {
 	other := func(a netip.Addr) bool { return x.service(a) != spec.Key() }
 	if !slices.ContainsFunc(spec.Addresses, other) {
@@ -92,7 +92,7 @@ func (x *addresses) of(spec *mesh.ServiceSpec) []netip.Addr {
 	return slices.DeleteFunc(slices.Clone(spec.Addresses), other)
 }
 
-// update writes the owners that may have changed.
+// update writes each owner that may have changed.
 func (x *addresses) update(config mesh.Config) {
 	for addr := range x.staleVIPs.take() {
 		host := ""

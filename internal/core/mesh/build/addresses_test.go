@@ -10,8 +10,8 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// A virtual address belongs to one service, whatever the order of arrival; another one gets
-// it when the first is deleted.
+// A virtual address belongs to one service, regardless of the order of arrival. Another service gets it
+// when the first one is deleted.
 func TestOneAddressOfTwo(t *testing.T) {
 	b := New(mesh.Config{})
 	addresses := func() map[string]string {
@@ -47,8 +47,8 @@ func TestOneAddressOfTwo(t *testing.T) {
 	}
 }
 
-// A Host takes no connection from anybody else: its address counts for clients of its own namespace,
-// and there after those of pods and services, in whatever order they come.
+// A Host cannot divert connections of others: its address is used only by clients in its own namespace,
+// and only if no pod or service has the address, regardless of the order of arrival.
 func TestAddressesOfHosts(t *testing.T) {
 	host := func(namespace, name, address string) *mesh.WorkloadSpec {
 		h := pod(namespace, name, address, "app", "h")

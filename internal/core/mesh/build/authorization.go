@@ -11,19 +11,19 @@ import (
 	"outrider.dev/internal/core/mesh/persistent"
 )
 
-// maxAuthorization bounds all policies of a workload, times its ports: each port has them in its filter
-// chains. It is in bytes as [mesh.AuthorizationSpec.Size] counts.
+// maxAuthorization limits all policies of a workload, multiplied by its ports, because each port's
+// filter chains contain them. In bytes as counted by [mesh.AuthorizationSpec.Size].
 const maxAuthorization = 1 << 20
 
-// authorizations are the AuthorizationPolicies, and what they are for.
+// authorizations are the AuthorizationPolicies, indexed by the workloads to which they may apply.
 type authorizations struct {
 	root       string                                    // the root namespace
-	bySelector multimap[label, *mesh.AuthorizationSpec]  // by one label of their selector; without: by a label without key
+	bySelector multimap[label, *mesh.AuthorizationSpec]  // by one label in the selector; policies without a selector by a label with an empty key
 	in         multimap[string, *mesh.AuthorizationSpec] // by namespace
 	digests    map[*mesh.AuthorizationSpec]string
-	tooLarge   multimap[string, mesh.Key] // workloads whose policies are too large, by namespace
+	tooLarge   multimap[string, mesh.Key] // workloads with too many or too large policies, by namespace
 	table      persistent.Table[mesh.Key, *mesh.Authorization]
-	guarded    persistent.Table[string, bool] // namespaces that have any
+	guarded    persistent.Table[string, bool] // namespaces with policies
 	stale      set[string]                    // namespaces
 }
 
@@ -40,18 +40,18 @@ func (x *authorizations) set(s *mesh.AuthorizationSpec, present bool) {
 	}
 }
 
-// digest is the same for policies that are enforced in the same way, under the same name.
+// digest is equal for policies with the same name that are enforced in the same way.
 func digest(s *mesh.AuthorizationSpec) string {
 	raw, err := json.Marshal([]any{s.Namespace, s.Name, s.Deny, s.Rules})
 	if err != nil {
-		panic(err) // strings and lists alone
+		panic(err) // cannot occur with strings and lists
 	}
 	sum := sha256.Sum256(raw)
 	return string(sum[:])
 }
 
-// of returns those that are for a workload. The cost goes with its labels, and with the
-// policies that have one of these in their selector.
+// of returns the policies that apply to a workload. Its cost depends on the number of the workload's
+// labels, and of the policies with one of these in their selector.
 func (x *authorizations) of(w *mesh.Workload) []*mesh.AuthorizationSpec {
 	var out []*mesh.AuthorizationSpec
 	namespaces := []string{x.root, w.Namespace}
@@ -61,14 +61,14 @@ func (x *authorizations) of(w *mesh.Workload) []*mesh.AuthorizationSpec {
 			continue
 		}
 		add := func(l label) {
-			for s := range x.bySelector[l] { // any order: sorted
+			for s := range x.bySelector[l] { // any order: sorted below
 				if s.IsFor(w.Labels) {
 					out = append(out, s)
 				}
 			}
 		}
 		add(label{namespace: namespace})
-		for k, v := range w.Labels { // any order: sorted
+		for k, v := range w.Labels { // any order: sorted below
 			add(label{namespace, k, v})
 		}
 	}
@@ -78,8 +78,8 @@ func (x *authorizations) of(w *mesh.Workload) []*mesh.AuthorizationSpec {
 	return out
 }
 
-// authorize returns what holds for a workload with its ports; nil if no policy is for it. The
-// last one, if it is the same.
+// authorize returns the policies for a workload with its ports; nil if none applies. If nothing has
+// changed, it returns the same pointer as before.
 func (x *authorizations) authorize(id mesh.Key, w *mesh.Workload) *mesh.Authorization {
 	policies := x.of(w)
 	if len(policies) == 0 {
@@ -102,23 +102,23 @@ func (x *authorizations) authorize(id mesh.Key, w *mesh.Workload) *mesh.Authoriz
 	return next
 }
 
-// forget: no policy is for a workload.
+// forget records that no policy applies to a workload.
 func (x *authorizations) forget(id mesh.Key) {
 	x.tooLarge.set(id.Namespace, id, false)
 	x.table.Put(id, nil)
 }
 
-// update notes which namespaces have policies.
+// update records which namespaces have policies.
 func (x *authorizations) update() {
 	for namespace := range x.stale.take() {
 		x.guarded.Put(namespace, len(x.in[namespace]) > 0)
 	}
 }
 
-// conflicts returns the workloads whose policies are too large: one for each namespace.
+// conflicts reports workloads whose policies are too large, one in each namespace.
 func (x *authorizations) conflicts() []Conflict {
 	var out []Conflict
-	for namespace, all := range x.tooLarge { // any order: sorted
+	for namespace, all := range x.tooLarge { // any order: sorted below
 		more := ""
 		if len(all) > 1 {
 			more = fmt.Sprintf("; so are those of %d other workloads of %s", len(all)-1, namespace)

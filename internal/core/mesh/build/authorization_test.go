@@ -25,8 +25,8 @@ func allow(namespace, name string, selector map[string]string, rules ...mesh.Aut
 	return &mesh.AuthorizationSpec{Namespace: namespace, Name: name, Selector: selector, Rules: rules}
 }
 
-// A policy is for what its selector matches, in its namespace or from the root namespace in all; and
-// for as long as it is there.
+// A policy applies to what its selector matches, in its namespace or, from the root namespace, in all
+// namespaces, until it is deleted.
 func TestAuthorizationPoliciesSelect(t *testing.T) {
 	b := build.New(mesh.Config{})
 	web, db, elsewhere := labelled("shop", "web", "app=web", "tier=front"), labelled("shop", "db", "app=db"), labelled("bank", "web", "app=web")
@@ -79,7 +79,7 @@ func TestAuthorizationPoliciesSelect(t *testing.T) {
 	}
 }
 
-// A policy of a workload changes neither the workload nor its services: only its own proxy gets it.
+// A policy for a workload changes neither the workload nor its services: only its own proxy gets it.
 func TestAuthorizationIsTheServersAlone(t *testing.T) {
 	b := build.New(mesh.Config{})
 	b.Set(labelled("shop", "web", "app=web"), labelled("shop", "db", "app=db"))
@@ -91,7 +91,7 @@ func TestAuthorizationIsTheServersAlone(t *testing.T) {
 	}
 }
 
-// Where no client is let in without an identity, ports of bytes take mutual TLS only.
+// If every client needs an identity, ports for bytes accept mutual TLS only.
 func TestAuthorizationRequiresIdentity(t *testing.T) {
 	condition := func(of mesh.Attribute, values ...string) []mesh.Condition {
 		return []mesh.Condition{{Of: of, Values: values}}
@@ -108,7 +108,7 @@ func TestAuthorizationRequiresIdentity(t *testing.T) {
 	anyone := mesh.AuthorizationRule{}
 	for name, tt := range map[string]struct {
 		policy *mesh.AuthorizationSpec
-		want   string // ports that are STRICT: 80 has requests, 3306 and 6379 bytes
+		want   string // ports that are STRICT: 80 is for requests, 3306 and 6379 for bytes
 	}{
 		"nothing is allowed":              {allow("shop", "p", nil), "3306 6379"},
 		"everything is":                   {allow("shop", "p", nil, anyone), ""},
@@ -144,12 +144,12 @@ func TestAuthorizationRequiresIdentity(t *testing.T) {
 	}
 }
 
-// Policies that are too large for their workloads let nothing in, and are a problem.
+// Policies that are too large for their workloads let nothing in, and are reported.
 func TestLargeAuthorization(t *testing.T) {
 	b := build.New(mesh.Config{})
 	b.Set(labelled("shop", "web-1", "app=web"), labelled("shop", "web-2", "app=web"), labelled("shop", "db", "app=db"))
 	values := slices.Repeat([]string{strings.Repeat("x", 1000)}, 60)
-	for i := range 18 { // of some 61,000 bytes each
+	for i := range 18 { // some 61,000 bytes each
 		b.Set(allow("shop", fmt.Sprint(i), map[string]string{"app": "web"}, mesh.AuthorizationRule{From: [][]mesh.Condition{{{Of: mesh.Principal, Values: values}}}}))
 	}
 	m := b.Mesh()
@@ -170,7 +170,8 @@ func TestLargeAuthorization(t *testing.T) {
 	}
 }
 
-// A policy of istio-system is reported: there it holds for all namespaces, here it does not.
+// A policy in istio-system is reported, because in Istio it applies to all namespaces, but here it does
+// not.
 func TestAuthorizationOfIstiosRoot(t *testing.T) {
 	policy := func() *mesh.AuthorizationSpec {
 		p := allow("istio-system", "all", nil)

@@ -19,17 +19,17 @@ func (x *backendPolicies) set(p *mesh.BackendPolicySpec, present bool) {
 	}
 }
 
-// A policySet has the policies of a service's ports, and what is ignored of them.
+// A policySet contains the policies for a service's ports, and reports about their ignored parts.
 type policySet struct {
 	ports     []mesh.PortPolicy
 	conflicts []Conflict
 }
 
-// of computes the policies of a service; spec is nil if there is none of the name.
+// of computes the policies for a service; spec is nil if there is no service with this name.
 func (x backendPolicies) of(n mesh.Key, spec *mesh.ServiceSpec) *policySet {
 	out := &policySet{}
 	specs := slices.SortedFunc(maps.Keys(x[n]), olderPolicy)
-	var judged *mesh.Service // as far as policies depend on it
+	var judged *mesh.Service // with only the fields on which policies depend
 	if spec != nil {
 		out.ports = portPolicies(n.Name, spec, specs)
 		judged = &mesh.Service{Namespace: n.Namespace, Name: n.Name, Ports: spec.ServicePorts(), Headless: spec.Headless, External: spec.External, Policies: out.ports}
@@ -50,17 +50,17 @@ func (x backendPolicies) of(n mesh.Key, spec *mesh.ServiceSpec) *policySet {
 	return out
 }
 
-// maxPolicyConflicts bounds what is reported of one service, which may have any number of policies.
+// maxPolicyConflicts limits the reports about one service, which may have any number of policies.
 const maxPolicyConflicts = 20
 
-// olderPolicy is the Gateway API's order of conflicting policies (GEP-713): the older one counts,
-// then the first by name.
+// olderPolicy orders conflicting policies as the Gateway API does (GEP-713): the older one takes
+// precedence, then the first by name.
 func olderPolicy(x, y *mesh.BackendPolicySpec) int {
 	return cmp.Or(x.Created.Compare(y.Created), cmp.Compare(x.Name, y.Name), cmp.Compare(x.Kind, y.Kind))
 }
 
-// portPolicies chooses those of each port, of each kind by itself: the one that names the port,
-// else the one that names the service. Of two that name the same the older one counts, as a whole.
+// portPolicies chooses the policies for each port, one of each kind: a policy that names the port, else
+// one that names the service. If several do, the oldest is used, as a whole.
 func portPolicies(service string, spec *mesh.ServiceSpec, specs []*mesh.BackendPolicySpec) []mesh.PortPolicy {
 	type place struct {
 		kind    mesh.Kind

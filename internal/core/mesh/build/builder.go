@@ -1,24 +1,24 @@
-// Package build makes the snapshots of a mesh out of the objects of a source, and makes a new one at the
-// cost of what has changed.
+// Package build makes snapshots of a mesh from the objects of a source. The cost of a new snapshot
+// depends on what has changed.
 //
-// A [Builder] keeps the objects, which may come in any order, and may name what is not there yet. Each
-// kind of thing to remember has a type of its own, which alone writes its fields: services, workloads,
-// addresses, sizes, zones, routes, grants, backendPolicies, authorizations, peerAuthentications and
-// ignored. They know which services and workloads have to be computed again.
+// A [Builder] stores the objects, which may arrive in any order and refer to objects that do not exist
+// yet. Its state is divided among types, and only a type's methods write its fields: services,
+// workloads, addresses, sizes, zones, routes, grants, backendPolicies, authorizations,
+// peerAuthentications and ignored. They also mark services and workloads that must be computed again.
 package build
 
 import "outrider.dev/internal/core/mesh"
 
-// A Builder keeps the parts of a mesh and makes snapshots of it. It is for one goroutine.
+// A Builder stores the parts of a mesh and makes snapshots of it. It is not safe for concurrent use.
 //
-// It works in two steps. Set and Delete keep the parts, and mark the services and workloads
-// that may change. Mesh computes those again: first the members of the services, then the
-// workloads, because their ports depend on their services, then the services, because
-// their endpoints point to workloads. An object that did not change keeps its pointer.
+// It works in two steps. Set and Delete change the parts, and mark the services and workloads that may
+// be affected. Mesh computes those again: first the members of services; then workloads, whose ports
+// depend on their services; then services, whose endpoints point to workloads. An unchanged object
+// keeps its pointer.
 type Builder struct {
-	// OnlyMesh: the source has objects for this mesh alone. Otherwise they may be for another
-	// mesh of the cluster, and those that are ignored are reported if they are for a workload
-	// with Outrider's proxy.
+	// OnlyMesh says that all objects are for this mesh. Otherwise some may be for another mesh in the
+	// cluster, and an ignored object is reported only if it applies to a workload with Outrider's
+	// proxy.
 	OnlyMesh bool
 
 	config  mesh.Config
@@ -38,7 +38,7 @@ type Builder struct {
 	ignored             ignored
 }
 
-// New returns a builder of an empty mesh.
+// New returns a builder for an empty mesh.
 func New(config mesh.Config) *Builder {
 	config = config.Complete()
 	return &Builder{
@@ -53,7 +53,7 @@ func New(config mesh.Config) *Builder {
 	}
 }
 
-// Mesh returns the mesh of some parts. Of two parts with the same key the later one counts.
+// Mesh returns the mesh made of some parts. If two have the same key, the later one is used.
 func Mesh(config mesh.Config, parts ...mesh.Part) *mesh.Mesh {
 	b := New(config)
 	b.Set(parts...)
@@ -69,7 +69,7 @@ func (b *Builder) Set(parts ...mesh.Part) {
 	}
 }
 
-// Delete removes parts. Keys that are not there are ignored.
+// Delete removes parts. It ignores keys without a part.
 func (b *Builder) Delete(keys ...mesh.Key) {
 	for _, k := range keys {
 		if old, ok := b.parts[k]; ok {
@@ -79,7 +79,7 @@ func (b *Builder) Delete(keys ...mesh.Key) {
 	}
 }
 
-// index adds a part to the tables, or removes it, and marks what may change.
+// index adds a part to the tables, or removes it, and marks what is affected.
 func (b *Builder) index(p mesh.Part, present bool) {
 	switch p := p.(type) {
 	case *mesh.ServiceSpec:
@@ -122,7 +122,7 @@ func (b *Builder) index(p mesh.Part, present bool) {
 	}
 }
 
-// Mesh returns a snapshot of the parts: the last one, if nothing has changed.
+// Mesh returns a snapshot of the parts. If nothing has changed, it returns the last one.
 func (b *Builder) Mesh() *mesh.Mesh {
 	b.services.markAll(b.addresses.contested())
 	b.services.markAll(b.sizes.update())
@@ -130,7 +130,7 @@ func (b *Builder) Mesh() *mesh.Mesh {
 	for n := range b.services.stale {
 		b.updateMembers(n, &changed)
 	}
-	for id := range changed { // once for each, however many services it has
+	for id := range changed { // each workload once, however many of its services changed
 		b.workloads.hosts.Put(id, b.hostsOf(id))
 	}
 	for id := range b.workloads.stale {

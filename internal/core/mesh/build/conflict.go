@@ -9,16 +9,16 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// A Conflict is a valid object that is ignored, in part because of another object, or because
-// of its kind.
+// A Conflict reports a valid object that is ignored, entirely or in part, because of another object or
+// because of its kind.
 type Conflict struct {
-	Severity string // begins the sentence about it; empty: an error, as every problem without one
+	Severity string // begins the sentence about it; empty: an error
 	Object   mesh.Key
-	Field    string // its path in the object; empty: the object as a whole
+	Field    string // path in the object; empty: the object as a whole
 	Message  string
 }
 
-// Conflicts returns those of the last snapshot, by object.
+// Conflicts returns the conflicts in the last snapshot, by object.
 func (b *Builder) Conflicts() []Conflict {
 	var out []Conflict
 	for _, n := range slices.SortedFunc(maps.Keys(b.services.conflicts), mesh.Key.Compare) {
@@ -27,7 +27,7 @@ func (b *Builder) Conflicts() []Conflict {
 	return slices.Concat(out, b.conflictsOfHosts(), b.authorizations.conflicts(), conflictsOfIgnored(b.current))
 }
 
-// conflictsOfHosts finds the addresses of Hosts that lead elsewhere.
+// conflictsOfHosts finds addresses of Hosts that belong to others.
 func (b *Builder) conflictsOfHosts() (out []Conflict) {
 	for _, id := range slices.SortedFunc(maps.Keys(b.workloads.outside), mesh.Key.Compare) {
 		for _, a := range b.workloads.spec(id).Addresses {
@@ -39,7 +39,7 @@ func (b *Builder) conflictsOfHosts() (out []Conflict) {
 	return out
 }
 
-// ignoredParts finds what of a service is ignored.
+// ignoredParts finds the ignored parts of a service.
 func (b *Builder) ignoredParts(n mesh.Key, s *service) (out []Conflict) {
 	if s.spec == nil {
 		return nil
@@ -72,7 +72,7 @@ func (b *Builder) ignoredParts(n mesh.Key, s *service) (out []Conflict) {
 	return append(out, s.routes.conflicts...)
 }
 
-// isProxyPort reports whether an endpoint is a port of its workload's proxy.
+// isProxyPort reports whether an endpoint is a port of the proxy in its workload.
 func (b *Builder) isProxyPort(m member) bool {
 	if !slices.Contains(mesh.ProxyPorts, m.Port) {
 		return false

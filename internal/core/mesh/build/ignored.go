@@ -11,13 +11,13 @@ import (
 	"outrider.dev/internal/core/mesh/persistent"
 )
 
-// Limits for one namespace, in which its tenants can make any number of objects.
+// Limits for one namespace, in which tenants can create any number of objects.
 const (
-	maxIgnored    = 100  // that are reported one by one
-	maxConsidered = 1000 // that are compared with its workloads, those that guard first
+	maxIgnored    = 100  // reported individually
+	maxConsidered = 1000 // compared with the namespace's workloads; objects that guard come first
 )
 
-// ignored are the objects of other meshes.
+// ignored contains the objects that only other meshes support.
 type ignored struct {
 	root  string                              // the root namespace
 	in    multimap[string, *mesh.IgnoredSpec] // by namespace
@@ -30,7 +30,7 @@ func (x *ignored) set(s *mesh.IgnoredSpec, present bool) {
 	x.stale.add(s.Namespace)
 }
 
-// markOf marks the objects that may select a workload.
+// markOf marks the namespaces with objects that may select a workload.
 func (x *ignored) markOf(w *mesh.WorkloadSpec) {
 	for _, namespace := range []string{w.Namespace, x.root, mesh.IstioRoot} {
 		if len(x.in[namespace]) > 0 {
@@ -39,7 +39,7 @@ func (x *ignored) markOf(w *mesh.WorkloadSpec) {
 	}
 }
 
-// update computes the lists of namespaces.
+// update computes the lists of marked namespaces again.
 func (x *ignored) update(reported func(*mesh.IgnoredSpec) bool) {
 	for namespace := range x.stale.take() {
 		all := slices.SortedFunc(maps.Keys(x.in[namespace]), func(a, b *mesh.IgnoredSpec) int {
@@ -57,10 +57,10 @@ func (x *ignored) update(reported func(*mesh.IgnoredSpec) bool) {
 	}
 }
 
-// selectsOwn reports whether s is for a workload with Outrider's proxy.
+// selectsOwn reports whether s applies to a workload with Outrider's proxy.
 func (b *Builder) selectsOwn(s *mesh.IgnoredSpec) bool {
 	everywhere := s.Namespace == b.config.RootNamespace || s.Namespace == mesh.IstioRoot
-	for _, w := range b.workloads.selected(s.Namespace, everywhere, s.Selector) { // any order: one is enough
+	for _, w := range b.workloads.selected(s.Namespace, everywhere, s.Selector) { // any order: one suffices
 		if w.Own {
 			return true
 		}
@@ -68,7 +68,8 @@ func (b *Builder) selectsOwn(s *mesh.IgnoredSpec) bool {
 	return false
 }
 
-// conflictsOfIgnored returns the reported objects of a mesh as conflicts, those that guard first.
+// conflictsOfIgnored returns the reported objects in a mesh as conflicts; objects that guard come
+// first.
 func conflictsOfIgnored(m *mesh.Mesh) (out []Conflict) {
 	all := m.Ignored()
 	for _, namespace := range slices.Sorted(maps.Keys(all)) {

@@ -10,8 +10,8 @@ import (
 	"outrider.dev/internal/core/mesh/build"
 )
 
-// Beside another mesh an ignored object is reported if it is for a workload with Outrider's
-// proxy, and for as long.
+// Beside another mesh, an ignored object is reported while it applies to a workload with Outrider's
+// proxy.
 func TestIgnoredObjects(t *testing.T) {
 	b := build.New(mesh.Config{})
 	policy := func(namespace, name string, selector map[string]string) *mesh.IgnoredSpec {
@@ -51,7 +51,7 @@ func TestIgnoredObjects(t *testing.T) {
 	}
 }
 
-// One namespace does not fill the list of problems, and what forbids something comes first.
+// One namespace cannot fill the list of problems, and objects that should forbid something come first.
 func TestIgnoredObjectsAreBounded(t *testing.T) {
 	b := build.New(mesh.Config{})
 	b.OnlyMesh = true

@@ -9,14 +9,14 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// A member is an endpoint before its workload is computed.
+// A member is an endpoint whose workload is not computed yet.
 type member struct {
 	mesh.Endpoint // without Workload
 	workload      mesh.Key
 }
 
-// servicesOf returns the services that declare a workload's ports: those of its own
-// namespace that have it as a member. Services elsewhere may list any address.
+// servicesOf returns the services that declare a workload's ports: those in its own namespace of which
+// it is a member. Services in other namespaces may list any address.
 func (b *Builder) servicesOf(id mesh.Key) []mesh.Key {
 	var out []mesh.Key
 	for n := range b.workloads.byID[id].services {
@@ -28,7 +28,7 @@ func (b *Builder) servicesOf(id mesh.Key) []mesh.Key {
 	return out
 }
 
-// hostsOf lists the services of a workload; nil: it has none.
+// hostsOf lists the hosts of a workload's services; nil if it has none.
 func (b *Builder) hostsOf(id mesh.Key) *[]string {
 	var hosts []string
 	for _, n := range b.servicesOf(id) {
@@ -41,7 +41,7 @@ func (b *Builder) hostsOf(id mesh.Key) *[]string {
 	return &hosts
 }
 
-// members returns those of a service, and the endpoints at ports of proxies.
+// members returns the members of a service, and separately the endpoints at ports of proxies.
 func (b *Builder) members(n mesh.Key, s *service) (out, rejected []member) {
 	switch {
 	case s.spec == nil || s.spec.External != "":
@@ -54,8 +54,8 @@ func (b *Builder) members(n mesh.Key, s *service) (out, rejected []member) {
 		out = b.fromSelector(n, s.spec)
 	}
 	slices.SortFunc(out, compareMembers)
-	// Slices may repeat an endpoint while it moves from one to another. The ready one is
-	// sorted first.
+	// An endpoint occurs in two slices while it moves between them. The ready copy is sorted first and
+	// kept.
 	out = slices.CompactFunc(out, func(a, b member) bool {
 		return a.PortName == b.PortName && a.Addr == b.Addr && a.Port == b.Port
 	})
@@ -101,7 +101,7 @@ func (b *Builder) keeps(id mesh.Key) bool {
 	return w != nil && w.Kept && !w.Terminating
 }
 
-// hint returns names in the form of [Endpoint.ForZones].
+// hint joins names into the form of [Endpoint.ForZones].
 func hint(names []string) string {
 	if len(names) == 0 {
 		return ""
@@ -109,9 +109,9 @@ func hint(names []string) string {
 	return strings.Join(names, ",") + ","
 }
 
-// owner returns the workload at an address: the pod that the slice names, if it still has
-// the address (a StatefulSet's pod keeps its name and changes its address), else the
-// workload with the address: a pod, or a Host of the service's namespace.
+// owner returns the workload at an address. It is the pod that the slice names, if that still has the
+// address (a StatefulSet's new pod has the same name, but another address). Otherwise it is the
+// workload with the address: a pod, or a Host in the service's namespace.
 func (b *Builder) owner(namespace, pod string, addr netip.Addr) mesh.Key {
 	if pod != "" {
 		id := mesh.Key{Kind: mesh.KindPod, Namespace: namespace, Name: pod}
@@ -125,14 +125,14 @@ func (b *Builder) owner(namespace, pod string, addr netip.Addr) mesh.Key {
 	return cmp.Or(b.addresses.resident(mesh.Location{Addr: addr}), b.addresses.resident(mesh.Location{Namespace: namespace, Addr: addr}))
 }
 
-// fromSelector does the same as the EndpointSlice controller.
+// fromSelector selects endpoints as the EndpointSlice controller does.
 func (b *Builder) fromSelector(n mesh.Key, spec *mesh.ServiceSpec) []member {
 	if len(spec.Selector) == 0 {
 		return nil
 	}
 	var out []member
 	v4, v6 := families(spec)
-	// any order: members sorts.
+	// any order: members sorts
 	for id, w := range b.workloads.selected(n.Namespace, false, spec.Selector) {
 		e := mesh.Endpoint{Ready: (w.Ready || spec.PublishNotReady) && !w.Terminating, Serving: w.Ready && w.Terminating, Kept: w.Kept && !w.Ready && !w.Terminating, Node: w.Node, Zone: w.Zone}
 		if w.Subdomain == n.Name {
@@ -152,7 +152,7 @@ func (b *Builder) fromSelector(n mesh.Key, spec *mesh.ServiceSpec) []member {
 	return out
 }
 
-// families returns those of the endpoints' addresses.
+// families returns the address families of a service's endpoints.
 func families(s *mesh.ServiceSpec) (v4, v6 bool) {
 	v4, v6 = s.IPv4, s.IPv6
 	if v4 || v6 {
@@ -167,7 +167,7 @@ func families(s *mesh.ServiceSpec) (v4, v6 bool) {
 	return true, true
 }
 
-// target returns the port of w for p; 0 if w has none of that name.
+// target returns the port of w to which p leads; 0 if w has no port with that name.
 func target(p *mesh.PortSpec, w *mesh.WorkloadSpec) uint16 {
 	switch {
 	case p.TargetName != "":
@@ -178,8 +178,8 @@ func target(p *mesh.PortSpec, w *mesh.WorkloadSpec) uint16 {
 	return p.Number
 }
 
-// portsByWorkload returns the ports that s declares of each member's workload, by number;
-// none for one that is a member by UDP or by a port of proxies alone.
+// portsByWorkload returns the ports, by number, that s declares for each member's workload. It leaves
+// out members that s reaches only by UDP or at ports of proxies.
 func (s *service) portsByWorkload() map[mesh.Key][]mesh.AppPort {
 	if len(s.members) == 0 {
 		return nil
@@ -202,8 +202,8 @@ func (s *service) portsByWorkload() map[mesh.Key][]mesh.AppPort {
 	return out
 }
 
-// addPort adds a port to a list sorted by number, or merges its protocol. Ports of the proxy
-// are left out.
+// addPort adds a port to a list sorted by number, or merges its protocol into an existing one. It
+// ignores ports of the proxy.
 func addPort(ports []mesh.AppPort, number uint16, p mesh.Protocol) []mesh.AppPort {
 	if slices.Contains(mesh.ProxyPorts, number) {
 		return ports
@@ -216,14 +216,14 @@ func addPort(ports []mesh.AppPort, number uint16, p mesh.Protocol) []mesh.AppPor
 	return ports
 }
 
-// mergeProtocols combines the protocols that two services declare for a port of one
-// workload. It does not depend on their order.
+// mergeProtocols combines the protocols that two services declare for a port of one workload. The
+// result does not depend on their order.
 func mergeProtocols(a, b mesh.Protocol) mesh.Protocol {
 	switch {
 	case a == b:
 		return a
 	case a == mesh.ServerFirst || b == mesh.ServerFirst:
-		return mesh.ServerFirst // waiting for the client could take for ever
+		return mesh.ServerFirst // waiting for the client's bytes could take for ever
 	case a == mesh.GRPC && b == mesh.HTTP2 || a == mesh.HTTP2 && b == mesh.GRPC:
 		return mesh.HTTP2
 	}

@@ -7,17 +7,17 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// The rules follow Istio's PeerAuthentication
+// The rules are those of Istio's PeerAuthentication
 // (https://istio.io/latest/docs/reference/config/security/peer_authentication/):
-//   - a policy of the root namespace holds for the mesh, one of another namespace for it,
-//     one with a selector for the workloads of its namespace that match;
-//   - the narrower one counts, and what it leaves unset is inherited;
-//   - ports are named by policies with a selector only, and are the workload's;
-//   - of several policies for the same the oldest counts;
-//   - one of the root namespace with a selector is ignored;
-//   - the default is PERMISSIVE.
+//   - A policy in the root namespace applies to the mesh, a policy in another namespace to that
+//     namespace, and a policy with a selector to the matching workloads in its namespace.
+//   - The policy with the narrowest scope is used, and inherits what it does not set.
+//   - Only policies with a selector can name ports, and these are ports of the workload.
+//   - Of several policies with the same scope the oldest is used.
+//   - A policy in the root namespace with a selector is ignored.
+//   - The default is PERMISSIVE.
 
-// peerAuthentications by namespace.
+// peerAuthentications contains policies by namespace.
 type peerAuthentications multimap[string, *mesh.PolicySpec]
 
 func (x *peerAuthentications) set(p *mesh.PolicySpec, present bool) {
@@ -45,8 +45,7 @@ func (x peerAuthentications) apply(w *mesh.Workload, root string) {
 	}
 }
 
-// oldest returns the oldest policy that applies; the zero policy, which sets nothing, if
-// none does.
+// oldest returns the oldest policy that applies, or the zero policy, which sets nothing, if none does.
 func oldest(policies set[*mesh.PolicySpec], applies func(*mesh.PolicySpec) bool) mesh.PolicySpec {
 	var out *mesh.PolicySpec
 	for p := range policies {

@@ -7,9 +7,9 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// requireIdentity makes mutual TLS the rule at the ports of bytes where no client is let in without it:
-// so its clients have identities also where the server speaks first, and a client in plain text does
-// not see what the server says. A port of requests answers 403 instead, as in Istio.
+// requireIdentity requires mutual TLS at ports for bytes if no client without it is allowed. Clients
+// then have identities even if the server speaks first, and a client in plain text does not see what
+// the server says. A port for requests answers with 403 instead, as in Istio.
 func requireIdentity(a *mesh.Authorization, w *mesh.Workload) {
 	if a == nil {
 		return
@@ -21,8 +21,8 @@ func requireIdentity(a *mesh.Authorization, w *mesh.Workload) {
 	}
 }
 
-// deniesPlainText reports whether each connection in plain text to a port is denied if it has
-// bytes, whatever its address.
+// deniesPlainText reports whether each plain-text connection to a port for bytes is denied, whatever
+// the client's address.
 func deniesPlainText(a *mesh.Authorization, port uint16) bool {
 	if a.TooLarge {
 		return true
@@ -43,7 +43,7 @@ func deniesPlainText(a *mesh.Authorization, port uint16) bool {
 	return allows && allowed == no
 }
 
-// truth says how much is known before a connection is there.
+// truth is what is known before there is a connection.
 type truth int
 
 const (
@@ -76,7 +76,7 @@ func ruleInPlainText(r *mesh.AuthorizationRule, deny bool, port uint16) truth {
 	return min(anyOf(r.From), anyOf(r.To), all(r.When))
 }
 
-// judged reports whether all conditions can be judged of bytes.
+// judged reports whether all conditions can be judged on a port for bytes.
 func judged(r *mesh.AuthorizationRule) bool {
 	return !slices.ContainsFunc(slices.Concat(slices.Concat(r.From...), slices.Concat(r.To...), r.When), func(c mesh.Condition) bool { return !c.Judged(true) })
 }
@@ -97,5 +97,5 @@ func conditionInPlainText(c mesh.Condition, port uint16) truth {
 		}
 		return yes
 	}
-	return yes // a DENY rule's, which cannot be judged
+	return yes // of a DENY rule, in which it matches always
 }

@@ -12,11 +12,11 @@ import (
 	"outrider.dev/internal/core/mesh/persistent"
 )
 
-// routes are the HTTPRoutes and GRPCRoutes of services.
+// routes contains the HTTPRoutes and GRPCRoutes of services.
 type routes struct {
 	ofParent multimap[mesh.Key, *mesh.RouteSpec]
 	toName   multimap[mesh.Key, *mesh.RouteSpec]   // by backend
-	toSpace  multimap[mesh.Grant, *mesh.RouteSpec] // by the grant for all services of a backend's namespace
+	toSpace  multimap[mesh.Grant, *mesh.RouteSpec] // by the grant for all services in a backend's namespace
 	table    persistent.Table[mesh.Key, *mesh.RouteSpec]
 	stale    set[mesh.Key]
 }
@@ -32,24 +32,24 @@ func (x *routes) set(r *mesh.RouteSpec, present bool) {
 	x.stale.add(r.Key())
 }
 
-// to returns the routes with a backend.
+// to returns the routes that have a service as backend.
 func (x *routes) to(service mesh.Key) set[*mesh.RouteSpec] { return x.toName[service] }
 
-// into returns the routes of a kind and namespace with a backend in another namespace.
+// into returns the routes of one kind and namespace that have a backend in another namespace.
 func (x *routes) into(from mesh.GrantFrom, namespace string) set[*mesh.RouteSpec] {
 	return x.toSpace[mesh.Grant{From: from, Namespace: namespace}]
 }
 
-// maxRouteConflicts bounds what is reported of the routes of one namespace for one service.
+// maxRouteConflicts limits the reports about one namespace's routes for one service.
 const maxRouteConflicts = 20
 
-// A routeSet has the routes of a service, and what is wrong with them.
+// A routeSet contains the routes of a service, and reports about them.
 type routeSet struct {
 	routes    []mesh.Route
 	conflicts []Conflict
-	excess    []mesh.Key // do not fit; sorted
+	excess    []mesh.Key // routes that do not fit; sorted
 
-	reported map[string]int // by namespace, how many conflicts there are
+	reported map[string]int // number of conflicts by namespace
 }
 
 func (s *routeSet) report(c Conflict) {
@@ -58,9 +58,9 @@ func (s *routeSet) report(c Conflict) {
 	}
 }
 
-// routesOf returns the routes of a service in the order of precedence: by the namespace of the
-// clients, those for all at the end; then GRPCRoutes, then as the Gateway API orders matches, then
-// the older, then by name.
+// routesOf returns the routes of a service in order of precedence: by the namespace of the clients,
+// routes for all clients last; then GRPCRoutes first; then in the Gateway API's order of matches; then
+// by age; then by name.
 func (b *Builder) routesOf(spec *mesh.ServiceSpec) *routeSet {
 	n := spec.Key()
 	s := &mesh.Service{Namespace: spec.Namespace, Name: spec.Name, Ports: spec.ServicePorts()}
@@ -70,7 +70,7 @@ func (b *Builder) routesOf(spec *mesh.ServiceSpec) *routeSet {
 	out := &routeSet{reported: map[string]int{}}
 	bytes := map[string]int{} // by namespace of the routes
 	for _, r := range specs {
-		if bytes[r.Namespace] > mesh.MaxRouteBytes { // an older one did not fit
+		if bytes[r.Namespace] > mesh.MaxRouteBytes { // an older route did not fit
 			out.excess = append(out.excess, r.Key())
 			continue
 		}
@@ -102,7 +102,7 @@ func (b *Builder) routesOf(spec *mesh.ServiceSpec) *routeSet {
 	return out
 }
 
-// reportOverridden reports the HTTPRoutes that are used on none of their ports.
+// reportOverridden reports HTTPRoutes that are used on none of their ports.
 func (out *routeSet) reportOverridden(s *mesh.Service, specs []*mesh.RouteSpec) {
 	for _, r := range specs {
 		for _, p := range r.Parents {
@@ -125,7 +125,7 @@ func (b *Builder) attach(out *routeSet, r *mesh.RouteSpec, p mesh.Parent, s *mes
 	}
 	var clients []string
 	if r.Namespace != p.Namespace {
-		clients = []string{r.Namespace} // GEP-1294: a consumer's route is for its own namespace
+		clients = []string{r.Namespace} // GEP-1294: a consumer's route applies to its own namespace
 	}
 	refused := map[string]bool{}
 	host := func(to *mesh.Backend) string {
@@ -156,7 +156,7 @@ func (b *Builder) attach(out *routeSet, r *mesh.RouteSpec, p mesh.Parent, s *mes
 	}
 }
 
-// portsOf returns the ports of a service, none if there is no such service.
+// portsOf returns the ports of a service, or none if there is no such service.
 func (b *Builder) portsOf(service mesh.Key) []mesh.Port {
 	if spec := b.services.spec(service); spec != nil {
 		return spec.ServicePorts()
@@ -164,8 +164,8 @@ func (b *Builder) portsOf(service mesh.Key) []mesh.Port {
 	return nil
 }
 
-// bytesOf is about what r takes in a proxy's configuration: its texts, and for each part of it a
-// share for the rest.
+// bytesOf estimates the size of r in a proxy's configuration: its texts, and a fixed amount for each of
+// its parts.
 func bytesOf(r *mesh.Route) int {
 	const part = 64
 	n := part + len(r.Name)

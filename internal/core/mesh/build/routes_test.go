@@ -18,7 +18,7 @@ func routeNames(m *mesh.Mesh, client string, port uint16) (out []string) {
 	return out
 }
 
-// On a port with a GRPCRoute no HTTPRoute is used, for the same clients.
+// If a port has a GRPCRoute, no HTTPRoute is used there for the same clients.
 func TestGRPCRoutesComeFirst(t *testing.T) {
 	call := func(service, method string, headers int) mesh.Route {
 		return mesh.Route{Matches: []mesh.Match{{Call: &mesh.Call{Kind: mesh.Exact, Service: service, Method: method}, Headers: make([]mesh.Pair, headers)}}}
@@ -56,7 +56,7 @@ func TestGRPCRoutesComeFirst(t *testing.T) {
 	}
 }
 
-// A grant may come and go, before the route and after it.
+// A grant may be added and removed, before its route or after it.
 func TestGrants(t *testing.T) {
 	route := func(namespace string, grpc bool) *mesh.RouteSpec {
 		return &mesh.RouteSpec{Namespace: namespace, Name: "r", GRPC: grpc, Parents: []mesh.Parent{{Namespace: "shop", Name: "web"}},
@@ -115,8 +115,8 @@ func TestGrants(t *testing.T) {
 	}
 }
 
-// A namespace has so much of a Service's routes and no more: the older count, up to the first that
-// does not fit.
+// A namespace can only add a limited amount of routes to a Service: the oldest are used, up to the
+// first that does not fit.
 func TestRoutesThatDoNotFit(t *testing.T) {
 	b := New(mesh.Config{})
 	b.Set(svc("shop", "web", "10.0.0.1", port("http", 80)))
@@ -145,7 +145,7 @@ func TestRoutesThatDoNotFit(t *testing.T) {
 	}
 }
 
-// A change of an endpoint does not cost what all the routes of its service do.
+// A change of an endpoint does not compute the routes of its service again.
 func TestRoutesAreKept(t *testing.T) {
 	b := New(mesh.Config{})
 	b.Set(svc("shop", "web", "10.0.0.1", port("http", 80)), &mesh.RouteSpec{Namespace: "shop", Name: "r", Parents: []mesh.Parent{{Namespace: "shop", Name: "web"}}, Rules: []mesh.Route{{}}})

@@ -10,36 +10,37 @@ import (
 	"outrider.dev/internal/core/mesh/persistent"
 )
 
-// A service is the state of a builder about one.
+// A service is a builder's state for one service.
 type service struct {
 	spec          *mesh.ServiceSpec
 	slices        set[*mesh.SliceSpec]
 	members       []member
-	proxyPorts    []member                    // endpoints at ports of proxies, which are not members
-	workloadPorts map[mesh.Key][]mesh.AppPort // of its members; without TLS
-	routes        *routeSet                   // nil: they may have changed
-	policies      *policySet                  // nil: they may have changed
+	proxyPorts    []member                    // endpoints at ports of proxies, which are excluded from the members
+	workloadPorts map[mesh.Key][]mesh.AppPort // ports of its members, without their TLS modes
+	routes        *routeSet                   // nil: to be computed again
+	policies      *policySet                  // nil: to be computed again
 	current       *mesh.Service
 }
 
-// sortedSlices returns the slices by name: which of two duplicates counts must not depend on
-// the order of a map.
+// sortedSlices returns the slices by name, so that the order of a map does not decide which of two
+// duplicates is used.
 func (s *service) sortedSlices() []*mesh.SliceSpec {
 	return slices.SortedFunc(maps.Keys(s.slices), func(a, b *mesh.SliceSpec) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// services that there are, or that an object names, and which of them depend on what.
+// services contains the services that exist or that an object names, with indexes for their
+// dependencies.
 type services struct {
 	byName         map[mesh.Key]*service
-	bySelector     multimap[label, mesh.Key]      // by one label of their selector
-	bySliceAddress multimap[netip.Addr, mesh.Key] // with the address in a slice
-	bySlicePod     multimap[mesh.Key, mesh.Key]   // with the pod in a slice
-	conflicts      map[mesh.Key][]Conflict        // also of names without a Service, to which policies are attached
+	bySelector     multimap[label, mesh.Key]      // by one label in their selector
+	bySliceAddress multimap[netip.Addr, mesh.Key] // services with the address in a slice
+	bySlicePod     multimap[mesh.Key, mesh.Key]   // services with the pod in a slice
+	conflicts      map[mesh.Key][]Conflict        // includes names without a Service that policies target
 	stale          set[mesh.Key]
 	table          persistent.Table[string, *mesh.Service] // by host
 }
 
-// touch returns the state of a service, new if need be, and marks it.
+// touch marks a service and returns its state, which it creates if need be.
 func (s *services) touch(n mesh.Key) *service {
 	of, ok := s.byName[n]
 	if !ok {
@@ -50,7 +51,7 @@ func (s *services) touch(n mesh.Key) *service {
 	return of
 }
 
-// spec returns the Service of a name, or nil.
+// spec returns the Service with a name, or nil.
 func (s *services) spec(n mesh.Key) *mesh.ServiceSpec {
 	if of := s.byName[n]; of != nil {
 		return of.spec
@@ -86,22 +87,23 @@ func (s *services) setSlice(p *mesh.SliceSpec, present bool) {
 		}
 	}
 	if !present {
-		for left := range of.slices { // which may have the same ones
+		for left := range of.slices { // other slices may contain the same ones
 			s.setSlice(left, true)
 		}
 	}
 }
 
-// markAll marks those of some names that there are.
+// markAll marks those of the named services that exist.
 func (s *services) markAll(names set[mesh.Key]) {
-	for n := range names { // any order: a set
+	for n := range names { // any order: marks are a set
 		if s.byName[n] != nil {
 			s.stale.add(n)
 		}
 	}
 }
 
-// markOf marks the services that have p as a member, which has has, or may have it now.
+// markOf marks the services in has, of which p is already a member, and those of which it may be one
+// now.
 func (s *services) markOf(p *mesh.WorkloadSpec, has set[mesh.Key]) {
 	s.stale.addAll(has)
 	for _, a := range p.Addresses {
@@ -117,9 +119,9 @@ func (s *services) markOf(p *mesh.WorkloadSpec, has set[mesh.Key]) {
 	}
 }
 
-// attachAgain has the routes of the parents of some routes computed again.
+// attachAgain causes the routes of the parents of these routes to be computed again.
 func (s *services) attachAgain(routes set[*mesh.RouteSpec]) {
-	for r := range routes { // any order: a set
+	for r := range routes { // any order: marks are a set
 		for _, p := range r.Parents {
 			if n := p.Service(); s.byName[n] != nil {
 				s.touch(n).routes = nil
@@ -128,10 +130,10 @@ func (s *services) attachAgain(routes set[*mesh.RouteSpec]) {
 	}
 }
 
-// chooseAgain has the policies of a service computed again.
+// chooseAgain causes the policies of a service to be computed again.
 func (s *services) chooseAgain(n mesh.Key) { s.touch(n).policies = nil }
 
-// forget removes a service of which nothing is left.
+// forget removes a service to which nothing refers any longer.
 func (s *services) forget(n mesh.Key) {
 	if len(s.byName[n].slices) == 0 {
 		delete(s.byName, n)

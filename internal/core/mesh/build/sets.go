@@ -2,7 +2,7 @@ package build
 
 import "outrider.dev/internal/core/mesh"
 
-// A set, of which the zero value is empty.
+// A set; its zero value is empty.
 type set[K comparable] map[K]struct{}
 
 func (s *set[K]) add(k K) {
@@ -18,14 +18,16 @@ func (s *set[K]) addAll(other set[K]) {
 	}
 }
 
-// take empties s, and returns what it had. Maps do not shrink: after the first load they are large.
+// take empties s, and returns its content. It makes a new map, because maps do not shrink and the first
+// load makes them large.
 func (s *set[K]) take() set[K] {
 	out := *s
 	*s = nil
 	return out
 }
 
-// smallest makes a choice that does not depend on the order of arrival: the zero key if there is none.
+// smallest returns the smallest key, a choice that does not depend on the order of arrival, or the zero
+// key for an empty set.
 func smallest(s set[mesh.Key]) mesh.Key {
 	var out mesh.Key
 	for k := range s {
@@ -36,7 +38,7 @@ func smallest(s set[mesh.Key]) mesh.Key {
 	return out
 }
 
-// A multimap has a set for each key. Empty sets are not kept. Its zero value is empty.
+// A multimap contains a set for each key. Empty sets are removed. Its zero value is empty.
 type multimap[K, V comparable] map[K]set[V]
 
 // set adds a value, or removes it.
@@ -55,11 +57,11 @@ func (m *multimap[K, V]) set(k K, v V, present bool) {
 	}
 }
 
-// A label of something in a namespace.
+// A label is a label of an object in a namespace.
 type label struct{ namespace, key, value string }
 
-// selectorKey is the label by which a selector is indexed: its first pair. All that the
-// selector matches has it.
+// selectorKey returns the label by which a selector is indexed: its first pair, which everything that
+// it matches must have.
 func selectorKey(namespace string, selector map[string]string) label {
 	var least label
 	for k, v := range selector {

@@ -7,12 +7,13 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// maxMembersOfNamespace bounds the endpoints of a namespace's services, each as often as its slice has
-// ports: a slice of 100 KB may have 100,000, of 500 bytes each in memory. The first services by name
-// that fit have theirs. Kubernetes is tried with 10,000 pods in a namespace at most.
+// maxMembersOfNamespace limits the endpoints of a namespace's services, each multiplied by the ports of
+// its slice: a slice of 100 KB may have 100,000, which take 500 bytes of memory each. The first
+// services by name that fit get their endpoints. Kubernetes is tested with at most 10,000 pods in a
+// namespace.
 const maxMembersOfNamespace = 50_000
 
-// sizes are how many members the slices of services have.
+// sizes counts the members in the slices of services.
 type sizes struct {
 	of    map[string]*namespaceSize // by namespace
 	stale set[string]               // namespaces
@@ -24,7 +25,7 @@ type namespaceSize struct {
 	left set[string]    // services that are left out
 }
 
-// set counts a slice, or takes it away.
+// set adds a slice to the counts, or subtracts it.
 func (s *sizes) set(p *mesh.SliceSpec, present bool) {
 	size := 0
 	for i := range p.Endpoints {
@@ -45,7 +46,7 @@ func (s *sizes) set(p *mesh.SliceSpec, present bool) {
 	s.stale.add(p.Namespace)
 }
 
-// update finds which services are left out, and returns those that are or were.
+// update decides which services are left out, and returns those for which that may have changed.
 func (s *sizes) update() set[mesh.Key] {
 	var out set[mesh.Key]
 	for namespace := range s.stale.take() {
@@ -53,7 +54,7 @@ func (s *sizes) update() set[mesh.Key] {
 		before := of.left
 		of.choose()
 		for _, left := range []set[string]{before, of.left} {
-			for service := range left { // any order: a set
+			for service := range left { // any order: the result is a set
 				out.add(mesh.Key{Kind: mesh.KindService, Namespace: namespace, Name: service})
 			}
 		}
@@ -77,7 +78,7 @@ func (of *namespaceSize) choose() {
 	}
 }
 
-// fits reports whether a service has its members: those before it in its namespace leave room.
+// fits reports whether a service gets its members: the services before it in its namespace leave room.
 func (s *sizes) fits(n mesh.Key) bool {
 	of := s.of[n.Namespace]
 	if of == nil {

@@ -7,8 +7,8 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// updateMembers computes the members of a service. It marks the workloads whose ports
-// change, and adds to changed those that got the service or lost it.
+// updateMembers computes the members of a service. It marks the workloads whose ports change, and adds
+// to changed the workloads that joined or left the service.
 func (b *Builder) updateMembers(n mesh.Key, changed *set[mesh.Key]) {
 	s := b.services.byName[n]
 	s.members, s.proxyPorts = b.members(n, s)
@@ -32,8 +32,8 @@ func (b *Builder) updateMembers(n mesh.Key, changed *set[mesh.Key]) {
 	s.workloadPorts = next
 }
 
-// updateWorkload computes a workload again. If it changed, it marks the services that have
-// it as an endpoint.
+// updateWorkload computes a workload again. If it changed, the services that have it as an endpoint are
+// marked.
 func (b *Builder) updateWorkload(id mesh.Key) {
 	w := b.workloads.byID[id]
 	if w.spec == nil {
@@ -103,8 +103,8 @@ func (b *Builder) endpoints(s *service) []mesh.Endpoint {
 	return out
 }
 
-// same compares endpoints first, by their pointers: they are the largest part of a service,
-// and change most often.
+// same compares endpoints first, by their pointers, because they are the largest part of a service and
+// change most often.
 func same(a, b *mesh.Service) bool {
 	if !slices.Equal(a.Endpoints, b.Endpoints) {
 		return false

@@ -10,20 +10,20 @@ import (
 
 // A Verdict says whether a policy has an effect at one of its targets.
 type Verdict struct {
-	NotFound   string   // why there is no such target; else empty
-	Conflicted string   // which policies count in its place
-	Without    []string // what of it has no effect, and why
-	Note       string   // what holds in another way than the object says
+	NotFound   string   // why the target does not exist; else empty
+	Conflicted string   // which policies are used instead
+	Without    []string // which fields have no effect, and why
+	Note       string   // what takes effect in another way than the object says
 }
 
-// Judge says what becomes of a policy at a target; s is the Service of that name, or nil.
+// Judge returns the verdict on a policy at a target; s is the target's Service, or nil.
 func Judge(s *mesh.Service, p *mesh.BackendPolicySpec, t mesh.PolicyTarget) (v Verdict) {
 	if s == nil {
 		v.NotFound = fmt.Sprintf("there is no Service %s/%s", p.Namespace, t.Name)
 		return v
 	}
-	var ports, udp, bytes []mesh.Port // that it is for; of these those that are not captured, and have no requests
-	var others []string               // policies that count in its place
+	var ports, udp, bytes []mesh.Port // targeted ports, and among them those that are not captured and those without requests
+	var others []string               // policies that are used instead
 	withBudget := false
 	for _, port := range s.Ports {
 		if t.Section != "" && port.Name != t.Section {
@@ -34,7 +34,7 @@ func Judge(s *mesh.Service, p *mesh.BackendPolicySpec, t mesh.PolicyTarget) (v V
 		switch {
 		case port.Protocol == mesh.UDP:
 			udp = append(udp, port)
-		case of == nil: // the mesh is older than the policy
+		case of == nil: // the mesh does not contain the policy yet
 		case p.Kind == mesh.KindBackendPolicy && of.From != p.Name:
 			others = append(others, fmt.Sprintf("on the port %d %s %s/%s counts", port.Number, p.Kind, s.Namespace, of.From))
 		case p.Kind == mesh.KindTrafficPolicy && of.BudgetFrom != p.Name:
@@ -91,7 +91,7 @@ func (v *Verdict) without(format string, ports []mesh.Port) {
 	v.Without = append(v.Without, fmt.Sprintf(format, prefix+mesh.ShortList(numbers, ", ")))
 }
 
-// ofRequests returns the fields that are set and that concern requests alone.
+// ofRequests returns the set fields that concern only requests.
 func ofRequests(p *mesh.BackendPolicy) (out []string) {
 	add := func(set bool, field string) {
 		if set {

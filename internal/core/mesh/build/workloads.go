@@ -7,14 +7,14 @@ import (
 	"outrider.dev/internal/core/mesh/persistent"
 )
 
-// A workload is the state of a builder about one.
+// A workload is a builder's state for one workload.
 type workload struct {
 	spec     *mesh.WorkloadSpec
-	services set[mesh.Key] // those that have it as a member
+	services set[mesh.Key] // services of which it is a member
 	current  *mesh.Workload
 }
 
-// workloads that there are, by all that can select them.
+// workloads contains the workloads that exist, indexed by everything that can select them.
 type workloads struct {
 	byID        map[mesh.Key]*workload
 	byLabel     multimap[label, mesh.Key] // by each of their labels
@@ -22,10 +22,10 @@ type workloads struct {
 	outside     set[mesh.Key] // Hosts
 	stale       set[mesh.Key]
 	table       persistent.Table[mesh.Key, *mesh.Workload]
-	hosts       persistent.Table[mesh.Key, *[]string] // of the services of each
+	hosts       persistent.Table[mesh.Key, *[]string] // of each workload's services
 }
 
-// touch returns the state of a workload, new if need be, and marks it.
+// touch marks a workload and returns its state, which it creates if need be.
 func (w *workloads) touch(id mesh.Key) *workload {
 	of, ok := w.byID[id]
 	if !ok {
@@ -36,7 +36,7 @@ func (w *workloads) touch(id mesh.Key) *workload {
 	return of
 }
 
-// spec returns the Pod or Host of a key, or nil.
+// spec returns the Pod or Host with a key, or nil.
 func (w *workloads) spec(id mesh.Key) *mesh.WorkloadSpec {
 	if of := w.byID[id]; of != nil {
 		return of.spec
@@ -60,8 +60,8 @@ func (w *workloads) set(p *mesh.WorkloadSpec, present bool) {
 	}
 }
 
-// selected returns the workloads of a namespace, or everywhere, that a selector matches: all without
-// one. It is in no order.
+// selected returns the workloads, in a namespace or everywhere, that a selector matches, in no order.
+// An empty selector matches all.
 func (w *workloads) selected(namespace string, everywhere bool, selector map[string]string) iter.Seq2[mesh.Key, *mesh.WorkloadSpec] {
 	return func(yield func(mesh.Key, *mesh.WorkloadSpec) bool) {
 		selects := func(id mesh.Key) bool {
@@ -95,11 +95,12 @@ func (w *workloads) mark(namespace string, everywhere bool, selector map[string]
 	}
 }
 
-// join notes that a service has a workload as a member, and leave that it no longer has. Both mark it.
+// join records that a workload is a member of a service; leave, that it no longer is. Both mark the
+// workload.
 func (w *workloads) join(id, service mesh.Key)  { w.touch(id).services.add(service) }
 func (w *workloads) leave(id, service mesh.Key) { delete(w.touch(id).services, service) }
 
-// update replaces what is known of a workload; nil: it is gone.
+// update replaces the current version of a workload; nil removes it.
 func (w *workloads) update(id mesh.Key, next *mesh.Workload) {
 	if next == nil {
 		delete(w.byID, id)

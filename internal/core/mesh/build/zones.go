@@ -8,9 +8,9 @@ import (
 	"outrider.dev/internal/core/mesh/persistent"
 )
 
-// zones of nodes, as EndpointSlices name them: so outriderd need not read nodes.
+// zones contains the zones of nodes as EndpointSlices name them, so that outriderd need not read nodes.
 type zones struct {
-	of    map[string]map[namedZone]int // by node, with the number of endpoints of slices that say so
+	of    map[string]map[namedZone]int // by node, with the number of endpoints in slices that name the zone
 	stale set[string]                  // nodes
 	table persistent.Table[string, string]
 }
@@ -18,7 +18,7 @@ type zones struct {
 // A namedZone is a zone that slices of a namespace name for a node.
 type namedZone struct{ zone, namespace string }
 
-// set counts what a slice says about the zones of nodes.
+// set counts the zones of nodes that a slice names.
 func (z *zones) set(p *mesh.SliceSpec, present bool) {
 	change := 1
 	if !present {
@@ -44,12 +44,12 @@ func (z *zones) set(p *mesh.SliceSpec, present bool) {
 	}
 }
 
-// update takes the zone that most namespaces name: anybody may write a slice. Of several it is the
-// first by name.
+// update chooses the zone that most namespaces name, because anybody may write a slice. If several are
+// named equally often, it is the first by name.
 func (z *zones) update() {
 	for node := range z.stale.take() {
 		namespaces := map[string]int{}
-		for named := range z.of[node] { // any order: counted
+		for named := range z.of[node] { // any order: they are counted
 			namespaces[named.zone]++
 		}
 		zone := ""

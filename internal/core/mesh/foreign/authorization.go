@@ -8,10 +8,10 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// unsupportedSources are fields of from.source that are not supported: they depend on headers.
+// unsupportedSources are the fields of from.source that depend on headers, and are not supported.
 var unsupportedSources = []string{"remoteIpBlocks", "notRemoteIpBlocks", "requestPrincipals", "notRequestPrincipals"}
 
-// judgeAuthorization finds what of an AuthorizationPolicy is not enforced as it is written.
+// judgeAuthorization finds parts of an AuthorizationPolicy that are not enforced as written.
 func judgeAuthorization(s *mesh.IgnoredSpec, object fields) bool {
 	spec := object.at("spec")
 	action := cmp.Or(spec.text("action"), "ALLOW")

@@ -12,13 +12,13 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// insteadOfDestinationRule says what does the same as a DestinationRule of Istio: a BackendPolicy for
-// the limits and the outlier detection, other objects, and what has no equivalent.
+// insteadOfDestinationRule says what replaces a DestinationRule of Istio: a BackendPolicy for limits
+// and outlier detection, and other objects. It also lists fields that have no equivalent.
 func insteadOfDestinationRule(o fields) string {
 	meta, spec := o.at("metadata"), o.at("spec")
 	r := ruleTranslation{translation: translation{namespace: meta.text("namespace")}}
 	target := r.reference(spec.text("host"))
-	if r.fails { // hosts that are no Service, or several
+	if r.fails { // the host is not a Service, or stands for several
 		return "use a BackendPolicy of each Service for its limits and outlier detection, a Service for each subset, and an HTTPRoute for their shares"
 	}
 	r.rest("", spec, "host", "trafficPolicy", "subsets", "exportTo")
@@ -55,13 +55,13 @@ func insteadOfDestinationRule(o fields) string {
 	return r.sentence(policies, namespace != "", len(ports) > 0, len(spec.list("subsets")) > 0, traffic["retryBudget"] != nil)
 }
 
-// A ruleTranslation makes BackendPolicies of a DestinationRule.
+// A ruleTranslation translates a DestinationRule to BackendPolicies.
 type ruleTranslation struct {
 	translation
-	without []string // fields that have no equivalent
+	without []string // fields without an equivalent
 }
 
-// sentence says what to use; the policies come last.
+// sentence says which objects to use; the policies come last.
 func (r *ruleTranslation) sentence(policies []any, elsewhere, named, subsets, budget bool) string {
 	var use []string
 	if policies != nil {
@@ -105,7 +105,7 @@ func (r *ruleTranslation) sentence(policies []any, elsewhere, named, subsets, bu
 	return out
 }
 
-// rest adds the fields of f that are not known.
+// rest adds the fields of f that are not among the known ones.
 func (r *ruleTranslation) rest(prefix string, f fields, known ...string) {
 	for _, k := range slices.Sorted(maps.Keys(f)) {
 		if !slices.Contains(known, k) {
@@ -114,7 +114,7 @@ func (r *ruleTranslation) rest(prefix string, f fields, known ...string) {
 	}
 }
 
-// settings returns the spec of a policy without its targets; nil if it would be empty.
+// settings returns the spec of a policy without its targets; nil if nothing is set.
 func (r *ruleTranslation) settings(prefix string, traffic fields) fields {
 	if b := traffic.at("loadBalancer"); b != nil && (len(b) != 1 || b.text("simple") != "LEAST_REQUEST") {
 		r.without = append(r.without, prefix+"loadBalancer (the endpoint with the fewest requests is used, and trafficDistribution of the Service prefers near ones)")
@@ -132,7 +132,7 @@ func (r *ruleTranslation) settings(prefix string, traffic fields) fields {
 	return out
 }
 
-// pool has the fields of a BackendPolicy's connections, by those of a connectionPool.
+// pool maps fields of a connectionPool to fields of a BackendPolicy's connections.
 var pool = map[string]string{
 	"http.http1MaxPendingRequests": "maxPendingRequests", "http.http2MaxRequests": "maxRequests", "http.idleTimeout": "idleTimeout",
 	"http.maxRequestsPerConnection": "maxRequestsPerConnection", "http.maxRetries": "maxRetries",
@@ -142,7 +142,7 @@ var pool = map[string]string{
 func (r *ruleTranslation) connections(prefix string, from fields) fields {
 	out := fields{}
 	r.rest(prefix, from, "http", "tcp")
-	for _, part := range []string{"http", "tcp"} { // an idle timeout of HTTP is before that of TCP, as in Istio
+	for _, part := range []string{"http", "tcp"} { // the idle timeout for HTTP takes precedence over the one for TCP, as in Istio
 		for _, k := range slices.Sorted(maps.Keys(from.at(part))) {
 			to := pool[part+"."+k]
 			switch {
@@ -155,7 +155,7 @@ func (r *ruleTranslation) connections(prefix string, from fields) fields {
 					most = 24 * time.Hour
 				}
 				r.time(out, to, prefix+part+"."+k, from.at(part).text(k), time.Millisecond, most)
-			case from.at(part).number(k) != 0: // 0 is the default, which is no limit
+			case from.at(part).number(k) != 0: // 0 means no limit, as without the field
 				r.count(out, to, prefix+part+"."+k, from.at(part).number(k), math.MaxInt32)
 			}
 		}
@@ -163,7 +163,7 @@ func (r *ruleTranslation) connections(prefix string, from fields) fields {
 	return out
 }
 
-// outliers has Istio's defaults for what is not set: those of Outrider are others.
+// outliers fills in Istio's defaults, because Outrider's differ.
 func (r *ruleTranslation) outliers(prefix string, from fields) fields {
 	if from == nil {
 		return nil
@@ -180,7 +180,7 @@ func (r *ruleTranslation) outliers(prefix string, from fields) fields {
 	r.count(out, "consecutiveGatewayErrors", prefix+"consecutiveGatewayErrors", count("consecutiveGatewayErrors", 0), math.MaxInt32)
 	local := count("consecutiveLocalOriginFailures", 5)
 	if split, _ := from["splitExternalLocalOriginErrors"].(bool); !split {
-		// A failed connection counts there as a response of the status 503.
+		// Istio counts a failed connection as a response with the status 503.
 		local = count("consecutive5xxErrors", 5)
 		if gateway := count("consecutiveGatewayErrors", 0); gateway > 0 && (local == 0 || gateway < local) {
 			local = gateway

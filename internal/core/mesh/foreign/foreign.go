@@ -1,9 +1,9 @@
-// Package foreign reads objects of kinds that other meshes and gateways support, and Outrider does not:
-// why each has no effect here, whether it would forbid something, and what to use in its place, for a
-// VirtualService and a DestinationRule as an object that does the same.
+// Package foreign reads objects of kinds that other meshes and gateways support, and Outrider does not.
+// It says why an object has no effect here, whether it should forbid something, and what to use
+// instead; a VirtualService or a DestinationRule is translated.
 //
-// Kinds that are not in its table are not about a mesh. It takes objects as they are decoded from JSON
-// or YAML, of any form.
+// Kinds that are not in its table do not belong to a mesh. It accepts objects of any form, as decoded
+// from JSON or YAML.
 package foreign
 
 import (
@@ -14,17 +14,17 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// An ignoredKind is why a kind is ignored.
+// An ignoredKind says why a kind is ignored, and which of its objects.
 type ignoredKind struct {
 	instead string
-	guards  func(spec fields) bool // nil: no object does
-	skip    func(spec fields) bool // it is for another mesh, or a gateway; nil: none is
-	// judge, if set, completes what is known of one object, and reports whether it is ignored at all.
+	guards  func(spec fields) bool // whether an object should forbid something; nil: none does
+	skip    func(spec fields) bool // whether an object is for another mesh or a gateway; nil: none is
+	// judge completes the report on one object, and returns whether the object is ignored at all. It
+	// may be nil.
 	judge func(s *mesh.IgnoredSpec, object fields) bool
 }
 
-// ignoredKinds are the kinds that are reported, by group and kind. Other unknown kinds are not
-// about a mesh.
+// ignoredKinds are the reported kinds, by group and kind. Other unknown kinds do not belong to a mesh.
 var ignoredKinds = map[[2]string]ignoredKind{
 	{"security.istio.io", "AuthorizationPolicy"}:      {skip: ofGateway, judge: judgeAuthorization},
 	{"security.istio.io", "RequestAuthentication"}:    {"it checks no tokens of requests; check them in the application", always, ofGateway, nil},
@@ -44,11 +44,10 @@ var ignoredKinds = map[[2]string]ignoredKind{
 	{"gateway.networking.k8s.io", "TLSRoute"}:         {"connections go to the Service that they name", nil, notOfService, nil},
 }
 
-// Resources returns the kinds that are reported, by the names of their
-// CustomResourceDefinitions.
+// Resources returns the reported kinds, by the names of their CustomResourceDefinitions.
 func Resources() map[string]mesh.Kind {
 	out := map[string]mesh.Kind{}
-	for key := range ignoredKinds { // any order: a map
+	for key := range ignoredKinds { // any order: the result is a map
 		plural := strings.ToLower(key[1]) + "s"
 		if stem, ok := strings.CutSuffix(plural, "ys"); ok && !strings.HasSuffix(stem, "a") {
 			plural = stem + "ies"
@@ -58,13 +57,13 @@ func Resources() map[string]mesh.Kind {
 	return out
 }
 
-// fields of an object that was decoded from JSON or YAML.
+// fields are the fields of an object that was decoded from JSON or YAML.
 type fields map[string]any
 
 func (f fields) at(key string) fields   { v, _ := f[key].(map[string]any); return v }
 func (f fields) text(key string) string { v, _ := f[key].(string); return v }
 
-// list returns the items of a list that are objects, and nothing in the place of others.
+// list returns the items of a list; an item that is not an object becomes nil.
 func (f fields) list(key string) (out []fields) {
 	list, _ := f[key].([]any)
 	for _, item := range list {
@@ -74,7 +73,7 @@ func (f fields) list(key string) (out []fields) {
 	return out
 }
 
-// kinds returns the kinds of a list of references.
+// kinds returns the kinds in a list of references.
 func (f fields) kinds(key string) (out []string) {
 	for _, item := range f.list(key) {
 		if item != nil {
@@ -101,18 +100,18 @@ func registryOnly(spec fields) bool {
 	return spec.at("outboundTrafficPolicy").text("mode") == "REGISTRY_ONLY"
 }
 
-// ofGateway reports whether a policy is for gateways only, which belong to another controller.
+// ofGateway reports whether a policy is only for gateways, which belong to another controller.
 func ofGateway(spec fields) bool {
 	kinds := append(spec.kinds("targetRefs"), spec.at("targetRef").text("kind"))
 	kinds = slices.DeleteFunc(kinds, func(kind string) bool { return kind == "" })
 	return len(kinds) > 0 && !slices.ContainsFunc(kinds, func(kind string) bool { return !strings.HasPrefix(kind, "Gateway") })
 }
 
-// notOfService reports whether a route is for no service: then it is a gateway's.
+// notOfService reports whether a route has no Service as parent, so that it belongs to a gateway.
 func notOfService(spec fields) bool { return !slices.Contains(spec.kinds("parentRefs"), "Service") }
 
-// Read returns what is known about an object, as it was decoded from JSON or YAML; nil if
-// its kind is supported, or has nothing to do with a mesh.
+// Read returns a report on an object that was decoded from JSON or YAML; nil if its kind is supported,
+// or does not belong to a mesh.
 func Read(object map[string]any) *mesh.IgnoredSpec {
 	o := fields(object)
 	group, _, _ := strings.Cut(o.text("apiVersion"), "/")

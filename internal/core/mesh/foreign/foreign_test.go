@@ -6,7 +6,7 @@ import (
 	"outrider.dev/internal/core/mesh/foreign"
 )
 
-// The kinds of the table have the names of their definitions.
+// The table's kinds yield the names of their definitions.
 func TestResources(t *testing.T) {
 	all := foreign.Resources()
 	for _, name := range []string{

@@ -14,11 +14,11 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// maxTranslation is the longest HTTPRoute that is shown in a line of text.
+// maxTranslation is the longest HTTPRoute that is included in a line of text.
 const maxTranslation = 2000
 
-// insteadOfVirtualService says what does the same as a VirtualService of Istio: the HTTPRoute, if
-// all of the object has a place there.
+// insteadOfVirtualService says what replaces a VirtualService of Istio: an HTTPRoute, if it can express
+// the whole object.
 func insteadOfVirtualService(o fields) string {
 	plain := "use an HTTPRoute"
 	if slices.ContainsFunc(o.at("spec").list("http"), func(h fields) bool { return h["fault"] != nil }) {
@@ -46,24 +46,24 @@ func insteadOfVirtualService(o fields) string {
 	return plain + notes + ": " + string(text)
 }
 
-// A translation of a VirtualService to an HTTPRoute.
+// A translation translates a VirtualService to an HTTPRoute.
 type translation struct {
 	namespace    string
-	fails        bool // there is something that an HTTPRoute cannot say, or says otherwise
-	port, prefix bool // the translation has a port that the object does not name, or a prefix
+	fails        bool // a part cannot be expressed by an HTTPRoute, or would have another meaning
+	port, prefix bool // the translation contains a port that the object does not name, or a prefix
 	grant        bool // a backend is in another namespace
 }
 
-// only fails if f has other keys, which then mean something that is not translated.
+// only fails if f has other keys, because these would be lost in the translation.
 func (t *translation) only(f fields, keys ...string) {
-	for k := range f { // any order: one is enough
+	for k := range f { // any order: one suffices
 		if !slices.Contains(keys, k) {
 			t.fails = true
 		}
 	}
 }
 
-// number reads what YAML and JSON decode in different ways.
+// number reads a number, which YAML and JSON decode to different types.
 func (f fields) number(key string) float64 {
 	switch n := f[key].(type) {
 	case int64:
@@ -96,10 +96,10 @@ func (t *translation) route(o fields) fields {
 		rule, matches := t.rule(h)
 		rules, order = append(rules, rule), append(order, matches...)
 	}
-	if len(rules) == 0 { // of an HTTPRoute it would be one rule, for everything
+	if len(rules) == 0 { // an HTTPRoute without rules would match everything
 		t.fails = true
 	}
-	// An HTTPRoute's rules have the order of the standard, and not that of the list.
+	// An HTTPRoute's rules take effect in the standard's order, not in the order of the list.
 	if !slices.IsSortedFunc(order, func(a, b mesh.Match) int { return mesh.CompareMatches(a, b) }) {
 		t.fails = true
 	}
@@ -111,7 +111,7 @@ func (t *translation) route(o fields) fields {
 	}
 }
 
-// some leaves out what is empty.
+// some removes empty fields.
 func some(f fields) fields {
 	maps.DeleteFunc(f, func(_ string, v any) bool {
 		switch v := v.(type) {
@@ -127,7 +127,7 @@ func some(f fields) fields {
 	return f
 }
 
-// reference returns the Service of a host as Istio completes it.
+// reference returns the Service that a host names, completed as by Istio.
 func (t *translation) reference(host string) fields {
 	labels := strings.Split(strings.TrimSuffix(host, ".svc.cluster.local"), ".")
 	if len(labels) == 3 && labels[2] == "svc" {
@@ -229,7 +229,7 @@ func (t *translation) text(f fields, path bool) (kind, value string) {
 	t.only(f, "exact", "prefix", "regex")
 	switch {
 	case len(f) != 1:
-		t.fails = true // nothing to match: it is there, whatever its value
+		t.fails = true // matches if the field is present, whatever its value
 	case f["exact"] != nil:
 		return "Exact", f.text("exact")
 	case f["regex"] != nil:
@@ -296,13 +296,13 @@ func (t *translation) rewrite(r fields, matches []mesh.Match) fields {
 func (t *translation) mirror(m, rule fields) fields {
 	out := fields{"backendRef": t.destination(m)}
 	if p := rule.at("mirrorPercentage"); p != nil {
-		// A share in millionths has all that Istio's percentages can say.
+		// A fraction of a million can express all of Istio's percentages.
 		out["fraction"] = fields{"numerator": math.Round(p.number("value") * 10_000), "denominator": 1_000_000}
 	}
 	return fields{"type": "RequestMirror", "requestMirror": out}
 }
 
-// duration returns one of the Gateway API, which has no fractions.
+// duration converts a duration to the Gateway API's format, which has no fractions.
 func (t *translation) duration(text string) string {
 	if text == "" {
 		return ""
@@ -317,7 +317,7 @@ func (t *translation) duration(text string) string {
 	return strings.TrimPrefix(fmt.Sprintf("%ds%dms", d/time.Second, d%time.Second/time.Millisecond), "0s")
 }
 
-// codes are the statuses of retryOn. Failed connections are tried again in any case.
+// codes returns the statuses in retryOn. Failed connections are always retried.
 func (t *translation) codes(on string) (out []any) {
 	add := func(codes ...int) {
 		for _, c := range codes {

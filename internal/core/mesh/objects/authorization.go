@@ -15,9 +15,9 @@ import (
 	"outrider.dev/internal/core/mesh/foreign"
 )
 
-// An authorizationObject has the fields of Istio's AuthorizationPolicy
-// (https://istio.io/latest/docs/reference/config/security/authorization-policy/). A field that is
-// not here is refused: without it a rule would match more.
+// An authorizationObject contains the supported fields of Istio's AuthorizationPolicy
+// (https://istio.io/latest/docs/reference/config/security/authorization-policy/). Any other field is
+// refused, because a rule without it would match more.
 type authorizationObject struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -76,15 +76,15 @@ type authorizationOperation struct {
 	NotPaths   []string `json:"notPaths,omitempty"`
 }
 
-// Limits of one policy, besides [mesh.MaxPolicySize].
+// Limits of one policy, in addition to [mesh.MaxPolicySize].
 const (
 	maxRules = 500
-	maxValue = 1024 // bytes of a value
+	maxValue = 1024 // bytes in a value
 )
 
-// AuthorizationPolicy returns the part of a policy in JSON. With an error it returns one that
-// allows nothing, or denies everything: for a source that has no valid version. It returns no part
-// for a policy of gateways, and only what is reported for one that is not enforced.
+// AuthorizationPolicy returns the part for a policy in JSON. If there is an error, the part allows
+// nothing or denies everything, for use by a source that has no valid version. There is no part for a
+// policy of gateways. For a policy that is not enforced, the part is only reported.
 func AuthorizationPolicy(raw []byte) (mesh.Part, error) {
 	var o authorizationObject
 	decoded := decode(raw, &o)
@@ -96,18 +96,18 @@ func AuthorizationPolicy(raw []byte) (mesh.Part, error) {
 		case ignored != nil && !ignored.Partly:
 			return ignored, nil
 		case ignored == nil && (len(o.Spec.TargetRefs) > 0 || len(o.Spec.TargetRef) > 0):
-			return nil, nil // of a gateway
+			return nil, nil // for a gateway
 		default:
 			out, err := authorization(&o)
 			out.Unenforced = ignored
 			return out, err
 		}
 	}
-	// What was decoded of it may have any mistake: so it is for all workloads of its namespace.
+	// The selector may be mistaken too, so the part applies to all workloads in its namespace.
 	return closedPolicy(&mesh.AuthorizationSpec{Namespace: cmp.Or(o.Namespace, metav1.NamespaceDefault), Name: o.Name, Deny: o.Spec.Action != "" && o.Spec.Action != "ALLOW"}), decoded
 }
 
-// closedPolicy turns a policy into one that allows nothing, or denies everything.
+// closedPolicy turns a policy into one that allows nothing or denies everything.
 func closedPolicy(p *mesh.AuthorizationSpec) *mesh.AuthorizationSpec {
 	p.Closed, p.Rules = true, nil
 	if p.Deny {
@@ -116,8 +116,8 @@ func closedPolicy(p *mesh.AuthorizationSpec) *mesh.AuthorizationSpec {
 	return p
 }
 
-// actions that are enforced, and whether they deny. With CUSTOM a provider would have to allow what
-// matches; none is called.
+// actions maps each action to whether it denies. CUSTOM denies what matches, because the provider that
+// would have to allow it is not called.
 var actions = map[string]bool{"": false, "ALLOW": false, "DENY": true, "CUSTOM": true}
 
 // An authorizationReader reads an AuthorizationPolicy.
@@ -132,7 +132,7 @@ func authorization(o *authorizationObject) (*mesh.AuthorizationSpec, error) {
 		for _, k := range sortedKeys(out.Selector) {
 			if k == "" || strings.Contains(k, "*") || strings.Contains(out.Selector[k], "*") {
 				c.invalid("spec.selector.matchLabels", "%q: %q is not a label: wildcards are not supported", k, out.Selector[k])
-				out.Selector = nil // of unknown workloads: of all
+				out.Selector = nil // applies to all, because the selected workloads are unknown
 				break
 			}
 		}
@@ -220,14 +220,14 @@ func (c *authorizationReader) rule(field string, r *authorizationRule) mesh.Auth
 	return out
 }
 
-// A condition before it is checked.
+// A condition is a condition of a policy that is not checked yet.
 type condition struct {
 	of                mesh.Attribute
 	name, notName     string
 	values, notValues []string
 }
 
-// conditions returns those that are there: at least one must be.
+// conditions returns the conditions with values; at least one must have some.
 func (c *authorizationReader) conditions(field string, all ...condition) []mesh.Condition {
 	var out []mesh.Condition
 	for _, x := range all {
@@ -255,7 +255,7 @@ func (c *authorizationReader) conditions(field string, all ...condition) []mesh.
 	return out
 }
 
-// wrongValue returns what is wrong with a value; empty if nothing is.
+// wrongValue says what is wrong with a value; empty if it is valid.
 func wrongValue(of mesh.Attribute, v string) string {
 	switch {
 	case of == mesh.Unsupported:
@@ -308,8 +308,8 @@ var (
 	templateLiterals  = regexp.MustCompile(`^[-A-Za-z0-9._~%!$&'()+,;:@=]+$`)
 )
 
-// template checks a path with {*}, one segment, and {**}, any number of them: the latter comes last
-// of these, as Envoy has it.
+// template checks a path with {*}, which stands for one segment, and {**}, for any number of segments.
+// As in Envoy, {**} must come last.
 func template(v string) error {
 	rest, ok := strings.CutPrefix(v, "/")
 	if !ok {

@@ -27,7 +27,7 @@ func authorization(t testing.TB, spec string) (mesh.Part, error) {
 	return objects.AuthorizationPolicy(raw)
 }
 
-// A policy that is not valid has an error with its field, and stands for one that lets in less.
+// An invalid policy yields an error with the field, and a part that lets in less than the policy could.
 func TestInvalidAuthorizationPolicies(t *testing.T) {
 	many := func(n int, format string) string {
 		var all []string
@@ -75,7 +75,7 @@ func TestInvalidAuthorizationPolicies(t *testing.T) {
 	}
 }
 
-// closedDoor fails the test if a policy that stands for an invalid one lets something in.
+// closedDoor fails the test if the part for an invalid policy lets something in.
 func closedDoor(t *testing.T, p *mesh.AuthorizationSpec) {
 	t.Helper()
 	if want := []mesh.AuthorizationRule{{}}; p.Deny && !reflect.DeepEqual(p.Rules, want) || !p.Deny && len(p.Rules) > 0 {
@@ -83,7 +83,7 @@ func closedDoor(t *testing.T, p *mesh.AuthorizationSpec) {
 	}
 }
 
-// What is valid and not enforced as it is written is reported, with its place.
+// A valid policy that is not enforced as written is reported, with the field.
 func TestUnenforcedAuthorizationPolicies(t *testing.T) {
 	for spec, want := range map[string]string{
 		`{rules: [{from: [{source: {principals: [a]}}]}]}`:                                                  "",
@@ -113,8 +113,8 @@ func TestUnenforcedAuthorizationPolicies(t *testing.T) {
 	}
 }
 
-// FuzzAuthorizationPolicy: no policy panics, none is without an effect, and an invalid one lets
-// nothing in. A valid one is the same again from what was read.
+// FuzzAuthorizationPolicy: no policy causes a panic or has no effect, and an invalid one lets nothing
+// in. A valid one that is written again from what was read yields the same part.
 func FuzzAuthorizationPolicy(f *testing.F) {
 	for _, spec := range []string{
 		`{}`, `{"rules":[{}]}`, `{"action":"DENY","rules":[{"to":[{"operation":{"methods":["GET"],"ports":["80"],"paths":["/{*}","/a*"]}}]}]}`,
@@ -151,7 +151,7 @@ func FuzzAuthorizationPolicy(f *testing.F) {
 			}
 		}
 		_, _ = objects.NeverMatches(raw), objects.SelectsAll(raw)
-		// The whole way to the proxies, with all its indexes.
+		// This covers the whole way to the proxies, with all indexes.
 		b := build.New(mesh.Config{})
 		if p != nil {
 			b.Set(p, &mesh.WorkloadSpec{Workload: mesh.Workload{Name: "a", Namespace: "shop", Labels: map[string]string{"a": "b"}}})

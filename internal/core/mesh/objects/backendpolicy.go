@@ -13,8 +13,8 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// A BackendPolicyObject is a resource of Outrider's own: limits, outlier detection and faults for
-// the connections and requests to a Service. Its definition in the chart has the same rules.
+// A BackendPolicyObject is a custom resource of Outrider: limits, outlier detection and faults for
+// connections and requests to a Service. The definition in the chart enforces the same rules.
 type BackendPolicyObject struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -23,7 +23,7 @@ type BackendPolicyObject struct {
 	Status map[string]any          `json:"status,omitempty"`
 }
 
-// A BackendPolicyObjectSpec is the spec of one.
+// A BackendPolicyObjectSpec is the spec of a BackendPolicyObject.
 type BackendPolicyObjectSpec struct {
 	TargetRefs       []BackendPolicyTarget `json:"targetRefs"`
 	Connections      *BackendConnections   `json:"connections,omitempty"`
@@ -31,7 +31,7 @@ type BackendPolicyObjectSpec struct {
 	Faults           *BackendFaults        `json:"faults,omitempty"`
 }
 
-// A BackendPolicyTarget is a Service of the policy's namespace, or the port of a name.
+// A BackendPolicyTarget is a Service in the policy's namespace, or a named port of one.
 type BackendPolicyTarget struct {
 	Group       *string `json:"group,omitempty"` // default: ""
 	Kind        *string `json:"kind,omitempty"`  // default: Service
@@ -39,7 +39,7 @@ type BackendPolicyTarget struct {
 	SectionName *string `json:"sectionName,omitempty"`
 }
 
-// BackendConnections are limits of each proxy that connects to the Service.
+// BackendConnections limits each proxy that connects to the Service.
 type BackendConnections struct {
 	Max                      *int64              `json:"max,omitempty"`
 	MaxPendingRequests       *int64              `json:"maxPendingRequests,omitempty"`
@@ -50,7 +50,7 @@ type BackendConnections struct {
 	IdleTimeout              *gatewayv1.Duration `json:"idleTimeout,omitempty"`
 }
 
-// BackendOutliers say when an endpoint is taken out of use.
+// BackendOutliers says when an endpoint is ejected.
 type BackendOutliers struct {
 	Consecutive5xxErrors           *int64              `json:"consecutive5xxErrors,omitempty"`
 	ConsecutiveGatewayErrors       *int64              `json:"consecutiveGatewayErrors,omitempty"`
@@ -60,19 +60,19 @@ type BackendOutliers struct {
 	MaxEjectionPercent             *int64              `json:"maxEjectionPercent,omitempty"`
 }
 
-// BackendFaults are injected into requests.
+// BackendFaults are faults to inject into requests.
 type BackendFaults struct {
 	Delay *BackendDelay `json:"delay,omitempty"`
 	Abort *BackendAbort `json:"abort,omitempty"`
 }
 
-// A BackendDelay is a pause before a request is sent on.
+// A BackendDelay is a pause before a request is forwarded.
 type BackendDelay struct {
 	Duration *gatewayv1.Duration `json:"duration"`
 	Percent  *float64            `json:"percent,omitempty"` // default: 100
 }
 
-// A BackendAbort is a response in place of the Service's.
+// A BackendAbort is a response that replaces the Service's.
 type BackendAbort struct {
 	HTTPStatus *int64   `json:"httpStatus,omitempty"`
 	GRPCStatus *int64   `json:"grpcStatus,omitempty"`
@@ -80,8 +80,8 @@ type BackendAbort struct {
 }
 
 const (
-	maxTargets = 16        // as the Gateway API's policies
-	maxLimit   = 1<<31 - 1 // of a number of connections or requests
+	maxTargets = 16        // as in the Gateway API's policies
+	maxLimit   = 1<<31 - 1 // for a number of connections or requests
 	maxTime    = time.Hour //
 	maxIdle    = 24 * time.Hour
 )
@@ -89,7 +89,7 @@ const (
 // A policyReader reads a BackendPolicy or an XBackendTrafficPolicy.
 type policyReader struct{ check }
 
-// BackendPolicy returns the part of p.
+// BackendPolicy returns the part for p.
 func BackendPolicy(p *BackendPolicyObject) (*mesh.BackendPolicySpec, error) {
 	var c policyReader
 	out := &mesh.BackendPolicySpec{Kind: mesh.KindBackendPolicy, Created: p.CreationTimestamp.Time}
@@ -116,7 +116,7 @@ func BackendPolicy(p *BackendPolicyObject) (*mesh.BackendPolicySpec, error) {
 	return out, c.result()
 }
 
-// target adds one that is not there yet.
+// target adds a target, unless it is a duplicate.
 func (c *policyReader) target(out *mesh.BackendPolicySpec, field string, t mesh.PolicyTarget) {
 	c.label(field+".name", t.Name)
 	if slices.Contains(out.Targets, t) {
@@ -183,7 +183,7 @@ func (c *policyReader) faults(field string, s *BackendFaults) (out mesh.Faults) 
 	return out
 }
 
-// number returns nil for what is not set, or is not what it must be.
+// number returns nil for a number that is unset or invalid.
 func (c *policyReader) number(field string, n *int64, wrong string, least, most int64) *uint32 {
 	if n == nil {
 		return nil
@@ -195,12 +195,12 @@ func (c *policyReader) number(field string, n *int64, wrong string, least, most 
 	return ptr.To(uint32(*n))
 }
 
-// count returns 0 for what is not set.
+// count returns 0 for an unset number.
 func (c *policyReader) count(field string, n *int64) uint32 {
 	return ptr.Deref(c.number(field, n, "out of range", 1, maxLimit), 0)
 }
 
-// optional is count where 0 has a meaning.
+// optional returns nil for an unset number; unlike in count, 0 has a meaning.
 func (c *policyReader) optional(field string, n *int64, most int64) *uint32 {
 	return c.number(field, n, "out of range", 0, most)
 }
@@ -209,7 +209,7 @@ func (c *policyReader) status(field string, n *int64, least, most int64) uint32 
 	return ptr.Deref(c.number(field, n, "not a status", least, most), 0)
 }
 
-// leastPercent is Envoy's precision.
+// leastPercent is the precision of percentages in Envoy.
 const leastPercent = 0.0001
 
 func (c *policyReader) percent(field string, p *float64) float64 {
@@ -223,7 +223,7 @@ func (c *policyReader) percent(field string, p *float64) float64 {
 	return *p
 }
 
-// within returns 0 for what is not set.
+// within returns 0 for an unset duration.
 func (c *policyReader) within(field string, d *gatewayv1.Duration, least, most time.Duration) time.Duration {
 	before := len(c.errors)
 	out := c.duration(field, d)
@@ -234,15 +234,15 @@ func (c *policyReader) within(field string, d *gatewayv1.Duration, least, most t
 	return out
 }
 
-// Defaults of a retryConstraint, as the Gateway API's definition has them.
+// Defaults of a retryConstraint in the Gateway API's definition.
 const (
 	defaultBudgetPercent  = 20
 	defaultBudgetInterval = 10 * time.Second
 	defaultLeastRetries   = 10
 )
 
-// XBackendTrafficPolicy returns the part of p, of the Gateway API (GEP-3388); nil if none of its
-// targets is a Service.
+// XBackendTrafficPolicy returns the part for p, a kind of the Gateway API (GEP-3388); nil if none of
+// its targets is a Service.
 func XBackendTrafficPolicy(p *gatewayx.XBackendTrafficPolicy) (*mesh.BackendPolicySpec, error) {
 	var c policyReader
 	out := &mesh.BackendPolicySpec{Kind: mesh.KindTrafficPolicy, Created: p.CreationTimestamp.Time}
@@ -252,7 +252,7 @@ func XBackendTrafficPolicy(p *gatewayx.XBackendTrafficPolicy) (*mesh.BackendPoli
 			c.target(out, at("spec.targetRefs", i), mesh.PolicyTarget{Name: string(t.Name)})
 		}
 	}
-	if len(out.Targets) == 0 { // for another controller
+	if len(out.Targets) == 0 { // it belongs to another controller
 		return nil, c.result()
 	}
 	if n := len(p.Spec.TargetRefs); n > maxTargets {

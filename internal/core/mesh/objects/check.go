@@ -14,8 +14,8 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
-// A check collects the errors of one object, and reads the values that objects of several kinds have. The
-// reader of each kind has one.
+// A check collects the errors in one object, and reads values that occur in several kinds. The reader
+// of each kind embeds one.
 type check struct{ errors FieldErrors }
 
 func (c *check) invalid(field, format string, args ...any) {
@@ -29,7 +29,7 @@ func (c *check) result() error {
 	return c.errors
 }
 
-// meta returns the names of an object.
+// meta returns an object's namespace and name.
 func (c *check) meta(m *metav1.ObjectMeta) (namespace, name string) {
 	namespace = cmp.Or(m.Namespace, metav1.NamespaceDefault)
 	c.name("metadata.name", m.Name)
@@ -73,8 +73,8 @@ func (c *check) addr(field, s string) netip.Addr {
 	return a.Unmap()
 }
 
-// reachable is addr for destinations of connections. Kubernetes refuses the same addresses
-// for endpoints (ValidateNonSpecialIP).
+// reachable parses the destination address of connections. Kubernetes refuses the same addresses for
+// endpoints (ValidateNonSpecialIP).
 func (c *check) reachable(field, s string) netip.Addr {
 	a := c.addr(field, s)
 	if a.IsUnspecified() || a.IsLoopback() || a.IsLinkLocalUnicast() || a.IsMulticast() {
@@ -84,7 +84,7 @@ func (c *check) reachable(field, s string) netip.Addr {
 	return a
 }
 
-// portName is the name of a port.
+// portName checks the name of a port.
 func (c *check) portName(field, name string) string {
 	if problems := validation.IsValidPortName(name); len(problems) > 0 {
 		c.invalid(field, "%q is not a port: must be a number, or a name of up to 15 lower-case letters, digits and -", name)
@@ -92,7 +92,7 @@ func (c *check) portName(field, name string) string {
 	return name
 }
 
-// durations are GEP-2257's.
+// durations matches the durations of GEP-2257.
 var durations = regexp.MustCompile(`^([0-9]{1,5}(h|m|s|ms)){1,4}$`)
 
 func (c *check) duration(field string, d *gatewayv1.Duration) time.Duration {
@@ -130,10 +130,10 @@ func choices[K ~string, V any](table map[K]V) string {
 	return strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1]
 }
 
-// at returns the path of an item.
+// at returns the path of a list item.
 func at(list string, i int) string { return fmt.Sprintf("%s[%d]", list, i) }
 
-// addresses parses a list of addresses, without empty ones and duplicates.
+// addresses parses a list of addresses. It removes empty ones and duplicates.
 func addresses(parse func(field, s string) netip.Addr, all ...fieldValue) []netip.Addr {
 	var out []netip.Addr
 	for _, v := range all {

@@ -11,7 +11,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// decode is strict: an unknown field is more often misspelt than new.
+// decode refuses unknown fields, which are more often misspelt than new.
 func decode(raw []byte, into any) error {
 	strict, err := kjson.UnmarshalStrict(raw, into)
 	if err != nil {
@@ -37,7 +37,7 @@ func decode(raw []byte, into any) error {
 	return out
 }
 
-// decodeError returns an error of the decoder with the field that it is about.
+// decodeError adds the field in question to an error of the decoder.
 func decodeError(raw []byte, err error) FieldErrors {
 	if m := manifest.FindMismatch(raw, err); m != nil {
 		return FieldErrors{{m.Field, m.Error()}}
@@ -70,7 +70,7 @@ func suggest(t reflect.Type, path string) string {
 	return ": did you mean " + best + "?"
 }
 
-// fieldsOf returns the fields of a struct as JSON has them, below pointers and lists.
+// fieldsOf returns the fields of a struct by their JSON names, also below pointers and lists.
 func fieldsOf(t reflect.Type) map[string]reflect.Type {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Map {
 		t = t.Elem()

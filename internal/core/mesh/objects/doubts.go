@@ -13,8 +13,9 @@ func WhileRefused(kind string) string {
 	return "outriderd goes on with the version that it had before, or without the object"
 }
 
-// SelectsAll reports whether a policy of Istio's security API has a selector that names no label: it is for
-// all pods of its namespace, as if it had none (type/v1beta1/selector.proto of istio/api).
+// SelectsAll reports whether a policy of Istio's security API has a selector without labels, in which
+// case it applies to all pods in its namespace, as without a selector (type/v1beta1/selector.proto of
+// istio/api).
 func SelectsAll(raw []byte) bool {
 	var policy struct {
 		APIVersion string `json:"apiVersion"`
@@ -28,8 +29,8 @@ func SelectsAll(raw []byte) bool {
 		policy.Spec.Selector != nil && len(policy.Spec.Selector.MatchLabels) == 0
 }
 
-// NeverMatches returns the values of an AuthorizationPolicy that no request has, though they are accepted: a
-// rule with one allows less than it says, or denies less.
+// NeverMatches returns accepted values in an AuthorizationPolicy that no request can have: a rule with
+// one allows less than it seems to, or denies less.
 func NeverMatches(raw []byte) FieldErrors {
 	var o authorizationObject
 	if decode(raw, &o) != nil || o.Kind != "AuthorizationPolicy" {
@@ -70,7 +71,8 @@ func NeverMatches(raw []byte) FieldErrors {
 	return c.errors
 }
 
-// foreignPrincipal: Istio's principals have no scheme (security/v1beta1/authorization_policy.proto of istio/api).
+// foreignPrincipal reports principals with a scheme, which Istio's do not have
+// (security/v1beta1/authorization_policy.proto of istio/api).
 func foreignPrincipal(v string) string {
 	if strings.Contains(v, "://") {
 		return "is no principal: write it without the scheme, as cluster.local/ns/shop/sa/web"
@@ -81,7 +83,8 @@ func foreignPrincipal(v string) string {
 	return ""
 }
 
-// foreignMethod: methods are case-sensitive, and those of HTTP are in capitals (RFC 9110, 9.1).
+// foreignMethod reports methods in lower case: methods are case-sensitive, and those of HTTP are in
+// capitals (RFC 9110, 9.1).
 func foreignMethod(v string) string {
 	if upper := strings.ToUpper(v); v != upper {
 		return "is the method of no request: write " + upper
@@ -89,7 +92,8 @@ func foreignMethod(v string) string {
 	return ""
 }
 
-// foreignPath: the path of a request begins with a slash, or is * (RFC 9112, 3.2).
+// foreignPath reports paths that no request has: a request's path begins with a slash, or is * (RFC
+// 9112, 3.2).
 func foreignPath(v string) string {
 	if !strings.HasPrefix(v, "/") && !strings.HasPrefix(v, "*") {
 		return "is the path of no request: must begin with /, or with * for what it ends with"
@@ -100,7 +104,7 @@ func foreignPath(v string) string {
 	return ""
 }
 
-// foreignHost: the host of a request has neither scheme nor path.
+// foreignHost reports hosts with a scheme or a path, which a request's host does not have.
 func foreignHost(v string) string {
 	if strings.Contains(v, "/") {
 		return "is the host of no request: write it without scheme and path, as shop.example"

@@ -9,7 +9,7 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// GRPCRoute is [HTTPRoute] for calls of gRPC.
+// GRPCRoute does for gRPC calls what [HTTPRoute] does for requests.
 func GRPCRoute(r *gatewayv1.GRPCRoute) (*mesh.RouteSpec, error) {
 	out, err := route(&r.ObjectMeta, r.Spec.ParentRefs, r.Spec.Rules, (*routeReader).grpcRule)
 	if out != nil {
@@ -36,7 +36,8 @@ func (c *routeReader) grpcRule(field string, r *gatewayv1.GRPCRouteRule) mesh.Ro
 	return out
 }
 
-// grpcFilters are those of an HTTPRoute that a GRPCRoute can have, in the same form.
+// grpcFilters converts the filters of a GRPCRoute, which also exist in HTTPRoutes and have the same
+// form.
 func (c *routeReader) grpcFilters(field string, filters []gatewayv1.GRPCRouteFilter) []mesh.Filter {
 	var same []gatewayv1.HTTPRouteFilter
 	for i, f := range filters {
@@ -44,7 +45,7 @@ func (c *routeReader) grpcFilters(field string, filters []gatewayv1.GRPCRouteFil
 		case gatewayv1.GRPCRouteFilterRequestHeaderModifier, gatewayv1.GRPCRouteFilterResponseHeaderModifier, gatewayv1.GRPCRouteFilterRequestMirror:
 		default:
 			c.invalid(at(field, i)+".type", "%q is not supported: must be RequestHeaderModifier, ResponseHeaderModifier or RequestMirror", f.Type)
-			return nil // the number of each other filter is its own
+			return nil // indexes in error messages must be those of the original list
 		}
 		same = append(same, gatewayv1.HTTPRouteFilter{
 			Type:                  gatewayv1.HTTPRouteFilterType(f.Type),
@@ -58,7 +59,7 @@ var callKinds = map[gatewayv1.GRPCMethodMatchType]mesh.TextKind{
 	gatewayv1.GRPCMethodMatchExact: mesh.Exact, gatewayv1.GRPCMethodMatchRegularExpression: mesh.RegExp,
 }
 
-// The names that the Gateway API lets be matched literally.
+// The names that the Gateway API allows for literal matches.
 var (
 	grpcServices = regexp.MustCompile(`^\.?[A-Za-z_][A-Za-z_0-9]*(\.[A-Za-z_][A-Za-z_0-9]*)*$`)
 	grpcMethods  = regexp.MustCompile(`^[A-Za-z_][A-Za-z_0-9]*$`)

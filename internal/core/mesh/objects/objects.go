@@ -1,9 +1,8 @@
-// Package objects turns Kubernetes objects into parts of a mesh.
+// Package objects converts Kubernetes objects to parts of a mesh.
 //
-// [Read] takes one object as JSON, for sources that read manifests; the function of each
-// kind takes the object of an API client. Both check every value that a mesh uses, and
-// their errors have the field and the valid values: an API server has checked most of
-// them, a folder has not.
+// [Read] takes one object as JSON, for sources that read manifests; the functions for the kinds take
+// objects of an API client. Both check every value that a mesh uses, because an API server has checked
+// most of them but a folder none. Errors name the field and the valid values.
 package objects
 
 import (
@@ -23,19 +22,19 @@ import (
 	"outrider.dev/internal/core/mesh/foreign"
 )
 
-// An Object is the result of reading one.
+// An Object is the result of reading an object.
 type Object struct {
 	APIVersion string
 	Kind       string
 	Namespace  string
 	Name       string
-	Item       int // its number in a list, from 1; 0: not in a list
+	Item       int // position in a list, from 1; 0: not in a list
 
-	// Known reports whether a mesh uses the kind. If not, nothing else was checked, and Part is
-	// nil or a [mesh.IgnoredSpec].
+	// Known reports whether a mesh uses the kind. Otherwise nothing else was checked, and Part is nil
+	// or a [mesh.IgnoredSpec].
 	Known bool
-	// Part is nil for an object without effect: a namespace, a pod that has ended, a route of
-	// a gateway.
+	// Part is nil for an object without effect: a namespace, a pod that has ended, a route for a
+	// gateway.
 	Part mesh.Part
 }
 
@@ -48,11 +47,11 @@ func (o Object) String() string {
 
 // A FieldError is about one field.
 type FieldError struct {
-	Field   string // its path in the object; empty: the object as a whole
-	Message string // what is invalid, and what is valid
+	Field   string // path in the object; empty: the object as a whole
+	Message string // what is invalid, and what would be valid
 }
 
-// FieldErrors are all errors of one object.
+// FieldErrors are all errors in one object.
 type FieldErrors []FieldError
 
 func (w FieldErrors) Error() string {
@@ -71,11 +70,11 @@ func (w FieldErrors) Error() string {
 
 // A reader reads one kind.
 type reader struct {
-	versions []string // the first one is suggested
+	versions []string // the first one is suggested in errors
 	read     func(raw []byte) (mesh.Part, error)
 }
 
-// readers has the kinds that a mesh uses, by group and kind.
+// readers contains the kinds that a mesh uses, by group and kind.
 var readers = map[[2]string]reader{
 	{"", "Service"}:                                 {[]string{"v1"}, decoded(Service)},
 	{"", "Pod"}:                                     {[]string{"v1"}, decoded(Pod)},
@@ -92,7 +91,7 @@ var readers = map[[2]string]reader{
 	{"gateway.networking.x-k8s.io", "XBackendTrafficPolicy"}: {[]string{"v1alpha1"}, decoded(XBackendTrafficPolicy)},
 }
 
-// Read reads an object, or the items of a list. An error is a [FieldErrors] about the last
+// Read reads an object, or the items of a list. If the error is a [FieldErrors], it is about the last
 // object returned.
 func Read(raw []byte) ([]Object, error) { return read(nil, raw, "", "") }
 
@@ -141,7 +140,7 @@ func read(out []Object, raw []byte, apiVersion, kind string) ([]Object, error) {
 
 func readItems(out []Object, items []json.RawMessage, apiVersion, kind string) ([]Object, error) {
 	if kind == "" {
-		apiVersion = "" // of kind List: the items have their own
+		apiVersion = "" // for the kind List: each item has its own
 	}
 	for i, item := range items {
 		var err error
@@ -161,7 +160,7 @@ func readItems(out []Object, items []json.RawMessage, apiVersion, kind string) (
 	return out, nil
 }
 
-// ignored returns the part of an object that is only reported, or nil.
+// ignored returns the part for an object that is only reported, or nil.
 func ignored(raw []byte) mesh.Part {
 	var object map[string]any
 	if kjson.UnmarshalCaseSensitivePreserveInts(raw, &object) != nil {
@@ -173,7 +172,8 @@ func ignored(raw []byte) mesh.Part {
 	return nil
 }
 
-// decoded returns a reader of T's JSON. A nil pointer becomes no part.
+// decoded returns a reader that decodes a T from JSON. If its function returns a nil pointer, there is
+// no part.
 func decoded[T any, P interface {
 	comparable
 	mesh.Part
@@ -192,7 +192,7 @@ func decoded[T any, P interface {
 	}
 }
 
-// namespace has no effect on a mesh, but is checked.
+// namespace checks a namespace, which has no effect on a mesh.
 func namespace(n *corev1.Namespace) (*mesh.ServiceSpec, error) {
 	var c check
 	c.name("metadata.name", n.Name)

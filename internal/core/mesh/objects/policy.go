@@ -8,7 +8,7 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// A PeerAuthenticationObject has the fields of Istio's that are supported
+// A PeerAuthenticationObject contains the supported fields of Istio's PeerAuthentication
 // (https://istio.io/latest/docs/reference/config/security/peer_authentication/).
 type PeerAuthenticationObject struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -32,7 +32,7 @@ var modes = map[string]mesh.Mode{
 	"PERMISSIVE": mesh.ModePermissive, "STRICT": mesh.ModeStrict, "DISABLE": mesh.ModeDisable,
 }
 
-// PeerAuthentication returns the part of p.
+// PeerAuthentication returns the part for p.
 func PeerAuthentication(p *PeerAuthenticationObject) (*mesh.PolicySpec, error) {
 	var c check
 	out := &mesh.PolicySpec{Created: p.CreationTimestamp.Time}

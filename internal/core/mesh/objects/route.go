@@ -15,9 +15,9 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// HTTPRoute returns the part of r; nil if none of its parents is a Service. Its hostnames
-// are for gateways and have no effect (GEP-1294). With an error the part is what the object says
-// apart from that.
+// HTTPRoute returns the part for r; nil if none of its parents is a Service. Hostnames are for gateways
+// and have no effect here (GEP-1294). If there is an error, the part contains everything else in the
+// object.
 func HTTPRoute(r *gatewayv1.HTTPRoute) (*mesh.RouteSpec, error) {
 	return route(&r.ObjectMeta, r.Spec.ParentRefs, r.Spec.Rules, (*routeReader).rule)
 }
@@ -28,7 +28,7 @@ type routeReader struct {
 	namespace string // of the route
 }
 
-// route is a route of any kind, with the function that reads a rule of it.
+// route reads a route of either kind; one of its arguments is the function that reads a rule.
 func route[R any](m *metav1.ObjectMeta, parents []gatewayv1.ParentReference, rules []R,
 	read func(c *routeReader, field string, r *R) mesh.Route) (*mesh.RouteSpec, error) {
 	var c routeReader
@@ -62,13 +62,13 @@ func (c *routeReader) parent(field string, p *gatewayv1.ParentReference) mesh.Pa
 	return out
 }
 
-// IsService reports whether a parent is a Service. In a cluster a reference has its defaults, which
-// are those of a Gateway; in a file it need not have the empty group of a Service.
+// IsService reports whether a parent is a Service. An API server fills in the defaults of a reference,
+// which mean a Gateway; in a file the empty group of a Service may be left out.
 func IsService(p *gatewayv1.ParentReference) bool {
 	return ptr.Deref(p.Group, "") == "" && ptr.Deref(p.Kind, "Gateway") == "Service"
 }
 
-// ruleName is part of names in a proxy's configuration and logs.
+// ruleName checks the name of a rule, which becomes part of names in a proxy's configuration and logs.
 func (c *routeReader) ruleName(field string, name *gatewayv1.SectionName) string {
 	if name != nil {
 		c.name(field+".name", string(*name))
@@ -111,7 +111,7 @@ func (c *routeReader) rule(field string, r *gatewayv1.HTTPRouteRule) mesh.Route 
 
 func isRedirect(f mesh.Filter) bool { return f.Redirect != nil }
 
-// prefixes finds changes of a prefix where not all matches are by one.
+// prefixes reports changes of a prefix in a rule that does not match by prefix only.
 func (c *routeReader) prefixes(field string, r *mesh.Route) {
 	byPrefix := !slices.ContainsFunc(r.Matches, func(m mesh.Match) bool { return m.Path != nil && m.Path.Kind != mesh.Prefix })
 	changes := func(f mesh.Filter) bool {
@@ -127,8 +127,8 @@ func (c *routeReader) prefixes(field string, r *mesh.Route) {
 }
 
 const (
-	defaultAttempts = 1   // Envoy's number of retries where a policy names none
-	maxAttempts     = 100 // retries must not become a load of their own
+	defaultAttempts = 1   // Envoy's number of retries if a policy sets none
+	maxAttempts     = 100 // limits the load that retries cause
 )
 
 func (c *routeReader) retry(field string, r *gatewayv1.HTTPRouteRetry) *mesh.Retry {
@@ -148,11 +148,12 @@ func (c *routeReader) retry(field string, r *gatewayv1.HTTPRouteRetry) *mesh.Ret
 	return out
 }
 
-// backend converts a reference, with the weight 1.
+// backend converts a reference, with weight 1.
 func (c *routeReader) backend(field string, r *gatewayv1.BackendObjectReference) mesh.Backend {
 	out := mesh.Backend{Namespace: string(ptr.Deref(r.Namespace, gatewayv1.Namespace(c.namespace))), Name: string(r.Name), Weight: 1}
 	if ptr.Deref(r.Group, "") != "" || ptr.Deref(r.Kind, "Service") != "Service" {
-		// It takes its share of the requests, which get an error, as the Gateway API requires.
+		// The backend gets its share of the requests, which fail with an error, as the Gateway API
+		// requires.
 		out.Kind = strings.Trim(string(ptr.Deref(r.Group, "")+"/")+string(ptr.Deref(r.Kind, "Service")), "/")
 		return out
 	}
@@ -166,7 +167,7 @@ func (c *routeReader) backend(field string, r *gatewayv1.BackendObjectReference)
 	return out
 }
 
-// share is backend with a weight of its own.
+// share converts a reference with its weight.
 func (c *routeReader) share(field string, r *gatewayv1.BackendRef) mesh.Backend {
 	out := c.backend(field, &r.BackendObjectReference)
 	n := ptr.Deref(r.Weight, 1)
@@ -199,7 +200,7 @@ func (c *routeReader) match(field string, m *gatewayv1.HTTPRouteMatch) mesh.Matc
 		} else {
 			c.path(field+".path.value", text.Value)
 		}
-		if text != (mesh.Text{Kind: mesh.Prefix, Value: "/"}) { // the default
+		if text != (mesh.Text{Kind: mesh.Prefix, Value: "/"}) { // prefix / is the default
 			out.Path = &text
 		}
 	}
@@ -216,7 +217,7 @@ func (c *routeReader) match(field string, m *gatewayv1.HTTPRouteMatch) mesh.Matc
 	return out
 }
 
-// first adds a pair, if none has its name: of several the Gateway API has the first one count.
+// first adds a pair, unless its name is present: in the Gateway API the first pair with a name is used.
 func first(pairs []mesh.Pair, p mesh.Pair) []mesh.Pair {
 	if slices.ContainsFunc(pairs, func(has mesh.Pair) bool { return has.Name == p.Name }) {
 		return pairs
@@ -224,7 +225,7 @@ func first(pairs []mesh.Pair, p mesh.Pair) []mesh.Pair {
 	return append(pairs, p)
 }
 
-// header is a pair whose name has no case.
+// header reads a pair whose name is case-insensitive.
 func (c *routeReader) header(field, name, text string, kind gatewayv1.HeaderMatchType) mesh.Pair {
 	out := c.pair(field, name, text, kind)
 	out.Name = strings.ToLower(out.Name)
@@ -251,17 +252,17 @@ func (c *routeReader) regexp(field, expr string) {
 	}
 }
 
-// maxProgramSize bounds regular expressions. Envoy rejects the whole resource with one of more
-// than 32768 instructions (envoy.Options.Bootstrap), or of more memory than RE2 has.
+// maxProgramSize limits regular expressions. Envoy rejects the whole resource if one has more than
+// 32768 instructions (envoy.Options.Bootstrap), or needs more memory than RE2 allows.
 const maxProgramSize = 16384
 
-// programSize is about the number of instructions to which RE2 compiles an expression: it
-// compares bytes, so that a class of characters beyond ASCII takes several for each range. It is counted
-// without compiling, which takes milliseconds for an expression of 30 characters.
+// programSize estimates the number of instructions to which RE2 compiles an expression. RE2 compares
+// bytes, so a class of characters beyond ASCII takes several instructions for each range. Compiling
+// instead of counting would take milliseconds for an expression of 30 characters.
 func programSize(r *syntax.Regexp) int {
 	n := 1
 	switch r.Op {
-	case syntax.OpConcat, syntax.OpRepeat, syntax.OpLiteral: // only what is in them
+	case syntax.OpConcat, syntax.OpRepeat, syntax.OpLiteral: // only their contents count
 		n = 0
 	case syntax.OpCapture: // its begin and its end
 		n = 2
@@ -273,7 +274,7 @@ func programSize(r *syntax.Regexp) int {
 	}
 	switch r.Op {
 	case syntax.OpRepeat:
-		n = n*max(r.Min, r.Max, 1) + max(1, r.Max-r.Min) // a choice at each copy that may be missing
+		n = n*max(r.Min, r.Max, 1) + max(1, r.Max-r.Min) // one choice for each copy that may be missing
 	case syntax.OpAnyChar, syntax.OpAnyCharNotNL:
 		n += bytesOfAny
 	case syntax.OpLiteral, syntax.OpCharClass:
@@ -290,12 +291,12 @@ func programSize(r *syntax.Regexp) int {
 }
 
 const (
-	bytesOfAny   = 9 // the forms of UTF-8, with their continuations
+	bytesOfAny   = 9 // the encodings of UTF-8, with their continuation bytes
 	bytesOfRange = 4
-	programEnds  = 2 // a match, and a failure
+	programEnds  = 2 // a match and a failure
 )
 
-// paths are the characters that the Gateway API lets be matched literally.
+// paths matches the paths that the Gateway API allows for literal matches.
 var paths = regexp.MustCompile(`^/(?:[-A-Za-z0-9/._~!$&'()*+,;=:@]|%[0-9a-fA-F]{2})*$`)
 
 func (c *routeReader) path(field, path string) {

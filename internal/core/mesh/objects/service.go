@@ -17,13 +17,13 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// exportTo is Istio's annotation: the namespaces to which a service is visible, by comma.
+// exportTo is Istio's annotation with the namespaces that can see a service, separated by commas.
 const exportTo = "networking.istio.io/exportTo"
 
-// trafficDistribution is Istio's annotation for the field of a Service's spec.
+// trafficDistribution is Istio's annotation that preceded the field of a Service.
 const trafficDistribution = "networking.istio.io/traffic-distribution"
 
-// transports are the protocols of a Kubernetes port.
+// transports are the protocols of a Kubernetes port, and whether they are supported.
 var transports = map[corev1.Protocol]bool{"": true, corev1.ProtocolTCP: true, corev1.ProtocolUDP: true, corev1.ProtocolSCTP: true}
 
 var distributions = map[string]mesh.Traffic{
@@ -41,7 +41,7 @@ var serviceTypes = map[corev1.ServiceType]bool{
 // A serviceReader reads a Service.
 type serviceReader struct{ check }
 
-// Service returns the part of s.
+// Service returns the part for s.
 func Service(s *corev1.Service) (*mesh.ServiceSpec, error) {
 	var c serviceReader
 	out := &mesh.ServiceSpec{PublishNotReady: s.Spec.PublishNotReadyAddresses, Selector: s.Spec.Selector}
@@ -70,13 +70,13 @@ func Service(s *corev1.Service) (*mesh.ServiceSpec, error) {
 	return out, c.result()
 }
 
-// traffic is that of the field, else of Istio's annotation, which is older and has no case.
+// traffic reads the field or else Istio's annotation, which is older and case-insensitive.
 func (c *serviceReader) traffic(s *corev1.Service) mesh.Traffic {
 	if field := s.Spec.TrafficDistribution; field != nil {
 		return oneOf(&c.check, "spec.trafficDistribution", *field, distributions)
 	}
 	value := s.Annotations[trafficDistribution]
-	for name, t := range distributions { // any order: one at most is equal
+	for name, t := range distributions { // any order: at most one is equal
 		if strings.EqualFold(name, value) {
 			return t
 		}
@@ -150,8 +150,8 @@ func (c *serviceReader) servicePorts(ports []corev1.ServicePort) []mesh.PortSpec
 // A sliceReader reads an EndpointSlice.
 type sliceReader struct{ check }
 
-// EndpointSlice returns the part of s; nil if it belongs to no service, or has names
-// instead of addresses.
+// EndpointSlice returns the part for s; nil if it belongs to no service, or contains names instead of
+// addresses.
 func EndpointSlice(s *discoveryv1.EndpointSlice) (*mesh.SliceSpec, error) {
 	var c sliceReader
 	out := &mesh.SliceSpec{Service: s.Labels[discoveryv1.LabelServiceName]}
@@ -168,7 +168,7 @@ func EndpointSlice(s *discoveryv1.EndpointSlice) (*mesh.SliceSpec, error) {
 	for i, p := range s.Ports {
 		field := at("ports", i)
 		oneOf(&c.check, field+".protocol", ptr.Deref(p.Protocol, ""), transports)
-		if p.Port != nil { // nil: every port; there is none to connect to
+		if p.Port != nil { // nil means every port, so there is no number to connect to
 			out.Ports = append(out.Ports, mesh.SlicePort{Name: ptr.Deref(p.Name, ""), Number: c.port(field+".port", int64(*p.Port))})
 		}
 	}
@@ -181,7 +181,7 @@ func EndpointSlice(s *discoveryv1.EndpointSlice) (*mesh.SliceSpec, error) {
 	return out, c.result()
 }
 
-// endpoint applies the defaults of the API: ready if nil, and serving if ready.
+// endpoint applies the API's defaults: ready if nil, and serving if ready.
 func (c *sliceReader) endpoint(field string, e *discoveryv1.Endpoint, family discoveryv1.AddressType) mesh.SliceEndpoint {
 	ready := ptr.Deref(e.Conditions.Ready, true)
 	out := mesh.SliceEndpoint{
@@ -219,5 +219,5 @@ func (c *sliceReader) endpoint(field string, e *discoveryv1.Endpoint, family dis
 	return out
 }
 
-// sortedKeys makes the order of errors deterministic.
+// sortedKeys gives errors a fixed order.
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

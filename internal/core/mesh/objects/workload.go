@@ -16,7 +16,7 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// proxies are the containers by which a pod has a proxy.
+// proxies are the names of proxy containers.
 var proxies = []string{contract.ProxyContainer, contract.IstioProxyContainer}
 
 const defaultAccount = "default"
@@ -24,7 +24,7 @@ const defaultAccount = "default"
 // A workloadReader reads a Pod or a Host.
 type workloadReader struct{ check }
 
-// Pod returns the part of p; nil if it has ended.
+// Pod returns the part for p; nil if it has ended.
 func Pod(p *corev1.Pod) (*mesh.WorkloadSpec, error) {
 	var c workloadReader
 	namespace, name := c.meta(&p.ObjectMeta)
@@ -72,7 +72,7 @@ func hasContainer(p *corev1.Pod, names ...string) bool {
 	return slices.ContainsFunc(p.Spec.Containers, is) || slices.ContainsFunc(p.Spec.InitContainers, is)
 }
 
-// PodReady treats a pod without a status as ready: a manifest written by hand has none.
+// PodReady treats a pod without a status as ready, because manifests written by hand have none.
 func PodReady(s *corev1.PodStatus) bool {
 	for _, condition := range s.Conditions {
 		if condition.Type == corev1.PodReady {
@@ -82,8 +82,8 @@ func PodReady(s *corev1.PodStatus) bool {
 	return len(s.Conditions) == 0 && s.Phase == ""
 }
 
-// kept reports whether a pod stopped being ready while all its containers ran on: the condition
-// changed after they began. Whether that was a moment ago is for the source of the pod.
+// kept reports whether a pod stopped being ready while all of its containers kept running: the
+// condition changed after they had started. The source of the pod decides how long ago that may be.
 func kept(s *corev1.PodStatus) bool {
 	at := slices.IndexFunc(s.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
 	if at < 0 || s.Conditions[at].Status == corev1.ConditionTrue {
@@ -98,7 +98,7 @@ func kept(s *corev1.PodStatus) bool {
 	})
 }
 
-// namedPorts uses the first port of a name, as the EndpointSlice controller does.
+// namedPorts uses the first port with a name, as the EndpointSlice controller does.
 func (c *workloadReader) namedPorts(field string, ports []corev1.ContainerPort, w *mesh.WorkloadSpec) {
 	for i, p := range ports {
 		number := c.port(at(field+".ports", i)+".containerPort", int64(p.ContainerPort))
@@ -121,19 +121,19 @@ type HostObject struct {
 	Spec              HostSpec `json:"spec"`
 }
 
-// A HostSpec has the addresses and the identity of a host.
+// A HostSpec contains the addresses and the identity of a host.
 type HostSpec struct {
 	Address        string            `json:"address,omitempty"`
 	Addresses      []string          `json:"addresses,omitempty"`
 	ServiceAccount string            `json:"serviceAccount,omitempty"`
-	Labels         map[string]string `json:"labels,omitempty"` // in addition to those of its metadata
-	Ports          map[string]int32  `json:"ports,omitempty"`  // by name, for targetPort
+	Labels         map[string]string `json:"labels,omitempty"` // in addition to those in the metadata
+	Ports          map[string]int32  `json:"ports,omitempty"`  // by name, for a targetPort
 	Zone           string            `json:"zone,omitempty"`
 	Proxied        *bool             `json:"proxied,omitempty"`     // default: true
-	TokenSHA256    string            `json:"tokenSHA256,omitempty"` // of the token for its first certificate, in hex
+	TokenSHA256    string            `json:"tokenSHA256,omitempty"` // hash of the token for its first certificate, in hex
 }
 
-// Host returns the part of h.
+// Host returns the part for h.
 func Host(h *HostObject) (*mesh.WorkloadSpec, error) {
 	var c workloadReader
 	out := &mesh.WorkloadSpec{Ready: true}

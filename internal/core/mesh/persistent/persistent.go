@@ -1,6 +1,6 @@
-// Package persistent has maps of which a changed version shares most with the version before: only the
-// shards that are written are copied. So a snapshot of a large map costs as much as its changes, and two
-// versions are compared by what they do not share.
+// Package persistent contains maps whose versions share most of their data: only shards that are
+// written are copied. A snapshot of a large map thus costs as much as its changes, and two versions are
+// compared only in the shards that they do not share.
 package persistent
 
 import (
@@ -10,19 +10,19 @@ import (
 	"reflect"
 )
 
-// shards bounds the cost of a change, which copies one shard: with 10,000 keys it has 40 entries.
+// shards limits the cost of a change, which copies one shard: with 10,000 keys a shard has 40 entries.
 const shards = 256
 
 var seed = maphash.MakeSeed()
 
-// A Map does not change. A nil Map is empty. The zero V stands for a key that is not there.
+// A Map is immutable. A nil Map is empty. The zero V means that a key is missing.
 type Map[K, V comparable] struct {
 	shard [shards]map[K]V
 }
 
 func shardOf[K comparable](k K) int { return int(maphash.Comparable(seed, k) % shards) }
 
-// Get returns the zero V for a key that is not there.
+// Get returns the zero V for a missing key.
 func (m *Map[K, V]) Get(k K) V {
 	if m == nil {
 		var none V
@@ -58,18 +58,18 @@ func (m *Map[K, V]) Len() int {
 	return n
 }
 
-// A Table makes versions of a map. Each shard is copied when it is first written after a version was taken.
-// The zero Table is empty.
+// A Table makes versions of a map. Each shard is copied when it is first written after a version was
+// made. The zero Table is empty.
 type Table[K, V comparable] struct {
 	now     *Map[K, V]
-	written bool         // now is no version yet
-	own     [shards]bool // these shards are in no version yet
+	written bool         // now is not a version yet
+	own     [shards]bool // shards that no version contains yet
 }
 
-// Get returns the value of a key, as it was put last.
+// Get returns the value that was last put.
 func (t *Table[K, V]) Get(k K) V { return t.now.Get(k) }
 
-// Put sets the value of a key; the zero V removes the key. A value that the key has already is no change.
+// Put sets the value of a key; the zero V removes the key. Putting the present value changes nothing.
 func (t *Table[K, V]) Put(k K, v V) {
 	if t.now.Get(k) == v {
 		return
@@ -100,7 +100,7 @@ func (t *Table[K, V]) writable(i int) map[K]V {
 	return *s
 }
 
-// Version returns what was put: the last version, if nothing has changed.
+// Version returns the current content. If nothing has changed, it returns the last version.
 func (t *Table[K, V]) Version() *Map[K, V] {
 	t.written, t.own = false, [shards]bool{}
 	return t.now
@@ -121,7 +121,7 @@ func Diff[K, V comparable](old, new *Map[K, V], f func(k K, old, new V)) {
 	for i := range shards {
 		was, is := old.shard[i], new.shard[i]
 		if reflect.ValueOf(was).Pointer() == reflect.ValueOf(is).Pointer() {
-			continue // one map
+			continue // both share the same shard
 		}
 		for k, v := range is {
 			if w := was[k]; w != v {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Changes in any sequence keep every version as it was, share what did not change, and differ by what
-// Diff says.
+// Any sequence of changes leaves every version intact. Versions share what did not change, and Diff
+// reports what did.
 func TestVersions(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	var table Table[int, int]
