@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// An ackState is what was sent of one type and what the client acknowledged.
+// An ackState records which messages of one type were sent, and which the client acknowledged.
 type ackState struct {
 	nonce    string // of the last message
 	sent     string // version of the snapshot in the last message
-	acked    string // version of the snapshot that was accepted last
+	acked    string // version of the last accepted snapshot
 	pending  []message
 	rejected *Rejection // the last NACK; nil once something newer is accepted
 	count    uint64     // messages sent
 }
 
-// A message has neither an ACK nor a NACK yet.
+// A message awaits its ACK or NACK.
 type message struct{ nonce, version string }
 
-// maxPending bounds pending. It affects only the status.
+// maxPending limits pending. It affects only the status.
 const maxPending = 64
 
-// nextNonce notes a new message and returns its nonce.
+// nextNonce records a new message and returns its nonce.
 func (c *client) nextNonce(sub *subscription) string {
 	c.nonces++
 	a, version := &sub.acks, c.snapshot.Version()
@@ -34,8 +34,8 @@ func (c *client) nextNonce(sub *subscription) string {
 	return a.nonce
 }
 
-// acknowledge notes an ACK, or with a reason a NACK, and reports whether it was the NACK
-// of a pending message.
+// acknowledge records an ACK or, if there is a reason, a NACK. It reports whether it was a NACK of a
+// pending message.
 func (a *ackState) acknowledge(nonce, reason string, now time.Time) (rejected bool) {
 	for i, m := range a.pending {
 		if m.nonce != nonce {

@@ -12,8 +12,8 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// A client is the state of one stream. The stream's goroutine changes it, others read it
-// for the status; both hold the lock.
+// A client is the state of one stream. The stream's goroutine changes it, and others read it for the
+// status; both hold the lock.
 type client struct {
 	id       uint64
 	protocol string // for the status
@@ -23,7 +23,7 @@ type client struct {
 
 	prewarm      *PrewarmCache
 	peer         *peer
-	counted      int // names of this stream in the peer's number
+	counted      int // names of this stream that are counted for its peer
 	maxNames     int
 	maxPeerNames int
 	unsolicited  bool // resources may be sent without a subscription
@@ -31,24 +31,24 @@ type client struct {
 	mu        sync.Mutex
 	snapshot  Snapshot
 	types     map[string]*subscription
-	expected  []string // clusters, from prewarm; nil before it was read
-	overLimit int      // names beyond maxNames: answered, and not followed
-	adopted   int      // names that came with the versions of an earlier stream
+	expected  []string // clusters, from prewarm; nil until they are read
+	overLimit int      // names beyond maxNames, which were answered but get no updates
+	adopted   int      // names that an earlier stream had, with their versions
 	nonces    uint64
-	away      []byte                 // as sent: see [Snapshot.Away]
+	away      []byte                 // as it was sent: see [Snapshot.Away]
 	held      map[heldName]time.Time // when the response is due
 }
 
-// A subscriptionChange is what a request changes in the subscription to a type.
+// A subscriptionChange is the change that a request makes to the subscription to one type.
 type subscriptionChange struct {
 	typeURL         string
 	subscribe       []string // "*" is the wildcard
 	unsubscribe     []string
-	initialVersions map[string]string // by name, what the client has from an earlier stream
-	resend          bool              // a request without names: send the wildcard's resources again
+	initialVersions map[string]string // resources that the client has from an earlier stream, by name
+	resend          bool              // a request without names: send the resources of the wildcard again
 }
 
-// subscription returns the one to a type, new if need be.
+// subscription returns the subscription to a type, which it creates if need be.
 func (c *client) subscription(typeURL string) *subscription {
 	s := c.types[typeURL]
 	if s == nil {
@@ -65,7 +65,7 @@ func (c *client) newResponse() *response {
 // named looks a name up in the snapshot.
 func (c *client) named(typeURL, name string) Bundle { return c.snapshot.Named(c.proxy, typeURL, name) }
 
-// count sums something up over all types.
+// count sums up a number over all types.
 func (c *client) count(of func(*subscription) int) int {
 	n := 0
 	for _, s := range c.types {
@@ -77,11 +77,11 @@ func (c *client) count(of func(*subscription) int) int {
 func countSubscribed(s *subscription) int { return len(s.names) }
 func countBytes(s *subscription) int      { return s.bytes }
 
-// names is how many are kept for this stream.
+// names returns how many names are stored for this stream.
 func (c *client) names() int { return c.count(countSubscribed) + c.adopted }
 
-// expectedClusters returns the clusters that earlier pods of the workload subscribed to.
-// They do not change while the stream lasts.
+// expectedClusters returns the clusters to which earlier pods of the workload subscribed. They do not
+// change during a stream.
 func (c *client) expectedClusters() []string {
 	if c.expected == nil && !c.proxy.GRPC {
 		if c.proxy.Metadata[contract.MetadataRenewed] == "" {
@@ -94,7 +94,7 @@ func (c *client) expectedClusters() []string {
 	return c.expected
 }
 
-// subscribe applies a change and returns the response to it.
+// subscribe applies a change and returns the response.
 func (c *client) subscribe(change subscriptionChange) (*response, error) {
 	if c.types[change.typeURL] == nil && len(c.types) >= maxTypes {
 		return nil, status.Errorf(codes.ResourceExhausted, "type_url: %q is one type too many: a stream may have %d", change.typeURL, maxTypes)
@@ -107,7 +107,7 @@ func (c *client) subscribe(change subscriptionChange) (*response, error) {
 	wildcard, reconnected, first := change.resend, false, !sub.started
 	if first {
 		sub.started = true
-		clear(sub.sent) // Envoy drops what comes before it subscribes to the type
+		clear(sub.sent) // Envoy drops resources that arrive before it subscribes to the type
 		wildcard = wildcard || len(change.subscribe) == 0
 		reconnected = c.adopt(sub, change.initialVersions)
 	}
@@ -142,9 +142,9 @@ func (c *client) subscribe(change subscriptionChange) (*response, error) {
 	return r, nil
 }
 
-// addAhead sends a proxy that starts what it subscribes to next, which saves two round trips:
-// Envoy subscribes to a type while it takes the message before. It gets the same once more as
-// the response to its subscription, because it would drop what came too early.
+// addAhead sends a starting proxy the types to which it will subscribe next, which saves two round
+// trips: Envoy subscribes to a type while it processes the previous message. The same resources are
+// sent again in response to the subscription, because Envoy drops those that arrive too early.
 func (c *client) addAhead(r *response) {
 	if c.proxy.GRPC || !c.proxy.Relayed {
 		return
@@ -154,8 +154,8 @@ func (c *client) addAhead(r *response) {
 	}
 }
 
-// adopt takes over what the client has from an earlier stream, and reports whether that
-// is anything.
+// adopt records the resources that the client has from an earlier stream, and reports whether there are
+// any.
 func (c *client) adopt(sub *subscription, versions map[string]string) bool {
 	room, bytes := c.peer.room(c)-c.adopted, c.count(countBytes)
 	for _, name := range slices.Sorted(maps.Keys(versions)) {
@@ -171,7 +171,7 @@ func (c *client) adopt(sub *subscription, versions map[string]string) bool {
 	return len(versions) > 0
 }
 
-// addName subscribes to a name. One beyond the limit is dropped after the response.
+// addName subscribes to a name. A name beyond the limit is dropped after the response.
 func (c *client) addName(r *response, sub *subscription, name string) {
 	if sub.subscribed(name) {
 		return
@@ -183,8 +183,8 @@ func (c *client) addName(r *response, sub *subscription, name string) {
 	sub.add(name)
 }
 
-// unsubscribe removes names. A resource that still belongs to the wildcard is sent again,
-// because the client cannot know that it does.
+// unsubscribe removes names. A resource that still belongs to the wildcard is sent again, because the
+// client cannot know that it does.
 func (c *client) unsubscribe(r *response, sub *subscription, names []string) {
 	for _, name := range names {
 		if name == "*" {
@@ -205,8 +205,8 @@ func (c *client) unsubscribe(r *response, sub *subscription, names []string) {
 	}
 }
 
-// push returns the response to a new snapshot. Unless the changes are known, anything may
-// differ.
+// push returns the response to a new snapshot. If the changes are unknown, everything that was sent is
+// compared.
 func (c *client) push(snapshot Snapshot, changes map[string]Change, known bool) *response {
 	c.snapshot = snapshot
 	r := c.newResponse()
@@ -231,14 +231,14 @@ func (c *client) push(snapshot Snapshot, changes map[string]Change, known bool) 
 	return r
 }
 
-// recordUsed adds the clusters that the client began to use to the prewarm cache.
+// recordUsed adds clusters that the client has begun to use to the prewarm cache.
 func (c *client) recordUsed(r *response) {
 	if !c.proxy.GRPC && len(r.used) > 0 {
 		c.prewarm.Add(c.workload, r.used)
 	}
 }
 
-// dropOverLimit ends the subscriptions beyond the limit, once they are answered.
+// dropOverLimit ends the subscriptions beyond the limit, after they are answered.
 func (c *client) dropOverLimit(r *response) {
 	for _, n := range r.overLimit {
 		n.sub.remove(n.name)

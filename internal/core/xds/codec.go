@@ -7,22 +7,22 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Codec is that of a gRPC server on which a [Server] is registered: see [grpc.ForceServerCodecV2].
+// Codec is for the gRPC server on which a [Server] is registered: see [grpc.ForceServerCodecV2].
 //
-// It encodes messages into buffers of their size. gRPC's own codec takes them from a pool whose
-// buffers have 32 KiB or 1 MiB: after a start most first configurations hold 1 MiB until they are
-// written, and the pool keeps that for two collections.
+// It encodes a message into a buffer of the message's size. gRPC's own codec uses a pool of buffers of
+// 32 KiB or 1 MiB: after a start most first configurations occupy 1 MiB until they are written, and the
+// pool keeps that memory for two garbage collections.
 //
-// And it leaves a [frame] as it is.
+// It also leaves a [frame] undecoded.
 func Codec() encoding.CodecV2 { return codec{encoding.GetCodecV2(encodingproto.Name)} }
 
 type codec struct{ encoding.CodecV2 }
 
-// A frame is a request that is not decoded. Decoding needs a deep stack, which a goroutine keeps:
-// the one that waits for requests has half as much without it.
+// A frame is an undecoded request. Decoding needs a deep stack, which a goroutine then keeps. Because
+// the goroutine that waits for requests does not decode them, its stack is half as large.
 type frame []byte
 
-// Unmarshal is part of [encoding.CodecV2], as is Marshal.
+// Unmarshal and Marshal implement [encoding.CodecV2].
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	if f, ok := v.(*frame); ok {
 		*f = data.Materialize()

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A message takes as much memory as it has bytes.
+// A message takes no more memory than its size.
 func TestMessagesHaveBuffersOfTheirSize(t *testing.T) {
 	for _, size := range []int{0, 1, 300, 40 << 10, 2 << 20} {
 		message := &discovery.DeltaDiscoveryResponse{Nonce: strings.Repeat("x", size)}
@@ -40,7 +40,7 @@ func TestMessagesHaveBuffersOfTheirSize(t *testing.T) {
 	}
 }
 
-// A request that cannot be decoded ends its stream, and says why.
+// A request that cannot be decoded ends its stream with an error that says why.
 func TestRequestThatCannotBeDecoded(t *testing.T) {
 	s := New(byClaim(newTestSource(mustSnapshot(t, "1", "cds base@1 *"))))
 	conn, err := grpc.NewClient(listen(t, s), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.ForceCodecV2(garbage{Codec()})))
@@ -60,7 +60,7 @@ func TestRequestThatCannotBeDecoded(t *testing.T) {
 	}
 }
 
-// garbage encodes each message as what is none.
+// garbage encodes each message as bytes that cannot be decoded.
 type garbage struct{ encoding.CodecV2 }
 
 func (garbage) Marshal(any) (mem.BufferSlice, error) {

@@ -2,24 +2,24 @@ package xds
 
 import "time"
 
-// Counters of a server since its start, except for Streams.
+// Counters count since the server's start, except for Streams.
 type Counters struct {
-	Streams      int64 // open now
-	Requests     int64 // ACKs and NACKs included
+	Streams      int64 // currently open
+	Requests     int64 // including ACKs and NACKs
 	Messages     int64
-	Bytes        int64 // of messages, before the transport
+	Bytes        int64 // of messages, without the transport
 	Rejected     int64 // NACKs
-	Timeouts     int64 // streams that ended because the client did not take a message
-	Refused      int64 // streams that ended because of what their client did
-	Slowed       int64 // requests whose successor had to wait
+	Timeouts     int64 // streams that ended because the client did not read a message
+	Refused      int64 // streams that ended because of an error of the client
+	Slowed       int64 // requests after which the client's next request had to wait
 	SendDuration Histogram
 }
 
-// SendBuckets are upper bounds of send durations. The last bucket of a [Histogram] counts
-// the longer ones.
+// SendBuckets are the upper bounds of durations. The last bucket of a [Histogram] counts all longer
+// ones.
 var SendBuckets = [...]time.Duration{time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond, time.Second, 10 * time.Second}
 
-// A Histogram counts durations by bucket; not cumulative.
+// A Histogram counts durations by bucket. The counts are not cumulative.
 type Histogram struct {
 	Buckets [len(SendBuckets) + 1]int64
 	Sum     time.Duration

@@ -9,7 +9,7 @@ import (
 	"outrider.dev/internal/base/wire"
 )
 
-// delta is the incremental protocol: each message has what is new, changed and removed.
+// delta is the incremental protocol: each message contains new, changed and removed resources.
 type delta struct{ maxMessage int }
 
 func (delta) name() string      { return "delta" }
@@ -21,9 +21,9 @@ func (delta) names(r *discovery.DeltaDiscoveryRequest) int {
 	return len(r.GetResourceNamesSubscribe()) + len(r.GetResourceNamesUnsubscribe()) + len(r.GetInitialResourceVersions())
 }
 
-// read turns a request into a change of a subscription. One without names and without a
-// nonce gets all resources of the wildcard: so Envoy opens a wildcard, and the virtual
-// hosts of each route configuration.
+// read converts a request to a change of a subscription. A request without names and without a nonce
+// subscribes to the wildcard: this is how Envoy does so, also for the virtual hosts of each route
+// configuration.
 func (delta) read(c *client, r *discovery.DeltaDiscoveryRequest) (*response, error) {
 	change := subscriptionChange{
 		typeURL:         r.GetTypeUrl(),
@@ -38,16 +38,16 @@ func (delta) read(c *client, r *discovery.DeltaDiscoveryRequest) (*response, err
 	noNames := len(change.subscribe)+len(change.unsubscribe) == 0
 	switch {
 	case sub.started:
-		change.initialVersions = nil // they belong to the first request of a type
+		change.initialVersions = nil // only the first request of a type may contain them
 		change.resend = noNames && r.GetResponseNonce() == "" && (sub.wildcard || change.typeURL == VirtualHostType)
 	case noNames && r.GetResponseNonce() != "":
-		return c.newResponse(), nil // the ACK of an unsolicited resource, not a wildcard
+		return c.newResponse(), nil // the ACK of an unsolicited resource, not a wildcard subscription
 	}
 	return c.subscribe(change)
 }
 
-// write returns all types in order, and the removed clusters and endpoints at the very
-// end: by then nothing refers to them.
+// write returns all types in order, with removals of clusters and endpoints at the very end, when
+// nothing refers to them any longer.
 func (d delta) write(c *client, r *response) []*discovery.DeltaDiscoveryResponse {
 	var out, last []*discovery.DeltaDiscoveryResponse
 	for _, t := range r.sorted() {
@@ -68,9 +68,9 @@ func (d delta) write(c *client, r *response) []*discovery.DeltaDiscoveryResponse
 	return out
 }
 
-// withAway adds what the agent of a relayed proxy responds with while the control plane is away,
-// if that has changed: to a message, as a field that Envoy does not know and skips. If there is
-// none, to a response about clusters without any, which changes nothing in Envoy.
+// withAway adds the answers that the agent of a relayed proxy gives while the control plane is away, if
+// they have changed. They are added to a message, as a field that Envoy does not know and skips. If
+// there is no message, an empty one about clusters is sent, which changes nothing in Envoy.
 func (d delta) withAway(c *client, out []*discovery.DeltaDiscoveryResponse) []*discovery.DeltaDiscoveryResponse {
 	away := c.snapshot.Away()
 	clusters := c.types[ClusterType]
@@ -85,7 +85,7 @@ func (d delta) withAway(c *client, out []*discovery.DeltaDiscoveryResponse) []*d
 	return out
 }
 
-// split separates the resources that notFound made.
+// split separates real resources from those that notFound made.
 func split(all []*Resource) (found, missing []*Resource) {
 	for _, r := range all {
 		if r.Version == notFoundVersion {
@@ -97,8 +97,8 @@ func split(all []*Resource) (found, missing []*Resource) {
 	return found, missing
 }
 
-// messages writes one type, in as many messages as maxMessage requires; an empty one if
-// the client waits for a response.
+// messages writes one type, in as many messages as maxMessage requires. If the client waits for a
+// response, it writes at least an empty message.
 func (d delta) messages(sub *subscription, resources []*Resource, removed []string, required bool) []*discovery.DeltaDiscoveryResponse {
 	if len(resources)+len(removed) == 0 && !required {
 		return nil
@@ -109,7 +109,7 @@ func (d delta) messages(sub *subscription, resources []*Resource, removed []stri
 	for _, one := range resources {
 		res := &discovery.Resource{Name: one.Name, Version: one.Version, Resource: one.Body}
 		if one.Body == nil {
-			res.Aliases = []string{one.Name} // Envoy finds the waiting request by the aliases alone
+			res.Aliases = []string{one.Name} // Envoy matches the waiting request by the aliases alone
 		}
 		n := proto.Size(res)
 		if size > 0 && size+n > d.maxMessage {

@@ -2,14 +2,15 @@ package xds
 
 import "sync"
 
-// A diffCache computes the difference of two snapshots once, for all streams.
+// A diffCache computes the difference between two snapshots once for all streams.
 type diffCache struct {
-	mu    sync.Mutex // of the list alone, held for nanoseconds
+	mu    sync.Mutex // guards only the list, and is held for nanoseconds
 	diffs [4]*diff
 	next  int
 }
 
-// A diff is between two snapshots. Few are cached: each keeps an old snapshot in memory.
+// A diff is the difference between two snapshots. Only few are cached, because each keeps an old
+// snapshot in memory.
 type diff struct {
 	old, new Snapshot
 

@@ -132,7 +132,7 @@ func TestExchanges(t *testing.T) {
 	}
 }
 
-// play runs a script and returns it with the messages of the server.
+// play runs a script and returns it with the server's messages filled in.
 func play(t *testing.T, archive *txtar.Archive, diffs bool) string {
 	s := &script{t: t, snapshots: map[string]Snapshot{}}
 	for _, f := range archive.Files {
@@ -243,7 +243,7 @@ func (s *script) do(words []string) {
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		time.Sleep(d) // of the bubble
+		time.Sleep(d) // in the synctest bubble
 	case "reconnect":
 		s.reconnect()
 	case "restart":
@@ -305,7 +305,7 @@ func typeOf(word string) string {
 	return word
 }
 
-// detail is the error of a NACK.
+// detail returns the error of a NACK.
 func detail(words []string) *status.Status {
 	return &status.Status{Code: 3, Message: strings.Join(words, " ")}
 }
@@ -390,7 +390,7 @@ func renderSotw(r *discovery.DiscoveryResponse) string {
 	return strings.Join(words, " ") + " version " + r.GetVersionInfo()
 }
 
-// nameIn is name@version of a body that bodyOf or notFound made.
+// nameIn returns name@version from a body that bodyOf or notFound made.
 func nameIn(body *anypb.Any) string {
 	m, err := body.UnmarshalNew()
 	if err != nil {

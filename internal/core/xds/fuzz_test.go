@@ -8,8 +8,8 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
 
-// fuzzSnapshots are pushed to a fuzzed client: with everything, with nothing, with other
-// versions, and with hosts that moved.
+// fuzzSnapshots are pushed to a fuzzed client: with all resources, with none, with other versions, and
+// with virtual hosts that have moved.
 var fuzzSnapshots = []string{
 	"cds base@1 *\ncds a@1 after=eds/a\ncds b@1 prewarm after=eds/a\neds a@1\nlds a@1 *\nrds a@1 after=vhds/dummy\nvhds dummy@1 *\nvhds svc@1 before=cds/a",
 	"",
@@ -22,7 +22,7 @@ var (
 	fuzzNames = []string{"a", "b", "svc", "base", "dummy", "*", "", "none"}
 )
 
-// steps turns bytes into requests: one byte for the kind, two for the names.
+// steps converts bytes to requests: one byte for the kind, two for the names.
 func steps(data []byte) (out []any) {
 	for len(data) >= 3 {
 		what, names, more := data[0], data[1], data[2]
@@ -95,8 +95,8 @@ func fuzzOne(t *testing.T, data []byte, diffs bool) {
 	checkKept(t, c)
 }
 
-// FuzzStateOfTheWorld: whatever a client requests, a message has each resource once, and in
-// the end the client has what it subscribed to.
+// FuzzStateOfTheWorld: for any requests, a message contains each resource at most once, and in the end
+// the client has all resources to which it subscribed.
 func FuzzStateOfTheWorld(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 4, 0, 0, 4, 3, 0, 0xf0, 1, 0, 0xf0, 2, 0, 0xf0, 3, 0})
 	f.Add([]byte{0, 1, 0, 1, 1, 0, 0xf0, 1, 0, 0, 0x21, 1, 0xf0, 0, 0, 0, 0x20, 1})
@@ -122,12 +122,12 @@ func FuzzStateOfTheWorld(f *testing.F) {
 				}
 			}
 			switch sub := c.types[r.GetTypeUrl()]; nonce % 3 {
-			case 1: // the last message's
+			case 1: // of the last message
 				if sub != nil {
 					r.ResponseNonce = sub.acks.nonce
 				}
 			case 2:
-				r.ResponseNonce = fmt.Sprint(nonce) // an older message's, or of none
+				r.ResponseNonce = fmt.Sprint(nonce) // of an older message, or of none
 			}
 			answer, err := sotw{}.read(c, r)
 			if err != nil {
@@ -148,7 +148,7 @@ func fuzzClient(v Snapshot) *client {
 	}
 }
 
-// checkOnce: no resource comes twice in a message.
+// checkOnce requires that no resource occurs twice in a message.
 func checkOnce(t *testing.T, messages []*discovery.DiscoveryResponse) {
 	t.Helper()
 	for _, m := range messages {
@@ -162,7 +162,7 @@ func checkOnce(t *testing.T, messages []*discovery.DiscoveryResponse) {
 	}
 }
 
-// checkKept: what is counted for the limits is what there is.
+// checkKept requires that the counts used for limits are right.
 func checkKept(t *testing.T, c *client) {
 	t.Helper()
 	for typeURL, sub := range c.types {
@@ -179,7 +179,8 @@ func checkKept(t *testing.T, c *client) {
 	}
 }
 
-// FuzzPrewarmCache: whatever workloads use, the cache is bounded, and has each name once.
+// FuzzPrewarmCache: for any use by workloads, the cache stays within its limits and contains each name
+// once.
 func FuzzPrewarmCache(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 16, 1, 32, 2, 0, 1, 64, 5})
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -209,7 +210,8 @@ func FuzzPrewarmCache(f *testing.F) {
 	})
 }
 
-// checkMessages: no resource comes twice, no cluster is removed, endpoints follow clusters.
+// checkMessages requires that no resource occurs twice, no cluster is removed, and endpoints follow
+// their clusters.
 func checkMessages(t *testing.T, c *client, messages []*discovery.DeltaDiscoveryResponse) {
 	t.Helper()
 	seen := map[key]bool{}
@@ -245,7 +247,7 @@ func checkMessages(t *testing.T, c *client, messages []*discovery.DeltaDiscovery
 	}
 }
 
-// checkAnswered: each subscribed name is in the messages, as a resource or removed.
+// checkAnswered requires that each subscribed name is in the messages, as a resource or as a removal.
 func checkAnswered(t *testing.T, r *discovery.DeltaDiscoveryRequest, messages []*discovery.DeltaDiscoveryResponse) {
 	t.Helper()
 	answered := map[string]bool{}
@@ -267,8 +269,8 @@ func checkAnswered(t *testing.T, r *discovery.DeltaDiscoveryRequest, messages []
 	}
 }
 
-// checkUpToDate: whatever happened before, the client has this snapshot's resources of the
-// names that it subscribed to.
+// checkUpToDate requires that, after any history, the client has this snapshot's resources for all
+// names to which it subscribed.
 func checkUpToDate(t *testing.T, c *client) {
 	t.Helper()
 	for typeURL, sub := range c.types {

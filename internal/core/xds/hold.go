@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// maxHeld bounds the names of a client whose first response is held back: an application that
-// scans addresses gets its answers at once beyond that.
+// maxHeld limits the names of a client whose first response is delayed. Beyond the limit, responses are
+// sent at once, for example to an application that scans addresses.
 const maxHeld = 100
 
-// A heldName is a subscribed name without a response yet.
+// A heldName is a subscribed name that is not answered yet.
 type heldName struct {
 	typeURL, name string
 }
 
-// hold reports whether the first response for a name is to wait: for a change, or until the
-// time is over. It has begun to wait if it does.
+// hold reports whether the first response for a name is delayed, until a change or the end of the wait.
+// The wait begins with the first call.
 func (c *client) hold(sub *subscription, name string, wait time.Duration) bool {
 	key := heldName{sub.typeURL, name}
 	switch until, held := c.held[key]; {
@@ -33,7 +33,7 @@ func (c *client) hold(sub *subscription, name string, wait time.Duration) bool {
 	return true
 }
 
-// nextDue returns when the first of the held names is due; false if there is none.
+// nextDue returns when the first held name must be answered; false if there is none.
 func (c *client) nextDue() (time.Time, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -46,7 +46,7 @@ func (c *client) nextDue() (time.Time, bool) {
 	return first, !first.IsZero()
 }
 
-// due returns the response to the held names whose time is over.
+// due returns the response for the held names that have waited long enough.
 func (c *client) due() *response {
 	r, now := c.newResponse(), time.Now()
 	for _, key := range slices.SortedFunc(maps.Keys(c.held), func(a, b heldName) int { return compareTypes(a.typeURL+a.name, b.typeURL+b.name) }) {

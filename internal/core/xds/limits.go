@@ -12,80 +12,81 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Limits of one request. A longer one ends the stream with InvalidArgument.
+// Limits of one request. A request beyond them ends the stream with InvalidArgument.
 const (
-	// maxName is of a resource: the longest of ours is "outbound|65535|IPv6|" before a DNS
-	// name of 253 bytes, and leaves room for other clients' names.
+	// maxName limits the name of a resource. Our longest is "outbound|65535|IPv6|" before a DNS name of
+	// 253 bytes; other clients may use longer ones.
 	maxName = 512
-	// maxVersion is of a resource that a client has from an earlier stream; ours have 16 bytes.
+	// maxVersion limits the version of a resource that a client has from an earlier stream; ours have
+	// 16 bytes.
 	maxVersion = 64
-	// maxNode is of the whole node, with the labels and annotations of a pod.
+	// maxNode limits the whole node, including the labels and annotations of a pod.
 	maxNode = 64 << 10
-	// maxNodeID is kind~address~name.namespace~domain with a name and a domain of 253 bytes.
+	// maxNodeID allows for kind~address~name.namespace~domain with a name and a domain of 253 bytes.
 	maxNodeID = 640
-	// maxValue is of a value in the node's metadata that is kept: a workload's name, a directory.
+	// maxValue limits a value in the node's metadata that is stored: a workload's name, a directory.
 	maxValue = 256
 )
 
 // Limits of one stream.
 const (
-	// firstRequest bounds the wait for the first request: Envoy sends it at once.
+	// firstRequest limits the wait for the first request, which Envoy sends at once.
 	firstRequest = 10 * time.Second
-	// maxTypes bounds the types. Envoy uses about a dozen.
+	// maxTypes limits the number of types. Envoy uses about a dozen.
 	maxTypes = 32
-	// bytesPerName is, on the average, of the names of a stream. The longest that Kubernetes
-	// has for endpoints are 160; those of addresses are 30.
+	// bytesPerName limits the average length of a stream's names. The longest names of endpoints that
+	// Kubernetes allows have 160 bytes; those of addresses have 30.
 	bytesPerName = 128
-	// maxReason is of a NACK, which the status shows. Envoy's have a line or two.
+	// maxReason limits the reason of a NACK in the status. Envoy's have a line or two.
 	maxReason = 1 << 10
 )
 
-// Limits of a client, for [DefaultStreams]; of more streams they are more.
+// Limits of a client with [DefaultStreams]; they grow with the number of streams.
 const (
-	// A proxy that uses 10,000 services and connects again names 20,000 resources twice, and
-	// is sent them.
+	// workBurst allows for a proxy that uses 10,000 services and reconnects: it names 20,000 resources
+	// twice, and they are sent to it.
 	workBurst = 100_000
-	// workRate costs a tenth of a processor: a name takes 10 to 50 us.
+	// workRate costs a tenth of a processor, because a name takes 10 to 50 us.
 	workRate = 2_000
-	// A proxy logs when it connects, and once for a mistake.
+	// A proxy causes a log line when it connects, and one for a mistake.
 	logBurst, logRate = 20, 0.2
 )
 
-// atOnce is how many streams of a client may have the most at a time: that of the proxy, and one
-// that a broken network has left. At 10,000 services a stream with full push that is not read
-// holds 10 to 20 MiB: a message in the connection, the next one, the rest of the response in
-// parts, and for a proxy with a directory of its own its clusters. A stream that is not among
-// these has at most the one message in its connection.
+// atOnce is how many streams of a client may hold a large response at a time: the proxy's own, and one
+// that remains from a broken network. With 10,000 services, an unread stream of complete lists holds 10
+// to 20 MiB: a message in the connection, the next one, the rest of the response in parts, and the
+// clusters of a proxy with its own directory of secrets. Any other stream holds at most the one message
+// in its connection.
 func (o Options) atOnce() int { return max(2, o.Streams/4) }
 
-// A request of more than largeRequest resources is large. Of these only so many are served
-// at a time that some processors are left for the others.
+// A request for more than largeRequest resources is large. The number of large requests served at a
+// time is limited, so that some processors remain for other requests.
 const largeRequest = 500
 
 func largeAtOnce() int { return max(1, runtime.GOMAXPROCS(0)/2) }
 
-// DefaultStreams is how many streams a client may have: one, and those that a broken network
-// has left.
+// DefaultStreams is how many streams a client may have: its current one, and some that remain from a
+// broken network.
 const DefaultStreams = 8
 
-// A peer is a client by [Options.Client]: its streams share limits.
+// A peer is a client as named by [Options.Client]. Its streams share limits.
 type peer struct {
 	work, logs *rate.Limiter
-	large      chan struct{} // a place for each large response that is made or not yet taken
+	large      chan struct{} // a slot for each large response that is being made or sent
 
 	mu      sync.Mutex
 	streams int
-	names   int // of all streams
-	dropped int // lines not logged since the last one
+	names   int // of all its streams
+	dropped int // lines not logged since the last logged one
 }
 
-// peers are those with streams, and those that had one recently.
+// peers contains the peers that have streams, or recently had one.
 type peers struct {
 	mu  sync.Mutex
 	all map[string]*peer
 }
 
-// maxPeers bounds the clients whose limits are remembered after their streams.
+// maxPeers limits how many peers without streams are remembered.
 const maxPeers = 10_000
 
 // join returns the peer of a new stream.
@@ -138,14 +139,14 @@ func (p *peer) leave(c *client) {
 	}
 }
 
-// room returns how many names a stream may have that has some already.
+// room returns how many names a stream may have in total.
 func (p *peer) room(c *client) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return min(c.maxNames, c.maxPeerNames-(p.names-c.counted))
 }
 
-// count notes how many names a stream has.
+// count records how many names a stream has.
 func (p *peer) count(c *client, names int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -153,12 +154,12 @@ func (p *peer) count(c *client, names int) {
 	c.counted = names
 }
 
-// slow charges a client for a request, and returns how long its next one has to wait.
+// slow charges a client for a request, and returns how long its next request has to wait.
 func (p *peer) slow(work int) time.Duration {
 	return p.work.ReserveN(time.Now(), min(work, p.work.Burst())).Delay()
 }
 
-// log writes a line unless the client causes too many.
+// log writes a line unless the client has caused too many.
 func (p *peer) log(to *slog.Logger, level slog.Level, text string, values ...any) {
 	if !p.logs.Allow() {
 		p.mu.Lock()
@@ -176,7 +177,7 @@ func (p *peer) log(to *slog.Logger, level slog.Level, text string, values ...any
 	to.Log(context.Background(), level, text, values...)
 }
 
-// checkNames refuses names, and versions, that are too long to be kept.
+// checkNames refuses names and versions that are too long to be stored.
 func checkNames(change subscriptionChange) error {
 	for _, list := range [][]string{change.subscribe, change.unsubscribe} {
 		for _, name := range list {

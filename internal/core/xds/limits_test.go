@@ -18,10 +18,10 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// anyone names all clients alike.
+// anyone gives all clients the same name.
 func anyone(context.Context) string { return "x" }
 
-// outcome sends requests on a stream of its own, and returns how the stream ended.
+// outcome sends requests on a new stream, and returns how the stream ended.
 func outcome(t *testing.T, c discovery.AggregatedDiscoveryServiceClient, requests ...*discovery.DeltaDiscoveryRequest) error {
 	t.Helper()
 	stream, err := c.DeltaAggregatedResources(t.Context())
@@ -30,7 +30,7 @@ func outcome(t *testing.T, c discovery.AggregatedDiscoveryServiceClient, request
 	}
 	for _, r := range requests {
 		if stream.Send(r) != nil {
-			break // the stream has ended: Recv says why
+			break // the stream has ended, and Recv will return the reason
 		}
 	}
 	for {
@@ -98,7 +98,7 @@ func TestStreamsOfAClientAreLimited(t *testing.T) {
 	first.CloseSend()
 	for {
 		if _, err := first.Recv(); err != nil {
-			break // ended, and counted no more
+			break // the stream has ended, and is no longer counted
 		}
 	}
 	open(t, c, "3")
@@ -113,7 +113,7 @@ func TestSilentStreamEnds(t *testing.T) {
 			go func() { ended <- serve(New(byClaim(source)), silent{ctx}, delta{1}) }()
 			if snapshot == nil {
 				synctest.Wait()
-				source.set(mustSnapshot(t, "1", "")) // the proxy is not to blame for what came before
+				source.set(mustSnapshot(t, "1", "")) // the proxy did not cause what was sent earlier
 			}
 			if err := <-ended; status.Code(err) != codes.DeadlineExceeded {
 				t.Errorf("%s a snapshot: %v; want DeadlineExceeded", name, err)
@@ -124,7 +124,7 @@ func TestSilentStreamEnds(t *testing.T) {
 	})
 }
 
-// silent is a transport on which nothing comes.
+// silent is a transport on which no request arrives.
 type silent struct{ ctx context.Context }
 
 func (s silent) Context() context.Context { return s.ctx }
@@ -136,7 +136,7 @@ func (s silent) RecvMsg(any) error {
 
 func (s silent) Send(*discovery.DeltaDiscoveryResponse) error { return nil }
 
-// names are n of a length, all different.
+// names returns n different names of the same length.
 func names(n, length int) (out []string) {
 	for i := range n {
 		out = append(out, fmt.Sprintf("%0*d", length, i))
@@ -144,7 +144,7 @@ func names(n, length int) (out []string) {
 	return out
 }
 
-// A limited client is answered, but little is kept for it.
+// A client at its limit is answered, but little is stored for it.
 func TestNamesOfAClientAreLimited(t *testing.T) {
 	for name, tt := range map[string]struct{ each, length, want int }{
 		"by number":              {1500, 20, 1000},
@@ -192,7 +192,8 @@ func TestNamesOfAClientAreLimited(t *testing.T) {
 	}
 }
 
-// A stream that ends gives its names back: a client that connects again and again keeps as many each time.
+// When a stream ends, its names are no longer counted, so a client that reconnects often keeps its full
+// limit.
 func TestNamesAreGivenBack(t *testing.T) {
 	o := byClaim(newTestSource(mustSnapshot(t, "1", "")))
 	o.Client, o.MaxNames = anyone, 10
@@ -216,13 +217,13 @@ func TestNamesAreGivenBack(t *testing.T) {
 			t.Errorf("stream %d keeps %d names; want %d", i, kept, o.MaxNames)
 		}
 		stream.CloseSend()
-		for err == nil { // until the stream has ended, and counts no more
+		for err == nil { // until the stream has ended and is no longer counted
 			_, err = stream.Recv()
 		}
 	}
 }
 
-// A client that asks for too much waits, and no other client does.
+// A client that requests too much has to wait, and other clients do not.
 func TestClientThatAsksTooMuchWaits(t *testing.T) {
 	one, another := New(Options{}), New(Options{})
 	p, _ := one.join(t.Context())
@@ -239,7 +240,8 @@ func TestClientThatAsksTooMuchWaits(t *testing.T) {
 	}
 }
 
-// What a client has requested and does not read is in memory: for a gRPC client, complete lists.
+// Unread responses occupy memory, and for a gRPC client they are complete lists; so their number is
+// limited.
 func TestStreamsThatAreNotReadHoldTwoLargeResponses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(Options{Source: newTestSource(mustSnapshot(t, "1", "cds base@1 *")), Authenticate: ByClaim, Client: anyone})
@@ -265,7 +267,7 @@ func TestStreamsThatAreNotReadHoldTwoLargeResponses(t *testing.T) {
 		if n := made(); n != 2 {
 			t.Fatalf("%d responses are made that no client takes; want 2", n)
 		}
-		leaveThird() // while it waits
+		leaveThird() // while it waits for a slot
 		if err := <-ended; status.Code(err) != codes.Canceled {
 			t.Errorf("%v; want Canceled", err)
 		}
@@ -287,12 +289,12 @@ func TestStreamsThatAreNotReadHoldTwoLargeResponses(t *testing.T) {
 	})
 }
 
-// A large request waits for its turn without its client's lock, and no longer than the server serves.
+// A large request waits for its turn without holding its client's lock, and only while the server runs.
 func TestALargeRequestWaitsUnlocked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(byClaim(newTestSource(mustSnapshot(t, "1", "cds base@1 *"))))
 		for range cap(s.large) {
-			s.large <- struct{}{} // others compute
+			s.large <- struct{}{} // another stream is computing
 		}
 		p := &pipe[*discovery.DeltaDiscoveryRequest, *discovery.DeltaDiscoveryResponse]{ctx: t.Context(), in: make(chan *discovery.DeltaDiscoveryRequest)}
 		ended := make(chan error, 1)
@@ -355,7 +357,7 @@ func TestLongReasonIsCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: ClusterType, ResponseNonce: m.GetNonce(), ErrorDetail: status.New(codes.Internal, strings.Repeat("é", 1<<20)).Proto()})
-	stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: ClusterType, ResourceNamesSubscribe: []string{"y"}}) // its answer comes after the NACK
+	stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: ClusterType, ResourceNamesSubscribe: []string{"y"}}) // it is answered after the NACK is processed
 	if _, err := stream.Recv(); err != nil {
 		t.Fatal(err)
 	}

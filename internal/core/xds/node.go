@@ -16,17 +16,17 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// grpcAgents begins the user agent of gRPC's clients: "gRPC Go", "gRPC C-core linux".
+// grpcAgents begins the user agent of gRPC clients: "gRPC Go", "gRPC C-core linux".
 const grpcAgents = "gRPC "
 
-// A NodeID is from a proxy's ID in Istio's form: kind~address~name.namespace~domain.
+// A NodeID is parsed from a proxy's ID in Istio's form: kind~address~name.namespace~domain.
 type NodeID struct {
 	Address   netip.Addr
 	Name      string // of the pod
 	Namespace string
 }
 
-// ParseNodeID parses an ID. One without "~" is of another form: the zero NodeID.
+// ParseNodeID parses an ID. For one of another form, without "~", it returns the zero NodeID.
 func ParseNodeID(id string) (NodeID, error) {
 	if !strings.Contains(id, "~") {
 		return NodeID{}, nil
@@ -40,7 +40,7 @@ func ParseNodeID(id string) (NodeID, error) {
 	if err != nil {
 		return NodeID{}, fmt.Errorf("node.id: %q: %q is not an IP address; %s", id, parts[1], want)
 	}
-	dot := strings.LastIndexByte(parts[2], '.') // a pod's name may have dots, a namespace none
+	dot := strings.LastIndexByte(parts[2], '.') // a pod's name may contain dots, a namespace may not
 	if dot < 1 || dot == len(parts[2])-1 {
 		return NodeID{}, fmt.Errorf("node.id: %q: %q is not name.namespace; %s", id, parts[2], want)
 	}
@@ -57,11 +57,11 @@ type Workload struct {
 	Name           string // empty: unknown
 }
 
-// Authenticate returns the namespace and service account of a stream's client. The node's
-// own claims are checked against them afterwards.
+// Authenticate returns the namespace and service account of a stream's client. The claims in the node
+// are compared with them afterwards.
 type Authenticate func(ctx context.Context, node *core.Node) (Proxy, error)
 
-// ByClaim trusts the node's claims: for plaintext on loopback and for tests.
+// ByClaim trusts the claims in the node; it is for plaintext on loopback and for tests.
 func ByClaim(_ context.Context, node *core.Node) (Proxy, error) {
 	id, err := ParseNodeID(node.GetId())
 	if err != nil {
@@ -71,12 +71,12 @@ func ByClaim(_ context.Context, node *core.Node) (Proxy, error) {
 	return Proxy{Namespace: cmp.Or(id.Namespace, meta[contract.MetadataNamespace]), ServiceAccount: meta[contract.MetadataServiceAccount]}, nil
 }
 
-// checkNode refuses a node that is too large to be read or kept.
+// checkNode refuses a node that is too large to be read or stored.
 func checkNode(node *core.Node) error {
 	if node == nil {
 		return status.Error(codes.InvalidArgument, "node: missing in the first request of the stream")
 	}
-	node.Extensions = nil // Envoy's own list of 60 kB, or more
+	node.Extensions = nil // Envoy's list of extensions takes 60 kB or more
 	if n := proto.Size(node); n > maxNode {
 		return status.Errorf(codes.InvalidArgument, "node: %d bytes with its metadata; at most %d are accepted", n, maxNode)
 	}
@@ -91,8 +91,8 @@ func checkNode(node *core.Node) error {
 	return nil
 }
 
-// describe fills in the node's ID and metadata, and refuses claims that contradict the
-// proxy's identity.
+// describe completes a proxy with its node's ID and metadata, and refuses claims that contradict its
+// identity.
 func describe(p Proxy, node *core.Node, protocol string) (*Proxy, Workload, error) {
 	id, err := ParseNodeID(node.GetId())
 	if err != nil {
@@ -121,7 +121,7 @@ func describe(p Proxy, node *core.Node, protocol string) (*Proxy, Workload, erro
 	return &p, Workload{p.Namespace, p.ServiceAccount, p.Metadata[contract.MetadataWorkload]}, nil
 }
 
-// onDemand refuses a proxy that cannot subscribe to what it uses, and one that asks for everything.
+// onDemand refuses a proxy that cannot subscribe on demand, and one that requests everything.
 func onDemand(p *Proxy, protocol string) error {
 	const next = "see docs/interop.md, An Envoy of your own"
 	switch {
@@ -133,7 +133,7 @@ func onDemand(p *Proxy, protocol string) error {
 	return nil
 }
 
-// envoyVersion is that of an Envoy; empty for other clients.
+// envoyVersion returns the version of an Envoy; empty for other clients.
 func envoyVersion(node *core.Node) string {
 	v := node.GetUserAgentBuildVersion().GetVersion()
 	if node.GetUserAgentName() != "envoy" || v == nil {
@@ -142,19 +142,19 @@ func envoyVersion(node *core.Node) string {
 	return fmt.Sprintf("%d.%d.%d", v.GetMajorNumber(), v.GetMinorNumber(), v.GetPatch())
 }
 
-// IstioAgent reports whether the proxy says that Istio's agent started it. The pods of other agents may have Istio's metadata as well,
-// by ISTIO_META_ISTIO_VERSION; these agents say where the secrets are.
+// IstioAgent reports whether the proxy says that Istio's agent started it. Pods of other agents may
+// have Istio's metadata as well, by ISTIO_META_ISTIO_VERSION, but those agents say where the secrets
+// are.
 func (p *Proxy) IstioAgent() bool {
 	m := p.Metadata
 	return m[contract.MetadataIstioVersion] != "" && m[contract.MetadataSecrets] == "" && m[contract.MetadataCertificates] == ""
 }
 
-// maxAddresses is of a machine with many networks; a pod has two.
+// maxAddresses suffices for a machine with many networks; a pod has two addresses.
 const maxAddresses = 64
 
-// addresses returns those of the proxy, that of its ID first, without duplicates. An
-// invalid one is skipped, as are those beyond maxAddresses: addresses only help to find the
-// workload.
+// addresses returns the proxy's addresses without duplicates, the one in its ID first. It skips invalid
+// ones and those beyond maxAddresses, because addresses only help to find the workload.
 func addresses(id NodeID, list string) []netip.Addr {
 	var out []netip.Addr
 	seen := map[netip.Addr]bool{}
@@ -173,8 +173,8 @@ func addresses(id NodeID, list string) []netip.Addr {
 	return out
 }
 
-// metadataKeys are those that are read. The others are not kept: a pod's labels and
-// annotations among them may be long.
+// metadataKeys are the metadata that are read. Others are not stored, because some, like a pod's labels
+// and annotations, may be long.
 var metadataKeys = []string{
 	contract.MetadataNamespace, contract.MetadataServiceAccount, contract.MetadataWorkload, contract.MetadataAddresses,
 	contract.MetadataInterception, contract.MetadataPush, contract.MetadataPrewarm, contract.MetadataRenewed, contract.MetadataSecrets, contract.MetadataCertificates,

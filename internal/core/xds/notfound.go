@@ -11,15 +11,16 @@ import (
 // notFoundVersion is the version of the resources that notFound returns.
 const notFoundVersion = "absent"
 
-// notFound returns the resource that stands for a name without one, so that the client
-// fails at once instead of waiting. Nil: the name goes to the removed resources.
+// notFound returns a resource for a name that has none, so that the client fails at once instead of
+// waiting. If it returns nil, the name is sent as removed.
 //
-//   - An on-demand cluster: one without endpoints, 503 at once. After a removal Envoy does
-//     not subscribe again, and each later connection waits 5 s. For an address that passes
-//     through, a snapshot has a cluster of its own.
-//   - Endpoints: none. Without a response the cluster warms, and all others wait for it.
-//   - A virtual host: a resource without a body, 404 at once; after a removal the request
-//     waits without an end.
+//   - An on-demand cluster becomes one without endpoints, which answers 503 at once. After a removal
+//     Envoy would not subscribe again, and each later connection would wait 5 s. For an address that
+//     passes through, the snapshot itself has a cluster.
+//   - Endpoints become an empty list. Without a response their cluster would keep warming, and all
+//     others would wait for it.
+//   - A virtual host becomes a resource without a body, which answers 404 at once. After a removal the
+//     request would wait for ever.
 func notFound(p *Proxy, typeURL, name string) *Resource {
 	var body proto.Message
 	switch {
@@ -37,6 +38,6 @@ func notFound(p *Proxy, typeURL, name string) *Resource {
 	default:
 		return nil
 	}
-	packed, _ := anypb.New(body) // fails if the name is not UTF-8, which protobuf does not let in
+	packed, _ := anypb.New(body) // fails only for a name that is not UTF-8, which protobuf rejects on receipt
 	return &Resource{Name: name, Version: notFoundVersion, Body: packed}
 }

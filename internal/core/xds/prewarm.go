@@ -7,23 +7,23 @@ import (
 	"sync"
 )
 
-// A PrewarmCache holds the clusters that the pods of each workload subscribed to, so that
-// its next pod gets them with the first response. Proxies that reconnect subscribe again
-// and so fill the cache of a control plane that starts.
+// A PrewarmCache records the clusters to which the pods of each workload subscribed, so that its next
+// pod gets them with the first response. Proxies that reconnect subscribe again, and thus fill the
+// cache of a control plane that starts.
 type PrewarmCache struct {
-	maxWorkloads int // the least recently used one is evicted
-	maxOfAccount int // workloads of one service account, which names them itself; likewise
-	maxNames     int // of one workload; likewise
+	maxWorkloads int // beyond it the least recently used one is evicted
+	maxOfAccount int // workloads of one service account, which chooses their names; the least recently used one is evicted
+	maxNames     int // names of one workload; the least recently used one is evicted
 
 	mu      sync.Mutex
 	entries map[Workload]*prewarmEntry
 	clock   uint64
 }
 
-// A prewarmEntry has the names of one workload, and when each was used.
+// A prewarmEntry contains the names of one workload, and when each was last used.
 type prewarmEntry struct {
 	names  map[string]uint64
-	sorted []string // names; nil: not sorted since one was added
+	sorted []string // names; nil: to be sorted again
 	used   uint64
 }
 
@@ -32,7 +32,7 @@ func NewPrewarmCache() *PrewarmCache {
 	return &PrewarmCache{maxWorkloads: 5000, maxOfAccount: 256, maxNames: 256, entries: map[Workload]*prewarmEntry{}}
 }
 
-// Get returns the clusters of a workload, sorted. All callers share them: they must not be changed.
+// Get returns the clusters of a workload, sorted. Callers share the slice and must not change it.
 func (c *PrewarmCache) Get(w Workload) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -48,7 +48,7 @@ func (c *PrewarmCache) Get(w Workload) []string {
 	return e.sorted
 }
 
-// Add notes that a workload uses clusters.
+// Add records that a workload uses clusters.
 func (c *PrewarmCache) Add(w Workload, names []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -77,7 +77,7 @@ func (c *PrewarmCache) Add(w Workload, names []string) {
 	}
 }
 
-// evict makes room for one workload of some, of which there may be most.
+// evict makes room for one more workload if there are already most of a kind.
 func (c *PrewarmCache) evict(most int, of func(Workload) bool) {
 	var oldest Workload
 	n, least := 0, uint64(0)

@@ -39,7 +39,7 @@ func TestPrewarmCacheEvictsTheLeastRecentlyUsed(t *testing.T) {
 	c = NewPrewarmCache()
 	c.maxOfAccount = 2
 	c.Add(shop, []string{"a"})
-	for _, name := range []string{"1", "2", "3"} { // a service account names its workloads itself
+	for _, name := range []string{"1", "2", "3"} { // a service account chooses the names of its workloads
 		c.Add(Workload{Name: name}, []string{"a"})
 	}
 	if c.Get(Workload{Name: "1"}) != nil || c.Get(Workload{Name: "3"}) == nil || c.Get(shop) == nil {
@@ -47,7 +47,7 @@ func TestPrewarmCacheEvictsTheLeastRecentlyUsed(t *testing.T) {
 	}
 }
 
-// A proxy in place of one that had too many clusters does not get them again.
+// A proxy that replaces one with too many clusters does not get them again.
 func TestRenewedProxyIsNotPrewarmed(t *testing.T) {
 	w := Workload{Namespace: "store", Name: "shop"}
 	cache := NewPrewarmCache()

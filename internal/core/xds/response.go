@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// typeOrder is the order in which types are sent, so that dependencies come first: Envoy's
-// make before break. Other types come last.
+// typeOrder is the order of sending, in which dependencies come first, as Envoy's make-before-break
+// requires. Other types come last.
 var typeOrder = map[string]int{ClusterType: 1, EndpointType: 2, ListenerType: 3, RouteType: 4, VirtualHostType: 5}
 
 const lastInOrder = 6
@@ -16,17 +16,17 @@ func compareTypes(a, b string) int {
 	return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b))
 }
 
-// A response collects what is sent to a client at once, by type. Collecting it updates
+// A response collects the resources to be sent to a client at once, by type. Adding to it also updates
 // the client's subscriptions.
 type response struct {
 	client    *client
 	types     map[string]*typeResponse
-	used      []string         // clusters that the client began to use
+	used      []string         // clusters that the client has begun to use
 	overLimit []subscribedName // to be dropped after the response
 	names     int              // in the request
 }
 
-// work is about how many resources were looked up.
+// work estimates the cost of the response by the number of look-ups.
 func (r *response) work() int {
 	n := r.names
 	for _, t := range r.types {
@@ -35,7 +35,7 @@ func (r *response) work() int {
 	return n
 }
 
-// A typeResponse is the part of a response of one type.
+// A typeResponse is the part of a response for one type.
 type typeResponse struct {
 	sub       *subscription
 	required  bool // the client waits for a response, even an empty one
@@ -58,8 +58,8 @@ func (r *response) of(sub *subscription) *typeResponse {
 	return t
 }
 
-// sorted returns the types in the order in which they are sent, each with its resources by
-// name: two servers with the same snapshots send the same.
+// sorted returns the types in the order of sending, each with its resources by name, so that two
+// servers with the same snapshots send the same messages.
 func (r *response) sorted() []*typeResponse {
 	var all []*typeResponse
 	for _, t := range r.types {
@@ -71,7 +71,7 @@ func (r *response) sorted() []*typeResponse {
 	return all
 }
 
-// names are those of the resources that are sent.
+// names returns the names of the resources that are sent.
 func (t *typeResponse) names() []string {
 	var out []string
 	for _, r := range t.resources {
@@ -80,13 +80,13 @@ func (t *typeResponse) names() []string {
 	return out
 }
 
-// removedNames returns the removed resources that did not come back in the same response.
+// removedNames returns the removed resources that were not added again in the same response.
 func (t *typeResponse) removedNames() []string {
 	return slices.DeleteFunc(t.removed, func(name string) bool { return t.included[name] })
 }
 
-// add sends a resource, once in a response. Unless forced it skips a version that the
-// client has. It reports whether the resource is sent.
+// add sends a resource, at most once in a response. Unless forced, it skips a version that the client
+// has. It reports whether the resource is sent.
 func (r *response) add(sub *subscription, res *Resource, forced bool) bool {
 	t := r.of(sub)
 	had, ok := sub.sent[res.Name]
@@ -99,7 +99,7 @@ func (r *response) add(sub *subscription, res *Resource, forced bool) bool {
 	return true
 }
 
-// remove sends a removal. It is not for types for which notFound has a resource.
+// remove sends a removal. It must not be used for types for which notFound returns a resource.
 func (r *response) remove(sub *subscription, name string) {
 	t := r.of(sub)
 	if t.included[name] {
@@ -108,12 +108,12 @@ func (r *response) remove(sub *subscription, name string) {
 	had := sub.sent[name]
 	delete(sub.sent, name)
 	if sub.typeURL == VirtualHostType && had == notFoundVersion {
-		return // there was none
+		return // the client does not have it
 	}
 	t.removed = append(t.removed, name)
 }
 
-// addBundle sends a resource with what belongs to it.
+// addBundle sends a resource with the resources that belong to it.
 func (r *response) addBundle(sub *subscription, b Bundle, forced bool) {
 	if !r.add(sub, b.Resource, forced) {
 		return
@@ -124,7 +124,7 @@ func (r *response) addBundle(sub *subscription, b Bundle, forced bool) {
 	r.addAfter(b.After)
 }
 
-// addBefore sends a dependency, unless the client has it. A cluster brings its endpoints.
+// addBefore sends a dependency unless the client has it. A cluster is sent with its endpoints.
 func (r *response) addBefore(d Dependency) {
 	if !r.client.unsolicited {
 		return
@@ -138,8 +138,8 @@ func (r *response) addBefore(d Dependency) {
 	}
 }
 
-// addAfter sends what follows a resource, even if the client has it: an updated cluster
-// warms again, and Envoy does not subscribe again to the endpoints.
+// addAfter sends the resources that follow another one, even if the client has them: an updated cluster
+// warms again, and Envoy does not subscribe to its endpoints again.
 func (r *response) addAfter(all []Dependency) {
 	for _, d := range all {
 		sub := r.client.subscription(d.Type)
@@ -149,7 +149,7 @@ func (r *response) addAfter(all []Dependency) {
 	}
 }
 
-// addWildcard sends the resources of the wildcard, and refreshes what else the client has.
+// addWildcard sends the resources of the wildcard, and updates others that the client has.
 func (r *response) addWildcard(sub *subscription, forced bool) {
 	c := r.client
 	within := map[string]bool{}
@@ -167,7 +167,7 @@ func (r *response) addWildcard(sub *subscription, forced bool) {
 	}
 }
 
-// addName sends the resource of a subscribed name.
+// addName sends the resource for a subscribed name.
 func (r *response) addName(sub *subscription, name string, forced bool) {
 	b := r.client.named(sub.typeURL, name)
 	if b.Resource == nil {
@@ -185,12 +185,12 @@ func (r *response) addName(sub *subscription, name string, forced bool) {
 	if b.Service && sub.typeURL == ClusterType && (forced || !sub.exists(b.Resource.Name)) {
 		r.used = append(r.used, b.Resource.Name)
 	}
-	sub.names[b.Resource.Name] = struct{}{} // the string that all clients share
+	sub.names[b.Resource.Name] = struct{}{} // replaced by the string that all clients share
 	r.addBundle(sub, b, forced)
 }
 
-// refresh sends what became of a resource that the client has without a subscription by
-// name: it came by a wildcard, or as a dependency.
+// refresh sends the current state of a resource that the client has without a subscription by name,
+// from a wildcard or as a dependency.
 func (r *response) refresh(sub *subscription, name string, forced bool) {
 	b := r.client.named(sub.typeURL, name)
 	found := b.Resource != nil && (b.Resource.Body != nil || sub.typeURL != VirtualHostType)

@@ -21,22 +21,23 @@ type Options struct {
 	Source       Source       // required
 	Authenticate Authenticate // required; ByClaim for plaintext
 
-	Prewarm *PrewarmCache // default: a new one
+	Prewarm *PrewarmCache // default: a new cache
 	Log     *slog.Logger  // default: nothing is logged
 
-	// Client names the client of a stream: streams with the same name share limits. Default:
-	// each stream is a client of its own.
+	// Client names the client of a stream; streams with the same name share limits. By default each
+	// stream is a client.
 	Client func(context.Context) string
 	// Streams is how many streams a client may have; default [DefaultStreams].
 	Streams int
-	// Settled is called once for a stream whose client has its first configuration. Default: not.
+	// Settled is called once for each stream, when its client has its first configuration. It may be
+	// nil.
 	Settled func(context.Context)
 
-	SendTimeout time.Duration // of one message; default 30s
-	// MaxNames bounds the subscriptions of one stream. A name beyond it gets its resource,
-	// but no updates. Default 20,000, on which Envoy itself spends 360 MiB or more.
+	SendTimeout time.Duration // for one message; default 30s
+	// MaxNames limits the subscriptions of one stream. A name beyond it gets its resource, but no
+	// updates. Default 20,000, for which Envoy itself needs 360 MiB or more.
 	MaxNames int
-	// MaxMessage bounds a message of several resources, delta only; default 2 MiB.
+	// MaxMessage limits a message with several resources, for delta only; default 2 MiB.
 	MaxMessage int
 }
 
@@ -48,21 +49,21 @@ type Server struct {
 	log     *slog.Logger
 	diffs   diffCache
 	peers   peers
-	large   chan struct{} // a place for each large request that is served
+	large   chan struct{} // a slot for each large request that is served
 
 	stop    chan struct{} // closed by Shutdown
 	running sync.WaitGroup
 	ids     atomic.Uint64
 
-	counting sync.Mutex // of counters
+	counting sync.Mutex // guards counters
 	counters Counters
 
-	mu      sync.Mutex // of the fields below; taken when a stream begins or ends
+	mu      sync.Mutex // guards the fields below; taken when a stream begins or ends
 	stopped bool
 	clients map[uint64]*client
 }
 
-// New returns a server for discovery.RegisterAggregatedDiscoveryServiceServer.
+// New returns a server, to be passed to discovery.RegisterAggregatedDiscoveryServiceServer.
 func New(o Options) *Server {
 	if o.Prewarm == nil {
 		o.Prewarm = NewPrewarmCache()
@@ -90,10 +91,10 @@ func (s *Server) StreamAggregatedResources(w discovery.AggregatedDiscoveryServic
 	return serve(s, w, sotw{})
 }
 
-// errStopping makes a proxy connect again, to another replica.
+// errStopping makes a proxy reconnect, to another replica.
 var errStopping = status.Error(codes.Unavailable, "the control plane is stopping")
 
-// Shutdown ends all streams and waits for that, but not longer than ctx.
+// Shutdown ends all streams and waits for their end, at most until ctx ends.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	if !s.stopped {
@@ -111,7 +112,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 }
 
-// enter counts a new stream, and reports whether the server still serves.
+// enter counts a new stream. It returns false if the server is stopping.
 func (s *Server) enter() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,8 +160,8 @@ func (s *Server) leave(c *client) {
 	c.peer.log(s.log, slog.LevelInfo, "proxy disconnected", "proxy", c.proxy.ID, "after", time.Since(c.since))
 }
 
-// checkType refuses a malformed type URL. A type that no snapshot has is fine: the
-// response is empty.
+// checkType refuses a malformed type URL. A type that no snapshot has is valid, and its response is
+// empty.
 func checkType(typeURL string) error {
 	name, ok := strings.CutPrefix(typeURL, TypePrefix)
 	if !ok || name == "" || len(name) > 200 {
@@ -169,5 +170,5 @@ func checkType(typeURL string) error {
 	return nil
 }
 
-// shortType is the last part of a type URL, for logs and the status.
+// shortType returns the last part of a type URL, for logs and the status.
 func shortType(typeURL string) string { return typeURL[strings.LastIndexByte(typeURL, '.')+1:] }

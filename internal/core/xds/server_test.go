@@ -54,7 +54,7 @@ func dial(t testing.TB, address string) discovery.AggregatedDiscoveryServiceClie
 
 type deltaClient = discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient
 
-// open begins a delta stream with a wildcard of clusters, and reads the first message.
+// open begins a delta stream with a wildcard subscription to clusters, and reads the first message.
 func open(t testing.TB, c discovery.AggregatedDiscoveryServiceClient, id string) deltaClient {
 	t.Helper()
 	stream, err := c.DeltaAggregatedResources(t.Context())
@@ -81,7 +81,7 @@ func until(stream deltaClient, match func(*discovery.DeltaDiscoveryResponse) boo
 	}
 }
 
-// hasResource reports whether a message has a resource in a version.
+// hasResource returns a function that reports whether a message contains a resource in a version.
 func hasResource(name, version string) func(*discovery.DeltaDiscoveryResponse) bool {
 	return func(m *discovery.DeltaDiscoveryResponse) bool {
 		for _, r := range m.GetResources() {
@@ -99,7 +99,7 @@ func TestManyStreamsAllReachTheNewestSnapshot(t *testing.T) {
 	const streams, snapshots = 200, 20
 	at := func(n int) Snapshot {
 		v := mustSnapshot(t, fmt.Sprint(n), fmt.Sprintf("cds base@%d *\ncds od|a@%d after=eds/a\neds a@%d", n, n, n))
-		v.diffs = n%4 > 1 // sometimes the changes are known
+		v.diffs = n%4 > 1 // half of the time the changes are known
 		return v
 	}
 	source := newTestSource(at(0))
@@ -135,7 +135,7 @@ func TestManyStreamsAllReachTheNewestSnapshot(t *testing.T) {
 			<-ready
 		}
 		source.set(at(n))
-		s.Proxies() // reads while all of it changes
+		s.Proxies() // reads the status while all of it changes
 	}
 	group.Wait()
 	if got := s.Counters(); got.Messages == 0 || got.Bytes == 0 || got.SendDuration.Sum == 0 {
@@ -282,7 +282,7 @@ func TestResourcesOfAProxy(t *testing.T) {
 	}
 }
 
-// A node that contradicts its identity is refused, and one that cannot get what it uses on demand.
+// A node that contradicts its identity is refused, and so is one that cannot subscribe on demand.
 func TestAdmission(t *testing.T) {
 	store := func(context.Context, *core.Node) (Proxy, error) {
 		return Proxy{Namespace: "store", ServiceAccount: "shop"}, nil
@@ -328,8 +328,8 @@ func TestAdmission(t *testing.T) {
 	}
 }
 
-// A client has what it needs to begin with its third request: Envoy's first two are for clusters
-// and listeners.
+// A client has its first configuration when it sends its third request: Envoy's first two are for
+// clusters and listeners.
 func TestSettledAtTheThirdRequest(t *testing.T) {
 	snapshot := mustSnapshot(t, "1", "cds base@1 *")
 	clients := map[string]func(discovery.AggregatedDiscoveryServiceClient, <-chan struct{}) error{
@@ -372,8 +372,8 @@ func TestSettledAtTheThirdRequest(t *testing.T) {
 	}
 }
 
-// sendUntilSettled sends requests, each for another name and answered, and expects one call of
-// Settled: at the third.
+// sendUntilSettled sends requests for different names, reads the answers, and expects exactly one call
+// of Settled, at the third request.
 func sendUntilSettled(settled <-chan struct{}, request func(*core.Node) error) error {
 	for i := range 6 {
 		if i == 2 && len(settled) != 0 {

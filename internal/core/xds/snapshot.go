@@ -18,51 +18,51 @@ const (
 	NameTableType   = TypePrefix + "istio.networking.nds.v1.NameTable" // for Istio's agent
 )
 
-// A Resource is shared by all proxies that may have it, and is never changed.
+// A Resource is immutable, and shared by all proxies that may have it.
 type Resource struct {
 	Name string
-	// Version identifies the content, for example by a digest: a proxy that reconnects,
-	// maybe to another replica, does not get again what it has in this version.
+	// Version identifies the content, for example by a digest. A proxy that reconnects, perhaps to
+	// another replica, is not sent a version that it has already.
 	Version string
-	// Body is the serialised resource. Nil means that no resource has this name, for types
-	// with a protocol that can express it (virtual hosts).
+	// Body is the serialised resource. If it is nil, no resource has this name; only types whose
+	// protocol can express that (virtual hosts) use it.
 	Body *anypb.Any
 }
 
 // A Proxy is a client with a verified identity.
 type Proxy struct {
-	ID             string // from its node
-	Namespace      string // from its certificate
-	ServiceAccount string // from its certificate
+	ID             string // from the node
+	Namespace      string // from the certificate
+	ServiceAccount string // from the certificate
 	Addresses      []netip.Addr
 	Metadata       map[string]string
-	// GRPC: it is a gRPC client without a proxy, which supports less of each resource than an
-	// Envoy does, and rejects what it does not support.
+	// GRPC marks a gRPC client without a proxy. It supports fewer fields of a resource than Envoy, and
+	// rejects unsupported ones.
 	GRPC bool
-	// Relayed: its agent relays the stream, and responds while the control plane is away.
+	// Relayed marks a proxy whose agent relays the stream, and answers while the control plane is away.
 	Relayed bool
-	Envoy   string // version; empty: it is none, or does not say
+	Envoy   string // version; empty if it is not an Envoy, or does not report it
 }
 
-// A Bundle is the resource of one name, with the resources that belong to it.
+// A Bundle is the resource with one name, and the resources that belong to it.
 type Bundle struct {
-	// Resource has the name that was looked up. Nil: no resource has the name. The server then
-	// sends what makes the client fail at once: see notfound.go.
+	// Resource has the name that was looked up. If it is nil, there is no such resource, and the server
+	// sends a substitute that makes the client fail at once: see notfound.go.
 	Resource *Resource
 
-	// Service: the cluster belongs to a service, and the workload's next pod gets it with its
-	// first response.
+	// Service says that the cluster belongs to a service, so that the workload's next pod gets it with
+	// its first response.
 	Service bool
 
-	// Hold: the resource is likely to be another one in a moment, as that of an address which is
-	// given to a service now. The first response with it waits so long for a change.
+	// Hold is how long the first response with the resource is delayed in case it changes: an address
+	// may be about to become a service's.
 	Hold time.Duration
 
-	// Before is sent before Resource, unless the client has it: the clusters of a virtual
-	// host. What follows such a cluster is found by looking up its name.
+	// Before is sent before Resource, unless the client has it: the clusters of a virtual host. What
+	// belongs to such a cluster is found by looking up its name.
 	//
-	// After is sent right after Resource, each time and without a subscription: the
-	// endpoints of a cluster, the first virtual host of a route configuration.
+	// After is sent right after Resource, each time and without a subscription: the endpoints of a
+	// cluster, the first virtual host of a route configuration.
 	Before, After []Dependency
 }
 
@@ -72,53 +72,52 @@ type Dependency struct {
 	Resource *Resource
 }
 
-// A Snapshot is one state of the mesh, as resources. It does not change, many streams
-// read it at a time, and it is a pointer: snapshots are compared with ==.
+// A Snapshot is one state of the mesh, as resources. It is immutable and read by many streams at a
+// time. It must be a pointer, because snapshots are compared with ==.
 type Snapshot interface {
 	// Version identifies the snapshot in the status.
 	Version() string
 
-	// Wildcard returns the resources that p gets without naming them: by a wildcard
-	// subscription, or before any subscription. Prewarm lists the clusters that p is
-	// expected to subscribe to.
+	// Wildcard returns the resources that p gets without naming them: by a wildcard subscription, or
+	// before any subscription. Prewarm lists the clusters to which p is expected to subscribe.
 	Wildcard(p *Proxy, typeURL string, prewarm []string) []Bundle
 
-	// Named returns the resource of one name. The server also calls it for the current state
-	// of a resource from Wildcard, Before or After: so Named accepts every name of a resource
-	// that this snapshot or an earlier one returned.
+	// Named returns the resource with one name. The server also calls it to get the current state of a
+	// resource from Wildcard, Before or After, so Named must accept every name of a resource that this
+	// snapshot or an earlier one returned.
 	Named(p *Proxy, typeURL, name string) Bundle
 
-	// Notes returns what is not as the proxy's owner may expect, a sentence each: for the
-	// status, and for the log. Listeners are the names that p subscribed to.
+	// Notes returns sentences, for the status and the log, about what the proxy's owner may not expect.
+	// Listeners are the names to which p has subscribed.
 	Notes(p *Proxy, listeners []string) []string
 
-	// Away returns what the agents of relayed proxies respond with while the control plane is
-	// away, as wire.Away; nil: nothing. It is the same for all proxies.
+	// Away returns the answers that the agents of relayed proxies give while the control plane is away,
+	// as wire.Away; nil: none. They are the same for all proxies.
 	Away() []byte
 
-	// Diff returns by type how this snapshot differs from an older one. A type that is
-	// missing has not changed. False: unknown, and each stream compares all that it sent.
-	// The result holds for all proxies, and is computed once for each pair of snapshots.
+	// Diff returns, by type, how this snapshot differs from an older one. A missing type has not
+	// changed. False means unknown, in which case each stream compares everything that it has sent. The
+	// result is valid for all proxies, and is computed once for each pair of snapshots.
 	Diff(old Snapshot) (map[string]Change, bool)
 }
 
-// A Change is how two snapshots differ in one type. A difference only in Before or After
-// need not be here: it is a change of its own type.
+// A Change says how two snapshots differ in one type. It need not mention resources that differ only in
+// Before or After, because those are changes of other types.
 type Change struct {
-	// Wildcard: the set of names that [Snapshot.Wildcard] returns may differ. A member with
+	// Wildcard says that the set of names that [Snapshot.Wildcard] returns may differ. A member with
 	// another version is in Names.
 	Wildcard bool
-	// AllNames: the resource of any name may differ.
+	// AllNames says that any resource may differ.
 	AllNames bool
-	// Names of resources that may differ.
+	// Names are the names of resources that may differ.
 	Names map[string]struct{}
-	// Match reports whether a name may differ that is not in Names; nil: none.
+	// Match reports whether a resource whose name is not in Names may differ. It may be nil.
 	Match func(name string) bool
 }
 
-// A Source has snapshots, one after another.
+// A Source provides snapshots, one after another.
 type Source interface {
-	// Current returns the newest snapshot, and a channel that is closed when there is a
-	// newer one. A nil snapshot: not known yet; proxies wait.
+	// Current returns the newest snapshot, and a channel that is closed when there is a newer one. If
+	// the snapshot is nil, it is not known yet, and proxies wait.
 	Current() (Snapshot, <-chan struct{})
 }

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// typeNames are the types in the texts of tests.
+// typeNames are abbreviations of types.
 var typeNames = map[string]string{
 	"cds": ClusterType, "eds": EndpointType, "lds": ListenerType, "rds": RouteType, "vhds": VirtualHostType,
 	"other": TypePrefix + "outrider.test.Other",
@@ -43,7 +43,7 @@ func abbreviation(typeURL string) string {
 //	cds  od|c@1 hold=500ms              its first response waits for a change
 type textSnapshot struct {
 	version string
-	diffs   bool // it knows the changes since another one that does
+	diffs   bool // it knows the changes since another snapshot that has diffs too
 	entries map[key]*entry
 	order   []*entry
 	away    []byte
@@ -125,7 +125,7 @@ func keysOf(list string) (out []key) {
 	return out
 }
 
-// bodyOf is a small real resource that differs by version.
+// bodyOf returns a small real resource that depends on the version.
 func bodyOf(typeURL, name, version string) *anypb.Any {
 	var m proto.Message
 	switch typeURL {
@@ -207,7 +207,7 @@ func (v *textSnapshot) Diff(old Snapshot) (map[string]Change, bool) {
 	return out, true
 }
 
-// A testSource has the snapshot that a test sets.
+// A testSource provides the snapshot that a test has set.
 type testSource struct {
 	mu       sync.Mutex
 	snapshot Snapshot
@@ -241,5 +241,5 @@ func mustSnapshot(t testing.TB, version, text string) *textSnapshot {
 	return v
 }
 
-// sortedKeys of a map, for output.
+// sortedKeys sorts the keys of a map, for output.
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -8,8 +8,8 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// sotw is the state-of-the-world protocol: each request has all names that the client
-// subscribes to; each message of listeners or clusters has all of them.
+// sotw is the state-of-the-world protocol: each request contains all names to which the client
+// subscribes, and each message of listeners or clusters contains all of them.
 type sotw struct{}
 
 func (sotw) name() string      { return "state-of-the-world" }
@@ -19,17 +19,17 @@ func (sotw) request() *discovery.DiscoveryRequest { return &discovery.DiscoveryR
 
 func (sotw) names(r *discovery.DiscoveryRequest) int { return len(r.GetResourceNames()) }
 
-// completeTypes are the types whose messages are complete lists: what is missing is removed.
+// completeTypes are the types whose messages are complete lists: a missing resource counts as removed.
 var completeTypes = map[string]bool{ListenerType: true, ClusterType: true}
 
-// read turns the list of names into the change since the last one. A request with the
-// nonce of an older message is out of date: the next one is on its way.
+// read converts the list of names to a change since the last one. A request with the nonce of an older
+// message is outdated, and a newer one will follow.
 func (sotw) read(c *client, r *discovery.DiscoveryRequest) (*response, error) {
 	typeURL, names := r.GetTypeUrl(), r.GetResourceNames()
 	sub := c.types[typeURL]
 	if sub == nil || !sub.started {
 		if len(names) == 0 && !completeTypes[typeURL] {
-			return c.newResponse(), nil // no subscription yet
+			return c.newResponse(), nil // no names were subscribed to yet
 		}
 		return c.subscribe(subscriptionChange{typeURL: typeURL, subscribe: names})
 	}

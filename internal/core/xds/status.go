@@ -14,7 +14,7 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// A ProxyStatus is what one proxy subscribed to, and what it was sent and acknowledged.
+// A ProxyStatus describes one proxy's subscriptions, and which resources were sent and acknowledged.
 type ProxyStatus struct {
 	ID             string       `json:"id"`
 	Namespace      string       `json:"namespace"`
@@ -24,25 +24,25 @@ type ProxyStatus struct {
 	Agent          string       `json:"agent,omitempty"` // version of Outrider's agent
 	Envoy          string       `json:"envoy,omitempty"` // version
 	Since          time.Time    `json:"since"`
-	Snapshot       string       `json:"view"` // version of the newest snapshot that it has
+	Snapshot       string       `json:"view"` // version of the newest snapshot that the proxy has
 	Types          []TypeStatus `json:"types"`
-	// Excess counts names beyond the limit: they were answered, and are not followed.
+	// Excess counts names beyond the limit, which were answered but get no updates.
 	Excess int `json:"excess,omitempty"`
-	// Notes say what is not as the proxy's owner may expect.
+	// Notes are sentences about what the proxy's owner may not expect.
 	Notes []string `json:"notes,omitempty"`
 }
 
-// A TypeStatus is the part of a ProxyStatus of one type.
+// A TypeStatus is the part of a ProxyStatus for one type.
 type TypeStatus struct {
 	Type       string     `json:"type"`  // short: "Cluster"
 	Sent       string     `json:"sent"`  // version of the snapshot in the last message
-	Acked      string     `json:"acked"` // version of the snapshot that was accepted last
+	Acked      string     `json:"acked"` // version of the last accepted snapshot
 	Rejected   *Rejection `json:"rejected,omitempty"`
 	Pending    int        `json:"pending"` // messages without an ACK or NACK
 	Messages   uint64     `json:"messages"`
 	Wildcard   bool       `json:"wildcard"`
 	Subscribed []string   `json:"asked"` // names
-	Resources  int        `json:"told"`  // that it has
+	Resources  int        `json:"told"`  // number of resources that the proxy has
 }
 
 // A Rejection is a NACK.
@@ -52,12 +52,12 @@ type Rejection struct {
 	Time    time.Time `json:"time"`
 }
 
-// A SentResource is one that a proxy has.
+// A SentResource is a resource that a proxy has.
 type SentResource struct {
 	Type    string          `json:"type"` // short: "Cluster"
 	Name    string          `json:"name"`
 	Version string          `json:"version"`
-	Body    json.RawMessage `json:"body,omitempty"` // as Envoy's JSON; none if no resource has the name
+	Body    json.RawMessage `json:"body,omitempty"` // as Envoy's JSON; empty if no resource has the name
 }
 
 func (s *Server) all() []*client {
@@ -100,10 +100,10 @@ func (c *client) status() ProxyStatus {
 	return out
 }
 
-// maxNotes bounds the notes of one proxy: a client can subscribe to any number of names.
+// maxNotes limits the notes on one proxy, because a client can subscribe to any number of names.
 const maxNotes = 20
 
-// notes returns those on the proxy and, of a gRPC client, on some of its targets.
+// notes returns the notes on the proxy and, for a gRPC client, on some of its targets.
 func (c *client) notes(targets []string) []string {
 	if !c.proxy.GRPC {
 		targets = nil
@@ -115,8 +115,8 @@ func (c *client) notes(targets []string) []string {
 	return all
 }
 
-// Resources returns those that the proxy of an ID was sent, by type and name. Of two streams with
-// that ID it is the newer one. False: it is not connected here.
+// Resources returns the resources that were sent to the proxy with an ID, by type and name. If two
+// streams have that ID, the newer one is used. False means that the proxy is not connected here.
 func (s *Server) Resources(id string) ([]SentResource, bool) {
 	for _, c := range slices.Backward(s.all()) {
 		if c.proxy.ID == id {
@@ -129,7 +129,7 @@ func (s *Server) Resources(id string) ([]SentResource, bool) {
 func (c *client) resources() []SentResource {
 	c.mu.Lock()
 	var out []SentResource
-	var bodies []*anypb.Any // never changed: decoded without the lock
+	var bodies []*anypb.Any // immutable, so they can be decoded without the lock
 	for _, typeURL := range slices.SortedFunc(maps.Keys(c.types), compareTypes) {
 		sub := c.types[typeURL]
 		for _, name := range slices.Sorted(maps.Keys(sub.sent)) {
@@ -151,7 +151,7 @@ func (c *client) resources() []SentResource {
 	return out
 }
 
-// decoded returns a body as JSON, or why it cannot be decoded: a part of it may be of a
+// decoded returns a body as JSON, or an error as JSON if it cannot be decoded: a part of it may have a
 // type that is not linked in.
 func decoded(body *anypb.Any) json.RawMessage {
 	if body == nil {

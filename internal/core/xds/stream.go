@@ -15,7 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A discoveryRequest is what the requests of both protocols have in common.
+// A discoveryRequest has the methods that the requests of both protocols share.
 type discoveryRequest interface {
 	proto.Message
 	GetNode() *core.Node
@@ -24,7 +24,7 @@ type discoveryRequest interface {
 	GetErrorDetail() *status.Status
 }
 
-// A transport is a stream of gRPC.
+// A transport is a gRPC stream.
 type transport[Resp any] interface {
 	Context() context.Context
 	RecvMsg(any) error
@@ -35,30 +35,29 @@ type transport[Resp any] interface {
 type protocol[Req, Resp any] interface {
 	name() string
 	unsolicited() bool // resources may be sent without a subscription
-	request() Req      // an empty one
-	names(Req) int     // in a request
+	request() Req      // returns an empty one
+	names(Req) int     // number of names in a request
 	read(*client, Req) (*response, error)
 	write(*client, *response) []Resp
 }
 
-// A stream serves one client. Its goroutine is the only one that sends; another one
-// receives. While a send blocks, snapshots are skipped but for the newest, and requests
-// stay in the connection.
+// A stream serves one client. Its goroutine sends, and another one receives. While a send blocks, all
+// snapshots but the newest are skipped, and requests stay in the connection.
 type stream[Req discoveryRequest, Resp proto.Message] struct {
 	server    *Server
 	transport transport[Resp]
 	protocol  protocol[Req, Resp]
 	requests  chan frame
-	received  chan error // one value: why there are no more requests
+	received  chan error // receives one value: why there are no more requests
 	peer      *peer
 	client    *client
-	served    int              // requests, up to firstRequests
-	paused    <-chan time.Time // until the next request is served; nil: at once
-	due       <-chan time.Time // when a response that was held back is due; nil: none is
+	served    int              // number of requests, up to firstRequests
+	paused    <-chan time.Time // until the next request may be served; nil: at once
+	due       <-chan time.Time // when a delayed response is due; nil: none is delayed
 }
 
-// firstRequests are what a client sends before it has its first configuration: for clusters and
-// for listeners, and then for what these refer to or to accept them.
+// firstRequests is the number of requests that a client sends until it has its first configuration: for
+// clusters, for listeners, and then either for resources to which these refer, or to accept them.
 const firstRequests = 3
 
 // serve runs a stream to its end.
@@ -86,7 +85,7 @@ func serve[Req discoveryRequest, Resp proto.Message](s *Server, t transport[Resp
 	return err
 }
 
-// refused logs and counts a stream that ended because of what its client did.
+// refused logs and counts a stream that ended because of an error of its client.
 func (s *Server) refused(from *peer, c *client, err error) {
 	switch code := grpcstatus.Code(err); code {
 	case codes.InvalidArgument, codes.ResourceExhausted, codes.PermissionDenied, codes.Unauthenticated, codes.DeadlineExceeded:
@@ -99,7 +98,7 @@ func (s *Server) refused(from *peer, c *client, err error) {
 	}
 }
 
-// receive hands requests over until the stream ends, which it does when run returns.
+// receive passes requests on until the stream ends, which it does when run returns.
 func (st *stream[Req, Resp]) receive() {
 	for {
 		var f frame
@@ -115,8 +114,8 @@ func (st *stream[Req, Resp]) receive() {
 	}
 }
 
-// run serves requests and snapshots. Requests wait for the first snapshot: an empty mesh
-// is not the same as one that is not known.
+// run serves requests and snapshots. Requests wait for the first snapshot, because an unknown mesh is
+// not the same as an empty one.
 func (st *stream[Req, Resp]) run() error {
 	s := st.server
 	snapshot, newer := s.options.Source.Current()
@@ -217,7 +216,7 @@ func (st *stream[Req, Resp]) request(r Req, snapshot Snapshot) error {
 	return err
 }
 
-// acknowledge notes an ACK or NACK.
+// acknowledge records an ACK or NACK.
 func (st *stream[Req, Resp]) acknowledge(c *client, sub *subscription, r Req) {
 	reason := ""
 	if e := r.GetErrorDetail(); e != nil {
@@ -233,7 +232,7 @@ func (st *stream[Req, Resp]) acknowledge(c *client, sub *subscription, r Req) {
 	}
 }
 
-// push sends what a new snapshot changes.
+// push sends the changes in a new snapshot.
 func (st *stream[Req, Resp]) push(old, snapshot Snapshot) error {
 	if st.client == nil {
 		return nil
@@ -242,8 +241,9 @@ func (st *stream[Req, Resp]) push(old, snapshot Snapshot) error {
 	return st.respond(false, func(c *client) (*response, error) { return c.push(snapshot, changes, known), nil })
 }
 
-// respond sends the response that a step of the engine returns. A large one, and any to a
-// gRPC client, whose messages are complete lists, waits for its place among those of the peer, which it has until the client took it.
+// respond sends the response that a step of the engine returns. If it is large, or for a gRPC client,
+// whose messages are complete lists, it first waits for one of the peer's slots, and holds that until
+// the client has read the response.
 func (st *stream[Req, Resp]) respond(large bool, step func(*client) (*response, error)) error {
 	c := st.client
 	if large || c.proxy.GRPC {
@@ -268,8 +268,8 @@ func (st *stream[Req, Resp]) respond(large bool, step func(*client) (*response, 
 	return nil
 }
 
-// compute returns the messages of a step. A large one has a place among all streams meanwhile, which it
-// waits for without the client's lock: the status of proxies needs that.
+// compute returns the messages of a step. A large step needs a slot among all streams, for which it
+// waits without holding the client's lock, because the status of proxies needs that lock.
 func (st *stream[Req, Resp]) compute(large bool, step func(*client) (*response, error)) ([]Resp, error) {
 	if large {
 		if err := st.enter(st.server.large); err != nil {
@@ -296,7 +296,7 @@ func (st *stream[Req, Resp]) compute(large bool, step func(*client) (*response, 
 	return messages, nil
 }
 
-// enter waits for one of a number of places, until the stream or the server ends.
+// enter waits for one of a number of slots, until the stream or the server ends.
 func (st *stream[Req, Resp]) enter(places chan struct{}) error {
 	select {
 	case places <- struct{}{}:
@@ -308,8 +308,8 @@ func (st *stream[Req, Resp]) enter(places chan struct{}) error {
 	}
 }
 
-// send sends one message. A client that does not take it in time loses its stream: when
-// serve returns gRPC ends the blocked Send.
+// send sends one message. If the client does not read it in time, its stream ends: when serve returns,
+// gRPC ends the blocked Send.
 func (st *stream[Req, Resp]) send(m Resp) error {
 	size, began := proto.Size(m), time.Now()
 	sent := make(chan error, 1)

@@ -5,18 +5,18 @@ import (
 	"slices"
 )
 
-// A subscription is the state of one client and type: the names it subscribed to and the
-// resources it was sent.
+// A subscription is the state of one client and one type: the names to which it has subscribed, and the
+// resources that were sent to it.
 type subscription struct {
 	typeURL  string
-	started  bool // a request of this type has come
+	started  bool // a request for this type has arrived
 	wildcard bool
 
 	names map[string]struct{} // subscribed
-	bytes int                 // of names
-	// sent has the versions of what the client has, by name, and not the resources: those
-	// that no other client has would be kept for this one. After a reconnect it starts with
-	// the client's initial versions.
+	bytes int                 // total length of names
+	// sent contains the versions of the resources that the client has, by name. It does not contain the
+	// resources, because that would keep those in memory that no other client has. After a reconnect it
+	// starts with the client's initial versions.
 	sent map[string]string
 
 	acks ackState
@@ -32,13 +32,13 @@ func (s *subscription) has(name string) bool {
 	return ok
 }
 
-// exists reports whether the client has a resource that is more than the answer that there is none.
+// exists reports whether the client has a resource that is not just a substitute from notFound.
 func (s *subscription) exists(name string) bool {
 	version, ok := s.sent[name]
 	return ok && version != notFoundVersion
 }
 
-// subscribed reports whether the client subscribed to a resource by its name.
+// subscribed reports whether the client has subscribed to a resource by its name.
 func (s *subscription) subscribed(name string) bool {
 	_, ok := s.names[name]
 	return ok
@@ -56,7 +56,7 @@ func (s *subscription) remove(name string) {
 	}
 }
 
-// unsolicited returns what the client has without a subscription by name.
+// unsolicited returns the resources that the client has without a subscription by name.
 func (s *subscription) unsolicited() []string {
 	var out []string
 	for name := range s.sent {
@@ -68,8 +68,8 @@ func (s *subscription) unsolicited() []string {
 	return out
 }
 
-// affected returns the names of a change that this client subscribed to, or has without a
-// subscription. It iterates over the smaller of the two sets.
+// affected returns the names in a change to which this client has subscribed, or whose resource it has
+// without a subscription. It iterates over the smaller of the two sets.
 func (s *subscription) affected(c Change) (subscribed, unsolicited []string) {
 	if c.AllNames {
 		return slices.Sorted(maps.Keys(s.names)), s.unsolicited()

@@ -15,7 +15,7 @@ import (
 	"outrider.dev/internal/core/xds"
 )
 
-// cluster returns a cluster, with its endpoints if they are a resource of their own.
+// cluster returns a cluster, with its endpoints if these are a separate resource.
 func (v *snapshot) cluster(p *xds.Proxy, name string) xds.Bundle {
 	if r := v.fixedCluster(name); r != nil {
 		return xds.Bundle{Resource: r}
@@ -39,14 +39,14 @@ func (v *snapshot) cluster(p *xds.Proxy, name string) xds.Bundle {
 	return v.withEndpoints(p, v.serviceCluster(name, t, featuresOf(p), true), t)
 }
 
-// addressCluster returns the cluster of an address, by the first rule that matches:
+// addressCluster returns the cluster for an address, by the first rule that matches:
 //
-//  1. The virtual address of a service that is visible to the proxy: the service, or the
-//     internal listener, if the service has routes for this client, or faults.
+//  1. The virtual address of a service that the proxy can see: the service or, if the service has
+//     routes for this client or faults, the internal listener.
 //  2. The address of a workload: that workload, by mutual TLS if it supports that.
-//     In both cases a port that declares HTTP has the internal listener for silent
-//     connections in place of the cluster for bytes.
-//  3. Any other: that address. A port that no service has is refused at the address, as
+//     In both cases, if the port declares HTTP, the cluster for bytes leads to the internal listener
+//     for silent connections.
+//  3. Any other address: the address itself. A port that no service has is refused there, as
 //     without a proxy.
 func (v *snapshot) addressCluster(p *xds.Proxy, a address) xds.Bundle {
 	if t, ok := v.serviceAt(p, a.to); ok {
@@ -84,18 +84,18 @@ func (v *snapshot) addressCluster(p *xds.Proxy, a address) xds.Bundle {
 		return serialize(a.String(), c)
 	}
 	if !declared {
-		return xds.Bundle{Resource: build()} // one of 65,535: not cached either
+		return xds.Bundle{Resource: build()} // not cached, because there may be 65,535 such ports
 	}
 	return xds.Bundle{Resource: v.cache.of(w).getFor(sh, directKey{a, sh, retried}, build)}
 }
 
-// unknownCluster is that of an address of which the proxy may know nothing. It is not cached: an
-// application that scans addresses would fill the control plane's memory too.
+// unknownCluster returns the cluster for an address about which the proxy may know nothing. It is not
+// cached, because an application that scans addresses would fill the control plane's memory.
 func (v *snapshot) unknownCluster(a address, free bool) xds.Bundle {
 	c, out := directCluster(a, mesh.HTTP, "", features{}, v.inServiceRange(a.to.Addr())), xds.Bundle{}
 	s := v.mesh.ByAddress(a.to.Addr())
 	if free && (s == nil || s.Port(a.to.Port()) == nil) && v.inServiceNetwork(a.to.Addr()) {
-		// Perhaps the control plane sees the service, or its port, a moment after the client.
+		// The control plane may see a new service, or its port, a moment after the client.
 		out.Hold = v.firstUseTimeout / 2
 		c.ConnectTimeout = duration(unknownConnectTimeout)
 	}
@@ -103,21 +103,21 @@ func (v *snapshot) unknownCluster(a address, free bool) xds.Bundle {
 	return out
 }
 
-// unknownConnectTimeout is that of an address at which a service may appear. As long as it has
-// none a connection there is lost, and its next try finds the service. No pod is behind the
-// address that may have parked the connection.
+// unknownConnectTimeout is for an address at which a service may appear. Until then a connection there
+// is lost, and its next attempt finds the service. It can be short, because no pod is behind the
+// address that could have queued the connection.
 const unknownConnectTimeout = 500 * time.Millisecond
 
-// inServiceNetwork reports whether an address is among those of the services: in the smallest
-// network that has all blocks of them, within a /12 or, for IPv6, a /108, the largest that
-// Kubernetes takes for services.
+// inServiceNetwork reports whether an address is in the network of services: the smallest network that
+// contains all blocks of their addresses, within a /12 or, for IPv6, a /108, the largest networks that
+// Kubernetes uses for services.
 func (v *snapshot) inServiceNetwork(a netip.Addr) bool {
 	within, _ := a.Prefix(serviceNetworkBits(a))
 	n, ok := v.serviceNetworks().within[within]
 	return ok && n.smallest.Contains(a)
 }
 
-// inServiceRange reports whether a failed connection to an address is tried again.
+// inServiceRange reports whether failed connections to an address are retried.
 func (v *snapshot) inServiceRange(a netip.Addr) bool {
 	return slices.ContainsFunc(v.serviceRanges(), func(r netip.Prefix) bool { return r.Contains(a) })
 }
@@ -132,21 +132,21 @@ func serviceNetworkBits(a netip.Addr) int {
 	return 108
 }
 
-// serviceNetworks are those of the services' virtual addresses.
+// serviceNetworks are the networks of the services' virtual addresses.
 type serviceNetworks struct {
-	within map[netip.Prefix]serviceNetwork // by the largest network that each is in
-	ranges []netip.Prefix                  // as listeners have them
+	within map[netip.Prefix]serviceNetwork // by the largest possible network that contains each
+	ranges []netip.Prefix                  // as used in listeners
 }
 
 type serviceNetwork struct {
-	smallest netip.Prefix // that has all blocks
-	first    netip.Prefix // the /16 or, for IPv6, /112 of the lowest block
+	smallest netip.Prefix // contains all blocks
+	first    netip.Prefix // the /16 or, for IPv6, the /112 of the lowest block
 }
 
-// listServiceNetworks goes through the blocks of virtual addresses.
+// listServiceNetworks computes the networks from the blocks of virtual addresses.
 func (v *snapshot) listServiceNetworks() serviceNetworks {
 	out := serviceNetworks{within: map[netip.Prefix]serviceNetwork{}}
-	for block := range v.away.networks.virtual { // any order: the smallest network is one, and so is the lowest block
+	for block := range v.away.networks.virtual { // any order: the smallest network and the lowest block do not depend on it
 		within, _ := block.Addr().Prefix(serviceNetworkBits(block.Addr()))
 		first, _ := block.Addr().Prefix(serviceNetworkBits(block.Addr()) + 4)
 		n, ok := out.within[within]
@@ -161,7 +161,7 @@ func (v *snapshot) listServiceNetworks() serviceNetworks {
 		}
 		out.within[within] = n
 	}
-	for within, n := range out.within { // any order: the ranges are sorted
+	for within, n := range out.within { // any order: the ranges are sorted below
 		out.ranges = append(out.ranges, v.inside(n.first)...)
 		if n.smallest.Bits() < n.first.Bits() {
 			out.ranges = append(out.ranges, v.inside(within)...)
@@ -173,12 +173,12 @@ func (v *snapshot) listServiceNetworks() serviceNetworks {
 	return out
 }
 
-// maxServiceRanges bounds the filter chains of a listener. A cluster has one range or two for each
-// family; Hosts may have virtual addresses elsewhere. Beyond it a connection is tried once.
+// maxServiceRanges limits the filter chains of a listener. A cluster has one or two ranges for each
+// family; Hosts may have virtual addresses elsewhere. Connections to further ranges are not retried.
 const maxServiceRanges = 16
 
-// inside returns a range or the first of the mesh's networks that overlaps it, whichever is
-// smaller; nothing if none does.
+// inside returns either a range or the first of the mesh's networks that overlaps it, whichever is
+// smaller; nothing if none overlaps.
 func (v *snapshot) inside(r netip.Prefix) []netip.Prefix {
 	for _, n := range v.config.Networks {
 		if r.Overlaps(n) {
@@ -191,9 +191,9 @@ func (v *snapshot) inside(r netip.Prefix) []netip.Prefix {
 	return nil
 }
 
-// internalCluster returns a cluster that leads to the internal listener. The virtual host
-// is sent with it: that saves a round trip, and the wait for a cluster has a timeout, the
-// one for a virtual host has none.
+// internalCluster returns a cluster that leads to the internal listener. The virtual host is sent with
+// it, which saves a round trip and moves the wait to the cluster: Envoy has a timeout for that wait,
+// but none for virtual hosts.
 func (v *snapshot) internalCluster(p *xds.Proxy, a address, t target) xds.Bundle {
 	name := a.String()
 	out := xds.Bundle{Resource: v.cache.of(t.service).get(internalKey(a), func() *xds.Resource {
@@ -206,9 +206,9 @@ func (v *snapshot) internalCluster(p *xds.Proxy, a address, t target) xds.Bundle
 	return out
 }
 
-// tcpCluster returns the cluster of the same address for a connection without early bytes:
-// pools connect before they have a request. It is sent along, so that a service in use stays
-// reachable both ways when the control plane is gone.
+// tcpCluster returns the cluster of the same address for connections without early bytes, because pools
+// connect before they have a request. It is sent along, so that a service in use stays reachable in
+// both ways while the control plane is away.
 func (v *snapshot) tcpCluster(p *xds.Proxy, a address, t target) xds.Dependency {
 	a.prefix = tcpPrefix
 	if a.late(t.port.Protocol) {
@@ -238,7 +238,7 @@ type (
 	}
 )
 
-// serviceAt returns the service of a virtual address, if it is visible to p.
+// serviceAt returns the service with a virtual address, if p can see it.
 func (v *snapshot) serviceAt(p *xds.Proxy, to netip.AddrPort) (target, bool) {
 	s := v.mesh.ByAddress(to.Addr())
 	if s == nil {
@@ -251,8 +251,8 @@ func (v *snapshot) serviceAt(p *xds.Proxy, to netip.AddrPort) (target, bool) {
 	return t.withFamily(familyOf(to.Addr())), true
 }
 
-// mayIdentify reports whether a client may learn a workload's identity: one of its services
-// is visible to the client, or it has no service.
+// mayIdentify reports whether a client may learn a workload's identity: it can see one of the
+// workload's services, or there is none.
 func (v *snapshot) mayIdentify(w *mesh.Workload, namespace string) bool {
 	services := v.mesh.ServicesOf(w)
 	return len(services) == 0 || slices.ContainsFunc(services, func(s *mesh.Service) bool {
@@ -267,8 +267,8 @@ func (v *snapshot) serviceCluster(name string, t target, sh features, requests b
 	})
 }
 
-// withEndpoints returns a cluster, followed by its endpoints: Envoy does not subscribe to
-// those that it has for another cluster.
+// withEndpoints returns a cluster followed by its endpoints, because Envoy does not subscribe to
+// endpoints that it has for another cluster.
 func (v *snapshot) withEndpoints(p *xds.Proxy, c *xds.Resource, t target) xds.Bundle {
 	b := xds.Bundle{Resource: c, Service: true}
 	if t.service.External == "" {
@@ -277,7 +277,7 @@ func (v *snapshot) withEndpoints(p *xds.Proxy, c *xds.Resource, t target) xds.Bu
 	return b
 }
 
-// endpointsOf depends on where p is, if the service prefers endpoints that are near.
+// endpointsOf returns the endpoints of t. If the service prefers near ones, they depend on where p is.
 func (v *snapshot) endpointsOf(p *xds.Proxy, t target) *xds.Resource {
 	at := v.place(p, t.service)
 	return v.cache.of(t.service).get(endpointsKey{t.port.Number, t.family, at}, func() *xds.Resource {
@@ -285,8 +285,8 @@ func (v *snapshot) endpointsOf(p *xds.Proxy, t target) *xds.Resource {
 	})
 }
 
-// place is where p is, as far as the endpoints of a service depend on it. Both are objects of
-// the mesh, not claims: so their number is bounded.
+// place returns the location of p, as far as the endpoints of a service depend on it. Node and zone are
+// those of objects in the mesh, not claims, so their number is limited.
 func (v *snapshot) place(p *xds.Proxy, s *mesh.Service) mesh.Place {
 	if !s.Topological {
 		return mesh.Place{}
@@ -294,7 +294,7 @@ func (v *snapshot) place(p *xds.Proxy, s *mesh.Service) mesh.Place {
 	return s.Relevant(v.mesh.PlaceOf(workload(v.mesh, p)))
 }
 
-// namedEndpoints returns endpoints; an empty list for a service that is not visible to p.
+// namedEndpoints returns endpoints by name; an empty list if p cannot see the service.
 func (v *snapshot) namedEndpoints(p *xds.Proxy, name string) *xds.Resource {
 	r, ok := parseServiceName(name)
 	if !ok {
@@ -304,13 +304,13 @@ func (v *snapshot) namedEndpoints(p *xds.Proxy, name string) *xds.Resource {
 	switch {
 	case !ok:
 		return serialize(name, &endpoint.ClusterLoadAssignment{ClusterName: name})
-	case t.name() != name: // the primary family was another when the name was made
+	case t.name() != name: // the name was made while the other family was the primary one
 		return serialize(name, v.endpoints(name, t, v.place(p, t.service)))
 	}
 	return v.endpointsOf(p, t)
 }
 
-// maxPrewarm bounds the clusters of declared dependencies: those of some 250 services.
+// maxPrewarm limits the clusters for declared dependencies, to those of some 250 services.
 const maxPrewarm = 1000
 
 // prewarmNames returns the clusters of the services that p declares as dependencies.
@@ -341,7 +341,7 @@ func (v *snapshot) prewarmNames(p *xds.Proxy) []string {
 	return out
 }
 
-// clusterNames returns the clusters that a connection to a service's port uses.
+// clusterNames returns the clusters that connections to a service's port use.
 func (v *snapshot) clusterNames(s *mesh.Service, p mesh.Port, sh features) []string {
 	if p.Protocol == mesh.UDP {
 		return nil
@@ -355,7 +355,7 @@ func (v *snapshot) clusterNames(s *mesh.Service, p mesh.Port, sh features) []str
 		if mayBeHTTP(p.Protocol) && slices.Contains(v.ports.sniffed, p.Number) {
 			out = append(out, address{httpPrefix, to}.String())
 		}
-		if !p.Protocol.IsHTTP() { // else it comes with the one for requests
+		if !p.Protocol.IsHTTP() { // for HTTP it is sent with the cluster for requests
 			out = append(out, address{tcpPrefix, to}.String())
 		}
 	}

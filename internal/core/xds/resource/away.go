@@ -15,18 +15,18 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// Away returns what the agents of relayed proxies respond with while the control plane is away.
-// It is the same for all proxies, and for snapshots with the same services' networks.
+// Away returns the answers that the agents of relayed proxies give while the control plane is away.
+// They are the same for all proxies, and for all snapshots with the same networks of services.
 func (v *snapshot) Away() []byte { return v.away.message }
 
-// away is the message of one snapshot.
+// away is the message for one snapshot.
 type away struct {
 	networks networks
 	services []netip.Prefix
 	message  []byte // [wire.Away]
 }
 
-// newAway returns the message for a mesh with these networks; last's, if they are the same.
+// newAway returns the message for a mesh with these networks; if they have not changed, the last one.
 func (b *builder) newAway(n networks, m *mesh.Mesh, last *away) *away {
 	out := &away{networks: n, services: n.services(m)}
 	if last != nil && slices.Equal(out.services, last.services) {
@@ -38,7 +38,8 @@ func (b *builder) newAway(n networks, m *mesh.Mesh, last *away) *away {
 		c.Name, c.LoadAssignment = "", nil
 		return marshal(c)
 	}
-	// A request gets 503 with a flag of its own, see [noControlPlane]; bytes are reset.
+	// A request gets 503 with its own response flag, see [noControlPlane]; a connection for bytes is
+	// reset.
 	refused := &cluster.Cluster{
 		ConnectTimeout: duration(connectTimeout),
 		LoadAssignment: &endpoint.ClusterLoadAssignment{Policy: &endpoint.ClusterLoadAssignment_Policy{
@@ -53,17 +54,18 @@ func (b *builder) newAway(n networks, m *mesh.Mesh, last *away) *away {
 	return out
 }
 
-// marshal is deterministic: a message that did not change is not sent again.
+// marshal is deterministic, so that an unchanged message is not sent again.
 func marshal(m proto.Message) []byte {
-	raw, _ := proto.MarshalOptions{Deterministic: true}.Marshal(m) // fails for a string that is not UTF-8
+	raw, _ := proto.MarshalOptions{Deterministic: true}.Marshal(m) // fails only for a string that is not UTF-8
 	return raw
 }
 
 // networks count the virtual addresses of services, and the addresses of workloads, by block.
 type networks struct{ virtual, workloads map[netip.Prefix]int }
 
-// The lengths of blocks: a cluster's range for services of the largest size (a /12, or an IPv6
-// /108) has 256 of them, or 16. Where services are many, all blocks have one, and become one network.
+// These are the lengths of blocks. The largest network that a cluster uses for services (a /12, or an
+// IPv6 /108) has 256 or 16 of them. If there are many services, every block contains some, and together
+// they form one network.
 const blockBits4, blockBits6 = 20, 112
 
 func blockOf(a netip.Addr) netip.Prefix {
@@ -89,7 +91,7 @@ func (n networks) after(services []mesh.Change[mesh.Service], workloads []mesh.C
 	return out
 }
 
-// count changes how many addresses each block has.
+// count updates how many addresses each block contains.
 func count[T any](in map[netip.Prefix]int, changes []mesh.Change[T], addresses func(*T) []netip.Addr) {
 	add := func(object *T, by int) {
 		if object == nil {
@@ -108,9 +110,9 @@ func count[T any](in map[netip.Prefix]int, changes []mesh.Change[T], addresses f
 	}
 }
 
-// services returns networks that contain the virtual addresses of all services: whole blocks,
-// or single addresses where a workload has one of the block's. Only if these are too many do
-// larger networks take workloads in.
+// services returns networks that contain the virtual addresses of all services: whole blocks, or single
+// addresses if the block also contains a workload's address. Only if that would be too many are larger
+// networks used, which may include workloads.
 func (n networks) services(m *mesh.Mesh) []netip.Prefix {
 	var out []netip.Prefix
 	mixed := false
@@ -138,7 +140,7 @@ func (n networks) services(m *mesh.Mesh) []netip.Prefix {
 	return out
 }
 
-// merged returns the same networks, as few as possible, sorted.
+// merged returns the same set of addresses as the smallest number of networks, sorted.
 func merged(list []netip.Prefix) []netip.Prefix {
 	slices.SortFunc(list, func(a, b netip.Prefix) int {
 		return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))

@@ -32,8 +32,8 @@ func awayOf(t *testing.T, s *resource.Source) wire.Away {
 	return away
 }
 
-// The networks for the time without a control plane contain the address of every service, and
-// of no pod; they follow changes.
+// The networks for the time without a control plane contain the address of every service and of no pod.
+// They are updated after changes.
 func TestNetworksOfServices(t *testing.T) {
 	h := newTestMesh()
 	source := resource.New(h)
@@ -64,7 +64,7 @@ func TestNetworksOfServices(t *testing.T) {
 	want("one service", "10.96.16.0/20")
 }
 
-// 10,000 services of a cluster are one network.
+// The 10,000 services of a cluster form one network.
 func TestNetworksOfManyServices(t *testing.T) {
 	h := newTestMesh()
 	source := resource.New(h)
@@ -79,8 +79,8 @@ func TestNetworksOfManyServices(t *testing.T) {
 	}
 }
 
-// A stand-in is a template with a name and a load assignment appended: as a cluster of the
-// control plane's own for the same address.
+// A stand-in is a template with a name and a load assignment appended. It equals the control plane's
+// own cluster for the same address.
 func TestTemplates(t *testing.T) {
 	h := newTestMesh(parts()...)
 	source := resource.New(h)
@@ -104,8 +104,8 @@ func TestTemplates(t *testing.T) {
 	}
 }
 
-// Connections to addresses of services are tried again, by chains of their own: those that there
-// are stay the same when a range is added, and no prefix is in two of them.
+// Connections to addresses of services are retried, in separate filter chains. Existing chains stay the
+// same when a range is added, and no prefix is in two of them.
 func TestRangesOfServices(t *testing.T) {
 	at := func(vip string) *mesh.ServiceSpec { return service("s"+vip, "web", vip, port(80, mesh.TCP)) }
 	chains := func(s *resource.Source) map[string]*listener.FilterChain {
@@ -148,7 +148,7 @@ func TestRangesOfServices(t *testing.T) {
 		for vip := range strings.FieldsSeq(tt.vips) {
 			h.builder.Set(at(vip))
 			now := chains(source)
-			for name, c := range before { // any order: each is compared
+			for name, c := range before { // any order: each is compared by itself
 				if name != "tcp" && !proto.Equal(c, now[name]) {
 					t.Errorf("%s of %s: %s changed the chain %q", tt.vips, tt.networks, vip, name)
 				}
@@ -158,7 +158,7 @@ func TestRangesOfServices(t *testing.T) {
 		if got := strings.Join(slices.Sorted(maps.Keys(before)), ", "); got != tt.want {
 			t.Errorf("%s of %s: %s; want %s", tt.vips, tt.networks, got, tt.want)
 		}
-		for name, c := range before { // any order: each is judged alone
+		for name, c := range before { // any order: each is checked by itself
 			var p tcp.TcpProxy
 			if err := c.Filters[1].GetTypedConfig().UnmarshalTo(&p); err != nil || (p.MaxConnectAttempts.GetValue() > 1) != (name != "tcp") {
 				t.Errorf("chain %q: %d tries, %v", name, p.MaxConnectAttempts.GetValue(), err)

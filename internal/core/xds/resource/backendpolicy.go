@@ -17,11 +17,11 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// policyOf is the policy of a service's port. It holds for what goes to the service's endpoints,
-// also when the route of another service leads there.
+// policyOf returns the policy for a service's port. It applies to everything that is sent to the
+// service's endpoints, even by a route of another service.
 func (t target) policyOf() mesh.BackendPolicy { return t.service.Policy(t.port.Number) }
 
-// limit applies the limits and the retry budget to a cluster without any.
+// limit applies the limits and the retry budget to a cluster that has none.
 func limit(c *cluster.Cluster, p mesh.BackendPolicy) {
 	l := p.Limits
 	thresholds := c.CircuitBreakers.Thresholds[0]
@@ -46,7 +46,7 @@ func limit(c *cluster.Cluster, p mesh.BackendPolicy) {
 	}
 }
 
-// limitRequests applies the limits of connections with requests.
+// limitRequests applies the limits for connections with requests.
 func limitRequests(o *upstream.HttpProtocolOptions, l mesh.Limits) {
 	if l.RequestsPerConnection == 0 && l.IdleTimeout == 0 {
 		return
@@ -60,10 +60,11 @@ func limitRequests(o *upstream.HttpProtocolOptions, l mesh.Limits) {
 	}
 }
 
-// defaultPanic is Envoy's default: with fewer endpoints in use than this percentage, all are.
+// defaultPanic is Envoy's default: if fewer than this percentage of the endpoints are in use, all are
+// used.
 const defaultPanic = 50
 
-// detectOutliers changes the outlier detection of a cluster.
+// detectOutliers sets the outlier detection of a cluster.
 func detectOutliers(c *cluster.Cluster, p mesh.Outliers) {
 	d := c.OutlierDetection
 	const never, always = 0, 100
@@ -83,7 +84,7 @@ func detectOutliers(c *cluster.Cluster, p mesh.Outliers) {
 		d.Interval = duration(p.Interval)
 	}
 	if p.EjectionTime > 0 {
-		// As without a policy: the time of an ejection is multiplied by their number, at most by six.
+		// As without a policy, the time is multiplied by the number of ejections, at most by six.
 		d.BaseEjectionTime, d.MaxEjectionTime = duration(p.EjectionTime), duration(6*p.EjectionTime)
 	}
 	if p.EjectionPercent == nil {
@@ -91,21 +92,22 @@ func detectOutliers(c *cluster.Cluster, p mesh.Outliers) {
 	}
 	d.MaxEjectionPercent = uint32Value(*p.EjectionPercent)
 	if left := 100 - *p.EjectionPercent; left < defaultPanic {
-		// What the policy lets be ejected stays so: Envoy must not send there for want of others.
+		// An endpoint that the policy allows to be ejected stays ejected: Envoy must not use it for
+		// lack of others.
 		c.CommonLbConfig = &cluster.Cluster_CommonLbConfig{HealthyPanicThreshold: &typev3.Percent{Value: float64(left)}}
 	}
 }
 
-// faultFilter is the name of the filter, and of what a route configures of it.
+// faultFilter is the name of the filter, and of its configuration in routes.
 const faultFilter = "envoy.filters.http.fault"
 
-// injectsFaults is a filter without faults of its own: routes have them. The statistics are not by
-// a header, which any caller could fill with names.
+// injectsFaults returns a filter that has no faults itself, because routes configure them. Its
+// statistics do not depend on a header, which callers could fill with any number of names.
 func injectsFaults() *hcm.HttpFilter {
 	return httpFilter(faultFilter, &fault.HTTPFault{DisableDownstreamClusterStats: true})
 }
 
-// faultsOf configures the faults of requests to a target; nil if it has none.
+// faultsOf returns the configuration of the faults for requests to a target; nil if it has none.
 func faultsOf(t target) map[string]*anypb.Any {
 	f := t.policyOf().Faults
 	if f == (mesh.Faults{}) || !mayBeHTTP(t.port.Protocol) {
@@ -126,18 +128,18 @@ func faultsOf(t target) map[string]*anypb.Any {
 	return map[string]*anypb.Any{faultFilter: typed(out)}
 }
 
-// share is a percentage of the requests.
+// share converts a percentage of the requests.
 func share(percent float64) *typev3.FractionalPercent {
 	return &typev3.FractionalPercent{Numerator: uint32(math.Round(percent * 10_000)), Denominator: typev3.FractionalPercent_MILLION}
 }
 
-// routed reports whether the requests of a namespace's clients to a service's port go through the
-// internal listener: it has routes for them, or faults.
+// routed reports whether requests from clients in a namespace to a service's port go through the
+// internal listener, because there are routes for them, or faults.
 func (t target) routed(namespace string) bool {
 	return len(t.service.RoutesFor(namespace, t.port.Number)) > 0 || faultsOf(t) != nil
 }
 
-// faultsKey is the part of a policy's key that its faults are.
+// faultsKey returns the faults as a part of a policy's key.
 func faultsKey(t target) string {
 	if faultsOf(t) == nil {
 		return ""

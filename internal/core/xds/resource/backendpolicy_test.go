@@ -19,7 +19,7 @@ import (
 	"outrider.dev/test/process"
 )
 
-// everyField has a value for each field of a policy, no two the same.
+// everyField returns a policy in which each field has a different value.
 func everyField() mesh.BackendPolicy {
 	return mesh.BackendPolicy{
 		Limits:   mesh.Limits{Connections: 11, PendingRequests: 12, Requests: 13, Retries: ptr.To[uint32](0), RequestsPerConnection: 14, ConnectTimeout: 15 * time.Second, IdleTimeout: 16 * time.Second},
@@ -33,7 +33,7 @@ func budgetFor(service string) *mesh.BackendPolicySpec {
 		Settings: mesh.BackendPolicy{Budget: &mesh.RetryBudget{Percent: 41, Interval: 42 * time.Second, Least: 43}}}
 }
 
-// A policy changes nothing for services that it is not for, and nothing of what a proxy may not see.
+// A policy has no effect on other services, nor on services that a proxy cannot see.
 func TestPolicyOfOneService(t *testing.T) {
 	hidden := policyFor("hidden", everyField())
 	hidden.Namespace = "vault"
@@ -41,7 +41,7 @@ func TestPolicyOfOneService(t *testing.T) {
 	for name, same := range map[string]bool{
 		"http|10.96.0.1:80": false, "tcp|10.96.0.1:82": false, web80: false,
 		"http|10.96.0.2:80": true, old80: true, "tcp|10.96.0.3:6379": true, "http|10.96.0.66:80": true, "outbound|80||hidden.vault.svc.cluster.local": true,
-	} { // any order: each by itself
+	} { // any order: each is checked by itself
 		is := text(t, flatten([]xds.Bundle{before.Named(client(), xds.ClusterType, name)}, xds.ClusterType))
 		got := text(t, flatten([]xds.Bundle{after.Named(client(), xds.ClusterType, name)}, xds.ClusterType))
 		if (is == got) != same {
@@ -50,7 +50,7 @@ func TestPolicyOfOneService(t *testing.T) {
 	}
 }
 
-// A change of limits concerns the clusters of that service alone; one of faults also the routes.
+// A change of limits affects only the clusters of that service; a change of faults also affects routes.
 func TestChangesOfPolicies(t *testing.T) {
 	h := newTestMesh(parts()...)
 	source := resource.New(h)
@@ -83,8 +83,8 @@ func TestChangesOfPolicies(t *testing.T) {
 	}
 }
 
-// A gRPC client without a proxy follows faults, and the limit of requests; both also when they come
-// while it is in use.
+// A gRPC client without a proxy applies faults and the limit of requests, even if they are set while it
+// is running.
 func TestPoliciesOfGRPCClients(t *testing.T) {
 	w := newGRPCMesh(t)
 	w.moveTo("greeter", w.greeter())
@@ -99,7 +99,7 @@ func TestPoliciesOfGRPCClients(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, step := range []struct {
-		name, want string // a part of the error of a call; empty: it has none
+		name, want string // expected part of a call's error; empty: none
 		settings   mesh.BackendPolicy
 	}{
 		{"a fault", "desc = RPC terminated due to fault injection", mesh.BackendPolicy{Faults: mesh.Faults{GRPCStatus: 10, AbortPercent: 100}}},
@@ -107,7 +107,7 @@ func TestPoliciesOfGRPCClients(t *testing.T) {
 		{"one request at a time", "max requests 1 exceeded", mesh.BackendPolicy{Limits: mesh.Limits{Requests: 1}}},
 	} {
 		w.set(policyFor("greeter", step.settings))
-		process.Retry(t, func() error { // the client follows a change on its own
+		process.Retry(t, func() error { // the client applies a change when it has received it
 			_, err := client.Check(ctx, &healthpb.HealthCheckRequest{})
 			if (step.want == "") == (err == nil) && (err == nil || strings.Contains(err.Error(), step.want)) {
 				return nil

@@ -8,20 +8,20 @@ import (
 	"outrider.dev/internal/core/xds"
 )
 
-// maxCached bounds the bytes of cached resources: those that proxies use in a mesh of 10,000
-// services have some 5 kB for each.
+// maxCached limits the bytes of cached resources. In a mesh with 10,000 services the resources that
+// proxies use take some 5 kB for each service.
 const maxCached = 64 << 20
 
-// A resourceCache has built resources, by a key that holds all that they depend on. A key has
-// nothing of which a caller can make up any number.
+// A resourceCache contains built resources, by keys that contain everything on which the resources
+// depend. Keys contain nothing that a caller can choose freely.
 type resourceCache struct {
 	mu        sync.Mutex
 	resources map[any]*xds.Resource
 	bytes     int64
-	total     *atomic.Int64 // bytes of several; nil: it is alone
+	total     *atomic.Int64 // bytes in several caches; nil: this cache is alone
 }
 
-// get returns the resource of a key, which build makes the first time.
+// get returns the resource with a key; the first call builds it.
 func (c *resourceCache) get(key any, build func() *xds.Resource) *xds.Resource {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -42,7 +42,8 @@ func (c *resourceCache) get(key any, build func() *xds.Resource) *xds.Resource {
 	return r
 }
 
-// getFor is get, without the cache for a proxy whose features no other is likely to have.
+// getFor does the same as get, but does not cache resources for features that probably only one proxy
+// has.
 func (c *resourceCache) getFor(f features, key any, build func() *xds.Resource) *xds.Resource {
 	if !f.shared() {
 		return build()
@@ -62,7 +63,7 @@ func (c *resourceCache) clear() {
 	c.count(-c.bytes)
 }
 
-// leave removes the resources, and counts no others.
+// leave empties the cache. Resources that are built later are not counted.
 func (c *resourceCache) leave() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -70,7 +71,7 @@ func (c *resourceCache) leave() {
 	c.total = nil
 }
 
-// cost is about what a resource occupies, with its place in a cache.
+// cost estimates the memory of a resource, with its entry in a cache.
 func cost(r *xds.Resource) int64 {
 	const overhead = 400
 	if r == nil {
@@ -79,28 +80,28 @@ func cost(r *xds.Resource) int64 {
 	return int64(overhead + len(r.Name) + len(r.Body.GetValue()))
 }
 
-// A cache has a resourceCache for each service and workload that something was built for,
-// and one for resources that depend on no object.
+// A cache contains a resourceCache for each service and workload for which something was built, and one
+// for resources that depend on no object.
 type cache struct {
 	shared *resourceCache
 
 	mu      sync.Mutex
 	objects map[any]*resourceCache // by *mesh.Service or *mesh.Workload
-	total   *atomic.Int64          // bytes of objects
+	total   *atomic.Int64          // bytes in objects
 }
 
 func newCache() *cache {
 	return &cache{objects: map[any]*resourceCache{}, shared: &resourceCache{}, total: &atomic.Int64{}}
 }
 
-// carryOver returns a cache for a newer mesh, without the objects that changed. Its cost
-// goes with what was built, not with the mesh.
+// carryOver returns a cache for a newer mesh, without the objects that changed. Its cost depends on how
+// much was built, not on the size of the mesh.
 func (c *cache) carryOver(m *mesh.Mesh) *cache {
 	out := newCache()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	out.shared, out.total = c.shared, c.total
-	c.total = &atomic.Int64{} // what is still built for the older mesh goes with it
+	c.total = &atomic.Int64{} // resources still being built for the older mesh are counted there
 	for object, resources := range c.objects {
 		if unchanged(m, object) {
 			out.objects[object] = resources
@@ -121,13 +122,13 @@ func unchanged(m *mesh.Mesh, object any) bool {
 	return false
 }
 
-// of returns the resources of a service or workload. If there are too many of all objects,
-// those of any are dropped until half are left: they are built again when they are used.
+// of returns the resources of a service or workload. If all objects together have too many, those of
+// arbitrary objects are dropped until half remain; they are built again on their next use.
 func (c *cache) of(object any) *resourceCache {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.total.Load() > maxCached {
-		for other, resources := range c.objects { // in any order: none is more likely to be used again
+		for other, resources := range c.objects { // any order: none is more likely to be used again
 			if c.total.Load() <= maxCached/2 {
 				break
 			}

@@ -11,7 +11,7 @@ import (
 	"outrider.dev/internal/core/xds"
 )
 
-// megabyte is a resource of that size.
+// megabyte returns a resource of that size.
 func megabyte() *xds.Resource {
 	return &xds.Resource{Name: "x", Body: &anypb.Any{Value: []byte(strings.Repeat("x", 1<<20))}}
 }
@@ -40,7 +40,7 @@ func TestCacheIsBounded(t *testing.T) {
 	}
 }
 
-// What an older snapshot still builds does not count for the newer one.
+// Resources that an older snapshot still builds do not count for the newer one.
 func TestCarriedCacheCountsItsOwn(t *testing.T) {
 	b := build.New(mesh.Config{})
 	b.Set(&mesh.ServiceSpec{Name: "kept", Namespace: "a"}, &mesh.ServiceSpec{Name: "gone", Namespace: "a"})

@@ -13,7 +13,7 @@ import (
 	"outrider.dev/internal/core/xds"
 )
 
-// references are the fields by which a resource names another one, by the type of that.
+// references maps the fields that name another resource to that resource's type.
 var references = map[protoreflect.FullName]string{
 	"envoy.config.route.v3.RouteAction.cluster":                                         xds.ClusterType,
 	"envoy.config.route.v3.RouteAction.RequestMirrorPolicy.cluster":                     xds.ClusterType,
@@ -28,14 +28,14 @@ var references = map[protoreflect.FullName]string{
 	"envoy.config.route.v3.RouteAction.cluster_header":                                  "", // named by the request, on demand
 }
 
-// ofTheBootstrap are the names that only an Envoy's bootstrap has, ours or that of Istio's
-// agent. Whoever writes one by hand needs them, if it has the metadata SECRETS.
+// ofTheBootstrap lists names that only Envoy's bootstrap defines, both ours and that of Istio's agent.
+// A bootstrap that is written by hand needs them, if the node has the metadata SECRETS.
 var ofTheBootstrap = []string{
 	contract.SecretsCluster, contract.WorkloadSecret, contract.RootsSecret, contract.IstioWorkloadSecret, contract.IstioRootsSecret,
 }
 
-// Each name in a resource is that of another resource of the control plane: so an Envoy
-// needs nothing in its bootstrap but what ofTheBootstrap lists.
+// Each name in a resource is the name of another resource from the control plane, so the only names
+// that an Envoy needs in its bootstrap are those in ofTheBootstrap.
 func TestResourcesAreClosed(t *testing.T) {
 	v := snapshotOf(t, observed(t), parts()...)
 	proxies := map[string]*xds.Proxy{
@@ -52,8 +52,8 @@ func TestResourcesAreClosed(t *testing.T) {
 		for _, typeURL := range types {
 			for _, r := range flatten(v.Wildcard(p, typeURL, nil), typeURL) {
 				walk(t, message(t, r.Resource), func(field protoreflect.FullName, typeURL, to string) {
-					// Envoy subscribes to routes and endpoints that it does not have, and to no
-					// cluster or listener that a listener names.
+					// Envoy subscribes to missing routes and endpoints, but not to a missing cluster or
+					// listener that a listener names.
 					onSubscription := typeURL == xds.RouteType || typeURL == xds.EndpointType
 					if !slices.Contains(given[typeURL], to) && !(onSubscription && v.Named(p, typeURL, to).Resource != nil) && !slices.Contains(ofTheBootstrap, to) {
 						t.Errorf("%s: %s names %q by %s: not sent, and not in the bootstrap", name, r.Resource.Name, to, field)
@@ -74,7 +74,7 @@ func TestResourcesAreClosed(t *testing.T) {
 	}
 }
 
-// walk calls found for each reference in a message and in what it contains.
+// walk calls found for each reference in a message, recursively.
 func walk(t *testing.T, m proto.Message, found func(field protoreflect.FullName, typeURL, name string)) {
 	t.Helper()
 	if packed, ok := m.(*anypb.Any); ok {

@@ -21,26 +21,26 @@ import (
 )
 
 const (
-	// connectTimeout is for a cluster to which a connection is tried once. It is Istio's: a
-	// shorter one would give up on an application whose queue is full, to which the kernel
-	// repeats a SYN after 1, 3 and 7 s.
+	// connectTimeout is for clusters to which connections are not retried. It is Istio's value. A
+	// shorter one would give up on an application whose accept queue is full: the kernel repeats a SYN
+	// after 1, 3 and 7 s.
 	connectTimeout = 10 * time.Second
 
-	// tryTimeout is for a cluster to which a connection is tried connectTries times, each time
-	// at another endpoint if there is one. A single lost SYN is repeated within it, after 1 s.
+	// tryTimeout is for clusters to which a connection is tried up to connectTries times, each time to
+	// another endpoint if there is one. It allows for one lost SYN, which is repeated after 1 s.
 	tryTimeout = 2 * time.Second
 
-	// connectTries is how often a connection, or a request, is tried. Envoy takes each pause
-	// between them at random from zero to a bound; together they last 5.3 s on average and
-	// more than 2.5 s in all but one of 1,000 requests. In that time a proxy or an application
-	// restarts, and an endpoint that fails is taken out of use. A single one that does not
-	// answer is given up after 37 s; with Istio it takes half a minute, 3 tries of 10 s.
+	// connectTries is how often a connection or a request is tried. Envoy chooses each pause between
+	// attempts at random, from zero to a bound; together they last 5.3 s on average, and more than 2.5
+	// s in 999 of 1,000 requests. In that time a proxy or an application restarts, and a failing
+	// endpoint is ejected. If there is only one endpoint and it does not answer, Envoy gives up after
+	// 37 s; with Istio that takes half a minute, 3 attempts of 10 s.
 	connectTries             = 16
 	firstPause, longestPause = 25 * time.Millisecond, time.Second
 )
 
-// endpointsTimeout bounds how long a cluster waits for its endpoints: while one waits,
-// Envoy subscribes to no other.
+// endpointsTimeout limits how long a cluster waits for its endpoints, because meanwhile Envoy
+// subscribes to no other cluster.
 func (b *builder) endpointsTimeout(sh features) time.Duration {
 	if sh.relayed {
 		return relayedEndpointsTimeout
@@ -48,8 +48,8 @@ func (b *builder) endpointsTimeout(sh features) time.Duration {
 	return b.firstUseTimeout
 }
 
-// newCluster returns what all clusters have in common: no limits, because there are none
-// without a proxy.
+// newCluster returns the common part of all clusters. It sets no limits, because there are none without
+// a proxy.
 func newCluster(name string) *cluster.Cluster {
 	const all = math.MaxUint32
 	return &cluster.Cluster{
@@ -58,16 +58,15 @@ func newCluster(name string) *cluster.Cluster {
 		CircuitBreakers: &cluster.CircuitBreakers{Thresholds: []*cluster.CircuitBreakers_Thresholds{{
 			MaxConnections: uint32Value(all), MaxPendingRequests: uint32Value(all), MaxRequests: uint32Value(all), MaxRetries: uint32Value(all),
 		}}},
-		// There is no idle timeout for TCP, but the other end must be reachable.
+		// There is no idle timeout for TCP, but keepalive ensures that the other end is reachable.
 		UpstreamConnectionOptions: &cluster.UpstreamConnectionOptions{
 			TcpKeepalive: &core.TcpKeepalive{KeepaliveTime: uint32Value(300)},
 		},
 	}
 }
 
-// originalCluster sends a connection or request to its original destination. The agent's
-// bootstrap has a cluster of this name, and Envoy keeps that one: this one is for an Envoy
-// with another bootstrap.
+// originalCluster sends a connection or request to its original destination. The agent's bootstrap has
+// a cluster with this name, which Envoy prefers; this one is for Envoys with another bootstrap.
 func originalCluster() *cluster.Cluster {
 	c := newCluster(passthroughCluster)
 	c.ClusterDiscoveryType = &cluster.Cluster_Type{Type: cluster.Cluster_ORIGINAL_DST}
@@ -77,8 +76,8 @@ func originalCluster() *cluster.Cluster {
 	return c
 }
 
-// appCluster sends a connection to the proxy's own application, from an address that is
-// excluded from capture: connections of the proxy from any other address are outbound.
+// appCluster sends a connection to the proxy's own application, from an address that is excluded from
+// capture: from any other address, the connection would be captured as outbound.
 func appCluster() *cluster.Cluster {
 	c := originalCluster()
 	c.Name, c.ConnectTimeout = applicationCluster, duration(connectTimeout)
@@ -89,8 +88,8 @@ func appCluster() *cluster.Cluster {
 	return c
 }
 
-// protocolOptions selects HTTP/2 for a port that declares it, otherwise the protocol of the
-// client. Retries that are not nil replace those of routes.
+// protocolOptions selects HTTP/2 for a port that declares it, and otherwise the client's protocol. If
+// retries is not nil, it replaces the retries in routes.
 func protocolOptions(p mesh.Protocol, retries *route.RetryPolicy) map[string]*anypb.Any {
 	return packed(httpOptions(p, retries))
 }
@@ -120,7 +119,7 @@ func packed(o *upstream.HttpProtocolOptions) map[string]*anypb.Any {
 	return map[string]*anypb.Any{"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": typed(o)}
 }
 
-// serviceEDS returns a cluster of a service's port, for requests or for bytes.
+// serviceEDS returns a cluster for a service's port, for requests or for bytes.
 func (b *builder) serviceEDS(name string, t target, requests bool, sh features) *cluster.Cluster {
 	s, p := t.service, t.port
 	c := newCluster(name)
@@ -142,7 +141,7 @@ func (b *builder) serviceEDS(name string, t target, requests bool, sh features) 
 		EdsConfig:   ads(b.endpointsTimeout(sh)),
 	}
 	if sh.grpc {
-		c.LbPolicy = cluster.Cluster_ROUND_ROBIN // C-core rejects any other but RING_HASH
+		c.LbPolicy = cluster.Cluster_ROUND_ROBIN // C-core accepts only this one and RING_HASH
 		return c
 	}
 	c.LbPolicy = cluster.Cluster_LEAST_REQUEST
@@ -158,14 +157,14 @@ func (b *builder) serviceEDS(name string, t target, requests bool, sh features) 
 	return c
 }
 
-// outlierDetection takes an endpoint out of use to which three connections in a row failed,
-// for 10 s at first and for a minute at most. What the application answers has no effect,
-// good or bad. At most half of the endpoints are taken out, and never the only one: then the
-// cause is more likely the proxy's own network.
+// outlierDetection ejects an endpoint after three failed connections in a row, for 10 s at first and
+// for at most a minute. The application's answers have no effect, good or bad. At most half of the
+// endpoints are ejected, and never the only one, because then the proxy's own network is the more
+// likely cause.
 //
-// A request that runs into a timeout counts as a failed connection too, but each request
-// that gets a connection starts the count again. With a count of one, 50 endpoints were
-// ejected in 240 requests to an application of which each fifth answer was late; with three, one.
+// A request that times out also counts as a failed connection, but each request that gets a connection
+// resets the count. With a limit of one, 50 endpoints were ejected in 240 requests to an application of
+// which every fifth answer was late; with three, one was.
 func outlierDetection() *cluster.OutlierDetection {
 	const never, always = 0, 100
 	return &cluster.OutlierDetection{
@@ -178,7 +177,7 @@ func outlierDetection() *cluster.OutlierDetection {
 		EnforcingLocalOriginSuccessRate:        uint32Value(never),
 		EnforcingFailurePercentage:             uint32Value(never),
 		EnforcingFailurePercentageLocalOrigin:  uint32Value(never),
-		Interval:                               duration(2 * time.Second), // of returns; 1 s costs 5 ms of CPU a second with 2,000 clusters, 2 s none
+		Interval:                               duration(2 * time.Second), // of returning endpoints to use; with 2,000 clusters 1 s costs 5 ms of CPU a second, 2 s none
 		BaseEjectionTime:                       duration(10 * time.Second),
 		MaxEjectionTime:                        duration(time.Minute),
 		MaxEjectionTimeJitter:                  duration(time.Second),
@@ -186,9 +185,9 @@ func outlierDetection() *cluster.OutlierDetection {
 	}
 }
 
-// externalCluster is for the name of an ExternalName. It is active before the name is
-// resolved: while a cluster warms Envoy subscribes to no other, and a resolver that does
-// not respond would block every first use, and every start with the cluster prewarmed.
+// externalCluster is for an ExternalName. It is active before the name is resolved: while a cluster
+// warms, Envoy subscribes to no other, so a resolver that does not respond would block every first use,
+// and every start with the cluster prewarmed.
 func externalCluster(c *cluster.Cluster, host string, port uint16) *cluster.Cluster {
 	c.ClusterDiscoveryType = &cluster.Cluster_Type{Type: cluster.Cluster_LOGICAL_DNS}
 	c.WaitForWarmOnInit = off()
@@ -197,18 +196,18 @@ func externalCluster(c *cluster.Cluster, host string, port uint16) *cluster.Clus
 	return c
 }
 
-// directCluster is for one address: of a workload, by mutual TLS if it has an identity, or
-// an unknown one. Its type is not ORIGINAL_DST, because that gives its endpoints host
-// names, see httpRouteByAddress.
+// directCluster is for one address: of a workload, with mutual TLS if it has an identity, or an unknown
+// one. Its type is not ORIGINAL_DST, because that would give its endpoints host names, see
+// httpRouteByAddress.
 //
-// It behaves as the network does without a proxy: a refused or unreachable connection is not tried
-// again, and the application's timeout decides, unless the address is in a range of services.
+// It behaves like the network without a proxy: a refused or unreachable connection is not retried, and
+// the application's timeout applies, unless the address is in a range of services.
 func directCluster(a address, p mesh.Protocol, id string, sh features, retried bool) *cluster.Cluster {
 	name := a.String()
 	c := newCluster(name)
 	c.ConnectTimeout = duration(tryTimeout)
 	c.ClusterDiscoveryType = &cluster.Cluster_Type{Type: cluster.Cluster_STATIC}
-	var retries *route.RetryPolicy // nil: those of the route
+	var retries *route.RetryPolicy // nil: the route's retries
 	if !retried {
 		c.ConnectTimeout = duration(contract.DirectConnectTimeout)
 		retries = retriesOf("refused-stream,retriable-headers")
@@ -219,14 +218,14 @@ func directCluster(a address, p mesh.Protocol, id string, sh features, retried b
 	c.LoadAssignment = singleEndpoint(name, a.to.Addr().String(), a.to.Port(), id)
 	c.AltStatName = passthroughCluster
 	if id != "" {
-		c.AltStatName = strings.ReplaceAll(name, ":", "_") // a colon separates the parts of a statistic's name
+		c.AltStatName = strings.ReplaceAll(name, ":", "_") // colons separate the parts of a statistic's name
 		c.TransportSocketMatches = transportMatches(sh, "", []string{id})
 	}
 	return c
 }
 
-// internalTo is a cluster that leads to the internal listener, with the authority of the
-// virtual host of a target.
+// internalTo returns a cluster that leads to the internal listener, with the authority of a target's
+// virtual host.
 func internalTo(name string, t target) *cluster.Cluster {
 	c, e := toInternalListener(name, internalName, t.routedHost())
 	c.AltStatName = internalName + "|" + t.routedHost()
@@ -238,7 +237,7 @@ func internalTo(name string, t target) *cluster.Cluster {
 // toInternalListener returns a cluster that leads to an internal listener, and its endpoint.
 func toInternalListener(name, listener, id string) (*cluster.Cluster, *endpoint.LbEndpoint) {
 	c := newCluster(name)
-	c.UpstreamConnectionOptions = nil // no socket
+	c.UpstreamConnectionOptions = nil // there is no socket
 	c.ClusterDiscoveryType = &cluster.Cluster_Type{Type: cluster.Cluster_STATIC}
 	e := &endpoint.LbEndpoint{HostIdentifier: &endpoint.LbEndpoint_Endpoint{Endpoint: &endpoint.Endpoint{
 		Address: &core.Address{Address: &core.Address_EnvoyInternalAddress{EnvoyInternalAddress: &core.EnvoyInternalAddress{
@@ -255,8 +254,8 @@ func toInternalListener(name, listener, id string) (*cluster.Cluster, *endpoint.
 // identityKey is the metadata of an endpoint that selects its transport socket.
 const identityKey = "identity"
 
-// transportMatches returns the transport sockets of a cluster: endpoints with an identity
-// are called by mutual TLS with exactly that one, all others in plain text.
+// transportMatches returns the transport sockets of a cluster: endpoints with an identity are called by
+// mutual TLS that requires exactly this identity, all others in plain text.
 func transportMatches(sh features, sni string, ids []string) []*cluster.Cluster_TransportSocketMatch {
 	if !sh.secrets.configured() {
 		return nil
@@ -274,8 +273,7 @@ func identityOf(id string) *structpb.Struct {
 	return &structpb.Struct{Fields: map[string]*structpb.Value{identityKey: structpb.NewStringValue(id)}}
 }
 
-// ads is the source of a resource that comes by the proxy's one ADS stream. A timeout of 0
-// is none.
+// ads makes the proxy's single ADS stream the source of a resource. A timeout of 0 means none.
 func ads(timeout time.Duration) *core.ConfigSource {
 	return &core.ConfigSource{
 		ResourceApiVersion:    core.ApiVersion_V3,

@@ -11,8 +11,8 @@ import (
 	"outrider.dev/internal/core/xds"
 )
 
-// Diff derives the changes from those of the mesh, not from the resources. This is the rule, which
-// TestDiffOfAnyHistory compares with what is built:
+// Diff derives the changes from those of the mesh, not from the resources. The table contains the
+// rules; TestDiffOfAnyHistory compares them with the resources that are built:
 //
 //	what changed                           what may differ
 //	a service                              its clusters and endpoints, and the clusters of its endpoints' addresses (mayIdentify)
@@ -57,7 +57,7 @@ func (v *snapshot) Diff(old xds.Snapshot) (map[string]xds.Change, bool) {
 	d.types[xds.EndpointType].AllNames = !v.mesh.SameNodes(o.mesh) || slices.ContainsFunc(workloads, moved)
 	clusters := d.types[xds.ClusterType]
 	clusters.Wildcard = frontend
-	clusters.AllNames = frontend && !maps.Equal(o.serviceNetworks().within, v.serviceNetworks().within) // rarely: a network only grows
+	clusters.AllNames = frontend && !maps.Equal(o.serviceNetworks().within, v.serviceNetworks().within) // rare, because a network only grows
 	if len(services) > 0 && t.Tracing.On() {
 		d.name(xds.ClusterType, tracingCluster)
 	}
@@ -73,9 +73,10 @@ func (v *snapshot) Diff(old xds.Snapshot) (map[string]xds.Change, bool) {
 	return out, true
 }
 
-// moved reports whether a workload that may have a proxy is at another place. A pod has no
-// address before it is on its node. A proxy that connects before its pod is seen keeps the order of
-// its endpoints until these change: to compare the endpoints of all proxies for each new pod costs more.
+// moved reports whether the location of a workload that may have a proxy has changed. A pod has no
+// address before it is assigned to a node. If a proxy connects before its pod is known, the order of
+// its endpoints stays as it is until they change: comparing the endpoints of all proxies for each new
+// pod would cost more.
 func moved(c mesh.Change[mesh.Workload]) bool {
 	return c.Old != nil && c.New != nil && len(c.Old.Addresses) > 0 && (c.Old.Node != c.New.Node || c.Old.Zone != c.New.Zone)
 }
@@ -138,17 +139,17 @@ func sameForRoutes(a, b *mesh.Service) bool {
 		a.External == b.External && primaryOf(a) == primaryOf(b)
 }
 
-// sameFrontend reports whether at most the endpoints and routes of a service differ, as in
-// nearly every change. The sets of listeners and clusters do not depend on these; to
-// compare the sets for each proxy costs more than to send the endpoints.
+// sameFrontend reports whether nothing but the endpoints and routes of a service differs, as in nearly
+// every change. The sets of listeners and clusters do not depend on these. For other changes, sending
+// the endpoints is cheaper than comparing the sets for each proxy.
 func sameFrontend(a, b *mesh.Service) bool {
 	return sameForRoutes(a, b) && slices.Equal(a.Addresses, b.Addresses)
 }
 
 func sameRoutes(a, b *mesh.Service) bool { return reflect.DeepEqual(a.Routes, b.Routes) }
 
-// addresses are those of pods that changed, as they are in names. The clusters of an address
-// that belongs to no service depend on its pod, and may have any port.
+// addresses are the addresses of changed pods, as written in names. The clusters of an address without
+// a service depend on its pod, and may have any port.
 type addresses map[string]struct{}
 
 func (a addresses) add(addr netip.Addr) {
@@ -156,8 +157,8 @@ func (a addresses) add(addr netip.Addr) {
 	a[strings.TrimSuffix(name, ":0")] = struct{}{}
 }
 
-// match reports whether a name is that of the cluster of one of the addresses. It is called
-// for each name of each proxy, and so does not parse them.
+// match reports whether a name is the name of a cluster of one of the addresses. It is called for each
+// name of each proxy, and therefore does not parse names.
 func (a addresses) match(name string) bool {
 	_, to, _ := strings.Cut(name, "|")
 	end := strings.LastIndexByte(to, ':')

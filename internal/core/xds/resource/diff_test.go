@@ -13,8 +13,8 @@ import (
 	"outrider.dev/internal/core/xds/resource"
 )
 
-// genes are the random choices by which an object is made: with another one of them, one field of the
-// object is another.
+// genes are the random choices from which an object is made. Changing one of them changes one field of
+// the object.
 type genes []int
 
 func (g *genes) of(n int) int {
@@ -25,9 +25,10 @@ func (g *genes) of(n int) int {
 
 func (g *genes) one(of ...string) string { return of[g.of(len(of))] }
 
-// objectsOfRandom are all objects that a random mesh may have, of each kind that reaches resources.
+// objectsOfRandom lists all objects that a random mesh may contain, with each kind that affects
+// resources.
 var objectsOfRandom = []func(genes) mesh.Part{
-	podOf("x", "shop"), podOf("y", "bank"), // those of the clients, see moved
+	podOf("x", "shop"), podOf("y", "bank"), // the pods of the clients, see moved
 	podOf("y", "shop"), sliceOf("x", "shop"), sliceOf("y", "shop"), sliceOf("x", "bank"),
 	serviceOf("x", "shop", 80), serviceOf("y", "shop", 80), serviceOf("x", "bank", 90), serviceOf("otel", "shop", 4317),
 	func(g genes) mesh.Part {
@@ -102,7 +103,7 @@ func faultsOf(service string) func(genes) mesh.Part {
 	}
 }
 
-// namesOfRandom returns the names of all resources that a random mesh may have, and of some that it does not have.
+// namesOfRandom returns the names of all resources that a random mesh may have, and some other names.
 func namesOfRandom() map[string][]string {
 	out := map[string][]string{
 		xds.ListenerType: {"virtualInbound", "virtualInbound-early", "virtualOutbound", "virtualOutbound-early", "routed", "late",
@@ -132,7 +133,7 @@ func namesOfRandom() map[string][]string {
 	return out
 }
 
-// randomClients are proxies with and without a workload, and a gRPC client.
+// randomClients returns proxies with and without a workload, and a gRPC client.
 func randomClients() map[string]*xds.Proxy {
 	return map[string]*xds.Proxy{
 		"x in shop": client(relayed, func(p *xds.Proxy) {
@@ -145,10 +146,10 @@ func randomClients() map[string]*xds.Proxy {
 	}
 }
 
-// served is what clients may get of one snapshot, by client, type and name.
+// served contains everything that clients can get from one snapshot, by client, type and name.
 type served struct {
 	versions map[[3]string]string
-	wildcard map[[3]string]bool // those that a client gets without naming them
+	wildcard map[[3]string]bool // resources that a client gets without naming them
 }
 
 func servedBy(v xds.Snapshot, names map[string][]string) served {
@@ -169,7 +170,7 @@ func servedBy(v xds.Snapshot, names map[string][]string) served {
 	return out
 }
 
-// notReported returns what differs and is not in the changes.
+// notReported returns the differences that are missing from the changes.
 func notReported(old, now served, changes map[string]xds.Change) []string {
 	out := map[string]bool{}
 	for _, versions := range []map[[3]string]string{old.versions, now.versions} {
@@ -185,8 +186,8 @@ func notReported(old, now served, changes map[string]xds.Change) []string {
 	return slices.Sorted(maps.Keys(out))
 }
 
-// After any change of the mesh Diff reports every resource that differs, and what is kept from older
-// snapshots is what a control plane builds that starts now.
+// After any change of the mesh, Diff reports every resource that differs, and resources that were
+// carried over equal those that a newly started control plane builds.
 func TestDiffOfAnyHistory(t *testing.T) {
 	names := namesOfRandom()
 	for seed := range uint64(24) {
@@ -228,7 +229,7 @@ func TestDiffOfAnyHistory(t *testing.T) {
 	}
 }
 
-// A service that gets a pod as its endpoint changes how the requests to that pod are counted.
+// If a service gets a pod as its endpoint, requests to that pod are counted for another service.
 func TestDiffWhereRequestsAreCounted(t *testing.T) {
 	byHand := &mesh.ServiceSpec{Name: "byhand", Namespace: "shop", Addresses: addresses("10.96.0.11"), Ports: []mesh.PortSpec{port(80, mesh.HTTP)}}
 	h := newTestMeshOf(observed(t), append(parts(), byHand)...)
@@ -246,7 +247,7 @@ func TestDiffWhereRequestsAreCounted(t *testing.T) {
 	}
 }
 
-// A mesh that has not changed has no changes.
+// For an unchanged mesh Diff reports no changes.
 func TestDiffOfNothing(t *testing.T) {
 	h := newTestMesh(parts()...)
 	source := resource.New(h)
@@ -258,7 +259,7 @@ func TestDiffOfNothing(t *testing.T) {
 	}
 }
 
-// A slice that tells the zone of a node tells where a client is.
+// A slice that names the zone of a node determines the location of clients there.
 func TestDiffOfAZoneOfANode(t *testing.T) {
 	web := service("web", "web", "10.96.0.1", port(80, mesh.HTTP))
 	web.Traffic = mesh.SameZone

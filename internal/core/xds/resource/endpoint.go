@@ -13,12 +13,12 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// endpoints returns those of a service's port and a family, by zone: the ready ones or, if
-// there are none, the terminating ones that still serve, as kube-proxy does, and then those that
+// endpoints returns the endpoints of a service's port in a family, by zone. They are the ready ones or,
+// if there are none, those that are terminating but still serve, as in kube-proxy, or else those that
 // were ready before the kubelet restarted.
 //
-// Those that are near a client have a higher priority. Unlike kube-proxy, Envoy goes to the others
-// when these are not there or are ejected.
+// Endpoints near the client have a higher priority. Unlike kube-proxy, Envoy uses the others if the
+// near ones are missing or ejected.
 func (b *builder) endpoints(name string, t target, at mesh.Place) *endpoint.ClusterLoadAssignment {
 	all := serving(t.service.Endpoints, t.port.Name, t.effectiveFamily())
 	near := t.service.Near(all, at)
@@ -42,7 +42,7 @@ func (b *builder) endpoints(name string, t target, at mesh.Place) *endpoint.Clus
 		out.Endpoints = append(out.Endpoints, &endpoint.LocalityLbEndpoints{
 			Locality: &core.Locality{Zone: g.zone}, // a gRPC client requires a locality with a weight
 			Priority: g.priority,
-			// The number of endpoints, so that all of them have the same weight.
+			// The weight is the number of endpoints, so that each endpoint has the same share.
 			LoadBalancingWeight: uint32Value(uint32(len(groups[g]))),
 			LbEndpoints:         groups[g],
 		})
@@ -50,12 +50,13 @@ func (b *builder) endpoints(name string, t target, at mesh.Place) *endpoint.Clus
 	return out
 }
 
-// maxFar bounds the endpoints that are not near, in an assignment for one node: with those of a
-// service with an endpoint on each of 5,000 nodes, all assignments together have 25 million.
+// maxFar limits how many endpoints that are not near an assignment for one node contains. Without it,
+// for a service with an endpoint on each of 5,000 nodes, all assignments together would contain 25
+// million.
 const maxFar = 100
 
-// closest returns the endpoints that are near, and maxFar others. Which others depends on the node,
-// so that the calls of many nodes spread when their own endpoints are gone.
+// closest returns the near endpoints and maxFar others. Which others depends on the node, so that calls
+// from many nodes are spread when their near endpoints are gone.
 func closest(all []mesh.Endpoint, near func(mesh.Endpoint) bool, node string) []mesh.Endpoint {
 	var out, far []mesh.Endpoint
 	for _, e := range all {
@@ -74,7 +75,7 @@ func closest(all []mesh.Endpoint, near func(mesh.Endpoint) bool, node string) []
 	return append(out, far...)
 }
 
-// A group of endpoints in a load assignment.
+// A group is a group of endpoints in a load assignment.
 type group struct {
 	priority uint32 // 0 is used first
 	zone     string
@@ -84,8 +85,8 @@ func (g group) compare(h group) int {
 	return cmp.Or(cmp.Compare(g.priority, h.priority), cmp.Compare(g.zone, h.zone))
 }
 
-// serving returns the endpoints of a port that accept connections, sorted by address: those
-// of a family or, where kube-proxy would have none, those of the other.
+// serving returns the endpoints of a port that accept connections, sorted by address: those of a family
+// or, if kube-proxy would have none, those of the other.
 func serving(all []mesh.Endpoint, portName string, f family) []mesh.Endpoint {
 	var ready, terminating, kept, others, othersTerminating []mesh.Endpoint
 	for _, e := range all {
@@ -115,7 +116,7 @@ func serving(all []mesh.Endpoint, portName string, f family) []mesh.Endpoint {
 	return slices.CompactFunc(ready, func(a, b mesh.Endpoint) bool { return a.Addr == b.Addr && a.Port == b.Port })
 }
 
-// lbEndpoint returns an endpoint, which is called by mutual TLS if it has an identity.
+// lbEndpoint returns an endpoint, which is called by mutual TLS if id is not empty.
 func lbEndpoint(host string, port uint16, id string) *endpoint.LbEndpoint {
 	out := &endpoint.LbEndpoint{HostIdentifier: &endpoint.LbEndpoint_Endpoint{
 		Endpoint: &endpoint.Endpoint{Address: socketAddress(host, port)},
@@ -128,7 +129,7 @@ func lbEndpoint(host string, port uint16, id string) *endpoint.LbEndpoint {
 	return out
 }
 
-// singleEndpoint is the load assignment of a static cluster.
+// singleEndpoint returns the load assignment of a static cluster.
 func singleEndpoint(name, host string, port uint16, id string) *endpoint.ClusterLoadAssignment {
 	return &endpoint.ClusterLoadAssignment{ClusterName: name, Endpoints: []*endpoint.LocalityLbEndpoints{{
 		LbEndpoints: []*endpoint.LbEndpoint{lbEndpoint(host, port, id)},

@@ -16,7 +16,7 @@ import (
 	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	internallistener "github.com/envoyproxy/go-control-plane/envoy/extensions/bootstrap/internal_listener/v3"
 	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
-	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/resource_monitors/downstream_connections/v3" // is in a bootstrap
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/resource_monitors/downstream_connections/v3" // used in a bootstrap
 	tls "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -30,7 +30,7 @@ import (
 	"outrider.dev/test/process"
 )
 
-// The real Envoy accepts every resource of the golden files.
+// The real Envoy accepts every resource in the golden files.
 func TestEnvoyAcceptsAll(t *testing.T) {
 	binary := process.Envoy(t)
 	for name, resources := range goldenCases(t) {
@@ -42,8 +42,8 @@ func TestEnvoyAcceptsAll(t *testing.T) {
 				t.Fatal(err)
 			}
 			out, err := exec.Command(binary, "--mode", "validate", "-c", file, "-l", "error").CombinedOutput()
-			// Not by its exit status: with statistics of requests Envoy 1.40 crashes at the end of a
-			// validation, after this line. A server does not.
+			// The exit status is not used: with statistics of requests, Envoy 1.40 crashes at the end
+			// of a validation, after this line. Envoy as a server does not.
 			if !bytes.Contains(out, []byte("configuration '"+file+"' OK")) {
 				t.Errorf("%v: %s", err, out)
 			}
@@ -51,11 +51,11 @@ func TestEnvoyAcceptsAll(t *testing.T) {
 	}
 }
 
-// static is a bootstrap with resources in it. Virtual hosts come in a route
-// configuration of a listener; endpoints cannot come so and are left out.
+// static returns a bootstrap that contains resources. It puts virtual hosts into a route configuration
+// in a listener, and leaves out endpoints, which a bootstrap cannot contain.
 func static(t *testing.T, dir string, resources []xds.Dependency) []byte {
 	t.Helper()
-	// Envoy requires the files to exist, and accepts empty ones.
+	// Envoy requires these files to exist; they may be empty.
 	for _, file := range []string{"workload.json", "roots.json"} {
 		if err := os.WriteFile(filepath.Join(dir, file), []byte(`{"resources": []}`), 0o600); err != nil {
 			t.Fatal(err)
@@ -75,12 +75,12 @@ func static(t *testing.T, dir string, resources []xds.Dependency) []byte {
 		m := message(t, n.Resource)
 		switch m := m.(type) {
 		case *listener.Listener:
-			if m.ApiListener == nil { // for gRPC clients; Envoy has none
+			if m.ApiListener == nil { // for gRPC clients, not for Envoy
 				b.StaticResources.Listeners = append(b.StaticResources.Listeners, m)
 			}
 		case *cluster.Cluster:
 			if m.Name == envoy.PassthroughCluster {
-				break // the bootstrap has it
+				break // the bootstrap contains it already
 			}
 			b.StaticResources.Clusters = append(b.StaticResources.Clusters, m)
 		case *route.VirtualHost:
@@ -117,8 +117,8 @@ func options(extra []byte) envoy.Options {
 	}
 }
 
-// Envoy has one subscription for all equal configurations of a secret: the bootstrap's and
-// those of the clusters.
+// Envoy has one subscription for equal configurations of a secret, so the clusters' must equal the
+// bootstrap's.
 func TestSecretsAreThoseOfTheBootstrap(t *testing.T) {
 	raw, err := options(nil).Bootstrap()
 	if err != nil {
@@ -150,7 +150,7 @@ func TestSecretsAreThoseOfTheBootstrap(t *testing.T) {
 	}
 }
 
-// routeListener is a listener with virtual hosts.
+// routeListener returns a listener with virtual hosts.
 func routeListener(t *testing.T, hosts *route.RouteConfiguration, port uint32) *listener.Listener {
 	t.Helper()
 	packed, err := anypb.New(&hcm.HttpConnectionManager{StatPrefix: "x", RouteSpecifier: &hcm.HttpConnectionManager_RouteConfig{RouteConfig: hosts}})

@@ -16,8 +16,8 @@ import (
 	"outrider.dev/test/process"
 )
 
-// Envoy rejects all routes of a service because of one expression that is too large. So those that
-// a route may have are small enough: here are the largest of several forms.
+// If one regular expression is too large, Envoy rejects all routes of a service. So routes accept only
+// expressions that are small enough; here are the largest of several forms.
 func TestEnvoyAcceptsTheLargestExpressions(t *testing.T) {
 	binary := process.Envoy(t)
 	route := func(expressions ...string) *gatewayv1.HTTPRoute {
@@ -36,7 +36,7 @@ func TestEnvoyAcceptsTheLargestExpressions(t *testing.T) {
 		of := func(n int) string { return strings.Repeat(class+"{100}", n/100) + fmt.Sprintf("%s{%d}", class, n%100) }
 		accepted := func(n int) bool { _, err := objects.HTTPRoute(route(of(n))); return err == nil }
 		low, high := 1, 40_000
-		for low+1 < high { // the largest that is accepted
+		for low+1 < high { // finds the largest that is accepted
 			if middle := (low + high) / 2; accepted(middle) {
 				low = middle
 			} else {

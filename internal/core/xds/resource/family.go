@@ -8,25 +8,25 @@ import (
 	"outrider.dev/internal/core/xds"
 )
 
-// A family of addresses. A connection to an IPv4 address of a service goes to an IPv4
-// endpoint, as with kube-proxy: the application may listen on that family alone, and the
-// client may have no other.
+// A family is a family of addresses. A connection to a service's IPv4 address goes to an IPv4 endpoint,
+// as with kube-proxy, because the application may only listen on that family, and the client may have
+// no other.
 //
-// Names contain the family only if it is not the service's primary one: so in a mesh with
-// one family they are Istio's.
+// Names contain the family only if it is not the service's primary one, so in a mesh with one family
+// they are the same as Istio's.
 type family string
 
 const (
-	primary family = "" // that of the service's first address
+	primary family = "" // the family of the service's first address
 	ipv4    family = "IPv4"
 	ipv6    family = "IPv6"
 )
 
-// allFamilies may occur in a name. The primary one occurs by its own name too, if the name
-// was made while the other family was the primary one.
+// allFamilies are the families that may occur in a name. A name may contain the primary one if it was
+// made while the other family was the primary one.
 var allFamilies = []family{primary, ipv4, ipv6}
 
-// familyNamed returns the family of a name in any case; the primary one if it has none.
+// familyNamed returns the family that a name contains, in upper or lower case, or else the primary one.
 func familyNamed(name string) family {
 	for _, f := range allFamilies {
 		if strings.EqualFold(name, string(f)) {
@@ -43,8 +43,8 @@ func familyOf(a netip.Addr) family {
 	return ipv6
 }
 
-// primaryOf returns the family of a service's first address. It is IPv4 without any: the
-// endpoints may change at any moment, and names must not.
+// primaryOf returns the family of a service's first address. Without an address it is IPv4 and does not
+// depend on the endpoints: these may change at any time, but names must not.
 func primaryOf(s *mesh.Service) family {
 	if len(s.Addresses) == 0 {
 		return ipv4
@@ -52,7 +52,7 @@ func primaryOf(s *mesh.Service) family {
 	return familyOf(s.Addresses[0])
 }
 
-// withFamily returns the target as it is reached by a family. An external one has none.
+// withFamily returns the target as reached by a family. An external target has no family.
 func (t target) withFamily(f family) target {
 	t.family = f
 	if f == primaryOf(t.service) || t.service.External != "" {
@@ -61,7 +61,7 @@ func (t target) withFamily(f family) target {
 	return t
 }
 
-// effectiveFamily is the family by which t is reached.
+// effectiveFamily returns the family by which t is reached.
 func (t target) effectiveFamily() family {
 	if t.family == primary {
 		return primaryOf(t.service)
@@ -69,8 +69,8 @@ func (t target) effectiveFamily() family {
 	return t.family
 }
 
-// forProxy returns t for a gRPC client, which does not subscribe by address: if it has a single
-// family it can use no other.
+// forProxy returns the target for p. A gRPC client does not subscribe by address: if it has a single
+// family, that one is used.
 func (t target) forProxy(p *xds.Proxy) target {
 	if !p.GRPC || t.family != primary || len(p.Addresses) == 0 {
 		return t

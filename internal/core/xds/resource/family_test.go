@@ -15,9 +15,9 @@ import (
 
 var endpointAddress = regexp.MustCompile(`address: (10\.244[.0-9]+|fd44[:0-9a-f]+)\n`)
 
-// A connection by a family goes to endpoints of that family: by address, through routes, and
-// if a client with one family does not subscribe by address. Without endpoints of the
-// family the other one serves.
+// A connection by a family goes to endpoints of that family: by address, through routes, and for a
+// client with one family that does not subscribe by address. If the family has no endpoints, those of
+// the other are used.
 func TestFamilies(t *testing.T) {
 	h := newTestMesh(
 		service("dual", "dual", "10.96.0.1 fd96::1", port(80, mesh.HTTP), port(90, mesh.TCP)),
@@ -30,7 +30,7 @@ func TestFamilies(t *testing.T) {
 		pod("four-1", "four", "10.244.0.3 fd44::3"),
 		&mesh.SliceSpec{Name: "x", Namespace: "shop", Service: "only-six", Ports: []mesh.SlicePort{{Name: "p80", Number: 80}},
 			Endpoints: []mesh.SliceEndpoint{{Addresses: addresses("fd44::9"), Ready: true}}},
-		// Slices of both families, of which the service has one.
+		// This service has one family, but slices of both.
 		&mesh.SliceSpec{Name: "y", Namespace: "shop", Service: "four", Ports: []mesh.SlicePort{{Name: "p80", Number: 80}},
 			Endpoints: []mesh.SliceEndpoint{{Addresses: addresses("10.244.0.3"), Ready: true}, {Addresses: addresses("fd44::3"), Ready: true}}},
 		&mesh.RouteSpec{Name: "r", Namespace: "shop", Parents: []mesh.Parent{{Namespace: "shop", Name: "routed"}}, Rules: []mesh.Route{{
@@ -72,7 +72,7 @@ func TestFamilies(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			// The server looks dependencies of dependencies up.
+			// The server looks up dependencies of dependencies.
 			var got []string
 			seen := map[string]bool{}
 			var follow func(a xds.Bundle)
@@ -97,7 +97,7 @@ func TestFamilies(t *testing.T) {
 			}
 		})
 	}
-	// A resource has the subscribed name, whatever the primary family is now.
+	// A resource has the name that was subscribed to, whichever family is the primary one now.
 	for _, name := range []string{"outbound|80|IPv4|dual.shop.svc.cluster.local", "outbound|80|IPv6|dual.shop.svc.cluster.local", "outbound|80||dual.shop.svc.cluster.local"} {
 		if r := v.Named(both, xds.EndpointType, name).Resource; r.Name != name || !strings.Contains(text(t, []xds.Dependency{{Type: xds.EndpointType, Resource: r}}), "cluster_name: "+name) {
 			t.Errorf("%s is served by %s", name, r.Name)
@@ -110,7 +110,7 @@ func TestFamilies(t *testing.T) {
 	}
 }
 
-// The endpoints that were ready before a restart of the kubelet have traffic where no other has.
+// Endpoints that were ready before a restart of the kubelet get traffic only if there are no others.
 func TestKeptEndpointsAreTheLast(t *testing.T) {
 	unready := func(s *mesh.WorkloadSpec) { s.Ready = false }
 	kept := func(s *mesh.WorkloadSpec) { s.Ready, s.Kept = false, true }

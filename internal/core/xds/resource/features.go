@@ -9,19 +9,19 @@ import (
 	"outrider.dev/internal/core/xds"
 )
 
-// features are the properties of a proxy on which its resources depend, besides its
-// workload: proxies with the same features share them.
+// features are the properties of a proxy, except its workload, on which its resources depend. Proxies
+// with the same features share resources.
 type features struct {
 	secrets     secrets
-	v4, v6      bool // families of its listeners
+	v4, v6      bool // address families of its listeners
 	transparent bool
-	grpc        bool   // it is a gRPC client without a proxy
-	relayed     bool   // its agent responds while the control plane is away
+	grpc        bool   // a gRPC client without a proxy
+	relayed     bool   // its agent answers while the control plane is away
 	sampling    string // see samplingOf
 }
 
-// shared reports whether other proxies are likely to have the same features: a directory is
-// chosen by the proxy alone.
+// shared reports whether other proxies probably have the same features. A directory of secrets is
+// chosen by each proxy alone.
 func (f features) shared() bool { return f.secrets.dir == "" }
 
 func featuresOf(p *xds.Proxy) features {
@@ -33,7 +33,7 @@ func featuresOf(p *xds.Proxy) features {
 		sampling:    samplingOf(p),
 	}
 	if s.grpc {
-		s.secrets = secrets{} // endpoints that differ in their transport sockets are unsupported
+		s.secrets = secrets{} // endpoints with different transport sockets are unsupported
 	}
 	for _, a := range p.Addresses {
 		if a.Unmap().Is4() {
@@ -48,8 +48,8 @@ func featuresOf(p *xds.Proxy) features {
 	return s
 }
 
-// forClusters returns the part of f on which clusters depend, forListeners the one on which
-// outbound listeners do.
+// forClusters returns the features on which clusters depend, and forListeners those on which outbound
+// listeners depend.
 func (f features) forClusters() features {
 	return features{secrets: f.secrets, grpc: f.grpc, relayed: f.relayed}
 }
@@ -57,11 +57,12 @@ func (f features) forListeners() features {
 	return features{v4: f.v4, v6: f.v6, relayed: f.relayed, sampling: f.sampling}
 }
 
-// workload returns the workload of a proxy, or nil. The proxy claims its name and its
-// addresses; the identity of its certificate must agree.
+// workload returns the workload of a proxy, or nil. The proxy claims a name and addresses, but the
+// workload must have the identity in the proxy's certificate.
 func workload(m *mesh.Mesh, p *xds.Proxy) *mesh.Workload {
 	var found []*mesh.Workload
-	// By name first: a pod's addresses are known to the cluster only after it has started.
+	// The name comes first, because a pod's addresses are known to the cluster only after it has
+	// started.
 	if id, err := xds.ParseNodeID(p.ID); err == nil && id.Name != "" {
 		found = append(found, m.Pod(p.Namespace, id.Name), m.Host(p.Namespace, id.Name))
 	}
@@ -77,7 +78,7 @@ func workload(m *mesh.Mesh, p *xds.Proxy) *mesh.Workload {
 	return found[i]
 }
 
-// appPort returns a port of a workload, and whether a service or policy declares it.
+// appPort returns a workload's port, and whether a service or policy declares it.
 func appPort(w *mesh.Workload, number uint16) (mesh.AppPort, bool) {
 	for _, p := range w.Ports {
 		if p.Number == number {
@@ -87,13 +88,13 @@ func appPort(w *mesh.Workload, number uint16) (mesh.AppPort, bool) {
 	return mesh.AppPort{Number: number, TLS: w.TLS}, false
 }
 
-// mutual reports whether proxies connect to a workload's port by mutual TLS. The clients
-// and the server's own proxy go by it.
+// mutual reports whether proxies connect to a workload's port by mutual TLS. Both the clients and the
+// server's own proxy use this rule.
 //
-//   - A permissive port where the server speaks first is called in plain text: its proxy
-//     cannot distinguish a client that waits for the server from one with late TLS.
-//   - So is a permissive port that no service or policy declares: it may be excluded from
-//     capture, as the proxy's own ports are.
+//   - A permissive port on which the server speaks first is called in plain text, because its proxy
+//     cannot distinguish a client that waits for the server from one whose TLS handshake is late.
+//   - A permissive port that no service or policy declares is also called in plain text, because it may
+//     be excluded from capture, as the proxy's own ports are.
 func mutual(w *mesh.Workload, number uint16) bool {
 	if w == nil || !w.Proxied {
 		return false
@@ -119,7 +120,7 @@ type socket struct {
 	port uint16
 }
 
-// wildcards returns the addresses of a listener, at least one.
+// wildcards returns a listener's addresses, at least one.
 func (f features) wildcards(port uint16) []socket {
 	var out []socket
 	if f.v4 {

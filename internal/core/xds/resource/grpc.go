@@ -15,14 +15,13 @@ import (
 	"outrider.dev/internal/core/xds"
 )
 
-// grpcListener is the listener to which a gRPC client subscribes by its target,
-// "reviews.shop:80" or "reviews": it has no address, only the name of the routes.
+// grpcListener returns the listener to which a gRPC client subscribes by its target, "reviews.shop:80"
+// or "reviews". It has no address, but only the name of its routes.
 //
-// A gRPC client fails a call at once if there is a listener whose routes match no target. A
-// name without a listener costs it 15 s, because the state of the world cannot express
-// that there is none.
+// If a listener exists and its routes do not match the target, a gRPC client fails the call at once. If
+// no listener exists, the client waits 15 s, because the state-of-the-world protocol cannot say so.
 func (v *snapshot) grpcListener(p *xds.Proxy, name string) *xds.Resource {
-	// Not cached: a target has many aliases, "Reviews.shop.:80" is one.
+	// Not cached, because a target has many aliases, such as "Reviews.shop.:80".
 	m := &hcm.HttpConnectionManager{StatPrefix: "grpc", HttpFilters: []*hcm.HttpFilter{injectsFaults(), toRouter(&router.Router{})}}
 	t, unknown := v.grpcTarget(p, name)
 	switch {
@@ -38,7 +37,7 @@ func (v *snapshot) grpcListener(p *xds.Proxy, name string) *xds.Resource {
 	return serialize(name, &listener.Listener{Name: name, ApiListener: &listener.ApiListener{ApiListener: typed(m)}})
 }
 
-// grpcTarget returns the service's port of a target, or why there is none.
+// grpcTarget returns the service's port that a target names, or says why there is none.
 func (v *snapshot) grpcTarget(p *xds.Proxy, name string) (t target, unknown string) {
 	host, number, hasPort := strings.Cut(name, ":")
 	s := v.mesh.Resolve(host, p.Namespace)
@@ -61,8 +60,8 @@ func (v *snapshot) grpcTarget(p *xds.Proxy, name string) (t target, unknown stri
 	return target{}, fmt.Sprintf("%s has the ports %s: the target must name one of them", s.Host, cmp.Or(strings.Join(ports, ", "), "(none)"))
 }
 
-// onlyPort returns the port that a target without one means: the only one that is declared
-// for HTTP/2 or gRPC, else the only one of TCP.
+// onlyPort returns the port for a target without one: the only port that declares HTTP/2 or gRPC, or
+// else the only TCP port.
 func onlyPort(s *mesh.Service) (uint16, bool) {
 	for _, fits := range []func(mesh.Protocol) bool{
 		func(p mesh.Protocol) bool { return p == mesh.GRPC || p == mesh.HTTP2 },
@@ -81,7 +80,7 @@ func onlyPort(s *mesh.Service) (uint16, bool) {
 	return 0, false
 }
 
-// routesOf is the route configuration of one service's port; nil if none has the name.
+// routesOf returns the route configuration for one service's port; nil if there is none with this name.
 func (v *snapshot) routesOf(p *xds.Proxy, name string) *xds.Resource {
 	r, ok := parseServiceName(name)
 	t, found := v.target(r, p.Namespace)

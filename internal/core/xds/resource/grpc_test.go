@@ -30,13 +30,13 @@ import (
 	"outrider.dev/test/process"
 )
 
-// A grpcMesh is a control plane with one service, greeter, of which the port 81 is for gRPC.
+// A grpcMesh is a control plane with one service, greeter, whose port 81 is for gRPC.
 type grpcMesh struct {
 	t         *testing.T
 	builder   *build.Builder
 	feed      *mesh.Feed
 	server    *xds.Server
-	bootstrap []byte // of its clients
+	bootstrap []byte // for its clients
 }
 
 func newGRPCMesh(t *testing.T) *grpcMesh {
@@ -76,14 +76,14 @@ func (w *grpcMesh) set(parts ...mesh.Part) {
 	w.feed.Publish(w.builder.Mesh(), nil)
 }
 
-// moveTo makes an address the endpoint of a service's port 81.
+// moveTo makes an address the endpoint for a service's port 81.
 func (w *grpcMesh) moveTo(service, address string) {
 	to := netip.MustParseAddrPort(address)
 	w.set(&mesh.SliceSpec{Name: service + "-1", Namespace: "shop", Service: service, Ports: []mesh.SlicePort{{Name: "p81", Number: to.Port()}},
 		Endpoints: []mesh.SliceEndpoint{{Addresses: []netip.Addr{to.Addr()}, Ready: true}}})
 }
 
-// dial returns a client of a target.
+// dial returns a client for a target.
 func (w *grpcMesh) dial(target string) healthpb.HealthClient {
 	w.t.Helper()
 	resolver, err := grpcxds.NewXDSResolverWithConfigForTesting(w.bootstrap)
@@ -98,12 +98,12 @@ func (w *grpcMesh) dial(target string) healthpb.HealthClient {
 	return healthpb.NewHealthClient(conn)
 }
 
-// reaches calls until a call is served at an address.
+// reaches repeats a call until a server at this address answers it.
 func (w *grpcMesh) reaches(c healthpb.HealthClient, want string) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), process.Patience)
 	defer cancel()
-	process.Retry(w.t, func() error { // the client follows a change on its own
+	process.Retry(w.t, func() error { // the client applies a change when it has received it
 		var p peer.Peer
 		_, err := c.Check(ctx, &healthpb.HealthCheckRequest{}, grpc.Peer(&p), grpc.WaitForReady(true))
 		if err == nil && p.Addr.String() == want {
@@ -113,8 +113,7 @@ func (w *grpcMesh) reaches(c healthpb.HealthClient, want string) {
 	})
 }
 
-// A gRPC client without a proxy resolves its target by xDS (state of the world), and
-// follows a change.
+// A gRPC client without a proxy resolves its target by xDS (state of the world), and applies changes.
 func TestGRPCClient(t *testing.T) {
 	w := newGRPCMesh(t)
 	first, second := w.greeter(), w.greeter()
@@ -123,13 +122,13 @@ func TestGRPCClient(t *testing.T) {
 	w.reaches(client, first)
 	w.moveTo("greeter", second)
 	w.reaches(client, second)
-	w.reaches(w.dial("greeter"), second) // its only port for gRPC
+	w.reaches(w.dial("greeter"), second) // greeter has only one port for gRPC
 	proxies := w.server.Proxies()
 	if len(proxies) == 0 {
 		t.Fatal("no proxies")
 	}
 	for _, p := range proxies {
-		if p.Namespace != "shop" || len(p.Notes) != 1 { // of plain text
+		if p.Namespace != "shop" || len(p.Notes) != 1 { // the note is about plain text
 			t.Errorf("proxy: %+v", p)
 		}
 		for _, ty := range p.Types {
@@ -140,8 +139,8 @@ func TestGRPCClient(t *testing.T) {
 	}
 }
 
-// A target that is not found fails a call at once: without an answer a client waits 15 s
-// for it. The same channel works when the service is there.
+// If a target is not found, calls fail at once; without an answer the client would wait 15 s. The same
+// channel works once the service exists.
 func TestGRPCTargetThatIsNotFound(t *testing.T) {
 	w := newGRPCMesh(t)
 	w.set(service("many", "", "10.96.0.2", port(80, mesh.HTTP), port(9080, mesh.TCP), port(53, mesh.UDP)))
@@ -156,7 +155,7 @@ func TestGRPCTargetThatIsNotFound(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		_, err := client.Check(ctx, &healthpb.HealthCheckRequest{})
 		cancel()
-		// gRPC Go has the second reason where a call begins between two steps of its resolver.
+		// gRPC Go reports the second reason if a call begins between two steps of its resolver.
 		if got := fmt.Sprint(err); !strings.Contains(got, `could not find VirtualHost for "`+target) && !strings.Contains(got, "name resolver error: produced zero addresses") {
 			t.Errorf("%s: %v", target, err)
 		}
@@ -172,11 +171,11 @@ func TestGRPCTargetThatIsNotFound(t *testing.T) {
 	}
 }
 
-// A client of gRPC's C-core (Python, C++, Ruby, PHP) accepts what it is sent, and fails at once
-// where there is nothing.
+// A client of gRPC's C-core (Python, C++, Ruby, PHP) accepts all resources that are sent to it, and
+// fails at once for a missing target.
 func TestGRPCClientOfCCore(t *testing.T) {
 	python := ""
-	for _, program := range []string{"python3", "/usr/bin/python3"} { // Debian's package is for its own
+	for _, program := range []string{"python3", "/usr/bin/python3"} { // Debian's package is for its own Python
 		if exec.Command(program, "-c", "import grpc").Run() == nil {
 			python = program
 			break
@@ -198,15 +197,15 @@ func TestGRPCClientOfCCore(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
 	}
-	// Debian's 1.51 has the second reason: it rejects a virtual host without routes.
+	// Debian's 1.51 reports the second reason, because it rejects a virtual host without routes.
 	if !strings.Contains(string(out), "could not find VirtualHost for nosuch:81") && !strings.Contains(string(out), "No route found in the virtual host") {
 		t.Errorf("no reason that names the service in\n%s", out)
 	}
 	t.Logf("%s", out)
 }
 
-// What a gRPC client is sent has no field that C-core rejects in clusters, or does not
-// support: it rejects the whole cluster for each.
+// Clusters for gRPC clients contain no field that C-core rejects or does not support, because it would
+// reject the whole cluster.
 func TestGRPCClustersAreWhatCCoreSupports(t *testing.T) {
 	v := snapshot(t, parts()...)
 	p := client(withAgent, func(p *xds.Proxy) { p.GRPC = true })

@@ -24,35 +24,36 @@ import (
 )
 
 const (
-	// clusterHeader has the name of a request's cluster. It is set before the route is
-	// selected, whatever the client sent, and removed afterwards.
+	// clusterHeader contains the name of a request's cluster. It is set before the route is selected,
+	// overwriting what the client sent, and removed afterwards.
 	clusterHeader = "x-outrider-to"
 
-	// originalHost has the client's authority while the request is in the internal listener:
-	// Envoy's header has it on the way there, and must not reach the application.
+	// originalHost preserves the client's authority while the request is in the internal listener. On
+	// the way there Envoy carries it in a header, which must not reach the application.
 	originalHost = "outrider.host"
 	hostHeader   = "x-envoy-original-host"
 
-	// unreachedHeader is in the response of an inbound proxy that had no connection to its
-	// application: no byte of the request reached it, so the request may go to another
-	// endpoint, whatever its method. Both proxies remove it from the responses of
-	// applications, and the client does not get it. It counts with mutual TLS only, and is sent
-	// with it only: a server without a proxy may pass on the header of one that it has called.
+	// unreachedHeader is set in a response by an inbound proxy that could not connect to its
+	// application: no byte of the request reached the application, so the request may be sent to
+	// another endpoint, whatever its method. Both proxies remove it from the responses of applications,
+	// and clients do not get it. It is sent and accepted with mutual TLS only, because a server without
+	// a proxy may pass on the header from a server that it has called.
 	unreachedHeader = "x-outrider-unreached"
 
-	// relayedFirstUseTimeout is no more than a safety net: the agent responds when the control
-	// plane is away. While that is slow, a first use waits for as long as its client or its route.
+	// relayedFirstUseTimeout is only a safety net, because the agent answers while the control plane is
+	// away. If the control plane is slow, a first use waits until the timeout of its client or its
+	// route.
 	relayedFirstUseTimeout = 5 * time.Minute
-	// relayedEndpointsTimeout is shorter: Envoy subscribes to no other cluster meanwhile.
+	// relayedEndpointsTimeout is shorter, because Envoy subscribes to no other cluster meanwhile.
 	relayedEndpointsTimeout = 15 * time.Second
 
-	// earlyFirstUseTimeout is for connections that came before the proxy started: they may
-	// be thousands at the same moment, and the control plane was reachable just before. On a
-	// busy machine 2,000 took 13 s.
+	// earlyFirstUseTimeout is for connections that began before the proxy started: there may be
+	// thousands at the same moment, and the control plane was reachable just before. On a busy machine
+	// 2,000 took 13 s.
 	earlyFirstUseTimeout = 30 * time.Second
 )
 
-// firstUse is how long a proxy waits for the control plane when it uses a service for the first
+// firstUse returns how long a proxy waits for the control plane when it uses a service for the first
 // time.
 func (b *builder) firstUse(sh features) time.Duration {
 	if sh.relayed {
@@ -61,8 +62,8 @@ func (b *builder) firstUse(sh features) time.Duration {
 	return b.firstUseTimeout
 }
 
-// connectionManager is the part of HTTP that is the same everywhere: requests and responses
-// are changed as little as Envoy can. It has the texts of Envoy's own responses.
+// connectionManager returns the common part of all HTTP filters. Envoy changes requests and responses
+// as little as it can, and its own responses get our texts.
 func connectionManager(name string, replies ...localReply) *hcm.HttpConnectionManager {
 	return &hcm.HttpConnectionManager{
 		StatPrefix:                 name,
@@ -76,14 +77,14 @@ func connectionManager(name string, replies ...localReply) *hcm.HttpConnectionMa
 	}
 }
 
-// httpRouteByAddress sends requests to the cluster of their address. There is one virtual
-// host and one route, and neither depends on the mesh.
+// httpRouteByAddress sends requests to the cluster of their address. It has one virtual host with one
+// route, neither of which depends on the mesh.
 func httpRouteByAddress(timeout time.Duration) *listener.Filter {
 	m := connectionManager("outbound", noCluster, noControlPlane, noEndpoint, refused)
 	m.EarlyHeaderMutationExtensions = setHeader(clusterHeader, httpPrefix+"%DOWNSTREAM_LOCAL_ADDRESS%")
 	m.RouteSpecifier = singleRoute("by-address", &route.VirtualHost{Name: "any", RequestHeadersToRemove: []string{clusterHeader}}, &route.RouteAction{
 		ClusterSpecifier: &route.RouteAction_ClusterHeader{ClusterHeader: clusterHeader},
-		// Only the internal listener is an endpoint with a host name, see internalTo.
+		// Only the endpoint that leads to the internal listener has a host name, see internalTo.
 		HostRewriteSpecifier: &route.RouteAction_AutoHostRewrite{AutoHostRewrite: on()},
 		Timeout:              duration(0),
 		RetryPolicy:          defaultRetries(),
@@ -92,11 +93,10 @@ func httpRouteByAddress(timeout time.Duration) *listener.Filter {
 	return httpManager(m)
 }
 
-// httpRouteByService sends the requests to the internal listener by the virtual host of
-// their service. It is the only place where a request waits for a virtual host, and Envoy
-// has no timeout for that: so the idle timeout ends a stream without a route, and each
-// route disables it for its own streams. Mostly the virtual host is there before: it is
-// sent with the cluster that leads here.
+// httpRouteByService sends requests in the internal listener to the virtual host of their service. Only
+// here can a request wait for a virtual host, and Envoy has no timeout for that. So the idle timeout
+// ends streams without a route, and each route disables it for its own streams. Usually the virtual
+// host is there already, because it is sent with the cluster that leads here.
 func (b *builder) httpRouteByService(sh features) *listener.Filter {
 	m := connectionManager(internalName, noCluster, noControlPlane, noVirtualHost, noRoute, timedOut, noEndpoint, refused)
 	m.StreamIdleTimeout = duration(b.firstUse(sh))
@@ -112,17 +112,17 @@ func (b *builder) httpRouteByService(sh features) *listener.Filter {
 	return httpManager(m)
 }
 
-// httpToApplication sends requests to the proxy's own application, if g lets them in.
+// httpToApplication sends requests to the proxy's own application, if g allows them.
 func httpToApplication(g guard) *listener.Filter {
 	m := connectionManager("inbound", unreached)
 	m.RouteSpecifier = singleRoute("inbound", &route.VirtualHost{Name: "app"}, &route.RouteAction{
 		ClusterSpecifier: &route.RouteAction_Cluster{Cluster: applicationCluster},
 		Timeout:          duration(0),
-		// The application may close an idle connection just as it is reused.
+		// The application may close an idle connection at the moment when it is reused.
 		RetryPolicy: &route.RetryPolicy{RetryOn: "reset-before-request", NumRetries: uint32Value(2)},
 	})
-	// The client's identity, by mutual TLS; the header of a client without it is removed. As
-	// in Istio: istio/istio, pilot/pkg/networking/core/listener_inbound.go.
+	// The header contains the client's identity from mutual TLS; it is removed from requests without
+	// mutual TLS. As in Istio: istio/istio, pilot/pkg/networking/core/listener_inbound.go.
 	m.ForwardClientCertDetails = hcm.HttpConnectionManager_APPEND_FORWARD
 	m.SetCurrentClientCertDetails = &hcm.HttpConnectionManager_SetCurrentClientCertDetails{Subject: on(), Uri: true, Dns: true}
 	m.HttpFilters = []*hcm.HttpFilter{toRouter(&router.Router{SuppressEnvoyHeaders: true})}
@@ -130,8 +130,8 @@ func httpToApplication(g guard) *listener.Filter {
 	return httpManager(m)
 }
 
-// singleRoute is a route configuration with one virtual host for all domains and one route
-// for all requests.
+// singleRoute returns a route configuration with one virtual host for all domains and one route for all
+// requests.
 func singleRoute(name string, host *route.VirtualHost, action *route.RouteAction) *hcm.HttpConnectionManager_RouteConfig {
 	host.Domains = []string{"*"}
 	host.ResponseHeadersToRemove = []string{unreachedHeader}
@@ -149,12 +149,12 @@ func anything() *route.RouteMatch {
 	return &route.RouteMatch{PathSpecifier: &route.RouteMatch_Prefix{Prefix: "/"}}
 }
 
-// defaultRetries retries requests that no application has begun to read, on another endpoint
-// if there is one. With two endpoints the load balancer selects the failed one again as
-// often as not: with ten selections in one of a thousand retries.
+// defaultRetries retries requests that no application has begun to read, on another endpoint if there
+// is one. If there are two endpoints, a single selection chooses the failed one again half of the time;
+// with up to ten selections, one retry in a thousand does.
 //
-// A connection that fails ends a try of each request that waits for one to that endpoint, also
-// of those that came later: without pauses, many requests use up their tries within milliseconds.
+// A failed connection ends one attempt of each request that waits for a connection to that endpoint,
+// including later ones: without pauses, many requests would use up their attempts within milliseconds.
 func defaultRetries() *route.RetryPolicy {
 	p := retriesOf("connect-failure,refused-stream,reset-before-request,retriable-headers")
 	p.RetryHostPredicate = []*route.RetryPolicy_RetryHostPredicate{{
@@ -162,8 +162,8 @@ func defaultRetries() *route.RetryPolicy {
 		ConfigType: &route.RetryPolicy_RetryHostPredicate_TypedConfig{TypedConfig: typed(&previous.PreviousHostsPredicate{})},
 	}}
 	p.HostSelectionRetryMaxAttempts = 10
-	// The endpoints that are near have a priority of their own, which is left when a try
-	// there failed: see endpoints.
+	// The near endpoints have a separate priority, which is given up after an attempt there has failed:
+	// see endpoints.
 	p.RetryPriority = &route.RetryPolicy_RetryPriority{
 		Name:       "envoy.retry_priorities.previous_priorities",
 		ConfigType: &route.RetryPolicy_RetryPriority_TypedConfig{TypedConfig: typed(&priorities.PreviousPrioritiesConfig{UpdateFrequency: 1})},
@@ -171,7 +171,7 @@ func defaultRetries() *route.RetryPolicy {
 	return p
 }
 
-// retriesOf retries after these conditions, at any endpoint.
+// retriesOf retries on these conditions, to any endpoint.
 func retriesOf(on string) *route.RetryPolicy {
 	return &route.RetryPolicy{
 		RetryOn:      on,
@@ -185,15 +185,15 @@ func retriesOf(on string) *route.RetryPolicy {
 	}
 }
 
-// onDemand subscribes to missing clusters and virtual hosts.
+// onDemand returns the filter that subscribes to missing clusters and virtual hosts.
 func onDemand(timeout time.Duration) *hcm.HttpFilter {
 	return httpFilter("envoy.filters.http.on_demand", &demand.OnDemand{
 		Odcds: &demand.OnDemandCds{Source: ads(0), Timeout: duration(timeout)},
 	})
 }
 
-// outboundRouter is a router that replaces the value of unreachedHeader in a response by the
-// version of TLS with the endpoint. Without TLS that is none.
+// outboundRouter returns a router that replaces the value of unreachedHeader in a response by the TLS
+// version of the connection to the endpoint. Without TLS the header is removed.
 func outboundRouter() *router.Router {
 	return &router.Router{UpstreamHttpFilters: []*hcm.HttpFilter{
 		httpFilter("envoy.filters.http.header_mutation", &mutate.HeaderMutation{Mutations: &mutate.Mutations{
@@ -220,7 +220,7 @@ func setHeader(name, value string) []*core.TypedExtensionConfig {
 	}}
 }
 
-// setState sets filter state for the later filters of the same connection or stream.
+// setState sets filter state that later filters of the same connection or stream can read.
 func setState(key, format string) *values.FilterStateValue {
 	out := &values.FilterStateValue{
 		Key: &values.FilterStateValue_ObjectKey{ObjectKey: key},

@@ -15,17 +15,17 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// An inboundPort is how connections to a port of the application are accepted.
+// An inboundPort says how connections to a port of the application are accepted.
 type inboundPort struct {
-	port      uint16 // 0: every other
+	port      uint16 // 0: all other ports
 	http      bool
 	mutualTLS bool
 	plaintext bool
-	appTLS    bool // plain text may be TLS of the application, and is detected
+	appTLS    bool // plain text may be TLS of the application, which is detected
 }
 
-// inboundPorts returns those of a workload; the last is for every other port. A workload
-// that is not known (yet) accepts mutual TLS only, because a policy may require it.
+// inboundPorts returns the ports of a workload; the last entry is for all other ports. If the workload
+// is unknown (yet), it accepts only mutual TLS, because a policy may require that.
 func inboundPorts(w *mesh.Workload, f features) []inboundPort {
 	if w == nil {
 		return []inboundPort{{mutualTLS: f.secrets.configured()}}
@@ -34,7 +34,7 @@ func inboundPorts(w *mesh.Workload, f features) []inboundPort {
 	for _, p := range w.Ports {
 		d := inboundPortOf(p, f)
 		if p.Protocol == mesh.ServerFirst && p.TLS == mesh.Permissive {
-			d = inboundPort{port: p.Number, plaintext: true} // no inspector may wait for the client: see mutual
+			d = inboundPort{port: p.Number, plaintext: true} // without an inspector, which would wait for the client: see mutual
 		}
 		out = append(out, d)
 	}
@@ -49,23 +49,22 @@ func inboundPortOf(p mesh.AppPort, f features) inboundPort {
 	return d
 }
 
-// handshakeTimeout bounds the TLS handshake of a client. It has time for a lost segment or
-// ten: a proxy as client of a service gives up after tryTimeout, with its handshake.
+// handshakeTimeout limits a client's TLS handshake. It allows for several lost segments. A proxy that
+// is a client gives up earlier, after tryTimeout, and its handshake ends with it.
 const handshakeTimeout = 30 * time.Second
 
-// helloTimeout bounds the wait for the first bytes of a client, which may be a ClientHello: after it
-// the connection is one in plain text. A lost segment comes again after some 0.2 s, and after 0.6 s if it
-// is lost twice. A server that speaks first, on a port that does not declare it, is as late
-// for its clients in plain text.
+// helloTimeout limits the wait for a client's first bytes, which may be a ClientHello; after it the
+// connection counts as plain text. A lost segment is repeated after some 0.2 s, and after 0.6 s if it
+// is lost twice. If a server speaks first on a port that does not declare so, its plain-text clients
+// wait this long.
 const helloTimeout = time.Second
 
 // inboundPortsKey identifies a list of ports.
 func inboundPortsKey(ports []inboundPort) string { return fmt.Sprint(ports) }
 
-// inbound returns a listener for connections to the application: the one for captured
-// connections, or the one for those that came before the proxy started. Its listener filters
-// depend on the ports as little as possible: a change of them would close the connections to
-// all ports.
+// inbound returns a listener for connections to the application: for captured connections, or for those
+// that began before the proxy started. Its listener filters depend on the ports as little as possible,
+// because a change of them closes the connections to all ports.
 func (b *builder) inbound(name string, f features, ports []inboundPort, g guard) *listener.Listener {
 	var l *listener.Listener
 	var destination *listener.ListenerFilter
@@ -97,14 +96,15 @@ func toApplication() *tcp.TcpProxy {
 	return proxy
 }
 
-// notInspected matches the ports where the first bytes make no difference. On a port for mutual
-// TLS only they make none either, but then it would matter to the listener which ports these are.
+// notInspected matches the ports on which the first bytes make no difference. It does not match ports
+// for mutual TLS only, where they make none either, because then the listener would depend on which
+// ports these are.
 func notInspected(ports []inboundPort) *predicate {
 	var excluded, inspected []*predicate
 	for _, d := range ports {
 		switch inspect := d.mutualTLS || d.appTLS; {
 		case d.port == 0 && !inspect:
-			return not(anyOf(inspected)) // every port but those that are inspected
+			return not(anyOf(inspected)) // all ports except the inspected ones
 		case inspect:
 			inspected = append(inspected, onPort(d.port))
 		default:
@@ -122,7 +122,7 @@ func onPort(port uint16) *predicate {
 	}}
 }
 
-// anyOf returns nil without rules; the API requires two for an "or".
+// anyOf returns nil for an empty list. The API requires at least two rules for an "or".
 func anyOf(rules []*predicate) *predicate {
 	switch len(rules) {
 	case 0:
@@ -142,9 +142,9 @@ func not(p *predicate) *predicate {
 	return &predicate{Rule: &listener.ListenerFilterChainMatchPredicate_NotMatch{NotMatch: p}}
 }
 
-// chains returns the filter chains of a port. Envoy selects the most specific match, and
-// does not fall back to a less specific one: so where the mesh's TLS is matched by its
-// ALPN, other TLS needs a chain too.
+// chains returns the filter chains for a port. Envoy selects the most specific match and does not fall
+// back to a less specific one, so if the mesh's TLS is matched by its ALPN, other TLS needs a chain
+// too.
 func (b *builder) chains(sh features, d inboundPort, g guard) []*listener.FilterChain {
 	bytes := append(g.bytes(), tcpProxy(toApplication()))
 	app, authenticated := bytes, bytes
@@ -152,7 +152,7 @@ func (b *builder) chains(sh features, d inboundPort, g guard) []*listener.Filter
 		app = []*listener.Filter{httpToApplication(g)}
 		authenticated = app
 	} else {
-		// The application gets no connection from a client that is not authenticated.
+		// The application gets no connection from an unauthenticated client.
 		after := toApplication()
 		after.UpstreamConnectMode, after.MaxEarlyDataBytes = tcp.UpstreamConnectMode_ON_DOWNSTREAM_TLS_HANDSHAKE, uint32Value(0)
 		authenticated = append(g.bytes(), tcpProxy(after))
@@ -171,7 +171,7 @@ func (b *builder) chains(sh features, d inboundPort, g guard) []*listener.Filter
 	}
 	if d.mutualTLS {
 		m := match()
-		if d.plaintext { // else it is mutual TLS or nothing, however late
+		if d.plaintext { // otherwise only mutual TLS is accepted, however late
 			m.TransportProtocol, m.ApplicationProtocols = "tls", []string{alpn}
 		}
 		add("-mesh", m, authenticated, downstreamTLS(sh.secrets, b.config.TrustDomain))

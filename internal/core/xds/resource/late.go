@@ -13,17 +13,16 @@ import (
 	"outrider.dev/internal/core/xds"
 )
 
-// A listener for a port number waits sniffTimeout for the first bytes of a connection, because
-// the server may be the one that sends first. Where the service declares HTTP, a connection that
-// is silent for so long goes on to an internal listener, which waits for the bytes. It has no
-// connection to the server meanwhile.
+// A listener for a port number waits sniffTimeout for the first bytes of a connection, because the
+// server may be the one that speaks first. If the service declares HTTP, a connection that stays silent
+// goes on to an internal listener, which waits for the bytes without connecting to the server.
 
-// originalDst is the namespace of the addresses that the filter original_dst gives a
+// originalDst is the metadata namespace for the addresses that the filter original_dst gives to a
 // connection in an internal listener.
 const originalDst = "envoy.filters.listener.original_dst"
 
-// lateListener serves the silent connections of the application to ports that declare HTTP.
-// Its wait has no limit: when the application ends, its connections do.
+// lateListener serves the application's silent connections to ports that declare HTTP. It waits without
+// a limit; the connections end with the application.
 func (v *snapshot) lateListener(sh features) *listener.Listener {
 	l := internal(lateName, core.TrafficDirection_OUTBOUND)
 	l.ListenerFilters = []*listener.ListenerFilter{originalDestination(), httpInspector()}
@@ -36,8 +35,8 @@ func (v *snapshot) lateResource(f features) *xds.Resource {
 	return v.shared(lateName, outboundKey{lateName, features{relayed: f.relayed, sampling: f.sampling}, v.rangesKey()}, func() proto.Message { return v.observe(v.lateListener(f), f, nil) })
 }
 
-// lateTo is the cluster of an address that leads to that listener. The endpoint's metadata
-// carries the address.
+// lateTo returns the cluster for an address that leads to lateListener. Metadata of the endpoint
+// contain the address.
 func lateTo(a address) *cluster.Cluster {
 	c, e := toInternalListener(a.String(), lateName, a.to.String())
 	c.AltStatName = lateName

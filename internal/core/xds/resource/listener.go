@@ -18,9 +18,9 @@ type (
 	outboundKey struct {
 		name     string
 		features features
-		ports    string // and ranges, of services
+		ports    string // ports and ranges of services
 	}
-	// with whether the proxy is relayed
+	// whether the proxy is relayed
 	internalListenerKey bool
 	serviceKey          struct {
 		at      socket
@@ -35,8 +35,8 @@ type (
 	}
 )
 
-// listeners returns those with which p starts, for both directions. Their number goes with the
-// port numbers of the mesh.
+// listeners returns the listeners with which p starts, for both directions. Their number depends on the
+// port numbers in the mesh.
 func (v *snapshot) listeners(p *xds.Proxy) []*xds.Resource {
 	f := featuresOf(p)
 	out := v.inboundListeners(p, f)
@@ -48,7 +48,7 @@ func (v *snapshot) listeners(p *xds.Proxy) []*xds.Resource {
 	return v.ownListeners(out, p)
 }
 
-// ownListeners adds those of virtual addresses at which the server speaks first, see
+// ownListeners adds listeners for virtual addresses at which the server speaks first, see
 // hasOwnListener.
 func (v *snapshot) ownListeners(out []*xds.Resource, p *xds.Proxy) []*xds.Resource {
 	count := map[uint16]int{}
@@ -66,11 +66,12 @@ func (v *snapshot) ownListeners(out []*xds.Resource, p *xds.Proxy) []*xds.Resour
 	return out
 }
 
-// The name of a virtual address and port has no colons, as in Istio: "outbound_10.96.0.1_80",
+// These replace the colons of addresses in listeners' names, as in Istio: "outbound_10.96.0.1_80",
 // "outbound_[fd96__1]_80".
 var withoutColons, withColons = strings.NewReplacer(":", "_"), strings.NewReplacer("_", ":")
 
-// listenerAt returns the listener of a virtual address and port, as in its name; nil if p has none.
+// listenerAt returns the listener for a virtual address and port, given as in its name; nil if p has
+// none.
 func (v *snapshot) listenerAt(p *xds.Proxy, name string) *xds.Resource {
 	a, ok := parseAddress(tcpPrefix + withColons.Replace(name))
 	if !ok || strings.Contains(name, ":") {
@@ -83,7 +84,8 @@ func (v *snapshot) listenerAt(p *xds.Proxy, name string) *xds.Resource {
 	return v.serviceListener(p, t, socket{a.to.Addr(), a.to.Port()})
 }
 
-// serviceListener is the listener of a virtual address and port; nil for a port of the proxy itself.
+// serviceListener returns the listener for a virtual address and port; nil for a port of the proxy
+// itself.
 func (v *snapshot) serviceListener(p *xds.Proxy, t target, at socket) *xds.Resource {
 	if slices.Contains(mesh.ProxyPorts, t.port.Number) {
 		return nil
@@ -100,7 +102,7 @@ func (v *snapshot) serviceListener(p *xds.Proxy, t target, at socket) *xds.Resou
 	})
 }
 
-// listServerFirst returns the services' ports that may have listeners of their own.
+// listServerFirst returns the services' ports that may have their own listeners.
 func (v *snapshot) listServerFirst() []target {
 	if !slices.ContainsFunc(v.ports.sniffed, func(n uint16) bool { return v.ports.own[n] > 0 }) {
 		return nil
@@ -153,8 +155,8 @@ func (v *snapshot) internalResource(f features) *xds.Resource {
 	return v.shared(internalName, internalListenerKey(f.relayed), func() proto.Message { return v.observe(v.internalListener(f), f, nil) })
 }
 
-// listener returns one listener, or that of the target of a gRPC client; nil if none has
-// the name.
+// listener returns one listener, or the listener for the target of a gRPC client; nil if there is none
+// with this name.
 func (v *snapshot) listener(p *xds.Proxy, name string) *xds.Resource {
 	f := featuresOf(p)
 	if rest, ok := strings.CutPrefix(name, sniffedPrefix); ok {

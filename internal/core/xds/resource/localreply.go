@@ -19,24 +19,24 @@ const (
 // A localReply is the text for one of Envoy's response flags.
 type localReply struct {
 	flag, message string
-	replaceBody   bool // Envoy has no text for the flag, or too short a one
+	replaceBody   bool // Envoy has no text for the flag, or too short a text
 	unreached     bool // no byte of the request reached the application
 }
 
 var (
 	noCluster = localReply{flag: "NC", message: "the control plane sent no cluster for this address in time; services used before are not affected", replaceBody: true}
-	// The stand-in of an agent, see [snapshot.Away].
+	// Set by the agent's stand-in cluster, see [snapshot.Away].
 	noControlPlane = localReply{flag: "UDO", message: "the control plane is away, and this proxy has not used this service before", replaceBody: true}
 	noVirtualHost  = localReply{flag: "SI", message: "the control plane sent no routes of this service in time", replaceBody: true} // only in httpRouteByService
 	noRoute        = localReply{flag: "NR", message: "no route of this service matches", replaceBody: true}
 	timedOut       = localReply{flag: "UT", message: "no response within the timeout of the route"}
 	noEndpoint     = localReply{flag: "UH", message: "no endpoint is ready"}
 	refused        = localReply{flag: "UF", message: "no connection to %UPSTREAM_HOST%: " + envoyMessage}
-	unreached      = localReply{flag: refused.flag, message: refused.message, unreached: true} // of the application itself
+	unreached      = localReply{flag: refused.flag, message: refused.message, unreached: true} // of the proxy's own application
 )
 
-// localReplies sets the body of the responses that Envoy creates itself: a line of text, or
-// JSON if the client accepts that. A gRPC client gets the line as its status message.
+// localReplies sets the body of responses that Envoy creates itself: a line of text, or JSON if the
+// client accepts that. A gRPC client gets the line as its status message.
 func localReplies(direction string, replies []localReply) *hcm.LocalReplyConfig {
 	line := func(message string) *core.SubstitutionFormatString {
 		return &core.SubstitutionFormatString{Format: &core.SubstitutionFormatString_TextFormatSource{
@@ -49,7 +49,7 @@ func localReplies(direction string, replies []localReply) *hcm.LocalReplyConfig 
 		"reason": "%RESPONSE_FLAGS_LONG%", "details": "%RESPONSE_CODE_DETAILS%", "message": envoyMessage,
 	})}}
 	out := &hcm.LocalReplyConfig{}
-	add := func(m *hcm.ResponseMapper) { out.Mappers = append(out.Mappers, m) } // the first match counts
+	add := func(m *hcm.ResponseMapper) { out.Mappers = append(out.Mappers, m) } // the first match is used
 	for _, c := range replies {
 		m := &hcm.ResponseMapper{Filter: both(wantsJSON(), flagged(c.flag)), HeadersToAdd: c.headers(), BodyFormatOverride: object}
 		if c.replaceBody {
@@ -74,7 +74,7 @@ func (r localReply) headers() []*core.HeaderValueOption {
 	return []*core.HeaderValueOption{header(unreachedHeader, "%DOWNSTREAM_TLS_VERSION%", core.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD)}
 }
 
-// flagged matches responses with one of these flags, or with any. A redirect has none.
+// flagged matches responses with one of these flags, or with any flag. Redirects have none.
 func flagged(flags ...string) *accesslog.AccessLogFilter {
 	return &accesslog.AccessLogFilter{FilterSpecifier: &accesslog.AccessLogFilter_ResponseFlagFilter{
 		ResponseFlagFilter: &accesslog.ResponseFlagFilter{Flags: flags},

@@ -49,7 +49,7 @@ func pathMatch(out *route.RouteMatch, t mesh.Text) {
 	case mesh.RegExp:
 		out.PathSpecifier = &route.RouteMatch_SafeRegex{SafeRegex: &matcher.RegexMatcher{Regex: t.Value}}
 	case mesh.Prefix:
-		// "/a" and "/a/" mean the same: "/a" and all below it, not "/ab".
+		// "/a" and "/a/" both match "/a" and all paths below it, but not "/ab".
 		if p := strings.TrimRight(t.Value, "/"); p != "" {
 			out.PathSpecifier = &route.RouteMatch_PathSeparatedPrefix{PathSeparatedPrefix: p}
 		}

@@ -6,7 +6,7 @@ import (
 	"outrider.dev/test/mutants"
 )
 
-// What lets a client in.
+// Mutates the lines that decide whether a client is let in.
 func TestMutants(t *testing.T) {
 	mutants.Run(t, "TestAuthorization|TestAuthorizationOfAnUnknownWorkload|TestAuthorizationReachesWhatItSelects|TestPathsAreNormalised", map[string]mutants.Mutant{
 		"an ALLOW rule that cannot be judged matches": {File: "rbac.go", From: `!p.Deny && slices.ContainsFunc(slices.Concat(slices.Concat(r.From...), slices.Concat(r.To...), r.When), unjudged)`, To: `false`},
@@ -27,7 +27,7 @@ func TestMutants(t *testing.T) {
 	})
 }
 
-// Each line of the rule of what a change of the mesh reaches.
+// Mutates each line of the rules in Diff.
 func TestMutantsOfDiff(t *testing.T) {
 	mutants.Run(t, "TestDiffOfAnyHistory", map[string]mutants.Mutant{
 		"a service's addresses are forgotten":      {File: "diff.go", From: `d.name(xds.ClusterType, address{prefix, to}.String())`, To: ``},

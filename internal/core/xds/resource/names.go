@@ -9,11 +9,11 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// Names that Envoy shows and other resources refer to.
+// Names that Envoy shows and to which other resources refer.
 const (
 	passthroughCluster = contract.PassthroughCluster
 	applicationCluster = "InboundPassthroughCluster" // the application, at the original destination
-	internalName       = "routed"                    // the internal listener, and its route configuration
+	internalName       = "routed"                    // the internal listener and its route configuration
 
 	outboundName = "virtualOutbound"
 	earlyName    = "virtualOutbound-early"
@@ -21,22 +21,22 @@ const (
 	inboundName      = "virtualInbound"
 	earlyInboundName = "virtualInbound-early"
 
-	sniffedPrefix = "outbound_" // before a port number
+	sniffedPrefix = "outbound_" // precedes a port number
 
 	httpPrefix, tcpPrefix, rawPrefix = contract.HTTPCluster, contract.TCPCluster, contract.RawCluster
 
-	lateName = "late" // internal listener for the silent connections to such a port
+	lateName = "late" // internal listener for silent connections to such a port
 )
 
-// An address is the name of the cluster for an original destination.
+// An address is the parsed name of the cluster for an original destination.
 type address struct {
 	prefix string
-	to     netip.AddrPort // unmapped
+	to     netip.AddrPort // never IPv4-mapped
 }
 
-// parseAddress parses the names that Envoy makes out of %DOWNSTREAM_LOCAL_ADDRESS%. As the
-// other functions here it accepts the canonical form only: names are keys of caches, and a caller
-// can make up any number of aliases.
+// parseAddress parses the names that Envoy makes from %DOWNSTREAM_LOCAL_ADDRESS%. Like the other
+// functions here, it accepts only the canonical form, because names are keys of caches and a caller
+// could make up any number of aliases.
 func parseAddress(name string) (address, bool) {
 	for _, prefix := range []string{httpPrefix, tcpPrefix, rawPrefix} {
 		rest, ok := strings.CutPrefix(name, prefix)
@@ -61,18 +61,18 @@ func (a address) http() bool { return a.prefix == httpPrefix }
 // late reports whether the cluster leads to the internal listener for silent connections.
 func (a address) late(p mesh.Protocol) bool { return a.prefix == tcpPrefix && p.IsHTTP() }
 
-// serviceName is Istio's name of a service's port, for its cluster and its endpoints. In
-// place of the name of a subset it has the family, if that is not the primary one.
+// serviceName returns Istio's name for a service's port, used for its cluster and its endpoints. A
+// family other than the primary one takes the place of a subset's name.
 func serviceName(s *mesh.Service, port uint16, f family) string {
 	return "outbound|" + strconv.Itoa(int(port)) + "|" + string(f) + "|" + s.Host
 }
 
-// serverName is the same in a form that TLS allows: the SNI of mutual TLS.
+// serverName returns the same name in a form that TLS allows, for the SNI of mutual TLS.
 func serverName(s *mesh.Service, port uint16) string {
 	return "outbound_." + strconv.Itoa(int(port)) + "_._." + s.Host
 }
 
-// A reference is a parsed name of a service's port.
+// A reference is the parsed name of a service's port.
 type reference struct {
 	host   string
 	port   uint16
@@ -95,10 +95,10 @@ func parsePort(text string) (uint16, bool) {
 	return uint16(n), err == nil && strconv.Itoa(int(n)) == text
 }
 
-// routedHost is the authority by which the internal listener subscribes to a service's
-// virtual host: "80.reviews.shop...", or "80-ipv6.reviews.shop..." if the connection had
-// another family than the primary one. The port is in a label, because Envoy gives a
-// meaning of its own to what follows a colon; all is in lower case, as Envoy requires.
+// routedHost returns the authority by which the internal listener subscribes to a service's virtual
+// host: "80.reviews.shop...", or "80-ipv6.reviews.shop..." if the connection's family is not the
+// primary one. The port is in a label, because Envoy interprets what follows a colon. All is in lower
+// case, as Envoy requires.
 func (t target) routedHost() string {
 	label := strconv.Itoa(int(t.port.Number))
 	if t.family != primary {
@@ -107,7 +107,7 @@ func (t target) routedHost() string {
 	return label + "." + t.service.Host
 }
 
-// virtualHost is the name of that virtual host.
+// virtualHost returns the name of that virtual host.
 func (t target) virtualHost() string { return internalName + "/" + t.routedHost() }
 
 // parseRoutedHost is the inverse of routedHost.

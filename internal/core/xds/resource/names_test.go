@@ -10,11 +10,11 @@ import (
 	"outrider.dev/internal/core/xds"
 )
 
-// types have resources by name.
+// types are the types whose resources have names.
 var types = []string{xds.ClusterType, xds.EndpointType, xds.VirtualHostType, xds.RouteType, xds.ListenerType}
 
-// A resource has one name: a caller can make up any number of aliases, and each would be
-// kept for the next proxy.
+// A resource has only one name: a caller could make up any number of aliases, and each would be cached
+// for the next proxy.
 func TestNameHasOneSpelling(t *testing.T) {
 	v := snapshot(t, append(parts(), service("first", "db", "fd96::6 10.96.0.9", port(80, mesh.ServerFirst)))...)
 	aliases := map[string][]string{
@@ -58,14 +58,14 @@ func TestNameHasOneSpelling(t *testing.T) {
 	}
 }
 
-// The control plane keeps nothing for a proxy that tries every name.
+// The control plane stores nothing for a proxy that tries every name.
 func TestNamesThatAreTriedAreNotKept(t *testing.T) {
 	v := snapshot(t, parts()...)
 	try := func(from, to int) {
 		for _, p := range []*xds.Proxy{client(withAgent), client()} {
 			for n := from; n < to; n++ {
 				for _, name := range []string{
-					"tcp|10.244.0.4:" + strconv.Itoa(n), "http|10.244.0.4:" + strconv.Itoa(n), // a pod's undeclared ports
+					"tcp|10.244.0.4:" + strconv.Itoa(n), "http|10.244.0.4:" + strconv.Itoa(n), // undeclared ports of a pod
 					"tcp|10.244.9.9:" + strconv.Itoa(n), "http|10.96.0.1:" + strings.Repeat("0", n%500) + "80",
 					"outbound|80||" + strings.Repeat("x", n%200) + strconv.Itoa(n) + ".shop.svc.cluster.local",
 				} {
@@ -85,7 +85,7 @@ func TestNamesThatAreTriedAreNotKept(t *testing.T) {
 	runtime.KeepAlive(v)
 }
 
-// live is what the collector cannot free.
+// live returns the size of the heap after a garbage collection.
 func live() int64 {
 	var m runtime.MemStats
 	for range 3 {
@@ -95,7 +95,7 @@ func live() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// FuzzNames: no name panics, and what is found for a name has that name.
+// FuzzNames: no name causes a panic, and a resource that is found for a name has that name.
 func FuzzNames(f *testing.F) {
 	for _, name := range []string{"http|10.96.0.1:80", "tcp|[fd96::5%x]:080", "raw|10.96.0.1:80", "late", web80, old80v6, "routed/80-ipv6.routed.shop.svc.cluster.local", "80", "outbound_080", "web.shop:81", "routed", "virtualInbound", "", "|:", "outbound|||"} {
 		f.Add(name)

@@ -13,8 +13,8 @@ import (
 	"outrider.dev/internal/core/xds/resource"
 )
 
-// Endpoints that are near a client have the highest priority. The resource is shared by the
-// clients of a zone, and by all where no endpoint is near.
+// Endpoints near the client have the highest priority. The clients in a zone share the resource; if no
+// endpoint is near, all clients do.
 func TestPrioritiesOfZones(t *testing.T) {
 	web := service("web", "web", "10.96.0.1", port(80, mesh.HTTP))
 	web.Traffic = mesh.SameZone
@@ -50,8 +50,8 @@ func TestPrioritiesOfZones(t *testing.T) {
 	}
 }
 
-// With an endpoint on each node the assignments do not grow with their number: a client gets its
-// node's, and some others. A client on a node without one gets all.
+// If each node has an endpoint, assignments do not grow with the number of nodes: a client gets the
+// endpoints on its node, and some others. A client on a node without one gets all.
 func TestEndpointOnEachNode(t *testing.T) {
 	const nodes = 300
 	web := service("web", "web", "10.96.0.1", port(80, mesh.HTTP))

@@ -9,7 +9,7 @@ import (
 	"outrider.dev/internal/core/xds"
 )
 
-// What a proxy silently does without is in its status.
+// If a proxy lacks something without an error, its status says so.
 func TestNotesOnAProxy(t *testing.T) {
 	ours := pod("db-1", "db", "10.244.0.4", func(w *mesh.WorkloadSpec) { w.Own = true })
 	v := snapshot(t, append(parts(), ours,
@@ -40,7 +40,7 @@ func TestNotesOnAProxy(t *testing.T) {
 	}
 }
 
-// Istio's agent is not ready before it has a table of names, if it captures DNS.
+// If Istio's agent captures DNS, it becomes ready only when it has a table of names.
 func TestIstioDNS(t *testing.T) {
 	v := snapshot(t, parts()...)
 	p := client(func(p *xds.Proxy) {

@@ -21,16 +21,15 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// sniffTimeout bounds the wait for the first bytes of a connection of the application, from which its
+// sniffTimeout limits the wait for the first bytes of a connection from the application, by which its
 // protocol is detected.
 const sniffTimeout = 200 * time.Millisecond
 
-// outbound accepts the connections of the application. It inspects nothing, and hands a
-// connection to the listener of its destination's port number, if there is one: for a
-// number on which a service has HTTP, or declares no protocol. That listener waits for the
-// first bytes. So a number that is added to the mesh or removed is a listener that is
-// added or removed, and the connections on all others stay open: a change of a listener's
-// filters would close them.
+// outbound accepts the application's connections. It inspects nothing, and hands a connection to the
+// listener for its destination's port number, if there is one: for a number on which a service has HTTP
+// or declares no protocol. That listener waits for the first bytes. Adding a port number to the mesh,
+// or removing one, thus adds or removes a listener, and connections on all others stay open. A change
+// of a listener's filters would close its connections.
 func (v *snapshot) outbound(sh features) *listener.Listener {
 	l := listen(outboundName, sh.wildcards(contract.OutboundPort)...)
 	l.TrafficDirection = core.TrafficDirection_OUTBOUND
@@ -40,10 +39,10 @@ func (v *snapshot) outbound(sh features) *listener.Listener {
 	return l
 }
 
-// early accepts the connections that came before the proxy started: their original
-// destination is in a header. It cannot hand them to other listeners, because Envoy would
-// look the destination up in the kernel again. So it detects HTTP itself, except on port
-// numbers where a server speaks first: they rarely change.
+// early accepts the connections that began before the proxy started, whose original destination is in a
+// header. It cannot hand them to other listeners, because Envoy would ask the kernel for the
+// destination again. So it detects HTTP itself, except on port numbers on which a server speaks first,
+// which rarely change.
 func (v *snapshot) early(sh features, serverFirst []uint16) *listener.Listener {
 	l := deferAccept(listen(earlyName, socket{loopback, contract.RelayOutbound}))
 	l.TrafficDirection = core.TrafficDirection_OUTBOUND
@@ -60,7 +59,7 @@ func (v *snapshot) early(sh features, serverFirst []uint16) *listener.Listener {
 	return l
 }
 
-// sniffed is the listener for a port number that has HTTP, or may have it.
+// sniffed returns the listener for a port number that has HTTP, or may have it.
 func (v *snapshot) sniffed(sh features, port uint16) *listener.Listener {
 	l := listen(sniffedName(port), sh.wildcards(port)...)
 	l.BindToPort = off()
@@ -73,21 +72,21 @@ func (v *snapshot) sniffed(sh features, port uint16) *listener.Listener {
 
 func sniffedName(port uint16) string { return sniffedPrefix + strconv.Itoa(int(port)) }
 
-// detect adds listener filters, of which one may wait for the first bytes in vain.
+// detect adds listener filters, one of which may time out while it waits for the first bytes.
 func detect(l *listener.Listener, timeout time.Duration, filters ...*listener.ListenerFilter) {
 	l.ListenerFilters = filters
 	l.ListenerFiltersTimeout = duration(timeout)
 	l.ContinueOnListenerFiltersTimeout = true
 }
 
-// internalListener serves the requests to services with routes.
+// internalListener serves requests to services with routes.
 func (b *builder) internalListener(sh features) *listener.Listener {
 	l := internal(internalName, core.TrafficDirection_OUTBOUND)
 	l.FilterChains = []*listener.FilterChain{{Name: "http", Filters: []*listener.Filter{b.httpRouteByService(sh)}}}
 	return l
 }
 
-// internal returns a listener inside of Envoy.
+// internal returns an internal listener, which only Envoy itself can connect to.
 func internal(name string, d core.TrafficDirection) *listener.Listener {
 	return &listener.Listener{
 		Name:              name,
@@ -96,7 +95,7 @@ func internal(name string, d core.TrafficDirection) *listener.Listener {
 	}
 }
 
-// listen returns a listener on addresses, at least one.
+// listen returns a listener on at least one address.
 func listen(name string, at ...socket) *listener.Listener {
 	l := &listener.Listener{Name: name, Address: at[0].address()}
 	for _, s := range at[1:] {
@@ -105,11 +104,11 @@ func listen(name string, at ...socket) *listener.Listener {
 	return l
 }
 
-// deferAccept makes the kernel hold a connection back until its header has arrived
-// (TCP_DEFER_ACCEPT, tcp(7)). The timeout for the first bytes is short, for the sake of
-// servers that speak first, and begins when Envoy accepts the connection: an agent that
-// hands over thousands at once may send a header later, and without one the connection
-// would be closed; as it is after these seconds, if nothing comes.
+// deferAccept makes the kernel hold a connection back until its header has arrived (TCP_DEFER_ACCEPT,
+// tcp(7)). The timeout for the first bytes is short, for the sake of servers that speak first, and
+// begins when Envoy accepts the connection. An agent that hands over thousands at once may send a
+// header later, and Envoy would close the connection. After this number of seconds without a header it
+// is closed anyway.
 func deferAccept(l *listener.Listener) *listener.Listener {
 	const tcpLevel, deferAccept, seconds = 6, 9, 3 // IPPROTO_TCP, TCP_DEFER_ACCEPT
 	l.SocketOptions = append(l.SocketOptions, &core.SocketOption{
@@ -119,8 +118,8 @@ func deferAccept(l *listener.Listener) *listener.Listener {
 	return l
 }
 
-// rejectOwnPorts closes connections to the proxy's own ports: if they were forwarded, the
-// proxy would receive them again, without end.
+// rejectOwnPorts closes connections to the proxy's own ports, because forwarding them would lead back
+// to the proxy in an endless loop.
 func rejectOwnPorts() []*listener.FilterChain {
 	var out []*listener.FilterChain
 	for _, port := range mesh.ProxyPorts {
@@ -133,19 +132,19 @@ func rejectOwnPorts() []*listener.FilterChain {
 	return out
 }
 
-// httpByAddress is bytesByAddress for connections in which HTTP was detected. It has the networks
-// of services too, because Envoy compares the application protocol only of the chains with the
-// longest prefix.
+// httpByAddress does the same as bytesByAddress for connections in which HTTP was detected. It also
+// lists the networks of services, because Envoy compares the application protocol only among the chains
+// with the longest matching prefix.
 func (v *snapshot) httpByAddress(timeout time.Duration) *listener.FilterChain {
 	c := httpChain(httpRouteByAddress(timeout))
 	c.FilterChainMatch.PrefixRanges = append(cidrs(v.networksWithoutServices()), cidrs(v.serviceRanges())...)
 	return c
 }
 
-// detectedHTTP are the application protocols by which the HTTP inspector names what it detects.
+// detectedHTTP lists the application protocols that the HTTP inspector reports.
 var detectedHTTP = []string{"http/1.0", "http/1.1", "h2c"}
 
-// httpChain is for connections in which HTTP was detected.
+// httpChain returns a chain for connections in which HTTP was detected.
 func httpChain(filter *listener.Filter) *listener.FilterChain {
 	return &listener.FilterChain{
 		Name:             "http",
@@ -154,16 +153,16 @@ func httpChain(filter *listener.Filter) *listener.FilterChain {
 	}
 }
 
-// tcpClusterState is filter state that overrides the cluster of a TCP proxy.
+// tcpClusterState is the filter state that overrides the cluster of a TCP proxy.
 const tcpClusterState = "envoy.tcp_proxy.cluster"
 
-// bytesByAddress returns the chains that send connections inside the mesh's networks to the cluster
-// of their address. Only where services are is a failed connection tried again; elsewhere the
-// network's first answer goes to the application. Each range of services has a chain of its own:
-// connections on the other chains stay open when a range is added.
+// bytesByAddress returns the chains that send connections inside the mesh's networks to the cluster of
+// their address. Failed connections are retried only in the networks of services; elsewhere the
+// application gets the network's first answer. Each range of services has its own chain, so that
+// connections on other chains stay open when a range is added.
 func (v *snapshot) bytesByAddress(prefix string, timeout time.Duration) []*listener.FilterChain {
 	var out []*listener.FilterChain
-	if others := v.networksWithoutServices(); len(others) > 0 { // a chain without prefixes is for all addresses
+	if others := v.networksWithoutServices(); len(others) > 0 { // a chain without prefixes would match all addresses
 		out = append(out, byAddress("tcp", prefix, toCluster(passthroughCluster), timeout, others))
 	}
 	for _, r := range v.serviceRanges() {
@@ -172,12 +171,14 @@ func (v *snapshot) bytesByAddress(prefix string, timeout time.Duration) []*liste
 	return out
 }
 
-// networksWithoutServices returns the mesh's networks; Envoy rejects a prefix in two chains.
+// networksWithoutServices returns the mesh's networks except the ranges of services, because Envoy
+// rejects a prefix in two chains.
 func (v *snapshot) networksWithoutServices() []netip.Prefix {
 	return slices.DeleteFunc(slices.Clone(v.config.Networks), func(n netip.Prefix) bool { return slices.Contains(v.serviceRanges(), n.Masked()) })
 }
 
-// byAddress is a chain of bytes. The API requires a cluster in it, which the filter state overrides.
+// byAddress returns a chain for bytes. The API requires a cluster in it, which the filter state
+// overrides.
 func byAddress(name, prefix string, bytes *tcp.TcpProxy, timeout time.Duration, to []netip.Prefix) *listener.FilterChain {
 	choose := network("envoy.filters.network.set_filter_state", &state.Config{
 		OnNewConnection: []*values.FilterStateValue{setState(tcpClusterState, prefix+"%DOWNSTREAM_LOCAL_ADDRESS%")},
@@ -191,8 +192,8 @@ func byAddress(name, prefix string, bytes *tcp.TcpProxy, timeout time.Duration, 
 	}
 }
 
-// passthroughChain is for destinations outside of the mesh's networks: the proxy subscribes
-// to nothing.
+// passthroughChain is for destinations outside of the mesh's networks, for which the proxy does not
+// subscribe to anything.
 func passthroughChain() *listener.FilterChain {
 	return &listener.FilterChain{
 		Name:    "passthrough",
@@ -209,8 +210,8 @@ func toCluster(name string) *tcp.TcpProxy {
 	}
 }
 
-// toService forwards bytes to a cluster with tryTimeout. Without a wait between two tries both
-// may select the same endpoint, before its failure is counted.
+// toService forwards bytes to a cluster with tryTimeout. Without a pause, two attempts might select the
+// same endpoint before its failure is counted.
 func toService(cluster string) *tcp.TcpProxy {
 	p := toCluster(cluster)
 	p.MaxConnectAttempts = uint32Value(connectTries)
@@ -238,8 +239,7 @@ func originalDestination() *listener.ListenerFilter {
 	return listenerFilter("envoy.filters.listener.original_dst", &original.OriginalDst{})
 }
 
-// proxyProtocol reads the original destination from a header, and closes a connection
-// without one.
+// proxyProtocol reads the original destination from a header, and closes connections without one.
 func proxyProtocol() *listener.ListenerFilter {
 	return listenerFilter("envoy.filters.listener.proxy_protocol", &proxyprotocol.ProxyProtocol{})
 }

@@ -8,26 +8,25 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// maxOwnListeners bounds, by port number, the listeners for the virtual addresses of services
-// whose server speaks first. Beyond it a connection costs the wait for the client's first
-// bytes. The bound is far above what meshes have, and keeps their listeners from growing with
-// their services.
+// maxOwnListeners limits, by port number, the listeners for virtual addresses of services whose server
+// speaks first. Beyond it, connections wait for the client's first bytes. The limit is far above what
+// meshes need, and keeps their listeners from growing with their services.
 const maxOwnListeners = 64
 
-// maxSniffedOfNamespace bounds the port numbers for which a namespace's services have a listener in
-// every proxy of the mesh, each of some 100 KiB: the lowest ones. A connection to another one goes by its
-// address as bytes, with the identity of the server.
+// maxSniffedOfNamespace limits the port numbers for which services in one namespace get a listener in
+// every proxy of the mesh, each of some 100 KiB; the lowest ones do. Connections to other ports are
+// forwarded as bytes by their address, with the identity of the server.
 const maxSniffedOfNamespace = 64
 
 // ports counts the services' ports by number.
 type ports struct {
-	spaces map[string]map[uint16]int // by namespace: those whose listener detects the protocol; the inner maps do not change
+	spaces map[string]map[uint16]int // by namespace: port numbers whose listener detects the protocol; the inner maps are immutable
 
 	http       map[uint16]int // a service declares HTTP
-	own, never map[uint16]int // the server speaks first: at a virtual address, or at pods only
+	own, never map[uint16]int // the server speaks first: at a virtual address, or only at pods
 
-	sniffed   []uint16 // numbers with a listener that detects the protocol, in order
-	unsniffed []uint16 // on which the server of a service speaks first, and no service declares HTTP, in order
+	sniffed   []uint16 // numbers with a listener that detects the protocol, sorted
+	unsniffed []uint16 // numbers on which the server of a service speaks first and no service declares HTTP, sorted
 }
 
 func countPorts(services []*mesh.Service) *ports {
@@ -81,7 +80,7 @@ func (p *ports) add(s *mesh.Service, n int) {
 	}
 }
 
-// within are the numbers that are among the first of a namespace.
+// within returns the numbers that are within the limit of a namespace.
 func (p *ports) within() map[uint16]bool {
 	out := map[uint16]bool{}
 	for _, numbers := range p.spaces { // any order: a union
@@ -97,9 +96,9 @@ func (p *ports) within() map[uint16]bool {
 	return out
 }
 
-// listed sets the two lists. A number is sniffed if a service declares HTTP on it. It is also
-// sniffed for the services that declare nothing, if it costs those where the server speaks
-// first no wait: each of them has a listener for its own address, see ownListeners.
+// listed sets the two lists. A number is sniffed if a service declares HTTP on it. For services that
+// declare nothing, it is sniffed if that delays no server that speaks first, because each of those has
+// a listener for its own address, see ownListeners.
 func (p *ports) listed() *ports {
 	for port := range p.within() {
 		if (p.http[port] > 0 || p.never[port] == 0 && p.own[port] <= maxOwnListeners) && !slices.Contains(mesh.ProxyPorts, port) && port != contract.PrometheusPort {
@@ -116,7 +115,7 @@ func (p *ports) listed() *ports {
 	return p
 }
 
-// union has the numbers that one of two counts has.
+// union returns the numbers that either of two counts contains.
 func union(a, b map[uint16]int) map[uint16]bool {
 	out := map[uint16]bool{}
 	for _, m := range []map[uint16]int{a, b} {
@@ -129,9 +128,9 @@ func union(a, b map[uint16]int) map[uint16]bool {
 	return out
 }
 
-// hasOwnListener reports whether a virtual address and port has a listener of its
-// own: the one for its number waits for the client's first bytes, and the server speaks
-// first. Envoy prefers a listener for an address to one for all addresses.
+// hasOwnListener reports whether a virtual address and port has its own listener, because its server
+// speaks first and the listener for its port number waits for the client's first bytes. Envoy prefers a
+// listener for one address to one for all addresses.
 func (v *snapshot) hasOwnListener(t target) bool {
 	return t.port.Protocol == mesh.ServerFirst && slices.Contains(v.ports.sniffed, t.port.Number)
 }

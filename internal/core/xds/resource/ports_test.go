@@ -10,8 +10,8 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// A namespace gets listeners for so many port numbers, and none for a port of Envoy's own; the ports of
-// others stay. A change gives the same result as a new count.
+// A namespace gets listeners for a limited number of ports, and none for Envoy's own ports; ports of
+// other namespaces are not affected. Updating the counts gives the same result as counting again.
 func TestPortsOfOneNamespace(t *testing.T) {
 	service := func(namespace, name string, numbers ...uint16) *mesh.Service {
 		s := &mesh.Service{Namespace: namespace, Name: name}

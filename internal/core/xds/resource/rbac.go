@@ -21,14 +21,14 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// A guard is the authorization of a workload, as filters of its inbound filter chains. The zero
-// value lets everything in.
+// A guard is the authorization of a workload, for the filters in its inbound chains. The zero value
+// allows everything.
 type guard struct {
 	*mesh.Authorization
 	trustDomain string
 }
 
-// key identifies a guard among all those of a trust domain.
+// key distinguishes the guards within a trust domain.
 func (g guard) key() string {
 	if g.Authorization == nil {
 		return ""
@@ -36,8 +36,8 @@ func (g guard) key() string {
 	return g.Key
 }
 
-// bytes are the filters of a chain for bytes. Envoy judges a connection when its first byte
-// comes, and closes it.
+// bytes returns the filters of a chain for bytes. Envoy judges a connection when its first byte
+// arrives, and closes it if it is denied.
 func (g guard) bytes() []*listener.Filter {
 	var out []*listener.Filter
 	for _, rules := range g.rules(true) {
@@ -46,7 +46,8 @@ func (g guard) bytes() []*listener.Filter {
 	return out
 }
 
-// requests adds the filters of a chain for requests, which get 403, and what their paths need.
+// requests adds the filters of a chain for requests, which answer 403, and the normalisation of paths
+// that they need.
 func (g guard) requests(m *hcm.HttpConnectionManager) {
 	var filters []*hcm.HttpFilter
 	for _, rules := range g.rules(false) {
@@ -54,8 +55,8 @@ func (g guard) requests(m *hcm.HttpConnectionManager) {
 	}
 	m.HttpFilters = append(filters, m.HttpFilters...)
 	if g.hasPaths() {
-		// Istio's default, BASE: other spellings of a path (/x/../admin, /%61dmin) are not ways
-		// around a policy. The application gets the path that was judged.
+		// As with BASE, Istio's default, other spellings of a path (/x/../admin, /%61dmin) cannot evade
+		// a policy. The application gets the normalised path that was judged.
 		m.NormalizePath = on()
 	}
 }
@@ -75,13 +76,13 @@ func (g guard) hasPaths() bool {
 	return false
 }
 
-// rules are those of the filters: what is denied, then what is allowed.
+// rules returns the rules of the filters: first those that deny, then those that allow.
 func (g guard) rules(ofBytes bool) []*rbac.RBAC {
 	switch {
 	case g.Authorization == nil:
 		return nil
 	case g.TooLarge:
-		return []*rbac.RBAC{{Action: rbac.RBAC_ALLOW}} // nothing
+		return []*rbac.RBAC{{Action: rbac.RBAC_ALLOW}} // allows nothing
 	}
 	deny, allow := &rbac.RBAC{Action: rbac.RBAC_DENY, Policies: map[string]*rbac.Policy{}}, &rbac.RBAC{Action: rbac.RBAC_ALLOW, Policies: map[string]*rbac.Policy{}}
 	var out []*rbac.RBAC
@@ -95,15 +96,15 @@ func (g guard) rules(ofBytes bool) []*rbac.RBAC {
 		}
 		for i := range p.Rules {
 			if policy := g.policy(p, &p.Rules[i], ofBytes); policy != nil {
-				to.Policies[fmt.Sprintf("ns[%s]-policy[%s]-rule[%d]", p.Namespace, p.Name, i)] = policy // as Istio names it
+				to.Policies[fmt.Sprintf("ns[%s]-policy[%s]-rule[%d]", p.Namespace, p.Name, i)] = policy // as in Istio
 			}
 		}
 	}
-	slices.SortFunc(out, func(a, b *rbac.RBAC) int { return int(b.Action) - int(a.Action) }) // DENY is 1
+	slices.SortFunc(out, func(a, b *rbac.RBAC) int { return int(b.Action) - int(a.Action) }) // DENY is 1, and comes first
 	return out
 }
 
-// policy returns the form of a rule; nil for one that never matches.
+// policy converts a rule; nil for one that never matches.
 func (g guard) policy(p *mesh.AuthorizationSpec, r *mesh.AuthorizationRule, ofBytes bool) *rbac.Policy {
 	unjudged := func(c mesh.Condition) bool { return !c.Judged(ofBytes) }
 	if !p.Deny && slices.ContainsFunc(slices.Concat(slices.Concat(r.From...), slices.Concat(r.To...), r.When), unjudged) {
@@ -138,7 +139,7 @@ func (g guard) policy(p *mesh.AuthorizationSpec, r *mesh.AuthorizationRule, ofBy
 	return out
 }
 
-// orOne returns one empty list, which matches, in the place of no lists.
+// orOne replaces an empty list of lists by one empty list, which matches always.
 func orOne(lists [][]mesh.Condition) [][]mesh.Condition {
 	if len(lists) == 0 {
 		return [][]mesh.Condition{nil}
@@ -146,7 +147,7 @@ func orOne(lists [][]mesh.Condition) [][]mesh.Condition {
 	return lists
 }
 
-// permissions returns a condition on the operation: all of them must match.
+// permissions converts a condition on the operation; all of the results must match.
 func permissions(c mesh.Condition, deny bool) []*rbac.Permission {
 	anyOf := func(values []string, wide bool) *rbac.Permission {
 		rules := &rbac.Permission_Set{}
@@ -165,8 +166,8 @@ func permissions(c mesh.Condition, deny bool) []*rbac.Permission {
 	return out
 }
 
-// permission returns the match of one value. A wide one forbids: there a host is the same with a
-// port behind it, which a client may add.
+// permission converts one value. If it is wide, for denying, it matches more: a host also with a port
+// appended, which a client may add.
 func permission(of mesh.Attribute, v string, wide bool) *rbac.Permission {
 	header := func(name string, m *matcher.StringMatcher) *rbac.Permission {
 		return &rbac.Permission{Rule: &rbac.Permission_Header{Header: &route.HeaderMatcher{
@@ -175,7 +176,7 @@ func permission(of mesh.Attribute, v string, wide bool) *rbac.Permission {
 	}
 	switch of {
 	case mesh.AppPortNumber:
-		port, _ := strconv.ParseUint(v, 10, 16) // checked; 0 is no port
+		port, _ := strconv.ParseUint(v, 10, 16) // valid, except that 0 is no port
 		return &rbac.Permission{Rule: &rbac.Permission_DestinationPort{DestinationPort: uint32(port)}}
 	case mesh.Method:
 		return header(":method", pattern(v))
@@ -184,7 +185,7 @@ func permission(of mesh.Attribute, v string, wide bool) *rbac.Permission {
 			return header(":authority", regex("(?i)"+strings.Replace(regexp.QuoteMeta(v), `\*`, ".*", 1)+"(:[0-9]*)?"))
 		}
 		m := pattern(v)
-		m.IgnoreCase = m.GetSafeRegex() == nil // Envoy refuses it for expressions
+		m.IgnoreCase = m.GetSafeRegex() == nil // Envoy rejects it for regular expressions
 		return header(":authority", m)
 	}
 	if strings.Contains(v, "{") {
@@ -194,7 +195,7 @@ func permission(of mesh.Attribute, v string, wide bool) *rbac.Permission {
 	return &rbac.Permission{Rule: &rbac.Permission_UrlPath{UrlPath: &matcher.PathMatcher{Rule: &matcher.PathMatcher_Path{Path: pattern(v)}}}}
 }
 
-// principals returns a condition on the client: all of them must match.
+// principals converts a condition on the client; all of the results must match.
 func (g guard) principals(c mesh.Condition, namespace string) []*rbac.Principal {
 	anyOf := func(values []string) *rbac.Principal {
 		ids := &rbac.Principal_Set{}
@@ -213,8 +214,7 @@ func (g guard) principals(c mesh.Condition, namespace string) []*rbac.Principal 
 	return out
 }
 
-// principal returns the match of one value. Without a certificate there is no identity, and none
-// matches.
+// principal converts one value. A client without a certificate has no identity, so no value matches it.
 func (g guard) principal(of mesh.Attribute, v, namespace string) *rbac.Principal {
 	prefix := "spiffe://" + g.trustDomain + "/ns/"
 	switch of {
@@ -229,7 +229,7 @@ func (g guard) principal(of mesh.Attribute, v, namespace string) *rbac.Principal
 		ns, account, _ := strings.Cut(v, "/")
 		return identified(exactly(prefix + ns + "/sa/" + account))
 	}
-	if rest, ok := strings.CutPrefix(v, mesh.DefaultTrustDomain+"/"); ok { // the mesh's own, as in Istio
+	if rest, ok := strings.CutPrefix(v, mesh.DefaultTrustDomain+"/"); ok { // stands for the mesh's own trust domain, as in Istio
 		v = g.trustDomain + "/" + rest
 	}
 	switch {
@@ -241,18 +241,18 @@ func (g guard) principal(of mesh.Attribute, v, namespace string) *rbac.Principal
 	return identified(pattern("spiffe://" + v))
 }
 
-// identified matches clients by the SPIFFE ID of their certificate, without which there is no connection
-// by mutual TLS. Not by mtls_authenticated, which matches no client when a TLS session is resumed: a
-// DENY rule would let in the second connection.
+// identified matches clients by the SPIFFE ID in their certificate, which every client has with mutual
+// TLS. It does not use mtls_authenticated, which matches no client when a TLS session is resumed, so
+// that a DENY rule would not apply to the second connection.
 func identified(id *matcher.StringMatcher) *rbac.Principal {
 	return &rbac.Principal{Identifier: &rbac.Principal_Authenticated_{Authenticated: &rbac.Principal_Authenticated{PrincipalName: id}}}
 }
 
-// fromAddress matches the address of the connection: not that in a header, and also where the
-// connection was handed on.
+// fromAddress matches the address of the connection, not an address in a header. It also works if an
+// agent has handed the connection over.
 func fromAddress(v string) *rbac.Principal {
 	p, err := mesh.Block(v)
-	if err != nil { // checked
+	if err != nil { // already checked
 		return &rbac.Principal{Identifier: &rbac.Principal_NotId{NotId: anyone()}}
 	}
 	//lint:ignore SA1019 remote_ip takes the client's own word for its address (X-Forwarded-For), direct_remote_ip is
@@ -284,8 +284,8 @@ func allPermissions(all []*rbac.Permission) *rbac.Permission {
 	return &rbac.Permission{Rule: &rbac.Permission_AndRules{AndRules: &rbac.Permission_Set{Rules: all}}}
 }
 
-// pattern matches a text, or with a * at one end, whatever begins or ends so. A * alone matches
-// whatever is there.
+// pattern matches a text; with a * at one end, any text that begins or ends with the rest; a * alone
+// matches any value that is present.
 func pattern(v string) *matcher.StringMatcher {
 	switch {
 	case v == "*":

@@ -25,7 +25,7 @@ import (
 	"outrider.dev/test/authorization"
 )
 
-// guarded are the parts of the table's world.
+// guarded returns the parts to which the table refers, with some policies.
 func guarded(policies ...mesh.Part) []mesh.Part {
 	return append(policies, pod("server-1", "server", authorization.Addresses["server"]),
 		service("web", "server", "10.96.0.1", port(8080, mesh.HTTP), port(6379, mesh.TCP), port(3306, mesh.ServerFirst)))
@@ -37,7 +37,7 @@ func guardedProxy(change ...func(*xds.Proxy)) *xds.Proxy {
 	})...)
 }
 
-// The filters let in what the table says, in all listeners that have the port.
+// The filters allow what the table says, in all listeners for the port.
 func TestAuthorization(t *testing.T) {
 	for _, c := range authorization.Table(t) {
 		t.Run(c.Name, func(t *testing.T) {
@@ -63,7 +63,7 @@ func TestAuthorization(t *testing.T) {
 	}
 }
 
-// listenersOf returns the inbound ones.
+// listenersOf returns the inbound listeners.
 func listenersOf(t *testing.T, v xds.Snapshot, p *xds.Proxy) []*listener.Listener {
 	t.Helper()
 	var out []*listener.Listener
@@ -85,7 +85,7 @@ const (
 	denied  = "denied"
 )
 
-// judge finds the chain of a call, and applies its filters.
+// judge finds the chain for a call, and applies its filters.
 func judge(t *testing.T, l *listener.Listener, call authorization.Call) string {
 	t.Helper()
 	number := authorization.Ports[call.Port]
@@ -101,7 +101,7 @@ func judge(t *testing.T, l *listener.Listener, call authorization.Call) string {
 		}
 	}
 	if chain == nil {
-		// A client with an identity calls in plain text where its proxy does: see mutual.
+		// A client with an identity uses plain text if its proxy would: see mutual.
 		if identity(call) != "" && call.Port == "first" {
 			return judge(t, l, authorization.Call{From: "plain", Port: call.Port})
 		}
@@ -145,7 +145,7 @@ func unpacked(t *testing.T, a *anypb.Any) proto.Message {
 	return m
 }
 
-// applies reports whether rules let a call in
+// applies reports whether rules allow a call
 // (https://www.envoyproxy.io/docs/envoy/latest/api-v3/config/rbac/v3/rbac.proto).
 func applies(t *testing.T, rules *rbac.RBAC, call authorization.Call, request bool) bool {
 	t.Helper()
@@ -190,7 +190,7 @@ func (e evaluator) permission(p *rbac.Permission) bool {
 	return false
 }
 
-// ofRequest fails the test if a property of requests is among the filters for bytes.
+// ofRequest fails the test if filters for bytes use a property of requests.
 func (e evaluator) ofRequest() bool {
 	if !e.request {
 		e.t.Errorf("%s: bytes are judged by a property of requests", e.call)
@@ -240,7 +240,7 @@ func matches(t *testing.T, m *matcher.StringMatcher, value string) bool {
 	return false
 }
 
-// A proxy whose workload is not known gets no connection through, if a policy may be for it.
+// A proxy whose workload is unknown accepts no connection if a policy may apply to it.
 func TestAuthorizationOfAnUnknownWorkload(t *testing.T) {
 	unknown := func() *xds.Proxy {
 		return client(func(p *xds.Proxy) { p.ID, p.Addresses = "sidecar~10.244.9.9~new-1.shop~x", addresses("10.244.9.9") })
@@ -272,7 +272,7 @@ func TestAuthorizationOfAnUnknownWorkload(t *testing.T) {
 	}
 }
 
-// The change of a policy changes the listeners of the workloads that it selects, and nothing else.
+// A change of a policy changes only the listeners of the workloads that it selects.
 func TestAuthorizationReachesWhatItSelects(t *testing.T) {
 	m := newTestMesh(append(guarded(), pod("other-1", "other", "10.244.4.2"))...)
 	s := resource.New(m)
@@ -307,8 +307,8 @@ func TestAuthorizationReachesWhatItSelects(t *testing.T) {
 	}
 }
 
-// In a policy cluster.local is the mesh's own trust domain, whatever that is: a DENY rule that names
-// a client by it would deny no client otherwise.
+// In a policy cluster.local stands for the mesh's own trust domain, whatever its name. Otherwise a DENY
+// rule with that name would deny nobody.
 func TestTrustDomainOfPolicies(t *testing.T) {
 	deny := &mesh.AuthorizationSpec{Name: "p", Namespace: "shop", Deny: true, Rules: []mesh.AuthorizationRule{{From: [][]mesh.Condition{{
 		{Of: mesh.Principal, Values: []string{"cluster.local/ns/shop/sa/client", "other.example/ns/shop/sa/client"}},
@@ -322,7 +322,7 @@ func TestTrustDomainOfPolicies(t *testing.T) {
 	}
 }
 
-// Paths are normalised where a policy judges them, and nowhere else.
+// Paths are normalised only where a policy judges them.
 func TestPathsAreNormalised(t *testing.T) {
 	for _, of := range []mesh.Attribute{mesh.Path, mesh.Method} {
 		v := snapshot(t, guarded(&mesh.AuthorizationSpec{Name: "p", Namespace: "shop", Rules: []mesh.AuthorizationRule{{To: [][]mesh.Condition{{{Of: of, Values: []string{"/a"}}}}}}})...)

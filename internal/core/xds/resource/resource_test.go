@@ -27,7 +27,7 @@ var update = flag.Bool("update", false, "write the golden files anew")
 
 const certificates = "/certificates"
 
-// testMesh is a mesh that tests change.
+// A testMesh is a mesh that tests can change.
 type testMesh struct {
 	builder *build.Builder
 	newer   chan struct{}
@@ -82,12 +82,12 @@ func port(number uint16, p mesh.Protocol) mesh.PortSpec {
 
 func unproxied(s *mesh.WorkloadSpec) { s.Proxied = false }
 
-// policyFor sets the policy of a service.
+// policyFor returns a policy for a service.
 func policyFor(service string, settings mesh.BackendPolicy) *mesh.BackendPolicySpec {
 	return &mesh.BackendPolicySpec{Kind: mesh.KindBackendPolicy, Name: service, Namespace: "shop", Targets: []mesh.PolicyTarget{{Name: service}}, Settings: settings}
 }
 
-// parts of the mesh of most tests.
+// parts returns the parts of the mesh that most tests use.
 func parts() []mesh.Part {
 	prefix := "/"
 	backend := func(name string, weight uint32) mesh.Backend {
@@ -112,9 +112,9 @@ func parts() []mesh.Part {
 		&mesh.ServiceSpec{Name: "out", Namespace: "shop", External: "example.com", Ports: []mesh.PortSpec{port(80, mesh.HTTP)}},
 		service("routed", "web", "10.96.0.5 fd96::5", port(80, mesh.HTTP)),
 		hidden,
-		// A service of another namespace with a pod of this one as its endpoint: with the
-		// proxy's port as one of the application Envoy would reject all resources of the
-		// pod's proxy.
+		// A service in another namespace has a pod of this namespace as its endpoint. If the proxy's
+		// port were accepted as one of the application, Envoy would reject all resources of the pod's
+		// proxy.
 		&mesh.ServiceSpec{Name: "evil", Namespace: "bank", Addresses: addresses("10.96.0.77"), Ports: []mesh.PortSpec{port(80, mesh.HTTP), port(8080, mesh.ServerFirst)}},
 		&mesh.SliceSpec{Name: "evil-1", Namespace: "bank", Service: "evil", Ports: []mesh.SlicePort{{Name: "p80", Number: contract.InboundPort}, {Name: "p8080", Number: 8080}},
 			Endpoints: []mesh.SliceEndpoint{{Addresses: addresses("10.244.0.1"), Ready: true}}},
@@ -137,7 +137,7 @@ func parts() []mesh.Part {
 	}
 }
 
-// callRoutes are of the gRPC port of web.
+// callRoutes returns routes for the gRPC port of web.
 func callRoutes() *mesh.RouteSpec {
 	call := func(kind mesh.TextKind, service, method string) []mesh.Match {
 		return []mesh.Match{{Call: &mesh.Call{Kind: kind, Service: service, Method: method}}}
@@ -165,15 +165,15 @@ func client(change ...func(*xds.Proxy)) *xds.Proxy {
 	return p
 }
 
-// relayed is a proxy whose agent relays its configuration, and shows its statistics.
+// relayed marks a proxy whose agent relays its configuration and exposes its statistics.
 func relayed(p *xds.Proxy) { p.Relayed = true }
 
-// withAgent is a proxy whose agent serves its secrets.
+// withAgent marks a proxy whose agent serves its secrets.
 func withAgent(p *xds.Proxy) {
 	p.Metadata[contract.MetadataSecrets] = contract.SecretsCluster
 }
 
-// flatten returns the resources of bundles, in the order in which they are sent.
+// flatten returns the resources of bundles in the order of sending.
 func flatten(a []xds.Bundle, typeURL string) (out []xds.Dependency) {
 	for _, a := range a {
 		out = append(out, a.Before...)
@@ -185,7 +185,7 @@ func flatten(a []xds.Bundle, typeURL string) (out []xds.Dependency) {
 	return out
 }
 
-// observed is a mesh with access logs, tracing and request metrics.
+// observed returns the configuration of a mesh with access logs, tracing and request metrics.
 func observed(t *testing.T) mesh.Config {
 	t.Helper()
 	s, err := telemetry.Mesh{AccessLogFile: "/dev/stdout", AccessLogFormat: "%RESPONSE_CODE% %RESPONSE_FLAGS%"}.Settings(nil)
@@ -196,7 +196,7 @@ func observed(t *testing.T) mesh.Config {
 	return mesh.Config{Telemetry: s}
 }
 
-// goldenCases are the resources in the golden files.
+// goldenCases returns the resources in the golden files.
 func goldenCases(t *testing.T) map[string][]xds.Dependency {
 	v := snapshot(t, parts()...)
 	named := func(p *xds.Proxy, typeURL, name string) []xds.Dependency {

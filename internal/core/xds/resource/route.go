@@ -16,14 +16,14 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// A policy is how requests to a service's port are routed, for one client's namespace.
+// A policy says how requests from clients in one namespace to a service's port are routed.
 type policy struct {
 	service  *mesh.Service
 	port     *mesh.Port
 	routes   []mesh.Route
-	visible  func(b mesh.Backend) *mesh.Service // the backend's service, if it is visible to the client
+	visible  func(b mesh.Backend) *mesh.Service // the backend's service, if the client can see it
 	internal bool                               // for the internal listener
-	family   family                             // of the original destination; primary if it is not known
+	family   family                             // of the original destination; primary if unknown
 }
 
 // targetOf returns a service's port with the family of the original destination.
@@ -35,8 +35,8 @@ func (p *policy) targetOf(s *mesh.Service, port *mesh.Port) target {
 	return t.withFamily(p.family)
 }
 
-// virtualHost applies the service's routes: the first match counts. Without routes all
-// requests go to the service; with routes, a request without a match gets 404.
+// virtualHost applies the service's routes; the first match is used. Without routes all requests go to
+// the service; with routes, a request that none matches gets 404.
 func (p *policy) virtualHost(name string, domains ...string) *route.VirtualHost {
 	v := &route.VirtualHost{Name: name, Domains: domains, ResponseHeadersToRemove: []string{unreachedHeader}}
 	if p.internal {
@@ -50,7 +50,7 @@ func (p *policy) virtualHost(name string, domains ...string) *route.VirtualHost 
 		return v
 	}
 	for _, r := range p.routes {
-		var m mesh.Match // everything
+		var m mesh.Match // matches everything
 		if len(r.Matches) > 0 {
 			m = r.Matches[0]
 		}
@@ -59,7 +59,7 @@ func (p *policy) virtualHost(name string, domains ...string) *route.VirtualHost 
 	return v
 }
 
-// clusters returns those to which requests may be sent, sorted.
+// clusters returns the targets to which requests may be sent, sorted.
 func (p *policy) clusters() []target {
 	out := []target{}
 	if len(p.routes) == 0 {
@@ -95,9 +95,9 @@ func (p *policy) target(b mesh.Backend) (target, bool) {
 	return p.targetOf(s, port), port != nil && port.Protocol != mesh.UDP
 }
 
-// rule converts one match of a route to Envoy's routes. The share of missing backends has a
-// route of its own, with an error; if a backend has filters that Envoy has for a whole route
-// only, so has each backend.
+// rule converts one match of a route to Envoy's routes. The share of missing backends gets a separate
+// route, with an error. If a backend has filters that Envoy supports only for a whole route, each
+// backend gets one.
 func (p *policy) rule(r mesh.Route, m mesh.Match) []*route.Route {
 	if slices.ContainsFunc(r.Backends, func(b mesh.Backend) bool { return slices.ContainsFunc(b.Filters, ofWholeRoute) }) {
 		return p.routePerBackend(r, m)
@@ -140,8 +140,7 @@ func (p *policy) rule(r mesh.Route, m mesh.Match) []*route.Route {
 	return []*route.Route{missing, out}
 }
 
-// match converts a match. Where the internal listener selects a route, the client's authority is
-// in another header.
+// match converts a match. In the internal listener the client's authority is in another header.
 func (p *policy) match(r mesh.Route, m mesh.Match) *route.RouteMatch {
 	if isHost := func(h mesh.Pair) bool { return h.Name == "host" }; p.internal && slices.ContainsFunc(m.Headers, isHost) {
 		m.Headers = slices.Clone(m.Headers)
@@ -154,12 +153,12 @@ func (p *policy) match(r mesh.Route, m mesh.Match) *route.RouteMatch {
 	return out
 }
 
-// ofWholeRoute reports whether f is not among the filters of a weighted cluster.
+// ofWholeRoute reports whether Envoy supports f only for a whole route, not for a weighted cluster.
 func ofWholeRoute(f mesh.Filter) bool { return f.Mirror != nil || f.Rewrite != nil }
 
-// routePerBackend gives each backend a route, the last one what is left of the requests. Envoy
-// compares the fractions of a request's routes with one random number, so each has the sum of
-// the shares up to its own.
+// routePerBackend gives each backend a route; the last one gets the remaining requests. Envoy compares
+// the fractions of a request's routes with one random number, so each fraction is the sum of the shares
+// up to and including its own.
 func (p *policy) routePerBackend(r mesh.Route, m mesh.Match) []*route.Route {
 	var all, sum uint64
 	for _, b := range r.Backends {
@@ -175,7 +174,7 @@ func (p *policy) routePerBackend(r mesh.Route, m mesh.Match) []*route.Route {
 		one.Filters = slices.Concat(r.Filters, slices.DeleteFunc(slices.Clone(b.Filters), func(f mesh.Filter) bool { return !ofWholeRoute(f) }))
 		b.Filters = slices.DeleteFunc(slices.Clone(b.Filters), ofWholeRoute)
 		one.Backends = []mesh.Backend{b}
-		list := p.rule(one, m) // one route: the backend is there, or it is not
+		list := p.rule(one, m) // one route, whether the backend exists or not
 		if sum += uint64(b.Weight); sum < all {
 			list[0].Match.RuntimeFraction = millionths(uint32(sum * 1_000_000 / all))
 		}
@@ -187,13 +186,13 @@ func (p *policy) routePerBackend(r mesh.Route, m mesh.Match) []*route.Route {
 	return out
 }
 
-// millionths is a share of the requests.
+// millionths converts a share of the requests.
 func millionths(n uint32) *core.RuntimeFractionalPercent {
 	return &core.RuntimeFractionalPercent{DefaultValue: &typev3.FractionalPercent{Numerator: n, Denominator: typev3.FractionalPercent_MILLION}}
 }
 
-// noBackend answers the requests of missing backends, with the status that the Gateway API
-// requires; a client of gRPC gets 503 as UNAVAILABLE.
+// noBackend answers requests for missing backends, with the status that the Gateway API requires; a
+// gRPC client gets 503 as UNAVAILABLE.
 func (p *policy) noBackend(r mesh.Route) *route.Route_DirectResponse {
 	direction := "outbound"
 	if p.internal {
@@ -208,8 +207,8 @@ func (p *policy) noBackend(r mesh.Route) *route.Route_DirectResponse {
 	}}
 }
 
-// missing describes the first backend of a route that does not exist for the client, as the
-// route names it.
+// missing describes the first backend of a route that does not exist for the client, by the name in the
+// route.
 func (p *policy) missing(r mesh.Route) string {
 	for _, b := range r.Backends {
 		if _, ok := p.target(b); !ok && b.Weight > 0 {
@@ -219,8 +218,8 @@ func (p *policy) missing(r mesh.Route) string {
 	return "the route " + r.Name + " has no backend with a weight"
 }
 
-// forward sets the action of r, without an idle timeout. In the internal listener it
-// restores the client's authority.
+// forward sets the action of r, without an idle timeout. In the internal listener it restores the
+// client's authority.
 func (p *policy) forward(r *route.Route, a *route.RouteAction) {
 	a.IdleTimeout = duration(0)
 	if a.Timeout == nil {
@@ -232,8 +231,8 @@ func (p *policy) forward(r *route.Route, a *route.RouteAction) {
 	r.Action = &route.Route_Route{Route: a}
 }
 
-// weighted returns the clusters of the backends that exist, and the sums of the weights of
-// these and of all.
+// weighted returns the clusters of existing backends, the sum of their weights, and the sum of all
+// weights.
 func (p *policy) weighted(backends []mesh.Backend) (out []*route.WeightedCluster_ClusterWeight, existing, all uint64) {
 	for _, b := range backends {
 		all += uint64(b.Weight)
@@ -285,11 +284,11 @@ var redirects = map[int]route.RedirectAction_RedirectResponseCode{
 	http.StatusPermanentRedirect: route.RedirectAction_PERMANENT_REDIRECT,
 }
 
-// wellKnown are the ports that need not be in an address.
+// wellKnown are the default ports of schemes, which an address may omit.
 var wellKnown = map[string]uint16{"http": 80, "https": 443}
 
-// redirect converts a redirect. In the internal listener a request has lost the client's
-// authority, so a redirect that keeps the host has the service's.
+// redirect converts a redirect. In the internal listener the client's authority is not available, so a
+// redirect that keeps the host uses the service's.
 func (p *policy) redirect(r *mesh.Redirect, m mesh.Match) *route.RedirectAction {
 	out := &route.RedirectAction{HostRedirect: r.Host, PortRedirect: uint32(p.redirectPort(r)), ResponseCode: redirects[cmp.Or(r.Status, http.StatusFound)]}
 	if p.internal && r.Host == "" {
@@ -313,25 +312,25 @@ func (p *policy) redirect(r *mesh.Redirect, m mesh.Match) *route.RedirectAction 
 	return out
 }
 
-// redirectPort is the port that a redirect names, 0 for none: the rule's, else that of its scheme,
-// else that of the service, which is the request's (Gateway API, HTTPRequestRedirectFilter.port).
+// redirectPort returns the port in a redirect, 0 for none: the filter's, or that of its scheme, or the
+// service's port, which is the request's (Gateway API, HTTPRequestRedirectFilter.port).
 func (p *policy) redirectPort(r *mesh.Redirect) uint16 {
 	port := cmp.Or(r.Port, wellKnown[r.Scheme], p.port.Number)
 	if port != wellKnown[cmp.Or(r.Scheme, "http")] {
 		return port
 	}
-	// Envoy keeps the port of a host that it keeps, but for 80 where the scheme becomes https.
+	// If Envoy keeps the host, it keeps its port, except for 80 if the scheme becomes https.
 	if r.Host != "" || p.internal || p.port.Number == wellKnown["http"] {
 		return 0
 	}
 	return port
 }
 
-// retries returns those of the route, or the ones that are always safe.
+// retries returns the retries of the route, or by default those that are always safe.
 func retries(r mesh.Route) *route.RetryPolicy {
 	out := defaultRetries()
 	if r.Retry != nil {
-		// As the Gateway API wants it: a connection that is reset, and a try that takes too long.
+		// As the Gateway API requires, also after a reset connection and an attempt that timed out.
 		out.RetryOn += ",reset"
 		out.NumRetries = uint32Value(uint32(max(r.Retry.Attempts, 0)))
 		for _, code := range r.Retry.Codes {
@@ -350,8 +349,8 @@ func retries(r mesh.Route) *route.RetryPolicy {
 	return out
 }
 
-// headers converts changes of headers. Envoy rejects a whole resource that changes the host
-// or a pseudo-header: those changes are left out. A % begins a variable of Envoy.
+// headers converts changes of headers. It leaves out changes of the host and of pseudo-headers, because
+// Envoy rejects a whole resource with one. It escapes %, which begins a variable in Envoy.
 func headers(h *mesh.Headers) (add []*core.HeaderValueOption, remove []string) {
 	for _, list := range []struct {
 		pairs [][2]string
@@ -375,8 +374,8 @@ func changeable(name string) bool {
 	return name != "" && name[0] != ':' && !strings.EqualFold(name, "host")
 }
 
-// rewrite changes a whole path, or the prefix that m matched. Envoy replaces a prefix
-// literally: without the expression "/a/x" would become "//x" where "/a" becomes "/".
+// rewrite changes a whole path, or the prefix that m matched. Envoy replaces a prefix literally:
+// without the regular expression, "/a/x" would become "//x" if "/a" is replaced by "/".
 func rewrite(c *mesh.PathChange, m mesh.Match) (prefix string, expression *substitution) {
 	if c.Prefix == nil {
 		return "", substitute("^/.*$", c.Full)

@@ -13,8 +13,8 @@ import (
 	"outrider.dev/internal/core/xds"
 )
 
-// serialize returns a resource whose version is a digest of its content: the same in every
-// replica. It returns nil if a string is not UTF-8, which Kubernetes does not accept.
+// serialize returns a resource whose version is a digest of its content, so all replicas use the same.
+// It returns nil if a string is not UTF-8, which Kubernetes does not accept.
 func serialize(name string, m proto.Message) *xds.Resource {
 	body := typed(m)
 	if body == nil {

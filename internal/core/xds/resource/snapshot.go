@@ -16,8 +16,8 @@ import (
 	"outrider.dev/internal/core/xds"
 )
 
-// A builder builds resources from its arguments and from what is fixed for the life of a
-// control plane.
+// A builder builds resources from its arguments and from settings that do not change while a control
+// plane runs.
 type builder struct {
 	config          mesh.Config
 	firstUseTimeout time.Duration // how long a proxy waits for the control plane
@@ -54,7 +54,7 @@ func newSnapshot(m *mesh.Mesh, firstUseTimeout time.Duration, last *snapshot) *s
 	return v
 }
 
-// Version counts the snapshots of this process.
+// Version returns the number of the snapshot within this process.
 func (v *snapshot) Version() string { return strconv.FormatUint(v.number, 10) }
 
 // Wildcard returns the resources that p gets without naming them.
@@ -63,7 +63,7 @@ func (v *snapshot) Wildcard(p *xds.Proxy, typeURL string, prewarm []string) []xd
 	case typeURL == xds.NameTableType:
 		return bundles([]*xds.Resource{nameTable(p)})
 	case p.GRPC:
-		return nil // it names all that it gets
+		return nil // a gRPC client names all its resources
 	}
 	switch typeURL {
 	case xds.ListenerType:
@@ -77,14 +77,14 @@ func (v *snapshot) Wildcard(p *xds.Proxy, typeURL string, prewarm []string) []xd
 		}
 		return out
 	case xds.RouteType:
-		return []xds.Bundle{v.routes(p, internalName)} // sent ahead, see xds
+		return []xds.Bundle{v.routes(p, internalName)} // sent ahead, see package xds
 	case xds.VirtualHostType:
 		return bundles([]*xds.Resource{v.placeholderHost()})
 	}
 	return nil
 }
 
-// Named returns the resource of one name.
+// Named returns the resource with a name.
 func (v *snapshot) Named(p *xds.Proxy, typeURL, name string) xds.Bundle {
 	switch typeURL {
 	case xds.ClusterType:
@@ -115,18 +115,18 @@ func bundles(list []*xds.Resource) []xds.Bundle {
 	return out
 }
 
-// shared returns a resource that depends on no object of the mesh. The key has all that it
-// depends on.
+// shared returns a resource that depends on no object of the mesh. The key must contain everything on
+// which it depends.
 func (v *snapshot) shared(name string, key any, build func() proto.Message) *xds.Resource {
 	return v.cache.shared.get(key, func() *xds.Resource { return serialize(name, build()) })
 }
 
-// fixedClusters returns those that every proxy gets, because listeners and routes name them.
+// fixedClusters returns the clusters that every proxy gets, because listeners and routes refer to them.
 func (v *snapshot) fixedClusters() []*xds.Resource {
 	return []*xds.Resource{v.fixedCluster(applicationCluster), v.fixedCluster(passthroughCluster)}
 }
 
-// fixedCluster returns one of them; nil if none has the name.
+// fixedCluster returns one of them; nil if none has this name.
 func (v *snapshot) fixedCluster(name string) *xds.Resource {
 	switch name {
 	case applicationCluster:
@@ -137,8 +137,8 @@ func (v *snapshot) fixedCluster(name string) *xds.Resource {
 	return nil
 }
 
-// placeholderHost returns a virtual host without traffic: Envoy waits for one before its
-// listener is ready.
+// placeholderHost returns a virtual host without traffic, because Envoy's listener becomes ready only
+// when it has one.
 func (v *snapshot) placeholderHost() *xds.Resource {
 	name := internalName + "/placeholder"
 	return v.shared(name, "placeholder", func() proto.Message {
@@ -157,9 +157,9 @@ func (v *snapshot) routes(p *xds.Proxy, name string) xds.Bundle {
 	return xds.Bundle{Resource: v.routesOf(p, name)}
 }
 
-// host returns the virtual host of a service with routes, "routed/80.reviews.shop...". If
-// the service has no routes any more, all requests go to the service. Without the service
-// there is no resource: 404 at once.
+// host returns the virtual host of a service with routes, "routed/80.reviews.shop...". If the service
+// no longer has routes, all requests go to the service. If the service does not exist, there is no
+// resource, and requests get 404 at once.
 func (v *snapshot) host(p *xds.Proxy, name string) xds.Bundle {
 	if placeholder := v.placeholderHost(); name == placeholder.Name {
 		return xds.Bundle{Resource: placeholder}
@@ -190,7 +190,7 @@ type hostKey struct {
 	name   string // of the virtual host, or of the route configuration
 }
 
-// target returns a service's port that is visible in a namespace.
+// target returns a service's port, if clients in a namespace can see it.
 func (v *snapshot) target(r reference, namespace string) (target, bool) {
 	s := v.mesh.Service(r.host)
 	if s == nil || !v.mesh.Visible(s, namespace) {
@@ -203,7 +203,7 @@ func (v *snapshot) target(r reference, namespace string) (target, bool) {
 	return t, t.port != nil && t.port.Protocol != mesh.UDP
 }
 
-// policy returns that of a service's port for the clients of a namespace.
+// policy returns the policy for a service's port and clients in a namespace.
 func (v *snapshot) policy(t target, namespace string) *policy {
 	return &policy{
 		service: t.service, port: t.port,
@@ -218,8 +218,7 @@ func (v *snapshot) policy(t target, namespace string) *policy {
 	}
 }
 
-// key identifies a policy among those of one service and port: clients with the same key
-// share the resources.
+// key distinguishes the policies for one service and port: clients with the same key share resources.
 func (p *policy) key() string {
 	var b strings.Builder
 	for _, r := range p.routes {

@@ -19,8 +19,8 @@ const (
 	old80v6 = "outbound|80|IPv6|old.shop.svc.cluster.local"
 )
 
-// A resource that was built for an object is kept while the object is the same, and shared
-// by proxies with the same features.
+// A resource is kept while the object for which it was built does not change, and shared by proxies
+// with the same features.
 func TestBuiltOnce(t *testing.T) {
 	h := newTestMesh(parts()...)
 	source := resource.New(h)
@@ -41,7 +41,7 @@ func TestBuiltOnce(t *testing.T) {
 	}
 	h.builder.Set(pod("web-3", "web", "10.244.0.9"))
 	after, _ := source.Current()
-	changed := []string{web80} // the cluster is the same: its endpoints come apart from it
+	changed := []string{web80} // the cluster is unchanged: its endpoints are a separate resource
 	for name, typeURL := range names {
 		got := after.Named(one, typeURL, name).Resource
 		switch {
@@ -57,7 +57,7 @@ func TestBuiltOnce(t *testing.T) {
 	}
 }
 
-// Two control planes send the same bytes.
+// Two control planes send identical bytes.
 func TestDeterministic(t *testing.T) {
 	a, b := goldenCases(t), goldenCases(t)
 	for name := range a {
@@ -69,8 +69,7 @@ func TestDeterministic(t *testing.T) {
 	}
 }
 
-// A proxy gets nothing of a service that is not visible to it: neither endpoints nor their
-// identities.
+// A proxy gets nothing about a service that it cannot see: neither endpoints nor their identities.
 func TestVisibility(t *testing.T) {
 	v := snapshot(t, parts()...)
 	p := client()
@@ -94,8 +93,8 @@ func TestVisibility(t *testing.T) {
 	}
 }
 
-// A proxy that claims a pod which its certificate is not for gets no listener for plain text;
-// nor does one that is not in the mesh (yet).
+// A proxy that claims to be a pod other than its certificate says gets no listener for plain text; nor
+// does one that is not in the mesh (yet).
 func TestListenersOfAnother(t *testing.T) {
 	v := snapshot(t, parts()...)
 	plain := func(p *xds.Proxy) bool {
@@ -115,7 +114,7 @@ func TestListenersOfAnother(t *testing.T) {
 	}
 }
 
-// The listeners go with the port numbers of the mesh, not with its services.
+// The number of listeners depends on the port numbers in the mesh, not on its services.
 func TestListenersOfManyServices(t *testing.T) {
 	count := func(n int) int {
 		var all []mesh.Part
@@ -137,8 +136,8 @@ func TestListenersOfManyServices(t *testing.T) {
 	}
 }
 
-// A resource that Wildcard returned is found by its name: so a stream looks up what became of
-// it.
+// A resource that Wildcard returned is found by its name, so that a stream can look up its current
+// state.
 func TestNamedReturnsWhatWildcardReturns(t *testing.T) {
 	shared := service("z-shares-an-address", "db", "10.96.0.3", port(7000, mesh.TCP))
 	six := service("six", "db", "fd96::6 10.96.0.6", port(6379, mesh.TCP), port(contract.ReadinessPort, mesh.TCP))
@@ -159,8 +158,8 @@ func TestNamedReturnsWhatWildcardReturns(t *testing.T) {
 	}
 }
 
-// The change of an endpoint affects its clusters, and no listeners: those would be compared
-// for every proxy of the mesh.
+// A change of an endpoint affects its clusters but no listeners, which would be compared for every
+// proxy of the mesh.
 func TestDiffOfAnEndpoint(t *testing.T) {
 	h := newTestMesh(append(parts(), slice("routed", "10.244.7.1"))...)
 	source := resource.New(h)
@@ -181,20 +180,20 @@ func TestDiffOfAnEndpoint(t *testing.T) {
 	}
 }
 
-// slice is an endpoint of a service's port 80, of which nothing else is known.
+// slice returns an endpoint for a service's port 80, about which nothing else is known.
 func slice(service, at string) *mesh.SliceSpec {
 	return &mesh.SliceSpec{Name: service + "-1", Namespace: "shop", Service: service,
 		Ports: []mesh.SlicePort{{Name: "p80", Number: 80}}, Endpoints: []mesh.SliceEndpoint{{Addresses: addresses(at), Ready: true}}}
 }
 
-// The first answer for an address of the services' network may wait for its service, or its
-// port; no other does.
+// The first answer for an address in the services' network may be delayed until its service, or its
+// port, is known; answers for other addresses are not.
 func TestAddressesThatMayGetAService(t *testing.T) {
 	v := snapshot(t, append(parts(), service("six", "db", "fd96::6", port(6379, mesh.TCP)))...)
 	for name, held := range map[string]bool{
 		"http|10.96.0.12:80": true, "tcp|10.96.0.12:6379": true, "raw|10.96.0.12:80": true, "tcp|[fd96::7]:1": true,
-		"http|10.96.0.1:79":  true,  // a service, not a port
-		"http|10.96.0.66:80": false, // a service that the proxy may not see
+		"http|10.96.0.1:79":  true,  // the service is known, this port is not
+		"http|10.96.0.66:80": false, // the proxy cannot see this service
 		"http|10.96.0.1:80":  false, "tcp|10.244.0.4:1": false, "tcp|10.9.9.9:99": false, "tcp|10.97.0.1:80": false, "tcp|[fd97::7]:1": false,
 	} {
 		b := v.Named(client(), xds.ClusterType, name)

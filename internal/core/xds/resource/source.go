@@ -9,18 +9,18 @@ import (
 	"outrider.dev/internal/core/xds"
 )
 
-// A Mesh provides the newest state of the mesh, or nil, and a channel that is closed when
-// there is a newer one.
+// A Mesh provides the newest state of the mesh, or nil, and a channel that is closed when there is a
+// newer one.
 type Mesh interface {
 	Current() (*mesh.Mesh, <-chan struct{})
 }
 
-// A Source makes an xDS snapshot of each state of a mesh. A resource is built when the
-// first proxy subscribes to it, and cached for as long as its object does not change: so
-// the change of one endpoint costs one service.
+// A Source makes an xDS snapshot from each state of a mesh. A resource is built when the first proxy
+// subscribes to it, and cached until its object changes, so that the change of one endpoint only costs
+// the resources of one service.
 type Source struct {
-	// FirstUseTimeout bounds how long a proxy waits for the control plane when a
-	// destination is used for the first time. It must be set before Current is called.
+	// FirstUseTimeout limits how long a proxy waits for the control plane when it uses a destination
+	// for the first time. It must be set before Current is called.
 	FirstUseTimeout time.Duration
 
 	mesh Mesh
@@ -32,7 +32,8 @@ type Source struct {
 // New returns a source of snapshots of m, with the default timeout.
 func New(m Mesh) *Source { return &Source{mesh: m, FirstUseTimeout: contract.DefaultFirstUse} }
 
-// Current returns a snapshot of the newest state, and the channel that came with it.
+// Current returns a snapshot of the newest state, and a channel that is closed when there is a newer
+// one.
 func (s *Source) Current() (xds.Snapshot, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

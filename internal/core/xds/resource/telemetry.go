@@ -38,34 +38,34 @@ import (
 	"outrider.dev/internal/core/xds"
 )
 
-// tracingCluster leads to the collector of spans.
+// tracingCluster is the cluster of the collector of spans.
 const tracingCluster = "tracing"
 
-// Bounds of exports to a collector. Envoy keeps the spans of an export, some 18 KB, until it has
-// ended, and drops those of one that fails. It makes one for each five spans.
+// Limits of exports to a collector. Envoy makes an export for each five spans, keeps these, some 18 KB,
+// until the export has ended, and drops them if it fails.
 const (
 	exportTimeout = 10 * time.Second
 	maxExports    = 100 // at once
 )
 
-// Bounds of the statistics of one proxy: what is beyond is not counted. No label has a value that a
-// client chooses, but servers choose status codes, and there may be any number of peers.
+// Limits of the statistics of one proxy; beyond them nothing is counted. Clients cannot choose the
+// value of a label, but servers choose status codes, and there may be any number of peers.
 const (
 	maxCounters   = 20_000
 	maxHistograms = 5_000
 )
 
-// observe adds access logs, tracing and statistics of requests to the filters of a listener, as the
-// settings of the mesh have them. Services are those of the ports of an inbound listener.
+// observe adds access logs, tracing and request statistics to the filters of a listener, according to
+// the settings of the mesh. Services are the services of an inbound listener, by port.
 func (b *builder) observe(l *listener.Listener, f features, services map[uint16]telemetry.Service) *listener.Listener {
 	o := observer{s: b.config.Telemetry, sampling: f.sampling, outbound: l.TrafficDirection == core.TrafficDirection_OUTBOUND}
-	o.s.Metrics = o.s.Metrics && f.relayed // its agent gives the statistics Istio's names
+	o.s.Metrics = o.s.Metrics && f.relayed // its agent gives Istio's names to the statistics
 	if !o.s.Metrics && !o.s.AccessLog.On() && !o.s.Tracing.On() {
 		return l
 	}
-	done := map[*listener.Filter]bool{} // chains of one port share filters
+	done := map[*listener.Filter]bool{} // chains for one port share filters
 	for _, c := range append(slices.Clone(l.FilterChains), l.DefaultFilterChain) {
-		for _, filter := range c.GetFilters() { // of a nil chain: none
+		for _, filter := range c.GetFilters() { // a nil chain has none
 			if done[filter] {
 				continue
 			}
@@ -98,9 +98,10 @@ func (o observer) filter(f *listener.Filter, s telemetry.Service) {
 	}
 }
 
-// http observes requests. Those for a service with routes go through two connection managers: the
-// first one traces, since it knows when the application made the request; the second one logs and
-// counts, since it knows the endpoint. A request that does not get there is the first one's.
+// http observes requests. A request for a service with routes passes two connection managers: the first
+// one traces, because it knows when the application made the request; the second one logs and counts,
+// because it knows the endpoint. The first one also logs and counts requests that do not reach the
+// second.
 func (o observer) http(m *hcm.HttpConnectionManager, s telemetry.Service) {
 	var once *accesslog.AccessLogFilter
 	if o.outbound && m.GetRouteConfig() != nil {
@@ -143,7 +144,8 @@ func (o observer) bytes(p *tcp.TcpProxy, s telemetry.Service) {
 			counter("tcp_received_bytes_total", "%BYTES_RECEIVED%", tags)))
 }
 
-// leavesProxy matches what does not go to a listener inside of Envoy, which observes it itself.
+// leavesProxy matches everything except traffic to a listener inside of Envoy, which observes it
+// itself.
 func leavesProxy() *accesslog.AccessLogFilter {
 	return &accesslog.AccessLogFilter{FilterSpecifier: &accesslog.AccessLogFilter_ExtensionFilter{ExtensionFilter: &accesslog.ExtensionFilter{
 		Name: "envoy.access_loggers.extension_filters.cel",
@@ -170,7 +172,7 @@ func logged(kind data.AccessLogType) *accesslog.AccessLogFilter {
 	}}
 }
 
-// all matches what both do; nil matches everything.
+// all matches what both filters match; nil matches everything.
 func all(a, b *accesslog.AccessLogFilter) *accesslog.AccessLogFilter {
 	if a == nil {
 		return b
@@ -178,14 +180,14 @@ func all(a, b *accesslog.AccessLogFilter) *accesslog.AccessLogFilter {
 	return both(a, b)
 }
 
-// log writes lines to Envoy's own standard output, which is the agent's: no file is opened.
+// log writes lines to Envoy's standard output, which is also the agent's; no file is opened.
 func (o observer) log(which *accesslog.AccessLogFilter) *accesslog.AccessLog {
 	format := &core.SubstitutionFormatString{}
 	if text := o.s.AccessLog.Text; text != "" {
 		format.Format = &core.SubstitutionFormatString_TextFormatSource{TextFormatSource: inline(text)}
 	} else {
 		object, err := structpb.NewStruct(o.s.AccessLog.JSON)
-		if err != nil { // it was parsed from JSON
+		if err != nil { // cannot fail: it was parsed from JSON
 			object = &structpb.Struct{}
 		}
 		format.Format = &core.SubstitutionFormatString_JsonFormat{JsonFormat: object}
@@ -199,8 +201,8 @@ func accessLog(name string, which *accesslog.AccessLogFilter, config proto.Messa
 	return &accesslog.AccessLog{Name: name, Filter: which, ConfigType: &accesslog.AccessLog_TypedConfig{TypedConfig: typed(config)}}
 }
 
-// tags are what both requests and connections are counted by. They have what an Envoy alone knows:
-// the agent adds what is the same for all, and takes the values apart.
+// tags are the labels of counters for requests and for connections. They contain only what this Envoy
+// knows: the agent splits the values, and adds labels that are the same for all counters.
 func (o observer) tags(s telemetry.Service) []*stats.Config_Tag {
 	if o.outbound {
 		return tagsOf(
@@ -232,7 +234,7 @@ func countRequests(which *accesslog.AccessLogFilter, tags []*stats.Config_Tag) *
 	}, counter("requests_total", "", tags))
 }
 
-// counter adds a value; 1 if it has no format.
+// counter adds a value; 1 if the format is empty.
 func counter(name, value string, tags []*stats.Config_Tag) *stats.Config_Counter {
 	out := &stats.Config_Counter{Stat: &stats.Config_Stat{Name: name, Tags: tags}, ValueFormat: value}
 	if value == "" {
@@ -241,8 +243,8 @@ func counter(name, value string, tags []*stats.Config_Tag) *stats.Config_Counter
 	return out
 }
 
-// counting keeps statistics in one scope of the whole proxy: its bounds are for all of them, and
-// they outlive a listener.
+// counting puts statistics into one scope for the whole proxy, so that the limits apply to all of them
+// and they outlive a listener.
 func counting(which *accesslog.AccessLogFilter, h *stats.Config_Histogram, counters ...*stats.Config_Counter) *accesslog.AccessLog {
 	config := &stats.Config{Counters: counters, StatsScope: &typev3.Scope{
 		Prefix: telemetry.StatPrefix, SharingName: telemetry.StatPrefix,
@@ -254,9 +256,9 @@ func counting(which *accesslog.AccessLogFilter, h *stats.Config_Histogram, count
 	return accessLog("envoy.access_loggers.stats", which, config)
 }
 
-// tracing makes one span for a request, and continues the trace of the client by W3C's headers. The
-// span has the path without its query, as access logs. The service's name is in the environment of
-// Envoy, so that listeners are the same for all workloads.
+// tracing makes one span for each request, and continues the client's trace by the W3C headers. Like
+// access logs, the span contains the path without its query. The service's name is in Envoy's
+// environment, so that all workloads can share listeners.
 func (o observer) tracing() *hcm.HttpConnectionManager_Tracing {
 	config := &trace.OpenTelemetryConfig{ResourceDetectors: []*core.TypedExtensionConfig{{
 		Name:        "envoy.tracers.opentelemetry.resource_detectors.environment",
@@ -277,7 +279,7 @@ func (o observer) tracing() *hcm.HttpConnectionManager_Tracing {
 	if own, err := strconv.ParseFloat(o.sampling, 64); err == nil {
 		sampling = own
 	}
-	// Without a sampler Envoy decides by its own request ID, whatever the headers of W3C say.
+	// Without a sampler Envoy decides by its own request ID and ignores the W3C headers.
 	config.Sampler = &core.TypedExtensionConfig{
 		Name: "envoy.tracers.opentelemetry.samplers.parent_based",
 		TypedConfig: typed(&samplers.ParentBasedSamplerConfig{WrappedSampler: &core.TypedExtensionConfig{
@@ -300,9 +302,9 @@ func ofAMillion(percent float64) *typev3.FractionalPercent {
 	return &typev3.FractionalPercent{Numerator: uint32(math.Round(percent * 10_000)), Denominator: typev3.FractionalPercent_MILLION}
 }
 
-// samplingOf returns the share of requests that a proxy wants traced, in percent; empty: the mesh's.
-// It is whole above 1, and of hundredths below: proxies choose it, and each value is a set of
-// listeners.
+// samplingOf returns the percentage of requests that a proxy wants to be traced; empty: the mesh's. It
+// is rounded to integers above 1 and to hundredths below, because proxies choose it and each value
+// needs its own set of listeners.
 func samplingOf(p *xds.Proxy) string {
 	n, err := strconv.ParseFloat(p.Metadata[contract.MetadataSampling], 64)
 	switch {
@@ -316,9 +318,9 @@ func samplingOf(p *xds.Proxy) string {
 	return strconv.FormatFloat(n, 'f', -1, 64)
 }
 
-// tracingBundle returns the cluster of the collector. If that is a service of the mesh, its
-// endpoints come with it, and mutual TLS is used where they have a proxy; else it is called in
-// plain text, by the pod's DNS.
+// tracingBundle returns the cluster of the collector. If that is a service in the mesh, its endpoints
+// are included, and mutual TLS is used if they have a proxy. Otherwise it is called in plain text, at
+// the address that the pod's DNS returns.
 func (v *snapshot) tracingBundle(p *xds.Proxy) (xds.Bundle, bool) {
 	t := v.config.Telemetry.Tracing
 	f := featuresOf(p)
@@ -354,8 +356,8 @@ func (v *snapshot) tracingBundle(p *xds.Proxy) (xds.Bundle, bool) {
 	})}, true
 }
 
-// boundExports is for a collector that does not answer. Envoy applies no timeout of a gRPC service to
-// exports, so the cluster has it.
+// boundExports limits exports to a collector that does not answer. Envoy does not apply the timeout of
+// a gRPC service to exports, so it is set in the cluster.
 func boundExports(c *cluster.Cluster, p mesh.Protocol) {
 	t := c.CircuitBreakers.Thresholds[0]
 	t.MaxRequests, t.MaxPendingRequests = uint32Value(maxExports), uint32Value(maxExports)
@@ -364,7 +366,7 @@ func boundExports(c *cluster.Cluster, p mesh.Protocol) {
 	c.TypedExtensionProtocolOptions = packed(options)
 }
 
-// withTracing adds that cluster, if there is one.
+// withTracing adds the cluster of the collector, if there is one.
 func (v *snapshot) withTracing(p *xds.Proxy, out []xds.Bundle) []xds.Bundle {
 	if b, ok := v.tracingBundle(p); ok {
 		out = append(out, b)
@@ -372,7 +374,7 @@ func (v *snapshot) withTracing(p *xds.Proxy, out []xds.Bundle) []xds.Bundle {
 	return out
 }
 
-// describeService writes into a cluster by which service its requests are counted.
+// describeService adds to a cluster the service for which its requests are counted.
 func (b *builder) describeService(c *cluster.Cluster, s *mesh.Service) {
 	if b.config.Telemetry.Metrics {
 		c.Metadata = described(telemetry.MetadataService, serviceOf(s).String())
@@ -383,7 +385,7 @@ func serviceOf(s *mesh.Service) telemetry.Service {
 	return telemetry.Service{Name: s.Name, Namespace: s.Namespace, Host: s.Host}
 }
 
-// describeWorkload writes into an endpoint by which workload its requests are counted.
+// describeWorkload adds to an endpoint the workload for which its requests are counted.
 func (b *builder) describeWorkload(e *endpoint.LbEndpoint, w *mesh.Workload) *endpoint.LbEndpoint {
 	if !b.config.Telemetry.Metrics || w == nil {
 		return e
@@ -401,7 +403,8 @@ func described(key, value string) *core.Metadata {
 	return &core.Metadata{FilterMetadata: map[string]*structpb.Struct{telemetry.MetadataNamespace: fields(map[string]string{key: value})}}
 }
 
-// workloadOf has the names that injection gives a workload: see writeMetadata in internal/core/pod/inject.
+// workloadOf returns the names that injection gives a workload: see writeMetadata in
+// internal/core/pod/inject.
 func workloadOf(w *mesh.Workload) telemetry.Workload {
 	l := w.Labels
 	name := ownerOf(w)
@@ -412,8 +415,8 @@ func workloadOf(w *mesh.Workload) telemetry.Workload {
 	}
 }
 
-// ownerOf returns the name of what a pod belongs to: of its Deployment, without the hashes that
-// Kubernetes adds to it, or of its StatefulSet or DaemonSet; else its own.
+// ownerOf returns the name of a pod's owner: its Deployment, without the hashes that Kubernetes
+// appends, or its StatefulSet or DaemonSet; or else the pod's own name.
 func ownerOf(w *mesh.Workload) string {
 	name := w.Name
 	if w.Host {
@@ -433,8 +436,8 @@ func ownerOf(w *mesh.Workload) string {
 	return name
 }
 
-// servicesByPort returns the service by which requests to each port of a workload are counted: of
-// several the first by name. Without statistics it is nil.
+// servicesByPort returns the service for which requests to each port of a workload are counted: the
+// first by name. Without statistics it returns nil.
 func (v *snapshot) servicesByPort(w *mesh.Workload, f features) map[uint16]telemetry.Service {
 	if !v.config.Telemetry.Metrics || !f.relayed || w == nil || len(w.Addresses) == 0 {
 		return nil
@@ -465,5 +468,5 @@ func servicesKey(services map[uint16]telemetry.Service) string {
 	if len(services) == 0 {
 		return ""
 	}
-	return fmt.Sprint(services) // sorted by its keys
+	return fmt.Sprint(services) // printed in the order of its keys
 }

@@ -13,13 +13,12 @@ import (
 	"outrider.dev/internal/core/xds"
 )
 
-// alpn marks mutual TLS of the mesh, so that the server's proxy can distinguish it from the
-// application's own TLS. It selects no protocol: HTTP/2 is detected from the first bytes,
-// as without TLS.
+// alpn marks the mesh's mutual TLS, so that the server's proxy can distinguish it from TLS of the
+// application. It does not select a protocol: HTTP/2 is detected from the first bytes, as without TLS.
 const alpn = "outrider"
 
-// secrets is the source of a proxy's secrets: our agent's cluster, or Istio's agent's, or a
-// directory of files. With the zero value the proxy has no mutual TLS.
+// secrets is the source of a proxy's secrets: the cluster of our agent or of Istio's, or a directory of
+// files. The zero value means that the proxy has no mutual TLS.
 type secrets struct {
 	agent, istio bool
 	dir          string
@@ -37,7 +36,7 @@ func secretsOf(p *xds.Proxy) secrets {
 
 func (s secrets) configured() bool { return s != secrets{} }
 
-// upstreamTLS presents the workload's certificate and requires one identity of the server.
+// upstreamTLS presents the workload's certificate, and requires one identity of the server.
 func upstreamTLS(from secrets, sni, identity string) *core.TransportSocket {
 	return tlsSocket(&tls.UpstreamTlsContext{
 		Sni: sni,
@@ -47,8 +46,8 @@ func upstreamTLS(from secrets, sni, identity string) *core.TransportSocket {
 	})
 }
 
-// downstreamTLS presents the workload's certificate and requires any identity of the trust
-// domain. There is no authorization.
+// downstreamTLS presents the workload's certificate, and accepts any identity in the trust domain. It
+// does not authorize.
 func downstreamTLS(from secrets, trustDomain string) *core.TransportSocket {
 	return tlsSocket(&tls.DownstreamTlsContext{
 		RequireClientCertificate: on(),
@@ -91,9 +90,9 @@ func (s secrets) roots() *tls.SdsSecretConfig {
 	return s.secret(contract.RootsSecret, contract.RootsSecretFile, contract.IstioRootsSecret)
 }
 
-// secret is the configuration of one secret. All users of a secret share one subscription
-// if their configurations are the same; the bootstrap's must be the same, too. That of Istio's
-// agent is what istiod sends.
+// secret returns the configuration of one secret. All users of a secret share one subscription if their
+// configurations are equal, including the bootstrap's. For Istio's agent it equals the configuration
+// that istiod sends.
 func (s secrets) secret(name, file, istioName string) *tls.SdsSecretConfig {
 	source := &core.ConfigSource{ResourceApiVersion: core.ApiVersion_V3}
 	if !s.agent && !s.istio {
