@@ -1,8 +1,8 @@
 // Package captures captures the connections of pods from outside, in their network namespaces, and
-// remembers whose capture is proven.
+// records which captures are proven.
 //
-// The flags come from a pod's annotation, which whoever creates the pod may set: they are parsed
-// here, and only the settings of a capture's intent reach the agent.
+// The flags come from a pod's annotation, which any creator of a pod can set: they are parsed here, and
+// only settings of a capture's intent are passed to the agent.
 package captures
 
 import (
@@ -26,25 +26,26 @@ import (
 	"outrider.dev/internal/core/capture"
 )
 
-// ownNamespace is the network namespace of this process, which shares the node's.
+// ownNamespace is the network namespace of this process, which is the node's.
 const ownNamespace = "/proc/self/ns/net"
 
-// environment of the agent: its iptables backend looks for programs in PATH, and its collector keeps
-// to that much memory.
+// environment is for the agent: its iptables backend looks for programs in PATH, and its garbage
+// collector observes the memory limit.
 var environment = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "GOMEMLIMIT=12MiB"}
 
-// Limits: agents that run at once, while others wait; and flags of one, which may come again.
+// Limits: how many agents run at once, while others wait; and how many flags one gets, including
+// repeated ones.
 const (
 	atOnce   = 4
 	maxFlags = 128
 )
 
-// Captures runs the agent, and has the sandboxes whose capture it has proven.
+// Captures runs the agent, and records the sandboxes whose capture it has proven.
 type Captures struct {
 	agent string
-	dir   string // with the DNS servers of sandboxes, which the next process needs too
+	dir   string // contains the DNS servers of sandboxes, for the next process
 	turns chan struct{}
-	procs string // file of the agents' cgroup that takes their ids; empty: they have none
+	procs string // file of the agents' cgroup to which process IDs are written; empty: there is no cgroup
 
 	mu        sync.Mutex
 	sandboxes map[string]*sandbox
@@ -55,7 +56,7 @@ type sandbox struct {
 	proven string
 }
 
-// New returns captures by the agent at a path, which keep DNS servers in a directory.
+// New returns captures that run the agent at a path, and store DNS servers in a directory.
 func New(agent, dir string) *Captures {
 	return &Captures{agent: agent, dir: dir, turns: make(chan struct{}, atOnce), sandboxes: map[string]*sandbox{}}
 }
@@ -71,12 +72,12 @@ func (c *Captures) sandbox(id string) *sandbox {
 	return s
 }
 
-// file is where a sandbox's DNS servers are; false if the id is no name of a file.
+// file returns the file for a sandbox's DNS servers; false if the id is not a valid file name.
 func (c *Captures) file(id string) (string, bool) {
 	return filepath.Join(c.dir, id), id != "" && id[0] != '.' && !strings.ContainsRune(id, '/')
 }
 
-// Servers sets a sandbox's DNS servers, which a capture of DNS has to know.
+// Servers stores a sandbox's DNS servers, which a capture of DNS needs.
 func (c *Captures) Servers(id string, servers []netip.Addr) error {
 	name, ok := c.file(id)
 	if !ok || len(servers) == 0 {
@@ -88,7 +89,7 @@ func (c *Captures) Servers(id string, servers []netip.Addr) error {
 	return os.WriteFile(name, []byte(addresses(servers)), 0o600)
 }
 
-// servers returns the DNS servers that were known, also to a former process; empty: none were.
+// servers returns the stored DNS servers, even if a previous process stored them; empty: none.
 func (c *Captures) servers(id string) string {
 	name, ok := c.file(id)
 	if !ok {
@@ -98,7 +99,7 @@ func (c *Captures) servers(id string) string {
 	return string(text)
 }
 
-// Forget drops what is known of a sandbox. Its rules go with its namespace.
+// Forget removes the data about a sandbox. Its rules disappear with its namespace.
 func (c *Captures) Forget(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -108,34 +109,35 @@ func (c *Captures) Forget(id string) {
 	}
 }
 
-// starting is how long a sandbox may take from its network until the runtime lists it.
+// starting is how long after its network's setup a sandbox may be missing from the runtime's list.
 const starting = 10 * time.Minute
 
-// Keep forgets all sandboxes but these, and those that may be starting.
+// Keep removes the data about all other sandboxes, except those that may be starting.
 func (c *Captures) Keep(ids []string) {
 	known := map[string]bool{}
-	entries, _ := os.ReadDir(c.dir) // none yet
+	entries, _ := os.ReadDir(c.dir) // an error means that there are none yet
 	for _, e := range entries {
 		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > starting {
 			known[e.Name()] = true
 		}
 	}
 	c.mu.Lock()
-	for id := range c.sandboxes { // any order: each is dropped or not
+	for id := range c.sandboxes { // any order: each is handled by itself
 		if !slices.Contains(ids, id) {
-			delete(c.sandboxes, id) // what is starting is proven again
+			delete(c.sandboxes, id) // if it is starting, its capture is proven again
 		}
 	}
 	c.mu.Unlock()
-	for id := range known { // any order: each is dropped or not
+	for id := range known { // any order: each is handled by itself
 		if !slices.Contains(ids, id) {
 			c.Forget(id)
 		}
 	}
 }
 
-// Ensure captures the connections in a namespace and proves it, unless this process has proven the
-// same before. Rules that are there already, and as they should be, are proven and not written.
+// Ensure captures the connections in a namespace and proves the capture, unless this process has done
+// so already with the same flags. If the right rules are present, they are proven and not written
+// again.
 func (c *Captures) Ensure(ctx context.Context, id, namespace string, flags []string) error {
 	arguments, dns, err := Parse(flags)
 	if err != nil {
@@ -156,7 +158,7 @@ func (c *Captures) Ensure(ctx context.Context, id, namespace string, flags []str
 	case !dns:
 	case servers != "":
 		arguments = append(arguments, "--nameservers="+servers)
-	default: // the pod's own resolv.conf is not at hand; its queries are among those to all servers
+	default: // the pod's resolv.conf is not available here; capturing queries to all servers includes the pod's
 		arguments = append(arguments, "--capture-all-dns=true")
 	}
 	if err := c.run(ctx, append([]string{"capture", "--network-namespace=" + namespace, "--backend=auto", "--termination-log="}, arguments...)); err != nil {
@@ -174,7 +176,7 @@ func addresses(list []netip.Addr) string {
 	return strings.Join(texts, ",")
 }
 
-// apart reports whether a namespace is another one than the node's.
+// apart returns an error if a namespace is the node's own.
 func apart(namespace string) error {
 	var pod, node unix.Stat_t
 	if err := unix.Stat(namespace, &pod); err != nil {
@@ -189,7 +191,8 @@ func apart(namespace string) error {
 	return nil
 }
 
-// run runs the agent in its turn, with no variable of this process, and returns its last words as the error.
+// run waits for its turn and runs the agent, without this process's variables. An error contains the
+// agent's last output.
 func (c *Captures) run(ctx context.Context, arguments []string) error {
 	select {
 	case c.turns <- struct{}{}:
@@ -204,7 +207,7 @@ func (c *Captures) run(ctx context.Context, arguments []string) error {
 	err := cmd.Start()
 	if err == nil {
 		if c.procs != "" {
-			_ = os.WriteFile(c.procs, []byte(strconv.Itoa(cmd.Process.Pid)), 0) // it may have ended
+			_ = os.WriteFile(c.procs, []byte(strconv.Itoa(cmd.Process.Pid)), 0) // an error means that the process has ended
 		}
 		err = cmd.Wait()
 	}
@@ -220,7 +223,7 @@ func (c *Captures) run(ctx context.Context, arguments []string) error {
 	return fmt.Errorf("capturing: %w", err)
 }
 
-// tail keeps the end of what is written to it.
+// tail keeps the end of its input.
 type tail struct{ bytes.Buffer }
 
 const maxTail = 2 << 10
@@ -233,8 +236,8 @@ func (t *tail) Write(p []byte) (int, error) {
 
 func (t *tail) text() string { return strings.Join(strings.Fields(t.String()), " ") }
 
-// Parse reads the flags of an annotation, and returns them as the agent gets them, and whether they
-// capture DNS by the pod's own servers. Only settings of a capture's intent are flags here.
+// Parse parses the flags in an annotation. It returns the agent's arguments, and whether they capture
+// DNS by the pod's own servers. Only settings of a capture's intent are accepted.
 func Parse(flags []string) (arguments []string, dns bool, err error) {
 	in := capture.Defaults()
 	fs := pflag.NewFlagSet("capture", pflag.ContinueOnError)
@@ -252,7 +255,7 @@ func Parse(flags []string) (arguments []string, dns bool, err error) {
 	if len(flags) > maxFlags {
 		return fail(fmt.Errorf("there are %d; at most %d are possible", len(flags), maxFlags))
 	}
-	var bad *pflag.InvalidValueError // its text has the value in full
+	var bad *pflag.InvalidValueError // its own text would contain the full value
 	if err := fs.Parse(flags); errors.As(err, &bad) {
 		return fail(errors.Unwrap(bad))
 	} else if errors.Is(err, pflag.ErrHelp) {
@@ -269,7 +272,7 @@ func Parse(flags []string) (arguments []string, dns bool, err error) {
 	return arguments, in.DNS == capture.DNSServers, nil
 }
 
-// given is a flag that adds itself to the arguments, with the value that was given.
+// given is a flag that appends itself, with the given value, to the arguments.
 type given struct {
 	*capture.Flag
 	arguments *[]string
@@ -286,7 +289,7 @@ func (g given) Set(value string) error {
 	return nil
 }
 
-// Ready reports whether the agent is there.
+// Ready reports whether the agent's program exists.
 func (c *Captures) Ready() error {
 	_, err := os.Stat(c.agent)
 	return err

@@ -54,7 +54,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// The bounds hold what a daemon can be made to do: of an annotation with 31,000 names, and of as many flags.
+// Limits protect the daemon from an annotation with 31,000 names, or with as many flags.
 func TestParseIsBounded(t *testing.T) {
 	long := "-ce0,e0,"
 	for i := range 31000 {
@@ -67,7 +67,8 @@ func TestParseIsBounded(t *testing.T) {
 	}
 }
 
-// Agents run in turn, in a cgroup that has what the daemon's own leaves, by version 1 and 2.
+// Agents run in a cgroup whose limit is the daemon's own minus the reserve, with cgroup versions 1 and
+// 2.
 func TestConfine(t *testing.T) {
 	path, _ := program(t, "0")
 	pid := strconv.Itoa(os.Getpid())
@@ -111,7 +112,8 @@ func TestConfine(t *testing.T) {
 	}
 }
 
-// No more agents than that run at once, and one whose turn does not come in time does not run.
+// No more agents run at once than the limit, and an agent whose turn does not come in time does not
+// run.
 func TestAgentsRunInTurn(t *testing.T) {
 	path, seen := program(t, "0")
 	c := New(path, t.TempDir())
@@ -129,7 +131,7 @@ func TestAgentsRunInTurn(t *testing.T) {
 	}
 }
 
-// Whatever the annotation has: the agent gets long flags of the intent, each with a value.
+// For any annotation, the agent gets only long flags of the intent, each with a value.
 func FuzzParse(f *testing.F) {
 	f.Add("-p\n15001\n-i\n*")
 	f.Add("--host\n--\n-b=*\n--redirect-dns")
@@ -156,7 +158,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// program is an agent that writes its arguments and variables to a file, and ends with a status.
+// program returns an agent that writes its arguments and variables to a file, and exits with a status.
 func program(t *testing.T, status string) (path, seen string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -175,10 +177,10 @@ func TestTheAgentGetsTheIntentAlone(t *testing.T) {
 	if err := New(path, dir).Servers("a", []netip.Addr{netip.MustParseAddr("10.96.0.10"), netip.MustParseAddr("fd00::a")}); err != nil {
 		t.Fatal(err)
 	}
-	c := New(path, dir) // another process
+	c := New(path, dir) // another process would begin so
 	other := ns.Empty(t).Path()
 	flags := []string{"-i", "*", "--redirect-dns"}
-	for range 2 { // the second one is proven already
+	for range 2 { // the second capture is already proven
 		if err := c.Ensure(t.Context(), "a", other, flags); err != nil {
 			t.Fatal(err)
 		}
@@ -237,7 +239,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// With the real agent: rules that are gone come back, and those that are there stay.
+// The real agent writes missing rules again, and leaves present ones.
 func TestCaptureInANamespace(t *testing.T) {
 	pod := ns.Pod(t)
 	dir := t.TempDir()

@@ -11,13 +11,15 @@ import (
 	"strings"
 )
 
-// reserve is the memory, in bytes, that the daemon keeps of its container's for itself: it has 20 MiB at most.
+// reserve is the memory, in bytes, of the container's limit that is reserved for the daemon, which
+// needs at most 20 MiB.
 const reserve = 32 << 20
 
-// Confine gives the agents a cgroup of their own below this process's, with what its limit leaves beside
-// reserve: the kernel then ends an agent that takes too much, and not the daemon. The rules that it
-// writes are charged there too, until their namespace ends. Where there is no limit nothing is done.
-// An error says why there is no such cgroup. self is /proc/self/cgroup, root where cgroups are mounted.
+// Confine puts the agents into a cgroup below this process's, whose limit is this process's limit minus
+// reserve. If an agent takes too much memory, the kernel then kills the agent and not the daemon. The
+// rules that agents write are charged there too, until their namespace ends. Without a limit Confine
+// does nothing. An error says why there is no such cgroup. self is /proc/self/cgroup, root the mount
+// point of cgroups.
 func (c *Captures) Confine(self, root string) error {
 	text, err := os.ReadFile(self)
 	if err != nil {
@@ -36,7 +38,7 @@ func (c *Captures) Confine(self, root string) error {
 		return err
 	}
 	n, err := strconv.ParseInt(string(bytes.TrimSpace(limit)), 10, 64)
-	if err != nil || n > 1<<60 { // v2 says "max", v1 a number that no machine has
+	if err != nil || n > 1<<60 { // no limit: v2 has "max", v1 a number larger than any machine's memory
 		return nil
 	}
 	if n < 2*reserve {
@@ -58,8 +60,9 @@ func (c *Captures) Confine(self, root string) error {
 	return nil
 }
 
-// memoryCgroup is the directory of this process's cgroup with its memory, and whether that is of version 2. In
-// a container of version 1 the container's own is the root of the mount, whatever the path says.
+// memoryCgroup returns the directory of this process's cgroup for memory, and whether it is version 2.
+// In a container with version 1, the root of the mount is the container's own cgroup, whatever the path
+// says.
 func memoryCgroup(text, root string) (dir string, unified bool, err error) {
 	mount, at, unified := root, "", true
 	for line := range strings.Lines(text) { // ID:CONTROLLERS:PATH
@@ -84,8 +87,9 @@ func memoryCgroup(text, root string) (dir string, unified bool, err error) {
 	return "", false, fmt.Errorf("no cgroup with this process is mounted at %s", mount)
 }
 
-// aside moves this process into a cgroup below its own, and lets those have limits of memory: in version
-// 2 a cgroup whose children have has no process. What a runtime executes in the container then joins this process.
+// aside moves this process into a cgroup below its own, and enables memory limits for cgroups beside
+// it: in version 2 a cgroup whose children have limits cannot contain processes. A program that the
+// runtime later executes in the container joins this process's cgroup.
 func aside(own string) error {
 	dir, pid := filepath.Join(own, "daemon"), []byte(strconv.Itoa(os.Getpid()))
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
@@ -95,7 +99,7 @@ func aside(own string) error {
 		return err
 	}
 	err := os.WriteFile(filepath.Join(own, "cgroup.subtree_control"), []byte("+memory"), 0o644)
-	if err != nil { // as it was
+	if err != nil { // moves this process back
 		err = errors.Join(err, os.WriteFile(filepath.Join(own, "cgroup.procs"), pid, 0o644), os.Remove(dir))
 	}
 	return err

@@ -1,9 +1,9 @@
-// Package cni is the plugin of a node's network that runs after the main plugin, for each new
-// sandbox, before any container. It asks the daemon on its node to capture the connections of pods
-// that need it, and hands the main plugin's result on, unchanged.
+// Package cni is a CNI plugin that runs after the main plugin, for each new sandbox, before any
+// container starts. It asks the daemon on its node to capture the connections of pods that need it, and
+// returns the main plugin's result unchanged.
 //
-// It runs for every pod of the node. For one without Outrider's annotation it does nothing; for one
-// with it, it fails unless the daemon has done its part: the kubelet tries again, so the pod waits.
+// It runs for every pod on the node. Without Outrider's annotation it does nothing. With the annotation
+// it fails unless the daemon has done its part; the kubelet then retries, so the pod waits.
 package cni
 
 import (
@@ -23,29 +23,29 @@ import (
 	"outrider.dev/internal/core/node/socket"
 )
 
-// Program is the plugin's name, in the configuration and of its file.
+// Program is the plugin's name, both in the configuration and as a file.
 const Program = "outrider-cni"
 
-// annotations is the capability by which containerd and CRI-O hand on a pod's annotations.
+// annotations is the capability by which containerd and CRI-O pass a pod's annotations to plugins.
 const annotations = "io.kubernetes.cri.pod-annotations"
 
-// Entry is the plugin's part of a network configuration.
+// Entry is the plugin's entry in a network configuration.
 const Entry = `{"type":"` + Program + `","capabilities":{"` + annotations + `":true,"dns":true}}`
 
-// Waits for a daemon that does not run: one that takes over is there within milliseconds. Longer is
-// the kubelet's task.
+// The wait for a daemon that does not run is short: another process takes over within milliseconds, and
+// after a longer absence the kubelet retries.
 const (
 	patience = 3 * time.Second
 	retry    = 20 * time.Millisecond
 )
 
-// Main runs the plugin with the environment and standard input of the process, as the protocol
-// says, and returns the exit status.
+// Main runs the plugin with the environment and standard input of the process, according to the CNI
+// protocol, and returns the exit status.
 func Main(stdout io.Writer) int {
 	p := plugin{stdout: stdout, socket: contract.NodeSocket}
 	nothing := func(*skel.CmdArgs) error { return nil }
-	// A failing STATUS would make the whole node NotReady. The node's label and taint say the same
-	// to those that need it.
+	// STATUS always succeeds, because a failure would make the whole node NotReady. The node's label
+	// and taint say the same only to pods that need the plugin.
 	err := skel.PluginMainFuncsWithError(skel.CNIFuncs{Add: p.add, Del: p.del, Check: nothing, GC: nothing, Status: nothing},
 		version.All, "Outrider's CNI plugin: outrider-node installs it; a container runtime runs it")
 	if err != nil {
@@ -60,7 +60,7 @@ type plugin struct {
 	socket string
 }
 
-// conf has the fields of its configuration that the plugin reads.
+// conf contains the fields of the configuration that the plugin reads.
 type conf struct {
 	PrevResult json.RawMessage `json:"prevResult"`
 	Runtime    struct {
@@ -71,7 +71,8 @@ type conf struct {
 	} `json:"runtimeConfig"`
 }
 
-// CNI's codes of errors below 100 are the specification's; "try again later" is one of them.
+// failed returns a CNI error. Codes below 100 are defined by the specification, such as "try again
+// later".
 func failed(err error) error {
 	return types.NewError(types.ErrTryAgainLater, "outrider-node: "+err.Error(), "")
 }
@@ -93,12 +94,12 @@ func (p plugin) add(args *skel.CmdArgs) error {
 	return err
 }
 
-// forgetting bounds what the end of a sandbox waits for the daemon, which learns it from the runtime
-// too.
+// forgetting limits how long the end of a sandbox waits for the daemon, which the runtime will also
+// tell about it.
 const forgetting = time.Second
 
-// del tells the daemon that a sandbox has ended. It never fails: a sandbox that cannot end would
-// hold its pod's name.
+// del tells the daemon that a sandbox has ended. It never fails, because a sandbox that cannot end
+// would block its pod's name.
 func (p plugin) del(args *skel.CmdArgs) error {
 	var c conf
 	if json.Unmarshal(args.StdinData, &c) == nil && c.Runtime.Annotations[contract.NodeAnnotation] != "" {
@@ -109,7 +110,7 @@ func (p plugin) del(args *skel.CmdArgs) error {
 	return nil
 }
 
-// parse reads a configuration.
+// parse parses a configuration.
 func parse(text []byte) (conf, error) {
 	var c conf
 	if err := json.Unmarshal(text, &c); err != nil {
@@ -121,7 +122,7 @@ func parse(text []byte) (conf, error) {
 	return c, nil
 }
 
-// ask asks the daemon, and waits a moment for one that does not run.
+// ask sends a question to the daemon. If none runs, it waits for a moment.
 func ask(ctx context.Context, path string, q socket.Question) error {
 	waited := time.After(patience)
 	for {

@@ -23,7 +23,7 @@ const (
 	work   = `{"capture":["-i","*"]}`
 )
 
-// input is a configuration as containerd hands it to the plugin.
+// input returns a configuration as containerd passes it to the plugin.
 func input(annotations map[string]string, prev string) []byte {
 	in := map[string]any{"cniVersion": "1.0.0", "name": "cbr0", "type": Program,
 		"runtimeConfig": map[string]any{"io.kubernetes.cri.pod-annotations": annotations, "dns": map[string]any{"Servers": []string{"10.96.0.10"}, "Searches": nil}}}
@@ -45,7 +45,7 @@ func TestAdd(t *testing.T) {
 		err := plugin{stdout: &out, socket: path}.add(&skel.CmdArgs{ContainerID: "4f", Netns: "/run/netns/a", StdinData: text})
 		return out.String(), err
 	}
-	// The plugin starts before the daemon listens: it waits a moment.
+	// The plugin has started before the daemon listens, and waits for a moment.
 	answer <- nil
 	if out, err := add(input(map[string]string{contract.NodeAnnotation: work}, result)); err != nil || out != result {
 		t.Errorf("the result is %s, %v", out, err)
@@ -82,8 +82,8 @@ func TestTheDaemonDoesNotRun(t *testing.T) {
 	}
 }
 
-// As a process, by the protocol's variables: a version, a deletion that needs nothing, and an error
-// as the protocol has it.
+// Run as a process with the protocol's variables, the plugin reports its version, a deletion that needs
+// nothing, and an error in the protocol's format.
 func TestProtocol(t *testing.T) {
 	if os.Getenv("CNI_COMMAND") != "" {
 		os.Exit(Main(os.Stdout))
@@ -126,7 +126,7 @@ func FuzzConf(f *testing.F) {
 	})
 }
 
-// The plugin runs for every pod of the node.
+// This is the cost for pods without Outrider, because the plugin runs for every pod on the node.
 func BenchmarkPodWithoutAnnotation(b *testing.B) {
 	dir := b.TempDir()
 	exe := filepath.Join(dir, Program)

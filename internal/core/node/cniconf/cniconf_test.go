@@ -63,7 +63,7 @@ func TestInsertAndRemove(t *testing.T) {
 	}
 }
 
-// Whatever the file is: with the entry the rest is the same list, and without it the same bytes.
+// For any file, Insert changes nothing but the list, and Remove then restores the same bytes.
 func FuzzEdit(f *testing.F) {
 	f.Add([]byte(flannel))
 	f.Add([]byte(`{"plugins":[{"type":"x"} , {"type":"outrider-cni"}] }`))
@@ -84,7 +84,7 @@ func FuzzEdit(f *testing.F) {
 		var a, b map[string]any
 		decode := func(text []byte, into *map[string]any) error {
 			d := json.NewDecoder(bytes.NewReader(text))
-			d.UseNumber() // one may be larger than Go's
+			d.UseNumber() // numbers may exceed Go's types
 			return d.Decode(into)
 		}
 		if err := errors.Join(decode(without, &a), decode(with, &b)); err != nil {
@@ -104,7 +104,7 @@ func FuzzEdit(f *testing.F) {
 func newDir(t *testing.T, files map[string]string) Dir {
 	t.Helper()
 	d := Dir{Path: t.TempDir(), Plugin: plugin, Entry: entry, Log: slog.New(slog.DiscardHandler)}
-	for name, text := range files { // any order: other files
+	for name, text := range files { // any order: the files are independent
 		d.put(t, name, text)
 	}
 	return d
@@ -126,7 +126,7 @@ func (d Dir) files(t *testing.T) map[string]string {
 	}
 	for _, e := range entries {
 		text, err := os.ReadFile(filepath.Join(d.Path, e.Name()))
-		if errors.Is(err, fs.ErrNotExist) { // one that is being written
+		if errors.Is(err, fs.ErrNotExist) { // the file is being written
 			continue
 		}
 		if err != nil {
@@ -137,8 +137,8 @@ func (d Dir) files(t *testing.T) map[string]string {
 	return out
 }
 
-// The configuration that the runtime uses gets the plugin as the last of its list. After the removal
-// all files have their former bytes.
+// The plugin is appended to the list in the configuration that the runtime uses. After the removal all
+// files have their original bytes.
 func TestInstall(t *testing.T) {
 	const single = "{\"cniVersion\":\"0.3.1\",\"name\":\"multus\",\"type\":\"multus\",\"n\":1e3}\n"
 	listed := `{"cniVersion":"0.3.1","name":"multus","plugins":[` + strings.TrimSpace(single) + "," + entry + "]}\n"
@@ -199,7 +199,7 @@ func TestWithoutAnotherPluginThereIsNone(t *testing.T) {
 	}
 }
 
-// A change that the owner writes between our reading and our writing stays.
+// A change that the owner writes between our reading and writing is preserved.
 func TestTheOwnerWrites(t *testing.T) {
 	d := newDir(t, map[string]string{"a.conflist": flannel})
 	path := filepath.Join(d.Path, "a.conflist")
@@ -240,8 +240,8 @@ func TestTheOwnerWrites(t *testing.T) {
 	}
 }
 
-// The configuration comes later, is written anew in place and by rename, and the plugin is in it
-// each time.
+// The plugin is inserted when the configuration appears, and each time after it is rewritten, in place
+// or by a rename.
 func TestKeep(t *testing.T) {
 	d := newDir(t, nil)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -22,25 +22,25 @@ import (
 // A Dir is a node's directory of network configurations.
 type Dir struct {
 	Path   string
-	Plugin string // the name of our plugin
-	Entry  string // its part of a list
+	Plugin string // the name of Outrider's plugin
+	Entry  string // its entry in a list
 	Log    *slog.Logger
 }
 
-// mark is in the name of a list that is ours altogether. It sorts before "conf" and "json".
+// mark is in the name of a list that belongs to Outrider entirely. It sorts before "conf" and "json".
 const mark = ".0-outrider.conflist"
 
-// ErrNone is the error while there is no configuration: the main plugin has not written it yet.
+// ErrNone means that there is no configuration, because the main plugin has not written it yet.
 var ErrNone = errors.New("there is no network configuration yet")
 
-// configurations are the names of the files that a runtime reads, in its order. Those of ours
-// altogether are left out.
+// configurations returns the names of the files that a runtime reads, in its order. Lists that belong
+// to Outrider entirely are returned separately.
 func (d Dir) configurations() (theirs, ours []string, err error) {
 	entries, err := os.ReadDir(d.Path)
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, e := range entries { // sorted by name
+	for _, e := range entries { // they are sorted by name
 		switch {
 		case e.IsDir():
 		case strings.HasSuffix(e.Name(), mark):
@@ -52,14 +52,14 @@ func (d Dir) configurations() (theirs, ours []string, err error) {
 	return theirs, ours, nil
 }
 
-// Install brings the plugin into the configuration that the runtime uses: the first one. It changes
-// nothing where the plugin is there.
+// Install inserts the plugin into the configuration that the runtime uses: the first one. If the plugin
+// is there already, it changes nothing.
 func (d Dir) Install() error {
 	theirs, ours, err := d.configurations()
 	if err != nil {
 		return err
 	}
-	if len(theirs) == 0 { // a list of ours without the plugin that it names would keep the node up without a network
+	if len(theirs) == 0 { // our own list must go too: it names a missing plugin, so the node would be up without a network
 		return errors.Join(d.removeFiles(ours), ErrNone)
 	}
 	name := theirs[0]
@@ -87,7 +87,7 @@ func (d Dir) Install() error {
 	return d.removeFiles(slices.DeleteFunc(ours, func(n string) bool { return n == beside }))
 }
 
-// Remove takes the plugin out of all configurations.
+// Remove removes the plugin from all configurations.
 func (d Dir) Remove() error {
 	theirs, ours, err := d.configurations()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -115,12 +115,12 @@ func (d Dir) removeFiles(names []string) error {
 	return errors.Join(errs...)
 }
 
-// edits bounds the attempts at a file that its owner writes at the same time.
+// edits limits the attempts to change a file that its owner writes at the same time.
 const edits = 5
 
-// edit changes a file by what change returns for its text.
+// edit replaces the content of a file by the result of change.
 func (d Dir) edit(path string, change func([]byte) ([]byte, error)) error {
-	path, err := filepath.EvalSymlinks(path) // the file itself is written, and a link to it stays
+	path, err := filepath.EvalSymlinks(path) // follows a link, so that the link itself stays
 	if err != nil {
 		return err
 	}
@@ -145,15 +145,15 @@ func (d Dir) edit(path string, change func([]byte) ([]byte, error)) error {
 
 var errChanged = errors.New("its owner has written it meanwhile")
 
-// write makes text the content of a file, in one step, with the mode and owner of info. If before
-// is not nil that must be its content: files are exchanged, so that what another program has
-// written since it was read is seen, and put back.
+// write replaces the content of a file in one step, keeping the mode and owner in info. If before is
+// not nil, it must be the present content: the files are exchanged, so a change that another program
+// has made since the file was read is noticed and restored.
 func (d Dir) write(path string, text []byte, info fs.FileInfo, before []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".outrider-*.tmp")
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) // after a rename it is not there
+	defer os.Remove(f.Name()) // fails if it was renamed
 	_, err = f.Write(text)
 	if st, ok := info.Sys().(*syscall.Stat_t); ok && err == nil {
 		err = f.Chown(int(st.Uid), int(st.Gid))
@@ -176,8 +176,8 @@ func exchange(temp, path string, before []byte) error {
 	err := unix.Renameat2(unix.AT_FDCWD, temp, unix.AT_FDCWD, path, unix.RENAME_EXCHANGE)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return errChanged // removed: the next attempt finds no file
-	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS): // this file system cannot
+		return errChanged // it was removed: the next attempt finds no file
+	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS): // the file system does not support an exchange
 		if now, _, err := read(path); err != nil || !bytes.Equal(now, before) {
 			return errors.Join(errChanged, err)
 		}
@@ -209,11 +209,11 @@ func read(path string) ([]byte, fs.FileInfo, error) {
 	return text, info, err
 }
 
-// again is when an attempt that failed is made again without any change of the directory.
+// again is when a failed attempt is repeated even if the directory has not changed.
 const again = 5 * time.Second
 
-// Keep installs the plugin, and again whenever the directory changes, until ctx ends. It reports
-// whether the plugin is in place, each time.
+// Keep installs the plugin, and does so again whenever the directory changes, until ctx ends. Each time
+// it reports whether the plugin is in place.
 func (d Dir) Keep(ctx context.Context, inPlace func(error)) error {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -240,7 +240,7 @@ func (d Dir) Keep(ctx context.Context, inPlace func(error)) error {
 			if !ok {
 				return fmt.Errorf("watching %s has ended", d.Path)
 			}
-			for len(w.Events) > 0 { // several of one change
+			for len(w.Events) > 0 { // one change causes several events
 				<-w.Events
 			}
 		}

@@ -1,9 +1,9 @@
-// Package cniconf keeps Outrider's plugin in a node's network configuration, which another program
-// owns and may write at any time.
+// Package cniconf keeps Outrider's plugin in a node's network configuration, which another program owns
+// and may write at any time.
 //
-// A list of plugins gets one more element, by its bytes: all else stays as it is, and without the
-// element the file is what it was before. A file with a single plugin cannot have a second one: a
-// list is written that comes before it in the order of names, with the same plugin and ours.
+// It appends an element to a list of plugins by editing the bytes: nothing else changes, and removing
+// the element restores the original file. A file with a single plugin cannot contain a second one. For
+// it a list with the same plugin and ours is written under a name that sorts before the file's.
 package cniconf
 
 import (
@@ -14,13 +14,14 @@ import (
 	"io"
 )
 
-// maxSize bounds a configuration.
+// maxSize limits the size of a configuration.
 const maxSize = 1 << 20
 
 // A span is a part of a text.
 type span struct{ from, to int }
 
-// elements returns where the elements of the list "plugins" are, and whether each is of a type.
+// elements returns the positions of the elements of the list "plugins", and whether each has the given
+// type.
 func elements(text []byte, plugin string) (spans []span, ours []bool, err error) {
 	if len(text) > maxSize {
 		return nil, nil, fmt.Errorf("it has %d bytes, and at most %d are possible", len(text), maxSize)
@@ -75,13 +76,13 @@ func elements(text []byte, plugin string) (spans []span, ours []bool, err error)
 }
 
 func isType(element []byte, plugin string) bool {
-	var e map[string]json.RawMessage // by the exact key, as the runtime reads it
+	var e map[string]json.RawMessage // keys are case-sensitive, as in the runtime
 	var name string
 	return json.Unmarshal(element, &e) == nil && json.Unmarshal(e["type"], &name) == nil && name == plugin
 }
 
-// Insert returns a list of plugins with an entry as its last element. One that has it stays as it
-// is; an entry of the same type elsewhere, or another one, is replaced.
+// Insert returns a list of plugins with an entry as its last element. If it is there already, the list
+// stays as it is; an entry of the same type that is elsewhere or different is replaced.
 func Insert(text []byte, plugin, entry string) ([]byte, error) {
 	spans, ours, err := elements(text, plugin)
 	if err != nil {
@@ -103,8 +104,8 @@ func Insert(text []byte, plugin, entry string) ([]byte, error) {
 	return bytes.Join([][]byte{text[:end], []byte("," + entry), text[end:]}, nil), nil
 }
 
-// Remove returns a list of plugins without those of a type. Each goes with the comma that it
-// needed, so that Insert and Remove leave the bytes that were.
+// Remove returns a list of plugins without those of a type. It also removes the comma that each needed,
+// so that Insert followed by Remove restores the original bytes.
 func Remove(text []byte, plugin string) ([]byte, error) {
 	for {
 		spans, ours, err := elements(text, plugin)
@@ -144,7 +145,7 @@ func last(ours []bool) int {
 	return -1
 }
 
-// list is a configuration of a single plugin as a list with it and an entry.
+// list converts a configuration of a single plugin to a list with it and an entry.
 func list(text []byte, entry string) ([]byte, error) {
 	if len(text) > maxSize || !json.Valid(text) {
 		return nil, errors.New("it is not JSON, or too large")

@@ -1,7 +1,7 @@
-// Package daemon does the work of outrider-node on a node: one process of the node leads, which adjusts
-// containers, answers the CNI plugin, and keeps the network configuration, the label and the taint.
-// Each further one stands by: it refuses what is not adjusted, and leads once the first has ended,
-// however that ended.
+// Package daemon does the work of outrider-node on a node. One process leads: it adjusts containers,
+// answers the CNI plugin, and maintains the network configuration, the label and the taint. Each other
+// process is a standby: it refuses containers that were not adjusted, and takes the lead when the
+// leading process has ended, for whatever reason.
 package daemon
 
 import (
@@ -30,40 +30,42 @@ import (
 	"outrider.dev/internal/core/node/validator"
 )
 
-// Options are where things are on the node. Each path is the same in the daemon's container.
+// Options contains locations on the node. Each path is the same in the daemon's container.
 type Options struct {
-	Program, Agent                 string // of this image
+	Program, Agent                 string // in this image
 	CNIConf, CNIBin                string // directories
-	NRISocket, NRIPlugins          string // NRIPlugins: where the runtime launches plugins from; empty: no guard is installed
+	NRISocket, NRIPlugins          string // NRIPlugins: from where the runtime launches plugins; empty: no guard is installed
 	RuntimeConfig                  string // containerd's configuration; empty: it is not read
 	AgentsDir, StatesDir, RunDir   string
-	ReadyFile                      string // why the process does not do its part
-	DaemonSetNamespace, DaemonSet  string // whose deletion means that all is to be as before; empty: never
+	ReadyFile                      string // says why the process does not do its part
+	DaemonSetNamespace, DaemonSet  string // if this DaemonSet is deleted, the node is restored; empty: never
 	Taint                          bool
-	Handlers                       []string         // of the runtime, that run containers on the node's kernel, beside those that are known
+	Handlers                       []string         // of the runtime, that run containers on the node's kernel, in addition to the known ones
 	Kube                           *kubenode.Client // nil: the Node is not written
 	Log                            *slog.Logger
 	settle, handover, leaveTimeout time.Duration
 }
 
-// Times.
+// Intervals and limits.
 const (
-	// settle is how long the plugins may be gone before the Node says so: a runtime that restarts is
-	// back sooner, and pods wait meanwhile.
+	// settle is how long the plugins may be disconnected before the Node says so: a runtime that
+	// restarts is usually back earlier, and pods wait meanwhile.
 	settle = 2 * time.Second
-	// handover is how long another process may take to lead when this one ends.
+	// handover is how long another process may need to take the lead when this one ends.
 	handover = 2 * time.Second
-	// leaveTimeout bounds what is removed at the end.
+	// leaveTimeout limits the time for restoring the node at the end.
 	leaveTimeout = 20 * time.Second
-	retryMax     = 30 * time.Second // of requests to the API server
-	// reconcile is about how often the Node is read: it may have been made anew, without the label.
+	retryMax     = 30 * time.Second // pause between requests to the API server
+	// reconcile is roughly how often the Node is read: it may have been created again, without the
+	// label.
 	reconcile = 5 * time.Minute
-	// heartbeat is how often a process says that it is alive, and hangs after which it does not.
+	// heartbeat is how often a process reports that it is alive, and hangs is how old a report may be.
 	heartbeat = 5 * time.Second
 	hangs     = 30 * time.Second
 )
 
-// GuardFile is the guard's name among the plugins that a runtime launches. The number is its place.
+// GuardFile is the guard's file name among the plugins that a runtime launches. The number is its
+// position.
 const GuardFile = "95-" + contract.NodeGuard
 
 func (o *Options) complete() {
@@ -77,7 +79,7 @@ func (o *Options) complete() {
 	}
 }
 
-// A daemon is one process.
+// A daemon is a process of outrider-node.
 type daemon struct {
 	Options
 	conf     cniconf.Dir
@@ -88,10 +90,10 @@ type daemon struct {
 
 	mu      sync.Mutex
 	state   state
-	changed chan struct{} // has one element while the state differs from what was reported
+	changed chan struct{} // contains a value while the state differs from the reported one
 }
 
-// state says whether this process leads, and how far it is.
+// state says whether this process leads, and which of its parts work.
 type state struct {
 	guards, leads, connected bool
 	conf                     error
@@ -99,7 +101,7 @@ type state struct {
 
 func (s state) serves() bool { return s.leads && s.connected && s.conf == nil }
 
-// unready is why a process does not do its part; empty: it does.
+// unready says why a process does not do its part; empty: it does.
 func (s state) unready() string {
 	switch {
 	case !s.guards || s.leads && !s.connected:
@@ -112,7 +114,7 @@ func (s state) unready() string {
 
 var errNotYet = errors.New("the network configuration was not read yet")
 
-// Serve runs until ctx ends.
+// Serve runs the daemon until ctx ends.
 func Serve(ctx context.Context, o Options) error {
 	o.complete()
 	d := &daemon{Options: o, changed: make(chan struct{}, 1), state: state{conf: errNotYet}, captures: captures.New(o.Agent, filepath.Join(o.RunDir, "dns")), agents: hostfile.Agents{Root: o.AgentsDir},
@@ -137,7 +139,7 @@ func Serve(ctx context.Context, o Options) error {
 	return g.Run()
 }
 
-// prepare makes what all processes need.
+// prepare creates the files that both leading and standby processes need.
 func (d *daemon) prepare() error {
 	if err := os.MkdirAll(d.RunDir, 0o700); err != nil {
 		return err
@@ -171,7 +173,7 @@ func (d *daemon) lead(ctx context.Context) error {
 		return err
 	}
 	defer lock.Close()
-	// The process that led may have removed it, as a version that no container has mounted.
+	// The previous leading process may have removed the agent, if no container had mounted it.
 	if _, err := d.agents.Install(d.Agent); err != nil {
 		return err
 	}
@@ -180,7 +182,7 @@ func (d *daemon) lead(ctx context.Context) error {
 	}
 	d.Log.Info("leading", "agent", d.agentDir)
 	d.set(func(s *state) { s.leads = true })
-	// It serves while it asks what its end is for.
+	// The process keeps serving while it asks the API server why it is being stopped.
 	working, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	leaving := false
@@ -225,7 +227,7 @@ func (d *daemon) leaves(ctx context.Context) bool {
 	return is
 }
 
-// install puts the programs onto the node that others run: before the configuration names them.
+// install copies to the node the programs that others run, before the configuration names them.
 func (d *daemon) install() error {
 	if err := hostfile.Copy(d.Program, filepath.Join(d.CNIBin, cni.Program)); err != nil {
 		return err
@@ -239,7 +241,7 @@ func (d *daemon) install() error {
 	return hostfile.Copy(d.Program, filepath.Join(d.NRIPlugins, GuardFile))
 }
 
-// answer does what the CNI plugin asks for.
+// answer handles a question of the CNI plugin.
 func (d *daemon) answer(ctx context.Context, q socket.Question) error {
 	if q.Namespace == "" {
 		d.captures.Forget(q.Sandbox)
@@ -281,13 +283,13 @@ func (d *daemon) set(change func(*state)) {
 	}
 }
 
-// told holds what the daemon wrote on the Node.
+// told is what the daemon has written to the Node.
 type told struct {
 	serves    bool
 	validator string
 }
 
-// validated is the state of the runtime's validator.
+// validated returns the state of the runtime's validator.
 func (d *daemon) validated() string {
 	if d.RuntimeConfig == "" {
 		return contract.ValidatorUnknown
@@ -299,10 +301,10 @@ func (d *daemon) validated() string {
 	return state
 }
 
-// report writes the file of readiness, and says on the Node whether this node serves.
+// report writes the readiness file, and writes to the Node whether it serves.
 func (d *daemon) report(ctx context.Context) error {
 	var reported *told
-	since := time.Now() // it does not serve
+	since := time.Now() // begin of the time without serving
 	pause := time.Second
 	alive := time.NewTicker(heartbeat)
 	defer alive.Stop()
@@ -353,7 +355,7 @@ func (d *daemon) report(ctx context.Context) error {
 	}
 }
 
-// writeReady writes the file: one that is empty says that this process does its part.
+// writeReady writes the file. If it is empty, this process does its part.
 func (d *daemon) writeReady() error {
 	return atomicfile.Write(d.ReadyFile, []byte(d.now().unready()), 0o644)
 }
@@ -371,8 +373,8 @@ func (d *daemon) tell(ctx context.Context, s state, validator string, known bool
 	return d.Kube.ServesNot(ctx, d.Taint)
 }
 
-// Ready reports why a process does not do its part. Of its life alone it reports that it does not
-// run, or hangs.
+// Ready reports why a process does not do its part. If lifeAlone is set, it only reports a process that
+// does not run, or hangs.
 func Ready(file string, lifeAlone bool) error {
 	info, err := os.Stat(file)
 	if err != nil {
@@ -388,7 +390,7 @@ func Ready(file string, lifeAlone bool) error {
 	return err
 }
 
-// end hands the work on, or leaves the node as it was.
+// end passes the work to another process, or restores the node.
 func (d *daemon) end(ctx context.Context, leaving bool, lock *os.File) error {
 	ctx, cancel := context.WithTimeout(ctx, d.leaveTimeout)
 	defer cancel()
@@ -405,7 +407,8 @@ func (d *daemon) end(ctx context.Context, leaving bool, lock *os.File) error {
 	return d.Kube.ServesNot(ctx, d.Taint)
 }
 
-// Remove leaves the node as it was: network configuration, programs, and what no running pod uses.
+// Remove restores the node: it removes the network configuration, the programs, and files that no
+// running pod uses.
 func Remove(ctx context.Context, o Options) error {
 	o.complete()
 	conf := cniconf.Dir{Path: o.CNIConf, Plugin: cni.Program, Log: o.Log}
@@ -418,12 +421,12 @@ func Remove(ctx context.Context, o Options) error {
 	}
 	errs = append(errs, o.removeUnused(ctx), os.RemoveAll(o.RunDir))
 	for _, dir := range []string{o.AgentsDir, o.StatesDir, filepath.Dir(o.StatesDir), o.NRIPlugins} {
-		_ = os.Remove(dir) // if it is empty, and no mount of the container
+		_ = os.Remove(dir) // fails unless it is empty and not a mount of the container
 	}
 	return errors.Join(errs...)
 }
 
-// removeUnused removes agents and states that no container has mounted, as the runtime says.
+// removeUnused removes agents and states that no container has mounted, according to the runtime.
 func (o Options) removeUnused(ctx context.Context) error {
 	dir, err := states.New(o.StatesDir)
 	if err != nil {

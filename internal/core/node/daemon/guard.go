@@ -14,7 +14,7 @@ import (
 	"outrider.dev/internal/core/node/nri"
 )
 
-// Guard refuses what no daemon has adjusted, over the connection that a runtime gave it, until the
+// Guard refuses containers that no daemon has adjusted, over a connection from the runtime, until the
 // runtime ends it or its program is removed or replaced.
 func Guard(ctx context.Context, conn net.Conn, log *slog.Logger) error {
 	program, err := os.Executable()
@@ -39,7 +39,7 @@ func Guard(ctx context.Context, conn net.Conn, log *slog.Logger) error {
 	return g.Run()
 }
 
-// gone returns when a program is another file, or none.
+// gone returns when a program is removed or replaced.
 func gone(ctx context.Context, w *fsnotify.Watcher, program string) error {
 	began, err := os.Stat(program)
 	for err == nil {

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// acquire waits for a lock, which the kernel releases when its holder ends, however that ends. It
-// returns nil when ctx ends first.
+// acquire waits for a lock, which the kernel releases when its holder ends, for whatever reason. If ctx
+// ends first, it returns nil.
 func acquire(ctx context.Context, path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -18,7 +18,7 @@ func acquire(ctx context.Context, path string) (*os.File, error) {
 	}
 	done := make(chan error, 1)
 	go func() {
-		err := flock(f, unix.LOCK_EX) // cannot be cancelled
+		err := flock(f, unix.LOCK_EX) // this call cannot be cancelled
 		select {
 		case <-ctx.Done():
 			f.Close()
@@ -41,8 +41,8 @@ func acquire(ctx context.Context, path string) (*os.File, error) {
 	}
 }
 
-// same reports an error if the file was removed while this process waited: its last holder has left
-// the node as it was.
+// same returns an error if the file was removed while this process waited, because the last holder has
+// restored the node.
 func same(f *os.File, path string) error {
 	locked, err := f.Stat()
 	if err != nil {
@@ -62,7 +62,7 @@ func flock(f *os.File, how int) error {
 	}
 }
 
-// taken reports whether another process has a lock, or gets it within some time.
+// taken reports whether another process holds a lock, or acquires it within a time limit.
 func taken(ctx context.Context, path string, limit time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

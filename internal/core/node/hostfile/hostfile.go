@@ -1,5 +1,5 @@
-// Package hostfile puts programs onto the node, whole or not at all, and removes those that are not
-// used any more.
+// Package hostfile copies programs to the node, completely or not at all, and removes those that are no
+// longer used.
 package hostfile
 
 import (
@@ -17,11 +17,11 @@ import (
 	"time"
 )
 
-// Agents is the directory with the copies of the agent, each in a directory that is named by its
-// digest: containers of an earlier version keep theirs.
+// Agents is the directory with the copies of the agent. Each copy is in a directory named by its
+// digest, so that containers of an earlier version keep theirs.
 type Agents struct{ Root string }
 
-// Install copies the agent, unless the same one is there, and returns the directory of the copy.
+// Install copies the agent unless an identical copy exists, and returns the directory of the copy.
 func (a Agents) Install(source string) (dir string, err error) {
 	sum, err := digest(source)
 	if err != nil {
@@ -34,7 +34,7 @@ func (a Agents) Install(source string) (dir string, err error) {
 	return dir, Copy(source, filepath.Join(dir, filepath.Base(source)))
 }
 
-// Keep removes all copies but those in these directories.
+// Keep removes all copies except those in these directories.
 func (a Agents) Keep(dirs []string) error {
 	entries, err := os.ReadDir(a.Root)
 	if err != nil {
@@ -49,8 +49,8 @@ func (a Agents) Keep(dirs []string) error {
 	return errors.Join(errs...)
 }
 
-// Copy makes target an executable copy of source. A process that starts target at the same time
-// runs the old one or the new one. An equal one stays.
+// Copy makes target an executable copy of source. A process that starts target at the same time runs
+// either the old or the new one. An identical target is not written again.
 func Copy(source, target string) error {
 	want, err := digest(source)
 	if err != nil {
@@ -64,8 +64,8 @@ func Copy(source, target string) error {
 		return err
 	}
 	defer in.Close()
-	// In a directory of its own: a runtime that starts meanwhile fails for an executable with a name
-	// that is no plugin's.
+	// The copy is written in a separate directory, because a runtime that starts meanwhile fails if it
+	// finds an executable whose name is not a plugin's.
 	dir, err := workDir(filepath.Dir(target))
 	if err != nil {
 		return err
@@ -86,7 +86,7 @@ func Copy(source, target string) error {
 	return nil
 }
 
-// staleAfter is when a directory of a copy that was not finished is removed.
+// staleAfter is when the directory of an unfinished copy is removed.
 const staleAfter = time.Hour
 
 func workDir(parent string) (string, error) {
@@ -103,7 +103,7 @@ func workDir(parent string) (string, error) {
 	return os.MkdirTemp(parent, prefix)
 }
 
-// Remove removes a file, if it is there.
+// Remove removes a file, if it exists.
 func Remove(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -43,7 +43,8 @@ func TestAgentsOfEachVersion(t *testing.T) {
 	}
 }
 
-// A copy that is the same is not written again: it may be running, and its time says when it came.
+// An identical copy is not written again, because it may be running and its time says when it was
+// installed.
 func TestCopyIsWhole(t *testing.T) {
 	dir := t.TempDir()
 	source, target := filepath.Join(dir, "source"), filepath.Join(dir, "bin", "outrider-cni")
@@ -65,7 +66,7 @@ func TestCopyIsWhole(t *testing.T) {
 		}
 		before = info
 	}
-	// Damaged, as after a power failure: written again, as another file.
+	// A damaged copy, as after a power failure, is replaced by a new file.
 	write(t, target, "prog")
 	if err := Copy(source, target); err != nil {
 		t.Fatal(err)

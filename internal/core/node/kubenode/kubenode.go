@@ -1,5 +1,5 @@
-// Package kubenode says on a Node whether Outrider's plugins serve there, by a label and a taint. It
-// speaks to the API server in plain HTTP and JSON: Kubernetes' client library would be most of the
+// Package kubenode records on a Node whether Outrider's plugins serve there, by a label and a taint. It
+// uses plain HTTP and JSON, because Kubernetes' client library would be larger than the rest of the
 // daemon.
 package kubenode
 
@@ -22,13 +22,13 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// AccountDir is where a pod has its service account's token and the API server's root.
+// AccountDir is the directory in a pod with its service account's token and the API server's root.
 const AccountDir = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 const (
 	requestTimeout = 10 * time.Second
 	maxObject      = 8 << 20
-	conflicts      = 10 // attempts at a Node that others write
+	conflicts      = 10 // attempts to update a Node that others update too
 )
 
 // A Client writes one Node.
@@ -39,7 +39,7 @@ type Client struct {
 	HTTP      *http.Client
 }
 
-// InCluster returns the client of a pod.
+// InCluster returns the client for a pod.
 func InCluster(host, port, dir, node string) (*Client, error) {
 	if host == "" || port == "" {
 		return nil, errors.New("KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set: outrider-node runs in a pod")
@@ -62,7 +62,7 @@ func InCluster(host, port, dir, node string) (*Client, error) {
 	}, nil
 }
 
-// A StatusError is an answer that is not a success.
+// A StatusError is an unsuccessful response.
 type StatusError struct {
 	What string
 	Code int
@@ -73,7 +73,7 @@ func (e *StatusError) Error() string {
 	return fmt.Sprintf("%s: the API server answers %d %s", e.What, e.Code, e.Text)
 }
 
-// Is reports whether the answer has this status.
+// Is reports whether an error is a response with this status.
 func Is(err error, code int) bool {
 	var s *StatusError
 	return errors.As(err, &s) && s.Code == code
@@ -117,7 +117,7 @@ func (c *Client) do(ctx context.Context, method, path, kind string, body []byte,
 	return nil
 }
 
-// A taint keeps the fields that are not read.
+// A taint also preserves the fields that are not read here.
 type taint struct {
 	raw         json.RawMessage
 	key, effect string
@@ -139,30 +139,31 @@ func ours() taint {
 	return taint{key: contract.NodeTaint, effect: effect, raw: json.RawMessage(fmt.Sprintf(`{"key":%q,"effect":%q}`, contract.NodeTaint, effect))}
 }
 
-// labels holds the values of our labels on a Node; an absent one is empty.
+// labels are the values of our labels on a Node; an absent label is empty.
 type labels struct{ node, validator string }
 
-// Serves says on the Node that the plugins serve: it gets the labels, and loses the taint. validator is one
-// of the values of [contract.NodeValidator].
+// Serves records that the plugins serve: the Node gets the labels, and the taint is removed. validator
+// is one of the values of [contract.NodeValidator].
 func (c *Client) Serves(ctx context.Context, validator string) error {
 	return c.set(ctx, func(labels) labels { return labels{contract.NodeInstalled, validator} }, false)
 }
 
-// ServesNot says that they do not: it gets the taint if that is to be and it has the label. A node on
-// which the plugins have never served, because its runtime cannot, stays open for pods that do not need
-// them. The label stays: when a kubelet starts it ends the pods that its node's labels do not fit any
-// more, for good (canAdmitPod of kubernetes v1.34.4), and after a reboot it starts before the plugins.
+// ServesNot records that they do not serve: if tainted is set and the Node has the label, it gets the
+// taint. A node on which the plugins have never served, because its runtime cannot, stays open for pods
+// that do not need them. The label stays, because a starting kubelet permanently ends pods that its
+// node's labels no longer fit (canAdmitPod of kubernetes v1.34.4), and after a reboot it starts before
+// the plugins.
 func (c *Client) ServesNot(ctx context.Context, tainted bool) error {
 	return c.set(ctx, func(has labels) labels { return has }, tainted)
 }
 
-// Left says that there are no plugins: the Node has neither labels nor taint.
+// Left records that there are no plugins: it removes the labels and the taint.
 func (c *Client) Left(ctx context.Context) error {
 	return c.set(ctx, func(labels) labels { return labels{} }, false)
 }
 
-// set brings the labels to values that follow from those it has, and the taint.
-// The patch is for the version that was read, so that taints which others add are not lost.
+// set sets the labels, to values computed from the present ones, and the taint. The patch requires the
+// version that was read, so that it cannot overwrite taints that others add.
 func (c *Client) set(ctx context.Context, wanted func(has labels) labels, tainted bool) error {
 	path := "/api/v1/nodes/" + url.PathEscape(c.Node)
 	var err error
@@ -207,7 +208,7 @@ func (c *Client) set(ctx context.Context, wanted func(has labels) labels, tainte
 	return err
 }
 
-// orNone is a label's value in a merge patch, which removes what is null.
+// orNone returns a label's value for a merge patch, in which null removes the label.
 func orNone(value string) any {
 	if value == "" {
 		return nil
@@ -219,8 +220,8 @@ func daemonSet(namespace, name string) string {
 	return "/apis/apps/v1/namespaces/" + url.PathEscape(namespace) + "/daemonsets/" + url.PathEscape(name)
 }
 
-// Leaving reports whether a DaemonSet is deleted, or being deleted: then its nodes are to be as
-// they were before. A pod that ends for another reason is replaced.
+// Leaving reports whether a DaemonSet is deleted, or being deleted, in which case its nodes must be
+// restored. A pod that ends for another reason is replaced.
 func (c *Client) Leaving(ctx context.Context, namespace, name string) (bool, error) {
 	var set struct {
 		Metadata struct{ DeletionTimestamp string }
@@ -232,8 +233,8 @@ func (c *Client) Leaving(ctx context.Context, namespace, name string) (bool, err
 	return set.Metadata.DeletionTimestamp != "", err
 }
 
-// Leave deletes a DaemonSet and waits until its pods have gone, which clean their nodes while they
-// still may.
+// Leave deletes a DaemonSet and waits until its pods have ended. They restore their nodes while they
+// still have the permission.
 func (c *Client) Leave(ctx context.Context, namespace, name string, every time.Duration) error {
 	err := c.do(ctx, http.MethodDelete, daemonSet(namespace, name), "application/json", []byte(`{"propagationPolicy":"Foreground"}`), nil)
 	for err == nil {

@@ -21,14 +21,14 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// server has objects by path, and merges patches as the API server does.
+// server stores objects by path, and merges patches as the API server does.
 type server struct {
 	mu      sync.Mutex
 	objects map[string]string
 	version int
 	tokens  []string
 	calls   []string
-	before  func(path string) // a patch is applied
+	before  func(path string) // called before a patch is applied
 }
 
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -97,7 +97,7 @@ func newClient(t *testing.T, s *server) *Client {
 	return &Client{Server: h.URL, TokenFile: token, Node: "worker-1", HTTP: h.Client()}
 }
 
-// without drops what changes with each write.
+// without removes fields that change with each write.
 func without(t *testing.T, object string) string {
 	t.Helper()
 	out, err := jsonpatch.MergePatch([]byte(object), []byte(`{"metadata":{"resourceVersion":null}}`))
@@ -145,8 +145,8 @@ func TestLabelAndTaint(t *testing.T) {
 	}
 }
 
-// A taint that another controller adds between reading and writing stays; a Node that changes each
-// time is an error in the end.
+// A taint that another controller adds between reading and writing is preserved. A Node that changes at
+// each attempt finally causes an error.
 func TestOthersWriteTheNode(t *testing.T) {
 	s := &server{objects: map[string]string{}}
 	s.put(nodePath, `{"metadata":{"labels":{"outrider.dev/node":"installed"}},"spec":{}}`)
@@ -216,7 +216,7 @@ func TestLeaving(t *testing.T) {
 		t.Errorf("without a DaemonSet: %v", err)
 	}
 	s.objects[setPath] = `{}`
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond) // time limit: it is to pass
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond) // the test lets this time pass
 	defer cancel()
 	if err := c.Leave(ctx, "outrider-system", "outrider-node", time.Millisecond); err == nil {
 		t.Error("pods that never end")

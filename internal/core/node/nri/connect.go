@@ -12,29 +12,29 @@ import (
 	"github.com/containerd/nri/pkg/stub"
 )
 
-// DefaultSocket is where containerd and CRI-O listen for plugins.
+// DefaultSocket is the socket on which containerd and CRI-O listen for plugins.
 const DefaultSocket = api.DefaultSocketPath
 
-// Order in which the runtime asks its plugins, by their index: the gate goes around what others
-// have set.
+// index determines the order in which the runtime calls its plugins. It is late, so that the gate wraps
+// settings of other plugins.
 const index = "95"
 
-// Pauses before the plugin connects again: short at first, since a runtime that restarts may create
-// containers as soon as it runs.
+// Pauses before the plugin reconnects: short at first, because a restarted runtime may create
+// containers at once.
 const (
 	retryBase = 20 * time.Millisecond
 	retryMax  = time.Second
 )
 
-// logged is how many attempts are logged once: those of a minute.
+// logged is after how many attempts, those in a minute, a failure is logged again.
 const logged = 60
 
-// registration bounds what a runtime may take until it has registered the plugin. containerd 2.2
-// registers none while it stops a container, which takes up to the container's grace period.
+// registration limits how long a runtime may take to register the plugin. containerd 2.2 registers none
+// while it stops a container, which may take the container's whole grace period.
 const registration = 2 * time.Minute
 
-// Run keeps the plugin connected to the runtime, under a name, until ctx ends. It reports each
-// change. A nil conn is dialled at the socket; one that the runtime has given is used once.
+// Run keeps the plugin connected to the runtime, under a name, until ctx ends. It reports each change.
+// If conn is nil, it dials the socket; a connection from the runtime is used only once.
 func (p *Plugin) Run(ctx context.Context, name, socket string, conn net.Conn, connected func(bool)) error {
 	pause := retryBase
 	for attempts := 0; ; attempts++ {
@@ -60,7 +60,7 @@ func (p *Plugin) Run(ctx context.Context, name, socket string, conn net.Conn, co
 	}
 }
 
-// serve connects once, and returns when the connection has ended.
+// serve connects once, and returns after the connection has ended.
 func (p *Plugin) serve(ctx context.Context, name, socket string, conn net.Conn, connected func(bool)) (served bool, err error) {
 	if conn == nil {
 		d := net.Dialer{Timeout: registration}
@@ -78,8 +78,8 @@ func (p *Plugin) serve(ctx context.Context, name, socket string, conn net.Conn, 
 		return false, err
 	}
 	started := make(chan error, 1)
-	// Start cannot be cancelled, and waits for a runtime that has gone: then it is left behind,
-	// with its connection closed.
+	// Start cannot be cancelled, and would wait for a runtime that is gone. In that case its goroutine
+	// is abandoned, with the connection closed.
 	go func() { started <- s.Start(context.WithoutCancel(ctx)) }()
 	timer := time.NewTimer(registration)
 	defer timer.Stop()
@@ -113,20 +113,20 @@ func (p *Plugin) serve(ctx context.Context, name, socket string, conn net.Conn, 
 	}
 }
 
-// synchronized is a plugin that says when the runtime has sent it all containers: from then on it
-// is asked about each new one.
+// synchronized is a plugin that reports when the runtime has sent it all containers. From then on it is
+// called for each new one.
 type synchronized struct {
 	*Plugin
 	done func()
 }
 
-// Synchronize is the plugin's own, once for each connection.
+// Synchronize calls the plugin's own method, and reports once for each connection.
 func (s *synchronized) Synchronize(ctx context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
 	defer s.done()
 	return s.Plugin.Synchronize(ctx, pods, containers)
 }
 
-// quiet drops what the library logs: the plugin logs its own events.
+// quiet drops the library's log, because the plugin logs its own events.
 type quiet struct{}
 
 func (quiet) Debugf(context.Context, string, ...any) {}

@@ -29,15 +29,15 @@ const (
 	timeout  = time.Minute
 )
 
-// aRuntime is the runtime's half of NRI, as containerd has it.
+// aRuntime is the runtime's half of NRI, as in containerd.
 type aRuntime struct {
 	t      *testing.T
 	socket string
-	front  string // where plugins connect, if not there
+	front  string // where plugins connect instead; may be empty
 	*adaptation.Adaptation
 	pods       []*api.PodSandbox
 	containers []*api.Container
-	validates  bool // by the validator that containerd has
+	validates  bool // with containerd's validator
 }
 
 func newRuntime(t *testing.T) *aRuntime {
@@ -71,9 +71,9 @@ func (r *aRuntime) create(pod *api.PodSandbox, c *api.Container) (*api.Container
 	return res.GetAdjust(), err
 }
 
-// relayed lets plugins connect by way of the test, and returns a function that closes their
-// connections: the library's Stop keeps those of plugins that it did not launch, where the end of a
-// runtime's process closes them.
+// relayed makes plugins connect through the test, and returns a function that closes their connections.
+// The library's Stop does not close connections of plugins that it did not launch, but the end of a
+// runtime's process does.
 func (r *aRuntime) relayed() (end func()) {
 	r.t.Helper()
 	behind, front := r.socket, filepath.Join(r.t.TempDir(), "relay.sock")
@@ -108,7 +108,7 @@ func (r *aRuntime) relayed() (end func()) {
 	}
 }
 
-// node stands for the parts of a node that a plugin uses.
+// node records the calls to the parts of a node that a plugin uses.
 type node struct {
 	mu                    sync.Mutex
 	kept, removed, proven []string
@@ -148,7 +148,7 @@ type agents struct{ *node }
 
 func (a agents) Keep(dirs []string) error { return a.note(&a.dirs, dirs...) }
 
-// connect runs a plugin against the runtime. The channel gets each change of its connection.
+// connect runs a plugin against the runtime. The channel receives each change of its connection.
 func (r *aRuntime) connect(n *node, leads bool, name string) (connected chan bool, stop func()) {
 	r.t.Helper()
 	p := &Plugin{Leads: leads, AgentDir: agentDir, States: n, Captures: captures{n}, Agents: agents{n}, Log: slog.New(slog.DiscardHandler)}
@@ -177,7 +177,7 @@ func (r *aRuntime) await(connected chan bool, want bool) {
 	case <-time.After(timeout):
 		r.t.Fatalf("no change of the connection to %v", want)
 	}
-	if want { // the runtime has it in its list once it lets others go on
+	if want { // the runtime lists the plugin once it lets requests continue
 		r.BlockPluginSync().Unblock()
 	}
 }
@@ -248,7 +248,7 @@ func TestContainersAreAdjusted(t *testing.T) {
 	stop()
 }
 
-// Each of these has no container, and an error that says why.
+// In each of these cases no container is created, and the error says why.
 func TestRefused(t *testing.T) {
 	r, n := newRuntime(t), &node{}
 	r.connect(n, true, contract.NodePlugin)
@@ -279,8 +279,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// A mount of the pod's, or of another plugin's, that would hide ours or lie in it is refused: the runtime
-// sorts mounts by their depth, so that one below ours comes after it.
+// A mount by the pod or by another plugin is refused if it would hide ours or lies below it: the
+// runtime sorts mounts by depth, so one below ours is mounted after it.
 func TestNothingElseIsMountedThere(t *testing.T) {
 	for at, refused := range map[string]bool{
 		"/": true, "/outrider": true, "/outrider/": true, "//outrider/./": true, "/x/../outrider": true, "outrider": true,
@@ -300,16 +300,16 @@ func TestNothingElseIsMountedThere(t *testing.T) {
 		c.Mounts = []*api.Mount{{Destination: "/proc", Source: "proc"}, {Destination: at, Source: "/evil"}}
 		by("the pod", c)
 		r.other("99", func(a *api.ContainerAdjustment) { a.AddMount(&api.Mount{Destination: at, Source: "/evil"}) })
-		if !strings.HasSuffix(at, "bin") { // NRI itself refuses a second plugin there
+		if !strings.HasSuffix(at, "bin") { // NRI itself refuses a second plugin's mount there
 			by("a plugin", container("app", "app"))
 		}
 	}
 }
 
-// A capture that takes too long ends with an error while the runtime still listens: a plugin that
-// answers later is disconnected, and the container created without it.
+// A capture that takes too long ends with an error before the runtime stops waiting. If the plugin
+// answered later, the runtime would disconnect it and create the container without it.
 func TestTheAnswerComesInTime(t *testing.T) {
-	adaptation.SetPluginRequestTimeout(8 * time.Second) // 2 s of it are left for the answer of a busy machine
+	adaptation.SetPluginRequestTimeout(8 * time.Second) // on a busy machine 2 s of it suffice for the answer
 	t.Cleanup(func() { adaptation.SetPluginRequestTimeout(adaptation.DefaultPluginRequestTimeout) })
 	r, n := newRuntime(t), &node{ensure: func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }}
 	connected, _ := r.connect(n, true, contract.NodePlugin)
@@ -325,8 +325,8 @@ func TestTheAnswerComesInTime(t *testing.T) {
 	}
 }
 
-// Without the plugin that adjusts, the guard refuses; without both the runtime creates the
-// container as it is, and the plugin refuses to start it once it is back.
+// Without the adjusting plugin, the guard refuses. Without both, the runtime creates the container
+// unchanged, and the plugin refuses to start it once it has reconnected.
 func TestGuard(t *testing.T) {
 	r := newRuntime(t)
 	if got, err := r.create(gatedPod(), container("app", "app")); err != nil || got.GetArgs() != nil {
@@ -338,7 +338,7 @@ func TestGuard(t *testing.T) {
 		t.Errorf("with both plugins: %v, %v", got, err)
 	}
 	stop()
-	for range 2 { // the first request after the end finds the closed connection
+	for range 2 { // the first request after the end only detects the closed connection
 		if got, err := r.create(gatedPod(), container("app", "app")); err == nil {
 			t.Errorf("the guard lets a container pass: %v", got)
 		}
@@ -352,9 +352,9 @@ func TestGuard(t *testing.T) {
 	stopGuard()
 }
 
-// Containers that are too large for NRI's first message, of any pod, keep every plugin out (docs/nri-synchronize.md). A container
-// that needs a gate is created without: but not where the runtime's own validator is on, by the
-// annotation that injection writes.
+// If the containers of any pods are too large for NRI's first message, no plugin can connect
+// (docs/nri-synchronize.md). Containers that need a gate are then created without one, unless the
+// runtime's own validator is on, which follows the annotation that injection writes.
 func TestPluginsAreKeptOut(t *testing.T) {
 	for _, validates := range []bool{false, true} {
 		r := newRuntime(t)
@@ -376,7 +376,7 @@ func TestPluginsAreKeptOut(t *testing.T) {
 	}
 }
 
-// Of several mounts at a path the container has the last one: ours are not enough if another one follows.
+// Of several mounts at a path, the last one is effective: ours does not suffice if another one follows.
 func TestNothingIsMountedOverOurs(t *testing.T) {
 	p, argv := &Plugin{}, slices.Concat([]string{contract.AgentPath}, gateArgs(), []string{"app"})
 	ours := []*api.Mount{
@@ -395,12 +395,13 @@ func TestNothingIsMountedOverOurs(t *testing.T) {
 	}
 }
 
-// The gate runs the command that another plugin has set before; a plugin that takes the gate away is refused.
+// The gate runs the command that another plugin has set earlier; a plugin that removes the gate is
+// refused.
 func TestOtherPlugins(t *testing.T) {
 	for _, tt := range []struct {
 		index string
 		args  func(*api.ContainerAdjustment)
-		want  []string // after the gate
+		want  []string // the arguments after the gate
 	}{
 		{"10", func(a *api.ContainerAdjustment) { a.SetArgs([]string{"tini", "app"}) }, []string{"tini", "app"}},
 		{"99", func(a *api.ContainerAdjustment) { a.UpdateArgs([]string{"app"}) }, nil},
@@ -452,15 +453,15 @@ func (r *aRuntime) other(index string, set func(*api.ContainerAdjustment)) {
 		r.t.Fatal(err)
 	}
 	r.t.Cleanup(s.Stop)
-	// Accepted one after the other: a later connection that is registered shows that this one is in.
+	// Connections are accepted in order: when a later one is registered, this one is too.
 	n := &node{}
 	connected, stop := r.connect(n, false, "last")
 	stop()
 	r.await(connected, false)
-	_, _ = r.create(&api.PodSandbox{}, container("none")) // drops the closed one
+	_, _ = r.create(&api.PodSandbox{}, container("none")) // makes the runtime drop the closed connection
 }
 
-// The runtime restarts: the plugin connects again, gets all sandboxes, and removes what none has.
+// When the runtime restarts, the plugin reconnects, gets all sandboxes, and removes the data of others.
 func TestTheRuntimeRestarts(t *testing.T) {
 	r, n := newRuntime(t), &node{}
 	r.pods, r.containers = []*api.PodSandbox{{Id: "a"}}, []*api.Container{{Name: "app", PodSandboxId: "a", Mounts: []*api.Mount{{Destination: contract.BinDir, Source: contract.NodeAgentsDir + "/old"}}}}

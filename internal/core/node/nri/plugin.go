@@ -1,9 +1,9 @@
-// Package nri is Outrider's plugin of the container runtime, by the Node Resource Interface. The
-// runtime calls it before a container exists: it puts the gate in front of the container's own
+// Package nri is Outrider's plugin for the container runtime, by the Node Resource Interface. The
+// runtime calls it before a container exists. The plugin puts the gate in front of the container's
 // command, whatever image that comes from, and mounts the agent and the pod's states.
 //
-// A container that needs this and did not get it is refused, by every plugin of ours that is
-// connected: also by a standby, and by the guard, which adjust nothing themselves.
+// A container that needs a gate and did not get one is refused by each of our connected plugins,
+// including standbys and the guard, which adjust nothing themselves.
 package nri
 
 import (
@@ -24,41 +24,41 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// States has the directories in which a pod's containers publish their states.
+// States manages the directories in which a pod's containers publish their states.
 type States interface {
 	Container(sandbox, container string) (states, own string, err error)
 	Remove(sandbox string) error
 	Keep(sandboxes []string) error
 }
 
-// Captures has the network namespaces whose capture is proven.
+// Captures captures connections in network namespaces, and records which captures are proven.
 type Captures interface {
 	Ensure(ctx context.Context, sandbox, namespace string, flags []string) error
 	Forget(sandbox string)
 	Keep(sandboxes []string)
 }
 
-// Agents has the copies of the agent on the node.
+// Agents manages the copies of the agent on the node.
 type Agents interface {
 	Keep(dirs []string) error
 }
 
-// A Plugin answers the runtime. Without Leads it adjusts nothing, and refuses only.
+// A Plugin handles the runtime's requests. Without Leads it adjusts nothing, and only refuses.
 type Plugin struct {
-	Leads    bool   // this process is the one that adjusts
-	AgentDir string // on the node: the directory with this version's agent
+	Leads    bool   // this process is the one that adjusts containers
+	AgentDir string // directory on the node with this version's agent
 	States   States
 	Captures Captures
 	Agents   Agents
-	Handlers []string // of the runtime, beside those that are known to run containers on the node's kernel
+	Handlers []string // of the runtime, that run containers on the node's kernel, in addition to the known ones
 	Log      *slog.Logger
 
-	AgentsRoot, StatesRoot string // where their sources are; default: those of the contract
+	AgentsRoot, StatesRoot string // sources of the mounts; default: those in the contract
 
 	limit atomic.Int64 // how long the runtime waits for an answer, a time.Duration
 }
 
-// workOf returns what the node does for a pod; false without the annotation.
+// workOf returns what the node must do for a pod; false without the annotation.
 func workOf(pod *api.PodSandbox) (contract.NodeWork, bool, error) {
 	text, ok := pod.GetAnnotations()[contract.NodeAnnotation]
 	if !ok {
@@ -68,8 +68,8 @@ func workOf(pod *api.PodSandbox) (contract.NodeWork, bool, error) {
 	return w, true, err
 }
 
-// CreateContainer returns the adjustment of a container. With an error there is no container, and
-// the kubelet tries again.
+// CreateContainer returns the adjustment of a container. If it returns an error, the container is not
+// created, and the kubelet retries.
 func (p *Plugin) CreateContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
 	if !p.Leads {
 		return nil, nil, nil
@@ -114,7 +114,7 @@ func (p *Plugin) adjust(ctx context.Context, pod *api.PodSandbox, c *api.Contain
 		if err := gateable(c); err != nil {
 			return nil, err
 		}
-		// Not SetArgs: the gate runs the arguments that another plugin has set before.
+		// SetArgs would lose arguments that another plugin has set earlier.
 		adjust.UpdateArgs(slices.Concat([]string{contract.AgentPath}, args, c.GetArgs()))
 	}
 	states, own, err := p.States.Container(pod.GetId(), c.GetName())
@@ -127,12 +127,12 @@ func (p *Plugin) adjust(ctx context.Context, pod *api.PodSandbox, c *api.Contain
 	return adjust, nil
 }
 
-// hostKernel are the handlers (of RuntimeClasses) of runtimes that run containers on the node's own
-// kernel: the runtime's default, runc and its like, and NVIDIA's, which calls runc.
+// hostKernel lists the handlers (of RuntimeClasses) of runtimes that run containers on the node's own
+// kernel: the runtime's default, runc and similar ones, and NVIDIA's, which call runc.
 var hostKernel = []string{"", "runc", "crun", "youki", "nvidia", "nvidia-cdi", "nvidia-legacy"}
 
-// onHostKernel refuses a sandbox with a network of its own (gVisor) or a kernel of its own (Kata): the
-// rules in the pod's network namespace would not bind its connections.
+// onHostKernel refuses a sandbox with its own network stack (gVisor) or its own kernel (Kata), because
+// rules in the pod's network namespace would not affect its connections.
 func (p *Plugin) onHostKernel(handler string) error {
 	if slices.Contains(hostKernel, handler) || slices.Contains(p.Handlers, handler) {
 		return nil
@@ -141,8 +141,8 @@ func (p *Plugin) onHostKernel(handler string) error {
 		handler, contract.Init, contract.InitContained)
 }
 
-// limited ends before the runtime gives the plugin up, and with it every container until it has
-// connected again.
+// limited returns a context that ends before the runtime stops waiting. If the plugin answered later,
+// the runtime would disconnect it and create containers without it.
 func (p *Plugin) limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	limit := time.Duration(p.limit.Load())
 	if limit == 0 {
@@ -155,7 +155,7 @@ func bind(source, destination string, options ...string) *api.Mount {
 	return &api.Mount{Source: source, Destination: destination, Type: "bind", Options: append([]string{"bind", "private"}, options...)}
 }
 
-// gateable reports why a container cannot run behind a gate.
+// gateable returns an error if a container cannot run behind a gate.
 func gateable(c *api.Container) error {
 	argv := c.GetArgs()
 	if len(argv) == 0 {
@@ -168,7 +168,7 @@ func gateable(c *api.Container) error {
 	return nil
 }
 
-// networkNamespace is the path of a pod's own network namespace.
+// networkNamespace returns the path of a pod's own network namespace.
 func networkNamespace(pod *api.PodSandbox) (string, error) {
 	for _, n := range pod.GetLinux().GetNamespaces() {
 		if n.GetType() == "network" && n.GetPath() != "" {
@@ -178,13 +178,13 @@ func networkNamespace(pod *api.PodSandbox) (string, error) {
 	return "", errors.New("the pod has hostNetwork, and the node's own connections are never captured; take the pod out of the mesh")
 }
 
-// ValidateContainerAdjustment refuses a container that is not as the pod's annotation says, after
-// all plugins had their turn.
+// ValidateContainerAdjustment runs after all plugins have adjusted a container. It refuses one that is
+// not as the pod's annotation requires.
 func (p *Plugin) ValidateContainerAdjustment(_ context.Context, req *api.ValidateContainerAdjustmentRequest) error {
 	argv := req.GetContainer().GetArgs()
 	if adjusted := req.GetAdjust().GetArgs(); len(adjusted) > 0 {
 		argv = adjusted
-		if argv[0] == "" { // the mark of UpdateArgs
+		if argv[0] == "" { // UpdateArgs marks its arguments so
 			argv = argv[1:]
 		}
 	}
@@ -196,7 +196,8 @@ func (p *Plugin) StartContainer(_ context.Context, pod *api.PodSandbox, c *api.C
 	return p.inOrder(pod, c.GetName(), c.GetArgs(), c.GetMounts())
 }
 
-// inOrder reports why a container, as it is created, is not what the pod's annotation asks for.
+// inOrder returns an error if a container, as it would be created, is not as the pod's annotation
+// requires.
 func (p *Plugin) inOrder(pod *api.PodSandbox, container string, argv []string, mounts []*api.Mount) error {
 	work, ok, err := workOf(pod)
 	if !ok || err != nil {
@@ -225,11 +226,11 @@ func (p *Plugin) inOrder(pod *api.PodSandbox, container string, argv []string, m
 	return nil
 }
 
-// StopPodSandbox removes what a sandbox has here: none of its containers starts again. A new
-// sandbox of the same pod begins anew.
+// StopPodSandbox removes the data of a sandbox, because none of its containers will start again. A new
+// sandbox of the same pod starts from scratch.
 func (p *Plugin) StopPodSandbox(_ context.Context, pod *api.PodSandbox) error { return p.ended(pod) }
 
-// RemovePodSandbox does so for one whose end was missed.
+// RemovePodSandbox does the same, in case the stop was missed.
 func (p *Plugin) RemovePodSandbox(_ context.Context, pod *api.PodSandbox) error { return p.ended(pod) }
 
 func (p *Plugin) ended(pod *api.PodSandbox) error {
@@ -238,13 +239,13 @@ func (p *Plugin) ended(pod *api.PodSandbox) error {
 	}
 	p.Captures.Forget(pod.GetId())
 	if err := p.States.Remove(pod.GetId()); err != nil {
-		p.Log.Warn("states not removed", "sandbox", pod.GetId(), "error", err) // the next start does it
+		p.Log.Warn("states not removed", "sandbox", pod.GetId(), "error", err) // the next start removes them
 	}
 	return nil
 }
 
-// Synchronize gets all sandboxes and containers when the plugin connects, and removes what none of
-// them has.
+// Synchronize gets all sandboxes and containers when the plugin connects, and removes data that belong
+// to none of them.
 func (p *Plugin) Synchronize(_ context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
 	if !p.Leads {
 		return nil, nil

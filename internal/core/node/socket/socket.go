@@ -1,5 +1,5 @@
-// Package socket is how the CNI plugin asks the daemon on its node to capture a pod's connections.
-// One question, one answer, then the connection ends. Only root can ask.
+// Package socket lets the CNI plugin ask the daemon on its node to capture a pod's connections. A
+// connection carries one question and one answer. Only root can ask.
 package socket
 
 import (
@@ -17,22 +17,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Limits of a question, which has a pod's annotation, and of an answer.
+// Limits of a question, which contains a pod's annotation, and of an answer.
 const (
 	maxQuestion = 1 << 20
 	maxAnswer   = 64 << 10
-	maxAtOnce   = 64 // pods; others wait
+	maxAtOnce   = 64 // questions handled at once; others wait
 )
 
-// Timeout bounds a question and its answer: a capture takes some 30 ms, and 20 at once on a loaded
-// machine seconds.
+// Timeout limits a question and its answer: a capture takes some 30 ms; 20 at once on a loaded machine
+// take seconds.
 const Timeout = 30 * time.Second
 
-// A Question is a new sandbox with the pod's annotation [outrider.dev/internal/base/contract.NodeWork],
-// or, without a namespace, one that has ended.
+// A Question describes a new sandbox, with the pod's annotation
+// [outrider.dev/internal/base/contract.NodeWork], or, without a namespace, one that has ended.
 type Question struct {
 	Sandbox     string       `json:"sandbox"`
-	Namespace   string       `json:"namespace,omitempty"` // the path of its network namespace
+	Namespace   string       `json:"namespace,omitempty"` // path of its network namespace
 	Work        string       `json:"work,omitempty"`
 	Nameservers []netip.Addr `json:"nameservers,omitempty"`
 }
@@ -41,10 +41,11 @@ type answer struct {
 	Error string `json:"error,omitempty"`
 }
 
-// ErrAbsent is the error of a question that no daemon has read.
+// ErrAbsent means that no daemon has read the question.
 var ErrAbsent = errors.New("outrider-node does not run on this node")
 
-// Ask returns nil once the daemon at path has done what the question says, or why it has not.
+// Ask returns nil once the daemon at path has done what the question requires, or an error that says
+// why it has not.
 func Ask(ctx context.Context, path string, q Question) error {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", path)
@@ -62,7 +63,7 @@ func Ask(ctx context.Context, path string, q Question) error {
 	}
 	var a answer
 	err = json.NewDecoder(io.LimitReader(conn, maxAnswer)).Decode(&a)
-	if errors.Is(err, unix.ECONNRESET) { // it ended with the question unread, which the kernel had taken
+	if errors.Is(err, unix.ECONNRESET) { // the daemon has ended, and the question was still in the kernel's queue
 		return fmt.Errorf("%w: %w", ErrAbsent, err)
 	}
 	if err != nil {
@@ -74,14 +75,15 @@ func Ask(ctx context.Context, path string, q Question) error {
 	return nil
 }
 
-// Serve answers questions at path, until ctx ends. It replaces the socket of a daemon before.
+// Serve answers questions at path, until ctx ends. It replaces the socket of a previous daemon.
 func Serve(ctx context.Context, path string, handle func(context.Context, Question) error) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	// By another name first: a plugin that asks meanwhile finds the old one or the new one.
+	// The socket is created under another name and renamed, so that a plugin always finds the old or
+	// the new one.
 	first := fmt.Sprintf("%s.%d", path, os.Getpid())
-	_ = os.Remove(first) // of a process that was killed
+	_ = os.Remove(first) // left by a process that was killed
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: first, Net: "unix"})
 	if err != nil {
 		return err
@@ -130,12 +132,12 @@ func serve(ctx context.Context, conn *net.UnixConn, handle func(context.Context,
 	}
 	if err != nil {
 		a.Error = err.Error()
-		a.Error = a.Error[:min(len(a.Error), maxAnswer/8)] // JSON may write six bytes for one
+		a.Error = a.Error[:min(len(a.Error), maxAnswer/8)] // JSON may need six bytes for one
 	}
-	_ = json.NewEncoder(conn).Encode(a) // a plugin that has gone tries again
+	_ = json.NewEncoder(conn).Encode(a) // if the plugin has disconnected, it will ask again
 }
 
-// root reports an error unless the other end is a process of root's.
+// root returns an error unless the peer is a process of root.
 func root(conn *net.UnixConn) error {
 	raw, err := conn.SyscallConn()
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"outrider.dev/test/process"
 )
 
-// served runs a daemon's half, and returns its path when it listens.
+// served runs a daemon's half, and returns its path once it listens.
 func served(t *testing.T, handle func(context.Context, Question) error) string {
 	t.Helper()
 	ns.RequireRoot(t)
@@ -67,7 +67,7 @@ func TestQuestionAndAnswer(t *testing.T) {
 	}
 }
 
-// Another daemon takes the place of one that has ended or will end.
+// A new daemon can replace one that has ended or is about to.
 func TestTakeover(t *testing.T) {
 	path := served(t, func(context.Context, Question) error { return errors.New("old") })
 	ctx, cancel := context.WithCancel(t.Context())
@@ -83,7 +83,7 @@ func TestTakeover(t *testing.T) {
 	}
 }
 
-// A daemon that ends with a question in its queue has not read it: the plugin asks again.
+// If a daemon ends with a question in its queue, it has not read it, and the plugin asks again.
 func TestAnEndBeforeTheQuestionIsRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
@@ -96,7 +96,7 @@ func TestAnEndBeforeTheQuestionIsRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := conn.Read(make([]byte, 1)); err != nil { // the rest is in the queue
+	if _, err := conn.Read(make([]byte, 1)); err != nil { // the remaining connections are in the queue
 		t.Fatal(err)
 	}
 	conn.Close()
@@ -108,7 +108,7 @@ func TestAnEndBeforeTheQuestionIsRead(t *testing.T) {
 func TestNoAnswer(t *testing.T) {
 	path := served(t, func(ctx context.Context, _ Question) error { <-ctx.Done(); return nil })
 	err := ErrAbsent
-	for limit := 50 * time.Millisecond; errors.Is(err, ErrAbsent) && limit < time.Minute; limit *= 2 { // some is long enough to connect
+	for limit := 50 * time.Millisecond; errors.Is(err, ErrAbsent) && limit < time.Minute; limit *= 2 { // some limit is long enough to connect
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		err = Ask(ctx, path, Question{})
 		cancel()
@@ -121,7 +121,7 @@ func TestNoAnswer(t *testing.T) {
 	}
 }
 
-// Bytes that are no question get an error, and end there.
+// Bytes that are not a question get an error as the answer.
 func FuzzQuestion(f *testing.F) {
 	f.Add([]byte(`{"sandbox":"a","namespace":"/run/netns/a","work":"{}"}`))
 	f.Add([]byte(`{"nameservers":["x"]}`))

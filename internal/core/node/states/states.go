@@ -1,7 +1,7 @@
-// Package states keeps the directories in which the containers of a pod publish their states, on
-// the node: one file system in memory for each sandbox, of bounded size, with a directory for each
-// container. The containers of a pod see all of its directories and write their own only; no other
-// pod sees any of them.
+// Package states manages the directories on the node in which the containers of a pod publish their
+// states: one in-memory file system of limited size for each sandbox, with a directory for each
+// container. The containers of a pod can read all of its directories and write only their own; no other
+// pod can see them.
 package states
 
 import (
@@ -17,16 +17,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// options bound what a pod can store: a state has less than a kilobyte, and a pod some ten of them.
+// options limit what a pod can store: a state needs less than a kilobyte, and a pod has some ten of
+// them.
 const options = "size=1m,nr_inodes=1024,mode=0755"
 
-// A Dir is the directory with those of all sandboxes.
+// A Dir is the directory that contains the states of all sandboxes.
 type Dir struct {
 	root string
 	mu   sync.Mutex
 }
 
-// New returns the directory, and makes it if it is missing. Only root can read it: a pod reaches its
+// New returns the directory, and creates it if it is missing. Only root can read it; a pod reaches its
 // own part by mounts.
 func New(root string) (*Dir, error) {
 	if err := os.MkdirAll(root, 0o700); err != nil {
@@ -35,14 +36,14 @@ func New(root string) (*Dir, error) {
 	return &Dir{root: root}, os.Chmod(root, 0o700)
 }
 
-// The ids of runtimes are hexadecimal, the names of containers are DNS labels.
+// Runtimes' IDs are hexadecimal, and names of containers are DNS labels.
 var (
 	sandboxID     = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,127}$`)
 	containerName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 )
 
-// Container returns the directory of a sandbox's states, and the container's own one in it. It
-// makes what is missing: a new sandbox of a pod begins without states.
+// Container returns the directory with a sandbox's states, and the container's own directory in it. It
+// creates missing ones: a new sandbox of a pod begins without states.
 func (d *Dir) Container(sandbox, container string) (states, own string, err error) {
 	if !sandboxID.MatchString(sandbox) {
 		return "", "", fmt.Errorf("sandbox %q: must be letters, digits and dashes", sandbox)
@@ -69,10 +70,10 @@ func (d *Dir) Container(sandbox, container string) (states, own string, err erro
 	if err := os.Mkdir(own, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
 		return "", "", err
 	}
-	return states, own, os.Chmod(own, 0o777) // whatever the umask; any user of the container writes there
+	return states, own, os.Chmod(own, 0o777) // overrides the umask, because the container may run as any user
 }
 
-// mounted reports whether a file system of its own is mounted on a sandbox's directory.
+// mounted reports whether a file system is mounted on a sandbox's directory.
 func (d *Dir) mounted(states string) (bool, error) {
 	var above, here unix.Stat_t
 	if err := errors.Join(unix.Stat(d.root, &above), unix.Lstat(states, &here)); err != nil {
@@ -81,11 +82,11 @@ func (d *Dir) mounted(states string) (bool, error) {
 	return above.Dev != here.Dev, nil
 }
 
-// Remove removes the states of a sandbox, if there are any. Mounts in containers that still run
-// keep their content.
+// Remove removes the states of a sandbox, if there are any. Containers that still run keep the content
+// of their mounts.
 func (d *Dir) Remove(sandbox string) error {
 	if !sandboxID.MatchString(sandbox) {
-		return nil // it has none
+		return nil // there are none
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -111,8 +112,7 @@ func (d *Dir) remove(sandbox string) error {
 	}
 }
 
-// Keep removes the states of all sandboxes but these: those that ended while this process did not
-// run.
+// Keep removes the states of all other sandboxes, which ended while this process did not run.
 func (d *Dir) Keep(sandboxes []string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

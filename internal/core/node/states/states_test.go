@@ -52,7 +52,7 @@ func TestStatesOfAPod(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(own, "state"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	again, other, err := d.Container("4f00", "proxy") // nothing is mounted over what is there
+	again, other, err := d.Container("4f00", "proxy") // an existing file system is not mounted again
 	if _, gone := os.Stat(filepath.Join(again, "app", "state")); err != nil || gone != nil || other != filepath.Join(states, "proxy") {
 		t.Errorf("the second container gets %s, %v; the first one's state: %v", other, err, gone)
 	}
@@ -93,8 +93,8 @@ func TestQuotas(t *testing.T) {
 	}
 }
 
-// A process that was killed between its steps, or a node that was, leaves directories with and
-// without mounts, and files.
+// If a process is killed between its steps, or a node fails, directories with and without mounts, and
+// files, may remain.
 func TestKeep(t *testing.T) {
 	d := newDir(t)
 	for _, s := range []string{"keep", "ended"} {

@@ -1,6 +1,6 @@
-// Package validator says whether a node's containerd has NRI's validator on, which creates no container
-// without the plugins that its pod requires: where another plugin of the runtime is kept out, it alone
-// keeps a container from starting without its gate.
+// Package validator reports whether a node's containerd has NRI's validator on. The validator creates
+// no container without the plugins that its pod requires. If another plugin keeps ours from connecting,
+// only the validator prevents a container from starting without its gate.
 package validator
 
 import (
@@ -16,13 +16,13 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// Bounds of a configuration: containerd's own has 10 KiB, and imports a few files.
+// Limits of a configuration: containerd's own has 10 KiB, and imports a few files.
 const (
 	maxBytes = 1 << 20
 	maxFiles = 64
 )
 
-// config holds the parts of containerd's configuration, versions 2 and 3, that State reads
+// config contains the parts of containerd's configuration, versions 2 and 3, that State reads
 // (internal/nri/config.go of containerd 2.2).
 type config struct {
 	Imports []string
@@ -33,8 +33,8 @@ type config struct {
 	}
 }
 
-// State returns a value of the label [contract.NodeValidator], and why if it is not known. A file that was
-// written after the runtime made its socket, which it does when it starts, is not what it runs with.
+// State returns a value for the label [contract.NodeValidator], and an error if it is unknown. The
+// runtime creates its socket when it starts, so it does not use a file that was written later.
 func State(path, socket string) (string, error) {
 	on, written, err := read(path)
 	if err != nil {
@@ -53,8 +53,8 @@ func State(path, socket string) (string, error) {
 	return contract.ValidatorOn, nil
 }
 
-// read follows the imports as containerd does (LoadConfig of cmd/containerd/server/config): of several files
-// a later one overrides an earlier one, but not with false. So one that says true is enough.
+// read follows imports as containerd does (LoadConfig of cmd/containerd/server/config): a later file
+// overrides an earlier one, except that false does not override true. So one file with true is enough.
 func read(path string) (on bool, written time.Time, err error) {
 	files := []string{filepath.Clean(path)}
 	for i := 0; i < len(files); i++ {
@@ -83,7 +83,8 @@ func read(path string) (on bool, written time.Time, err error) {
 	return false, written, nil
 }
 
-// imported are the files of one import. Of the node only the folder of the first file can be read.
+// imported returns the files that an import names. On the node only the folder of the first file is
+// readable.
 func imported(path, by, name string) ([]string, error) {
 	name = filepath.Clean(name)
 	if !filepath.IsAbs(name) {
@@ -110,7 +111,7 @@ func file(path string) (c config, info os.FileInfo, err error) {
 		return c, nil, err
 	}
 	if _, err := toml.Decode(string(text), &c); err != nil {
-		return c, nil, fmt.Errorf("%s is no configuration of containerd", path) // without the text: it may have credentials of a registry
+		return c, nil, fmt.Errorf("%s is no configuration of containerd", path) // the text is left out, because it may contain credentials for a registry
 	}
 	return c, info, nil
 }

@@ -69,7 +69,7 @@ func write(t *testing.T, path, text string, at time.Time) {
 	}
 }
 
-// Whatever a file has, the answer is a state; it is never "on" without the word.
+// For any file the answer is a valid state; it is never "on" unless the file contains the word.
 func FuzzState(f *testing.F) {
 	f.Add(enabled)
 	f.Add("imports = ['*.toml', 'config.toml']")
