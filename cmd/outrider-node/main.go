@@ -1,5 +1,5 @@
-// Command outrider-node is the part of Outrider that runs on a node: the daemon of a DaemonSet, the
-// plugin of the node's network (as outrider-cni), and the guard that a container runtime launches.
+// Command outrider-node is the part of Outrider that runs on a node: the daemon of a DaemonSet, the CNI
+// plugin (as outrider-cni), and the guard that a container runtime launches.
 package main
 
 import (
@@ -30,17 +30,18 @@ import (
 
 func main() { os.Exit(run(os.Args, os.Stdout, os.Stderr)) }
 
-// Memory: the heap is small, and a pod's start takes a few kilobytes of it.
+// Limits for the garbage collector: the heap is small, and the start of a pod needs a few kilobytes.
 const (
 	memoryLimit = 12 << 20
 	collectAt   = 50
 )
 
-// launched is the variable of a plugin that a runtime launches: the descriptor of its connection.
+// launched is the variable with the descriptor of a plugin's connection, if the runtime has launched
+// the plugin.
 const launched = "NRI_PLUGIN_SOCKET"
 
-// run is main without the process. It returns the exit status: 0 fine, 1 it failed, 2 the input
-// cannot be used.
+// run is main without access to the process. It returns the exit status: 0 success, 1 a failure, 2
+// unusable input.
 func run(argv []string, stdout, stderr io.Writer) int {
 	name := filepath.Base(argv[0])
 	if name == cni.Program {
@@ -66,7 +67,7 @@ container, and without a privilege of the pod. "serve" is the daemon on each nod
 	return cli.Run(root, args, stdout, stderr, nil)
 }
 
-// flags that several commands have.
+// flags are shared by several commands.
 type flags struct {
 	o         daemon.Options
 	root      string
@@ -75,7 +76,7 @@ type flags struct {
 	logLevel  slog.Level
 }
 
-// defaultReady is within the container: each has its own.
+// defaultReady is a path within the container, so each container has its own file.
 const defaultReady = "/var/tmp/outrider-node/ready"
 
 func (f *flags) paths(cmd *cobra.Command) {
@@ -96,7 +97,7 @@ func (f *flags) account(cmd *cobra.Command) {
 	fs.StringVar(&f.daemonSet, "daemonset", "", "NAMESPACE/NAME of the DaemonSet: when it is deleted, the node is left as it was")
 }
 
-// finish reads the environment, and completes the options.
+// finish reads the environment and completes the options.
 func (f *flags) finish(cmd *cobra.Command) error {
 	if err := cli.FromEnv(cmd.Flags()); err != nil {
 		return err
@@ -202,13 +203,13 @@ unguarded until the daemon has connected. It ends when its file is removed or re
 	}
 }
 
-// given is the connection that the runtime gave this process.
+// given opens the connection that the runtime gave to this process.
 func given(descriptor string) (net.Conn, error) {
 	fd, err := strconv.ParseUint(descriptor, 10, 16)
 	if err != nil {
 		return nil, &cli.UsageError{Err: errors.New("there is no connection to a container runtime"), Hint: "a container runtime runs this command; " + launched + " has the descriptor"}
 	}
-	for _, name := range []string{launched, "NRI_PLUGIN_NAME", "NRI_PLUGIN_IDX"} { // read here: the library takes them for its own
+	for _, name := range []string{launched, "NRI_PLUGIN_NAME", "NRI_PLUGIN_IDX"} { // removed, because the library would use them for its own connection
 		os.Unsetenv(name)
 	}
 	file := os.NewFile(uintptr(fd), "nri")

@@ -35,7 +35,7 @@ import (
 	"outrider.dev/test/tier"
 )
 
-// aNode is a node's file system, its runtime's half of NRI, and the API server's Node.
+// aNode simulates a node: its file system, the runtime's half of NRI, and the API server's Node.
 type aNode struct {
 	t       *testing.T
 	root    string
@@ -45,7 +45,7 @@ type aNode struct {
 
 	mu     sync.Mutex
 	object string
-	set    string // the DaemonSet; empty: deleted
+	set    string // state of the DaemonSet; empty: deleted
 }
 
 const (
@@ -62,7 +62,8 @@ var build = sync.OnceValues(func() (string, error) {
 })
 
 func TestMain(m *testing.M) {
-	// The runtime's limits are seconds, after which the kubelet tries again; a busy machine needs more.
+	// The runtime's limits are a few seconds, after which the kubelet retries; a busy machine needs
+	// more.
 	adaptation.SetPluginRequestTimeout(process.Patience)
 	adaptation.SetPluginRegistrationTimeout(process.Patience)
 	status := m.Run()
@@ -125,7 +126,7 @@ func (n *aNode) startRuntime() {
 	n.t.Cleanup(a.Stop)
 }
 
-// ServeHTTP is the API server, with one Node and one DaemonSet.
+// ServeHTTP serves as an API server with one Node and one DaemonSet.
 func (n *aNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -152,7 +153,7 @@ func (n *aNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// says reports what the Node says: "serves", "tainted" or "".
+// says returns what the Node's label and taint say: "serves", "tainted" or "".
 func (n *aNode) says() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -165,7 +166,7 @@ func (n *aNode) says() string {
 	return ""
 }
 
-// A serving is one "outrider-node serve".
+// A serving is a running "outrider-node serve".
 type serving struct {
 	*process.Process
 	ready string
@@ -207,7 +208,7 @@ func gateArgs() []string {
 	return contract.Gate{Name: "app", After: []string{"cache is healthy"}}.Args()
 }
 
-// create has the runtime create a container that needs a gate.
+// create makes the runtime create a container that needs a gate.
 func (n *aNode) create(sandbox, namespace string) (*api.ContainerAdjustment, error) {
 	work := contract.NodeWork{Containers: map[string][]string{"app": gateArgs()}}
 	if namespace != "" {
@@ -220,7 +221,7 @@ func (n *aNode) create(sandbox, namespace string) (*api.ContainerAdjustment, err
 	return res.GetAdjust(), err
 }
 
-// add runs the installed CNI plugin for a pod that is to be captured.
+// add runs the installed CNI plugin for a pod that needs a capture.
 func (n *aNode) add(sandbox, namespace string) (string, error) {
 	cmd := exec.Command("unshare", "--mount", "sh", "-c", "mount -t tmpfs none /run && mkdir /run/outrider && mount --bind "+n.path("run/outrider")+" /run/outrider && exec "+n.path("bin/"+cni.Program))
 	cmd.Env = append(os.Environ(), "CNI_COMMAND=ADD", "CNI_CONTAINERID="+sandbox, "CNI_NETNS="+namespace, "CNI_IFNAME=eth0", "CNI_PATH=/opt/cni/bin", "CNI_NETNS_OVERRIDE=1")
@@ -244,8 +245,8 @@ func (p *serving) logMemory(t *testing.T) {
 	}
 }
 
-// Many pods start at once, by way of the network and of the runtime alone: each is captured before
-// its first container, and has its gate.
+// When many pods start at once, with and without the CNI plugin, each is captured before its first
+// container starts, and has its gate.
 func TestManyAtOnce(t *testing.T) {
 	n := newNode(t)
 	p := n.serve()
@@ -261,7 +262,7 @@ func TestManyAtOnce(t *testing.T) {
 		go func() {
 			id := "pod" + strconv.Itoa(i)
 			var err error
-			if i%10 > 0 { // the network's configuration was just written without the plugin
+			if i%10 > 0 { // for the others the network's configuration has just been written without the plugin
 				var out string
 				if out, err = n.add(id, space); err != nil {
 					err = fmt.Errorf("%w: %s", err, out)
@@ -289,7 +290,7 @@ func TestManyAtOnce(t *testing.T) {
 	p.logMemory(t)
 }
 
-// A node from its first pod to its last: all is as it was when the DaemonSet is deleted.
+// After the DaemonSet is deleted, the node is the same as before its installation.
 func TestANode(t *testing.T) {
 	n := newNode(t)
 	p := n.serve()
@@ -316,13 +317,14 @@ func TestANode(t *testing.T) {
 	if strings.Contains(p.Log(), "secret-token") {
 		t.Error("the token is in the log")
 	}
-	// Its owner writes the configuration anew.
+	// The owner rewrites the configuration.
 	n.write(n.path("net.d/10-net.conflist"), strings.Replace(conflist, "net", "new", 1))
 	process.Eventually(n.t, "the plugin is in the new configuration", func() bool { return strings.Contains(n.configuration(), cni.Program) })
 	n.write(n.path("net.d/10-net.conflist"), conflist)
 	process.Eventually(n.t, "the plugin is in it again", func() bool { return strings.Contains(n.configuration(), cni.Program) })
 
-	// A restart of the DaemonSet keeps all; the taint says that the node does not serve meanwhile.
+	// A restart of the DaemonSet keeps everything; meanwhile the taint says that the node does not
+	// serve.
 	p.stop(t)
 	if n.says() != "tainted" || !strings.Contains(n.configuration(), cni.Program) {
 		t.Errorf("after a stop the Node says %q, and the configuration is %s", n.says(), n.configuration())
@@ -345,8 +347,8 @@ func TestANode(t *testing.T) {
 	n.isAsItWas()
 }
 
-// The library by which runtimes call plugins gives ours the pod's annotations and DNS servers,
-// because the configuration declares the capabilities, and passes the main plugin's result through.
+// The library with which runtimes call plugins passes the pod's annotations and DNS servers to ours,
+// because the configuration declares these capabilities. The plugin returns the main plugin's result.
 func TestByTheRuntimesLibrary(t *testing.T) {
 	n := newNode(t)
 	p := n.serve()
@@ -380,15 +382,15 @@ func TestByTheRuntimesLibrary(t *testing.T) {
 	if err := call.GetStatusNetworkList(t.Context(), list); err != nil {
 		t.Errorf("the status of the network: %v", err)
 	}
-	// The machine of the test has no daemon where the plugin asks.
+	// On the test's machine no daemon listens at the plugin's path.
 	if got, err := run(map[string]string{contract.NodeAnnotation: "{}"}); err == nil || !strings.Contains(err.Error(), "does not run on this node") {
 		t.Errorf("a pod that is in the mesh: %s, %v", got, err)
 	}
 	p.stop(t)
 }
 
-// The process that leads is killed, again and again: another one leads, and not one container is
-// created without its gate.
+// Each time the leading process is killed, another one takes the lead, and no container is created
+// without its gate.
 func TestKilled(t *testing.T) {
 	n := newNode(t)
 	processes := []*serving{n.serve(), n.serve()}
@@ -404,7 +406,7 @@ func TestKilled(t *testing.T) {
 		if leads(processes[1]) {
 			slices.Reverse(processes)
 		}
-		// As by one of another version, which no container uses.
+		// An agent of another version, which no container uses, may be removed.
 		if err := os.RemoveAll(n.root + contract.NodeAgentsDir); err != nil {
 			t.Fatal(err)
 		}
@@ -432,7 +434,7 @@ func TestKilled(t *testing.T) {
 	n.awaitServing(processes[0])
 }
 
-// The process that leads hangs: pods that need the node wait until it is killed, others do not.
+// While the leading process hangs, pods that need the node wait until it is killed; others do not.
 func TestHangs(t *testing.T) {
 	adaptation.SetPluginRequestTimeout(adaptation.DefaultPluginRequestTimeout)
 	t.Cleanup(func() { adaptation.SetPluginRequestTimeout(process.Patience) })
@@ -455,7 +457,7 @@ func TestHangs(t *testing.T) {
 	process.Eventually(n.t, "the standby leads", func() bool { got, err := n.create("4f", ""); return err == nil && len(got.GetArgs()) > 0 })
 }
 
-// On a node whose daemon was killed, and does not come back, a command leaves all as it was.
+// On a node whose daemon was killed and does not return, the command remove restores everything.
 func TestRemove(t *testing.T) {
 	n := newNode(t)
 	p := n.serve()
@@ -466,7 +468,7 @@ func TestRemove(t *testing.T) {
 	p.Kill()
 	cmd := exec.Command(filepath.Join(n.bin, commands.Node), "remove", "--root="+n.root, "--cni-conf-dir="+n.path("net.d"), "--cni-bin-dir="+n.path("bin"),
 		"--nri-socket="+n.path("nri.sock"), "--nri-plugin-dir="+n.path("plugins"))
-	for range 2 { // nothing is left for the second time
+	for range 2 { // the second run finds nothing to remove
 		cmd := *cmd
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
@@ -480,7 +482,7 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-// isAsItWas fails the test if there is a file of ours, or the configuration is another one.
+// isAsItWas fails the test if any of our files remains, or the configuration differs from the original.
 func (n *aNode) isAsItWas() {
 	n.t.Helper()
 	if got := n.configuration(); got != conflist {
@@ -496,7 +498,8 @@ func (n *aNode) isAsItWas() {
 	}
 }
 
-// The guard, as a runtime launches it, refuses while no daemon runs, and ends with its file.
+// The guard that a runtime launches refuses containers while no daemon runs, and ends when its file is
+// removed.
 func TestTheRuntimeLaunchesTheGuard(t *testing.T) {
 	n := newNode(t)
 	p := n.serve()
@@ -515,12 +518,12 @@ func TestTheRuntimeLaunchesTheGuard(t *testing.T) {
 	process.Eventually(n.t, "it ends", func() bool { _, err := n.create("4f", ""); return err == nil })
 }
 
-// The Node says whether the runtime that runs has its validator on, which creates no container without the
-// plugins that its pod requires.
+// The Node's label says whether the running runtime has its validator on, which creates no container
+// without the plugins that its pod requires.
 func TestSaysWhetherTheValidatorIsOn(t *testing.T) {
 	n := newNode(t)
 	p := n.serve()
-	says := func(want string) { // of the process before it may stand there, and a signal ends one that does not serve yet
+	says := func(want string) { // waits until p serves, because the label may be the previous process's and because a signal would end p earlier
 		t.Helper()
 		n.awaitServing(p)
 		process.Eventually(t, "the validator is "+want, func() bool {

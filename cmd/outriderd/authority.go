@@ -17,14 +17,14 @@ import (
 // caSecretEnv sets --ca-secret, so that commands in outriderd's container need no flag.
 const caSecretEnv = contract.AuthoritySecretEnv
 
-// authorityFlags say where the authority of the running outriderd is.
+// authorityFlags say where the authority of the running outriderd is stored.
 type authorityFlags struct {
 	state, secret string
 	namespace     string // of outriderd
 	kubernetes    clusterFlags
 }
 
-// add adds the flags; spot is the one for outriderd's namespace.
+// add adds the flags; spot is the name of the flag for outriderd's namespace.
 func (a *authorityFlags) add(cmd *cobra.Command, spot string) {
 	f := cmd.Flags()
 	f.StringVar(&a.state, "state", defaultState, "state directory of the running outriderd")
@@ -35,7 +35,7 @@ func (a *authorityFlags) add(cmd *cobra.Command, spot string) {
 	cli.BindEnv(f, spot, "POD_NAMESPACE")
 }
 
-// check refuses values that cannot be; spot is as in add.
+// check refuses invalid values; for spot see add.
 func (a *authorityFlags) check(spot string) error {
 	if a.secret == "" {
 		return nil
@@ -46,7 +46,7 @@ func (a *authorityFlags) check(spot string) error {
 	return check(spot, a.namespace, dnsLabel)
 }
 
-// store is where the authority's files are. With a state directory that must exist.
+// store returns the store with the authority's files. A state directory must exist already.
 func (a *authorityFlags) store() (ca.Store, error) {
 	if a.secret == "" {
 		if _, err := os.Stat(a.state); err != nil {

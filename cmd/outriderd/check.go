@@ -17,7 +17,7 @@ import (
 	"outrider.dev/internal/core/controlplane/webhook"
 )
 
-// A rule says what the value of a flag must be.
+// A rule says which values of a flag are valid.
 type rule struct {
 	want string
 	ok   func(string) bool
@@ -36,7 +36,7 @@ var (
 	dnsDomain     = rule{"a DNS domain in lower case, for example cluster.local", isDomain}
 )
 
-// check refuses a value of a flag that breaks a rule.
+// check refuses a flag's value that violates a rule.
 func check(flag, value string, r rule) error {
 	if r.ok(value) {
 		return nil
@@ -114,7 +114,7 @@ func checkServe(o controlplane.Options) error {
 	return names(o.Names)
 }
 
-// byFlag names the flag of an option that the control plane refused.
+// byFlag adds to an error of the control plane the flag for the option that it refused.
 func byFlag(err error) error {
 	var wrong *controlplane.OptionError
 	if !errors.As(err, &wrong) {
@@ -141,13 +141,14 @@ func isSecretName(s string) bool { return len(s) <= 253 && subdomain.MatchString
 
 var subdomain = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$`)
 
-// A root is to be in each pod before it signs, and to sign long before the old one ends.
+// Bounds of the spread: a root must reach each pod before it signs, and must sign long before the old
+// one expires.
 const (
 	shortestSpread = time.Second
 	longestSpread  = 30 * 24 * time.Hour
 )
 
-// isDomain leaves room before it for the names of services.
+// isDomain also requires that a certificate can contain the names of services in the domain.
 func isDomain(s string) bool {
 	return lowerName.MatchString(s) && ca.CheckName("outriderd.outrider-system.svc."+s) == nil
 }

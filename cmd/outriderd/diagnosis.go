@@ -10,7 +10,7 @@ import (
 	"outrider.dev/internal/doctor/diagnoser"
 )
 
-// A diagnosis is whether injected pods are diagnosed, and from when on a start is slow.
+// A diagnosis says whether injected pods are diagnosed, and which starts count as slow.
 type diagnosis struct {
 	wanted bool
 	slow   time.Duration
@@ -23,7 +23,7 @@ func (d diagnosis) check() error {
 	return nil
 }
 
-// diagnoser returns the diagnoser of the options' cluster; nil if none is wanted.
+// diagnoser returns a diagnoser for the options' cluster; nil if none is wanted.
 func (d diagnosis) diagnoser(o controlplane.Options) (controlplane.Diagnoser, error) {
 	switch {
 	case !d.wanted:

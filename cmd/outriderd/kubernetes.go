@@ -13,8 +13,8 @@ import (
 // clusterFlags say whether a cluster is used, and how to connect to it.
 type clusterFlags struct{ mode, kubeconfig string }
 
-// connect returns nil without a cluster, unless one is needed. A kubeconfig that is merely
-// present on the machine is not used in mode auto: outriderd writes to the cluster.
+// connect returns nil if no cluster is used; it is an error if one is needed. In mode auto a kubeconfig
+// that merely exists on the machine is ignored, because outriderd writes to the cluster.
 func (c clusterFlags) connect(log *slog.Logger, needed bool) (*kube.Cluster, error) {
 	switch c.mode {
 	case "on":
@@ -42,7 +42,7 @@ func (c clusterFlags) connect(log *slog.Logger, needed bool) (*kube.Cluster, err
 	return cluster, nil
 }
 
-// inPod returns whether this process is in a pod that has a service account.
+// inPod reports whether this process is in a pod that has a service account.
 func inPod() bool {
 	_, err := os.Stat("/var/run/secrets/kubernetes.io/serviceaccount/token")
 	return err == nil && os.Getenv("KUBERNETES_SERVICE_HOST") != ""

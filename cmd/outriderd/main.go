@@ -16,8 +16,8 @@ import (
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
-// run is main without the process. It returns the exit status: 0 success, 1 it failed, 2
-// the input is unusable.
+// run is main without access to the process. It returns the exit status: 0 success, 1 a failure, 2
+// unusable input.
 func run(args []string, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()

@@ -9,16 +9,17 @@ import (
 )
 
 const (
-	// collectorShare of the container's limit is for what the collector counts; the rest is for
-	// the pages of the program and buffers of the kernel.
+	// collectorShare is the part of the container's limit that the garbage collector may use; the rest
+	// is for the pages of the program and buffers of the kernel.
 	collectorShare = 0.8
-	// collectAt is by how many percent the heap grows until it is collected. Go's default of 100
-	// needs 8 % less of a processor and a fifth more memory while thousands of proxies connect; 25
-	// needs 27 % more of a processor, and leaves each proxy with 6 % less memory.
+	// collectAt is by how many percent the heap grows between collections. While thousands of proxies
+	// connect, Go's default of 100 needs 8 % less CPU and a fifth more memory; 25 needs 27 % more CPU,
+	// and 6 % less memory for each proxy.
 	collectAt = 50
 )
 
-// limitMemory has the collector keep to the container's limit. GOGC and GOMEMLIMIT win.
+// limitMemory makes the garbage collector observe the container's limit. GOGC and GOMEMLIMIT take
+// precedence.
 func limitMemory(log *slog.Logger, container memlimit.Provider) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(collectAt)

@@ -34,7 +34,7 @@ func newServe() *cobra.Command {
 	o := controlplane.Options{}
 	cmd := &cobra.Command{
 		Use:     "serve --source files:DIR | kubernetes",
-		Aliases: []string{"discovery"}, // as Istio's is started
+		Aliases: []string{"discovery"}, // the command that starts Istio's control plane
 		Short:   "serve configuration and certificates to proxies",
 		Long: `Serves configuration (xDS) and certificates to proxies over mutual TLS.
 
@@ -72,7 +72,7 @@ cert-manager's istio-csr, and outriderd signs none.`,
 				return err
 			}
 			o.Log, o.Version = log, cli.Version()
-			o.Replica, _ = os.Hostname() // the pod's name
+			o.Replica, _ = os.Hostname() // in a pod, the pod's name
 			limitMemory(log, memlimit.FromCgroup)
 			if o.Webhook == "off" {
 				o.Webhook = ""
@@ -149,13 +149,13 @@ cert-manager's istio-csr, and outriderd signs none.`,
 	return cmd
 }
 
-// port is the address of a port on all interfaces.
+// port returns the address of a port on all interfaces.
 func port(n int) string { return fmt.Sprintf(":%d", n) }
 
-// shortestFirstUse leaves a control plane next door enough time on a busy machine.
+// shortestFirstUse is long enough for a nearby control plane on a busy machine.
 const shortestFirstUse = 100 * time.Millisecond
 
-// folder returns that of a source; empty for a cluster.
+// folder returns the folder in a source; empty if the source is a cluster.
 func folder(source string) (string, error) {
 	if source == "kubernetes" {
 		return "", nil
@@ -175,7 +175,7 @@ func folder(source string) (string, error) {
 	return dir, nil
 }
 
-// servingFrom sets where the control plane's own certificate is.
+// servingFrom sets the location of the control plane's own certificate.
 func servingFrom(text string, o *controlplane.Options) error {
 	if text == "" {
 		return nil

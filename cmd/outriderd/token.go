@@ -67,7 +67,7 @@ it gives the identity of the workload.`,
 	return cmd
 }
 
-// controlPlane is the flag for outriderd's namespace where --namespace is another one.
+// controlPlane is the flag for outriderd's namespace in commands whose --namespace means another one.
 const controlPlane = "control-plane-namespace"
 
 // tokens returns the tokens of the running outriderd.

@@ -55,7 +55,7 @@ are never selected.`,
 			if err := where.check("namespace"); err != nil {
 				return err
 			}
-			var store ca.Store = ca.Directory(filepath.Join(where.state, "ca")) // which may be made here
+			var store ca.Store = ca.Directory(filepath.Join(where.state, "ca")) // created if it does not exist
 			if where.secret != "" {
 				if store, err = where.store(); err != nil {
 					return err
@@ -87,7 +87,7 @@ are never selected.`,
 	return cmd
 }
 
-// place reads --service beside --url.
+// place reads --service, the alternative to --url.
 func place(p *webhook.Place, service string) error {
 	if service == "" {
 		return nil
