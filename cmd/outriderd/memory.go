@@ -12,7 +12,7 @@ const (
 	// collectorShare is the part of the container's limit that the garbage collector may use; the rest
 	// is for the pages of the program and buffers of the kernel.
 	collectorShare = 0.8
-	// collectAt is by how many percent the heap grows between collections. While thousands of proxies
+	// collectAt is the growth of the heap, in percent, between two collections. While thousands of proxies
 	// connect, Go's default of 100 needs 8 % less CPU and a fifth more memory; 25 needs 27 % more CPU,
 	// and 6 % less memory for each proxy.
 	collectAt = 50

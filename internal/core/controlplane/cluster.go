@@ -62,8 +62,8 @@ func (p *plane) followNodes(ctx context.Context) error {
 
 // Values of [Options.TrustBundle].
 const (
-	TrustBundleAuto = "auto" // where API server and kubelets are of versions that always can: [kube.TrustAPIs]
-	TrustBundleOn   = "on"   // where the cluster has the API: it is switched on in API server and kubelets
+	TrustBundleAuto = "auto" // if the versions of API server and kubelets always support it: [kube.TrustAPIs]
+	TrustBundleOn   = "on"   // if the cluster serves the API; its administrator has enabled it in API server and kubelets
 	TrustBundleOff  = "off"
 )
 
@@ -103,7 +103,7 @@ func (p *plane) followTrustBundle(ctx context.Context) error {
 	}
 }
 
-// openConfigurations follows the configurations of webhooks.
+// openConfigurations begins to watch the configurations of webhooks.
 func (p *plane) openConfigurations(ctx context.Context) {
 	name := p.webhookConfiguration()
 	switch {
@@ -120,7 +120,7 @@ func (c *cluster) namespace(name string) (inject.Namespace, bool) {
 	return inject.Namespace{Name: name, Labels: ns.Labels, Annotations: ns.Annotations}, ok
 }
 
-// reviewers authenticate tokens that this control plane did not sign.
+// reviewers returns authenticators for tokens that this control plane did not sign.
 func (p *plane) reviewers() []ca.Authenticator {
 	if p.cluster == nil {
 		return nil

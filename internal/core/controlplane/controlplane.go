@@ -204,7 +204,7 @@ func Run(ctx context.Context, o Options) error {
 	return nil
 }
 
-// wait returns false if ctx ended before done was closed.
+// wait waits until done is closed. It returns false if ctx ends first.
 func wait(ctx context.Context, done <-chan struct{}) bool {
 	select {
 	case <-done:

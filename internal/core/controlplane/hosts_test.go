@@ -71,7 +71,7 @@ func clientTLS(t testing.TB, state string) *tls.Config {
 	return &tls.Config{RootCAs: pool, ServerName: serverName}
 }
 
-// A workload is the client of a pod or a host.
+// A workload is a client that acts for a pod or a host.
 type workload struct {
 	t     *testing.T
 	state string // of the control plane

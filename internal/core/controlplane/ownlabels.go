@@ -14,7 +14,7 @@ type OwnLabels string
 
 // Values of [OwnLabels].
 const (
-	OwnLabelsAuto OwnLabels = "auto" // while Istio's labels select pods for another injector in the cluster; without a cluster: off
+	OwnLabelsAuto OwnLabels = "auto" // on while Istio's labels select pods for another injector in the cluster; without a cluster: off
 	OwnLabelsOn   OwnLabels = "on"
 	OwnLabelsOff  OwnLabels = "off"
 )

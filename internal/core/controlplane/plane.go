@@ -26,7 +26,7 @@ import (
 	"outrider.dev/internal/core/xds/resource"
 )
 
-// A plane is a control plane with all its parts opened.
+// A plane is a control plane with its parts.
 type plane struct {
 	o         Options
 	began     time.Time
@@ -151,7 +151,7 @@ func (p *plane) openAuthority(ctx context.Context) (err error) {
 	return nil
 }
 
-// servedNames are the DNS names by which proxies and the API server know this control plane.
+// servedNames returns the DNS names by which proxies and the API server know this control plane.
 func (o Options) servedNames() []string {
 	out := []string{contract.ControlPlaneName}
 	if o.Webhook != "" {

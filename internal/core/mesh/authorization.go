@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// The rules are those of Istio's AuthorizationPolicy
+// The rules follow Istio's AuthorizationPolicy
 // (https://istio.io/latest/docs/reference/config/security/authorization-policy/):
 //   - A policy applies to the workloads in its namespace that its selector matches; a policy in
 //     the root namespace, to those in all namespaces.

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// privateNetworks are RFC 1918, RFC 6598 and RFC 4193.
+// privateNetworks are the networks of RFC 1918, RFC 6598 and RFC 4193.
 var privateNetworks = []netip.Prefix{
 	netip.MustParsePrefix("10.0.0.0/8"),
 	netip.MustParsePrefix("172.16.0.0/12"),

@@ -25,9 +25,9 @@ type Mesh struct {
 // Tables contain the data of a snapshot, as computed by package build.
 type Tables struct {
 	Services       *persistent.Map[string, *Service]     // by host
-	VIPs           *persistent.Map[netip.Addr, string]   // hosts
+	VIPs           *persistent.Map[netip.Addr, string]   // hosts of services, by virtual address
 	Workloads      *persistent.Map[Key, *Workload]       //
-	Addresses      *persistent.Map[Location, Key]        // of workloads
+	Addresses      *persistent.Map[Location, Key]        // keys of workloads
 	ServicesOf     *persistent.Map[Key, *[]string]       // hosts of a workload's services
 	Ignored        *persistent.Map[string, *IgnoredList] // by namespace
 	Zones          *persistent.Map[string, string]       // by node

@@ -77,7 +77,7 @@ func (c *PrewarmCache) Add(w Workload, names []string) {
 	}
 }
 
-// evict makes room for one more workload if there are already most of a kind.
+// evict removes the least recently used of the workloads that of selects, if there are already most of them.
 func (c *PrewarmCache) evict(most int, of func(Workload) bool) {
 	var oldest Workload
 	n, least := 0, uint64(0)

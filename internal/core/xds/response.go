@@ -23,7 +23,7 @@ type response struct {
 	types     map[string]*typeResponse
 	used      []string         // clusters that the client has begun to use
 	overLimit []subscribedName // to be dropped after the response
-	names     int              // in the request
+	names     int              // number of names in the request
 }
 
 // work estimates the cost of the response by the number of look-ups.

@@ -39,7 +39,7 @@ func (sotw) read(c *client, r *discovery.DiscoveryRequest) (*response, error) {
 	return c.subscribe(sub.changeTo(names))
 }
 
-// changeTo returns the change to a complete list of names.
+// changeTo returns the change that results in a complete list of names.
 func (s *subscription) changeTo(names []string) subscriptionChange {
 	change := subscriptionChange{typeURL: s.typeURL}
 	listed := map[string]bool{}

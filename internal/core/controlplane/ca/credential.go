@@ -13,7 +13,7 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 )
 
-// Credentials are what a caller has sent to prove its identity.
+// Credentials are the proofs of identity that a caller has sent.
 type Credentials struct {
 	Bearer string              // a token, without the word Bearer; empty: none
 	Chain  []*x509.Certificate // the certificates of its connection, the leaf first; empty: none

@@ -121,7 +121,7 @@ type Claim struct {
 	TTL            time.Duration // default 1h
 }
 
-// claims are those in Kubernetes' service account tokens.
+// claims are the claims in Kubernetes' service account tokens.
 type claims struct {
 	jwt.Claims
 	Kubernetes kubernetesClaims `json:"kubernetes.io"`

@@ -51,7 +51,7 @@ func (g *Gate) Enter(ctx context.Context, address netip.Addr, n int64) (leave fu
 	return g.EnterFor(ctx, address, "", n)
 }
 
-// EnterFor is Enter for one of the names for which an address sends requests.
+// EnterFor does the same as Enter, for one of the names for which an address sends requests.
 func (g *Gate) EnterFor(ctx context.Context, address netip.Addr, name string, n int64) (leave func(), err error) {
 	t := &turn{address, name, n, make(chan struct{})}
 	g.mu.Lock()

@@ -46,13 +46,13 @@ type Options struct {
 // for 40 s.
 const DefaultProxies = 8
 
-// Counters of a listener.
+// Counters are the counts of a listener.
 type Counters struct {
 	Anonymous, Identified int64 // currently open
 	Refused               [len(reasons)]int64
 }
 
-// A Reason is why a connection was closed.
+// A Reason says why a connection was closed.
 type Reason int
 
 // Reasons for closing a connection.

@@ -12,7 +12,7 @@ import (
 // makes that fast: in a flood it happens at each connection, with thousands of addresses.
 type pool struct {
 	most   int
-	n      int // connections
+	n      int // number of connections
 	groups map[netip.Addr]*group
 	order  []*group // the heap
 }

@@ -17,7 +17,7 @@ import (
 type Source struct {
 	Address string // of outriderd's HTTP port
 
-	Saved []byte // an answer
+	Saved []byte // a saved answer
 	Name  string // where the saved answer comes from; empty: the answer is fetched
 }
 

@@ -45,7 +45,7 @@ func namespaceOf(o metav1.Object) Namespace {
 	return out
 }
 
-// Synced is closed after the first list.
+// Synced returns a channel that is closed after the first list.
 func (n *Namespaces) Synced() <-chan struct{} { return n.store.synced }
 
 // getTimeout is less than the API server's timeout of the webhook.

@@ -17,7 +17,8 @@ type Nodes struct {
 	changed latest.Value[struct{}] // replaced when Serve may have changed
 }
 
-// A nodeOffer is what a node does for pods. The zero value stands for a node that does not exist.
+// A nodeOffer says what outrider-node does for pods on a node. The zero value stands for a node that
+// does not exist.
 type nodeOffer int
 
 const (
@@ -60,5 +61,5 @@ func (n *Nodes) Serve() (bool, <-chan struct{}) {
 	return slices.Contains(all, serves) && !slices.Contains(all, lacks), changed
 }
 
-// Synced is closed after the first list.
+// Synced returns a channel that is closed after the first list.
 func (n *Nodes) Synced() <-chan struct{} { return n.store.synced }

@@ -45,7 +45,7 @@ func selectorsOf(_ admission.MutatingWebhookConfiguration, o metav1.Object) admi
 	return out
 }
 
-// Synced is closed after the first list.
+// Synced returns a channel that is closed after the first list.
 func (w *WebhookConfigurations) Synced() <-chan struct{} { return w.store.synced }
 
 // All returns the watched configurations, sorted by name. Of their webhooks they contain only names,

@@ -26,7 +26,7 @@ import (
 // Codes of reviews in addition to those of package verdict.
 const (
 	Failed      verdict.Code = "failed"       // the request was not answered by an AdmissionReview
-	NotAPod     verdict.Code = "not-a-pod"    // allowed: the webhook's rules are too wide
+	NotAPod     verdict.Code = "not-a-pod"    // allowed: the configuration's rules match more than pods
 	NotCreated  verdict.Code = "not-created"  // allowed: containers cannot be added to an existing pod
 	BadPod      verdict.Code = "bad-pod"      // refused: the object is not a valid pod
 	BadSettings verdict.Code = "bad-settings" // refused: the mesh's configuration is invalid

@@ -24,7 +24,7 @@ type authorizations struct {
 	tooLarge   multimap[string, mesh.Key] // workloads with too many or too large policies, by namespace
 	table      persistent.Table[mesh.Key, *mesh.Authorization]
 	guarded    persistent.Table[string, bool] // namespaces with policies
-	stale      set[string]                    // namespaces
+	stale      set[string]                    // namespaces to be computed again
 }
 
 func (x *authorizations) set(s *mesh.AuthorizationSpec, present bool) {

@@ -21,7 +21,7 @@ const (
 type ignored struct {
 	root  string                              // the root namespace
 	in    multimap[string, *mesh.IgnoredSpec] // by namespace
-	stale set[string]                         // namespaces
+	stale set[string]                         // namespaces to be computed again
 	table persistent.Table[string, *mesh.IgnoredList]
 }
 

@@ -7,7 +7,7 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// The rules are those of Istio's PeerAuthentication
+// The rules follow Istio's PeerAuthentication
 // (https://istio.io/latest/docs/reference/config/security/peer_authentication/):
 //   - A policy in the root namespace applies to the mesh, a policy in another namespace to that
 //     namespace, and a policy with a selector to the matching workloads in its namespace.

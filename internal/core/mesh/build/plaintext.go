@@ -43,7 +43,7 @@ func deniesPlainText(a *mesh.Authorization, port uint16) bool {
 	return allows && allowed == no
 }
 
-// truth is what is known before there is a connection.
+// truth says how much is known before there is a connection.
 type truth int
 
 const (

@@ -16,7 +16,7 @@ const maxMembersOfNamespace = 50_000
 // sizes counts the members in the slices of services.
 type sizes struct {
 	of    map[string]*namespaceSize // by namespace
-	stale set[string]               // namespaces
+	stale set[string]               // namespaces to be computed again
 }
 
 type namespaceSize struct {

@@ -11,7 +11,7 @@ import (
 // zones contains the zones of nodes as EndpointSlices name them, so that outriderd need not read nodes.
 type zones struct {
 	of    map[string]map[namedZone]int // by node, with the number of endpoints in slices that name the zone
-	stale set[string]                  // nodes
+	stale set[string]                  // nodes to be computed again
 	table persistent.Table[string, string]
 }
 

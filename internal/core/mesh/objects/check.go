@@ -63,7 +63,7 @@ func (c *check) port(field string, n int64) uint16 {
 	return uint16(n)
 }
 
-// addr returns the zero address for an invalid one.
+// addr parses an address. It returns the zero address for an invalid one.
 func (c *check) addr(field, s string) netip.Addr {
 	a, err := netip.ParseAddr(s)
 	if err != nil || a.Zone() != "" {

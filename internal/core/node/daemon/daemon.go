@@ -283,7 +283,7 @@ func (d *daemon) set(change func(*state)) {
 	}
 }
 
-// told is what the daemon has written to the Node.
+// told records what the daemon has written to the Node.
 type told struct {
 	serves    bool
 	validator string

@@ -251,7 +251,7 @@ func toInternalListener(name, listener, id string) (*cluster.Cluster, *endpoint.
 	return c, e
 }
 
-// identityKey is the metadata of an endpoint that selects its transport socket.
+// identityKey is the key of an endpoint's metadata that selects its transport socket.
 const identityKey = "identity"
 
 // transportMatches returns the transport sockets of a cluster: endpoints with an identity are called by

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// Variables of the responses that Envoy creates itself.
+// Variables in the responses that Envoy creates itself.
 const (
 	calledHost    = "%REQ(" + hostHeader + "?:AUTHORITY)%" // as the client sent it
 	calledAddress = "%DOWNSTREAM_LOCAL_ADDRESS%"

@@ -255,8 +255,8 @@ func fromAddress(v string) *rbac.Principal {
 	if err != nil { // already checked
 		return &rbac.Principal{Identifier: &rbac.Principal_NotId{NotId: anyone()}}
 	}
-	//lint:ignore SA1019 remote_ip takes the client's own word for its address (X-Forwarded-For), direct_remote_ip is
-	// that of the agent where it has handed the connection on.
+	//lint:ignore SA1019 remote_ip trusts the address that the client claims (X-Forwarded-For), and direct_remote_ip is
+	// the agent's address if it has handed the connection over.
 	return &rbac.Principal{Identifier: &rbac.Principal_SourceIp{SourceIp: &core.CidrRange{
 		AddressPrefix: p.Addr().String(), PrefixLen: uint32Value(uint32(p.Bits())),
 	}}}

@@ -80,7 +80,7 @@ func listenersOf(t *testing.T, v xds.Snapshot, p *xds.Proxy) []*listener.Listene
 }
 
 const (
-	absent  = "no chain" // the listener hands the connection on, or it is refused
+	absent  = "no chain" // the connection is handed to another listener, or refused
 	allowed = "allowed"
 	denied  = "denied"
 )

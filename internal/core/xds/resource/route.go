@@ -275,7 +275,7 @@ func (p *policy) applyFilter(a *route.RouteAction, f mesh.Filter, m mesh.Match) 
 	}
 }
 
-// redirects are the statuses of redirects.
+// redirects maps the statuses of redirects to Envoy's codes.
 var redirects = map[int]route.RedirectAction_RedirectResponseCode{
 	http.StatusMovedPermanently:  route.RedirectAction_MOVED_PERMANENTLY,
 	http.StatusFound:             route.RedirectAction_FOUND,
