@@ -192,8 +192,8 @@ func (r rotation) moves(next *x509.Certificate, spread time.Duration) time.Time 
 	return r.Move
 }
 
-// publish creates the next root. A host receives roots only with its certificates, so if Hosts is not
-// empty, the root moves after each host has renewed its certificate.
+// publish creates the next root. A host receives roots only with its certificates, so if the mesh has
+// hosts, the root moves after each of them has renewed its certificate.
 func (a *Authority) publish(files map[string][]byte, s *signer, r *rotation, now time.Time) (*x509.Certificate, error) {
 	key, rawKey, err := newKey()
 	if err != nil {

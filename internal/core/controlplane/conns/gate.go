@@ -40,7 +40,7 @@ type turn struct {
 	granted chan struct{} // closed when granted
 }
 
-// NewGate returns a gate for all of a resource, of which one address may hold share.
+// NewGate returns a gate that grants at most all units, and at most share of them to one address.
 func NewGate(all, share int64) *Gate {
 	return &Gate{free: all, share: share, has: map[netip.Addr]int64{}, waiting: map[netip.Addr]*list.Element{}, turns: list.New()}
 }

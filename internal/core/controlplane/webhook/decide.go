@@ -75,7 +75,7 @@ func (w *Webhook) decide(ctx context.Context, p *place, r *admission.AdmissionRe
 	if err := decode(r.Object.Raw, &pod); err != nil {
 		return refused(BadPod, fmt.Sprintf("the object is no pod: %v", err), "")
 	}
-	pod.Namespace = cmp.Or(pod.Namespace, r.Namespace) // the API server may have the namespace only in the request
+	pod.Namespace = cmp.Or(pod.Namespace, r.Namespace) // for a new pod only the request may name the namespace
 	ns, known := w.o.Namespaces(r.Namespace)
 	if !known {
 		ns = inject.Namespace{}

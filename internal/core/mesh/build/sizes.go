@@ -46,7 +46,7 @@ func (s *sizes) set(p *mesh.SliceSpec, present bool) {
 	s.stale.add(p.Namespace)
 }
 
-// update decides which services are left out, and returns those for which that may have changed.
+// update decides which services are left out, and returns those that are left out now or were before.
 func (s *sizes) update() set[mesh.Key] {
 	var out set[mesh.Key]
 	for namespace := range s.stale.take() {

@@ -113,8 +113,8 @@ func TestUnenforcedAuthorizationPolicies(t *testing.T) {
 	}
 }
 
-// FuzzAuthorizationPolicy: no policy causes a panic or has no effect, and an invalid one lets nothing
-// in. A valid one that is written again from what was read yields the same part.
+// FuzzAuthorizationPolicy: no policy causes a panic, each has an effect, and an invalid one lets
+// nothing in. If a valid one is written again from its part and read, the result is the same part.
 func FuzzAuthorizationPolicy(f *testing.F) {
 	for _, spec := range []string{
 		`{}`, `{"rules":[{}]}`, `{"action":"DENY","rules":[{"to":[{"operation":{"methods":["GET"],"ports":["80"],"paths":["/{*}","/a*"]}}]}]}`,

@@ -1,4 +1,4 @@
-// Package persistent contains maps whose versions share most of their data: only shards that are
+// Package persistent implements maps whose versions share most of their data: only shards that are
 // written are copied. A snapshot of a large map thus costs as much as its changes, and two versions are
 // compared only in the shards that they do not share.
 package persistent

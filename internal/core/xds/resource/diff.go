@@ -140,8 +140,8 @@ func sameForRoutes(a, b *mesh.Service) bool {
 }
 
 // sameFrontend reports whether nothing but the endpoints and routes of a service differs, as in nearly
-// every change. The sets of listeners and clusters do not depend on these. For other changes, sending
-// the endpoints is cheaper than comparing the sets for each proxy.
+// every change. The sets of listeners and clusters do not depend on these, so they are not compared for
+// each proxy, which would cost more than sending the endpoints.
 func sameFrontend(a, b *mesh.Service) bool {
 	return sameForRoutes(a, b) && slices.Equal(a.Addresses, b.Addresses)
 }
