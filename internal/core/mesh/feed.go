@@ -19,7 +19,7 @@ type Feed struct {
 func (f *Feed) Current() (*Mesh, <-chan struct{}) { return f.mesh.Get() }
 
 // Problems returns the current problems, and a channel that is closed when they change. They can change
-// without the mesh. Once a new mesh is returned, they are those of that mesh.
+// without the mesh. Once a new mesh is returned, they belong to that mesh.
 func (f *Feed) Problems() ([]string, <-chan struct{}) { return f.problems.Get() }
 
 // Publish sets the mesh and the problems. Readers are notified of what has changed.

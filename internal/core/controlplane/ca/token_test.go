@@ -133,7 +133,7 @@ func TestExpiryOfACaller(t *testing.T) {
 	expiry := time.Now().Add(20 * time.Minute).Truncate(time.Second)
 	token := must(ours.Issue(Claim{Namespace: "a", ServiceAccount: "b", TTL: time.Until(expiry)}, time.Now()))
 	caller := must(ours.Authenticate(t.Context(), Credentials{Bearer: token}))
-	if d := caller.Expiry.Sub(expiry).Abs(); d > time.Second { // compares two times in the token; the test's speed does not matter
+	if d := caller.Expiry.Sub(expiry).Abs(); d > time.Second { // time limit: both times are in the token, so the speed of the test does not matter
 		t.Errorf("our token: %s; want %s", caller.Expiry, expiry)
 	}
 	claims := func(text string) string { return "e30." + base64.RawURLEncoding.EncodeToString([]byte(text)) + ".e30" }

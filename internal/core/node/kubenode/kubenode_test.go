@@ -216,7 +216,7 @@ func TestLeaving(t *testing.T) {
 		t.Errorf("without a DaemonSet: %v", err)
 	}
 	s.objects[setPath] = `{}`
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond) // the test lets this time pass
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond) // time limit: the test lets it pass
 	defer cancel()
 	if err := c.Leave(ctx, "outrider-system", "outrider-node", time.Millisecond); err == nil {
 		t.Error("pods that never end")

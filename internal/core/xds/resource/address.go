@@ -285,8 +285,8 @@ func (v *snapshot) endpointsOf(p *xds.Proxy, t target) *xds.Resource {
 	})
 }
 
-// place returns the location of p, as far as the endpoints of a service depend on it. Node and zone are
-// those of objects in the mesh, not claims, so their number is limited.
+// place returns the location of p, as far as the endpoints of a service depend on it. Node and zone come
+// from objects in the mesh, not from claims, so their number is limited.
 func (v *snapshot) place(p *xds.Proxy, s *mesh.Service) mesh.Place {
 	if !s.Topological {
 		return mesh.Place{}

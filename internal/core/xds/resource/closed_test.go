@@ -35,7 +35,7 @@ var ofTheBootstrap = []string{
 }
 
 // Each name in a resource is the name of another resource from the control plane, so the only names
-// that an Envoy needs in its bootstrap are those in ofTheBootstrap.
+// that an Envoy needs in its bootstrap are listed in ofTheBootstrap.
 func TestResourcesAreClosed(t *testing.T) {
 	v := snapshotOf(t, observed(t), parts()...)
 	proxies := map[string]*xds.Proxy{

@@ -8,8 +8,8 @@ import (
 	"outrider.dev/internal/core/xds"
 )
 
-// Notes returns the policies that are not enforced for p, the features that its node's metadata rule
-// out, and why targets of a gRPC client are not found.
+// Notes returns the policies that are not enforced for p, the features that it lacks because of its
+// node's metadata, and why targets of a gRPC client are not found.
 func (v *snapshot) Notes(p *xds.Proxy, listeners []string) []string {
 	var out []string
 	if w := workload(v.mesh, p); w != nil {
