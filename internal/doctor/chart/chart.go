@@ -9,19 +9,19 @@ import (
 	"outrider.dev/startup"
 )
 
-// A Chart is what is drawn.
+// A Chart is the picture of one pod's timeline, with one lane for each container.
 type Chart struct {
 	Title string        `json:"title,omitempty"`
-	Steps bool          `json:"steps,omitempty"` // the axis counts events, a second each, and not time
+	Steps bool          `json:"steps,omitempty"` // the axis numbers the events, one second each, instead of showing time
 	End   time.Duration `json:"end"`
 	Lanes []Lane        `json:"lanes"`
-	Pod   []Mark        `json:"pod,omitempty"`   // what happened to all
-	Notes []string      `json:"notes,omitempty"` // sentences below: broken edges first
+	Pod   []Mark        `json:"pod,omitempty"`   // events of the pod itself, not of one container
+	Notes []string      `json:"notes,omitempty"` // sentences below the chart, broken edges first
 
-	Description string `json:"description,omitempty"` // of the picture, for who cannot see it
+	Description string `json:"description,omitempty"` // of the picture, for readers who cannot see it
 
-	axis    time.Duration // end of the axis that it shares with other charts; 0: its own
-	letters int           // likewise of the longest name
+	axis    time.Duration // end of the axis shared with other charts; 0: the chart has its own axis
+	letters int           // length of the longest name among those charts; 0: this chart's own
 }
 
 // A Lane is one container.
@@ -31,7 +31,7 @@ type Lane struct {
 	Marks []Mark `json:"marks,omitempty"`
 }
 
-// A Span is a time in which nothing changed.
+// A Span is a time during which the state of a container did not change.
 type Span struct {
 	Phase  Phase         `json:"phase"`
 	From   time.Duration `json:"from"`
@@ -39,43 +39,43 @@ type Span struct {
 	Detail string        `json:"detail,omitempty"`
 }
 
-// A Mark is something that took no time.
+// A Mark is an event without a duration.
 type Mark struct {
 	Kind   MarkKind      `json:"kind"`
 	At     time.Duration `json:"at"`
 	Detail string        `json:"detail,omitempty"`
 }
 
-// Phase is how a container is during a span.
+// Phase is the state of a container during a span.
 type Phase string
 
 const (
-	Pulling  Phase = "pulling"  // its image
-	Waiting  Phase = "waiting"  // at a gate
-	Running  Phase = "running"  // and not healthy
-	Alive    Phase = "alive"    // it runs, and whether it is healthy is not known
+	Pulling  Phase = "pulling"  // its image is pulled
+	Waiting  Phase = "waiting"  // it waits at a gate
+	Running  Phase = "running"  // it runs, and is not healthy
+	Alive    Phase = "alive"    // it runs; its health is not known
 	Healthy  Phase = "healthy"  //
-	Stopping Phase = "stopping" // it has got its stop signal, and runs
-	BackOff  Phase = "back-off" // the kubelet holds it back
+	Stopping Phase = "stopping" // it received its stop signal, and still runs
+	BackOff  Phase = "back-off" // the kubelet delays its next start
 )
 
-// MarkKind is what a mark stands for.
+// MarkKind is the kind of event that a mark shows.
 type MarkKind string
 
 const (
 	Crashed    MarkKind = "crashed"
 	NoImage    MarkKind = "no-image"
 	Completed  MarkKind = "completed"
-	Refused    MarkKind = "refused"     // a connection that it made
-	CallFailed MarkKind = "call-failed" // likewise, in any way
+	Refused    MarkKind = "refused"     // a connection that the container made was refused
+	CallFailed MarkKind = "call-failed" // a call of the container failed in any other way
 	Ready      MarkKind = "ready"       //
-	Line       MarkKind = "line"        // of its log
+	Line       MarkKind = "line"        // a line of its log
 	HookFailed MarkKind = "hook-failed" //
 	Notified   MarkKind = "notified"
 	TooEarly   MarkKind = "too-early" // an edge was broken here
-	Deleted    MarkKind = "deleted"   // of the pod
-	Sandbox    MarkKind = "sandbox"   // of the pod: a new one
-	Address    MarkKind = "address"   // of the pod: its IP is in the API
+	Deleted    MarkKind = "deleted"   // the pod was deleted
+	Sandbox    MarkKind = "sandbox"   // the pod got a new sandbox
+	Address    MarkKind = "address"   // the pod's IP appeared in the API
 )
 
 // A Pull is a time during which a container waited for its image.
@@ -86,8 +86,8 @@ type Pull struct {
 	Failed    bool          `json:"failed,omitempty"`
 }
 
-// New is the chart of a timeline: lanes in that order of names, the breaches
-// marked in it. Pulls are in no timeline; there may be none.
+// New returns the chart of a timeline: one lane for each name, in that order, with the violations marked. Timelines
+// contain no image pulls, so these are passed separately; pulls may be empty.
 func New(names []string, t startup.Timeline, pulls []Pull, broken []startup.Violation) Chart {
 	t = t.Sorted()
 	c := Chart{End: end(t, pulls)}
@@ -112,8 +112,8 @@ func New(names []string, t startup.Timeline, pulls []Pull, broken []startup.Viol
 	return c
 }
 
-// Steps is the chart of a timeline in which many things happen at one instant:
-// the axis counts its events from 1 on, and not time.
+// Steps returns the chart of a timeline in which many events happen at one instant: its axis numbers the events
+// from 1 instead of showing time.
 func Steps(names []string, t startup.Timeline, broken []startup.Violation) Chart {
 	t = t.Sorted()
 	stepped := slices.Clone(t)
@@ -128,7 +128,7 @@ func Steps(names []string, t startup.Timeline, broken []startup.Violation) Chart
 	end := time.Duration(len(t)+1) * time.Second
 	for _, l := range c.Lanes {
 		if n := len(l.Spans); n > 0 && l.Spans[n-1].To == c.End {
-			l.Spans[n-1].To = end // what lasts to the end still does
+			l.Spans[n-1].To = end // an open span lasts to the end of the chart
 		}
 	}
 	c.Steps, c.End, c.Notes = true, end, nil
@@ -138,8 +138,7 @@ func Steps(names []string, t startup.Timeline, broken []startup.Violation) Chart
 	return c
 }
 
-// stepOf is the place in the timeline of the event that broke the edge; 0 if it is
-// not in it.
+// stepOf returns the number of the event that broke the edge, or 0 if the timeline does not contain it.
 func stepOf(t startup.Timeline, v startup.Violation) int {
 	return max(slices.IndexFunc(t, func(ev startup.Event) bool {
 		switch v.How {
@@ -153,7 +152,7 @@ func stepOf(t startup.Timeline, v startup.Violation) int {
 	}), 0)
 }
 
-// label is a time as the axis has it.
+// label formats a time as the axis shows it.
 func (c Chart) label(t time.Duration) string {
 	if c.Steps {
 		return strconv.Itoa(int(t / time.Second))
@@ -161,7 +160,7 @@ func (c Chart) label(t time.Duration) string {
 	return t.String()
 }
 
-// Note is the line of a chart about a violation: its time and what it was.
+// Note describes a violation in one line: its time and what happened.
 func Note(v startup.Violation) string {
 	at := v.At
 	if at >= time.Millisecond {
@@ -170,7 +169,7 @@ func Note(v startup.Violation) string {
 	return fmt.Sprintf("at %s %s", at, v.Sentence())
 }
 
-// end leaves some room after the last event.
+// end returns the end of the axis, with some room after the last event.
 func end(t startup.Timeline, pulls []Pull) time.Duration {
 	last := time.Duration(0)
 	for _, ev := range t {
@@ -192,11 +191,11 @@ func podMarks(t startup.Timeline) (out []Mark) {
 	return out
 }
 
-// A laner makes one lane.
+// A laner builds one lane.
 type laner struct {
 	lane   Lane
 	end    time.Duration
-	phase  Phase // of the open span; empty: nothing runs
+	phase  Phase // of the open span; empty: the container does not run
 	since  time.Duration
 	detail string
 }
@@ -215,7 +214,7 @@ func (l *laner) pulls(pulls []Pull) {
 	}
 }
 
-// open ends the open span and begins one.
+// open closes the open span and begins a new one.
 func (l *laner) open(at time.Duration, p Phase, detail string) {
 	if l.phase != "" && at > l.since {
 		l.lane.Spans = append(l.lane.Spans, Span{Phase: l.phase, From: l.since, To: at, Detail: l.detail})

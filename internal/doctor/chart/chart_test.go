@@ -19,7 +19,7 @@ import (
 
 const sec = time.Second
 
-// A pod that shows everything a chart can show.
+// everything returns the chart of a pod that shows all a chart can show.
 func everything(t *testing.T) Chart {
 	t.Helper()
 	timeline := startup.Timeline{
@@ -66,7 +66,7 @@ p its image could not be pulled   o completed   h a hook failed   x crashed
 	}
 }
 
-// A counterexample happens at a few instants: its chart counts events.
+// The events of a counterexample share a few instants, so its chart counts events.
 func TestStepsCountEvents(t *testing.T) {
 	plan, err := startup.Parse("app after proxy is healthy\nweb after proxy is started, on restart notify")
 	if err != nil {
@@ -100,7 +100,7 @@ web                                            ▒▒▒▒▒▒▒▒▒▒▒
 	}
 }
 
-// Marks that would cover one another become one, with the texts of both.
+// Marks that would cover one another are drawn as one, with the texts of all.
 func TestMarksOfAPictureDoNotCoverOneAnother(t *testing.T) {
 	at := func(d time.Duration, kinds ...MarkKind) (out []Mark) {
 		for _, k := range kinds {
@@ -202,7 +202,7 @@ func TestAChartIsReadBackFromJSON(t *testing.T) {
 	}
 }
 
-// Charts of a page have one axis: the same time is at the same place in each.
+// The charts of a page share an axis: the same time has the same position in each.
 func TestChartsOfAPageShareAnAxis(t *testing.T) {
 	long := everything(t)
 	short := New([]string{"a-longer-name"}, startup.Timeline{{Container: "a-longer-name", What: startup.IsStarted, At: 2 * sec}}, nil, nil)
@@ -217,7 +217,7 @@ func TestChartsOfAPageShareAnAxis(t *testing.T) {
 	}
 }
 
-// Bars differ by their patterns: only a healthy container's has none.
+// Bars differ by their patterns: only the bar of a healthy container has none.
 func TestBarsDifferWithoutColour(t *testing.T) {
 	seen := map[string]bool{}
 	for phase, l := range phases {

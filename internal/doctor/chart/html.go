@@ -37,26 +37,26 @@ details td:first-child, details th:first-child { text-align: right; font-variant
 <body>
 `
 
-// A Section of a page is a chart with the text about it.
+// A Section is the part of a page with one chart and the text about it.
 type Section struct {
 	Chart    Chart
-	From     string   // where the pod comes from
-	Lines    []string // before the chart
-	Verdict  string   // stands first
-	Good     bool     // the verdict is
+	From     string   // source of the pod
+	Lines    []string // text before the chart
+	Verdict  string   // shown first
+	Good     bool     // the verdict is a good one
 	Timeline startup.Timeline
-	LeftOut  []string // of the model; last
+	LeftOut  []string // what the model does not cover; shown last
 }
 
-// A Page has sections, one below the other, on one time axis.
+// A Page shows sections one below the other, all on one time axis.
 type Page struct {
 	Title    string
-	Command  string     // that made the page; empty: not shown
+	Command  string     // the command that made the page; empty: not shown
 	Summary  [][]string // a table before the sections; the first row is its head
 	Sections []Section
 }
 
-// HTML is the page as text. It is self-contained: no script, nothing fetched.
+// HTML returns the page, self-contained: no script, no request.
 func (p Page) HTML() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, head, markup(p.Title))
@@ -106,7 +106,7 @@ func (s Section) write(b *strings.Builder) {
 	}
 	writeList(b, s.Lines)
 	if drawn := s.Chart; !drawn.empty() {
-		drawn.Title, drawn.Notes = "", nil // are text of the page, where they wrap
+		drawn.Title, drawn.Notes = "", nil // the page shows them as text, which wraps
 		fmt.Fprintf(b, "<div class=\"scroll\" tabindex=\"0\">\n%s</div>\n", drawn.SVG())
 		writeList(b, s.Chart.Notes)
 	}
@@ -132,7 +132,7 @@ func writeList(b *strings.Builder, items []string) {
 	b.WriteString("</ul>\n")
 }
 
-// empty reports that nothing happens in the chart.
+// empty reports whether the chart shows no event.
 func (c Chart) empty() bool { return len(c.used()) == 0 }
 
 func writeTable(b *strings.Builder, t startup.Timeline) {

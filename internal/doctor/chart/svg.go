@@ -18,18 +18,18 @@ const (
 	barHigh    = 16
 	letterWide = 7.2
 	pad        = 16
-	titleHigh  = 30 // if there is a title
+	titleHigh  = 30 // only if the picture has a title
 	axisHigh   = 26
 	legendHigh = 20
 	badgeWide  = 15
 )
 
-// A Colour is one of the palette, for light and for dark pages.
+// A Colour of the palette has one value for light pages and one for dark pages.
 type Colour struct{ Name, Light, Dark string }
 
-// Palette has all colours. Each bar has a contrast of at least 3:1 against the ground, and each text
-// of at least 4.5:1. All bars but that of a healthy container have a pattern too, so that they differ
-// without their colours.
+// Palette lists all colours. Each bar has a contrast of at least 3:1 to the background, and each text of at least
+// 4.5:1. All bars except that of a healthy container also have a pattern, so that readers can tell them apart
+// without colours.
 var Palette = []Colour{
 	{"ground", "#fff", "#161b22"}, {"ink", "#1f2328", "#e6edf3"}, {"faint", "#59636e", "#9198a1"}, {"grid", "#d8dee4", "#3d444d"},
 	{"bad", "#cf222e", "#ff7b72"}, {"good", "#1a7f37", "#3fb950"}, {"warn", "#bc4c00", "#f0883e"}, {"info", "#0550ae", "#79c0ff"}, {"pod", "#6639ba", "#d2a8ff"},
@@ -55,7 +55,7 @@ var style = func() string {
 ` + bars.String() + "\n" + inks.String() + "\n</style>\n"
 }()
 
-// patterns are laid over the bars.
+// patterns are drawn over the bars.
 const patterns = `<defs>
 <pattern id="p-pulling" width="6" height="6" patternUnits="userSpaceOnUse"><path d="M1 0V6"/></pattern>
 <pattern id="p-waiting" width="6" height="6" patternUnits="userSpaceOnUse"><circle cx="3" cy="3" r="1.4"/></pattern>
@@ -66,11 +66,10 @@ const patterns = `<defs>
 </defs>
 `
 
-// SVG is the chart as one picture, which needs nothing else. What stands behind a
-// span or a mark is shown when the pointer rests on it.
+// SVG returns the chart as one self-contained picture. Resting the pointer on a span or a mark shows its details.
 func (c Chart) SVG() string { return SVG([]Chart{c}) }
 
-// SVG is the charts as one picture, one below the other, on one axis.
+// SVG returns the charts as one picture, one below the other, on a shared axis.
 func SVG(charts []Chart) string {
 	wide, high := 0.0, 0.0
 	var body strings.Builder
@@ -85,7 +84,7 @@ func SVG(charts []Chart) string {
 		"<title>%s</title>\n%s%s%s"+`<rect class="ground" width="100%%" height="100%%"/>`+"\n%s</svg>\n", wide, high, wide, high, markup(names(charts)), described(charts), style, patterns, body.String())
 }
 
-// described is what a screen reader says of the picture.
+// described returns the text that a screen reader reads for the picture.
 func described(charts []Chart) string {
 	var out []string
 	for _, c := range charts {
@@ -99,8 +98,8 @@ func described(charts []Chart) string {
 	return "<desc>" + markup(strings.Join(out, "\n")) + "</desc>\n"
 }
 
-// aligned gives the charts one axis and one margin, so that their bars can be compared.
-// An axis of time and one of events stay two.
+// aligned gives the charts one axis and one margin, so that readers can compare their bars. Axes of time and axes
+// of events stay separate.
 func aligned(charts []Chart) []Chart {
 	ends := map[bool]time.Duration{}
 	letters := 0
@@ -126,7 +125,7 @@ func (c Chart) longestName() int {
 	return n
 }
 
-// podLane is the name of the lane for what happened to the pod.
+// podLane names the lane that shows the events of the pod itself.
 const podLane = "(pod)"
 
 func names(charts []Chart) string {
@@ -142,15 +141,15 @@ func names(charts []Chart) string {
 	return strings.Join(out, ", ")
 }
 
-// A picture is a chart's measures.
+// A picture holds a chart and the measures of its drawing.
 type picture struct {
 	chart      Chart
 	end        time.Duration
 	lanes      []Lane
-	top        float64 // where the lanes begin
-	left       float64 // and from the left
+	top        float64 // y coordinate of the first lane
+	left       float64 // x coordinate of the lanes' start
 	legendAt   float64
-	rows       [][]look // of the legend
+	rows       [][]look // rows of the legend
 	notesAt    float64
 	wide, high float64
 }
@@ -177,7 +176,7 @@ func (c Chart) picture() picture {
 
 func letterCount(s string) float64 { return float64(utf8.RuneCountInString(s)) }
 
-// bottom returns the y coordinate of the lanes' end.
+// bottom returns the y coordinate where the lanes end.
 func (p picture) bottom() float64 { return p.top + float64(len(p.lanes)*laneHigh) }
 
 // x returns the x coordinate of a time.
@@ -203,7 +202,7 @@ func (p picture) axis(b *strings.Builder) {
 	step := p.chart.step(p.end, 9)
 	for t := time.Duration(0); t <= p.end; t += step {
 		if t == 0 && p.chart.Steps {
-			continue // the first event is number 1
+			continue // events are numbered from 1
 		}
 		fmt.Fprintf(b, `<path class="grid" d="M%.1f %.0fV%.0f"/><text class="faint" x="%.1f" y="%.0f" text-anchor="middle" font-size="11">%s</text>`+"\n",
 			p.x(t), p.top-6, p.bottom(), p.x(t), p.top-11, p.chart.label(t))
@@ -220,8 +219,8 @@ func (p picture) lane(b *strings.Builder, l Lane, y float64) {
 	p.marks(b, l.Marks, middle)
 }
 
-// marks draws each with a letter in a circle: colour is not the only difference.
-// Where there is no room for one, the title of the mark that is there has it too.
+// marks draws each mark as a letter in a circle, because colour must not be the only difference. Where there is no
+// room for another circle, the mark is added to the title of the one already there.
 func (p picture) marks(b *strings.Builder, all []Mark, y float64) {
 	var drawn []drawnMark
 	for _, kind := range slices.Backward(markOrder) {
@@ -238,14 +237,14 @@ func (p picture) marks(b *strings.Builder, all []Mark, y float64) {
 	}
 }
 
-// A drawnMark stands for one mark or for several.
+// A drawnMark is a circle that shows one mark or several.
 type drawnMark struct {
 	kind   MarkKind
 	x      float64
 	labels []string
 }
 
-// place puts a mark where it belongs, or next to it, or into one that is there.
+// place draws a mark at its time, beside it, or as part of a mark that is already there.
 func (p picture) place(drawn []drawnMark, m Mark) []drawnMark {
 	label := fmt.Sprintf("%s at %s", marks[m.Kind].means, p.chart.label(m.At))
 	if m.Detail != "" {
@@ -276,7 +275,7 @@ func badge(b *strings.Builder, x, y float64, l look) {
 		l.class, x, y, l.class, x, y+3.5, l.cell)
 }
 
-// bar draws a colour with a pattern over it; the title shows when the pointer rests on it.
+// bar draws a colour with a pattern over it; its title appears while the pointer rests on it.
 func bar(b *strings.Builder, x, y, wide, high float64, l look, title string) {
 	b.WriteString("<g>")
 	if title != "" {
@@ -300,7 +299,7 @@ func (c Chart) sentence(name string, s Span) string {
 	return text
 }
 
-// legendRows are the looks in rows of that width.
+// legendRows distributes the looks over rows of the given width.
 func legendRows(used []look, wide float64) [][]look {
 	var rows [][]look
 	left := 0.0
@@ -313,7 +312,7 @@ func legendRows(used []look, wide float64) [][]look {
 	return rows
 }
 
-// wide is the room that the legend needs for it.
+// wide returns the width of the look's entry in the legend.
 func (l look) wide() float64 { return 44 + letterWide*float64(len(l.means)) }
 
 func (p picture) legend(b *strings.Builder) {
@@ -335,5 +334,5 @@ func (p picture) legend(b *strings.Builder) {
 	}
 }
 
-// markup is text in SVG and HTML.
+// markup makes text safe for SVG and HTML.
 func markup(text string) string { return html.EscapeString(visible.Plain(text)) }

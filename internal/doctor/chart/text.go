@@ -10,13 +10,13 @@ import (
 	"outrider.dev/internal/base/cli/visible"
 )
 
-// TextOptions of a chart in a terminal. The zero value of a field means its default.
+// TextOptions are the options of a chart for a terminal. The zero value of a field means its default.
 type TextOptions struct {
-	Width int // in columns, of all; default 100
+	Width int // of the whole text in columns; default 100
 	Color bool
 }
 
-// A look is how something is drawn.
+// A look is the way in which a phase or a mark is drawn.
 type look struct {
 	cell  rune
 	ansi  string // an SGR code
@@ -50,17 +50,17 @@ var marks = map[MarkKind]look{
 	Address:    {'A', "36", "info", "its IP is in the API"},
 }
 
-// In the order of the legend. Of two marks in one cell the later one here is drawn.
+// These are in the order of the legend. Of two marks in one cell, the one that comes later here is drawn.
 var (
 	phaseOrder = []Phase{Pulling, Waiting, Running, Alive, Healthy, Stopping, BackOff}
 	markOrder  = []MarkKind{Line, Address, Notified, Ready, NoImage, Completed, HookFailed, Crashed, CallFailed, Refused, Sandbox, Deleted, TooEarly}
 )
 
-// isBackOff reports whether the kubelet backs off, and no gate waits: a timeline has one
-// event for both, and package kubelet puts the cause in its detail.
+// isBackOff reports whether the container waits for the kubelet's back-off and not at a gate: a timeline has one
+// kind of event for both, and package kubelet writes the cause into its detail.
 func isBackOff(detail string) bool { return strings.HasPrefix(detail, "back-off") }
 
-// Text is the chart for a terminal.
+// Text returns the chart for a terminal.
 func (c Chart) Text(o TextOptions) string {
 	d := c.drawing(o)
 	var b strings.Builder
@@ -81,12 +81,12 @@ func (c Chart) Text(o TextOptions) string {
 	return b.String()
 }
 
-// A drawing is a chart's measures.
+// A drawing holds a chart's measures in columns.
 type drawing struct {
 	chart  Chart
 	end    time.Duration
-	margin int // columns of the names
-	width  int // columns of the lanes
+	margin int // width of the names
+	width  int // width of the lanes
 	total  int
 	color  bool
 }
@@ -103,12 +103,12 @@ func (c Chart) drawing(o TextOptions) drawing {
 	return d
 }
 
-// column is the cell of a time.
+// column returns the cell of a time.
 func (d drawing) column(t time.Duration) int {
 	return min(max(int(float64(t)/float64(d.end)*float64(d.width)), 0), d.width-1)
 }
 
-// row draws spans, the shortest in one cell at least, and marks over them.
+// row draws the spans, each at least one cell wide, and the marks over them.
 func (d drawing) row(spans []Span, ms []Mark) string {
 	cells := make([]look, d.width)
 	for _, s := range spans {
@@ -131,8 +131,8 @@ func (d drawing) row(spans []Span, ms []Mark) string {
 	return d.paint(cells)
 }
 
-// free is the cell for a mark, or one next to it where another kind stands; -1 if there
-// is none, or a mark of its own kind is there already.
+// free returns the cell for a mark, or a neighbouring cell if another kind occupies it. It returns -1 if none is
+// free, or if a mark of the same kind is there already.
 func (d drawing) free(taken map[int]MarkKind, at int, kind MarkKind) int {
 	for _, at := range []int{at, at + 1, at + 2, at - 1} {
 		switch k, ok := taken[at]; {
@@ -161,13 +161,13 @@ func (d drawing) paint(cells []look) string {
 	return strings.TrimRight(b.String(), " ")
 }
 
-// axis has round times, as many as fit.
+// axis labels as many round times as fit.
 func (d drawing) axis() string {
 	step := d.chart.step(d.end, max(d.width/10, 1))
 	line := []rune(strings.Repeat(" ", d.width))
 	for t := time.Duration(0); t < d.end; t += step {
 		if t == 0 && d.chart.Steps {
-			continue // the first event is number 1
+			continue // events are numbered from 1
 		}
 		label := []rune(d.chart.label(t))
 		if at := d.column(t); at+len(label) <= d.width {
@@ -177,7 +177,7 @@ func (d drawing) axis() string {
 	return strings.TrimRight(string(line), " ")
 }
 
-// step is the time between two labels of the axis, of which there are at most n.
+// step returns the time between two labels of an axis with at most n labels.
 func (c Chart) step(end time.Duration, n int) time.Duration {
 	step := roundStep(end, n)
 	if c.Steps {
@@ -186,8 +186,8 @@ func (c Chart) step(end time.Duration, n int) time.Duration {
 	return step
 }
 
-// roundStep is the least of 1, 2 and 5 times a power of ten, from a millisecond,
-// or of whole minutes, of which there are at most n to the end.
+// roundStep returns the smallest round step that needs at most n labels up to the end: 1, 2 or 5 times a power of
+// ten, from a millisecond up, or whole minutes.
 func roundStep(end time.Duration, n int) time.Duration {
 	for scale := time.Millisecond; ; scale *= 10 {
 		for _, k := range []time.Duration{1, 2, 5} {
@@ -202,7 +202,7 @@ func roundStep(end time.Duration, n int) time.Duration {
 	}
 }
 
-// legend names what the chart has, and nothing else.
+// legend explains only the looks that the chart uses.
 func (d drawing) legend(c Chart) string {
 	var parts []string
 	width := 0
@@ -219,7 +219,7 @@ func (d drawing) legend(c Chart) string {
 	return b.String() + strings.Join(parts, "   ") + "\n"
 }
 
-// used is the looks that the chart has, in the order of the legend.
+// used returns the looks that the chart uses, in the order of the legend.
 func (c Chart) used() (out []look) {
 	has := map[string]bool{}
 	for _, l := range append([]Lane{{Marks: c.Pod}}, c.Lanes...) {
@@ -243,7 +243,7 @@ func (c Chart) used() (out []look) {
 	return out
 }
 
-// Badge is how a mark is drawn: a letter, the class of its colour, and what it means.
+// Badge returns the letter of a mark, the class of its colour, and its meaning.
 func (k MarkKind) Badge() (letter, class, means string) {
 	l := marks[k]
 	return string(l.cell), l.class, l.means
