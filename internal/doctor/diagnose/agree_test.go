@@ -30,14 +30,14 @@ spec:
       containers: [{name: web, image: example.com/web@sha256:0000000000000000000000000000000000000000000000000000000000000001, command: [/web]}]
 `
 
-// A patch that a diagnosis prints is one that the API server's merge takes, that injection keeps by
-// the mechanism that the replay tried or a better one, and about whose annotation lint has nothing to say.
+// The API server's merge accepts every patch that a diagnosis prints, injection keeps it by the mechanism that the
+// replay tried or a better one, and lint does not complain about its annotation.
 func TestPatchesAgree(t *testing.T) {
 	tried := 0
-	for table, ways := range map[string]map[string]way{"waiting": waiting, "stronger": stronger} { // any order: subtests
-		for proxy, w := range ways { // any order: subtests
+	for table, ways := range map[string]map[string]way{"waiting": waiting, "stronger": stronger} { // in any order: subtests
+		for proxy, w := range ways { // in any order: subtests
 			if !settings.InFamily(w.annotation) {
-				continue // of another mesh, which alone reads it
+				continue // for another mesh, which alone reads it
 			}
 			tried++
 			t.Run(table+"/"+proxy, func(t *testing.T) {
@@ -70,7 +70,7 @@ func TestPatchesAgree(t *testing.T) {
 	}
 }
 
-// merge is what kubectl patch does with a workload.
+// merge applies a patch to a workload, as kubectl patch does.
 func merge(t *testing.T, workload, patch string) (out appsv1.Deployment) {
 	t.Helper()
 	before, err := yaml.YAMLToJSON([]byte(workload))
@@ -91,7 +91,7 @@ func merge(t *testing.T, workload, patch string) (out appsv1.Deployment) {
 	return out
 }
 
-// keeps fails unless injection makes the application of pod wait for the proxy, at least as w does.
+// keeps fails unless injection makes the application of the pod wait for the proxy at least as strictly as w.
 func keeps(t *testing.T, pod *corev1.Pod, w way) {
 	t.Helper()
 	r, err := inject.Pod(pod, inject.Namespace{Name: "shop"}, inject.Options{Manual: true, Kubernetes: 34})

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// bareEnvoy is a pod as a cluster has it whose proxy is an Envoy that a script captures for.
+// bareEnvoy is a pod from a cluster, whose proxy is an Envoy without a mesh, with a script that writes the capture.
 const bareEnvoy = `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "namespace": "shop"%DELETED%},
 "spec": {"initContainers": [{"name": "istio-init", "command": ["sh", "-c", "iptables -t nat -A OUTPUT -p tcp -j REDIRECT --to-ports 15001"]}],
   "containers": [{"name": "app", "image": "a"}, {"name": "istio-proxy", "image": "b"}]},
@@ -43,7 +43,7 @@ func TestBareEnvoy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			folder := t.TempDir()
 			pod := strings.NewReplacer("%DELETED%", c.deleted, "%READY%", c.ready).Replace(bareEnvoy)
-			for file, text := range map[string]string{"pod.json": pod, "app.log": c.app, "istio-proxy.log": c.proxy} { // any order: each is a file
+			for file, text := range map[string]string{"pod.json": pod, "app.log": c.app, "istio-proxy.log": c.proxy} { // in any order: each is a file
 				if err := os.WriteFile(filepath.Join(folder, file), []byte(text), 0o600); err != nil {
 					t.Fatal(err)
 				}

@@ -16,8 +16,8 @@ func ofMesh(proxy, container string) bool {
 	return slices.ContainsFunc(podspec.Meshes, func(m podspec.Mesh) bool { return m.Proxy == proxy && slices.Contains(m.Init, container) })
 }
 
-// dependencyDown finds calls that the far side refused, or a container of the pod: the capture leaves
-// them out, or the proxy was there and says so itself.
+// dependencyDown finds calls that were refused by the far side or by a container of the pod. Either the capture
+// leaves the call out, or the proxy was there and reports the refusal itself.
 func dependencyDown(s *subject) (out []Finding) {
 	for _, app := range append(slices.Clone(s.apps), s.inits...) {
 		seen := map[capturescope.Destination]bool{}
@@ -34,7 +34,7 @@ func dependencyDown(s *subject) (out []Finding) {
 	return out
 }
 
-// farSide is the finding for one symptom.
+// farSide returns the finding for one symptom.
 //
 // complexity: one case for each way in which a call can miss its proxy.
 func (s *subject) farSide(app *evidence.Container, y symptom) (Finding, bool) {
@@ -52,7 +52,7 @@ func (s *subject) farSide(app *evidence.Container, y symptom) (Finding, bool) {
 		f.Sentence = fmt.Sprintf("%s called %s through its proxy, which did not reach it", app.Name, y.to)
 	case y.kind == unavailable:
 		if r := app.Run(y.run); r == nil || r.Exit == nil || *r.Exit == 0 {
-			return Finding{}, false // it goes on without: a 503 now and then is usual
+			return Finding{}, false // the application survives it: an occasional 503 is usual
 		}
 		f.Sentence = fmt.Sprintf("%s ended after %s answered with status 503", app.Name, y.to)
 	case y.kind == reset && takes != no:
@@ -94,7 +94,8 @@ func (s *subject) farSide(app *evidence.Container, y symptom) (Finding, bool) {
 	return f, true
 }
 
-// unreached is what the proxy wrote during a run of an application about a far side that it did not reach.
+// unreached returns the proxy's log line, written during a run of an application, about a far side that it could
+// not reach.
 func (s *subject) unreached(r *evidence.Run) (Quote, bool) {
 	for _, x := range s.known.said["unreached"] {
 		at := x.quote.At
@@ -105,7 +106,7 @@ func (s *subject) unreached(r *evidence.Run) (Quote, bool) {
 	return Quote{}, false
 }
 
-// nameNotResolved finds names without an address.
+// nameNotResolved finds names that did not resolve to an address.
 func nameNotResolved(s *subject) (out []Finding) {
 	for _, app := range append(slices.Clone(s.apps), s.inits...) {
 		for _, y := range s.symptoms {
@@ -129,7 +130,7 @@ func nameNotResolved(s *subject) (out []Finding) {
 	return out
 }
 
-// shutdownRace finds calls that failed since the proxy had left before the application.
+// shutdownRace finds calls that failed because the proxy had exited before the application.
 func shutdownRace(s *subject) (out []Finding) {
 	if s.proxy == nil || len(s.serving) == 0 || s.hookFailed() {
 		return nil
@@ -137,7 +138,7 @@ func shutdownRace(s *subject) (out []Finding) {
 	last := s.serving[len(s.serving)-1]
 	stops := s.known.in(last.Number, "stops")
 	left := s.quote(last.Finished, s.proxy.Name+" ended")
-	if last.stops.At.Known() && s.proxy.Kind == startup.Plain { // the status does not have the end yet
+	if last.stops.At.Known() && s.proxy.Kind == startup.Plain { // the status does not report the end yet
 		left = last.stops
 	}
 	if !left.At.Known() {
@@ -151,7 +152,8 @@ func shutdownRace(s *subject) (out []Finding) {
 			takes, why := s.capture.Takes(app.Name, y.to)
 			crashed := !last.Running && (last.Exit == nil || *last.Exit != 0 && last.Signal != 15 && *last.Exit != 143)
 			after := y.at.Compare(left.At) == evidence.After || y.at.Known() && y.last.Compare(left.At) == evidence.After
-			// A captured call is refused only while no proxy listens: of a pod that is being deleted, since it left.
+			// A captured call is refused only while no proxy listens. In a pod that is being deleted, that is the
+			// time after the proxy's exit.
 			within := s.Object.DeletionTimestamp != nil && takes == yes && y.at.Known() && y.at.Clock == left.At.Clock && y.at.Compare(left.At) != evidence.Before
 			if takes == no || crashed || !after && !within {
 				continue
@@ -168,7 +170,7 @@ func shutdownRace(s *subject) (out []Finding) {
 			case takes == perhaps:
 				f.Confidence, f.Against = Likely, []Quote{s.quote(evidence.Time{}, why)}
 			case !after:
-				f.Confidence = Likely // the two instants lie within the error of their clocks
+				f.Confidence = Likely // the two instants lie within their clocks' error
 			}
 			out = append(out, f)
 			break
@@ -209,7 +211,7 @@ func probeFails(s *subject) (out []Finding) {
 	return out
 }
 
-// held reports whether a container waits in its command: its proxy runs and is not ready.
+// held reports whether the start gate in a container's command still waits: its proxy runs and is not ready.
 func (s *subject) held(app string) bool {
 	e, waits := s.waits(app)
 	if !waits || e.By != startup.Gate {
@@ -219,7 +221,8 @@ func (s *subject) held(app string) bool {
 	return proxy != nil && !proxy.Ready
 }
 
-// cut reports whether probes met a proxy that requires mutual TLS: a connection that is there, and is cut.
+// cut reports whether probes reached a proxy that requires mutual TLS: it accepts their connections, and then
+// closes them.
 func (s *subject) cut(probes []Quote) bool {
 	return slices.ContainsFunc(probes, func(q Quote) bool {
 		l := strings.ToLower(q.Text)
@@ -227,12 +230,12 @@ func (s *subject) cut(probes []Quote) bool {
 	})
 }
 
-// ownCrash finds applications that ended by themselves, without a failed call that explains it.
+// ownCrash finds applications that exited by themselves, without a failed call that explains the exit.
 func ownCrash(s *subject) (out []Finding) {
 	for _, app := range append(slices.Clone(s.apps), s.inits...) {
 		for i := len(app.Runs) - 1; i >= 0; i-- {
 			r := app.Runs[i]
-			again := app.Waiting != nil && app.Waiting.Reason == "CrashLoopBackOff" // with 0 too: it is to run for ever
+			again := app.Waiting != nil && app.Waiting.Reason == "CrashLoopBackOff" // exit code 0 counts too: the container should run forever
 			if r.Exit == nil || *r.Exit == 0 && !again || r.Reason == "OOMKilled" || s.Object.DeletionTimestamp != nil || s.explained(app, r) {
 				continue
 			}
@@ -259,7 +262,7 @@ func ownCrash(s *subject) (out []Finding) {
 	return out
 }
 
-// explained reports whether a failed call, or the kubelet, can have ended a run.
+// explained reports whether a failed call or the kubelet may have ended a run.
 func (s *subject) explained(app *evidence.Container, r evidence.Run) bool {
 	killed := slices.ContainsFunc(s.Events, func(e evidence.Event) bool {
 		return e.Container == app.Name && e.Reason == "Killing" && strings.Contains(e.Message, "probe")

@@ -8,7 +8,8 @@ import (
 	lintkinds "outrider.dev/internal/doctor/lint/kinds"
 )
 
-// Kinds returns all that a diagnosis can find, in the order of the rules; those that lint finds too come last.
+// Kinds returns every kind of finding of a diagnosis, in the order of the rules; the kinds that lint finds too come
+// last.
 func Kinds() []finding.Kind { return slices.Clone(kinds) }
 
 // KindOf returns the kind with a code.
@@ -20,10 +21,10 @@ func KindOf(code string) (finding.Kind, error) {
 	return kinds[i], nil
 }
 
-// foreseen are those that lint finds before they happen.
+// foreseen are the kinds that lint also finds, before they happen.
 var foreseen = []string{"hold-fails-open", "init-needs-network", "job-never-ends", "killed-while-waiting"}
 
-// kinds is the list of codes. They are stable: one that is no longer used stays.
+// kinds lists the codes. They are stable: a code that is no longer used stays in the list.
 var kinds = func() []finding.Kind {
 	all := []finding.Kind{
 		{Code: "image-missing", Title: "a container has no image",
@@ -84,7 +85,7 @@ A refused call is taken for this only if the capture takes its destination, and 
 		all[i].Doc = "findings/" + string(all[i].Code) + ".md"
 	}
 	for _, code := range foreseen {
-		if k, err := lintkinds.Of(code); err == nil { // a test has that each is there
+		if k, err := lintkinds.Of(code); err == nil { // a test checks that each code exists
 			all = append(all, k)
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Each code in the rules is in the catalogue, and the other way round.
+// The catalogue contains exactly the codes of the rules.
 func TestEachCodeIsInTheCatalogue(t *testing.T) {
 	used := map[string]bool{}
 	for _, file := range []string{"race.go", "order.go", "slow.go", "status.go", "calls.go"} {
@@ -18,7 +18,7 @@ func TestEachCodeIsInTheCatalogue(t *testing.T) {
 			used[m[1]] = true
 		}
 	}
-	for code := range used { // any order: each is looked up for itself
+	for code := range used { // in any order: each is checked independently
 		if _, err := KindOf(code); err != nil {
 			t.Error(err)
 		}

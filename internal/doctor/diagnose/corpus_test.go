@@ -16,22 +16,22 @@ import (
 
 const incidents = "../../../testdata/incidents"
 
-// An expectation is what a diagnosis of an incident is to come to.
+// An expectation is the result that the diagnosis of an incident should have.
 type expectation struct {
 	Verdict    Verdict    `json:"verdict"`
 	Code       string     `json:"code"`
 	Container  string     `json:"container"`
 	Confidence Confidence `json:"confidence"` // empty: any
-	Origin     string     `json:"origin"`     // written, or recorded
-	Split      string     `json:"split"`      // rules, or test: kept aside while rules are written
+	Origin     string     `json:"origin"`     // "written" or "recorded"
+	Split      string     `json:"split"`      // "rules", or "test": not looked at while rules are written
 }
 
-// mostWrong is how many cases of a split are not as expected; it is only ever lowered. None is called
-// a start-up race that is none.
+// mostWrong limits how many cases of a split may differ from the expectation; it is only ever lowered. No case is
+// allowed to be called a start-up race wrongly.
 var mostWrong = map[string]int{"rules": 11, "test": 5}
 
-// Each incident of the corpus is diagnosed from its folder alone, and the confusion matrix of each
-// split is printed. A case that the rules get wrong stays with what it was: a split has a limit.
+// The test diagnoses each incident of the corpus from its folder alone, and prints the confusion matrix of each
+// split. Cases that the rules get wrong stay in the corpus, up to the limit of their split.
 func TestIncidents(t *testing.T) {
 	all := readExpectations(t)
 	matrix := map[string]map[[2]string]int{}
@@ -74,7 +74,7 @@ func TestIncidents(t *testing.T) {
 	}
 }
 
-// readExpectations reads the list, and holds it against the folders.
+// readExpectations reads the list, and checks that it matches the folders.
 func readExpectations(t *testing.T) map[string]expectation {
 	text, err := os.ReadFile(filepath.Join(incidents, "expected.yaml"))
 	all := map[string]expectation{}
@@ -88,7 +88,7 @@ func readExpectations(t *testing.T) map[string]expectation {
 	if err != nil || len(folders) != len(all) {
 		t.Errorf("%d folders, and %d expectations, %v", len(folders), len(all), err)
 	}
-	for name, e := range all { // any order: each is reported
+	for name, e := range all { // in any order: each is reported
 		known := slices.Contains([]Verdict{Found, Nothing, Undecided}, e.Verdict) && slices.Contains([]string{"recorded", "written"}, e.Origin)
 		if _, ok := mostWrong[e.Split]; !ok || !known || (e.Code == "") != (e.Verdict == Nothing) {
 			t.Errorf("%s: verdict %q, code %q, origin %q, split %q", name, e.Verdict, e.Code, e.Origin, e.Split)
@@ -97,7 +97,7 @@ func readExpectations(t *testing.T) map[string]expectation {
 	return all
 }
 
-// compare says what of a report is not as expected.
+// compare returns how a report differs from the expectation.
 func (e expectation) compare(got Report) string {
 	if wanted, is := e.key(), key(got); wanted != is {
 		return fmt.Sprintf("%s, want %s", is, wanted)

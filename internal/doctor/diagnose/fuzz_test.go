@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What a log names is a host without what ends one, whatever the line.
+// Whatever the line, the host that destinationOf finds contains no delimiter.
 func FuzzDestination(f *testing.F) {
 	for _, line := range []string{
 		"dial tcp 10.96.8.1:8080: connect: connection refused", "connect ECONNREFUSED ::1:6379", "HTTPConnectionPool(host='prices', port=8080)",

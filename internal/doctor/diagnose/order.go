@@ -9,8 +9,8 @@ import (
 	"outrider.dev/startup"
 )
 
-// orderBroken finds containers whose first start was too early by the pod's own plan. What waits within
-// a container shows nothing of that outside.
+// orderBroken finds containers whose first start was too early by the pod's own plan. Gates inside a container are
+// left out: how long they wait is not visible from outside.
 func orderBroken(s *subject) (out []Finding) {
 	plan := s.reading.Plan()
 	for _, e := range plan.Expand().Edges {
@@ -49,8 +49,8 @@ func (s *subject) tooEarly(v startup.Violation, app *evidence.Container) Finding
 	return f
 }
 
-// favouring is the first start of an edge's two containers, as far as it is known: within the clocks'
-// error in favour of the edge. What it still breaks, was broken.
+// favouring returns a timeline of the first starts of an edge's two containers, as far as they are known. Where the
+// clocks' error allows, it favours the edge; so a violation that remains is real.
 func (s *subject) favouring(e startup.Edge) (t startup.Timeline) {
 	from, to := s.Container(e.From), s.Container(e.To)
 	if from == nil || to == nil || from.Run(0) == nil || to.Run(0) == nil || !from.Run(0).Started.Known() || !to.Run(0).Started.Known() {

@@ -13,13 +13,13 @@ import (
 	"outrider.dev/startup"
 )
 
-// settled is how long after its start a proxy is taken to listen where nothing else says it.
+// settled is the time after its start at which a proxy is assumed to listen, if no evidence shows when it did.
 const settled = time.Minute
 
-// usual is how long proxies need to listen, of which nothing says when they did.
+// usual is the time that most proxies need until they listen. It is used where no evidence shows when one did.
 const usual = 15 * time.Second
 
-// startupRace finds calls that were refused since the proxy did not listen yet.
+// startupRace finds calls that were refused because the proxy did not listen yet.
 func startupRace(s *subject) (out []Finding) {
 	for _, app := range s.apps {
 		f, y, found := s.race(app)
@@ -45,8 +45,8 @@ func startupRace(s *subject) (out []Finding) {
 	return out
 }
 
-// failedOpen makes of a race that of an application that a hook was to hold: the kubelet goes on when
-// it fails.
+// failedOpen extends the finding of a race if a hook was to hold the application: the kubelet starts the next
+// container even if that hook fails.
 func (s *subject) failedOpen(f *Finding, app *evidence.Container, y symptom) {
 	f.Code = "hold-fails-open"
 	f.Sentence = fmt.Sprintf("the hold of %s failed open: %s started before its proxy was ready, %s", s.proxy.Name, app.Name, s.consequence(app, y))
@@ -59,8 +59,8 @@ func (s *subject) failedOpen(f *Finding, app *evidence.Container, y symptom) {
 	s.wait(f, app, y, stronger)
 }
 
-// holdWithoutEffect is the annotation that requests Istio's hold, of a pod whose proxy does not have
-// it: the pod was made before, or the annotation is not where injection reads it.
+// holdWithoutEffect returns the annotation that requests Istio's hold, if the pod's proxy has no hold: the pod is
+// older than the annotation, or the annotation is not where injection reads it.
 func (s *subject) holdWithoutEffect() (Quote, bool) {
 	var config struct {
 		Hold bool `json:"holdApplicationUntilProxyStarts"`
@@ -80,7 +80,7 @@ func (s *subject) holdWithoutEffect() (Quote, bool) {
 	return s.quote(evidence.Time{}, fmt.Sprintf("the annotation %s requests the hold, but %s", contract.ProxyConfig, why)), true
 }
 
-// race is the finding for one container, and its call: of its runs the one that shows it best.
+// race returns the finding for one container and the call behind it, from the run that shows the race best.
 func (s *subject) race(app *evidence.Container) (best Finding, of symptom, found bool) {
 	for _, y := range s.symptoms {
 		if y.container != app.Name || y.kind != refused {
@@ -103,14 +103,14 @@ func confidence(f Finding) int {
 	return -1
 }
 
-// judge says whether a refused call was the proxy's absence.
+// judge decides whether a call was refused because the proxy did not listen.
 func (s *subject) judge(app *evidence.Container, y symptom) (Finding, bool) {
 	takes, why := s.capture.Takes(app.Name, y.to)
 	if takes == no || s.capture.Parks {
 		return Finding{}, false
 	}
 	if takes == perhaps && !y.to.Known() && s.capture.TakesAll() && s.alone(app) {
-		takes = yes // nothing in the pod could have been called past the capture
+		takes = yes // in this pod only a captured call can have been refused
 	}
 	assumed := cmp.Or(s.placed(app, &y), s.proxyZone)
 	listens, which, because := s.listened(y.at)
@@ -137,14 +137,14 @@ func (s *subject) judge(app *evidence.Container, y symptom) (Finding, bool) {
 	case listens == no && (takes == yes || s.capture.Vague != "" || !s.capture.LeavesOut()):
 		f.Confidence = Likely
 	case listens == no:
-		f.Confidence = Possible // it may be of those that are left out
+		f.Confidence = Possible // the capture may have left this call out
 	case run.ready.At.Known() || takes == perhaps:
-		// The two instants lie within the error of their clocks, or the call may not have been the proxy's.
+		// The two instants lie within their clocks' error, or the call may not have gone to the proxy.
 		f.Confidence = Possible
 	case s.late(y.at, run):
 		f.Confidence = Possible
 	default:
-		// Nothing says when the proxy was ready. But only while none listens is a captured call refused.
+		// No evidence shows when the proxy was ready, but a captured call is refused only while no proxy listens.
 		f.Confidence = Likely
 		f.Evidence = append(f.Evidence, s.quote(evidence.Time{}, fmt.Sprintf("the capture sends %s to %s, where the kernel refuses it only while no proxy listens", y.to, s.proxy.Name)))
 	}
@@ -157,26 +157,26 @@ func (s *subject) judge(app *evidence.Container, y symptom) (Finding, bool) {
 	return f, true
 }
 
-// alone reports whether an application has no other one in the pod that it could call.
+// alone reports whether the pod has no other application that this one could call.
 func (s *subject) alone(app *evidence.Container) bool {
 	return !slices.ContainsFunc(s.Containers, func(c *evidence.Container) bool {
 		return c != app && c != s.proxy && c.Kind != startup.Init
 	})
 }
 
-// late reports whether a call came so long after the proxy's start that most proxies listen by then.
+// late reports whether a call was made so long after the proxy's start that most proxies listen by then.
 func (s *subject) late(at evidence.Time, proxy service) bool {
 	least, _, ok := at.Since(proxy.Started)
 	return ok && least > usual
 }
 
-// hookFailed reports whether the kubelet killed the proxy since its postStart hook failed, which lets
-// go what it held.
+// hookFailed reports whether the kubelet killed the proxy because its postStart hook failed, which releases the
+// applications that the hook held.
 func (s *subject) hookFailed() bool {
 	return s.Object.DeletionTimestamp == nil && len(s.events(s.proxy.Name, "FailedPostStartHook")) > 0
 }
 
-// diedBefore reports whether it was the end of a run of the proxy that a call met.
+// diedBefore reports whether the call was refused because a run of the proxy had ended.
 func (s *subject) diedBefore(which int, at evidence.Time) bool {
 	for i := 0; i <= which; i++ {
 		if end := s.serving[i].Finished; end.Known() && at.Compare(end) != evidence.Before {
@@ -186,7 +186,7 @@ func (s *subject) diedBefore(which int, at evidence.Time) bool {
 	return false
 }
 
-// consequence is what became of the application.
+// consequence describes what the refused call did to the application.
 func (s *subject) consequence(app *evidence.Container, y symptom) string {
 	r := app.Run(y.run)
 	switch {
@@ -202,13 +202,13 @@ func (s *subject) consequence(app *evidence.Container, y symptom) string {
 	return "and was refused"
 }
 
-// triedAgain reports whether a refused call was repeated, each time before the proxy listened.
+// triedAgain reports whether the application repeated a refused call, each time before the proxy listened.
 func (s *subject) triedAgain(y symptom) bool {
 	listens, _, _ := s.listened(y.last)
 	return y.last.Compare(y.at) == evidence.After && listens == no
 }
 
-// wellSince is the later run of an application that has no such call.
+// wellSince returns the start of a later run of the application without a refused call.
 func (s *subject) wellSince(app *evidence.Container, y symptom) (Quote, bool) {
 	last := app.Last()
 	if last == nil || !last.Running || last.Number <= y.run || app.Log(last.Number) == nil || len(s.of(app.Name, last.Number, refused)) > 0 {
@@ -217,7 +217,7 @@ func (s *subject) wellSince(app *evidence.Container, y symptom) (Quote, bool) {
 	return s.quote(last.Started, fmt.Sprintf("%s runs since then (run %d), and its log has no refused call", app.Name, last.Number)), true
 }
 
-// recurs finds the same call refused when the proxy has long been there: then it is not its start.
+// recurs finds the same call refused long after the proxy's start; then the start is not the cause.
 func (s *subject) recurs(app *evidence.Container, y symptom, proxy service) (Quote, bool) {
 	for _, other := range s.symptoms {
 		if other.kind != refused || other.container != app.Name || other.to != y.to {
@@ -233,7 +233,7 @@ func (s *subject) recurs(app *evidence.Container, y symptom, proxy service) (Quo
 	return Quote{}, false
 }
 
-// proxyDied finds ends of the proxy while applications ran.
+// proxyDied finds exits of the proxy while applications ran.
 func proxyDied(s *subject) (out []Finding) {
 	for i, v := range s.serving {
 		if !v.Finished.Known() || s.Object.DeletionTimestamp != nil && i == len(s.serving)-1 {
@@ -266,7 +266,7 @@ func proxyDied(s *subject) (out []Finding) {
 	return out
 }
 
-// ranAt is an application that ran at an instant for certain.
+// ranAt returns an application that certainly ran at an instant.
 func (s *subject) ranAt(at evidence.Time) *evidence.Container {
 	for _, app := range s.apps {
 		for _, r := range app.Runs {

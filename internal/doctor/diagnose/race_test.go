@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// What became of an application that was refused is told as far as its log shows it: proxy and
-// application start at :10, the proxy is ready at :15, and the pod goes on.
+// The report tells what happened to an application after a refused call, as far as its log shows it: proxy and
+// application start at :10, the proxy is ready at :15, and the pod continues.
 func TestWhatBecameOfARace(t *testing.T) {
 	for name, tt := range map[string]struct{ log, want string }{
 		"once":                  {refusedAt(11), "was refused, and runs on, perhaps without what it asked for"},
@@ -25,9 +25,10 @@ func TestWhatBecameOfARace(t *testing.T) {
 	}
 }
 
-// What is refused where the capture parks is no race: what comes before the proxy listens waits there.
+// A call that is refused although the capture parks early connections is no race, because they wait until the proxy
+// listens.
 func TestAParkedCallIsNoRace(t *testing.T) {
-	for flags, race := range map[string]bool{"": false, ", '--park=off'": true} { // any order: subtests
+	for flags, race := range map[string]bool{"": false, ", '--park=off'": true} { // in any order: subtests
 		t.Run(flags, func(t *testing.T) {
 			pod := strings.ReplaceAll(startedPod, "istio-proxy", "outrider-proxy")
 			pod = strings.Replace(pod, "initContainers: [", "initContainers: [{name: outrider-init, image: x, args: [capture, '-i', '*'"+flags+"]}, ", 1)
@@ -39,7 +40,7 @@ func TestAParkedCallIsNoRace(t *testing.T) {
 	}
 }
 
-// refusedAt is the log of an application that is refused at these seconds.
+// refusedAt returns the log of an application whose calls are refused at these seconds.
 func refusedAt(seconds ...int) (log string) {
 	for _, s := range seconds {
 		log += fmt.Sprintf("2026-03-02T13:00:%02d.100000Z ERROR config: dial tcp 10.96.8.1:8080: connect: connection refused\n", s)
@@ -47,11 +48,11 @@ func refusedAt(seconds ...int) (log string) {
 	return log
 }
 
-// diagnoseFiles is the diagnosis of a folder with these files.
+// diagnoseFiles diagnoses a folder with these files.
 func diagnoseFiles(t *testing.T, files map[string]string) Report {
 	t.Helper()
 	folder := t.TempDir()
-	for file, text := range files { // any order
+	for file, text := range files { // in any order
 		if err := os.WriteFile(filepath.Join(folder, file), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -11,7 +11,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// A way is an annotation by which applications of a mesh wait for its proxy.
+// A way is an annotation that makes the applications of a mesh wait for its proxy.
 type way struct {
 	annotation, value string
 	by                startup.Mechanism
@@ -27,7 +27,7 @@ var (
 		"linkerd-proxy":  {"config.alpha.linkerd.io/proxy-enable-native-sidecar", "true", startup.Native},
 		"kuma-sidecar":   {"kuma.io/wait-for-dataplane-ready", "true", startup.Hold},
 	}
-	// stronger is for where a hold did not do.
+	// stronger is for applications that a hold did not protect.
 	stronger = map[string]way{
 		podspec.OurProxy: waiting[podspec.OurProxy],
 		"istio-proxy":    {contract.NativeSidecar, "true", startup.Native},
@@ -35,8 +35,8 @@ var (
 	}
 )
 
-// wait is the remedy that lets an application wait for its proxy, by the annotations of its mesh if
-// there is one; and what the model of the kubelet says of it.
+// wait adds the remedy that makes an application wait for its proxy, by an annotation of its mesh if there is one,
+// and the result of a replay in the model of the kubelet.
 func (s *subject) wait(f *Finding, app *evidence.Container, y symptom, ways map[string]way) {
 	w, has := ways[s.proxy.Name]
 	if !has {
@@ -53,7 +53,7 @@ func (s *subject) wait(f *Finding, app *evidence.Container, y symptom, ways map[
 	f.Replay = s.replay(app, y, w.by)
 }
 
-// annotate is the patch that writes an annotation into the pod's template.
+// annotate returns the patch that writes an annotation into the pod's template.
 func (s *subject) annotate(w way) string {
 	annotations := fmt.Sprintf("metadata:\n  annotations:\n    %s: %q\n", w.annotation, w.value)
 	switch kind, _ := s.workload(); kind {
@@ -69,7 +69,7 @@ func nest(field, text string) string {
 	return field + ":\n  " + strings.TrimSuffix(strings.ReplaceAll(text, "\n", "\n  "), "  ")
 }
 
-// workload is what has the pod's template: the farthest owner that is known, or the pod.
+// workload returns the object that contains the pod's template: the topmost owner that is known, or the pod.
 func (s *subject) workload() (kind, name string) {
 	if n := len(s.Owners); n > 0 {
 		return strings.ToLower(s.Owners[n-1].Kind), s.Owners[n-1].Name
@@ -77,7 +77,7 @@ func (s *subject) workload() (kind, name string) {
 	return "pod", s.Object.Name
 }
 
-// kubectl is a command with the pod's namespace.
+// kubectl returns a kubectl command for the pod's namespace.
 func (s *subject) kubectl(format string, args ...any) string {
 	in := ""
 	if s.Object.Namespace != "" {
@@ -86,7 +86,7 @@ func (s *subject) kubectl(format string, args ...any) string {
 	return "kubectl " + in + fmt.Sprintf(format, args...)
 }
 
-// Instant is a time in words, no finer than it is known.
+// Instant formats a time, no finer than it is known.
 func Instant(t evidence.Time) string {
 	switch {
 	case !t.Known():

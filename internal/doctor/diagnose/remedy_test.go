@@ -10,7 +10,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// The replay shows the race that was, and that the remedy ends it.
+// The replay reproduces the race, and shows that the remedy prevents it.
 func TestReplay(t *testing.T) {
 	annotated := func(from, to string) func(*testing.T, string) {
 		return func(t *testing.T, folder string) { edit(t, filepath.Join(folder, "pod.yaml"), from, to) }
@@ -46,7 +46,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// Containers that began before what they are to wait for are found by the plan, without a failed call.
+// The plan alone, without a failed call, shows which containers began before those that they should wait for.
 func TestOrderBroken(t *testing.T) {
 	for name, c := range map[string]struct {
 		annotation, start string
@@ -97,7 +97,8 @@ func TestUnnamedDestinationIsUndecided(t *testing.T) {
 	}
 }
 
-// What a gate says of those that it waits for is no failed call of the application behind it.
+// A gate's log lines about the addresses that it waits for do not count as failed calls of the application behind
+// it.
 func TestGatesAreNoCallers(t *testing.T) {
 	for line, want := range map[string]string{
 		"outrider-gate: waits for istio-proxy: GET http://127.0.0.1:15021/healthz/ready: connect: connection refused": "nothing",

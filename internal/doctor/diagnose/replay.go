@@ -11,18 +11,18 @@ import (
 	"outrider.dev/startup"
 )
 
-// A Replay is the start of the pod once more, in the model of the kubelet and with the times that the
-// evidence has: as it was, and with the remedy.
+// A Replay simulates the start of the pod in the model of the kubelet, with the durations that the evidence shows:
+// once as it was, and once with the remedy.
 type Replay struct {
-	Mechanism startup.Mechanism `json:"mechanism"` // by which the application waits
+	Mechanism startup.Mechanism `json:"mechanism"` // makes the application wait
 	AsItWas   Replayed          `json:"asItWas"`
 	Remedied  Replayed          `json:"remedied"`
-	Assumed   []string          `json:"assumed,omitempty"` // times that the evidence does not have
+	Assumed   []string          `json:"assumed,omitempty"` // durations that the evidence does not show
 }
 
-// Replayed is what became of the application.
+// Replayed is the result for the application.
 type Replayed struct {
-	Runs     time.Duration `json:"runs"` // when its last run began, after the pod was given to the kubelet; nanoseconds
+	Runs     time.Duration `json:"runs"` // start of its last run, in nanoseconds since the kubelet received the pod
 	Refused  int           `json:"refused"`
 	Restarts int           `json:"restarts"`
 }
@@ -38,7 +38,7 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %s", n, what)
 }
 
-// Tried is the replay in words, with what it assumes; empty if there is none.
+// Tried describes the replay and its assumptions. It is empty if there is no replay.
 func (f Finding) Tried() string {
 	if f.Replay == nil {
 		return ""
@@ -51,8 +51,8 @@ func (f Finding) Tried() string {
 	return text
 }
 
-// replay returns nil where the model, told all that was observed, does not show a refused call: then
-// it says nothing about a remedy either.
+// replay returns nil if the model, with all observed durations, shows no refused call: then it cannot judge a
+// remedy either.
 func (s *subject) replay(app *evidence.Container, y symptom, m startup.Mechanism) *Replay {
 	b, assumed := s.observed(app, y)
 	if b == nil {
@@ -60,7 +60,7 @@ func (s *subject) replay(app *evidence.Container, y symptom, m startup.Mechanism
 	}
 	r := &Replay{Mechanism: m, Assumed: assumed}
 	plan := s.reading.Plan()
-	for p, out := range map[*startup.Plan]*Replayed{&plan: &r.AsItWas, s.ordered(plan, app.Name, m): &r.Remedied} { // any order: each fills its own
+	for p, out := range map[*startup.Plan]*Replayed{&plan: &r.AsItWas, s.ordered(plan, app.Name, m): &r.Remedied} { // in any order: each fills its own result
 		if p == nil {
 			return nil
 		}
@@ -88,7 +88,8 @@ func (r *Replayed) count(t startup.Timeline, app string) {
 	}
 }
 
-// observed is how the pod behaved, as far as its first start tells; nil if the proxy's is not known.
+// observed returns the behaviour of the pod, as far as its first start shows it, or nil if the proxy's is not
+// known.
 func (s *subject) observed(app *evidence.Container, y symptom) (*simulate.Behaviour, []string) {
 	proxy := s.proxy.Run(0)
 	if proxy == nil || !proxy.Started.Known() {
@@ -104,11 +105,11 @@ func (s *subject) observed(app *evidence.Container, y symptom) (*simulate.Behavi
 	}
 	var of simulate.Container
 	if r := app.Run(0); r != nil {
-		of.Image = between(r.Started, proxy.Started) // what the kubelet did between the two
+		of.Image = between(r.Started, proxy.Started) // what the kubelet did between the two starts
 	}
 	call := simulate.Call{To: s.proxy.Name}
 	if r := app.Run(y.run); r != nil {
-		if call.After = between(y.at, r.Started); y.at.Error > time.Second { // no time of its own
+		if call.After = between(y.at, r.Started); y.at.Error > time.Second { // the call has no precise time of its own
 			call.After = between(r.Finished, r.Started)
 		}
 		if r.Exit != nil && *r.Exit != 0 {
@@ -129,8 +130,8 @@ func (s *subject) observed(app *evidence.Container, y symptom) (*simulate.Behavi
 	return out, assumed
 }
 
-// proxyTook is the time from the proxy's start until it was ready: by its own word, or until the last
-// call that was refused.
+// proxyTook returns the time from the proxy's start until it was ready, by its own log or until the last refused
+// call.
 func (s *subject) proxyTook(proxy evidence.Run, y symptom) (time.Duration, []string) {
 	if i := slices.IndexFunc(s.serving, func(v service) bool { return v.Number == 0 && v.ready.At.Known() }); i >= 0 {
 		return between(s.serving[i].ready.At, proxy.Started), nil
@@ -145,7 +146,7 @@ func (s *subject) proxyTook(proxy evidence.Run, y symptom) (time.Duration, []str
 	return took, []string{fmt.Sprintf("%s was ready %s after its start: the last refused call was before that", s.proxy.Name, took.Round(time.Second))}
 }
 
-// between is the middle of what is known of the time from one instant to another; 0 if it is unknown.
+// between returns the middle of the range of the time between two instants, or 0 if it is unknown.
 func between(later, earlier evidence.Time) time.Duration {
 	least, most, ok := later.Since(earlier)
 	if !ok {
@@ -154,7 +155,7 @@ func between(later, earlier evidence.Time) time.Duration {
 	return max((least+most)/2, 0)
 }
 
-// ordered is the plan in which the application waits for the proxy by a mechanism.
+// ordered returns the plan with an edge by which the application waits for the proxy.
 func (s *subject) ordered(p startup.Plan, app string, m startup.Mechanism) *startup.Plan {
 	c, at := p.Find(s.proxy.Name)
 	if at < 0 {
@@ -177,7 +178,7 @@ func (s *subject) ordered(p startup.Plan, app string, m startup.Mechanism) *star
 	return &p
 }
 
-// afterMesh is the place behind the init containers of the mesh: what captures comes before the proxy.
+// afterMesh returns the index after the mesh's init containers: the one that captures must run before the proxy.
 func (s *subject) afterMesh(p startup.Plan) int {
 	at := 0
 	for i, c := range p.Containers {

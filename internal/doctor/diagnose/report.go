@@ -5,15 +5,15 @@ import (
 	"outrider.dev/internal/doctor/evidence"
 )
 
-// Version is that of a report's JSON.
+// Version is the version of a report's JSON format.
 const Version = "outrider.dev/diagnosis/v1alpha1"
 
-// A Verdict is what a diagnosis comes to.
+// A Verdict is the result of a diagnosis.
 type Verdict string
 
 // The verdicts.
 const (
-	Nothing   Verdict = "nothing"   // nothing is wrong, as far as the evidence shows
+	Nothing   Verdict = "nothing"   // the evidence shows nothing wrong
 	Found     Verdict = "found"     // the first finding is the cause
 	Undecided Verdict = "undecided" // the findings are suspects
 )
@@ -21,11 +21,11 @@ const (
 // A Confidence is how sure a finding is.
 type Confidence string
 
-// From the least to the most.
+// The confidences, lowest first.
 const (
-	Possible Confidence = "possible" // the evidence fits it, and other causes too
+	Possible Confidence = "possible" // the evidence fits this cause, and others too
 	Likely   Confidence = "likely"   // no other known cause fits
-	Certain  Confidence = "certain"  // the evidence excludes others
+	Certain  Confidence = "certain"  // the evidence excludes other causes
 )
 
 var confidences = []Confidence{Possible, Likely, Certain}
@@ -36,13 +36,13 @@ type Report struct {
 	Pod      string    `json:"pod"` // NAMESPACE/NAME
 	Verdict  Verdict   `json:"verdict"`
 	Sentence string    `json:"sentence"`
-	Findings []Finding `json:"findings,omitempty"` // the surest first
-	Decide   string    `json:"decide,omitempty"`   // of an undecided one: the command that would decide
+	Findings []Finding `json:"findings,omitempty"` // surest first
+	Decide   string    `json:"decide,omitempty"`   // the command that would decide an undecided diagnosis
 	Timeline []Moment  `json:"timeline,omitempty"`
-	Missing  []string  `json:"missing,omitempty"` // evidence that could not be had, and why
+	Missing  []string  `json:"missing,omitempty"` // evidence that could not be read, and why
 	Notes    []string  `json:"notes,omitempty"`   // contradictions in the evidence
-	Start    *Start    `json:"start,omitempty"`   // how long it took to get ready
-	Tracks   []Track   `json:"tracks,omitempty"`  // what pictures are drawn from
+	Start    *Start    `json:"start,omitempty"`   // how long the pod took to get ready
+	Tracks   []Track   `json:"tracks,omitempty"`  // data for pictures
 }
 
 // A Finding is one cause, or one suspect.
@@ -55,10 +55,10 @@ type Finding struct {
 	Against    []Quote        `json:"against,omitempty"` // what speaks against it
 	Disproof   string         `json:"disproof"`          // what would show that it is wrong
 	Remedy     finding.Remedy `json:"remedy"`
-	Patch      string         `json:"patch,omitempty"` // of the pod's template, as kubectl patch takes it
+	Patch      string         `json:"patch,omitempty"` // for the pod's template, as kubectl patch takes it
 	Replay     *Replay        `json:"replay,omitempty"`
 
-	rank int // of the rule: what explains more comes first
+	rank int // of the rule: findings that explain others come first
 }
 
 // A Quote is a fact with its source.

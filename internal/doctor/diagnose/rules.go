@@ -13,21 +13,21 @@ import (
 
 // Options of a diagnosis.
 type Options struct {
-	ShowSecrets bool          // do not mask what looks like one
+	ShowSecrets bool          // do not mask text that looks like a secret
 	Slow        time.Duration // a start that takes longer is a finding; 0: [SlowStart]
 }
 
 // A rule looks for one cause.
 type rule func(*subject) []Finding
 
-// rules are in the order in which they explain others: without an image nothing starts, and an
-// application whose proxy died has failed calls too.
+// rules come in the order in which they explain others: without an image nothing starts, and an application whose
+// proxy died also has failed calls.
 var rules = []rule{
 	notStarted, proxyDied, neverReady, startupRace, orderBroken, initWithoutNetwork, shutdownRace,
 	killedByProbe, outOfMemory, jobDoesNotEnd, dependencyDown, nameNotResolved, probeFails, ownCrash,
 }
 
-// Diagnose draws the conclusions from the evidence of a pod. The error is that of ctx.
+// Diagnose concludes from the evidence of a pod. It returns an error only if ctx ends.
 func Diagnose(ctx context.Context, p *evidence.Pod, o Options) (Report, error) {
 	s, err := newSubject(ctx, p, o)
 	if err != nil {
@@ -41,7 +41,7 @@ func Diagnose(ctx context.Context, p *evidence.Pod, o Options) (Report, error) {
 		}
 	}
 	r.Start, r.Tracks = s.start(), s.tracks()
-	if len(r.Findings) == 0 { // what failed explains the time too
+	if len(r.Findings) == 0 { // a failure explains the slow start too
 		r.Findings = slowStart(s, r.Start)
 	}
 	r.conclude(s)
@@ -55,7 +55,7 @@ func Diagnose(ctx context.Context, p *evidence.Pod, o Options) (Report, error) {
 	return r, nil
 }
 
-// conclude sorts the findings, drops those that a surer one explains, and says the verdict.
+// conclude sorts the findings, drops those that a surer one explains, and sets the verdict.
 func (r *Report) conclude(s *subject) {
 	slices.SortStableFunc(r.Findings, func(a, b Finding) int {
 		sure := func(f Finding) bool { return f.Confidence != Possible }
@@ -81,7 +81,7 @@ func (r *Report) conclude(s *subject) {
 	}
 }
 
-// nothing says how the pod is in which no rule found anything.
+// nothing describes a pod for which no rule found anything.
 func (s *subject) nothing() string {
 	restarts := 0
 	for _, c := range s.Containers {
@@ -96,7 +96,7 @@ func (s *subject) nothing() string {
 	return "nothing is wrong"
 }
 
-// decide is the command whose output would tell the suspects apart.
+// decide returns the command whose output would tell the suspects apart.
 func (s *subject) decide(findings []Finding) string {
 	in, container := "", findings[0].Container
 	if s.Object.Namespace != "" {

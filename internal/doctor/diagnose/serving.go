@@ -11,23 +11,23 @@ import (
 	"outrider.dev/startup"
 )
 
-// The answers to whether a proxy listened, and whether the capture takes a call.
+// These answer whether a proxy listened, and whether the capture takes a call.
 const (
 	no      = capturescope.No
 	perhaps = capturescope.Perhaps
 	yes     = capturescope.Yes
 )
 
-// A service is one run of the proxy, and when it began to listen.
+// A service is one run of the proxy, with the time at which it began to listen.
 type service struct {
 	evidence.Run
-	ready Quote         // At is not known: the evidence does not have it
-	by    evidence.Time // it listened by then at the latest; not known: there is no such evidence
-	why   Quote         // of by
-	stops Quote         // the kubelet began to stop it; from then on it may be gone, whatever the status says
+	ready Quote         // At is unknown if the evidence does not show it
+	by    evidence.Time // the latest time at which it began to listen; unknown without evidence
+	why   Quote         // evidence for by
+	stops Quote         // the kubelet began to stop it: from then on it may be gone, whatever the status says
 }
 
-// proxyTexts are what proxies write that says how they are.
+// proxyTexts match the lines in which proxies report their state.
 var proxyTexts = []evidence.Pattern{
 	{Name: "ready", Any: []string{"envoy proxy is ready", `"msg":"ready"`, "certified identity", "dapr initialized. status: running", "all dependencies initialized. starting workers"}},
 	{Name: "no-control-plane", Any: []string{"config stream to xds-grpc closed", "streamaggregatedresources gRPC config stream", "deltaaggregatedresources grpc config stream", "connection error: desc", "failed to connect to upstream", "the control plane is not reachable", "is not reached: ", "failed to resolve control plane", "could not connect to the control plane"}},
@@ -38,7 +38,7 @@ var proxyTexts = []evidence.Pattern{
 	{Name: "crash", Any: []string{"caught segmentation fault", "caught aborted", "panic:", "assert failure", "std::bad_alloc"}},
 }
 
-// A proxyLog is what the proxy's logs say.
+// A proxyLog holds the lines of interest in the proxy's logs.
 type proxyLog struct {
 	said map[string][]said
 }
@@ -57,7 +57,7 @@ func (p *proxyLog) add(s *subject, l *evidence.Log, found evidence.Found) {
 	}
 }
 
-// in are the lines of a kind in a run of the proxy.
+// in returns the lines of one kind in a run of the proxy.
 func (p *proxyLog) in(run int, kind string) (out []Quote) {
 	for _, x := range p.said[kind] {
 		if x.run == run {
@@ -67,8 +67,8 @@ func (p *proxyLog) in(run int, kind string) (out []Quote) {
 	return out
 }
 
-// readServing finds when each run of the proxy was ready: by what it wrote, by Outrider's journal,
-// or by what the kubelet did next.
+// readServing finds when each run of the proxy was ready, from its log, from Outrider's journal, or from the
+// kubelet's next action.
 func (s *subject) readServing() {
 	if s.proxy == nil {
 		return
@@ -76,7 +76,7 @@ func (s *subject) readServing() {
 	for _, r := range s.proxy.Runs {
 		v := service{Run: r}
 		ready := s.known.in(r.Number, "ready")
-		// Of Envoy's own line and that of its agent the later one counts: it listens then.
+		// Of the line by Envoy and the line by its agent the later one counts, because Envoy listens only then.
 		if i := slices.IndexFunc(ready, func(q Quote) bool { return q.At.Known() && q.At.Clock == evidence.NodeClock && !isWorkers(q.Text) }); i >= 0 {
 			v.ready = ready[i]
 		} else if i := slices.IndexFunc(ready, func(q Quote) bool { return q.At.Known() && q.At.Clock == evidence.NodeClock }); i >= 0 {
@@ -105,8 +105,8 @@ func (s *subject) readServing() {
 
 func isWorkers(text string) bool { return strings.Contains(text, "starting workers") }
 
-// stopping is when the kubelet began to stop the proxy of a pod that is being deleted. The pod's status
-// has the end of a container only when all have ended (found on a kubelet of 1.34).
+// stopping returns when the kubelet began to stop the proxy of a pod that is being deleted. The pod's status
+// reports the end of a container only when all have ended (found on a kubelet of 1.34).
 func (s *subject) stopping(run int) Quote {
 	if s.Object.DeletionTimestamp == nil {
 		return Quote{}
@@ -122,7 +122,7 @@ func (s *subject) stopping(run int) Quote {
 	return Quote{}
 }
 
-// stays reports whether a run of the proxy had not ended at an instant for certain.
+// stays reports whether a run of the proxy had certainly not ended at an instant.
 func (v service) stays(at evidence.Time) bool {
 	if v.Running {
 		return !v.stops.At.Known() || at.Compare(v.stops.At) == evidence.Before
@@ -130,7 +130,7 @@ func (v service) stays(at evidence.Time) bool {
 	return at.Compare(v.Finished) == evidence.Before
 }
 
-// readyBy is when the pod was ready, which takes that the readiness probe of its proxy succeeds.
+// readyBy returns when the pod was ready; a pod is ready only if the readiness probe of its proxy succeeds.
 func (s *subject) readyBy(r evidence.Run) (evidence.Time, Quote) {
 	spec, status := specOf(s.Object, s.proxy.Name), statusOf(s.Object, s.proxy.Name)
 	ready := s.condition(corev1.PodReady, evidence.NodeClock)
@@ -140,8 +140,8 @@ func (s *subject) readyBy(r evidence.Run) (evidence.Time, Quote) {
 	return ready, s.quote(ready, "the pod is ready, and so "+s.proxy.Name+" is")
 }
 
-// heldBy is when the first container began that the kubelet starts only when the proxy is ready: a
-// native sidecar with a startup probe holds all that comes after it.
+// heldBy returns the start of the first container that the kubelet starts only when the proxy is ready: a native
+// sidecar with a startup probe holds all containers after it.
 func (s *subject) heldBy() (evidence.Time, Quote) {
 	spec := specOf(s.Object, s.proxy.Name)
 	if s.proxy.Kind != startup.Sidecar || spec == nil || spec.StartupProbe == nil {
@@ -156,8 +156,8 @@ func (s *subject) heldBy() (evidence.Time, Quote) {
 	return evidence.Time{}, Quote{}
 }
 
-// listened says whether the proxy took connections at an instant: yes, no, or perhaps. The quotes
-// are the evidence; which is the run of the proxy that was there or was to come.
+// listened tells whether the proxy accepted connections at an instant: yes, no, or perhaps. It returns the
+// evidence, and which run of the proxy was active or expected then.
 func (s *subject) listened(at evidence.Time) (a capturescope.Answer, which int, because []Quote) {
 	if len(s.serving) == 0 || !at.Known() {
 		return perhaps, -1, nil

@@ -12,10 +12,10 @@ import (
 	"outrider.dev/startup"
 )
 
-// SlowStart is the time to ready above which a start is slow, unless the options say otherwise.
+// SlowStart is the default time to ready above which a start is slow.
 const SlowStart = 30 * time.Second
 
-// faster is what shortens a phase.
+// faster tells how to shorten each phase.
 var faster = map[PhaseName]string{
 	SchedulePhase: "kubectl get events tells why no node took the pod; a cluster that adds nodes on demand needs spare ones to be quick",
 	SandboxPhase:  "the pod's events tell what its network plugin and its volumes waited for",
@@ -26,8 +26,9 @@ var faster = map[PhaseName]string{
 	AppPhase:      "the application's own log tells what it did; a startup probe gives it that time",
 }
 
-// slowStart is a start that took long although nothing failed, with the phase that took the most. Where
-// containers restarted it is not known when the pod was first ready, and another finding says why.
+// slowStart finds a start that took long although nothing failed, with its longest phase. It skips pods whose
+// containers restarted: there the time of the first readiness is not known, and another finding explains the
+// restart.
 func slowStart(s *subject, start *Start) []Finding {
 	least := start.Took.Time - start.Took.Error
 	if start.AtMost || least <= cmp.Or(s.options.Slow, SlowStart) {
@@ -42,7 +43,7 @@ func slowStart(s *subject, start *Start) []Finding {
 		f.Sentence = fmt.Sprintf("the pod is not ready %s after it was made", seconds(start.Took.Time))
 		if c := s.awaited(); c != nil {
 			f.Container = c.Name
-			started := c.Last().Started // and the time of the evidence is known, since that of the start is
+			started := c.Last().Started // the time of the evidence is known, because that of the start is
 			f.Sentence += fmt.Sprintf(": %s has run for %s of them", c.Name, seconds(s.Taken.At.Sub(started.At)))
 			f.Evidence = append(f.Evidence, s.quote(started, c.Name+" started, and runs"))
 		}
@@ -77,8 +78,8 @@ func slowStart(s *subject, start *Start) []Finding {
 	return []Finding{f}
 }
 
-// awaited is the container that keeps a pod from being ready: the init container that runs, or the
-// first application that runs and is not ready; nil if there is none.
+// awaited returns the container that keeps a pod from being ready: the running init container, or the first
+// application that runs and is not ready; nil if there is none.
 func (s *subject) awaited() *evidence.Container {
 	for _, list := range [][]*evidence.Container{s.inits, s.apps} {
 		at := slices.IndexFunc(list, func(c *evidence.Container) bool {
@@ -92,7 +93,7 @@ func (s *subject) awaited() *evidence.Container {
 	return nil
 }
 
-// seconds is a time in whole seconds, or longer units.
+// seconds formats a time in whole seconds or longer units.
 func seconds(d time.Duration) string {
 	if d < time.Minute {
 		return fmt.Sprintf("%d s", d.Round(time.Second)/time.Second)

@@ -10,8 +10,8 @@ import (
 	"outrider.dev/internal/doctor/evidence"
 )
 
-// A start that took long, and in which nothing failed, is a finding with its slowest phase. It takes
-// both ends of the time, and nothing that may have been ready before.
+// A start that took long although nothing failed is a finding with its slowest phase. It needs both ends of the
+// time, and is skipped if the pod may have been ready before.
 func TestSlowStart(t *testing.T) {
 	ready := func(at string) func(string) string {
 		return func(pod string) string {
@@ -74,7 +74,7 @@ func TestSlowStart(t *testing.T) {
 	}
 }
 
-// What a pod waits for that is not ready yet is the container that runs.
+// A pod that is not ready yet waits for the container that runs.
 func TestNotReadyForLong(t *testing.T) {
 	for name, tt := range map[string]struct{ pod, want, container string }{
 		"an init container runs": {`

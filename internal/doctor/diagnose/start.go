@@ -12,38 +12,38 @@ import (
 	"outrider.dev/startup"
 )
 
-// A Start is how long a pod took to get ready, and in which phases. It has what the evidence shows:
-// a phase without both ends is left out, and the phases need not add up to the whole.
+// A Start tells how long a pod took to get ready, and in which phases. It contains only what the evidence shows: a
+// phase without both ends is left out, and the phases need not add up to the whole.
 type Start struct {
 	State StartState `json:"state"`
-	// Took is the time until the pod was ready; of one that is not, so far. Not known: absent.
+	// Took is the time until the pod was ready, or the time so far if it is not. It is absent if it is not known.
 	Took Elapsed `json:"took,omitzero"`
-	// AtMost: containers restarted, so the pod may have been ready before its last Ready condition.
+	// AtMost is set if containers restarted, so that the pod may have been ready before its last Ready condition.
 	AtMost bool    `json:"atMost,omitempty"`
-	Phases []Phase `json:"phases,omitempty"` // in order; they do not overlap
+	Phases []Phase `json:"phases,omitempty"` // in order, without overlaps
 }
 
-// A StartState is whether the pod is ready.
+// A StartState tells whether the pod is ready.
 type StartState string
 
 // The states.
 const (
 	StartReady    StartState = "ready"
 	StartNotReady StartState = "not ready"
-	StartEnded    StartState = "ended" // all its containers have
+	StartEnded    StartState = "ended" // all its containers have ended
 	StartUnknown  StartState = "unknown"
 )
 
-// Elapsed is a time that passed, and its error to either side.
+// Elapsed is a duration, and its error to either side.
 type Elapsed struct {
 	Time  time.Duration `json:"time"`
 	Error time.Duration `json:"error"`
 }
 
-// Known reports whether there is a time at all.
+// Known reports whether the duration is known.
 func (e Elapsed) Known() bool { return e != Elapsed{} }
 
-// A PhaseName is a part of a pod's start.
+// A PhaseName names a part of a pod's start.
 type PhaseName string
 
 // The phases, in the order in which they usually follow one another.
@@ -57,11 +57,11 @@ const (
 	AppPhase      PhaseName = "app"      // applications start, until the pod is ready
 )
 
-// PhaseNames are all, in that order.
+// PhaseNames lists all phases in that order.
 var PhaseNames = []PhaseName{SchedulePhase, SandboxPhase, ImagePhase, InitPhase, ProxyPhase, GatePhase, AppPhase}
 
-// A Phase is a span of the start. From is since the pod's creation; where it is not known when the pod
-// was scheduled, since the kubelet saw it.
+// A Phase is a span of the start. From counts since the pod's creation or, if it is not known when the pod was
+// scheduled, since the kubelet saw the pod.
 type Phase struct {
 	Name PhaseName     `json:"name"`
 	From time.Duration `json:"from"`
@@ -74,9 +74,8 @@ type stretch struct {
 	from, to evidence.Time
 }
 
-// start measures within one clock only: scheduling by the API server's, all else by the node's, from
-// when the kubelet saw the pod. What lies between the two clocks, from the binding until the kubelet
-// sees it, is in no phase.
+// start measures each phase with one clock only: scheduling by the API server's, all else by the node's, from the
+// moment when the kubelet saw the pod. The time from the binding until then spans both clocks, and is in no phase.
 func (s *subject) start() *Start {
 	o := s.Object
 	out := &Start{State: s.startState()}
@@ -120,7 +119,7 @@ func (s *subject) startState() StartState {
 	return StartNotReady
 }
 
-// at is a time of the API, which has whole seconds.
+// at returns a time from the API, which has a resolution of one second.
 func at(t time.Time, c evidence.Clock) evidence.Time {
 	if t.IsZero() {
 		return evidence.Time{}
@@ -128,7 +127,7 @@ func at(t time.Time, c evidence.Clock) evidence.Time {
 	return evidence.Time{At: t.UTC(), Error: time.Second, Clock: c}
 }
 
-// condition is when one got true, if it is.
+// condition returns when a condition became true, if it is.
 func (s *subject) condition(kind corev1.PodConditionType, c evidence.Clock) evidence.Time {
 	for _, v := range s.Object.Status.Conditions {
 		if v.Type == kind && v.Status == corev1.ConditionTrue {
@@ -142,11 +141,11 @@ func elapsed(least, most time.Duration) Elapsed {
 	return Elapsed{max((least+most)/2, 0).Round(time.Millisecond), ((most - least) / 2).Round(time.Millisecond)}
 }
 
-// stretches are the phases with both ends, which may overlap.
+// stretches returns the phases whose two ends are known. They may overlap.
 func (s *subject) stretches(seen, ready evidence.Time) (out []stretch) {
 	first := s.firstStart()
 	sandbox := s.condition(corev1.PodReadyToStartContainers, evidence.NodeClock)
-	if first.Compare(sandbox) == evidence.Before { // that of a later sandbox
+	if first.Compare(sandbox) == evidence.Before { // the event belongs to a later sandbox
 		sandbox = evidence.Time{}
 	}
 	out = append(out, stretch{SandboxPhase, seen, sandbox})
@@ -159,7 +158,7 @@ func (s *subject) stretches(seen, ready evidence.Time) (out []stretch) {
 	if len(s.serving) > 0 && s.serving[0].Number == 0 {
 		out = append(out, stretch{ProxyPhase, s.serving[0].Started, s.serving[0].ready.At})
 	}
-	if s.Journal != nil && s.proxy != nil && s.proxy.Restarts == 0 { // later ones are of a later run
+	if s.Journal != nil && s.proxy != nil && s.proxy.Restarts == 0 { // later entries belong to a later run
 		for _, e := range s.Journal.Entries {
 			if e.Kind == "wait" && !e.Failed {
 				out = append(out, stretch{GatePhase, e.Begin, e.End})
@@ -177,7 +176,7 @@ func (s *subject) stretches(seen, ready evidence.Time) (out []stretch) {
 	})
 }
 
-// firstStart is that of the first container of which it is known.
+// firstStart returns the start of the first container whose start is known.
 func (s *subject) firstStart() (out evidence.Time) {
 	for _, c := range s.Containers {
 		if r := c.Run(0); r != nil && r.Started.Known() && (!out.Known() || r.Started.At.Before(out.At)) {
@@ -187,7 +186,7 @@ func (s *subject) firstStart() (out evidence.Time) {
 	return out
 }
 
-// pulls are from the first event Pulling of a container to its first event Pulled.
+// pulls returns the time from the first event Pulling of each container to its first event Pulled.
 func (s *subject) pulls() (out []stretch) {
 	begun := map[string]evidence.Time{}
 	for _, e := range s.Events {
@@ -203,11 +202,11 @@ func (s *subject) pulls() (out []stretch) {
 	return out
 }
 
-// precedence decides which phase an instant belongs to where several fit: the one that holds the
-// others up. An application that waits at its gate is held, although its proxy starts meanwhile.
+// precedence decides the phase of an instant where several fit: the phase that holds the others up wins. An
+// application that waits at its gate is in the gate phase even while its proxy starts.
 var precedence = []PhaseName{SandboxPhase, ImagePhase, InitPhase, GatePhase, ProxyPhase, AppPhase}
 
-// divide cuts the stretches at each other's ends, so that each instant is in one phase at most.
+// divide splits the stretches at each other's ends, so that each instant is in at most one phase.
 func divide(all []stretch, seen evidence.Time, offset time.Duration) (out []Phase) {
 	var cuts []evidence.Time
 	for _, v := range all {

@@ -43,7 +43,7 @@ items:
 
 const readyLog = "2026-03-02T13:00:14.500000Z\tinfo\tReadiness succeeded in 4s\n2026-03-02T13:00:15.000000Z\tinfo\tEnvoy proxy is ready\n"
 
-// Each phase has both ends in the evidence, and what lacks one is in none.
+// Each phase has both ends in the evidence; a phase that lacks one is left out.
 func TestStart(t *testing.T) {
 	phases := func(all ...Phase) []Phase { return all }
 	s := func(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
@@ -90,7 +90,7 @@ func TestStart(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			for file, text := range tt.files { // any order: each is a file of its own
+			for file, text := range tt.files { // in any order: each is a separate file
 				if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
 					t.Fatal(err)
 				}
@@ -102,7 +102,7 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// Where phases overlap, an instant is in the one that holds the others up.
+// Where phases overlap, an instant belongs to the phase that holds the others up.
 func TestPhasesDoNotOverlap(t *testing.T) {
 	at := func(n int) evidence.Time {
 		return evidence.Time{At: time.Unix(int64(n), 0), Clock: evidence.NodeClock}
@@ -120,7 +120,7 @@ func TestPhasesDoNotOverlap(t *testing.T) {
 	}
 }
 
-// A track has the runs and the lines of a container; a line without a zone is placed in its run.
+// A track contains the runs and the lines of a container; a line without a zone is placed in its run.
 func TestTracks(t *testing.T) {
 	got := diagnoseFolder(t, filepath.Join(incidents, "awesome-app")).Tracks
 	i := slices.IndexFunc(got, func(t Track) bool { return t.Container == "awesome-app" })
@@ -133,14 +133,14 @@ func TestTracks(t *testing.T) {
 	}
 }
 
-// Of more lines than a track can have, the first stay, and the others are counted.
+// If a track has too many lines, it keeps the first and counts the others.
 func TestTracksAreBounded(t *testing.T) {
 	dir := t.TempDir()
 	var log strings.Builder
 	for i := range lines + 50 {
 		fmt.Fprintf(&log, "2026-03-02T13:00:11.%06dZ dial tcp 10.0.0.1:%d: connect: connection refused\n", i, 1000+i)
 	}
-	for name, text := range map[string]string{"pod.yaml": startedPod, "web.log": log.String()} { // any order: each is a file of its own
+	for name, text := range map[string]string{"pod.yaml": startedPod, "web.log": log.String()} { // in any order: each is a separate file
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -15,7 +15,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// imageReasons are why the kubelet has no image. Source: k8s.io/kubernetes/pkg/kubelet/images.
+// imageReasons are the kubelet's reasons for a missing image. Source: k8s.io/kubernetes/pkg/kubelet/images.
 var imageReasons = []string{"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed"}
 
 // notStarted finds containers without an image, and pods without a node or a sandbox.
@@ -61,7 +61,7 @@ func notStarted(s *subject) (out []Finding) {
 	return out
 }
 
-// events are those of a container, or of the pod, with one of the reasons.
+// events returns the events of a container, or of the pod, with one of the reasons.
 func (s *subject) events(container string, reasons ...string) (out []Quote) {
 	for _, e := range s.Events {
 		if slices.Contains(reasons, e.Reason) && (container == "" || e.Container == container) {
@@ -75,7 +75,7 @@ func (s *subject) events(container string, reasons ...string) (out []Quote) {
 	return out
 }
 
-// initWithoutNetwork finds init containers whose calls are captured for a proxy that starts after them.
+// initWithoutNetwork finds init containers whose calls are captured for a proxy that starts later.
 func initWithoutNetwork(s *subject) (out []Finding) {
 	if s.proxy == nil || s.proxy.Kind == startup.Sidecar || s.capture.None != "" {
 		return nil
@@ -107,7 +107,7 @@ func initWithoutNetwork(s *subject) (out []Finding) {
 	return out
 }
 
-// captureFirst reports whether the rules are there when an init container runs.
+// captureFirst reports whether the rules are written before an init container runs.
 func (s *subject) captureFirst(container string) bool {
 	for _, i := range s.Object.Spec.InitContainers {
 		switch {
@@ -120,8 +120,8 @@ func (s *subject) captureFirst(container string) bool {
 	return false
 }
 
-// nativePatch is the annotation by which a proxy is there before a container of the init list; empty
-// where the mesh has none.
+// nativePatch returns the annotation that starts the proxy before a container of the init list, or an empty string
+// if the mesh has none.
 func (s *subject) nativePatch(container string) string {
 	w, has := stronger[s.proxy.Name]
 	switch {
@@ -133,7 +133,7 @@ func (s *subject) nativePatch(container string) string {
 	return s.annotate(w)
 }
 
-// unready is why a proxy is not ready, by what it writes, and what to do.
+// unready maps log lines of a proxy to the reason why it is not ready, and the remedy.
 var unready = []struct {
 	said   string
 	code   finding.Code
@@ -145,7 +145,7 @@ var unready = []struct {
 	{"no-certificate", "no-certificate", "it has no certificate", "see whether the control plane signs, and whether the pod's token and roots are current"},
 }
 
-// neverReady finds proxies that run and are not ready, and why.
+// neverReady finds proxies that run without becoming ready, and why.
 func neverReady(s *subject) (out []Finding) {
 	if s.proxy == nil || s.proxy.Waiting != nil && len(s.proxy.Runs) == 0 {
 		return nil
@@ -155,7 +155,7 @@ func neverReady(s *subject) (out []Finding) {
 		return nil
 	}
 	now := s.serving[len(s.serving)-1]
-	// Envoy starts its workers without the listeners that it rejected, that of its readiness too.
+	// Envoy starts its workers even without the listeners that it rejected, such as the one for its readiness.
 	workersAlone := isWorkers(now.ready.Text) && len(s.known.in(now.Number, "rejected")) > 0
 	if now.ready.At.Known() && !workersAlone {
 		return nil
@@ -168,7 +168,7 @@ func neverReady(s *subject) (out []Finding) {
 		Remedy:   finding.Remedy{Command: s.kubectl("logs %s -c %s", s.Object.Name, s.proxy.Name)},
 	}
 	if age, _, ok := s.Taken.Since(now.Started); ok && age < settled {
-		f.Confidence = Possible // it may be on its way
+		f.Confidence = Possible // it may still become ready
 	}
 	for _, u := range unready {
 		if q := s.known.in(now.Number, u.said); len(q) > 0 {
@@ -182,7 +182,7 @@ func neverReady(s *subject) (out []Finding) {
 	return []Finding{f}
 }
 
-// killedByProbe finds containers that the kubelet killed for a liveness or startup probe.
+// killedByProbe finds containers that the kubelet killed because a liveness or startup probe failed.
 func killedByProbe(s *subject) (out []Finding) {
 	for _, c := range s.Containers {
 		for _, e := range s.Events {
@@ -243,7 +243,7 @@ func outOfMemory(s *subject) (out []Finding) {
 	return out
 }
 
-// jobDoesNotEnd finds pods that run once, whose applications have ended and whose proxy has not.
+// jobDoesNotEnd finds pods that should run once and whose proxy still runs after the applications have ended.
 func jobDoesNotEnd(s *subject) []Finding {
 	once := s.Object.Spec.RestartPolicy == corev1.RestartPolicyNever || s.Object.Spec.RestartPolicy == corev1.RestartPolicyOnFailure
 	if !once || s.proxy == nil || s.proxy.Kind == startup.Sidecar || len(s.apps) == 0 || s.proxy.Last() == nil || !s.proxy.Last().Running {
@@ -268,7 +268,7 @@ func jobDoesNotEnd(s *subject) []Finding {
 	}}
 }
 
-// quit is the request by which the proxy of a mesh leaves.
+// quit returns the request that makes the proxy of a mesh exit.
 func (s *subject) quit() string {
 	switch s.proxy.Name {
 	case "outrider-proxy":
@@ -279,5 +279,5 @@ func (s *subject) quit() string {
 	return s.kubectl("delete pod %s", s.Object.Name)
 }
 
-// mesh reports whether the mesh of the pod's proxy has added a container.
+// mesh reports whether a container was added by the mesh of the pod's proxy.
 func (s *subject) mesh(name string) bool { return s.proxy != nil && ofMesh(s.proxy.Name, name) }

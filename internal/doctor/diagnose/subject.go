@@ -12,14 +12,14 @@ import (
 	"outrider.dev/startup"
 )
 
-// A subject is a pod with its roles.
+// A subject is a pod with the roles of its containers.
 type subject struct {
 	*evidence.Pod
 	options Options
 
-	proxy   *evidence.Container   // nil: none
-	apps    []*evidence.Container // plain ones that no mesh has added
-	inits   []*evidence.Container // that end before the others start, and that no mesh has added
+	proxy   *evidence.Container   // nil: the pod has none
+	apps    []*evidence.Container // plain containers that no mesh has added
+	inits   []*evidence.Container // init containers that end before the others start, and that no mesh has added
 	reading podspec.Reading
 	capture capturescope.Scope
 
@@ -27,13 +27,13 @@ type subject struct {
 	serving  []service // runs of the proxy
 	known    proxyLog
 
-	proxyZone *Quote // what is assumed of the times in the proxy's log; nil: nothing
+	proxyZone *Quote // the assumed time zone of the proxy's log; nil: nothing is assumed
 }
 
-// newSubject finds the roles, and reads each log once.
+// newSubject determines the roles, and reads each log once.
 func newSubject(ctx context.Context, p *evidence.Pod, o Options) (*subject, error) {
 	s := &subject{Pod: p, options: o}
-	s.reading, _ = podspec.ReadOrder(p.Object) // what cannot be understood keeps no order
+	s.reading, _ = podspec.ReadOrder(p.Object) // a plan that cannot be understood counts as no order
 	for _, c := range p.Containers {
 		spec := specOf(p.Object, c.Name)
 		switch {
@@ -61,8 +61,8 @@ func newSubject(ctx context.Context, p *evidence.Pod, o Options) (*subject, erro
 	return s, nil
 }
 
-// proxyNames are containers that serve a pod's connections and that package podspec, which orders
-// them by a probe of theirs, has no probe of.
+// proxyNames are containers that serve a pod's connections, but have no readiness probe in package podspec, which
+// would order them by it.
 var proxyNames = map[string]bool{"daprd": true, "envoy": true, "envoy-sidecar": true}
 
 func specOf(pod *corev1.Pod, name string) *corev1.Container {
@@ -83,7 +83,7 @@ func statusOf(pod *corev1.Pod, name string) *corev1.ContainerStatus {
 	return nil
 }
 
-// waits is how a container waits for the proxy, if the pod says that it does.
+// waits returns how a container waits for the proxy, if the pod says that it does.
 func (s *subject) waits(container string) (startup.Edge, bool) {
 	if s.proxy == nil {
 		return startup.Edge{}, false
@@ -96,12 +96,12 @@ func (s *subject) waits(container string) (startup.Edge, bool) {
 	return startup.Edge{}, false
 }
 
-// quote is a fact of the pod's own object.
+// quote cites the pod's own object.
 func (s *subject) quote(at evidence.Time, text string) Quote { return Quote{s.Source, at, text} }
 
 func (s *subject) show(text []byte) string { return evidence.Show(text, s.options.ShowSecrets) }
 
-// run is a run of a container in words.
+// runText describes a run of a container.
 func runText(r evidence.Run) string {
 	switch {
 	case r.Running:

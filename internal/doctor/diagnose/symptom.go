@@ -13,35 +13,35 @@ import (
 	"outrider.dev/internal/doctor/evidence"
 )
 
-// A failure is how a call failed, as its caller's log has it.
+// A failure is the way in which a call failed, according to its caller's log.
 type failure string
 
 // The failures.
 const (
 	refused     failure = "refused"     // by the kernel of the caller or of the far side: ECONNREFUSED
-	reset       failure = "reset"       // the connection was there and was cut
+	reset       failure = "reset"       // the connection was established, and then cut
 	timedOut    failure = "timed out"   // no answer
 	unresolved  failure = "unresolved"  // a name had no address
 	unreachable failure = "unreachable" // no route
-	upstream    failure = "upstream"    // a proxy answers that it did not reach the far side
-	unavailable failure = "unavailable" // the answer is 503, of a proxy or of the far side
+	upstream    failure = "upstream"    // a proxy answers that it could not reach the far side
+	unavailable failure = "unavailable" // a proxy or the far side answers 503
 )
 
-// A symptom is a failed call that a container's log has.
+// A symptom is a failed call in a container's log.
 type symptom struct {
 	kind      failure
 	container string
 	run       int // -1: not known
 	to        capturescope.Destination
 	at        evidence.Time
-	likely    evidence.Time // where the log's zone is not known: by the likely one
-	last      evidence.Time // of the last line like it; where the log's zone is not known, by the likely one
+	likely    evidence.Time // estimated with the likely zone, if the log's zone is not known
+	last      evidence.Time // of the last similar line; estimated if the log's zone is not known
 	quote     Quote
-	more      int // lines like it
+	more      int // number of similar lines after it
 }
 
-// texts are what clients of the usual languages and libraries write. Those that a proxy writes into
-// its responses come first: they quote the others.
+// texts match the errors that clients in the usual languages and libraries write. Texts that a proxy writes into
+// its responses come first, because they quote the others.
 var texts = []evidence.Pattern{
 	{Name: string(upstream), Any: []string{"upstream connect error", "delayed connect error", "no healthy upstream", "upstream request timeout", "remote connection failure"}},
 	{Name: string(refused), Any: []string{"connection refused", "econnrefused", "connectionrefused", "actively refused", "errno 111", "os error 111", "couldn't connect to server", "java.net.connectexception"}, Only: isRefused},
@@ -49,11 +49,11 @@ var texts = []evidence.Pattern{
 	{Name: string(timedOut), Any: []string{"connection timed out", "connect timed out", "connect timeout", "etimedout", "i/o timeout", "context deadline exceeded", "read timed out", "connection timeout"}, Only: notFromProxy},
 	{Name: string(unresolved), Any: []string{"no such host", "unknownhostexception", "name or service not known", "temporary failure in name resolution", "enotfound", "eai_again", "could not resolve host", "name does not resolve", "nodename nor servname", "unresolvedaddressexception", "host not found in upstream", "read udp"}},
 	{Name: string(unreachable), Any: []string{"network is unreachable", "no route to host", "ehostunreach", "enetunreach"}},
-	// As Python's urllib, Go, Node's axios, Java and curl have it.
+	// The wordings of Python's urllib, Go, Node's axios, Java and curl.
 	{Name: string(unavailable), Any: []string{"http error 503", "503 service unavailable", "status code 503", "response code: 503", "returned error: 503"}},
 }
 
-// notFromProxy leaves out what an Envoy says of its own connection, in a response that is logged.
+// notFromProxy rejects lines about Envoy's own upstream connection, in a response that is logged.
 func notFromProxy(line []byte) bool {
 	l := bytes.ToLower(line)
 	for _, s := range []string{"upstream connect error", "delayed connect error", "delayed_connect_error", "remote connection failure"} {
@@ -64,8 +64,8 @@ func notFromProxy(line []byte) bool {
 	return true
 }
 
-// isRefused leaves out a name server that refuses by UDP, which is not captured; a Java exception that
-// says more than its name; and the words of a setting, which stand in quotes.
+// isRefused rejects refusals by a name server over UDP, which is not captured; Java exceptions with more than their
+// name; and the words of a setting, which stand in quotes.
 func isRefused(line []byte) bool {
 	l := string(bytes.ToLower(bytes.TrimSpace(line)))
 	_, java, is := strings.Cut(l, "java.net.connectexception")
@@ -80,7 +80,7 @@ func isRefused(line []byte) bool {
 
 var quotedWords = regexp.MustCompile(`["']connection refused["']`)
 
-// readLogs passes over each log once, and again for the times of failed calls if its zone is not known.
+// readLogs scans each log once, and a second time for the times of failed calls if its zone is not known.
 func (s *subject) readLogs(ctx context.Context) error {
 	for _, c := range s.Containers {
 		patterns := texts
@@ -91,7 +91,7 @@ func (s *subject) readLogs(ctx context.Context) error {
 			if c == s.proxy && !l.Zone.Known && l.Zone.HasLikely {
 				l, s.proxyZone = inLikelyZone(l), assumedZone(l)
 			}
-			found, err := l.Scan(ctx, patterns, evidence.ScanOptions{Before: 16}) // the head of a stack trace names what was called
+			found, err := l.Scan(ctx, patterns, evidence.ScanOptions{Before: 16}) // the first line of a stack trace names the destination
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
@@ -114,7 +114,8 @@ func (s *subject) readLogs(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// addSymptoms keeps one for each way and capturescope.Destination in a run: the first, with the number of the others.
+// addSymptoms keeps one symptom for each failure and capturescope.Destination of a run: the first, with the number
+// of the others.
 func (s *subject) addSymptoms(c *evidence.Container, l *evidence.Log, found, likely evidence.Found) {
 	type key struct {
 		kind failure
@@ -123,7 +124,7 @@ func (s *subject) addSymptoms(c *evidence.Container, l *evidence.Log, found, lik
 	first := map[key]int{}
 	for i, h := range found.Hits {
 		if bytes.Contains(h.Line.Text, []byte(contract.GateSays)) {
-			continue // it waits for what refuses
+			continue // the container is a gate that waits for what refuses
 		}
 		k := key{failure(h.Pattern), destinationOf(h)}
 		last := s.timeOf(c, l, likely.Hits[i].Line)
@@ -132,7 +133,7 @@ func (s *subject) addSymptoms(c *evidence.Container, l *evidence.Log, found, lik
 			s.symptoms[at].last = last
 			continue
 		}
-		// The lines of a stack trace repeat what its head says.
+		// The lines of a stack trace repeat its first line.
 		if n := len(s.symptoms); n > 0 && h.Line.Continues && s.symptoms[n-1].container == c.Name && s.symptoms[n-1].run == l.Run && s.symptoms[n-1].kind == k.kind {
 			if !s.symptoms[n-1].to.Known() {
 				s.symptoms[n-1].to = k.to
@@ -147,8 +148,8 @@ func (s *subject) addSymptoms(c *evidence.Container, l *evidence.Log, found, lik
 	}
 }
 
-// placed is a symptom at the time that the likely zone of its log gives it, with what is assumed by
-// that; nil: it has a time of its own, or there is no such zone.
+// placed returns a symptom at the time that the likely zone of its log implies, and quotes this assumption. It
+// returns nil if the symptom has its own time, or if there is no likely zone.
 func (s *subject) placed(app *evidence.Container, y *symptom) *Quote {
 	l := app.Log(y.run)
 	if l == nil || l.Zone.Known || !l.Zone.HasLikely || !y.likely.Known() || y.likely == y.at {
@@ -158,19 +159,19 @@ func (s *subject) placed(app *evidence.Container, y *symptom) *Quote {
 	return assumedZone(l)
 }
 
-// inLikelyZone is a log whose times are taken for those of its likely zone.
+// inLikelyZone returns the log with times in its likely zone.
 func inLikelyZone(l *evidence.Log) *evidence.Log {
 	placed := *l
 	placed.Zone.Offset, placed.Zone.Known = l.Zone.Likely, true
 	return &placed
 }
 
-// assumedZone says what that assumes.
+// assumedZone quotes the assumption of that zone.
 func assumedZone(l *evidence.Log) *Quote {
 	return &Quote{Source: l.Source, Text: fmt.Sprintf("its times name no zone: they are taken for those of UTC%+.1f h, with which the log begins within a minute after its run", l.Zone.Likely.Hours())}
 }
 
-// timeOf is that of a line: its own, or else the run that it lies in.
+// timeOf returns the time of a line: its own, or else the time of the run that contains it.
 func (s *subject) timeOf(c *evidence.Container, l *evidence.Log, line evidence.Line) evidence.Time {
 	if line.Time.Known() && line.Time.Clock == evidence.NodeClock {
 		return line.Time
@@ -191,7 +192,7 @@ func (s *subject) timeOf(c *evidence.Container, l *evidence.Log, line evidence.L
 	return t
 }
 
-// addresses find what was called, in the words of the usual clients. The groups are host and port.
+// addresses match the destination of a call in the errors of the usual clients. The groups are host and port.
 var addresses = []*regexp.Regexp{
 	regexp.MustCompile(`(?i)dial (?:tcp|udp)[46]? (?:lookup )?\[?([0-9a-z.:_-]+?)\]?:(\d+)`),                                                                      // Go
 	regexp.MustCompile(`(?i)connection refused \(([0-9a-z._-]+):(\d+)\)`),                                                                                         // .NET
@@ -207,12 +208,12 @@ var addresses = []*regexp.Regexp{
 	regexp.MustCompile(`(?:^|[\s/(\["'@=])(\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}):(\d{1,5})\b`),
 }
 
-// destinationOf is what a line names, or the lines around it that belong to it.
+// destinationOf returns the destination that a line names, or one of the lines around it that belong to it.
 func destinationOf(h evidence.Hit) capturescope.Destination {
 	if d, ok := named(h.Line.Text); ok {
 		return d
 	}
-	for _, l := range h.After { // a cause in a stack trace
+	for _, l := range h.After { // a cause within a stack trace
 		if !linked(l) {
 			break
 		}
@@ -220,7 +221,7 @@ func destinationOf(h evidence.Hit) capturescope.Destination {
 			return d
 		}
 	}
-	for i, below := len(h.Before)-1, h.Line; i >= 0 && linked(below); i-- { // the head of its stack trace
+	for i, below := len(h.Before)-1, h.Line; i >= 0 && linked(below); i-- { // the first line of its stack trace
 		below = h.Before[i]
 		if d, ok := named(below.Text); ok {
 			return d
@@ -229,8 +230,8 @@ func destinationOf(h evidence.Hit) capturescope.Destination {
 	return capturescope.Destination{}
 }
 
-// linked reports whether a line belongs to the one before it: it has no time where others have
-// one, or is of a stack trace.
+// linked reports whether a line belongs to the previous line: it has no time in a log whose lines have times, or it
+// is part of a stack trace.
 func linked(l evidence.Line) bool {
 	text := l.Text
 	return l.Continues || bytes.HasPrefix(text, []byte("Caused by:")) || bytes.HasPrefix(text, []byte("\t")) || bytes.HasPrefix(text, []byte("  "))
@@ -257,7 +258,7 @@ func named(line []byte) (capturescope.Destination, bool) {
 	return capturescope.Destination{}, false
 }
 
-// of returns the symptoms of a container's run.
+// of returns the symptoms of one kind or several in a container's run.
 func (s *subject) of(container string, run int, kinds ...failure) (out []symptom) {
 	for _, y := range s.symptoms {
 		for _, k := range kinds {

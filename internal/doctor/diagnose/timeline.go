@@ -8,12 +8,11 @@ import (
 	"outrider.dev/internal/doctor/evidence"
 )
 
-// moments is how many a timeline has at most: what fits a screen beside the rest.
+// moments is the largest number of moments in a timeline: as many as fit a screen beside the rest.
 const moments = 12
 
-// timeline is what happened, in order: starts and ends of containers, when the proxy was ready, and
-// the failed calls that the findings name. Where there is more, starts and ends near the first
-// finding stay.
+// timeline returns in order the starts and ends of containers, the moment when the proxy was ready, and the failed
+// calls that the findings name. If that is too much, it keeps the starts and ends near the first finding.
 func (s *subject) timeline(findings []Finding) (out []Moment) {
 	for _, c := range s.Containers {
 		for _, r := range c.Runs {
@@ -47,23 +46,23 @@ func (s *subject) timeline(findings []Finding) (out []Moment) {
 		}
 	}
 	slices.SortStableFunc(out, func(a, b Moment) int {
-		return a.At.At.Compare(b.At.At) // of one instant, they are in the order in which they are above
+		return a.At.At.Compare(b.At.At) // moments of the same instant keep the order in which they were added
 	})
 	out = slices.Compact(out)
-	for len(out) > moments { // those of init containers that ended well say the least
+	for len(out) > moments { // init containers that succeeded say the least, and are dropped first
 		i := slices.IndexFunc(out, func(m Moment) bool { return !s.tells(m) })
 		out = slices.Delete(out, max(i, 0), max(i, 0)+1)
 	}
 	return out
 }
 
-// tells reports whether a moment is of the proxy or of an application.
+// tells reports whether a moment concerns the proxy or an application.
 func (s *subject) tells(m Moment) bool {
 	return s.proxy != nil && m.Container == s.proxy.Name || slices.ContainsFunc(s.apps, func(c *evidence.Container) bool { return c.Name == m.Container })
 }
 
-// Since is the time from one instant to another in words, in whole seconds if it is not known better; empty
-// if they are of different clocks.
+// Since formats the time between two instants, in whole seconds if it is not known better. It is empty if they are
+// from different clocks.
 func Since(t, from evidence.Time) string {
 	least, most, ok := t.Since(from)
 	middle := (least + most) / 2

@@ -8,11 +8,10 @@ import (
 	"outrider.dev/startup"
 )
 
-// lines is how many log lines a track has at most: what a picture can show, and a report can hold.
+// lines is the largest number of log lines in a track: as many as a picture can show and a report can hold.
 const lines = 200
 
-// A Track is what is known of one container over time: more than the timeline has room for, and
-// what a picture of it is drawn from.
+// A Track contains the known history of one container: more than fits the timeline, and the source of its picture.
 type Track struct {
 	Container string `json:"container"`
 	Role      Role   `json:"role"`
@@ -21,7 +20,7 @@ type Track struct {
 	LeftOut   int    `json:"leftOut,omitempty"`
 }
 
-// A Role is what a container is for.
+// A Role is the purpose of a container.
 type Role string
 
 // The roles.
@@ -29,37 +28,37 @@ const (
 	ProxyRole Role = "proxy"
 	AppRole   Role = "application"
 	InitRole  Role = "init"
-	OtherRole Role = "other" // of a mesh, or another sidecar
+	OtherRole Role = "other" // belongs to a mesh, or is another sidecar
 )
 
-// A Span is one run.
+// A Span is one run of a container.
 type Span struct {
 	Number   int           `json:"number"`
 	Started  evidence.Time `json:"started,omitzero"`
 	Finished evidence.Time `json:"finished,omitzero"`
 	Running  bool          `json:"running,omitempty"`
 	Failed   bool          `json:"failed,omitempty"`
-	Ended    string        `json:"ended,omitempty"` // how, in words
+	Ended    string        `json:"ended,omitempty"` // how it ended
 }
 
-// A MarkKind is what a mark stands for.
+// A MarkKind is the kind of event that a mark shows.
 type MarkKind string
 
 // The kinds.
 const (
-	MarkReady  MarkKind = "ready"       // the proxy is
-	MarkCall   MarkKind = "failed call" // a line about one
-	MarkedLine MarkKind = "log"         // another line that says how the proxy is
+	MarkReady  MarkKind = "ready"       // the proxy became ready
+	MarkCall   MarkKind = "failed call" // a line about a failed call
+	MarkedLine MarkKind = "log"         // another line about the state of the proxy
 )
 
-// A Mark is an instant, with the fact that it is known by.
+// A Mark is an instant, with the fact that shows it.
 type Mark struct {
 	Kind MarkKind `json:"kind"`
 	Quote
-	About string `json:"about,omitempty"` // what the line says, in words
+	About string `json:"about,omitempty"` // the meaning of the line
 }
 
-// tracks are of all containers of which anything is known, in the pod's order.
+// tracks returns the tracks of all containers of which anything is known, in the pod's order.
 func (s *subject) tracks() (out []Track) {
 	for _, c := range s.Containers {
 		t := Track{Container: c.Name, Role: s.role(c)}
@@ -93,8 +92,8 @@ func (s *subject) role(c *evidence.Container) Role {
 	return OtherRole
 }
 
-// marks are what a container's log says, and when the proxy was ready. A line without a time by the
-// node's clock is placed in its run, with the error that this has, or nowhere.
+// marks returns the lines of interest in a container's log, and when the proxy was ready. A line without a time by
+// the node's clock gets the span of its run as its error; without a run it is left out.
 func (s *subject) marks(c *evidence.Container) (out []Mark) {
 	add := func(kind MarkKind, q Quote, about string) {
 		if q.At.Known() && q.At.Clock == evidence.NodeClock {

@@ -1,6 +1,6 @@
-// Package capturescope says which connections of a pod its capture sends to the proxy, as far as the
-// pod's object shows it: the settings of the init container, of the node or of annotations become a rule
-// set, and a call is traced through it. What is not understood is Perhaps, and never a guess.
+// Package capturescope tells which connections of a pod its capture sends to the proxy, as far as the pod's object
+// shows. It turns the settings of the init container, of the node or of annotations into a rule set, and traces a
+// call through these rules. Where it does not understand a setting, it answers Perhaps instead of guessing.
 package capturescope
 
 import (
@@ -18,7 +18,7 @@ import (
 	"outrider.dev/internal/core/pod/podspec"
 )
 
-// An Answer says whether something is so.
+// An Answer tells whether a statement is true.
 type Answer int
 
 const (
@@ -29,16 +29,16 @@ const (
 
 // A Scope is the set of connections that the pod's settings send to its proxy.
 type Scope struct {
-	None   string // why none does; empty: some do
+	None   string // why no connection is captured; empty: some are
 	intent capture.Intent
 	rules  capture.Ruleset
-	users  map[string]int64 // by container, where it is known
+	users  map[string]int64 // user ID by container, where it is known
 	Vague  string           // a setting that was not understood
-	Parks  bool             // what comes before the proxy listens waits
+	Parks  bool             // connections wait until the proxy listens
 }
 
-// Of reads the settings of the container that writes the rules, or those of the
-// annotations where a node's plugin does.
+// Of reads the settings of the container that writes the rules, or the annotations where a plugin of the node
+// writes them.
 func Of(pod *corev1.Pod, proxy string) Scope {
 	switch {
 	case proxy == "":
@@ -55,14 +55,14 @@ func Of(pod *corev1.Pod, proxy string) Scope {
 	in.ProxyUIDs, in.ProxyGIDs = []uint32{uint32(mesh.User)}, []uint32{uint32(mesh.User)}
 	ours := proxy == podspec.OurProxy
 	if !ours {
-		in.Park = capture.ParkOff // it refuses
+		in.Park = capture.ParkOff // early connections are refused instead
 	}
 	written := slices.IndexFunc(pod.Spec.InitContainers, func(i corev1.Container) bool { return slices.Contains(mesh.Init, i.Name) })
 	work, byNode := podspec.NodeWork(pod)
 	if byNode = byNode && ours; byNode && len(work.Capture) == 0 {
 		return Scope{None: "the pod asks its node for no capture"}
 	}
-	if written < 0 && !byNode || !ours && proxy != "istio-proxy" { // without settings all is captured; Istio's program takes nothing then
+	if written < 0 && !byNode || !ours && proxy != "istio-proxy" { // without settings all connections are captured; Istio's program then captures none
 		_, _ = set("istio-service-cidr", "*"), set("istio-inbound-ports", "*")
 	}
 	if byNode {
@@ -97,8 +97,8 @@ func newScope(pod *corev1.Pod) Scope {
 	return c
 }
 
-// handMade is the capture of a proxy that no mesh has added: an init container with NET_ADMIN writes
-// rules of its own, which are not understood here.
+// handMade returns the capture of a proxy that no mesh has added: an init container with NET_ADMIN writes its own
+// rules, which this package does not understand.
 func handMade(pod *corev1.Pod, proxy string) Scope {
 	for _, i := range pod.Spec.InitContainers {
 		sc := i.SecurityContext
@@ -120,22 +120,22 @@ func handMade(pod *corev1.Pod, proxy string) Scope {
 	return Scope{None: fmt.Sprintf("%s captures nothing: applications call it by its own port", proxy)}
 }
 
-// ownRules reports whether a command is a script that writes rules, which no flags describe.
+// ownRules reports whether a command is a script that writes rules, and has no flags to describe them.
 func ownRules(command []string) bool {
 	text := strings.ToLower(strings.Join(command, " "))
 	return slices.ContainsFunc([]string{"-j redirect", "-j tproxy", "redirect to :", "tproxy to :"}, func(rule string) bool { return strings.Contains(text, rule) })
 }
 
-// LeavesOut reports whether the settings leave some destinations out.
+// LeavesOut reports whether the settings exclude some destinations.
 func (c Scope) LeavesOut() bool {
 	return len(c.intent.ExcludeOutboundPorts) > 0 || len(c.intent.ExcludeOutboundRanges) > 0 || !c.intent.OutboundRanges.All
 }
 
-// TakesAll reports whether the settings are understood, and leave no Destination out.
+// TakesAll reports whether the settings are understood, and exclude no Destination.
 func (c Scope) TakesAll() bool { return c.None == "" && c.Vague == "" && !c.LeavesOut() }
 
-// captureAnnotations are the settings of capture that a pod has where a plugin of the node writes
-// the rules. Sources: istio.io/docs/reference/config/annotations; linkerd.io/2/reference/proxy-configuration;
+// captureAnnotations are the capture settings of pods whose rules are written by a plugin of the node. Sources:
+// istio.io/docs/reference/config/annotations; linkerd.io/2/reference/proxy-configuration;
 // kuma.io/docs/latest/reference/kubernetes-annotations.
 var captureAnnotations = []struct{ key, flag string }{
 	{"traffic.sidecar.istio.io/includeOutboundIPRanges", "istio-service-cidr"},
@@ -149,7 +149,7 @@ var captureAnnotations = []struct{ key, flag string }{
 	{"traffic.kuma.io/exclude-inbound-ports", "istio-local-exclude-ports"},
 }
 
-// foreignFlags are the names of other meshes for settings of Istio's.
+// foreignFlags maps the names that other meshes use to Istio's settings.
 var foreignFlags = map[string]string{
 	"outbound-ports-to-ignore": "istio-local-outbound-ports-exclude", "inbound-ports-to-ignore": "istio-local-exclude-ports",
 	"outgoing-proxy-port": "envoy-port", "incoming-proxy-port": "inbound-capture-port", "proxy-uid": "proxy-uid",
@@ -157,7 +157,7 @@ var foreignFlags = map[string]string{
 	"redirect-outbound-port": "envoy-port", "redirect-inbound-port": "inbound-capture-port", "kuma-dp-uid": "proxy-uid",
 }
 
-// setter sets a flag by its long name or its letter.
+// setter returns a function that sets a flag by its long name or its letter.
 func setter(in *capture.Intent) func(name, value string) error {
 	number := func(s string) (uint32, error) {
 		n, err := strconv.ParseUint(s, 10, 32)
@@ -175,11 +175,11 @@ func setter(in *capture.Intent) func(name, value string) error {
 	}
 }
 
-// harmless are flags of the programs that write rules that have no part in what is captured.
+// harmless lists flags of the programs that write rules that do not change what is captured.
 var harmless = []string{"log_output_level", "log-level", "log-format", "run-validation", "skip-rule-apply", "timeout-close-wait-secs", "ipv6", "iptables-mode", "verbose", "kubernetes", "wait-for-proxy",
 	"copy", "iptables-probe-port", "force-iptables-binary", "proof", "backend", "termination-log", "force-apply", "reconcile", "cleanup-only"}
 
-// fromArguments reads the flags of a command line, and returns what it has that was not understood.
+// fromArguments reads the flags of a command line, and returns the part that it did not understand.
 func fromArguments(words []string, set func(name, value string) error) (vague string) {
 	first := slices.IndexFunc(words, func(w string) bool { return strings.HasPrefix(w, "-") })
 	for i := max(first, 0); i < len(words); i++ {
@@ -204,7 +204,8 @@ func fromArguments(words []string, set func(name, value string) error) (vague st
 	return vague
 }
 
-// expanded is the command of a container with its $(VARIABLE)s, as far as the pod has their values.
+// expanded returns the command of a container with its $(VARIABLE)s replaced, as far as the pod contains their
+// values.
 func expanded(c corev1.Container) []string {
 	var pairs []string
 	for _, e := range c.Env {
@@ -219,7 +220,7 @@ func expanded(c corev1.Container) []string {
 	return words
 }
 
-// users are those that containers run as, where the pod says it.
+// users returns the user IDs of containers, where the pod sets them.
 func users(pod *corev1.Pod) map[string]int64 {
 	out := map[string]int64{}
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
@@ -233,7 +234,7 @@ func users(pod *corev1.Pod) map[string]int64 {
 	return out
 }
 
-// A Destination is what an application called, as far as that is known. The zero value is not known.
+// A Destination is the target of an application's call, as far as it is known. The zero value means not known.
 type Destination struct {
 	Host string
 	Port uint16
@@ -251,17 +252,16 @@ func (d Destination) String() string {
 	return fmt.Sprintf("%s:%d", d.Host, d.Port)
 }
 
-// Loopback reports whether it is the pod itself.
+// Loopback reports whether the destination is the pod itself.
 func (d Destination) Loopback() bool {
 	a, err := netip.ParseAddr(d.Host)
 	return strings.EqualFold(d.Host, "localhost") || err == nil && (a.IsLoopback() || a.IsUnspecified())
 }
 
-// someAddress stands for one that is known by its name only.
+// someAddress stands for the address of a destination that is known only by name.
 var someAddress = netip.MustParseAddr("198.51.100.1")
 
-// Takes reports whether a connection of a container goes to the proxy, and why if it does not for
-// certain.
+// Takes reports whether a connection of a container goes to the proxy. Unless that is certain, it also returns why.
 func (c Scope) Takes(container string, d Destination) (Answer, string) {
 	if c.None != "" {
 		return No, c.None
@@ -276,7 +276,7 @@ func (c Scope) Takes(container string, d Destination) (Answer, string) {
 	}
 	user, known := c.users[container]
 	if !known {
-		user = 65535 // any but the proxy's
+		user = 65535 // any user but the proxy's
 	}
 	port, source := cmp.Or(d.Port, 65535), netip.MustParseAddr("198.51.100.9")
 	if addr.Is6() && !addr.Is4In6() {
@@ -305,7 +305,7 @@ func (c Scope) Takes(container string, d Destination) (Answer, string) {
 	return Yes, ""
 }
 
-// leaves is why the capture leaves a connection out.
+// leaves returns why the capture leaves a connection out.
 func (c Scope) leaves(container string, d Destination, user int64, known bool) string {
 	switch {
 	case known && slices.Contains(c.intent.ProxyUIDs, uint32(user)):

@@ -11,7 +11,7 @@ import (
 	"outrider.dev/internal/core/pod/podspec"
 )
 
-// What goes to the proxy is what the rules take that the pod's settings make.
+// Takes agrees with the rules that the pod's settings produce.
 func TestTakes(t *testing.T) {
 	cni := func(annotations map[string]string) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}}
@@ -56,8 +56,8 @@ func TestTakes(t *testing.T) {
 	}
 }
 
-// What the capture takes before the proxy listens waits where Outrider's program writes the rules, unless it
-// is told not to. Rules of other meshes refuse it.
+// The rules of Outrider's program let captured connections wait until the proxy listens, unless a setting turns
+// that off. The rules of other meshes refuse them.
 func TestParks(t *testing.T) {
 	written := func(by string, args ...string) *corev1.Pod {
 		return &corev1.Pod{Spec: corev1.PodSpec{InitContainers: []corev1.Container{{Name: by, Args: append([]string{"capture", "-i", "*"}, args...)}}}}
@@ -89,7 +89,7 @@ func TestParks(t *testing.T) {
 	}
 }
 
-// Settings that are not understood make an answer unsure, and nothing worse.
+// A setting that is not understood makes an answer uncertain, and causes no panic.
 func FuzzCapture(f *testing.F) {
 	f.Add("istio-iptables -p 15001 -u 1337 -i * -x  -o 12345", "prices", uint16(8080))
 	f.Add("--outbound-ports-to-ignore=4567,x", "127.0.0.1", uint16(0))

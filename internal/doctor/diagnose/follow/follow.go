@@ -21,19 +21,19 @@ import (
 	"outrider.dev/internal/doctor/evidence"
 )
 
-// Options of following. The zero value of a field means its default.
+// Options of [Follow]. The zero value of a field means its default.
 type Options struct {
-	Namespace string // empty: all
-	// Name is POD, or a workload as KIND/NAME, which ends when its roll-out is complete. Empty: the pods of
-	// the Selector, of which those that are ready or have ended at the beginning are not diagnosed.
+	Namespace string // empty: all namespaces
+	// Name is POD, or KIND/NAME of a workload, which is followed until its roll-out is complete. Empty: the pods of
+	// the Selector, without a diagnosis of those that are already ready or have ended.
 	Name     string
 	Selector string
 
 	ShowSecrets bool
-	Slow        time.Duration // after which a pod that is not ready is diagnosed; default [diagnose.SlowStart]
-	Parallel    int           // diagnoses at a time; default 4
-	Attempts    int           // to read a pod; default 4
-	Waits       func(string)  // is told what is waited for; nil: it is not
+	Slow        time.Duration // time after which a pod that is not ready is diagnosed; default [diagnose.SlowStart]
+	Parallel    int           // concurrent diagnoses; default 4
+	Attempts    int           // attempts to read a pod; default 4
+	Waits       func(string)  // receives what Follow waits for; may be nil
 
 	read func(ctx context.Context, namespace, name string) (*evidence.Set, error)
 }
@@ -59,8 +59,8 @@ func (o Options) defaults(c evidence.Cluster) Options {
 	return o
 }
 
-// Follow says what it finds until ctx ends or the roll-out is complete, and then the summary. It
-// says one line at a time; an error of say ends it. The error is of what cannot be watched.
+// Follow reports diagnoses until ctx ends or the roll-out is complete, and then returns the summary. It calls say
+// for one line at a time, and stops if say returns an error. It returns an error if something cannot be watched.
 func Follow(ctx context.Context, c evidence.Cluster, o Options, say func(Line) error) (Summary, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -95,18 +95,18 @@ type follower struct {
 	Options
 	queue    workqueue.TypedRateLimitingInterface[key]
 	pods     cache.SharedIndexInformer
-	workload cache.SharedIndexInformer // nil: none is named
-	changed  chan struct{}             // something did that may complete the roll-out
+	workload cache.SharedIndexInformer // nil: no workload is named
+	changed  chan struct{}             // signals that something may have completed the roll-out
 	failed   chan error
 
-	mu                  sync.Mutex // of all below, and of say
+	mu                  sync.Mutex // guards all fields below, and say
 	say                 func(Line) error
-	all                 map[key]*followed // those that are there
-	diagnosed, problems int               // also of those that are gone
+	all                 map[key]*followed // pods that exist
+	diagnosed, problems int               // including pods that are gone
 	causes              map[string]int
 }
 
-// A key is one pod: another one may have its name later.
+// A key identifies one pod: another pod may get the same name later.
 type key struct {
 	types.NamespacedName
 	uid types.UID
@@ -116,17 +116,17 @@ func keyOf(p *corev1.Pod) key {
 	return key{types.NamespacedName{Namespace: p.Namespace, Name: p.Name}, p.UID}
 }
 
-// followed is what was said of a pod.
+// followed holds what was reported of a pod.
 type followed struct {
-	state    state    // of the last diagnosis
-	said     []string // the last ones
+	state    state    // at the last diagnosis
+	said     []string // the most recent reports
 	cause    string
 	counted  bool
-	failures bool // it is counted as a problem
+	failures bool // already counted as a problem
 }
 
-// watch starts the informers. What cannot be read at all is an error at once; later the informers
-// try again.
+// watch starts the informers. It returns an error at once if something cannot be read at all; later the informers
+// retry.
 func (f *follower) watch(ctx context.Context, c evidence.Cluster) (kind string, err error) {
 	selector, fields, of, name := f.Selector, "", "", ""
 	switch of, name, _ = strings.Cut(f.Name, "/"); {
@@ -168,7 +168,7 @@ func (f *follower) watch(ctx context.Context, c evidence.Cluster) (kind string, 
 	})
 }
 
-// start runs an informer until ctx ends, and returns when its handler has had all that is there.
+// start runs an informer until ctx ends. It returns when the handler has received all existing objects.
 func (f *follower) start(ctx context.Context, i cache.SharedIndexInformer, handler cache.ResourceEventHandler) error {
 	if err := i.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
 		if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
@@ -196,7 +196,7 @@ func (f *follower) start(ctx context.Context, i cache.SharedIndexInformer, handl
 	}()
 	select {
 	case <-synced:
-		return nil // also if ctx has ended: then there is nothing to say
+		return nil // also if ctx has ended: then there is nothing to report
 	case err := <-f.failed:
 		return err
 	}
@@ -205,11 +205,11 @@ func (f *follower) start(ctx context.Context, i cache.SharedIndexInformer, handl
 func (f *follower) poke() {
 	select {
 	case f.changed <- struct{}{}:
-	default: // it is to be looked at anyway
+	default: // a signal is already pending
 	}
 }
 
-// until returns when ctx has ended, or how the roll-out did.
+// until returns when ctx has ended or the roll-out has, and in the latter case how.
 func (f *follower) until(ctx context.Context, kind string) (rollout, error) {
 	for {
 		if kind != "" {
@@ -229,7 +229,7 @@ func (f *follower) until(ctx context.Context, kind string) (rollout, error) {
 	}
 }
 
-// progress is that of the workload, which is not done before each of its pods is diagnosed.
+// progress returns the progress of the workload. A roll-out is not done before each of its pods is diagnosed.
 func (f *follower) progress(kind string) (rollout, error) {
 	var out rollout
 	there := false
@@ -246,7 +246,7 @@ func (f *follower) progress(kind string) (rollout, error) {
 		return out, nil
 	}
 	left, ready := 0, 0
-	for _, o := range f.pods.GetStore().List() { // any order: they are counted
+	for _, o := range f.pods.GetStore().List() { // in any order: they are only counted
 		p := o.(*corev1.Pod)
 		if p.DeletionTimestamp != nil {
 			continue
@@ -264,8 +264,8 @@ func (f *follower) progress(kind string) (rollout, error) {
 	return out, nil
 }
 
-// isLeft reports whether a pod is to be diagnosed, or is to change: what the workload's status says may
-// come before what its pods' does.
+// isLeft reports whether a pod must still be diagnosed or is still going to change: the status of the workload may
+// arrive before those of its pods.
 func (f *follower) isLeft(p *corev1.Pod, kind string, stuck bool) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -283,7 +283,7 @@ func (f *follower) isLeft(p *corev1.Pod, kind string, stuck bool) bool {
 
 func (f *follower) isSlow(p *corev1.Pod) bool { return slowIn(p, f.Slow, time.Now()) <= 0 }
 
-// seen is told of each state of a pod.
+// seen handles each new state of a pod.
 func (f *follower) seen(o any, first bool) {
 	p := o.(*corev1.Pod)
 	k, s := keyOf(p), stateOf(p, f.isSlow(p))
@@ -293,7 +293,7 @@ func (f *follower) seen(o any, first bool) {
 	if fresh {
 		known = &followed{}
 		if first && f.Name == "" && (s.ready || s.ended) {
-			known.state = s // what was well before is no part of what is followed
+			known.state = s // a pod that was healthy from the beginning is not followed
 		}
 		f.all[k] = known
 	}
@@ -320,7 +320,7 @@ func (f *follower) gone(o any) {
 	f.poke()
 }
 
-// next diagnoses the next pod, unless it is the same still. It reports whether there are more.
+// next diagnoses the next pod, unless its state has not changed. It reports whether more pods wait.
 func (f *follower) next(ctx context.Context) bool {
 	k, end := f.queue.Get()
 	if end {
@@ -359,7 +359,7 @@ func (f *follower) next(ctx context.Context) bool {
 	return true
 }
 
-// errGone: the pod is not there any more, and its last state is what was said.
+// errGone means that the pod no longer exists; the last report of it stands.
 var errGone = errors.New("the pod is gone")
 
 func (f *follower) diagnose(ctx context.Context, k key) (diagnose.Report, error) {
@@ -376,13 +376,13 @@ func (f *follower) diagnose(ctx context.Context, k key) (diagnose.Report, error)
 	return diagnose.Diagnose(ctx, set.Pods[0], diagnose.Options{ShowSecrets: f.ShowSecrets, Slow: f.Slow})
 }
 
-// tell says a line, unless it was said of that pod.
+// tell reports a line, unless the same was already reported of that pod.
 func (f *follower) tell(k key, s state, l Line) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	known := f.all[k]
 	if known == nil {
-		return // it was deleted meanwhile
+		return // the pod was deleted meanwhile
 	}
 	known.state = s
 	if slices.Contains(known.said, l.said()) {
@@ -398,10 +398,10 @@ func (f *follower) tell(k key, s state, l Line) {
 	}
 }
 
-// mostSaid bounds what is kept of a pod that restarts for ever.
+// mostSaid bounds the reports that are remembered of a pod that keeps restarting.
 const mostSaid = 16
 
-// count adds a pod under the last cause that it had.
+// count counts a pod under its latest cause.
 func (f *follower) count(known *followed, l Line) {
 	if l.Problem != "" {
 		if !known.failures {

@@ -27,28 +27,28 @@ import (
 	"outrider.dev/internal/doctor/evidence"
 )
 
-// patience is for what will come: a test that waits so long has failed.
+// patience is the time after which a test that waits for an event has failed.
 const patience = time.Minute
 
-// A world is a cluster that is followed.
+// A world is a cluster that Follow watches.
 type world struct {
 	t       *testing.T
 	core    *fake.Clientset
 	cancel  context.CancelFunc
 	lines   chan Line
-	watches chan watch.Interface // of pods, as they begin; of the workload first, if there is one
+	watches chan watch.Interface // watches in the order in which they begin: that of the workload first, if there is one, then those of pods
 	ended   chan error
 	summary Summary
 	reads   atomic.Int32
 }
 
-// start follows what there is. What the evidence of a pod is, its label "incident" says.
+// start follows the pods among the objects. The label "incident" of a pod names its evidence.
 func start(t *testing.T, o Options, broken int, objects ...runtime.Object) *world {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	w := &world{t: t, core: fake.NewClientset(objects...), cancel: cancel, lines: make(chan Line, 100), watches: make(chan watch.Interface, 100), ended: make(chan error, 1)}
 	w.core.PrependWatchReactor("*", func(a clienttesting.Action) (bool, watch.Interface, error) {
-		if a.GetResource().Resource == "pods" && broken > 0 { // this one shows nothing of what happens
+		if a.GetResource().Resource == "pods" && broken > 0 { // this watch reports no event
 			broken--
 			i := watch.NewFake()
 			w.watches <- i
@@ -104,7 +104,7 @@ func (w *world) watched(n int) (last watch.Interface) {
 	return last
 }
 
-// says waits for a line, as text without its time.
+// says waits for a line, formatted as text without its time.
 func (w *world) says(want string) {
 	w.t.Helper()
 	if diff := cmp.Diff(want, text(w.t, receive(w.t, "line", w.lines))); diff != "" {
@@ -122,7 +122,7 @@ func text(t *testing.T, l Line) string {
 	return out
 }
 
-// ends waits for the end, and for nothing else to be said.
+// ends waits for the end of Follow, and fails if another line comes before it.
 func (w *world) ends(want string, status int) {
 	w.t.Helper()
 	if err := receive(w.t, "end", w.ended); err != nil {
@@ -158,7 +158,7 @@ func (w *world) delete(p *corev1.Pod) {
 	}
 }
 
-// made is a pod that was made now, with the evidence of an incident.
+// made returns a pod that was created now, with the evidence of an incident.
 func made(name, incident string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("uid of " + name), CreationTimestamp: metav1.Now(),
 		Labels: map[string]string{"app": "web", "incident": incident}}, Status: corev1.PodStatus{Phase: corev1.PodPending}}
@@ -193,11 +193,11 @@ func (w *world) status(d *appsv1.Deployment) {
 const (
 	race  = "startup race: awesome-app called out before its proxy was ready, was refused, and ended (exit code 1) (startup-race)"
 	well  = "nothing is wrong as far as the evidence shows; some of it is missing"
-	never = time.Hour // no start of a test is slow
+	never = time.Hour // so long that no start in a test counts as slow
 )
 
-// A roll-out of two pods, of which one has a race: it ends when both are ready and diagnosed, and
-// not when the Deployment says that they are.
+// A roll-out of two pods, one with a race, ends when both are ready and diagnosed, and not already when the
+// Deployment reports that they are ready.
 func TestRollout(t *testing.T) {
 	a, b := made("web-a", "clean"), made("web-b", "awesome-app")
 	w := start(t, Options{Namespace: "shop", Name: "deploy/web", Slow: never}, 0, web(2, 0), a)
@@ -207,7 +207,7 @@ func TestRollout(t *testing.T) {
 	w.create(b)
 	w.update(restarted(b, 1))
 	w.says("shop/web-b " + race)
-	w.update(restarted(b, 2)) // the same diagnosis is not said again
+	w.update(restarted(b, 2)) // the same diagnosis is not reported again
 	w.status(web(2, 2))
 	w.update(ready(restarted(b, 2)))
 	w.ends("the roll-out is complete: 2 pods diagnosed, 1 startup-race", 1)
@@ -219,7 +219,7 @@ func TestRolloutWithoutFindings(t *testing.T) {
 	w.ends("the roll-out is complete: 1 pod diagnosed, nothing found", 0)
 }
 
-// A roll-out beyond its deadline will not be complete; what its pods have is said before.
+// A roll-out beyond its deadline cannot complete; the diagnoses of its pods are reported first.
 func TestRolloutThatIsStuck(t *testing.T) {
 	d := web(1, 0)
 	d.Status.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: "ProgressDeadlineExceeded"}}
@@ -228,7 +228,7 @@ func TestRolloutThatIsStuck(t *testing.T) {
 	w.ends("the roll-out does not complete, its progress deadline is exceeded: 1 pod diagnosed, 1 startup-race", 1)
 }
 
-// What was well before is not looked at; what comes is, until Ctrl-C.
+// Pods that were healthy at the beginning are not diagnosed; later pods are, until Ctrl-C.
 func TestSelection(t *testing.T) {
 	w := start(t, Options{Selector: "app=web", Slow: never}, 0, ready(made("old", "awesome-app")))
 	w.watched(1)
@@ -241,8 +241,8 @@ func TestSelection(t *testing.T) {
 	}
 }
 
-// The API server has forgotten where the watch was (410), or the connection is lost: the pods are
-// listed again, and what happened meanwhile is seen.
+// If the watch's version is too old for the API server (410), or the connection is lost, the pods are listed again,
+// and changes in the meantime are noticed.
 func TestResumes(t *testing.T) {
 	for name, end := range map[string]func(*watch.FakeWatcher){
 		"expired": func(f *watch.FakeWatcher) {
@@ -267,7 +267,7 @@ func TestResumes(t *testing.T) {
 	}
 }
 
-// A pod that is deleted while it is read is not spoken of; one of the same name is another pod.
+// A pod that is deleted while it is read is not reported; a new pod with its name is a different pod.
 func TestDeletedMeanwhile(t *testing.T) {
 	reading, goOn := make(chan bool), make(chan bool)
 	var w *world
@@ -296,7 +296,7 @@ func TestDeletedMeanwhile(t *testing.T) {
 	w.ends("ended: 1 pod diagnosed, nothing found", 0)
 }
 
-// A pod that is not ready in time is diagnosed without any change of it.
+// A pod that is not ready in time is diagnosed even if it does not change.
 func TestSlow(t *testing.T) {
 	w := start(t, Options{Namespace: "shop", Slow: 50 * time.Millisecond}, 0, made("web-a", "awesome-app"))
 	w.says("shop/web-a " + race)
@@ -304,7 +304,7 @@ func TestSlow(t *testing.T) {
 	w.ends("ended: 1 pod diagnosed, 1 startup-race", 1)
 }
 
-// What cannot be read is tried again, and said.
+// Evidence that cannot be read is reported, and read again.
 func TestProblem(t *testing.T) {
 	reads := 0
 	w := start(t, Options{Namespace: "shop", Name: "deploy/web", Slow: never, Attempts: 2, read: func(context.Context, string, string) (*evidence.Set, error) {
@@ -318,7 +318,7 @@ func TestProblem(t *testing.T) {
 	}
 }
 
-// With one diagnosis at a time, lines are in the order of the pods that the API server lists.
+// With one diagnosis at a time, lines are in the order in which the API server lists the pods.
 func TestOrder(t *testing.T) {
 	var objects []runtime.Object
 	var want []string
@@ -341,7 +341,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// What cannot be watched is an error at once, and a workload that is deleted is one.
+// A resource that cannot be watched is an error at once, and so is the deletion of the workload.
 func TestCannotLook(t *testing.T) {
 	forbidden := func(kind string) error {
 		return apierrors.NewForbidden(schema.GroupResource{Resource: kind}, "", errors.New("no role has it"))
@@ -379,7 +379,7 @@ func TestCannotLook(t *testing.T) {
 	}
 }
 
-// Without a stand-in, a pod is read as "outrider diagnose POD" reads it.
+// Without a fake reader, Follow reads a pod as "outrider diagnose POD" does.
 func TestReadsTheCluster(t *testing.T) {
 	p := ready(made("web-a", ""))
 	p.Spec.Containers = []corev1.Container{{Name: "app"}}

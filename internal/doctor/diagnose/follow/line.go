@@ -17,12 +17,12 @@ import (
 
 // A Line is a change of a pod's diagnosis, or the last line, with the summary.
 type Line struct {
-	Version  string           `json:"version"` // as a report's
-	Time     time.Time        `json:"time"`    // by the clock of this machine
+	Version  string           `json:"version"` // the version of a report's JSON
+	Time     time.Time        `json:"time"`    // by this machine's clock
 	Pod      string           `json:"pod,omitempty"`
-	Code     string           `json:"code,omitempty"` // of the finding; "undecided"; empty: nothing is wrong
+	Code     string           `json:"code,omitempty"` // of the finding, or "undecided"; empty: nothing is wrong
 	Sentence string           `json:"sentence,omitempty"`
-	Problem  string           `json:"problem,omitempty"` // why the pod could not be looked at
+	Problem  string           `json:"problem,omitempty"` // why the pod could not be read
 	Report   *diagnose.Report `json:"report,omitempty"`
 	Summary  *Summary         `json:"summary,omitempty"`
 }
@@ -30,19 +30,19 @@ type Line struct {
 // A Summary counts the pods that were diagnosed.
 type Summary struct {
 	Pods     int     `json:"pods"`
-	Causes   []Count `json:"causes,omitempty"`   // the most frequent first
-	Problems int     `json:"problems,omitempty"` // pods that could not be looked at
-	Complete bool    `json:"complete"`           // the roll-out is; else it was ended before
-	Stuck    string  `json:"stuck,omitempty"`    // why the roll-out will not be complete
+	Causes   []Count `json:"causes,omitempty"`   // most frequent first
+	Problems int     `json:"problems,omitempty"` // pods that could not be read
+	Complete bool    `json:"complete"`           // the roll-out is complete; false: Follow ended before
+	Stuck    string  `json:"stuck,omitempty"`    // why the roll-out cannot complete
 }
 
-// A Count is how many pods have a cause.
+// A Count is the number of pods with one cause.
 type Count struct {
 	Code string `json:"code"`
 	Pods int    `json:"pods"`
 }
 
-// Status is the exit status: 0 nothing was found, 1 something was, 2 no pod could be looked at.
+// Status is the exit status: 0 if nothing was found, 1 if something was found, 2 if no pod could be read.
 func (s Summary) Status() int {
 	switch {
 	case len(s.Causes) > 0 || s.Stuck != "":
@@ -53,7 +53,7 @@ func (s Summary) Status() int {
 	return 0
 }
 
-// lineOf is what there is to say of a report.
+// lineOf summarizes a report in one line.
 func lineOf(r diagnose.Report, now time.Time) Line {
 	l := Line{Version: diagnose.Version, Time: now, Pod: r.Pod, Sentence: r.Sentence, Report: &r}
 	if r.Verdict != diagnose.Nothing {
@@ -73,7 +73,8 @@ func lineOf(r diagnose.Report, now time.Time) Line {
 	return l
 }
 
-// said is what makes a line another one. The time that an unready pod has taken is none of it.
+// said returns the part of a line that makes it new when it changes. It leaves out how long an unready pod has
+// waited.
 func (l Line) said() string {
 	if l.Report != nil && l.Report.Verdict == diagnose.Nothing && l.Report.Start != nil {
 		return string(l.Report.Start.State) + l.Report.Sentence
@@ -81,7 +82,7 @@ func (l Line) said() string {
 	return l.Code + l.Sentence + l.Problem
 }
 
-// summary counts the causes of pods.
+// summary counts pods by cause.
 func summary(pods, problems int, causes map[string]int) Summary {
 	s := Summary{Pods: pods, Problems: problems}
 	for _, code := range slices.Sorted(maps.Keys(causes)) {
@@ -91,10 +92,10 @@ func summary(pods, problems int, causes map[string]int) Summary {
 	return s
 }
 
-// Write writes a line, as text or, if so, as a JSON object.
+// Write writes a line as text, or as a JSON object.
 func (l Line) Write(w io.Writer, asJSON bool) error {
 	if asJSON {
-		e := json.NewEncoder(w) // one line each
+		e := json.NewEncoder(w) // Encode ends each object with a newline
 		e.SetEscapeHTML(false)
 		return e.Encode(l)
 	}

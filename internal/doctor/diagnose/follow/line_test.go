@@ -42,7 +42,7 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// Each line is one JSON object of one line, with the version of reports.
+// Each line of the output is one JSON object, with the version of reports.
 func TestJSON(t *testing.T) {
 	var b bytes.Buffer
 	if err := lineOf(report(diagnose.Found, diagnose.StartNotReady, time.Second, "own-crash"), time.Time{}).Write(&b, true); err != nil {
@@ -103,7 +103,7 @@ func TestRolloutOf(t *testing.T) {
 	}
 }
 
-// What a state is made of is kept of a pod, and the rest is not.
+// small keeps the fields of a pod that its state depends on, and drops all others.
 func TestSmall(t *testing.T) {
 	p := restarted(ready(made("web", "clean")), 2)
 	p.Status.ContainerStatuses[0].State.Waiting = &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "back-off"}

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// resources are the workloads whose roll-out has an end.
+// resources maps the kinds of workload whose roll-outs end.
 var resources = map[string]schema.GroupVersionResource{
 	"Deployment":  appsv1.SchemeGroupVersion.WithResource("deployments"),
 	"StatefulSet": appsv1.SchemeGroupVersion.WithResource("statefulsets"),
@@ -18,15 +18,15 @@ var resources = map[string]schema.GroupVersionResource{
 	"Job":         batchv1.SchemeGroupVersion.WithResource("jobs"),
 }
 
-// A rollout is how far a workload is, as its controller says.
+// A rollout is the progress of a workload, as its controller reports it.
 type rollout struct {
 	done  bool
-	pods  int    // that are to be ready; of a Job: that are to have ended
-	waits string // of one that is not done: for what
-	stuck string // why it will not be done
+	pods  int    // pods that must become ready; of a Job: that must complete
+	waits string // what an unfinished roll-out waits for
+	stuck string // why it cannot complete
 }
 
-// rolloutOf counts as kubectl rollout status does.
+// rolloutOf decides as kubectl rollout status does.
 func rolloutOf(object any) rollout {
 	switch o := object.(type) {
 	case *appsv1.Deployment:
@@ -103,12 +103,12 @@ func statefulSet(o *appsv1.StatefulSet) rollout {
 	return rollout{done: true, pods: int(want)}
 }
 
-// unseen: what the status says is of the specification before.
+// unseen is the state while the status still describes the previous specification.
 var unseen = rollout{waits: "the controller has not seen the newest specification"}
 
 func waiting(format string, args ...any) rollout { return rollout{waits: fmt.Sprintf(format, args...)} }
 
-// wanted is the API's default, where there is none.
+// wanted returns the number of replicas, by default the API's.
 func wanted(replicas *int32) int32 {
 	if replicas == nil {
 		return 1

@@ -10,11 +10,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// small keeps of a pod what [stateOf] reads: a tenth of it.
+// small keeps only the fields of a pod that [stateOf] reads, about a tenth of its size.
 func small(o any) (any, error) {
 	p, ok := o.(*corev1.Pod)
 	if !ok {
-		return o, nil // the tombstone of one that was deleted
+		return o, nil // the tombstone of a deleted pod
 	}
 	out := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion,
@@ -44,25 +44,25 @@ func small(o any) (any, error) {
 	return out, nil
 }
 
-// A state is what a diagnosis depends on: another one is a reason to diagnose a pod again.
+// A state contains the facts on which a diagnosis depends: when it changes, the pod is diagnosed again.
 type state struct {
 	ready, ended, slow bool
-	trouble            string // containers that restarted or fail
+	trouble            string // containers that restarted or are failing
 }
 
-// due reports whether there is something to say of a pod.
+// due reports whether the pod must be diagnosed.
 func (s state) due() bool { return s.ready || s.ended || s.slow || s.trouble != "" }
 
-// starting are the reasons for which a container waits at each start.
+// starting are the reasons for which every container waits during a normal start.
 var starting = []string{"", "ContainerCreating", "PodInitializing"}
 
-// stateOf is the state of a pod; slow: it has had the time that a start may take.
+// stateOf returns the state of a pod; slow means that the time for its start is over.
 func stateOf(p *corev1.Pod, slow bool) state {
 	s := state{ready: isReady(p), ended: isEnded(p)}
 	s.slow = slow && !s.ready && !s.ended
 	var b strings.Builder
 	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
-		// That the reason itself changes is no news: ErrImagePull and ImagePullBackOff take turns.
+		// The reason itself is left out, because ErrImagePull and ImagePullBackOff alternate.
 		waits := c.State.Waiting != nil && !slices.Contains(starting, c.State.Waiting.Reason)
 		failed := c.State.Terminated != nil && c.State.Terminated.ExitCode != 0
 		if c.RestartCount > 0 || waits || failed {
@@ -83,8 +83,8 @@ func isEnded(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 
-// slowIn is how long it takes until a start is slow. This machine's clock may be behind the API
-// server's: then it is as if the pod were new.
+// slowIn returns the time until the start of a pod counts as slow. If this machine's clock is behind the API
+// server's, the pod is treated as new.
 func slowIn(p *corev1.Pod, slow time.Duration, now time.Time) time.Duration {
 	return min(slow-now.Sub(p.CreationTimestamp.Time), slow)
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The page of a fleet, and the table and list of it, of a thousand pods.
+// BenchmarkFleet formats a fleet of a thousand pods as a page and as a table.
 func BenchmarkFleet(b *testing.B) {
 	reports := Made(1000)
 	for _, format := range []string{"html", "text", "json"} {

@@ -13,14 +13,13 @@ import (
 	"outrider.dev/internal/doctor/diagnose"
 )
 
-// A fleet is the reports of many pods, the worst first: those that are not ready, then by the time
-// that they took.
+// A fleet contains the reports of many pods, the worst first: unready pods, then the others by time to ready.
 type fleet struct {
 	reports []diagnose.Report
 	causes  []cause
 }
 
-// A cause is what pods have in common.
+// A cause groups the pods with the same finding.
 type cause struct {
 	Code, Title string
 	Count       int
@@ -31,7 +30,7 @@ const (
 	undecided = "undecided"
 )
 
-// Cause is the code of what a report found, "undecided", or "nothing wrong".
+// Cause returns the code of a report's first finding, "undecided", or "nothing wrong".
 func Cause(r diagnose.Report) string {
 	switch {
 	case r.Verdict == diagnose.Found && len(r.Findings) > 0:
@@ -71,7 +70,7 @@ func startOf(r diagnose.Report) diagnose.Start {
 	return *r.Start
 }
 
-// summary counts the pods by their states.
+// summary counts the pods by state.
 func (f fleet) summary() string {
 	counts := map[diagnose.StartState]int{}
 	for _, r := range f.reports {
@@ -86,7 +85,7 @@ func (f fleet) summary() string {
 	return out
 }
 
-// Took is the time until a pod was ready, no finer than it is known.
+// Took formats the time until a pod was ready, no finer than it is known.
 func Took(s diagnose.Start) string {
 	text := ""
 	if s.Took.Known() {
@@ -119,7 +118,7 @@ func duration(d time.Duration) string {
 	return fmt.Sprintf("%.1f s", d.Seconds())
 }
 
-// phasesText are the phases of a start in words.
+// phasesText describes the phases of a start.
 func phasesText(s diagnose.Start) string {
 	var out []string
 	for _, p := range s.Phases {
@@ -128,7 +127,7 @@ func phasesText(s diagnose.Start) string {
 	return strings.Join(out, ", ")
 }
 
-// FleetText writes the causes with their counts, and a line for each pod, the worst first.
+// FleetText writes the causes with their counts, and then a line for each pod, the worst first.
 func FleetText(w io.Writer, reports []diagnose.Report, columns int) error {
 	f := newFleet(reports)
 	var b strings.Builder
@@ -161,7 +160,7 @@ func FleetText(w io.Writer, reports []diagnose.Report, columns int) error {
 	return err
 }
 
-// narrow cuts a row off at the width of the terminal.
+// narrow cuts a row at the width of the terminal.
 func narrow(line string, columns int) string {
 	if all := []rune(line); columns > 0 && len(all) > columns {
 		return string(all[:columns-1]) + "…"
@@ -184,7 +183,7 @@ type (
 	}
 )
 
-// FleetHTML writes one page with a row for each pod.
+// FleetHTML writes a page with one row for each pod.
 func FleetHTML(w io.Writer, reports []diagnose.Report) error {
 	f := newFleet(reports)
 	end := f.axis()
@@ -199,8 +198,8 @@ func FleetHTML(w io.Writer, reports []diagnose.Report) error {
 	return templates.ExecuteTemplate(w, "fleet", p)
 }
 
-// axis ends where most pods are ready, so that a few that took for hours do not hide how the others
-// spent their time: 5 % may be beyond it.
+// axis returns an end of the axis that up to 5 % of the pods may exceed, so that a few pods that took hours do not
+// hide how the others spent their time.
 func (f fleet) axis() time.Duration {
 	var all []time.Duration
 	for _, r := range f.reports {

@@ -62,7 +62,7 @@ ended                 shop/job         nothing wrong
 	}
 }
 
-// A fleet's page has at most so many rows, each light, and says what it leaves out.
+// A fleet's page has a limited number of small rows, and says how much it leaves out.
 func TestFleetIsBounded(t *testing.T) {
 	page := fleetOf(t, Made(mostRows+500)...)
 	if n := strings.Count(page, "<li data-c="); n != mostRows {
@@ -76,7 +76,7 @@ func TestFleetIsBounded(t *testing.T) {
 	}
 }
 
-// One pod that took for hours leaves the others their room, and its bar ends at the edge.
+// One pod that took hours does not squeeze the bars of the others, and its own bar ends at the edge.
 func TestFleetAxis(t *testing.T) {
 	all := Made(100)
 	all[1].Start.Took.Time = 5 * time.Hour
@@ -97,7 +97,7 @@ func TestFleetAxis(t *testing.T) {
 	}
 }
 
-// There is no picture and no ticket of a fleet.
+// A fleet cannot be formatted as a picture or for a ticket.
 func TestFormatsOfAFleet(t *testing.T) {
 	for _, format := range Formats {
 		want := slices.Contains([]string{"md", "svg"}, format)

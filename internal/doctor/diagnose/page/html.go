@@ -28,16 +28,16 @@ var script string
 
 var templates = template.Must(template.New("page").Parse(markup))
 
-// palette are the colours of the page: those of every chart, and its own.
+// palette contains the colours of every chart and those of the page itself.
 var palette = append(slices.Clone(chart.Palette), chart.Colour{Name: "page", Light: "#f6f8fa", Dark: "#0d1117"}, chart.Colour{Name: "gate", Light: "#bf3989", Dark: "#f778ba"})
 
-// fills are the colours of bars that do not have their own name.
+// fills names the colours of bars whose colour is named differently from the phase.
 var fills = map[diagnose.PhaseName]string{
 	diagnose.SchedulePhase: "faint", diagnose.SandboxPhase: "pod", diagnose.ImagePhase: "pulling", diagnose.InitPhase: "running",
 	diagnose.ProxyPhase: "warn", diagnose.GatePhase: "gate", diagnose.AppPhase: "healthy",
 }
 
-// styles is the page's style: the palette, for light and dark, and the sheet that uses it.
+// styles returns the page's style sheet: the palette, for light and dark, and the rules that use it.
 func styles() string {
 	out := ":root {"
 	for _, c := range palette {
@@ -53,7 +53,7 @@ func styles() string {
 	return out + "\n" + sheet
 }
 
-// A shell is what every page has.
+// A shell holds the parts that every page has.
 type shell struct {
 	Title  string
 	Style  template.CSS
@@ -71,11 +71,11 @@ func newShell(title string) shell {
 		"default-src 'none'; style-src 'sha256-%s'; script-src 'sha256-%s'; base-uri 'none'; form-action 'none'", hash(style), hash(script))}
 }
 
-// The parts of a page. Text in them is made harmless by [shown], and escaped by the template.
+// These are the parts of a page. [shown] makes text in them harmless, and the template escapes it.
 type (
 	podsPage struct {
 		shell
-		End    int64 // of the axis, in ms
+		End    int64 // end of the axis in ms
 		Ticks  []tick
 		Legend []badge
 		Pods   []podPart
@@ -119,8 +119,8 @@ type (
 	}
 )
 
-// HTML writes one page with the timelines and findings of pods, those with findings first. It needs
-// nothing else: its policy forbids every request, and each script and style but its own.
+// HTML writes one self-contained page with the timelines and findings of pods, those with findings first. Its
+// content security policy forbids every request, and all scripts and styles except its own.
 func HTML(w io.Writer, reports []diagnose.Report) error {
 	all := slices.Clone(reports)
 	slices.SortStableFunc(all, func(a, b diagnose.Report) int {
@@ -152,14 +152,14 @@ func HTML(w io.Writer, reports []diagnose.Report) error {
 	return templates.ExecuteTemplate(w, "pods", p)
 }
 
-// shown is text of others as a page has it.
+// shown makes foreign text harmless and cuts it to a maximal length.
 func shown(text string, most int) string { return visible.Plain(cut(text, most)) }
 
 func percent(part, whole time.Duration) string {
 	return strconv.FormatFloat(100*float64(part)/float64(max(whole, 1)), 'f', 2, 64)
 }
 
-// ticks are some round times on an axis.
+// ticks returns some round times on an axis.
 func ticks(end time.Duration) (out []tick) {
 	step := time.Millisecond
 	for _, f := range []time.Duration{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 60_000, 120_000, 300_000, 600_000, 1_800_000, 3_600_000, 7_200_000, 21_600_000, 86_400_000} {
@@ -247,13 +247,13 @@ func quoteOf(q diagnose.Quote, zero time.Time, against bool) linePart {
 	return l
 }
 
-// laneOf scales a lane to the axis that all pods share. Bars differ by their height, too: a container
-// that is not ready has half of it.
+// laneOf scales a lane to the axis that all pods share. Bars differ in height too: that of a container that is not
+// ready has half the height.
 func laneOf(l chart.Lane, t diagnose.Track, own, end time.Duration, kinds map[chart.MarkKind]bool) lanePart {
 	out := lanePart{Name: l.Name, Label: fmt.Sprintf("%s, %s: %d runs, %d marks", l.Name, t.Role, len(t.Runs), len(l.Marks))}
 	for _, s := range l.Spans {
 		b := barPart{Class: string(s.Phase), From: s.From.Milliseconds(), To: s.To.Milliseconds(), Y: 6, High: 16}
-		if s.To == own { // it lasts: to the end of the axis
+		if s.To == own { // a span that is still open lasts to the end of the axis
 			s.To, b.To = end, end.Milliseconds()
 		}
 		if s.Phase == chart.Running {

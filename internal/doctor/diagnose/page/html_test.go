@@ -36,7 +36,7 @@ func fleetOf(t testing.TB, reports ...diagnose.Report) string {
 	return b.String()
 }
 
-// skeleton is the elements of a page with the names of their attributes, in order, and its text.
+// skeleton returns the elements of a page with their attribute names, in order, and the page's text.
 func skeleton(t testing.TB, page string) (elements []string, text string) {
 	t.Helper()
 	root, err := html.Parse(strings.NewReader(page))
@@ -61,10 +61,10 @@ func skeleton(t testing.TB, page string) (elements []string, text string) {
 	return elements, b.String()
 }
 
-// forms are the pages.
+// forms are the two kinds of pages.
 var forms = map[string]func(testing.TB, ...diagnose.Report) string{"pods": pods, "fleet": fleetOf}
 
-// What others wrote changes no element and no attribute of a page.
+// Foreign text adds no element and no attribute to a page.
 func TestHTMLOfHostileText(t *testing.T) {
 	for name, form := range forms {
 		want, _ := skeleton(t, form(t, poisoned(t, "harmless")))
@@ -87,14 +87,14 @@ func FuzzHTML(f *testing.F) {
 		f.Add(text)
 	}
 	wanted := map[string][]string{}
-	for name, form := range forms { // any order: each is for itself
+	for name, form := range forms { // in any order: each is independent
 		wanted[name], _ = skeleton(f, form(f, poisoned(f, "harmless")))
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		if strings.TrimSpace(text) == "" {
-			return // what is empty is left out
+			return // empty text is left out
 		}
-		for name, form := range forms { // any order: each is for itself
+		for name, form := range forms { // in any order: each is independent
 			page := form(t, poisoned(t, text))
 			if got, _ := skeleton(t, page); !slices.Equal(wanted[name], got) {
 				t.Errorf("%s: %q changes the elements: %q, want %q", name, text, got, wanted[name])
@@ -106,7 +106,7 @@ func FuzzHTML(f *testing.F) {
 	})
 }
 
-// The policy allows the style and the script of the page, and nothing else.
+// The content security policy allows the page's own style and script, and nothing else.
 func TestPolicy(t *testing.T) {
 	for name, form := range forms {
 		root, err := html.Parse(strings.NewReader(form(t, incident(t, "awesome-app"))))
@@ -138,7 +138,7 @@ func TestPolicy(t *testing.T) {
 	}
 }
 
-// contrast is that of WCAG 2.
+// contrast returns the contrast of two colours as WCAG 2 defines it.
 func contrast(t *testing.T, a, b string) float64 {
 	t.Helper()
 	light := func(c string) float64 {
@@ -163,8 +163,7 @@ func contrast(t *testing.T, a, b string) float64 {
 	return max(x, y) / min(x, y)
 }
 
-// Each colour of text has a contrast of 4.5:1 on both grounds, and each bar of 3:1, in the style that
-// the page has.
+// In the page's style each text colour has a contrast of 4.5:1 to both backgrounds, and each bar colour 3:1.
 func TestContrast(t *testing.T) {
 	style := pods(t, incident(t, "awesome-app"))
 	style = style[:strings.Index(style, "</style>")]
@@ -187,7 +186,7 @@ func TestContrast(t *testing.T) {
 		t.Fatalf("%d colours, texts %v, bars %v", len(colours), texts, fills)
 	}
 	check := func(used map[string]bool, least float64) {
-		for name := range used { // any order: each is for itself
+		for name := range used { // in any order: each is independent
 			for i, scheme := range []string{"light", "dark"} {
 				for _, ground := range []string{"ground", "page"} {
 					if got := contrast(t, colours[name][i], colours[ground][i]); got < least {
@@ -204,7 +203,7 @@ func TestContrast(t *testing.T) {
 	}
 }
 
-// A page has at most so many lines and pods, and says what it leaves out.
+// A page has a limited number of lines and pods, and says how much it leaves out.
 func TestHTMLIsBounded(t *testing.T) {
 	r := incident(t, "awesome-app")
 	i := slices.IndexFunc(r.Tracks, func(t diagnose.Track) bool { return len(t.Marks) > 0 })
@@ -221,7 +220,7 @@ func TestHTMLIsBounded(t *testing.T) {
 	}
 }
 
-// Pods with findings come first, and a pod without any time has a part too.
+// Pods with findings come first, and a pod without any time is shown too.
 func TestHTMLOfSeveral(t *testing.T) {
 	empty := diagnose.Report{Pod: "shop/empty", Verdict: diagnose.Nothing, Sentence: "nothing is wrong"}
 	_, text := skeleton(t, pods(t, empty, incident(t, "clean"), incident(t, "awesome-app")))

@@ -8,8 +8,8 @@ import (
 	"outrider.dev/internal/doctor/diagnose"
 )
 
-// Made is a fleet of n pods that never were, for measurements and tests: most are well, some have each
-// of a few causes, and a few are not ready.
+// Made returns the reports of n invented pods for measurements and tests: most are healthy, some fail for one of a
+// few causes, and a few are not ready.
 func Made(n int) []diagnose.Report {
 	causes := []finding.Code{"startup-race", "no-control-plane", "own-crash", "image-missing"}
 	out := make([]diagnose.Report, 0, n)
@@ -21,7 +21,7 @@ func Made(n int) []diagnose.Report {
 			r.Start.Phases = append(r.Start.Phases, diagnose.Phase{Name: p, From: at, Took: diagnose.Elapsed{Time: took}})
 			at += took
 		}
-		if i%25 == 0 { // it waits for long, and its last phase has no end
+		if i%25 == 0 { // the pod still waits, so its last phase has no end
 			at += 10 * time.Minute
 			r.Start.State, r.Start.Phases = diagnose.StartNotReady, r.Start.Phases[:len(r.Start.Phases)-1]
 		}

@@ -10,8 +10,8 @@ import (
 	"outrider.dev/internal/doctor/diagnose"
 )
 
-// Markdown is the reports as text to paste into a ticket. What others wrote is in code blocks, whose
-// fences are longer than any within, or has each character escaped that Markdown or HTML give a meaning.
+// Markdown formats the reports as text to paste into a ticket. Foreign text is either in code blocks whose fences
+// are longer than any fence within, or has all characters escaped that Markdown or HTML give a meaning.
 func Markdown(reports []diagnose.Report) string {
 	var b strings.Builder
 	for i, r := range reports {
@@ -55,7 +55,7 @@ func markdown(b *strings.Builder, r diagnose.Report) {
 	listed(b, "The evidence contradicts itself, or is limited:", r.Notes)
 }
 
-// timeline has a line for each moment, as the text for a terminal.
+// timeline formats one line for each moment, as the text for a terminal does.
 func timeline(r diagnose.Report) string {
 	var b strings.Builder
 	wide := 0
@@ -101,7 +101,7 @@ func listed(b *strings.Builder, title string, all []string) {
 
 var backticks = regexp.MustCompile("`+")
 
-// block is a code block that nothing in it can end.
+// block writes a code block that no text in it can end.
 func block(b *strings.Builder, language, text string) {
 	text = strings.TrimRight(visible.Plain(text), "\n")
 	fence := "```"
@@ -113,20 +113,20 @@ func block(b *strings.Builder, language, text string) {
 	fmt.Fprintf(b, "\n%s%s\n%s\n%s\n", fence, language, text, fence)
 }
 
-// special are the characters that begin markup in CommonMark and in GitHub's form of it.
+// special matches the characters that begin markup in CommonMark and GitHub Flavored Markdown.
 var special = regexp.MustCompile("[\\\\`*_{}\\[\\]<>#|~!&$]")
 
-// prose is text outside of a block. A name after an at sign would notify the person who has it.
+// prose escapes text outside of code blocks, at signs too: a name after one would notify that user.
 func prose(text string) string {
 	return strings.ReplaceAll(special.ReplaceAllString(oneLine(text), `\$0`), "@", "@&#8203;")
 }
 
-// oneLine is text without breaks and without what a reader does not see.
+// oneLine removes line breaks and invisible characters.
 func oneLine(text string) string {
 	return visible.Plain(strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\t' || r == '\r' }), " "))
 }
 
-// cut is the beginning of a long text.
+// cut truncates a long text.
 func cut(text string, most int) string {
 	for i := range text {
 		if most == 0 {

@@ -15,7 +15,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// golden compares with a file, or writes it.
+// golden compares a text with a file, or writes the file.
 func golden(t *testing.T, file, got string) {
 	t.Helper()
 	if *update {
@@ -36,7 +36,7 @@ func TestMarkdown(t *testing.T) {
 	golden(t, "testdata/awesome-app.md", Markdown(kept(t)))
 }
 
-// kept are reports that do not change with the rules.
+// kept returns reports that do not change with the rules.
 func kept(t *testing.T) (out []diagnose.Report) {
 	t.Helper()
 	text, err := os.ReadFile("testdata/awesome-app.json")
@@ -49,8 +49,8 @@ func kept(t *testing.T) (out []diagnose.Report) {
 	return out
 }
 
-// blocks takes the code blocks out of a text, as CommonMark does: a block ends at a fence that is at
-// least as long as the one that began it.
+// blocks removes the code blocks from a text by CommonMark's rule: a block ends at a fence that is at least as long
+// as its first one.
 func blocks(text string) (outside string, open bool) {
 	var b strings.Builder
 	fence := ""
@@ -69,7 +69,7 @@ func blocks(text string) (outside string, open bool) {
 	return b.String(), fence != ""
 }
 
-// Nothing that others wrote ends its block, or is markup outside of one.
+// Foreign text ends no code block, and is no markup outside of one.
 func TestMarkdownOfHostileText(t *testing.T) {
 	markup := regexp.MustCompile("(^|[^\\\\])[`<>|\\[\\]!~]|@[^&]")
 	for _, text := range hostile {

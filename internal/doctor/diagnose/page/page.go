@@ -1,8 +1,9 @@
 // Package page prints the reports of a diagnosis: as text, JSON, YAML, Markdown, an SVG picture, or
-// one HTML page that needs nothing else. It reads reports alone, so that each form says the same.
+// one self-contained HTML page. It reads only the reports, so that each form says the same.
 //
-// What a report quotes was written by others. It is cut to a bounded length, control characters are
-// made harmless, and each form escapes it where it writes it: nothing of a log becomes markup.
+// The quotes in a report were written by others. They are cut to a bounded length, their control
+// characters are made harmless, and each form escapes them where it writes them, so that no log can
+// add markup.
 package page
 
 import (
@@ -15,28 +16,28 @@ import (
 	"outrider.dev/internal/doctor/diagnose"
 )
 
-// Formats are what [Write] writes.
+// Formats are the formats that [Write] supports.
 var Formats = []string{"text", "json", "yaml", "md", "svg", "html"}
 
 // Options of a page.
 type Options struct {
 	Format  string // one of Formats
-	Fleet   bool   // all pods by time to ready, instead of one after the other
-	Columns int    // of the terminal; text
-	Colour  bool   // the terminal shows colours; text
+	Fleet   bool   // all pods on one page, by time to ready, instead of one after the other
+	Columns int    // width of the terminal; only for text
+	Colour  bool   // the terminal shows colours; only for text
 }
 
-// Limits of what a page shows. What is beyond them is counted on the page.
+// These limit what a page shows. The page tells how much was left out.
 const (
-	longestLine = 500  // characters of a line of a log
-	longestName = 120  // of a pod or a container
-	mostMarks   = 200  // of one container
-	mostLines   = 1000 // lines of logs on a page
-	mostPods    = 40   // with their timelines
-	mostRows    = 2000 // of a fleet
+	longestLine = 500  // characters of a log line
+	longestName = 120  // characters of a pod's or container's name
+	mostMarks   = 200  // marks of one container
+	mostLines   = 1000 // log lines on a page
+	mostPods    = 40   // pods with their timelines
+	mostRows    = 2000 // rows of a fleet
 )
 
-// Check says whether there is such a page.
+// Check returns an error if the options do not describe a valid page.
 func (o Options) Check() error {
 	if o.Fleet && (o.Format == "svg" || o.Format == "md") {
 		return fmt.Errorf("--all has no -o %s: want text, json, yaml or html", o.Format)

@@ -12,7 +12,7 @@ import (
 
 const incidents = "../../../../testdata/incidents"
 
-// incident is the report of a folder of the corpus.
+// incident returns the report on an incident of the corpus.
 func incident(t testing.TB, name string) diagnose.Report {
 	t.Helper()
 	return diagnosed(t, filepath.Join(incidents, name))
@@ -31,7 +31,7 @@ func diagnosed(t testing.TB, folder string) diagnose.Report {
 	return r
 }
 
-// all is each incident of the corpus.
+// all returns the reports on all incidents of the corpus.
 func all(t testing.TB) (out []diagnose.Report) {
 	t.Helper()
 	folders, err := os.ReadDir(incidents)
@@ -46,13 +46,13 @@ func all(t testing.TB) (out []diagnose.Report) {
 	return out
 }
 
-// hostile is text that would be markup if any form let it through.
+// hostile lists text that would be markup if a form did not escape it.
 var hostile = []string{
 	"<script>alert(1)</script>", "]]>", "</style><style>*{display:none}", "</script><img src=x onerror=alert(1)>", "<!--", "```\n# heading\n```", "~~~", "| a | b |\n|---|---|",
 	"\u202egnp.exe", "\x1b[2J\x07", "\xff\xfe", "{{.}}", "javascript:alert(1)", "'\" onmouseover=alert(1) x='", "<svg onload=alert(1)>", "[x](https://example.com)", "![x](https://example.com/p.png)", "@team", "&lt;b&gt;", "a\r\nb",
 }
 
-// poisoned is a report in which all that others write is hostile.
+// poisoned returns a report in which all foreign text is hostile.
 func poisoned(t testing.TB, text string) diagnose.Report {
 	t.Helper()
 	r := incident(t, "awesome-app")
@@ -86,7 +86,7 @@ func poisoned(t testing.TB, text string) diagnose.Report {
 	return r
 }
 
-// What the model of the kubelet says of the remedy is in each form.
+// Every form shows the result of the remedy in the model of the kubelet.
 func TestReplayIsShown(t *testing.T) {
 	reports := []diagnose.Report{incident(t, "awesome-app")}
 	for _, format := range []string{"text", "md", "html"} {

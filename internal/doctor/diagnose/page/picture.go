@@ -8,8 +8,8 @@ import (
 	"outrider.dev/internal/doctor/diagnose"
 )
 
-// SVG is the reports as one picture, which needs nothing else: a lane for each container, one axis
-// from each pod's first moment on.
+// SVG formats the reports as one self-contained picture: a lane for each container, on one axis that starts at each
+// pod's first moment.
 func SVG(reports []diagnose.Report) string {
 	var all []chart.Chart
 	for _, r := range reports[:min(len(reports), mostPods)] {
@@ -21,7 +21,7 @@ func SVG(reports []diagnose.Report) string {
 	return chart.SVG(all)
 }
 
-// picture is the chart of a report.
+// picture returns the chart of a report.
 func picture(r diagnose.Report) chart.Chart {
 	zero := firstMoment(r)
 	c := chart.Chart{Title: oneLine(cut(r.Pod, longestName)), Description: cut(r.Sentence, longestLine) + "\n" + timeline(r)}
@@ -44,7 +44,7 @@ func picture(r diagnose.Report) chart.Chart {
 	return c
 }
 
-// firstMoment is the earliest that the tracks have.
+// firstMoment returns the earliest time in the tracks.
 func firstMoment(r diagnose.Report) (zero time.Time) {
 	first := func(t time.Time) {
 		if !t.IsZero() && (zero.IsZero() || t.Before(zero)) {
@@ -63,7 +63,7 @@ func firstMoment(r diagnose.Report) (zero time.Time) {
 	return zero
 }
 
-// after is the time since zero; 0 of one that is not known.
+// after returns the time since zero, or 0 if t is not known.
 func after(t, zero time.Time) time.Duration {
 	if t.IsZero() {
 		return 0
@@ -88,7 +88,7 @@ func lane(t diagnose.Track, zero time.Time, end time.Duration) chart.Lane {
 			l.Marks = append(l.Marks, chart.Mark{Kind: kind, At: to, Detail: run})
 		}
 		if !v.Started.Known() || !v.Finished.Known() && !v.Running {
-			continue // one of its ends is not known
+			continue // one of its two ends is not known
 		}
 		l.Spans = append(l.Spans, spans(t, from, to, zero, run)...)
 	}
@@ -99,7 +99,7 @@ func lane(t diagnose.Track, zero time.Time, end time.Duration) chart.Lane {
 	return l
 }
 
-// spans are those of one run. Only of a proxy it is known when it was ready.
+// spans returns the spans of one run. Only a proxy's logs show when it was ready.
 func spans(t diagnose.Track, from, to time.Duration, zero time.Time, detail string) []chart.Span {
 	for _, m := range t.Marks {
 		if ready := after(m.At.At, zero); m.Kind == diagnose.MarkReady && ready >= from && ready <= to {

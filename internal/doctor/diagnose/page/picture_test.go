@@ -14,7 +14,7 @@ func TestSVG(t *testing.T) {
 	golden(t, "testdata/awesome-app.svg", SVG(kept(t)))
 }
 
-// elements counts the elements of XML.
+// elements counts the XML elements by name.
 func elements(t *testing.T, text string) map[string]int {
 	t.Helper()
 	out := map[string]int{}
@@ -32,7 +32,7 @@ func elements(t *testing.T, text string) map[string]int {
 	}
 }
 
-// What others wrote is text of the picture.
+// In the picture foreign text stays text.
 func TestSVGOfHostileText(t *testing.T) {
 	for _, text := range hostile {
 		got := elements(t, SVG([]diagnose.Report{poisoned(t, text), incident(t, "clean")}))
@@ -47,7 +47,7 @@ func TestSVGOfHostileText(t *testing.T) {
 	}
 }
 
-// Every incident has a picture, and too many of them are counted.
+// Every incident can be drawn, and pods beyond the limit are counted.
 func TestSVGOfMany(t *testing.T) {
 	for _, r := range all(t) {
 		if got := elements(t, SVG([]diagnose.Report{r})); got["text"] < 2 {

@@ -12,7 +12,7 @@ import (
 	"outrider.dev/internal/doctor/evidence"
 )
 
-// secrets are in the lines of a log that a report quotes, by what must not be shown of them.
+// secrets maps each part that must not be shown to the log line that contains it; a report quotes these lines.
 var secrets = map[string]string{
 	"s3cr3t-bearer-0123456789":   "sent Authorization: Bearer s3cr3t-bearer-0123456789",
 	"hunter2-in-a-url":           "GET https://reader:hunter2-in-a-url@log-config-server:12345/logback.xml",
@@ -20,7 +20,7 @@ var secrets = map[string]string{
 	"hunter2-as-a-value":         "password=hunter2-as-a-value",
 }
 
-// withSecret is an incident whose lines about a refused call hold a secret, diagnosed.
+// withSecret diagnoses an incident in which the lines about a refused call contain a secret.
 func withSecret(t *testing.T, line string, show bool) diagnose.Report {
 	t.Helper()
 	folder := t.TempDir()
@@ -55,7 +55,7 @@ func withSecret(t *testing.T, line string, show bool) diagnose.Report {
 	return r
 }
 
-// No form shows a secret that the log has, and each that quotes the line has it with --show-secrets.
+// No form shows a secret in the log. With --show-secrets each form that quotes the line does.
 func TestSecretsAreMasked(t *testing.T) {
 	for secret, line := range secrets {
 		for _, show := range []bool{false, true} {

@@ -9,8 +9,8 @@ import (
 	"outrider.dev/internal/doctor/diagnose"
 )
 
-// writeText writes a report for a terminal: the sentence first, then the timeline, the evidence, and what
-// ends it.
+// writeText writes a report for a terminal: the summary sentence first, then the timeline, the evidence, and the
+// remedy.
 func writeText(w io.Writer, r diagnose.Report, o Options) error {
 	t := texter{width: max(o.Columns, 40), colour: o.Colour}
 	t.line("", fmt.Sprintf("%s: %s", r.Pod, r.Sentence), string(r.Verdict))
@@ -51,7 +51,7 @@ type texter struct {
 	colour bool
 }
 
-// line writes a paragraph, broken at spaces.
+// line writes a paragraph, wrapped at spaces.
 func (t *texter) line(indent, text, what string) {
 	for first := true; first || text != ""; first = false {
 		room := t.width - len(indent)
@@ -110,13 +110,13 @@ func (t *texter) quote(indent string, q diagnose.Quote) {
 	t.line(indent, at+q.Text+from, "")
 }
 
-// colours has the codes for [visible.Paint], by the part of the text.
+// colours maps parts of the text to codes for [visible.Paint].
 var colours = map[string]string{
 	string(diagnose.Nothing): "32", string(diagnose.Found): "31", string(diagnose.Undecided): "33",
 	"heading": "1", "command": "36", "patch": "32",
 }
 
-// paint gives a part of the text its colour, if the terminal shows any.
+// paint colours a part of the text, if the terminal shows colours.
 func (t *texter) paint(what, text string) string {
 	if !t.colour || colours[what] == "" || text == "" {
 		return text
