@@ -26,22 +26,22 @@ import (
 	"outrider.dev/internal/doctor/evidence"
 )
 
-// DefaultSlow is after which time a start is slow.
+// DefaultSlow is the time after which a start counts as slow.
 const DefaultSlow = 30 * time.Second
 
 // Options of a diagnoser. The zero value of a field means its default, unless it is required.
 type Options struct {
-	Core     kubernetes.Interface          // required
-	Slow     time.Duration                 // after a pod has a node, until it must be ready; default [DefaultSlow]
-	Settle   time.Duration                 // after a restart: restarts that come together are one diagnosis; default 5s
-	Parallel int                           // diagnoses at a time; default 2
-	Rate     rate.Limit                    // of diagnoses a second; default 2
-	LogBytes int64                         // of all logs of a pod; default 16 MiB
-	Timeout  time.Duration                 // of one diagnosis; default 1m
-	Retry    time.Duration                 // the first wait after a failure, which doubles; default 5s
-	Instance string                        // name of this replica, for the Events
+	Core     kubernetes.Interface          // Required.
+	Slow     time.Duration                 // time from a pod's scheduling until it must be ready; default [DefaultSlow]
+	Settle   time.Duration                 // delay after a restart, so that restarts close together share one diagnosis; default 5s
+	Parallel int                           // concurrent diagnoses; default 2
+	Rate     rate.Limit                    // diagnoses a second; default 2
+	LogBytes int64                         // bytes read of all logs of a pod; default 16 MiB
+	Timeout  time.Duration                 // time for one diagnosis; default 1m
+	Retry    time.Duration                 // first delay after a failure, doubled each time; default 5s
+	Instance string                        // name of this replica, written into the Events
 	Log      *slog.Logger                  // default: none
-	Note     func(tried string, err error) // is called with what requests came to; default: nothing
+	Note     func(tried string, err error) // receives the result of each request; default: none
 }
 
 func (o Options) withDefaults() Options {
@@ -63,31 +63,31 @@ func (o Options) withDefaults() Options {
 
 const (
 	longestRetry = 5 * time.Minute
-	tries        = 8                // of one diagnosis that fails
-	looks        = 5                // at a slow start: at once, after as long again, twice as long, and so on
-	recent       = 10 * time.Minute // a restart before the watch began, as under the replica before
+	tries        = 8                // attempts of a diagnosis that fails
+	looks        = 5                // diagnoses of a slow start: at once, then after as long again, twice as long, and so on
+	recent       = 10 * time.Minute // age up to which a restart before the watch began is diagnosed: the previous replica may have missed it
 )
 
-// A Diagnoser diagnoses pods. One of it runs in a cluster at a time.
+// A Diagnoser diagnoses pods. Only one runs in a cluster at a time.
 type Diagnoser struct {
 	o       Options
 	limiter *rate.Limiter
 
 	mu     sync.Mutex
-	counts map[string]uint64 // has each cause from the beginning
+	counts map[string]uint64 // contains each cause from the beginning
 	pods   map[types.UID]*progress
 	queue  workqueue.TypedRateLimitingInterface[types.NamespacedName]
 	store  cache.Store
 }
 
-// progress is what was done for a pod that had to be diagnosed.
+// progress records the work done for a pod that had to be diagnosed.
 type progress struct {
-	ends    int32 // of the last diagnosis
+	ends    int32 // the record's ends at the last diagnosis
 	looks   int
-	written map[string]int32 // by code and container: the restarts then
+	written map[string]int32 // restarts at the last Event, by code and container
 }
 
-// New returns a diagnoser, which does nothing until it runs.
+// New returns a diagnoser. It does nothing before Run.
 func New(o Options) *Diagnoser {
 	d := &Diagnoser{o: o.withDefaults(), counts: map[string]uint64{undecided: 0}}
 	d.limiter = rate.NewLimiter(d.o.Rate, 10)
@@ -97,15 +97,15 @@ func New(o Options) *Diagnoser {
 	return d
 }
 
-// Counts are the diagnoses by their causes, the codes of package diagnose and undecided. Each is
-// there from the beginning, so that the first diagnosis is an increase.
+// Counts returns the number of diagnoses by cause: the codes of package diagnose, and undecided. Each cause is
+// present from the beginning, so that its first diagnosis shows as an increase.
 func (d *Diagnoser) Counts() map[string]uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return maps.Clone(d.counts)
 }
 
-// Run watches and diagnoses until ctx ends. It may run again, but not twice at a time.
+// Run watches and diagnoses until ctx ends. It may be called again, but not concurrently.
 func (d *Diagnoser) Run(ctx context.Context) {
 	d.o.Log.Info("this replica diagnoses pods", "slow_start", d.o.Slow)
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](d.o.Retry, longestRetry))
@@ -130,7 +130,7 @@ func (d *Diagnoser) Run(ctx context.Context) {
 	queue.ShutDown()
 }
 
-// watched lists and watches all pods: the API server cannot select them by an annotation.
+// watched lists and watches all pods, because the API server cannot select pods by an annotation.
 func (d *Diagnoser) watched() cache.ListerWatcher {
 	const tried = "reading pods, to diagnose them"
 	pods := d.o.Core.CoreV1().Pods(metav1.NamespaceAll)
@@ -148,14 +148,14 @@ func (d *Diagnoser) watched() cache.ListerWatcher {
 	}
 }
 
-// note leaves out what failed because this replica ends.
+// note reports the result of a request, except failures because this replica stops.
 func (d *Diagnoser) note(ctx context.Context, tried string, err error) {
 	if err == nil || ctx.Err() == nil {
 		d.o.Note(tried, err)
 	}
 }
 
-// changed decides whether and when a pod is looked at.
+// changed decides whether and when a pod is to be diagnosed.
 func (d *Diagnoser) changed(before, now any) {
 	r, ok := now.(*record)
 	if !ok || !r.injected {
@@ -172,7 +172,7 @@ func (d *Diagnoser) changed(before, now any) {
 	}
 }
 
-// starting reports whether a pod has a node and is not ready.
+// starting reports whether a pod is scheduled and not ready yet.
 func (r *record) starting() bool { return !r.ready && !r.over && !r.scheduled.IsZero() }
 
 func (d *Diagnoser) deleted(object any) {
@@ -186,7 +186,7 @@ func (d *Diagnoser) deleted(object any) {
 	}
 }
 
-// work diagnoses one pod after the other.
+// work diagnoses one pod after another.
 func (d *Diagnoser) work(ctx context.Context) {
 	for {
 		name, ended := d.queue.Get()
@@ -211,7 +211,7 @@ func (d *Diagnoser) work(ctx context.Context) {
 	}
 }
 
-// look diagnoses a pod if there is a reason, and sets the time of the next look at a slow start.
+// look diagnoses a pod if there is a reason, and schedules the next diagnosis of a slow start.
 func (d *Diagnoser) look(ctx context.Context, name types.NamespacedName) error {
 	r, p, err := d.current(name)
 	if r == nil || err != nil {
@@ -233,7 +233,7 @@ func (d *Diagnoser) look(ctx context.Context, name types.NamespacedName) error {
 	}
 	switch {
 	case !r.starting() || p.looks >= looks:
-	case p.looks == 0: // the queue keeps one time for a pod, the earliest: a restart replaced this one
+	case p.looks == 0: // the queue keeps only the earliest time for a pod, and a restart replaced this one
 		d.queue.AddAfter(name, time.Until(r.scheduled.Add(d.o.Slow)))
 	default:
 		d.queue.AddAfter(name, d.o.Slow<<(p.looks-1))
@@ -241,10 +241,10 @@ func (d *Diagnoser) look(ctx context.Context, name types.NamespacedName) error {
 	return nil
 }
 
-// current returns a pod and what was done for it; nil: it is gone, or not injected. One worker at a
-// time has a pod.
+// current returns a pod and its progress, or nil if the pod is gone or not injected. Only one worker at a time has
+// a pod.
 func (d *Diagnoser) current(name types.NamespacedName) (*record, *progress, error) {
-	d.mu.Lock() // of a pod that is in the store now, deleted is called later
+	d.mu.Lock() // the pod is still in the store, so deleted is called after this
 	defer d.mu.Unlock()
 	object, exists, err := d.store.GetByKey(name.String())
 	r, _ := object.(*record)
@@ -259,8 +259,8 @@ func (d *Diagnoser) current(name types.NamespacedName) (*record, *progress, erro
 	return r, p, nil
 }
 
-// diagnose writes what is found. If the pod is looked at again, what is undecided is not written yet:
-// the evidence may decide by then.
+// diagnose writes Events for the findings. If the pod will be diagnosed again, an undecided result is not written
+// yet: there may be enough evidence by then.
 func (d *Diagnoser) diagnose(ctx context.Context, r *record, p *progress, again bool) error {
 	ctx, cancel := context.WithTimeout(ctx, d.o.Timeout)
 	defer cancel()
@@ -274,7 +274,7 @@ func (d *Diagnoser) diagnose(ctx context.Context, r *record, p *progress, again 
 		return err
 	}
 	pod := set.Pods[0]
-	if pod.Object.UID != r.uid { // another one of that name
+	if pod.Object.UID != r.uid { // another pod with the same name
 		return nil
 	}
 	report, err := judge(ctx, pod, d.o.Slow)
@@ -300,8 +300,8 @@ func (d *Diagnoser) diagnose(ctx context.Context, r *record, p *progress, again 
 	return nil
 }
 
-// judge is [diagnose.Diagnose]. The evidence is what workloads write: a panic by some of it, which
-// would be a bug there, must not end the control plane of all others.
+// judge calls [diagnose.Diagnose]. The evidence contains text that workloads write; if a bug makes some of it cause
+// a panic, that must not stop the control plane of all other pods.
 func judge(ctx context.Context, pod *evidence.Pod, slow time.Duration) (r diagnose.Report, err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -33,7 +33,7 @@ import (
 	"outrider.dev/test/process"
 )
 
-// pod is one that was injected, runs and is ready.
+// pod returns an injected pod that runs and is ready.
 func pod(name string) *corev1.Pod {
 	start := metav1.NewTime(time.Now().Add(-time.Minute).Truncate(time.Second))
 	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: start}}
@@ -51,7 +51,7 @@ func pod(name string) *corev1.Pod {
 	}
 }
 
-// outOfMemory restarts the container app once more.
+// outOfMemory adds a restart of the container app.
 func outOfMemory(p *corev1.Pod) {
 	end := metav1.NewTime(time.Now().Truncate(time.Second))
 	app := &p.Status.ContainerStatuses[0]
@@ -60,14 +60,14 @@ func outOfMemory(p *corev1.Pod) {
 	app.State.Running = &corev1.ContainerStateRunning{StartedAt: end}
 }
 
-// withoutImage is a pod whose container app cannot start.
+// withoutImage makes the container app wait for an image that cannot be pulled.
 func withoutImage(p *corev1.Pod) {
 	p.Status.Phase = corev1.PodPending
 	p.Status.Conditions[1].Status = corev1.ConditionFalse
 	p.Status.ContainerStatuses[0] = corev1.ContainerStatus{Name: "app", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "not found"}}}
 }
 
-// A world is a diagnoser that runs on a fake API server.
+// A world is a diagnoser with a fake API server.
 type world struct {
 	*testing.T
 	core *fake.Clientset
@@ -79,7 +79,7 @@ func quick() Options {
 	return Options{Slow: time.Millisecond, Settle: time.Millisecond, Retry: time.Millisecond, Rate: 1e6, Instance: "one"}
 }
 
-// run starts a diagnoser that follows the objects.
+// run starts a diagnoser on a cluster with these objects.
 func run(t *testing.T, o Options, objects ...kruntime.Object) *world {
 	t.Helper()
 	return start(t, o, fake.NewClientset(objects...))
@@ -121,7 +121,7 @@ func (w *world) until(what string, ok func() bool) {
 	})
 }
 
-// events are what is written, as "pod reason count".
+// events returns the Events that were written, as "pod reason count".
 func (w *world) events() (out []string) {
 	w.Helper()
 	list, err := w.core.CoreV1().Events("").List(w.Context(), metav1.ListOptions{})
@@ -134,10 +134,10 @@ func (w *world) events() (out []string) {
 	return out
 }
 
-// counted are the counts that are not 0.
+// counted returns the counts that are not 0.
 func (w *world) counted() map[string]uint64 {
 	out := map[string]uint64{}
-	for code, n := range w.d.Counts() { // any order: out is a map
+	for code, n := range w.d.Counts() { // in any order: out is a map
 		if n > 0 {
 			out[code] = n
 		}
@@ -153,8 +153,8 @@ func (w *world) set(p *corev1.Pod) {
 	}
 }
 
-// last waits until a pod that the test has not used yet has its Event: with one worker all that was
-// due before has been done.
+// last waits until a pod that the test has not used yet has its Event: with one worker, everything that was due
+// earlier is then done.
 func (w *world) last(name string) {
 	w.Helper()
 	p, before := pod(name), w.counted()["out-of-memory"]
@@ -167,11 +167,11 @@ func (w *world) last(name string) {
 	})
 }
 
-// is compares; a cause is counted after its Event is written.
+// is compares events and counts. A cause is counted after its Event is written.
 func (w *world) is(events []string, counts map[string]uint64) {
 	w.Helper()
 	total := func(counts map[string]uint64) (n uint64) {
-		for _, c := range counts { // any order: a sum
+		for _, c := range counts { // in any order: a sum
 			n += c
 		}
 		return n
@@ -185,8 +185,8 @@ func (w *world) is(events []string, counts map[string]uint64) {
 	}
 }
 
-// A restart gets an Event with its cause; the next one by the same cause counts it up; what is no
-// restart, a pod that is well and one that another injector made get nothing.
+// A restart gets an Event with its cause, and the next restart for the same cause increases its count. Other
+// changes, healthy pods and pods of another injector get no Event.
 func TestARestartGetsAnEvent(t *testing.T) {
 	app, well, other := pod("app"), pod("well"), pod("theirs")
 	other.Annotations = map[string]string{contract.IstioStatus: "{}"}
@@ -220,7 +220,7 @@ func TestARestartGetsAnEvent(t *testing.T) {
 	w.is([]string{"app OutOfMemory 2", "next OutOfMemory 1"}, map[string]uint64{"out-of-memory": 3})
 }
 
-// The replica that takes over finds what was written, and does not write it again.
+// The replica that takes over finds the existing Events, and does not write them again.
 func TestAnotherReplicaWritesNothingTwice(t *testing.T) {
 	app := pod("app")
 	outOfMemory(app)
@@ -234,7 +234,7 @@ func TestAnotherReplicaWritesNothingTwice(t *testing.T) {
 	two.is([]string{"app OutOfMemory 1", "next OutOfMemory 1"}, map[string]uint64{"out-of-memory": 1})
 }
 
-// A restart of long ago, as there are many in a cluster, is no news.
+// An old restart, of which a cluster has many, gets no Event.
 func TestAnOldRestart(t *testing.T) {
 	old := pod("old")
 	outOfMemory(old)
@@ -246,7 +246,7 @@ func TestAnOldRestart(t *testing.T) {
 	w.is([]string{"new OutOfMemory 1"}, map[string]uint64{"out-of-memory": 1})
 }
 
-// A start that is slow is looked at several times, and the same diagnosis is written once.
+// A slow start is diagnosed several times, and an unchanged diagnosis is written once.
 func TestASlowStart(t *testing.T) {
 	slow := pod("slow")
 	withoutImage(slow)
@@ -267,7 +267,8 @@ func TestASlowStart(t *testing.T) {
 	}
 }
 
-// A pod that gets a node later is slow from then on; one that is ready by then is not looked at.
+// A pod that is scheduled late counts as slow only a while after that; a pod that is ready by then is not
+// diagnosed.
 func TestAStartBeginsWithTheNode(t *testing.T) {
 	waits, quickly := pod("waits"), pod("quickly")
 	for _, p := range []*corev1.Pod{waits, quickly} {
@@ -282,7 +283,7 @@ func TestAStartBeginsWithTheNode(t *testing.T) {
 	w.is([]string{"waits ImageMissing 1"}, map[string]uint64{"image-missing": 1})
 }
 
-// Requests that fail are made again, later each time; what fails is noted until it works.
+// A failed request is repeated, with a growing delay, and each failure is noted until it succeeds.
 func TestFailuresAreRetried(t *testing.T) {
 	app := pod("app")
 	var failures atomic.Int32
@@ -317,7 +318,7 @@ func TestFailuresAreRetried(t *testing.T) {
 	}
 }
 
-// What is kept of a pod does not grow with its manifest: 10,000 of 20 KiB each.
+// The memory for a pod does not grow with its manifest: 10,000 pods of 20 KiB each.
 func TestMemory(t *testing.T) {
 	const pods, most = 10_000, 1 << 10
 	kept := make([]any, 0, pods)
@@ -351,7 +352,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// logging is an API server whose logs have no end.
+// logging is an API server whose logs never end.
 type logging struct {
 	kubernetes.Interface
 	read *atomic.Int64
@@ -391,7 +392,7 @@ func (e endless) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Logs without an end are read up to the limit, a few times: to place them in time, and to read them.
+// Endless logs are read up to the limit, a few times: to place them in time, and to scan them.
 func TestLogsAreBounded(t *testing.T) {
 	app := pod("app")
 	o := quick()
@@ -407,21 +408,21 @@ func TestLogsAreBounded(t *testing.T) {
 	}
 }
 
-// Causes have the codes of the catalogue, and no others; a reason has only letters.
+// Causes have only codes of the catalogue, and a reason contains only letters.
 func TestCausesAreBounded(t *testing.T) {
 	counts := New(Options{}).Counts()
 	if len(counts) != len(diagnose.Kinds())+1 {
 		t.Errorf("%d causes of %d codes", len(counts), len(diagnose.Kinds()))
 	}
-	for code := range counts { // any order: each is checked by itself
+	for code := range counts { // in any order: each is checked independently
 		if strings.ContainsFunc(reason(code), func(r rune) bool { return (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') }) {
 			t.Errorf("%s: reason %q", code, reason(code))
 		}
 	}
 }
 
-// Of each container its surest cause; of what is undecided the suspects and what would decide; a
-// sentence that is too long is cut between letters.
+// causes returns the surest cause of each container, or for an undecided diagnosis the suspects and the command
+// that would decide. A sentence that is too long is cut between characters.
 func TestCauses(t *testing.T) {
 	p := pod("app")
 	outOfMemory(p)
@@ -445,7 +446,7 @@ func TestCauses(t *testing.T) {
 	}
 }
 
-// A panic while a pod's evidence is judged is an error of that pod.
+// A panic while the evidence of a pod is judged is an error of that pod alone.
 func TestAPanicIsAnError(t *testing.T) {
 	if _, err := judge(t.Context(), &evidence.Pod{Object: pod("app"), Containers: []*evidence.Container{nil}}, 0); err == nil || !strings.Contains(err.Error(), "panic") {
 		t.Errorf("error %v", err)

@@ -1,14 +1,14 @@
 // Package diagnoser watches the pods that Outrider injected, and diagnoses those that restart or are
-// slow to get ready: it writes an Event on the pod, and counts by cause. The conclusions are those of
-// package diagnose, from what package evidence reads of the cluster.
+// slow to get ready: it writes an Event on the pod, and counts by cause. Package diagnose draws the
+// conclusions, from what package evidence reads of the cluster.
 //
-// It is made for a control plane that has other work: it keeps some hundred bytes of each pod, reads
-// nothing of a pod that is well, diagnoses few pods at a time and a second, and reads a bounded part
-// of their logs. Nothing is polled: restarts come by the watch, and slow starts by a timer.
+// It is made for a control plane that has other work: it keeps a few hundred bytes of each pod, reads
+// nothing of a healthy pod, limits the number and rate of diagnoses, and reads a bounded part of the
+// logs. It polls nothing: the watch reports restarts, and a timer reports slow starts.
 //
-// An Event stands for a cause in a container of a pod. A further restart by the same cause counts
-// it up; the same restart is never written twice, by whichever replica: the Event has a name of its
-// own and the number of restarts that it was written for.
+// An Event stands for a cause in a container of a pod. A further restart for the same cause increases
+// its count. No restart is written twice, whichever replica writes: the Event's name is derived from
+// the cause, and it contains the number of restarts that it was written for.
 //
 // Where to read:
 //

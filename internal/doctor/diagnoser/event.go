@@ -21,24 +21,24 @@ import (
 	"outrider.dev/internal/doctor/diagnose"
 )
 
-// Reporter is who writes the Events.
+// Reporter is the reporting controller of the Events.
 const Reporter = "outriderd"
 
-// undecided is the cause of a diagnosis that has suspects only.
+// undecided is the cause of a diagnosis without a verdict.
 const undecided = string(diagnose.Undecided)
 
-// restartsAnnotation of an Event is how often the container had restarted when it was written.
+// restartsAnnotation of an Event contains the number of restarts of the container when it was written.
 const restartsAnnotation = contract.Prefix + "restarts"
 
-// A cause is what is written and counted.
+// A cause is the part of a diagnosis that becomes an Event and is counted.
 type cause struct {
 	code, container, sentence string
-	restarts                  int32 // of the container; of the pod's containers, if it is of none
+	restarts                  int32 // of the container, or of all containers if the cause concerns none
 }
 
 func (c cause) key() string { return c.code + " " + c.container }
 
-// causes are the verdict, and the surest finding of each other container.
+// causes returns the verdict, and the surest finding of each other container.
 func causes(r diagnose.Report, pod *corev1.Pod) (out []cause) {
 	switch r.Verdict {
 	case diagnose.Undecided:
@@ -62,7 +62,7 @@ func restarts(pod *corev1.Pod, container string) (n int32) {
 	return n
 }
 
-// reason is a code as reasons are written: startup-race is StartupRace.
+// reason converts a code to an Event's reason: startup-race becomes StartupRace.
 func reason(code string) string {
 	var b strings.Builder
 	for word := range strings.SplitSeq(code, "-") {
@@ -71,10 +71,10 @@ func reason(code string) string {
 	return b.String()
 }
 
-// longest is how much of a message the API takes (events.k8s.io).
+// longest is the maximal length of a message in the API (events.k8s.io).
 const longest = 1024
 
-// message is the sentence, with the code that outrider explain takes.
+// message returns the sentence, with the code for outrider explain.
 func (c cause) message(pod *corev1.Pod) string {
 	end := fmt.Sprintf(" (%s: outrider diagnose %s -n %s)", c.code, pod.Name, pod.Namespace)
 	if c.code == undecided {
@@ -91,14 +91,14 @@ func (c cause) message(pod *corev1.Pod) string {
 	return sentence + end
 }
 
-// name is that of the one Event of a cause on a pod.
+// name returns the name of the only Event of a cause on a pod.
 func (c cause) name(pod *corev1.Pod) string {
 	sum := sha256.Sum256([]byte(string(pod.UID) + " " + c.key()))
 	return strings.TrimRight(pod.Name[:min(len(pod.Name), 220)], ".-") + "." + hex.EncodeToString(sum[:8])
 }
 
-// write makes the Event of a cause, or counts it up. It returns false if it was written for the same
-// restart already.
+// write creates the Event of a cause, or increases its count. It returns false if the Event already covers this
+// restart.
 func (d *Diagnoser) write(ctx context.Context, pod *corev1.Pod, c cause) (fresh bool, err error) {
 	events := d.o.Core.CoreV1().Events(pod.Namespace)
 	now := metav1.NewTime(time.Now())
@@ -116,7 +116,7 @@ func (d *Diagnoser) write(ctx context.Context, pod *corev1.Pod, c cause) (fresh 
 	if n, err := strconv.ParseInt(is.Annotations[restartsAnnotation], 10, 32); err == nil && int32(n) >= c.restarts {
 		return false, nil
 	}
-	// With the version: a write of another replica in between is a conflict, and this is tried again.
+	// The patch contains the resource version: if another replica wrote in between, it conflicts and is retried.
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"resourceVersion": is.ResourceVersion, "annotations": map[string]string{restartsAnnotation: fmt.Sprint(c.restarts)}},
 		"count":    is.Count + 1, "lastTimestamp": now, "message": c.message(pod),

@@ -11,31 +11,31 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// A record is what is kept of a pod; of one that was not injected its name alone.
+// A record contains the facts that are kept of a pod. Of a pod that was not injected only the name is kept.
 type record struct {
 	types.NamespacedName
 	uid     types.UID
 	version string
 
 	injected  bool
-	scheduled time.Time // zero: it has no node
-	ends      int32     // restarts of its containers, and 1 for a pod that has failed
-	lastEnd   time.Time // of a container
-	logs      int32     // that may be read: two of each container
+	scheduled time.Time // zero: not scheduled yet
+	ends      int32     // restarts of its containers, plus 1 if the pod has failed
+	lastEnd   time.Time // when a container last ended
+	logs      int32     // number of readable logs: two for each container
 	ready     bool
-	over      bool // it has ended, or is deleted
+	over      bool // the pod has ended or is being deleted
 }
 
-// GetObjectMeta is for the informer, which finds an object's key by it.
+// GetObjectMeta lets the informer find the key of a record.
 func (r *record) GetObjectMeta() metav1.Object {
 	return &metav1.ObjectMeta{Namespace: r.Namespace, Name: r.Name, UID: r.uid, ResourceVersion: r.version}
 }
 
-// keep is the informer's transform: what it returns is stored in place of the pod.
+// keep is the informer's transform: the informer stores its result in place of the pod.
 func keep(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
-		return object, nil // a record already, or the informer's note of a missed deletion
+		return object, nil // already a record, or the informer's tombstone of a missed deletion
 	}
 	r := &record{NamespacedName: types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, uid: pod.UID, version: pod.ResourceVersion}
 	if _, r.injected = pod.Annotations[contract.Status]; !r.injected {
@@ -66,7 +66,7 @@ func keep(object any) (any, error) {
 	return r, nil
 }
 
-// statuses are those of all containers.
+// statuses returns the statuses of all containers.
 func statuses(pod *corev1.Pod) []corev1.ContainerStatus {
 	return slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
 }
