@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// A log of 64 MB, in the forms in which programs write it, with a failure every 10,000 lines.
+// BenchmarkScan scans a log of 64 MB in the formats that programs use, with a failure every 10,000 lines.
 func BenchmarkScan(b *testing.B) {
 	const pod = `{"kind":"Pod","metadata":{"name":"shop"},"spec":{"containers":[{"name":"app"}]},
 "status":{"containerStatuses":[{"name":"app","restartCount":0,"state":{"running":{"startedAt":"2026-11-24T03:18:19Z"}}}]}}`
 	failure := "java.net.ConnectException: Connection refused\n" + strings.Repeat("\tat java.base/sun.nio.ch.Net.connect0(Native Method)\n", 20)
-	patterns := make([]Pattern, 30) // as many as a diagnosis has
+	patterns := make([]Pattern, 30) // as many as a diagnosis uses
 	for i := range patterns {
 		patterns[i] = Pattern{Name: fmt.Sprint(i), Any: []string{fmt.Sprintf("no such text %d", i)}}
 	}

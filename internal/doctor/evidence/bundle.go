@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A bundle is what was read, before it is known what belongs to which pod.
+// A bundle collects the facts that were read before they are assigned to pods.
 type bundle struct {
 	pods     []placed
 	events   []podEvent
@@ -19,18 +19,18 @@ type bundle struct {
 	journals []placedJournal
 	logs     []placedLog
 	missing  []placedMissing
-	failures []string // that a bug report notes
+	failures []string // failures noted in a bug report
 	taken    Time
-	noEvents []Missing // of a namespace, or of all
-	cut      []string  // logs of which a bug report has the end
+	noEvents []Missing // namespaces whose events could not be read
+	cut      []string  // logs of which a bug report contains only the end
 	left     []Unused
 	at       map[string]int // index in pods, by name and UID
-	depth    int            // of lists in one another
-	held     int64          // bytes of memory that objects take, about
-	most     int64          // of these
+	depth    int            // of nested lists
+	held     int64          // approximate bytes of memory that the objects use
+	most     int64          // limit of held
 }
 
-// What is placed was found in folders.
+// placed are facts with the folder in which they were found.
 type placed struct {
 	*Pod
 	folders []string
@@ -41,7 +41,7 @@ type placedJournal struct {
 	folder string
 }
 
-// A placedMissing is what could not be had of a pod.
+// A placedMissing is evidence of a pod that could not be read.
 type placedMissing struct {
 	pod *Pod
 	Missing
@@ -52,7 +52,7 @@ type podEvent struct {
 	uid, id string
 }
 
-// A placedLog is a log and what its name says of it.
+// A placedLog is a log with the information in its name.
 type placedLog struct {
 	*Log
 	name
@@ -73,7 +73,7 @@ func (b *bundle) unused(from Source, format string, args ...any) {
 	}
 }
 
-// finish gives each fact to its pod.
+// finish assigns each fact to its pod.
 func (b *bundle) finish(ctx context.Context) (pods []*Pod, unused []Unused) {
 	slices.SortFunc(b.pods, func(a, c placed) int {
 		return cmp.Or(strings.Compare(a.Name(), c.Name()), strings.Compare(string(a.Object.UID), string(c.Object.UID)))
@@ -116,7 +116,8 @@ func (b *bundle) finish(ctx context.Context) (pods []*Pod, unused []Unused) {
 	return pods, b.left
 }
 
-// giveFailures gives a pod what a bug report notes of its logs: "log of shop/a, app.previous.log: why".
+// giveFailures adds to a pod the failures that a bug report notes for its logs: "log of shop/a, app.previous.log:
+// why".
 func (b *bundle) giveFailures(p *Pod) {
 	for _, f := range b.failures {
 		rest, ok := strings.CutPrefix(f, "log of "+p.Name()+", ")
@@ -134,7 +135,7 @@ func (b *bundle) giveFailures(p *Pod) {
 	}
 }
 
-// own follows the owners of a pod.
+// own adds the chain of a pod's owners.
 func (b *bundle) own(p *Pod) {
 	refs, namespace := p.Object.OwnerReferences, p.Object.Namespace
 	for depth := 0; depth < 4; depth++ {
@@ -166,7 +167,7 @@ func (b *bundle) own(p *Pod) {
 	}
 }
 
-// giveEvents gives a pod the events of itself and of its owners, each once.
+// giveEvents adds to a pod the events of itself and its owners, without duplicates.
 func (b *bundle) giveEvents(p *Pod) {
 	of := map[string]bool{about("Pod", p.Object.Namespace, p.Object.Name): true}
 	for _, o := range p.Owners {
@@ -185,7 +186,7 @@ func (b *bundle) giveEvents(p *Pod) {
 	slices.SortStableFunc(p.Events, func(a, c Event) int { return a.First.At.Compare(c.First.At) })
 }
 
-// giveLog finds the container of a log, by the name of its file and the pods of its folder.
+// giveLog finds the container of a log by the name of its file and the pods of its folder.
 func (b *bundle) giveLog(l placedLog) {
 	candidates := b.near(l.folder, l.name)
 	if len(candidates) == 0 {
@@ -211,7 +212,7 @@ func (b *bundle) giveLog(l placedLog) {
 			names = append(names, m.pod.Name())
 		}
 		b.unused(l.Source, "pods %s have a container of this name: name the file POD_CONTAINER.log, or give each pod a folder", strings.Join(names, ", "))
-	case strings.Contains(l.base, "access") && len(candidates) == 1: // Envoy's access log: nothing is concluded from it
+	case strings.Contains(l.base, "access") && len(candidates) == 1: // Envoy's access log is evidence of nothing
 	default:
 		var names []string
 		for _, p := range candidates {
@@ -225,8 +226,8 @@ func (b *bundle) giveLog(l placedLog) {
 	}
 }
 
-// near are the pods that a log can be of: those that its name says, else those of the nearest
-// folder that has any.
+// near returns the pods that may have written a log: those that its name identifies, or else the pods of the
+// nearest folder that contains any.
 func (b *bundle) near(folder string, n name) (out []*Pod) {
 	if n.pod != "" {
 		for _, p := range b.pods {
@@ -253,10 +254,10 @@ func (b *bundle) near(folder string, n name) (out []*Pod) {
 	}
 }
 
-// single is the folder of files that were given by themselves: their pods are near everything.
+// single is the folder of files that were given individually: their pods are near every folder.
 const single = ""
 
-// onlyPod is the one pod of a folder.
+// onlyPod returns the pod of a folder that contains exactly one.
 func (b *bundle) onlyPod(folder string) (*Pod, string) {
 	switch pods := b.near(folder, name{}); len(pods) {
 	case 0:
@@ -267,7 +268,7 @@ func (b *bundle) onlyPod(folder string) (*Pod, string) {
 	return nil, "there are several pods in its folder: give each a folder"
 }
 
-// give gives a log to a container, with the number of its run.
+// give adds a log to a container, with the number of its run.
 func (p *Pod) give(l placedLog, c *Container) {
 	l.Log.Container = c.Name
 	l.Log.Run = -1
@@ -278,14 +279,14 @@ func (p *Pod) give(l placedLog, c *Container) {
 	case l.previous:
 		l.Log.Source.Kind, l.Log.Previous = FromPreviousLog, true
 		l.Log.Run = c.Restarts - 1
-		if c.Waiting != nil { // the kubelet takes the same run for both
+		if c.Waiting != nil { // the kubelet returns the same run as current and as previous
 			l.Log.Run = c.Restarts
 		}
 	default:
 		l.Log.Run = c.Restarts
 	}
 	if l.Log.Run < 0 && l.run < 0 && l.previous {
-		if l.empty { // must-gather makes the file of each container
+		if l.empty { // must-gather creates both files for each container
 			return
 		}
 		p.Notes = append(p.Notes, Note{l.Source, fmt.Sprintf("a previous log, although container %s has not restarted", c.Name)})
@@ -297,7 +298,7 @@ func (p *Pod) give(l placedLog, c *Container) {
 		if l.Log.Previous == other.Previous {
 			l.Log.Run = -1
 		} else {
-			return // the same text twice
+			return // a duplicate of a log
 		}
 	}
 	c.Logs = append(c.Logs, l.Log)
@@ -307,7 +308,7 @@ func (p *Pod) give(l placedLog, c *Container) {
 	}
 }
 
-// noteMissing notes the runs whose log is not there, unless it was noted why.
+// noteMissing notes the runs without a log, unless the reason is already noted.
 func (p *Pod) noteMissing() {
 	for _, c := range p.Containers {
 		for _, r := range c.Runs {
@@ -333,7 +334,7 @@ func logOf(container string, previous bool) string {
 	return "log of container " + container
 }
 
-// controller is the one owner that manages the object.
+// controller returns the owner that manages the object.
 func controller(refs []metav1.OwnerReference) (kind, name string) {
 	for _, r := range refs {
 		if r.Controller != nil && *r.Controller {

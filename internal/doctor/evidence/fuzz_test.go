@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// consume reads all that a set has, as a diagnosis would.
+// consume reads everything in a set, as a diagnosis would.
 func consume(t *testing.T, s *Set) {
 	for _, p := range s.Pods {
 		for _, c := range p.Containers {

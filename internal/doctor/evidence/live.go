@@ -23,29 +23,29 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// A Cluster is what [Live] uses of a cluster.
+// A Cluster provides the access to a cluster that [Live] needs.
 type Cluster struct {
 	Core kubernetes.Interface
-	// Forward forwards a port of a pod, as Client.Forward of internal/ops/kubeclient. Nil: Outrider's
+	// Forward forwards a port of a pod, like Client.Forward of internal/ops/kubeclient. If it is nil, Outrider's
 	// journals are not read.
 	Forward func(ctx context.Context, namespace, pod string, port int) (address string, stop func(), err error)
 }
 
-// Wanted are the pods to look at. The zero value of a limit means its default.
+// Wanted selects the pods to read. The zero value of a limit means its default.
 type Wanted struct {
-	Namespace string   // empty: all, for a Selector or for no Names
+	Namespace string   // empty: all namespaces, for a Selector or without Names
 	Names     []string // POD, deploy/NAME, job/NAME, sts/NAME, ds/NAME, rs/NAME, cronjob/NAME; none: all pods
 	Selector  string
 
-	// OwnEvents leaves out the events of other objects, such as owners: of a namespace with many of
-	// them only those of the pods are read.
+	// OwnEvents leaves out the events of other objects, such as owners. Then the events of each pod are read
+	// instead of those of the namespace, which may have many.
 	OwnEvents bool
 
 	Pods     int           // default 1,000
-	Since    time.Time     // older lines are not read; zero: all
-	LogBytes int64         // of one log, its beginning; default 256 MiB
-	Parallel int           // requests at a time; default 8
-	Timeout  time.Duration // of one request, but the reading of a log; default 20s
+	Since    time.Time     // older log lines are not read; zero: all are read
+	LogBytes int64         // read from the beginning of each log; default 256 MiB
+	Parallel int           // concurrent requests; default 8
+	Timeout  time.Duration // of one request, except the reading of a log; default 20s
 
 	logs func(ctx context.Context, namespace, pod string, o *corev1.PodLogOptions) (io.ReadCloser, error)
 	now  func() time.Time
@@ -75,9 +75,9 @@ func (w Wanted) defaults(c Cluster) Wanted {
 	return w
 }
 
-// Live collects what a cluster has of the wanted pods. Logs are read when they are asked for; that
-// each can be read is tried here. What cannot be had, because it is forbidden or gone, is in
-// [Pod.Missing]; the error is of pods that cannot be read or are not there.
+// Live collects the evidence that a cluster has of the wanted pods. Logs are read only on demand; here each is only
+// opened, to see whether it can be read. Evidence that is forbidden or gone is listed in [Pod.Missing]. Live
+// returns an error only if the pods themselves cannot be read or do not exist.
 func Live(ctx context.Context, c Cluster, w Wanted) (*Set, error) {
 	l := &live{Cluster: c, Wanted: w.defaults(c), bundle: newBundle(0)}
 	l.turns = make(chan struct{}, l.Parallel)
@@ -89,7 +89,7 @@ func Live(ctx context.Context, c Cluster, w Wanted) (*Set, error) {
 		l.unused(Source{Kind: FromPod, File: "kubectl get pods"}, "there are %d pods, of which the first %d are read", len(pods), l.Pods)
 		pods = pods[:l.Pods]
 	}
-	// By this machine's clock, which is not the node's.
+	// This machine's clock differs from the node's.
 	l.taken = Time{At: l.now().Add(-time.Minute), Error: 2 * time.Minute, Clock: NodeClock}
 	l.readEvents(ctx, pods)
 	l.readOwners(ctx, pods)
@@ -110,12 +110,12 @@ type live struct {
 	Wanted
 	*bundle
 
-	mu    sync.Mutex // of the bundle, while requests run
+	mu    sync.Mutex // guards the bundle during requests
 	wait  sync.WaitGroup
 	turns chan struct{}
 }
 
-// request runs one in its turn, with its own time.
+// request runs a request when one of the concurrent slots is free, with its own timeout.
 func (l *live) request(ctx context.Context, do func(context.Context)) {
 	l.wait.Go(func() {
 		l.turns <- struct{}{}
@@ -132,7 +132,7 @@ func (l *live) note(p *Pod, kind Kind, what string, err error) {
 	l.missing = append(l.missing, placedMissing{p, Missing{kind, what, reason(err)}})
 }
 
-// reason is why a request failed, in short.
+// reason shortens the error of a request.
 func reason(err error) string {
 	switch {
 	case apierrors.IsForbidden(err):
@@ -143,7 +143,7 @@ func reason(err error) string {
 	return strings.ReplaceAll(err.Error(), "\n", "; ")
 }
 
-// pods are the wanted ones, in the order of namespaces and names.
+// pods returns the wanted pods, sorted by namespace and name.
 func (l *live) pods(ctx context.Context) (out []corev1.Pod, err error) {
 	if len(l.Names) == 0 {
 		return l.list(ctx, l.Selector)
@@ -195,12 +195,12 @@ func (l *live) list(ctx context.Context, selector string) (out []corev1.Pod, err
 	return out, nil
 }
 
-// kinds are kubectl's names of workloads.
+// kinds maps kubectl's names of workloads to their kinds.
 var kinds = map[string]string{"deploy": "Deployment", "deployment": "Deployment", "deployments": "Deployment", "sts": "StatefulSet", "statefulset": "StatefulSet",
 	"statefulsets": "StatefulSet", "ds": "DaemonSet", "daemonset": "DaemonSet", "daemonsets": "DaemonSet", "rs": "ReplicaSet", "replicaset": "ReplicaSet",
 	"replicasets": "ReplicaSet", "job": "Job", "jobs": "Job"}
 
-// Workload is the kind of a workload that is named KIND/NAME, as in [Wanted], and the selector of its pods.
+// Workload returns the kind of a workload named KIND/NAME, as in [Wanted], and the selector of its pods.
 func Workload(ctx context.Context, c Cluster, namespace, named string) (kind, selector string, err error) {
 	l := &live{Cluster: c, Wanted: Wanted{Namespace: namespace}}
 	of, name, _ := strings.Cut(named, "/")
@@ -208,7 +208,7 @@ func Workload(ctx context.Context, c Cluster, namespace, named string) (kind, se
 	return kinds[strings.ToLower(of)], selector, err
 }
 
-// selectorOf is that of the pods of a workload.
+// selectorOf returns the selector of the pods of a workload.
 func (l *live) selectorOf(ctx context.Context, kind, name string) (string, error) {
 	full := kinds[strings.ToLower(kind)]
 	if full == "" {
@@ -257,7 +257,7 @@ func (l *live) owner(ctx context.Context, namespace, kind, name string) (metav1.
 	return nil, fmt.Errorf("kind %s is none of Kubernetes' own", kind)
 }
 
-// readOwners reads the owners of the pods, each once, and theirs.
+// readOwners reads the owners of the pods and the owners' owners, each once.
 func (l *live) readOwners(ctx context.Context, pods []corev1.Pod) {
 	type key struct{ namespace, kind, name string }
 	seen := map[key]bool{}
@@ -272,7 +272,7 @@ func (l *live) readOwners(ctx context.Context, pods []corev1.Pod) {
 		}
 		object, err := l.owner(ctx, k.namespace, k.kind, k.name)
 		if err != nil {
-			return // it is noted that it is missing
+			return // the owner is reported as missing
 		}
 		l.mu.Lock()
 		l.owners[about(k.kind, k.namespace, k.name)] = Owner{Kind: k.kind, Name: k.name, Object: object, Source: Source{Kind: FromOwner, File: fmt.Sprintf("kubectl get %s %s -n %s", strings.ToLower(k.kind), k.name, k.namespace)}}
@@ -286,8 +286,8 @@ func (l *live) readOwners(ctx context.Context, pods []corev1.Pod) {
 	}
 }
 
-// readEvents reads the events of the namespaces of the pods: those of owners are among them. With
-// OwnEvents it reads those of each pod.
+// readEvents reads the events of the pods' namespaces, which include those of owners. With OwnEvents it reads the
+// events of each pod instead.
 func (l *live) readEvents(ctx context.Context, pods []corev1.Pod) {
 	type wanted struct{ namespace, fields string }
 	var all []wanted
@@ -324,8 +324,8 @@ func (l *live) readEvents(ctx context.Context, pods []corev1.Pod) {
 	}
 }
 
-// readLogs adds the logs of the runs that the kubelet keeps: of the current one and of the one
-// before. Each is opened once, to see whether it can be.
+// readLogs adds the logs of the two runs that the kubelet keeps, the current and the previous one. It opens each to
+// see whether it can be read.
 func (l *live) readLogs(ctx context.Context, p *Pod) {
 	for _, c := range p.Containers {
 		for _, r := range c.Runs {
@@ -360,7 +360,7 @@ func (l *live) readLog(ctx context.Context, p *Pod, container string, previous b
 		var text []byte
 		text, err = io.ReadAll(io.LimitReader(stream, 1<<10))
 		err = errors.Join(err, stream.Close())
-		if bytes.HasPrefix(text, []byte("unable to retrieve container logs")) { // with status 200
+		if bytes.HasPrefix(text, []byte("unable to retrieve container logs")) { // the kubelet writes this with status 200
 			err = errors.New(strings.TrimSpace(string(text)))
 		}
 	}
@@ -378,7 +378,7 @@ func (l *live) readLog(ctx context.Context, p *Pod, container string, previous b
 	l.bundle.logs = append(l.bundle.logs, placedLog{Log: log, name: name{namespace: namespace, pod: pod, uid: string(p.Object.UID), container: container, previous: previous, run: run}})
 }
 
-// limited ends a log at its limit, and notes that.
+// limited ends a log at its limit, and notes that it did.
 type limited struct {
 	io.ReadCloser
 	log  *Log
@@ -386,7 +386,7 @@ type limited struct {
 }
 
 func (l *limited) Read(p []byte) (int, error) {
-	if l.left <= 0 { // the API server has a limit of its own, which is a request
+	if l.left <= 0 { // the API server was asked for the same limit, but may send more
 		return 0, io.EOF
 	}
 	n, err := l.ReadCloser.Read(p[:min(int64(len(p)), l.left)])
@@ -396,7 +396,7 @@ func (l *limited) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// readJournal reads what Outrider's agent recorded, of a pod that has one.
+// readJournal reads the record of Outrider's agent, if the pod has one.
 func (l *live) readJournal(ctx context.Context, p *Pod) {
 	if _, injected := p.Object.Annotations[contract.Status]; !injected || l.Forward == nil || p.Object.Status.Phase != corev1.PodRunning {
 		return

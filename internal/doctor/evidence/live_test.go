@@ -26,7 +26,7 @@ import (
 	"outrider.dev/internal/core/agent/status"
 )
 
-// object decodes one of a manifest.
+// object decodes an object from a manifest.
 func object(t *testing.T, text string) runtime.Object {
 	t.Helper()
 	raw, err := yaml.YAMLToJSON([]byte(text))
@@ -51,7 +51,7 @@ func shop(t *testing.T) *fake.Clientset {
 		object(t, `{apiVersion: v1, kind: Event, metadata: {name: e, namespace: shop, uid: e}, involvedObject: {kind: Pod, namespace: shop, name: awesome-app}, reason: Started, source: {component: kubelet}, firstTimestamp: "2026-11-24T13:16:20Z"}`))
 }
 
-// stamped is a log as the API server sends it with timestamps.
+// stamped returns a log as the API server sends it with timestamps.
 func stamped(text, at string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
@@ -128,13 +128,13 @@ istio-proxy log of run 0: 2 lines, 0 outside, first 13:16:20.480123Z ±1µs node
 	if !asked["shop/awesome-app app previous true timestamps true"] || len(asked) != 4 {
 		t.Errorf("asked for %v", asked)
 	}
-	// What the agent writes is what is read.
+	// The journal contains what the agent recorded.
 	if j := p.Journal; j == nil || len(j.Entries) != 2 || j.Process.At != record.Process() || !j.Container.Known() || j.Entries[0].Name != "drain" || j.Entries[1].Outcome != "released" || !j.Entries[1].Failed || !j.Entries[1].End.Known() {
 		t.Errorf("journal %+v", j)
 	}
 }
 
-// What may not be read is missing, and stops nothing.
+// Evidence that must not be read is listed as missing, and stops nothing.
 func TestLiveWithoutRights(t *testing.T) {
 	core := shop(t)
 	for _, kind := range []string{"events", "replicasets"} {
@@ -194,7 +194,7 @@ func TestLivePods(t *testing.T) {
 	}
 }
 
-// A log ends at its limit, and without an error, also where the API server sends more.
+// A log ends at its limit without an error, even if the API server sends more.
 func TestALogEndsAtItsLimit(t *testing.T) {
 	log := &Log{}
 	text, err := io.ReadAll(&limited{ReadCloser: io.NopCloser(strings.NewReader(strings.Repeat("line\n", 100))), log: log, left: 12})

@@ -17,33 +17,33 @@ import (
 	"outrider.dev/internal/doctor/evidence/timestamp"
 )
 
-// A Log is that of one run of a container.
+// A Log is the log of one run of a container.
 type Log struct {
 	Source    Source
 	Container string
-	Run       int // its number; -1: not known
+	Run       int // number of the run; -1: not known
 	Previous  bool
-	Truncated bool // the input has a part of it only
+	Truncated bool // the input contains only a part of the log
 	Zone      Zone
 
-	from, to time.Time // of the run; zero: not known
+	from, to time.Time // span of the run; zero: not known
 	open     func(context.Context) (io.ReadCloser, error)
-	tail     func(most int) ([]byte, error) // its end; nil: it has to be read for that
+	tail     func(most int) ([]byte, error) // reads the end of the log; nil: only possible by reading all of it
 }
 
-// A Line is one of a log. Text is valid until the next one is yielded.
+// A Line is a line of a log. Its Text is valid until the next line is yielded.
 type Line struct {
 	Number    int
-	Text      []byte // without what the container runtime writes before it, and without its end
-	Time      Time   // its own; else when the runtime got it; else not known
-	Written   Time   // when the runtime got it
-	Continues bool   // it belongs to the line before; Time is that line's
+	Text      []byte // without the container runtime's prefix and the line ending
+	Time      Time   // the line's own, or else when the runtime received it; may be unknown
+	Written   Time   // when the runtime received it
+	Continues bool   // it belongs to the previous line, and has its Time
 	Cut       bool   // it was longer than [MaxLine]
-	Outside   bool   // its own time is not in the run
-	NoDate    bool   // its own time has no date: it is the first that fits, after the line before
+	Outside   bool   // its own time is outside the run
+	NoDate    bool   // its own time has no date; Time is the first that fits after the previous line
 }
 
-// At is the source of a line.
+// At returns the source of a line.
 func (l *Log) At(line Line) Source {
 	s := l.Source
 	s.Line = line.Number
@@ -51,14 +51,14 @@ func (l *Log) At(line Line) Source {
 }
 
 const (
-	// MaxLine is how much of a line is read.
+	// MaxLine is the number of bytes that are read of a line.
 	MaxLine = 64 << 10
 
-	learnt = 64 << 10 // what the layout of a log is learnt from
-	sample = 200      // lines of it
+	learnt = 64 << 10 // bytes from which the layout of a log is learnt
+	sample = 200      // lines from which it is learnt
 )
 
-// Lines yields the lines of the log in order. After an error there is no other line.
+// Lines yields the lines of the log in order. It yields no line after an error.
 func (l *Log) Lines(ctx context.Context) iter.Seq2[Line, error] {
 	return func(yield func(Line, error) bool) {
 		from, err := l.open(ctx)
@@ -95,7 +95,7 @@ func (l *Log) Lines(ctx context.Context) iter.Seq2[Line, error] {
 	}
 }
 
-// nextLine reads a line without its end, and passes over the rest of a very long one.
+// nextLine reads a line without its ending, and skips the rest of a very long line.
 func nextLine(in *bufio.Reader) (text []byte, cut bool, err error) {
 	text, err = in.ReadSlice('\n')
 	if err == bufio.ErrBufferFull {
@@ -110,7 +110,7 @@ func nextLine(in *bufio.Reader) (text []byte, cut bool, err error) {
 	return bytes.TrimRight(text, "\r\n"), cut, err
 }
 
-// headLines are the whole lines at the beginning of a log.
+// headLines returns the complete lines at the beginning of a log.
 func headLines(head []byte, whole bool) (out [][]byte) {
 	for line := range bytes.Lines(head) {
 		if len(out) == sample || !whole && !bytes.HasSuffix(line, []byte("\n")) {
@@ -121,12 +121,12 @@ func headLines(head []byte, whole bool) (out [][]byte) {
 	return out
 }
 
-// A lineReader gives the lines of a log their times.
+// A lineReader adds times to the lines of a log.
 type lineReader struct {
 	log    *Log
 	layout timestamp.Layout
 	zone   Zone
-	clock  Clock // of lines without a zone
+	clock  Clock // the clock of lines without a zone
 	last   Time
 	end    time.Time
 }
@@ -143,9 +143,9 @@ func (l *Log) reader(head []byte) *lineReader {
 	return t
 }
 
-// byPrefix finds the zone from the runtime's stamps: all lines must agree on it.
+// byPrefix finds the zone by comparing the program's stamps with the runtime's: all lines must agree.
 func byPrefix(layout timestamp.Layout, lines [][]byte) (z Zone, ok bool) {
-	const late = 2 * time.Minute // a program may keep lines back before it writes them
+	const late = 2 * time.Minute // a program may buffer lines before it writes them
 	for _, line := range lines {
 		r := layout.Read(line)
 		if !r.HasOwn || !r.HasWritten || r.Own.Zoned {
@@ -181,11 +181,11 @@ func (t *lineReader) line(text []byte) Line {
 	return line
 }
 
-// own places a program's own stamp.
+// own converts a program's own stamp to a time.
 func (t *lineReader) own(s timestamp.Stamp, written Time) (at Time, outside bool) {
 	near := t.near(s, written)
 	if !s.Zoned && !t.zone.Known {
-		if s.NoDate { // hours and minutes alone: a time since the first midnight
+		if s.NoDate { // hours and minutes without a date count from the first midnight
 			return Time{At: s.Wall, Error: s.Resolution, Clock: t.clock}, false
 		}
 		return Time{At: s.Instant(0, near), Error: s.Resolution, Clock: t.clock}, false
@@ -198,10 +198,10 @@ func (t *lineReader) own(s timestamp.Stamp, written Time) (at Time, outside bool
 	return at, outside
 }
 
-// near is the instant to which what is missing of a date is completed.
+// near returns the instant by which the missing parts of a date are completed.
 func (t *lineReader) near(s timestamp.Stamp, written Time) time.Time {
 	switch {
-	case t.last.Known() && t.last.Clock != NodeClock: // of the log's own clock
+	case t.last.Known() && t.last.Clock != NodeClock: // by the log's own clock
 		return t.last.At
 	case written.Known() && s.NoDate:
 		return written.At.Add(-12 * time.Hour)
@@ -215,7 +215,7 @@ func (t *lineReader) near(s timestamp.Stamp, written Time) time.Time {
 	return t.log.from.Add(-maxSlack)
 }
 
-// window is the span of the run, as far as it is known.
+// window sets the span of the run, as far as it is known.
 func (l *Log) window(r *Run, taken Time) {
 	if r == nil || !r.Started.Known() {
 		return
@@ -229,8 +229,8 @@ func (l *Log) window(r *Run, taken Time) {
 	}
 }
 
-// ends returns the first and the last stamp of a log whose lines name no zone, if its ends can be
-// read without the rest.
+// ends returns the first and the last stamp of a log whose lines name no zone, if both ends can be read without the
+// rest.
 func (l *Log) ends(ctx context.Context) (first, last timestamp.Stamp, ok bool) {
 	if l.tail == nil {
 		return first, last, false
@@ -278,8 +278,8 @@ func firstStamp(layout timestamp.Layout, lines iter.Seq[[]byte]) (timestamp.Stam
 
 var colours = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
-// Show is a line as it may be shown: without colours, with control characters made harmless; and
-// with secrets masked, unless they are to be shown.
+// Show returns a line in a form that is safe to show: without colours, with control characters made harmless, and
+// with secrets masked unless secrets is set.
 func Show(text []byte, secrets bool) string {
 	text = colours.ReplaceAll(text, nil)
 	if !secrets {

@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// logIn is a log whose run began and ended at seconds after 13:16:20 UTC.
+// logIn returns a log whose run began and ended at these seconds after 13:16:20 UTC.
 func logIn(text string, began, ended int) *Log {
 	start := time.Date(2026, 11, 24, 13, 16, 20, 0, time.UTC)
 	at := func(s int) Time { return seconds(start.Add(time.Duration(s)*time.Second), NodeClock) }
@@ -26,7 +26,7 @@ func logIn(text string, began, ended int) *Log {
 	return l
 }
 
-// placedLogIn is the same with its zone, as a pod finds it.
+// placedLogIn returns the same log with its zone, as a pod finds it.
 func placedLogIn(t *testing.T, text string, began, ended int) (*Log, *Pod) {
 	t.Helper()
 	l := logIn(text, began, ended)
@@ -79,7 +79,7 @@ func TestTimesOfLines(t *testing.T) {
 	}
 }
 
-// Whether a zone is known is said, with the reason.
+// A zone tells whether it is known, and why.
 func TestZones(t *testing.T) {
 	for name, tt := range map[string]struct {
 		log          string
@@ -101,7 +101,7 @@ func TestZones(t *testing.T) {
 	}
 }
 
-// The runs of a container have one zone: a short one places a long one, whichever was first.
+// The runs of a container have one zone, so a short run determines the zone of a long one, in either order.
 func TestAShortRunPlacesALongOne(t *testing.T) {
 	long, short := logIn("2026-11-24 21:16:22 x", 0, 3600), logIn("2026-11-24 22:16:25 x", 3604, 3606)
 	long.Run, short.Run = 0, 1
@@ -212,7 +212,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// The number of a run depends on the state; contradictions are named.
+// The number of a run depends on the state; contradictions are noted.
 func TestStatus(t *testing.T) {
 	const head = "kind: Pod\nmetadata: {name: a, creationTimestamp: \"2026-11-24T13:00:00Z\"}\nspec: {nodeName: n1, containers: [{name: app}]}\nstatus:\n"
 	const run = `startedAt: "2026-11-24T13:00:05Z", finishedAt: "2026-11-24T13:00:09Z"`

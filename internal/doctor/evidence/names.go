@@ -10,12 +10,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// A name is what the path of a log says of it. Empty: it does not say.
+// A name holds the information in the path of a log. A field is empty if the path does not contain it.
 type name struct {
 	namespace, pod, uid, container string
 	previous                       bool
-	run                            int    // -1: it does not say
-	base                           string // of the file, without what else is known
+	run                            int    // -1: not in the path
+	base                           string // base name of the file without the parts that were recognized
 }
 
 func (n name) describe() string {
@@ -27,7 +27,7 @@ func (n name) describe() string {
 
 const label = `([a-z0-9](?:[-a-z0-9.]*[a-z0-9])?)`
 
-// The layouts whose paths say all.
+// In these layouts the path contains everything.
 var (
 	// OpenShift's must-gather and oc adm inspect.
 	mustGather = regexp.MustCompile(`(?:^|/)namespaces/` + label + `/pods/` + label + `/` + label + `/[^/]+/logs/(current|previous|previous\.insecure)\.log$`)
@@ -39,7 +39,7 @@ var (
 // nameOf reads the path of a log.
 func nameOf(file string) name {
 	n := name{run: -1}
-	file = strings.ReplaceAll(file, ":", "/") // of an archive
+	file = strings.ReplaceAll(file, ":", "/") // path in an archive
 	if m := mustGather.FindStringSubmatch(file); m != nil {
 		n.namespace, n.pod, n.container, n.previous = m[1], m[2], m[3], m[4] != "current"
 		return n
@@ -65,13 +65,14 @@ func nameOf(file string) name {
 	return n
 }
 
-// means reports whether the name is of a log of the pod. What either does not say agrees.
+// means reports whether the name may refer to a log of the pod. Parts that are not known on either side count as
+// equal.
 func (n name) means(p *corev1.Pod) bool {
 	agree := func(a, b string) bool { return a == "" || b == "" || a == b }
 	return n.pod == p.Name && agree(n.namespace, p.Namespace) && agree(n.uid, string(p.UID))
 }
 
-// containerIn is the container of a pod that the name means.
+// containerIn returns the container of a pod that the name refers to.
 func (n name) containerIn(p *Pod) *Container {
 	if n.container != "" {
 		return p.Container(n.container)
@@ -92,5 +93,5 @@ func (n name) containerIn(p *Pod) *Container {
 	return nil
 }
 
-// section begins and ends a log in what kubectl cluster-info dump writes.
+// section matches the lines before and after a log in the output of kubectl cluster-info dump.
 var section = regexp.MustCompile(`^==== (START|END) logs for container (\S+) of pod ([^/\s]*)/(\S+) ====$`)

@@ -20,23 +20,23 @@ import (
 	"outrider.dev/internal/base/manifest"
 )
 
-// owners are the kinds that pods belong to.
+// owners are the kinds of objects that own pods.
 var owners = map[string]bool{"Job": true, "CronJob": true, "Deployment": true, "ReplicaSet": true, "StatefulSet": true, "DaemonSet": true, "ReplicationController": true}
 
-// What a file of objects may be: decoding takes up to 100 times the memory of a text.
+// These limit a file of objects: decoding takes up to 100 times as much memory as the text.
 const (
-	maxObject     = 4 << 20 // bytes of one: an API server stores 1.5 MiB
-	maxParts      = 1 << 16 // objects in one
-	maxContainers = 1000    // of a pod
-	maxCommas     = 1 << 22 // of a file in JSON
-	maxNotes      = 100_000 // of what is not used
+	maxObject     = 4 << 20 // bytes of one object: an API server stores 1.5 MiB
+	maxParts      = 1 << 16 // objects in one file
+	maxContainers = 1000    // containers of a pod
+	maxCommas     = 1 << 22 // commas in a JSON file
+	maxNotes      = 100_000 // notes about unused input
 
-	// What each takes of memory, about, in bytes.
+	// These are approximate sizes in memory, in bytes.
 	objectSize, containerSize, partSize = 1024, 1024, 256
 )
 
-// parse adds the objects of a file, YAML or JSON, of several documents or of lists. A document that
-// cannot be read is noted, and the others are read.
+// parse adds the objects of a file in YAML or JSON, with several documents or lists. A document that cannot be read
+// is noted, and the others are read.
 func (b *bundle) parse(folder, file string, data []byte) {
 	if trimmed := bytes.TrimLeft(data, " \t\r\n\ufeff"); len(trimmed) > 0 && trimmed[0] == '{' {
 		if bytes.Count(trimmed, []byte(",")) > maxCommas {
@@ -45,7 +45,7 @@ func (b *bundle) parse(folder, file string, data []byte) {
 		}
 		d := json.NewDecoder(bytes.NewReader(trimmed))
 		from, before, at := Source{Kind: FromPod, File: file, Line: 1}, len(data)-len(trimmed), 0
-		to := func(next int) { // counts the lines up to there
+		to := func(next int) { // counts the lines before next
 			from.Line += bytes.Count(data[at:max(at, next)], []byte("\n"))
 			at = max(at, next)
 		}
@@ -91,7 +91,7 @@ func (b *bundle) parse(folder, file string, data []byte) {
 	}
 }
 
-// json is a text of YAML as JSON; nil if it is none, or too large.
+// json converts YAML to JSON. It returns nil if the text is not YAML, or too large.
 func (b *bundle) json(from Source, text []byte) []byte {
 	if len(text) > maxObject {
 		b.unused(from, "an object has more than %d MiB, as none of an API server has; a list is read as kubectl prints it", maxObject>>20)
@@ -107,8 +107,8 @@ func (b *bundle) json(from Source, text []byte) []byte {
 
 var firstItem = regexp.MustCompile(`(?m)^items:[ \t]*\r?\n( *)- `)
 
-// cutItems cuts the items out of a large list in YAML, as kubectl prints it, so that each is decoded
-// by itself. A smaller one stays whole.
+// cutItems cuts the items out of a large list in YAML, as kubectl prints it, so that each can be decoded by itself.
+// It leaves small lists whole.
 func cutItems(text []byte) (list []byte, items [][]byte) {
 	m := firstItem.FindSubmatchIndex(text)
 	if len(text) <= maxObject || m == nil {
@@ -131,8 +131,8 @@ func cutItems(text []byte) (list []byte, items [][]byte) {
 	return slices.Concat(text[:m[0]], []byte("items: []\n"), text[at:]), items
 }
 
-// object adds one object, or those of a list, of which it returns what items without a kind are.
-// Fields that this version of the API does not have are passed over.
+// object adds one object, or the objects of a list. Of a list it returns the API version and kind of items that
+// name none. It ignores fields that this version of the API does not define.
 func (b *bundle) object(folder string, from Source, raw []byte, apiVersion, kind string) (ofItems, kindOfItems string) {
 	var head struct {
 		APIVersion string            `json:"apiVersion"`
@@ -192,7 +192,7 @@ func (b *bundle) object(folder string, from Source, raw []byte, apiVersion, kind
 	return "", ""
 }
 
-// hold counts what an object takes of memory; false if that is too much.
+// hold counts the memory that an object uses, and returns false if the limit is exceeded.
 func (b *bundle) hold(from Source, raw []byte) bool {
 	parts := bytes.Count(raw, []byte("{"))
 	if len(raw) > maxObject || parts > maxParts {
@@ -207,7 +207,7 @@ func (b *bundle) hold(from Source, raw []byte) bool {
 	return b.held <= b.most
 }
 
-// mismatch notes a value of the wrong type by its field.
+// mismatch notes the field whose value has the wrong type.
 func (b *bundle) mismatch(from Source, what string, raw []byte, err error) {
 	if m := manifest.FindMismatch(raw, err); m != nil {
 		b.unused(from, "%s: %s: %v", what, cmp.Or(m.Field, "(the whole)"), m)
@@ -245,7 +245,7 @@ func (b *bundle) addPod(folder string, from Source, raw []byte) {
 	b.pod(folder, p)
 }
 
-// pod adds one. Of the same pod twice the newer object is kept; it is found in both folders.
+// pod adds a pod. If the same pod was read twice, it keeps the newer object and remembers both folders.
 func (b *bundle) pod(folder string, p *Pod) {
 	key := p.Name() + " " + string(p.Object.UID)
 	i, twice := b.at[key]
@@ -260,8 +260,8 @@ func (b *bundle) pod(folder string, p *Pod) {
 	b.pods[i].folders = append(b.pods[i].folders, folder)
 }
 
-// revision orders the states of an object. Its numbers are opaque by the API's rules, and numbers
-// that grow on every server there is.
+// revision orders the states of an object by resourceVersion. The API's rules call it opaque, but it is a growing
+// number on every known server.
 func revision(p *Pod) uint64 {
 	n, err := strconv.ParseUint(p.Object.ResourceVersion, 10, 64)
 	if err != nil {
@@ -288,7 +288,7 @@ func (b *bundle) addEvent(from Source, raw []byte, newer bool) {
 	b.event(from, &e)
 }
 
-// older is an event of events.k8s.io in the words of core v1.
+// older converts an event of events.k8s.io to core v1.
 func older(n eventsv1.Event) corev1.Event {
 	e := corev1.Event{ObjectMeta: n.ObjectMeta, InvolvedObject: n.Regarding, Reason: n.Reason, Message: n.Note, Type: n.Type, Action: n.Action,
 		Source: n.DeprecatedSource, FirstTimestamp: n.DeprecatedFirstTimestamp, LastTimestamp: n.DeprecatedLastTimestamp, Count: n.DeprecatedCount,
@@ -327,8 +327,8 @@ func micros(t metav1.MicroTime, c Clock) Time {
 	return Time{At: t.UTC(), Error: time.Microsecond, Clock: c}
 }
 
-// A record is what Outrider's agent answers: JournalRecord of internal/core/agent/status, of this version
-// or of another.
+// A record is the answer of Outrider's agent: JournalRecord of internal/core/agent/status, of this or another
+// version.
 type record struct {
 	Process   time.Time  `json:"process_started"`
 	Container *time.Time `json:"container_started"`
@@ -366,7 +366,7 @@ func readJournal(raw []byte, from Source) (*Journal, error) {
 	j := &Journal{Process: exact(r.Process), At: exact(r.At), Source: from}
 	if r.Container != nil {
 		j.Container = exact(*r.Container)
-		j.Container.Error = 20 * time.Millisecond // the kernel's ticks, by which the agent finds it
+		j.Container.Error = 20 * time.Millisecond // the agent derives this time from the kernel's ticks
 	}
 	for _, e := range r.Entries {
 		out := JournalEntry{Kind: e.Kind, Name: e.Name, Why: e.Why, Begin: exact(r.Process.Add(e.Begin)), Outcome: e.Ended, Failed: e.Failed}

@@ -11,22 +11,22 @@ import (
 	"outrider.dev/internal/doctor/evidence/timestamp"
 )
 
-// A Zone is that of the lines of a container's logs that name none.
+// A Zone is the time zone of those lines of a container's logs that name none.
 type Zone struct {
 	Offset time.Duration // ahead of UTC
 	Known  bool
-	Fits   []time.Duration // those for which the logs lie in their runs, if there are several
+	Fits   []time.Duration // candidates, if the logs lie within their runs for several offsets
 	Why    string
 
-	// Likely is the one of Fits for which a log begins within a minute after its run, as logs do that
-	// are whole and programs that write at their start. It is no fact: only a caller that says so may
-	// set Offset and Known by it.
+	// Likely is the candidate in Fits for which a log begins within a minute after the start of its run, as
+	// complete logs of programs that write at their start do. It is not a fact: only a caller that says so may set
+	// Offset and Known by it.
 	Likely    time.Duration
 	HasLikely bool
 }
 
-// place finds the zone of each container's logs: the offsets from UTC for which each of them lies in
-// its run. The runs of one container have the same zone, so that a short one places a long one.
+// place finds the zone of each container's logs: the offsets from UTC for which each log lies within its run. All
+// runs of a container have the same zone, so a short run determines the zone of a long one.
 func (p *Pod) place(ctx context.Context) {
 	for _, c := range p.Containers {
 		var fits []time.Duration
@@ -70,8 +70,8 @@ func (p *Pod) place(ctx context.Context) {
 	}
 }
 
-// skew bounds the difference of the clocks. An event is recorded by the API server after it took
-// place on the node; and a kubelet begins with a pod after the API server has noted its node.
+// skew bounds the difference of the clocks. The API server records an event after it happened on the node, and a
+// kubelet handles a pod only after the API server has bound it to the node.
 func (p *Pod) skew() {
 	s := &p.Skew
 	for _, e := range p.Events {

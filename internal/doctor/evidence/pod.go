@@ -10,7 +10,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// A Kind is what kind of source a fact has.
+// A Kind is the kind of a source.
 type Kind string
 
 // The kinds of sources.
@@ -23,11 +23,11 @@ const (
 	FromJournal     Kind = "startup journal"
 )
 
-// A Source is where a fact was read. Line is 0 where there are none; of an object it is where its
-// document begins.
+// A Source tells where a fact was read. Line is 0 in sources without lines; for an object it is the first line of
+// its document.
 type Source struct {
 	Kind Kind   `json:"kind"`
-	File string `json:"file,omitempty"` // of an archive: its name, ':', the path in it; live: how kubectl gets it
+	File string `json:"file,omitempty"` // of an archive: its name, ':', the path in it; live: the kubectl command
 	Line int    `json:"line,omitempty"`
 }
 
@@ -38,25 +38,25 @@ func (s Source) String() string {
 	return s.File
 }
 
-// A Set is all that was collected.
+// A Set is the collected evidence.
 type Set struct {
 	Pods   []*Pod
 	Unused []Unused
 }
 
-// Unused is something given that is no evidence of any pod, why, and what would be.
+// Unused is input that is no evidence of any pod, with the reason and what would be evidence.
 type Unused struct {
 	Source Source
 	Why    string
 }
 
-// A Pod is what is known of one pod.
+// A Pod contains the known facts of one pod.
 type Pod struct {
 	Object     *corev1.Pod
 	Source     Source
-	Containers []*Container // init containers, containers, ephemeral ones
-	Events     []Event      // of the pod and of its owners, in the order of their first times
-	Owners     []Owner      // the nearest first
+	Containers []*Container // init containers, then containers, then ephemeral containers
+	Events     []Event      // of the pod and its owners, sorted by their first times
+	Owners     []Owner      // nearest first
 	Journal    *Journal     // of Outrider's agent
 	Taken      Time         // when the evidence was taken, if that is known
 	Skew       Skew
@@ -64,7 +64,7 @@ type Pod struct {
 	Notes      []Note
 }
 
-// Name is the pod's, with its namespace.
+// Name returns NAMESPACE/NAME.
 func (p *Pod) Name() string {
 	if p.Object.Namespace == "" {
 		return p.Object.Name
@@ -82,35 +82,35 @@ func (p *Pod) Container(name string) *Container {
 	return nil
 }
 
-// Missing is what could not be had. It lowers what can be concluded and stops nothing.
+// Missing is evidence that could not be read. It weakens conclusions, but stops nothing.
 type Missing struct {
 	Kind Kind
-	What string // in words
+	What string // a description
 	Why  string
 }
 
-// A Note is a contradiction between facts, or a limit of one, in words.
+// A Note describes a contradiction between facts, or a limit of one.
 type Note struct {
 	Source Source
 	Text   string
 }
 
-// Ephemeral is the kind of a container that kubectl debug adds. The others are package startup's.
+// Ephemeral is the kind of a container that kubectl debug adds. Package startup defines the other kinds.
 const Ephemeral startup.Kind = "ephemeral"
 
-// A Container is one of the pod's.
+// A Container is a container of the pod.
 type Container struct {
 	Name     string
 	Kind     startup.Kind
-	Restarts int   // as its status says; -1: it has none
-	Runs     []Run // those that are known, the oldest first
-	Unknown  int   // runs that took place and of which nothing is known
+	Restarts int   // from its status; -1: it has none
+	Runs     []Run // known runs, oldest first
+	Unknown  int   // number of runs of which nothing is known
 	Waiting  *Waiting
 	Logs     []*Log
-	Zone     Zone // of its logs without one
+	Zone     Zone // of log lines that name none
 }
 
-// Run returns a run by its number, or nil.
+// Run returns the run with a number, or nil.
 func (c *Container) Run(number int) *Run {
 	for i := range c.Runs {
 		if c.Runs[i].Number == number {
@@ -120,7 +120,7 @@ func (c *Container) Run(number int) *Run {
 	return nil
 }
 
-// Last returns the last run that is known, or nil.
+// Last returns the last known run, or nil.
 func (c *Container) Last() *Run {
 	if len(c.Runs) == 0 {
 		return nil
@@ -138,58 +138,58 @@ func (c *Container) Log(run int) *Log {
 	return nil
 }
 
-// Waiting is why the container does not run now.
+// Waiting is the reason why the container does not run now.
 type Waiting struct{ Reason, Message string }
 
 // A Run is one incarnation of a container. Number counts from 0, as restartCount does.
 type Run struct {
 	Number   int
 	Started  Time
-	Finished Time // not known while it runs
+	Finished Time // unknown while it runs
 	Running  bool
-	Exit     *int // nil: it runs, or that is not known
-	Signal   int  // that ended it, also by the exit code 128+n of shells and runtimes; 0: none
+	Exit     *int // nil: it runs, or the code is not known
+	Signal   int  // the signal that ended it, also from exit code 128+n of shells and runtimes; 0: none
 	Reason   string
 	Message  string // its termination message
 	Source   Source
 }
 
-// An Event is one of core v1 or of events.k8s.io.
+// An Event is an event of core v1 or events.k8s.io.
 type Event struct {
 	Type, Reason, Message string
 	About                 string // "Pod shop/app-1", "Job shop/migrate"
-	Container             string // empty: of the whole object
+	Container             string // empty: about the whole object
 	Reporter              string
 	Count                 int
 	First, Last           Time // by the reporter's clock
-	Recorded              Time // by the API server's, of the first
+	Recorded              Time // by the API server's clock, of the first occurrence
 	Source                Source
 }
 
-// An Owner is what the pod belongs to.
+// An Owner is an object that owns the pod, directly or through another owner.
 type Owner struct {
 	Kind, Name string
-	Object     metav1.Object // its metadata; nil: it is not among the evidence
+	Object     metav1.Object // its metadata; nil: not in the evidence
 	Source     Source
 }
 
-// A Journal is what Outrider's agent recorded of its start (GET /startup).
+// A Journal is the record that Outrider's agent keeps of its start (GET /startup).
 type Journal struct {
 	Process   Time
-	Container Time // not known: the agent does not know either
-	At        Time // when it was requested
+	Container Time // unknown if the agent does not know it either
+	At        Time // when the journal was requested
 	Entries   []JournalEntry
 	Source    Source
 }
 
-// A JournalEntry is a phase, an event, or a wait of a client.
+// A JournalEntry is a phase, an event, or the wait of a client.
 type JournalEntry struct {
 	Kind, Name, Why string
-	Begin, End      Time // End is not known if it has not ended
+	Begin, End      Time // End is unknown if the entry has not ended.
 	Outcome         string
 	Failed          bool
 }
 
-// maxSlack is how far a line may be outside the run of its container: the runtime notes the start
-// a little after the process began.
+// maxSlack is the longest time by which a line may lie outside the run of its container: the runtime records the
+// start slightly after the process began.
 const maxSlack = 5 * time.Second

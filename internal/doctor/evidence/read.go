@@ -19,14 +19,14 @@ import (
 	"time"
 )
 
-// Options bound what is read of files. The zero value of a field means its default.
+// Options limit what is read of files. The zero value of a field means its default.
 type Options struct {
-	Stdin   io.Reader // for "-"
-	Files   int       // in all folders and archives; default 50,000
+	Stdin   io.Reader // input for "-"
+	Files   int       // files in all folders and archives; default 50,000
 	Objects int64     // bytes of one file of objects; default 64 MiB
-	Unpack  int64     // bytes of what archives hold, and of standard input; default 4 GiB
-	Entry   int64     // bytes of one file of these; default 1 GiB
-	Memory  int64     // bytes of memory for the files of these, compressed, and twice as much for all objects; default 256 MiB
+	Unpack  int64     // unpacked bytes of all archives and standard input; default 4 GiB
+	Entry   int64     // bytes of one file in an archive; default 1 GiB
+	Memory  int64     // bytes of memory for the compressed files of archives, and twice as much for all objects; default 256 MiB
 }
 
 func (o Options) defaults() Options {
@@ -35,9 +35,9 @@ func (o Options) defaults() Options {
 	return o
 }
 
-// Read collects what files, folders, archives (tar, tar.gz) and standard input ("-") have. The
-// error is of a path that cannot be read at all, or of an input without any pod; all else that is
-// wrong is in what is returned.
+// Read collects evidence from files, folders, archives (tar, tar.gz) and standard input ("-"). It returns an error
+// only if a path cannot be read at all, or if the input contains no pod; all other problems are noted in the
+// result.
 func Read(ctx context.Context, o Options, paths ...string) (*Set, error) {
 	o = o.defaults()
 	r := &reader{o: o, bundle: newBundle(2 * o.Memory)}
@@ -58,23 +58,23 @@ func Read(ctx context.Context, o Options, paths ...string) (*Set, error) {
 	return &Set{Pods: pods, Unused: unused}, nil
 }
 
-// A reader walks over what was given.
+// A reader walks through the input.
 type reader struct {
 	*bundle
 	o        Options
 	files    int
-	unpacked int64 // bytes of the files of archives
-	kept     int64 // bytes of memory that they take
+	unpacked int64 // unpacked bytes of all archives
+	kept     int64 // bytes of memory that they use
 	flate    *flate.Writer
 }
 
-// A text is an open file, or a file of an archive, that has a log.
+// A text is an open file, or a file of an archive, that contains a log.
 type text interface {
 	io.ReaderAt
 	io.Closer
 }
 
-// An opener opens a text, which has a size in bytes.
+// An opener opens a text, and returns its size in bytes.
 type opener func() (text, int64, error)
 
 // onDisk opens a file with its size.
@@ -92,7 +92,7 @@ func onDisk(open func() (*os.File, error)) opener {
 	}
 }
 
-// path reads one of the given paths.
+// path reads a path of the input.
 func (r *reader) path(ctx context.Context, p string) error {
 	if p == "-" {
 		return r.stdin(ctx)
@@ -135,7 +135,7 @@ func (r *reader) stdin(ctx context.Context) error {
 	return r.file(p.open, "stdin", name, single)
 }
 
-// within adds to an error what it is of.
+// within prefixes an error with the name of its source.
 func within(name string, err error) error {
 	if err != nil {
 		err = fmt.Errorf("%s: %w", name, err)
@@ -143,8 +143,7 @@ func within(name string, err error) error {
 	return err
 }
 
-// folder reads all files of a folder, in the order of their names. Links that lead out of it are
-// not followed.
+// folder reads all files of a folder, sorted by name. It does not follow links that lead out of the folder.
 func (r *reader) folder(ctx context.Context, dir string) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -193,13 +192,13 @@ func (r *reader) folder(ctx context.Context, dir string) error {
 	})
 }
 
-// objectEnds are those of files with objects; logEnds those of files that may be logs.
+// objectEnds are file name extensions of files with objects, logEnds those of files that may be logs.
 var (
 	objectEnds = []string{".yaml", ".yml", ".json"}
 	logEnds    = []string{".log", ".txt", ".out", ""}
 )
 
-// file recognises one by its name and its content.
+// file recognizes a file by its name and content.
 func (r *reader) file(open opener, file, shown, folder string) error {
 	f, size, err := open()
 	if err != nil {
@@ -227,7 +226,7 @@ func (r *reader) file(open opener, file, shown, folder string) error {
 		return within(shown, r.sections(in, open, folder, from))
 	case slices.Contains(objectEnds, end), end == "" && isObject(trimmed):
 		r.readObjects(in, folder, from)
-	case strings.Contains(base, "stats") || end == ".prom": // Envoy's: nothing is concluded from them
+	case strings.Contains(base, "stats") || end == ".prom": // Envoy's statistics are evidence of nothing
 	default:
 		if why := noLog(head, end); why != "" {
 			r.unused(from, "%s", why)
@@ -238,7 +237,7 @@ func (r *reader) file(open opener, file, shown, folder string) error {
 	return nil
 }
 
-// ofReport reads the files that only a bug report has.
+// ofReport reads the files that only a bug report contains.
 func (r *reader) ofReport(base string, head []byte, in io.Reader, from Source) bool {
 	switch {
 	case base == "index.json" && bytes.Contains(head, []byte(`"format"`)) && bytes.Contains(head, []byte(`"made"`)):
@@ -251,7 +250,7 @@ func (r *reader) ofReport(base string, head []byte, in io.Reader, from Source) b
 	return true
 }
 
-// noLog is why a file is no log.
+// noLog returns why a file is no log.
 func noLog(head []byte, end string) string {
 	switch {
 	case bytes.HasPrefix(head, gzipMagic):
@@ -285,7 +284,7 @@ func (r *reader) readObjects(in io.Reader, folder string, from Source) {
 	}
 }
 
-// addLog adds a log, or the part of a file with one.
+// addLog adds a log, which is a file or a part of one.
 func (r *reader) addLog(open opener, folder string, from Source, begin, size int64) *placedLog {
 	part := func() (text, int64, error) {
 		f, end, err := open()
@@ -317,8 +316,8 @@ func (r *reader) addLog(open opener, folder string, from Source, begin, size int
 	return &r.logs[len(r.logs)-1]
 }
 
-// sections reads what kubectl cluster-info dump writes: logs.txt of a pod, or all in one stream,
-// objects too.
+// sections reads the output of kubectl cluster-info dump: the logs.txt of a pod, or everything in one stream,
+// including objects.
 func (r *reader) sections(in *bufio.Reader, file opener, folder string, from Source) error {
 	var at, begin int64
 	var open []string
@@ -358,7 +357,7 @@ func (r *reader) section(file opener, folder string, from Source, of []string, b
 	return l
 }
 
-// index reads the one of a bug report: when it was made, and which logs are cut.
+// index reads the index of a bug report: when the report was made, and which logs are truncated.
 func (r *reader) index(in io.Reader, from Source) {
 	var index struct {
 		Made  time.Time `json:"made"`
@@ -371,7 +370,7 @@ func (r *reader) index(in io.Reader, from Source) {
 		r.unused(from, "this is no index of a bug report: %v", err)
 		return
 	}
-	r.taken = Time{At: index.Made, Error: time.Minute, Clock: NodeClock} // by the clock of the machine that made it
+	r.taken = Time{At: index.Made, Error: time.Minute, Clock: NodeClock} // by the clock of the machine that made the report
 	for _, f := range index.Files {
 		if f.Truncated && len(r.cut) < r.o.Files {
 			r.cut = append(r.cut, strings.TrimSuffix(from.File, "index.json")+f.Path)
@@ -379,10 +378,10 @@ func (r *reader) index(in io.Reader, from Source) {
 	}
 }
 
-// maxFailures is how many lines of these are kept: a bug report has one for each log at most.
+// maxFailures limits the failures that are kept: a bug report has at most one for each log.
 const maxFailures = 10_000
 
-// errors reads what a bug report could not have.
+// errors reads the list of what a bug report could not collect.
 func (r *reader) errors(in io.Reader, from Source) {
 	text, err := io.ReadAll(io.LimitReader(in, 1<<20))
 	if err != nil {

@@ -33,7 +33,7 @@ import (
 //go:embed testdata/awesome.txtar
 var awesomeFiles []byte
 
-// handmade is the folder that a person makes.
+// handmade returns a folder as a person makes it.
 func handmade() map[string]string {
 	out := map[string]string{}
 	for _, f := range txtar.Parse(awesomeFiles).Files {
@@ -68,7 +68,8 @@ func archive(t *testing.T, files map[string]string) []byte {
 	return gzipped(t, tarOf(t, files))
 }
 
-// tarOf is an archive with the headers, of which a regular file has as many x as it says, and with files.
+// tarOf returns an archive of the files and of entries with these headers, where regular files are filled with x up
+// to their size.
 func tarOf(t *testing.T, files map[string]string, headers ...tar.Header) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -111,7 +112,7 @@ func read(t *testing.T, o Options, paths ...string) *Set {
 	return s
 }
 
-// summary is what was found of a pod, as lines.
+// summary formats the evidence of a pod as lines.
 func summary(t *testing.T, p *Pod) string {
 	t.Helper()
 	var b strings.Builder
@@ -209,7 +210,8 @@ func TestLayouts(t *testing.T) {
 	}{
 		"kubectl cluster-info dump": {map[string]string{"nodes.json": `{"kind":"NodeList","apiVersion":"v1","items":[{"metadata":{"name":"n1"}}]}`, "shop/pods.json": list, "shop/pods.yaml": awesome, "shop/events.yaml": eventList,
 			"shop/awesome-app/logs.txt": section("app", currentLog) + section("istio-proxy", proxyLog)},
-			// Without the previous run's log, each offset fits that puts the log after the start: the zone is not known.
+			// Without the log of the previous run, every offset fits that puts the log after the start, so the zone
+			// is not known.
 			strings.Replace(noPrevious, "13:16:37.001Z ±1ms node", "21:16:37.001Z ±1ms log FILE", 1)},
 		"must-gather": {map[string]string{gather + "awesome-app.yaml": "---\n" + awesome, gather + "app/app/logs/current.log": currentLog, gather + "app/app/logs/previous.log": previousLog,
 			gather + "app/app/logs/previous.insecure.log": "", gather + "istio-proxy/istio-proxy/logs/current.log": proxyLog, gather + "istio-proxy/istio-proxy/logs/previous.log": "", "quay-io-openshift/namespaces/shop/core/events.yaml": eventList, "event-filter.html": "<html>"}, wantAwesome},
@@ -255,14 +257,14 @@ func TestStandardInput(t *testing.T) {
 	}
 }
 
-// What is given and is of no use is named, with what would be right.
+// Input that is of no use is listed, with what would be useful.
 func TestUnused(t *testing.T) {
 	pod := func(name string) string {
 		return "apiVersion: v1\nkind: Pod\nmetadata: {name: " + name + "}\nspec: {containers: [{name: app}]}\n"
 	}
 	for name, tt := range map[string]struct {
 		files map[string]string
-		want  string // in a line of file and reason
+		want  string // file and reason in one line
 	}{
 		"a log of another container":    {map[string]string{"web.log": "x"}, `web.log: no pod beside it has container "web"; want CONTAINER.log or CONTAINER.previous.log, containers are app`},
 		"logs of two pods":              {map[string]string{"other.yaml": pod("b"), "app.log": "x"}, "app.log: pods a, b have a container of this name: name the file POD_CONTAINER.log, or give each pod a folder"},
@@ -332,7 +334,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// A hostile archive is refused, with the entry and the bound.
+// A hostile archive is refused, with the name of the entry and the limit.
 func TestHostileArchives(t *testing.T) {
 	pod := map[string]string{"pod.yaml": awesome}
 	deep := strings.Repeat("d/", maxDepth+1) + "f.log"
@@ -364,8 +366,7 @@ func TestHostileArchives(t *testing.T) {
 	}
 }
 
-// What comes before the damage of an archive is used. Nothing leads out of it, and nothing of it is
-// written to a disk.
+// The files before the damage of an archive are used. No file leads out of it, and nothing is written to disk.
 func TestArchives(t *testing.T) {
 	files := handmade()
 	files["zzz.log"] = strings.Repeat("not much to compress "+previousLog, 100)
@@ -393,7 +394,7 @@ func TestArchives(t *testing.T) {
 func TestArchiveToItsEnd(t *testing.T) {
 	whole := archive(t, handmade())
 	wrong := bytes.Clone(whole)
-	wrong[len(wrong)-6] ^= 1 // in the checksum of gzip's trailer
+	wrong[len(wrong)-6] ^= 1 // a byte of the checksum in gzip's trailer
 	s := read(t, Options{Stdin: bytes.NewReader(wrong)}, "-")
 	if len(s.Unused) == 0 || !strings.Contains(s.Unused[0].Why, "damaged or ends too early (gzip: invalid checksum)") || len(s.Pods) != 1 {
 		t.Errorf("%v", s.Unused)
@@ -404,7 +405,7 @@ func TestArchiveToItsEnd(t *testing.T) {
 	}
 }
 
-// What several archives unpack to is counted together.
+// The unpacked bytes of several archives count together.
 func TestArchivesTogether(t *testing.T) {
 	dir := folder(t, map[string]string{"a.tar": string(tarOf(t, nil, tar.Header{Name: "a.log", Size: 600 << 10}))})
 	a := filepath.Join(dir, "a.tar")
@@ -414,7 +415,7 @@ func TestArchivesTogether(t *testing.T) {
 	}
 }
 
-// A log of an archive is read as one of a folder: in pieces, from any place.
+// A log in an archive can be read like one in a folder: in pieces, from any offset.
 func TestPackedText(t *testing.T) {
 	var text []byte
 	for i := range 100_000 {
@@ -441,7 +442,7 @@ func TestPackedText(t *testing.T) {
 	}
 }
 
-// A large list is decoded item by item, and gives the same objects as the whole.
+// A large list is decoded item by item, with the same result as the whole.
 func TestLargeList(t *testing.T) {
 	for name, tt := range map[string]struct{ list, item string }{
 		"as kubectl prints it": {"apiVersion: v1\nitems:\n%skind: PodList\nmetadata: {resourceVersion: ''}\n", "- metadata:\n    name: p%d\n    annotations: {a: '%s'}\n  spec:\n    containers:\n    - name: app\n"},
@@ -477,7 +478,7 @@ func TestLinksOutOfAFolder(t *testing.T) {
 	}
 }
 
-// What outrider bug-report writes is read: its pods, logs, events and what it could not have.
+// Read accepts a report by outrider bug-report: its pods, logs, events and the list of what is missing.
 func TestBugReport(t *testing.T) {
 	core := shop(t)
 	pod, err := core.CoreV1().Pods("shop").Get(t.Context(), "awesome-app", metav1.GetOptions{})
@@ -503,7 +504,7 @@ func TestBugReport(t *testing.T) {
 	}
 }
 
-// What a bug report says of its logs is said of the pod.
+// The gaps that a bug report notes in its logs become missing evidence of the pod.
 func TestGapsOfABugReport(t *testing.T) {
 	files := handmade()
 	files["index.json"] = `{"format": 1, "made": "2026-11-24T13:20:00Z", "files": [{"path": "app.log", "kind": "log", "truncated": true}]}`

@@ -6,15 +6,15 @@ import (
 	"slices"
 )
 
-// A Pattern picks lines: those with one of the literals, letters of ASCII in either case, for
-// which Only, if there is one, returns true.
+// A Pattern matches lines that contain one of the literals (ASCII letters match in either case) and for which Only,
+// if set, returns true.
 type Pattern struct {
 	Name string
 	Any  []string
 	Only func(text []byte) bool
 }
 
-// appendLower appends a text with the letters of ASCII in lower case.
+// appendLower appends a text with its ASCII letters in lower case.
 func appendLower[T []byte | string](to []byte, text T) []byte {
 	for i := range len(text) {
 		b := text[i]
@@ -26,9 +26,9 @@ func appendLower[T []byte | string](to []byte, text T) []byte {
 	return to
 }
 
-// ScanOptions bound what is kept. The zero value of a field means its default.
+// ScanOptions limit what is kept. The zero value of a field means its default.
 type ScanOptions struct {
-	Hits   int // of a pattern: half of them the first ones, half the last; default 16
+	Hits   int // hits of a pattern, half of them the first and half the last ones; default 16
 	Before int // lines before a hit; default 2
 	After  int // lines after it; default 6
 	Text   int // bytes of a line that are kept; default 2048
@@ -46,22 +46,22 @@ func (o ScanOptions) defaults() ScanOptions {
 	return o
 }
 
-// A Hit is a line that a pattern picked, and lines around it.
+// A Hit is a line that matches a pattern, with the lines around it.
 type Hit struct {
 	Pattern       string
 	Line          Line
 	Before, After []Line
 }
 
-// Found is what one pass over a log found.
+// Found is the result of one scan of a log.
 type Found struct {
 	Hits  []Hit          // in the order of lines
-	Total map[string]int // by pattern, also of hits that are not kept
+	Total map[string]int // by pattern, including hits that are not kept
 	Lines int
 	Bytes int64
 }
 
-// Scan passes over the log once. What was found until an error is returned with it.
+// Scan reads the log once. If an error ends it, it returns what it has found so far along with the error.
 func (l *Log) Scan(ctx context.Context, patterns []Pattern, o ScanOptions) (Found, error) {
 	s := scanner{o: o.defaults(), patterns: patterns, literals: make([][][]byte, len(patterns)), kept: make([][]*Hit, len(patterns))}
 	for i, p := range patterns {
@@ -86,14 +86,14 @@ func (l *Log) Scan(ctx context.Context, patterns []Pattern, o ScanOptions) (Foun
 type scanner struct {
 	o        ScanOptions
 	patterns []Pattern
-	literals [][][]byte // of each, in lower case
-	lower    []byte     // the line
-	hits     []int      // the patterns that it has
+	literals [][][]byte // of each pattern, in lower case
+	lower    []byte     // the line in lower case
+	hits     []int      // the patterns that match it
 	found    Found
 	kept     [][]*Hit // by pattern
-	open     []*Hit   // that want lines after them
-	recent   []Line   // a ring of copies, whose memory is used again
-	seen     int      // lines that were put into it
+	open     []*Hit   // hits that still need lines after them
+	recent   []Line   // a ring of copies, whose memory is reused
+	seen     int      // lines that were added to it
 }
 
 func (s *scanner) line(line *Line) {
@@ -106,7 +106,7 @@ func (s *scanner) line(line *Line) {
 	s.remember(line)
 }
 
-// match finds the patterns of which the line has a literal.
+// match finds the patterns with a literal in the line.
 func (s *scanner) match(text []byte) {
 	s.lower, s.hits = appendLower(s.lower[:0], text), s.hits[:0]
 	for i, any := range s.literals {
@@ -116,7 +116,7 @@ func (s *scanner) match(text []byte) {
 	}
 }
 
-// keep looks at a line of which a copy may be needed: one at most.
+// keep handles the hits of a line, and copies the line at most once.
 func (s *scanner) keep(line *Line) {
 	kept := *line
 	kept.Text = bytes.Clone(line.Text[:min(len(line.Text), s.o.Text)])
@@ -135,7 +135,7 @@ func (s *scanner) keep(line *Line) {
 	}
 }
 
-// hit keeps the first and the last ones of a pattern.
+// hit keeps the first and the last hits of a pattern.
 func (s *scanner) hit(p int, h *Hit) {
 	kept := s.kept[p]
 	if len(kept) >= s.o.Hits {
@@ -148,7 +148,7 @@ func (s *scanner) hit(p int, h *Hit) {
 	s.open = append(s.open, h)
 }
 
-// last are copies of the last lines.
+// last returns copies of the last lines.
 func (s *scanner) last(n int) (out []Line) {
 	for i := max(s.seen-min(n, len(s.recent)), 0); i < s.seen; i++ {
 		l := s.recent[i%len(s.recent)]
@@ -158,7 +158,7 @@ func (s *scanner) last(n int) (out []Line) {
 	return out
 }
 
-// remember keeps the last lines.
+// remember adds a line to the ring of the last lines.
 func (s *scanner) remember(line *Line) {
 	at := &s.recent[s.seen%len(s.recent)]
 	s.seen++

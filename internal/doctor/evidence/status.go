@@ -11,7 +11,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// newPod takes what a pod's object says by itself.
+// newPod returns the facts in a pod's object alone.
 func newPod(object *corev1.Pod, from Source) *Pod {
 	p := &Pod{Object: object, Source: from}
 	add := func(c corev1.Container, kind startup.Kind, statuses []corev1.ContainerStatus) {
@@ -38,8 +38,8 @@ func newPod(object *corev1.Pod, from Source) *Pod {
 	return p
 }
 
-// newContainer numbers the runs that a status has. The state is that of run restartCount; but a
-// container that waits to be restarted has that run in its last state, and the one before nowhere.
+// newContainer numbers the runs in a status. The state normally describes run restartCount. If a container waits
+// for its restart, its last state describes that run, and the previous run is nowhere in the status.
 func newContainer(kind startup.Kind, s corev1.ContainerStatus, from Source) *Container {
 	c := &Container{Name: s.Name, Kind: kind, Restarts: int(s.RestartCount)}
 	last := c.Restarts - 1
@@ -70,7 +70,7 @@ func ended(number int, t corev1.ContainerStateTerminated, from Source) Run {
 	if r.Signal == 0 && code > 128 && code <= 128+64 {
 		r.Signal = code - 128
 	}
-	// A container that could not be started has times of 1970.
+	// A container that could not be started has times in 1970.
 	if r.Started.Known() && r.Started.At.Year() < 1980 {
 		r.Started = Time{}
 	}
@@ -80,8 +80,8 @@ func ended(number int, t corev1.ContainerStateTerminated, from Source) Run {
 	return r
 }
 
-// fromEvents adds what the events tell of runs that the status no longer has: the first start, if
-// each start was counted.
+// fromEvents adds facts from events about runs that the status no longer contains: the first start, if each start
+// was counted.
 func (p *Pod) fromEvents() {
 	for _, c := range p.Containers {
 		for _, e := range p.Events {
@@ -128,7 +128,7 @@ func (p *Pod) contradictions() {
 
 func show(t Time) string { return t.At.Format(time.RFC3339Nano) }
 
-// containerOf is the container in the field path of an event, as spec.containers{app}.
+// containerOf returns the container in the field path of an event, such as spec.containers{app}.
 func containerOf(fieldPath string) string {
 	_, name, ok := strings.Cut(fieldPath, "{")
 	if !ok {

@@ -4,29 +4,29 @@ import (
 	"time"
 )
 
-// A Clock is what a time was read from.
+// A Clock names the clock that a time was read from.
 type Clock string
 
-// The clocks. A log whose zone is not known has one of its own.
+// The known clocks. A log whose zone is not known has its own clock.
 const (
-	NodeClock Clock = "node"       // kubelet, container runtime and containers
-	APIClock  Clock = "API server" // and scheduler and controllers: creation of objects
+	NodeClock Clock = "node"       // of kubelet, container runtime and containers
+	APIClock  Clock = "API server" // also of scheduler and controllers; creation of objects
 )
 
-// A Time is an instant in [At, At+Error) of a clock. The zero value is not known.
+// A Time is an instant in [At, At+Error) of a clock. The zero value is an unknown time.
 type Time struct {
 	At    time.Time     `json:"at"`
 	Error time.Duration `json:"error"`
 	Clock Clock         `json:"clock"`
 }
 
-// Known reports whether there is a time at all.
+// Known reports whether the time is known.
 func (t Time) Known() bool { return !t.At.IsZero() }
 
-// Latest is the end of the span that the instant is in.
+// Latest returns the end of the interval that contains the instant.
 func (t Time) Latest() time.Time { return t.At.Add(t.Error) }
 
-// An Order is what is known of two instants.
+// An Order is the known order of two instants.
 type Order int
 
 // The orders.
@@ -36,7 +36,7 @@ const (
 	After
 )
 
-// Compare says whether t was before or after u, if that is certain.
+// Compare returns whether t was before or after u, if that is certain.
 func (t Time) Compare(u Time) Order {
 	switch {
 	case !t.Known() || !u.Known() || t.Clock != u.Clock:
@@ -53,7 +53,7 @@ func (t Time) Compare(u Time) Order {
 
 func (t Time) exact() bool { return t.Error == 0 }
 
-// Since is the least and the greatest time from u to t; false if they are of different clocks.
+// Since returns the least and the greatest time from u to t; ok is false if they are from different clocks.
 func (t Time) Since(u Time) (least, most time.Duration, ok bool) {
 	if !t.Known() || !u.Known() || t.Clock != u.Clock {
 		return 0, 0, false
@@ -61,7 +61,7 @@ func (t Time) Since(u Time) (least, most time.Duration, ok bool) {
 	return t.At.Sub(u.Latest()), t.Latest().Sub(u.At), true
 }
 
-// seconds is a time of the API, which has whole seconds.
+// seconds returns a time from the API, which has a resolution of one second.
 func seconds(t time.Time, c Clock) Time {
 	if t.IsZero() {
 		return Time{}
@@ -73,14 +73,14 @@ func seconds(t time.Time, c Clock) Time {
 type Skew struct {
 	Least, Most       time.Duration
 	HasLeast, HasMost bool
-	By                [2]Source // what Least and Most are from
+	By                [2]Source // sources of Least and Most
 }
 
-// Contradicts reports whether no skew explains all times: a clock was set meanwhile.
+// Contradicts reports whether no skew explains all times, because a clock was set meanwhile.
 func (s Skew) Contradicts() bool { return s.HasLeast && s.HasMost && s.Least > s.Most }
 
-// Place is a time of the API server by the node's clock, with the error that this adds. It is not
-// known without both bounds.
+// Place converts a time of the API server to the node's clock, and adds the error of the conversion. The result is
+// unknown unless both bounds are known.
 func (s Skew) Place(t Time) Time {
 	switch {
 	case t.Clock != APIClock:

@@ -17,19 +17,19 @@ import (
 	"strings"
 )
 
-// An archive may be hostile: what it may be beside [Options]. Those of must-gather have 15 folders in
-// one another, and are a tenth of what they unpack to.
+// An archive may be hostile. These limits apply in addition to [Options]. Archives of must-gather have 15 nested
+// folders, and a tenth of the size of their content.
 const (
-	maxDepth = 64       // folders in one another
+	maxDepth = 64       // nested folders
 	maxName  = 4096     // bytes of a path
-	maxRatio = 200      // times the size of what is compressed; zeros are 1,000 times
-	freeSize = 64 << 20 // bytes that may come of anything
+	maxRatio = 200      // unpacked size as a multiple of the compressed size; zeros reach 1,000
+	freeSize = 64 << 20 // unpacked bytes that are always allowed
 )
 
 var gzipMagic = []byte{0x1f, 0x8b}
 
-// archive reads an archive; false if it is none. Its files are kept in memory, compressed: nothing is
-// written to a disk. What comes after a damage is lost, what was before it is used.
+// archive reads an archive, or returns false if the input is none. It keeps the files compressed in memory, and
+// writes nothing to disk. If the archive is damaged, the files before the damage are used.
 func (r *reader) archive(ctx context.Context, in *bufio.Reader, shown string) (bool, error) {
 	head, _ := in.Peek(512)
 	compressed := bytes.HasPrefix(head, gzipMagic)
@@ -67,17 +67,17 @@ func (r *reader) archive(ctx context.Context, in *bufio.Reader, shown string) (b
 		if hidden := strings.HasPrefix(name, ".") || strings.Contains(name, "/."); !hidden {
 			err = r.file(files[name].open, name, shown+":"+name, path.Join(filepath.ToSlash(shown)+":", path.Dir(name)))
 		}
-		delete(files, name) // if nothing keeps it, its memory is free
+		delete(files, name) // unless something refers to it, its memory is freed
 	}
 	return true, err
 }
 
-// asFolders is the order in which a folder of these files would be read.
+// asFolders orders files as they would be read from folders.
 func asFolders(a, b string) int { return slices.Compare(strings.Split(a, "/"), strings.Split(b, "/")) }
 
 func isTar(head []byte) bool { return len(head) == 512 && string(head[257:262]) == "ustar" }
 
-// untars reads a tar, and those that follow it, to the end, where the checksum of gzip is.
+// untars reads one tar and those that follow it up to the end, where gzip's checksum is.
 func (r *reader) untars(files map[string]*packed, from *bufio.Reader, shown string) error {
 	for {
 		if err := r.untar(files, from, shown); err != nil {
@@ -96,7 +96,7 @@ func (r *reader) untars(files map[string]*packed, from *bufio.Reader, shown stri
 	}
 }
 
-// damaged reports whether an error is of the archive's own text.
+// damaged reports whether an error means that the archive itself is damaged.
 func damaged(err error) bool {
 	var corrupt flate.CorruptInputError
 	return errors.As(err, &corrupt) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, gzip.ErrChecksum) || errors.Is(err, gzip.ErrHeader) || errors.Is(err, tar.ErrHeader)
@@ -129,7 +129,7 @@ func (r *reader) untar(files map[string]*packed, from io.Reader, shown string) e
 			if err = r.count(); err != nil {
 				break
 			}
-			r.kept += int64(4 * len(name)) // beside the texts
+			r.kept += int64(4 * len(name)) // memory beside the texts
 			switch {
 			case path.IsAbs(name):
 				r.unused(in, "its path is absolute")
@@ -147,7 +147,7 @@ func (r *reader) untar(files map[string]*packed, from io.Reader, shown string) e
 	}
 }
 
-// count counts a file of any folder or archive, or a section of one.
+// count counts a file of any folder or archive, or a section of a file.
 func (r *reader) count() error {
 	if r.files++; r.files > r.o.Files {
 		return fmt.Errorf("there are more than %d files: unpack an archive, and give a part of it, such as the folder of one namespace", r.o.Files)
@@ -155,7 +155,7 @@ func (r *reader) count() error {
 	return nil
 }
 
-// An unpacking reads the content of an archive, up to a size.
+// An unpacking reads the content of an archive, up to a limit.
 type unpacking struct {
 	ctx        context.Context
 	from       io.Reader
@@ -193,18 +193,18 @@ func (c *counter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// piece is how much of a text is compressed by itself, in bytes.
+// piece is the number of bytes that are compressed separately.
 const piece = 256 << 10
 
-// A packed text is compressed in memory, so that any part of it can be read: objects and logs take a
+// A packed text is compressed in memory in pieces, so that any part of it can be read. Objects and logs shrink to a
 // tenth of their size.
 type packed struct {
 	pieces [][]byte
 	size   int64
 }
 
-// pack reads a text to its end. Of what is itself compressed nothing is used, so that it is not kept.
-// What was read before an error is returned with it.
+// pack reads a text to its end. It keeps nothing of a text that is compressed itself, because such content is not
+// used. If an error ends the text, it returns what it has read along with the error.
 func (r *reader) pack(text io.Reader) (*packed, error) {
 	p, in := &packed{}, bufio.NewReaderSize(text, 32<<10)
 	if head, _ := in.Peek(len(gzipMagic)); bytes.Equal(head, gzipMagic) {
@@ -217,14 +217,14 @@ func (r *reader) pack(text io.Reader) (*packed, error) {
 		r.flate.Reset(&b)
 		n, err := io.CopyN(r.flate, text, piece)
 		if n > 0 {
-			r.flate.Close() // to memory: without an error
+			r.flate.Close() // writes to memory do not fail
 			p.pieces, p.size = append(p.pieces, bytes.Clone(b.Bytes())), p.size+n
 			r.kept, r.unpacked = r.kept+int64(b.Len()), r.unpacked+n
 		}
 		switch {
 		case p.size > r.o.Entry:
 			return p, fmt.Errorf("it has more than %d MiB", r.o.Entry>>20)
-		case r.unpacked > r.o.Unpack: // a tar can have holes
+		case r.unpacked > r.o.Unpack: // a tar may contain holes
 			return p, tooMuch(r.o.Unpack)
 		case r.kept > r.o.Memory:
 			return p, fmt.Errorf("with it, the files of archives take more than %d MiB of memory, compressed: unpack it, and give the folder", r.o.Memory>>20)
@@ -238,16 +238,16 @@ func (r *reader) pack(text io.Reader) (*packed, error) {
 
 func (p *packed) open() (text, int64, error) { return &unpacked{packed: p, at: -1}, p.size, nil }
 
-// An unpacked text is read from memory. It is used by one goroutine.
+// An unpacked text is read from memory, by one goroutine only.
 type unpacked struct {
 	*packed
-	at   int // the piece in text
+	at   int // index of the current piece
 	text []byte
 }
 
 func (u *unpacked) Close() error { return nil }
 
-// ReadAt reads from any place.
+// ReadAt implements io.ReaderAt.
 func (u *unpacked) ReadAt(p []byte, from int64) (n int, err error) {
 	for n < len(p) {
 		if from >= u.size {

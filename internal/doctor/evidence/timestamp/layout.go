@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A Prefix is what stands before each line that a program wrote.
+// A Prefix is the format that the container runtime or kubectl writes before each line of a program.
 type Prefix string
 
 // The prefixes.
@@ -15,19 +15,19 @@ const (
 	CRI      Prefix = "CRI"                  // 2026-11-24T03:18:19.480123456Z stdout F text: a node's file
 )
 
-// A Layout is how the lines of one log have their times.
+// A Layout is the format of the times in one log.
 type Layout struct {
 	Prefix Prefix
-	Form   Form // empty: no line has a time of its own
-	Column int  // where most of them begin
+	Form   Form // empty: lines have no time of their own
+	Column int  // where most stamps begin
 }
 
-// A Reading is one line, taken apart.
+// A Reading is a parsed line.
 type Reading struct {
-	Written, Own       Stamp // by the container runtime, by the program
+	Written, Own       Stamp // stamps by the container runtime and by the program
 	HasWritten, HasOwn bool
 	Text               []byte // without the prefix
-	Continues          bool   // it belongs to the line before: a stack trace, a text of several lines
+	Continues          bool   // it belongs to the previous line: a stack trace, or a text of several lines
 }
 
 // Learn returns the layout on which the first lines of a log agree.
@@ -52,7 +52,7 @@ func Learn(lines [][]byte) Layout {
 	return l
 }
 
-// prefixOf returns the prefix that all lines have, stack traces too: with the nine digits that
+// prefixOf returns the prefix that all lines have, including stack traces. The stamp must have the nine digits that
 // a kubelet writes.
 func prefixOf(lines [][]byte) Prefix {
 	cri, with, seen := 0, 0, 0
@@ -76,7 +76,7 @@ func prefixOf(lines [][]byte) Prefix {
 	case cri == with:
 		return CRI
 	}
-	for _, line := range lines { // containerd leaves zeros out, kubectl does not
+	for _, line := range lines { // containerd omits trailing zeros, kubectl does not
 		if _, s, _ := cutStamp(line); len(line) > 0 && s.Resolution != 1 {
 			return NoPrefix
 		}
@@ -84,7 +84,7 @@ func prefixOf(lines [][]byte) Prefix {
 	return Kubectl
 }
 
-// cutStamp removes a stamp of RFC 3339 and the space after it.
+// cutStamp removes an RFC 3339 stamp and the space after it.
 func cutStamp(line []byte) ([]byte, Stamp, bool) {
 	if len(line) < len("2006-01-02T15:04:05Z") || line[10] != 'T' || !digit(line, 0) {
 		return line, Stamp{}, false
@@ -99,7 +99,7 @@ func cutStamp(line []byte) ([]byte, Stamp, bool) {
 	return line[min(s.End+1, len(line)):], s, true
 }
 
-// cutStream removes "stdout F " of CRI; P is a part of a line that the runtime has cut.
+// cutStream removes "stdout F " of CRI; P instead of F marks a part of a line that the runtime has split.
 func cutStream(text []byte) ([]byte, bool) {
 	for _, p := range []string{"stdout F", "stderr F", "stdout P", "stderr P"} {
 		if rest, ok := bytes.CutPrefix(text, []byte(p)); ok && (len(rest) == 0 || rest[0] == ' ') {
@@ -120,8 +120,7 @@ func (l Layout) cut(line []byte) (text []byte, written Stamp, ok bool) {
 	return text, written, ok
 }
 
-// Read takes a line apart. A line without a time where the others have one belongs to the one
-// before it.
+// Read parses a line. In a log whose lines have times, a line without one belongs to the previous line.
 func (l Layout) Read(line []byte) Reading {
 	var r Reading
 	r.Text, r.Written, r.HasWritten = l.cut(line)
@@ -144,5 +143,5 @@ func (l Layout) Read(line []byte) Reading {
 	return r
 }
 
-// indented reports whether a line begins as those of stack traces do.
+// indented reports whether a line is indented, like the lines of a stack trace.
 func indented(text []byte) bool { return len(text) > 0 && (text[0] == ' ' || text[0] == '\t') }

@@ -52,7 +52,7 @@ func (c *scan) spaces() bool {
 	return c.i > begin
 }
 
-// numeric reads what begins with a digit. first: a clock without a date, or an epoch, may be there.
+// numeric reads a stamp that begins with a digit. If first is set, it may be a clock without a date, or an epoch.
 func (c *scan) numeric(first bool) (Stamp, bool) {
 	digits := 0
 	for digit(c.text, c.i+digits) {
@@ -80,7 +80,7 @@ func (c *scan) at(i int) byte {
 	return 0
 }
 
-// A date of a stamp; the year is 0 if the line has none.
+// A date is the date of a stamp; its year is 0 if the line has none.
 type date struct{ year, month, day int }
 
 func (d date) valid() bool {
@@ -90,7 +90,7 @@ func (d date) valid() bool {
 	return d.year == 0 || d.year >= 1970 && d.year < 2200 && time.Date(d.year, time.Month(d.month), d.day, 0, 0, 0, 0, time.UTC).Day() == d.day
 }
 
-// iso reads 2026-11-24T03:18:19.480+08:00 and its relatives.
+// iso reads stamps like 2026-11-24T03:18:19.480+08:00.
 func (c *scan) iso() (s Stamp, ok bool) {
 	var d date
 	d.year, _ = c.number(4, 4)
@@ -171,7 +171,7 @@ func (c *scan) monthFirst() (s Stamp, ok bool) {
 	return s, true
 }
 
-// yearAfter reads the year after the time, as C writes it; 0 if there is none.
+// yearAfter reads the year after the time, where C writes it; it returns 0 if there is none.
 func (c *scan) yearAfter(d date) int {
 	mark := c.i
 	c.spaces()
@@ -188,7 +188,7 @@ const months = "JanFebMarAprMayJunJulAugSepOctNovDec"
 
 var longMonths = []string{"uary", "ruary", "ch", "il", "", "e", "y", "ust", "tember", "ober", "ember", "ember"}
 
-// month reads a name, short or long; 0 if there is none.
+// month reads the short or long name of a month; it returns 0 if there is none.
 func (c *scan) month() int {
 	if c.i+3 > len(c.text) {
 		return 0
@@ -227,7 +227,7 @@ func (c *scan) klog() (s Stamp, ok bool) {
 	return s, ok
 }
 
-// clock reads the time of the day, its fraction and its zone, and completes s.
+// clock reads the time of day with its fraction and zone, and completes s.
 func (c *scan) clock(s *Stamp, d date) bool {
 	hour, ok := c.number(1, 2)
 	if !ok || !d.valid() || !c.take(':') {
@@ -259,7 +259,7 @@ func (c *scan) clock(s *Stamp, d date) bool {
 	return true
 }
 
-// fraction reads what follows the seconds, and sets the resolution.
+// fraction reads the fraction of a second, and sets the resolution.
 func (c *scan) fraction(resolution *time.Duration) (nanos int) {
 	*resolution = time.Second
 	sep := c.peek()
@@ -294,8 +294,7 @@ func (c *scan) half() (afternoon, there bool) {
 	return false, false
 }
 
-// zone reads Z, UTC, GMT, +08:00 and its relatives, or GMT+0800 of JavaScript. Other names are not
-// unique.
+// zone reads Z, UTC, GMT, offsets like +08:00, or GMT+0800 of JavaScript. Other zone names are ambiguous.
 func (c *scan) zone() (offset time.Duration, there bool) {
 	mark := c.i
 	if c.word("Z") && !letter(c.peek()) {
@@ -315,7 +314,7 @@ func (c *scan) zone() (offset time.Duration, there bool) {
 	return 0, named
 }
 
-// offset reads +08:00, +0800, and +08 if no space stands before it.
+// offset reads +08:00, +0800, or +08 if no space precedes it.
 func (c *scan) offset(spaced bool) (time.Duration, bool) {
 	sign := time.Duration(1)
 	switch {
@@ -335,7 +334,7 @@ func (c *scan) offset(spaced bool) (time.Duration, bool) {
 	return sign * (time.Duration(hours)*time.Hour + time.Duration(minutes)*time.Minute), true
 }
 
-// epoch reads seconds, or parts of them, since 1970: the magnitude tells which.
+// epoch reads seconds, or fractions of them, since 1970; the magnitude tells the unit.
 func (c *scan) epoch() (s Stamp, ok bool) {
 	var n int64
 	digits := 0
@@ -372,20 +371,20 @@ func (c *scan) epoch() (s Stamp, ok bool) {
 	if year := s.Wall.Year(); year < 2001 || year >= 2200 {
 		return s, false
 	}
-	if c.peek() == 'e' || c.peek() == 'E' { // 1.7954902994801e+09 has lost its meaning here
+	if c.peek() == 'e' || c.peek() == 'E' { // 1.7954902994801e+09 is too imprecise
 		return s, false
 	}
 	return s, true
 }
 
-// timeKeys are the names of fields with the time, of the usual libraries for logs.
+// timeKeys are the names of the time field in the usual logging libraries.
 var timeKeys = map[string]bool{
 	"time": true, "ts": true, "t": true, "timestamp": true, "@timestamp": true, "Timestamp": true, "@t": true, "date": true,
 	"datetime": true, "asctime": true, "timeMillis": true, "epochSecond": true, "start_time": true, "Time": true, "time_local": true,
 	"time_iso8601": true, "msec": true, "eventTime": true, "seconds": true, "log_time": true, "logged_at": true, "when": true,
 }
 
-// inJSON returns the first stamp that is the value of such a field, in an object that begins at i.
+// inJSON returns the first stamp that is the value of a time field, in an object that begins at i.
 func inJSON(line []byte, i int) (Stamp, bool) {
 	for i < len(line) {
 		q := bytes.IndexByte(line[i:], '"')
@@ -416,7 +415,7 @@ func inJSON(line []byte, i int) (Stamp, bool) {
 	return Stamp{}, false
 }
 
-// afterColon is where the value begins of a key that ends at i; false if it is none.
+// afterColon returns where the value of a key that ends at i begins; false if no key ends there.
 func afterColon(line []byte, i int) (int, bool) {
 	c := scan{text: line, i: min(i, len(line))}
 	c.spaces()
@@ -425,7 +424,7 @@ func afterColon(line []byte, i int) (int, bool) {
 	return c.i, isKey && c.i < len(line)
 }
 
-// withNanos adds the field that log4j and protobuf have beside the seconds.
+// withNanos adds the nanoseconds that log4j and protobuf write in a field beside the seconds.
 func withNanos(line []byte, s Stamp) Stamp {
 	for _, key := range []string{`,"nanoOfSecond":`, `,"nanos":`} {
 		c := scan{text: line, i: s.End}
@@ -438,7 +437,7 @@ func withNanos(line []byte, s Stamp) Stamp {
 	return s
 }
 
-// stringEnd is where a string of JSON ends: its quote, or the end of the line.
+// stringEnd returns where a JSON string ends: at its quote, or at the end of the line.
 func stringEnd(line []byte, i int) int {
 	for ; i < len(line); i++ {
 		switch line[i] {

@@ -1,12 +1,12 @@
-// Package timestamp finds the time in a line of a log: of the usual runtimes, in any of their
-// layouts, with as much of it as is there.
+// Package timestamp finds the time in a log line, in any of the layouts of the usual runtimes, even if
+// the line contains only a part of a time.
 //
-// A [Stamp] says what the line has, and no more: its resolution, and whether the line names a zone,
-// a year, a date. [Learn] finds the [Layout] of a log from its first lines, [Layout.Read] takes a
-// line apart: what the container runtime wrote before it, the program's own stamp, the text. [Fits]
-// are the zones in which stamps without a zone lie in a given span; it is for the caller to conclude.
+// A [Stamp] says only what the line contains: its resolution, and whether the line names a zone, a
+// year, a date. [Learn] finds the [Layout] of a log from its first lines. [Layout.Read] parses a line
+// into the container runtime's prefix, the program's own stamp, and the text. [Fits] returns the zones
+// in which stamps without a zone lie in a given span; the caller draws the conclusion.
 //
-// There is one scanner and no regular expression: a log of a gigabyte is read in seconds.
+// There is one scanner and no regular expression, so that a log of a gigabyte is read in seconds.
 package timestamp
 
 import (
@@ -14,18 +14,18 @@ import (
 	"time"
 )
 
-// A Stamp is a time as a line has it.
+// A Stamp is a time as a line contains it.
 type Stamp struct {
-	Wall       time.Time     // of UTC if Zoned; else the digits, as if they were of UTC
+	Wall       time.Time     // in UTC if Zoned; else the digits, read as if they were UTC
 	Resolution time.Duration // the instant is in [Wall, Wall+Resolution)
-	Zoned      bool          // the line has the zone, or an epoch
-	NoYear     bool          // Wall is in year 0
-	NoDate     bool          // Wall is at January 1st of year 0
+	Zoned      bool          // the line names the zone, or contains an epoch
+	NoYear     bool          // the line has no year; Wall is in year 0
+	NoDate     bool          // the line has no date; Wall is on January 1st of year 0
 	Form       Form
-	At, End    int // where in the line
+	At, End    int // position in the line
 }
 
-// A Form is a way to write a time.
+// A Form is a notation of a time.
 type Form string
 
 // The forms.
@@ -35,12 +35,12 @@ const (
 	Klog  Form = "klog"  // I1124 03:18:19.480123
 	Clock Form = "clock" // 03:18:19.480
 	Epoch Form = "epoch" // 1795490299.480
-	JSON  Form = "json"  // a field of an object, in any of the forms
+	JSON  Form = "json"  // a field of an object, in any of these forms
 )
 
 const (
-	reach     = 160  // where a stamp may begin
-	jsonReach = 4096 // the same, in an object
+	reach     = 160  // farthest beginning of a stamp in a line
+	jsonReach = 4096 // farthest beginning in an object
 )
 
 // Find returns the first stamp near the beginning of a line.
@@ -64,8 +64,8 @@ func Find(line []byte) (Stamp, bool) {
 	return Stamp{}, false
 }
 
-// at reads the stamp that begins at i. What is a time only at the beginning of a line, or in
-// brackets there, is none elsewhere.
+// at reads the stamp that begins at i. Some forms count as a time only at the beginning of a line (first) or in
+// brackets.
 func at(line []byte, i int, first bool) (Stamp, bool) {
 	if i >= len(line) {
 		return Stamp{}, false
@@ -89,7 +89,7 @@ func at(line []byte, i int, first bool) (Stamp, bool) {
 // levels are the letters with which klog and glog begin a line.
 var levels = []byte("IWEFD")
 
-// beginsToken reports whether a time may begin at i: not within a word, a number, a path or a name.
+// beginsToken reports whether a time may begin at i, that is not within a word, a number, a path or a name.
 func beginsToken(line []byte, i int) bool {
 	if i == 0 {
 		return true
@@ -97,7 +97,7 @@ func beginsToken(line []byte, i int) bool {
 	switch b := line[i-1]; {
 	case b == ':':
 		return i > 1 && letter(line[i-2])
-	case b == 'm': // the end of a colour
+	case b == 'm': // the end of a colour sequence
 		esc := bytes.LastIndexByte(line[:i], 0x1b)
 		return esc >= 0 && skipColours(line, esc) == i
 	case b == '-', b == '/', b == '.', b == '_', b == '+', b >= '0' && b <= '9', letter(b), b >= 0x80:
@@ -106,7 +106,7 @@ func beginsToken(line []byte, i int) bool {
 	return true
 }
 
-// keyed reports whether a number is the value of a field for the time, as ts=1795490299.
+// keyed reports whether a number is the value of a time field, as in ts=1795490299.
 func keyed(line []byte, i int) bool {
 	k := bytes.LastIndexByte(line[:i], ' ') + 1
 	if i <= k || line[i-1] != '=' {
@@ -115,7 +115,7 @@ func keyed(line []byte, i int) bool {
 	return timeKeys[string(line[k:i-1])]
 }
 
-// skipColours is where a line goes on after the sequences that set colours at i.
+// skipColours returns the position after the colour sequences at i.
 func skipColours(line []byte, i int) int {
 	for i+1 < len(line) && line[i] == 0x1b && line[i+1] == '[' {
 		end := i + 2
@@ -134,9 +134,9 @@ func letter(b byte) bool { return b|0x20 >= 'a' && b|0x20 <= 'z' }
 
 func digit(line []byte, i int) bool { return i < len(line) && line[i] >= '0' && line[i] <= '9' }
 
-// Instant is the time of s in a zone that is the offset ahead of UTC. What is missing of the date
-// is chosen by a known instant: a year so that the result is the nearest to it, a date so that it is
-// the first that is not before it.
+// Instant returns the time of s in the zone with an offset from UTC. It completes a missing date by a known
+// instant: it chooses the year so that the result is nearest to it, or the date so that the result is the first
+// that is not before it.
 func (s Stamp) Instant(offset time.Duration, near time.Time) time.Time {
 	if s.Zoned && !s.NoYear {
 		return s.Wall
@@ -166,15 +166,15 @@ func (s Stamp) Instant(offset time.Duration, near time.Time) time.Time {
 	return w.Add(-offset)
 }
 
-// The zones that are tried: all that are in use, in whole quarters of an hour.
+// These are the zones that are tried: all that are in use, in steps of a quarter of an hour.
 const (
 	west    = -12 * time.Hour
 	east    = 14 * time.Hour
 	quarter = 15 * time.Minute
 )
 
-// Fits returns the offsets from UTC for which both stamps, the first and the last of a log, lie in
-// a span. A zero end is not known. Slack is how far outside still counts as inside.
+// Fits returns the offsets from UTC for which the first and the last stamp of a log both lie in a span. A zero end
+// of the span is not known. Slack is how far outside of the span a stamp may lie.
 func Fits(first, last Stamp, from, to time.Time, slack time.Duration) (out []time.Duration) {
 	for offset := west; offset <= east; offset += quarter {
 		begin := first.Instant(offset, from.Add(-slack))
@@ -186,11 +186,11 @@ func Fits(first, last Stamp, from, to time.Time, slack time.Duration) (out []tim
 	return out
 }
 
-// Offset is the zone in which a stamp without one is a known instant, in whole quarters of an hour, and what is
-// left: how far the one clock is from the other.
+// Offset returns the zone, to a quarter of an hour, in which a stamp without a zone is a known instant, and the
+// rest, by which the two clocks differ.
 func (s Stamp) Offset(instant time.Time) (offset, rest time.Duration) {
 	near := s
-	if s.NoDate { // the nearest, and not the first after it
+	if s.NoDate { // the nearest one, not the first after the instant
 		t := s.Instant(0, instant.Add(-12*time.Hour))
 		near = Stamp{Wall: t}
 	}
