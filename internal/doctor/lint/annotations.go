@@ -16,8 +16,8 @@ import (
 	"outrider.dev/startup"
 )
 
-// noEffect returns why an annotation of a pod does nothing; empty if it does something, or if
-// that is unknown.
+// noEffect returns why an annotation of a pod does nothing. It returns an empty string if the
+// annotation has an effect, or if that is unknown.
 //
 // complexity: one case for each reason.
 func noEffect(s *subject, key, value string) string {
@@ -61,7 +61,7 @@ func annotationsOfPod(s subject, b *builder) {
 			}
 		} else if after := s.corrected(key); after != nil {
 			if s.asksByAnnotation() && s.ns.source == nil {
-				c.severity = finding.Note // the namespace may ask
+				c.severity = finding.Note // the namespace may request injection
 			}
 			c.fix, c.do = s.to(after.pod), after.how
 		}
@@ -69,14 +69,14 @@ func annotationsOfPod(s subject, b *builder) {
 	}
 }
 
-// A correction gives an annotation the effect that its author probably meant.
+// A correction gives an annotation the effect that its author probably intended.
 type correction struct {
 	pod *corev1.Pod
 	how string
 }
 
-// corrected renames an annotation that is misspelt, or makes a label of it; nil where neither
-// helps. No fix deletes an annotation: what its author wanted would be lost.
+// corrected renames a misspelt annotation, or turns it into a label. It returns nil where neither helps. No fix
+// deletes an annotation, because the author's intention would be lost.
 func (s *subject) corrected(key string) *correction {
 	out, value := s.Pod.DeepCopy(), s.Pod.Annotations[key]
 	delete(out.Annotations, key)
@@ -96,15 +96,15 @@ func (s *subject) corrected(key string) *correction {
 		return nil
 	}
 	out.Annotations[meant] = value
-	if s.inject != nil { // else another mesh has the proxy, and there is no injection to try it on
+	if s.inject != nil { // otherwise the proxy is another mesh's, and there is no injection to try the correction on
 		if r, err := s.inject(out); err != nil || r.NoEffect[meant] != "" {
-			return nil // not with this value
+			return nil // the value is still invalid
 		}
 	}
 	return &correction{out, "rename it to " + meant}
 }
 
-// annotationsElsewhere: injection reads the annotations of the pod, not those of its owner.
+// annotationsElsewhere finds annotations on a pod's owner, where injection does not read them.
 func annotationsElsewhere(s subject, b *builder) {
 	if s.Template == "" || s.root < 0 {
 		return
@@ -132,7 +132,7 @@ func annotationsElsewhere(s subject, b *builder) {
 	}
 }
 
-// labelsWithoutEffect reports the labels for injection that do nothing.
+// labelsWithoutEffect reports injection labels that do nothing.
 func labelsWithoutEffect(s subject, b *builder) {
 	for _, key := range slices.Sorted(maps.Keys(s.Pod.Labels)) {
 		value := s.Pod.Labels[key]

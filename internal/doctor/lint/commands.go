@@ -13,15 +13,15 @@ import (
 	"outrider.dev/startup"
 )
 
-// running are the members that run as long as the pod: plain ones and sidecars.
+// running returns the members that run as long as the pod: plain containers and sidecars.
 func (s *subject) running() []member {
 	return slices.DeleteFunc(s.members(), func(m member) bool { return m.kind == startup.Init || podspec.OfMesh(m.Name) })
 }
 
-// waitPrograms are put before the real command to wait for an address.
+// waitPrograms run before the real command and wait for an address.
 var waitPrograms = []string{"wait-for-it.sh", "wait-for-it", "wait-for.sh", "wait-for", "dockerize", "scuttle", "envoy-preflight"}
 
-// waitsByProgram: a program waits in the command of the app, each with its own end.
+// waitsByProgram finds applications whose command runs a program that waits, each with its own timeout.
 func waitsByProgram(s subject, b *builder) {
 	for _, m := range s.running() {
 		calls := shell.Calls(m.argv())
@@ -41,7 +41,7 @@ func waitsByProgram(s subject, b *builder) {
 				c.why, c.source = "it ends after -timeout (10 s without it), and the container is restarted with back-off, which doubles to 5 min; it also stays the parent of the app", "jwilder/dockerize README"
 			case "scuttle", "envoy-preflight":
 				if s.ends() || !slices.ContainsFunc(m.Env, func(e corev1.EnvVar) bool { return e.Name == "ENVOY_ADMIN_API" }) {
-					continue // it ends the proxy of a Job, or it waits for nothing
+					continue // it ends the proxy of a Job, or waits for nothing
 				}
 				c.title = fmt.Sprintf("%s waits for its proxy by %s", m.Name, call.Program)
 				c.why, c.source = "it polls the proxy's admin port and stays the parent of the app; with START_WITHOUT_ENVOY or a time limit the app starts without the proxy", "redboxllc/scuttle README"
@@ -63,12 +63,12 @@ func waitsByProgram(s subject, b *builder) {
 	}
 }
 
-// execsLast are the shells that replace themselves by the last command of "-c": measured
-// with bash 5.2 and busybox 1.35; dash 0.5.12, which is sh in Debian and Ubuntu, does not.
+// execsLast are the shells that replace themselves with the last command of "-c": measured with bash 5.2 and
+// busybox 1.35; dash 0.5.12, the sh of Debian and Ubuntu, does not.
 var execsLast = []string{"bash", "ash", "busybox", "zsh"}
 
-// execsItsLast reports whether a shell replaces itself by the last simple command of a script. busybox does
-// not where an end of a line follows, as in a block of YAML; nor bash where a comment does.
+// execsItsLast reports whether a shell replaces itself with the last simple command of a script. busybox does not
+// if a newline follows, as in a YAML block; bash does not if a comment follows.
 func execsItsLast(shell, script string) bool {
 	if shell == "bash" && strings.HasPrefix(script[strings.LastIndexByte(strings.TrimRight(script, "\n"), '\n')+1:], "#") {
 		return false
@@ -76,7 +76,7 @@ func execsItsLast(shell, script string) bool {
 	return slices.Contains(execsLast, shell) && (shell == "bash" || shell == "zsh" || !strings.HasSuffix(script, "\n"))
 }
 
-// shellStays: a shell that stays process 1 takes the signal to stop, and passes none on.
+// shellStays finds shells that stay process 1: they receive the stop signal, and do not pass it on.
 func shellStays(s subject, b *builder) {
 	if s.ends() {
 		return // it stops by itself
@@ -93,10 +93,10 @@ func shellStays(s subject, b *builder) {
 		}
 		calls := shell.Calls(argv)
 		if m.offline() {
-			continue // a pause or a loop of the shell: a kill loses nothing
+			continue // the shell only pauses or loops, so that killing it loses nothing
 		}
 		last := slices.IndexFunc(calls, func(c shell.Call) bool { return c.Final })
-		ended := func(c shell.Call) bool { // or perhaps, in a branch
+		ended := func(c shell.Call) bool { // or may end, in a branch
 			return c.Program == "trap" || c.Execed && !c.Final && (c.Always || last < 0)
 		}
 		if len(calls) == 0 || slices.ContainsFunc(calls, ended) {
@@ -113,7 +113,7 @@ func shellStays(s subject, b *builder) {
 			c.why = "the init program passes SIGTERM to it, it ends at once, and the container with it: the program is killed without any time to stop"
 		}
 		idles := last >= 0 && slices.Contains([]string{"sleep", "tail", "curl", "wget", "kill", "nc"}, calls[last].Program)
-		if last < 0 || idles { // exec cannot stand in a loop, a pipe or the background; and those are not what must stop
+		if last < 0 || idles { // exec cannot be put into a loop, a pipe or the background; and an idle command need not stop cleanly
 			c.do = "run the program alone with exec, or trap SIGTERM and pass it on"
 		}
 		if last >= 0 && calls[last].Alone && program == "sh" {
@@ -129,7 +129,7 @@ func shellStays(s subject, b *builder) {
 	}
 }
 
-// stopsByHook reports whether a preStop ends the program.
+// stopsByHook reports whether a preStop hook ends the program.
 func (m member) stopsByHook() bool {
 	l := m.Lifecycle
 	if l == nil || l.PreStop == nil {
@@ -144,7 +144,7 @@ func (m member) stopsByHook() bool {
 
 var onlySleeps = regexp.MustCompile(`^((/bin/|/usr/bin/)?(ba)?sh -\w*c )?(/bin/|/usr/bin/)?sleep [0-9smh.]+;?$`)
 
-// execing is the change that puts exec before a call.
+// execing returns the change that puts exec before a call.
 func (s *subject) execing(m member, call shell.Call) *change {
 	after := s.Pod.DeepCopy()
 	c := containerOf(after, m.Name)
@@ -156,7 +156,7 @@ func (s *subject) execing(m member, call shell.Call) *change {
 	return s.to(after)
 }
 
-// postStartConnects: a hook that fails gets its container killed.
+// postStartConnects finds postStart hooks that connect: if such a hook fails, its container is killed.
 func postStartConnects(s subject, b *builder) {
 	for _, m := range s.running() {
 		if m.Lifecycle == nil || m.Lifecycle.PostStart == nil {

@@ -9,12 +9,11 @@ import (
 
 // A Filter selects findings.
 type Filter struct {
-	Severity   finding.Severity // the least severe
-	Only, Skip []string         // codes; no Only: all
+	Severity   finding.Severity // least severity
+	Only, Skip []string         // codes; empty Only: all
 }
 
-// Check refuses codes that do not exist. The notes are about those that lint had once: nothing is found
-// under them.
+// Check refuses unknown codes. For codes that lint no longer uses it returns notes: they select nothing.
 func (f Filter) Check() (notes []string, err error) {
 	for _, code := range slices.Concat(f.Only, f.Skip) {
 		if note := kinds.Gone(code); note != "" {

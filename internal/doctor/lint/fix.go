@@ -15,11 +15,11 @@ import (
 	"outrider.dev/internal/core/pod/shell"
 )
 
-// A change is an object before and after, as trees of package manifest.
+// A change consists of an object before and after, as trees of package manifest.
 type change struct{ before, after any }
 
-// changeOf is a change of an object, or of the part of it at a path; nil if nothing
-// changes, or if it cannot be written as JSON.
+// changeOf returns the change of an object, or of the part of it at a path. It returns nil if nothing changes, or
+// if the object cannot be written as JSON.
 func changeOf(at path, before, after any) *change {
 	a, errA := manifest.Tree(before)
 	b, errB := manifest.Tree(after)
@@ -29,7 +29,7 @@ func changeOf(at path, before, after any) *change {
 	return &change{manifest.Set(nil, at.keys(), a), manifest.Set(nil, at.keys(), b)}
 }
 
-// to is the change of the subject's pod to another; nil if a container might then run another
+// to returns the change from the subject's pod to another one, or nil if a container might then run another
 // program.
 func (s *subject) to(after *corev1.Pod) *change {
 	for _, m := range s.members() {
@@ -40,8 +40,8 @@ func (s *subject) to(after *corev1.Pod) *change {
 	return changeOf(s.template, &s.Pod, after)
 }
 
-// patch puts a change into the text of one object. It fails if the outcome, read again, is
-// not exactly what was wanted.
+// patch applies a change to the text of one object. It fails if the result, parsed again, is not exactly the wanted
+// object.
 func (s *source) patch(root int, c *change) (*finding.Patch, error) {
 	if c == nil || root < 0 || root >= len(s.objects) {
 		return nil, manifest.ErrCannotEdit
@@ -63,15 +63,15 @@ func (s *source) patch(root int, c *change) (*finding.Patch, error) {
 	if err != nil || !exact {
 		return nil, manifest.ErrCannotEdit
 	}
-	if dashes := s.text[from:to]; alone { // an item begins behind its dash
+	if dashes := s.text[from:to]; alone { // an item of a list begins after its dash
 		n := len(dashes) - len(strings.TrimLeft(dashes, " -"))
 		text = append([]byte(dashes[:n]), bytes.TrimLeft(text, " ")...)
 	}
 	return &finding.Patch{File: s.name, Edits: s.changes(from, to, string(text))}, nil
 }
 
-// part is the text of one object alone, which is quicker to read and print than a list of
-// thousands. The document is nil where the object shares lines or anchors with others.
+// part returns the text of one object alone, which is faster to parse and print than a list of thousands. The
+// document is nil if the object shares lines or anchors with others.
 func (s *source) part(n *yaml.Node) (from, to int, d *manifest.Document) {
 	first, start := s.offset(n.Line, 1), s.offset(n.Line, n.Column)
 	if n.Column == 1 || n.Style&yaml.FlowStyle != 0 || strings.Trim(s.text[first:start], " -") != "" {
@@ -100,8 +100,8 @@ func (s *source) part(n *yaml.Node) (from, to int, d *manifest.Document) {
 	return first, to, d
 }
 
-// changes is the difference that another text makes from one offset to another, in whole lines: what
-// is between the lines that are the same at the beginning and at the end.
+// changes returns the difference to another text in whole lines, without the equal lines at the beginning and the
+// end.
 func (s *source) changes(from, to int, text string) []finding.Edit {
 	first, last := strings.LastIndexByte(s.text[:from], '\n')+1, len(s.text)
 	if to > 0 && s.text[to-1] == '\n' {
@@ -126,7 +126,7 @@ func (s *source) changes(from, to int, text string) []finding.Edit {
 
 // A Fixed is the result of [Fix].
 type Fixed struct {
-	Files    []File // all, with the fixes in them
+	Files    []File // all files, with the fixes applied
 	Changed  []File // those of Files that changed
 	Findings []finding.Finding
 
@@ -142,7 +142,7 @@ func (f Fixed) Texts() [][]byte {
 	return out
 }
 
-// Diff returns what changed in all files.
+// Diff returns the differences of all files.
 func (f Fixed) Diff() []byte {
 	var out []byte
 	for i, file := range f.Files {
@@ -151,8 +151,8 @@ func (f Fixed) Diff() []byte {
 	return out
 }
 
-// Fix applies the fixes of the selected findings to the files, in rounds: one fix for each
-// object, then all files are checked again, because one fix may resolve several findings.
+// Fix applies the fixes of the selected findings in rounds: one fix for each object, and then all files are checked
+// again, because one fix may resolve several findings.
 func Fix(files []File, o Options, selects func(finding.Finding) bool) (Fixed, error) {
 	out := Fixed{Files: slices.Clone(files), before: files}
 	changed := map[string]bool{}
@@ -182,7 +182,7 @@ func Fix(files []File, o Options, selects func(finding.Finding) bool) (Fixed, er
 	return out, nil
 }
 
-// oneOfEach is the fixes of a file together, the first one of each object.
+// oneOfEach combines the fixes of a file: the first one of each object.
 func oneOfEach(file string, all []finding.Finding) (*finding.Patch, []finding.Finding) {
 	out := &finding.Patch{File: file}
 	var fixed []finding.Finding
@@ -201,6 +201,5 @@ func oneOfEach(file string, all []finding.Finding) (*finding.Patch, []finding.Fi
 	return out, fixed
 }
 
-// maxRounds ends what would else go on if two rules undid each other's fixes. No object
-// has so many findings.
+// maxRounds ends a loop in which two rules undo each other's fixes. No object has that many findings.
 const maxRounds = 100

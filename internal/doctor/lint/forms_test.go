@@ -12,7 +12,7 @@ import (
 	"outrider.dev/internal/core/pod/podfile"
 )
 
-// forms rewrite one line of a manifest as YAML also permits it. Most keep its meaning.
+// forms rewrite one line of a manifest in another style of YAML. Most keep its meaning.
 var forms = map[string]func(line string) string{
 	"an explicit key":               func(l string) string { return keyed.ReplaceAllString(l, "$1? $2\n$1:$3") },
 	"an explicit key with no value": func(l string) string { return keyed.ReplaceAllString(l, "$1? x\n$0") },
@@ -47,10 +47,10 @@ var forms = map[string]func(line string) string{
 	"a next line":                   func(l string) string { return l + "\u0085" },
 }
 
-// keyed is a line with a key: what is before it, the key, and what is behind the colon.
+// keyed matches a line with a key: the text before it, the key, and the text after the colon.
 var keyed = regexp.MustCompile(`^([ -]*)([\w./-]+):(.*)$`)
 
-// formed is a pod in which lint fixes, and inject writes, in mappings, lists, texts and commands.
+// formed is a pod in which the fixes of lint and injection change mappings, lists, texts and commands.
 const formed = `apiVersion: v1
 kind: Pod
 metadata:
@@ -77,8 +77,7 @@ spec:
     args: [proxy, sidecar]
 `
 
-// Each line of a manifest in each form: nothing panics, and what is fixed or injected can be
-// read again.
+// With every line of a manifest in every style nothing panics, and the fixed or injected text can be parsed again.
 func TestEveryFormOfYAML(t *testing.T) {
 	lines := strings.Split(formed, "\n")
 	tried := 0
@@ -106,7 +105,7 @@ func TestEveryFormOfYAML(t *testing.T) {
 	}
 }
 
-// checkInjected: what is injected can be read again.
+// checkInjected checks that the injected text can be parsed again.
 func checkInjected(t *testing.T, text []byte) {
 	t.Helper()
 	injected, _, err := podfile.Rewrite("f", text, func(o podfile.Object) (*corev1.Pod, error) {

@@ -12,7 +12,7 @@ import (
 	"outrider.dev/internal/core/mesh/foreign"
 )
 
-// An ignored object is of a kind that Outrider does not support.
+// An ignored object has a kind that Outrider does not support.
 type ignored struct {
 	*mesh.IgnoredSpec
 	Ref    finding.Object
@@ -20,7 +20,7 @@ type ignored struct {
 	root   int
 }
 
-// addIgnored adds the object, as JSON, if it is one.
+// addIgnored adds an object, given as JSON, if Outrider ignores its kind.
 func (w *world) addIgnored(s *source, root int, ref finding.Object, raw []byte) {
 	var object map[string]any
 	if json.Unmarshal(raw, &object) != nil {
@@ -31,8 +31,8 @@ func (w *world) addIgnored(s *source, root int, ref finding.Object, raw []byte) 
 	}
 }
 
-// withoutEffect: other meshes support the kind, and nothing at admission says that Outrider
-// does not.
+// withoutEffect finds objects of kinds that other meshes support; at admission nothing tells that Outrider does not
+// support them.
 func withoutEffect(o ignored, b *builder) {
 	own := func(s subject) bool {
 		inside := slices.Contains(mesh.RootNamespaces(), o.Namespace) || cmp.Or(o.Ref.Namespace, b.world.Namespace) == cmp.Or(s.Ref.Namespace, b.world.Namespace)

@@ -13,8 +13,8 @@ import (
 	"outrider.dev/startup"
 )
 
-// initNeedsNetwork: an init container connects while connections are captured and the
-// proxy does not run yet.
+// initNeedsNetwork finds init containers that connect while connections are captured and the proxy does not run
+// yet.
 func initNeedsNetwork(s subject, b *builder) {
 	for _, name := range s.cutOff() {
 		m, ok := s.member(name)
@@ -39,8 +39,8 @@ func initNeedsNetwork(s subject, b *builder) {
 	}
 }
 
-// cutOff are the init containers that run between the one that writes the capture and the
-// proxy, in the pod as it runs.
+// cutOff returns the init containers that run between the container that writes the capture and the proxy, in the
+// pod as it runs.
 func (s *subject) cutOff() []string {
 	if !s.captured() {
 		return nil
@@ -51,7 +51,7 @@ func (s *subject) cutOff() []string {
 	for _, c := range s.asRun().Spec.InitContainers {
 		switch {
 		case c.Name == s.proxy:
-			return out // what follows starts after it
+			return out // all containers after this one start when the proxy runs
 		case podspec.OfMesh(c.Name):
 			captured = true
 		case captured && !slices.ContainsFunc(p.Edges, func(e startup.Edge) bool { return e.From == s.proxy && e.To == c.Name }):
@@ -61,7 +61,7 @@ func (s *subject) cutOff() []string {
 	return out
 }
 
-// bypasses are the containers whose connections are not captured, because of their user or group.
+// bypasses returns the containers whose connections are not captured because of their user or group.
 func (s *subject) bypasses() []podspec.Bypass {
 	i := slices.IndexFunc(podspec.Meshes, func(m podspec.Mesh) bool { return m.Proxy == s.proxy })
 	if i < 0 {
@@ -71,7 +71,7 @@ func (s *subject) bypasses() []podspec.Bypass {
 	return podspec.Bypasses(&s.Pod, user, user)
 }
 
-// clients are programs that connect, with the subcommands that do. None: all.
+// clients maps programs that connect to the subcommands that do. No subcommands: every call connects.
 var clients = map[string][]string{
 	"curl": nil, "wget": nil, "nc": nil, "ncat": nil, "ping": nil, "nslookup": nil, "dig": nil,
 	"git":  {"clone", "fetch", "pull", "push", "ls-remote", "submodule"},
@@ -82,10 +82,10 @@ var clients = map[string][]string{
 	"wait-for-it.sh": nil, "wait-for-it": nil, "wait-for": nil, "dockerize": nil,
 }
 
-// databaseClients connect to a socket of this machine if no host is named.
+// databaseClients connect to a socket of this machine if their arguments name no host.
 var databaseClients = []string{"psql", "pg_isready", "mysql", "mysqladmin", "redis-cli", "mongosh"}
 
-// offline are programs that connect to nothing, whatever their arguments.
+// offline are programs that connect to nothing, whatever their arguments are.
 var offline = []string{"echo", "printf", "sed", "awk", "cat", "cp", "mv", "rm", "mkdir", "chown", "chmod", "ln", "tee", "tar", "test", "[", "true", ":", "export", "set", "grep",
 	"touch", "find", "sysctl", "ls", "install", "openssl", "keytool", "envsubst", "sleep", "cd", "exit", "date", "id", "ulimit", "unzip", "gzip", "base64", "busybox", "setcap", "mount", "modprobe",
 	"hostname", "uname", "whoami", "wc", "head", "tail", "cut", "tr", "sort"}
@@ -95,8 +95,8 @@ var (
 	database = regexp.MustCompile(`\b(postgres|postgresql|mysql|mariadb|mongodb|mongodb\+srv|redis|rediss|amqp|amqps|kafka|nats)://`)
 )
 
-// needsNetwork reports whether a container looks like a client, and by what: by a program
-// with its arguments, or, if its program is no known one, by its environment.
+// needsNetwork reports whether a container looks like a client, and what shows it: a program with its arguments or,
+// if its program is not known, its environment.
 func (m member) needsNetwork() (field path, evidence string, needs bool) {
 	argv := podspec.CommandLine(m.Container)
 	calls := shell.Calls(argv)
@@ -121,14 +121,14 @@ func (m member) needsNetwork() (field path, evidence string, needs bool) {
 	return nil, "", false
 }
 
-// offline reports whether each program of a command line is one that connects to nothing.
+// offline reports whether no program of a command line connects to anything.
 func (m member) offline() bool {
 	calls := shell.Calls(podspec.BehindGate(m.Container))
 	return len(calls) > 0 && !slices.ContainsFunc(calls, func(c shell.Call) bool { return !slices.Contains(offline, c.Program) })
 }
 
-// wordAt is the field of a word of command and args. A program that only the image names is
-// the image's.
+// wordAt returns the field of a word of command and args. If only the image names the program, it returns the field
+// of the image.
 func (m member) wordAt(i int) path {
 	switch {
 	case i < len(m.Command):
@@ -152,7 +152,7 @@ func isClient(program string) bool {
 	return is
 }
 
-// connectsTo reports whether a call connects to another pod or host, and by which word.
+// connectsTo reports whether a call connects to another pod or host, and which word shows it.
 func connectsTo(c shell.Call, env []string) (string, bool) {
 	text := strings.Join(c.Args, " ")
 	if slices.Contains(offline, c.Program) || shell.IsLocal(text) {

@@ -23,23 +23,23 @@ type File struct {
 	Data []byte
 }
 
-// Options of a look. The zero value of a field means its default.
+// Options of [Lint]. The zero value of a field means its default.
 type Options struct {
-	Kubernetes startup.Kubernetes // of the nodes; default 1.34
-	Namespace  string             // of objects without one; default "default"
-	Injected   bool               // assume that all pods are injected, whatever the labels in the files
-	Inputs     []string           // files and folders as a command of a remedy should name them; default: the file alone; [Cluster]: a namespace
+	Kubernetes startup.Kubernetes // version of the nodes; default 1.34
+	Namespace  string             // namespace of objects without one; default "default"
+	Injected   bool               // treat all pods as injected, whatever the labels in the files
+	Inputs     []string           // files and folders as the command of a remedy should name them; default: only the file; for [Cluster]: a namespace
 }
 
-// A Report is what was found, and in how many objects.
+// A Report contains the findings, and the number of objects that were checked.
 type Report struct {
 	Findings []finding.Finding
-	Pods     int // and pod templates
+	Pods     int // pods and pod templates
 	Services int
-	Unknown  int // pods of which the files do not show whether they are injected: what injection does to them is not checked
+	Unknown  int // pods for which the files do not show whether they are injected, so that the effects of injection are not checked
 }
 
-// NotChecked says what was not checked, and how it would be; empty if all was.
+// NotChecked describes what was not checked, and how to check it. It is empty if everything was checked.
 func (r Report) NotChecked() string {
 	if r.Unknown == 0 {
 		return ""
@@ -51,9 +51,8 @@ func (r Report) NotChecked() string {
 	return fmt.Sprintf("not checked: injection of %s, since nothing in the files requests it; --injected assumes it, or add the file with the labels of the namespace", pods)
 }
 
-// Lint returns the findings about the pods and services of the files, which are read
-// together: a namespace in one counts for a pod in another. The error is a
-// *podfile.InputError.
+// Lint returns the findings about the pods and services in the files. It reads the files together: a namespace in
+// one applies to a pod in another. The error is a *podfile.InputError.
 func Lint(files []File, o Options) (Report, error) {
 	w := world{Options: o, namespaces: map[string]namespace{}}
 	w.Kubernetes = cmp.Or(w.Kubernetes, defaultKubernetes)
@@ -103,7 +102,7 @@ func Lint(files []File, o Options) (Report, error) {
 
 const defaultKubernetes startup.Kubernetes = 34
 
-// A world is the content of all files.
+// A world contains the content of all files.
 type world struct {
 	Options
 	subjects    []subject
@@ -113,14 +112,14 @@ type world struct {
 	namespaces  map[string]namespace
 }
 
-// A namespace that is in the files.
+// A namespace is a Namespace in the files.
 type namespace struct {
 	labels, annotations map[string]string
 	source              *source
 	root                int
 }
 
-// A service, and where it stands.
+// A service is a Service with its position.
 type service struct {
 	*corev1.Service
 	Ref    finding.Object
@@ -141,13 +140,13 @@ func (w *world) read(f File) error {
 		case "Namespace":
 			w.namespace(s, i, ref.Name)
 		case "Service":
-			if manifest.Text(o.node, "apiVersion") == "v1" { // and not Knative's
+			if manifest.Text(o.node, "apiVersion") == "v1" { // and not a Service of Knative
 				w.service(s, i, ref)
 			}
 		default:
 			text, err := yaml.Marshal(o.node)
 			if err == nil {
-				text, err = manifest.JSON(text) // keys that are numbers, such as ports, are texts in it
+				text, err = manifest.JSON(text) // this turns numeric keys, such as ports, into strings
 			}
 			if err == nil {
 				w.addIgnored(s, i, ref, text)
@@ -164,7 +163,7 @@ func (w *world) read(f File) error {
 func (w *world) namespace(s *source, root int, name string) {
 	n := namespace{labels: map[string]string{}, source: s, root: root}
 	if labels := manifest.Field(s.objects[root].node, "metadata", "labels"); labels != nil {
-		_ = labels.Decode(&n.labels) // labels that are not strings do not count
+		_ = labels.Decode(&n.labels) // labels that are not strings are ignored
 	}
 	if annotations := manifest.Field(s.objects[root].node, "metadata", "annotations"); annotations != nil {
 		_ = annotations.Decode(&n.annotations)
@@ -172,7 +171,7 @@ func (w *world) namespace(s *source, root int, name string) {
 	w.namespaces[name] = n
 }
 
-// service adds one that can be read; the API server refuses any other.
+// service adds a Service that can be read; the API server refuses any other.
 func (w *world) service(s *source, root int, ref finding.Object) {
 	text, err := yaml.Marshal(s.objects[root].node)
 	if err != nil {
@@ -185,7 +184,7 @@ func (w *world) service(s *source, root int, ref finding.Object) {
 	w.services = append(w.services, service{Service: &out, Ref: ref, source: s, root: root})
 }
 
-// A builder makes the findings of one rule about one object.
+// A builder collects the findings of one rule about one object.
 type builder struct {
 	*world
 	source   *source
@@ -195,29 +194,29 @@ type builder struct {
 	found    []finding.Finding
 }
 
-// A clue is a finding as a rule has it. Field and evidence are of the pod.
+// A clue is a finding as a rule reports it. Field and evidence refer to the pod.
 type clue struct {
 	code     finding.Code
-	severity finding.Severity // empty: that of the kind
+	severity finding.Severity // empty: the severity of the kind
 	title    string
 	field    path
 	evidence string
 	why      string
 	do       string
-	run      string // empty: the command that fixes, or shows more
+	run      string // the command that fixes, or shows more; may be empty
 	source   string
 	fix      *change
 }
 
-// add makes a finding of a clue about the pod.
+// add adds a finding about the pod.
 func (b *builder) add(c clue) {
 	c.field = b.template.plus(c.field...)
 	b.addAt(b.source, b.root, c)
 }
 
-// addAt is add for a field of any object of the files.
+// addAt adds a finding about a field of any object in the files.
 func (b *builder) addAt(s *source, root int, c clue) {
-	kind, _ := kinds.Of(string(c.code)) // a test holds every code to the catalogue
+	kind, _ := kinds.Of(string(c.code)) // a test checks that the catalogue contains every code
 	f := finding.Finding{Code: c.code, Severity: cmp.Or(c.severity, kind.Severity), Title: c.title, Object: b.object,
 		Field: c.field.String(), Evidence: c.evidence, Why: c.why, Source: c.source, Remedy: finding.Remedy{Sentence: c.do, Command: c.run}}
 	f.Place = finding.Place{File: s.name}
@@ -236,13 +235,13 @@ func (b *builder) addAt(s *source, root int, c clue) {
 	b.found = append(b.found, f)
 }
 
-// Names of inputs that are not files.
+// These name inputs that are not files.
 const (
 	Stdin   = "standard input"
-	Cluster = "the cluster" // a namespace of it
+	Cluster = "the cluster" // a namespace of the cluster
 )
 
-// fixCommand reads the same files with the same flags, because a finding in one may
+// fixCommand returns a command that reads the same files with the same flags, because a finding in one file may
 // depend on another.
 func (b *builder) fixCommand(code finding.Code) string {
 	inputs := b.Inputs
@@ -276,7 +275,7 @@ func (b *builder) fixCommand(code finding.Code) string {
 
 func isStdin(name string) bool { return name == Stdin || name == "-" }
 
-// input is how a command names a file.
+// input returns the argument by which a command names a file.
 func (b *builder) input(file string) string {
 	if isStdin(file) {
 		return "-f -"

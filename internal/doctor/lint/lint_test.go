@@ -20,8 +20,8 @@ import (
 
 var update = flag.Bool("update", false, "write what lint reports into the scenarios")
 
-// A scenario is a txtar file: manifests, what lint reports about them, and the difference
-// that its fixes make. Lines of its comment are options: "kube: 1.28", "injected".
+// readScenario reads a txtar file with manifests, the findings of lint, and the difference that its fixes make.
+// Lines of its comment are options: "kube: 1.28", "injected".
 func readScenario(t testing.TB, file string) (a *txtar.Archive, files []File, o Options) {
 	t.Helper()
 	a, err := txtar.ParseFile(file)
@@ -103,8 +103,8 @@ func reported(t *testing.T, files []File, o Options) string {
 	return b.String()
 }
 
-// fixedBy is the difference that the fixes make. A fixed file must not need the same fix
-// again, and each finding must be gone that was fixed.
+// fixedBy returns the difference that the fixes make. A fixed file must not need the same fix again, and the fixed
+// findings must be gone.
 func fixedBy(t *testing.T, files []File, o Options) string {
 	t.Helper()
 	fixed, err := Fix(files, o, func(finding.Finding) bool { return true })
@@ -125,7 +125,7 @@ func fixedBy(t *testing.T, files []File, o Options) string {
 	return string(fixed.Diff())
 }
 
-// A pod that cannot be read has a finding; it would have none otherwise.
+// A pod that cannot be read gets a finding, so that it does not pass unchecked.
 func TestPodTooLarge(t *testing.T) {
 	pod := func(annotation string, containers int) File {
 		text := "apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n  annotations: {a: \"" + annotation + "\"}\nspec:\n  containers:\n"
@@ -142,14 +142,14 @@ func TestPodTooLarge(t *testing.T) {
 	}
 }
 
-// The pods that podspec is tested with: what is in order stays without a warning.
+// The pods with which podspec is tested get no warning unless one is due.
 func TestPodsInOrderHaveNoWarning(t *testing.T) {
 	want := map[string][]finding.Code{
-		"annotated":     {"injection-refused", "job-never-ends"}, // true: report has no command to gate; its cache is a server among the plain containers of a CronJob
+		"annotated":     {"injection-refused", "job-never-ends"}, // right: report has no command to gate; its cache is a server among the plain containers of a CronJob
 		"istio-native":  nil,
 		"plain":         nil,
 		"tekton":        nil,
-		"job":           {"no-order"}, // true: its db does not wait for the proxy
+		"job":           {"no-order"}, // right: its db does not wait for the proxy
 		"istio-hold":    {"hold-fails-open"},
 		"linkerd":       {"hold-fails-open"},
 		"kuma":          {"hold-fails-open"},
@@ -157,7 +157,7 @@ func TestPodsInOrderHaveNoWarning(t *testing.T) {
 		"health-loop":   {"health-loop", "health-loop", "health-loop"},
 		"sleep":         {"sleep", "post-start-probe"},
 
-		"sleep-before-proxy": {"sleep"}, // that of the app; those before the proxy are notes
+		"sleep-before-proxy": {"sleep"}, // the sleep of app; those before the proxy are notes
 	}
 	files, err := filepath.Glob("../../core/pod/podspec/testdata/pods/*.yaml")
 	if err != nil || len(files) != len(want) {
@@ -208,7 +208,7 @@ func FuzzLint(f *testing.F) {
 	f.Fuzz(checkFixes)
 }
 
-// checkFixes: findings in any text can be printed, and what is fixed can be read again.
+// checkFixes checks that findings in any text can be printed, and that fixed text can be parsed again.
 func checkFixes(t *testing.T, data []byte) {
 	files := []File{{"f.yaml", data}}
 	o := Options{Kubernetes: 34, Injected: true}

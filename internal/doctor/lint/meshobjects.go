@@ -11,18 +11,18 @@ import (
 	"outrider.dev/internal/core/mesh/objects"
 )
 
-// A meshObject is of a kind that outriderd reads: a policy, a route, a Host.
+// A meshObject is an object of a kind that outriderd reads: a policy, a route, a Host.
 type meshObject struct {
 	Ref    finding.Object
 	source *source
 	root   int
-	errs   objects.FieldErrors // what it refuses
+	errs   objects.FieldErrors // fields that outriderd refuses
 
-	selectsAll bool                // by a selector that is empty
-	never      objects.FieldErrors // values that no request has
+	selectsAll bool                // an empty selector selects all pods
+	never      objects.FieldErrors // values that no request can have
 }
 
-// addMeshObject adds the object, as JSON, if it is one about which there is something to say.
+// addMeshObject adds an object, given as JSON, if it is a mesh object with a problem.
 func (w *world) addMeshObject(s *source, root int, ref finding.Object, raw []byte) {
 	group, _, _ := strings.Cut(manifest.Text(s.objects[root].node, "apiVersion"), "/")
 	if group != "security.istio.io" && group != "outrider.dev" && !strings.HasPrefix(group, "gateway.networking.") {
@@ -38,8 +38,8 @@ func (w *world) addMeshObject(s *source, root int, ref finding.Object, raw []byt
 	}
 }
 
-// refusedObject: outriderd uses what it can of an object that is not valid. Without the definition of
-// the kind, which may be of another version, the API server takes it.
+// refusedObject finds invalid objects, of which outriderd uses only a part. The API server accepts them if the
+// definition of their kind is missing or of another version.
 func refusedObject(o meshObject, b *builder) {
 	for _, e := range o.errs {
 		b.add(clue{code: "object-refused", title: fmt.Sprintf("%s is refused by outriderd", o.Ref), field: parsePath(e.Field),
@@ -47,7 +47,7 @@ func refusedObject(o meshObject, b *builder) {
 	}
 }
 
-// neverMatches: outriderd takes these values, as Istio does, and compares them.
+// neverMatches finds values that outriderd accepts, as Istio does, but that no request can match.
 func neverMatches(o meshObject, b *builder) {
 	for _, e := range o.never {
 		b.add(clue{code: "value-never-matches", title: fmt.Sprintf("%s has a value that no request has", o.Ref), field: parsePath(e.Field),
@@ -56,7 +56,7 @@ func neverMatches(o meshObject, b *builder) {
 	}
 }
 
-// selectsEverything: a selector that is empty is one of all pods, by Istio's rules as well.
+// selectsEverything finds empty selectors: they select all pods, by Istio's rules as well.
 func selectsEverything(o meshObject, b *builder) {
 	if !o.selectsAll {
 		return

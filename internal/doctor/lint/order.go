@@ -23,7 +23,7 @@ const (
 	refused = "connections are redirected to a proxy that does not listen yet, so those of an app that starts may be refused (with parking they wait)"
 )
 
-// startOff: the order is turned off.
+// startOff finds pods whose start order is turned off.
 func startOff(s subject, b *builder) {
 	if !s.captured() || !s.injected || s.readErr != nil || len(s.own()) == 0 {
 		return
@@ -43,7 +43,7 @@ func startOff(s subject, b *builder) {
 	b.add(c)
 }
 
-// leftOut: if a pod's annotations name its proxy, they must name all containers that wait for it.
+// leftOut finds pods whose annotations name the proxy, but not all containers that wait for it.
 func leftOut(s subject, b *builder) {
 	if !s.captured() || !s.injected || s.readErr != nil || s.reading.Start == podspec.StartOff || !s.namesProxy() {
 		return
@@ -57,9 +57,10 @@ func leftOut(s subject, b *builder) {
 		why: "a pod that names containers to wait for its proxy must name all of them; " + refused, do: "let " + words(free) + " wait for " + s.proxy + " too", fix: s.requesting(&s.Pod, s.edges(free))})
 }
 
-// firstStartOnly: injection keeps the order at the first start at most, and gates would keep it at all.
+// firstStartOnly finds pods in which injection keeps the order only at the first start or not at all, although
+// gates could keep it at every start.
 func firstStartOnly(s subject, b *builder) {
-	if !s.injected || s.refusal != nil || s.Pod.Spec.RestartPolicy == corev1.RestartPolicyNever { // then each start is the first
+	if !s.injected || s.refusal != nil || s.Pod.Spec.RestartPolicy == corev1.RestartPolicyNever { // then every start is a first start
 		return
 	}
 	run, err := podspec.Read(s.result.Pod)
@@ -77,11 +78,11 @@ func firstStartOnly(s subject, b *builder) {
 		run: fmt.Sprintf("outrider plan %s --advise", b.input(s.File)), source: "docs/node.md"})
 }
 
-// controlPlane is the label of Linkerd's own pods: its proxies get their certificates from one of
-// them, whose app would wait for ever for a proxy that waits for it.
+// controlPlane is the label of Linkerd's own pods. Their proxies get certificates from one of these pods; its
+// application would wait forever for a proxy that waits for the application.
 const controlPlane = "linkerd.io/control-plane-component"
 
-// nothingWaits: the proxy is in the pod, and containers do not wait for it.
+// nothingWaits finds pods that contain a proxy for which no container waits.
 func nothingWaits(s subject, b *builder) {
 	if !s.captured() || s.injected || s.readErr != nil {
 		return
@@ -96,7 +97,7 @@ func nothingWaits(s subject, b *builder) {
 		do:  "let " + words(free) + " wait for " + s.proxy + withOtherMesh(s.proxy), source: "kubelet v1.34.4 SyncPod", fix: s.requesting(&s.Pod, s.edges(free))})
 }
 
-// withOtherMesh is the remedy of the mesh that the proxy belongs to, where it has one.
+// withOtherMesh returns the remedy of the mesh that the proxy belongs to, if the mesh has one.
 func withOtherMesh(proxy string) string {
 	switch proxy {
 	case contract.ProxyContainer:
@@ -109,7 +110,7 @@ func withOtherMesh(proxy string) string {
 	return "; outrider.dev/proxy: none adds the order next to the proxy of another mesh"
 }
 
-// free are the plain containers that do not wait for the proxy.
+// free returns the plain containers that do not wait for the proxy.
 func (s *subject) free() []string {
 	var out []string
 	p := s.plan.Expand()
@@ -126,7 +127,7 @@ func (s *subject) namesProxy() bool {
 	return slices.ContainsFunc(s.reading.Requested, func(e startup.Edge) bool { return e.From == s.proxy })
 }
 
-// edges are those from the proxy to containers.
+// edges returns the edges from the proxy to containers.
 func (s *subject) edges(to []string) []startup.Edge {
 	var out []startup.Edge
 	for _, name := range to {
@@ -135,9 +136,9 @@ func (s *subject) edges(to []string) []startup.Edge {
 	return out
 }
 
-// requesting is the change from the subject's pod to after, with annotations that request
-// edges. It is nil if no mechanism can keep one of them: the fix would remove the present
-// order without a replacement.
+// requesting returns the change from the subject's pod to after, with annotations that request
+// edges. It is nil if no mechanism can keep one of them, because the fix would then remove the
+// present order without a replacement.
 //
 // Injection makes all containers wait for the proxy unless an annotation names the proxy,
 // so the annotations of a fix must name all of them.
@@ -166,7 +167,7 @@ func (s *subject) requesting(after *corev1.Pod, edges []startup.Edge) *change {
 		}
 		after.Annotations[key] = strings.TrimPrefix(after.Annotations[key]+", "+value, ", ")
 	}
-	if s.ofOtherMesh() { // whose injection would not be repeated by ours otherwise
+	if s.ofOtherMesh() { // our injection would not repeat that of the other mesh
 		after.Annotations[contract.Proxy] = "none"
 	}
 	if !keepsAll(after, edges, s.on) || s.ofOtherMesh() && !s.keptBesides(after) {
@@ -175,14 +176,14 @@ func (s *subject) requesting(after *corev1.Pod, edges []startup.Edge) *change {
 	return s.to(after)
 }
 
-// keptBesides reports whether injection takes the pod with the proxy of another mesh: there it
-// changes neither that proxy nor its list.
+// keptBesides reports whether injection accepts the pod beside the proxy of another mesh. Injection then changes
+// neither that proxy nor its place in the list.
 func (s *subject) keptBesides(after *corev1.Pod) bool {
 	r, err := inject.Pod(after, inject.Namespace{Name: cmp.Or(s.Ref.Namespace, corev1.NamespaceDefault)}, inject.Options{Kubernetes: s.on, Manual: true})
 	return err == nil && r.Injected
 }
 
-// ofOtherMesh reports whether the pod has the proxy of another mesh.
+// ofOtherMesh reports whether the pod contains the proxy of another mesh.
 func (s *subject) ofOtherMesh() bool {
 	return s.proxy != "" && !s.injected && s.proxy != contract.ProxyContainer
 }
@@ -202,7 +203,7 @@ func keepsAll(pod *corev1.Pod, edges []startup.Edge, on startup.Kubernetes) bool
 	return !slices.ContainsFunc(edges, func(e startup.Edge) bool { return !kept(e) })
 }
 
-// heldInPod: a postStart that holds the containers after it.
+// heldInPod finds postStart hooks that hold the containers after them.
 func heldInPod(s subject, b *builder) {
 	for _, f := range s.reading.Found {
 		if f.Mechanism != startup.Hold {
@@ -211,7 +212,7 @@ func heldInPod(s subject, b *builder) {
 		field := parsePath(f.Evidence.Field)
 		m, _ := s.member(f.Container)
 		if len(f.Edges) == 0 && !podspec.OfMesh(f.Container) && !podspec.IsProxy(m.Container) {
-			continue // it prepares its own container
+			continue // the hook prepares its own container
 		}
 		if len(f.Edges) == 0 {
 			b.add(clue{code: "hold-holds-nobody", title: fmt.Sprintf("the postStart of %s has no effect: no container is listed after it", f.Container),
@@ -232,7 +233,7 @@ func heldInPod(s subject, b *builder) {
 	}
 }
 
-// holdRequested: an annotation requests a hold.
+// holdRequested finds annotations that request a hold.
 func holdRequested(s subject, b *builder) {
 	if s.reading.Start != "hold" {
 		return
@@ -259,7 +260,7 @@ func holdRequested(s subject, b *builder) {
 	b.held(s, s.proxy, to, annotation(podspec.StartAnnotation), "hold", do, fix)
 }
 
-// held adds what a hold does not keep, and what it costs.
+// held adds a finding about a hold: which containers it does not make wait, and its cost.
 func (b *builder) held(s subject, from string, to []string, field path, evidence, do string, fix *change) {
 	held := words(to)
 	b.add(clue{code: "hold-fails-open", title: fmt.Sprintf("%s starts without %s when the hold fails", held, from), field: field, evidence: evidence,
@@ -271,7 +272,7 @@ func (b *builder) held(s subject, from string, to []string, field path, evidence
 		source: "kubernetes/kubernetes#85966; seen on v1.34.4"})
 }
 
-// configOf is a field of the pod's ProxyConfig; nil if it is not there.
+// configOf returns a field of the pod's ProxyConfig, or nil if it is not set.
 func (s *subject) configOf(field string) any {
 	var config map[string]any
 	if manifest.DecodeAnnotation(s.Pod.Annotations[proxyConfig], &config) != nil {

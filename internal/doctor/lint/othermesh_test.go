@@ -15,8 +15,8 @@ import (
 	"outrider.dev/startup"
 )
 
-// What a fix writes into the pod of another mesh has an effect: injection leaves such a pod
-// alone unless the pod requests the order beside that mesh's proxy.
+// A fix in the pod of another mesh has an effect: injection leaves such a pod alone unless it requests the order
+// beside that mesh's proxy.
 func TestFixesInPodsOfOtherMeshes(t *testing.T) {
 	const pod = `apiVersion: v1
 kind: Pod
@@ -49,7 +49,7 @@ spec:
 	}
 }
 
-// A container that only sleeps serves nothing, behind a gate too.
+// A container that only sleeps counts as no server, even behind a gate.
 func TestSleepBehindGate(t *testing.T) {
 	const text = "apiVersion: v1\nkind: Pod\nmetadata: {name: a, labels: {app: a}}\nspec: {containers: [{name: app, image: a, command: [/bin/sleep, infinity]}]}\n"
 	objects, _, err := podfile.Parse("f.yaml", []byte(text))
@@ -66,8 +66,8 @@ func TestSleepBehindGate(t *testing.T) {
 	}
 }
 
-// There is no fix where injection refuses what it would write: beside the plain proxy of another
-// mesh only a gate keeps the order, and a gate needs the command.
+// Lint offers no fix that injection would refuse: beside the plain proxy of another mesh only a gate keeps the
+// order, and a gate needs the command.
 func TestNoFixThatInjectionRefuses(t *testing.T) {
 	report, err := Lint([]File{{"f.yaml", []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: app, image: a}, {name: istio-proxy, image: p}]}\n")}}, Options{})
 	if err != nil || len(report.Findings) != 1 || report.Findings[0].Code != "no-order" || report.Findings[0].Fix != nil {

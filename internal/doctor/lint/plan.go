@@ -14,7 +14,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// unknownFields: the API server drops them, with a warning at most.
+// unknownFields finds fields that the API server drops, with a warning at most.
 func unknownFields(s subject, b *builder) {
 	for _, field := range s.Unknown {
 		at := parsePath(field)
@@ -26,7 +26,7 @@ func unknownFields(s subject, b *builder) {
 	}
 }
 
-// planWorks reports what cannot work in the plan, by packages startup and podspec.
+// planWorks reports parts of the plan that cannot work, as found by packages startup and podspec.
 func planWorks(s subject, b *builder) {
 	for _, err := range annotationErrors(s.readErr) {
 		b.add(clue{code: "bad-annotation", title: strings.TrimPrefix(err.Error(), "annotation "), field: annotation(err.Key), evidence: s.Pod.Annotations[err.Key],
@@ -43,7 +43,7 @@ func planWorks(s subject, b *builder) {
 			do: "split the pod, request fewer edges, or order init containers by their list alone", source: "docs/inject.md"})
 	}
 	if s.readErr != nil {
-		return // the plan lacks edges that the annotations name
+		return // the plan lacks edges that the annotations request
 	}
 	for _, f := range s.reading.Findings(s.choices, s.on) {
 		if ofWorkAround(f) {
@@ -56,7 +56,7 @@ func planWorks(s subject, b *builder) {
 	}
 }
 
-// injectionRefuses adds why injection would refuse the pod, unless another error is found.
+// injectionRefuses reports why injection would refuse the pod, unless there is another error.
 func injectionRefuses(s subject, b *builder) {
 	isError := func(f finding.Finding) bool { return f.Severity == finding.Error }
 	if s.refusal == nil || slices.ContainsFunc(b.found, isError) {
@@ -98,8 +98,8 @@ func ofWorkAround(f startup.Finding) bool {
 	return f.Edge != nil && slices.Contains(startup.WorkArounds, f.Edge.By)
 }
 
-// fieldOf is where a finding about the plan comes from: the annotation that declares it, what
-// was found in the pod, or the container.
+// fieldOf returns the origin of a finding about the plan: the annotation that declares it, the mechanism found in
+// the pod, or the container.
 func (s *subject) fieldOf(f startup.Finding) (path, string) {
 	if f.Edge != nil {
 		if field, text, ok := s.annotationOf(*f.Edge); ok {

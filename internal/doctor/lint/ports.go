@@ -10,17 +10,16 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// Protocols in which the server sends first, by their ports (IANA) and by
-// names that people give. A port number alone never decides in the mesh; here it is a
-// reason for a finding.
+// These are protocols in which the server sends first, by their ports (IANA) and by usual port names. In the mesh a
+// port number alone never decides; here it is a reason for a finding.
 var (
 	serverFirstPorts = map[int32]string{3306: "mysql", 25: "smtp", 587: "smtp", 21: "ftp", 22: "ssh", 110: "pop3", 143: "imap", 4222: "nats"}
 	serverFirstNames = map[string]string{"mysql": "mysql", "mariadb": "mysql", "smtp": "smtp", "ftp": "ftp", "ssh": "ssh", "sftp": "ssh", "pop3": "pop3", "imap": "imap", "nats": "nats"}
 )
 
-// serverFirst: on a port with an undeclared protocol the proxy waits for the client's first
-// bytes, and in these protocols the client sends none. If the port declares HTTP it waits for
-// ever; there only the number is a reason, since names such as http-mysql-exporter are right.
+// serverFirst finds ports of server-first protocols that are not declared: the proxy waits for the client's first
+// bytes, and the client sends none. If the port declares HTTP, the proxy waits forever; there only the number is a
+// reason, since names such as http-mysql-exporter are right.
 func serverFirst(s service, b *builder) {
 	for i, p := range s.Spec.Ports {
 		protocol := ""
@@ -57,7 +56,7 @@ func serverFirst(s service, b *builder) {
 	}
 }
 
-// looksServerFirst names the protocol, and the reason for the guess.
+// looksServerFirst returns the protocol that a port looks like, and the reason for the guess.
 func looksServerFirst(p corev1.ServicePort) (protocol, because string) {
 	for part := range strings.SplitSeq(strings.ToLower(p.Name), "-") {
 		if is := serverFirstNames[part]; is != "" {
@@ -82,7 +81,7 @@ func serverFirstNumber(p corev1.ServicePort) (protocol, because string) {
 	return "", ""
 }
 
-// shown is a protocol in its usual spelling.
+// shown returns the usual spelling of a protocol.
 func shown(protocol string) string {
 	if protocol == "mysql" {
 		return "MySQL"
@@ -90,7 +89,7 @@ func shown(protocol string) string {
 	return strings.ToUpper(protocol)
 }
 
-// meshPort: two processes of a pod cannot listen on the same port.
+// meshPort finds containers on a port of the proxy: two processes of a pod cannot listen on the same port.
 func meshPort(s subject, b *builder) {
 	for _, clash := range s.result.Clashes {
 		m, ok := s.member(clash.Container)

@@ -26,8 +26,7 @@ func (m member) checks() []check {
 		func(c check) bool { return c.Probe == nil })
 }
 
-// port is the port of the pod that a probe connects to, its field, and its path if it has
-// one.
+// port returns the port of the pod that a probe connects to, the field that sets it, and the probe's path, if any.
 func (c check) port(m member) (port int, field path, of string) {
 	switch {
 	case c.HTTPGet != nil && c.HTTPGet.Host == "":
@@ -44,8 +43,8 @@ func (m member) declares(port int) bool {
 	return slices.ContainsFunc(m.Ports, func(p corev1.ContainerPort) bool { return int(p.ContainerPort) == port })
 }
 
-// probeOfLater: the kubelet goes on after a sidecar when its startup probe succeeds, and
-// the probe needs a container that comes later.
+// probeOfLater finds startup probes of sidecars that need a later container: the kubelet starts that container only
+// when the probe has succeeded.
 func probeOfLater(s subject, b *builder) {
 	all := s.members()
 	for _, m := range all {
@@ -68,8 +67,7 @@ func probeOfLater(s subject, b *builder) {
 	}
 }
 
-// deadline is how long a container may take before the kubelet kills it: the startup
-// probe's limit if there is one.
+// deadline returns how long a container may take before the kubelet kills it, by the startup probe if there is one.
 func (m member) deadline() (check, time.Duration, bool) {
 	for _, c := range m.checks() {
 		if c.name == "readinessProbe" {
@@ -81,7 +79,7 @@ func (m member) deadline() (check, time.Duration, bool) {
 	return check{}, 0, false
 }
 
-// killedWhileWaiting: a container that waits in its command, and is probed meanwhile.
+// killedWhileWaiting finds containers that wait in their command while they are probed.
 func killedWhileWaiting(s subject, b *builder) {
 	for _, f := range s.reading.Found {
 		m, ok := s.member(f.Container)
@@ -113,14 +111,14 @@ func killedWhileWaiting(s subject, b *builder) {
 	}
 }
 
-// statusPorts are those on which a mesh's proxy reports that it is ready (podspec/known.go
-// has their sources).
+// statusPorts are the ports on which a mesh's proxy reports its readiness (podspec/known.go names the sources).
 var statusPorts = map[int]string{
 	contract.StatusPort: "the proxy's agent", contract.ReadinessPort: "the proxy", contract.AdminPort: "the proxy's admin interface",
 	4191: "the proxy", 9901: "the proxy",
 }
 
-// livenessProbesProxy: the kubelet restarts the app when the proxy is not healthy.
+// livenessProbesProxy finds liveness probes by which the kubelet restarts the application when the proxy is not
+// healthy.
 func livenessProbesProxy(s subject, b *builder) {
 	for _, m := range s.members() {
 		if podspec.OfMesh(m.Name) || m.kind == startup.Init {

@@ -19,8 +19,8 @@ import (
 	"outrider.dev/test/tier"
 )
 
-// Parts of the commands that people write: how a shell is started, what it does first, what is
-// between, and what the container is for.
+// These are parts of the commands that people write: how a shell is started, what it does first, the text in
+// between, and the main program.
 var (
 	invocations = [][]string{{"sh", "-c"}, {"/bin/sh", "-ec"}, {"bash", "-euo", "pipefail", "-c"}, {"env", "B=2", "bash", "-c"}, {"sh", "-c", "--"}, {"bash", "-c", "-e"},
 		{"tini", "--", "sh", "-c"}, {"bash", "+e", "-O", "extglob", "-c"}, {"dash", "-o", "errexit", "-c"}, {"bash", "--norc", "-c", "-"}}
@@ -32,7 +32,7 @@ var (
 		"command app", "app || true", `app "$(echo x)"`, "nohup app", "$(echo app) y", "eval app", "app 2>&1", "{ app; }", "! app", "app;", "app # now", `app $(PART)`, "test -n x"}
 )
 
-// randomCommand is a command line, as command and args.
+// randomCommand returns a command line, as command and args.
 func randomCommand(r *rand.Rand) (command, args []string) {
 	pick := func(from []string) string { return from[r.IntN(len(from))] }
 	script := ""
@@ -50,8 +50,8 @@ func randomCommand(r *rand.Rand) (command, args []string) {
 	return all[:cut], all[cut:]
 }
 
-// programs makes a folder of programs: those that a container is for note how they were started, those
-// that wait succeed.
+// programs creates a folder of programs: main programs record how they were started, and programs that wait
+// succeed.
 func programs(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -76,8 +76,8 @@ func programs(t *testing.T) string {
 	return dir
 }
 
-// ran returns the lines that a command prints, without the shell's own messages, and its exit status. The
-// lines are sorted: what runs in the background prints at any time.
+// ran returns the lines that a command prints, without the shell's own messages, and its exit status. It sorts the
+// lines, because background commands print at any time.
 func ran(t *testing.T, dir string, argv []string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -90,7 +90,7 @@ func ran(t *testing.T, dir string, argv []string) string {
 	return fmt.Sprintf("%q %v", lines, err)
 }
 
-// fixedCommand is the command line of a container beside Istio's proxy, after all fixes.
+// fixedCommand returns the command line of a container beside Istio's proxy after all fixes.
 func fixedCommand(t *testing.T, command, args []string) []string {
 	t.Helper()
 	pod := corev1.Pod{}
@@ -112,8 +112,8 @@ func fixedCommand(t *testing.T, command, args []string) []string {
 	return slices.Concat(c.Command, c.Args)
 }
 
-// A fix changes neither the program behind what it takes out of a script, nor its arguments, its
-// environment or the exit status: real shells run both. A trap or a function would be lost by exec.
+// A fix that removes commands from a script changes neither the program after them, nor its arguments, environment
+// or exit status: real shells run both versions. exec would lose a trap or a function.
 func TestFixesKeepTheProgram(t *testing.T) {
 	const wanted = 500
 	dir := programs(t)
@@ -137,7 +137,7 @@ func TestFixesKeepTheProgram(t *testing.T) {
 	t.Logf("%d commands were changed, %d were not", changed, kept)
 }
 
-// The forms of a fix that once lost a program.
+// These fixes once lost a program.
 func TestFixOfACommand(t *testing.T) {
 	const loop = "until curl -fs localhost:15021/healthz/ready; do sleep 1; done"
 	for name, tt := range map[string]struct {

@@ -1,6 +1,6 @@
 package lint
 
-// podRules are the table of rules over pods. Each adds what it finds.
+// podRules is the table of rules about pods. Each rule adds its findings to the builder.
 var podRules = []func(subject, *builder){
 	unknownFields, planWorks,
 	startOff, leftOut, nothingWaits, firstStartOnly,

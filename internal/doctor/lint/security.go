@@ -12,7 +12,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// proxyUser: the connections of a process with the proxy's user are not captured.
+// proxyUser finds processes that run as the proxy's user, so that their connections are not captured.
 func proxyUser(s subject, b *builder) {
 	if !s.captured() {
 		return
@@ -23,7 +23,7 @@ func proxyUser(s subject, b *builder) {
 			why:    "its connections count as the proxy's own: none is captured, so it has no mutual TLS, no policy and no routing",
 			do:     fmt.Sprintf("run it as a different %s", what),
 			source: "istio IST0144; our own capture leaves a process alone by its user or its group"}
-		if same.Kind == startup.Init { // how people give an init container a network
+		if same.Kind == startup.Init { // a common way to give an init container network access
 			c.severity = finding.Note
 			c.do = "this gives it a network before the proxy runs; it is better to let it wait for the proxy"
 		}
@@ -31,13 +31,13 @@ func proxyUser(s subject, b *builder) {
 	}
 }
 
-// levels of pod security that refuse NET_ADMIN, which the container that writes the
-// capture has.
+// strictLevels are the pod security levels that refuse NET_ADMIN, which the container that writes the capture
+// needs.
 var strictLevels = []string{"baseline", "restricted"}
 
 const enforceLabel = contract.PodSecurityLabel
 
-// podSecurity: the namespace will refuse the injected pod.
+// podSecurity finds namespaces that will refuse the injected pod.
 func podSecurity(s subject, b *builder) {
 	level := s.ns.labels[enforceLabel]
 	refused := s.refusal != nil && s.refusal.Code == verdict.PodSecurity

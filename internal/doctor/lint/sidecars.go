@@ -13,13 +13,12 @@ import (
 	"outrider.dev/startup"
 )
 
-// slowPeriod is the period of a startup probe, in seconds, from which on it costs a start
-// more than the sidecar itself does: the kubelet probes at its ticks, and goes on after the
-// first success.
+// slowPeriod is the period of a startup probe, in seconds, from which on the probe delays a start more than the
+// sidecar itself does: the kubelet probes once in each period, and continues after the first success.
 const slowPeriod = 5
 
-// sidecarStart: the containers after a sidecar start when it has, or when its startup probe
-// succeeds.
+// sidecarStart finds containers that need a sidecar, but start before it is healthy: the kubelet starts them when
+// the sidecar has started or, if it has a startup probe, when that succeeds.
 func sidecarStart(s subject, b *builder) {
 	for _, f := range s.reading.Found {
 		m, ok := s.member(f.Container)
@@ -66,12 +65,12 @@ func (m member) serves() bool {
 		slices.ContainsFunc(m.Ports, func(p corev1.ContainerPort) bool { return !monitoring.MatchString(p.Name) })
 }
 
-// awaited reports whether an annotation lets others wait for the container's health.
+// awaited reports whether an annotation makes others wait for the container's health.
 func (s *subject) awaited(name string) bool {
 	return slices.ContainsFunc(s.reading.Requested, func(e startup.Edge) bool { return e.From == name && e.After == startup.Healthy })
 }
 
-// initNeverEnds: init containers run one after the other, each to its end.
+// initNeverEnds finds init containers that do not end: each must end before the next one starts.
 func initNeverEnds(s subject, b *builder) {
 	for _, m := range s.members() {
 		isInit := slices.ContainsFunc(podspec.Meshes, func(mesh podspec.Mesh) bool { return slices.Contains(mesh.Init, m.Name) })
@@ -107,14 +106,14 @@ var (
 	tools     = regexp.MustCompile(`exporter|metrics|backup|reload|agent|sidecar|logs`)
 )
 
-// endsWithOthers reports whether another container ends m, or m's gate does.
+// endsWithOthers reports whether m is ended by another container or by its own gate.
 func (s *subject) endsWithOthers(m member) bool {
 	for _, c := range s.asRun().Spec.Containers {
 		if c.Name == m.Name && len(podspec.HelperOf(&c)) > 0 {
 			return true
 		}
 	}
-	for _, f := range s.reading.Found { // a wrapper may end it too, as kubexit does
+	for _, f := range s.reading.Found { // a wrapper such as kubexit may end it too
 		if f.Mechanism == startup.Wrapper && f.Container == m.Name {
 			return true
 		}
@@ -126,8 +125,8 @@ func (s *subject) endsWithOthers(m member) bool {
 	})
 }
 
-// racesHelper: plain containers start at the same time, and one connects to the other when
-// it starts.
+// racesHelper finds plain containers that connect to another plain container when they start; both start at the
+// same time.
 func racesHelper(s subject, b *builder) {
 	own := s.own()
 	p := s.plan.Expand()
@@ -151,14 +150,14 @@ func racesHelper(s subject, b *builder) {
 	}
 }
 
-// initBeforeHelper: an init container ends before the next one starts, and so it never
-// connects to a sidecar that is listed after it.
+// initBeforeHelper finds init containers that connect to a sidecar listed after them: an init container must end
+// before the next container starts.
 func initBeforeHelper(s subject, b *builder) {
 	all := s.members()
 	for _, m := range all {
 		port, field, evidence := m.localDatabase()
 		if m.kind != startup.Init || port == 0 || len(field) == 0 || slices.Contains(field, any("env")) || m.offline() || podspec.IsServer(m.Container) {
-			continue // the environment is often shared with the app
+			continue // this one may not use it: the environment is often shared with the application
 		}
 		i := slices.IndexFunc(all, func(h member) bool { return h.kind != startup.Init && h.Name != m.Name && h.listensOn(port) })
 		if i < 0 || all[i].kind == startup.Sidecar && all[i].at < m.at {
@@ -171,8 +170,8 @@ func initBeforeHelper(s subject, b *builder) {
 	}
 }
 
-// localDatabase is the port of a database or a broker to which the container connects in its
-// pod, as far as its command line and its environment show it.
+// localDatabase returns the port of a database or broker in the same pod to which the container connects, as far as
+// its command line and environment show.
 func (m member) localDatabase() (port int, field path, evidence string) {
 	of := func(text string) (int, string) {
 		for _, found := range localPort.FindAllStringSubmatch(text, -1) {
@@ -206,14 +205,14 @@ func (m member) localDatabase() (port int, field path, evidence string) {
 	return 0, nil, ""
 }
 
-// listensOn reports whether a container declares a port, probes itself there, or is a known
-// helper that is started with it.
+// listensOn reports whether a container declares a port, has a probe of it, or is a known helper that is started
+// with it.
 func (m member) listensOn(port int) bool {
 	probed := func(c check) bool { n, _, _ := c.port(m); return n == port }
 	return m.declares(port) || slices.ContainsFunc(m.checks(), probed) || (podspec.IsProxy(m.Container) || podspec.IsServer(m.Container)) && strings.Contains(m.text(), fmt.Sprint(port))
 }
 
-// argument is the field of word i of command and args.
+// argument returns the field of word i of command and args.
 func (m member) argument(i int) path {
 	if i < len(m.Command) {
 		return m.field.plus("command", i)

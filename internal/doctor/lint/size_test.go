@@ -8,7 +8,7 @@ import (
 	"outrider.dev/internal/base/finding"
 )
 
-// sleepers is a list of n pods, as kubectl prints it, or as many documents.
+// sleepers returns n pods, as a list in kubectl's format or as separate documents.
 func sleepers(n int, list bool) string {
 	var b strings.Builder
 	const pod = `apiVersion: v1
@@ -40,7 +40,7 @@ spec:
 	return b.String()
 }
 
-// Each object of a file is changed by itself, in a list as in documents.
+// Each object of a file is changed separately, in a list as well as in documents.
 func TestFixesOfManyObjects(t *testing.T) {
 	for name, list := range map[string]bool{"a list": true, "documents": false} {
 		t.Run(name, func(t *testing.T) {

@@ -14,26 +14,26 @@ import (
 	"outrider.dev/internal/core/pod/podfile"
 )
 
-// A source is a file with the places of what is in it.
+// A source is a file with the positions of its objects.
 type source struct {
 	name    string
 	text    string
-	lines   []int // where each begins
+	lines   []int // offset of each line
 	objects []object
-	near    finding.Position // the character that was looked for last, and its offset: a file may be one line
+	near    finding.Position // the last position that was looked up, and its offset; a file may be one long line
 	nearAt  int
 }
 
-// An object, those of a list included, and where it stands.
+// An object is a Kubernetes object, alone or in a list, with its position.
 type object struct {
-	node     *yaml.Node // its lines are those of the file
-	document int        // 1 is the first of the file
-	index    int        // in the document
-	from, to int        // where the document's text begins and ends
+	node     *yaml.Node // its line numbers are those of the file
+	document int        // number of the document in the file, from 1
+	index    int        // index in the document
+	from, to int        // offsets of the beginning and the end of the document's text
 }
 
-// newSource reads the places. A document that this YAML reader does not take, though the
-// one of package podspec does, has no objects: findings in it have no line.
+// newSource finds the positions of objects. A document may be valid for package podspec but not for this YAML
+// reader; then it has no objects here, and its findings have no line.
 func newSource(name, text string) *source {
 	s := &source{name: name, text: text, lines: lineStarts(text)}
 	document, end := 0, 0
@@ -57,8 +57,8 @@ func newSource(name, text string) *source {
 	return s
 }
 
-// shift moves the places of a document's nodes to those of the file. Only the first line
-// can begin behind others.
+// shift converts the positions of nodes from their document to the file. Only the first line of a document can
+// begin behind other text.
 func shift(n *yaml.Node, lines, columns int) {
 	if n.Line == 1 {
 		n.Column += columns
@@ -69,7 +69,7 @@ func shift(n *yaml.Node, lines, columns int) {
 	}
 }
 
-// root is the index of a pod's object; -1 if it has no place.
+// root returns the index of a pod's object, or -1 if its position is not known.
 func (s *source) root(o podfile.Object) int {
 	at, found := slices.BinarySearchFunc(s.objects, o, func(at object, o podfile.Object) int {
 		return cmp.Or(at.document-o.Document, at.index-o.Index)
@@ -80,8 +80,7 @@ func (s *source) root(o podfile.Object) int {
 	return at
 }
 
-// find returns the key (nil for an item of a list) and the value at a path, or what is
-// nearest to it.
+// find returns the key (nil for a list item) and the value at a path, or the nearest existing ones.
 func find(root *yaml.Node, p path) (key, value *yaml.Node, all bool) {
 	value = root
 	for _, step := range p {
@@ -103,7 +102,7 @@ func find(root *yaml.Node, p path) (key, value *yaml.Node, all bool) {
 	return key, value, true
 }
 
-// place returns the place of the evidence, or else of its field.
+// place returns the position of the evidence, or else that of its field.
 func (s *source) place(root *yaml.Node, p path, evidence string) finding.Place {
 	out := finding.Place{File: s.name}
 	if root == nil {
@@ -143,11 +142,10 @@ func (s *source) place(root *yaml.Node, p path, evidence string) finding.Place {
 	return out
 }
 
-// longLine is the length in bytes from which a line is shown in part: a file may be one line.
+// longLine is the length in bytes from which only a part of a line is shown: a file may be one line.
 const longLine = 4 << 10
 
-// evidence looks for the beginning of a text, which may have been put on one line, in the
-// lines of a scalar.
+// evidence finds the beginning of a text in the lines of a scalar. The text may have been joined to one line.
 func (s *source) evidence(n *yaml.Node, text string) (line, column int, ok bool) {
 	words := strings.Fields(text)
 	if len(words) == 0 {
@@ -173,10 +171,10 @@ func (s *source) evidence(n *yaml.Node, text string) (line, column int, ok bool)
 	return 0, 0, false
 }
 
-// escapedMost is how many bytes a quoted scalar has at most for one of its value: \u0007.
+// escapedMost is the largest number of bytes that a quoted scalar needs for one byte of its value: \u0007.
 const escapedMost = 6
 
-// lineStarts are the offsets of the lines.
+// lineStarts returns the offset of each line.
 func lineStarts(text string) []int {
 	out := []int{0}
 	for line := range strings.Lines(text) {
@@ -187,7 +185,7 @@ func lineStarts(text string) []int {
 	return out
 }
 
-// lineText is a line without its end; empty if there is none.
+// lineText returns a line without its ending, or an empty string if the line does not exist.
 func (s *source) lineText(line int) string {
 	if line < 1 || line > len(s.lines) {
 		return ""
@@ -199,7 +197,7 @@ func (s *source) lineText(line int) string {
 	return strings.TrimRight(text, "\r\n")
 }
 
-// offset is that of a character in the text.
+// offset converts a line and a column to an offset.
 func (s *source) offset(line, column int) int {
 	if line < 1 || line > len(s.lines) {
 		return len(s.text)
@@ -218,7 +216,7 @@ func (s *source) offset(line, column int) int {
 	return at
 }
 
-// column is that of an offset in a line.
+// column returns the column of an offset within its line.
 func (s *source) column(line, offset int) int {
 	at, here := s.lines[line-1], 1
 	if s.near.Line == line && s.nearAt <= offset {
@@ -227,7 +225,7 @@ func (s *source) column(line, offset int) int {
 	return here + utf8.RuneCountInString(s.text[at:offset])
 }
 
-// position is the other way round.
+// position converts an offset to a line and a column.
 func (s *source) position(offset int) finding.Position {
 	line, begins := slices.BinarySearch(s.lines, offset)
 	if !begins {
@@ -236,10 +234,10 @@ func (s *source) position(offset int) finding.Position {
 	return finding.Position{Line: line + 1, Column: s.column(line+1, min(offset, len(s.text)))}
 }
 
-// A path leads to a field: names (string) and indexes (int).
+// A path leads to a field, by names (string) and indexes (int).
 type path []any
 
-// parsePath reads a path as podspec writes it: names have no dots.
+// parsePath parses a path in the form of podspec, in which names contain no dots.
 func parsePath(field string) path {
 	var out path
 	for step := range strings.SplitSeq(field, ".") {
@@ -260,12 +258,12 @@ func parsePath(field string) path {
 	return out
 }
 
-// plus is p with more steps. It never shares memory with another.
+// plus returns p with more steps, in newly allocated memory.
 func (p path) plus(steps ...any) path {
 	return append(append(make(path, 0, len(p)+len(steps)), p...), steps...)
 }
 
-// keys are the steps of a path without indexes.
+// keys returns the names in the path, without the indexes.
 func (p path) keys() []string {
 	var out []string
 	for _, step := range p {
@@ -274,7 +272,7 @@ func (p path) keys() []string {
 	return out
 }
 
-// String is the path as kubectl's jsonpath takes it.
+// String formats the path as a kubectl jsonpath.
 func (p path) String() string {
 	var b strings.Builder
 	for _, step := range p {

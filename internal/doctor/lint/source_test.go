@@ -9,9 +9,9 @@ import (
 	"outrider.dev/internal/base/finding"
 )
 
-// Of a very long line the part with the evidence is shown, and the evidence is where the place says.
+// Of a very long line only the part with the evidence is shown, and the evidence is at the given position.
 func TestPlaceInALongLine(t *testing.T) {
-	for before := range 1030 { // the part begins in each byte of a character
+	for before := range 1030 { // so that the part begins at every byte of a character
 		s := newSource("f", "{x: '"+strings.Repeat("ö✓", before)+strings.Repeat("a", before%5)+"', y: HERE, z: '"+strings.Repeat("é", 9000)+"'}")
 		got := s.place(s.objects[0].node, path{"y"}, "HERE")
 		text := []rune(got.Text)
@@ -21,7 +21,7 @@ func TestPlaceInALongLine(t *testing.T) {
 	}
 }
 
-// Offsets and places agree in whatever order they are looked for, also in a line of any length.
+// Offsets and positions agree in whatever order they are looked up, also in very long lines.
 func TestOffsetsAndPositions(t *testing.T) {
 	text := "a: é\n" + strings.Repeat("größe ✓ ", 3000) + "\n\nlast"
 	s := newSource("f", text)

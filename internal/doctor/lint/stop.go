@@ -14,8 +14,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// quits are parts of a command line or an environment by which an application ends its
-// proxy.
+// quits are parts of a command line or environment that show that an application ends its proxy.
 var quits = []string{"quitquitquit", "ISTIO_QUIT_API", "scuttle", "envoy-preflight", "linkerd-await --shutdown", "linkerd-await -S", ":4191/shutdown"}
 
 func (m member) endsProxy() bool {
@@ -36,8 +35,8 @@ func (s *subject) ends() bool {
 	return s.Pod.Spec.RestartPolicy == "Never" || s.Pod.Spec.RestartPolicy == "OnFailure"
 }
 
-// proxyInJob: a proxy among the plain containers does not end when the work is done,
-// unless the gates report that to ours.
+// proxyInJob finds proxies among the plain containers of a Job: they do not end when the work is
+// done, unless the gates report that to our proxy.
 //
 // complexity: one case for each cause, with its remedy.
 func proxyInJob(s subject, b *builder) {
@@ -80,7 +79,7 @@ func proxyInJob(s subject, b *builder) {
 		c.title = fmt.Sprintf("on Kubernetes 1.%d the proxy will be a plain container of a pod that should complete", s.on)
 		c.field = path{"spec", "restartPolicy"}
 		c.do = "name the command, so that it gets a gate; or let it end the proxy (POST to 127.0.0.1:15020/quitquitquit), or use Kubernetes 1.29 and later"
-	default: // a value of the mesh, which is not in the files
+	default: // set in the mesh's configuration, which is not in the files
 		c.title = "the proxy will be a plain container of a pod that should complete"
 		c.field = path{"spec", "restartPolicy"}
 		c.do = "name the command, so that it gets a gate"
@@ -88,13 +87,13 @@ func proxyInJob(s subject, b *builder) {
 	b.add(c)
 }
 
-// endsByGates reports whether the proxy in the pod is ours, and all others have gates.
+// endsByGates reports whether the pod's proxy is ours and all other containers have gates.
 func (s *subject) endsByGates() bool {
 	return s.proxy == contract.ProxyContainer && !s.injected && !slices.ContainsFunc(s.own(), func(m member) bool { return !podspec.Gated(m.Container) })
 }
 
-// serverInJob: a server next to the work does not end either, unless its gate ends it with
-// its clients. Controllers that make bare pods (Tekton, for example) may end it themselves.
+// serverInJob finds servers beside the work of a Job: they do not end either, unless their gate ends them with
+// their clients. Controllers that create bare pods (Tekton, for example) may end them.
 func serverInJob(s subject, b *builder) {
 	own := s.own()
 	if s.Kind != "Job" && s.Kind != "CronJob" || len(own) < 2 {
@@ -118,8 +117,8 @@ func serverInJob(s subject, b *builder) {
 
 const defaultGrace = 30 * time.Second
 
-// graceTooShort: the kubelet kills what still runs when the grace period is over.
-// The preStop hooks are part of it.
+// graceTooShort finds grace periods that are too short: when one is over, the kubelet kills all containers that
+// still run. It includes the time of preStop hooks.
 func graceTooShort(s subject, b *builder) {
 	grace, field := defaultGrace, path{"spec", "terminationGracePeriodSeconds"}
 	given := s.Pod.Spec.TerminationGracePeriodSeconds
@@ -143,7 +142,7 @@ func graceTooShort(s subject, b *builder) {
 		evidence = fmt.Sprint(*given)
 	}
 	fits := grace >= needed && (grace > longest || longest == 0)
-	asked := grace == 0 && longest == 0 // to be killed at once: there is nothing to wait for
+	asked := grace == 0 && longest == 0 // a pod that wants to be killed at once has nothing to wait for
 	if fits || asked || longest == 0 && given == nil && drain <= 5*time.Second {
 		return
 	}
@@ -164,10 +163,10 @@ func graceTooShort(s subject, b *builder) {
 	b.add(c)
 }
 
-// appStops is what a fix leaves for the app's own stop.
+// appStops is the time that a fix reserves for the application's own stop.
 const appStops = 5 * time.Second
 
-// drain is how long the proxy serves on after SIGTERM.
+// drain returns how long the proxy continues to serve after SIGTERM.
 func (s *subject) drain() time.Duration {
 	if !s.captured() {
 		return 0
@@ -176,12 +175,12 @@ func (s *subject) drain() time.Duration {
 	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
 		return d
 	}
-	return 5 * time.Second // Istio's and ours
+	return 5 * time.Second // of Istio's proxy and ours
 }
 
 var sleeping = regexp.MustCompile(`(?:^|[\s;&|/])sleep\s+(\d{1,7})(s|m)?(?:\s|;|&|$)`)
 
-// preStop returns how long a hook takes at least, and its field.
+// preStop returns the minimal duration of a preStop hook, and its field.
 func (m member) preStop() (time.Duration, path, string) {
 	if m.Lifecycle == nil || m.Lifecycle.PreStop == nil {
 		return 0, nil, ""
@@ -195,7 +194,7 @@ func (m member) preStop() (time.Duration, path, string) {
 		if found == nil {
 			return 0, nil, ""
 		}
-		n, _ := strconv.Atoi(found[1]) // seven digits
+		n, _ := strconv.Atoi(found[1]) // the pattern allows seven digits at most
 		unit := time.Second
 		if found[2] == "m" {
 			unit = time.Minute

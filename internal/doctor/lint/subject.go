@@ -17,13 +17,13 @@ import (
 	"outrider.dev/startup"
 )
 
-// A subject is a pod with its plan and its place in the file.
+// A subject is a pod with its plan and its position in the file.
 type subject struct {
 	podfile.Object
 	Ref      finding.Object
 	source   *source
-	root     int  // of source; -1 if it has no place
-	template path // of the pod in the object
+	root     int  // index in source; -1 if the position is not known
+	template path // path of the pod in the object
 
 	reading  podspec.Reading
 	readErr  error
@@ -31,13 +31,13 @@ type subject struct {
 	choices  []podspec.Choice
 	on       startup.Kubernetes
 	ns       namespace
-	proxy    string // the container that takes the pod's connections; empty if none does
-	injected bool   // it comes by injection
+	proxy    string // the container that receives the pod's connections; may be empty
+	injected bool   // injection adds the proxy
 
-	inject  func(*corev1.Pod) (inject.Result, error) // nil if a proxy is in the pod
-	reason  verdict.Reason                           // whether it would be injected, if no proxy is in it
-	result  inject.Result                            // what injection would make of it
-	refusal *verdict.Refusal                         // why it would be refused
+	inject  func(*corev1.Pod) (inject.Result, error) // nil if the pod already contains a proxy
+	reason  verdict.Reason                           // of injection, or against it, if the pod contains no proxy
+	result  inject.Result                            // of the injection
+	refusal *verdict.Refusal                         // reason why injection would refuse the pod
 }
 
 func (w *world) subject(o podfile.Object, s *source) subject {
@@ -49,8 +49,8 @@ func (w *world) subject(o podfile.Object, s *source) subject {
 	return out
 }
 
-// findProxy finds the proxy: in the pod, or the one that injection will add. A revision
-// that the files name is the one that injects.
+// findProxy finds the proxy in the pod, or the one that injection will add. If the files name a revision, that
+// revision injects.
 func (s *subject) findProxy(w *world) {
 	s.ns = w.namespaces[cmp.Or(s.Ref.Namespace, w.Namespace)]
 	for _, m := range podspec.Meshes {
@@ -66,13 +66,13 @@ func (s *subject) findProxy(w *world) {
 	o := inject.Options{Kubernetes: s.on, Claims: s.Claims, Manual: w.Injected || waits, Revision: cmp.Or(s.ns.labels[contract.RevisionLabel], s.Pod.Labels[contract.RevisionLabel])}
 	ns := inject.Namespace{Name: cmp.Or(s.Ref.Namespace, w.Namespace), Labels: s.ns.labels, Annotations: s.ns.annotations}
 	if ns.Labels == nil {
-		ns.Labels = map[string]string{} // a namespace without labels in the files has none
+		ns.Labels = map[string]string{} // a namespace that has no labels in the files counts as unlabelled
 	}
 	if inject.NamesDefault(ns) {
 		o.Revision = ""
 	}
 	s.reason = inject.Decide(&s.Pod, ns, o)
-	o.Manual = true // an annotation without effect has none in any mode
+	o.Manual = true // in manual mode as well, an annotation without effect has none
 	s.inject = func(pod *corev1.Pod) (inject.Result, error) { return inject.Pod(pod, ns, o) }
 	var err error
 	if s.result, err = s.inject(&s.Pod); s.reason.Code != verdict.Injected && !s.asksByAnnotation() || !s.result.Proxy {
@@ -82,13 +82,13 @@ func (s *subject) findProxy(w *world) {
 	s.proxy, s.injected = contract.ProxyContainer, true
 }
 
-// asksByAnnotation reports whether the author wants injection, and an annotation alone says so: what
-// injection would make of the pod is of interest.
+// asksByAnnotation reports whether the author requests injection by an annotation alone. Then the result of an
+// injection is of interest even if none takes place.
 func (s *subject) asksByAnnotation() bool {
 	return s.reason.Code == verdict.NotRequested && slices.ContainsFunc(podspec.InjectLabels, func(key string) bool { return s.Pod.Annotations[key] == "true" })
 }
 
-// asRun is the pod as it runs: injected, where it will be.
+// asRun returns the pod as it will run, after an injection if there is one.
 func (s *subject) asRun() *corev1.Pod {
 	if (s.reason.Code == verdict.Injected || s.injected) && s.result.Injected {
 		return s.result.Pod
@@ -103,23 +103,23 @@ func (s *subject) captured() bool {
 	}
 	template, named := s.Pod.Annotations["inject.istio.io/templates"]
 	if named && !strings.Contains(template, "sidecar") {
-		return false // a gateway, or gRPC without a proxy: no connection is redirected
+		return false // a gateway, or gRPC without a proxy: connections are not redirected
 	}
 	return s.proxy != "" && s.Pod.Annotations[contract.Capture] != "none" && s.Pod.Annotations[contract.InterceptionMode] != "NONE"
 }
 
-// kind is the proxy's kind of container in the pod.
+// kind returns the kind of the proxy's container.
 func (s *subject) kind() startup.Kind {
 	c, _ := s.plan.Find(s.proxy)
 	return c.Kind
 }
 
-// A member is a container of the pod, and where it stands.
+// A member is a container of the pod with its position.
 type member struct {
 	*corev1.Container
 	kind  startup.Kind
 	field path
-	at    int // in the order of start
+	at    int // position in the order of start
 }
 
 func (s *subject) members() []member {
@@ -149,12 +149,12 @@ func (s *subject) member(name string) (member, bool) {
 	return all[i], true
 }
 
-// own are the plain containers that no mesh has added.
+// own returns the plain containers that no mesh has added.
 func (s *subject) own() []member {
 	return slices.DeleteFunc(s.members(), func(m member) bool { return m.kind != startup.Plain || podspec.OfMesh(m.Name) })
 }
 
-// argv is command and args together.
+// argv returns command and args together.
 func (m member) argv() []string { return slices.Concat(m.Command, m.Args) }
 
 func (m member) text() string { return strings.Join(m.argv(), " ") }

@@ -10,8 +10,8 @@ import (
 	"outrider.dev/startup"
 )
 
-// workarounds finds sleeps, loops and hooks that people write to order containers. Each
-// finding lists what the work-around does not keep, and the annotation that replaces it.
+// workarounds finds sleeps, loops and hooks that people write to order containers. Each finding tells which part of
+// the order the work-around does not keep, and which annotation replaces it.
 func workarounds(s subject, b *builder) {
 	for _, f := range s.reading.Found {
 		if !slices.Contains(startup.WorkArounds, f.Mechanism) {
@@ -55,7 +55,7 @@ func workarounds(s subject, b *builder) {
 	}
 }
 
-// describe fills in what a work-around does not keep, by its mechanism.
+// describe adds to a clue what a work-around does not keep, by its mechanism.
 func (s *subject) describe(c *clue, f podspec.Found, e startup.Edge) {
 	c.code = finding.Code(f.Mechanism)
 	switch f.Mechanism {
@@ -79,8 +79,7 @@ func (s *subject) describe(c *clue, f podspec.Found, e startup.Edge) {
 	c.why, c.source = strings.Join(reasons, "; "), strings.Join(sources, "; ")
 }
 
-// blocks reports whether the wait of m keeps the kubelet from ever starting the container
-// that it waits for.
+// blocks reports whether the wait of m prevents the kubelet from ever starting the container that m waits for.
 func (s *subject) blocks(m member, f podspec.Found, e startup.Edge) bool {
 	from, listed := s.member(e.From)
 	switch {

@@ -1,4 +1,5 @@
-// Package kinds lists what lint can find. Diagnose finds some of it after the fact, under the same codes.
+// Package kinds lists what lint can find. Diagnose finds some of these problems after the fact, under the same
+// codes.
 package kinds
 
 import (
@@ -8,7 +9,7 @@ import (
 	"outrider.dev/internal/base/finding"
 )
 
-// All returns all that lint can find, by theme.
+// All returns every kind of finding of lint, by theme.
 func All() []finding.Kind { return slices.Clone(all) }
 
 // Of returns the kind with a code.
@@ -20,7 +21,7 @@ func Of(code string) (finding.Kind, error) {
 	return all[i], nil
 }
 
-// all is the list of codes. They are stable: one that goes is in gone, and never comes back for something else.
+// all lists the codes. They are stable: a code that is dropped moves to gone, and never gets another meaning.
 var all = func() []finding.Kind {
 	list := []finding.Kind{
 		{Code: "no-order", Severity: finding.Warning, Title: "nothing makes a container wait for the proxy, and capture is on",

@@ -19,7 +19,7 @@ import (
 	"outrider.dev/internal/doctor/lint"
 )
 
-// kinds are the resources of a namespace that lint reads, by kubectl's names.
+// kinds are the namespaced resources that lint reads, by kubectl's names.
 const kinds = "pods,deployments,statefulsets,daemonsets,replicasets,jobs,cronjobs,services"
 
 // An AccessError means that a namespace cannot be read. Help may be empty.
@@ -32,14 +32,14 @@ func (e *AccessError) Error() string { return e.Err.Error() }
 
 func (e *AccessError) Unwrap() error { return e.Err }
 
-// Hint is what a command prints after the error.
+// Hint returns the text that a command prints after the error.
 func (e *AccessError) Hint() string { return e.Help }
 
-// Namespace returns the objects of a namespace, each as a manifest of its own, and the
-// Namespace itself: its labels decide about injection. Objects that a controller made are
-// left out: the controller's template is read. The note lists what could not be read.
+// Namespace returns the objects of a namespace, each as a separate manifest, and the Namespace
+// itself, whose labels decide about injection. It leaves out objects that a controller made, because
+// the controller's template is read. The note lists what could not be read.
 //
-// It runs kubectl, with flags that choose the cluster and the user: it has the user's contexts,
+// It runs kubectl, with flags that choose the cluster and the user, and so uses the user's contexts,
 // credentials and permissions.
 func Namespace(ctx context.Context, flags []string, namespace string) (files []lint.File, note string, err error) {
 	objects, err := get(ctx, flags, "namespace", namespace)
@@ -74,8 +74,8 @@ func Namespace(ctx context.Context, flags []string, namespace string) (files []l
 	return files, note, nil
 }
 
-// ignoredObjects returns those of kinds that lint reports, and that the cluster has: of the
-// namespace, and of those whose objects are for all.
+// ignoredObjects returns the objects of unsupported kinds that lint reports, if the cluster has these kinds: those
+// of the namespace, and those in namespaces whose objects apply to the whole mesh.
 func ignoredObjects(ctx context.Context, flags []string, namespace string) ([]unstructured.Unstructured, error) {
 	names, err := kubectl(ctx, flags, "api-resources", "--output=name", "--namespaced", "--request-timeout=30s")
 	if err != nil {
@@ -95,12 +95,12 @@ func ignoredObjects(ctx context.Context, flags []string, namespace string) ([]un
 	return out, failed
 }
 
-// isRead reports whether objects of a kind are read, and so their templates.
+// isRead reports whether objects of a kind are read, and thereby their templates.
 func isRead(kind string) bool {
 	return strings.Contains(","+kinds+",", ","+strings.ToLower(kind)+"s,")
 }
 
-// removeServerFields removes what the API server adds to a manifest.
+// removeServerFields removes the fields that the API server adds to a manifest.
 func removeServerFields(u *unstructured.Unstructured) {
 	unstructured.RemoveNestedField(u.Object, "status")
 	for _, field := range []string{"creationTimestamp", "generation", "managedFields", "resourceVersion", "selfLink", "uid"} {
@@ -131,7 +131,7 @@ func get(ctx context.Context, flags []string, args ...string) ([]unstructured.Un
 	return list.Items, nil
 }
 
-// kubectl returns what it prints.
+// kubectl runs kubectl and returns its output.
 func kubectl(ctx context.Context, flags []string, args ...string) ([]byte, error) {
 	args = slices.Concat(args, flags)
 	var stderr bytes.Buffer
@@ -149,7 +149,7 @@ func kubectl(ctx context.Context, flags []string, args ...string) ([]byte, error
 	return out, nil
 }
 
-// lastLine leaves out what kubectl's library logs before the error.
+// lastLine returns the error without the lines that kubectl's library logs before it.
 func lastLine(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	return lines[len(lines)-1]

@@ -1,5 +1,5 @@
-// Package source reads what lint looks at, from files and folders or from a namespace of a
-// cluster, and writes corrected files.
+// Package source reads the input of lint, from files and folders or from a namespace of a cluster, and writes
+// corrected files.
 package source
 
 import (
@@ -15,9 +15,8 @@ import (
 	"outrider.dev/internal/doctor/lint"
 )
 
-// Files reads files, and the manifests in folders and below. read returns the text of a
-// file and the name to use for it. YAML in a folder that is no Kubernetes object, such as
-// the values of a chart, is skipped.
+// Files reads files, and the manifests in folders and their subfolders. read returns the text of a file and the
+// name to use for it. Files skips YAML in folders that is no Kubernetes object, such as the values of a chart.
 func Files(names []string, read func(file string) (name string, data []byte, err error)) (files []lint.File, skipped []string, err error) {
 	for _, name := range names {
 		below, isFolder := []string{name}, false
@@ -43,15 +42,14 @@ func Files(names []string, read func(file string) (name string, data []byte, err
 	return files, skipped, nil
 }
 
-// isNoObject reports whether a file can be read, but its content has no kind.
+// isNoObject reports whether a file can be parsed, but has no kind.
 func isNoObject(name string, data []byte) bool {
 	_, _, err := podfile.Parse(name, data)
 	var input *podfile.InputError
 	return errors.As(err, &input) && input.Object == "" && (input.Field == "kind" || strings.Contains(input.Err.Error(), "no Kubernetes object"))
 }
 
-// Hint returns what helps with an error of the input: the template of a chart is not a
-// manifest.
+// Hint returns advice on an error of the input, such as that the template of a chart is not a manifest.
 func Hint(err error) string {
 	text := err.Error()
 	if !errors.Is(err, os.ErrNotExist) && (strings.Contains(text, "{{") || strings.Contains(text, "invalid map key") || strings.Contains(text, "flow node")) {
@@ -60,8 +58,8 @@ func Hint(err error) string {
 	return ""
 }
 
-// Write replaces files. A file has the old text or the new one, even after a crash; of a
-// symbolic link its target is replaced.
+// Write replaces files atomically: even after a crash a file has either the old text or the new one. Of a symbolic
+// link it replaces the target.
 func Write(files []lint.File) error {
 	for _, f := range files {
 		if err := replace(f.Name, f.Data); err != nil {
@@ -84,7 +82,7 @@ func replace(name string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(t.Name()) // of no effect after the rename
+	defer os.Remove(t.Name()) // has no effect after the rename
 	_, err = t.Write(data)
 	if err := errors.Join(err, t.Chmod(info.Mode().Perm()), t.Close()); err != nil {
 		return fmt.Errorf("writing %s: %w", name, err)
