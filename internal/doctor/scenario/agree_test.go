@@ -22,12 +22,11 @@ import (
 	"outrider.dev/test/tier"
 )
 
-// agreePods is the environment variable with the seeds of the pods for the long form: a number of
-// them, or the first and the last as in 476-476.
+// agreePods is the environment variable that selects the long form: a number of seeds, or the first and the last
+// seed as in 476-476.
 const agreePods = "OUTRIDER_AGREE_PODS"
 
-// An effort bounds what is done for each claim. A search that needs more states proves nothing here, but
-// for fewer faults.
+// An effort limits the work for each claim. A search that needs more states proves the claim only for fewer faults.
 type effort struct {
 	first, last  uint64 // seeds
 	states, runs int
@@ -38,7 +37,7 @@ var (
 	longForm  = effort{last: 1999, states: 4_000, runs: 200}
 )
 
-// disagreed are seeds of pods about which the tools once disagreed. The short form has them too.
+// disagreed lists seeds of pods about which the tools once disagreed. The short form includes them.
 var disagreed = []uint64{161, 309, 342, 476, 803, 1197, 1258}
 
 func (e effort) seeds() (out []uint64) {
@@ -69,12 +68,12 @@ func effortOf(t *testing.T) effort {
 	return out
 }
 
-// plan, simulate, verify and the model of the kubelet say the same of random pods, as they are in
+// plan, simulate, verify and the model of the kubelet agree on random pods, as they are in
 // the file and injected:
-//   - what plan says is kept, verify does not find broken;
-//   - what verify says holds, no simulated run breaks, with as many faults;
-//   - what verify says is broken, the simulator replays, step by step;
-//   - the kubelet's model alone, in a world where all goes well, starts the containers in plan's order.
+//   - verify finds no violation of what plan calls kept;
+//   - no simulated run with as many faults violates what verify calls proved;
+//   - the simulator replays, step by step, every counterexample of verify;
+//   - the kubelet's model alone, in a world without failures, starts the containers in plan's order.
 func TestToolsAgree(t *testing.T) {
 	c := &agreement{effort: effortOf(t)}
 	seeds := c.effort.seeds()
@@ -98,13 +97,13 @@ func TestToolsAgree(t *testing.T) {
 	}
 }
 
-// An agreement counts what was compared.
+// An agreement counts the comparisons.
 type agreement struct {
 	effort effort
 
 	Subjects, Refused                   int
 	Searches, Holds, Fewer, Cut, Broken int
-	WithFaults, Replayed                int // of Broken
+	WithFaults, Replayed                int // numbers of Broken
 	Runs, RunsWithFaults, Starts        int
 }
 
@@ -149,8 +148,8 @@ func (c *agreement) pod(rng *rand.Rand, text string, injected bool) error {
 	return errors.Join(c.alone(s, report), c.starts(rng, s, report), c.stops(rng, s, report))
 }
 
-// alone compares plan's order with that in which the model of the kubelet starts the containers when
-// every action succeeds at once. What waits within a container is not the kubelet's.
+// alone compares plan's order with the order in which the model of the kubelet starts the containers when every
+// action succeeds at once. It leaves out waits inside containers, which the kubelet does not know.
 func (c *agreement) alone(s Subject, report plan.Report) error {
 	state, at := kubelet.New(s.pod, kubelet.Minor(34)), map[string]int{}
 	event := kubelet.Event{Kind: kubelet.Added}
@@ -181,8 +180,8 @@ func (c *agreement) alone(s Subject, report plan.Report) error {
 	return nil
 }
 
-// nextOf is what happens next where all goes well: what the kubelet waits for, the end of an init
-// container, time.
+// nextOf returns the next event of a world without failures: the answer that the kubelet waits for, the end of an
+// init container, or time.
 func nextOf(s Subject, state kubelet.State) (kubelet.Event, bool) {
 	for _, a := range state.Open() {
 		if e, answered := a.Answer(state.Now(), true); answered {
@@ -208,8 +207,7 @@ func sidecars(p kubelet.Pod) (n int) {
 	return n
 }
 
-// starts compares the promise of the start: of the first one without a fault, and of every start
-// with one fault.
+// starts compares the promise for the first start without faults, and for every start with one fault.
 func (c *agreement) starts(rng *rand.Rand, s Subject, report plan.Report) error {
 	first := func(e plan.Edge) bool { return e.Start != startup.Nowhere.String() }
 	every := func(e plan.Edge) bool { return e.Start == startup.EveryStart.String() }
@@ -224,20 +222,20 @@ func (c *agreement) stops(rng *rand.Rand, s Subject, report plan.Report) error {
 	return errors.Join(
 		c.claim(rng, s, verify.Stops, -1, claimed(s, report, stops), keptBy(report, stops)),
 		c.claim(rng, s, verify.Stops, -1, s.Plan, keptBy(report, stops)),
-		c.claim(rng, s, verify.Stops, 1, claimed(s, report, stops), nothing)) // plan says nothing of stops with faults
+		c.claim(rng, s, verify.Stops, 1, claimed(s, report, stops), nothing)) // plan claims nothing about stops with faults
 }
 
 func nothing(startup.Edge) bool { return false }
 
-// keptBy reports of an edge whether the plan keeps it.
+// keptBy returns a function that reports whether the plan keeps an edge.
 func keptBy(report plan.Report, keeps func(plan.Edge) bool) func(startup.Edge) bool {
 	return func(e startup.Edge) bool {
 		return e.By != "" && slices.ContainsFunc(report.Edges, func(r plan.Edge) bool { return r.Edge == e && keeps(r) })
 	}
 }
 
-// claimed is the plan with the edges alone that the report says are kept, and with those that
-// something within a container keeps: without them the pod would behave otherwise.
+// claimed returns the plan with only two kinds of edges: those that the report calls kept, and those that a
+// mechanism inside a container keeps, because without them the pod would behave differently.
 func claimed(s Subject, report plan.Report, keeps func(plan.Edge) bool) startup.Plan {
 	out := startup.Plan{Containers: s.Plan.Containers}
 	for _, e := range s.Plan.Edges {
@@ -251,7 +249,7 @@ func claimed(s Subject, report plan.Report, keeps func(plan.Edge) bool) startup.
 
 // claim verifies a plan, and compares the answer with the report's claims and with simulated runs.
 //
-// With faults only some kinds of them happen, so that more of the searches come to their end.
+// With faults it allows only some kinds of them, so that more of the searches complete.
 func (c *agreement) claim(rng *rand.Rand, s Subject, promise verify.Promise, faults int, p startup.Plan, kept func(startup.Edge) bool) error {
 	if len(p.Edges) == 0 {
 		return nil
@@ -296,14 +294,15 @@ func (c *agreement) claim(rng *rand.Rand, s Subject, promise verify.Promise, fau
 	return nil
 }
 
-// crashedLate: From crashed after the deletion, which verify leaves out.
+// crashedLate reports whether From crashed after the deletion, which verify leaves out.
 func crashedLate(t startup.Timeline, v startup.Violation) bool {
 	return v.How == startup.OutlivedFrom && slices.ContainsFunc(t, func(ev startup.Event) bool {
 		return ev.Container == v.Edge.From && ev.At == v.At && ev.What == startup.HasFailed && ev.Detail == "exit code 1"
 	})
 }
 
-// broken: the counterexample happens in the simulator too, and breaks no edge that the plan keeps.
+// broken checks that the counterexample also happens in the simulator, and that it breaks no edge that the plan
+// keeps.
 func (c *agreement) broken(s Subject, p startup.Plan, r verify.Result, kept func(startup.Edge) bool) error {
 	again := func(out simulate.Outcome) bool {
 		return slices.ContainsFunc(out.Violations, func(v startup.Violation) bool {
@@ -326,8 +325,8 @@ func (c *agreement) broken(s Subject, p startup.Plan, r verify.Result, kept func
 	return nil
 }
 
-// randomPod is a pod as people write them: a proxy of a mesh or none, ordered in one of the usual
-// ways or not at all, hooks, sleeps, probes.
+// randomPod returns a pod as people write them: with a mesh's proxy or none, ordered in one of the usual ways or
+// not at all, with hooks, sleeps, and probes.
 func randomPod(rng *rand.Rand) string {
 	of := func(words ...string) string { return words[rng.IntN(len(words))] }
 	var b, init, plain strings.Builder
@@ -377,16 +376,16 @@ func randomPod(rng *rand.Rand) string {
 	return b.String()
 }
 
-// faultKinds are those of verify that a behaviour has a clause for, alone and together; and those that
-// only a replay has. What is killed and has no record that anything reads has crashed, for verify.
+// faultKinds are the kinds of verify's faults that a behaviour has a clause for, alone and together, and those that
+// only a replay has. For verify, a killed container without a record that a gate reads has crashed.
 var faultKinds = [][]verify.Fault{
 	{verify.Crash}, {verify.Crash, verify.Kill}, {verify.NoImage}, {verify.NoSandbox}, {verify.Unhealthy},
 	{verify.Crash, verify.Kill, verify.NoImage, verify.NoSandbox, verify.Unhealthy},
 	{verify.BadHook}, {verify.BadProbe, verify.NoStart},
 }
 
-// randomBehaviour has that many faults of those that verify tries, before a deletion. All stops
-// are over within the shortest grace period of randomPod, as verify assumes.
+// randomBehaviour has that many of the faults that verify tries, before a deletion. All stops end within the
+// shortest grace period of randomPod, as verify assumes.
 func randomBehaviour(rng *rand.Rand, s Subject, promise verify.Promise, faults int, kinds []verify.Fault) simulate.Behaviour {
 	at := func(most time.Duration) time.Duration {
 		return time.Duration(rng.Int64N(int64(most/time.Millisecond))) * time.Millisecond

@@ -12,11 +12,11 @@ import (
 	"outrider.dev/startup"
 )
 
-// What is assumed of a container if the behaviour does not set it.
+// These are the assumed durations of containers for which the behaviour sets none.
 const (
 	InitTakes  = 300 * time.Millisecond // an init container
 	ProxyTakes = time.Second            // a mesh's proxy, until it is healthy
-	JobTakes   = 10 * time.Second       // the command of a pod that does not always restart
+	JobTakes   = 10 * time.Second       // the command of a pod whose restartPolicy is not Always
 )
 
 // A Behaviour is the user's description of how containers behave.
@@ -43,8 +43,7 @@ func ParseBehaviour(file, text string, lines []string) (b Behaviour, err error) 
 	return b, nil
 }
 
-// Unknown is the first container that the behaviour names and none of the pods has; empty
-// if there is none.
+// Unknown returns the first container that the behaviour names but that no pod has, or an empty string.
 func (b Behaviour) Unknown(pods []Subject) string {
 	for _, name := range slices.Sorted(maps.Keys(b.Given.Containers)) {
 		if !slices.ContainsFunc(pods, func(s Subject) bool { return slices.Contains(s.Names(), name) }) {
@@ -54,7 +53,7 @@ func (b Behaviour) Unknown(pods []Subject) string {
 	return ""
 }
 
-// of is the behaviour of one pod, and what of it is assumed, as text.
+// of returns the behaviour of one pod, and the assumptions in it as text.
 func (b Behaviour) of(s Subject) (out simulate.Behaviour, assumed []string, err error) {
 	var before []string
 	for _, c := range s.Plan.Containers {
@@ -114,7 +113,7 @@ func (b Behaviour) assume(s Subject, c startup.Container) []string {
 	return out
 }
 
-// assumeHook is the clause for the container's postStart, if the manifest has one.
+// assumeHook returns the clause for the container's postStart hook, if the manifest has one.
 func (s Subject) assumeHook(container string) []string {
 	h, ok := s.run.Hooks[container]
 	switch {

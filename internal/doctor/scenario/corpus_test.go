@@ -18,12 +18,12 @@ import (
 	"outrider.dev/test/corpus"
 )
 
-// corpusTime is the environment variable for the long form: the time of verify for each pod, such as 10s,
-// which is that of the command.
+// corpusTime is the environment variable that selects the long form: the time of verify for each pod, such as 10s,
+// the command's default.
 const corpusTime = "OUTRIDER_VERIFY_CORPUS"
 
-// The answer about the largest pods that people write says what it covers: all within the bound, or up to
-// how many faults and which bound ended the search. The long form prints how long each took.
+// The answer about the largest pods that people write tells its scope: everything within the bound, or up to how
+// many faults, and which bound ended the search. The long form prints how long each search took.
 func TestAnswersAboutLargePodsSayTheirBound(t *testing.T) {
 	bound := verify.Bound{States: 500, Time: time.Hour}
 	if text := os.Getenv(corpusTime); text != "" {
@@ -77,7 +77,7 @@ func TestAnswersAboutLargePodsSayTheirBound(t *testing.T) {
 	}
 }
 
-// largest are the pods of the corpus with the most containers, and its MySQL.
+// largest returns the pods of the corpus with the most containers, and its MySQL.
 func largest(t *testing.T, n int) []podfile.Object {
 	files, err := corpus.Sane()
 	if err != nil {
@@ -103,8 +103,8 @@ func largest(t *testing.T, n int) []podfile.Object {
 	return append(slices.Clone(all[:n]), all[mysql])
 }
 
-// A Job ends although a server and a plain proxy are in it: the gates end the one, and the proxy ends by
-// itself once every application that has a gate has ended for good. Without one of the gates it runs on.
+// A Job ends although it contains a server and a plain proxy: the gates end the server, and the proxy exits once
+// every application with a gate has ended for good. If one gate is missing, the proxy keeps running.
 func TestJobsEnd(t *testing.T) {
 	const gated = "command: [/outrider/bin/outrider-agent, gate, --name, %s%s, --, /app]"
 	const job = "{kind: Job, apiVersion: batch/v1, metadata: {name: j}, spec: {template: {spec: {restartPolicy: OnFailure, containers: [{name: outrider-proxy}, {name: db, %s}, {name: app, %s}]}}}}"

@@ -8,7 +8,7 @@ import (
 	"outrider.dev/internal/doctor/verify"
 )
 
-// FaultNames are the words for the kinds of faults.
+// FaultNames returns the names of the kinds of faults.
 func FaultNames() (out []string) {
 	for _, f := range verify.Faults {
 		out = append(out, string(f.Fault))
@@ -16,7 +16,7 @@ func FaultNames() (out []string) {
 	return out
 }
 
-// FaultForms explains the kinds of faults, one in a line.
+// FaultForms explains the kinds of faults, one per line.
 func FaultForms() string {
 	var b strings.Builder
 	for _, f := range verify.Faults {
@@ -25,8 +25,7 @@ func FaultForms() string {
 	return b.String()
 }
 
-// NewBound refuses bounds that make no sense, and completes them with the faults to try. An
-// error names the flag of "outrider verify".
+// NewBound validates bounds, and adds the faults to try. An error names the flag of "outrider verify".
 func NewBound(b verify.Bound, only []string) (verify.Bound, error) {
 	switch {
 	case b.Faults < 0 || b.Faults > 100:
@@ -43,7 +42,7 @@ func NewBound(b verify.Bound, only []string) (verify.Bound, error) {
 		b.Only = append(b.Only, verify.Fault(name))
 	}
 	if b.Faults == 0 {
-		b.Faults = -1 // 0 is the default of package verify
+		b.Faults = -1 // for package verify, 0 means the default
 	}
 	return b, nil
 }

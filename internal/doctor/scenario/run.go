@@ -14,17 +14,17 @@ import (
 	"outrider.dev/startup"
 )
 
-// A Simulation is a pod and its outcome.
+// A Simulation is a pod and the outcome of its simulation.
 type Simulation struct {
 	Subject
 	Assumed  []string         `json:"assumed,omitempty"`
-	Replays  string           `json:"replays,omitempty"` // the verdict of verify, if this is its run
+	Replays  string           `json:"replays,omitempty"` // the verdict of verify, if this replays its run
 	Outcome  simulate.Outcome `json:"outcome"`
 	Restarts int              `json:"restarts"`
-	Refused  int              `json:"refused"` // calls
+	Refused  int              `json:"refused"` // refused calls
 }
 
-// Assumptions are the lines about a simulation that are not in the pod.
+// Assumptions returns lines about assumptions that the pod itself does not contain.
 func (s Simulation) Assumptions() (out []string) {
 	if s.Replays != "" {
 		out = append(out, "replays: "+s.Replays)
@@ -46,10 +46,10 @@ func (s Subject) Simulate(b Behaviour) (Simulation, error) {
 	return Simulation{Subject: s, Assumed: assumed, Outcome: out, Restarts: out.Restarts(), Refused: out.Refused()}, err
 }
 
-// Kept reports that no edge was broken.
+// Kept reports whether every edge was kept.
 func (s Simulation) Kept() bool { return len(s.Outcome.Violations) == 0 }
 
-// Verdict is the outcome in one line.
+// Verdict describes the outcome in one line.
 func (s Simulation) Verdict() string {
 	kept := NoEdges
 	if n := len(s.Plan.Edges); n > 0 {
@@ -69,7 +69,7 @@ func (s Simulation) Verdict() string {
 	return fmt.Sprintf("%s; %s, %s; %s %s", kept, Plural(s.Restarts, "restart"), Plural(s.Refused, "refused call"), end, s.Outcome.End.Round(time.Millisecond))
 }
 
-// Err is the first violation, or nil.
+// Err returns the first violation, or nil.
 func (s Simulation) Err() error {
 	if s.Kept() {
 		return nil
@@ -77,7 +77,7 @@ func (s Simulation) Err() error {
 	return fmt.Errorf("%s: %s", s.Where(), chart.Note(s.Outcome.Violations[0]))
 }
 
-// A Verification is a pod and whether its plan holds.
+// A Verification is a pod and the answers about its plan.
 type Verification struct {
 	Subject
 	Holds   bool     `json:"holds"`
@@ -86,22 +86,22 @@ type Verification struct {
 
 // An Answer is the result for one promise.
 type Answer struct {
-	Promise string `json:"promise"` // one of [Promises], in place of the result's own
+	Promise string `json:"promise"` // a name from [Promises], in place of the result's own
 	Holds   bool   `json:"holds"`
-	once    string // what has to happen before: an injection
+	once    string // the condition for this answer: an injection
 	verify.Result
 }
 
-// Promises are what can be verified, by the words of --promise.
+// Promises maps the values of --promise to the promises that are verified.
 var Promises = map[string][]verify.Promise{
 	"both": {verify.Starts, verify.Stops}, "starts": {verify.Starts}, "stops": {verify.Stops},
 }
 
-// promiseNames are the words for single promises.
+// promiseNames are the names of single promises.
 var promiseNames = map[verify.Promise]string{verify.Starts: "starts", verify.Stops: "stops"}
 
-// Verify explores the runs of the pod for each promise, and calls progress meanwhile. A
-// pod without edges promises nothing. The time of the bound is that of all promises together.
+// Verify explores the runs of the pod for each promise, and reports to progress meanwhile. A pod without edges
+// promises nothing. The time of the bound is shared by all promises.
 func (s Subject) Verify(ctx context.Context, promises []verify.Promise, bound verify.Bound, progress func(promise string, p verify.Progress)) (Verification, error) {
 	v := Verification{Subject: s, Holds: true}
 	if len(s.Plan.Edges) == 0 {
@@ -134,7 +134,7 @@ func (s Subject) question(p startup.Plan, promise verify.Promise) verify.Questio
 	return verify.Question{Pod: s.pod, Plan: p, Version: kubelet.Minor(int(s.on)), Promise: promise, Endless: endless}
 }
 
-// Err is the first promise that is not proved, or nil.
+// Err returns the first promise that is not proved, as an error, or nil.
 func (v Verification) Err() error {
 	for _, a := range v.Results {
 		if !a.Holds {
@@ -144,8 +144,8 @@ func (v Verification) Err() error {
 	return nil
 }
 
-// LeftOut is what the answers do not cover. Of two promises that were both verified,
-// neither leaves the other one out.
+// LeftOut returns what the answers do not cover. A promise that was verified too does not count as left out of
+// another's answer.
 func (v Verification) LeftOut() []string {
 	var out []string
 	for _, a := range v.Results {
@@ -158,10 +158,10 @@ func (v Verification) LeftOut() []string {
 	return out
 }
 
-// moments are when the promises apply.
+// moments tell when the promises apply.
 var moments = map[string]string{"starts": "at every start", "stops": "when the pod stops"}
 
-// Verdict is the answer in one line.
+// Verdict describes the answer in one line.
 func (a Answer) Verdict() string {
 	looked := fmt.Sprintf("%s, %s deep, in %s", Plural(a.States, "state"), Plural(a.Depth, "event"), a.Took.Round(time.Millisecond))
 	when := moments[a.Promise]
@@ -179,7 +179,7 @@ func (a Answer) Verdict() string {
 	return fmt.Sprintf("%s: nothing found, but not all states were explored, cut short by %s: %s; bound: %s", when, a.CutShort, looked, a.Bound)
 }
 
-// Plural is a number with its noun: "1 edge", "2 edges".
+// Plural formats a number with its noun: "1 edge", "2 edges".
 func Plural(n int, noun string) string {
 	if n != 1 {
 		noun += "s"

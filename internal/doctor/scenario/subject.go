@@ -1,9 +1,9 @@
-// Package scenario simulates and verifies the pods of manifests: it makes of each the pod,
-// the plan and the behaviour that packages simulate and verify start from.
+// Package scenario simulates and verifies the pods of manifests: it converts each to the pod,
+// the plan and the behaviour that packages simulate and verify take.
 //
-// A [Subject] is a pod as it will run: with the containers that injection has yet to add,
-// and with the order written into it. A [Behaviour] is the user's description of the
-// containers, completed with assumptions, which are printed.
+// A [Subject] is a pod as it will run: with the containers that injection will add, and with
+// the order written into it. A [Behaviour] is the user's description of the containers,
+// completed with assumptions, which are printed.
 package scenario
 
 import (
@@ -18,17 +18,17 @@ import (
 	"outrider.dev/startup"
 )
 
-// A Subject is an object as its pod will run.
+// A Subject is an object in the form in which its pod will run.
 type Subject struct {
 	podfile.Object
 	Kubernetes string         `json:"kubernetes"`
 	Plan       startup.Plan   `json:"plan"`
-	Added      []string       `json:"added,omitempty"`    // containers that injection has yet to add
-	Written    []startup.Edge `json:"written,omitempty"`  // edges that injection has yet to write
-	Supposed   []startup.Edge `json:"supposed,omitempty"` // edges that the pod does not have: an app should wait for its proxy
+	Added      []string       `json:"added,omitempty"`    // containers that injection will add
+	Written    []startup.Edge `json:"written,omitempty"`  // edges that injection will write
+	Supposed   []startup.Edge `json:"supposed,omitempty"` // edges that the pod does not contain: an application should wait for its proxy
 
-	// Unmodelled is what the pod requests and the model of the kubelet does not do; Stronger is what
-	// would keep more than the pod does.
+	// Unmodelled lists requests of the pod that the model of the kubelet does not implement; Stronger lists
+	// mechanisms that would keep more than the pod's own do.
 	Unmodelled []string `json:"unmodelled,omitempty"`
 	Stronger   string   `json:"stronger,omitempty"`
 
@@ -37,8 +37,7 @@ type Subject struct {
 	on  startup.Kubernetes
 }
 
-// NewSubject returns the subject of an object. It refuses a plan that cannot be run, such
-// as one with a cycle.
+// NewSubject returns the subject of an object. It refuses a plan that cannot work, such as one with a cycle.
 func NewSubject(o podfile.Object, on startup.Kubernetes) (Subject, error) {
 	if on < kubelet.Oldest || on > kubelet.Newest {
 		return Subject{}, fmt.Errorf("--kube=1.%d: the kubelet's rules are known from 1.%d to 1.%d", on, kubelet.Oldest, kubelet.Newest)
@@ -58,10 +57,10 @@ func NewSubject(o podfile.Object, on startup.Kubernetes) (Subject, error) {
 		Supposed: run.Supposed, run: run, pod: podspec.Lifecycle(run.Pod), on: on}, nil
 }
 
-// Where names the object and its file, as errors begin.
+// Where returns the object and its file, in the form in which errors begin.
 func (s Subject) Where() string { return plan.Where(s.Object) }
 
-// Names are the containers, in the order of the pod.
+// Names returns the names of the containers, in the order of the pod.
 func (s Subject) Names() []string {
 	var out []string
 	for _, c := range s.Plan.Containers {
@@ -70,10 +69,9 @@ func (s Subject) Names() []string {
 	return out
 }
 
-// Sentences are the plan in words. Edges that differ only in the container that waits are
-// one sentence.
+// Sentences describes the plan. Edges that differ only in the container that waits share one sentence.
 func (s Subject) Sentences() []string {
-	var rest []string // of each sentence, what follows the waiting containers
+	var rest []string // the part of each sentence after the waiting containers
 	waiting := map[string][]string{}
 	for _, e := range s.Plan.Edges {
 		text := strings.TrimPrefix(e.String(), e.To) + s.remark(e)
@@ -96,8 +94,8 @@ func (s Subject) Sentences() []string {
 	return out
 }
 
-// once is the condition of a verdict about a pod with an order that is not in the file yet. Applied
-// or run as it is, the pod does not keep it.
+// once returns the condition of a verdict about a pod whose file does not contain the order yet. If the file is
+// applied or run unchanged, the pod does not keep the order.
 func (s Subject) once() string {
 	if len(s.Written) == 0 && len(s.Added) == 0 {
 		return ""
@@ -108,7 +106,7 @@ func (s Subject) once() string {
 // NoEdges is the verdict on a plan without edges.
 const NoEdges = "no container waits for another: there is no plan that could be broken"
 
-// remark is what the edge itself does not contain.
+// remark returns what the edge itself does not express.
 func (s Subject) remark(e startup.Edge) string {
 	switch {
 	case slices.Contains(s.Supposed, e):
