@@ -2,65 +2,64 @@ package simulate
 
 import "time"
 
-// A Behaviour is how the world behaves. The zero value: everything works at once,
-// commands run for ever and end at once by SIGTERM.
+// A Behaviour describes the world of a pod. Zero value: everything works at once, and commands run forever and end
+// at once on SIGTERM.
 type Behaviour struct {
 	Kubernetes  int           // minor version; default: the newest supported
-	Until       time.Duration // the simulation ends then; default 2 minutes
-	Begins      time.Duration // the kubelet gets the pod then; shifts it against the relists
-	Sandbox     time.Duration // that making one takes
+	Until       time.Duration // end of the simulation; default 2 minutes
+	Begins      time.Duration // when the kubelet receives the pod, which shifts it relative to the relists
+	Sandbox     time.Duration // duration of creating one
 	SandboxDies []time.Duration
-	Deleted     time.Duration // at that time; 0: never
+	Deleted     time.Duration // when the pod is deleted; 0: never
 	Containers  map[string]Container
 }
 
 const defaultUntil = 2 * time.Minute
 
-// A Container is how one container behaves.
+// A Container describes the behaviour of one container.
 type Container struct {
-	Image        time.Duration // that a pull takes
-	MissingUntil time.Duration // pulls that end before fail; Forever: all do
+	Image        time.Duration // duration of a pull
+	MissingUntil time.Duration // pulls that end before this time fail; Forever: all fail
 	CannotStart  bool
 
-	Sleeps    time.Duration // before its command begins; a container whose sleep no edge counts on runs meanwhile
-	Healthy   time.Duration // after its command began; Forever: never
-	Sick      time.Duration // it becomes unhealthy, in its first life; 0: it does not
-	SickFor   time.Duration // 0: until its end
-	Ends      []End         // of its lives; the last one goes for all that follow
-	EndsWith  []string      // with 0, once these have ended and will not be started again
+	Sleeps    time.Duration // time before its command begins; a sleep on which no edge relies happens while the container runs
+	Healthy   time.Duration // time after its command began; Forever: never
+	Sick      time.Duration // time at which its first life becomes unhealthy; 0: never
+	SickFor   time.Duration // 0: until its life ends
+	Ends      []End         // of its lives; the last one applies to all that follow
+	EndsWith  []string      // it exits with 0 once these have ended and will not restart
 	KilledAt  []time.Duration
-	Stops     time.Duration // after SIGTERM; Forever: it ignores it
+	Stops     time.Duration // time after SIGTERM; Forever: it ignores SIGTERM
 	PostStart Hook
 	PreStop   time.Duration
 	Calls     []Call
 }
 
-// Forever is a time that does not come.
+// Forever is a time that is never reached.
 const Forever = time.Duration(1<<63 - 1)
 
-// An End is how a life ends, some time after the command began.
+// An End describes how a life ends, some time after the command began.
 type End struct {
 	After time.Duration // Forever: this life does not end by itself
 	Code  int
 }
 
-// A Hook is how a postStart goes. The zero value returns when the container is
-// healthy.
+// A Hook describes the run of a postStart hook. The zero value returns when the container is healthy.
 type Hook struct {
-	Takes time.Duration // Forever: it hangs
+	Takes time.Duration // Forever: it never returns
 	Fails bool
-	Fixed bool   // it takes that long, whatever the health
-	Polls string // instead, it waits for this container to be healthy, and fails after Takes
+	Fixed bool   // it takes that long regardless of health
+	Polls string // instead it waits until this container is healthy, and fails after Takes
 
-	GoesOn bool // with Polls: it does not fail then
+	GoesOn bool // with Polls: after Takes it succeeds instead of failing
 }
 
-// A Call is something that a container needs another one for.
+// A Call is a request that a container makes to another one.
 type Call struct {
 	To    string
-	After time.Duration // its command began
+	After time.Duration // time after its command began
 	Every time.Duration // 0: once
-	Exits bool          // if the call is refused, it ends with Code
+	Exits bool          // if the call is refused, the container exits with Code
 	Code  int
 }
 
@@ -75,7 +74,7 @@ func (c Container) names() []string {
 	return append(out, c.EndsWith...)
 }
 
-// end is how life number n ends, if it does by itself.
+// end returns how life number n ends, or false if it does not end by itself.
 func (c Container) end(n int) (End, bool) {
 	if len(c.Ends) == 0 {
 		return End{}, false

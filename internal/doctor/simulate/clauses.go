@@ -12,18 +12,18 @@ import (
 // a time, N a number, NAME a container.
 type clause struct {
 	form  string
-	means string // where the form does not show it
+	means string // explanation, if the form alone is not clear
 	set   func(c *Container, v values) error
 }
 
-// values are the values for the capitals of a form, in their order.
+// values are the values of a form's variables, in order.
 type values struct {
 	times []time.Duration
 	ints  []int
 	names []string
 }
 
-// clauses is every statement about a container's behaviour.
+// clauses lists all statements about a container's behaviour.
 var clauses = []clause{
 	{"image takes D", "a pull takes that long", func(c *Container, v values) error { c.Image = v.times[0]; return nil }},
 	{"image missing", "every pull fails", func(c *Container, v values) error { c.MissingUntil = Forever; return nil }},
@@ -74,7 +74,7 @@ var clauses = []clause{
 	}},
 }
 
-// crashes: an exit code is a byte, and with 0 it would be no crash.
+// crashes plans a crash: an exit code is one byte, and 0 would not be a crash.
 func (c *Container) crashes(after time.Duration, code int) error {
 	if code < 1 || code > 255 {
 		return fmt.Errorf("%d is no exit code of a crash: want 1 to 255", code)
@@ -90,8 +90,7 @@ func (c *Container) sick(after, lasting time.Duration) error {
 	return nil
 }
 
-// ends lets so many lives end in this way, and the following ones not at all; 0
-// lets all of them.
+// ends makes the given number of lives end in this way, and the following ones never; with 0, all lives end so.
 func (c *Container) ends(e End, lives int) error {
 	switch {
 	case lives < 0 || lives > 1000:
@@ -119,8 +118,7 @@ func (c *Container) call(call Call) error {
 	return nil
 }
 
-// Forms is every statement about a container, one form per line, for a
-// command's help.
+// Forms lists all statements about a container, one form per line, for a command's help.
 func Forms() string {
 	var b strings.Builder
 	for _, cl := range clauses {
@@ -154,7 +152,7 @@ func (c *Container) parse(w []string) error {
 	return fmt.Errorf("%q is no statement about a container: %s", strings.Join(w, " "), want)
 }
 
-// match reports whether the words have that form, and returns the values of its variables.
+// match reports whether the words match the form, and returns the values of its variables.
 func match(form string, w []string) (v values, matches bool, err error) {
 	forms := strings.Fields(form)
 	if len(forms) != len(w) {

@@ -9,18 +9,18 @@
 //
 // Where to read:
 //
-//	scenario.go   what is simulated, what comes out
+//	scenario.go   the input and the outcome
 //	behaviour.go  how the world behaves
 //	text.go       behaviours as text
 //	clauses.go    the statements about a container
-//	run.go        the loop: the next thing, then what follows from it
+//	run.go        the loop: the next event, then its consequences
 //	world.go      how the world answers the kubelet
 //	life.go       what a container does while it runs
-//	settle.go     what follows within the containers: gates, hooks, last calls
+//	settle.go     transitions within the containers: gates, hooks, last calls
 //
-// Package chart draws what comes out.
+// Package chart draws the outcome.
 //
 // Left out: what the kubelet's model leaves out, the time that a gate or the
-// runtime needs by itself (it is 0 here, some 10 ms on a node), and any load: one
-// slow container does not make another one slow.
+// runtime needs by itself (it is 0 here, some 10 ms on a node), and any load: a
+// slow container does not slow down another one.
 package simulate

@@ -8,41 +8,41 @@ import (
 	"outrider.dev/startup"
 )
 
-// start: the kubelet started the container; its command may still wait.
+// start handles the start of a container by the kubelet; its command may still wait.
 func (r *run) start(name string, at time.Duration) {
 	if !r.gates.Waits(name) {
 		return
 	}
 	r.asleep[name] = at + r.of(name).Sleeps - r.sleepsWithin(name)
-	r.later(name, happening{at: r.asleep[name], kind: wakes})
+	r.later(name, queuedEvent{at: r.asleep[name], kind: wakes})
 	for _, e := range r.Plan.Edges {
 		if e.To == name && e.Timeout > 0 {
-			r.later(name, happening{at: at + e.Timeout, kind: wakes})
+			r.later(name, queuedEvent{at: at + e.Timeout, kind: wakes})
 		}
 	}
 }
 
-// begin plans the life of a command that begins.
+// begin plans the life of a command.
 func (r *run) begin(name string, at time.Duration) {
 	b, n := r.of(name), r.lives[name]
 	r.lives[name]++
 	at += r.sleepsWithin(name)
 	if b.Healthy != Forever && r.hasHealth(name) {
-		r.later(name, happening{at: at + b.Healthy, kind: getsHealthy})
+		r.later(name, queuedEvent{at: at + b.Healthy, kind: getsHealthy})
 	}
 	if n == 0 && b.Sick > 0 {
-		r.later(name, happening{at: at + b.Sick, kind: getsSick})
+		r.later(name, queuedEvent{at: at + b.Sick, kind: getsSick})
 	}
 	for _, c := range b.Calls {
-		r.later(name, happening{at: at + c.After, kind: calls, call: c})
+		r.later(name, queuedEvent{at: at + c.After, kind: calls, call: c})
 	}
 	if end, ok := b.end(n); ok {
-		r.later(name, happening{event: kubelet.Event{At: at + end.After, Kind: kubelet.Exited, Container: name, Code: end.Code}})
+		r.later(name, queuedEvent{event: kubelet.Event{At: at + end.After, Kind: kubelet.Exited, Container: name, Code: end.Code}})
 	}
 }
 
-// sleepsWithin is how long the command sleeps after it began. A sleep that an edge counts on is over
-// when the command begins: it waited in start.
+// sleepsWithin returns how long the command sleeps after it began. A sleep on which an edge relies is already over
+// then: the container waited in start.
 func (r *run) sleepsWithin(name string) time.Duration {
 	if slices.ContainsFunc(r.Plan.Edges, func(e startup.Edge) bool { return e.To == name && waitsBySleep(e) }) {
 		return 0
@@ -52,18 +52,18 @@ func (r *run) sleepsWithin(name string) time.Duration {
 
 func waitsBySleep(e startup.Edge) bool { return e.By == startup.Sleep || e.By == startup.BoundedLoop }
 
-// hasHealth: one that is to complete has none.
+// hasHealth reports whether a container can be healthy; one that is expected to complete cannot.
 func (r *run) hasHealth(name string) bool {
 	c, _ := r.Plan.Find(name)
 	return c.Kind != startup.Init
 }
 
-// forget drops what a container that ended had under way. A hook that polled it
-// from outside gets no answer.
+// forget drops the pending events of a container that ended. A hook of another container that polls it gets no
+// answer.
 func (r *run) forget(name string, at time.Duration) {
 	for _, a := range r.kubelet.Open() {
 		if a.Container == name && a.Which == kubelet.PostStart {
-			r.plan(happening{event: kubelet.Event{At: at, Kind: kubelet.HookReturned, Container: name, Which: kubelet.PostStart}})
+			r.plan(queuedEvent{event: kubelet.Event{At: at, Kind: kubelet.HookReturned, Container: name, Which: kubelet.PostStart}})
 		}
 	}
 	delete(r.healthy, name)
@@ -79,7 +79,7 @@ func (r *run) getSick(name string, at time.Duration) {
 		r.setHealth(name, false, at)
 	}
 	if d := r.of(name).SickFor; d > 0 {
-		r.later(name, happening{at: at + d, kind: getsHealthy})
+		r.later(name, queuedEvent{at: at + d, kind: getsHealthy})
 	}
 }
 
@@ -89,19 +89,19 @@ func (r *run) setHealth(name string, healthy bool, at time.Duration) {
 	r.note(happened)
 }
 
-// makeCall: a container that is not healthy refuses the call.
+// makeCall makes a call, which is refused if its target is not healthy.
 func (r *run) makeCall(name string, c Call, at time.Duration) {
 	if !r.gates.Runs(name) {
 		return
 	}
 	if c.Every > 0 {
-		r.later(name, happening{at: at + c.Every, kind: calls, call: c})
+		r.later(name, queuedEvent{at: at + c.Every, kind: calls, call: c})
 	}
 	if r.gates.Healthy(c.To) {
 		return
 	}
 	r.note(startup.Timeline{{Container: name, What: startup.IsRefused, At: at, Incarnation: r.kubelet.View(name).Incarnation, Detail: "by " + c.To}})
 	if c.Exits {
-		r.later(name, happening{event: kubelet.Event{At: at, Kind: kubelet.Exited, Container: name, Code: c.Code}})
+		r.later(name, queuedEvent{event: kubelet.Event{At: at, Kind: kubelet.Exited, Container: name, Code: c.Code}})
 	}
 }

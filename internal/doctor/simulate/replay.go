@@ -10,7 +10,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// A Replay is a pod, its plan, and the transitions of one run, as package verify finds them.
+// A Replay consists of a pod, its plan, and the transitions of one run, as package verify finds them.
 type Replay struct {
 	Pod        kubelet.Pod
 	Plan       startup.Plan
@@ -18,15 +18,15 @@ type Replay struct {
 	Schedule   []gates.Move
 }
 
-// Bounds of a replay: a search that ends within minutes finds no run with as many steps, or that takes as
-// long; and each second of one costs the kubelet's model a round of probes.
+// These limit a replay. A search that ends within minutes finds no run with more steps or a longer duration, and
+// each simulated second costs the kubelet's model a round of probes.
 const (
 	mostSteps = 100_000
 	mostTime  = 24 * time.Hour
 )
 
-// Run plays the transitions, and nothing else. It is an error if one is not possible where it stands:
-// then the schedule is not of this pod.
+// Run plays exactly these transitions. It returns an error if one is not possible at its position: then the
+// schedule belongs to another pod.
 func (p Replay) Run() (Outcome, error) {
 	s := Scenario{Pod: p.Pod, Plan: p.Plan, Behaviour: Behaviour{Kubernetes: p.Kubernetes}}
 	if err := s.check(); err != nil {
@@ -37,7 +37,7 @@ func (p Replay) Run() (Outcome, error) {
 	}
 	r := newRun(s)
 	r.script(Behaviour{})
-	r.step(r.queue[0].event) // the kubelet is given the pod
+	r.step(r.queue[0].event) // the kubelet receives the pod
 	for i, m := range p.Schedule {
 		e := m.Event
 		if err := r.impossible(m); err != nil {
@@ -54,7 +54,7 @@ func (p Replay) Run() (Outcome, error) {
 	return r.outcome, nil
 }
 
-// impossible is the reason why a transition cannot happen now; nil if it can.
+// impossible returns why a transition cannot happen now, or nil if it can.
 func (r *run) impossible(m gates.Move) error {
 	e := m.Event
 	name := e.Container
@@ -94,8 +94,8 @@ func (r *run) impossible(m gates.Move) error {
 	return r.unanswered(e)
 }
 
-// unanswered is the reason why an event answers no action of the kubelet, or not with the truth: what
-// is not healthy passes no probe, and no hook that waits for its health.
+// unanswered returns why an event does not correctly answer an action of the kubelet: an unhealthy container passes
+// no probe, and neither returns a hook that waits for its health.
 func (r *run) unanswered(e kubelet.Event) error {
 	for _, a := range r.kubelet.Open() {
 		answer, answered := a.Answer(e.At, e.OK)

@@ -11,13 +11,13 @@ import (
 	"outrider.dev/startup"
 )
 
-// A happening is something that the world has planned.
-type happening struct {
+// A queuedEvent is an event that the world has planned.
+type queuedEvent struct {
 	at          time.Duration
 	kind        happeningKind
-	event       kubelet.Event // of toKubelet
+	event       kubelet.Event // for toKubelet
 	name        string
-	incarnation int // it belongs to; anyLife: to none
+	incarnation int // life of the container that it belongs to; anyLife: to none
 	call        Call
 }
 
@@ -28,7 +28,7 @@ const (
 	getsHealthy
 	getsSick
 	calls
-	wakes // a sleep is over, or a gate's timeout: look again
+	wakes // a sleep or a gate's timeout ends: check the gates again
 )
 
 const anyLife = -1
@@ -37,20 +37,20 @@ type run struct {
 	Scenario
 	kubelet kubelet.State
 	gates   gates.State
-	queue   []happening
+	queue   []queuedEvent
 
-	lives   map[string]int           // how often each command began
-	asleep  map[string]time.Duration // until then
-	healthy map[string]time.Duration // it will be then, if its health's needs are met
-	hooks   map[string]bool          // a postStart waits for health
-	probed  map[string]bool          // a startup probe waits for the gate
-	stops   map[string]bool          // a stop signal that its gate has not passed on yet
-	pulling map[string]time.Duration // since
+	lives   map[string]int           // number of starts of each command
+	asleep  map[string]time.Duration // end of the sleep
+	healthy map[string]time.Duration // time at which it becomes healthy, if the needs of its health are met
+	hooks   map[string]bool          // postStart hooks that wait for health
+	probed  map[string]bool          // startup probes that wait for the gate
+	stops   map[string]bool          // stop signals that a gate has not forwarded yet
+	pulling map[string]time.Duration // begin of each pull
 
 	outcome Outcome
 }
 
-// tooMany bounds a simulation with endlessly many events at one instant.
+// tooMany ends a simulation that has endless events at one instant.
 const tooMany = 1_000_000
 
 // Run plays a scenario.
@@ -76,7 +76,7 @@ func Run(s Scenario) (Outcome, error) {
 		r.settle(h.at)
 		r.outcome.End = h.at
 		if r.kubelet.Done() {
-			break // what else was planned belongs to lives that are over
+			break // all remaining events belong to lives that are over
 		}
 	}
 	r.finish(b.Until)
@@ -94,10 +94,10 @@ func newRun(s Scenario) *run {
 		hooks: map[string]bool{}, probed: map[string]bool{}, stops: map[string]bool{}, pulling: map[string]time.Duration{}}
 }
 
-// script plans what happens at times of the pod.
+// script plans the events of the pod itself.
 func (r *run) script(b Behaviour) {
 	at := func(t time.Duration, kind kubelet.EventKind) {
-		r.plan(happening{event: kubelet.Event{At: t, Kind: kind}})
+		r.plan(queuedEvent{event: kubelet.Event{At: t, Kind: kind}})
 	}
 	at(b.Begins, kubelet.Added)
 	for _, t := range b.SandboxDies {
@@ -108,29 +108,29 @@ func (r *run) script(b Behaviour) {
 	}
 	for _, c := range r.Plan.Containers {
 		for _, t := range b.Containers[c.Name].KilledAt {
-			r.plan(happening{event: kubelet.Event{At: t, Kind: kubelet.Exited, Container: c.Name, Code: gates.Killed}})
+			r.plan(queuedEvent{event: kubelet.Event{At: t, Kind: kubelet.Exited, Container: c.Name, Code: gates.Killed}})
 		}
 	}
 }
 
-// plan adds a happening of no particular life.
-func (r *run) plan(h happening) {
+// plan queues an event that belongs to no particular life.
+func (r *run) plan(h queuedEvent) {
 	h.incarnation = anyLife
 	r.add(h)
 }
 
-// later adds one that is forgotten when the container's life ends before.
-func (r *run) later(name string, h happening) {
+// later queues an event that is dropped if the container's life ends earlier.
+func (r *run) later(name string, h queuedEvent) {
 	h.name, h.incarnation = name, r.kubelet.View(name).Incarnation
 	r.add(h)
 }
 
-func (r *run) add(h happening) {
+func (r *run) add(h queuedEvent) {
 	if h.kind == toKubelet {
 		h.at = h.event.At
 	}
-	i, _ := slices.BinarySearchFunc(r.queue, h, func(a, b happening) int {
-		if a.at <= b.at { // after all that was planned for the same instant
+	i, _ := slices.BinarySearchFunc(r.queue, h, func(a, b queuedEvent) int {
+		if a.at <= b.at { // after all earlier planned events of the same instant
 			return -1
 		}
 		return 1
@@ -138,18 +138,18 @@ func (r *run) add(h happening) {
 	r.queue = slices.Insert(r.queue, i, h)
 }
 
-// next is what happens next: of the world, or of the kubelet's own clock.
-func (r *run) next() (happening, bool) {
+// next returns the next event, either of the world or of the kubelet's own clock.
+func (r *run) next() (queuedEvent, bool) {
 	due, ok := r.kubelet.Next()
 	if len(r.queue) > 0 && (!ok || r.queue[0].at <= due) {
 		h := r.queue[0]
 		r.queue = r.queue[1:]
 		return h, true
 	}
-	return happening{at: due, event: kubelet.Event{At: due, Kind: kubelet.Tick}, incarnation: anyLife}, ok
+	return queuedEvent{at: due, event: kubelet.Event{At: due, Kind: kubelet.Tick}, incarnation: anyLife}, ok
 }
 
-func (r *run) happen(h happening) {
+func (r *run) happen(h queuedEvent) {
 	view := r.kubelet.View(h.name)
 	if h.incarnation != anyLife && (view.Incarnation != h.incarnation || !view.Running) {
 		return
@@ -166,7 +166,7 @@ func (r *run) happen(h happening) {
 	}
 }
 
-// step gives an event to the kubelet, and answers its actions.
+// step passes an event to the kubelet, and answers its actions.
 func (r *run) step(e kubelet.Event) {
 	before := r.kubelet
 	if !possible(before, e) {
@@ -186,8 +186,8 @@ func (r *run) step(e kubelet.Event) {
 	}
 }
 
-// possible reports whether an event that was planned can still happen: a container
-// may have ended before, and a hook have returned.
+// possible reports whether a planned event can still happen: its container may have ended, or its hook may have
+// returned.
 func possible(k kubelet.State, e kubelet.Event) bool {
 	switch e.Kind {
 	case kubelet.Exited:
@@ -199,7 +199,7 @@ func possible(k kubelet.State, e kubelet.Event) bool {
 	}
 }
 
-// note records what happened. A command that begins has a life of its own.
+// note records what happened. Each command that begins starts a new life.
 func (r *run) note(happened startup.Timeline) {
 	r.outcome.Timeline = append(r.outcome.Timeline, happened...)
 	for _, ev := range happened {
@@ -212,7 +212,7 @@ func (r *run) note(happened startup.Timeline) {
 	}
 }
 
-// finish cuts what was under way off.
+// finish ends everything that is still in progress.
 func (r *run) finish(until time.Duration) {
 	o := &r.outcome
 	o.Over = r.kubelet.Done()

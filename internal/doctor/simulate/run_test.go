@@ -30,7 +30,7 @@ func TestTheSameScenarioHasTheSameOutcome(t *testing.T) {
 	}
 }
 
-// How a container behaves, one clause each, and what must follow.
+// Each clause about a container leads to the expected events.
 func TestClauses(t *testing.T) {
 	tests := map[string]struct {
 		text string
@@ -80,7 +80,7 @@ func TestClauses(t *testing.T) {
 	}
 }
 
-// twentyContainers is 5 native sidecars, and 15 apps behind gates.
+// twentyContainers returns a pod with 5 native sidecars, and 15 applications behind gates.
 func twentyContainers(t testing.TB) Scenario {
 	t.Helper()
 	text := ""
@@ -103,7 +103,7 @@ func twentyContainers(t testing.TB) Scenario {
 	return Scenario{Pod: PodOf(plan), Plan: plan, Behaviour: b}
 }
 
-// A pod of 20 containers for 30 s.
+// BenchmarkRun simulates 30 s of a pod with 20 containers.
 func BenchmarkRun(b *testing.B) {
 	s := twentyContainers(b)
 	for b.Loop() {
@@ -113,8 +113,8 @@ func BenchmarkRun(b *testing.B) {
 	}
 }
 
-// The liveness probe of a container does not count while its gate waits, and counts as soon as
-// it has opened, not at the next run of the startup probe.
+// While a container's gate waits, its liveness probe does not count. It counts as soon as the gate has opened, not
+// only at the next run of the startup probe.
 func TestAWaitingGateIsNotKilledForItsLiveness(t *testing.T) {
 	liveness := kubelet.Probe{Handler: kubelet.HTTPGet, Period: time.Second, Failures: 2}
 	gate := kubelet.Probe{Handler: kubelet.Gate, Period: time.Second, Timeout: 10 * time.Second, Failures: math.MaxInt32}

@@ -11,15 +11,15 @@ import (
 	"outrider.dev/startup"
 )
 
-// A Scenario is a pod, its plan, and the world around it.
+// A Scenario consists of a pod, its plan, and the world around it.
 type Scenario struct {
 	Pod       kubelet.Pod
-	Plan      startup.Plan // an edge by a gate, a loop or a sleep is kept within its container
+	Plan      startup.Plan // edges by a gate, a loop or a sleep are kept within their container
 	Behaviour Behaviour
 }
 
-// PodOf is a pod as its plan describes it: what is healthy by a probe or a
-// hook in the plan has one, by exec, once a second.
+// PodOf returns the pod that a plan describes: containers whose health is given by a probe or a hook get one, by
+// exec, once a second.
 func PodOf(p startup.Plan) kubelet.Pod {
 	var pod kubelet.Pod
 	for _, c := range p.Containers {
@@ -53,17 +53,17 @@ var policies = map[startup.Restart]kubelet.RestartPolicy{
 	startup.Always: kubelet.Always, startup.OnFailure: kubelet.OnFailure, startup.Never: kubelet.Never,
 }
 
-// An Outcome is what happened.
+// An Outcome is the result of a simulation.
 type Outcome struct {
 	Timeline   startup.Timeline    `json:"timeline"`
 	Pulls      []chart.Pull        `json:"pulls,omitempty"`
 	Shown      []Shown             `json:"shown"`
 	Violations []startup.Violation `json:"violations"`
-	End        time.Duration       `json:"end"`  // of the simulation
-	Over       bool                `json:"over"` // nothing runs any more, and nothing will
+	End        time.Duration       `json:"end"`  // end of the simulation
+	Over       bool                `json:"over"` // nothing runs, or will run again
 }
 
-// Shown is what the API showed from a time on.
+// Shown is the state that the API showed from a given time on.
 type Shown struct {
 	At time.Duration `json:"at"`
 	kubelet.Status
@@ -80,7 +80,7 @@ func (s Shown) String() string {
 		is(s.Initialized, "initialized", "initializing"), is(s.Ready, "ready", "not ready"))
 }
 
-// Restarts is how often the containers were started again, all of them together.
+// Restarts returns the number of restarts of all containers.
 func (o Outcome) Restarts() int {
 	n := 0
 	for _, e := range o.Timeline {
@@ -91,7 +91,7 @@ func (o Outcome) Restarts() int {
 	return n
 }
 
-// Refused is the number of calls that were refused.
+// Refused returns the number of refused calls.
 func (o Outcome) Refused() int {
 	n := 0
 	for _, e := range o.Timeline {
@@ -102,7 +102,7 @@ func (o Outcome) Refused() int {
 	return n
 }
 
-// check refuses a scenario with parts of different pods.
+// check refuses a scenario whose parts belong to different pods.
 func (s Scenario) check() error {
 	inPod := map[string]bool{}
 	for _, c := range append(append([]kubelet.Container(nil), s.Pod.Init...), s.Pod.Containers...) {
@@ -129,7 +129,7 @@ func (s Scenario) check() error {
 	return nil
 }
 
-// Chart is the outcome as a chart, a lane for each container of the plan.
+// Chart returns the outcome as a chart, with a lane for each container of the plan.
 func (o Outcome) Chart(p startup.Plan) chart.Chart {
 	var names []string
 	for _, c := range p.Containers {

@@ -21,8 +21,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite what the scenarios want")
 
-// A scenario file has the sections plan, pod (a manifest; optional), behaviour, and what
-// must come out: timeline, api, broken and chart.
+// A scenario file contains the sections plan, pod (a manifest; optional) and behaviour, and the expected timeline,
+// api, broken and chart.
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -79,7 +79,7 @@ func scenario(t testing.TB, a *txtar.Archive) Scenario {
 	return Scenario{Pod: pod, Plan: plan, Behaviour: behaviour}
 }
 
-// podFrom is the pod of a manifest.
+// podFrom returns the pod of a manifest.
 func podFrom(t testing.TB, manifest string) kubelet.Pod {
 	t.Helper()
 	var pod corev1.Pod
@@ -89,7 +89,7 @@ func podFrom(t testing.TB, manifest string) kubelet.Pod {
 	return podspec.Lifecycle(&pod)
 }
 
-// outcomeFiles is an outcome in the sections of a scenario.
+// outcomeFiles formats an outcome as the sections of a scenario file.
 func outcomeFiles(s Scenario, o Outcome) []txtar.File {
 	var api, broken strings.Builder
 	for _, sh := range o.Shown {

@@ -8,8 +8,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// settle makes all transitions within the containers that the last event enables, until
-// none is enabled.
+// settle makes transitions within the containers until none is enabled.
 func (r *run) settle(at time.Duration) {
 	for again := true; again; {
 		again = false
@@ -49,7 +48,7 @@ func (r *run) settleOne(name string, at time.Duration) bool {
 	return true
 }
 
-// mayRunAgain reports whether a container runs, or the kubelet will start it.
+// mayRunAgain reports whether a container runs, or will be started by the kubelet.
 func (r *run) mayRunAgain(name string) bool {
 	c, _ := r.Plan.Find(name)
 	view := r.kubelet.View(name)
@@ -69,10 +68,10 @@ func (r *run) hookReturns(name string) bool {
 	return r.gates.Healthy(name)
 }
 
-// stop: SIGTERM reaches the command, or what waits in front of it.
+// stop delivers SIGTERM to the command, or to the gate or shell in front of it.
 func (r *run) stop(name string, at time.Duration) {
 	switch {
-	case r.gates.IgnoresStop(name): // a shell as PID 1 has no handler for it
+	case r.gates.IgnoresStop(name): // a shell as PID 1 has no handler for SIGTERM
 	case r.gates.Waits(name):
 		r.exit(name, at, 143)
 	default:
@@ -84,7 +83,7 @@ func (r *run) exit(name string, at time.Duration, code int) {
 	r.step(kubelet.Event{At: at, Kind: kubelet.Exited, Container: name, Code: code})
 }
 
-// meetObligations: a gate with a restarted dependency notifies its command, or ends it.
+// meetObligations lets gates whose dependency has restarted notify their command, or end it.
 func (r *run) meetObligations(at time.Duration) bool {
 	for _, o := range r.gates.Obligations() {
 		switch {

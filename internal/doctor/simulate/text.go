@@ -9,9 +9,9 @@ import (
 	"outrider.dev/internal/core/pod/kubelet"
 )
 
-// Parse reads a behaviour from its text. A line is about the pod, or after a
-// name and a colon about a container, in clauses with commas between; # begins a
-// comment. Several lines may be about one container.
+// Parse reads a behaviour from its text. A line describes the pod or, after a name and
+// a colon, a container, in clauses separated by commas; # begins a comment. Several
+// lines may describe the same container.
 //
 //	kubernetes 1.34
 //	until 90s
@@ -90,7 +90,7 @@ func minor(word string) (int, error) {
 	return n, nil
 }
 
-// longest keeps sums of times far from overflow.
+// longest keeps sums of times from overflowing.
 const longest = 100 * 24 * time.Hour
 
 func duration(word string) (time.Duration, error) {

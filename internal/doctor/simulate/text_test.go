@@ -86,7 +86,7 @@ func TestRunRefusesWhatDoesNotFit(t *testing.T) {
 	}
 }
 
-// Whatever can be parsed can be played, and drawn, in bounded time.
+// Every behaviour that can be parsed can be run and drawn in bounded time.
 func FuzzBehaviour(f *testing.F) {
 	f.Add("proxy: image takes 2s, healthy after 1s\napp: calls proxy after 100ms or exits 1")
 	f.Add("sandbox dies at 4s\ndeleted at 20s\nproxy: crashes after 1s always, stops after 3s\napp: killed at 5s, ignores sigterm")
@@ -116,7 +116,7 @@ spec:
 		b.Until = min(b.Until, time.Minute)
 		o, err := Run(Scenario{Pod: pod, Plan: plan, Behaviour: b})
 		if err != nil {
-			return // it names containers that are not there
+			return // it names containers that do not exist
 		}
 		for i, e := range o.Timeline[:max(len(o.Timeline)-1, 0)] {
 			if e.At > o.Timeline[i+1].At {

@@ -10,7 +10,7 @@ import (
 // of returns the behaviour of a container.
 func (r *run) of(name string) Container { return r.Behaviour.Containers[name] }
 
-// answer plans what follows from an action of the kubelet.
+// answer plans the consequences of an action of the kubelet.
 func (r *run) answer(a kubelet.Action) {
 	e, answered := a.Answer(a.At, true)
 	b := r.of(a.Container)
@@ -37,11 +37,11 @@ func (r *run) answer(a kubelet.Action) {
 		return
 	}
 	if answered {
-		r.plan(happening{event: e})
+		r.plan(queuedEvent{event: e})
 	}
 }
 
-// pulled ends a pull that is under way.
+// pulled ends a pull.
 func (r *run) pulled(e kubelet.Event) {
 	since, ok := r.pulling[e.Container]
 	if e.Kind != kubelet.Pulled || !ok {
@@ -53,7 +53,7 @@ func (r *run) pulled(e kubelet.Event) {
 	}
 }
 
-// hook plans the return of a hook, e being its good end.
+// hook plans the return of a hook; e is its success.
 func (r *run) hook(a kubelet.Action, e kubelet.Event) {
 	b := r.of(a.Container)
 	h := b.PostStart
@@ -71,13 +71,13 @@ func (r *run) hook(a kubelet.Action, e kubelet.Event) {
 		r.hooks[a.Container] = true
 		return
 	}
-	r.later(a.Container, happening{event: e})
+	r.later(a.Container, queuedEvent{event: e})
 }
 
-// stopAfter plans the end of a container that has got SIGTERM.
+// stopAfter plans the end of a container that received SIGTERM.
 func (r *run) stopAfter(name string, at, after time.Duration, code int) {
 	if after == Forever {
-		return // SIGKILL comes
+		return // SIGKILL comes first
 	}
-	r.later(name, happening{event: kubelet.Event{At: at + after, Kind: kubelet.Exited, Container: name, Code: code}})
+	r.later(name, queuedEvent{event: kubelet.Event{At: at + after, Kind: kubelet.Exited, Container: name, Code: code}})
 }
