@@ -5,9 +5,9 @@
 // containers (package gates), and tries every order of events: starts, ends, health, probe
 // results, hooks, time, and a number of faults at every step: a crash, a SIGKILL that leaves
 // a stale record, a missing image, a hook that fails, a sandbox that dies. The search is
-// breadth first, without faults and then with ever more of them, so that a counterexample
-// has the fewest faults and is the shortest such run. [startup.Check] decides what a
-// violation is.
+// breadth first, at first without faults and then with one more each time, so that a
+// counterexample has the fewest faults and is the shortest run with as many.
+// [startup.Check] decides what a violation is.
 //
 // Where to read:
 //

@@ -24,27 +24,26 @@ func (s *search) mayViolateEdge(n node, ev startup.Event, e startup.Edge) bool {
 	ended := ev.What == startup.IsCompleted || ev.What == startup.HasFailed
 	switch {
 	case s.question.Promise == Stops && e.After == startup.Completed:
-		return false // From has ended before
+		return false // From has ended already
 	case s.question.Promise == Stops:
 		return ended && ev.Container == e.To && n.gates.Deleted() && !n.gates.Runs(e.From)
 	case ev.Container == e.To && ev.What == startup.IsStarted:
 		return !n.gates.Reached(e)
 	case ev.Container == e.From && e.Optional:
-		return true // it seemed to be absent when To began, and is not
+		return true // when To began, From seemed to be absent, and it is not
 	default:
 		return false
 	}
 }
 
-// notFollowed reports whether From of an edge has restarted, and no gate makes To follow. If
-// the kubelet is ending To anyway, that is no violation, but then a shorter run exists in
-// which it does not.
+// notFollowed reports whether From of an edge has restarted, and no gate makes To follow. If the kubelet is ending
+// To anyway, that is no violation; but then there is a shorter run in which the kubelet is not.
 func (s *search) notFollowed(n node) bool {
 	return slices.ContainsFunc(n.gates.Obligations(), func(o gates.Obligation) bool { return !o.Enforced })
 }
 
-// violates replays a run to its last move, and reports whether it violates the plan. Then
-// the run is the counterexample.
+// violates replays a run up to its last move, and reports whether it violates the plan. If so, the run is the
+// counterexample.
 func (s *search) violates(step, last int) bool {
 	t, schedule := s.replay(step, last)
 	violations := s.decided(startup.Check(s.question.Plan, t))
@@ -60,10 +59,9 @@ func (s *search) violates(step, last int) bool {
 	return true
 }
 
-// decided returns the violations of the promise that no later event can undo. To's gate is
-// about to follow a restart of From, so that is no violation yet. Neither is the end of From
-// while To still runs: of two containers that are killed in one instant one ends first.
-// When To ends, mayViolate reports it again.
+// decided returns the violations of the promise that no later event can undo. Where To's gate is about to follow a
+// restart of From, there is no violation yet. The end of From while To still runs is not final either: of two
+// containers that are killed at one instant, one ends first. When To ends, mayViolate reports it again.
 func (s *search) decided(violations []startup.Violation) []startup.Violation {
 	return slices.DeleteFunc(violations, func(v startup.Violation) bool {
 		return (v.How == startup.OutlivedFrom) != (s.question.Promise == Stops) ||

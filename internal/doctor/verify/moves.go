@@ -35,7 +35,7 @@ func describe(m gates.Move) string {
 	}
 }
 
-// make applies a move.
+// make applies a move to a node.
 func (s *search) make(n node, m gates.Move) (node, startup.Timeline) {
 	happened := m.Apply(&n.kubelet, &n.gates)
 	if m.Fault != "" {
@@ -71,7 +71,7 @@ type collector struct {
 	*search
 	node   node
 	now    time.Duration
-	faulty bool // a fault may happen
+	faulty bool // faults are allowed
 	out    []gates.Move
 }
 
@@ -79,7 +79,7 @@ func (c *collector) add(e kubelet.Event) {
 	c.out = append(c.out, gates.Move{Kind: gates.Observed, Event: e})
 }
 
-// within adds a transition that the kubelet does not see.
+// within adds a transition that the kubelet cannot see.
 func (c *collector) within(kind gates.MoveKind, name string) {
 	c.out = append(c.out, gates.Move{Kind: kind, Event: kubelet.Event{At: c.now, Container: name}})
 }
@@ -90,8 +90,8 @@ func (c *collector) fault(f Fault, kind gates.MoveKind, e kubelet.Event) {
 	}
 }
 
-// atOnce: SIGKILL takes no time, and neither does a probe. While one of them is due nothing
-// else happens. It is a reduction. A preStop that sleeps returns on time.
+// atOnce adds the answers that take no time, which are those to SIGKILL and probes, and the timely return of a
+// preStop that sleeps. While one of them is due, no other event happens. This is a reduction.
 func (c *collector) atOnce(open []kubelet.Action) bool {
 	for _, a := range open {
 		e, _ := a.Answer(c.now, true)
@@ -107,7 +107,7 @@ func (c *collector) atOnce(open []kubelet.Action) bool {
 		case kubelet.RunProbe:
 			var answered bool
 			if e.OK, answered = c.node.gates.Probe(a); !answered {
-				continue // until the gate opens, or the probe's time is over
+				continue // not before the gate opens or the probe's time is over
 			}
 			c.add(e)
 			if e.OK {
@@ -120,19 +120,19 @@ func (c *collector) atOnce(open []kubelet.Action) bool {
 	return false
 }
 
-// answers: an action of the kubelet succeeds, or fails.
+// answers adds the success and the failure of an action of the kubelet.
 func (c *collector) answers(a kubelet.Action) {
 	well, _ := a.Answer(c.now, true)
 	badly, _ := a.Answer(c.now, false)
 	switch {
 	case a.Kind == kubelet.RunProbe:
-		return // atOnce answers all that have an answer
+		return // atOnce adds every answer
 	case a.Kind == kubelet.Stop:
 		c.stops(well)
 		return
 	case a.Kind == kubelet.RunHook && !c.hookReturns(a):
 		if a.Which == kubelet.PreStop {
-			return // it sleeps, and can neither return earlier nor fail
+			return // a sleep cannot return earlier or fail
 		}
 	default:
 		c.add(well)
@@ -140,7 +140,7 @@ func (c *collector) answers(a kubelet.Action) {
 	c.fault(badEnd[a.Kind], gates.Observed, badly)
 }
 
-// stops: a container ends some time after SIGTERM. One that still waits has not completed.
+// stops adds the end of a container some time after SIGTERM. A container that still waits has not completed.
 func (c *collector) stops(e kubelet.Event) {
 	switch {
 	case c.node.gates.HoldsStop(e.Container), c.node.gates.IgnoresStop(e.Container):
@@ -158,8 +158,8 @@ var badEnd = map[kubelet.ActionKind]Fault{
 	kubelet.RunHook:       BadHook,
 }
 
-// hookReturns: a postStart that stands for health returns when there is health. A preStop that
-// sleeps returns by atOnce.
+// hookReturns reports whether a hook may return now: a postStart that stands for health returns once there is
+// health, and atOnce adds the return of a preStop that sleeps.
 func (c *collector) hookReturns(a kubelet.Action) bool {
 	name := a.Container
 	if a.Which == kubelet.PreStop {
@@ -174,8 +174,8 @@ func (c *collector) hookReturns(a kubelet.Action) bool {
 	return container.Health != startup.PostStart || c.node.gates.Healthy(name)
 }
 
-// ends: a command may complete, if it is one that does; every command may crash; and
-// SIGKILL (out of memory) ends a gate too, which then does not publish the end.
+// ends adds the ends of a container: a command may complete, if it is one that does; every command may crash; and
+// SIGKILL (out of memory) also ends a gate, which then does not publish the end.
 func (c *collector) ends(name string) {
 	if c.finishes[name] && c.node.gates.Runs(name) && !(c.node.gates.Deleted() && c.awaited[name]) && !c.serves[name] {
 		c.add(kubelet.Event{At: c.now, Kind: kubelet.Exited, Container: name})
@@ -186,7 +186,7 @@ func (c *collector) ends(name string) {
 	}
 }
 
-// health: a container becomes healthy sooner or later, or never.
+// health adds the event that a container becomes healthy, which may come at any time, or never.
 func (c *collector) health(name string) {
 	switch {
 	case !c.observed[name]:
@@ -207,7 +207,7 @@ func (c *collector) gate(name string) {
 	}
 }
 
-// obligations: when a dependency restarted, its gates notify their containers, or end them.
+// obligations adds the moves of gates whose dependency restarted: they notify their containers, or end them.
 func (c *collector) obligations() {
 	for _, o := range c.node.gates.Obligations() {
 		switch {
@@ -221,7 +221,7 @@ func (c *collector) obligations() {
 	}
 }
 
-// pod: it may be deleted, and its sandbox may die.
+// pod adds the deletion of the pod and the death of its sandbox.
 func (c *collector) pod() {
 	if c.question.Promise == Stops && !c.node.gates.Deleted() {
 		c.add(kubelet.Event{At: c.now, Kind: kubelet.Deleted})
@@ -231,7 +231,7 @@ func (c *collector) pod() {
 	}
 }
 
-// time passes until something is due.
+// time lets time pass until something is due.
 func (c *collector) time(open []kubelet.Action) {
 	at, ok := c.node.kubelet.Next()
 	if wait, waits := c.node.gates.Next(c.now); waits && (!ok || wait < at) {
@@ -247,13 +247,13 @@ func (c *collector) time(open []kubelet.Action) {
 	}
 }
 
-// sleeps reports whether an open action is a preStop that sleeps.
+// sleeps reports whether an open action is a preStop sleep.
 func sleeps(a kubelet.Action) bool { return a.Which == kubelet.PreStop && a.Handler == kubelet.Sleep }
 
-// outlastsGrace reports whether, by that time, a container of the deleted pod has used up its grace
-// period, and the order of stops depends on it. The kubelet's order ends there: SIGTERM goes
-// to all sidecars, and SIGKILL follows up to two seconds later. It is assumed that no container
-// takes so long, as [omitsSlowStop] says, but for one that ignores SIGTERM and so takes it for certain.
+// outlastsGrace reports whether, by that time, a container of the deleted pod has used up its grace period, and the
+// order of stops depends on it. The kubelet's order ends there: it sends SIGTERM to all sidecars, and SIGKILL up to
+// two seconds later. The model assumes that no container takes so long (see [omitsSlowStop]), except one that
+// ignores SIGTERM and therefore certainly does.
 func (c *collector) outlastsGrace(at time.Duration) bool {
 	if c.question.Promise != Stops || !c.node.gates.Deleted() {
 		return false
@@ -264,9 +264,9 @@ func (c *collector) outlastsGrace(at time.Duration) bool {
 	})
 }
 
-// slowStops are the containers that end before others by the plan, and take an unknown time: they
-// have a preStop of unknown length, or are sidecars and wait for others. A plain container without
-// preStop gets SIGKILL when its grace period ends, and of one that sleeps the model knows when.
+// slowStops returns the containers that end before others by the plan and take an unknown time: they have a preStop
+// of unknown length, or are sidecars and wait for others. A plain container without preStop gets SIGKILL when its
+// grace period ends, and the end of a preStop sleep is known.
 func slowStops(q Question) (out []string) {
 	edges := q.Plan.Expand().Edges
 	first := func(name string) bool {
@@ -286,11 +286,11 @@ func slowStops(q Question) (out []string) {
 		}
 	}
 	slices.Sort(out)
-	late := gates.OutlastGrace(q.Pod, q.Plan) // they use up the grace period for certain
+	late := gates.OutlastGrace(q.Pod, q.Plan) // these certainly use up the grace period
 	return slices.DeleteFunc(slices.Compact(out), func(name string) bool { return late[name] })
 }
 
-// healthMatters returns the containers that an edge, a probe or a hook needs healthy.
+// healthMatters returns the containers that must be healthy for an edge, a probe or a hook.
 func (s *search) healthMatters() map[string]bool {
 	out := map[string]bool{}
 	for _, e := range s.edges {
@@ -309,8 +309,8 @@ func (s *search) healthMatters() map[string]bool {
 
 // from returns the containers at the beginning of the edges for a condition.
 //
-// One that is to outlive others and ends by itself while the pod stops is like one that crashes: no
-// mechanism can make it outlive anything. So is one that is to be healthy, and not to complete.
+// A container that must outlive others but ends by itself while the pod stops counts as crashed: no
+// mechanism can make it outlive anything. So does one that must be healthy and not complete.
 func (s *search) from(conditions ...startup.Condition) map[string]bool {
 	out := map[string]bool{}
 	for _, e := range s.edges {
@@ -321,8 +321,8 @@ func (s *search) from(conditions ...startup.Condition) map[string]bool {
 	return out
 }
 
-// mayFinish returns the containers that the kubelet does not always restart. For the others, and for
-// the proxies of meshes, exit code 0 is like a crash.
+// mayFinish returns the containers that the kubelet does not always restart. For all others, and for the proxies of
+// meshes, exit code 0 counts as a crash.
 func (s *search) mayFinish() map[string]bool {
 	out := map[string]bool{}
 	finishes := func(c kubelet.Container, restart kubelet.RestartPolicy) {
@@ -337,8 +337,8 @@ func (s *search) mayFinish() map[string]bool {
 	return out
 }
 
-// recordIsRead returns the containers with a published record that a gate reads. Whether
-// another record is stale does not matter.
+// recordIsRead returns the containers whose published record a gate reads. Whether any other record is stale does
+// not matter.
 func (s *search) recordIsRead() map[string]bool {
 	out := map[string]bool{}
 	for _, e := range s.edges {

@@ -26,7 +26,7 @@ func TestEveryMutantIsNoticed(t *testing.T) {
 		"a start before its condition":      {File: "judge.go", From: `!n.gates.Reached(e)`, To: `false`},
 		"a start after its condition":       {File: "judge.go", From: `!n.gates.Reached(e)`, To: `true`, Survives: replayed},
 		"an optional From that appears":     {File: "judge.go", From: `e.Optional`, To: `false`},
-		"an optional From while To runs":    {File: "judge.go", From: `return true`, In: "return true // it seemed to be absent", To: `return n.gates.Runs(e.To)`},
+		"an optional From while To runs":    {File: "judge.go", From: `return true`, In: "return true // when To began, From seemed to be absent", To: `return n.gates.Runs(e.To)`},
 		"a required From that appears":      {File: "judge.go", From: `e.Optional`, To: `true`, Survives: replayed},
 		"a gate that enforces the restart":  {File: "judge.go", From: `!o.Enforced`, To: `true`, Survives: replayed},
 		"a restart without any gate":        {File: "judge.go", From: `!o.Enforced`, To: `o.Enforced`, Tests: "TestExplore"},

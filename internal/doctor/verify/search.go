@@ -14,12 +14,12 @@ import (
 type node struct {
 	kubelet kubelet.State
 	gates   gates.State
-	faults  int // that may still happen
-	step    int // its place in search.steps
+	faults  int // number of faults that may still happen
+	step    int // index in search.steps
 }
 
-// A step leads back to the state before. It holds the number of the move, not the move: a
-// counterexample is replayed from the beginning.
+// A step leads back to the previous state. It holds only the number of the move: a counterexample is replayed from
+// the beginning.
 type step struct {
 	before int32
 	move   uint16
@@ -27,27 +27,27 @@ type step struct {
 
 type search struct {
 	question Question
-	edges    []startup.Edge // without stars
+	edges    []startup.Edge // with * expanded
 	// Reductions: containers outside of these sets have fewer transitions.
-	observed  map[string]bool // their health matters
-	published map[string]bool // other containers read their records
-	finishes  map[string]bool // they may complete
-	awaited   map[string]bool // they are to outlive others
-	serves    map[string]bool // they are to be healthy, and not to complete
-	slowStops []string        // their stops take an unknown time
+	observed  map[string]bool // containers whose health matters
+	published map[string]bool // containers whose records are read by others
+	finishes  map[string]bool // containers that may complete
+	awaited   map[string]bool // containers that must outlive others
+	serves    map[string]bool // containers that must be healthy, and not complete
+	slowStops []string        // containers whose stops take an unknown time
 	bound     Bound
 	progress  func(Progress)
 
-	seen      map[[16]byte]struct{} // hashes of keys: 128 bits do not collide by chance
-	forgetful bool                  // in tests: states that were seen are expanded, too
+	seen      map[[16]byte]struct{} // hashes of keys; with 128 bits, collisions are negligible
+	forgetful bool                  // in tests: expand states that were already seen too
 	steps     []step
 	replayed  int // steps of all replays
 	result    Result
 }
 
-// Between two checks of the context are so many states, or so many steps of replays, a few milliseconds
-// of either, so that an answer comes when its time is up. A replay repeats a run from its beginning, which may
-// have a thousand steps.
+// The context is checked after so many states or so many steps of replays. Either takes a few milliseconds, so that
+// an answer comes when its time is over. A replay repeats a run from its beginning, which may have a thousand
+// steps.
 const (
 	everyStates = 256
 	everySteps  = 2048
@@ -59,13 +59,13 @@ func newSearch(q Question, b Bound, progress func(Progress)) *search {
 		seen: map[[16]byte]struct{}{}, result: Result{Promise: q.Promise, Bound: b}}
 	s.observed, s.published, s.finishes, s.slowStops = s.healthMatters(), s.recordIsRead(), s.mayFinish(), slowStops(q)
 	s.awaited, s.serves = s.from(startup.Started, startup.Healthy), s.from(startup.Healthy)
-	for name := range s.from(startup.Completed) { // any order: each is deleted
+	for name := range s.from(startup.Completed) { // in any order: each is deleted
 		delete(s.serves, name)
 	}
 	return s
 }
 
-// root is the state in which the pod was just added to the kubelet.
+// root returns the state in which the kubelet has just received the pod.
 func (s *search) root() node {
 	k, _ := kubelet.New(s.question.Pod, s.question.Version).Step(kubelet.Event{Kind: kubelet.Added})
 	return node{kubelet: k, gates: gates.New(s.question.Plan, s.question.Gate), faults: s.bound.Faults}
@@ -91,7 +91,7 @@ func (s *search) run(ctx context.Context) {
 			if next = s.expand(ctx, level[i], next); s.result.Counterexample != nil || s.result.CutShort != "" {
 				return
 			}
-			level[i] = node{} // free its memory
+			level[i] = node{} // frees its memory
 		}
 		level = next
 	}
@@ -106,7 +106,7 @@ func (s *search) stopped(ctx context.Context, open int) bool {
 	return s.ended(ctx)
 }
 
-// ended reports whether the context has ended, and which bound that was.
+// ended reports whether the context has ended, and records which bound ended it.
 func (s *search) ended(ctx context.Context) bool {
 	if ctx.Err() == nil {
 		return false
@@ -118,7 +118,7 @@ func (s *search) ended(ctx context.Context) bool {
 	return true
 }
 
-// expand tries all moves from a state, and appends the states that are new.
+// expand tries all moves from a state, and appends the new states to next.
 func (s *search) expand(ctx context.Context, from node, next []node) []node {
 	for i, m := range s.moves(from) {
 		to, happened := s.make(from, m)
@@ -147,7 +147,7 @@ func (s *search) expand(ctx context.Context, from node, next []node) []node {
 	return next
 }
 
-// visit reports whether a state is new.
+// visit reports whether a state is new, and remembers it.
 func (s *search) visit(n *node) bool {
 	b := append([]byte(n.kubelet.Key()), byte(n.faults))
 	hash := sha256.Sum256(n.gates.AppendKey(b, n.kubelet.Now()))
@@ -160,7 +160,7 @@ func (s *search) visit(n *node) bool {
 	return true
 }
 
-// replay repeats the run to a step, and one more move.
+// replay repeats the run up to a step, and makes one more move.
 func (s *search) replay(to, last int) (t startup.Timeline, schedule []gates.Move) {
 	var numbers []int
 	for at := to; at > 0; at = int(s.steps[at].before) {
@@ -181,7 +181,7 @@ func (s *search) replay(to, last int) (t startup.Timeline, schedule []gates.Move
 	return t, schedule
 }
 
-// withoutReadiness is a reduction: readiness holds no container back.
+// withoutReadiness removes readiness probes. This is a reduction: readiness delays no container.
 func withoutReadiness(p kubelet.Pod) kubelet.Pod {
 	strip := func(cs []kubelet.Container) (out []kubelet.Container) {
 		for _, c := range cs {

@@ -17,39 +17,38 @@ import (
 // A Question is a plan and the pod in which to verify it.
 type Question struct {
 	Pod     kubelet.Pod
-	Plan    startup.Plan // an edge by a gate is kept by it; the pod itself keeps the others
+	Plan    startup.Plan // its gates keep their edges; the pod keeps all others
 	Version kubelet.Version
 	Promise Promise
-	Endless []string   // containers that never complete by themselves, as a mesh's proxy
-	Gate    gates.Gate // not zero in tests of this package only
+	Endless []string   // containers that never complete by themselves, such as a mesh's proxy
+	Gate    gates.Gate // nonzero only in tests of this package
 }
 
-// Promise is the property of a plan that is verified.
+// A Promise is the property of a plan that is verified.
 type Promise string
 
 const (
-	// Starts: no container runs before those it waits for, at any start, and it
-	// follows their restarts where the plan requires it.
+	// Starts promises that no container runs before those it waits for, at any start, and that it follows their
+	// restarts where the plan requires it.
 	Starts Promise = ""
 
-	// Stops: deleted at any step, the pod stops in the reverse order. Faults come
-	// before the deletion only: no mechanism can make one container outlive
-	// another one's crash.
+	// Stops promises that the pod, deleted at any step, stops in the reverse order. Faults happen only before the
+	// deletion: no mechanism can make a container outlive another one that crashes.
 	Stops Promise = "stops"
 )
 
 // A Bound limits the search. The zero value of a field means its default.
 type Bound struct {
-	Faults int           `json:"faults"` // that happen in one run, at most; default 3, negative: none
-	Depth  int           `json:"depth"`  // events in one run; default: no bound
-	States int           `json:"states"` // of one search; default 200,000, at about 1 kB each
+	Faults int           `json:"faults"` // most faults in one run; default 3, negative: none
+	Depth  int           `json:"depth"`  // most events in one run; default: unlimited
+	States int           `json:"states"` // most states of one search; default 200,000, at about 1 kB each
 	Time   time.Duration `json:"time"`   // default one minute
 
-	// Settled: no fault happens until every container has run once.
+	// Settled means that no fault happens until every container has run once.
 	Settled bool `json:"settled,omitempty"`
 
-	// Only these kinds of faults; default: all. The shortest counterexample hides longer
-	// ones: leave its fault out to see the next.
+	// Only limits the search to these kinds of faults; default: all. The shortest counterexample hides longer ones;
+	// to see the next one, leave out its fault.
 	Only []Fault `json:"only,omitempty"`
 }
 
@@ -67,7 +66,7 @@ const (
 	NoSandbox Fault = "sandbox"
 )
 
-// Faults lists all kinds, each with what happens.
+// Faults lists all kinds of faults with their descriptions.
 var Faults = []struct {
 	Fault
 	Means string
@@ -78,7 +77,7 @@ var Faults = []struct {
 	{BadProbe, "a probe fails although its container is healthy"},
 	{Unhealthy, "a healthy container no longer is"},
 	{Crash, "a container ends by itself"},
-	{Kill, "a container ends by SIGKILL, and leaves a stale state behind"}, // only where a gate reads that state
+	{Kill, "a container ends by SIGKILL, and leaves a stale state behind"}, // only if a gate reads that state
 	{NoSandbox, "the sandbox dies, or cannot be made"},
 }
 
@@ -98,7 +97,7 @@ func (b Bound) withDefaults() Bound {
 	return b
 }
 
-// String is the bound as text.
+// String formats the bound.
 func (b Bound) String() string {
 	s := faults(b.Faults)
 	if len(b.Only) > 0 {
@@ -122,32 +121,32 @@ type Result struct {
 	Promise Promise `json:"promise"`
 	Bound   Bound   `json:"bound"`
 
-	// Counterexample breaks the plan; nil if none was found. No run with fewer faults
-	// does, and with as many no shorter one.
+	// Counterexample breaks the plan; nil if none was found. No run with fewer faults breaks the plan, and no
+	// shorter run with as many faults does.
 	Counterexample startup.Timeline    `json:"counterexample,omitempty"`
-	Violations     []startup.Violation `json:"violations,omitempty"` // by it
-	Faults         []string            `json:"faults,omitempty"`     // that it needs
-	Schedule       []gates.Move        `json:"schedule,omitempty"`   // its transitions, for [simulate.Replay]
+	Violations     []startup.Violation `json:"violations,omitempty"` // in the counterexample
+	Faults         []string            `json:"faults,omitempty"`     // needed for the counterexample
+	Schedule       []gates.Move        `json:"schedule,omitempty"`   // transitions of the counterexample, for [simulate.Replay]
 
-	// Proved is the number of faults up to which every run was explored, and keeps
-	// the plan; -1: not even without one.
+	// Proved is the largest number of faults for which every run was explored and keeps the plan; -1: not even the
+	// runs without faults.
 	Proved int `json:"proved"`
 
-	// Of the last search, the one with the most faults:
+	// These describe the last search, which had the most faults:
 	States   int           `json:"states"` // distinct ones
 	Steps    int           `json:"steps"`  // transitions
 	Depth    int           `json:"depth"`  // events from the beginning to the last state
 	CutShort CutShort      `json:"cutShort,omitempty"`
-	Took     time.Duration `json:"took"`    // all searches together
-	Omitted  []string      `json:"leftOut"` // what the model does not contain
+	Took     time.Duration `json:"took"`    // of all searches together
+	Omitted  []string      `json:"leftOut"` // what the model omits
 }
 
-// Holds reports that no run within the bounds violates the plan. It is false both when a
-// counterexample was found and when the exploration was cut short.
+// Holds reports whether no run within the bounds violates the plan. It is false both if a counterexample was found
+// and if the exploration was cut short.
 func (r Result) Holds() bool { return r.Counterexample == nil && r.CutShort == "" }
 
-// CutShort is the bound that ended an exploration early. The number of faults is part of
-// the question, and cuts nothing short.
+// CutShort is the bound that ended an exploration early. The number of faults is part of the question, so reaching
+// it does not cut the exploration short.
 type CutShort string
 
 const (
@@ -159,15 +158,14 @@ const (
 
 // Progress is the progress of an exploration.
 type Progress struct {
-	Faults int // that may happen; one search after the other, with ever more of them
+	Faults int // most faults of the current search; each search allows one more
 	States int
 	Depth  int
-	Open   int // states that were not expanded yet
+	Open   int // states that are not expanded yet
 }
 
-// Explore searches for a run that violates the plan. It calls progress, if that is not nil,
-// every few thousand states. Cancelled, it returns what it has; the error is for a plan that
-// is not of the pod.
+// Explore searches for a run that violates the plan. It calls progress, unless that is nil, every few thousand
+// states. If ctx ends, it returns the results so far. It returns an error only if the plan is not for the pod.
 func Explore(ctx context.Context, q Question, b Bound, progress func(Progress)) (Result, error) {
 	if err := q.check(); err != nil {
 		return Result{}, err
@@ -184,9 +182,9 @@ func Explore(ctx context.Context, q Question, b Bound, progress func(Progress)) 
 	return r, nil
 }
 
-// deepen searches with that many faults. A counterexample with few faults is clearer, and
-// what was searched with few is proved even if more are too many. The earlier searches
-// cost little compared with the last one.
+// deepen runs one search, with up to that number of faults. Explore allows one more fault in each search, because a
+// counterexample with few faults is clearer, and because the plan is then proved for few faults even if the search
+// with more is cut short. The earlier searches cost little compared to the last one.
 func deepen(ctx context.Context, q Question, b Bound, faults int, progress func(Progress)) Result {
 	now := b
 	now.Faults = faults
@@ -201,7 +199,7 @@ func deepen(ctx context.Context, q Question, b Bound, faults int, progress func(
 
 var errTime = errors.New("the time is up")
 
-// check returns an error for a plan of another pod.
+// check returns an error if the plan is for another pod.
 func (q Question) check() error {
 	inPod := map[string]bool{}
 	for _, c := range append(append([]kubelet.Container(nil), q.Pod.Init...), q.Pod.Containers...) {
@@ -219,13 +217,13 @@ func (q Question) check() error {
 	return nil
 }
 
-// OmitsDeletion is an omission of [Starts] that [Stops] does not have.
+// OmitsDeletion is an omission of [Starts] only; [Stops] covers deletion.
 const OmitsDeletion = "deletion: use --promise stops"
 
-// omitsSlowStop is the omission of a pod with preStops that take an unknown time.
+// omitsSlowStop is the omission for pods with stops that take an unknown time.
 const omitsSlowStop = "a stop of %s that takes longer, with the preStop, than the grace period of %s: then the kubelet stops all at once"
 
-// omissions are what the model abstracts from, so that the result does not cover it.
+// omissions returns what the model abstracts from, so that the result does not cover it.
 func omissions(q Question) []string {
 	out := []string{
 		"liveness: whether a container runs at all, or a gate notifies it of a restart; only that nothing happens too early",

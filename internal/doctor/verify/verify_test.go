@@ -24,7 +24,7 @@ func plan(t testing.TB, text string) startup.Plan {
 	return p
 }
 
-// Pods by the way in which they are ordered, each with its plan.
+// These are pods with their plans, named after the way in which they are ordered.
 var (
 	everySecond = kubelet.Probe{Handler: kubelet.Exec, Period: time.Second, Failures: 3}
 
@@ -56,7 +56,7 @@ const (
 	migratePlan = "container migrate is init\ncontainer app is plain\napp after migrate is completed, by init"
 )
 
-// withPreStop is an app after a native sidecar; both have a preStop.
+// withPreStop returns a pod with an application after a native sidecar; both have a preStop.
 func withPreStop(hook kubelet.Container) kubelet.Pod {
 	proxy := nativeHook.Init[0]
 	proxy.PreStop, hook.Name = kubelet.Exec, "app"
@@ -75,7 +75,7 @@ func explore(t testing.TB, q Question, b Bound) Result {
 	return r
 }
 
-// Every mechanism, with its counterexample, if there is one.
+// Explore finds the known counterexample of each mechanism, or none.
 func TestExplore(t *testing.T) {
 	stale := gates.Gate{AcceptsStale: true}
 	deaths := []Fault{Crash}
@@ -169,7 +169,7 @@ func TestExplore(t *testing.T) {
 	}
 }
 
-// lines is a timeline without times and addresses.
+// lines formats a timeline without times and addresses.
 func lines(t startup.Timeline) (out []string) {
 	for _, e := range t {
 		if e.What != startup.HasAddress {
@@ -210,7 +210,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// An order of init containers is over when the pod stops: no run has to be replayed to see that.
+// The order of init containers does not matter any more when the pod stops, so no run is replayed to check it.
 func TestCompletedContainersCostNoReplay(t *testing.T) {
 	s := newSearch(Question{Pod: migrated, Plan: plan(t, migratePlan), Version: kubelet.Minor(34), Promise: Stops}, Bound{Faults: 1, States: 1 << 20}, nil)
 	s.run(context.Background())
@@ -219,7 +219,7 @@ func TestCompletedContainersCostNoReplay(t *testing.T) {
 	}
 }
 
-// A countingContext counts the checks of its error.
+// A countingContext counts the calls of Err.
 type countingContext struct {
 	context.Context
 	checks int
@@ -227,7 +227,7 @@ type countingContext struct {
 
 func (c *countingContext) Err() error { c.checks++; return c.Context.Err() }
 
-// Replays take longer than states: the bound of time is checked between them, too.
+// Replays take longer than states, so the time bound is checked between them too.
 func TestTimeIsCheckedBetweenReplays(t *testing.T) {
 	ctx := &countingContext{Context: context.Background()}
 	q := Question{Pod: unordered, Plan: plan(t, gatePlan+", optional"), Version: kubelet.Minor(34)}
@@ -238,7 +238,7 @@ func TestTimeIsCheckedBetweenReplays(t *testing.T) {
 	}
 }
 
-// A gate, with more faults than elsewhere: the exploration is long enough for reports.
+// The search is long enough for progress reports: a gate, and more faults than in other tests.
 func TestProgressIsReported(t *testing.T) {
 	var last Progress
 	calls := 0
@@ -266,8 +266,8 @@ func TestAPlanOfAnotherPodIsRefused(t *testing.T) {
 	}
 }
 
-// The search calls Check only where mayViolate reports so. In random runs, at the very step
-// at which Check finds a violation, mayViolate must report it.
+// The search calls Check only where mayViolate returns true. In random runs mayViolate returns true at the very
+// step at which Check finds a violation.
 func TestNoViolationIsMissed(t *testing.T) {
 	follows := strings.ReplaceAll(nativeHookPlan, ", by", ", on restart restart, by")
 	for name, q := range map[string]Question{
@@ -281,7 +281,7 @@ func TestNoViolationIsMissed(t *testing.T) {
 	} {
 		rng := rand.New(rand.NewPCG(5, 6))
 		q.Version = kubelet.Minor(34)
-		s := newSearch(q, Bound{Only: []Fault{Crash, Kill}}.withDefaults(), nil) // other faults break these plans seldom
+		s := newSearch(q, Bound{Only: []Fault{Crash, Kill}}.withDefaults(), nil) // other faults rarely break these plans
 		violated := 0
 		for runs := 0; violated < 10 && runs < 3000; runs++ {
 			n, timeline := s.root(), startup.Timeline(nil)
@@ -309,7 +309,7 @@ func TestNoViolationIsMissed(t *testing.T) {
 	}
 }
 
-// States with the same key behave alike: expanding all of them finds nothing shorter.
+// States with the same key behave alike: expanding all of them finds no shorter counterexample.
 func TestStatesWithOneKeyBehaveAlike(t *testing.T) {
 	stale := gates.Gate{AcceptsStale: true}
 	for name, q := range map[string]Question{
@@ -359,8 +359,8 @@ func BenchmarkExplore(b *testing.B) {
 	}
 }
 
-// No probe of the kubelet stops a container whose gate waits, whatever happens. The number of
-// states is bounded although the wait is not, and neither are the failures of the startup probe.
+// No probe of the kubelet stops a container whose gate waits, whatever happens. The number of states is bounded
+// although neither the wait nor the failures of the startup probe are.
 func TestNoProbeStopsAGateThatWaits(t *testing.T) {
 	gated := kubelet.Probe{Handler: kubelet.Gate, Period: time.Second, Timeout: 10 * time.Second, Failures: math.MaxInt32}
 	explored := func(first kubelet.Probe) (stopped bool, states int) {
