@@ -17,16 +17,16 @@ import (
 // An Act is one way to start the same pod.
 type Act struct {
 	Title string
-	Lead  string // the sentence below the title
+	Lead  string // the sentence below its title
 
-	Order startup.Mechanism // how the app waits for the proxy; empty: not at all
-	Park  bool              // connections that come too early wait
-	Slow  bool              // the proxy needs [proxyDelay] longer to be ready
-	Job   bool              // the app does some work and ends
-	Cause finding.Code      // what a diagnosis must come to; empty: nothing is wrong
+	Order startup.Mechanism // makes the app wait for the proxy; empty: it does not wait
+	Park  bool              // early connections wait
+	Slow  bool              // the proxy needs [proxyDelay] longer until it is ready
+	Job   bool              // the app does some work and exits
+	Cause finding.Code      // expected result of the diagnosis; empty: nothing is wrong
 }
 
-// Acts is the story.
+// Acts lists the acts of the story in order.
 var Acts = []Act{
 	{Title: "the race", Slow: true, Cause: "startup-race",
 		Lead: "No order, no parking. The proxy is ready after five seconds, as one that fetches a large mesh first; the app does not wait."},
@@ -51,7 +51,7 @@ const (
 	initName  = contract.InitContainer
 )
 
-// pod is the pod of an act, with the plan that its start is compared with.
+// pod returns the pod of an act, and the plan with which its start is compared.
 func (a Act) pod(number int) (*corev1.Pod, startup.Plan, error) {
 	var pod corev1.Pod
 	if err := manifest.DecodeStrict(podText, &pod); err != nil {
@@ -95,18 +95,18 @@ func (a Act) pod(number int) (*corev1.Pod, startup.Plan, error) {
 	return written, reading.Plan(), nil
 }
 
-// proxyDelay makes a proxy slow in the same way on every machine. The app must fail twice
-// before it: at its start, and at the restart that the kubelet makes at once. It is ready
-// before the third start, which the kubelet's back-off puts ten seconds later.
+// proxyDelay makes a proxy slow by the same time on every machine. The app must fail twice before the proxy is
+// ready: at its start, and at the immediate restart by the kubelet. The third start finds a ready proxy, because
+// the kubelet's back-off delays it by ten seconds.
 const proxyDelay = 5 * time.Second
 
-// delay lets a container's command begin later.
+// delay makes a container's command begin later.
 func delay(c *corev1.Container) {
 	script := fmt.Sprintf(`sleep %g; exec "$@"`, proxyDelay.Seconds())
 	c.Command = append([]string{"sh", "-c", script, "sh"}, c.Command...)
 }
 
-// setEnv sets a variable of a container, wherever in the pod it is.
+// setEnv sets a variable of a container in any list of the pod.
 func setEnv(pod *corev1.Pod, container, name, value string) {
 	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range list {

@@ -12,31 +12,30 @@ import (
 	"time"
 )
 
-// Lines of the app that the story counts.
+// These are the lines of the app's log that the story counts.
 const (
 	lineRefused = "Connection refused"
 	lineReady   = "awesome-app is ready"
-	lineServed  = "awesome-app served" // at its end: requests, of which failed
+	lineServed  = "awesome-app served" // printed at its end, with the numbers of requests and failures
 )
 
-// An App is awesome-app: it fetches its configuration when it starts, once, and ends if
-// it cannot. Then it serves, and each request makes one call of its own. At SIGTERM it
-// serves a second longer, deregisters at the config centre, and ends. It has no code for a
-// proxy.
+// An App is awesome-app: it fetches its configuration once when it starts, and exits if it cannot. Then it serves,
+// and makes one call for each request. On SIGTERM it serves for one more second, deregisters at the config centre,
+// and exits. It has no code for a proxy.
 type App struct {
 	Config string // URL of the config centre
 	Listen string // address, for example ":8080"
-	Calls  int    // a job: that many calls, then it has done its work; 0: serve until SIGTERM
+	Calls  int    // a job makes that many calls and then exits; 0: serve until SIGTERM
 	Out    io.Writer
 
 	served, failed atomic.Int64
 }
 
-// Run is the life of the app, until ctx ends; it returns the exit status.
+// Run runs the app until ctx ends, and returns its exit status.
 func (a *App) Run(ctx context.Context) int {
 	begin := time.Now()
 	client := &http.Client{Timeout: 30 * time.Second}
-	// Its network calls outlive the order to stop: that is what graceful means.
+	// The calls do not end with ctx: a graceful app finishes them after SIGTERM.
 	if err := a.get(client, "/config"); err != nil {
 		return a.trace("fetching the configuration", err)
 	}
@@ -54,8 +53,8 @@ func (a *App) Run(ctx context.Context) int {
 	return a.stop(server, client)
 }
 
-// stop is the graceful end of a web application: a while for callers that have not seen
-// it, then the requests in flight, then the registration.
+// stop is the graceful end of a web application: it serves for a while because callers have not noticed yet, then
+// finishes the requests in flight, and then deregisters.
 func (a *App) stop(server *http.Server, client *http.Client) int {
 	time.Sleep(time.Second)
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
@@ -113,7 +112,7 @@ func (a *App) get(client *http.Client, path string) error {
 	return nil
 }
 
-// trace prints an error as such an application does, and returns the exit status.
+// trace prints an error in the form of such an application, and returns the exit status.
 func (a *App) trace(doing string, err error) int {
 	what := err.Error()
 	if errors.Is(err, syscall.ECONNREFUSED) {
@@ -124,7 +123,7 @@ func (a *App) trace(doing string, err error) int {
 	return 1
 }
 
-// Centre is the config centre: it answers every request.
+// Centre returns the config centre, which answers every request.
 func Centre() http.Handler {
 	mux := http.NewServeMux()
 	for _, path := range []string{"/config", "/price", "/deregister"} {

@@ -42,7 +42,7 @@ func TestActsMatchTheirTitles(t *testing.T) {
 	}
 }
 
-// The first act shows the race; the others are free of it.
+// The first act shows the race, and the others are free of it.
 func TestStory(t *testing.T) {
 	ns.RequireRoot(t)
 	envoy := process.Envoy(t)

@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// The config centre, as it stands in the mesh.
+// These describe the config centre in the mesh.
 const (
 	centreHost = "config-centre.demo.svc.cluster.local"
 	centreIP   = "10.96.0.10"
 	centrePort = 9080
 )
 
-// writeMesh writes a mesh of so many services into a folder: the config centre, and others
-// that the story does not call: their number is what slows a proxy that fetches all of them.
+// writeMesh writes a mesh with that many services into a folder: the config centre, and others that the story does
+// not call. Their number slows down a proxy that fetches all of them.
 func writeMesh(dir string, services int, node netip.Addr) error {
 	var b strings.Builder
 	service(&b, "demo", "config-centre", centreIP, fmt.Sprintf("[{addresses: [%q], conditions: {ready: true}}]", node), 80, centrePort)

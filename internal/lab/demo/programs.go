@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 )
 
-// Find completes the paths that are empty: with a program next to own, which is outrider
-// itself, or in PATH. If there is none it returns the flag that names one.
+// Find fills in the empty paths, with a program next to own, which is outrider itself, or in PATH. If a program is
+// missing, it returns the flag that sets its path.
 func (p *Programs) Find(own string) (flag string, err error) {
 	p.Outrider = own
 	here := filepath.Dir(own)
@@ -33,7 +33,7 @@ func (p *Programs) Find(own string) (flag string, err error) {
 	return "", nil
 }
 
-// find is a program in one of the folders, or in PATH; empty if there is none.
+// find returns the path of a program in one of the folders or in PATH, or an empty string.
 func find(name string, folders []string) string {
 	for _, folder := range folders {
 		path := filepath.Join(folder, name)

@@ -14,7 +14,7 @@ import (
 	"outrider.dev/internal/doctor/diagnose"
 )
 
-// Table writes the end of the story: what each act cost.
+// Table writes the end of the story: the cost of each act.
 func Table(w io.Writer, all []Performance) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for _, row := range rows(all) {
@@ -23,7 +23,7 @@ func Table(w io.Writer, all []Performance) error {
 	return t.Flush()
 }
 
-// rows are the table, its head first.
+// rows returns the rows of the table, its head first.
 func rows(all []Performance) [][]string {
 	out := [][]string{{"act", "refused connections", "restarts", "app ready after", "requests at stop", "failed"}}
 	for _, p := range all {
@@ -42,8 +42,7 @@ func rows(all []Performance) [][]string {
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }
 
-// HTML is the whole story as one page that needs nothing else. The command is the one that
-// made it.
+// HTML returns the whole story as one self-contained page. The command is the one that made it.
 func HTML(all []Performance, services int, command string) string {
 	var sections []chart.Section
 	for _, p := range all {
@@ -61,7 +60,7 @@ func HTML(all []Performance, services int, command string) string {
 	}.HTML()
 }
 
-// SVG is the acts as one picture on one time axis.
+// SVG draws all acts as one picture on one time axis.
 func SVG(all []Performance) string {
 	var charts []chart.Chart
 	for _, p := range all {
@@ -86,13 +85,13 @@ func (p Performance) titled() chart.Chart {
 	return c
 }
 
-// Good reports whether nothing was refused, restarted or failed.
+// Good reports whether nothing was refused, restarted or failed in the act.
 func (p Performance) Good() bool {
 	return p.Refused == 0 && p.Starts <= 1 && p.Failed == 0 && p.Problem == "" && p.Ready > 0
 }
 
-// Missed is what of the story did not happen as it should: the first act must show the
-// race, the others must be free of it.
+// Missed returns how the story differed from the expected one: the first act must show the race, and the others
+// must be free of it.
 func Missed(all []Performance) []string {
 	var out []string
 	for _, p := range all {
@@ -109,7 +108,7 @@ func Missed(all []Performance) []string {
 	return out
 }
 
-// cause is the code that the diagnosis has found.
+// cause returns the code that the diagnosis found.
 func (p Performance) cause() finding.Code {
 	if p.Diagnosis.Verdict != diagnose.Found {
 		return ""

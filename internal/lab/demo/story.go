@@ -26,11 +26,11 @@ import (
 // Options of the demo.
 type Options struct {
 	Programs Programs
-	Services int   // of the mesh; default 3000
-	Acts     []int // which, from 1; default all
+	Services int   // number in the mesh; default 3000
+	Acts     []int // numbers of the acts to play, from 1; default all
 	Out      io.Writer
 	Log      io.Writer // the output of the containers; default: discarded
-	Width    int       // of the terminal; default 100
+	Width    int       // width of the terminal; default 100
 	Color    bool
 }
 
@@ -47,28 +47,29 @@ func (o Options) Check() error {
 	return nil
 }
 
-// A Performance is what happened in an act.
+// A Performance contains the observations of one act.
 type Performance struct {
 	Act     Act
-	Number  int           // of the act, from 1
-	Refused int           // connections of the app
-	Starts  int           // of the app, the first one included
-	Ready   time.Duration // from the pod's creation to a ready app, or to a job's end
-	Proxy   time.Duration // to a ready proxy
-	Sent    int           // requests while it stopped
-	Failed  int           // of those, and of the app's own calls
+	Number  int           // number of the act, from 1
+	Refused int           // refused connections of the app
+	Starts  int           // starts of the app, including the first
+	Ready   time.Duration // time from the pod's creation to a ready app, or to the end of a job
+	Proxy   time.Duration // time to a ready proxy
+	Sent    int           // requests to the app while it stopped
+	Failed  int           // failed ones of Sent and of the app's own calls
 	Result  localpod.Result
 	Chart   chart.Chart
-	Problem string // why the act did not come to its end
+	Problem string // why the act did not complete
 
-	// Diagnosis is what one comes to that has the pod's status and logs alone.
+	// Diagnosis is made from the pod's status and logs alone.
 	Diagnosis diagnose.Report
 }
 
-// actTimeout is how long an act may take, with the kubelet's back-off.
+// actTimeout is the time limit of an act, including the kubelet's back-off.
 const actTimeout = 90 * time.Second
 
-// Run plays the acts. The error is about the stage, not about what happens on it.
+// Run plays the acts. It returns an error only if the environment cannot be set up; the problems of an act are in
+// its Performance.
 func Run(ctx context.Context, o Options) ([]Performance, error) {
 	if o.Services == 0 {
 		o.Services = 3000
@@ -97,7 +98,7 @@ func Run(ctx context.Context, o Options) ([]Performance, error) {
 				scenes <- s
 				go s.play(ctx, w, log)
 				select {
-				case <-s.leaving: // its end is waiting; the next act needs the stage now
+				case <-s.leaving: // only its end remains; the next act can begin
 				case <-s.over:
 				}
 			}
@@ -109,7 +110,7 @@ func Run(ctx context.Context, o Options) ([]Performance, error) {
 		<-s.over
 		if s.err != nil {
 			err = errors.Join(err, fmt.Errorf("act %d, %s: %w", s.Number, s.Act.Title, s.err))
-			cancel() // those that play still end first: their stage is taken away after this
+			cancel() // acts that still run must end before their environment is closed
 			continue
 		}
 		all = append(all, s.Performance)
@@ -123,15 +124,15 @@ func Run(ctx context.Context, o Options) ([]Performance, error) {
 	return all, cmp.Or(err, context.Cause(ctx))
 }
 
-// A scene is an act while it plays.
+// A scene is an act while it runs.
 type scene struct {
 	Performance
 	err     error
-	leaving chan struct{} // closed when all has been shown but the pod's end
+	leaving chan struct{} // closed when only the pod's end remains
 	over    chan struct{} // closed at the end
 }
 
-// A sharedLog is written to by acts that overlap.
+// A sharedLog is a log that several acts write to at a time.
 type sharedLog struct {
 	mu sync.Mutex
 	w  io.Writer
@@ -153,7 +154,7 @@ type listener struct {
 	tail    []string
 	ready   chan time.Duration
 	proxy   time.Duration
-	failed  int // of its own calls
+	failed  int // failed calls of the app
 }
 
 func (l *listener) line(container, line string) {
@@ -255,7 +256,7 @@ func (s *scene) play(ctx context.Context, w *world, log *sharedLog) {
 	s.Chart = s.chart(l.refused)
 }
 
-// problem is why the act did not come to its end.
+// problem returns why the act did not complete.
 func (p Performance) problem(ctx context.Context, tail []string) string {
 	switch {
 	case ctx.Err() == context.DeadlineExceeded:
@@ -268,8 +269,8 @@ func (p Performance) problem(ctx context.Context, tail []string) string {
 	return ""
 }
 
-// chart is the picture of the act: what was refused is marked in it. The app prints that just
-// before it ends, and its words may come after the news of that.
+// chart returns the picture of the act, with the refused calls marked. The app reports a refused call just before
+// it exits, so the line may arrive after the event of the exit.
 func (p Performance) chart(refused []time.Duration) chart.Chart {
 	const late = 500 * time.Millisecond
 	timeline := p.Result.Timeline
@@ -286,14 +287,14 @@ func (p Performance) chart(refused []time.Duration) chart.Chart {
 	return c
 }
 
-// How a service's clients see its end: they get the removal of a pod a moment later.
+// These describe how a service's clients notice its end: they learn of the removal of a pod a moment later.
 const (
 	loadBefore = time.Second
 	loadAfter  = 500 * time.Millisecond
 	callers    = 4
 )
 
-// stopUnderLoad calls the app, deletes the pod, and calls until no caller has it any more.
+// stopUnderLoad calls the app, deletes the pod, and continues to call until every caller has learnt of its removal.
 func (w *world) stopUnderLoad(ctx context.Context, pod *localpod.Pod) (sent, failed int) {
 	client := w.client()
 	client.Timeout = 10 * time.Second

@@ -19,10 +19,10 @@ import (
 	"outrider.dev/internal/lab/localpod"
 )
 
-// Programs are the real parts of the story.
+// Programs are the paths of the real programs in the story.
 type Programs struct{ Outrider, Agent, ControlPlane, Envoy string }
 
-// A ProgramError is a program that the demo cannot use.
+// A ProgramError reports a program that the demo cannot use.
 type ProgramError struct {
 	Program string
 	Err     error
@@ -32,8 +32,8 @@ func (e *ProgramError) Error() string { return fmt.Sprintf("the demo needs %s: %
 
 func (e *ProgramError) Unwrap() error { return e.Err }
 
-// Check runs each for its version: one that cannot print it would only fail in an act, and
-// the kubelet would try it again and again. The error is a [*ProgramError].
+// Check runs each program to print its version. A program that cannot would otherwise fail only during an act,
+// where the kubelet would restart it again and again. The error is a [*ProgramError].
 func (p Programs) Check() error {
 	for _, one := range []struct{ name, path, flag, prints string }{
 		{"outrider", p.Outrider, "version", "outrider "},
@@ -52,15 +52,15 @@ func (p Programs) Check() error {
 	return nil
 }
 
-// A world is the private machine with the control plane and the config centre.
+// A world is the private node with the control plane and the config centre.
 type world struct {
 	programs Programs
-	dir      string // mesh, state
+	dir      string // of mesh and state
 	node     *localpod.Node
 	log      *os.File
 }
 
-// open makes a world. Its parts end with it.
+// open creates a world, whose parts end when it is closed.
 func open(p Programs, services int) (w *world, err error) {
 	w = &world{programs: p}
 	defer func() {
@@ -87,14 +87,14 @@ func open(p Programs, services int) (w *world, err error) {
 	if err != nil {
 		return w, fmt.Errorf("starting the config centre: %w", err)
 	}
-	go http.Serve(l, Centre()) // it ends with the process
+	go http.Serve(l, Centre()) // it ends with this process
 	return w, w.startControlPlane()
 }
 
 func (w *world) mesh() string  { return filepath.Join(w.dir, "mesh") }
 func (w *world) state() string { return filepath.Join(w.dir, "state") }
 
-// startControlPlane returns when it serves.
+// startControlPlane starts the control plane, and returns when it serves.
 func (w *world) startControlPlane() error {
 	var err error
 	if w.log, err = os.Create(filepath.Join(w.dir, "outriderd.log")); err != nil {
@@ -108,7 +108,7 @@ func (w *world) startControlPlane() error {
 	return nil
 }
 
-// token is a workload's, made by the control plane's own command.
+// token returns a token of a workload, made by the control plane's own command.
 func (w *world) token(string) ([]byte, error) {
 	out, err := exec.Command(w.programs.ControlPlane, "token", "--state", w.state(), "--namespace", "demo", "--service-account", "awesome").Output()
 	if err != nil {
@@ -117,7 +117,7 @@ func (w *world) token(string) ([]byte, error) {
 	return []byte(strings.TrimSpace(string(out))), nil
 }
 
-// options are what every pod of the story gets.
+// options returns the options that all pods of the story share.
 func (w *world) options() (localpod.Options, error) {
 	root, err := os.ReadFile(filepath.Join(w.state(), "ca", "root-cert.pem"))
 	if err != nil {
@@ -139,7 +139,7 @@ func (w *world) options() (localpod.Options, error) {
 	}, nil
 }
 
-// client is a caller on the node, outside of the pod.
+// client returns an HTTP client on the node, outside of the pod.
 func (w *world) client() *http.Client {
 	return &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, network, address string) (c net.Conn, err error) {
