@@ -16,10 +16,10 @@ import (
 	"outrider.dev/internal/lab/localpod/probe"
 )
 
-// do carries out an action of the kubelet's. What takes time runs in a goroutine of its own.
+// do carries out an action of the kubelet, in a separate goroutine if it takes time.
 func (p *Pod) do(a kubelet.Action) {
 	switch a.Kind {
-	case kubelet.CreateSandbox, kubelet.Pull: // it is there already
+	case kubelet.CreateSandbox, kubelet.Pull: // already done
 		e, _ := a.Answer(p.now(), true)
 		p.work.Go(func() { p.send(news{event: e}) })
 	case kubelet.Start:
@@ -36,11 +36,11 @@ func (p *Pod) do(a kubelet.Action) {
 		if c := p.running[a.Container]; c != nil {
 			c.signal(syscall.SIGKILL)
 		}
-	case kubelet.BackOff, kubelet.Publish, kubelet.End: // shown only
+	case kubelet.BackOff, kubelet.Publish, kubelet.End: // only shown
 	}
 }
 
-// stopSignal is SIGTERM, unless the container names another one.
+// stopSignal returns SIGTERM, unless the container sets another signal.
 func (s spec) stopSignal() syscall.Signal {
 	if s.Lifecycle != nil && s.Lifecycle.StopSignal != nil {
 		if sig := unix.SignalNum(string(*s.Lifecycle.StopSignal)); sig != 0 {
@@ -86,11 +86,12 @@ func (p *Pod) answer(a kubelet.Action, of *container) {
 	p.send(n)
 }
 
-// places are the hooks and probes, by where they stand in a container.
+// places are the paths of hooks and probes in a container.
 var places = map[kubelet.Which]string{kubelet.PostStart: "lifecycle.postStart", kubelet.PreStop: "lifecycle.preStop",
 	kubelet.Startup: "startupProbe", kubelet.Liveness: "livenessProbe", kubelet.Readiness: "readinessProbe"}
 
-// prober connects from the node's network, as a kubelet does: capture rules of the pod apply to it.
+// prober returns a prober that connects from the node's network, as a kubelet does: the pod's capture rules apply
+// to its connections.
 func (p *Pod) prober() probe.Prober {
 	dial := func(ctx context.Context, network, address string) (conn net.Conn, err error) {
 		entered := p.node.Do(func() error {
@@ -118,10 +119,10 @@ func (p *Pod) handle(ctx context.Context, a kubelet.Action, of *container) error
 		if err != nil {
 			return err
 		}
-		// A hook's HTTP request is done with any answer; a probe looks at its status.
-		// Source: pkg/kubelet/lifecycle/handlers.go runHTTPHandler, pkg/probe/http/http.go.
+		// Any response completes the HTTP request of a hook, while a probe checks its status. Source:
+		// pkg/kubelet/lifecycle/handlers.go runHTTPHandler, pkg/probe/http/http.go.
 		return p.prober().HTTP(ctx, h.http, port, !isHook)
-	case h.tcp != nil && !isHook: // a hook of this kind is refused by the kubelet
+	case h.tcp != nil && !isHook: // the kubelet refuses hooks of this kind
 		port, err := portOf(place, c, h.tcp.Port)
 		if err != nil {
 			return err

@@ -20,14 +20,14 @@ import (
 	"outrider.dev/internal/lab/localpod/containerinit"
 )
 
-// A container is one life of a container.
+// A container is one life of a container, from its start to its exit.
 type container struct {
 	spec    spec
 	process *os.Process
 	logs    sync.WaitGroup
 
-	// doors is locked by a process that enters, and by the close after the last one:
-	// the number of a closed file may be another namespace's a moment later.
+	// doors guards the namespace files. A process that enters them holds the lock, and so does the close of the
+	// last one: after the close, its file number may soon refer to another namespace.
 	doors sync.RWMutex
 	pid   space
 	mnt   space
@@ -41,7 +41,7 @@ type StartError struct{ Reason string }
 
 func (e *StartError) Error() string { return e.Reason }
 
-// start starts a container. It returns when its command runs, or cannot.
+// start starts a container. It returns when the command runs or has failed to start.
 func (s *sandbox) start(sp spec, line func(string)) (*container, error) {
 	if err := os.WriteFile(s.node.path(sp.message), nil, 0o666); err != nil {
 		return nil, err
@@ -72,12 +72,12 @@ func (s *sandbox) start(sp spec, line func(string)) (*container, error) {
 			})
 		})
 	}
-	// A process that ends before it reads writes why to the other pipe.
+	// If the process ends before it reads the order, it writes the reason to the other pipe.
 	_ = json.NewEncoder(p.order).Encode(sp.order)
 	p.order.Close()
 	answers := json.NewDecoder(p.answers)
 	var began, failed containerinit.Answer
-	_ = answers.Decode(&began) // nothing: the next one has the reason
+	_ = answers.Decode(&began) // no answer: the error of the next one has the reason
 	more := answers.Decode(&failed)
 	if err := first.Wait(); err != nil && began.PID == 0 {
 		return nil, fmt.Errorf("starting container %s: %s%w", sp.Name, began.Error, err)
@@ -88,24 +88,24 @@ func (s *sandbox) start(sp spec, line func(string)) (*container, error) {
 	return c, c.found(began.PID, failed, more)
 }
 
-// found takes over the container's first process, which is our child now.
+// found takes over the container's first process, which is now a child of this program.
 func (c *container) found(pid int, failed containerinit.Answer, more error) error {
 	var err error
 	if c.process, err = os.FindProcess(pid); err != nil {
 		return fmt.Errorf("finding the first process of container %s: %w", c.spec.Name, err)
 	}
-	if more == nil { // the process reported an error: the command was not run
+	if more == nil { // the process reported an error, and did not run the command
 		_, _ = c.process.Wait()
 		c.logs.Wait()
 		return &StartError{Reason: failed.Error}
 	}
-	// One that has ended already has no namespaces to enter; its hooks will fail.
+	// A process that has already ended has no namespaces to enter, so its hooks will fail.
 	c.pid, _ = openSpace(strconv.Itoa(pid), unix.CLONE_NEWPID)
 	c.mnt, _ = openSpace(strconv.Itoa(pid), unix.CLONE_NEWNS)
 	return nil
 }
 
-// wait returns the exit code, when the last line of the container has been read.
+// wait waits until the last line of the container has been read, and returns the exit code.
 func (c *container) wait() int {
 	state, err := c.process.Wait()
 	c.logs.Wait()
@@ -128,14 +128,14 @@ func (c *container) shut() {
 	c.pid, c.mnt = space{}, space{}
 }
 
-// signal sends a signal to the first process. One without a handler for it does not
-// get it, except SIGKILL: it is the first of its process namespace.
+// signal sends a signal to the first process. As the first of its process namespace, it receives only signals that
+// it has a handler for, and SIGKILL.
 func (c *container) signal(s syscall.Signal) { _ = c.process.Signal(s) }
 
-// errNotRunning is the error of a runtime for a container that has ended.
+// errNotRunning is the error that a runtime returns for a container that has ended.
 var errNotRunning = errors.New("the container does not run")
 
-// exec runs a command in the container, as its user, and returns what it wrote.
+// exec runs a command in the container as its user, and returns its output.
 func (c *container) exec(ctx context.Context, s *sandbox, argv []string) ([]byte, error) {
 	p, err := newPipes()
 	if err != nil {
@@ -147,9 +147,9 @@ func (c *container) exec(ctx context.Context, s *sandbox, argv []string) ([]byte
 	var out bytes.Buffer
 	cmd := exec.CommandContext(ctx, fmt.Sprintf("/proc/self/fd/%d", s.node.program.Fd()))
 	cmd.Args, cmd.Env = []string{containerinit.RoleExec}, []string{}
-	written := &limited{w: &out, left: 10 << 10} // one for both: they are not written at a time
+	written := &limited{w: &out, left: 10 << 10} // one for both: os/exec does not write both at a time
 	cmd.Stdout, cmd.Stderr = written, written
-	cmd.WaitDelay = 100 * time.Millisecond // what it left behind may hold its output
+	cmd.WaitDelay = 100 * time.Millisecond // a process that it left behind may keep the output open
 	if err := c.goIn(s, cmd, p); err != nil {
 		return nil, err
 	}
@@ -168,7 +168,7 @@ func (c *container) exec(ctx context.Context, s *sandbox, argv []string) ([]byte
 	return out.Bytes(), err
 }
 
-// goIn starts a command that will enter the container.
+// goIn starts a process that will enter the container.
 func (c *container) goIn(s *sandbox, cmd *exec.Cmd, p *pipes) error {
 	c.doors.RLock()
 	defer c.doors.RUnlock()
@@ -182,10 +182,10 @@ func (c *container) goIn(s *sandbox, cmd *exec.Cmd, p *pipes) error {
 	return nil
 }
 
-// pipes are those of a process that is started again.
+// pipes connect to a process that starts this program again in a role.
 type pipes struct {
-	stdin, order   *os.File // the order: the child's end, ours
-	answers, reply *os.File // the answer: ours, the child's end
+	stdin, order   *os.File // for the order: the child's end, our end
+	answers, reply *os.File // for the answer: our end, the child's end
 	out, err       [2]*os.File
 }
 
@@ -202,14 +202,14 @@ func newPipes() (*pipes, error) {
 	return p, nil
 }
 
-// handedOver closes the ends that the process has.
+// handedOver closes the ends that the child has inherited.
 func (p *pipes) handedOver() {
 	for _, f := range []*os.File{p.stdin, p.reply, p.out[1], p.err[1]} {
 		f.Close()
 	}
 }
 
-// take returns a file that the caller closes.
+// take returns a file, which the caller must close.
 func (*pipes) take(f **os.File) *os.File {
 	taken := *f
 	*f = nil
@@ -224,7 +224,7 @@ func (p *pipes) close() {
 	}
 }
 
-// longest is the length at which a line is cut. Source: containerd's default max_container_log_line_size.
+// longest is the length at which lines are split. Source: containerd's default max_container_log_line_size.
 const longest = 16 << 10
 
 func readLines(r io.Reader, line func(string)) {
@@ -240,14 +240,14 @@ func readLines(r io.Reader, line func(string)) {
 	}
 }
 
-// A tail is the end of a log, which is the termination message under FallbackToLogsOnError.
+// A tail is the end of a log, which becomes the termination message under FallbackToLogsOnError.
 type tail struct {
 	mu   sync.Mutex
 	text []byte
 }
 
-// kept is how much the kubelet takes. Source: kuberuntime_container.go
-// fallbackToLogs, MaxContainerTerminationMessageLogLength.
+// kept is the number of bytes that the kubelet takes. Source: kuberuntime_container.go fallbackToLogs,
+// MaxContainerTerminationMessageLogLength.
 const kept = 2048
 
 func (t *tail) add(line string) {
@@ -265,7 +265,7 @@ func (t *tail) String() string {
 	return string(t.text)
 }
 
-// limited passes on so much and drops the rest.
+// limited passes on a limited number of bytes, and drops the rest.
 type limited struct {
 	w    io.Writer
 	left int

@@ -63,7 +63,7 @@ func (f facts) envFrom(field string, from corev1.EnvFromSource) (map[string]stri
 	return nil, refuse(field, "is empty").but("want configMapRef or secretRef")
 }
 
-// valueFrom is false for an optional value that is not there.
+// valueFrom returns the value of a source, or false if the source is optional and missing.
 func (f facts) valueFrom(field string, c carrier, from *corev1.EnvVarSource) (string, bool, error) {
 	switch {
 	case from.FieldRef != nil:
@@ -98,7 +98,7 @@ func key(field, name string, data map[string]string, optional *bool) (string, bo
 	return value, ok, nil
 }
 
-// texts returns the data of a secret; its stringData wins.
+// texts returns the data of a secret, in which stringData takes precedence.
 func texts(s corev1.Secret) map[string]string {
 	out := map[string]string{}
 	for k, v := range s.Data {
@@ -108,8 +108,8 @@ func texts(s corev1.Secret) map[string]string {
 	return out
 }
 
-// expand replaces $(NAME) by a variable that is there, and $$ by $.
-// Source: third_party/forked/golang/expansion/expand.go of kubernetes v1.34.4.
+// expand replaces $(NAME) by the value of an existing variable, and $$ by $. Source:
+// third_party/forked/golang/expansion/expand.go of kubernetes v1.34.4.
 func expand(s string, vars map[string]string) string {
 	var b strings.Builder
 	for {
@@ -131,7 +131,7 @@ func expand(s string, vars map[string]string) string {
 			continue
 		}
 		name, after, closed := strings.Cut(rest[1:], ")")
-		if !closed { // Kubernetes takes the rest as it is
+		if !closed { // Kubernetes keeps the rest unchanged
 			b.WriteString("$(")
 			s = rest[1:]
 			continue

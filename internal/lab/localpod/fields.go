@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// facts are the options and addresses of a pod when its containers are made.
+// facts are the options and addresses of a pod from which its containers are made.
 type facts struct {
 	*Options
 	node  string
@@ -30,7 +30,7 @@ func (f facts) hostname() string {
 	return f.Pod.Name[:min(len(f.Pod.Name), 63)]
 }
 
-// field is the value of a field of the pod, as a fieldRef names it.
+// field returns the value of a field of the pod, given as in a fieldRef.
 func (f facts) field(at, path string) (string, error) {
 	if key, ok := inBrackets(path, "metadata.annotations"); ok {
 		return f.Pod.Annotations[key], nil
@@ -64,7 +64,7 @@ func inBrackets(path, of string) (string, bool) {
 	return key, ok && closed
 }
 
-// quoted is a map as the downward API writes it.
+// quoted formats a map as the downward API does.
 func quoted(m map[string]string) string {
 	var lines []string
 	for _, k := range slices.Sorted(maps.Keys(m)) {
@@ -81,8 +81,8 @@ func list(addrs []netip.Addr) string {
 	return strings.Join(out, ",")
 }
 
-// resource is a container's limit or request in units of the divisor, rounded up. A
-// limit that is not set is what the machine has.
+// resource returns a container's limit or request in units of the divisor, rounded up. A limit that is not set is
+// the capacity of this machine.
 func (f facts) resource(at string, c carrier, ref *corev1.ResourceFieldSelector) (string, error) {
 	if ref.ContainerName != "" && ref.ContainerName != c.Name {
 		found := slices.IndexFunc(containersOf(&f.Pod), func(o carrier) bool { return o.Name == ref.ContainerName })
@@ -122,7 +122,7 @@ func machineHas(name corev1.ResourceName) resource.Quantity {
 	return resource.Quantity{}
 }
 
-// memory is MemTotal of /proc/meminfo, in bytes; 0 if that cannot be read.
+// memory returns MemTotal of /proc/meminfo in bytes, or 0 if it cannot be read.
 func memory() int64 {
 	data, _ := os.ReadFile("/proc/meminfo")
 	var kB int64
@@ -130,7 +130,7 @@ func memory() int64 {
 	return kB << 10
 }
 
-// configMap is the one of that name; empty if it is not there and need not be.
+// configMap returns the ConfigMap with that name, or an empty one if it is optional and missing.
 func (f facts) configMap(field, name string, optional *bool) (corev1.ConfigMap, error) {
 	all := map[string]corev1.ConfigMap{}
 	for _, m := range f.ConfigMaps {

@@ -13,7 +13,7 @@ import (
 	"outrider.dev/internal/lab/localpod/containerinit"
 )
 
-// What a container sees of files: each row is a command and what it prints.
+// A container sees the expected files: each row is a command and its output.
 func TestFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -88,7 +88,7 @@ spec:
 	})
 }
 
-// Where the kernel has no overlay, containers get what there is to read.
+// On a kernel without overlays, containers see the readable files of the machine.
 func TestWithoutOverlay(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -110,7 +110,7 @@ spec:
 		t.Fatal(err)
 	}
 	specs[0].order.Root.Overlay = false
-	specs[0].order.Root.Files = nil // /etc is the machine's
+	specs[0].order.Root.Files = nil // use the machine's /etc
 	var lines []string
 	c, err := box.start(specs[0], func(l string) { lines = append(lines, l) })
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// ParseNetwork reads the network of a node's pods, like 10.244.0.0/24.
+// ParseNetwork parses the network of a node's pods, such as 10.244.0.0/24.
 func ParseNetwork(text string) (netip.Prefix, error) {
 	network, err := netip.ParsePrefix(text)
 	if err != nil {
@@ -18,7 +18,7 @@ func ParseNetwork(text string) (netip.Prefix, error) {
 	return network, nil
 }
 
-// ParseEntrypoints reads commands of images, each like redis:8=redis-server.
+// ParseEntrypoints parses commands of images, such as redis:8=redis-server.
 func ParseEntrypoints(list []string) (map[string][]string, error) {
 	out := map[string][]string{}
 	for _, text := range list {

@@ -11,9 +11,8 @@ import (
 	"outrider.dev/internal/core/pod/podspec"
 )
 
-// watchGates follows what the containers of the pod note in the volume that gates share,
-// and reports it: only a gate can report when the command behind it began. A pod without
-// that volume has none.
+// watchGates watches the journals that containers write into the shared volume of the gates, and reports their
+// entries: only a gate can tell when the command behind it began. A pod without that volume has no gates.
 func (p *Pod) watchGates() {
 	dir := p.Volume(podspec.StateVolume)
 	if _, err := os.Stat(dir); err != nil {
@@ -21,7 +20,7 @@ func (p *Pod) watchGates() {
 	}
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
-		return // then its edges are not judged, which the result reports
+		return // its edges are then not judged, as the result says
 	}
 	if watcher.Add(dir) != nil {
 		watcher.Close()
@@ -34,7 +33,7 @@ func (p *Pod) watchGates() {
 			p.readGates(dir, watcher, seen)
 			select {
 			case <-watcher.Events:
-			case <-watcher.Errors: // an overflow: look at all again
+			case <-watcher.Errors: // an overflow: read all journals again
 			case <-p.over:
 				return
 			}
@@ -42,14 +41,14 @@ func (p *Pod) watchGates() {
 	})
 }
 
-// readGates reports what is new in each container's journal.
+// readGates reports the new entries in each container's journal.
 func (p *Pod) readGates(dir string, watcher *fsnotify.Watcher, seen map[string]int) {
 	names, err := state.Containers(dir)
 	if err != nil {
 		return
 	}
 	for _, name := range names {
-		// Twice is as good as once: a directory that is watched stays so.
+		// Adding a watched directory again has no effect.
 		_ = watcher.Add(filepath.Join(dir, name))
 		entries, err := state.Journal(dir, name)
 		if err != nil || len(entries) <= seen[name] {

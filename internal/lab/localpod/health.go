@@ -7,11 +7,11 @@ import (
 	"outrider.dev/startup"
 )
 
-// within are the mechanisms by which a container's own process waits: the container
-// has started then, and its real command has not.
+// within are the mechanisms by which a container's own process waits: then the container has started, but its real
+// command has not.
 var within = map[startup.Mechanism]bool{startup.Gate: true, startup.Wrapper: true, startup.HealthLoop: true, startup.BoundedLoop: true, startup.Sleep: true}
 
-// hiddenIn are the containers of which the kubelet cannot see when their command begins.
+// hiddenIn returns the containers whose commands begin at a time that the kubelet cannot see.
 func hiddenIn(p startup.Plan) map[string]bool {
 	out := map[string]bool{}
 	for _, e := range p.Edges {
@@ -22,7 +22,7 @@ func hiddenIn(p startup.Plan) map[string]bool {
 	return out
 }
 
-// sources are what reports that a container is healthy, by its name.
+// sources maps each container to the mechanism that reports its health.
 func sources(p startup.Plan, pod kubelet.Pod) map[string]startup.Health {
 	out := map[string]startup.Health{}
 	for _, c := range append(append([]kubelet.Container{}, pod.Init...), pod.Containers...) {
@@ -31,7 +31,7 @@ func sources(p startup.Plan, pod kubelet.Pod) map[string]startup.Health {
 		if planned.Health != startup.Report {
 			continue
 		}
-		// Its own report shows in its probes, a moment later.
+		// For a container that reports its health itself, probes show it a moment later.
 		var shown startup.Health
 		if c.Startup.Handler != kubelet.NoHandler && c.Startup.Handler != kubelet.Gate {
 			shown = startup.StartupProbe
@@ -47,14 +47,14 @@ func sources(p startup.Plan, pod kubelet.Pod) map[string]startup.Health {
 	return out
 }
 
-// healthOf is the change of a container's health that an event shows.
+// healthOf returns the change of a container's health that an event shows.
 func (p *Pod) healthOf(before kubelet.State, e kubelet.Event) (startup.What, bool) {
 	if p.reportsHealth[e.Container] {
-		return "", false // its journal reports it
+		return "", false // its journal reports its health
 	}
 	was, is := before.View(e.Container), p.state.View(e.Container)
 	switch source := p.sources[e.Container]; {
-	case source == startup.StartupProbe && e.Kind == kubelet.ProbeAnswered && e.Which == kubelet.Startup && !was.Started && is.Started, // an answer may be late, and a second one come
+	case source == startup.StartupProbe && e.Kind == kubelet.ProbeAnswered && e.Which == kubelet.Startup && !was.Started && is.Started, // a late answer of a probe must not report health a second time
 		source == startup.PostStart && e.Kind == kubelet.HookReturned && e.Which == kubelet.PostStart && e.OK,
 		source == startup.ReadinessProbe && e.Kind == kubelet.ProbeAnswered && !was.Ready && is.Ready:
 		return startup.IsHealthy, is.Running

@@ -8,8 +8,8 @@ import (
 	"outrider.dev/startup"
 )
 
-// The answer of a probe that had timed out may come while the next one runs: the container gets healthy
-// once.
+// A container becomes healthy only once, even if the answer of a probe that has timed out arrives while the next
+// probe runs.
 func TestHealthyOnce(t *testing.T) {
 	p := &Pod{sources: map[string]startup.Health{"app": startup.StartupProbe}}
 	p.state = kubelet.New(kubelet.Pod{Containers: []kubelet.Container{{Name: "app", Startup: kubelet.Probe{Handler: kubelet.Exec, Period: time.Second, Timeout: time.Second}}}}, kubelet.Minor(34))
@@ -30,7 +30,7 @@ func TestHealthyOnce(t *testing.T) {
 				}
 				continue
 			}
-			if probes++; probes == 2 { // the first one has timed out
+			if probes++; probes == 2 { // the first one timed out
 				yes := kubelet.Event{At: a.At, Kind: kubelet.ProbeAnswered, Container: "app", Which: kubelet.Startup, OK: true}
 				queue = append(queue, yes, yes)
 			}

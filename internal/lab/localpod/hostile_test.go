@@ -17,12 +17,12 @@ import (
 	"outrider.dev/test/ns"
 )
 
-// What would change the machine is refused, with its field, before anything is made.
+// A pod that would change the machine is refused, with the field, before anything is created.
 func TestAPodThatWouldChangeTheMachineIsRefused(t *testing.T) {
 	const pod = "spec: {POD containers: [{name: app, command: [\"true\"], volumeMounts: [{name: v, mountPath: /v}], CONTAINER}], volumes: [{name: v, VOLUME}]}"
 	tests := map[string]struct {
 		pod, container, volume string
-		keys                   []string // of the ConfigMap
+		keys                   []string // keys of the ConfigMap
 		field                  string
 	}{
 		"a privileged container":           {container: "securityContext: {privileged: true}", field: "spec.containers[0].securityContext.privileged"},
@@ -67,8 +67,8 @@ func TestAPodThatWouldChangeTheMachineIsRefused(t *testing.T) {
 	}
 }
 
-// What containers leave in a shared volume leads no mount of a later one to the machine's
-// files, and no device that one makes opens.
+// Files that a container leaves in a shared volume cannot redirect a later container's mount to the machine's
+// files, and a device that a container creates cannot be opened.
 func TestAContainerStaysWithinItsFiles(t *testing.T) {
 	t.Parallel()
 	outside := t.TempDir()
@@ -92,7 +92,7 @@ spec:
 	}
 }
 
-// A container can write this program through no process that becomes its command.
+// A container cannot overwrite this program through a process that has not executed the command yet.
 func TestTheProgramIsReadOnlyToContainers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -105,7 +105,7 @@ func TestTheProgramIsReadOnlyToContainers(t *testing.T) {
 	}
 }
 
-// A program whose main does not become what it is started for makes no node: it would start itself for ever.
+// A program whose main does not call Become cannot create a node, because it would start itself endlessly.
 func TestAForgetfulProgramMakesNoNode(t *testing.T) {
 	ns.RequireRoot(t)
 	cmd := exec.Command("/proc/self/exe")

@@ -17,13 +17,13 @@ import (
 
 const bridge = "pods"
 
-// The default networks of a node.
+// These are the default networks of a node.
 var (
 	defaultIPv4 = netip.MustParsePrefix("10.244.0.0/24")
 	defaultIPv6 = netip.MustParsePrefix("fd00:10:244::/64")
 )
 
-// A network gives addresses: the node the first one, then each pod the next.
+// A network assigns addresses: the first to the node, then the next ones to pods.
 type network struct {
 	prefixes []netip.Prefix
 	node     []netip.Addr
@@ -39,12 +39,12 @@ func newNetwork(prefixes ...netip.Prefix) network {
 	return n
 }
 
-// next returns the addresses of one more pod.
+// next returns the addresses of the next pod.
 func (n *network) next() ([]netip.Addr, error) {
 	var out []netip.Addr
 	for i, p := range n.prefixes {
 		a := n.last[i].Next()
-		if !p.Contains(a) || a.Is4() && !p.Contains(a.Next()) { // the last one is for broadcasts
+		if !p.Contains(a) || a.Is4() && !p.Contains(a.Next()) { // the last address is for broadcasts
 			return nil, fmt.Errorf("no address is left in %s", p)
 		}
 		out = append(out, a)
@@ -53,7 +53,7 @@ func (n *network) next() ([]netip.Addr, error) {
 	return out, nil
 }
 
-// Addresses are the node's, on the network of its pods: IPv4 first.
+// Addresses returns the node's addresses on the network of its pods, IPv4 first.
 func (n *Node) Addresses() []netip.Addr { return n.network.node }
 
 func (n *Node) connect(o NodeOptions) error {
@@ -66,7 +66,7 @@ func (n *Node) connect(o NodeOptions) error {
 			return fmt.Errorf("making a bridge: %w", err)
 		}
 		n.network = newNetwork(o.IPv4, defaultIPv6)
-		if err := address(link, netip.PrefixFrom(n.network.node[1], defaultIPv6.Bits())); err != nil { // the kernel has no IPv6, or it is switched off
+		if err := address(link, netip.PrefixFrom(n.network.node[1], defaultIPv6.Bits())); err != nil { // the kernel has no IPv6, or it is disabled
 			n.network = newNetwork(o.IPv4)
 		}
 		if err := address(link, netip.PrefixFrom(n.network.node[0], o.IPv4.Bits())); err != nil {
@@ -76,7 +76,7 @@ func (n *Node) connect(o NodeOptions) error {
 	})
 }
 
-// address gives a link an address that can be used at once.
+// address gives a link an address that is usable at once.
 func address(link netlink.Link, p netip.Prefix) error {
 	a := &netlink.Addr{IPNet: &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}}
 	if p.Addr().Is6() {
@@ -99,7 +99,7 @@ func up(name string) error {
 	return nil
 }
 
-// plug lays a cable from the node's bridge to a pod.
+// plug connects a pod to the node's bridge by a virtual cable.
 func (n *Node) plug(number int, pod space, addrs []netip.Addr) error {
 	err := n.Do(func() error {
 		master, err := netlink.LinkByName(bridge)
@@ -139,20 +139,19 @@ func (n *Node) plug(number int, pod space, addrs []netip.Addr) error {
 	}, pod)
 }
 
-// podSysctls are what containerd 2 sets in a pod's network: any user may listen on any
-// port and ping. Source: containerd's docs/cri/config.md, enable_unprivileged_ports
-// and enable_unprivileged_icmp.
+// podSysctls are the parameters that containerd 2 sets in a pod's network, so that any user may listen on any port
+// and ping. Source: containerd's docs/cri/config.md, enable_unprivileged_ports and enable_unprivileged_icmp.
 var podSysctls = map[string]string{
 	"net.ipv4.ip_unprivileged_port_start": "0",
 	"net.ipv4.ping_group_range":           "0 2147483647",
 }
 
-// sysctlOf matches the parameters that a pod has for itself: those of its network and its
-// inter-process communication. All others are the machine's.
-// Source: pkg/kubelet/sysctl/allowlist.go and namespace.go of kubernetes v1.34.4.
+// sysctlOf matches the parameters that each pod has separately: those of its network and its inter-process
+// communication. All others belong to the machine. Source: pkg/kubelet/sysctl/allowlist.go and namespace.go of
+// kubernetes v1.34.4.
 var sysctlOf = regexp.MustCompile(`^(net|fs\.mqueue|kernel\.(sem|shm[a-z_]*|msg[a-z_]*))(\.[A-Za-z0-9_-]+)*$`)
 
-// checkSysctls refuses parameters of the machine.
+// checkSysctls refuses parameters that belong to the machine.
 func checkSysctls(pod *corev1.Pod) error {
 	if pod.Spec.SecurityContext == nil {
 		return nil
@@ -167,8 +166,7 @@ func checkSysctls(pod *corev1.Pod) error {
 	return errors.Join(all...)
 }
 
-// setSysctl is for a thread inside the pod: which network /proc/sys/net shows goes by
-// the thread that opens it.
+// setSysctl must be called on a thread inside the pod: /proc/sys/net shows the network of the thread that opens it.
 func setSysctl(name, value string) error {
 	path := filepath.Join("/proc/sys", strings.ReplaceAll(name, ".", "/"))
 	if err := os.WriteFile(path, []byte(value), 0); err != nil {

@@ -24,24 +24,23 @@ import (
 	"outrider.dev/internal/lab/localpod/containerinit"
 )
 
-// ErrNotRoot is the error of a user that cannot make a node.
+// ErrNotRoot is the error for users that may not create a node.
 var ErrNotRoot = errors.New("running a pod needs root: it makes network namespaces and mounts of its own")
 
-// NodeOptions are about the private machine. The zero value of a field means its default.
+// NodeOptions describe the private machine. The zero value of a field means its default.
 type NodeOptions struct {
 	Name string       // default: "node"
-	IPv4 netip.Prefix // of node and pods, from [ParseNetwork]; default 10.244.0.0/24
+	IPv4 netip.Prefix // network of node and pods, from [ParseNetwork]; default 10.244.0.0/24
 }
 
-// A Node is a private machine, within this one, for pods that can reach one another:
-// network, mounts and processes of its own. It leaves nothing behind, not even when
-// the program that made it is killed.
+// A Node is a private machine within this one for pods that can reach each other, with its own network, mounts and
+// processes. It leaves nothing behind, not even if the program that made it is killed.
 type Node struct {
 	Name string
 
-	program *os.File // this one
+	program *os.File // this program
 	keeper  *exec.Cmd
-	life    *os.File // the node ends when the last copy is closed
+	life    *os.File // the node ends when the last copy of this file is closed
 	net     space
 	pid     space
 	mnt     space
@@ -52,7 +51,7 @@ type Node struct {
 	commands sync.WaitGroup
 }
 
-// NewNode makes a node. It must be closed.
+// NewNode creates a node, which must be closed.
 func NewNode(o NodeOptions) (*Node, error) {
 	if os.Geteuid() != 0 {
 		return nil, ErrNotRoot
@@ -106,7 +105,7 @@ func (n *Node) start() error {
 		return fmt.Errorf("its first process did not start: %s%w", a.Error, err)
 	}
 	of := strconv.Itoa(n.keeper.Process.Pid)
-	// any order: each of them is needed.
+	// in any order: all of them are needed
 	for kind, s := range map[int]*space{unix.CLONE_NEWNET: &n.net, unix.CLONE_NEWPID: &n.pid, unix.CLONE_NEWNS: &n.mnt} {
 		if *s, err = openSpace(of, kind); err != nil {
 			return err
@@ -115,9 +114,9 @@ func (n *Node) start() error {
 	return nil
 }
 
-// program is this program by a read-only mount of its own. A container has it as a process
-// before its command, and again for each of its hooks: through /proc/PID/exe of that process it
-// could write what our user runs next (runc had that as CVE-2019-5736).
+// program opens this program through a separate read-only mount. In a container, it runs as a process before the
+// command, and again for each hook. Through /proc/PID/exe of such a process, a container could otherwise overwrite
+// the program that our user runs next (CVE-2019-5736 in runc).
 func program() (*os.File, error) {
 	tree, err := unix.OpenTree(unix.AT_FDCWD, "/proc/self/exe", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err == nil {
@@ -132,9 +131,9 @@ func program() (*os.File, error) {
 		return nil, fmt.Errorf("mounting this program read-only: %w", err)
 	}
 	defer unix.Close(tree)
-	// The program is started by its number. A new process first copies its files to the numbers
-	// above the highest of them (syscall.forkExec), which would replace a program that is there.
-	const high = 1000 // a limit of open files is seldom below 1024
+	// The program is started by its file number. syscall.forkExec first copies the files of the new process to
+	// numbers above their highest, which would replace the program if it had one of these numbers.
+	const high = 1000 // the limit of open files is rarely below 1024
 	fd, err := unix.FcntlInt(uintptr(tree), unix.F_DUPFD_CLOEXEC, high)
 	if err != nil {
 		return nil, fmt.Errorf("keeping this program open: %w", err)
@@ -142,8 +141,8 @@ func program() (*os.File, error) {
 	return os.NewFile(uintptr(fd), "program"), nil
 }
 
-// again is this program, to be started in another role. The order is read from file 3,
-// if there is one, and the answer goes to file 4.
+// again returns a command that starts this program in another role. It reads the order from file 3, if there is
+// one, and writes the answer to file 4.
 func (n *Node) again(role string, in, answers *os.File) *exec.Cmd {
 	cmd := exec.Command(fmt.Sprintf("/proc/self/fd/%d", n.program.Fd()))
 	cmd.Args = []string{role}
@@ -172,7 +171,7 @@ func (n *Node) Close() error {
 	return err
 }
 
-// Do runs f in the node's network: sockets that f makes belong to it for ever.
+// Do runs f in the node's network. Sockets that f creates stay in that network.
 func (n *Node) Do(f func() error) error { return inside(f, n.net) }
 
 // Listen listens on an address of the node.
@@ -185,8 +184,8 @@ func (n *Node) Listen(address string) (net.Listener, error) {
 	return l, err
 }
 
-// Command starts a command on the node, with its network, and ends it with the node at
-// the latest. Wait for it with the function that is returned, once.
+// Command starts a command in the node's network, and ends it with the node at the latest. The returned function
+// waits for it, and must be called once.
 func (n *Node) Command(cmd *exec.Cmd) (wait func() error, err error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -204,8 +203,8 @@ func (n *Node) Command(cmd *exec.Cmd) (wait func() error, err error) {
 	return func() error { return <-ended }, nil
 }
 
-// Serve starts a command on the node, as [Node.Command] does, and returns when it has printed a text. All that
-// it prints is written to log.
+// Serve starts a command on the node, as [Node.Command] does, and returns when it has printed a text. It copies all
+// output to log.
 func (n *Node) Serve(cmd *exec.Cmd, until string, log io.Writer) error {
 	read, write, err := os.Pipe()
 	if err != nil {
@@ -234,25 +233,24 @@ func (n *Node) path(elem ...string) string {
 	return filepath.Join(append([]string{"/proc", strconv.Itoa(n.keeper.Process.Pid), "root"}, elem...)...)
 }
 
-// onNode runs f among the node's mounts.
+// onNode runs f with the node's mounts.
 func (n *Node) onNode(f func() error) error { return inside(f, n.mnt) }
 
-// pseudo are file systems that a container gets anew, or not at all.
+// pseudo are types of file systems that a container gets anew or not at all.
 var pseudo = map[string]bool{"proc": true, "sysfs": true, "devtmpfs": true, "devpts": true, "cgroup": true, "cgroup2": true,
 	"mqueue": true, "debugfs": true, "tracefs": true, "securityfs": true, "pstore": true, "bpf": true, "configfs": true,
 	"fusectl": true, "hugetlbfs": true, "binfmt_misc": true, "autofs": true, "nsfs": true, "rpc_pipefs": true, "efivarfs": true}
 
-// written are files that every container has as its own.
+// written are files that every container has separately.
 var written = []string{"/etc/hosts", "/etc/hostname", "/etc/resolv.conf"}
 
-// machineMounts reads where this machine's file systems are mounted, of the ones that
-// a container is shown.
+// machineMounts returns the mount points of those of this machine's file systems that containers see.
 func machineMounts(info io.Reader) ([]string, error) {
 	all, err := mountinfo.GetMountsFromReader(info, nil)
 	var out []string
 	for _, m := range all {
 		at := m.Mountpoint
-		out = slices.DeleteFunc(out, func(below string) bool { return below == at }) // this one hides it
+		out = slices.DeleteFunc(out, func(below string) bool { return below == at }) // the new mount hides it
 		if at != "/" && !pseudo[m.FSType] && !private(at) {
 			out = append(out, at)
 		}

@@ -29,7 +29,7 @@ func Objects(file string, data []byte) ([]corev1.ConfigMap, []corev1.Secret, err
 		var head struct {
 			Kind string `json:"kind"`
 		}
-		// What is no object at all is an error of the reader of pods.
+		// Text that is no object is reported as an error by the reader of pods.
 		_ = manifest.Decode(text, &head)
 		switch head.Kind {
 		case "ConfigMap":

@@ -14,36 +14,34 @@ import (
 	"outrider.dev/startup"
 )
 
-// Options are a pod and what it needs. The zero value of a field means its default.
+// Options describe a pod and the objects that it needs. The zero value of a field means its default.
 type Options struct {
 	Pod  corev1.Pod
-	Plan startup.Plan // what its start is compared with; without containers, with nothing
+	Plan startup.Plan // the plan that its start is compared with; without containers, there is no comparison
 	Kube kubelet.Version
 
-	ConfigMaps []corev1.ConfigMap // that the pod may refer to
+	ConfigMaps []corev1.ConfigMap // objects to which the pod may refer
 	Secrets    []corev1.Secret
 
-	// Entrypoints are the commands of images, for containers without a command in
-	// the pod spec. There are no images otherwise.
+	// Entrypoints are the commands of images, for containers whose pod spec has no command. No other part of an
+	// image is supported.
 	Entrypoints map[string][]string
 
-	// Binds are shown, read-only, in all containers: what their images would bring.
+	// Binds appear read-only in all containers, in place of the content of images.
 	Binds []Bind
 
-	// Token is the service account token for an audience; empty is the API server's.
-	// Without it a volume with a token is refused.
+	// Token returns the service account token for an audience; an empty audience means the API server. If Token is
+	// nil, volumes with tokens are refused.
 	Token func(audience string) ([]byte, error)
 
-	// AllowHostPath allows volumes of this machine's own directories, not copies.
-	// AllowPrivileged allows what acts on the whole machine: privileged containers, and
-	// capabilities beyond those of [podOnly].
+	// AllowHostPath allows volumes that are this machine's own directories, not copies. AllowPrivileged allows
+	// containers to affect the whole machine: privileged ones, and capabilities beyond [podOnly].
 	AllowHostPath, AllowPrivileged bool
 
-	Hosts map[string]string // name: address, for /etc/hosts
+	Hosts map[string]string // names with their addresses, for /etc/hosts
 
-	// Line gets each line that a container writes, without its end; Journal gets
-	// each of its entries. Neither is called twice at a time, and what they do
-	// holds up the pod.
+	// Line receives each line that a container writes, without its ending; Journal receives each journal entry.
+	// They are never called concurrently, and the pod waits while they run.
 	Line    func(container, line string)
 	Journal func(Entry)
 }
@@ -51,11 +49,11 @@ type Options struct {
 // A Bind shows a file or directory of this machine at another path.
 type Bind struct{ From, To string }
 
-// A SpecError is something in a pod that cannot be run here.
+// A SpecError is a part of a pod spec that cannot be run here.
 type SpecError struct {
 	Field  string
 	Reason string
-	Hint   string // what would be right
+	Hint   string // what to do instead
 }
 
 func (e *SpecError) Error() string {
@@ -103,7 +101,7 @@ func (o *Options) setDefaults() {
 	}
 }
 
-// An unsupported is a field of the pod that would change what it does, and that is not done.
+// An unsupported is a field of the pod that would change its behaviour but is not implemented.
 type unsupported struct {
 	field string
 	in    func(corev1.PodSpec) bool
@@ -120,7 +118,7 @@ var unsupportedFields = []unsupported{
 	{"spec.ephemeralContainers", func(s corev1.PodSpec) bool { return len(s.EphemeralContainers) > 0 }, "leave them out"},
 }
 
-// check returns everything in the pod that cannot be run here.
+// check returns an error for everything in the pod that cannot be run here.
 func (o *Options) check() error {
 	var all []error
 	for _, u := range unsupportedFields {
@@ -139,13 +137,13 @@ func (o *Options) check() error {
 	return errors.Join(all...)
 }
 
-// A carrier is a container and where it stands.
+// A carrier is a container with its position in the pod.
 type carrier struct {
 	*corev1.Container
 	field string
 }
 
-// containersOf are the containers, init containers first.
+// containersOf returns all containers, init containers first.
 func containersOf(pod *corev1.Pod) []carrier {
 	var out []carrier
 	for i := range pod.Spec.InitContainers {
@@ -157,7 +155,7 @@ func containersOf(pod *corev1.Pod) []carrier {
 	return out
 }
 
-// known lists names for a hint.
+// known lists the names of a map for a hint.
 func known[V any](m map[string]V) string {
 	if len(m) == 0 {
 		return "none"

@@ -29,43 +29,43 @@ type Pod struct {
 	plan  startup.Plan
 	began time.Time
 
-	news   chan news          // from the workers
-	over   chan struct{}      // closed when the loop has ended
-	done   chan struct{}      // closed when nothing is left of the pod
-	life   context.Context    // of hooks and probes
-	end    context.CancelFunc // of life
+	news   chan news          // events from the workers
+	over   chan struct{}      // closed when the loop ends
+	done   chan struct{}      // closed when everything of the pod is gone
+	life   context.Context    // context of hooks and probes
+	end    context.CancelFunc // cancels life
 	work   sync.WaitGroup
-	output sync.Mutex // Line and Journal, one at a time
+	output sync.Mutex // guards calls of Line and Journal
 	delete chan time.Duration
 	kill   chan struct{}
-	once   sync.Once // kill is closed once
+	once   sync.Once // closes kill
 	final  Result
 
-	// Below is the loop's own.
+	// Only the loop uses the fields below.
 	state         kubelet.State
 	running       map[string]*container
-	starting      map[string]bool // begun, and not answered yet
-	dying         bool            // killed: nothing is to start any more
+	starting      map[string]bool // starts without an answer yet
+	dying         bool            // the pod was killed, and nothing starts any more
 	deleted       bool
-	failed        []string // why it was not well when it was deleted
+	failed        []string // failures at the time of the deletion
 	ended         map[string]Ended
 	timeline      startup.Timeline
 	sources       map[string]startup.Health
 	hidden        map[string]bool
-	reported      map[string]bool // containers with entries in their journals
-	reportsHealth map[string]bool // containers with their health in their journals
+	reported      map[string]bool // containers whose journals have entries
+	reportsHealth map[string]bool // containers whose journals contain their health
 }
 
-// news is what a worker reports.
+// news is an event that a worker reports.
 type news struct {
 	event  kubelet.Event
-	of     *container // the run of the container that it belongs to
+	of     *container // the life of the container that it belongs to
 	detail string
-	report startup.What // of the container itself, instead of an event
+	report startup.What // reported by the container itself, instead of an event
 }
 
-// Start runs a pod on the node, until it ends or is deleted. An error means that the
-// pod cannot be run at all; it is a *SpecError, or several, if the pod's spec is why.
+// Start runs a pod on the node until it ends or is deleted. It returns an error if the pod cannot be run at all: a
+// *SpecError, or several, if the reason is the pod's spec.
 func (n *Node) Start(o Options) (*Pod, error) {
 	o.setDefaults()
 	number, addrs, err := n.admit()
@@ -108,8 +108,8 @@ func (n *Node) Start(o Options) (*Pod, error) {
 	return p, nil
 }
 
-// Delete deletes the pod: its containers are stopped, in their order, within a
-// grace period; 0 is the pod's own. Only the first deletion counts.
+// Delete deletes the pod: its containers are stopped in their order within a grace period, where 0 means the pod's
+// own. Only the first deletion counts.
 func (p *Pod) Delete(grace time.Duration) {
 	select {
 	case p.delete <- grace:
@@ -117,11 +117,11 @@ func (p *Pod) Delete(grace time.Duration) {
 	}
 }
 
-// Kill ends the pod at once, with SIGKILL.
+// Kill ends the pod at once with SIGKILL.
 func (p *Pod) Kill() { p.once.Do(func() { close(p.kill) }) }
 
-// Await returns the result when the pod is over. The pod is deleted after a time, unless
-// that is 0, and by the first signal; the second signal kills it.
+// Await waits for the end of the pod, and returns the result. It deletes the pod after the given duration, unless
+// that is 0, or at the first signal, and kills it at the second signal.
 func (p *Pod) Await(signals <-chan os.Signal, duration time.Duration) Result {
 	var after <-chan time.Time
 	if duration > 0 {
@@ -144,22 +144,22 @@ func (p *Pod) Await(signals <-chan os.Signal, duration time.Duration) Result {
 	}
 }
 
-// Done is closed when no process of the pod runs any more.
+// Done is closed when no process of the pod is left.
 func (p *Pod) Done() <-chan struct{} { return p.done }
 
-// Wait returns the result, when the pod is over.
+// Wait waits for the end of the pod, and returns the result.
 func (p *Pod) Wait() Result {
 	<-p.done
 	return p.final
 }
 
-// Addresses are the pod's, IPv4 first.
+// Addresses returns the pod's addresses, IPv4 first.
 func (p *Pod) Addresses() []netip.Addr { return p.facts.addrs }
 
-// Do runs f in the pod's network: sockets that f makes belong to it for ever.
+// Do runs f in the pod's network. Sockets that f creates stay in that network.
 func (p *Pod) Do(f func() error) error { return inside(f, p.box.net) }
 
-// Volume returns the path of the pod's emptyDir volume on this machine, while it runs.
+// Volume returns the path of the pod's emptyDir volume on this machine, which is valid while the pod runs.
 func (p *Pod) Volume(name string) string {
 	return p.node.path(path.Join(p.box.dir, "volumes", name))
 }
@@ -174,7 +174,7 @@ func (p *Pod) send(n news) {
 	}
 }
 
-// loop is the kubelet of this pod. It owns the state; workers only send it news.
+// loop is the kubelet of this pod. It owns the state; workers only send news to it.
 func (p *Pod) loop() {
 	defer p.close()
 	p.step(news{event: kubelet.Event{Kind: kubelet.Added}})
@@ -207,26 +207,25 @@ func (p *Pod) loop() {
 	}
 }
 
-// leave keeps the failures from before the deletion.
+// leave remembers the failures at the time of the deletion.
 func (p *Pod) leave() {
 	if !p.deleted {
 		p.deleted, p.failed = true, p.failures()
 	}
 }
 
-// close ends hooks and probes, and sums up.
+// close ends hooks and probes, and computes the result.
 func (p *Pod) close() {
 	p.end()
 	p.final = p.result()
 	close(p.over)
 	p.work.Wait()
 	p.box.Close()
-	_ = p.box.forget() // what is left goes with the node
+	_ = p.box.forget() // any remaining files are removed with the node
 	close(p.done)
 }
 
-// receive drops news of an earlier run: only hooks, which the kubelet waits for,
-// count after it.
+// receive drops news of an earlier life of a container, except the end of hooks, for which the kubelet waits.
 func (p *Pod) receive(n news) {
 	e := n.event
 	switch {
@@ -273,13 +272,13 @@ func (p *Pod) exited(n news) {
 	p.ended[name] = end
 }
 
-// longestMessage is what the kubelet keeps of a termination message.
+// longestMessage is the number of bytes of a termination message that the kubelet keeps.
 const longestMessage = 4096
 
-// message is a container's termination message.
+// message returns a container's termination message.
 func (p *Pod) message(c *container, code int) string {
 	var data []byte
-	if f, err := os.Open(p.node.path(c.spec.message)); err == nil { // else there is none
+	if f, err := os.Open(p.node.path(c.spec.message)); err == nil { // without the file there is no message
 		data, _ = io.ReadAll(io.LimitReader(f, longestMessage))
 		f.Close()
 	}
@@ -290,7 +289,7 @@ func (p *Pod) message(c *container, code int) string {
 	return strings.ToValidUTF8(text, "\uFFFD")
 }
 
-// step applies an event to the state machine, and performs its actions.
+// step applies an event to the state machine, and carries out the resulting actions.
 func (p *Pod) step(n news) {
 	before, e := p.state, n.event
 	after, actions := before.Step(e)
@@ -309,8 +308,8 @@ func (p *Pod) step(n news) {
 	}
 }
 
-// seen corrects the kubelet's view: a container that waits at its gate has
-// not started yet. What failed gets its reason.
+// seen corrects the kubelet's view: a container that waits at its gate has not started yet. It also adds the
+// reasons of failures.
 func (p *Pod) seen(t startup.Timeline, detail string) startup.Timeline {
 	for i, e := range t {
 		if e.What == startup.IsStarted && p.hidden[e.Container] {

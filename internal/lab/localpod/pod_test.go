@@ -143,7 +143,7 @@ func TestFourKindsOfProbes(t *testing.T) {
 	tests := map[string]struct {
 		probe string
 		well  bool
-		want  string // of a failed probe
+		want  string // failure of the probe
 	}{
 		"exec that ends with 0":              {"exec: {command: [/bin/true]}", true, ""},
 		"exec that does not":                 {"exec: {command: [sh, -c, 'echo sorry; exit 3']}", false, "exit status 3: sorry"},
@@ -161,7 +161,7 @@ func TestFourKindsOfProbes(t *testing.T) {
 		"grpc where there is none":           {"grpc: {port: 8080}", false, ""},
 	}
 	for name, tt := range tests {
-		timeout := 20 // seconds: most cases do not test it
+		timeout := 20 // in seconds, because most cases do not test the timeout
 		if strings.Contains(name, "too long") {
 			timeout = 1
 		}
@@ -317,7 +317,7 @@ func TestCannotBeStarted(t *testing.T) {
 func TestPodsReachOneAnother(t *testing.T) {
 	t.Parallel()
 	var wait func() error
-	t.Cleanup(func() { // after the node's
+	t.Cleanup(func() { // runs before the node's cleanup
 		if wait != nil && wait() == nil {
 			t.Error("a command outlived its node")
 		}
@@ -349,7 +349,7 @@ spec:
 	if w.logOf("v4") != "503" || w.logOf("node") != "control plane" {
 		t.Errorf("the clients received %q and %q", w.logOf("v4"), w.logOf("node"))
 	}
-	// From within the pod's network its own loopback answers.
+	// Within the pod's network its own loopback address answers.
 	err = server.Do(func() error {
 		conn, err := net.Dial("tcp", "127.0.0.1:8443")
 		if err == nil {

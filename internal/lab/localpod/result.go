@@ -9,59 +9,59 @@ import (
 	"outrider.dev/startup"
 )
 
-// A Result is how a pod went.
+// A Result is the outcome of a pod.
 type Result struct {
 	Pod        string              `json:"pod"`
-	Status     kubelet.Status      `json:"status"` // as last published
+	Status     kubelet.Status      `json:"status"` // the last published status
 	Took       time.Duration       `json:"took"`
-	Deleted    bool                `json:"deleted"` // it did not end by itself
+	Deleted    bool                `json:"deleted"` // the pod was deleted before it ended by itself
 	Containers []Ended             `json:"containers"`
 	Timeline   startup.Timeline    `json:"timeline"`
 	Violations []startup.Violation `json:"violations,omitempty"`
 
-	// Unjudged are edges that something within the container keeps, a gate or a loop,
-	// which did not report when the real command began.
+	// Unjudged lists edges that a gate or a loop in the container keeps, but where no report tells when the real
+	// command began.
 	Unjudged []startup.Edge `json:"unjudged,omitempty"`
 
-	// Failures are what went wrong in the pod; what a deletion ended is none.
+	// Failures describes what went wrong in the pod. Ends because of a deletion do not count.
 	Failures []string `json:"failures,omitempty"`
 }
 
-// Ended is how one container went.
+// Ended is the outcome of one container.
 type Ended struct {
 	Name     string `json:"name"`
 	Restarts int    `json:"restarts"`
-	Started  bool   `json:"started"`            // at least once
-	ExitCode *int   `json:"exitCode,omitempty"` // of its last end
-	Reason   string `json:"reason,omitempty"`   // that it could not be started
-	Message  string `json:"message,omitempty"`  // that it left in its termination log
+	Started  bool   `json:"started"`            // it started at least once
+	ExitCode *int   `json:"exitCode,omitempty"` // of its last exit
+	Reason   string `json:"reason,omitempty"`   // why it could not be started
+	Message  string `json:"message,omitempty"`  // from its termination log
 }
 
-// OK reports that the pod did not fail and that its start was as planned.
+// OK reports whether the pod did not fail and started as planned.
 func (r Result) OK() bool { return len(r.Failures) == 0 && len(r.Violations) == 0 }
 
-// An EntryKind is what an entry of the journal is about.
+// An EntryKind is the kind of a journal entry.
 type EntryKind string
 
 const (
 	Received EntryKind = "event"    // an event that reached the kubelet
-	Did      EntryKind = "action"   // what it did
-	Happened EntryKind = "timeline" // what that means, in the words of package startup
+	Did      EntryKind = "action"   // an action of the kubelet
+	Happened EntryKind = "timeline" // the meaning of events and actions, in the terms of package startup
 )
 
-// An Entry is one thing in the journal of a pod.
+// An Entry is an entry in the journal of a pod.
 type Entry struct {
-	At        time.Duration `json:"at"` // since the kubelet was given the pod
+	At        time.Duration `json:"at"` // time since the kubelet received the pod
 	Kind      EntryKind     `json:"kind"`
 	Container string        `json:"container,omitempty"`
 	What      string        `json:"what"`
-	Which     kubelet.Which `json:"which,omitempty"` // hook or probe
+	Which     kubelet.Which `json:"which,omitempty"` // of a hook or probe
 	Failed    bool          `json:"failed,omitempty"`
 	ExitCode  *int          `json:"exitCode,omitempty"`
 	Detail    string        `json:"detail,omitempty"`
 }
 
-// failures are why the pod is not well now.
+// failures returns why the pod is not well now.
 func (p *Pod) failures() []string {
 	var out []string
 	for _, c := range containersOf(&p.facts.Pod) {
@@ -82,13 +82,13 @@ func (p *Pod) failures() []string {
 	return out
 }
 
-// result sums up.
+// result computes the result.
 func (p *Pod) result() Result {
 	r := Result{Pod: p.facts.Pod.Name, Status: p.state.Status(), Took: p.now(), Deleted: p.deleted, Timeline: p.timeline.Sorted(), Failures: p.failed}
 	if !p.deleted {
 		r.Failures = p.failures()
 		if r.Status.Phase == kubelet.Succeeded {
-			r.Failures = nil // an earlier attempt may have failed
+			r.Failures = nil // of earlier attempts
 		}
 	}
 	for _, c := range containersOf(&p.facts.Pod) {

@@ -15,17 +15,17 @@ import (
 	"outrider.dev/internal/lab/localpod/containerinit"
 )
 
-// A sandbox is what the containers of one pod share: network, name, IPC, volumes.
+// A sandbox holds the resources that the containers of one pod share: network, name, IPC, volumes.
 type sandbox struct {
 	node  *Node
-	dir   string // on the node
+	dir   string // path on the node
 	net   space
 	ipc   space
 	uts   space
 	addrs []netip.Addr
 }
 
-// admit gives a new pod its number and addresses.
+// admit assigns a number and addresses to a new pod.
 func (n *Node) admit() (int, []netip.Addr, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -37,7 +37,7 @@ func (n *Node) admit() (int, []netip.Addr, error) {
 	return n.pods, addrs, nil
 }
 
-// newSandbox makes one for the pod of f.
+// newSandbox creates the sandbox of a pod.
 func (n *Node) newSandbox(number int, f facts) (*sandbox, error) {
 	s := &sandbox{node: n, dir: path.Join(containerinit.NodeDir, "pods", strconv.Itoa(number)), addrs: f.addrs}
 	err := onThread(func() error {
@@ -47,7 +47,7 @@ func (n *Node) newSandbox(number int, f facts) (*sandbox, error) {
 		if err := unix.Sethostname([]byte(f.hostname())); err != nil {
 			return err
 		}
-		// any order: each of them is needed.
+		// in any order: all of them are needed
 		for kind, to := range map[int]*space{unix.CLONE_NEWNET: &s.net, unix.CLONE_NEWIPC: &s.ipc, unix.CLONE_NEWUTS: &s.uts} {
 			var err error
 			if *to, err = openSpace("thread-self", kind); err != nil {
@@ -69,8 +69,8 @@ func (n *Node) newSandbox(number int, f facts) (*sandbox, error) {
 	return s, nil
 }
 
-// sysctls sets the runtime's and the pod's own. A kernel without one of the runtime's
-// is none the worse.
+// sysctls sets the parameters of the runtime and those of the pod. It is no error if the kernel lacks one of the
+// runtime's.
 func sysctls(f facts) error {
 	for name, value := range podSysctls {
 		_ = setSysctl(name, value)
@@ -85,7 +85,7 @@ func sysctls(f facts) error {
 	return nil
 }
 
-// fill makes the pod's directories and volumes on the node.
+// fill creates the pod's directories and volumes on the node.
 func (s *sandbox) fill(f facts) error {
 	volumes, err := f.volumes()
 	if err != nil {
@@ -128,7 +128,7 @@ func (s *sandbox) fillVolume(v volume, c *corev1.PodSecurityContext) error {
 	return v.write(s.node.path(at), group)
 }
 
-// Close releases the namespaces: they end with their last process.
+// Close releases the namespaces, which end with their last process.
 func (s *sandbox) Close() {
 	for _, space := range []space{s.net, s.ipc, s.uts} {
 		space.Close()
@@ -143,7 +143,7 @@ func (s *sandbox) forget() error {
 		if err != nil {
 			return err
 		}
-		for _, e := range entries { // those with a size of their own are mounts
+		for _, e := range entries { // volumes with a size limit are mounts
 			if err := unix.Unmount(path.Join(volumes, e.Name()), unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) {
 				return err
 			}

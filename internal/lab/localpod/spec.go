@@ -20,17 +20,17 @@ import (
 type spec struct {
 	*corev1.Container
 	order   containerinit.Order
-	message string // its termination message, on the node
+	message string // file of its termination message on the node
 }
 
-// check returns what in the pod cannot be run, before anything of it is made.
+// check returns an error for what cannot be run in the pod, before anything of it is created.
 func (f facts) check() error {
 	_, err := f.specs("/", nil)
 	_, volumes := f.volumes()
 	return errors.Join(f.Options.check(), err, volumes)
 }
 
-// specs are the pod's containers. dir is the pod's on the node.
+// specs returns the pod's containers. dir is the directory of the pod on the node.
 func (f facts) specs(dir string, host []string) ([]spec, error) {
 	var out []spec
 	var all []error
@@ -50,7 +50,7 @@ func (f facts) spec(c carrier, dir, volumes string) (spec, error) {
 	s := spec{Container: c.Container, message: path.Join(dir, "message")}
 	mounts = append(mounts, containerinit.Mount{From: s.message, To: cmp.Or(c.TerminationMessagePath, corev1.TerminationMessagePathDefault)},
 		containerinit.Mount{From: path.Join(volumes, "..", "shm"), To: "/dev/shm"})
-	// A mount below another one comes after it.
+	// A mount must come after the mount that contains its mount point.
 	slices.SortStableFunc(mounts, func(a, b containerinit.Mount) int {
 		return cmp.Compare(strings.Count(path.Clean(a.To), "/"), strings.Count(path.Clean(b.To), "/"))
 	})
@@ -62,7 +62,7 @@ func (f facts) spec(c carrier, dir, volumes string) (spec, error) {
 	return s, errors.Join(argvErr, envErr, userErr, mountErr, checkHandlers(c))
 }
 
-// argv is the command: the pod's, else the image's as far as it is known.
+// argv returns the command of the pod spec, or else the command of the image if it is known.
 func (f facts) argv(c carrier, vars map[string]string) ([]string, error) {
 	command := c.Command
 	if len(command) == 0 {
@@ -101,8 +101,8 @@ func (f facts) mounts(c carrier, volumes string, vars map[string]string) ([]cont
 	return out, errors.Join(all...)
 }
 
-// files are what the kubelet writes for a container.
-// Source: pkg/kubelet/kubelet_pods.go ensureHostsFile of kubernetes v1.34.4.
+// files returns the files that the kubelet writes for a container. Source: pkg/kubelet/kubelet_pods.go
+// ensureHostsFile of kubernetes v1.34.4.
 func (f facts) files() []containerinit.File {
 	hosts := "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n"
 	for _, a := range f.addrs {
@@ -121,11 +121,11 @@ func (f facts) files() []containerinit.File {
 	}
 }
 
-// resolvConf is the pod's dnsConfig as a file; without one, this machine's.
+// resolvConf returns the content of resolv.conf: the pod's dnsConfig or, without one, this machine's file.
 func (f facts) resolvConf() []byte {
 	d := f.Pod.Spec.DNSConfig
 	if d == nil {
-		data, _ := os.ReadFile("/etc/resolv.conf") // a machine without it has no names to look up
+		data, _ := os.ReadFile("/etc/resolv.conf") // a machine without the file resolves no names
 		return data
 	}
 	var b strings.Builder
@@ -145,7 +145,7 @@ func (f facts) resolvConf() []byte {
 	return []byte(b.String())
 }
 
-// A handler is what a hook or a probe does: one of the fields is set.
+// A handler is the action of a hook or a probe: one of its fields is set.
 type handler struct {
 	exec  *corev1.ExecAction
 	http  *corev1.HTTPGetAction
@@ -168,7 +168,7 @@ func ofProbe(p *corev1.Probe) handler {
 	return handler{exec: p.Exec, http: p.HTTPGet, tcp: p.TCPSocket, grpc: p.GRPC}
 }
 
-// handlers are a container's hooks and probes, by where they stand in it.
+// handlers returns a container's hooks and probes by their paths.
 func handlers(c *corev1.Container) map[string]handler {
 	out := map[string]handler{"startupProbe": ofProbe(c.StartupProbe), "livenessProbe": ofProbe(c.LivenessProbe), "readinessProbe": ofProbe(c.ReadinessProbe)}
 	if c.Lifecycle != nil {
@@ -177,8 +177,8 @@ func handlers(c *corev1.Container) map[string]handler {
 	return out
 }
 
-// checkHandlers refuses hooks and probes of a port that the container does not name. Other
-// mistakes in them are found by [podspec.Check].
+// checkHandlers refuses hooks and probes of a named port that the container does not declare. [podspec.Check] finds
+// all other mistakes in them.
 func checkHandlers(c carrier) error {
 	var all []error
 	for _, where := range slices.Sorted(maps.Keys(handlers(c.Container))) {
@@ -196,7 +196,7 @@ func checkHandlers(c carrier) error {
 	return errors.Join(all...)
 }
 
-// portOf is the number of a port, which may be a name.
+// portOf returns the number of a port, which may be given by name.
 func portOf(field string, c *corev1.Container, p intstr.IntOrString) (int, error) {
 	number := p.IntValue()
 	if p.Type == intstr.String {

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A space is a namespace, kept by its file.
+// A space is a namespace, kept alive by its open file.
 type space struct {
 	kind int // CLONE_NEWNET and so on
 	file *os.File
@@ -32,8 +32,8 @@ func (s space) Close() {
 	}
 }
 
-// enter moves the thread into the namespace. It is an error of a closed one: a connection that nothing waits for any
-// more may still be made when its node is closed, and the file's number may be another's then.
+// enter moves the thread into the namespace. It fails if the namespace is closed: an abandoned connection attempt
+// may run after its node is closed, and then the file's number may refer to another namespace.
 func (s space) enter() error {
 	var entered error
 	file, err := s.file.SyscallConn()
@@ -46,14 +46,13 @@ func (s space) enter() error {
 	return nil
 }
 
-// inside runs f on a thread of its own in these namespaces and waits for it. What f
-// starts runs there, and sockets that it makes stay there. A process namespace
-// counts for what f starts, not for f.
+// inside runs f on a separate thread in these namespaces, and waits for it. Processes that f starts run there, and
+// sockets that it creates stay there. A process namespace applies only to processes that f starts, not to f itself.
 func inside(f func() error, spaces ...space) error {
 	return onThread(func() error {
 		for _, s := range spaces {
 			if s.kind == unix.CLONE_NEWNS {
-				// A thread that shares its root directory with others cannot leave.
+				// A thread that shares its root directory with others cannot enter a mount namespace.
 				if err := unix.Unshare(unix.CLONE_FS); err != nil {
 					return fmt.Errorf("parting from the other threads' root: %w", err)
 				}
@@ -68,8 +67,8 @@ func inside(f func() error, spaces ...space) error {
 
 var errLeft = errors.New("the function left its goroutine")
 
-// onThread runs f on a thread that ends with it. It is never the process's first
-// thread: that one cannot end, and others take its namespaces for ours.
+// onThread runs f on a thread that exits afterwards. It never uses the first thread of the process, which cannot
+// exit, and whose namespaces other programs take for those of the process.
 func onThread(f func() error) error {
 	done := make(chan error, 1)
 	go func() {

@@ -8,7 +8,8 @@ import (
 	"outrider.dev/test/ns"
 )
 
-// What still dials when its node is closed gets an error, and not the namespace whose file has the number now.
+// A connection attempt that is still running when its node is closed gets an error. It does not enter another
+// namespace whose file got the same number.
 func TestAClosedNamespaceIsNotEntered(t *testing.T) {
 	ns.RequireRoot(t)
 	s, err := openSpace("thread-self", unix.CLONE_NEWNET)

@@ -12,30 +12,28 @@ import (
 	"outrider.dev/internal/lab/localpod/containerinit"
 )
 
-// capabilities by their number. Source: include/uapi/linux/capability.h.
+// capabilities lists the names of capabilities by number. Source: include/uapi/linux/capability.h.
 var capabilities = []string{"CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "SETPCAP",
 	"LINUX_IMMUTABLE", "NET_BIND_SERVICE", "NET_BROADCAST", "NET_ADMIN", "NET_RAW", "IPC_LOCK", "IPC_OWNER", "SYS_MODULE", "SYS_RAWIO",
 	"SYS_CHROOT", "SYS_PTRACE", "SYS_PACCT", "SYS_ADMIN", "SYS_BOOT", "SYS_NICE", "SYS_RESOURCE", "SYS_TIME", "SYS_TTY_CONFIG", "MKNOD",
 	"LEASE", "AUDIT_WRITE", "AUDIT_CONTROL", "SETFCAP", "MAC_OVERRIDE", "MAC_ADMIN", "SYSLOG", "WAKE_ALARM", "BLOCK_SUSPEND", "AUDIT_READ",
 	"PERFMON", "BPF", "CHECKPOINT_RESTORE"}
 
-// usual are those of a container without settings. Source: containerd pkg/oci/spec.go
-// defaultUnixCaps.
+// usual are the capabilities of a container without settings. Source: containerd pkg/oci/spec.go defaultUnixCaps.
 const usual uint64 = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FSETID | 1<<unix.CAP_FOWNER | 1<<unix.CAP_MKNOD |
 	1<<unix.CAP_NET_RAW | 1<<unix.CAP_SETGID | 1<<unix.CAP_SETUID | 1<<unix.CAP_SETFCAP | 1<<unix.CAP_SETPCAP |
 	1<<unix.CAP_NET_BIND_SERVICE | 1<<unix.CAP_SYS_CHROOT | 1<<unix.CAP_KILL | 1<<unix.CAP_AUDIT_WRITE
 
-// podOnly are capabilities that a container can have besides: they act on the pod's own
-// namespaces. The others act on the machine: without a user namespace SYS_ADMIN mounts its
-// disks, SYS_PTRACE stops our own process on its way into a container, DAC_READ_SEARCH opens
-// files by their handle.
+// podOnly are the capabilities that a container may have: besides the usual ones, those that affect only the pod's
+// namespaces. The others affect the machine, because there is no user namespace: SYS_ADMIN mounts its disks,
+// SYS_PTRACE stops our own process on its way into a container, DAC_READ_SEARCH opens files by their handle.
 const podOnly uint64 = usual | 1<<unix.CAP_NET_ADMIN | 1<<unix.CAP_NET_BROADCAST | 1<<unix.CAP_IPC_OWNER | 1<<unix.CAP_IPC_LOCK |
 	1<<unix.CAP_SYS_NICE | 1<<unix.CAP_LEASE
 
 const allOfThem = ^uint64(0)
 
-// userOf is the user that a container runs as: its own, else the pod's,
-// else root, which is what an image without a user means.
+// userOf returns the user of a container: its own, or else the pod's, or else root, as for an image that sets no
+// user.
 func (f facts) userOf(c carrier) (containerinit.User, error) {
 	pod := &f.Pod
 	var own corev1.SecurityContext
@@ -81,7 +79,7 @@ func (f facts) userOf(c carrier) (containerinit.User, error) {
 	return u, err
 }
 
-// names are those of capabilities; ALL if there are many.
+// names returns the names of capabilities, or ALL if there are many.
 func names(of uint64) string {
 	var out []string
 	for i, name := range capabilities {
@@ -106,7 +104,7 @@ func privileged(c carrier) bool {
 	return c.SecurityContext != nil && c.SecurityContext.Privileged != nil && *c.SecurityContext.Privileged
 }
 
-// bounds are the capabilities that a container may have.
+// bounds returns the capabilities that a container may have.
 func bounds(field string, s corev1.SecurityContext) (uint64, error) {
 	if s.Privileged != nil && *s.Privileged {
 		return allOfThem, nil
@@ -122,7 +120,7 @@ func bounds(field string, s corev1.SecurityContext) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	// With ALL on one side, the other side has the exceptions.
+	// If one side is ALL, the other side lists exceptions.
 	if add == allOfThem {
 		return allOfThem &^ drop, nil
 	}

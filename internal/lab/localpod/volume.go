@@ -16,15 +16,15 @@ import (
 	"outrider.dev/internal/lab/localpod/containerinit"
 )
 
-// A volume is what is in one when the pod starts.
+// A volume describes the initial content of a volume.
 type volume struct {
 	name   string
 	files  []containerinit.File
-	size   int64 // of an emptyDir, at most; 0: as much as there is
-	shared bool  // this machine's own: nothing is made
+	size   int64 // largest size of an emptyDir; 0: unlimited
+	shared bool  // a directory of this machine: nothing is created
 }
 
-// volumes are the pod's, and what is in them.
+// volumes returns the pod's volumes with their content.
 func (f facts) volumes() ([]volume, error) {
 	var out []volume
 	var all []error
@@ -40,7 +40,7 @@ func (f facts) volume(field string, v corev1.Volume) (volume, error) {
 	if wrong := validation.IsDNS1123Label(v.Name); wrong != nil {
 		return volume{}, refuse(field+".name", "%q cannot be the name of a volume", v.Name).but("want small letters, digits and '-', at most 63")
 	}
-	const mode = 0o644 // of files in a volume without a mode
+	const mode = 0o644 // default mode of files in a volume
 	switch {
 	case v.EmptyDir != nil:
 		if v.EmptyDir.SizeLimit != nil {
@@ -88,8 +88,7 @@ func (f facts) checkHostPath(field string, h *corev1.HostPathVolumeSource) error
 	return nil
 }
 
-// realPath is a path without links: those that lead to the root would be followed
-// within the container.
+// realPath resolves the links in a path, because links to absolute paths would be followed within the container.
 func realPath(p string) string {
 	if real, err := filepath.EvalSymlinks(p); err == nil {
 		return real
@@ -97,7 +96,7 @@ func realPath(p string) string {
 	return p
 }
 
-// pick takes what the items name from what is there; without items, all of it.
+// pick returns the data that the items name or, without items, all of it.
 func pick(field string, data map[string][]byte, items []corev1.KeyToPath, mode uint32, optional *bool) ([]containerinit.File, error) {
 	var out []containerinit.File
 	if len(items) == 0 {
@@ -219,11 +218,10 @@ func (f facts) token(field string, s *corev1.ServiceAccountTokenProjection, mode
 	return []containerinit.File{{Path: s.Path, Data: data, Mode: mode}}, nil
 }
 
-// write makes a volume in a directory of the node, by its path on this machine. What is in it
-// belongs to the pod's fsGroup, if it has one.
-// Source: pkg/volume/volume_linux.go SetVolumeOwnership of kubernetes v1.34.4.
+// write creates a volume in a directory of the node, given by its path on this machine. Its content belongs to the
+// pod's fsGroup, if there is one. Source: pkg/volume/volume_linux.go SetVolumeOwnership of kubernetes v1.34.4.
 func (v volume) write(dir string, fsGroup *int64) error {
-	root, err := os.OpenRoot(dir) // no name of a file leads out of it
+	root, err := os.OpenRoot(dir) // no file name can lead out of it
 	if err != nil {
 		return err
 	}

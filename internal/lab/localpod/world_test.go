@@ -30,8 +30,8 @@ import (
 	tests "outrider.dev/test/process"
 )
 
-// asWhat makes the test program something else: a server in a container, or a program
-// that runs a pod and is killed.
+// asWhat is the environment variable that gives the test program another role: a server in a container, or a
+// program that runs a pod and is killed.
 const asWhat = "LOCALPOD_TEST_AS"
 
 func TestMain(m *testing.M) {
@@ -48,14 +48,13 @@ func TestMain(m *testing.M) {
 		victim()
 	default:
 		flag.Parse()
-		flag.Set("test.parallel", "8") // they wait most of their time
+		flag.Set("test.parallel", "8") // tests mostly wait
 		os.Exit(m.Run())
 	}
 }
 
-// serve answers on 8080 by HTTP, on 8443 by nothing but TCP, on 9090 by gRPC, and listens
-// on all before it serves one. It is ready when the file /tmp/ready or /tmp/ready.d/ready
-// is there, and ends on SIGTERM with 0.
+// serve answers HTTP on 8080, only accepts TCP on 8443, and answers gRPC on 9090. It listens on all ports before it
+// serves any. It is ready when /tmp/ready or /tmp/ready.d/ready exists, and exits with 0 on SIGTERM.
 func serve() {
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTERM)
@@ -74,7 +73,7 @@ func serve() {
 		http.Redirect(w, r, "http://192.0.2.1/", http.StatusFound)
 	})
 	listeners := map[string]net.Listener{}
-	for _, address := range []string{":8080", ":8443", ":9090"} { // the last is what tests wait for
+	for _, address := range []string{":8080", ":8443", ":9090"} { // 9090 comes last, because tests wait for it
 		l, err := net.Listen("tcp", address)
 		if err != nil {
 			fmt.Println(err)
@@ -82,7 +81,7 @@ func serve() {
 		}
 		listeners[address] = l
 	}
-	defer listeners[":8443"].Close() // its only user
+	defer listeners[":8443"].Close() // nothing else uses it
 	go http.Serve(listeners[":8080"], nil)
 	server, state := grpc.NewServer(), health.NewServer()
 	healthpb.RegisterHealthServer(server, state)
@@ -102,7 +101,7 @@ type world struct {
 
 	mu      sync.Mutex
 	changed chan struct{}
-	lines   []string // "container | line"
+	lines   []string // as "container | line"
 	entries []Entry
 }
 
@@ -118,7 +117,8 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// ownMounts are the machine's at a node's directory, where no other program mounts anything meanwhile.
+// ownMounts returns the machine's mounts at a node's directory, where no other program mounts anything during the
+// test.
 func ownMounts(t *testing.T) (found string) {
 	data, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -132,7 +132,7 @@ func ownMounts(t *testing.T) (found string) {
 	return found
 }
 
-// close ends the node, and looks whether anything is left.
+// close ends the node, and checks that nothing is left.
 func (w *world) close() {
 	namespaces := w.namespaces()
 	for _, l := range w.links() {
@@ -147,7 +147,7 @@ func (w *world) close() {
 	}
 }
 
-// namespaces are the node's, as /proc shows them.
+// namespaces returns the node's namespaces, as /proc shows them.
 func (w *world) namespaces() []string {
 	var out []string
 	for _, path := range w.links() {
@@ -160,7 +160,7 @@ func (w *world) namespaces() []string {
 	return out
 }
 
-// links lead to the node's namespaces while it is open.
+// links returns the files in /proc that refer to the node's namespaces while it is open.
 func (w *world) links() []string {
 	var out []string
 	for _, s := range []space{w.node.net, w.node.pid, w.node.mnt} {
@@ -169,8 +169,8 @@ func (w *world) links() []string {
 	return out
 }
 
-// hold opens a namespace until the test has ended: the kernel gives the number of one that
-// is gone to the next, which may be another test's.
+// hold keeps a namespace open until the test ends. Otherwise the kernel could give its number to another test's
+// namespace.
 func hold(t *testing.T, path string) {
 	t.Helper()
 	f, err := os.Open(path)
@@ -180,8 +180,8 @@ func hold(t *testing.T, path string) {
 	t.Cleanup(func() { f.Close() })
 }
 
-// nothingLeft waits, for the time that the kernel needs, until no process is in these
-// namespaces or has one of these host names.
+// nothingLeft waits until no process is in these namespaces or has one of these host names, because the kernel
+// removes them with a delay.
 func nothingLeft(t *testing.T, namespaces, hostnames []string) {
 	t.Helper()
 	tests.Retry(t, func() error {
@@ -212,7 +212,7 @@ func leftBehind(namespaces, hostnames []string) []string {
 	return out
 }
 
-// options are those of a pod in YAML; EXE stands for the test program as a server.
+// options returns the options of a pod given in YAML; EXE stands for the test program as a server.
 func (w *world) options(text string) Options {
 	w.t.Helper()
 	exe, err := os.Executable()
@@ -261,10 +261,10 @@ func (w *world) change(f func()) {
 	w.changed = make(chan struct{})
 }
 
-// testTimeout is far more than anything here takes.
+// testTimeout is far longer than any test takes.
 const testTimeout = 60 * time.Second
 
-// until waits until something holds.
+// until waits until the condition holds.
 func (w *world) until(what string, holds func() bool) {
 	w.t.Helper()
 	late := time.After(testTimeout)
@@ -333,7 +333,7 @@ func (w *world) logOf(container string) string {
 	return strings.Join(out, "\n")
 }
 
-// sequence is the timeline as "container what", without times.
+// sequence formats the timeline as "container what", without times.
 func sequence(t startup.Timeline) []string {
 	var out []string
 	for _, e := range t {
@@ -354,7 +354,7 @@ func codes(r Result) map[string]int {
 	return out
 }
 
-// victim runs a pod until it is killed.
+// victim runs a pod until this process is killed.
 func victim() {
 	n, err := NewNode(NodeOptions{})
 	if err != nil {
@@ -366,7 +366,7 @@ func victim() {
 	pod.Name = os.Getenv("LOCALPOD_TEST_NAME")
 	pod.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
 	pod.Spec.Containers = []corev1.Container{
-		// One changes its user, and leaves children in a session of their own.
+		// The processes of one change their user, and start children in a separate session.
 		{Name: "a", Command: []string{"sh", "-c", "setsid sleep 1000 & exec setpriv --reuid 1000 --clear-groups sh -c 'echo up; sleep 1000'"}},
 		{Name: "b", Command: []string{"sh", "-c", "trap '' TERM HUP INT; echo up; while :; do sleep 1000; done"},
 			LivenessProbe: &corev1.Probe{PeriodSeconds: 1, ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"sleep", "1000"}}}, TimeoutSeconds: 1000}},

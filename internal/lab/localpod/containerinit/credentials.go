@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// exec makes this process the command. It returns only if it cannot.
+// exec replaces this process with the command. It returns only on failure.
 func (p Process) exec() error {
 	unix.Umask(0o022)
 	if err := p.User.take(); err != nil {
@@ -35,7 +35,7 @@ func (p Process) exec() error {
 	return fmt.Errorf("exec: %q: %w", p.Argv[0], err)
 }
 
-// find returns the path of the command, by PATH if its name has no slash.
+// find returns the path of the command. It searches PATH if the name has no slash.
 func (p Process) find(env []string) (string, error) {
 	name := p.Argv[0]
 	if strings.Contains(name, "/") {
@@ -62,7 +62,7 @@ func lookup(env []string, name string) string {
 	return ""
 }
 
-// withHome adds HOME, which a runtime takes from the container's users.
+// withHome adds HOME from the container's users, as a runtime does.
 func (p Process) withHome() []string {
 	if slices.ContainsFunc(p.Env, func(e string) bool { return strings.HasPrefix(e, "HOME=") }) {
 		return p.Env
@@ -74,8 +74,8 @@ func (p Process) withHome() []string {
 	return append(slices.Clone(p.Env), "HOME="+home)
 }
 
-// take drops what the user may not have, then our own identity. Of a root user execve
-// leaves what is within the bounds; of another one nothing.
+// take drops the capabilities that the user must not have, and then changes to the user. At the following execve,
+// root keeps the capabilities within its bounds, and any other user loses all.
 func (u User) take() error {
 	for c := range uintptr(lastCapability() + 1) {
 		if u.Bounds&(1<<c) != 0 {
@@ -105,7 +105,7 @@ func (u User) take() error {
 	return u.narrow()
 }
 
-// narrow takes what is out of bounds from the process itself, inheritance included.
+// narrow removes the capabilities out of bounds from this process, and all inheritable ones.
 func (u User) narrow() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
@@ -124,7 +124,7 @@ func (u User) narrow() error {
 	return nil
 }
 
-// lastCapability is the highest that this kernel has.
+// lastCapability returns the highest capability of this kernel.
 func lastCapability() int {
 	for c := uintptr(63); c > 0; c-- {
 		if v, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, c, 0, 0, 0); err == nil && v >= 0 {

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// roles are what this package does in a program that was started again.
+// roles maps each role to its function in a program that was started again.
 var roles = map[string]func() error{
 	RoleNode:      keep,
 	RoleContainer: begin,
@@ -25,38 +25,39 @@ var roles = map[string]func() error{
 
 var called atomic.Bool
 
-// Called reports whether this program has called [Become]. One that has not would start itself for ever.
+// Called reports whether this program has called [Become]. A program that does not call it would start itself
+// endlessly.
 func Called() bool { return called.Load() }
 
-// Become does what the first argument of this process says, if it was started again in a role, and does
-// not return then. A program that runs pods calls it at the beginning of main, and of a test's TestMain.
+// Become carries out the role in the first argument of this process, if the program was started again in one, and
+// does not return then. A program that runs pods must call it at the beginning of main, and of TestMain in tests.
 func Become() {
 	called.Store(true)
 	role, ours := roles[os.Args[0]]
 	if !ours {
 		return
 	}
-	runtime.LockOSThread() // namespaces and capabilities are a thread's
-	// A container sees this process before it is the command. It may not trace it then.
-	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) // any value of the third but 0 and 1 fails
+	runtime.LockOSThread() // namespaces and capabilities belong to a thread
+	// A container sees this process before the command replaces it, and must not trace it.
+	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) // the third argument must be 0 or 1
 	if err := role(); err != nil {
 		reply(Answer{Error: err.Error()})
 		syscall.Exit(ExitSetup)
 	}
-	syscall.Exit(0) // os.Exit would wait a second with the race detector, and the pod for it
+	syscall.Exit(0) // with the race detector, os.Exit would delay the pod by a second
 }
 
-// ExitSetup is the status of a process that could not become what it should.
+// ExitSetup is the exit status of a process that could not carry out its order.
 const ExitSetup = 128
 
-// reply answers the parent. An error means that the parent has ended, and needs no answer.
+// reply sends an answer to the parent. If that fails, the parent has exited and needs no answer.
 func reply(a Answer) {
 	text, _ := json.Marshal(a)
 	_, _ = unix.Write(fdAnswer, append(text, '\n'))
 }
 
-// keep is the node: its first process, with which everything on it ends. It ends when
-// the program that made it does, because then the other end of its standard input is closed.
+// keep is the first process of the node; when it exits, everything on the node ends. It exits with the program that
+// made the node, because then the other end of its standard input is closed.
 func keep() error {
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
@@ -71,9 +72,9 @@ func keep() error {
 	return nil
 }
 
-// begin starts the container's first process in a process namespace within the
-// node's. Only a process of the node can make one. CLONE_PARENT makes it the child of
-// the program that runs the pod, as runc does it, so that this one can go.
+// begin starts the container's first process in a new process namespace within the node's, which only a process of
+// the node can create. CLONE_PARENT makes the new process a child of the program that runs the pod, as in runc, so
+// that this one can exit.
 func begin() error {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Args = []string{roleFirst}
@@ -86,9 +87,9 @@ func begin() error {
 	return nil
 }
 
-// become makes the container around this process, then is its command.
+// become sets up the container around this process, and then executes the command.
 func become() error {
-	// /proc is still that of the program that runs the pod: its numbers are there.
+	// /proc is still that of the program that runs the pod, and shows the process IDs that it knows.
 	self, err := os.Readlink("/proc/self")
 	if err != nil {
 		return err
@@ -111,7 +112,7 @@ func become() error {
 	return o.Process.exec()
 }
 
-// join enters a container that runs, then is the command of a hook or a probe.
+// join enters a running container, and then executes the command of a hook or a probe.
 func join() error {
 	o, err := readOrder()
 	if err != nil {

@@ -11,9 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The kernel's file systems that a runtime mounts in a container.
-// Source: the OCI runtime specification, config-linux.md, and containerd's default
-// spec (pkg/oci/spec.go).
+// These are the kernel's file systems that a runtime mounts in a container. Source: the OCI runtime specification,
+// config-linux.md, and containerd's default spec (pkg/oci/spec.go).
 var (
 	devices     = []string{"null", "zero", "full", "random", "urandom", "tty"}
 	deviceLinks = map[string]string{
@@ -23,11 +22,11 @@ var (
 	readOnlyPaths = []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}
 )
 
-// devices makes /dev: the devices that do no harm, a terminal file system, and the
-// memory that the pod shares.
+// devices creates /dev: harmless devices, a terminal file system, and the memory that the containers of the pod
+// share.
 func (r *Root) devices() error {
-	// Without devices of its own: each one that is shown is a mount, and one that a container
-	// makes by mknod is of no use.
+	// The file system allows no device files: each visible device is a mount, and a device that a container creates
+	// with mknod cannot be opened.
 	if err := unix.Mount("dev", "/dev", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755"); err != nil {
 		return fmt.Errorf("mounting /dev: %w", err)
 	}
@@ -35,7 +34,7 @@ func (r *Root) devices() error {
 		at := filepath.Join("/dev", name)
 		from := filepath.Join(OldRoot, at)
 		if info, err := os.Stat(from); err != nil || info.IsDir() {
-			continue // the machine does not have it
+			continue // this machine does not have the device
 		}
 		if err := target(at, false); err != nil {
 			return err

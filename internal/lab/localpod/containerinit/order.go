@@ -1,9 +1,8 @@
 package containerinit
 
-// An Order is what a process that was started again is to become. It reads
-// it from a pipe.
+// An Order tells a process that was started again what to do. The process reads it from a pipe.
 type Order struct {
-	Root    *Root // of a new container; nil: it enters one that runs
+	Root    *Root // of a new container; nil: enter a running one
 	Process Process
 }
 
@@ -19,15 +18,15 @@ type Process struct {
 type User struct {
 	UID, GID  int
 	Groups    []int
-	Bounds    uint64 // the capabilities that it can have at all
+	Bounds    uint64 // the largest set of capabilities that it can gain
 	NoNewOnes bool   // allowPrivilegeEscalation: false
 }
 
-// A Root is how a container's file system is made.
+// A Root describes a container's file system.
 type Root struct {
-	Stage   string   // directory of the node for what is written into the container
-	Host    []string // where this machine's file systems are mounted, each after the one that holds it
-	Overlay bool     // false: they are only shown, and only their directories are
+	Stage   string   // directory on the node for the files that the container writes
+	Host    []string // mount points of this machine's file systems, each after the one that contains it
+	Overlay bool     // false: only directories are shown, read-only
 	Mounts  []Mount
 	Files   []File
 
@@ -35,33 +34,32 @@ type Root struct {
 	Privileged bool
 }
 
-// A Mount is something of the node that is seen in a container.
+// A Mount makes a file or directory of the node visible in a container.
 type Mount struct {
-	From     string // on the node
-	Sub      string // below From; made if it is not there
-	To       string // in the container; made if it is not there
+	From     string // path on the node
+	Sub      string // path below From; created if missing
+	To       string // path in the container; created if missing
 	ReadOnly bool
 }
 
-// A File is written into a container's file system, or into a volume.
+// A File is written into a container's file system or into a volume.
 type File struct {
 	Path string
 	Data []byte
 	Mode uint32
 }
 
-// An Answer is the report of a new process. Nothing more after the first
-// one means that the command runs.
+// An Answer is the report of a new process. If none follows the first one, the command runs.
 type Answer struct {
-	PID   int    // as this process sees it
-	Error string // why there is no command
+	PID   int    // in this process's namespace
+	Error string // why the command does not run
 }
 
-// NodeDir is where a node keeps the files of its pods, on a tmpfs that only it and its
-// pods see. It exists on every Linux, and nothing in a pod needs the machine's own.
+// NodeDir is the directory in which a node keeps the files of its pods, on a tmpfs that only the node and its pods
+// see. It exists on every Linux, and no process of a pod needs this machine's /sys.
 const NodeDir = "/sys"
 
-// The values of argv[0] by which a program that is started again finds its role.
+// These are the values of argv[0] that give a restarted program its role.
 const (
 	RoleNode      = "outrider: node"
 	RoleContainer = "outrider: container"
@@ -69,9 +67,9 @@ const (
 	RoleExec      = "outrider: exec"
 )
 
-// The files of a new process, besides the usual three.
+// These are the files of a new process, besides the three standard ones.
 const (
 	fdOrder  = 3
 	fdAnswer = 4
-	fdMounts = 5 // of RoleExec: the mount namespace to enter
+	fdMounts = 5 // for RoleExec: the mount namespace to enter
 )

@@ -10,12 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OldRoot is where the node's file system is mounted while a container is made, and
-// removed afterwards.
+// OldRoot is the mount point of the node's file system while a container is set up. It is removed afterwards.
 const OldRoot = "/.outrider"
 
-// enter makes the file system and goes into it. All happens in a mount namespace of
-// the container's own, and not visible outside.
+// enter creates the file system and changes into it, in a mount namespace of the container, so that nothing is
+// visible outside.
 func (r *Root) enter() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("parting from the node's mounts: %w", err)
@@ -47,8 +46,8 @@ func (r *Root) enter() error {
 	if err := os.Remove(OldRoot); err != nil {
 		return err
 	}
-	// Only now: a mount point may be a link that another container has made, and everything that
-	// it can lead to is this container's own.
+	// The volumes are attached last: a mount point may be a link that another container has created, but by now
+	// every path that it can lead to belongs to this container.
 	if err := r.attach(volumes); err != nil {
 		return err
 	}
@@ -73,9 +72,9 @@ func (r *Root) pivot(top string) error {
 	return os.Chdir("/")
 }
 
-// show mounts one of the machine's file systems at a path, copy on write; where an
-// overlay cannot be made over it, read-only. stage has room for what is written. It
-// goes without devices: what a container may use of them is in its /dev.
+// show mounts one of the machine's file systems at a path: copy on write, or read-only where an overlay is not
+// possible. Written files go to stage. The mount allows no device files, because the container's /dev provides its
+// devices.
 func (r *Root) show(from, name, stage, at string) error {
 	upper, work := layer(stage, name, "upper"), layer(stage, name, "work")
 	for _, dir := range []string{upper, work} {
@@ -83,7 +82,7 @@ func (r *Root) show(from, name, stage, at string) error {
 			return err
 		}
 	}
-	if err := likeness(from, upper); err != nil {
+	if err := copyOwner(from, upper); err != nil {
 		return err
 	}
 	if r.Overlay {
@@ -99,14 +98,13 @@ func (r *Root) show(from, name, stage, at string) error {
 	return bindReadOnly(from, at)
 }
 
-// layer is a directory of an overlay, for the file system of that name.
+// layer returns the directory of an overlay layer for the file system with that name.
 func layer(stage, name, what string) string {
 	return filepath.Join(stage, what, strings.ReplaceAll(strings.Trim(name, "/"), "/", "\\")+"_")
 }
 
-// likeness gives a directory the mode and owner of another one: an upper layer's own
-// are the merged directory's.
-func likeness(of, dir string) error {
+// copyOwner copies mode and owner to a directory; an overlay shows those of its upper directory.
+func copyOwner(of, dir string) error {
 	var s unix.Stat_t
 	if err := unix.Stat(of, &s); err != nil {
 		return fmt.Errorf("stat %s: %w", of, err)
@@ -121,8 +119,8 @@ func escaped(path string) string {
 	return strings.NewReplacer(`\`, `\\`, ":", `\:`, ",", `\,`).Replace(path)
 }
 
-// showTop is a root directory without an overlay: one of its own, with what is in the
-// machine's bound into it, read-only.
+// showTop creates a root directory without an overlay: a new directory, into which the entries of the machine's
+// root are bound read-only.
 func (r *Root) showTop(dir, at string) error {
 	if err := unix.Mount(dir, at, "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("mounting %s: %w", at, err)
@@ -147,7 +145,7 @@ func (r *Root) showTop(dir, at string) error {
 			if err := os.Mkdir(to, 0o755); err != nil {
 				return err
 			}
-			if err := likeness(from, to); err != nil {
+			if err := copyOwner(from, to); err != nil {
 				return err
 			}
 		default:
@@ -162,12 +160,11 @@ func (r *Root) showTop(dir, at string) error {
 	return nil
 }
 
-// emptyHere are the machine's directories that a root without overlay has as its own.
+// emptyHere are directories of the machine that are empty in a root without overlay.
 var emptyHere = map[string]bool{"/proc": true, "/sys": true, "/dev": true, "/run": true, "/tmp": true, "/mnt": true}
 
-// machine shows the machine's other file systems where they are mounted. One that is
-// not there any more is left out, and so is one below a directory that a read-only
-// one does not have.
+// machine mounts the machine's other file systems at their usual places. It leaves out file systems that are gone,
+// and those for which a read-only parent has no directory.
 func (r *Root) machine(shown *[]string) error {
 	stage := filepath.Join(OldRoot, r.Stage)
 	for _, at := range r.Host {
@@ -189,7 +186,7 @@ func (r *Root) machine(shown *[]string) error {
 		}
 		*shown = append(*shown, at)
 	}
-	// What runs on this machine has its sockets there: they are not the container's.
+	// Programs of this machine have their sockets in /run, and the container must not see them.
 	if _, err := os.Lstat("/run"); err != nil {
 		return nil
 	}
@@ -200,13 +197,13 @@ func (r *Root) machine(shown *[]string) error {
 	return nil
 }
 
-// files writes what the kubelet writes: names of hosts and the like.
+// files writes the files that the kubelet provides, such as /etc/hosts.
 func (r *Root) files() error {
 	for _, f := range r.Files {
 		if err := os.MkdirAll(filepath.Dir(f.Path), 0o755); err != nil {
 			return err
 		}
-		_ = os.Remove(f.Path) // a link may lead anywhere
+		_ = os.Remove(f.Path) // if it is a link, it may lead anywhere
 		if err := os.WriteFile(f.Path, f.Data, os.FileMode(f.Mode)); err != nil {
 			return err
 		}
@@ -214,7 +211,7 @@ func (r *Root) files() error {
 	return nil
 }
 
-// open opens what is mounted, without the node's path to it.
+// open opens the sources of the mounts, because their paths on the node will be gone.
 func (r *Root) open(volumes *[]int) error {
 	for _, m := range r.Mounts {
 		tree, err := m.tree()
@@ -226,7 +223,7 @@ func (r *Root) open(volumes *[]int) error {
 	return nil
 }
 
-// attach makes the mount points, and closes the volumes.
+// attach attaches the volumes at their mount points, and closes them.
 func (r *Root) attach(volumes []int) error {
 	for i, m := range r.Mounts {
 		if err := m.attach(volumes[i]); err != nil {
@@ -236,7 +233,7 @@ func (r *Root) attach(volumes []int) error {
 	return nil
 }
 
-// tree is a mount of its own, not yet anywhere. It goes without devices.
+// tree returns a detached mount that allows no device files.
 func (m Mount) tree() (int, error) {
 	from, err := m.open()
 	if err != nil {
@@ -266,7 +263,7 @@ func (m Mount) attach(tree int) error {
 	return unix.MoveMount(tree, "", unix.AT_FDCWD, m.To, unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_SYMLINKS)
 }
 
-// open opens what is mounted. A subPath cannot lead out of its volume.
+// open opens the source of the mount. A subPath cannot lead out of its volume.
 func (m Mount) open() (*os.File, error) {
 	from := filepath.Join(OldRoot, m.From)
 	if m.Sub == "" {
@@ -285,9 +282,9 @@ func (m Mount) open() (*os.File, error) {
 	return dir.Open(m.Sub)
 }
 
-// makeSubPath makes the directories of a subPath with the mode of the volume, whatever the
-// umask. Source: pkg/kubelet/kubelet_pods.go makeMounts and
-// pkg/volume/util/subpath/subpath_linux.go doSafeMakeDir of kubernetes v1.34.4.
+// makeSubPath creates the directories of a subPath with the mode of the volume, regardless of the umask. Source:
+// pkg/kubelet/kubelet_pods.go makeMounts and pkg/volume/util/subpath/subpath_linux.go doSafeMakeDir of kubernetes
+// v1.34.4.
 func makeSubPath(dir *os.Root, sub string) error {
 	volume, err := dir.Stat(".")
 	if err != nil {
@@ -309,7 +306,7 @@ func makeSubPath(dir *os.Root, sub string) error {
 	return nil
 }
 
-// target makes a mount point.
+// target creates a mount point.
 func target(at string, dir bool) error {
 	if dir {
 		return os.MkdirAll(at, 0o755)
@@ -334,7 +331,7 @@ func bindReadOnly(from, to string) error {
 	return readOnly(to, unix.MS_NODEV)
 }
 
-// readOnly makes a mount read-only, and keeps the flags that it must not lose.
+// readOnly makes a mount read-only, and preserves the flags that must not be cleared.
 func readOnly(at string, flags uintptr) error {
 	if err := unix.Mount("", at, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|flags, ""); err != nil {
 		return fmt.Errorf("making %s read-only: %w", at, err)

@@ -1,4 +1,4 @@
-// Package probe makes the requests of a kubelet's hooks and probes, by HTTP, TCP and gRPC, and judges the
+// Package probe makes the requests of a kubelet's hooks and probes, by HTTP, TCP and gRPC, and evaluates the
 // answers as a kubelet does.
 package probe
 
@@ -28,7 +28,7 @@ type Prober struct {
 	Agent string // the User-Agent
 }
 
-// TCP succeeds where something accepts the connection.
+// TCP succeeds if the connection is accepted.
 func (p Prober) TCP(ctx context.Context, host string, port int) error {
 	conn, err := p.Dial(ctx, "tcp", net.JoinHostPort(cmp.Or(host, p.Pod), strconv.Itoa(port)))
 	if err != nil {
@@ -37,12 +37,12 @@ func (p Prober) TCP(ctx context.Context, host string, port int) error {
 	return conn.Close()
 }
 
-// HTTP sends the kubelet's request: status 200 to 399 is success, and so is a redirect to
-// another host, which is not followed. Source: pkg/probe/http/http.go of kubernetes v1.34.4.
+// HTTP sends the kubelet's request. Status 200 to 399 is a success, and so is a redirect to another host, which is
+// not followed. Source: pkg/probe/http/http.go of kubernetes v1.34.4.
 func (p Prober) HTTP(ctx context.Context, h *corev1.HTTPGetAction, port int, judge bool) error {
 	scheme := strings.ToLower(cmp.Or(string(h.Scheme), "http"))
 	target, err := url.Parse(h.Path)
-	if err != nil { // the kubelet takes it as a path
+	if err != nil { // the kubelet treats it as a path
 		target = &url.URL{Path: h.Path}
 	}
 	target.Scheme, target.Host = scheme, net.JoinHostPort(cmp.Or(h.Host, p.Pod), strconv.Itoa(port))
@@ -57,7 +57,7 @@ func (p Prober) HTTP(ctx context.Context, h *corev1.HTTPGetAction, port int, jud
 			request.Host = header.Value
 		}
 	}
-	// The kubelet does not look at certificates: the pod's is for its name, not its address.
+	// The kubelet does not verify certificates: the pod's certificate contains its name, not its address.
 	transport := &http.Transport{DialContext: p.Dial, DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	defer transport.CloseIdleConnections()
 	client := http.Client{Transport: transport, CheckRedirect: func(next *http.Request, via []*http.Request) error {
