@@ -9,7 +9,8 @@ import (
 	"outrider.dev/internal/lab/localpod"
 )
 
-// Watch has the view see a pod that will run by these options, beside those who do already.
+// Watch creates a view of a pod that will run with these options. Functions that are already set in the options are
+// still called.
 func Watch(o *localpod.Options, at time.Time) (*View, error) {
 	v, err := New(&o.Pod, at)
 	if err != nil {
@@ -33,7 +34,7 @@ func Watch(o *localpod.Options, at time.Time) (*View, error) {
 	return v, nil
 }
 
-// entry is an event that reached the kubelet.
+// entry records an event that reached the kubelet.
 func (v *View) entry(e localpod.Entry, at time.Time) {
 	switch kubelet.EventKind(e.What) {
 	case kubelet.Started:

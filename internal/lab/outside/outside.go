@@ -1,6 +1,5 @@
-// Package outside keeps of a pod what an operator sees of it from outside: its status in whole seconds,
-// and the logs of two runs of each container. A diagnosis gets nothing else, so that it can be compared
-// with what happened.
+// Package outside records what an operator sees of a pod from outside: its status in whole seconds, and the logs of
+// two runs of each container. A diagnosis gets nothing else, so that it can be compared with what really happened.
 package outside
 
 import (
@@ -22,16 +21,16 @@ import (
 	"outrider.dev/internal/doctor/evidence"
 )
 
-// maxLog is how much of the log of one run is kept, in bytes: its beginning.
+// maxLog is the number of bytes that are kept from the beginning of each log.
 const maxLog = 16 << 20
 
-// A View of a pod. Its methods may be called by several goroutines.
+// A View records the status and logs of a pod. Its methods may be called concurrently.
 type View struct {
 	mu   sync.Mutex
 	pod  *corev1.Pod
 	dir  string
 	logs map[string]*log
-	err  error // the first one of keeping a log
+	err  error // the first error in writing a log
 }
 
 type log struct {
@@ -39,7 +38,7 @@ type log struct {
 	bytes int
 }
 
-// New begins to look at a pod, which was given to the kubelet at that time. Close removes what is kept.
+// New creates the view of a pod that the kubelet received at that time. Close removes its files.
 func New(pod *corev1.Pod, at time.Time) (*View, error) {
 	dir, err := os.MkdirTemp("", "outrider-outside-*")
 	if err != nil {
@@ -57,18 +56,18 @@ func New(pod *corev1.Pod, at time.Time) (*View, error) {
 	return v, nil
 }
 
-// Close removes what is kept.
+// Close removes the files.
 func (v *View) Close() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	errs := []error{v.err}
-	for _, l := range v.logs { // any order: each is closed
+	for _, l := range v.logs { // in any order: each is closed
 		errs = append(errs, l.file.Close())
 	}
 	return errors.Join(append(errs, os.RemoveAll(v.dir))...)
 }
 
-// whole is a time as the API has it.
+// whole rounds a time down to whole seconds, as in the API.
 func whole(at time.Time) *metav1.Time { return &metav1.Time{Time: at.UTC().Truncate(time.Second)} }
 
 func (v *View) status(container string) *corev1.ContainerStatus {
@@ -84,7 +83,7 @@ func (v *View) file(container, which string) string {
 	return filepath.Join(v.dir, container+which+".log")
 }
 
-// Started is the start of a container, the first one or another.
+// Started records a start of a container.
 func (v *View) Started(container string, at time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -100,11 +99,11 @@ func (v *View) Started(container string, at time.Time) {
 			v.err = cmp.Or(v.err, err)
 		}
 	}
-	s.Ready = true // until a probe says otherwise
+	s.Ready = true // until a probe fails
 	s.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: *whole(at)}}
 }
 
-// Ended is the end of a container's run.
+// Ended records the end of a container's run.
 func (v *View) Ended(container string, at time.Time, code int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -119,7 +118,7 @@ func (v *View) Ended(container string, at time.Time, code int) {
 	s.Ready, s.State = false, corev1.ContainerState{Terminated: end}
 }
 
-// Ready is what the readiness probe of a container answered.
+// Ready records the result of a container's readiness probe.
 func (v *View) Ready(container string, ready bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -127,14 +126,14 @@ func (v *View) Ready(container string, ready bool) {
 	s.Ready = ready && s.State.Running != nil
 }
 
-// Deleted is the deletion of the pod.
+// Deleted records the deletion of the pod.
 func (v *View) Deleted(at time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.pod.DeletionTimestamp = whole(at)
 }
 
-// Line is what a container wrote, as a container runtime keeps it.
+// Line records a line of a container's output, in the format of a container runtime.
 func (v *View) Line(container string, at time.Time, text string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -156,7 +155,7 @@ func (v *View) Line(container string, at time.Time, text string) {
 	v.err = cmp.Or(v.err, err)
 }
 
-// Diagnose is what a diagnosis makes of it that is made at that time.
+// Diagnose returns the diagnosis that the recorded evidence allows at that time.
 func (v *View) Diagnose(ctx context.Context, at time.Time) (diagnose.Report, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -17,12 +17,12 @@ import (
 	"outrider.dev/startup"
 )
 
-// races are the codes of calls that came before the proxy was ready.
+// races are the codes for calls that were made before the proxy was ready.
 var races = []string{"startup-race", "hold-fails-open", "hold-without-effect"}
 
-// A model of the kubelet plays 300 random pods with random faults. A diagnosis gets only what an
-// operator sees of each: whole seconds in the status, the logs of two runs. Its timeline has to be the
-// true one, and it must see a race where one was, and nowhere else.
+// A diagnosis agrees with 300 random pods in a model of the kubelet, with random faults. It gets only what an
+// operator sees: whole seconds in the status, and the logs of two runs. Its timeline must be true, and it must find
+// a race exactly where there was one.
 func TestRoundTrip(t *testing.T) {
 	epoch := time.Date(2026, 3, 2, 13, 16, 12, 0, time.UTC)
 	raced, decided := 0, 0
@@ -56,7 +56,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// A staged pod and how it behaves.
+// A staged pod is a pod with its behaviour.
 type staged struct {
 	pod       *corev1.Pod
 	behaviour string
@@ -110,8 +110,8 @@ func (p staged) play(t *testing.T) startup.Timeline {
 	return out.Outcome.Timeline.Sorted()
 }
 
-// race reports whether a log that is kept has a call that was refused before the first proxy was ready,
-// and whether any has one while a proxy that was to come was not ready yet.
+// race reports whether a kept log contains a call that was refused before the first proxy was ready, and whether
+// any log contains a call that was refused while an expected proxy was not ready.
 func (p staged) race(truth startup.Timeline) (first, any bool) {
 	ready, ended := false, false
 	for _, e := range truth {
@@ -137,7 +137,7 @@ func lastRun(truth startup.Timeline, container string) (n int) {
 	return n
 }
 
-// outside is what an operator sees of a pod.
+// outside diagnoses a pod from what an operator sees of it.
 func (p staged) outside(t *testing.T, truth startup.Timeline, epoch time.Time) diagnose.Report {
 	t.Helper()
 	v, err := New(p.pod, epoch)
@@ -167,7 +167,7 @@ func (p staged) outside(t *testing.T, truth startup.Timeline, epoch time.Time) d
 	return r
 }
 
-// happened reports whether a line of a diagnosis' timeline is what was, within the error that it has.
+// happened reports whether a line of a diagnosis' timeline is true within its error.
 func happened(truth startup.Timeline, m diagnose.Moment, epoch time.Time) bool {
 	return slices.ContainsFunc(truth, func(e startup.Event) bool {
 		at := epoch.Add(e.At)
