@@ -225,7 +225,8 @@ func (p *Pod) close() {
 	close(p.done)
 }
 
-// receive drops news of an earlier life of a container, except the end of hooks, for which the kubelet waits.
+// receive handles news from a worker. It drops the answer of a probe of an earlier life, but not that of a hook,
+// for which the kubelet waits.
 func (p *Pod) receive(n news) {
 	e := n.event
 	switch {

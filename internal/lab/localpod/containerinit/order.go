@@ -26,7 +26,7 @@ type User struct {
 type Root struct {
 	Stage   string   // directory on the node for the files that the container writes
 	Host    []string // mount points of this machine's file systems, each after the one that contains it
-	Overlay bool     // false: only directories are shown, read-only
+	Overlay bool     // false: read-only, and without the files directly in /
 	Mounts  []Mount
 	Files   []File
 

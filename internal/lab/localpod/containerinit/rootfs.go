@@ -164,7 +164,7 @@ func (r *Root) showTop(dir, at string) error {
 var emptyHere = map[string]bool{"/proc": true, "/sys": true, "/dev": true, "/run": true, "/tmp": true, "/mnt": true}
 
 // machine mounts the machine's other file systems at their usual places. It leaves out file systems that are gone,
-// and those for which a read-only parent has no directory.
+// and those whose mount point is missing in a read-only parent.
 func (r *Root) machine(shown *[]string) error {
 	stage := filepath.Join(OldRoot, r.Stage)
 	for _, at := range r.Host {
@@ -211,7 +211,7 @@ func (r *Root) files() error {
 	return nil
 }
 
-// open opens the sources of the mounts, because their paths on the node will be gone.
+// open creates a detached mount of each source, which needs no path on the node any more.
 func (r *Root) open(volumes *[]int) error {
 	for _, m := range r.Mounts {
 		tree, err := m.tree()
