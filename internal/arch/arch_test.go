@@ -15,17 +15,17 @@ import (
 	"testing"
 )
 
-// heavy must not be in the binaries that run in every pod and on every node.
+// heavy lists modules that must not be linked into the binaries that run in every pod and on every node.
 var heavy = []string{"k8s.io/", "google.golang.org/grpc", "github.com/envoyproxy/", "sigs.k8s.io/"}
 
-// A source is a package as its files say.
+// A source is a package with its imports, as parsed from its files.
 type source struct {
 	imports map[string]bool
 	doc     bool
 }
 
-// sources parses every package of the module itself: asking the go command would
-// leave the test cached, and green, when a file changes.
+// sources parses every package of the module itself. With the go command, the cached test would
+// stay green when a file changes.
 func sources(t *testing.T) map[string]source {
 	t.Helper()
 	root := filepath.Join("..", "..")
@@ -38,7 +38,7 @@ func sources(t *testing.T) map[string]source {
 		if d.IsDir() {
 			_, mod := os.Stat(filepath.Join(file, "go.mod"))
 			if file != root && (mod == nil || strings.HasPrefix(name, ".") || name == "testdata") {
-				return fs.SkipDir // another module, or none
+				return fs.SkipDir // another module, or a folder without Go files
 			}
 			return nil
 		}
@@ -120,7 +120,7 @@ func staysSmall(t *testing.T, command string) {
 	}
 }
 
-// The page that says where things are names every room, and only files that are there.
+// The architecture page names every package folder, and every file that it names exists.
 func TestArchitecturePageIsTrue(t *testing.T) {
 	root := filepath.Join("..", "..")
 	text, err := os.ReadFile(filepath.Join(root, "docs", "architecture.md"))
@@ -149,7 +149,7 @@ func TestArchitecturePageIsTrue(t *testing.T) {
 	}
 }
 
-// Whatever decodes YAML counts first what it unfolds to: package manifest does, for everything.
+// All YAML is decoded by package manifest, which first counts how far aliases expand.
 func TestOneDecoderOfYAML(t *testing.T) {
 	n := 0
 	for _, dir := range []string{"charts", "cmd", "internal", "startup"} {
@@ -162,7 +162,7 @@ func TestOneDecoderOfYAML(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			names := map[string]bool{} // by which the file has a package for YAML
+			names := map[string]bool{} // the names under which the file imports a YAML package
 			for _, spec := range parsed.Imports {
 				path := strings.Trim(spec.Path.Value, `"`)
 				if parts := strings.Split(path, "/"); !slices.ContainsFunc(parts, func(p string) bool { return p == "yaml" || strings.HasPrefix(p, "yaml.v") }) {

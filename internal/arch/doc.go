@@ -1,2 +1,2 @@
-// Package arch holds the test that keeps the arrows between packages.
+// Package arch tests which packages may import which.
 package arch

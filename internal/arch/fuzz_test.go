@@ -14,9 +14,9 @@ import (
 	"testing"
 )
 
-// targets are all fuzz targets, by the input that they cover.
+// targets maps every fuzz target to the input that it covers.
 var targets = map[string]string{
-	// From the network, of callers that are not known.
+	// From the network: unauthenticated callers.
 	"internal/core/controlplane FuzzHTTP":                               "requests to outriderd's metrics and debug port",
 	"internal/core/controlplane/webhook FuzzBody":                       "reviews of pods",
 	"internal/core/controlplane/conns FuzzGate":                         "turns of addresses at the processors and the memory for requests",
@@ -56,7 +56,7 @@ var targets = map[string]string{
 	"cmd/outrider-agent FuzzGroups":                                     "groups of a user, in the root stage's flags",
 	"internal/core/agent/identity FuzzAnswer":                           "answers of the certificate service",
 	"internal/core/agent/identity FuzzDiscoveryRequest":                 "requests of Envoy for secrets",
-	// From people: files and flags.
+	// From users: files and flags.
 	"internal/core/controlplane/files FuzzManifest":     "a folder of manifests, and objects of internal/core/mesh/objects",
 	"internal/core/pod/lookup FuzzCredentials":          "Docker's config.json",
 	"internal/doctor/evidence/timestamp FuzzFind":       "times in lines of logs",
@@ -103,7 +103,7 @@ var targets = map[string]string{
 	"internal/core/capture FuzzFlags":                   "flags of capture",
 	"internal/core/capture FuzzPorts":                   "lists of ports",
 	"internal/core/capture/trace FuzzQuery":             "connections of rules --explain",
-	// From the kernel, and from files that a process of ours wrote.
+	// From the kernel, and from files that another process of Outrider wrote.
 	"internal/core/capture/nftables FuzzAnswer":         "netlink's answers",
 	"internal/core/capture/nftables FuzzDecodeRule":     "rules of nftables",
 	"internal/core/capture/nftables FuzzDecodeSet":      "sets of nftables",
@@ -124,8 +124,8 @@ var targets = map[string]string{
 	"internal/core/controlplane/ca FuzzUsedTokens":      "used tokens",
 }
 
-// elsewhere are packages whose parsers are covered by a target of another package, or read
-// nothing of others.
+// elsewhere lists packages whose parsers are covered by a fuzz target of another package, or parse
+// no foreign input.
 var elsewhere = map[string]string{
 	"internal/core/controlplane/debugapi": "cmd/outrider FuzzProxyStatus",
 	"internal/core/mesh/objects":          "internal/core/controlplane/files FuzzManifest",
@@ -136,7 +136,7 @@ var elsewhere = map[string]string{
 	"internal/base/cli":                   "numbers of flags, by package strconv",
 }
 
-// parses is the name of a function that reads what others wrote.
+// parses matches the names of functions that parse foreign input.
 var parses = regexp.MustCompile(`^([Pp]arse|[Dd]ecode|Unmarshal)([A-Z]|$)`)
 
 // Each parser has a fuzz target, and each target says what it covers.

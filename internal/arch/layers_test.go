@@ -12,11 +12,11 @@ import (
 const module = "outrider.dev"
 
 // layers has a line for each folder with packages below it: its packages and subfolders, the lowest
-// first. What stands before a "<" may be imported by what stands behind it; names between two "<"
-// do not import each other. "." is the folder's own package. A folder that has no line has one package.
+// first. A name before a "<" may be imported by the names after it; names between two "<"
+// do not import each other. "." is the folder's own package. A folder without a line has one package.
 //
-// Any two packages are compared in the folder where their paths part, so that one line says which
-// wing may import which, another which room of a wing, and so on.
+// Two packages are compared in the last folder that their paths share. So one line rules the imports
+// between the main folders, another those between the subfolders of one of them, and so on.
 const layers = `
 /: startup ready charts < internal < build cmd < test < bench
 
@@ -53,14 +53,14 @@ cmd/outrider: internal < .
 cmd/outrider/internal: codes target view < operate
 `
 
-// highest is how many packages, at most, stand above each other below a program.
+// highest is the maximum length of a chain of imports below a program.
 const highest = 8
 
-// free may import each other in any order: they are not shipped.
+// free lists folders that may import each other in any order: they are not shipped.
 var free = []string{"test/", "bench/"}
 
-// libraries are the modules of others, and what may import them: a package, or all below a folder
-// ("internal/core/..."). The longest path that matches an import counts.
+// libraries maps each external module to the packages that may import it: one package, or all below
+// a folder ("internal/core/..."). The longest path that matches an import counts.
 var libraries = map[string][]string{
 	"github.com/spf13/cobra": {"cmd/...", "internal/base/cli"},
 	"github.com/spf13/pflag": {"cmd/...", "internal/base/cli", "internal/core/capture/commandline", "internal/core/node/captures", "internal/core/pod/lookup", "internal/ops/..."},
@@ -71,7 +71,7 @@ var libraries = map[string][]string{
 	"sigs.k8s.io/json":                     {"internal/core/controlplane/webhook", "internal/core/mesh/objects", "internal/core/pod/...", "internal/doctor/evidence"},
 	"github.com/rogpeppe/go-internal/diff": {"internal/base/manifest", "internal/core/pod/offline", "internal/doctor/lint"},
 
-	// Kubernetes' types; its clients are in the control plane's way to a cluster, and in a person's.
+	// Kubernetes types. Only the control plane's cluster source and the user's command have Kubernetes clients.
 	"k8s.io/api":                  {"cmd/outrider/...", "internal/core/controlplane/...", "internal/core/mesh/objects", "internal/core/pod/...", "internal/doctor/...", "internal/lab/...", "internal/ops/..."},
 	"k8s.io/apimachinery":         {"cmd/outrider/...", "internal/core/controlplane/...", "internal/core/mesh/objects", "internal/core/pod/...", "internal/doctor/...", "internal/lab/...", "internal/ops/..."},
 	"k8s.io/utils":                {"internal/core/controlplane/kube", "internal/core/mesh/objects"},
@@ -112,7 +112,7 @@ var libraries = map[string][]string{
 	"golang.org/x/tools":                     {"build/house"},
 }
 
-// A layering is the rank of each name of a folder.
+// A layering maps a folder to the rank of each name in it.
 type layering map[string]map[string]int
 
 func parseLayers(text string) layering {
@@ -133,7 +133,7 @@ func parseLayers(text string) layering {
 	return out
 }
 
-// part returns the folder in which the paths of two packages part, and the name of each there.
+// part returns the last folder that the paths of two packages share, and the next path element of each.
 func part(a, b string) (folder, first, second string) {
 	as, bs := strings.Split(a, "/"), strings.Split(b, "/")
 	n := 0
@@ -149,7 +149,7 @@ func part(a, b string) (folder, first, second string) {
 	return strings.Join(as[:n], "/"), name(as), name(bs)
 }
 
-// forbids says why importer may not import imported; it is empty if it may.
+// forbids returns why importer may not import imported, or "" if it may.
 func (l layering) forbids(importer, imported string) string {
 	folder, upper, lower := part(importer, imported)
 	ranks := l[folder]
@@ -183,7 +183,7 @@ func TestLayers(t *testing.T) {
 	}
 }
 
-// Every package has its place in the layers, and the layers have no name without a package.
+// Every package is named in the layers, and every name there is a package.
 func TestLayersNameEveryPackage(t *testing.T) {
 	all, order := sources(t), parseLayers(layers)
 	seen := map[string]bool{}
@@ -216,7 +216,7 @@ func TestLayersNameEveryPackage(t *testing.T) {
 	}
 }
 
-// The longest chain of imports is short enough to be followed.
+// No chain of imports is longer than highest.
 func TestHeight(t *testing.T) {
 	all := sources(t)
 	heights := map[string][]string{}
@@ -252,7 +252,7 @@ func TestHeight(t *testing.T) {
 	}
 }
 
-// A module of others is imported only where the list says so.
+// An external module is imported only by the packages that libraries names.
 func TestLibraries(t *testing.T) {
 	all := sources(t)
 	used := map[string]bool{}
@@ -286,7 +286,7 @@ func TestLibraries(t *testing.T) {
 	}
 }
 
-// The rule of the layers itself: what it would not refuse could not fail.
+// The rule itself refuses forbidden imports; otherwise the tests above could never fail.
 func TestForbids(t *testing.T) {
 	order := parseLayers("/: a b < c\na: x < . < y\n")
 	for _, test := range []struct {
