@@ -18,12 +18,12 @@ import (
 	"outrider.dev/test/process"
 )
 
-// The ports of an app in these tests, as a Service has them.
+// ports are the ports of an app in these tests, as in its Service.
 var ports = []string{"http 80", "http2-two 81", "grpc-three 82", "tcp-echo 90", "mysql-first 91"}
 
 const vip = "10.96.0.10"
 
-// app serves all protocols in a pod. Its answers have its name.
+// app serves all protocols in a pod. Its answers contain its name.
 func app(p *harness.Pod) {
 	t := p.World.T
 	t.Helper()
@@ -69,7 +69,7 @@ func each(l net.Listener, f func(net.Conn)) {
 	}
 }
 
-// socket is a WebSocket as far as a proxy sees it: after the upgrade bytes come back.
+// socket serves a minimal WebSocket: after the upgrade it echoes bytes, which is all that a proxy sees.
 func socket(w http.ResponseWriter, r *http.Request) {
 	c, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
@@ -81,14 +81,13 @@ func socket(w http.ResponseWriter, r *http.Request) {
 	io.Copy(c, buffered)
 }
 
-// firstLine reads a line from a connection.
 func firstLine(c net.Conn) (string, error) {
 	c.SetDeadline(time.Now().Add(process.Patience))
 	line, err := bufio.NewReader(c).ReadString('\n')
 	return line, err
 }
 
-// lone is a ready proxy in a mesh of its own. env is added to its environment.
+// lone starts a proxy in a mesh of its own and waits until it is ready. env is added to its environment.
 func lone(t *testing.T, env ...string) *harness.Agent {
 	t.Helper()
 	t.Parallel()
@@ -101,7 +100,7 @@ func lone(t *testing.T, env ...string) *harness.Agent {
 	return a
 }
 
-// two are pods with ready proxies: a client, and a server at vip.
+// two starts two pods and waits until their proxies are ready: a client, and a server at vip.
 func two(t *testing.T) (w *harness.World, client, server *harness.Agent) {
 	t.Helper()
 	w = harness.New(t)
@@ -109,8 +108,8 @@ func two(t *testing.T) (w *harness.World, client, server *harness.Agent) {
 	return w, client, server
 }
 
-// pair starts the control plane of a world, a client, and a server at vip, and at vip6 in a
-// world of both families. change may set up their pods.
+// pair starts the control plane of a world, a client, and a server at vip (in a dual-stack world
+// also at vip6). change may configure their pods first.
 func pair(w *harness.World, change func(client, server *harness.Pod), plane ...string) (client, server *harness.Agent) {
 	w.T.Helper()
 	addresses := vip
@@ -129,7 +128,7 @@ func pair(w *harness.World, change func(client, server *harness.Pod), plane ...s
 	return client, server
 }
 
-// spread describes durations in one line.
+// spread summarizes durations in one line.
 func spread(what string, list []time.Duration) string {
 	if len(list) == 0 {
 		return what + ": none"

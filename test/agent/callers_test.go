@@ -12,9 +12,9 @@ import (
 	"outrider.dev/test/agent/harness"
 )
 
-// The kubelet calls the agent from the node's address at the pod's link, and any other pod can
-// connect to the same ports: mutual TLS does not cover them. A pod that is not in the mesh, with
-// forged headers, gets nothing made, and does not keep the kubelet's probes from being answered.
+// The kubelet calls the agent from the node's address on the pod's link, and any other pod can
+// connect to the same ports, since mutual TLS does not cover them. A pod outside the mesh that
+// forges headers can trigger nothing, and cannot keep the kubelet's probes from being answered.
 func TestOtherPodsCannotUseTheStatusPorts(t *testing.T) {
 	t.Parallel()
 	const key = "not-to-be-guessed-0123456789"
@@ -32,7 +32,7 @@ func TestOtherPodsCannotUseTheStatusPorts(t *testing.T) {
 		agents[p] = p.Agent()
 		agents[p].Ready()
 		server := &http.Server{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			if r.UserAgent() == fromKubelet { // the agent calls too, when a probe's result is new
+			if r.UserAgent() == fromKubelet { // the agent probes too, when it needs a fresh result
 				calls.Add(1)
 			}
 			header.Store(&r.Header)
@@ -65,11 +65,11 @@ func TestOtherPodsCannotUseTheStatusPorts(t *testing.T) {
 		port   int
 		path   string
 		code   int
-		app    bool // is called
+		app    bool // whether the app is called
 	}{
 		{node, keyed, 15020, probe + "/" + key, 200, true},
 		{node, keyed, 15020, hook + "/" + key, 200, true},
-		{node, keyed, 15020, hook, 403, false}, // pods with the node's network have its address
+		{node, keyed, 15020, hook, 403, false}, // pods with host network share the node's address
 		{other, keyed, 15020, probe, 403, false},
 		{other, keyed, 15020, hook, 403, false},
 		{other, keyed, 15020, hook + "/" + key + "x", 403, false},
@@ -82,12 +82,12 @@ func TestOtherPodsCannotUseTheStatusPorts(t *testing.T) {
 		{other, keyed, 15021, "/healthz/ready", 200, false},
 		{node, keyed, 15020, "/metrics", 200, false},
 
-		{node, plain, 15020, probe, 200, true}, // from the gateway of the pod's route
+		{node, plain, 15020, probe, 200, true}, // from the gateway of the pod's default route
 		{node, plain, 15020, hook, 200, true},
 		{node, plain, 15021, hook, 403, false},
 		{other, plain, 15020, probe, 403, false},
 		{other, plain, 15020, hook, 403, false},
-		{other, plain, 15020, "/metrics", 200, false}, // as with Istio
+		{other, plain, 15020, "/metrics", 200, false}, // as in Istio
 		{other, plain, 15090, "/stats/prometheus", 200, false},
 	} {
 		calls.Store(0)
@@ -104,7 +104,7 @@ func TestOtherPodsCannotUseTheStatusPorts(t *testing.T) {
 		t.Errorf("Envoy's own metrics: %d, and the agent's are for the node", res.StatusCode)
 	}
 
-	// Connections without a request, more than there may be; then the kubelet's probes.
+	// The other pod opens more idle connections than the limit; the kubelet's probes are still answered.
 	for range 1000 {
 		c, err := harness.Dialer(outsider.Namespace, 0)(t.Context(), "tcp", fmt.Sprintf("%s:15021", keyed.Address))
 		if err != nil {

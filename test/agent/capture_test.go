@@ -8,7 +8,7 @@ import (
 	"outrider.dev/test/agent/harness"
 )
 
-// Capture of each family is proved: a pod is not ready if one bypasses the proxy.
+// The agent proves capture for each address family: a pod is not ready if one family bypasses the proxy.
 func TestCaptureOfBothFamilies(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
@@ -27,7 +27,7 @@ func TestCaptureOfBothFamilies(t *testing.T) {
 	}
 }
 
-// Without a standby nothing is proved, which is reported.
+// Without a standby the agent cannot prove capture, and reports so.
 func TestCaptureIsNotProvedWithoutStandby(t *testing.T) {
 	a := lone(t, "OUTRIDER_STANDBY=off")
 	s, _ := a.Status()

@@ -17,20 +17,20 @@ import (
 
 var long = flag.Bool("long", false, "twice as many short certificates")
 
-// strict refuses connections without a certificate: a served request came over mutual TLS.
+// strict refuses connections without a certificate, so a served request proves mutual TLS.
 const strict = `apiVersion: security.istio.io/v1
 kind: PeerAuthentication
 metadata: {name: all, namespace: shop}
 spec: {mtls: {mode: STRICT}}
 `
 
-// Certificates that live ten seconds are renewed under load without an error.
+// Certificates with a lifetime of ten seconds are renewed under load without an error.
 func TestShortCertificates(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
 	w.Manifest("strict", strict)
 	client, server := pair(w, func(c, _ *harness.Pod) {
-		c.Env = []string{"SECRET_TTL=10s"} // the server's agent requests no lifetime
+		c.Env = []string{"SECRET_TTL=10s"} // the server's agent requests no lifetime of its own
 	}, "--certificate-life", "10s", "--max-connection-age", "5s")
 	c, s := client.Pod, server.Pod
 	outsider := w.Machine("outsider")
@@ -41,7 +41,7 @@ func TestShortCertificates(t *testing.T) {
 	loads := map[string]*harness.Load{
 		"new connections":  harness.NewLoad(1, 20*time.Millisecond, fresh(c, url, "server HTTP/1.1")),
 		"kept connections": harness.NewLoad(1, 20*time.Millisecond, kept(c, url, "server HTTP/1.1")),
-		// Envoy's connections to the other proxy are kept: bytes open one each.
+		// Envoy keeps its HTTP connections to the other proxy; each TCP call opens a new one.
 		"bytes": harness.NewLoad(1, 20*time.Millisecond, func() error {
 			conn, err := harness.Dialer(c.Namespace, harness.AppUser)(t.Context(), "tcp", vip+":91")
 			if err != nil {
@@ -55,11 +55,11 @@ func TestShortCertificates(t *testing.T) {
 			return err
 		}),
 	}
-	least := 12 // six of each pod
+	least := 12 // six for each pod
 	if *long {
 		least *= 2
 	}
-	// A stream does not outlive its certificate: each proxy connects again with the next one.
+	// A stream does not outlive its certificate: each proxy reconnects with the next one.
 	for _, what := range []string{`"certificate signed"`, `"proxy connected"`} {
 		count := func() int { return strings.Count(w.Plane().Log(), what) }
 		took := process.Eventually(t, fmt.Sprintf("%s at least %d times", what, least), func() bool { return count() >= least }, w.Plane(), client, server)
@@ -75,7 +75,7 @@ func TestShortCertificates(t *testing.T) {
 	}
 }
 
-// A proxy has the identity of its certificate. Another one in its requests is refused.
+// A proxy's identity is that of its certificate. Requests that claim another identity are refused.
 func TestClaimOfAnotherIdentity(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
@@ -97,7 +97,7 @@ func TestClaimOfAnotherIdentity(t *testing.T) {
 	}
 }
 
-// A machine without Kubernetes joins by a token that is good once.
+// A machine outside Kubernetes joins with a token that works once.
 func TestMachine(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
@@ -133,12 +133,12 @@ spec: {address: %s, serviceAccount: vm-1, tokenSHA256: %x}
 	if err := fresh(s, "http://10.96.0.50/", "vm-1 HTTP/1.1")(); err != nil {
 		t.Errorf("a pod calls the machine: %v", err)
 	}
-	// A restart uses the certificate that it has.
+	// After a restart the agent uses its stored certificate.
 	a.Kill()
 	a = vm.Agent()
 	a.Ready()
 
-	// A removed machine gets no configuration, although its certificate is valid.
+	// A removed machine gets no configuration, even with a valid certificate.
 	connected := func() bool { return strings.Contains(w.Proxies(), "vm-1.shop") }
 	process.Eventually(t, "its proxy is connected", connected, w.Plane(), a)
 	if list := w.Proxies(); !strings.Contains(list, `"envoy": "`+contract.EnvoyVersion+`"`) || !strings.Contains(list, `"agent": "`) {
@@ -153,7 +153,7 @@ spec: {address: %s, serviceAccount: vm-1, tokenSHA256: %x}
 	a.Ready()
 	a.Kill()
 
-	// The token is no longer valid for another key.
+	// The token does not work for a second key.
 	if err := os.RemoveAll(filepath.Join(vm.Dir, "work", "certs")); err != nil {
 		t.Fatal(err)
 	}

@@ -12,13 +12,14 @@ import (
 
 var allDelays = flag.Bool("delays", false, "try round trips of 0, 250 and 500 ms to the control plane too")
 
-// maxRoundTrips is how many a connection of a new pod needs at most until the proxy is ready: TCP,
-// TLS, and the certificate or the configuration. There may be one more of something else. One
-// whose workload has used services before gets their clusters too, and waits for the endpoints.
+// maxRoundTrips is the maximum number of round trips that a connection of a new pod needs until the
+// proxy is ready: TCP, TLS, and the certificate or the configuration, plus one for anything else. A
+// proxy whose workload has used services before (prewarmed) also gets their clusters and waits for
+// the endpoints.
 const maxRoundTrips, maxRoundTripsPrewarmed = 4, 6
 
-// A control plane that is far away makes the start longer by a fixed number of round trips, and
-// a first call by one.
+// Distance to the control plane makes the start longer by a fixed number of round trips, and a
+// first call by one.
 func TestDelayToControlPlane(t *testing.T) {
 	t.Parallel()
 	delays := []time.Duration{time.Second}

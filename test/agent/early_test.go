@@ -14,7 +14,7 @@ import (
 	"outrider.dev/test/process"
 )
 
-// holdEnvoy puts a program in Envoy's place that becomes Envoy once release is called.
+// holdEnvoy replaces Envoy by a program that executes the real Envoy once release is called.
 func holdEnvoy(p *harness.Pod) (release func()) {
 	t := p.World.T
 	t.Helper()
@@ -28,7 +28,8 @@ func holdEnvoy(p *harness.Pod) (release func()) {
 	}
 	p.Envoy = program
 	return func() {
-		// Opened for both directions: it does not wait for a reader, and a later one gets the line.
+		// Opened for reading and writing, so that open does not block without a reader; a later
+		// reader still gets the line.
 		f, err := os.OpenFile(door, os.O_RDWR, 0)
 		if err == nil {
 			_, err = f.WriteString("go\n")
@@ -40,8 +41,8 @@ func holdEnvoy(p *harness.Pod) (release func()) {
 	}
 }
 
-// early is a mesh whose client has an agent, and no Envoy until release is called. The
-// server sends a line on each connection to port 91 of vip.
+// early makes a mesh whose client has an agent, and no Envoy until release is called. The server
+// sends a line on each connection to port 91 of vip.
 func early(t *testing.T) (client *harness.Agent, called netip.AddrPort, release func()) {
 	t.Helper()
 	w := harness.New(t)
@@ -57,7 +58,8 @@ func early(t *testing.T) (client *harness.Agent, called netip.AddrPort, release 
 	return client, netip.MustParseAddrPort(vip + ":91"), release
 }
 
-// served fails for calls that were not served, and returns when the others were, after since.
+// served fails the test for calls that got no answer, and returns how long after since the others
+// were answered.
 func served(t *testing.T, calls []harness.Call, since time.Time) (delays []time.Duration) {
 	t.Helper()
 	lost := 0
@@ -76,7 +78,7 @@ func served(t *testing.T, calls []harness.Call, since time.Time) (delays []time.
 	return delays
 }
 
-// Envoy serves all connections that are older than itself. How soon is measured by bench/agent.
+// Envoy serves all connections that were opened before it started. bench/agent measures the delay.
 func TestConnectionsBeforeEnvoy(t *testing.T) {
 	for _, n := range []int{20, 2000} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -97,7 +99,7 @@ func TestConnectionsBeforeEnvoy(t *testing.T) {
 // No connection is lost while Envoy takes over, at up to 5,000 new ones a second.
 func TestHandOverUnderLoad(t *testing.T) {
 	client, called, release := early(t)
-	// Below the standby's limit, which a slow machine would reach.
+	// Stay below the standby's connection limit, which a slow machine would reach.
 	crowd := client.Pod.Crowd(called, harness.Pace{Rate: 5000, Limit: 1500})
 	const least = 2000
 	process.Eventually(t, "the first wait", func() bool { return crowd.Connected() >= 100 }, client)

@@ -10,8 +10,7 @@ import (
 	"outrider.dev/test/process"
 )
 
-// Envoy's end is reported in three ways: by the journal, by the metrics, and by the log with
-// Envoy's last lines.
+// Envoy's exit is reported in three places: the journal, the metrics, and the log, with Envoy's last lines.
 func TestEndsOfEnvoyAreReported(t *testing.T) {
 	a := lone(t)
 	const total, restarts = `outrider_agent_envoy_ends_total{how="`, "outrider_agent_envoy_restarts_total "
@@ -61,8 +60,7 @@ func TestEndsOfEnvoyAreReported(t *testing.T) {
 	}
 }
 
-// SIGUSR1, by which operators have log files reopened, and a terminal's SIGHUP reach Envoy
-// and end no process.
+// SIGUSR1 (with which operators reopen log files) and a terminal's SIGHUP reach Envoy and end no process.
 func TestSignalsForEnvoy(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
@@ -71,7 +69,8 @@ func TestSignalsForEnvoy(t *testing.T) {
 	p.Args = []string{"--proxyLogLevel", "info"}
 	a := p.Agent()
 	a.Ready()
-	// A signal is dropped until the supervisor has learnt that Envoy is ready, a little later.
+	// The supervisor drops signals until it knows that Envoy is ready, which is a little later than
+	// Envoy's readiness.
 	a.Logs(`"event":"child ready"`)
 	envoy := a.Envoy()
 	for s, line := range map[syscall.Signal]string{syscall.SIGUSR1: "caught SIGUSR1", syscall.SIGHUP: "caught and eating SIGHUP"} {

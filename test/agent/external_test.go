@@ -35,11 +35,11 @@ import (
 
 const istioCSRName = "cert-manager-istio-csr.cert-manager.svc"
 
-// An issuer is a root, or an intermediate of one.
+// An issuer is a root certificate authority or an intermediate of one.
 type issuer struct {
 	cert *x509.Certificate
 	key  crypto.Signer
-	root *issuer // nil: it is one
+	root *issuer // nil for a root
 }
 
 func newIssuer(t *testing.T, name string, root *issuer) *issuer {
@@ -50,7 +50,7 @@ func newIssuer(t *testing.T, name string, root *issuer) *issuer {
 	return out
 }
 
-// sign signs a new key; by: nil, itself.
+// sign signs a certificate for a new key; by nil means self-signed.
 func sign(t *testing.T, form *x509.Certificate, by *issuer, life time.Duration) (*x509.Certificate, crypto.Signer) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -78,7 +78,7 @@ func signKey(form *x509.Certificate, key any, by *issuer, life time.Duration) (*
 	return x509.ParseCertificate(der)
 }
 
-// servingFiles writes the control plane's certificate as cert-manager does, with an intermediate.
+// servingFiles writes the control plane's serving certificate as cert-manager does, with an intermediate.
 func servingFiles(t *testing.T, dir string, by *issuer, names ...string) {
 	t.Helper()
 	cert, key := sign(t, &x509.Certificate{DNSNames: names, KeyUsage: x509.KeyUsageDigitalSignature}, by, time.Hour)
@@ -86,7 +86,7 @@ func servingFiles(t *testing.T, dir string, by *issuer, names ...string) {
 	if err == nil {
 		err = os.MkdirAll(dir, 0o700)
 	}
-	for name, content := range map[string][]byte{ // any order: outriderd uses files that belong together
+	for name, content := range map[string][]byte{ // any order: outriderd waits until the files match each other
 		"ca.crt": wire.MarshalCertificates(by.root.cert), "tls.key": pemKey, "tls.crt": wire.MarshalCertificates(cert, by.cert),
 	} {
 		if err == nil {
@@ -101,17 +101,17 @@ func servingFiles(t *testing.T, dir string, by *issuer, names ...string) {
 	}
 }
 
-// istioCSR is a server of Istio's certificate service as cert-manager's istio-csr is one: it goes by
-// the token, wants a request for exactly the caller's identity and nothing else, shortens the
-// lifetime to an hour (one of zero stays so), and returns the leaf, intermediates, and all roots
-// as one last entry.
+// istioCSR is a server of Istio's certificate API that behaves like cert-manager's istio-csr: it
+// authenticates by the token, requires that the request contains exactly the caller's identity,
+// limits the lifetime to an hour (zero stays zero), and returns the leaf, the intermediates, and
+// all roots as one last entry.
 type istioCSR struct {
 	tokens map[string]string // token -> identity
 
 	mu     sync.Mutex
 	by     *issuer
 	roots  []*x509.Certificate
-	away   int // calls that are still answered with Unavailable
+	away   int // number of further calls that fail with Unavailable
 	asked  []wire.CertificateRequest
 	signed []*x509.Certificate
 }
@@ -161,8 +161,9 @@ func (s *istioCSR) create(ctx context.Context, in wire.CertificateRequest) (wire
 	}}, nil
 }
 
-// Proxies have their certificates from istio-csr, outriderd signs none, and knows them by the roots of
-// istio-csr. When that has a new root, proxies with certificates of the old one stay connected.
+// Proxies get their certificates from istio-csr. outriderd signs none, and verifies them with the
+// roots of istio-csr. When istio-csr has a new root, proxies with certificates of the old one stay
+// connected.
 func TestCertificatesOfIstioCSR(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
@@ -207,7 +208,7 @@ func TestCertificatesOfIstioCSR(t *testing.T) {
 		a.Unready("identity-refused", "request authenticate failure")
 	})
 
-	// The authority replaces its root. outriderd publishes both, and the pods have them.
+	// The authority replaces its root. outriderd publishes both, and the pods receive both.
 	next := newIssuer(t, "new intermediate", newIssuer(t, "new root", nil))
 	servingFiles(t, files, next, "outriderd", "outriderd.outrider-system.svc", harness.PlaneName)
 	both := filepath.Join(w.State(), "seen-roots", "root-cert.pem")
@@ -233,7 +234,7 @@ func TestCertificatesOfIstioCSR(t *testing.T) {
 	if err := fresh(third, "http://"+vip+"/", "server HTTP/1.1")(); err != nil {
 		t.Errorf("a client of the new root calls a server of the old one: %v", err)
 	}
-	// Their certificates are of the old root, and their connections have aged.
+	// Reconnections succeed with certificates of the old root.
 	connections := func() int { return strings.Count(w.Plane().Log(), `"proxy connected"`) }
 	before := connections()
 	process.Eventually(t, "all proxies connect again", func() bool { return connections() > before+6 }, w.Plane(), client, server)

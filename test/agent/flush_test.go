@@ -15,12 +15,12 @@ import (
 	"outrider.dev/test/agent/harness"
 )
 
-// flushed is what an application writes just before it ends. It fits into the buffers of the
-// kernel and Envoy, and not into those of a slow receiver.
+// flushed is the size of what an application writes just before it exits. It fits into the buffers
+// of the kernel and Envoy together, but not into those of a slow receiver.
 const flushed = 1_500_000
 
-// An application that has written everything ends, with its receiver still reading slowly: the
-// proxy passes everything on before it leaves.
+// When an application exits after writing everything while its receiver still reads slowly, the
+// proxy delivers all of it before it exits.
 func TestStopFlushes(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
@@ -28,7 +28,7 @@ func TestStopFlushes(t *testing.T) {
 	w.Service("h2", "10.96.0.12", "h2", "http2 8080")
 	w.Serve()
 
-	// begin starts a pod whose app has ended when its proxy gets SIGTERM.
+	// begin starts a pod whose app has exited by the time its proxy gets SIGTERM.
 	pods := 0
 	begin := func(name string, env ...string) *harness.Agent {
 		p := w.Pod(name)
@@ -69,13 +69,13 @@ func TestStopFlushes(t *testing.T) {
 	}
 
 	for name, tt := range map[string]struct {
-		responses int // under way at a time
-		size      int // of each
+		responses int // at the same time
+		size      int // of each response
 	}{
 		"tcp": {1, flushed},
 		"h1":  {1, flushed},
-		// Each fits into its stream's window, and not all into the connection's: what waits for
-		// that is in no queue of a socket.
+		// Each response fits into its stream's window, but all together do not fit into the
+		// connection's: what waits for that window is in no socket queue.
 		"h2": {20, 10_000},
 	} {
 		w.Run("a response by "+name, func(t *testing.T) {
@@ -128,7 +128,7 @@ func TestStopFlushes(t *testing.T) {
 		left(t, a)
 	})
 
-	// endUnread ends a pod while a client does not read its answer, which is returned.
+	// endUnread ends a pod while a client has not read its answer, and returns the answer's body.
 	endUnread := func(t *testing.T, a *harness.Agent) io.Reader {
 		t.Helper()
 		app, wrote := serve(a, flushed)
@@ -153,8 +153,7 @@ func TestStopFlushes(t *testing.T) {
 		}
 	})
 
-	// Else callers that go on would be answered for as long as the drain takes, and their bytes
-	// count as well.
+	// Otherwise callers would be answered for the whole drain time, and their bytes would count too.
 	w.Run("new connections are refused meanwhile", func(t *testing.T) {
 		a := begin("refuses", `PROXY_CONFIG={"drainDuration": "1h"}`)
 		answer := endUnread(t, a)
@@ -166,8 +165,8 @@ func TestStopFlushes(t *testing.T) {
 			}
 			return errors.Is(err, syscall.ECONNREFUSED)
 		}
-		// Until one is refused, the receiver reads slowly, and no more than half: the rest is more
-		// than its own buffers have, so the proxy is there still.
+		// Until a new connection is refused, the receiver reads slowly and at most half. The other
+		// half exceeds its own buffers, so the proxy must still be there.
 		half, closed := make(chan error, 1), make(chan struct{})
 		go func() {
 			for range 200 {
@@ -216,7 +215,7 @@ func slowly(r io.Reader, size int) (n int, err error) {
 	}
 }
 
-// slowClient takes little at a time, by HTTP/1.1 or HTTP/2.
+// slowClient makes a client with small receive buffers, for HTTP/1.1 or HTTP/2.
 func slowClient(p *harness.Pod, h2 bool) *http.Client {
 	var protocols http.Protocols
 	protocols.SetHTTP1(!h2)

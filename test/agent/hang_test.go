@@ -18,14 +18,14 @@ import (
 	"outrider.dev/test/process"
 )
 
-// An Envoy that hangs runs and listens, and serves no request: readiness reports it, and the
+// When Envoy hangs, it runs and listens but serves no request. Readiness reports it, and the
 // metrics of the agent and the application are still served.
 func TestAnEnvoyThatHangs(t *testing.T) {
 	a := lone(t, `ISTIO_PROMETHEUS_ANNOTATIONS={"scrape": "true", "port": "8080", "path": "/metrics"}`)
 	go http.Serve(harness.Listen(a.Pod.World, a.Pod.Namespace, harness.AppUser, ":8080"),
 		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "app_things 7") }))
 	scrape := func() harness.Answer { return a.Get(15020, "/metrics") }
-	merged := func() bool { // a busy Envoy may take longer than a scrape waits for it
+	merged := func() bool { // a busy Envoy may take longer than the scrape waits
 		got := scrape().Body
 		return strings.Contains(got, "\nenvoy_server_live") && strings.Contains(got, "\napp_things 7\n")
 	}
@@ -51,7 +51,7 @@ func TestAnEnvoyThatHangs(t *testing.T) {
 	process.Eventually(t, "all metrics after SIGCONT", merged, a)
 }
 
-// A DNS port that another process has is reported; once it is free, the agent uses it.
+// A DNS port that another process occupies is reported; once it is free, the agent uses it.
 func TestTheDNSPortIsTaken(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
@@ -63,12 +63,12 @@ func TestTheDNSPortIsTaken(t *testing.T) {
 	a.Unready("dns-proxy-silent", "listening for DNS: listen tcp 127.0.0.1:15053: bind: address already in use")
 	taken.Close()
 	a.Ready()
-	if n := strings.Count(a.Log(), "answering for names"); n != 1 { // the status is written first
+	if n := strings.Count(a.Log(), "answering for names"); n != 1 { // the status is written before the log line
 		t.Errorf("it is logged %d times", n)
 	}
 }
 
-// A condition's name fits while it holds; only when it does not hold has it a code.
+// A condition's name describes the state in which it holds; it has a code only when it does not hold.
 func TestConditionsThatHold(t *testing.T) {
 	a := lone(t)
 	var s readiness.Status

@@ -10,8 +10,8 @@ import (
 	"outrider.dev/test/process"
 )
 
-// Inbound connections that are older than Envoy reach the application, whichever way the kernel hands
-// them over.
+// Inbound connections that were opened before Envoy started reach the application, with each way in
+// which the kernel can redirect them.
 func TestInboundConnectionsBeforeEnvoy(t *testing.T) {
 	for _, mode := range []string{"REDIRECT", "TPROXY"} {
 		t.Run(mode, func(t *testing.T) {

@@ -21,9 +21,9 @@ import (
 	"outrider.dev/test/secretserver"
 )
 
-// istioBin is a directory with Istio's own binaries and its template of a bootstrap:
-// pilot-agent, pilot-discovery and envoy_bootstrap.json. The tests of the real peers are
-// skipped without it; docs/interop.md says when they ran.
+// istioBin returns the path of one of Istio's own files: pilot-agent, pilot-discovery or the
+// bootstrap template envoy_bootstrap.json. Tests with the real peers are skipped without them;
+// docs/interop.md says when they ran.
 func istioBin(t testing.TB, name string) string {
 	t.Helper()
 	dir := os.Getenv("ISTIO_BIN")
@@ -37,10 +37,10 @@ func istioBin(t testing.TB, name string) string {
 	return path
 }
 
-// foreignVIP is the address of the service of the foreign proxy's app.
+// foreignVIP is the Service address of the app behind the Istio proxy.
 const foreignVIP = "10.96.0.20"
 
-// foreignPod is a pod of the mesh with a proxy of Istio, which the caller starts.
+// foreignPod makes a pod of the mesh for an Istio proxy, which the caller starts.
 func foreignPod(w *harness.World) *harness.Pod {
 	w.T.Helper()
 	p := w.Machine("foreign")
@@ -57,15 +57,15 @@ status: {podIP: "%s"}
 	return p
 }
 
-// An istio is how pilot-agent proves its identity.
+// An istio says how pilot-agent proves its identity.
 type istio struct {
 	token        bool
-	certificates string // directory, relative to the agent's
+	certificates string // directory, relative to the agent's working directory
 	metadata     map[string]any
 }
 
-// pilotAgent starts Istio's agent, with our Envoy, and waits until it is ready. Its paths are
-// relative to its working directory.
+// pilotAgent starts Istio's agent with Outrider's Envoy, and waits until it is ready. Paths are
+// relative to the agent's working directory.
 func pilotAgent(p *harness.Pod, by istio, env ...string) *process.Process {
 	t := p.World.T
 	t.Helper()
@@ -106,7 +106,7 @@ func pilotAgent(p *harness.Pod, by istio, env ...string) *process.Process {
 	}
 	env = append([]string{"POD_NAME=" + p.Name, "POD_NAMESPACE=" + harness.Namespace, "SERVICE_ACCOUNT=" + p.Name, "INSTANCE_IP=" + p.Address.String(),
 		"PROXY_CONFIG=" + string(config), "ISTIOD_SAN=" + harness.PlaneName, "ISTIO_META_CLUSTER_ID=Kubernetes", "ISTIO_META_WORKLOAD_NAME=" + p.Name}, env...)
-	// Its Envoy ends with it, also when it is killed.
+	// Its Envoy exits with the agent, even when the agent is killed.
 	user := fmt.Sprint(p.User)
 	command := append([]string{"unshare", "--pid", "--fork", "--kill-child", "sh", "-c", `"$@" & wait`, "sh",
 		"setpriv", "--reuid", user, "--regid", user, "--clear-groups", "env", "-C", dir, "-i"}, env...)
@@ -135,7 +135,7 @@ func copyFile(t testing.TB, from, to string, mode os.FileMode) {
 	}
 }
 
-// certificateOf signs a certificate for a pod, as files.
+// certificateOf signs a certificate for a pod, as PEM.
 func certificateOf(p *harness.Pod) (chain, key []byte) {
 	t := p.World.T
 	t.Helper()
@@ -158,10 +158,10 @@ func certificateOf(p *harness.Pod) (chain, key []byte) {
 	return []byte(strings.Join(signed.Chain, "")), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 }
 
-// An Istio proxy and ours call each other over mutual TLS, and the foreign one reaches what is
-// outside of the mesh. The twin of pilot-agent is Envoy with a bootstrap of that form: a
-// token on each stream and no client certificate, the secrets default and ROOTCA by a socket,
-// and no cluster of ours.
+// An Istio proxy and an Outrider proxy call each other over mutual TLS, and the Istio proxy reaches
+// addresses outside the mesh. Where pilot-agent is not installed, its twin is an Envoy with a
+// bootstrap of the same form: a token on each stream and no client certificate, the secrets default
+// and ROOTCA from a socket, and none of Outrider's own clusters.
 func TestIstioProxy(t *testing.T) {
 	t.Parallel()
 	mounted := map[string]any{}
@@ -185,7 +185,7 @@ func TestIstioProxy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := harness.New(t)
 			w.Service("server", vip, "server", ports...)
-			w.Serve("--max-connection-age", "2s") // of a stream by token; by certificate 10 s more
+			w.Serve("--max-connection-age", "2s") // for a stream with a token; with a certificate 10 s more
 			outsider, ours := w.Machine("outsider"), w.Pod("server")
 			app(outsider)
 			app(ours)
@@ -211,9 +211,9 @@ func TestIstioProxy(t *testing.T) {
 				t.Helper()
 				is(mode+": Istio's to ours", foreign, "http://"+vip+"/", "server HTTP/1.1")
 				is(mode+": ours to Istio's", ours, "http://"+foreignVIP+"/", "foreign HTTP/1.1")
-				for to, pods := range map[string][2]*harness.Pod{vip: {foreign, ours}, foreignVIP: {ours, foreign}} { // any order: each is checked
-					// A connection of a busy client may be silent for 200 ms: it is treated as TCP,
-					// and its request gets no header.
+				for to, pods := range map[string][2]*harness.Pod{vip: {foreign, ours}, foreignVIP: {ours, foreign}} { // any order: each pair is checked
+					// The connection of a busy client may be silent for 200 ms; it is then treated
+					// as TCP, and its request gets no header.
 					want := "URI=spiffe://cluster.local/ns/shop/sa/" + pods[0].Name
 					process.Eventually(t, fmt.Sprintf("%s: %s sees the client %s", mode, pods[1].Name, want), func() bool {
 						c := harness.NewClient(pods[0].Namespace, harness.AppUser)
@@ -232,14 +232,14 @@ func TestIstioProxy(t *testing.T) {
 			both("STRICT")
 			is("an outside address", foreign, "http://"+outsider.Address.String()+"/", "outsider HTTP/1.1")
 
-			// Streams of configuration end, and begin again, while connections are made.
+			// Configuration streams end and reconnect while connections are made.
 			out := harness.NewLoad(1, pause, fresh(foreign, "http://"+vip+"/", "server HTTP/1.1"))
 			in := harness.NewLoad(1, pause, fresh(ours, "http://"+foreignVIP+"/", "foreign HTTP/1.1"))
 			const connected = `"msg":"proxy connected","proxy":"sidecar~`
 			from := connected + foreign.Address.String() + "~foreign.shop~"
 			before := strings.Count(w.Plane().Log(), from)
 			process.Eventually(t, "the next stream of the foreign proxy", func() bool { return strings.Count(w.Plane().Log(), from) > before }, w.Plane(), own, other)
-			for what, load := range map[string]*harness.Load{"out": out, "in": in} { // any order: each is checked
+			for what, load := range map[string]*harness.Load{"out": out, "in": in} { // any order: each load is checked
 				if made, _, failed := load.Stop(); made == 0 || len(failed) > 0 {
 					t.Errorf("%s: %d calls, failed %v", what, made, failed)
 				}
@@ -251,7 +251,7 @@ func TestIstioProxy(t *testing.T) {
 	}
 }
 
-// twin starts Envoy as Istio's agent does, without that agent.
+// twin starts Envoy with the bootstrap of Istio's agent, without that agent.
 func twin(p *harness.Pod) *process.Process {
 	t := p.World.T
 	t.Helper()

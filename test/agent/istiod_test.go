@@ -18,9 +18,9 @@ import (
 
 const istiodName = "istiod.istio-system.svc"
 
-// An agent at istiod is refused with the reason, before its token is sent: its Envoy has no filters of
-// Istio, and would never be ready. The twin of istiod is a server with a
-// certificate of the same root for istiod's names.
+// An agent that is pointed at istiod fails with the reason before it sends its token: its Envoy
+// lacks Istio's filters and would never be ready. The twin of istiod is a server with a certificate
+// of the same root for istiod's names.
 func TestAgentAtIstiod(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -33,9 +33,9 @@ func TestAgentAtIstiod(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := harness.New(t)
-			w.Serve("--name", istiodName) // it makes the authority, and gives the certificate in the last case
+			w.Serve("--name", istiodName) // creates the authority, and signs istiod's certificate in the last case
 			server := w.Machine("istiod")
-			server.User = 0 // it reads the authority's key
+			server.User = 0 // so that it can read the authority's key
 			tokens := tt.start(t, server)
 			p := w.Pod("app")
 			p.Plane, p.Env = server.Address.String()+":15012", append(tt.env, "ISTIOD_SAN="+istiodName)
@@ -71,7 +71,7 @@ func istiodTwin(t *testing.T, p *harness.Pod) (tokens func() int64) {
 	return sent.Load
 }
 
-// istiod runs Istio's control plane, with a cluster that has nothing.
+// istiod runs Istio's control plane, with an empty cluster.
 func istiod(t *testing.T, p *harness.Pod) (tokens func() int64) {
 	binary := istioBin(t, "pilot-discovery")
 	api := &emptyCluster{}
@@ -94,7 +94,7 @@ func istiod(t *testing.T, p *harness.Pod) (tokens func() int64) {
 	if err == nil {
 		err = os.WriteFile(filepath.Join(p.Dir, "kubeconfig"), config, 0o600)
 	}
-	// A folder of configuration, in place of the cluster's objects.
+	// Istio reads its configuration from a folder instead of the cluster.
 	folder := filepath.Join(p.Dir, "mesh")
 	if err == nil {
 		err = os.Mkdir(folder, 0o755)
@@ -119,10 +119,10 @@ spec: {hosts: [server.shop.svc.cluster.local], addresses: [10.96.0.10], ports: [
 	return api.reviews.Load
 }
 
-// An emptyCluster is as much of an API server as istiod needs to start.
+// An emptyCluster implements as much of an API server as istiod needs to start.
 type emptyCluster struct{ reviews atomic.Int64 }
 
-// kinds of the lists that istiod decodes by their kind.
+// kinds maps resource names to the list kinds that istiod decodes.
 var kinds = map[string]string{
 	"endpointslices": "EndpointSlice", "ingresses": "Ingress", "ingressclasses": "IngressClass", "leases": "Lease", "customresourcedefinitions": "CustomResourceDefinition",
 	"mutatingwebhookconfigurations": "MutatingWebhookConfiguration", "validatingwebhookconfigurations": "ValidatingWebhookConfiguration",
@@ -144,13 +144,13 @@ func (e *emptyCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case resource == "tokenreviews":
 		e.reviews.Add(1)
 		answer(http.StatusCreated, map[string]any{"kind": "TokenReview", "apiVersion": version, "status": map[string]any{}})
-	case r.Method != http.MethodGet: // what was to be written is the answer
+	case r.Method != http.MethodGet: // a write is answered with its own object
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusCreated)
 		io.Copy(w, r.Body)
 	case r.URL.Path == "/version":
 		answer(http.StatusOK, map[string]any{"major": "1", "minor": "34", "gitVersion": "v1.34.4"})
-	case r.URL.Query().Get("sendInitialEvents") == "true": // the client then lists
+	case r.URL.Query().Get("sendInitialEvents") == "true": // after this refusal the client falls back to a list
 		answer(http.StatusUnprocessableEntity, map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Invalid", "code": 422})
 	case r.URL.Query().Has("watch"):
 		w.Header().Set("Content-Type", "application/json")

@@ -11,7 +11,7 @@ import (
 
 func TestMain(m *testing.M) {
 	containerinit.Become()
-	flag.Set("test.parallel", "4") // they wait most of their time; a value of the command line comes after it
+	flag.Set("test.parallel", "4") // the tests mostly wait; a value on the command line overrides this
 	status := m.Run()
 	harness.Clean()
 	os.Exit(status)

@@ -17,15 +17,15 @@ import (
 	"outrider.dev/test/tier"
 )
 
-// A window is a time in which a process was ending: requests under way may fail. Before the
-// next process serves, so may one request for each connection that ended with the old one: a
-// busy proxy learns of its end when it uses it.
+// A window is the time in which a process was ending: requests in flight may fail. Before the next
+// process serves, one more request may fail for each connection that ended with the old process: a
+// busy proxy notices that only when it uses the connection.
 type window struct {
 	begin, end, back time.Time
-	connections      int // that may have ended with the process
+	connections      int // number that may have ended with the process
 }
 
-// excuses says whether a failure is the window's, and counts it.
+// excuses reports whether a failure falls into the window, and counts it.
 func (w *window) excuses(f harness.Failure) bool {
 	if f.Begin.Before(w.end) {
 		return f.End.After(w.begin)
@@ -60,14 +60,15 @@ func judge(t *testing.T, what string, l *harness.Load, windows ...window) {
 	}
 }
 
-// used returns when the client has been answered once, so that its proxy has what it needs of
-// the server: what it uses for the first time fails while the control plane is away.
+// used waits until the client has been answered once, so that its proxy has the server's
+// configuration: a first use fails while the control plane is away.
 func used(t *testing.T, client *harness.Agent) {
 	t.Helper()
 	process.Eventually(t, "the first answer", func() bool { return fresh(client.Pod, "http://"+vip+"/", "server HTTP/1.1")() == nil }, client)
 }
 
-// fresh makes requests with a new connection each, kept with a persistent one.
+// fresh returns a function that makes a request on a new connection each time; kept uses a
+// persistent connection.
 func fresh(p *harness.Pod, url, want string) func() error {
 	return func() error {
 		c := harness.NewClient(p.Namespace, harness.AppUser)
@@ -84,16 +85,17 @@ func kept(p *harness.Pod, url, want string) func() error {
 
 const (
 	pause   = 5 * time.Millisecond // between two requests of a load
-	workers = 2                    // of a load: each has one connection at a time
+	workers = 2                    // of a load; each worker has one connection at a time
 )
 
-// Envoy is killed under load, often, at the client's side and at the server's: only requests
-// under way fail. After each Envoy that served for a second the next one starts at once.
+// When Envoy is killed repeatedly under load, on the client's and on the server's side, only
+// requests in flight fail. After an Envoy that served for a second, the next one starts without a
+// pause.
 func TestEnvoyIsKilled(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		kills  int
-		serves time.Duration // before each kill
+		serves time.Duration // how long Envoy serves before each kill
 		which  func(client, server *harness.Agent) *harness.Agent
 	}{
 		"the caller's": {tier.Times(6, 20), 100 * time.Millisecond, func(c, _ *harness.Agent) *harness.Agent { return c }},
@@ -111,7 +113,7 @@ func TestEnvoyIsKilled(t *testing.T) {
 	}
 }
 
-// restartPauses are those that an agent's log has, one for each end of its Envoy.
+// restartPauses returns the pauses in an agent's log, one for each exit of its Envoy.
 func restartPauses(log string) (all []time.Duration) {
 	for line := range strings.Lines(log) {
 		var e struct {
@@ -127,7 +129,7 @@ func restartPauses(log string) (all []time.Duration) {
 
 func killOften(t *testing.T, client, victim *harness.Agent, kills int, serves time.Duration) {
 	used(t, client)
-	victim.Logs(serving) // from then on the agent counts how long Envoy has served
+	victim.Logs(serving) // from here on the agent counts how long Envoy has served
 	url := "http://" + vip + "/"
 	loads := map[string]*harness.Load{
 		"new connections":  harness.NewLoad(workers, pause, fresh(client.Pod, url, "server HTTP/1.1")),
@@ -147,7 +149,7 @@ func killOften(t *testing.T, client, victim *harness.Agent, kills int, serves ti
 	t.Log(spread("from its death to ready again", back))
 }
 
-// An Envoy that cannot start any more ends the agent, with the reason.
+// If Envoy cannot be started again, the agent exits and says why.
 func TestEnvoyCannotStartAgain(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
@@ -169,10 +171,11 @@ func TestEnvoyCannotStartAgain(t *testing.T) {
 	}
 }
 
-// While a pod's proxy takes long to come back, its callers' connections are parked longer than
-// one try may take. Each that fails ends a try of all requests that wait: many requests, begun
-// one after another, have tries enough: the connections fail from the second second to the end
-// of the third, and the pauses between a request's tries are at random but longer than that.
+// While a pod's proxy takes long to restart, its callers' connections are parked for longer than
+// one try may take. A connection that fails ends one try of every request that waits for it. Many
+// requests, begun one after another, still have enough tries: the connections fail between the
+// second and the third second, and the pauses between tries are random and longer than that
+// interval.
 func TestManyCallersOfAProxyThatRestartsSlowly(t *testing.T) {
 	w := harness.New(t)
 	slow := filepath.Join(w.Dir, "slow")
@@ -203,7 +206,7 @@ func TestManyCallersOfAProxyThatRestartsSlowly(t *testing.T) {
 	}
 }
 
-// Envoy ends with its agent, so that the next agent finds the ports free.
+// Envoy exits with its agent, so that the next agent finds the ports free.
 func TestAgentIsKilled(t *testing.T) {
 	t.Parallel()
 	_, client, _ := two(t)
@@ -217,7 +220,7 @@ func TestAgentIsKilled(t *testing.T) {
 	}
 }
 
-// routeOfOther is a route of the service other, which leads to that service.
+// routeOfOther is an HTTPRoute for the service named other, with itself as its backend.
 const routeOfOther = `apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
 metadata: {name: other, namespace: shop}
@@ -226,7 +229,7 @@ spec:
   rules: [{backendRefs: [{name: other, port: 80}]}]
 `
 
-// echoed sends "line" from a pod to a port that repeats lines, and returns the answer.
+// echoed sends "line" from a pod to a port that echoes lines, and returns the answer.
 func echoed(p *harness.Pod, to string) (string, error) {
 	c, err := harness.Dialer(p.Namespace, harness.AppUser)(p.World.T.Context(), "tcp", to)
 	if err != nil {
@@ -237,11 +240,11 @@ func echoed(p *harness.Pod, to string) (string, error) {
 	return firstLine(c)
 }
 
-// planeIsAway is why a service is not served that was not used before.
+// planeIsAway is the reason for failing calls to a service that was not used before.
 const planeIsAway = "the control plane is away, and this proxy has not used this service before"
 
-// Without a control plane known services are served, what is no service is passed through, and
-// services that were never used fail soon, with the reason.
+// Without a control plane, services in use are still served, calls to addresses of no service are
+// passed through, and calls to services that were never used fail quickly with the reason.
 func TestControlPlaneIsGone(t *testing.T) {
 	t.Parallel()
 	w, client, server := two(t)
@@ -249,7 +252,7 @@ func TestControlPlaneIsGone(t *testing.T) {
 	w.Service("third", "10.96.0.12", "server", ports...)
 	w.Manifest("route", routeOfOther)
 	w.Known(3, 2)
-	host := w.Machine("host") // not in the mesh
+	host := w.Machine("host") // outside the mesh
 	app(host)
 	url := "http://" + vip + "/"
 	want := "server HTTP/1.1"
@@ -274,7 +277,7 @@ func TestControlPlaneIsGone(t *testing.T) {
 	w.Plane().Kill()
 	for name, to := range map[string]string{"by a route": "10.96.0.11", "by its address": "10.96.0.12"} {
 		var got harness.Answer
-		process.Eventually(t, "an answer", func() bool { got = get("http://"+to+"/", ""); return got.Err == nil }, client) // a request that is late is one of bytes, and is reset
+		process.Eventually(t, "an answer", func() bool { got = get("http://"+to+"/", ""); return got.Err == nil }, client) // a request that is sent late is treated as TCP, and is reset
 		t.Logf("a new service %s: %d %q, %v after %s", name, got.Status, got.Body, got.Err, got.Took.Round(time.Millisecond))
 		if got.Status != 503 || !strings.Contains(got.Body, planeIsAway) {
 			t.Errorf("a new service %s: %d %q, %v; want 503 with the reason", name, got.Status, got.Body, got.Err)
@@ -311,8 +314,8 @@ func TestControlPlaneIsGone(t *testing.T) {
 	process.Eventually(t, "bytes to the new service", func() bool { got, _ := echoed(client.Pod, "10.96.0.12:90"); return got == "line\n" }, w.Plane(), client, server)
 }
 
-// An Envoy, and an agent, that starts while the control plane is away serves what the one before
-// it used.
+// An Envoy or an agent that starts while the control plane is away serves the services that the
+// previous one used.
 func TestEnvoyStartsWithoutControlPlane(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
@@ -328,7 +331,7 @@ func TestEnvoyStartsWithoutControlPlane(t *testing.T) {
 		t.Helper()
 		for _, url := range []string{"http://" + vip + "/", "http://10.96.0.11/"} {
 			t.Log(when, url)
-			process.Retry(t, fresh(client.Pod, url, want), client, server) // a request that is late is one of bytes
+			process.Retry(t, fresh(client.Pod, url, want), client, server) // a request that is sent late is treated as TCP
 		}
 		if got, err := echoed(client.Pod, vip+":90"); got != "line\n" {
 			t.Errorf("%s: bytes: %q, %v", when, got, err)
@@ -368,7 +371,7 @@ func TestEnvoyStartsWithoutControlPlane(t *testing.T) {
 	process.Eventually(t, "a change", func() bool { return served("http://10.96.0.99/") }, w.Plane(), client, server)
 }
 
-// A control plane that is slow is not one that is gone: first calls wait for it.
+// A slow control plane is not treated as absent: first calls wait for it.
 func TestControlPlaneIsSlow(t *testing.T) {
 	t.Parallel()
 	w, client, _ := two(t)
@@ -384,7 +387,7 @@ func TestControlPlaneIsSlow(t *testing.T) {
 	for i := range n {
 		go func() { failed <- fresh(client.Pod, fmt.Sprintf("http://10.96.1.%d/", i), "server HTTP/1.1")() }()
 	}
-	time.Sleep(2500 * time.Millisecond) // longer than a control plane may be away: the wait is what is tested
+	time.Sleep(2500 * time.Millisecond) // deliberately longer than the time after which a control plane counts as absent
 	if ended := len(failed); ended > 0 {
 		t.Errorf("%d first calls ended while the control plane was stopped", ended)
 	}
@@ -401,7 +404,7 @@ func TestControlPlaneIsSlow(t *testing.T) {
 	}
 }
 
-// First calls that wait when the control plane is killed are served by the next one.
+// First calls that wait when the control plane is killed are served after its restart.
 func TestFirstUseDuringRestart(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
@@ -419,7 +422,7 @@ func TestFirstUseDuringRestart(t *testing.T) {
 	}
 }
 
-// lateRequest makes a connection, sends a request after a while, and returns the answer.
+// lateRequest connects, sends a request after a delay, and returns the answer.
 func lateRequest(t *testing.T, p *harness.Pod, address string, after time.Duration) string {
 	t.Helper()
 	conn, err := harness.Dialer(p.Namespace, harness.AppUser)(t.Context(), "tcp", address)
@@ -428,7 +431,7 @@ func lateRequest(t *testing.T, p *harness.Pod, address string, after time.Durati
 	}
 	defer conn.Close()
 	conn.SetDeadline(time.Now().Add(process.Patience))
-	time.Sleep(after) // the silence is tested
+	time.Sleep(after) // the silence under test
 	fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", address)
 	answer, err := io.ReadAll(conn)
 	if err != nil {
@@ -437,7 +440,7 @@ func lateRequest(t *testing.T, p *harness.Pod, address string, after time.Durati
 	return string(answer)
 }
 
-// A control plane that restarts under load disturbs no connection.
+// A restart of the control plane under load disturbs no connection.
 func TestControlPlaneRestarts(t *testing.T) {
 	t.Parallel()
 	w, client, server := two(t)
@@ -466,7 +469,7 @@ func TestControlPlaneRestarts(t *testing.T) {
 		judge(t, name, l)
 	}
 	t.Log(spread("from its start to both proxies connected", back))
-	// In step: a change reaches both.
+	// A change reaches both proxies.
 	w.Service("server", "10.96.0.99", "server", ports...)
 	process.Eventually(t, "the service at its new address", func() bool {
 		return fresh(client.Pod, "http://10.96.0.99/", "server HTTP/1.1")() == nil

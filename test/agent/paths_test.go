@@ -16,7 +16,7 @@ import (
 
 const vip6 = "fd96::10"
 
-// call is a request and both kinds of bytes, from a pod to an address.
+// call makes an HTTP request and a TCP call of each kind, from a pod to an address.
 func call(p *harness.Pod, to netip.Addr, name string) error {
 	at := func(port uint16) string { return netip.AddrPortFrom(to, port).String() }
 	if err := fresh(p, "http://"+at(80)+"/", name+" HTTP/1.1")(); err != nil {
@@ -38,8 +38,8 @@ func call(p *harness.Pod, to netip.Addr, name string) error {
 	return nil
 }
 
-// Services and pods by IPv6, beside IPv4 and alone, through both proxies and in both
-// directions: without mutual TLS no request is served.
+// Services and pods are reachable by IPv6, alone and beside IPv4, through both proxies and in both
+// directions. Strict mutual TLS proves that the proxies were used.
 func TestFamilies(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -58,7 +58,7 @@ func TestFamilies(t *testing.T) {
 	}
 }
 
-// The same where the kernel hands inbound connections over as they are.
+// TPROXY, which keeps the original destination of inbound connections, works in the same way.
 func TestTPROXY(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
@@ -70,7 +70,7 @@ func TestTPROXY(t *testing.T) {
 	})
 }
 
-// meshOfTwo makes two pods that both serve and call, and tries all ways between them.
+// meshOfTwo makes two pods that both serve and call, and tests all paths between them.
 func meshOfTwo(t *testing.T, w *harness.World, addresses []string, change ...func(*harness.Pod)) {
 	names := []string{"server", "client"}
 	var services [2][]netip.Addr
@@ -115,8 +115,8 @@ func meshOfTwo(t *testing.T, w *harness.World, addresses []string, change ...fun
 	}
 }
 
-// An app's look-ups go to the agent, regardless of their name server, and connections to the
-// resolved addresses are the mesh's.
+// An app's DNS queries go to the agent, whichever name server it uses, and connections to the
+// resolved addresses go through the mesh.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)

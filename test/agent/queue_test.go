@@ -19,11 +19,11 @@ import (
 	"outrider.dev/test/process"
 )
 
-// keeps is what an agent logs once it shares Envoy's listening sockets.
+// keeps is the agent's log line once it shares Envoy's listening sockets.
 const keeps = "keeps the proxy's listening sockets"
 
-// Connections that an Envoy has not accepted when it ends are served by the next one. Envoy
-// is stopped first, so that it accepts none.
+// Connections that were not accepted when Envoy exited are served by the next Envoy. Envoy is
+// stopped first, so that it accepts none.
 func TestQueueOfADeadEnvoy(t *testing.T) {
 	t.Parallel()
 	for _, direction := range []string{"outbound", "inbound"} {
@@ -68,10 +68,10 @@ func TestQueueOfADeadEnvoy(t *testing.T) {
 	}
 }
 
-// New connections all the time, while Envoys are killed, end by themselves, and are stopped
-// before they are killed. One that came before an Envoy's end may have been accepted by it, and is
-// lost with it; every other one is served. OUTRIDER_CONNECTIONS is how many to make (for a
-// measurement 10000; default 300).
+// Connections are opened continuously while Envoys are killed, exit by themselves, or are stopped
+// and then killed. A connection that was opened before an Envoy's end may have been accepted by it,
+// and is lost with it; all others are served. OUTRIDER_CONNECTIONS is the number of connections
+// (for a measurement 10000; default 300).
 func TestNewConnectionsAtRestarts(t *testing.T) {
 	t.Parallel()
 	_, client, _ := two(t)
@@ -94,7 +94,7 @@ func TestNewConnectionsAtRestarts(t *testing.T) {
 		}
 		return nil
 	})
-	// An Envoy may have accepted what came before deaf.
+	// A death is one end of an Envoy, which may have accepted connections until deaf.
 	type death struct{ begin, deaf, end time.Time }
 	var deaths []death
 	ways := []func(envoy int, d *death){
@@ -104,11 +104,11 @@ func TestNewConnectionsAtRestarts(t *testing.T) {
 			unix.Kill(envoy, unix.SIGSTOP)
 			process.Eventually(t, "Envoy is stopped", func() bool { return harness.Stopped(envoy) }, client)
 			d.deaf = time.Now()
-			time.Sleep(20 * time.Millisecond) // some come
+			time.Sleep(20 * time.Millisecond) // some connections arrive
 			unix.Kill(envoy, unix.SIGKILL)
 		},
 	}
-	for len(deaths) < len(ways) || int(made.Load()) < want { // the agent gives up after 30
+	for len(deaths) < len(ways) || int(made.Load()) < want { // the agent gives up after 30 restarts
 		process.Eventually(t, "the queue outlives the Envoy", func() bool {
 			return strings.Count(client.Log(), `"keeps the proxy's listening sockets","port":15001`) > len(deaths)
 		}, client)

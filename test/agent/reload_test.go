@@ -34,7 +34,7 @@ func annotate(p *harness.Pod, pairs ...string) {
 	}
 }
 
-// A logged is a line of the agent's log about a change.
+// logged is a log line of the agent about a changed setting.
 type logged struct{ Msg, Setting, From, To, Reason, Later string }
 
 func changes(a *harness.Agent) (out []logged) {
@@ -47,7 +47,7 @@ func changes(a *harness.Agent) (out []logged) {
 	return out
 }
 
-// await waits for the next line about a change, which must be this one.
+// await waits for the agent's next log line about a change and compares it.
 func await(a *harness.Agent, n *int, want logged) {
 	t := a.Pod.World.T
 	t.Helper()
@@ -63,7 +63,7 @@ func await(a *harness.Agent, n *int, want logged) {
 	}
 }
 
-// levelOf is Envoy's level of a component.
+// levelOf returns Envoy's log level of a component.
 func levelOf(a *harness.Agent, component string) string {
 	c := harness.NewClient(a.Pod.Namespace, harness.AppUser)
 	defer c.Close()
@@ -72,8 +72,8 @@ func levelOf(a *harness.Agent, component string) string {
 	return level
 }
 
-// another kills an Envoy that serves, as each before it has, and waits for the next one. It
-// returns the moments before and after the end.
+// another kills an Envoy that serves, as each before it did, and waits until the next one serves.
+// It returns the times before and after the exit.
 func another(t *testing.T, a *harness.Agent) (before, after time.Time) {
 	t.Helper()
 	ends := strings.Count(a.Log(), ended)
@@ -82,14 +82,14 @@ func another(t *testing.T, a *harness.Agent) (before, after time.Time) {
 	return before, after
 }
 
-// What an agent logs when its Envoy ends, and when one serves.
+// Log messages of the agent when its Envoy exits, and when the next one serves.
 const (
 	ended   = `"msg":"proxy ended"`
 	serving = `"state":"serving"`
 )
 
-// next waits for the Envoy that serves after one more than these ends. In the agent's log no
-// moment is missed, however busy the machine is.
+// next waits for the Envoy that serves after ends+1 exits. It reads the agent's log, which misses
+// no event however busy the machine is.
 func next(t *testing.T, a *harness.Agent, ends int) {
 	t.Helper()
 	process.Eventually(t, "another Envoy", func() bool { return strings.Count(a.Log(), serving) >= ends+2 }, a)
@@ -102,14 +102,14 @@ const (
 	configKey    = "proxy.istio.io/config"
 )
 
-// Log levels are Envoy's at once, and the next one's.
+// Changed log levels apply to the running Envoy at once, and to the next one.
 func TestReloadLogLevels(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
 	w.Serve()
 	p := w.Pod("app")
 	annotate(p)
-	p.Args = []string{"--proxyLogLevel=warning", "--proxyComponentLogLevel=misc:error"} // as the injector
+	p.Args = []string{"--proxyLogLevel=warning", "--proxyComponentLogLevel=misc:error"} // as the injector sets them
 	a := p.Agent()
 	a.Ready()
 	n := 0
@@ -132,7 +132,8 @@ func TestReloadLogLevels(t *testing.T) {
 	another(t, a)
 	check("the next Envoy")
 
-	// An unknown component would end the next Envoy. It is refused, and the rest stays.
+	// An unknown component would prevent the next Envoy from starting. It is refused, and the other
+	// levels stay.
 	annotate(p, levelKey, "warning", componentKey, "unknown:debug")
 	await(a, &n, logged{Msg: "change refused", Setting: "log level", From: "error", To: "warning", Reason: "logging"})
 	await(a, &n, logged{Msg: "change refused", Setting: "component log levels", From: "map[misc:off upstream:info]", To: "map[unknown:debug]", Reason: "logging"})
@@ -140,7 +141,7 @@ func TestReloadLogLevels(t *testing.T) {
 	another(t, a)
 	check("after a refusal")
 
-	// An Envoy that does not answer gets the levels when it does.
+	// An Envoy that does not answer gets the levels once it does.
 	annotate(p, levelKey, "error", componentKey, "misc:off,upstream:info")
 	pid := a.Envoy()
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
@@ -154,21 +155,20 @@ func TestReloadLogLevels(t *testing.T) {
 	await(a, &n, logged{Msg: "changed", Setting: "log level", From: "error", To: "info"})
 	process.EventuallyEqual(t, "the level that was tried again", "info", func() string { return levelOf(a, "http") }, a)
 
-	// The level of the agent's own log does not change what it does.
+	// Changing the agent's own log level leaves its behaviour unchanged.
 	annotate(p, levelKey, "error", componentKey, "misc:off,upstream:info", "sidecar.istio.io/agentLogLevel", "default:error")
 	process.EventuallyEqual(t, "the level", "error", func() string { return levelOf(a, "http") }, a)
 	if got := changes(a)[n:]; len(got) > 0 {
 		t.Errorf("at the level error: %+v", got)
 	}
-	// A restarted agent uses the annotations, not its flags.
+	// A restarted agent uses the annotations instead of its flags.
 	a.Kill()
 	a = p.Agent()
 	a.Ready()
 	check("the next agent")
 }
 
-// A change that only a new pod can take is refused once, with the reason. Changing it back is
-// not reported.
+// A change that needs a new pod is refused once, with the reason. Changing it back is not reported.
 func TestReloadRefuses(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
@@ -206,13 +206,13 @@ func TestReloadRefuses(t *testing.T) {
 	}
 	n = len(all)
 
-	// Each refusal is reported once, also when other settings change.
+	// Each refusal is reported once, even when other settings change.
 	annotate(p, configKey, config[:len(config)-1]+", terminationDrainDuration: 6s}", probe, "3")
 	await(a, &n, logged{Msg: "changed", Setting: "terminationDrainDuration", From: "5s", To: "6s"})
-	// Changed back: nothing to report.
+	// Changed back: nothing is reported.
 	annotate(p, configKey, before)
 	await(a, &n, logged{Msg: "changed", Setting: "terminationDrainDuration", From: "6s", To: "5s"})
-	// And refused again.
+	// Changed again: refused again.
 	annotate(p, configKey, strings.Replace(before, "{", "{concurrency: 7, terminationDrainDuration: 8s, ", 1))
 	var last []string
 	process.Eventually(t, "two more", func() bool { return len(changes(a)) >= n+2 }, a)
@@ -224,7 +224,7 @@ func TestReloadRefuses(t *testing.T) {
 	if want := []string{"change refused concurrency", "changed terminationDrainDuration"}; !slices.Equal(last, want) {
 		t.Errorf("%q; want %q", last, want)
 	}
-	// A mistake changes nothing.
+	// A malformed value changes nothing.
 	annotate(p, configKey, "{terminationDrainDuration: soon}")
 	await(a, &n, logged{Msg: "changing the configuration"})
 	if a.Envoy() != envoy {
@@ -241,8 +241,8 @@ func TestReloadRefuses(t *testing.T) {
 	}, a)
 }
 
-// How long inbound connections are served after SIGTERM can change, although Envoy's own
-// drain time cannot.
+// The time for which inbound connections are served after SIGTERM can be changed, although Envoy's
+// own drain time cannot.
 func TestReloadDrainTime(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
@@ -275,10 +275,10 @@ func TestReloadDrainTime(t *testing.T) {
 	}, a)
 	refused := time.Since(begin)
 	t.Logf("refused after %s", refused.Round(time.Millisecond))
-	if refused < 2*time.Second { // by the old one an hour
+	if refused < 2*time.Second { // the old value was an hour
 		t.Errorf("refused after %s; want the new drain time of 2s", refused)
 	}
-	// The app's sockets keep the proxy.
+	// The app's open sockets keep the proxy running.
 	if s, ok := a.Status(); !ok || !s.Ready {
 		t.Errorf("after the drain: %v, %v", s, ok)
 	}

@@ -16,8 +16,8 @@ import (
 	"outrider.dev/test/tier"
 )
 
-// touched is how many addresses, or services, a test of Envoy's memory uses. By default it is
-// fewer than in a measurement (OUTRIDER_TOUCHED=3395).
+// touched returns how many addresses or services a test of Envoy's memory uses. The default is
+// smaller than in a measurement (OUTRIDER_TOUCHED=3395).
 func touched() int {
 	n, err := strconv.Atoi(os.Getenv("OUTRIDER_TOUCHED"))
 	if err != nil {
@@ -26,8 +26,8 @@ func touched() int {
 	return n
 }
 
-// An Envoy that has grown by what its application has tried, addresses or services, is replaced
-// when it has no connection; no connection is cut, and none fails.
+// An Envoy that has grown because its application tried many addresses or services is replaced when
+// it has no connection. No connection is cut, and none fails.
 func TestEnvoyIsRenewed(t *testing.T) {
 	t.Parallel()
 	n := touched()
@@ -37,7 +37,7 @@ func TestEnvoyIsRenewed(t *testing.T) {
 			return func(p *harness.Pod, i int) error {
 				c, err := harness.Dialer(p.Namespace, harness.AppUser)(t.Context(), "tcp", net.JoinHostPort(to, strconv.Itoa(20000+i)))
 				if err == nil {
-					io.Copy(io.Discard, c) // until Envoy was refused
+					io.Copy(io.Discard, c) // until Envoy is told that the address refuses
 					c.Close()
 				}
 				return err
@@ -81,8 +81,9 @@ func TestEnvoyIsRenewed(t *testing.T) {
 	}
 }
 
-// renewed has the Envoys of two pods grow, of which the client keeps a connection. When the other
-// one, which grew later, is replaced, the client's would have been too.
+// renewed makes the Envoys of two pods grow; the client keeps a connection open. Once the other
+// pod's Envoy, which grew later, has been replaced, the client's would have been too if it had no
+// connection.
 func renewed(t *testing.T, client, other *harness.Agent, grow func(*harness.Pod)) {
 	kept, err := harness.Dialer(client.Pod.Namespace, harness.AppUser)(t.Context(), "tcp", vip+":90")
 	if err != nil {

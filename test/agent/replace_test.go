@@ -14,8 +14,8 @@ import (
 	"outrider.dev/test/agent/harness"
 )
 
-// replace does what the kubelet does with a container whose image was changed in the pod, after
-// the announcement: the agent ends, and another one begins. The rules and the volumes stay.
+// replace does what the kubelet does when a container's image is changed in a running pod, after
+// the announcement: the agent ends, and a new one starts. The rules and the volumes stay.
 func replace(t *testing.T, a *harness.Agent) *harness.Agent {
 	t.Helper()
 	if got := a.Post("/replace"); got.Status != 200 {
@@ -31,7 +31,7 @@ func replace(t *testing.T, a *harness.Agent) *harness.Agent {
 	return next
 }
 
-// outcome is what the agent's log says of its drain.
+// outcome returns the result of the drain from the agent's log.
 func outcome(a *harness.Agent) string {
 	_, rest, _ := strings.Cut(a.Log(), `"msg":"drained"`)
 	_, rest, _ = strings.Cut(rest, `"outcome":"`)
@@ -39,15 +39,15 @@ func outcome(a *harness.Agent) string {
 	return text
 }
 
-// drains are pods whose proxies serve for a time when they are to leave.
+// drains sets the drain duration of pods.
 func drains(d time.Duration, pods ...*harness.Pod) {
 	for _, p := range pods {
 		p.Env = append(p.Env, fmt.Sprintf(`PROXY_CONFIG={"terminationDrainDuration": "%s"}`, d))
 	}
 }
 
-// The containers of a client's and of a server's proxy are replaced under load, while the
-// applications live: no request fails, on connections that are kept and on new ones.
+// The proxy containers of a client and of a server are replaced under load while the applications
+// run: no request fails, on kept connections or on new ones.
 func TestContainersAreReplaced(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -77,16 +77,16 @@ func TestContainersAreReplaced(t *testing.T) {
 				server = replace(t, server)
 				client = replace(t, client)
 			}
-			for name, l := range loads { // any order: each is judged for itself
+			for name, l := range loads { // any order: each load is judged by itself
 				judge(t, name, l)
 			}
 		})
 	}
 }
 
-// A request in flight is answered before the container's proxy leaves, though it takes longer than
-// the drain and the application calls out for it meanwhile, by a new connection. A connection of
-// bytes that is idle cannot be kept, and does not delay it.
+// A request in flight is answered before the container's proxy exits, even if it takes longer than
+// the drain and the application makes a new outbound connection for it meanwhile. An idle TCP
+// connection cannot be kept, and does not delay the exit.
 func TestReplacedContainerAnswersFirst(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
@@ -118,12 +118,12 @@ func TestReplacedContainerAnswersFirst(t *testing.T) {
 	go func() { got <- fresh(client.Pod, "http://"+vip+":83/late", "late")() }()
 	<-arrived
 	parked := map[*harness.Agent]string{server: "inbound", client: "outbound"}
-	for a := range parked { // any order: both are stopped
+	for a := range parked { // any order: both agents are stopped
 		a.Post("/replace")
 		a.Signal(syscall.SIGTERM)
 	}
-	for a, direction := range parked { // any order: both are to come
-		a.Logs(`"direction":"` + direction + `"`) // no new connection is taken
+	for a, direction := range parked { // any order: both log lines are awaited
+		a.Logs(`"direction":"` + direction + `"`) // no new connection is accepted
 	}
 	close(answer)
 	if err := <-got; err != nil {
@@ -136,8 +136,8 @@ func TestReplacedContainerAnswersFirst(t *testing.T) {
 	}
 }
 
-// A response that does not end holds the replacement up for the drain time, and not for the grace
-// period: callers wait meanwhile.
+// A response that does not end delays the replacement by the drain time, and not by the whole grace
+// period, since callers wait meanwhile.
 func TestReplacedContainerCutsStreams(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
@@ -157,7 +157,7 @@ func TestReplacedContainerCutsStreams(t *testing.T) {
 	}
 }
 
-// slowPair makes a client and a server that answers requests of /late at port 83 by a function.
+// slowPair makes a client and a server that answers requests for /late at port 83 with a function.
 func slowPair(w *harness.World, drain time.Duration, answer func(server *harness.Pod, w http.ResponseWriter)) (client, server *harness.Agent) {
 	w.T.Helper()
 	w.Service("server", vip, "server", append([]string{"http-late 83"}, ports...)...)

@@ -12,7 +12,7 @@ import (
 	"outrider.dev/test/process"
 )
 
-// Two control planes share their state. When one dies the proxies go to the other.
+// When one of two control planes that share their state is killed, the proxies connect to the other.
 func TestReplicas(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
@@ -40,8 +40,8 @@ func TestReplicas(t *testing.T) {
 	judge(t, "a known service", load)
 }
 
-// A control plane that is killed and started again under load: services in use notice
-// nothing, and a new one is answered, or refused with the reason and answered later.
+// When a control plane is killed and restarted repeatedly under load, services in use are not
+// affected; a new service is answered, or refused with the reason and answered later.
 func TestControlPlaneIsKilledOften(t *testing.T) {
 	t.Parallel()
 	w, client, _ := two(t)
@@ -49,11 +49,11 @@ func TestControlPlaneIsKilledOften(t *testing.T) {
 	const news = 200
 	addServices(w, news+1)
 	want := "server HTTP/1.1"
-	// The agent has to know that there are services in this network before the control plane is
-	// killed: connections to an address that is no service's go there directly.
+	// Before the control plane is killed, the agent has to know that this network contains
+	// services: until then, connections to an unknown address are passed through.
 	process.Eventually(t, "a service of the network is used", func() bool { return fresh(client.Pod, "http://"+newAddress(news)+"/", want)() == nil }, w.Plane(), client)
-	// On kept connections: on a slow machine a new one may be silent for 200 ms; it is then
-	// treated as TCP, which is another cluster.
+	// Use kept connections: on a slow machine a new one may be silent for 200 ms, and is then
+	// treated as TCP, which uses another cluster.
 	known := harness.NewLoad(2, pause, kept(client.Pod, "http://"+vip+"/", want))
 	var mu sync.Mutex
 	next, refused := 0, []string{}
@@ -65,9 +65,9 @@ func TestControlPlaneIsKilledOften(t *testing.T) {
 		c := harness.NewClient(client.Pod.Namespace, harness.AppUser)
 		defer c.Close()
 		got := c.Get(url)
-		// On a slow machine a connection may be silent for 200 ms: it is treated as TCP, which
-		// is refused by a reset. And there the control plane may be away between a cluster and its
-		// endpoints for so long that Envoy goes on without them (15 s).
+		// On a slow machine a connection may be silent for 200 ms; it is then treated as TCP and
+		// refused with a reset. There the control plane may also be away between a cluster and its
+		// endpoints for so long (15 s) that Envoy continues without them.
 		away := slices.ContainsFunc([]string{planeIsAway, "the control plane sent no cluster for this address in time", "no endpoint is ready"}, func(why string) bool {
 			return strings.Contains(got.Body, why)
 		})
@@ -80,7 +80,7 @@ func TestControlPlaneIsKilledOften(t *testing.T) {
 		return got.Want(want)
 	})
 	for range 5 {
-		time.Sleep(300 * time.Millisecond) // of use
+		time.Sleep(300 * time.Millisecond) // let the services be used for a while
 		w.Plane().Kill()
 		w.Serve()
 		process.Eventually(t, "the proxy is connected", func() bool { return strings.Contains(w.Proxies(), "client.shop") }, w.Plane(), client)
@@ -93,7 +93,7 @@ func TestControlPlaneIsKilledOften(t *testing.T) {
 	}
 }
 
-// addServices adds n services of the server to a world with one, at newAddress.
+// addServices adds n services of the server, at addresses from newAddress on, to a world that already has one.
 func addServices(w *harness.World, n int) {
 	w.T.Helper()
 	var list strings.Builder

@@ -29,7 +29,7 @@ import (
 	"outrider.dev/test/process"
 )
 
-// A stagedPod is an injected pod without an init container, run by the kubelet's rules.
+// A stagedPod is an injected pod without an init container, run by the rules of the kubelet.
 type stagedPod struct {
 	t    *testing.T
 	name string
@@ -40,7 +40,7 @@ type stagedPod struct {
 	entries []localpod.Entry
 }
 
-// stagedNode is a node with a control plane, and the options of its pods.
+// stagedNode makes a node with a control plane, and the options for its pods.
 func stagedNode(t *testing.T) (*localpod.Node, localpod.Options) {
 	t.Helper()
 	b := harness.Build(t)
@@ -90,7 +90,7 @@ func stagedNode(t *testing.T) (*localpod.Node, localpod.Options) {
 
 const proxyImage = "outrider.dev/outrider-proxy:dev"
 
-// The app is another user. It reports when its command runs, and that a connection to an
+// The app runs as another user. It reports that its command runs, and that a connection to an
 // unassigned address is accepted.
 const stagedManifest = `
 metadata: {name: %s, namespace: shop, annotations: {outrider.dev/init: none}}
@@ -139,7 +139,7 @@ func (s *stagedPod) change(f func()) {
 	f()
 }
 
-// until waits until something holds.
+// until waits until a predicate holds.
 func (s *stagedPod) until(what string, holds func() bool) {
 	s.t.Helper()
 	process.Eventually(s.t, what, func() bool {
@@ -149,10 +149,10 @@ func (s *stagedPod) until(what string, holds func() bool) {
 	}, s)
 }
 
-// Done is closed when the pod has ended.
+// Done returns a channel that is closed when the pod has ended.
 func (s *stagedPod) Done() <-chan struct{} { return s.pod.Done() }
 
-// End is what the pod's containers have written, and what happened to them.
+// End returns the output of the pod's containers and the events of their lives.
 func (s *stagedPod) End() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,7 +169,7 @@ func (s *stagedPod) line(want string) {
 	s.until("line "+want, func() bool { return slices.Contains(s.lines, want) })
 }
 
-// count is how often this happened to a container.
+// count returns how many events of this kind a container had.
 func (s *stagedPod) count(container string, what startup.What) (n int) {
 	for _, e := range s.entries {
 		if e.Kind == localpod.Happened && e.Container == container && e.What == string(what) {
@@ -179,7 +179,7 @@ func (s *stagedPod) count(container string, what startup.What) (n int) {
 	return n
 }
 
-// process finds the pod's process that runs this command.
+// process returns the process ID of the pod's process that runs this command.
 func (s *stagedPod) process(command string) (pid int) {
 	s.t.Helper()
 	process.Eventually(s.t, "a process "+command, func() bool {
@@ -208,9 +208,9 @@ func inProc(t *testing.T, pid int, name string) string {
 
 const stagedAgent, stagedGate = "outrider-agent proxy sidecar", "/outrider/bin/outrider-agent gate --name app"
 
-// Without an init container: the rules are there, the app runs behind the copied gate when
-// the proxy is ready, and the proxy's first process may do nothing any more. So it is after
-// the container was started again, for which the app does not stop.
+// Without an init container, the rules are in place, the app runs behind the copied gate once the
+// proxy is ready, and the proxy's first process has no privileges left. The same holds after the
+// container is restarted, during which the app keeps running.
 func TestNoInitContainer(t *testing.T) {
 	node, o := stagedNode(t)
 	s := runStaged(t, node, o, func(*corev1.Pod) {})
@@ -250,7 +250,7 @@ func TestNoInitContainer(t *testing.T) {
 	}
 }
 
-// unprivileged: the agent is the first process of its container, without privileges.
+// unprivileged checks that the agent is the first process of its container and has no privileges.
 func (s *stagedPod) unprivileged(pid int) {
 	s.t.Helper()
 	const no = "0000000000000000"
@@ -272,7 +272,7 @@ func (s *stagedPod) unprivileged(pid int) {
 	}
 }
 
-// captures: the rules of the pod are as they were written, and work.
+// captures checks that the pod's rules are unchanged and in effect.
 func (s *stagedPod) captures(pid int) {
 	s.t.Helper()
 	b := harness.Build(s.t)
@@ -282,8 +282,8 @@ func (s *stagedPod) captures(pid int) {
 	}
 }
 
-// record is what the root stage of the container of a process left; only root can
-// change it, or the copy beside it.
+// record returns the record that the root stage of a process's container wrote, and checks that
+// only root can change it or the copy beside it.
 func (s *stagedPod) record(pid int) string {
 	s.t.Helper()
 	dir := fmt.Sprintf("/proc/%d/root%s", pid, podspec.BinDir)
@@ -299,8 +299,8 @@ func (s *stagedPod) record(pid int) string {
 	return inProc(s.t, pid, "root"+podspec.BinDir+"/captured.json")
 }
 
-// Where the stage fails its hook does too, and the kubelet starts the app all the same:
-// its gate holds it, or there is no gate, and then it has no program to run.
+// If the root stage fails, its hook fails too, and the kubelet starts the app nevertheless. The app
+// then waits at its gate, or, if the gate was not copied, has no program to run.
 func TestNoInitContainerFailsClosed(t *testing.T) {
 	node, o := stagedNode(t)
 	tests := map[string]struct {
@@ -330,7 +330,7 @@ func TestNoInitContainerFailsClosed(t *testing.T) {
 			s := runStaged(t, node, o, tt.change)
 			tt.until(s)
 			s.until("the proxy ends", func() bool { return s.count("outrider-proxy", startup.HasFailed) > 0 })
-			// A container that fails is started again, after 10 s.
+			// A failed container is restarted after 10 s.
 			s.until("and is started again", func() bool { return s.count("outrider-proxy", startup.IsStarted) > 1 })
 			s.mu.Lock()
 			defer s.mu.Unlock()

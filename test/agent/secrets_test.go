@@ -17,10 +17,9 @@ import (
 	"outrider.dev/test/process"
 )
 
-// A node has 128 inotify instances for all processes of one user, and all proxies of a
-// node run as one user. So a pod works without: here another process has them all. On a real
-// node each Envoy had two, and the 32nd pod's could not start ("unable to initialize
-// inotify").
+// A node has 128 inotify instances per user, and all proxies of a node run as one user. So a pod
+// must work without any: here another process has taken them all. On a real node each Envoy took
+// two, and the Envoy of the 32nd pod could not start ("unable to initialize inotify").
 func TestNoInotifyInstanceIsLeft(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
@@ -46,7 +45,7 @@ func TestNoInotifyInstanceIsLeft(t *testing.T) {
 		t.Errorf("with later certificates: %v", err)
 	}
 	for _, a := range []*harness.Agent{client, server} {
-		// One for each secret: outriderd and the bootstrap configure the same.
+		// One stream for each secret: outriderd's configuration and the bootstrap refer to the same source.
 		process.Eventually(t, "two streams for secrets of "+a.Pod.Name, func() bool {
 			return strings.Contains(a.Get(15000, "/clusters").Body, "/sds.sock::rq_active::2\n")
 		}, a)
@@ -58,7 +57,7 @@ func TestNoInotifyInstanceIsLeft(t *testing.T) {
 	}
 }
 
-// A whole pod with inotify at hand takes one instance: the agent's, for its token and roots.
+// A pod takes one inotify instance if some are free: the agent's, for its token and roots.
 func TestEnvoyHasNoInotifyInstance(t *testing.T) {
 	a := lone(t)
 	if n := inotifyOf(t, a.Envoy()); n != 0 {
@@ -67,11 +66,10 @@ func TestEnvoyHasNoInotifyInstance(t *testing.T) {
 	t.Logf("the agent has %d", inotifyOf(t, a.PID()))
 }
 
-// takeInotify takes all inotify instances of a user until the test ends, and returns how
-// many there were.
+// takeInotify takes all inotify instances of a user until the test ends, and returns their number.
 func takeInotify(t *testing.T, user uint32) (n int) {
 	t.Helper()
-	// The thread alone becomes the user, by the bare system call.
+	// Only this thread changes its user, by the raw system call.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	become := func(user uintptr) {
@@ -95,7 +93,7 @@ func takeInotify(t *testing.T, user uint32) (n int) {
 	}
 }
 
-// inotifyOf counts a process's instances.
+// inotifyOf counts the inotify instances of a process.
 func inotifyOf(t *testing.T, pid int) (n int) {
 	t.Helper()
 	dir := filepath.Join("/proc", strconv.Itoa(pid), "fd")
@@ -113,9 +111,9 @@ func inotifyOf(t *testing.T, pid int) (n int) {
 
 var serialLine = regexp.MustCompile(`"serial_number": "([0-9a-f]+)"`)
 
-// shownSerial is that of Envoy's certificate, by its admin interface.
+// shownSerial returns the serial number of Envoy's certificate from its admin interface.
 func shownSerial(a *harness.Agent) string {
-	// The first are those of the trusted roots; ours follows under cert_chain.
+	// The first serial numbers belong to the trusted roots; the certificate's own follows under cert_chain.
 	_, chain, _ := strings.Cut(a.Get(15000, "/certs").Body, `"cert_chain"`)
 	if found := serialLine.FindStringSubmatch(chain); found != nil {
 		return found[1]

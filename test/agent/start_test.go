@@ -15,8 +15,7 @@ import (
 	"outrider.dev/test/process"
 )
 
-// The readiness port reports by name what is missing at the start, and the agent gets ready
-// by itself once it is there.
+// The readiness port names what is missing during the start, and the agent becomes ready once it is available.
 func TestStartSaysWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
@@ -104,7 +103,7 @@ func TestStartSaysWhatIsMissing(t *testing.T) {
 		t.Logf("ready %s after the control plane", time.Since(up).Round(time.Millisecond))
 	})
 
-	// The agent has its certificate: only Envoy connects to the control plane.
+	// The agent has its certificate; only Envoy still connects to the control plane.
 	w.Run("no control plane, at a restart of the agent", func(t *testing.T) {
 		w.Plane().Kill()
 		a := p.Agent()
@@ -117,7 +116,7 @@ func TestStartSaysWhatIsMissing(t *testing.T) {
 	})
 }
 
-// What cannot get better by itself ends the agent, with a status that is not 0 and the
+// On an error that cannot go away by itself the agent exits with a non-zero status and writes the
 // reason where the kubelet reads it.
 func TestStartThatCannotWork(t *testing.T) {
 	t.Parallel()
@@ -169,7 +168,7 @@ func TestStartThatCannotWork(t *testing.T) {
 	}
 }
 
-// A configuration that cannot be used is refused before a port is bound.
+// An invalid configuration is refused before a port is bound.
 func TestConfigurationIsRefusedFirst(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)

@@ -19,10 +19,10 @@ import (
 	"outrider.dev/test/process"
 )
 
-// draining is what an agent logs when it begins to drain.
+// draining is the agent's log entry when it begins to drain.
 const draining = `"state":"draining"`
 
-// stopped ends an agent with SIGTERM and returns how long that took, and how it ended.
+// stopped ends an agent with SIGTERM and returns how long that took, and the exit status.
 func stopped(a *harness.Agent) (time.Duration, int) {
 	begin := time.Now()
 	a.Signal(syscall.SIGTERM)
@@ -30,22 +30,22 @@ func stopped(a *harness.Agent) (time.Duration, int) {
 	return time.Since(begin), status
 }
 
-// why is the reason of the end of draining, as the agent's log has it.
+// why returns why draining ended, from the agent's log.
 func why(a *harness.Agent) string {
 	_, rest, _ := strings.Cut(a.Log(), `"msg":"drained","reason":"`)
 	reason, _, _ := strings.Cut(rest, `"`)
 	return reason
 }
 
-// An application that has no connection when the pod is stopped makes its first call a second
-// later.
+// An application without connections when the pod is stopped makes its first call a second later,
+// and is served.
 func TestStopServesALateCall(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
 	client, _ := pair(w, func(c, _ *harness.Pod) { c.Env = []string{`PROXY_CONFIG={"terminationDrainDuration": "15s"}`} })
 	begin := time.Now()
 	client.Signal(syscall.SIGTERM)
-	// Not even the death of Envoy changes that.
+	// The call is served even though Envoy is killed meanwhile.
 	client.Logs(draining)
 	harness.KillAndWatch(t, client.Envoy())
 	time.Sleep(time.Second)
@@ -65,7 +65,7 @@ func TestStopServesALateCall(t *testing.T) {
 	}
 }
 
-// A start that is given up leaves nothing to drain, if no client waits for it.
+// If the agent is stopped before it is ready and no client waits, it exits without draining.
 func TestStopBeforeReady(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
@@ -78,7 +78,7 @@ func TestStopBeforeReady(t *testing.T) {
 		a.Unready("certificate-missing", "is not reached")
 		envoy := a.Envoy()
 		noSockets(t, p)
-		// The proof of capture has just been made: its own connection is no client.
+		// The agent has just proved capture; the connection that it made for that is no client.
 		a.Logs(`"msg":"condition holds","condition":"capture"`)
 		took, status := stopped(a)
 		process.AwaitEnd(t, envoy)
@@ -93,7 +93,7 @@ func TestStopBeforeReady(t *testing.T) {
 		a := p.Agent()
 		gate := p.Gate("--after", "outrider-proxy is healthy", "--", "sleep", "60")
 		process.Eventually(t, "the gate waits", func() bool { return strings.Contains(p.State("app"), `"phase":"waiting"`) }, gate)
-		l := harness.Listen(w, p.Namespace, harness.AppUser, "0.0.0.0:8080") // of a container that is no application
+		l := harness.Listen(w, p.Namespace, harness.AppUser, "0.0.0.0:8080") // of a container that is not the application
 		defer l.Close()
 		a.Unready("certificate-missing", "is not reached")
 		took, status := stopped(a)
@@ -105,7 +105,8 @@ func TestStopBeforeReady(t *testing.T) {
 	})
 }
 
-// noSockets waits until no other user has a socket in a pod: the client has hung up.
+// noSockets waits until no other user has a socket in a pod, which means that the client has closed
+// its connection.
 func noSockets(t *testing.T, p *harness.Pod) {
 	t.Helper()
 	process.Eventually(t, "no other user has a socket", func() bool {
@@ -115,8 +116,9 @@ func noSockets(t *testing.T, p *harness.Pod) {
 	})
 }
 
-// Connections that wait for a proxy that was never ready are not cut when that is stopped:
-// they are served if the proxy gets ready after all, and keep it for as long as others would.
+// Connections that wait for a proxy that was never ready are not cut when it is stopped: they are
+// served if the proxy becomes ready after all, and they keep it running as long as other
+// connections would.
 func TestStopBeforeReadyWithAHeldConnection(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
@@ -160,7 +162,7 @@ func TestStopBeforeReadyWithAHeldConnection(t *testing.T) {
 	})
 
 	w.Run("it does not", func(t *testing.T) {
-		// Without a certificate: with one it would use its old configuration.
+		// Remove the certificate; with it the agent would use its stored configuration.
 		if err := os.RemoveAll(filepath.Join(c.Dir, "work", "certs")); err != nil {
 			t.Fatal(err)
 		}
@@ -184,8 +186,8 @@ func TestStopBeforeReadyWithAHeldConnection(t *testing.T) {
 	})
 }
 
-// An application that has sockets keeps its proxy until the grace period is over; what
-// comes from outside is refused after the drain time, and the status port answers always.
+// An application with open sockets keeps its proxy until the grace period ends. Connections from
+// outside are refused after the drain time, and the status port always answers.
 func TestStopWithOpenSockets(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
@@ -195,19 +197,19 @@ func TestStopWithOpenSockets(t *testing.T) {
 	})
 	c, s := client.Pod, server.Pod
 	answered := make(chan time.Time, 1)
-	go func() { // until when the status port answered
+	go func() { // records until when the status port answers
 		for server.Get(15020, "/healthz/ready").Err == nil {
 			time.Sleep(10 * time.Millisecond)
 		}
 		answered <- time.Now()
 	}()
-	// From outside of the mesh, with a connection each.
+	// Calls from outside the mesh, on a new connection each.
 	outsider := w.Machine("outsider")
 	request := fresh(outsider, "http://"+s.Address.String()+"/", "server HTTP/1.1")
 	if err := request(); err != nil {
 		t.Fatal(err)
 	}
-	// At the end of the drain none that has come is reset.
+	// At the end of the drain no connection that has arrived is reset.
 	crowd := harness.NewLoad(8, 0, func() error {
 		if err := request(); !errors.Is(err, syscall.ECONNREFUSED) {
 			return err
@@ -231,7 +233,7 @@ func TestStopWithOpenSockets(t *testing.T) {
 	if refused < 2*time.Second {
 		t.Errorf("refused after %s; want the drain time of 2s first", refused)
 	}
-	// The app's own calls go on.
+	// The app's outbound calls continue.
 	back := func(net.Conn) {}
 	go each(harness.Listen(w, c.Namespace, harness.AppUser, "0.0.0.0:9999"), back)
 	conn, err := harness.Dialer(s.Namespace, harness.AppUser)(t.Context(), "tcp", c.Address.String()+":9999")
@@ -253,7 +255,7 @@ func TestStopWithOpenSockets(t *testing.T) {
 	}
 }
 
-// Proof that the applications have ended lets the proxy leave.
+// Proof that the applications have exited lets the proxy exit.
 func TestStopByProof(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
@@ -268,12 +270,12 @@ func TestStopByProof(t *testing.T) {
 		"the gate reports the end of the app":               {"--after", "outrider-proxy is healthy"},
 		"a gate that waits for nothing reports it likewise": nil,
 	}
-	for name, flags := range gates { // any order: each has its own pod
+	for name, flags := range gates { // any order: each case has its own pod
 		w.Run(name, func(t *testing.T) {
 			p := w.Pod(fmt.Sprintf("gated-%d", len(flags)))
 			p.Env = []string{"ISTIO_META_APP_CONTAINERS=app"}
 			a := p.Agent()
-			// The app ends a second after SIGTERM.
+			// The app exits a second after SIGTERM.
 			gate := p.Gate(append(flags, "--", "sh", "-c", `trap 'sleep 1; exit 0' TERM; while :; do sleep 0.05; done`)...)
 			a.Ready()
 			process.Eventually(t, "the app runs behind its gate", func() bool { return strings.Contains(p.State("app"), `"phase":"running"`) }, gate, a)
@@ -305,12 +307,12 @@ func TestStopByProof(t *testing.T) {
 	})
 }
 
-// Callers of a pod that has stopped are refused at once: parked, they would wait for a proxy that
-// does not come. Those of an application that lives wait, since only its proxy is started anew.
+// Callers of a stopped pod are refused at once; parked, they would wait for a proxy that never
+// starts. Callers of a running application are parked, since only its proxy is restarted.
 func TestStopRefusesCallers(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
-	w.Capture = []string{"--park-limit", "1h"} // so that what is parked stays so
+	w.Capture = []string{"--park-limit", "1h"} // so that parked connections stay parked
 	w.Serve()
 	outsider := w.Machine("outsider")
 	p := w.Pod("ordered")
@@ -355,7 +357,7 @@ func TestStopRefusesCallers(t *testing.T) {
 	}
 }
 
-// Istio's way: leave when no connection is left.
+// With Istio's setting, the proxy exits when no connection is left.
 func TestStopOnZeroConnections(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
@@ -363,7 +365,7 @@ func TestStopOnZeroConnections(t *testing.T) {
 		c.Env = []string{"EXIT_ON_ZERO_ACTIVE_CONNECTIONS=true", "MINIMUM_DRAIN_DURATION=1s"}
 	})
 	c := client.Pod
-	l := harness.Listen(w, c.Namespace, harness.AppUser, "0.0.0.0:8080") // is no connection
+	l := harness.Listen(w, c.Namespace, harness.AppUser, "0.0.0.0:8080") // a listener, which does not count as a connection
 	defer l.Close()
 	conn, err := harness.Dialer(c.Namespace, harness.AppUser)(t.Context(), "tcp", vip+":90")
 	if err != nil {
@@ -386,7 +388,7 @@ func TestStopOnZeroConnections(t *testing.T) {
 	}
 }
 
-// Orders come from within the pod only.
+// Control requests are accepted only from within the pod.
 func TestOrders(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
@@ -413,7 +415,7 @@ func TestOrders(t *testing.T) {
 	if got := c.Get("http://" + s.Address.String() + "/"); got.Status != 200 || got.Close {
 		t.Errorf("before the stop: %d, Connection: close: %t", got.Status, got.Close)
 	}
-	// The kubelet's hook at the beginning of the pod's stop.
+	// The preStop hook, which the kubelet calls when it stops the pod.
 	hook := ":15020" + contract.StopPath
 	if got := c.Get("http://" + s.Address.String() + hook + "/wrong"); got.Status != 403 {
 		t.Errorf("the hook with a wrong key: %d %q; want 403", got.Status, got.Body)

@@ -16,8 +16,7 @@ import (
 	"outrider.dev/test/process"
 )
 
-// Each kind of traffic goes from an app through its proxy, over mutual TLS, and through the
-// other app's proxy.
+// Each kind of traffic passes through the app's proxy and, over mutual TLS, through the other app's proxy.
 func TestTraffic(t *testing.T) {
 	t.Parallel()
 	w, client, server := two(t)

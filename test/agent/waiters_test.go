@@ -12,10 +12,10 @@ import (
 	"outrider.dev/test/process"
 )
 
-// inContainer runs a command with the directories of the pod's containers where a
-// container finds them, as the app's user.
-// The shell is the first process of its namespace, so that all ends with it: the kernel forgets the
-// signal for the end of a parent when a process becomes another user.
+// inContainer runs a command as the app's user, with the directories of the pod mounted where its
+// containers see them. The shell is the first process of its PID namespace, so that all its
+// processes end with it: a parent-death signal would not do, since the kernel clears it when a
+// process changes its user.
 const inContainer = `set -e
 root=$1 states=$2 own=$3 user=$4; shift 4
 mount -t tmpfs none "$root"
@@ -31,7 +31,7 @@ touch "$root/run/outrider-agent"
 mount --bind "$AGENT" "$root/run/outrider-agent"
 chroot --userspec="$user" "$root" env PATH=/run "$@" & wait $!`
 
-// Each example of "wait --help" for the agent's socket works as it stands there.
+// Each example of "wait --help" for the agent's socket works unchanged.
 func TestTheExamplesOfWait(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
@@ -51,7 +51,7 @@ func TestTheExamplesOfWait(t *testing.T) {
 	}
 	p := w.Pod("waiters")
 	p.Env = []string{`ISTIO_KUBE_APP_PROBERS={"/app-health/app/startupz": {"tcpSocket": {"port": 8080}}}`}
-	users := []int{harness.ProxyUser, harness.AppUser} // the proxy's own container, and another one
+	users := []int{harness.ProxyUser, harness.AppUser} // the proxy's own container, and an application's
 	var waiters []*process.Process
 	for i, example := range examples {
 		root := filepath.Join(w.Dir, fmt.Sprintf("root-%d", i))

@@ -30,11 +30,11 @@ import (
 	"outrider.dev/test/agent/harness"
 )
 
-// unlimited takes outriderd's limit off this process, which inherited it.
+// unlimited removes outriderd's memory limit from this process, which inherited it.
 func unlimited() { debug.SetMemoryLimit(math.MaxInt64) }
 
-// repeat calls act by so many workers, each again and again until ctx ends, and says how
-// often, and why the last call failed.
+// repeat runs act in a loop in each worker until ctx ends, and reports how often it ran and why the
+// last call failed.
 func repeat(ctx context.Context, workers int, act func(ctx context.Context, worker int) error) (did string, err error) {
 	var made, failed atomic.Int64
 	var last atomic.Value
@@ -50,7 +50,7 @@ func repeat(ctx context.Context, workers int, act func(ctx context.Context, work
 				if err != nil {
 					failed.Add(1)
 					last.Store(err.Error())
-					pause(ctx, 10*time.Millisecond) // a refused client that repeats at once only measures itself
+					pause(ctx, 10*time.Millisecond) // a client that retries at once after a refusal would only measure itself
 				}
 			}
 		})
@@ -63,7 +63,7 @@ func repeat(ctx context.Context, workers int, act func(ctx context.Context, work
 	return did, nil
 }
 
-// pause waits, or less if ctx ends.
+// pause waits for d, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-time.After(d):
@@ -71,7 +71,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// n is a number that differs between the two forms.
+// n returns the number for the short or the full form.
 func (v victim) n(short, inFull int) int {
 	if v.Long {
 		return inFull
@@ -81,7 +81,7 @@ func (v victim) n(short, inFull int) int {
 
 func (v victim) at(port int) string { return net.JoinHostPort(v.Address, strconv.Itoa(port)) }
 
-// tls is the configuration of a client that has no certificate.
+// tls returns the TLS configuration of a client without a certificate.
 func (v victim) tls() (*tls.Config, error) {
 	roots, err := os.ReadFile(v.Roots)
 	if err != nil {
@@ -94,10 +94,10 @@ func (v victim) tls() (*tls.Config, error) {
 	return &tls.Config{RootCAs: pool, ServerName: harness.PlaneName}, nil
 }
 
-// holder is the configuration of a client that has the certificate of a workload.
+// holder returns the TLS configuration of a client with a workload's certificate.
 func (v victim) holder(account string) (*tls.Config, error) { return v.holderFor(account, 0) }
 
-// holderFor is holder with a lifetime of the certificate; 0: a day.
+// holderFor does the same as holder for a certificate with this lifetime; 0 means a day.
 func (v victim) holderFor(account string, life time.Duration) (*tls.Config, error) {
 	config, err := v.tls()
 	if err != nil {
@@ -120,7 +120,7 @@ func (v victim) holderFor(account string, life time.Duration) (*tls.Config, erro
 	return config, nil
 }
 
-// token is the token of a workload.
+// token makes a token of a workload.
 func (v victim) token(account string) (string, error) {
 	tokens, err := ca.NewTokens(v.State, mesh.DefaultTrustDomain)
 	if err != nil {
@@ -129,14 +129,14 @@ func (v victim) token(account string) (string, error) {
 	return tokens.Issue(ca.Claim{Namespace: v.Namespace, ServiceAccount: account}, time.Now())
 }
 
-// grpc is a connection of its own to the port of configuration and certificates.
+// grpc opens a new connection to the port for configuration and certificates.
 func (v victim) grpc(config *tls.Config, more ...grpc.DialOption) (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///"+v.at(contract.SecureDiscoveryPort), append(more,
 		grpc.WithTransportCredentials(credentials.NewTLS(config)),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)))...)
 }
 
-// web is a client of the webhook without a certificate.
+// web returns a client of the webhook without a certificate.
 func (v victim) web() (*http.Client, error) {
 	config, err := v.tls()
 	if err != nil {

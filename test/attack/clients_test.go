@@ -31,15 +31,15 @@ import (
 	"outrider.dev/test/agent/harness"
 )
 
-// A client is an ordinary one. Each request has a connection of its own: one that is open
-// already does not see whether new ones get through.
+// A client is an ordinary client. Each request uses a new connection: an open one would not show
+// whether new ones are accepted.
 type client struct {
 	name string
-	pace time.Duration // from one request to the next
+	pace time.Duration // time between two requests
 	once func(context.Context) error
 }
 
-// victim is what clients of a world know, hostile and ordinary ones.
+// victim returns the facts about a world that its hostile and ordinary clients know.
 func (w *world) victim() victim {
 	v := victim{Address: harness.PlaneAddress, State: w.State(), Roots: w.Roots(), Namespace: harness.Namespace, Long: *long}
 	if w.pod != nil {
@@ -57,7 +57,7 @@ func (w *world) dialGRPC() grpc.DialOption {
 	return grpc.WithContextDialer(func(ctx context.Context, to string) (net.Conn, error) { return w.dial(ctx, "tcp", to) })
 }
 
-// review is the API server with an ordinary pod.
+// review is the API server, which sends reviews of an ordinary pod.
 func review(w *world) client {
 	v := w.victim()
 	body := reviewOf(`{"metadata":{"name":"app","labels":{"app":"app"}},"spec":{"containers":[{"name":"app","image":"app:1","command":["/app"]}]}}`)
@@ -72,7 +72,7 @@ func review(w *world) client {
 	}}
 }
 
-// reviewOf is an AdmissionReview as the API server writes it.
+// reviewOf encodes an AdmissionReview as the API server does.
 func reviewOf(pod string) []byte {
 	return fmt.Appendf(nil, `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u1","kind":{"group":"","version":"v1","kind":"Pod"},`+
 		`"resource":{"group":"","version":"v1","resource":"pods"},"namespace":%q,"operation":"CREATE","userInfo":{},"object":%s,"oldObject":null,"dryRun":false,"options":null}}`,
@@ -101,7 +101,7 @@ func (v victim) review(ctx context.Context, c *http.Client, body []byte) error {
 	return nil
 }
 
-// certificate is a new pod's agent, with a token.
+// certificate is the agent of a new pod, which requests a certificate with its token.
 func certificate(w *world) client {
 	v := w.victim()
 	token, err := v.token("ordinary")
@@ -112,7 +112,7 @@ func certificate(w *world) client {
 	if err != nil {
 		w.T.Fatal(err)
 	}
-	// An address may make 20 requests a second.
+	// The rate limit of an address is 20 requests a second.
 	return client{"certificate", 50 * time.Millisecond, func(ctx context.Context) error {
 		config, err := v.tls()
 		if err != nil {
@@ -127,7 +127,7 @@ func certificate(w *world) client {
 	}}
 }
 
-// csr is a request for a workload's certificate.
+// csr makes a request for a workload's certificate.
 func csr(namespace, account string) (wire.CertificateRequest, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -144,7 +144,7 @@ func (v victim) certificate(ctx context.Context, connection *grpc.ClientConn, re
 		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token)
 	}
 	in, out := &emptypb.Empty{}, &emptypb.Empty{}
-	in.ProtoReflect().SetUnknown(request.Marshal()) // the message without its generated type
+	in.ProtoReflect().SetUnknown(request.Marshal()) // sends the message without its generated type
 	if err := connection.Invoke(ctx, wire.CertificatePath, in, out); err != nil {
 		return err
 	}
@@ -155,7 +155,7 @@ func (v victim) certificate(ctx context.Context, connection *grpc.ClientConn, re
 	return err
 }
 
-// stream is a new proxy: a delta stream until it has its clusters, listeners, and the
+// stream is a new proxy: it opens a delta stream until it has its clusters, listeners, and the
 // endpoints of a service that it uses.
 func stream(w *world) client {
 	v := w.victim()
@@ -177,7 +177,7 @@ func stream(w *world) client {
 	}}
 }
 
-// scrape is Prometheus.
+// scrape is Prometheus, which reads the metrics.
 func scrape(w *world) client {
 	return client{"scrape", 20 * time.Millisecond, func(ctx context.Context) error {
 		transport := &http.Transport{DialContext: w.dial}
@@ -190,7 +190,7 @@ func scrape(w *world) client {
 	}}
 }
 
-// probe is the kubelet, which connects from the node.
+// probe is the kubelet, which probes from the node.
 func probe(w *world) client {
 	url := "http://" + net.JoinHostPort(w.victim().Pod, strconv.Itoa(contract.ReadinessPort)) + "/healthz/ready"
 	return client{"probe", 20 * time.Millisecond, func(ctx context.Context) error {
@@ -212,7 +212,7 @@ func probe(w *world) client {
 	}}
 }
 
-// node is a proxy as its agent describes it.
+// node describes a proxy as its agent does.
 func node(account, address, namespace string, more map[string]any) (*core.Node, error) {
 	all := map[string]any{
 		contract.MetadataServiceAccount: account, contract.MetadataWorkload: account,
@@ -225,10 +225,10 @@ func node(account, address, namespace string, more map[string]any) (*core.Node, 
 	return &core.Node{Id: fmt.Sprintf("sidecar~%s~%s.%s~%[3]s.svc.cluster.local", address, account, namespace), Metadata: m}, err
 }
 
-// used is a service of the mesh, by the names that a proxy subscribes to.
+// used names a service of the mesh as a proxy subscribes to it.
 const used, usedEndpoints = "http|10.100.0.1:80", "outbound|80||filler-0." + harness.Namespace + ".svc.cluster.local"
 
-// firstConfiguration returns when a new proxy has what it subscribed to.
+// firstConfiguration returns when a new proxy has received what it subscribed to.
 func firstConfiguration(ctx context.Context, connection *grpc.ClientConn, node *core.Node) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -243,7 +243,7 @@ func firstConfiguration(ctx context.Context, connection *grpc.ClientConn, node *
 		{TypeUrl: xds.EndpointType, ResourceNamesSubscribe: []string{usedEndpoints}},
 	} {
 		if err := s.Send(r); err != nil {
-			_, err := s.Recv() // has the reason
+			_, err := s.Recv() // returns the reason
 			return err
 		}
 	}

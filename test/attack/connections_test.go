@@ -17,8 +17,8 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// Connections to the port of configuration and certificates: before the caller is known, and
-// of one workload.
+// Attacks with connections to the port for configuration and certificates: before the caller is
+// authenticated, and by one workload.
 var connections = []attacked{
 	{
 		name: "connections: thousands that send nothing", ordinary: stream,
@@ -78,7 +78,7 @@ var connections = []attacked{
 	},
 }
 
-// untilClosed reads until the other end closes.
+// untilClosed reads until the peer closes the connection.
 func untilClosed(ctx context.Context, c net.Conn) error {
 	defer context.AfterFunc(ctx, func() { c.Close() })()
 	defer c.Close()
@@ -86,7 +86,7 @@ func untilClosed(ctx context.Context, c net.Conn) error {
 	return err
 }
 
-// openMany keeps many connections open that say no more than HTTP/2 requires.
+// openMany keeps many connections open that send only what HTTP/2 requires.
 func openMany(ctx context.Context, v victim, n int, config func() (*tls.Config, error)) (string, error) {
 	with, err := config()
 	if err != nil {
@@ -101,7 +101,7 @@ func openMany(ctx context.Context, v victim, n int, config func() (*tls.Config, 
 	})
 }
 
-// http2 connects as far as to the first frame of a client.
+// http2 connects and sends the HTTP/2 preface, up to the client's first frame.
 func (v victim) http2(ctx context.Context, config *tls.Config) (net.Conn, *http2.Framer, error) {
 	config = config.Clone()
 	config.NextProtos = []string{"h2"}
@@ -145,7 +145,7 @@ func silentStreams(ctx context.Context, v victim, config func() (*tls.Config, er
 	})
 }
 
-// headers open a stream of configuration; with some bytes more.
+// headers returns the encoded headers that open a configuration stream, with some more bytes if wanted.
 func headers(more int) []byte {
 	var out bytes.Buffer
 	e := hpack.NewEncoder(&out)
@@ -159,7 +159,7 @@ func headers(more int) []byte {
 	return append(out.Bytes(), make([]byte, more)...)
 }
 
-// floodFrames writes frames as fast as they are taken, over connections of a workload.
+// floodFrames writes frames as fast as the server reads them, over connections of a workload.
 func floodFrames(ctx context.Context, v victim, frames func(f *http2.Framer, id uint32) error) (string, error) {
 	config, err := v.holder("hostile")
 	if err != nil {
@@ -179,7 +179,7 @@ func floodFrames(ctx context.Context, v victim, frames func(f *http2.Framer, id 
 	})
 }
 
-// Status ports of a pod's agent: any client that reaches the pod.
+// Attacks on the status ports of a pod's agent by any client that can reach the pod.
 var statusPorts = []attacked{
 	{
 		name:     "status ports: 2000 connections that send nothing",

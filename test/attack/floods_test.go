@@ -20,8 +20,9 @@ import (
 	"outrider.dev/internal/core/controlplane/webhook"
 )
 
-// What costs the server more than the client: begun handshakes, frames and requests that are
-// small, many, and never wait for an answer. The callers have no identity, unless a case says so.
+// Attacks that cost the server more than the client: unfinished handshakes, and many small frames
+// and requests whose answers the attacker does not wait for. The callers are unauthenticated unless
+// a case says otherwise.
 var floods = []attacked{
 	begunHandshakes("floods: handshakes begun, from one address", stream, contract.SecureDiscoveryPort, 1),
 	begunHandshakes("floods: handshakes begun, from 2,000 addresses", stream, contract.SecureDiscoveryPort, 2000),
@@ -112,7 +113,7 @@ var floods = []attacked{
 	},
 }
 
-// zeros never end.
+// zeros is an endless reader of zero bytes.
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
@@ -129,21 +130,21 @@ func discard(answer *http.Response, err error) error {
 	return nil
 }
 
-// from connects from one of so many addresses, each the next time.
+// from connects from one of this many addresses, taking the next one each time.
 func (v victim) from(ctx context.Context, addresses, port int) (net.Conn, error) {
 	n := connected.Add(1) % int64(addresses)
 	local := netip.AddrFrom4([4]byte{10, 250, byte(n >> 8), byte(n)})
 	c, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: local.AsSlice()}}).DialContext(ctx, "tcp", v.at(port))
 	if err == nil {
-		c.(*net.TCPConn).SetLinger(0) // with a reset: no port is kept in TIME_WAIT
+		c.(*net.TCPConn).SetLinger(0) // close with a reset, which leaves no port in TIME_WAIT
 	}
 	return c, err
 }
 
 var connected atomic.Int64
 
-// begunHandshakes sends the first message of TLS, which the client has made once: the server
-// answers it with a new key and a signature.
+// begunHandshakes repeats one recorded ClientHello, which the server answers each time with a new
+// key and a signature.
 func begunHandshakes(name string, ordinary func(*world) client, port, addresses int) attacked {
 	return attacked{name: name, ordinary: ordinary, attack: func(ctx context.Context, v victim) (string, error) {
 		hello, err := v.hello()
@@ -170,7 +171,7 @@ func begunHandshakes(name string, ordinary func(*world) client, port, addresses 
 	}}
 }
 
-// hello is the first message of a client.
+// hello returns a ClientHello.
 func (v victim) hello() ([]byte, error) {
 	config, err := v.tls()
 	if err != nil {
@@ -184,12 +185,12 @@ func (v victim) hello() ([]byte, error) {
 	return hello[:n], err
 }
 
-// crowdKeeps is for 10,000 addresses whose rates are known, and as many goroutines: the runtime
-// keeps half a KiB of each one that has ended.
+// crowdKeeps is the bound for 10,000 addresses with rate-limit entries, and as many goroutines: the
+// runtime retains half a KiB for each goroutine that has ended.
 const crowdKeeps = 16 << 20
 
-// crowd connects from as many addresses as connections may wait for their handshake. Each sends
-// the same bytes, and stays until the server closes it, or goes at once.
+// crowd connects from as many addresses as there may be unfinished handshakes. Each sends the same
+// bytes, and then either stays until the server closes the connection or closes it at once.
 func (v victim) crowd(ctx context.Context, message []byte, stay bool) (string, error) {
 	return repeat(ctx, v.n(1000, 10_000), func(ctx context.Context, _ int) error {
 		c, err := v.from(ctx, 10_000, contract.SecureDiscoveryPort)
@@ -204,7 +205,7 @@ func (v victim) crowd(ctx context.Context, message []byte, stay bool) (string, e
 	})
 }
 
-// abandonedHandshakes begins handshakes and does not continue them.
+// abandonedHandshakes starts handshakes and does not continue them.
 func abandonedHandshakes(name string, stay bool) attacked {
 	return attacked{name: name, ordinary: stream, keeps: crowdKeeps, attack: func(ctx context.Context, v victim) (string, error) {
 		hello, err := v.hello()
@@ -215,7 +216,7 @@ func abandonedHandshakes(name string, stay bool) attacked {
 	}}
 }
 
-// byTLS is an attack by TLS without a certificate.
+// byTLS wraps an attack over TLS without a certificate.
 func byTLS(attack func(context.Context, victim, *tls.Config) (string, error)) func(context.Context, victim) (string, error) {
 	return func(ctx context.Context, v victim) (string, error) {
 		config, err := v.tls()
@@ -226,7 +227,7 @@ func byTLS(attack func(context.Context, victim, *tls.Config) (string, error)) fu
 	}
 }
 
-// frames writes what HTTP/2 allows without a stream, and reads no acknowledgement.
+// frames writes the HTTP/2 frames that need no stream, and reads no acknowledgements.
 func frames(name string, addresses int, config func(victim) (*tls.Config, error)) attacked {
 	return attacked{name: name, ordinary: stream, attack: func(ctx context.Context, v victim) (string, error) {
 		with, err := config(v)
@@ -254,9 +255,9 @@ func openedAndReset() []byte {
 	return b.Bytes()
 }
 
-// pour writes the same bytes again and again over some connections, and reads as long as the
-// other end does; without a configuration of TLS as they are, with one of it after the first
-// bytes of HTTP/2, where the other end speaks that.
+// pour writes the same bytes repeatedly over some connections, and reads until the peer stops.
+// Without a TLS configuration it writes plain bytes; with one, it first sends the HTTP/2 preface if
+// the server negotiates HTTP/2.
 func (v victim) pour(ctx context.Context, connections int, config *tls.Config, addresses, port int, text []byte) (string, error) {
 	if config != nil {
 		config = config.Clone()

@@ -27,8 +27,8 @@ import (
 	"outrider.dev/test/process"
 )
 
-// What an identity lasts for, and what is done without one: the holder of a certificate whose
-// workload is in the mesh no more, and a pod that is not in it.
+// Attacks on the limits of an identity: by the holder of a certificate whose workload has left the
+// mesh, and by a pod that was never in it.
 var identities = []attacked{
 	{
 		name:     "identities: a certificate that renews itself for ever",
@@ -87,9 +87,9 @@ var identities = []attacked{
 				if err != nil {
 					return err
 				}
-				// The stream may go on when the attack is over: the server has to end it. The
-				// certificate's end is a whole second, so that it has at most its life. What a busy
-				// machine adds to the end of the stream is not the server's.
+				// The stream may outlast the attack: the server has to end it. The certificate's
+				// expiry is rounded to a whole second, so that its lifetime is at most life. The
+				// extra time is for a busy machine.
 				late, cancel := context.WithTimeout(context.WithoutCancel(ctx), life+process.Patience/2)
 				defer cancel()
 				s, err := discovery.NewAggregatedDiscoveryServiceClient(connection).DeltaAggregatedResources(late)
@@ -101,11 +101,11 @@ var identities = []attacked{
 				}
 				for {
 					if _, err := s.Recv(); err != nil {
-						// The server has the deadline too, and may be the first to end the stream for it.
+						// The server knows the request's deadline too, and may end the stream for it first.
 						if status.Code(err) == codes.DeadlineExceeded {
 							outlived.Add(1)
 						}
-						return nil // as it must be
+						return nil // the expected result
 					}
 				}
 			})
@@ -160,7 +160,7 @@ var identities = []attacked{
 	},
 }
 
-// Certificates: any client that reaches the port, without an identity.
+// Attacks on the certificate service by any client that can reach the port, without an identity.
 var certificates = []attacked{
 	{
 		name:     "certificates: 60 requests of 15 MB, unauthenticated",

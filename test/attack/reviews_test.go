@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Reviews of pods: any client that reaches the webhook's port.
+// Attacks with reviews of pods, by any client that can reach the webhook's port.
 var reviews = []attacked{
 	{
 		name:     "reviews: 100 containers, a complete graph",
@@ -39,7 +39,7 @@ var reviews = []attacked{
 	},
 }
 
-// unfolding are texts of YAML below the 256 KiB that the annotations of a pod may have: many aliases of a
+// unfolding returns YAML texts below the 256 KiB limit for a pod's annotations: many aliases of a
 // long text, aliases of aliases, many keys, and a deep list.
 func unfolding() []string {
 	layers := "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
@@ -56,7 +56,7 @@ func unfolding() []string {
 	}
 }
 
-// complete is a pod with n containers in which each depends on all before it.
+// complete returns a pod with n containers in which each depends on all before it.
 func complete(n int) string {
 	var containers, edges []string
 	for i := range n {

@@ -16,14 +16,14 @@ import (
 	"outrider.dev/test/process"
 )
 
-// A world is a mesh with one outriderd, and perhaps a pod with an agent. One of the two is
-// the subject of the attack, and has a memory limit.
+// A world is a mesh with one outriderd, and perhaps a pod with an agent. One of the two is the
+// subject of the attack and has a memory limit.
 type world struct {
 	*harness.World
 	subject          *process.Process
-	pod              *harness.Pod // whose agent is the subject, or nil
+	pod              *harness.Pod // whose agent is the subject; nil if outriderd is
 	attacker, friend *harness.Pod
-	group            string // control group of the subject; empty: the machine gives none
+	group            string // control group of the subject; empty if the machine provides none
 }
 
 func newWorld(t *testing.T, a attacked) *world {
@@ -35,10 +35,10 @@ func newWorld(t *testing.T, a attacked) *world {
 	w.Known(services, 0)
 	w.subject = w.Plane()
 	w.attacker, w.friend = w.Machine("attacker"), w.Machine("friend")
-	// It has an address for each caller that it plays: any of this network.
+	// The attacker can use any address of this network, one for each caller that it plays.
 	w.attacker.Namespace.IP("route", "add", "local", "10.250.0.0/16", "dev", "lo")
 	w.Node.IP("route", "add", "10.250.0.0/16", "via", w.attacker.Address.String())
-	w.attacker.User = 0 // it reads outriderd's state directory to make certificates
+	w.attacker.User = 0 // so that it can read outriderd's state directory to make certificates
 	if a.agent {
 		w.pod = w.Pod("app")
 		agent := w.pod.Agent()
@@ -49,9 +49,9 @@ func newWorld(t *testing.T, a attacked) *world {
 	return w
 }
 
-// limit puts the subject into a control group, where the machine has the controller: beyond
-// the limit the kernel kills. Elsewhere the peak is compared with it. An agent's Envoy is not
-// in the group.
+// limit puts the subject into a control group if the machine has the memory controller; then the
+// kernel kills it above the limit. Otherwise the test compares the peak with the limit. An agent's
+// Envoy is not in the group.
 func (w *world) limit(memory int64) {
 	t := w.T
 	for _, v := range []struct{ root, file string }{
@@ -62,7 +62,7 @@ func (w *world) limit(memory int64) {
 		if err := os.Mkdir(group, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 			continue
 		}
-		// A group goes only after its processes: cleanups run in reverse order.
+		// A group can be removed only after its processes have ended: cleanups run in reverse order.
 		t.Cleanup(func() {
 			w.subject.Kill()
 			if err := os.Remove(group); err != nil {
@@ -81,19 +81,19 @@ func (w *world) limit(memory int64) {
 	t.Log("no control group with a limit on this machine: the peak is compared with it")
 }
 
-// A glance is what the subject has.
+// A glance is the resource use of the subject at one moment.
 type glance struct {
 	resident   int64
-	live       int64 // memory that the collector cannot free; of outriderd
+	live       int64 // outriderd's memory after a garbage collection
 	goroutines int64 // of outriderd
-	files      int64 // open ones, sockets included
+	files      int64 // open files, sockets included
 }
 
-// look has outriderd's collector run, and reads what is left. The profile is part of the
-// product: outriderd serves it to its own machine. An agent has none.
+// look makes outriderd collect its garbage and reads what is left. The profile is part of the
+// product: outriderd serves it on loopback. An agent has none.
 func (w *world) look() (g glance) {
 	if w.pod == nil {
-		for range 3 { // what a pool or a finalizer holds goes with the second and third
+		for range 3 { // the second and third run also free objects in pools or with finalizers
 			client := harness.NewClient(w.Node, 0)
 			client.Get("http://127.0.0.1:15014/debug/pprof/heap?gc=1")
 			client.Close()
@@ -110,7 +110,7 @@ func (g glance) minus(h glance) glance {
 	return glance{g.resident - h.resident, g.live - h.live, g.goroutines - h.goroutines, g.files - h.files}
 }
 
-// metric reads a gauge of Prometheus' text.
+// metric reads a gauge from text in Prometheus' format.
 func metric(text, name string) int64 {
 	_, line, _ := strings.Cut(text, "\n"+name+" ")
 	var value float64
@@ -118,8 +118,8 @@ func metric(text, name string) int64 {
 	return int64(value)
 }
 
-// kept waits until the subject has what it had before the attack, within bounds, and returns
-// the difference that is left, and the resident memory then.
+// kept waits until the subject is back to its use before the attack, within bounds, and returns the
+// remaining difference and the resident memory.
 func (w *world) kept(before glance, a attacked) (diff glance, resident int64) {
 	for end := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
 		now := w.look()
@@ -130,7 +130,7 @@ func (w *world) kept(before glance, a attacked) (diff glance, resident int64) {
 	}
 }
 
-// resident is a line of the kernel's status of the subject.
+// resident reads a memory line of the subject's /proc/PID/status.
 func (w *world) resident(line string) int64 {
 	raw, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", w.subject.PID()))
 	_, rest, _ := strings.Cut(string(raw), "\n"+line+":")
@@ -139,15 +139,15 @@ func (w *world) resident(line string) int64 {
 	return kibibytes << 10
 }
 
-// resetPeak forgets the peak so far: 5 clears VmHWM (proc(5), clear_refs).
+// resetPeak resets the peak: 5 clears VmHWM (proc(5), clear_refs).
 func (w *world) resetPeak() {
 	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", w.subject.PID()), []byte("5"), 0); err != nil {
 		w.T.Fatal(err)
 	}
 }
 
-// peak is the most that was resident since resetPeak. Of a process that has ended only the
-// control group knows.
+// peak returns the maximum resident memory since resetPeak. After the process has ended only the
+// control group knows it.
 func (w *world) peak() int64 {
 	if n := w.resident("VmHWM"); n > 0 {
 		return n
@@ -162,13 +162,13 @@ func (w *world) peak() int64 {
 	return 0
 }
 
-// spent is the subject's processor time.
+// spent returns the subject's processor time.
 func (w *world) spent() time.Duration { return harness.Spent(w.subject.PID()) }
 
-// measure makes n ordinary requests at the client's pace, and more until a time is over.
+// measure makes at least n ordinary requests at the client's pace, and continues for at least the length.
 func (w *world) measure(c client, n int, length time.Duration) (l latencies) {
 	for end := time.Now().Add(length); l.n() < n || time.Now().Before(end); {
-		ctx, cancel := context.WithTimeout(context.Background(), answered) // time limit: a longer answer is none
+		ctx, cancel := context.WithTimeout(context.Background(), answered) // time limit: a later answer counts as none
 		began := time.Now()
 		err := c.once(ctx)
 		cancel()
@@ -176,7 +176,7 @@ func (w *world) measure(c client, n int, length time.Duration) (l latencies) {
 		if err != nil {
 			l.failures = append(l.failures, err.Error())
 			if isDone(w.subject) {
-				return l // nothing more can come
+				return l // no further request can succeed
 			}
 		}
 		time.Sleep(c.pace - min(c.pace, time.Since(began)))
@@ -184,6 +184,6 @@ func (w *world) measure(c client, n int, length time.Duration) (l latencies) {
 	return l
 }
 
-// answered is within what an ordinary request must be. How long it took is printed: on a busy
-// machine that says nothing.
+// answered is the time limit for an ordinary request. Latencies are only printed, since on a busy
+// machine they prove nothing.
 const answered = process.Patience

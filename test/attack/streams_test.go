@@ -15,7 +15,7 @@ import (
 	"outrider.dev/internal/core/xds"
 )
 
-// Streams of configuration: the holder of one workload's certificate.
+// Attacks with configuration streams, by the holder of one workload's certificate.
 var streams = []attacked{
 	{
 		name: "streams: 100 names of 1 MB", ordinary: stream,
@@ -90,7 +90,7 @@ var streams = []attacked{
 				if err != nil {
 					return err
 				}
-				_ = s.Send(subscribe(names...)) // Recv returns the error
+				_ = s.Send(subscribe(names...)) // the following Recv returns the error
 				_, err = s.Recv()
 				return err
 			})
@@ -108,7 +108,7 @@ func subscribe(names ...string) *discovery.DeltaDiscoveryRequest {
 	return &discovery.DeltaDiscoveryRequest{TypeUrl: xds.ClusterType, ResourceNamesSubscribe: names}
 }
 
-// byStreams has each worker send ten requests on a stream of its own, then on the next one.
+// byStreams makes each worker send ten requests on a stream, then ten on the next, and so on.
 func byStreams(workers int, metadata func(worker, n int) map[string]any, request func(worker, n int) *discovery.DeltaDiscoveryRequest) func(context.Context, victim) (string, error) {
 	return func(ctx context.Context, v victim) (string, error) {
 		config, err := v.holder("hostile")
@@ -130,7 +130,7 @@ func byStreams(workers int, metadata func(worker, n int) map[string]any, request
 				return err
 			}
 			defer connection.Close()
-			ctx, cancel := context.WithTimeout(ctx, time.Second) // time limit: then the next stream
+			ctx, cancel := context.WithTimeout(ctx, time.Second) // time limit: then the next stream is opened
 			defer cancel()
 			s, err := discovery.NewAggregatedDiscoveryServiceClient(connection).DeltaAggregatedResources(ctx)
 			if err != nil {
@@ -141,7 +141,7 @@ func byStreams(workers int, metadata func(worker, n int) map[string]any, request
 					r := request(worker, int(count[worker].Add(1)))
 					r.Node = node
 					if s.Send(r) != nil {
-						return // the stream has ended, and Recv says why
+						return // the stream has ended; Recv returns why
 					}
 				}
 			}()

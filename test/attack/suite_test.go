@@ -25,42 +25,40 @@ var (
 	at       = flag.String("victim", "", "what the attacker knows, as JSON")
 )
 
-// An attacked case is a hostile caller, and the ordinary client that is measured meanwhile.
+// An attacked case is a hostile caller and the ordinary client that is measured meanwhile.
 type attacked struct {
 	name     string
 	ordinary func(*world) client
 	attack   func(context.Context, victim) (did string, err error)
 
-	// services is the size of the mesh; default 100.
+	// services is the number of services in the mesh; default 100.
 	services int
-	// agent makes the agent of a pod the subject, and not outriderd.
+	// agent makes the agent of a pod the subject, instead of outriderd.
 	agent bool
-	// keeps is how much live memory may remain after the attacker left; default keptLive.
+	// keeps is how much live memory may remain after the attacker has left; default keptLive.
 	keeps int64
 }
 
-// all are the cases, in the order of the table.
+// all returns the cases in the order of the table.
 func all() []attacked {
 	return slices.Concat(reviews, webhookCases, certificates, connections, streams, statusPorts, identities, floods)
 }
 
-// What may be left of an attack: what the collector's own structures, pools, and ordinary
-// connections that are about to close may have grown by. More than this is left for ever.
+// Bounds for what may remain after an attack: growth of the collector's own structures and of
+// pools, and ordinary connections that are about to close. More than this is a leak.
 const (
 	keptLive       = 4 << 20
 	keptGoroutines = 20
 	keptFiles      = 10
 )
 
-// planeLimit is for outriderd with few proxies: a quarter of what its container has in the
-// chart.
+// planeLimit is for outriderd with few proxies: a quarter of its container's limit in the chart.
 const planeLimit = 256 << 20
 
-// agentLimit is for an agent alone, which shares its container's limit with Envoy. It has 13
-// MiB when it is ready.
+// agentLimit is for an agent alone, which shares its container's limit with Envoy. A ready agent uses 13 MiB.
 const agentLimit = 40 << 20
 
-// limit is the subject's, in bytes.
+// limit returns the subject's memory limit in bytes.
 func (a attacked) limit() int64 {
 	if a.agent {
 		return agentLimit
@@ -68,8 +66,7 @@ func (a attacked) limit() int64 {
 	return planeLimit
 }
 
-// patience bounds the wait until nothing of an attack is left. It is for the failure of a
-// test, and measures nothing.
+// patience bounds the wait for the subject to release everything. Only a failing test reaches it.
 const patience = time.Minute
 
 func TestMain(m *testing.M) {
@@ -82,7 +79,7 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// attackNow is the attacker's process: it ends with SIGTERM, and so do its connections.
+// attackNow is the main function of the attacker's process, which SIGTERM ends together with its connections.
 func attackNow() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -103,16 +100,16 @@ func attackNow() int {
 	return 0
 }
 
-// A real attacker computes on another machine. Here it has one processor at most, and what the
-// others leave of it: with this value a tenth beside one busy process, so that it attacks on a
-// busy machine too.
+// A real attacker has processors of its own. Here it gets one at most, with low priority: beside
+// one busy process this nice value still leaves it a tenth, so that it attacks on a busy machine
+// too.
 const attackerNice = "10"
 
-// begun is the attacker's first line.
+// begun is the first line that the attacker prints.
 const begun = "begun"
 
 func TestAttack(t *testing.T) {
-	t.Setenv("GOMEMLIMIT", fmt.Sprint(planeLimit/10*8)) // as outriderd has it of its container's
+	t.Setenv("GOMEMLIMIT", fmt.Sprint(planeLimit/10*8)) // the share of the container's limit that outriderd gets in the chart
 	load, _ := os.ReadFile("/proc/loadavg")
 	t.Logf("limit %d MiB; load average at the start: %s", planeLimit>>20, load)
 	names := []string{}
@@ -184,7 +181,7 @@ func isDone(p *process.Process) bool {
 	}
 }
 
-// inForm is a number in the two forms.
+// inForm returns the value for the short or the full form.
 func inForm[T any](short, inFull T) T {
 	if *long {
 		return inFull
@@ -192,7 +189,7 @@ func inForm[T any](short, inFull T) T {
 	return short
 }
 
-// complaints are what an asserted case must not show.
+// complaints returns the assertions that a case violated.
 func (r row) complaints(a attacked) (out []string) {
 	complain := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	if r.dead {
@@ -209,7 +206,7 @@ func (r row) complaints(a attacked) (out []string) {
 	return append(out, a.leftovers(r.kept)...)
 }
 
-// leftovers are what an attack left beyond the bounds.
+// leftovers returns the resources that an attack left in use beyond the bounds.
 func (a attacked) leftovers(kept glance) (out []string) {
 	for _, k := range []struct {
 		what      string
@@ -226,14 +223,14 @@ func (a attacked) leftovers(kept glance) (out []string) {
 	return out
 }
 
-// A victim is what an attacker knows.
+// A victim holds the facts about a world that an attacker knows.
 type victim struct {
 	Address   string // of outriderd; its ports are those of package contract
-	Roots     string // file with the trusted roots
-	Namespace string // in which pods are injected
+	Roots     string // path of the file with the trusted roots
+	Namespace string // where pods are injected
 	Pod       string // address of the pod whose agent is the subject
-	// State is outriderd's own directory. With it an attacker makes the token or certificate
-	// of a workload that it has taken over: see holder in attackers_test.go.
+	// State is outriderd's own directory. The attacker uses it to make the token or certificate of
+	// a workload that it has taken over: see holder in attackers_test.go.
 	State string
 	Long  bool
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A row is what one case measured.
+// A row holds the measurements of one case.
 type row struct {
 	name, client, did string
 
@@ -16,12 +16,12 @@ type row struct {
 	before, peak, after int64 // resident memory
 	kept                glance
 	dead                bool // outriderd ended
-	enforced            bool // the kernel kills above the limit
+	enforced            bool // the kernel enforces the limit
 
 	cpu, attacker, lasted time.Duration // processor time of the subject and of the attacker; wall time
 }
 
-// latencies are those of an ordinary client, failed requests included.
+// latencies are the response times of an ordinary client, failed requests included.
 type latencies struct {
 	took     []time.Duration
 	failures []string
@@ -29,7 +29,7 @@ type latencies struct {
 
 func (l latencies) n() int { return len(l.took) }
 
-// quantile is the shortest latency that a part of the requests did not exceed.
+// quantile returns the smallest latency that a share q of the requests did not exceed.
 func (l latencies) quantile(q float64) time.Duration {
 	if l.n() == 0 {
 		return 0
@@ -38,14 +38,14 @@ func (l latencies) quantile(q float64) time.Duration {
 	return sorted[min(l.n()-1, int(q*float64(l.n())))]
 }
 
-// aim is what an ordinary client should not exceed in 99 of 100 requests.
+// aim is the latency that 99 of 100 ordinary requests should not exceed.
 const aim = 100 * time.Millisecond
 
 func mib(n int64) float64 { return float64(n) / (1 << 20) }
 
 func milliseconds(d time.Duration) string { return fmt.Sprintf("%.1f", float64(d)/1e6) }
 
-// table is the closing lines of the suite.
+// table formats the summary that the suite prints at its end.
 func table(rows []row) string {
 	var b strings.Builder
 	out := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)

@@ -11,7 +11,7 @@ import (
 	"outrider.dev/internal/core/controlplane/webhook"
 )
 
-// What a client of the webhook can send, besides a complete graph.
+// Attacks that a client of the webhook can make, besides a complete graph.
 var webhookCases = []attacked{
 	posted("webhook: 300 init containers", 8, 12, func() string {
 		return pod(`"metadata":{"name":"app"},"spec":{"initContainers":[` + list(299, `{"name":"c%d","image":"c:1","command":["/c"]}`) + `],"containers":[{"name":"app","image":"app:1","command":["/app"]}]}`)
@@ -60,7 +60,7 @@ var webhookCases = []attacked{
 	},
 }
 
-// posted is a case in which workers post one review again and again.
+// posted makes a case in which workers post the same review repeatedly.
 func posted(name string, short, inFull int, object func() string) attacked {
 	return attacked{name: name, ordinary: review, attack: func(ctx context.Context, v victim) (string, error) {
 		c, err := v.web()
@@ -72,7 +72,7 @@ func posted(name string, short, inFull int, object func() string) attacked {
 	}}
 }
 
-// hang keeps so many connections open, each with the beginning of a request.
+// hang keeps this many connections open, each with the beginning of a request.
 func (v victim) hang(ctx context.Context, connections int, text string) (string, error) {
 	config, err := v.tls()
 	if err != nil {
@@ -89,14 +89,14 @@ func (v victim) hang(ctx context.Context, connections int, text string) (string,
 		if _, err := fmt.Fprint(c, text); err != nil {
 			return err
 		}
-		_, err = c.Read(make([]byte, 1)) // the server ends it
+		_, err = c.Read(make([]byte, 1)) // returns when the server closes the connection
 		return err
 	})
 }
 
 func pod(fields string) string { return "{" + fields + "}" }
 
-// list is n elements of a JSON list, from a format with one number.
+// list returns n elements of a JSON list, from a format that takes one number.
 func list(n int, format string) string {
 	var b strings.Builder
 	for i := range n {

@@ -1,7 +1,7 @@
-// Package authorization is a table of what AuthorizationPolicies let in. An evaluator judges it in
+// Package authorization is a table of calls that AuthorizationPolicies allow or deny. An evaluator checks it in
 // internal/core/xds/resource, and a real Envoy in test/mesh.
 //
-// Policies are of the namespace shop and select the server, if they do not say more. The server
+// Policies belong to the namespace shop and select the server, unless they say otherwise. The server
 // has the ports 8080 (http), 6379 (tcp) and 3306 (first: the server speaks first). The callers
 // client and other have proxies, and so identities; plain has none. A call is "client tcp", or
 // "client http GET /path host".
@@ -23,7 +23,7 @@ import (
 //go:embed table.yaml
 var table []byte
 
-// A Case is what some policies let in, and what they do not.
+// A Case lists calls that some policies allow, and calls that they deny.
 type Case struct {
 	Name            string
 	Parts           []mesh.Part
@@ -42,13 +42,13 @@ type Call struct {
 
 func (c Call) String() string { return c.text }
 
-// Ports are the numbers of the server's ports, Addresses the pods' own.
+// Ports holds the server's port numbers, Addresses the pods' own addresses.
 var (
 	Ports     = map[string]uint16{"http": 8080, "tcp": 6379, "first": 3306}
 	Addresses = map[string]string{"server": "10.244.1.2", "plain": "10.244.2.2", "client": "10.244.3.2", "other": "10.244.4.2"}
 )
 
-// Table returns all cases. Each attribute of Istio that is supported has one.
+// Table returns all cases. Each supported attribute of Istio's policies has one.
 func Table(t testing.TB) []Case {
 	t.Helper()
 	var cases []struct {

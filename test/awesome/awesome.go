@@ -1,5 +1,5 @@
 // Package awesome runs the applications of examples/awesome-app as processes: each form in each
-// language. Its tests put faults on the configuration centre, and on the pod.
+// language. Its tests inject faults into the configuration centre and the pod.
 package awesome
 
 import (
@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 )
 
-// Languages are those in which the application is written.
+// Languages lists the languages in which the application is written.
 var Languages = []string{"go", "java", "node", "python"}
 
 // The forms of the application.
@@ -18,11 +18,12 @@ const (
 	Robust  = "robust"
 )
 
-// Install puts what runs into a folder, of the sources below root, the folder of the repository.
-// What this machine lacks for a language is in missing, which is not an error.
+// Install puts the applications, built from the sources below root (the repository's folder), into
+// dir. missing has an entry for each language whose tools this machine lacks, which is not an
+// error.
 func Install(root, dir string) (missing map[string]error, err error) {
 	missing = map[string]error{}
-	for language, program := range map[string]string{"java": "/usr/bin/javac", "node": "/usr/bin/node", "python": "/usr/bin/python3"} { // any order: a set
+	for language, program := range map[string]string{"java": "/usr/bin/javac", "node": "/usr/bin/node", "python": "/usr/bin/python3"} { // any order: independent look-ups
 		if _, err := os.Stat(program); err != nil {
 			missing[language] = err
 		}
@@ -52,7 +53,7 @@ func Install(root, dir string) (missing map[string]error, err error) {
 	return missing, nil
 }
 
-// Command is the command line of a form, where dir is what Install has filled.
+// Command returns the command line of a form; dir is the folder that Install filled.
 func Command(dir, language, form string) []string {
 	switch language {
 	case "java":

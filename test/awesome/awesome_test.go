@@ -24,7 +24,7 @@ import (
 func TestMain(m *testing.M) {
 	containerinit.Become()
 	flag.Parse()
-	flag.Set("test.parallel", "8") // they wait most of their time
+	flag.Set("test.parallel", "8") // the tests mostly wait
 	status := m.Run()
 	os.RemoveAll(installed.dir)
 	os.Exit(status)
@@ -38,7 +38,8 @@ var installed struct {
 	err     error
 }
 
-// each runs a test in parallel for each language; a runtime that the machine has not is named.
+// each runs a test in parallel for each language; a language whose runtime is missing on this
+// machine is skipped by name.
 func each(t *testing.T, test func(t *testing.T, command func(form string) []string)) {
 	t.Parallel()
 	ns.RequireRoot(t)
@@ -83,7 +84,7 @@ func start(t *testing.T, in *ns.Namespace, command []string, env ...string) *app
 	return a
 }
 
-// get reads a page of it.
+// get reads a page of the application.
 func (a *app) get(path string) (string, error) {
 	response, err := a.http.Get("http://127.0.0.1:8080" + path)
 	if err != nil {
@@ -97,7 +98,7 @@ func (a *app) get(path string) (string, error) {
 	return string(body), err
 }
 
-// A setting is what /settings shows.
+// A setting is the content of the application's /settings page.
 type setting struct {
 	level, source string
 	failing       bool
@@ -124,8 +125,7 @@ func parse(page string) (s setting, err error) {
 	return s, nil
 }
 
-// until waits for a setting. On the way to it there is no other level than the one before and the
-// one that is awaited; Then /healthz is well.
+// until waits for a setting. Until then the level must stay the previous one; afterwards /healthz must succeed.
 func (a *app) until(before string, want setting) {
 	a.t.Helper()
 	served := false
@@ -140,7 +140,7 @@ func (a *app) until(before string, want setting) {
 			if !strings.Contains(err.Error(), "connection refused") || strings.Contains(a.Log(), "awesome-app is ready") && served {
 				a.t.Fatalf("/settings: %v\n%s", err, a.Log())
 			}
-			return "it has not served" // its start
+			return "it has not served" // not yet started
 		}
 		served = true
 		got, err := parse(page)
@@ -150,7 +150,7 @@ func (a *app) until(before string, want setting) {
 		if got.level != before && got.level != want.level {
 			a.t.Fatalf("%s, between the level %s and %s:\n%s", got, before, want, a.Log())
 		}
-		time.Sleep(20 * time.Millisecond) // which is left to the application
+		time.Sleep(20 * time.Millisecond) // the pace at which the application is watched
 		return got.String()
 	}, a)
 	if health, err := a.get("/healthz"); health != "ok\n" {
@@ -158,17 +158,17 @@ func (a *app) until(before string, want setting) {
 	}
 }
 
-// awaits waits for words in its log.
+// awaits waits for words in the application's log.
 func (a *app) awaits(words string) {
 	a.t.Helper()
 	process.Eventually(a.t, words+" in its log", func() bool { return strings.Contains(a.Log(), words) }, a)
 }
 
-// The robust form starts beside a centre with a fault, takes the settings when they come, and keeps
-// them through each other fault, until it takes the next ones.
+// The robust form starts beside a faulty centre, takes the settings once they arrive, and keeps
+// them during every other fault until it can take the next ones.
 func TestRobust(t *testing.T) {
 	each(t, func(t *testing.T, command func(string) []string) {
-		for first, more := range map[string][]string{ // any order: they run in parallel
+		for first, more := range map[string][]string{ // any order: the cases run in parallel
 			"nothing listens":              {"nothing listens", "silence", "a page instead of a document"},
 			"silence":                      {"status 500", "a document that trickles in"},
 			"a page instead of a document": {"a level that is none", "a document that is cut off", "a document without an end"},
@@ -200,7 +200,7 @@ func TestRobust(t *testing.T) {
 	})
 }
 
-// A process that is started anew while the centre is away has the settings of the one before.
+// A process that restarts while the centre is away uses the settings of the previous process.
 func TestRestart(t *testing.T) {
 	each(t, func(t *testing.T, command func(string) []string) {
 		in := ns.New(t)
@@ -217,7 +217,7 @@ func TestRestart(t *testing.T) {
 		a.until("DEBUG", setting{"DEBUG", "last good", true})
 		a.Kill()
 
-		// A file that is not what was written is passed over.
+		// A file with truncated content is ignored.
 		if err := os.WriteFile(file, []byte("level=LO"), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -226,16 +226,16 @@ func TestRestart(t *testing.T) {
 		a.awaits(file)
 		a.Kill()
 
-		// One that cannot be written, by root neither, is no reason to leave the centre's settings.
+		// A file that cannot be written, even by root, is no reason to drop the centre's settings.
 		file = "/proc/awesome-app-last-good"
 		c.be(good("DEBUG"))
 		a = start(t, in, command(Robust), "CONFIG_URL="+centreURL, "LAST_GOOD="+file)
 		a.until("INFO", setting{"DEBUG", "provider", false})
-		a.awaits(filepath.Base(file)) // part of the name of what is to replace it
+		a.awaits(filepath.Base(file)) // part of the name of the temporary file that should replace it
 	})
 }
 
-// Without an address nothing is fetched; a variable that cannot work ends the process at once.
+// Without an address nothing is fetched; an invalid variable ends the process at once.
 func TestVariables(t *testing.T) {
 	each(t, func(t *testing.T, command func(string) []string) {
 		in := ns.New(t)
@@ -250,7 +250,7 @@ func TestVariables(t *testing.T) {
 	})
 }
 
-// The fragile form works beside a centre that works, and ends beside one that fails.
+// The fragile form runs beside a working centre, and exits beside a failing one.
 func TestFragile(t *testing.T) {
 	each(t, func(t *testing.T, command func(string) []string) {
 		in := ns.New(t)

@@ -17,11 +17,11 @@ import (
 	"outrider.dev/test/ns"
 )
 
-// The case of the corpus that all of this is about.
+// The incident in the corpus that the application reproduces.
 const original = "../../testdata/incidents/awesome-app"
 
-// In a pod whose proxy is late the fragile form fails as in the incident: with the same line, in the
-// words of its language, and the same exit code. The diagnosis is the same, too.
+// In a pod whose proxy starts late, the fragile form fails as in the incident: with the same log
+// line, in its language's words, and the same exit code. The diagnosis is the same, too.
 func TestIncident(t *testing.T) {
 	t.Parallel()
 	ns.RequireRoot(t)
@@ -77,11 +77,11 @@ func TestIncident(t *testing.T) {
 	}
 }
 
-// An end is how the application failed.
+// An end describes how the application failed.
 type end struct {
 	code    int32
-	refused bool // its log says that a connection was
-	address bool // and what it wanted there
+	refused bool // its log says that a connection was refused
+	address bool // its log names the address that it called
 }
 
 func failure(t *testing.T, folder string) (e end) {

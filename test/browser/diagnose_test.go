@@ -15,7 +15,7 @@ import (
 	diagnosepage "outrider.dev/internal/doctor/diagnose/page"
 )
 
-// evaluate runs a script that a page with a policy cannot forbid, and returns what it does.
+// evaluate runs a script, even on a page whose content policy forbids scripts, and returns its result.
 func evaluate[T any](p *page, script string) T {
 	p.t.Helper()
 	v, err := chromedp.Run(p.ctx, chromedp.Evaluate[T](script))
@@ -30,7 +30,7 @@ func (p *page) press(key string) {
 	p.do(chromedp.KeyEvent(key))
 }
 
-// mouse sends an event of a mouse; wheel is how far it is turned, away from the reader if negative.
+// mouse sends a mouse event; wheel is how far the wheel is turned, negative away from the reader.
 func (p *page) mouse(kind input.DispatchMouseEventType, x, y, wheel float64) {
 	p.t.Helper()
 	p.do(chromedp.MouseEvent(kind, x, y, func(e *input.DispatchMouseEventParams) {
@@ -40,7 +40,7 @@ func (p *page) mouse(kind input.DispatchMouseEventType, x, y, wheel float64) {
 	}))
 }
 
-// clean reports what the page must never have: errors, requests, and text that is hard to read.
+// clean reports errors, requests, and text that is hard to read, none of which a page may have.
 func (p *page) clean(where string) {
 	p.t.Helper()
 	l := p.look()
@@ -56,7 +56,7 @@ func (p *page) clean(where string) {
 	}
 }
 
-// themes looks at the page at three widths in both themes, by the reader's preference and by the button.
+// themes checks the page at three widths in both themes, selected by the reader's preference and by the button.
 func (p *page) themes() {
 	p.t.Helper()
 	ground := func() string { return evaluate[string](p, `getComputedStyle(document.body).backgroundColor`) }
@@ -81,7 +81,7 @@ func (p *page) themes() {
 	}
 }
 
-// hostile is a folder with a pod whose log has markup.
+// hostile makes a folder with a pod whose log contains markup.
 func hostile(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -109,7 +109,7 @@ func hostile(t *testing.T) string {
 	return dir
 }
 
-// The page of a diagnosis: zoom, cursor, hover, keyboard, themes; nothing is fetched.
+// Zoom, cursor, hover, keyboard and themes of a diagnosis page work, and the page fetches nothing.
 func TestDiagnosis(t *testing.T) {
 	ctx, outrider := browser(t), build(t)
 	incidents, err := filepath.Abs("../../testdata/incidents")
@@ -137,7 +137,7 @@ func TestDiagnosis(t *testing.T) {
 		t.Errorf("All shows %s, want %s", got, whole)
 	}
 
-	// The keyboard alone: focus, marks, cursor, zoom.
+	// With the keyboard alone: focus, marks, cursor, zoom.
 	evaluate[bool](p, `document.querySelector('.chart').focus() || true`)
 	line := func() string { return evaluate[string](p, `document.querySelector('.now').textContent`) }
 	if got := line(); !strings.Contains(got, "at +") {
@@ -168,7 +168,7 @@ func TestDiagnosis(t *testing.T) {
 		t.Errorf("the key 0 shows %s, want %s", got, whole)
 	}
 
-	// The mouse: hover shows the line, the wheel zooms, a drag moves.
+	// With the mouse: hovering shows the line, the wheel zooms, dragging moves.
 	mark := `(() => { const c = document.querySelector('section:nth-of-type(1) circle.warn').getBoundingClientRect(); return [c.x + c.width / 2, c.y + c.height / 2] })()`
 	xy := evaluate[[]float64](p, mark)
 	p.mouse(input.DispatchMouseEventTypeMouseMoved, xy[0], xy[1], 0)
@@ -197,7 +197,7 @@ func TestDiagnosis(t *testing.T) {
 	}
 }
 
-// The page of a fleet: causes and names are filters, by the keyboard too; a thousand rows stay light.
+// On a fleet page causes and names work as filters, with the keyboard too, and a thousand rows stay fast.
 func TestFleet(t *testing.T) {
 	ctx := browser(t)
 	var page bytes.Buffer

@@ -1,3 +1,2 @@
-// Package browser holds the tests that look at the HTML reports with a real browser:
-// headless Chromium, by its DevTools protocol.
+// Package browser tests the HTML reports with a real browser: headless Chromium, over its DevTools protocol.
 package browser

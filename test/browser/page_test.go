@@ -22,7 +22,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// browser starts one, or skips the test where there is none. CHROMIUM names another.
+// browser starts a browser, or skips the test if there is none. CHROMIUM names a different one.
 func browser(t *testing.T) context.Context {
 	t.Helper()
 	binary, err := exec.LookPath(cmp.Or(os.Getenv("CHROMIUM"), "chromium"))
@@ -33,7 +33,7 @@ func browser(t *testing.T) context.Context {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(folder) }) // its helpers may write for a moment yet: some of it may stay
+	t.Cleanup(func() { os.RemoveAll(folder) }) // the browser's child processes may still write for a moment, so some files may stay
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(binary),
 		chromedp.NoSandbox,             // without it Chromium refuses to run as root
@@ -49,17 +49,17 @@ func browser(t *testing.T) context.Context {
 	return ctx
 }
 
-// A page is one that is open, and what happened meanwhile.
+// A page is an open page, with the errors and requests since it was opened.
 type page struct {
 	t   *testing.T
 	ctx context.Context
 
 	mu       sync.Mutex
 	errors   []string
-	requests []string // but for the page itself
+	requests []string // except the one for the page itself
 }
 
-// open opens a file in a tab of its own.
+// open opens a file in a new tab.
 func open(t *testing.T, browser context.Context, file string, width int) *page {
 	t.Helper()
 	ctx, cancel := chromedp.NewContext(browser)
@@ -75,7 +75,7 @@ func open(t *testing.T, browser context.Context, file string, width int) *page {
 	return p
 }
 
-// size is a window that is higher than any report: what is measured is in it.
+// size sets a window that is taller than any report, so that all elements are visible to the measurements.
 func size(width int) chromedp.Action[chromedp.Void] {
 	return chromedp.EmulateViewport(int64(width), 9000)
 }
@@ -99,7 +99,7 @@ func (p *page) note(event any, address string) {
 	}
 }
 
-// patience is what one step may take on a busy machine.
+// patience is the time limit of one step on a busy machine.
 const patience = time.Minute
 
 func (p *page) do(steps ...chromedp.Action[chromedp.Void]) {
@@ -111,7 +111,7 @@ func (p *page) do(steps ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// call says something in the browser's own protocol.
+// call calls a method of the browser's own protocol.
 func call[P, R any](p *page, command cdp.Command[P, R], params P) {
 	p.t.Helper()
 	if _, err := chromedp.Call(p.ctx, command, params); err != nil {
@@ -122,14 +122,14 @@ func call[P, R any](p *page, command cdp.Command[P, R], params P) {
 //go:embed probe.js
 var probe string
 
-// A look is what a page looks like now.
+// A look is the state of a page as a reader sees it.
 type look struct {
 	Title   string
-	Wide    []string // elements that reach beyond the window
+	Wide    []string // elements that extend beyond the window
 	Charts  []drawn
-	Faint   []string // texts, and marks of one letter, with less contrast than WCAG 2 asks for (AA)
-	Pale    []string // bars with less contrast than 3:1 against their ground
-	Read    int      // texts whose contrast was measured
+	Faint   []string // texts, and marks of one letter, with less contrast than WCAG 2 requires (AA)
+	Pale    []string // bars with less contrast than 3:1 to their background
+	Read    int      // number of texts whose contrast was measured
 	Details []folded
 	Scripts int
 }
@@ -138,8 +138,8 @@ type drawn struct {
 	Title         string
 	Width, Height float64
 	Shapes, Texts int
-	Axis          string   // its labels
-	Cut           []string // parts that are outside of the picture
+	Axis          string   // labels of the axis
+	Cut           []string // elements outside the picture
 }
 
 type folded struct {
@@ -156,7 +156,7 @@ func (p *page) look() look {
 	return l
 }
 
-// scheme makes the reader prefer dark or light pages.
+// scheme sets the reader's preference for dark or light pages.
 func (p *page) scheme(name string) {
 	p.t.Helper()
 	call(p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
@@ -164,7 +164,7 @@ func (p *page) scheme(name string) {
 	})
 }
 
-// unfold opens every details element by a click, as a reader does.
+// unfold opens every details element with a click, as a reader does.
 func (p *page) unfold() {
 	p.t.Helper()
 	n := len(p.look().Details)
@@ -173,8 +173,8 @@ func (p *page) unfold() {
 	}
 }
 
-// faults are sentences about all that a report must not do, at both widths, folded and
-// unfolded, for readers who prefer light pages and for those who prefer dark ones.
+// faults describes everything that is wrong with a report, at both widths, folded and unfolded, and
+// with the reader's preference for light and for dark pages.
 func faults(t *testing.T, browser context.Context, file string, charts int) []string {
 	t.Helper()
 	p := open(t, browser, file, widths[0])
@@ -219,9 +219,9 @@ func faults(t *testing.T, browser context.Context, file string, charts int) []st
 	return out
 }
 
-var widths = []int{1100, 390} // a desk and a phone
+var widths = []int{1100, 390} // a desktop and a phone
 
-// missing says which charts are not seen.
+// missing returns which charts are not visible.
 func missing(all []drawn, want int) (out []string) {
 	if len(all) != want {
 		out = append(out, fmt.Sprintf("%d of them, want %d", len(all), want))
@@ -237,7 +237,7 @@ func missing(all []drawn, want int) (out []string) {
 	return out
 }
 
-// write keeps a page in a file.
+// write writes a page to a file.
 func write(t *testing.T, name, text string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), name)

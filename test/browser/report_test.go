@@ -19,7 +19,7 @@ import (
 	"outrider.dev/test/tier"
 )
 
-// Every report can be read in a browser: wide and narrow, light and dark, without a network.
+// Every report is readable in a browser: wide and narrow, light and dark, without a network.
 func TestReports(t *testing.T) {
 	ctx := browser(t)
 	outrider := build(t)
@@ -70,8 +70,8 @@ func TestReports(t *testing.T) {
 	}
 }
 
-// What the tests look for they find: each page below is wrong in one way. An ordinary run opens
-// the good one, and one in four of the others.
+// The checks above detect faults: each page below is wrong in one way. An ordinary run opens the
+// correct page and one in four of the others.
 func TestFaultsAreFound(t *testing.T) {
 	ctx := browser(t)
 	const good = `<svg width="200" height="100"><rect width="9" height="9"/><rect width="9" height="9"/><rect width="9" height="9"/><text y="40">a</text><text y="60">b</text></svg>
@@ -111,7 +111,7 @@ func TestFaultsAreFound(t *testing.T) {
 	t.Logf("%d of %d pages", opened, len(tests))
 }
 
-// build makes the command as a user has it.
+// build builds the command as released.
 func build(t *testing.T) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "outrider")
@@ -123,7 +123,7 @@ func build(t *testing.T) string {
 	return binary
 }
 
-// report is what a command writes. Exit status 1 is for findings.
+// report runs a command and returns its output. Exit status 1 means findings.
 func report(t *testing.T, outrider string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(outrider, args...)
@@ -137,13 +137,13 @@ func report(t *testing.T, outrider string, args ...string) string {
 	return string(out)
 }
 
-// longWord is a timeline with a detail that cannot be wrapped at a space.
+// longWord is a timeline with a detail that has no space to wrap at.
 var longWord = startup.Timeline{
 	{Container: "app", What: startup.IsStarted, At: time.Second},
 	{Container: "app", What: startup.HasFailed, At: 2 * time.Second, Detail: "registry.example.com/a/rather/long/path/to/an/image/of/the/application:v1.2.3"},
 }
 
-// played is the demo's story, made up: its first act shows the race.
+// played returns an invented performance of the demo, whose first act shows the race.
 func played() []demo.Performance {
 	var all []demo.Performance
 	for i, act := range demo.Acts {

@@ -1,4 +1,4 @@
-// Package buffer has a buffer for concurrent reads and writes: for the output of a process or
+// Package buffer provides a buffer for concurrent reads and writes, for the output of a process or
 // a log in a test.
 package buffer
 
@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// A Buffer keeps all writes. The zero value is empty.
+// A Buffer stores all writes. The zero value is empty.
 type Buffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -19,7 +19,7 @@ func (b *Buffer) Write(p []byte) (int, error) {
 	return b.b.Write(p)
 }
 
-// String returns all writes until now.
+// String returns everything written so far.
 func (b *Buffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package castore holds every store of an authority's files to the same rules: the folder, the
-// Secret of a real cluster, and the store of the tests of package ca.
+// Package castore tests that every store of an authority's files follows the same rules: the
+// folder, the Secret of a real cluster, and the store of the tests of package ca.
 package castore
 
 import (
@@ -14,7 +14,7 @@ import (
 	"outrider.dev/internal/core/controlplane/ca"
 )
 
-// Check tests two control planes' view of one store, which does not exist yet.
+// Check tests a store, which does not exist yet, through two control planes' views of it.
 func Check(t *testing.T, one, two ca.Store) {
 	t.Helper()
 	read := func(s ca.Store, want map[string][]byte) ca.Contents {
@@ -60,10 +60,10 @@ func Check(t *testing.T, one, two ca.Store) {
 	first, second := map[string][]byte{"ca-key.pem": []byte("1"), "rotate": []byte("x")}, map[string][]byte{"ca-key.pem": []byte("2"), "tls.key": []byte("3")}
 	nothing, other := read(one, nil), read(two, nil)
 	update(one, nothing, first, nil)
-	update(two, other, second, ca.ErrConflict) // the winner's are read
+	update(two, other, second, ca.ErrConflict) // reads the files of the update that won
 	noticed(first)
 	old := read(two, first)
-	update(two, old, second, nil) // which removes a file
+	update(two, old, second, nil) // removes a file
 	noticed(second)
 	update(one, old, first, ca.ErrConflict)
 	read(one, second)
@@ -89,7 +89,7 @@ func Check(t *testing.T, one, two ca.Store) {
 	}
 }
 
-// CheckUsed tests two control planes' view of which tokens were used.
+// CheckUsed tests the record of used tokens through two control planes' views of it.
 func CheckUsed(t *testing.T, one, two ca.UsedTokens) {
 	t.Helper()
 	use := func(u ca.UsedTokens, token, key byte, at time.Time, want bool) {
@@ -102,7 +102,7 @@ func CheckUsed(t *testing.T, one, two ca.UsedTokens) {
 	use(one, 1, 1, now, true)
 	use(two, 1, 2, now, false)
 	use(one, 1, 2, now, false)
-	use(two, 1, 1, now.Add(time.Minute), true) // the response was lost
+	use(two, 1, 1, now.Add(time.Minute), true) // the response was lost, and the request repeated
 	use(two, 1, 1, now.Add(time.Hour), false)
 	use(two, 2, 2, now, true)
 

@@ -17,7 +17,7 @@ import (
 	"outrider.dev/charts"
 )
 
-// Namespace is that of the release.
+// Namespace is the namespace of the release.
 const Namespace = "outrider-system"
 
 // Load reads the embedded chart.
@@ -46,7 +46,7 @@ func Profile(name string) (map[string]any, error) {
 	return chartutil.ReadValues(text)
 }
 
-// Profiles are the names of the profiles.
+// Profiles returns the names of the profiles.
 func Profiles() ([]string, error) {
 	entries, err := charts.Files.ReadDir("profiles")
 	var out []string
@@ -56,7 +56,7 @@ func Profiles() ([]string, error) {
 	return out, err
 }
 
-// Files renders the templates, for a version of Kubernetes like 1.34; empty: Helm's own.
+// Files renders the templates for a version of Kubernetes such as 1.34; empty means Helm's default.
 func Files(values map[string]any, kube string) (map[string]string, error) {
 	c, err := Load()
 	if err != nil {
@@ -77,7 +77,7 @@ func Files(values map[string]any, kube string) (map[string]string, error) {
 	return engine.Render(c, all)
 }
 
-// An Object is one of the rendered ones.
+// An Object is a rendered object.
 type Object struct{ APIVersion, Kind, Name, File, Text string }
 
 // Objects renders the objects, in the order in which Helm applies them.
@@ -110,11 +110,11 @@ func Objects(values map[string]any, kube string) ([]Object, error) {
 	return out, nil
 }
 
-// order is that of Helm for the chart's kinds; others come first.
+// order is Helm's order of the chart's kinds; other kinds come first.
 var order = []string{"NetworkPolicy", "PodDisruptionBudget", "ServiceAccount", "ConfigMap", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding",
 	"Service", "Deployment", "HorizontalPodAutoscaler", "MutatingWebhookConfiguration"}
 
-// Manifest renders the namespace and all objects but those of some kinds, for kubectl apply.
+// Manifest renders the namespace and all objects except those of some kinds, for kubectl apply.
 func Manifest(values string, but ...string) (string, error) {
 	v, err := chartutil.ReadValues([]byte(values))
 	if err != nil {
@@ -133,7 +133,7 @@ func Manifest(values string, but ...string) (string, error) {
 	return out, nil
 }
 
-// Definitions are the CustomResourceDefinitions of the chart, by their names.
+// Definitions returns the chart's CustomResourceDefinitions by name.
 func Definitions() (map[string]string, error) {
 	c, err := Load()
 	if err != nil {

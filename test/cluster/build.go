@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// Build builds what a cluster with these options needs, as far as it is missing or
-// older than its source. [Up] does it too.
+// Build builds the programs for a cluster with these options that are missing or older than their
+// source. [Up] calls it too.
 func Build(ctx context.Context, o Options) error {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -37,7 +37,7 @@ func build(ctx context.Context, o Options, progress *progress) error {
 	if err := os.MkdirAll(filepath.Join(o.Cache, "tools"), 0o755); err != nil {
 		return err
 	}
-	// Two that start at once build once.
+	// Of two processes that start at the same time only one builds.
 	unlock, err := lock(ctx, o.Cache)
 	if err != nil {
 		return err
@@ -63,7 +63,7 @@ func build(ctx context.Context, o Options, progress *progress) error {
 	if err := linkKube(kube.output); err != nil {
 		return err
 	}
-	// These two are of this module: the go command decides whether they are new.
+	// These two belong to this module: the go command decides whether to rebuild them.
 	for _, name := range []string{"node", "pause"} {
 		p := program{name: name, dir: filepath.Join(source, name), output: filepath.Join(tools, name)}
 		if err := p.build(ctx); err != nil {
@@ -88,7 +88,7 @@ type program struct {
 	output  string
 }
 
-// links are the names that the binary of Kubernetes is called by.
+// links are the names under which the Kubernetes binary is called.
 var links = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet", "kubectl"}
 
 // requiredVersion returns the version of a module that a go.mod requires.
@@ -111,8 +111,8 @@ func kubeProgram(dir, version, output string) (program, error) {
 		return program{}, err
 	}
 	minor := strings.Split(release, ".")[1]
-	// Without these the programs call themselves v0.0.0, and kubelet and API server
-	// then disagree with clients that compare versions.
+	// Without this flag the programs report v0.0.0, which clients that compare versions with the
+	// kubelet or the API server reject.
 	const at = "-X k8s.io/component-base/version."
 	ldflags := strings.Join([]string{
 		at + "gitVersion=" + release, at + "gitMajor=1", at + "gitMinor=" + minor,
@@ -130,7 +130,7 @@ func linkKube(binary string) error {
 	return nil
 }
 
-// link makes at a link to target, in one step: a cluster that runs keeps its own.
+// link atomically makes at a link to target: a running cluster keeps the file that it opened.
 func link(target, at string) error {
 	if is, err := os.Readlink(at); err == nil && is == target {
 		return nil
@@ -143,8 +143,8 @@ func link(target, at string) error {
 	return os.Rename(temp, at)
 }
 
-// buildOnce makes the output a link to the build of p that the user's checkouts share, which it makes
-// if it is not there. For modules as large as these the go command takes seconds to find that out.
+// buildOnce makes the output a link to the build of p that the user's checkouts share, and builds
+// it first if it is missing. For modules of this size even the go command's check takes seconds.
 func (p program) buildOnce(ctx context.Context, progress *progress) error {
 	inputs, err := p.inputs()
 	if err != nil {
@@ -164,11 +164,11 @@ func (p program) buildOnce(ctx context.Context, progress *progress) error {
 		progress.step("built %s", p.name)
 		prune(filepath.Dir(shared))
 	}
-	os.Chtimes(shared, time.Time{}, time.Now()) // it is the last to be removed
+	os.Chtimes(shared, time.Time{}, time.Now()) // marks it as used last, so that it is pruned last
 	return link(shared, p.output)
 }
 
-// inputs is a digest of all that decides over the output, but for the Go release.
+// inputs returns a digest of everything that the output depends on, except the Go release.
 func (p program) inputs() (string, error) {
 	sum := sha256.New()
 	fmt.Fprintln(sum, p.args())
@@ -199,11 +199,11 @@ func (p program) args() []string {
 	return args
 }
 
-// compileFaster leaves debugging information out, a sixth of the compilers' work: the
-// linker would strip it. It is no input, because the output is the same.
+// compileFaster omits debugging information, which saves a sixth of the compile time; the linker
+// would strip it anyway. The flag is not among the inputs, because the output is the same.
 const compileFaster = "-gcflags=all=-dwarf=false"
 
-// build replaces the output in one step: a cluster that runs keeps its own.
+// build replaces the output atomically: a running cluster keeps the file that it opened.
 func (p program) build(ctx context.Context) error {
 	temp := filepath.Join(filepath.Dir(p.output), ".new-"+filepath.Base(p.output))
 	if err := os.MkdirAll(filepath.Dir(temp), 0o755); err != nil {
@@ -213,7 +213,7 @@ func (p program) build(ctx context.Context) error {
 	cmd := exec.CommandContext(ctx, "go", append(p.args(), compileFaster, "-o", temp, cmp.Or(p.pkg, "."))...)
 	cmd.Dir = p.dir
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // which ends its compilers
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // the go command then ends its compilers
 	cmd.WaitDelay = 10 * time.Second
 	if out, err := cmd.CombinedOutput(); err != nil {
 		lines := bytes.Split(bytes.TrimSpace(out), []byte("\n"))
@@ -222,7 +222,7 @@ func (p program) build(ctx context.Context) error {
 	return os.Rename(temp, p.output)
 }
 
-// repository returns the root of this module, seen from the current directory.
+// repository returns the root of this module, relative to the current directory.
 func repository() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

@@ -58,7 +58,7 @@ func TestConfigIsComplete(t *testing.T) {
 func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
 	tests := map[string]struct {
 		options Options
-		want    string // in the error
+		want    string // substring of the error
 	}{
 		"an unknown version":          {Options{Version: "v1.2"}, "only v1.34, v1.36"},
 		"an unknown runtime":          {Options{Runtime: "podman"}, "only containerd, containerd-2"},

@@ -1,16 +1,16 @@
-// Package cluster runs a whole Kubernetes node on this machine, for tests and for
-// people: etcd, API server, controllers, scheduler, kubelet, kube-proxy, DNS and
-// containerd, in namespaces of their own. Nothing of it touches the network of the
-// machine, and one kill ends it.
+// Package cluster runs a complete Kubernetes node on this machine, for tests and for
+// developers: etcd, API server, controllers, scheduler, kubelet, kube-proxy, DNS and
+// containerd, in namespaces of their own. It does not touch the network of the
+// machine, and killing one process ends all of it.
 //
 //	c, err := cluster.Up(ctx, cluster.Options{})
 //	defer c.Down()
 //	out, err := c.Enter(ctx, "kubectl", "get", "nodes").CombinedOutput()
 //
-// Between the machine and the cluster there is no network. What is to talk to the
+// There is no network between the machine and the cluster. A program that talks to the
 // API server or to a pod runs inside, by [Cluster.Enter]: it sees the same files,
-// except for [Hidden] directories. Compile a test before it enters; inside there is
-// nothing to download from.
+// except for [Hidden] directories. Compile a test before it enters: nothing can be downloaded
+// inside.
 //
 // The programs come from packages of the distribution and from Go modules. They are
 // built when they are first needed, which takes minutes; see [Build].
@@ -34,38 +34,37 @@ import (
 	"outrider.dev/test/cluster/internal/node"
 )
 
-// Versions are the versions of Kubernetes that can be brought up; the first is the
-// default.
+// Versions lists the supported versions of Kubernetes; the first is the default.
 var Versions = []string{"v1.34", "v1.36"}
 
-// BaseImage is there in every cluster: busybox under all its names, and iptables.
+// BaseImage is available in every cluster: busybox under all its names, and iptables.
 const BaseImage = "test.outrider.dev/base:1"
 
-// Shared is the variable with the directory of a cluster that is up for several programs, of which
-// none ends it: "cluster run" sets it.
+// Shared is the environment variable with the directory of a cluster that several programs use and
+// none of them ends; "cluster run" sets it.
 const Shared = "OUTRIDER_CLUSTER"
 
-// Hidden are the directories of the machine that the cluster sees empty.
+// Hidden lists the directories of the machine that are empty inside the cluster.
 var Hidden = node.Hidden
 
-// bringUpLimit is many times what it takes on two cores that are not idle.
+// bringUpLimit is many times the usual duration on two busy cores.
 const bringUpLimit = 5 * time.Minute
 
-// Options of a cluster. The zero value of a field means its default.
+// Options configure a cluster. The zero value of a field means its default.
 type Options struct {
 	Version  string    // one of Versions
 	Runtime  string    // one of Runtimes
-	Dir      string    // keys, logs, container files; default: run/<Version> in the cache, and Runtime if it is not the first
-	Cache    string    // what was built; default: .cache/cluster in the repository
+	Dir      string    // keys, logs, container files; default: run/<Version> in the cache, with Runtime unless it is the first
+	Cache    string    // build outputs; default: .cache/cluster in the repository
 	Detach   bool      // the cluster outlives this process; otherwise it ends with it
-	Progress io.Writer // a line for each step; default: none
+	Progress io.Writer // receives a line for each step; default: none
 
-	// KubeletLog makes the kubelet log more, by source file: {"generic": 5} is as
-	// its flag --vmodule=generic=5.
+	// KubeletLog raises the kubelet's log level by source file: {"generic": 5} means its flag
+	// --vmodule=generic=5.
 	KubeletLog map[string]int
 
-	// Features are feature gates that are switched on in the API server and the kubelet, and APIs are
-	// resources that the API server serves besides its default ones, as
+	// Features are feature gates to enable in the API server and the kubelet; APIs are resources
+	// that the API server serves besides its defaults, such as
 	// certificates.k8s.io/v1beta1/clustertrustbundles. Default: none.
 	Features, APIs []string
 }
@@ -104,13 +103,13 @@ func (o Options) withDefaults() (Options, error) {
 	return o, err
 }
 
-// Directory returns where a cluster with these options has its files.
+// Directory returns the directory of a cluster with these options.
 func (o Options) Directory() (string, error) {
 	o, err := o.withDefaults()
 	return o.Dir, err
 }
 
-// visible returns the absolute path of dir, if the cluster can see it.
+// visible returns the absolute path of dir, or an error if the cluster cannot see it.
 func visible(dir string) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -124,16 +123,15 @@ func visible(dir string) (string, error) {
 	return dir, nil
 }
 
-// A Cluster is up, or was when it was returned.
+// A Cluster is a cluster that was running when it was returned.
 type Cluster struct {
 	state  state
 	config node.Config
-	inside bool     // this process is in its namespaces
-	leash  *os.File // nil unless this process started a cluster that ends with it
+	inside bool     // this process runs in its namespaces
+	leash  *os.File // set only if this process started a cluster that ends with it
 }
 
-// Open returns the cluster that is up in dir. If there is none, the error is
-// [ErrDown].
+// Open returns the running cluster in dir, or the error [ErrDown].
 func Open(dir string) (*Cluster, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -153,8 +151,8 @@ func Open(dir string) (*Cluster, error) {
 	return &Cluster{state: s, config: config}, nil
 }
 
-// Inside returns the cluster that has its files in dir to a process that runs inside of it,
-// such as a test that [Cluster.Enter] started. It cannot end it.
+// Inside returns the cluster in dir for a process that runs inside it, such as a test that
+// [Cluster.Enter] started. Such a process cannot end the cluster.
 func Inside(dir string) (*Cluster, error) {
 	s, err := readState(dir)
 	if err != nil {
@@ -164,29 +162,28 @@ func Inside(dir string) (*Cluster, error) {
 	return &Cluster{state: s, config: config, inside: true}, err
 }
 
-// ErrDown: no cluster is up in that directory.
+// ErrDown means that no cluster is running in the directory.
 var ErrDown = errors.New("no cluster is up")
 
-// Version is the version of Kubernetes, such as v1.34.
+// Version returns the version of Kubernetes, such as v1.34.
 func (c *Cluster) Version() string { return c.state.Version }
 
-// Runtime is its container runtime, one of [Runtimes].
+// Runtime returns the container runtime, one of [Runtimes].
 func (c *Cluster) Runtime() string { return c.state.Runtime }
 
-// Dir is the directory of the cluster. Its logs outlive it, in log.
+// Dir returns the directory of the cluster. Its logs, in the subdirectory log, outlive it.
 func (c *Cluster) Dir() string { return c.state.Dir }
 
-// Kubeconfig is the path of an administrator's configuration. The server in it can
-// be reached from inside only.
+// Kubeconfig returns the path of an administrator's configuration. Its server address is reachable
+// only from inside.
 func (c *Cluster) Kubeconfig() string { return c.config.Kubeconfig() }
 
-// PID is process 1 of the cluster as the machine sees it; its namespaces are those
-// of the node.
+// PID returns the ID of the cluster's process 1 in the machine's namespace; its namespaces are the node's.
 func (c *Cluster) PID() int { return c.state.PID }
 
-// Enter returns a command that runs in the network, mount and process namespaces of
-// the node, in the current directory, with kubectl and ctr ready to use. When ctx
-// ends it is sent SIGTERM, and after five seconds SIGKILL.
+// Enter returns a command that runs in the network, mount and process namespaces of the node, in
+// the current directory, with kubectl and ctr on its path. When ctx ends the command gets SIGTERM,
+// and after five seconds SIGKILL.
 func (c *Cluster) Enter(ctx context.Context, name string, args ...string) *exec.Cmd {
 	if !c.inside {
 		args = append([]string{"enter", strconv.Itoa(c.state.PID), name}, args...)
@@ -199,9 +196,8 @@ func (c *Cluster) Enter(ctx context.Context, name string, args ...string) *exec.
 	return cmd
 }
 
-// LoadImage imports the images of a tarball, as written by package image or by
-// `docker save`. Pods name them in full and need imagePullPolicy Never or
-// IfNotPresent.
+// LoadImage imports the images of a tarball from package image or `docker save`. Pods refer to them
+// by their full names and need imagePullPolicy Never or IfNotPresent.
 func (c *Cluster) LoadImage(ctx context.Context, tarball string) error {
 	tarball, err := visible(tarball)
 	if err != nil {
@@ -213,18 +209,18 @@ func (c *Cluster) LoadImage(ctx context.Context, tarball string) error {
 	return nil
 }
 
-// Restart kills containerd, kubelet or kube-apiserver, and starts it again; pods run on. It returns when containerd
-// answers, and when one of the others has been started.
+// Restart kills containerd, kubelet or kube-apiserver and starts it again; pods keep running. It
+// returns when containerd answers; for the others, as soon as the new process has been started.
 func (c *Cluster) Restart(ctx context.Context, name string) error { return c.request(ctx, name) }
 
-// Reboot ends the node as a loss of power does, without drain, and starts it again. All
-// processes of pods, containerd, kubelet and kube-proxy are killed; all that is in memory is
-// lost, as /run, other mounts and rules. What is on disk stays, as /etc, /opt and /var/lib, and
-// so does the control plane with its state. Reboot returns when the new kubelet has reported
-// that the node is ready; pods start at any time before or after.
+// Reboot kills the node as a power loss does, without a drain, and starts it again. It kills all
+// processes of pods, containerd, kubelet and kube-proxy. Everything in memory is lost, such as
+// /run, other mounts and rules; files on disk stay, such as /etc, /opt and /var/lib, and so does
+// the control plane with its state. Reboot returns when the new kubelet has reported that the node
+// is ready; pods may start before or after that.
 func (c *Cluster) Reboot(ctx context.Context) error { return c.request(ctx, node.Reboot) }
 
-// request lets the node do something. It is done even if ctx ends.
+// request makes the node execute a request. It is completed even if ctx ends.
 func (c *Cluster) request(ctx context.Context, name string) error {
 	if out, err := c.Enter(ctx, c.config.Node, "control", name).CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w: %s", name, err, bytes.TrimSpace(out))
@@ -232,8 +228,8 @@ func (c *Cluster) request(ctx context.Context, name string) error {
 	return nil
 }
 
-// Down ends the cluster. Nothing is left of it but its logs. Down of a cluster that
-// is down already does nothing.
+// Down ends the cluster and removes everything except its logs. If the cluster is already down, it
+// does nothing.
 func (c *Cluster) Down() error {
 	if c.inside {
 		return errors.New("a cluster is not ended from inside: the end would end this process")

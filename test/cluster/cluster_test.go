@@ -18,7 +18,7 @@ import (
 	"outrider.dev/test/tier"
 )
 
-// needCluster skips a test that brings a real cluster up.
+// needCluster skips a test if the machine cannot run a cluster.
 func needCluster(t *testing.T) {
 	t.Helper()
 	if os.Getenv("OUTRIDER_E2E") != "1" {
@@ -26,7 +26,7 @@ func needCluster(t *testing.T) {
 	}
 }
 
-// nightly skips what is left to the nightly run.
+// nightly skips tests that only the nightly run executes.
 func nightly(t *testing.T) {
 	t.Helper()
 	if !tier.Nightly() {
@@ -34,7 +34,7 @@ func nightly(t *testing.T) {
 	}
 }
 
-// options are those of a cluster for this test alone. Its logs stay after a failure.
+// options returns the options of a cluster for this test alone. Its logs stay after a failure.
 func options(t *testing.T) cluster.Options {
 	t.Helper()
 	cache, err := filepath.Abs("../../.cache/cluster")
@@ -64,7 +64,7 @@ func up(t *testing.T, o cluster.Options) *cluster.Cluster {
 	return c
 }
 
-// TestCluster shows that a cluster with a pod leaves nothing.
+// TestCluster shows that a cluster with a pod leaves nothing behind.
 func TestCluster(t *testing.T) {
 	needCluster(t)
 	o := options(t)
@@ -74,7 +74,7 @@ func TestCluster(t *testing.T) {
 	before := look(t)
 	c := up(t, o)
 	spaces := namespaces(t, c)
-	// What a cluster does is shown by the suites that use it; this one is that nothing of a pod is left.
+	// The suites that use clusters test their functions; this test only checks that nothing of a pod is left.
 	for _, args := range [][]string{{"run", "app", "--image=" + cluster.BaseImage, "--", "sleep", "1h"}, {"wait", "--for=condition=Ready", "pod/app", "--timeout=5m"}} {
 		if out, err := c.Enter(t.Context(), "kubectl", args...).CombinedOutput(); err != nil {
 			t.Fatalf("kubectl %q: %v: %s", args, err, out)
@@ -111,7 +111,7 @@ func testGuestEnds(t *testing.T, c *cluster.Cluster, spaces []string) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	// The shell's own command line does not have these words: it may run before its trap is set.
+	// The pattern must not match the shell's own command line, which appears before its trap is set.
 	sleeps := func() bool {
 		return strings.Contains(strings.Join(processes(spaces), "\n"), " sleep 4321")
 	}
@@ -124,8 +124,8 @@ func testGuestEnds(t *testing.T, c *cluster.Cluster, spaces []string) {
 	process.Eventually(t, "its end, with the context of Enter", func() bool { return !sleeps() })
 }
 
-// TestInterrupted ends the bring-up at different moments, in the way that a person,
-// a service manager and the kernel do.
+// TestInterrupted ends the bring-up at different moments, in the ways in which a user, a service
+// manager and the kernel do.
 func TestInterrupted(t *testing.T) {
 	needCluster(t)
 	program := filepath.Join(t.TempDir(), "cluster")
@@ -135,8 +135,8 @@ func TestInterrupted(t *testing.T) {
 	tests := map[string]struct {
 		after  string
 		signal syscall.Signal
-		status int      // of the exit; -1 where the signal is the end
-		args   []string // with --dir after the first
+		status int      // exit status; -1 if a signal ends the process
+		args   []string // --dir is inserted after the first
 	}{
 		"Ctrl-C while containerd starts":        {"etcd, containerd and kube-apiserver started", syscall.SIGINT, 130, []string{"up"}},
 		"SIGTERM once the API server is ready":  {"kube-apiserver ready", syscall.SIGTERM, 130, []string{"up"}},
@@ -161,7 +161,7 @@ func TestInterrupted(t *testing.T) {
 				t.Fatal(err)
 			}
 			if tt.after == "" {
-				time.Sleep(100 * time.Millisecond) // its first act is to build
+				time.Sleep(100 * time.Millisecond) // the bring-up begins with the build
 				cmd.Process.Signal(tt.signal)
 			}
 			seen := tt.after == ""
@@ -185,7 +185,7 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// testLog is the log of a test as a writer.
+// testLog writes to the log of a test.
 type testLog struct{ t *testing.T }
 
 func (l testLog) Write(p []byte) (int, error) {

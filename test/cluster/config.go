@@ -24,10 +24,10 @@ var conf embed.FS
 
 var templates = template.Must(template.New("").Option("missingkey=error").ParseFS(conf, "conf/*"))
 
-// writeConfig writes all that the programs of the cluster read: identities,
-// a configuration file each, and file, which names the rest.
+// writeConfig writes all files that the programs of the cluster read: identities, a configuration
+// file for each, and file, which contains the paths of the rest.
 func writeConfig(c node.Config, file string, o Options) error {
-	// Logs of the cluster before would be taken for those of this one.
+	// Logs of a previous cluster would be mistaken for this one's.
 	if err := os.RemoveAll(filepath.Join(c.Dir, "log")); err != nil {
 		return err
 	}
@@ -70,8 +70,8 @@ func render(name, target string, values map[string]any) error {
 	return errors.Join(templates.ExecuteTemplate(f, name, values), f.Close())
 }
 
-// writeIdentities makes the API server's certificate, which is its own root, and a token for each program. The
-// names and groups are those that the API server's built-in roles are bound to.
+// writeIdentities makes the API server's self-signed certificate, and a token for each program,
+// with the names and groups to which the API server's built-in roles are bound.
 func writeIdentities(c node.Config) error {
 	cert, key, err := certutil.GenerateSelfSignedCertKey("kubernetes", []net.IP{{127, 0, 0, 1}, net.ParseIP(node.Address), net.ParseIP(node.APIService)},
 		[]string{"kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc." + node.Domain, "localhost"})

@@ -16,12 +16,12 @@ import (
 	"outrider.dev/test/process"
 )
 
-// A host is what this machine has that a cluster could leave something in: each
-// aspect is a set of lines. Other programs run on the machine at the same time, so
-// only what is new and stays counts.
+// A host is a snapshot of the things on this machine that a cluster could leave behind: each aspect
+// is a set of lines. Other programs run on the machine at the same time, so only lines that are new
+// and stay count.
 type host map[string][]string
 
-// look takes the machine down. What the kernel of all shares is part of it.
+// look takes a snapshot of the machine, including state of the kernel that all namespaces share.
 func look(t *testing.T) host {
 	t.Helper()
 	h := host{
@@ -48,7 +48,7 @@ func look(t *testing.T) host {
 	return h
 }
 
-// leftSince returns what the machine has now and did not have in h.
+// leftSince returns the lines that the machine has now and did not have in h.
 func (h host) leftSince(t *testing.T) []string {
 	t.Helper()
 	var left []string
@@ -56,7 +56,7 @@ func (h host) leftSince(t *testing.T) []string {
 	for _, aspect := range slices.Sorted(maps.Keys(now)) {
 		for _, line := range now[aspect] {
 			if aspect == "control" && inUse(line) {
-				continue // of a neighbour
+				continue // of a test that runs at the same time
 			}
 			if !slices.Contains(h[aspect], line) {
 				left = append(left, aspect+": "+line)
@@ -66,13 +66,12 @@ func (h host) leftSince(t *testing.T) []string {
 	return left
 }
 
-// wantNothingLeft fails unless the machine becomes again what it was. The wait is
-// for the kernel, which takes devices and mounts away after the last process, and
-// for neighbours whose tests come and go.
+// wantNothingLeft fails unless the machine returns to the state h. It waits for the kernel, which
+// removes devices and mounts after the last process, and for tests that run at the same time.
 func (h host) wantNothingLeft(t *testing.T) {
 	t.Helper()
 	var left []string
-	for range 480 { // two minutes: a busy kernel takes its time
+	for range 480 { // two minutes: a busy kernel is slow
 		if left = h.leftSince(t); len(left) == 0 {
 			return
 		}
@@ -81,7 +80,7 @@ func (h host) wantNothingLeft(t *testing.T) {
 	t.Errorf("left on the machine:\n%s", strings.Join(left, "\n"))
 }
 
-// namespaces returns those of the cluster, for [wantNoProcess].
+// namespaces returns the namespaces of the cluster, for [wantNoProcess].
 func namespaces(t *testing.T, c *cluster.Cluster) []string {
 	t.Helper()
 	var found []string
@@ -95,15 +94,15 @@ func namespaces(t *testing.T, c *cluster.Cluster) []string {
 	return found
 }
 
-// processes returns the processes that run in one of the namespaces. One that has
-// ended has no command line any more, only a parent that has not looked yet.
+// processes returns the processes in one of the namespaces. Zombies, which have no command line and
+// only wait for their parents, do not count.
 func processes(namespaces []string) []string {
 	var found []string
 	links, _ := filepath.Glob("/proc/[0-9]*/ns/*")
 	for _, link := range links {
 		ns, err := os.Readlink(link)
 		if err != nil || !slices.Contains(namespaces, ns) {
-			continue // it has ended just now
+			continue // it has just exited
 		}
 		process := filepath.Dir(filepath.Dir(link))
 		cmdline, _ := os.ReadFile(process + "/cmdline")
@@ -148,7 +147,7 @@ func fileLines(t *testing.T, file string) []string {
 	return lines(string(text))
 }
 
-// lines leaves out comments: iptables-save writes the time into one.
+// lines returns the lines of text without comments: iptables-save writes the time into one.
 func lines(text string) []string {
 	return slices.DeleteFunc(strings.Split(strings.TrimSpace(text), "\n"), func(line string) bool {
 		return strings.HasPrefix(line, "#")
@@ -159,7 +158,7 @@ func controlGroups(t *testing.T) []string {
 	t.Helper()
 	var found []string
 	err := filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
-		if err == nil && d.IsDir() { // else it went away while we walked
+		if err == nil && d.IsDir() { // otherwise it was removed during the walk
 			found = append(found, path)
 		}
 		return nil
@@ -170,8 +169,8 @@ func controlGroups(t *testing.T) []string {
 	return found
 }
 
-// inUse reports whether a control group has processes. What a cluster leaves has
-// none: its processes are looked for by other means.
+// inUse reports whether a control group has processes. Groups that a cluster left behind have none:
+// its processes are searched for in other ways.
 func inUse(group string) bool {
 	procs, err := os.ReadFile(filepath.Join(group, "cgroup.procs"))
 	return err == nil && len(procs) > 0

@@ -10,7 +10,7 @@ import (
 	"outrider.dev/build/image"
 )
 
-// pauseImage holds the namespaces of every pod.
+// pauseImage is the image of the container that holds each pod's namespaces.
 const pauseImage = "test.outrider.dev/pause:1"
 
 func pauseTarball(cache string) string { return filepath.Join(cache, "tools", "pause.tar") }
@@ -32,7 +32,7 @@ func writeImages(ctx context.Context, cache string) error {
 	return base.WriteFile(baseTarball(cache))
 }
 
-// baseImage is what a test needs in a container that is not about the container.
+// baseImage contains the basic programs that tests need in a container.
 func baseImage(ctx context.Context) (image.Image, error) {
 	const busybox, iptables = "/bin/busybox", "/usr/sbin/xtables-nft-multi"
 	img := image.Image{

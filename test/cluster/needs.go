@@ -12,8 +12,8 @@ import (
 	"outrider.dev/test/cluster/internal/node"
 )
 
-// needs maps a package of the distribution to the programs that are used of it. What
-// `make test-deps` installs must have them all.
+// needs maps a package of the distribution to the programs that are used from it. `make test-deps`
+// must install all of them.
 var needs = []struct {
 	pkg      string
 	programs []string
@@ -29,7 +29,7 @@ var needs = []struct {
 	{"runc", []string{"runc"}},
 }
 
-// checkNeeds fails, before anything is built or started, where a cluster cannot run.
+// checkNeeds fails before anything is built or started if a cluster cannot run here.
 func checkNeeds() error {
 	if os.Geteuid() != 0 {
 		return errors.New("a cluster needs root: it makes namespaces, mounts and control groups")
@@ -49,7 +49,7 @@ func checkNeeds() error {
 	return nil
 }
 
-// find returns the path of a program, also of one that only root has in its PATH.
+// find returns the path of a program, including programs that are only in root's PATH.
 func find(program string) string {
 	if path, err := exec.LookPath(program); err == nil {
 		return path

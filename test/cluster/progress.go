@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// A progress prints the steps, each line with the time since the
-// beginning.
+// A progress prints steps, each line with the time since the start.
 type progress struct {
 	mu    sync.Mutex
 	w     io.Writer

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// Runtimes are the container runtimes that a cluster can have; the first is the default.
-// "containerd" is the distribution's. "containerd-2" is built from its Go module; it has NRI
-// with its default validator, and image volumes.
+// Runtimes lists the available container runtimes; the first is the default. "containerd" is the
+// distribution's. "containerd-2" is built from its Go module; it supports NRI with its default
+// validator, and image volumes.
 var Runtimes = []string{"containerd", containerd2}
 
 const containerd2 = "containerd-2"
 
-// withRuntime fills in the runtime and what Kubernetes needs switched on to use all of it.
+// withRuntime fills in the runtime and the Kubernetes features that it can use.
 func (o Options) withRuntime() (Options, error) {
 	if o.Runtime == "" {
 		o.Runtime = Runtimes[0]
@@ -22,7 +22,7 @@ func (o Options) withRuntime() (Options, error) {
 	if !slices.Contains(Runtimes, o.Runtime) {
 		return o, fmt.Errorf("no container runtime %s here, only %s", o.Runtime, strings.Join(Runtimes, ", "))
 	}
-	// Beta and off by default up to v1.35, stable in v1.36; containerd has them since 2.1.
+	// Beta and off by default up to v1.35, stable in v1.36; containerd supports them since 2.1.
 	const imageVolumes = "ImageVolume"
 	if o.Runtime == containerd2 && o.Version == "v1.34" && !slices.Contains(o.Features, imageVolumes) {
 		o.Features = append(slices.Clip(o.Features), imageVolumes)
@@ -38,8 +38,8 @@ func runtimeDir(o Options) string {
 	return filepath.Join(o.Cache, o.Runtime)
 }
 
-// runtimePrograms returns what of the runtime is to be built. The shim is a program of its
-// own, because one runs for each pod: its size counts.
+// runtimePrograms returns the programs of the runtime to build. The shim is a separate binary
+// because one runs for each pod, so its size matters.
 func runtimePrograms(source string, o Options) ([]program, error) {
 	if runtimeDir(o) == "" {
 		return nil, nil
@@ -54,7 +54,7 @@ func runtimePrograms(source string, o Options) ([]program, error) {
 	for _, name := range []string{"containerd", "containerd-shim-runc-v2", "ctr"} {
 		all = append(all, program{
 			name: name + " " + version, dir: dir, modfile: modfile, pkg: module + "/cmd/" + name,
-			tags:    "no_btrfs,no_devmapper,no_zfs,no_tracing", // what no test needs
+			tags:    "no_btrfs,no_devmapper,no_zfs,no_tracing", // features that no test needs
 			ldflags: "-X " + module + "/version.Version=" + version,
 			output:  filepath.Join(runtimeDir(o), name),
 		})

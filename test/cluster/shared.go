@@ -10,12 +10,12 @@ import (
 	"slices"
 )
 
-// sharedBuilds is how many builds of a program are kept: more than the branches that a user
-// works on at once.
+// sharedBuilds is how many builds of a program are kept: more than a user has branches in work at once.
 const sharedBuilds = 3
 
-// shared returns the build of p that the user's checkouts share, in ${XDG_CACHE_HOME:-~/.cache}/outrider/cluster, and
-// whether it is there. Those of another Go release or for another machine are others.
+// shared returns the path of the build of p that the user's checkouts share, in
+// ${XDG_CACHE_HOME:-~/.cache}/outrider/cluster, and whether it exists. The path depends on the Go
+// release and the platform.
 func (p program) shared(inputs string) (path string, found bool, err error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -24,18 +24,18 @@ func (p program) shared(inputs string) (path string, found bool, err error) {
 	if cache, err = visible(cache); err != nil {
 		return "", false, fmt.Errorf("%w; XDG_CACHE_HOME names it", err)
 	}
-	name := filepath.Base(filepath.Dir(p.output)) + "-" + filepath.Base(p.output) // v1.34-kube
+	name := filepath.Base(filepath.Dir(p.output)) + "-" + filepath.Base(p.output) // such as v1.34-kube
 	sum := sha256.Sum256([]byte(inputs + runtime.Version() + runtime.GOARCH))
 	path = filepath.Join(cache, "outrider", "cluster", name, fmt.Sprintf("%x", sum[:8]))
-	if all, _ := filepath.Glob(path + "-*"); len(all) > 0 { // fails for a wrong pattern only
+	if all, _ := filepath.Glob(path + "-*"); len(all) > 0 { // fails only for an invalid pattern
 		return all[0], true, nil
 	}
 	return path + "-built", false, nil
 }
 
-// prune removes what was not used for the longest time.
+// prune removes the builds that were unused for the longest time.
 func prune(dir string) {
-	files, _ := filepath.Glob(filepath.Join(dir, "[0-9a-f]*-*")) // fails for a wrong pattern only
+	files, _ := filepath.Glob(filepath.Join(dir, "[0-9a-f]*-*")) // fails only for an invalid pattern
 	used := func(file string) int64 {
 		if info, err := os.Stat(file); err == nil {
 			return info.ModTime().UnixNano()

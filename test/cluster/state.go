@@ -19,20 +19,20 @@ import (
 	"outrider.dev/test/cluster/internal/poll"
 )
 
-// A state is what has to be known of a cluster to end it. It is written before
-// anything is made, so that every failure can be cleaned up after.
+// A state holds what is needed to end a cluster. It is written before anything else is created, so
+// that every failure can be cleaned up.
 type state struct {
 	Dir     string
 	Version string
 	Runtime string
 	Group   string // name in the cgroup hierarchies
 	Ready   bool
-	PID     int    // of its process 1; 0 before there is one
-	Started string // when that process started: another one may get the same number
+	PID     int    // of its process 1; 0 before it is started
+	Started string // start time of that process, since its PID may be reused
 }
 
-// newState names the control group after the directory: two clusters never meet,
-// and what a killed one left behind is found again.
+// newState derives the control group's name from the directory: names of two clusters never
+// collide, and the remains of a killed cluster are found again.
 func newState(dir, version, runtime string) state {
 	sum := sha256.Sum256([]byte(dir))
 	return state{Dir: dir, Version: version, Runtime: runtime, Group: fmt.Sprintf("outrider-test-%x", sum[:5])}
@@ -70,23 +70,21 @@ func (s state) write() error {
 	return os.Rename(temp, stateFile(s.Dir))
 }
 
-// alive reports whether the cluster's own process 1 still runs, and not another
-// process that has got its number.
+// alive reports whether the cluster's own process 1 still runs, rather than another process with the same PID.
 func (s state) alive() bool {
 	started, err := startTime(s.PID)
 	return s.PID > 1 && err == nil && started == s.Started
 }
 
-// startTime returns when a process started, in the clock ticks of the kernel. A
-// process that has ended and only waits for its parent is not found. One that has ended its
-// first thread but not all is found: process 1 of a namespace ends all others
-// in its last thread, and until then its files are in use.
+// startTime returns when a process started, in the kernel's clock ticks. A zombie counts as not
+// found, unless other threads of it still run: process 1 of a namespace ends all other processes in
+// its last thread, and until then its files are in use.
 func startTime(pid int) (string, error) {
 	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {
 		return "", err
 	}
-	// The name in parentheses may hold anything; the rest counts from the third field.
+	// The name in parentheses may contain anything; the rest starts with the third field.
 	_, rest, _ := strings.Cut(string(text[strings.LastIndexByte(string(text), ')'):]), " ")
 	fields := strings.Fields(rest)
 	if len(fields) < 20 {
@@ -99,8 +97,8 @@ func startTime(pid int) (string, error) {
 	return started, nil
 }
 
-// Down ends the cluster in dir, whatever became of it, and removes what is left of
-// it but the logs. It does nothing where no cluster ever was.
+// Down ends the cluster in dir, whatever its state, and removes everything except the logs. If no
+// cluster was ever there, it does nothing.
 func Down(dir string) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -129,11 +127,10 @@ func Down(dir string) error {
 	return os.Remove(stateFile(dir))
 }
 
-// kill sends process 1 SIGTERM, and SIGKILL if the end of everything takes
-// too long.
+// kill sends process 1 SIGTERM, and SIGKILL if it takes too long to end everything.
 func (s state) kill() error {
 	for _, signal := range []os.Signal{syscall.SIGTERM, syscall.SIGKILL} {
-		// The handle is opened before the check: it cannot mean a later process.
+		// Open the handle before the check, so that it cannot refer to a later process.
 		process, err := os.FindProcess(s.PID)
 		if err != nil || !s.alive() {
 			return nil

@@ -14,12 +14,12 @@ import (
 	"outrider.dev/test/cluster/internal/node"
 )
 
-// ErrUp: a cluster is up in that directory already.
+// ErrUp means that a cluster is already running in the directory.
 var ErrUp = errors.New("a cluster is up already")
 
-// Up builds what is missing, starts a cluster, and returns when it is usable: its
-// node is ready, Services and DNS answer, pods may be created. If it fails, or ctx
-// ends first, nothing is left but the logs.
+// Up builds what is missing, starts a cluster, and returns when it is usable: its node is ready,
+// Services and DNS answer, and pods can be created. If it fails, or ctx ends first, only the logs
+// remain.
 func Up(ctx context.Context, o Options) (*Cluster, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -43,7 +43,7 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 	if _, err := Open(o.Dir); err == nil {
 		return nil, fmt.Errorf("%s: %w", o.Dir, ErrUp)
 	}
-	// The rest of one that was killed on its way up or down, if any.
+	// Remove the remains of a cluster that was killed while starting or stopping.
 	if err := Down(o.Dir); err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 	return c, nil
 }
 
-// start makes the cluster and waits for it. The caller cleans up after a failure.
+// start starts the cluster and waits until it is usable. The caller cleans up after a failure.
 func start(ctx context.Context, o Options, progress *progress) (*Cluster, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, bringUpLimit, fmt.Errorf("not usable after %v", bringUpLimit))
 	defer cancel()
@@ -98,8 +98,8 @@ func start(ctx context.Context, o Options, progress *progress) (*Cluster, error)
 	return c, c.state.write()
 }
 
-// spawn starts process 1 of the cluster in namespaces of its own and records it.
-// The cluster ends when the leash is closed, also by the death of this process.
+// spawn starts process 1 of the cluster in namespaces of its own and records it. The cluster ends
+// when the leash is closed, which the death of this process also does.
 func (c *Cluster) spawn() (events, leash *os.File, err error) {
 	eventsIn, eventsOut, err := os.Pipe()
 	if err != nil {
@@ -136,7 +136,7 @@ func (c *Cluster) spawn() (events, leash *os.File, err error) {
 	if err := cmd.Start(); err != nil {
 		return nil, nil, fmt.Errorf("starting the cluster: %w", err)
 	}
-	// If this process ends the cluster, its exit status must be collected.
+	// If this process ends the cluster, it must also reap process 1.
 	go cmd.Wait()
 	c.state.PID = cmd.Process.Pid
 	if c.state.Started, err = startTime(c.state.PID); err != nil {
@@ -145,8 +145,7 @@ func (c *Cluster) spawn() (events, leash *os.File, err error) {
 	return eventsIn, leashOut, c.state.write()
 }
 
-// follow reports events until the cluster is usable. It fails when the cluster
-// does, or when ctx ends.
+// follow reports events until the cluster is usable. It fails when the cluster fails or ctx ends.
 func follow(ctx context.Context, events io.Reader, progress *progress) error {
 	received := make(chan node.Event)
 	go func() {

@@ -1,7 +1,7 @@
 // Package conformance runs the Gateway API's own conformance suite against Outrider, with
-// options.yaml. "make conformance" builds it, and the echo server that the suite calls, and
-// starts it in a cluster that has Outrider and the CRDs: see test/e2e/conformance, which is in
-// the main module. What the suite requires stays here.
+// options.yaml. "make conformance" builds this package and the echo server that the suite calls,
+// and runs it in a cluster with Outrider and the CRDs: see test/e2e/conformance in the main module.
+// It is a module of its own to keep the suite's dependencies out of the main one.
 package conformance
 
 import (
@@ -36,18 +36,18 @@ func TestMesh(t *testing.T) {
 	}
 }
 
-// results are those of the tests of a mesh.
+// results are the results of the mesh tests.
 type results []result
 
 type result struct {
 	test, outcome string
-	features      []string // without that of every mesh
+	features      []string // without the feature that every mesh has
 }
 
-// add prints the result: the test framework does when all tests have ended.
+// add prepares the result of a test; it is recorded when the test has ended with all its subtests.
 func (all *results) add(t *testing.T, test suite.ConformanceTest, _ *suite.ConformanceTestSuite) {
 	if !slices.Contains(test.Features, features.SupportMesh) {
-		return // of a gateway
+		return // a test of gateways
 	}
 	r := result{test: test.ShortName, outcome: "passes"}
 	switch {
@@ -65,7 +65,7 @@ func (all *results) add(t *testing.T, test suite.ConformanceTest, _ *suite.Confo
 	*all = append(*all, r)
 }
 
-// String is a table, by test.
+// String formats the results as a table, by test.
 func (all results) String() string {
 	sorted := slices.SortedFunc(slices.Values(all), func(a, b result) int { return cmp.Compare(a.test, b.test) })
 	var b strings.Builder

@@ -1,9 +1,9 @@
-// Package corpus has pods in the shapes of public charts, written for this repository:
-// web applications, databases, queues, monitoring, operators, jobs, node agents, and what
-// people put beside them. They are sane: what lint reports about one of them at severity
-// warning, or what injection refuses of it, is wrong.
+// Package corpus contains pods in the shapes of public charts, written for this repository:
+// web applications, databases, queues, monitoring, operators, jobs, node agents, and the sidecars
+// that users add to them. They are sane: a lint finding of severity warning about one of them, or a
+// refusal to inject one, is a defect of lint or the injector.
 //
-// To each code of lint belong twins: pods that have one thing wrong.
+// Each code of lint has twins: pods with exactly one defect.
 package corpus
 
 import (
@@ -12,7 +12,7 @@ import (
 	"path"
 )
 
-// A File has manifests, with several documents.
+// A File contains one or more manifests.
 type File struct {
 	Name string
 	Data []byte
@@ -24,9 +24,9 @@ var files embed.FS
 // Sane returns the files with sane pods, and the services of some, by name.
 func Sane() ([]File, error) { return folder("testdata/sane") }
 
-// Twins returns an archive (txtar) for each code of lint. The name of a file in it begins
-// with "bad" or "good": each of the bad ones has what the code reports, no good one has.
-// Lines of the comment are options: "kube: 1.28", "injected", "namespace: NAME".
+// Twins returns an archive (txtar) for each code of lint. The name of a file in it begins with
+// "bad" or "good": each bad one must be reported with the code, no good one may be. Lines of the
+// comment are options: "kube: 1.28", "injected", "namespace: NAME".
 func Twins() ([]File, error) { return folder("testdata/twins") }
 
 func folder(name string) ([]File, error) {

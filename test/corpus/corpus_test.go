@@ -15,11 +15,10 @@ import (
 	"outrider.dev/startup"
 )
 
-// least is how many pods the corpus has at least.
+// least is the minimum number of pods in the corpus.
 const least = 300
 
-// Sane pods have no finding of severity warning or above, whether they are injected or not,
-// and injection refuses none.
+// Sane pods have no finding of severity warning or above, injected or not, and injection refuses none of them.
 func TestSanePods(t *testing.T) {
 	all, err := Sane()
 	if err != nil {
@@ -68,19 +67,19 @@ func TestSanePods(t *testing.T) {
 	}
 }
 
-// ofOldKubernetes are the findings that a node without native sidecars has: an init
-// container with restartPolicy is none there, and a Job's proxy does not end.
+// ofOldKubernetes reports whether a finding is expected without native sidecars: there an init
+// container's restartPolicy has no effect, and a Job's proxy does not end.
 func ofOldKubernetes(f finding.Finding) bool {
 	return slices.Contains([]finding.Code{"job-never-ends", "init-never-ends", "mechanism-unfit"}, f.Code)
 }
 
-// refusesNone injects a pod in each way that a mesh may choose.
+// refusesNone injects a pod in each way that a mesh may be configured for.
 func refusesNone(t *testing.T, file string, o podfile.Object) (injected bool) {
 	t.Helper()
 	for _, way := range []map[string]string{nil, {podspec.StartAnnotation: "native"}} {
 		for _, on := range []startup.Kubernetes{28, 34, 36} {
 			if on < 29 && way != nil {
-				continue // it has no native sidecars
+				continue // that version has no native sidecars
 			}
 			pod := o.Pod.DeepCopy()
 			for key, value := range way {
@@ -99,7 +98,7 @@ func refusesNone(t *testing.T, file string, o podfile.Object) (injected bool) {
 	return injected
 }
 
-// The corpus has each shape that a rule could take for what it is about.
+// The corpus contains every shape that a lint rule could mistake for a defect.
 func TestShapes(t *testing.T) {
 	all, err := Sane()
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// unreached has the codes that no twin can have, with the reason.
+// unreached lists the codes that no twin can have, with the reason.
 var unreached = map[string]string{
 	"unknown-word":   "podspec refuses the word before, as bad-annotation",
 	"bad-timeout":    "podspec refuses the time before, as bad-annotation",
@@ -23,7 +23,7 @@ var unreached = map[string]string{
 	"pod-too-large":  "such a pod is too long for a file: TestPodTooLarge of package lint",
 }
 
-// Each code of lint is found in two bad twins at least, and in none of their good ones.
+// Each code of lint is reported for at least two bad twins, and for none of its good ones.
 func TestTwins(t *testing.T) {
 	all, err := Twins()
 	if err != nil {

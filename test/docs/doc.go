@@ -1,2 +1,2 @@
-// Package docs holds the test that runs the commands of README.md and docs/.
+// Package docs runs the commands of README.md and docs/, and checks the claims and links of the pages.
 package docs

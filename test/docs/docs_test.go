@@ -14,19 +14,18 @@ import (
 	"outrider.dev/test/ns"
 )
 
-// pages are those from which people copy commands.
-// Those of an example run in a copy of its folder.
+// pages lists the pages from which users copy commands. Commands of an example run in a copy of its folder.
 var pages = []string{"../../README.md", "../../docs/*.md", "../../examples/*/README.md"}
 
-// A block is a script of a page: one that a reader copies, or a check that a reader does
-// not see. Both are in HTML comments or behind one, so that what is copied has no need of
-// the test in it:
+// A block is a script of a page: either one that readers copy, or a check that they do
+// not see. What only the test needs is in HTML comments, so that the copied script
+// does not contain it:
 //
 //	<!-- exit 1: the reason -->   before an sh block: the status of its last command
 //	<!-- check                    a script of its own, up to the line -->
 var block = regexp.MustCompile("(?ms)^(?:<!-- exit (\\d+)[^\n]*-->\n)?```sh\n(.*?)^```$|^<!-- check\n(.*?)^-->$")
 
-// built is a folder with the commands, which TestMain removes.
+// built returns a folder with the commands, which TestMain removes.
 var built = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "commands.*")
 	if err != nil {
@@ -60,17 +59,17 @@ type script struct {
 	status int
 }
 
-// scripts returns the blocks of a page in their order.
+// scripts returns the blocks of a page in order.
 func scripts(page string) (out []script) {
 	for _, m := range block.FindAllStringSubmatch(page, -1) {
-		status, _ := strconv.Atoi(m[1]) // empty: 0
+		status, _ := strconv.Atoi(m[1]) // an empty text gives 0
 		out = append(out, script{m[2] + m[3], status})
 	}
 	return out
 }
 
-// Every sh block of the pages runs, in order, in a namespace like a pod's. A block that
-// must not run here is a console block.
+// Every sh block of the pages runs, in order, in a namespace like a pod's. A block that must not
+// run here is marked as a console block.
 func TestCommandsOfThePages(t *testing.T) {
 	ns.RequireRoot(t)
 	bin := commands(t)
@@ -89,7 +88,8 @@ func TestCommandsOfThePages(t *testing.T) {
 	}
 }
 
-// runAll runs the blocks of one page in one namespace, and in one folder: a copy, or an empty one for "".
+// runAll runs the blocks of one page in one namespace and one folder: a copy of folder, or an empty
+// one if it is "".
 func runAll(t *testing.T, bin, folder string, all []script) {
 	dir := t.TempDir()
 	if folder != "" {

@@ -14,7 +14,7 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// documents are all pages with commands, those that need a cluster too.
+// documents lists all pages with commands, including those that need a cluster.
 var documents = []string{"../../*.md", "../../docs/*.md", "../../docs/*/*.md", "../../examples/*/*.md"}
 
 var (
@@ -24,16 +24,16 @@ var (
 	listed = regexp.MustCompile(`(?m)^  ([a-z][\w-]*) `)
 )
 
-// A command is a command line of a page.
+// A command is a command line on a page.
 type command struct {
 	page string
 	args []string
-	fail bool // the page shows the error that it gives
+	fail bool // the page shows that it fails
 }
 
-// Each line of outrider, outriderd and outrider-agent in the pages has a command and flags that
-// exist, each value of the chart is taken by its schema, and each target of make is there. What
-// needs no cluster, a sh block, runs too: see TestCommandsOfThePages.
+// Each command line of outrider, outriderd and outrider-agent on the pages uses existing commands
+// and flags, each chart value fits the chart's schema, and each make target exists. Commands in sh
+// blocks, which need no cluster, also run: see TestCommandsOfThePages.
 func TestCommandsHaveTheirFlags(t *testing.T) {
 	h := helps{bin: commands(t), known: map[string]help{}}
 	makefile, err := os.ReadFile("../../Makefile")
@@ -61,7 +61,7 @@ func TestCommandsHaveTheirFlags(t *testing.T) {
 	}
 }
 
-// Each yaml block that begins with "# values.yaml" is taken by the chart.
+// The chart accepts each yaml block that begins with "# values.yaml".
 func TestValuesOfThePages(t *testing.T) {
 	bin := filepath.Join(commands(t), "outrider")
 	n := 0
@@ -85,7 +85,7 @@ func TestValuesOfThePages(t *testing.T) {
 	}
 }
 
-// eachPage calls do for each file of the patterns; one that matches none fails the test.
+// eachPage calls do for each file that a pattern matches; a pattern without a match fails the test.
 func eachPage(t *testing.T, patterns []string, do func(page, text string)) {
 	t.Helper()
 	for _, pattern := range patterns {
@@ -103,8 +103,8 @@ func eachPage(t *testing.T, patterns []string, do func(page, text string)) {
 	}
 }
 
-// commandLines are those of the sh and console blocks of all pages, and of the words in code
-// that begin with one of our commands. Lines of a console block are what follows its prompt.
+// commandLines returns the command lines in the sh and console blocks of all pages, and inline code
+// that begins with one of Outrider's commands. In a console block, only text after a prompt counts.
 func commandLines(t *testing.T) []command {
 	t.Helper()
 	var out []command
@@ -118,7 +118,7 @@ func commandLines(t *testing.T) []command {
 			}
 		}
 		for _, m := range span.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
-			if !strings.ContainsAny(m[1], "[<…") && !strings.Contains(m[1], "...") { // a form, and no line
+			if !strings.ContainsAny(m[1], "[<…") && !strings.Contains(m[1], "...") { // a template, not a command line
 				out = append(out, callsOf(t, page, m[1]+"\n", false)...)
 			}
 		}
@@ -126,8 +126,8 @@ func commandLines(t *testing.T) []command {
 	return out
 }
 
-// typed are the lines of a console block after a prompt, with those that continue them; of a
-// block without prompts, those that begin with a command of ours or with make.
+// typed returns the lines of a console block that follow a prompt, with their continuation lines;
+// in a block without prompts, the lines that begin with one of Outrider's commands or with make.
 func typed(text string) string {
 	var out strings.Builder
 	prompts, end := strings.HasPrefix(text, "$ ") || strings.Contains(text, "\n$ "), ""
@@ -155,7 +155,7 @@ func typed(text string) string {
 	return out.String()
 }
 
-// callsOf are the simple commands of a script; words that are not constant are empty.
+// callsOf returns the simple commands of a script; words that are not constant are empty.
 func callsOf(t *testing.T, page, script string, fail bool) (out []command) {
 	t.Helper()
 	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(script), page)
@@ -172,7 +172,7 @@ func callsOf(t *testing.T, page, script string, fail bool) (out []command) {
 		for _, word := range call.Args {
 			text, err := expand.Literal(&expand.Config{Env: expand.FuncEnviron(func(string) string { return "" })}, word)
 			if err != nil {
-				text = "" // a command's output
+				text = "" // the output of a command
 			}
 			c.args = append(c.args, text)
 		}
@@ -182,7 +182,7 @@ func callsOf(t *testing.T, page, script string, fail bool) (out []command) {
 	return out
 }
 
-// A help is what a command prints of itself.
+// A help holds the flags and subcommands in a command's help text.
 type help struct {
 	commands []string
 	flags    map[string]bool // -f and --filename → whether a value follows
@@ -224,7 +224,7 @@ func (h helps) of(words ...string) (help, bool) {
 	return out, true
 }
 
-// check holds a command line to the command's own help.
+// check compares a command line with the command's own help.
 func (h helps) check(t *testing.T, c command, name string) {
 	words, rest := []string{name}, c.args[1:]
 	help, ok := h.of(words...)
@@ -255,7 +255,7 @@ func (h helps) check(t *testing.T, c command, name string) {
 				i++
 			}
 		case !strings.HasPrefix(name, "--") && len(name) > 2 && help.flags[short]:
-			// -n1: the value follows at once
+			// such as -n1: the value follows immediately
 		default:
 			t.Errorf("%s: %s has no flag %s: %q", c.page, strings.Join(words, " "), name, c.args)
 		}

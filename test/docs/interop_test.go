@@ -15,16 +15,15 @@ import (
 
 const interop = "../../docs/interop.md"
 
-// claims are words that a cell may have in place of a test: what is not there needs none.
+// claims are words that a table cell may contain instead of a test, for features that do not exist.
 var claims = []string{"no", "none", "none is used", "not tested", "not its task", "as without", "of the pod's resolver", "files or SDS of yours", "files in `/etc/certs`"}
 
 var testName = regexp.MustCompile("`(Test[A-Za-z0-9]+)`( \\([A-Z]\\))?")
 
-// peers are what the file of a test with a mark has: the programs that it runs.
+// peers maps the mark of a test to text in the test's file that shows which peer it runs.
 var peers = map[string]string{" (I)": "istioBin(t, ", " (C)": "python3"}
 
-// Each test that docs/interop.md names is there, and each cell of its table of peers names one
-// or says that there is nothing to hold.
+// Each test that docs/interop.md names exists, and each cell of its peers table names a test or one of claims.
 func TestInteropNamesTests(t *testing.T) {
 	raw, err := os.ReadFile(interop)
 	if err != nil {
@@ -65,7 +64,7 @@ func TestInteropNamesTests(t *testing.T) {
 	}
 }
 
-// testsOfTheTree are the functions Test... of all packages, with the text of their files.
+// testsOfTheTree returns the Test functions of all packages, with the text of their files.
 func testsOfTheTree(t *testing.T) map[string][]string {
 	t.Helper()
 	out := map[string][]string{}

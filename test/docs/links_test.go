@@ -15,7 +15,7 @@ var (
 	dropped = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
-// Each link from a page to another one leads to a file, and to a heading of it.
+// Each link on a page to another page leads to an existing file, and to an existing heading in it.
 func TestLinksLeadSomewhere(t *testing.T) {
 	n := 0
 	eachPage(t, documents, func(page, text string) {
@@ -43,7 +43,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
-// anchors are those that GitHub makes of headings.
+// anchors returns the anchors that GitHub generates for headings.
 func anchors(text string) (out []string) {
 	for _, m := range heading.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
 		words := dropped.ReplaceAllString(strings.ToLower(m[1]), "")

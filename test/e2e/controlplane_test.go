@@ -15,8 +15,8 @@ import (
 	"outrider.dev/test/e2e/world"
 )
 
-// Whatever an operator does with the control plane while services call one another, no call is
-// lost, and no container of theirs is restarted.
+// Operations on the control plane while services call one another lose no call and restart no
+// container of the services.
 func TestControlPlaneUnderLoad(t *testing.T) {
 	nightly(t, true)
 	form := underLoad()
@@ -47,26 +47,26 @@ func TestControlPlaneUnderLoad(t *testing.T) {
 
 	r.must(w.Until(r.Context(), "the next root signs", func() bool { return r.signingRoot() != root }))
 	l.note("the next root signs")
-	for name, n := range restarts(r.allReady()) { // any order: each is judged for itself
+	for name, n := range restarts(r.allReady()) { // any order: each container is checked by itself
 		if n != before[name] {
 			t.Errorf("%s was restarted: %d times, and %d before", name, n, before[name])
 		}
 	}
-	// New pods have certificates of the next root, and they call old ones.
+	// New pods have certificates of the next root, and call pods with older ones.
 	r.must(w.RollOut(r.Context()))
 	l.note("pods with certificates of the next root are ready")
 	l.settle(5)
 	l.end()
 }
 
-// Services leave the mesh while they are called from outside of it, and the mesh leaves the
+// Services leave the mesh while they are called from outside, and then the mesh is removed from the
 // cluster: no call is lost.
 func TestUninstallUnderLoad(t *testing.T) {
 	nightly(t, true)
 	form := underLoad()
 	r := alone(t)
 	r.must(w.Tiers(r.Context(), nil))
-	t.Cleanup(func() { // for the other cases, which so run on what Helm alone installs
+	t.Cleanup(func() { // so that the other cases run on an installation by Helm alone
 		ctx, cancel := context.WithTimeout(context.Background(), 2*world.Patience)
 		defer cancel()
 		if err := errors.Join(w.InstallByHelm(ctx, form.replicas, form.firstUse), w.Return(ctx)); err != nil {
@@ -94,8 +94,8 @@ func TestUninstallUnderLoad(t *testing.T) {
 	l.end()
 }
 
-// without takes both replicas away for as long as so many seconds of calls take: known services
-// are called, and a new pod is refused with a reason.
+// without stops both replicas while this many seconds of calls pass: calls to known services
+// succeed, and a new pod is refused with a reason.
 func (r *run) without(l *loading, seconds int) {
 	r.Helper()
 	r.kubectl("scale", "deployment/outriderd", "--namespace="+chart.Namespace, "--replicas=0")
@@ -113,8 +113,9 @@ func (r *run) without(l *loading, seconds int) {
 	l.settle(5)
 }
 
-// loseTheHolder cuts the replica off that holds the Lease, as if its node had died: nothing of it
-// comes, no end of a connection either. Another takes the Lease. When the first is back all is well.
+// loseTheHolder cuts off the replica that holds the Lease, as if its node had died: none of its
+// packets arrive, not even the close of a connection. Another replica takes the Lease, and all is
+// well after the first returns.
 func (r *run) loseTheHolder(l *loading) {
 	r.Helper()
 	holder := func() string {
@@ -140,7 +141,7 @@ func (r *run) loseTheHolder(l *loading) {
 	r.outrider(l, "check", "--proxy", "--namespace="+world.TierNamespace)
 }
 
-// signingRoot is the root that signs, as the authority keeps it.
+// signingRoot returns the root with which the authority signs.
 func (r *run) signingRoot() string {
 	r.Helper()
 	s, err := w.Client.CoreV1().Secrets(chart.Namespace).Get(r.Context(), contract.AuthoritySecret, metav1.GetOptions{})
@@ -148,7 +149,7 @@ func (r *run) signingRoot() string {
 	return string(s.Data["ca-cert.pem"])
 }
 
-// outrider runs the command, and notes what it printed.
+// outrider runs the command and notes its output.
 func (r *run) outrider(l *loading, args ...string) {
 	r.Helper()
 	text, err := w.Outrider(r.Context(), args...)

@@ -8,13 +8,13 @@ import (
 	"outrider.dev/test/e2e/world"
 )
 
-// What dies comes back in order.
+// Processes that are killed restart in order.
 func TestFaults(t *testing.T) {
 	gated := start(startup.Gate)
 	for name, c := range map[string]struct {
 		changes []change
 		happens func(*run, *world.Pod)
-		lossy   bool // calls in flight may be lost; none may be refused
+		lossy   bool // calls in flight may be lost, but none may be refused
 		nightly bool
 	}{
 		"the application dies": {changes: []change{gated}, happens: func(r *run, p *world.Pod) {
@@ -80,7 +80,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// healthy is how often the proxy became ready.
+// healthy returns how often the proxy became ready.
 func healthy(p *world.Pod) (n int) {
 	for _, e := range p.Timeline() {
 		if e.Container == proxy && e.What == startup.IsHealthy {

@@ -10,12 +10,12 @@ import (
 	"outrider.dev/startup"
 )
 
-// dashed is a name for a pod.
+// dashed makes a valid name for a pod.
 func dashed(prefix, name string) string {
 	return prefix + "-" + strings.NewReplacer(" ", "-", ",", "", "'", "").Replace(name)
 }
 
-// probed gives the container of a name a readiness probe.
+// probed gives the container with this name a readiness probe.
 func probed(name string, port int) change {
 	return func(p *corev1.Pod) {
 		for i := range p.Spec.Containers {
@@ -26,7 +26,7 @@ func probed(name string, port int) change {
 	}
 }
 
-// Containers that wait for one another, and for the proxy; of which some die.
+// Containers that wait for one another and for the proxy start in order, even if some of them are killed.
 func TestGraph(t *testing.T) {
 	t.Run("of services", func(t *testing.T) {
 		r := newRun(t)
@@ -87,7 +87,7 @@ app: {outrider-proxy: healthy, db: healthy}
 	})
 }
 
-// What ends, ends: with its own status, and the proxy after it.
+// Pods whose containers end do end: with the application's own status, and the proxy last.
 func TestEnds(t *testing.T) {
 	for name, c := range map[string]struct {
 		changes []change
@@ -129,7 +129,7 @@ func scratch(p *corev1.Pod) {
 	p.Spec.Containers[0].VolumeMounts = append(p.Spec.Containers[0].VolumeMounts, corev1.VolumeMount{Name: "scratch", MountPath: "/scratch"})
 }
 
-// Jobs as their controllers make them; what a CronJob makes is one.
+// Jobs complete as their controllers expect; a CronJob creates Jobs like these.
 func TestJobs(t *testing.T) {
 	for name, c := range map[string]struct {
 		pods      int

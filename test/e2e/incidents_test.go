@@ -21,14 +21,13 @@ import (
 	"outrider.dev/test/process"
 )
 
-// What went wrong with a pod is diagnosed while it runs, by the command, from what the API server
-// and the kubelet have of it.
+// The command diagnoses a broken pod while it runs, from the data that the API server and the kubelet have.
 func TestIncidents(t *testing.T) {
 	for name, c := range map[string]struct {
 		stage func(*run) *world.Pod
-		code  string // empty: nothing is wrong
-		of    string // the container
-		often bool   // in each run
+		code  string // empty if nothing is wrong
+		of    string // the container that the diagnosis names
+		often bool   // in each run, not only in the nightly one
 	}{
 		"clean":                  {clean, "", "", true},
 		"race":                   {race, "startup-race", "app", true},
@@ -60,7 +59,7 @@ func TestIncidents(t *testing.T) {
 	}
 }
 
-// diagnosed is the report of the command about a pod. Its exit status must agree.
+// diagnosed returns the command's report about a pod, and checks that its exit status agrees.
 func (r *run) diagnosed(p *world.Pod) diagnose.Report {
 	r.Helper()
 	var out, notes bytes.Buffer
@@ -79,7 +78,7 @@ func (r *run) diagnosed(p *world.Pod) diagnose.Report {
 	return reports[0]
 }
 
-// stateOf is a container's as the API server has it, which is a second or two behind the node.
+// stateOf returns a container's state from the API server, which lags a second or two behind the node.
 func stateOf(p *world.Pod, container string) corev1.ContainerState {
 	for _, c := range p.Containers() {
 		if c.Name == container {
@@ -98,7 +97,7 @@ func clean(r *run) *world.Pod {
 	return p
 }
 
-// race is a pod whose proxy is late and whose application does not wait, and works at a later try.
+// race makes a pod whose proxy starts late, and whose application does not wait and succeeds after a restart.
 func race(r *run) *world.Pod {
 	late := "test.outrider.dev/incident-race:1"
 	p := r.cli(awesome("plain", "incident-race", start("off"), annotated("outrider.dev/park", "off"), annotated("sidecar.istio.io/proxyImage", late)),
@@ -116,7 +115,7 @@ func noControlPlane(r *run) *world.Pod {
 	return p
 }
 
-// rejected is a real Envoy with a listener that it does not take.
+// rejected runs a real Envoy with a listener that it rejects.
 func rejected(r *run) *world.Pod {
 	r.must(w.Apply(r.Context(), rejectedConfiguration))
 	p := r.webhook(awesome("plain", "incident-rejected", func(p *corev1.Pod) {
@@ -150,7 +149,7 @@ data:
       filter_chains: [{filters: [{name: envoy.filters.network.tcp_proxy, typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy, cluster: none}}]}]
 `
 
-// captured is the proxy of another mesh, and its capture.
+// captured adds another mesh's proxy and its capture.
 func captured(flags ...string) change {
 	return func(p *corev1.Pod) {
 		user := int64(1337)
@@ -168,7 +167,7 @@ func captured(flags ...string) change {
 	}
 }
 
-// proxyOutOfMemory is an application that calls on while its proxy is killed.
+// proxyOutOfMemory makes an application that keeps calling while its proxy is killed.
 func proxyOutOfMemory(r *run) *world.Pod {
 	p := r.webhook(awesome("plain", "incident-oom", command("serve", "--call=http://server.shop/"), captured("--eat=200", "--every=3s"), func(p *corev1.Pod) {
 		p.Spec.Containers[1].Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("48Mi")}
@@ -178,7 +177,7 @@ func proxyOutOfMemory(r *run) *world.Pod {
 	return p
 }
 
-// excludedPort is an application whose call was never the proxy's.
+// excludedPort makes an application whose call bypasses the proxy.
 func excludedPort(r *run) *world.Pod {
 	pods, err := w.Adopt(r.Context(), "centre", "app=config")
 	r.must(err)
@@ -197,7 +196,7 @@ func killedByLiveness(r *run) *world.Pod {
 	return p
 }
 
-// jobThatHangs is one whose work is done, and whose proxy stays.
+// jobThatHangs makes a Job whose work is done and whose proxy keeps running.
 func jobThatHangs(r *run) *world.Pod {
 	p := r.webhook(awesome("plain", "incident-job", command("work", "--every=1s"), restart(corev1.RestartPolicyNever), captured()))
 	r.until(p, "the work is done", func() bool { return stateOf(p, "app").Terminated != nil && runs(p, "istio-proxy") })
@@ -210,11 +209,11 @@ func imageMissing(r *run) *world.Pod {
 	return p
 }
 
-// shutdownRace is an application that calls on after SIGTERM, as its proxy does not. The API server
-// has the end of the proxy only when all containers have ended.
+// shutdownRace makes an application that keeps calling after SIGTERM while its proxy exits. The API
+// server reports the proxy's exit only when all containers have ended.
 func shutdownRace(r *run) *world.Pod {
 	p := r.webhook(awesome("plain", "incident-shutdown", grace(60), command("serve", "--call=http://server.shop/", "--every=500ms", "--stop=50s"), captured(), func(p *corev1.Pod) {
-		slices.Reverse(p.Spec.Containers) // the proxy first, and a while before the application
+		slices.Reverse(p.Spec.Containers) // the proxy first, a while before the application
 		p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 3}}}
 	}))
 	r.ready(p)
@@ -224,8 +223,8 @@ func shutdownRace(r *run) *world.Pod {
 	return p
 }
 
-// What a diagnosis of a race says is to be done is done: the workload's manifest, patched, gives pods
-// without a refused call, with a proxy that is as late as before. Both roll-outs are followed.
+// The patch that a diagnosis of a race suggests works: pods of the patched workload have no refused
+// call, although their proxy is as late as before. The command follows both roll-outs.
 func TestThePatchOfADiagnosis(t *testing.T) {
 	r := newRun(t)
 	const late = "test.outrider.dev/incident-patched:1"
@@ -269,7 +268,7 @@ func TestThePatchOfADiagnosis(t *testing.T) {
 	r.must(err)
 }
 
-// follow runs the command that follows a roll-out, until it is complete.
+// follow runs the command that follows a roll-out to its end.
 func (r *run) follow(workload, namespace string) (ended func() ([]follow.Line, int)) {
 	r.Helper()
 	var out, notes bytes.Buffer
@@ -278,7 +277,7 @@ func (r *run) follow(workload, namespace string) (ended func() ([]follow.Line, i
 	r.must(process.StartBound(cmd))
 	return func() (lines []follow.Line, status int) {
 		r.Helper()
-		_ = cmd.Wait() // the exit status is what is returned
+		_ = cmd.Wait() // the exit status is returned instead
 		for decoder := json.NewDecoder(&out); decoder.More(); {
 			var l follow.Line
 			if err := decoder.Decode(&l); err != nil {
@@ -293,7 +292,7 @@ func (r *run) follow(workload, namespace string) (ended func() ([]follow.Line, i
 	}
 }
 
-// says reports whether a line has the cause, or as much of it as the evidence of its moment allows.
+// says reports whether a line names the cause, or as much of it as the evidence at that time allows.
 func says(lines []follow.Line, code string) bool {
 	return slices.ContainsFunc(lines, func(l follow.Line) bool {
 		return string(l.Code) == code || l.Sentence == "undecided: the evidence fits "+code
@@ -320,8 +319,8 @@ spec:
         readinessProbe: {httpGet: {path: /ready, port: 8080}, periodSeconds: 1, timeoutSeconds: 10}
 `
 
-// deployed applies the workload of a file, injected by the command, and returns its pod that is not
-// the one before.
+// deployed applies the workload of a file after "outrider inject", and returns its new pod, which
+// differs from before.
 func (r *run) deployed(file string, before *world.Pod) *world.Pod {
 	r.Helper()
 	injected, err := w.Outrider(r.Context(), "inject", "-f", file, "--set", "values.global.proxy_init.image="+world.ProxyImage)

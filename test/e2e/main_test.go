@@ -1,5 +1,5 @@
-// Package e2e shows on a real cluster, by a real kubelet, that pods start and stop in
-// order. "make e2e" runs it; its report lists every case.
+// Package e2e tests on a real cluster, with a real kubelet, that pods start and stop in order.
+// "make e2e" runs it; its report lists every case.
 package e2e
 
 import (
@@ -13,7 +13,7 @@ import (
 	"outrider.dev/test/e2e/world"
 )
 
-// w is the cluster; only inside of it.
+// w is the cluster; nil outside it.
 var w *world.World
 
 func TestMain(m *testing.M) {

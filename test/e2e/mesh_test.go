@@ -22,7 +22,7 @@ import (
 
 const awesomeImage = world.AppImage
 
-// job waits for a condition of a job and judges its pods.
+// job waits for a condition of a Job and judges its pods.
 func (r *run) job(name, condition string, pods int) {
 	r.Helper()
 	_, err := w.Kubectl(r.Context(), "", "wait", "--for=condition="+condition, "job/"+name, "--namespace=shop", "--timeout="+world.Patience.String())
@@ -39,8 +39,8 @@ func (r *run) job(name, condition string, pods int) {
 	}
 }
 
-// An application that reads its settings from the API server, through the proxy, at its
-// start, and does not retry.
+// An application that reads its settings from the API server at its start, through the proxy and
+// without a retry, gets them.
 func TestSettingsFromTheAPIServer(t *testing.T) {
 	const account = "/var/run/secrets/kubernetes.io/serviceaccount/"
 	for _, m := range []startup.Mechanism{startup.Gate, startup.Native} {
@@ -60,8 +60,8 @@ func TestSettingsFromTheAPIServer(t *testing.T) {
 	}
 }
 
-// Init containers of the user's are in the mesh by default: the proxy is a native sidecar before
-// them, although a gate holds the application.
+// The user's init containers are in the mesh by default: the proxy is a native sidecar before them,
+// even if a gate holds the application.
 func TestInitContainersHaveTheNetwork(t *testing.T) {
 	r := newRun(t)
 	p := r.webhook(awesome("shop", "init-network", func(p *corev1.Pod) {
@@ -72,7 +72,7 @@ func TestInitContainersHaveTheNetwork(t *testing.T) {
 	r.kept(p)
 }
 
-// The kubelet's probes reach an application that takes mutual TLS alone.
+// The kubelet's probes reach an application that accepts only mutual TLS.
 func TestProbesThroughTheProxy(t *testing.T) {
 	grpc := int32(9000)
 	for name, probe := range map[string]*corev1.Probe{
@@ -81,7 +81,7 @@ func TestProbesThroughTheProxy(t *testing.T) {
 		"grpc": {PeriodSeconds: 1, TimeoutSeconds: 10, ProbeHandler: corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: grpc}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			nightly(t, name != "grpc") // TestHooksThroughTheProxy has those by HTTP
+			nightly(t, name != "grpc") // TestHooksThroughTheProxy covers probes by HTTP
 			r := newRun(t)
 			p := r.webhook(awesome("strict", "probe-"+name, command("serve", "--tcp=:8081", "--grpc=:9000", "--call=http://server.shop/"), func(p *corev1.Pod) {
 				p.Spec.Containers[0].ReadinessProbe = probe
@@ -89,7 +89,7 @@ func TestProbesThroughTheProxy(t *testing.T) {
 				p.Spec.Containers[0].LivenessProbe = &live
 			}))
 			r.ready(p)
-			time.Sleep(5 * time.Second) // more than three periods of liveness
+			time.Sleep(5 * time.Second) // more than three periods of the liveness probe
 			if n := p.Restarts("app"); n > 0 || !p.Ready() {
 				t.Errorf("ready %t, %d restarts\n%s", p.Ready(), n, p.Describe())
 			}
@@ -102,8 +102,9 @@ func TestProbesThroughTheProxy(t *testing.T) {
 	}
 }
 
-// The kubelet's hooks and probes are made through the agent, by the key of the webhook's pods and
-// by the node's address for those of the command line. Another pod cannot have them made.
+// The agent executes the kubelet's hooks and probes. It recognizes the kubelet by a key in pods
+// from the webhook, and by the node's address in pods from the command line. Another pod cannot
+// trigger them.
 func TestHooksThroughTheProxy(t *testing.T) {
 	for name, tt := range map[string]struct {
 		namespace string
@@ -129,7 +130,7 @@ func TestHooksThroughTheProxy(t *testing.T) {
 			if _, called := p.Has("app", "asked-to-stop", 1); called {
 				t.Error("another pod had the hook made")
 			}
-			time.Sleep(5 * time.Second) // more than three periods of liveness
+			time.Sleep(5 * time.Second) // more than three periods of the liveness probe
 			if n := p.Restarts("app"); n > 0 || !p.Ready() {
 				t.Errorf("ready %t, %d restarts\n%s", p.Ready(), n, p.Describe())
 			}
@@ -147,10 +148,10 @@ func plainCall(r *run, p *world.Pod, at string) (string, error) {
 	return w.Kubectl(r.Context(), "", "exec", "--namespace=centre", "deployment/config", "--", "/app", "work", "--call=http://"+status.PodIP+at)
 }
 
-// A namespace that enforces restricted takes no capture by a container: the pod is refused with
-// the reason, or has order alone.
+// A namespace that enforces "restricted" accepts no container that installs capture: the pod is
+// refused with the reason, or gets ordering alone.
 func TestRestrictedNamespace(t *testing.T) {
-	// Not for longer: "outrider check" is red while it is there.
+	// Removed at the end of the test: "outrider check" fails while it exists.
 	if err := w.Namespace(t.Context(), "locked", map[string]string{"istio-injection": "enabled", "pod-security.kubernetes.io/enforce": "restricted"}); err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +172,7 @@ func TestRestrictedNamespace(t *testing.T) {
 	})
 }
 
-// A server leaves while it is called, again and again: no call is lost.
+// Servers are stopped repeatedly under load: no call is lost.
 func TestStopUnderLoad(t *testing.T) {
 	r := newRun(t)
 	client := r.webhook(awesome("shop", "stop-client", command("serve", "--call=http://server.shop/", "--every=2ms", "--stop=300ms")))
@@ -190,9 +191,8 @@ func TestStopUnderLoad(t *testing.T) {
 	r.kept(client)
 }
 
-// A network that lets nothing of a pod through before its IP is in the API, as some do,
-// while the mechanism waits for the proxy before the IP is in the API: the pod starts all
-// the same.
+// Some networks drop all packets of a pod until its IP is in the API, and with some mechanisms the
+// IP is in the API only after the proxy is ready. The pod starts nevertheless.
 func TestNoDeadlockOverThePodIP(t *testing.T) {
 	for _, m := range []startup.Mechanism{startup.Gate, startup.Native, startup.Hold} {
 		t.Run(string(m), func(t *testing.T) {
@@ -221,7 +221,7 @@ func TestNoDeadlockOverThePodIP(t *testing.T) {
 	}
 }
 
-// strictNetwork drops what a pod sends, until its IP is in the API.
+// strictNetwork drops the packets that a pod sends, until its IP is in the API.
 func strictNetwork(r *run, p *world.Pod) (stop func()) {
 	table := "strict_" + strings.ReplaceAll(p.Name, "-", "_")
 	nft := func(text string) error {
@@ -244,7 +244,7 @@ func strictNetwork(r *run, p *world.Pod) (stop func()) {
 	return gone
 }
 
-// Another mesh's proxy, without any part of Outrider: order and parking beside it.
+// Ordering and parking work beside another mesh's proxy, which contains no part of Outrider.
 func TestWithAnotherMesh(t *testing.T) {
 	istio := func(p *corev1.Pod) {
 		user := int64(1337)
@@ -288,7 +288,8 @@ iptables -t nat -A ISTIO_OUTPUT -p tcp -j REDIRECT --to-ports 15001
 	}
 }
 
-// Both replicas of outriderd may be gone at once: what runs goes on, what starts waits for one.
+// While both replicas of outriderd are down, running pods are not affected, and starting pods wait
+// for a replica.
 func TestTheControlPlaneRestarts(t *testing.T) {
 	r := alone(t)
 	before := r.webhook(awesome("shop", "control-before"))
@@ -296,7 +297,7 @@ func TestTheControlPlaneRestarts(t *testing.T) {
 	r.restartOutriderd()
 	var after *world.Pod
 	r.must(w.Until(r.Context(), "the API server finds the new outriderd", func() bool {
-		made, err := w.Create(r.Context(), awesome("shop", "control-after")) // as a controller would, again and again
+		made, err := w.Create(r.Context(), awesome("shop", "control-after")) // retries as a controller would
 		if err == nil {
 			after = r.keep(made)
 		}
@@ -309,14 +310,13 @@ func TestTheControlPlaneRestarts(t *testing.T) {
 	}
 }
 
-// restartOutriderd kills all pods of the control plane at once, and waits until there are as many
-// others.
+// restartOutriderd kills all pods of the control plane at once, and waits until they are replaced.
 func (r *run) restartOutriderd() {
 	r.Helper()
 	r.killOutriderd(func(*world.Pod) bool { return true })
 }
 
-// killOutriderd kills those pods of the control plane, and waits until others are in their place.
+// killOutriderd kills the selected pods of the control plane, and waits until they are replaced.
 func (r *run) killOutriderd(which func(*world.Pod) bool) {
 	r.Helper()
 	old, none, dead := r.outriderd(), int64(0), map[string]bool{}
@@ -335,7 +335,7 @@ func (r *run) killOutriderd(which func(*world.Pod) bool) {
 	}))
 }
 
-// outriderd are the pods of the control plane that are not being deleted.
+// outriderd returns the pods of the control plane that are not being deleted.
 func (r *run) outriderd() []*world.Pod {
 	r.Helper()
 	pods, err := w.Adopt(r.Context(), "outrider-system", "app=outriderd")

@@ -27,7 +27,7 @@ import (
 	"outrider.dev/test/tier"
 )
 
-// onNodes skips a case where no node has the plugins.
+// onNodes skips a case if no node has the plugins of outrider-node.
 func onNodes(t *testing.T) {
 	t.Helper()
 	if !w.ByNode {
@@ -35,14 +35,14 @@ func onNodes(t *testing.T) {
 	}
 }
 
-// A door is a server outside the pods of a case. It takes mutual TLS alone, and counts what comes without.
+// A door is a server outside the pods of a case. It accepts only mutual TLS, and counts other connections.
 type door struct {
 	*run
 	pod  *world.Pod
-	past int // connections that came past a proxy, of the test's own
+	past int // connections of the test's own that bypassed a proxy
 }
 
-// doorHost is what the pods of a case call.
+// doorHost is the URL that the pods of a case call.
 const doorHost = "http://door.strict/"
 
 func (r *run) door() *door {
@@ -56,8 +56,8 @@ func (r *run) door() *door {
 	return d
 }
 
-// shut fails the case if a connection came past a proxy since the door's Envoy started; first it tries whether
-// such a one is counted.
+// shut fails the case if a connection has bypassed a proxy since the door's Envoy started. It first
+// checks that a connection of that kind is counted.
 func (d *door) shut() {
 	d.Helper()
 	before := d.count("connection_error")
@@ -73,8 +73,9 @@ func (d *door) shut() {
 	d.Logf("the door: %d connections with mutual TLS; %d without, all by the test itself", d.count("handshake"), d.past)
 }
 
-// count is a counter of the listeners that take mutual TLS. Source: envoyproxy.io, "Listener
-// stats", "TLS statistics"; a first byte that is no handshake's is a connection_error.
+// count returns a counter of the listeners that accept only mutual TLS. Source: envoyproxy.io,
+// "Listener stats", "TLS statistics"; a first byte that does not belong to a handshake counts as
+// connection_error.
 func (d *door) count(name string) (n int) {
 	d.Helper()
 	out, err := w.Kubectl(d.Context(), "", "exec", "--namespace=strict", d.pod.Name, "--container="+proxy, "--",
@@ -87,26 +88,26 @@ func (d *door) count(name string) (n int) {
 	return n
 }
 
-// calls is the application of most cases, at the door: often enough to see a gap, and seldom enough for
-// fifty of them.
+// calls makes a pod's application call the door: often enough to detect a gap, and seldom enough
+// for fifty pods.
 func calls(p *corev1.Pod) {
 	command("serve", "--config=http://config.centre/", "--call="+doorHost, "--every=100ms", "--stop=300ms")(p)
 }
 
-// noCommand leaves the program to the image.
+// noCommand removes the command, so that the image's own is used.
 func noCommand(p *corev1.Pod) {
 	c := &p.Spec.Containers[0]
 	c.Command, c.Args = nil, c.Command[1:]
 }
 
-// restricted is what the Pod Security level of that name asks of an application.
+// restricted makes an application comply with the Pod Security level "restricted".
 func restricted(p *corev1.Pod) {
 	p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{AllowPrivilegeEscalation: new(bool), RunAsNonRoot: new(true),
 		Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}, SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}}
 }
 
-// A namespace that enforces "restricted", and an image that names its own command: the pod gets its
-// proxy and an annotation, and is captured and in order.
+// A pod in a namespace that enforces "restricted", with an image that defines its own command, only
+// gets its proxy and an annotation, and yet is captured and ordered.
 func TestNodeNeedsNothingOfThePod(t *testing.T) {
 	onNodes(t)
 	if err := w.Namespace(t.Context(), "tight", map[string]string{contract.NamespaceLabel: "enabled", contract.PodSecurityLabel: "restricted"}); err != nil {
@@ -159,11 +160,11 @@ func TestNodeNeedsNothingOfThePod(t *testing.T) {
 	}
 }
 
-// unmeshed is an application that calls nothing by the mesh: nothing is captured.
+// unmeshed makes an application that calls nothing through the mesh: nothing is captured.
 func unmeshed(p *corev1.Pod) { command("serve")(p) }
 
-// The daemon is killed at random moments while pods start and their applications restart: what needs
-// the node waits, is in order, and never calls past its proxy.
+// The daemon is killed at random moments while pods start and their applications restart.
+// Containers that depend on the node wait, start in order, and never call past their proxy.
 func TestNodePluginsAreKilled(t *testing.T) {
 	onNodes(t)
 	kills, pods, wave := tier.Times(2, 5), tier.Times(4, 10), tier.Times(4, 5)
@@ -175,7 +176,7 @@ func TestNodePluginsAreKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := alone(t)
-	r.must(c.Restart(t.Context(), "containerd")) // which launches the guard: both plugins may be killed at once
+	r.must(c.Restart(t.Context(), "containerd")) // which starts the guard; both plugins may be killed at once
 	d := r.door()
 	seed := uint64(time.Now().UnixNano())
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -218,13 +219,13 @@ func TestNodePluginsAreKilled(t *testing.T) {
 	}
 }
 
-// plugins are the pods of outrider-node.
+// plugins returns the pods of outrider-node.
 func plugins() []*world.Pod {
 	return slices.DeleteFunc(w.In("outrider-system"), func(p *world.Pod) bool { return !strings.HasPrefix(p.Spec().GenerateName, "outrider-node") })
 }
 
-// killPlugins kills both containers of outrider-node each third time, else in turns. It reports whether one
-// was there to be killed.
+// killPlugins kills one of the containers of outrider-node in turn, and each third time both. It
+// reports whether a container was running.
 func killPlugins(n int) (killed bool) {
 	for _, p := range plugins() {
 		for _, name := range []string{"node", "standby"} {
@@ -236,8 +237,8 @@ func killPlugins(n int) (killed bool) {
 	return killed
 }
 
-// replacePlugins deletes a pod of outrider-node whose containers were killed so often that the kubelet lets
-// minutes pass before it starts them again; the DaemonSet makes another.
+// replacePlugins deletes a pod of outrider-node whose containers were killed so often that the
+// kubelet's back-off takes minutes; the DaemonSet creates another.
 func (r *run) replacePlugins() {
 	r.Helper()
 	for _, p := range plugins() {
@@ -247,7 +248,7 @@ func (r *run) replacePlugins() {
 	}
 }
 
-// The container runtime is killed and started again while pods start.
+// While the container runtime is killed and restarted, pods start in order.
 func TestRuntimeRestartsUnderNodeMode(t *testing.T) {
 	onNodes(t)
 	c, err := cluster.Inside(w.Dir)
@@ -271,8 +272,8 @@ func TestRuntimeRestartsUnderNodeMode(t *testing.T) {
 	}
 }
 
-// The node loses its power, and comes back without having been drained: its pods start again behind
-// their proxies, though the kubelet is there before the plugins.
+// The node loses power and reboots without a drain: its pods start again behind their proxies,
+// although the kubelet starts before the plugins.
 func TestNodeRebootsUnderNodeMode(t *testing.T) {
 	onNodes(t)
 	c, err := cluster.Inside(w.Dir)
@@ -295,7 +296,7 @@ func TestNodeRebootsUnderNodeMode(t *testing.T) {
 	for n := range reboots {
 		before := d.pod.Restarts(proxy)
 		r.must(c.Reboot(t.Context()))
-		d.past = 0 // its Envoy counts anew
+		d.past = 0 // the counters of its Envoy start again
 		for _, p := range pods {
 			r.emitted(p, "app", "called", n+2)
 		}
@@ -311,14 +312,14 @@ func TestNodeRebootsUnderNodeMode(t *testing.T) {
 		}
 		r.ready(p)
 		r.deleted(p)
-		r.ordered(p) // calls under way are lost with the node
+		r.ordered(p) // calls in flight are lost with the node
 		if _, refused := r.entry.tally(p); refused > 0 {
 			t.Errorf("%d refused\n%s", refused, p.Describe())
 		}
 	}
 }
 
-// nodeAsBefore fails the case if anything of outrider-node is left on the node. TestUninstallUnderLoad calls it.
+// nodeAsBefore fails the case if outrider-node left anything on the node. TestUninstallUnderLoad calls it.
 func (r *run) nodeAsBefore() {
 	r.Helper()
 	const pods = "10-pods.conflist" // as test/cluster writes it
@@ -344,7 +345,7 @@ func (r *run) nodeAsBefore() {
 	nodes, err := w.Client.CoreV1().Nodes().List(r.Context(), metav1.ListOptions{})
 	r.must(err)
 	for _, n := range nodes.Items {
-		for key := range n.Labels { // any order: each is looked at
+		for key := range n.Labels { // any order: each is checked
 			if strings.HasPrefix(key, contract.Prefix) {
 				r.Errorf("the node has the label %s", key)
 			}
@@ -364,8 +365,8 @@ func (r *run) nodeAsBefore() {
 	r.Logf("the node is as before: %d files of the network's configuration, %d pods without a rule", len(files), len(w.RunningTiers()))
 }
 
-// A RuntimeClass may run a pod on another kernel, which the node's rules do not bind: its containers are
-// refused, and the pod says why.
+// A RuntimeClass may run a pod on another kernel, which the node's rules do not affect: its
+// containers are refused, and the pod shows the reason.
 func TestNodeRefusesAnotherKernel(t *testing.T) {
 	onNodes(t)
 	class := &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Handler: "other"}

@@ -15,8 +15,8 @@ import (
 	"outrider.dev/test/e2e/world"
 )
 
-// Every way to order, by the command and by the webhook: the application's first and only
-// call for its configuration comes back, and so does the last one after SIGTERM.
+// With every ordering mechanism, by command and by webhook, the application's first and only call
+// for its configuration succeeds, and so does the last call after SIGTERM.
 func TestOrder(t *testing.T) {
 	for name, c := range ways {
 		for _, by := range []string{"inject", "webhook"} {
@@ -48,10 +48,10 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// ways are the ways to order.
+// ways are the ordering mechanisms, with the pods that use them.
 var ways = map[string]struct {
 	by      startup.Mechanism
-	often   int // in each run: 2: by the command and by the webhook, 1: by the webhook; 0: nightly
+	often   int // in each run: 2: by command and webhook, 1: by webhook; 0: nightly only
 	changes []change
 }{
 	"default":        {startup.Gate, 2, nil},
@@ -66,7 +66,7 @@ var ways = map[string]struct {
 	"names by proxy": {startup.Gate, 1, []change{annotated("proxy.istio.io/config", `proxyMetadata: {ISTIO_META_DNS_CAPTURE: "true"}`)}},
 }
 
-// waitsBy is the mechanism by which the application waits for the proxy.
+// waitsBy returns the mechanism by which the application waits for the proxy.
 func waitsBy(plan startup.Plan) startup.Mechanism {
 	for _, e := range plan.Expand().Edges {
 		if e.From == proxy && e.To == "app" {
@@ -76,7 +76,8 @@ func waitsBy(plan startup.Plan) startup.Mechanism {
 	return ""
 }
 
-// The race that Outrider is about: the proxy's image is late, the application is not.
+// In the race that Outrider prevents, the proxy's image arrives late and the application's does
+// not; the application waits.
 func TestTheProxyIsLate(t *testing.T) {
 	for name, c := range map[string]struct {
 		flags   []string
@@ -103,7 +104,7 @@ func TestTheProxyIsLate(t *testing.T) {
 				r.until(p, "started again", func() bool { return p.Restarts("app") > 0 })
 			} else {
 				r.until(p, "the image is missed", func() bool { return missing(p, proxy) })
-				time.Sleep(2 * time.Second) // what would go wrong has time to
+				time.Sleep(2 * time.Second) // time for a wrong start to happen
 			}
 			r.must(w.Tag(r.Context(), world.ProxyImage, late))
 			r.ready(p)
@@ -122,13 +123,13 @@ func TestTheProxyIsLate(t *testing.T) {
 	}
 }
 
-// missing reports whether the kubelet has missed a container's image.
+// missing reports whether the kubelet failed to find a container's image.
 func missing(p *world.Pod, container string) bool {
 	waits := stateOf(p, container).Waiting
 	return waits != nil && strings.Contains(waits.Reason, "Image")
 }
 
-// Fifty pods at once, again and again, started and stopped while they work.
+// Fifty pods are started at once and stopped while they work, repeatedly, and keep their order.
 func TestFiftyAtOnce(t *testing.T) {
 	const size = 50
 	waves := underLoad().waves
@@ -140,8 +141,9 @@ func TestFiftyAtOnce(t *testing.T) {
 				var pods []*world.Pod
 				for i := range size {
 					name := fmt.Sprintf("fifty-%s-%d-%d", m, wave, i)
-					// Two thousand and five hundred calls a second are another test.
-					// A busy kubelet takes longer than the default's 30 s to stop fifty, and then kills in no order.
+					// Few calls: two thousand five hundred calls a second are the task of another
+					// test. A busy kubelet takes longer than the default of 30 s to stop fifty
+					// pods, and then kills them in no order.
 					changes := []change{start(m), grace(180), command("serve", "--config=http://config.centre/", "--call=http://server.shop/", "--every=250ms", "--stop=300ms")}
 					if w.ByNode {
 						changes = append(changes, noCommand)
@@ -177,8 +179,8 @@ func TestFiftyAtOnce(t *testing.T) {
 	}
 }
 
-// A liveness probe counts from the start of the command, and stays the kubelet's: it does not
-// fail while the gate waits, no process is started in the container for it, and it restarts an
+// A liveness probe counts from the start of the command, and the kubelet still makes it: it does
+// not fail while the gate waits, starts no process in the container for that, and restarts an
 // application that hangs.
 func TestLivenessWhileWaiting(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -201,11 +203,11 @@ func TestLivenessWhileWaiting(t *testing.T) {
 			pod.Spec.Containers[0].LivenessProbe = live
 			p := r.cli(pod, "--set", "values.global.proxy_init.image="+world.ProxyImage)
 			r.until(p, "the image is missed", func() bool { return missing(p, proxy) })
-			time.Sleep(4 * time.Second) // what would go wrong has time to
+			time.Sleep(4 * time.Second) // time for a wrong restart to happen
 			r.must(w.Tag(r.Context(), world.ProxyImage, late))
 			r.ready(p)
 			before := p.Execs("app")
-			time.Sleep(4 * time.Second) // for some more probes
+			time.Sleep(4 * time.Second) // time for some more probes
 			if n := p.Execs("app"); n != before || (n > 0) != c.execs {
 				t.Errorf("%d processes were started in the application's container until it was ready, and %d by now\n%s", before, n, p.Describe())
 			}

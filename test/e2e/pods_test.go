@@ -15,13 +15,13 @@ import (
 	"outrider.dev/test/tier"
 )
 
-// proxy is the container that the applications wait for.
+// proxy is the name of the container for which the applications wait.
 const proxy = podspec.OurProxy
 
-// A change of a pod, before it is injected.
+// A change modifies a pod before it is injected.
 type change func(*corev1.Pod)
 
-// awesome is the pod of most cases, see [world.Awesome].
+// awesome returns the pod of most cases, see [world.Awesome].
 func awesome(namespace, name string, changes ...change) *corev1.Pod {
 	p := world.Awesome(namespace, name)
 	for _, c := range changes {
@@ -44,17 +44,17 @@ func restart(policy corev1.RestartPolicy) change {
 	return func(p *corev1.Pod) { p.Spec.RestartPolicy = policy }
 }
 
-// grace is how long the pod has to stop, in seconds.
+// grace sets the grace period of the pod, in seconds.
 func grace(seconds int64) change {
 	return func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = &seconds }
 }
 
-// command is that of the first container.
+// command sets the command of the first container.
 func command(words ...string) change {
 	return func(p *corev1.Pod) { p.Spec.Containers[0].Command = append([]string{"/app"}, words...) }
 }
 
-// works makes the application one that ends.
+// works makes the application do some work and exit.
 func works(flags ...string) change {
 	return func(p *corev1.Pod) {
 		command(append([]string{"work", "--call=http://server.shop/"}, flags...)...)(p)
@@ -75,14 +75,14 @@ func memory(limit string) change {
 	}
 }
 
-// A run is one case at work.
+// A run is one running case.
 type run struct {
 	*testing.T
 	entry *entry
 	pods  []*world.Pod
 }
 
-// nightly skips a case that is left to the nightly run, unless this is it. "make load" is one too.
+// nightly skips a case that only the nightly run executes. "make load" counts as nightly.
 func nightly(t *testing.T, left bool) {
 	t.Helper()
 	if left && !tier.Nightly() && os.Getenv("OUTRIDER_CALLS") == "" {
@@ -91,13 +91,13 @@ func nightly(t *testing.T, left bool) {
 	}
 }
 
-// newRun begins a case. Cases run beside each other: most of their time they wait.
+// newRun begins a case. Cases run in parallel, since they mostly wait.
 func newRun(t *testing.T) *run {
 	t.Parallel()
 	return alone(t)
 }
 
-// alone begins a case that fills the machine by itself.
+// alone begins a case that needs the whole machine.
 func alone(t *testing.T) *run {
 	r := &run{T: t, entry: report.begin(t)}
 	t.Cleanup(func() {
@@ -115,7 +115,7 @@ func (r *run) must(err error) {
 	}
 }
 
-// webhook makes a pod that admission injects.
+// webhook creates a pod, which the webhook injects.
 func (r *run) webhook(pod *corev1.Pod) *world.Pod {
 	r.Helper()
 	p, err := w.Create(r.Context(), pod)
@@ -123,7 +123,7 @@ func (r *run) webhook(pod *corev1.Pod) *world.Pod {
 	return r.keep(p)
 }
 
-// cli makes a pod that "outrider inject" has injected.
+// cli creates a pod that "outrider inject" has injected.
 func (r *run) cli(pod *corev1.Pod, flags ...string) *world.Pod {
 	r.Helper()
 	injected, err := w.Inject(r.Context(), pod, flags...)
@@ -139,7 +139,7 @@ func (r *run) keep(p *world.Pod) *world.Pod {
 	return p
 }
 
-// ready waits until a pod is, and its application has called.
+// ready waits until a pod is ready and its application has called.
 func (r *run) ready(p *world.Pod) {
 	r.Helper()
 	r.must(p.Until(r.Context(), "ready", p.Ready))
@@ -173,15 +173,15 @@ func (r *run) ends(p *world.Pod) corev1.PodPhase {
 	return phase
 }
 
-// deleted ends a pod and waits until it is gone.
+// deleted deletes a pod and waits until it is gone.
 func (r *run) deleted(p *world.Pod) {
 	r.Helper()
 	r.must(p.Delete(r.Context()))
 }
 
-// judge holds what happened to a pod against what the pod promises. It returns the
-// violations, for cases that expect some. A container of which no start was seen was not
-// judged, and fails the case: its log or its gate's journal was not read.
+// judge compares the timeline of a pod with the order that the pod declares. It returns the
+// violations, for cases that expect some. A container without a recorded start was not judged, and
+// fails the case: its log or its gate's journal was not read.
 func (r *run) judge(p *world.Pod) []startup.Violation {
 	r.Helper()
 	plan, err := p.Plan()
@@ -222,7 +222,7 @@ func (r *run) judge(p *world.Pod) []startup.Violation {
 	return found
 }
 
-// kept fails the case if an edge was not kept, a connection refused or a call lost.
+// kept fails the case if the order was violated, a connection refused or a call lost.
 func (r *run) kept(p *world.Pod) {
 	r.Helper()
 	r.ordered(p)
@@ -231,7 +231,7 @@ func (r *run) kept(p *world.Pod) {
 	}
 }
 
-// ordered fails the case if an edge was not kept.
+// ordered fails the case if the order was violated.
 func (r *run) ordered(p *world.Pod) {
 	r.Helper()
 	if found := r.judge(p); len(found) > 0 {
@@ -245,7 +245,7 @@ func (r *run) ordered(p *world.Pod) {
 	}
 }
 
-// waits reports whether a container waits for the proxy by a mechanism that never fails open.
+// waits reports whether a container waits for the proxy with a mechanism that never fails open.
 func (r *run) waits(p *world.Pod, container string) bool {
 	plan, err := p.Plan()
 	r.must(err)

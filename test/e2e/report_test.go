@@ -16,31 +16,31 @@ import (
 	"outrider.dev/test/tier"
 )
 
-// report is what the whole run has shown.
+// report collects the results of the whole run.
 var report ledger
 
-// A ledger counts what cases did.
+// A ledger counts the results of cases.
 type ledger struct {
 	mu     sync.Mutex
 	cases  []*entry
 	starts map[startup.Mechanism]int // of applications, judged by startup.Check
 	wrong  map[startup.Mechanism]int // violations
-	left   int                       // cases, to the nightly run
+	left   int                       // number of cases left to the nightly run
 }
 
 // An entry is one case.
 type entry struct {
 	name            string
 	took            time.Duration
-	pods            int // made
-	starts          int // of applications, restarts too
+	pods            int // number of pods created
+	starts          int // of applications, including restarts
 	calls, failed   int
-	refused, broken int // refused connections; violated edges
+	refused, broken int // refused connections; violations of the order
 	remark          string
 	result          string
 }
 
-// begin opens the entry of a case.
+// begin adds an entry for a case.
 func (l *ledger) begin(t *testing.T) *entry {
 	began := time.Now()
 	e := &entry{name: strings.ReplaceAll(t.Name(), "Test", "")}
@@ -102,10 +102,11 @@ func (l *ledger) print(to io.Writer) {
 	fmt.Fprintln(to)
 }
 
-// enough is how many starts by gate and native a whole run judges, at least: the nightly one has 180, others 45.
+// enough is the minimum number of starts by gate and native sidecar that a whole run must judge:
+// the nightly run has 180, others 45.
 func enough() int { return tier.Times(40, 150) }
 
-// tooFew returns an error if a whole run has judged too few starts to show anything.
+// tooFew returns an error if a whole run has judged too few starts to be meaningful.
 func (l *ledger) tooFew(enough int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -115,14 +116,14 @@ func (l *ledger) tooFew(enough int) error {
 	return nil
 }
 
-// partial reports whether flags leave cases out.
+// partial reports whether flags exclude cases.
 func partial() bool {
 	return slices.ContainsFunc([]string{"run", "skip", "list"}, func(name string) bool {
 		return flag.Lookup("test."+name).Value.String() != ""
 	})
 }
 
-// A run that judged too little is none.
+// A run that judged too few starts fails.
 func TestTooFewStartsFail(t *testing.T) {
 	for native, fails := range map[int]bool{40: true, 49: true, 50: false} {
 		l := ledger{starts: map[startup.Mechanism]int{startup.Gate: 100, startup.Native: native, startup.Hold: 500, "": 500}}

@@ -18,32 +18,31 @@ import (
 	"outrider.dev/test/tier"
 )
 
-// A form is how long the suites under load are. Their verdict is a number of failed calls, never
-// how long calls took.
+// A form is the length of the suites under load. They fail by the number of failed calls, never by latency.
 type form struct {
 	rate        int // calls a second of each of three clients
-	answered    int // calls, at least, of a strategy
-	rollouts    int // at least
+	answered    int // minimum number of answered calls for each strategy
+	rollouts    int // minimum number
 	strategies  []string
-	upgrades    []string // of strategies: pods are upgraded in place
-	unavailable int      // pods at once: of two, a service may be away for as long as the kubelet takes
+	upgrades    []string // the strategies whose pods are upgraded in place
+	unavailable int      // pods at once: a service of two may be unavailable for as long as the kubelet takes
 	kills       map[string]int
 	restarts    []string
 	replicas    int           // of outriderd
-	waves       int           // of fifty pods at once
+	waves       int           // number of rounds with fifty pods each
 	away        int           // seconds of calls without a control plane
-	firstUse    time.Duration // that outriderd is installed with; 0: its own
+	firstUse    time.Duration // setting with which outriderd is installed; 0: its default
 }
 
-// short is the nightly form and, with less, that of "make e2e"; long is "make load". Two processors do a hundred calls a second
-// through six proxies, and three hundred not.
+// short is the nightly form and, with smaller numbers, the one of "make e2e"; long is that of "make
+// load". Two processors manage a hundred calls a second through six proxies, but not three hundred.
 var (
 	short = form{
 		rate: 30, answered: 500, rollouts: 1, strategies: []string{"gate"}, upgrades: []string{"gate", "native"}, unavailable: 1,
 		kills:    map[string]int{"envoy": 2, "agent": 1, "exit": 1, "memory": 1},
 		restarts: []string{"kubelet", "outriderd"},
 		replicas: 2,
-		firstUse: world.Overloaded, // by the other cases
+		firstUse: world.Overloaded, // as in the other cases
 		waves:    1,
 		away:     10,
 	}
@@ -57,8 +56,8 @@ var (
 	}
 )
 
-// underLoad is the long form if OUTRIDER_CALLS has how many calls are to be answered in the
-// roll-outs of each strategy.
+// underLoad returns the long form if OUTRIDER_CALLS is set, which is the number of answered calls
+// required in the roll-outs of each strategy.
 func underLoad() form {
 	calls := os.Getenv("OUTRIDER_CALLS")
 	if calls == "" && !tier.Nightly() {
@@ -75,13 +74,13 @@ func underLoad() form {
 	}
 	f := long
 	f.answered = n
-	if tier.Nightly() { // beside other steps: with a starved load nothing could be judged
+	if tier.Nightly() { // other steps run at the same time: a starved load could not be judged
 		f.rate = 10
 	}
 	return f
 }
 
-// strategies are the ways to order a tier's pods, by their annotations.
+// strategies are ways to order a tier's pods, as annotations.
 var strategies = map[string]map[string]string{
 	"gate":          nil,
 	"native":        {"outrider.dev/start": "native"},
@@ -90,7 +89,7 @@ var strategies = map[string]map[string]string{
 	"parking alone": {"outrider.dev/start": "off"},
 }
 
-// Three services that call one another are replaced while they are called: no call is lost.
+// Rolling out three services that call one another loses no call.
 func TestRollouts(t *testing.T) {
 	form := underLoad()
 	for _, name := range form.strategies {
@@ -112,8 +111,7 @@ func TestRollouts(t *testing.T) {
 	}
 }
 
-// Processes of the services are killed while they are called: calls that are in flight in the
-// process may be lost, and no others.
+// When processes of the services are killed under load, only calls in flight in the process are lost.
 func TestKillsUnderLoad(t *testing.T) {
 	r, form := alone(t), underLoad()
 	r.must(w.Tiers(r.Context(), nil))
@@ -131,8 +129,7 @@ func TestKillsUnderLoad(t *testing.T) {
 	l.end()
 }
 
-// The programs of the node and the control plane are restarted while the services are called: no
-// call is lost.
+// Restarting the programs of the node and the control plane while the services are called loses no call.
 func TestRestartsUnderLoad(t *testing.T) {
 	nightly(t, true)
 	r, form := alone(t), underLoad()
@@ -152,7 +149,7 @@ func TestRestartsUnderLoad(t *testing.T) {
 	l.end()
 }
 
-// A loading is load while it runs.
+// A loading is a running load.
 type loading struct {
 	*run
 	pod   *world.Pod
@@ -160,11 +157,11 @@ type loading struct {
 	notes []string
 	kills []load.Kill
 	began time.Time
-	short time.Duration // in which a process of the machine had waited for a processor, until began
+	short time.Duration // time that a process of the machine had waited for a processor, until began
 }
 
-// waited is how long any process of the machine has waited for a processor so far; 0: the kernel
-// does not count it (CONFIG_PSI).
+// waited returns how long any process of the machine has waited for a processor so far; 0 if the
+// kernel does not count it (CONFIG_PSI).
 func waited() time.Duration {
 	text, _ := os.ReadFile("/proc/pressure/cpu")
 	var us int64
@@ -174,7 +171,7 @@ func waited() time.Duration {
 	return time.Duration(us) * time.Microsecond
 }
 
-// load begins, and waits until calls are answered.
+// load starts a load, and waits until calls are answered.
 func (r *run) load(rate int, changes ...change) *loading {
 	r.Helper()
 	name := strings.ToLower(strings.NewReplacer("/", "-", "_", "-", "Test", "").Replace(r.Name()))
@@ -187,19 +184,19 @@ func (r *run) load(rate int, changes ...change) *loading {
 	return l
 }
 
-// note keeps a line for the report.
+// note adds a line to the report.
 func (l *loading) note(format string, args ...any) {
 	l.notes = append(l.notes, time.Now().UTC().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
 }
 
-// settle waits until the calls of some more seconds have come back.
+// settle waits until the calls of some more seconds have returned.
 func (l *loading) settle(seconds int) {
 	l.Helper()
 	n := l.back()
 	l.until(l.pod, "more calls", func() bool { return l.back() >= n+seconds*l.rate*len(load.Clients) })
 }
 
-// tallies are the newest that the load has printed, or at its end the last.
+// tallies returns the newest tallies that the load has printed.
 func (l *loading) tallies() (now map[string]load.Tally) {
 	for _, word := range l.pod.Records("app") {
 		if word.Event == "load" || word.Event == "loaded" {
@@ -217,7 +214,7 @@ func (l *loading) answered() (n int) {
 	return n
 }
 
-// back are the calls that have come back, one way or another.
+// back returns how many calls have returned, successful or not.
 func (l *loading) back() (n int) {
 	for _, t := range l.tallies() {
 		n += t.Answered + t.Failed
@@ -225,8 +222,8 @@ func (l *loading) back() (n int) {
 	return n
 }
 
-// end stops the load, prints what became of it, and fails the case if calls were lost. Where the
-// machine was too busy to say so, the case is skipped.
+// end stops the load, prints its results, and fails the case if calls were lost. If the machine was
+// too busy for a judgement, the case is skipped.
 func (l *loading) end() {
 	l.Helper()
 	l.must(l.pod.StartDelete(l.Context()))
@@ -265,8 +262,8 @@ func (l *loading) end() {
 	}
 }
 
-// fail fails the case for calls that nothing explains. It shows one of each kind, and what
-// happened around it to the pods at its ends.
+// fail fails the case for calls without an explanation. It shows one of each kind, with the events
+// around it in the calling and the called pod.
 func (l *loading) fail(v load.Verdict) {
 	l.Helper()
 	kinds := map[string][]load.Failure{}
@@ -285,7 +282,7 @@ func (l *loading) fail(v load.Verdict) {
 
 func clock(ns int64) string { return time.Unix(0, ns).UTC().Format("15:04:05.000") }
 
-// around is what happened to the pods at both ends of a call.
+// around returns the events in the calling and the called pod around a call.
 func (l *loading) around(f load.Failure) string {
 	pods := slices.DeleteFunc(w.In(world.TierNamespace), func(p *world.Pod) bool {
 		return p.Name != f.From && world.TierHost(p.Spec().Labels["app"]) != f.To || p.UID == l.pod.UID
@@ -293,7 +290,7 @@ func (l *loading) around(f load.Failure) string {
 	return w.Around(pods, time.Unix(0, f.Ended), 2*time.Second)
 }
 
-// allReady waits until every pod of the tiers is, and returns them.
+// allReady waits until every pod of the tiers is ready, and returns them.
 func (r *run) allReady() (pods []*world.Pod) {
 	r.Helper()
 	r.must(w.Until(r.Context(), "the tiers are ready", func() bool {
@@ -303,7 +300,7 @@ func (r *run) allReady() (pods []*world.Pod) {
 	return pods
 }
 
-// kill ends a process of a pod, and waits until it is back.
+// kill kills a process of a pod, and waits until it has restarted.
 func (r *run) kill(l *loading, what string, p *world.Pod) {
 	r.Helper()
 	container, pid, signal := proxy, p.PID(proxy), syscall.SIGKILL

@@ -14,7 +14,7 @@ import (
 	"outrider.dev/test/e2e/world"
 )
 
-// upgradePods runs the command, and returns what it printed on each stream.
+// upgradePods runs the command, and returns its output on each stream.
 func (r *run) upgradePods(args ...string) (list, steps string) {
 	r.Helper()
 	cmd := exec.CommandContext(r.Context(), filepath.Join(w.Root, "bin", "outrider"), append([]string{"upgrade", "pods", "--namespace=" + world.TierNamespace}, args...)...)
@@ -26,8 +26,8 @@ func (r *run) upgradePods(args ...string) (list, steps string) {
 	return out.String(), err.String()
 }
 
-// The proxies of running pods are replaced by those of another image while the pods are called: no
-// call is lost, and no application is restarted.
+// Replacing the proxies of running pods by those of another image under load loses no call, and
+// restarts no application.
 func TestPodsAreUpgradedUnderLoad(t *testing.T) {
 	form := underLoad()
 	for _, name := range form.upgrades {
@@ -40,7 +40,7 @@ func TestPodsAreUpgradedUnderLoad(t *testing.T) {
 			next := world.ProxyImage + "-next"
 			r.must(w.Tag(r.Context(), world.ProxyImage, next))
 
-			// What a new pod would get decides; here the pods' own annotation does.
+			// By default the proxy that a new pod would get decides; here the pods' own annotation does.
 			due := r.due()
 			if len(due) != 0 {
 				t.Errorf("%d pods are due before: %v", len(due), due)
@@ -58,7 +58,7 @@ func TestPodsAreUpgradedUnderLoad(t *testing.T) {
 				t.Errorf("%d pods are due after: %v", len(due), due)
 			}
 			l.settle(5)
-			for name, n := range restarts(r.allReady()) { // any order: each is judged for itself
+			for name, n := range restarts(r.allReady()) { // any order: each is judged by itself
 				if n != before[name] {
 					t.Errorf("%s was restarted: %d times, and %d before", name, n, before[name])
 				}
@@ -68,7 +68,7 @@ func TestPodsAreUpgradedUnderLoad(t *testing.T) {
 	}
 }
 
-// restarts are how often each container but the proxies has been restarted.
+// restarts returns how often each container except the proxies has been restarted.
 func restarts(pods []*world.Pod) map[string]int {
 	out := map[string]int{}
 	for _, p := range pods {
@@ -81,7 +81,7 @@ func restarts(pods []*world.Pod) map[string]int {
 	return out
 }
 
-// due lists the pods whose proxy is not the one that a new pod would get.
+// due lists the pods whose proxy differs from that of a new pod.
 func (r *run) due() (out []podupgrade.Candidate) {
 	r.Helper()
 	list, _ := r.upgradePods("--selector=part=tier", "--dry-run", "--output=json")

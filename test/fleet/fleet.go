@@ -1,7 +1,7 @@
-// Package fleet simulates the proxies of a mesh: each has a certificate, an address and a TCP
-// connection with mutual TLS of its own, and one delta stream on which it subscribes as Envoy
+// Package fleet simulates the proxies of a mesh: each has its own certificate, address and TCP
+// connection with mutual TLS, and one delta stream on which it subscribes as Envoy
 // does. It accepts each message without decoding the resources. When its connection ends it
-// connects again as Envoy does with the agent's bootstrap, with the versions that it has.
+// reconnects as Envoy does with the agent's bootstrap, and sends the versions that it has.
 //
 // The control plane is a real outriderd ([Server]) that serves a [Folder].
 package fleet
@@ -19,37 +19,37 @@ import (
 	"outrider.dev/internal/core/xds"
 )
 
-// Every proxy uses the first service, FewUsers use the second, and each uses others.
+// Every proxy uses the first service, FewUsers use the second, and each proxy uses some others.
 const (
 	UsedByAll = 0
 	UsedByFew = 1
 	FewUsers  = 10
 )
 
-// timeout ends a wait that would never end.
+// timeout bounds a wait that would otherwise never end.
 const timeout = 3 * time.Minute
 
-// A Fleet is all proxies.
+// A Fleet is a set of simulated proxies.
 type Fleet struct {
 	Proxies []*Proxy
 
-	failed     chan error // nil: they connect again
+	failed     chan error // nil if the proxies reconnect
 	configured atomic.Pointer[Arrivals]
 	watched    atomic.Pointer[Arrivals]
 	stop       context.CancelFunc
 	running    sync.WaitGroup
 }
 
-// Options of a fleet.
+// Options configure a fleet.
 type Options struct {
 	Proxies, Services int
-	Uses              int           // services of a proxy
-	Authority         *ca.Authority // of their certificates
-	Reconnect         bool          // a connection that ends is no error
+	Uses              int           // number of services that each proxy uses
+	Authority         *ca.Authority // signs their certificates
+	Reconnect         bool          // proxies reconnect; the end of a connection is no error
 }
 
-// New makes the proxies; none is connected yet. It raises the bound on open files: a connection
-// takes one at each end, and a child inherits the bound.
+// New makes the proxies, without connecting them. It raises the limit on open files: a connection
+// takes one at each end, and child processes inherit the limit.
 func New(o Options) (*Fleet, error) {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
@@ -68,8 +68,8 @@ func New(o Options) (*Fleet, error) {
 		if err != nil {
 			return nil, err
 		}
-		// The application's cluster; for both directions a listener, the one for early connections and
-		// the one for silent ones.
+		// Clusters: the application's. Listeners: for both directions a normal one, one for early
+		// connections and one for silent ones.
 		p.services = used(i, o.Services, o.Uses)
 		p.want = want{xds.ClusterType: o.Uses + 1, xds.EndpointType: o.Uses, xds.ListenerType: 6}
 		f.Proxies = append(f.Proxies, p)
@@ -77,8 +77,8 @@ func New(o Options) (*Fleet, error) {
 	return f, nil
 }
 
-// used are the services that a proxy uses: pods of one deployment the same, apart from
-// the one that few use, and neighbours partly the same.
+// used returns the services that a proxy uses: the same for pods of one deployment, apart from the
+// service that few use, and partly the same for neighbours.
 func used(proxy, services, uses int) []int {
 	out := []int{UsedByAll}
 	if proxy < FewUsers {
@@ -90,7 +90,7 @@ func used(proxy, services, uses int) []int {
 	return out
 }
 
-// Connect starts all at once, and returns when each has its first configuration. A fleet
+// Connect connects all proxies at once, and returns when each has its first configuration. A fleet
 // connects once; Disconnect ends it.
 func (f *Fleet) Connect(address string) (*Arrivals, error) {
 	ctx, stop := context.WithCancel(context.Background())
@@ -114,8 +114,8 @@ func (f *Fleet) Disconnect() {
 	f.running.Wait()
 }
 
-// Expected begins to watch which proxies have their configuration by a new connection, and to
-// count their attempts.
+// Expected starts watching which proxies get their configuration on a new connection, and counting
+// their attempts.
 func (f *Fleet) Expected() *Arrivals {
 	all := newArrivals("", len(f.Proxies))
 	for _, p := range f.Proxies {
@@ -125,7 +125,7 @@ func (f *Fleet) Expected() *Arrivals {
 	return all
 }
 
-// Expect begins to watch for the endpoints of a service, at so many proxies.
+// Expect starts watching for the endpoints of a service at its users.
 func (f *Fleet) Expect(service, users int) *Arrivals {
 	a := newArrivals(endpointsOf(service), users)
 	f.watched.Store(a)
@@ -138,7 +138,7 @@ func (f *Fleet) received(endpoints string, proxy int) {
 	}
 }
 
-// Await waits until all of them have come.
+// Await waits until all expected proxies have received them.
 func (f *Fleet) Await(a *Arrivals) error {
 	t := time.NewTimer(timeout)
 	defer t.Stop()
@@ -154,7 +154,7 @@ func (f *Fleet) Await(a *Arrivals) error {
 	}
 }
 
-// Arrivals are when something came to proxies, to each once.
+// Arrivals record when each proxy received an expected resource, once each.
 type Arrivals struct {
 	name  string
 	want  int
@@ -163,7 +163,7 @@ type Arrivals struct {
 
 	mu    sync.Mutex
 	seen  map[int]bool
-	after []time.Duration // in order
+	after []time.Duration // sorted
 }
 
 func newArrivals(name string, n int) *Arrivals {
@@ -190,10 +190,10 @@ func (a *Arrivals) note(proxy int) {
 	}
 }
 
-// End is when the last one had it, in seconds since 1970.
+// End returns when the last proxy received it, in seconds since 1970.
 func (a *Arrivals) End() float64 { return float64(a.began.Add(a.Last()).UnixMicro()) / 1e6 }
 
-// First, Median and Last are after how long the first one had it, half of them and all.
+// First returns how long it took until the first proxy had it.
 func (a *Arrivals) First() time.Duration  { return a.after[0] }
-func (a *Arrivals) Median() time.Duration { return a.after[len(a.after)/2] } // likewise
-func (a *Arrivals) Last() time.Duration   { return a.after[len(a.after)-1] } // likewise
+func (a *Arrivals) Median() time.Duration { return a.after[len(a.after)/2] } // until half of them had it
+func (a *Arrivals) Last() time.Duration   { return a.after[len(a.after)-1] } // until all had it

@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// perFile is how many services a file has: as many as a team keeps together.
+// perFile is the number of services in a file: as many as a team maintains together.
 const perFile = 100
 
-// A Folder is the mesh: services with two endpoints each, and a pod for each proxy.
+// A Folder describes a mesh: services with two endpoints each, and a pod for each proxy.
 type Folder struct {
 	dir      string
 	services int
-	moved    int // endpoints so far: each change has an address of its own
+	moved    int // number of moved endpoints so far: each change uses a new address
 }
 
 // NewFolder writes the files of a mesh.
@@ -41,8 +41,8 @@ status: {phase: Running, podIP: %[5]s, podIPs: [{ip: %[5]s}]}
 	return f, os.WriteFile(filepath.Join(dir, "pods.yaml"), []byte(b.String()), 0o644)
 }
 
-// Move gives a service another endpoint: its file is written aside and renamed. It
-// returns when the rename is done.
+// Move gives a service another endpoint: it writes its file aside and renames it. It returns when
+// the rename is done.
 func (f *Folder) Move(service int) error {
 	f.moved++
 	return f.write(service/perFile*perFile, service)
@@ -79,14 +79,15 @@ endpoints: [{addresses: [%[4]q], conditions: {ready: true}}, {addresses: [%[5]q]
 	return os.Rename(aside, filepath.Join(f.dir, name))
 }
 
-// What the mesh calls things.
+// Names and addresses in the mesh.
 const (
 	namespace = "demo"
-	// TrustDomain is that of the proxies' certificates.
+	// TrustDomain is the trust domain of the proxies' certificates.
 	TrustDomain = "cluster.local"
 )
 
-// podsOf a deployment share an account and a workload's prewarmed clusters.
+// podsOf is the number of pods in a deployment, which share a service account and the workload's
+// prewarmed clusters.
 const podsOf = 10
 
 func deployment(proxy int) int     { return proxy / podsOf }
@@ -94,14 +95,14 @@ func account(proxy int) string     { return fmt.Sprintf("app-%d", deployment(pro
 func podIP(proxy int) string       { return offset("10.64.0.1", proxy) }
 func serviceIP(service int) string { return offset("10.97.0.1", service) }
 
-// clusterOf is the name by which Envoy subscribes to a service by its address, endpointsOf
-// that of its endpoints.
+// clusterOf returns the name under which Envoy subscribes to a service by its address, endpointsOf
+// the name of its endpoints.
 func clusterOf(service int) string { return "http|" + serviceIP(service) + ":80" }
 func endpointsOf(service int) string {
 	return fmt.Sprintf("outbound|80||service-%d.team-%d.svc.cluster.local", service, service%50)
 }
 
-// offset is the n-th address after one.
+// offset returns the n-th address after from.
 func offset(from string, n int) string {
 	a := netip.MustParseAddr(from).As4()
 	sum := uint32(a[0])<<24 | uint32(a[1])<<16 | uint32(a[2])<<8 | uint32(a[3])

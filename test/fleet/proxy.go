@@ -26,26 +26,26 @@ import (
 	"outrider.dev/internal/core/xds"
 )
 
-// A Proxy is what Envoy is to the control plane. It goes on as it was when it connects again.
+// A Proxy acts as Envoy does towards the control plane. It keeps its state when it reconnects.
 type Proxy struct {
 	fleet    *Fleet
 	number   int
 	node     *core.Node
 	tls      *tls.Config
-	services []int // that it uses
+	services []int // the services that it uses
 	want     want  // its first configuration
 
 	have     map[string]map[string]string // versions by type and name
 	attempts atomic.Int64                 // connections that a server has accepted
 }
 
-// Attempts is how often it has connected since [Fleet.Expected].
+// Attempts returns how often it has connected since [Fleet.Expected].
 func (p *Proxy) Attempts() int64 { return p.attempts.Load() }
 
-// want is the number of resources that a first configuration has at least, by type.
+// want is the minimum number of resources in a first configuration, by type.
 type want map[string]int
 
-// newProxy makes one, with the certificate that its agent would have got.
+// newProxy makes a proxy with the certificate that its agent would get.
 func newProxy(f *Fleet, number int, authority *ca.Authority) (*Proxy, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -55,7 +55,7 @@ func newProxy(f *Fleet, number int, authority *ca.Authority) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	leaf, _ := pem.Decode([]byte(signed.Chain[0])) // outriderd has the root
+	leaf, _ := pem.Decode([]byte(signed.Chain[0])) // without the root, which outriderd has
 	chain := tls.Certificate{PrivateKey: key, Certificate: [][]byte{leaf.Bytes}}
 	roots := x509.NewCertPool()
 	for _, root := range authority.Roots() {
@@ -78,7 +78,7 @@ func newProxy(f *Fleet, number int, authority *ca.Authority) (*Proxy, error) {
 	}, nil
 }
 
-// follow connects again and again, with Envoy's back-off, until ctx ends.
+// follow connects repeatedly, with Envoy's back-off, until ctx ends.
 func (p *Proxy) follow(ctx context.Context, address string) {
 	pause := contract.ControlPlaneRetryBase
 	for ctx.Err() == nil {
@@ -95,7 +95,7 @@ func (p *Proxy) follow(ctx context.Context, address string) {
 	}
 }
 
-// dial makes a connection with TLS from the proxy's own address: limits are for each address.
+// dial makes a TLS connection from the proxy's own address: limits apply to each address.
 func (p *Proxy) dial(ctx context.Context, address string) (*tls.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, contract.ControlPlaneConnectTimeout)
 	defer cancel()
@@ -113,7 +113,7 @@ func (p *Proxy) dial(ctx context.Context, address string) (*tls.Conn, error) {
 	return secure, nil
 }
 
-// run connects and follows, until the connection or ctx ends.
+// run connects and follows the stream, until the connection or ctx ends.
 func (p *Proxy) run(ctx context.Context, address string) error {
 	secure, err := p.dial(ctx, address)
 	if err != nil {
@@ -132,7 +132,7 @@ func (p *Proxy) run(ctx context.Context, address string) error {
 			}
 		}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)),
-		grpc.WithReadBufferSize(2<<10), grpc.WithWriteBufferSize(4<<10)) // thousands share this process
+		grpc.WithReadBufferSize(2<<10), grpc.WithWriteBufferSize(4<<10)) // small, since thousands share this process
 	if err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func (p *Proxy) run(ctx context.Context, address string) error {
 	if err != nil {
 		return err
 	}
-	answered := map[string]bool{} // types
+	answered := map[string]bool{} // by type
 	for requests := p.first(); ; {
 		for _, r := range requests {
 			if err := stream.Send(r); err != nil {
@@ -161,13 +161,13 @@ func (p *Proxy) run(ctx context.Context, address string) error {
 	}
 }
 
-// first are the requests at the beginning of a stream.
+// first returns the requests at the beginning of a stream.
 func (p *Proxy) first() []*discovery.DeltaDiscoveryRequest {
 	var clusters, endpoints []string
 	for _, s := range p.services {
 		clusters = append(clusters, clusterOf(s))
 	}
-	for cluster := range p.have[xds.ClusterType] { // any order: of names in a request
+	for cluster := range p.have[xds.ClusterType] { // any order: names in a request
 		if name, ok := p.endpointsFor(xds.ClusterType, cluster); ok {
 			endpoints = append(endpoints, name)
 		}
@@ -176,16 +176,16 @@ func (p *Proxy) first() []*discovery.DeltaDiscoveryRequest {
 		return &discovery.DeltaDiscoveryRequest{TypeUrl: typeURL, InitialResourceVersions: p.have[typeURL], ResourceNamesSubscribe: names}
 	}
 	var out []*discovery.DeltaDiscoveryRequest
-	if len(p.have[xds.ClusterType]) > 0 { // it connects again
+	if len(p.have[xds.ClusterType]) > 0 { // a reconnection
 		out = append(out, request(xds.ClusterType, append(clusters, "*")...), request(xds.ListenerType), request(xds.EndpointType, endpoints...))
-	} else { // as by the first connections of the application
+	} else { // as after the application's first connections
 		out = append(out, request(xds.ClusterType), request(xds.ListenerType), request(xds.ClusterType, clusters...))
 	}
 	out[0].Node = p.node
 	return out
 }
 
-// take returns the requests after a message: the ACK, and for new clusters the subscription
+// take returns the requests that follow a message: the ACK and, for new clusters, the subscription
 // to their endpoints, as Envoy does.
 func (p *Proxy) take(m *discovery.DeltaDiscoveryResponse) []*discovery.DeltaDiscoveryRequest {
 	out := []*discovery.DeltaDiscoveryRequest{{TypeUrl: m.GetTypeUrl(), ResponseNonce: m.GetNonce()}}
@@ -215,8 +215,7 @@ func (p *Proxy) take(m *discovery.DeltaDiscoveryResponse) []*discovery.DeltaDisc
 	return out
 }
 
-// endpointsFor is the name of a cluster's endpoints, which a real proxy reads in the
-// cluster itself.
+// endpointsFor returns the name of a cluster's endpoints, which a real proxy reads in the cluster itself.
 func (p *Proxy) endpointsFor(typeURL, cluster string) (string, bool) {
 	if typeURL != xds.ClusterType {
 		return "", false

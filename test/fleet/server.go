@@ -17,24 +17,24 @@ import (
 	"outrider.dev/test/port"
 )
 
-// A Server is an outriderd, in a process of its own.
+// A Server is an outriderd in a process of its own.
 type Server struct {
 	Binary     string
 	Mesh       string // the folder that it serves
-	State, Log string // its folder, and the file of its log
+	State, Log string // its folder, and the path of its log
 
-	Address, Web string        // of configuration and of HTTP
-	ReadyTook    time.Duration // since its exec
+	Address, Web string        // of the xDS and the HTTP port
+	ReadyTook    time.Duration // since exec
 
 	process *exec.Cmd
 }
 
-// Start starts one, and returns when it is ready; after [Server.Kill] again, at the same
-// addresses.
+// Start starts the process, and returns when it is ready. After [Server.Kill] it starts again at
+// the same addresses.
 func (s *Server) Start() error {
 	for _, address := range []*string{&s.Address, &s.Web} {
 		if *address == "" {
-			held, _, err := port.Take() // for as long as this process runs
+			held, _, err := port.Take() // reserved for as long as this process runs
 			if err != nil {
 				return err
 			}
@@ -80,13 +80,13 @@ func (s *Server) LastLog() error {
 	return errors.New(strings.TrimSpace(string(raw[max(0, len(raw)-2000):])))
 }
 
-// Kill ends it without a warning.
+// Kill kills the process without warning.
 func (s *Server) Kill() {
 	s.process.Process.Kill()
 	s.process.Wait()
 }
 
-// Resident is the memory that it has.
+// Resident returns its resident memory.
 func (s *Server) Resident() float64 {
 	raw, _ := os.ReadFile(fmt.Sprintf("/proc/%d/statm", s.process.Process.Pid))
 	var size, pages float64
@@ -94,8 +94,8 @@ func (s *Server) Resident() float64 {
 	return pages * float64(os.Getpagesize())
 }
 
-// Spent is the processor time of a process, to the nanosecond: /proc counts in hundredths
-// of a second, more than a change takes.
+// Spent returns the processor time of a process, to the nanosecond: /proc counts in hundredths of a
+// second, which is more than a change takes.
 func Spent(pid int) time.Duration {
 	var t unix.Timespec
 	clock := int32(^pid)<<3 | 2 // MAKE_PROCESS_CPUCLOCK(pid, CPUCLOCK_SCHED)
@@ -105,10 +105,10 @@ func Spent(pid int) time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// Spent is its processor time.
+// Spent returns its processor time.
 func (s *Server) Spent() time.Duration { return Spent(s.process.Process.Pid) }
 
-// Metrics returns what it counts, by name and labels.
+// Metrics returns its metrics, by name and labels.
 func (s *Server) Metrics() (map[string]float64, error) {
 	response, err := http.Get("http://" + s.Web + "/metrics")
 	if err != nil {
@@ -125,7 +125,7 @@ func (s *Server) Metrics() (map[string]float64, error) {
 	return out, nil
 }
 
-// Peak is the most memory that it had.
+// Peak returns its maximum resident memory.
 func (s *Server) Peak() float64 {
 	raw, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.process.Process.Pid))
 	_, rest, _ := strings.Cut(string(raw), "VmHWM:")

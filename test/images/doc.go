@@ -1,3 +1,3 @@
-// Package images holds the test of the container images: all are made, in the nightly run twice, of real
-// parts, and compared with what they need.
+// Package images tests the container images: it builds them all from the real parts, in the nightly
+// run twice, and checks that each contains what its programs need.
 package images

@@ -28,14 +28,14 @@ import (
 
 var cache = flag.String("cache", "../../.cache", "`folder` with what make images and make images-all fetch")
 
-// where is the folder of licences and of the bill of materials in an image.
+// where is the folder of licences and the bill of materials in an image.
 const where = "/usr/share/doc/outrider"
 
 var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
 
-// Both images, of the parts that the machine has: those of "make images" always, those of
-// "make images-all" where that has fetched them. The agent stands for outriderd, which takes
-// minutes to link and is static too. The nightly run makes them twice, and compares.
+// Both images are complete, for each set of parts on the machine: those of "make images" always,
+// those of "make images-all" if it has fetched them. The agent's binary stands in for outriderd,
+// which is static too and takes minutes to link. The nightly run builds them twice, and compares.
 func TestImages(t *testing.T) {
 	all := []string{"-envoy", filepath.Join(*cache, "envoy", "envoy")}
 	archs := []string{runtime.GOARCH}
@@ -74,7 +74,7 @@ func TestImages(t *testing.T) {
 			}
 			digests = append(digests, manifest.Manifests[0].Digest.String())
 			if len(digests) > 3 {
-				continue // the second time only for its digest
+				continue // the second build only serves for its digest
 			}
 			images := []v1.Image{}
 			index, err := top.ImageIndex(manifest.Manifests[0].Digest)
@@ -123,7 +123,7 @@ func readImage(t *testing.T, index v1.ImageIndex, digest v1.Hash) v1.Image {
 	return img
 }
 
-// A content is a file of an image, or a link to its target.
+// A content is a file of an image, or the target of a link.
 type content struct {
 	text   []byte
 	target string
@@ -213,7 +213,8 @@ func checkImage(t *testing.T, name, arch string, img v1.Image, beside string) {
 	}
 }
 
-// checkLibraries holds each program and library to the architecture, and to what it loads.
+// checkLibraries checks that each program and library has the right architecture and finds the
+// libraries that it loads.
 func checkLibraries(t *testing.T, arch string, files map[string]content) {
 	libraries := map[string]bool{}
 	for name := range files { // any order: out is a map
@@ -260,7 +261,8 @@ func checkLibraries(t *testing.T, arch string, files map[string]content) {
 	}
 }
 
-// contained is what each image has in /usr/local/bin, with the target of a link, and how it is started.
+// contained lists the files that each image has in /usr/local/bin, with the targets of links, and
+// the command that it starts.
 var contained = map[string]struct {
 	user, entrypoint string
 	programs         map[string]string

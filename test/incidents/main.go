@@ -1,5 +1,5 @@
-// Command incidents records incidents of pods for testdata/incidents: those of the table of package
-// recorder that have no folder yet.
+// Command incidents records incidents of pods for testdata/incidents: the entries of package
+// recorder's table that have no folder yet.
 package main
 
 import (

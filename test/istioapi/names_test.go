@@ -1,8 +1,8 @@
-// Package istioapi holds the names of Istio's settings, names.txt, and compares those that
-// istio.io/api and the charts of istio.io/istio publish with it. The tests of
-// internal/core/pod/inject compare the file with Outrider's own table. After
-// "go get istio.io/api@latest istio.io/istio/operator/pkg/apis@latest" here, go test lists what
-// Istio added, and go test -update writes it into the file.
+// Package istioapi contains the names of Istio's settings, names.txt, and compares them with the
+// names that istio.io/api and the charts of istio.io/istio publish. The tests of
+// internal/core/pod/inject compare the file with Outrider's own table. After "go get
+// istio.io/api@latest istio.io/istio/operator/pkg/apis@latest" here, go test lists the names that
+// Istio added, and go test -update writes them to the file.
 package istioapi
 
 import (
@@ -25,7 +25,7 @@ import (
 
 var update = flag.Bool("update", false, "write what Istio publishes into names.txt")
 
-// published are Istio's settings, a line each: the place and the name.
+// published returns Istio's settings, a line each: the place and the name.
 func published(t *testing.T) []string {
 	var out []string
 	for _, a := range annotation.AllResourceAnnotations() {
@@ -47,11 +47,11 @@ func published(t *testing.T) []string {
 	return slices.Compact(out)
 }
 
-// discovery is the chart of istiod, whose values are those of injection.
+// discovery is the chart of istiod, which includes the values of injection.
 const discovery = "charts/istio-control/istio-discovery/"
 
-// values are those of Istio's API for them, those that the charts of istiod and of the base set, and
-// those that the template of injection reads.
+// values returns the names of values in Istio's API, in the charts of istiod and of the base, and
+// in the injection template.
 func values(t *testing.T) []string {
 	out := fieldsOf("", (&apis.Values{}).ProtoReflect().Descriptor())
 	for _, chart := range []string{discovery, "charts/base/"} {
@@ -81,7 +81,7 @@ func file(t *testing.T, name string) []byte {
 	return text
 }
 
-// fieldsOf are the paths of all fields of a message of Istio's.
+// fieldsOf returns the paths of all fields of an Istio message.
 func fieldsOf(parent string, message protoreflect.MessageDescriptor) (out []string) {
 	fields := message.Fields()
 	for i := range fields.Len() {
@@ -96,7 +96,7 @@ func fieldsOf(parent string, message protoreflect.MessageDescriptor) (out []stri
 	return out
 }
 
-// keysOf are the paths of all values of an object.
+// keysOf returns the paths of all values of an object.
 func keysOf(parent string, object map[string]any) (out []string) {
 	for name, value := range object {
 		if below, isObject := value.(map[string]any); isObject && len(below) > 0 {

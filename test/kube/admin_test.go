@@ -33,13 +33,13 @@ import (
 	"outrider.dev/test/process"
 )
 
-// A command is outrider.
+// A command is a binary of the command outrider.
 type command struct{ file string }
 
-// outrider is the one that was built with the images.
+// outrider is the binary that was built with the images.
 var outrider = command{root + "/bin/outrider"}
 
-// run runs it, and wants an exit status.
+// run runs the command and checks its exit status.
 func (c command) run(t *testing.T, status int, args ...string) (stdout, stderr string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), c.file, args...)
@@ -51,7 +51,7 @@ func (c command) run(t *testing.T, status int, args ...string) (stdout, stderr s
 	return out.String(), errors.String()
 }
 
-// checks runs "outrider check", and returns the result of each.
+// checks runs "outrider check", and returns its results by check.
 func (c command) checks(t *testing.T, status int, args ...string) map[string]check.Check {
 	t.Helper()
 	text, _ := c.run(t, status, append([]string{"check", "-o", "json"}, args...)...)
@@ -66,7 +66,7 @@ func (c command) checks(t *testing.T, status int, args ...string) map[string]che
 	return out
 }
 
-// is wants some of the checks to have a result, with words in the reason.
+// is checks that some of the checks have a result, with words in the reason.
 func is(t *testing.T, all map[string]check.Check, want check.Result, words string, ids ...string) {
 	t.Helper()
 	for _, id := range ids {
@@ -76,8 +76,7 @@ func is(t *testing.T, all map[string]check.Check, want check.Result, words strin
 	}
 }
 
-// vacate removes what other tests have left of a control plane, and waits until nothing is being
-// deleted any more.
+// vacate removes the remains of control planes of other tests, and waits until all deletions are complete.
 func (w world) vacate(t *testing.T) {
 	t.Helper()
 	text, err := chart.Manifest("{}")
@@ -95,8 +94,8 @@ func (w world) vacate(t *testing.T) {
 		func() string { return strings.Join(w.ending(t), "\n") })
 }
 
-// objects are the names of all objects in the cluster, but for records of what happens: events,
-// and what the cluster makes for pods while they run.
+// objects returns the names of all objects in the cluster, except events and objects that the
+// cluster creates for running pods.
 func (w world) objects(t *testing.T) []string {
 	t.Helper()
 	config, err := clientcmd.NewDefaultClientConfig(*w.config, nil).ClientConfig()
@@ -124,7 +123,8 @@ func (w world) objects(t *testing.T) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// ending are the namespaces, pods and definitions that are being deleted, with what Kubernetes says of them.
+// ending returns the namespaces, pods and definitions that are being deleted, with what Kubernetes
+// reports about them.
 func (w world) ending(t *testing.T) (all []string) {
 	t.Helper()
 	namespaces, err := w.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{})
@@ -153,11 +153,12 @@ func (w world) ending(t *testing.T) (all []string) {
 	return all
 }
 
-// small is one replica, on a cluster of one node.
+// small selects one replica, for a cluster of one node.
 var small = []string{"--profile", "small"}
 
-// TestInstall: what outrider install, check and uninstall do on a real API server, from a
-// cluster without Outrider to one without a trace of it. It is first: namespaces take a minute to be gone.
+// TestInstall tests outrider install, check and uninstall on a real API server, from a cluster
+// without Outrider to a cluster without a trace of it. It is the first test, since deleted
+// namespaces take a minute to disappear.
 func TestInstall(t *testing.T) {
 	w := enterWorld(t)
 	c := outrider
@@ -169,7 +170,7 @@ func TestInstall(t *testing.T) {
 	t.Run("before it is installed, checks are red", func(t *testing.T) {
 		is(t, c.checks(t, 1), check.Failed, "", "deployment", "webhook-ca", "roots")
 		is(t, c.checks(t, 1, "--pre", "--as=system:serviceaccount:default:default"), check.Failed, "the caller may not", "rights")
-		// What is not known is no failure.
+		// A check without permission is skipped; it does not fail.
 		is(t, c.checks(t, 0, "--as=system:serviceaccount:default:default"), check.Skipped, "forbidden", "deployment", "replicas", "roots", "webhook-ca", "webhook", "proxies")
 
 		kubectl(t, "", "create", "clusterrole", "outriderd", "--verb=get", "--resource=pods")
@@ -200,7 +201,7 @@ func TestInstall(t *testing.T) {
 			}
 		}
 		is(t, all, check.OK, "proved: outbound ipv4, inbound ipv4", "kernel")
-		is(t, all, check.Skipped, "not recognised", "cni") // the cluster's plugin has no DaemonSet
+		is(t, all, check.Skipped, "not recognised", "cni") // the cluster's network plugin has no DaemonSet
 	})
 	t.Run("pods that try capture are deleted", func(t *testing.T) { kernelPods(t, w, c, before) })
 	t.Run("a dry run changes nothing", func(t *testing.T) {
@@ -261,12 +262,12 @@ func TestInstall(t *testing.T) {
 		if diff := cmp.Diff(before, after); diff != "" {
 			t.Errorf("(-before +after):\n%s", diff)
 		}
-		c.run(t, 0, "uninstall", "--purge") // once more
+		c.run(t, 0, "uninstall", "--purge") // once more, with nothing to remove
 	})
 }
 
-// kernelPods tries capture with an image that is not there, once to the end and once until Ctrl-C.
-// Neither leaves a pod.
+// kernelPods tries capture with an image that does not exist, once to the end and once until
+// Ctrl-C. Neither leaves a pod behind.
 func kernelPods(t *testing.T, w world, c command, before []string) {
 	t.Helper()
 	missing := []string{"--pre", "--nodes", "--set=global.tag=none"}
@@ -285,7 +286,7 @@ func kernelPods(t *testing.T, w world, c command, before []string) {
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	must(t, process.StartBound(cmd))
-	<-watched.ResultChan() // it is made
+	<-watched.ResultChan() // the pod has been created
 	must(t, cmd.Process.Signal(os.Interrupt))
 	if cmd.Wait(); cmd.ProcessState.ExitCode() != 1 || !strings.Contains(stderr.String(), "interrupted") {
 		t.Errorf("%v: %s", cmd.ProcessState, &stderr)
@@ -329,7 +330,7 @@ func killed(t *testing.T, w world, c command, args ...string) {
 	}
 }
 
-// helmSees reads the release as helm does.
+// helmSees checks that helm itself can read the release.
 func helmSees(t *testing.T, revision int) {
 	t.Helper()
 	flags := kubeclient.NewFlags(installation.Namespace)
@@ -342,7 +343,7 @@ func helmSees(t *testing.T, revision int) {
 	}
 }
 
-// breaks breaks an installation in ways, and wants the check that finds each.
+// breaks breaks an installation in several ways, and checks that the right check detects each.
 func breaks(t *testing.T, w world, c command) {
 	t.Helper()
 	const kind, webhooks = "mutatingwebhookconfiguration", "outrider-injector"
@@ -371,7 +372,7 @@ func breaks(t *testing.T, w world, c command) {
 	kubectl(t, "", "delete", "namespace", "checked", "--wait")
 }
 
-// looks reads the mesh by the commands that forward ports to the replicas.
+// looks tests the commands that read the mesh by port forwarding to the replicas.
 func looks(t *testing.T, w world, c command) {
 	t.Helper()
 	var v report.Versions
@@ -392,7 +393,7 @@ func looks(t *testing.T, w world, c command) {
 		apply(t, `{apiVersion: v1, kind: Pod, metadata: {name: `+name+`, namespace: described},
 			spec: {`+more+`schedulerName: none, serviceAccountName: default, containers: [{name: app, image: none, command: [/app]}]}}`)
 	}
-	for name, want := range map[string][]string{ // any order: each is asked by itself
+	for name, want := range map[string][]string{ // any order: each command is run by itself
 		"meshed": {"injected, revision default", "the policy is to inject", "start      outrider-init, outrider-proxy, app", "REDIRECT, by outrider-init", "the proxy does not run"},
 		"host":   {"not injected", "(host-network)"},
 	} {
@@ -420,8 +421,8 @@ func looks(t *testing.T, w world, c command) {
 	kubectl(t, "", "delete", "namespace", "described", "--wait")
 }
 
-// checksOtherMeshes adds an object that Istio supports beside the pod with a proxy: the check shows
-// what says the same.
+// checksOtherMeshes adds an Istio object that selects the pod with a proxy: the check names
+// Outrider's equivalent.
 func checksOtherMeshes(t *testing.T, c command) {
 	t.Helper()
 	const id, routes = "other-meshes", "virtualservices.networking.istio.io"

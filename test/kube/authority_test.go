@@ -44,7 +44,7 @@ import (
 
 const own = "outrider-system" // outriderd's namespace
 
-// withoutAuthority removes what replicas share, now and after the test.
+// withoutAuthority removes the state that replicas share, now and after the test.
 func (w world) withoutAuthority(t *testing.T) {
 	t.Helper()
 	remove := func() {
@@ -69,8 +69,8 @@ func (w world) secret(t *testing.T, name string) *corev1.Secret {
 	return s
 }
 
-// The Secret and the ConfigMaps keep to the same rules as folder and file, with the roles of
-// the chart.
+// The Secret and the ConfigMaps follow the same rules as the folder and the file, with only the
+// permissions of the chart's roles.
 func TestTheSecretIsAStore(t *testing.T) {
 	w := enterWorld(t)
 	w.deployed(t, "{}")
@@ -104,20 +104,20 @@ func TestTheSecretIsAStore(t *testing.T) {
 
 // A replica is a control plane in this process.
 type replica struct {
-	controlplane.Addresses // once it serves
+	controlplane.Addresses // valid once it serves
 	web                    string
 	log                    *journal
 	ready                  chan controlplane.Addresses
-	done                   <-chan struct{} // closed when it has ended
+	done                   <-chan struct{} // closed when it has stopped
 }
 
-// replica starts one that uses a Secret, as outriderd and as edit has it.
+// replica starts a replica that uses a Secret, with outriderd's credentials as edit has changed them.
 func (w world) replica(t *testing.T, secret string, edit ...func(*api.Cluster, *api.AuthInfo)) *replica {
 	t.Helper()
 	return w.replicaWith(t, secret, func(*controlplane.Options) {}, edit...)
 }
 
-// replicaWith starts one with other options.
+// replicaWith does the same as replica with other options.
 func (w world) replicaWith(t *testing.T, secret string, set func(*controlplane.Options), edit ...func(*api.Cluster, *api.AuthInfo)) *replica {
 	t.Helper()
 	as := func(c *api.Cluster, a *api.AuthInfo) {
@@ -141,7 +141,7 @@ func (w world) replicaWith(t *testing.T, secret string, set func(*controlplane.O
 	return r
 }
 
-// get returns the status of a path of the port for metrics, and the text.
+// get requests a path of the metrics port, and returns the status and the text.
 func (r *replica) get(t *testing.T, path string) (int, string) {
 	request, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+r.web+path, nil)
 	must(t, err)
@@ -155,7 +155,7 @@ func (r *replica) get(t *testing.T, path string) (int, string) {
 	return answer.StatusCode, string(text)
 }
 
-// serves waits until the replica does.
+// serves waits until the replica serves.
 func (r *replica) serves(t *testing.T) *replica {
 	t.Helper()
 	select {
@@ -169,7 +169,7 @@ func (r *replica) serves(t *testing.T) *replica {
 	return r
 }
 
-// shows reports whether the replica's certificate ends at one of the roots.
+// shows reports whether the replica's certificate is issued by one of the roots.
 func (r *replica) shows(roots []byte) bool {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(roots)
@@ -190,8 +190,8 @@ func logs(all ...*replica) func() string {
 	}
 }
 
-// Two replicas that start at once share the root that one of them makes. The Secret is written back
-// when it is deleted. The root is rotated in both, and in every namespace.
+// Two replicas that start at the same time share the root that one of them creates. A deleted
+// Secret is written again. A rotation of the root reaches both replicas and every namespace.
 func TestReplicasShareTheAuthority(t *testing.T) {
 	w := enterWorld(t)
 	w.deployed(t, "{}")
@@ -208,7 +208,7 @@ func TestReplicasShareTheAuthority(t *testing.T) {
 		t.Errorf("warnings of two replicas that start:\n%s", text)
 	}
 	for i, r := range all {
-		if !r.shows(first) { // which connects as no proxy does: outriderd says so
+		if !r.shows(first) { // connects without what a proxy sends, which outriderd logs
 			t.Errorf("replica %d has another root than the Secret", i)
 		}
 	}
@@ -253,7 +253,7 @@ func TestReplicasShareTheAuthority(t *testing.T) {
 	}
 }
 
-// names makes a Deployment without pods that has the authority in a Secret.
+// names makes a Deployment without pods whose authority is in a Secret.
 func (w world) names(t *testing.T, secret string) {
 	t.Helper()
 	text, err := chart.Manifest("{pilot: {replicaCount: 0}, authority: {secretName: " + secret + "}}")
@@ -268,7 +268,7 @@ func (w world) names(t *testing.T, secret string) {
 	}
 }
 
-// A Secret that Outrider did not make is waited for and never written.
+// While the Secret was not made by Outrider, a replica waits and never writes it.
 func TestASecretThatIsNotOurs(t *testing.T) {
 	w := enterWorld(t)
 	w.deployed(t, "{}")
@@ -352,7 +352,7 @@ subjects: [{kind: ServiceAccount, name: outriderd, namespace: outrider-system}]
 	}
 }
 
-// A host's token is used once, at whichever replica; a token of one replica is good at the other.
+// A machine's token works once, whichever replica receives it; a replica accepts tokens that another one made.
 func TestATokenIsUsedOnceAmongReplicas(t *testing.T) {
 	w := enterWorld(t)
 	w.deployed(t, "{}")
@@ -415,7 +415,7 @@ func newCSR(t *testing.T) (*ecdsa.PrivateKey, []byte) {
 	return key, encoding.EncodeToMemory(&encoding.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
 }
 
-// Each permission in the namespace is needed: without it the error names it.
+// Each permission of the Role in the namespace is needed: without it the error names it.
 func TestTheRoleInTheNamespaceIsEnoughAndNotMore(t *testing.T) {
 	w := enterWorld(t)
 	w.deployed(t, "{}")
@@ -432,7 +432,7 @@ func TestTheRoleInTheNamespaceIsEnoughAndNotMore(t *testing.T) {
 	if len(rules) != 12 {
 		t.Fatalf("%d rules: %v", len(rules), rules)
 	}
-	// try does all that outriderd does with the Secret and the ConfigMaps.
+	// try performs all of outriderd's operations on the Secret and the ConfigMaps.
 	try := func(t *testing.T, account, want string) string {
 		t.Helper()
 		w.withoutAuthority(t)
@@ -473,7 +473,7 @@ func TestTheRoleInTheNamespaceIsEnoughAndNotMore(t *testing.T) {
 		return text()
 	}
 	account := func(i int) string { return fmt.Sprintf("shared-%d", i) }
-	for i := range len(rules) + 1 { // the last has all
+	for i := range len(rules) + 1 { // the last try has all rules
 		w.mayHere(t, account(i), slices.Concat(rules[:min(i, len(rules))], rules[min(i+1, len(rules)):]))
 	}
 	until(t, "the roles", func() bool {
@@ -489,7 +489,7 @@ func TestTheRoleInTheNamespaceIsEnoughAndNotMore(t *testing.T) {
 	}
 }
 
-// noMesh is one without services.
+// noMesh is a mesh without services.
 type noMesh struct{}
 
 func (noMesh) Current() (*mesh.Mesh, <-chan struct{}) {
@@ -502,7 +502,7 @@ func (noMesh) Synced() <-chan struct{} {
 	return c
 }
 
-// mayHere gives a service account of outriderd's namespace some rules there.
+// mayHere gives a service account of outriderd's namespace some rules in that namespace.
 func (w world) mayHere(t *testing.T, account string, rules []rbac.PolicyRule) {
 	t.Helper()
 	meta := metav1.ObjectMeta{Name: account, Namespace: own}

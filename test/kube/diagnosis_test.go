@@ -16,10 +16,10 @@ import (
 )
 
 // Of two replicas with the chart's permissions one diagnoses: a restart and a slow start get an Event
-// each, which a further restart counts up, and the metric has the cause. When the one is gone the
-// other goes on, and writes nothing again. A replica without --diagnose has no such metric.
+// each, whose count a further restart increases, and the metric contains the cause. When that replica
+// stops, the other takes over, and repeats nothing. A replica without --diagnose has no such metric.
 //
-// The pods have no node: their status is what the test writes, and decides the cause.
+// The pods are on no node: the test writes their status, which determines the cause.
 func diagnosesAreEvents(t *testing.T) {
 	w := enterWorld(t)
 	w.withoutAuthority(t)
@@ -88,7 +88,7 @@ func diagnosesAreEvents(t *testing.T) {
 	}
 }
 
-// unscheduled makes a pod of namespace diagnosed, as injection leaves one, that gets no node.
+// unscheduled creates an injected pod in namespace diagnosed that is scheduled to no node.
 func (w world) unscheduled(t *testing.T, name string) {
 	t.Helper()
 	pod := &corev1.Pod{
@@ -99,7 +99,7 @@ func (w world) unscheduled(t *testing.T, name string) {
 	must(t, err)
 }
 
-// status writes that of a pod which has a node since a moment ago.
+// status writes the status of a pod that was scheduled a moment ago.
 func (w world) status(t *testing.T, name, text string) {
 	t.Helper()
 	scheduled := fmt.Sprintf(`{"type":"PodScheduled","status":"True","lastTransitionTime":%q}`, time.Now().UTC().Format(time.RFC3339))

@@ -1,3 +1,3 @@
-// Package kube shows internal/core/controlplane/kube and outriderd on a real API server, with the roles of
-// the chart and no others.
+// Package kube tests internal/core/controlplane/kube and outriderd on a real API server, with no
+// permissions but those of the chart's roles.
 package kube

@@ -22,15 +22,15 @@ import (
 	"outrider.dev/test/port"
 )
 
-// A gap is a way to the API server that answers some requests itself, as an API server does that
-// starts, that has too much to do, or that no longer has what a watch begins at.
+// A gap is a proxy to the API server that answers some requests itself, like an API server that is
+// starting, is overloaded, or no longer has the resource version at which a watch begins.
 type gap struct {
 	forward *httputil.ReverseProxy
 	address string
 	server  *http.Server
 
 	mu          sync.Mutex
-	list, watch http.HandlerFunc // of requests that are not forwarded; nil: they are
+	list, watch http.HandlerFunc // answer requests instead of the API server; nil: they are forwarded
 	epoch       context.Context
 	end         context.CancelFunc
 	refused     int
@@ -46,14 +46,14 @@ func newGap(t *testing.T, w world) *gap {
 	must(t, err)
 	g := &gap{forward: httputil.NewSingleHostReverseProxy(to), address: port.Hold(t).String()}
 	g.forward.Transport, g.forward.FlushInterval = transport, -1
-	g.forward.ErrorHandler = func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) } // a watch that is ended
+	g.forward.ErrorHandler = func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) } // a watch that was ended
 	g.epoch, g.end = context.WithCancel(context.Background())
 	g.mend(t)
 	t.Cleanup(g.cut)
 	return g
 }
 
-// through leads a client over the gap; the administrator's credentials are in it.
+// through sends a client's requests through the gap, which adds the administrator's credentials.
 func (g *gap) through(c *api.Cluster, _ *api.AuthInfo) {
 	c.Server, c.CertificateAuthorityData, c.CertificateAuthority = "http://"+g.address, nil, ""
 }
@@ -78,7 +78,7 @@ func (g *gap) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.forward.ServeHTTP(w, r.WithContext(ctx))
 }
 
-// answers ends all watches, and has new requests answered.
+// answers ends all watches, and answers new requests with these handlers.
 func (g *gap) answers(list, watch http.HandlerFunc) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -87,10 +87,10 @@ func (g *gap) answers(list, watch http.HandlerFunc) {
 	g.epoch, g.end = context.WithCancel(context.Background())
 }
 
-// cut refuses new connections and ends those that are.
+// cut refuses new connections and closes the existing ones.
 func (g *gap) cut() { g.server.Close() }
 
-// mend forwards requests again, after answers and after cut.
+// mend forwards requests again, after answers or cut.
 func (g *gap) mend(t *testing.T) {
 	t.Helper()
 	g.answers(nil, nil)
@@ -109,7 +109,7 @@ func (g *gap) count() int {
 	return g.refused
 }
 
-// status answers with an error of the API.
+// status answers with an error of the Kubernetes API.
 func status(code int, reason string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -122,15 +122,16 @@ func statusText(code int, reason string) string {
 	return fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"by the test","reason":%q,"code":%d}`, reason, code)
 }
 
-// ended answers a watch with the event by which an API server says that it lost what the watch
-// begins at (etcd was compacted).
+// ended answers a watch with the event by which an API server reports that the watch's resource
+// version is gone (etcd was compacted).
 func ended(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	fmt.Fprintf(w, `{"type":"ERROR","object":%s}`+"\n", statusText(http.StatusGone, "Expired"))
 }
 
-// Whatever an API server answers while it restarts, has too much to do or has lost the history of a
-// watch: each mesh that is published is whole. It stays as it was until the objects are listed again.
+// Whatever an API server answers while it restarts, is overloaded or has lost the history of a
+// watch, each published mesh is complete. The previous one stays until the objects are listed
+// again.
 func theMeshIsWholeOverAGap(t *testing.T) {
 	w := enterWorld(t)
 	w.namespace(t, "gaps", nil)
@@ -152,7 +153,7 @@ func theMeshIsWholeOverAGap(t *testing.T) {
 		{"watches end with 410", nil, ended, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel() // a client's pauses between its tries are most of the time
+			t.Parallel() // most of the time is the client's pauses between retries
 			was, later := fmt.Sprintf("was-%d", i), fmt.Sprintf("later-%d", i)
 			kubectl(t, "", "create", "service", "clusterip", was, "--tcp=80", "-n", "gaps")
 			var j journal
@@ -164,7 +165,7 @@ func theMeshIsWholeOverAGap(t *testing.T) {
 				return m.ByName("default", "kubernetes") != nil && m.ByName("kube-system", "kube-dns") != nil &&
 					(m.ByName("gaps", was) != nil || m.ByName("gaps", later) != nil)
 			}
-			running(t, func(ctx context.Context) error { // every mesh from here on
+			running(t, func(ctx context.Context) error { // checks every mesh from here on
 				for {
 					m, newer := s.Current()
 					if !whole(m) {
@@ -198,8 +199,8 @@ func theMeshIsWholeOverAGap(t *testing.T) {
 	}
 }
 
-// A replica that cannot reach the API server, or gets no good answer of it, says so, stays ready and
-// serves, and then says it no more.
+// A replica that cannot reach the API server, or only gets errors, reports that, stays ready and
+// serves; once it is over, the report is gone.
 func TestReadinessOverAGap(t *testing.T) {
 	w := enterWorld(t)
 	w.deployed(t, "{}")

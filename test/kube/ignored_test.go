@@ -13,8 +13,8 @@ import (
 	"outrider.dev/internal/core/xds/resource"
 )
 
-// Objects of other meshes are problems, and those that guard a workload are notes on its proxy,
-// from the moment in which the cluster has their definition; changes and deletions take them away.
+// Objects of other meshes are reported as problems, and those that guard a workload as notes on its
+// proxy, once their definition is in the cluster; changes and deletions remove the reports.
 func TestObjectsThatAreIgnored(t *testing.T) {
 	w := enterWorld(t)
 	w.deployed(t, "{}")
@@ -70,13 +70,13 @@ func TestObjectsThatAreIgnored(t *testing.T) {
 		kubectl(t, "", "delete", "crd", policies, routes)
 		want("their definitions are gone", nil, nil)
 	}
-	for line := range strings.Lines(j.String()) { // client-go's has other tests' clients too
+	for line := range strings.Lines(j.String()) { // lines of client-go also come from other tests' clients
 		if (strings.Contains(line, "level=WARN") || strings.Contains(line, "level=ERROR")) && (strings.Contains(line, policies) || strings.Contains(line, routes)) {
 			t.Errorf("the log of a definition that comes and goes: %s", line)
 		}
 	}
 
-	// A role from before these kinds were read.
+	// A role that does not yet allow reading these kinds.
 	w.may(t, "old", w.roles(t, "outriderd", "outriderd-mesh"))
 	w.allowed(t, "roles", "old", accessOf(w.roles(t, "outriderd-mesh")[0]))
 	s = w.connect(t, &j, as("roles", "old")).Source(t.Context(), mesh.Config{})

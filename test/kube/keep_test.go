@@ -61,7 +61,7 @@ func tokensAreReviewed(t *testing.T) {
 	must(t, w.CoreV1().Pods("tokens").Delete(t.Context(), "p", metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}))
 	until(t, "the token of a pod that is gone is refused", func() bool { _, err := review(c, bound); return err != nil }, j.String)
 
-	// An API server that does not answer has not refused.
+	// An API server that does not answer has not refused the token.
 	unsure := func(c *kube.Cluster, words string) {
 		t.Helper()
 		_, err := review(c, good)
@@ -75,7 +75,7 @@ func tokensAreReviewed(t *testing.T) {
 		t.Error(err)
 	}
 	l.cut()
-	unsure(through, "reviewing a token: ") // refused, or reset on a connection that was
+	unsure(through, "reviewing a token: ") // connection refused, or reset if it already existed
 	unsure(w.connect(t, &j, as("tokens", "default")), `cannot create resource "tokenreviews" in API group "authentication.k8s.io" at the cluster scope; the chart has the roles`)
 }
 
@@ -138,10 +138,10 @@ func TestRootsAreInEveryNamespace(t *testing.T) {
 	if got := data("roots")["other"]; got != "stays" {
 		t.Errorf("what others wrote is %q", got)
 	}
-	r.Set("") // while files are exchanged: what pods have is better than nothing
+	r.Set("") // an empty file, as during a replacement: the pods' existing roots are better than nothing
 	r.Set("third")
 	has("roots", "third")
-	if text := j.String(); strings.Contains(text, "by=client-go") { // of a connection that is cut it may have something to say
+	if text := j.String(); strings.Contains(text, "by=client-go") { // client-go may log a connection that is cut
 		t.Errorf("the log:\n%s", text)
 	}
 
@@ -168,13 +168,13 @@ func TestRootsAreInEveryNamespace(t *testing.T) {
 func TestTheWebhooksConfigurationIsKept(t *testing.T) {
 	w := enterWorld(t)
 	w.deployed(t, "{}")
-	const name = "outrider-injector" // the role lets it write this one only
+	const name = "outrider-injector" // the role lets it write only this one
 	r := roots.New("first")
 	var j journal
-	for range 2 { // replicas
+	for range 2 { // two replicas
 		c := w.connect(t, &j, outriderd)
 		configurations := c.WebhookConfigurations(t.Context(), name)
-		// By notification alone: the poll is too rare to help.
+		// Only a notification can be in time: polling is too rare.
 		changed := func() <-chan struct{} { return configurations.Changed(name) }
 		running(t, (&webhook.Keeper{Configurations: configurations, Name: name, Roots: r, Log: j.log(), Changed: changed, Look: time.Hour}).Run)
 	}
@@ -212,7 +212,7 @@ func TestTheWebhooksConfigurationIsKept(t *testing.T) {
 
 var madePEM string
 
-// pem is a root; the API server takes nothing else for a bundle.
+// pem returns a root certificate, since the API server accepts nothing else in a bundle.
 func pem(t *testing.T) string {
 	t.Helper()
 	if madePEM == "" {

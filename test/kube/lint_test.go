@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestLintReadsANamespace: what "outrider lint -n" finds by a real kubectl, and that the
-// API server takes its fix.
+// TestLintReadsANamespace tests the findings of "outrider lint -n" with a real kubectl, and that
+// the API server accepts its fix.
 func TestLintReadsANamespace(t *testing.T) {
 	w := enterWorld(t)
 	w.namespace(t, "linted", map[string]string{"istio-injection": "enabled"})
@@ -35,7 +35,7 @@ spec:
 	if !strings.Contains(found, "Deployment linted/web  deployment/web") || !strings.Contains(found, "[sleep]") || !strings.Contains(found, "1 pod\n") {
 		t.Errorf("found:\n%s\nwant the Deployment's sleep, once", found)
 	}
-	// What guards a door in a root namespace is for this one too.
+	// With this an authorization policy in a root namespace applies to this namespace too.
 	w.deployed(t, "{}")
 	apply(t, definition("security.istio.io", "RequestAuthentication", "requestauthentications"))
 	t.Cleanup(w.undefine("requestauthentications.security.istio.io"))

@@ -11,8 +11,8 @@ import (
 
 const root = "../.." // of the repository
 
-// TestMain brings a cluster up and starts this test again inside of it: nothing else
-// reaches its API server. "cluster run" of a cluster for it has these features too.
+// TestMain brings a cluster up and starts this test again inside it, since the API server is not
+// reachable from elsewhere. Start "cluster run" with these features too.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if os.Getenv("OUTRIDER_E2E") != "1" || e2e.Inside() {

@@ -14,8 +14,8 @@ import (
 	"outrider.dev/internal/ops/kubeclient"
 )
 
-// each calls do with each object of a manifest. A process of kubectl for each manifest would take
-// most of the time of these tests.
+// each calls do for each object of a manifest. A kubectl process for each manifest would take most
+// of the time of these tests.
 func each(manifest string, do func(*resource.Helper, *resource.Info) error) error {
 	return resource.NewBuilder(kubeclient.NewFlags("default")).Unstructured().NamespaceParam("default").DefaultNamespace().
 		Stream(strings.NewReader(manifest), "the test").Flatten().Do().Visit(func(o *resource.Info, err error) error {
@@ -26,8 +26,8 @@ func each(manifest string, do func(*resource.Helper, *resource.Info) error) erro
 	})
 }
 
-// apply makes or changes the objects of a manifest. A kind whose definition is established may not be
-// served or listed yet, and a webhook that runs may not be reachable: others do that a little later.
+// apply creates or updates the objects of a manifest. It retries, since a kind may not be served
+// right after its definition is established, nor a webhook be reachable right after its start.
 func apply(t *testing.T, manifest string) {
 	t.Helper()
 	var err error
@@ -43,7 +43,7 @@ func apply(t *testing.T, manifest string) {
 	must(t, err)
 }
 
-// remove deletes the objects of a manifest that are there.
+// remove deletes the objects of a manifest that exist.
 func remove(t *testing.T, manifest string) {
 	t.Helper()
 	must(t, each(manifest, func(r *resource.Helper, o *resource.Info) error {

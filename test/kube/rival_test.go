@@ -23,8 +23,9 @@ webhooks:
   namespaceSelector: {matchExpressions: [{key: istio-injection, operator: In, values: [enabled]}]}
 `
 
-// While Istio's labels select pods for another injector, outriderd accepts only Outrider's
-// labels and logs that once; all in the namespace "injected", which has Istio's label.
+// While another injector's webhook selects pods by Istio's labels, outriderd accepts only
+// Outrider's labels and logs that once; the test uses the namespace "injected", which has Istio's
+// label.
 func besideAnotherInjector(t *testing.T, w world, log func() string) {
 	t.Helper()
 	injected := func(labels string) (bool, string) {

@@ -29,7 +29,7 @@ import (
 	"outrider.dev/test/tier"
 )
 
-// roles are the rules of ClusterRoles in the cluster, one for each resource and verb.
+// roles returns the rules of ClusterRoles in the cluster, one for each resource and verb.
 func (w world) roles(t *testing.T, names ...string) []rbac.PolicyRule {
 	t.Helper()
 	var out []rbac.PolicyRule
@@ -74,12 +74,12 @@ func (w world) may(t *testing.T, account string, rules []rbac.PolicyRule) {
 	})
 }
 
-// accessOf returns the access that a rule of [world.roles] allows.
+// accessOf returns the access that a rule of [world.roles] grants.
 func accessOf(rule rbac.PolicyRule) authorization.ResourceAttributes {
 	return authorization.ResourceAttributes{Group: rule.APIGroups[0], Resource: rule.Resources[0], Verb: rule.Verbs[0], Name: strings.Join(rule.ResourceNames, "")}
 }
 
-// allowed waits until the API server knows what a service account may do.
+// allowed waits until the API server knows about an access of a service account.
 func (w world) allowed(t *testing.T, namespace, account string, access authorization.ResourceAttributes) {
 	t.Helper()
 	until(t, "the role of "+account, func() bool {
@@ -90,8 +90,8 @@ func (w world) allowed(t *testing.T, namespace, account string, access authoriza
 	}, nothing)
 }
 
-// Every permission of the roles is needed: without it something else does not work, and
-// the error names the permission. With all of them everything works.
+// Every permission of the roles is needed: without it something fails, and the error names the
+// permission. With all of them everything works.
 func TestTheRolesAreEnoughAndNotMore(t *testing.T) {
 	w := enterWorld(t)
 	w.deployed(t, "{}")
@@ -100,8 +100,8 @@ func TestTheRolesAreEnoughAndNotMore(t *testing.T) {
 	definitions := slices.Concat([]string{"hosts.outrider.dev", "peerauthentications.security.istio.io", "authorizationpolicies.security.istio.io"}, gatewayKinds, policyKinds)
 	t.Cleanup(w.undefine(definitions...))
 	rules := w.roles(t, "outriderd", "outriderd-mesh")
-	ignored := w.roles(t, "outriderd-ignored")                                                                                                                        // without it nothing is missing: see package kube
-	ignored = append(ignored, rbac.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create", "get", "update"}}) // is in the Role
+	ignored := w.roles(t, "outriderd-ignored")                                                                                                                        // not required: see package kube
+	ignored = append(ignored, rbac.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create", "get", "update"}}) // from the Role
 	if len(rules) < 25 {
 		t.Fatalf("%d rules only: %v", len(rules), rules)
 	}
@@ -148,8 +148,8 @@ func (w world) tokenOf(t *testing.T, namespace string) string {
 	return token
 }
 
-// podToken makes a pod, with a token that is bound to it. It has no node: Kubernetes deletes pods of a
-// node that does not exist.
+// podToken creates a pod and a token that is bound to it. The pod has no node: Kubernetes deletes
+// pods of a node that does not exist.
 func (w world) podToken(t *testing.T, namespace, name string) (token string, pod *corev1.Pod) {
 	t.Helper()
 	pod, err := w.CoreV1().Pods(namespace).Create(t.Context(), &corev1.Pod{
@@ -161,7 +161,7 @@ func (w world) podToken(t *testing.T, namespace, name string) (token string, pod
 	return w.token(t, namespace, "default", []string{ca.DefaultAudience}, bound), pod
 }
 
-// statusless are objects of which outriderd writes the status.
+// statusless are objects whose status outriderd writes.
 const statusless = `
 {apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: web, namespace: roles}, spec: {parentRefs: [{group: "", kind: Service, name: web}]}}
 ---
@@ -172,7 +172,7 @@ const statusless = `
 {apiVersion: gateway.networking.x-k8s.io/v1alpha1, kind: XBackendTrafficPolicy, metadata: {name: web, namespace: roles}, spec: {targetRefs: [{group: "", kind: Service, name: web}], retryConstraint: {}}}
 `
 
-// An attempt is all that outriderd does in a cluster, by one account.
+// An attempt performs all of outriderd's operations in a cluster, with one account.
 type attempt struct {
 	journal journal
 	cluster *kube.Cluster
@@ -186,7 +186,7 @@ func (a *attempt) text() string {
 
 func (w world) attempt(t *testing.T, account, token string) *attempt {
 	t.Helper()
-	// Something must be there to do: the ConfigMap in one namespace, the bundle.
+	// Delete two objects, so that there is work: the ConfigMap in one namespace, and the bundle.
 	err := w.CoreV1().ConfigMaps("roles").Delete(t.Context(), contract.RootConfigMap, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		t.Fatal(err)
@@ -243,8 +243,8 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// The chart as it is, but for one replica, whose log has everything once: it becomes ready, and a
-// pod is injected by it; without its permission its readiness has the reason.
+// The chart's Deployment, reduced to one replica so that all log lines are in one place, becomes
+// ready and injects a pod; without its permission, its readiness contains the reason.
 func TestDeployment(t *testing.T) {
 	w := enterWorld(t)
 	manifest, err := chart.Manifest("pilot: {replicaCount: 1}")
@@ -278,14 +278,14 @@ func TestDeployment(t *testing.T) {
 	const want = `services is forbidden: User "system:serviceaccount:outrider-system:outriderd" cannot list resource "services" in API group "" at the cluster scope; the chart has the roles`
 	var answer string
 	until(t, "readiness names what is missing", func() bool {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // time limit: it is tried again
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // time limit: one try of several
 		defer cancel()
 		pods, err := w.CoreV1().Pods("outrider-system").List(ctx, metav1.ListOptions{LabelSelector: "app=outriderd"})
 		if err != nil {
 			return false
 		}
 		answer = ""
-		for _, pod := range pods.Items { // the former one stays: no other is ready
+		for _, pod := range pods.Items { // the previous pod stays, since no other is ready
 			answer += readiness(ctx, pod.Status.PodIP)
 		}
 		return len(pods.Items) == 2 && strings.Contains(answer, want) && strings.Contains(answer, "200 OK: ready")
@@ -295,7 +295,7 @@ func TestDeployment(t *testing.T) {
 	kubectl(t, "", "delete", "deployment", "outriderd", "--namespace=outrider-system", "--cascade=foreground")
 }
 
-// readiness is what outriderd at an address says of itself.
+// readiness returns the readiness answer of outriderd at an address.
 func readiness(ctx context.Context, address string) string {
 	question, err := http.NewRequestWithContext(ctx, "GET", "http://"+net.JoinHostPort(address, "15014")+"/ready", nil)
 	if err != nil {

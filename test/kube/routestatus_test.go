@@ -12,9 +12,9 @@ import (
 	"outrider.dev/internal/core/controlplane/kube"
 )
 
-// Of two replicas the holder of the Lease writes the status of routes, once for each change. What
-// other controllers have written stays. When it ends, or its line to the API server is cut, the
-// other one goes on.
+// Of two replicas the holder of the Lease writes the status of routes, once for each change, and
+// leaves other controllers' entries alone. When the holder stops, or loses its connection to the
+// API server, the other takes over.
 func TestTheStatusOfRoutes(t *testing.T) {
 	w := enterWorld(t)
 	w.deployed(t, "{}")
@@ -53,8 +53,8 @@ func TestTheStatusOfRoutes(t *testing.T) {
 		t.Errorf("entries of %s", got)
 	}
 
-	// Nothing is written while nothing changes, though the mesh does: the last of these Services is
-	// in the status, and the write before it was the one before.
+	// Nothing is written while the status does not change, although the mesh does: only the last of
+	// these Services affects the status, so the write before it must still be the latest.
 	before := version()
 	for i := range 3 {
 		kubectl(t, "", "create", "service", "clusterip", fmt.Sprintf("other-%d", i), "--tcp=80", "-n", "routes")
@@ -72,7 +72,7 @@ func TestTheStatusOfRoutes(t *testing.T) {
 	}
 	until(t, "the new generation is observed", func() bool { return observed() == "2 2" }, observed)
 
-	// The holder is cut off: its Lease ends, and the other one writes.
+	// The holder is cut off: its Lease expires, and the other replica writes.
 	first := holder()
 	lines[newest(all, "this replica writes the status of routes")].cut()
 	until(t, "another holder", func() bool { h := holder(); return h != "" && h != first }, logs(all...))
@@ -83,7 +83,8 @@ func TestTheStatusOfRoutes(t *testing.T) {
 	}
 }
 
-// newest returns which replica logged a line last: one that was slow may have lost its Lease to the other.
+// newest returns the index of the replica that logged a line last: a slow replica may have lost its
+// Lease to the other.
 func newest(all []*replica, text string) (found int) {
 	var last string // lines begin with their time
 	for i, r := range all {

@@ -19,7 +19,7 @@ import (
 	"outrider.dev/test/cluster"
 )
 
-// peerAuthentications is Istio's definition, as far as a mesh goes by it.
+// peerAuthentications is Istio's definition, reduced to the fields that Outrider reads.
 const peerAuthentications = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -35,10 +35,10 @@ spec:
     schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
 `
 
-// gatewayKinds are the definitions of the Gateway API that outriderd reads.
+// gatewayKinds lists the definitions of the Gateway API that outriderd reads.
 var gatewayKinds = []string{"httproutes.gateway.networking.k8s.io", "grpcroutes.gateway.networking.k8s.io", "referencegrants.gateway.networking.k8s.io"}
 
-// gatewayDefinitions are the Gateway API's own.
+// gatewayDefinitions returns the Gateway API's own definitions.
 func gatewayDefinitions(t *testing.T) string {
 	t.Helper()
 	return gatewayDefinitionsOf(t, "standard", gatewayKinds...)
@@ -58,10 +58,10 @@ func gatewayDefinitionsOf(t *testing.T, channel string, names ...string) string 
 	return strings.Join(all, "---\n")
 }
 
-// policyKinds are the definitions of policies for Services.
+// policyKinds lists the definitions of policies for Services.
 var policyKinds = []string{"backendpolicies.outrider.dev", "xbackendtrafficpolicies.gateway.networking.x-k8s.io"}
 
-// policyDefinitions are the chart's, and the Gateway API's own.
+// policyDefinitions returns the chart's and the Gateway API's own definitions.
 func policyDefinitions(t *testing.T) string {
 	t.Helper()
 	all, err := chart.Definitions()
@@ -153,7 +153,7 @@ func theClusterIsTheMesh(t *testing.T) {
 		return len(all) > 0 && all[0].Workload.TLS == mode
 	}
 	until(t, "both pods are behind their service", func() bool { return len(ready(current())) == 2 }, text)
-	m := current() // one of them: each has workloads of its own
+	m := current() // any of them: each contains workloads of its own
 	for _, e := range ready(m) {
 		if w := e.Workload; e.Port != 8080 || w.Namespace != "shop" || !w.Proxied || w.Node == "" || m.Workload(e.Addr, "") != w {
 			t.Errorf("endpoint %+v of workload %+v", e, w)
@@ -165,7 +165,7 @@ func theClusterIsTheMesh(t *testing.T) {
 		return p.Status.Phase == corev1.PodSucceeded && current().Pod("shop", "done") == nil
 	}, text)
 
-	// What the cluster has no definition of is no part of it, until it has.
+	// Objects of a kind are part of the mesh only while the cluster has its definition.
 	for range 2 {
 		apply(t, hosts(t)+"---\n"+peerAuthentications+"---\n"+gatewayDefinitions(t))
 		apply(t, extras)
@@ -182,7 +182,7 @@ func theClusterIsTheMesh(t *testing.T) {
 		}, text)
 	}
 
-	// A definition without our version delays nothing, and is a trouble.
+	// A definition without the version that Outrider reads delays nothing, and is reported.
 	older := strings.ReplaceAll(peerAuthentications, "name: v1\n", "name: v1beta1\n")
 	apply(t, older)
 	const versions = "the CustomResourceDefinition peerauthentications.security.istio.io is there, but serves no version v1"
@@ -192,7 +192,7 @@ func theClusterIsTheMesh(t *testing.T) {
 	kubectl(t, "", "delete", "crd", "peerauthentications.security.istio.io")
 	until(t, "it does not matter any more", func() bool { return len(c.Trouble()) == 0 }, text)
 
-	// A mistake only becomes a problem.
+	// An invalid object only becomes a problem.
 	apply(t, hosts(t))
 	host := func(address string) string {
 		return "{apiVersion: outrider.dev/v1, kind: Host, metadata: {name: vm, namespace: shop}, spec: {address: " + address + "}}"
@@ -211,7 +211,7 @@ func theClusterIsTheMesh(t *testing.T) {
 	kubectl(t, "", "delete", "host", "vm", "--namespace=shop")
 	until(t, "host and mistake are gone", func() bool { return current().Host("shop", "vm") == nil && len(problems()) == 0 }, text)
 
-	// Without its API server the mesh stays; with it again it catches up.
+	// Without the API server the mesh stays as it is; afterwards it catches up.
 	l.cut()
 	until(t, "there is trouble", func() bool { return len(c.Trouble()) > 0 }, text)
 	kubectl(t, "", "delete", "service", "web", "--namespace=shop")

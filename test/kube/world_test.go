@@ -25,13 +25,13 @@ import (
 	e2e "outrider.dev/test/e2e/world"
 )
 
-// A world is the cluster as an administrator has it.
+// A world is the cluster with an administrator's access.
 type world struct {
 	*kubernetes.Clientset
 	config *api.Config
 }
 
-// enterWorld skips the test outside of a cluster.
+// enterWorld skips the test outside a cluster.
 func enterWorld(t *testing.T) world {
 	t.Helper()
 	if !e2e.Inside() {
@@ -54,14 +54,14 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// A journal is what was logged, without the escapes.
+// A journal is a log without escape sequences.
 type journal struct{ buffer.Buffer }
 
 func (j *journal) String() string { return strings.ReplaceAll(j.Buffer.String(), `\"`, `"`) }
 
 func (j *journal) log() *slog.Logger { return slog.New(slog.NewTextHandler(j, nil)) }
 
-// connect returns a cluster as outriderd has it, by a kubeconfig that edit has changed.
+// connect returns a cluster as outriderd connects to it, with a kubeconfig that edit has changed.
 func (w world) connect(t *testing.T, j *journal, edit func(*api.Cluster, *api.AuthInfo)) *kube.Cluster {
 	t.Helper()
 	config := w.config.DeepCopy()
@@ -77,7 +77,7 @@ func (w world) connect(t *testing.T, j *journal, edit func(*api.Cluster, *api.Au
 	return c
 }
 
-// as lets an administrator act as a service account.
+// as makes an administrator impersonate a service account.
 func as(namespace, account string) func(*api.Cluster, *api.AuthInfo) {
 	return func(_ *api.Cluster, a *api.AuthInfo) {
 		a.Impersonate = "system:serviceaccount:" + namespace + ":" + account
@@ -85,7 +85,7 @@ func as(namespace, account string) func(*api.Cluster, *api.AuthInfo) {
 	}
 }
 
-// outriderd is the service account of the chart.
+// outriderd impersonates the service account of the chart.
 var outriderd = as("outrider-system", "outriderd")
 
 func kubectl(t *testing.T, stdin string, args ...string) string {
@@ -99,7 +99,8 @@ func kubectl(t *testing.T, stdin string, args ...string) string {
 	return string(out)
 }
 
-// undefine deletes CustomResourceDefinitions: not by kubectl(t), whose context has ended at cleanup.
+// undefine returns a function that deletes CustomResourceDefinitions. It does not use kubectl(t),
+// whose context has ended at cleanup.
 func (w world) undefine(names ...string) func() {
 	return func() {
 		for _, name := range names {
@@ -108,14 +109,14 @@ func (w world) undefine(names ...string) func() {
 	}
 }
 
-// definition is one of another mesh, in an older version.
+// definition returns a definition of another mesh, in an older version.
 func definition(group, kind, plural string) string {
 	return strings.NewReplacer("peerauthentications", plural, "peerauthentication", strings.ToLower(kind), "PeerAuthentication", kind,
 		"security.istio.io", group, "name: v1\n", "name: v1beta1\n").Replace(peerAuthentications)
 }
 
-// deployed applies the chart with some values, but its Deployment, and the webhook that leads to it: the
-// test is outriderd, which may do all that its roles say.
+// deployed applies the chart with some values, except its Deployment and the webhook for it: the
+// test plays outriderd, with the permissions of its roles.
 func (w world) deployed(t *testing.T, values string) {
 	t.Helper()
 	text, err := chart.Manifest(values, "Deployment", "PodDisruptionBudget", "MutatingWebhookConfiguration")
@@ -127,7 +128,8 @@ func (w world) deployed(t *testing.T, values string) {
 	}
 }
 
-// namespace makes one that goes with the test, and waits for the service account that its pods need.
+// namespace creates a namespace that is deleted with the test, and waits for the service account
+// that its pods need.
 func (w world) namespace(t *testing.T, name string, labels map[string]string) {
 	t.Helper()
 	w.emptyNamespace(t, name, labels)
@@ -137,7 +139,8 @@ func (w world) namespace(t *testing.T, name string, labels map[string]string) {
 	}, nothing)
 }
 
-// emptyNamespace does not wait. A namespace of this name from the test before may still be going.
+// emptyNamespace does not wait for the service account. A previous test's namespace of this name
+// may still be terminating, so it retries.
 func (w world) emptyNamespace(t *testing.T, name string, labels map[string]string) {
 	t.Helper()
 	var err error
@@ -151,12 +154,12 @@ func (w world) emptyNamespace(t *testing.T, name string, labels map[string]strin
 	})
 }
 
-// patience is how long a test waits for the cluster. Kubernetes itself tries the deletion of a
-// namespace again after up to a minute, and there are several tries.
+// patience is how long a test waits for the cluster. Kubernetes itself retries the deletion of a
+// namespace only after up to a minute, several times.
 const patience = 5 * time.Minute
 
-// until polls until a condition holds, at most as long as the replicas live; why describes a
-// failure. It is process.Eventually with the cluster's patience.
+// until polls until a condition holds or a replica stops; why describes a failure. It is
+// process.Eventually with the cluster's patience.
 func until(t *testing.T, what string, ok func() bool, why func() string, replicas ...*replica) {
 	t.Helper()
 	for end := time.Now().Add(patience); ; {
@@ -170,11 +173,11 @@ func until(t *testing.T, what string, ok func() bool, why func() string, replica
 		case time.Now().After(end):
 			t.Fatalf("not within %v: %s\n%s", patience, what, why())
 		}
-		time.Sleep(max(10*time.Millisecond, time.Since(began))) // the cluster has at least half of a processor
+		time.Sleep(max(10*time.Millisecond, time.Since(began))) // leaves at least half of a processor to the cluster
 	}
 }
 
-// running runs something until the test ends.
+// running runs a function until the test ends.
 func running(t *testing.T, run func(context.Context) error) (ended <-chan struct{}) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -185,10 +188,10 @@ func running(t *testing.T, run func(context.Context) error) (ended <-chan struct
 
 func nothing() string { return "" }
 
-// These wait for the cluster most of their time, and do not disturb one another: of the tests with
-// replicas of outriderd one alone has the shared authority, and none judges the status of routes.
+// These tests mostly wait for the cluster, and do not disturb one another: only one of the tests
+// with replicas uses the shared authority, and none checks the status of routes.
 func TestBesideEachOther(t *testing.T) {
-	enterWorld(t).deployed(t, "features: {diagnosis: true}") // once: each time takes away what others have in their roles
+	enterWorld(t).deployed(t, "features: {diagnosis: true}") // once: each time removes rules that other tests have added to the roles
 	for name, test := range map[string]func(*testing.T){
 		"tokens are reviewed":             tokensAreReviewed,
 		"certificates end with their pod": certificatesEndWithTheirPod,
@@ -203,7 +206,7 @@ func TestBesideEachOther(t *testing.T) {
 	}
 }
 
-// The last test, since its file is the last: another suite may have the cluster after this one.
+// The last test, since its file is the last one: another suite may use the cluster after this one.
 func TestNothingIsLeft(t *testing.T) {
 	enterWorld(t).vacate(t)
 }

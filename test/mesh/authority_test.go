@@ -35,8 +35,9 @@ func certificate(t testing.TB, authority *ca.Authority, account string) (chain, 
 	return leaf.Chain[0], string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}))
 }
 
-// serveSecrets serves an Envoy a workload's certificate and the roots, as the agent does. From files
-// Envoy takes two inotify instances, and aborts when its user, who has 128, has no more: 64 at once.
+// serveSecrets serves a workload's certificate and the roots to an Envoy, as the agent does. With
+// files an Envoy would take two inotify instances. Its user has 128, and the 65th Envoy would
+// abort.
 func serveSecrets(t testing.TB, authority *ca.Authority, socket, account string) {
 	t.Helper()
 	chain, private := certificate(t, authority, account)

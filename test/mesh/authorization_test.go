@@ -18,7 +18,7 @@ import (
 	"outrider.dev/test/process"
 )
 
-// A door is a shop whose server has policies.
+// A door is a shop whose server has authorization policies.
 type door struct {
 	*shop
 	callers map[string]*pod
@@ -37,8 +37,8 @@ func newDoor(t *testing.T) *door {
 	return d
 }
 
-// policies replaces all policies, and waits until the server's proxy has them. One more policy, which
-// nothing else sends a request for, shows that.
+// policies replaces all policies, and waits until the server's proxy has them. A marker policy,
+// which matches no other request, shows that.
 func (d *door) policies(t *testing.T, parts ...mesh.Part) {
 	t.Helper()
 	d.number++
@@ -63,14 +63,14 @@ func (d *door) policies(t *testing.T, parts ...mesh.Part) {
 	})
 }
 
-// becomes waits for the result of a call: when the listeners have new policies, their threads may not
-// have them yet.
+// becomes waits for the result of a call: Envoy's threads may apply new policies later than its
+// listeners show them.
 func (d *door) becomes(t *testing.T, what, want string, call func() string) {
 	t.Helper()
 	process.EventuallyEqual(t, what, want, call, d.envoys...)
 }
 
-// call returns what becomes of a call: allowed, denied, or something else.
+// call returns the outcome of a call: allowed, denied, or another one.
 func (d *door) call(c authorization.Call) string {
 	from, to := d.callers[c.From], netip.AddrPortFrom(d.server.v4, authorization.Ports[c.Port]).String()
 	switch c.Port {
@@ -132,7 +132,7 @@ func (p *pod) request(method, url, host string, header http.Header) string {
 	return fmt.Sprintf("%s %s", response.Status, body)
 }
 
-// Envoy lets in what the table says, and its metrics count it.
+// Envoy allows and denies the calls as the table says, and its metrics count them.
 func TestAuthorization(t *testing.T) {
 	t.Parallel()
 	d := newDoor(t)
@@ -141,8 +141,9 @@ func TestAuthorization(t *testing.T) {
 			d.policies(t, c.Parts...)
 			for want, calls := range map[string][]authorization.Call{"allowed": c.Allowed, "denied": c.Denied} { // any order: independent calls
 				for _, call := range calls {
-					// A client's proxy does not know at once that the port takes mutual TLS only, and has connections
-					// from before: one for each thread. Each of these has one more response.
+					// A client's proxy learns a little later that the port requires mutual TLS, and
+					// still has older connections, one for each thread. Each of these serves one
+					// more response.
 					row := 0
 					d.eventually(t, fmt.Sprintf("%s: %s", call, want), func() bool {
 						before := d.server.stat(`.*rbac\.` + want)
@@ -159,7 +160,7 @@ func TestAuthorization(t *testing.T) {
 	}
 }
 
-// There are ways to a port that do not look like it, and ways to lie about an address or a path.
+// Authorization cannot be bypassed by other ways to a port, or by a forged address or path.
 func TestNoWayAroundAuthorization(t *testing.T) {
 	t.Parallel()
 	d := newDoor(t)
@@ -209,20 +210,20 @@ func TestNoWayAroundAuthorization(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			c.Write(proxyHeader(to)) // from 10.1.1.1
+			c.Write(proxyHeader(to)) // claims to come from 10.1.1.1
 			return exchange(c, line)
 		}
 		bytes, request := netip.AddrPortFrom(d.server.v4, 6379), "GET / HTTP/1.0\r\n\r"
 		d.policies(t, only(mesh.SourceIP, "10.1.1.1"))
 		d.becomes(t, "bytes from the address that is allowed", "server PING", func() string { return early(bytes, "PING") })
 		d.becomes(t, "a request from the address that is allowed", "HTTP/1.0 200 OK", func() string { return early(server, request) })
-		d.policies(t, only(mesh.SourceIP, "127.0.0.0/8")) // the agent's own
+		d.policies(t, only(mesh.SourceIP, "127.0.0.0/8")) // the agent's own addresses
 		d.becomes(t, "bytes from another address", closed, func() string { return early(bytes, "PING") })
 		d.becomes(t, "a request from another address", "HTTP/1.0 403 Forbidden", func() string { return early(server, request) })
 	})
 }
 
-// late sends a request when the server's proxy no longer waits for the first bytes.
+// late sends a request after the server's proxy has stopped waiting for first bytes.
 func (d *door) late(t *testing.T, from *pod, to netip.AddrPort) string {
 	t.Helper()
 	before := d.server.stalls()

@@ -21,8 +21,8 @@ import (
 	"outrider.dev/internal/core/mesh/objects"
 )
 
-// policyStats are the metrics by which a policy's effect is seen: those that docs/backend-policy.md
-// says how to keep, and what the tests need beside them.
+// policyStats are the metrics that show a policy's effect: those that docs/backend-policy.md says
+// how to keep, and others that only the tests need.
 func policyStats(t *testing.T) []string {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/backend-policy.md")
@@ -41,17 +41,17 @@ func policyStats(t *testing.T) []string {
 	return out
 }
 
-// A guarded world has a client with a proxy, and servers without one, which do what a request's path says.
+// A guarded world has a client with a proxy, and servers without one, which respond as a request's path says.
 type guarded struct {
 	*world
 	client   *pod
 	uses     int
-	settled  int // policies of web, by which it is seen that others are there
+	settled  int // number of marker policies of web, which show that earlier policies are in effect
 	held     sync.WaitGroup
 	untilEnd context.Context // of the test
 }
 
-// newGuarded has the service web at 10.96.0.1:8080, with two endpoints.
+// newGuarded makes a world with the service web at 10.96.0.1:8080, with two endpoints.
 func newGuarded(t *testing.T, metadata map[string]any) *guarded {
 	g := &guarded{world: newWorld(t)}
 	var cancel context.CancelFunc
@@ -70,8 +70,8 @@ func newGuarded(t *testing.T, metadata map[string]any) *guarded {
 	return g
 }
 
-// serveAsTold responds with the status in the path, /503, or holds a request of /hold until its
-// client leaves.
+// serveAsTold responds with the status in the path, such as /503, or holds a request for /hold
+// until its client disconnects.
 func serveAsTold(l net.Listener, name string) {
 	(&http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		status := 200
@@ -85,7 +85,7 @@ func serveAsTold(l net.Listener, name string) {
 	})}).Serve(l)
 }
 
-// apply sets a policy of the service web, by its manifest.
+// apply sets a policy of the service web from its manifest.
 func (w *world) apply(t *testing.T, text string) {
 	t.Helper()
 	raw, err := yaml.YAMLToJSON([]byte(text))
@@ -99,8 +99,8 @@ func (w *world) apply(t *testing.T, text string) {
 	w.source.set(all[0].Part)
 }
 
-// protect sets a policy of a service that is not used yet, and waits until the control plane serves it:
-// until the proxy has what came after it, of the service web.
+// protect sets a policy of a service that is not used yet, and waits until the control plane serves
+// it: a later change of the service web must have reached the proxy.
 func (g *guarded) protect(t *testing.T, u *use, settings string) {
 	t.Helper()
 	g.apply(t, policyText(u.name, settings))
@@ -120,15 +120,15 @@ func policyText(service, settings string) string {
 	return "{apiVersion: outrider.dev/v1alpha1, kind: BackendPolicy, metadata: {name: p-" + service + ", namespace: shop}, spec: {targetRefs: [{name: " + service + "}], " + settings + "}}"
 }
 
-// A use is a service of the guarded world, which its client uses.
+// A use is a service of the guarded world that the client calls.
 type use struct {
 	*guarded
 	name, vip string
-	grpc      bool   // its requests are calls
-	counted   string // the service whose cluster counts; default: this one
+	grpc      bool   // its requests are gRPC calls
+	counted   string // the service whose cluster has the metrics; default: this one
 }
 
-// use makes a service of its own with the two servers behind it, and these other addresses.
+// use makes a service of its own with the two servers and these other addresses as endpoints.
 func (g *guarded) use(name string, more ...string) *use {
 	return g.useOf(name, append([]string{"10.244.1.2", "10.244.2.2"}, more...)...)
 }
@@ -146,7 +146,7 @@ func (g *guarded) useOf(name string, addresses ...string) *use {
 	return u
 }
 
-// behind makes a service whose requests a route leads to u.
+// behind makes a service whose route leads to u.
 func (u *use) behind(grpc bool, retry *mesh.Retry) *use {
 	front := u.guarded.use(u.name + "-front")
 	front.grpc, front.counted = grpc, u.name
@@ -170,7 +170,7 @@ func (u *use) request(ctx context.Context, path string) (*http.Response, error) 
 	return resp, err
 }
 
-// burst makes requests, one after the other.
+// burst returns a function that makes requests one after the other.
 func burst(path string, n int) func(*testing.T, *use) {
 	return func(t *testing.T, u *use) {
 		for range n {
@@ -181,7 +181,7 @@ func burst(path string, n int) func(*testing.T, *use) {
 	}
 }
 
-// held makes requests that last until the test ends.
+// held returns a function that makes requests which last until the test ends.
 func held(n int) func(*testing.T, *use) {
 	return func(_ *testing.T, u *use) {
 		for range n {
@@ -190,14 +190,15 @@ func held(n int) func(*testing.T, *use) {
 	}
 }
 
-// stat is a metric of the clusters of the service.
+// stat returns a metric of the service's clusters.
 func (u *use) stat(metric string) uint64 {
 	u.t.Helper()
 	return u.client.stat(`cluster\.` + regexp.QuoteMeta("outbound|") + `[0-9]+` + regexp.QuoteMeta("||"+u.counted+".shop.svc.cluster.local.") + metric)
 }
 
-// Fields of a BackendPolicy have an effect in a real Envoy, which a metric shows: of two Services with
-// the same endpoints and the same traffic, the one with the policy has it, and the other one has not.
+// Fields of a BackendPolicy take effect in a real Envoy: of two Services with the same endpoints
+// and the same traffic, a metric shows the effect for the one with the policy, and not for the
+// other.
 func TestBackendPolicyFields(t *testing.T) {
 	t.Parallel()
 	g := newGuarded(t, nil)
@@ -211,12 +212,13 @@ func TestBackendPolicyFields(t *testing.T) {
 				t.Fatal(err)
 			}
 			context.AfterFunc(g.untilEnd, func() { c.Close() })
-			exchange(c, "x") // one that is above the limit is closed
+			exchange(c, "x") // a connection above the limit is closed
 		}
 	}
 	const refusals = `outlier_detection\.ejections_enforced_consecutive_local_origin_failure`
-	// refused makes requests until one endpoint has refused two connections, or is ejected: Envoy does not
-	// count a connection that fails in the first request to a cluster, while it learns the endpoints.
+	// refused makes requests until one endpoint has refused two connections, or is ejected. Envoy
+	// does not count a failed connection of the first request to a cluster, while it learns the
+	// endpoints.
 	refused := func(t *testing.T, u *use) {
 		g.eventually(t, "connections that are refused", func() bool {
 			burst("/", 1)(t, u)
@@ -227,8 +229,8 @@ func TestBackendPolicyFields(t *testing.T) {
 		field, settings string
 		traffic         func(*testing.T, *use)
 		metric          string
-		want            uint64 // at least
-		endpoint        string // one more
+		want            uint64 // minimum
+		endpoint        string // an additional endpoint
 	}{
 		{"connections.max of bytes", `connections: {max: 1}`, bytes, "upstream_cx_overflow", 1, ""},
 		{"connections.max of requests", `connections: {max: 1}`, held(3), "upstream_cx_overflow", 1, ""},
@@ -238,7 +240,7 @@ func TestBackendPolicyFields(t *testing.T) {
 		{"connections.idleTimeout", `connections: {idleTimeout: 100ms}`, burst("/", 1), "upstream_cx_idle_timeout", 1, ""},
 		{"outlierDetection.consecutive5xxErrors", `outlierDetection: {consecutive5xxErrors: 2}`, burst("/500", 12), `outlier_detection\.ejections_enforced_consecutive_5xx`, 1, ""},
 		{"outlierDetection.consecutiveGatewayErrors", `outlierDetection: {consecutiveGatewayErrors: 2}`, burst("/503", 12), `outlier_detection\.ejections_enforced_consecutive_gateway_failure`, 1, ""},
-		// The default is a half: one of the two.
+		// The default is one half: one of the two endpoints.
 		{"outlierDetection.maxEjectionPercent", `outlierDetection: {consecutive5xxErrors: 2, maxEjectionPercent: 100, baseEjectionTime: 1h}`, burst("/500", 12), `outlier_detection\.ejections_active`, 2, ""},
 		// The default is three.
 		{"outlierDetection.consecutiveLocalOriginFailures", `outlierDetection: {consecutiveLocalOriginFailures: 1}`, refused, refusals, 1, resolver},
@@ -288,7 +290,7 @@ func TestBackendPolicyFields(t *testing.T) {
 			g.eventually(t, "an ejection", func() bool { return front.stat(`outlier_detection\.ejections_enforced_consecutive_5xx`) > 0 })
 			held(4)(t, front)
 			g.eventually(t, "the limit", func() bool { return front.stat(`circuit_breakers\.default\.rq_open`) > 0 })
-			// While it is in use, the policy becomes another one.
+			// The policy changes while it is in use.
 			g.apply(t, policyText(backend.name, `faults: {abort: {`+tt.fault+`}}`))
 			g.eventually(t, "an abort", func() bool {
 				resp, err := front.request(t.Context(), "/")
@@ -312,13 +314,13 @@ func TestBackendPolicyFields(t *testing.T) {
 	})
 }
 
-// The times of a policy, by events: what must not end within a test has not ended when the same has
-// ended elsewhere, where it began later.
+// Timeouts of a policy take effect. The test compares events instead of times: a request without
+// the short timeout, begun earlier, must still be pending when the one with it has ended.
 func TestBackendPolicyTimes(t *testing.T) {
 	t.Parallel()
 	g := newGuarded(t, nil)
 	g.router.IP("route", "add", "blackhole", "10.244.254.0/24")
-	const lost = "10.244.254.1" // does not answer
+	const lost = "10.244.254.1" // an address that does not answer
 	patient, usual := g.useOf("patient", lost), g.useOf("usual", lost)
 	g.protect(t, patient, `connections: {connectTimeout: 1h}`)
 	held(1)(t, patient)
@@ -337,7 +339,7 @@ func TestBackendPolicyTimes(t *testing.T) {
 	}
 	eject(long, 1)
 	eject(rare, 1)
-	for times := range uint64(3) { // in which the others would have returned by the default times
+	for times := range uint64(3) { // the other requests would have ended by the default times meanwhile
 		eject(quick, times+1)
 		g.eventually(t, "a return", func() bool { return quick.stat(active) == 0 })
 	}
@@ -353,7 +355,7 @@ func TestBackendPolicyTimes(t *testing.T) {
 	}
 }
 
-// Faults hold by address, with an HTTPRoute and in a share of a route, and end with the policy.
+// Faults apply to calls by address, with an HTTPRoute and to a share of a route, and end with the policy.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	g := newGuarded(t, nil)
@@ -368,7 +370,7 @@ func TestFaults(t *testing.T) {
 		got := get(c, web)
 		return strings.HasPrefix(got, "418") && strings.Contains(got, "(FI, fault_filter_abort)")
 	})
-	// Another service's requests go to web by a route: its share has web's faults.
+	// A route sends another service's requests to web: its share gets web's faults.
 	g.service("front", "10.96.0.9", "server", port(8080, mesh.HTTP))
 	g.route("front", "front", 8080, mesh.Route{Backends: []mesh.Backend{{Namespace: namespace, Name: "front", Port: 8080, Weight: 1}, {Namespace: namespace, Name: "web", Port: 8080, Weight: 1}}})
 	seen := map[string]bool{}
@@ -386,8 +388,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// Retries are those of a route of another Service, whose requests fail at this one: with a budget of
-// none but the least, some are not tried again. Without one all are.
+// A budget of zero, which leaves only the minimum, prevents some retries of a failing backend,
+// which another Service's route requests. Without a budget all requests are retried.
 func TestRetryBudget(t *testing.T) {
 	t.Parallel()
 	g := newGuarded(t, nil)

@@ -9,7 +9,8 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// A first use of a service costs its proxy a round trip to the control plane.
+// BenchmarkFirstUse measures the first use of a service, which costs its proxy a round trip to the
+// control plane.
 func BenchmarkFirstUse(b *testing.B) {
 	const services = 250
 	s := newShop(b)

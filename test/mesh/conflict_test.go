@@ -10,8 +10,8 @@ import (
 
 const rejected = `listener_manager\.lds\.update_rejected`
 
-// evil is a service of another namespace that has a pod's address as its endpoint, with
-// ports of the pod's proxy, and another protocol for a port of its application.
+// evil makes a service of another namespace whose endpoint is a pod's address, with the ports of
+// the pod's proxy and a different protocol for a port of its application.
 func evil(at netip.Addr) []mesh.Part {
 	s := &mesh.ServiceSpec{Name: "evil", Namespace: "bank", Addresses: []netip.Addr{netip.MustParseAddr("10.96.9.9")}}
 	slice := &mesh.SliceSpec{Name: "evil-1", Namespace: "bank", Service: "evil", Endpoints: []mesh.SliceEndpoint{{Addresses: []netip.Addr{at}, Ready: true}}}
@@ -24,8 +24,8 @@ func evil(at netip.Addr) []mesh.Part {
 	return []mesh.Part{s, slice}
 }
 
-// A service of another namespace takes nothing from a pod: neither its listeners, nor mutual
-// TLS, nor later policies; and it opens no way to the ports of its proxy.
+// A service of another namespace cannot change a pod's listeners, mutual TLS, or later policies,
+// and opens no way to its proxy's ports.
 func TestServiceOfAnotherNamespace(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -39,7 +39,7 @@ func TestServiceOfAnotherNamespace(t *testing.T) {
 	pushes := s.server.stat(`listener_manager\.lds\.update_success`)
 	s.source.set(evil(s.server.v4)...)
 	s.eventually(t, "its port numbers, at the server", func() bool { return s.server.stat(`listener_manager\.lds\.update_success`) > pushes })
-	s.client.send("10.96.9.9:7080", "PING") // the client uses it too
+	s.client.send("10.96.9.9:7080", "PING") // the client uses the service too
 	for range 5 {
 		byMutualTLS()
 	}
@@ -57,10 +57,10 @@ func TestServiceOfAnotherNamespace(t *testing.T) {
 	}
 	again := s.pod("server2", "server")
 	s.source.set(evil(again.v4)...)
-	again.proxied() // and is ready
+	again.proxied() // waits until it is ready
 }
 
-// Of two services with one address the first has it.
+// Of two services with the same address the first one keeps it.
 func TestOneAddressOfTwo(t *testing.T) {
 	w := newWorld(t)
 	server := w.pod("server", "server")

@@ -1,3 +1,3 @@
-// Package mesh has tests of a whole mesh: real Envoys in pods of network namespaces,
-// captured as in a cluster, with the control plane's own server and resources.
+// Package mesh tests a complete mesh: real Envoys in pods (network namespaces), captured as in a
+// cluster, with the control plane's own server and resources.
 package mesh

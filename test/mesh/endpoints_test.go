@@ -10,7 +10,7 @@ import (
 	"outrider.dev/test/process"
 )
 
-// endpointStats are the expressions of what the tests below count.
+// endpointStats are patterns of the metrics that the tests below read.
 const endpointStats = `cluster\..*\.(upstream_cx_connect_timeout|outlier_detection\.ejections_.*)`
 
 // Counters of all clusters.
@@ -20,7 +20,7 @@ const (
 	ejected         = `cluster\..*\.outlier_detection\.ejections_active`
 )
 
-// A pair is a client with a proxy and two servers without, behind one service.
+// A pair is a client with a proxy and two servers without one, behind one service.
 type pair struct {
 	*world
 	client, a, b *pod
@@ -29,7 +29,7 @@ type pair struct {
 func newPair(t testing.TB) *pair {
 	w := newWorld(t)
 	s := &pair{world: w, client: w.pod("client", "client"), a: w.pod("a", "web"), b: w.pod("b", "web")}
-	// First, so that its address is in the range of services of the client's listener.
+	// First, so that its address is within the service range of the client's listener.
 	w.service("web", "10.96.0.1", "web", port(8080, mesh.HTTP), port(6379, mesh.TCP))
 	s.client.stats = []string{endpointStats}
 	s.client.proxied()
@@ -43,8 +43,7 @@ func (p *pod) web() []net.Listener {
 	return []net.Listener{requests, bytes}
 }
 
-// call makes one call on a connection of its own, and returns the name of the server; empty:
-// it failed.
+// call makes one call on a new connection, and returns the name of the server, or "" if it failed.
 func (s *pair) call(t testing.TB, protocol mesh.Protocol) string {
 	t.Helper()
 	got := ""
@@ -73,11 +72,11 @@ func (s *pair) calls(t testing.TB, protocol mesh.Protocol, n int) map[string]int
 	return out
 }
 
-// silence drops what is sent to a pod, without an answer.
+// silence drops packets to a pod, without an answer.
 func (p *pod) silence() { p.world.router.IP("route", "add", "blackhole", p.v4.String()+"/32") }
 func (p *pod) recover() { p.world.router.IP("route", "del", "blackhole", p.v4.String()+"/32") }
 
-// An endpoint whose packets are lost costs no call, and few calls wait for it.
+// An endpoint whose packets are lost makes no call fail, and few calls wait for it.
 func TestSilentEndpoint(t *testing.T) {
 	for _, protocol := range []mesh.Protocol{mesh.HTTP, mesh.TCP} {
 		t.Run(string(protocol), func(t *testing.T) {
@@ -85,14 +84,14 @@ func TestSilentEndpoint(t *testing.T) {
 			s := newPair(t)
 			s.a.web()
 			s.b.web()
-			// Before the first call: a request on a connection that is open waits for its answer, as
-			// without a proxy, because the application may have begun to serve it.
+			// Before the first call: a request on an open connection waits for its answer, as
+			// without a proxy, because the application may already be processing it.
 			s.b.silence()
 			got := s.calls(t, protocol, 60)
 			if got[""] > 0 || got["a"] != 60 {
 				t.Errorf("calls by server: %v; want all at a", got)
 			}
-			// Envoy's main thread ejects, after what its workers have counted.
+			// Envoy's main thread ejects a little later than its workers count.
 			s.eventually(t, "an ejection after each third wait for a connection", func() bool {
 				waits, ejections := s.client.stat(connectTimeouts), s.client.stat(ejections)
 				return ejections > 0 && waits <= 3*(ejections+1)
@@ -103,7 +102,7 @@ func TestSilentEndpoint(t *testing.T) {
 	}
 }
 
-// A call is served by the other endpoint while one has no listener.
+// While one endpoint has no listener, calls are served by the other.
 func TestRefusingEndpoint(t *testing.T) {
 	for _, protocol := range []mesh.Protocol{mesh.HTTP, mesh.TCP} {
 		t.Run(string(protocol), func(t *testing.T) {
@@ -117,8 +116,7 @@ func TestRefusingEndpoint(t *testing.T) {
 	}
 }
 
-// Requests that run into the timeout of their route say nothing about the endpoint: it
-// accepts connections.
+// Requests that exceed their route's timeout do not count against the endpoint, which accepts connections.
 func TestSlowApplicationIsNotEjected(t *testing.T) {
 	s := newPair(t)
 	s.a.web()
@@ -138,8 +136,7 @@ func TestSlowApplicationIsNotEjected(t *testing.T) {
 	}
 }
 
-// The only endpoint of a service stays in use whatever happened: nothing is gained without
-// it.
+// The only endpoint of a service is never ejected: without it no call could succeed.
 func TestOnlyEndpointIsNotEjected(t *testing.T) {
 	t.Parallel()
 	s := newPair(t)
@@ -161,8 +158,8 @@ func TestOnlyEndpointIsNotEjected(t *testing.T) {
 	}
 }
 
-// Calls stay in the client's zone while an endpoint is there, and leave it when that is not
-// ready, or silent.
+// Calls stay in the client's zone while an endpoint there works, and leave it when that endpoint is
+// not ready, or silent.
 func TestPreferClose(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

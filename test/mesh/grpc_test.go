@@ -19,8 +19,8 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// Calls are routed by method; one without a rule is not implemented, and one whose backend is not
-// there is unavailable. What is no call gets neither.
+// gRPC calls are routed by method. A call that matches no rule gets Unimplemented, and one whose
+// backend is missing gets Unavailable; other HTTP requests get neither.
 func TestGRPCRoutes(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -66,7 +66,7 @@ func TestGRPCRoutes(t *testing.T) {
 	}
 }
 
-// A stream that is silent outlives the control plane, its return, and changes of the mesh.
+// A silent stream survives the loss of the control plane, its return, and changes of the mesh.
 func TestGRPCStream(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -98,7 +98,7 @@ func TestGRPCStream(t *testing.T) {
 	}
 	want(healthpb.HealthCheckResponse_SERVING)
 	s.down()
-	time.Sleep(2500 * time.Millisecond) // the silence is what is tested
+	time.Sleep(2500 * time.Millisecond) // the silence under test
 	s.up()
 	s.service("new", "10.96.1.1", "server", port(9000, mesh.GRPC), port(9001, mesh.GRPC))
 	s.pod("server2", "server")
@@ -110,7 +110,7 @@ func TestGRPCStream(t *testing.T) {
 	want(healthpb.HealthCheckResponse_NOT_SERVING)
 }
 
-// healthClient is a gRPC client in a pod's application.
+// healthClient returns a gRPC client in a pod's application.
 func (p *pod) healthClient(t *testing.T, to string) healthpb.HealthClient {
 	t.Helper()
 	c, err := grpc.NewClient("passthrough:///"+to, grpc.WithTransportCredentials(insecure.NewCredentials()),

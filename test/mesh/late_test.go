@@ -27,18 +27,17 @@ import (
 // pause is longer than a proxy waits for first bytes.
 const pause = 250 * time.Millisecond
 
-// lateness is how long after the connect the first bytes come: at once, within the time in
-// which a proxy waits for them, and after it.
+// lateness lists delays between connect and the first bytes: none, shorter than a proxy waits for
+// first bytes, and longer.
 var lateness = []time.Duration{0, 150 * time.Millisecond, 250 * time.Millisecond, 600 * time.Millisecond, 1200 * time.Millisecond, 5 * time.Second}
 
-// A lateCall is what a client does on a connection once it has been silent.
+// A lateCall is the client's exchange on a connection after its silence.
 type lateCall struct {
 	name, to string
 	talk     func(net.Conn) error
 }
 
-// runLate opens 100 connections for each lateness, in turn those of the calls, all at once. None may
-// fail.
+// runLate opens 100 connections for each lateness, all at once, alternating between the calls. None may fail.
 func runLate(t *testing.T, dial func(ctx context.Context, network, to string) (net.Conn, error), calls []lateCall) {
 	t.Helper()
 	const each, shown = 100, 3
@@ -67,14 +66,14 @@ func runLate(t *testing.T, dial func(ctx context.Context, network, to string) (n
 	}
 }
 
-// meshConfig is a client's TLS as a proxy's, with a certificate of the mesh in PEM.
+// meshConfig returns the TLS configuration of a proxy as a client, with a certificate of the mesh in PEM.
 func meshConfig(chain, key []byte) (*tls.Config, error) {
 	c, err := tls.X509KeyPair(chain, key)
 	return &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"outrider"}, Certificates: []tls.Certificate{c}}, err
 }
 
-// hello is a call by TLS, with the first record in pieces that end at these numbers of bytes,
-// and a pause after each.
+// hello is a call over TLS whose first record is sent in pieces: they end at these numbers of
+// bytes, with a pause after each.
 func hello(config *tls.Config, talk func(net.Conn) error, ends ...int) func(net.Conn) error {
 	return func(c net.Conn) error {
 		secure := tls.Client(&inPieces{c, ends}, config)
@@ -104,8 +103,8 @@ func (p *inPieces) Write(b []byte) (int, error) {
 	return begin + n, err
 }
 
-// request makes one, in pieces with a pause between them, and checks that the response has
-// the route's header and ends as it should.
+// request sends a request in pieces with a pause between them, and checks that the response has the
+// route's header and ends correctly.
 func request(pieces ...string) func(net.Conn) error {
 	return func(c net.Conn) error {
 		for i, p := range pieces {
@@ -120,7 +119,7 @@ func request(pieces ...string) func(net.Conn) error {
 		if err != nil {
 			return err
 		}
-		body, err := io.ReadAll(r.Body) // with HTTP/1.0 to the end of the connection
+		body, err := io.ReadAll(r.Body) // with HTTP/1.0 up to the end of the connection
 		if err != nil || !strings.HasPrefix(string(body), "server ") || r.Header.Get("X-Route") != "web" {
 			return fmt.Errorf("%s, route %q: %q, %v", r.Status, r.Header.Get("X-Route"), body, err)
 		}
@@ -128,8 +127,7 @@ func request(pieces ...string) func(net.Conn) error {
 	}
 }
 
-// A request to a port that declares HTTP is one however late it comes: it has the service's
-// route.
+// A request to a port that declares HTTP is routed as HTTP, however late it arrives.
 func TestLateRequests(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -151,7 +149,7 @@ func TestLateRequests(t *testing.T) {
 		}
 		return nil
 	}
-	pod := func(c net.Conn) error { // of a headless service: there is no route
+	pod := func(c net.Conn) error { // of a headless service, which has no route
 		if got := exchange(c, "GET / HTTP/1.0\r\n\r"); got != "HTTP/1.0 200 OK" {
 			return errors.New(got)
 		}
@@ -173,13 +171,13 @@ func TestLateRequests(t *testing.T) {
 			return nil
 		}},
 	})
-	if n := s.client.stalls(); n < 100 { // a busy proxy may accept the less late ones when they have been silent for long
+	if n := s.client.stalls(); n < 100 { // a busy proxy may accept the shorter delays only after their silence has ended
 		t.Errorf("the proxy waited %d times for first bytes", n)
 	}
 }
 
-// A silent connection to a port that declares HTTP has no server yet: its request goes to one
-// that is there when it comes, by the routes of then, without a control plane too.
+// A silent connection to a port that declares HTTP has no server yet. Its request uses the servers
+// and routes that exist when it arrives, even without a control plane.
 func TestSilentConnectionHasNoServer(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -212,9 +210,9 @@ func TestSilentConnectionHasNoServer(t *testing.T) {
 	if accepted.Load() != 0 {
 		t.Errorf("%d connections to the server", accepted.Load())
 	}
-	// The first server leaves, another comes.
+	// The first server leaves, and another one joins.
 	s.service("silent", "10.96.0.8", "another", port(8080, mesh.HTTP))
-	row := 0 // each of Envoy's threads has it: a connection is any thread's
+	row := 0 // successes in a row: any of Envoy's threads may take a connection, and each needs the change
 	s.eventually(t, "the other server, 20 times in a row", func() bool {
 		if row++; !strings.HasPrefix(get(s.client.client(), "http://10.96.0.8:8080/"), "200 server") {
 			row = 0
@@ -241,7 +239,7 @@ func TestSilentConnectionHasNoServer(t *testing.T) {
 	s.eventually(t, "no silent connections", func() bool { return s.client.stat(waiting) == 0 })
 }
 
-// meshTLS is a client's configuration as the proxies', with the certificate of an account.
+// meshTLS returns a client's TLS configuration as a proxy's, with the certificate of an account.
 func meshTLS(t *testing.T, authority *ca.Authority, account string) *tls.Config {
 	t.Helper()
 	chain, key := certificate(t, authority, account)
@@ -252,7 +250,7 @@ func meshTLS(t *testing.T, authority *ca.Authority, account string) *tls.Config 
 	return config
 }
 
-// strictPod is a server that takes mutual TLS only.
+// strictPod makes a server that accepts only mutual TLS.
 func (s *shop) strictPod() *pod {
 	s.source.set(&mesh.PolicySpec{Name: "strict", Namespace: namespace, Selector: map[string]string{"app": "strict"}, Mode: mesh.ModeStrict})
 	p := s.pod("strict", "strict")
@@ -260,8 +258,9 @@ func (s *shop) strictPod() *pod {
 	return p.proxied()
 }
 
-// A ClientHello is one however late it comes, where the policy wants mutual TLS. Elsewhere it is one
-// within a second, and later than that a server that speaks first greets a client that does not.
+// Where the policy requires mutual TLS, a ClientHello is recognized however late it arrives.
+// Elsewhere it is recognized within a second; after that the port is taken for one whose server
+// speaks first, and the server sends its greeting.
 func TestLateHellos(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -270,11 +269,11 @@ func TestLateHellos(t *testing.T) {
 	strict := s.strictPod()
 	go echo(strict.listen(8083), "server")
 	go repeat(strict.listen(6380), "server")
-	go repeat(strict.listen(6381), "server") // undeclared
+	go repeat(strict.listen(6381), "server") // a port that no Service declares
 	for _, p := range []*pod{strict, s.server} {
 		go greet(p.listen(6382), "server PING")
 	}
-	s.client.send(strict.v4.String()+":6380", "PING") // its configuration is there
+	s.client.send(strict.v4.String()+":6380", "PING") // makes the proxy load its configuration
 	config := meshTLS(t, s.ca, "client")
 	peer := func(want string) func(net.Conn) error {
 		return func(c net.Conn) error {
@@ -318,7 +317,7 @@ func TestLateHellos(t *testing.T) {
 		{name: "bytes", to: at(s.server, 6380), talk: hello(config, ping)},
 		{name: "undeclared, the server first", to: at(s.server, 6382), talk: hello(config, ping)},
 	} {
-		s.eventually(t, c.name+", mutual TLS after a pause", func() bool { // a busy machine may make it longer
+		s.eventually(t, c.name+", mutual TLS after a pause", func() bool { // a busy machine may make the pause longer
 			conn, err := s.plain.dial(t.Context(), "tcp", c.to)
 			if err != nil {
 				t.Fatal(err)
@@ -334,8 +333,8 @@ func TestLateHellos(t *testing.T) {
 	}
 }
 
-// An application behind STRICT gets no connection of a client that is not authenticated,
-// whatever the client sends, and when.
+// An application behind STRICT gets no connection from an unauthenticated client, whatever the
+// client sends, and when.
 func TestStrictStaysStrict(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -373,7 +372,7 @@ func TestStrictStaysStrict(t *testing.T) {
 		"another protocol": pieces("", "PING 12345678\n"), "no certificate": handshake(anonymous), "a certificate of another authority": handshake(wrong),
 	}
 	var all sync.WaitGroup
-	for name, client := range clients { // any order: they run at once
+	for name, client := range clients { // any order: they run concurrently
 		for _, n := range ports {
 			c, err := s.plain.dial(context.Background(), "tcp", fmt.Sprintf("%s:%d", strict.v4, n))
 			if err != nil {
@@ -401,8 +400,8 @@ func TestStrictStaysStrict(t *testing.T) {
 	}
 }
 
-// A service whose server speaks first takes the detection of HTTP from no other service of the
-// same port number.
+// A service whose server speaks first does not disable the detection of HTTP for other services
+// with the same port number.
 func TestOneServerFirstService(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -414,8 +413,8 @@ func TestOneServerFirstService(t *testing.T) {
 		out, err := s.client.admin.Get(context.Background(), "/listeners", "")
 		return err == nil && strings.Contains(string(out), "outbound_10.96.0.60_8080::") && strings.Contains(string(out), "outbound_3306::")
 	})
-	for to, want := range map[string]string{"10.96.0.1:8080": "web", "10.96.0.61:3306": "undeclared"} { // any order: independent
-		// A connection of a busy client may be silent for longer than one is looked at.
+	for to, want := range map[string]string{"10.96.0.1:8080": "web", "10.96.0.61:3306": "undeclared"} { // any order: independent calls
+		// A busy client's connection may be silent for longer than a proxy inspects it.
 		s.eventually(t, to+" by the route "+want, func() bool {
 			r, err := s.client.client().Get("http://" + to)
 			if err != nil {
@@ -436,8 +435,8 @@ func TestOneServerFirstService(t *testing.T) {
 	}
 }
 
-// A call to a service that appears a moment later gets it, though connections to its address are
-// lost before.
+// A call to a service that was created a moment later reaches it, although connections to its
+// address were lost before.
 func TestNewService(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, func(r *resource.Source) { r.FirstUseTimeout = process.Patience })

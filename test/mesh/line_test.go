@@ -13,16 +13,16 @@ import (
 	"outrider.dev/internal/core/xds/resource"
 )
 
-// A line is between the proxies and the control plane. It delays messages, or drops them.
+// A line connects the proxies to the control plane. It can delay or drop messages.
 type line struct{ fault atomic.Pointer[fault] }
 
 type fault struct {
-	typeURL string // empty: each
+	typeURL string // empty: every type
 	late    time.Duration
 	mute    bool
 }
 
-// slow delays the messages of one type or all.
+// slow delays the messages of one type, or of all.
 func (l *line) slow(d time.Duration, typeURL string) {
 	l.fault.Store(&fault{typeURL: typeURL, late: d})
 }
@@ -65,7 +65,7 @@ func (d *delayed) SendMsg(m any) error {
 	}
 }
 
-// deliver is the only one that sends.
+// deliver is the only sender on the stream.
 func (d *delayed) deliver() {
 	for {
 		select {
@@ -80,12 +80,12 @@ func (d *delayed) deliver() {
 	}
 }
 
-// A control plane that sends each message half of the first-use timeout late fails no
-// connection: the endpoints of a service come with its cluster, so that a first use waits
-// for one message.
+// A control plane that delays each message by half of the first-use timeout makes no connection
+// fail: a service's endpoints come with its cluster, so that a first use waits for only one
+// message.
 func TestSlowControlPlane(t *testing.T) {
 	t.Parallel()
-	const wait = 10 * time.Second // a second is not enough for a machine that has other work
+	const wait = 10 * time.Second // a second is too short on a busy machine
 	s := newShop(t, func(r *resource.Source) { r.FirstUseTimeout = wait })
 	s.route("web", "web", 8080)
 	s.line.slow(wait/8, "")

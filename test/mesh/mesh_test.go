@@ -16,11 +16,10 @@ import (
 	"outrider.dev/test/process"
 )
 
-// failedToPassThrough counts failed connections to addresses without a service.
+// failedToPassThrough counts failed connections to addresses that belong to no service.
 const failedToPassThrough = `cluster\.PassthroughCluster\.upstream_cx_connect_fail`
 
-// A shop is the world of most tests: a client and a server with proxies, and one server
-// without.
+// A shop is the world of most tests: a client and a server with proxies, and a server without one.
 type shop struct {
 	*world
 	client, server, plain *pod
@@ -111,8 +110,8 @@ func (s *shop) requests(t *testing.T) {
 func (s *shop) bytes(t *testing.T) {
 	tests := map[string]struct {
 		to, line, want string
-		stalls         uint64 // of both proxies: waits for first bytes that did not come
-		fails          uint64 // tries at an address without a service
+		stalls         uint64 // of both proxies: waits for first bytes that ended without any
+		fails          uint64 // tries to connect to an address without a service
 	}{
 		"the server is declared to speak first": {to: "10.96.0.2:3306", want: "server"},
 		"the same by IPv6":                      {to: "[fd96::2]:3306", want: "server"},
@@ -129,7 +128,8 @@ func (s *shop) bytes(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			for range 2 {
-				// A busy client may be silent for longer than a proxy waits for first bytes: then it is tried again.
+				// A busy client may be silent for longer than a proxy waits for first bytes; then
+				// the case is repeated.
 				process.EventuallyEqual(t, "waits for first bytes, and failed tries", [2]uint64{tt.stalls, tt.fails}, func() [2]uint64 {
 					stalls, fails := s.client.stalls()+s.server.stalls(), s.client.stat(failedToPassThrough)
 					if got := s.client.send(tt.to, tt.line); got != tt.want {
@@ -172,7 +172,7 @@ func (s *shop) mutualTLS(t *testing.T) {
 	}
 }
 
-// Many first requests at once, to as many services: each is answered.
+// Many first requests at once, each to another service, are all answered.
 func TestManyAtOnce(t *testing.T) {
 	s := newShop(t, func(r *resource.Source) { r.FirstUseTimeout = process.Patience })
 	const n = 100
@@ -201,7 +201,7 @@ func TestManyAtOnce(t *testing.T) {
 	t.Logf("%d first requests of 100 kB at once: %s", n, time.Since(start))
 }
 
-// ownPorts: a connection to a capture port of the proxy is closed, and makes no others.
+// ownPorts checks that a connection to a capture port of the proxy is closed, and opens no others.
 func (s *shop) ownPorts(t *testing.T) {
 	before := s.client.stat(`listener\.0\.0\.0\.0_15001\.downstream_cx_total`)
 	dsts := []string{"127.0.0.1:15001", "[::1]:15006", s.client.v4.String() + ":15001", "10.96.0.1:15001", "127.0.0.1:15007"}
@@ -215,7 +215,7 @@ func (s *shop) ownPorts(t *testing.T) {
 	}
 }
 
-// route sends the requests to a service's port to it, with a header that shows it.
+// route sends the requests for a service's port to the service itself, and marks them with a header.
 func (w *world) route(name, service string, port uint16, rules ...mesh.Route) {
 	if rules == nil {
 		rules = []mesh.Route{{

@@ -14,7 +14,7 @@ import (
 	"outrider.dev/internal/core/xds/resource"
 )
 
-// An Envoy whose bootstrap the agent has not written reaches what is outside of the mesh.
+// An Envoy with a bootstrap that the agent did not write reaches addresses outside the mesh.
 func TestPlainEnvoyReachesOutside(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -28,7 +28,7 @@ func TestPlainEnvoyReachesOutside(t *testing.T) {
 	}
 }
 
-// withoutPassthrough removes the cluster that the control plane sends as well.
+// withoutPassthrough removes from a bootstrap the cluster that the control plane sends too.
 func withoutPassthrough(t testing.TB, bootstrap []byte) []byte {
 	t.Helper()
 	var all map[string]any
@@ -49,10 +49,10 @@ func withoutPassthrough(t testing.TB, bootstrap []byte) []byte {
 	return out
 }
 
-// An external name that the resolver does not resolve blocks nothing else: neither the first
-// use of other services, nor the next pod of a workload that used it.
+// An external name that cannot be resolved blocks nothing else: neither the first use of other
+// services, nor the next pod of a workload that used it.
 func TestNameThatIsNotResolved(t *testing.T) {
-	s := newShop(t, func(r *resource.Source) { r.FirstUseTimeout = 4 * time.Second }) // and is waited for
+	s := newShop(t, func(r *resource.Source) { r.FirstUseTimeout = 4 * time.Second }) // the tests wait for this timeout
 	var silent net.PacketConn
 	var err error
 	s.router.Do(func() { silent, err = net.ListenPacket("udp", resolver+":53") })

@@ -17,7 +17,7 @@ import (
 	"outrider.dev/test/process"
 )
 
-// Policies determine what a port accepts, at once and for both ends.
+// Policies determine what a port accepts, immediately and at both ends.
 func TestPolicies(t *testing.T) {
 	s := newShop(t)
 	server := s.server.v4.String()
@@ -45,7 +45,7 @@ func TestPolicies(t *testing.T) {
 		{"DISABLE takes no mutual TLS, and calls plainly", mesh.ModeDisable, nil, []call{
 			{s.client, "10.96.0.2:6379", true}, {s.client, "10.96.0.2:3306", true}, {s.plain, server + ":6379", true}}},
 	}
-	go repeat(s.server.listen(5555), "server") // of no service
+	go repeat(s.server.listen(5555), "server") // a port of no service
 	for _, step := range steps {
 		t.Run(step.name, func(t *testing.T) {
 			set(step.mode, step.ports)
@@ -78,7 +78,7 @@ func TestWrongIdentity(t *testing.T) {
 	}
 }
 
-// TLS of the application's own passes, with and without mutual TLS around it.
+// The application's own TLS passes, with and without mutual TLS around it.
 func TestTLSOfTheApplication(t *testing.T) {
 	s := newShop(t)
 	app := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "inside") }))
@@ -101,8 +101,8 @@ func TestTLSOfTheApplication(t *testing.T) {
 	}
 }
 
-// HTTP/2 without TLS, from the first byte; and bodies of 3 MB, on a first request, to a
-// service with routes and to one without.
+// Requests work with HTTP/2 without TLS from the first byte, and with bodies of 3 MB in a first
+// request, to a service with routes and to one without.
 func TestHTTP2AndLargeBodies(t *testing.T) {
 	s := newShop(t)
 	s.route("web", "web", 8080)
@@ -140,8 +140,8 @@ type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
 
-// Connections that came before the proxy are handed to its other listeners, with the
-// original destination in a header.
+// Connections from before the proxy's start are handed to separate listeners, with the original
+// destination in a PROXY header.
 func TestEarlyConnections(t *testing.T) {
 	s := newShop(t)
 	tests := map[string]struct {
@@ -175,7 +175,7 @@ func TestEarlyConnections(t *testing.T) {
 	}
 }
 
-// proxyHeader is version 2 of the PROXY protocol.
+// proxyHeader returns a header of version 2 of the PROXY protocol.
 func proxyHeader(to netip.AddrPort) []byte {
 	family, from := byte(0x11), netip.MustParseAddr("10.1.1.1")
 	if to.Addr().Is6() {
@@ -188,8 +188,7 @@ func proxyHeader(to netip.AddrPort) []byte {
 	return append(binary.BigEndian.AppendUint16(out, uint16(len(body))), body...)
 }
 
-// A new port number in the mesh, and endpoints that come and go, leave connections as
-// they are.
+// A new port number in the mesh, and changing endpoints, do not disturb open connections.
 func TestChangesCutNothing(t *testing.T) {
 	s := newShop(t)
 	var conns []net.Conn

@@ -21,10 +21,10 @@ import (
 	"outrider.dev/test/process"
 )
 
-// A response that a proxy creates names the proxy, the destination and the reason.
+// A response that a proxy generates names the proxy, the destination and the reason.
 func TestReplies(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, func(r *resource.Source) { r.FirstUseTimeout = 4 * time.Second }) // and is waited for
+	s := newShop(t, func(r *resource.Source) { r.FirstUseTimeout = 4 * time.Second }) // the tests wait for this timeout
 	only := []mesh.Match{{Path: &mesh.Text{Kind: mesh.Prefix, Value: "/slow"}}}
 	to := []mesh.Backend{{Namespace: namespace, Name: "web", Port: 8080, Weight: 1}}
 	s.route("web", "web", 8080, mesh.Route{Matches: only, Backends: to, Timeout: 100 * time.Millisecond})
@@ -37,7 +37,7 @@ func TestReplies(t *testing.T) {
 		"the route's timeout":     {to: "10.96.0.1:8080", path: "/slow", status: 504, direction: "routed", text: "no response within the timeout of the route"},
 	})
 
-	// The control plane sends the cluster of a service, and not its routes.
+	// The control plane sends the cluster of a service, but not its routes.
 	s.line.silence(xds.VirtualHostType)
 	s.service("mute", "10.96.0.8", "server", port(8080, mesh.HTTP))
 	s.route("mute", "mute", 8080)
@@ -64,14 +64,14 @@ func TestReplies(t *testing.T) {
 	})
 }
 
-// A reply is the response that is expected of a proxy instead of the server.
+// A reply is the response that a proxy is expected to send in place of the server.
 type reply struct {
 	to, path        string
 	status          int
 	direction, text string
 }
 
-// replies sends all requests at once, for text and for JSON: some take long.
+// replies sends all requests concurrently, asking for text and for JSON; some take long.
 func (s *shop) replies(t *testing.T, all map[string]reply) {
 	t.Run("", func(t *testing.T) {
 		for name, want := range all {
@@ -119,7 +119,7 @@ func (s *shop) reply(t *testing.T, want reply, accept string) {
 	}
 }
 
-// A proxy sends the client's identity to its application, and a client cannot forge one.
+// A proxy sends the client's identity to its application, and a client cannot forge it.
 func TestForwardedCertificate(t *testing.T) {
 	s := newShop(t)
 	const forged = "By=spiffe://cluster.local/ns/shop/sa/server;URI=spiffe://cluster.local/ns/shop/sa/admin"
@@ -159,7 +159,7 @@ func TestForwardedCertificate(t *testing.T) {
 	}
 }
 
-// A request whose backend is missing is answered with the backend's name.
+// A request whose backend is missing gets an answer with the backend's name.
 func TestMissingBackends(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

@@ -15,8 +15,8 @@ import (
 	"outrider.dev/test/process"
 )
 
-// Routes hold for what goes to a service's address, whatever the host is that the
-// request names; the application behind sees that host.
+// Routes apply to requests to a service's address, whatever Host header they have; the application
+// receives that header unchanged.
 func TestRoutes(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -155,7 +155,7 @@ func (s *shop) idleStream(t *testing.T, to string) {
 		t.Fatalf("%s: %v, %v", to, r, err)
 	}
 	for _, pause := range []time.Duration{0, 2500 * time.Millisecond} {
-		time.Sleep(pause) // the silence is what is tested
+		time.Sleep(pause) // the silence under test
 		fmt.Fprintln(c, "hello")
 		if got, err := in.ReadString('\n'); got != "hello\n" {
 			t.Errorf("%s: %q, %v after %s", to, got, err, pause)
@@ -163,7 +163,7 @@ func (s *shop) idleStream(t *testing.T, to string) {
 	}
 }
 
-// websocket is the server's side: after the handshake it echoes.
+// websocket serves a WebSocket: after the handshake it echoes.
 func websocket(w http.ResponseWriter) {
 	c, rw, err := w.(http.Hijacker).Hijack()
 	if err != nil {

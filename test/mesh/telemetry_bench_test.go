@@ -21,8 +21,8 @@ import (
 	"outrider.dev/test/process"
 )
 
-// plainEnvoy is a configuration by hand: one listener, one route and one cluster, with mutual TLS,
-// and nothing that the mesh needs.
+// plainEnvoy is a handwritten configuration: one listener, one route and one cluster, with mutual
+// TLS, and nothing that only a mesh needs.
 func plainEnvoy(listener string, port uint16, to string, client bool) func(certificates, admin string) string {
 	return func(certificates, admin string) string {
 		common := fmt.Sprintf(`{"tls_certificate_sds_secret_configs": [{"name": "workload", "sds_config": {"path_config_source": {"path": "%[1]s/workload.json"}}}],
@@ -50,7 +50,7 @@ func plainEnvoy(listener string, port uint16, to string, client bool) func(certi
 	}
 }
 
-// A way to have telemetry, or not.
+// A way is a pair of Envoys with one telemetry configuration.
 type way struct {
 	name     string
 	settings telemetry.Settings
@@ -58,11 +58,11 @@ type way struct {
 
 	client, server *pod
 	http           *http.Client
-	rps, cpu       []float64 // requests a second, and µs of both Envoys for each
+	rps, cpu       []float64 // requests a second, and processor time of both Envoys for each in µs
 }
 
-// BenchmarkTelemetry compares Envoys by requests a second, and processor time for each request.
-// All ways are measured in turn, in each round in another order.
+// BenchmarkTelemetry compares ways by requests a second and processor time for each request. It
+// measures all ways in turn, in a different order in each round.
 func BenchmarkTelemetry(b *testing.B) {
 	const rounds, callers, warm, measured = 7, 16, 300 * time.Millisecond, 1500 * time.Millisecond
 	jsonLog, err := telemetry.Mesh{AccessLogFile: "/dev/stdout", AccessLogEncoding: "JSON"}.Settings(nil)
@@ -125,7 +125,7 @@ func (w *way) open(b *testing.B) {
 	world.eventually(b, "a response by way of "+w.name, func() bool { return get(w.http, "http://10.96.0.1:8080/") == "200 hello" })
 }
 
-// load makes requests for a time, and returns how many.
+// load makes requests for a duration, and returns their number.
 func (w *way) load(b *testing.B, callers int, d time.Duration) int {
 	b.Helper()
 	end := time.Now().Add(d)
@@ -148,7 +148,7 @@ func (w *way) load(b *testing.B, callers int, d time.Duration) int {
 	return int(n.Load())
 }
 
-// spent is the processor time of both Envoys.
+// spent returns the processor time of both Envoys.
 func (w *way) spent(b *testing.B) time.Duration {
 	b.Helper()
 	var ticks int

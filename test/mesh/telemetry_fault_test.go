@@ -17,7 +17,7 @@ import (
 	"outrider.dev/test/process"
 )
 
-// A request that an AuthorizationPolicy denies is in the log and the metrics of both sides.
+// A request that an AuthorizationPolicy denies is in the logs and the metrics of both sides.
 func TestTelemetryOfADeniedRequest(t *testing.T) {
 	t.Parallel()
 	settings, err := telemetry.Mesh{AccessLogFile: "/dev/stdout", AccessLogEncoding: "JSON"}.Settings(nil)
@@ -33,14 +33,14 @@ func TestTelemetryOfADeniedRequest(t *testing.T) {
 		raw, err := o.server.admin.Get(context.Background(), "/config_dump", "resource=dynamic_listeners&mask=active_state")
 		return err == nil && strings.Contains(string(raw), "/closed")
 	})
-	// The threads of the proxy may get it later.
+	// The proxy's threads may get the policy later.
 	process.EventuallyEqual(t, "a request", "denied", func() string { return o.client.request("GET", "http://10.96.0.1:8080/closed", "", nil) }, o.envoys...)
 	type line struct {
 		Path    string
 		Code    float64 `json:"response_code"`
 		Details string  `json:"response_code_details"`
 	}
-	for p, details := range map[*pod]string{ // any order: each has its own
+	for p, details := range map[*pod]string{ // any order: each proxy has its own details
 		o.client: "via_upstream", o.server: "rbac_access_denied_matched_policy[ns[shop]-policy[closed]-rule[0]]",
 	} {
 		process.EventuallyEqual(t, "denied requests in the log of "+p.name, []line{{"/closed", 403, details}}, func() (got []line) {
@@ -80,14 +80,15 @@ func (p *pod) runtime(t *testing.T, setting string) {
 	}
 }
 
-// A collector that takes spans and never answers costs the spans: requests go on, a proxy waits for
-// so many exports at once and for so long, and when the collector is well again it gets spans.
+// A collector that accepts spans and never answers only loses spans: requests succeed, a proxy
+// bounds the number and duration of pending exports, and the collector gets spans again after it
+// has recovered.
 func TestCollectorHangs(t *testing.T) {
 	t.Parallel()
 	o := newObserved(t, telemetry.Settings{Tracing: telemetry.Tracing{Host: "otel.shop.svc.cluster.local", Port: 4317, Sampling: 100}})
 	o.collector.hang = make(chan struct{})
 	go func() {
-		for { // they are not looked at
+		for { // the responses are ignored
 			select {
 			case <-o.seen:
 			case <-t.Context().Done():
@@ -103,7 +104,8 @@ func TestCollectorHangs(t *testing.T) {
 			t.Fatal(got)
 		}
 	}
-	// A slow machine makes few requests while an export lasts: so they come all at once, and each makes one.
+	// A slow machine makes few requests during an export. So all requests are sent at once, and
+	// each causes an export.
 	o.client.runtime(t, "tracing.opentelemetry.min_flush_spans=1")
 	o.eventually(t, "an export that is not begun", func() bool {
 		var all sync.WaitGroup
@@ -117,7 +119,7 @@ func TestCollectorHangs(t *testing.T) {
 		all.Wait()
 		return stat("active_overflow") > 0
 	})
-	if active := stat("active"); active > 101 { // each of two threads may begin the last one
+	if active := stat("active"); active > 101 { // each of two threads may start the last one
 		t.Errorf("%d exports at once, want 100", active)
 	}
 	o.eventually(t, "exports are given up", func() bool { return stat("max_duration_reached") >= 100 })

@@ -30,23 +30,23 @@ import (
 	"outrider.dev/test/process"
 )
 
-// An observed mesh has a client and a server that log, count and trace, and a collector.
+// An observed mesh has a client and a server with access logs, metrics and tracing, and a collector.
 type observed struct {
 	*world
 	client, server *pod
 	collector      collector
-	seen           chan http.Header // of the requests at the application
+	seen           chan http.Header // of requests that reach the application
 }
 
-// collector keeps the spans that it gets, by OTLP over gRPC and over HTTP.
+// A collector stores the spans that it receives, by OTLP over gRPC and over HTTP.
 type collector struct {
 	mu    sync.Mutex
 	spans []span
-	drop  bool          // it keeps none
-	hang  chan struct{} // it answers when this is closed; nil: at once
+	drop  bool          // discards all spans
+	hang  chan struct{} // answers once this is closed; nil: at once
 }
 
-// A span, with the name of its service.
+// A span is a received span with the name of its service.
 type span struct {
 	*otlp.Span
 	service string
@@ -87,7 +87,7 @@ func (c *collector) of(trace string) []span {
 	return out
 }
 
-// serve takes requests of an export. An ExportTraceServiceRequest has the fields of TracesData.
+// serve accepts export requests. An ExportTraceServiceRequest has the same fields as TracesData.
 func (c *collector) serve(t testing.TB, rpc, web net.Listener) {
 	s := grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
 		if m, _ := grpc.MethodFromServerStream(stream); m != "/opentelemetry.proto.collector.trace.v1.TraceService/Export" {
@@ -159,7 +159,7 @@ func newObserved(t *testing.T, settings telemetry.Settings) *observed {
 	return o
 }
 
-// lines are the whole ones of a pod's access log.
+// lines returns the complete lines of a pod's access log.
 func (p *pod) lines() []string {
 	p.world.t.Helper()
 	raw, err := os.ReadFile(filepath.Join(p.dir, "access"))
@@ -170,8 +170,7 @@ func (p *pod) lines() []string {
 	return lines[:len(lines)-1]
 }
 
-// scraped are the metrics of a pod with Istio's names, as its agent shows them, without those of
-// buckets and sums.
+// scraped returns the metrics of a pod with Istio's names, as its agent serves them, without buckets and sums.
 func (p *pod) scraped(own status.Workload) []string {
 	t := p.world.t
 	t.Helper()
@@ -214,7 +213,7 @@ func (p *pod) scraped(own status.Workload) []string {
 
 const traceparent = "Traceparent"
 
-// call makes a request of a trace from the client's application.
+// call makes a request from the client's application that belongs to a trace.
 func (o *observed) call(t *testing.T, url, trace string, grpc bool) {
 	t.Helper()
 	r, err := http.NewRequest("POST", url, strings.NewReader("body"))
@@ -243,7 +242,7 @@ func (o *observed) call(t *testing.T, url, trace string, grpc bool) {
 	}
 }
 
-// continued fails unless both proxies traced a request as parts of the trace of the application.
+// continued fails unless the spans of both proxies belong to the application's trace.
 func (o *observed) continued(t *testing.T, trace string, seen http.Header) {
 	t.Helper()
 	var spans []span
@@ -290,7 +289,7 @@ func TestTelemetry(t *testing.T) {
 	seenRouted := <-o.seen
 	o.call(t, "http://10.96.0.1:8081/hello", rpc, true)
 	seenRPC := <-o.seen
-	o.call(t, "http://10.96.0.1:8080/hello", "", false) // is not sampled
+	o.call(t, "http://10.96.0.1:8080/hello", "", false) // not sampled
 	<-o.seen
 	if got := o.client.send("10.96.0.2:6379", "x"); got != "db x" {
 		t.Fatal(got)
@@ -370,7 +369,7 @@ func (o *observed) metrics(t *testing.T) {
 			return "{" + common + fmt.Sprintf(`,destination_service="%[1]s.shop.svc.cluster.local",destination_service_name="%[1]s",destination_service_namespace="shop",`, service) +
 				rest + fmt.Sprintf(`,response_flags="-",connection_security_policy="%s"} `, security)
 		}
-		// At the server a port of two services is the first one's by name.
+		// At the server, a port of two services is counted for the first service by name.
 		first := map[bool]string{true: "routed", false: "web"}[p == o.server]
 		http := labels(first, `request_protocol="http",response_code="200",grpc_response_status=""`) + "3"
 		rpc := labels("web", `request_protocol="grpc",response_code="200",grpc_response_status="5"`) + "1"
@@ -386,7 +385,7 @@ func (o *observed) metrics(t *testing.T) {
 	}
 }
 
-// The text is Istio's, and spans go over HTTP as well.
+// The text format is Istio's, and spans can be exported over HTTP too.
 func TestTelemetryAsText(t *testing.T) {
 	t.Parallel()
 	settings, err := telemetry.Mesh{AccessLogFile: "/dev/stdout"}.Settings(nil)

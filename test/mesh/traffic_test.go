@@ -15,7 +15,7 @@ import (
 	"outrider.dev/test/process"
 )
 
-// echo responds with what the request had, in HTTP/1.1 and HTTP/2 without TLS.
+// echo responds with the content of the request, in HTTP/1.1 and HTTP/2 without TLS.
 func echo(l net.Listener, name string) {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
@@ -73,14 +73,14 @@ func repeat(l net.Listener, name string) {
 	})
 }
 
-// client makes requests from a pod, each on a connection of its own.
+// client returns an HTTP client in a pod, which uses a new connection for each request.
 func (p *pod) client() *http.Client {
 	return &http.Client{Transport: retrying{p.world, &http.Transport{DialContext: p.dial, DisableKeepAlives: true}}, Timeout: process.Patience}
 }
 
-// A retrying transport tries a failed request again if a proxy of the world has waited in vain for
-// first bytes: a busy client may be silent for longer than that, and its connection is then treated
-// as one of TCP. Each such wait excuses one request.
+// A retrying transport retries a failed request if a proxy of the world has waited for first bytes
+// in vain: a busy client may be silent for longer than that wait, and its connection is then
+// treated as TCP. Each of these waits excuses one request.
 type retrying struct {
 	*world
 	*http.Transport
@@ -95,16 +95,16 @@ func (l retrying) RoundTrip(r *http.Request) (*http.Response, error) {
 		l.t.Logf("%s %s is tried again: %v", r.Method, r.URL, err)
 		r = r.Clone(r.Context())
 		if r.GetBody != nil {
-			r.Body, _ = r.GetBody() // of a reader in memory: never an error
+			r.Body, _ = r.GetBody() // the body is in memory: never an error
 		}
 	}
 }
 
-// excuses reports whether there was a wait in vain that has excused no request yet.
+// excuses reports whether there was a wait in vain that has not excused a request yet.
 func (w *world) excuses() bool {
 	var stalls int64
 	for _, p := range w.proxies {
-		all, _ := p.admin.Stats(context.Background(), stalled) // one that has ended has none
+		all, _ := p.admin.Stats(context.Background(), stalled) // an Envoy that has ended has no counters
 		for _, n := range all {
 			stalls += int64(n)
 		}
@@ -159,7 +159,7 @@ func exchange(c net.Conn, line string) string {
 	return strings.TrimSpace(got)
 }
 
-// closed is the result of an exchange on a connection that the other end closes or resets.
+// closed is the result of an exchange on a connection that the peer closes or resets.
 const closed = "closed"
 
 func failure(err error) string {

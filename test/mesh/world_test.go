@@ -42,17 +42,17 @@ const (
 
 	namespace    = "shop"
 	controlPlane = "10.0.0.1:15010"
-	outside      = "203.0.113.1" // of no network of the mesh
-	resolver     = "10.0.0.53"   // of proxies; only TestNameThatIsNotResolved listens there
+	outside      = "203.0.113.1" // in no network of the mesh
+	resolver     = "10.0.0.53"   // for the proxies; only TestNameThatIsNotResolved listens there
 )
 
-// TestMain has more tests at once than there are processors: they wait most of their time.
+// TestMain runs more tests in parallel than there are processors: they mostly wait.
 func TestMain(m *testing.M) {
-	flag.Set("test.parallel", "6") // a value of the command line comes after it
+	flag.Set("test.parallel", "6") // a value on the command line overrides this
 	os.Exit(m.Run())
 }
 
-// A world is a network with pods on it and a control plane.
+// A world is a network with pods and a control plane.
 type world struct {
 	t      testing.TB
 	router *ns.Namespace
@@ -61,8 +61,8 @@ type world struct {
 	pods   int
 	envoys []process.Peer
 
-	proxies []*pod       // with an Envoy
-	excused atomic.Int64 // see retrying
+	proxies []*pod       // pods with an Envoy
+	excused atomic.Int64 // number of waits, see retrying
 
 	source  *source
 	server  *grpc.Server
@@ -70,7 +70,7 @@ type world struct {
 	line    line // to the control plane
 }
 
-// source is a mesh that tests change.
+// A source is a mesh that tests change.
 type source struct {
 	mesh.Feed
 	mu      sync.Mutex
@@ -113,7 +113,7 @@ func newWorldOf(t testing.TB, config mesh.Config, change ...func(*resource.Sourc
 	w.router.Do(func() {
 		for key, value := range map[string]string{
 			"ipv4/ip_forward": "1", "ipv6/conf/all/forwarding": "1",
-			"ipv4/icmp_ratelimit": "0", // each connection to an unreachable address gets the answer at once
+			"ipv4/icmp_ratelimit": "0", // without a rate limit each connection to an unreachable address fails at once
 		} { // any order: independent settings
 			if err := os.WriteFile("/proc/sys/net/"+key, []byte(value), 0); err != nil {
 				t.Error(err)
@@ -123,7 +123,7 @@ func newWorldOf(t testing.TB, config mesh.Config, change ...func(*resource.Sourc
 	w.source = &source{builder: build.New(config)}
 	w.source.set()
 	resources := resource.New(w.source)
-	resources.FirstUseTimeout = 10 * time.Second // a second is not enough for a machine that has other work
+	resources.FirstUseTimeout = 10 * time.Second // a second is too short on a busy machine
 	for _, f := range change {
 		f(resources)
 	}
@@ -143,16 +143,17 @@ func (w *world) up() {
 		w.t.Fatal(err)
 	}
 	w.server = grpc.NewServer(grpc.StreamInterceptor(w.line.between), grpc.ForceServerCodecV2(xds.Codec()),
-		// Envoy pings every 5 s. By default gRPC closes the connection of such a client, after 20 s.
+		// Envoy pings every 5 s. By default gRPC closes the connection of a client that pings so
+		// often, after 20 s.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}))
 	discovery.RegisterAggregatedDiscoveryServiceServer(w.server, w.toServe)
 	go w.server.Serve(l)
 }
 
-// down ends the control plane and all its connections.
+// down stops the control plane and closes all its connections.
 func (w *world) down() { w.server.Stop() }
 
-// A pod of a world.
+// A pod is a pod of a world.
 type pod struct {
 	*ns.Namespace
 	world     *world
@@ -160,17 +161,17 @@ type pod struct {
 	v4, v6    netip.Addr
 	spec      mesh.WorkloadSpec
 	metadata  map[string]any
-	stats     []string                                // expressions for more of Envoy's
-	env       []string                                // of its Envoy, besides ours
-	static    func(certificates, admin string) string // in place of the bootstrap
-	envoy     *process.Process                        // nil: it has no proxy
-	foreign   bool                                    // its bootstrap has what Envoy needs to reach the control plane, and no more
-	certified string                                  // another account that its certificate is for
+	stats     []string                                // patterns of additional Envoy metrics
+	env       []string                                // added to the environment of its Envoy
+	static    func(certificates, admin string) string // configuration in place of the bootstrap
+	envoy     *process.Process                        // nil if the pod has no proxy
+	foreign   bool                                    // its bootstrap only has what Envoy needs to reach the control plane
+	certified string                                  // the account in its certificate, if not its own
 	admin     *envoy.Admin
 	dir       string
 }
 
-// pod makes one, without a proxy; app is its label.
+// pod makes a pod without a proxy; app is its label.
 func (w *world) pod(name, app string) *pod {
 	w.t.Helper()
 	w.pods++
@@ -179,7 +180,7 @@ func (w *world) pod(name, app string) *pod {
 	p.v6 = netip.MustParseAddr(fmt.Sprintf("fd44:%d::2", w.pods))
 	gateway4, gateway6 := p.v4.Prev(), p.v6.Prev()
 	for _, n := range []*ns.Namespace{p.Namespace, w.router} {
-		n.Do(func() { // while duplicate address detection runs, an address finds no neighbour
+		n.Do(func() { // during duplicate address detection an address cannot resolve neighbours
 			if err := os.WriteFile("/proc/sys/net/ipv6/conf/default/accept_dad", []byte("0"), 0); err != nil {
 				w.t.Error(err)
 			}
@@ -190,10 +191,10 @@ func (w *world) pod(name, app string) *pod {
 	p.IP("route", "add", "default", "via", gateway4.String())
 	p.IP("route", "add", "default", "via", gateway6.String())
 	for _, gateway := range []netip.Addr{gateway4, gateway6} {
-		// Neighbours are found before anything is measured: an IPv6 one may take a second.
+		// Wait until neighbours are resolved, so that measurements do not include it: IPv6 may take a second.
 		w.eventually(w.t, "a neighbour", func() bool {
 			var err error
-			p.Do(func() { _, err = net.DialTimeout("tcp", netip.AddrPortFrom(gateway, 9).String(), 100*time.Millisecond) }) // time limit: it is tried again
+			p.Do(func() { _, err = net.DialTimeout("tcp", netip.AddrPortFrom(gateway, 9).String(), 100*time.Millisecond) }) // time limit: one try of several
 			return errors.Is(err, syscall.ECONNREFUSED)
 		})
 	}
@@ -205,7 +206,7 @@ func (w *world) pod(name, app string) *pod {
 	return p
 }
 
-// proxied captures a pod's traffic and gives it a proxy.
+// proxied captures a pod's traffic and starts its proxy.
 func (p *pod) proxied() *pod {
 	t := p.world.t
 	t.Helper()
@@ -218,7 +219,7 @@ func (p *pod) proxied() *pod {
 	return p
 }
 
-// capturing is one at a time: nftables' library counts sets for the whole process.
+// capturing allows one capture at a time: the nftables library counts sets for the whole process.
 var capturing sync.Mutex
 
 func (p *pod) capture() {
@@ -273,7 +274,7 @@ func (p *pod) start() {
 		ControlPlane: envoy.ControlPlane{Address: controlPlane, Plaintext: true},
 		Admin:        envoy.Endpoint{Socket: filepath.Join(p.dir, "admin")},
 		Family:       envoy.Dual,
-		// With all statistics a first use takes three times as long.
+		// With all statistics a first use would take three times as long.
 		Stats: envoy.Stats{
 			Prefixes: []string{"cluster_manager.", "listener_manager."},
 			Regexps:  []string{`listener\..*\.(ssl\.handshake|ssl\.no_certificate|downstream_pre_cx_timeout|downstream_cx_total)`, `cluster\..*\.ssl\.fail_verify_san`},
@@ -334,7 +335,7 @@ func (p *pod) start() {
 	})
 }
 
-// stat is the sum of the counters and gauges of the pod's Envoy with such a name.
+// stat returns the sum of the Envoy's counters and gauges whose names match.
 func (p *pod) stat(name string) uint64 {
 	p.world.t.Helper()
 	all, err := p.admin.Stats(context.Background(), "^"+name+"$")
@@ -348,10 +349,10 @@ func (p *pod) stat(name string) uint64 {
 	return sum
 }
 
-// stalled is the counter of the waits for a connection's first bytes in vain.
+// stalled matches the counter of waits for first bytes that ended without any.
 const stalled = `listener\..*\.downstream_pre_cx_timeout`
 
-// stalls is how often the pod's Envoy waited for a connection's first bytes in vain.
+// stalls returns how often the pod's Envoy waited for first bytes in vain.
 func (p *pod) stalls() uint64 {
 	p.world.t.Helper()
 	return p.stat(stalled)
@@ -361,7 +362,7 @@ func (p *pod) stalls() uint64 {
 func (p *pod) dial(ctx context.Context, _, to string) (net.Conn, error) {
 	var c net.Conn
 	var err error
-	if p.envoy != nil { // the capture's rules would park a connection for the next Envoy
+	if p.envoy != nil { // otherwise the capture rules would park the connection for the next Envoy
 		alive, cancel := context.WithCancel(ctx)
 		defer cancel()
 		go func() {
@@ -391,7 +392,7 @@ func (p *pod) listen(port uint16) net.Listener {
 	return l
 }
 
-// service adds a service with the pods of an app behind it.
+// service adds a service for the pods of an app.
 func (w *world) service(name, vip, app string, ports ...mesh.PortSpec) *mesh.ServiceSpec {
 	s := &mesh.ServiceSpec{Name: name, Namespace: namespace, Selector: map[string]string{"app": app}, Ports: ports}
 	for _, a := range strings.Fields(vip) {
@@ -402,12 +403,12 @@ func (w *world) service(name, vip, app string, ports ...mesh.PortSpec) *mesh.Ser
 	return s
 }
 
-// port is a service's port with the same number behind it.
+// port returns a service port with the same target port.
 func port(number uint16, p mesh.Protocol) mesh.PortSpec {
 	return mesh.PortSpec{Port: mesh.Port{Name: fmt.Sprintf("p%d", number), Number: number, Protocol: p}, Target: number}
 }
 
-// envoyBinary is the real one, or the test is skipped.
+// envoyBinary returns the path of the real Envoy, or skips the test.
 func envoyBinary(t testing.TB) string {
 	t.Helper()
 	ns.RequireRoot(t)
@@ -421,7 +422,7 @@ func envoyBinary(t testing.TB) string {
 	return path
 }
 
-// eventually waits until a condition holds. The end of an Envoy of the world ends the wait.
+// eventually waits until a condition holds, and fails at once if an Envoy of the world exits.
 func (w *world) eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	process.Eventually(t, what, holds, w.envoys...)

@@ -3,7 +3,7 @@
 // A [Mutant] is a source file with one expression or one statement replaced. [Run] builds
 // the tests of the calling package once, with all mutants in one binary, and then runs the
 // named tests once for each mutant: at least one of them must fail. A mutant that no test
-// can notice carries the reason beside it, in Survives.
+// can detect states the reason in Survives.
 //
 //	func TestMutants(t *testing.T) {
 //		mutants.Run(t, "TestCheck", map[string]mutants.Mutant{
@@ -12,16 +12,16 @@
 //		})
 //	}
 //
-// A run tries a sample of the mutants, chosen by their names; the nightly run tries all, and so
-// does a run in a package that is not as committed: it may be the mutants' own code, or their
-// tests, that is being changed. Whether every mutant still fits the source is checked always.
+// A run tries a sample of the mutants, chosen by their names. The nightly run tries all, and so
+// does a run in a package with uncommitted changes, which may concern the mutants' own code or their
+// tests. Every run checks that each mutant still matches the source.
 //
-// The binary is built without the race detector and without cgo, whichever way the calling
-// test was: the verdicts are the same, and so is what the build cache has.
+// The binary is built without the race detector and without cgo, however the calling
+// test was built: the verdicts are the same, and so are the entries in the build cache.
 //
 // The sources on disk are not touched: the changed files reach the compiler as an overlay.
 // Put the mutants into the package that they change, and name tests that take seconds:
-// they run once per mutant.
+// they run once for each mutant.
 package mutants
 
 import (
@@ -43,14 +43,14 @@ import (
 type Mutant struct {
 	File string // in the folder of the calling test
 
-	// From is the text of one whole expression or statement that the file has once. If it
-	// has it more often, In is a text that it has once, with one From in it.
+	// From is the text of one whole expression or statement that occurs once in the file. If it
+	// occurs more often, In is a text that occurs once and contains one From.
 	From, In string
 
-	// To has the type of From where that is an expression. Both are evaluated, in
-	// whichever order, unless they are recognisable as conditions (a comparison, a logical
-	// operator, true, false): so a value with side effects needs a mutant of its whole
-	// statement. An empty To deletes a statement.
+	// To has the type of From if that is an expression. Both are evaluated, in any order, unless
+	// they are recognizable as conditions (a comparison, a logical operator, true, false): to
+	// replace a value with side effects, use a mutant of its whole statement. An empty To deletes a
+	// statement.
 	To string
 
 	// Tests are the names of the tests that must notice this mutant, separated by "|";

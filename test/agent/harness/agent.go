@@ -16,33 +16,33 @@ import (
 	"outrider.dev/test/process"
 )
 
-// An Agent is a running one.
+// An Agent is a running agent.
 type Agent struct {
 	*process.Process
 	Pod *Pod
 }
 
-// Get makes a request to a port of the pod, from within as the app.
+// Get makes a request to a port of the pod, from within the pod as the app's user.
 func (a *Agent) Get(port int, path string) Answer {
 	client := NewClient(a.Pod.Namespace, AppUser)
 	defer client.Close()
 	return client.Get(fmt.Sprintf("http://127.0.0.1:%d%s", port, path))
 }
 
-// Post sends an order from within the pod.
+// Post sends a POST request from within the pod.
 func (a *Agent) Post(path string) Answer {
 	client := NewClient(a.Pod.Namespace, AppUser)
 	defer client.Close()
 	return client.Do("POST", "http://127.0.0.1:15020"+path, "")
 }
 
-// Status is the readiness port's answer; ok is false without one.
+// Status returns the answer of the readiness port; ok is false if there is none.
 func (a *Agent) Status() (s readiness.Status, ok bool) {
 	got := a.Get(15021, "/healthz/ready")
 	return s, got.Err == nil && json.Unmarshal([]byte(got.Body), &s) == nil
 }
 
-// Ready waits until the agent is ready, by held requests.
+// Ready waits until the agent is ready, with requests that the agent holds until then.
 func (a *Agent) Ready() {
 	t := a.Pod.World.T
 	t.Helper()
@@ -55,7 +55,7 @@ func (a *Agent) Ready() {
 	}, a)
 }
 
-// Unready waits until the agent gives a reason that has this code and these words.
+// Unready waits until the agent gives a reason with this code and these words.
 func (a *Agent) Unready(code, words string) readiness.Reason {
 	t := a.Pod.World.T
 	t.Helper()
@@ -78,14 +78,14 @@ func (a *Agent) Unready(code, words string) readiness.Reason {
 	return found
 }
 
-// Logs waits until the agent's log has a text.
+// Logs waits until the agent's log contains a text.
 func (a *Agent) Logs(text string) {
 	t := a.Pod.World.T
 	t.Helper()
 	process.Eventually(t, fmt.Sprintf("%s in the log of %s", text, a.Pod.Name), func() bool { return strings.Contains(a.Log(), text) }, a)
 }
 
-// Envoy is its process.
+// Envoy returns the process ID of the agent's Envoy.
 func (a *Agent) Envoy() int {
 	t := a.Pod.World.T
 	t.Helper()
@@ -97,7 +97,7 @@ func (a *Agent) Envoy() int {
 	return pid
 }
 
-// Child is the number of the agent's only child, if there is one.
+// Child returns the process ID of the agent's only child, if there is one.
 func (a *Agent) Child() (pid int, ok bool) {
 	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", a.PID()))
 	if err != nil {
@@ -112,8 +112,8 @@ func (a *Agent) Child() (pid int, ok bool) {
 	return 0, false
 }
 
-// KillAndWatch kills a process that is not the test's child, and returns when it is gone,
-// with the moments before and after.
+// KillAndWatch kills a process that is not a child of the test, waits until it has exited, and
+// returns the times before the kill and after the exit.
 func KillAndWatch(t testing.TB, pid int) (before, after time.Time) {
 	t.Helper()
 	before = time.Now()
@@ -124,7 +124,7 @@ func KillAndWatch(t testing.TB, pid int) (before, after time.Time) {
 	return before, time.Now()
 }
 
-// Journal is that of the start.
+// Journal returns the journal record of the start.
 func (a *Agent) Journal() (r status.JournalRecord) {
 	t := a.Pod.World.T
 	t.Helper()
@@ -135,7 +135,7 @@ func (a *Agent) Journal() (r status.JournalRecord) {
 	return r
 }
 
-// Resident is the memory of a process in bytes, and Spent the processor time it took.
+// Resident returns the resident memory of a process in bytes.
 func Resident(pid int) (bytes int64) {
 	raw, _ := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
 	var size int64
@@ -143,7 +143,7 @@ func Resident(pid int) (bytes int64) {
 	return bytes * int64(os.Getpagesize())
 }
 
-// Stopped reports whether a process was stopped by a signal: then none of its threads runs.
+// Stopped reports whether a signal stopped a process, so that none of its threads runs.
 func Stopped(pid int) bool {
 	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
 	for _, thread := range threads {
@@ -154,13 +154,13 @@ func Stopped(pid int) bool {
 	return len(threads) > 0
 }
 
-// stat is what the file of a process or a thread has from the state on; nothing without such a one.
+// stat returns the fields of a process's or thread's stat file from the state on, or nil if it does not exist.
 func stat(proc string) []string {
 	raw, _ := os.ReadFile(proc + "/stat")
 	return strings.Fields(string(raw[strings.LastIndexByte(string(raw), ')')+1:]))
 }
 
-// Spent is the processor time of a process, to a hundredth of a second.
+// Spent returns the processor time of a process, to a hundredth of a second.
 func Spent(pid int) time.Duration {
 	f := stat(fmt.Sprintf("/proc/%d", pid))
 	if len(f) < 13 {

@@ -14,10 +14,10 @@ import (
 	"outrider.dev/test/ns"
 )
 
-// Binaries are the paths of the programs, which every user may run.
+// Binaries holds the paths of the programs, which every user may execute.
 type Binaries struct{ dir, Agent, Plane, Envoy string }
 
-// build makes them once for a test binary.
+// build builds the programs once for a test binary.
 var build = sync.OnceValues(func() (Binaries, error) {
 	root, err := moduleRoot()
 	if err != nil {
@@ -41,7 +41,7 @@ var build = sync.OnceValues(func() (Binaries, error) {
 	return b, place(envoy, b.Envoy)
 })
 
-// Build returns the programs. Without Envoy, or not as root, the test is skipped.
+// Build returns the programs. Without Envoy, or without root, it skips the test.
 func Build(t testing.TB) Binaries {
 	t.Helper()
 	ns.RequireRoot(t)
@@ -55,14 +55,14 @@ func Build(t testing.TB) Binaries {
 	return b
 }
 
-// Clean removes what Build made. A test binary that used it calls it at its end.
+// Clean removes the output of Build. A test binary that called Build calls Clean before it exits.
 func Clean() {
 	if b, _ := build(); b.dir != "" {
 		os.RemoveAll(b.dir)
 	}
 }
 
-// moduleRoot is the directory of go.mod, from the working directory upwards.
+// moduleRoot returns the directory of go.mod, searched from the working directory upwards.
 func moduleRoot() (string, error) {
 	dir, err := os.Getwd()
 	for err == nil {
@@ -77,7 +77,7 @@ func moduleRoot() (string, error) {
 	return "", err
 }
 
-// place puts a file where every user may read it: its own path may be root's alone.
+// place copies a file to where every user may read it: its own folder may be readable by root only.
 func place(from, to string) error {
 	if os.Link(from, to) == nil {
 		return nil

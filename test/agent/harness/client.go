@@ -24,7 +24,7 @@ func NewClient(in *ns.Namespace, user int) *Client {
 	return &Client{Client: &http.Client{Transport: tr, Timeout: process.Patience}, transport: tr}
 }
 
-// Dialer connects from a namespace, as a user.
+// Dialer returns a function that connects from a namespace, as a user.
 func Dialer(in *ns.Namespace, user int) func(context.Context, string, string) (net.Conn, error) {
 	return func(ctx context.Context, network, to string) (c net.Conn, err error) {
 		in.As(user, user, func() { c, err = (&net.Dialer{}).DialContext(ctx, network, to) })
@@ -35,20 +35,20 @@ func Dialer(in *ns.Namespace, user int) func(context.Context, string, string) (n
 // Close ends idle connections.
 func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
-// An Answer is what came back.
+// An Answer is the result of a request: a response or an error.
 type Answer struct {
 	Status int
 	Header http.Header
 	Body   string
 	Err    error
 	Took   time.Duration
-	Close  bool // the connection is to be closed
+	Close  bool // the server asks to close the connection
 }
 
 // Get is Do with GET.
 func (c *Client) Get(url string) Answer { return c.Do("GET", url, "") }
 
-// Do makes a request; an empty host is the URL's.
+// Do makes a request; if host is empty, the host of the URL is used.
 func (c *Client) Do(method, url, host string) (a Answer) {
 	begin := time.Now()
 	defer func() { a.Took = time.Since(begin) }()

@@ -14,9 +14,8 @@ import (
 	"outrider.dev/test/process"
 )
 
-// A Crowd opens connections of one pod, as the app, and waits on each for the server's
-// first bytes. It is one thread with an epoll, so that it takes little processor time from the
-// proxy.
+// A Crowd opens connections of one pod, as the app's user, and waits on each for the server's first
+// bytes. It is one thread with an epoll, so that it takes little processor time from the proxy.
 type Crowd struct {
 	pod  *Pod
 	to   unix.Sockaddr
@@ -24,18 +23,18 @@ type Crowd struct {
 
 	epoll     int
 	calls     []Call
-	open      int // connections that are
+	open      int // number of open connections
 	connected atomic.Int64
 	leave     atomic.Bool
 	done      chan struct{}
 	err       error
 }
 
-// A Pace is how a crowd connects.
+// A Pace says how fast a crowd connects.
 type Pace struct {
-	Total int     // connections; 0 means until Leave
-	Rate  float64 // begun a second, regardless of earlier ones; 0 means at once
-	Limit int     // open at a time; 0 means any number
+	Total int     // connections; 0 means unlimited, until Leave
+	Rate  float64 // new connections per second, however slow earlier ones are; 0 means all at once
+	Limit int     // open at the same time; 0 means any number
 }
 
 // A Call is one connection of a crowd.
@@ -45,7 +44,7 @@ type Call struct {
 	Err    error
 }
 
-// Crowd begins to call an IPv4 address.
+// Crowd starts calling an IPv4 address.
 func (p *Pod) Crowd(to netip.AddrPort, pace Pace) *Crowd {
 	p.World.T.Helper()
 	c := &Crowd{pod: p, to: &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()}, pace: pace, done: make(chan struct{})}
@@ -56,16 +55,16 @@ func (p *Pod) Crowd(to netip.AddrPort, pace Pace) *Crowd {
 	return c
 }
 
-// Connected is how many connections were made.
+// Connected returns how many connections were established.
 func (c *Crowd) Connected() int { return int(c.connected.Load()) }
 
-// Leave begins no more, waits for the answers to those begun, and returns them all.
+// Leave starts no more connections, waits for the answers to those started, and returns all calls.
 func (c *Crowd) Leave() []Call {
 	c.leave.Store(true)
 	return c.Wait()
 }
 
-// Wait is Leave for a crowd that has a total.
+// Wait does the same as Leave, after all connections of a crowd with a total have been started.
 func (c *Crowd) Wait() []Call {
 	c.pod.World.T.Helper()
 	<-c.done
@@ -91,7 +90,7 @@ func (c *Crowd) run() (err error) {
 		case time.Since(last) > process.Patience:
 			return fmt.Errorf("%d of %d connections wait for an answer", c.open, len(c.calls))
 		}
-		// In small parts: answers are to be read when they come.
+		// Start few at a time, so that answers are read as soon as they arrive.
 		due := 0
 		if more {
 			due = c.due(time.Since(begin))
@@ -111,7 +110,7 @@ func (c *Crowd) run() (err error) {
 	}
 }
 
-// due is how many connections are to be begun now.
+// due returns how many connections should be started now.
 func (c *Crowd) due(since time.Duration) int {
 	n := 1 << 20
 	if c.pace.Rate > 0 {
@@ -133,7 +132,7 @@ func (c *Crowd) call() error {
 	}
 	c.calls = append(c.calls, Call{Begin: time.Now()})
 	c.open++
-	// Closed by a reset, which leaves no TIME-WAIT: ports are few.
+	// Close with a reset, which leaves no TIME-WAIT: ports are scarce.
 	err = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
 	if err == nil {
 		if err = unix.Connect(fd, c.to); err == unix.EINPROGRESS {
@@ -154,7 +153,7 @@ func (c *Crowd) end(fd, i int, err error) {
 	unix.Close(fd)
 }
 
-// receive reads the answers of up to a number of milliseconds.
+// receive reads answers for up to wait milliseconds.
 func (c *Crowd) receive(wait int) error {
 	var events [64]unix.EpollEvent
 	n, err := unix.EpollWait(c.epoll, events[:], wait)
@@ -182,8 +181,8 @@ func (c *Crowd) receive(wait int) error {
 	return nil
 }
 
-// Greet serves a port of the pod's IPv4 addresses: it sends a line on each connection, and
-// closes it when its peer does.
+// Greet serves a port on the pod's IPv4 addresses: it sends a line on each connection, and closes
+// the connection when the peer does.
 func (p *Pod) Greet(port uint16) {
 	p.World.T.Helper()
 	l := Listen(p.World, p.Namespace, AppUser, fmt.Sprintf("0.0.0.0:%d", port))
@@ -195,7 +194,7 @@ func (p *Pod) Greet(port uint16) {
 			}
 			go func() {
 				defer c.Close()
-				c.(*net.TCPConn).SetLinger(0) // closed by a reset, which leaves no TIME-WAIT
+				c.(*net.TCPConn).SetLinger(0) // close with a reset, which leaves no TIME-WAIT
 				io.WriteString(c, "hello\n")
 				c.Read(make([]byte, 1))
 			}()

@@ -1,8 +1,8 @@
-// Package harness makes a small mesh on one machine, of the real parts: outriderd with a
-// folder of manifests, pods as network namespaces with capture, and in each of them the
-// agent with its Envoy, as the processes and users of a cluster.
+// Package harness runs a small mesh on one machine with the real programs: outriderd with a
+// folder of manifests, pods as network namespaces with capture, and in each pod the
+// agent with its Envoy, as the processes and users that they are in a cluster.
 //
-// Everything a world starts or writes ends with the test that made it.
+// All processes and files of a world are removed at the end of the test that made it.
 package harness
 
 // Users of a pod.
@@ -11,15 +11,15 @@ const (
 	AppUser   = 1000
 )
 
-// Namespace is where the pods of a world are; each has the service account of its name.
+// Namespace is the namespace of all pods in a world; each pod has a service account with its own name.
 const Namespace = "shop"
 
-// Where the control plane is reached, and how it is called.
+// Addresses and name of the control plane.
 const (
 	PlaneAddress  = "10.0.0.1"
 	planeAddress6 = "fd00::1"
 	otherPlane    = "10.0.0.2" // of a second control plane
-	frontAddress  = "10.0.0.3" // of both
+	frontAddress  = "10.0.0.3" // of the Service in front of both
 	PlaneName     = "outriderd.test"
 	Discovery     = PlaneAddress + ":15012"
 	planeHTTP     = PlaneAddress + ":15014"

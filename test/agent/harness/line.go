@@ -7,31 +7,31 @@ import (
 	"time"
 )
 
-// A Line leads to the control plane of a world. What is sent on it arrives half a round trip
-// later.
+// A Line connects pods to the control plane of a world and delays data by half a round trip in each direction.
 type Line struct {
 	Address string
 
-	trip time.Duration // of a round trip
+	trip time.Duration // of one round trip
 	dial func(context.Context, string, string) (net.Conn, error)
 	mu   sync.Mutex
 	all  []*lineConn
 }
 
-// A lineConn is one connection. What a side sends has been on one trip more than what it has
-// received, so the trips are those of the longest chain of messages, however busy the machine is.
+// A lineConn is one connection. Each chunk that a side sends counts one trip more than the latest
+// chunk that it has received. The count is thus the longest chain of messages, however busy the
+// machine is.
 type lineConn struct {
-	client, server int // trips of what each side has received
+	client, server int // trips counted for the latest data that each side received
 }
 
-// A parcel is a part of what is sent.
+// A parcel is a chunk of data on its way.
 type parcel struct {
 	data  []byte
 	due   time.Time
 	trips int
 }
 
-// Line makes one.
+// Line makes a line with a round-trip time.
 func (w *World) Line(roundTrip time.Duration) *Line {
 	w.T.Helper()
 	w.Node.IP("addr", "add", frontAddress+"/32", "dev", "lo")
@@ -49,7 +49,7 @@ func (w *World) Line(roundTrip time.Duration) *Line {
 	return l
 }
 
-// RoundTrips are those of each connection, in the order in which they were made.
+// RoundTrips returns the number of round trips of each connection, in the order in which they were opened.
 func (l *Line) RoundTrips() (out []int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -66,7 +66,7 @@ func (l *Line) serve(client net.Conn) {
 		return
 	}
 	defer server.Close()
-	made := time.Now().Add(l.trip) // the SYN and its answer are a round trip
+	made := time.Now().Add(l.trip) // the SYN and its answer take one round trip
 	c := &lineConn{client: 2}
 	l.mu.Lock()
 	l.all = append(l.all, c)
@@ -83,8 +83,8 @@ func (l *Line) serve(client net.Conn) {
 	<-done
 }
 
-// carry carries what one side sends to the other, until one of them ends. Sent and received are
-// the trips of what the sender and the receiver have got.
+// carry forwards data from one side to the other until one of them closes. sender and receiver
+// count the trips of the latest data that each has received.
 func (l *Line) carry(to, from net.Conn, made time.Time, sender, receiver *int) {
 	parcels := make(chan parcel, 1<<16)
 	go func() {

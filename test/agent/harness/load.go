@@ -28,7 +28,7 @@ func (f Failure) String() string {
 	return fmt.Sprintf("%s, after %s: %v", f.Begin.Format("05.000"), f.End.Sub(f.Begin).Round(time.Millisecond), f.Err)
 }
 
-// NewLoad starts n workers, with a pause between two requests of each.
+// NewLoad starts n workers; each pauses between two requests.
 func NewLoad(n int, pause time.Duration, request func() error) *Load {
 	l := &Load{}
 	for range n {
@@ -55,15 +55,14 @@ func (l *Load) once(request func() error) {
 	}
 }
 
-// Stop ends the load. It returns the number of requests, the longest time to an answer, and
-// the failures.
+// Stop ends the load. It returns the number of requests, the longest response time, and the failures.
 func (l *Load) Stop() (made int, slowest time.Duration, failed []Failure) {
 	l.stop.Store(true)
 	l.workers.Wait()
 	return int(l.made.Load()), l.slow, l.failed
 }
 
-// Want is an error unless the answer is 200 with that body.
+// Want returns an error unless the answer has status 200 and that body.
 func (a Answer) Want(body string) error {
 	switch {
 	case a.Err != nil:

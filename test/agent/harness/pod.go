@@ -23,21 +23,21 @@ type Pod struct {
 	Address   netip.Addr // the first of Addresses
 	Addresses []netip.Addr
 	Dir       string
-	Token     string // file
+	Token     string // path of the token file
 	User      uint32 // of the agent and Envoy: the world's ProxyUser when the pod was made
 
-	Envoy        string    // path; default the real one
-	Env          []string  // added to the agent's
-	Args         []string  // added to the agent's
-	Termination  string    // the kubelet's file
+	Envoy        string    // path; default: the real Envoy
+	Env          []string  // added to the agent's environment
+	Args         []string  // added to the agent's arguments
+	Termination  string    // path of the termination message file
 	Plane        string    // address of the control plane
 	Capabilities []uintptr // of the agent and Envoy
 
 	agents int
 }
 
-// Pod makes a pod that is known to the mesh as proxied, and has capture. Its app label and
-// its service account are its name.
+// Pod makes a pod with capture, which the mesh knows as proxied. Its app label and its service
+// account are its name.
 func (w *World) Pod(name string) *Pod {
 	w.T.Helper()
 	p := w.Machine(name)
@@ -56,7 +56,7 @@ status: {podIP: "%[3]s", podIPs: [{ip: "%[5]s"}]}
 `, p.Name, Namespace, p.Address, account, p.list(`"}, {ip: "`))
 }
 
-// list has all addresses, with something between them.
+// list joins all addresses with a separator.
 func (p *Pod) list(between string) string {
 	var out []string
 	for _, a := range p.Addresses {
@@ -65,7 +65,7 @@ func (p *Pod) list(between string) string {
 	return strings.Join(out, between)
 }
 
-// Machine makes a namespace with an address, of which the mesh knows nothing.
+// Machine makes a namespace with an address that is unknown to the mesh.
 func (w *World) Machine(name string) *Pod {
 	w.T.Helper()
 	p := &Pod{World: w, Name: name, Dir: filepath.Join(w.Dir, name), Envoy: w.Binaries.Envoy, User: cmp.Or(w.ProxyUser, ProxyUser)}
@@ -122,7 +122,7 @@ func (p *Pod) Agent() *Agent {
 		"POD_NAME=" + p.Name, "POD_NAMESPACE=" + Namespace, "SERVICE_ACCOUNT=" + p.Name, "INSTANCE_IP=" + p.Address.String(), "INSTANCE_IPS=" + p.list(","),
 		"ISTIOD_SAN=" + PlaneName, "OUTRIDER_STATES=" + p.states(), "OUTRIDER_OWN=" + p.own("outrider-proxy"),
 		"OUTRIDER_TERMINATION_LOG=" + p.Termination,
-		"GORACE=atexit_sleep_ms=0", // else one with the race detector stays a second
+		"GORACE=atexit_sleep_ms=0", // otherwise a program built with the race detector takes a second to exit
 	}, p.Env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{AmbientCaps: p.Capabilities}
 	return &Agent{Pod: p, Process: p.start(p.User, cmd, fmt.Sprintf("agent-%d.log", p.agents))}
@@ -148,7 +148,7 @@ func (p *Pod) Gate(args ...string) *process.Process {
 	return p.gate("app", "gate.log", args)
 }
 
-// GateOf is Gate for another container.
+// GateOf does the same as Gate for another container.
 func (p *Pod) GateOf(name string, args ...string) *process.Process {
 	t := p.World.T
 	t.Helper()
@@ -167,7 +167,7 @@ func (p *Pod) gate(name, log string, args []string) *process.Process {
 	return p.start(AppUser, exec.Command(p.World.Binaries.Agent, args...), log)
 }
 
-// Message is the termination message for the kubelet.
+// Message returns the termination message that the kubelet would read.
 func (p *Pod) Message() string {
 	p.World.T.Helper()
 	raw, err := os.ReadFile(p.Termination)
@@ -177,7 +177,7 @@ func (p *Pod) Message() string {
 	return strings.TrimSpace(string(raw))
 }
 
-// Bound reports whether one of ports in the pod has a listener, by the kernel's list.
+// Bound reports whether one of ports in the pod has a listener, from the kernel's socket list.
 func (p *Pod) Bound(ports ...uint16) bool {
 	t := p.World.T
 	t.Helper()
@@ -199,13 +199,13 @@ func (p *Pod) Bound(ports ...uint16) bool {
 	return found
 }
 
-// State is the state file of a container of the pod; empty if there is none.
+// State returns the content of the state file of a container of the pod, or "" if there is none.
 func (p *Pod) State(container string) string {
 	raw, _ := os.ReadFile(filepath.Join(p.own(container), "state"))
 	return string(raw)
 }
 
-// Program runs another one in the proxy's place, as its user.
+// Program runs another program in place of the proxy, as its user.
 func (p *Pod) Program(name string, command ...string) *process.Process {
 	p.World.T.Helper()
 	return p.start(p.User, exec.Command(command[0], command[1:]...), name+".log")

@@ -9,8 +9,8 @@ import (
 	"outrider.dev/test/process"
 )
 
-// Replicas starts two control planes that share their state, and returns them with the
-// address of the Service in front of them: a connection goes to the first that takes it.
+// Replicas starts two control planes that share their state, and returns them with the address of
+// the Service in front of them: a connection goes to the first one that accepts it.
 func (w *World) Replicas() (front string, first, second *process.Process) {
 	w.T.Helper()
 	w.Serve("--listen", Discovery)
@@ -26,7 +26,7 @@ func (w *World) Replicas() (front string, first, second *process.Process) {
 	return front, first, second
 }
 
-// forward passes connections on, until the listener is closed.
+// forward forwards connections until the listener is closed.
 func (w *World) forward(l net.Listener, to ...string) {
 	dial := Dialer(w.Node, 0)
 	for {

@@ -23,21 +23,21 @@ import (
 type World struct {
 	T        testing.TB
 	Binaries Binaries
-	Dir      string // of everything
+	Dir      string // with all files of the world
 	Node     *ns.Namespace
 
-	// Settings of the pods that are made from now on.
+	// Settings for the pods that are made from now on.
 	Family    Family
 	Capture   []string // added to the flags of capture
-	ProxyUser uint32   // default the constant
-	RootFile  string   // of the authority; default: that of the control plane
+	ProxyUser uint32   // default: the constant ProxyUser
+	RootFile  string   // file of the trusted roots; default: the control plane's
 
 	pods  int
-	lives int // of the control plane
+	lives int // number of times that the control plane was started
 	plane *process.Process
 }
 
-// A Family is what a pod has addresses of.
+// A Family says which IP families the pods have addresses of.
 type Family int
 
 // The families. The zero value is IPv4.
@@ -64,7 +64,7 @@ func New(t testing.TB) *World {
 	for _, a := range []string{PlaneAddress + "/32", planeAddress6 + "/128", otherPlane + "/32"} {
 		w.Node.IP("addr", "add", a, "dev", "lo")
 	}
-	// Unassigned addresses are answered at once, as by a router of a cluster.
+	// Connections to unassigned addresses fail at once, as they do with a cluster's router.
 	w.Node.IP("route", "add", "unreachable", "10.0.0.0/8")
 	w.Node.Do(func() {
 		for _, key := range []string{"ipv4/ip_forward", "ipv6/conf/all/forwarding"} {
@@ -77,7 +77,7 @@ func New(t testing.TB) *World {
 	return w
 }
 
-// Run is a subtest: w fails it, and the processes that w starts in it end with it.
+// Run runs a subtest: failures of w fail the subtest, and the processes that w starts in it end with it.
 func (w *World) Run(name string, f func(*testing.T)) {
 	t, ok := w.T.(*testing.T)
 	if !ok {
@@ -92,10 +92,10 @@ func (w *World) Run(name string, f func(*testing.T)) {
 
 func (w *World) mesh() string { return filepath.Join(w.Dir, "mesh") }
 
-// State is the directory of the control plane's authority and tokens.
+// State returns the directory of the control plane's authority and tokens.
 func (w *World) State() string { return filepath.Join(w.Dir, "state") }
 
-// Roots is the file of the trusted roots.
+// Roots returns the path of the file with the trusted roots.
 func (w *World) Roots() string { return filepath.Join(w.Dir, "roots.pem") }
 
 // Serve starts the control plane and waits until it serves.
@@ -120,10 +120,10 @@ func (w *World) servePlane(args ...string) *process.Process {
 		process.Options{In: w.Node.Do, Log: filepath.Join(w.Dir, fmt.Sprintf("plane-%d.log", w.lives))})
 }
 
-// Plane is the control plane's process.
+// Plane returns the control plane's process.
 func (w *World) Plane() *process.Process { return w.plane }
 
-// PlaneGet requests a path of the control plane's metrics port; empty without status 200.
+// PlaneGet requests a path from the control plane's metrics port; it returns "" unless the status is 200.
 func (w *World) PlaneGet(path string) string {
 	client := NewClient(w.Node, 0)
 	defer client.Close()
@@ -134,7 +134,7 @@ func (w *World) PlaneGet(path string) string {
 	return a.Body
 }
 
-// Manifest puts a file into the folder, or replaces it; an empty one is removed.
+// Manifest writes or replaces a file in the manifest folder; an empty text removes it.
 func (w *World) Manifest(name, text string) {
 	w.T.Helper()
 	path := filepath.Join(w.mesh(), name+".yaml")
@@ -153,7 +153,7 @@ func (w *World) Manifest(name, text string) {
 	}
 }
 
-// Fill adds n services without a caller, each with a port for HTTP and two endpoints.
+// Fill adds n services that nobody calls, each with a port for HTTP and two endpoints.
 func (w *World) Fill(n int) {
 	w.T.Helper()
 	const each = 1000
@@ -178,8 +178,8 @@ endpoints: [{addresses: [10.200.%[3]d.%[4]d]}, {addresses: [10.201.%[3]d.%[4]d]}
 	}
 }
 
-// Service adds a service for pods of an app. Its addresses have blanks between them. Its
-// ports are "NAME PORT", each the same behind it.
+// Service adds a service for the pods of an app. Addresses are separated by blanks. Each port is
+// "NAME PORT" and has the same target port.
 func (w *World) Service(name, addresses, app string, ports ...string) {
 	w.T.Helper()
 	ips, list := strings.Fields(addresses), []string{}
@@ -194,7 +194,7 @@ spec: {clusterIP: "%s", clusterIPs: ["%s"], selector: {app: %s}, ports: [%s]}
 `, name, Namespace, ips[0], strings.Join(ips, `", "`), app, strings.Join(list, ", ")))
 }
 
-// Known waits until the control plane's mesh has so many services and workloads.
+// Known waits until the control plane's mesh has this many services and workloads.
 func (w *World) Known(services, workloads int) {
 	w.T.Helper()
 	var metrics string
@@ -208,7 +208,7 @@ func (w *World) Known(services, workloads int) {
 	}
 }
 
-// number is n as Prometheus writes it.
+// number formats n as Prometheus does.
 func number(n int) string {
 	if n >= 1_000_000 {
 		return fmt.Sprintf("%g", float64(n))
@@ -216,7 +216,7 @@ func number(n int) string {
 	return fmt.Sprint(n)
 }
 
-// Token makes a token for a service account, in a file that every user may read.
+// Token writes a token for a service account to a file that every user may read.
 func (w *World) Token(namespace, account string) string {
 	w.T.Helper()
 	out, err := exec.Command(w.Binaries.Plane, "token", "--state", w.State(), "--namespace", namespace, "--service-account", account).Output()
@@ -230,7 +230,7 @@ func (w *World) Token(namespace, account string) string {
 	return path
 }
 
-// link gives a new namespace its addresses and a way to all others.
+// link gives a new namespace its addresses and routes to all others.
 func (w *World) link() (pod *ns.Namespace, addresses []netip.Addr) {
 	w.T.Helper()
 	w.pods++
@@ -252,17 +252,17 @@ func (w *World) link() (pod *ns.Namespace, addresses []netip.Addr) {
 	ns.Connect(pod, "eth0", own, w.Node, fmt.Sprintf("pod%d", w.pods), gateways)
 	for _, g := range gateways {
 		pod.IP("route", "add", "default", "via", g.Addr().String())
-		// The neighbour is found before anything is measured.
+		// Wait until the neighbour is resolved, so that measurements do not include it.
 		process.Eventually(w.T, "a neighbour", func() bool {
 			var err error
-			pod.Do(func() { _, err = net.DialTimeout("tcp", netip.AddrPortFrom(g.Addr(), 9).String(), time.Second) }) // time limit: it is tried again
+			pod.Do(func() { _, err = net.DialTimeout("tcp", netip.AddrPortFrom(g.Addr(), 9).String(), time.Second) }) // time limit: one try of several
 			return errors.Is(err, syscall.ECONNREFUSED)
 		})
 	}
 	return pod, addresses
 }
 
-// Proxies is the control plane's list of connected proxies, as JSON.
+// Proxies returns the control plane's list of connected proxies, as JSON.
 func (w *World) Proxies() string { return w.local("/debug/proxies") }
 
 // local requests a path that the control plane serves on loopback only.

@@ -1,5 +1,5 @@
-// Command cluster brings a one-node Kubernetes up on this machine, in namespaces of its
-// own, lets people and scripts in, and ends it.
+// Command cluster runs a one-node Kubernetes on this machine, in namespaces of its own; its
+// subcommands start it, run commands inside, and end it.
 package main
 
 import (
@@ -52,8 +52,8 @@ examples:
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
-// run is main without the process. It returns the exit status: 0 fine, 1 it did not
-// work, 2 usage, 130 interrupted; enter and run return that of the command.
+// run is main with its arguments and outputs as parameters. It returns the exit status: 0 success,
+// 1 failure, 2 usage, 130 interrupted; enter and run return the command's own.
 func run(args []string, stdout, stderr io.Writer) int {
 	help := fmt.Sprintf(usage, strings.Join(cluster.Versions, " or "), cluster.Versions[0],
 		strings.Join(cluster.Runtimes, " or "), cluster.Runtimes[0])
@@ -103,7 +103,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return max(status, 1)
 }
 
-// A call is what a command is given.
+// A call holds the arguments and outputs of a subcommand.
 type call struct {
 	options        cluster.Options
 	args           []string
@@ -112,7 +112,7 @@ type call struct {
 
 var commands = map[string]func(context.Context, call) (status int, err error){"down": down, "enter": enter, "run": around, "up": up}
 
-// up leaves a cluster that is up already as it is, so that it can be repeated.
+// up leaves a running cluster unchanged, so that it can be repeated.
 func up(ctx context.Context, c call) (int, error) {
 	start := time.Now()
 	dir, err := c.options.Directory()
@@ -150,11 +150,11 @@ logs:       %[7]s/log
 	return 0, nil
 }
 
-// commandName returns how to call this program for the same cluster again.
+// commandName returns how to call this program for the same cluster.
 func commandName(o cluster.Options) func(command string) string {
 	program := os.Args[0]
 	if strings.Contains(program, "/go-build") {
-		program = "go run ./test/cluster/cmd" // which has removed what it ran
+		program = "go run ./test/cluster/cmd" // go run has removed its temporary binary
 	}
 	var flags string
 	if o.Version != "" && o.Version != cluster.Versions[0] {
@@ -169,7 +169,7 @@ func commandName(o cluster.Options) func(command string) string {
 	return func(command string) string { return program + " " + command + flags }
 }
 
-// around runs a command on the machine while a cluster of its own is up.
+// around starts a cluster of its own, runs a command on the machine, and ends the cluster.
 func around(ctx context.Context, c call) (status int, err error) {
 	if len(c.args) == 0 {
 		return 2, errors.New("run needs a command")
@@ -178,7 +178,7 @@ func around(ctx context.Context, c call) (status int, err error) {
 	if err != nil {
 		return 2, err
 	}
-	c.options.Dir, c.options.Detach = cmp.Or(c.options.Dir, dir+"-run"), false // a person may have the other one up
+	c.options.Dir, c.options.Detach = cmp.Or(c.options.Dir, dir+"-run"), false // the default directory may belong to a cluster that the user has up
 	found, err := cluster.Up(ctx, c.options)
 	if err != nil {
 		return 1, err
@@ -187,7 +187,7 @@ func around(ctx context.Context, c call) (status int, err error) {
 	cmd := exec.CommandContext(ctx, c.args[0], c.args[1:]...)
 	cmd.Env = append(os.Environ(), cluster.Shared+"="+found.Dir())
 	cmd.Stdout, cmd.Stderr = c.stdout, c.stderr
-	// What the command starts is in a group with it, and ends with it.
+	// Processes that the command starts are in one group with it, and end with it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = 30 * time.Second
@@ -207,7 +207,7 @@ func down(_ context.Context, c call) (int, error) {
 	return 0, cluster.Down(dir)
 }
 
-// enter becomes the command, so that every signal is the command's.
+// enter replaces this process by the command, so that every signal goes to the command.
 func enter(ctx context.Context, c call) (int, error) {
 	dir, err := c.options.Directory()
 	if err != nil {

@@ -12,8 +12,8 @@ func dial(socket string) (*grpc.ClientConn, error) {
 	return grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 }
 
-// Ready returns nil if the runtime takes requests of a kubelet. It does so later than others:
-// first it takes in the containers that run. A kubelet that is too early ends.
+// Ready returns nil if the runtime accepts requests of a kubelet, which is later than requests of
+// other clients: first it recovers the running containers. A kubelet that is too early exits.
 func Ready(ctx context.Context, socket string) error {
 	conn, err := dial(socket)
 	if err != nil {
@@ -24,9 +24,9 @@ func Ready(ctx context.Context, socket string) error {
 	return err
 }
 
-// A label names the container or sandbox of an id.
+// A label holds the pod and the name of the container or sandbox with an id.
 type label struct {
-	container string // empty: a sandbox
+	container string // empty for a sandbox
 	uid       string // of the pod
 }
 
@@ -37,7 +37,7 @@ const (
 	podLabel       = "io.kubernetes.pod.uid"
 )
 
-// lookUp returns the label of an id; false if the runtime does not know it (yet).
+// lookUp returns the label of an id; false if the runtime does not know the id (yet).
 func lookUp(ctx context.Context, runtime cri.RuntimeServiceClient, id string) (label, bool) {
 	containers, err := runtime.ListContainers(ctx, &cri.ListContainersRequest{Filter: &cri.ContainerFilter{Id: id}})
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package containerd follows what a cluster's container runtime does: sandboxes and
-// containers made, started and ended, with their processes and to the millisecond. The
-// API server says the same later, in whole seconds. It is used inside the cluster.
+// Package containerd records the events of a cluster's container runtime: sandboxes and containers
+// created, started and ended, with their process IDs and to the millisecond. The API server reports
+// the same later, in whole seconds. The package is used inside the cluster.
 package containerd
 
 import (
@@ -22,23 +22,23 @@ const (
 	Created = "/containers/create"
 	Started = "/tasks/start"
 	Exited  = "/tasks/exit"
-	Execed  = "/tasks/exec-started" // a probe or a hook, or by hand
+	Execed  = "/tasks/exec-started" // a probe, a hook, or kubectl exec
 )
 
-// An Event is one of a container or sandbox.
+// An Event is an event of a container or sandbox.
 type Event struct {
 	At        time.Time
 	Topic     string
-	Container string // its name; empty: the sandbox
-	PID       int    // as the node sees it
-	Status    int    // exit status, of Exited
+	Container string // its name; empty for the sandbox
+	PID       int    // in the node's namespace
+	Status    int    // exit status, for Exited
 
 	id string
 }
 
-// A Log has all events of containerd, and the names of their containers.
+// A Log holds all events of containerd, and the names of their containers.
 type Log struct {
-	// Changed has a value after something was added.
+	// Changed receives a value after an event was added.
 	Changed chan struct{}
 
 	mu     sync.Mutex
@@ -46,8 +46,8 @@ type Log struct {
 	labels map[string]label
 }
 
-// Follow reads events until ctx ends. It is for inside of a cluster, where "ctr" finds
-// its socket. What happens while containerd itself is restarted is missed.
+// Follow reads events until ctx ends. It runs inside a cluster, where "ctr" finds containerd's
+// socket. Events during a restart of containerd are lost.
 func Follow(ctx context.Context, socket string) (*Log, error) {
 	conn, err := dial(socket)
 	if err != nil {
@@ -70,7 +70,7 @@ func Follow(ctx context.Context, socket string) (*Log, error) {
 	go func() {
 		for ctx.Err() == nil {
 			if err == nil {
-				_ = wait() // containerd is gone, or ctx is over
+				_ = wait() // containerd has exited, or ctx has ended
 			}
 			time.Sleep(100 * time.Millisecond)
 			wait, err = follow()
@@ -95,9 +95,9 @@ func (l *Log) read(ctx context.Context, r cri.RuntimeServiceClient, from io.Read
 	}
 }
 
-// name looks up the container of an id. The CRI knows it a little later than containerd.
+// name looks up the container of an id, which the CRI knows a little later than containerd.
 func (l *Log) name(ctx context.Context, r cri.RuntimeServiceClient, id string) {
-	for range 3000 { // a minute and more: a sandbox is known once it runs
+	for range 3000 { // more than a minute: a sandbox is known only once it runs
 		if known, ok := lookUp(ctx, r, id); ok {
 			l.mu.Lock()
 			l.labels[id] = known
@@ -112,7 +112,7 @@ func (l *Log) name(ctx context.Context, r cri.RuntimeServiceClient, id string) {
 func (l *Log) change() {
 	select {
 	case l.Changed <- struct{}{}:
-	default: // has a value already
+	default: // contains a value already
 	}
 }
 
@@ -143,7 +143,7 @@ func parse(line string) (Event, bool) {
 	case Started, Execed:
 	case Exited:
 		if body.ID != body.Container {
-			return e, false // of an exec
+			return e, false // the end of an exec, not of a container
 		}
 		if !body.ExitedAt.IsZero() {
 			e.At = body.ExitedAt.Time
@@ -154,8 +154,8 @@ func parse(line string) (Event, bool) {
 	return e, true
 }
 
-// A moment is a time as ctr prints it: up to 1.7 as text, since 2.0 as the fields of a
-// protobuf Timestamp.
+// A moment is a time as ctr prints it: as text in containerd up to 1.7, and since 2.0 as the fields
+// of a protobuf Timestamp.
 type moment struct{ time.Time }
 
 func (m *moment) UnmarshalJSON(text []byte) error {
@@ -183,7 +183,7 @@ func (l *Log) Of(uid string) (events []Event) {
 	return events
 }
 
-// Sandboxes returns the identifiers of a pod's sandboxes, the newest last.
+// Sandboxes returns the IDs of a pod's sandboxes, the newest last.
 func (l *Log) Sandboxes(uid string) (ids []string) {
 	for _, e := range l.Of(uid) {
 		if e.Container == "" && e.Topic == Started {
@@ -193,8 +193,7 @@ func (l *Log) Sandboxes(uid string) (ids []string) {
 	return ids
 }
 
-// Running returns the process of each container of a pod that runs, the sandbox under an
-// empty name.
+// Running returns the process ID of each running container of a pod; the key of the sandbox is "".
 func (l *Log) Running(uid string) map[string]int {
 	pids := map[string]int{}
 	for _, e := range l.Of(uid) {
@@ -208,10 +207,10 @@ func (l *Log) Running(uid string) map[string]int {
 	return pids
 }
 
-// Starts is how often a container of a pod was started.
+// Starts returns how often a container of a pod was started.
 func (l *Log) Starts(uid, name string) int { return l.count(uid, name, Started) }
 
-// Execs is how often a process was started in a container of a pod that runs.
+// Execs returns how often a process was started in a running container of a pod.
 func (l *Log) Execs(uid, name string) int { return l.count(uid, name, Execed) }
 
 func (l *Log) count(uid, name, topic string) (n int) {

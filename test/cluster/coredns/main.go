@@ -1,5 +1,5 @@
-// Command coredns is CoreDNS with the plugins that a test cluster needs. The full list
-// would bring in the client libraries of three cloud vendors.
+// Command coredns is CoreDNS with the plugins that a test cluster needs. The full list would pull
+// in the client libraries of three cloud vendors.
 package main
 
 import (
@@ -15,7 +15,7 @@ import (
 )
 
 func main() {
-	// The order is that in which a query passes the plugins.
+	// A query passes the plugins in this order.
 	dnsserver.Directives = []string{"bind", "ready", "errors", "log", "cache", "kubernetes"}
 	coremain.Run()
 }

@@ -1,7 +1,7 @@
-// Command kube is every program of Kubernetes, and etcd, in one binary: the name that it
-// is called by selects the program.
+// Command kube contains every program of Kubernetes, and etcd, in one binary: the name under which
+// it is called selects the program.
 //
-// One binary links the packages that the programs share once. That is a third of
+// One binary contains the packages that the programs share only once. It needs a third of
 // the disk space and a quarter of the link time of seven separate ones.
 package main
 
@@ -30,15 +30,15 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/version"
 )
 
-// programs maps a name to a function that runs it to its end.
+// programs maps a name to the function that runs the program.
 var programs = map[string]func(){
 	"etcd":                    func() { etcdmain.Main(os.Args) },
 	"kube-apiserver":          component(apiserver.NewAPIServerCommand),
 	"kube-controller-manager": component(controllers.NewControllerManagerCommand),
 	"kube-scheduler":          component(func() *cobra.Command { return scheduler.NewSchedulerCommand() }),
 	"kube-proxy":              component(proxy.NewProxyCommand),
-	// The kubelet installs the signal handler itself, and a second one panics:
-	// it needs a context without one.
+	// The kubelet installs the signal handler itself, and a second one panics, so it gets a context
+	// without one.
 	"kubelet": component(func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) }),
 	"kubectl": func() {
 		if err := cli.RunNoErrOutput(kubectl.NewDefaultKubectlCommand()); err != nil {

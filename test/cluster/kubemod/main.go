@@ -3,8 +3,8 @@
 //	go run ./test/cluster/kubemod v1.36.3   # writes test/cluster/kube/v1.36/go.mod and go.sum
 //
 // Kubernetes requires its own libraries as v0.0.0 and replaces them by directories
-// of its source tree. Whoever imports it from outside must replace each of them by
-// the version published with the same release, and that is all this program does.
+// of its source tree. Another module that imports Kubernetes must replace each of them by
+// the version published with the same release, which this program does.
 package main
 
 import (
@@ -20,8 +20,8 @@ import (
 
 func main() { os.Exit(run(os.Args[1:], os.Stderr)) }
 
-// run is main without the process. It returns the exit status:
-// 0 fine, 1 the go command refused, 2 usage.
+// run is main with its arguments and output as parameters. It returns the exit status: 0 success, 1
+// the go command failed, 2 usage.
 func run(args []string, stderr io.Writer) int {
 	if len(args) != 1 || !release.MatchString(args[0]) {
 		fmt.Fprintln(stderr, "usage: go run ./test/cluster/kubemod v1.MINOR.PATCH   (in the root of the repository)")
@@ -37,11 +37,11 @@ func run(args []string, stderr io.Writer) int {
 var (
 	release = regexp.MustCompile(`^v1\.\d+\.\d+$`)
 	staging = regexp.MustCompile(`(?m)^\s+(k8s\.io/\S+) v0\.0\.0(?: //.*)?$`)
-	// Both name the Go release; the behaviour depends on the second.
+	// Both directives name a Go release; the godebug one determines the behaviour.
 	directive = regexp.MustCompile(`(?m)^(go|godebug) \S+$`)
 )
 
-// write makes <dir>/v1.MINOR/go.mod and lets the go command fill in the rest.
+// write writes <dir>/v1.MINOR/go.mod and lets the go command complete it.
 func write(dir, version string) error {
 	upstream, err := requirements(version)
 	if err != nil {
@@ -63,7 +63,7 @@ func write(dir, version string) error {
 	return nil
 }
 
-// requirements returns the go.mod that Kubernetes itself was released with.
+// requirements returns the go.mod with which this version of Kubernetes was released.
 func requirements(version string) ([]byte, error) {
 	module := "k8s.io/kubernetes@" + version
 	out, err := exec.Command("go", "mod", "download", "-json", module).Output()

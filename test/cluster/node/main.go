@@ -1,5 +1,4 @@
-// Command node is the program that runs inside the namespaces of a test cluster. It is
-// started by package cluster and of no use to anyone else.
+// Command node runs inside the namespaces of a test cluster. Package cluster starts it; it has no other use.
 package main
 
 import (
@@ -16,8 +15,8 @@ Package test/cluster starts it.
 
 func main() { os.Exit(run(os.Args[1:], os.Stderr)) }
 
-// run is main without the process. It returns the exit status: 0 fine, 1 it did not
-// work, 2 usage; enter returns that of the command.
+// run is main with its arguments and output as parameters. It returns the exit status: 0 success, 1
+// failure, 2 usage; enter returns the command's own.
 func run(args []string, stderr io.Writer) int {
 	var err error
 	switch {

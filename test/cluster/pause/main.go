@@ -1,5 +1,5 @@
-// Command pause holds the namespaces of a pod: it sleeps until a signal ends it, and reaps
-// processes that are left to it when a pod shares one process namespace.
+// Command pause holds the namespaces of a pod: it sleeps until a signal ends it, and reaps orphans
+// in a pod that shares one process namespace.
 package main
 
 import (

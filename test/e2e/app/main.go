@@ -1,10 +1,10 @@
-// Command app is the program in the containers of the pods of the suite: the application that the
-// mesh is for, impatient as real ones are. What it sees and does is a line each on standard
+// Command app is the program in the containers of the suite's pods: the application that the
+// mesh is for, as impatient as real ones. It prints what it sees and does, a line each on standard
 // output, "e2e NANOSECONDS WORD [NAME=VALUE...]", for package world.
 //
-//	app serve [flags]    calls its configuration centre, once, and fails if it cannot; then serves
-//	                     and goes on calling, until SIGTERM, and a while longer
-//	app work [flags]     does some calls and ends
+//	app serve [flags]    calls its configuration centre once, and fails if it cannot; then serves
+//	                     and keeps calling, until SIGTERM and a while longer
+//	app work [flags]     makes some calls and exits
 //	app sleep DURATION   for hooks
 //	app proxy [flags]    another mesh's proxy: a TCP relay without any part of Outrider
 //	app tier [flags]     a service that calls the next one for each call; SIGUSR1 ends it with
@@ -45,28 +45,28 @@ func main() {
 	}
 }
 
-// An optionSet has the options of all roles; each role reads its own.
+// An optionSet holds the options of all roles; each role reads its own.
 type optionSet struct {
-	config   string        // called once, at the start
+	config   string        // URL, called once at the start
 	token    string        // file with a bearer token for it
-	roots    string        // file with who may have signed its certificate
-	call     string        // called again and again
-	every    time.Duration // between two calls; of a proxy: from listening until eat
-	calls    int           // of work
+	roots    string        // file with the roots that may have signed its certificate
+	call     string        // URL, called repeatedly
+	every    time.Duration // between two calls; for a proxy: from listening until eat
+	calls    int           // number of calls of work
 	listen   string
 	tcp      string
 	grpc     string
-	healthy  time.Duration // after the start
+	healthy  time.Duration // time after the start
 	say      string        // file that counts the runs of work
-	stop     time.Duration // between SIGTERM and the end
-	code     int           // of work
-	failures int           // how many runs of work end with code; 0: all
-	eat      int           // MiB of memory, after the first call
-	after    time.Duration // before eat, and before a proxy listens
+	stop     time.Duration // time between SIGTERM and the exit
+	code     int           // exit code of work
+	failures int           // number of runs of work that exit with code; 0: all
+	eat      int           // MiB of memory to use after the first call
+	after    time.Duration // delay before eat, and before a proxy listens
 	name     string        // of a tier
-	timeout  time.Duration // of a tier's call
-	rate     int           // of load
-	want     string        // of load
+	timeout  time.Duration // of a tier's outbound call
+	rate     int           // calls a second of load
+	want     string        // expected answer of load
 }
 
 func options(args []string) optionSet {
@@ -99,7 +99,7 @@ func options(args []string) optionSet {
 // emit writes one line.
 func emit(word string, pairs ...any) { emitOf(time.Now(), word, pairs...) }
 
-// emitOf writes the line of something that was before the line could be written.
+// emitOf writes a line with an earlier time, for an event before the line could be written.
 func emitOf(at time.Time, word string, pairs ...any) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "e2e %d %s", at.UnixNano(), word)

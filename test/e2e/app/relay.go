@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// relay is a proxy of another mesh: after a time it takes the pod's connections on 15001
-// and 15006, passes them on to where they were going, and reports its readiness on port 15021.
+// relay is another mesh's proxy: after a delay it accepts the pod's connections on 15001 and 15006,
+// forwards them to their original destinations, and reports its readiness on port 15021.
 func relay(o optionSet) {
 	terminated := make(chan os.Signal, 1)
 	signal.Notify(terminated, syscall.SIGTERM)
@@ -63,13 +63,13 @@ func pass(c *net.TCPConn) {
 	_, _ = io.Copy(c, up)
 }
 
-// original is where a connection was going before it was redirected here.
+// original returns the destination of a connection before it was redirected here.
 func original(c *net.TCPConn) (to string, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return "", err
 	}
-	var got *unix.IPv6Mreq // as large as a sockaddr_in, and read by getsockopt as bytes
+	var got *unix.IPv6Mreq // as large as a sockaddr_in; getsockopt fills it as raw bytes
 	if cerr := raw.Control(func(fd uintptr) {
 		got, err = unix.GetsockoptIPv6Mreq(int(fd), unix.SOL_IP, unix.SO_ORIGINAL_DST)
 	}); cerr != nil {

@@ -22,7 +22,7 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// serve is a service.
+// serve runs a service.
 func serve(o optionSet) {
 	terminated := make(chan os.Signal, 1)
 	signal.Notify(terminated, syscall.SIGTERM)
@@ -45,18 +45,18 @@ func serve(o optionSet) {
 	time.Sleep(o.stop)
 	cancel()
 	n := <-called
-	if o.call != "" { // many programs sign off with a last call
+	if o.call != "" { // many programs make a last call before they exit
 		n.add(get(http.DefaultClient, o.call, nil))
 	}
 	stop()
 	emit("done", "calls", n.calls, "failed", n.failed, "refused", n.refused, "first", n.first)
 }
 
-// emitStarted writes the line of a start, with the time before its request.
+// emitStarted writes the start line, with the time before the request to the proxy.
 func emitStarted() { emitOf(time.Now(), "started", "proxy", proxyReady()) }
 
-// proxyReady is the status of the proxy's readiness endpoint now, or "none". A proxy that is not
-// there refuses, and one that is not ready says so: only a busy machine takes long.
+// proxyReady returns the current status of the proxy's readiness endpoint, or "none". A missing
+// proxy refuses at once, and one that is not ready says so: only a busy machine takes long.
 func proxyReady() string {
 	client := http.Client{Timeout: 20 * time.Second}
 	resp, err := client.Get("http://127.0.0.1:15021/healthz/ready")
@@ -67,7 +67,7 @@ func proxyReady() string {
 	return fmt.Sprint(resp.StatusCode)
 }
 
-// configure makes the one call that a program cannot do without, and does not repeat it.
+// configure makes the one call that the program depends on, without a retry.
 func configure(o optionSet) bool {
 	client, header := &http.Client{Timeout: 30 * time.Second}, http.Header{}
 	if o.roots != "" {
@@ -88,7 +88,7 @@ func configure(o optionSet) bool {
 	return r == "ok"
 }
 
-// said is how many errors the log has.
+// said counts the errors in the log.
 var said atomic.Int32
 
 // get returns "ok", "refused", a status, or the error.
@@ -100,7 +100,7 @@ func get(client *http.Client, url string, header http.Header) string {
 	}
 	resp, err := client.Do(req)
 	if err != nil && said.Add(1) <= 20 {
-		log.Print(err) // for those who read logs, as a program's own
+		log.Print(err) // for readers of the log, as ordinary programs do
 	}
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
@@ -119,10 +119,10 @@ func get(client *http.Client, url string, header http.Header) string {
 	return "ok"
 }
 
-// counts are what became of many calls.
+// counts are the results of many calls.
 type counts struct {
 	calls, failed, refused int
-	first                  string // failure
+	first                  string // text of the first failure
 }
 
 func (n *counts) add(result string) {
@@ -142,7 +142,7 @@ func (n *counts) add(result string) {
 	}
 }
 
-// keepCalling calls until ctx ends. It emits "called" when the first call has come back.
+// keepCalling calls until ctx ends. It emits "called" when the first call has returned.
 func keepCalling(ctx context.Context, o optionSet) (n counts) {
 	for o.call != "" && ctx.Err() == nil {
 		n.add(get(http.DefaultClient, o.call, nil))
@@ -203,7 +203,7 @@ func listen(o optionSet, healthy *atomic.Bool) (stop func()) {
 	}
 }
 
-// eaten is kept, and so is in use.
+// eaten keeps the memory in use.
 var eaten [][]byte
 
 func eat(mib int) {
@@ -218,7 +218,7 @@ func eat(mib int) {
 	emit("has-eaten")
 }
 
-// work is what a Job's container does.
+// work runs the task of a Job's container.
 func work(o optionSet) {
 	emitStarted()
 	if o.config != "" && !configure(o) {
@@ -243,7 +243,7 @@ func work(o optionSet) {
 	os.Exit(code)
 }
 
-// runs counts this run in a file, and returns how many there were.
+// runs counts this run in a file, and returns the number of runs so far.
 func runs(file string) int {
 	f, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	must(err)

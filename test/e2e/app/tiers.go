@@ -14,7 +14,7 @@ import (
 	"outrider.dev/test/e2e/load"
 )
 
-// tier is a service in a chain of services.
+// tier runs one service in a chain of services.
 func tier(o optionSet) {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2)
@@ -53,7 +53,7 @@ func tier(o optionSet) {
 	}
 }
 
-// generate is load.
+// generate runs the load generator.
 func generate(o optionSet) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()

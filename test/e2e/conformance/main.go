@@ -1,10 +1,10 @@
 // Command conformance runs the Gateway API's conformance suite on the test cluster, with Outrider
-// installed as an operator does, and keeps the suite's report and a table of its tests in
-// docs/conformance. It is run in the root of the module; "make conformance" does.
+// installed as an operator installs it, and saves the suite's report and a table of its tests in
+// docs/conformance. "make conformance" runs it in the root of the module.
 //
 //	go run ./test/e2e/conformance [-run REGEX] [-kube v1.34] [-runtime containerd]
 //
-// With -run only the tests of these names run, and nothing is kept. The suite and the echo
+// With -run only the tests with matching names run, and nothing is saved. The suite and the echo
 // server that it calls are built from test/conformance, a module of its own.
 package main
 
@@ -26,17 +26,17 @@ import (
 )
 
 const (
-	// module is that of the suite.
+	// module is the folder of the suite's module.
 	module = "test/conformance"
 
-	// channel is the release channel of the Gateway API whose CRDs are installed: what it calls
-	// generally available.
+	// channel is the release channel of the Gateway API whose CRDs are installed: the generally
+	// available features.
 	channel = "standard"
 
-	// kept is where the report and the page with the table are.
+	// kept is the folder with the report and the page that contains the table.
 	kept = "docs/conformance"
 
-	// client is a program of the echo server's image: the suite runs it in a pod for each request.
+	// client is a program in the echo server's image, which the suite runs in a pod for each request.
 	client = "client"
 )
 
@@ -53,8 +53,8 @@ func main() {
 	os.Exit(status)
 }
 
-// run does one of two: outside of a cluster it builds, brings one up and starts this program in
-// it; inside it installs and runs the suite. It returns the exit status.
+// run works in two places: outside a cluster it builds the parts, brings a cluster up and starts
+// this program in it; inside it installs and runs the suite. It returns the exit status.
 func run(ctx context.Context, only, kube, runtime string) (int, error) {
 	root, err := os.Getwd()
 	if err != nil {
@@ -75,13 +75,13 @@ func run(ctx context.Context, only, kube, runtime string) (int, error) {
 	return world.Enter(world.Options{Root: root, Version: kube, Runtime: runtime, Name: "conformance", Images: []string{s.tarball()}, Progress: os.Stderr}), nil
 }
 
-// A suite is the Gateway API's, built into bin.
+// A suite is the Gateway API's suite, built into bin.
 type suite struct {
 	root, bin, only string
 	api             pinned
 }
 
-// pinned is a module that test/conformance requires.
+// pinned is the version and directory of a module that test/conformance requires.
 type pinned struct{ version, dir string }
 
 func moduleOf(ctx context.Context, root, path string) (pinned, error) {
@@ -102,8 +102,7 @@ func (s *suite) tests() string   { return filepath.Join(s.bin, "conformance.test
 func (s *suite) tarball() string { return filepath.Join(s.bin, "echo.tar") }
 func (s *suite) report() string  { return filepath.Join(s.root, kept, s.api.version+"-report.yaml") }
 
-// build makes the suite and the image of its echo server, under the name in the suite's own
-// manifests.
+// build builds the suite and the image of its echo server, under the image name in the suite's own manifests.
 func (s *suite) build(ctx context.Context) error {
 	if err := s.compile(ctx, "test", "-c", "-o", s.tests(), "."); err != nil {
 		return err
@@ -143,7 +142,7 @@ func (s *suite) compile(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// echoImage is the image of the pods in the suite's base manifest.
+// echoImage returns the image of the pods in the suite's base manifest.
 func (s *suite) echoImage(ctx context.Context) (string, error) {
 	m, err := moduleOf(ctx, s.root, "sigs.k8s.io/gateway-api/conformance")
 	if err != nil {
@@ -162,7 +161,7 @@ func (s *suite) echoImage(ctx context.Context) (string, error) {
 	return "", fmt.Errorf("%s: no image in it", path)
 }
 
-// run installs what the suite needs, runs it, and returns its exit status.
+// run installs the suite's requirements, runs the suite, and returns its exit status.
 func (s *suite) run(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -206,8 +205,8 @@ func (s *suite) run(ctx context.Context) (int, error) {
 	return cmd.ProcessState.ExitCode(), err
 }
 
-// keep makes the report readable and writes the table into the page beside it, between the
-// line that is begin and the next empty one.
+// keep makes the report readable and writes the table into the page beside it, between the line
+// begin and the next empty line.
 func (s *suite) keep(table string) error {
 	if err := os.Chmod(s.report(), 0o644); err != nil {
 		return err
@@ -230,8 +229,8 @@ func (s *suite) keep(table string) error {
 	return os.WriteFile(page, []byte(before+begin+string(rows)+"\n"+rest), 0o644)
 }
 
-// progress writes of the suite's log the result of each test of a mesh, and what follows the
-// report but for the tests of gateways, which are skipped.
+// progress filters the suite's log: it prints the result of each mesh test, and the text after the
+// report except the skipped gateway tests.
 type progress struct {
 	out    io.Writer
 	rest   []byte

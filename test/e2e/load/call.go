@@ -18,28 +18,28 @@ import (
 )
 
 const (
-	// excerpt is how much a failure keeps of an answer.
+	// excerpt is how many bytes of an answer a failure keeps.
 	excerpt = 500
-	// longest is the longest answer; those of a hundred tiers are shorter.
+	// longest is the maximum length of an answer; those of a hundred tiers are shorter.
 	longest = 64 << 10
 )
 
-// A Failure is a call that was not answered as it should be.
+// A Failure is a call that did not get the expected answer.
 type Failure struct {
-	Client      string   `json:",omitempty"` // one of Clients; empty: the call of a tier
+	Client      string   `json:",omitempty"` // one of Clients; empty for the call of a tier
 	From        string   // the pod that called
 	To          string   // the host that it called
-	Sent, Ended int64    // nanoseconds since 1970
-	Connection  string   `json:",omitempty"` // new, or how long it was idle; two: the client tried again
-	Local       string   `json:",omitempty"` // its address
+	Sent, Ended int64    // in nanoseconds since 1970
+	Connection  string   `json:",omitempty"` // new, or how long it was idle; two if the client retried
+	Local       string   `json:",omitempty"` // local address of the connection
 	TimedOut    bool     `json:",omitempty"`
 	Status      int      `json:",omitempty"`
-	Server      string   `json:",omitempty"` // header of the answer
-	Text        string   `json:",omitempty"` // the error, or how the answer begins
-	Cause       *Failure `json:",omitempty"` // the failure in the answer of the tier that was called
+	Server      string   `json:",omitempty"` // Server header of the answer
+	Text        string   `json:",omitempty"` // the error, or the beginning of the answer
+	Cause       *Failure `json:",omitempty"` // the failure that the called tier reported in its answer
 }
 
-// Root is the failure in which a chain of tiers ends.
+// Root returns the last failure in a chain of tiers, which caused the others.
 func (f Failure) Root() Failure {
 	for f.Cause != nil {
 		f = *f.Cause
@@ -47,10 +47,10 @@ func (f Failure) Root() Failure {
 	return f
 }
 
-// digits differ between failures of the same kind.
+// digits matches the parts that differ between failures of the same kind.
 var digits = regexp.MustCompile(`[0-9]+`)
 
-// Kind is what f has in common with others that failed in the same way.
+// Kind returns a description that all failures of the same kind share.
 func (f Failure) Kind() string {
 	root := f.Root()
 	service, _, _ := strings.Cut(root.From, "-")
@@ -58,7 +58,7 @@ func (f Failure) Kind() string {
 	return fmt.Sprintf("%s: %s -> %s: %d %s", f.Client, service, root.To, root.Status, text)
 }
 
-// String is one line, and one for each cause.
+// String returns one line for the failure, and one for each cause.
 func (f Failure) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s -> %s (%s %s) sent %s, after %s: ", f.Client, f.From, f.To, f.Connection, f.Local,
@@ -73,11 +73,11 @@ func (f Failure) String() string {
 	return strings.TrimSpace(b.String())
 }
 
-// A sender sends a request and returns the answer. It notes in f what it sees of its connection.
+// A sender sends a request and returns the answer. It records facts about its connection in f.
 type sender func(ctx context.Context, to *url.URL, f *Failure) (*http.Response, error)
 
 // call makes one call and returns the answer. Any answer but want is a failure; an empty want
-// takes all with status 200.
+// accepts all with status 200.
 func call(ctx context.Context, send sender, from, to, want string) (answer string, failure *Failure) {
 	f := &Failure{From: from, To: to, Sent: time.Now().UnixNano()}
 	body, err := exchange(ctx, send, f)
@@ -113,13 +113,13 @@ func exchange(ctx context.Context, send sender, f *Failure) (body []byte, err er
 	return io.ReadAll(io.LimitReader(resp.Body, longest))
 }
 
-// transport is that of most programs in Go, with a few connections for each host. It tries again
-// by itself where a connection that it had used before is closed unanswered, mesh or not.
+// transport is configured as in most Go programs, with a few connections for each host. With or
+// without a mesh, it retries by itself when a reused connection is closed without an answer.
 func transport() *http.Transport {
 	return &http.Transport{MaxIdleConnsPerHost: 8, IdleConnTimeout: 90 * time.Second, DisableCompression: true}
 }
 
-// kept sends over connections that stay.
+// kept sends over persistent connections.
 func kept() sender { return through(transport()) }
 
 func through(t *http.Transport) sender {
@@ -140,7 +140,7 @@ func through(t *http.Transport) sender {
 	}
 }
 
-// slowly sends over a connection of its own, on which it writes nothing at first.
+// slowly sends over a new connection, on which it writes nothing at first.
 func slowly(ctx context.Context, to *url.URL, f *Failure) (*http.Response, error) {
 	address := to.Host
 	if to.Port() == "" {
@@ -167,14 +167,14 @@ func afterSilence(ctx context.Context, conn net.Conn, to *url.URL, f *Failure) (
 		}
 	}
 	time.Sleep(silence)
-	f.Sent = time.Now().UnixNano() // before it no proxy had a request in flight
+	f.Sent = time.Now().UnixNano() // before that no proxy had the request in flight
 	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", to.RequestURI(), to.Host); err != nil {
 		return nil, err
 	}
 	return http.ReadResponse(bufio.NewReader(conn), nil)
 }
 
-// A bodyOf closes its connection.
+// A bodyOf closes its connection with the body.
 type bodyOf struct {
 	io.ReadCloser
 	conn net.Conn

@@ -7,32 +7,33 @@ import (
 )
 
 const (
-	// pooled is how many calls may meet a connection that ended with a process, one each: a busy
-	// proxy learns of the end when it uses the connection. A tier's callers keep no more to a pod.
+	// pooled is how many calls may use a connection that ended with a process, one each: a busy
+	// proxy notices the end only when it uses the connection. A tier's callers keep no more
+	// connections to a pod.
 	pooled = 8
-	// starved is the share of the time in which processes may wait for a processor without being
-	// a reason for time-outs. A machine that does nothing but the long form is far below.
+	// starved is the share of time that processes may wait for a processor before time-outs are
+	// blamed on the machine. A machine that runs only the long form is far below.
 	starved = 0.8
 )
 
-// A Kill is the end of a process under load.
+// A Kill is the killing of a process under load.
 type Kill struct {
 	What    string
-	Pod     string    // of the process
-	Service string    // host name by which the pod is called
-	Before  time.Time // the process ran
-	After   time.Time // it was gone, with its connections
-	Back    time.Time // the next one serves
+	Pod     string    // that contained the process
+	Service string    // host name under which the pod is called
+	Before  time.Time // a time at which the process still ran
+	After   time.Time // a time at which it and its connections were gone
+	Back    time.Time // a time at which the next process served
 }
 
-// Excuses reports whether f was in flight in the process: made by its pod or to its service,
-// and under way when the process ended.
+// Excuses reports whether f was in flight in the process: its pod made or received the call, and
+// the process was killed during the call.
 func (k Kill) Excuses(f Failure) bool {
 	f = f.Root()
 	return k.concerns(f) && f.Sent <= k.After.UnixNano() && f.Ended >= k.Before.UnixNano()
 }
 
-// met reports whether f may have met a connection that ended with the process.
+// met reports whether f may have used a connection that ended with the process.
 func (k Kill) met(f Failure) bool {
 	f = f.Root()
 	return k.concerns(f) && f.Sent > k.After.UnixNano() && f.Sent <= k.Back.UnixNano()
@@ -42,7 +43,7 @@ func (k Kill) concerns(f Failure) bool {
 	return (f.From == k.Pod || f.To == k.Service) && !f.TimedOut
 }
 
-// Unexcused are the failures that no kill explains.
+// Unexcused returns the failures that no kill explains.
 func Unexcused(all []Failure, kills []Kill) (left []Failure) {
 	met := make([]int, len(kills))
 	for _, f := range all {
@@ -60,16 +61,15 @@ func Unexcused(all []Failure, kills []Kill) (left []Failure) {
 	return left
 }
 
-// A Verdict is what a load says about the mesh.
+// A Verdict is the result of a load for the mesh.
 type Verdict struct {
-	Lost    []Failure // calls that nothing explains
-	Untold  int       // lost calls of which the load has said no more
-	Starved string    // why nothing can be said about the rest; empty: it can
+	Lost    []Failure // calls without an explanation
+	Untold  int       // number of lost calls without details
+	Starved string    // why the other failures cannot be judged; empty if they can
 }
 
-// Judge separates the failures of the mesh from those of a machine that was starved: by them
-// calls time out, and do not fail in another way. Share is the part of the time in which
-// processes waited for a processor.
+// Judge separates failures of the mesh from those of a starved machine, on which calls time out but
+// do not fail in other ways. Share is the share of time in which processes waited for a processor.
 func Judge(told []Failure, kills []Kill, clients map[string]Tally, share float64) (v Verdict) {
 	v.Lost, v.Untold = Unexcused(told, kills), -len(told)
 	untold := 0 // that timed out

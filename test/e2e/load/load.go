@@ -1,6 +1,6 @@
-// Package load is load on a mesh and what may fail under it: clients that call at a fixed rate
-// ([Run]), services that call one another ([Tier]), and a judge of failed calls ([Kill]). The
-// pods of the suite run it, and the suite reads what they print.
+// Package load puts a load on a mesh: clients that call at a fixed rate ([Run]), services that call
+// one another ([Tier]), and rules for which failed calls are excused ([Kill]). The pods of the
+// suite run it, and the suite reads their output.
 package load
 
 import (
@@ -12,43 +12,43 @@ import (
 
 // Limits of a load.
 const (
-	// Timeout is when a call has failed. No mesh may need so long, and every pod's grace is
-	// over by then.
+	// Timeout is the time after which a call has failed. No mesh may take so long, and every pod's
+	// grace period is over by then.
 	Timeout = 15 * time.Second
-	// silence is how long the slow client writes nothing on its new connection: longer than a
-	// proxy that looks at the first bytes waits for them.
+	// silence is how long the slow client writes nothing on its new connection: longer than a proxy
+	// waits for first bytes to inspect.
 	silence = 500 * time.Millisecond
-	// reported is how many failures of a client are printed one by one, and how many time-outs.
+	// reported is how many failures of a client are printed in full, and how many time-outs.
 	reported = 200
-	// Starved is how late a call may be sent. A generator that got no processor has not called
-	// at its rate, and its result does not count.
+	// Starved is the maximum delay of a call. A generator without processor time does not keep its
+	// rate, and its result does not count.
 	Starved = 5 * time.Second
 )
 
 // Options of a load.
 type Options struct {
 	URL    string
-	Want   string                 // the right answer
-	Pod    string                 // that calls, for reports
-	Rate   int                    // calls a second, of each client
-	Report func(Failure)          // each of the first failures of a client; not at the same time
-	Every  func(map[string]Tally) // once a second: of all calls so far
+	Want   string                 // the expected answer
+	Pod    string                 // the calling pod, for reports
+	Rate   int                    // calls a second of each client
+	Report func(Failure)          // called for each of the first failures of a client; not concurrently
+	Every  func(map[string]Tally) // called once a second with all results so far
 }
 
-// A Tally is what became of the calls of one client.
+// A Tally holds the results of one client's calls.
 type Tally struct {
 	Sent, Answered, Failed, TimedOut int
-	Late                             time.Duration // the latest call, behind its time
-	P50, P99, Slowest                time.Duration // of calls that were answered; at the end only
+	Late                             time.Duration // maximum delay of a call behind its schedule
+	P50, P99, Slowest                time.Duration // of answered calls; at the end only
 }
 
-// Clients are the ways to call: over connections that stay, a connection for each call, and one
-// that writes nothing at first.
+// Clients are the ways to call: over persistent connections, with a connection for each call, and
+// with a connection on which nothing is written at first.
 var Clients = []string{"keep-alive", "short", "slow-first-byte"}
 
-// Run calls at the rate of o by each client, until ctx ends and the last call has come back.
-// The times of calls are fixed when it begins: a call that is late is sent all the same, and
-// does not wait for those before it.
+// Run calls at the rate of o with each client, until ctx ends and the last call has returned. The
+// schedule of the calls is fixed at the start: a late call is still sent, and does not wait for
+// earlier ones.
 func Run(ctx context.Context, o Options) map[string]Tally { return run(ctx, o, client) }
 
 func run(ctx context.Context, o Options, client func(name string) sender) map[string]Tally {
@@ -59,7 +59,7 @@ func run(ctx context.Context, o Options, client func(name string) sender) map[st
 	began := time.Now()
 	var all sync.WaitGroup
 	for i, name := range Clients {
-		// Spread over the time between two calls.
+		// Spread the clients over the interval between two calls.
 		first := began.Add(time.Second / time.Duration(o.Rate) * time.Duration(i) / time.Duration(len(Clients)))
 		send := client(name)
 		all.Go(func() { l.calls(ctx, name, send, first) })
@@ -85,14 +85,14 @@ type tallies struct {
 
 type tally struct {
 	Tally
-	took []time.Duration // of calls that were answered
+	took []time.Duration // of answered calls
 }
 
 // calls makes the calls of one client.
 func (l *tallies) calls(ctx context.Context, name string, send sender, first time.Time) {
 	var underWay sync.WaitGroup
 	defer underWay.Wait()
-	// What comes back in time at the latest fits; more waits, and then is late.
+	// There is a slot for every call that returns within the timeout; further calls wait, and then are late.
 	slots := make(chan struct{}, l.o.Rate*int(Timeout/time.Second)+l.o.Rate)
 	for i := 0; ; i++ {
 		due := first.Add(time.Second / time.Duration(l.o.Rate) * time.Duration(i))
@@ -111,7 +111,7 @@ func (l *tallies) calls(ctx context.Context, name string, send sender, first tim
 		l.mu.Unlock()
 		underWay.Go(func() {
 			defer func() { <-slots }()
-			// Calls that were sent come back, also when no more are.
+			// A call that was sent is completed even if ctx ends.
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
 			defer cancel()
 			began := time.Now()
@@ -156,7 +156,7 @@ func (l *tallies) sum(final bool) map[string]Tally {
 	return out
 }
 
-// client is that of a name.
+// client returns the sender of the client with this name.
 func client(name string) sender {
 	switch name {
 	case "keep-alive":

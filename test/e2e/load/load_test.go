@@ -15,7 +15,7 @@ import (
 	"outrider.dev/test/port"
 )
 
-// Whatever a server does other than answer is a failure, by each client, with what it was.
+// Everything but the expected answer is recorded as a failure of each client, with its cause.
 func TestEveryFailureIsSeen(t *testing.T) {
 	raw := func(do func(net.Conn)) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
@@ -29,7 +29,7 @@ func TestEveryFailureIsSeen(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		serve    http.HandlerFunc
-		text     string // of the failure; empty: none
+		text     string // of the failure; empty if there is none
 		timedOut bool
 	}{
 		"answered":  {serve: func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }},
@@ -52,7 +52,7 @@ func TestEveryFailureIsSeen(t *testing.T) {
 				ctx := t.Context()
 				if tt.timedOut {
 					var cancel context.CancelFunc
-					ctx, cancel = context.WithTimeout(ctx, silence+time.Second) // time limit: it is to pass
+					ctx, cancel = context.WithTimeout(ctx, silence+time.Second) // time limit: the delay must pass
 					defer cancel()
 				}
 				answer, f := call(ctx, client(by), "here", server.URL, "hello")
@@ -84,7 +84,7 @@ func TestRefusedIsSeen(t *testing.T) {
 	}
 }
 
-// A failure three tiers away is found where it was.
+// A failure three tiers away is reported with its origin.
 func TestTiersPassFailuresOn(t *testing.T) {
 	broken := false
 	back := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -119,7 +119,7 @@ func TestTiersPassFailuresOn(t *testing.T) {
 	}
 }
 
-// Calls have their times, whatever becomes of those before them, and all that were sent are counted.
+// Calls are sent on schedule whatever the results of earlier ones, and all sent calls are counted.
 func TestTheRateIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second-time.Millisecond)
@@ -142,7 +142,7 @@ func TestTheRateIsKept(t *testing.T) {
 	})
 }
 
-// A generator that was delayed makes the calls of that time, and reports how late.
+// A delayed generator makes up for the missed calls, and reports its delay.
 func TestLateCallsAreMade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const name = "keep-alive"
@@ -156,7 +156,7 @@ func TestLateCallsAreMade(t *testing.T) {
 	})
 }
 
-// Only what was in flight in a process may fail with it.
+// Only calls in flight in a process may fail when it is killed.
 func TestExcuses(t *testing.T) {
 	at := func(ms int) time.Time { return time.Unix(1000, 0).Add(time.Duration(ms) * time.Millisecond) }
 	kill := Kill{What: "envoy", Pod: "middle-1", Service: "middle", Before: at(100), After: at(110), Back: at(130)}
@@ -187,7 +187,7 @@ func TestExcuses(t *testing.T) {
 	}
 }
 
-// Until the next process serves, as many calls may meet a connection that has ended as there are.
+// Until the next process serves, as many calls may fail on ended connections as such connections exist.
 func TestEndedConnectionsAreMetOnce(t *testing.T) {
 	begin := time.Unix(1000, 0)
 	kill := Kill{Pod: "middle-1", Service: "middle", Before: begin, After: begin.Add(time.Second), Back: begin.Add(3 * time.Second)}
@@ -212,7 +212,7 @@ func TestEndedConnectionsAreMetOnce(t *testing.T) {
 	}
 }
 
-// A machine that was starved is a reason for time-outs, and for nothing else.
+// A starved machine excuses time-outs, and nothing else.
 func TestStarvedMachinesAreNotJudged(t *testing.T) {
 	slow, broken := Failure{From: "load", To: "front", TimedOut: true}, Failure{From: "load", To: "front", Status: 503}
 	behind := Failure{From: "load", To: "front", Status: Passed, Cause: &Failure{From: "front-1", To: "middle", TimedOut: true}}

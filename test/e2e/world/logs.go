@@ -17,8 +17,8 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// logs are what the containers of all pods have written. The kubelet deletes a log with
-// its container; a file that is open stays readable.
+// logs holds the output of the containers of all pods. The kubelet deletes a log with its
+// container; an open file stays readable.
 type logs struct {
 	mu      sync.Mutex
 	files   map[string]*logFile // by path
@@ -35,15 +35,15 @@ type logFile struct {
 	lines          []Line
 }
 
-// A Line is one that a container wrote.
+// A Line is a line that a container wrote.
 type Line struct {
 	At        time.Time // when the runtime read it
 	Container string
-	Restart   int // of the container
+	Restart   int // restart count of the container
 	Text      string
 }
 
-// followLogs reads dir, which is .../NAMESPACE_POD_UID/CONTAINER/RESTART.log.
+// followLogs reads dir, which contains NAMESPACE_POD_UID/CONTAINER/RESTART.log.
 func followLogs(dir string, changed func()) (*logs, error) {
 	w, err := fsnotify.NewBufferedWatcher(4096)
 	if err != nil {
@@ -67,7 +67,7 @@ func followLogs(dir string, changed func()) (*logs, error) {
 				case e.Has(fsnotify.Write):
 					l.readFile(e.Name)
 				}
-			case _, open := <-w.Errors: // events were lost
+			case _, open := <-w.Errors: // an error means that events were lost
 				if !open {
 					return
 				}
@@ -78,13 +78,13 @@ func followLogs(dir string, changed func()) (*logs, error) {
 	return l, nil
 }
 
-// look watches a directory and what is in it, and reads a file.
+// look watches a directory and its contents, or reads a file.
 func (l *logs) look(path string) {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
 	case info.IsDir():
-		_ = l.watcher.Add(path) // before it is read: what comes in between is seen twice
+		_ = l.watcher.Add(path) // before it is read: files that appear in between are then seen twice, not missed
 		entries, _ := os.ReadDir(path)
 		for _, e := range entries {
 			l.look(filepath.Join(path, e.Name()))
@@ -94,8 +94,8 @@ func (l *logs) look(path string) {
 	}
 }
 
-// renew puts aside what is known of a path where another file has taken its place: with a
-// new sandbox a container may begin again at restart 0.
+// renew drops the reader of a path that now contains another file: in a new sandbox a container may
+// begin at restart 0 again.
 func (l *logs) renew(path string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -130,7 +130,7 @@ func (l *logs) readFile(path string) {
 	}
 }
 
-// open returns nil for what is no container's log.
+// open returns nil for a file that is not a container's log.
 func open(path string) *logFile {
 	dir, name := filepath.Split(path)
 	restart, err := strconv.Atoi(strings.TrimSuffix(name, ".log"))
@@ -149,7 +149,7 @@ func open(path string) *logFile {
 	return &logFile{uid: pod[2], container: container, restart: restart, file: file}
 }
 
-// readOn reads what is new: "2026-11-21T20:00:00.123Z stdout F text".
+// readOn reads new lines: "2026-11-21T20:00:00.123Z stdout F text".
 func (f *logFile) readOn() (more bool) {
 	buffer := make([]byte, 64<<10)
 	for {
@@ -179,7 +179,7 @@ func (f *logFile) readOn() (more bool) {
 	}
 }
 
-// of returns what the containers of a pod wrote, in the order of time.
+// of returns the output of a pod's containers in order of time.
 func (l *logs) of(uid string) (out []Line) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

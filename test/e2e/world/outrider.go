@@ -17,7 +17,7 @@ import (
 	"outrider.dev/test/chart"
 )
 
-// Kubectl runs kubectl and returns what it printed.
+// Kubectl runs kubectl and returns its output.
 func (w *World) Kubectl(ctx context.Context, stdin string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "kubectl", args...)
 	cmd.Stdin = bytes.NewBufferString(stdin)
@@ -28,18 +28,18 @@ func (w *World) Kubectl(ctx context.Context, stdin string, args ...string) (stri
 	return string(out), nil
 }
 
-// Apply makes or changes the objects of a manifest.
+// Apply creates or updates the objects of a manifest.
 func (w *World) Apply(ctx context.Context, manifest string) error {
 	_, err := w.Kubectl(ctx, manifest, "apply", "--filename=-")
 	return err
 }
 
-// Overloaded is the time that a first call may take where fifty pods at once overload the node.
+// Overloaded is the time limit for a first call when fifty pods at once overload the node.
 const Overloaded = 10 * time.Second
 
-// Install installs Outrider as an operator does, with some replicas, and with the time that a first
-// call may take, unless that is 0. The command waits until everything serves, and checks it. Called
-// again with more values, it is an upgrade.
+// Install installs Outrider as an operator does, with a number of replicas and, unless it is 0, a
+// time limit for first calls. The command waits until everything serves, and checks it. Called
+// again with more values, it upgrades.
 func (w *World) Install(ctx context.Context, replicas int, firstUse time.Duration, more ...string) error {
 	args := []string{"install"}
 	for _, v := range append(w.values(replicas, firstUse), more...) {
@@ -54,10 +54,10 @@ func (w *World) Install(ctx context.Context, replicas int, firstUse time.Duratio
 	return nil
 }
 
-// helm is Helm's own command, of the version that outrider has as a library.
+// helm is the Helm command in the version that outrider uses as a library.
 const helm = "bin/helm"
 
-// InstallByHelm does the same as Install by Helm's own command, and waits until the check is green.
+// InstallByHelm does the same as Install with Helm's own command, and waits until "outrider check" succeeds.
 func (w *World) InstallByHelm(ctx context.Context, replicas int, firstUse time.Duration) error {
 	if err := build(ctx, w.Root, filepath.Join(w.Root, helm), "helm.sh/helm/v3/cmd/helm"); err != nil {
 		return err
@@ -83,7 +83,7 @@ func (w *World) InstallByHelm(ctx context.Context, replicas int, firstUse time.D
 	return nil
 }
 
-// values are those that it is installed with.
+// values returns the chart values of the installation, as flags.
 func (w *World) values(replicas int, firstUse time.Duration) []string {
 	out := []string{fmt.Sprintf("pilot.replicaCount=%d", replicas), "authority.rootSpread=" + RootSpread.String()}
 	if firstUse > 0 {
@@ -99,7 +99,7 @@ func (w *World) values(replicas int, firstUse time.Duration) []string {
 // ConfigMaps of running pods within two minutes.
 const RootSpread = 3 * time.Minute
 
-// Outrider runs the command of operators, and returns all that it printed.
+// Outrider runs the operator's command, and returns its whole output.
 func (w *World) Outrider(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, filepath.Join(w.Root, "bin", "outrider"), args...)
 	out, err := cmd.CombinedOutput()
@@ -109,7 +109,7 @@ func (w *World) Outrider(ctx context.Context, args ...string) (string, error) {
 	return string(out), nil
 }
 
-// Inject is what "outrider inject" makes of a pod.
+// Inject returns the pod that "outrider inject" makes of a pod.
 func (w *World) Inject(ctx context.Context, pod *corev1.Pod, flags ...string) (*corev1.Pod, error) {
 	in := pod.DeepCopy()
 	in.APIVersion, in.Kind = "v1", "Pod"
@@ -117,7 +117,7 @@ func (w *World) Inject(ctx context.Context, pod *corev1.Pod, flags ...string) (*
 	if err != nil {
 		return nil, err
 	}
-	kube := "--kube=" + w.Version[1:] // v1.34
+	kube := "--kube=" + w.Version[1:] // such as v1.34
 	if w.ByNode {
 		flags = append(flags, "--set=values.sidecarInjectorWebhook.init="+contract.InitByNode)
 	}
@@ -136,7 +136,7 @@ func (w *World) Inject(ctx context.Context, pod *corev1.Pod, flags ...string) (*
 	return &injected, nil
 }
 
-// Tag gives an image another name, as if it had come at last.
+// Tag gives an image another name, as if that image had just arrived.
 func (w *World) Tag(ctx context.Context, image, name string) error {
 	out, err := exec.CommandContext(ctx, "ctr", "--namespace=k8s.io", "images", "tag", "--force", image, name).CombinedOutput()
 	if err != nil {
@@ -145,7 +145,7 @@ func (w *World) Tag(ctx context.Context, image, name string) error {
 	return nil
 }
 
-// Untag takes an image's name away, as if it had not come.
+// Untag removes an image's name, as if the image had not arrived.
 func (w *World) Untag(ctx context.Context, name string) error {
 	out, err := exec.CommandContext(ctx, "ctr", "--namespace=k8s.io", "images", "rm", "--sync", name).CombinedOutput()
 	if err != nil {

@@ -5,15 +5,15 @@
 //	func main() { os.Exit(world.Enter(world.Options{...})) }   outside: brings the cluster up, starts this program in it
 //	w, err := world.Open(ctx)                                  inside
 //
-// What is known of a pod comes from its containers and from the API server, not from
-// Outrider's own reports alone:
+// The facts about a pod come from its containers and from the API server, not only from
+// Outrider's own reports:
 //
-//	logs of the applications   first instruction, each failed call, SIGTERM seen, the exit
-//	logs of the proxy          ready, not ready any more
+//	logs of the applications   first instruction, each failed call, SIGTERM received, the exit
+//	logs of the proxy          ready, no longer ready
 //	containerd                 started, ended, exit status
 //	API server                 status, address, restarts
 //
-// All have one clock.
+// All use the same clock.
 package world
 
 import (
@@ -40,10 +40,10 @@ const (
 	NodeImage  = "outrider.dev/outrider-node:dev"
 )
 
-// dirVariable is how the program inside finds the cluster's directory.
+// dirVariable is the environment variable that tells the program inside the cluster's directory.
 const dirVariable = "OUTRIDER_E2E_CLUSTER"
 
-// runtimeVariable has the container runtime, and nodesRuntime is the one that has NRI.
+// runtimeVariable contains the container runtime; nodesRuntime is the runtime with NRI.
 const (
 	runtimeVariable = "OUTRIDER_E2E_RUNTIME"
 	nodesRuntime    = "containerd-2"
@@ -52,21 +52,21 @@ const (
 // Inside reports whether this process was started by [Enter].
 func Inside() bool { return os.Getenv(dirVariable) != "" }
 
-// Options of a cluster for Enter.
+// Options configure a cluster for Enter.
 type Options struct {
 	Root     string    // of the repository
 	Version  string    // of Kubernetes; empty: the default
 	Runtime  string    // of containers; empty: the default
-	Name     string    // of the cluster's directory, so that several do not meet
-	Images   []string  // tarballs of images besides Outrider's and the application's
-	Progress io.Writer // a line for each step
+	Name     string    // part of the cluster's directory, so that clusters do not collide
+	Images   []string  // image tarballs besides Outrider's and the application's
+	Progress io.Writer // receives a line for each step
 
 	Features, APIs []string // see [cluster.Options]
 }
 
-// Enter builds what runs in the cluster, brings one up, starts this program again inside of
-// it with the same arguments, and ends the cluster. It returns the exit status. Within
-// "cluster run" it takes the cluster that is up, whatever the options want, and leaves it.
+// Enter builds the programs for the cluster, brings a cluster up, starts this program again inside
+// it with the same arguments, and ends the cluster. It returns the exit status. Within "cluster
+// run" it uses the running cluster, whatever the options say, and leaves it up.
 func Enter(o Options) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -103,7 +103,7 @@ func enter(ctx context.Context, o Options) (status int, err error) {
 	return 0, nil
 }
 
-// bringUp returns a cluster, and what is to be done at its end.
+// bringUp returns a cluster, and a function to call at its end.
 func bringUp(ctx context.Context, o Options) (c *cluster.Cluster, end func() error, err error) {
 	if dir := os.Getenv(cluster.Shared); dir != "" {
 		c, err = cluster.Open(dir)
@@ -121,12 +121,12 @@ func bringUp(ctx context.Context, o Options) (c *cluster.Cluster, end func() err
 	return c, c.Down, nil
 }
 
-// loadImages puts the images into the cluster. Those of Outrider and the application are there if
-// another program had them loaded.
+// loadImages loads the images into the cluster. Those of Outrider and the application are skipped
+// if another program has loaded them.
 func loadImages(ctx context.Context, c *cluster.Cluster, o Options) error {
-	tarballs, loaded := o.Images, filepath.Join(c.Dir(), "conf", "images") // goes with the cluster
+	tarballs, loaded := o.Images, filepath.Join(c.Dir(), "conf", "images") // deleted with the cluster
 	if _, err := os.Stat(loaded); err != nil {
-		// Two clusters that are brought up at once do not write the same files.
+		// Two clusters that start at the same time must not write the same files.
 		root, err := os.Open(o.Root)
 		if err != nil {
 			return err
@@ -149,7 +149,7 @@ func loadImages(ctx context.Context, c *cluster.Cluster, o Options) error {
 	return os.WriteFile(loaded, nil, 0o644)
 }
 
-// images makes those of Outrider, as "make images" does, and that of the application.
+// images builds the images of Outrider, as "make images" does, and of the application.
 func images(ctx context.Context, o Options) (tarballs []string, err error) {
 	fmt.Fprintln(o.Progress, "images")
 	cmd := exec.CommandContext(ctx, "make", "--silent", "images")

@@ -24,19 +24,19 @@ import (
 	"outrider.dev/startup"
 )
 
-// A Pod is one that was created in the cluster.
+// A Pod is a pod that was created in the cluster.
 type Pod struct {
 	Namespace, Name, UID string
 
 	w       *World
-	made    time.Time // before the request
-	deleted time.Time // before the request; zero: not yet
+	made    time.Time // time before the request
+	deleted time.Time // time before the request; zero: not yet
 	asMade  *corev1.Pod
 
 	journals map[string][]state.Entry // of gates, by container
 }
 
-// Create makes a pod. What admission did to it is in it already.
+// Create creates a pod and returns it as admission changed it.
 func (w *World) Create(ctx context.Context, pod *corev1.Pod) (*Pod, error) {
 	made := time.Now()
 	got, err := w.Client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{})
@@ -50,7 +50,7 @@ func (w *World) adopt(pod *corev1.Pod, made time.Time) *Pod {
 	return &Pod{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), w: w, made: made, asMade: pod}
 }
 
-// Adopt returns the pods of a namespace with a label, that another program made.
+// Adopt returns the pods of a namespace with a label, which another program created.
 func (w *World) Adopt(ctx context.Context, namespace, label string) (out []*Pod, err error) {
 	list, err := w.Client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: label})
 	if err != nil {
@@ -62,10 +62,10 @@ func (w *World) Adopt(ctx context.Context, namespace, label string) (out []*Pod,
 	return out, nil
 }
 
-// Spec is the pod as admission left it.
+// Spec returns the pod after admission.
 func (p *Pod) Spec() *corev1.Pod { return p.asMade }
 
-// Plan is the order that the pod itself declares.
+// Plan returns the order that the pod itself declares.
 func (p *Pod) Plan() (startup.Plan, error) {
 	reading, err := podspec.Read(p.asMade)
 	if err != nil {
@@ -74,7 +74,7 @@ func (p *Pod) Plan() (startup.Plan, error) {
 	return reading.Plan(), nil
 }
 
-// Status is the newest that the API server had; false: the pod is gone.
+// Status returns the newest status from the API server; false if the pod is gone.
 func (p *Pod) Status() (corev1.PodStatus, bool) {
 	all := p.statuses()
 	if len(all) == 0 {
@@ -90,7 +90,7 @@ func (p *Pod) statuses() []seen {
 	return p.w.pods[p.UID]
 }
 
-// Addressed is when the pod's IP was first in the API; false: it never was.
+// Addressed returns when the pod's IP was first in the API; false if it never was.
 func (p *Pod) Addressed() (time.Time, bool) {
 	for _, s := range p.statuses() {
 		if s.pod.Status.PodIP != "" {
@@ -100,7 +100,7 @@ func (p *Pod) Addressed() (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// Ready reports whether all containers that should be are.
+// Ready reports whether all containers are ready that should be.
 func (p *Pod) Ready() bool {
 	status, there := p.Status()
 	for _, c := range status.Conditions {
@@ -111,7 +111,7 @@ func (p *Pod) Ready() bool {
 	return false
 }
 
-// Restarts is how often a container was started again, as the API has it.
+// Restarts returns the restart count of a container in the API.
 func (p *Pod) Restarts(container string) int {
 	for _, c := range p.Containers() {
 		if c.Name == container {
@@ -121,13 +121,13 @@ func (p *Pod) Restarts(container string) int {
 	return 0
 }
 
-// Containers are the statuses of all containers that the API has, the init containers first.
+// Containers returns the statuses of all containers in the API, the init containers first.
 func (p *Pod) Containers() []corev1.ContainerStatus {
 	status, _ := p.Status()
 	return slices.Concat(status.InitContainerStatuses, status.ContainerStatuses)
 }
 
-// Until waits for something about the pod. Its error describes the pod.
+// Until waits until a predicate about the pod holds. Its error describes the pod.
 func (p *Pod) Until(ctx context.Context, what string, holds func() bool) error {
 	if err := p.w.Until(ctx, p.Name+": "+what, holds); err != nil {
 		return fmt.Errorf("%w\n%s", err, p.Describe())
@@ -151,7 +151,7 @@ func (p *Pod) StartDelete(ctx context.Context) error {
 	if !p.deleted.IsZero() {
 		return nil
 	}
-	p.Timeline() // while the journals can be read
+	p.Timeline() // while the journals are readable
 	p.deleted = time.Now()
 	err := p.w.Client.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{})
 	if apierrors.IsNotFound(err) {
@@ -160,18 +160,18 @@ func (p *Pod) StartDelete(ctx context.Context) error {
 	return err
 }
 
-// Remove ends a pod that a test is done with, at once.
+// Remove deletes a pod that a test no longer needs, without a grace period.
 func (p *Pod) Remove(ctx context.Context) {
 	none := int64(0)
 	_ = p.w.Client.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{GracePeriodSeconds: &none})
 	p.w.logs.forget(p.UID)
 }
 
-// PID is the first process of a container, as the node sees it; of the sandbox, if the name
-// is empty. 0: it does not run.
+// PID returns the first process of a container in the node's namespace, or of the sandbox if the
+// name is empty. It returns 0 if the container does not run.
 func (p *Pod) PID(container string) int { return p.w.runtime.Running(p.UID)[container] }
 
-// Execs is how often the kubelet has started a process in a container, for a probe or a hook.
+// Execs returns how often the kubelet has started a process in a container, for a probe or a hook.
 func (p *Pod) Execs(container string) int { return p.w.runtime.Execs(p.UID, container) }
 
 // Kill sends SIGKILL to the first process of a container, or of the sandbox.
@@ -183,14 +183,13 @@ func (p *Pod) Kill(container string) error {
 	return syscall.Kill(pid, syscall.SIGKILL)
 }
 
-// CutOff drops all that comes to the pod and all that it sends, as if its node had died, until the
-// function is called that it returns.
+// CutOff drops all packets to and from the pod, as if its node had died, until restore is called.
 func (p *Pod) CutOff() (restore func() error, err error) {
 	pids := slices.Collect(maps.Values(p.w.runtime.Running(p.UID)))
 	if len(pids) == 0 {
 		return nil, fmt.Errorf("no process of %s runs", p.Name)
 	}
-	netns, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", pids[0])) // stays while the container is restarted
+	netns, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", pids[0])) // stays valid while the container is restarted
 	if err != nil {
 		return nil, err
 	}
@@ -212,7 +211,7 @@ func (p *Pod) CutOff() (restore func() error, err error) {
 	}`)
 }
 
-// KillBelow sends SIGKILL to the process of a name below a container's first.
+// KillBelow sends SIGKILL to a descendant of a container's first process, by its name.
 func (p *Pod) KillBelow(container, name string) error {
 	pid, err := p.Below(container, name)
 	if err != nil {
@@ -221,7 +220,7 @@ func (p *Pod) KillBelow(container, name string) error {
 	return syscall.Kill(pid, syscall.SIGKILL)
 }
 
-// Below is the process of a name below a container's first.
+// Below returns a descendant of a container's first process, by its name.
 func (p *Pod) Below(container, name string) (pid int, err error) {
 	// The kernel lists children by the thread that forked them.
 	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", p.PID(container)))
@@ -230,7 +229,7 @@ func (p *Pod) Below(container, name string) (pid int, err error) {
 	}
 	var children []byte
 	for _, task := range tasks {
-		more, _ := os.ReadFile(task) // a thread may be gone
+		more, _ := os.ReadFile(task) // a thread may have exited
 		children = append(children, more...)
 	}
 	for _, field := range strings.Fields(string(children)) {
@@ -246,7 +245,7 @@ func (p *Pod) Below(container, name string) (pid int, err error) {
 	return 0, fmt.Errorf("%s: no process %q below container %s", p.Name, name, container)
 }
 
-// Describe is what is known of a pod, for failures.
+// Describe returns the known facts about a pod, for failures.
 func (p *Pod) Describe() string {
 	var b strings.Builder
 	status, there := p.Status()
@@ -277,10 +276,10 @@ func stateWords(s corev1.ContainerState) string {
 	return "unknown"
 }
 
-// Time is when an event of the pod's timeline was.
+// Time returns the time of an event in the pod's timeline.
 func (p *Pod) Time(e startup.Event) time.Time { return p.made.Add(e.At) }
 
-// SandboxAddress is the pod's IPv4 address as its sandbox has it, long before the API does.
+// SandboxAddress returns the pod's IPv4 address from its sandbox, long before it is in the API.
 func (p *Pod) SandboxAddress() netip.Addr {
 	pid := p.PID("")
 	if pid == 0 {

@@ -9,8 +9,8 @@ import (
 	"outrider.dev/test/cluster"
 )
 
-// Restart kills a program of the node, such as the kubelet, starts it again as it was, and waits
-// until it answers.
+// Restart kills a program of the node, such as the kubelet, starts it again with the same
+// arguments, and waits until it answers.
 func (w *World) Restart(ctx context.Context, name string) error {
 	answers, ok := map[string][]string{
 		"kubelet":        {"kubectl", "get", "--raw=/api/v1/nodes/node1/proxy/healthz"},

@@ -12,13 +12,13 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// Awesome is the pod of most cases: an application that needs its configuration at its
-// start, gives up if it does not get it, and then calls a server of the mesh all its life.
+// Awesome returns the pod of most cases: an application that needs its configuration at its start,
+// exits if it does not get it, and then calls a server of the mesh all its life.
 func Awesome(namespace, name string) *corev1.Pod {
 	grace := int64(15)
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"app": name}, Annotations: map[string]string{
-			// Fifty of them are to fit on one node.
+			// Fifty pods must fit on one node.
 			"sidecar.istio.io/proxyCPU": "10m", "sidecar.istio.io/proxyMemory": "32Mi",
 		}},
 		Spec: corev1.PodSpec{
@@ -33,12 +33,12 @@ func Awesome(namespace, name string) *corev1.Pod {
 	}
 }
 
-// ListProxy lists the proxy after the application, for injection to fill in.
+// ListProxy lists the proxy after the application, for injection to complete.
 func ListProxy(pod *corev1.Pod) {
 	pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: contract.ProxyContainer, Image: "auto"})
 }
 
-// HTTPProbe probes once a second. An answer may take its time: the node is busy.
+// HTTPProbe probes once a second. The timeout is long because the node is busy.
 func HTTPProbe(path string, port int) *corev1.Probe {
 	return &corev1.Probe{PeriodSeconds: 1, TimeoutSeconds: 10, ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromInt(port)}}}
 }
@@ -47,8 +47,7 @@ const injection = "istio-injection"
 
 var meshed = []string{"shop", "strict", TierNamespace}
 
-// Return brings back what "outrider uninject" and "outrider uninstall --purge" have removed: labels,
-// proxies, policies.
+// Return restores what "outrider uninject" and "outrider uninstall --purge" removed: labels, proxies, policies.
 func (w *World) Return(ctx context.Context) error {
 	_, err := w.Kubectl(ctx, "", slices.Concat([]string{"label", "--overwrite", "namespaces"}, meshed, []string{injection + "=enabled"})...)
 	if err != nil {
@@ -57,7 +56,7 @@ func (w *World) Return(ctx context.Context) error {
 	if err := w.Apply(ctx, services); err != nil {
 		return err
 	}
-	for _, namespace := range []string{"shop", TierNamespace} { // those that have any
+	for _, namespace := range []string{"shop", TierNamespace} { // the namespaces with labels
 		if _, err := w.Kubectl(ctx, "", "rollout", "restart", "deployment", "--namespace="+namespace); err != nil {
 			return err
 		}
@@ -65,14 +64,14 @@ func (w *World) Return(ctx context.Context) error {
 	return w.RolledOut(ctx)
 }
 
-// Furnish makes the namespaces and what the pods call.
+// Furnish creates the namespaces and the services that the pods call.
 func (w *World) Furnish(ctx context.Context) error {
 	for _, name := range meshed {
 		if err := w.Namespace(ctx, name, map[string]string{injection: "enabled"}); err != nil {
 			return err
 		}
 	}
-	for _, name := range []string{"plain", "centre"} { // pods come injected; no mesh
+	for _, name := range []string{"plain", "centre"} { // for pods that are injected already, and for those without a mesh
 		if err := w.Namespace(ctx, name, nil); err != nil {
 			return err
 		}
@@ -92,9 +91,9 @@ func (w *World) Furnish(ctx context.Context) error {
 	return nil
 }
 
-// services are what the pods call: a configuration centre outside of the mesh, and a
-// server inside of it. Their probes may take 10 s: with the default of one second they leave
-// their Service on an overloaded node.
+// services are called by the pods: a configuration centre outside the mesh, and a server inside it.
+// Their probes may take 10 s: with the default of one second they would leave their Service on an
+// overloaded node.
 const services = `
 apiVersion: apps/v1
 kind: Deployment

@@ -11,30 +11,30 @@ import (
 	"outrider.dev/test/e2e/load"
 )
 
-// The services of the suites under load call one another in this order.
+// tiers are the services of the suites under load; each calls the next.
 var tiers = []string{"front", "middle", "back"}
 
-// TierNamespace has them, and the load.
+// TierNamespace contains the tiers and the load.
 const TierNamespace = "tiers"
 
-// TierHost is how a tier is called.
+// TierHost returns the host name of a tier.
 func TierHost(name string) string { return name + "." + TierNamespace }
 
 const (
-	// tierReplicas leaves one that serves where a pod is killed.
+	// tierReplicas leaves one serving pod when one is killed.
 	tierReplicas = 2
-	// tierMemory is the limit of a tier, which exceeds it at SIGUSR2.
+	// tierMemory is the memory limit of a tier, which exceeds it at SIGUSR2.
 	tierMemory = "64Mi"
 	tierEats   = "100"
 )
 
-// Tiers makes the services anew, with annotations in their pods, and waits until they are rolled out.
+// Tiers creates the services anew, with annotations on their pods, and waits until they are rolled out.
 func (w *World) Tiers(ctx context.Context, annotations map[string]string) error {
 	var manifest strings.Builder
 	for i, name := range tiers {
 		command := []string{"/app", "tier", "--name=" + name, "--stop=3s", "--eat=" + tierEats}
 		if i+1 < len(tiers) {
-			// Shorter than its caller's, so that the caller gets the failure as its answer.
+			// Shorter than the caller's timeout, so that the caller gets the failure as its answer.
 			timeout := load.Timeout - time.Duration(i+1)*2*time.Second
 			command = append(command, "--call=http://"+TierHost(tiers[i+1])+"/", "--timeout="+timeout.String())
 		}
@@ -87,7 +87,7 @@ func (w *World) RollOut(ctx context.Context) error {
 	return w.RolledOut(ctx)
 }
 
-// RolledOut waits until the newest pods of the tiers are ready and those before are gone.
+// RolledOut waits until the newest pods of the tiers are ready and the previous ones are gone.
 func (w *World) RolledOut(ctx context.Context) error {
 	for _, of := range deployments() {
 		if _, err := w.Kubectl(ctx, "", "rollout", "status", of, "--namespace="+TierNamespace, "--timeout="+Patience.String()); err != nil {
@@ -105,7 +105,7 @@ func deployments() (all []string) {
 	return all
 }
 
-// RunningTiers are the pods of the tiers that are there, by name.
+// RunningTiers returns the existing pods of the tiers, by name.
 func (w *World) RunningTiers() (out []*Pod) {
 	for _, p := range w.In(TierNamespace) {
 		if _, there := p.Status(); there && p.asMade.Labels["part"] == "tier" {
@@ -115,13 +115,13 @@ func (w *World) RunningTiers() (out []*Pod) {
 	return out
 }
 
-// LoadPod calls the first tier, by each client at a rate, until it is deleted.
+// LoadPod returns a pod that calls the first tier, with each client at a rate, until it is deleted.
 func LoadPod(name string, rate int) *corev1.Pod {
 	p := Awesome(TierNamespace, name)
 	c := &p.Spec.Containers[0]
 	c.Command = []string{"/app", "load", "--call=http://" + TierHost(tiers[0]) + "/", "--want=" + strings.Join(tiers, "<-"), fmt.Sprintf("--rate=%d", rate)}
 	c.Ports, c.ReadinessProbe = nil, nil
-	grace := int64(load.Timeout/time.Second) + 15 // the last calls come back
+	grace := int64(load.Timeout/time.Second) + 15 // time for the last calls to return
 	p.Spec.TerminationGracePeriodSeconds = &grace
 	return p
 }

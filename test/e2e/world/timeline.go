@@ -45,12 +45,12 @@ func (p *Pod) Records(container string) (out []Record) {
 	return out
 }
 
-// Wrote reports whether a line of a container's log has a text.
+// Wrote reports whether a line of a container's log contains a text.
 func (p *Pod) Wrote(container, text string) bool {
 	return slices.ContainsFunc(p.w.logs.of(p.UID), func(l Line) bool { return l.Container == container && strings.Contains(l.Text, text) })
 }
 
-// Has returns the n-th time, from 1, that a container emitted an event.
+// Has returns the n-th record, from 1, in which a container emitted an event.
 func (p *Pod) Has(container, word string, n int) (Record, bool) {
 	for _, w := range p.Records(container) {
 		if w.Event != word {
@@ -63,8 +63,8 @@ func (p *Pod) Has(container, word string, n int) (Record, bool) {
 	return Record{}, false
 }
 
-// Timeline is what happened to the pod's containers. A command behind a gate begins with
-// its own record: its container runs before.
+// Timeline returns the events of the pod's containers. A command behind a gate starts with its own
+// record, since its container runs earlier.
 func (p *Pod) Timeline() startup.Timeline {
 	var out startup.Timeline
 	add := func(at time.Time, container string, what startup.What, incarnation int, detail string) {
@@ -103,10 +103,10 @@ func (p *Pod) Timeline() startup.Timeline {
 	return causal(out)
 }
 
-// causal sorts the evidence, that of one run by what must come first. The events come from
-// several observers: containerd's event of a start is late when many pods start at once, so
-// that a proxy's own line "ready" can carry an earlier time. A process that writes a line has
-// started and has not ended.
+// causal sorts the events; those of one run are put into causal order. They come from several
+// observers: containerd's start event is late when many pods start at once, so that a proxy's own
+// line "ready" can carry an earlier time. A process that writes a line has started and has not
+// ended.
 func causal(t startup.Timeline) startup.Timeline {
 	t = t.Sorted()
 	for i, e := range t {
@@ -133,21 +133,21 @@ func causal(t startup.Timeline) startup.Timeline {
 	return t
 }
 
-// began returns when a command began. Its first line comes after its process: where its gate
-// recorded an earlier time for this run, that is the start. (Which of two processes runs first
-// after an event is up to the scheduler.)
+// began returns when a command began. Its first line comes later than its process: if its gate
+// recorded an earlier time for this run, that is the start. (After an event, the scheduler decides
+// which of two processes runs first.)
 func (p *Pod) began(w Record) time.Time {
 	at := w.At
 	for _, e := range p.journal(w.Container) {
 		if e.What == startup.IsStarted && e.Time.Before(w.At) && w.At.Sub(e.Time) < time.Second {
-			at = e.Time // of this run: no two begin within a second
+			at = e.Time // the same run: no two begin within a second
 		}
 	}
 	return at
 }
 
-// journal is what a container's gate wrote, as of the last time that it could be read: with
-// the pod its volumes go.
+// journal returns the journal of a container's gate from the last time that it was readable: the
+// pod's volumes are deleted with the pod.
 func (p *Pod) journal(container string) []state.Entry {
 	dir := filepath.Join("/var/lib/kubelet/pods", p.UID, "volumes", "kubernetes.io~empty-dir", podspec.StateVolume)
 	if _, byNode := podspec.NodeWork(p.asMade); byNode {
@@ -172,8 +172,8 @@ type run struct {
 	restart   int
 }
 
-// addRuntime adds what containerd knows. A command behind a gate ends before its gate does:
-// its end is the time of its last record.
+// addRuntime adds containerd's events. A command behind a gate ends before its gate does: its end
+// is the time of its last record.
 func (p *Pod) addRuntime(records map[string]bool, last map[run]time.Time, add func(time.Time, string, startup.What, int, string)) {
 	starts, sandboxes := map[string]int{}, 0
 	for _, e := range p.w.runtime.Of(p.UID) {
@@ -202,7 +202,7 @@ func (p *Pod) addRuntime(records map[string]bool, last map[run]time.Time, add fu
 	}
 }
 
-// proxyLine reads a line of the agent's log: it is ready, or is no longer.
+// proxyLine parses a line of the agent's log that says the proxy is ready, or no longer.
 func proxyLine(l Line) (startup.What, time.Time, bool) {
 	var line struct {
 		Msg string    `json:"msg"`

@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// In returns all pods of a namespace that were ever seen, by the time at which they were made.
+// In returns all pods of a namespace that were ever seen, by creation time.
 func (w *World) In(namespace string) (out []*Pod) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -25,8 +25,8 @@ func (w *World) In(namespace string) (out []*Pod) {
 	return out
 }
 
-// Around returns what happened to pods near a time, a line each: what the applications and proxies
-// wrote, what containerd did, and each change of what the API has.
+// Around returns the events of pods near a time, a line each: the output of the applications and
+// proxies, containerd's events, and each change in the API.
 func (w *World) Around(pods []*Pod, at time.Time, within time.Duration) string {
 	type line struct {
 		at   time.Time
@@ -61,7 +61,7 @@ func (w *World) Around(pods []*Pod, at time.Time, within time.Duration) string {
 	return b.String()
 }
 
-// words are what a client of the API would go by.
+// words returns the fields that a client of the API would act on.
 func (s seen) words() string {
 	if s.gone {
 		return "gone"
@@ -81,7 +81,7 @@ func (s seen) words() string {
 	return strings.Join(w, ", ")
 }
 
-// brief is a line of a log without what each line has.
+// brief returns a log line without the parts that every line has.
 func brief(text string) string {
 	var entry map[string]any
 	if json.Unmarshal([]byte(text), &entry) != nil {

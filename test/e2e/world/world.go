@@ -27,7 +27,7 @@ type World struct {
 	Root    string // of the repository
 	Dir     string // of the cluster
 	Version string // of Kubernetes
-	ByNode  bool   // outrider-node captures and adds the gates
+	ByNode  bool   // outrider-node captures traffic and adds the gates
 
 	objects dynamic.Interface
 	runtime *containerd.Log
@@ -38,14 +38,14 @@ type World struct {
 	changed chan struct{}     // closed at the next change
 }
 
-// seen is a pod as the API server had it.
+// seen is a version of a pod from the API server.
 type seen struct {
 	at   time.Time
 	gone bool
 	pod  *corev1.Pod
 }
 
-// Open looks at the cluster that this process is in, until ctx ends.
+// Open watches the cluster in which this process runs, until ctx ends.
 func Open(ctx context.Context, root string) (*World, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
 	if err != nil {
@@ -84,7 +84,7 @@ func (w *World) connect(config *rest.Config) (err error) {
 	return err
 }
 
-// followPods keeps every status of every pod.
+// followPods records every status of every pod.
 func (w *World) followPods(ctx context.Context) error {
 	informer := informers.NewSharedInformerFactory(w.Client, 0).Core().V1().Pods().Informer()
 	saw := func(object any, gone bool) {
@@ -121,10 +121,10 @@ func (w *World) change() {
 	w.changed = make(chan struct{})
 }
 
-// Patience is how long a bad day of a busy machine may make a case wait.
+// Patience is the time limit for a case to wait on a busy machine.
 const Patience = 5 * time.Minute
 
-// Until waits until something holds, looking whenever anything has changed.
+// Until waits until a predicate holds, and evaluates it whenever anything has changed.
 func (w *World) Until(ctx context.Context, what string, holds func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
@@ -137,14 +137,14 @@ func (w *World) Until(ctx context.Context, what string, holds func() bool) error
 		}
 		select {
 		case <-changed:
-		case <-time.After(time.Second): // what is not watched changes too
+		case <-time.After(time.Second): // for changes of things that are not watched
 		case <-ctx.Done():
 			return fmt.Errorf("%s: not within %s", what, Patience)
 		}
 	}
 }
 
-// Namespace makes one, with labels and annotations, and a service account "default" in it.
+// Namespace creates a namespace with labels and annotations, and a service account "default" in it.
 func (w *World) Namespace(ctx context.Context, name string, labels map[string]string) error {
 	_, err := w.Client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},

@@ -1,11 +1,11 @@
-// Package recorder stages incidents of pods with real processes on a private machine (package localpod),
-// with the kernel's own refusals, by real rules and a real Envoy, and writes what a user of kubectl would
-// see of it to a folder.
+// Package recorder stages incidents of pods with real processes on a private machine (package localpod):
+// the kernel refuses connections by real rules, and the proxy is a real Envoy. It writes the output
+// that kubectl would show to a folder.
 //
-//	cases.go   what is staged, as a table
+//	cases.go   the incidents, as a table
 //	world.go   the machine: control plane, configuration service, DNS
-//	stage.go   a case becomes a pod, runs, and is watched
-//	object.go  what was seen becomes the pod's object, events and logs
+//	stage.go   runs a case as a pod, and watches it
+//	object.go  turns the observations into the pod's object, events and logs
 package recorder
 
 import (
@@ -18,7 +18,7 @@ import (
 	"outrider.dev/test/awesome"
 )
 
-// runtimes are the applications' commands.
+// runtimes maps a runtime to the application's command.
 var runtimes = map[string][]string{
 	"java": {"/usr/bin/java", "-XX:TieredStopAtLevel=1", "-cp", "/app", "App"}, "node": {"/usr/bin/node", "/app/app.js"},
 	"python": {"/usr/bin/python3", "/app/app.py"}, "ruby": {"/usr/bin/ruby", "/app/app.rb"}, "php": {"/usr/bin/php", "-d", "display_errors=stderr", "/app/app.php"},
@@ -34,20 +34,20 @@ func init() {
 	}
 }
 
-// A fault is what is staged, and what a diagnosis is to find of it.
+// A fault says how a pod is broken, and what a diagnosis must find.
 type fault struct {
 	mode   string // of the application
 	host   string // of its configuration; default: the one that answers
-	wait   int    // seconds until the application's program begins, in its entrypoint
-	slow   int    // seconds until the proxy's begins
-	takes  int    // seconds from the pod's start until it is looked at
+	wait   int    // seconds until its entrypoint starts the application
+	slow   int    // seconds until the proxy starts
+	takes  int    // seconds from the pod's start until it is recorded
 	dies   int    // seconds until the proxy is killed
 	delete int    // seconds until the pod is deleted
-	tweak  string // of the pod: see stage
-	code   string // empty: nothing is wrong
+	tweak  string // change of the pod: see stage
+	code   string // empty if nothing is wrong
 	of     string // container; default: the application
-	vague  bool   // the evidence does not decide
-	held   bool   // by events, not by time: the proxy begins when the application has exited, and when it is ready it is looked at
+	vague  bool   // the evidence is not conclusive
+	held   bool   // timed by events: the proxy starts when the application has exited, and the pod is recorded when the proxy is ready
 }
 
 var faults = map[string]fault{
@@ -80,9 +80,9 @@ var faults = map[string]fault{
 	"no-plane":     {mode: "swallow", wait: 1, takes: 20, tweak: "no-plane", code: "no-control-plane", of: "proxy"},
 }
 
-// table is fault, form, and the runtimes with which they are staged. A runtime with a "+" has the
-// container runtime's stamp on each line, as kubectl logs --timestamps prints it; one with a "-" has no
-// log of the proxy beside it.
+// table lists fault, form, and the runtimes with which they are staged. The log of a runtime with a
+// "+" has the container runtime's timestamp on each line, as kubectl logs --timestamps prints it;
+// for a runtime with a "-" the log of the proxy is missing.
 var table = []struct {
 	fault, form string
 	runtimes    []string
@@ -156,7 +156,7 @@ type Incident struct {
 	fault
 }
 
-// Incidents are those of the table.
+// Incidents returns the incidents of the table.
 func Incidents() (out []Incident) {
 	for _, row := range table {
 		for _, r := range row.runtimes {
@@ -166,26 +166,26 @@ func Incidents() (out []Incident) {
 	return out
 }
 
-// New is the case of a runtime, a mesh's form and a fault, which the tables have.
+// New returns the case of a runtime, a mesh's form and a fault, all of which must be in the tables.
 func New(runtime, form, fault string) Incident {
 	c := Incident{runtime: strings.TrimRight(runtime, "+-"), form: form, faultName: fault, fault: faults[fault]}
 	c.stamped, c.silent = strings.HasSuffix(runtime, "+"), strings.HasSuffix(runtime, "-")
 	c.Name = c.runtime + "-" + form + "-" + fault
-	// Of Envoys that stand in for another mesh's proxy the log is not that mesh's.
+	// The log of an Envoy that stands in for another mesh's proxy does not look like that mesh's log.
 	c.silent = c.silent || form != "outrider" && form != "hand"
-	// Without it a connection that the proxy cuts may have been cut by anything behind it.
+	// Without the proxy's log, a connection that the proxy cut could also have been cut behind it.
 	c.vague = c.vague || fault == "down" && c.silent && form != "none"
 	return c
 }
 
-// Missing returns why this machine cannot run an incident: it has not its runtime.
+// Missing returns an error if this machine lacks the runtime of the incident.
 func (c Incident) Missing() error {
 	program := runtimes[c.runtime][0]
 	switch {
 	case strings.HasPrefix(program, "/app/"):
-		return nil // it is built
+		return nil // built by the test itself
 	case program == "/usr/bin/java":
-		program = "/usr/bin/javac" // it comes with the former
+		program = "/usr/bin/javac" // belongs to the same package as java
 	}
 	if _, err := os.Stat(program); err != nil {
 		return fmt.Errorf("%s is missing: %w", c.runtime, err)
@@ -193,7 +193,7 @@ func (c Incident) Missing() error {
 	return nil
 }
 
-// Split keeps a third of the cases aside, by their names alone.
+// split sets a third of the cases aside, chosen by their names alone.
 func split(name string) string {
 	h := fnv.New32a()
 	h.Write([]byte(name))

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// status is what the kubelet would write into the pod of what was seen.
+// status writes into the pod the status that the kubelet would report for the observations.
 func (s *Sight) status() {
 	p := s.pod
 	created := metav1.NewTime(s.began.Truncate(time.Second))
@@ -97,7 +97,7 @@ func (l *life) terminated() *corev1.ContainerStateTerminated {
 	return &corev1.ContainerStateTerminated{ExitCode: int32(l.code), Reason: reason, StartedAt: metav1.NewTime(l.started.Truncate(time.Second)), FinishedAt: metav1.NewTime(l.finished.Truncate(time.Second))}
 }
 
-// longest is how many bytes of a log a folder has: its first half, and its last.
+// longest is the maximum number of bytes of a log in a folder: beginning and end, half each.
 const longest = 5 << 10
 
 func (s *Sight) log(l *life) string {
@@ -111,7 +111,8 @@ func (s *Sight) log(l *life) string {
 	return b.String()
 }
 
-// keep are the lines of Envoy's log that say how it is: it also writes its whole configuration's outline.
+// keep selects the lines of Envoy's log that describe its state: Envoy also logs an outline of its
+// whole configuration.
 func keep(of string, lines []line) []line {
 	if of != "envoy" {
 		return lines
@@ -121,11 +122,11 @@ func keep(of string, lines []line) []line {
 	})
 }
 
-// unset are fields that say nothing.
+// unset matches fields without information.
 var unset = regexp.MustCompile(`(?m)^ *(?:eventTime|lastProbeTime|lastTransitionTime|resources|lastState|imageID|reportingInstance): (?:null|""|\{\})\n`)
 
-// Write makes the folder of a case below out, and its entry in the list of what is expected,
-// expected.yaml, which must be there.
+// Write creates the folder of a case below out, and adds its entry to the list of expectations,
+// expected.yaml, which must exist.
 func (s *Sight) Write(out string) error {
 	s.status()
 	dir := filepath.Join(out, s.Name)

@@ -23,7 +23,7 @@ import (
 //go:embed forms
 var forms embed.FS
 
-// A form is how a mesh's containers are called, and the ports of its proxy.
+// A form says how a mesh names its containers, and which ports its proxy uses.
 type form struct{ init, proxy, outbound, inbound, ready, user, exclude string }
 
 var formOf = map[string]form{
@@ -40,7 +40,7 @@ var appNames = map[string]string{"java": "orders", "node": "checkout", "python":
 
 func (c Incident) app() string { return appNames[c.runtime] }
 
-// port is that of the service which the application calls.
+// port returns the port of the service that the application calls.
 func (c Incident) port() string {
 	if c.runtime == "redis" {
 		return "6379"
@@ -48,7 +48,7 @@ func (c Incident) port() string {
 	return "8080"
 }
 
-// shown is the pod as its API would show it, without a status.
+// shown returns the pod as the mesh's API server would show it, without a status.
 func (c Incident) shown() (*corev1.Pod, error) {
 	text, err := forms.ReadFile("forms/" + c.form + ".yaml")
 	pod := &corev1.Pod{}
@@ -96,7 +96,7 @@ func (c Incident) shown() (*corev1.Pod, error) {
 
 func (c Incident) has(tweak string) bool { return slices.Contains(strings.Fields(c.tweak), tweak) }
 
-// adjust does to the pod what the fault needs.
+// adjust changes the pod as the fault requires.
 func (c Incident) adjust(pod *corev1.Pod) {
 	f, s := formOf[c.form], &pod.Spec
 	app := &s.Containers[0]
@@ -137,7 +137,7 @@ func (c Incident) adjust(pod *corev1.Pod) {
 	}
 }
 
-// staged is the same pod with the commands that stand for its images.
+// staged returns the same pod with the commands that stand in for its images.
 func (c Incident) staged(shown *corev1.Pod, dns string) corev1.Pod {
 	pod := *shown.DeepCopy()
 	pod.Spec.NodeName, pod.OwnerReferences = "", nil
@@ -155,7 +155,7 @@ func (c Incident) staged(shown *corev1.Pod, dns string) corev1.Pod {
 	return pod
 }
 
-// command is that of a container.
+// command sets the command of a container.
 func (c Incident) command(k *corev1.Container) {
 	f := formOf[c.form]
 	after := func(n int, command ...string) []string {
@@ -196,7 +196,7 @@ func (c Incident) command(k *corev1.Container) {
 	}
 }
 
-// envoys writes the configuration of the proxy of each form.
+// envoys writes the proxy's configuration for each form.
 func envoys(dir string) error {
 	text, err := forms.ReadFile("forms/envoy.yaml")
 	if err != nil {
@@ -223,19 +223,19 @@ type line struct {
 	text string
 }
 
-// A Sight is what was seen of a staged pod.
+// A Sight holds the observations of a staged pod.
 type Sight struct {
 	Incident
 	pod     *corev1.Pod
 	mu      sync.Mutex
-	over    bool // nothing counts after the pod was looked at
+	over    bool // the pod has been recorded; later events do not count
 	began   time.Time
 	taken   time.Time
 	deleted time.Time
 	lives   map[string][]*life
 	ready   map[string]bool
 	events  []corev1.Event
-	exited  func() // of the application, at its first end, in a case that is held
+	exited  func() // called when the application first exits, in a case that is held
 	proxied chan struct{}
 }
 
@@ -250,10 +250,10 @@ func (w *Recorder) Record(c Incident) (*Sight, error) {
 		return nil, err
 	}
 	if c.has("no-plane") {
-		o.Hosts["outriderd.outrider-system.svc"] = "10.244.0.250" // no machine has it
+		o.Hosts["outriderd.outrider-system.svc"] = "10.244.0.250" // an address of no machine
 	}
 	s := &Sight{Incident: c, pod: shown, lives: map[string][]*life{}, ready: map[string]bool{}, proxied: make(chan struct{})}
-	s.exited = sync.OnceFunc(func() { _ = os.WriteFile(w.dir+"/app/"+c.Name, nil, 0o644) }) // which the proxy waits for
+	s.exited = sync.OnceFunc(func() { _ = os.WriteFile(w.dir+"/app/"+c.Name, nil, 0o644) }) // the file for which the proxy waits
 	o.Pod, o.Line, o.Journal = c.staged(shown, w.node.Addresses()[0].String()), s.line, s.entry
 	running, err := w.node.Start(o)
 	if err != nil {
@@ -290,8 +290,8 @@ func (w *Recorder) Record(c Incident) (*Sight, error) {
 	return s, nil
 }
 
-// at is the life of a container that ends next: its lines come before the news of its end, and
-// may come before that of its start.
+// at returns the earliest life of a container that has not ended yet: its lines arrive before the
+// news of its end, and possibly before the news of its start.
 func (s *Sight) at(container string) *life {
 	all := s.lives[container]
 	if n := len(all); n > 0 && all[n-1].finished.IsZero() {
@@ -301,7 +301,7 @@ func (s *Sight) at(container string) *life {
 	return s.lives[container][len(all)]
 }
 
-// ended reports whether a container ran and does not now.
+// ended reports whether a container has run and no longer does.
 func (s *Sight) ended(container string) bool {
 	all := s.lives[container]
 	return len(all) > 0 && !all[len(all)-1].finished.IsZero()
@@ -372,7 +372,7 @@ func (s *Sight) container(name string) *corev1.Container {
 	return nil
 }
 
-// event counts what happens again, as the kubelet does.
+// event records an event; repetitions increase a count, as with the kubelet.
 func (s *Sight) event(at time.Time, container, kind, reason, message string) {
 	path := fmt.Sprintf("spec.containers{%s}", container)
 	if slices.ContainsFunc(s.pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == container }) {

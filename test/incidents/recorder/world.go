@@ -19,26 +19,26 @@ import (
 	"outrider.dev/test/awesome"
 )
 
-// The services of the world. The first one answers; nothing listens at the second one; the third one
-// answers with a failure of its own.
+// The services of the world. The first one answers, nothing listens at the second, and the third
+// answers with an error status.
 const (
 	liveIP, deadIP, sickIP = "10.96.8.1", "10.96.8.2", "10.96.8.3"
 	domain                 = ".shop.svc.cluster.local"
 )
 
-// sources are the applications, below the repository's folder.
+// sources is the folder of the applications.
 const sources = "test/incidents/recorder/apps"
 
 var services = map[string]string{"config-server": liveIP, "legacy-config": deadIP, "sick-config": sickIP}
 
-// Options of a Recorder.
+// Options configure a Recorder.
 type Options struct {
 	Root  string // folder of this repository
-	Bin   string // folder of the commands; outriderd is needed by cases of the form outrider alone
+	Bin   string // folder of the commands; outriderd is needed only by cases of the form outrider
 	Envoy string // path of the binary
 }
 
-// A Recorder is a machine on which incidents are staged, many at a time.
+// A Recorder is a machine on which incidents are staged, many at the same time.
 type Recorder struct {
 	o     Options
 	dir   string
@@ -46,7 +46,7 @@ type Recorder struct {
 	plane func() error // starts the control plane, once
 }
 
-// Open makes a machine for cases. Close ends all that is on it.
+// Open sets up a machine for cases. Close ends everything on it.
 func Open(o Options, of []Incident) (*Recorder, error) {
 	w := &Recorder{o: o}
 	w.plane = sync.OnceValue(w.mesh)
@@ -77,7 +77,7 @@ func (w *Recorder) Close() {
 	os.RemoveAll(w.dir)
 }
 
-// build puts the applications of cases into one folder, which pods have as /app.
+// build builds the applications of cases into one folder, which is /app in the pods.
 func (w *Recorder) build(of []Incident) error {
 	if err := os.CopyFS(filepath.Join(w.dir, "app"), os.DirFS(filepath.Join(w.o.Root, sources))); err != nil {
 		return err
@@ -103,7 +103,7 @@ func (w *Recorder) build(of []Incident) error {
 		}
 	}
 	if needs("/app/awesome/") {
-		if _, err := awesome.Install(w.o.Root, w.dir+"/app/awesome"); err != nil { // what is missing, Missing has named
+		if _, err := awesome.Install(w.o.Root, w.dir+"/app/awesome"); err != nil { // Missing has already reported missing tools
 			return err
 		}
 	}
@@ -113,7 +113,7 @@ func (w *Recorder) build(of []Incident) error {
 	return exec.Command("chmod", "-R", "a+rX", w.dir+"/app").Run()
 }
 
-// connect makes the machine and the addresses of its services.
+// connect creates the machine and the addresses of its services.
 func (w *Recorder) connect() (err error) {
 	if w.node, err = localpod.NewNode(localpod.NodeOptions{Name: "node-1"}); err != nil {
 		return err
@@ -148,7 +148,7 @@ func (w *Recorder) mesh() error {
 	return w.node.Serve(cmd, `"msg":"serving"`, io.Discard)
 }
 
-// serve starts the services, and a DNS server that has no name.
+// serve starts the services, and a DNS server that knows no names.
 func (w *Recorder) serve() error {
 	for ip, status := range map[string]int{liveIP: http.StatusOK, sickIP: http.StatusInternalServerError} { // any order: each is started
 		l, err := w.node.Listen(net.JoinHostPort(ip, "8080"))
@@ -157,7 +157,7 @@ func (w *Recorder) serve() error {
 		}
 		go http.Serve(l, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			rw.WriteHeader(status)
-			fmt.Fprintf(rw, "{\"path\": %q, \"status\": %d}\nlevel=INFO\n", r.URL.Path, status) // a line for awesome-app
+			fmt.Fprintf(rw, "{\"path\": %q, \"status\": %d}\nlevel=INFO\n", r.URL.Path, status) // the last line is for awesome-app
 		}))
 	}
 	l, err := w.node.Listen(net.JoinHostPort(liveIP, "6379"))
@@ -187,7 +187,7 @@ func (w *Recorder) serve() error {
 	})
 }
 
-// queue is a Redis as far as it answers PING.
+// queue is a Redis that only answers PING.
 func queue(l net.Listener) {
 	for {
 		c, err := l.Accept()
@@ -203,10 +203,10 @@ func queue(l net.Listener) {
 	}
 }
 
-// options are what each pod gets.
+// options returns the options of each pod.
 func (w *Recorder) options(c Incident) (localpod.Options, error) {
 	hosts := map[string]string{"outriderd.outrider-system.svc": w.node.Addresses()[0].String()}
-	for name, ip := range services { // any order: a map of them
+	for name, ip := range services { // any order: collected in a map
 		hosts[name+domain] = ip
 	}
 	var root []byte

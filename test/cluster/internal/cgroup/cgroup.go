@@ -1,6 +1,5 @@
-// Package cgroup keeps one subtree of every cgroup hierarchy for a cluster: the
-// kubelet makes the pods' groups below it, and removing it is all the tear-down
-// that control groups need.
+// Package cgroup manages one subtree in every cgroup hierarchy for a cluster: the kubelet makes the
+// pods' groups below it, and removing the subtree cleans up all control groups.
 package cgroup
 
 import (
@@ -18,18 +17,19 @@ import (
 	"outrider.dev/test/cluster/internal/poll"
 )
 
-// Root is where the hierarchies are mounted: one directory for each controller
-// with version 1, the only hierarchy itself with version 2.
+// Root is where the hierarchies are mounted: with cgroup v1 a directory for each controller, with
+// v2 the single hierarchy.
 const Root = "/sys/fs/cgroup"
 
-// v2 are the controllers that the kubelet needs, where there is one hierarchy.
+// v2 lists the controllers that the kubelet needs in a v2 hierarchy.
 const v2 = "+cpuset +cpu +io +memory +pids"
 
-// weights are four times what another process of the machine has of the processors, by the file of each
-// version: on a node the pods share them with a few daemons, here with all that runs.
+// weights are four times the processor weight of another process on the machine, for the file of
+// each cgroup version: on a real node the pods compete with a few daemons, here with everything
+// that runs.
 var weights = map[string]string{"cpu.shares": "4096", "cpu.weight": "400"}
 
-// hierarchies returns the directories of Root that hold a group of processes.
+// hierarchies returns the directories of Root that contain process groups.
 func hierarchies() []string {
 	if exists(filepath.Join(Root, "cgroup.procs")) {
 		return []string{Root}
@@ -62,13 +62,13 @@ func Create(name string) error {
 				return err
 			}
 		}
-		// A group of cpuset takes no process before both are filled in. The root of version 2 has neither.
+		// A cpuset group accepts no process before both are set. The v2 root has neither file.
 		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
 			if err := inherit(h, group, file); err != nil {
 				return err
 			}
 		}
-		for file, weight := range weights { // any order: a hierarchy has one of them, or none
+		for file, weight := range weights { // any order: a hierarchy has one of the files, or none
 			if path := filepath.Join(group, file); exists(path) {
 				if err := os.WriteFile(path, []byte(weight), 0o644); err != nil {
 					return err
@@ -88,8 +88,8 @@ func enable(groups ...string) error {
 	return nil
 }
 
-// inherit copies the value of file in the group parent to child. Hierarchies that
-// have no such file are left alone.
+// inherit copies the value of file from the group parent to child. Hierarchies without this file
+// are left alone.
 func inherit(parent, child, file string) error {
 	value, err := os.ReadFile(filepath.Join(parent, file))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -101,9 +101,8 @@ func inherit(parent, child, file string) error {
 	return os.WriteFile(filepath.Join(child, file), value, 0o644)
 }
 
-// Join moves this process, and what it will start, to the group name/sub of
-// the hierarchy that counts memory. The kubelet removes groups that it does not
-// know, but only below kubepods.
+// Join moves this process, and its later children, to the group name/sub of the memory hierarchy.
+// The kubelet removes groups that it does not know, but only below kubepods.
 func Join(name, sub string) error {
 	group := filepath.Join(memory(name), sub)
 	if err := os.MkdirAll(group, 0o755); err != nil {
@@ -112,7 +111,7 @@ func Join(name, sub string) error {
 	return os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte("0"), 0o644)
 }
 
-// memory is the group called name in the hierarchy that counts memory.
+// memory returns the group called name in the memory hierarchy.
 func memory(name string) string {
 	if v1 := filepath.Join(Root, "memory"); exists(v1) {
 		return filepath.Join(v1, name)
@@ -120,13 +119,13 @@ func memory(name string) string {
 	return filepath.Join(Root, name)
 }
 
-// Kill kills the processes in the group name/sub and below, until there are none: they may
+// Kill kills the processes in the group name/sub and below until there are none, because they may
 // start others meanwhile.
 func Kill(ctx context.Context, name, sub string) error {
 	return poll.Until(ctx, 10*time.Millisecond, func(context.Context) error {
 		pids, err := processes(filepath.Join(memory(name), sub))
 		for _, pid := range pids {
-			// One that has ended by now is not there.
+			// A process that has ended meanwhile is no longer found.
 			if killErr := syscall.Kill(pid, syscall.SIGKILL); killErr != nil && killErr != syscall.ESRCH {
 				err = errors.Join(err, fmt.Errorf("killing process %d: %w", pid, killErr))
 			}
@@ -138,7 +137,7 @@ func Kill(ctx context.Context, name, sub string) error {
 	})
 }
 
-// processes returns those in group and below. A group that goes away meanwhile has none.
+// processes returns the processes in group and below. A group that is removed meanwhile counts as empty.
 func processes(group string) (pids []int, err error) {
 	err = filepath.WalkDir(group, func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -153,7 +152,7 @@ func processes(group string) (pids []int, err error) {
 			if err != nil {
 				return err
 			}
-			// 0 is one outside of this namespace, and would mean this process.
+			// 0 stands for a process outside this PID namespace, and kill would take it for this process.
 			if pid > 1 {
 				pids = append(pids, pid)
 			}
@@ -166,13 +165,13 @@ func processes(group string) (pids []int, err error) {
 	return pids, err
 }
 
-// RemovePods removes what the kubelet made in the group called name, as [Remove] does.
+// RemovePods removes the groups that the kubelet made in the group called name, as [Remove] does.
 func RemovePods(ctx context.Context, name string) error {
 	return remove(ctx, filepath.Join(name, "kubepods"))
 }
 
-// Remove removes the groups called name with all below them. Their processes must
-// have been killed; Remove waits for the kernel to forget them until ctx ends.
+// Remove removes the groups called name and everything below them. Their processes must have been
+// killed; until ctx ends Remove waits for the kernel to release them.
 func Remove(ctx context.Context, name string) error {
 	if name == "" || strings.ContainsAny(name, "/.") {
 		return fmt.Errorf("refusing to remove cgroup %q", name)
@@ -190,7 +189,7 @@ func remove(ctx context.Context, name string) error {
 	})
 }
 
-// removeTree removes directories only: the files of a group go with it.
+// removeTree removes directories only: the files of a group disappear with it.
 func removeTree(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -15,8 +15,8 @@ import (
 	"outrider.dev/test/cluster/internal/poll"
 )
 
-// A client makes the few API requests of a bring-up. The kubectl that
-// is at hand takes a third of a second of processor time for each.
+// A client makes the few API requests of a bring-up. Each kubectl call would cost a third of a
+// second of processor time.
 type client struct {
 	http  http.Client
 	token string
@@ -53,8 +53,8 @@ func (c *client) hasDefaultAccount(ctx context.Context) error {
 	return err
 }
 
-// nodeReady includes that pods can be scheduled: the taint of a young node goes a little
-// after its condition has changed.
+// nodeReady also checks that pods can be scheduled: the taint of a new node is removed a little
+// after its condition changes.
 func (c *client) nodeReady(ctx context.Context) error {
 	node, err := c.node(ctx)
 	if err != nil {
@@ -66,7 +66,7 @@ func (c *client) nodeReady(ctx context.Context) error {
 	return node.ready()
 }
 
-// A nodeObject has the parts of the node's object that matter here.
+// A nodeObject holds the relevant fields of the Node object.
 type nodeObject struct {
 	Spec   struct{ Taints []struct{ Key string } }
 	Status struct {
@@ -117,7 +117,7 @@ func (c *client) do(ctx context.Context, method, path, yaml string) ([]byte, err
 	if err != nil {
 		return nil, err
 	}
-	// Conflict: the object is there, made by an attempt whose answer was lost.
+	// Conflict: the object exists already, made by an attempt whose answer was lost.
 	if resp.StatusCode >= 300 && resp.StatusCode != http.StatusConflict {
 		return nil, fmt.Errorf("%s %s: %s: %s", method, path, resp.Status, text)
 	}

@@ -8,14 +8,14 @@ import (
 	"syscall"
 )
 
-// CNIPlugins and CNIConfig are where a DaemonSet that installs a CNI plugin expects them, and
-// writable: nothing that is written there reaches the machine.
+// CNIPlugins and CNIConfig are writable and lie where a DaemonSet that installs a CNI plugin
+// expects them; nothing that is written there reaches the machine.
 const (
 	CNIPlugins = "/opt/cni/bin"
 	CNIConfig  = "/etc/cni/net.d"
 )
 
-// MachineCNIPlugins is where the distribution puts them.
+// MachineCNIPlugins is where the distribution installs the plugins.
 const MachineCNIPlugins = "/usr/lib/cni"
 
 func prepareCNI(c Config) error {
@@ -35,7 +35,8 @@ func prepareCNI(c Config) error {
 	return errors.Join(makeDirectories(CNIConfig), os.WriteFile(filepath.Join(CNIConfig, "10-pods.conflist"), config, 0o644))
 }
 
-// overlay shows lower at target, which may be the same, with all changes kept apart from it.
+// overlay mounts a writable view of lower at target, which may be the same directory; all changes
+// are stored elsewhere.
 func overlay(lower, target string) error {
 	layer := filepath.Join(ownDir, "overlay", strings.ReplaceAll(target, "/", "."))
 	upper, work := filepath.Join(layer, "upper"), filepath.Join(layer, "work")
@@ -49,8 +50,8 @@ func overlay(lower, target string) error {
 	return nil
 }
 
-// overlayEtc gives the cluster an /etc of its own. In a container, files such as /etc/hosts
-// are mounts, which an overlay does not take over from below.
+// overlayEtc gives the cluster an /etc of its own. In a container, files such as /etc/hosts are
+// mounts, which an overlay does not include.
 func overlayEtc() error {
 	all, err := mounts()
 	if err != nil {
@@ -60,7 +61,7 @@ func overlayEtc() error {
 	if err := errors.Join(makeDirectories(below), mount("/etc", below, "bind", syscall.MS_BIND|syscall.MS_REC)); err != nil {
 		return err
 	}
-	// Otherwise what is mounted on /etc appears here too, and goes there when it goes here.
+	// Otherwise mounts on /etc would appear here too, and unmounting them here would unmount them there.
 	if err := mount("", below, "", syscall.MS_REC|syscall.MS_PRIVATE); err != nil {
 		return err
 	}

@@ -4,19 +4,18 @@ import "strings"
 
 // A component is one program of the cluster.
 type component struct {
-	name string // of its log
+	name string // also of its log
 	args []string
 }
 
-// volumePlugins stays empty. The default is made on start, in a directory of the
-// machine.
+// volumePlugins stays empty. The kubelet would create the default at its start, in a directory of the machine.
 const volumePlugins = "/var/lib/kubelet/plugins"
 
 func etcd(Config) component {
 	const clients, peers = "http://127.0.0.1:2379", "http://127.0.0.1:2380"
 	return component{"etcd", []string{
 		"etcd",
-		"--data-dir=" + ownDir + "/etcd", // in memory: nothing waits for a disk, nothing is left
+		"--data-dir=" + ownDir + "/etcd", // in memory: nothing waits for a disk, and nothing is left behind
 		"--unsafe-no-fsync",
 		"--listen-client-urls=" + clients, "--advertise-client-urls=" + clients,
 		"--listen-peer-urls=" + peers, "--initial-advertise-peer-urls=" + peers,
@@ -34,7 +33,7 @@ func apiServer(c Config) component {
 		"--etcd-servers=http://127.0.0.1:2379",
 		"--advertise-address=" + Address, "--secure-port=6443",
 		"--token-auth-file=" + c.PKI("tokens.csv"),
-		"--client-ca-file=" + c.PKI("apiserver.crt"), // nothing has a certificate of it; controllers start only where there is one
+		"--client-ca-file=" + c.PKI("apiserver.crt"), // no client has a certificate of this CA; controllers publish it, and only start if it is set
 		"--tls-cert-file=" + c.PKI("apiserver.crt"), "--tls-private-key-file=" + c.PKI("apiserver.key"),
 		"--service-cluster-ip-range=" + ServiceRange,
 		"--service-account-issuer=https://kubernetes.default.svc." + Domain,
@@ -46,7 +45,7 @@ func apiServer(c Config) component {
 	}, switched(c)...)}
 }
 
-// switched are the API server's flags for what is off by default.
+// switched returns the API server's flags that enable features and APIs which are off by default.
 func switched(c Config) (out []string) {
 	for flag, names := range map[string][]string{"--feature-gates=": c.Features, "--runtime-config=": c.APIs} { // any order: flags
 		if len(names) > 0 {
@@ -64,8 +63,8 @@ func controllerManager(c Config) component {
 		"--use-service-account-credentials=true",
 		"--service-account-private-key-file=" + c.PKI("accounts.key"), "--root-ca-file=" + c.PKI("apiserver.crt"),
 		"--flex-volume-plugin-dir=" + volumePlugins,
-		// Each of some forty controllers requests a token at start. With the default
-		// of 20 requests per second the default service account comes seconds later.
+		// Each of some forty controllers requests a token at its start. With the default of 20
+		// requests per second the default service account would be created seconds later.
 		"--kube-api-qps=500", "--kube-api-burst=1000",
 	}}
 }
@@ -83,8 +82,8 @@ func kubelet(c Config) component {
 		"kubelet",
 		"--config=" + c.Conf("kubelet.yaml"), "--kubeconfig=" + c.PKI("kubelet.kubeconfig"),
 		"--node-ip=" + Address, "--hostname-override=" + Name,
-		// By default one dead container is kept, and right after a second crash the
-		// status still names the one that is gone: "kubectl logs --previous" fails.
+		// By default the kubelet keeps one dead container. Right after a second crash the status
+		// still names the removed one, so that "kubectl logs --previous" fails.
 		"--maximum-dead-containers-per-container=3",
 	}}
 }

@@ -11,21 +11,21 @@ import (
 	"time"
 )
 
-// Reboot is a request to a cluster that is up; the name of one of [Restarts] is another. See [Control].
+// Reboot is a request to a running cluster, like each name of [Restarts]. See [Control].
 const Reboot = "reboot"
 
-// Restarts are the programs that can be killed and started again.
+// Restarts lists the programs that can be killed and started again.
 var Restarts = []string{"containerd", "kubelet", "kube-apiserver"}
 
-// controlSocket can be reached from inside only.
+// controlSocket is reachable only from inside.
 const controlSocket = ownDir + "/control.sock"
 
-// requestLimit is many times what a request takes on two cores that are not idle.
+// requestLimit is many times the usual duration on two busy cores.
 const requestLimit = 3 * time.Minute
 
 func listen() (net.Listener, error) { return net.Listen("unix", controlSocket) }
 
-// serve answers requests, one at a time. It returns when it cannot.
+// serve answers requests, one at a time. It returns when the listener fails.
 func (p *programs) serve(l net.Listener) error {
 	requests := map[string]func(context.Context) error{Reboot: p.reboot}
 	for _, name := range Restarts {
@@ -39,7 +39,7 @@ func (p *programs) serve(l net.Listener) error {
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		// A client that goes away must not leave half a node.
+		// A client that disconnects must not leave the node half restarted.
 		ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(r.Context()), requestLimit, fmt.Errorf("not done after %v", requestLimit))
 		defer cancel()
 		ctx, fail := context.WithCancelCause(ctx)
@@ -51,8 +51,7 @@ func (p *programs) serve(l net.Listener) error {
 	}))
 }
 
-// Control sends a request to the cluster that this process is inside of, and returns when it
-// is done.
+// Control sends a request to the cluster in which this process runs, and returns when it is completed.
 func Control(request string) error {
 	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", controlSocket)

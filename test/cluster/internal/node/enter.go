@@ -13,14 +13,13 @@ import (
 )
 
 // Enter runs a command in the namespaces of a process, in the current directory if
-// there is one of that name inside. It returns the exit status of the command, 128
-// and more for a signal.
+// a directory of that name exists inside. It returns the exit status of the command, or 128
+// plus the signal's number.
 //
-// It does what nsenter does, and minds signals: a person's Ctrl-C is for the command
-// to handle, other signals are passed on, and the command does not outlive this
-// process.
+// It does what nsenter does, and handles signals: Ctrl-C is left to the command,
+// other signals are passed on, and the command does not outlive this process.
 func Enter(pid string, argv []string) (status int, err error) {
-	// Other threads stay outside; what this one starts is inside.
+	// Only this thread enters the namespaces; processes that it starts are inside.
 	runtime.LockOSThread()
 	if err := join(pid); err != nil {
 		return 0, err
@@ -51,9 +50,9 @@ func Enter(pid string, argv []string) (status int, err error) {
 	return cmd.ProcessState.ExitCode(), nil
 }
 
-// Become replaces this process by a command that ends with its parent. It is the
-// part of [Enter] that is inside: os/exec has Pdeathsig for it, but takes a parent
-// in another process namespace for one that is dead.
+// Become replaces this process by a command that ends with its parent. It is the part of [Enter]
+// that runs inside. The Pdeathsig of os/exec does not fit: it takes a parent in another process
+// namespace for dead.
 func Become(argv []string) error {
 	path, err := exec.LookPath(argv[0])
 	if err != nil {
@@ -66,14 +65,13 @@ func Become(argv []string) error {
 	return syscall.Exec(path, argv, os.Environ())
 }
 
-// join moves this thread to the namespaces of a process; its children will be in
-// that of the processes too.
+// join moves this thread to the namespaces of a process; for the PID namespace only its children are moved.
 func join(pid string) error {
 	dir, err := os.Getwd()
 	if err != nil {
 		return err
 	}
-	// All are opened before one is entered: /proc is another one inside.
+	// Open all files before entering one namespace: inside, /proc is a different one.
 	var spaces []*os.File
 	for _, kind := range []string{"ipc", "net", "pid", "uts", "mnt"} {
 		f, err := os.Open("/proc/" + pid + "/ns/" + kind)
@@ -83,7 +81,7 @@ func join(pid string) error {
 		defer f.Close()
 		spaces = append(spaces, f)
 	}
-	// A thread that shares its root and current directory may not change mounts.
+	// A thread that shares its root and current directory with others may not change its mount namespace.
 	if err := unix.Unshare(unix.CLONE_FS); err != nil {
 		return fmt.Errorf("leaving the common current directory: %w", err)
 	}

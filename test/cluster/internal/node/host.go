@@ -15,17 +15,16 @@ import (
 	"syscall"
 )
 
-// Hidden are the directories of the machine that a cluster sees empty. They hold
-// the fixed paths of kubelet, containerd, its shims and CNI, which so touch
-// nothing outside and need no cleaning up.
+// Hidden lists the directories of the machine that are empty in a cluster. They contain the fixed
+// paths of kubelet, containerd, its shims and CNI, which therefore touch nothing outside and need
+// no cleaning up.
 var Hidden = []string{"/opt", "/run", "/var/lib", "/var/log"}
 
-// OnDisk are the directories in /var/lib that are not empty memory but those of the
-// same name in the cluster's directory.
+// OnDisk lists the directories in /var/lib that are backed by the cluster's directory instead of memory.
 var OnDisk = []string{"containerd", "kubelet"}
 
-// tunables are the settings of the whole kernel that the kubelet makes where they
-// differ. It finds its own values, as files that lie over the real ones.
+// tunables are kernel-wide settings that the kubelet changes if they differ from its own values.
+// Files with those values are mounted over the real ones.
 var tunables = map[string]string{
 	"vm/overcommit_memory":      "1",
 	"vm/panic_on_oom":           "0",
@@ -33,7 +32,7 @@ var tunables = map[string]string{
 	"kernel/panic_on_oops":      "1",
 	"kernel/keys/root_maxkeys":  "1000000",
 	"kernel/keys/root_maxbytes": "25000000",
-	"kernel/random/boot_id":     "", // of each boot of the node, see [newBoot]
+	"kernel/random/boot_id":     "", // new at each boot of the node, see [newBoot]
 }
 
 func mount(source, target, kind string, flags uintptr) error {
@@ -44,8 +43,8 @@ func mount(source, target, kind string, flags uintptr) error {
 }
 
 func prepareMounts(c Config) error {
-	// First cut off from the machine, then shared: volumes with mount propagation
-	// want a shared tree, and it must not be the machine's.
+	// First isolated from the machine, then shared: volumes with mount propagation need a shared
+	// tree, which must not be the machine's.
 	if err := mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE); err != nil {
 		return err
 	}
@@ -63,8 +62,8 @@ func prepareMounts(c Config) error {
 	if err := makeDirectories(runDirectories...); err != nil {
 		return err
 	}
-	// Container files are too large for memory. They are in the cluster's directory
-	// but seen where they usually are: that path may be too long for a socket.
+	// Container files are too large for memory. They are stored in the cluster's directory but
+	// mounted at their usual paths: the directory's own path may be too long for a socket.
 	for _, name := range OnDisk {
 		source, target := filepath.Join(c.Dir, name), filepath.Join("/var/lib", name)
 		if err := errors.Join(os.MkdirAll(source, 0o755), os.MkdirAll(target, 0o755)); err != nil {
@@ -95,7 +94,7 @@ func prepareMounts(c Config) error {
 	return syscall.Sethostname([]byte(Name))
 }
 
-// ownDir holds what the cluster is made of. Unlike /run it outlives a reboot.
+// ownDir contains the files of the cluster itself. Unlike /run it outlives a reboot.
 const ownDir = "/var/lib/outrider-test"
 
 const tunablesDir = ownDir + "/tunables"
@@ -104,11 +103,11 @@ func tunableFile(name string) string {
 	return filepath.Join(tunablesDir, strings.ReplaceAll(name, "/", "."))
 }
 
-// tempDir is for the programs of the cluster; /tmp is shared with the machine,
-// because tests have their files there.
+// tempDir is the temporary directory of the cluster's programs; /tmp is shared with the machine,
+// because tests store files there.
 const tempDir = "/run/tmp"
 
-// runDirectories are those that programs expect in /run of a node that has just started.
+// runDirectories are expected by programs in /run of a freshly booted node.
 var runDirectories = []string{"/run/lock", "/run/netns", tempDir}
 
 func makeDirectories(paths ...string) error {
@@ -120,10 +119,9 @@ func makeDirectories(paths ...string) error {
 	return nil
 }
 
-// network is the batch input of iproute2. The bridge node0 stands for the
-// network that the node is in, with nothing else on it. Services need a route,
-// because a connection from the node itself is routed before kube-proxy's rules
-// choose another destination for it.
+// network is the batch input of iproute2. The bridge node0 represents the node's network, with
+// nothing else on it. Services need a route, because a connection from the node itself is routed
+// before kube-proxy's rules choose another destination for it.
 const network = `link set lo up
 link add node0 type bridge
 addr add ` + Address + networkPrefix + ` dev node0
@@ -139,8 +137,7 @@ func prepareNetwork(ctx context.Context) error {
 	}
 	for _, s := range []struct{ name, value string }{
 		{"ipv4/ip_forward", "1"},
-		// A pod that calls a Service and is answered by its neighbour on the same
-		// bridge: the answer must pass the rules too.
+		// If a pod calls a Service and a pod on the same bridge answers, the answer must pass the rules too.
 		{"bridge/bridge-nf-call-iptables", "1"},
 	} {
 		err := os.WriteFile(filepath.Join("/proc/sys/net", s.name), []byte(s.value), 0o644)

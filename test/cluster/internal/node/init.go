@@ -12,25 +12,25 @@ import (
 	"outrider.dev/test/cluster/internal/cgroup"
 )
 
-// Init is process 1 of the cluster. It returns once nothing of the cluster is left
-// but itself and the namespaces, which go with it. That happens on SIGTERM, when
-// the starter lets the leash go, and when [Run] ends.
+// Init is process 1 of the cluster. It returns once only itself and the namespaces are left, which
+// end with it. It ends the cluster on SIGTERM, when the starter closes the leash, and when [Run]
+// ends.
 func Init(configFile string) error {
 	if os.Getpid() != 1 {
-		// The end of this function kills every process that it can see.
+		// This function ends by killing every process that it can see.
 		return fmt.Errorf("not the first process of a namespace")
 	}
 	c, err := Load(configFile)
 	if err != nil {
 		return err
 	}
-	// Programs that live on must not hold the files on which others wait for an end.
+	// Long-lived programs must not inherit pipes on whose end others wait.
 	syscall.CloseOnExec(eventsFile)
 	syscall.CloseOnExec(leashFile)
 	events := os.NewFile(eventsFile, "events")
 	cmd := exec.Command(c.Node, "run", configFile)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	cmd.ExtraFiles = []*os.File{events} // becomes eventsFile again
+	cmd.ExtraFiles = []*os.File{events} // becomes eventsFile in the child
 	died := make(chan os.Signal, 1)
 	signal.Notify(died, syscall.SIGCHLD)
 	if err := cmd.Start(); err != nil {
@@ -51,7 +51,7 @@ func Init(configFile string) error {
 	return end(c.Group)
 }
 
-// released is closed when the other end of leash is, unless Keep was sent before.
+// released returns a channel that is closed when the other end of leash is closed, unless Keep was sent before.
 func released(leash *os.File) <-chan struct{} {
 	c := make(chan struct{})
 	go func() {
@@ -62,8 +62,8 @@ func released(leash *os.File) <-chan struct{} {
 	return c
 }
 
-// reaped waits, whenever one died, for every process that ended as a child of this
-// one, as every orphan does. It is closed after child did.
+// reaped waits, at each signal in died, for every child of this process that has exited; orphans
+// become its children. The channel is closed after child has exited.
 func reaped(child int, died <-chan os.Signal) <-chan struct{} {
 	ended := make(chan struct{})
 	go func() {
@@ -87,8 +87,8 @@ func reaped(child int, died <-chan os.Signal) <-chan struct{} {
 
 // end kills all processes of the namespace and removes their control groups.
 func end(group string) error {
-	// No process can hide from this by forking: the kernel holds forks back while
-	// it sends, and a killed process forks no more.
+	// No process can escape by forking: the kernel blocks forks while it sends the signal, and a
+	// killed process forks no more.
 	if err := syscall.Kill(-1, syscall.SIGKILL); err != nil && err != syscall.ESRCH {
 		return fmt.Errorf("killing all processes: %w", err)
 	}

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// A mountPoint is one of this namespace. Its id is that of no other at the same time.
+// A mountPoint is a mount in this namespace. Its id is unique among current mounts.
 type mountPoint struct{ id, point string }
 
-// mounts returns those of this namespace, each after the one that it is mounted on.
+// mounts returns the mounts of this namespace, each after the mount that it lies on.
 func mounts() (all []mountPoint, err error) {
 	text, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -29,10 +29,10 @@ func parseMounts(mountinfo string) (all []mountPoint, err error) {
 	return all, nil
 }
 
-// unescape undoes what the kernel does to a path that would break a line into more fields.
+// unescape reverts the kernel's escaping of blanks and similar characters in paths.
 var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
-// mountsNow returns the ids of what is mounted.
+// mountsNow returns the ids of the current mounts.
 func mountsNow() (map[string]bool, error) {
 	all, err := mounts()
 	ids := make(map[string]bool, len(all))

@@ -1,10 +1,10 @@
-// Package node is the inside of a test cluster: what runs as the first process of
-// its namespaces, how the machine is made to look in there, and the order in which
+// Package node is the inside of a test cluster: the first process of
+// its namespaces, the view of the machine in there, and the order in which
 // the programs of Kubernetes are started.
 //
-// Two processes share the work. [Init] is process 1: it does nothing but end
+// Two processes share the work. [Init] is process 1 and only ends
 // everything at the right moment, so that it cannot fail before that. [Run] is its
-// child and brings the cluster up, and a crash in there ends in a clean tear-down.
+// child and brings the cluster up; if it crashes, Init still cleans up.
 package node
 
 import (
@@ -30,24 +30,24 @@ const (
 	networkPrefix = "/24"
 )
 
-// Files that the starter of a cluster hands to [Init], by number.
+// File descriptors that the starter of a cluster passes to [Init].
 const (
 	eventsFile = 3 // written: one [Event] after another, as JSON
-	leashFile  = 4 // read: the cluster ends when its other end is closed
+	leashFile  = 4 // read: the cluster ends when the other end is closed
 )
 
 // Keep is written to the leash to let the cluster outlive its starter.
 const Keep = 'k'
 
-// A Config has the paths of the parts of one cluster. The zero value is of no use.
+// A Config holds the paths of the parts of one cluster. Its zero value is not usable.
 type Config struct {
-	Dir     string   // of the cluster: configuration, keys, logs, container files
-	Bin     string   // the programs of Kubernetes
-	Runtime string   // those of the container runtime; default: the distribution's
-	CoreDNS string   // the program
-	Node    string   // this program
+	Dir     string   // the cluster's: configuration, keys, logs, container files
+	Bin     string   // with the programs of Kubernetes
+	Runtime string   // with the container runtime; default: the distribution's
+	CoreDNS string   // path of the program
+	Node    string   // path of this program
 	Group   string   // name of the cluster in the cgroup hierarchies
-	Images  []string // image tarballs that containers may use from the start
+	Images  []string // image tarballs that are imported at the start
 
 	Features, APIs []string // of the API server, besides its default ones
 }
@@ -70,11 +70,10 @@ func (c Config) PKI(name string) string  { return filepath.Join(c.Dir, "pki", na
 func (c Config) Conf(name string) string { return filepath.Join(c.Dir, "conf", name) }
 func (c Config) Log(name string) string  { return filepath.Join(c.Dir, "log", name) }
 
-// Kubeconfig is the configuration of an administrator.
+// Kubeconfig returns the path of an administrator's configuration.
 func (c Config) Kubeconfig() string { return filepath.Join(c.Dir, "kubeconfig") }
 
-// Environ is what a program of the cluster, or a guest in it, needs to know beside
-// its own environment. What comes last wins.
+// Environ returns the environment of a program in the cluster: its own, with additions that override it.
 func (c Config) Environ(own []string) []string {
 	return append(own,
 		"PATH="+c.Bin+":"+cmp.Or(c.Runtime, c.Bin)+":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:"+os.Getenv("PATH"),
@@ -86,7 +85,7 @@ func (c Config) Environ(own []string) []string {
 
 // An Event reports a cluster's progress to its starter.
 type Event struct {
-	Phase string `json:",omitempty"` // has just been completed
+	Phase string `json:",omitempty"` // the phase that was just completed
 	Ready bool   `json:",omitempty"` // the cluster is usable: the last event
-	Error string `json:",omitempty"` // it will not be: the last event
+	Error string `json:",omitempty"` // the cluster failed to start: the last event
 }

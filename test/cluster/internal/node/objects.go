@@ -1,11 +1,11 @@
 package node
 
-// An object of the API, and where it is created.
+// An object is an API object and the path at which it is created.
 type object struct{ path, yaml string }
 
-// objects make DNS a Service like any other, so that a pod's questions take the
-// way that they take elsewhere. Its only endpoint is a process on the node: DNS
-// needs no image and is there before the first pod.
+// objects make DNS an ordinary Service, so that a pod's queries take the same path as in other
+// clusters. Its only endpoint is a process on the node: DNS needs no image and is available before
+// the first pod.
 var objects = []object{
 	{"/apis/rbac.authorization.k8s.io/v1/clusterroles", `
 apiVersion: rbac.authorization.k8s.io/v1

@@ -11,8 +11,8 @@ import (
 	"outrider.dev/test/cluster/internal/cgroup"
 )
 
-// Groups of processes, below the cluster's: those that end when the node does, with all that
-// they started, and those that stand for a control plane elsewhere.
+// Process groups below the cluster's: nodeGroup ends with the node, including everything that its
+// processes start; the other group stands for a control plane on another machine.
 const (
 	nodeGroup   = "node"
 	systemGroup = "system"
@@ -21,21 +21,21 @@ const (
 // programs starts the components of one cluster and notices when one ends.
 type programs struct {
 	config Config
-	mounts map[string]bool // of the node after its start, as of [mountsNow]
+	mounts map[string]bool // of the node after its start, from [mountsNow]
 
 	mu      sync.Mutex // held while a request is served
 	ended   func(cause error)
 	running map[string]*process
 }
 
-// A process is that of a component. ended is closed when it has.
+// A process runs a component. ended is closed when the process has ended.
 type process struct {
 	*os.Process
 	ended chan struct{}
 }
 
 func (p *programs) start(group string, components ...component) error {
-	// A process that was moved after its start could have started others before.
+	// Join the group before the start: a process that is moved later could already have children.
 	if err := cgroup.Join(p.config.Group, group); err != nil {
 		return err
 	}

@@ -17,10 +17,10 @@ import (
 	"outrider.dev/test/cluster/internal/cgroup"
 )
 
-// restart kills a program and starts it again. Containers have shims for parents and run on.
+// restart kills a program and starts it again. Containers keep running, since their parents are shims.
 func (p *programs) restart(ctx context.Context, name string) error {
 	old := p.running[name]
-	// It may have ended before.
+	// It may already have ended.
 	if err := old.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
@@ -34,9 +34,9 @@ func (p *programs) restart(ctx context.Context, name string) error {
 	return errors.Join(p.start(nodeGroup, containerd(p.config)), awaitRuntime(ctx))
 }
 
-// reboot ends all that runs on the node as a loss of power does, and starts the node again.
-// What is in memory is lost: processes, mounts, /run, rules and bridges. What is on disk stays,
-// and so does the control plane, which could be on another machine.
+// reboot kills everything on the node as a power loss does, and starts the node again. Everything
+// in memory is lost: processes, mounts, /run, rules and bridges. Files on disk stay, and so does
+// the control plane, which could be on another machine.
 func (p *programs) reboot(ctx context.Context) error {
 	if err := p.powerOff(ctx); err != nil {
 		return fmt.Errorf("ending the node: %w", err)
@@ -55,7 +55,7 @@ func (p *programs) reboot(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The node's object says for a while what it said before.
+	// The Node object shows the old state for a while.
 	return api.await(ctx, func(api *client, ctx context.Context) error {
 		node, err := api.node(ctx)
 		if err != nil {
@@ -69,7 +69,7 @@ func (p *programs) reboot(ctx context.Context) error {
 }
 
 func (p *programs) powerOff(ctx context.Context) error {
-	// The runtime's programs first: they cannot start containers any more.
+	// Kill the runtime's programs first, so that they cannot start more containers.
 	for _, group := range []string{nodeGroup, "kubepods"} {
 		if err := cgroup.Kill(ctx, p.config.Group, group); err != nil {
 			return err
@@ -97,8 +97,8 @@ func (p *programs) powerOff(ctx context.Context) error {
 	return resetNetwork(ctx)
 }
 
-// unmountNew takes away what was mounted since the start of the node, the last first. Each may
-// take others along, so they are listed anew.
+// unmountNew unmounts everything that was mounted since the node's start, the latest first.
+// Unmounting one may remove others, so they are listed anew each time.
 func (p *programs) unmountNew() error {
 	for {
 		all, err := mounts()
@@ -116,8 +116,8 @@ func (p *programs) unmountNew() error {
 	}
 }
 
-// resetNetwork takes away rules and the pods' bridge. Their other devices went with their
-// namespaces.
+// resetNetwork removes the rules and the pods' bridge. The pods' other devices disappeared with
+// their namespaces.
 func resetNetwork(ctx context.Context) error {
 	commands := [][]string{{"nft", "flush", "ruleset"}}
 	if _, err := net.InterfaceByName(PodBridge); err == nil {
@@ -131,7 +131,7 @@ func resetNetwork(ctx context.Context) error {
 	return nil
 }
 
-// newBoot makes up the number by which the kubelet tells a reboot from a restart of its own.
+// newBoot generates the boot ID by which the kubelet tells a reboot from its own restart.
 func newBoot() (id string, err error) {
 	var b [16]byte
 	rand.Read(b[:])

@@ -16,8 +16,7 @@ import (
 	"outrider.dev/test/cluster/internal/poll"
 )
 
-// Run brings the cluster up, reports every step to the starter, and then stays until
-// it is killed.
+// Run brings the cluster up, reports every step to the starter, and then runs until it is killed.
 func Run(configFile string) error {
 	c, err := Load(configFile)
 	if err != nil {
@@ -40,12 +39,11 @@ func Run(configFile string) error {
 	}
 	report.Encode(Event{Ready: true})
 	events.Close()
-	// A program that ends from here on is a line in the log: the cluster stays, so
-	// that it can be looked at.
+	// A program that exits from here on is only logged: the cluster stays, so that it can be examined.
 	return programs.serve(control)
 }
 
-// bringUp starts everything in order. A step is reported when it is completed.
+// bringUp starts everything in order. It reports each completed step.
 func (p *programs) bringUp(ctx context.Context, completed func(phase string)) error {
 	c := p.config
 	var api *client
@@ -91,10 +89,10 @@ func (p *programs) bringUp(ctx context.Context, completed func(phase string)) er
 			return p.start(systemGroup, coreDNS(c))
 		}},
 		{"node ready", func() error { return api.await(ctx, (*client).nodeReady) }},
-		// Before its node exists, kube-proxy would try again only after seconds.
+		// kube-proxy starts after its node exists; otherwise it would retry only after seconds.
 		{"kube-proxy started", func() error { return p.start(nodeGroup, kubeProxy(c)) }},
 		{"default service account made", func() error { return api.await(ctx, (*client).hasDefaultAccount) }},
-		// A ready node does not imply the next two: both are queried through a Service.
+		// A ready node does not imply that Services and DNS work: both are queried through a Service.
 		{"Services answer", func() error { return poll.Until(ctx, 50*time.Millisecond, dialService) }},
 		{"DNS answers", func() error { return poll.Until(ctx, 50*time.Millisecond, lookUp) }},
 	}
@@ -124,9 +122,8 @@ func awaitRuntime(ctx context.Context) error {
 	return poll.Until(ctx, 20*time.Millisecond, func(ctx context.Context) error { return runtime.Ready(ctx, Containerd) })
 }
 
-// dialService reaches the API server by way of its Service. The time is short: a
-// packet sent before the rules exist waits three seconds for a neighbour that is
-// not there.
+// dialService connects to the API server through its Service. The timeout is short: a packet sent
+// before the rules exist waits three seconds for a neighbour that does not exist.
 func dialService(ctx context.Context) error {
 	d := net.Dialer{Timeout: 200 * time.Millisecond}
 	conn, err := d.DialContext(ctx, "tcp", net.JoinHostPort(APIService, "443"))

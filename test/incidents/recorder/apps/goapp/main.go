@@ -1,4 +1,4 @@
-// Command goapp is the Go application of recorded incidents: it fetches its configuration, once.
+// Command goapp is the Go application of recorded incidents: it fetches its configuration once.
 package main
 
 import (
