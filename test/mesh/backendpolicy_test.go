@@ -314,8 +314,8 @@ func TestBackendPolicyFields(t *testing.T) {
 	})
 }
 
-// Timeouts of a policy take effect. The test compares events instead of times: a request without
-// the short timeout, begun earlier, must still be pending when the one with it has ended.
+// Times of a policy take effect. The test compares events instead of measuring: a long time that a
+// policy sets has not passed when a shorter one, which began later, has.
 func TestBackendPolicyTimes(t *testing.T) {
 	t.Parallel()
 	g := newGuarded(t, nil)

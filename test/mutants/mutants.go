@@ -53,20 +53,19 @@ type Mutant struct {
 	// statement.
 	To string
 
-	// Tests are the names of the tests that must notice this mutant, separated by "|";
-	// empty: those given to Run.
+	// Tests names the tests that must detect this mutant, separated by "|"; empty: those given to Run.
 	Tests string
 
-	// Survives is why no test can notice the mutant. If one does, Run fails as well:
-	// the reason is then wrong.
+	// Survives is the reason why no test can detect the mutant. If one does, Run fails too, since
+	// the reason is wrong.
 	Survives string
 }
 
-// share is how many mutants there are for each one that an ordinary run tries.
+// share is how many mutants exist for each one that an ordinary run tries.
 const share = 8
 
-// Run fails for each mutant that the tests, a list of names separated by "|", do not
-// notice. A panic is not a verdict of a test: a mutant that causes one fails too.
+// Run fails for each mutant that the tests, a list of names separated by "|", do not detect. A
+// panic is not a verdict of a test: a mutant that causes one fails too.
 func Run(t *testing.T, tests string, list map[string]Mutant) {
 	t.Helper()
 	if os.Getenv(variable) != "" {
@@ -104,8 +103,7 @@ func Run(t *testing.T, tests string, list map[string]Mutant) {
 	}
 }
 
-// edited reports whether a folder differs from the last commit. Outside a repository it
-// does not.
+// edited reports whether a folder differs from the last commit. Outside a repository it returns false.
 func edited(dir string) bool {
 	cmd := exec.Command("git", "status", "--porcelain", "--", ".")
 	cmd.Dir = dir
@@ -113,8 +111,8 @@ func edited(dir string) bool {
 	return err == nil && len(out) > 0
 }
 
-// judge returns what is wrong with a mutant: empty if its tests notice it, or if they do not
-// and it has a reason to survive.
+// judge describes what is wrong with a mutant. It returns "" if the mutant's tests detect it, or if
+// they do not and it has a reason to survive.
 func judge(t *testing.T, binary, dir, name string, m Mutant) string {
 	out, status := play(t, binary, dir, name, m.Tests)
 	switch {
@@ -148,7 +146,7 @@ func firstOf(a, b string) string {
 	return b
 }
 
-// variable names the mutant that a test binary plays.
+// variable is the environment variable that selects the mutant in a test binary.
 const variable = "OUTRIDER_MUTANT"
 
 // play runs tests of the binary as a mutant, and returns their output and exit status.
@@ -157,12 +155,12 @@ func play(t *testing.T, binary, dir, name, tests string) (string, int) {
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), variable+"="+name)
 	p := process.Start(t, cmd, process.Options{})
-	<-p.Done() // it has a time limit of its own
+	<-p.Done() // the process has a time limit of its own
 	return p.Log(), p.Exit()
 }
 
-// overlay writes the sources of the package in dir with all mutants, and returns the file by
-// which the compiler finds them.
+// overlay writes the sources of the package in dir with all mutants, and returns the overlay file
+// for the compiler.
 func overlay(work, dir string, list map[string]Mutant) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -211,7 +209,7 @@ func overlay(work, dir string, list map[string]Mutant) (string, error) {
 	return plan, os.WriteFile(plan, replace, 0o644)
 }
 
-// build builds the tests of the package in dir by a plan, and returns the binary.
+// build builds the tests of the package in dir with an overlay file, and returns the binary's path.
 func build(work, dir, plan string) (string, error) {
 	binary := filepath.Join(work, "mutants.test")
 	cmd := exec.Command("go", "test", "-c", "-overlay", plan, "-o", binary, ".")

@@ -25,7 +25,7 @@ func parse(name string, source []byte) (file, error) {
 	return f, err
 }
 
-// A span is the place of a mutant in its file, as offsets.
+// A span is the range of a mutant in its file, as offsets.
 type span struct {
 	Mutant
 	name       string
@@ -33,7 +33,7 @@ type span struct {
 	statement  bool
 }
 
-// rewrite returns the source in which each mutant is a choice made at run time.
+// rewrite returns the source in which each mutant is selected at run time.
 func (f file) rewrite(list map[string]Mutant) ([]byte, error) {
 	var spans []span
 	for _, name := range slices.Sorted(maps.Keys(list)) {
@@ -43,7 +43,7 @@ func (f file) rewrite(list map[string]Mutant) ([]byte, error) {
 		}
 		spans = append(spans, s)
 	}
-	// Of two that begin at one place the longer comes first: it contains the other.
+	// Of two that begin at the same offset the longer comes first: it contains the other.
 	slices.SortStableFunc(spans, func(a, b span) int {
 		if a.start != b.start {
 			return a.start - b.start
@@ -70,7 +70,7 @@ func (f file) render(start, end int, spans []span) string {
 	return b.String()
 }
 
-// choice is the Go text that stands for original or for the replacement.
+// choice returns Go code that selects original or the replacement.
 func (s span) choice(original string) string {
 	switch {
 	case s.statement:
@@ -82,7 +82,7 @@ func (s span) choice(original string) string {
 	}
 }
 
-// isCondition reports whether the text of an expression is recognisable as a condition.
+// isCondition reports whether the text of an expression is recognizable as a condition.
 func isCondition(text string) bool {
 	e, err := parser.ParseExpr(text)
 	if err != nil {
@@ -99,7 +99,7 @@ func isCondition(text string) bool {
 	return false
 }
 
-// find returns the place of a mutant, which must be one node of the syntax tree.
+// find returns the span of a mutant, which must be one node of the syntax tree.
 func (f file) find(name string, m Mutant) (span, error) {
 	first, last := 0, len(f.source)
 	if m.In != "" {
@@ -118,8 +118,8 @@ func (f file) find(name string, m Mutant) (span, error) {
 		if start < first || end > last || f.source[start:end] != m.From {
 			return true
 		}
-		// A call that is a statement is found as both; it may have no value. A key with
-		// its value is an expression for package ast only.
+		// A call statement is found both as a statement and as an expression; it may have no value.
+		// A key with its value is an expression only for package ast.
 		_, isStatement := n.(ast.Stmt)
 		_, isExpr := n.(ast.Expr)
 		_, isPair := n.(*ast.KeyValueExpr)

@@ -10,7 +10,7 @@ import (
 	"outrider.dev/test/ns"
 )
 
-// command runs a program on the calling thread, that is in its namespace.
+// command runs a program on the calling thread, and so in that thread's namespace.
 func command(t testing.TB, name string, args ...string) string {
 	t.Helper()
 	out, err := exec.Command(name, args...).CombinedOutput()
@@ -20,11 +20,11 @@ func command(t testing.TB, name string, args ...string) string {
 	return string(out)
 }
 
-// volatile are the parts of a listing that traffic or time changes.
+// volatile matches the parts of a listing that traffic or time changes.
 var volatile = regexp.MustCompile(`(?m)^#.*\n|\[\d+:\d+\]|packets \d+ bytes \d+|^:.*\n`)
 
-// saved is what an iptables variant holds, without counters, comments, and the policies
-// of builtin chains.
+// saved returns the rules of an iptables variant, without counters, comments, and the policies of
+// builtin chains.
 func saved(t testing.TB, pod *ns.Namespace, variant string) string {
 	t.Helper()
 	var out string
@@ -34,7 +34,7 @@ func saved(t testing.TB, pod *ns.Namespace, variant string) string {
 		}
 	})
 	out = volatile.ReplaceAllString(out, "")
-	// A table that a save has made, or that ours had made, is empty: no difference.
+	// An empty table makes no difference: a save creates it, or Outrider's rules had.
 	lines := slices.DeleteFunc(strings.Split(out, "\n"), func(l string) bool { return !strings.HasPrefix(l, "-A") })
 	return strings.Join(lines, "\n")
 }

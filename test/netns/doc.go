@@ -1,8 +1,8 @@
-// Package netns holds the tests that need a real kernel: rules in real network
-// namespaces, with real processes' sockets on both sides of them.
+// Package netns tests capture with a real kernel: rules in real network
+// namespaces, with sockets of real processes on both sides.
 //
-// Each case has namespaces of its own, and waits most of its time: for a connection that must
-// not be answered, or for the kernel to send a SYN again. So many run at once, more than there
-// are processors. What they share are the lock of iptables-legacy, /run/xtables.lock, and the
+// Each case has its own namespaces, and mostly waits: for a connection that must
+// not be answered, or for the kernel to retransmit a SYN. So more cases run at once than there
+// are processors. They share the lock of iptables-legacy, /run/xtables.lock, and the
 // counter of source ports.
 package netns

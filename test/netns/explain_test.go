@@ -47,7 +47,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// connsOfARound is how many connections are tried at once under the same flags.
+// connsOfARound is the number of concurrent connections under the same flags.
 const connsOfARound = 8
 
 func number(t *testing.T, variable string, otherwise uint64) uint64 {
@@ -59,15 +59,14 @@ func number(t *testing.T, variable string, otherwise uint64) uint64 {
 	return n
 }
 
-// The ports that a connection can go to: of name servers, of apps, and all that have a
-// meaning for capture.
+// The destination ports: those of name servers, those of apps, and all that capture treats specially.
 var (
 	appPorts   = []string{"80", "443", "8080", "8085", "9090"}
 	proxyPorts = []string{"15001", "15006", "15008", "15020", "15021", "15053", "15090"}
 	udpPorts   = []string{"53", "8080", "15053"}
 )
 
-// answerOutside lets every address outside the pod answer on every port.
+// answerOutside makes every address outside the pod answer on every port.
 func answerOutside(t *testing.T, top *topology) {
 	for name, n := range map[string]*ns.Namespace{"peer": top.peer, "guest": top.guest} {
 		for _, p := range slices.Concat(appPorts, proxyPorts, []string{"53"}) {
@@ -87,8 +86,7 @@ func portOf(s string) uint16 {
 	return p
 }
 
-// explainRound captures with random flags, tries random connections, and returns how each
-// ended.
+// explainRound captures with random flags, tries random connections, and returns the result of each.
 func explainRound(t *testing.T, top *topology, v variant, random *rand.Rand) []string {
 	s := scenario.Scenario{Flags: randomFlags(random), Nameservers: addrs("10.96.0.10", "fd96::10")}
 	intent, err := s.Intent()
@@ -115,8 +113,7 @@ func explainRound(t *testing.T, top *topology, v variant, random *rand.Rand) []s
 	return ends
 }
 
-// explained makes the connection of q, compares its end with that by the rules, and
-// returns it.
+// explained makes the connection of q, compares its result with that of the explanation, and returns it.
 func explained(t *testing.T, top *topology, rs capture.Ruleset, flags []string, q trace.Query) string {
 	var c trace.Conn
 	var pod trace.Pod
@@ -152,10 +149,10 @@ func addrs(list ...string) []netip.Addr {
 	return out
 }
 
-// some is a random part of a list.
+// some returns a random part of a list.
 func some(random *rand.Rand, list []string) []string {
 	var out []string
-	share := random.IntN(4) // of four
+	share := random.IntN(4) // a number of quarters
 	for _, s := range list {
 		if random.IntN(4) <= share {
 			out = append(out, s)
@@ -166,7 +163,7 @@ func some(random *rand.Rand, list []string) []string {
 
 func one(random *rand.Rand, list ...string) string { return list[random.IntN(len(list))] }
 
-// randomFlags is a command line of capture: most flags are absent from most.
+// randomFlags returns a command line of capture: each flag is absent from most of them.
 func randomFlags(random *rand.Rand) []string {
 	var flags []string
 	add := func(chance int, flag string, values ...string) {
@@ -216,7 +213,7 @@ func randomFlags(random *rand.Rand) []string {
 	return flags
 }
 
-// randomQuery is a connection of a process of the pod, from outside, or from a guest.
+// randomQuery returns a connection that a process of the pod makes, or that comes from outside or from a guest.
 func randomQuery(random *rand.Rand) trace.Query {
 	port, udp := one(random, slices.Concat(appPorts, proxyPorts, []string{"53"})...), random.IntN(5) == 0
 	if udp {

@@ -25,8 +25,8 @@ import (
 	"outrider.dev/test/process"
 )
 
-// The campaigns run with small numbers. "make campaign" runs the long form:
-// OUTRIDER_KILLS is how many captures are killed for each backend, OUTRIDER_ROUNDS how often
+// campaign scales the randomized tests: by default they are small, "make campaign" runs the long
+// form. OUTRIDER_KILLS is how many captures are killed for each backend, OUTRIDER_ROUNDS how often
 // 20 are started at once, OUTRIDER_SEED repeats a run.
 func campaign(t *testing.T, name string, small int) (n int, random func(stream int) *rand.Rand) {
 	t.Helper()
@@ -49,7 +49,7 @@ var agentBinary = sync.OnceValues(func() (string, error) {
 })
 
 func TestMain(m *testing.M) {
-	flag.Set("test.parallel", "12") // a value of the command line comes after it
+	flag.Set("test.parallel", "12") // a value on the command line overrides this
 	code := m.Run()
 	if path, err := agentBinary(); err == nil {
 		os.RemoveAll(filepath.Dir(path))
@@ -57,7 +57,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// A run is the real command in a pod.
+// A run is the real command running in a pod.
 type run struct {
 	*process.Process
 	out, err bytes.Buffer
@@ -85,7 +85,7 @@ func agent(t *testing.T, pod *ns.Namespace, args ...string) string {
 	return r.out.String()
 }
 
-// kernelState is everything of ours in a pod, as nft, iptables-save and ip list it.
+// kernelState returns all of Outrider's kernel state in a pod, as nft, iptables-save and ip list it.
 func kernelState(t *testing.T, pod *ns.Namespace) (rules, routing string) {
 	t.Helper()
 	rules = saved(t, pod, "iptables-nft") + "\n--\n" + saved(t, pod, "iptables-legacy") + "\n--\n"
@@ -94,17 +94,17 @@ func kernelState(t *testing.T, pod *ns.Namespace) (rules, routing string) {
 			rules += command(t, "nft", "-s", "-t", "list", "table", "inet", "outrider")
 		}
 		for _, args := range []string{"-4 rule", "-6 rule", "-4 route show table 133", "-6 route show table 133", "-br addr show lo"} {
-			out, _ := exec.Command("ip", strings.Fields(args)...).Output() // there may be no such table
+			out, _ := exec.Command("ip", strings.Fields(args)...).Output() // the table may not exist
 			routing += string(out)
 		}
 	})
 	return generation.ReplaceAllString(rules, "outrider-"), routing
 }
 
-// generation is a letter in the names of sets of ipset that changes with each run.
+// generation matches the letter in the names of ipset sets that changes with each run.
 var generation = regexp.MustCompile(`outrider-[a-z]-`)
 
-// unlocked waits until no program of a killed capture has the lock of the pod.
+// unlocked waits until no child process of a killed capture holds the lock of the pod.
 func unlocked(t *testing.T, pod *ns.Namespace) {
 	t.Helper()
 	f, err := os.Open(pod.Path())
@@ -121,12 +121,12 @@ func unlocked(t *testing.T, pod *ns.Namespace) {
 	}
 }
 
-// probes are connections whose end shows by which flags they are captured.
+// probes are connections whose results show which flags are in effect.
 var probes = append(slices.Clone(ways),
 	way{name: "outbound 9999 ipv4", from: fromPod, uid: 1000, dst: "10.96.0.10:9999"},
 	way{name: "outbound 9999 ipv6", from: fromPod, uid: 1000, dst: "[fd96::10]:9999"})
 
-// ends is how each probe ends, given so much time.
+// ends returns the result of each probe within a time limit.
 func ends(top *topology, limit time.Duration) []string {
 	out := make([]string, len(probes))
 	var wg sync.WaitGroup
@@ -137,7 +137,7 @@ func ends(top *topology, limit time.Duration) []string {
 	return out
 }
 
-// probed is a topology with listeners for the probes.
+// probed makes a topology with listeners for the probes.
 func probed(t *testing.T) *topology {
 	top := newTopology(t)
 	settled(t, top.pod, "eth0", "virt0")
@@ -158,7 +158,7 @@ func (v variant) flags() []string {
 	return out
 }
 
-// An outcome is what a finished run makes.
+// An outcome is the kernel state and the probes' results after a complete run.
 type outcome struct {
 	rules, routing string
 	ends           []string
@@ -172,7 +172,7 @@ func observe(t *testing.T, top *topology) outcome {
 	return o
 }
 
-// A change is what a run that is killed was to do.
+// A change is the change that a killed run was making.
 type change struct {
 	name          string
 	before, after []string // flags; none for no rules
@@ -190,7 +190,7 @@ func changesOf(v variant) []change {
 	}
 }
 
-// longList is of ranges that iptables puts into a set.
+// longList returns ranges that iptables puts into a set.
 func longList() string {
 	list := []string{"172.16.0.10"}
 	for i := range 40 {
@@ -206,9 +206,9 @@ func (c change) args() []string {
 	return c.after
 }
 
-// Whenever a capture is killed, what stands is as before, or as wanted, or connections wait:
-// none is captured in one family and passes in the other. verify says which, and the next run
-// completes it.
+// Whenever a capture is killed, the previous rules are in effect, or the new ones, or connections
+// wait: none is captured in one address family and passes in the other. verify detects the
+// incomplete state, and the next run completes it.
 func TestKilledCaptures(t *testing.T) {
 	ns.RequireRoot(t)
 	t.Parallel()
@@ -230,7 +230,7 @@ func TestKilledCaptures(t *testing.T) {
 	}
 }
 
-// A killer kills one kind of run, and knows its ends.
+// A killer kills runs of one kind, and knows the outcomes with and without the change.
 type killer struct {
 	*testing.T
 	top            *topology
@@ -238,7 +238,7 @@ type killer struct {
 	rand           *rand.Rand
 	takes          time.Duration
 	before, wanted outcome
-	clean          string // the routing without rules
+	clean          string // the routing state without rules
 }
 
 func newKiller(t *testing.T, top *topology, c change, r *rand.Rand) *killer {
@@ -255,7 +255,7 @@ func newKiller(t *testing.T, top *topology, c change, r *rand.Rand) *killer {
 	return k
 }
 
-// prepare makes the state before.
+// prepare restores the state before the change.
 func (k *killer) prepare() {
 	k.Helper()
 	agent(k.T, k.top.pod, "clean")
@@ -264,7 +264,7 @@ func (k *killer) prepare() {
 	}
 }
 
-// once kills one run, and returns in a few words what is left.
+// once kills one run, and describes the remaining state in a few words.
 func (k *killer) once() string {
 	k.Helper()
 	k.prepare()
@@ -290,7 +290,7 @@ func (k *killer) once() string {
 	if ended == 0 {
 		left += " (it had ended)"
 	}
-	// Either way out works.
+	// Recovery works by another run and by a clean.
 	if k.rand.IntN(2) == 0 {
 		agent(k.T, k.top.pod, k.change.args()...)
 		if got, _ := kernelState(k.T, k.top.pod); got != k.wanted.rules {
@@ -313,7 +313,7 @@ func (k *killer) once() string {
 	return left
 }
 
-// classify names what is left. intact is not empty if verify must be content with it.
+// classify names the remaining state. If intact is not empty, verify must accept that state.
 func (k *killer) classify(rules, routing, says string) (left, intact string) {
 	for _, o := range []struct {
 		name  string
@@ -341,8 +341,8 @@ func (k *killer) classify(rules, routing, says string) (left, intact string) {
 	return "", ""
 }
 
-// hasLines reports whether a text has the lines of another one. The number of a routing rule
-// is that of the first free place, and addresses are in one line.
+// hasLines reports whether a text contains the lines of another. It ignores priorities of routing
+// rules, which are the first free ones, and compares addresses of one line separately.
 func hasLines(text, other string) bool {
 	lines := func(text string) []string {
 		return strings.Split(ruleNumber.ReplaceAllString(strings.ReplaceAll(text, " ::6/128", "\n::6/128"), ""), "\n")
@@ -353,8 +353,8 @@ func hasLines(text, other string) bool {
 
 var ruleNumber = regexp.MustCompile("(?m)^[0-9]+:")
 
-// probe makes connections: each ends as before, or as wanted, or waits; and if one family
-// waits for nothing, the other is like it.
+// probe makes connections: each ends as with the previous rules, or as with the new ones, or waits;
+// and unless a family waits, both families end in the same way.
 func (k *killer) probe(left string) {
 	k.Helper()
 	limit := enough
@@ -378,8 +378,8 @@ func (k *killer) probe(left string) {
 	}
 }
 
-// Of captures at once with different flags, each one that fails says why, and what stands is
-// what one of the others wanted.
+// If captures with different flags run concurrently, each that fails says why, and the resulting
+// rules are those of one of the others.
 func TestCapturesAtOnce(t *testing.T) {
 	ns.RequireRoot(t)
 	const crowd = 20

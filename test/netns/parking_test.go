@@ -20,7 +20,7 @@ import (
 	"outrider.dev/test/process"
 )
 
-// everything captures both directions, parking on; change makes the differences.
+// everything captures both directions, with parking; change adjusts the intent.
 func everything(change func(*capture.Intent)) capture.Intent {
 	in := capture.Defaults()
 	in.Families = capture.DualStack
@@ -31,13 +31,13 @@ func everything(change func(*capture.Intent)) capture.Intent {
 	return in
 }
 
-// A way is a connection that parking is about: into the pod or out of it.
+// A way is a connection that can be parked: into the pod or out of it.
 type way struct {
 	name string
 	from func(*topology) *ns.Namespace
 	uid  int
 	dst  string
-	port uint16 // where it is redirected to
+	port uint16 // the port to which it is redirected
 }
 
 func (w way) String() string { return w.name }
@@ -58,8 +58,8 @@ var (
 	}
 )
 
-// eachWay runs a test for every backend and way, each in a pod of its own.
-// Long lists of parked ports have their memory in other sets, of which one way shows all.
+// eachWay runs a test for every backend and way, each in a pod of its own. Long lists of parked
+// ports use other sets in the kernel; one way is enough to test those.
 func eachWay(t *testing.T, change func(*capture.Intent), test func(t *testing.T, top *topology, w way)) {
 	many := ways[1]
 	many.name += ", many ports"
@@ -75,8 +75,8 @@ func eachWay(t *testing.T, change func(*capture.Intent), test func(t *testing.T,
 	})
 }
 
-// A connection waits for the first listener and for the one after a restart. It is refused
-// when there was none for the limit. A listener that is seen again ends that.
+// A connection waits for the first listener and for one that restarts. It is refused if there was
+// none for the limit. A listener that is seen again resets the limit.
 func TestParkingAcrossRestarts(t *testing.T) {
 	limit := func(in *capture.Intent) { in.ParkLimit = 3 * time.Second }
 	eachWay(t, limit, func(t *testing.T, top *topology, w way) {
@@ -119,7 +119,7 @@ func TestParkingAcrossRestarts(t *testing.T) {
 	})
 }
 
-// A release from the proxy ends the parking; one from any other process has no effect.
+// A release from the proxy ends parking; one from any other process has no effect.
 func TestReleaseEndsParking(t *testing.T) {
 	eachWay(t, nil, func(t *testing.T, top *topology, w way) {
 		want := func(when, end string, limit time.Duration) {
@@ -152,7 +152,7 @@ func release(pod *ns.Namespace, user int, port uint16) (err error) {
 	return err
 }
 
-// releasing is the socket of a release that has not ended.
+// releasing returns the socket of a release that has not ended.
 func releasing(t *testing.T, pod *ns.Namespace) (fd int) {
 	t.Helper()
 	pod.Do(func() {
@@ -166,8 +166,8 @@ func releasing(t *testing.T, pod *ns.Namespace) (fd int) {
 	return fd
 }
 
-// A client that uses its port again, while the server's end of the last connection is
-// in TIME_WAIT, is served at once: a socket is there, if not one that listens.
+// A client that reuses its port while the server's end of the last connection is in TIME_WAIT is
+// served at once: that socket is no listener, but is found as a socket of the proxy.
 func TestParkingWithTimeWait(t *testing.T) {
 	eachVariant(t, []string{""}, func(t *testing.T, top *topology, v variant, _ string) {
 		capturing(t, top.pod, v, everything(nil))
@@ -184,7 +184,7 @@ func TestParkingWithTimeWait(t *testing.T) {
 					if err != nil {
 						return
 					}
-					c.Close() // the server closes first: TIME_WAIT is on its side
+					c.Close() // the server closes first, so TIME_WAIT is on its side
 				}
 			}()
 		})
@@ -200,11 +200,10 @@ func TestParkingWithTimeWait(t *testing.T) {
 	})
 }
 
-// samePort connects from port 41000, and closes after the server. again is how often
-// the kernel sent a part of it again.
+// samePort connects from port 41000, and closes after the server. again is the number of retransmissions.
 func samePort(pod *ns.Namespace) (again int, out error) {
 	pod.As(1000, 1000, func() {
-		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0) // no child of a test beside this one has it
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0) // CLOEXEC: child processes of parallel tests do not inherit it
 		if err != nil {
 			out = err
 			return
@@ -219,11 +218,11 @@ func samePort(pod *ns.Namespace) (again int, out error) {
 		)
 		for begin := time.Now(); time.Since(begin) < process.Patience; {
 			err = unix.Connect(fd, &unix.SockaddrInet4{Port: 80, Addr: [4]byte{10, 96, 0, 10}})
-			// Go's runtime sends signals to its threads; a second call waits on.
+			// Go's runtime sends signals to its threads; after one, a second call continues the connect.
 			if !errors.Is(err, unix.EADDRNOTAVAIL) && !errors.Is(err, unix.EINTR) {
 				break
 			}
-			time.Sleep(10 * time.Millisecond) // our own end of the last connection is not closed yet
+			time.Sleep(10 * time.Millisecond) // the client's end of the last connection is not closed yet
 		}
 		out = errors.Join(out, err)
 		again = resent(fd)
@@ -247,7 +246,7 @@ func TestParkedIsCounted(t *testing.T) {
 			if timeout := net.Error(nil); conn != nil || !errors.As(err, &timeout) || !timeout.Timeout() {
 				t.Fatalf("%v, want to wait", err)
 			}
-			parked += 1 + again // the kernel tries again after a second, on a busy machine
+			parked += 1 + again // on a busy machine the kernel has retransmitted after a second
 		}
 		report := capturing(t, top.pod, v, everything(nil))
 		if !report.Unchanged {
@@ -289,8 +288,8 @@ func TestParkOnlyWithAnotherMesh(t *testing.T) {
 				t.Errorf("without the proxy on %d: %q, want to wait", w.port, got)
 			}
 		}
-		// The app's gate has the app's user, and no process of ours has the other proxy's. It
-		// releases again and again: a packet of it may be lost.
+		// The app's gate sends the release as the app's user, since no process of Outrider runs as
+		// the other proxy's user. It repeats the release, since a packet may be lost.
 		released := func(w way) (got string) {
 			for range 5 {
 				top.pod.As(1000, 1000, func() {

@@ -25,7 +25,7 @@ import (
 	"outrider.dev/test/tier"
 )
 
-// ours lists the backends that have rules of ours.
+// ours lists the backends that have rules of Outrider.
 func ours(t testing.TB, pod *ns.Namespace) []string {
 	t.Helper()
 	var out []string
@@ -42,8 +42,8 @@ func ours(t testing.TB, pod *ns.Namespace) []string {
 	return out
 }
 
-// Whatever made the rules that are there, and whatever makes the next: there is one
-// rule set afterwards, the last, and clean takes it away and nothing else.
+// Whichever backend wrote the existing rules, and whichever writes the next: afterwards only the
+// last rule set exists, and clean removes that and nothing else.
 func TestEveryBackendAfterEveryOther(t *testing.T) {
 	ns.RequireRoot(t)
 	t.Parallel()
@@ -85,7 +85,7 @@ func TestEveryBackendAfterEveryOther(t *testing.T) {
 	}
 }
 
-// addOthers writes rules of other programs, by every means.
+// addOthers writes rules of other programs, with every tool.
 func addOthers(t *testing.T, pod *ns.Namespace) {
 	pod.Do(func() {
 		command(t, "nft", "add table inet other; add chain inet other c { type filter hook output priority 0; }; add rule inet other c tcp dport 1 drop; add table ip outrider; add chain ip outrider c")
@@ -96,8 +96,8 @@ func addOthers(t *testing.T, pod *ns.Namespace) {
 	})
 }
 
-// settled waits until the kernel has given the links their own IPv6 addresses, and the
-// routes to those: it does so by itself, a second or two after they were set up.
+// settled waits until the kernel has given the links their own IPv6 addresses and the routes to
+// those, which happens a second or two after they were set up.
 func settled(t *testing.T, pod *ns.Namespace, links ...string) {
 	t.Helper()
 	var routes string
@@ -110,8 +110,8 @@ func settled(t *testing.T, pod *ns.Namespace, links ...string) {
 	})
 }
 
-// others lists what is not ours: empty tables that the iptables programs leave are
-// left out, and so is the table that is ours.
+// others lists the rules that are not Outrider's, without Outrider's table and without empty tables
+// that the iptables programs leave behind.
 func others(t *testing.T, pod *ns.Namespace) string {
 	t.Helper()
 	out := saved(t, pod, "iptables-nft") + "\n" + saved(t, pod, "iptables-legacy")
@@ -126,8 +126,8 @@ func others(t *testing.T, pod *ns.Namespace) string {
 	return out
 }
 
-// Many runs, with the same flags and with changing ones, each with its proof, lose no
-// connection of those that are made meanwhile.
+// Many runs, with the same flags and with changing ones, each with its proof, break no connection
+// that is made meanwhile.
 func TestRunsUnderTrafficLoseNothing(t *testing.T) {
 	ns.RequireRoot(t)
 	t.Parallel()
@@ -161,12 +161,12 @@ func TestRunsUnderTrafficLoseNothing(t *testing.T) {
 	}
 }
 
-// A crowd makes new connections as fast as it can, by each of the ways.
+// A crowd makes new connections as fast as it can, in all of the ways.
 type crowd struct {
 	callers        sync.WaitGroup
 	stop           atomic.Bool
 	served, failed atomic.Int64
-	first          atomic.Value // of the failures
+	first          atomic.Value // the first failure
 }
 
 func newCrowd(t *testing.T, top *topology) *crowd {
@@ -184,7 +184,7 @@ func (c *crowd) call(dst string) {
 		if err == nil {
 			conn.SetDeadline(time.Now().Add(enough))
 			_, err = conn.Read(make([]byte, 64))
-			conn.(*net.TCPConn).SetLinger(0) // ports are few
+			conn.(*net.TCPConn).SetLinger(0) // reset at close, because ports are scarce
 			conn.Close()
 		}
 		if err == nil {
@@ -201,8 +201,8 @@ func (c *crowd) end() {
 	c.callers.Wait()
 }
 
-// Connections that are older than the rules go on, in both directions and modes: their
-// first packet after the rules is neither redirected nor reset.
+// Connections that are older than the rules continue, in both directions and modes: their first
+// packet after the rules is neither redirected nor reset.
 func TestOlderConnectionsGoOn(t *testing.T) {
 	modes := []capture.Mode{capture.RedirectMode, capture.TProxyMode}
 	eachVariant(t, modes, func(t *testing.T, top *topology, v variant, mode capture.Mode) {
@@ -229,8 +229,8 @@ func TestOlderConnectionsGoOn(t *testing.T) {
 	})
 }
 
-// Transparent proxying carries whole connections, with the caller's address, also when
-// the kernel answers with SYN cookies, and the proxy's calls to the app as the caller.
+// Transparent proxying carries complete connections with the caller's address, even when the kernel
+// answers with SYN cookies. So do the proxy's calls to the app from the caller's address.
 func TestTransparentConnections(t *testing.T) {
 	eachVariant(t, []string{"tcp_syncookies=1", "tcp_syncookies=2"}, func(t *testing.T, top *topology, v variant, cookies string) {
 		top.pod.Do(func() { command(t, "sysctl", "-qw", "net.ipv4."+cookies) })
@@ -263,8 +263,7 @@ func (w way) source() string {
 	return "10.9.0.1"
 }
 
-// relay is a transparent proxy: it calls the original destination from the address of
-// the caller.
+// relay is a transparent proxy: it calls the original destination from the caller's address.
 func relay(t *testing.T, pod *ns.Namespace, port uint16) {
 	t.Helper()
 	var l net.Listener
@@ -285,8 +284,8 @@ func relay(t *testing.T, pod *ns.Namespace, port uint16) {
 	}()
 }
 
-// pass calls the app for a taken connection, from the caller's address, by the mark
-// that Envoy's original_src filter sets.
+// pass calls the app for an accepted connection from the caller's address, with the mark that
+// Envoy's original_src filter sets.
 func pass(pod *ns.Namespace, in net.Conn) {
 	defer in.Close()
 	caller := netip.MustParseAddrPort(in.RemoteAddr().String())
@@ -317,7 +316,7 @@ func TestTransparentModeNeedsTheProxy(t *testing.T) {
 		}))
 		serve(t, top.pod, 1000, trace.Listener{Proto: capture.TCP, Port: 8080}, "app")
 		for _, w := range ways[2:] {
-			for i := range 3 { // within the limit, at its end, after it
+			for i := range 3 { // within the limit, at its end, and after it
 				conn, err := w.call(top, time.Duration(i)*2*time.Second+short).dial()
 				if err == nil {
 					conn.Close()

@@ -27,15 +27,15 @@ import (
 	"outrider.dev/test/tier"
 )
 
-// How long a connection is given before it counts as waiting: where that is the
-// end wanted, and where another is. Everything is on one machine, an answer takes a
-// millisecond, but the machine may be busy.
+// How long a connection may take before it counts as waiting: short if it is expected to wait, long
+// otherwise. Everything is on one machine, where an answer takes a millisecond unless the machine
+// is busy.
 const (
 	short  = 300 * time.Millisecond
 	enough = process.Patience
 )
 
-// A variant is a way to write rules.
+// A variant is a backend in one of the forms in which it can write rules.
 type variant struct{ name, backend, variant string }
 
 var (
@@ -57,8 +57,8 @@ func eachVariant[C any](t *testing.T, cases []C, test func(t *testing.T, top *to
 	}
 }
 
-// Every scenario that holds in the model holds in the kernel, by every backend; an ordinary
-// run tries one in four by each.
+// Every scenario ends in the kernel as in the model, with every backend; an ordinary run tries one
+// in four with each.
 func TestScenarios(t *testing.T) {
 	ns.RequireRoot(t)
 	t.Parallel()
@@ -73,7 +73,7 @@ func TestScenarios(t *testing.T) {
 			t.Run("all", func(t *testing.T) {
 				for _, s := range scenario.All {
 					if s.Conn.ConnMark != 0 || s.Conn.Reply || s.Conn.Invalid {
-						left++ // the middle of a connection: tproxy_test.go has whole ones
+						left++ // the middle of a connection: tproxy_test.go tests whole ones
 						continue
 					}
 					if !tier.Sample(v.name+" "+s.Name, 4) {
@@ -93,7 +93,7 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// play makes the connection of s and compares its end.
+// play makes the connection of s and compares its result.
 func play(t *testing.T, top *topology, s scenario.Scenario, v variant) {
 	intent, err := s.Intent()
 	if err != nil {
@@ -166,7 +166,7 @@ func listen(t *testing.T, top *topology, s scenario.Scenario) {
 	}
 }
 
-// podUser is the user that listens on a port of the pod: Istio's ports are the proxy's.
+// podUser returns the user that listens on a port of the pod: Istio's ports belong to the proxy.
 func podUser(port uint16) int {
 	if port >= 15000 && port < 15100 {
 		return proxyUser
@@ -174,10 +174,10 @@ func podUser(port uint16) int {
 	return 1000
 }
 
-// proxyUser is the uid and gid of the proxy.
+// proxyUser is the user and group ID of the proxy.
 const proxyUser = contract.ProxyUser
 
-// callOf is the connection of a scenario.
+// callOf returns the call that makes a scenario's connection.
 func callOf(top *topology, c trace.Conn) call {
 	out := call{from: top.pod, uid: int(c.UID), gid: int(c.GID), proto: c.Proto, dst: c.Dst, mark: int(c.Mark), port: sourcePort(), limit: short}
 	switch c.In {
@@ -189,7 +189,7 @@ func callOf(top *topology, c trace.Conn) call {
 		out.src = c.Src.Addr()
 		out.notLocal = out.src == netip.MustParseAddr("10.9.0.1") || out.src == netip.MustParseAddr("fd09::1")
 		if out.src == netip.MustParseAddr("::6") {
-			out.notLocal = true // also where no rules have added it to lo
+			out.notLocal = true // even if no rules have added the address to lo
 		}
 	}
 	return out
@@ -198,18 +198,18 @@ func callOf(top *topology, c trace.Conn) call {
 // sourcePorts counts the calls of scenarios.
 var sourcePorts atomic.Uint32
 
-// sourcePort is another one for each call. Chosen by the kernel, it was now and then that
-// of an earlier scenario in the same namespace, whose connection the kernel still tracked:
-// the call then went where the rules of that scenario had led.
+// sourcePort returns a different port for each call. A port that the kernel chose was sometimes
+// that of an earlier scenario in the same namespace, whose connection the kernel still tracked: the
+// call then followed the rules of that scenario.
 func sourcePort() uint16 {
-	const first, past = 20000, 32768 // past them the kernel chooses
+	const first, past = 20000, 32768 // from past on, the kernel chooses ports
 	return uint16(first + sourcePorts.Add(1)%(past-first))
 }
 
-// waits is the end of a connection that gets no answer.
+// waits is the result of a connection that gets no answer.
 const waits = "waits"
 
-// ending is how a call ends, in a word.
+// ending returns the result of a call as a word.
 func ending(c call) string {
 	name, err := c.talk()
 	var timeout net.Error
@@ -224,7 +224,7 @@ func ending(c call) string {
 	return err.Error()
 }
 
-// endingOf is the word for a wanted end.
+// endingOf returns the word for an expected result.
 func endingOf(c trace.Conn, want scenario.Want) string {
 	switch want.Fate {
 	case trace.Refused:
@@ -237,7 +237,7 @@ func endingOf(c trace.Conn, want scenario.Want) string {
 	return ownerOf(c.Dst.Addr()) + fmt.Sprintf(":%d", c.Dst.Port())
 }
 
-// ownerOf is the namespace that has an address.
+// ownerOf returns the name of the namespace with an address.
 func ownerOf(a netip.Addr) string {
 	switch {
 	case a.IsLoopback(), slices.Contains([]string{"10.9.0.2", "fd09::2", "10.10.0.2", "fd10::2"}, a.String()):
@@ -248,8 +248,7 @@ func ownerOf(a netip.Addr) string {
 	return "peer"
 }
 
-// establish makes the connection of s before there are rules, to a listener that may be
-// gone by the time they come.
+// establish makes the connection of s before the rules are written, to a listener that may be closed by then.
 func establish(t *testing.T, top *topology, s scenario.Scenario) net.Conn {
 	t.Helper()
 	if l := (trace.Listener{Proto: s.Conn.Proto, Port: s.Conn.Dst.Port()}); ownerOf(s.Conn.Dst.Addr()) == "pod" && !listens(s.Pod, l) {
@@ -271,8 +270,8 @@ func listens(p trace.Pod, want trace.Listener) bool {
 	return slices.ContainsFunc(p.Listeners, func(l trace.Listener) bool { return l.Proto == want.Proto && l.Port == want.Port })
 }
 
-// greeting is the name of the server that has accepted a TCP connection. A connection
-// that is not accepted yet would be reset with the listener.
+// greeting returns the name of the server that has accepted a TCP connection. It waits for the
+// accept, since otherwise the connection would be reset with the listener.
 func greeting(conn net.Conn) string {
 	conn.SetDeadline(time.Now().Add(enough))
 	name, err := bufio.NewReaderSize(onebyte{conn}, 1).ReadString('\n')
@@ -282,7 +281,7 @@ func greeting(conn net.Conn) string {
 	return strings.TrimSpace(name)
 }
 
-// A onebyte reads one byte at a time, so that nothing behind the greeting is buffered.
+// A onebyte reads one byte at a time, so that nothing after the greeting is buffered.
 type onebyte struct{ io.Reader }
 
 func (o onebyte) Read(p []byte) (int, error) { return o.Reader.Read(p[:1]) }
@@ -304,9 +303,9 @@ func alive(conn net.Conn) error {
 	return nil
 }
 
-// remember puts the key of a packet into a set of the kernel, as an absence would. The
-// name is that of the set, or of a set by port with the port. Without such a set it does
-// nothing: iptables has none for --park-ports '*'.
+// remember adds a packet's key to a set in the kernel, as the absence of a listener does. The name
+// is that of the set; for sets by port it ends with the port. If the set does not exist, remember
+// does nothing: iptables has none for --park-ports '*'.
 func remember(t *testing.T, pod *ns.Namespace, rs capture.Ruleset, name string, dst netip.AddrPort) {
 	t.Helper()
 	family, zero := "ipv4", "+0.0.0.0"

@@ -22,8 +22,7 @@ import (
 	"outrider.dev/test/process"
 )
 
-// A topology is the one that package scenario describes: a pod between the outside
-// and a guest.
+// A topology is the topology of package scenario: a pod between the outside and a guest.
 type topology struct {
 	pod, peer, guest *ns.Namespace
 }
@@ -46,8 +45,8 @@ func newTopology(t testing.TB) *topology {
 		for key, value := range map[string]string{
 			"ipv4/ip_forward":          "1",
 			"ipv6/conf/all/forwarding": "1",
-			// A call that gets the ports of one that was refused under other rules must not take
-			// its way: connection tracking forgets it at once, not after 10 seconds.
+			// A call with the same ports as one that was refused under other rules must not follow
+			// those: connection tracking forgets it at once, not after 10 seconds.
 			"netfilter/nf_conntrack_tcp_timeout_close": "0",
 		} {
 			if err := os.WriteFile("/proc/sys/net/"+key, []byte(value), 0); err != nil {
@@ -66,8 +65,8 @@ func prefixes(list ...string) []netip.Prefix {
 	return out
 }
 
-// serve listens in a namespace on every address, as a user, until stop or the end of the
-// test. The server sends its name, and then echoes what it reads.
+// serve listens in a namespace on every address, as a user, until stop or the end of the test. The
+// server sends its name, and then echoes.
 func serve(t testing.TB, n *ns.Namespace, user int, l trace.Listener, name string) (stop func()) {
 	t.Helper()
 	n.As(user, user, func() {
@@ -96,9 +95,9 @@ func listenTCP(l trace.Listener) (net.Listener, error) {
 	return config.Listen(context.Background(), "tcp", "[::]:"+strconv.Itoa(int(l.Port)))
 }
 
-// end makes l refuse from now on. A process that a test beside this one starts has a copy
-// of every descriptor until it has executed its program: closing ours alone would leave
-// the socket listening for that long, and then reset what it took.
+// end makes l refuse connections from now on. A process that a parallel test starts has a copy of
+// every descriptor until it calls exec: closing this one alone would leave the socket listening for
+// that long, and then reset the connections that it accepted.
 func end(t testing.TB, l net.Listener) {
 	socket, err := l.(*net.TCPListener).SyscallConn()
 	if err != nil {
@@ -112,8 +111,8 @@ func end(t testing.TB, l net.Listener) {
 	l.Close()
 }
 
-// serveUDP listens on every address by a socket of its own, as name servers do: the
-// answer must come from the address that was called.
+// serveUDP listens on every address with a socket for each, as name servers do: the answer must
+// come from the address that was called.
 func serveUDP(t testing.TB, port uint16, name string) (stop func()) {
 	var conns []net.PacketConn
 	addrs, err := net.InterfaceAddrs()
@@ -129,7 +128,7 @@ func serveUDP(t testing.TB, port uint16, name string) (stop func()) {
 	for _, host := range hosts {
 		address := netip.AddrPortFrom(host, port).String()
 		var conn net.PacketConn
-		// The socket of an earlier server may still be there: see end.
+		// The socket of an earlier server may still exist: see end.
 		process.Eventually(t, address+" is free", func() bool {
 			conn, err = net.ListenPacket("udp", address)
 			return !errors.Is(err, unix.EADDRINUSE)
@@ -154,8 +153,8 @@ func transparent(c syscall.RawConn, on bool) error {
 	}
 	var err error
 	if cerr := c.Control(func(fd uintptr) {
-		// A socket for both families takes IPv4 by the IPv4 option. The one that does not
-		// fit the socket's family is refused.
+		// A dual-stack socket needs the IPv4 option for IPv4. The option that does not fit the
+		// socket's family fails.
 		err4 := unix.SetsockoptInt(int(fd), unix.SOL_IP, unix.IP_TRANSPARENT, 1)
 		err6 := unix.SetsockoptInt(int(fd), unix.SOL_IPV6, unix.IPV6_TRANSPARENT, 1)
 		if err4 != nil && err6 != nil {
@@ -197,8 +196,8 @@ type call struct {
 	from     *ns.Namespace
 	uid, gid int
 	proto    uint32
-	src      netip.Addr // bound to, if valid
-	port     uint16     // bound to; 0: the kernel chooses
+	src      netip.Addr // source address, if valid
+	port     uint16     // source port; 0: the kernel chooses
 	dst      netip.AddrPort
 	mark     int
 	notLocal bool // src is not an address of the namespace
@@ -211,8 +210,8 @@ func (c call) dial() (net.Conn, error) {
 	return conn, err
 }
 
-// attempt makes a connection, and returns how often the kernel sent a part of it again:
-// never, unless its first SYN was parked, however slow the machine is.
+// attempt makes a connection, and returns the number of retransmissions: 0 unless its first SYN was
+// parked, however slow the machine is.
 func (c call) attempt() (conn net.Conn, again int, err error) {
 	network := "tcp"
 	if c.proto == capture.UDP {
@@ -250,7 +249,7 @@ func (c call) attempt() (conn net.Conn, again int, err error) {
 	return conn, again, err
 }
 
-// resent is how often the kernel sent something of a TCP socket again; -1 if that is unknown.
+// resent returns the number of retransmissions of a TCP socket, or -1 if that is unknown.
 func resent(fd int) int {
 	info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
 	if err != nil {

@@ -21,7 +21,7 @@ func (n *Namespace) IP(args ...string) {
 	}
 }
 
-// Connect lays a cable between two namespaces and gives its ends these names and addresses.
+// Connect connects two namespaces by a veth pair whose ends have these names and addresses.
 func Connect(a *Namespace, nameA string, addrsA []netip.Prefix, b *Namespace, nameB string, addrsB []netip.Prefix) {
 	a.t.Helper()
 	a.IP("link", "add", nameA, "type", "veth", "peer", "name", nameB, "netns", b.Path())
@@ -31,8 +31,8 @@ func Connect(a *Namespace, nameA string, addrsA []netip.Prefix, b *Namespace, na
 	b.IP("link", "set", nameB, "up")
 }
 
-// Pod makes a namespace as a pod has it, by IPv4: eth0 with an address and the default
-// route. Nothing answers at the other end.
+// Pod makes a namespace with a pod's network, for IPv4: eth0 with an address and the default route.
+// Nothing answers at the other end.
 func Pod(t testing.TB) *Namespace {
 	t.Helper()
 	pod, node := New(t), Empty(t)

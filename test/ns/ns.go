@@ -1,6 +1,6 @@
-// Package ns makes network namespaces for tests and runs functions inside them.
+// Package ns creates network namespaces for tests and runs functions inside them.
 //
-// A namespace lives as long as its file descriptor: nothing is bound in the file
+// A namespace lives as long as its file descriptor: it is not bound in the file
 // system, so a test that is killed leaves nothing behind.
 package ns
 
@@ -19,7 +19,7 @@ type Namespace struct {
 	fd int
 }
 
-// RequireRoot skips the test, with the reason, for users that cannot make namespaces.
+// RequireRoot skips the test, with the reason, for users that cannot create namespaces.
 func RequireRoot(t testing.TB) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -27,7 +27,7 @@ func RequireRoot(t testing.TB) {
 	}
 }
 
-// New makes a namespace that goes away with the test. Its loopback is up.
+// New makes a namespace that is removed with the test. Its loopback is up.
 func New(t testing.TB) *Namespace {
 	t.Helper()
 	n := Empty(t)
@@ -39,7 +39,7 @@ func New(t testing.TB) *Namespace {
 	return n
 }
 
-// Empty makes a namespace in which nothing is set up.
+// Empty makes a namespace in which nothing is configured.
 func Empty(t testing.TB) *Namespace {
 	t.Helper()
 	RequireRoot(t)
@@ -59,15 +59,15 @@ func Empty(t testing.TB) *Namespace {
 	return n
 }
 
-// Do runs f on a thread inside the namespace and waits for it. Sockets that f
-// makes belong to the namespace for ever, and processes that it starts run there.
+// Do runs f on a thread inside the namespace and waits for it. Sockets that f opens always belong
+// to the namespace, and processes that it starts run there.
 func (n *Namespace) Do(f func()) {
 	n.t.Helper()
 	n.As(0, 0, f)
 }
 
-// As is Do with the file system ids of a user: sockets and files that f makes
-// are that user's, which is what the packet filter's owner matches look at.
+// As does the same as Do with the file system IDs of a user: sockets and files that f creates
+// belong to that user, which owner matches of the packet filter compare.
 func (n *Namespace) As(uid, gid int, f func()) {
 	n.t.Helper()
 	err := onThread(func() error {
@@ -92,25 +92,24 @@ func (n *Namespace) As(uid, gid int, f func()) {
 	}
 }
 
-// Path names the namespace for commands that take a path, within this process and
-// its children.
+// Path returns a path of the namespace for commands, valid in this process and its children.
 func (n *Namespace) Path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), n.fd) }
 
-// onThread runs f on a thread of its own, which ends with f: what f changed of
-// the thread affects no other goroutine. It is never the first thread of the process,
-// which cannot end, and by which /proc/net shows a namespace.
+// onThread runs f on a thread of its own, which ends with f, so that changes of the thread affect
+// no other goroutine. It is never the first thread of the process, which cannot end, and whose
+// namespace /proc/net shows.
 func onThread(f func() error) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
 		if unix.Gettid() == unix.Getpid() {
 			defer runtime.UnlockOSThread()
-			done <- onThread(f) // on another one, as this goroutine holds the first
+			done <- onThread(f) // on another thread, as this goroutine holds the first
 			return
 		}
 		returned := false
 		defer func() {
-			if !returned { // t.FailNow inside f
+			if !returned { // f called t.FailNow
 				done <- nil
 			}
 		}()

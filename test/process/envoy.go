@@ -9,13 +9,13 @@ import (
 	"testing"
 )
 
-// Envoy is the path of the real Envoy: ENVOY of the environment, or what "make deps" fetches.
-// Without one the test is skipped.
+// Envoy returns the path of the real Envoy: the environment variable ENVOY, or the file that "make
+// deps" downloads. Without one it skips the test.
 func Envoy(t testing.TB) string {
 	t.Helper()
 	path := cmp.Or(os.Getenv("ENVOY"), ".cache/envoy/envoy")
 	if !filepath.IsAbs(path) {
-		path = filepath.Join(moduleRoot(t), path) // as make takes it
+		path = filepath.Join(moduleRoot(t), path) // relative to the same folder as in make
 	}
 	switch _, err := os.Stat(path); {
 	case errors.Is(err, fs.ErrNotExist):
@@ -26,7 +26,7 @@ func Envoy(t testing.TB) string {
 	return path
 }
 
-// moduleRoot is the directory of go.mod, from the working directory upwards.
+// moduleRoot returns the directory of go.mod, searched from the working directory upwards.
 func moduleRoot(t testing.TB) string {
 	t.Helper()
 	dir, err := os.Getwd()

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A test or a bench ends with the go command that runs it: where that is killed, its child
-// would go on. The signal belongs to a thread that must stay, as the first one does, which
-// runs init.
+// A test or benchmark ends with the go command that runs it, which would not end its child when
+// killed. The parent-death signal is bound to a thread that must stay; init runs on the first
+// thread, which does.
 func init() {
 	if name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", os.Getppid())); string(name) == "go\n" {
 		_ = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0)
@@ -32,13 +32,13 @@ var starter = sync.OnceValue(func() chan<- func() {
 	return work
 })
 
-// StartBound starts cmd for a program that is no test. The kernel kills it when this process
-// ends, however that does.
+// StartBound starts cmd for a program that is not a test. The kernel kills cmd when this process
+// ends in any way.
 func StartBound(cmd *exec.Cmd) error {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
-	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL // comes with the end of the thread that forked
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL // sent when the thread that forked ends
 	started := make(chan error, 1)
 	starter() <- func() { started <- cmd.Start() }
 	return <-started

@@ -1,9 +1,9 @@
-// Package process starts the programs of tests, and waits for what they do.
+// Package process starts the programs of tests, and waits for their effects.
 //
 // A program ends with the test that started it. If the test's own process ends first,
-// however it does, the kernel kills the program. A wait ends when the condition holds, when a
+// in any way, the kernel kills the program. A wait ends when the condition holds, when a
 // process that it depends on has ended, or after [Patience]; the failure says how the process
-// ended, and names a file with its whole log.
+// ended, and names a file with its complete log.
 package process
 
 import (
@@ -23,8 +23,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Patience is how long a wait lasts at most. What has not happened by then, on a busy
-// machine too, will not happen.
+// Patience is the time limit of a wait. A condition that does not hold by then, even on a busy
+// machine, never will.
 const Patience = 2 * time.Minute
 
 // A Process is a running program.
@@ -33,18 +33,18 @@ type Process struct {
 	cmd  *exec.Cmd
 	log  string
 	kept string
-	done chan struct{} // closed when it has ended
+	done chan struct{} // closed when the process has ended
 }
 
-// Options of a process. The zero value of a field means its default.
+// Options configure a process. The zero value of a field means its default.
 type Options struct {
-	// In runs a function on a thread that stays for as long as the function runs, for
-	// example in a network namespace. The default is a thread as any other.
+	// In runs a function on a thread that stays for as long as the function runs, for example in a
+	// network namespace. The default is an ordinary thread.
 	In func(func())
-	// Log is the file for the output that cmd sends nowhere else. The default is a file in
-	// the test's temporary folder.
+	// Log is the path of a file for the output that cmd sends nowhere else. The default is a file
+	// in the test's temporary folder.
 	Log string
-	// User and group of the process; 0 is that of the test.
+	// User and group of the process; 0 keeps those of the test.
 	User uint32
 }
 
@@ -70,8 +70,8 @@ func Start(t testing.TB, cmd *exec.Cmd, o Options) *Process {
 	if o.User != 0 {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: o.User, Gid: o.User}
 	}
-	// The kernel sends the signal when the thread ends that forked: it must live as long as
-	// the child.
+	// The kernel sends the signal when the thread that forked ends, so the thread must live as long
+	// as the child.
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	started := make(chan error, 1)
 	go o.In(func() {
@@ -109,10 +109,10 @@ func onThread(f func()) {
 	f()
 }
 
-// PID is the number of the process.
+// PID returns the process ID.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Log is the output until now.
+// Log returns the output so far.
 func (p *Process) Log() string {
 	raw, err := os.ReadFile(p.log)
 	if err != nil {
@@ -121,8 +121,8 @@ func (p *Process) Log() string {
 	return string(raw)
 }
 
-// Signal sends a signal. A process that has ended ignores it; one that is stopped is so when this
-// returns, in all its threads.
+// Signal sends a signal. It does nothing if the process has ended. After SIGSTOP it returns when
+// all threads are stopped.
 func (p *Process) Signal(s syscall.Signal) {
 	err := p.cmd.Process.Signal(s)
 	if err == nil && s == syscall.SIGSTOP {
@@ -133,13 +133,13 @@ func (p *Process) Signal(s syscall.Signal) {
 	}
 }
 
-// Kill ends the process and waits until it has ended.
+// Kill kills the process and waits until it has ended.
 func (p *Process) Kill() {
 	p.Signal(syscall.SIGKILL)
 	<-p.done
 }
 
-// Done is closed when the process has ended.
+// Done returns a channel that is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
 // Exit waits for the end of the process and returns its exit status; -1 means a signal.
@@ -153,8 +153,8 @@ func (p *Process) Exit() int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// End says which process it is, how it ended, and where its whole log is: in a file that
-// stays when the test's temporary folder goes.
+// End says which process it is, how it ended, and where its complete log is: in a file that
+// outlives the test's temporary folder.
 func (p *Process) End() string {
 	state := "runs"
 	select {
@@ -190,7 +190,7 @@ func (p *Process) keep() string {
 
 // A Peer is a process that a wait depends on.
 type Peer interface {
-	// Done is closed when the process has ended.
+	// Done returns a channel that is closed when the process has ended.
 	Done() <-chan struct{}
 	// End says how it ended, and where its log is.
 	End() string
@@ -204,8 +204,8 @@ func Eventually(t testing.TB, what string, holds func() bool, peers ...Peer) tim
 	return poll(t, func() (bool, string) { return holds(), what }, peers)
 }
 
-// EventuallyEqual polls a value until it is the wanted one, as [Eventually]. The failure has
-// the difference of the last value.
+// EventuallyEqual polls a value until it equals want, as [Eventually] does. The failure shows how
+// the last value differs.
 func EventuallyEqual[T any](t testing.TB, what string, want T, get func() T, peers ...Peer) {
 	t.Helper()
 	poll(t, func() (bool, string) {
@@ -214,8 +214,8 @@ func EventuallyEqual[T any](t testing.TB, what string, want T, get func() T, pee
 	}, peers)
 }
 
-// Retry is [Eventually] for a condition whose failure says what was found instead: it calls
-// try until that returns nil.
+// Retry does the same as [Eventually] with a function that returns what is wrong: it calls try
+// until that returns nil.
 func Retry(t testing.TB, try func() error, peers ...Peer) time.Duration {
 	t.Helper()
 	return poll(t, func() (bool, string) {
@@ -226,11 +226,11 @@ func Retry(t testing.TB, try func() error, peers ...Peer) time.Duration {
 	}, peers)
 }
 
-// poll asks until the answer is yes. The text says what has not been seen.
+// poll calls ask until it returns yes. The text describes what is missing.
 func poll(t testing.TB, ask func() (yes bool, text string), peers []Peer) time.Duration {
 	t.Helper()
 	for begin := time.Now(); ; time.Sleep(5 * time.Millisecond) {
-		ended := endedOf(peers) // looked up first: what a process did before its end counts
+		ended := endedOf(peers) // read first: what a process did before its end counts
 		yes, text := ask()
 		if yes {
 			return time.Since(begin)
@@ -258,8 +258,8 @@ func endedOf(peers []Peer) Peer {
 	return nil
 }
 
-// AwaitEnd waits until a process that is not the test's child has ended, whether or not its
-// exit status has been collected, and returns how long that took.
+// AwaitEnd waits until a process that is not a child of the test has ended, whether or not its exit
+// status has been collected, and returns how long that took.
 func AwaitEnd(t testing.TB, pid int) time.Duration {
 	t.Helper()
 	begin := time.Now()
@@ -283,8 +283,8 @@ func AwaitEnd(t testing.TB, pid int) time.Duration {
 	}
 }
 
-// tail is the end of a log. Envoy writes why it aborts some 70 lines before the last one, and
-// then a dump, with lines of many kilobytes.
+// tail returns the end of a log. Envoy logs the reason for an abort some 70 lines before the last
+// one, followed by a dump with lines of many kilobytes.
 func tail(log string) string {
 	const most, length = 100, 300
 	lines := strings.Split(log, "\n")

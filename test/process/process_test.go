@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A recorder is a test that is to fail.
+// A recorder is a test that is expected to fail.
 type recorder struct {
 	testing.TB
 	failure string
@@ -44,7 +44,7 @@ func TestAWaitEndsWithItsProcess(t *testing.T) {
 	}
 }
 
-// failureOf is how a wait fails.
+// failureOf returns the failure message of a wait.
 func failureOf(t *testing.T, wait func(testing.TB)) (failure string) {
 	t.Helper()
 	r := &recorder{TB: t}
@@ -59,7 +59,7 @@ func failureOf(t *testing.T, wait func(testing.TB)) (failure string) {
 	return ""
 }
 
-// A value may be another one at first. The failure has the last difference.
+// A value may differ at first. The failure shows the last difference.
 func TestAValueBecomesTheWantedOne(t *testing.T) {
 	t.Setenv("OUTRIDER_LOGS", t.TempDir())
 	p := Start(t, exec.Command("sleep", "300"), Options{})
@@ -75,15 +75,15 @@ func TestAValueBecomesTheWantedOne(t *testing.T) {
 	}
 }
 
-// What a process did before its end counts, even if it was looked at afterwards.
+// Effects of a process before its end count, even if they are read after it.
 func TestWhatHappenedBeforeTheEndIsSeen(t *testing.T) {
 	p := Start(t, exec.Command("true"), Options{})
 	<-p.Done()
 	Eventually(t, "a condition that holds", func() bool { return true }, p)
 }
 
-// TestMain starts a child that leaves a grandchild, for TestAKilledTestLeavesNothing. By the
-// name "go" it is a go command, which runs such a test.
+// TestMain starts a child that leaves a grandchild, for TestAKilledTestLeavesNothing. Called by the
+// name "go", it plays a go command that runs a test.
 func TestMain(m *testing.M) {
 	log := os.Getenv("OUTRIDER_CHILD")
 	switch {
@@ -134,7 +134,7 @@ func TestAKilledTestLeavesNothing(t *testing.T) {
 func (r *recorder) Helper()        {}
 func (r *recorder) Cleanup(func()) {}
 
-// An abort of Envoy: the reason, a dump with long lines, and nothing else that says why.
+// When Envoy aborts, the failure shows the reason, which is followed by a dump with long lines.
 func TestTheReasonIsShown(t *testing.T) {
 	reason := `{"level":"critical","component":"assert","message":"assert failure"}`
 	log := strings.Repeat("a line of before\n", 1000) + reason + "\n" + strings.Repeat("#0: [0x1]\n", 61) + strings.Repeat("x", 12_000) + strings.Repeat("\ny", 7)

@@ -74,12 +74,12 @@ func nft(t *testing.T, in *ns.Namespace, rules string) {
 	}
 }
 
-// Each fault lasts until the process has said what it is; then it is mended, and the wait ends.
+// Each fault lasts until the process has reported it; then it is repaired, and the wait ends.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		target string
-		// fault makes it, and returns what mends it.
+		// fault causes the fault, and returns a function that repairs it.
 		fault func(t *testing.T, in *ns.Namespace) (mend func())
 		why   string
 	}{
@@ -89,7 +89,7 @@ func TestFaults(t *testing.T) {
 		"reset": {"http://" + address + ":7000/", func(t *testing.T, in *ns.Namespace) func() {
 			l := listen(t, in, address+":7000")
 			each(l, func(c net.Conn) {
-				c.Read(make([]byte, 1)) // the request has come
+				c.Read(make([]byte, 1)) // the request has arrived
 				c.(*net.TCPConn).SetLinger(0)
 				c.Close()
 			})
@@ -108,7 +108,7 @@ func TestFaults(t *testing.T) {
 			serve(t, listen(t, in, address+":7000"), func(_ http.ResponseWriter, r *http.Request) {
 				select {
 				case <-pause:
-					select { // more than the first attempt may take
+					select { // longer than the first attempt may take
 					case <-time.After(1200 * time.Millisecond):
 					case <-r.Context().Done():
 					}
@@ -167,7 +167,7 @@ func TestFaults(t *testing.T) {
 			return func() { mended.Store(true) }
 		}, "no such host"},
 		"a proxy in between": {"tcp://10.9.0.1:7000", func(t *testing.T, in *ns.Namespace) func() {
-			// As Envoy does: it accepts, and closes when its own connection is refused.
+			// Like Envoy, it accepts, and closes when its own connection is refused.
 			nft(t, in, "table ip capture { chain out { type nat hook output priority -100; oifname eth0 tcp dport 7000 redirect to :15001; }; }\n")
 			var mended atomic.Bool
 			each(listen(t, in, ":15001"), func(c net.Conn) {
@@ -194,7 +194,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// What was there, and is gone when the last dependency comes, is waited for again.
+// A dependency that was available, and is gone when the last one becomes available, is waited for again.
 func TestFlapping(t *testing.T) {
 	t.Parallel()
 	in := namespace(t)
@@ -206,7 +206,7 @@ func TestFlapping(t *testing.T) {
 		}
 	})
 	p := begin(t, in, wait{On: []string{"http://" + address + ":7000/", "tcp://" + address + ":7001"}})
-	p.until("waiting", `for="tcp://`+address+`:7001 (connection refused)"`) // the first was there
+	p.until("waiting", `for="tcp://`+address+`:7001 (connection refused)"`) // the first dependency was available
 	up.Store(false)
 	each(listen(t, in, address+":7001"), func(c net.Conn) { io.Copy(io.Discard, c) })
 	p.until("waiting", `for="http://`+address+`:7000/ (status 503)"`)
@@ -216,7 +216,8 @@ func TestFlapping(t *testing.T) {
 
 const nameServer = "127.0.0.1:5300"
 
-// names answers questions for addresses with address, or as answer returns; ok is false: not at all.
+// names answers queries for addresses with address, or with the code that answer returns; if ok is
+// false, not at all.
 func names(t *testing.T, in *ns.Namespace, answer func() (code dnsmessage.RCode, ok bool)) {
 	t.Helper()
 	var c net.PacketConn

@@ -19,19 +19,19 @@ import (
 	"outrider.dev/test/process"
 )
 
-// A wait is what the process does.
+// A wait is the task of the waiting process.
 type wait struct {
 	On       []string
 	Proxy    bool
-	At       []string // of Proxy
+	At       []string // addresses for Proxy
 	Full     bool
 	For      time.Duration
 	Continue bool
 	DNS      string // address of a name server, instead of the machine's
-	Dirs     string // of states
+	Dirs     string // directories of state files
 }
 
-// variable has the wait of a process that is one.
+// variable is the environment variable with the wait of a waiting process.
 const variable = "OUTRIDER_TEST_WAIT"
 
 func TestMain(m *testing.M) {
@@ -79,15 +79,15 @@ func (w wait) run(out io.Writer) error {
 	return ready.Wait(context.Background(), options...)
 }
 
-// A waiting process is a wait that runs.
+// A waiting process runs a wait.
 type waiting struct {
 	*process.Process
 	t    *testing.T
-	read int // bytes of its log, by until
+	read int // number of log bytes that until has read
 }
 
-// begin starts a wait in a namespace, or where the test is for nil. Its environment is that of the test without what
-// may say that there is a mesh, and what is given.
+// begin starts a wait in a namespace, or in the test's own if that is nil. Its environment is the
+// test's, without the variables that indicate a mesh, plus env.
 func begin(t *testing.T, in *ns.Namespace, w wait, env ...string) *waiting {
 	t.Helper()
 	text, err := json.Marshal(w)
@@ -103,14 +103,14 @@ func begin(t *testing.T, in *ns.Namespace, w wait, env ...string) *waiting {
 	return &waiting{Process: process.Start(t, cmd, o), t: t}
 }
 
-// until waits for the next line that has the words.
+// until waits for the next line that contains the words.
 func (p *waiting) until(words ...string) {
 	p.t.Helper()
 	process.Eventually(p.t, fmt.Sprintf("a line with %q", words), func() bool {
 		log := p.Log()
 		for line := range strings.Lines(log[p.read:]) {
 			if !strings.HasSuffix(line, "\n") {
-				return false // the rest of it comes
+				return false // the rest of the line is not there yet
 			}
 			p.read += len(line)
 			if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) }) {

@@ -24,13 +24,13 @@ import (
 	"outrider.dev/test/process"
 )
 
-// inPod is a variable of each container of Kubernetes.
+// inPod is a variable that Kubernetes sets in each container.
 const inPod = "KUBERNETES_SERVICE_HOST=10.96.0.1"
 
-// capture is what the rules of each mesh have: NAT of what the application sends.
+// capture is the kind of rule that every mesh has: NAT of the application's outbound connections.
 const capture = "table ip capture { chain out { type nat hook output priority -100; oifname eth0 meta l4proto tcp redirect to :15001; }; }\n"
 
-// agent is the status server of a real one, in a namespace.
+// agent starts the status server of a real agent in a namespace.
 func agent(t *testing.T, in *ns.Namespace, o status.Options) (board *readiness.Board, stop func()) {
 	t.Helper()
 	board = readiness.New(readiness.Options{Conditions: []readiness.Condition{readiness.ControlPlane, readiness.App}})
@@ -51,7 +51,8 @@ func agent(t *testing.T, in *ns.Namespace, o status.Options) (board *readiness.B
 
 var ports = []uint16{contract.StatusPort, contract.ReadinessPort}
 
-// The case that this is made for: the connections of the pod are captured, and the proxy has not bound a port yet.
+// The main case of the library: the pod's connections are captured, and the proxy has not bound a
+// port yet; the library waits.
 func TestACapturedPodIsWaitedForBeforeItsAgentListens(t *testing.T) {
 	t.Parallel()
 	in := namespace(t)
@@ -60,7 +61,7 @@ func TestACapturedPodIsWaitedForBeforeItsAgentListens(t *testing.T) {
 	p.until("waiting", "no answer from", "connection refused")
 	_, stop := agent(t, in, status.Options{Ports: ports})
 	p.until("waiting", "no-control-plane: not connected to the control plane yet")
-	stop() // it is killed while it holds the request
+	stop() // the server is killed while it holds the request
 	p.until("waiting", "no answer from")
 	board, _ := agent(t, in, status.Options{Ports: ports})
 	board.Set(readiness.ControlPlane, true, "")
@@ -105,7 +106,7 @@ func TestWithoutAMeshNothingIsWaitedFor(t *testing.T) {
 	}
 }
 
-// The agents of other meshes answer at once, in their own ways.
+// The agents of other meshes are recognized too; they answer at once, each in its own way.
 func TestOtherMeshes(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -162,7 +163,7 @@ func TestLevels(t *testing.T) {
 	begin(t, other, wait{Proxy: true, At: []string{"istio"}, Full: true, Continue: true}).until("continuing without", "level full is not supported")
 }
 
-// Containers with a gate publish states; the library reads what the agent writes.
+// Containers with a gate publish their states; the library reads the files that the agent writes.
 func TestContainers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -197,11 +198,11 @@ func TestContainers(t *testing.T) {
 		}
 	}
 	update(m, func(r *state.Record) { r.Phase, r.Completed = state.Ended, true })
-	m.Close() // what is completed outlives its writer
+	m.Close() // the state "completed" outlives its writer
 	update(l, func(r *state.Record) { r.StartingUp = false })
 	update(c, func(r *state.Record) { r.Healthy = true })
 	p.until("ok")
-	c.Close() // killed: healthy no more
+	c.Close() // killed: no longer healthy
 	p = begin(t, nil, wait{On: []string{"cache"}, Dirs: dir})
 	p.until("waiting", "cache is healthy (it was killed)")
 	c, err = state.Open(place("cache"), state.Record{Phase: state.Running, Healthy: true})
@@ -212,7 +213,7 @@ func TestContainers(t *testing.T) {
 	defer l.Close()
 	p.until("ok")
 
-	// Each condition means what it means in a plan.
+	// Each condition means the same as in a plan.
 	for _, r := range []state.Record{{Phase: state.Waiting}, {Phase: state.Running}, {Phase: state.Running, StartingUp: true}, {Phase: state.Running, Healthy: true},
 		{Phase: state.Ended}, {Phase: state.Ended, Completed: true}, {Phase: state.Ended, Code: 1, Completed: true}, {Phase: state.Ended, Code: 1}, {Phase: state.Waiting, Completed: true}} {
 		for _, alive := range []bool{true, false} {
@@ -234,7 +235,7 @@ func TestContainers(t *testing.T) {
 			}
 			for _, reach := range []startup.Condition{startup.Started, startup.Healthy, startup.Completed} {
 				want := seen.Status().Reached(reach)
-				if reach == startup.Started { // and started up, as the gate's startup probe has it
+				if reach == startup.Started { // and the gate's startup probe has succeeded
 					want = seen.Started() || want && !seen.Runs()
 				}
 				if got := once(t, dir, "x is "+string(reach)); got != want {
@@ -248,7 +249,7 @@ func TestContainers(t *testing.T) {
 	}
 }
 
-// once is whether a container has reached a condition at this moment.
+// once reports whether a container has reached a condition at this moment.
 func once(t *testing.T, dir, on string) bool {
 	t.Helper()
 	w, err := ready.New(ready.On(on), ready.StateDirs(filepath.Join(dir, "own"), filepath.Join(dir, "state")), ready.Log(slog.New(slog.DiscardHandler)))
@@ -260,7 +261,7 @@ func once(t *testing.T, dir, on string) bool {
 	ended := make(chan error, 1)
 	go func() { ended <- w.Wait(ctx) }()
 	defer func() { cancel(); <-ended }()
-	for { // until it has been looked at
+	for { // until the state has been read once
 		missing := w.Missing()
 		select {
 		case <-w.Done():
@@ -273,7 +274,7 @@ func once(t *testing.T, dir, on string) bool {
 	}
 }
 
-// The agent's socket and its file are where the library looks, in a container with a gate.
+// In a container with a gate, the library finds the agent's socket and its file.
 func TestTheAgentsSocketIsFound(t *testing.T) {
 	t.Parallel()
 	in := namespace(t)
@@ -282,7 +283,7 @@ func TestTheAgentsSocketIsFound(t *testing.T) {
 	if err := os.MkdirAll(own, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	p := begin(t, in, wait{Proxy: true, Dirs: dir}, inPod) // the directory is what shows that there is a proxy
+	p := begin(t, in, wait{Proxy: true, Dirs: dir}, inPod) // only the directory shows that there is a proxy
 	p.until("waiting", "no answer from")
 	board, _ := agent(t, in, status.Options{Ports: []uint16{0}, Socket: filepath.Join(own, "agent.sock"), StateDir: own})
 	p.until("waiting", "no-control-plane")
@@ -290,7 +291,7 @@ func TestTheAgentsSocketIsFound(t *testing.T) {
 	p.until("ok")
 }
 
-// The line of docs/ready.md for other languages.
+// The command line of docs/ready.md for other languages works.
 func TestTheLineOfCurl(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("curl"); err != nil {
@@ -307,7 +308,7 @@ func TestTheLineOfCurl(t *testing.T) {
 	}
 	in := namespace(t)
 	curl := process.Start(t, exec.Command("sh", "-c", line), process.Options{In: in.Do})
-	board, _ := agent(t, in, status.Options{Ports: ports}) // after its first request, or before
+	board, _ := agent(t, in, status.Options{Ports: ports}) // before or after its first request
 	process.Eventually(t, "a request that waits", func() bool { return board.Waiting() > 0 }, curl)
 	board.Set(readiness.ControlPlane, true, "")
 	if status := curl.Exit(); status != 0 || !strings.Contains(curl.Log(), "ready (outbound)") {

@@ -1,5 +1,5 @@
-// Package registry is a registry of images for tests: OCI distribution 1.1 as far as pulling
-// goes, over real TCP, with or without TLS, and with tokens.
+// Package registry is an image registry for tests: the pull part of OCI distribution 1.1, over real
+// TCP, with or without TLS, and with tokens.
 package registry
 
 import (
@@ -26,11 +26,11 @@ type Registry struct {
 	Host   string // HOST:PORT
 	Server *httptest.Server
 
-	// Before handles a request first and returns whether it has answered. It must be set
-	// before the first request; nil: none.
+	// Before handles a request first and returns whether it has answered. It must be set before the
+	// first request; nil means that there is none.
 	Before func(http.ResponseWriter, *http.Request) bool
 
-	User, Password string // needed for a token to pull; empty: pulls are anonymous
+	User, Password string // required for a token to pull; empty: pulls are anonymous
 
 	mu       sync.Mutex
 	content  map[digest.Digest]content
@@ -43,16 +43,16 @@ type content struct {
 	body []byte
 }
 
-// New starts a registry with TLS, which ends with the test.
+// New starts a registry with TLS, which is stopped with the test.
 func New(t testing.TB) *Registry { return start(t, httptest.NewTLSServer) }
 
-// NewPlain starts one without.
+// NewPlain starts a registry without TLS.
 func NewPlain(t testing.TB) *Registry { return start(t, httptest.NewServer) }
 
 func start(t testing.TB, serve func(http.Handler) *httptest.Server) *Registry {
 	r := &Registry{content: map[digest.Digest]content{}, tags: map[string]digest.Digest{}}
 	r.Server = serve(r)
-	r.Server.Config.ErrorLog = log.New(io.Discard, "", 0) // tests cancel requests
+	r.Server.Config.ErrorLog = log.New(io.Discard, "", 0) // no errors of requests that tests cancel
 	t.Cleanup(r.Server.Close)
 	u, err := url.Parse(r.Server.URL)
 	if err != nil {
@@ -62,14 +62,14 @@ func start(t testing.TB, serve func(http.Handler) *httptest.Server) *Registry {
 	return r
 }
 
-// Requests are those received so far, as "GET /v2/...", in their order.
+// Requests returns the requests so far, as "GET /v2/...", in order.
 func (r *Registry) Requests() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.requests)
 }
 
-// Put stores content of a media type.
+// Put stores content with a media type.
 func (r *Registry) Put(kind string, body []byte) v1.Descriptor {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -78,23 +78,23 @@ func (r *Registry) Put(kind string, body []byte) v1.Descriptor {
 	return v1.Descriptor{MediaType: kind, Digest: d, Size: int64(len(body))}
 }
 
-// PutJSON stores a value.
+// PutJSON stores a value as JSON.
 func (r *Registry) PutJSON(kind string, value any) v1.Descriptor {
 	body, err := json.Marshal(value)
 	if err != nil {
-		panic(err) // of a test
+		panic(err) // a mistake in the test
 	}
 	return r.Put(kind, body)
 }
 
-// Tag names content: "shop/shop", "4".
+// Tag names content, for example "shop/shop", "4".
 func (r *Registry) Tag(repository, tag string, d digest.Digest) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.tags[repository+":"+tag] = d
 }
 
-// Image stores an image for one platform, as "linux/amd64", and describes its manifest.
+// Image stores an image for one platform, such as "linux/amd64", and returns its manifest's descriptor.
 func (r *Registry) Image(platform string, c v1.ImageConfig) v1.Descriptor {
 	os, arch, _ := strings.Cut(platform, "/")
 	arch, variant, _ := strings.Cut(arch, "/")
@@ -135,7 +135,7 @@ func (r *Registry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		http.Error(w, `{"errors":[{"code":"UNAUTHORIZED"}]}`, http.StatusUnauthorized)
 		return
 	}
-	if ok { // else it is the check of the API's version
+	if ok { // otherwise the client checks the version of the API
 		r.serve(w, req, repository, what)
 	}
 }
@@ -174,7 +174,7 @@ func (r *Registry) serve(w http.ResponseWriter, req *http.Request, repository, w
 	w.Write(c.body)
 }
 
-// split reads /v2/REPOSITORY/manifests/REFERENCE, or blobs.
+// split parses /v2/REPOSITORY/manifests/REFERENCE, or blobs.
 func split(path string) (repository, what string, ok bool) {
 	rest, ok := strings.CutPrefix(path, "/v2/")
 	for _, kind := range []string{"/manifests/", "/blobs/"} {

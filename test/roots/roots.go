@@ -1,16 +1,16 @@
-// Package roots has an authority's roots that a test changes.
+// Package roots provides an authority's roots for tests that change them.
 package roots
 
 import "sync"
 
-// Roots are what [outrider.dev/internal/core/controlplane/ca.Authority] has of roots.
+// Roots implements the methods for roots of [outrider.dev/internal/core/controlplane/ca.Authority].
 type Roots struct {
 	mu      sync.Mutex
 	pem     string
 	changed chan struct{}
 }
 
-// New are roots in PEM, or any other text.
+// New returns roots from PEM or any other text.
 func New(pem string) *Roots { return &Roots{pem: pem, changed: make(chan struct{})} }
 
 func (r *Roots) RootsPEM() []byte {
@@ -25,7 +25,7 @@ func (r *Roots) Changed() <-chan struct{} {
 	return r.changed
 }
 
-// Set changes the roots, and says so.
+// Set changes the roots, and notifies watchers.
 func (r *Roots) Set(pem string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -22,7 +22,7 @@ const (
 // resolver is a pod with a name server of its own.
 var resolver = with(ready, on(53), trace.Listener{Proto: capture.UDP, Port: 53})
 
-// withServers is s in a pod with these servers in its resolv.conf.
+// withServers returns s in a pod with these servers in its resolv.conf.
 func withServers(s Scenario, servers ...string) Scenario {
 	for _, addr := range servers {
 		s.Nameservers = append(s.Nameservers, netip.MustParseAddrPort(addr).Addr())

@@ -1,6 +1,6 @@
 package scenario
 
-// istio is what the injector passes to the init container, -i and -b apart.
+// istio lists the arguments that the injector passes to the init container, except -i and -b.
 const istio = "-p 15001 -z 15006 -u 1337 -m REDIRECT -x= -d 15090,15020 "
 
 // everything is the injector's default.

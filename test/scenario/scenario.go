@@ -1,8 +1,8 @@
 // Package scenario is the conformance table of capture: connections, and where each
-// must end under given flags. The same table is tried on the pure model ([capture.Ruleset.Trace])
-// and on a real kernel, so that the two cannot drift apart.
+// must end under given flags. The same table is tested with the pure model ([capture.Ruleset.Trace])
+// and with a real kernel, so that the two cannot diverge.
 //
-// Every scenario plays in one topology:
+// Every scenario uses one topology:
 //
 //	pod    lo; eth0 10.9.0.2/24 fd09::2/64; virt0 10.10.0.2/24 fd10::2/64
 //	peer   10.9.0.1 fd09::1 behind eth0, the pod's default route. It also owns the
@@ -23,25 +23,25 @@ import (
 	"outrider.dev/internal/core/capture/trace"
 )
 
-// A Scenario is one connection and how it must end.
+// A Scenario is one connection and its expected result.
 type Scenario struct {
 	Name  string   // a sentence
-	Flags []string // of istio-iptables, and ours: "-i", "*", "--park=off"
-	// Nameservers are those of resolv.conf.
+	Flags []string // of istio-iptables, and Outrider's own: "-i", "*", "--park=off"
+	// Nameservers are the name servers in resolv.conf.
 	Nameservers []netip.Addr
 	Conn        trace.Conn
 	Pod         trace.Pod
 	Want        Want
-	OnIPTables  *Want // what the iptables backend does instead, where it cannot do better
+	OnIPTables  *Want // expected with the iptables backend, where it is weaker
 }
 
-// Want is the end of a connection.
+// Want is the expected result of a connection.
 type Want struct {
 	Fate trace.Fate
-	Port uint16 // where it ends; for one that is parked or refused, the port that it came to
+	Port uint16 // where it ends; for a parked or refused connection, its destination port
 }
 
-// For is the wanted end for a backend.
+// For returns the expected result for a backend.
 func (s Scenario) For(backend string) Want {
 	if backend == capture.IPTables && s.OnIPTables != nil {
 		return *s.OnIPTables
@@ -49,8 +49,7 @@ func (s Scenario) For(backend string) Want {
 	return s.Want
 }
 
-// Intent is the intent of the flags of s. Both families are captured unless
-// they select one.
+// Intent returns the intent of the flags of s. Both families are captured unless the flags select one.
 func (s Scenario) Intent() (capture.Intent, error) {
 	in := capture.Defaults()
 	in.Families = capture.DualStack
@@ -81,5 +80,5 @@ func (s Scenario) Intent() (capture.Intent, error) {
 	return in, in.Check()
 }
 
-// All is every scenario.
+// All lists every scenario.
 var All = slices.Concat(outbound, ranges, owners, inbound, guests, dns, tproxy, parking, memory, families, checks)

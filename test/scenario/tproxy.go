@@ -10,7 +10,7 @@ const transparent = "-m TPROXY -i * -b * "
 // opaque is a pod with a proxy that listens only for connections to its own addresses.
 var opaque = with(early, on(15001), on(15006))
 
-// caller is the proxy that calls the app under the caller's address.
+// caller is a connection by which the proxy calls the app from the caller's address.
 func caller(c trace.Conn, mark uint32) trace.Conn {
 	src := peer
 	if c.Dst.Addr().Is6() {
@@ -19,7 +19,7 @@ func caller(c trace.Conn, mark uint32) trace.Conn {
 	return marked(bound(c, src), mark)
 }
 
-// taking is a later packet of a connection that the proxy has taken.
+// taking is a later packet of a connection that the proxy has accepted.
 func taking(c trace.Conn) trace.Conn {
 	c = older(c)
 	c.ConnMark = 1339
@@ -69,7 +69,7 @@ var tproxy = []Scenario{
 	when("with TPROXY a proxy that is not transparent cannot take anything", transparent, fromPeer(own), opaque, waits(8080)),
 	when("with TPROXY an excluded port does not wait", transparent+"-d 8080", fromPeer(own), early, passes),
 	when("with TPROXY and parking off an early connection does not reach the app", transparent+"--park=off", fromPeer(own), early, refused(8080)).
-		onIPTables(waits(8080)), // its TPROXY drops packets without a listener
+		onIPTables(waits(8080)), // TPROXY in iptables drops packets without a listener
 	when("with TPROXY a proxy that is gone for too long refuses", transparent, fromPeer(own), remembering(early, "gone-15006"), refused(8080)).
 		onIPTables(waits(8080)),
 	when("with TPROXY a proxy that is back takes connections at once", transparent, fromPeer(own), remembering(ready, "gone-15006"), taken(15006)),

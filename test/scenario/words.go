@@ -18,14 +18,14 @@ var (
 	other = owner{2000, 2000}
 )
 
-// Destinations, by the words that the names of the scenarios use.
+// Destinations, named as in the scenarios' names.
 const (
-	service    = "10.96.0.10:80" // of the mesh
+	service    = "10.96.0.10:80" // in the mesh
 	service6   = "[fd96::10]:80"
-	elsewhere  = "172.16.0.10:80" // not of the mesh
+	elsewhere  = "172.16.0.10:80" // outside the mesh
 	service9k  = "10.96.0.10:9000"
 	service9k6 = "[fd96::10]:9000"
-	own        = "10.9.0.2:8080" // the pod's own address, as a service address leads to it
+	own        = "10.9.0.2:8080" // the pod's own address, after translation from a service address
 	own6       = "[fd09::2]:8080"
 	loop       = "127.0.0.1:8080"
 	loop6      = "[::1]:8080"
@@ -39,7 +39,7 @@ const (
 	clientPort    = 40000
 )
 
-// always is what listens in every pod but an empty one: the app.
+// always lists the listeners of every pod except empty: those of the app.
 var always = []trace.Listener{
 	{Proto: capture.TCP, Port: 8080},
 	{Proto: capture.TCP, Port: 8081},
@@ -61,22 +61,22 @@ var (
 	)
 )
 
-// with is a pod that listens there too.
+// with returns a pod with more listeners.
 func with(p trace.Pod, more ...trace.Listener) trace.Pod {
 	p.Listeners = append(p.Listeners[:len(p.Listeners):len(p.Listeners)], more...)
 	return p
 }
 
-// on is a TCP listener.
+// on returns a TCP listener.
 func on(port uint16) trace.Listener { return trace.Listener{Proto: capture.TCP, Port: port} }
 
-// remembering is a pod in which the kernel remembers these absences.
+// remembering returns a pod in which the kernel remembers these absent listeners.
 func remembering(p trace.Pod, sets ...string) trace.Pod {
 	p.Remembered = sets
 	return p
 }
 
-// tcp is a connection that a process of the pod opens.
+// tcp returns a connection that a process of the pod opens.
 func tcp(by owner, to string) trace.Conn {
 	dst := netip.MustParseAddrPort(to)
 	src, out := routeTo(dst.Addr())
@@ -93,7 +93,7 @@ func overUDP(c trace.Conn) trace.Conn {
 	return c
 }
 
-// routes are the pod's; the first that fits counts.
+// routes are the pod's routes; the first match counts.
 var routes = []struct{ dst, src, out string }{
 	{"127.0.0.1/32", "127.0.0.1", "lo"},
 	{"127.0.0.0/8", "127.0.0.1", "lo"},
@@ -117,7 +117,7 @@ func routeTo(dst netip.Addr) (src netip.Addr, out string) {
 	panic("no route to " + dst.String())
 }
 
-// inFrom is a TCP connection that comes in by an interface.
+// inFrom returns an inbound TCP connection on an interface.
 func inFrom(iface, addr4, addr6, to string) trace.Conn {
 	c := tcp(owner{}, to)
 	src := netip.MustParseAddr(addr4)
@@ -131,7 +131,7 @@ func inFrom(iface, addr4, addr6, to string) trace.Conn {
 func fromPeer(to string) trace.Conn  { return inFrom("eth0", peer, peer6, to) }
 func fromGuest(to string) trace.Conn { return inFrom("virt0", guest, guest6, to) }
 
-// bound is c from another of the pod's addresses.
+// bound returns c from another address of the pod.
 func bound(c trace.Conn, src string) trace.Conn {
 	c.Src = netip.AddrPortFrom(netip.MustParseAddr(src), clientPort)
 	return c
@@ -142,7 +142,7 @@ func marked(c trace.Conn, mark uint32) trace.Conn {
 	return c
 }
 
-// older is a connection that was there before the rules.
+// older returns a connection from before the rules.
 func older(c trace.Conn) trace.Conn {
 	c.Established = true
 	return c
@@ -156,7 +156,7 @@ func waits(port uint16) Want   { return Want{trace.Parked, port} }
 func refused(port uint16) Want { return Want{trace.Refused, port} }
 func dropped(port uint16) Want { return Want{trace.Dropped, port} }
 
-// when is a scenario. The flags are separated by space; an empty value is "-i=".
+// when makes a scenario. The flags are separated by spaces; an empty value is "-i=".
 func when(name, flags string, c trace.Conn, pod trace.Pod, want Want) Scenario {
 	if want.Fate == trace.Passes {
 		want.Port = c.Dst.Port()
@@ -164,7 +164,7 @@ func when(name, flags string, c trace.Conn, pod trace.Pod, want Want) Scenario {
 	return Scenario{Name: name, Flags: strings.Fields(flags), Conn: c, Pod: pod, Want: want}
 }
 
-// onIPTables is s with another end under the iptables backend.
+// onIPTables returns s with another result for the iptables backend.
 func (s Scenario) onIPTables(want Want) Scenario {
 	s.OnIPTables = &want
 	return s

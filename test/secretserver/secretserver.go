@@ -1,4 +1,4 @@
-// Package secretserver serves a test's Envoy its secrets, as the agent does.
+// Package secretserver serves secrets to a test's Envoy, as the agent does.
 package secretserver
 
 import (
@@ -9,8 +9,8 @@ import (
 	"outrider.dev/internal/core/agent/identity"
 )
 
-// Serve serves secrets on a socket until the test ends; there are none at first. Envoy's
-// rejections go to rejected, if that is not nil.
+// Serve serves secrets on a socket until the test ends; at first there are none. It passes Envoy's
+// rejections to rejected unless that is nil.
 func Serve(t testing.TB, socket string, rejected func(identity.Rejection)) *identity.SecretServer {
 	t.Helper()
 	s, err := identity.ListenSecrets(identity.SecretOptions{Socket: socket, Log: slog.New(slog.DiscardHandler), Rejected: rejected})

@@ -1,5 +1,5 @@
-// Package storm kills a control plane with many proxies, which all connect again at once, and
-// checks that it serves them: without work for a client that has given up, and within its memory.
+// Package storm kills a control plane with many proxies, which all reconnect at the same time, and
+// checks that it serves them within its memory limit, and does no work for clients that have given up.
 //
 //	go test ./test/storm          # 600 proxies, one kill
 //	make storm                    # 5,000 proxies, three kills

@@ -1,5 +1,5 @@
-// Package tier says how much a run of the tests is to cover. Most runs take a sample of the
-// large tables and of what is started again and again; the nightly run takes all of it.
+// Package tier decides how much a test run covers. Most runs take a sample of the large tables and
+// of repeated restarts; the nightly run takes all.
 package tier
 
 import (
@@ -7,12 +7,11 @@ import (
 	"os"
 )
 
-// Nightly reports whether this run is to cover everything: OUTRIDER_NIGHTLY is 1.
+// Nightly reports whether this run covers everything: OUTRIDER_NIGHTLY is 1.
 func Nightly() bool { return os.Getenv("OUTRIDER_NIGHTLY") == "1" }
 
-// Sample reports whether a case is part of this run: about one name in n, chosen by its
-// hash, so that a case added or moved changes nothing for the others. In the nightly run
-// every case is.
+// Sample reports whether a case is part of this run: about one name in n, chosen by its hash, so
+// that adding or moving a case does not affect the others. The nightly run includes every case.
 func Sample(name string, n uint32) bool { return Nightly() || hash(name)%n == 0 }
 
 // OneOfEach returns the cases of this run: of each kind the one whose name has the lowest
@@ -37,7 +36,7 @@ func hash(name string) uint32 {
 	return h.Sum32()
 }
 
-// Times returns how often something is repeated: few times, or in the nightly run all.
+// Times returns the number of repetitions: few, or all in the nightly run.
 func Times(few, all int) int {
 	if Nightly() {
 		return all

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// A kubeletLine is one line of the kubelet's log that matters here.
+// A kubeletLine is a relevant line of the kubelet's log.
 type kubeletLine struct {
 	at   time.Time
-	what string // relist, added, deleted, pass
-	pod  string // name; of a relist empty
+	what string // relist, added, deleted or pass
+	pod  string // name; empty for a relist
 }
 
-// The words of the kubelet's log: messages of pkg/kubelet/pleg/generic.go and
+// kubeletWords are messages in the kubelet's log, from pkg/kubelet/pleg/generic.go and
 // pkg/kubelet/kubelet.go, the same in v1.34.4 and v1.36.3.
 var kubeletWords = map[string]string{
 	`"GenericPLEG: Relisting"`:   "relist",
@@ -25,7 +25,7 @@ var kubeletWords = map[string]string{
 	`"SyncTerminatingPod enter"`: "pass",
 }
 
-// readKubeletLog reads the log.
+// readKubeletLog reads the relevant lines of the log.
 func readKubeletLog(file string) ([]kubeletLine, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -57,8 +57,8 @@ func readKubeletLog(file string) ([]kubeletLine, error) {
 	return out, lines.Err()
 }
 
-// podsOf returns the pods that a message is about; none for a relist.
-// `pod="default/shop"`, and of SyncLoop `pods=["default/shop"]`.
+// podsOf returns the pods that a message concerns; none for a relist. The log has
+// `pod="default/shop"`, and in SyncLoop lines `pods=["default/shop"]`.
 func podsOf(what, message string) (names []string) {
 	if what == "relist" {
 		return []string{""}
@@ -71,7 +71,7 @@ func podsOf(what, message string) (names []string) {
 	return names
 }
 
-// logTime reads "I1121 16:01:18.002437      59 kubelet.go:299".
+// logTime parses "I1121 16:01:18.002437      59 kubelet.go:299".
 func logTime(header string) (time.Time, error) {
 	w := strings.Fields(header)
 	if len(w) < 2 {

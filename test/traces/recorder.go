@@ -20,22 +20,23 @@ import (
 	"outrider.dev/test/cluster/containerd"
 )
 
-// KubeletLog is what the kubelet of the cluster must log: its relists and passes.
+// KubeletLog is the log level by source file that the cluster's kubelet needs, so that it logs its
+// relists and passes.
 var KubeletLog = map[string]int{"generic": 5, "kubelet": 4}
 
-// namespace is that of all recorded pods.
+// namespace is the namespace of all recorded pods.
 const namespace = metav1.NamespaceDefault
 
-// Options of a recorder. All are required.
+// Options configure a recorder. All are required.
 type Options struct {
 	Version    string // of Kubernetes, written into the traces
 	Kubeconfig string
-	Containerd string // socket
-	KubeletLog string // file
-	Dir        string // where containers write what they see
+	Containerd string // path of its socket
+	KubeletLog string // path of the log
+	Dir        string // where containers write their observations
 }
 
-// A Recorder watches a cluster from inside. It may record several pods at once.
+// A Recorder watches a cluster from inside. It can record several pods at once.
 type Recorder struct {
 	options Options
 	client  kubernetes.Interface
@@ -57,13 +58,13 @@ type seenEvent struct {
 	event corev1.Event
 }
 
-// NewRecorder begins to watch, until ctx ends.
+// NewRecorder starts to watch the cluster, until ctx ends.
 func NewRecorder(ctx context.Context, o Options) (*Recorder, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", o.Kubeconfig)
 	if err != nil {
 		return nil, err
 	}
-	config.QPS, config.Burst = 200, 400 // a request must not wait: its time is recorded
+	config.QPS, config.Burst = 200, 400 // requests must not be throttled: their times are recorded
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, err
@@ -85,7 +86,7 @@ func NewRecorder(ctx context.Context, o Options) (*Recorder, error) {
 	return r, nil
 }
 
-// follow records what a watch delivers, until it ends.
+// follow records the events of a watch until it ends.
 func (r *Recorder) follow(w watch.Interface) {
 	for e := range w.ResultChan() {
 		now := time.Now()
@@ -104,7 +105,7 @@ func (r *Recorder) follow(w watch.Interface) {
 	}
 }
 
-// A recording is one pod under observation.
+// A recording is a pod under observation.
 type recording struct {
 	*Recorder
 	scenario Scenario
@@ -114,16 +115,15 @@ type recording struct {
 	faults   []fault
 }
 
-// A fault is what the script did.
+// A fault is an action of the script.
 type fault struct {
 	at   time.Time
 	what string
 }
 
-// Record runs a scenario and returns its trace. The pod is gone afterwards, or
-// going.
+// Record runs a scenario and returns its trace. Afterwards the pod is gone, or being deleted.
 func (r *Recorder) Record(ctx context.Context, s Scenario) (Trace, error) {
-	// Not that of an attempt before: its containers may still be writing.
+	// A directory of its own: containers of a previous attempt may still be writing to theirs.
 	dir := filepath.Join(r.options.Dir, fmt.Sprintf("%s.%d", s.Name, time.Now().UnixNano()))
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return Trace{}, err
@@ -149,7 +149,7 @@ func (r *Recorder) delete(ctx context.Context, name string, o metav1.DeleteOptio
 	return r.client.CoreV1().Pods(namespace).Delete(ctx, name, o)
 }
 
-// patience bounds the wait for what a script waits for, and its whole length.
+// patience bounds each wait of a script, and its whole length.
 const patience = 3 * time.Minute
 
 func (r *recording) carryOut(ctx context.Context, c Command) error {

@@ -13,16 +13,16 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// A Scenario is a pod and what happens to it.
+// A Scenario is a pod and a script of events.
 type Scenario struct {
-	Name   string // of its file
+	Name   string // base name of its file
 	About  string
-	Pod    corev1.Pod // as written: without image and volume of the witness
+	Pod    corev1.Pod // as written, without the witness's image and volume
 	Script []Command
 	Source []byte
 }
 
-// A Command is one line of a script. They are carried out in order.
+// A Command is one line of a script. They are executed in order.
 //
 //	at 5s delete                  since the pod was made
 //	when app started delete       at once when a container has been started
@@ -32,15 +32,15 @@ type Scenario struct {
 //	kill X is SIGKILL; reboot kills the sandbox and all containers at once;
 //	image makes the image witness-late available; until 20s ends the recording.
 type Command struct {
-	When  string // container, "pod", or empty for a time since the pod was made
+	When  string // container or "pod"; empty for a time since the pod was made
 	State string // of the container: started or runs; of the pod: ready
-	Count int    // of the container's starts
+	Count int    // the n-th start of the container
 	After time.Duration
-	Do    string // delete, kill, reboot, image, until
+	Do    string // delete, kill, reboot, image or until
 	What  string
 }
 
-// Read reads a scenario.
+// Read reads a scenario from a file.
 func Read(file string) (Scenario, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -130,15 +130,14 @@ func parseCommand(w []string) (c Command, err error) {
 	return c, fmt.Errorf("%q is none of delete, kill, reboot, image", c.Do)
 }
 
-// Image is the witness's; LateImage is loaded by a script.
+// Image is the witness's image; LateImage is the same image, which a script loads later.
 const (
 	Image        = "test.outrider.dev/witness:1"
 	missingImage = "test.outrider.dev/missing:1"
 	lateImage    = "late"
 )
 
-// manifest is the pod as it is created: with the witness in each container that
-// names no image of its own.
+// manifest returns the pod to create, with the witness in each container that names no image of its own.
 func (s Scenario) manifest(dir string) corev1.Pod {
 	pod := *s.Pod.DeepCopy()
 	pod.APIVersion, pod.Kind = "v1", "Pod"

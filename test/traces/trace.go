@@ -17,25 +17,24 @@ import (
 	"outrider.dev/test/cluster/containerd"
 )
 
-// A Trace is what was seen of one pod.
+// A Trace holds the observations of one pod.
 type Trace struct {
 	Scenario Scenario
 	Version  string
-	Relist   time.Duration // the first one after the pod was added
-	Every    time.Duration // between relists
-	Unsteady time.Duration // the most that one of them was off
+	Relist   time.Duration // time of the first relist after the pod was added
+	Every    time.Duration // mean time between relists
+	Unsteady time.Duration // maximum deviation of a relist
 	Lines    []Line
-	Runs     map[string]time.Duration // first instruction of a container, since the pod was created in the API
+	Runs     map[string]time.Duration // time of a container's first instruction, since the pod was created in the API
 }
 
-// A Line is one thing that was seen: "<" the world did it, ">" the kubelet, "." is
-// only noted.
+// A Line is one observation: "<" for an action of the world, ">" for one of the kubelet, "." for a mere note.
 type Line struct {
 	At   time.Duration // since the kubelet was given the pod
 	Text string
 }
 
-// Text is the trace as it is kept: the scenario, then what was seen.
+// Text returns the trace as it is stored: the scenario, then the observations.
 func (t Trace) Text() []byte {
 	b := bytes.NewBuffer(bytes.TrimRight(t.Scenario.Source, "\n"))
 	fmt.Fprintf(b, "\n-- seen --\nkubelet %s, relists at %s and every %s\n", t.Version, t.Relist.Round(time.Millisecond), t.Every.Round(time.Microsecond))
@@ -47,7 +46,7 @@ func (t Trace) Text() []byte {
 
 // trace merges the lines of the witnesses, of containerd, of the API and of the kubelet's log.
 func (r *recording) trace() (Trace, error) {
-	time.Sleep(300 * time.Millisecond) // what is under way to us
+	time.Sleep(300 * time.Millisecond) // until pending watch events have arrived
 	t := Trace{Scenario: r.scenario, Version: r.options.Version, Runs: map[string]time.Duration{}}
 	log, err := readKubeletLog(r.options.KubeletLog)
 	if err != nil {
@@ -78,9 +77,9 @@ func (r *recording) trace() (Trace, error) {
 
 type addLine func(at time.Time, format string, args ...any)
 
-// relists returns the first relist after zero, the mean time between those from
-// then on, and the most that one was off. A machine that is busy with other things
-// has the kubelet wait, and its trace shows little of its rules.
+// relists returns the first relist after zero, the mean time between relists from then on, and the
+// maximum deviation. On a busy machine the kubelet is delayed, and its trace shows little of its
+// rules.
 func relists(log []kubeletLine, zero time.Time) (first, every, off time.Duration) {
 	var at []time.Time
 	for _, l := range log {
@@ -152,8 +151,7 @@ func (r *recording) by(at time.Time, what string) bool {
 	})
 }
 
-// fromAPI: the status whenever the kubelet changed it, and the events, for
-// what no other source shows.
+// fromAPI adds the status whenever the kubelet changed it, and those events that no other source shows.
 func (r *recording) fromAPI(add addLine) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -191,8 +189,8 @@ func (r *recording) fromAPI(add addLine) {
 	}
 }
 
-// refused: nothing listened, so that no witness has seen the hook or the probe.
-// The event names the probe: "Readiness probe failed: dial tcp ...".
+// refused adds a hook or probe that was refused because nothing listened, so that no witness has
+// seen it. The event names the probe: "Readiness probe failed: dial tcp ...".
 func (r *recording) refused(s seenEvent, sent time.Time, name string, add addLine) {
 	switch s.event.Reason {
 	case "FailedPostStartHook":
@@ -205,13 +203,13 @@ func (r *recording) refused(s seenEvent, sent time.Time, name string, add addLin
 	}
 }
 
-// fieldName reads "spec.containers{app}".
+// fieldName parses "spec.containers{app}".
 func fieldName(path string) string {
 	_, rest, _ := strings.Cut(path, "{")
 	return strings.TrimSuffix(rest, "}")
 }
 
-// statusWords is the status as far as the model has it.
+// statusWords describes the part of the status that the model covers.
 func statusWords(pod corev1.Pod) string {
 	words := []string{string(pod.Status.Phase)}
 	if pod.Status.PodIP != "" {
@@ -228,8 +226,8 @@ func statusWords(pod corev1.Pod) string {
 	return strings.Join(words, " ")
 }
 
-// fromWitness: a hook that is called and a signal are the kubelet's doing; what
-// the hook returns, and life and health, are the world's.
+// fromWitness adds the witnesses' lines: calls of hooks and signals are actions of the kubelet;
+// results of hooks, life and health are actions of the world.
 func (r *recording) fromWitness(t *Trace, add addLine) error {
 	f, err := os.Open(filepath.Join(r.dir, "log"))
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package validation holds injected pods against what the API server does with a new object:
-// defaults, conversion, validation, warnings, and Pod Security. It is a module of its own, so
-// that k8s.io/kubernetes never enters the go.mod of Outrider.
+// Package validation compares injected pods with the API server's handling of a new object:
+// defaults, conversion, validation, warnings, and Pod Security. It is a module of its own, to keep
+// k8s.io/kubernetes out of Outrider's go.mod.
 package validation
 
 import (
@@ -32,16 +32,16 @@ import (
 	"k8s.io/pod-security-admission/policy"
 )
 
-// decoder reads an object of any version as the API server does: unknown and duplicate fields
-// are errors, defaults are set, and the result has the internal version.
+// decoder decodes an object of any version as the API server does: unknown and duplicate fields are
+// errors, defaults are set, and the result has the internal version.
 var decoder = serializer.NewCodecFactory(legacyscheme.Scheme, serializer.EnableStrict).UniversalDecoder()
 
-// The API server lets privileged containers in (--allow-privileged) wherever a network plugin is
-// installed by a DaemonSet.
+// A cluster whose network plugin is installed by a DaemonSet allows privileged containers (the API
+// server's --allow-privileged).
 func init() { capabilities.Setup(true, 0) }
 
-// Without these gates, which are on by default from 1.37 on, the API server removes a
-// ClusterTrustBundle from a pod's volume without an error.
+// Without these gates, which are on by default from 1.37 on, the API server silently removes a
+// ClusterTrustBundle from a pod's volume.
 func init() {
 	err := feature.DefaultMutableFeatureGate.SetFromMap(map[string]bool{string(features.ClusterTrustBundle): true, string(features.ClusterTrustBundleProjection): true})
 	if err != nil {
@@ -49,18 +49,18 @@ func init() {
 	}
 }
 
-// A verdict is what the API server says of one object with a pod.
+// A verdict is the API server's result for one object with a pod.
 type verdict struct {
 	object   string // kind and name
 	pod      *core.Pod
 	errors   []string
 	warnings []string
-	level    security.Level // the strictest one of Pod Security that lets the pod in
+	level    security.Level // the strictest Pod Security level that admits the pod
 }
 
 const namespace = "shop"
 
-// judge creates an object from JSON, and the pod that a controller creates of its template.
+// judge creates an object from JSON, and the pod that a controller creates from its template.
 func judge(raw []byte) (verdict, error) {
 	o, kind, err := decoder.Decode(raw, nil, nil)
 	if err != nil {
@@ -109,7 +109,7 @@ func templateOf(o runtime.Object) (*core.PodTemplateSpec, *field.Path) {
 	return nil, nil
 }
 
-// validate has the calls of the strategies in k8s.io/kubernetes/pkg/registry.
+// validate makes the same calls as the strategies in k8s.io/kubernetes/pkg/registry.
 func validate(o runtime.Object, opts corevalidation.PodValidationOptions) field.ErrorList {
 	switch o := o.(type) {
 	case *apps.Deployment:
@@ -121,14 +121,14 @@ func validate(o runtime.Object, opts corevalidation.PodValidationOptions) field.
 	case *batch.CronJob:
 		return batchvalidation.ValidateCronJobCreate(o, opts)
 	case *batch.Job:
-		// A Job without its selector, which the API server generates.
+		// A Job is validated without its selector, which the API server generates.
 		return append(corevalidation.ValidateObjectMeta(&o.ObjectMeta, true, corevalidation.ValidateReplicationControllerName, field.NewPath("metadata")),
 			batchvalidation.ValidateJobTemplateSpec(&batch.JobTemplateSpec{Spec: o.Spec}, field.NewPath(""), opts)...)
 	}
 	panic(fmt.Sprintf("%T has no pod", o))
 }
 
-// create is the strategy of pods (pkg/registry/core/pod), after the admission that names the
+// create applies the strategy of pods (pkg/registry/core/pod), after the admission that sets the
 // service account.
 func (v *verdict) create(pod *core.Pod) {
 	if pod.Spec.ServiceAccountName == "" {
@@ -146,7 +146,7 @@ func (v *verdict) create(pod *core.Pod) {
 	v.level = levelOf(external(pod))
 }
 
-// places change where injection puts a container in front, or makes one a sidecar.
+// places matches indexes that change when injection puts a container in front or makes one a sidecar.
 var places = regexp.MustCompile(`(initContainers|containers)\[\d+\](\.ports\[\d+\])?`)
 
 func (v *verdict) fail(all field.ErrorList) {
@@ -157,21 +157,21 @@ func (v *verdict) fail(all field.ErrorList) {
 	}
 }
 
-// internal is a pod with its defaults, in the version that is validated.
+// internal returns a pod with its defaults, in the internal version that is validated.
 func internal(pod *corev1.Pod) *core.Pod {
 	legacyscheme.Scheme.Default(pod)
 	out := &core.Pod{}
 	if err := legacyscheme.Scheme.Convert(pod, out, nil); err != nil {
-		panic(err) // there is a conversion for every pod
+		panic(err) // every pod can be converted
 	}
 	return out
 }
 
-// external is a pod as the API server shows it.
+// external returns a pod as the API server serves it.
 func external(pod *core.Pod) *corev1.Pod {
 	out := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}}
 	if err := legacyscheme.Scheme.Convert(pod.DeepCopy(), out, nil); err != nil {
-		panic(err) // there is a conversion for every pod
+		panic(err) // every pod can be converted
 	}
 	return out
 }

@@ -23,7 +23,7 @@ import (
 	"outrider.dev/test/chart"
 )
 
-// everything has each option of the chart on.
+// everything enables each option of the chart.
 const everything = `
 global: {priorityClassName: high, imagePullSecrets: [a], networkPolicy: {enabled: true}}
 pilot: {autoscaleEnabled: true, memory: {targetAverageUtilization: 70}, autoscaleBehavior: {scaleDown: {stabilizationWindowSeconds: 60}}, ipFamilies: [IPv4], ipFamilyPolicy: SingleStack,
@@ -33,11 +33,11 @@ sidecarInjectorWebhook: {enableNamespacesByDefault: true}
 monitoring: {dashboard: {enabled: true, annotations: {a: b}}}
 `
 
-// chartValues are each profile of the chart, its defaults, a revision, and everything.
+// chartValues returns the values of each profile of the chart, its defaults, a revision, and everything.
 func chartValues(t *testing.T) map[string]map[string]any {
 	t.Helper()
 	out := map[string]map[string]any{}
-	for name, text := range map[string]string{ // any order: out is a map
+	for name, text := range map[string]string{ // any order: collected in a map
 		"defaults": "{}", "revision": "revision: canary", "everything": everything,
 		"nodes": "node: {enabled: true, nodeSelector: {a: b}}\nglobal: {imagePullSecrets: [a]}", "nodes of a revision": "revision: canary\nnode: {enabled: true, standby: false, nriPluginDir: ''}",
 		"nothing": "features: {injection: false, gatewayRoutes: false, policies: false, hosts: false, backendPolicies: false, otherMeshes: false}",
@@ -60,7 +60,7 @@ func chartValues(t *testing.T) map[string]map[string]any {
 	return out
 }
 
-// renderChart returns the objects, as JSON, that a version of Kubernetes gets.
+// renderChart returns the objects for a version of Kubernetes, as JSON.
 func renderChart(t *testing.T, v map[string]any, minor string) (out [][]byte) {
 	t.Helper()
 	all, err := chart.Objects(v, "1."+minor)
@@ -77,8 +77,9 @@ func renderChart(t *testing.T, v map[string]any, minor string) (out [][]byte) {
 	return out
 }
 
-// releases are the last ones of each version of Kubernetes, by their module client-go, with its
-// sum. It has the schemas of all built-in kinds, for server-side apply.
+// releases lists the latest release of each version of Kubernetes as a version of its module
+// client-go, with the checksum. The module contains the schemas of all built-in kinds, for
+// server-side apply.
 var releases = []struct{ minor, version, sum string }{
 	{"29", "v0.29.15", "h1:zCBOXKCtz9Hl8boKUGs8zbtZEP6pc7O8Ov3ma+gnS6o="},
 	{"30", "v0.30.14", "h1:D81QZvBtv897JU4HRsx4YoaCDnzeZSvB8eApgmbtXVA="},
@@ -90,7 +91,7 @@ var releases = []struct{ minor, version, sum string }{
 	{"36", "v0.36.6", "h1:/nxcosTtar7svq4xjpzMPirzoShNK2+nSZ7AGDL6c3k="},
 }
 
-// schemas reads the schemas of a release out of its module.
+// schemas reads the schemas of a release from its module.
 func schemas(t *testing.T, version, sum string) *typed.Parser {
 	t.Helper()
 	out, err := exec.Command("go", "mod", "download", "-json", "k8s.io/client-go@"+version).Output()
@@ -122,7 +123,7 @@ func schemas(t *testing.T, version, sum string) *typed.Parser {
 	return p
 }
 
-// typeOf is the name of a kind in the schemas.
+// typeOf returns the name of an object's kind in the schemas.
 func typeOf(o map[string]any) string {
 	group, version, ok := strings.Cut(o["apiVersion"].(string), "/")
 	if !ok {
@@ -132,7 +133,7 @@ func typeOf(o map[string]any) string {
 	return "io.k8s.api." + group + "." + version + "." + o["kind"].(string)
 }
 
-// Each object of each profile has only fields that each version of Kubernetes has, of its types.
+// Each object of each profile only uses fields that exist in each version of Kubernetes, with the right types.
 func TestChartOnEachVersion(t *testing.T) {
 	for _, r := range releases {
 		t.Run("1."+r.minor, func(t *testing.T) {
@@ -164,7 +165,7 @@ func TestChartOnEachVersion(t *testing.T) {
 	}
 }
 
-// The schemas find what is wrong: a field that is not there yet, and a text in place of a number.
+// The schemas detect mistakes: a field that does not exist yet, and a text in place of a number.
 func TestSchemasFindMistakes(t *testing.T) {
 	parser := schemas(t, releases[0].version, releases[0].sum)
 	for text, want := range map[string]string{
@@ -181,7 +182,7 @@ func TestSchemasFindMistakes(t *testing.T) {
 	}
 }
 
-// The API server's own code takes the control plane without a warning, as restricted by Pod Security.
+// The API server's own code accepts the control plane without a warning, and as "restricted" by Pod Security.
 func TestChartsDeployment(t *testing.T) {
 	found := 0
 	for name, v := range chartValues(t) { // any order: each is a case
@@ -209,7 +210,7 @@ func TestChartsDeployment(t *testing.T) {
 	}
 }
 
-// The API server's own code takes the definitions.
+// The API server's own code accepts the chart's definitions.
 func TestChartsDefinitions(t *testing.T) {
 	crds, err := chart.Definitions()
 	if err != nil {

@@ -20,8 +20,8 @@ import (
 	"outrider.dev/test/chart"
 )
 
-// judgeOf judges objects of a definition as the API server does: by the schema of its first version,
-// with its defaults, and by its rules (CEL).
+// judgeOf returns a function that judges objects of a definition as the API server does: by the
+// schema of its first version, with its defaults, and by its rules (CEL).
 func judgeOf(t *testing.T, definition string) func(object map[string]any) field.ErrorList {
 	t.Helper()
 	crds, err := chart.Definitions()
@@ -29,7 +29,7 @@ func judgeOf(t *testing.T, definition string) func(object map[string]any) field.
 		t.Fatal(err)
 	}
 	var v1 definitionsv1.CustomResourceDefinition
-	for _, text := range crds { // any order: one is looked for
+	for _, text := range crds { // any order: one is searched for
 		if strings.Contains(text, "name: "+definition+"\n") {
 			if err := yaml.UnmarshalStrict([]byte(text), &v1); err != nil {
 				t.Fatal(err)
@@ -60,8 +60,8 @@ func judgeOf(t *testing.T, definition string) func(object map[string]any) field.
 	}
 }
 
-// policySpecs are specs by what the API server's code, and ours, says of them: a part of its error, or
-// "" for one that both accept.
+// policySpecs are specs with the expected error of the API server's code and of Outrider's: a
+// substring, or "" if both accept the spec.
 var policySpecs = map[string]struct{ spec, wants string }{
 	"everything": {`{targetRefs: [{group: "", kind: Service, name: web}, {name: web, sectionName: http}],
 		connections: {max: 1, maxPendingRequests: 2147483647, maxRequests: 1, maxRetries: 0, maxRequestsPerConnection: 1, connectTimeout: 250ms, idleTimeout: 24h},
@@ -111,7 +111,7 @@ var policySpecs = map[string]struct{ spec, wants string }{
 	"a gRPC status of no standard": {`{targetRefs: [{name: web}], faults: {abort: {grpcStatus: 17}}}`, "grpcStatus"},
 }
 
-// routeRules are the same of the rules of an HTTPRoute to a Service.
+// routeRules are the same for the rules of an HTTPRoute to a Service.
 var routeRules = map[string]struct{ spec, wants string }{
 	"all of it": {`{matches: [{path: {type: Exact, value: "/a%20b"}, headers: [{name: X-A, value: b}], queryParams: [{name: q, value: "1"}], method: GET}, {path: {type: RegularExpression, value: "/a?"}}],
 		filters: [{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: a, value: b}], remove: [c]}}, {type: ResponseHeaderModifier, responseHeaderModifier: {add: [{name: a, value: b}]}},
@@ -146,7 +146,7 @@ var routeRules = map[string]struct{ spec, wants string }{
 	"a retry of a success":             {`{retry: {codes: [200]}}`, "codes"},
 }
 
-// callRules are the same of the rules of a GRPCRoute to a Service.
+// callRules are the same for the rules of a GRPCRoute to a Service.
 var callRules = map[string]struct{ spec, wants string }{
 	"all of it": {`{matches: [{method: {service: shop.Cart, method: Add}, headers: [{name: x-a, value: b}]}, {method: {type: RegularExpression, service: "shop[.].*"}}],
 		filters: [{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: a, value: b}]}}, {type: RequestMirror, requestMirror: {backendRef: {name: a, port: 80}}}], backendRefs: [{name: a, port: 80}]}`, ""},
@@ -161,7 +161,7 @@ var callRules = map[string]struct{ spec, wants string }{
 	"a mirror that is not complete": {`{filters: [{type: RequestMirror}]}`, "must have requestMirror"},
 }
 
-// The definitions refuse what the control plane refuses in a folder, and accept what it accepts.
+// The definitions refuse what the control plane refuses in a folder of manifests, and accept what it accepts.
 func TestDefinitions(t *testing.T) {
 	const toService = `{parentRefs: [{group: "", kind: Service, name: web}], rules: [%s]}`
 	for _, kind := range []struct {
@@ -193,7 +193,7 @@ func TestDefinitions(t *testing.T) {
 	}
 }
 
-// folderSays is the error of the same object in a folder of manifests.
+// folderSays returns the control plane's error for the same object in a folder of manifests.
 func folderSays(t *testing.T, text string) string {
 	t.Helper()
 	raw, err := yaml.YAMLToJSONStrict([]byte(text))
@@ -206,7 +206,7 @@ func folderSays(t *testing.T, text string) string {
 	return ""
 }
 
-// integers turns whole numbers into int64, as the API server's decoder does.
+// integers converts whole numbers to int64, as the API server's decoder does.
 func integers(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

@@ -11,7 +11,7 @@ import (
 	"outrider.dev/test/chart"
 )
 
-// The policy lets outrider-node write the label and the taint of its own node, and nothing else.
+// The admission policy lets outrider-node write the label and the taint of its own node, and nothing else.
 func TestNodePolicy(t *testing.T) {
 	all, err := chart.Objects(map[string]any{"node": map[string]any{"enabled": true}}, "1.34")
 	if err != nil {

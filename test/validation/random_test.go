@@ -23,12 +23,12 @@ import (
 
 var pods = flag.Int("pods", tier.Times(100, 10_000), "random pods to inject")
 
-// A draw is one of the numbers below n.
+// A draw returns a random number below n.
 type draw func(n int) int
 
 func (d draw) of(words ...string) string { return words[d(len(words))] }
 
-// amount sets the amount of some resource.
+// amount sets a random amount of one of the resources.
 func (d draw) amount(list *corev1.ResourceList, names ...string) {
 	name := d.of(names...)
 	text := d.of("1Mi", "64Mi", "3Gi")
@@ -38,7 +38,7 @@ func (d draw) amount(list *corev1.ResourceList, names ...string) {
 	*list = corev1.ResourceList{corev1.ResourceName(name): resource.MustParse(text)}
 }
 
-// authors are changes that people make to pods. The API server may refuse what comes of two.
+// authors are changes that users make to pods. The API server may refuse a combination of two.
 var authors []func(draw, *corev1.Pod)
 
 func init() {
@@ -107,7 +107,7 @@ func init() {
 			pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: d.of("data", "more", "outrider-bin", "outrider-state"), VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
 			c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: pod.Spec.Volumes[len(pod.Spec.Volumes)-1].Name, MountPath: d.of("/data", "/outrider/bin", "/etc/outrider", "/var/run/secrets/tokens")})
 		},
-		func(d draw, pod *corev1.Pod) { // a container more, or the author's own of a name of ours
+		func(d draw, pod *corev1.Pod) { // an additional container, or one of the author's with a name that injection uses
 			c := corev1.Container{Name: d.of("more", "outrider-proxy", "outrider-init", "istio-proxy", "istio-init", strings.Repeat("n", 63)), Image: d.of("auto", "registry.example/app:1")}
 			for range d(4) {
 				alone := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: pod.Annotations}, Spec: corev1.PodSpec{Containers: []corev1.Container{c}}}
@@ -213,8 +213,8 @@ func securityOf(d draw) *corev1.SecurityContext {
 	return out
 }
 
-// Pods of the corpus that their authors changed at random: what the API server takes as it is
-// written, it takes once it is injected.
+// Pods of the corpus are changed at random as their authors might: those that the API server
+// accepts as written, it also accepts injected.
 func TestRandomPods(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	d := draw(rng.IntN)
@@ -232,7 +232,7 @@ func TestRandomPods(t *testing.T) {
 			invalid++
 			continue
 		}
-		s.change, s.annotations = nil, nil // they are in the pod
+		s.change, s.annotations = nil, nil // the pod already contains them
 		s.enforce = security.Level(d.of("", "", "", "", "", "", "baseline", "restricted"))
 		all.injects(t, s, s.options(t), of)
 		if t.Failed() {
@@ -243,18 +243,18 @@ func TestRandomPods(t *testing.T) {
 	t.Logf("%d random pods, of which the API server refuses %d as they are written: %v", *pods, invalid, all)
 }
 
-// values that some setting does not take.
+// hostile lists values that some settings do not accept.
 var hostile = []string{"", "0", "-1", "1", "99999999999", "true", "x", "X y", "a=b", "*", "{}", "[]", "null", `{"a": {}}`, `{"a": "b"}`, `["a"]`, `[""]`, "128m", "0.0001", "15021", "../..",
 	strings.Repeat("a", 300), "a\nb", "é", "{", `{"a": {"mountPath": "/a"}}`, `{"exec": {"command": ["a"]}}`, `{"preStop": {}}`, `{"type": "x"}`, `{"type": "Localhost"}`, `{"limits": {"x": 1}}`,
 	`{"limits": {"memory": "100m"}}`, `{"limits": {"x.example/y": 1.5}}`, `{"requests": {"x.example/y": 1}}`, `{"limits": {"x.example/y": 2}}`, `{"limits": {"hugepages-2Mi": "2Mi"}}`, `{"a=b": "c"}`, `{"": "c"}`, `{"X y": "z"}`, `{"preStop": {"sleep": {"seconds": 1000}}}`,
 	`{"preStop": {"exec": {"command": ["a"]}, "sleep": {"seconds": 1}}}`, `{"postStart": {"httpGet": {"path": "/"}}}`, `{"preStop": {"exec": {}}}`, `{"data": {"hostPath": {"path": ""}}}`, `{"data": {"configMap": {}}}`, `{"data": {"mountPath": "/x", "subPath": "../a"}}`,
 	`{"data": {"emptyDir": {"sizeLimit": "-1"}}}`}
 
-// A setting that is not refused gives a valid pod, whatever its value is.
+// A setting that injection accepts gives a valid pod, whatever its value is.
 func TestHostileSettings(t *testing.T) {
 	of := sane(t)[0]
 	pods, refused, values := 0, 0, 0
-	seen := map[string]bool{} // most settings have no effect in one pod
+	seen := map[string]bool{} // most settings have no effect on a given pod
 	check := func(what string, pod *corev1.Pod, o inject.Options, err error) {
 		pods++
 		var r inject.Result
@@ -309,7 +309,7 @@ func TestHostileSettings(t *testing.T) {
 	t.Logf("%d of %d settings with values that some do not take: %d refused by injection, the others give %d pods, and each is valid", pods, values, refused, len(seen))
 }
 
-// nested is a value at a path, as JSON.
+// nested returns JSON with a value at a path.
 func nested(path, value string) []byte {
 	var v any
 	if yaml.Unmarshal([]byte(value), &v) != nil {
@@ -320,6 +320,6 @@ func nested(path, value string) []byte {
 	for _, step := range steps {
 		v = map[string]any{step: v}
 	}
-	text, _ := json.Marshal(v) // of what YAML has
+	text, _ := json.Marshal(v) // values from YAML can always be encoded
 	return text
 }

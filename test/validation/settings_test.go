@@ -17,19 +17,19 @@ import (
 
 type annotations = map[string]string
 
-// A setting is a way to inject: what a pod's author and the mesh choose.
+// A setting is a way to inject: the choices of a pod's author and of the mesh.
 type setting struct {
 	name        string
 	annotations annotations
 	change      func(*corev1.Pod) // by the author
 	values      string
 	kubernetes  startup.Kubernetes
-	bundle      string            // whose ClusterTrustBundle has the roots
-	environ     map[string]string // in the path of the webhook
-	enforce     security.Level    // Pod Security of the namespace
-	keeps       bool              // the level of Pod Security that a pod has
+	bundle      string            // name of the ClusterTrustBundle with the roots
+	environ     map[string]string // parameters in the webhook's path
+	enforce     security.Level    // Pod Security level that the namespace enforces
+	keeps       bool              // injection keeps the pod's Pod Security level
 	commands    bool              // of images are looked up, and all are found
-	all         bool              // none may be refused
+	all         bool              // no pod may be refused
 }
 
 var cases = []setting{
@@ -88,7 +88,7 @@ sidecarInjectorWebhook: {rewriteAppHTTPProbe: false, injectedAnnotations: {team:
 	{name: "another mesh's proxy, gates", change: otherMesh, annotations: annotations{"outrider.dev/inject": "true", "outrider.dev/start": "gate", "outrider.dev/park": "require"}},
 }
 
-// podLevel sets spec.resources to what the containers have, and more.
+// podLevel sets spec.resources to the sum of the containers' resources and more.
 func podLevel(more corev1.ResourceList) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		all := corev1.ResourceRequirements{Requests: corev1.ResourceList{}, Limits: corev1.ResourceList{}}
@@ -113,7 +113,7 @@ func podLevel(more corev1.ResourceList) func(*corev1.Pod) {
 	}
 }
 
-// ownProxy adds fields of the proxy, as the author of a pod does.
+// ownProxy adds fields for the proxy, as the author of a pod may.
 func ownProxy(pod *corev1.Pod) {
 	pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "outrider-proxy", Image: "auto",
 		Env:             []corev1.EnvVar{{Name: "A", Value: "b"}},
@@ -124,7 +124,7 @@ func ownProxy(pod *corev1.Pod) {
 	})
 }
 
-// otherMesh adds the containers of Istio's injection, in short.
+// otherMesh adds an abridged form of the containers that Istio injects.
 func otherMesh(pod *corev1.Pod) {
 	pod.Spec.InitContainers = append(pod.Spec.InitContainers, corev1.Container{Name: "istio-init", Image: "istio/proxyv2:1.27", Args: []string{"istio-iptables"},
 		SecurityContext: &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_ADMIN"}}}})
@@ -133,7 +133,7 @@ func otherMesh(pod *corev1.Pod) {
 		ReadinessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/healthz/ready", Port: intstr.FromInt32(15021)}}}})
 }
 
-// namespace is one that is injected.
+// namespace returns a namespace with injection.
 func (s setting) namespace() inject.Namespace {
 	labels := map[string]string{"istio-injection": "enabled"}
 	if s.enforce != "" {
@@ -151,7 +151,7 @@ func (s setting) options(t testing.TB) inject.Options {
 	return inject.Options{Kubernetes: s.kubernetes, TrustSigner: s.bundle, Values: v, Environ: s.environ, ProbeKey: inject.DerivedProbeKey([]byte("secret"))}
 }
 
-// written is a pod as its author would write it with the setting.
+// written returns a pod as its author would write it with the setting.
 func (s setting) written(pod *corev1.Pod) *corev1.Pod {
 	pod = pod.DeepCopy()
 	if pod.Annotations == nil {

@@ -24,11 +24,11 @@ import (
 	"outrider.dev/test/tier"
 )
 
-// A subject is an object with a pod.
+// A subject is an object that contains a pod.
 type subject struct {
 	podfile.Object
 	tree map[string]any // the whole object
-	was  *verdict       // of the pod without a change but of its annotations; may be nil
+	was  *verdict       // result for the pod with no change except its annotations; may be nil
 }
 
 func (s subject) String() string { return s.File + ": " + s.Object.String() }
@@ -66,7 +66,7 @@ func subjectsOf(t testing.TB, file string, text []byte) (out []subject) {
 	return out
 }
 
-// with is the object with another pod, as JSON.
+// with returns the object with another pod, as JSON.
 func (s subject) with(t testing.TB, pod *corev1.Pod) []byte {
 	t.Helper()
 	whole := maps.Clone(s.tree)
@@ -85,7 +85,7 @@ func (s subject) with(t testing.TB, pod *corev1.Pod) []byte {
 	return raw
 }
 
-// judged is what the API server says of the object with a pod.
+// judged returns the API server's verdict on the object with a pod.
 func (s subject) judged(t testing.TB, pod *corev1.Pod) verdict {
 	t.Helper()
 	v, err := judge(s.with(t, pod))
@@ -95,7 +95,7 @@ func (s subject) judged(t testing.TB, pod *corev1.Pod) verdict {
 	return v
 }
 
-// before is what the API server says of the pod with a setting, before it is injected.
+// before returns the API server's verdict on the pod with a setting, before injection.
 func (s subject) before(t testing.TB, way setting, pod *corev1.Pod) verdict {
 	if s.was != nil && way.change == nil {
 		return *s.was
@@ -103,11 +103,11 @@ func (s subject) before(t testing.TB, way setting, pod *corev1.Pod) verdict {
 	return s.judged(t, pod)
 }
 
-// counts are of one setting, or of all.
+// counts are the results of one setting, or of all.
 type counts struct {
 	pods, injected int
 	refused        map[reason.Code]int
-	levels         map[[2]security.Level]int // before and after
+	levels         map[[2]security.Level]int // before and after injection
 }
 
 func newCounts() counts {
@@ -144,8 +144,7 @@ func (c counts) String() string {
 	return out
 }
 
-// injects injects a pod in one way, and holds the result against what the API server said of the
-// pod as it was.
+// injects injects a pod in one way, and compares the result with the API server's verdict on the original pod.
 func (c *counts) injects(t *testing.T, s setting, o inject.Options, of subject) {
 	t.Helper()
 	pod := s.written(&of.Pod)
@@ -210,12 +209,12 @@ func (c *counts) injects(t *testing.T, s setting, o inject.Options, of subject) 
 	}
 }
 
-// strict is more for a level that lets in less.
+// strict returns a number that is larger for stricter levels.
 func strict(l security.Level) int {
 	return slices.Index([]security.Level{security.LevelPrivileged, security.LevelBaseline, security.LevelRestricted}, l)
 }
 
-// commandsOf are commands of the images of a pod.
+// commandsOf returns made-up commands for the images of a pod.
 func commandsOf(pod *corev1.Pod) map[string]imagecmd.Command {
 	out := map[string]imagecmd.Command{}
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
@@ -239,9 +238,8 @@ func sane(t testing.TB) (out []subject) {
 	return out
 }
 
-// Each sane pod is valid for the API server, as it is written and injected in each way, and
-// injection adds none of the API server's warnings. An ordinary run tries one in eight of the
-// pairs of a pod and a way.
+// The API server accepts each sane pod as written and injected in each way, and injection adds no
+// warning. An ordinary run tries one in eight of the pairs of a pod and a way.
 func TestSanePods(t *testing.T) {
 	subjects, all := sane(t), newCounts()
 	var mu sync.Mutex

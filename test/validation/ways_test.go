@@ -29,7 +29,7 @@ import (
 	"outrider.dev/test/corpus"
 )
 
-// byFile is what the API server makes of the object in a file that is injected.
+// byFile returns the API server's verdict on the injected object of a file.
 func byFile(t *testing.T, of subject, object []byte, s setting, o inject.Options) (verdict, bool) {
 	t.Helper()
 	text, err := yaml.JSONToYAML(object)
@@ -51,7 +51,7 @@ func byFile(t *testing.T, of subject, object []byte, s setting, o inject.Options
 	return v, r.Refused == 0
 }
 
-// byWebhook is what the API server makes of a pod after the webhook's patch.
+// byWebhook returns the API server's verdict on a pod after the webhook's patch.
 func byWebhook(t *testing.T, of subject, was verdict, s setting, o inject.Options) (verdict, bool) {
 	t.Helper()
 	pod := external(was.pod)
@@ -103,7 +103,7 @@ func TestTheWebhookAgrees(t *testing.T) {
 		if o.Environ = nil; s.commands {
 			o.Commands = commandsOf(pod)
 		}
-		if len(of.Claims) > 0 && pod.Annotations["sidecar.istio.io/userVolumeMount"] == "" { // which only the pod has
+		if len(of.Claims) > 0 && pod.Annotations["sidecar.istio.io/userVolumeMount"] == "" { // only the pod itself has them
 			pod.Annotations["sidecar.istio.io/userVolumeMount"] = fmt.Sprintf(`{%q: {"mountPath": "/extra"}}`, of.Claims[0])
 		}
 		file, ok := byFile(t, of, of.with(t, pod), s, o)
@@ -127,8 +127,9 @@ func TestTheWebhookAgrees(t *testing.T) {
 	t.Logf("%d pods are the same by the command and by the webhook's patch, and %d are refused by both", same, refused)
 }
 
-// comparable is a pod without what differs because the API server sets defaults before the webhook
-// sees it: fields in our variables, and the author's own containers as they were.
+// comparable returns a pod without the differences that arise because the API server sets defaults
+// before the webhook sees the pod: field references in Outrider's variables, and the author's own
+// containers.
 func comparable(t *testing.T, pod *core.Pod) (out any) {
 	t.Helper()
 	slices.SortFunc(pod.Spec.Volumes, func(a, b core.Volume) int { return strings.Compare(a.Name, b.Name) })
@@ -146,7 +147,7 @@ func comparable(t *testing.T, pod *core.Pod) (out any) {
 
 var defaults = regexp.MustCompile(`,\\*"(protocol\\*":\\*"TCP\\*"|scheme\\*":\\*"HTTP\\*"|(timeoutSeconds|successThreshold)\\*":1\b|periodSeconds\\*":10\b|failureThreshold\\*":3\b|service\\*":(null|\\*"\\*"))`)
 
-// What lint mends stays valid, and is valid once it is injected.
+// A pod to which lint's fixes were applied stays valid, also when it is injected.
 func TestFixes(t *testing.T) {
 	archives, err := corpus.Twins()
 	if err != nil {

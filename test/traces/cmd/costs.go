@@ -11,8 +11,8 @@ import (
 	"outrider.dev/test/traces"
 )
 
-// costs measures what each way of ordering takes from the creation of the pod to
-// the app's first instruction, one pod after the other, the ways in turn.
+// costs measures how long each ordering mechanism takes from the creation of a pod to the app's
+// first instruction, one pod at a time, alternating between the mechanisms.
 func costs(ctx context.Context, o options) error {
 	files, err := filepath.Glob(filepath.Join(filepath.Dir(o.scenarios), "costs", "*.txt"))
 	if err != nil || len(files) == 0 {
@@ -38,7 +38,7 @@ func costs(ctx context.Context, o options) error {
 				return err
 			}
 			took[way] = append(took[way], t.Runs["app"])
-			time.Sleep(time.Second) // the pod before goes away
+			time.Sleep(time.Second) // until the previous pod is gone
 		}
 	}
 	fmt.Printf("kubelet %s, n=%d, seconds from the pod's creation to the app's first instruction: min / median / max\n", o.kube, o.n)

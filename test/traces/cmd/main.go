@@ -1,4 +1,4 @@
-// Command traces records what real kubelets do: it brings a test cluster up, runs the
+// Command traces records the behaviour of real kubelets: it brings a test cluster up, runs the
 // scenarios of package traces in it, and writes their traces.
 //
 //	traces record [--kube v1.34] [--only REGEXP] [--out DIR] [--at-once 5]
@@ -23,14 +23,14 @@ import (
 
 func main() { os.Exit(run(os.Args[1:], os.Stderr)) }
 
-// options are those of the command. The process inside gets all of them again.
+// options are the command's options. The process inside gets the same ones.
 type options struct {
 	kube, only, out, scenarios, dir string
 	atOnce, n                       int
 }
 
-// run is main without the process. It returns the exit status: 0 fine, 1 it did
-// not work, 2 usage.
+// run is main with its arguments and output as parameters. It returns the exit status: 0 success, 1
+// failure, 2 usage.
 func run(args []string, stderr io.Writer) int {
 	if len(args) == 0 {
 		fmt.Fprintln(stderr, "usage: traces record|costs [flags]")
@@ -89,7 +89,7 @@ func withCluster(ctx context.Context, args []string, o options) (err error) {
 	return inside.Run()
 }
 
-// loadWitness builds the program of the containers, and its image.
+// loadWitness builds the containers' program and its image, and loads the image.
 func loadWitness(ctx context.Context, c *cluster.Cluster) error {
 	binary, tarball := filepath.Join(c.Dir(), "witness"), filepath.Join(c.Dir(), "witness.tar")
 	build := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-o", binary, "outrider.dev/test/traces/witness")

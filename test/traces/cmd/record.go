@@ -13,7 +13,7 @@ import (
 	"outrider.dev/test/traces"
 )
 
-// record runs the scenarios, some at once, and writes a file for each.
+// record runs the scenarios, several at once, and writes a file for each.
 func record(ctx context.Context, o options) error {
 	all, err := scenarios(o)
 	if err != nil {
@@ -26,7 +26,7 @@ func record(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	time.Sleep(10 * time.Second) // a kubelet that is young spreads its probes at random
+	time.Sleep(10 * time.Second) // a new kubelet delays its probes randomly
 	var mu sync.Mutex
 	var failed error
 	var wait sync.WaitGroup
@@ -43,14 +43,13 @@ func record(ctx context.Context, o options) error {
 			failed = errors.Join(failed, err)
 			fmt.Printf("%5.1fs %s\n", time.Since(began).Seconds(), s.Name)
 		}()
-		time.Sleep(700 * time.Millisecond) // not all of them start in the same moment
+		time.Sleep(700 * time.Millisecond) // avoids that all start at the same moment
 	}
 	wait.Wait()
 	return failed
 }
 
-// steady is how far off a relist may be before a trace is recorded again, and
-// attempts how often that is tried.
+// steady is the maximum deviation of a relist before a trace is recorded again, attempts the number of tries.
 const (
 	steady   = 120 * time.Millisecond
 	attempts = 3
@@ -74,7 +73,7 @@ func one(ctx context.Context, r *traces.Recorder, s traces.Scenario, o options) 
 	return os.WriteFile(filepath.Join(o.out, s.Name+"."+o.kube+".txt"), t.Text(), 0o644)
 }
 
-// scenarios are those that match the options.
+// scenarios returns the scenarios that match the options.
 func scenarios(o options) ([]traces.Scenario, error) {
 	only, err := regexp.Compile(o.only)
 	if err != nil {

@@ -1,5 +1,5 @@
 // Command witness is the program in the containers of a recorded pod. It behaves as its
-// arguments demand and writes down what the kubelet does to it, with the time.
+// arguments say and records the kubelet's actions on it, with the time.
 //
 //	witness run [life=2s,1s] [code=1] [stop=3s|never] [healthy=1s|never] [sick=5s]
 //	            [http=8080] [tcp=8081] [grpc=8082]
@@ -11,7 +11,7 @@
 // until SIGTERM. fail=2 means that the first two calls fail, fail=1- that
 // all but the first do, fail=all that every one does.
 //
-// Everything is a line in /trace/log of the pod's directory:
+// Every record is a line in /trace/log of the pod's directory:
 // nanoseconds since 1970, the container's name, words.
 package main
 
@@ -44,7 +44,7 @@ func main() {
 	}
 }
 
-// options are the words after a command, as "name=value".
+// options parses the words after a command, as "name=value".
 func options(words []string) map[string]string {
 	o := map[string]string{}
 	for _, w := range words {
@@ -58,7 +58,7 @@ func name() string { return os.Getenv("WITNESS") }
 
 func writeLine(format string, args ...any) { writeLineOf(name(), format, args...) }
 
-// writeLineOf writes one line. A write of this size is not torn by others.
+// writeLineOf writes one line. A write of this size is atomic.
 func writeLineOf(who, format string, args ...any) {
 	f, err := os.OpenFile(dir+"log", os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
 	if err != nil {
@@ -69,7 +69,7 @@ func writeLineOf(who, format string, args ...any) {
 	fmt.Fprintf(f, "%d %s %s\n", time.Now().UnixNano(), who, fmt.Sprintf(format, args...))
 }
 
-// count returns how often it was called for that before, and counts.
+// count returns how often it was called for this word before, and counts the call.
 func count(what string) int {
 	file := dir + name() + "." + what
 	text, _ := os.ReadFile(file)
@@ -78,7 +78,7 @@ func count(what string) int {
 	return n
 }
 
-// at is the n-th of a list; false if it has none.
+// at returns the n-th element of a list; false if there is none.
 func at(list string, n int) (string, bool) {
 	all := strings.Split(list, ",")
 	if list == "" || n >= len(all) {
@@ -100,7 +100,7 @@ func number(text string) int {
 	return n
 }
 
-// fails reports whether the n-th call is to fail.
+// fails reports whether the n-th call should fail.
 func fails(option string, n int) bool {
 	if from, ok := strings.CutSuffix(option, "-"); ok {
 		return n >= number(from)
@@ -108,7 +108,7 @@ func fails(option string, n int) bool {
 	return option == "all" || n < number(option)
 }
 
-// hook is called as a program of the container, or by HTTP as=NAME.
+// hook is called as a program in the container, or by HTTP with as=NAME.
 func hook(which string, o map[string]string) int {
 	who := name()
 	if o["as"] != "" {

@@ -14,7 +14,7 @@ import (
 	health "google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// run is the container's process.
+// run is the main process of the container.
 func run(o map[string]string) {
 	terminated := make(chan os.Signal, 1)
 	signal.Notify(terminated, syscall.SIGTERM)
@@ -46,7 +46,7 @@ func run(o map[string]string) {
 	}
 }
 
-// live becomes healthy, and sick later.
+// live makes the container healthy, and later sick.
 func live(o map[string]string) {
 	if o["healthy"] == "never" {
 		return
@@ -68,8 +68,7 @@ func stop(how string) {
 	time.Sleep(duration(how))
 }
 
-// serveHTTP answers probes and hooks at paths of their name, ?as=NAME for another
-// container.
+// serveHTTP answers probes and hooks at paths with their names; ?as=NAME means another container.
 func serveHTTP(address string) {
 	http.ListenAndServe(address, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		which := strings.TrimPrefix(r.URL.Path, "/")
@@ -87,8 +86,8 @@ func serveHTTP(address string) {
 	}))
 }
 
-// serveTCP listens while the container is healthy: a connection has no content
-// else. Each counts as a readiness probe.
+// serveTCP listens while the container is healthy. A connection carries no data, so each counts as
+// a readiness probe.
 func serveTCP(address string) {
 	for ; ; time.Sleep(10 * time.Millisecond) {
 		if !healthy() {
@@ -119,7 +118,7 @@ type checker struct {
 	health.UnimplementedHealthServer
 }
 
-// Check answers the probe of that service name.
+// Check answers the probe with that service name.
 func (checker) Check(_ context.Context, r *health.HealthCheckRequest) (*health.HealthCheckResponse, error) {
 	if probe(r.Service, nil) == 0 {
 		return &health.HealthCheckResponse{Status: health.HealthCheckResponse_SERVING}, nil
