@@ -75,7 +75,7 @@ func TestShortCertificates(t *testing.T) {
 	}
 }
 
-// A proxy's identity is that of its certificate. Requests that claim another identity are refused.
+// A proxy is identified by its certificate. Requests that claim another identity are refused.
 func TestClaimOfAnotherIdentity(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)

@@ -159,9 +159,9 @@ func certificateOf(p *harness.Pod) (chain, key []byte) {
 }
 
 // An Istio proxy and an Outrider proxy call each other over mutual TLS, and the Istio proxy reaches
-// addresses outside the mesh. Where pilot-agent is not installed, its twin is an Envoy with a
-// bootstrap of the same form: a token on each stream and no client certificate, the secrets default
-// and ROOTCA from a socket, and none of Outrider's own clusters.
+// addresses outside the mesh. The twin of pilot-agent, for machines without Istio, is an Envoy with
+// a bootstrap of the same form: a token on each stream and no client certificate, the secrets
+// default and ROOTCA from a socket, and none of Outrider's own clusters.
 func TestIstioProxy(t *testing.T) {
 	t.Parallel()
 	mounted := map[string]any{}

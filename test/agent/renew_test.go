@@ -37,7 +37,7 @@ func TestEnvoyIsRenewed(t *testing.T) {
 			return func(p *harness.Pod, i int) error {
 				c, err := harness.Dialer(p.Namespace, harness.AppUser)(t.Context(), "tcp", net.JoinHostPort(to, strconv.Itoa(20000+i)))
 				if err == nil {
-					io.Copy(io.Discard, c) // until Envoy is told that the address refuses
+					io.Copy(io.Discard, c) // until Envoy closes: its own connection was refused
 					c.Close()
 				}
 				return err
@@ -81,9 +81,9 @@ func TestEnvoyIsRenewed(t *testing.T) {
 	}
 }
 
-// renewed makes the Envoys of two pods grow; the client keeps a connection open. Once the other
-// pod's Envoy, which grew later, has been replaced, the client's would have been too if it had no
-// connection.
+// renewed makes the Envoys of two pods grow. The client keeps a connection open, so its Envoy stays
+// although the other pod's, which grew later, is replaced. Once the connection is closed, the
+// client's Envoy is replaced too.
 func renewed(t *testing.T, client, other *harness.Agent, grow func(*harness.Pod)) {
 	kept, err := harness.Dialer(client.Pod.Namespace, harness.AppUser)(t.Context(), "tcp", vip+":90")
 	if err != nil {

@@ -225,7 +225,7 @@ func (a attacked) leftovers(kept glance) (out []string) {
 
 // A victim holds the facts about a world that an attacker knows.
 type victim struct {
-	Address   string // of outriderd; its ports are those of package contract
+	Address   string // of outriderd; package contract lists its ports
 	Roots     string // path of the file with the trusted roots
 	Namespace string // where pods are injected
 	Pod       string // address of the pod whose agent is the subject

@@ -1,4 +1,4 @@
-// What a page looks like, as a value: tests compare it, and say what is wrong.
+// Returns the look of a page as a value, which the tests compare.
 (() => {
   const name = e => {
     const text = (e.textContent || '').trim().replace(/\s+/g, ' ').slice(0, 40);
@@ -14,22 +14,22 @@
     .filter(e => seen(e) && !inScroller(e) && (box(e).right > innerWidth + 0.5 || box(e).left < -0.5)).map(name);
   if (document.documentElement.scrollWidth > innerWidth) wide.push('the page: ' + document.documentElement.scrollWidth + ' px');
 
-  // A chart is seen if it and the bars in it are.
+  // A chart is visible if it and its bars are.
   const charts = [...document.querySelectorAll('svg')].map(svg => ({
     width: box(svg).width, height: box(svg).height, title: name(svg),
     shapes: [...svg.querySelectorAll('rect, path, line, circle, polygon')].filter(e => box(e).width > 0 || box(e).height > 0).length,
     texts: [...svg.querySelectorAll('text')].filter(seen).length,
     axis: [...svg.querySelectorAll('text.faint[text-anchor=middle]')].map(e => e.textContent).join(' '),
-    // Something drawn outside of the picture is cut off.
+    // Elements that are drawn outside the picture are cut off.
     cut: [...svg.querySelectorAll('text, rect')].filter(e => seen(e) && (box(e).right > box(svg).right + 1 || box(e).bottom > box(svg).bottom + 1 || box(e).left < box(svg).left - 1)).map(name),
   }));
 
-  // Contrast as WCAG 2 has it, of a text and of what is painted below it.
+  // Contrast between a text and its background, as WCAG 2 defines it.
   const rgba = c => { const m = c.match(/rgba?\(([^)]*)\)/); if (!m) return null; const v = m[1].split(/[ ,/]+/).map(Number); return v.length < 4 ? [...v, 1] : v; };
   const over = (top, below) => [0, 1, 2].map(i => top[i] * top[3] + below[i] * (1 - top[3])).concat(1);
   const light = c => { const f = v => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; return 0.2126 * f(c[0]) + 0.7152 * f(c[1]) + 0.0722 * f(c[2]); };
   const contrast = (a, b) => { const [x, y] = [light(a), light(b)].sort((p, q) => q - p); return (x + 0.05) / (y + 0.05); };
-  // The canvas is black where a page says that it can be dark, and no more than that.
+  // If a page only declares that it can be dark, the canvas is black in dark mode.
   const dark = matchMedia('(prefers-color-scheme: dark)').matches && getComputedStyle(document.documentElement).colorScheme.includes('dark');
   const canvas = dark ? [18, 18, 18, 1] : [255, 255, 255, 1];
   const painted = e => {
@@ -53,7 +53,7 @@
     const s = getComputedStyle(e), ink = rgba(e instanceof SVGElement ? s.fill : s.color), ground = painted(e) && !(e instanceof SVGElement) ? over(painted(e), below(e, x, y)) : below(e, x, y);
     read++;
     const ratio = contrast(over(ink, ground), ground);
-    // A single letter is a mark, explained in the legend: WCAG asks of pictures for less.
+    // A single letter is a mark, explained in the legend: WCAG requires less contrast for graphics.
     if (ratio < (t.data.trim().length === 1 ? 3 : 4.5)) faint.push(name(e) + ' ' + ratio.toFixed(2));
   }
 

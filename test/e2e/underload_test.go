@@ -34,8 +34,8 @@ type form struct {
 	firstUse    time.Duration // setting with which outriderd is installed; 0: its default
 }
 
-// short is the nightly form and, with smaller numbers, the one of "make e2e"; long is that of "make
-// load". Two processors manage a hundred calls a second through six proxies, but not three hundred.
+// short is for the nightly run and, with smaller numbers, for "make e2e"; long is for "make load".
+// Two processors manage a hundred calls a second through six proxies, but not three hundred.
 var (
 	short = form{
 		rate: 30, answered: 500, rollouts: 1, strategies: []string{"gate"}, upgrades: []string{"gate", "native"}, unavailable: 1,

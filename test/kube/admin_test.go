@@ -421,8 +421,8 @@ func looks(t *testing.T, w world, c command) {
 	kubectl(t, "", "delete", "namespace", "described", "--wait")
 }
 
-// checksOtherMeshes adds an Istio object that selects the pod with a proxy: the check names
-// Outrider's equivalent.
+// checksOtherMeshes adds an Istio object that has no effect on the pod with Outrider's proxy: the
+// check names the equivalent.
 func checksOtherMeshes(t *testing.T, c command) {
 	t.Helper()
 	const id, routes = "other-meshes", "virtualservices.networking.istio.io"

@@ -35,7 +35,7 @@ spec:
 	if !strings.Contains(found, "Deployment linted/web  deployment/web") || !strings.Contains(found, "[sleep]") || !strings.Contains(found, "1 pod\n") {
 		t.Errorf("found:\n%s\nwant the Deployment's sleep, once", found)
 	}
-	// With this an authorization policy in a root namespace applies to this namespace too.
+	// A policy in the root namespace applies to this namespace too.
 	w.deployed(t, "{}")
 	apply(t, definition("security.istio.io", "RequestAuthentication", "requestauthentications"))
 	t.Cleanup(w.undefine("requestauthentications.security.istio.io"))

@@ -378,8 +378,8 @@ func (k *killer) probe(left string) {
 	}
 }
 
-// If captures with different flags run concurrently, each that fails says why, and the resulting
-// rules are those of one of the others.
+// If captures with different flags run concurrently, each that fails says why, and one of the
+// others wrote the resulting rules.
 func TestCapturesAtOnce(t *testing.T) {
 	ns.RequireRoot(t)
 	const crowd = 20

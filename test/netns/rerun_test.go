@@ -161,7 +161,7 @@ func TestRunsUnderTrafficLoseNothing(t *testing.T) {
 	}
 }
 
-// A crowd makes new connections as fast as it can, in all of the ways.
+// A crowd opens new connections in all of the ways, as fast as it can.
 type crowd struct {
 	callers        sync.WaitGroup
 	stop           atomic.Bool

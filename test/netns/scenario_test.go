@@ -304,7 +304,7 @@ func alive(conn net.Conn) error {
 }
 
 // remember adds a packet's key to a set in the kernel, as the absence of a listener does. The name
-// is that of the set; for sets by port it ends with the port. If the set does not exist, remember
+// is the set's name; for sets by port it ends with the port. If the set does not exist, remember
 // does nothing: iptables has none for --park-ports '*'.
 func remember(t *testing.T, pod *ns.Namespace, rs capture.Ruleset, name string, dst netip.AddrPort) {
 	t.Helper()

@@ -130,7 +130,8 @@ func parseCommand(w []string) (c Command, err error) {
 	return c, fmt.Errorf("%q is none of delete, kill, reboot, image", c.Do)
 }
 
-// Image is the witness's image; LateImage is the same image, which a script loads later.
+// Image is the witness's image, missingImage one that never exists, and lateImage the word for one
+// that the script makes available.
 const (
 	Image        = "test.outrider.dev/witness:1"
 	missingImage = "test.outrider.dev/missing:1"

@@ -30,14 +30,14 @@ type Crowd struct {
 	err       error
 }
 
-// A Pace says how fast a crowd connects.
+// A Pace is the rate at which connections are opened.
 type Pace struct {
 	Total int     // connections; 0 means unlimited, until Leave
 	Rate  float64 // new connections per second, however slow earlier ones are; 0 means all at once
 	Limit int     // open at the same time; 0 means any number
 }
 
-// A Call is one connection of a crowd.
+// A Call is one of the connections.
 type Call struct {
 	Begin  time.Time
 	Served time.Time // when the first bytes were read
@@ -64,7 +64,7 @@ func (c *Crowd) Leave() []Call {
 	return c.Wait()
 }
 
-// Wait does the same as Leave, after all connections of a crowd with a total have been started.
+// Wait returns all calls of a crowd with a Total, once each has been answered or has failed.
 func (c *Crowd) Wait() []Call {
 	c.pod.World.T.Helper()
 	<-c.done

@@ -4,7 +4,7 @@ import org.springframework.boot.SpringApplication;
 import org.springframework.boot.autoconfigure.SpringBootApplication;
 import org.springframework.scheduling.annotation.EnableScheduling;
 
-/** The server of Nacos with its configuration centre alone: no naming, no console. */
+/** Runs the Nacos server with only its configuration centre: no naming, no console. */
 @SpringBootApplication(scanBasePackages = "com.alibaba.nacos")
 @EnableScheduling
 public class Nacos {

@@ -290,8 +290,8 @@ func (w *Recorder) Record(c Incident) (*Sight, error) {
 	return s, nil
 }
 
-// at returns the earliest life of a container that has not ended yet: its lines arrive before the
-// news of its end, and possibly before the news of its start.
+// at returns the current life of a container, or begins one: lines arrive before the news of the
+// container's end, and possibly before the news of its start.
 func (s *Sight) at(container string) *life {
 	all := s.lives[container]
 	if n := len(all); n > 0 && all[n-1].finished.IsZero() {

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Configuration by curl, as entrypoints fetch it.
+# Fetches the configuration with curl, as many entrypoints do.
 echo "fetching $CONFIG_URL"
 until curl -sS -f -o /tmp/config "$CONFIG_URL"; do
   status=$?

@@ -1,5 +1,5 @@
 #!/bin/sh
-# A front end whose back end is the configuration service; its own check calls it once.
+# A front end whose back end is the configuration service; its own check calls that once.
 address=${CONFIG_URL#http://} address=${address%%/*}
 pool=
 [ "$MODE" = crash ] && pool="pool_size 8k;"

@@ -1,5 +1,6 @@
 #!/bin/sh
-# The hook of a hold: "wait" returns when the proxy is ready, and fails after a time.
+# The postStart hook that holds the other containers: "wait" returns when the proxy is ready, and
+# fails after a timeout.
 limit=${2#--timeoutSeconds=}
 tries=$((${limit:-60} * 5))
 until curl -s -o /dev/null http://127.0.0.1:15021/healthz/ready; do

@@ -1,5 +1,5 @@
 #!/bin/sh
-# A worker that waits for nothing: its queue is a Redis.
+# A worker that does not wait for its queue, which is a Redis.
 address=${CONFIG_URL#http://} host=${address%%:*} port=${address#*:} port=${port%%/*}
 [ "$MODE" = crash ] && host=127.0.0.1 port=x
 answer=$(redis-cli -h "$host" -p "$port" PING 2>&1)
