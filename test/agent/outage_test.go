@@ -173,9 +173,9 @@ func TestEnvoyCannotStartAgain(t *testing.T) {
 
 // While a pod's proxy takes long to restart, its callers' connections are parked for longer than
 // one try may take. A connection that fails ends one try of every request that waits for it. Many
-// requests, begun one after another, still have enough tries: the connections fail between the
-// second and the third second, and the pauses between tries are random and longer than that
-// interval.
+// requests, begun one after another, still have enough tries: connections fail only during the
+// second and the third second, and the pauses between a request's tries are random and longer than
+// that.
 func TestManyCallersOfAProxyThatRestartsSlowly(t *testing.T) {
 	w := harness.New(t)
 	slow := filepath.Join(w.Dir, "slow")

@@ -111,8 +111,8 @@ func kubeProgram(dir, version, output string) (program, error) {
 		return program{}, err
 	}
 	minor := strings.Split(release, ".")[1]
-	// Without this flag the programs report v0.0.0, which clients that compare versions with the
-	// kubelet or the API server reject.
+	// Without these flags the programs report v0.0.0, and clients that compare versions do not
+	// accept the kubelet and the API server.
 	const at = "-X k8s.io/component-base/version."
 	ldflags := strings.Join([]string{
 		at + "gitVersion=" + release, at + "gitMajor=1", at + "gitMinor=" + minor,

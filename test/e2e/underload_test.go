@@ -160,8 +160,8 @@ type loading struct {
 	short time.Duration // time that a process of the machine had waited for a processor, until began
 }
 
-// waited returns how long any process of the machine has waited for a processor so far; 0 if the
-// kernel does not count it (CONFIG_PSI).
+// waited returns how long at least one process of the machine has waited for a processor so far; 0
+// if the kernel does not count it (CONFIG_PSI).
 func waited() time.Duration {
 	text, _ := os.ReadFile("/proc/pressure/cpu")
 	var us int64

@@ -12,7 +12,7 @@ import (
 const root = "../.." // of the repository
 
 // TestMain brings a cluster up and starts this test again inside it, since the API server is not
-// reachable from elsewhere. Start "cluster run" with these features too.
+// reachable from elsewhere. A cluster of "cluster run" needs these features too.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if os.Getenv("OUTRIDER_E2E") != "1" || e2e.Inside() {

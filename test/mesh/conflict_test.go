@@ -24,7 +24,7 @@ func evil(at netip.Addr) []mesh.Part {
 	return []mesh.Part{s, slice}
 }
 
-// A service of another namespace cannot change a pod's listeners, mutual TLS, or later policies,
+// A service of another namespace cannot take a pod's listeners, mutual TLS or later policies away,
 // and opens no way to its proxy's ports.
 func TestServiceOfAnotherNamespace(t *testing.T) {
 	t.Parallel()

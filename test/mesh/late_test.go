@@ -72,8 +72,8 @@ func meshConfig(chain, key []byte) (*tls.Config, error) {
 	return &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"outrider"}, Certificates: []tls.Certificate{c}}, err
 }
 
-// hello is a call over TLS whose first record is sent in pieces: they end at these numbers of
-// bytes, with a pause after each.
+// hello is a call over TLS that sends its first record in pieces. ends are the numbers of bytes at
+// which the pieces end, with a pause after each.
 func hello(config *tls.Config, talk func(net.Conn) error, ends ...int) func(net.Conn) error {
 	return func(c net.Conn) error {
 		secure := tls.Client(&inPieces{c, ends}, config)
@@ -259,8 +259,8 @@ func (s *shop) strictPod() *pod {
 }
 
 // Where the policy requires mutual TLS, a ClientHello is recognized however late it arrives.
-// Elsewhere it is recognized within a second; after that the port is taken for one whose server
-// speaks first, and the server sends its greeting.
+// Elsewhere it is recognized within a second; after that a server that speaks first greets a client
+// that is still silent.
 func TestLateHellos(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

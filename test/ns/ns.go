@@ -67,7 +67,7 @@ func (n *Namespace) Do(f func()) {
 }
 
 // As does the same as Do with the file system IDs of a user: sockets and files that f creates
-// belong to that user, which owner matches of the packet filter compare.
+// belong to that user, so that the packet filter's owner matches apply.
 func (n *Namespace) As(uid, gid int, f func()) {
 	n.t.Helper()
 	err := onThread(func() error {
@@ -96,8 +96,8 @@ func (n *Namespace) As(uid, gid int, f func()) {
 func (n *Namespace) Path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), n.fd) }
 
 // onThread runs f on a thread of its own, which ends with f, so that changes of the thread affect
-// no other goroutine. It is never the first thread of the process, which cannot end, and whose
-// namespace /proc/net shows.
+// no other goroutine. It is never the first thread of the process: that thread cannot end, and
+// /proc/net shows its namespace.
 func onThread(f func() error) error {
 	done := make(chan error, 1)
 	go func() {

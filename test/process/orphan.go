@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A test or benchmark ends with the go command that runs it, which would not end its child when
-// killed. The parent-death signal is bound to a thread that must stay; init runs on the first
-// thread, which does.
+// A test or benchmark ends when the go command that runs it is killed, and does not run on. The
+// parent-death signal belongs to a thread that must stay; init runs on the first thread, which
+// does.
 func init() {
 	if name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", os.Getppid())); string(name) == "go\n" {
 		_ = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0)

@@ -30,7 +30,7 @@ type Scenario struct {
 //	when app started 2 +1s kill app
 //	when pod ready +500ms kill sandbox
 //	kill X is SIGKILL; reboot kills the sandbox and all containers at once;
-//	image makes the image witness-late available; until 20s ends the recording.
+//	image makes the image "late" available; until 20s ends the recording.
 type Command struct {
 	When  string // container or "pod"; empty for a time since the pod was made
 	State string // of the container: started or runs; of the pod: ready
