@@ -19,9 +19,9 @@
 //
 // # To add a case
 //
-// The cases for one part of the surface are a slice in a file of their own: reviews_test.go,
-// certificates_test.go, connections_test.go, streams_test.go, statusports_test.go, identities_test.go,
-// floods_test.go. A new file adds its slice to all() in suite_test.go.
+// The cases for one part of the surface are a slice: see reviews_test.go, webhook_test.go,
+// connections_test.go, streams_test.go, identities_test.go and floods_test.go. A new slice is added
+// to all() in suite_test.go.
 // A case looks like this:
 //
 //	{

@@ -208,7 +208,7 @@ func TestReplicasShareTheAuthority(t *testing.T) {
 		t.Errorf("warnings of two replicas that start:\n%s", text)
 	}
 	for i, r := range all {
-		if !r.shows(first) { // connects without what a proxy sends, which outriderd logs
+		if !r.shows(first) { // the connection sends no request as a proxy would, which outriderd logs
 			t.Errorf("replica %d has another root than the Secret", i)
 		}
 	}

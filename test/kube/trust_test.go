@@ -69,7 +69,7 @@ func TestTheTrustRoleIsEnoughAndNotMore(t *testing.T) {
 			w.allowed(t, "roles", account(i), accessOf(rules[(i+1)%len(rules)]))
 			a, b := try(t, account(i))
 			until(t, want, func() bool { return strings.Contains(strings.ReplaceAll(a.text(), `\"`, `"`), want) }, a.text)
-			if usable, _ := b.Usable(); usable && rule.Verbs[0] != "watch" { // the lists were read before
+			if usable, _ := b.Usable(); usable && rule.Verbs[0] != "watch" { // without watch, the lists are still read
 				t.Error("pods are said to be able to mount it")
 			}
 			if text := strings.ReplaceAll(a.text(), want, ""); strings.Contains(text, "cannot") {

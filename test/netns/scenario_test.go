@@ -73,7 +73,7 @@ func TestScenarios(t *testing.T) {
 			t.Run("all", func(t *testing.T) {
 				for _, s := range scenario.All {
 					if s.Conn.ConnMark != 0 || s.Conn.Reply || s.Conn.Invalid {
-						left++ // the middle of a connection: tproxy_test.go tests whole ones
+						left++ // the middle of a connection: TestTransparentConnections tests complete ones
 						continue
 					}
 					if !tier.Sample(v.name+" "+s.Name, 4) {

@@ -40,7 +40,7 @@ const (
 	NodeImage  = "outrider.dev/outrider-node:dev"
 )
 
-// dirVariable is the environment variable that tells the program inside the cluster's directory.
+// dirVariable is the environment variable with the cluster's directory, for the program inside.
 const dirVariable = "OUTRIDER_E2E_CLUSTER"
 
 // runtimeVariable contains the container runtime; nodesRuntime is the runtime with NRI.
