@@ -218,7 +218,7 @@ func samePort(pod *ns.Namespace) (again int, out error) {
 		)
 		for begin := time.Now(); time.Since(begin) < process.Patience; {
 			err = unix.Connect(fd, &unix.SockaddrInet4{Port: 80, Addr: [4]byte{10, 96, 0, 10}})
-			// a signal, as Go's runtime sends to its threads, interrupts connect; the next call continues it
+			// A signal, as Go's runtime sends to its threads, interrupts connect; the next call continues it.
 			if !errors.Is(err, unix.EADDRNOTAVAIL) && !errors.Is(err, unix.EINTR) {
 				break
 			}
